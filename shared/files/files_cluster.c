@@ -301,6 +301,7 @@ static const struct lw_field cluster_fields[] = {
      .most = INT32_MAX},
     LW_F_STRING("library", AT(library)),
     LW_F_STRING("library_version", AT(library_version)),
+    LW_F_ITEMS("algorithms", LW_FIELD_STRINGS, AT(algorithms), AT(n_algorithms)),
     {.name = "device",
      .kind = LW_FIELD_OBJECT,
      .must = true,

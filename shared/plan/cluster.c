@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/plan/reducer_kind.h"
+
 enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG, CAPABILITY };
 
 struct row {
@@ -425,6 +427,21 @@ static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
     return LW_OK;
 }
 
+static enum lw_status check_algorithm(const char *name, int32_t i, struct lw_err *err)
+{
+    static const enum lw_reducer_kind can[] = {
+        LW_REDUCER_RING,   LW_REDUCER_TREE,     LW_REDUCER_HFREDUCE, LW_REDUCER_HIERARCHICAL,
+        LW_REDUCER_DIRECT, LW_REDUCER_ONE_SHOT, LW_REDUCER_PAIRWISE};
+
+    for (size_t k = 0; k < sizeof can / sizeof *can; k++)
+        if (strcmp(name, lw_reducer_name(can[k])) == 0)
+            return LW_OK;
+    return lw_fail(err, LW_EFORMAT,
+                   "at algorithms[%d]: found \"%s\", allowed: ring, tree, hfreduce, hierarchical, "
+                   "direct, one-shot, pairwise",
+                   i, name);
+}
+
 enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
 {
     if (c->n_nodes < 0 || c->devices_per_node < 1)
@@ -438,6 +455,8 @@ enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
                        "2^31 devices",
                        c->n_nodes, c->devices_per_node);
     LW_TRY(check_figures(c, err));
+    for (int32_t i = 0; i < c->n_algorithms; i++)
+        LW_TRY(check_algorithm(c->algorithms[i], i, err));
     for (int32_t i = 0; i < c->n_links; i++)
         LW_TRY(check_link(c, i, err));
     LW_TRY(check_nccl(c, err));

@@ -141,6 +141,8 @@ struct lw_cluster {
     struct lw_cost_table *tables;
     struct lw_exception *exceptions;
     const char *library, *library_version; /* collective library; "" = unknown */
+    int32_t n_algorithms;    /* that the library chooses among; 0 = sim/cost/cost_library.c says */
+    const char **algorithms; /* names of enum lw_reducer_kind */
     struct lw_interference interference;
     struct lw_interference published; /* of such machines, from publications: off until asked for */
     struct lw_noise noise;

@@ -152,6 +152,8 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
     }
     feed_text(h, c->library);
     feed_text(h, c->library_version);
+    for (int32_t i = 0; i < c->n_algorithms; i++)
+        feed_text(h, c->algorithms[i]);
     feed_set(h, &c->nccl, &c->interference, &c->published);
     lw_hash_finish(h, hex);
     return LW_OK;

@@ -59,7 +59,7 @@ static struct lw_builder *data_parallel(enum sim_bench which, int32_t n, struct 
 
     if (!b)
         return NULL;
-    lw_builder_comm(b, "data", LW_COMM_DATA, LW_REDUCER_AUTO, COMM);
+    lw_builder_comm(b, "data", LW_COMM_DATA, LW_REDUCER_RING, COMM);
     all_ranks(b, 0, n, a);
     lw_builder_variant(b, "steady", "", true);
     lw_builder_program(b, 0, 0);

@@ -9,8 +9,8 @@
  *   one-shot      the same with B, once
  *   hierarchical  (m-1)(x(N C) + a) + (N-1)(X(C) + A), twice for an all-reduce; all-to-all: the parts
  *                 are N C inside and m C between
- *   tree          rounds (X(B / 2k) + A), rounds being counted on unit links (they grow by a fixed
- *                 number for each piece more); of k = 1, 2, 4, ... 1024 the best
+ *   tree          rounds (X(B / 2k) + A), rounds from sim/cost/tree_messages.h; of k = 1, 2, 4, ...
+ *                 1024 the best
  *   hfreduce      k whole pieces (the last counts as one) through 2 H + 2 slots, H the height of the tree of hosts: slots with copies
  *                 to and from devices take d = piece / least of memory, PCIe and bridge; slots of the
  *                 tree e = piece / NIC + A
@@ -18,24 +18,14 @@
  *                 d <  e: 2 d + (k + 2H - 1) e
  *
  * Where nodes hold different numbers of members, every step counts as one between nodes.
- * Not modelled: the choice between algorithms that a library makes. */
+ * What auto means is decided in sim/cost/cost_library.c. */
 #include "sim/cost/cost_closed_form.h"
 
-#include <string.h>
+#include <assert.h>
 
-#include "shared/base/arena.h"
 #include "shared/base/checked.h"
 
-enum { MOST_PIECES = 1024, COUNTED_PIECES = 16 };
-
-enum lw_reducer_kind sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q)
-{
-    bool can = q->op == LW_OP_ALL_REDUCE && q->n_ranks % q->n_nodes == 0;
-
-    if (q->algorithm == LW_REDUCER_AUTO && can && strcmp(c->library, "hfreduce") == 0)
-        return LW_REDUCER_HFREDUCE;
-    return q->algorithm;
-}
+enum { MOST_PIECES = 1024 };
 
 /* --- links --- */
 
@@ -87,42 +77,6 @@ static lw_ps between_ps(const struct sim_path *p, const struct sim_schedule *s, 
 
 /* --- trees --- */
 
-static void one_round(const void *ctx, const struct sim_transfer *m, int64_t bytes, lw_ps *time,
-                      lw_ps *latency)
-{
-    (void)ctx;
-    (void)m;
-    (void)bytes;
-    *time = 1;
-    *latency = 0;
-}
-
-/* Rounds that k pieces need when all take one. */
-static enum lw_status count_rounds(const struct lw_cost_query *q, int32_t k, int64_t *rounds,
-                                   struct lw_err *err)
-{
-    size_t n = (size_t)q->n_ranks;
-    const struct sim_links unit = {one_round, NULL, NULL};
-    struct sim_schedule s;
-    lw_ps *times = lw_alloc(2 * n * sizeof *times);
-
-    if (!times)
-        return lw_fail_nomem(err);
-    for (size_t i = 0; i < n; i++)
-        times[i] = 0;
-    enum lw_status status = sim_schedule_make(q, k, 0, &s, err);
-    if (status == LW_OK) {
-        status = sim_schedule_run(&s, times, &unit, times + n, NULL, err);
-        sim_schedule_free(&s);
-    }
-    *rounds = 0;
-    for (size_t i = n; status == LW_OK && i < 2 * n; i++)
-        if (times[i] > *rounds)
-            *rounds = times[i];
-    lw_free(times);
-    return status;
-}
-
 static int64_t tree_piece(const struct lw_cost_query *q, int32_t k)
 {
     return sim_chunk_bytes(q->bytes, q->dtype, 2 * k);
@@ -142,26 +96,25 @@ static lw_ps tree_round(const struct sim_path *p, const struct lw_cost_query *q,
 static enum lw_status best_tree(const struct sim_path *p, const struct lw_cost_query *q, int32_t *k,
                                 int64_t *rounds, lw_ps *time, struct lw_err *err)
 {
-    int64_t at = 0, before = 0, per_piece = 0;
+    enum { N = 11 };
+    bool back = q->op == LW_OP_ALL_REDUCE;
+    int64_t at[N];
+    struct sim_trees trees;
 
+    static_assert(1 << (N - 1) == MOST_PIECES, "a round count for each number of pieces");
+    LW_TRY(sim_trees_make(q->n_ranks, !back, &trees, err));
+    enum lw_status status = sim_trees_rounds(&trees, back, N, at, err);
+    sim_trees_free(&trees);
     *time = -1;
-    for (int32_t pieces = 1; pieces <= MOST_PIECES; pieces *= 2) {
-        if (pieces <= COUNTED_PIECES)
-            LW_TRY(count_rounds(q, pieces, &at, err));
-        else
-            at += per_piece * (pieces / 2);
-        if (pieces == COUNTED_PIECES) {
-            LW_TRY(count_rounds(q, pieces - 1, &before, err));
-            per_piece = at - before;
-        }
-        lw_ps t = lw_mul_sat(at, tree_round(p, q, tree_piece(q, pieces)));
-        if (*time < 0 || t < *time) {
-            *time = t;
-            *k = pieces;
-            *rounds = at;
-        }
+    for (int i = 0; status == LW_OK && i < N; i++) {
+        lw_ps t = lw_mul_sat(at[i], tree_round(p, q, tree_piece(q, 1 << i)));
+        if (*time >= 0 && t >= *time)
+            continue;
+        *time = t;
+        *k = 1 << i;
+        *rounds = at[i];
     }
-    return LW_OK;
+    return status;
 }
 
 /* --- schedules --- */

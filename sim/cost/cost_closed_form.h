@@ -7,10 +7,6 @@
 
 /* The algorithms of sim/cost/collective_messages.h on a cluster's links. */
 
-/* What auto means on a cluster: hfreduce for the all-reduces of one whose library that is; else
- * auto itself. Other algorithms are what they are. */
-enum lw_reducer_kind sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q);
-
 /* The links that a group's messages take. Borrows the cluster. */
 struct sim_group_links {
     const struct sim_schedule *s;

@@ -4,6 +4,7 @@
 #include "sim/cost/cost_model.h"
 
 #include "sim/cost/cost_closed_form.h"
+#include "sim/cost/cost_library.h"
 #include "sim/cost/cost_nccl.h"
 #include "sim/cost/cost_scaled.h"
 
@@ -55,20 +56,6 @@ static enum lw_status table_time(const struct lw_cluster *c, const struct lw_cos
     return LW_OK;
 }
 
-static bool hfreduce_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
-{
-    return by_name(q) && sim_algorithm_of(c, q) == LW_REDUCER_HFREDUCE;
-}
-
-static enum lw_status hfreduce_time(const struct lw_cluster *c, const struct lw_cost_query *q,
-                                    struct lw_cost_answer *out, struct lw_err *err)
-{
-    struct lw_cost_query named = *q;
-
-    named.algorithm = LW_REDUCER_HFREDUCE;
-    return sim_algorithm_time(c, &named, out, err);
-}
-
 static bool always(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
     (void)c, (void)q;
@@ -83,8 +70,8 @@ static const struct sim_cost_model models[] = {
     {"table", "a measured table of the cluster", table_applies, table_time},
     {"nccl", "NCCL's own cost model: the least of its algorithms and protocols", sim_nccl_applies,
      sim_nccl_answer},
-    {"hfreduce", "the closed form of hfreduce, where that is the cluster's library",
-     hfreduce_applies, hfreduce_time},
+    {"library", "the cheapest all-reduce of those that the cluster's library has",
+     sim_library_applies, sim_library_time},
     {"alpha-beta", "latency plus bytes over bandwidth on the cluster's links, as a ring or chain",
      always, sim_alpha_beta},
 };

@@ -140,3 +140,99 @@ void sim_trees_free(struct sim_trees *t)
     lw_free(t->parent[0]);
     *t = (struct sim_trees){0};
 }
+
+/* --- rounds --- */
+
+/* Edges in the order of their first steps: those of step f are edge[start[f]] .. edge[start[f + 1]
+ * - 1]. ready: rounds that a member has ended; next: with the step at hand. */
+struct counting {
+    const struct sim_trees *t;
+    int32_t *start, *edge, *ready, *next;
+};
+
+static void sort_edges(struct counting *x)
+{
+    int32_t n = x->t->n, last = x->t->most_first + 1;
+
+    for (int32_t f = 0; f <= last + 1; f++)
+        x->start[f] = 0;
+    for (int32_t e = 0; e < 2 * n; e++)
+        if (x->t->parent[e / n][e % n] >= 0)
+            x->start[x->t->first[e / n][e % n] + 1]++;
+    for (int32_t f = 1; f <= last; f++)
+        x->start[f] += x->start[f - 1];
+    for (int32_t e = 0; e < 2 * n; e++)
+        if (x->t->parent[e / n][e % n] >= 0)
+            x->edge[x->start[x->t->first[e / n][e % n]]++] = e;
+    for (int32_t f = last; f > 0; f--)
+        x->start[f] = x->start[f - 1];
+    x->start[0] = 0;
+}
+
+/* A step of the broadcast: pieces 0 .. k - 1 on edges whose first step was 0, 2, ... before. */
+static void count_step(struct counting *x, int32_t step, int32_t k)
+{
+    int32_t n = x->t->n, low = step - 2 * (k - 1);
+
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t f = step; f >= 1 && f >= low; f -= 2)
+            for (int32_t i = x->start[f]; f <= x->t->most_first && i < x->start[f + 1]; i++) {
+                int32_t v = x->edge[i] % n, up = x->t->parent[x->edge[i] / n][v];
+                int32_t end = 1 + (x->ready[v] > x->ready[up] ? x->ready[v] : x->ready[up]);
+                if (pass == 0) {
+                    x->next[v] = end > x->next[v] ? end : x->next[v];
+                    x->next[up] = end > x->next[up] ? end : x->next[up];
+                } else {
+                    x->ready[v] = x->next[v];
+                    x->ready[up] = x->next[up];
+                }
+            }
+}
+
+static int64_t count_rounds(struct counting *x, bool back, int32_t k)
+{
+    int32_t last = x->t->most_first + 2 * (k - 1), most = 0;
+
+    for (int32_t v = 0; v < x->t->n; v++)
+        x->ready[v] = x->next[v] = 0;
+    for (int32_t step = last; back && step >= 1; step--)
+        count_step(x, step, k);
+    for (int32_t step = 1; step <= last; step++)
+        count_step(x, step, k);
+    for (int32_t v = 0; v < x->t->n; v++)
+        most = x->ready[v] > most ? x->ready[v] : most;
+    return most;
+}
+
+/* From some number of pieces on the pipeline is full, and each piece more costs its own steps: two,
+ * and two on the way back. The way up and down is full with 2 pieces, one way with as many as the
+ * trees have levels (tests/sim/cost/test_tree_rounds.c). */
+static int32_t full_pipeline(const struct sim_trees *t, bool back)
+{
+    int32_t levels = 1;
+
+    while (t->n >> levels > 0)
+        levels++;
+    return back || levels < 2 ? 2 : levels;
+}
+
+enum lw_status sim_trees_rounds(const struct sim_trees *t, bool back, int32_t n, int64_t *rounds,
+                                struct lw_err *err)
+{
+    size_t members = (size_t)t->n, steps = (size_t)t->most_first + 3;
+    int32_t full = full_pipeline(t, back);
+    int32_t *all = lw_alloc((4 * members + steps) * sizeof *all);
+
+    if (!all)
+        return lw_fail_nomem(err);
+    struct counting x = {t, all + 4 * members, all, all + 2 * members, all + 3 * members};
+    sort_edges(&x);
+    int64_t filled = n > 0 ? count_rounds(&x, back, full) : 0;
+    for (int32_t i = 0; i < n; i++) {
+        int64_t more = ((int64_t)1 << i) - full;
+        rounds[i] = more < 0 ? count_rounds(&x, back, 1 << i)
+                             : filled + more * (back && t->n > 2 ? 4 : 2);
+    }
+    lw_free(all);
+    return LW_OK;
+}

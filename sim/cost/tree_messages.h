@@ -26,4 +26,10 @@ struct sim_trees {
 enum lw_status sim_trees_make(int32_t n, bool rooted, struct sim_trees *t, struct lw_err *err);
 void sim_trees_free(struct sim_trees *t);
 
+/* Rounds in which 2^i pieces for each tree go down the trees, or back = up and then down, when
+ * every message takes one round and both its ends have ended the steps before: rounds[n],
+ * i = 0 .. n - 1. */
+enum lw_status sim_trees_rounds(const struct sim_trees *t, bool back, int32_t n, int64_t *rounds,
+                                struct lw_err *err);
+
 #endif

@@ -8,6 +8,7 @@
  * What a communicator's reducer does not do goes by ring, as libraries and the executor have it;
  * trees, levels and hfreduce are for all-reduces. The result lists it. */
 #include "sim/cost/cost_closed_form.h"
+#include "sim/cost/cost_library.h"
 #include "sim/engine/engine.h"
 
 enum lw_reducer_kind sim_reducer_of(const struct sim_engine *e, int32_t comm, enum lw_op_kind op)
@@ -144,7 +145,15 @@ enum lw_status sim_messages_extra(struct sim_engine *e, int32_t group, lw_ps *ex
 enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place)
 {
     struct sim_ring_place *m = &e->ring[place];
+    const struct sim_group *g = &e->groups[m->group];
 
+    if (e->ring_by_events)
+        return lw_fail(e->err, LW_ENOTSUP,
+                       "op %d (%s): at chunk detail only rings can share links or go by events; "
+                       "its communicator '%s' goes by %s: choose --detail collective or --reducer "
+                       "ring",
+                       g->first_op, lw_op_name(g->query.op), e->plan->comms[g->comm].name,
+                       lw_reducer_name(sim_algorithm_of(e->cluster, &g->query)));
     m->sent_done = e->now;
     sim_rank_moving(e, m->rank, 1);
     return LW_OK;

@@ -268,9 +268,12 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         g->first_rank = rank;
         g->first_op = (int32_t)(op - e->plan->ops);
         g->own_work = 0;
-        g->query = (struct lw_cost_query){op->kind, op->dtype, 0, g->n, g->n_nodes,
+        bool known = g->query.op == op->kind && g->query.dtype == op->dtype &&
+                     g->query.bytes == bytes;
+        g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
                                            sim_reducer_of(e, g->comm, op->kind)};
-        g->scheduled = sim_is_scheduled(e->cluster, &g->query);
+        if (!known && (e->slow_links || e->options.detail == LW_SIM_CHUNK))
+            g->scheduled = sim_is_scheduled(e->cluster, &g->query);
         g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&
                      (g->scheduled || sim_ring_steps(op->kind, g->n) > 0);
         g->more_sms = sms_of_channels(e, g, bytes);

@@ -314,19 +314,15 @@ static enum lw_status prepare_groups(struct sim_engine *e)
     return ok ? LW_OK : lw_fail_nomem(e->err);
 }
 
-static bool is_scheduled(const struct sim_engine *e, const struct lw_op *op)
+/* What auto chooses is an all-reduce, by messages in any case. */
+static bool goes_by_messages(const struct sim_engine *e, const struct lw_op *op)
 {
     struct lw_cost_query q = {.op = op->kind, .n_ranks = 2, .n_nodes = 1};
 
-    if (lw_op_class(op->kind) != LW_CLASS_COLLECTIVE || op->comm < 0)
+    if (op->comm < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
         return false;
     q.algorithm = sim_reducer_of(e, op->comm, op->kind);
-    return sim_is_scheduled(e->cluster, &q);
-}
-
-static bool goes_by_messages(const struct sim_engine *e, const struct lw_op *op)
-{
-    return op->comm >= 0 && (sim_ring_steps(op->kind, 2) > 0 || is_scheduled(e, op));
+    return sim_ring_steps(op->kind, 2) > 0 || sim_is_scheduled(e->cluster, &q);
 }
 
 /* Classes whose collectives go message by message, as bits; more than 63 count as shared. */
@@ -363,15 +359,6 @@ static enum lw_status choose_ring(struct sim_engine *e)
     e->ring_by_events = e->options.detail == LW_SIM_CHUNK &&
                         (e->options.ring == LW_SIM_RING_EVENTS || shared);
     e->stats->ring_by_events = e->ring_by_events;
-    for (int32_t i = 0; e->ring_by_events && i < e->plan->n_ops; i++)
-        if (is_scheduled(e, &e->plan->ops[i]))
-            return lw_fail(
-                e->err, LW_ENOTSUP,
-                "op %d (%s): at chunk detail only rings can share links or go by events; "
-                "its communicator '%s' goes by %s: choose --detail collective or --reducer "
-                "ring",
-                i, lw_op_name(e->plan->ops[i].kind), e->plan->comms[e->plan->ops[i].comm].name,
-                lw_reducer_name(sim_reducer_of(e, e->plan->ops[i].comm, e->plan->ops[i].kind)));
     return LW_OK;
 }
 

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/cost/cost_library.h"
 #include "sim/cost/cost_model.h"
 #include "sim/engine/device.h"
 #include "sim/engine/sim_options.h"
@@ -340,11 +341,11 @@ static enum lw_status make(struct sim_folding *m, struct lw_arena *arena, struct
  * message. */
 static bool all_rings(const struct lw_plan *p, const struct lw_cluster *c)
 {
-    bool all = strcmp(c->library, "hfreduce") != 0;
+    bool all = true, chooses = sim_auto_chooses(c);
 
     for (int32_t i = 0; i < p->n_comms; i++)
-        all &= p->comms[i].reducer == LW_REDUCER_AUTO || p->comms[i].reducer == LW_REDUCER_RING ||
-               p->comms[i].reducer == LW_REDUCER_GLOO;
+        all &= (p->comms[i].reducer == LW_REDUCER_AUTO && !chooses) ||
+               p->comms[i].reducer == LW_REDUCER_RING || p->comms[i].reducer == LW_REDUCER_GLOO;
     return all;
 }
 

@@ -19,7 +19,8 @@ struct lw_figure given(double value)
 
 void make_cluster(struct lw_cluster *c, int32_t n, double bytes_per_s, lw_ps latency)
 {
-    *c = (struct lw_cluster){.name = "test", .n_nodes = 1, .devices_per_node = n, .library = "",
+    *c = (struct lw_cluster){.name = "test", .n_nodes = 1, .devices_per_node = n,
+                             .library = "lapwing threads", /* rings */
                              .library_version = "", .about = ""};
     c->links = lw_arena_alloc(&c->arena, 2, sizeof *c->links);
     c->exceptions = lw_arena_alloc(&c->arena, 16, sizeof *c->exceptions);

@@ -131,6 +131,40 @@ static void no_cap_is_better_than_the_recommended_one(void **unused)
     }
 }
 
+/* Where a ring pays 38 ms of latency per bucket, large buckets pay; a tree pays 0.7 ms. */
+static void many_ranks_need_no_large_buckets(void **unused)
+{
+    static const enum lw_reducer_kind by[] = {LW_REDUCER_RING, LW_REDUCER_AUTO};
+    int64_t cap[2];
+    struct lw_cluster c;
+    (void)unused;
+
+    ok(lw_cluster_find("mi300x", &c, &err));
+    for (int i = 0; i < 2; i++) {
+        struct lw_strategy s = lw_strategy_default();
+        struct lw_recommendation r;
+        struct tiny t;
+        tiny_init(&t);
+        for (int k = 0; k < 4; k++) {
+            t.params[k].numel *= 100000; /* 40, 80, 0.8 and 120 MB */
+            t.params[k].ready_ps *= 5000;
+        }
+        for (int k = 0; k < 3; k++) {
+            t.modules[k].backward_input_ps *= 5000;
+            t.modules[k].backward_weight_ps *= 5000;
+        }
+        s.dp = 4096;
+        s.reducer = by[i];
+        s.bucket_cap_bytes = (int64_t)832 << 20;
+        ok(lw_recommend(&t.w, &s, &c, NULL, &r, &err));
+        cap[i] = r.best >= 0 ? r.points[r.best].cap_bytes : s.bucket_cap_bytes;
+        lw_recommendation_free(&r);
+    }
+    assert_int_equal(cap[0], (int64_t)832 << 20);
+    assert_in_range(cap[1], 0, (int64_t)128 << 20);
+    lw_cluster_free(&c);
+}
+
 static void it_is_compared_with_what_was_recorded(void **unused)
 {
     static const int64_t usual[] = {1 << 20, 25 << 20}, one[] = {400}, two[] = {100, 800};
@@ -286,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bucketing_is_met_once),
         cmocka_unit_test(no_cap_is_better_than_the_recommended_one),
+        cmocka_unit_test(many_ranks_need_no_large_buckets),
         cmocka_unit_test(it_is_compared_with_what_was_recorded),
         cmocka_unit_test(how_sure_follows_from_past_errors),
         cmocka_unit_test(one_rank_has_nothing_to_recommend),

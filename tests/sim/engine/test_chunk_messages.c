@@ -211,6 +211,31 @@ static void hfreduce_runs_message_by_message(void **unused)
     lw_plan_free(&plan);
 }
 
+/* Of 16 ranks on a library that says nothing a few bytes go by tree and many by ring; every message
+ * of the choice is run. */
+static void auto_is_the_same_at_both_details(void **unused)
+{
+    static const int64_t sizes[] = {64, 4096, 1 << 28};
+    static const char *const by[] = {"tree", "tree", "ring"};
+    (void)unused;
+
+    for (int i = 0; i < 3; i++) {
+        struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, sizes[i], 16, 1, LW_REDUCER_AUTO};
+        struct lw_cost_answer a;
+        struct lw_plan plan;
+        struct lw_cluster c;
+        one_collective(&plan, 16, LW_REDUCER_AUTO, LW_OP_ALL_REDUCE, sizes[i]);
+        make_cluster(&c, 16, 1e9, 2 * us);
+        c.library = "";
+        assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_OK);
+        assert_string_equal(a.algorithm, by[i]);
+        assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), 10 * us + a.time);
+        assert_int_equal(run_end(&plan, &c, chunk()), 10 * us + a.time);
+        lw_cluster_free(&c);
+        lw_plan_free(&plan);
+    }
+}
+
 /* A tree is for all-reduces, and so is one-shot: an all-gather of its communicator goes by ring,
  * 3 x 1 us, and the result says so. */
 static void what_a_reducer_does_not_do_goes_by_ring(void **unused)
@@ -291,6 +316,7 @@ int main(void)
         cmocka_unit_test(skewed_entries_cost_at_most_the_skew),
         cmocka_unit_test(messages_are_counted_and_jittered_by_seed),
         cmocka_unit_test(hfreduce_runs_message_by_message),
+        cmocka_unit_test(auto_is_the_same_at_both_details),
         cmocka_unit_test(what_a_reducer_does_not_do_goes_by_ring),
         cmocka_unit_test(what_cannot_be_done_is_refused_in_words),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),

@@ -1,0 +1,123 @@
+/* The choice of a collective library: each of its algorithms that does an all-reduce of the group
+ * is timed on the cluster's links, and the least time wins; of equal times the first in the order
+ * of enum lw_reducer_kind.
+ *
+ * A cluster file may name the algorithms (its field algorithms). Without it the table below holds
+ * for the libraries that it names:
+ *   nccl, rccl      ring and double binary tree (NVIDIA/nccl v2.30.7-1, src/graph/tuning.cc; RCCL
+ *                   is a fork of it)
+ *   hfreduce        its own
+ *   none            the file says nothing: ring, tree and hierarchical
+ * Any other library has the ring alone: gloo (pytorch/gloo, gloo/allreduce.cc: the default is a
+ * ring) and the threads backend (exec/cpu/thread_collective_steps.c).
+ *
+ * Not modelled: thresholds by which a library chooses otherwise than by time. */
+#include "sim/cost/cost_library.h"
+
+#include <string.h>
+
+#include "sim/cost/cost_closed_form.h"
+#include "sim/cost/cost_nccl.h"
+
+#define BIT(k) (1u << (k))
+
+static const struct {
+    const char *library;
+    unsigned algorithms;
+} libraries[] = {
+    {"", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE) | BIT(LW_REDUCER_HIERARCHICAL)},
+    {"nccl", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE)},
+    {"rccl", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE)},
+    {"hfreduce", BIT(LW_REDUCER_HFREDUCE)},
+};
+
+static unsigned algorithms_of(const struct lw_cluster *c)
+{
+    unsigned all = 0;
+
+    for (int32_t i = 0; i < c->n_algorithms; i++) {
+        enum lw_reducer_kind k;
+        if (lw_reducer_parse(c->algorithms[i], &k, NULL) == LW_OK)
+            all |= BIT(k);
+    }
+    for (size_t i = 0; all == 0 && i < sizeof libraries / sizeof *libraries; i++)
+        if (strcmp(c->library, libraries[i].library) == 0)
+            all = libraries[i].algorithms;
+    return all ? all : BIT(LW_REDUCER_RING);
+}
+
+bool sim_auto_chooses(const struct lw_cluster *c)
+{
+    const struct lw_cost_query any = {.op = LW_OP_ALL_REDUCE, .n_ranks = 2, .n_nodes = 1};
+
+    return algorithms_of(c) != BIT(LW_REDUCER_RING) && !sim_nccl_applies(c, &any);
+}
+
+bool sim_library_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    return q->algorithm == LW_REDUCER_AUTO && q->op == LW_OP_ALL_REDUCE && q->n_ranks > 1 &&
+           sim_auto_chooses(c);
+}
+
+/* Whether the algorithm serves the group. Hierarchical in one level is the ring. */
+static bool serves(const struct lw_cost_query *q, enum lw_reducer_kind k)
+{
+    bool even = q->n_ranks % q->n_nodes == 0;
+
+    if (k == LW_REDUCER_HIERARCHICAL)
+        return even && q->n_nodes > 1 && q->n_nodes < q->n_ranks;
+    return even || k != LW_REDUCER_HFREDUCE;
+}
+
+static enum lw_status time_of(const struct lw_cluster *c, const struct lw_cost_query *q,
+                              enum lw_reducer_kind k, struct lw_cost_answer *out,
+                              struct lw_err *err)
+{
+    struct lw_cost_query named = *q;
+
+    named.algorithm = k;
+    return k == LW_REDUCER_RING ? sim_alpha_beta(c, &named, out, err)
+                                : sim_algorithm_time(c, &named, out, err);
+}
+
+static enum lw_status choose(const struct lw_cluster *c, const struct lw_cost_query *q,
+                             enum lw_reducer_kind *kind, struct lw_cost_answer *out,
+                             struct lw_err *err)
+{
+    unsigned all = algorithms_of(c);
+    struct lw_cost_answer a, best = {.time = -1};
+
+    for (int k = LW_REDUCER_RING; k < LW_REDUCER_NCCL; k++) {
+        if (!(all & BIT(k)) || !serves(q, (enum lw_reducer_kind)k))
+            continue;
+        LW_TRY(time_of(c, q, (enum lw_reducer_kind)k, &a, err));
+        if (best.time >= 0 && a.time >= best.time)
+            continue;
+        best = a;
+        *kind = (enum lw_reducer_kind)k;
+    }
+    if (best.time < 0) { /* none serves this group */
+        *kind = LW_REDUCER_RING;
+        LW_TRY(time_of(c, q, *kind, &best, err));
+    }
+    *out = best;
+    return LW_OK;
+}
+
+enum lw_status sim_library_time(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                struct lw_cost_answer *out, struct lw_err *err)
+{
+    enum lw_reducer_kind unused;
+
+    return choose(c, q, &unused, out, err);
+}
+
+enum lw_reducer_kind sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    struct lw_cost_answer unused;
+    enum lw_reducer_kind k = q->algorithm;
+
+    if (sim_library_applies(c, q) && choose(c, q, &k, &unused, NULL) != LW_OK)
+        return LW_REDUCER_RING;
+    return k;
+}

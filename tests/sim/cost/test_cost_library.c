@@ -1,0 +1,205 @@
+/* What auto means: the rounds of trees against messages run one by one, the cheapest algorithm of a
+ * library, and the files that name a library's algorithms. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "sim/cost/collective_messages.h"
+#include "sim/cost/cost_library.h"
+#include "tests/lib/prng.h"
+#include "tests/lib/sim_help.h"
+
+static void one_round(const void *ctx, const struct sim_transfer *m, int64_t bytes, lw_ps *time,
+                      lw_ps *latency)
+{
+    (void)ctx, (void)m, (void)bytes;
+    *time = 1;
+    *latency = 0;
+}
+
+/* The oracle: the messages of k pieces per tree, each taking one round. */
+static int64_t rounds_of_messages(enum lw_op_kind op, int32_t n, int32_t k)
+{
+    struct lw_cost_query q = {op, LW_F32, 4096, n, 1, LW_REDUCER_TREE};
+    const struct sim_links unit = {one_round, NULL, NULL};
+    lw_ps *entry = calloc((size_t)n, sizeof *entry), *end = calloc((size_t)n, sizeof *end);
+    struct sim_schedule s;
+    int64_t most = 0;
+
+    assert_true(entry && end);
+    assert_int_equal(sim_schedule_make(&q, k, 0, &s, NULL), LW_OK);
+    assert_int_equal(sim_schedule_run(&s, entry, &unit, end, NULL, NULL), LW_OK);
+    for (int32_t i = 0; i < n; i++)
+        most = end[i] > most ? end[i] : most;
+    sim_schedule_free(&s);
+    free(entry);
+    free(end);
+    return most;
+}
+
+static void expect_rounds(int32_t n, int32_t n_sizes)
+{
+    static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_BROADCAST, LW_OP_REDUCE};
+
+    for (int o = 0; o < 3; o++) {
+        int64_t rounds[11];
+        struct sim_trees t;
+        bool back = ops[o] == LW_OP_ALL_REDUCE;
+        assert_int_equal(sim_trees_make(n, !back, &t, NULL), LW_OK);
+        assert_int_equal(sim_trees_rounds(&t, back, n_sizes, rounds, NULL), LW_OK);
+        sim_trees_free(&t);
+        for (int i = 0; i < n_sizes; i++)
+            if (rounds[i] != rounds_of_messages(ops[o], n, 1 << i))
+                fail_msg("%s of %d ranks in %d pieces: %lld rounds, its messages take %lld",
+                         lw_op_name(ops[o]), n, 1 << i, (long long)rounds[i],
+                         (long long)rounds_of_messages(ops[o], n, 1 << i));
+    }
+}
+
+static void trees_take_the_rounds_of_their_messages(void **unused)
+{
+    static const int32_t large[] = {255, 256, 257, 511, 1000, 1023, 1024, 2047, 4096};
+    struct prng rng = prng_start("ranks");
+    (void)unused;
+
+    for (int32_t n = 2; n <= 128; n++)
+        expect_rounds(n, 8);
+    expect_rounds(31, 11);
+    for (int i = 0; i < 9; i++)
+        expect_rounds(large[i], 5);
+    for (int i = 0; i < 10; i++)
+        expect_rounds((int32_t)prng_in(&rng, 129, 3000), 5);
+}
+
+static struct lw_cost_answer ask(const struct lw_cluster *c, int64_t bytes, int32_t n,
+                                 int32_t nodes, enum lw_reducer_kind k)
+{
+    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, bytes, n, nodes, k};
+    struct lw_cost_answer a;
+    struct lw_err err = {0};
+
+    if (lw_sim_cost_explain(c, &q, &a, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return a;
+}
+
+/* 512 nodes of 8: a ring pays 8190 latencies, a tree those of 52 rounds. */
+static void a_mebibyte_on_4096_ranks_goes_by_tree(void **unused)
+{
+    struct lw_cluster c;
+    (void)unused;
+
+    assert_int_equal(lw_cluster_find("mi300x", &c, NULL), LW_OK);
+    struct lw_cost_answer a = ask(&c, 1 << 20, 4096, 512, LW_REDUCER_AUTO);
+    struct lw_cost_answer ring = ask(&c, 1 << 20, 4096, 512, LW_REDUCER_RING);
+    assert_string_equal(a.algorithm, "tree");
+    assert_int_equal(a.n_steps, 52);
+    assert_in_range(a.time, 790 * LW_PS_PER_US, 800 * LW_PS_PER_US);
+    assert_in_range(ring.time, 38700 * LW_PS_PER_US, 38710 * LW_PS_PER_US);
+    lw_cluster_free(&c);
+}
+
+static void two_levels(struct lw_cluster *c, const char *library)
+{
+    make_cluster(c, 8, 200e9, 2 * LW_PS_PER_US);
+    c->links[1] = (struct lw_link){.name = "network", .level = LW_LINK_INTER,
+                                   .bytes_per_s = given(25e9), .latency_ps = given(5e6),
+                                   .n_links = given(8)};
+    c->n_links = 2;
+    c->library = library;
+}
+
+/* Of every size and shape the least of ring, tree and hierarchical; other operations as ever. */
+static void auto_is_the_cheapest_that_the_library_has(void **unused)
+{
+    static const enum lw_reducer_kind all[] = {LW_REDUCER_RING, LW_REDUCER_TREE,
+                                               LW_REDUCER_HIERARCHICAL};
+    struct prng rng = prng_start("shapes");
+    int wins[3] = {0};
+    struct lw_cluster c;
+    (void)unused;
+
+    two_levels(&c, "");
+    for (int i = 0; i < 300; i++) {
+        int32_t nodes = (int32_t)prng_in(&rng, 2, 40), n = nodes * (int32_t)prng_in(&rng, 2, 8);
+        int64_t bytes = 4 * prng_in(&rng, 1, (int64_t)1 << prng_in(&rng, 4, 28));
+        lw_ps least = -1;
+        int best = 0;
+        for (int k = 0; k < 3; k++) {
+            lw_ps t = ask(&c, bytes, n, nodes, all[k]).time;
+            if (least < 0 || t < least) {
+                least = t;
+                best = k;
+            }
+        }
+        wins[best]++;
+        struct lw_cost_answer a = ask(&c, bytes, n, nodes, LW_REDUCER_AUTO);
+        assert_int_equal(a.time, least);
+        assert_string_equal(a.algorithm, lw_reducer_name(all[best]));
+    }
+    assert_true(wins[1] > 0 && wins[2] > 0);
+    struct lw_cost_query gather = {LW_OP_ALL_GATHER, LW_F32, 8, 16, 2, LW_REDUCER_AUTO};
+    assert_int_equal(sim_algorithm_of(&c, &gather), LW_REDUCER_AUTO);
+    lw_cluster_free(&c);
+}
+
+static void a_library_of_rings_stays_a_ring(void **unused)
+{
+    static const char *const libraries[] = {"lapwing threads", "gloo", "Open MPI 4.1.4"};
+    static const char *listed[] = {"ring", "tree"};
+    struct lw_cluster c;
+    (void)unused;
+
+    for (int i = 0; i < 3; i++) {
+        two_levels(&c, libraries[i]);
+        assert_false(sim_auto_chooses(&c));
+        assert_int_equal(ask(&c, 8, 64, 8, LW_REDUCER_AUTO).time,
+                         ask(&c, 8, 64, 8, LW_REDUCER_RING).time);
+        c.algorithms = listed; /* unless its file names more */
+        c.n_algorithms = 2;
+        assert_string_equal(ask(&c, 8, 64, 8, LW_REDUCER_AUTO).algorithm, "tree");
+        lw_cluster_free(&c);
+    }
+}
+
+static void a_file_names_the_algorithms(void **unused)
+{
+    static const char *good[] = {"ring", "one-shot"}, *bad[] = {"ring", "halving"};
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    char before[33], after[33];
+    (void)unused;
+
+    two_levels(&c, "mine");
+    assert_int_equal(lw_cluster_hash(&c, before, NULL), LW_OK);
+    c.algorithms = good;
+    c.n_algorithms = 2;
+    assert_int_equal(lw_cluster_check(&c, NULL), LW_OK);
+    assert_int_equal(lw_cluster_hash(&c, after, NULL), LW_OK);
+    assert_string_not_equal(before, after);
+    assert_string_equal(ask(&c, 8, 4, 1, LW_REDUCER_AUTO).algorithm, "one-shot");
+    c.algorithms = bad;
+    assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "at algorithms[1]: found \"halving\""));
+    lw_cluster_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trees_take_the_rounds_of_their_messages),
+        cmocka_unit_test(a_mebibyte_on_4096_ranks_goes_by_tree),
+        cmocka_unit_test(auto_is_the_cheapest_that_the_library_has),
+        cmocka_unit_test(a_library_of_rings_stays_a_ring),
+        cmocka_unit_test(a_file_names_the_algorithms),
+    };
+
+    return cmocka_run_group_tests_name("cost_library", tests, NULL, NULL);
+}
