@@ -66,7 +66,7 @@ endif
 # Not under the thread sanitizer: Open MPI is not built for it, processes of one run share memory
 # at an address that it keeps for itself, and a calibration measures times.
 ifeq ($(TSAN),1)
-LEFT_OUT := $(filter $(addprefix %/test_,calibrate cmd_exec mpi stop),$(CHECKED_SRC:.c=))
+LEFT_OUT := $(filter $(addprefix %/test_,calibrate cmd_exec gpu_check mpi stop),$(CHECKED_SRC:.c=))
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
@@ -217,7 +217,7 @@ $(BUILD)/lapwing-nccl.so: $(NCCL_OBJ)
 soname = $(or $(shell readelf -d $(CUDA_AT)/lib64/lib$(1).so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p'),lib$(1).so)
 $(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/nccl/kernels.h exec/backend/scalar.h Makefile
 	@mkdir -p $(@D)
-	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -Wno-missing-prototypes -shared $< \
+	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) $(if $(SANITIZER),,-O3) -Wno-missing-prototypes -shared $< \
 	    $(if $(filter cuda,$*),,$(FAKE_DIR)/libcuda.so) \
 	    -Wl,-soname,$(fake_name) -o $@
 	@ln -sf lib$*.so $(FAKE_DIR)/$(fake_name)

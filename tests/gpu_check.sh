@@ -4,8 +4,13 @@
 # pipelines, tensor groups), each predicted first and then run; compares, draws, and packs one file to
 # send back. With one GPU, ranks are streams of it (--transport loop, rows say "emulated"); with
 # several, there is one process per GPU (rows say "real"). Every file's command line is in COMMANDS.
-# Stops with the reason where there is no GPU.
+# Stops with the reason where there is no GPU. A part that fails, or outlasts its limit, is listed in
+# FAILED, one without time in LEFT_OUT; the file is packed in every case, exit status 1 says that a
+# part failed. Needs no compiler and no network where build/ is there.
 #
+#   --quick             a small model, one or two of each part: does everything work?
+#
+#   BUDGET=570          seconds for all parts together; more also lengthens the limit of each
 #   STEPS=20 WARMUP=5   measured and unmeasured steps of each run
 #   TESTS=0             leave `make check` out
 #   CALIBRATE=OPTIONS   of the calibration (--max-bytes 64MiB: shorter)
@@ -14,10 +19,19 @@
 #   RESULTS=FOLDER      instead of docs/results
 cd "$(dirname "$0")/.." || exit 1
 lapwing=${LAPWING:-build/lapwing}
-steps=${STEPS:-20} warmup=${WARMUP:-5}
+steps=${STEPS:-20} warmup=${WARMUP:-5} budget=${BUDGET:-570}
 trace=traces/recorded/gpt6__local.rank0.json.gz
+caps="1MiB 5MiB 25MiB" policies="per-tensor single picotron" stages="1 2 3"
+schedules="gpipe 1f1b zb-h1" mlp="--layers 16 --width 1024" tests=${TESTS:-1}
+if [ "$1" = --quick ]; then
+    caps=25MiB policies= stages=2 schedules=1f1b mlp="--layers 4 --width 64" tests=${TESTS:-0}
+    steps=${STEPS:-1} warmup=${WARMUP:-1}
+    CALIBRATE=${CALIBRATE:---rounds 1 --steps 1 --max-bytes 16MiB --max-side 32}
+fi
+began=$(date +%s)
 
 stop() { echo "gpu-check: $*" >&2; exit 1; }
+left() { echo $((budget - $(date +%s) + began)); }
 
 [ -x "$lapwing" ] || stop "$lapwing is not built; run 'make'"
 can=$("$lapwing" exec --list-backends --format csv | grep '^nccl,')
@@ -34,14 +48,31 @@ db=$out/results.db
 mkdir -p "$out" || stop "cannot make $out"
 rm -f "$out"/*
 
-run() { # file, words: run lapwing, keep its output in the file and its command line in COMMANDS
-    file=$1; shift
+# seconds, file, command: its output in the file, messages in FILE.err; status 124 after so long.
+limited() {
+    limit=$1 file=$2; shift 2
+    [ "$budget" -le 570 ] || limit=$((limit * budget / 570))
+    [ "$limit" -le "$(left)" ] || limit=$(left)
+    timeout -k 10 "$limit" "$@" >"$out/$file" 2>"$out/$file.err"
+    status=$?
+    [ -s "$out/$file.err" ] || rm -f "$out/$file.err"
+    [ $status = 0 ] && return 0
+    [ $status != 124 ] || echo "not done after $limit s" >>"$out/$file.err"
+    echo "$file: status $status: $(tail -n 1 "$out/$file.err" 2>/dev/null)" |
+        tee -a "$out/FAILED" >&2
+    return 1
+}
+
+# seconds, file, words: run lapwing; its command line goes to COMMANDS. Not without time for it.
+run() {
+    limit=$1 file=$2; shift 2
+    if [ "$(left)" -lt 15 ]; then
+        echo "$file: no time left: lapwing $*" | tee -a "$out/LEFT_OUT"
+        return 1
+    fi
     echo "lapwing $*  > $file" >>"$out/COMMANDS"
     echo "+ lapwing $*"
-    if ! "$lapwing" "$@" >"$out/$file" 2>"$out/errors.txt"; then
-        cat "$out/$file" "$out/errors.txt" >&2
-        stop "'lapwing $1' failed, its messages are above and in $out"
-    fi
+    limited "$limit" "$file" "$lapwing" "$@"
 }
 
 nvidia-smi -q >"$out/nvidia-smi.txt"
@@ -50,11 +81,11 @@ nvidia-smi --query-gpu=timestamp,index,clocks.sm,clocks.mem,power.draw,temperatu
     --format=csv -lms 500 >"$out/clocks.csv" 2>/dev/null &
 clocks=$!
 trap 'kill $clocks 2>/dev/null' EXIT
-run doctor.txt doctor --db "$db"
-run backends.txt exec --list-backends
-run version.txt version -v
-if [ "${TESTS:-1}" = 1 ]; then
-    make check >"$out/check.txt" 2>&1 || { tail -n 40 "$out/check.txt"; stop "make check failed"; }
+run 20 doctor.txt doctor --db "$db"
+run 20 backends.txt exec --list-backends
+run 20 version.txt version -v
+if [ "$tests" = 1 ]; then
+    limited 200 check.txt make check
     tail -n 1 "$out/check.txt"
 fi
 
@@ -63,49 +94,64 @@ if [ "$n" -ge 2 ]; then
     how="--backend nccl --spawn" ranks=$n
 else
     how="--backend nccl --transport loop" ranks=2
-    echo "one GPU: ranks are streams of it, no link between GPUs is measured" | tee -a "$out/COMMANDS"
+    echo "one GPU: ranks are streams of it, no link between GPUs is measured" |
+        tee -a "$out/COMMANDS"
 fi
 if [ -n "$CLUSTER" ]; then cp "$CLUSTER" "$out/cluster.json" || stop "cannot read $CLUSTER"
-else run calibrate.txt calibrate $how --ranks "$ranks" $CALIBRATE -o "$out/cluster.json"; fi
-run import.txt import "$trace" -o "$out/gpt.json"
-run model.txt model mlp --layers 16 --width 1024 -o "$out/mlp.json"
+else run 150 calibrate.txt calibrate $how --ranks "$ranks" $CALIBRATE -o "$out/cluster.json"; fi
+run 20 import.txt import "$trace" -o "$out/gpt.json"
+run 20 model.txt model mlp $mlp -o "$out/mlp.json"
+model=gpt
+[ "$1" != --quick ] || model=mlp
 
 # One rank: compute and the optimizer alone.
-run one-sim.txt sim -w "$out/gpt.json" -c "$out/cluster.json" --spans --db "$db"
-run one-exec.txt exec -w "$out/gpt.json" -c "$out/cluster.json" --backend nccl \
+run 20 one-sim.txt sim -w "$out/$model.json" -c "$out/cluster.json" --spans --db "$db"
+run 60 one-exec.txt exec -w "$out/$model.json" -c "$out/cluster.json" --backend nccl \
     --steps "$steps" --warmup "$warmup" --db "$db"
 
-both() { # name, strategy: predicted, then run
+both() { # name, strategy: predicted, then run; the last 20 s are for drawing and packing
     what=$1; shift
     case "$what" in *"$GRID"*) ;; *) return ;; esac
-    run "$what-sim.txt" sim -w "$out/$model.json" -c "$out/cluster.json" "$@" --spans --db "$db"
-    run "$what-exec.txt" exec -w "$out/$model.json" -c "$out/cluster.json" "$@" $how \
-        --steps "$steps" --warmup "$warmup" --db "$db"
+    if [ "$(left)" -lt 40 ]; then
+        echo "$what: no time left: $*" | tee -a "$out/LEFT_OUT"
+        return
+    fi
+    run 20 "$what-sim.txt" sim -w "$out/$model.json" -c "$out/cluster.json" "$@" --spans \
+        --db "$db"
+    run 60 "$what-exec.txt" exec -w "$out/$model.json" -c "$out/cluster.json" "$@" $how \
+        --steps "$steps" --warmup "$warmup" --db "$db" || return
+    last=$("$lapwing" runs --db "$db" --format csv | cut -d, -f1 | sort -n | tail -n 1)
+    drawn=${drawn:-$((last - 1)) $last}
 }
 
-model=gpt
-for cap in 1MiB 5MiB 25MiB; do both "cap-$cap" --dp "$ranks" --bucket-cap "$cap"; done
-for policy in per-tensor single picotron; do
-    both "policy-$policy" --dp "$ranks" --bucket-policy "$policy"
-done
-for stage in 1 2 3; do both "zero-$stage" --dp "$ranks" --zero "$stage"; done
+for cap in $caps; do both "cap-$cap" --dp "$ranks" --bucket-cap "$cap"; done
+for policy in $policies; do both "policy-$policy" --dp "$ranks" --bucket-policy "$policy"; done
+for stage in $stages; do both "zero-$stage" --dp "$ranks" --zero "$stage"; done
 both clip --dp "$ranks" --zero 1 --clip 1
 model=mlp
-for schedule in gpipe 1f1b zb-h1; do
+for schedule in $schedules; do
     both "pipeline-$schedule" --pp "$ranks" --micro-batches $((2 * ranks)) --schedule "$schedule"
 done
 both tensor --tp "$ranks"
 [ "$ranks" -lt 4 ] || both grid --dp 2 --pp $((ranks / 2)) --micro-batches "$ranks" --zero 1
 
-run compare.txt compare --db "$db"
-run runs.txt runs --db "$db"
-run plot-predicted.txt plot predicted --db "$db" -o "$out/predicted.png"
-run plot-timeline.txt plot timeline --db "$db" -o "$out/timeline.png" 3 4
-run report.txt report --db "$db" -o "$out/report.html"
-rm -f "$out/errors.txt"
+# What was measured is in the database whether or not it can be drawn here.
+run 20 compare.txt compare --db "$db"
+run 20 runs.txt runs --db "$db"
+if command -v gnuplot >/dev/null; then
+    run 20 plot-predicted.txt plot predicted --db "$db" -o "$out/predicted.png"
+    [ -z "$drawn" ] ||
+        run 20 plot-timeline.txt plot timeline --db "$db" -o "$out/timeline.png" $drawn
+    run 20 report.txt report --db "$db" -o "$out/report.html"
+else
+    echo "pictures: gnuplot is not installed" | tee -a "$out/LEFT_OUT"
+fi
 kill $clocks 2>/dev/null
-tar -czf "$out.tar.gz" -C "$(dirname "$out")" "$name"
+echo "$(($(date +%s) - began)) s" >"$out/TOOK"
+tar -czf "$out.tar.gz" -C "$(dirname "$out")" "$name" || stop "cannot pack $out"
 echo
 cat "$out/compare.txt"
 echo
 echo "All of it is in $out.tar.gz: send that file back."
+[ ! -s "$out/FAILED" ] || stop "failed parts:
+$(cat "$out/FAILED")"

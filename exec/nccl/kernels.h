@@ -184,10 +184,14 @@ EXEC_BOTH void kernel_keep_least(uint64_t *least, uint64_t value)
 EXEC_BOTH void kernel_fill_run(const struct kernel_fill *a, int64_t thread, int64_t n_threads)
 {
     enum lw_dtype t = (enum lw_dtype)a->dtype;
+    int64_t block = -1;
+    uint32_t start = 0;
 
     for (int64_t i = thread; i < a->n; i += n_threads) {
-        uint32_t start = exec_gradient_start(a->param, a->rank, a->step, a->pass,
-                                             i / EXEC_GRADIENT_BLOCK);
+        if (i / EXEC_GRADIENT_BLOCK != block) { /* a thread that stays in one hashes once */
+            block = i / EXEC_GRADIENT_BLOCK;
+            start = exec_gradient_start(a->param, a->rank, a->step, a->pass, block);
+        }
         float v = a->table[start + i % EXEC_GRADIENT_BLOCK];
         if (a->add)
             exec_put(t, a->to, i, (double)v + exec_get(t, a->to, i));

@@ -32,11 +32,16 @@ struct CUfunc_st {
     kernel_fn *run;
 };
 
-#define RUN(k)                                                        \
-    static void run_##k(const void *args, int64_t n_threads)          \
-    {                                                                 \
-        for (int64_t t = 0; t < n_threads; t++)                       \
-            kernel_##k##_run((const struct kernel_##k *)args, t, n_threads); \
+/* As few threads as show that a kernel strides over its elements: one after the other, thousands of
+ * them would miss the cache at every element. */
+enum { MAX_THREADS = 3 };
+
+#define RUN(k)                                                               \
+    static void run_##k(const void *args, int64_t n_threads)                 \
+    {                                                                        \
+        int64_t n = n_threads < MAX_THREADS ? n_threads : MAX_THREADS;       \
+        for (int64_t t = 0; t < n; t++)                                      \
+            kernel_##k##_run((const struct kernel_##k *)args, t, n);         \
     }
 KERNEL_LIST(RUN)
 

@@ -41,7 +41,7 @@
 #include "exec/backend/scalar.h"
 #include "tests/fake_gpu/fake_env.h"
 
-enum { MAX_RANKS = 8, SLOT = 1 << 16, BOX = 1 << 15, MAX_SPLITS = 64 };
+enum { MAX_RANKS = 8, SLOT = 1 << 19, BOX = 1 << 17, MAX_SPLITS = 64 };
 
 enum op_kind { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
 static const char *const op_names[] = {"AllReduce", "Reduce", "ReduceScatter", "AllGather",

@@ -1,0 +1,147 @@
+/* tests/gpu_check.sh from end to end against the fakes of tests/fake_gpu: what an owner of GPUs
+ * runs and sends back. Nothing here was measured on a GPU. */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static const char cluster[] =
+    "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"c\", \"calibrated\": true,"
+    " \"devices_per_node\": 4, \"device\": {\"kind\": \"gpu\", \"copy_bytes_per_s\":"
+    " {\"value\": 1e9, \"source\": \"t\"}}, \"links\": [{\"name\": \"l\", \"level\": \"intra\","
+    " \"bytes_per_s\": {\"value\": 1e9, \"source\": \"t\"},"
+    " \"latency_ns\": {\"value\": 1000, \"source\": \"t\"},"
+    " \"n_links\": {\"value\": 1, \"source\": \"t\"}}]}";
+
+/* The script with these settings before it, against the fakes; its output and the names of what it
+ * packed. */
+static const char *check(const char *settings, int *rc)
+{
+    char words[2048];
+
+    snprintf(words, sizeof words,
+             "echo '%s' >c.json; env LD_LIBRARY_PATH=%s PATH=$P/tests/fake_gpu:$PATH LAPWING=$L "
+             "RESULTS=$PWD %s sh $P/tests/gpu_check.sh --quick; rc=$?; "
+             "tar -tzf fake-gpu-x*.tar.gz; cat fake-gpu-x*/FAILED fake-gpu-x*/LEFT_OUT "
+             "2>/dev/null; rm -rf fake-gpu-x*; exit $rc",
+             cluster, getenv("LAPWING_FAKE_GPU"), settings);
+    return shell(words, rc);
+}
+
+static void expect_words(const char *text, const char *words, bool there)
+{
+    size_t n = strlen(text);
+
+    if ((strstr(text, words) != NULL) != there)
+        fail_msg("'%s' is%s in:%s", words, there ? " not" : "", text + (n > 700 ? n - 700 : 0));
+}
+
+static void has(const char *text, const char *words)
+{
+    expect_words(text, words, true);
+}
+
+static void has_not(const char *text, const char *words)
+{
+    expect_words(text, words, false);
+}
+
+static void needs_fakes(void)
+{
+    const char *dir = getenv("LAPWING_FAKE_GPU");
+
+    if (dir && *dir)
+        return;
+    printf("SKIP test_gpu_check: the plugin was left out of this build (CUDA toolkit or NCCL "
+           "headers not found, or CUDA=0)\n");
+    skip();
+}
+
+static void packs_one_file_of_one_gpu_and_of_two(void **state)
+{
+    static const char *const packed[] = {
+        "send that file back", "/compare.txt", "/report.html", "/timeline.png", "/predicted.png",
+        "/results.db", "/COMMANDS", "/TOOK", "/tensor-exec.txt", "/pipeline-1f1b-exec.txt",
+        "/clocks.csv", "/cluster.json", "/doctor.txt",
+    };
+    static const char *const settings[] = {"FAKE_GPU_COUNT=1 BUDGET=3000",
+                                           "FAKE_GPU_COUNT=2 BUDGET=3000 CLUSTER=$PWD/c.json"};
+    static const char *const honesty[] = {"nccl, emula", "nccl, real"};
+
+    (void)state;
+    needs_fakes();
+    for (int i = 0; i < 2; i++) {
+        const char *out = check(settings[i], NULL);
+        for (size_t k = 0; k < sizeof packed / sizeof *packed; k++)
+            has(out, packed[k]);
+        has(out, honesty[i]);
+        has_not(out, "/FAILED");
+        has_not(out, "/LEFT_OUT");
+        if (i == 0)
+            has(out, "/calibrate.txt");
+    }
+}
+
+/* Rank 1 dies at its first op: runs of two ranks fail, the rest is measured, and all is packed. */
+static void a_part_that_fails_is_named_and_the_rest_is_packed(void **state)
+{
+    int rc;
+
+    (void)state;
+    needs_fakes();
+    const char *out =
+        check("FAKE_GPU_COUNT=2 CLUSTER=$PWD/c.json GRID=zero BUDGET=3000 FAKE_NCCL_LOSE=1:1", &rc);
+    assert_int_equal(rc, 1);
+    has(out, "/FAILED");
+    has(out, "zero-2-exec.txt: status 1: ");
+    has(out, "rank 1 was ended by signal 9");
+    has_not(out, "one-exec.txt: status");
+    has(out, "/one-exec.txt");
+    has(out, "/results.db");
+}
+
+/* Without time for the grid its parts are listed; what there is is packed. */
+static void parts_without_time_are_listed(void **state)
+{
+    int rc;
+
+    (void)state;
+    needs_fakes();
+    const char *out = check("FAKE_GPU_COUNT=2 CLUSTER=$PWD/c.json BUDGET=39", &rc);
+    assert_int_equal(rc, 0);
+    has(out, "/LEFT_OUT");
+    has(out, "cap-25MiB: no time left: --dp 2 --bucket-cap 25MiB");
+    has(out, "/one-exec.txt");
+    has_not(out, "/cap-25MiB-exec.txt");
+}
+
+static void a_machine_without_a_gpu_is_told_so(void **state)
+{
+    int rc;
+
+    (void)state;
+    needs_fakes();
+    const char *out = check("FAKE_GPU_COUNT=0", &rc);
+    assert_int_equal(rc, 1);
+    has(out, "the NCCL backend cannot run here");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packs_one_file_of_one_gpu_and_of_two),
+        cmocka_unit_test(a_part_that_fails_is_named_and_the_rest_is_packed),
+        cmocka_unit_test(parts_without_time_are_listed),
+        cmocka_unit_test(a_machine_without_a_gpu_is_told_so),
+    };
+    return cmocka_run_group_tests_name("gpu_check", tests, fixture_open, fixture_close);
+}
