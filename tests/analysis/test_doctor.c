@@ -1,13 +1,9 @@
 /* lapwing doctor: it says what there is, and why not of the rest. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "tests/lib/file_fixture.h"
 #include "tests/lib/run_fixture.h"
@@ -31,14 +27,13 @@ static void assert_has(const char *text, const char *part)
         fail_msg("'%s' is not in:\n%s", part, text);
 }
 
-static void every_part_is_named_with_a_detail(void **state)
+TEST(every_part_is_named_with_a_detail)
 {
     static const char *const names[] = {"database", "cores", "memory", "host cluster", "gnuplot",
                                         "BLAS", "MPI", "CUDA", "NCCL", "backend threads",
                                         "backend mpi", "backend nccl"};
     char key[64];
 
-    (void)state;
     const char *text = ask("--format json");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(key, sizeof key, "{\"name\": \"%s\", \"ok\": ", names[i]);
@@ -48,11 +43,10 @@ static void every_part_is_named_with_a_detail(void **state)
     assert_has(text, "{\"name\": \"backend threads\", \"ok\": true");
 }
 
-static void a_database_that_is_none_is_named(void **state)
+TEST_WITH(a_database_that_is_none_is_named, runs_open, fixture_close)
 {
     char arguments[256];
 
-    (void)state;
     FILE *f = fopen(runs_db, "w");
     fputs("this file is a text, and longer than the head of a database\n", f);
     fclose(f);
@@ -62,11 +56,10 @@ static void a_database_that_is_none_is_named(void **state)
     assert_has(text, "not a usable SQLite database");
 }
 
-static void without_gnuplot_the_package_is_named(void **state)
+TEST_WITH(without_gnuplot_the_package_is_named, runs_open, fixture_close)
 {
     char *path = strdup(getenv("PATH")), *binary = realpath(getenv("LAPWING"), NULL);
 
-    (void)state;
     assert_non_null(binary);
     setenv("LAPWING", binary, 1);
     setenv("PATH", fixture_path(""), 1);
@@ -75,16 +68,4 @@ static void without_gnuplot_the_package_is_named(void **state)
     free(path);
     free(binary);
     assert_has(text, "gnuplot,no,no gnuplot on the PATH (Debian package gnuplot-nox)");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_part_is_named_with_a_detail),
-        cmocka_unit_test_setup_teardown(a_database_that_is_none_is_named, runs_open, fixture_close),
-        cmocka_unit_test_setup_teardown(without_gnuplot_the_package_is_named, runs_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests_name("doctor", tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* `lapwing exec` and `lapwing calibrate` as a user meets them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
 #include "shared/files/files.h"
@@ -46,9 +42,8 @@ static int make_plans(void **state)
     return 0;
 }
 
-static void a_run_is_verified_stored_and_told(void **state)
+TEST(a_run_is_verified_stored_and_told)
 {
-    (void)state;
     expect("exec good.json --compute spin --steps 3 --warmup 1", 0,
            "verified: 39.14 KiB equal to a one-rank run"); /* 5010 * 4 * 2 bytes / 1024 */
     expect("exec good.json --compute spin --steps 3 --warmup 1 --format json", 0,
@@ -62,9 +57,8 @@ static void a_run_is_verified_stored_and_told(void **state)
     expect("runs", 0, "exec threads");
 }
 
-static void a_wrong_plan_is_refused_or_found_out(void **state)
+TEST(a_wrong_plan_is_refused_or_found_out)
 {
-    (void)state;
     expect("exec short.json --compute spin --no-db", 1, "but the bucket has");
     expect("exec short.json --compute spin --steps 2 --no-check --no-db", 3,
            "parameter 0 'w00', element 993, rank 0");
@@ -73,9 +67,8 @@ static void a_wrong_plan_is_refused_or_found_out(void **state)
 }
 
 /* Adam keeps two f32 arrays: 5010 * 2 * 4 bytes. */
-static void optimizer_state_comes_together(void **state)
+TEST(optimizer_state_comes_together)
 {
-    (void)state;
     expect("exec good.json --compute spin --steps 2 --no-db --optimizer adam --consolidate 1", 0,
            "consolidated: 39.14 KiB of optimizer state on rank 1");
     expect("exec good.json --compute spin --no-db --optimizer adam --consolidate 2", 1,
@@ -83,9 +76,8 @@ static void optimizer_state_comes_together(void **state)
     expect("exec good.json --compute spin --no-db --consolidate 0", 1, "sgd keeps no state");
 }
 
-static void pipelines_run_as_processes(void **state)
+TEST(pipelines_run_as_processes)
 {
-    (void)state;
     expect("model mlp --layers 4 --width 8 -o w.json", 0, "wrote w.json");
     expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --schedule zb-h1 --spawn "
            "--compute "
@@ -97,17 +89,15 @@ static void pipelines_run_as_processes(void **state)
         0, "\"verified\": true");
 }
 
-static void a_step_beyond_its_time_is_stored_as_timeout(void **state)
+TEST(a_step_beyond_its_time_is_stored_as_timeout)
 {
-    (void)state;
     expect("exec slow.json --compute sleep --timeout 0.05 --db late.db --format json", 1,
            "\"status\": \"timeout\"");
     expect("runs --db late.db", 0, "timeout");
 }
 
-static void wrong_usage_is_said(void **state)
+TEST(wrong_usage_is_said)
 {
-    (void)state;
     expect("exec", 2, "needs a plan file or a workload");
     expect("exec good.json --compute fast", 2, "unknown compute 'fast' (gemm, spin, sleep)");
     expect("exec good.json --backend rdma --no-db", 1, "unknown backend 'rdma'");
@@ -125,24 +115,11 @@ static void wrong_usage_is_said(void **state)
            "'1e300' is not a number of 0 or more, below 1e300");
 }
 
-static void backends_are_listed_with_reasons(void **state)
+TEST(backends_are_listed_with_reasons)
 {
-    (void)state;
     expect("exec --list-backends", 0, "threads");
     expect("exec --list-backends --format json", 0, "\"available\": true");
     expect("exec --list-backends --format json", 0, "\"available\": false");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_is_verified_stored_and_told),
-        cmocka_unit_test(a_wrong_plan_is_refused_or_found_out),
-        cmocka_unit_test(optimizer_state_comes_together),
-        cmocka_unit_test(pipelines_run_as_processes),
-        cmocka_unit_test(a_step_beyond_its_time_is_stored_as_timeout),
-        cmocka_unit_test(wrong_usage_is_said),
-        cmocka_unit_test(backends_are_listed_with_reasons),
-    };
-    return cmocka_run_group_tests(tests, make_plans, fixture_close);
-}
+TEST_GROUP(make_plans, fixture_close)

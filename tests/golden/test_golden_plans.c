@@ -6,11 +6,7 @@
  * golden-update`) plans every line anew and writes its hash, also where it was '?'; it draws the
  * lines where the file is missing. Strategies stay as they are, so that a new policy changes no
  * line. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -130,12 +126,11 @@ static void update(void)
     assert_int_equal(rename(PLANS ".new", PLANS), 0);
 }
 
-static void plans_have_their_committed_hashes(void **state)
+TEST(plans_have_their_committed_hashes)
 {
     static char line[LINE];
     int n = 0, differ = 0;
 
-    (void)state;
     if (updating())
         update();
     FILE *f = fopen(PLANS, "r");
@@ -158,12 +153,4 @@ static void plans_have_their_committed_hashes(void **state)
     if (differ)
         fail_msg("%d of %d plans differ; if they are meant to, run 'make golden-update'", differ,
                  n);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_have_their_committed_hashes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

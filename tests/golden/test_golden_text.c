@@ -1,11 +1,7 @@
 /* What commands print, as it was committed: each tests/golden/NAME.cmd is a shell's words with
  * $L the program and $G this folder, NAME.expected what they write. LAPWING_GOLDEN=update (`make
  * golden-update`) writes the files anew. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <glob.h>
 #include <stdbool.h>
@@ -65,22 +61,15 @@ static void check(const char *cmd_path, bool update)
                  "'make golden-update'", path, cmd_path, first_difference(got, expected));
 }
 
-static void commands_print_what_was_committed(void **state)
+TEST(commands_print_what_was_committed)
 {
     const char *how = getenv("LAPWING_GOLDEN");
     glob_t found;
 
-    (void)state;
     assert_int_equal(glob("tests/golden/*.cmd", 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++)
         check(found.gl_pathv[i], how && strcmp(how, "update") == 0);
     globfree(&found);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands_print_what_was_committed),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

@@ -1,14 +1,10 @@
 /* `lapwing plan` as a user meets it: what it writes and shows, and what it refuses. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
@@ -20,9 +16,8 @@ static int make_workload(void **state)
     return 0;
 }
 
-static void a_plan_is_written_shown_and_read_back(void **state)
+TEST(a_plan_is_written_shown_and_read_back)
 {
-    (void)state;
     expect("plan -w w.json --dp 2 -o p.json", 0, "limits [1.00 MiB, 25.00 MiB]");
     expect("plan p.json", 0, "resnet50 dp2: 2 ranks");
     expect("plan p.json --format csv", 0, "rebuilt,1,f32,2,8196000,1048576,2,");
@@ -30,9 +25,8 @@ static void a_plan_is_written_shown_and_read_back(void **state)
     expect("plan p.json --format json", 0, "\"bytes\": 31502336");
 }
 
-static void options_win_over_a_strategy_file(void **state)
+TEST(options_win_over_a_strategy_file)
 {
-    (void)state;
     expect("plan -w w.json --dp 2 --bucket-cap 5MiB --no-sync 2 -o q.json", 0,
            "passes: accumulate x 2, first, repeated: accumulate x 2, steady");
     fixture_put(fixture_path("s.json"),
@@ -42,9 +36,8 @@ static void options_win_over_a_strategy_file(void **state)
     expect("plan -w w.json --bucket-cap 5MiB -s s.json", 0, "limits [5.00 MiB] (an explicit cap");
 }
 
-static void diff_names_the_decision_and_exits_3(void **state)
+TEST(diff_names_the_decision_and_exits_3)
 {
-    (void)state;
     expect("plan -w w.json --dp 2 -o a.json", 0, "");
     expect("plan -w w.json --dp 2 --bucket-cap 25MiB -o b.json", 0, "");
     expect("plan diff a.json a.json", 0, "the plans decide the same");
@@ -54,9 +47,8 @@ static void diff_names_the_decision_and_exits_3(void **state)
     expect("plan diff a.json", 2, "diff takes two plan files, got 1");
 }
 
-static void bad_input_is_refused_in_one_line(void **state)
+TEST(bad_input_is_refused_in_one_line)
 {
-    (void)state;
     expect("plan", 2, "lapwing plan: needs -w FILE or a plan file");
     expect("plan -w w.json --bucket-policy nope", 2,
            "--bucket-policy: unknown value 'nope'; expected one of c10d-2020");
@@ -84,9 +76,8 @@ static void edit(const char *sed)
 
 /* A plan edited so that a gradient lies in no bucket, or a shard overlaps, is refused by name. The
  * classifier's two gradients, 160 and 159, make the first rebuilt bucket. */
-static void edited_plans_are_refused(void **state)
+TEST(edited_plans_are_refused)
 {
-    (void)state;
     expect("plan -w w.json --dp 2 -o a.json", 0, "");
     edit("s/\\(\"bytes\": \\)8196000\\(.*\\)\"params\": .160, 159., \"offsets\": .0, "
          "1000./\\14000\\2"
@@ -101,14 +92,4 @@ static void edited_plans_are_refused(void **state)
     expect("plan edited.json", 1, "edited.json");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_is_written_shown_and_read_back),
-        cmocka_unit_test(options_win_over_a_strategy_file),
-        cmocka_unit_test(diff_names_the_decision_and_exits_3),
-        cmocka_unit_test(bad_input_is_refused_in_one_line),
-        cmocka_unit_test(edited_plans_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_workload, fixture_close);
-}
+TEST_GROUP(make_workload, fixture_close)

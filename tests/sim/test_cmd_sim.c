@@ -1,9 +1,5 @@
 /* The commands sim and cost, run as a user runs them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,9 +64,8 @@ static int write_files(void **state)
     return 0;
 }
 
-static void a_plan_file_is_predicted_exactly(void **unused)
+TEST(a_plan_file_is_predicted_exactly)
 {
-    (void)unused;
     /* 12000 us + 10 x 2355.810240 us, in ns, rounded half up from ...102400 ps */
     expect("sim ddp.json -c eight.json --no-db --format json", 0, "\"step_ns\": 35558102,");
     expect("sim ddp.json -c eight.json --no-db --format json --detail chunk --ring events", 0,
@@ -82,17 +77,15 @@ static void a_plan_file_is_predicted_exactly(void **unused)
            "7,35558102,30000000,0,23558102,5558102,0");
 }
 
-static void the_text_names_terms_sources_and_error(void **unused)
+TEST(the_text_names_terms_sources_and_error)
 {
-    (void)unused;
     expect("sim ddp.json -c eight.json --no-db", 0,
            "interference: compute_rate_under_comm = 1 (measured by hand)");
     expect("sim ddp.json -c eight.json --no-db", 0, "error unknown: nothing measured yet");
 }
 
-static void what_the_cluster_times_is_said_with_its_source(void **unused)
+TEST(what_the_cluster_times_is_said_with_its_source)
 {
-    (void)unused;
     expect("sim copies.json -c copier.json --no-db", 0,
            "timed by the cluster: copy_in f32 by its table (copied by hand)\n"
            "timed by the cluster: copy_out f32 by copy_bytes_per_s (timed by hand)\n");
@@ -108,9 +101,8 @@ static void what_the_cluster_times_is_said_with_its_source(void **unused)
            "\"copied by hand\", \"n_ops\": 1}");
 }
 
-static void a_prediction_is_stored_unless_told_not_to(void **unused)
+TEST(a_prediction_is_stored_unless_told_not_to)
 {
-    (void)unused;
     expect("sim ddp.json -c eight.json --db runs.db --spans", 0, "stored as run 1");
     expect("sim ddp.json -c eight.json --db runs.db", 0, "stored as run 2");
     expect("runs --db runs.db --format json", 0,
@@ -118,17 +110,15 @@ static void a_prediction_is_stored_unless_told_not_to(void **unused)
     expect("runs --db runs.db --format json", 0, "\"step_ns\": 35558102");
 }
 
-static void a_prediction_that_cannot_be_stored_is_printed(void **unused)
+TEST(a_prediction_that_cannot_be_stored_is_printed)
 {
-    (void)unused;
     expect("sim ddp.json -c eight.json --db /absent/folder/x.db", 1, "\nstep ");
     expect("sim ddp.json -c eight.json --db . --format json", 1, "\"step_ns\": 35558102");
     expect("sim ddp.json -c eight.json --db . --format json", 1, "\"run\": null");
 }
 
-static void bad_requests_are_refused_in_one_line(void **unused)
+TEST(bad_requests_are_refused_in_one_line)
 {
-    (void)unused;
     expect("sim absent.json -c eight.json --no-db", 1, "absent.json");
     expect("sim ddp.json -c absent --no-db", 1, "absent");
     expect("sim ddp.json -c eight.json --no-db --detail fine", 2, "collective, chunk");
@@ -139,9 +129,8 @@ static void bad_requests_are_refused_in_one_line(void **unused)
     expect("sim ddp.json -c eight.json --db /absent/folder/x.db", 1, "/absent/folder/x.db");
 }
 
-static void cost_prints_time_and_bandwidths(void **unused)
+TEST(cost_prints_time_and_bandwidths)
 {
-    (void)unused;
     /* 64 MiB on 8 ranks: 2355.810 us; algbw 67108864 B / that = 28.486e9, busbw x 14/8 */
     expect("cost -c eight.json --bytes 64MiB", 0, "2.356 ms      28.487      49.851  alpha-beta");
     expect("cost -c eight.json --bytes 64MiB --format json", 0, "\"time_ns\": 2355810,");
@@ -159,9 +148,8 @@ static void cost_prints_time_and_bandwidths(void **unused)
     expect("cost -c eight.json --bytes 8..4", 2, "upwards");
 }
 
-static void bench_simulates_the_oracles(void **unused)
+TEST(bench_simulates_the_oracles)
 {
-    (void)unused;
     /* 14 (167,772,160 + 500,000) ps; 12,000 us and ten of them */
     expect("bench w-ar --ranks 8 --format json", 0, "\"simulated_ps\": 2355810240,");
     expect("bench w-ar --ranks 8 --method recurrence --format json", 0,
@@ -187,9 +175,8 @@ static void bench_simulates_the_oracles(void **unused)
 }
 
 /* A workload belongs to the device that it is timed for. */
-static void a_cluster_of_another_device_is_refused(void **state)
+TEST(a_cluster_of_another_device_is_refused)
 {
-    (void)state;
     expect("model gpt2 --layers 2 --device dgx-h100 -o h100.json", 0, "");
     expect("sim -w h100.json -c dgx-h100 --dp 2 --no-db", 0, "step ");
     expect("sim -w h100.json -c p4d --dp 2 --no-db", 1,
@@ -198,18 +185,4 @@ static void a_cluster_of_another_device_is_refused(void **state)
     expect("plan -w h100.json -c dgx-a100 --dp 2", 1, "--device dgx-a100");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cluster_of_another_device_is_refused),
-        cmocka_unit_test(a_plan_file_is_predicted_exactly),
-        cmocka_unit_test(the_text_names_terms_sources_and_error),
-        cmocka_unit_test(what_the_cluster_times_is_said_with_its_source),
-        cmocka_unit_test(a_prediction_is_stored_unless_told_not_to),
-        cmocka_unit_test(a_prediction_that_cannot_be_stored_is_printed),
-        cmocka_unit_test(bad_requests_are_refused_in_one_line),
-        cmocka_unit_test(cost_prints_time_and_bandwidths),
-        cmocka_unit_test(bench_simulates_the_oracles),
-    };
-    return cmocka_run_group_tests(tests, write_files, fixture_close);
-}
+TEST_GROUP(write_files, fixture_close)

@@ -1,10 +1,6 @@
 /* Ctrl-C at any moment of `lapwing sim --spans`: the run is in the database from its first moment,
  * either whole or without a single figure, and the next command calls the latter failed. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -131,13 +127,12 @@ static int64_t running(void)
     return n;
 }
 
-static void an_interrupted_run_is_stored_whole_or_as_failed(void **unused)
+TEST(an_interrupted_run_is_stored_whole_or_as_failed)
 {
     static const long at[] = {2000, 10000, 30000, -1, -2000, -8000, -20000, -60000};
     const char *binary = getenv("LAPWING");
     int64_t before = 0, others = 0, others_before = 0;
     char next[512];
-    (void)unused;
 
     if (!binary) {
         printf("SKIP LAPWING does not name the binary\n");
@@ -158,10 +153,4 @@ static void an_interrupted_run_is_stored_whole_or_as_failed(void **unused)
     printf("%d of 8 were interrupted before they were stored\n", (int)others);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_interrupted_run_is_stored_whole_or_as_failed),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_GROUP(begin, end)

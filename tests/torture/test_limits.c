@@ -1,16 +1,12 @@
 /* Numbers at the limits of 64 bits in every field of workload and cluster that takes any: each
  * command ends by itself, with a result whose figures are possible or with one line. Under SAN=1
  * every sum is watched. LAPWING_TRIES=N tries more, LAPWING_SEED=S others. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/json/value.h"
 #include "tests/lib/command_fixture.h"
@@ -139,13 +135,12 @@ static int try_chain(const char *workload, const char *cluster)
     return accepted;
 }
 
-static void results_at_the_limits_are_possible_or_refused(void **state)
+TEST_WITH(results_at_the_limits_are_possible_or_refused, fixture_open, fixture_close)
 {
     const char *tries = getenv("LAPWING_TRIES"), *seed = getenv("LAPWING_SEED");
     char *cluster = fixture_example("docs/formats/cluster.md");
     int n = tries ? atoi(tries) : 40, accepted = 0, rc;
 
-    (void)state;
     state_of_draws = seed ? strtoull(seed, NULL, 10) : 1;
     shell("$L model mlp --layers 4 --width 64 -o model.json", &rc);
     char *workloads[] = {fixture_example("docs/formats/workload.md"),
@@ -161,29 +156,16 @@ static void results_at_the_limits_are_possible_or_refused(void **state)
 }
 
 /* The three that were found: 10^12 s of work, more steps than fit, bytes of 2^62. */
-static void the_limit_and_the_quantity_are_named(void **state)
+TEST_WITH(the_limit_and_the_quantity_are_named, fixture_open, fixture_close)
 {
     char *text = fixture_example("docs/formats/workload.md");
     char *slow =
         fixture_replaced(text, "\"forward_ns\": 20000,", "\"forward_ns\": 2000000000000000,");
 
-    (void)state;
     fixture_put(fixture_path("w.json"), slow);
     expect("sim -w w.json --no-db --steps 1", 0, "step 2000000");
     expect("sim -w w.json --no-db --steps 9", 1,
            "the simulated time passes 2^63 ps (106 days) after ");
     free(text);
     free(slow);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(results_at_the_limits_are_possible_or_refused, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(the_limit_and_the_quantity_are_named, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* `lapwing import`, `inspect` and `bench import` as a user runs them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,9 +46,8 @@ static const char *cell(const char *line, const char *title)
     return text;
 }
 
-static void inspect_prints_a_line_per_window_kernel_and_step(void **state)
+TEST(inspect_prints_a_line_per_window_kernel_and_step)
 {
-    (void)state;
     fixture_put(fixture_path("t.json"),
                 "[{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#3\",\"pid\":1,"
                 "\"tid\":1,\"ts\":0,\"dur\":100},"
@@ -80,13 +75,12 @@ static void inspect_prints_a_line_per_window_kernel_and_step(void **state)
     assert_string_equal(cell(step, "window_ns"), "100000");
 }
 
-static void several_files_give_the_same_bytes_on_one_core_and_on_all(void **state)
+TEST(several_files_give_the_same_bytes_on_one_core_and_on_all)
 {
     static const char files[] = GLOO " " GPU " " GLOO1 " $P/tests/fuzz/corpus/kineto/old.json " GPU;
     char args[1024], pinned[1100];
     int rc;
 
-    (void)state;
     snprintf(args, sizeof args, "inspect %s --format json", files);
     run_ok(args);
     char *first = strdup(out);
@@ -101,9 +95,8 @@ static void several_files_give_the_same_bytes_on_one_core_and_on_all(void **stat
     free(first);
 }
 
-static void of_several_bad_files_the_first_is_reported(void **state)
+TEST(of_several_bad_files_the_first_is_reported)
 {
-    (void)state;
     fixture_put(fixture_path("a.json"), "{\"traceEvents\": [");
     fixture_put(fixture_path("b.json"), "nonsense");
     for (int i = 0; i < 5; i++) {
@@ -113,9 +106,8 @@ static void of_several_bad_files_the_first_is_reported(void **state)
     }
 }
 
-static void a_format_that_is_not_read_is_told_what_is(void **state)
+TEST(a_format_that_is_not_read_is_told_what_is)
 {
-    (void)state;
     fixture_put(fixture_path("goal"), "num_ranks 2\nrank 0 { }\n");
     assert_int_equal(run("import goal -o w.json"), 1);
     assert_non_null(strstr(out, "a GOAL schedule"));
@@ -132,11 +124,10 @@ static void a_format_that_is_not_read_is_told_what_is(void **state)
     assert_non_null(strstr(out, "empty: empty"));
 }
 
-static void salvaging_says_how_much_was_kept_and_where_it_broke(void **state)
+TEST(salvaging_says_how_much_was_kept_and_where_it_broke)
 {
     char *text = fixture_get(GPU_FILE);
 
-    (void)state;
     text[strlen(text) - 40] = '\0';
     fixture_put(fixture_path("cut.json"), text);
     free(text);
@@ -149,9 +140,8 @@ static void salvaging_says_how_much_was_kept_and_where_it_broke(void **state)
     assert_non_null(strstr(out, "\"damage\": \""));
 }
 
-static void measured_tables_and_profiles_are_imported_by_content(void **state)
+TEST(measured_tables_and_profiles_are_imported_by_content)
 {
-    (void)state;
     run_ok("import $P/tests/fuzz/corpus/bench/today.txt --cluster-out c.json");
     run_ok("cost -c c.json --bytes 1024 --format json");
     assert_non_null(strstr(out, "\"time_ns\": 30500,"));
@@ -170,9 +160,8 @@ static void measured_tables_and_profiles_are_imported_by_content(void **state)
 }
 
 /* The stored recording and its replay are two runs of one plan, joined op by op. */
-static void a_stored_recording_is_compared_with_its_replay(void **state)
+TEST(a_stored_recording_is_compared_with_its_replay)
 {
-    (void)state;
     run_ok("import " GLOO " --store --db t.db");
     assert_non_null(strstr(out, "stored as run 1"));
     run_ok("sim --replay " GLOO " --spans --db t.db");
@@ -184,11 +173,10 @@ static void a_stored_recording_is_compared_with_its_replay(void **state)
     assert_non_null(strstr(out, "holds no timeline"));
 }
 
-static void bench_import_repeats_a_trace_to_the_size_asked_for(void **state)
+TEST(bench_import_repeats_a_trace_to_the_size_asked_for)
 {
     long long bytes = 0, events = 0;
 
-    (void)state;
     run_ok("bench import " GPU " --size 1MB --format json");
     const char *at = strstr(out, "\"json_bytes\":");
     assert_non_null(at);
@@ -225,7 +213,7 @@ static void copy_damaged(const char *from, const char *to, long cut, long flip)
     fclose(f);
 }
 
-static void bad_input_gets_one_line_exit_1_and_no_output(void **state)
+TEST(bad_input_gets_one_line_exit_1_and_no_output)
 {
     static const struct {
         const char *args, *want;
@@ -258,7 +246,6 @@ static void bad_input_gets_one_line_exit_1_and_no_output(void **state)
         {"inspect $P/tests/fuzz/corpus/kineto/gpu.json > /dev/full", "No space left"},
     };
 
-    (void)state;
     fixture_put(fixture_path("text.json"), "hello, world\n");
     fixture_put(fixture_path("cut.json"),
                 "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"na");
@@ -277,23 +264,21 @@ static void bad_input_gets_one_line_exit_1_and_no_output(void **state)
     }
 }
 
-static void wrong_usage_exits_2(void **state)
+TEST(wrong_usage_exits_2)
 {
     static const char *const cases[] = {"import", "import $P/tests/fuzz/corpus/kineto/cpu_ddp.json",
                                         "import a b --sidecar c -o d", "inspect", "inspect --nope",
                                         "inspect x --format yaml"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(run(cases[i]), 2);
 }
 
-static void the_command_writes_a_workload_that_reads_back_the_same_twice(void **state)
+TEST(the_command_writes_a_workload_that_reads_back_the_same_twice)
 {
     struct lw_workload w;
     struct lw_err err = {0};
 
-    (void)state;
     expect("import $R/gpt6__local.rank0.json.gz -o w.json --format json", 0,
            "\"coverage_pct\": 100.000");
     shell("$L import $R/gpt6__local.rank0.json.gz -o v.json && cmp w.json v.json", NULL);
@@ -306,21 +291,4 @@ static void the_command_writes_a_workload_that_reads_back_the_same_twice(void **
     lw_workload_free(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inspect_prints_a_line_per_window_kernel_and_step),
-        cmocka_unit_test(several_files_give_the_same_bytes_on_one_core_and_on_all),
-        cmocka_unit_test(of_several_bad_files_the_first_is_reported),
-        cmocka_unit_test(bad_input_gets_one_line_exit_1_and_no_output),
-        cmocka_unit_test(wrong_usage_exits_2),
-        cmocka_unit_test(the_command_writes_a_workload_that_reads_back_the_same_twice),
-        cmocka_unit_test(a_format_that_is_not_read_is_told_what_is),
-        cmocka_unit_test(salvaging_says_how_much_was_kept_and_where_it_broke),
-        cmocka_unit_test(measured_tables_and_profiles_are_imported_by_content),
-        cmocka_unit_test(a_stored_recording_is_compared_with_its_replay),
-        cmocka_unit_test(bench_import_repeats_a_trace_to_the_size_asked_for),
-    };
-
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

@@ -1,15 +1,11 @@
 /* Pictures: the data given to gnuplot comes from the database and says what the runs say. The runs
  * are those of tests/lib/run_fixture.h; pixels are not tested. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "analysis/draw/step_bars.h"
 #include "analysis/draw/plot.h"
@@ -76,9 +72,8 @@ static void assert_has(const char *text, const char *part)
         fail_msg("'%s' is not in:\n%s", part, text);
 }
 
-static void the_timeline_holds_every_bar_with_its_times(void **state)
+TEST_WITH(the_timeline_holds_every_bar_with_its_times, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     char *text = script_of(LW_PLOT_TIMELINE);
     /* us; rows: compute at -1.5, comm at -2.5; forward 0-100, backward to 300 */
@@ -94,9 +89,8 @@ static void the_timeline_holds_every_bar_with_its_times(void **state)
     test_free(text);
 }
 
-static void changing_one_span_changes_the_data(void **state)
+TEST_WITH(changing_one_span_changes_the_data, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     char *before = script_of(LW_PLOT_TIMELINE);
     runs_sql("UPDATE span SET end_ps = 417000000 WHERE rank = 0 AND op = 3");
@@ -108,9 +102,8 @@ static void changing_one_span_changes_the_data(void **state)
     test_free(after);
 }
 
-static void the_same_database_gives_the_same_script(void **state)
+TEST_WITH(the_same_database_gives_the_same_script, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     for (int k = 0; k < LW_N_PLOTS; k++) {
@@ -123,12 +116,11 @@ static void the_same_database_gives_the_same_script(void **state)
     }
 }
 
-static void strips_add_up_to_the_exposed_communication_of_the_summary(void **state)
+TEST_WITH(strips_add_up_to_the_exposed_communication_of_the_summary, runs_open, fixture_close)
 {
     struct lw_err err = {0};
     struct picture pic;
 
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
@@ -147,7 +139,7 @@ static void strips_add_up_to_the_exposed_communication_of_the_summary(void **sta
     close_scene(&s);
 }
 
-static void short_bars_of_one_kind_are_drawn_as_one(void **state)
+TEST(short_bars_of_one_kind_are_drawn_as_one)
 {
     struct picture_bar bars[3] = {
         {.start = 0, .end = 10, .kind = LW_OP_KERNEL, .n_ops = 1},
@@ -156,7 +148,6 @@ static void short_bars_of_one_kind_are_drawn_as_one(void **state)
     struct picture pic = {.bars = bars, .n_bars = 3};
     struct picture_bar joined;
 
-    (void)state;
     assert_int_equal(picture_join(&pic, 0, 2, &joined), 2);
     assert_int_equal(joined.end, 20);
     assert_int_equal(joined.n_ops, 2);
@@ -165,7 +156,7 @@ static void short_bars_of_one_kind_are_drawn_as_one(void **state)
     assert_int_equal(picture_join(&pic, 0, 2, &joined), 1);
 }
 
-static void ops_below_a_pixel_become_one_bar_of_the_longest_kind(void **state)
+TEST(ops_below_a_pixel_become_one_bar_of_the_longest_kind)
 {
     struct picture_bar bars[3] = {
         {.start = 0, .end = 2, .kind = LW_OP_KERNEL, .look = LOOK_KERNEL, .n_ops = 1},
@@ -177,7 +168,6 @@ static void ops_below_a_pixel_become_one_bar_of_the_longest_kind(void **state)
     struct picture_bar joined;
     struct picture_strip strip;
 
-    (void)state;
     assert_int_equal(picture_join(&pic, 0, 5, &joined), 2); /* 0-6 is longer than a gap: closed */
     assert_int_equal(joined.end, 6);
     assert_int_equal(joined.kind, LW_OP_COPY);
@@ -189,9 +179,8 @@ static void ops_below_a_pixel_become_one_bar_of_the_longest_kind(void **state)
 }
 
 /* The same step on both ranks: one group of rows that names both. */
-static void equal_ranks_are_drawn_once(void **state)
+TEST_WITH(equal_ranks_are_drawn_once, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_sql("UPDATE span SET ready_ps = o.ready_ps, start_ps = o.start_ps,"
              " all_in_ps = o.all_in_ps, end_ps = o.end_ps FROM span AS o WHERE span.rank = 1 AND "
@@ -204,12 +193,11 @@ static void equal_ranks_are_drawn_once(void **state)
 }
 
 /* Two stages in one more run than fit: of each stage one rank, and the rest is counted. */
-static void of_many_ranks_one_of_each_stage_is_drawn(void **state)
+TEST_WITH(of_many_ranks_one_of_each_stage_is_drawn, runs_open, fixture_close)
 {
     struct lw_err err = {0};
     struct picture pic;
 
-    (void)state;
     runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     struct picture_view view = {s.runs, 1, -1, 1};
@@ -229,9 +217,8 @@ static void of_many_ranks_one_of_each_stage_is_drawn(void **state)
     close_scene(&s);
 }
 
-static void the_legend_holds_what_is_drawn(void **state)
+TEST_WITH(the_legend_holds_what_is_drawn, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_one_bucket); /* bucket 0 alone: no odd one; no copies, no host */
     char *text = script_of(LW_PLOT_TIMELINE);
     assert_has(text, "set label 9000 'forward' at screen ");
@@ -243,9 +230,8 @@ static void the_legend_holds_what_is_drawn(void **state)
     test_free(text);
 }
 
-static void micro_batches_are_numbered_and_take_turns_in_colour(void **state)
+TEST_WITH(micro_batches_are_numbered_and_take_turns_in_colour, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_sql("UPDATE op SET micro_batch = 1 WHERE kind = 'backward'");
     char *text = script_of(LW_PLOT_TIMELINE);
@@ -254,9 +240,8 @@ static void micro_batches_are_numbered_and_take_turns_in_colour(void **state)
     test_free(text);
 }
 
-static void kernels_of_a_replay_have_the_colour_of_their_class(void **state)
+TEST(kernels_of_a_replay_have_the_colour_of_their_class)
 {
-    (void)state;
     assert_int_equal(look_of(LW_OP_KERNEL, -1, "ampere_sgemm_128x64_nn"), LOOK_ARITHMETIC);
     assert_int_equal(look_of(LW_OP_KERNEL, -1, "void cub::DeviceScanKernel<>"), LOOK_MEMORY);
     assert_int_equal(look_of(LW_OP_KERNEL, -1, ""), LOOK_KERNEL);
@@ -266,11 +251,10 @@ static void kernels_of_a_replay_have_the_colour_of_their_class(void **state)
 }
 
 /* Labels of a script whose text, at 7/10 of the font size a character, would leave the picture. */
-static void no_text_leaves_the_picture_from_600_to_3000_pixels(void **state)
+TEST_WITH(no_text_leaves_the_picture_from_600_to_3000_pixels, runs_open, fixture_close)
 {
     static const int widths[] = {600, 1400, 3000};
 
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     runs_sql("UPDATE run SET name = 'a run whose name is as long as a name can be, with every "
@@ -301,9 +285,8 @@ static void no_text_leaves_the_picture_from_600_to_3000_pixels(void **state)
 }
 
 /* The first stored rows are those of the fixture's plan. */
-static void memory_is_stacked_by_category(void **state)
+TEST_WITH(memory_is_stacked_by_category, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     char *before = script_of(LW_PLOT_MEMORY);
     assert_has(before, "$memory << EOD\n0 4 4 4 4 4 4\n432 4 4 4 4 4 4\nEOD");
@@ -322,7 +305,7 @@ static void memory_is_stacked_by_category(void **state)
 }
 
 /* Against the cluster's own answers: busbw of 1 MiB as `lapwing cost` gives it. */
-static void the_roofline_is_what_the_cost_model_says(void **state)
+TEST_WITH(the_roofline_is_what_the_cost_model_says, runs_open, fixture_close)
 {
     struct scene s;
     struct lw_err err = {0};
@@ -331,7 +314,6 @@ static void the_roofline_is_what_the_cost_model_says(void **state)
     struct lw_cost_answer a;
     char row[64];
 
-    (void)state;
     runs_store(&runs_predicted);
     s = open_scene(LW_PLOT_ROOFLINE);
     assert_int_equal(lw_sim_cost_explain(&s.cluster, &q, &a, &err), LW_OK);
@@ -343,13 +325,12 @@ static void the_roofline_is_what_the_cost_model_says(void **state)
     test_free(text);
 }
 
-static void products_are_drawn_as_the_device_model_times_them(void **state)
+TEST_WITH(products_are_drawn_as_the_device_model_times_them, runs_open, fixture_close)
 {
     struct lw_product p = {.batch = 1, .m = 1024, .n = 4096, .k = 4096, .dtype = LW_BF16};
     struct scene s;
     char row[64];
 
-    (void)state;
     runs_store(&runs_predicted);
     s = open_scene(LW_PLOT_GEMM);
     lw_ps time = lw_product_time(&s.cluster.device, &p);
@@ -361,7 +342,7 @@ static void products_are_drawn_as_the_device_model_times_them(void **state)
     test_free(text);
 }
 
-static void a_validation_is_drawn_by_family_and_model(void **state)
+TEST_WITH(a_validation_is_drawn_by_family_and_model, runs_open, fixture_close)
 {
     static const char json[] =
         "{\"families\": [], \"cases\": ["
@@ -375,7 +356,6 @@ static void a_validation_is_drawn_by_family_and_model(void **state)
     struct lw_err err = {0};
     char file[512], text[8192] = "";
 
-    (void)state;
     fixture_put(fixture_path("v.json"), json);
     snprintf(file, sizeof file, "%s", fixture_path("v.json"));
     p.validation = file;
@@ -396,14 +376,13 @@ static void a_validation_is_drawn_by_family_and_model(void **state)
     assert_has(err.msg, "no case of family 'c'");
 }
 
-static void many_runs_come_in_pages(void **state)
+TEST(many_runs_come_in_pages)
 {
     struct lw_run runs[8] = {{.id = 1}};
     struct lw_plot p = {.kind = LW_PLOT_TIMELINE, .runs = runs, .n_runs = 8};
     struct lw_err err = {0};
     int64_t n_pages;
 
-    (void)state;
     assert_int_equal(lw_plot_page(&p, 2, &n_pages, &err), LW_OK);
     assert_int_equal(n_pages, 2);
     assert_ptr_equal(p.runs, runs + 6);
@@ -412,9 +391,8 @@ static void many_runs_come_in_pages(void **state)
     assert_has(err.msg, "--page 2: a timeline of 2 runs has 1 page");
 }
 
-static void parts_of_a_step_stand_end_to_end(void **state)
+TEST_WITH(parts_of_a_step_stand_end_to_end, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     char *text = script_of(LW_PLOT_OVERLAP);
     /* rank 0: communication 202-412 = 210, of it exposed 112; compute 320, of it 98 with comm */
@@ -425,9 +403,8 @@ static void parts_of_a_step_stand_end_to_end(void **state)
     test_free(text);
 }
 
-static void predictions_are_paired_with_executions_of_the_same_plan(void **state)
+TEST_WITH(predictions_are_paired_with_executions_of_the_same_plan, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_one_bucket); /* never executed: no point */
     runs_store(&runs_measured);
@@ -437,9 +414,8 @@ static void predictions_are_paired_with_executions_of_the_same_plan(void **state
     test_free(text);
 }
 
-static void a_sweep_marks_the_best_cap(void **state)
+TEST_WITH(a_sweep_marks_the_best_cap, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_one_bucket); /* 212 + 150 + 20 = 382 */
     char *text = script_of(LW_PLOT_SWEEP);
@@ -460,9 +436,8 @@ static void refused(enum lw_plot_kind kind, const char *words)
     close_scene(&s);
 }
 
-static void a_picture_that_lacks_its_runs_says_which(void **state)
+TEST_WITH(a_picture_that_lacks_its_runs_says_which, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     refused(LW_PLOT_PREDICTED, "no execution among these runs has a prediction of the same plan");
     refused(LW_PLOT_SWEEP, "needs two or more runs");
@@ -472,12 +447,11 @@ static void a_picture_that_lacks_its_runs_says_which(void **state)
     refused(LW_PLOT_OVERLAP, "run 1 has no step to show");
 }
 
-static void the_output_name_chooses_the_terminal(void **state)
+TEST(the_output_name_chooses_the_terminal)
 {
     enum lw_plot_terminal t;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_plot_terminal_of("a.b/x.png", &t, &err), LW_OK);
     assert_int_equal(t, LW_TERMINAL_PNG);
     assert_int_equal(lw_plot_terminal_of("x.svg", &t, &err), LW_OK);
@@ -519,11 +493,10 @@ static void draw(enum lw_plot_kind kind, const char *name, char *head, size_t n)
     close_scene(&s);
 }
 
-static void gnuplot_draws_every_kind_without_complaint(void **state)
+TEST_WITH(gnuplot_draws_every_kind_without_complaint, runs_open, fixture_close)
 {
     char head[8], file[32];
 
-    (void)state;
     if (!have_gnuplot())
         skip();
     runs_store(&runs_predicted);
@@ -539,12 +512,11 @@ static void gnuplot_draws_every_kind_without_complaint(void **state)
     }
 }
 
-static void without_gnuplot_nothing_is_written_and_it_is_named(void **state)
+TEST_WITH(without_gnuplot_nothing_is_written_and_it_is_named, runs_open, fixture_close)
 {
     char file[512], *path = strdup(getenv("PATH"));
     struct lw_err err = {0};
 
-    (void)state;
     runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     snprintf(file, sizeof file, "%s", fixture_path("x.png"));
@@ -557,12 +529,11 @@ static void without_gnuplot_nothing_is_written_and_it_is_named(void **state)
     close_scene(&s);
 }
 
-static void a_failing_gnuplot_leaves_no_file(void **state)
+TEST_WITH(a_failing_gnuplot_leaves_no_file, runs_open, fixture_close)
 {
     char file[512], *path = strdup(getenv("PATH"));
     struct lw_err err = {0};
 
-    (void)state;
     runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     snprintf(file, sizeof file, "%s", fixture_path("x.png"));
@@ -580,12 +551,11 @@ static void a_failing_gnuplot_leaves_no_file(void **state)
     close_scene(&s);
 }
 
-static void characters_show_streams_buckets_and_exposure(void **state)
+TEST_WITH(characters_show_streams_buckets_and_exposure, runs_open, fixture_close)
 {
     struct lw_err err = {0};
     char text[4096] = "";
 
-    (void)state;
     runs_store(&runs_predicted);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     s.plot.width = 21 + 43; /* 43 cells for 432 us: 10.05 us each */
@@ -600,11 +570,10 @@ static void characters_show_streams_buckets_and_exposure(void **state)
     close_scene(&s);
 }
 
-static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, runs_open, fixture_close)
 {
     struct lw_err err = {0};
 
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     struct scene s = open_scene(LW_PLOT_TIMELINE);
@@ -628,41 +597,4 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
         assert_int_equal(st, LW_OK);
     }
     close_scene(&s);
-}
-
-#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORED(the_timeline_holds_every_bar_with_its_times),
-        STORED(changing_one_span_changes_the_data),
-        STORED(the_same_database_gives_the_same_script),
-        STORED(strips_add_up_to_the_exposed_communication_of_the_summary),
-        cmocka_unit_test(short_bars_of_one_kind_are_drawn_as_one),
-        cmocka_unit_test(ops_below_a_pixel_become_one_bar_of_the_longest_kind),
-        STORED(equal_ranks_are_drawn_once),
-        STORED(of_many_ranks_one_of_each_stage_is_drawn),
-        STORED(the_legend_holds_what_is_drawn),
-        STORED(micro_batches_are_numbered_and_take_turns_in_colour),
-        cmocka_unit_test(kernels_of_a_replay_have_the_colour_of_their_class),
-        STORED(no_text_leaves_the_picture_from_600_to_3000_pixels),
-        STORED(memory_is_stacked_by_category),
-        STORED(the_roofline_is_what_the_cost_model_says),
-        STORED(products_are_drawn_as_the_device_model_times_them),
-        STORED(a_validation_is_drawn_by_family_and_model),
-        cmocka_unit_test(many_runs_come_in_pages),
-        STORED(parts_of_a_step_stand_end_to_end),
-        STORED(predictions_are_paired_with_executions_of_the_same_plan),
-        STORED(a_sweep_marks_the_best_cap),
-        STORED(a_picture_that_lacks_its_runs_says_which),
-        cmocka_unit_test(the_output_name_chooses_the_terminal),
-        STORED(gnuplot_draws_every_kind_without_complaint),
-        STORED(without_gnuplot_nothing_is_written_and_it_is_named),
-        STORED(a_failing_gnuplot_leaves_no_file),
-        STORED(characters_show_streams_buckets_and_exposure),
-        STORED(every_failing_allocation_is_reported_and_leaks_nothing),
-    };
-
-    return cmocka_run_group_tests_name("plot", tests, NULL, NULL);
 }

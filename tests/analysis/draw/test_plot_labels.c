@@ -1,9 +1,5 @@
 /* Labels beside points: none on another, on a point, or outside the picture. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "analysis/draw/plot_labels.h"
 #include "shared/base/arena.h"
@@ -20,12 +16,11 @@ static void place(struct plot_labels *l, double x, double y, struct plot_box *bo
                              at_y + 0.015};
 }
 
-static void a_lonely_label_lies_below_to_the_right(void **unused)
+TEST(a_lonely_label_lies_below_to_the_right)
 {
     struct plot_labels l = {0};
     struct plot_box b;
     bool right;
-    (void)unused;
 
     place(&l, 0.5, 0.5, &b, &right);
     assert_true(right);
@@ -34,12 +29,11 @@ static void a_lonely_label_lies_below_to_the_right(void **unused)
     plot_labels_free(&l);
 }
 
-static void at_the_right_edge_it_lies_to_the_left(void **unused)
+TEST(at_the_right_edge_it_lies_to_the_left)
 {
     struct plot_labels l = {0};
     struct plot_box b;
     bool right;
-    (void)unused;
 
     place(&l, 0.95, 0.5, &b, &right);
     assert_false(right);
@@ -52,11 +46,10 @@ static bool meet(const struct plot_box *a, const struct plot_box *b)
     return a->x0 < b->x1 && b->x0 < a->x1 && a->y0 < b->y1 && b->y0 < a->y1;
 }
 
-static void close_points_keep_their_labels_apart(void **unused)
+TEST(close_points_keep_their_labels_apart)
 {
     struct prng r = prng_start("labels");
     enum { N = 12 };
-    (void)unused;
 
     for (int round = 0; round < 50; round++) {
         struct plot_labels l = {0};
@@ -80,27 +73,15 @@ static void close_points_keep_their_labels_apart(void **unused)
     }
 }
 
-static void without_memory_it_says_so(void **unused)
+TEST(without_memory_it_says_so)
 {
     struct plot_labels l = {0};
     double x, y;
     bool right;
-    (void)unused;
 
     lw_alloc_fail_at(1);
     assert_int_equal(plot_labels_place(&l, 0.5, 0.5, 0.1, 0.1, &x, &y, &right, &err), LW_ENOMEM);
     lw_alloc_fail_at(0);
     plot_labels_free(&l);
     assert_int_equal(lw_alloc_live(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lonely_label_lies_below_to_the_right),
-        cmocka_unit_test(at_the_right_edge_it_lies_to_the_left),
-        cmocka_unit_test(close_points_keep_their_labels_apart),
-        cmocka_unit_test(without_memory_it_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

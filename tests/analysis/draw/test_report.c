@@ -1,16 +1,12 @@
 /* The HTML page: complete, closed, and without a link that leaves it. The runs are those of
  * tests/lib/run_fixture.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "analysis/draw/report.h"
 #include "tests/lib/command_fixture.h"
@@ -56,9 +52,8 @@ static void assert_has(const char *text, const char *part)
         fail_msg("'%s' is not in the page", part);
 }
 
-static void the_table_pairs_predictions_with_executions(void **state)
+TEST_WITH(the_table_pairs_predictions_with_executions, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     char *text = page();
@@ -70,9 +65,8 @@ static void the_table_pairs_predictions_with_executions(void **state)
     free(text);
 }
 
-static void bars_have_hover_texts_with_their_times(void **state)
+TEST_WITH(bars_have_hover_texts_with_their_times, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     char *text = page();
     assert_has(text, "<title>bucket 0, 1.00 MiB (all_reduce): 110.000 us, from 202.000 us to "
@@ -82,9 +76,8 @@ static void bars_have_hover_texts_with_their_times(void **state)
     free(text);
 }
 
-static void a_changed_span_changes_the_page(void **state)
+TEST_WITH(a_changed_span_changes_the_page, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     char *before = page();
     runs_sql("UPDATE span SET end_ps = end_ps + 1000000 WHERE rank = 1 AND op = 0");
@@ -95,9 +88,8 @@ static void a_changed_span_changes_the_page(void **state)
     free(after);
 }
 
-static void a_run_without_partner_is_drawn_alone(void **state)
+TEST_WITH(a_run_without_partner_is_drawn_alone, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_one_bucket);
     char *text = page();
     assert_has(text, "None of these runs is a prediction and an execution of the same plan");
@@ -108,9 +100,8 @@ static void a_run_without_partner_is_drawn_alone(void **state)
 
 /* Three plans of one workload: titles and rows say by what they differ, and the search box finds
  * every row and section of a run by that. */
-static void titles_say_what_differs(void **state)
+TEST_WITH(titles_say_what_differs, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     runs_store(&runs_one_bucket);
@@ -132,9 +123,8 @@ static void titles_say_what_differs(void **state)
     free(text);
 }
 
-static void names_from_outside_cannot_become_markup(void **state)
+TEST_WITH(names_from_outside_cannot_become_markup, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_sql("UPDATE run SET workload_name = '<b>x</b>', cluster_name = 'a&b\"c'");
     char *text = page();
@@ -146,12 +136,11 @@ static void names_from_outside_cannot_become_markup(void **state)
     free(text);
 }
 
-static void nothing_refers_outside_the_page(void **state)
+TEST_WITH(nothing_refers_outside_the_page, runs_open, fixture_close)
 {
     static const char *const banned[] = {"http", "src=", "href=", "<link", "url(", "fetch(",
                                          "@import", "<iframe", "<img"};
 
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     char *text = page();
@@ -161,12 +150,11 @@ static void nothing_refers_outside_the_page(void **state)
 }
 
 /* Every element that must be closed is, in the right order. */
-static void every_element_is_closed(void **state)
+TEST_WITH(every_element_is_closed, runs_open, fixture_close)
 {
     char open[64][16];
     int depth = 0;
 
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     runs_store(&runs_one_bucket);
@@ -193,9 +181,8 @@ static void every_element_is_closed(void **state)
     free(text);
 }
 
-static void the_same_database_gives_the_same_bytes(void **state)
+TEST_WITH(the_same_database_gives_the_same_bytes, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     char *a = page(), *b = page();
@@ -204,9 +191,8 @@ static void the_same_database_gives_the_same_bytes(void **state)
     free(b);
 }
 
-static void the_command_leaves_no_partial_page(void **state)
+TEST_WITH(the_command_leaves_no_partial_page, runs_open, fixture_close)
 {
-    (void)state;
     expect("report", 1, ""); /* no database */
     runs_store(&runs_predicted);
     expect("report -o none/report.html", 1, "");
@@ -216,13 +202,12 @@ static void the_command_leaves_no_partial_page(void **state)
     assert_int_equal(access(fixture_path("report.html"), F_OK), 0);
 }
 
-static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, runs_open, fixture_close)
 {
     struct lw_err err = {0};
     enum lw_status st = LW_ENOMEM;
     int n = 0;
 
-    (void)state;
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     int64_t held = lw_alloc_live();
@@ -238,25 +223,4 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     }
     assert_int_equal(st, LW_OK);
     assert_true(n > 20);
-}
-
-#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORED(the_table_pairs_predictions_with_executions),
-        STORED(bars_have_hover_texts_with_their_times),
-        STORED(a_changed_span_changes_the_page),
-        STORED(a_run_without_partner_is_drawn_alone),
-        STORED(titles_say_what_differs),
-        STORED(names_from_outside_cannot_become_markup),
-        STORED(nothing_refers_outside_the_page),
-        STORED(every_element_is_closed),
-        STORED(the_same_database_gives_the_same_bytes),
-        STORED(the_command_leaves_no_partial_page),
-        STORED(every_failing_allocation_is_reported_and_leaks_nothing),
-    };
-
-    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }

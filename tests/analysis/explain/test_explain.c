@@ -1,9 +1,5 @@
 /* Critical paths and charges: a step by hand, and on random plans the sums that must hold. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,12 +53,11 @@ static void expect_charge(const struct lw_explanation *e, enum lw_cause c, int64
  * the optimizer runs 412-432. From 300 on the rank waits for bucket 1, which was ready at 250:
  * until 312 bucket 0 stands before it (12 us in the queue), then it moves (100 us). Both are
  * exposed. */
-static void a_step_by_hand_is_charged_by_cause(void **unused)
+TEST_WITH(a_step_by_hand_is_charged_by_cause, runs_open, fixture_close)
 {
     struct lw_explanation e;
     struct lw_timeline t;
     struct lw_plan p;
-    (void)unused;
 
     runs_store(&by_hand);
     load("1", &p, &t);
@@ -82,7 +77,7 @@ static void a_step_by_hand_is_charged_by_cause(void **unused)
  * it stood from 250 on (250-312), moving since 212 (212-250), where rank 1 came last. It waited
  * for its backward: but that ends at 300, later than the bucket began, so nothing in the plan
  * held rank 1 back before 212: the recording says a bucket starts within its backward. */
-static void the_critical_path_goes_on_at_the_last_rank(void **unused)
+TEST_WITH(the_critical_path_goes_on_at_the_last_rank, runs_open, fixture_close)
 {
     static const struct {
         int rank;
@@ -98,7 +93,6 @@ static void the_critical_path_goes_on_at_the_last_rank(void **unused)
     struct lw_explanation e;
     struct lw_timeline t;
     struct lw_plan p;
-    (void)unused;
 
     runs_store(&by_hand);
     load("1", &p, &t);
@@ -119,7 +113,7 @@ static void the_critical_path_goes_on_at_the_last_rank(void **unused)
 
 /* Work of 10 us on rank 0 and 30 us on rank 1 (half speed, 15 us of work), then an all-reduce: rank
  * 0 waits 20 us for the last rank; launched and started at once. */
-static void waiting_for_a_slow_rank_is_told_from_moving(void **unused)
+TEST(waiting_for_a_slow_rank_is_told_from_moving)
 {
     struct lw_builder *b = begin_plan("wait", 2);
     struct lw_sim_options o = lw_sim_options_default();
@@ -128,7 +122,6 @@ static void waiting_for_a_slow_rank_is_told_from_moving(void **unused)
     struct lw_sim_stats stats;
     struct lw_cluster c;
     struct lw_plan p;
-    (void)unused;
 
     int32_t work = add_work(b, LW_OP_BACKWARD, 0, 10 * LW_PS_PER_US, -1);
     add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 1000000, work);
@@ -204,10 +197,9 @@ static void expect_sums(const struct lw_timeline *t, const struct lw_plan *p, in
     lw_explanation_free(&e);
 }
 
-static void charges_add_up_on_random_clusters(void **unused)
+TEST(charges_add_up_on_random_clusters)
 {
     struct prng r = prng_start("explanations");
-    (void)unused;
 
     for (int i = 0; i < 60; i++) {
         struct lw_sim_options o = {.n_steps = 2, .seed = (uint64_t)i,
@@ -240,7 +232,7 @@ static void charges_add_up_on_random_clusters(void **unused)
 
 /* Sends and receives between many ranks, and starts moved at random: a measured run's times obey no
  * plan to the ns. */
-static void charges_add_up_on_pipelines_and_on_shaken_times(void **unused)
+TEST(charges_add_up_on_pipelines_and_on_shaken_times)
 {
     struct prng r = prng_start("shaken times");
     struct lw_sim_options o = lw_sim_options_default();
@@ -248,7 +240,6 @@ static void charges_add_up_on_pipelines_and_on_shaken_times(void **unused)
     struct lw_timeline t = {0};
     struct lw_cluster c;
     struct lw_plan p;
-    (void)unused;
 
     ok(sim_bench_plan(SIM_BENCH_STREAMS, 4, &p, &err));
     ok(sim_bench_cluster(4, &c, &err));
@@ -272,12 +263,11 @@ static void charges_add_up_on_pipelines_and_on_shaken_times(void **unused)
     lw_plan_free(&p);
 }
 
-static void what_is_not_there_is_refused(void **unused)
+TEST_WITH(what_is_not_there_is_refused, runs_open, fixture_close)
 {
     struct lw_explanation e = {0};
     struct lw_timeline t;
     struct lw_plan p;
-    (void)unused;
 
     runs_store(&by_hand);
     load("1", &p, &t);
@@ -302,9 +292,8 @@ static void what_is_not_there_is_refused(void **unused)
 }
 
 /* A plan out of the database says for whom its communicators are, so a pipeline's waits stay. */
-static void a_stored_pipeline_waits_for_its_neighbours(void **unused)
+TEST_WITH(a_stored_pipeline_waits_for_its_neighbours, runs_open, fixture_close)
 {
-    (void)unused;
     expect("model mlp --device dgx-a100 -o m.json", 0, "");
     expect("sim -w m.json -c dgx-a100 --pp 2 --micro-batches 4 --db p.db", 0, "wait, pipeline");
     expect("explain 1 --db p.db", 0, "  wait, pipeline");
@@ -312,9 +301,8 @@ static void a_stored_pipeline_waits_for_its_neighbours(void **unused)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static void what_ifs_are_simulated_or_it_says_why_not(void **unused)
+TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
 {
-    (void)unused;
     expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
     expect("sim -w w.json --dp 2 -c dgx-a100 --spans --db r.db", 0, "step 136.523 ms");
     expect("explain last --db r.db", 0, "as it is                  136.523          -         -");
@@ -336,23 +324,4 @@ static void what_ifs_are_simulated_or_it_says_why_not(void **unused)
     snprintf(command, sizeof command, "explain 1 --db %s", runs_db);
     expect(command, 0, "what-ifs are not simulated: ");
     expect(command, 0, "name the run's cluster file with -c");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_step_by_hand_is_charged_by_cause, runs_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(the_critical_path_goes_on_at_the_last_rank, runs_open,
-                                        fixture_close),
-        cmocka_unit_test(waiting_for_a_slow_rank_is_told_from_moving),
-        cmocka_unit_test(charges_add_up_on_random_clusters),
-        cmocka_unit_test_setup_teardown(a_stored_pipeline_waits_for_its_neighbours, runs_open,
-                                        fixture_close),
-        cmocka_unit_test(charges_add_up_on_pipelines_and_on_shaken_times),
-        cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, runs_open, fixture_close),
-        cmocka_unit_test_setup_teardown(what_ifs_are_simulated_or_it_says_why_not, runs_open,
-                                        fixture_close),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* liblapwing.so as a program and as Python see it: the same figures as `lapwing sim`, and no other
  * symbol. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +11,12 @@
 
 static const char *const options[] = {"dp", "4", "bucket-cap", "5MiB", NULL};
 
-static void figures_are_those_of_the_command(void **state)
+TEST_WITH(figures_are_those_of_the_command, fixture_open, fixture_close)
 {
     char error[200] = "", words[200];
     lapwing_plan *p = lapwing_plan_make("mlp", "dgx-a100", options, error, sizeof error);
     double step;
 
-    (void)state;
     if (!p)
         fail_msg("%s", error);
     assert_int_equal(lapwing_plan_ranks(p), 4);
@@ -45,14 +40,13 @@ static void figures_are_those_of_the_command(void **state)
     lapwing_plan_free(p);
 }
 
-static void the_timeline_outlives_its_plan(void **state)
+TEST(the_timeline_outlives_its_plan)
 {
     char error[200] = "";
     lapwing_plan *p = lapwing_plan_make("mlp", "dgx-a100", options, error, sizeof error);
     lapwing_result *r = lapwing_simulate(p, 1, error, sizeof error);
     int n_reduce = 0;
 
-    (void)state;
     lapwing_plan_free(p);
     assert_non_null(r);
     const int64_t *start = lapwing_column64(r, "start_ps"), *end = lapwing_column64(r, "end_ps");
@@ -71,14 +65,13 @@ static void the_timeline_outlives_its_plan(void **state)
     lapwing_plan_free(NULL);
 }
 
-static void errors_are_the_commands_lines(void **state)
+TEST(errors_are_the_commands_lines)
 {
     static const char *const wrong[] = {"dp", "0", NULL}, *const odd[] = {"dp", NULL},
                              *const unknown[] = {"colour", "red", NULL};
     char error[200] = "";
     double v;
 
-    (void)state;
     assert_null(lapwing_plan_make("mlp", "dgx-a100", wrong, error, sizeof error));
     assert_non_null(strstr(error, "dp"));
     assert_null(lapwing_plan_make("mlp", "dgx-a100", odd, error, sizeof error));
@@ -99,11 +92,10 @@ static void errors_are_the_commands_lines(void **state)
 /* The library beside the program under test. */
 #define LIBRARY "$(dirname $L)/liblapwing.so"
 
-static void nothing_else_is_visible(void **state)
+TEST_WITH(nothing_else_is_visible, fixture_open, fixture_close)
 {
     int rc;
 
-    (void)state;
     const char *out = shell("nm -D --defined-only " LIBRARY " | grep -v ' lapwing_' | grep -v "
                             "' LAPWING_0'", &rc);
     if (rc == 0)
@@ -111,20 +103,18 @@ static void nothing_else_is_visible(void **state)
     assert_non_null(strstr(shell("nm -D --defined-only " LIBRARY, NULL), "lapwing_simulate"));
 }
 
-static void the_example_runs(void **state)
+TEST_WITH(the_example_runs, fixture_open, fixture_close)
 {
-    (void)state;
     const char *out = shell("$(dirname $L)/library_example mlp", NULL);
     assert_non_null(strstr(out, "1MiB"));
     assert_non_null(strstr(out, "100MiB   1 buckets"));
     assert_true(strlen(shell("cat $P/analysis/library/example.c", NULL)) > 0);
 }
 
-static void python_gets_a_dict_and_columns(void **state)
+TEST_WITH(python_gets_a_dict_and_columns, fixture_open, fixture_close)
 {
     int rc;
 
-    (void)state;
     shell("python3 -c 'import ctypes'", &rc);
     if (rc != 0 || getenv("LAPWING_SANITIZED")) {
         print_message("SKIP the Python module: no python3\n");
@@ -155,20 +145,4 @@ static void python_gets_a_dict_and_columns(void **state)
     lapwing("model mlp --device dgx-a100 -o w.json", NULL);
     assert_non_null(strstr(lapwing("plan -w w.json -c dgx-a100 --dp 4 --bucket-cap 5MiB", NULL),
                            hash));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(figures_are_those_of_the_command, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test(the_timeline_outlives_its_plan),
-        cmocka_unit_test(errors_are_the_commands_lines),
-        cmocka_unit_test_setup_teardown(nothing_else_is_visible, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(the_example_runs, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(python_gets_a_dict_and_columns, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

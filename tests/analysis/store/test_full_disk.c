@@ -1,11 +1,7 @@
 /* A full disk (a limit on file sizes, or a small file system of one's own) and a reader that
  * goes away end a command with one line and exit status 1; nothing half-written is left. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +19,9 @@ static void expect_one_line(const char *text, const char *says)
         fail_msg("%s: exit %d and:\n%s", text, rc, out);
 }
 
-static void a_file_that_does_not_fit_is_one_line_and_no_file(void **unused)
+TEST(a_file_that_does_not_fit_is_one_line_and_no_file)
 {
     int rc;
-    (void)unused;
 
     expect_one_line("ulimit -f 1; $L import $R/gpt6__local.rank0.json.gz -o w.json",
                     "lapwing import: w.json: cannot write: ");
@@ -34,19 +29,17 @@ static void a_file_that_does_not_fit_is_one_line_and_no_file(void **unused)
 }
 
 /* The prediction is printed all the same. */
-static void a_database_that_does_not_fit_is_one_line(void **unused)
+TEST(a_database_that_does_not_fit_is_one_line)
 {
-    (void)unused;
     expect_one_line("$L model mlp -o m.json >log.txt; ulimit -f 16;"
                     " $L sim -w m.json --dp 2 --spans --db full.db >shown",
                     "lapwing sim: full.db: ");
     assert_non_null(strstr(shell("cat shown", NULL), "peak memory"));
 }
 
-static void a_reader_that_goes_away_ends_the_program_silently(void **unused)
+TEST(a_reader_that_goes_away_ends_the_program_silently)
 {
     int rc;
-    (void)unused;
 
     /* the export is longer than a pipe holds */
     const char *out = shell("rm -f full.db; $L sim -w m.json --dp 2 --spans --db r.db >log.txt;"
@@ -118,11 +111,10 @@ static bool has_small_disks(void)
 
 /* From a disk that does not take the tables to the first that takes all; the last but one takes
  * the run's row and not its spans. */
-static void a_run_that_cannot_be_stored_is_told_and_over(void **unused)
+TEST(a_run_that_cannot_be_stored_is_told_and_over)
 {
     int kib = 64, rc, cut_short = 0;
     bool has_mpi = getenv("LAPWING_MPI") && *getenv("LAPWING_MPI");
-    (void)unused;
 
     if (!has_small_disks())
         skip();
@@ -142,13 +134,4 @@ static void a_run_that_cannot_be_stored_is_told_and_over(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_that_does_not_fit_is_one_line_and_no_file),
-        cmocka_unit_test(a_database_that_does_not_fit_is_one_line),
-        cmocka_unit_test(a_reader_that_goes_away_ends_the_program_silently),
-        cmocka_unit_test(a_run_that_cannot_be_stored_is_told_and_over),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

@@ -1,9 +1,5 @@
 /* Runs have names, can be filtered, deleted and taken over from another database. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <string.h>
 
 #include "analysis/store/run_name.h"
@@ -16,12 +12,11 @@ static struct lw_run plain_run(void)
                            .cluster_name = "dgx-a100", .backend = ""};
 }
 
-static void a_name_holds_what_differs_from_the_defaults(void **state)
+TEST(a_name_holds_what_differs_from_the_defaults)
 {
     struct lw_arena a = {0};
     struct lw_run r = plain_run();
 
-    (void)state;
     assert_string_equal(lw_run_name_make(&a, &r, "dp=2\npp=1\nbucket-cap=5242880\nzero=0\n"),
                         "net, dp 2, bucket-cap 5.00 MiB, dgx-a100");
     assert_string_equal(lw_run_name_make(&a, &r, ""), "net, dgx-a100");
@@ -42,9 +37,8 @@ static void make_runs(void)
     lapwing("sim -w w.json -c dgx-h100 --dp 2 --bucket-cap 5MiB --spans --name 'second try'", NULL);
 }
 
-static void runs_show_names_and_filters_choose(void **state)
+TEST_WITH(runs_show_names_and_filters_choose, fixture_open, fixture_close)
 {
-    (void)state;
     make_runs();
     expect("runs", 0, "mlp, dp 2, dgx-a100");
     expect("runs", 0, "mlp, dp 2, bucket-cap 5.00 MiB, dgx-h100");
@@ -60,9 +54,8 @@ static void runs_show_names_and_filters_choose(void **state)
 }
 
 /* No row of a deleted run stays, and a plan stays as long as a run has it. */
-static void a_deleted_run_takes_what_is_its_own(void **state)
+TEST_WITH(a_deleted_run_takes_what_is_its_own, fixture_open, fixture_close)
 {
-    (void)state;
     make_runs();
     expect("runs --delete", 2, "needs the runs");
     expect("runs --delete 2", 0, "deleted run 2: mlp, dp 2, bucket-cap 5.00 MiB, dgx-h100");
@@ -75,9 +68,8 @@ static void a_deleted_run_takes_what_is_its_own(void **state)
     shell("cmp first.csv again.csv", NULL);
 }
 
-static void merged_runs_are_the_same_runs(void **state)
+TEST_WITH(merged_runs_are_the_same_runs, fixture_open, fixture_close)
 {
-    (void)state;
     make_runs();
     shell("mv lapwing.db other.db && $L sim -w w.json -c dgx-h200 --dp 2 --spans >sim.txt", NULL);
     expect("runs --merge other.db", 0, "3 runs of other.db taken over into lapwing.db");
@@ -90,18 +82,4 @@ static void merged_runs_are_the_same_runs(void **state)
     expect("runs --merge lapwing.db", 1, "is the database itself");
     expect("runs --merge other.db 2", 2, "--merge takes over a whole database");
     shell("rm other.db*", NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_holds_what_differs_from_the_defaults),
-        cmocka_unit_test_setup_teardown(runs_show_names_and_filters_choose, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(a_deleted_run_takes_what_is_its_own, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(merged_runs_are_the_same_runs, fixture_open, fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Processes that store their first run at once on a database that does not exist yet: all
  * succeed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,13 +71,12 @@ static int32_t stored(const char *file)
     return n;
 }
 
-static void first_runs_at_once_are_all_stored(void **state)
+TEST_WITH(first_runs_at_once_are_all_stored, fixture_open, fixture_close)
 {
     const char *given = getenv("LAPWING_STARTS");
     int n = given ? atoi(given) : 40, failed = 0;
     char file[256], name[32];
 
-    (void)state;
     for (int i = 0; i < n; i++) {
         snprintf(name, sizeof name, "%d.db", i);
         snprintf(file, sizeof file, "%s", fixture_path(name));
@@ -93,14 +88,4 @@ static void first_runs_at_once_are_all_stored(void **state)
         unlink(file);
     }
     printf("%d starts of %d processes, %d failed\n", n + n / 2, N_PROCESSES, failed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(first_runs_at_once_are_all_stored, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* `lapwing sim --replay`: what-ifs by hand, and the command on a trace in a file. Times in us. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,11 +61,10 @@ static lw_ps step_with(const struct traces_source *s, struct sim_whatif *w)
 }
 
 /* As recorded: 1 + 40 + 30 = 71, launch to 72, all-reduce to 92, and 108 of the host: 200. */
-static void other_ranks_scale_the_traffic_of_a_ring(void **state)
+TEST(other_ranks_scale_the_traffic_of_a_ring)
 {
     struct traces_source s;
 
-    (void)state;
     make_trace(&s, true);
     /* 20 x (7/8) / (1/2) = 35, so 15 more; 4 ranks: 20 x (3/4) / (1/2) = 30 */
     assert_int_equal(step_with(&s, &(struct sim_whatif){.ranks = 8}), 215 * US);
@@ -78,7 +73,7 @@ static void other_ranks_scale_the_traffic_of_a_ring(void **state)
     traces_source_free(&s);
 }
 
-static void another_network_is_asked_about_sizes_and_ranks(void **state)
+TEST(another_network_is_asked_about_sizes_and_ranks)
 {
     static const int64_t bytes[] = {1024};
     static const lw_ps two[] = {5 * US}, eight[] = {12 * US};
@@ -89,7 +84,6 @@ static void another_network_is_asked_about_sizes_and_ranks(void **state)
     struct lw_cluster c;
     struct lw_err err = {0};
 
-    (void)state;
     make_cluster(&c, 8, 50e9, 500000);
     c.device.kind = "test device";
     add_table(&c, LW_OP_ALL_REDUCE, 2, 1, 1, bytes, two);
@@ -122,12 +116,11 @@ static void write_device(const char *file, double flops, double bandwidth)
     lw_cluster_free(&c);
 }
 
-static void another_device_scales_each_kernel_by_what_bounds_it(void **state)
+TEST(another_device_scales_each_kernel_by_what_bounds_it)
 {
     const char *from = fixture_path("from.json"), *to = fixture_path("to.json");
     struct traces_source s;
 
-    (void)state;
     write_device(from, 10e12, 1.5e12);
     write_device(to, 20e12, 2e12);
     make_trace(&s, true);
@@ -138,13 +131,12 @@ static void another_device_scales_each_kernel_by_what_bounds_it(void **state)
     traces_source_free(&s);
 }
 
-static void an_unknown_recorded_device_is_asked_for(void **state)
+TEST(an_unknown_recorded_device_is_asked_for)
 {
     struct traces_replay_rule rule;
     struct lw_err err = {0};
     struct sim_whatif w = {.device = "dgx-h100", .recorded_device = "Tesla P100-PCIE-16GB"};
 
-    (void)state;
     assert_int_equal(sim_whatif_open(&w, &rule, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "--from-device"));
     sim_whatif_close(&w);
@@ -175,9 +167,8 @@ static void contains(const char *text, const char *want)
         fail_msg("'%s' is not in:\n%s", want, text);
 }
 
-static void the_command_says_predicted_recorded_and_error(void **state)
+TEST(the_command_says_predicted_recorded_and_error)
 {
-    (void)state;
     fixture_put(fixture_path("trace.json"), trace_text);
     /* launch ends at 15, the kernel at 119, one less than recorded; then 80 of the host */
     const char *json = lapwing("sim --replay trace.json --db runs.db --spans --format json", NULL);
@@ -199,7 +190,7 @@ static void the_command_says_predicted_recorded_and_error(void **state)
     contains(text, "a replay ran on no cluster; ask 'lapwing sim --replay'");
 }
 
-static void what_does_not_go_with_a_replay_is_refused(void **state)
+TEST(what_does_not_go_with_a_replay_is_refused)
 {
     static const struct {
         const char *options, *says;
@@ -214,7 +205,6 @@ static void what_does_not_go_with_a_replay_is_refused(void **state)
         {"--bucket-cap 1MiB", "no buckets to cut anew"},
     };
 
-    (void)state;
     fixture_put(fixture_path("trace.json"), trace_text);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char args[128];
@@ -241,9 +231,8 @@ static const char bound_text[] =
     "\"dur\":10,\"args\":{\"correlation\":2,\"stream\":7}}]}";
 
 /* The copy at the end is launched at 150 whatever the kernel takes. */
-static void a_change_off_the_critical_path_is_refused_with_the_reason(void **state)
+TEST(a_change_off_the_critical_path_is_refused_with_the_reason)
 {
-    (void)state;
     fixture_put(fixture_path("bound.json"), bound_text);
     expect("sim --replay bound.json --no-db --device dgx-h100", 1,
            "none of them is on the critical");
@@ -264,9 +253,8 @@ static const char missed_text[] =
     "\"dur\":100,\"args\":{\"correlation\":2,\"stream\":7}}]}";
 
 /* The copy ends at 175, the kernel, which waits for nothing known, at 125: 175 instead of 275. */
-static void a_replay_that_misses_the_recording_answers_no_what_if(void **state)
+TEST(a_replay_that_misses_the_recording_answers_no_what_if)
 {
-    (void)state;
     fixture_put(fixture_path("missed.json"), missed_text);
     contains(lapwing("sim --replay missed.json --no-db --format json", NULL),
              "\"answers_what_ifs\": false");
@@ -276,18 +264,4 @@ static void a_replay_that_misses_the_recording_answers_no_what_if(void **state)
            "misses the recorded period by -36.36 % before anything is changed");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_ranks_scale_the_traffic_of_a_ring),
-        cmocka_unit_test(another_network_is_asked_about_sizes_and_ranks),
-        cmocka_unit_test(another_device_scales_each_kernel_by_what_bounds_it),
-        cmocka_unit_test(an_unknown_recorded_device_is_asked_for),
-        cmocka_unit_test(the_command_says_predicted_recorded_and_error),
-        cmocka_unit_test(what_does_not_go_with_a_replay_is_refused),
-        cmocka_unit_test(a_change_off_the_critical_path_is_refused_with_the_reason),
-        cmocka_unit_test(a_replay_that_misses_the_recording_answers_no_what_if),
-    };
-
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

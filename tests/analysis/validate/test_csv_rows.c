@@ -1,9 +1,5 @@
 /* Published tables as CSV: cells, numbers, and refusals by line. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,14 +12,13 @@ static struct lw_input text(const char *s)
     return (struct lw_input){.name = "t.csv", .text = (char *)(uintptr_t)s, .len = strlen(s)};
 }
 
-static void cells_are_trimmed_and_lines_counted(void **unused)
+TEST(cells_are_trimmed_and_lines_counted)
 {
     struct lw_input in = text("a, b ,c\r\n1,2,\r\n\n 3 ,,4.50");
     struct lw_rows r;
     struct lw_err err = {0};
     double v = 0, unit = 0;
     int64_t n = 0;
-    (void)unused;
     assert_int_equal(lw_rows_read(&in, &r, &err), LW_OK);
     assert_int_equal(r.n_columns, 3);
     assert_int_equal(r.n_rows, 2);
@@ -40,7 +35,7 @@ static void cells_are_trimmed_and_lines_counted(void **unused)
     lw_rows_free(&r);
 }
 
-static void numbers_that_are_none_are_refused_by_place(void **unused)
+TEST(numbers_that_are_none_are_refused_by_place)
 {
     static const struct {
         const char *cell, *message;
@@ -53,7 +48,6 @@ static void numbers_that_are_none_are_refused_by_place(void **unused)
         {"1.2.3", "t.csv:2: a: found '1.2.3', allowed: decimal numbers of 0 or more"},
         {"0x10", "t.csv:2: a: found '0x10', allowed: decimal numbers of 0 or more"},
     };
-    (void)unused;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         char s[64];
         snprintf(s, sizeof s, "a,b\n%s,1\n", cases[k].cell);
@@ -70,7 +64,7 @@ static void numbers_that_are_none_are_refused_by_place(void **unused)
     }
 }
 
-static void damaged_tables_are_refused_by_line(void **unused)
+TEST(damaged_tables_are_refused_by_line)
 {
     static const struct {
         const char *text, *message;
@@ -88,7 +82,6 @@ static void damaged_tables_are_refused_by_line(void **unused)
                               "cell and \"\" for a quote "
                               "inside"},
     };
-    (void)unused;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct lw_input in = text(cases[k].text);
         struct lw_rows r;
@@ -98,11 +91,10 @@ static void damaged_tables_are_refused_by_line(void **unused)
     }
 }
 
-static void quoted_cells_hold_commas_and_quotes(void **unused)
+TEST(quoted_cells_hold_commas_and_quotes)
 {
     struct lw_input in = text("a,\"b,c\",d\n1, \"x, \"\"y\"\"\" ,\"\"\n");
     struct lw_rows r;
-    (void)unused;
     assert_int_equal(lw_rows_read(&in, &r, NULL), LW_OK);
     assert_int_equal(r.n_columns, 3);
     assert_string_equal(lw_rows_cell(&r, 0, "b,c"), "x, \"y\"");
@@ -110,10 +102,9 @@ static void quoted_cells_hold_commas_and_quotes(void **unused)
     lw_rows_free(&r);
 }
 
-static void kinds_are_told_by_their_titles(void **unused)
+TEST(kinds_are_told_by_their_titles)
 {
     struct lw_input in = text("model,p,T_F\n1,2,3\n"), none = text("");
-    (void)unused;
     assert_true(lw_rows_have(&in, "p T_F"));
     assert_true(lw_rows_have(&in, "model"));
     assert_false(lw_rows_have(&in, "p T_"));
@@ -121,12 +112,11 @@ static void kinds_are_told_by_their_titles(void **unused)
     assert_false(lw_rows_have(&none, "p"));
 }
 
-static void failing_allocations_leave_nothing(void **unused)
+TEST(failing_allocations_leave_nothing)
 {
     struct lw_input in = text("a,b\n1,2\n3,4\n");
     int64_t live = lw_alloc_live(), n = 0;
     enum lw_status s;
-    (void)unused;
     do {
         struct lw_rows r = {0};
         struct lw_err err = {0};
@@ -137,17 +127,4 @@ static void failing_allocations_leave_nothing(void **unused)
         assert_int_equal(lw_alloc_live(), live);
     } while (s == LW_ENOMEM);
     assert_int_equal(s, LW_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_are_trimmed_and_lines_counted),
-        cmocka_unit_test(numbers_that_are_none_are_refused_by_place),
-        cmocka_unit_test(damaged_tables_are_refused_by_line),
-        cmocka_unit_test(quoted_cells_hold_commas_and_quotes),
-        cmocka_unit_test(kinds_are_told_by_their_titles),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* The table of errors that `sim` prints against the validation that it is made from. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -34,14 +30,13 @@ static void add_up(const struct lw_validation *v, const struct lw_rows *rows, st
 }
 
 /* The only table of V100. */
-static void the_rows_of_v100_are_those_of_its_table(void **unused)
+TEST(the_rows_of_v100_are_those_of_its_table)
 {
     struct lw_validation v = {0};
     struct sum sums[2] = {{0, 0}, {0, 0}};
     struct lw_rows rows;
     struct lw_input in;
     struct lw_err err;
-    (void)unused;
 
     if (access(TABLE, R_OK) != 0) {
         fprintf(stderr, "skipped: %s is not here\n", TABLE);
@@ -65,18 +60,8 @@ static void the_rows_of_v100_are_those_of_its_table(void **unused)
     lw_input_free(&in);
 }
 
-static void an_unknown_device_has_no_errors(void **unused)
+TEST(an_unknown_device_has_no_errors)
 {
-    (void)unused;
     assert_null(lw_run_errors_of("abacus", false));
     assert_null(lw_run_errors_of(NULL, true));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rows_of_v100_are_those_of_its_table),
-        cmocka_unit_test(an_unknown_device_has_no_errors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

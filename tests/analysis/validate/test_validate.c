@@ -1,9 +1,5 @@
 /* Errors, orders and missed bars, on cases small enough to follow by hand. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,12 +32,11 @@ static bool near(double a, double b)
 /* Errors +10, -5, +2 %: mean 17/3, worst 10, bias 7/3. Measured 100, 200, 104 with a margin of 5 %:
  * (100, 200) and (200, 104) are pairs, (100, 104) is not; predicted 110, 190, 106.08 orders both
  * right. */
-static void errors_and_pairs_are_counted(void **unused)
+TEST(errors_and_pairs_are_counted)
 {
     struct lw_validation v = {0};
     struct lw_err err = {0};
     int32_t f, s;
-    (void)unused;
 
     ok(lw_validation_family(&v, "a", (struct lw_bars){0, 0, 0}, true, &f, &err), &err);
     ok(lw_validation_series(&v, f, "one", 5, &s, &err), &err);
@@ -61,12 +56,11 @@ static void errors_and_pairs_are_counted(void **unused)
 
 /* Equal predictions for different measurements are wrong; the margin counts from the smaller:
  * 100 and 106 are apart by 6 %, 106 and 111.2 by 4.9 %; 100 and 111.2 are a pair, and right. */
-static void equal_predictions_are_a_wrong_order(void **unused)
+TEST(equal_predictions_are_a_wrong_order)
 {
     struct lw_validation v = {0};
     struct lw_err err = {0};
     int32_t f, s;
-    (void)unused;
 
     ok(lw_validation_family(&v, "a", (struct lw_bars){0, 0, 90}, true, &f, &err), &err);
     ok(lw_validation_series(&v, f, "one", 5, &s, &err), &err);
@@ -84,12 +78,11 @@ static void equal_predictions_are_a_wrong_order(void **unused)
 }
 
 /* Only cases of one series are paired. */
-static void files_are_not_ordered_among_each_other(void **unused)
+TEST(files_are_not_ordered_among_each_other)
 {
     struct lw_validation v = {0};
     struct lw_err err = {0};
     int32_t f, s, t;
-    (void)unused;
 
     ok(lw_validation_family(&v, "a", (struct lw_bars){0, 0, 90}, true, &f, &err), &err);
     ok(lw_validation_series(&v, f, "one", 5, &s, &err), &err);
@@ -105,12 +98,11 @@ static void files_are_not_ordered_among_each_other(void **unused)
 
 /* Mean 12 % against 5, worst 20 % against 15. The reasons name the series with the largest mean and
  * what is known of the worst case. */
-static void missed_bars_come_with_a_reason(void **unused)
+TEST(missed_bars_come_with_a_reason)
 {
     struct lw_validation v = {0};
     struct lw_err err = {0};
     int32_t f, s, t;
-    (void)unused;
 
     ok(lw_validation_family(&v, "a", (struct lw_bars){5, 15, 90}, true, &f, &err), &err);
     ok(lw_validation_series(&v, f, "one", 5, &s, &err), &err);
@@ -129,14 +121,13 @@ static void missed_bars_come_with_a_reason(void **unused)
 }
 
 /* A family in other units has its own figures and does not enter the overall ones. */
-static void other_units_stay_out_of_the_overall_error(void **unused)
+TEST(other_units_stay_out_of_the_overall_error)
 {
     struct lw_validation v = {0};
     struct lw_err err = {0};
     int32_t a, b;
     char *text = NULL;
     size_t size = 0;
-    (void)unused;
 
     ok(lw_validation_family(&v, "steps", (struct lw_bars){5, 15, 0}, true, &a, &err), &err);
     ok(lw_validation_family(&v, "rates", (struct lw_bars){0, 0, 0}, false, &b, &err), &err);
@@ -159,12 +150,11 @@ static void other_units_stay_out_of_the_overall_error(void **unused)
     lw_validation_free(&v);
 }
 
-static void a_case_twice_or_without_values_is_refused(void **unused)
+TEST(a_case_twice_or_without_values_is_refused)
 {
     struct lw_validation v = {0};
     struct lw_err err = {0};
     int32_t f;
-    (void)unused;
 
     ok(lw_validation_family(&v, "a", (struct lw_bars){5, 15, 90}, true, &f, &err), &err);
     add(&v, f, -1, "x", 1, 1, "");
@@ -181,14 +171,13 @@ static void a_case_twice_or_without_values_is_refused(void **unused)
 
 /* 11 for 10 is +10 %; the case that was not measured has no error, no order, and fails the
  * family. */
-static void a_case_without_a_measurement_is_shown_and_missed(void **unused)
+TEST(a_case_without_a_measurement_is_shown_and_missed)
 {
     struct lw_validation v = {0};
     struct lw_err err = {0};
     int32_t f, s;
     char *text = NULL;
     size_t size = 0;
-    (void)unused;
 
     ok(lw_validation_family(&v, "a", (struct lw_bars){20, 20, 90}, true, &f, &err), &err);
     ok(lw_validation_series(&v, f, "one", 5, &s, &err), &err);
@@ -209,18 +198,4 @@ static void a_case_without_a_measurement_is_shown_and_missed(void **unused)
                                  "\"error_pct\": null"));
     free(text);
     lw_validation_free(&v);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_and_pairs_are_counted),
-        cmocka_unit_test(equal_predictions_are_a_wrong_order),
-        cmocka_unit_test(files_are_not_ordered_among_each_other),
-        cmocka_unit_test(missed_bars_come_with_a_reason),
-        cmocka_unit_test(other_units_stay_out_of_the_overall_error),
-        cmocka_unit_test(a_case_without_a_measurement_is_shown_and_missed),
-        cmocka_unit_test(a_case_twice_or_without_values_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Measured-run files: what is read of them, what is refused, and that a prediction knows nothing
  * of the result. The small file of the fuzz corpus is worked by hand; ../shared holds measured
  * ones. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -47,13 +43,12 @@ static struct lw_groundtruth read_ok(const char *text)
 
 /* --- the small file --- */
 
-static void a_workload_is_the_profile_of_rank_0_and_the_slower_step(void **unused)
+TEST(a_workload_is_the_profile_of_rank_0_and_the_slower_step)
 {
     char *text = fixture_get(TINY);
     struct lw_groundtruth g = read_ok(text);
     struct lw_workload w;
     struct lw_err err = {0};
-    (void)unused;
 
     if (lw_gloo_workload(&g, &w, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -72,7 +67,7 @@ static void a_workload_is_the_profile_of_rank_0_and_the_slower_step(void **unuse
 }
 
 /* Phases of 1 + 10 + 20 + 5 are longer than a step of 30: the forward gives 6. */
-static void phases_longer_than_the_step_shorten_the_forward(void **unused)
+TEST(phases_longer_than_the_step_shorten_the_forward)
 {
     char *text = fixture_get(TINY);
     char *less = fixture_replaced(text, "{\"median\": 0.04}", "{\"median\": 0.03}");
@@ -80,7 +75,6 @@ static void phases_longer_than_the_step_shorten_the_forward(void **unused)
     struct lw_groundtruth g = read_ok(both);
     struct lw_workload w;
     struct lw_err err = {0};
-    (void)unused;
 
     if (lw_gloo_workload(&g, &w, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -107,14 +101,13 @@ static void expect_profile(const char *text, lw_ps backward, const char *note)
     lw_groundtruth_free(&g);
 }
 
-static void a_rank_without_ready_times_is_replaced_and_it_is_said(void **unused)
+TEST(a_rank_without_ready_times_is_replaced_and_it_is_said)
 {
     char *text = fixture_get(TINY);
     char *one = fixture_replaced(text, "\"grad_ready\": {\"order\": [1, 0], \"ready_s\": [0.02,",
                                  "\"other\": {\"order\": [1, 0], \"ready_s\": [0.02,");
     char *none = fixture_replaced(one, "\"grad_ready\": {\"order\": [1, 0], \"ready_s\": [0.021,",
                                   "\"other\": {\"order\": [1, 0], \"ready_s\": [0.021,");
-    (void)unused;
 
     expect_profile(text, 20 * ms, "ready times of rank 0 of the no_sync step");
     expect_profile(one, 21 * ms, "ready times of rank 1 of the no_sync step; rank 0 has none");
@@ -127,7 +120,7 @@ static void a_rank_without_ready_times_is_replaced_and_it_is_said(void **unused)
 /* Small messages in their slow mode: 3.7 ms for 4 KiB where 64 KiB took 0.5. A size costs no
  * more than a larger one, CPU time no more than time, two at once between the time of one and of
  * two. */
-static void the_microbenchmark_is_made_monotone(void **unused)
+TEST(the_microbenchmark_is_made_monotone)
 {
     static const char sizes[] =
         "{\"bytes\": 4096, \"single\": {\"median\": 0.0037}, \"single_cpu_s\": 0.0007,"
@@ -145,7 +138,6 @@ static void the_microbenchmark_is_made_monotone(void **unused)
     char all[1024];
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)unused;
 
     snprintf(all, sizeof all, "%s{\"bytes\"", sizes);
     char *whole = fixture_replaced(more, "@", all);
@@ -190,11 +182,10 @@ static void validate_text(const char *text, struct lw_validation *v)
  *   45.786432   optimizer 5, gap 5: 55.786432
  *
  * Measured: the slower rank, 56 ms and 56.6 ms. */
-static void the_worked_example_comes_out_to_the_nanosecond(void **unused)
+TEST(the_worked_example_comes_out_to_the_nanosecond)
 {
     char *text = fixture_get(TINY);
     struct lw_validation v;
-    (void)unused;
 
     validate_text(text, &v);
     assert_int_equal(v.n_cases, 2);
@@ -208,12 +199,11 @@ static void the_worked_example_comes_out_to_the_nanosecond(void **unused)
     free(text);
 }
 
-static void a_run_that_was_not_measured_is_predicted_all_the_same(void **unused)
+TEST(a_run_that_was_not_measured_is_predicted_all_the_same)
 {
     char *text = fixture_get(TINY);
     char *less = fixture_replaced(text, "{\"step\": {\"median\": 0.056}}", "\"lost\"");
     struct lw_validation v;
-    (void)unused;
 
     validate_text(less, &v);
     assert_true(v.cases[0].predicted == 55786432 && v.cases[0].measured == 0);
@@ -224,7 +214,7 @@ static void a_run_that_was_not_measured_is_predicted_all_the_same(void **unused)
     free(text);
 }
 
-static void what_cannot_be_used_is_refused_with_its_place(void **unused)
+TEST(what_cannot_be_used_is_refused_with_its_place)
 {
     static const struct {
         const char *from, *to, *says;
@@ -252,7 +242,6 @@ static void what_cannot_be_used_is_refused_with_its_place(void **unused)
          "a second time"},
     };
     char *text = fixture_get(TINY);
-    (void)unused;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *bad = fixture_replaced(text, cases[i].from, cases[i].to);
@@ -270,13 +259,12 @@ static void what_cannot_be_used_is_refused_with_its_place(void **unused)
     free(text);
 }
 
-static void every_failing_allocation_is_reported_and_leaks_nothing(void **unused)
+TEST(every_failing_allocation_is_reported_and_leaks_nothing)
 {
     char *text = fixture_get(TINY);
     struct lw_input in = input_of(text);
     enum lw_status status = LW_ENOMEM;
     int64_t live = lw_alloc_live();
-    (void)unused;
 
     for (int64_t n = 1; status == LW_ENOMEM; n++) {
         struct lw_validation v = {0};
@@ -294,9 +282,8 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **unused
     free(text);
 }
 
-static void every_fuzz_corpus_file_is_read_or_refused(void **unused)
+TEST(every_fuzz_corpus_file_is_read_or_refused)
 {
-    (void)unused;
     assert_true(fixture_corpus("tests/fuzz/corpus/groundtruth", LLVMFuzzerTestOneInput) >= 1);
 }
 
@@ -395,10 +382,9 @@ static void measured_files(glob_t *files)
     skip();
 }
 
-static void predictions_are_blind_to_what_caps_measured(void **unused)
+TEST(predictions_are_blind_to_what_caps_measured)
 {
     glob_t files;
-    (void)unused;
 
     fixture_open(NULL);
     expect_blind(TINY);
@@ -413,12 +399,11 @@ static void predictions_are_blind_to_what_caps_measured(void **unused)
 }
 
 /* The bars that the model must reach, and the buckets that DDP logged, on every measured file. */
-static void measured_runs_are_predicted_within_the_bars(void **unused)
+TEST(measured_runs_are_predicted_within_the_bars)
 {
     struct lw_validation v = {0};
     struct lw_err err = {0};
     glob_t files;
-    (void)unused;
 
     measured_files(&files);
     for (size_t i = 0; i < files.gl_pathc; i++) {
@@ -444,10 +429,8 @@ static void measured_runs_are_predicted_within_the_bars(void **unused)
 /* --- the command --- */
 
 /* The worked example once more: import, then sim, as a user does it. */
-static void import_and_sim_give_the_same_step(void **unused)
+TEST(import_and_sim_give_the_same_step)
 {
-    (void)unused;
-
     fixture_open(NULL);
     expect("import $P/" TINY " -o w.json --cluster-out c.json", 0,
            "note: ready times of rank 0 of the no_sync step");
@@ -459,11 +442,10 @@ static void import_and_sim_give_the_same_step(void **unused)
     fixture_close(NULL);
 }
 
-static void the_command_says_no_with_3_and_what_it_cannot_read_with_1(void **unused)
+TEST(the_command_says_no_with_3_and_what_it_cannot_read_with_1)
 {
     char *text = fixture_get(TINY);
     char *slow = fixture_replaced(text, "{\"median\": 0.056}", "{\"median\": 0.08}");
-    (void)unused;
 
     fixture_open(NULL);
     expect("validate $P/" TINY, 0, "device.copy_bytes_per_s = 4e+09 B/s, on 34 rows");
@@ -482,24 +464,4 @@ static void the_command_says_no_with_3_and_what_it_cannot_read_with_1(void **unu
     fixture_close(NULL);
     free(slow);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_workload_is_the_profile_of_rank_0_and_the_slower_step),
-        cmocka_unit_test(phases_longer_than_the_step_shorten_the_forward),
-        cmocka_unit_test(a_rank_without_ready_times_is_replaced_and_it_is_said),
-        cmocka_unit_test(the_microbenchmark_is_made_monotone),
-        cmocka_unit_test(the_worked_example_comes_out_to_the_nanosecond),
-        cmocka_unit_test(a_run_that_was_not_measured_is_predicted_all_the_same),
-        cmocka_unit_test(what_cannot_be_used_is_refused_with_its_place),
-        cmocka_unit_test(every_failing_allocation_is_reported_and_leaks_nothing),
-        cmocka_unit_test(every_fuzz_corpus_file_is_read_or_refused),
-        cmocka_unit_test(predictions_are_blind_to_what_caps_measured),
-        cmocka_unit_test(measured_runs_are_predicted_within_the_bars),
-        cmocka_unit_test(import_and_sim_give_the_same_step),
-        cmocka_unit_test(the_command_says_no_with_3_and_what_it_cannot_read_with_1),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

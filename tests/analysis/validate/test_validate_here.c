@@ -1,10 +1,6 @@
 /* lapwing validate --here: what is judged, what is only shown, what is told. How good
  * predictions are is the machine's matter; a status of 0 or 3 says that all of it ran. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <sched.h>
 #include <stdbool.h>
@@ -68,9 +64,8 @@ static bool two_cores(void)
            CPU_COUNT(&set) < 4;
 }
 
-static void a_row_is_predicted_executed_and_stored(void **unused)
+TEST(a_row_is_predicted_executed_and_stored)
 {
-    (void)unused;
     if (!two_cores())
         skip();
     const char *out = here("--only 'cap 1 MiB' --db results.db");
@@ -79,9 +74,8 @@ static void a_row_is_predicted_executed_and_stored(void **unused)
     expect("compare --db results.db 1 2", 0, "run 1 (sim) against run 2 (exec threads, real)");
 }
 
-static void more_ranks_than_cores_are_shown_and_not_judged(void **unused)
+TEST(more_ranks_than_cores_are_shown_and_not_judged)
 {
-    (void)unused;
     if (!two_cores())
         skip();
     const char *out = here("--only 'data parallel'");
@@ -89,15 +83,13 @@ static void more_ranks_than_cores_are_shown_and_not_judged(void **unused)
     has(out, "\"missed\": []");
 }
 
-static void a_strategy_that_does_not_fit_is_told(void **unused)
+TEST(a_strategy_that_does_not_fit_is_told)
 {
-    (void)unused;
     has(here("--only 'zbv'"), "not planned: tiny: zbv: ");
 }
 
-static void wrong_words_are_refused(void **unused)
+TEST(wrong_words_are_refused)
 {
-    (void)unused;
     expect("validate --here -c c.json w.json --only nothing", 2,
            "--only 'nothing': no row of the grid is called so");
     expect("validate --here -c dgx-a100 w.json", 1, "'dgx-a100' is not calibrated");
@@ -105,13 +97,4 @@ static void wrong_words_are_refused(void **unused)
     expect("validate --only x w.json", 2, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_is_predicted_executed_and_stored),
-        cmocka_unit_test(more_ranks_than_cores_are_shown_and_not_judged),
-        cmocka_unit_test(a_strategy_that_does_not_fit_is_told),
-        cmocka_unit_test(wrong_words_are_refused),
-    };
-    return cmocka_run_group_tests(tests, put_files, fixture_close);
-}
+TEST_GROUP(put_files, fixture_close)

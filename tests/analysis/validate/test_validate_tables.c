@@ -1,9 +1,5 @@
 /* Published tables through the command: agreement, missed digits, refusals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +19,8 @@ static void validate(const char *text, int rc, const char *says)
 
 /* 30 G parameters on 8: 4 * 30 + 12 * 30 / 8 = 165; 2 * 30 + 14 * 30 / 8 = 112.5, which may be
  * printed as 112 or 113; 16 * 30 / 8 = 60. */
-static void zero_memory_agrees_to_one_unit_of_the_last_digit(void **unused)
+TEST(zero_memory_agrees_to_one_unit_of_the_last_digit)
 {
-    (void)unused;
     static const char *const right = "model,dp_degree,P_os,P_os_g,P_os_g_p\n30B,8,165,112,60\n";
     validate(right, 0,
              "\"id\": \"30B__N8__P_os_g\", \"family\": \"zero-memory\", \"predicted\": 112.5, "
@@ -37,9 +32,8 @@ static void zero_memory_agrees_to_one_unit_of_the_last_digit(void **unused)
 }
 
 /* A blank cell is what the source does not give: no case, and no miss; a table of them has none. */
-static void what_a_source_does_not_give_is_no_case(void **unused)
+TEST(what_a_source_does_not_give_is_no_case)
 {
-    (void)unused;
     validate("model,dp_degree,P_os,P_os_g\n30B,8,,112\n", 0, "\"n\": 1,");
     validate("model,dp_degree,P_os\n30B,8,\n", 1,
              "t.csv: every cell of P_os, P_os_g and P_os_g_p is blank");
@@ -51,13 +45,12 @@ static void what_a_source_does_not_give_is_no_case(void **unused)
 
 /* p 2, m 3, F 4, B 3, W 2, no transfers: 1f1b's bubble is (p - 1)(F + B + W) = 9 of 36: 0.25;
  * zb-h1's (F + B - W) = 5 of 32: 0.15625; 1f1b_i with v 3 is 9 / 3 = 3 of 30: 0.1 by its form. */
-static void bubble_rates_agree_to_the_printed_digits(void **unused)
+TEST(bubble_rates_agree_to_the_printed_digits)
 {
     static const char *const head =
         "model,layers,heads,hidden,seq,p,micro_batch,m,v_for_1f1b_i,T_F,T_B,T_W,T_comm,bubble_1f1b,"
         "bubble_1f1b_i,bubble_zb_h1\n";
     char text[400];
-    (void)unused;
     snprintf(text, sizeof text, "%sx,4,2,8,16,2,1,3,3,4,3,2,0,0.2500,0.10,0.1563\n", head);
     validate(text, 0, "\"x__p2__m3__b1__1f1b\", \"family\": \"zero-bubble\", \"predicted\": 0.25,");
     validate(text, 0, "closed form; the engine");
@@ -65,7 +58,7 @@ static void bubble_rates_agree_to_the_printed_digits(void **unused)
     validate(text, 3, "x__p2__m3__b1__1f1b");
 }
 
-static void what_has_no_meaning_is_refused_by_place(void **unused)
+TEST(what_has_no_meaning_is_refused_by_place)
 {
     static const struct {
         const char *text, *message;
@@ -85,17 +78,15 @@ static void what_has_no_meaning_is_refused_by_place(void **unused)
          "t.csv:2: T_W: found '?', allowed: decimal numbers"},
         {"a,b\n1,2\n", "nothing that can be validated; expected a measured-run file"},
     };
-    (void)unused;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
         validate(cases[k].text, 1, cases[k].message);
 }
 
 /* Every visible row, where the published files are. */
-static void published_tables_are_reproduced(void **unused)
+TEST(published_tables_are_reproduced)
 {
     static const char *const files[] = {"../shared/papers/zero2020_table1_memory_gb.csv",
                                         "../shared/papers/qi2024_zero_bubble_bubble_rates.csv"};
-    (void)unused;
     for (int k = 0; k < 2; k++) {
         char args[400];
         FILE *f = fopen(files[k], "r");
@@ -110,14 +101,4 @@ static void published_tables_are_reproduced(void **unused)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zero_memory_agrees_to_one_unit_of_the_last_digit),
-        cmocka_unit_test(bubble_rates_agree_to_the_printed_digits),
-        cmocka_unit_test(what_a_source_does_not_give_is_no_case),
-        cmocka_unit_test(what_has_no_meaning_is_refused_by_place),
-        cmocka_unit_test(published_tables_are_reproduced),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

@@ -1,15 +1,11 @@
 /* What the executor costs, as `lapwing bench dispatch`, `lapwing bench by-hand` and every run
  * say it. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/calibrate/bench_exec.h"
 #include "exec/calibrate/calibrate_plan.h"
@@ -38,9 +34,8 @@ static char *bench(const char *words)
     return text;
 }
 
-static void dispatch_of_an_empty_op_is_told(void **state)
+TEST(dispatch_of_an_empty_op_is_told)
 {
-    (void)state;
     char *out = bench("dispatch --format json");
     double median = number_after(out, "\"median_ns\": "), p90 = number_after(out, "\"p90_ns\": ");
 
@@ -48,9 +43,8 @@ static void dispatch_of_an_empty_op_is_told(void **state)
     assert_true(number_after(out, "\"whole_ns\": ") > median); /* giving comes on top */
 }
 
-static void the_ratio_to_calls_by_hand_has_an_interval(void **state)
+TEST(the_ratio_to_calls_by_hand_has_an_interval)
 {
-    (void)state;
     char *out = bench("by-hand --format json");
     double ratio = number_after(out, "\"ratio\": ");
     /* 8 kernels of 600 us follow each other on either side: no step is shorter */
@@ -61,9 +55,8 @@ static void the_ratio_to_calls_by_hand_has_an_interval(void **state)
     assert_int_equal((int)number_after(out, "\"n_pairs\": "), 30);
 }
 
-static void an_all_reduce_beside_a_longer_kernel_is_hidden(void **state)
+TEST(an_all_reduce_beside_a_longer_kernel_is_hidden)
 {
-    (void)state;
     char *out = bench("overlap --format json");
     double alone = number_after(out, "\"alone_ns\": "), work = number_after(out, "\"work_ns\": ");
     double hidden = number_after(out, "\"hidden\": ");
@@ -75,9 +68,8 @@ static void an_all_reduce_beside_a_longer_kernel_is_hidden(void **state)
 
 /* Kernels of 1 ms beside all-reduces: a step of 4 is 4 ms and a little, not 4 ms and 4
  * all-reduces. */
-static void all_reduces_run_beside_the_next_kernel(void **state)
+TEST(all_reduces_run_beside_the_next_kernel)
 {
-    (void)state;
     struct lw_exec_options o = lw_exec_options_default();
     struct lw_exec_result r;
     struct lw_err err = {0};
@@ -98,15 +90,4 @@ static void all_reduces_run_beside_the_next_kernel(void **state)
     assert_true(beside >= 8); /* of 3 a step and rank, 12 */
     lw_exec_result_free(&r);
     lw_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dispatch_of_an_empty_op_is_told),
-        cmocka_unit_test(the_ratio_to_calls_by_hand_has_an_interval),
-        cmocka_unit_test(an_all_reduce_beside_a_longer_kernel_is_hidden),
-        cmocka_unit_test(all_reduces_run_beside_the_next_kernel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

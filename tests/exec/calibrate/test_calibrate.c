@@ -1,15 +1,11 @@
 /* Calibration: exec/calibrate/calibrate.h, docs/design/calibrate.md. Nothing here asserts how
  * fast the machine is: what is made of given samples is exact, and a real run is complete,
  * consistent and usable. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibrate_state.h"
@@ -25,11 +21,10 @@ static void put(struct exec_samples *s, double v)
     assert_int_equal(exec_samples_add(s, v, &err), LW_OK);
 }
 
-static void samples_have_a_median_and_a_spread(void **state)
+TEST(samples_have_a_median_and_a_spread)
 {
     struct exec_samples s = {0};
 
-    (void)state;
     assert_true(exec_samples_median(&s) == 0 && exec_samples_spread(&s) == 0);
     for (int i = 0; i < 5; i++)
         put(&s, (double[]){50, 10, 40, 20, 30}[i]);
@@ -43,7 +38,7 @@ static void samples_have_a_median_and_a_spread(void **state)
 
 /* Sizes from the smallest on come with one more of it in front, which does not count; later ones
  * as they are. Neither do the first two steps. */
-static void what_runs_first_in_a_step_is_not_kept(void **state)
+TEST(what_runs_first_in_a_step_is_not_kept)
 {
     static const int64_t all[] = {10, 20, 30, 40};
     int64_t sizes[CALIBRATE_SIZES + 1];
@@ -52,7 +47,6 @@ static void what_runs_first_in_a_step_is_not_kept(void **state)
     int32_t step[] = {1, 2, 2, 2}, op[] = {2, 0, 1, 2};
     const struct lw_timeline t = {.n = 4, .step = step, .op = op};
 
-    (void)state;
     assert_int_equal(exec_calibrate_sizes(all, 0, 2, sizes), 3);
     assert_memory_equal(sizes, ((int64_t[]){10, 10, 20}), 3 * sizeof *sizes);
     assert_int_equal(exec_calibrate_sizes(all, 2, 2, sizes), 2);
@@ -66,13 +60,12 @@ static void what_runs_first_in_a_step_is_not_kept(void **state)
 }
 
 /* Eight steps; the quarter with the shortest kernels (10 and 20) keeps its rates, 0.1 and 0.2. */
-static void rates_of_disturbed_steps_are_dropped(void **state)
+TEST(rates_of_disturbed_steps_are_dropped)
 {
     static const double length[] = {80, 10, 70, 20, 60, 50, 40, 30};
     struct exec_calibration c = {0};
     struct lw_err err = {0};
 
-    (void)state;
     for (int i = 0; i < 8; i++) {
         put(&c.disturbance, length[i]);
         put(&c.compute_rate, length[i] / 100);
@@ -85,14 +78,13 @@ static void rates_of_disturbed_steps_are_dropped(void **state)
 }
 
 /* 17 ranks divide by 17 and add up 17 such numbers: 289, more than 2^8, less than 2^11. */
-static void narrow_gradients_of_many_ranks_are_left_out(void **state)
+TEST(narrow_gradients_of_many_ranks_are_left_out)
 {
     static const struct {
         int32_t n_ranks;
         bool fits[EXEC_N_PASSES]; /* f32, bf16, f16, f32 as bf16, f32 as f16 */
     } cases[] = {{2, {1, 1, 1, 1, 1}}, {64, {1, 1, 1, 1, 1}}, {17, {1, 0, 1, 0, 1}}};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct lw_calibrate_options o = {.n_ranks = cases[i].n_ranks};
         const struct exec_calibration c = {.o = &o};
@@ -201,14 +193,13 @@ static void work_is(const struct lw_work_table *t, enum lw_work_kind kind, enum 
 }
 
 /* 2 * 32^3 = 65536 FLOPs and 2 * 48^3 = 221184; an optimizer's second size is 4 KiB. */
-static void samples_become_tables_and_figures(void **state)
+TEST(samples_become_tables_and_figures)
 {
     struct lw_calibrate_options o = {.backend = &few, .n_ranks = 3};
     struct exec_calibration c = {.o = &o};
     struct lw_cluster out = {0};
     struct lw_err err = {0};
 
-    (void)state;
     make_samples(&c);
     if (exec_calibrate_cluster(&c, &out, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -247,7 +238,7 @@ static void samples_become_tables_and_figures(void **state)
     free_all(&c);
 }
 
-static void tables_come_back_from_the_file(void **state)
+TEST(tables_come_back_from_the_file)
 {
     struct lw_calibrate_options o = {.backend = &few, .n_ranks = 3};
     struct exec_calibration c = {.o = &o};
@@ -255,7 +246,6 @@ static void tables_come_back_from_the_file(void **state)
     char file[] = "/tmp/lapwing-calibrate-XXXXXX", before[33], after[33];
     struct lw_err err = {0};
 
-    (void)state;
     make_samples(&c);
     int fd = mkstemp(file);
     assert_true(fd >= 0);
@@ -276,14 +266,13 @@ static void tables_come_back_from_the_file(void **state)
     free_all(&c);
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
     struct lw_calibrate_options o = {.backend = &few, .n_ranks = 3};
     struct exec_calibration c = {.o = &o};
     enum lw_status s = LW_ENOMEM;
     int64_t n = 0;
 
-    (void)state;
     make_samples(&c);
     int64_t live = lw_alloc_live();
     while (s == LW_ENOMEM) {
@@ -381,7 +370,7 @@ static void work_is_whole(const struct lw_device *d)
     }
 }
 
-static void a_short_calibration_gives_a_whole_cluster(void **state)
+TEST(a_short_calibration_gives_a_whole_cluster)
 {
     struct lw_calibrate_options o = lw_calibrate_options_default();
     struct shares shares = {0};
@@ -389,7 +378,6 @@ static void a_short_calibration_gives_a_whole_cluster(void **state)
     struct lw_cluster c;
     struct lw_err err = {0};
 
-    (void)state;
     o.n_rounds = 1;
     o.n_steps = 2;
     o.max_bytes = 16 << 20;
@@ -414,13 +402,12 @@ static void a_short_calibration_gives_a_whole_cluster(void **state)
     lw_cluster_free(&c);
 }
 
-static void bad_options_are_refused(void **state)
+TEST(bad_options_are_refused)
 {
     struct lw_calibrate_options o = lw_calibrate_options_default();
     struct lw_cluster c;
     struct lw_err err = {0};
 
-    (void)state;
     o.n_ranks = 0;
     assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "needs a rank, got 0"));
@@ -435,20 +422,4 @@ static void bad_options_are_refused(void **state)
     o.max_side = 31;
     assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "32 rows or more, got 31"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_have_a_median_and_a_spread),
-        cmocka_unit_test(what_runs_first_in_a_step_is_not_kept),
-        cmocka_unit_test(rates_of_disturbed_steps_are_dropped),
-        cmocka_unit_test(narrow_gradients_of_many_ranks_are_left_out),
-        cmocka_unit_test(samples_become_tables_and_figures),
-        cmocka_unit_test(tables_come_back_from_the_file),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-        cmocka_unit_test(a_short_calibration_gives_a_whole_cluster),
-        cmocka_unit_test(bad_options_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* The small plans that calibrate runs: exec/calibrate/calibrate_plan.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/run/run.h"
@@ -75,9 +71,8 @@ static void run(int which, int32_t n)
     lw_plan_free(&p);
 }
 
-static void plans_of_two_and_three_ranks_run(void **state)
+TEST(plans_of_two_and_three_ranks_run)
 {
-    (void)state;
     for (int which = 0; which < N_PLANS; which++)
         for (int32_t n = 2; n <= 3; n++)
             run(which, n);
@@ -85,14 +80,13 @@ static void plans_of_two_and_three_ranks_run(void **state)
 
 /* 1024 bytes are 256 elements, of which 255 go in 3 equal blocks. The first step is an
  * all-reduce of the largest size. */
-static void an_all_to_all_of_three_ranks_has_equal_blocks(void **state)
+TEST(an_all_to_all_of_three_ranks_has_equal_blocks)
 {
     struct lw_exec_options o = lw_exec_options_default();
     struct lw_exec_result r;
     struct lw_plan p;
     struct lw_err err = {0};
 
-    (void)state;
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
@@ -106,14 +100,13 @@ static void an_all_to_all_of_three_ranks_has_equal_blocks(void **state)
 }
 
 /* Ranks 0 and 1 gather, and ranks 2 and 3 beside them. */
-static void groups_of_two_of_four_ranks_run_at_once(void **state)
+TEST(groups_of_two_of_four_ranks_run_at_once)
 {
     struct lw_exec_options o = lw_exec_options_default();
     struct lw_exec_result r;
     struct lw_plan p;
     struct lw_err err = {0};
 
-    (void)state;
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
@@ -132,12 +125,11 @@ static void groups_of_two_of_four_ranks_run_at_once(void **state)
 }
 
 /* So that no buffer is left of zeros that nobody wrote. */
-static void the_first_step_writes_what_is_moved(void **state)
+TEST(the_first_step_writes_what_is_moved)
 {
     static const int which[] = {COLLECTIVES, PAIRS, MESSAGES, MESSAGES_BOTH};
     static const int32_t n_streams[] = {1, 2, 1, 2};
 
-    (void)state;
     for (int k = 0; k < 4; k++) {
         struct lw_plan p;
         make(which[k], 2, &p);
@@ -170,11 +162,10 @@ static void op_is(const struct lw_plan *p, int32_t rank, int32_t i, enum lw_op_k
 
 /* Five ranks are two pairs and one that looks on. Of each pair the left one sends first and then
  * receives the same size; both ways, the other message goes against it. */
-static void neighbours_send_there_and_back(void **state)
+TEST(neighbours_send_there_and_back)
 {
     struct lw_plan p;
 
-    (void)state;
     make(MESSAGES, 5, &p);
     assert_int_equal(lw_plan_program(&p, 1, 0).n_ops, 3 * 4);
     assert_int_equal(lw_plan_program(&p, 1, 4).n_ops, 1);
@@ -200,13 +191,12 @@ static void neighbours_send_there_and_back(void **state)
 }
 
 /* f32 gradients of 1024, 4096 and 100000 bytes, reduced as f16: half as many on the wire. */
-static void passes_go_by_their_types(void **state)
+TEST(passes_go_by_their_types)
 {
     static const enum lw_op_kind kinds[] = {LW_OP_BACKWARD, LW_OP_KERNEL, LW_OP_COPY_IN,
                                             LW_OP_CAST};
     struct lw_plan p;
 
-    (void)state;
     make(PASSES_CAST, 2, &p);
     assert_int_equal(p.n_ops, 3 * (4 + 2 + 1));
     for (int32_t i = 0; i < 12; i++)
@@ -228,11 +218,10 @@ static void passes_go_by_their_types(void **state)
     lw_plan_free(&p);
 }
 
-static void a_step_of_updates_is_one_size(void **state)
+TEST(a_step_of_updates_is_one_size)
 {
     struct lw_plan p;
 
-    (void)state;
     make(UPDATES, 2, &p);
     assert_int_equal(p.n_passes, 3);
     assert_int_equal(p.repeat_from, 0);
@@ -247,11 +236,10 @@ static void a_step_of_updates_is_one_size(void **state)
     lw_plan_free(&p);
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
     int64_t live = lw_alloc_live();
 
-    (void)state;
     for (int which = 0; which < N_PLANS; which++) {
         enum lw_status s = LW_ENOMEM;
         int64_t n = 0;
@@ -267,19 +255,4 @@ static void failing_allocations_leave_nothing(void **state)
         assert_int_equal(s, LW_OK);
         assert_true(n > 5);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_of_two_and_three_ranks_run),
-        cmocka_unit_test(groups_of_two_of_four_ranks_run_at_once),
-        cmocka_unit_test(an_all_to_all_of_three_ranks_has_equal_blocks),
-        cmocka_unit_test(the_first_step_writes_what_is_moved),
-        cmocka_unit_test(neighbours_send_there_and_back),
-        cmocka_unit_test(passes_go_by_their_types),
-        cmocka_unit_test(a_step_of_updates_is_one_size),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

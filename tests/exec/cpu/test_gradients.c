@@ -1,13 +1,9 @@
 /* Integer gradients, element types and the optimizer: exec/cpu/gradients.h, element.h,
  * optimizer.h and docs/design/gradients.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/backend/element.h"
 #include "exec/cpu/gradients.h"
@@ -22,9 +18,8 @@ static struct exec_gradient gradient(int32_t param, int32_t rank, int32_t step, 
 
 /* The example of the page: 6 ranks, 2 passes, bf16. 12 terms; 6 = 3 * 2, so multiples of 3;
  * 256 / 12 / 3 = 7: values 3, 6, ... 21 and their negatives; the largest sum is 12 * 21 = 252. */
-static void the_table_fits_the_type(void **state)
+TEST(the_table_fits_the_type)
 {
-    (void)state;
     struct lw_err err = {0};
 
     assert_int_equal(exec_gradient_table_init(&table, 12, 6, exec_exact_limit(LW_BF16), &err),
@@ -38,9 +33,8 @@ static void the_table_fits_the_type(void **state)
 }
 
 /* 257 ranks in bf16: 257 is odd, and 257 terms of at least 257 do not fit 256 */
-static void what_cannot_be_exact_is_refused(void **state)
+TEST(what_cannot_be_exact_is_refused)
 {
-    (void)state;
     struct lw_err err = {0};
 
     assert_int_equal(exec_gradient_table_init(&table, 257, 257, 256, &err), LW_EINVAL);
@@ -48,13 +42,12 @@ static void what_cannot_be_exact_is_refused(void **state)
     assert_int_equal(exec_gradient_table_init(&table, 256, 256, 256, &err), LW_OK); /* +-1 each */
 }
 
-static void sums_are_exact_in_every_type_and_order(void **state)
+TEST(sums_are_exact_in_every_type_and_order)
 {
     static const enum lw_dtype types[] = {LW_F32, LW_F16, LW_BF16, LW_F64};
     enum { N = 3000, RANKS = 6 };
     static unsigned char up[N * 8], down[N * 8], one[N * 8];
 
-    (void)state;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
         enum lw_dtype t = types[k];
         assert_int_equal(exec_gradient_table_init(&table, RANKS, RANKS, exec_exact_limit(t), NULL),
@@ -81,9 +74,8 @@ static void sums_are_exact_in_every_type_and_order(void **state)
     }
 }
 
-static void a_part_is_a_part_of_the_whole(void **state)
+TEST(a_part_is_a_part_of_the_whole)
 {
-    (void)state;
     float whole[5000], part[700];
     struct exec_gradient g = gradient(1, 2, 3, 4);
 
@@ -97,9 +89,8 @@ static void a_part_is_a_part_of_the_whole(void **state)
 
 /* How many of n elements agree when one stream is shifted, or is of another parameter, step,
  * pass or rank: about one in 2 * largest by chance, here 2000; 5 % would be a pattern. */
-static void other_gradients_differ(void **state)
+TEST(other_gradients_differ)
 {
-    (void)state;
     struct exec_gradient base = gradient(7, 0, 0, 0);
     const struct exec_gradient others[] = {gradient(8, 0, 0, 0), gradient(7, 1, 0, 0),
                                            gradient(7, 0, 1, 0), gradient(7, 0, 0, 1), base};
@@ -113,9 +104,8 @@ static void other_gradients_differ(void **state)
     }
 }
 
-static void half_types_convert_both_ways(void **state)
+TEST(half_types_convert_both_ways)
 {
-    (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
         float f = exec_f32_of_f16((uint16_t)h), b = exec_f32_of_bf16((uint16_t)h);
         if (f == f)
@@ -131,9 +121,8 @@ static void half_types_convert_both_ways(void **state)
 
 /* rate 0.5, momentum 0.5, gradient 6 / 3 = 2 twice from w = 10:
  * state 2, w = 10 - 1 = 9; state 0.5 * 2 + 2 = 3, w = 9 - 1.5 = 7.5 */
-static void the_optimizer_steps_by_hand(void **state)
+TEST(the_optimizer_steps_by_hand)
 {
-    (void)state;
     float w[70], s[70] = {0}, g[70], plain[70];
 
     for (int i = 0; i < 70; i++) {
@@ -157,9 +146,8 @@ static void the_optimizer_steps_by_hand(void **state)
  * 1 / 0.5, root_t = sqrt(0.25): w = 10 - 2 * 1 / (1 / 0.5) = 9. Step 1, gradient 2: m = 0.5 + 1
  * = 1.5, v = 0.75 + 1 = 1.75, rate_t = 1 / 0.75, root_t = sqrt(1 - 0.5625): the same direction,
  * so w = 9 - (1.5 / 0.75) / sqrt(1.75 / 0.4375) = 9 - 2 / 2 = 8. */
-static void adam_steps_by_hand(void **state)
+TEST(adam_steps_by_hand)
 {
-    (void)state;
     struct exec_optimizer adam = {EXEC_ADAM, 1.0f, 0.5f, 0.75f, 0.0f};
     float w[3] = {10, 10, 10}, m[3] = {0}, v[3] = {0}, g[3] = {2, 2, 2};
 
@@ -172,9 +160,8 @@ static void adam_steps_by_hand(void **state)
 }
 
 /* Cut anywhere, the same bits: what a sharded optimizer will rely on. */
-static void the_optimizer_is_the_same_in_parts(void **state)
+TEST(the_optimizer_is_the_same_in_parts)
 {
-    (void)state;
     float whole[333], parts[333], g[333], m[2][333] = {{0}}, v[2][333] = {{0}};
     struct exec_optimizer adam = exec_optimizer_of(EXEC_ADAM);
     struct exec_update u = exec_update_of(&adam, 4);
@@ -189,20 +176,4 @@ static void the_optimizer_is_the_same_in_parts(void **state)
     assert_memory_equal(whole, parts, sizeof whole);
     assert_memory_equal(m[0], m[1], sizeof m[0]);
     assert_memory_equal(v[0], v[1], sizeof v[0]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_fits_the_type),
-        cmocka_unit_test(what_cannot_be_exact_is_refused),
-        cmocka_unit_test(sums_are_exact_in_every_type_and_order),
-        cmocka_unit_test(a_part_is_a_part_of_the_whole),
-        cmocka_unit_test(other_gradients_differ),
-        cmocka_unit_test(half_types_convert_both_ways),
-        cmocka_unit_test(the_optimizer_steps_by_hand),
-        cmocka_unit_test(adam_steps_by_hand),
-        cmocka_unit_test(the_optimizer_is_the_same_in_parts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

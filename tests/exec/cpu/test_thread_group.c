@@ -1,12 +1,8 @@
 /* Collectives between threads: exec/cpu/thread_group.h, docs/design/backend_threads.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/backend/element.h"
 #include "exec/cpu/clock_wait.h"
@@ -137,13 +133,12 @@ static void check(enum lw_op_kind op, int32_t n, int64_t count, enum lw_dtype dt
     check_shape(ring_of(n), op, count, dtype);
 }
 
-static void every_collective_gives_the_sums_of_one_thread(void **state)
+TEST(every_collective_gives_the_sums_of_one_thread)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER,
                                           LW_OP_BROADCAST, LW_OP_REDUCE};
     static const int64_t counts[] = {1, 2, 5, 1000, 70001}; /* fewer than members; uneven */
 
-    (void)state;
     for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
         for (int32_t n = 1; n <= 5; n++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
@@ -151,11 +146,10 @@ static void every_collective_gives_the_sums_of_one_thread(void **state)
 }
 
 /* Blocks of 1 to 70 001 elements: longer than what changes places at once. */
-static void blocks_go_to_the_member_of_their_number(void **state)
+TEST(blocks_go_to_the_member_of_their_number)
 {
     static const int64_t blocks[] = {1, 7, 1000, 70001};
 
-    (void)state;
     for (int32_t n = 1; n <= 6; n++)
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
             check(LW_OP_ALL_TO_ALL, n, blocks[b] * n, LW_F32);
@@ -163,17 +157,15 @@ static void blocks_go_to_the_member_of_their_number(void **state)
     check(LW_OP_ALL_TO_ALL, 4, 4 * 501, LW_F64);
 }
 
-static void every_element_type_is_summed(void **state)
+TEST(every_element_type_is_summed)
 {
-    (void)state;
     for (int t = 0; t < LW_U8; t++)
         check(LW_OP_ALL_REDUCE, 3, 501, (enum lw_dtype)t);
 }
 
 /* 300 000 f32 on 2 members: ranges of 600 000 bytes are three chunks of 256 KiB each */
-static void long_messages_go_in_chunks(void **state)
+TEST(long_messages_go_in_chunks)
 {
-    (void)state;
     check(LW_OP_ALL_REDUCE, 2, 300000, LW_F32);
     check(LW_OP_ALL_REDUCE, 3, 300001, LW_F32);
     check(LW_OP_BROADCAST, 4, 300000, LW_F32);
@@ -181,13 +173,12 @@ static void long_messages_go_in_chunks(void **state)
 
 /* Every algorithm on every layout up to 12 members: one node, a member per node, both. 200 001
  * elements of 4 bytes: a half of the buffer is two chunks of 256 KiB. */
-static void every_reducer_gives_the_sums_of_one_thread(void **state)
+TEST(every_reducer_gives_the_sums_of_one_thread)
 {
     static const enum lw_reducer_kind reducers[] = {LW_REDUCER_TREE, LW_REDUCER_HIERARCHICAL,
                                                     LW_REDUCER_HFREDUCE};
     static const int64_t counts[] = {1, 5, 1000, 200001};
 
-    (void)state;
     for (int r = 0; r < 3; r++)
         for (int32_t nodes = 1; nodes <= MEMBERS_MAX; nodes++)
             for (int32_t each = 1; nodes * each <= MEMBERS_MAX; each++)
@@ -197,19 +188,17 @@ static void every_reducer_gives_the_sums_of_one_thread(void **state)
 }
 
 /* Of a group with a tree, what has no tree goes round the ring. */
-static void other_collectives_do_not_mind_the_reducer(void **state)
+TEST(other_collectives_do_not_mind_the_reducer)
 {
-    (void)state;
     check_shape((struct exec_shape){LW_REDUCER_HFREDUCE, 2, 3}, LW_OP_BROADCAST, 70001, LW_F32);
     check_shape((struct exec_shape){LW_REDUCER_HIERARCHICAL, 3, 2}, LW_OP_ALL_GATHER, 70001,
                 LW_F32);
     check_shape((struct exec_shape){LW_REDUCER_TREE, 5, 1}, LW_OP_REDUCE_SCATTER, 70001, LW_F32);
 }
 
-static void members_that_disagree_are_told(void **state)
+TEST(members_that_disagree_are_told)
 {
     struct exec_shape shape = ring_of(2);
-    (void)state;
     struct job jobs[2];
     struct exec_group *group;
     atomic_bool stop = false;
@@ -229,10 +218,9 @@ static void members_that_disagree_are_told(void **state)
     exec_group_free(group);
 }
 
-static void a_stop_ends_a_wait(void **state)
+TEST(a_stop_ends_a_wait)
 {
     struct exec_shape shape = ring_of(2);
-    (void)state;
     struct exec_group *group;
     atomic_bool stop = true; /* the other member never comes */
     float mem[4] = {0};
@@ -261,10 +249,9 @@ static void *exchange(void *arg)
     return NULL;
 }
 
-static void sends_and_receives_of_a_call_complete_together(void **state)
+TEST(sends_and_receives_of_a_call_complete_together)
 {
     struct exec_shape shape = ring_of(4);
-    (void)state;
     struct job jobs[4];
     pthread_t threads[4];
     int32_t got[4] = {0};
@@ -303,11 +290,10 @@ static void *one_way(void *arg)
 }
 
 /* 4000 bytes at 1e6 bytes/s take 4 ms from the sender's coming on, and 1 ms more to arrive. */
-static void a_message_says_when_both_were_there_and_takes_its_links_time(void **state)
+TEST(a_message_says_when_both_were_there_and_takes_its_links_time)
 {
     struct exec_shape shape = ring_of(2);
     struct exec_pace pace = {.bytes_per_s = 1e6, .latency_ns = 1000000};
-    (void)state;
     static int32_t mem[2][PACED];
     struct exec_group *group;
     struct job jobs[2];
@@ -330,21 +316,4 @@ static void a_message_says_when_both_were_there_and_takes_its_links_time(void **
     assert_true(jobs[0].all_in_ns == jobs[1].all_in_ns);
     assert_memory_equal(mem[0], mem[1], sizeof mem[0]);
     exec_group_free(group);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_collective_gives_the_sums_of_one_thread),
-        cmocka_unit_test(blocks_go_to_the_member_of_their_number),
-        cmocka_unit_test(every_element_type_is_summed),
-        cmocka_unit_test(long_messages_go_in_chunks),
-        cmocka_unit_test(every_reducer_gives_the_sums_of_one_thread),
-        cmocka_unit_test(other_collectives_do_not_mind_the_reducer),
-        cmocka_unit_test(members_that_disagree_are_told),
-        cmocka_unit_test(a_stop_ends_a_wait),
-        cmocka_unit_test(sends_and_receives_of_a_call_complete_together),
-        cmocka_unit_test(a_message_says_when_both_were_there_and_takes_its_links_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

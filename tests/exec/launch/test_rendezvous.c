@@ -1,9 +1,5 @@
 /* Who a process is, and how the processes of a run find each other: docs/design/rendezvous.md.
  * Processes are threads here. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +11,7 @@
 #include <sys/wait.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/launch/rendezvous.h"
 
@@ -77,7 +73,7 @@ static enum lw_status read_with(const char *settings, struct exec_identity *id, 
     return s;
 }
 
-static void every_launcher_is_understood(void **state)
+TEST(every_launcher_is_understood)
 {
     static const struct {
         const char *settings;
@@ -108,7 +104,6 @@ static void every_launcher_is_understood(void **state)
          "PMI (PMI_RANK, PMI_SIZE)", ""},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct exec_identity id;
         struct lw_err err;
@@ -125,7 +120,7 @@ static void every_launcher_is_understood(void **state)
 
 /* Where the launcher does not say it, or says nonsense, this rank is known to be here, and no
  * other. */
-static void ranks_of_this_machine_are_counted(void **state)
+TEST(ranks_of_this_machine_are_counted)
 {
     static const struct {
         const char *settings;
@@ -139,7 +134,6 @@ static void ranks_of_this_machine_are_counted(void **state)
         {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS_PER_NODE=9", 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct exec_identity id;
         struct lw_err err;
@@ -150,13 +144,12 @@ static void ranks_of_this_machine_are_counted(void **state)
     }
 }
 
-static void no_launcher_is_found_where_none_is(void **state)
+TEST(no_launcher_is_found_where_none_is)
 {
     struct exec_identity id;
     struct lw_err err;
     bool found = true;
 
-    (void)state;
     assert_int_equal(read_with("", &id, &found, &err), LW_OK);
     assert_false(found);
     /* a batch script is not a rank */
@@ -166,7 +159,7 @@ static void no_launcher_is_found_where_none_is(void **state)
 }
 
 /* Every pair of launchers that says different things is refused with both named. */
-static void contradictions_name_both_sources(void **state)
+TEST(contradictions_name_both_sources)
 {
     static const struct {
         const char *rank, *size, *name;
@@ -176,7 +169,6 @@ static void contradictions_name_both_sources(void **state)
                {"PMI_RANK", "PMI_SIZE", "PMI"},
                {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "Slurm"}};
 
-    (void)state;
     for (int a = 0; a < 5; a++)
         for (int b = a + 1; b < 5; b++)
             for (int size = 0; size < 2; size++) {
@@ -198,7 +190,7 @@ static void contradictions_name_both_sources(void **state)
             }
 }
 
-static void what_is_incomplete_or_no_number_is_refused(void **state)
+TEST(what_is_incomplete_or_no_number_is_refused)
 {
     static const char *const cases[][2] = {
         {"RANK=0", "WORLD_SIZE is not set"},
@@ -214,7 +206,6 @@ static void what_is_incomplete_or_no_number_is_refused(void **state)
          "started processes on several machines: say where rank 0 listens"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct exec_identity id;
         struct lw_err err;
@@ -225,7 +216,7 @@ static void what_is_incomplete_or_no_number_is_refused(void **state)
     }
 }
 
-static void rank_0_listens_where_it_is_told(void **state)
+TEST(rank_0_listens_where_it_is_told)
 {
     static const struct {
         const char *settings, *host;
@@ -245,7 +236,6 @@ static void rank_0_listens_where_it_is_told(void **state)
          "SLURM_STEP_NODELIST=a,b", "a", 29511},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct exec_identity id;
         struct lw_err err;
@@ -335,12 +325,11 @@ static void meet_and_part(const char *host)
         exec_rendezvous_close(m[i].r);
 }
 
-static void processes_meet_over_both_families(void **state)
+TEST(processes_meet_over_both_families)
 {
     int fd = socket(AF_INET6, SOCK_STREAM, 0);
     struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
 
-    (void)state;
     meet_and_part("127.0.0.1");
     if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0)
         meet_and_part("::1");
@@ -350,14 +339,13 @@ static void processes_meet_over_both_families(void **state)
         close(fd);
 }
 
-static void strangers_are_turned_away_and_noted(void **state)
+TEST(strangers_are_turned_away_and_noted)
 {
     struct member m[2];
     int32_t port = a_port();
     char noise[512];
     const char *last;
 
-    (void)state;
     m[0] = member_of(0, 2, "127.0.0.1", port);
     start(&m[0]);
     int silent = dial(port), loud = dial(port), brief = dial(port); /* none holds up the rank */
@@ -434,12 +422,11 @@ static void end_crowd(pid_t child)
     waitpid(child, NULL, 0);
 }
 
-static void real_ranks_come_through_ten_thousand_silent_connections(void **state)
+TEST(real_ranks_come_through_ten_thousand_silent_connections)
 {
     struct rlimit before, all;
     int32_t port = a_port();
 
-    (void)state;
     getrlimit(RLIMIT_NOFILE, &before);
     all = (struct rlimit){before.rlim_max, before.rlim_max};
     setrlimit(RLIMIT_NOFILE, &all);
@@ -453,13 +440,12 @@ static void real_ranks_come_through_ten_thousand_silent_connections(void **state
 }
 
 /* More connections than rank 0 has descriptors for: the silent ones make room. */
-static void silent_connections_make_room(void **state)
+TEST(silent_connections_make_room)
 {
     int32_t port = a_port();
     pid_t child = crowd(port, 600), meeting = fork();
     int status;
 
-    (void)state;
     if (meeting == 0) {
         setrlimit(RLIMIT_NOFILE, &(struct rlimit){120, 120});
         const char *words = meet_at(port);
@@ -471,12 +457,11 @@ static void silent_connections_make_room(void **state)
     assert_int_equal(status, 0);
 }
 
-static void another_token_is_turned_away_by_name(void **state)
+TEST(another_token_is_turned_away_by_name)
 {
     struct member m[2];
     int32_t port = a_port();
 
-    (void)state;
     for (int32_t i = 0; i < 2; i++) {
         m[i] = member_of(i, 2, "127.0.0.1", port);
         m[i].timeout_ns = INT64_C(500000000);
@@ -494,7 +479,7 @@ static void another_token_is_turned_away_by_name(void **state)
 
 /* A hello that was right for one connection proves nothing on the next. The false rank 0 gives the
  * number that a challenge has (24 bytes: magic, protocol, number) and keeps what it is told. */
-static void a_replayed_hello_is_turned_away(void **state)
+TEST(a_replayed_hello_is_turned_away)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof a;
@@ -506,7 +491,6 @@ static void a_replayed_hello_is_turned_away(void **state)
     struct member victim, m[2];
     const char *last;
 
-    (void)state;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
     assert_int_equal(listen(listener, 4), 0);
@@ -543,7 +527,7 @@ static void a_replayed_hello_is_turned_away(void **state)
     exec_rendezvous_close(m[1].r);
 }
 
-static void what_differs_is_said_to_all(void **state)
+TEST(what_differs_is_said_to_all)
 {
     static const char *const words[] = {"has another plan (1) than rank 0 (0)",
                                         "runs backend 'mpi', rank 0 'threads'", "runs 2, rank 0 1",
@@ -551,7 +535,6 @@ static void what_differs_is_said_to_all(void **state)
                                         "give all ranks the same options"};
     static const char *const other[] = {"1", "mpi", "2", "optimizer sgd;--steps 4;"};
 
-    (void)state;
     for (int k = 0; k < 4; k++) {
         struct member m[2];
         int32_t port = a_port();
@@ -591,14 +574,13 @@ static void *send_too_much(void *arg)
     return NULL;
 }
 
-static void results_have_a_limit(void **state)
+TEST(results_have_a_limit)
 {
     struct member m[2];
     struct lw_err err = {0};
     int32_t port = a_port();
     pthread_t sender;
 
-    (void)state;
     for (int32_t i = 0; i < 2; i++) {
         m[i] = member_of(i, 2, "127.0.0.1", port);
         start(&m[i]);
@@ -626,7 +608,7 @@ static void *stay_until_done(void *arg)
 }
 
 /* Rank 0 hears from rank 1 where it was; rank 2 is gone without a word. */
-static void stopped_processes_say_where_they_were(void **state)
+TEST(stopped_processes_say_where_they_were)
 {
     struct member m[3];
     struct lw_exec_place mine = {.rank = 0, .step = 4, .last_op = 7, .open_op = 8, .known = true},
@@ -634,7 +616,6 @@ static void stopped_processes_say_where_they_were(void **state)
     int32_t port = a_port();
     pthread_t one;
 
-    (void)state;
     for (int32_t i = 0; i < 3; i++) {
         m[i] = member_of(i, 3, "127.0.0.1", port);
         start(&m[i]);
@@ -655,26 +636,4 @@ static void stopped_processes_say_where_they_were(void **state)
     void *stayed = NULL;
     pthread_join(one, &stayed);
     assert_non_null(stayed); /* until rank 0 was done */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_launcher_is_understood),
-        cmocka_unit_test(ranks_of_this_machine_are_counted),
-        cmocka_unit_test(no_launcher_is_found_where_none_is),
-        cmocka_unit_test(contradictions_name_both_sources),
-        cmocka_unit_test(what_is_incomplete_or_no_number_is_refused),
-        cmocka_unit_test(rank_0_listens_where_it_is_told),
-        cmocka_unit_test(processes_meet_over_both_families),
-        cmocka_unit_test(strangers_are_turned_away_and_noted),
-        cmocka_unit_test(real_ranks_come_through_ten_thousand_silent_connections),
-        cmocka_unit_test(silent_connections_make_room),
-        cmocka_unit_test(another_token_is_turned_away_by_name),
-        cmocka_unit_test(a_replayed_hello_is_turned_away),
-        cmocka_unit_test(what_differs_is_said_to_all),
-        cmocka_unit_test(results_have_a_limit),
-        cmocka_unit_test(stopped_processes_say_where_they_were),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

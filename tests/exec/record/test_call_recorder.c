@@ -2,11 +2,7 @@
  *
  * NCCL: the program is lapwing itself over the fake NCCL, whose log counts independently. MPI:
  * lapwing over Open MPI, whose collectives follow from the plan. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -51,7 +47,7 @@ static int64_t count_of(const struct traces_recorded *c, enum lw_op_kind op)
     return n;
 }
 
-static void every_call_of_nccl_is_recorded(void **state)
+TEST(every_call_of_nccl_is_recorded)
 {
     static const struct {
         const char *name;
@@ -67,7 +63,6 @@ static void every_call_of_nccl_is_recorded(void **state)
 
     if (needs_fakes())
         skip();
-    (void)state;
     shell("$L model mlp --layers 8 --width 32 -o w.json >/dev/null", NULL);
     const char *out = shell(
         "export LD_LIBRARY_PATH=$LAPWING_FAKE_GPU FAKE_GPU_COUNT=4 FAKE_NCCL_LOG=$PWD/fake.log "
@@ -105,13 +100,12 @@ static void every_call_of_nccl_is_recorded(void **state)
 }
 
 /* Members of one communicator give it one id; communicators of other members have other ids. */
-static void ids_agree_over_ranks(void **state)
+TEST(ids_agree_over_ranks)
 {
     struct traces_recorded c[4];
 
     if (needs_fakes())
         skip();
-    (void)state;
     for (int rank = 0; rank < 4; rank++) {
         char name[32];
         snprintf(name, sizeof name, "calls.rank%d.csv", rank);
@@ -130,11 +124,10 @@ static void ids_agree_over_ranks(void **state)
 }
 
 /* Collectives of one kind and size on all ranks become a measured table, and the steps a period. */
-static void recordings_are_inspected_and_imported(void **state)
+TEST(recordings_are_inspected_and_imported)
 {
     if (needs_fakes())
         skip();
-    (void)state;
     const char *out = lapwing("inspect calls.rank0.csv --format json", NULL);
     assert_non_null(strstr(out, "\"format\": \"calls\""));
     assert_non_null(strstr(out, "\"n_periods\": 3")); /* one unmeasured step and two measured ones */
@@ -150,11 +143,10 @@ static void recordings_are_inspected_and_imported(void **state)
 }
 
 /* The program does not fail because its recording cannot be written. */
-static void a_file_that_cannot_be_made_is_said_once(void **state)
+TEST(a_file_that_cannot_be_made_is_said_once)
 {
     if (needs_fakes())
         skip();
-    (void)state;
     const char *out = shell(
         "export LD_LIBRARY_PATH=$LAPWING_FAKE_GPU LAPWING_RECORD=/nowhere/calls "
         "LAPWING_PLUGINS=$(dirname $L) LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so; "
@@ -168,12 +160,11 @@ static void a_file_that_cannot_be_made_is_said_once(void **state)
     assert_null(strstr(said + 1, "/nowhere/calls.rank0.csv"));
 }
 
-static void every_call_of_mpi_is_recorded(void **state)
+TEST(every_call_of_mpi_is_recorded)
 {
     const char *built = getenv("LAPWING_MPI");
     struct traces_recorded c[2];
 
-    (void)state;
     if (!built || !*built) {
         printf("SKIP recording of MPI: no Open MPI here\n");
         skip();
@@ -211,15 +202,4 @@ static void every_call_of_mpi_is_recorded(void **state)
         traces_recorded_free(&c[rank]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_of_nccl_is_recorded),
-        cmocka_unit_test(ids_agree_over_ranks),
-        cmocka_unit_test(recordings_are_inspected_and_imported),
-        cmocka_unit_test(a_file_that_cannot_be_made_is_said_once),
-        cmocka_unit_test(every_call_of_mpi_is_recorded),
-    };
-
-    return cmocka_run_group_tests_name("call_recorder", tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

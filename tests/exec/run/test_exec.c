@@ -1,14 +1,10 @@
 /* The executor on the threads backend: exec/run/run.h, docs/design/exec.md. Spin compute
  * throughout, so that the thread sanitizer sees every instruction. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
 #include "shared/base/arena.h"
@@ -84,9 +80,8 @@ static int64_t run_verified(const struct exec_test_plan *t, const struct lw_exec
     return bytes;
 }
 
-static void two_ranks_end_like_one(void **state)
+TEST(two_ranks_end_like_one)
 {
-    (void)state;
     struct exec_test_plan t = exec_test_plan_default();
     struct lw_exec_options o = options();
 
@@ -99,9 +94,8 @@ static void two_ranks_end_like_one(void **state)
 }
 
 /* Weights of 2 bytes, masters of 4 and two moments of 4 on each rank. */
-static void half_types_train_with_masters(void **state)
+TEST(half_types_train_with_masters)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         struct exec_test_plan t = exec_test_plan_default();
         struct lw_exec_options o = options();
@@ -111,9 +105,8 @@ static void half_types_train_with_masters(void **state)
     }
 }
 
-static void any_number_of_ranks_ends_like_one(void **state)
+TEST(any_number_of_ranks_ends_like_one)
 {
-    (void)state;
     for (int32_t n = 1; n <= 5; n++) {
         struct exec_test_plan t = exec_test_plan_default();
         struct lw_exec_options o = options();
@@ -123,9 +116,8 @@ static void any_number_of_ranks_ends_like_one(void **state)
     }
 }
 
-static void accumulated_passes_and_micro_batches_end_like_one(void **state)
+TEST(accumulated_passes_and_micro_batches_end_like_one)
 {
-    (void)state;
     struct exec_test_plan t = exec_test_plan_default();
     struct lw_exec_options o = options();
 
@@ -136,7 +128,7 @@ static void accumulated_passes_and_micro_batches_end_like_one(void **state)
     run_verified(&t, &o);
 }
 
-static void half_types_and_casts_end_like_one(void **state)
+TEST(half_types_and_casts_end_like_one)
 {
     static const enum lw_dtype types[][2] = {{LW_F16, LW_F16},
                                              {LW_BF16, LW_BF16},
@@ -144,7 +136,6 @@ static void half_types_and_casts_end_like_one(void **state)
                                              {LW_F32, LW_BF16},
                                              {LW_F64, LW_F64}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct exec_test_plan t = exec_test_plan_default();
         struct lw_exec_options o = options();
@@ -156,9 +147,8 @@ static void half_types_and_casts_end_like_one(void **state)
     }
 }
 
-static void gradients_may_live_in_their_bucket(void **state)
+TEST(gradients_may_live_in_their_bucket)
 {
-    (void)state;
     struct exec_test_plan t = exec_test_plan_default();
     struct lw_exec_options o = options();
 
@@ -169,9 +159,8 @@ static void gradients_may_live_in_their_bucket(void **state)
 }
 
 /* Ops of each stream run in program order, after their dependencies; one collective at a time. */
-static void streams_keep_order_and_dependencies(void **state)
+TEST(streams_keep_order_and_dependencies)
 {
-    (void)state;
     struct trial x = trial();
     lw_ps end_of[64];
 
@@ -194,9 +183,8 @@ static void streams_keep_order_and_dependencies(void **state)
     trial_free(&x);
 }
 
-static void a_gradient_that_is_reduced_in_part_is_named(void **state)
+TEST(a_gradient_that_is_reduced_in_part_is_named)
 {
-    (void)state;
     struct trial x = trial();
 
     x.t.n_params = 4; /* buckets {w03 w02} {w01 w00} */
@@ -211,9 +199,8 @@ static void a_gradient_that_is_reduced_in_part_is_named(void **state)
     trial_free(&x);
 }
 
-static void a_lost_gradient_is_named(void **state)
+TEST(a_lost_gradient_is_named)
 {
-    (void)state;
     struct trial x = trial();
 
     trial_build(&x);
@@ -231,9 +218,8 @@ static void a_lost_gradient_is_named(void **state)
 }
 
 /* What exec must refuse even unchecked: it would leave its own memory. */
-static void unsafe_plans_are_refused(void **state)
+TEST(unsafe_plans_are_refused)
 {
-    (void)state;
     struct lw_exec_options o = options();
     struct lw_exec_result r;
     static const char *const expected[] = {"stream is 99", "depends on op 40", "bucket is 7",
@@ -285,22 +271,19 @@ static void stops_at(int kind, enum lw_status status, const char *words)
     trial_free(&x);
 }
 
-static void a_rank_that_fails_stops_all(void **state)
+TEST(a_rank_that_fails_stops_all)
 {
-    (void)state;
     stops_at(LW_FAULT_FAIL, LW_EFAILED, "step 1: made to fail");
 }
 
-static void a_rank_that_hangs_stops_all_at_the_deadline(void **state)
+TEST(a_rank_that_hangs_stops_all_at_the_deadline)
 {
-    (void)state;
     stops_at(LW_FAULT_HANG, LW_ETIMEOUT, "step 1: not done after 0.3 s");
 }
 
 /* Two collectives swapped: not the order that the gradients ask for. */
-static void another_launch_order_is_a_failure(void **state)
+TEST(another_launch_order_is_a_failure)
 {
-    (void)state;
     struct trial x = trial();
     int32_t at[2] = {-1, -1};
 
@@ -327,9 +310,8 @@ static void another_launch_order_is_a_failure(void **state)
 
 /* The last all-reduce runs on the compute stream. Nothing else waits for the others, which come
  * before it in their communicator. */
-static void a_plan_is_ordered_by_its_communicator_alone(void **state)
+TEST(a_plan_is_ordered_by_its_communicator_alone)
 {
-    (void)state;
     struct trial x = trial();
     int32_t last = -1;
 
@@ -347,9 +329,8 @@ static void a_plan_is_ordered_by_its_communicator_alone(void **state)
 }
 
 /* A paced link: an all-reduce on 2 ranks sends each half twice over a link of 100 MB/s. */
-static void paced_links_hold_back(void **state)
+TEST(paced_links_hold_back)
 {
-    (void)state;
     struct trial x = trial();
 
     x.t.n_params = 1;
@@ -383,12 +364,11 @@ static void run_by(enum lw_reducer_kind reducer, int32_t ranks_per_node, double 
     lw_plan_free(&plan);
 }
 
-static void a_plans_reducer_is_used_and_verified(void **state)
+TEST(a_plans_reducer_is_used_and_verified)
 {
     struct lw_exec_result r;
     struct lw_err err = {0};
 
-    (void)state;
     for (int32_t per_node = 1; per_node <= 4; per_node *= 2) {
         run_by(LW_REDUCER_TREE, per_node, 0, LW_OK, &r, &err);
         assert_int_equal(r.verified, LW_EXEC_VERIFIED);
@@ -408,14 +388,13 @@ static void a_plans_reducer_is_used_and_verified(void **state)
  * exchange halves: each pulls 100 000 bytes up and 100 000 down its trees, 2 ms. hierarchical:
  * of its 100 000 bytes each rank pulls 50 000 twice, 1 ms; and a ring over all links would take
  * 3 ms. */
-static void only_links_between_nodes_are_paced(void **state)
+TEST(only_links_between_nodes_are_paced)
 {
     static const struct { enum lw_reducer_kind reducer; lw_ps least; } cases[] = {
         {LW_REDUCER_HFREDUCE, 2 * LW_PS_PER_MS}, {LW_REDUCER_HIERARCHICAL, LW_PS_PER_MS}};
     struct lw_exec_result r;
     struct lw_err err = {0};
 
-    (void)state;
     for (int c = 0; c < 2; c++) {
         lw_ps shortest = INT64_MAX;
         run_by(cases[c].reducer, 2, 1e8, LW_OK, &r, &err);
@@ -430,7 +409,7 @@ static void only_links_between_nodes_are_paced(void **state)
 }
 
 /* Collectives without buckets carry numbers of their own, which are checked. */
-static void other_collectives_are_checked(void **state)
+TEST(other_collectives_are_checked)
 {
     static const enum lw_op_kind kinds[] = {LW_OP_ALL_REDUCE, LW_OP_BROADCAST, LW_OP_ALL_GATHER,
                                             LW_OP_REDUCE_SCATTER, LW_OP_REDUCE, LW_OP_ALL_TO_ALL,
@@ -440,7 +419,6 @@ static void other_collectives_are_checked(void **state)
     struct lw_exec_result r;
     struct lw_err err = {0};
 
-    (void)state;
     struct lw_plan plan = exec_collectives_plan(kinds, bytes, 7);
     if (lw_exec_run(&plan, &o, &r, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -453,7 +431,7 @@ static void other_collectives_are_checked(void **state)
     lw_plan_free(&plan);
 }
 
-static void blocks_that_go_to_the_wrong_member_are_named(void **state)
+TEST(blocks_that_go_to_the_wrong_member_are_named)
 {
     static const enum lw_op_kind kind = LW_OP_ALL_TO_ALL;
     static const int64_t bytes = 3 * 100 * 2;
@@ -462,7 +440,6 @@ static void blocks_that_go_to_the_wrong_member_are_named(void **state)
     struct lw_exec_result r;
     struct lw_err err = {0};
 
-    (void)state;
     o.backend = &wrong;
     struct lw_plan plan = exec_collectives_plan(&kind, &bytes, 1);
     assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENO);
@@ -473,7 +450,7 @@ static void blocks_that_go_to_the_wrong_member_are_named(void **state)
     lw_plan_free(&plan);
 }
 
-static void an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it(void **state)
+TEST(an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it)
 {
     static const enum lw_op_kind kind = LW_OP_ALL_TO_ALL;
     static const int64_t bytes = 2 * 100;
@@ -482,7 +459,6 @@ static void an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it(void **st
     struct lw_exec_result r;
     struct lw_err err = {0};
 
-    (void)state;
     struct lw_plan plan = exec_collectives_plan(&kind, &bytes, 1);
     assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENOTSUP);
     assert_string_equal(err.msg, "op 0 (all_to_all) of rank 0: all_to_all of 100 elements among 3 "
@@ -495,9 +471,8 @@ static void an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it(void **st
     lw_plan_free(&plan);
 }
 
-static void out_of_memory_leaves_nothing(void **state)
+TEST(out_of_memory_leaves_nothing)
 {
-    (void)state;
     struct exec_test_plan t = exec_test_plan_default();
     struct lw_exec_options o = options();
     struct lw_plan plan;
@@ -524,9 +499,8 @@ static void out_of_memory_leaves_nothing(void **state)
     lw_plan_free(&plan);
 }
 
-static void backends_say_why_not(void **state)
+TEST(backends_say_why_not)
 {
-    (void)state;
     struct exec_listing list[EXEC_N_BACKENDS];
     const struct exec_backend *b;
     struct lw_err err = {0};
@@ -544,9 +518,8 @@ static void backends_say_why_not(void **state)
     assert_non_null(strstr(err.msg, "threads, mpi, nccl"));
 }
 
-static void backend_tables_are_checked(void **state)
+TEST(backend_tables_are_checked)
 {
-    (void)state;
     struct exec_backend b = exec_backend_threads;
     struct lw_err err = {0};
 
@@ -562,45 +535,13 @@ static void backend_tables_are_checked(void **state)
 }
 
 /* Infinite on both sides: equal bit by bit, and no proof. */
-static void weights_that_are_no_numbers_prove_nothing(void **state)
+TEST(weights_that_are_no_numbers_prove_nothing)
 {
     struct trial x = trial();
 
-    (void)state;
     x.o.optimizer = exec_optimizer_of(EXEC_SGD);
     x.o.optimizer.rate = INFINITY;
     trial_build(&x);
     trial_run(&x, LW_ENO, "in the one-rank run, so that nothing is proved");
     trial_free(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_that_are_no_numbers_prove_nothing),
-        cmocka_unit_test(two_ranks_end_like_one),
-        cmocka_unit_test(half_types_train_with_masters),
-        cmocka_unit_test(any_number_of_ranks_ends_like_one),
-        cmocka_unit_test(accumulated_passes_and_micro_batches_end_like_one),
-        cmocka_unit_test(half_types_and_casts_end_like_one),
-        cmocka_unit_test(gradients_may_live_in_their_bucket),
-        cmocka_unit_test(streams_keep_order_and_dependencies),
-        cmocka_unit_test(a_gradient_that_is_reduced_in_part_is_named),
-        cmocka_unit_test(a_lost_gradient_is_named),
-        cmocka_unit_test(unsafe_plans_are_refused),
-        cmocka_unit_test(a_rank_that_fails_stops_all),
-        cmocka_unit_test(a_rank_that_hangs_stops_all_at_the_deadline),
-        cmocka_unit_test(another_launch_order_is_a_failure),
-        cmocka_unit_test(a_plan_is_ordered_by_its_communicator_alone),
-        cmocka_unit_test(paced_links_hold_back),
-        cmocka_unit_test(a_plans_reducer_is_used_and_verified),
-        cmocka_unit_test(only_links_between_nodes_are_paced),
-        cmocka_unit_test(other_collectives_are_checked),
-        cmocka_unit_test(blocks_that_go_to_the_wrong_member_are_named),
-        cmocka_unit_test(an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it),
-        cmocka_unit_test(out_of_memory_leaves_nothing),
-        cmocka_unit_test(backends_say_why_not),
-        cmocka_unit_test(backend_tables_are_checked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

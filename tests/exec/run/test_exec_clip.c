@@ -2,13 +2,9 @@
  * The model is a chain of modules, each with a weight of 24, 36, ... elements and a bias of 6,
  * 8, ...; biases are whole on every rank of a tensor group. Broken plans run unchecked, as with
  * --no-check. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/tensors/grad_norm.h"
 #include "exec/run/run.h"
@@ -123,23 +119,21 @@ static void ends_like_one(const struct model *k, const char *words, enum exec_op
 /* --- the arithmetic ----------------------------------------------------------------------------- */
 
 /* 3 parameters on two ranks, a norm of 7: exec_ops_clip; test_mpi and test_nccl run the same. */
-static void three_parameters_are_clipped_by_hand(void **state)
+TEST(three_parameters_are_clipped_by_hand)
 {
     int64_t n_checked = 0;
     struct lw_err err = {0};
 
-    (void)state;
     for (int32_t n = 1; n <= 3; n++)
         if (exec_ops_run(&exec_backend_threads, NULL, n, true, &n_checked, &err) != LW_OK)
             fail_msg("%d ranks: %s", n, err.msg);
     assert_true(n_checked > 0);
 }
 
-static void the_coefficient_is_torchs(void **state)
+TEST(the_coefficient_is_torchs)
 {
     static const double squares[] = {0, 1, 26, 50, 1e6, 9007199254740991.0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof squares / sizeof *squares; i++)
         for (double most = 0.25; most < 1e9; most *= 3)
             assert_true(exec_clip_coefficient(squares[i], most) ==
@@ -148,7 +142,7 @@ static void the_coefficient_is_torchs(void **state)
 
 /* --- runs --------------------------------------------------------------------------------------- */
 
-static void every_way_of_sharding_and_cutting_ends_like_one(void **state)
+TEST(every_way_of_sharding_and_cutting_ends_like_one)
 {
     static const char *const words[] = {
         "clip 1",
@@ -173,7 +167,6 @@ static void every_way_of_sharding_and_cutting_ends_like_one(void **state)
     };
     struct model k;
 
-    (void)state;
     for (int tied = 0; tied < 2; tied++) {
         model_init(&k, LW_F32);
         if (tied)
@@ -184,9 +177,8 @@ static void every_way_of_sharding_and_cutting_ends_like_one(void **state)
 }
 
 /* Gradients that lie in their bucket undivided, and all ways there; plans by hand, proven first. */
-static void gradients_that_nobody_copied_are_averaged_and_scaled(void **state)
+TEST(gradients_that_nobody_copied_are_averaged_and_scaled)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         struct exec_test_plan t = exec_test_plan_default();
         enum lw_exec_verified verified;
@@ -211,11 +203,10 @@ static void gradients_that_nobody_copied_are_averaged_and_scaled(void **state)
 
 /* Each rank's own gradient of it makes a norm of its own: weights of the ranks drift apart, as
  * torch's do. */
-static void ignored_parameters_make_a_norm_per_replica(void **state)
+TEST(ignored_parameters_make_a_norm_per_replica)
 {
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     k.params[3].ignored = true;
     k.params[8].ignored = true;
@@ -292,12 +283,11 @@ static void draw_strategy(struct prng *r, struct model *k, char *words)
 }
 
 /* What cannot be planned together, or has more terms than a half type can sum, is drawn again. */
-static void a_random_grid_ends_like_one_rank(void **state)
+TEST(a_random_grid_ends_like_one_rank)
 {
     struct prng r = prng_start("plans that clip");
     int made = 0, tries = 0, sharded = 0, cut = 0, ignored = 0;
 
-    (void)state;
     for (; made < GRIDS && tries < 8 * GRIDS; tries++) {
         static struct model k;
         char words[WORDS] = "";
@@ -377,11 +367,10 @@ static struct lw_plan of_one_variant(const struct model *k, const char *words)
     return p;
 }
 
-static void a_sum_that_is_missing_is_named_with_both_norms(void **state)
+TEST(a_sum_that_is_missing_is_named_with_both_norms)
 {
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
     drop(find(&p, 0, LW_OP_ALL_REDUCE, 0));
@@ -393,11 +382,10 @@ static void a_sum_that_is_missing_is_named_with_both_norms(void **state)
 }
 
 /* A number that is summed over the data group though all of it has the same squares. */
-static void a_sum_over_the_wrong_group_is_named(void **state)
+TEST(a_sum_over_the_wrong_group_is_named)
 {
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 pp 2 micro-batches 2");
     for (int32_t role = 0; role < 2; role++)
@@ -409,14 +397,13 @@ static void a_sum_over_the_wrong_group_is_named(void **state)
 
 /* The gap before the optimizer gives its place: gap, squares, sum, scale become squares, sum,
  * sum, scale. */
-static void a_sum_that_is_repeated_doubles_the_squares(void **state)
+TEST(a_sum_that_is_repeated_doubles_the_squares)
 {
     struct model k;
     enum lw_exec_verified verified;
     struct lw_err err = {0};
     double got = 0, want = 0;
 
-    (void)state;
     model_init(&k, LW_F32);
     k.w.gap_ps[LW_GAP_BEFORE_OPTIMIZER] = 1000;
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
@@ -438,11 +425,10 @@ static void a_sum_that_is_repeated_doubles_the_squares(void **state)
     lw_plan_free(&p);
 }
 
-static void a_chain_without_an_end_is_named(void **state)
+TEST(a_chain_without_an_end_is_named)
 {
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
     drop(find(&p, 0, LW_OP_COPY_OUT, 0));
@@ -454,7 +440,7 @@ static void a_chain_without_an_end_is_named(void **state)
     expect_fault(&p, "0 ops take the squares of gradients and 1 scale them", "variant 'first'");
 }
 
-static void missing_waits_are_named(void **state)
+TEST(missing_waits_are_named)
 {
     static const struct {
         enum lw_op_kind kind;
@@ -467,7 +453,6 @@ static void missing_waits_are_named(void **state)
     };
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     tie(&k);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -484,12 +469,11 @@ static void missing_waits_are_named(void **state)
 
 /* The all-reduce of the only bucket leaves out its last element: it is the cause of the norms'
  * difference. */
-static void a_gradient_that_is_lost_is_named_beside_the_norms(void **state)
+TEST(a_gradient_that_is_lost_is_named_beside_the_norms)
 {
     struct model k;
     char words[160];
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2");
     struct lw_op *op = &p.ops[p.programs[0].first_op];
@@ -509,14 +493,13 @@ static void a_gradient_that_is_lost_is_named_beside_the_norms(void **state)
 
 /* 2^33 elements: squares below 2^53 / 2^33 = 2^20 each, averages below 1024 units; multiples of
  * 3 for a divisor of 6. In f32, 2^24 / 2^21 = 8 leaves 2 terms; in f64 2^53 / 2^50 as many. */
-static void gradients_are_as_small_as_their_squares_need(void **state)
+TEST(gradients_are_as_small_as_their_squares_need)
 {
     struct model k;
     struct lw_err err = {0};
     enum lw_exec_verified verified;
     int64_t limit = 1 << 24;
 
-    (void)state;
     model_init(&k, LW_F32);
     for (int i = 1; i < PARAMS; i++)
         k.params[i].trainable = false;
@@ -546,13 +529,12 @@ static void gradients_are_as_small_as_their_squares_need(void **state)
     }
 }
 
-static void a_norm_that_is_no_number_is_refused(void **state)
+TEST(a_norm_that_is_no_number_is_refused)
 {
     struct model k;
     struct lw_err err = {0};
     enum lw_exec_verified verified;
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
     struct lw_bucket *b = &p.buckets[find(&p, 0, LW_OP_COPY_IN, 0)->bucket];
@@ -567,12 +549,11 @@ static void a_norm_that_is_no_number_is_refused(void **state)
     lw_plan_free(&p);
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+TEST(running_out_of_memory_leaves_nothing)
 {
     struct model k;
     enum lw_status s = LW_ENOMEM;
 
-    (void)state;
     model_init(&k, LW_F32);
     k.params[3].ignored = true;
     struct lw_plan p = built(&k, "clip 1 dp 2");
@@ -588,26 +569,4 @@ static void running_out_of_memory_leaves_nothing(void **state)
         assert_int_equal(lw_alloc_live(), before);
     }
     lw_plan_free(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(three_parameters_are_clipped_by_hand),
-        cmocka_unit_test(the_coefficient_is_torchs),
-        cmocka_unit_test(every_way_of_sharding_and_cutting_ends_like_one),
-        cmocka_unit_test(gradients_that_nobody_copied_are_averaged_and_scaled),
-        cmocka_unit_test(ignored_parameters_make_a_norm_per_replica),
-        cmocka_unit_test(a_random_grid_ends_like_one_rank),
-        cmocka_unit_test(a_sum_that_is_missing_is_named_with_both_norms),
-        cmocka_unit_test(a_sum_over_the_wrong_group_is_named),
-        cmocka_unit_test(a_sum_that_is_repeated_doubles_the_squares),
-        cmocka_unit_test(a_chain_without_an_end_is_named),
-        cmocka_unit_test(missing_waits_are_named),
-        cmocka_unit_test(a_gradient_that_is_lost_is_named_beside_the_norms),
-        cmocka_unit_test(gradients_are_as_small_as_their_squares_need),
-        cmocka_unit_test(a_norm_that_is_no_number_is_refused),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

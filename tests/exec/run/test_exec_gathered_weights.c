@@ -2,6 +2,7 @@
  * first step, also where it would have been won by chance. docs/design/lower_fsdp.md. */
 #include "shared/plan/op.h"
 #include "tests/lib/exec_chain.h"
+#include "tests/lib/unit.h"
 
 static void expect_fault(const struct lw_plan *p, const char *words)
 {
@@ -37,7 +38,7 @@ static struct lw_op *waiting(const struct lw_plan *p, int32_t op)
 }
 
 /* Of four modules. Not the last one's backward: its weights stay for it. */
-static void computing_waits_for_its_weights(void **state)
+TEST(computing_waits_for_its_weights)
 {
     static const struct {
         enum lw_op_kind kind;
@@ -47,7 +48,6 @@ static void computing_waits_for_its_weights(void **state)
     struct chain c;
     char words[160];
 
-    (void)state;
     chain_init(&c, 4);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_plan p = build(&c, "dp 2 zero 3");
@@ -63,11 +63,10 @@ static void computing_waits_for_its_weights(void **state)
 }
 
 /* The free goes to the stream of the gathers, where nothing holds it back. */
-static void giving_up_waits_for_users(void **state)
+TEST(giving_up_waits_for_users)
 {
     struct chain c;
 
-    (void)state;
     chain_init(&c, 4);
     struct lw_plan p = build(&c, "dp 2 zero 3");
     struct lw_op *op = &p.ops[find(&p, LW_OP_FREE, 0)];
@@ -93,7 +92,7 @@ static enum lw_status verdict(const struct lw_plan *p, struct lw_err *err)
 }
 
 /* Every op in turn forgets what it waits for. */
-static void whatever_the_check_refuses_a_run_names(void **state)
+TEST(whatever_the_check_refuses_a_run_names)
 {
     static const char *const words[] = {"dp 2 zero 3", "dp 2 zero 3 reshard off",
                                         "dp 3 zero 3 prefetch 2", "dp 2 zero 3 micro-batches 2",
@@ -101,7 +100,6 @@ static void whatever_the_check_refuses_a_run_names(void **state)
     struct chain c;
     int n_refused = 0;
 
-    (void)state;
     chain_init(&c, 3);
     for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
         struct lw_plan p = build(&c, words[k]);
@@ -120,14 +118,4 @@ static void whatever_the_check_refuses_a_run_names(void **state)
         lw_plan_free(&p);
     }
     assert_int_equal(n_refused, 71);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(computing_waits_for_its_weights),
-        cmocka_unit_test(giving_up_waits_for_users),
-        cmocka_unit_test(whatever_the_check_refuses_a_run_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

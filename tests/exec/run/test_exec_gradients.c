@@ -3,6 +3,7 @@
 #include "exec/backend/element.h"
 #include "shared/base/arena.h"
 #include "tests/lib/exec_chain.h"
+#include "tests/lib/unit.h"
 
 enum { STEPS = 6 };
 
@@ -45,9 +46,8 @@ static enum lw_status run(const char *words, float rate, int32_t step, struct lw
 }
 
 /* With a learning rate of 0 no gradient reaches the weights. One bucket: one call a step. */
-static void a_wrong_gradient_is_found_in_whatever_step(void **unused)
+TEST(a_wrong_gradient_is_found_in_whatever_step)
 {
-    (void)unused;
     for (int32_t step = 0; step < STEPS; step++) {
         char expected[80];
         struct lw_err err = {0};
@@ -58,13 +58,12 @@ static void a_wrong_gradient_is_found_in_whatever_step(void **unused)
     }
 }
 
-static void right_gradients_pass(void **unused)
+TEST(right_gradients_pass)
 {
     static const char *const words[] = {
         "dp 2 bucket-policy single", "dp 2", "dp 2 zero 1", "dp 2 zero 2", "dp 2 zero 3",
         "dp 2 clip 1", "dp 2 comm-hook bf16", "dp 2 pp 2 micro-batches 2", "dp 2 no-sync 1",
         "dp 2 zero 1 clip 1", "pp 2 micro-batches 4 schedule zb-h1"};
-    (void)unused;
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct lw_err err = {0};
@@ -84,10 +83,9 @@ static int32_t optimizer_op(const struct lw_plan *p, int32_t pass, int32_t rank)
 }
 
 /* The lowest bit of an averaged gradient, which the weights of 20 steps hide. */
-static void a_flipped_bit_is_found_in_whatever_step(void **unused)
+TEST(a_flipped_bit_is_found_in_whatever_step)
 {
     static const char *const words[] = {"dp 2", "dp 2 zero 1", "dp 2 zero 3", "dp 2 clip 1"};
-    (void)unused;
 
     for (int32_t i = 0; i < 20; i++) {
         struct lw_exec_options o = options();
@@ -190,12 +188,11 @@ static void listen(const char *words, bool verify, int32_t first)
 
 /* No sum, no comparison and no copy for one lies inside a measured step: after the rehearsal, of a
  * batch a step, the backend is given exactly what a run without verification gives it. */
-static void measured_steps_do_what_they_do_unverified(void **unused)
+TEST(measured_steps_do_what_they_do_unverified)
 {
     static const char *const words[] = {"dp 2", "dp 2 zero 1 clip 1", "dp 2 zero 3",
                                         "dp 2 pp 2 tp 2 micro-batches 2",
                                         "pp 4 micro-batches 4 schedule zb-h1", "dp 2 no-sync 1"};
-    (void)unused;
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         listen(words[i], false, 0);
@@ -217,10 +214,9 @@ static void measured_steps_do_what_they_do_unverified(void **unused)
     heard = (struct heard){0};
 }
 
-static void any_bit_changes_the_sum(void **unused)
+TEST(any_bit_changes_the_sum)
 {
     float v[64];
-    (void)unused;
 
     for (int i = 0; i < 64; i++)
         v[i] = (float)(i - 31);
@@ -241,12 +237,11 @@ static void any_bit_changes_the_sum(void **unused)
 }
 
 /* The sum of bits times (2 i golden + 1), put together byte by byte, for every width. */
-static void the_sum_is_that_of_its_definition(void **unused)
+TEST(the_sum_is_that_of_its_definition)
 {
     static const enum lw_dtype types[] = {LW_U8, LW_BF16, LW_F16, LW_F32, LW_I32, LW_F64, LW_I64};
     const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
     unsigned char mem[8 * 257];
-    (void)unused;
 
     for (size_t i = 0; i < sizeof mem; i++)
         mem[i] = (unsigned char)(i * i * 31 + i / 7);
@@ -263,17 +258,4 @@ static void the_sum_is_that_of_its_definition(void **unused)
         }
         assert_true(exec_bits_sum(types[t], mem, 257) == sum);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_gradient_is_found_in_whatever_step),
-        cmocka_unit_test(right_gradients_pass),
-        cmocka_unit_test(a_flipped_bit_is_found_in_whatever_step),
-        cmocka_unit_test(measured_steps_do_what_they_do_unverified),
-        cmocka_unit_test(any_bit_changes_the_sum),
-        cmocka_unit_test(the_sum_is_that_of_its_definition),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

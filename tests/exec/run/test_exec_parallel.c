@@ -1,14 +1,10 @@
 /* Pipelines, tensor groups and copies of parameters, run and verified:
  * docs/design/stage_values.md. The model is the chain of tests/lib/exec_chain.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <dirent.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/plan/op.h"
 #include "shared/lower/lower_grid.h"
@@ -39,12 +35,11 @@ static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, 
 /* Two stages of two modules, two micro-batches: an activation and a gradient each, 80 bytes, in 3
  * steps: 3 * 2 * 2 * 80 = 960 bytes of messages. Parameters of 10 to 13 elements: 46 * 4 = 184
  * bytes. */
-static void values_pass_between_two_stages(void **state)
+TEST(values_pass_between_two_stages)
 {
     int64_t messages;
     struct chain c;
 
-    (void)state;
     chain_init(&c, 4);
     struct lw_plan p = build(&c, "pp 2 micro-batches 2");
     assert_int_equal(verified(&p, EXEC_SGD, &messages), 184);
@@ -85,7 +80,7 @@ static void run_schedule(const struct size *k, const char *more)
     lw_plan_free(&p);
 }
 
-static void known_schedules_end_like_one_rank(void **state)
+TEST(known_schedules_end_like_one_rank)
 {
     static const struct size sizes[] = {
         {"gpipe", 3, 5, 1},
@@ -107,19 +102,17 @@ static void known_schedules_end_like_one_rank(void **state)
         {"colossal_interleaved", 2, 4, 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         run_schedule(&sizes[i], "");
         run_schedule(&sizes[i], " dp 2");
     }
 }
 
-static void recorded_schedules_end_like_one_rank(void **state)
+TEST(recorded_schedules_end_like_one_rank)
 {
     DIR *d = opendir(TABLES);
     int n = 0;
 
-    (void)state;
     if (!d) {
         printf("SKIP recorded_schedules_end_like_one_rank: no " TABLES "\n");
         skip();
@@ -142,7 +135,7 @@ static void recorded_schedules_end_like_one_rank(void **state)
 }
 
 /* A grid without a model: messages of no bytes carry one element. */
-static void a_grid_alone_is_verified_by_its_messages(void **state)
+TEST(a_grid_alone_is_verified_by_its_messages)
 {
     const struct lw_grid_durations d = {.f = 1000, .b = 2000, .i = 1000, .w = 1000, .comm = 0};
     const struct lw_schedule_shape shape = {
@@ -152,7 +145,6 @@ static void a_grid_alone_is_verified_by_its_messages(void **state)
     struct lw_plan p;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_schedule_grid(&shape, &g, &err), LW_OK);
     assert_int_equal(lw_grid_plan(&g, "grid", LW_SCHEDULE_1F1B, &d, &p, &err), LW_OK);
     assert_int_equal(verified(&p, EXEC_SGD, &messages), 0);
@@ -164,13 +156,12 @@ static void a_grid_alone_is_verified_by_its_messages(void **state)
 /* --- dp x pp x tp x ZeRO -------------------------------------------------------------------------
  */
 
-static void all_kinds_of_parallelism_together(void **state)
+TEST(all_kinds_of_parallelism_together)
 {
     char words[120];
     int64_t messages;
     struct chain c;
 
-    (void)state;
     chain_init(&c, 4);
     chain_split(&c);
     for (int zero = 0; zero < 4; zero++) {
@@ -191,7 +182,7 @@ static void all_kinds_of_parallelism_together(void **state)
 
 /* The last module's parameter is the first one's: two copies, whose gradients are summed over the
  * stages. */
-static void tied_copies_stay_equal(void **state)
+TEST(tied_copies_stay_equal)
 {
     static const char *const words[] = {"pp 2 micro-batches 2", "pp 2 dp 2 micro-batches 2 zero 1",
                                         "pp 4 dp 2 micro-batches 8 schedule dualpipe",
@@ -203,7 +194,6 @@ static void tied_copies_stay_equal(void **state)
     int64_t messages;
     struct chain c;
 
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         chain_init(&c, 4);
         c.params[3].numel = c.params[0].numel;
@@ -219,12 +209,11 @@ static void tied_copies_stay_equal(void **state)
 
 /* The map of used parameters travels in the pass that ends a step; activations of the pass
  * before it do not lie where its numbers wait. */
-static void passes_of_a_step_keep_their_numbers_apart(void **state)
+TEST(passes_of_a_step_keep_their_numbers_apart)
 {
     int64_t messages;
     struct chain c;
 
-    (void)state;
     chain_init(&c, 2);
     struct lw_plan p = build(&c, "dp 2 pp 2 no-sync 1 bucket-policy c10d-2020");
     verified(&p, EXEC_SGD, &messages);
@@ -264,11 +253,10 @@ static struct lw_op *find(const struct lw_plan *p, int32_t rank, enum lw_op_kind
 }
 
 /* Rank 0 runs F0 S0 F1 S1 ...; now F0 F1 S1 S0: the activations go in the other order. */
-static void swapped_sends_are_named(void **state)
+TEST(swapped_sends_are_named)
 {
     struct chain c;
 
-    (void)state;
     chain_init(&c, 2);
     struct lw_plan p = build(&c, "pp 2 micro-batches 2 schedule gpipe");
     struct lw_op *f = find(&p, 0, LW_OP_FORWARD, 0), first = f[1];
@@ -335,11 +323,10 @@ static void run_diverted(const struct chain *c, const char *words, int32_t n, co
 /* Two stages, four micro-batches: gradient 0 comes into the place that activation 0 had,
  * gradient 2 into that of activation 2. In the first step nothing lay in a place that nobody
  * had. */
-static void a_message_that_does_not_come_is_named(void **state)
+TEST(a_message_that_does_not_come_is_named)
 {
     struct chain c;
 
-    (void)state;
     chain_init(&c, 2);
     run_diverted(&c, "pp 2 micro-batches 4", 0,
                  "takes the gradient before module 1 of micro-batch 0 from rank 1");
@@ -349,11 +336,10 @@ static void a_message_that_does_not_come_is_named(void **state)
 
 /* Sums over a tensor group are compared by the op that takes them: here what one rank brought is
  * there still. */
-static void a_sum_that_is_not_made_is_named(void **state)
+TEST(a_sum_that_is_not_made_is_named)
 {
     struct chain c;
 
-    (void)state;
     chain_init(&c, 2);
     for (int i = 0; i < 2; i++) {
         c.modules[i].tp_split = LW_TP_ROW;
@@ -366,11 +352,10 @@ static void a_sum_that_is_not_made_is_named(void **state)
                  "step 0: op 1 (all_reduce activations), element 0, rank ");
 }
 
-static void messages_without_their_other_end_are_named(void **state)
+TEST(messages_without_their_other_end_are_named)
 {
     struct chain c;
 
-    (void)state;
     chain_init(&c, 2);
     struct lw_plan p = build(&c, "pp 2 micro-batches 2");
     struct lw_op *send = find(&p, 1, LW_OP_SEND, 1);
@@ -382,7 +367,7 @@ static void messages_without_their_other_end_are_named(void **state)
 }
 
 /* The wait of one op for another is taken away; it may be won by chance, so it is looked for. */
-static void missing_waits_are_named(void **state)
+TEST(missing_waits_are_named)
 {
     static const struct {
         int32_t rank;
@@ -397,7 +382,6 @@ static void missing_waits_are_named(void **state)
     };
     struct chain c;
 
-    (void)state;
     chain_init(&c, 2);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_plan p = build(&c, "pp 2 dp 2 micro-batches 1");
@@ -408,11 +392,10 @@ static void missing_waits_are_named(void **state)
     }
 }
 
-static void weights_that_do_not_wait_for_the_optimizer_are_named(void **state)
+TEST(weights_that_do_not_wait_for_the_optimizer_are_named)
 {
     struct chain c;
 
-    (void)state;
     chain_init(&c, 2);
     struct lw_plan p = build(&c, "dp 2 zero 1 shard-policy oss-greedy");
     find(&p, 0, LW_OP_BROADCAST, 0)->n_deps = 0;
@@ -433,11 +416,10 @@ static void expect_refusal(struct lw_plan *p, const char *words)
         fail_msg("'%s' lacks '%s'", err.msg, words);
 }
 
-static void a_gradient_in_two_buckets_is_named(void **state)
+TEST(a_gradient_in_two_buckets_is_named)
 {
     struct chain c;
 
-    (void)state;
     chain_init(&c, 2);
     c.params[1].numel = c.params[0].numel;
     struct lw_plan p = build(&c, "dp 2 bucket-policy per-tensor");
@@ -448,11 +430,10 @@ static void a_gradient_in_two_buckets_is_named(void **state)
 }
 
 /* Without its shard all would update the parameter, alike. */
-static void a_lost_shard_is_named(void **state)
+TEST(a_lost_shard_is_named)
 {
     struct chain c;
 
-    (void)state;
     chain_init(&c, 3);
     struct lw_plan p = build(&c, "dp 2 zero 1 shard-policy oss-greedy");
     p.n_shards--;
@@ -463,7 +444,7 @@ static void a_lost_shard_is_named(void **state)
 /* Parts of the momentum come together on one rank: 10 + 11 + 12 + 13 = 46 elements in two arrays of
  * adam, or of the stage that the rank is at (the second: 25); of every policy, and where nobody
  * owns a part. */
-static void optimizer_state_is_consolidated(void **state)
+TEST(optimizer_state_is_consolidated)
 {
     static const struct {
         const char *words;
@@ -485,7 +466,6 @@ static void optimizer_state_is_consolidated(void **state)
     struct lw_err err = {0};
     struct chain c;
 
-    (void)state;
     o.optimizer = exec_optimizer_of(EXEC_ADAM);
     chain_init(&c, 4);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -508,13 +488,12 @@ static void optimizer_state_is_consolidated(void **state)
     lw_plan_free(&p);
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+TEST(running_out_of_memory_leaves_nothing)
 {
     struct chain c;
     int64_t before;
     enum lw_status s = LW_ENOMEM;
 
-    (void)state;
     chain_init(&c, 2);
     struct lw_plan p = build(&c, "pp 2 dp 2 micro-batches 2 zero 1");
     struct lw_exec_options o = options();
@@ -531,28 +510,4 @@ static void running_out_of_memory_leaves_nothing(void **state)
         assert_int_equal(lw_alloc_live(), before);
     }
     lw_plan_free(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_pass_between_two_stages),
-        cmocka_unit_test(known_schedules_end_like_one_rank),
-        cmocka_unit_test(recorded_schedules_end_like_one_rank),
-        cmocka_unit_test(a_grid_alone_is_verified_by_its_messages),
-        cmocka_unit_test(all_kinds_of_parallelism_together),
-        cmocka_unit_test(tied_copies_stay_equal),
-        cmocka_unit_test(passes_of_a_step_keep_their_numbers_apart),
-        cmocka_unit_test(swapped_sends_are_named),
-        cmocka_unit_test(a_message_that_does_not_come_is_named),
-        cmocka_unit_test(a_sum_that_is_not_made_is_named),
-        cmocka_unit_test(messages_without_their_other_end_are_named),
-        cmocka_unit_test(missing_waits_are_named),
-        cmocka_unit_test(weights_that_do_not_wait_for_the_optimizer_are_named),
-        cmocka_unit_test(a_gradient_in_two_buckets_is_named),
-        cmocka_unit_test(a_lost_shard_is_named),
-        cmocka_unit_test(optimizer_state_is_consolidated),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

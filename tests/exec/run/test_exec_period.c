@@ -1,11 +1,7 @@
 /* Steps of an execution follow each other as those of a prediction do: the same periods, and
  * parts that add up to them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/run/batch_gaps.h"
 #include "tests/lib/exec_chain.h"
@@ -78,9 +74,8 @@ static lw_ps shortest_step(const struct lw_plan *p, const struct pipeline_case *
 }
 
 /* A machine with other work on it may need several tries to run one step in time. */
-static void pipelines_run_at_the_periods_computed_by_hand(void **unused)
+TEST(pipelines_run_at_the_periods_computed_by_hand)
 {
-    (void)unused;
     for (int32_t i = 0; i < N_PIPELINES; i++) {
         const struct pipeline_case *x = &pipeline_cases[i];
         const lw_ps right = (lw_ps)x->period * UNIT_NS * LW_PS_PER_NS;
@@ -127,10 +122,9 @@ static void random_words(struct prng *r, char *words, size_t room)
         snprintf(words + n, room - n, " clip 1");
 }
 
-static void the_parts_of_every_period_add_up(void **unused)
+TEST(the_parts_of_every_period_add_up)
 {
     struct prng random = prng_start("periods of executions");
-    (void)unused;
 
     for (int i = 0; i < 50; i++) {
         char words[160];
@@ -166,7 +160,7 @@ static void the_parts_of_every_period_add_up(void **unused)
 }
 
 /* Two batches of one rank: the pause between them, 40..90, is taken out. */
-static void pauses_between_batches_are_no_part_of_a_step(void **unused)
+TEST(pauses_between_batches_are_no_part_of_a_step)
 {
     struct lw_exec_result r = {.n_batches = 2};
     int32_t first[] = {0, 1};
@@ -193,7 +187,6 @@ static void pauses_between_batches_are_no_part_of_a_step(void **unused)
          .all_in = 125,
          .end = 130},
     };
-    (void)unused;
 
     r.first_of_batch = first;
     for (int i = 0; i < 3; i++)
@@ -206,14 +199,4 @@ static void pauses_between_batches_are_no_part_of_a_step(void **unused)
     assert_int_equal(r.timeline.all_in[2], 75);
     assert_int_equal(r.timeline.end[2], 80);
     lw_timeline_free(&r.timeline);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipelines_run_at_the_periods_computed_by_hand),
-        cmocka_unit_test(the_parts_of_every_period_add_up),
-        cmocka_unit_test(pauses_between_batches_are_no_part_of_a_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* Sparse gradients on the executor: exec/cpu/sparse_rows.h, docs/design/sparse.md. The model is
  * an embedding of 20 rows of 6 elements, of which a micro-batch touches at most 5, before
  * modules with a dense parameter each. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/cpu/gradients.h"
 #include "exec/cpu/sparse_rows.h"
@@ -82,12 +78,11 @@ static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_
 
 /* All different, all there, at least half as many as a micro-batch may touch; and others in the
  * next. */
-static void touched_rows_are_different_and_there(void **state)
+TEST(touched_rows_are_different_and_there)
 {
     struct exec_gradient g = {.param = 3, .rank = 1};
     int64_t first[2] = {-1, -1};
 
-    (void)state;
     for (int32_t rows = 1; rows < 40; rows++)
         for (g.step = 0; g.step < 20; g.step++) {
             int32_t touched = 1 + g.step % rows;
@@ -110,35 +105,31 @@ static void touched_rows_are_different_and_there(void **state)
  */
 
 /* 120 elements of the embedding and 12 + 24 + 36 others, f32 on two ranks. */
-static void rows_of_two_ranks_end_like_one(void **state)
+TEST(rows_of_two_ranks_end_like_one)
 {
-    (void)state;
     assert_int_equal(runs(LW_F32, "dp 2", EXEC_SGD), 192 * 4 * 2);
     assert_int_equal(runs(LW_F32, "dp 2", EXEC_MOMENTUM), 192 * 4 * 2 * 2);
 }
 
 /* 2 micro-batches in 3 passes touch 30 rows at most, of 20: they come again, and are added up. */
-static void rows_of_many_backwards_end_like_one(void **state)
+TEST(rows_of_many_backwards_end_like_one)
 {
-    (void)state;
     runs(LW_F32, "dp 3 micro-batches 2 no-sync 2", EXEC_SGD);
     runs(LW_F32, "dp 3 micro-batches 2 no-sync 2", EXEC_MOMENTUM);
     runs(LW_F32, "pp 2 dp 2 micro-batches 4 schedule dualpipe", EXEC_SGD);
 }
 
 /* Weights of 2 bytes with masters of 4: rounded row by row. */
-static void half_types_end_like_one(void **state)
+TEST(half_types_end_like_one)
 {
-    (void)state;
     assert_int_equal(runs(LW_BF16, "dp 2", EXEC_SGD), 192 * (2 + 4) * 2);
     runs(LW_BF16, "dp 2 grad-dtype f32", EXEC_SGD);
     runs(LW_F16, "dp 4 grad-dtype bf16", EXEC_MOMENTUM);
 }
 
 /* Shards cut through rows: 192 + 2 of padding over 3 make 64 each, and a row has 6. */
-static void shards_step_their_part_of_a_row(void **state)
+TEST(shards_step_their_part_of_a_row)
 {
-    (void)state;
     runs(LW_F32, "dp 3 zero 1 shard-policy flat-contiguous bucket-policy c10d-2", EXEC_SGD);
     runs(LW_BF16,
          "dp 3 zero 1 shard-policy flat-contiguous bucket-policy c10d-2 broadcast-dtype f16",
@@ -150,14 +141,13 @@ static void shards_step_their_part_of_a_row(void **state)
 /* --- refusals and faults -------------------------------------------------------------------------
  */
 
-static void adam_is_refused(void **state)
+TEST(adam_is_refused)
 {
     struct lw_exec_options o = exec_asleep(4, EXEC_ADAM);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_ENOTSUP);
@@ -167,7 +157,7 @@ static void adam_is_refused(void **state)
     lw_plan_free(&p);
 }
 
-static void a_backend_that_adds_up_no_rows_is_refused(void **state)
+TEST(a_backend_that_adds_up_no_rows_is_refused)
 {
     struct exec_backend without = exec_backend_threads;
     struct lw_exec_options o = exec_asleep(4, EXEC_SGD);
@@ -175,7 +165,6 @@ static void a_backend_that_adds_up_no_rows_is_refused(void **state)
     struct lw_err err = {0};
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
     without.capabilities &= ~(uint32_t)EXEC_CAN_SPARSE;
@@ -211,7 +200,7 @@ static void expect(const struct lw_plan *p, enum lw_status status, const char *w
 /* Values that are gathered no more are zeros, what is not added up leaves weights as they were;
  * without one of the others the next would leave its part of the bucket: 144 bytes of shapes, 80
  * of indices, 240 of values. */
-static void lost_ops_are_found(void **state)
+TEST(lost_ops_are_found)
 {
     static const struct {
         const char *op;
@@ -225,7 +214,6 @@ static void lost_ops_are_found(void **state)
     };
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_plan p = plan_of_words(&k.w, "dp 2");
@@ -235,11 +223,10 @@ static void lost_ops_are_found(void **state)
     }
 }
 
-static void gathers_beyond_their_part_are_refused(void **state)
+TEST(gathers_beyond_their_part_are_refused)
 {
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
     for (int32_t i = 0; i < p.n_ops; i++)
@@ -250,11 +237,10 @@ static void gathers_beyond_their_part_are_refused(void **state)
     lw_plan_free(&p);
 }
 
-static void a_sum_that_does_not_wait_is_named(void **state)
+TEST(a_sum_that_does_not_wait_is_named)
 {
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
     for (int32_t i = 0; i < p.n_ops; i++)
@@ -290,12 +276,11 @@ static void lists_init(struct lists *k)
 
 /* Member 0 sends rows 1 and 3 of 1 2 3 and 4 5 6, member 1 row 1 of 7 8 9; what lies after is
  * not read. */
-static void lists_add_up_and_clear(void **state)
+TEST(lists_add_up_and_clear)
 {
     static const float want[12] = {0, 0, 0, 8, 10, 12, 0, 0, 0, 4, 5, 6}, none[12] = {0};
     struct lists k;
 
-    (void)state;
     lists_init(&k);
     struct exec_part part = {.kind = EXEC_PART_ROWS_SUM, .rows = &k.r};
     assert_int_equal(exec_rows_run(&part, NULL), LW_OK);
@@ -306,12 +291,11 @@ static void lists_add_up_and_clear(void **state)
 }
 
 /* w -= rate * g in elements 4 and 5 alone, of row 1, whose sum is 8 10 12; then they are zero. */
-static void a_row_steps_once_and_inside_its_shard(void **state)
+TEST(a_row_steps_once_and_inside_its_shard)
 {
     float w[2] = {100, 100};
     struct lists k;
 
-    (void)state;
     lists_init(&k);
     struct exec_part part = {.kind = EXEC_PART_ROWS_SUM, .rows = &k.r};
     assert_int_equal(exec_rows_run(&part, NULL), LW_OK);
@@ -327,7 +311,7 @@ static void a_row_steps_once_and_inside_its_shard(void **state)
     assert_true(k.sum[3] == 8 && k.sum[4] == 0 && k.sum[5] == 0);
 }
 
-static void lists_that_are_none_are_named(void **state)
+TEST(lists_that_are_none_are_named)
 {
     static const struct {
         int64_t at, value;
@@ -341,7 +325,6 @@ static void lists_that_are_none_are_named(void **state)
         {LW_SPARSE_ROW_AT, 2, "a sparse gradient of 4 rows of 3: member 0 reports 4 of 2"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_err err = {0};
         struct lists k;
@@ -394,14 +377,13 @@ static void draw(struct prng *r, char *words, size_t room)
     add(words, room, "overlap", ONE_OF(r, "on", "on", "off"));
 }
 
-static void random_grids_end_like_one(void **state)
+TEST(random_grids_end_like_one)
 {
     static const enum lw_dtype types[] = {LW_F32, LW_F64, LW_F16, LW_BF16};
     struct prng r = prng_start("sparse gradients");
     int made = 0, zero = 0, accumulated = 0, pipelines = 0;
     char words[400];
 
-    (void)state;
     for (int tries = 0; made < GRIDS; tries++) {
         struct model k;
         struct lw_plan p;
@@ -428,25 +410,4 @@ static void random_grids_end_like_one(void **state)
     printf("%d plans run: %d with ZeRO-1, %d of several backwards, %d pipelines\n", made, zero,
            accumulated, pipelines);
     assert_true(zero > GRIDS / 4 && accumulated > GRIDS / 3 && pipelines > GRIDS / 8);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(touched_rows_are_different_and_there),
-        cmocka_unit_test(rows_of_two_ranks_end_like_one),
-        cmocka_unit_test(rows_of_many_backwards_end_like_one),
-        cmocka_unit_test(half_types_end_like_one),
-        cmocka_unit_test(shards_step_their_part_of_a_row),
-        cmocka_unit_test(adam_is_refused),
-        cmocka_unit_test(a_backend_that_adds_up_no_rows_is_refused),
-        cmocka_unit_test(lost_ops_are_found),
-        cmocka_unit_test(gathers_beyond_their_part_are_refused),
-        cmocka_unit_test(a_sum_that_does_not_wait_is_named),
-        cmocka_unit_test(lists_add_up_and_clear),
-        cmocka_unit_test(a_row_steps_once_and_inside_its_shard),
-        cmocka_unit_test(lists_that_are_none_are_named),
-        cmocka_unit_test(random_grids_end_like_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,10 @@
  * hooks that compress (--comm-hook), weights narrowed on the wire (--broadcast-dtype). Every run
  * is compared with the one-rank run bit by bit. The model is a chain of modules with a parameter
  * each: parameter i has 12 * (i + 1) elements. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <inttypes.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
@@ -88,9 +84,8 @@ static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_
  */
 
 /* 12 + 24 + ... + 72 = 252 elements on 2 ranks; weights of 2 bytes with masters of 4, or of 4. */
-static void gradients_of_another_type_end_like_one(void **state)
+TEST(gradients_of_another_type_end_like_one)
 {
-    (void)state;
     assert_int_equal(runs(LW_BF16, "dp 2 grad-dtype f32", EXEC_SGD), 252 * (2 + 4) * 2);
     assert_int_equal(runs(LW_F32, "dp 2 grad-dtype bf16", EXEC_SGD), 252 * 4 * 2);
     assert_int_equal(runs(LW_BF16, "dp 2 grad-dtype f32 compat picotron", EXEC_ADAM),
@@ -100,14 +95,13 @@ static void gradients_of_another_type_end_like_one(void **state)
 }
 
 /* 4 ranks, 80 backwards each: 320 terms. bf16 holds whole numbers to 256, f32 beyond. */
-static void exactness_is_of_the_gradients_types_not_of_the_weights(void **state)
+TEST(exactness_is_of_the_gradients_types_not_of_the_weights)
 {
     struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
 
-    (void)state;
     runs(LW_BF16, "dp 4 micro-batches 80 grad-dtype f32", EXEC_SGD);
     model_init(&k, LW_F32);
     struct lw_plan p = plan_of_words(&k.w, "dp 4 micro-batches 80 grad-dtype bf16");
@@ -118,16 +112,15 @@ static void exactness_is_of_the_gradients_types_not_of_the_weights(void **state)
 }
 
 /* f32 weights keep 2^24 for their gradients although they travel as bf16. */
-static void narrowed_weights_do_not_narrow_gradients(void **state)
+TEST(narrowed_weights_do_not_narrow_gradients)
 {
-    (void)state;
     runs(LW_F32, "dp 4 micro-batches 80 zero 1 broadcast-dtype bf16", EXEC_SGD);
 }
 
 /* --- hooks and weights ---------------------------------------------------------------------------
  */
 
-static void every_hook_ends_like_one(void **state)
+TEST(every_hook_ends_like_one)
 {
     const struct lw_strategy_option *hook = lw_strategy_option(lw_strategy_find("comm-hook"));
     static const char *const with[] = {"", " compat c10d", " bucket-policy c10d-2020",
@@ -136,7 +129,6 @@ static void every_hook_ends_like_one(void **state)
     char words[120];
     int n = 0;
 
-    (void)state;
     for (int h = 0; hook->values[h]; h++)
         for (size_t i = 0; i < sizeof with / sizeof *with; i++, n++) {
             snprintf(words, sizeof words, "dp 3 comm-hook %s%s", hook->values[h], with[i]);
@@ -147,12 +139,11 @@ static void every_hook_ends_like_one(void **state)
 
 /* Weights of 252 elements, f32: on every rank, the owner too; as shards have no masters, nothing
  * but state is left on owners. */
-static void narrowed_weights_end_like_one(void **state)
+TEST(narrowed_weights_end_like_one)
 {
     static const char *const shards[] = {"oss-greedy", "lpt", "flat-contiguous", "per-tensor"};
     char words[120];
 
-    (void)state;
     for (size_t i = 0; i < sizeof shards / sizeof *shards; i++)
         for (int k = 0; k < 2; k++) {
             snprintf(words, sizeof words, "dp 3 zero 1 shard-policy %s broadcast-dtype %s",
@@ -173,14 +164,13 @@ static void give_buffers(struct model *k)
 }
 
 /* 5 * 4 + 8 + 300 bytes on 2 ranks in each of 3 steps. */
-static void buffers_are_compared_whatever_their_type(void **state)
+TEST(buffers_are_compared_whatever_their_type)
 {
     struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     give_buffers(&k);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
@@ -221,7 +211,7 @@ static void lose_cast(const struct lw_plan *p, int n)
     }
 }
 
-static void casts_left_out_are_named(void **state)
+TEST(casts_left_out_are_named)
 {
     static const struct {
         const char *plan;
@@ -240,7 +230,6 @@ static void casts_left_out_are_named(void **state)
     };
     struct model k;
 
-    (void)state;
     model_init(&k, LW_F32);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_plan p = plan_of_words(&k.w, cases[i].plan);
@@ -251,14 +240,13 @@ static void casts_left_out_are_named(void **state)
 }
 
 /* The gradients say f32 and the buckets were made for bf16. */
-static void a_type_that_no_cast_makes_is_refused(void **state)
+TEST(a_type_that_no_cast_makes_is_refused)
 {
     struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct model k;
 
-    (void)state;
     model_init(&k, LW_BF16);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
     p.strategy->grad_dtype = LW_GRAD_F32;
@@ -317,14 +305,13 @@ static void draw(struct prng *r, char *words, size_t room)
     add(words, room, "overlap", ONE_OF(r, "on", "on", "off"));
 }
 
-static void random_grids_end_like_one(void **state)
+TEST(random_grids_end_like_one)
 {
     static const enum lw_dtype types[] = {LW_F32, LW_F64, LW_F16, LW_BF16};
     struct prng r = prng_start("types");
     int made = 0, mixed = 0, narrowed = 0, hooked = 0;
     char words[400];
 
-    (void)state;
     for (int tries = 0; made < GRIDS; tries++) {
         struct model k;
         struct lw_plan p;
@@ -353,20 +340,4 @@ static void random_grids_end_like_one(void **state)
            "hooks\n",
            made, mixed, narrowed, hooked);
     assert_true(mixed > GRIDS / 3 && narrowed > GRIDS / 10 && hooked > GRIDS / 10);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_another_type_end_like_one),
-        cmocka_unit_test(exactness_is_of_the_gradients_types_not_of_the_weights),
-        cmocka_unit_test(narrowed_weights_do_not_narrow_gradients),
-        cmocka_unit_test(every_hook_ends_like_one),
-        cmocka_unit_test(narrowed_weights_end_like_one),
-        cmocka_unit_test(buffers_are_compared_whatever_their_type),
-        cmocka_unit_test(casts_left_out_are_named),
-        cmocka_unit_test(a_type_that_no_cast_makes_is_refused),
-        cmocka_unit_test(random_grids_end_like_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* What a run needs is said before it starts: exec/run/memory_fit.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/run/memory_fit.h"
 #include "shared/base/host_memory.h"
@@ -18,14 +14,13 @@
  * 8064 + 4032 = 20160. A rank takes 80640; verifying 32 bytes for each of 1004 elements, 32128. */
 enum { RANK = 80640, VERIFY = 32128 };
 
-static void what_a_rank_needs_is_known_to_the_byte(void **state)
+TEST(what_a_rank_needs_is_known_to_the_byte)
 {
     struct exec_test_plan t = exec_test_plan_default();
     struct lw_exec_options o = lw_exec_options_default();
     struct lw_plan plan;
     struct lw_err err = {0};
 
-    (void)state;
     o.optimizer = exec_optimizer_of(EXEC_MOMENTUM);
     assert_int_equal(exec_test_plan_build(&t, &plan, &err), LW_OK);
     assert_int_equal(exec_fits_in(&plan, &o, 2, 2 * RANK + VERIFY, &err), LW_OK);
@@ -42,7 +37,7 @@ static void what_a_rank_needs_is_known_to_the_byte(void **state)
     lw_plan_free(&plan);
 }
 
-static void a_backend_with_memory_of_its_own_is_not_asked(void **state)
+TEST(a_backend_with_memory_of_its_own_is_not_asked)
 {
     struct exec_test_plan t = exec_test_plan_default();
     struct exec_backend apart = exec_backend_threads;
@@ -50,7 +45,6 @@ static void a_backend_with_memory_of_its_own_is_not_asked(void **state)
     struct lw_plan plan;
     struct lw_err err = {0};
 
-    (void)state;
     t.n_params = 1;
     t.numel = INT64_C(1000000000000);
     assert_int_equal(exec_test_plan_build(&t, &plan, &err), LW_OK);
@@ -62,13 +56,12 @@ static void a_backend_with_memory_of_its_own_is_not_asked(void **state)
 }
 
 /* Some, and no more than the machine was built with and swaps to. */
-static void this_machine_has_memory(void **state)
+TEST(this_machine_has_memory)
 {
     FILE *f = fopen("/proc/meminfo", "r");
     char line[128];
     double kib, all = 0;
 
-    (void)state;
     assert_non_null(f);
     while (fgets(line, sizeof line, f))
         if (sscanf(line, "MemTotal: %lf", &kib) == 1 || sscanf(line, "SwapTotal: %lf", &kib) == 1)
@@ -79,13 +72,12 @@ static void this_machine_has_memory(void **state)
 
 /* A parameter of 10^12 elements: one line, also where processes would be started, and exit
  * status 1. */
-static void a_plan_beyond_the_machine_is_one_line(void **state)
+TEST(a_plan_beyond_the_machine_is_one_line)
 {
     static const char *const how[] = {"", "--spawn", "--no-verify"};
     static const char head[] =
         "lapwing exec: the plan needs 10.91 TiB of memory a rank (weights 3.64 TiB, ";
 
-    (void)state;
     shell("$L model mlp --layers 2 --width 64 -o w.json >log && "
           "sed -i '0,/\"numel\": 4096/s//\"numel\": 1000000000000/' w.json", NULL);
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
@@ -100,13 +92,4 @@ static void a_plan_beyond_the_machine_is_one_line(void **state)
     assert_string_equal(shell("ls", NULL), "log\nw.json\n"); /* nothing is stored */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_rank_needs_is_known_to_the_byte),
-        cmocka_unit_test(a_backend_with_memory_of_its_own_is_not_asked),
-        cmocka_unit_test(this_machine_has_memory),
-        cmocka_unit_test(a_plan_beyond_the_machine_is_one_line),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

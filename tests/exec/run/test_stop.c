@@ -2,10 +2,6 @@
  * stalls, when memory or disk run out: everybody stops within the time limit, nobody is left,
  * the run is stored as failed with where each rank was, and the next run works. LAPWING_STRESS=N
  * repeats every case N times (make stress). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,7 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 static char folder[] = "/tmp/lapwing-stop-XXXXXX";
 
@@ -161,21 +157,18 @@ static void every_failure_stops_all(enum how how)
     the_next_run_works(how);
 }
 
-static void threads_stop_whatever_fails(void **state)
+TEST(threads_stop_whatever_fails)
 {
-    (void)state;
     every_failure_stops_all(THREADS);
 }
 
-static void processes_stop_whatever_fails(void **state)
+TEST(processes_stop_whatever_fails)
 {
-    (void)state;
     every_failure_stops_all(SPAWN);
 }
 
-static void mpi_ranks_stop_whatever_fails(void **state)
+TEST(mpi_ranks_stop_whatever_fails)
 {
-    (void)state;
     if (!has_mpirun()) {
         printf("SKIP mpi_ranks_stop_whatever_fails: no Open MPI here\n");
         skip();
@@ -185,9 +178,8 @@ static void mpi_ranks_stop_whatever_fails(void **state)
 
 /* At any moment, also inside a collective of 16 MiB: nobody is left, and what is stored is a
  * failure. */
-static void a_rank_killed_at_any_moment_stops_all(void **state)
+TEST(a_rank_killed_at_any_moment_stops_all)
 {
-    (void)state;
     for (int how = SPAWN; how < (has_mpirun() ? N_HOWS : MPI); how++)
         for (int k = 0; k < repeats(); k++) {
             char words[512];
@@ -209,11 +201,10 @@ static void a_rank_killed_at_any_moment_stops_all(void **state)
 
 /* The run is in the database once, failed, with the rank that died: also where it is rank 0, and
  * where the launcher kills the others. */
-static void a_killed_rank_is_stored_once_and_blamed(void **state)
+TEST(a_killed_rank_is_stored_once_and_blamed)
 {
     static const char *const blamed[] = {"rank 0 is gone", "rank 1 is gone"};
 
-    (void)state;
     for (int how = SPAWN; how < (has_mpirun() ? N_HOWS : MPI); how++)
         for (int k = 0; k < 2 * repeats(); k++) {
             int victim = k % 2, rc;
@@ -246,9 +237,8 @@ static void a_killed_rank_is_stored_once_and_blamed(void **state)
 
 /* The lowest bit of an averaged gradient, on one rank in one step: the run ends, and is not
  * verified. */
-static void a_flipped_bit_is_found_on_all_kinds_of_ranks(void **state)
+TEST(a_flipped_bit_is_found_on_all_kinds_of_ranks)
 {
-    (void)state;
     for (int how = THREADS; how < (has_mpirun() ? N_HOWS : MPI); how++)
         for (int step = 1; step < 5; step++) {
             char words[512], expected[96];
@@ -265,9 +255,8 @@ static void a_flipped_bit_is_found_on_all_kinds_of_ranks(void **state)
         }
 }
 
-static void a_signal_ends_the_run_and_stores_it(void **state)
+TEST(a_signal_ends_the_run_and_stores_it)
 {
-    (void)state;
     for (int how = THREADS; how <= SPAWN; how++) {
         char words[512];
         int rc;
@@ -286,9 +275,8 @@ static void a_signal_ends_the_run_and_stores_it(void **state)
     }
 }
 
-static void a_full_disk_ends_all_and_the_next_run_works(void **state)
+TEST(a_full_disk_ends_all_and_the_next_run_works)
 {
-    (void)state;
     for (int k = 0; k < repeats(); k++) {
         int rc;
         char *out =
@@ -310,11 +298,10 @@ static void a_full_disk_ends_all_and_the_next_run_works(void **state)
     the_next_run_works(SPAWN);
 }
 
-static void too_few_open_files_are_named_before_the_start(void **state)
+TEST(too_few_open_files_are_named_before_the_start)
 {
     int rc;
 
-    (void)state;
     char *out =
         shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
               "echo status $?",
@@ -332,11 +319,10 @@ static void too_few_open_files_are_named_before_the_start(void **state)
     nobody_is_left("ulimit");
 }
 
-static void ranks_with_other_options_are_refused(void **state)
+TEST(ranks_with_other_options_are_refused)
 {
     int rc;
 
-    (void)state;
     char *out = shell(
         "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=x$$ LAPWING_RENDEZVOUS="
         "127.0.0.1:$((20000 + $$ % 12000)) timeout 40 $L exec -w w.json --dp 2 --no-db --steps $2 "
@@ -351,7 +337,7 @@ static void ranks_with_other_options_are_refused(void **state)
         fail_msg("%s", out);
 }
 
-static void faults_that_make_no_sense_are_refused(void **state)
+TEST(faults_that_make_no_sense_are_refused)
 {
     static const struct {
         const char *fault, *words;
@@ -365,7 +351,6 @@ static void faults_that_make_no_sense_are_refused(void **state)
         {"1:0:27:fail", "rank 1 did not meet op 27 in step 0: the fault was not made", 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[256];
         int rc;
@@ -401,20 +386,4 @@ static int remove_folder(void **state)
     return system(line) == 0 ? 0 : -1;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_stop_whatever_fails),
-        cmocka_unit_test(processes_stop_whatever_fails),
-        cmocka_unit_test(mpi_ranks_stop_whatever_fails),
-        cmocka_unit_test(a_rank_killed_at_any_moment_stops_all),
-        cmocka_unit_test(a_killed_rank_is_stored_once_and_blamed),
-        cmocka_unit_test(a_flipped_bit_is_found_on_all_kinds_of_ranks),
-        cmocka_unit_test(a_signal_ends_the_run_and_stores_it),
-        cmocka_unit_test(a_full_disk_ends_all_and_the_next_run_works),
-        cmocka_unit_test(too_few_open_files_are_named_before_the_start),
-        cmocka_unit_test(ranks_with_other_options_are_refused),
-        cmocka_unit_test(faults_that_make_no_sense_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

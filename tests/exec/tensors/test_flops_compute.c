@@ -1,10 +1,6 @@
 /* Compute of known FLOPs and unknown time: exec/tensors/flops_compute.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run.h"
@@ -35,7 +31,7 @@ static void make_plan(int64_t flops, lw_ps work_ps, struct lw_plan *plan)
 }
 
 /* 2 n^3: 2, 16, 54, 128. Halfway between 16 and 54 is 35. */
-static void the_nearest_side_is_taken(void **state)
+TEST(the_nearest_side_is_taken)
 {
     static const struct {
         int64_t flops;
@@ -59,7 +55,6 @@ static void the_nearest_side_is_taken(void **state)
     struct lw_plan plan = {.works = &work, .n_works = 1};
     struct lw_op op = {.kind = LW_OP_KERNEL, .work = 0, .work_ps = -1};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         work.flops = cases[i].flops;
         assert_int_equal(exec_product_side(&plan, &op), cases[i].side);
@@ -72,11 +67,10 @@ static void the_nearest_side_is_taken(void **state)
     assert_int_equal(exec_product_side(&plan, &op), 0);
 }
 
-static void a_part_multiplies_row_after_row(void **state)
+TEST(a_part_multiplies_row_after_row)
 {
     struct lw_err err = {0};
 
-    (void)state;
     if (exec_ops_product(&exec_backend_threads, &err) != LW_OK)
         fail_msg("%s", err.msg);
 }
@@ -99,23 +93,21 @@ static enum lw_status run(int64_t flops, enum exec_compute compute, int64_t *n_r
     return s;
 }
 
-static void an_op_of_flops_alone_runs_as_one_product(void **state)
+TEST(an_op_of_flops_alone_runs_as_one_product)
 {
     struct lw_err err = {0};
     int64_t n_rows = 0;
 
-    (void)state;
     if (run(2 * 32 * 32 * 32, EXEC_COMPUTE_GEMM, &n_rows, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(n_rows, 2 * 2); /* ranks, steps */
 }
 
-static void what_is_no_product_is_refused_in_words(void **state)
+TEST(what_is_no_product_is_refused_in_words)
 {
     struct lw_err err = {0};
     int64_t n_rows;
 
-    (void)state;
     assert_int_equal(run(16, EXEC_COMPUTE_SPIN, &n_rows, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg,
                            "op 0 (kernel) has no time of its own: its FLOPs are computed with "
@@ -127,14 +119,13 @@ static void what_is_no_product_is_refused_in_words(void **state)
         strstr(err.msg, "its 9000000000000 FLOPs are more than one product of 16384 rows"));
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
     struct lw_plan plan;
     struct lw_exec_options o = lw_exec_options_default();
     enum lw_status s;
     int64_t n = 0;
 
-    (void)state;
     make_plan(16, -1, &plan);
     o.n_steps = 1;
     o.n_warmup = 0;
@@ -151,16 +142,4 @@ static void failing_allocations_leave_nothing(void **state)
     assert_int_equal(s, LW_OK);
     assert_true(n > 20);
     lw_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nearest_side_is_taken),
-        cmocka_unit_test(a_part_multiplies_row_after_row),
-        cmocka_unit_test(an_op_of_flops_alone_runs_as_one_product),
-        cmocka_unit_test(what_is_no_product_is_refused_in_words),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

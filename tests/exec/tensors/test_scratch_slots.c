@@ -1,10 +1,6 @@
 /* The places that messages reuse: exec/tensors/scratch_slots.h. A message of 80 bytes takes 128. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/tensors/tensors.h"
 #include "tests/lib/message_plan.h"
@@ -30,9 +26,8 @@ static int64_t scratch_of(const char *words)
  * place of activation k, which is read by then; activation k + 2 is made after B(k), when that
  * place is free again. Under gpipe all activations go before any gradient comes: a place for
  * each. */
-static void a_pipelines_places_grow_with_what_is_on_its_way(void **state)
+TEST(a_pipelines_places_grow_with_what_is_on_its_way)
 {
-    (void)state;
     assert_int_equal(scratch_of("pp 2 micro-batches 4"), 2 * PLACE);
     assert_int_equal(scratch_of("pp 2 micro-batches 64"), 2 * PLACE);
     assert_int_equal(scratch_of("pp 3 micro-batches 64"), scratch_of("pp 3 micro-batches 8"));
@@ -41,18 +36,8 @@ static void a_pipelines_places_grow_with_what_is_on_its_way(void **state)
 }
 
 /* An op takes one sum and makes the next: two places, whatever comes after. */
-static void sums_of_a_tensor_group_take_turns(void **state)
+TEST(sums_of_a_tensor_group_take_turns)
 {
-    (void)state;
     assert_int_equal(scratch_of("tp 2 micro-batches 2"), 2 * PLACE);
     assert_int_equal(scratch_of("tp 2 micro-batches 64"), 2 * PLACE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pipelines_places_grow_with_what_is_on_its_way),
-        cmocka_unit_test(sums_of_a_tensor_group_take_turns),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

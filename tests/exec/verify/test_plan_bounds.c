@@ -1,11 +1,7 @@
 /* What exec refuses of a plan that nobody proved: exec/verify/plan_bounds.c. One field is
  * changed in each. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/tensors/tensors.h"
 #include "tests/lib/exec_chain.h"
@@ -41,7 +37,7 @@ static void expect(struct lw_plan *p, const char *words)
     lw_plan_free(p);
 }
 
-static void plans_as_made_are_safe(void **state)
+TEST(plans_as_made_are_safe)
 {
     static const char *const words[] = {"dp 2",           "pp 2 micro-batches 2",
                                         "dp 2 no-sync 2", "dp 2 zero 1",
@@ -49,7 +45,6 @@ static void plans_as_made_are_safe(void **state)
                                         "dp 2 clip 1"};
     struct lw_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct lw_plan p = make(words[i]);
         if (exec_plan_is_safe(&p, &err) != LW_OK)
@@ -59,9 +54,8 @@ static void plans_as_made_are_safe(void **state)
 }
 
 /* The first pass names a bucket of the second one's set, which has no memory then. */
-static void a_bucket_that_no_step_lays_out_is_refused(void **state)
+TEST(a_bucket_that_no_step_lays_out_is_refused)
 {
-    (void)state;
     for (int k = 0; k < 3; k++) {
         struct lw_plan p = make("dp 2");
         enum lw_op_kind kinds[] = {LW_OP_COPY_IN, LW_OP_COPY_OUT, LW_OP_ALL_REDUCE};
@@ -71,19 +65,17 @@ static void a_bucket_that_no_step_lays_out_is_refused(void **state)
     }
 }
 
-static void sets_stay_inside_the_buckets(void **state)
+TEST(sets_stay_inside_the_buckets)
 {
-    (void)state;
     struct lw_plan p = make("dp 2");
     p.sets[0].n_buckets = p.n_buckets + 1;
     expect(&p, "bucket set 0: buckets 0 and ");
 }
 
-static void sizes_that_do_not_sum_are_refused(void **state)
+TEST(sizes_that_do_not_sum_are_refused)
 {
     static const int64_t sizes[] = {INT64_MAX, (INT64_C(1) << 52) + 1, -1};
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
         struct lw_plan p = make("dp 2");
         p.buckets[0].bytes = sizes[k];
@@ -101,9 +93,8 @@ static void sizes_that_do_not_sum_are_refused(void **state)
 }
 
 /* 160 messages and more of 2^52 bytes: more than 2^56, each allowed. */
-static void sizes_that_are_too_many_are_refused(void **state)
+TEST(sizes_that_are_too_many_are_refused)
 {
-    (void)state;
     struct lw_plan p = make("pp 2 micro-batches 80");
     for (int32_t i = 0; i < p.n_ops; i++)
         if (lw_op_class(p.ops[i].kind) == LW_CLASS_P2P)
@@ -111,9 +102,8 @@ static void sizes_that_are_too_many_are_refused(void **state)
     expect(&p, "in all, on ");
 }
 
-static void operands_stay_inside_their_bucket_and_row(void **state)
+TEST(operands_stay_inside_their_bucket_and_row)
 {
-    (void)state;
     struct lw_plan p = make("pp 2 micro-batches 2");
     p.operand_first[0] = p.n_operands;
     expect(&p, "its operand row begins at");
@@ -123,17 +113,4 @@ static void operands_stay_inside_their_bucket_and_row(void **state)
     p = make("pp 2 micro-batches 2");
     first(&p, LW_OP_RECV)->peer = 2;
     expect(&p, "peer is 2");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_as_made_are_safe),
-        cmocka_unit_test(a_bucket_that_no_step_lays_out_is_refused),
-        cmocka_unit_test(sets_stay_inside_the_buckets),
-        cmocka_unit_test(sizes_that_do_not_sum_are_refused),
-        cmocka_unit_test(sizes_that_are_too_many_are_refused),
-        cmocka_unit_test(operands_stay_inside_their_bucket_and_row),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

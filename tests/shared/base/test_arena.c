@@ -1,10 +1,6 @@
 /* Memory and its failing hook: shared/base/arena.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/base/hash.h"
@@ -12,11 +8,10 @@
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/reducer_kind.h"
 
-static void memory_from_an_arena_is_zero_and_aligned(void **state)
+TEST(memory_from_an_arena_is_zero_and_aligned)
 {
     struct lw_arena a = {0};
 
-    (void)state;
     for (int i = 1; i < 2000; i += 37) {
         unsigned char *p = lw_arena_alloc(&a, i, 3);
         assert_non_null(p);
@@ -29,12 +24,11 @@ static void memory_from_an_arena_is_zero_and_aligned(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void a_growing_array_keeps_its_elements(void **state)
+TEST(a_growing_array_keeps_its_elements)
 {
     struct lw_arena a = {0};
     int32_t *v = NULL;
 
-    (void)state;
     for (int32_t n = 0; n < 1000; n++) {
         v = lw_arena_more(&a, v, n, sizeof *v);
         assert_non_null(v);
@@ -50,11 +44,10 @@ static void a_growing_array_keeps_its_elements(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void an_overflowing_size_is_refused(void **state)
+TEST(an_overflowing_size_is_refused)
 {
     struct lw_arena a = {0};
 
-    (void)state;
     assert_null(lw_arena_alloc(&a, INT64_MAX, 16));
     assert_null(lw_arena_alloc(&a, -1, 1));
     lw_arena_free(&a);
@@ -85,14 +78,13 @@ static enum lw_status small_plan(struct lw_plan *p, struct lw_err *err)
     return lw_builder_finish(b, p, err);
 }
 
-static void every_failing_allocation_of_a_build_is_reported_and_leaks_nothing(void **state)
+TEST(every_failing_allocation_of_a_build_is_reported_and_leaks_nothing)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
     enum lw_status s = LW_ENOMEM;
     int n = 0;
 
-    (void)state;
     while (s != LW_OK && ++n < 1000) {
         lw_alloc_fail_at(n);
         s = small_plan(&p, &err);
@@ -113,13 +105,12 @@ static void every_failing_allocation_of_a_build_is_reported_and_leaks_nothing(vo
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void the_hash_sees_decisions_and_not_their_notes(void **state)
+TEST(the_hash_sees_decisions_and_not_their_notes)
 {
     struct lw_plan a = {0}, b = {0};
     struct lw_err err = {0};
     char first[33];
 
-    (void)state;
     assert_int_equal(small_plan(&a, &err), LW_OK);
     assert_int_equal(small_plan(&b, &err), LW_OK);
     assert_string_equal(a.hash, b.hash);
@@ -134,11 +125,10 @@ static void the_hash_sees_decisions_and_not_their_notes(void **state)
     lw_plan_free(&b);
 }
 
-static void strings_stand_close_and_what_follows_is_aligned(void **state)
+TEST(strings_stand_close_and_what_follows_is_aligned)
 {
     struct lw_arena a = {0};
 
-    (void)state;
     char *first = lw_arena_strdup(&a, "ab"), *second = lw_arena_strdup(&a, "cd");
     int64_t *number = lw_arena_alloc(&a, 1, sizeof *number);
     assert_ptr_equal(second, first + 3);
@@ -148,13 +138,12 @@ static void strings_stand_close_and_what_follows_is_aligned(void **state)
     lw_arena_free(&a);
 }
 
-static void an_adopted_block_goes_with_its_arena(void **state)
+TEST(an_adopted_block_goes_with_its_arena)
 {
     struct lw_arena a = {0};
     int64_t before = lw_alloc_live();
     void *block = lw_alloc(100);
 
-    (void)state;
     lw_alloc_fail_at(1); /* an arena without a block needs one for its note */
     assert_int_equal(lw_arena_adopt(&a, block), -1);
     lw_alloc_fail_at(0);
@@ -166,7 +155,7 @@ static void an_adopted_block_goes_with_its_arena(void **state)
 
 /* 5,000 numbers are 40,000 bytes, more than the stream gathers at once; strings of many lengths
  * move the place where it is full. */
-static void a_hash_does_not_depend_on_how_it_is_fed(void **state)
+TEST(a_hash_does_not_depend_on_how_it_is_fed)
 {
     enum { N = 5000 };
     static unsigned char bytes[N * 8 + 3 * N];
@@ -174,7 +163,6 @@ static void a_hash_does_not_depend_on_how_it_is_fed(void **state)
     char streamed[33], whole[33];
     struct lw_hash *h = lw_hash_new();
 
-    (void)state;
     for (int64_t i = 0; i < N; i++) {
         uint64_t v = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
         lw_hash_int(h, (int64_t)v);
@@ -192,19 +180,4 @@ static void a_hash_does_not_depend_on_how_it_is_fed(void **state)
     lw_hash_bytes(h, bytes + 1, at - 1); /* longer than all it gathers */
     lw_hash_finish(h, streamed);
     assert_string_equal(streamed, whole);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_from_an_arena_is_zero_and_aligned),
-        cmocka_unit_test(a_growing_array_keeps_its_elements),
-        cmocka_unit_test(an_overflowing_size_is_refused),
-        cmocka_unit_test(every_failing_allocation_of_a_build_is_reported_and_leaks_nothing),
-        cmocka_unit_test(the_hash_sees_decisions_and_not_their_notes),
-        cmocka_unit_test(strings_stand_close_and_what_follows_is_aligned),
-        cmocka_unit_test(an_adopted_block_goes_with_its_arena),
-        cmocka_unit_test(a_hash_does_not_depend_on_how_it_is_fed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

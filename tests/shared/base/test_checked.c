@@ -1,10 +1,6 @@
 /* Saturating arithmetic against 128 bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <math.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/checked.h"
 
@@ -13,14 +9,13 @@ static int64_t clamp(__int128 x)
     return x > INT64_MAX ? INT64_MAX : x < INT64_MIN ? INT64_MIN : (int64_t)x;
 }
 
-static void results_are_those_of_wide_arithmetic_at_the_limits(void **state)
+TEST(results_are_those_of_wide_arithmetic_at_the_limits)
 {
     static const int64_t v[] = {0, 1, -1, 2, -2, 3037000499, 3037000500, -3037000500, INT64_MAX,
                                 INT64_MAX - 1, INT64_MIN, INT64_MIN + 1, INT64_MAX / 2,
                                 INT64_MIN / 2, 1000, 1000000000000};
     enum { N = sizeof v / sizeof v[0] };
 
-    (void)state;
     for (int i = 0; i < N; i++)
         for (int k = 0; k < N; k++) {
             assert_int_equal(lw_add_sat(v[i], v[k]), clamp((__int128)v[i] + v[k]));
@@ -29,9 +24,8 @@ static void results_are_those_of_wide_arithmetic_at_the_limits(void **state)
         }
 }
 
-static void doubles_round_or_saturate(void **state)
+TEST(doubles_round_or_saturate)
 {
-    (void)state;
     assert_int_equal(lw_round_sat(0.5), 1);
     assert_int_equal(lw_round_sat(-0.5), -1);
     assert_int_equal(lw_round_sat(2.4999), 2);
@@ -41,14 +35,4 @@ static void doubles_round_or_saturate(void **state)
     assert_int_equal(lw_round_sat(-1e300), INT64_MIN);
     assert_int_equal(lw_round_sat(INFINITY), INT64_MAX);
     assert_int_equal(lw_round_sat(NAN), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_those_of_wide_arithmetic_at_the_limits),
-        cmocka_unit_test(doubles_round_or_saturate),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

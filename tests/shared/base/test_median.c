@@ -1,15 +1,10 @@
 /* The median of whole numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/median.h"
 
-static void it_is_the_middle_or_the_mean_of_the_middle_two(void **state)
+TEST(it_is_the_middle_or_the_mean_of_the_middle_two)
 {
-    (void)state;
     assert_int_equal(lw_median((int64_t[]){7}, 1), 7);
     assert_int_equal(lw_median((int64_t[]){9, -5, 2}, 3), 2);
     assert_int_equal(lw_median((int64_t[]){8, 1, 4, 5}, 4), 4); /* 4.5 */
@@ -18,22 +13,11 @@ static void it_is_the_middle_or_the_mean_of_the_middle_two(void **state)
     assert_int_equal(lw_median(NULL, 0), 0);
 }
 
-static void it_sorts(void **state)
+TEST(it_sorts)
 {
     int64_t v[] = {3, INT64_MAX, 0, INT64_MIN, 3};
     const int64_t sorted[] = {INT64_MIN, 0, 3, 3, INT64_MAX};
 
-    (void)state;
     assert_int_equal(lw_median(v, 5), 3);
     assert_memory_equal(v, sorted, sizeof v);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_the_middle_or_the_mean_of_the_middle_two),
-        cmocka_unit_test(it_sorts),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

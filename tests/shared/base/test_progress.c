@@ -1,9 +1,5 @@
 /* Progress of long work outside a terminal: a line a minute, and none when it is quiet. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,32 +31,20 @@ static void written(double ago_s, bool quiet, char *buf, size_t size)
     fclose(f);
 }
 
-static void a_log_gets_a_line_a_minute(void **state)
+TEST(a_log_gets_a_line_a_minute)
 {
     char text[256];
 
-    (void)state;
     written(100.2, false, text, sizeof text);
     assert_string_equal(text, "predicting: 25 % after 100 s, 301 s left\n");
 }
 
-static void short_and_quiet_jobs_write_nothing(void **state)
+TEST(short_and_quiet_jobs_write_nothing)
 {
     char text[256];
 
-    (void)state;
     written(30, false, text, sizeof text);
     assert_string_equal(text, "");
     written(100, true, text, sizeof text);
     assert_string_equal(text, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_log_gets_a_line_a_minute),
-        cmocka_unit_test(short_and_quiet_jobs_write_nothing),
-    };
-
-    return cmocka_run_group_tests_name("progress", tests, NULL, NULL);
 }

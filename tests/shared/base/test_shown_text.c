@@ -1,15 +1,11 @@
 /* UTF-8 by the table of RFC 3629, and what of it is shown. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/err.h"
 #include "shared/base/shown_text.h"
 
-static void valid_sequences_are_code_points(void **state)
+TEST(valid_sequences_are_code_points)
 {
     static const struct {
         const char *bytes;
@@ -20,7 +16,6 @@ static void valid_sequences_are_code_points(void **state)
                  {"\xf4\x8f\xbf\xbf", 0x10ffff}};
     char out[5] = "";
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *s = cases[i].bytes;
         assert_int_equal(lw_utf8_next(&s), cases[i].code);
@@ -30,14 +25,13 @@ static void valid_sequences_are_code_points(void **state)
     }
 }
 
-static void an_invalid_byte_counts_as_one_replacement(void **state)
+TEST(an_invalid_byte_counts_as_one_replacement)
 {
     /* lone continuation, overlong, surrogate, above U+10FFFF, cut, not a first byte */
     static const char *const cases[] = {"\x80", "\xc0\xaf", "\xc1\xbf", "\xe0\x80\xaf",
                                         "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
                                         "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xff", "\xc3("};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *s = cases[i];
         assert_int_equal(lw_utf8_next(&s), LW_UTF8_REPLACEMENT);
@@ -45,11 +39,10 @@ static void an_invalid_byte_counts_as_one_replacement(void **state)
     }
 }
 
-static void what_a_terminal_obeys_is_not_shown(void **state)
+TEST(what_a_terminal_obeys_is_not_shown)
 {
     char buf[32];
 
-    (void)state;
     assert_string_equal(lw_shown_text(buf, sizeof buf, "a\033[2Jb\a"), "a?[2Jb?");
     assert_string_equal(lw_shown_text(buf, sizeof buf, "a\nb\tc\r"), "a b c ");
     assert_string_equal(lw_shown_text(buf, sizeof buf, "\xc2\x9b\x7f\xe2\x80\xae"), "???");
@@ -59,27 +52,14 @@ static void what_a_terminal_obeys_is_not_shown(void **state)
     assert_string_equal(lw_shown_text(buf, 1, "a"), "");
 }
 
-static void messages_hold_only_what_is_shown(void **state)
+TEST(messages_hold_only_what_is_shown)
 {
     struct lw_err err;
 
-    (void)state;
     lw_fail(&err, LW_EINVAL, "'%s'", "x\033[31m\n");
     assert_string_equal(err.msg, "'x?[31m '");
     lw_fail_at(&err, LW_EFORMAT, "a\ab", 3, "%s", "\xff");
     assert_string_equal(err.msg, "a?b:3: \xef\xbf\xbd");
     lw_err_context(&err, "%s", "\033");
     assert_string_equal(err.msg, "?: a?b:3: \xef\xbf\xbd");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(valid_sequences_are_code_points),
-        cmocka_unit_test(an_invalid_byte_counts_as_one_replacement),
-        cmocka_unit_test(what_a_terminal_obeys_is_not_shown),
-        cmocka_unit_test(messages_hold_only_what_is_shown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* Sizes, times and rounding: shared/base/units.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/units.h"
 
-static void picoseconds_round_half_up_once(void **state)
+TEST(picoseconds_round_half_up_once)
 {
-    (void)state;
     assert_int_equal(lw_ps_to_ns(499), 0);
     assert_int_equal(lw_ps_to_ns(500), 1);
     assert_int_equal(lw_ps_to_ns(1499), 1);
@@ -17,9 +12,8 @@ static void picoseconds_round_half_up_once(void **state)
     assert_int_equal(lw_ps_to_ns(-1501), -2);
 }
 
-static void transfer_time_of_whole_rates_is_exact(void **state)
+TEST(transfer_time_of_whole_rates_is_exact)
 {
-    (void)state;
     /* 64 MiB / 8 ranks at 50 GB/s: 8,388,608 B / 50e9 B/s = 167,772,160 ps */
     assert_int_equal(lw_transfer_ps(67108864 / 8, 50e9), 167772160);
     /* 16,384 B: 327.68 ns */
@@ -30,7 +24,7 @@ static void transfer_time_of_whole_rates_is_exact(void **state)
     assert_int_equal(lw_transfer_ps(1, 0), INT64_MAX);
 }
 
-static void sizes_know_both_kinds_of_units(void **state)
+TEST(sizes_know_both_kinds_of_units)
 {
     static const struct { const char *text; int64_t bytes; } good[] = {
         {"0", 0}, {"1024", 1024}, {"1KiB", 1024}, {"25MiB", 26214400}, {"25MB", 25000000},
@@ -41,7 +35,6 @@ static void sizes_know_both_kinds_of_units(void **state)
     int64_t v;
     struct lw_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(lw_parse_size(good[i].text, &v, &err), LW_OK);
         assert_int_equal(v, good[i].bytes);
@@ -50,27 +43,15 @@ static void sizes_know_both_kinds_of_units(void **state)
         assert_int_equal(lw_parse_size(bad[i], &v, &err), LW_EINVAL);
 }
 
-static void times_need_a_unit(void **state)
+TEST(times_need_a_unit)
 {
     lw_ps t;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_parse_time("1.5us", &t, &err), LW_OK);
     assert_int_equal(t, 1500000);
     assert_int_equal(lw_parse_time("3s", &t, &err), LW_OK);
     assert_int_equal(t, 3 * LW_PS_PER_S);
     assert_int_equal(lw_parse_time("3", &t, &err), LW_EINVAL);
     assert_string_equal(err.msg, "'3' has the unknown unit '' (a number with ps, ns, us, ms or s)");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(picoseconds_round_half_up_once),
-        cmocka_unit_test(transfer_time_of_whole_rates_is_exact),
-        cmocka_unit_test(sizes_know_both_kinds_of_units),
-        cmocka_unit_test(times_need_a_unit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

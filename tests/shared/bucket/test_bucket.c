@@ -1,12 +1,8 @@
 /* Bucket assignment and the rules of the torch generations: shared/bucket/bucket.h,
  * docs/design/bucket.md. Golden answers of the reference are in test_golden_c10d. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket.h"
 #include "tests/lib/resnet50_sizes.h"
@@ -48,7 +44,7 @@ struct small_case {
     const char *buckets;
 };
 
-static void a_bucket_closes_once_its_size_reached_the_limit(void **state)
+TEST(a_bucket_closes_once_its_size_reached_the_limit)
 {
     static const struct small_case cases[] = {
         /* 4 bytes an element: 8 + 8 = 16 reaches 16 exactly */
@@ -62,7 +58,6 @@ static void a_bucket_closes_once_its_size_reached_the_limit(void **state)
         {"no limit reached: one bucket", {1, 1}, {1000}, 2, 1, "0,1"},
     };
 
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct lw_grad g[6];
         struct lw_bucketing b;
@@ -76,14 +71,13 @@ static void a_bucket_closes_once_its_size_reached_the_limit(void **state)
     }
 }
 
-static void each_dtype_and_device_has_its_own_open_bucket_and_limits(void **state)
+TEST(each_dtype_and_device_has_its_own_open_bucket_and_limits)
 {
     struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(1), f32(1)};
     int64_t limits[] = {4, 8};
     struct lw_bucketing b;
     struct lw_err err = {0};
 
-    (void)state;
     g[1].dtype = LW_F64;
     g[3].device = 1;
     /* f32: 0 closes (4 >= 4), 2 and 4 share 8; f64: 1 closes; device 1: 3 closes */
@@ -93,14 +87,13 @@ static void each_dtype_and_device_has_its_own_open_bucket_and_limits(void **stat
     lw_bucketing_free(&b);
 }
 
-static void a_sparse_gradient_is_alone_and_leaves_the_open_bucket_open(void **state)
+TEST(a_sparse_gradient_is_alone_and_leaves_the_open_bucket_open)
 {
     struct lw_grad g[] = {f32(1), f32(50), f32(1)};
     int64_t limit = 8;
     struct lw_bucketing b;
     struct lw_err err = {0};
 
-    (void)state;
     g[1].sparse = true;
     assert_int_equal(lw_bucket_assign_c10d(g, 3, NULL, &limit, 1, &b, &err), LW_OK);
     assert_string_equal(shown(&b), "0,2|1");
@@ -108,7 +101,7 @@ static void a_sparse_gradient_is_alone_and_leaves_the_open_bucket_open(void **st
     lw_bucketing_free(&b);
 }
 
-static void with_an_order_buckets_stay_in_closing_order(void **state)
+TEST(with_an_order_buckets_stay_in_closing_order)
 {
     struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(4)};
     int32_t order[] = {2, 3, 1, 0};
@@ -116,7 +109,6 @@ static void with_an_order_buckets_stay_in_closing_order(void **state)
     struct lw_bucketing b;
     struct lw_err err = {0};
 
-    (void)state;
     g[2].dtype = LW_F64; /* 8 bytes: stays open, and began first */
     assert_int_equal(lw_bucket_assign_c10d(g, 4, order, &limit, 1, &b, &err), LW_OK);
     assert_string_equal(shown(&b), "3|2|1,0");
@@ -124,7 +116,7 @@ static void with_an_order_buckets_stay_in_closing_order(void **state)
     lw_bucketing_free(&b);
 }
 
-static void refuses_what_makes_no_sense(void **state)
+TEST(refuses_what_makes_no_sense)
 {
     struct lw_grad g[] = {f32(1), f32(1)};
     int32_t twice[] = {1, 1}, outside[] = {0, 2};
@@ -132,7 +124,6 @@ static void refuses_what_makes_no_sense(void **state)
     struct lw_bucketing b;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_bucket_assign_c10d(g, 0, NULL, &limit, 1, &b, &err), LW_EINVAL);
     assert_int_equal(lw_bucket_assign_c10d(g, 2, NULL, &limit, 0, &b, &err), LW_EINVAL);
     assert_int_equal(lw_bucket_assign_c10d(g, 2, NULL, &below, 1, &b, &err), LW_EINVAL);
@@ -156,11 +147,10 @@ static struct lw_bucket_rules rules_of(enum lw_bucket_policy_id policy, int64_t 
     return rules;
 }
 
-static void limits_follow_the_generation(void **state)
+TEST(limits_follow_the_generation)
 {
     struct lw_bucket_rules r;
 
-    (void)state;
     r = rules_of(LW_BUCKET_C10D_2020, 4 << 20, -1, false, false);
     assert_int_equal(r.n_initial, 2);
     assert_int_equal(r.initial_limits[0], 1 << 20);
@@ -186,12 +176,11 @@ static void limits_follow_the_generation(void **state)
     assert_int_equal(r.rebuilt_limits[1], 26214400);
 }
 
-static void unused_detection_and_static_graphs_change_what_is_rebuilt(void **state)
+TEST(unused_detection_and_static_graphs_change_what_is_rebuilt)
 {
     struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_1_13, -1, -1, true, false);
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(r.n_initial, 2);
     assert_int_equal(r.n_rebuilt, 0);
     assert_int_equal(r.used_map, LW_MAP_EACH);
@@ -210,7 +199,7 @@ static void unused_detection_and_static_graphs_change_what_is_rebuilt(void **sta
 
 /* Limits 4 and 8, five gradients of 4 bytes, ready as 0 1 2 3 4. From after: 4 closes at 4 bytes,
  * 3 2 and 1 0 at 8; the list is reversed, what lies inside a bucket is not. */
-static void the_small_bucket_can_be_the_last(void **state)
+TEST(the_small_bucket_can_be_the_last)
 {
     struct lw_bucket_request q = {LW_BUCKET_C10D_1_13, 8, 4, false, false, true};
     struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(1), f32(1)};
@@ -219,7 +208,6 @@ static void the_small_bucket_can_be_the_last(void **state)
     struct lw_bucketing b;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_OK);
     assert_int_equal(lw_bucket_rebuilt(&r, g, 5, order, &b, &err), LW_OK);
     assert_string_equal(shown(&b), "1,0|3,2|4");
@@ -252,7 +240,7 @@ static void the_small_bucket_can_be_the_last(void **state)
 
 /* The published buckets of ResNet-50 under DDP: the gradients in reverse registration order with
  * [1 MiB, 25 MiB]. The first closes after the classifier: 4 * (1000 + 2,048,000) = 8,196,000. */
-static void resnet50_gives_the_five_sizes_of_its_recorded_step(void **state)
+TEST(resnet50_gives_the_five_sizes_of_its_recorded_step)
 {
     static const int64_t expected[] = {8196000, 31502336, 26255360, 26550272, 9724160};
     struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_2, -1, -1, false, false);
@@ -262,7 +250,6 @@ static void resnet50_gives_the_five_sizes_of_its_recorded_step(void **state)
     struct lw_bucketing b;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(n, RESNET50_PARAMS);
     for (int32_t i = 0; i < n; i++) {
         g[i] = f32(numel[i]);
@@ -280,21 +267,20 @@ static void resnet50_gives_the_five_sizes_of_its_recorded_step(void **state)
     lw_bucketing_free(&b);
 }
 
-static void the_2020_list_is_reversed_so_the_small_bucket_comes_last(void **state)
+TEST(the_2020_list_is_reversed_so_the_small_bucket_comes_last)
 {
     struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_2020, 8, 4, false, false);
     struct lw_grad g[] = {f32(1), f32(1), f32(1), f32(1)};
     struct lw_bucketing b;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_bucket_initial(&r, g, 4, NULL, &b, &err), LW_OK);
     assert_string_equal(shown(&b), "3|1,2|0");
     assert_int_equal(b.limit_bytes[2], 4);
     lw_bucketing_free(&b);
 }
 
-static void per_tensor_and_single_follow_the_ready_order(void **state)
+TEST(per_tensor_and_single_follow_the_ready_order)
 {
     struct lw_grad g[] = {f32(1), f32(1), f32(1)};
     int32_t order[] = {1, 2, 0};
@@ -302,7 +288,6 @@ static void per_tensor_and_single_follow_the_ready_order(void **state)
     struct lw_bucketing b;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_bucket_initial(&r, g, 3, order, &b, &err), LW_OK);
     assert_string_equal(shown(&b), "1|2|0");
     lw_bucketing_free(&b);
@@ -319,11 +304,10 @@ static int next(uint64_t *x, int below)
 }
 
 /* Every gradient in exactly one bucket; a bucket closes at its limit and not before. */
-static void random_lists_are_partitioned_and_closed_on_time(void **state)
+TEST(random_lists_are_partitioned_and_closed_on_time)
 {
     uint64_t x = 20240607;
 
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 300; round++) {
         struct lw_grad g[N_MAX];
@@ -358,13 +342,12 @@ static void random_lists_are_partitioned_and_closed_on_time(void **state)
     }
 }
 
-static void a_failing_allocation_leaks_nothing(void **state)
+TEST(a_failing_allocation_leaks_nothing)
 {
     struct lw_grad g[] = {f32(1), f32(5), f32(1)};
     int64_t before = lw_alloc_live();
     struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_1_13, 8, 4, true, false);
 
-    (void)state;
     for (int64_t n = 1;; n++) {
         struct lw_bucketing b = {0};
         struct lw_err err = {0};
@@ -382,24 +365,4 @@ static void a_failing_allocation_leaks_nothing(void **state)
         assert_int_equal(lw_alloc_live(), before);
     }
     assert_int_equal(lw_alloc_live(), before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bucket_closes_once_its_size_reached_the_limit),
-        cmocka_unit_test(each_dtype_and_device_has_its_own_open_bucket_and_limits),
-        cmocka_unit_test(a_sparse_gradient_is_alone_and_leaves_the_open_bucket_open),
-        cmocka_unit_test(with_an_order_buckets_stay_in_closing_order),
-        cmocka_unit_test(refuses_what_makes_no_sense),
-        cmocka_unit_test(limits_follow_the_generation),
-        cmocka_unit_test(unused_detection_and_static_graphs_change_what_is_rebuilt),
-        cmocka_unit_test(the_small_bucket_can_be_the_last),
-        cmocka_unit_test(resnet50_gives_the_five_sizes_of_its_recorded_step),
-        cmocka_unit_test(the_2020_list_is_reversed_so_the_small_bucket_comes_last),
-        cmocka_unit_test(per_tensor_and_single_follow_the_ready_order),
-        cmocka_unit_test(random_lists_are_partitioned_and_closed_on_time),
-        cmocka_unit_test(a_failing_allocation_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

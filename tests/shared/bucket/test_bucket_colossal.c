@@ -1,12 +1,8 @@
 /* ColossalAI's gradient handlers: shared/bucket/bucket_colossal.h, with the example of
  * docs/design/bucket_colossal.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket_colossal.h"
 #include "tests/lib/prng.h"
@@ -36,7 +32,7 @@ static const char *shown(const struct lw_colossal_buckets *b)
     return text;
 }
 
-static void buckets_follow_the_first_appearance_of_group_then_dtype(void **state)
+TEST(buckets_follow_the_first_appearance_of_group_then_dtype)
 {
     struct lw_colossal_grad g[] = {
         grad(1, LW_F16, 2), grad(2, LW_F32, 0), grad(3, LW_F32, 2),
@@ -45,7 +41,6 @@ static void buckets_follow_the_first_appearance_of_group_then_dtype(void **state
     struct lw_colossal_buckets b;
     struct lw_err err;
 
-    (void)state;
     g[3].has_grad = false;
     assert_int_equal(lw_bucket_colossal_data(g, 6, 4, &b, &err), LW_OK);
     assert_string_equal(shown(&b), "g-1:f16=6[0,4] g-1:f32=5[1,2] g-1:f64=6[5]");
@@ -55,13 +50,12 @@ static void buckets_follow_the_first_appearance_of_group_then_dtype(void **state
     lw_colossal_buckets_free(&b);
 }
 
-static void one_member_reduces_nothing(void **state)
+TEST(one_member_reduces_nothing)
 {
     struct lw_colossal_grad g[] = {grad(1, LW_F16, 2)};
     struct lw_colossal_buckets b;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_bucket_colossal_data(g, 1, 1, &b, &err), LW_OK);
     assert_int_equal(b.n_buckets, 0);
     lw_colossal_buckets_free(&b);
@@ -70,13 +64,12 @@ static void one_member_reduces_nothing(void **state)
     lw_colossal_buckets_free(&b);
 }
 
-static void bad_sizes_are_refused(void **state)
+TEST(bad_sizes_are_refused)
 {
     struct lw_colossal_grad g[] = {grad(1, LW_F16, 2), grad(-3, LW_F16, 2)};
     struct lw_colossal_buckets b;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_bucket_colossal_data(g, 2, 2, &b, &err), LW_EINVAL);
     assert_string_equal(
         err.msg, "gradient 1 has -3 elements, allowed: 0 or more, together below 2^63");
@@ -84,11 +77,10 @@ static void bad_sizes_are_refused(void **state)
     assert_string_equal(err.msg, "pipeline size 0, allowed: 1 or more");
 }
 
-static void every_gradient_is_in_the_bucket_of_its_key(void **state)
+TEST(every_gradient_is_in_the_bucket_of_its_key)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         struct lw_colossal_grad g[N_MAX];
         struct lw_colossal_buckets b;
@@ -124,12 +116,11 @@ static void every_gradient_is_in_the_bucket_of_its_key(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     struct lw_colossal_grad g[] = {grad(1, LW_F16, 2), grad(3, LW_F32, 2)};
     struct lw_err err;
 
-    (void)state;
     for (int64_t n = 1;; n++) {
         struct lw_colossal_buckets b = {.n_buckets = -7};
         int64_t live = lw_alloc_live();
@@ -144,16 +135,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
         assert_int_equal(b.n_buckets, -7);
         assert_int_equal(lw_alloc_live(), live);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_follow_the_first_appearance_of_group_then_dtype),
-        cmocka_unit_test(one_member_reduces_nothing),
-        cmocka_unit_test(bad_sizes_are_refused),
-        cmocka_unit_test(every_gradient_is_in_the_bucket_of_its_key),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* DeepSpeed's buckets: shared/bucket/bucket_deepspeed.c, docs/design/bucket.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/bucket/policy.h"
 
@@ -56,14 +52,13 @@ static void end(struct asked *q)
 
 /* 20 bytes of bf16 are 10 elements. Ready order 3 4 4 11 2: 3 + 4 = 7, and 7 + 4 exceeds 10; 4, and
  * 4 + 11 exceeds 10; 11 alone is larger than any bucket; 2. */
-static void a_bucket_goes_before_the_gradient_that_would_overflow_it(void **state)
+TEST(a_bucket_goes_before_the_gradient_that_would_overflow_it)
 {
     static const int64_t numel[] = {2, 11, 4, 4, 3};
     static const int32_t first[] = {0, 2, 3, 4, 5}, items[] = {4, 3, 2, 1, 0};
     struct asked q;
     struct lw_err err = {0};
 
-    (void)state;
     begin(&q, numel, 5, 20);
     assert_int_equal(assign(&q, &err), LW_OK);
     assert_int_equal(q.answer.buckets.n_buckets, 4);
@@ -76,13 +71,12 @@ static void a_bucket_goes_before_the_gradient_that_would_overflow_it(void **stat
 }
 
 /* 3 + 4 + 3 = 10: not above the limit. A gradient without elements opens no bucket. */
-static void an_exact_fit_stays_in_the_bucket(void **state)
+TEST(an_exact_fit_stays_in_the_bucket)
 {
     static const int64_t numel[] = {1, 3, 0, 4, 3};
     struct asked q;
     struct lw_err err = {0};
 
-    (void)state;
     begin(&q, numel, 5, 20);
     assert_int_equal(assign(&q, &err), LW_OK);
     assert_int_equal(q.answer.buckets.n_buckets, 2);
@@ -91,13 +85,12 @@ static void an_exact_fit_stays_in_the_bucket(void **state)
 }
 
 /* reduce_bucket_size of DeepSpeed: 500,000,000 elements, 10^9 bytes of bf16. */
-static void the_default_limit_is_500_million_elements(void **state)
+TEST(the_default_limit_is_500_million_elements)
 {
     static const int64_t numel[] = {1, 250000000, 250000000};
     struct asked q;
     struct lw_err err = {0};
 
-    (void)state;
     begin(&q, numel, 3, -1);
     assert_int_equal(assign(&q, &err), LW_OK);
     assert_int_equal(q.answer.buckets.n_buckets, 2);
@@ -107,13 +100,12 @@ static void the_default_limit_is_500_million_elements(void **state)
 }
 
 /* Two bf16 around one f32: each type has a bucket, listed as they are complete. */
-static void each_dtype_has_a_bucket_of_its_own(void **state)
+TEST(each_dtype_has_a_bucket_of_its_own)
 {
     static const int64_t numel[] = {1, 1, 1};
     struct asked q;
     struct lw_err err = {0};
 
-    (void)state;
     begin(&q, numel, 3, 20);
     q.grads[1].dtype = LW_F32;
     assert_int_equal(assign(&q, &err), LW_OK);
@@ -124,15 +116,4 @@ static void each_dtype_has_a_bucket_of_its_own(void **state)
                              q.grads[q.answer.buckets.items[i - 1]].dtype);
     assert_int_equal(q.answer.buckets.n_items, 3);
     end(&q);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bucket_goes_before_the_gradient_that_would_overflow_it),
-        cmocka_unit_test(an_exact_fit_stays_in_the_bucket),
-        cmocka_unit_test(the_default_limit_is_500_million_elements),
-        cmocka_unit_test(each_dtype_has_a_bucket_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

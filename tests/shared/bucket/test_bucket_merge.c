@@ -1,12 +1,8 @@
 /* Buckets chosen by time: shared/bucket/bucket_merge.h. The example of docs/design/bucket_merge.md,
  * and the optimum against all ways to cut small inputs, under costs of many shapes. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket_merge.h"
 #include "tests/lib/prng.h"
@@ -38,7 +34,7 @@ static const char *shown(const struct lw_bucketing *b)
     return text;
 }
 
-static void example_of_the_design_page(void **state)
+TEST(example_of_the_design_page)
 {
     /* cost 3 + bytes. Each alone: 1..5, 5..9, 9..16, end 16. 1 and 2 together: start 2, end 7, then
      * 7..14. All: 4 + 3 + 6 = 13. 1 alone 1..5, 2 and 3 together: start 5, end 5 + 3 + 5 = 13. Of
@@ -55,7 +51,6 @@ static void example_of_the_design_page(void **state)
     struct lw_err err;
     lw_ps end;
 
-    (void)state;
     assert_int_equal(lw_merge_end(&m, each, 3, &end, &err), LW_OK);
     assert_int_equal(end, 16);
     assert_int_equal(lw_merge_end(&m, pair, 2, &end, &err), LW_OK);
@@ -72,7 +67,7 @@ static void example_of_the_design_page(void **state)
     lw_bucketing_free(&b);
 }
 
-static void the_next_forward_prefers_small_last_buckets(void **state)
+TEST(the_next_forward_prefers_small_last_buckets)
 {
     /* cost 1 + bytes both ways; gradients of 4, 4 ready at 0, 0; forward of the first ready (deep)
      * module 20, of the second 1. One bucket: reduce 9, gather 9, forward 21: 39. Two: reduces 5,
@@ -89,7 +84,6 @@ static void the_next_forward_prefers_small_last_buckets(void **state)
     struct lw_err err;
     lw_ps end;
 
-    (void)state;
     assert_int_equal(lw_merge_end(&m, each, 2, &end, &err), LW_OK);
     assert_int_equal(end, 40);
     assert_int_equal(lw_merge_end(&m, all, 1, &end, &err), LW_OK);
@@ -108,7 +102,7 @@ static void the_next_forward_prefers_small_last_buckets(void **state)
     lw_bucketing_free(&b);
 }
 
-static void refusals_name_gradient_and_value(void **state)
+TEST(refusals_name_gradient_and_value)
 {
     static const int64_t bytes[] = {1, -1}, good[] = {1, 1};
     static const lw_ps ready[] = {5, 4}, fine[] = {4, 5};
@@ -120,7 +114,6 @@ static void refusals_name_gradient_and_value(void **state)
     struct lw_err err;
     lw_ps end;
 
-    (void)state;
     assert_int_equal(lw_bucket_optimal(&m, &b, &end, &err), LW_EINVAL);
     assert_string_equal(err.msg, "buckets chosen by time need a cost: give a cluster");
     m.cost = &cost;
@@ -186,11 +179,10 @@ static lw_ps brute_force(const struct lw_merge *m)
     return best;
 }
 
-static void optimal_equals_brute_force_under_any_cost(void **state)
+TEST(optimal_equals_brute_force_under_any_cost)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 1500; i++) {
         static struct steps s;
         int64_t bytes[N_MAX];
@@ -233,7 +225,7 @@ static lw_ps dent_time(const void *ctx, const struct lw_cost_query *q)
 
 /* Of one byte and ready together, but for the last: whether 700 bytes, which cost least, are taken
  * is seen only by who looks at buckets after which the channel idles. */
-static void many_gradients_under_a_cost_that_falls(void **state)
+TEST(many_gradients_under_a_cost_that_falls)
 {
     enum { N = LW_MERGE_EVERY + 100 };
     static int64_t bytes[N];
@@ -243,7 +235,6 @@ static void many_gradients_under_a_cost_that_falls(void **state)
     struct lw_bucketing b;
     lw_ps end;
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         bytes[i] = 1;
         ready[i] = i < N / 2 ? 0 : 100000 + 3 * i;
@@ -262,7 +253,7 @@ static void many_gradients_under_a_cost_that_falls(void **state)
     lw_bucketing_free(&b);
 }
 
-static void three_hundred_gradients_with_the_next_forward_are_searched(void **state)
+TEST(three_hundred_gradients_with_the_next_forward_are_searched)
 {
     enum { N = 300 };
     static int64_t bytes[N];
@@ -275,7 +266,6 @@ static void three_hundred_gradients_with_the_next_forward_are_searched(void **st
     struct lw_err err;
     lw_ps t = 0, end, single, greedy;
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         bytes[i] = prng_in(&r, 1, 20000);
         ready[i] = t += prng_in(&r, 0, 60000);
@@ -291,7 +281,7 @@ static void three_hundred_gradients_with_the_next_forward_are_searched(void **st
     assert_true(end >= ready[N - 1] + forward[0]);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     static const int64_t bytes[] = {1, 1, 4};
     static const lw_ps ready[] = {1, 2, 4}, forward[] = {1, 1, 1};
@@ -299,7 +289,6 @@ static void failing_allocations_leave_nothing_behind(void **state)
     struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct lw_merge m = {.n = 3, .bytes = bytes, .ready = ready, .cost = &cost};
 
-    (void)state;
     for (int policy = 0; policy < 3; policy++)
         for (int64_t n = 1;; n++) {
             struct lw_bucketing b = {.n_buckets = -7};
@@ -320,18 +309,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
             assert_int_equal(b.n_buckets, -7);
             assert_int_equal(lw_alloc_live(), live);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(example_of_the_design_page),
-        cmocka_unit_test(the_next_forward_prefers_small_last_buckets),
-        cmocka_unit_test(refusals_name_gradient_and_value),
-        cmocka_unit_test(optimal_equals_brute_force_under_any_cost),
-        cmocka_unit_test(many_gradients_under_a_cost_that_falls),
-        cmocka_unit_test(three_hundred_gradients_with_the_next_forward_are_searched),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* picotron's buckets: shared/bucket/bucket_picotron.h, with the example of
  * docs/design/bucket_picotron.md. The root system's own answers are checked by test_golden. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket_picotron.h"
 #include "tests/lib/prng.h"
@@ -34,7 +30,7 @@ struct place_case {
     const char *places;
 };
 
-static void a_bucket_is_a_capacity(void **state)
+TEST(a_bucket_is_a_capacity)
 {
     static const struct place_case cases[] = {
         {"an exact fit stays", {4, 6, 1}, 3, 10, "0-4@0 4-10@0 0-1@1"},
@@ -47,7 +43,6 @@ static void a_bucket_is_a_capacity(void **state)
         {"capacity 0: one each", {1, 0, 2}, 3, 0, "0-1@0 0-0@1 0-2@1"},
     };
 
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct lw_bucketing b;
         struct lw_picotron_place p[6];
@@ -61,7 +56,7 @@ static void a_bucket_is_a_capacity(void **state)
     }
 }
 
-static void frozen_parameters_have_no_place_and_there_is_always_a_bucket(void **state)
+TEST(frozen_parameters_have_no_place_and_there_is_always_a_bucket)
 {
     static const int64_t numel[] = {5, 5, 5};
     static const bool some[] = {true, false, true}, none[3];
@@ -69,7 +64,6 @@ static void frozen_parameters_have_no_place_and_there_is_always_a_bucket(void **
     struct lw_picotron_place p[3];
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_bucket_picotron(numel, some, 3, 10, true, &b, p, &err), LW_OK);
     assert_string_equal(shown(p, 3), "0-5@0 - 5-10@0");
     lw_bucketing_free(&b);
@@ -84,12 +78,11 @@ static void frozen_parameters_have_no_place_and_there_is_always_a_bucket(void **
     assert_string_equal(err.msg, "no parameters: the root system stops with an index error");
 }
 
-static void compat_counts_four_bytes_for_all_but_bf16(void **state)
+TEST(compat_counts_four_bytes_for_all_but_bf16)
 {
     struct lw_err err;
     int64_t n;
 
-    (void)state;
     assert_int_equal(lw_picotron_capacity(25, LW_F32, true, &n, &err), LW_OK);
     assert_int_equal(n, 6553600);
     assert_int_equal(lw_picotron_capacity(25, LW_BF16, true, &n, &err), LW_OK);
@@ -119,7 +112,7 @@ static struct lw_picotron *manager(void)
     return m;
 }
 
-static void buckets_launch_as_they_complete(void **state)
+TEST(buckets_launch_as_they_complete)
 {
     static const int32_t order[] = {3, 1, 2, 0}, expected[] = {-1, -1, 1, 0};
     struct lw_picotron *m = manager();
@@ -127,7 +120,6 @@ static void buckets_launch_as_they_complete(void **state)
     struct lw_err err;
     int32_t launched, waited;
 
-    (void)state;
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < 4; i++) {
             assert_int_equal(lw_picotron_mark(m, order[i], &launched, &fault, &err), LW_OK);
@@ -140,14 +132,13 @@ static void buckets_launch_as_they_complete(void **state)
     lw_picotron_free(m);
 }
 
-static void faults_are_told_apart(void **state)
+TEST(faults_are_told_apart)
 {
     struct lw_picotron *m = manager();
     enum lw_picotron_fault fault;
     struct lw_err err;
     int32_t launched, waited;
 
-    (void)state;
     assert_int_equal(lw_picotron_mark(m, 4, &launched, &fault, &err), LW_EFAILED);
     assert_int_equal(fault, LW_PICOTRON_KEY);
     lw_picotron_mark(m, 0, &launched, &fault, &err);
@@ -163,11 +154,10 @@ static void faults_are_told_apart(void **state)
     lw_picotron_free(m);
 }
 
-static void buckets_tile_the_trainable_gradients_within_capacity(void **state)
+TEST(buckets_tile_the_trainable_gradients_within_capacity)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         int64_t numel[N_MAX], capacity = prng_in(&r, 0, 60);
         bool trainable[N_MAX];
@@ -200,12 +190,11 @@ static void buckets_tile_the_trainable_gradients_within_capacity(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     static const int64_t numel[] = {5, 5, 4};
     struct lw_err err;
 
-    (void)state;
     for (int64_t n = 1, done = 0; !done; n++) {
         struct lw_bucketing b = {.n_buckets = -7};
         struct lw_picotron_place p[3];
@@ -225,18 +214,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
         assert_true(s == LW_OK || s == LW_ENOMEM);
         assert_int_equal(lw_alloc_live(), live);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bucket_is_a_capacity),
-        cmocka_unit_test(frozen_parameters_have_no_place_and_there_is_always_a_bucket),
-        cmocka_unit_test(compat_counts_four_bytes_for_all_but_bf16),
-        cmocka_unit_test(buckets_launch_as_they_complete),
-        cmocka_unit_test(faults_are_told_apart),
-        cmocka_unit_test(buckets_tile_the_trainable_gradients_within_capacity),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* ShardedDataParallel's buckets: shared/bucket/bucket_sharded.h, with the example of
  * docs/design/bucket_sharded.md. The root system's own answers are checked by test_golden. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket_sharded.h"
 #include "tests/lib/prng.h"
@@ -49,7 +45,7 @@ static enum lw_status make(const struct lw_shard_param *p, int32_t n, int32_t wo
     return s;
 }
 
-static void one_bucket_per_owner_and_an_exact_fit_is_refused_in_compat(void **state)
+TEST(one_bucket_per_owner_and_an_exact_fit_is_refused_in_compat)
 {
     /* owners 0 1 0 1 (10 20 30 40); limit 40 elements. Owner 0: 10 fits, 10 + 30 = 40 does not
      * (strict); owner 1: 20 fits, 20 + 40 does not. By default 40 fits exactly, and the 40 of owner
@@ -58,7 +54,6 @@ static void one_bucket_per_owner_and_an_exact_fit_is_refused_in_compat(void **st
     struct lw_sharded_buckets b;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(make(p, 4, 2, 40, true, &b, &err), LW_OK);
     assert_int_equal(b.limit, 40);
     assert_string_equal(shown(&b), "d0r0=10[0] d0r1=20[1]");
@@ -70,13 +65,12 @@ static void one_bucket_per_owner_and_an_exact_fit_is_refused_in_compat(void **st
     lw_sharded_buckets_free(&b);
 }
 
-static void the_limit_is_the_model_and_nothing_for_one_member(void **state)
+TEST(the_limit_is_the_model_and_nothing_for_one_member)
 {
     struct lw_shard_param p[] = {f32(10), f32(20)};
     struct lw_sharded_buckets b;
     struct lw_err err;
 
-    (void)state;
     p[0].trainable = false; /* counts in the model */
     assert_int_equal(make(p, 2, 2, 1000, true, &b, &err), LW_OK);
     assert_int_equal(b.limit, 30);
@@ -89,13 +83,12 @@ static void the_limit_is_the_model_and_nothing_for_one_member(void **state)
     lw_sharded_buckets_free(&b);
 }
 
-static void compat_keeps_an_empty_bucket_whose_first_gradient_was_too_large(void **state)
+TEST(compat_keeps_an_empty_bucket_whose_first_gradient_was_too_large)
 {
     struct lw_shard_param p[] = {f32(5)};
     struct lw_sharded_buckets b;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(make(p, 1, 2, 5, true, &b, &err), LW_OK);
     assert_string_equal(shown(&b), "d0r0=0[]");
     lw_sharded_buckets_free(&b);
@@ -104,13 +97,12 @@ static void compat_keeps_an_empty_bucket_whose_first_gradient_was_too_large(void
     lw_sharded_buckets_free(&b);
 }
 
-static void a_bucket_without_elements_is_refused_in_compat(void **state)
+TEST(a_bucket_without_elements_is_refused_in_compat)
 {
     struct lw_shard_param p[] = {f32(8), f32(0)};
     struct lw_sharded_buckets b;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(make(p, 2, 5, 100, true, &b, &err), LW_EINVAL);
     assert_string_equal(err.msg, "the bucket of device 0 and rank 1 holds 1 gradients without an "
                                  "element: the root system stops with an assertion");
@@ -120,11 +112,10 @@ static void a_bucket_without_elements_is_refused_in_compat(void **state)
     assert_string_equal(err.msg, "reduce buffer of -1 elements, allowed: 0 or more");
 }
 
-static void every_gradient_goes_to_its_owner_once(void **state)
+TEST(every_gradient_goes_to_its_owner_once)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 2000; i++) {
         struct lw_shard_param p[N_MAX];
         struct lw_sharded_buckets b;
@@ -167,13 +158,12 @@ static void every_gradient_goes_to_its_owner_once(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     struct lw_shard_param p[] = {f32(10), f32(20), f32(30), f32(40)};
     struct lw_oss *o;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_oss_new(p, 4, NULL, NULL, 0, 2, true, &o, &err), LW_OK);
     for (int64_t n = 1;; n++) {
         struct lw_sharded_buckets b = {.limit = -7};
@@ -191,17 +181,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
         assert_int_equal(lw_alloc_live(), live);
     }
     lw_oss_free(o);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_bucket_per_owner_and_an_exact_fit_is_refused_in_compat),
-        cmocka_unit_test(the_limit_is_the_model_and_nothing_for_one_member),
-        cmocka_unit_test(compat_keeps_an_empty_bucket_whose_first_gradient_was_too_large),
-        cmocka_unit_test(a_bucket_without_elements_is_refused_in_compat),
-        cmocka_unit_test(every_gradient_goes_to_its_owner_once),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* The reducer's state machine: shared/bucket/reducer.h, docs/design/reducer.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/bucket/reducer.h"
@@ -38,11 +34,10 @@ static const char *mark(struct lw_reducer *r, int32_t p)
     return text;
 }
 
-static void buckets_launch_when_their_last_gradient_is_ready(void **state)
+TEST(buckets_launch_when_their_last_gradient_is_ready)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
 
-    (void)state;
     assert_string_equal(mark(r, 4), "");
     assert_string_equal(mark(r, 3), "0");
     assert_string_equal(mark(r, 2), "");
@@ -53,11 +48,10 @@ static void buckets_launch_when_their_last_gradient_is_ready(void **state)
     lw_reducer_free(r);
 }
 
-static void in_order_a_late_bucket_holds_back_those_after_it(void **state)
+TEST(in_order_a_late_bucket_holds_back_those_after_it)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
 
-    (void)state;
     assert_string_equal(mark(r, 0), ""); /* bucket 2 complete, must wait */
     assert_string_equal(mark(r, 3), "");
     assert_string_equal(mark(r, 1), "");
@@ -66,11 +60,10 @@ static void in_order_a_late_bucket_holds_back_those_after_it(void **state)
     lw_reducer_free(r);
 }
 
-static void in_completion_order_each_launches_at_once(void **state)
+TEST(in_completion_order_each_launches_at_once)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_COMPLETION);
 
-    (void)state;
     assert_string_equal(mark(r, 0), "2");
     assert_string_equal(mark(r, 3), "");
     assert_string_equal(mark(r, 4), "0");
@@ -80,12 +73,11 @@ static void in_completion_order_each_launches_at_once(void **state)
     lw_reducer_free(r);
 }
 
-static void no_sync_launches_nothing_and_is_never_unfinished(void **state)
+TEST(no_sync_launches_nothing_and_is_never_unfinished)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_reducer_begin(r, false, &err), LW_OK);
     assert_string_equal(mark(r, 4), "");
     assert_string_equal(mark(r, 3), "");
@@ -96,13 +88,12 @@ static void no_sync_launches_nothing_and_is_never_unfinished(void **state)
     lw_reducer_free(r);
 }
 
-static void unused_gradients_count_as_ready_at_the_first_mark(void **state)
+TEST(unused_gradients_count_as_ready_at_the_first_mark)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
     const int32_t unused[] = {0, 3};
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_reducer_unused(r, unused, 2, &err), LW_OK);
     assert_string_equal(mark(r, 4), "0");
     assert_string_equal(mark(r, 2), "");
@@ -111,13 +102,12 @@ static void unused_gradients_count_as_ready_at_the_first_mark(void **state)
     lw_reducer_free(r);
 }
 
-static void marking_twice_is_an_error_at_once(void **state)
+TEST(marking_twice_is_an_error_at_once)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
     int32_t launches[3], n;
     struct lw_err err = {0};
 
-    (void)state;
     mark(r, 4);
     assert_int_equal(lw_reducer_mark(r, 4, launches, &n, &err), LW_EFAILED);
     assert_string_equal(err.msg, "gradient 4 became ready twice in one backward");
@@ -128,13 +118,12 @@ static void marking_twice_is_an_error_at_once(void **state)
 
 /* Bucket 0 = {3, 4}. Under the rules of 2020 the second mark of 3 counts for 4: the bucket leaves
  * without it, and the fault shows when 4 is marked honestly. */
-static void c10d_of_2020_launches_early_on_a_double_mark(void **state)
+TEST(c10d_of_2020_launches_early_on_a_double_mark)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
     int32_t launches[3], n;
     struct lw_err err = {0};
 
-    (void)state;
     lw_reducer_set_rules(r, LW_REDUCER_C10D_2020);
     assert_string_equal(mark(r, 3), "");
     assert_string_equal(mark(r, 3), "0");
@@ -155,13 +144,12 @@ static void c10d_of_2020_launches_early_on_a_double_mark(void **state)
 
 /* A parameter used under no_sync alone: its gradient must be averaged in the backward that follows.
  * torch from 1.13 on forgets it, and ranks part. */
-static void use_under_no_sync_is_remembered_but_by_1_13(void **state)
+TEST(use_under_no_sync_is_remembered_but_by_1_13)
 {
     static const enum lw_reducer_rules all[] = {LW_REDUCER_REPAIRED, LW_REDUCER_C10D_2020,
                                                 LW_REDUCER_C10D_1_13};
     static const int32_t unused[] = {4};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
         struct lw_err err = {0};
@@ -182,11 +170,10 @@ static void use_under_no_sync_is_remembered_but_by_1_13(void **state)
     }
 }
 
-static void rules_follow_compat_and_generation(void **state)
+TEST(rules_follow_compat_and_generation)
 {
     struct lw_strategy s = lw_strategy_default();
 
-    (void)state;
     s.bucket_policy = LW_BUCKET_C10D_2020;
     assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_REPAIRED);
     s.compat = LW_COMPAT_C10D;
@@ -197,13 +184,12 @@ static void rules_follow_compat_and_generation(void **state)
     assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_REPAIRED);
 }
 
-static void an_unfinished_backward_is_named_at_the_next_begin(void **state)
+TEST(an_unfinished_backward_is_named_at_the_next_begin)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
     struct lw_err err = {0};
     int32_t missing[5];
 
-    (void)state;
     mark(r, 4);
     mark(r, 3);
     mark(r, 1);
@@ -216,23 +202,21 @@ static void an_unfinished_backward_is_named_at_the_next_begin(void **state)
     lw_reducer_free(r);
 }
 
-static void a_begin_without_a_single_mark_is_not_unfinished(void **state)
+TEST(a_begin_without_a_single_mark_is_not_unfinished)
 {
     struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK); /* a forward without backward */
     lw_reducer_free(r);
 }
 
-static void refuses_empty_buckets_and_numbers_out_of_range(void **state)
+TEST(refuses_empty_buckets_and_numbers_out_of_range)
 {
     const int32_t holes[] = {0, 2}, outside[] = {0, 3};
     struct lw_reducer *r = NULL;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_reducer_new(2, holes, 3, LW_LAUNCH_IN_ORDER, &r, &err), LW_EINVAL);
     assert_string_equal(err.msg, "bucket 1 holds no gradient");
     assert_int_equal(lw_reducer_new(2, outside, 3, LW_LAUNCH_IN_ORDER, &r, &err), LW_EINVAL);
@@ -242,13 +226,12 @@ static void refuses_empty_buckets_and_numbers_out_of_range(void **state)
 
 /* Over any ready order: every bucket exactly once, in order 0, 1, 2, ..., and never before all of
  * its gradients are ready. */
-static void random_orders_launch_every_bucket_once_and_in_order(void **state)
+TEST(random_orders_launch_every_bucket_once_and_in_order)
 {
     enum { N = 40, B = 7 };
     uint64_t x = 11;
     struct lw_err err = {0};
 
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 500; round++) {
         int32_t of[N], order[N], launches[B], n, next = 0;
@@ -280,11 +263,10 @@ static void random_orders_launch_every_bucket_once_and_in_order(void **state)
     }
 }
 
-static void a_failing_allocation_leaks_nothing(void **state)
+TEST(a_failing_allocation_leaks_nothing)
 {
     int64_t before = lw_alloc_live();
 
-    (void)state;
     for (int64_t n = 1;; n++) {
         struct lw_reducer *r = NULL;
         struct lw_err err = {0};
@@ -301,25 +283,4 @@ static void a_failing_allocation_leaks_nothing(void **state)
         assert_int_equal(lw_alloc_live(), before);
     }
     assert_int_equal(lw_alloc_live(), before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_launch_when_their_last_gradient_is_ready),
-        cmocka_unit_test(in_order_a_late_bucket_holds_back_those_after_it),
-        cmocka_unit_test(in_completion_order_each_launches_at_once),
-        cmocka_unit_test(no_sync_launches_nothing_and_is_never_unfinished),
-        cmocka_unit_test(unused_gradients_count_as_ready_at_the_first_mark),
-        cmocka_unit_test(marking_twice_is_an_error_at_once),
-        cmocka_unit_test(c10d_of_2020_launches_early_on_a_double_mark),
-        cmocka_unit_test(use_under_no_sync_is_remembered_but_by_1_13),
-        cmocka_unit_test(rules_follow_compat_and_generation),
-        cmocka_unit_test(an_unfinished_backward_is_named_at_the_next_begin),
-        cmocka_unit_test(a_begin_without_a_single_mark_is_not_unfinished),
-        cmocka_unit_test(refuses_empty_buckets_and_numbers_out_of_range),
-        cmocka_unit_test(random_orders_launch_every_bucket_once_and_in_order),
-        cmocka_unit_test(a_failing_allocation_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

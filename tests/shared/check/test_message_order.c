@@ -3,13 +3,9 @@
  * The tiny workload on two stages, a and b | c; a message is an activation or a gradient. Ops of
  * one micro-batch k: Sk sends its activation, Tk takes it (c's forward), Gk sends its gradient, Rk
  * receives that, Bk takes it (b's backward). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/check/message_order.h"
 #include "shared/plan/op.h"
@@ -45,13 +41,12 @@ static struct lw_message_order order_of(const struct lw_plan *p, int32_t rank)
 
 /* Rank 0 of 1f1b: F0 S0 F1 S1 B0 F2 S2 B1 ...; rank 1: T0 G0 T1 G1 ... B0 has gradient 0, so S0
  * is read; that S1 is, nobody said: rank 1 may have sent gradient 0 first. */
-static void a_gradient_says_that_its_activation_is_read(void **state)
+TEST(a_gradient_says_that_its_activation_is_read)
 {
     struct lw_plan p = message_plan("pp 2 micro-batches 4");
     struct lw_message_order o = order_of(&p, 0);
     int32_t b0 = find(&p, 0, LW_OP_BACKWARD, 1, 0), b1 = find(&p, 0, LW_OP_BACKWARD, 1, 1);
 
-    (void)state;
     assert_true(lw_ended_before(&o, find(&p, 0, LW_OP_SEND, -1, 0), b0));
     assert_false(lw_ended_before(&o, find(&p, 0, LW_OP_SEND, -1, 1), b0));
     assert_true(lw_ended_before(&o, find(&p, 0, LW_OP_SEND, -1, 1), b1));
@@ -64,25 +59,23 @@ static void a_gradient_says_that_its_activation_is_read(void **state)
 
 /* Rank 1 posts all receives at once. Activation 2 is sent after B0, which had gradient 0, which
  * is made after T0; and not after T1. */
-static void data_comes_when_its_sender_has_begun(void **state)
+TEST(data_comes_when_its_sender_has_begun)
 {
     struct lw_plan p = message_plan("pp 2 micro-batches 4");
     struct lw_message_order o = order_of(&p, 1);
     int32_t come = find(&p, 1, LW_OP_RECV, -1, 2);
 
-    (void)state;
     assert_true(lw_ended_before(&o, find(&p, 1, LW_OP_FORWARD, 2, 0), come));
     assert_false(lw_ended_before(&o, find(&p, 1, LW_OP_FORWARD, 2, 1), come));
     lw_message_order_free(&o);
     lw_plan_free(&p);
 }
 
-static void what_meets_nothing_leaves_nothing_known(void **state)
+TEST(what_meets_nothing_leaves_nothing_known)
 {
     struct lw_plan p = message_plan("pp 2 micro-batches 4");
     struct lw_op *send = &p.ops[find(&p, 0, LW_OP_SEND, -1, 3)];
 
-    (void)state;
     send->kind = LW_OP_EVENT_WAIT;
     send->comm = send->operand = -1;
     struct lw_message_order o = order_of(&p, 0);
@@ -150,11 +143,10 @@ static struct lw_plan hand_end(struct hand *h)
 /* Rank 0 receives A and sends B in one call, then hears C. Rank 1 sends C when it has B, and A
  * after that: B is read when C is there, A need not have come; a clock of the stream cannot say
  * the one without the other. */
-static void of_a_call_nothing_is_over_before_all_of_it(void **state)
+TEST(of_a_call_nothing_is_over_before_all_of_it)
 {
     struct hand h = hand_begin(2, false);
 
-    (void)state;
     int32_t v = lw_builder_variant(h.b, "steady", "", true);
     lw_builder_program(h.b, v, 0);
     int32_t a = hand_op(&h, LW_OP_RECV, 0, 1, 7, -1), b = hand_op(&h, LW_OP_SEND, 0, 1, 7, -1);
@@ -185,11 +177,10 @@ static bool is_known(const struct lw_plan *p)
     return known;
 }
 
-static void replicas_of_a_pipeline_are_alike_and_rings_of_one_role_are_not(void **state)
+TEST(replicas_of_a_pipeline_are_alike_and_rings_of_one_role_are_not)
 {
     struct lw_plan p = message_plan("pp 3 dp 2 micro-batches 2");
 
-    (void)state;
     assert_true(is_known(&p));
     for (int32_t i = 0; i < p.n_ops; i++) /* one replica's first stage sends to the last one's */
         if (p.ops[i].kind == LW_OP_SEND && p.ops[i].operand >= 0) {
@@ -204,16 +195,4 @@ static void replicas_of_a_pipeline_are_alike_and_rings_of_one_role_are_not(void 
     p = hand_end(&h);
     assert_false(is_known(&p));
     lw_plan_free(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gradient_says_that_its_activation_is_read),
-        cmocka_unit_test(data_comes_when_its_sender_has_begun),
-        cmocka_unit_test(what_meets_nothing_leaves_nothing_known),
-        cmocka_unit_test(of_a_call_nothing_is_over_before_all_of_it),
-        cmocka_unit_test(replicas_of_a_pipeline_are_alike_and_rings_of_one_role_are_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* The proof of a plan: every fault is found and named; no content makes the check read outside a
  * table. shared/check/plan_check.h, docs/design/plan.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/plan/plan_builder.h"
 #include "shared/lower/lower.h"
@@ -58,12 +54,11 @@ static void assert_fault(const struct lw_plan *p, const char *part)
         fail_msg("found: %s\nexpected: %s", err.msg, part);
 }
 
-static void a_made_plan_passes(void **state)
+TEST(a_made_plan_passes)
 {
     struct lw_plan p = example();
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_plan_check(&p, &err), LW_OK);
     lw_plan_free(&p);
 }
@@ -87,11 +82,10 @@ static void write_tables(struct lw_plan *p)
     assert_int_equal(lw_plan_check(p, &err), LW_OK);
 }
 
-static void a_gradient_in_no_bucket_is_named(void **state)
+TEST(a_gradient_in_no_bucket_is_named)
 {
     struct lw_plan p = example();
 
-    (void)state;
     p.buckets[2].n_slots = 2;
     p.buckets[2].bytes = 808;
     p.ops[find(&p, LW_OP_ALL_REDUCE, 2)].bytes = 808;
@@ -99,22 +93,20 @@ static void a_gradient_in_no_bucket_is_named(void **state)
     lw_plan_free(&p);
 }
 
-static void a_gradient_in_two_buckets_is_named(void **state)
+TEST(a_gradient_in_two_buckets_is_named)
 {
     struct lw_plan p = example();
 
-    (void)state;
     p.slots[p.buckets[2].first_slot + 2] = C_WEIGHT;
     p.buckets[2].bytes = 4 * (202 + 300);
     assert_fault(&p, "parameter 3 'c.weight' is in buckets 1 and 2");
     lw_plan_free(&p);
 }
 
-static void slots_and_sizes_of_a_bucket_are_checked(void **state)
+TEST(slots_and_sizes_of_a_bucket_are_checked)
 {
     struct lw_plan p = example();
 
-    (void)state;
     write_tables(&p);
     int64_t *offset = p.offsets + p.buckets[2].first_offset;
     offset[1] = 1;
@@ -128,12 +120,11 @@ static void slots_and_sizes_of_a_bucket_are_checked(void **state)
     lw_plan_free(&p);
 }
 
-static void a_bucket_that_leaves_before_its_gradients_is_named(void **state)
+TEST(a_bucket_that_leaves_before_its_gradients_is_named)
 {
     struct lw_plan p = example();
     int32_t ar = find(&p, LW_OP_ALL_REDUCE, 1);
 
-    (void)state;
     p.ops[ar].n_deps = 0;
     assert_fault(&p,
                  "op 20 (all_reduce, bucket 1) of 'steady' for role 'data' does not wait for op "
@@ -146,14 +137,13 @@ static void a_bucket_that_leaves_before_its_gradients_is_named(void **state)
 
 /* Both backwards complete the gradient; the first runs on a stream that the copy into the bucket
  * does not wait for. */
-static void every_backward_of_a_gradient_is_awaited(void **state)
+TEST(every_backward_of_a_gradient_is_awaited)
 {
     struct lw_plan p = example_of(2);
     int32_t first = find(&p, LW_OP_BACKWARD, -1), ar = find(&p, LW_OP_ALL_REDUCE, 1);
     int32_t copy = find(&p, LW_OP_COPY_IN, -1);
     char expected[100];
 
-    (void)state;
     assert_int_equal(p.ready[p.ops[first].first_ready], C_WEIGHT);
     p.ops[first].stream = 1;
     p.ops[ar].stream = 0;
@@ -171,12 +161,11 @@ static void every_backward_of_a_gradient_is_awaited(void **state)
     lw_plan_free(&p);
 }
 
-static void a_gradient_that_is_never_ready_or_copied_is_named(void **state)
+TEST(a_gradient_that_is_never_ready_or_copied_is_named)
 {
     struct lw_plan p = example();
     int32_t copy = find(&p, LW_OP_COPY_IN, -1);
 
-    (void)state;
     p.ops[copy].n_ready = 0;
     assert_fault(&p, "the gradient of parameter 3 'c.weight' is never copied into its bucket");
     p.ops[copy].n_ready = 1;
@@ -185,12 +174,11 @@ static void a_gradient_that_is_never_ready_or_copied_is_named(void **state)
     lw_plan_free(&p);
 }
 
-static void results_are_awaited(void **state)
+TEST(results_are_awaited)
 {
     struct lw_plan p = example();
     int32_t out = find(&p, LW_OP_COPY_OUT, 2), optimizer = find(&p, LW_OP_OPTIMIZER, -1);
 
-    (void)state;
     p.ops[out].n_deps = 0;
     assert_fault(&p, "(copy_out, bucket 2) of 'steady' for role 'data' does not wait for op "
                      "28 (all_reduce, bucket 2)");
@@ -202,12 +190,11 @@ static void results_are_awaited(void **state)
     lw_plan_free(&p);
 }
 
-static void every_bucket_is_reduced_exactly_once_and_whole(void **state)
+TEST(every_bucket_is_reduced_exactly_once_and_whole)
 {
     struct lw_plan p = example();
     int32_t ar = find(&p, LW_OP_ALL_REDUCE, 2);
 
-    (void)state;
     p.ops[ar].bytes = 1200;
     assert_fault(&p, "1200 bytes of f32, but the bucket has 1208 of f32");
     p.ops[ar].bytes = 1208;
@@ -218,11 +205,10 @@ static void every_bucket_is_reduced_exactly_once_and_whole(void **state)
     lw_plan_free(&p);
 }
 
-static void shards_tile_the_parameters(void **state)
+TEST(shards_tile_the_parameters)
 {
     struct lw_plan p = example();
 
-    (void)state;
     write_tables(&p);
     p.shards[1].numel = 150;
     assert_fault(&p, "parameter 1 'b.weight': shards cover 150 of 200 elements");
@@ -238,12 +224,11 @@ static void shards_tile_the_parameters(void **state)
     lw_plan_free(&p);
 }
 
-static void indexes_outside_their_tables_are_named(void **state)
+TEST(indexes_outside_their_tables_are_named)
 {
     struct lw_plan p = example();
     int32_t ar = find(&p, LW_OP_ALL_REDUCE, 1);
 
-    (void)state;
     p.deps[p.ops[ar].first_dep] = ar;
     assert_fault(
         &p, "op 20 (all_reduce): depends on op 20, which is not an earlier op of its program (15 "
@@ -268,11 +253,10 @@ static void indexes_outside_their_tables_are_named(void **state)
     lw_plan_free(&p);
 }
 
-static void groups_and_ranks_agree(void **state)
+TEST(groups_and_ranks_agree)
 {
     struct lw_plan p = example();
 
-    (void)state;
     p.comm_group[3] = -1;
     assert_fault(&p, "communicator 'data', group 0: 4 members, but 3 ranks name it");
     p.comm_group[3] = 0;
@@ -284,11 +268,10 @@ static void groups_and_ranks_agree(void **state)
     lw_plan_free(&p);
 }
 
-static void coordinates_are_in_the_grid_and_one_ranks_alone(void **state)
+TEST(coordinates_are_in_the_grid_and_one_ranks_alone)
 {
     struct lw_plan p = example(); /* --dp 4 */
 
-    (void)state;
     p.coord[2 * 3] = 4;
     assert_fault(&p, "rank 2: dp is 4, allowed 0 to 3");
     p.coord[2 * 3] = 1;
@@ -314,7 +297,7 @@ static void add_ready(struct lw_builder *b, int32_t param)
 
 /* Role 1's second and third op share a list of one gradient, and role 0 begins with an equal
  * one. */
-static void lists_that_are_shared_stay_what_they_were(void **state)
+TEST(lists_that_are_shared_stay_what_they_were)
 {
     static const int32_t expected[] = {1, 9, 1, 1, 1, 9};
     struct lw_builder *b = lw_builder_new("lists", 2);
@@ -323,7 +306,6 @@ static void lists_that_are_shared_stay_what_they_were(void **state)
     struct lw_plan p;
     struct lw_err err = {0};
 
-    (void)state;
     for (int32_t r = 0; r < 2; r++) {
         lw_builder_role(b, &role);
         lw_builder_rank(b, r, r, r, 0, 0);
@@ -356,11 +338,10 @@ static void lists_that_are_shared_stay_what_they_were(void **state)
     lw_plan_free(&p);
 }
 
-static void passes_must_end_steps(void **state)
+TEST(passes_must_end_steps)
 {
     struct lw_plan p = example();
 
-    (void)state;
     p.variants[1].ends_step = false;
     assert_fault(&p, "no pass from 1 on ends a step");
     p.variants[1].ends_step = true;
@@ -431,9 +412,8 @@ static void assert_checks(struct lw_builder *b, const char *fault)
     lw_plan_free(&p);
 }
 
-static void collectives_are_issued_in_one_order(void **state)
+TEST(collectives_are_issued_in_one_order)
 {
-    (void)state;
     for (int swapped = 0; swapped < 2; swapped++) {
         struct lw_builder *b = roles(2);
         for (int32_t r = 0; r < 2; r++) {
@@ -454,11 +434,10 @@ static void collectives_are_issued_in_one_order(void **state)
     assert_checks(b, "role 'r0' issues 1 collectives, role 'r1' issues 0");
 }
 
-static void roots_are_equal_and_members(void **state)
+TEST(roots_are_equal_and_members)
 {
     struct lw_builder *b = roles(3);
 
-    (void)state;
     for (int32_t r = 0; r < 3; r++) {
         lw_builder_program(b, 0, r);
         add(b, LW_OP_BROADCAST, 0, 8, r == 2, -1, -1);
@@ -472,7 +451,7 @@ static void roots_are_equal_and_members(void **state)
     assert_checks(b, "its root, rank -1, is not a member of group 0");
 }
 
-static void sends_meet_receives_of_equal_bytes(void **state)
+TEST(sends_meet_receives_of_equal_bytes)
 {
     static const struct {
         int64_t sent, received;
@@ -486,7 +465,6 @@ static void sends_meet_receives_of_equal_bytes(void **state)
         {-1, 64, "(recv) of 'only' for role 'r1' on rank 1: rank 0 never sends it"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_builder *b = roles(2);
         lw_builder_program(b, 0, 0);
@@ -500,9 +478,8 @@ static void sends_meet_receives_of_equal_bytes(void **state)
 }
 
 /* Both ranks send first: without buffers nobody receives. In one group call it works. */
-static void two_sends_face_to_face_are_a_deadlock_unless_grouped(void **state)
+TEST(two_sends_face_to_face_are_a_deadlock_unless_grouped)
 {
-    (void)state;
     for (int grouped = 0; grouped < 2; grouped++) {
         struct lw_builder *b = roles(2);
         for (int32_t r = 0; r < 2; r++) {
@@ -520,9 +497,8 @@ static void two_sends_face_to_face_are_a_deadlock_unless_grouped(void **state)
 }
 
 /* Rank 0 lets y wait for x, rank 1 lets x wait for y. */
-static void communicators_that_wait_for_each_other_crosswise_are_a_deadlock(void **state)
+TEST(communicators_that_wait_for_each_other_crosswise_are_a_deadlock)
 {
-    (void)state;
     for (int crossed = 0; crossed < 2; crossed++) {
         struct lw_builder *b = roles(2);
         lw_builder_program(b, 0, 0);
@@ -582,11 +558,10 @@ static struct lw_plan pairs(bool crossed, bool deadlock)
     return finish(b);
 }
 
-static void ranks_of_a_role_are_matched_one_by_one(void **state)
+TEST(ranks_of_a_role_are_matched_one_by_one)
 {
     struct lw_err err = {0};
 
-    (void)state;
     for (int crossed = 0; crossed < 2; crossed++) {
         struct lw_plan p = pairs(crossed, false);
         assert_int_equal(lw_plan_check(&p, &err), LW_OK);
@@ -602,14 +577,13 @@ static void ranks_of_a_role_are_matched_one_by_one(void **state)
     }
 }
 
-static void thousands_of_ranks_cost_no_more_than_their_roles(void **state)
+TEST(thousands_of_ranks_cost_no_more_than_their_roles)
 {
     struct tiny t;
     struct lw_strategy s = lw_strategy_default();
     struct lw_plan p;
     struct lw_err err = {0};
 
-    (void)state;
     tiny_init(&t);
     s.dp = 4096;
     assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_OK);
@@ -686,13 +660,12 @@ static void poke_all(struct lw_plan *p, int rounds, uint64_t *x)
     assert_true(found > rounds / 4);
 }
 
-static void hostile_numbers_never_lead_outside_a_table(void **state)
+TEST(hostile_numbers_never_lead_outside_a_table)
 {
     uint64_t x = 99;
     struct lw_plan p = example();
     struct lw_err err = {0};
 
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
     poke_all(&p, 20000, &x);
     write_tables(&p);
@@ -708,11 +681,10 @@ static void hostile_numbers_never_lead_outside_a_table(void **state)
     lw_plan_free(&p);
 }
 
-static void a_failing_allocation_leaks_nothing(void **state)
+TEST(a_failing_allocation_leaks_nothing)
 {
     int64_t outside = lw_alloc_live();
 
-    (void)state;
     for (int which = 0; which < 2; which++) {
         struct lw_plan p = which ? pairs(true, false) : example();
         int64_t before = lw_alloc_live();
@@ -731,35 +703,4 @@ static void a_failing_allocation_leaks_nothing(void **state)
         lw_plan_free(&p);
     }
     assert_int_equal(lw_alloc_live(), outside);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_made_plan_passes),
-        cmocka_unit_test(a_gradient_in_no_bucket_is_named),
-        cmocka_unit_test(a_gradient_in_two_buckets_is_named),
-        cmocka_unit_test(slots_and_sizes_of_a_bucket_are_checked),
-        cmocka_unit_test(a_bucket_that_leaves_before_its_gradients_is_named),
-        cmocka_unit_test(every_backward_of_a_gradient_is_awaited),
-        cmocka_unit_test(a_gradient_that_is_never_ready_or_copied_is_named),
-        cmocka_unit_test(results_are_awaited),
-        cmocka_unit_test(every_bucket_is_reduced_exactly_once_and_whole),
-        cmocka_unit_test(shards_tile_the_parameters),
-        cmocka_unit_test(indexes_outside_their_tables_are_named),
-        cmocka_unit_test(groups_and_ranks_agree),
-        cmocka_unit_test(coordinates_are_in_the_grid_and_one_ranks_alone),
-        cmocka_unit_test(lists_that_are_shared_stay_what_they_were),
-        cmocka_unit_test(passes_must_end_steps),
-        cmocka_unit_test(collectives_are_issued_in_one_order),
-        cmocka_unit_test(roots_are_equal_and_members),
-        cmocka_unit_test(sends_meet_receives_of_equal_bytes),
-        cmocka_unit_test(two_sends_face_to_face_are_a_deadlock_unless_grouped),
-        cmocka_unit_test(communicators_that_wait_for_each_other_crosswise_are_a_deadlock),
-        cmocka_unit_test(ranks_of_a_role_are_matched_one_by_one),
-        cmocka_unit_test(thousands_of_ranks_cost_no_more_than_their_roles),
-        cmocka_unit_test(hostile_numbers_never_lead_outside_a_table),
-        cmocka_unit_test(a_failing_allocation_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

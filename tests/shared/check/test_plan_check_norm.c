@@ -2,13 +2,9 @@
  * ranks. docs/design/grad_norm.md. Modules a, b | c of tests/lib/tiny_workload.h; weights are
  * split over tensor groups, b.bias is whole on each of their ranks; d.weight in c is a copy of
  * a.weight. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
@@ -110,11 +106,10 @@ static void expect_sums(struct model *k, const char *words, const char *sums)
     lw_plan_free(&k->p);
 }
 
-static void the_norm_sums_over_whoever_updates_other_elements(void **state)
+TEST(the_norm_sums_over_whoever_updates_other_elements)
 {
     struct model k;
 
-    (void)state;
     expect_sums(&k, "dp 2", "");
     expect_sums(&k, "dp 2 zero 3", "data/2 of f64");
     expect_sums(&k, "dp 2 pp 2 tp 2", "model/4 of f64");
@@ -126,11 +121,10 @@ static void the_norm_sums_over_whoever_updates_other_elements(void **state)
     expect_sums(&k, "dp 2 pp 2 tp 2 compat colossalai", "tensor/2 of f32, pipeline/2 of f32");
 }
 
-static void what_tensor_groups_hold_whole_is_listed(void **state)
+TEST(what_tensor_groups_hold_whole_is_listed)
 {
     struct model k;
 
-    (void)state;
     make(&k, "tp 2");
     assert_int_equal(k.p.n_whole, 1);
     assert_int_equal(k.p.whole[0], B_BIAS);
@@ -147,7 +141,7 @@ static void what_tensor_groups_hold_whole_is_listed(void **state)
 }
 
 /* Each op of squares, sum, sum, scale, optimizer stands after the one before it. */
-static void a_chain_that_does_not_wait_is_named(void **state)
+TEST(a_chain_that_does_not_wait_is_named)
 {
     static const struct {
         enum lw_op_kind kind;
@@ -163,7 +157,6 @@ static void a_chain_that_does_not_wait_is_named(void **state)
     };
     struct model k;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make(&k, "dp 2 pp 2 tp 2 zero 1 shard-policy oss-greedy");
         struct lw_op *op = find(&k, 1, cases[i].kind, cases[i].n);
@@ -179,11 +172,10 @@ static void a_chain_that_does_not_wait_is_named(void **state)
     }
 }
 
-static void a_chain_without_an_end_is_named(void **state)
+TEST(a_chain_without_an_end_is_named)
 {
     struct model k;
 
-    (void)state;
     make(&k, "dp 2 zero 1");
     drop(find(&k, 0, LW_OP_COPY_IN, 0));
     expect(&k, find(&k, 0, LW_OP_ALL_REDUCE, 0), "no copy_in of its bucket comes before it");
@@ -200,11 +192,10 @@ static void a_chain_without_an_end_is_named(void **state)
     expect(&k, find(&k, 0, LW_OP_COPY_IN, 0), "the plan clips nothing");
 }
 
-static void a_chain_that_repeats_itself_is_named(void **state)
+TEST(a_chain_that_repeats_itself_is_named)
 {
     struct model k;
 
-    (void)state;
     make(&k, "dp 2 pp 2 tp 2 zero 1");
     struct lw_op *op = find(&k, 0, LW_OP_ALL_REDUCE, 1);
     op->kind = LW_OP_COPY_OUT;
@@ -222,11 +213,10 @@ static void a_chain_that_repeats_itself_is_named(void **state)
 }
 
 /* The gradients of the last bucket come back after the squares. */
-static void gradients_that_come_behind_the_norm_are_named(void **state)
+TEST(gradients_that_come_behind_the_norm_are_named)
 {
     struct model k;
 
-    (void)state;
     make(&k, "dp 2 zero 1 shard-policy oss-greedy");
     struct lw_op *squares = find(&k, 0, LW_OP_COPY_IN, 0), *out = squares - 1;
     assert_int_equal(out->kind, LW_OP_COPY_OUT);
@@ -251,11 +241,10 @@ static void gradients_that_come_behind_the_norm_are_named(void **state)
     expect(&k, squares, "has already taken the squares of the gradients that it works on");
 }
 
-static void a_number_that_is_none_is_named(void **state)
+TEST(a_number_that_is_none_is_named)
 {
     struct model k;
 
-    (void)state;
     make(&k, "dp 2 zero 1");
     k.p.buckets[find(&k, 0, LW_OP_COPY_IN, 0)->bucket].bytes = 16;
     expect(&k, NULL, "16 bytes of f64 and 0 gradients; it is one number of f64 or f32");
@@ -275,11 +264,10 @@ static void a_number_that_is_none_is_named(void **state)
 }
 
 /* Two data ranks with half of the shards each; two stages of two tensor ranks. */
-static void a_sum_that_is_missing_is_named(void **state)
+TEST(a_sum_that_is_missing_is_named)
 {
     struct model k;
 
-    (void)state;
     make(&k, "dp 2 zero 1");
     drop(find(&k, 0, LW_OP_ALL_REDUCE, 0));
     expect(&k, find(&k, 0, LW_OP_COPY_OUT, 0), "the norm of rank 0 lacks what rank 1 updates");
@@ -293,11 +281,10 @@ static void a_sum_that_is_missing_is_named(void **state)
     }
 }
 
-static void what_is_counted_twice_is_named(void **state)
+TEST(what_is_counted_twice_is_named)
 {
     struct model k;
 
-    (void)state;
     make(&k, "dp 2 pp 2 tp 2");
     for (int32_t c = 0; c < k.p.n_comms; c++)
         for (int32_t role = 0; k.p.comms[c].purpose == LW_COMM_DATA && role < 2; role++)
@@ -312,11 +299,10 @@ static void what_is_counted_twice_is_named(void **state)
     expect(&k, find(&k, 0, LW_OP_COPY_OUT, 0), "the norm of rank 0 counts rank 0 twice");
 }
 
-static void roles_that_sum_differently_are_named(void **state)
+TEST(roles_that_sum_differently_are_named)
 {
     struct model k;
 
-    (void)state;
     make(&k, "dp 2 pp 2 tp 2 zero 1");
     struct lw_op *a = find(&k, 1, LW_OP_ALL_REDUCE, 0), *b = find(&k, 1, LW_OP_ALL_REDUCE, 1);
     int32_t comm = a->comm;
@@ -329,12 +315,11 @@ static void roles_that_sum_differently_are_named(void **state)
 }
 
 /* Faults that other checks find first; this one asks nobody. */
-static void elements_that_nobody_counts_are_named(void **state)
+TEST(elements_that_nobody_counts_are_named)
 {
     struct model k;
     struct lw_err err = {0};
 
-    (void)state;
     make(&k, "dp 2 zero 1");
     k.p.shards[0].owner = 5;
     assert_int_equal(lw_check_norm(&k.p, &err), LW_EPLAN);
@@ -350,12 +335,11 @@ static void elements_that_nobody_counts_are_named(void **state)
     lw_plan_free(&k.p);
 }
 
-static void running_out_of_memory_is_said(void **state)
+TEST(running_out_of_memory_is_said)
 {
     struct model k;
     enum lw_status s = LW_ENOMEM;
 
-    (void)state;
     make(&k, "dp 2 pp 2 tp 2 zero 1");
     int64_t live = lw_alloc_live();
     for (int64_t n = 1; s != LW_OK; n++) {
@@ -368,23 +352,4 @@ static void running_out_of_memory_is_said(void **state)
         assert_int_equal(lw_alloc_live(), live);
     }
     lw_plan_free(&k.p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_norm_sums_over_whoever_updates_other_elements),
-        cmocka_unit_test(what_tensor_groups_hold_whole_is_listed),
-        cmocka_unit_test(a_chain_that_does_not_wait_is_named),
-        cmocka_unit_test(a_chain_without_an_end_is_named),
-        cmocka_unit_test(a_chain_that_repeats_itself_is_named),
-        cmocka_unit_test(gradients_that_come_behind_the_norm_are_named),
-        cmocka_unit_test(a_number_that_is_none_is_named),
-        cmocka_unit_test(a_sum_that_is_missing_is_named),
-        cmocka_unit_test(what_is_counted_twice_is_named),
-        cmocka_unit_test(roles_that_sum_differently_are_named),
-        cmocka_unit_test(elements_that_nobody_counts_are_named),
-        cmocka_unit_test(running_out_of_memory_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* lw_plan_check on plans of pipelines with data and tensor parallelism: one change each, and the
  * fault names the op. Docs: docs/design/plan.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
@@ -83,12 +79,11 @@ static const char *number(const struct parallel *k, const struct lw_op *o, char 
     return text;
 }
 
-static void as_made_it_passes(void **state)
+TEST(as_made_it_passes)
 {
     struct parallel k;
     struct lw_err err = {0};
 
-    (void)state;
     make(&k);
     assert_int_equal(lw_plan_check(&k.p, &err), LW_OK);
     assert_int_equal(k.p.n_ranks, 8);
@@ -96,12 +91,11 @@ static void as_made_it_passes(void **state)
     lw_plan_free(&k.p);
 }
 
-static void two_sends_that_change_places_are_named(void **state)
+TEST(two_sends_that_change_places_are_named)
 {
     struct parallel k;
     char text[32];
 
-    (void)state;
     make(&k);
     struct lw_op *a = find(&k, 0, LW_OP_SEND, LW_COMM_FORWARD, 0);
     struct lw_op *b = find(&k, 0, LW_OP_SEND, LW_COMM_FORWARD, 1);
@@ -112,12 +106,11 @@ static void two_sends_that_change_places_are_named(void **state)
            "(forward, module 1) of 'steady' for role 'stage 0', which writes its message");
 }
 
-static void a_send_less_is_named_by_its_receive(void **state)
+TEST(a_send_less_is_named_by_its_receive)
 {
     struct parallel k;
     char text[32];
 
-    (void)state;
     make(&k);
     struct lw_op *a = find(&k, 1, LW_OP_RECV, LW_COMM_FORWARD, 1);
     find(&k, 0, LW_OP_SEND, LW_COMM_FORWARD, 1)->kind = LW_OP_RECV;
@@ -128,13 +121,12 @@ static void a_send_less_is_named_by_its_receive(void **state)
  * ranks. */
 /* An op that has operands says the most of them itself, or nothing: nobody else would see that it
  * does not. */
-static void a_message_that_says_other_bytes_than_it_has_is_named(void **state)
+TEST(a_message_that_says_other_bytes_than_it_has_is_named)
 {
     static const int64_t sizes[] = {1, 2000, INT64_MAX};
     struct parallel k;
     char text[32], words[64];
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         make(&k);
         struct lw_op *o = find(&k, 1, LW_OP_RECV, LW_COMM_FORWARD, 1);
@@ -150,11 +142,10 @@ static void a_message_that_says_other_bytes_than_it_has_is_named(void **state)
     }
 }
 
-static void a_message_to_another_rank_is_named(void **state)
+TEST(a_message_to_another_rank_is_named)
 {
     struct parallel k;
 
-    (void)state;
     make(&k);
     struct lw_op *a = find(&k, 0, LW_OP_SEND, LW_COMM_FORWARD, 0);
     struct lw_operand *d = &k.p.operands[k.p.operand_first[a->operand]];
@@ -163,11 +154,10 @@ static void a_message_to_another_rank_is_named(void **state)
 }
 
 /* Receives before the sends that they wait for, both ways. */
-static void two_stages_that_wait_for_each_other_are_found(void **state)
+TEST(two_stages_that_wait_for_each_other_are_found)
 {
     struct parallel k;
 
-    (void)state;
     make(&k);
     struct lw_op *b = find(&k, 1, LW_OP_BACKWARD, LW_COMM_DATA, 0);
     struct lw_op *r = find(&k, 0, LW_OP_RECV, LW_COMM_BACKWARD, 0);
@@ -193,12 +183,11 @@ static void two_stages_that_wait_for_each_other_are_found(void **state)
     expect(&k, "deadlock", "stage");
 }
 
-static void a_dependency_less_is_named(void **state)
+TEST(a_dependency_less_is_named)
 {
     struct parallel k;
     char text[32];
 
-    (void)state;
     make(&k);
     struct lw_op *a = find(&k, 1, LW_OP_ALL_REDUCE, LW_COMM_DATA, 0);
     a->n_deps = 0;
@@ -206,11 +195,10 @@ static void a_dependency_less_is_named(void **state)
 }
 
 /* The copy of b.bias into its bucket now says that it copies a.weight. */
-static void a_gradient_that_is_moved_is_named(void **state)
+TEST(a_gradient_that_is_moved_is_named)
 {
     struct parallel k;
 
-    (void)state;
     make(&k);
     for (int n = 0;; n++) {
         struct lw_op *copy = find(&k, 0, LW_OP_COPY_IN, LW_COMM_DATA, n);
@@ -224,11 +212,10 @@ static void a_gradient_that_is_moved_is_named(void **state)
 
 /* --- copies ----------------------------------------------------------------------------------- */
 
-static void copies_are_summed_before_the_optimizer(void **state)
+TEST(copies_are_summed_before_the_optimizer)
 {
     struct parallel k;
 
-    (void)state;
     make(&k);
     struct lw_op *a = find(&k, 0, LW_OP_ALL_REDUCE, LW_COMM_EMBEDDING, 0);
     struct lw_op *b = find(&k, 1, LW_OP_ALL_REDUCE, LW_COMM_EMBEDDING, 0);
@@ -243,35 +230,32 @@ static void copies_are_summed_before_the_optimizer(void **state)
     lw_plan_free(&k.p);
 }
 
-static void a_sum_that_comes_too_early_is_named(void **state)
+TEST(a_sum_that_comes_too_early_is_named)
 {
     struct parallel k;
     char text[32];
 
-    (void)state;
     make(&k);
     struct lw_op *a = find(&k, 1, LW_OP_ALL_REDUCE, LW_COMM_EMBEDDING, 0);
     a->n_deps = 0;
     expect(&k, number(&k, a, text), "which writes the gradient of parameter 4 'd.weight'");
 }
 
-static void an_optimizer_that_does_not_wait_for_the_sum_is_named(void **state)
+TEST(an_optimizer_that_does_not_wait_for_the_sum_is_named)
 {
     struct parallel k;
     char text[32];
 
-    (void)state;
     make(&k);
     struct lw_op *o = find(&k, 0, LW_OP_OPTIMIZER, LW_COMM_DATA, 0);
     o->n_deps--; /* the sum stands last */
     expect(&k, number(&k, o, text), "does not wait for");
 }
 
-static void a_copy_that_is_not_summed_is_named(void **state)
+TEST(a_copy_that_is_not_summed_is_named)
 {
     struct parallel k;
 
-    (void)state;
     make(&k);
     for (int32_t s = 0; s < k.p.n_sets; s++)
         if (k.p.sets[s].kind == LW_BUCKET_TIED && k.p.sets[s].stage == 1)
@@ -283,36 +267,15 @@ static void a_copy_that_is_not_summed_is_named(void **state)
 }
 
 /* Under ZeRO-2 and 3 the bucket of a copy is reduced to all members, the others to their shares. */
-static void a_copy_that_is_reduced_to_shares_is_named(void **state)
+TEST(a_copy_that_is_reduced_to_shares_is_named)
 {
     struct parallel k;
     char text[32];
 
-    (void)state;
     for (int zero = 2; zero <= 3; zero++) {
         make_sharded(&k, zero);
         struct lw_op *o = find(&k, 0, LW_OP_ALL_REDUCE, LW_COMM_DATA, 0);
         o->kind = LW_OP_REDUCE_SCATTER;
         expect(&k, number(&k, o, text), "leaves a member with a part");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_made_it_passes),
-        cmocka_unit_test(two_sends_that_change_places_are_named),
-        cmocka_unit_test(a_send_less_is_named_by_its_receive),
-        cmocka_unit_test(a_message_that_says_other_bytes_than_it_has_is_named),
-        cmocka_unit_test(a_message_to_another_rank_is_named),
-        cmocka_unit_test(two_stages_that_wait_for_each_other_are_found),
-        cmocka_unit_test(a_dependency_less_is_named),
-        cmocka_unit_test(a_gradient_that_is_moved_is_named),
-        cmocka_unit_test(copies_are_summed_before_the_optimizer),
-        cmocka_unit_test(a_sum_that_comes_too_early_is_named),
-        cmocka_unit_test(an_optimizer_that_does_not_wait_for_the_sum_is_named),
-        cmocka_unit_test(a_copy_that_is_not_summed_is_named),
-        cmocka_unit_test(a_copy_that_is_reduced_to_shares_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* The command line as people type it: the binary's own answers and exit statuses. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/cli/cli.h"
 #include "shared/base/units.h"
@@ -43,14 +39,13 @@ static enum lw_status parse(struct opts *o, char *line, char **argv, int *n_oper
     return lw_cli_parse(table, argc, argv, n_operands, &help, err);
 }
 
-static void options_and_operands_may_mix(void **state)
+TEST(options_and_operands_may_mix)
 {
     struct opts o = {0};
     struct lw_err err;
     char *argv[20], line[] = "cmd a -n 3 --big_size=4KiB - --flag --format json -- --name";
     int n;
 
-    (void)state;
     assert_int_equal(parse(&o, line, argv, &n, &err), LW_OK);
     assert_int_equal(o.count, 3);
     assert_int_equal(o.bytes, 4096);
@@ -62,7 +57,7 @@ static void options_and_operands_may_mix(void **state)
     assert_string_equal(argv[3], "--name");
 }
 
-static void a_switch_alone_means_on(void **state)
+TEST(a_switch_alone_means_on)
 {
     static const struct { const char *line, *value; int n_operands; } cases[] = {
         {"cmd --find-unused", "on", 0},        {"cmd --find-unused --flag", "on", 0},
@@ -70,7 +65,6 @@ static void a_switch_alone_means_on(void **state)
         {"cmd --find-unused=off", "off", 0},   {"cmd a --find-unused on --flag", "on", 1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct opts o = {0};
         struct lw_err err = {0};
@@ -84,7 +78,7 @@ static void a_switch_alone_means_on(void **state)
     }
 }
 
-static void a_bad_option_is_named_with_what_is_allowed(void **state)
+TEST(a_bad_option_is_named_with_what_is_allowed)
 {
     static const struct { const char *line, *message; } cases[] = {
         {"cmd --count 12", "--count: '12' is not a whole number from 1 to 9"},
@@ -93,7 +87,6 @@ static void a_bad_option_is_named_with_what_is_allowed(void **state)
         {"cmd --nope", "unknown or ambiguous option '--nope'"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct opts o = {0};
         struct lw_err err = {0};
@@ -115,9 +108,8 @@ static int exit_of(const char *arguments)
     return WEXITSTATUS(system(command));
 }
 
-static void wrong_usage_exits_2_and_help_exits_0(void **state)
+TEST(wrong_usage_exits_2_and_help_exits_0)
 {
-    (void)state;
     assert_int_equal(exit_of(""), 0);
     assert_int_equal(exit_of("help"), 0);
     assert_int_equal(exit_of("help strategy"), 0);
@@ -145,9 +137,8 @@ static char *output_of(const char *arguments)
     return text;
 }
 
-static void version_answers_in_every_format(void **state)
+TEST(version_answers_in_every_format)
 {
-    (void)state;
     char *json = output_of("version --format json"), *csv = output_of("version --format csv");
     char *text = output_of("version"), *all = output_of("version -v --format json");
     char expected[128];
@@ -167,11 +158,10 @@ static void version_answers_in_every_format(void **state)
 }
 
 /* The one bad end of a full disk that a test can make without a disk: files may not grow. */
-static void a_file_that_may_not_grow_is_an_error_and_leaves_nothing(void **state)
+TEST(a_file_that_may_not_grow_is_an_error_and_leaves_nothing)
 {
     char folder[] = "/tmp/lapwing-cli-XXXXXX", arguments[256];
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     struct rlimit usual, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
@@ -190,12 +180,11 @@ static void a_file_that_may_not_grow_is_an_error_and_leaves_nothing(void **state
     free(said);
 }
 
-static void manual_pages_and_completion_come_from_the_tables(void **state)
+TEST(manual_pages_and_completion_come_from_the_tables)
 {
     char *man = output_of("version --help-man"), *words = output_of("version --help-words");
     char *all = output_of("help --man"), *script = output_of("help --completion");
 
-    (void)state;
     assert_non_null(strstr(man, ".TH LAPWING\\-VERSION 1"));
     assert_non_null(strstr(man, ".B \\-v, \\-\\-verbose"));
     assert_string_equal(words, "--verbose\n--format=\n--help\n");
@@ -231,9 +220,8 @@ static void expect_from(const char *text, const char *want)
     assert_string_equal(got, want);
 }
 
-static void every_manual_page_renders_without_a_warning(void **state)
+TEST(every_manual_page_renders_without_a_warning)
 {
-    (void)state;
     if (!getenv("LAPWING") || system("command -v groff >/dev/null") != 0) {
         printf("SKIP groff is not installed: manual pages are not rendered\n");
         skip();
@@ -243,9 +231,8 @@ static void every_manual_page_renders_without_a_warning(void **state)
                 "done; $LAPWING help --man | groff -man -Tutf8 -ww 2>&1 >/dev/null", "");
 }
 
-static void completion_offers_commands_and_their_options(void **state)
+TEST(completion_offers_commands_and_their_options)
 {
-    (void)state;
     if (!getenv("LAPWING") || system("command -v bash >/dev/null") != 0) {
         printf("SKIP bash is not installed: completion is not tried\n");
         skip();
@@ -257,13 +244,12 @@ static void completion_offers_commands_and_their_options(void **state)
 }
 
 /* Every command of the table; options come from the command when they are asked for. */
-static void zsh_and_fish_complete_from_the_same_tables(void **state)
+TEST(zsh_and_fish_complete_from_the_same_tables)
 {
     char *zsh = output_of("help --completion zsh"), *fish = output_of("help --completion fish");
     char *commands = output_of("help --format csv"), *line = strchr(commands, '\n'), want[160];
     int n = 0;
 
-    (void)state;
     for (; line && line[1]; line = strchr(line + 1, '\n'), n++) {
         int len = (int)strcspn(line + 1, ",");
         snprintf(want, sizeof want, "\n            '%.*s:", len, line + 1);
@@ -293,21 +279,4 @@ static void zsh_and_fish_complete_from_the_same_tables(void **state)
                     "\"function lapwing; $LAPWING \\$argv; end; source ${TMPDIR:-/tmp}/lw.$$.fish;"
                     " complete -C 'lapwing export --f'\" 2>&1; rm \"${TMPDIR:-/tmp}/lw.$$.fish\"",
                     "--force\n--format=\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_and_operands_may_mix),
-        cmocka_unit_test(a_switch_alone_means_on),
-        cmocka_unit_test(a_bad_option_is_named_with_what_is_allowed),
-        cmocka_unit_test(wrong_usage_exits_2_and_help_exits_0),
-        cmocka_unit_test(version_answers_in_every_format),
-        cmocka_unit_test(a_file_that_may_not_grow_is_an_error_and_leaves_nothing),
-        cmocka_unit_test(manual_pages_and_completion_come_from_the_tables),
-        cmocka_unit_test(every_manual_page_renders_without_a_warning),
-        cmocka_unit_test(completion_offers_commands_and_their_options),
-        cmocka_unit_test(zsh_and_fish_complete_from_the_same_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

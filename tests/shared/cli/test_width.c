@@ -1,10 +1,6 @@
 /* Outside a terminal no line of text is wider than 100 columns: prose is broken at blanks. The
  * inputs are the widest that the program makes by itself; lines of names of files are left out. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +33,7 @@ static void fits(const char *args)
     }
 }
 
-static void what_commands_print_fits(void **state)
+TEST_WITH(what_commands_print_fits, fixture_open, fixture_close)
 {
     static const char *const commands[] = {
         "help", "help strategy", "help sim", "help plan", "help exec", "help bench", "help plot",
@@ -48,7 +44,6 @@ static void what_commands_print_fits(void **state)
 
     int rc;
 
-    (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         fits(commands[i]);
     lapwing("sim -w w.json -c dgx-h100 --pp 16 --tp 8 --dp 8 --micro-batches 64 --db r.db --name "
@@ -57,26 +52,15 @@ static void what_commands_print_fits(void **state)
     fits("runs --db r.db");
 }
 
-static void words_are_counted_in_columns(void **state)
+TEST(words_are_counted_in_columns)
 {
     char text[256] = "";
     FILE *f = tmpfile();
 
-    (void)state;
     lw_put_wrapped(f, "a\u00e9 b cc", 0, 4); /* "aé b" has four columns and five bytes */
     lw_put_paragraph(f, "  note: ", "x");
     rewind(f);
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
     fclose(f);
     assert_string_equal(text, "a\u00e9 b\ncc\n  note: x\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_commands_print_fits, fixture_open, fixture_close),
-        cmocka_unit_test(words_are_counted_in_columns),
-    };
-
-    return cmocka_run_group_tests_name("width", tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Kernels by shape: cases worked by hand, and the published tables where they are present. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,12 +37,11 @@ static bool near(double a, double b)
 /* 512 x 512 makes 8 tiles of 256 x 128: 2 waves on 4 SMs, 2 * 512^3 flops at 0.5 * 10^12 =
  * 0.536870912 ms. Eight columns more need 3 waves, of 256 x 128 (1.5 times as long) or of a
  * smaller, slower tile. */
-static void a_result_is_cut_into_tiles_that_run_in_waves(void **unused)
+TEST(a_result_is_cut_into_tiles_that_run_in_waves)
 {
     struct lw_device d = small();
     struct lw_product p = product(512, 512, 512), q = product(512, 520, 512);
     struct lw_product_time t = lw_product_explain(&d, &p), u = lw_product_explain(&d, &q);
-    (void)unused;
     assert_int_equal(t.n_waves, 2);
     assert_true(near((double)t.time, 536870912.0));
     assert_int_equal(u.n_waves, 3);
@@ -54,24 +49,22 @@ static void a_result_is_cut_into_tiles_that_run_in_waves(void **unused)
 }
 
 /* A fill of 512 steps doubles a k of 512. */
-static void a_tile_costs_its_fill(void **unused)
+TEST(a_tile_costs_its_fill)
 {
     struct lw_device d = small();
     struct lw_product p = product(512, 512, 512);
     lw_ps without = lw_product_time(&d, &p);
-    (void)unused;
     d.gemm_fill.value = 512;
     assert_true(near((double)lw_product_time(&d, &p), 2.0 * (double)without));
 }
 
 /* At 10^6 B/s the operands and the result count: 3 * 512^2 * 2 bytes at 85 % = 1.85 s; a sum in
  * place reads the result too: 4 / 3. */
-static void memory_bounds_a_product(void **unused)
+TEST(memory_bounds_a_product)
 {
     struct lw_device d = small();
     struct lw_product p = product(512, 512, 512);
     double s = 3.0 * 512 * 512 * 2 / (0.85 * 1e6);
-    (void)unused;
     d.memory_bytes_per_s.value = 1e6;
     assert_true(near((double)lw_product_time(&d, &p), s * 1e12));
     p.accumulate = true;
@@ -80,12 +73,11 @@ static void memory_bounds_a_product(void **unused)
 
 /* Rows of 514 elements are no whole 16 bytes. 8-bit operands at twice the rate take half the
  * time. */
-static void alignment_and_width_of_operands_count(void **unused)
+TEST(alignment_and_width_of_operands_count)
 {
     struct lw_device d = small();
     struct lw_product p = product(512, 512, 514), q = product(512, 512, 512);
     lw_ps plain = lw_product_time(&d, &q);
-    (void)unused;
     assert_true(near((double)lw_product_time(&d, &p), 2.0 * 514 / 512 * (double)plain));
     d.fp8_speedup = (struct lw_figure){2, "test"};
     q.fp8 = true;
@@ -94,13 +86,12 @@ static void alignment_and_width_of_operands_count(void **unused)
 
 /* 128 queries, one head, 512 keys: one tile on 4 SMs. Its mean is 512 + 165 keys, and half of
  * the tile is added: 2 * 128 * 256 * (677 / 4 + 677 / 2) flops at 0.25 of a quarter of 10^12. */
-static void attention_counts_keys_fill_and_the_last_tile(void **unused)
+TEST(attention_counts_keys_fill_and_the_last_tile)
 {
     struct lw_device d = small();
     struct lw_attention a = {.batch = 1, .heads = 1, .kv_heads = 1, .seq_q = 128, .seq_k = 512,
                              .qk_width = 128, .v_width = 128, .dtype = LW_BF16};
     double flops = 2.0 * 128 * 256 * 677 * 0.75;
-    (void)unused;
     assert_true(near((double)lw_attention_time(&d, &a), flops / (0.25 * 0.25e12) * 1e12));
     a.backward = true;
     assert_true(near((double)lw_attention_time(&d, &a), 2.5 * flops / (0.25 * 0.25e12) * 1e12));
@@ -110,10 +101,9 @@ static void attention_counts_keys_fill_and_the_last_tile(void **unused)
     assert_true(lw_attention_time(&d, &a) < full);
 }
 
-static void a_device_without_figures_is_not_timed_by_shape(void **unused)
+TEST(a_device_without_figures_is_not_timed_by_shape)
 {
     struct lw_device d = small();
-    (void)unused;
     assert_true(lw_device_by_shape(&d, LW_BF16));
     assert_false(lw_device_by_shape(&d, LW_F32));
     d.gemm_fill.source = NULL;
@@ -177,29 +167,12 @@ static void check_table(const char *file, const char *cluster, double most)
     lw_input_free(&in);
 }
 
-static void published_shapes_of_a100_are_met(void **unused)
+TEST(published_shapes_of_a100_are_met)
 {
-    (void)unused;
     check_table("../shared/gpu-tables/gemm_efficiency_a100_pcie_simumax.csv", "a100-pcie-8", 0.08);
 }
 
-static void published_shapes_of_b200_are_met(void **unused)
+TEST(published_shapes_of_b200_are_met)
 {
-    (void)unused;
     check_table("../shared/gpu-tables/gemm_efficiency_b200_simumax.csv", "dgx-b200", 0.08);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_result_is_cut_into_tiles_that_run_in_waves),
-        cmocka_unit_test(a_tile_costs_its_fill),
-        cmocka_unit_test(memory_bounds_a_product),
-        cmocka_unit_test(alignment_and_width_of_operands_count),
-        cmocka_unit_test(attention_counts_keys_fill_and_the_last_tile),
-        cmocka_unit_test(a_device_without_figures_is_not_timed_by_shape),
-        cmocka_unit_test(published_shapes_of_a100_are_met),
-        cmocka_unit_test(published_shapes_of_b200_are_met),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Plan files: the documented example, round trips of planned and random plans, plans edited by hand
  * in every table, and texts damaged at random (which must never be believed, nor crash). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -19,12 +15,11 @@
 
 static const char example_page[] = "docs/formats/plan.md";
 
-static void documented_example_reads_as_described(void **state)
+TEST(documented_example_reads_as_described)
 {
     char *text = fixture_example(example_page);
     struct lw_plan p;
     struct lw_err err = {0};
-    (void)state;
     fixture_put(fixture_path("p.json"), text);
     if (lw_plan_read(fixture_path("p.json"), false, &p, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -67,7 +62,7 @@ static void documented_example_reads_as_described(void **state)
 /* --- edited by hand ----------------------------------------------------------------------------
  */
 
-static void indexes_and_sizes_are_verified_before_use(void **state)
+TEST(indexes_and_sizes_are_verified_before_use)
 {
     static const struct {
         const char *from, *to, *message;
@@ -117,7 +112,6 @@ static void indexes_and_sizes_are_verified_before_use(void **state)
         {"\"comm\": 0", "\"peer\": 2", "at ops[6].peer: found 2, allowed: -1 to 1"},
     };
     char *text = fixture_example(example_page);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *bad = fixture_replaced(text, cases[i].from, cases[i].to), expected[600];
         const char *path = fixture_path("p.json");
@@ -135,7 +129,7 @@ static void indexes_and_sizes_are_verified_before_use(void **state)
     free(text);
 }
 
-static void wrong_types_and_signs_are_refused_by_place(void **state)
+TEST(wrong_types_and_signs_are_refused_by_place)
 {
     static const struct {
         const char *from, *to, *words;
@@ -152,7 +146,6 @@ static void wrong_types_and_signs_are_refused_by_place(void **state)
          "at works[4].ns (byte 1765): found null, expected a number"},
     };
     char *text = fixture_example(example_page);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *bad = fixture_replaced(text, cases[i].from, cases[i].to), expected[600];
         const char *path = fixture_path("p.json");
@@ -168,7 +161,7 @@ static void wrong_types_and_signs_are_refused_by_place(void **state)
 }
 
 /* The check names what is wrong with an edited plan; where it finds nothing, the hash does. */
-static void edited_plans_are_refused(void **state)
+TEST(edited_plans_are_refused)
 {
     static const struct {
         const char *from, *to, *words;
@@ -185,7 +178,6 @@ static void edited_plans_are_refused(void **state)
          "the plan was edited (without the field \"hash\" it is taken as it is)"},
     };
     char *text = fixture_example(example_page);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *bad = fixture_replaced(text, cases[i].from, cases[i].to);
         const char *path = fixture_path("p.json");
@@ -203,14 +195,13 @@ static void edited_plans_are_refused(void **state)
     free(text);
 }
 
-static void edited_plan_without_its_hash_is_taken_as_it_is(void **state)
+TEST(edited_plan_without_its_hash_is_taken_as_it_is)
 {
     char *text = fixture_example(example_page);
     char *nameless = fixture_replaced(text, "\"hash\"", "\"workload_hash\"");
     char *edited = fixture_replaced(nameless, "{\"ns\": 40}", "{\"ns\": 41}");
     struct lw_plan p, q;
     struct lw_err err = {0};
-    (void)state;
     fixture_put(fixture_path("p.json"), text);
     fixture_put(fixture_path("q.json"), edited);
     assert_int_equal(lw_plan_read(fixture_path("p.json"), false, &p, &err), LW_OK);
@@ -361,10 +352,9 @@ static struct lw_plan random_plan(void)
     return p;
 }
 
-static void random_plans_survive_writing_and_reading(void **state)
+TEST(random_plans_survive_writing_and_reading)
 {
     unsigned seed = 11;
-    (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
     for (int round = 0; round < 300; round++) {
@@ -374,7 +364,7 @@ static void random_plans_survive_writing_and_reading(void **state)
     }
 }
 
-static void planned_strategies_survive_writing_and_reading(void **state)
+TEST(planned_strategies_survive_writing_and_reading)
 {
     static const struct {
         const char *options[6];
@@ -389,7 +379,6 @@ static void planned_strategies_survive_writing_and_reading(void **state)
     char *text = fixture_example("docs/formats/workload.md");
     struct lw_workload w;
     struct lw_err err = {0};
-    (void)state;
     fixture_put(fixture_path("w.json"), text);
     assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, &err), LW_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -454,12 +443,11 @@ static void walk(const struct lw_plan *p)
     print_message(sum == 1 ? "." : "");
 }
 
-static void damaged_plans_never_crash(void **state)
+TEST(damaged_plans_never_crash)
 {
     unsigned seed = 5;
     char *example = fixture_example(example_page);
     int n_read = 0, n_refused = 0;
-    (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
     for (int round = 0; round < 3000; round++) {
@@ -485,13 +473,12 @@ static void damaged_plans_never_crash(void **state)
     free(example);
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
     char *text = fixture_example(example_page);
     const char *in = fixture_path("p.json"), *out = fixture_path("out.json");
     int64_t live, n = 0;
     enum lw_status s;
-    (void)state;
     fixture_put(in, text);
     live = lw_alloc_live();
     do {
@@ -510,12 +497,11 @@ static void failing_allocations_leave_nothing(void **state)
     free(text);
 }
 
-static void full_disk_is_reported(void **state)
+TEST(full_disk_is_reported)
 {
     char *text = fixture_example(example_page);
     struct lw_plan p;
     struct lw_err err = {0};
-    (void)state;
     fixture_put(fixture_path("p.json"), text);
     assert_int_equal(lw_plan_read(fixture_path("p.json"), false, &p, &err), LW_OK);
     assert_int_equal(lw_plan_write(&p, "/dev/full", &err), LW_EIO);
@@ -524,19 +510,4 @@ static void full_disk_is_reported(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documented_example_reads_as_described),
-        cmocka_unit_test(indexes_and_sizes_are_verified_before_use),
-        cmocka_unit_test(wrong_types_and_signs_are_refused_by_place),
-        cmocka_unit_test(edited_plans_are_refused),
-        cmocka_unit_test(edited_plan_without_its_hash_is_taken_as_it_is),
-        cmocka_unit_test(random_plans_survive_writing_and_reading),
-        cmocka_unit_test(planned_strategies_survive_writing_and_reading),
-        cmocka_unit_test(damaged_plans_never_crash),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-        cmocka_unit_test(full_disk_is_reported),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

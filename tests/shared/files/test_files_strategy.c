@@ -1,9 +1,5 @@
 /* Strategy files: the documented example, every option there and back, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +9,12 @@
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 
-static void documented_example_reads_as_described(void **state)
+TEST(documented_example_reads_as_described)
 {
     char *text = fixture_example("docs/formats/strategy.md");
     struct lw_arena arena = {0};
     struct lw_strategy s;
     struct lw_err err = {0};
-    (void)state;
     fixture_put(fixture_path("s.json"), text);
     if (lw_strategy_read(fixture_path("s.json"), &arena, &s, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -42,12 +37,11 @@ static void documented_example_reads_as_described(void **state)
     lw_arena_free(&arena);
 }
 
-static void text_numbers_and_booleans_mean_the_same(void **state)
+TEST(text_numbers_and_booleans_mean_the_same)
 {
     struct lw_arena arena = {0};
     struct lw_strategy s;
     struct lw_err err = {0};
-    (void)state;
     fixture_put(fixture_path("s.json"),
                 "{\"lapwing\":1,\"kind\":\"strategy\",\"options\":{\"bucket-cap\":\"10MiB\","
                 "\"dp\":\"4\",\"overlap\":false,\"static-graph\":true}}");
@@ -60,9 +54,8 @@ static void text_numbers_and_booleans_mean_the_same(void **state)
 }
 
 /* Each option's last word, or a number of its own, alone in a file. */
-static void every_option_survives_writing_and_reading(void **state)
+TEST(every_option_survives_writing_and_reading)
 {
-    (void)state;
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *o = lw_strategy_option(i);
         struct lw_strategy s = lw_strategy_default(), r;
@@ -83,7 +76,7 @@ static void every_option_survives_writing_and_reading(void **state)
     }
 }
 
-static void wrong_options_are_refused_by_place(void **state)
+TEST(wrong_options_are_refused_by_place)
 {
     static const struct {
         const char *options, *message;
@@ -100,7 +93,6 @@ static void wrong_options_are_refused_by_place(void **state)
         {"{\"zero\":4}", "--zero: 4 is no stage from 0 to 3"},
         {"[]", "at options (byte 41): found an array, expected an object"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[300], expected[500];
         struct lw_arena arena = {0};
@@ -122,12 +114,11 @@ static void wrong_options_are_refused_by_place(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
     char *text = fixture_example("docs/formats/strategy.md");
     int64_t live, n = 0;
     enum lw_status st;
-    (void)state;
     fixture_put(fixture_path("s.json"), text);
     live = lw_alloc_live();
     do {
@@ -145,14 +136,4 @@ static void failing_allocations_leave_nothing(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documented_example_reads_as_described),
-        cmocka_unit_test(text_numbers_and_booleans_mean_the_same),
-        cmocka_unit_test(every_option_survives_writing_and_reading),
-        cmocka_unit_test(wrong_options_are_refused_by_place),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

@@ -1,16 +1,12 @@
 /* Golden files and the command that checks them: shared/golden/golden.h, docs/design/golden.md. Own
  * small cases; altered copies, which must all fail; the recorded files of ../shared where they
  * are. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/golden/golden.h"
 #include "shared/io/input.h"
@@ -127,11 +123,10 @@ static void fail_if_any_failed(const struct lw_golden_result *r)
                  r->failures[0].message);
 }
 
-static void own_cases_pass(void **state)
+TEST(own_cases_pass)
 {
     FILE *f = new_file();
 
-    (void)state;
     for (int i = 0; i < N_OWN; i++)
         fprintf(f, "{\"id\":\"own-%d\",%s,%s}\n\n", i, own[i].inputs, own[i].answers);
     struct lw_golden_result r = run(f);
@@ -162,11 +157,10 @@ static void fail_if_any_passed(struct lw_golden_result *r, const char *what)
     lw_golden_free(r);
 }
 
-static void every_digit_of_an_answer_counts(void **state)
+TEST(every_digit_of_an_answer_counts)
 {
     char answers[1024];
 
-    (void)state;
     for (int i = 0; i < N_OWN; i++) {
         FILE *f = new_file();
         snprintf(answers, sizeof answers, "%s", own[i].answers);
@@ -212,9 +206,8 @@ static void alter_row(const char *head, const char *row, int n_skipped)
     fail_if_any_passed(&r, head);
 }
 
-static void every_digit_of_a_row_counts(void **state)
+TEST(every_digit_of_a_row_counts)
 {
-    (void)state;
     alter_row(partition_head, partition_row, 4);
     alter_row(bucketing_head, bucketing_row, 9);
 }
@@ -223,7 +216,7 @@ struct bad_case {
     const char *text, *message;
 };
 
-static void what_is_no_case_is_a_failure_in_words(void **state)
+TEST(what_is_no_case_is_a_failure_in_words)
 {
     static const struct bad_case cases[] = {
         {"{\"kind\":\"schedule_9\"}\n", "unknown kind 'schedule_9'"},
@@ -242,7 +235,6 @@ static void what_is_no_case_is_a_failure_in_words(void **state)
         {"name,n\n1\n", "1 cells, the table has 2 columns"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         FILE *f = new_file();
         fputs(cases[i].text, f);
@@ -259,13 +251,12 @@ static void what_is_no_case_is_a_failure_in_words(void **state)
     lw_golden_free(&r);
 }
 
-static void the_command_counts_and_exits_with_3(void **state)
+TEST(the_command_counts_and_exits_with_3)
 {
     const char *lapwing = getenv("LAPWING");
     char command[256], line[256] = "";
     FILE *f = new_file(), *out;
 
-    (void)state;
     assert_non_null(lapwing);
     fprintf(f, "{%s,%s}\n{\"id\":\"z\",\"kind\":\"other\"}\n", own[0].inputs, own[0].answers);
     fclose(f);
@@ -293,12 +284,11 @@ static const char *const recorded[] = {
     SHARED "schedules/megatron_warmup_and_order.csv",
 };
 
-static void recorded_answers_are_repeated(void **state)
+TEST(recorded_answers_are_repeated)
 {
     struct lw_golden_result r = {.engine = {lw_sim_alone, NULL}};
     struct lw_err err;
 
-    (void)state;
     if (access(recorded[0], R_OK) != 0) {
         printf("SKIP recorded_answers_are_repeated: no " SHARED "\n");
         skip();
@@ -325,7 +315,7 @@ static char *first_digit(char *p)
 }
 
 /* Every line of the recorded files with the first digit of one answer changed. */
-static void altered_recordings_fail(void **state)
+TEST(altered_recordings_fail)
 {
     static const char *const answers[] = {
         "buckets", "bucket_limits", "open_buckets", "events", "unmarked", "location",
@@ -336,7 +326,6 @@ static void altered_recordings_fail(void **state)
     struct lw_input in;
     struct lw_err err;
 
-    (void)state;
     if (access(recorded[0], R_OK) != 0) {
         printf("SKIP altered_recordings_fail: no " SHARED "\n");
         skip();
@@ -369,11 +358,10 @@ static void altered_recordings_fail(void **state)
     }
 }
 
-static void failing_allocations_end_the_run(void **state)
+TEST(failing_allocations_end_the_run)
 {
     FILE *f = new_file();
 
-    (void)state;
     for (int i = 0; i < N_OWN; i++)
         fprintf(f, "{%s,%s}\n", own[i].inputs, own[i].answers);
     fprintf(f, "{\"kind\":\"other\"}\n");
@@ -397,19 +385,4 @@ static void failing_allocations_end_the_run(void **state)
             break;
     }
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(own_cases_pass),
-        cmocka_unit_test(every_digit_of_an_answer_counts),
-        cmocka_unit_test(every_digit_of_a_row_counts),
-        cmocka_unit_test(what_is_no_case_is_a_failure_in_words),
-        cmocka_unit_test(the_command_counts_and_exits_with_3),
-        cmocka_unit_test(recorded_answers_are_repeated),
-        cmocka_unit_test(altered_recordings_fail),
-        cmocka_unit_test(failing_allocations_end_the_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

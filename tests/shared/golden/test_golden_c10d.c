@@ -1,14 +1,10 @@
 /* The reference's own answers: every case of ../shared/golden/c10d_buckets.jsonl, whose README says
  * how they were made (torch 1.13.1). Where the reference leaves the order of several open buckets
  * to its hash table, these are compared as a set. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket.h"
 #include "shared/io/input.h"
@@ -374,14 +370,13 @@ static int check_trace(const struct golden *c)
 
 static const char file_name[] = "../shared/golden/c10d_buckets.jsonl";
 
-static void every_case_of_the_reference_is_reproduced(void **state)
+TEST(every_case_of_the_reference_is_reproduced)
 {
     struct lw_input in;
     struct lw_err err = {0};
     int n_assign = 0, n_rebuild = 0, n_error = 0, n_trace = 0, n_iterations = 0, n_skipped = 0;
     struct golden *c = malloc(sizeof *c);
 
-    (void)state;
     if (lw_input_read(file_name, 0, &in, &err) != LW_OK) {
         free(c);
         print_message("SKIP golden c10d cases: %s\n", err.msg);
@@ -431,12 +426,4 @@ static void every_case_of_the_reference_is_reproduced(void **state)
     assert_true(n_assign > 0 && n_rebuild > 0 && n_error > 0 && n_trace > 0);
     lw_input_free(&in);
     free(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_case_of_the_reference_is_reproduced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

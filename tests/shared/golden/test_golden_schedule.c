@@ -1,15 +1,11 @@
 /* Recorded schedule tables: own tables by hand, altered copies, the recorded ones where they are.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/golden/golden.h"
 #include "shared/golden/golden_schedule.h"
@@ -28,9 +24,8 @@ static void expect_table(const char *name, const char *text, const char *message
     assert_int_equal(status == LW_OK, *message == '\0');
 }
 
-static void tables_by_hand_pass(void **state)
+TEST(tables_by_hand_pass)
 {
-    (void)state;
     /* idle cells count for nothing */
     expect_table("x/1f1b_p2_m2_v1.csv", "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n", "");
     expect_table("lowered_comms_zb_h1_p1_m1_v1.csv", "0F0,0B0\n", "");
@@ -44,9 +39,8 @@ static void tables_by_hand_pass(void **state)
                  "0F0,1F0,0F1,1B0,(1F1;0B0)OVERLAP_F_B,1B1,0I1,0W1\n", "");
 }
 
-static void differences_are_named(void **state)
+TEST(differences_are_named)
 {
-    (void)state;
     expect_table("gpipe_p1_m2_v1.csv", "0F0,0F1,0B1,0B0\n",
                  "rank 0, action 3: computed '0B0', the case says '0B1'");
     expect_table("gpipe_p1_m2_v1.csv", "0F0,0F1,0B0\n",
@@ -64,7 +58,7 @@ static void differences_are_named(void **state)
         "least 1");
 }
 
-static void names_that_say_nothing_are_no_tables(void **state)
+TEST(names_that_say_nothing_are_no_tables)
 {
     static const char *const names[] = {
         "gpipe.csv",
@@ -79,7 +73,6 @@ static void names_that_say_nothing_are_no_tables(void **state)
         "p2_m2_v1.csv",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_false(lw_golden_is_schedule(names[i]));
     assert_true(lw_golden_is_schedule("/a_p1/zb_auto_2p_p4_m8_v1.csv"));
@@ -140,9 +133,8 @@ static void alter_row(const char *head, const char *row, size_t len)
     }
 }
 
-static void rows_by_hand_pass_and_altered_ones_fail(void **state)
+TEST(rows_by_hand_pass_and_altered_ones_fail)
 {
-    (void)state;
     expect_row(HEAD, ROW, true);
     alter_row(HEAD, ROW, strcspn(ROW, "\""));
     expect_row(MEGATRON_HEAD, MEGATRON_ROW, true);
@@ -151,12 +143,11 @@ static void rows_by_hand_pass_and_altered_ones_fail(void **state)
 }
 
 /* The recorded tables in their folder, and each with one digit changed. */
-static void recorded_tables_are_repeated_and_altered_ones_fail(void **state)
+TEST(recorded_tables_are_repeated_and_altered_ones_fail)
 {
     DIR *d = opendir(TABLES);
     int n = 0;
 
-    (void)state;
     if (!d) {
         printf("SKIP recorded_tables_are_repeated_and_altered_ones_fail: no " TABLES "\n");
         skip();
@@ -183,13 +174,12 @@ static void recorded_tables_are_repeated_and_altered_ones_fail(void **state)
     assert_int_equal(n, 78 + 6 + 3);
 }
 
-static void failing_allocations_end_the_run(void **state)
+TEST(failing_allocations_end_the_run)
 {
     int64_t live = lw_alloc_live();
     enum lw_status status = LW_ENOMEM;
     struct lw_err err;
 
-    (void)state;
     for (int64_t n = 1; status == LW_ENOMEM; n++) {
         lw_alloc_fail_at(n);
         status = lw_golden_schedule_file("lowered_fsdp_zb_h1_p1_m1_v1.csv",
@@ -198,17 +188,4 @@ static void failing_allocations_end_the_run(void **state)
         assert_int_equal(lw_alloc_live(), live);
     }
     assert_int_equal(status, LW_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_by_hand_pass),
-        cmocka_unit_test(differences_are_named),
-        cmocka_unit_test(names_that_say_nothing_are_no_tables),
-        cmocka_unit_test(rows_by_hand_pass_and_altered_ones_fail),
-        cmocka_unit_test(recorded_tables_are_repeated_and_altered_ones_fail),
-        cmocka_unit_test(failing_allocations_end_the_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* The double binary tree: shared/groups/double_tree.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/groups/double_tree.h"
 
@@ -14,9 +10,8 @@ static int is_inside(int32_t n, int32_t tree, int32_t i)
     return lw_tree_place(n, tree, i).child[0] >= 0;
 }
 
-static void parents_and_children_agree_and_one_root_reaches_all(void **state)
+TEST(parents_and_children_agree_and_one_root_reaches_all)
 {
-    (void)state;
     for (int32_t n = 1; n <= LARGEST; n++)
         for (int32_t t = 0; t < LW_TREES; t++) {
             int32_t n_roots = 0, n_children = 0;
@@ -40,9 +35,8 @@ static void parents_and_children_agree_and_one_root_reaches_all(void **state)
 }
 
 /* Both trees together load nobody twice: the ground of the full bandwidth. */
-static void at_most_one_position_is_inside_both_trees(void **state)
+TEST(at_most_one_position_is_inside_both_trees)
 {
-    (void)state;
     for (int32_t n = 2; n <= LARGEST; n++) {
         int32_t twice = 0;
         for (int32_t i = 0; i < n; i++)
@@ -53,24 +47,13 @@ static void at_most_one_position_is_inside_both_trees(void **state)
 
 /* n = 6 by hand. Tree 0: 0 -> 4 -> {2, 5}, 2 -> {1, 3}. Tree 1 is i -> 5 - i of it:
  * 5 -> 1 -> {3, 0}, 3 -> {4, 2}. */
-static void six_positions_are_placed_as_drawn(void **state)
+TEST(six_positions_are_placed_as_drawn)
 {
     static const int32_t parent[2][6] = {{-1, 2, 4, 2, 0, 4}, {1, 5, 3, 1, 3, -1}};
 
-    (void)state;
     for (int32_t t = 0; t < 2; t++)
         for (int32_t i = 0; i < 6; i++)
             assert_int_equal(lw_tree_place(6, t, i).parent, parent[t][i]);
     assert_int_equal(lw_tree_place(6, 0, 4).child[0], 2);
     assert_int_equal(lw_tree_place(6, 0, 4).child[1], 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parents_and_children_agree_and_one_root_reaches_all),
-        cmocka_unit_test(at_most_one_position_is_inside_both_trees),
-        cmocka_unit_test(six_positions_are_placed_as_drawn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

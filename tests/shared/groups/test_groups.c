@@ -1,11 +1,7 @@
 /* Ranks and process groups: shared/groups/groups.h, with the examples of docs/design/groups.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/groups/groups.h"
 #include "tests/lib/prng.h"
@@ -26,7 +22,7 @@ static const char *shown(const struct lw_groups *g)
     return text;
 }
 
-static void colossal_orders_tensor_pipeline_data(void **state)
+TEST(colossal_orders_tensor_pipeline_data)
 {
     static const char *const expected[] = {
         [LW_COLOSSAL_GROUPS_DATA] = "0,4|1,5|2,6|3,7",
@@ -39,7 +35,6 @@ static void colossal_orders_tensor_pipeline_data(void **state)
     struct lw_err err;
     enum lw_colossal_groups kinds[4];
 
-    (void)state;
     assert_int_equal(lw_rank_grid_colossal(8, 2, 2, &grid, &err), LW_OK);
     assert_int_equal(grid.size[LW_COLOSSAL_DATA], 2);
     assert_int_equal(lw_colossal_creation_order(&grid, kinds), 4);
@@ -54,14 +49,13 @@ static void colossal_orders_tensor_pipeline_data(void **state)
     assert_int_equal(kinds[2], LW_COLOSSAL_GROUPS_TENSOR);
 }
 
-static void megatron_orders_tensor_data_pipeline(void **state)
+TEST(megatron_orders_tensor_data_pipeline)
 {
     /* the example of Megatron's initialize_model_parallel: 16 GPUs, tensor 2, pipeline 4, data 2 */
     struct lw_rank_grid grid;
     struct lw_groups g;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_rank_grid_megatron(16, 4, 2, &grid, &err), LW_OK);
     assert_int_equal(lw_groups_along(&grid, 1u << LW_MEGATRON_DATA, &g, &err), LW_OK);
     assert_string_equal(shown(&g), "0,2|1,3|4,6|5,7|8,10|9,11|12,14|13,15");
@@ -73,13 +67,12 @@ static void megatron_orders_tensor_data_pipeline(void **state)
     lw_groups_free(&g);
 }
 
-static void sizes_that_do_not_divide_are_refused(void **state)
+TEST(sizes_that_do_not_divide_are_refused)
 {
     struct lw_rank_grid grid;
     struct lw_err err;
     int32_t n;
 
-    (void)state;
     assert_int_equal(lw_rank_grid_colossal(12, 5, 2, &grid, &err), LW_EINVAL);
     assert_string_equal(err.msg,
                         "12 ranks are no multiple of 5 pipeline stages times 2 tensor ranks");
@@ -90,11 +83,10 @@ static void sizes_that_do_not_divide_are_refused(void **state)
                                  "product below 2^31");
 }
 
-static void groups_partition_the_ranks_and_agree_with_coordinates(void **state)
+TEST(groups_partition_the_ranks_and_agree_with_coordinates)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 500; i++) {
         struct lw_rank_grid grid = {.n_axes = (int32_t)prng_in(&r, 1, 4)};
         uint32_t axes = (uint32_t)prng_in(&r, 0, 15);
@@ -127,7 +119,7 @@ static void groups_partition_the_ranks_and_agree_with_coordinates(void **state)
     }
 }
 
-static void a_shared_module_takes_the_stages_in_the_given_order(void **state)
+TEST(a_shared_module_takes_the_stages_in_the_given_order)
 {
     static const int32_t stages[] = {3, 0};
     struct lw_rank_grid grid;
@@ -135,7 +127,6 @@ static void a_shared_module_takes_the_stages_in_the_given_order(void **state)
     struct lw_err err;
     int32_t source;
 
-    (void)state;
     /* 8 ranks, 4 stages of 2 tensor ranks: pipelines 0 2 4 6 and 1 3 5 7 */
     lw_rank_grid_colossal(8, 4, 2, &grid, &err);
     assert_int_equal(lw_groups_shared_module(&grid, stages, 2, &g, &err), LW_OK);
@@ -147,7 +138,7 @@ static void a_shared_module_takes_the_stages_in_the_given_order(void **state)
     lw_groups_free(&g);
 }
 
-static void compat_indexes_the_subgroup_by_stage_number(void **state)
+TEST(compat_indexes_the_subgroup_by_stage_number)
 {
     static const int32_t middle[] = {1, 2}, last[] = {2, 3};
     struct lw_rank_grid grid;
@@ -155,7 +146,6 @@ static void compat_indexes_the_subgroup_by_stage_number(void **state)
     struct lw_err err;
     int32_t source;
 
-    (void)state;
     lw_rank_grid_colossal(4, 4, 1, &grid, &err);
     assert_int_equal(lw_groups_shared_module(&grid, middle, 2, &g, &err), LW_OK);
     assert_int_equal(lw_shared_module_source(&g, middle, 1, true, &source, &err), LW_OK);
@@ -171,14 +161,13 @@ static void compat_indexes_the_subgroup_by_stage_number(void **state)
     lw_groups_free(&g);
 }
 
-static void shared_modules_need_two_different_stages(void **state)
+TEST(shared_modules_need_two_different_stages)
 {
     static const int32_t one[] = {0}, twice[] = {1, 1}, far[] = {0, 4};
     struct lw_rank_grid grid;
     struct lw_groups g;
     struct lw_err err;
 
-    (void)state;
     lw_rank_grid_colossal(4, 4, 1, &grid, &err);
     assert_int_equal(lw_groups_shared_module(&grid, one, 1, &g, &err), LW_EINVAL);
     assert_string_equal(err.msg, "a shared module on 1 stage(s), allowed: 2 or more");
@@ -195,7 +184,7 @@ struct haiscale_case {
     const char *strict;   /* NULL = the strict form agrees, else its refusal */
 };
 
-static void haiscale_ranks_follow_the_gathered_entries(void **state)
+TEST(haiscale_ranks_follow_the_gathered_entries)
 {
     static const struct haiscale_case cases[] = {
         {"A0A1B0B1", "00 01 10 11", 0, NULL},
@@ -211,7 +200,6 @@ static void haiscale_ranks_follow_the_gathered_entries(void **state)
          "node 0 has 1 of 4 ranks on 3 nodes, allowed: the same number on each"},
     };
 
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         int64_t node[4];
         int32_t device[4];
@@ -245,13 +233,12 @@ static void haiscale_ranks_follow_the_gathered_entries(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     static const int32_t stages[] = {0, 1}, device[] = {0, 1, 0, 1};
     static const int64_t node[] = {7, 7, 8, 8};
     struct lw_rank_grid grid = {3, {1, 2, 2}};
 
-    (void)state;
     for (int which = 0; which < 3; which++)
         for (int64_t n = 1;; n++) {
             struct lw_groups g = {.n_ranks = -7};
@@ -278,20 +265,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
                 break;
             }
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(colossal_orders_tensor_pipeline_data),
-        cmocka_unit_test(megatron_orders_tensor_data_pipeline),
-        cmocka_unit_test(sizes_that_do_not_divide_are_refused),
-        cmocka_unit_test(groups_partition_the_ranks_and_agree_with_coordinates),
-        cmocka_unit_test(a_shared_module_takes_the_stages_in_the_given_order),
-        cmocka_unit_test(compat_indexes_the_subgroup_by_stage_number),
-        cmocka_unit_test(shared_modules_need_two_different_stages),
-        cmocka_unit_test(haiscale_ranks_follow_the_gathered_entries),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* Input files, output files, JSON and tables as written: shared/{input,output,jsonout,table}.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <dirent.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/io/input.h"
@@ -61,13 +57,12 @@ static void put(const char *name, const void *bytes, size_t n)
     fclose(f);
 }
 
-static void a_committed_file_is_there_whole(void **state)
+TEST(a_committed_file_is_there_whole)
 {
     struct lw_output out;
     struct lw_input in;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_output_open(in_folder("a.txt"), &out, &err), LW_OK);
     fputs("hello", out.file);
     assert_int_equal(access(in_folder("a.txt"), F_OK), -1);
@@ -80,12 +75,11 @@ static void a_committed_file_is_there_whole(void **state)
     unlink(in_folder("a.txt"));
 }
 
-static void an_aborted_file_leaves_the_old_one_and_nothing_else(void **state)
+TEST(an_aborted_file_leaves_the_old_one_and_nothing_else)
 {
     struct lw_output out;
     struct lw_err err = {0};
 
-    (void)state;
     put("b.txt", "{\"lapwing\"", 10);
     assert_int_equal(lw_output_open(in_folder("b.txt"), &out, &err), LW_OK);
     fputs("new", out.file);
@@ -94,12 +88,11 @@ static void an_aborted_file_leaves_the_old_one_and_nothing_else(void **state)
     unlink(in_folder("b.txt"));
 }
 
-static void a_file_of_another_program_is_not_replaced(void **state)
+TEST(a_file_of_another_program_is_not_replaced)
 {
     struct lw_output out;
     struct lw_err err = {0};
 
-    (void)state;
     put("c.txt", "{\"name\": 1}", 11);
     assert_int_equal(lw_output_open(in_folder("c.txt"), &out, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "exists and was not written by lapwing"));
@@ -111,12 +104,11 @@ static void a_file_of_another_program_is_not_replaced(void **state)
     unlink(in_folder("c.txt"));
 }
 
-static void a_full_disk_and_a_missing_folder_are_named(void **state)
+TEST(a_full_disk_and_a_missing_folder_are_named)
 {
     struct lw_output out;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_output_open("/dev/full", &out, &err), LW_OK);
     fputs("x", out.file);
     assert_int_equal(lw_output_commit(&out, &err), LW_EIO);
@@ -125,7 +117,7 @@ static void a_full_disk_and_a_missing_folder_are_named(void **state)
     assert_string_equal(err.msg, "/nowhere/at/all: cannot write: No such file or directory");
 }
 
-static void gzip_is_found_by_content_and_its_checksum_checked(void **state)
+TEST(gzip_is_found_by_content_and_its_checksum_checked)
 {
     /* printf hi | gzip -n: CRC 0xd8932aac, length 2 */
     unsigned char gz[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xcb, 0xc8, 4, 0,
@@ -134,7 +126,6 @@ static void gzip_is_found_by_content_and_its_checksum_checked(void **state)
     struct lw_err err = {0};
     char expected[256];
 
-    (void)state;
     put("c", gz, sizeof gz);
     assert_int_equal(lw_input_read(in_folder("c"), 0, &in, &err), LW_OK);
     assert_int_equal(in.len, 2);
@@ -190,11 +181,10 @@ static void write_json(FILE *f)
     lw_jsonout_end(&o);
 }
 
-static void json_is_escaped_and_indented(void **state)
+TEST(json_is_escaped_and_indented)
 {
     char *text = written(write_json);
 
-    (void)state;
     assert_string_equal(
         text, "{\n  \"name\": \"a \\\"b\\\"\\n\\u0001\",\n  \"v\": [-1, 0.1, null],\n"
               "  \"t_ns\": 2,\n  \"zero\": 0,\n  \"unknown\": null,\n  \"empty\": []\n}\n");
@@ -224,11 +214,10 @@ static void write_table(FILE *f)
     lw_table_free(t);
 }
 
-static void tables_align_by_characters_and_csv_quotes_commas(void **state)
+TEST(tables_align_by_characters_and_csv_quotes_commas)
 {
     char *text = written(write_table);
 
-    (void)state;
     assert_string_equal(text, " name     value\n ----  --------\n a,b          7\n"
                               " µs    12345678\nname,value\n\"a,b\",7\nµs,12345678\n");
     free(text);
@@ -244,26 +233,12 @@ static void write_fields(FILE *f)
     }
 }
 
-static void csv_fields_are_quoted_where_they_must_be(void **state)
+TEST(csv_fields_are_quoted_where_they_must_be)
 {
     char *text = written(write_fields);
 
-    (void)state;
     assert_string_equal(text, "plain;a b;\"a,b\";\"say \"\"x\"\"\";\"a\nb\";\"a\rb\";");
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_committed_file_is_there_whole),
-        cmocka_unit_test(an_aborted_file_leaves_the_old_one_and_nothing_else),
-        cmocka_unit_test(a_file_of_another_program_is_not_replaced),
-        cmocka_unit_test(a_full_disk_and_a_missing_folder_are_named),
-        cmocka_unit_test(gzip_is_found_by_content_and_its_checksum_checked),
-        cmocka_unit_test(json_is_escaped_and_indented),
-        cmocka_unit_test(tables_align_by_characters_and_csv_quotes_commas),
-        cmocka_unit_test(csv_fields_are_quoted_where_they_must_be),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_GROUP(make_folder, remove_folder)

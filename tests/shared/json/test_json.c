@@ -1,10 +1,6 @@
 /* The JSON reader: what it returns, what it refuses and in which words, and that skipping a value
  * checks it as reading it does (against a small grammar of its own, on mutated texts). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -152,9 +148,8 @@ static enum lw_status consume(const char *text, size_t len, enum manner how, str
 
 /* --- what it returns -------------------------------------------------------------------------- */
 
-static void fields_come_in_order_with_their_values(void **state)
+TEST(fields_come_in_order_with_their_values)
 {
-    (void)state;
     struct doc d =
         open_doc("{\"a\":1,\"skip\":[{\"x\":[]},2],\"b\":[-5,\"t\\u00e9\\n\",true,null,2.5]}");
     struct lw_json *j = d.j;
@@ -190,9 +185,8 @@ static void fields_come_in_order_with_their_values(void **state)
     assert_done(d);
 }
 
-static void leaving_early_skips_the_rest(void **state)
+TEST(leaving_early_skips_the_rest)
 {
-    (void)state;
     struct doc d = open_doc("[[1,2,3],7]");
 
     assert_true(lw_json_enter(d.j, LW_JSON_ARRAY));
@@ -207,9 +201,8 @@ static void leaving_early_skips_the_rest(void **state)
     assert_done(d);
 }
 
-static void strings_live_until_the_document_is_closed(void **state)
+TEST(strings_live_until_the_document_is_closed)
 {
-    (void)state;
     char text[70000] = "[\"first\",\"", *p = text + strlen(text);
     memset(p, 'x', 60000);
     strcpy(p + 60000, "\",\"last\"]");
@@ -228,7 +221,7 @@ static void strings_live_until_the_document_is_closed(void **state)
     assert_done(d);
 }
 
-static void escapes_are_resolved(void **state)
+TEST(escapes_are_resolved)
 {
     static const struct {
         const char *json, *plain;
@@ -240,7 +233,6 @@ static void escapes_are_resolved(void **state)
         {"\"\\uDBFF\\uDFFF\"", "\xf4\x8f\xbf\xbf"}, /* U+10FFFF, the last */
         {"\"caf\xc3\xa9\"", "caf\xc3\xa9"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct doc d = open_doc(cases[i].json);
         assert_string_equal(lw_json_string(d.j, NULL), cases[i].plain);
@@ -248,9 +240,8 @@ static void escapes_are_resolved(void **state)
     }
 }
 
-static void escaped_keys_equal_their_plain_form(void **state)
+TEST(escaped_keys_equal_their_plain_form)
 {
-    (void)state;
     struct doc d = open_doc("{\"b\\u0079tes\":3,\"a\\\\b\":4}");
 
     assert_true(lw_json_enter(d.j, LW_JSON_OBJECT));
@@ -264,7 +255,7 @@ static void escaped_keys_equal_their_plain_form(void **state)
     assert_done(d);
 }
 
-static void integers_reach_both_ends_of_int64(void **state)
+TEST(integers_reach_both_ends_of_int64)
 {
     static const struct {
         const char *json;
@@ -274,7 +265,6 @@ static void integers_reach_both_ends_of_int64(void **state)
                  {" 12 ", 12},
                  {"9223372036854775807", INT64_MAX},
                  {"-9223372036854775808", INT64_MIN}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct doc d = open_doc(cases[i].json);
         assert_int_equal(lw_json_int64(d.j), cases[i].value);
@@ -282,7 +272,7 @@ static void integers_reach_both_ends_of_int64(void **state)
     }
 }
 
-static void doubles_round_correctly(void **state)
+TEST(doubles_round_correctly)
 {
     static const struct {
         const char *json;
@@ -294,7 +284,6 @@ static void doubles_round_correctly(void **state)
                  {"5e-324", 5e-324},
                  {"1e-400", 0},
                  {"9007199254740993", 9007199254740992.0}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct doc d = open_doc(cases[i].json);
         assert_true(lw_json_double(d.j) == cases[i].value);
@@ -302,9 +291,8 @@ static void doubles_round_correctly(void **state)
     }
 }
 
-static void number_text_keeps_every_digit(void **state)
+TEST(number_text_keeps_every_digit)
 {
-    (void)state;
     struct doc d = open_doc("[1666666666123456.789, \"0.001\", 3]");
     const char *expected[] = {"1666666666123456.789", "0.001", "3"};
 
@@ -320,9 +308,8 @@ static void number_text_keeps_every_digit(void **state)
     assert_done(d);
 }
 
-static void byte_order_mark_is_passed_and_counted(void **state)
+TEST(byte_order_mark_is_passed_and_counted)
 {
-    (void)state;
     struct doc d = open_doc("\xef\xbb\xbf[x]");
     assert_true(lw_json_enter(d.j, LW_JSON_ARRAY));
     assert_false(lw_json_next(d.j));
@@ -332,7 +319,7 @@ static void byte_order_mark_is_passed_and_counted(void **state)
 /* --- what it refuses, and the words ------------------------------------------------------------
  */
 
-static void malformed_texts_are_refused_by_place(void **state)
+TEST(malformed_texts_are_refused_by_place)
 {
     static const struct {
         const char *json, *message;
@@ -379,7 +366,6 @@ static void malformed_texts_are_refused_by_place(void **state)
         {"[1,2", "t.json: at [1] (byte 4): found the end of the text, expected ',' or ']'"},
         {"[", "t.json: at [0] (byte 1): found the end of the text, expected a value"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_err err = {0};
         size_t len = strlen(cases[i].json);
@@ -390,9 +376,8 @@ static void malformed_texts_are_refused_by_place(void **state)
     }
 }
 
-static void values_of_another_type_are_refused_with_path_and_byte(void **state)
+TEST(values_of_another_type_are_refused_with_path_and_byte)
 {
-    (void)state;
     struct doc d = open_doc("{\"ops\":[{\"bytes\":\"many\"}]}");
 
     lw_json_enter(d.j, LW_JSON_OBJECT);
@@ -409,7 +394,7 @@ static void values_of_another_type_are_refused_with_path_and_byte(void **state)
                    "t.json: at ops[0].bytes (byte 17): found string \"many\", expected an integer");
 }
 
-static void numbers_that_do_not_fit_are_refused(void **state)
+TEST(numbers_that_do_not_fit_are_refused)
 {
     static const struct {
         const char *json, *message;
@@ -422,7 +407,6 @@ static void numbers_that_do_not_fit_are_refused(void **state)
         {"1e3", "t.json: at the top level (byte 0): found 1e3, expected an integer"},
         {"007", "t.json: at the top level (byte 0): found 007, expected a number"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct doc d = open_doc(cases[i].json);
         assert_int_equal(lw_json_int64(d.j), 0);
@@ -434,9 +418,8 @@ static void numbers_that_do_not_fit_are_refused(void **state)
                       "most 1.797e308");
 }
 
-static void zero_byte_is_refused_where_the_length_is_not_asked(void **state)
+TEST(zero_byte_is_refused_where_the_length_is_not_asked)
 {
-    (void)state;
     struct doc d = open_doc("[\"a\\u0000b\"]");
     size_t len;
 
@@ -448,9 +431,8 @@ static void zero_byte_is_refused_where_the_length_is_not_asked(void **state)
     assert_refused(d, "t.json: at [0] (byte 1): found \\u0000 in a string, expected none");
 }
 
-static void callers_errors_carry_the_place(void **state)
+TEST(callers_errors_carry_the_place)
 {
-    (void)state;
     struct doc d = open_doc("{\"world\":[1,-4]}");
 
     lw_json_enter(d.j, LW_JSON_OBJECT);
@@ -462,10 +444,9 @@ static void callers_errors_carry_the_place(void **state)
     assert_refused(d, "t.json: at world[1] (byte 12): found -4, expected 0 or more");
 }
 
-static void long_paths_keep_their_inner_end(void **state)
+TEST(long_paths_keep_their_inner_end)
 {
     char text[2000] = "", *p = text;
-    (void)state;
     for (int i = 0; i < 40; i++)
         p += sprintf(p, "{\"level%02d\":", i);
     strcpy(p, "x");
@@ -475,11 +456,10 @@ static void long_paths_keep_their_inner_end(void **state)
     assert_non_null(strstr(err.msg, ".level38.level39 (byte 440): found x, expected a value"));
 }
 
-static void million_nested_arrays_are_refused(void **state)
+TEST(million_nested_arrays_are_refused)
 {
     size_t n = 1000000;
     char *text = malloc(n);
-    (void)state;
     assert_non_null(text);
     memset(text, '[', n);
     for (enum manner how = READ_ALL; how <= LEAVE_ROOT; how++) {
@@ -491,12 +471,11 @@ static void million_nested_arrays_are_refused(void **state)
     free(text);
 }
 
-static void every_truncation_is_refused(void **state)
+TEST(every_truncation_is_refused)
 {
     static const char text[] =
         "{\"a\":[1.5,-2e3,\"x\\u00e9\\\\\",true],\"b\":{\"c\":null,\"d\":\"\xc3\xa9\"}}";
     struct lw_err err = {0};
-    (void)state;
     for (enum manner how = READ_ALL; how <= LEAVE_ROOT; how++) {
         assert_int_equal(consume(text, sizeof text - 1, how, &err), LW_OK);
         for (size_t len = 0; len < sizeof text - 1; len++)
@@ -505,11 +484,10 @@ static void every_truncation_is_refused(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
     static const char text[] = "[{\"k\\u0065y\":\"v\"},\"w\",1e-999]";
     struct lw_err first = {0};
-    (void)state;
     assert_int_equal(consume(text, strlen(text), READ_ALL, &first), LW_OK);
     int64_t live = lw_alloc_live(), n = 0;
     enum lw_status s;
@@ -613,7 +591,7 @@ static const char *want_value(const char *p)
     return want_number(p);
 }
 
-static void mutated_texts_are_judged_as_by_the_grammar(void **state)
+TEST(mutated_texts_are_judged_as_by_the_grammar)
 {
     static const char *const seeds[] = {
         "{\"a\": [1.5, -2e3, \"x\\u00e9\\\\\", true], \"b\": {\"c\": null, \"d\": \"y\"}}",
@@ -623,7 +601,6 @@ static void mutated_texts_are_judged_as_by_the_grammar(void **state)
     static const char bytes[] = "{}[]\",:0123456789-+.eE tfnu\\\n\x0b";
     unsigned seed = 20240611;
     int n_valid = 0;
-    (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
     for (int round = 0; round < 20000; round++) {
@@ -658,30 +635,4 @@ static void mutated_texts_are_judged_as_by_the_grammar(void **state)
         }
     }
     assert_in_range(n_valid, 1000, 19000); /* both answers are exercised */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_come_in_order_with_their_values),
-        cmocka_unit_test(leaving_early_skips_the_rest),
-        cmocka_unit_test(strings_live_until_the_document_is_closed),
-        cmocka_unit_test(escapes_are_resolved),
-        cmocka_unit_test(escaped_keys_equal_their_plain_form),
-        cmocka_unit_test(integers_reach_both_ends_of_int64),
-        cmocka_unit_test(doubles_round_correctly),
-        cmocka_unit_test(number_text_keeps_every_digit),
-        cmocka_unit_test(byte_order_mark_is_passed_and_counted),
-        cmocka_unit_test(malformed_texts_are_refused_by_place),
-        cmocka_unit_test(values_of_another_type_are_refused_with_path_and_byte),
-        cmocka_unit_test(numbers_that_do_not_fit_are_refused),
-        cmocka_unit_test(zero_byte_is_refused_where_the_length_is_not_asked),
-        cmocka_unit_test(callers_errors_carry_the_place),
-        cmocka_unit_test(long_paths_keep_their_inner_end),
-        cmocka_unit_test(million_nested_arrays_are_refused),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-        cmocka_unit_test(mutated_texts_are_judged_as_by_the_grammar),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

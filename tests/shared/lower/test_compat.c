@@ -1,12 +1,8 @@
 /* --compat: what a root system fixes, and each quirk beside the behaviour without it. Table 6 of
  * docs/design/compat.md; the workload is that of tests/lib/tiny_workload.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/lower/compat.h"
 #include "shared/lower/lower.h"
@@ -29,12 +25,11 @@ static void set(struct lw_strategy *s, const char *name, const char *value)
     assert_int_equal(lw_strategy_set(s, name, value, &err), LW_OK);
 }
 
-static void a_system_sets_what_the_user_left_alone(void **state)
+TEST(a_system_sets_what_the_user_left_alone)
 {
     struct lw_strategy s = with("picotron"), out;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_compat_resolve(&s, &out, &err), LW_OK);
     assert_int_equal(out.bucket_policy, LW_BUCKET_PICOTRON);
     assert_int_equal(out.launch_order, LW_LAUNCH_COMPLETION);
@@ -49,7 +44,7 @@ static void a_system_sets_what_the_user_left_alone(void **state)
 }
 
 /* Also a value that happens to be the default is the user's once it was given. */
-static void what_the_user_gave_is_never_replaced(void **state)
+TEST(what_the_user_gave_is_never_replaced)
 {
     static const struct {
         const char *compat, *option, *value, *message;
@@ -63,7 +58,6 @@ static void what_the_user_gave_is_never_replaced(void **state)
     };
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_strategy s = with(cases[i].compat);
@@ -82,12 +76,11 @@ static void what_the_user_gave_is_never_replaced(void **state)
  * bytes in one bucket, divided in a pass of its own, the map of 4 * 4 bytes after it; never
  * rebuilt. 1.13: the same limits in ready order; scaled while copied, no map. 2: the cap stands
  * alone, so that c.weight (1200) closes a bucket. */
-static void generations_of_c10d_differ(void **state)
+TEST(generations_of_c10d_differ)
 {
     struct tiny t;
     struct lw_strategy s = with("c10d");
 
-    (void)state;
     tiny_init(&t);
     set(&s, "bucket-cap", "1200");
     set(&s, "bucket-policy", "c10d-2020");
@@ -105,12 +98,11 @@ static void generations_of_c10d_differ(void **state)
 
 /* c10d leaves averaging to the hook: a pass over the compressed bucket. By default gradients are
  * scaled while they are copied, hook or not. */
-static void a_comm_hook_of_c10d_divides_what_it_compressed(void **state)
+TEST(a_comm_hook_of_c10d_divides_what_it_compressed)
 {
     struct tiny t;
     struct lw_strategy s = with("c10d");
 
-    (void)state;
     tiny_init(&t);
     set(&s, "comm-hook", "fp16");
     expect_ops(&t, &s,
@@ -134,12 +126,11 @@ static void a_comm_hook_of_c10d_divides_what_it_compressed(void **state)
 /* Registered: 0 = a.weight b.weight (300 elements, an exact fit), 1 = b.bias, 2 = c.weight. The
  * numbers stay and the last one is launched first, divided in a pass of its own; by default the
  * list is reversed and in order, and gradients are scaled while they are copied. */
-static void picotron_launches_as_buckets_complete(void **state)
+TEST(picotron_launches_as_buckets_complete)
 {
     struct tiny t;
     struct lw_strategy s = with("picotron");
 
-    (void)state;
     tiny_init(&t);
     set(&s, "bucket-cap", "1200");
     expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 Ci/1200 C/1200 AR2/1200 B2:1 B1:2 Ci/8 C/8 AR1/8 B1:2 "
@@ -153,13 +144,12 @@ static void picotron_launches_as_buckets_complete(void **state)
 
 /* Ready: c.weight, then a.weight before b's: with b.weight and b.bias in a bucket that completes
  * last, completion order lets a.weight's bucket pass, index order holds it back. */
-static void completion_order_lets_a_later_bucket_pass(void **state)
+TEST(completion_order_lets_a_later_bucket_pass)
 {
     static const int32_t order[] = {C_WEIGHT, A_WEIGHT, B_BIAS, B_WEIGHT};
     struct tiny t;
     struct lw_strategy s = with("picotron");
 
-    (void)state;
     tiny_init(&t);
     memcpy(t.order, order, sizeof order);
     t.params[A_WEIGHT].ready_ps = 7 * LW_PS_PER_US;
@@ -176,12 +166,11 @@ static void completion_order_lets_a_later_bucket_pass(void **state)
 
 /* fp16 counts 4 bytes in picotron: 1200 / 4 = 300 elements make 3 buckets; 1200 / 2 = 600 make 2:
  * 100 + 200 + 2 = 302, and 300 more would be 602. */
-static void picotron_counts_four_bytes_for_fp16(void **state)
+TEST(picotron_counts_four_bytes_for_fp16)
 {
     struct tiny t;
     struct lw_strategy s = with("picotron");
 
-    (void)state;
     tiny_init(&t);
     for (int i = 0; i < 4; i++)
         t.params[i].dtype = LW_F16;
@@ -197,12 +186,11 @@ static void picotron_counts_four_bytes_for_fp16(void **state)
     lw_plan_free(&p);
 }
 
-static void picotron_stops_at_an_unused_parameter(void **state)
+TEST(picotron_stops_at_an_unused_parameter)
 {
     struct tiny t;
     struct lw_strategy s = with("picotron");
 
-    (void)state;
     tiny_init(&t);
     t.params[A_WEIGHT].used = false;
     t.params[A_WEIGHT].ready_ps = -1;
@@ -216,12 +204,11 @@ static void picotron_stops_at_an_unused_parameter(void **state)
     lw_plan_free(&p);
 }
 
-static void colossalai_waits_for_one_buffer_before_the_next(void **state)
+TEST(colossalai_waits_for_one_buffer_before_the_next)
 {
     struct tiny t;
     struct lw_strategy s = with("colossalai");
 
-    (void)state;
     tiny_init(&t);
     t.params[C_WEIGHT].dtype = LW_BF16;
     expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2 Ci/1208 C/1208 AR0/1208 Co0/1208 "
@@ -232,12 +219,11 @@ static void colossalai_waits_for_one_buffer_before_the_next(void **state)
                        "Co1/600 O:7");
 }
 
-static void haiscale_stops_at_other_dtypes_and_devices(void **state)
+TEST(haiscale_stops_at_other_dtypes_and_devices)
 {
     struct tiny t;
     struct lw_strategy s = with("haiscale");
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
     assert_int_equal(p.comms[0].reducer, LW_REDUCER_HFREDUCE);
@@ -255,21 +241,4 @@ static void haiscale_stops_at_other_dtypes_and_devices(void **state)
     s = with("none");
     p = build(&t, &s);
     lw_plan_free(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_system_sets_what_the_user_left_alone),
-        cmocka_unit_test(what_the_user_gave_is_never_replaced),
-        cmocka_unit_test(generations_of_c10d_differ),
-        cmocka_unit_test(a_comm_hook_of_c10d_divides_what_it_compressed),
-        cmocka_unit_test(picotron_launches_as_buckets_complete),
-        cmocka_unit_test(completion_order_lets_a_later_bucket_pass),
-        cmocka_unit_test(picotron_counts_four_bytes_for_fp16),
-        cmocka_unit_test(picotron_stops_at_an_unused_parameter),
-        cmocka_unit_test(colossalai_waits_for_one_buffer_before_the_next),
-        cmocka_unit_test(haiscale_stops_at_other_dtypes_and_devices),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

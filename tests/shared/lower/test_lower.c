@@ -1,11 +1,7 @@
 /* Lowering of data parallelism: shared/lower/lower.h, docs/design/lower.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/bucket/ready_order.h"
 #include "shared/lower/lower.h"
@@ -34,12 +30,11 @@ static void assert_ops(const struct lw_plan *p, const char *variant, const char 
 /* The worked example of docs/design/lower.md. In ready order with the cap of 1200 bytes:
  * c.weight is 1200 bytes and closes bucket 1; b.bias 8 + b.weight 800 + a.weight 400 = 1208 close
  * bucket 2. Bucket 0 is the initial one, 4 * 602 = 2408 bytes. */
-static void the_worked_example_is_lowered_op_by_op(void **state)
+TEST(the_worked_example_is_lowered_op_by_op)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
     assert_ops(&p, "first",
@@ -55,12 +50,11 @@ static void the_worked_example_is_lowered_op_by_op(void **state)
     lw_plan_free(&p);
 }
 
-static void an_all_reduce_waits_for_the_copy_that_completes_its_bucket(void **state)
+TEST(an_all_reduce_waits_for_the_copy_that_completes_its_bucket)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
     struct lw_program g = lw_plan_program(&p, lw_plan_find_variant(&p, "steady"), 0);
@@ -81,12 +75,11 @@ static void an_all_reduce_waits_for_the_copy_that_completes_its_bucket(void **st
     lw_plan_free(&p);
 }
 
-static void slots_follow_the_ready_order_without_padding(void **state)
+TEST(slots_follow_the_ready_order_without_padding)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
     assert_int_equal(p.n_sets, 2);
@@ -109,12 +102,11 @@ static void slots_follow_the_ready_order_without_padding(void **state)
     lw_plan_free(&p);
 }
 
-static void one_rank_computes_and_sends_nothing(void **state)
+TEST(one_rank_computes_and_sends_nothing)
 {
     struct tiny t;
     struct lw_strategy s = lw_strategy_default();
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
     assert_ops(&p, "first", "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2 O:7");
@@ -125,12 +117,11 @@ static void one_rank_computes_and_sends_nothing(void **state)
     lw_plan_free(&p);
 }
 
-static void without_overlap_everything_is_reduced_after_the_backward(void **state)
+TEST(without_overlap_everything_is_reduced_after_the_backward)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     s.overlap = false;
     struct lw_plan p = build(&t, &s);
@@ -142,12 +133,11 @@ static void without_overlap_everything_is_reduced_after_the_backward(void **stat
     lw_plan_free(&p);
 }
 
-static void no_sync_accumulates_before_each_synchronised_backward(void **state)
+TEST(no_sync_accumulates_before_each_synchronised_backward)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     s.no_sync = 2;
     struct lw_plan p = build(&t, &s);
@@ -160,12 +150,11 @@ static void no_sync_accumulates_before_each_synchronised_backward(void **state)
     lw_plan_free(&p);
 }
 
-static void of_several_micro_batches_only_the_last_reduces(void **state)
+TEST(of_several_micro_batches_only_the_last_reduces)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     s.micro_batches = 2;
     struct lw_plan p = build(&t, &s);
@@ -176,12 +165,11 @@ static void of_several_micro_batches_only_the_last_reduces(void **state)
     lw_plan_free(&p);
 }
 
-static void gaps_stand_where_the_host_keeps_the_device_waiting(void **state)
+TEST(gaps_stand_where_the_host_keeps_the_device_waiting)
 {
     struct tiny t;
     struct lw_strategy s = lw_strategy_default();
 
-    (void)state;
     tiny_init(&t);
     for (int g = 0; g < LW_N_GAPS; g++)
         t.w.gap_ps[g] = (g + 1) * 10 * LW_PS_PER_US;
@@ -191,12 +179,11 @@ static void gaps_stand_where_the_host_keeps_the_device_waiting(void **state)
     lw_plan_free(&p);
 }
 
-static void buffers_are_broadcast_by_dtype_before_a_synchronised_forward(void **state)
+TEST(buffers_are_broadcast_by_dtype_before_a_synchronised_forward)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     t.buffers[0] = (struct lw_buffer){"bn.mean", 10, LW_F32, true};
     t.buffers[1] = (struct lw_buffer){"bn.count", 1, LW_I64, true};
@@ -212,12 +199,11 @@ static void buffers_are_broadcast_by_dtype_before_a_synchronised_forward(void **
     lw_plan_free(&p);
 }
 
-static void a_hook_halves_the_bytes_on_the_wire_and_casts_both_ways(void **state)
+TEST(a_hook_halves_the_bytes_on_the_wire_and_casts_both_ways)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     s.comm_hook = LW_HOOK_BF16;
     struct lw_plan p = build(&t, &s);
@@ -232,12 +218,11 @@ static void a_hook_halves_the_bytes_on_the_wire_and_casts_both_ways(void **state
     lw_plan_free(&p);
 }
 
-static void gradients_take_the_dtype_that_was_asked_for(void **state)
+TEST(gradients_take_the_dtype_that_was_asked_for)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     t.params[C_WEIGHT].dtype = LW_BF16; /* its own key: 600 bytes never reach 1200 */
     struct lw_plan p = build(&t, &s);
@@ -252,14 +237,13 @@ static void gradients_take_the_dtype_that_was_asked_for(void **state)
     lw_plan_free(&p);
 }
 
-static void an_unused_parameter_is_refused_or_copied_as_zeros(void **state)
+TEST(an_unused_parameter_is_refused_or_copied_as_zeros)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
     struct lw_plan p;
     struct lw_err err = {0};
 
-    (void)state;
     tiny_init(&t);
     t.params[A_WEIGHT].used = false;
     t.params[A_WEIGHT].ready_ps = -1;
@@ -284,12 +268,11 @@ static void an_unused_parameter_is_refused_or_copied_as_zeros(void **state)
     lw_plan_free(&p);
 }
 
-static void a_static_graph_records_once_and_is_rebuilt_after_its_second_step(void **state)
+TEST(a_static_graph_records_once_and_is_rebuilt_after_its_second_step)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     s.static_graph = true;
     struct lw_plan p = build(&t, &s);
@@ -303,12 +286,11 @@ static void a_static_graph_records_once_and_is_rebuilt_after_its_second_step(voi
     lw_plan_free(&p);
 }
 
-static void frozen_ignored_and_tied_parameters_are_in_no_bucket(void **state)
+TEST(frozen_ignored_and_tied_parameters_are_in_no_bucket)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     t.params[B_BIAS].trainable = false;
     t.params[B_BIAS].ready_ps = -1;
@@ -334,12 +316,11 @@ static void frozen_ignored_and_tied_parameters_are_in_no_bucket(void **state)
     lw_plan_free(&p);
 }
 
-static void an_unknown_ready_order_is_reverse_registration_and_said(void **state)
+TEST(an_unknown_ready_order_is_reverse_registration_and_said)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     t.w.n_ready = 0;
     for (int i = 0; i < 4; i++)
@@ -353,12 +334,11 @@ static void an_unknown_ready_order_is_reverse_registration_and_said(void **state
     lw_plan_free(&p);
 }
 
-static void a_model_without_times_keeps_gradients_with_their_modules(void **state)
+TEST(a_model_without_times_keeps_gradients_with_their_modules)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     t.w.n_ready = 0;
     for (int i = 0; i < 4; i++)
@@ -372,14 +352,13 @@ static void a_model_without_times_keeps_gradients_with_their_modules(void **stat
     lw_plan_free(&p);
 }
 
-static void flops_and_bytes_of_a_cut_module_sum_to_twice_its_forward(void **state)
+TEST(flops_and_bytes_of_a_cut_module_sum_to_twice_its_forward)
 {
     struct tiny t;
     struct lw_backward back;
     struct lw_strategy s = lw_strategy_default();
     struct lw_err err = {0};
 
-    (void)state;
     tiny_init(&t);
     assert_int_equal(lw_backward_cut(&t.w, &back, &err), LW_OK);
     assert_int_equal(back.n_stretches, 5);
@@ -400,7 +379,7 @@ static void flops_and_bytes_of_a_cut_module_sum_to_twice_its_forward(void **stat
     lw_plan_free(&p);
 }
 
-static void what_is_not_lowered_is_refused_in_words(void **state)
+TEST(what_is_not_lowered_is_refused_in_words)
 {
     static const struct {
         const char *option, *value, *message;
@@ -417,7 +396,6 @@ static void what_is_not_lowered_is_refused_in_words(void **state)
     };
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_strategy s = two_ranks();
@@ -435,12 +413,11 @@ static void what_is_not_lowered_is_refused_in_words(void **state)
     assert_non_null(strstr(err.msg, "'b.weight' has a sparse gradient: the workload does not say"));
 }
 
-static void the_same_input_gives_the_same_hash(void **state)
+TEST(the_same_input_gives_the_same_hash)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan a = build(&t, &s), b = build(&t, &s);
     assert_int_equal(strlen(a.hash), 32);
@@ -461,12 +438,11 @@ static int next(uint64_t *x, int below)
 
 /* On random models every strategy's plan passes its own check (lw_plan_build runs it), every
  * gradient's bytes are reduced once, and forward and backward times are kept. */
-static void random_models_keep_bytes_and_times(void **state)
+TEST(random_models_keep_bytes_and_times)
 {
     enum { M = 12, P = 40 };
     uint64_t x = 7;
 
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 200; round++) {
         struct lw_module modules[M];
@@ -513,13 +489,12 @@ static void random_models_keep_bytes_and_times(void **state)
     }
 }
 
-static void a_failing_allocation_leaks_nothing(void **state)
+TEST(a_failing_allocation_leaks_nothing)
 {
     struct tiny t;
     struct lw_strategy s = two_ranks();
     int64_t before = lw_alloc_live();
 
-    (void)state;
     tiny_init(&t);
     t.w.from.hash = "0123";
     s.no_sync = 1;
@@ -528,32 +503,4 @@ static void a_failing_allocation_leaks_nothing(void **state)
     assert_string_equal(p.workload_hash, "0123");
     lw_plan_free(&p);
     assert_int_equal(lw_alloc_live(), before);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_worked_example_is_lowered_op_by_op),
-        cmocka_unit_test(an_all_reduce_waits_for_the_copy_that_completes_its_bucket),
-        cmocka_unit_test(slots_follow_the_ready_order_without_padding),
-        cmocka_unit_test(one_rank_computes_and_sends_nothing),
-        cmocka_unit_test(without_overlap_everything_is_reduced_after_the_backward),
-        cmocka_unit_test(no_sync_accumulates_before_each_synchronised_backward),
-        cmocka_unit_test(of_several_micro_batches_only_the_last_reduces),
-        cmocka_unit_test(gaps_stand_where_the_host_keeps_the_device_waiting),
-        cmocka_unit_test(buffers_are_broadcast_by_dtype_before_a_synchronised_forward),
-        cmocka_unit_test(a_hook_halves_the_bytes_on_the_wire_and_casts_both_ways),
-        cmocka_unit_test(gradients_take_the_dtype_that_was_asked_for),
-        cmocka_unit_test(an_unused_parameter_is_refused_or_copied_as_zeros),
-        cmocka_unit_test(a_static_graph_records_once_and_is_rebuilt_after_its_second_step),
-        cmocka_unit_test(frozen_ignored_and_tied_parameters_are_in_no_bucket),
-        cmocka_unit_test(an_unknown_ready_order_is_reverse_registration_and_said),
-        cmocka_unit_test(a_model_without_times_keeps_gradients_with_their_modules),
-        cmocka_unit_test(flops_and_bytes_of_a_cut_module_sum_to_twice_its_forward),
-        cmocka_unit_test(what_is_not_lowered_is_refused_in_words),
-        cmocka_unit_test(the_same_input_gives_the_same_hash),
-        cmocka_unit_test(random_models_keep_bytes_and_times),
-        cmocka_unit_test(a_failing_allocation_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,9 @@
  * is that of tests/lib/tiny_workload.h: in registration order a.weight 400 bytes, b.weight 800,
  * b.bias 8, c.weight 1200; ready are c.weight at 5 us, b.bias at 8, b.weight at 10, a.weight at
  * 12. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/bucket/policy.h"
@@ -44,12 +40,11 @@ static struct lw_strategy with_policy(enum lw_bucket_policy_id policy)
 
 /* 1200 / 4 = 300 elements: 100 + 200 fit exactly, 2 more do not, 300 after 2 do not. From the
  * back: c.weight | b.bias | a.weight b.weight. */
-static void picotron_fills_to_its_capacity_and_launches_from_the_back(void **state)
+TEST(picotron_fills_to_its_capacity_and_launches_from_the_back)
 {
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_PICOTRON);
 
-    (void)state;
     tiny_init(&t);
     s.bucket_cap_bytes = 1200;
     expect_ops(&t, &s,
@@ -69,12 +64,11 @@ static void picotron_fills_to_its_capacity_and_launches_from_the_back(void **sta
     lw_plan_free(&p);
 }
 
-static void picotron_copies_out_where_gradients_have_a_dtype_of_their_own(void **state)
+TEST(picotron_copies_out_where_gradients_have_a_dtype_of_their_own)
 {
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_PICOTRON);
 
-    (void)state;
     tiny_init(&t);
     for (int i = 0; i < 4; i++)
         t.params[i].dtype = LW_BF16;
@@ -84,12 +78,11 @@ static void picotron_copies_out_where_gradients_have_a_dtype_of_their_own(void *
                "Co0/2408 O:7");
 }
 
-static void colossal_reduces_one_buffer_per_dtype_after_the_backward(void **state)
+TEST(colossal_reduces_one_buffer_per_dtype_after_the_backward)
 {
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_COLOSSAL);
 
-    (void)state;
     tiny_init(&t);
     t.params[C_WEIGHT].dtype = LW_BF16; /* 600 bytes beside 400 + 800 + 8 = 1208 of f32 */
     expect_ops(&t, &s,
@@ -101,12 +94,11 @@ static void colossal_reduces_one_buffer_per_dtype_after_the_backward(void **stat
     lw_plan_free(&p);
 }
 
-static void colossal_leaves_out_what_has_no_gradient(void **state)
+TEST(colossal_leaves_out_what_has_no_gradient)
 {
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_COLOSSAL);
 
-    (void)state;
     tiny_init(&t);
     t.params[A_WEIGHT].used = false;
     t.params[A_WEIGHT].ready_ps = -1;
@@ -120,14 +112,13 @@ static void colossal_leaves_out_what_has_no_gradient(void **state)
 /* 4 us + 1 ns a byte. MG-WFBP merges wherever waiting is below 4 us: 5 -> 8 -> 10 -> 12, one bucket
  * that ends at 12 + 4 + 2.408 = 18.408. The best is c.weight alone, [5, 10.2], and the rest at 12:
  * 12 + 4 + 1.208 = 17.208. */
-static void the_optimum_beats_mg_wfbp_where_waiting_pays_once(void **state)
+TEST(the_optimum_beats_mg_wfbp_where_waiting_pays_once)
 {
     const struct affine a = {4 * LW_PS_PER_US, LW_PS_PER_NS};
     const struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_MG_WFBP);
 
-    (void)state;
     tiny_init(&t);
     expect_ops_with(&t, &s, &cost,
                "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 AR0/2408 "
@@ -145,14 +136,13 @@ static void the_optimum_beats_mg_wfbp_where_waiting_pays_once(void **state)
  * 12 + 5 + 1.208 = 18.208. With the next forward: that, 7 of the optimizer, 6.208 for the gather of
  * the rest = 31.416, after it a and b until 34.416; c's gather ends at 31.416 + 6.2 = 37.616, c at
  * 40.616. One bucket: 12 + 7.408 + 7 + 7.408 = 33.816 and 6 of forward, 39.816. */
-static void the_optimum_can_count_the_next_forward(void **state)
+TEST(the_optimum_can_count_the_next_forward)
 {
     const struct affine a = {5 * LW_PS_PER_US, LW_PS_PER_NS};
     const struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_OPTIMAL);
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build_with(&t, &s, &cost);
     assert_int_equal(p.n_buckets, 2);
@@ -174,14 +164,13 @@ static void the_optimum_can_count_the_next_forward(void **state)
 }
 
 /* Without overlap all is ready at 12 us: every further start-up is a loss. */
-static void the_optimum_without_overlap_is_one_bucket(void **state)
+TEST(the_optimum_without_overlap_is_one_bucket)
 {
     const struct affine a = {4 * LW_PS_PER_US, LW_PS_PER_NS};
     const struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_OPTIMAL);
 
-    (void)state;
     tiny_init(&t);
     s.overlap = false;
     struct lw_plan p = build_with(&t, &s, &cost);
@@ -200,14 +189,13 @@ static lw_ps note_nodes(const void *ctx, const struct lw_cost_query *q)
     return q->bytes;
 }
 
-static void the_cost_is_asked_for_the_group_and_what_travels(void **state)
+TEST(the_cost_is_asked_for_the_group_and_what_travels)
 {
     int32_t asked[3], *at = asked;
     const struct lw_cost cost = {.time = note_nodes, .ctx = &at, .ranks_per_node = 8};
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_MG_WFBP);
 
-    (void)state;
     tiny_init(&t);
     s.dp = 17; /* 8 + 8 + 1 */
     s.comm_hook = LW_HOOK_BF16;
@@ -218,13 +206,12 @@ static void the_cost_is_asked_for_the_group_and_what_travels(void **state)
     lw_plan_free(&p);
 }
 
-static void contradictions_are_refused_in_words(void **state)
+TEST(contradictions_are_refused_in_words)
 {
     const struct lw_cost silent = {.time = no_answer};
     struct tiny t;
     struct lw_strategy s = with_policy(LW_BUCKET_OPTIMAL);
 
-    (void)state;
     tiny_init(&t);
     expect_refusal(&t, &s, LW_EINVAL, "--bucket-policy optimal weighs buckets by the time");
     expect_refusal_with(&t, &s, &silent, LW_ENOTSUP,
@@ -325,11 +312,10 @@ static lw_ps end_of_plan(const struct lw_plan *p, const struct affine *a, const 
     return end_of(a, bytes, ready, at, cuts);
 }
 
-static void no_cut_of_random_models_ends_before_the_optimum(void **state)
+TEST(no_cut_of_random_models_ends_before_the_optimum)
 {
     uint64_t x = 11;
 
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 300; round++) {
         struct affine a = {next(&x, 3000) * LW_PS_PER_NS, next(&x, 3000)};
@@ -361,13 +347,12 @@ static void no_cut_of_random_models_ends_before_the_optimum(void **state)
 /* Every plan passes its own check (lw_plan_build runs it); bytes are reduced once; a picotron
  * bucket of several gradients keeps to its capacity; launches go in index order unless asked
  * otherwise. */
-static void random_models_keep_bytes_caps_and_order(void **state)
+TEST(random_models_keep_bytes_caps_and_order)
 {
     static const enum lw_bucket_policy_id policies[] = {LW_BUCKET_PICOTRON, LW_BUCKET_COLOSSAL,
                                                         LW_BUCKET_MG_WFBP, LW_BUCKET_OPTIMAL};
     uint64_t x = 5;
 
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 400; round++) {
         struct affine a = {next(&x, 3000) * LW_PS_PER_NS, next(&x, 3000)};
@@ -411,36 +396,16 @@ static void random_models_keep_bytes_caps_and_order(void **state)
     }
 }
 
-static void a_failing_allocation_leaks_nothing(void **state)
+TEST(a_failing_allocation_leaks_nothing)
 {
     const struct affine a = {4 * LW_PS_PER_US, LW_PS_PER_NS};
     const struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (int i = 0; i < LW_N_BUCKET_POLICIES; i++) {
         struct lw_strategy s = with_policy((enum lw_bucket_policy_id)i);
         s.zero = lw_bucket_policy(s.bucket_policy)->to_owners ? 1 : 0;
         assert_true(build_without_memory(&t.w, &s, &cost) >= 20);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(picotron_fills_to_its_capacity_and_launches_from_the_back),
-        cmocka_unit_test(picotron_copies_out_where_gradients_have_a_dtype_of_their_own),
-        cmocka_unit_test(colossal_reduces_one_buffer_per_dtype_after_the_backward),
-        cmocka_unit_test(colossal_leaves_out_what_has_no_gradient),
-        cmocka_unit_test(the_optimum_beats_mg_wfbp_where_waiting_pays_once),
-        cmocka_unit_test(the_optimum_can_count_the_next_forward),
-        cmocka_unit_test(the_optimum_without_overlap_is_one_bucket),
-        cmocka_unit_test(the_cost_is_asked_for_the_group_and_what_travels),
-        cmocka_unit_test(contradictions_are_refused_in_words),
-        cmocka_unit_test(no_cut_of_random_models_ends_before_the_optimum),
-        cmocka_unit_test(random_models_keep_bytes_caps_and_order),
-        cmocka_unit_test(a_failing_allocation_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* Clipping and narrowed weights in a plan: shared/lower/lower_clip.c,
  * shared/lower/lower_update.c, docs/design/lower.md. The workload is
  * tests/lib/tiny_workload.h's: 602 f32 elements, 2408 bytes; the optimizer takes 7 us for all. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
@@ -42,9 +38,8 @@ static void expect_end(const struct lw_plan *p, const char *end)
         fail_msg("'%s' does not end with '%s'", text, end);
 }
 
-static void every_rank_takes_the_whole_norm(void **state)
+TEST(every_rank_takes_the_whole_norm)
 {
-    (void)state;
     struct lw_plan p = build((const char *const[][2]){{"clip", "1"}, {0}});
     int32_t op = p.n_ops - 1;
 
@@ -56,9 +51,8 @@ static void every_rank_takes_the_whole_norm(void **state)
 }
 
 /* Shares of 301 elements: passes of 1204 bytes around the sum of one f64 over the data group. */
-static void shards_sum_their_norms_over_the_data_group(void **state)
+TEST(shards_sum_their_norms_over_the_data_group)
 {
-    (void)state;
     struct lw_plan p = build((const char *const[][2]){
         {"clip", "1"}, {"zero", "1"}, {"shard-policy", "flat-contiguous"}, {0}});
 
@@ -67,9 +61,8 @@ static void shards_sum_their_norms_over_the_data_group(void **state)
 }
 
 /* The sum waits for the pass that makes it, the pass that scales for the last sum. */
-static void gradients_are_scaled_behind_the_sum(void **state)
+TEST(gradients_are_scaled_behind_the_sum)
 {
-    (void)state;
     struct lw_plan p = build((const char *const[][2]){
         {"clip", "1"}, {"zero", "1"}, {"shard-policy", "flat-contiguous"}, {0}});
     int sums = 0;
@@ -90,9 +83,8 @@ static void gradients_are_scaled_behind_the_sum(void **state)
 }
 
 /* Stage 0 of two holds a and b, 302 elements of 4 bytes; the replica's two ranks sum theirs. */
-static void stages_sum_their_norms_over_the_replica(void **state)
+TEST(stages_sum_their_norms_over_the_replica)
 {
-    (void)state;
     struct lw_plan p = build((const char *const[][2]){
         {"clip", "1"}, {"pp", "2"}, {"micro-batches", "2"}, {0}});
     const struct lw_op *sum = NULL;
@@ -108,24 +100,11 @@ static void stages_sum_their_norms_over_the_replica(void **state)
 
 /* Owners 0 and 1 have 402 and 200 elements: 1608 and 800 bytes as f32, half of it on the wire, cast
  * before and after. */
-static void weights_may_travel_narrowed(void **state)
+TEST(weights_may_travel_narrowed)
 {
-    (void)state;
     struct lw_plan p = build((const char *const[][2]){
         {"zero", "1"}, {"shard-policy", "oss-greedy"}, {"broadcast-dtype", "f16"}, {0}});
 
     expect_end(&p, "O:4 Ca1/1608 Bc1/804 Ca2/800 Bc2/400 Ew Ca1/1608 Ca2/800");
     lw_plan_free(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rank_takes_the_whole_norm),
-        cmocka_unit_test(shards_sum_their_norms_over_the_data_group),
-        cmocka_unit_test(gradients_are_scaled_behind_the_sum),
-        cmocka_unit_test(stages_sum_their_norms_over_the_replica),
-        cmocka_unit_test(weights_may_travel_narrowed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

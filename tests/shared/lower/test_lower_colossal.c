@@ -1,11 +1,7 @@
 /* --compat colossalai on dp 2, pp 2, tp 2, op by op: docs/design/compat.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
@@ -78,13 +74,12 @@ static struct lw_strategy eight_ranks(void)
  * in the flat buffer, reduced, spread; the copies, 200 bytes, flat too; then found-inf over the
  * model group, the squares' pass (Ci), their sum over tensor and pipeline, the pass that scales
  * (Co). */
-static void the_sequence_is_that_of_colossalai(void **state)
+TEST(the_sequence_is_that_of_colossalai)
 {
     struct model k;
     struct lw_strategy s = eight_ranks();
     char text[ROOM];
 
-    (void)state;
     init(&k);
     struct lw_plan p = build(&k.t, &s);
     assert_string_equal(ops_of(&p, 0, text),
@@ -105,13 +100,12 @@ static void the_sequence_is_that_of_colossalai(void **state)
 }
 
 /* On data ranks alone the norm needs no sum; both passes move the 602 f16 elements. */
-static void its_norm_is_taken_on_data_ranks_too(void **state)
+TEST(its_norm_is_taken_on_data_ranks_too)
 {
     struct model k;
     struct lw_strategy s = eight_ranks();
     char text[ROOM];
 
-    (void)state;
     init(&k);
     s.pp = s.tp = 1;
     s.micro_batches = 1;
@@ -126,7 +120,7 @@ static void its_norm_is_taken_on_data_ranks_too(void **state)
 
 /* W = 8: data i + 4 j, model 4 consecutive, pipeline {j, j + 2}, tensor pairs (seeds 5.2, rule
  * 7). */
-static void groups_are_those_of_its_initializers(void **state)
+TEST(groups_are_those_of_its_initializers)
 {
     static const struct {
         const char *comm;
@@ -138,7 +132,6 @@ static void groups_are_those_of_its_initializers(void **state)
     struct model k;
     struct lw_strategy s = eight_ranks();
 
-    (void)state;
     init(&k);
     struct lw_plan p = build(&k.t, &s);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -155,13 +148,12 @@ static void groups_are_those_of_its_initializers(void **state)
 }
 
 /* Without compat the calls stay, and nothing else of it: no shapes, no waits. */
-static void by_default_transfers_overlap(void **state)
+TEST(by_default_transfers_overlap)
 {
     struct model k;
     struct lw_strategy s = eight_ranks();
     char text[ROOM];
 
-    (void)state;
     init(&k);
     s.compat = LW_COMPAT_NONE;
     s.schedule = LW_SCHEDULE_COLOSSAL_1F1B;
@@ -175,39 +167,24 @@ static void by_default_transfers_overlap(void **state)
     lw_plan_free(&p);
 }
 
-static void what_it_does_not_know_is_refused(void **state)
+TEST(what_it_does_not_know_is_refused)
 {
     struct model k;
     struct lw_strategy s = eight_ranks();
     struct lw_plan p;
     struct lw_err err = {0};
 
-    (void)state;
     init(&k);
     assert_int_equal(lw_strategy_set(&s, "schedule", "1f1b", &err), LW_OK);
     assert_int_equal(lw_plan_build(&k.t.w, &s, NULL, &p, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "it knows only colossal-1f1b|colossal-interleaved"));
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+TEST(running_out_of_memory_leaves_nothing)
 {
     struct model k;
     struct lw_strategy s = eight_ranks();
 
-    (void)state;
     init(&k);
     assert_true(build_without_memory(&k.t.w, &s, NULL) > 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_sequence_is_that_of_colossalai),
-        cmocka_unit_test(its_norm_is_taken_on_data_ranks_too),
-        cmocka_unit_test(groups_are_those_of_its_initializers),
-        cmocka_unit_test(by_default_transfers_overlap),
-        cmocka_unit_test(what_it_does_not_know_is_refused),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Expert parallelism: shared/lower/lower_forward.c, lower_backward.c, lower_ranks.c,
  * docs/design/lower_expert.md. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <string.h>
 
@@ -52,7 +48,7 @@ static const struct lw_comm *comm_of(const struct lw_plan *p, const struct lw_op
 }
 
 /* 2 x 32 tokens of 16 f32: 4096 bytes to the experts and back, in forward and in backward. */
-static void tokens_go_to_experts_and_back(void **state)
+TEST(tokens_go_to_experts_and_back)
 {
     struct lw_workload w = model();
     struct lw_plan p = plan_of_words(&w, "dp 4 ep 2");
@@ -61,7 +57,6 @@ static void tokens_go_to_experts_and_back(void **state)
                                         "combine", "dispatch", "combine", "dispatch"};
     size_t n = 0;
 
-    (void)state;
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
         const struct lw_op *o = &p.ops[i];
         if (o->kind != LW_OP_ALL_TO_ALL)
@@ -81,13 +76,12 @@ static void tokens_go_to_experts_and_back(void **state)
 
 /* Ranks 1 and 3 of 4 hold the same half of the experts: their gradients are reduced over these
  * two, all others over four. No bucket has both. */
-static void experts_are_reduced_over_their_own_group(void **state)
+TEST(experts_are_reduced_over_their_own_group)
 {
     static const char *const words[] = {"dp 4 ep 2", "dp 4 ep 2 zero 1", "dp 4 ep 2 zero 2",
                                         "dp 4 ep 2 zero 3"};
     struct lw_workload w = model();
 
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct lw_plan p = plan_of_words(&w, words[i]);
         struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 1);
@@ -115,7 +109,7 @@ static void experts_are_reduced_over_their_own_group(void **state)
     lw_workload_free(&w);
 }
 
-static void all_of_it_runs_and_is_verified(void **state)
+TEST(all_of_it_runs_and_is_verified)
 {
     static const char *const words[] = {
         "dp 2 ep 2",
@@ -130,7 +124,6 @@ static void all_of_it_runs_and_is_verified(void **state)
         "dp 2 ep 2 pp 2 micro-batches 4 schedule dualpipe recompute full"};
     struct lw_workload w = model();
 
-    (void)state;
     exec_expect_verified(&w, words, sizeof words / sizeof *words);
     lw_workload_free(&w);
 }
@@ -147,23 +140,10 @@ static void refused(const char *words, const char *part)
     lw_workload_free(&w);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+TEST(what_makes_no_sense_is_refused)
 {
-    (void)state;
     refused("dp 4 ep 3", "--ep 3 does not divide the 4 ranks");
     refused("dp 2 ep 2 clip 1", "--ep 2 with --clip");
     refused("dp 2 ep 2 zero 1 shard-policy oss-greedy", "experts are sharded in equal shares");
     refused("dp 5 ep 5", "make no 5 equal parts");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_go_to_experts_and_back),
-        cmocka_unit_test(experts_are_reduced_over_their_own_group),
-        cmocka_unit_test(all_of_it_runs_and_is_verified),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-    };
-
-    return cmocka_run_group_tests_name("expert", tests, NULL, NULL);
 }

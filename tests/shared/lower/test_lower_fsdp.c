@@ -1,13 +1,9 @@
 /* ZeRO-2 and ZeRO-3: shared/lower/lower_fsdp.c, shared/check/plan_check_gather.c,
  * docs/design/lower_fsdp.md. The workload is that of tests/lib/tiny_workload.h: a.weight 100
  * elements, b.weight 200, b.bias 2, c.weight 300, all f32; the optimizer takes 7 us for all 602. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
@@ -63,12 +59,11 @@ static void given(struct lw_strategy *s, const char *name, const char *value)
 /* 300 elements a bucket: c.weight fills one; b.bias and b.weight make 202, a.weight would make 302.
  * Shares of two: 150 of c.weight; 101 of (b.bias, b.weight), so member 0 has b.bias and 99 of
  * b.weight; 50 of a.weight. The fullest updates 301 of 602: 3.5 us. */
-static void buckets_are_cut_into_shares(void **state)
+TEST(buckets_are_cut_into_shares)
 {
     struct tiny t;
     struct lw_strategy s = zero(2);
 
-    (void)state;
     tiny_init(&t);
     s.bucket_cap_bytes = 1200;
     expect(&t, &s,
@@ -79,12 +74,11 @@ static void buckets_are_cut_into_shares(void **state)
 
 /* Without a limit that is reached, all 602 lie in ready order c.weight, b.bias, b.weight, a.weight:
  * 301 each, so that b.bias is cut in two. Three members have 201 each, one of them padding. */
-static void one_bucket_is_padded_to_equal_shares(void **state)
+TEST(one_bucket_is_padded_to_equal_shares)
 {
     struct tiny t;
     struct lw_strategy s = zero(2);
 
-    (void)state;
     tiny_init(&t);
     expect(&t, &s,
            "F0:1 F1:2 F2:3 +0/2408 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 RS0/2408 "
@@ -102,12 +96,11 @@ static void one_bucket_is_padded_to_equal_shares(void **state)
  * the start, c when a's forward begins; a and b are freed after their forward, c is kept for its
  * backward. Backward gathers b beside c's, then a beside b's. A unit is gathered
  * into room beside the own share; gradients have room until they are reduced. */
-static void modules_are_gathered_before_and_freed_after_use(void **state)
+TEST(modules_are_gathered_before_and_freed_after_use)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     expect(
         &t, &s,
@@ -120,12 +113,11 @@ static void modules_are_gathered_before_and_freed_after_use(void **state)
 
 /* Below 150 elements: a.weight and b.bias make a unit of 102 that stays, gathered after the
  * step. */
-static void small_parameters_persist(void **state)
+TEST(small_parameters_persist)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     s.persist = 150;
     expect(&t, &s,
@@ -136,13 +128,12 @@ static void small_parameters_persist(void **state)
 }
 
 /* Nothing ahead, nothing freed after the forward: three gathers, each alone. */
-static void weights_may_stay_until_their_backward(void **state)
+TEST(weights_may_stay_until_their_backward)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
     char text[ROOM];
 
-    (void)state;
     tiny_init(&t);
     given(&s, "prefetch", "0");
     given(&s, "reshard", "off");
@@ -164,12 +155,11 @@ static void expect_variant(const struct lw_plan *p, const char *variant, const c
 
 /* Gathered once per step: by the first pass that does not synchronise, and freed by the one that
  * does. */
-static void weights_stay_over_passes_without_synchronisation(void **state)
+TEST(weights_stay_over_passes_without_synchronisation)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     given(&s, "prefetch", "0");
     given(&s, "reshard", "off");
@@ -194,7 +184,7 @@ static void weights_stay_over_passes_without_synchronisation(void **state)
 
 /* Two micro-batches of one synchronised pass, without a pipeline: each is reduced, and its weights
  * are freed. In two micro-batches of one pass under no_sync they stay. */
-static void weights_stay_where_micro_batches_are_reduced_together(void **state)
+TEST(weights_stay_where_micro_batches_are_reduced_together)
 {
     static const struct {
         int64_t no_sync;
@@ -203,7 +193,6 @@ static void weights_stay_where_micro_batches_are_reduced_together(void **state)
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     given(&s, "reshard", "off");
     s.micro_batches = 2;
@@ -221,12 +210,11 @@ static void weights_stay_where_micro_batches_are_reduced_together(void **state)
 
 /* Two groups of two: shares of halves, and their sums over the two groups, which hold replicas.
  * Bytes of a sum are those of a share. */
-static void groups_sum_their_shares_over_replicas(void **state)
+TEST(groups_sum_their_shares_over_replicas)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     s.dp = 4;
     given(&s, "zero-group", "2");
@@ -249,12 +237,11 @@ static void groups_sum_their_shares_over_replicas(void **state)
 }
 
 /* Rounds are summed in the group, and over the replicas once. */
-static void replicas_meet_after_the_last_micro_batch(void **state)
+TEST(replicas_meet_after_the_last_micro_batch)
 {
     struct tiny t;
     struct lw_strategy s = zero(2);
 
-    (void)state;
     tiny_init(&t);
     s.dp = 4;
     s.micro_batches = 3;
@@ -274,12 +261,11 @@ static void replicas_meet_after_the_last_micro_batch(void **state)
 
 /* b is a block; a.weight and c.weight are the root unit (bucket 1, weights 3): gathered once, freed
  * after the backward, reduced last. Its shares are of 400 elements. */
-static void the_root_unit_is_gathered_once(void **state)
+TEST(the_root_unit_is_gathered_once)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     t.modules[1].tp_split = LW_TP_BLOCK;
     given(&s, "prefetch", "0");
@@ -295,12 +281,11 @@ static void the_root_unit_is_gathered_once(void **state)
 
 /* b.weight is frozen: a unit of its own (bucket 6), gathered with b's other one in forward and
  * backward, cut into shares, without gradients. */
-static void frozen_weights_are_gathered_and_never_reduced(void **state)
+TEST(frozen_weights_are_gathered_and_never_reduced)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     freeze(&t.w, B_WEIGHT);
     expect(&t, &s,
@@ -341,12 +326,11 @@ static struct lw_plan build_third(void)
     return build(&t, &s);
 }
 
-static void faults_around_gathered_weights_are_named(void **state)
+TEST(faults_around_gathered_weights_are_named)
 {
     struct lw_plan p = build_third();
     int32_t op;
 
-    (void)state;
     op = find(&p, LW_OP_EVENT_WAIT, 0); /* of module a's unit */
     p.ops[op].n_deps = 0;
     expect_fault(
@@ -373,12 +357,11 @@ static void faults_around_gathered_weights_are_named(void **state)
 }
 
 /* Over passes too: of one that holds weights, what the others do. */
-static void faults_around_held_weights_are_named(void **state)
+TEST(faults_around_held_weights_are_named)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     given(&s, "reshard", "off");
     s.no_sync = 2;
@@ -409,12 +392,11 @@ static struct lw_plan build_groups(void)
     return build(&t, &s);
 }
 
-static void faults_around_replicas_are_named(void **state)
+TEST(faults_around_replicas_are_named)
 {
     struct lw_plan p = build_groups();
     struct lw_op *sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
 
-    (void)state;
     p.operands[p.operand_first[sum->operand] + 3].offset = 0;
     expect_fault(&p, "rank 3 sums 1204 bytes of f32 from byte 0 of the bucket; it holds the 1204 "
                      "bytes of f32 from byte 1204");
@@ -445,11 +427,10 @@ static void faults_around_replicas_are_named(void **state)
                      "groups");
 }
 
-static void a_share_in_the_wrong_hands_is_named(void **state)
+TEST(a_share_in_the_wrong_hands_is_named)
 {
     struct lw_plan p = build_third();
 
-    (void)state;
     p.shards[0].owner = 1;
     expect_fault(&p, "belong to member 1, but lie in the share of member 0");
 }
@@ -485,11 +466,10 @@ static void run_verified(const struct tiny *t, const struct lw_strategy *s, int6
 
 /* ZeRO-2: weights on every rank, two moments once over all. ZeRO-3: weights once over all too, but
  * for those below 150 elements. */
-static void sharded_runs_end_like_one_rank(void **state)
+TEST(sharded_runs_end_like_one_rank)
 {
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (int64_t dp = 2; dp <= 4; dp++)
         for (int64_t passes = 1; passes <= 2; passes++) {
@@ -511,11 +491,10 @@ static void sharded_runs_end_like_one_rank(void **state)
 }
 
 /* Weights once over all ranks, with two moments, whatever passes gather them. */
-static void held_weights_end_like_one_rank(void **state)
+TEST(held_weights_end_like_one_rank)
 {
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (int64_t no_sync = 1; no_sync <= 3; no_sync++)
         for (int64_t micro_batches = 1; micro_batches <= 2; micro_batches++) {
@@ -528,7 +507,7 @@ static void held_weights_end_like_one_rank(void **state)
 }
 
 /* Two groups of two, and three: each holds weights, or both moments, once. */
-static void replicas_end_like_one_rank(void **state)
+TEST(replicas_end_like_one_rank)
 {
     static const struct {
         int64_t zero, no_sync, micro_batches;
@@ -537,7 +516,6 @@ static void replicas_end_like_one_rank(void **state)
                  {3, 0, 1, "none"}, {3, 0, 2, "none"}, {3, 2, 2, "none"}};
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int64_t groups = 2; groups <= 3; groups++) {
@@ -552,11 +530,10 @@ static void replicas_end_like_one_rank(void **state)
         }
 }
 
-static void a_root_unit_ends_like_one_rank(void **state)
+TEST(a_root_unit_ends_like_one_rank)
 {
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     t.modules[1].tp_split = LW_TP_BLOCK;
     for (int64_t passes = 1; passes <= 3; passes++) {
@@ -570,11 +547,10 @@ static void a_root_unit_ends_like_one_rank(void **state)
 }
 
 /* Shares of the frozen 200 elements are what they were; the others have two moments. */
-static void frozen_weights_come_back_unchanged(void **state)
+TEST(frozen_weights_come_back_unchanged)
 {
     struct tiny t;
 
-    (void)state;
     for (int64_t dp = 2; dp <= 3; dp++) {
         struct lw_strategy s = zero(3);
         tiny_init(&t);
@@ -591,21 +567,19 @@ static void frozen_weights_come_back_unchanged(void **state)
     }
 }
 
-static void gradients_go_to_owners_under_zero_2_as_well(void **state)
+TEST(gradients_go_to_owners_under_zero_2_as_well)
 {
     struct tiny t;
     struct lw_strategy s = zero(2);
 
-    (void)state;
     tiny_init(&t);
     given(&s, "shard-policy", "oss-greedy");
     run_verified(&t, &s, 602 * 4 * (2 + 2));
 }
 
 /* 0 elements: in the middle of a unit, alone in one, and a module without any. */
-static void parameters_without_elements_take_part(void **state)
+TEST(parameters_without_elements_take_part)
 {
-    (void)state;
     for (int stage = 1; stage <= 3; stage++)
         for (int which = 0; which < 4; which++) {
             struct lw_strategy s = zero(stage);
@@ -643,9 +617,8 @@ static int32_t n_scattered(const struct lw_strategy *s)
 
 /* Three units, four micro-batches: torch's FSDP reduces each unit in every one of them, and once
  * under no_sync. ZeRO-1 reduces once. */
-static void every_micro_batch_is_reduced(void **state)
+TEST(every_micro_batch_is_reduced)
 {
-    (void)state;
     struct lw_strategy s = zero(3);
     s.micro_batches = 4;
     assert_int_equal(n_scattered(&s), 12);
@@ -658,11 +631,10 @@ static void every_micro_batch_is_reduced(void **state)
 }
 
 /* Gradients of ZeRO-2 and 3 have room for one micro-batch at a time; owners add the sums up. */
-static void owners_add_up_what_micro_batches_bring(void **state)
+TEST(owners_add_up_what_micro_batches_bring)
 {
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (int64_t stage = 2; stage <= 3; stage++)
         for (int64_t dp = 2; dp <= 3; dp++) {
@@ -676,7 +648,7 @@ static void owners_add_up_what_micro_batches_bring(void **state)
 }
 
 /* The first of two reductions of unit c is lost: the second copy would write over what it held. */
-static void a_reduction_that_is_lost_is_named(void **state)
+TEST(a_reduction_that_is_lost_is_named)
 {
     struct lw_exec_options o = options();
     struct lw_exec_result r;
@@ -684,7 +656,6 @@ static void a_reduction_that_is_lost_is_named(void **state)
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     s.micro_batches = 2;
     struct lw_plan p = build(&t, &s);
@@ -701,14 +672,13 @@ static void a_reduction_that_is_lost_is_named(void **state)
 }
 
 /* The check is left out: module b's backward finds what its forward left behind. */
-static void weights_that_are_not_there_are_found_by_the_run(void **state)
+TEST(weights_that_are_not_there_are_found_by_the_run)
 {
     struct lw_exec_options o = options();
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct lw_plan p = build_third();
 
-    (void)state;
     for (int nth = 3; nth < 5; nth++) { /* the gathers for the backwards of b and a */
         int32_t op = find(&p, LW_OP_ALL_GATHER, 3);
         p.ops[op].kind = LW_OP_BARRIER;
@@ -725,11 +695,10 @@ static void weights_that_are_not_there_are_found_by_the_run(void **state)
 /* --- refusals and properties --------------------------------------------------------------------- */
 
 /* The default of --broadcast-dtype is f32, which narrows nothing. */
-static void f64_weights_travel_as_they_are(void **state)
+TEST(f64_weights_travel_as_they_are)
 {
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (int i = 0; i < 4; i++)
         t.params[i].dtype = LW_F64;
@@ -748,7 +717,7 @@ static void f64_weights_travel_as_they_are(void **state)
     }
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+TEST(what_makes_no_sense_is_refused)
 {
     static const struct {
         int64_t stage;
@@ -765,7 +734,6 @@ static void what_makes_no_sense_is_refused(void **state)
         {3, "shard-policy", "lpt", "cannot keep parameters whole"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_strategy s = zero(cases[i].stage);
         given(&s, cases[i].name, cases[i].value);
@@ -775,12 +743,11 @@ static void what_makes_no_sense_is_refused(void **state)
 
 /* lw_plan_build proves each plan; here all elements have one owner each, in shares that differ by
  * padding alone. */
-static void shares_of_random_models_tile_them(void **state)
+TEST(shares_of_random_models_tile_them)
 {
     struct prng r = prng_start("shares of random models");
     struct tiny t;
 
-    (void)state;
     for (int round = 0; round < 200; round++) {
         struct lw_strategy s = zero(prng_in(&r, 2, 3));
         int64_t numel = 0, owned = 0;
@@ -800,49 +767,11 @@ static void shares_of_random_models_tile_them(void **state)
     }
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+TEST(running_out_of_memory_leaves_nothing)
 {
     struct tiny t;
     struct lw_strategy s = zero(3);
 
-    (void)state;
     tiny_init(&t);
     assert_true(build_without_memory(&t.w, &s, NULL) > 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_are_cut_into_shares),
-        cmocka_unit_test(one_bucket_is_padded_to_equal_shares),
-        cmocka_unit_test(modules_are_gathered_before_and_freed_after_use),
-        cmocka_unit_test(small_parameters_persist),
-        cmocka_unit_test(weights_may_stay_until_their_backward),
-        cmocka_unit_test(weights_stay_over_passes_without_synchronisation),
-        cmocka_unit_test(weights_stay_where_micro_batches_are_reduced_together),
-        cmocka_unit_test(faults_around_held_weights_are_named),
-        cmocka_unit_test(held_weights_end_like_one_rank),
-        cmocka_unit_test(groups_sum_their_shares_over_replicas),
-        cmocka_unit_test(replicas_meet_after_the_last_micro_batch),
-        cmocka_unit_test(faults_around_replicas_are_named),
-        cmocka_unit_test(replicas_end_like_one_rank),
-        cmocka_unit_test(the_root_unit_is_gathered_once),
-        cmocka_unit_test(a_root_unit_ends_like_one_rank),
-        cmocka_unit_test(frozen_weights_are_gathered_and_never_reduced),
-        cmocka_unit_test(frozen_weights_come_back_unchanged),
-        cmocka_unit_test(faults_around_gathered_weights_are_named),
-        cmocka_unit_test(a_share_in_the_wrong_hands_is_named),
-        cmocka_unit_test(sharded_runs_end_like_one_rank),
-        cmocka_unit_test(gradients_go_to_owners_under_zero_2_as_well),
-        cmocka_unit_test(parameters_without_elements_take_part),
-        cmocka_unit_test(every_micro_batch_is_reduced),
-        cmocka_unit_test(owners_add_up_what_micro_batches_bring),
-        cmocka_unit_test(a_reduction_that_is_lost_is_named),
-        cmocka_unit_test(weights_that_are_not_there_are_found_by_the_run),
-        cmocka_unit_test(f64_weights_travel_as_they_are),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-        cmocka_unit_test(shares_of_random_models_tile_them),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* Grids as plans: shared/lower/lower_grid.h, and the order of their messages,
  * shared/schedule/grid_order.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/schedule/grid_order.h"
@@ -61,13 +57,12 @@ static const char *ops_of(const struct lw_plan *p, int32_t rank, char *text, siz
 /* F 10, B 18, transfer 2, p = 2, m = 2, in the order of ends: rank 0's F0 ends at 10 and F1 at 20,
  * so rank 1 receives both before its F0 (12 to 22) and B0 (22 to 40) ends, which rank 0 hears of
  * before it ends its own B0 (42 to 60); rank 1's B1 ends at 68. */
-static void messages_stand_where_their_senders_finish(void **state)
+TEST(messages_stand_where_their_senders_finish)
 {
     struct lw_grid g = made(LW_SCHEDULE_1F1B, 2, 2, 1);
     struct lw_plan p = planned(&g, &mixed);
     char text[256];
 
-    (void)state;
     assert_string_equal(ops_of(&p, 0, text, sizeof text), "0F0 >1 0F1 >1 <1 0B0 <1 0B1");
     assert_string_equal(ops_of(&p, 1, text, sizeof text), "<0 <0 1F0 1B0 >0 1F1 1B1 >0");
     assert_int_equal(p.n_comms, 2);
@@ -78,14 +73,13 @@ static void messages_stand_where_their_senders_finish(void **state)
 
 /* Both inputs before the first part, both results after the second: rank 1's unit (1F1;1B0) takes
  * [40, 68) after F0 12-22, and rank 0 gets the gradient at 70. */
-static void a_unit_is_entered_and_left_as_one(void **state)
+TEST(a_unit_is_entered_and_left_as_one)
 {
     struct lw_grid g;
     struct lw_err err = {0};
     struct lw_timeline t = {0};
     struct lw_grid_times exact;
 
-    (void)state;
     assert_int_equal(lw_grid_parse("g", "0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n",
                                    LW_LAYOUT_LOOP, &g, &err), LW_OK);
     struct lw_plan p = planned(&g, &mixed);
@@ -137,12 +131,11 @@ static void expect_exact(const struct lw_grid *g, const struct lw_grid_durations
     lw_plan_free(&p);
 }
 
-static void random_grids_take_their_longest_path(void **state)
+TEST(random_grids_take_their_longest_path)
 {
     struct prng r = prng_start("grid plans");
     int n = 0;
 
-    (void)state;
     while (n < 150) {
         struct lw_schedule_shape s = {(enum lw_schedule)prng_in(&r, 0, LW_SCHEDULE_CUSTOM - 1),
                                       (int32_t)prng_in(&r, 1, 7), (int32_t)prng_in(&r, 1, 16),
@@ -163,12 +156,11 @@ static void random_grids_take_their_longest_path(void **state)
 }
 
 /* Stages 0, 1, 2 on ranks 0, 2, 1, and back to rank 0 for the last: a triangle of links. */
-static void stages_may_live_anywhere(void **state)
+TEST(stages_may_live_anywhere)
 {
     struct lw_grid g;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_grid_custom("own.csv",
                                     "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n2F0,2F1,2B0,2B1\n"
                                     "1F0,1F1,1B0,1B1\n", &g, &err), LW_OK);
@@ -179,13 +171,12 @@ static void stages_may_live_anywhere(void **state)
     lw_grid_free(&g);
 }
 
-static void a_negative_duration_is_refused(void **state)
+TEST(a_negative_duration_is_refused)
 {
     struct lw_grid g = made(LW_SCHEDULE_1F1B, 2, 2, 1);
     struct lw_plan p;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_grid_plan(&g, "g", LW_SCHEDULE_1F1B,
                                   &(struct lw_grid_durations){1, 1, 1, -2, 0}, &p, &err),
                      LW_EINVAL);
@@ -195,11 +186,10 @@ static void a_negative_duration_is_refused(void **state)
     lw_grid_free(&g);
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+TEST(running_out_of_memory_leaves_nothing)
 {
     struct lw_grid g = made(LW_SCHEDULE_DUALPIPE, 4, 8, 2);
 
-    (void)state;
     for (int64_t n = 1;; n++) {
         struct lw_plan p = {.n_ranks = -5};
         struct lw_err err = {0};
@@ -216,17 +206,4 @@ static void running_out_of_memory_leaves_nothing(void **state)
         assert_int_equal(lw_alloc_live(), live);
     }
     lw_grid_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_stand_where_their_senders_finish),
-        cmocka_unit_test(a_unit_is_entered_and_left_as_one),
-        cmocka_unit_test(random_grids_take_their_longest_path),
-        cmocka_unit_test(stages_may_live_anywhere),
-        cmocka_unit_test(a_negative_duration_is_refused),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

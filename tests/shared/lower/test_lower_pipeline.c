@@ -1,11 +1,7 @@
 /* Pipelines lowered to programs: docs/design/lower_parallel.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
@@ -83,12 +79,11 @@ static void assert_ops(const struct lw_plan *p, const char *variant, int32_t ran
  * and 9 us, so the exact partition is a, b | c with 9 us each. Stage 0 runs F 0-3, 3-6, B 12-18,
  * 21-27; stage 1 runs F 3-6, B 6-12, F 12-15, B 15-21 (transfers not counted): the second
  * activation, made at 6, stands before everything of stage 1, whose first forward ends then too. */
-static void two_stages_of_1f1b_are_lowered_op_by_op(void **state)
+TEST(two_stages_of_1f1b_are_lowered_op_by_op)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     struct lw_plan p = build(&t, &s);
     assert_int_equal(p.n_roles, 2);
@@ -108,12 +103,11 @@ static void two_stages_of_1f1b_are_lowered_op_by_op(void **state)
 
 /* Two replicas: stage 0 fills bucket 0 of 1208 bytes (b.bias, b.weight, a.weight), stage 1 its own
  * of 1200, each during the backward of the last micro-batch. */
-static void gradients_are_reduced_in_the_last_micro_batch(void **state)
+TEST(gradients_are_reduced_in_the_last_micro_batch)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     s.dp = 2;
     struct lw_plan p = build(&t, &s);
@@ -136,12 +130,11 @@ static void gradients_are_reduced_in_the_last_micro_batch(void **state)
 
 /* zb-h1 of one micro-batch, halves of each module apart; gradients complete with the weights'
  * half. */
-static void halves_of_a_backward_are_ops_of_their_own(void **state)
+TEST(halves_of_a_backward_are_ops_of_their_own)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     s.dp = 2;
     s.micro_batches = 1;
@@ -154,12 +147,11 @@ static void halves_of_a_backward_are_ops_of_their_own(void **state)
 }
 
 /* A send waits for what it carries, what takes a message waits for it. */
-static void messages_are_dependencies(void **state)
+TEST(messages_are_dependencies)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     struct lw_plan p = build(&t, &s);
     const struct lw_op *send = &p.ops[2], *first = &p.ops[p.programs[1].first_op + 2];
@@ -174,13 +166,12 @@ static void messages_are_dependencies(void **state)
     lw_plan_free(&p);
 }
 
-static void parts_of_an_explicit_list_follow_the_layout(void **state)
+TEST(parts_of_an_explicit_list_follow_the_layout)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
     struct lw_err err = {0};
 
-    (void)state;
     init(&t);
     assert_int_equal(lw_strategy_set(&s, "partition", "explicit", &err), LW_OK);
     assert_int_equal(lw_strategy_set(&s, "partition-list", "0,1", &err), LW_OK);
@@ -224,14 +215,13 @@ static void expect_cut(const struct tiny *t, const struct lw_strategy *s,
  * is 1000 bytes, b 2000: with 2 us for each way over two nodes of a thousand bytes the first is
  * 9 + 2 * 4 = 17, the second 15 + 2 * 2 = 19; with 9000 bytes after b on one node the first is
  * 9 + 18 = 27, the second 15 + 2 = 17. */
-static void the_exact_cut_weighs_transfers_by_the_clusters_cost(void **state)
+TEST(the_exact_cut_weighs_transfers_by_the_clusters_cost)
 {
     const struct lw_cost apart = {a_message_takes_1us_per_1000_bytes, NULL, 1};
     const struct lw_cost together = {a_message_takes_1us_per_1000_bytes, NULL, 8};
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     expect_cut(&t, &s, &together, 0, "the slowest part takes 9.000 us");
     s.weigh_transfers = true;
@@ -243,12 +233,11 @@ static void the_exact_cut_weighs_transfers_by_the_clusters_cost(void **state)
 
 /* Forward 10, 2, 4 us of 12, 6, 10: a | b c costs 16, a b | c 18. When c alone is recomputed, which
  * keeps less for it, its stage takes 4 us more: a | b c 20, a b | c 18. */
-static void the_exact_cut_counts_what_is_recomputed(void **state)
+TEST(the_exact_cut_counts_what_is_recomputed)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     t.modules[0].forward_ps = 10 * LW_PS_PER_US;
     t.modules[2].forward_ps = 4 * LW_PS_PER_US;
@@ -264,12 +253,11 @@ static void the_exact_cut_counts_what_is_recomputed(void **state)
     expect_cut(&t, &s, NULL, 1, "the slowest part takes 17.000 us");
 }
 
-static void pinned_modules_stay_on_the_first_and_the_last_stage(void **state)
+TEST(pinned_modules_stay_on_the_first_and_the_last_stage)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     s.pin_last = 2;
     expect_cut(&t, &s, NULL, 1, "the last 2 on the last");
@@ -284,12 +272,11 @@ static void pinned_modules_stay_on_the_first_and_the_last_stage(void **state)
  * 800 + 1616 + 2 * 2000 = 6416 and 3400, a | b c 2800 and 1616 + 2400 + 2000 = 6016. Full
  * recomputation drops 600 of c and brings them back: a b | c 6416, for c is not there, but a cut is
  * sought with room for it, 7016; a | b c 1616 + 2400 + 1400 + 600 = 6016. */
-static void no_stage_holds_more_than_it_may(void **state)
+TEST(no_stage_holds_more_than_it_may)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     for (int m = 0; m < 3; m++)
         t.modules[m].kept_bytes[LW_RECOMPUTE_NONE] = t.modules[m].kept_bytes[LW_RECOMPUTE_FULL] =
@@ -323,12 +310,11 @@ static void no_stage_holds_more_than_it_may(void **state)
 }
 
 /* A buffer is no module's: 500 bytes go to a stage after the cut, which then holds 6916. */
-static void what_only_the_cut_tells_is_checked_behind_it(void **state)
+TEST(what_only_the_cut_tells_is_checked_behind_it)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     for (int m = 0; m < 3; m++)
         t.modules[m].kept_bytes[LW_RECOMPUTE_NONE] = 1000;
@@ -340,13 +326,12 @@ static void what_only_the_cut_tells_is_checked_behind_it(void **state)
     refuse(&t, &s, LW_EINVAL, "stage 0 with modules 0 to 1 holds 6916 bytes");
 }
 
-static void what_makes_no_sense_is_refused_with_the_reason(void **state)
+TEST(what_makes_no_sense_is_refused_with_the_reason)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
     struct lw_err err = {0};
 
-    (void)state;
     init(&t);
     t.modules[1].output_bytes = -1;
     refuse(&t, &s, LW_EINVAL, "module 1 'b' ends a stage");
@@ -371,34 +356,14 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
     refuse(&t, &s, LW_ENOTSUP, "--rank-order haiscale");
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+TEST(running_out_of_memory_leaves_nothing)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
 
-    (void)state;
     init(&t);
     s.dp = 2;
     s.zero = 1;
     s.schedule = LW_SCHEDULE_INTERLEAVED_ZB;
     assert_true(build_without_memory(&t.w, &s, NULL) > 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_stages_of_1f1b_are_lowered_op_by_op),
-        cmocka_unit_test(gradients_are_reduced_in_the_last_micro_batch),
-        cmocka_unit_test(halves_of_a_backward_are_ops_of_their_own),
-        cmocka_unit_test(messages_are_dependencies),
-        cmocka_unit_test(parts_of_an_explicit_list_follow_the_layout),
-        cmocka_unit_test(the_exact_cut_weighs_transfers_by_the_clusters_cost),
-        cmocka_unit_test(the_exact_cut_counts_what_is_recomputed),
-        cmocka_unit_test(pinned_modules_stay_on_the_first_and_the_last_stage),
-        cmocka_unit_test(no_stage_holds_more_than_it_may),
-        cmocka_unit_test(what_only_the_cut_tells_is_checked_behind_it),
-        cmocka_unit_test(what_makes_no_sense_is_refused_with_the_reason),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,11 @@
  * keeps as many micro-batches in flight as its schedule's grid says. Of every sixth, all ranks are
  * simulated too: the parts of each rank's period add up to it. LAPWING_TEST_SEED repeats a
  * run. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/schedule/grid_time.h"
@@ -98,13 +94,12 @@ static void simulate(const struct lw_plan *p, bool adds_up, const char *what)
     lw_cluster_free(&c);
 }
 
-static void every_combination_is_proven_and_runs(void **state)
+TEST(every_combination_is_proven_and_runs)
 {
     struct prng r = prng_start("combinations");
     int made = 0, pipelines = 0, tensor = 0, zero[4] = {0}, clipped = 0, cut_both_ways = 0;
     int replicas = 0;
 
-    (void)state;
     for (int tries = 0; made < PLANS; tries++) {
         static struct random_model k;
         struct lw_strategy s;
@@ -142,12 +137,4 @@ static void every_combination_is_proven_and_runs(void **state)
     assert_true(pipelines > PLANS / 3 && tensor > PLANS / 4 && clipped > PLANS / 4);
     assert_true(zero[1] > PLANS / 10 && zero[2] > PLANS / 10 && zero[3] > PLANS / 10);
     assert_true(cut_both_ways > PLANS / 10 && replicas > PLANS / 30);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_proven_and_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Sequence and context parallelism, messages in parts, recomputation of some layers:
  * shared/lower/lower_tensor.c, lower_forward.c, lower_backward.c,
  * docs/design/lower_sequence.md. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -65,12 +61,11 @@ static int64_t kept(const struct lw_plan *p)
 /* A block sums two activations in forward and two in backward; embedding and head sum as the
  * model says. Each sum of B bytes becomes a reduce-scatter of B and, in the other pass, an
  * all-gather of B; saved inputs of the backward's sums are gathered once more. */
-static void sums_become_scatters_and_gathers(void **state)
+TEST(sums_become_scatters_and_gathers)
 {
     struct lw_workload w = model();
     int64_t forward = 0, backward = 0;
 
-    (void)state;
     for (int32_t m = 0; m < w.n_modules; m++) {
         forward += w.modules[m].tp_forward_bytes;
         backward += w.modules[m].tp_backward_bytes;
@@ -88,11 +83,10 @@ static void sums_become_scatters_and_gathers(void **state)
 
 /* Korthikanti et al., arXiv 2205.05198, section 4.2.2: everything is divided by tp, so that kept
  * activations are those of one rank over tp (rounded up once per module). */
-static void sequence_parallelism_divides_all_activations(void **state)
+TEST(sequence_parallelism_divides_all_activations)
 {
     struct lw_workload w = model();
 
-    (void)state;
     struct lw_plan one = plan_of_words(&w, ""), p = plan_of_words(&w, "tp 4"),
                    cut = plan_of_words(&w, "tp 4 sequence-parallel on");
     assert_true(kept(&p) > kept(&one) / 4);
@@ -106,13 +100,12 @@ static void sequence_parallelism_divides_all_activations(void **state)
 /* 32 tokens of 16 f32: a stage passes on 2048 bytes. In parts of two each rank sends 1024 and
  * the group gathers 2048 before each action that takes one. With sequence parallelism nobody has
  * more. */
-static void a_message_travels_in_parts(void **state)
+TEST(a_message_travels_in_parts)
 {
     const char *const words = "tp 2 pp 2 micro-batches 3";
     struct lw_workload w = model();
     char more[100];
 
-    (void)state;
     struct lw_plan p = plan_of_words(&w, words);
     assert_int_equal(moved(&p, LW_COMM_FORWARD, LW_OP_SEND), 3 * TOKENS * HIDDEN * 4);
     lw_plan_free(&p);
@@ -131,12 +124,11 @@ static void a_message_travels_in_parts(void **state)
 
 /* Keys and values of a block: 2 x 32 tokens x 16 x 4 bytes, in forward and again in backward; their
  * gradients once. Data groups have dp * cp members. */
-static void keys_and_values_are_gathered(void **state)
+TEST(keys_and_values_are_gathered)
 {
     const int64_t block = 2 * TOKENS * HIDDEN * 4;
     struct lw_workload w = model();
 
-    (void)state;
     struct lw_plan p = plan_of_words(&w, "cp 4 dp 2");
     assert_int_equal(p.n_ranks, 8);
     assert_int_equal(moved(&p, LW_COMM_CONTEXT, LW_OP_ALL_GATHER), 2 * LAYERS * block);
@@ -155,11 +147,10 @@ static void keys_and_values_are_gathered(void **state)
 
 /* A quarter of the tokens: a quarter of the time and of the activations, and all of the
  * parameters. */
-static void tokens_are_divided(void **state)
+TEST(tokens_are_divided)
 {
     struct lw_workload w = model();
 
-    (void)state;
     struct lw_plan one = plan_of_words(&w, ""), p = plan_of_words(&w, "cp 4");
     assert_true(kept(&p) >= kept(&one) / 4 && kept(&p) <= kept(&one) / 4 + w.n_modules);
     for (int32_t i = 0; i < p.n_params; i++)
@@ -179,11 +170,10 @@ static int32_t n_recomputed(const struct lw_plan *p)
     return n;
 }
 
-static void some_layers_are_recomputed(void **state)
+TEST(some_layers_are_recomputed)
 {
     struct lw_workload w = model();
 
-    (void)state;
     struct lw_plan all = plan_of_words(&w, "recompute full"), none = plan_of_words(&w, ""),
                    one = plan_of_words(&w, "recompute full recompute-layers 1");
     assert_int_equal(n_recomputed(&all), LAYERS);
@@ -196,7 +186,7 @@ static void some_layers_are_recomputed(void **state)
 }
 
 /* On threads, every letter and message compared, weights equal to one rank's bit by bit. */
-static void all_of_it_runs_and_is_verified(void **state)
+TEST(all_of_it_runs_and_is_verified)
 {
     static const char *const words[] = {
         "tp 2 sequence-parallel on", "tp 2 pp 2 micro-batches 3 scatter-gather on",
@@ -207,14 +197,12 @@ static void all_of_it_runs_and_is_verified(void **state)
         "cp 2 tp 2 pp 2 micro-batches 2 zero 2 sequence-parallel on schedule zb-h2"};
     struct lw_workload w = model();
 
-    (void)state;
     exec_expect_verified(&w, words, sizeof words / sizeof *words);
     lw_workload_free(&w);
 }
 
-static void what_makes_no_sense_is_refused(void **state)
+TEST(what_makes_no_sense_is_refused)
 {
-    (void)state;
     refused("sequence-parallel on", "--sequence-parallel on needs --tp");
     refused("tp 2 scatter-gather on", "--scatter-gather on needs --tp and --pp");
     refused("recompute-layers 1", "--recompute-layers 1 is for --recompute full");
@@ -225,20 +213,4 @@ static void what_makes_no_sense_is_refused(void **state)
     assert_int_equal(lw_plan_build(&w, &s, NULL, &p, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "says how many bytes of keys and values"));
     lw_workload_free(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_become_scatters_and_gathers),
-        cmocka_unit_test(sequence_parallelism_divides_all_activations),
-        cmocka_unit_test(a_message_travels_in_parts),
-        cmocka_unit_test(keys_and_values_are_gathered),
-        cmocka_unit_test(tokens_are_divided),
-        cmocka_unit_test(some_layers_are_recomputed),
-        cmocka_unit_test(all_of_it_runs_and_is_verified),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-    };
-
-    return cmocka_run_group_tests_name("sequence", tests, NULL, NULL);
 }

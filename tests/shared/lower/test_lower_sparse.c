@@ -1,12 +1,8 @@
 /* Sparse gradients in a plan: docs/design/sparse.md. The tiny workload with b.weight as 20 rows of
  * 10, of which a micro-batch touches 3. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/plan/strategy.h"
 #include "tests/lib/sim_help.h"
@@ -48,9 +44,8 @@ static struct lw_plan example(const char *const options[][2])
  * 120. The sum moves 4 * 3 rows of 8 + 40 bytes. The copy in front takes 3 * 48 of the rows.
  * Buckets of the rebuilt set: 2 is b.weight, closed alone and at once; 3 the rest, which the end
  * closes. */
-static void three_gathers_and_a_sum_stand_for_the_reduction(void **state)
+TEST(three_gathers_and_a_sum_stand_for_the_reduction)
 {
-    (void)state;
     struct lw_plan p = example(NULL);
     char text[400];
 
@@ -66,9 +61,8 @@ static void three_gathers_and_a_sum_stand_for_the_reduction(void **state)
 }
 
 /* The optimizer waits for the sum, which runs on a stream of its own. */
-static void the_optimizer_waits_for_the_sum(void **state)
+TEST(the_optimizer_waits_for_the_sum)
 {
-    (void)state;
     struct lw_plan p = example(NULL);
     const struct lw_op *o = &p.ops[p.n_ops - 1];
     bool waits = false;
@@ -82,9 +76,8 @@ static void the_optimizer_waits_for_the_sum(void **state)
 
 /* Two micro-batches after two accumulated passes of two: 6 backwards touch 18 rows; 4 passes 24,
  * but there are only 20. c10d-2020 divides the rows in a pass of its own, 20 * 48 bytes. */
-static void rows_add_up_over_backwards(void **state)
+TEST(rows_add_up_over_backwards)
 {
-    (void)state;
     struct lw_plan p =
         example((const char *const[][2]){{"micro-batches", "2"}, {"no-sync", "2"}, {0}});
 
@@ -99,9 +92,8 @@ static void rows_add_up_over_backwards(void **state)
 }
 
 /* Values take the gradients' type: half the bytes. */
-static void values_have_the_gradients_type(void **state)
+TEST(values_have_the_gradients_type)
 {
-    (void)state;
     struct lw_plan p = example((const char *const[][2]){{"grad-dtype", "bf16"}, {0}});
     char text[400];
 
@@ -112,9 +104,8 @@ static void values_have_the_gradients_type(void **state)
 
 /* Gradients in memory: 4 members' 12 rows of 48 bytes once summed, in place of 200 * 4; buckets:
  * 288 + 96 + 480 in place of 800. */
-static void memory_counts_rows(void **state)
+TEST(memory_counts_rows)
 {
-    (void)state;
     struct lw_strategy s = with(NULL);
     struct tiny t;
 
@@ -130,9 +121,8 @@ static void memory_counts_rows(void **state)
 
 /* On one link of 1 GB/s and 1 us, by rings of 3 steps: a gather of B bytes takes 3 * (B / 4 / 1e9 s
  * + 1 us); copies of B bytes at 1e12 B/s read and write them. */
-static void the_simulator_times_each_part(void **state)
+TEST(the_simulator_times_each_part)
 {
-    (void)state;
     struct lw_plan p = example(NULL);
     struct lw_cluster c;
     struct lw_sim_options o = {.n_steps = 2};
@@ -162,7 +152,7 @@ static void the_simulator_times_each_part(void **state)
 /* --- refusals ------------------------------------------------------------------------------------
  */
 
-static void what_cannot_be_planned_is_refused(void **state)
+TEST(what_cannot_be_planned_is_refused)
 {
     static const struct {
         const char *option, *value, *words;
@@ -175,7 +165,6 @@ static void what_cannot_be_planned_is_refused(void **state)
     };
     struct lw_plan p;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_strategy s =
             with((const char *const[][2]){{cases[i].option, cases[i].value}, {0}});
@@ -190,14 +179,13 @@ static void what_cannot_be_planned_is_refused(void **state)
 }
 
 /* 2^58 elements as rows of one, 2^22 ranks: 2^58 * 16 * 2 * 2^22 = 2^85 bytes. */
-static void rows_beyond_all_numbers_are_refused(void **state)
+TEST(rows_beyond_all_numbers_are_refused)
 {
     struct lw_strategy s = with((const char *const[][2]){{"dp", "4194304"}, {0}});
     struct lw_err err = {0};
     struct lw_plan p;
     struct tiny t;
 
-    (void)state;
     sparse_init(&t);
     t.params[B_WEIGHT].numel = INT64_C(1) << 58;
     of_b.row_numel = 1;
@@ -206,14 +194,13 @@ static void rows_beyond_all_numbers_are_refused(void **state)
         strstr(err.msg, "the rows of 4194304 ranks and 1 x 1 backwards are more than 2^63 bytes"));
 }
 
-static void a_workload_that_does_not_tell_rows_is_refused(void **state)
+TEST(a_workload_that_does_not_tell_rows_is_refused)
 {
     struct lw_strategy s = with(NULL);
     struct lw_err err = {0};
     struct lw_plan p;
     struct tiny t;
 
-    (void)state;
     sparse_init(&t);
     t.w.n_sparse = 0;
     assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_ENOTSUP);
@@ -225,7 +212,7 @@ static void a_workload_that_does_not_tell_rows_is_refused(void **state)
     lw_plan_free(&p);
 }
 
-static void rows_that_make_no_sense_are_refused(void **state)
+TEST(rows_that_make_no_sense_are_refused)
 {
     static const struct {
         struct lw_sparse x;
@@ -238,7 +225,6 @@ static void rows_that_make_no_sense_are_refused(void **state)
         {{B_WEIGHT, 10, 0}, "at sparse[0].touched_rows: found 0"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_err err = {0};
         struct tiny t;
@@ -288,7 +274,7 @@ static void make_fault(struct lw_plan *p, const char *name, enum fault what)
     }
 }
 
-static void faults_are_named(void **state)
+TEST(faults_are_named)
 {
     static const struct {
         const char *op;
@@ -309,7 +295,6 @@ static void faults_are_named(void **state)
         {"sparse indices", SHORT_BUCKET, "856 bytes, but 864 are gathered into it"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_plan p = example(NULL);
         struct lw_err err = {0};
@@ -319,22 +304,4 @@ static void faults_are_named(void **state)
             fail_msg("%zu: '%s' lacks '%s'", i, err.msg, cases[i].words);
         lw_plan_free(&p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(three_gathers_and_a_sum_stand_for_the_reduction),
-        cmocka_unit_test(the_optimizer_waits_for_the_sum),
-        cmocka_unit_test(rows_add_up_over_backwards),
-        cmocka_unit_test(values_have_the_gradients_type),
-        cmocka_unit_test(memory_counts_rows),
-        cmocka_unit_test(the_simulator_times_each_part),
-        cmocka_unit_test(what_cannot_be_planned_is_refused),
-        cmocka_unit_test(a_workload_that_does_not_tell_rows_is_refused),
-        cmocka_unit_test(rows_beyond_all_numbers_are_refused),
-        cmocka_unit_test(rows_that_make_no_sense_are_refused),
-        cmocka_unit_test(faults_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Tensor parallelism and recomputation in programs: docs/design/lower_parallel.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
@@ -64,13 +60,12 @@ static const char *ops_of(const struct lw_plan *p, const char *variant, char *te
  * each; c 3 / 2 = 1.5 us. Backward: c 6 / 2 = 3 us, its gradient ready at 5/6 of it, a sum at the
  * end; b 4 / 2 = 2 us, b.bias ready at half, where the first sum is, b.weight at the end; a 2 us.
  * Optimizer: 100 + 100 + 2 + 150 of 602 elements in 7 us, 4093.02 rounded up. */
-static void a_rank_has_its_share_and_sums_activations(void **state)
+TEST(a_rank_has_its_share_and_sums_activations)
 {
     struct tiny t;
     struct lw_strategy s = two_way();
     char text[ROOM];
 
-    (void)state;
     init(&t);
     struct lw_plan p = build(&t, &s);
     assert_string_equal(ops_of(&p, "first", text),
@@ -93,12 +88,11 @@ static void a_rank_has_its_share_and_sums_activations(void **state)
 }
 
 /* Data groups join ranks of one tensor coordinate: 0 and 2, 1 and 3. */
-static void gradients_are_reduced_among_equal_shares(void **state)
+TEST(gradients_are_reduced_among_equal_shares)
 {
     struct tiny t;
     struct lw_strategy s = two_way();
 
-    (void)state;
     init(&t);
     s.dp = 2;
     struct lw_plan p = build(&t, &s);
@@ -130,13 +124,12 @@ static void gradients_are_reduced_among_equal_shares(void **state)
 }
 
 /* Full: each module's forward again, with its sums, before its backward. */
-static void a_forward_is_done_again_before_its_backward(void **state)
+TEST(a_forward_is_done_again_before_its_backward)
 {
     struct tiny t;
     struct lw_strategy s = two_way();
     char text[ROOM];
 
-    (void)state;
     init(&t);
     s.recompute = LW_RECOMPUTE_FULL;
     struct lw_plan p = build(&t, &s);
@@ -165,12 +158,11 @@ static void refuse(const struct tiny *t, const struct lw_strategy *s, const char
         fail_msg("'%s' does not say '%s'", err.msg, part);
 }
 
-static void what_does_not_divide_is_refused_and_vocabularies_are_padded(void **state)
+TEST(what_does_not_divide_is_refused_and_vocabularies_are_padded)
 {
     struct tiny t;
     struct lw_strategy s = two_way();
 
-    (void)state;
     init(&t);
     s.tp = 3;
     refuse(&t, &s, "parameter 1 'b.weight' has 200 elements, which make no 3 equal parts");
@@ -185,27 +177,14 @@ static void what_does_not_divide_is_refused_and_vocabularies_are_padded(void **s
     refuse(&t, &s, "does not say what of a module's forward it does again");
 }
 
-static void running_out_of_memory_leaves_nothing(void **state)
+TEST(running_out_of_memory_leaves_nothing)
 {
     struct tiny t;
     struct lw_strategy s = two_way();
 
-    (void)state;
     init(&t);
     s.pp = s.dp = 2;
     s.zero = 1;
     s.recompute = LW_RECOMPUTE_FULL;
     assert_true(build_without_memory(&t.w, &s, NULL) > 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_has_its_share_and_sums_activations),
-        cmocka_unit_test(gradients_are_reduced_among_equal_shares),
-        cmocka_unit_test(a_forward_is_done_again_before_its_backward),
-        cmocka_unit_test(what_does_not_divide_is_refused_and_vocabularies_are_padded),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

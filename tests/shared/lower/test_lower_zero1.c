@@ -2,13 +2,9 @@
  * docs/design/lower_zero1.md. The workload is that of tests/lib/tiny_workload.h: a.weight 100
  * elements, b.weight 200, b.bias 2, c.weight 300, all f32, 602 in all; the optimizer takes 7 us
  * for all of them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
@@ -32,12 +28,11 @@ static struct lw_strategy zero(enum lw_shard_policy_id policy)
 
 /* a to 0 (100, 0), b.weight to 1 (100, 200), b.bias to 0 (102), c.weight to 0 (402): 0 sends 1608
  * bytes, 1 sends 800. 7 us * 402 / 602 = 4.67. */
-static void greedy_owners_broadcast_what_they_updated(void **state)
+TEST(greedy_owners_broadcast_what_they_updated)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
 
-    (void)state;
     tiny_init(&t);
     expect_ops(&t, &s, REDUCED "O:4 Bc1/1608 Bc2/800 Ew");
     struct lw_plan p = build(&t, &s);
@@ -59,12 +54,11 @@ static void greedy_owners_broadcast_what_they_updated(void **state)
 
 /* c 1200 bytes to 0, b.weight 800 to 1, a 400 to 1, b.bias to 0 (both at 1200): 302 and 300
  * elements; 7 us * 302 / 602 = 3.51. */
-static void largest_first_evens_the_owners_out(void **state)
+TEST(largest_first_evens_the_owners_out)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_LPT);
 
-    (void)state;
     tiny_init(&t);
     expect_ops(&t, &s, REDUCED "O:3 Bc1/1208 Bc2/1200 Ew");
     s.dp = 1; /* nothing to share */
@@ -72,7 +66,7 @@ static void largest_first_evens_the_owners_out(void **state)
 }
 
 /* 602 elements in 4 shares: padded to 604, 151 each: 100 + 51 of b.weight | 149 + 2 | 151 | 149. */
-static void flat_shares_are_padded_and_gathered(void **state)
+TEST(flat_shares_are_padded_and_gathered)
 {
     static const struct lw_shard expected[] = {
         {A_WEIGHT, 0, 0, 100}, {B_WEIGHT, 0, 0, 51}, {B_WEIGHT, 1, 51, 149}, {B_BIAS, 1, 0, 2},
@@ -81,7 +75,6 @@ static void flat_shares_are_padded_and_gathered(void **state)
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_FLAT);
 
-    (void)state;
     tiny_init(&t);
     s.dp = 4;
     expect_ops(&t, &s,
@@ -102,12 +95,11 @@ static void flat_shares_are_padded_and_gathered(void **state)
     lw_plan_free(&p);
 }
 
-static void equal_parts_of_each_parameter_are_gathered_one_by_one(void **state)
+TEST(equal_parts_of_each_parameter_are_gathered_one_by_one)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_PER_TENSOR);
 
-    (void)state;
     tiny_init(&t);
     expect_ops(&t, &s, REDUCED "O:3 AG1/400 AG2/800 AG3/8 AG4/1200 Ew");
     s.dp = 4;
@@ -116,12 +108,11 @@ static void equal_parts_of_each_parameter_are_gathered_one_by_one(void **state)
 
 /* By size: b.bias, a.weight, b.weight, c.weight. Owner 0 has b.bias, a.weight and c.weight, owner 1
  * b.weight, which is complete at 10 us, 0's at 12. Gradients are scaled in place: one pass each. */
-static void gradients_are_reduced_to_their_owners(void **state)
+TEST(gradients_are_reduced_to_their_owners)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
 
-    (void)state;
     tiny_init(&t);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;
     expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 Ci/800 R0/800 B0:2 Ci/1608 R1/1608 Ew "
@@ -136,13 +127,12 @@ static void gradients_are_reduced_to_their_owners(void **state)
 
 /* 800 bytes are 200 elements. b.weight fits exactly; FairScale refuses an exact fit, so owner 1's
  * one bucket stays empty, is reduced all the same, and b.weight goes alone, as c.weight does. */
-static void fairscale_refuses_an_exact_fit_and_reduces_an_empty_bucket(void **state)
+TEST(fairscale_refuses_an_exact_fit_and_reduces_an_empty_bucket)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
     struct lw_err err = {0};
 
-    (void)state;
     tiny_init(&t);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;
     s.bucket_cap_bytes = 800;
@@ -165,14 +155,13 @@ static void fairscale_refuses_an_exact_fit_and_reduces_an_empty_bucket(void **st
     lw_plan_free(&p);
 }
 
-static void fairscale_sends_buffers_one_by_one(void **state)
+TEST(fairscale_sends_buffers_one_by_one)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
     struct lw_err err = {0};
     int n = 0;
 
-    (void)state;
     tiny_init(&t);
     t.buffers[0] = (struct lw_buffer){"bn.mean", 10, LW_F32, true};
     t.buffers[1] = (struct lw_buffer){"bn.var", 10, LW_F32, true};
@@ -192,12 +181,11 @@ static void fairscale_sends_buffers_one_by_one(void **state)
     lw_plan_free(&p);
 }
 
-static void contradictions_are_refused_in_words(void **state)
+TEST(contradictions_are_refused_in_words)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_LPT);
 
-    (void)state;
     tiny_init(&t);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;
     expect_refusal(&t, &s, LW_EINVAL, "it needs --zero 1 or 2 with --shard-policy oss-greedy");
@@ -240,12 +228,11 @@ static void expect_fault(const struct lw_plan *p, const char *part)
         fail_msg("found: %s\nexpected: %s", err.msg, part);
 }
 
-static void weights_that_go_astray_are_found(void **state)
+TEST(weights_that_go_astray_are_found)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
     int32_t first = find(&p, LW_OP_BROADCAST, 0), second = find(&p, LW_OP_BROADCAST, 1);
@@ -272,12 +259,11 @@ static void weights_that_go_astray_are_found(void **state)
     lw_plan_free(&p);
 }
 
-static void shares_and_roots_must_be_the_owners(void **state)
+TEST(shares_and_roots_must_be_the_owners)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_FLAT);
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
     p.shards[0].owner = 0; /* a.weight, last in ready order */
@@ -299,14 +285,13 @@ static int next(uint64_t *x, int below)
 
 /* One word of a sharded plan replaced by a hostile number: refused, or without effect; under the
  * address sanitizer nothing is read outside a table. */
-static void hostile_numbers_do_no_harm(void **state)
+TEST(hostile_numbers_do_no_harm)
 {
     static const int32_t hostile[] = {-2, -1, 0, 1, 2, 3, 100, INT32_MAX, INT32_MIN};
     uint64_t x = 3;
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
 
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
     tiny_init(&t);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;
@@ -347,7 +332,7 @@ static struct lw_exec_options options(void)
 
 /* Every shard policy under every way of reducing ends like one rank: weights on every rank,
  * momentum once over all ranks where it is sharded. */
-static void sharded_runs_end_like_one_rank(void **state)
+TEST(sharded_runs_end_like_one_rank)
 {
     static const struct {
         enum lw_shard_policy_id shards;
@@ -362,7 +347,6 @@ static void sharded_runs_end_like_one_rank(void **state)
     };
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_strategy s = zero(cases[i].shards);
@@ -384,7 +368,7 @@ static void sharded_runs_end_like_one_rank(void **state)
 }
 
 /* The check is left out: owners 0 and 1 both update, but nobody else hears of b.weight. */
-static void a_broadcast_from_the_wrong_owner_is_found_by_the_run(void **state)
+TEST(a_broadcast_from_the_wrong_owner_is_found_by_the_run)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
@@ -392,7 +376,6 @@ static void a_broadcast_from_the_wrong_owner_is_found_by_the_run(void **state)
     struct lw_exec_result r;
     struct lw_err err = {0};
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
     p.ops[find(&p, LW_OP_BROADCAST, 1)].peer = 0;
@@ -404,7 +387,7 @@ static void a_broadcast_from_the_wrong_owner_is_found_by_the_run(void **state)
 }
 
 /* Four ranks hold 602 weights of 2 bytes; masters and momentum of 4 lie once over all. */
-static void weights_of_two_bytes_travel_as_they_are(void **state)
+TEST(weights_of_two_bytes_travel_as_they_are)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_FLAT);
@@ -412,7 +395,6 @@ static void weights_of_two_bytes_travel_as_they_are(void **state)
     struct lw_exec_result r;
     struct lw_err err = {0};
 
-    (void)state;
     tiny_init(&t);
     for (int i = 0; i < 4; i++)
         t.params[i].dtype = LW_BF16;
@@ -426,11 +408,10 @@ static void weights_of_two_bytes_travel_as_they_are(void **state)
     lw_plan_free(&p);
 }
 
-static void a_failing_allocation_leaks_nothing(void **state)
+TEST(a_failing_allocation_leaks_nothing)
 {
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     for (int policy = 0; policy < LW_N_SHARD_POLICIES; policy++) {
         struct lw_strategy s = zero((enum lw_shard_policy_id)policy);
@@ -442,11 +423,10 @@ static void a_failing_allocation_leaks_nothing(void **state)
 
 /* Random sizes, owners and ways of reducing: the plan passes its check (lw_plan_build runs it), its
  * shards hold every element once, and its flat buffers all of them. */
-static void random_models_are_sharded_whole(void **state)
+TEST(random_models_are_sharded_whole)
 {
     uint64_t x = 9;
 
-    (void)state;
     print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 400; round++) {
         struct tiny t;
@@ -479,27 +459,4 @@ static void random_models_are_sharded_whole(void **state)
         assert_int_equal(sent, all);
         lw_plan_free(&p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(greedy_owners_broadcast_what_they_updated),
-        cmocka_unit_test(largest_first_evens_the_owners_out),
-        cmocka_unit_test(flat_shares_are_padded_and_gathered),
-        cmocka_unit_test(equal_parts_of_each_parameter_are_gathered_one_by_one),
-        cmocka_unit_test(gradients_are_reduced_to_their_owners),
-        cmocka_unit_test(fairscale_refuses_an_exact_fit_and_reduces_an_empty_bucket),
-        cmocka_unit_test(fairscale_sends_buffers_one_by_one),
-        cmocka_unit_test(contradictions_are_refused_in_words),
-        cmocka_unit_test(weights_that_go_astray_are_found),
-        cmocka_unit_test(shares_and_roots_must_be_the_owners),
-        cmocka_unit_test(hostile_numbers_do_no_harm),
-        cmocka_unit_test(sharded_runs_end_like_one_rank),
-        cmocka_unit_test(a_broadcast_from_the_wrong_owner_is_found_by_the_run),
-        cmocka_unit_test(weights_of_two_bytes_travel_as_they_are),
-        cmocka_unit_test(a_failing_allocation_leaks_nothing),
-        cmocka_unit_test(random_models_are_sharded_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

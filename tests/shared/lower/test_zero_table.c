@@ -1,11 +1,7 @@
 /* The table of docs/design/zero.md, row by row on whole plans: what each option set moves per
  * rank and step, and what a rank keeps per parameter; and the peak of llama-2-70b under ZeRO-3
  * from its parts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -92,13 +88,12 @@ static double share_of_module(const struct lw_workload *w, int32_t module)
 
 /* Two sizes of llama on 2 to 64 ranks: 54 plans. Shares of whole parameters differ, and
  * padding adds some: 3 %. */
-static void volumes_and_bytes_are_those_of_the_table(void **state)
+TEST(volumes_and_bytes_are_those_of_the_table)
 {
     static const char *const models[] = {"llama-2-7b", "llama-3-8b"};
     static const int dp[] = {2, 8, 64};
     int n_plans = 0;
 
-    (void)state;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         struct lw_workload w = model_build(models[m], (struct traces_model_shape){
                                                .dtype = "bf16", .optimizer = "adam"});
@@ -131,14 +126,13 @@ static void volumes_and_bytes_are_those_of_the_table(void **state)
 
 /* Adapters: only vectors are trained. A rank keeps 2/64 bytes of each frozen element and 16/64 of
  * the others, and gathers all of them as without adapters. */
-static void frozen_parameters_are_sharded(void **state)
+TEST(frozen_parameters_are_sharded)
 {
     struct lw_workload w = model_build("llama-2-7b", (struct traces_model_shape){
                                            .dtype = "bf16", .optimizer = "adam"});
     double all = (double)lw_workload_numel(&w, true);
     double moved = 2 - share_of_module(&w, w.n_modules - 1);
 
-    (void)state;
     for (int32_t i = 0; i < w.n_params; i++)
         if (w.params[i].numel >= 100000)
             freeze(&w, i);
@@ -154,7 +148,7 @@ static void frozen_parameters_are_sharded(void **state)
 /* 27 GiB and not the 154 that every bucket at once would make: 16/64 bytes of each parameter,
  * two gathered units, the gradients of one, and activations: full recomputation keeps the input
  * of each of 80 blocks, and one block is whole while its backward runs. */
-static void seventy_billion_parameters_fit(void **state)
+TEST(seventy_billion_parameters_fit)
 {
     struct lw_workload w = model_build("llama-2-70b", (struct traces_model_shape){0});
     struct lw_plan p = plan_of_words(&w, "dp 64 zero 3 recompute full");
@@ -167,7 +161,6 @@ static void seventy_billion_parameters_fit(void **state)
     double numel = (double)lw_workload_numel(&w, true), unit = share_of_module(&w, 1) * numel * 2;
     double activations = 0;
 
-    (void)state;
     make_cluster(&c, 64, 1e12, 0);
     c.device.copy_bytes_per_s = given(1e12);
     if (lw_sim_run(&p, &c, &o, &t, &stats, &err) != LW_OK ||
@@ -183,15 +176,4 @@ static void seventy_billion_parameters_fit(void **state)
     lw_cluster_free(&c);
     lw_plan_free(&p);
     lw_workload_free(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(volumes_and_bytes_are_those_of_the_table),
-        cmocka_unit_test(frozen_parameters_are_sharded),
-        cmocka_unit_test(seventy_billion_parameters_fit),
-    };
-
-    return cmocka_run_group_tests_name("zero table", tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* Modules to stages: shared/partition/partition.h. The examples of docs/design/partition.md are
  * here with the same numbers; optimality is compared with all partitions of small inputs. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/partition/partition.h"
 #include "tests/lib/prng.h"
@@ -29,12 +25,11 @@ static const char *shown(const struct lw_partitioning *p)
     return text;
 }
 
-static void uniform_gives_the_remainder_to_the_last_stages(void **state)
+TEST(uniform_gives_the_remainder_to_the_last_stages)
 {
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     /* 10 items, 4 stages: 2 each and 2 over */
     assert_int_equal(lw_partition_uniform(10, 4, 1, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-2|2-4|4-7|7-10");
@@ -47,12 +42,11 @@ static void uniform_gives_the_remainder_to_the_last_stages(void **state)
     lw_partition_free(&p);
 }
 
-static void uniform_warns_of_empty_stages_and_refuses_uneven_chunks(void **state)
+TEST(uniform_warns_of_empty_stages_and_refuses_uneven_chunks)
 {
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_partition_uniform(2, 4, 1, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-0|0-0|0-1|1-2");
     assert_true(p.warned_empty && p.has_empty);
@@ -65,12 +59,11 @@ static void uniform_warns_of_empty_stages_and_refuses_uneven_chunks(void **state
                         "a partition needs at least one stage and one chunk, got 0 and 1");
 }
 
-static void deepspeed_uniform_gives_the_remainder_to_the_first_stages(void **state)
+TEST(deepspeed_uniform_gives_the_remainder_to_the_first_stages)
 {
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     /* 38 layers on 8 stages, the example of DeepSpeed PR 4053: 4 each, the first 6 one more */
     assert_int_equal(lw_partition_deepspeed_uniform(38, 8, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-5|5-10|10-15|15-20|20-25|25-30|30-34|34-38");
@@ -81,7 +74,7 @@ static void deepspeed_uniform_gives_the_remainder_to_the_first_stages(void **sta
     lw_partition_free(&p);
 }
 
-static void colossal_fills_to_the_smallest_bottleneck_and_halves_the_heaviest(void **state)
+TEST(colossal_fills_to_the_smallest_bottleneck_and_halves_the_heaviest)
 {
     /* total 21; with 7 greedy filling makes 3 | 5+1+1 | 6 | 5, four parts; with 8 it makes
      * 3+5 | 1+1+6 | 5 */
@@ -89,7 +82,6 @@ static void colossal_fills_to_the_smallest_bottleneck_and_halves_the_heaviest(vo
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_partition_colossal(weights, 6, 3, 1, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-2|2-5|5-6");
     lw_partition_free(&p);
@@ -100,7 +92,7 @@ static void colossal_fills_to_the_smallest_bottleneck_and_halves_the_heaviest(vo
     lw_partition_free(&p);
 }
 
-static void colossal_halves_the_heaviest_where_parts_are_missing(void **state)
+TEST(colossal_halves_the_heaviest_where_parts_are_missing)
 {
     /* one weight of 9 makes 9 the bottleneck; greedy: 1+1+1+1+1+1 | 9 is two blocks for 4 parts. 9
      * is the heaviest but one item: set aside. 6 is cut in the middle, 3 | 3; of these the first,
@@ -109,26 +101,24 @@ static void colossal_halves_the_heaviest_where_parts_are_missing(void **state)
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_partition_colossal(weights, 7, 4, 1, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-1|1-3|3-6|6-7");
     lw_partition_free(&p);
 }
 
-static void colossal_counts_a_weight_of_zero_as_one(void **state)
+TEST(colossal_counts_a_weight_of_zero_as_one)
 {
     /* as 1 1 1 1 2 in 2 parts: 3 | 3, cut after the third */
     static const int64_t weights[] = {0, 0, 0, 0, 2};
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_partition_colossal(weights, 5, 2, 1, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-3|3-5");
     lw_partition_free(&p);
 }
 
-static void deepspeed_balanced_minimises_the_spread_not_the_bottleneck(void **state)
+TEST(deepspeed_balanced_minimises_the_spread_not_the_bottleneck)
 {
     /* docs/design/partition.md: 1+3 | 6 | 2+2 has spread 2 */
     static const int64_t weights[] = {1, 3, 6, 2, 2};
@@ -136,7 +126,6 @@ static void deepspeed_balanced_minimises_the_spread_not_the_bottleneck(void **st
     struct lw_err err;
     int64_t max, min;
 
-    (void)state;
     assert_int_equal(lw_partition_deepspeed_balanced(weights, 5, 3, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-2|2-3|3-5");
     lw_partition_extremes(&p, weights, &max, &min);
@@ -148,13 +137,12 @@ static void deepspeed_balanced_minimises_the_spread_not_the_bottleneck(void **st
     lw_partition_free(&p);
 }
 
-static void explicit_parts_must_ascend(void **state)
+TEST(explicit_parts_must_ascend)
 {
     static const int32_t good[] = {0, 1, 4, 6}, late[] = {1, 4}, flat[] = {0, 3, 3}, far[] = {0, 8};
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_partition_explicit(good, 8, 2, 2, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-1,4-6|1-4,6-8");
     lw_partition_free(&p);
@@ -169,25 +157,23 @@ static void explicit_parts_must_ascend(void **state)
                         "ascend, none is empty, there are 8 items)");
 }
 
-static void weights_below_zero_or_beyond_int64_are_refused(void **state)
+TEST(weights_below_zero_or_beyond_int64_are_refused)
 {
     static const int64_t negative[] = {1, -2, 3}, huge[] = {INT64_MAX, 1, 1};
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_partition_colossal(negative, 3, 2, 1, &p, &err), LW_EINVAL);
     assert_string_equal(err.msg, "weight of item 1 is -2, allowed: 0 or more");
     assert_int_equal(lw_partition_deepspeed_balanced(huge, 3, 2, &p, &err), LW_EINVAL);
     assert_string_equal(err.msg, "the weights of items 0 to 1 sum to more than 2^63 - 1");
 }
 
-static void check_names_a_part_out_of_place(void **state)
+TEST(check_names_a_part_out_of_place)
 {
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_partition_uniform(8, 2, 2, &p, &err), LW_OK);
     p.parts[2].begin++; /* stage 1, chunk 0 */
     assert_int_equal(lw_partition_check(&p, &err), LW_EPLAN);
@@ -204,7 +190,7 @@ static struct lw_stage_problem problem(const int64_t *work, int32_t n, int32_t k
     return (struct lw_stage_problem){.n_items = n, .n_stages = k, .work = work};
 }
 
-static void exact_example_of_the_design_page(void **state)
+TEST(exact_example_of_the_design_page)
 {
     /* work 3 5 1 1 6 5 on 3 stages: without transfer 3 5 | 1 1 6 | 5 has bottleneck 8. A transfer
      * of 4 after item 1 makes that 12 and 12; then 3 5 1 | 1 6 | 5 with transfer 1 after item 2:
@@ -215,7 +201,6 @@ static void exact_example_of_the_design_page(void **state)
     struct lw_err err;
     int64_t best;
 
-    (void)state;
     assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_OK);
     assert_string_equal(shown(&p), "0-2|2-5|5-6");
     assert_int_equal(best, 8);
@@ -236,7 +221,7 @@ static void exact_example_of_the_design_page(void **state)
     lw_partition_free(&p);
 }
 
-static void exact_memory_limit_moves_the_cut_and_a_refusal_tells_the_least(void **state)
+TEST(exact_memory_limit_moves_the_cut_and_a_refusal_tells_the_least)
 {
     /* bytes 4 each, kept 1 each: stage 0 keeps 2 micro-batches, stage 1 one. Four items 1 1 1 1 cut
      * in the middle: stage 0 holds 2*(4+2) = 12, stage 1 2*(4+1) = 10. With 11 bytes stage 0 can
@@ -249,7 +234,6 @@ static void exact_memory_limit_moves_the_cut_and_a_refusal_tells_the_least(void 
     struct lw_err err;
     int64_t best;
 
-    (void)state;
     assert_int_equal(lw_partition_exact(&q, &p, &best, &err), LW_OK);
     assert_string_equal(shown(&p), "0-3|3-4");
     assert_int_equal(best, 3);
@@ -270,14 +254,13 @@ static void exact_memory_limit_moves_the_cut_and_a_refusal_tells_the_least(void 
                         "the least that does is 12 bytes");
 }
 
-static void exact_refuses_what_cannot_be(void **state)
+TEST(exact_refuses_what_cannot_be)
 {
     static const int64_t work[] = {1, 1, 1}, negative[] = {1, -1, 1}, transfer[] = {1, -7};
     struct lw_stage_problem q = problem(work, 3, 4);
     struct lw_partitioning p;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_partition_exact(&q, &p, NULL, &err), LW_EINVAL);
     assert_string_equal(err.msg,
                         "4 stages for 3 items, allowed: 1 to 3 (no stage may be empty)");
@@ -369,12 +352,11 @@ static void draw(struct prng *r, struct drawn *d)
     }
 }
 
-static void exact_equals_brute_force(void **state)
+TEST(exact_equals_brute_force)
 {
     struct prng r = prng_start(__func__);
     int n_refused = 0;
 
-    (void)state;
     for (int i = 0; i < 4000; i++) {
         struct drawn d;
         struct lw_partitioning p;
@@ -400,13 +382,12 @@ static void exact_equals_brute_force(void **state)
     assert_in_range(n_refused, 20, 2000);
 }
 
-static void both_probes_agree_on_large_inputs(void **state)
+TEST(both_probes_agree_on_large_inputs)
 {
     enum { N = 5000 };
     static int64_t work[N], none[N];
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         struct lw_partitioning a, b;
         struct lw_err err;
@@ -424,11 +405,10 @@ static void both_probes_agree_on_large_inputs(void **state)
     }
 }
 
-static void every_policy_tiles_and_none_beats_exact(void **state)
+TEST(every_policy_tiles_and_none_beats_exact)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 2000; i++) {
         int64_t w[60], best, max, min;
         int32_t n = (int32_t)prng_in(&r, 1, 60), k = (int32_t)prng_in(&r, 1, n);
@@ -457,13 +437,12 @@ static void every_policy_tiles_and_none_beats_exact(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     static const int64_t w[] = {3, 5, 1, 1, 6, 5}, transfer[] = {2, 4, 1, 3, 0};
     static const int32_t begins[] = {0, 2, 4};
     struct lw_stage_problem q = problem(w, 6, 3);
 
-    (void)state;
     q.transfer = transfer;
     for (int policy = 0; policy < 5; policy++)
         for (int64_t n = 1;; n++) {
@@ -490,28 +469,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
             assert_int_equal(p.n_items, -7);
             assert_int_equal(lw_alloc_live(), live);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uniform_gives_the_remainder_to_the_last_stages),
-        cmocka_unit_test(uniform_warns_of_empty_stages_and_refuses_uneven_chunks),
-        cmocka_unit_test(deepspeed_uniform_gives_the_remainder_to_the_first_stages),
-        cmocka_unit_test(colossal_fills_to_the_smallest_bottleneck_and_halves_the_heaviest),
-        cmocka_unit_test(colossal_halves_the_heaviest_where_parts_are_missing),
-        cmocka_unit_test(colossal_counts_a_weight_of_zero_as_one),
-        cmocka_unit_test(deepspeed_balanced_minimises_the_spread_not_the_bottleneck),
-        cmocka_unit_test(explicit_parts_must_ascend),
-        cmocka_unit_test(weights_below_zero_or_beyond_int64_are_refused),
-        cmocka_unit_test(check_names_a_part_out_of_place),
-        cmocka_unit_test(exact_example_of_the_design_page),
-        cmocka_unit_test(exact_memory_limit_moves_the_cut_and_a_refusal_tells_the_least),
-        cmocka_unit_test(exact_refuses_what_cannot_be),
-        cmocka_unit_test(exact_equals_brute_force),
-        cmocka_unit_test(both_probes_agree_on_large_inputs),
-        cmocka_unit_test(every_policy_tiles_and_none_beats_exact),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* PipeDream's hierarchical planner: shared/partition/partition_pipedream.h. Compared with all
  * assignments of small chains, and with the root system's own answers for a VGG-16 where ../shared
  * holds them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/partition/partition_pipedream.h"
 #include "tests/lib/prng.h"
@@ -38,7 +34,7 @@ static const char *shown(const struct lw_pipedream_plan *p)
     return text;
 }
 
-static void example_of_the_design_page(void **state)
+TEST(example_of_the_design_page)
 {
     /* Four layers of 4, 4, 1, 3 s; the last holds 6 bytes of parameters, links move 1 B/s.
      * 3 machines as one stage: (12 + 4*2*6/3) / 3 = 9.33. First two layers on 2 machines: 8/2 = 4,
@@ -50,7 +46,6 @@ static void example_of_the_design_page(void **state)
     struct lw_pipedream_plan plan;
     struct lw_err err;
 
-    (void)state;
     chain(s, 4, time, params);
     assert_int_equal(lw_pipedream_plan(&p, &plan, &err), LW_OK);
     assert_string_equal(shown(&plan), "0-2x2 2-4x1");
@@ -64,7 +59,7 @@ static void example_of_the_design_page(void **state)
     lw_pipedream_free(&plan);
 }
 
-static void levels_split_the_stages_of_the_level_above(void **state)
+TEST(levels_split_the_stages_of_the_level_above)
 {
     /* Two machines of two devices, no parameters: 8 equal layers halve at each level or replicate;
      * replication of everything is found first and ties: (8/2)/2 = 2 per device. */
@@ -75,7 +70,6 @@ static void levels_split_the_stages_of_the_level_above(void **state)
     struct lw_pipedream_plan plan;
     struct lw_err err;
 
-    (void)state;
     chain(s, 8, time, none);
     assert_int_equal(lw_pipedream_plan(&p, &plan, &err), LW_OK);
     assert_string_equal(shown(&plan), "0-8x2 0-8x2");
@@ -89,7 +83,7 @@ static void levels_split_the_stages_of_the_level_above(void **state)
     lw_pipedream_free(&plan);
 }
 
-static void activation_transfer_counts_only_with_compression(void **state)
+TEST(activation_transfer_counts_only_with_compression)
 {
     /* 2 | 2 cut in the middle moves 10 bytes each way at 1 B/s: 20 s. With compression 1 one stage
      * on both machines is better: 4/2 = 2 s either way, the first found; without, too. Parameters
@@ -101,7 +95,6 @@ static void activation_transfer_counts_only_with_compression(void **state)
     struct lw_pipedream_plan plan;
     struct lw_err err;
 
-    (void)state;
     chain(s, 2, time, params);
     s[0].output_bytes = 10;
     assert_int_equal(lw_pipedream_plan(&p, &plan, &err), LW_OK);
@@ -146,11 +139,10 @@ static double best_of(const double *time, const double *params, int32_t n, int32
     return best;
 }
 
-static void one_level_equals_brute_force(void **state)
+TEST(one_level_equals_brute_force)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 300; i++) {
         double time[8], params[8];
         struct lw_pipedream_state s[8];
@@ -180,7 +172,7 @@ static void one_level_equals_brute_force(void **state)
     }
 }
 
-static void states_out_of_order_and_bad_levels_are_refused(void **state)
+TEST(states_out_of_order_and_bad_levels_are_refused)
 {
     static const double time[] = {1, 1}, none[2];
     static const int32_t before[] = {1};
@@ -190,7 +182,6 @@ static void states_out_of_order_and_bad_levels_are_refused(void **state)
     struct lw_pipedream_plan plan;
     struct lw_err err;
 
-    (void)state;
     chain(s, 2, time, none);
     p.before = before;
     s[0].n_before = 1;
@@ -268,7 +259,7 @@ static void assert_close(double a, double b)
         fail_msg("%.17g is not %.17g", a, b);
 }
 
-static void vgg16_is_as_fast_as_the_root_system_plans_it(void **state)
+TEST(vgg16_is_as_fast_as_the_root_system_plans_it)
 {
     FILE *f = fopen("../shared/golden/schedules/partition/pipedream_optimizer.csv", "r");
     double time[N_MAX], params[N_MAX];
@@ -276,7 +267,6 @@ static void vgg16_is_as_fast_as_the_root_system_plans_it(void **state)
     int32_t n = read_weights("pipedream_vgg16_time_us", time, 1e-6), n_checked = 0;
     char line[16384], cell[8192];
 
-    (void)state;
     if (!f || n == 0 || read_weights("pipedream_vgg16_params", params, 4) != n) {
         printf("SKIP vgg16_is_as_fast_as_the_root_system_plans_it: ../shared/golden is not here\n");
         skip();
@@ -316,14 +306,13 @@ static void vgg16_is_as_fast_as_the_root_system_plans_it(void **state)
     assert_true(n_checked >= 3);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     static const double time[] = {4, 4, 1, 3}, params[] = {0, 0, 0, 6};
     struct lw_pipedream_state s[4];
     static const struct lw_pipedream_level levels[] = {{3, 1}, {2, 1}};
     struct lw_pipedream_problem p = {.n_states = 4, .n_levels = 2, .states = s, .levels = levels};
 
-    (void)state;
     chain(s, 4, time, params);
     for (int64_t n = 1;; n++) {
         struct lw_pipedream_plan plan = {.n_stages = -7};
@@ -342,18 +331,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
         assert_int_equal(plan.n_stages, -7);
         assert_int_equal(lw_alloc_live(), live);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(example_of_the_design_page),
-        cmocka_unit_test(levels_split_the_stages_of_the_level_above),
-        cmocka_unit_test(activation_transfer_counts_only_with_compression),
-        cmocka_unit_test(one_level_equals_brute_force),
-        cmocka_unit_test(states_out_of_order_and_bad_levels_are_refused),
-        cmocka_unit_test(vgg16_is_as_fast_as_the_root_system_plans_it),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

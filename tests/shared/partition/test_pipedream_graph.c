@@ -1,14 +1,10 @@
 /* From profiled graphs to planner states, and recorded answers of PipeDream's optimizer. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/golden/golden.h"
 #include "shared/io/input.h"
@@ -31,7 +27,7 @@ static struct lw_pipedream_states states_of(const char *nodes, const char *edges
     return s;
 }
 
-static void a_diamond_has_five_states(void **state)
+TEST(a_diamond_has_five_states)
 {
     /* a feeds b and c, both feed d. Cuts after a; a b; a c; a b c; all. The input is left out, and
      * so is an element that nobody takes. */
@@ -45,7 +41,6 @@ static void a_diamond_has_five_states(void **state)
     static const double output[] = {1, 3, 5, 7, 8};
     static const int32_t n_before[] = {0, 1, 1, 3, 4};
 
-    (void)state;
     assert_int_equal(s.n, 5);
     for (int i = 0; i < 5; i++) {
         assert_true(s.states[i].time_s == time[i]);
@@ -57,7 +52,7 @@ static void a_diamond_has_five_states(void **state)
     lw_pipedream_states_free(&s);
 }
 
-static void faults_of_a_profile_are_named(void **state)
+TEST(faults_of_a_profile_are_named)
 {
     static const struct {
         const char *nodes, *edges, *message;
@@ -75,7 +70,6 @@ static void faults_of_a_profile_are_named(void **state)
         {NODES, "src,dst\n", "the graph has no node but inputs"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_profile_graph g = {0};
         struct lw_pipedream_states s = {0};
@@ -130,9 +124,8 @@ static void expect_row(const char *row, const char *message)
     lw_golden_free(&r);
 }
 
-static void answers_by_hand_are_repeated(void **state)
+TEST(answers_by_hand_are_repeated)
 {
-    (void)state;
     expect_row(OWN, "");
     /* the second layers on two machines: 8 | (4 + 4*6/2)/2 = 8 */
     expect_row("own,3,1,0,2,\"[0,2)@8sx1 [2,4)@4sx2\",12,4,3,1.28571428571",
@@ -172,18 +165,16 @@ static void every_digit_counts(const char *row, size_t from, size_t to)
     }
 }
 
-static void altered_answers_fail(void **state)
+TEST(altered_answers_fail)
 {
-    (void)state;
     every_digit_counts(OWN, strlen("own,"), strlen(OWN) - 3); /* 1e-9 of the last is no more */
 }
 
-static void the_recorded_answers_are_repeated(void **state)
+TEST(the_recorded_answers_are_repeated)
 {
     struct lw_golden_result r = {0};
     struct lw_err err = {0};
 
-    (void)state;
     if (access(RECORDED, R_OK) != 0 || access("../shared/papers/pipedream_profiles", R_OK) != 0) {
         printf("SKIP the_recorded_answers_are_repeated: no " RECORDED " or no profiles\n");
         skip();
@@ -196,13 +187,12 @@ static void the_recorded_answers_are_repeated(void **state)
 }
 
 /* Rows with one digit of the stages' bounds or replicas, or a leading digit of a time, changed. */
-static void altered_recordings_fail(void **state)
+TEST(altered_recordings_fail)
 {
     struct lw_input in;
     struct lw_err err = {0};
     int n = 0;
 
-    (void)state;
     if (access(RECORDED, R_OK) != 0 || access("../shared/papers/pipedream_profiles", R_OK) != 0) {
         printf("SKIP altered_recordings_fail: no " RECORDED " or no profiles\n");
         skip();
@@ -234,9 +224,8 @@ static void altered_recordings_fail(void **state)
     assert_true(n > 50);
 }
 
-static void levels_of_machines_are_judged(void **state)
+TEST(levels_of_machines_are_judged)
 {
-    (void)state;
     /* Two machines inside, one outside: level 1 (2 machines at 1 B/s) splits 8 | 4 or replicates
      * all at (12 + 4*1*6/2)/2 = 12: 8 s. Then one machine of those: 8 s. dp: (12+12)/2 = 12. */
     expect_row(LEVELS, "");
@@ -246,12 +235,11 @@ static void levels_of_machines_are_judged(void **state)
                "machines and bandwidth_Bps: expected as many of each, as in 4x4 and 1e+10x1e+09");
 }
 
-static void a_failed_allocation_leaves_nothing(void **state)
+TEST(a_failed_allocation_leaves_nothing)
 {
     int64_t live = lw_alloc_live();
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     for (int64_t n = 1; status == LW_ENOMEM; n++) {
         struct lw_profile_graph g = {0};
         struct lw_pipedream_states s = {0};
@@ -269,17 +257,4 @@ static void a_failed_allocation_leaves_nothing(void **state)
     assert_int_equal(status, LW_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_diamond_has_five_states),
-        cmocka_unit_test(faults_of_a_profile_are_named),
-        cmocka_unit_test(answers_by_hand_are_repeated),
-        cmocka_unit_test(altered_answers_fail),
-        cmocka_unit_test(levels_of_machines_are_judged),
-        cmocka_unit_test(the_recorded_answers_are_repeated),
-        cmocka_unit_test(altered_recordings_fail),
-        cmocka_unit_test(a_failed_allocation_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, put_profile, fixture_close);
-}
+TEST_GROUP(put_profile, fixture_close)

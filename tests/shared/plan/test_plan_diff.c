@@ -1,11 +1,7 @@
 /* Two plans in words: shared/plan/plan_diff.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/plan/plan_diff.h"
 #include "shared/lower/lower.h"
@@ -33,11 +29,10 @@ static void assert_diff(const struct lw_plan *a, const struct lw_plan *b, const 
     assert_string_equal(text, expected);
 }
 
-static void equal_plans_have_no_difference(void **state)
+TEST(equal_plans_have_no_difference)
 {
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan a = build(&t, 1200), b = build(&t, 1200);
     assert_diff(&a, &b, "");
@@ -45,11 +40,10 @@ static void equal_plans_have_no_difference(void **state)
     lw_plan_free(&a);
 }
 
-static void the_first_decision_that_differs_is_named(void **state)
+TEST(the_first_decision_that_differs_is_named)
 {
     struct tiny t;
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan a = build(&t, 1200), b = build(&t, 800);
     assert_diff(&a, &b, "strategy: --bucket-cap is '1200' in the first plan, '800' in the second");
@@ -86,13 +80,12 @@ static void the_first_decision_that_differs_is_named(void **state)
 }
 
 /* Every single word of an op that the hash covers is a difference in words too. */
-static void what_changes_the_hash_is_found(void **state)
+TEST(what_changes_the_hash_is_found)
 {
     struct tiny t;
     char text[512];
     struct lw_err err = {0};
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan a = build(&t, 1200), b = build(&t, 1200);
     for (int32_t i = 0; i < a.n_ops; i += 7) {
@@ -119,12 +112,11 @@ static void what_changes_the_hash_is_found(void **state)
 }
 
 /* c.weight is complete after 5 us, the other bucket after the last gradient at 12 us. */
-static void a_launch_point_is_the_backward_before_it(void **state)
+TEST(a_launch_point_is_the_backward_before_it)
 {
     struct tiny t;
     struct lw_launch_point at[3];
 
-    (void)state;
     tiny_init(&t);
     struct lw_plan p = build(&t, 1200);
     lw_plan_launch_points(&p, lw_plan_find_variant(&p, "steady"), 0, 3, at);
@@ -134,15 +126,4 @@ static void a_launch_point_is_the_backward_before_it(void **state)
     assert_int_equal(at[2].at, 12 * LW_PS_PER_US);
     assert_int_equal(at[2].n_ready, 4);
     lw_plan_free(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_plans_have_no_difference),
-        cmocka_unit_test(the_first_decision_that_differs_is_named),
-        cmocka_unit_test(what_changes_the_hash_is_found),
-        cmocka_unit_test(a_launch_point_is_the_backward_before_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

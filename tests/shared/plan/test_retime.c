@@ -1,10 +1,6 @@
 /* A workload on another device: hand-computed ratios, and what is refused. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/plan/retime.h"
 #include "tests/lib/tiny_workload.h"
@@ -17,11 +13,10 @@ static const struct lw_device fast = {.kind = "fast", .peak_flops[LW_F32] = {400
 /* Module a: 600 FLOPs, no bytes: 4 times faster. b: 600 FLOPs (6 s), 200 bytes (20 s): by
  * memory, twice (10 s of the fast one against 1.5). c: 600 FLOPs (6 s), 50 bytes (5 s): 6 s
  * there, 2.5 s here. */
-static void each_module_goes_by_its_own_roofline(void **unused)
+TEST(each_module_goes_by_its_own_roofline)
 {
     struct tiny t;
     struct lw_err err = {0};
-    (void)unused;
 
     tiny_init(&t);
     t.modules[1].forward_bytes = 200;
@@ -40,12 +35,11 @@ static void each_module_goes_by_its_own_roofline(void **unused)
     lw_arena_free(&t.w.arena);
 }
 
-static void what_has_no_figures_is_refused_and_unchanged(void **unused)
+TEST(what_has_no_figures_is_refused_and_unchanged)
 {
     struct lw_device bare = {.kind = "bare"};
     struct tiny t;
     struct lw_err err = {0};
-    (void)unused;
 
     tiny_init(&t);
     t.modules[1].forward_flops = -1;
@@ -57,11 +51,10 @@ static void what_has_no_figures_is_refused_and_unchanged(void **unused)
     assert_int_equal(t.w.optimizer_ps, 7 * LW_PS_PER_US);
 }
 
-static void failed_allocations_leave_it_as_it_was(void **unused)
+TEST(failed_allocations_leave_it_as_it_was)
 {
     int64_t live = lw_alloc_live(), n = 0;
     enum lw_status s;
-    (void)unused;
 
     do {
         struct tiny t;
@@ -74,14 +67,4 @@ static void failed_allocations_leave_it_as_it_was(void **unused)
         assert_int_equal(lw_alloc_live(), live);
     } while (s != LW_OK);
     assert_true(n > 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_module_goes_by_its_own_roofline),
-        cmocka_unit_test(what_has_no_figures_is_refused_and_unchanged),
-        cmocka_unit_test(failed_allocations_leave_it_as_it_was),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

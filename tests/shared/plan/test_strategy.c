@@ -1,19 +1,14 @@
 /* The strategy's one table: shared/plan/strategy.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/plan/strategy.h"
 
-static void words_are_taken_with_dash_or_underscore(void **state)
+TEST(words_are_taken_with_dash_or_underscore)
 {
     struct lw_strategy s = lw_strategy_default();
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_strategy_set(&s, "bucket_policy", "per_tensor", &err), LW_OK);
     assert_int_equal(s.bucket_policy, LW_BUCKET_PER_TENSOR);
     assert_int_equal(lw_strategy_set(&s, "bucket-policy", "c10d", &err), LW_OK);
@@ -24,7 +19,7 @@ static void words_are_taken_with_dash_or_underscore(void **state)
     assert_false(s.overlap);
 }
 
-static void a_short_word_means_the_full_one(void **state)
+TEST(a_short_word_means_the_full_one)
 {
     static const char *const cases[][3] = {
         {"bucket-policy", "c10d", "c10d-2"},
@@ -32,7 +27,6 @@ static void a_short_word_means_the_full_one(void **state)
         {"launch-order", "completion_order", "completion-order"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_strategy s = lw_strategy_default();
         struct lw_err err = {0};
@@ -42,12 +36,11 @@ static void a_short_word_means_the_full_one(void **state)
     }
 }
 
-static void a_wrong_word_lists_the_right_ones(void **state)
+TEST(a_wrong_word_lists_the_right_ones)
 {
     struct lw_strategy s = lw_strategy_default();
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_strategy_set(&s, "launch-order", "random", &err), LW_EINVAL);
     assert_string_equal(
         err.msg,
@@ -57,13 +50,12 @@ static void a_wrong_word_lists_the_right_ones(void **state)
     assert_int_equal(lw_strategy_set(&s, "nope", "1", &err), LW_EINVAL);
 }
 
-static void every_option_reads_back_what_it_was_given(void **state)
+TEST(every_option_reads_back_what_it_was_given)
 {
     struct lw_strategy a = lw_strategy_default(), b = lw_strategy_default();
     struct lw_err err = {0};
     char buf[64], again[64];
 
-    (void)state;
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *o = lw_strategy_option(i);
         const char *value = "3";
@@ -78,15 +70,4 @@ static void every_option_reads_back_what_it_was_given(void **state)
     assert_memory_equal(&a.bucket_policy, &b.bucket_policy, sizeof a.bucket_policy);
     for (int i = 0; i < lw_strategy_n_options(); i++)
         assert_string_equal(lw_strategy_get(&a, i, buf), lw_strategy_get(&b, i, again));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_taken_with_dash_or_underscore),
-        cmocka_unit_test(a_short_word_means_the_full_one),
-        cmocka_unit_test(a_wrong_word_lists_the_right_ones),
-        cmocka_unit_test(every_option_reads_back_what_it_was_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

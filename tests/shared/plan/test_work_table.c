@@ -1,9 +1,5 @@
 /* Which table of local work speaks for what: shared/plan/work_table.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/plan/cluster.h"
 
@@ -16,9 +12,8 @@ static struct lw_work_table table(enum lw_work_kind kind, enum lw_dtype dtype, e
                                   .size = sizes, .time_ps = times, .source = "test"};
 }
 
-static void every_kind_has_a_name_of_its_own(void **state)
+TEST(every_kind_has_a_name_of_its_own)
 {
-    (void)state;
     for (int k = 0; k < LW_N_WORK_KINDS; k++) {
         assert_non_null(lw_work_name((enum lw_work_kind)k));
         for (int other = 0; other < k; other++)
@@ -28,7 +23,7 @@ static void every_kind_has_a_name_of_its_own(void **state)
     assert_null(lw_work_name(LW_N_WORK_KINDS));
 }
 
-static void its_own_types_come_first_then_what_results_then_any(void **state)
+TEST(its_own_types_come_first_then_what_results_then_any)
 {
     struct lw_work_table t[] = {
         table(LW_WORK_COPY_IN, LW_BF16, LW_BF16), table(LW_WORK_COPY_IN, LW_F32, LW_F32),
@@ -37,7 +32,6 @@ static void its_own_types_come_first_then_what_results_then_any(void **state)
     };
     struct lw_device d = {.n_work = 5, .work = t};
 
-    (void)state;
     assert_ptr_equal(lw_work_find(&d, LW_WORK_COPY_IN, LW_F32, LW_F32), &t[1]);
     assert_ptr_equal(lw_work_find(&d, LW_WORK_COPY_IN, LW_F64, LW_F64), &t[0]); /* any, the first */
     assert_ptr_equal(lw_work_find(&d, LW_WORK_CAST, LW_F32, LW_BF16), &t[3]);
@@ -49,23 +43,12 @@ static void its_own_types_come_first_then_what_results_then_any(void **state)
 }
 
 /* 1000 -> 4000 bytes take 10 -> 40 ps. */
-static void nothing_takes_no_time_and_little_takes_the_least(void **state)
+TEST(nothing_takes_no_time_and_little_takes_the_least)
 {
     struct lw_work_table t = table(LW_WORK_COPY, LW_F32, LW_F32);
 
-    (void)state;
     assert_int_equal(lw_work_time(&t, 0), 0);
     assert_int_equal(lw_work_time(&t, 1), 10);
     assert_int_equal(lw_work_time(&t, 2000), 20);
     assert_int_equal(lw_work_time(&t, 5000), 50);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_has_a_name_of_its_own),
-        cmocka_unit_test(its_own_types_come_first_then_what_results_then_any),
-        cmocka_unit_test(nothing_takes_no_time_and_little_takes_the_least),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* Grids on paper, and `lapwing plan --schedule` as a user meets it. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/schedule/grid_print.h"
@@ -48,9 +44,8 @@ static void expect_drawing(const char *grid, struct lw_grid_costs c, const char 
     lw_grid_free(&g);
 }
 
-static void columns_are_units_of_time(void **state)
+TEST(columns_are_units_of_time)
 {
-    (void)state;
     /* rank 1: F0 1-2, unit 2-5, B1 5-7; rank 0: B0 5-7, B1 7-9; three columns idle before it. The
      * widest: 7 characters and a blank in 3 columns, and "0F0 " in 1: 4 a column. */
     expect_drawing("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n",
@@ -65,13 +60,12 @@ static void columns_are_units_of_time(void **state)
         "rank 0  0F0 0I0-- 0W0\n\nmakespan 7 units, longest rank 7 units, bubble 0.00 %\n");
 }
 
-static void ranks_are_summed_up(void **state)
+TEST(ranks_are_summed_up)
 {
     char text[4096];
     struct lw_grid g;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_grid_custom("t.csv", "0F0,0B0\n1F0,1B0\n", &g, &err), LW_OK);
     assert_int_equal(draw_text(&g, (struct lw_grid_costs){1, 1, 1, 2, NULL}, text, sizeof text),
                      LW_OK);
@@ -85,9 +79,8 @@ static void ranks_are_summed_up(void **state)
     lw_grid_free(&g);
 }
 
-static void the_command_draws_a_schedule(void **state)
+TEST(the_command_draws_a_schedule)
 {
-    (void)state;
     expect("plan --schedule 1f1b --pp 2 --micro-batches 2", 0,
            "1f1b: 2 ranks, 2 stages, 2 micro-batches; one column is one unit of time\n"
            "(F, I, W 1 unit, B 2, overlapped pairs 3, transfers 0)\n\n"
@@ -102,9 +95,8 @@ static void the_command_draws_a_schedule(void **state)
            0, "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1F3,1B0,1F4,1B1,3F3,1B2,3F4,3B3,3B4,1B3,1B4\n");
 }
 
-static void csv_is_the_schedule_ir_of_torch(void **state)
+TEST(csv_is_the_schedule_ir_of_torch)
 {
-    (void)state;
     expect("plan --schedule zb-h1 --pp 1 --micro-batches 1 --format csv", 0, "0F0,0I0,0W0\n");
     expect("plan --schedule dualpipev --pp 1 --micro-batches 2 --format csv", 0,
            "0F0,1F0,0F1,1B0,(1F1;0B0)OVERLAP_F_B,1B1,0I1,0W1\n");
@@ -114,9 +106,8 @@ static void csv_is_the_schedule_ir_of_torch(void **state)
            "0UNSHARD,0F0,0B0,0RESHARD\n");
 }
 
-static void json_holds_every_action(void **state)
+TEST(json_holds_every_action)
 {
-    (void)state;
     expect("plan --schedule zb-h1 --pp 1 --micro-batches 1 --format json", 0,
         "{\"stage\": 0, \"kind\": \"I\", \"micro_batch\": 0, \"start_units\": 1, \"end_units\": 2, "
         "\"with_next\": false}");
@@ -126,9 +117,8 @@ static void json_holds_every_action(void **state)
            "\"bubble_fraction\": 0.5,");
 }
 
-static void a_users_schedule_is_checked_and_drawn(void **state)
+TEST(a_users_schedule_is_checked_and_drawn)
 {
-    (void)state;
     fixture_put(fixture_path("good.csv"), "1F0,,1B0\n0F0,0B0\n");
     fixture_put(fixture_path("bad.csv"), "0F0,0B0\n1B0,1F0\n");
     fixture_put(fixture_path("word.csv"), "0F0\n0G0\n");
@@ -150,9 +140,8 @@ static void a_users_schedule_is_checked_and_drawn(void **state)
     expect("plan --schedule custom --pp 2", 1, "--schedule custom needs --schedule-file FILE");
 }
 
-static void what_a_grid_has_no_place_for_is_refused(void **state)
+TEST(what_a_grid_has_no_place_for_is_refused)
 {
-    (void)state;
     expect("plan --schedule 1f1b --pp 2 --zero 1", 1, "--zero needs -w FILE");
     expect("plan --schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE");
     expect("plan --schedule 1f1b --pp 2 --lower shards", 1, "--lower needs --format csv");
@@ -170,7 +159,7 @@ static void what_a_grid_has_no_place_for_is_refused(void **state)
            "these are more actions than a grid holds");
 }
 
-static void a_failed_allocation_is_reported(void **state)
+TEST(a_failed_allocation_is_reported)
 {
     struct lw_schedule_shape s = {LW_SCHEDULE_1F1B, 2, 2, 1, 0, NULL};
     struct lw_grid g;
@@ -178,7 +167,6 @@ static void a_failed_allocation_is_reported(void **state)
     enum lw_status status = LW_ENOMEM;
     char text[4096];
 
-    (void)state;
     assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_OK);
     int64_t live = lw_alloc_live();
     for (int64_t n = 1; status == LW_ENOMEM; n++) {
@@ -191,17 +179,4 @@ static void a_failed_allocation_is_reported(void **state)
     lw_grid_free(&g);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(columns_are_units_of_time),
-        cmocka_unit_test(ranks_are_summed_up),
-        cmocka_unit_test(the_command_draws_a_schedule),
-        cmocka_unit_test(csv_is_the_schedule_ir_of_torch),
-        cmocka_unit_test(json_holds_every_action),
-        cmocka_unit_test(a_users_schedule_is_checked_and_drawn),
-        cmocka_unit_test(what_a_grid_has_no_place_for_is_refused),
-        cmocka_unit_test(a_failed_allocation_is_reported),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

@@ -1,11 +1,7 @@
 /* Times of grids: by hand, against closed forms of the literature, and bounds for every grid. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/schedule/grid_time.h"
@@ -31,7 +27,7 @@ static struct lw_grid_times timed(const struct lw_grid *g, struct lw_grid_costs 
     return t;
 }
 
-static void two_ranks_by_hand(void **state)
+TEST(two_ranks_by_hand)
 {
     /* F 10, I 11, W 7 (B 18), transfer 2; 1f1b, p 2, m 2.
      * rank 0: F0 0-10, F1 10-20, B0 starts when rank 1's B0 (30) + 2 = 40..58, see below
@@ -41,7 +37,6 @@ static void two_ranks_by_hand(void **state)
     struct lw_grid_times t = timed(&g, (struct lw_grid_costs){10, 11, 7, 2, NULL});
     static const int64_t start[] = {0, 10, 42, 70, 12, 22, 40, 50};
 
-    (void)state;
     for (int i = 0; i < 8; i++)
         assert_int_equal(t.start[i], start[i]);
     assert_int_equal(t.makespan, 88);
@@ -52,12 +47,11 @@ static void two_ranks_by_hand(void **state)
     lw_grid_free(&g);
 }
 
-static void a_unit_starts_with_the_later_of_its_inputs_and_takes_both(void **state)
+TEST(a_unit_starts_with_the_later_of_its_inputs_and_takes_both)
 {
     struct lw_grid g;
     struct lw_err err = {0};
 
-    (void)state;
     /* rank 1: F0 1-2, unit (F1 since 2, B0 since 2) 2-5, B1 5-7; rank 0: B0 5-7, B1 7-9 */
     assert_int_equal(lw_grid_parse("t.csv", "0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n",
                                    LW_LAYOUT_LOOP, &g, &err),
@@ -74,7 +68,7 @@ static void a_unit_starts_with_the_later_of_its_inputs_and_takes_both(void **sta
 }
 
 /* Narayanan et al. (SC'21) section 2 and Qi et al. (ICLR 2024) Table 2, exactly. */
-static void bubbles_equal_their_closed_forms(void **state)
+TEST(bubbles_equal_their_closed_forms)
 {
     const struct lw_grid_costs c = {10, 11, 7, 0, NULL};
     static const struct {
@@ -87,7 +81,6 @@ static void bubbles_equal_their_closed_forms(void **state)
         {LW_SCHEDULE_ZB_H2, 10 + 11 - 14}, /* F + I - 2W */
     };
 
-    (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
         for (int32_t p = 2; p <= 6; p++) {
             int32_t m = 3 * p;
@@ -110,12 +103,11 @@ static int64_t longest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static void every_grid_stays_within_its_bounds(void **state)
+TEST(every_grid_stays_within_its_bounds)
 {
     const struct lw_grid_costs c = {5, 7, 3, 2, NULL};
     int n = 0;
 
-    (void)state;
     for (int k = 0; k < LW_SCHEDULE_CUSTOM; k++)
         for (int32_t p = 1; p <= 6; p++)
             for (int32_t m = 1; m <= 13; m++) {
@@ -154,13 +146,12 @@ static void every_grid_stays_within_its_bounds(void **state)
     assert_true(n > 800);
 }
 
-static void durations_below_zero_are_refused(void **state)
+TEST(durations_below_zero_are_refused)
 {
     struct lw_grid g = made(LW_SCHEDULE_1F1B, 2, 2, 1);
     struct lw_grid_times t = {0};
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_grid_time(&g, &(struct lw_grid_costs){1, 1, -1, 0, NULL}, &t, &err),
                      LW_EINVAL);
     assert_string_equal(err.msg, "durations of a grid must not be negative, got F 1, I 1, W -1, "
@@ -168,13 +159,12 @@ static void durations_below_zero_are_refused(void **state)
     lw_grid_free(&g);
 }
 
-static void a_failed_allocation_leaves_nothing(void **state)
+TEST(a_failed_allocation_leaves_nothing)
 {
     struct lw_grid g = made(LW_SCHEDULE_1F1B, 2, 2, 1);
     int64_t before = lw_alloc_live(), n = 0;
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     while (status == LW_ENOMEM) {
         struct lw_grid_times t = {0};
         struct lw_err err = {0};
@@ -187,17 +177,4 @@ static void a_failed_allocation_leaves_nothing(void **state)
     assert_int_equal(status, LW_OK);
     assert_true(n > 3);
     lw_grid_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_ranks_by_hand),
-        cmocka_unit_test(a_unit_starts_with_the_later_of_its_inputs_and_takes_both),
-        cmocka_unit_test(bubbles_equal_their_closed_forms),
-        cmocka_unit_test(every_grid_stays_within_its_bounds),
-        cmocka_unit_test(durations_below_zero_are_refused),
-        cmocka_unit_test(a_failed_allocation_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

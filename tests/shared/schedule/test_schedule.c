@@ -1,13 +1,9 @@
 /* Pipeline schedules: orders against the recorded tables and against what every order must obey. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <dirent.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/io/input.h"
@@ -41,9 +37,8 @@ static void expect_rank(enum lw_schedule schedule, int32_t p, int32_t m, int32_t
     lw_grid_free(&g);
 }
 
-static void orders_are_as_written_in_the_design_page(void **state)
+TEST(orders_are_as_written_in_the_design_page)
 {
-    (void)state;
     expect_rank(LW_SCHEDULE_GPIPE, 2, 2, 1, 1, "1F0 1F1 1B0 1B1");
     /* rank 0 of 3: two forwards before the first pair */
     expect_rank(LW_SCHEDULE_1F1B, 3, 4, 1, 0, "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3");
@@ -55,7 +50,7 @@ static void orders_are_as_written_in_the_design_page(void **state)
     expect_rank(LW_SCHEDULE_DUALPIPE, 2, 4, 2, 0, "0F0 1F2 0F1 1B2 1F3+ 0B0 1B3 0I1 0W1");
 }
 
-static void demands_are_refused_in_words(void **state)
+TEST(demands_are_refused_in_words)
 {
     static const struct {
         struct lw_schedule_shape shape;
@@ -83,7 +78,6 @@ static void demands_are_refused_in_words(void **state)
          "micro-batches"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_grid g = {0};
         struct lw_err err = {0};
@@ -101,11 +95,10 @@ static const enum lw_schedule with_rules[] = {
     LW_SCHEDULE_ZBV_AUTO,       LW_SCHEDULE_V_HALF,     LW_SCHEDULE_V_MIN,
 };
 
-static void every_grid_that_is_not_refused_can_run(void **state)
+TEST(every_grid_that_is_not_refused_can_run)
 {
     int built = 0;
 
-    (void)state;
     for (size_t k = 0; k < sizeof with_rules / sizeof *with_rules; k++)
         for (int32_t p = 1; p <= 8; p++)
             for (int32_t m = 1; m <= 26; m++)
@@ -125,11 +118,10 @@ static void every_grid_that_is_not_refused_can_run(void **state)
 }
 
 /* Megatron-LM's groups: any number of micro-batches, the last group may be short. */
-static void groups_are_refused_exactly_where_a_rank_would_wait_for_ever(void **state)
+TEST(groups_are_refused_exactly_where_a_rank_would_wait_for_ever)
 {
     int built = 0;
 
-    (void)state;
     for (int32_t p = 1; p <= 5; p++)
         for (int32_t m = 1; m <= 13; m++)
             for (int32_t group = 1; group <= 9; group++) {
@@ -147,14 +139,13 @@ static void groups_are_refused_exactly_where_a_rank_would_wait_for_ever(void **s
     assert_true(built > 300);
 }
 
-static void a_group_may_be_short(void **state)
+TEST(a_group_may_be_short)
 {
     struct lw_schedule_shape s = {LW_SCHEDULE_INTERLEAVED_1F1B, 2, 5, 2, 3, NULL};
     struct lw_grid g;
     struct lw_err err = {0};
     char text[1024];
 
-    (void)state;
     /* groups {0,1,2} and {3,4}; rank 1 of 2: warm-up (v-1) G + 2 (p-1-r) = 3 */
     assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_OK);
     put_rank(&g, 1, text, sizeof text);
@@ -169,7 +160,7 @@ static void a_group_may_be_short(void **state)
 }
 
 /* F 2, I 3, W 1, transfer 1: worked through by hand. */
-static void searches_follow_the_durations_given(void **state)
+TEST(searches_follow_the_durations_given)
 {
     /* Two ranks, two micro-batches, room for 2 forwards. Rank 1: F0 from 3 (2+1) to 5, I0 to 8.
      * Rank 0 has F0 until 2; its first I can start at 8+1 = 9; F1 fits (2..4). Rank 1 wave 2: F1
@@ -181,7 +172,6 @@ static void searches_follow_the_durations_given(void **state)
     struct lw_err err = {0};
     char text[1024];
 
-    (void)state;
     assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_OK);
     put_rank(&g, 0, text, sizeof text);
     assert_string_equal(text, "0F0 0F1 0I0 0W0 0I1 0W1");
@@ -190,14 +180,13 @@ static void searches_follow_the_durations_given(void **state)
     lw_grid_free(&g);
 }
 
-static void a_search_without_room_is_refused(void **state)
+TEST(a_search_without_room_is_refused)
 {
     /* W frees nothing: the second forward never fits */
     static const struct lw_schedule_costs cost = {1, 1, 1, 0, 2, 0, 0};
     struct lw_grid g = {0};
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(
         lw_schedule_grid(&(struct lw_schedule_shape){LW_SCHEDULE_ZB_AUTO_1P, 1, 2, 1, 0, &cost}, &g,
                          &err),
@@ -214,9 +203,8 @@ static void a_search_without_room_is_refused(void **state)
                         "per rank in memory");
 }
 
-static void a_failed_allocation_leaves_nothing(void **state)
+TEST(a_failed_allocation_leaves_nothing)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof with_rules / sizeof *with_rules; k++) {
         int64_t before = lw_alloc_live(), n = 0;
         enum lw_status status = LW_ENOMEM;
@@ -240,12 +228,11 @@ static void a_failed_allocation_leaves_nothing(void **state)
     }
 }
 
-static void a_changed_grid_is_found(void **state)
+TEST(a_changed_grid_is_found)
 {
     struct lw_grid g;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_grid_parse("t.csv", "0F0,0B0\n1B0,1F0\n", LW_LAYOUT_LOOP, &g, &err), LW_OK);
     assert_int_equal(lw_grid_check(&g, &err), LW_EPLAN);
     assert_string_equal(err.msg,
@@ -265,12 +252,11 @@ static void a_changed_grid_is_found(void **state)
                                  "(0F3;3B5)OVERLAP_F_B)");
 }
 
-static void a_users_grid_places_its_stages(void **state)
+TEST(a_users_grid_places_its_stages)
 {
     struct lw_grid g;
     struct lw_err err = {0};
 
-    (void)state;
     /* stages 0 and 3 on rank 0, 1 and 2 on rank 1: no layout has a name for it that fits all */
     assert_int_equal(lw_grid_custom("u.csv", "1F0,2F0,2B0,1B0\n0F0,3F0,3B0,0B0\n", &g, &err),
                      LW_OK);
@@ -285,7 +271,7 @@ static void a_users_grid_places_its_stages(void **state)
     lw_grid_free(&g);
 }
 
-static void a_users_grid_that_cannot_run_is_refused(void **state)
+TEST(a_users_grid_that_cannot_run_is_refused)
 {
     static const struct {
         const char *text;
@@ -306,7 +292,6 @@ static void a_users_grid_that_cannot_run_is_refused(void **state)
         {"\n", LW_EFORMAT, "u.csv: holds no action"},
     };
 
-    (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct lw_grid g = {0};
         struct lw_err err = {0};
@@ -359,12 +344,11 @@ static void compare_with_file(const char *file, const struct lw_schedule_shape *
     lw_input_free(&in);
 }
 
-static void orders_equal_the_recorded_tables(void **state)
+TEST(orders_equal_the_recorded_tables)
 {
     DIR *d = opendir(GOLDEN);
     int n = 0;
 
-    (void)state;
     if (!d) {
         printf("SKIP orders_equal_the_recorded_tables: " GOLDEN " is absent\n");
         skip();
@@ -380,23 +364,4 @@ static void orders_equal_the_recorded_tables(void **state)
     }
     closedir(d);
     assert_int_equal(n, 78);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_are_as_written_in_the_design_page),
-        cmocka_unit_test(demands_are_refused_in_words),
-        cmocka_unit_test(every_grid_that_is_not_refused_can_run),
-        cmocka_unit_test(groups_are_refused_exactly_where_a_rank_would_wait_for_ever),
-        cmocka_unit_test(a_group_may_be_short),
-        cmocka_unit_test(searches_follow_the_durations_given),
-        cmocka_unit_test(a_search_without_room_is_refused),
-        cmocka_unit_test(a_failed_allocation_leaves_nothing),
-        cmocka_unit_test(a_changed_grid_is_found),
-        cmocka_unit_test(a_users_grid_places_its_stages),
-        cmocka_unit_test(a_users_grid_that_cannot_run_is_refused),
-        cmocka_unit_test(orders_equal_the_recorded_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* ColossalAI's schedules: tokens by hand, every message matched, recorded cases. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/schedule/schedule_colossal.h"
 
@@ -37,9 +33,8 @@ static void expect_rank(enum lw_schedule schedule, int32_t p, int32_t m, int32_t
     lw_colossal_free(&o);
 }
 
-static void calls_of_1f1b_are_as_the_design_page_says(void **state)
+TEST(calls_of_1f1b_are_as_the_design_page_says)
 {
-    (void)state;
     /* p = 3, m = 2, rank 1: warm-up min(3-1-1, 2) = 1 forward, one steady pair, one cool-down */
     expect_rank(LW_SCHEDULE_COLOSSAL_1F1B, 3, 2, 1, false, 1, "Cp F0 CN Cp F1 CnN B0 CP Cn B1 CP");
     /* the last rank has no warm-up and sends nothing on */
@@ -48,9 +43,8 @@ static void calls_of_1f1b_are_as_the_design_page_says(void **state)
     expect_rank(LW_SCHEDULE_COLOSSAL_1F1B, 1, 2, 1, false, 0, "F0 B0 F1 B1");
 }
 
-static void calls_of_interleaved_follow_the_ring(void **state)
+TEST(calls_of_interleaved_follow_the_ring)
 {
-    (void)state;
     /* m = p: all forwards, then all backwards; rank 0's chunk 1 is fed by rank 1's chunk 0, one
      * step after, so its first p comes in the call after F0.1 */
     expect_rank(LW_SCHEDULE_COLOSSAL_INTERLEAVED, 2, 2, 2, false, 0,
@@ -110,13 +104,12 @@ static void run_to_the_end(const struct lw_colossal_order *o)
     assert_int_equal(left, 0);
 }
 
-static void every_call_returns_and_every_message_is_received(void **state)
+TEST(every_call_returns_and_every_message_is_received)
 {
     struct lw_colossal_order o;
     struct lw_grid g;
     struct lw_err err = {0};
 
-    (void)state;
     for (int32_t p = 1; p <= 8; p++)
         for (int32_t m = 1; m <= 24; m++)
             for (int32_t v = 0; v <= 3; v++)
@@ -139,25 +132,23 @@ static void every_call_returns_and_every_message_is_received(void **state)
                 }
 }
 
-static void rounds_that_do_not_divide_are_refused(void **state)
+TEST(rounds_that_do_not_divide_are_refused)
 {
     struct lw_schedule_shape s = {LW_SCHEDULE_COLOSSAL_INTERLEAVED, 4, 6, 2, 0, NULL};
     struct lw_colossal_order o = {0};
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_colossal_order(&s, false, &o, &err), LW_EINVAL);
     assert_string_equal(err.msg, "--schedule colossal-interleaved with --pp 4, --micro-batches 6, "
                                  "--chunks 2: the micro-batches must be a multiple of pp");
 }
 
-static void a_failed_allocation_leaves_nothing(void **state)
+TEST(a_failed_allocation_leaves_nothing)
 {
     struct lw_schedule_shape s = {LW_SCHEDULE_COLOSSAL_INTERLEAVED, 2, 16, 2, 0, NULL};
     int64_t before = lw_alloc_live(), n = 0;
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     while (status == LW_ENOMEM) {
         struct lw_colossal_order o = {0};
         struct lw_err err = {0};
@@ -169,16 +160,4 @@ static void a_failed_allocation_leaves_nothing(void **state)
     }
     assert_int_equal(status, LW_OK);
     assert_true(n > 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_of_1f1b_are_as_the_design_page_says),
-        cmocka_unit_test(calls_of_interleaved_follow_the_ring),
-        cmocka_unit_test(every_call_returns_and_every_message_is_received),
-        cmocka_unit_test(rounds_that_do_not_divide_are_refused),
-        cmocka_unit_test(a_failed_allocation_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* Lowering: merged backwards, messages and sharded stages by hand, and what must hold for every
  * grid. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/schedule/schedule_torch_ir.h"
@@ -59,7 +55,7 @@ static void expect_messages(const char *grid, enum lw_layout layout, const char 
     lw_grid_free(&g);
 }
 
-static void adjacent_halves_become_one_backward(void **state)
+TEST(adjacent_halves_become_one_backward)
 {
     /* rank 0: the W of another micro-batch follows, not merged; idle cells do not part a pair */
     struct lw_grid g = grid_of("0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,,1W0,1F1,1I1,1W1\n",
@@ -68,7 +64,6 @@ static void adjacent_halves_become_one_backward(void **state)
     struct lw_lowered s;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_grid_merge(&g, &m, &err), LW_OK);
     assert_int_equal(lw_lower_plain(&m, &s, &err), LW_OK);
     expect_text(&s, LW_IR_NAMES, "0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1B0,1F1,1B1\n");
@@ -78,9 +73,8 @@ static void adjacent_halves_become_one_backward(void **state)
     lw_grid_free(&g);
 }
 
-static void a_receive_is_placed_when_its_sender_runs(void **state)
+TEST(a_receive_is_placed_when_its_sender_runs)
 {
-    (void)state;
     /* Turns: rank 0 F0, rank 1 F0 (just got), rank 0 F1, rank 1 B0, rank 0 B0 (got in the turn
      * before), rank 1 F1, rank 0 waits, rank 1 B1, rank 0 B1. */
     expect_messages("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", LW_LAYOUT_LOOP,
@@ -88,30 +82,27 @@ static void a_receive_is_placed_when_its_sender_runs(void **state)
                     "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n");
 }
 
-static void stages_of_one_rank_exchange_nothing(void **state)
+TEST(stages_of_one_rank_exchange_nothing)
 {
-    (void)state;
     /* a V of two ranks: stages 1 and 2 both on rank 1 */
     expect_messages("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", LW_LAYOUT_V,
                     "0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0\n"
                     "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2B0,1B0,1SEND_B0\n");
 }
 
-static void units_stay_whole(void **state)
+TEST(units_stay_whole)
 {
-    (void)state;
     expect_messages("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", LW_LAYOUT_LOOP,
                     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
                     "1RECV_F0,1F0,1RECV_F1,(1F1;1B0)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1\n");
 }
 
-static void sharded_stages_are_gathered_ahead_and_dropped(void **state)
+TEST(sharded_stages_are_gathered_ahead_and_dropped)
 {
     struct lw_grid g = grid_of("0F0,1F0,2F0,2B0,1B0,0B0\n", LW_LAYOUT_LOOP);
     struct lw_lowered s;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_lower_shards(&g, 3, &s, &err), LW_OK);
     expect_text(&s, LW_IR_NAMES,
                 "0UNSHARD,1UNSHARD,2UNSHARD,0F0,1F0,2F0,2B0,2RESHARD,1B0,1RESHARD,"
@@ -126,14 +117,13 @@ static void sharded_stages_are_gathered_ahead_and_dropped(void **state)
     lw_grid_free(&g);
 }
 
-static void an_order_without_a_sender_is_refused(void **state)
+TEST(an_order_without_a_sender_is_refused)
 {
     struct lw_grid g = grid_of("0F0,0B0\n1B0,1F0\n", LW_LAYOUT_LOOP);
     struct lw_grid bad = grid_of("0B0,0F0\n1F0,1B0\n", LW_LAYOUT_LOOP);
     struct lw_lowered s = {0};
     struct lw_err err = {0};
 
-    (void)state;
     /* the last rank's B needs no message: the order is wrong, but not for its messages */
     assert_int_equal(lw_lower_messages(&g, &s, &err), LW_OK);
     lw_lowered_free(&s);
@@ -191,11 +181,10 @@ static void expect_no_wait_for_ever(const struct lw_grid *g, const struct lw_low
 }
 
 /* Messages of every grid, one per boundary between ranks and micro-batch and direction. */
-static void every_grid_lowers_to_messages(void **state)
+TEST(every_grid_lowers_to_messages)
 {
     int n = 0;
 
-    (void)state;
     for (size_t k = 0; k < sizeof some / sizeof *some; k++)
         for (int32_t p = 1; p <= 6; p++)
             for (int32_t m = 1; m <= 13; m++) {
@@ -242,7 +231,7 @@ static enum lw_status lower_all(const struct lw_grid *g, struct lw_err *err)
     return s;
 }
 
-static void a_failed_allocation_leaves_nothing(void **state)
+TEST(a_failed_allocation_leaves_nothing)
 {
     struct lw_schedule_shape shape = {LW_SCHEDULE_ZBV, 2, 4, 2, 0, NULL};
     struct lw_grid g;
@@ -250,7 +239,6 @@ static void a_failed_allocation_leaves_nothing(void **state)
     enum lw_status status = LW_ENOMEM;
     int64_t n = 0;
 
-    (void)state;
     assert_int_equal(lw_schedule_grid(&shape, &g, &err), LW_OK);
     int64_t before = lw_alloc_live();
     while (status == LW_ENOMEM) {
@@ -262,19 +250,4 @@ static void a_failed_allocation_leaves_nothing(void **state)
     assert_int_equal(status, LW_OK);
     assert_true(n > 10);
     lw_grid_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adjacent_halves_become_one_backward),
-        cmocka_unit_test(a_receive_is_placed_when_its_sender_runs),
-        cmocka_unit_test(stages_of_one_rank_exchange_nothing),
-        cmocka_unit_test(units_stay_whole),
-        cmocka_unit_test(sharded_stages_are_gathered_ahead_and_dropped),
-        cmocka_unit_test(an_order_without_a_sender_is_refused),
-        cmocka_unit_test(every_grid_lowers_to_messages),
-        cmocka_unit_test(a_failed_allocation_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

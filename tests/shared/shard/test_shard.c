@@ -1,12 +1,8 @@
 /* Optimizer shards: shared/shard/shard.h. The examples of docs/design/shard.md, tiling on random
  * inputs, LPT against the optimum. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/shard/shard.h"
 #include "tests/lib/prng.h"
@@ -32,7 +28,7 @@ static const char *shown(const struct lw_sharding *s)
     return text;
 }
 
-static void oss_greedy_takes_the_first_smallest_and_counts_elements(void **state)
+TEST(oss_greedy_takes_the_first_smallest_and_counts_elements)
 {
     /* fills 0 0 -> 10 0 -> 10 20 -> 40 20 -> 40 60; the frozen one counts 1 -> rank 0 with 40;
      * bf16 elements weigh as much */
@@ -40,7 +36,6 @@ static void oss_greedy_takes_the_first_smallest_and_counts_elements(void **state
     struct lw_sharding s;
     struct lw_err err;
 
-    (void)state;
     p[3].dtype = LW_BF16;
     p[4].trainable = false;
     assert_int_equal(lw_shard_oss_greedy(p, 6, 2, &s, &err), LW_OK);
@@ -49,7 +44,7 @@ static void oss_greedy_takes_the_first_smallest_and_counts_elements(void **state
     lw_sharding_free(&s);
 }
 
-static void lpt_places_the_largest_first_in_bytes(void **state)
+TEST(lpt_places_the_largest_first_in_bytes)
 {
     /* bytes 40 80 120 80 (bf16): 120 -> 0, 80 -> 1, 80 (later one) -> 1, 40 -> 0: 160 each; greedy
      * in order would give 10+30 | 20+40 elements */
@@ -57,7 +52,6 @@ static void lpt_places_the_largest_first_in_bytes(void **state)
     struct lw_sharding s;
     struct lw_err err;
 
-    (void)state;
     p[3].dtype = LW_BF16;
     p[4].trainable = false;
     assert_int_equal(lw_shard_lpt(p, 5, 2, 0, &s, &err), LW_OK);
@@ -72,7 +66,7 @@ static void lpt_places_the_largest_first_in_bytes(void **state)
     lw_sharding_free(&s);
 }
 
-static void flat_shards_cut_across_parameters_and_record_the_padding(void **state)
+TEST(flat_shards_cut_across_parameters_and_record_the_padding)
 {
     /* 3 + 4 + 3 = 10 elements for 4 members of align 1: padded by 2 to shares of 3. Parameter 1 has
      * elements 3..6: share 1 is 3..5, share 2 begins at 6. */
@@ -81,7 +75,6 @@ static void flat_shards_cut_across_parameters_and_record_the_padding(void **stat
     struct lw_sharding s;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_shard_flat(p, 3, 4, first, items, 1, 1, &s, &err), LW_OK);
     assert_string_equal(shown(&s), "0:0+3@0 1:0+3@1 1:3+1@2 2:0+2@2 2:2+1@3");
     assert_int_equal(s.units[0].padding, 2);
@@ -95,14 +88,13 @@ static void flat_shards_cut_across_parameters_and_record_the_padding(void **stat
     lw_sharding_free(&s);
 }
 
-static void flat_units_refuse_mixed_dtypes_doubles_and_gaps(void **state)
+TEST(flat_units_refuse_mixed_dtypes_doubles_and_gaps)
 {
     static const int32_t first[] = {0, 2, 3}, items[] = {0, 1, 2}, twice[] = {0, 1, 1};
     struct lw_shard_param p[] = {f32(3), f32(4), f32(3)};
     struct lw_sharding s;
     struct lw_err err;
 
-    (void)state;
     p[1].dtype = LW_F16;
     assert_int_equal(lw_shard_flat(p, 3, 2, first, items, 2, 1, &s, &err), LW_EINVAL);
     assert_string_equal(err.msg,
@@ -119,13 +111,12 @@ static void flat_units_refuse_mixed_dtypes_doubles_and_gaps(void **state)
                         "together");
 }
 
-static void per_tensor_shards_must_divide(void **state)
+TEST(per_tensor_shards_must_divide)
 {
     struct lw_shard_param p[] = {f32(8), f32(4)};
     struct lw_sharding s;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_shard_per_tensor(p, 2, 4, &s, &err), LW_OK);
     assert_string_equal(shown(&s),
                         "0:0+2@0 0:2+2@1 0:4+2@2 0:6+2@3 1:0+1@0 1:1+1@1 1:2+1@2 1:3+1@3");
@@ -135,13 +126,12 @@ static void per_tensor_shards_must_divide(void **state)
                                  "members (flat shards pad instead)");
 }
 
-static void bad_sizes_are_refused(void **state)
+TEST(bad_sizes_are_refused)
 {
     struct lw_shard_param p[] = {f32(8), f32(-4)};
     struct lw_sharding s;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_shard_lpt(p, 2, 4, 0, &s, &err), LW_EINVAL);
     assert_string_equal(err.msg, "parameter 1 has -4 elements, allowed: 0 or more");
     assert_int_equal(lw_shard_lpt(p, 1, 0, 0, &s, &err), LW_EINVAL);
@@ -151,13 +141,12 @@ static void bad_sizes_are_refused(void **state)
     assert_string_equal(err.msg, "parameters 0 to 1 hold more than 2^62 bytes");
 }
 
-static void check_finds_gaps_overlaps_and_strangers(void **state)
+TEST(check_finds_gaps_overlaps_and_strangers)
 {
     struct lw_shard_param p[] = {f32(8), f32(4)};
     struct lw_sharding s;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_shard_per_tensor(p, 2, 4, &s, &err), LW_OK);
     s.shards[1].first = 1;
     assert_int_equal(lw_sharding_check(&s, p, 2, &err), LW_EPLAN);
@@ -186,11 +175,10 @@ static int32_t draw(struct prng *r, struct lw_shard_param *p, bool one_dtype)
     return n;
 }
 
-static void every_policy_tiles_the_parameters(void **state)
+TEST(every_policy_tiles_the_parameters)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         struct lw_shard_param p[N_MAX];
         struct lw_sharding s;
@@ -212,11 +200,10 @@ static void every_policy_tiles_the_parameters(void **state)
 
 /* The shares of a unit, rebuilt element by element from the shards, must be the unit's elements in
  * order. */
-static void flat_shares_hold_the_units_elements_in_order(void **state)
+TEST(flat_shares_hold_the_units_elements_in_order)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         struct lw_shard_param p[N_MAX];
         struct lw_sharding s;
@@ -263,11 +250,10 @@ static int64_t optimum(const int64_t *size, int32_t n, int64_t *load, int32_t wo
     return best;
 }
 
-static void lpt_stays_within_grahams_bound(void **state)
+TEST(lpt_stays_within_grahams_bound)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 300; i++) {
         struct lw_shard_param p[8];
         struct lw_sharding s;
@@ -286,19 +272,17 @@ static void lpt_stays_within_grahams_bound(void **state)
     }
 }
 
-static void clip_scales_only_down(void **state)
+TEST(clip_scales_only_down)
 {
-    (void)state;
     assert_true(lw_clip_coefficient(1, 2) == 1);
     assert_true(lw_clip_coefficient(4, 1) == 1 / (4 + 1e-6));
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     static const int32_t first[] = {0, 3}, items[] = {0, 1, 2};
     struct lw_shard_param p[] = {f32(4), f32(8), f32(4)};
 
-    (void)state;
     for (int policy = 0; policy < 4; policy++)
         for (int64_t n = 1;; n++) {
             struct lw_sharding s = {.world = -7};
@@ -323,23 +307,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
             assert_int_equal(s.world, -7);
             assert_int_equal(lw_alloc_live(), live);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(oss_greedy_takes_the_first_smallest_and_counts_elements),
-        cmocka_unit_test(lpt_places_the_largest_first_in_bytes),
-        cmocka_unit_test(flat_shards_cut_across_parameters_and_record_the_padding),
-        cmocka_unit_test(flat_units_refuse_mixed_dtypes_doubles_and_gaps),
-        cmocka_unit_test(per_tensor_shards_must_divide),
-        cmocka_unit_test(bad_sizes_are_refused),
-        cmocka_unit_test(check_finds_gaps_overlaps_and_strangers),
-        cmocka_unit_test(every_policy_tiles_the_parameters),
-        cmocka_unit_test(flat_shares_hold_the_units_elements_in_order),
-        cmocka_unit_test(lpt_stays_within_grahams_bound),
-        cmocka_unit_test(clip_scales_only_down),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

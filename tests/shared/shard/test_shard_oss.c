@@ -1,12 +1,8 @@
 /* The life of a sharded optimizer: shared/shard/shard_oss.h, with the examples of
  * docs/design/shard.md. The root system's own answers are checked by test_golden. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/shard/shard_oss.h"
 #include "tests/lib/prng.h"
@@ -56,7 +52,7 @@ static struct lw_oss *four(bool compat)
     return o;
 }
 
-static void buffers_hold_each_owners_parameters_by_size(void **state)
+TEST(buffers_hold_each_owners_parameters_by_size)
 {
     /* groups (2 0) (1 3): visited 30, 10, 20, 40 -> ranks 0 1 1 0(30=30: first) */
     static const int32_t first[] = {0, 2, 4}, items[] = {2, 0, 1, 3};
@@ -65,7 +61,6 @@ static void buffers_hold_each_owners_parameters_by_size(void **state)
     struct lw_err err;
     int32_t list[4];
 
-    (void)state;
     assert_int_equal(lw_oss_new(p, 4, first, items, 2, 2, true, &o, &err), LW_OK);
     assert_string_equal(owners(o, false), "1100");
     assert_string_equal(buffers(o), "d0r0=70[2,3] d0r1=30[0,1]");
@@ -74,14 +69,13 @@ static void buffers_hold_each_owners_parameters_by_size(void **state)
     lw_oss_free(o);
 }
 
-static void devices_are_kept_apart_in_order_of_appearance(void **state)
+TEST(devices_are_kept_apart_in_order_of_appearance)
 {
     struct lw_shard_param p[] = {f32(5), f32(6), f32(5), f32(1)};
     struct lw_oss *o;
     struct lw_err err;
     int32_t list[4];
 
-    (void)state;
     p[0].device = p[2].device = 3;
     /* owners 0, 1, 0, 1; devices 3 then 0 */
     assert_int_equal(lw_oss_new(p, 4, NULL, NULL, 0, 2, true, &o, &err), LW_OK);
@@ -96,12 +90,11 @@ static void devices_are_kept_apart_in_order_of_appearance(void **state)
     lw_oss_free(o);
 }
 
-static void a_frozen_owner_keeps_its_stale_buffer_in_compat_only(void **state)
+TEST(a_frozen_owner_keeps_its_stale_buffer_in_compat_only)
 {
     static const int32_t one[] = {1}, rest[] = {0, 2, 3};
     struct lw_err err;
 
-    (void)state;
     for (int compat = 0; compat < 2; compat++) {
         struct lw_oss *o = four(compat);
         lw_oss_set_trainable(o, one, 1, false, &err);
@@ -118,14 +111,13 @@ static void a_frozen_owner_keeps_its_stale_buffer_in_compat_only(void **state)
     }
 }
 
-static void a_later_owner_broadcasts_after_the_earlier_ones(void **state)
+TEST(a_later_owner_broadcasts_after_the_earlier_ones)
 {
     static const int32_t zero[] = {0};
     struct lw_shard_param p[] = {f32(10), f32(20)};
     struct lw_oss *o;
     struct lw_err err;
 
-    (void)state;
     p[0].trainable = false; /* counts 1: owners 0, 1 */
     assert_int_equal(lw_oss_new(p, 2, NULL, NULL, 0, 2, true, &o, &err), LW_OK);
     assert_string_equal(buffers(o), "d0r1=20[1]");
@@ -135,7 +127,7 @@ static void a_later_owner_broadcasts_after_the_earlier_ones(void **state)
     lw_oss_free(o);
 }
 
-static void a_group_added_after_freezing_moves_parameters(void **state)
+TEST(a_group_added_after_freezing_moves_parameters)
 {
     /* With 20 frozen: 10 -> 0, 20 (counts 1) -> 1, 30 -> 1, 40 -> 0, 7 -> 1 (31), 8 -> 1 (38).
      * The state of parameters 2 and 3 stays behind in compat and moves along by default. */
@@ -144,7 +136,6 @@ static void a_group_added_after_freezing_moves_parameters(void **state)
     struct lw_err err;
     int32_t list[6];
 
-    (void)state;
     for (int compat = 0; compat < 2; compat++) {
         struct lw_oss *o = four(compat);
         assert_string_equal(owners(o, false), "0101");
@@ -164,13 +155,12 @@ static void a_group_added_after_freezing_moves_parameters(void **state)
     }
 }
 
-static void consolidation_goes_by_rank_and_the_recipient_sends_a_dummy(void **state)
+TEST(consolidation_goes_by_rank_and_the_recipient_sends_a_dummy)
 {
     struct lw_oss *o = four(false);
     struct lw_oss_send sends[2];
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_oss_consolidate(o, 0, sends, &err), LW_OK);
     assert_true(sends[0].dummy && sends[0].numel == 0 && sends[0].sender == 0);
     assert_true(!sends[1].dummy && sends[1].numel == 60);
@@ -181,7 +171,7 @@ static void consolidation_goes_by_rank_and_the_recipient_sends_a_dummy(void **st
     lw_oss_free(o);
 }
 
-static void the_state_map_counts_places_in_all_groups(void **state)
+TEST(the_state_map_counts_places_in_all_groups)
 {
     /* groups (2 0) (1 3), owners 1 1 0 0 by parameter: rank 0 holds 2 (place 0) and 3 (place 3) */
     static const int32_t first[] = {0, 2, 4}, items[] = {2, 0, 1, 3};
@@ -190,7 +180,6 @@ static void the_state_map_counts_places_in_all_groups(void **state)
     struct lw_err err;
     int32_t map[4];
 
-    (void)state;
     assert_int_equal(lw_oss_new(p, 4, first, items, 2, 2, true, &o, &err), LW_OK);
     assert_int_equal(lw_oss_state_map(o, 0, map), 2);
     assert_int_equal(map[0], 0);
@@ -201,12 +190,11 @@ static void the_state_map_counts_places_in_all_groups(void **state)
     lw_oss_free(o);
 }
 
-static void compat_clips_the_gradients_that_were_there_at_first(void **state)
+TEST(compat_clips_the_gradients_that_were_there_at_first)
 {
     /* owners 0 1 0 1; parameter 2 gets its first gradient in the second step */
     static const bool before[] = {true, true, false, true}, after[] = {true, true, true, true};
 
-    (void)state;
     for (int compat = 0; compat < 2; compat++) {
         struct lw_oss *o = four(compat);
         struct lw_oss_clip clip = {0};
@@ -228,14 +216,13 @@ static void compat_clips_the_gradients_that_were_there_at_first(void **state)
     }
 }
 
-static void mixed_buffers_and_wrong_groups_are_refused(void **state)
+TEST(mixed_buffers_and_wrong_groups_are_refused)
 {
     static const int32_t first[] = {0, 2, 3}, twice[] = {0, 1, 1}, nine[] = {0, 1, 9};
     struct lw_shard_param p[] = {f32(4), f32(4), f32(1)};
     struct lw_oss *o;
     struct lw_err err;
 
-    (void)state;
     assert_int_equal(lw_oss_new(p, 3, first, twice, 2, 2, true, &o, &err), LW_EINVAL);
     assert_string_equal(err.msg, "parameter 1 is in param groups 0 and 1, allowed: one");
     assert_int_equal(lw_oss_new(p, 3, first, nine, 2, 2, true, &o, &err), LW_EINVAL);
@@ -257,11 +244,10 @@ static void mixed_buffers_and_wrong_groups_are_refused(void **state)
 }
 
 /* Whatever happens: partition and buffers tile what they should; by default holders are owners. */
-static void a_random_life_keeps_its_invariants(void **state)
+TEST(a_random_life_keeps_its_invariants)
 {
     struct prng r = prng_start(__func__);
 
-    (void)state;
     for (int i = 0; i < 500; i++) {
         struct lw_shard_param p[N_MAX];
         int32_t n = (int32_t)prng_in(&r, 0, 12), world = (int32_t)prng_in(&r, 1, 5), list[N_MAX];
@@ -312,12 +298,11 @@ static void a_random_life_keeps_its_invariants(void **state)
     }
 }
 
-static void failing_allocations_change_nothing(void **state)
+TEST(failing_allocations_change_nothing)
 {
     struct lw_shard_param p[] = {f32(10), f32(20)};
     struct lw_err err;
 
-    (void)state;
     for (int64_t n = 1;; n++) {
         struct lw_oss *o = NULL;
         int64_t live = lw_alloc_live();
@@ -353,22 +338,4 @@ static void failing_allocations_change_nothing(void **state)
     }
     lw_oss_free(o);
     assert_int_equal(lw_alloc_live(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers_hold_each_owners_parameters_by_size),
-        cmocka_unit_test(devices_are_kept_apart_in_order_of_appearance),
-        cmocka_unit_test(a_frozen_owner_keeps_its_stale_buffer_in_compat_only),
-        cmocka_unit_test(a_later_owner_broadcasts_after_the_earlier_ones),
-        cmocka_unit_test(a_group_added_after_freezing_moves_parameters),
-        cmocka_unit_test(consolidation_goes_by_rank_and_the_recipient_sends_a_dummy),
-        cmocka_unit_test(the_state_map_counts_places_in_all_groups),
-        cmocka_unit_test(compat_clips_the_gradients_that_were_there_at_first),
-        cmocka_unit_test(mixed_buffers_and_wrong_groups_are_refused),
-        cmocka_unit_test(a_random_life_keeps_its_invariants),
-        cmocka_unit_test(failing_allocations_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

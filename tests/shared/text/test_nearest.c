@@ -1,9 +1,5 @@
 /* What somebody probably meant. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/text/nearest.h"
 #include "tests/lib/command_fixture.h"
@@ -20,7 +16,7 @@ static const char *nearest(const char *word)
     return n.best ? n.best : "";
 }
 
-static void the_nearest_word_within_a_third_is_meant(void **state)
+TEST(the_nearest_word_within_a_third_is_meant)
 {
     static const struct {
         const char *word, *meant;
@@ -35,14 +31,12 @@ static void the_nearest_word_within_a_third_is_meant(void **state)
         {"", ""},                     {"s", ""}, /* one letter of three is right: too far */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(nearest(cases[i].word), cases[i].meant);
 }
 
-static void commands_options_models_and_clusters_are_suggested(void **state)
+TEST_WITH(commands_options_models_and_clusters_are_suggested, fixture_open, fixture_close)
 {
-    (void)state;
     expect("compair", 2, "no command 'compair'; did you mean 'compare'?");
     expect("sim --bukcet-cap 5MiB", 2, "did you mean '--bucket-cap'?");
     expect("model gpt2-smal", 1, "did you mean");
@@ -50,9 +44,8 @@ static void commands_options_models_and_clusters_are_suggested(void **state)
     expect("frobnicate", 2, "no command 'frobnicate'; see");
 }
 
-static void what_is_given_in_the_wrong_place_is_said(void **state)
+TEST_WITH(what_is_given_in_the_wrong_place_is_said, fixture_open, fixture_close)
 {
-    (void)state;
     lapwing("model mlp -o w.json", NULL);
     expect("sim w.json -c dgx-a100", 2, "'w.json' is a workload, not a plan: give it with -w");
     expect("sim w.json --dp 2 -c dgx-a100", 2, "give it with -w");
@@ -61,23 +54,8 @@ static void what_is_given_in_the_wrong_place_is_said(void **state)
 }
 
 /* A reader that has enough ends the program without a word. */
-static void a_closed_pipe_is_silent(void **state)
+TEST_WITH(a_closed_pipe_is_silent, fixture_open, fixture_close)
 {
-    (void)state;
     shell("$L help strategy | head -1 >/dev/null; $L model --list | true", NULL);
     assert_string_equal(shell_err(), "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nearest_word_within_a_third_is_meant),
-        cmocka_unit_test_setup_teardown(commands_options_models_and_clusters_are_suggested,
-                                        fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(what_is_given_in_the_wrong_place_is_said, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(a_closed_pipe_is_silent, fixture_open, fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

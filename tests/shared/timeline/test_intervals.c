@@ -1,42 +1,35 @@
 /* Unions and differences of intervals. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/timeline/timeline.h"
 
-static void union_counts_overlaps_once_and_clips_to_the_window(void **state)
+TEST(union_counts_overlaps_once_and_clips_to_the_window)
 {
     /* [0,10) u [5,20) u [30,40) = 20 + 10; inside [8,35): 12 + 5 */
     struct lw_interval v[] = {{30, 40}, {5, 20}, {0, 10}};
     struct lw_interval w[] = {{30, 40}, {5, 20}, {0, 10}};
 
-    (void)state;
     assert_int_equal(lw_intervals_union(v, 3, 0, 100), 30);
     assert_int_equal(lw_intervals_union(w, 3, 8, 35), 17);
     assert_int_equal(lw_intervals_union(w, 0, 0, 100), 0);
 }
 
-static void minus_keeps_what_the_other_does_not_cover(void **state)
+TEST(minus_keeps_what_the_other_does_not_cover)
 {
     /* a = [0,10) u [20,30); b covers [5,25): 5 + 5 remain */
     struct lw_interval a[] = {{20, 30}, {0, 10}}, b[] = {{5, 15}, {12, 25}};
 
-    (void)state;
     assert_int_equal(lw_intervals_minus(a, 2, b, 2, 0, 100), 10);
 }
 
-static void both_agree_with_counting_single_units_on_random_input(void **state)
+TEST(both_agree_with_counting_single_units_on_random_input)
 {
     enum { N = 12, SPAN = 64 };
     unsigned seed = 20240611;
 
-    (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
     for (int round = 0; round < 2000; round++) {
@@ -59,15 +52,4 @@ static void both_agree_with_counting_single_units_on_random_input(void **state)
         assert_int_equal(lw_intervals_union(copy, n[0], from, to), want_union);
         assert_int_equal(lw_intervals_minus(v[0], n[0], v[1], n[1], from, to), want_minus);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(union_counts_overlaps_once_and_clips_to_the_window),
-        cmocka_unit_test(minus_keeps_what_the_other_does_not_cover),
-        cmocka_unit_test(both_agree_with_counting_single_units_on_random_input),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Memory over time, from schedules through plans and the simulator: peaks in flight and what
  * recomputation, ZeRO and unknown figures change. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,14 +75,13 @@ static void peaks(const struct lw_plan *p, int64_t *peak)
 /* Two stages, one micro-batch, messages of 100 bytes. Rank 0 sends its output while a receive for
  * the gradient waits; rank 1 keeps what it receives as the input of its forward, and its gradient
  * replaces the activations. */
-static void messages_take_room_until_they_are_sent_or_used(void **unused)
+TEST(messages_take_room_until_they_are_sent_or_used)
 {
     struct lw_workload w = layers(2);
     struct lw_strategy s = lw_strategy_default();
     struct lw_memory_peak most;
     int64_t peak[2];
 
-    (void)unused;
     w.modules[0].output_bytes = w.modules[1].output_bytes = 100;
     s.pp = 2;
     s.partition = LW_PARTITION_UNIFORM;
@@ -104,11 +99,10 @@ static void messages_take_room_until_they_are_sent_or_used(void **unused)
 }
 
 /* What the grid alone has in flight until the weights' gradients, rank by rank. */
-static void peaks_in_flight_are_those_of_the_schedule(void **unused)
+TEST(peaks_in_flight_are_those_of_the_schedule)
 {
     static const enum lw_schedule schedules[] = {LW_SCHEDULE_GPIPE, LW_SCHEDULE_1F1B,
                                                  LW_SCHEDULE_ZB_H1, LW_SCHEDULE_ZB_H2};
-    (void)unused;
     for (int32_t p = 2; p <= 5; p++) {
         for (int32_t m = p; m <= 3 * p; m += p + 1) {
             struct lw_workload w = layers(p);
@@ -148,12 +142,11 @@ static void peaks_in_flight_are_those_of_the_schedule(void **unused)
 
 /* One GPT block more or less is 34 s b h + 5 a s^2 b; without a pipeline all modules of a
  * micro-batch are held when its backward begins. */
-static void one_rank_holds_a_whole_micro_batch(void **unused)
+TEST(one_rank_holds_a_whole_micro_batch)
 {
     struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){.layers = 3});
     struct lw_strategy s = lw_strategy_default();
     int64_t peak[1], sum = 0;
-    (void)unused;
     for (int32_t m = 0; m < w.n_modules; m++)
         sum += w.modules[m].kept_bytes[LW_RECOMPUTE_NONE];
     s.micro_batches = 3;
@@ -172,11 +165,10 @@ static void one_rank_holds_a_whole_micro_batch(void **unused)
 }
 
 /* 16 layers of 4 x 4 and 4: 320 f32 elements, momentum 4 B each. */
-static void optimizer_state_is_the_workloads(void **unused)
+TEST(optimizer_state_is_the_workloads)
 {
     struct lw_workload w = model_build("mlp", (struct traces_model_shape){.batch = 1, .width = 4});
     struct lw_strategy s = lw_strategy_default();
-    (void)unused;
     struct lw_plan p = plan_of(&w, &s);
     assert_int_equal(p.roles[0].static_bytes[LW_MEM_PARAMS], 4 * 320);
     assert_int_equal(p.roles[0].static_bytes[LW_MEM_OPTIMIZER], 4 * 320);
@@ -200,14 +192,13 @@ static void optimizer_state_is_the_workloads(void **unused)
 /* Korthikanti et al., equation 2, section 5: s b h (10 + 24 / t + 5 a s / (h t)), of which
  * selective recomputation drops the scores until the backward and full recomputation all but 2 s b
  * h. */
-static void a_tensor_rank_keeps_the_whole_part_and_its_share(void **unused)
+TEST(a_tensor_rank_keeps_the_whole_part_and_its_share)
 {
     int64_t n = 2048, h = 12288, a = 96, sbh = n * h;
     const int64_t all = 10 * sbh + (24 * sbh + 5 * a * n * n) / 8;
     const int64_t kept[] = {all, 13 * sbh, 2 * sbh};
     struct lw_workload w = model_build("gpt-175b", (struct traces_model_shape){.layers = 2});
     struct lw_strategy s = lw_strategy_default();
-    (void)unused;
     s.tp = 8;
     for (int mode = 0; mode < LW_N_RECOMPUTE; mode++) {
         int64_t taken[2] = {0}, given = 0;
@@ -231,14 +222,13 @@ static void a_tensor_rank_keeps_the_whole_part_and_its_share(void **unused)
 
 /* Full recomputation: what is kept of all modules while the head's backward runs, or without the
  * head and with all of the last block, whichever is more. */
-static void recomputation_brings_back_one_module_at_a_time(void **unused)
+TEST(recomputation_brings_back_one_module_at_a_time)
 {
     struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){.layers = 4});
     struct lw_strategy s = lw_strategy_default();
     int64_t peak[1], sum = 0, head = w.modules[5].kept_bytes[LW_RECOMPUTE_FULL];
     int64_t dropped = w.modules[4].kept_bytes[LW_RECOMPUTE_NONE] -
                       w.modules[4].kept_bytes[LW_RECOMPUTE_FULL];
-    (void)unused;
     for (int32_t m = 0; m < w.n_modules; m++)
         sum += w.modules[m].kept_bytes[LW_RECOMPUTE_FULL];
     s.recompute = LW_RECOMPUTE_FULL;
@@ -258,13 +248,12 @@ static void recomputation_brings_back_one_module_at_a_time(void **unused)
 
 /* Fig. 7 of the paper, as Calculon read it: kept with selective and full recomputation in per cent
  * of all, t = 8: 22B 49.42 and 7.64, 530B 62.04 and 9.42. */
-static void shares_kept_are_those_of_the_published_figure(void **unused)
+TEST(shares_kept_are_those_of_the_published_figure)
 {
     static const struct {
         int64_t hidden, heads;
         double selective, full;
     } models[] = {{6144, 64, 49.42, 7.64}, {20480, 128, 62.04, 9.42}};
-    (void)unused;
     for (int k = 0; k < 2; k++) {
         struct lw_workload w = model_build("gpt-175b", (struct traces_model_shape){
             .hidden = models[k].hidden, .heads = models[k].heads, .layers = 1});
@@ -280,12 +269,11 @@ static void shares_kept_are_those_of_the_published_figure(void **unused)
 }
 
 /* A program that gives back more than it took, or less, is not a plan. */
-static void plans_that_lose_activations_are_refused(void **unused)
+TEST(plans_that_lose_activations_are_refused)
 {
     struct lw_workload w = layers(2);
     struct lw_strategy s = lw_strategy_default();
     struct lw_err err = {0};
-    (void)unused;
     struct lw_plan p = plan_of(&w, &s);
     struct lw_work *forward = &p.works[p.ops[0].work];
     assert_int_equal(forward->keeps_bytes, KEPT);
@@ -297,19 +285,4 @@ static void plans_that_lose_activations_are_refused(void **unused)
     assert_non_null(strstr(err.msg, "gives back more activations than are kept"));
     lw_plan_free(&p);
     lw_workload_free(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_take_room_until_they_are_sent_or_used),
-        cmocka_unit_test(peaks_in_flight_are_those_of_the_schedule),
-        cmocka_unit_test(one_rank_holds_a_whole_micro_batch),
-        cmocka_unit_test(optimizer_state_is_the_workloads),
-        cmocka_unit_test(a_tensor_rank_keeps_the_whole_part_and_its_share),
-        cmocka_unit_test(recomputation_brings_back_one_module_at_a_time),
-        cmocka_unit_test(shares_kept_are_those_of_the_published_figure),
-        cmocka_unit_test(plans_that_lose_activations_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

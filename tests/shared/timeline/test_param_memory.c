@@ -1,9 +1,5 @@
 /* What a parameter costs, by type, optimizer and ZeRO stage. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/timeline/param_memory.h"
 
@@ -16,9 +12,8 @@ static int64_t sum(const int64_t bytes[LW_N_MEM])
     return s;
 }
 
-static void state_counts_tensors_and_masters(void **unused)
+TEST(state_counts_tensors_and_masters)
 {
-    (void)unused;
     assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_BF16), 12); /* 4 + 4 + 4 */
     assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_F32), 8);
     assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_F64), 16);
@@ -30,11 +25,10 @@ static void state_counts_tensors_and_masters(void **unused)
 }
 
 /* docs/design/memory.md works these out. */
-static void each_stage_shares_out_one_more_thing(void **unused)
+TEST(each_stage_shares_out_one_more_thing)
 {
     static const int64_t expected[4][3] = {
         {2000, 2000, 12000}, {2000, 2000, 1500}, {2000, 250, 1500}, {250, 250, 1500}};
-    (void)unused;
     for (int stage = 0; stage <= 3; stage++) {
         const struct lw_memory_rule rule = {LW_BF16, LW_OPTIMIZER_ADAM, stage, false};
         int64_t bytes[LW_N_MEM] = {0};
@@ -47,11 +41,10 @@ static void each_stage_shares_out_one_more_thing(void **unused)
 }
 
 /* Psi and N of table 1 where N divides: 4 + 12 / N, 2 + 14 / N, 16 / N bytes each. */
-static void stages_are_the_papers_formulas(void **unused)
+TEST(stages_are_the_papers_formulas)
 {
     static const int64_t psi[] = {INT64_C(7500000000), INT64_C(128000000000),
                                   INT64_C(1000000000000)};
-    (void)unused;
     for (int k = 0; k < 3; k++) {
         for (int64_t n = 1; n <= 1024; n *= 4) {
             const int64_t p = psi[k] / n * n, by_stage[] = {
@@ -66,25 +59,13 @@ static void stages_are_the_papers_formulas(void **unused)
     }
 }
 
-static void gradients_may_have_a_type_of_their_own(void **unused)
+TEST(gradients_may_have_a_type_of_their_own)
 {
     const struct lw_memory_rule rule = {LW_F32, LW_OPTIMIZER_SGD, 0, false};
     int64_t bytes[LW_N_MEM] = {1, 1, 1, 1};
-    (void)unused;
     lw_memory_add(&rule, LW_BF16, 10, 10, bytes);
     assert_int_equal(bytes[LW_MEM_PARAMS], 21); /* added to what was there */
     assert_int_equal(bytes[LW_MEM_GRADS], 41);
     assert_int_equal(bytes[LW_MEM_OPTIMIZER], 41);
     assert_int_equal(bytes[LW_MEM_BUCKETS], 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(state_counts_tensors_and_masters),
-        cmocka_unit_test(each_stage_shares_out_one_more_thing),
-        cmocka_unit_test(stages_are_the_papers_formulas),
-        cmocka_unit_test(gradients_may_have_a_type_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Throughput and arithmetic use against closed forms and published figures. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <math.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/plan/strategy.h"
 #include "shared/timeline/throughput.h"
@@ -18,7 +14,7 @@ static void expect_close(double got, double expected, double within)
 
 /* Korthikanti et al., arXiv 2205.05198, table 5: iteration time and MFU of four models on A100 with
  * a peak of 312 TFLOP/s, batch as many samples as devices but for 22B. All scores count there. */
-static void published_models_have_their_published_use(void **unused)
+TEST(published_models_have_their_published_use)
 {
     static const struct {
         int64_t layers, hidden, batch;
@@ -31,7 +27,6 @@ static void published_models_have_their_published_use(void **unused)
         {128, 25600, 512, 512, 71.49, 0.563},
     };
     const int64_t seq = 2048, vocab = 51200;
-    (void)unused;
 
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         int64_t l = models[i].layers, h = models[i].hidden;
@@ -59,12 +54,11 @@ static void published_models_have_their_published_use(void **unused)
 }
 
 /* 3 modules of 600 FLOPs forward, batch 1; 2 ranks, 4 micro-batches, 1 ms a step. */
-static void other_models_count_their_modules(void **unused)
+TEST(other_models_count_their_modules)
 {
     struct lw_strategy s = lw_strategy_default();
     struct lw_cluster c = {.price_per_device_hour = {3.6, "list"}};
     struct tiny tiny;
-    (void)unused;
 
     tiny_init(&tiny);
     tiny.modules[0].output_bytes = tiny.modules[1].output_bytes = 8;
@@ -89,11 +83,10 @@ static void other_models_count_their_modules(void **unused)
 }
 
 /* no-sync 2: two accumulating passes before each that ends the step; dp 2. */
-static void accumulated_passes_count(void **unused)
+TEST(accumulated_passes_count)
 {
     struct lw_strategy s = lw_strategy_default();
     struct tiny tiny;
-    (void)unused;
 
     tiny_init(&tiny);
     s.dp = 2;
@@ -103,11 +96,10 @@ static void accumulated_passes_count(void **unused)
     lw_plan_free(&p);
 }
 
-static void what_is_not_known_is_not_made_up(void **unused)
+TEST(what_is_not_known_is_not_made_up)
 {
     struct lw_strategy s = lw_strategy_default();
     struct tiny tiny;
-    (void)unused;
 
     tiny_init(&tiny);
     struct lw_plan p = build(&tiny, &s);
@@ -119,15 +111,4 @@ static void what_is_not_known_is_not_made_up(void **unused)
     t = lw_throughput_of(&p, &tiny.w, NULL, LW_PS_PER_MS);
     assert_true(isnan(t.model_flops) && !isnan(t.samples_per_s));
     lw_plan_free(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_models_have_their_published_use),
-        cmocka_unit_test(other_models_count_their_modules),
-        cmocka_unit_test(accumulated_passes_count),
-        cmocka_unit_test(what_is_not_known_is_not_made_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

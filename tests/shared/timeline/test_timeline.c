@@ -1,9 +1,5 @@
 /* Interval arithmetic and measures against numbers worked out by hand. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +11,9 @@
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/timeline.h"
 
-static void union_counts_overlaps_once(void **unused)
+TEST(union_counts_overlaps_once)
 {
     struct lw_interval v[] = {{10, 20}, {0, 5}, {15, 30}, {30, 31}, {40, 40}, {50, 60}};
-    (void)unused;
 
     /* [0,5) [10,31) [50,60) = 5 + 21 + 10 */
     assert_int_equal(lw_intervals_union(v, 6, 0, 100), 36);
@@ -27,20 +22,18 @@ static void union_counts_overlaps_once(void **unused)
     assert_int_equal(lw_intervals_union(v, 0, 0, 100), 0);
 }
 
-static void minus_leaves_what_is_not_covered(void **unused)
+TEST(minus_leaves_what_is_not_covered)
 {
     struct lw_interval a[] = {{0, 10}, {20, 30}, {25, 40}};
     struct lw_interval b[] = {{5, 22}, {28, 29}, {39, 100}};
-    (void)unused;
 
     /* a = [0,10) [20,40); b takes [5,10) [20,22) [28,29) [39,40): 30 - (5 + 2 + 1 + 1) = 21 */
     assert_int_equal(lw_intervals_minus(a, 3, b, 3, 0, 100), 21);
 }
 
-static void random_intervals_match_a_count_of_cells(void **unused)
+TEST(random_intervals_match_a_count_of_cells)
 {
     uint64_t s = 12345;
-    (void)unused;
 
     for (int round = 0; round < 300; round++) {
         struct lw_interval a[12], b[12];
@@ -95,11 +88,10 @@ static void fill_two_steps(struct lw_timeline *t)
     add(t, 1, 1, 1, LW_OP_ALL_REDUCE, 1, 165, 200);
 }
 
-static void summary_has_the_values_worked_out_by_hand(void **unused)
+TEST(summary_has_the_values_worked_out_by_hand)
 {
     struct lw_timeline t = {0};
     struct lw_summary s;
-    (void)unused;
 
     fill_two_steps(&t);
     assert_int_equal(lw_timeline_sort(&t, NULL), LW_OK);
@@ -138,11 +130,10 @@ static void summary_has_the_values_worked_out_by_hand(void **unused)
     lw_timeline_free(&t);
 }
 
-static void median_of_an_even_number_is_the_mean_of_the_middle_two(void **unused)
+TEST(median_of_an_even_number_is_the_mean_of_the_middle_two)
 {
     struct lw_timeline t = {0};
     struct lw_summary s;
-    (void)unused;
 
     for (int32_t i = 0, at = 0; i < 4; i++) { /* lengths 10, 40, 21, 30 */
         int32_t end = at + (int32_t[]){10, 40, 21, 30}[i];
@@ -161,11 +152,10 @@ static void median_of_an_even_number_is_the_mean_of_the_middle_two(void **unused
 /* Two stages; stage 1 enters step 1 at 60, when stage 0 is still in step 0, and waits for it.
  *   stage 0: step 0 computes 0..100; step 1: send 100..130 (receiver in from 60), computes 130..200
  *   stage 1: step 0 computes 0..60; step 1: receives 60..130 (all in at 100), computes 110..190 */
-static void a_step_is_the_period_between_latest_ends(void **unused)
+TEST(a_step_is_the_period_between_latest_ends)
 {
     struct lw_timeline t = {0};
     struct lw_summary s;
-    (void)unused;
 
     add(&t, 0, 0, 0, LW_OP_KERNEL, 0, 0, 100);
     add(&t, 0, 1, 0, LW_OP_KERNEL, 0, 0, 60);
@@ -193,10 +183,9 @@ static void a_step_is_the_period_between_latest_ends(void **unused)
     lw_timeline_free(&t);
 }
 
-static void sort_orders_by_step_pass_rank_op(void **unused)
+TEST(sort_orders_by_step_pass_rank_op)
 {
     struct lw_timeline t = {0};
-    (void)unused;
 
     add(&t, 1, 0, 0, LW_OP_KERNEL, 3, 10, 11);
     add(&t, 0, 1, 0, LW_OP_KERNEL, 2, 20, 21);
@@ -212,7 +201,7 @@ static void sort_orders_by_step_pass_rank_op(void **unused)
     lw_timeline_free(&t);
 }
 
-static void check_names_the_fault(void **unused)
+TEST(check_names_the_fault)
 {
     static const struct {
         struct lw_span a, b;
@@ -231,7 +220,6 @@ static void check_names_the_fault(void **unused)
          {.kind = LW_OP_KERNEL, .op = 1, .start = 7, .all_in = -1, .end = 9},
          "overlaps"},
     };
-    (void)unused;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_timeline t = {0};
@@ -274,10 +262,9 @@ static void make_plan(struct lw_plan *plan)
     assert_int_equal(lw_builder_finish(b, plan, NULL), LW_OK);
 }
 
-static void a_receive_may_not_end_before_its_send_begins(void **unused)
+TEST(a_receive_may_not_end_before_its_send_begins)
 {
     struct lw_plan plan;
-    (void)unused;
 
     make_plan(&plan);
     for (lw_ps recv_end = 4; recv_end <= 5; recv_end++) {
@@ -293,12 +280,11 @@ static void a_receive_may_not_end_before_its_send_begins(void **unused)
     lw_plan_free(&plan);
 }
 
-static void peak_memory_follows_allocations_in_time(void **unused)
+TEST(peak_memory_follows_allocations_in_time)
 {
     struct lw_plan plan;
     struct lw_timeline t = {0};
     struct lw_summary s;
-    (void)unused;
 
     make_plan(&plan);
     /* rank 0: alloc 8 at 1, free 8 at 2, alloc 8 at 3: 120 + 8; out of program order on purpose */
@@ -323,7 +309,7 @@ static void peak_memory_follows_allocations_in_time(void **unused)
 /* One stage keeps 100 B a micro-batch: F0 0..10, F1 10..20, B0 20..30, F2 30..40, B1 40..50, B2
  * 50..60. B0 gives back at 30 what F2 takes at 30: two in flight, 120 fixed + 200; rank 1 keeps
  * nothing. */
-static void activations_are_held_until_their_backward_ends(void **unused)
+TEST(activations_are_held_until_their_backward_ends)
 {
     struct lw_plan plan;
     struct lw_timeline t = {0};
@@ -333,7 +319,6 @@ static void activations_are_held_until_their_backward_ends(void **unused)
         bool forward;
         lw_ps at;
     } ops[] = {{true, 0}, {true, 10}, {false, 20}, {true, 30}, {false, 40}, {false, 50}};
-    (void)unused;
 
     make_plan(&plan);
     int32_t held[] = {plan.ops[0].work, plan.ops[1].work};
@@ -359,11 +344,10 @@ static void activations_are_held_until_their_backward_ends(void **unused)
 }
 
 /* The system would grant it and end the process while it is filled. */
-static void a_timeline_beyond_the_machine_is_refused_with_its_size(void **unused)
+TEST(a_timeline_beyond_the_machine_is_refused_with_its_size)
 {
     static const int64_t n[] = {INT64_C(1) << 40, INT64_MAX};
     static const char *const size[] = {"1099511627776 ops needs 65.00 TiB", "8192.00 PiB"};
-    (void)unused;
 
     for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
         struct lw_timeline t = {0};
@@ -375,10 +359,9 @@ static void a_timeline_beyond_the_machine_is_refused_with_its_size(void **unused
     }
 }
 
-static void failed_allocations_leave_nothing_behind(void **unused)
+TEST(failed_allocations_leave_nothing_behind)
 {
     int64_t live = lw_alloc_live(), n = 1;
-    (void)unused;
 
     for (;; n++) {
         struct lw_timeline t = {0};
@@ -407,24 +390,4 @@ static void failed_allocations_leave_nothing_behind(void **unused)
         assert_int_equal(status, LW_ENOMEM);
     }
     assert_true(n > 20); /* 12 columns twice at least */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(union_counts_overlaps_once),
-        cmocka_unit_test(minus_leaves_what_is_not_covered),
-        cmocka_unit_test(random_intervals_match_a_count_of_cells),
-        cmocka_unit_test(summary_has_the_values_worked_out_by_hand),
-        cmocka_unit_test(median_of_an_even_number_is_the_mean_of_the_middle_two),
-        cmocka_unit_test(a_step_is_the_period_between_latest_ends),
-        cmocka_unit_test(sort_orders_by_step_pass_rank_op),
-        cmocka_unit_test(check_names_the_fault),
-        cmocka_unit_test(a_receive_may_not_end_before_its_send_begins),
-        cmocka_unit_test(peak_memory_follows_allocations_in_time),
-        cmocka_unit_test(activations_are_held_until_their_backward_ends),
-        cmocka_unit_test(a_timeline_beyond_the_machine_is_refused_with_its_size),
-        cmocka_unit_test(failed_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

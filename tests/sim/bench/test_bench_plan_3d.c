@@ -1,14 +1,10 @@
 /* What `lapwing bench plan-3d` promises: gpt-175b on 16,384 ranks in less than 500 MB, because
  * ranks of a role share their program. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 static int bench(const char *words, char *text, size_t room)
 {
@@ -38,11 +34,10 @@ static double measured(const char *words, const char *key)
     return number_after(text, key);
 }
 
-static void thousands_of_ranks_fit_into_500_mb(void **state)
+TEST(thousands_of_ranks_fit_into_500_mb)
 {
     char text[4096];
 
-    (void)state;
     assert_int_equal(bench("--format json", text, sizeof text), 0);
     assert_int_equal((int)number_after(text, "\"ranks\": "), 16384);
     assert_true(number_after(text, "\"peak_rss_bytes\": ") > 1e6);
@@ -50,9 +45,8 @@ static void thousands_of_ranks_fit_into_500_mb(void **state)
 }
 
 /* 16 stages are 16 programs, with 2 data-parallel ranks or with 128. */
-static void ops_grow_with_the_roles_not_with_the_ranks(void **state)
+TEST(ops_grow_with_the_roles_not_with_the_ranks)
 {
-    (void)state;
     double few = measured("--ranks 256 --format json", "\"n_events\": ");
     double many = measured("--ranks 16384 --format json", "\"n_events\": ");
 
@@ -60,22 +54,11 @@ static void ops_grow_with_the_roles_not_with_the_ranks(void **state)
     assert_true(many >= few && many < 1.1 * few);
 }
 
-static void ranks_that_make_no_grid_are_refused(void **state)
+TEST(ranks_that_make_no_grid_are_refused)
 {
     char text[4096];
 
-    (void)state;
     assert_int_not_equal(bench("--ranks 100", text, sizeof text), 0);
     if (!strstr(text, "--ranks 100 is no multiple of 128"))
         fail_msg("%s", text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thousands_of_ranks_fit_into_500_mb),
-        cmocka_unit_test(ops_grow_with_the_roles_not_with_the_ranks),
-        cmocka_unit_test(ranks_that_make_no_grid_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

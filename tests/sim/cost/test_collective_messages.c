@@ -1,10 +1,6 @@
 /* Collectives as messages: every algorithm does what its operation promises, by following the data;
  * its closed form is what its messages take; trees have the shape of the paper. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,10 +122,9 @@ static void follow(const struct sim_schedule *s)
     free(m);
 }
 
-static void every_algorithm_does_what_its_operation_promises(void **unused)
+TEST(every_algorithm_does_what_its_operation_promises)
 {
     int n_done = 0;
-    (void)unused;
 
     for (int a = 0; a < N_ALGORITHMS; a++)
         for (int o = 0; o < N_OPS; o++)
@@ -152,9 +147,8 @@ static void every_algorithm_does_what_its_operation_promises(void **unused)
 
 /* Of any two trees: a member's children in both are two at most (the root of a rooted pair: one in
  * each), and a member with two in one has none in the other: it is interior in one only. */
-static void members_are_interior_in_one_tree(void **unused)
+TEST(members_are_interior_in_one_tree)
 {
-    (void)unused;
     for (int32_t n = 2; n < 200; n++) {
         for (int rooted = 0; rooted < 2; rooted++) {
             struct sim_trees t;
@@ -184,11 +178,10 @@ static void members_are_interior_in_one_tree(void **unused)
  *   edges out: 0 -> 2 | 2 -> 1, 2 -> 3 | 3 -> 1 | 1 -> 0, 1 -> 2
  *   edges that leave or enter one member differ in colour: 0->2 and 1->2 enter 2; 2->1 and 3->1 enter 1;
  *   2->1 and 2->3 leave 2; 1->0 and 1->2 leave 1: two paths, 2->3, 2->1, 3->1 and 1->0, 1->2, 0->2. */
-static void four_members_have_the_trees_of_the_paper(void **unused)
+TEST(four_members_have_the_trees_of_the_paper)
 {
     static const int32_t first[] = {-1, 2, 0, 2}, second[] = {1, 3, 1, -1};
     struct sim_trees t;
-    (void)unused;
 
     assert_int_equal(sim_trees_make(4, false, &t, NULL), LW_OK);
     assert_memory_equal(t.parent[0], first, sizeof first);
@@ -253,7 +246,7 @@ static lw_ps closed(const struct lw_cluster *c, const struct lw_cost_query *q)
  *   pairwise      2 (3 (1,000,000 + 7) + 4 (1,000,000 + 100))
  *   direct        2 (7,000,000 + 100)
  * All-to-all, hierarchical: 3 (2,000,000 + 7) + (4,000,000 + 100). */
-static void closed_forms_have_the_hand_values(void **unused)
+TEST(closed_forms_have_the_hand_values)
 {
     static const struct {
         enum lw_op_kind op;
@@ -275,7 +268,6 @@ static void closed_forms_have_the_hand_values(void **unused)
         {LW_OP_ALL_TO_ALL, LW_REDUCER_AUTO, 8000, 8, 2, 3 * 1000007 + 4 * 1000100},
     };
     struct lw_cluster c;
-    (void)unused;
 
     two_level_cluster(&c);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -289,13 +281,12 @@ static void closed_forms_have_the_hand_values(void **unused)
 /* Two members, two trees of one edge each, in opposite directions: both halves go up at once and
  * come down at once: 2 rounds of 2000 B; with k pieces 2 k rounds of 2000/k B, so with a latency
  * one piece is best. Three members without latency: as many pieces as there are. */
-static void trees_choose_their_pieces(void **unused)
+TEST(trees_choose_their_pieces)
 {
     struct lw_cost_query two = {LW_OP_ALL_REDUCE, LW_F32, 4000, 2, 1, LW_REDUCER_TREE};
     struct lw_cost_query three = {LW_OP_BROADCAST, LW_F32, 8192, 3, 1, LW_REDUCER_TREE};
     struct lw_cost_answer a;
     struct lw_cluster c;
-    (void)unused;
 
     two_level_cluster(&c);
     assert_int_equal(closed(&c, &two), 2 * (2000000 + 7));
@@ -310,12 +301,11 @@ static void trees_choose_their_pieces(void **unused)
  * 18 touches, 24e9 / 18 = 1.33e9 B/s; PCIe 3e9; bridge 8e9 / 4 = 2e9; NIC 4e9 / 2 = 2e9. Memory
  * is the least: a piece of 1000 B takes 750,000 ps, in the tree 500,000 + 100. Ten pieces,
  * height 1: 10 + 3 slots. One piece: 2 slots of copies and 2 of the tree. */
-static void hfreduce_runs_at_the_least_of_four_ceilings(void **unused)
+TEST(hfreduce_runs_at_the_least_of_four_ceilings)
 {
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 10000, 8, 2, LW_REDUCER_HFREDUCE};
     struct sim_hfreduce h;
     struct lw_cluster c;
-    (void)unused;
 
     two_level_cluster(&c);
     assert_int_equal(sim_hfreduce_of(&c, 4, 2, &h, NULL), LW_OK);
@@ -335,14 +325,13 @@ static void hfreduce_runs_at_the_least_of_four_ceilings(void **unused)
 
 /* Figure 7a of the paper: 186 MiB on 16, 32, ... 1440 GPUs of that machine. The steady rate is the
  * bridge's: 32.4e9 / 4 = 8.1e9 B/s. */
-static void the_fire_flyer_node_reduces_as_measured(void **unused)
+TEST(the_fire_flyer_node_reduces_as_measured)
 {
     static const int32_t ranks[] = {16, 32, 64, 128, 256, 512, 1024, 1440};
     static const double measured[] = {8.10, 8.03, 7.95, 7.78, 7.12, 7.33, 6.99, 6.31};
     struct lw_cluster c;
     struct sim_hfreduce h;
     double sum = 0;
-    (void)unused;
 
     assert_int_equal(lw_cluster_find("fire-flyer", &c, NULL), LW_OK);
     assert_int_equal(sim_hfreduce_of(&c, 8, 2, &h, NULL), LW_OK);
@@ -362,12 +351,11 @@ static void the_fire_flyer_node_reduces_as_measured(void **unused)
     lw_cluster_free(&c);
 }
 
-static void messages_take_the_closed_form(void **unused)
+TEST(messages_take_the_closed_form)
 {
     struct prng rng = prng_start("messages");
     struct lw_cluster c;
     int n_done = 0;
-    (void)unused;
 
     two_level_cluster(&c);
     c.devices_per_node = 8;
@@ -394,11 +382,10 @@ static void messages_take_the_closed_form(void **unused)
 }
 
 /* What --bucket-policy optimal needs of a cost. */
-static void more_bytes_never_cost_less(void **unused)
+TEST(more_bytes_never_cost_less)
 {
     struct prng rng = prng_start("bytes");
     struct lw_cluster c;
-    (void)unused;
 
     two_level_cluster(&c);
     for (int a = 0; a < N_ALGORITHMS; a++)
@@ -443,10 +430,9 @@ static void ring_extras(const void *ctx, int64_t step, int32_t n, lw_ps *t)
         t[r] += ring_extra(ctx, r, step);
 }
 
-static void rings_run_as_their_recurrence(void **unused)
+TEST(rings_run_as_their_recurrence)
 {
     struct prng rng = prng_start("rings");
-    (void)unused;
 
     for (int trial = 0; trial < 200; trial++) {
         struct ring_links l;
@@ -469,7 +455,7 @@ static void rings_run_as_their_recurrence(void **unused)
     }
 }
 
-static void what_an_algorithm_cannot_do_is_refused_by_name(void **unused)
+TEST(what_an_algorithm_cannot_do_is_refused_by_name)
 {
     static const struct {
         struct lw_cost_query q;
@@ -483,7 +469,6 @@ static void what_an_algorithm_cannot_do_is_refused_by_name(void **unused)
         {{LW_OP_ALL_REDUCE, LW_F32, 8, 7, 2, LW_REDUCER_HFREDUCE}, "7 ranks on 2 nodes"},
     };
     struct lw_cluster c;
-    (void)unused;
 
     two_level_cluster(&c);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -502,10 +487,9 @@ static void what_an_algorithm_cannot_do_is_refused_by_name(void **unused)
     lw_cluster_free(&c);
 }
 
-static void failed_allocations_leave_nothing_behind(void **unused)
+TEST(failed_allocations_leave_nothing_behind)
 {
     struct lw_cluster c;
-    (void)unused;
 
     two_level_cluster(&c);
     for (int a = 0; a < N_ALGORITHMS; a++) {
@@ -523,23 +507,4 @@ static void failed_allocations_leave_nothing_behind(void **unused)
         }
     }
     lw_cluster_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_algorithm_does_what_its_operation_promises),
-        cmocka_unit_test(members_are_interior_in_one_tree),
-        cmocka_unit_test(four_members_have_the_trees_of_the_paper),
-        cmocka_unit_test(closed_forms_have_the_hand_values),
-        cmocka_unit_test(trees_choose_their_pieces),
-        cmocka_unit_test(hfreduce_runs_at_the_least_of_four_ceilings),
-        cmocka_unit_test(the_fire_flyer_node_reduces_as_measured),
-        cmocka_unit_test(messages_take_the_closed_form),
-        cmocka_unit_test(more_bytes_never_cost_less),
-        cmocka_unit_test(rings_run_as_their_recurrence),
-        cmocka_unit_test(what_an_algorithm_cannot_do_is_refused_by_name),
-        cmocka_unit_test(failed_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Costs of communication against their closed forms, and measured tables between and beyond
  * rows. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +19,7 @@ static lw_ps time_of(const struct lw_cluster *c, enum lw_op_kind op, int64_t byt
 }
 
 /* 1e9 B/s: 1000 ps a byte; latency 7 ps; 4 ranks, 4000 bytes: chunk 1000 bytes. */
-static void closed_forms_are_exact(void **unused)
+TEST(closed_forms_are_exact)
 {
     static const struct {
         enum lw_op_kind op;
@@ -46,7 +42,6 @@ static void closed_forms_are_exact(void **unused)
         {LW_OP_ALL_REDUCE, 10, 4, 6 * (3000 + 7)},  /* no whole floats: bytes */
     };
     struct lw_cluster c;
-    (void)unused;
 
     make_cluster(&c, 8, 1e9, 7);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -59,10 +54,9 @@ static void closed_forms_are_exact(void **unused)
  * B/s a node and 100 ps. A ring over all 8 gets both links: 2e9 B/s, slower than 4e9 inside. 14
  * steps: one trip of 8 hops crosses nodes twice, the 6 hops left over cross twice: 4 x 100 + 10
  * x 7. A group of one device of each node gets a quarter of the node's links: 0.5e9 B/s. */
-static void groups_over_nodes_pay_the_slowest_link_and_their_share(void **unused)
+TEST(groups_over_nodes_pay_the_slowest_link_and_their_share)
 {
     struct lw_cluster c;
-    (void)unused;
 
     make_cluster(&c, 4, 1e9, 7);
     c.n_nodes = 2;
@@ -84,7 +78,7 @@ static const lw_ps times[] = {10000000, 40000000, 160000000};
 /* 1000 -> 4000 bytes: 10 -> 40 us, slope 1: at 2000 bytes 20 us. 4000 -> 64000: 40 -> 160 us,
  * slope log 4 / log 16 = 1/2: at 16000 bytes 80 us. Beyond: 120 us for 60000 bytes more, 2000 ps
  * a byte. */
-static void tables_are_exact_at_rows_and_straight_on_log_axes_between(void **unused)
+TEST(tables_are_exact_at_rows_and_straight_on_log_axes_between)
 {
     static const struct {
         int64_t bytes;
@@ -102,7 +96,6 @@ static void tables_are_exact_at_rows_and_straight_on_log_axes_between(void **unu
     };
     struct lw_cluster c;
     struct lw_cost_answer a;
-    (void)unused;
 
     make_cluster(&c, 2, 1e9, 0);
     add_table(&c, LW_OP_ALL_REDUCE, 2, 1, 3, sizes, times);
@@ -118,10 +111,9 @@ static void tables_are_exact_at_rows_and_straight_on_log_axes_between(void **unu
     lw_cluster_free(&c);
 }
 
-static void a_table_of_one_row_goes_on_in_proportion(void **unused)
+TEST(a_table_of_one_row_goes_on_in_proportion)
 {
     struct lw_cluster c;
-    (void)unused;
 
     make_cluster(&c, 2, 1e9, 0);
     add_table(&c, LW_OP_ALL_REDUCE, 2, 1, 1, sizes, times);
@@ -129,11 +121,10 @@ static void a_table_of_one_row_goes_on_in_proportion(void **unused)
     lw_cluster_free(&c);
 }
 
-static void a_table_wins_only_where_it_fits(void **unused)
+TEST(a_table_wins_only_where_it_fits)
 {
     static const lw_ps other[] = {1, 2, 3};
     struct lw_cluster c;
-    (void)unused;
 
     make_cluster(&c, 4, 1e9, 0);
     add_table(&c, LW_OP_ALL_REDUCE, 2, 2, 3, sizes, other); /* two in flight */
@@ -147,10 +138,9 @@ static void a_table_wins_only_where_it_fits(void **unused)
     lw_cluster_free(&c);
 }
 
-static void bus_bandwidth_corrects_for_the_algorithm(void **unused)
+TEST(bus_bandwidth_corrects_for_the_algorithm)
 {
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1000000, 4, 1, LW_REDUCER_AUTO};
-    (void)unused;
 
     /* 1 MB in 1 ms: 1e9 B/s; all-reduce 2 * 3/4, all-gather 3/4, broadcast 1 */
     assert_true(fabs(lw_sim_algbw(&q, 1000000000) - 1e9) < 1);
@@ -162,7 +152,7 @@ static void bus_bandwidth_corrects_for_the_algorithm(void **unused)
     assert_true(lw_sim_busbw(&q, 0) == 0);
 }
 
-static void what_cannot_be_timed_says_why(void **unused)
+TEST(what_cannot_be_timed_says_why)
 {
     static const struct {
         struct lw_cost_query q;
@@ -180,7 +170,6 @@ static void what_cannot_be_timed_says_why(void **unused)
          "'forward' is not communication"},
     };
     struct lw_cluster c;
-    (void)unused;
 
     make_cluster(&c, 4, 1e9, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -193,18 +182,4 @@ static void what_cannot_be_timed_says_why(void **unused)
         assert_int_equal(cost.time(cost.ctx, &cases[i].q), -1);
     }
     lw_cluster_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_forms_are_exact),
-        cmocka_unit_test(groups_over_nodes_pay_the_slowest_link_and_their_share),
-        cmocka_unit_test(tables_are_exact_at_rows_and_straight_on_log_axes_between),
-        cmocka_unit_test(a_table_of_one_row_goes_on_in_proportion),
-        cmocka_unit_test(a_table_wins_only_where_it_fits),
-        cmocka_unit_test(bus_bandwidth_corrects_for_the_algorithm),
-        cmocka_unit_test(what_cannot_be_timed_says_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

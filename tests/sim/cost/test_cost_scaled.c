@@ -1,9 +1,5 @@
 /* NCCL's model where a measured table ends, and tables laid onto a cluster. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,12 +45,11 @@ static struct lw_cluster with_table(void)
     return c;
 }
 
-static void below_and_beyond_its_sizes_the_model_goes_on(void **unused)
+TEST(below_and_beyond_its_sizes_the_model_goes_on)
 {
     struct lw_cluster c = with_table();
     struct lw_cost_answer low = ask(&c, 1024, 8, 1, LW_REDUCER_AUTO);
     struct lw_cost_answer high = ask(&c, 1 << 30, 8, 1, LW_REDUCER_AUTO);
-    (void)unused;
 
     assert_string_equal(low.model, "table+nccl");
     assert_non_null(strstr(low.detail, "below its sizes"));
@@ -67,11 +62,10 @@ static void below_and_beyond_its_sizes_the_model_goes_on(void **unused)
     lw_cluster_free(&c);
 }
 
-static void other_ranks_of_the_same_place_are_scaled(void **unused)
+TEST(other_ranks_of_the_same_place_are_scaled)
 {
     struct lw_cluster c = with_table();
     struct lw_cost_answer four = ask(&c, bytes[0], 4, 1, LW_REDUCER_AUTO);
-    (void)unused;
 
     assert_non_null(strstr(four.detail, "other ranks"));
     assert_int_equal(four.time, 2 * ask(&c, bytes[0], 4, 1, LW_REDUCER_NCCL).time);
@@ -79,12 +73,11 @@ static void other_ranks_of_the_same_place_are_scaled(void **unused)
     lw_cluster_free(&c);
 }
 
-static void nearest_table_in_ranks_counts(void **unused)
+TEST(nearest_table_in_ranks_counts)
 {
     struct lw_cluster c = with_table();
     lw_ps slow[2] = {10 * times[0], 10 * times[1]};
     struct lw_cost_table two[2] = {table, table};
-    (void)unused;
 
     two[1].n_ranks = 4;
     two[1].time_ps = slow;
@@ -99,12 +92,11 @@ static void nearest_table_in_ranks_counts(void **unused)
 }
 
 /* Of a network its extent counts before the ranks: 16 ranks on 16 nodes are like 128 on 16. */
-static void of_several_nodes_the_nearest_in_nodes_counts(void **unused)
+TEST(of_several_nodes_the_nearest_in_nodes_counts)
 {
     struct lw_cluster c = with_table();
     lw_ps slow[2] = {10 * times[0], 10 * times[1]};
     struct lw_cost_table two[2] = {table, table};
-    (void)unused;
 
     two[0].n_ranks = 16;
     two[0].n_nodes = 2;
@@ -121,12 +113,11 @@ static void of_several_nodes_the_nearest_in_nodes_counts(void **unused)
     lw_cluster_free(&c);
 }
 
-static void doubt_is_the_ratio_at_the_largest_size(void **unused)
+TEST(doubt_is_the_ratio_at_the_largest_size)
 {
     struct lw_cluster c = with_table();
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 8, 8, 1, LW_REDUCER_AUTO};
     int64_t at;
-    (void)unused;
 
     assert_true(fabs(sim_table_over_model(&c, &q, &at) - 3) < 1e-6);
     assert_int_equal(at, bytes[1]);
@@ -137,9 +128,8 @@ static void doubt_is_the_ratio_at_the_largest_size(void **unused)
 
 #define CSV "op,nranks,nnodes,gpu,size_bytes,time_us\n"
 
-static void tables_are_laid_onto_a_cluster(void **unused)
+TEST_WITH(tables_are_laid_onto_a_cluster, fixture_open, fixture_close)
 {
-    (void)unused;
     fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,NVIDIA H100 80GB HBM3,1048576,56.028\n"
                                            "all_reduce,8,1,NVIDIA H100 80GB HBM3,2097152,60\n");
     expect("import t.csv --cluster-out c.json --onto dgx-h100", 0, "c.json: dgx-h100");
@@ -154,9 +144,8 @@ static void tables_are_laid_onto_a_cluster(void **unused)
 }
 
 /* 28.014 us by the model against 35.018: 20 % too fast. */
-static void measured_rows_stand_beside_the_model(void **unused)
+TEST_WITH(measured_rows_stand_beside_the_model, fixture_open, fixture_close)
 {
-    (void)unused;
     fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1048576,35.018\n");
     expect("cost -c dgx-h100 --measured t.csv", 0, "28.014 us  35.018 us  -20.0 %  nccl");
     expect("cost -c dgx-h100 --measured t.csv", 0, "1 row on 'dgx-h100': mean error 20.0 %");
@@ -167,21 +156,4 @@ static void measured_rows_stand_beside_the_model(void **unused)
     fixture_put(fixture_path("no.csv"), "a,b\n1,2\n");
     expect("cost -c dgx-h100 --measured no.csv", 1,
            "--measured no.csv: expected the output of nccl-tests");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(below_and_beyond_its_sizes_the_model_goes_on),
-        cmocka_unit_test(other_ranks_of_the_same_place_are_scaled),
-        cmocka_unit_test(nearest_table_in_ranks_counts),
-        cmocka_unit_test(of_several_nodes_the_nearest_in_nodes_counts),
-        cmocka_unit_test(doubt_is_the_ratio_at_the_largest_size),
-        cmocka_unit_test_setup_teardown(tables_are_laid_onto_a_cluster, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(measured_rows_stand_beside_the_model, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests_name("cost_scaled", tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Curves of efficiency: smoothing, votes, and the stored tables. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,18 +29,16 @@ static double factor(const struct sim_nccl_measured *t, int n, const char *witho
 }
 
 /* A message of a collective is its buffer over the ranks; of a send the whole buffer. */
-static void share_is_what_a_message_carries(void **unused)
+TEST(share_is_what_a_message_carries)
 {
-    (void)unused;
     assert_true(sim_nccl_share(LW_OP_ALL_REDUCE, 1 << 20, 8) == 1 << 17);
     assert_true(sim_nccl_share(LW_OP_ALL_GATHER, 8, 16) == .5);
     assert_true(sim_nccl_share(LW_OP_SEND, 1 << 20, 8) == 1 << 20);
 }
 
-static void smoothing_keeps_a_flat_table(void **unused)
+TEST(smoothing_keeps_a_flat_table)
 {
     struct sim_nccl_measured m = flat("a", 2, SIM_NCCL_HOPPER);
-    (void)unused;
 
     assert_int_equal(m.first_knot, 10 - SIM_NCCL_FIRST_KNOT);
     assert_int_equal(m.n_knots, 17);
@@ -56,10 +50,9 @@ static void smoothing_keeps_a_flat_table(void **unused)
  * sit at 1, 2.5 and 3.5 of 4; half is 2, 2/3 of the way to 4. With a table of another architecture
  * (weight 0.8) half is 1.9 of 3.8, and the second vote still at 2.5: 0.6 of the way. With one table
  * the model holds half of all weight or more: half of 3 is 1.5, 1/3 of the way from 1 to 2.5. */
-static void curve_is_the_median_with_a_vote_for_the_model(void **unused)
+TEST(curve_is_the_median_with_a_vote_for_the_model)
 {
     struct sim_nccl_measured t[] = {flat("a", 4, SIM_NCCL_HOPPER), flat("b", 16, SIM_NCCL_HOPPER)};
-    (void)unused;
 
     assert_true(fabs(factor(t, 1, NULL, 1 << 16) - pow(4, 1.0 / 3)) < 1e-9);
     assert_true(fabs(factor(t, 2, NULL, 1 << 16) - pow(4, 2.0 / 3)) < 1e-9);
@@ -70,43 +63,39 @@ static void curve_is_the_median_with_a_vote_for_the_model(void **unused)
     assert_true(factor(t, 1, "a", 1 << 16) == 1);
 }
 
-static void other_places_do_not_vote(void **unused)
+TEST(other_places_do_not_vote)
 {
     struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
     const struct sim_nccl_spot at = {SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 1 << 16};
     int used;
-    (void)unused;
 
     assert_true(sim_nccl_factor(&t, 1, NULL, &at, &used) == 1);
     assert_int_equal(used, 0);
 }
 
-static void a_table_far_from_the_size_counts_little(void **unused)
+TEST(a_table_far_from_the_size_counts_little)
 {
     struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
-    (void)unused;
 
     assert_true(factor(&t, 1, NULL, 4) < 1.05);
     assert_true(factor(&t, 1, NULL, 1 << 9) > 1.5);
 }
 
-static void nothing_to_smooth_is_refused(void **unused)
+TEST(nothing_to_smooth_is_refused)
 {
     const double share[] = {.1, 1024};
     const double ratios[] = {1, 0};
     struct sim_nccl_measured m = {.table = "x"};
     struct lw_err err = {0};
-    (void)unused;
 
     assert_int_equal(sim_nccl_smooth(share, ratios, 2, &m, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "between 1/4 byte and 32 GiB"));
 }
 
-static void stored_tables_are_whole(void **unused)
+TEST(stored_tables_are_whole)
 {
     int n;
     const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
-    (void)unused;
 
     assert_true(n >= 10);
     for (int i = 0; i < n; i++) {
@@ -122,14 +111,13 @@ static void stored_tables_are_whole(void **unused)
 }
 
 /* nccl+cal = nccl times the factor, in time and in both terms. */
-static void calibrated_model_is_the_model_times_the_curve(void **unused)
+TEST(calibrated_model_is_the_model_times_the_curve)
 {
     struct lw_cluster c = {0};
     struct lw_cost_answer raw, cal;
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1 << 20, 8, 1, LW_REDUCER_NCCL};
     int n;
     const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
-    (void)unused;
 
     assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
@@ -143,20 +131,4 @@ static void calibrated_model_is_the_model_times_the_curve(void **unused)
     assert_true(fabs((double)cal.latency - (double)raw.latency * f) <= 1);
     assert_true(fabs(cal.bytes_per_s * f / raw.bytes_per_s - 1) < 1e-12);
     lw_cluster_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(share_is_what_a_message_carries),
-        cmocka_unit_test(smoothing_keeps_a_flat_table),
-        cmocka_unit_test(curve_is_the_median_with_a_vote_for_the_model),
-        cmocka_unit_test(other_places_do_not_vote),
-        cmocka_unit_test(a_table_far_from_the_size_counts_little),
-        cmocka_unit_test(nothing_to_smooth_is_refused),
-        cmocka_unit_test(stored_tables_are_whole),
-        cmocka_unit_test(calibrated_model_is_the_model_times_the_curve),
-    };
-
-    return cmocka_run_group_tests_name("nccl_curves", tests, NULL, NULL);
 }

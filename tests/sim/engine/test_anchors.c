@@ -2,11 +2,7 @@
  * ranks with links of 50e9 B/s and 500 ns, at collective detail, message by message through the
  * event queue, and by the recurrence; then the same with one slow link, one late rank, one op
  * whose rate halves. All from a plan through the engine, compared to the picosecond. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 
@@ -28,18 +24,16 @@ static lw_ps longer(lw_ps a, lw_ps b)
     return a > b ? a : b;
 }
 
-static void closed_form_has_the_published_value(void **unused)
+TEST(closed_form_has_the_published_value)
 {
-    (void)unused;
     /* chunk 8388608 B * 20 ps = 167772160 ps, + 500000 ps, times 14 */
     assert_int_equal(w_ar_time(8), INT64_C(2355810240));
     assert_int_equal(w_ar_time(64), INT64_C(2705411520));   /* 126 (20971520 + 500000) */
     assert_int_equal(w_ar_time(512), INT64_C(3190111680));  /* 1022 (2621440 + 500000) */
 }
 
-static void all_reduce_takes_the_closed_form(void **unused)
+TEST(all_reduce_takes_the_closed_form)
 {
-    (void)unused;
     for (int s = 0; s < 3; s++) {
         struct lw_plan plan;
         struct lw_cluster c;
@@ -52,9 +46,8 @@ static void all_reduce_takes_the_closed_form(void **unused)
     }
 }
 
-static void ddp_step_takes_the_closed_form(void **unused)
+TEST(ddp_step_takes_the_closed_form)
 {
-    (void)unused;
     for (int s = 0; s < 3; s++) {
         struct lw_plan plan;
         struct lw_cluster c;
@@ -74,9 +67,8 @@ static void ddp_step_takes_the_closed_form(void **unused)
  * 2c (s-N) + N (c + L), and N (c + L) < 2cN. The last member to end receives the slow link's last
  * message: T = 2(N-1) 2c + L. (A message that left x k hops earlier is there at
  * 2c (S-k) + k (c+L) + L, which is earlier for every k >= 1.) */
-static void half_speed_link_gives_the_hand_formula(void **unused)
+TEST(half_speed_link_gives_the_hand_formula)
 {
-    (void)unused;
     for (int s = 0; s < 3; s++) {
         struct lw_plan ar, ddp;
         struct lw_cluster c;
@@ -104,10 +96,9 @@ static void half_speed_link_gives_the_hand_formula(void **unused)
 /* One rank D late. Collective: data moves from its entry, D + T. Message by message: its first
  * message leaves at D + c; messages that hop on from member to member arrive at
  * D + s c + (s-1) L at hop s, and the last of S = 2(N-1) hops ends D + S (c + L) = D + T. */
-static void late_rank_shifts_the_end_by_its_delay(void **unused)
+TEST(late_rank_shifts_the_end_by_its_delay)
 {
     const lw_ps late = 12345678901;
-    (void)unused;
 
     for (int s = 0; s < 3; s++) {
         struct lw_plan ar, ddp;
@@ -135,12 +126,11 @@ static void late_rank_shifts_the_end_by_its_delay(void **unused)
  * does T/2 of its 2000 us, the rest 2000 - T/2 at full speed: T + 2000 us - T/2 = 2000 us + T/2
  * per cycle. Nine cycles, and the last all-reduce: 12000 us + 9 (2000 us + T/2) + T. T/2 =
  * 1177905120 ps, whole. */
-static void rate_that_halves_midway_gives_the_hand_value(void **unused)
+TEST(rate_that_halves_midway_gives_the_hand_value)
 {
     struct lw_plan plan;
     struct lw_cluster c;
     lw_ps t = w_ar_time(8);
-    (void)unused;
 
     make_w_ddp(&plan, 8);
     make_cluster(&c, 8, 50e9, 500 * LW_PS_PER_NS);
@@ -153,11 +143,10 @@ static void rate_that_halves_midway_gives_the_hand_value(void **unused)
 
 /* For all-reduces longer than a slowed backward (4000 us), backwards hide fully and nothing
  * changes. */
-static void slowed_backwards_hide_under_longer_all_reduces(void **unused)
+TEST(slowed_backwards_hide_under_longer_all_reduces)
 {
     struct lw_plan plan;
     struct lw_cluster c;
-    (void)unused;
 
     make_w_ddp(&plan, 8);
     make_cluster(&c, 8, 10e9, 500 * LW_PS_PER_NS);
@@ -168,11 +157,10 @@ static void slowed_backwards_hide_under_longer_all_reduces(void **unused)
     lw_plan_free(&plan);
 }
 
-static void large_rings_stay_exact(void **unused)
+TEST(large_rings_stay_exact)
 {
     struct lw_plan plan;
     struct lw_cluster c;
-    (void)unused;
 
     make_w_ar(&plan, 4096);
     make_cluster(&c, 4096, 50e9, 500 * LW_PS_PER_NS);
@@ -181,19 +169,4 @@ static void large_rings_stay_exact(void **unused)
     assert_int_equal(run_end(&plan, &c, ways[2]), w_ar_time(4096));
     lw_cluster_free(&c);
     lw_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_form_has_the_published_value),
-        cmocka_unit_test(all_reduce_takes_the_closed_form),
-        cmocka_unit_test(ddp_step_takes_the_closed_form),
-        cmocka_unit_test(half_speed_link_gives_the_hand_formula),
-        cmocka_unit_test(late_rank_shifts_the_end_by_its_delay),
-        cmocka_unit_test(rate_that_halves_midway_gives_the_hand_value),
-        cmocka_unit_test(slowed_backwards_hide_under_longer_all_reduces),
-        cmocka_unit_test(large_rings_stay_exact),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

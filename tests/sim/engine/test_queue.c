@@ -1,9 +1,5 @@
 /* The event queue against a sorted reference. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,21 +7,20 @@
 #include "shared/base/arena.h"
 #include "sim/engine/queue.h"
 
-static uint64_t state = 88172645463325252u;
+static uint64_t random_state = 88172645463325252u;
 
 static uint64_t draw(void)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
 }
 
-static void empty_queue_gives_nothing(void **unused)
+TEST(empty_queue_gives_nothing)
 {
     struct sim_queue q = {0};
     struct sim_event e = {7, 7};
-    (void)unused;
 
     assert_int_equal(sim_queue_pop(&q, &e), 0);
     assert_int_equal(e.time, 7);
@@ -33,7 +28,7 @@ static void empty_queue_gives_nothing(void **unused)
     sim_queue_free(&q);
 }
 
-static void equal_times_leave_in_push_order(void **unused)
+TEST(equal_times_leave_in_push_order)
 {
     static const struct {
         lw_ps time;
@@ -42,7 +37,6 @@ static void equal_times_leave_in_push_order(void **unused)
     static const uint64_t expected[] = {4, 7, 2, 5, 1, 3, 6};
     struct sim_queue q = {0};
     struct sim_event e;
-    (void)unused;
 
     for (size_t i = 0; i < 7; i++)
         assert_int_equal(sim_queue_push(&q, pushes[i].time, pushes[i].what), 0);
@@ -54,11 +48,10 @@ static void equal_times_leave_in_push_order(void **unused)
     sim_queue_free(&q);
 }
 
-static void an_event_pushed_now_leaves_behind_those_of_now(void **unused)
+TEST(an_event_pushed_now_leaves_behind_those_of_now)
 {
     struct sim_queue q = {0};
     struct sim_event e;
-    (void)unused;
 
     sim_queue_push(&q, 100, 1);
     sim_queue_push(&q, 100, 2);
@@ -76,11 +69,10 @@ static void an_event_pushed_now_leaves_behind_those_of_now(void **unused)
     sim_queue_free(&q);
 }
 
-static void the_largest_time_is_kept_apart(void **unused)
+TEST(the_largest_time_is_kept_apart)
 {
     struct sim_queue q = {0};
     struct sim_event e;
-    (void)unused;
 
     sim_queue_push(&q, INT64_MAX, 1);
     sim_queue_push(&q, INT64_MAX - 1, 2);
@@ -114,15 +106,14 @@ static struct sim_event take_least(struct reference *r)
     return e;
 }
 
-static void random_loads_match_the_sorted_reference(void **unused)
+TEST(random_loads_match_the_sorted_reference)
 {
     static struct reference r;
-    (void)unused;
 
     for (int round = 0; round < 40; round++) {
         struct sim_queue q = {0};
         struct sim_event e, expected;
-        uint64_t number = 0, seed = state;
+        uint64_t number = 0, seed = random_state;
         lw_ps now = 0, spread = (lw_ps)1 << (draw() % 50);
         r.n = 0;
         for (int i = 0; i < 3000; i++) {
@@ -151,11 +142,10 @@ static void random_loads_match_the_sorted_reference(void **unused)
     }
 }
 
-static void a_grown_queue_allocates_no_more(void **unused)
+TEST(a_grown_queue_allocates_no_more)
 {
     struct sim_queue q = {0};
     struct sim_event e;
-    (void)unused;
 
     for (int round = 0; round < 2; round++) {
         if (round == 1)
@@ -172,11 +162,10 @@ static void a_grown_queue_allocates_no_more(void **unused)
     sim_queue_free(&q);
 }
 
-static void failed_allocation_is_reported_and_leaks_nothing(void **unused)
+TEST(failed_allocation_is_reported_and_leaks_nothing)
 {
     int64_t live = lw_alloc_live();
     int failures = 0;
-    (void)unused;
 
     for (int64_t n = 1;; n++) {
         struct sim_queue q = {0};
@@ -197,24 +186,8 @@ static void failed_allocation_is_reported_and_leaks_nothing(void **unused)
     assert_true(failures > 3);
 }
 
-static void hold_model_depends_on_its_seed_alone(void **unused)
+TEST(hold_model_depends_on_its_seed_alone)
 {
-    (void)unused;
     assert_true(sim_queue_hold(64, 10000, 1000, 1) == sim_queue_hold(64, 10000, 1000, 1));
     assert_true(sim_queue_hold(64, 10000, 1000, 1) != sim_queue_hold(64, 10000, 1000, 2));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_queue_gives_nothing),
-        cmocka_unit_test(equal_times_leave_in_push_order),
-        cmocka_unit_test(an_event_pushed_now_leaves_behind_those_of_now),
-        cmocka_unit_test(the_largest_time_is_kept_apart),
-        cmocka_unit_test(random_loads_match_the_sorted_reference),
-        cmocka_unit_test(a_grown_queue_allocates_no_more),
-        cmocka_unit_test(failed_allocation_is_reported_and_leaks_nothing),
-        cmocka_unit_test(hold_model_depends_on_its_seed_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Draws by seed: the jitter and skew of a ring against their definition, the noise of compute. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,9 +95,8 @@ static void expect_bench(uint64_t n, uint64_t seed, uint64_t jitter, uint64_t sk
     assert_true(drawn ? expected > w_ar_time((int32_t)n) : expected == w_ar_time((int32_t)n));
 }
 
-static void jitter_and_skew_follow_their_definition(void **unused)
+TEST(jitter_and_skew_follow_their_definition)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
         expect_bench(2, seeds[i], 100, 0);
         expect_bench(8, seeds[i], 250, 3000);
@@ -112,10 +107,9 @@ static void jitter_and_skew_follow_their_definition(void **unused)
 }
 
 /* The same through the library, with ranges that are no whole nanoseconds. */
-static void any_ring_follows_the_definition(void **unused)
+TEST(any_ring_follows_the_definition)
 {
     struct prng p = prng_start("rings");
-    (void)unused;
 
     for (int i = 0; i < 40; i++) {
         struct lw_plan plan;
@@ -137,9 +131,8 @@ static void any_ring_follows_the_definition(void **unused)
     }
 }
 
-static void every_message_is_counted_and_every_event(void **unused)
+TEST(every_message_is_counted_and_every_event)
 {
-    (void)unused;
     for (int m = 0; m < 2; m++) {
         char args[128];
         snprintf(args, sizeof args, "w-ar --ranks 64 --method %s", methods[m]);
@@ -154,9 +147,8 @@ static void every_message_is_counted_and_every_event(void **unused)
 
 /* Messages are counted through: the second all-reduce of a rank draws other jitter than the
  * first. */
-static void a_whole_step_agrees_by_both_methods(void **unused)
+TEST(a_whole_step_agrees_by_both_methods)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
         char a[160], b[160];
         snprintf(a, sizeof a, "w-ddp --ranks 16 --method events --seed %llu --jitter-ns 500 "
@@ -169,10 +161,9 @@ static void a_whole_step_agrees_by_both_methods(void **unused)
     }
 }
 
-static void a_range_takes_what_a_division_leaves(void **unused)
+TEST(a_range_takes_what_a_division_leaves)
 {
     struct prng p = prng_start("ranges");
-    (void)unused;
 
     for (int i = 0; i < 20000; i++) {
         lw_ps most = (lw_ps)(prng_next(&p) >> 1 >> prng_in(&p, 0, 62));
@@ -185,9 +176,8 @@ static void a_range_takes_what_a_division_leaves(void **unused)
 }
 
 /* Noise: twelve draws of [0, 1) less 6, times sigma; 1000003 ps of work, to the nearest ps. */
-static void noise_rounds_to_the_nearest_picosecond(void **unused)
+TEST(noise_rounds_to_the_nearest_picosecond)
 {
-    (void)unused;
     for (uint64_t op = 0; op < 200; op++) {
         double sum = -6;
         for (uint64_t i = 3; i < 15; i++)
@@ -206,17 +196,4 @@ static void noise_rounds_to_the_nearest_picosecond(void **unused)
         more |= got > 4;
     }
     assert_true(none && more);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jitter_and_skew_follow_their_definition),
-        cmocka_unit_test(any_ring_follows_the_definition),
-        cmocka_unit_test(every_message_is_counted_and_every_event),
-        cmocka_unit_test(a_whole_step_agrees_by_both_methods),
-        cmocka_unit_test(a_range_takes_what_a_division_leaves),
-        cmocka_unit_test(noise_rounds_to_the_nearest_picosecond),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Properties of the engine on random rings and random plans. The seed is printed when one fails. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +8,14 @@
 #include "shared/timeline/timeline.h"
 #include "tests/lib/sim_help.h"
 
-static uint64_t state;
+static uint64_t random_state;
 
 static uint64_t draw(uint64_t below)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (state >> 11) % below;
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (random_state >> 11) % below;
 }
 
 static bool same_times(const struct lw_timeline *a, const struct lw_timeline *b)
@@ -61,15 +57,14 @@ static void random_ring_cluster(struct lw_cluster *c, int32_t n)
                                                .speed = 0.5, .late_ps = (lw_ps)draw(3000000)});
 }
 
-static void events_and_recurrence_agree_on_every_row(void **unused)
+TEST(events_and_recurrence_agree_on_every_row)
 {
-    (void)unused;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         struct lw_plan plan;
         struct lw_cluster c;
         struct lw_timeline a, b;
         struct lw_sim_stats s, u;
-        state = seed * 0x9e3779b97f4a7c15u;
+        random_state = seed * 0x9e3779b97f4a7c15u;
         int32_t n = 2 + (int32_t)draw(14);
         random_ring_plan(&plan, n);
         random_ring_cluster(&c, n);
@@ -217,12 +212,11 @@ static void bounds(const struct history *h, lw_ps *critical, lw_ps *serial)
     }
 }
 
-static void random_plans_keep_their_bounds_and_their_bytes(void **unused)
+TEST(random_plans_keep_their_bounds_and_their_bytes)
 {
     static struct history h;
     static int32_t op_of[MAX_RANKS][MAX_ITEMS];
     const int32_t map[MAX_RANKS] = {0, 1, 2, 3, 4, 5};
-    (void)unused;
 
     for (uint64_t seed = 1; seed <= 400; seed++) {
         struct lw_plan plan;
@@ -230,7 +224,7 @@ static void random_plans_keep_their_bounds_and_their_bytes(void **unused)
         struct lw_timeline a, b;
         struct lw_sim_stats s;
         lw_ps critical, serial;
-        state = seed * 0xd1342543de82ef95u;
+        random_state = seed * 0xd1342543de82ef95u;
         random_history(&h);
         history_plan(&h, map, &plan, op_of);
         make_cluster(&c, h.n_ranks, 1e9, LATENCY);
@@ -249,12 +243,11 @@ static void random_plans_keep_their_bounds_and_their_bytes(void **unused)
     }
 }
 
-static void permuted_ranks_permute_the_timeline(void **unused)
+TEST(permuted_ranks_permute_the_timeline)
 {
     static struct history h;
     static int32_t op_of[MAX_RANKS][MAX_ITEMS];
     const int32_t same[MAX_RANKS] = {0, 1, 2, 3, 4, 5};
-    (void)unused;
 
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct lw_plan plan, moved;
@@ -262,7 +255,7 @@ static void permuted_ranks_permute_the_timeline(void **unused)
         struct lw_timeline a, b;
         struct lw_sim_stats s;
         int32_t map[MAX_RANKS];
-        state = seed * 0xaf251af3b0f025b5u;
+        random_state = seed * 0xaf251af3b0f025b5u;
         random_history(&h);
         memcpy(map, same, sizeof map);
         for (int32_t i = h.n_ranks - 1; i > 0; i--) {
@@ -298,12 +291,11 @@ static void permuted_ranks_permute_the_timeline(void **unused)
 
 /* Interference may only make a plan of one chain per rank slower, and never beyond the slowest
  * rate. */
-static void slowed_runs_stay_within_the_slowest_rate(void **unused)
+TEST(slowed_runs_stay_within_the_slowest_rate)
 {
     static struct history h;
     static int32_t op_of[MAX_RANKS][MAX_ITEMS];
     const int32_t map[MAX_RANKS] = {0, 1, 2, 3, 4, 5};
-    (void)unused;
 
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct lw_plan plan;
@@ -311,7 +303,7 @@ static void slowed_runs_stay_within_the_slowest_rate(void **unused)
         struct lw_timeline t;
         struct lw_sim_stats s;
         lw_ps critical, serial;
-        state = seed * 0x2545f4914f6cdd1du;
+        random_state = seed * 0x2545f4914f6cdd1du;
         random_history(&h);
         history_plan(&h, map, &plan, op_of);
         make_cluster(&c, h.n_ranks, 1e9, LATENCY);
@@ -330,13 +322,12 @@ static void slowed_runs_stay_within_the_slowest_rate(void **unused)
 
 /* Every rank issues its items in an order of its own: some of these plans deadlock, some pair ends
  * that do not fit. All end, and those that fail say which ops. */
-static void plans_in_random_issue_order_end_or_name_what_waits(void **unused)
+TEST(plans_in_random_issue_order_end_or_name_what_waits)
 {
     static struct history h;
     static int32_t op_of[MAX_RANKS][MAX_ITEMS];
     const int32_t map[MAX_RANKS] = {0, 1, 2, 3, 4, 5};
     int n_ok = 0, n_waiting = 0;
-    (void)unused;
 
     for (uint64_t seed = 1; seed <= 400; seed++) {
         struct lw_plan plan;
@@ -344,7 +335,7 @@ static void plans_in_random_issue_order_end_or_name_what_waits(void **unused)
         struct lw_sim_stats s;
         struct lw_sim_options o = {.n_steps = 1, .buffered = seed % 2};
         struct lw_err err = {0};
-        state = seed * 0x94d049bb133111ebu;
+        random_state = seed * 0x94d049bb133111ebu;
         random_history(&h);
         h.n_items = h.n_items < 11 ? h.n_items : 3 + (int32_t)draw(8);
         for (int32_t i = 0; i < h.n_items; i++) {
@@ -374,16 +365,4 @@ static void plans_in_random_issue_order_end_or_name_what_waits(void **unused)
     }
     assert_true(n_ok > 50);
     assert_true(n_waiting > 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_and_recurrence_agree_on_every_row),
-        cmocka_unit_test(random_plans_keep_their_bounds_and_their_bytes),
-        cmocka_unit_test(permuted_ranks_permute_the_timeline),
-        cmocka_unit_test(slowed_runs_stay_within_the_slowest_rate),
-        cmocka_unit_test(plans_in_random_issue_order_end_or_name_what_waits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* How long an op takes alone on its device: tables over sizes, and rates where there is none
  * (sim/engine/work_time.h). */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "sim/predict/sim.h"
 #include "sim/engine/work_time.h"
@@ -53,13 +49,12 @@ static void expect(const struct lw_plan *p, const struct lw_cluster *c, const st
     assert_string_equal(w.source, source);
 }
 
-static void copies_go_by_the_table_of_their_kind(void **unused)
+TEST(copies_go_by_the_table_of_their_kind)
 {
     const struct lw_plan none = {.name = "p"};
     struct lw_op in = timed(LW_OP_COPY_IN, LW_F32), half = timed(LW_OP_COPY_IN, LW_BF16),
                  out = timed(LW_OP_COPY_OUT, LW_F32), own = timed(LW_OP_COPY, LW_F32);
     struct lw_cluster c;
-    (void)unused;
 
     make_cluster(&c, 2, 1e9, 0);
     c.device.copy_bytes_per_s = given(1e9);
@@ -78,13 +73,12 @@ static void copies_go_by_the_table_of_their_kind(void **unused)
 }
 
 /* Out to the wire a cast's result tells the table, back home what the bucket holds. */
-static void casts_go_by_what_they_read_and_make(void **unused)
+TEST(casts_go_by_what_they_read_and_make)
 {
     struct lw_bucket bucket = {.dtype = LW_BF16};
     const struct lw_plan plan = {.name = "p", .buckets = &bucket};
     struct lw_op out = timed(LW_OP_CAST, LW_BF16), back = timed(LW_OP_CAST, LW_F32);
     struct lw_cluster c;
-    (void)unused;
 
     out.bucket = back.bucket = 0;
     make_cluster(&c, 2, 1e9, 0);
@@ -98,13 +92,12 @@ static void casts_go_by_what_they_read_and_make(void **unused)
 
 /* 2000 FLOPs: 20 us by the table, 2 us at 1e9 flop/s; of bf16 there is no table. 32000 B of
  * traffic are a copy of 16000 B: 80 us. The longer of both counts. */
-static void compute_goes_by_products_and_copies(void **unused)
+TEST(compute_goes_by_products_and_copies)
 {
     struct lw_work work[] = {{-1, 2000, -1, 0}, {-1, 2000, 32000, 0}, {-1, 2000, 2000, 0}};
     const struct lw_plan plan = {.name = "p", .works = work, .n_works = 3};
     struct lw_op op = timed(LW_OP_KERNEL, LW_F32);
     struct lw_cluster c;
-    (void)unused;
 
     make_cluster(&c, 2, 1e9, 0);
     c.device.peak_flops[LW_F32] = c.device.peak_flops[LW_BF16] = given(2e9);
@@ -125,7 +118,7 @@ static void compute_goes_by_products_and_copies(void **unused)
     lw_cluster_free(&c);
 }
 
-static void what_is_missing_is_named(void **unused)
+TEST(what_is_missing_is_named)
 {
     struct lw_work work = {-1, 2000, -1, 0};
     struct lw_plan plan = {.name = "p", .works = &work, .n_works = 1};
@@ -133,7 +126,6 @@ static void what_is_missing_is_named(void **unused)
     struct lw_err err = {0};
     struct sim_work w = {.time = -5};
     struct lw_cluster c;
-    (void)unused;
 
     plan.ops = &op;
     make_cluster(&c, 2, 1e9, 0);
@@ -150,7 +142,7 @@ static void what_is_missing_is_named(void **unused)
 }
 
 /* Two copies in of 10 and 20 us, one out of 2000 B at 1e9 B/s: 2 us; 32 us in a row. */
-static void a_run_says_what_timed_its_ops(void **unused)
+TEST(a_run_says_what_timed_its_ops)
 {
     struct lw_builder *b = begin_plan("p", 1);
     static const int64_t bytes[] = {1000, 2000};
@@ -160,7 +152,6 @@ static void a_run_says_what_timed_its_ops(void **unused)
     struct lw_sim_stats s;
     struct lw_err err = {0};
     struct lw_sim_options o = lw_sim_options_default();
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         struct lw_op op = timed(LW_OP_COPY_IN, LW_F32);
@@ -188,16 +179,4 @@ static void a_run_says_what_timed_its_ops(void **unused)
     lw_timeline_free(&t);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_go_by_the_table_of_their_kind),
-        cmocka_unit_test(casts_go_by_what_they_read_and_make),
-        cmocka_unit_test(compute_goes_by_products_and_copies),
-        cmocka_unit_test(what_is_missing_is_named),
-        cmocka_unit_test(a_run_says_what_timed_its_ops),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Folding: ranks that are alike are simulated once, and nothing changes but the time it takes. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -190,10 +186,9 @@ static int32_t simulated(const struct grid *g, int32_t per_node, struct lw_excep
 }
 
 /* 4 x 4 x 2: one rank for each stage. */
-static void a_stage_is_simulated_once(void **unused)
+TEST(a_stage_is_simulated_once)
 {
     const struct grid g = {.dp = 4, .pp = 4, .tp = 2, .n_micro = 3, .tied = true};
-    (void)unused;
 
     assert_int_equal(simulated(&g, 8, (struct lw_exception){0}, lw_sim_options_default()), 4);
     /* at chunk detail the rings of tensor and data ranks share links: every message has its
@@ -217,13 +212,12 @@ static void a_stage_is_simulated_once(void **unused)
  * peer 3; the others of its data group {0, 4, 6}, whose tensor peers {1, 5, 7} share a data
  * group with 3. Stage 1 meets them through messages: 10 (peer of 2), 11 (of 3), {8, 12, 14}, {9,
  * 13, 15}. */
-static void a_slow_rank_unfolds_what_it_touches(void **unused)
+TEST(a_slow_rank_unfolds_what_it_touches)
 {
     const struct grid g = {.dp = 4, .pp = 2, .tp = 2, .n_micro = 2};
     const struct lw_exception slow = {.rank = 2, .rank_to = -1, .speed = 0.5};
     const struct lw_exception late = {.rank = 2, .rank_to = -1, .speed = 1, .late_ps = 999};
     const struct lw_exception link = {.rank = 0, .rank_to = 2, .speed = 0.25};
-    (void)unused;
 
     assert_int_equal(simulated(&g, 8, slow, lw_sim_options_default()), 8);
     assert_int_equal(simulated(&g, 8, late, lw_sim_options_default()), 8);
@@ -235,11 +229,10 @@ static void a_slow_rank_unfolds_what_it_touches(void **unused)
     assert_int_equal(simulated(&wide, 8, slow, lw_sim_options_default()), 8);
 }
 
-static void what_is_drawn_for_every_rank_unfolds_all(void **unused)
+TEST(what_is_drawn_for_every_rank_unfolds_all)
 {
     const struct grid g = {.dp = 4, .pp = 1, .tp = 1, .n_micro = 2};
     struct lw_sim_options o = {.n_steps = 1, .detail = LW_SIM_CHUNK};
-    (void)unused;
 
     assert_int_equal(simulated(&g, 4, (struct lw_exception){0}, o), 1);
     o.jitter_ps = 10;
@@ -273,11 +266,10 @@ static void random_cluster(struct prng *r, const struct lw_plan *plan, struct lw
         c->interference.comm_workers = given(2);
 }
 
-static void random_grids_are_the_same_folded_and_not(void **unused)
+TEST(random_grids_are_the_same_folded_and_not)
 {
     struct prng r = prng_start("grids");
     int64_t n_ranks = 0, n_simulated = 0;
-    (void)unused;
 
     for (int i = 0; i < 300; i++) {
         struct grid g = {.dp = (int32_t)prng_in(&r, 1, 4), .pp = (int32_t)prng_in(&r, 1, 4),
@@ -324,7 +316,7 @@ static enum lw_status random_plan(struct prng *r, const struct lw_workload *w,
     return lw_plan_build(w, &s, &cost, plan, &err);
 }
 
-static void lowered_strategies_are_the_same_folded_and_not(void **unused)
+TEST(lowered_strategies_are_the_same_folded_and_not)
 {
     struct prng r = prng_start("strategies");
     struct traces_model_shape shape = {.layers = 6, .hidden = 64, .heads = 4, .seq = 32,
@@ -334,7 +326,6 @@ static void lowered_strategies_are_the_same_folded_and_not(void **unused)
     struct lw_workload w;
     struct lw_cluster dgx;
     struct lw_err err = {0};
-    (void)unused;
 
     if (lw_cluster_find("dgx-a100", &dgx, &err) != LW_OK ||
         traces_model_build("gpt-125m", &shape, &dgx.device, &w, &err) != LW_OK)
@@ -369,13 +360,12 @@ static void lowered_strategies_are_the_same_folded_and_not(void **unused)
 }
 
 /* Ranks of one role that send round in a circle, and one that two others send to. */
-static void messages_within_a_class_are_not_folded(void **unused)
+TEST(messages_within_a_class_are_not_folded)
 {
     struct lw_builder *b = begin_plan("circle", 6);
     struct lw_operand next[6], before[6];
     struct world w;
     struct lw_op op = lw_builder_blank(LW_OP_SEND, 1);
-    (void)unused;
 
     for (int32_t i = 0; i < 6; i++) {
         next[i] = (struct lw_operand){800, 0, (i + 1) % 6};
@@ -439,9 +429,8 @@ static int32_t simulated_plan(struct lw_builder *b, struct lw_exception x, bool 
 }
 
 /* 0 -> 3, 1 -> 4, 2 -> 5; receiver 4 is slow: what only its sender can tell. */
-static void a_sender_is_known_by_its_receiver(void **unused)
+TEST(a_sender_is_known_by_its_receiver)
 {
-    (void)unused;
     for (int buffered = 0; buffered < 2; buffered++) {
         struct lw_builder *b = begin_pairs(3);
         lw_builder_program(b, 0, 0);
@@ -456,9 +445,8 @@ static void a_sender_is_known_by_its_receiver(void **unused)
 
 /* 0 sends to 2 and 3, with work in between, and 1 to 4 and 5: receivers of one role, of which the
  * second of each pair gets its message later. */
-static void receivers_of_one_sender_are_told_apart(void **unused)
+TEST(receivers_of_one_sender_are_told_apart)
 {
-    (void)unused;
     for (int buffered = 0; buffered < 2; buffered++) {
         struct lw_builder *b = lw_builder_new("fan", 6);
         struct lw_role role = {.name = "end"};
@@ -496,13 +484,12 @@ static void fail_both(const struct lw_plan *plan, const struct lw_cluster *c)
 /* Stages in a row of which the second never receives: all data ranks wait, and the ranks are
  * named as they are. And a pair whose receivers expect another sender, which only looks alike by
  * classes. */
-static void what_waits_is_named_as_without_folding(void **unused)
+TEST(what_waits_is_named_as_without_folding)
 {
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_operand to[2] = {{8, 0, 2}, {8, 0, 3}}, crossed[2] = {{8, 0, 1}, {8, 0, 0}};
     struct lw_role role = {.name = "stage"};
-    (void)unused;
 
     for (int receives = 0; receives < 2; receives++) {
         struct lw_builder *b = lw_builder_new("waits", 4);
@@ -534,7 +521,7 @@ static void what_waits_is_named_as_without_folding(void **unused)
     }
 }
 
-static void failed_allocations_leave_nothing_behind(void **unused)
+TEST(failed_allocations_leave_nothing_behind)
 {
     const struct grid g = {.dp = 2, .pp = 2, .tp = 2, .n_micro = 1};
     struct prng r = {7};
@@ -547,7 +534,6 @@ static void failed_allocations_leave_nothing_behind(void **unused)
     struct lw_sim_stats s;
     enum lw_status status = LW_ENOMEM;
     int64_t n = 1;
-    (void)unused;
 
     make_grid(&g, &r, &plan);
     make_nodes(&c, plan.n_ranks, 4);
@@ -573,11 +559,10 @@ static void failed_allocations_leave_nothing_behind(void **unused)
     lw_plan_free(&plan);
 }
 
-static void equal_sequences_have_equal_numbers(void **unused)
+TEST(equal_sequences_have_equal_numbers)
 {
     struct sim_trie t = {0};
     int64_t seen[300];
-    (void)unused;
 
     assert_int_equal(sim_trie_find(&t, 0, 5), -1);
     for (int again = 0; again < 2; again++) {
@@ -595,22 +580,4 @@ static void equal_sequences_have_equal_numbers(void **unused)
     assert_int_equal(sim_trie_find(&t, sim_trie_find(&t, 0, 2), 99) > 0, 1);
     assert_int_equal(sim_trie_find(&t, sim_trie_find(&t, 0, 2), 100), -1);
     sim_trie_free(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stage_is_simulated_once),
-        cmocka_unit_test(a_slow_rank_unfolds_what_it_touches),
-        cmocka_unit_test(what_is_drawn_for_every_rank_unfolds_all),
-        cmocka_unit_test(random_grids_are_the_same_folded_and_not),
-        cmocka_unit_test(lowered_strategies_are_the_same_folded_and_not),
-        cmocka_unit_test(messages_within_a_class_are_not_folded),
-        cmocka_unit_test(a_sender_is_known_by_its_receiver),
-        cmocka_unit_test(receivers_of_one_sender_are_told_apart),
-        cmocka_unit_test(what_waits_is_named_as_without_folding),
-        cmocka_unit_test(failed_allocations_leave_nothing_behind),
-        cmocka_unit_test(equal_sequences_have_equal_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

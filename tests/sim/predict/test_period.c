@@ -1,10 +1,6 @@
 /* A step is the steady period: closed forms of pipelines, and what must not change it. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
@@ -54,9 +50,8 @@ static struct lw_summary simulate(const struct lw_plan *p, const struct lw_cost 
     return s;
 }
 
-static void pipelines_have_the_periods_and_bubbles_of_their_closed_forms(void **unused)
+TEST(pipelines_have_the_periods_and_bubbles_of_their_closed_forms)
 {
-    (void)unused;
     for (int32_t i = 0; i < N_PIPELINES; i++) {
         const struct pipeline_case *x = &pipeline_cases[i];
         struct chain c;
@@ -79,11 +74,10 @@ static void pipelines_have_the_periods_and_bubbles_of_their_closed_forms(void **
 }
 
 /* With costs of messages and gradients the bubble of a 1F1B pipeline holds no transfer. */
-static void a_bubble_is_waiting_for_neighbours_alone(void **unused)
+TEST(a_bubble_is_waiting_for_neighbours_alone)
 {
     struct chain c;
     struct lw_cluster links;
-    (void)unused;
 
     unit_chain(&c);
     make_cluster(&links, 8, 1e6, 0); /* 80 bytes a message: 80 units */
@@ -107,7 +101,7 @@ static void a_bubble_is_waiting_for_neighbours_alone(void **unused)
 }
 
 /* More steps, other buckets: the same period; more work: no shorter one. */
-static void the_period_is_steady(void **unused)
+TEST(the_period_is_steady)
 {
     static const char *const words[] = {
         "pp 4 dp 2 micro-batches 8", "pp 2 dp 2 micro-batches 4 schedule interleaved-1f1b chunks 2",
@@ -115,7 +109,6 @@ static void the_period_is_steady(void **unused)
         "dp 4 zero 3",
     };
     struct lw_cluster links;
-    (void)unused;
 
     make_cluster(&links, 8, 1e8, 3 * UNIT);
     struct lw_cost cost = lw_sim_cost(&links);
@@ -144,7 +137,7 @@ static void the_period_is_steady(void **unused)
 
 /* 1,024 ranks with 16 stages: ranks enter the next step while others are in this one, so the
  * span of a step is longer than the period that every rank has. */
-static void a_deep_pipeline_counts_no_time_twice(void **unused)
+TEST(a_deep_pipeline_counts_no_time_twice)
 {
     static const char *const words[] = {
         "tp 8 pp 16 dp 8 micro-batches 64", "tp 8 pp 16 dp 8 micro-batches 64 clip 1",
@@ -154,7 +147,6 @@ static void a_deep_pipeline_counts_no_time_twice(void **unused)
     struct lw_cluster cluster;
     struct lw_err err = {0};
     lw_ps step[3];
-    (void)unused;
 
     if (lw_cluster_find("dgx-h100", &cluster, &err) != LW_OK ||
         traces_model_build("gpt-175b", &shape, &cluster.device, &w, &err) != LW_OK)
@@ -187,15 +179,4 @@ static void a_deep_pipeline_counts_no_time_twice(void **unused)
     assert_true(step[2] >= step[0]); /* one bucket overlaps less */
     lw_workload_free(&w);
     lw_cluster_free(&cluster);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipelines_have_the_periods_and_bubbles_of_their_closed_forms),
-        cmocka_unit_test(a_bubble_is_waiting_for_neighbours_alone),
-        cmocka_unit_test(the_period_is_steady),
-        cmocka_unit_test(a_deep_pipeline_counts_no_time_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

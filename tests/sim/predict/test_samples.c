@@ -1,9 +1,5 @@
 /* Noise drawn again and again: percentiles of the step, the same for any number of threads. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +44,7 @@ static struct lw_sim_samples sample(const struct world *w, struct lw_sim_options
 }
 
 /* Sample i is the run with the i-th seed, sample 0 with the seed itself. */
-static void a_sample_is_the_run_with_its_seed(void **state)
+TEST(a_sample_is_the_run_with_its_seed)
 {
     const struct world *w = *state;
     struct lw_sim_options o = {.n_steps = 1, .seed = 99, .sigma = 0.1};
@@ -76,7 +72,7 @@ static void a_sample_is_the_run_with_its_seed(void **state)
     lw_sim_samples_free(&s);
 }
 
-static void any_number_of_threads_gives_the_same_numbers(void **state)
+TEST(any_number_of_threads_gives_the_same_numbers)
 {
     const struct world *w = *state;
     struct lw_sim_options o = {.n_steps = 3, .seed = 5, .sigma = 0.05, .rank_sigma = 0.02,
@@ -101,7 +97,7 @@ static void any_number_of_threads_gives_the_same_numbers(void **state)
 
 /* One all-reduce of T on its own: its time alone is drawn, with the deviation that was asked
  * for. */
-static void transfers_are_drawn_too(void **state)
+TEST(transfers_are_drawn_too)
 {
     struct world w = *(struct world *)*state;
     struct lw_sim_options o = {.n_steps = 1, .seed = 1, .sigma = 0.1};
@@ -122,12 +118,11 @@ static void transfers_are_drawn_too(void **state)
 }
 
 /* Two ranks that only compute: each is off for the whole run, by one factor for all of its ops. */
-static void a_rank_keeps_its_speed(void **unused)
+TEST(a_rank_keeps_its_speed)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct world w;
     struct lw_sim_options o = {.n_steps = 2, .seed = 4, .rank_sigma = 0.2};
-    (void)unused;
 
     for (int i = 0; i < 3; i++)
         add_work(b, LW_OP_KERNEL, 0, 1000 * us, -1);
@@ -144,7 +139,7 @@ static void a_rank_keeps_its_speed(void **unused)
     free_world(&w);
 }
 
-static void what_draws_nothing_is_refused(void **state)
+TEST(what_draws_nothing_is_refused)
 {
     struct world *w = *state;
     struct lw_sim_options o = {.n_steps = 1};
@@ -167,7 +162,7 @@ static void what_draws_nothing_is_refused(void **state)
     w->c.noise.comm_sigma = (struct lw_figure){0};
 }
 
-static void failed_allocations_leave_nothing_behind(void **state)
+TEST(failed_allocations_leave_nothing_behind)
 {
     const struct world *w = *state;
     struct lw_sim_options o = {.n_steps = 1, .sigma = 0.1};
@@ -210,7 +205,7 @@ static int64_t allocations(const struct world *w, struct lw_sim_options o)
 
 /* Rates, streams and rings by events: what a run takes does not grow with its events. Time twice as
  * long has one bit more, and the queue a bucket for it: one block. */
-static void a_run_twice_as_long_allocates_nothing_more(void **state)
+TEST(a_run_twice_as_long_allocates_nothing_more)
 {
     struct world w = *(struct world *)*state;
 
@@ -256,7 +251,7 @@ static int64_t number(const char *json, const char *field)
     return strtoll(at + strlen(field), NULL, 10);
 }
 
-static void the_command_prints_percentiles_and_seed(void **state)
+TEST(the_command_prints_percentiles_and_seed)
 {
     const struct world *w = *state;
     char path[] = "/tmp/lapwing_samples_XXXXXX.json", args[256];
@@ -285,17 +280,4 @@ static void the_command_prints_percentiles_and_seed(void **state)
     close(fd);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sample_is_the_run_with_its_seed),
-        cmocka_unit_test(any_number_of_threads_gives_the_same_numbers),
-        cmocka_unit_test(transfers_are_drawn_too),
-        cmocka_unit_test(a_rank_keeps_its_speed),
-        cmocka_unit_test(what_draws_nothing_is_refused),
-        cmocka_unit_test(failed_allocations_leave_nothing_behind),
-        cmocka_unit_test(a_run_twice_as_long_allocates_nothing_more),
-        cmocka_unit_test(the_command_prints_percentiles_and_seed),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_GROUP(begin, end)

@@ -1,9 +1,5 @@
 /* Recorded calls: lines, damage, the period of a recording, tables of several ranks. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,13 +17,12 @@ static enum lw_status read_text(const char *text, struct traces_recorded *c, str
     return traces_recorded_read(&in, c, err);
 }
 
-static void lines_become_calls(void **unused)
+TEST(lines_become_calls)
 {
     struct traces_recorded c;
     struct lw_err err;
     char text[1024];
 
-    (void)unused;
     snprintf(text, sizeof text, "%s%s", head,
              "comm,1,00000000000000ff,2,4\n"
              "call,1,1000,50,all_gather,256,bf16,-1,1,94620242292496,0\n"
@@ -50,7 +45,7 @@ static void lines_become_calls(void **unused)
     traces_recorded_free(&c);
 }
 
-static void damaged_lines_are_named(void **unused)
+TEST(damaged_lines_are_named)
 {
     static const struct {
         const char *line, *words;
@@ -70,7 +65,6 @@ static void damaged_lines_are_named(void **unused)
         {"a,b,c,d,e,f,g,h,i,j,k,l,m\n", "at most 12 fields"},
     };
 
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_recorded c;
         struct lw_err err = {0};
@@ -98,13 +92,12 @@ static void periodic(char *text, size_t size, int warm, int n)
                                  ++call, 1000 * (i + 1) + k, k == 2 ? 7 : 5);
 }
 
-static void the_period_is_that_of_the_end(void **unused)
+TEST(the_period_is_that_of_the_end)
 {
     static const struct {
         int warm, n, n_calls, n_periods;
     } cases[] = {{0, 5, 3, 5}, {4, 3, 3, 3}, {2, 2, 0, 0}, {3, 0, 0, 0}};
 
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_recorded c;
         struct lw_err err;
@@ -121,7 +114,7 @@ static void the_period_is_that_of_the_end(void **unused)
 }
 
 /* Two ranks; of each collective one comes last. Times: 100 and 200 ns for 20 bytes, 300 for 40. */
-static void a_collective_takes_its_shortest_span(void **unused)
+TEST(a_collective_takes_its_shortest_span)
 {
     static const char *const ranks[] = {
         "comm,1,ff,0,2\n"
@@ -136,7 +129,6 @@ static void a_collective_takes_its_shortest_span(void **unused)
     struct traces_bench b;
     struct lw_err err;
 
-    (void)unused;
     for (int i = 0; i < 2; i++) {
         char text[1024];
         snprintf(text, sizeof text, "%s%s", head, ranks[i]);
@@ -165,14 +157,13 @@ static void a_collective_takes_its_shortest_span(void **unused)
         traces_recorded_free(&c[i]);
 }
 
-static void failing_allocations_keep_nothing(void **unused)
+TEST(failing_allocations_keep_nothing)
 {
     char text[4096];
     int64_t live = lw_alloc_live();
     enum lw_status s = LW_ENOMEM;
     int n = 0;
 
-    (void)unused;
     periodic(text, sizeof text, 2, 6);
     while (s == LW_ENOMEM) {
         struct traces_recorded c;
@@ -192,13 +183,12 @@ static void failing_allocations_keep_nothing(void **unused)
 }
 
 /* Any byte changed: read or refused, and nothing is kept. */
-static void damaged_bytes_are_read_or_refused(void **unused)
+TEST(damaged_bytes_are_read_or_refused)
 {
     char text[4096];
     struct prng r = prng_start("damaged bytes of calls");
     int64_t live = lw_alloc_live();
 
-    (void)unused;
     periodic(text, sizeof text, 2, 6);
     size_t len = strlen(text);
     for (int i = 0; i < 3000; i++) {
@@ -213,18 +203,4 @@ static void damaged_bytes_are_read_or_refused(void **unused)
         text[at] = was;
         assert_int_equal(lw_alloc_live(), live);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_become_calls),
-        cmocka_unit_test(damaged_lines_are_named),
-        cmocka_unit_test(the_period_is_that_of_the_end),
-        cmocka_unit_test(a_collective_takes_its_shortest_span),
-        cmocka_unit_test(failing_allocations_keep_nothing),
-        cmocka_unit_test(damaged_bytes_are_read_or_refused),
-    };
-
-    return cmocka_run_group_tests_name("import_calls", tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Exported runs: checked against the trace-event format, read back by our own importer, and the
  * plan that comes out of the database. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,9 +236,8 @@ static const struct event *slice_at(const struct event *point)
     return NULL;
 }
 
-static void every_event_has_what_its_phase_needs(void **unused)
+TEST_WITH(every_event_has_what_its_phase_needs, runs_open, fixture_close)
 {
-    (void)unused;
     int64_t id = simulate(2, 1024, 1e9);
     struct lw_plan p;
     struct lw_timeline t;
@@ -269,9 +264,8 @@ static void every_event_has_what_its_phase_needs(void **unused)
     forget();
 }
 
-static void flows_lead_from_gradient_to_bucket_to_collective(void **unused)
+TEST_WITH(flows_lead_from_gradient_to_bucket_to_collective, runs_open, fixture_close)
 {
-    (void)unused;
     int64_t id = simulate(2, 1024, 1e9);
     struct lw_plan p;
     struct lw_timeline t;
@@ -307,7 +301,7 @@ static void flows_lead_from_gradient_to_bucket_to_collective(void **unused)
     forget();
 }
 
-static void counters_end_at_zero_and_show_bytes_in_flight(void **unused)
+TEST_WITH(counters_end_at_zero_and_show_bytes_in_flight, runs_open, fixture_close)
 {
     static const int64_t sizes[] = {1 << 20, 3 << 20};
     const struct fixture_run f = {.kind = LW_RUN_SIM, .sizes = sizes, .n_buckets = 2,
@@ -315,7 +309,6 @@ static void counters_end_at_zero_and_show_bytes_in_flight(void **unused)
     struct lw_plan p;
     struct lw_timeline t;
     size_t len;
-    (void)unused;
 
     load(runs_store(&f), &p, &t);
     char *text = export_text(&p, &t, 0, &len);
@@ -382,14 +375,13 @@ static void expect_same(const struct lw_plan *p, const struct lw_timeline *t, in
     free(text);
 }
 
-static void inspect_finds_the_measures_of_the_run(void **unused)
+TEST_WITH(inspect_finds_the_measures_of_the_run, runs_open, fixture_close)
 {
     static const int64_t sizes[] = {1 << 20, 3 << 20};
     const struct fixture_run f = {.kind = LW_RUN_EXEC, .sizes = sizes, .n_buckets = 2,
                                   .n_steps = 2, .wire_us = 100, .cap_bytes = 1 << 20};
     struct lw_plan p;
     struct lw_timeline t;
-    (void)unused;
 
     load(runs_store(&f), &p, &t);
     expect_same(&p, &t, 0, 0); /* whole ns: exact */
@@ -400,10 +392,9 @@ static void inspect_finds_the_measures_of_the_run(void **unused)
 
 /* Communication hidden by copies alone is not exposed, as in the run's own measures; each of the at
  * most 30 ends of an interval in a step of the tiny plan is rounded. */
-static void inspect_agrees_on_random_clusters(void **unused)
+TEST_WITH(inspect_agrees_on_random_clusters, runs_open, fixture_close)
 {
     struct prng r = prng_start("exports");
-    (void)unused;
 
     for (int i = 0; i < 20; i++) {
         struct lw_plan p;
@@ -422,13 +413,12 @@ static void inspect_agrees_on_random_clusters(void **unused)
 
 /* --- the plan out of the database ------------------------------------------------------------- */
 
-static void a_stored_plan_simulates_as_before(void **unused)
+TEST_WITH(a_stored_plan_simulates_as_before, runs_open, fixture_close)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_timeline stored, again = {0};
     struct lw_sim_stats stats;
     struct lw_plan p;
-    (void)unused;
 
     load(simulate(3, 1024, 2e9), &p, &stored);
     o.n_steps = 3;
@@ -448,7 +438,7 @@ static void a_stored_plan_simulates_as_before(void **unused)
     forget();
 }
 
-static void an_edited_database_is_refused(void **unused)
+TEST_WITH(an_edited_database_is_refused, runs_open, fixture_close)
 {
     static const char *const damage[] = {
         "UPDATE OR REPLACE dep SET dep = 99999",
@@ -466,7 +456,6 @@ static void an_edited_database_is_refused(void **unused)
         "UPDATE stream SET stream = stream + 100",
         "UPDATE plan_rank SET role = 3",
     };
-    (void)unused;
 
     for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
         struct lw_store *store;
@@ -487,9 +476,8 @@ static void an_edited_database_is_refused(void **unused)
     }
 }
 
-static void loading_gives_memory_back_when_it_runs_out(void **unused)
+TEST_WITH(loading_gives_memory_back_when_it_runs_out, runs_open, fixture_close)
 {
-    (void)unused;
     int64_t id = simulate(2, 1024, 1e9);
     struct lw_store *store;
     struct lw_arena arena = {0};
@@ -530,26 +518,4 @@ static void loading_gives_memory_back_when_it_runs_out(void **unused)
     lw_store_close(store);
     lw_arena_free(&arena);
     forget();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_event_has_what_its_phase_needs, runs_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(flows_lead_from_gradient_to_bucket_to_collective, runs_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(counters_end_at_zero_and_show_bytes_in_flight, runs_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(inspect_finds_the_measures_of_the_run, runs_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(inspect_agrees_on_random_clusters, runs_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(a_stored_plan_simulates_as_before, runs_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(an_edited_database_is_refused, runs_open, fixture_close),
-        cmocka_unit_test_setup_teardown(loading_gives_memory_back_when_it_runs_out, runs_open,
-                                        fixture_close),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* The table of importers: what must hold of every row. A new row adds its sample here. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -30,9 +26,8 @@ static struct lw_input input_of(const char *text)
     return (struct lw_input){.name = "sample", .text = (char *)text, .len = strlen(text)};
 }
 
-static void every_row_is_whole_and_has_a_sample(void **state)
+TEST(every_row_is_whole_and_has_a_sample)
 {
-    (void)state;
     for (int i = 0; i < lw_n_importers; i++) {
         const struct lw_importer *x = lw_importers[i];
         int n = 0;
@@ -53,12 +48,11 @@ static void every_row_is_whole_and_has_a_sample(void **state)
     }
 }
 
-static void a_format_is_found_by_content(void **state)
+TEST(a_format_is_found_by_content)
 {
     const struct lw_importer *found;
     struct lw_err err = {0};
 
-    (void)state;
     for (size_t k = 0; k < sizeof samples / sizeof *samples; k++) {
         struct lw_input in = input_of(samples[k].text);
         if (lw_importer_of(&in, &found, &err) != LW_OK)
@@ -72,11 +66,10 @@ static void a_format_is_found_by_content(void **state)
             fail_msg("'%s' is not in: %s", lw_importers[i]->reads, err.msg);
 }
 
-static void help_names_every_format(void **state)
+TEST(help_names_every_format)
 {
     char text[2048];
 
-    (void)state;
     for (int inspect = 0; inspect < 2; inspect++) {
         lw_importers_help("Begin.", inspect, " End.", text, sizeof text);
         for (int i = 0; i < lw_n_importers; i++) {
@@ -99,9 +92,8 @@ static void refuses(const struct traces_file *f, int n, const struct traces_want
         fail_msg("'%s' is not in: %s", says, err.msg);
 }
 
-static void what_a_row_does_not_give_is_refused(void **state)
+TEST(what_a_row_does_not_give_is_refused)
 {
-    (void)state;
     for (int i = 0; i < lw_n_importers; i++) {
         const struct lw_importer *x = lw_importers[i];
         struct traces_file f[2] = {{.file = "a", .importer = x}, {.file = "b", .importer = x}};
@@ -117,16 +109,4 @@ static void what_a_row_does_not_give_is_refused(void **state)
         f[1].importer = lw_importers[(i + 1) % lw_n_importers];
         refuses(f, 2, &(struct traces_wanted){0}, "import them apart");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_is_whole_and_has_a_sample),
-        cmocka_unit_test(a_format_is_found_by_content),
-        cmocka_unit_test(help_names_every_format),
-        cmocka_unit_test(what_a_row_does_not_give_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* What lapwing_record.py writes of a loop that it knows nothing about, by torch generation and
  * wrapper: each stored recording is imported, planned and simulated. With torch at hand (python3
  * -c 'import torch') a fresh one is made as well. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,11 +56,10 @@ static void check(const char *strategy, int n_params, int world_size, const char
     lapwing(words, NULL);
 }
 
-static void every_stored_loop_becomes_a_workload(void **state)
+TEST_WITH(every_stored_loop_becomes_a_workload, fixture_open, fixture_close)
 {
     char words[400];
 
-    (void)state;
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
         snprintf(words, sizeof words, "import $R/loops/%s.json.gz -o w.json", loops[i].files);
         lapwing(words, NULL);
@@ -73,11 +68,10 @@ static void every_stored_loop_becomes_a_workload(void **state)
 }
 
 /* DDP logged 796,160 bytes in one bucket of at most 1 MiB: 199,040 floats. */
-static void the_bucket_that_ddp_logged_is_planned(void **state)
+TEST_WITH(the_bucket_that_ddp_logged_is_planned, fixture_open, fixture_close)
 {
     struct lw_workload w;
 
-    (void)state;
     lapwing("import $R/loops/ddp_torch2.15.rank*.json.gz -o w.json", NULL);
     assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, NULL), LW_OK);
     assert_int_equal(w.recorded.n_buckets, 1);
@@ -87,9 +81,8 @@ static void the_bucket_that_ddp_logged_is_planned(void **state)
     expect("plan -w w.json --dp 2 --bucket-cap 1MiB", 0, "777.50 KiB");
 }
 
-static void the_sidecar_describes_links_and_wrapper(void **state)
+TEST_WITH(the_sidecar_describes_links_and_wrapper, fixture_open, fixture_close)
 {
-    (void)state;
     const char *out = shell("cat $R/loops/fsdp2_torch2.15.rank0.sidecar.json", NULL);
     assert_non_null(strstr(out, "\"wrapper\": \"fsdp2\""));
     assert_non_null(strstr(out, "\"ranks_per_node\": 2"));
@@ -97,11 +90,10 @@ static void the_sidecar_describes_links_and_wrapper(void **state)
 }
 
 /* A loop of a few lines, recorded as a module around a script that does not mention it. */
-static void with_torch_at_hand_a_script_is_recorded(void **state)
+TEST_WITH(with_torch_at_hand_a_script_is_recorded, fixture_open, fixture_close)
 {
     int rc;
 
-    (void)state;
     shell("python3 -c 'import torch' 2>/dev/null", &rc);
     if (rc != 0) {
         fprintf(stderr, "python3 has no torch: no loop is recorded, the stored ones are checked\n");
@@ -124,20 +116,4 @@ static void with_torch_at_hand_a_script_is_recorded(void **state)
     assert_int_equal(lw_workload_numel(&w, true), 8 * 16 + 16 + 16 * 4 + 4);
     assert_int_equal(w.n_ready, 4);
     lw_workload_free(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_stored_loop_becomes_a_workload, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(the_bucket_that_ddp_logged_is_planned, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(the_sidecar_describes_links_and_wrapper, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(with_torch_at_hand_a_script_is_recorded, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Every recorded training trace goes the whole way: import, sim, recommend. What a trace lacks is
  * filled and said; what holds no training step is refused with the reason. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -93,11 +89,10 @@ static void check_workload(const struct recording *r)
     lw_workload_free(&w);
 }
 
-static void training_traces_go_from_import_to_recommend(void **state)
+TEST_WITH(training_traces_go_from_import_to_recommend, fixture_open, fixture_close)
 {
     char words[1024];
 
-    (void)state;
     for (size_t i = 0; is_there() && i < sizeof trained / sizeof *trained; i++) {
         const struct recording *r = &trained[i];
         const char *cluster = r->own_cluster ? "c.json" : "dgx-a100";
@@ -115,31 +110,28 @@ static void training_traces_go_from_import_to_recommend(void **state)
     }
 }
 
-static void recorded_shapes_suffice_for_a_pipeline(void **state)
+TEST_WITH(recorded_shapes_suffice_for_a_pipeline, fixture_open, fixture_close)
 {
-    (void)state;
     if (!is_there())
         return;
     lapwing("import $P/" TRACES "resnet50_1xV100_torch1.9.json.gz -o w.json", NULL);
     lapwing("sim -w w.json -c dgx-a100 --pp 4 --micro-batches 8 --no-db", NULL);
 }
 
-static void traces_without_a_training_step_are_refused_with_the_reason(void **state)
+TEST_WITH(traces_without_a_training_step_are_refused_with_the_reason, fixture_open, fixture_close)
 {
     char words[1024];
 
-    (void)state;
     for (size_t i = 0; is_there() && i < sizeof refused / sizeof *refused; i++) {
         snprintf(words, sizeof words, "import $P/%s -o w.json", refused[i].file);
         expect(words, 1, refused[i].says);
     }
 }
 
-static void a_given_total_and_device_replace_what_is_assumed(void **state)
+TEST_WITH(a_given_total_and_device_replace_what_is_assumed, fixture_open, fixture_close)
 {
     struct lw_workload w;
 
-    (void)state;
     if (!is_there())
         return;
     lapwing("import $P/" TRACES "linear_1gpu.json.gz -o w.json --elements 1000003", NULL);
@@ -172,11 +164,10 @@ static void put_legacy(const char *path, bool forward)
     fixture_put(path, text);
 }
 
-static void a_legacy_profilers_export_is_a_training_step(void **state)
+TEST_WITH(a_legacy_profilers_export_is_a_training_step, fixture_open, fixture_close)
 {
     struct lw_workload w;
 
-    (void)state;
     put_legacy(fixture_path("old.json"), true);
     expect("import old.json -o w.json", 0, "ProfilerStep#3");
     assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, NULL), LW_OK);
@@ -190,22 +181,4 @@ static void a_legacy_profilers_export_is_a_training_step(void **state)
     lw_workload_free(&w);
     put_legacy(fixture_path("old.json"), false);
     expect("import old.json -o w.json", 1, "2 gradients, but no step with both");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(training_traces_go_from_import_to_recommend, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(recorded_shapes_suffice_for_a_pipeline, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(traces_without_a_training_step_are_refused_with_the_reason,
-                                        fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(a_given_total_and_device_replace_what_is_assumed,
-                                        fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(a_legacy_profilers_export_is_a_training_step, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

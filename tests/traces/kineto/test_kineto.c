@@ -1,9 +1,5 @@
 /* Kineto traces: exact times, every generation of the format, and what is refused. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +14,7 @@
 
 /* ---- decimal text ---- */
 
-static void decimal_times_keep_every_nanosecond(void **state)
+TEST(decimal_times_keep_every_nanosecond)
 {
     static const struct {
         const char *text;
@@ -34,7 +30,6 @@ static void decimal_times_keep_every_nanosecond(void **state)
         {"0e999999999999", 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t got = -1;
         assert_true(traces_decimal(cases[i].text, strlen(cases[i].text), cases[i].power, &got));
@@ -42,7 +37,7 @@ static void decimal_times_keep_every_nanosecond(void **state)
     }
 }
 
-static void decimal_refuses_what_is_no_number_or_too_large(void **state)
+TEST(decimal_refuses_what_is_no_number_or_too_large)
 {
     static const char *const bad[] = {"",     "-",          ".",     "e5",
                                       "1e",   "1e+",        "1.2.3", "0x10",
@@ -50,16 +45,14 @@ static void decimal_refuses_what_is_no_number_or_too_large(void **state)
                                       "1e19", "1e999999999"};
     int64_t value;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(traces_decimal(bad[i], strlen(bad[i]), 0, &value));
 }
 
-static void decimal_agrees_with_integer_arithmetic_on_random_times(void **state)
+TEST(decimal_agrees_with_integer_arithmetic_on_random_times)
 {
     unsigned seed = 7;
 
-    (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
     for (int i = 0; i < 20000; i++) {
@@ -92,11 +85,10 @@ static void parse_ok(const char *text, struct lw_trace *t)
         fail_msg("%s", err.msg);
 }
 
-static void an_object_gives_rank_world_device_and_base(void **state)
+TEST(an_object_gives_rank_world_device_and_base)
 {
     struct lw_trace t;
 
-    (void)state;
     parse_ok("{\"baseTimeNanoseconds\": 1711964646000000000, \"traceEvents\": [],"
              "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": 1, \"world_size\": 2},"
              "\"deviceProperties\": [{\"id\": 0, \"name\": \"A100\"}, {\"id\": 1}]}", &t);
@@ -109,11 +101,10 @@ static void an_object_gives_rank_world_device_and_base(void **state)
     lw_trace_free(&t);
 }
 
-static void a_bare_array_is_a_trace_whose_rank_is_unknown(void **state)
+TEST(a_bare_array_is_a_trace_whose_rank_is_unknown)
 {
     struct lw_trace t;
 
-    (void)state;
     parse_ok("[{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"pid\": 0, \"tid\": 7, "
              "\"ts\": 1.5,"
              "\"dur\": 2, \"args\": {\"stream\": 9, \"correlation\": 5}}, {\"ph\": \"i\"}]",
@@ -129,11 +120,10 @@ static void a_bare_array_is_a_trace_whose_rank_is_unknown(void **state)
     lw_trace_free(&t);
 }
 
-static void torch_1_9_categories_and_string_streams_are_understood(void **state)
+TEST(torch_1_9_categories_and_string_streams_are_understood)
 {
     struct lw_trace t;
 
-    (void)state;
     parse_ok("{\"traceEvents\": ["
              "{\"ph\":\"X\",\"cat\":\"Operator\",\"name\":\"o\",\"pid\":1,\"tid\":\"2\",\"ts\":0,"
              "\"dur\":1},"
@@ -156,11 +146,10 @@ static void torch_1_9_categories_and_string_streams_are_understood(void **state)
     lw_trace_free(&t);
 }
 
-static void collective_arguments_and_shapes_are_kept(void **state)
+TEST(collective_arguments_and_shapes_are_kept)
 {
     struct lw_trace t;
 
-    (void)state;
     parse_ok(
         "{\"traceEvents\": ["
         "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nccl\",\"pid\":0,\"tid\":7,\"ts\":0,\"dur\":1,"
@@ -193,11 +182,10 @@ static void collective_arguments_and_shapes_are_kept(void **state)
     lw_trace_free(&t);
 }
 
-static void keys_may_come_in_any_order(void **state)
+TEST(keys_may_come_in_any_order)
 {
     struct lw_trace t;
 
-    (void)state;
     parse_ok(
         "{\"traceEvents\": [{\"args\": {\"Input Dims\": [[8, 4]], \"Input type\": [\"float\"]},"
         "\"dur\": 3, \"ts\": \"2\", \"tid\": 4, \"pid\": 1, \"name\": \"gloo:all_reduce\","
@@ -209,11 +197,10 @@ static void keys_may_come_in_any_order(void **state)
     lw_trace_free(&t);
 }
 
-static void negative_durations_count_as_zero_and_are_reported(void **state)
+TEST(negative_durations_count_as_zero_and_are_reported)
 {
     struct lw_trace t;
 
-    (void)state;
     parse_ok("[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":5,"
              "\"dur\":-1}]",
              &t);
@@ -222,11 +209,10 @@ static void negative_durations_count_as_zero_and_are_reported(void **state)
     lw_trace_free(&t);
 }
 
-static void sorting_puts_parents_before_their_children(void **state)
+TEST(sorting_puts_parents_before_their_children)
 {
     struct lw_trace t;
 
-    (void)state;
     parse_ok("[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"late\",\"pid\":1,\"tid\":1,\"ts\":9,"
              "\"dur\":1},"
              "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"child\",\"pid\":1,\"tid\":1,\"ts\":5,"
@@ -244,7 +230,7 @@ static void sorting_puts_parents_before_their_children(void **state)
 
 /* ---- what is refused ---- */
 
-static void bad_contents_are_refused_with_file_and_place(void **state)
+TEST(bad_contents_are_refused_with_file_and_place)
 {
     static const struct {
         const char *text, *want;
@@ -270,7 +256,6 @@ static void bad_contents_are_refused_with_file_and_place(void **state)
          "span 19817 days"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_trace t = {.n = 77};
         struct lw_err err = {0};
@@ -281,7 +266,7 @@ static void bad_contents_are_refused_with_file_and_place(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     static const char text[] =
         "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,"
@@ -290,7 +275,6 @@ static void failing_allocations_leave_nothing_behind(void **state)
     enum lw_status status = LW_ENOMEM;
     struct lw_trace t = {.n = 77};
 
-    (void)state;
     for (int64_t n = 1; status != LW_OK; n++) {
         char *copy = calloc(sizeof text + LW_JSON_PADDING, 1);
         memcpy(copy, text, sizeof text);
@@ -309,29 +293,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void every_fuzz_corpus_file_is_read_or_refused(void **state)
+TEST(every_fuzz_corpus_file_is_read_or_refused)
 {
-    (void)state;
     assert_true(fixture_corpus("tests/fuzz/corpus/kineto", LLVMFuzzerTestOneInput) >= 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decimal_times_keep_every_nanosecond),
-        cmocka_unit_test(decimal_refuses_what_is_no_number_or_too_large),
-        cmocka_unit_test(decimal_agrees_with_integer_arithmetic_on_random_times),
-        cmocka_unit_test(an_object_gives_rank_world_device_and_base),
-        cmocka_unit_test(a_bare_array_is_a_trace_whose_rank_is_unknown),
-        cmocka_unit_test(torch_1_9_categories_and_string_streams_are_understood),
-        cmocka_unit_test(collective_arguments_and_shapes_are_kept),
-        cmocka_unit_test(keys_may_come_in_any_order),
-        cmocka_unit_test(negative_durations_count_as_zero_and_are_reported),
-        cmocka_unit_test(sorting_puts_parents_before_their_children),
-        cmocka_unit_test(bad_contents_are_refused_with_file_and_place),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-        cmocka_unit_test(every_fuzz_corpus_file_is_read_or_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

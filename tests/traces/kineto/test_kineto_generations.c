@@ -1,10 +1,6 @@
 /* Every dialect and quirk of the format in a small file, through everything that reads its meaning;
  * all figures by hand. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,11 +52,10 @@ static void done(struct read *r)
 
 /* ---- time ---- */
 
-static void integer_microseconds_of_2021_are_whole_and_may_be_zero_long(void **state)
+TEST(integer_microseconds_of_2021_are_whole_and_may_be_zero_long)
 {
     struct read r;
 
-    (void)state;
     read_text("{\"traceEvents\":["
               STEP("4", "1661203462584767", "10") ","
               LAUNCH("7", "1661203462584768") ","
@@ -75,11 +70,10 @@ static void integer_microseconds_of_2021_are_whole_and_may_be_zero_long(void **s
     done(&r);
 }
 
-static void float_microseconds_since_1970_lose_no_nanosecond(void **state)
+TEST(float_microseconds_since_1970_lose_no_nanosecond)
 {
     struct read r;
 
-    (void)state;
     /* a double near 1.7e15 has steps of 0.25: .123 would be .0 or .25 */
     read_text("{\"displayTimeUnit\":\"ns\",\"traceEvents\":["
               KERNEL("a", "7", "1", "1712195495519689.123", "0.877") ","
@@ -92,12 +86,11 @@ static void float_microseconds_since_1970_lose_no_nanosecond(void **state)
     done(&r);
 }
 
-static void a_clock_base_may_stand_before_or_behind_the_events(void **state)
+TEST(a_clock_base_may_stand_before_or_behind_the_events)
 {
     static const char events[] = KERNEL("a", "7", "1", "4458676522690.655", "2.5");
     char text[2][1024];
 
-    (void)state;
     snprintf(text[0], sizeof text[0],
              "{\"baseTimeNanoseconds\":1719853884000000000,\"distributedInfo\":{\"rank\":3},"
              "\"traceEvents\":[%s]}", events);
@@ -114,14 +107,13 @@ static void a_clock_base_may_stand_before_or_behind_the_events(void **state)
     }
 }
 
-static void a_bare_array_means_the_same_as_an_object(void **state)
+TEST(a_bare_array_means_the_same_as_an_object)
 {
     static const char events[] =
         "[" STEP("0", "0", "9") "," LAUNCH("5", "1") "," KERNEL("k", "7", "5", "3", "4") "]";
     char text[1024];
     struct read a, b;
 
-    (void)state;
     snprintf(text, sizeof text, "{\"schemaVersion\":1,\"traceEvents\":%s}", events);
     read_text(events, &a);
     read_text(text, &b);
@@ -137,11 +129,10 @@ static void a_bare_array_means_the_same_as_an_object(void **state)
 
 /* ---- devices ---- */
 
-static void rocm_has_hip_names_stream_0_and_sizes_on_the_host_alone(void **state)
+TEST(rocm_has_hip_names_stream_0_and_sizes_on_the_host_alone)
 {
     struct read r;
 
-    (void)state;
     read_text(
         "{\"traceEvents\":[" STEP("1", "0", "100") "," X(
             "cpu_op", "record_param_comms", "1", "10", "20",
@@ -180,12 +171,11 @@ static void rocm_has_hip_names_stream_0_and_sizes_on_the_host_alone(void **state
     done(&r);
 }
 
-static void other_devices_launch_by_other_categories(void **state)
+TEST(other_devices_launch_by_other_categories)
 {
     static const char *const categories[] = {"mtia_runtime", "xpu_runtime", "privateuse1_runtime",
                                              "cuda_driver", "glow_runtime"};
 
-    (void)state;
     for (size_t k = 0; k < sizeof categories / sizeof *categories; k++) {
         char text[1024];
         struct read r;
@@ -202,11 +192,10 @@ static void other_devices_launch_by_other_categories(void **state)
     }
 }
 
-static void a_trace_of_the_host_alone_has_steps_but_no_iterations(void **state)
+TEST(a_trace_of_the_host_alone_has_steps_but_no_iterations)
 {
     struct read r;
 
-    (void)state;
     read_text(
         "{\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":1,\"world_size\":4},\"traceEvents\":"
         "[" STEP("2", "0", "50") "," X("cpu_op", "aten::mm", "1", "3", "9", "") "]}",
@@ -219,11 +208,10 @@ static void a_trace_of_the_host_alone_has_steps_but_no_iterations(void **state)
     done(&r);
 }
 
-static void one_graph_launch_stands_for_all_its_kernels(void **state)
+TEST(one_graph_launch_stands_for_all_its_kernels)
 {
     struct read r;
 
-    (void)state;
     read_text("[" STEP("1", "0", "10") ","
               X("cuda_runtime", "cudaGraphLaunch", "1", "2", "1", "\"correlation\":77") ","
               KERNEL("a", "7", "77", "5", "1") "," KERNEL("b", "7", "77", "6", "2") ","
@@ -235,11 +223,10 @@ static void one_graph_launch_stands_for_all_its_kernels(void **state)
     done(&r);
 }
 
-static void work_launched_before_the_recording_counts_in_the_file_and_in_no_step(void **state)
+TEST(work_launched_before_the_recording_counts_in_the_file_and_in_no_step)
 {
     struct read r;
 
-    (void)state;
     /* correlations 0 and 9 belong to no call; a copy without arguments has none at all */
     read_text("[" STEP("1", "10", "30") "," LAUNCH("4", "11") "," KERNEL(
                   "early", "7", "9", "0",
@@ -262,11 +249,10 @@ static void work_launched_before_the_recording_counts_in_the_file_and_in_no_step
 
 /* ---- steps ---- */
 
-static void device_twins_of_a_step_on_several_streams_add_none(void **state)
+TEST(device_twins_of_a_step_on_several_streams_add_none)
 {
     struct read r;
 
-    (void)state;
     read_text("[" STEP("5", "0", "20") "," LAUNCH("1", "1") "," KERNEL("k", "7", "1", "4", "2") ","
               X("gpu_user_annotation", "ProfilerStep#5", "7", "4", "30", "\"stream\":7") ","
               X("gpu_user_annotation", "ProfilerStep#5", "20", "6", "30", "\"stream\":20") "]", &r);
@@ -277,13 +263,12 @@ static void device_twins_of_a_step_on_several_streams_add_none(void **state)
     done(&r);
 }
 
-static void steps_come_in_the_order_of_time_not_of_text(void **state)
+TEST(steps_come_in_the_order_of_time_not_of_text)
 {
     static const char *const want[] = {"ProfilerStep#5", "ProfilerStep#9", "ProfilerStep#10",
                                        "ProfilerStep#100"};
     struct read r;
 
-    (void)state;
     read_text("[" STEP("10", "20", "5") "," STEP("100", "30", "5") "," STEP("5", "0", "5") "," STEP(
                   "9", "10", "5") "," LAUNCH("1", "21") "," KERNEL("k", "7", "1", "22", "2") "]",
               &r);
@@ -295,11 +280,10 @@ static void steps_come_in_the_order_of_time_not_of_text(void **state)
     done(&r);
 }
 
-static void without_profiler_steps_the_optimizer_marks_them(void **state)
+TEST(without_profiler_steps_the_optimizer_marks_them)
 {
     struct read r;
 
-    (void)state;
     read_text("[" X("cpu_op", "aten::linear", "1", "1", "3", "") ","
               X("user_annotation", "Optimizer.step#SGD.step", "1", "10", "5", "") ","
               X("cpu_op", "aten::linear", "1", "16", "3", "") ","
@@ -315,11 +299,10 @@ static void without_profiler_steps_the_optimizer_marks_them(void **state)
     done(&r);
 }
 
-static void a_last_step_cut_short_has_no_device_work_of_its_own(void **state)
+TEST(a_last_step_cut_short_has_no_device_work_of_its_own)
 {
     struct read r;
 
-    (void)state;
     read_text("[" STEP("1", "0", "20") "," STEP("2", "20", "0.049") "," LAUNCH("1", "5") ","
               KERNEL("k", "7", "1", "6", "30") "]", &r);
     assert_int_equal(r.i.n_iterations, 2);
@@ -331,11 +314,10 @@ static void a_last_step_cut_short_has_no_device_work_of_its_own(void **state)
 
 /* ---- texts ---- */
 
-static void strings_that_hold_lists_and_string_ids_are_no_surprise(void **state)
+TEST(strings_that_hold_lists_and_string_ids_are_no_surprise)
 {
     struct read r;
 
-    (void)state;
     read_text("[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_AllReduce\",\"pid\":"
               "\"0\",\"tid\":\"stream 20\","
               "\"ts\":\"5.5\",\"dur\":\"2\",\"args\":{\"correlation\":\"3\",\"Collective "
@@ -359,14 +341,13 @@ static void strings_that_hold_lists_and_string_ids_are_no_surprise(void **state)
     done(&r);
 }
 
-static void huge_names_full_of_punctuation_are_kept_whole(void **state)
+TEST(huge_names_full_of_punctuation_are_kept_whole)
 {
     enum { NAME = 100000 };
     char *text = malloc(NAME * 2 + 1000), *p = text, *want = malloc(NAME + 1);
     static const char odd[] = "<>,;{}[]:\"\\";
     struct read r;
 
-    (void)state;
     p += sprintf(p, "[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"");
     for (int i = 0; i < NAME; i++) {
         want[i] = i % 13 == 0 ? odd[i / 13 % (sizeof odd - 1)] : (char)('a' + i % 26);
@@ -384,11 +365,10 @@ static void huge_names_full_of_punctuation_are_kept_whole(void **state)
     free(want);
 }
 
-static void what_has_no_length_is_counted_and_skipped(void **state)
+TEST(what_has_no_length_is_counted_and_skipped)
 {
     struct read r;
 
-    (void)state;
     read_text("[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":\"Traces\",\"tid\":\"\",\"ts\":1,"
               "\"args\":{\"name\":\"x\"}},"
               "{\"ph\":\"i\",\"name\":\"Iteration Start: PyTorch "
@@ -409,28 +389,4 @@ static void what_has_no_length_is_counted_and_skipped(void **state)
     assert_int_equal(r.t.n_events, 9);
     assert_int_equal(r.t.n, 1);
     done(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integer_microseconds_of_2021_are_whole_and_may_be_zero_long),
-        cmocka_unit_test(float_microseconds_since_1970_lose_no_nanosecond),
-        cmocka_unit_test(a_clock_base_may_stand_before_or_behind_the_events),
-        cmocka_unit_test(a_bare_array_means_the_same_as_an_object),
-        cmocka_unit_test(rocm_has_hip_names_stream_0_and_sizes_on_the_host_alone),
-        cmocka_unit_test(other_devices_launch_by_other_categories),
-        cmocka_unit_test(a_trace_of_the_host_alone_has_steps_but_no_iterations),
-        cmocka_unit_test(one_graph_launch_stands_for_all_its_kernels),
-        cmocka_unit_test(work_launched_before_the_recording_counts_in_the_file_and_in_no_step),
-        cmocka_unit_test(device_twins_of_a_step_on_several_streams_add_none),
-        cmocka_unit_test(steps_come_in_the_order_of_time_not_of_text),
-        cmocka_unit_test(without_profiler_steps_the_optimizer_marks_them),
-        cmocka_unit_test(a_last_step_cut_short_has_no_device_work_of_its_own),
-        cmocka_unit_test(strings_that_hold_lists_and_string_ids_are_no_surprise),
-        cmocka_unit_test(huge_names_full_of_punctuation_are_kept_whole),
-        cmocka_unit_test(what_has_no_length_is_counted_and_skipped),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Broken traces: a clear error with its byte, and with --salvage what stands before the damage. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <libdeflate.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,11 +54,10 @@ static const struct {
     {"missing comma", "{\"ph\":\"X\" \"ts\":1}", 10, "',' or '}'"},
 };
 
-static void every_break_is_named_with_its_byte(void **state)
+TEST(every_break_is_named_with_its_byte)
 {
     static const char head[] = HEAD EVENT("a") "," EVENT("b") ",";
 
-    (void)state;
     for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
         char text[1024], byte[32];
         struct lw_trace t = {.n = 77};
@@ -77,11 +72,10 @@ static void every_break_is_named_with_its_byte(void **state)
     }
 }
 
-static void salvaging_keeps_the_events_before_the_break(void **state)
+TEST(salvaging_keeps_the_events_before_the_break)
 {
     static const char head[] = HEAD EVENT("a") "," EVENT("b") ",";
 
-    (void)state;
     for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
         char text[1024], byte[32];
         struct lw_trace t;
@@ -100,12 +94,11 @@ static void salvaging_keeps_the_events_before_the_break(void **state)
 
 /* Cut anywhere: strictly an error that names a byte; salvaged the events that ended before the
  * cut. */
-static void a_cut_at_any_byte_keeps_the_whole_events_before_it(void **state)
+TEST(a_cut_at_any_byte_keeps_the_whole_events_before_it)
 {
     static const char text[] = HEAD EVENT("a\\\\\\\"") "," EVENT("\xc3\xa4") "," EVENT("c") "]}";
     size_t ends[3], n_ends = 0, len = sizeof text - 1;
 
-    (void)state;
     for (size_t i = strlen(HEAD); i < len && n_ends < 3; i++)
         if (text[i] == '}')
             ends[n_ends++] = i + 1;
@@ -127,25 +120,23 @@ static void a_cut_at_any_byte_keeps_the_whole_events_before_it(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void a_whole_trace_is_read_alike_with_and_without_salvaging(void **state)
+TEST(a_whole_trace_is_read_alike_with_and_without_salvaging)
 {
     static const char text[] = HEAD EVENT("a") "]}";
     struct lw_trace t;
 
-    (void)state;
     assert_int_equal(parse(text, sizeof text - 1, true, &t, NULL), LW_OK);
     assert_int_equal(t.n, 1);
     assert_int_equal(t.damage, -1);
     lw_trace_free(&t);
 }
 
-static void what_is_no_trace_is_not_salvaged(void **state)
+TEST(what_is_no_trace_is_not_salvaged)
 {
     static const char *const texts[] = {
         "",        "hello", "{\"a\": 1}", "{\"a\": ", "[", "{\"traceEvents\":[", "[{\"a\": 1}]",
         "\xff\xff"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct lw_trace t;
         struct lw_err err = {0};
@@ -155,7 +146,7 @@ static void what_is_no_trace_is_not_salvaged(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void a_million_nested_arrays_are_refused_with_the_byte_and_salvaged_before(void **state)
+TEST(a_million_nested_arrays_are_refused_with_the_byte_and_salvaged_before)
 {
     enum { DEEP = 1000000 };
     static const char head[] = HEAD EVENT("a") ",{\"ph\":\"X\",\"args\":{\"Input Dims\":";
@@ -164,7 +155,6 @@ static void a_million_nested_arrays_are_refused_with_the_byte_and_salvaged_befor
     struct lw_err err = {0};
     char byte[32];
 
-    (void)state;
     memcpy(text, head, sizeof head);
     memset(text + sizeof head - 1, '[', DEEP);
     /* the root, its array, the event and its args are four containers of 1024 */
@@ -214,13 +204,12 @@ static void put_bytes(const char *name, const char *bytes, size_t n)
 }
 
 /* Cut the packed file at many places: what unpacks before the cut is a beginning of the text. */
-static void a_cut_gzip_file_gives_the_beginning_of_its_text(void **state)
+TEST(a_cut_gzip_file_gives_the_beginning_of_its_text)
 {
     size_t len, last = 0;
     char *text = many_events(&len, 2000), *packed = malloc(len + 1000);
     size_t n = pack(text, len, packed, len + 1000);
 
-    (void)state;
     for (size_t cut = 2; cut < n; cut += n / 50 + 1) {
         struct lw_input in;
         struct lw_err damage, err = {0};
@@ -251,7 +240,7 @@ static void a_cut_gzip_file_gives_the_beginning_of_its_text(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void a_wrong_checksum_keeps_the_text_and_is_called_one(void **state)
+TEST(a_wrong_checksum_keeps_the_text_and_is_called_one)
 {
     size_t len;
     char *text = many_events(&len, 100), *packed = malloc(len + 1000);
@@ -259,7 +248,6 @@ static void a_wrong_checksum_keeps_the_text_and_is_called_one(void **state)
     struct lw_input in;
     struct lw_err damage, err = {0};
 
-    (void)state;
     packed[n - 6] ^= 1; /* of the CRC */
     put_bytes("sum.gz", packed, n);
     assert_int_equal(lw_input_read(fixture_path("sum.gz"), 0, &in, &err), LW_EFORMAT);
@@ -272,14 +260,13 @@ static void a_wrong_checksum_keeps_the_text_and_is_called_one(void **state)
     free(packed);
 }
 
-static void failing_allocations_while_salvaging_leave_nothing_behind(void **state)
+TEST(failing_allocations_while_salvaging_leave_nothing_behind)
 {
     size_t len;
     char *text = many_events(&len, 300), *packed = malloc(len + 1000);
     size_t n_packed = pack(text, len, packed, len + 1000);
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     put_bytes("cut.gz", packed, n_packed / 2);
     for (int64_t n = 1; status != LW_OK; n++) {
         struct lw_kineto_options options = {.salvage = true};
@@ -304,19 +291,4 @@ static void failing_allocations_while_salvaging_leave_nothing_behind(void **stat
     free(packed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_break_is_named_with_its_byte),
-        cmocka_unit_test(salvaging_keeps_the_events_before_the_break),
-        cmocka_unit_test(a_cut_at_any_byte_keeps_the_whole_events_before_it),
-        cmocka_unit_test(a_whole_trace_is_read_alike_with_and_without_salvaging),
-        cmocka_unit_test(what_is_no_trace_is_not_salvaged),
-        cmocka_unit_test(a_million_nested_arrays_are_refused_with_the_byte_and_salvaged_before),
-        cmocka_unit_test(a_cut_gzip_file_gives_the_beginning_of_its_text),
-        cmocka_unit_test(a_wrong_checksum_keeps_the_text_and_is_called_one),
-        cmocka_unit_test(failing_allocations_while_salvaging_leave_nothing_behind),
-    };
-
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

@@ -1,9 +1,5 @@
 /* Parametric models: parameters exactly as registered, times exactly the roofline's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +13,7 @@
 #include "shared/files/files.h"
 #include "traces/models/models.h"
 
-static void resnet50_has_the_parameters_of_torchvision(void **state)
+TEST(resnet50_has_the_parameters_of_torchvision)
 {
     static const struct {
         int32_t index;
@@ -38,7 +34,6 @@ static void resnet50_has_the_parameters_of_torchvision(void **state)
     };
     struct lw_workload w = model_build("resnet50", (struct traces_model_shape){0});
     int64_t expected[RESNET50_PARAMS], sum = 0;
-    (void)state;
     resnet50_sizes(expected);
     assert_int_equal(w.n_params, 161);
     for (int32_t i = 0; i < w.n_params; i++) {
@@ -52,10 +47,9 @@ static void resnet50_has_the_parameters_of_torchvision(void **state)
     lw_workload_free(&w);
 }
 
-static void resnet50_has_three_buffers_per_batch_norm(void **state)
+TEST(resnet50_has_three_buffers_per_batch_norm)
 {
     struct lw_workload w = model_build("resnet50", (struct traces_model_shape){0});
-    (void)state;
     assert_int_equal(w.n_buffers, 159); /* 53 batch norms */
     assert_string_equal(w.buffers[0].name, "bn1.running_mean");
     assert_string_equal(w.buffers[1].name, "bn1.running_var");
@@ -68,12 +62,11 @@ static void resnet50_has_three_buffers_per_batch_norm(void **state)
 }
 
 /* torchvision states 4.089 GFLOPS (multiply-adds) for ResNet50 at 224 x 224. */
-static void resnet50_needs_4089_million_multiply_adds_per_image(void **state)
+TEST(resnet50_needs_4089_million_multiply_adds_per_image)
 {
     struct lw_workload one = model_build("resnet50", (struct traces_model_shape){.batch = 1});
     struct lw_workload eight = model_build("resnet50", (struct traces_model_shape){.batch = 8});
     int64_t flops_one = 0, flops_eight = 0;
-    (void)state;
     for (int32_t m = 0; m < one.n_modules; m++) {
         flops_one += one.modules[m].forward_flops;
         flops_eight += eight.modules[m].forward_flops;
@@ -84,12 +77,11 @@ static void resnet50_needs_4089_million_multiply_adds_per_image(void **state)
     lw_workload_free(&eight);
 }
 
-static void resnet50_gradients_become_ready_in_reverse_registration_order(void **state)
+TEST(resnet50_gradients_become_ready_in_reverse_registration_order)
 {
     struct lw_workload w =
         model_build("resnet50", (struct traces_model_shape){.batch = 2, .image = 64});
     const struct lw_module *fc = &w.modules[w.n_modules - 1];
-    (void)state;
     assert_int_equal(w.n_ready, 161);
     for (int32_t k = 0; k < w.n_ready; k++)
         assert_int_equal(w.ready_order[k], 160 - k);
@@ -100,12 +92,11 @@ static void resnet50_gradients_become_ready_in_reverse_registration_order(void *
 }
 
 /* docs/design/models.md works these out. */
-static void times_are_the_rooflines(void **state)
+TEST(times_are_the_rooflines)
 {
     struct lw_workload mlp = model_build("mlp", (struct traces_model_shape){0});
     struct lw_workload resnet =
         model_build("resnet50", (struct traces_model_shape){.batch = 1, .image = 32});
-    (void)state;
     assert_int_equal(mlp.modules[0].forward_bytes, 4718592);
     assert_int_equal(mlp.modules[0].forward_ps, INT64_C(4718592000));
     /* traffic of dx: dy, y, dy and W in, dx out, ReLU's masked dy out: 6 activations + W;
@@ -144,7 +135,7 @@ static bool says(const struct lw_workload *w, const char *what)
 /* Products of 10^6 flops take 10 us, of 10^8 1 ms: 67,108,864 take 671.08864 us. Copies of 1 MiB
  * take 100 us, of 4 MiB 400 us: 4,718,592 B of traffic are a copy of 2,359,296 B, 225 us. The
  * optimizer: 16 layers of 1024^2 + 1024 f32 are 67,174,400 B, 64.0625 MiB at 100 us each. */
-static void measured_tables_replace_the_rates(void **state)
+TEST(measured_tables_replace_the_rates)
 {
     static const int64_t flops[] = {1000000, 100000000}, bytes[] = {1 << 20, 4 << 20};
     static const lw_ps gemm[] = {10000000, 1000000000}, copy[] = {100000000, 400000000},
@@ -159,7 +150,6 @@ static void measured_tables_replace_the_rates(void **state)
     struct lw_workload w;
     struct lw_err err = {0};
 
-    (void)state;
     if (traces_model_build("mlp", &shape, &d, &w, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(w.modules[0].forward_ps, INT64_C(671088640));
@@ -184,11 +174,10 @@ static void measured_tables_replace_the_rates(void **state)
     lw_workload_free(&w);
 }
 
-static void mlp_layers_are_equal_and_split_in_pairs(void **state)
+TEST(mlp_layers_are_equal_and_split_in_pairs)
 {
     struct lw_workload w =
         model_build("mlp", (struct traces_model_shape){.batch = 4, .width = 256});
-    (void)state;
     assert_int_equal(w.n_modules, 16);
     assert_int_equal(lw_workload_numel(&w, true), 16 * (256 * 256 + 256));
     for (int32_t m = 0; m < w.n_modules; m++) {
@@ -206,13 +195,12 @@ static void mlp_layers_are_equal_and_split_in_pairs(void **state)
     lw_workload_free(&w);
 }
 
-static void mlp_step_on_host_is_well_under_a_second(void **state)
+TEST(mlp_step_on_host_is_well_under_a_second)
 {
     struct lw_cluster host;
     struct lw_workload w;
     struct lw_err err = {0};
     struct traces_model_shape shape = {0};
-    (void)state;
     assert_int_equal(lw_cluster_find("host", &host, &err), LW_OK);
     assert_int_equal(traces_model_build("mlp", &shape, &host.device, &w, &err), LW_OK);
     assert_in_range(lw_workload_step_ps(&w), 10 * LW_PS_PER_MS, 500 * LW_PS_PER_MS);
@@ -220,7 +208,7 @@ static void mlp_step_on_host_is_well_under_a_second(void **state)
     lw_cluster_free(&host);
 }
 
-static void sizes_that_a_model_cannot_have_are_refused(void **state)
+TEST(sizes_that_a_model_cannot_have_are_refused)
 {
     static const struct {
         const char *model;
@@ -252,7 +240,6 @@ static void sizes_that_a_model_cannot_have_are_refused(void **state)
         {"resnet50", {.image = 31}, "--image: found 31, allowed: 32 to 4096"},
     };
     struct lw_device d = model_device();
-    (void)state;
     d.peak_flops[LW_F16] = (struct lw_figure){0, NULL};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_err err = {0};
@@ -276,14 +263,13 @@ static void sizes_that_a_model_cannot_have_are_refused(void **state)
 
 /* The largest of everything either fits or is refused with a message, here by its 2,000 days a
  * step. */
-static void largest_sizes_do_not_overflow(void **state)
+TEST(largest_sizes_do_not_overflow)
 {
     struct traces_model_shape images = {.batch = 65536, .image = 4096};
     struct traces_model_shape layers = {.batch = 65536, .width = 65536, .layers = 4096};
     struct lw_device d = model_device();
     struct lw_workload w;
     struct lw_err err = {0};
-    (void)state;
     assert_int_equal(traces_model_build("resnet50", &images, &d, &w, &err), LW_EFORMAT);
     assert_string_equal(err.msg, "at modules: the times add up to more than 106 days");
     d.memory_bytes_per_s.value = d.peak_flops[LW_F32].value = 1e18;
@@ -298,19 +284,17 @@ static void largest_sizes_do_not_overflow(void **state)
     lw_workload_free(&w);
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
-    (void)state;
     model_without_memory("mlp", (struct traces_model_shape){0});
     model_without_memory("resnet18", (struct traces_model_shape){0});
     model_without_memory("gpt2", (struct traces_model_shape){0});
 }
 
-static void command_writes_a_workload_that_reads_back(void **state)
+TEST(command_writes_a_workload_that_reads_back)
 {
     struct lw_workload w;
     struct lw_err err = {0};
-    (void)state;
     expect("model resnet50 --device A100-SXM4-80GB --batch 16 -o r.json", 0, "");
     if (lw_workload_read(fixture_path("r.json"), &w, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -325,9 +309,8 @@ static void command_writes_a_workload_that_reads_back(void **state)
     lw_workload_free(&w);
 }
 
-static void command_refuses_and_leaves_no_file(void **state)
+TEST(command_refuses_and_leaves_no_file)
 {
-    (void)state;
     expect("model mlp --layers 5 -o no.json", 1, "");
     FILE *f = fopen(fixture_path("no.json"), "r");
     assert_null(f);
@@ -338,22 +321,4 @@ static void command_refuses_and_leaves_no_file(void **state)
     expect("model mlp --batch x", 2, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resnet50_has_the_parameters_of_torchvision),
-        cmocka_unit_test(resnet50_has_three_buffers_per_batch_norm),
-        cmocka_unit_test(resnet50_needs_4089_million_multiply_adds_per_image),
-        cmocka_unit_test(resnet50_gradients_become_ready_in_reverse_registration_order),
-        cmocka_unit_test(times_are_the_rooflines),
-        cmocka_unit_test(measured_tables_replace_the_rates),
-        cmocka_unit_test(mlp_layers_are_equal_and_split_in_pairs),
-        cmocka_unit_test(mlp_step_on_host_is_well_under_a_second),
-        cmocka_unit_test(sizes_that_a_model_cannot_have_are_refused),
-        cmocka_unit_test(largest_sizes_do_not_overflow),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-        cmocka_unit_test(command_writes_a_workload_that_reads_back),
-        cmocka_unit_test(command_refuses_and_leaves_no_file),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

@@ -1,9 +1,5 @@
 /* Llama, BERT, ViT and the ResNets: parameters by independent formulas and published figures. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,9 +28,8 @@ static const struct published published[] = {
     {"llama-3-70b", INT64_C(70553706496)},  {"llama-3-405b", INT64_C(405853388800)},
 };
 
-static void parameter_counts_are_the_published_ones(void **state)
+TEST(parameter_counts_are_the_published_ones)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof published / sizeof *published; k++) {
         struct lw_workload w = model_build(published[k].name, (struct traces_model_shape){0});
         assert_int_equal(lw_workload_numel(&w, false), published[k].count);
@@ -71,10 +66,9 @@ static int64_t roll(int64_t n)
     return 1 + rand() % n;
 }
 
-static void any_shape_has_the_parameters_of_its_formula(void **state)
+TEST(any_shape_has_the_parameters_of_its_formula)
 {
     unsigned seed = 11;
-    (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
     for (int round = 0; round < 60; round++) {
@@ -100,10 +94,9 @@ static void any_shape_has_the_parameters_of_its_formula(void **state)
 /* What holds of every model: gradients of a module inside its window of the backward, whole parts
  * no larger than their whole, kept bytes falling with recomputation, parameters of every module
  * that tensor parallelism splits. */
-static void every_model_is_consistent(void **state)
+TEST(every_model_is_consistent)
 {
     const struct traces_model *m;
-    (void)state;
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
         struct lw_workload w = model_build(m->name, (struct traces_model_shape){.batch = 2});
         int32_t expected = 0;
@@ -130,13 +123,12 @@ static void every_model_is_consistent(void **state)
 }
 
 /* A block's e s b (6 h + 2 kv + 4 ffn) and flops of its seven products and two of attention. */
-static void llama_blocks_keep_and_compute_by_their_widths(void **state)
+TEST(llama_blocks_keep_and_compute_by_their_widths)
 {
     int64_t b = 3, s = 64, h = 4096, kv = 1024, ffn = 14336, a = 32, n = b * s;
     struct lw_workload w =
         model_build("llama-3-8b", (struct traces_model_shape){.batch = 3, .seq = 64, .layers = 2});
     const struct lw_module *m = &w.modules[1];
-    (void)state;
     assert_int_equal(m->kept_bytes[LW_RECOMPUTE_NONE],
                      2 * n * (6 * h + 2 * kv + 4 * ffn) + 4 * a * n);
     assert_int_equal(m->whole_kept_bytes[LW_RECOMPUTE_NONE], 2 * n * 4 * h);
@@ -146,10 +138,9 @@ static void llama_blocks_keep_and_compute_by_their_widths(void **state)
     lw_workload_free(&w);
 }
 
-static void llama_registers_norms_last_and_readies_them_in_place(void **state)
+TEST(llama_registers_norms_last_and_readies_them_in_place)
 {
     struct lw_workload w = model_build("llama-7b", (struct traces_model_shape){.layers = 1});
-    (void)state;
     assert_string_equal(w.params[0].name, "model.embed_tokens.weight");
     assert_string_equal(w.params[1].name, "model.layers.0.self_attn.q_proj.weight");
     assert_string_equal(w.params[7].name, "model.layers.0.mlp.down_proj.weight");
@@ -166,12 +157,11 @@ static void llama_registers_norms_last_and_readies_them_in_place(void **state)
     lw_workload_free(&w);
 }
 
-static void sizes_that_follow_others_do(void **state)
+TEST(sizes_that_follow_others_do)
 {
     struct lw_workload a =
         model_build("llama-7b", (struct traces_model_shape){.hidden = 5120, .heads = 40});
     struct lw_workload b = model_build("llama-2-70b", (struct traces_model_shape){.layers = 1});
-    (void)state;
     assert_int_equal(a.params[2].numel, INT64_C(5120) * 5120); /* keys: as many heads */
     assert_int_equal(a.params[5].numel, INT64_C(5120) * 13824);
     assert_int_equal(b.params[2].numel, INT64_C(8192) * 1024); /* 8 of 64 heads */
@@ -180,11 +170,10 @@ static void sizes_that_follow_others_do(void **state)
 }
 
 /* 1810.04805: as GPT's block, 34 s b h + 5 a s^2 b at 2 bytes. */
-static void bert_blocks_keep_by_the_formula(void **state)
+TEST(bert_blocks_keep_by_the_formula)
 {
     int64_t s = 512, b = 8, h = 1024, a = 16;
     struct lw_workload w = model_build("bert-large", (struct traces_model_shape){.dtype = "fp16"});
-    (void)state;
     assert_int_equal(w.modules[1].kept_bytes[LW_RECOMPUTE_NONE],
                      34 * s * b * h + 5 * a * s * s * b);
     assert_int_equal(w.modules[1].whole_kept_bytes[LW_RECOMPUTE_NONE], 10 * s * b * h);
@@ -194,13 +183,12 @@ static void bert_blocks_keep_by_the_formula(void **state)
 }
 
 /* torchvision's _ops, in multiply-adds: 17.56, 61.55, 167.29 G; 1.814, 3.664, 7.801, 11.514 G. */
-static void flops_are_torchvisions(void **state)
+TEST(flops_are_torchvisions)
 {
     static const struct published ops[] = {
         {"vit-b-16", 17563}, {"vit-l-16", 61554}, {"vit-h-14", 167295}, {"resnet18", 1814},
         {"resnet34", 3663},  {"resnet101", 7801}, {"resnet152", 11513},
     };
-    (void)state;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
         struct lw_workload w = model_build(ops[k].name, (struct traces_model_shape){.batch = 1});
         int64_t sum = 0;
@@ -211,14 +199,13 @@ static void flops_are_torchvisions(void **state)
     }
 }
 
-static void vit_registers_the_class_token_first(void **state)
+TEST(vit_registers_the_class_token_first)
 {
     struct lw_workload w = model_build("vit-b-16", (struct traces_model_shape){0});
     struct lw_device d = model_device();
     struct traces_model_shape odd = {.patch = 15};
     struct lw_err err = {0};
     struct lw_workload none;
-    (void)state;
     assert_string_equal(w.params[0].name, "class_token");
     assert_string_equal(w.params[1].name, "conv_proj.weight");
     assert_string_equal(w.params[3].name, "encoder.pos_embedding");
@@ -232,27 +219,9 @@ static void vit_registers_the_class_token_first(void **state)
     lw_workload_free(&w);
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
-    (void)state;
     model_without_memory("llama-7b", (struct traces_model_shape){.layers = 2});
     model_without_memory("bert-base", (struct traces_model_shape){.layers = 2});
     model_without_memory("vit-b-16", (struct traces_model_shape){.layers = 2});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameter_counts_are_the_published_ones),
-        cmocka_unit_test(any_shape_has_the_parameters_of_its_formula),
-        cmocka_unit_test(every_model_is_consistent),
-        cmocka_unit_test(llama_blocks_keep_and_compute_by_their_widths),
-        cmocka_unit_test(llama_registers_norms_last_and_readies_them_in_place),
-        cmocka_unit_test(sizes_that_follow_others_do),
-        cmocka_unit_test(bert_blocks_keep_by_the_formula),
-        cmocka_unit_test(flops_are_torchvisions),
-        cmocka_unit_test(vit_registers_the_class_token_first),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* GPT: parameters as registered, work and kept activations by the published formulas. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +13,7 @@ static int64_t formula(int64_t l, int64_t h, int64_t vocab, int64_t positions)
     return l * (12 * h * h + 13 * h) + (vocab + positions) * h + 2 * h;
 }
 
-static void parameter_counts_are_the_published_ones(void **state)
+TEST(parameter_counts_are_the_published_ones)
 {
     static const struct {
         const char *name;
@@ -31,7 +27,6 @@ static void parameter_counts_are_the_published_ones(void **state)
         {"gpt-13b", 40, 5120, 51200, 2048, INT64_C(12858214400)},
         {"gpt-175b", 96, 12288, 51200, 2048, INT64_C(174615846912)},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_workload w = model_build(cases[i].name, (struct traces_model_shape){0});
         assert_int_equal(lw_workload_numel(&w, false), cases[i].count);
@@ -42,7 +37,7 @@ static void parameter_counts_are_the_published_ones(void **state)
     }
 }
 
-static void parameters_stand_in_registration_order_with_their_splits(void **state)
+TEST(parameters_stand_in_registration_order_with_their_splits)
 {
     static const struct {
         const char *name;
@@ -66,7 +61,6 @@ static void parameters_stand_in_registration_order_with_their_splits(void **stat
         {"transformer.h.1.ln_1.weight", 768, LW_TP_REPLICATED},
     };
     struct lw_workload w = model_build("gpt2", (struct traces_model_shape){0});
-    (void)state;
     assert_int_equal(w.n_params, 2 + 12 * 12 + 3);
     for (int32_t i = 0; i < (int32_t)(sizeof first / sizeof *first); i++) {
         assert_string_equal(w.params[i].name, first[i].name);
@@ -85,12 +79,11 @@ static void parameters_stand_in_registration_order_with_their_splits(void **stat
 
 /* Gradients are ready kernel by kernel inside a block: the reverse of registration, since GPT
  * registers in the order of use; the tied embedding last but for the positions beside it. */
-static void gradients_become_ready_within_their_block(void **state)
+TEST(gradients_become_ready_within_their_block)
 {
     struct lw_workload w = model_build("gpt2", (struct traces_model_shape){.layers = 2});
     lw_ps before = w.modules[3].backward_input_ps + w.modules[3].backward_weight_ps;
     lw_ps block = w.modules[2].backward_input_ps + w.modules[2].backward_weight_ps;
-    (void)state;
     assert_int_equal(w.n_ready, 2 + 2 * 12 + 2);
     assert_int_equal(w.ready_order[0], 27); /* ln_f.bias, after the head's product */
     assert_int_equal(w.ready_order[1], 26);
@@ -107,13 +100,12 @@ static void gradients_become_ready_within_their_block(void **state)
 /* Narayanan et al., SC'21: 24 B s h^2 + 4 B s^2 h flops of a block's forward, 2 B s h V of the
  * scores. Korthikanti et al., arXiv 2205.05198, equations 1 and 2 and section 5, at 2 bytes:
  * s b h (34 + 5 a s / h), of which s b h 10 are whole; 34 s b h; 2 s b h. */
-static void work_and_kept_bytes_are_those_of_the_papers(void **state)
+TEST(work_and_kept_bytes_are_those_of_the_papers)
 {
     int64_t s = 2048, b = 4, h = 12288, a = 96, vocab = 51200, sbh = s * b * h;
     struct lw_workload w =
         model_build("gpt-175b", (struct traces_model_shape){.batch = 4, .layers = 3});
     const struct lw_module *m = &w.modules[2], *head = &w.modules[4];
-    (void)state;
     assert_int_equal(m->forward_flops, 24 * b * s * h * h + 4 * b * s * s * h);
     assert_int_equal(head->forward_flops, 2 * b * s * h * vocab);
     assert_int_equal(m->kept_bytes[LW_RECOMPUTE_NONE], 34 * sbh + 5 * a * s * s * b);
@@ -130,14 +122,13 @@ static void work_and_kept_bytes_are_those_of_the_papers(void **state)
     lw_workload_free(&w);
 }
 
-static void flash_attention_keeps_no_scores_and_does_nothing_again(void **state)
+TEST(flash_attention_keeps_no_scores_and_does_nothing_again)
 {
     int64_t s = 2048, h = 768, a = 12, sbh = s * h;
     struct lw_workload full = model_build("gpt-125m", (struct traces_model_shape){0});
     struct lw_workload flash =
         model_build("gpt-125m", (struct traces_model_shape){.attention = "flash"});
     const struct lw_module *m = &flash.modules[1], *f = &full.modules[1];
-    (void)state;
     assert_int_equal(m->kept_bytes[LW_RECOMPUTE_NONE], 34 * sbh + 4 * a * s);
     assert_int_equal(m->kept_bytes[LW_RECOMPUTE_SELECTIVE], m->kept_bytes[LW_RECOMPUTE_NONE]);
     assert_int_equal(m->selective_ps, 0);
@@ -156,14 +147,13 @@ static void flash_attention_keeps_no_scores_and_does_nothing_again(void **state)
  *   c_proj      24 + 16 + 24 = 64;  residual 3 x + mask = 72 + 6 = 78
  *   norm 48;  c_fc 24 + 32 + 48 = 104;  gelu 96;  c_proj 48 + 32 + 24 = 104;  residual 78
  * Sum 48 + 144 + 321 + 64 + 78 + 48 + 104 + 96 + 104 + 78 = 1085. */
-static void a_block_takes_the_sum_of_its_kernels(void **state)
+TEST(a_block_takes_the_sum_of_its_kernels)
 {
     struct lw_workload w = model_build(
         "gpt2",
         (struct traces_model_shape){
             .batch = 1, .layers = 1, .hidden = 2, .heads = 1, .ffn = 4, .seq = 3, .vocab = 5});
     const struct lw_module *m = &w.modules[1];
-    (void)state;
     assert_int_equal(m->forward_bytes, 1085);
     assert_int_equal(m->forward_ps, 1085 * LW_PS_PER_NS);
     assert_int_equal(m->selective_ps, 321 * LW_PS_PER_NS);
@@ -176,38 +166,21 @@ static void a_block_takes_the_sum_of_its_kernels(void **state)
     lw_workload_free(&w);
 }
 
-static void optimizer_moves_masters_and_states(void **state)
+TEST(optimizer_moves_masters_and_states)
 {
     struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){0});
-    (void)state;
     /* bf16 gradient 2 and weight 2, f32 master and both moments read and written: 28 B at 1 GB/s */
     assert_int_equal(w.optimizer, LW_OPTIMIZER_ADAM);
     assert_int_equal(w.optimizer_ps, INT64_C(125950464) * 28 * LW_PS_PER_NS);
     lw_workload_free(&w);
 }
 
-static void a_longer_sequence_lengthens_the_position_table(void **state)
+TEST(a_longer_sequence_lengthens_the_position_table)
 {
     struct lw_workload w = model_build("gpt2", (struct traces_model_shape){.seq = 2048});
     struct lw_workload shorter = model_build("gpt2", (struct traces_model_shape){.seq = 512});
-    (void)state;
     assert_int_equal(w.params[1].numel, 2048 * 768);
     assert_int_equal(shorter.params[1].numel, 1024 * 768);
     lw_workload_free(&w);
     lw_workload_free(&shorter);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameter_counts_are_the_published_ones),
-        cmocka_unit_test(parameters_stand_in_registration_order_with_their_splits),
-        cmocka_unit_test(gradients_become_ready_within_their_block),
-        cmocka_unit_test(work_and_kept_bytes_are_those_of_the_papers),
-        cmocka_unit_test(flash_attention_keeps_no_scores_and_does_nothing_again),
-        cmocka_unit_test(a_block_takes_the_sum_of_its_kernels),
-        cmocka_unit_test(optimizer_moves_masters_and_states),
-        cmocka_unit_test(a_longer_sequence_lengthens_the_position_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* What a framework does not fuse, and its host's time: closed forms of bytes and launches. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/device/device_time.h"
 #include "shared/files/files.h"
@@ -41,9 +37,8 @@ static int64_t more_bytes(unsigned unfused, int32_t module)
 }
 
 /* Fused: 4 bytes an element of a norm and of what is rotated; the loss 6 a score. */
-static void forward_bytes_are_those_of_the_kernels(void **unused)
+TEST(forward_bytes_are_those_of_the_kernels)
 {
-    (void)unused;
     assert_int_equal(more_bytes(TRACES_UNFUSED_NORMS, BLOCK),
                      2 * (36 - 4) * TOKENS * HIDDEN + (20 - 4) * TOKENS * (HIDDEN + KV_WIDTH));
     assert_int_equal(more_bytes(TRACES_UNFUSED_BLOCK, BLOCK),
@@ -53,13 +48,12 @@ static void forward_bytes_are_those_of_the_kernels(void **unused)
 }
 
 /* Each matrix of a block: its gradient is read, its sum read and written. */
-static void sums_take_ten_bytes_a_parameter(void **unused)
+TEST(sums_take_ten_bytes_a_parameter)
 {
     static const int64_t matrices[] = {HIDDEN * HIDDEN, HIDDEN * KV_WIDTH, HIDDEN * KV_WIDTH,
                                        HIDDEN * HIDDEN, HIDDEN * FFN, HIDDEN * FFN, FFN * HIDDEN};
     struct lw_workload a = built(0, 0, 0, false), b = built(TRACES_UNFUSED_SUMS, 0, 0, false);
     lw_ps more = b.modules[BLOCK].backward_weight_ps - a.modules[BLOCK].backward_weight_ps;
-    (void)unused;
 
     for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
         more -= lw_traffic_time(&cluster.device, 10 * matrices[k]);
@@ -70,11 +64,10 @@ static void sums_take_ten_bytes_a_parameter(void **unused)
 
 /* A host far slower than the device: a block's forward has two sums over the group, its backward
  * two; with sequence parallelism four and six collectives. */
-static void the_host_launches_collectives(void **unused)
+TEST(the_host_launches_collectives)
 {
     static const int64_t calls[2][2] = {{2, 2}, {4, 6}};
     const lw_ps op = INT64_C(1000) * LW_PS_PER_MS, collective = INT64_C(5000) * LW_PS_PER_MS;
-    (void)unused;
 
     for (int sp = 0; sp < 2; sp++) {
         struct lw_workload a = built(0, op, 1, sp), b = built(0, op, collective + 1, sp);
@@ -89,14 +82,13 @@ static void the_host_launches_collectives(void **unused)
 
 /* Four ranks of a sequence against one of a sequence of a quarter: as many tokens, three more
  * kernels of attention, and three times two that join their results. */
-static void ranks_of_a_sequence_run_a_ring(void **unused)
+TEST(ranks_of_a_sequence_run_a_ring)
 {
     enum { RANKS = 4, LOCAL = TOKENS / RANKS, Q = 2 * LOCAL * HIDDEN, ROWS = 4 * LOCAL * HEADS };
     const int64_t kv = 2 * LOCAL * KV_WIDTH;
     struct traces_model_shape s = {.batch = BATCH, .layers = LAYERS, .hidden = HIDDEN,
                                    .heads = HEADS, .kv_heads = KV, .ffn = FFN, .vocab = VOCAB};
     struct lw_workload w[2];
-    (void)unused;
 
     for (int k = 0; k < 2; k++) {
         s.seq = k ? SEQ : SEQ / RANKS;
@@ -125,13 +117,4 @@ static int unload(void **unused)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forward_bytes_are_those_of_the_kernels),
-        cmocka_unit_test(sums_take_ten_bytes_a_parameter),
-        cmocka_unit_test(the_host_launches_collectives),
-        cmocka_unit_test(ranks_of_a_sequence_run_a_ring),
-    };
-    return cmocka_run_group_tests(tests, load, unload);
-}
+TEST_GROUP(load, unload)

@@ -1,10 +1,6 @@
 /* Measured collectives: rows that cannot be, the JSON of nccl-tests -J, and rows chosen by --where.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +18,7 @@
 #define JSON_FILE "tests/fuzz/corpus/bench/output.json"
 
 /* 1 MiB in 100 us are 10.486 GB/s; an all-reduce of 8 ranks has 1.75 of that on the bus: 18.35. */
-static void rows_that_cannot_be_are_refused_with_line_and_value(void **unused)
+TEST(rows_that_cannot_be_are_refused_with_line_and_value)
 {
     static const struct {
         const char *text, *want;
@@ -44,7 +40,6 @@ static void rows_that_cannot_be_are_refused_with_line_and_value(void **unused)
          "t.txt:2: cputime is the host's time"},
     };
     struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 8, .n_nodes = 1};
-    (void)unused;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_bench b = {.n = 77};
@@ -57,22 +52,20 @@ static void rows_that_cannot_be_are_refused_with_line_and_value(void **unused)
 }
 
 /* Two decimals: 0.00 of 64 bytes and 0.01 of 200 are right. */
-static void rounded_bandwidths_pass(void **unused)
+TEST(rounded_bandwidths_pass)
 {
     static const char text[] =
         CSV "all_reduce,8,1,64,20,0.00,0.01\nall_reduce,8,1,256,20,0.01,0.02\n";
     struct traces_bench b;
-    (void)unused;
 
     assert_int_equal(read_text(text, NULL, &b, NULL), LW_OK);
     traces_bench_free(&b);
 }
 
 /* 18.35 GB/s on the bus of 8 ranks are 10.4857 of 1 MiB: 1048576 x 1.75 / 18.35. */
-static void a_row_without_time_takes_it_from_its_bandwidth(void **unused)
+TEST(a_row_without_time_takes_it_from_its_bandwidth)
 {
     struct traces_bench b;
-    (void)unused;
 
     assert_int_equal(read_text(CSV "all_reduce,8,1,1048576,,,18.35\n", NULL, &b, NULL), LW_OK);
     assert_int_equal(b.tables[0].rows[0].time, 100000436);
@@ -85,12 +78,11 @@ static const char collection[] = "gpu,gpus,nodes,op,algo,size_bytes,time_us,algb
                                  "H100,8,1,all_reduce,\"Ring, LL\",64,10,\n"
                                  "H100,8,1,all_gather,,,,5\n";
 
-static void where_chooses_rows(void **unused)
+TEST(where_chooses_rows)
 {
     struct traces_bench b;
     struct lw_err err = {0};
     struct traces_bench_hint hint = {.where = "gpu=H100;algo=Ring, LL"};
-    (void)unused;
 
     assert_int_equal(read_text(collection, &hint, &b, &err), LW_OK);
     assert_int_equal(b.n, 1);
@@ -113,13 +105,12 @@ static void where_chooses_rows(void **unused)
 }
 
 /* A process drives two devices, and a file lists one device for each process: 2 x 2 ranks. */
-static void json_gives_ranks_nodes_operation_and_both_times(void **unused)
+TEST(json_gives_ranks_nodes_operation_and_both_times)
 {
     static const struct traces_bench_hint none;
     struct lw_input in;
     struct traces_bench b;
     const struct lw_importer *importer;
-    (void)unused;
 
     assert_int_equal(lw_input_read(JSON_FILE, 0, &in, NULL), LW_OK);
     assert_int_equal(lw_importer_of(&in, &importer, NULL), LW_OK);
@@ -142,7 +133,7 @@ static void json_gives_ranks_nodes_operation_and_both_times(void **unused)
     traces_bench_free(&b);
 }
 
-static void json_that_cannot_be_is_refused_at_its_place(void **unused)
+TEST(json_that_cannot_be_is_refused_at_its_place)
 {
     static const struct {
         const char *old, *new, *want;
@@ -158,7 +149,6 @@ static void json_that_cannot_be_is_refused_at_its_place(void **unused)
         {"\"type\":\"float\"", "\"type\":\"quux\"", "quux"},
         {"\"size\":8", "\"size\":", "results[1]"},
     };
-    (void)unused;
 
     char *text = fixture_get(JSON_FILE);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -173,11 +163,10 @@ static void json_that_cannot_be_is_refused_at_its_place(void **unused)
     free(text);
 }
 
-static void failing_allocations_leave_nothing_behind(void **unused)
+TEST(failing_allocations_leave_nothing_behind)
 {
     static const struct traces_bench_hint none;
     const char *texts[] = {fixture_get(JSON_FILE), CSV "all_reduce,8,1,64,20,,\n"};
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         enum lw_status status = LW_ENOMEM;
@@ -197,10 +186,9 @@ static void failing_allocations_leave_nothing_behind(void **unused)
 }
 
 /* The summary says which size a time belongs to, and what the time is. */
-static void import_says_what_its_times_are(void **unused)
+TEST_WITH(import_says_what_its_times_are, fixture_open, fixture_close)
 {
     int rc;
-    (void)unused;
 
     const char *out = lapwing("import $P/" JSON_FILE " --cluster-out c.json", &rc);
     assert_int_equal(rc, 0);
@@ -208,21 +196,4 @@ static void import_says_what_its_times_are(void **unused)
     char *cluster = fixture_get(fixture_path("c.json"));
     assert_non_null(strstr(cluster, "out of place, mean of the iterations"));
     free(cluster);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_that_cannot_be_are_refused_with_line_and_value),
-        cmocka_unit_test(rounded_bandwidths_pass),
-        cmocka_unit_test(a_row_without_time_takes_it_from_its_bandwidth),
-        cmocka_unit_test(where_chooses_rows),
-        cmocka_unit_test(json_gives_ranks_nodes_operation_and_both_times),
-        cmocka_unit_test(json_that_cannot_be_is_refused_at_its_place),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-        cmocka_unit_test_setup_teardown(import_says_what_its_times_are, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests_name("bench_rows", tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* PipeDream's profiles: graph.txt and its CSV form become the same workload. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,13 +39,12 @@ static const char small[] =
     "\tnode2 -- node3\n"
     "\tnode3 -- node4\n";
 
-static void a_graph_becomes_modules_in_the_order_of_its_edges(void **state)
+TEST(a_graph_becomes_modules_in_the_order_of_its_edges)
 {
     struct lw_profile_graph g;
     struct lw_workload w;
     struct lw_err err = {0};
 
-    (void)state;
     if (read_graph(small, &g, &err) != LW_OK)
         fail_msg("%s", err.msg);
     assert_int_equal(g.n_nodes, 4);
@@ -78,9 +73,8 @@ static void a_graph_becomes_modules_in_the_order_of_its_edges(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void it_is_found_by_its_first_line(void **state)
+TEST(it_is_found_by_its_first_line)
 {
-    (void)state;
     assert_true(traces_pipedream_is(small, sizeof small - 1));
     assert_false(traces_pipedream_is("node1 -- x\n -- forward_compute_time=", 35));
 }
@@ -88,7 +82,7 @@ static void it_is_found_by_its_first_line(void **state)
 #define NODE(n, f, b, a, p) n " -- Op -- forward_compute_time=" f ", backward_compute_time=" b \
                               ", activation_size=" a ", parameter_size=" p "\n"
 
-static void bad_graphs_are_refused_with_file_and_line(void **state)
+TEST(bad_graphs_are_refused_with_file_and_line)
 {
     static const struct {
         const char *text, *want;
@@ -107,7 +101,6 @@ static void bad_graphs_are_refused_with_file_and_line(void **state)
         {NODE("a", "1", "1", "1", "1") "\ta -- b\n", "graph.txt:2: no node 'b'"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_profile_graph g;
         struct lw_err err = {0};
@@ -118,7 +111,7 @@ static void bad_graphs_are_refused_with_file_and_line(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void a_cycle_inputs_alone_and_endless_times_give_no_workload(void **state)
+TEST(a_cycle_inputs_alone_and_endless_times_give_no_workload)
 {
     static const struct {
         const char *text, *want;
@@ -132,7 +125,6 @@ static void a_cycle_inputs_alone_and_endless_times_give_no_workload(void **state
         {NODE("a", "1", "1", "1", "1e14"), "node 'a'"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_profile_graph g;
         struct lw_workload w;
@@ -146,11 +138,10 @@ static void a_cycle_inputs_alone_and_endless_times_give_no_workload(void **state
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     for (int64_t n = 1; status != LW_OK; n++) {
         struct lw_profile_graph g;
         struct lw_workload w;
@@ -169,7 +160,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
 
 /* Sums of the recorded profiles: parameters and times of all nodes but inputs, added up from the
  * CSV (the parameter counts are those of torchvision's models). */
-static void recorded_profiles_keep_their_sums(void **state)
+TEST(recorded_profiles_keep_their_sums)
 {
     static const struct {
         const char *model;
@@ -183,7 +174,6 @@ static void recorded_profiles_keep_their_sums(void **state)
     };
     static const char folder[] = "../shared/papers/pipedream_profiles/";
 
-    (void)state;
     if (access(folder, F_OK) != 0) {
         print_message("SKIP recorded_profiles: ../shared/papers is not here\n");
         skip();
@@ -216,23 +206,7 @@ static void recorded_profiles_keep_their_sums(void **state)
     }
 }
 
-static void every_fuzz_corpus_file_is_read_or_refused(void **state)
+TEST(every_fuzz_corpus_file_is_read_or_refused)
 {
-    (void)state;
     assert_true(fixture_corpus("tests/fuzz/corpus/pipedream", LLVMFuzzerTestOneInput) >= 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_graph_becomes_modules_in_the_order_of_its_edges),
-        cmocka_unit_test(it_is_found_by_its_first_line),
-        cmocka_unit_test(bad_graphs_are_refused_with_file_and_line),
-        cmocka_unit_test(a_cycle_inputs_alone_and_endless_times_give_no_workload),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-        cmocka_unit_test(recorded_profiles_keep_their_sums),
-        cmocka_unit_test(every_fuzz_corpus_file_is_read_or_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

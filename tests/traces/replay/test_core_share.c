@@ -1,9 +1,5 @@
 /* Ranks whose collectives run on the core that computes, by hand. Times in us. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "tests/lib/replay_help.h"
 
@@ -43,24 +39,12 @@ static void check(int32_t cores, lw_ps comm, lw_ps compute)
 }
 
 /* Two ranks of one thread on two cores. Alone the collective takes 40 / 2, the op 40 / 2 + 40. */
-static void times_on_a_shared_core_are_those_without_the_other(void **state)
+TEST(times_on_a_shared_core_are_those_without_the_other)
 {
-    (void)state;
     check(2, 20 * US, 60 * US);
 }
 
-static void times_on_cores_of_their_own_stay(void **state)
+TEST(times_on_cores_of_their_own_stay)
 {
-    (void)state;
     check(4, 40 * US, 80 * US);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_on_a_shared_core_are_those_without_the_other),
-        cmocka_unit_test(times_on_cores_of_their_own_stay),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

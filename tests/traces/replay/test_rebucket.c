@@ -1,10 +1,6 @@
 /* Other buckets for a recorded data-parallel step, every time by hand (us); and the buckets of real
  * recordings cut as DDP cut them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -57,14 +53,13 @@ static void make_host(struct traces_source *s, bool shaped, int64_t numel)
     replay_ready(s);
 }
 
-static void buckets_of_the_host_are_launched_with_their_last_gradient(void **state)
+TEST(buckets_of_the_host_are_launched_with_their_last_gradient)
 {
     static const lw_ps start[] = {22, 122, 222};
     struct traces_replay_choice choice = {0};
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     make_host(&s, true, 3 * MIB / 4);
     replay_run(&s, 1, &choice, &x);
     assert_int_equal(replay_step(&x, 0), 400 * US);
@@ -127,14 +122,13 @@ static void make_device(struct traces_source *s)
     make_waits(s, INFERRED);
 }
 
-static void buckets_of_the_device_follow_the_kernels_before_them(void **state)
+TEST(buckets_of_the_device_follow_the_kernels_before_them)
 {
     static const lw_ps start[] = {41, 141, 241}; /* k0 ends at 41; then one after the other */
     struct traces_replay_choice choice = {0};
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     for (int waits = INFERRED; waits <= RECORDED; waits++) {
         make_waits(&s, waits);
         choice.buckets = NULL;
@@ -153,28 +147,26 @@ static void buckets_of_the_device_follow_the_kernels_before_them(void **state)
     }
 }
 
-static void buckets_that_nothing_waits_for_are_refused(void **state)
+TEST(buckets_that_nothing_waits_for_are_refused)
 {
     struct traces_replay_choice choice = {.buckets = &one_mib};
     struct traces_source s;
     struct traces_replay r;
     struct lw_err err = {0};
 
-    (void)state;
     make_waits(&s, NONE);
     assert_int_equal(traces_replay_build(&s, 1, &choice, &r, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "no wait for the gradients' all-reduces was found"));
     traces_source_free(&s);
 }
 
-static void what_is_no_plain_data_parallelism_is_refused(void **state)
+TEST(what_is_no_plain_data_parallelism_is_refused)
 {
     struct traces_replay_choice choice = {.buckets = &one_mib};
     struct traces_source s;
     struct traces_replay r;
     struct lw_err err = {0};
 
-    (void)state;
     make_host(&s, false, 3 * MIB / 4);
     assert_int_equal(traces_replay_build(&s, 1, &choice, &r, &err), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "gradient 0 has no shape"));
@@ -209,13 +201,12 @@ static void make_copied(struct traces_source *s)
     replay_ready(s);
 }
 
-static void a_host_waits_for_a_bucket_before_it_copies_out(void **state)
+TEST(a_host_waits_for_a_bucket_before_it_copies_out)
 {
     struct traces_replay_choice choice = {0};
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     make_copied(&s);
     replay_run(&s, 1, &choice, &x);
     /* the second run, cut at 270, starts at 73 after the first: 73 + 197 = 270 */
@@ -236,11 +227,10 @@ static void a_host_waits_for_a_bucket_before_it_copies_out(void **state)
     traces_source_free(&s);
 }
 
-static void the_recorded_cap_keeps_the_recorded_buckets(void **state)
+TEST(the_recorded_cap_keeps_the_recorded_buckets)
 {
     static const int mib[] = {1, 5, 25};
 
-    (void)state;
     for (int i = 0; i < 6; i++) {
         struct lw_bucket_request want = one_mib;
         struct traces_replay_choice choice = {.buckets = &want};
@@ -265,14 +255,13 @@ static void the_recorded_cap_keeps_the_recorded_buckets(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     struct traces_replay_choice choice = {.buckets = &one_mib};
     struct traces_source s;
     struct traces_replay r;
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     make_device(&s);
     int64_t live = lw_alloc_live(), n = 1;
     for (; status != LW_OK && n < 5000; n++) {
@@ -285,19 +274,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
     traces_replay_free(&r);
     assert_int_equal(lw_alloc_live(), live);
     traces_source_free(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_of_the_host_are_launched_with_their_last_gradient),
-        cmocka_unit_test(buckets_of_the_device_follow_the_kernels_before_them),
-        cmocka_unit_test(buckets_that_nothing_waits_for_are_refused),
-        cmocka_unit_test(what_is_no_plain_data_parallelism_is_refused),
-        cmocka_unit_test(a_host_waits_for_a_bucket_before_it_copies_out),
-        cmocka_unit_test(the_recorded_cap_keeps_the_recorded_buckets),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

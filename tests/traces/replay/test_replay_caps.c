@@ -1,11 +1,7 @@
 /* Bucket what-ifs on recordings of one model with several caps (traces/recorded): both ranks of the
  * recording with cap A are asked about cap B, and compared with the recording with cap B. The
  * errors are in docs/design/replay_accuracy.md. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -110,11 +106,10 @@ static void check_model(const char *model, struct errors *e)
         }
 }
 
-static void other_caps_are_right_in_direction(void **state)
+TEST(other_caps_are_right_in_direction)
 {
     struct errors e = {0};
 
-    (void)state;
     check_model("gpt6", &e);
     check_model("resnet18", &e);
     print_message("%d what-ifs: mean error %.1f %%, worst %.1f %%; %d of %d changes of 2 %% and "
@@ -123,13 +118,4 @@ static void other_caps_are_right_in_direction(void **state)
     assert_true(e.worst <= 13.5);
     assert_true(e.n_told >= 5);
     assert_int_equal(e.n_right, e.n_told);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_caps_are_right_in_direction),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

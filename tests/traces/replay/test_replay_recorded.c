@@ -1,10 +1,6 @@
 /* Replays of recorded traces: how far off, and what must not matter. Traces of ../shared where they
  * are present, and those of traces/recorded. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -143,28 +139,25 @@ static void replay_folder(const char *folder, int32_t least_files)
     assert_true(n_close * 10 >= n_steps * 9);
 }
 
-static void every_kineto_step_is_predicted_within_3_3_percent(void **state)
+TEST(every_kineto_step_is_predicted_within_3_3_percent)
 {
-    (void)state;
     if (!shared_is_there("replays of Kineto files"))
         skip();
     replay_folder(KINETO, 19);
     assert_true(n_device_files >= 17);
 }
 
-static void steps_recorded_on_cpus_are_predicted_within_3_3_percent(void **state)
+TEST(steps_recorded_on_cpus_are_predicted_within_3_3_percent)
 {
-    (void)state;
     replay_folder(RECORDED, 18);
 }
 
-static void all_ranks_together_are_predicted_within_3_3_percent(void **state)
+TEST(all_ranks_together_are_predicted_within_3_3_percent)
 {
     static const char *const runs[] = {"megatron_tp2_2xV100_rank%d.json.gz",
                                        "dlrm_8gpu_rank%d.json.gz"};
     static const int n_ranks[] = {2, 8};
 
-    (void)state;
     if (!shared_is_there("replays of several ranks"))
         skip();
     for (int i = 0; i < 2; i++) {
@@ -207,14 +200,13 @@ static void scramble(struct traces_source *s, uint64_t seed)
     replay_ready(s);
 }
 
-static void starts_of_device_ops_do_not_matter(void **state)
+TEST(starts_of_device_ops_do_not_matter)
 {
     static const char *const names[] = {
         "torchrec_8xA100_rank3.json.gz",     "megatron_tp2_2xV100_rank0.json.gz",
         "ddp_resnet50_2xA100_rank0.json.gz", "dlrm_8gpu_rank1.json.gz",
         "alexnet_cuda_sync.json.gz",         "resnet50_1xV100_torch1.9.json.gz"};
 
-    (void)state;
     if (!shared_is_there("scrambled starts"))
         skip();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -273,7 +265,7 @@ static void mark_critical(const struct replay_run *x, bool *critical)
     lw_explanation_free(&e);
 }
 
-static void a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all(void **state)
+TEST(a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all)
 {
     static const char *const names[] = {"torchrec_8xA100_rank3.json.gz",
                                         "megatron_tp2_2xV100_rank1.json.gz",
@@ -281,7 +273,6 @@ static void a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all(void **
     struct prng g = prng_start("kernels");
     int n_doubled = 0, n_halved = 0;
 
-    (void)state;
     if (!shared_is_there("doubled and halved kernels"))
         skip();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -312,17 +303,4 @@ static void a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all(void **
     }
     print_message("%d doubled, %d halved\n", n_doubled, n_halved);
     assert_true(n_doubled >= 20 && n_halved >= 40);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kineto_step_is_predicted_within_3_3_percent),
-        cmocka_unit_test(steps_recorded_on_cpus_are_predicted_within_3_3_percent),
-        cmocka_unit_test(all_ranks_together_are_predicted_within_3_3_percent),
-        cmocka_unit_test(starts_of_device_ops_do_not_matter),
-        cmocka_unit_test(a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

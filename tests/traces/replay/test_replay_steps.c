@@ -1,9 +1,5 @@
 /* What a step of a replay is, by hand. Times in us. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "tests/lib/replay_help.h"
 #include "traces/replay/recorded_timeline.h"
@@ -35,7 +31,7 @@ static void make_lagging(struct traces_source *s)
     replay_ready(s);
 }
 
-static void a_period_lasts_from_the_end_on_the_device_to_the_next(void **state)
+TEST(a_period_lasts_from_the_end_on_the_device_to_the_next)
 {
     static const lw_ps want[] = {170 * US, 120 * US, 90 * US};
     struct traces_source s;
@@ -43,7 +39,6 @@ static void a_period_lasts_from_the_end_on_the_device_to_the_next(void **state)
     struct lw_timeline recorded;
     lw_ps periods[3];
 
-    (void)state;
     make_lagging(&s);
     replay_run(&s, 1, &plain, &x);
     assert_int_equal(x.r.n_steps, 3);
@@ -80,14 +75,13 @@ static void check_summary(struct lw_timeline *t, const struct traces_replay *r)
     lw_summary_free(&s);
 }
 
-static void summaries_of_prediction_and_recording_hold_the_same_steps(void **state)
+TEST(summaries_of_prediction_and_recording_hold_the_same_steps)
 {
     struct traces_source s;
     struct replay_run x;
     struct lw_timeline recorded;
     struct lw_summary summary;
 
-    (void)state;
     make_lagging(&s);
     replay_run(&s, 1, &plain, &x);
     assert_int_equal(traces_replay_divide(&x.r, &x.t, NULL), LW_OK);
@@ -101,13 +95,12 @@ static void summaries_of_prediction_and_recording_hold_the_same_steps(void **sta
 }
 
 /* One step: from its start on the host, 0, to the end on the device, 15 + 40. */
-static void a_single_step_ends_with_its_last_device_op(void **state)
+TEST(a_single_step_ends_with_its_last_device_op)
 {
     struct traces_source s;
     struct replay_run x;
     lw_ps period;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 30, 0, -1);
     replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
@@ -123,13 +116,12 @@ static void a_single_step_ends_with_its_last_device_op(void **state)
 
 /* No device: ops of the host compute, 20 + 30 of a step of 100; nested ones and ranges add nothing.
  */
-static void ops_of_a_recording_without_device_compute(void **state)
+TEST(ops_of_a_recording_without_device_compute)
 {
     struct traces_source s;
     struct replay_run x;
     struct lw_summary sum;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 100, 0, -1);
     replay_row(&s, LW_ROW_HOST, "Optimizer.step#SGD.step", 5, 90, 0, -1);
@@ -147,16 +139,4 @@ static void ops_of_a_recording_without_device_compute(void **state)
     lw_summary_free(&sum);
     replay_run_free(&x);
     traces_source_free(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_period_lasts_from_the_end_on_the_device_to_the_next),
-        cmocka_unit_test(summaries_of_prediction_and_recording_hold_the_same_steps),
-        cmocka_unit_test(a_single_step_ends_with_its_last_device_op),
-        cmocka_unit_test(ops_of_a_recording_without_device_compute),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Replays of hand-made traces: every start by hand. Times in us. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <string.h>
 
 #include "tests/lib/replay_help.h"
@@ -44,7 +40,7 @@ static lw_ps example_step(int64_t gemm, int64_t last)
     return step;
 }
 
-static void every_start_is_computed_from_durations_and_the_hosts_own_time(void **state)
+TEST(every_start_is_computed_from_durations_and_the_hosts_own_time)
 {
     static const struct {
         const char *name;
@@ -62,7 +58,6 @@ static void every_start_is_computed_from_durations_and_the_hosts_own_time(void *
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     make_example(&s, 40, 20);
     replay_run(&s, 1, &plain, &x);
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
@@ -77,9 +72,8 @@ static void every_start_is_computed_from_durations_and_the_hosts_own_time(void *
     traces_source_free(&s);
 }
 
-static void a_critical_kernel_moves_the_step_and_another_does_not(void **state)
+TEST(a_critical_kernel_moves_the_step_and_another_does_not)
 {
-    (void)state;
     assert_int_equal(example_step(80, 20), 225 * US); /* +40 */
     assert_int_equal(example_step(40, 10), 185 * US);
     assert_int_equal(example_step(40, 40), 185 * US); /* done at 140, waited for at 165 */
@@ -114,9 +108,8 @@ static void make_streams(struct traces_source *s, bool recorded)
     replay_ready(s);
 }
 
-static void streams_wait_for_each_other_as_recorded_or_as_order_tells(void **state)
+TEST(streams_wait_for_each_other_as_recorded_or_as_order_tells)
 {
-    (void)state;
     for (int recorded = 0; recorded < 2; recorded++) {
         struct traces_source s;
         struct replay_run x;
@@ -140,12 +133,11 @@ static void streams_wait_for_each_other_as_recorded_or_as_order_tells(void **sta
 }
 
 /* Main thread (0) is silent from 20 to 500 while thread 1 launches at 100 and 300 (until 310). */
-static void a_thread_that_was_silent_waits_for_the_other_one(void **state)
+TEST(a_thread_that_was_silent_waits_for_the_other_one)
 {
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 600, 0, -1);
     replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 10, 0, 1);
@@ -190,13 +182,12 @@ static void make_rank(struct traces_source *s, int32_t rank, int64_t launch, int
     replay_ready(s);
 }
 
-static void with_all_ranks_waiting_is_simulated(void **state)
+TEST(with_all_ranks_waiting_is_simulated)
 {
     struct traces_source s[2];
     struct replay_run x;
     const char *name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 
-    (void)state;
     make_rank(&s[0], 0, 100, 320);
     make_rank(&s[1], 1, 400, 20);
     replay_run(s, 2, &plain, &x);
@@ -219,12 +210,11 @@ static void with_all_ranks_waiting_is_simulated(void **state)
     traces_source_free(&s[1]);
 }
 
-static void ops_launched_before_the_recording_run_first_in_their_order(void **state)
+TEST(ops_launched_before_the_recording_run_first_in_their_order)
 {
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 100, 0, -1);
     replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
@@ -241,12 +231,11 @@ static void ops_launched_before_the_recording_run_first_in_their_order(void **st
 
 /* The device runs `early` from 20 on, for 50; the host's first call is at 50, in a step that begins
  * there, and launches `mine` (20), which follows at 70 as recorded: 20 after the call. */
-static void the_device_runs_before_the_hosts_first_call(void **state)
+TEST(the_device_runs_before_the_hosts_first_call)
 {
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 50, 50, 0, -1);
     replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 50, 5, 0, 1);
@@ -266,12 +255,11 @@ static void the_device_runs_before_the_hosts_first_call(void **state)
 
 /* The communication stream (20) runs an op of before the recording, and is made to wait for `work`,
  * which ends at 15 + 50: that wait is after the early op, in the stream's order. */
-static void what_was_launched_before_the_recording_is_before_every_wait_in_it(void **state)
+TEST(what_was_launched_before_the_recording_is_before_every_wait_in_it)
 {
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
     replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
@@ -290,12 +278,11 @@ static void what_was_launched_before_the_recording_is_before_every_wait_in_it(vo
 }
 
 /* A copy from pageable memory (30) moves while its call (100) stages it: done when the call is. */
-static void a_staged_copy_moves_beside_its_call(void **state)
+TEST(a_staged_copy_moves_beside_its_call)
 {
     struct traces_source s;
     struct replay_run x;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
     replay_row(&s, LW_ROW_LAUNCH, "cudaMemcpyAsync", 10, 100, 0, 1);
@@ -311,7 +298,7 @@ static void a_staged_copy_moves_beside_its_call(void **state)
 
 /* A synchronisation of 500, its work of 20 done at 35: the rest is nobody's, and kept after it.
  * With work of 200 (more than a quarter) it is explained, and simulated. */
-static void a_wait_that_its_work_does_not_explain_is_kept_and_said(void **state)
+TEST(a_wait_that_its_work_does_not_explain_is_kept_and_said)
 {
     static const struct {
         int64_t work;
@@ -322,7 +309,6 @@ static void a_wait_that_its_work_does_not_explain_is_kept_and_said(void **state)
         {200, 215 + 80, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_source s;
         struct replay_run x;
@@ -355,11 +341,10 @@ static void refuses(struct traces_source *s, int n, const char *word)
         fail_msg("'%s' does not say '%s'", err.msg, word);
 }
 
-static void what_cannot_be_replayed_is_refused_in_words(void **state)
+TEST(what_cannot_be_replayed_is_refused_in_words)
 {
     struct traces_source s[2];
 
-    (void)state;
     replay_begin(&s[0]);
     replay_row(&s[0], LW_ROW_KERNEL, "alone", 1, 20, 7, 98);
     replay_ready(&s[0]);
@@ -389,11 +374,10 @@ static void what_cannot_be_replayed_is_refused_in_words(void **state)
     traces_source_free(&s[1]);
 }
 
-static void traces_of_different_runs_are_refused_with_what_differs(void **state)
+TEST(traces_of_different_runs_are_refused_with_what_differs)
 {
     struct traces_source s[2];
 
-    (void)state;
     make_rank(&s[0], 0, 100, 20);
     make_rank(&s[1], 1, 100, 20);
     s[0].trace.world_size = 2;
@@ -412,13 +396,12 @@ static void traces_of_different_runs_are_refused_with_what_differs(void **state)
     traces_source_free(&s[1]);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     struct traces_source s;
     struct traces_replay r;
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     make_streams(&s, true);
     int64_t live = lw_alloc_live(), n = 1;
     for (; status != LW_OK && n < 5000; n++) {
@@ -435,25 +418,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
     traces_replay_free(&r);
     assert_int_equal(lw_alloc_live(), live);
     traces_source_free(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_start_is_computed_from_durations_and_the_hosts_own_time),
-        cmocka_unit_test(a_critical_kernel_moves_the_step_and_another_does_not),
-        cmocka_unit_test(streams_wait_for_each_other_as_recorded_or_as_order_tells),
-        cmocka_unit_test(a_thread_that_was_silent_waits_for_the_other_one),
-        cmocka_unit_test(with_all_ranks_waiting_is_simulated),
-        cmocka_unit_test(ops_launched_before_the_recording_run_first_in_their_order),
-        cmocka_unit_test(the_device_runs_before_the_hosts_first_call),
-        cmocka_unit_test(what_was_launched_before_the_recording_is_before_every_wait_in_it),
-        cmocka_unit_test(a_staged_copy_moves_beside_its_call),
-        cmocka_unit_test(a_wait_that_its_work_does_not_explain_is_kept_and_said),
-        cmocka_unit_test(what_cannot_be_replayed_is_refused_in_words),
-        cmocka_unit_test(traces_of_different_runs_are_refused_with_what_differs),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Collectives over ranks: by hand, and against the figures of ../shared/traces/truth.json. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,14 +23,13 @@ static void build(struct traces_comm_list *l, const struct lw_trace *const *t, i
 }
 
 /* The example of docs/design/cross_rank.md; rank 1 counts from a base 1000 us earlier. */
-static void transfer_is_told_apart_from_waiting(void **state)
+TEST(transfer_is_told_apart_from_waiting)
 {
     struct traces_source s[2];
     struct traces_comm_list l[2];
     struct traces_cross_rank x;
     struct lw_arena a = {0};
 
-    (void)state;
     for (int k = 0; k < 2; k++)
         replay_begin(&s[k]);
     s[0].trace.base_ns = 5000000;
@@ -62,7 +57,7 @@ static void transfer_is_told_apart_from_waiting(void **state)
         traces_source_free(&s[k]);
 }
 
-static void what_does_not_match_is_said(void **state)
+TEST(what_does_not_match_is_said)
 {
     static const struct {
         const char *second;
@@ -74,7 +69,6 @@ static void what_does_not_match_is_said(void **state)
          "collective 0 is all_reduce in file 0 and all_gather in file 1"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_source s[2];
         struct traces_comm_list l[2];
@@ -166,13 +160,12 @@ static void check_run(struct lw_json *j, const char *stem)
         lw_trace_free(&t[i]);
 }
 
-static void every_cross_rank_figure_equals_truth(void **state)
+TEST(every_cross_rank_figure_equals_truth)
 {
     struct lw_input in;
     struct lw_json *j;
     char stem[128];
 
-    (void)state;
     if (access(TRUTH, R_OK) != 0) {
         print_message("SKIP cross-rank figures against truth: %s is absent\n", TRUTH);
         skip();
@@ -190,15 +183,4 @@ static void every_cross_rank_figure_equals_truth(void **state)
     lw_json_close(j);
     lw_input_free(&in);
     assert_int_equal(n_compared, (13 + 8) * 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transfer_is_told_apart_from_waiting),
-        cmocka_unit_test(what_does_not_match_is_said),
-        cmocka_unit_test(every_cross_rank_figure_equals_truth),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

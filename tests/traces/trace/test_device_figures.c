@@ -1,10 +1,6 @@
 /* Device figures of traces: hand-made ones, and every Kineto file of ../shared/traces against its
  * truth.json, to the nanosecond. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,12 +56,11 @@ static void assert_busy(const struct lw_busy *b, int64_t window, int64_t compute
     assert_int_equal(b->idle_ns, idle);
 }
 
-static void figures_of_a_small_trace_match_hand_arithmetic(void **state)
+TEST(figures_of_a_small_trace_match_hand_arithmetic)
 {
     struct lw_trace t;
     struct lw_inspection i;
 
-    (void)state;
     make_small(&t);
     assert_int_equal(lw_inspect(&t, &i, NULL), LW_OK);
     assert_int_equal(i.n_device_rows, 5);
@@ -83,12 +78,11 @@ static void figures_of_a_small_trace_match_hand_arithmetic(void **state)
     lw_trace_free(&t);
 }
 
-static void a_comm_op_gives_its_launch_and_start_after_the_step_start(void **state)
+TEST(a_comm_op_gives_its_launch_and_start_after_the_step_start)
 {
     struct lw_trace t;
     struct lw_inspection i;
 
-    (void)state;
     make_small(&t);
     assert_int_equal(lw_inspect(&t, &i, NULL), LW_OK);
     assert_int_equal(i.iterations[0].n_comm, 1);
@@ -104,7 +98,7 @@ static void a_comm_op_gives_its_launch_and_start_after_the_step_start(void **sta
     lw_trace_free(&t);
 }
 
-static void sizes_come_from_the_host_where_the_kernel_has_none(void **state)
+TEST(sizes_come_from_the_host_where_the_kernel_has_none)
 {
     struct lw_trace t;
     struct lw_inspection i;
@@ -113,7 +107,6 @@ static void sizes_come_from_the_host_where_the_kernel_has_none(void **state)
                               .shape_numel = 1000};
     struct lw_row row = {LW_ROW_USER, 3, 5, -1, 0, 1};
 
-    (void)state;
     make_small(&t);
     d.shape_type = traces_strings_add(&t.strings, "c10::Half", 9);
     row.name = traces_strings_add(&t.strings, "nccl:all_reduce", 15);
@@ -125,12 +118,11 @@ static void sizes_come_from_the_host_where_the_kernel_has_none(void **state)
     lw_trace_free(&t);
 }
 
-static void a_trace_without_device_work_has_no_iterations(void **state)
+TEST(a_trace_without_device_work_has_no_iterations)
 {
     struct lw_trace t;
     struct lw_inspection i;
 
-    (void)state;
     lw_trace_init(&t);
     add(&t, LW_ROW_USER, "ProfilerStep#3", 0, 100, 1, -1);
     assert_int_equal(lw_inspect(&t, &i, NULL), LW_OK);
@@ -140,13 +132,12 @@ static void a_trace_without_device_work_has_no_iterations(void **state)
     lw_trace_free(&t);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     struct lw_trace t;
     struct lw_inspection i = {0};
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     make_small(&t);
     int64_t live = lw_alloc_live();
     for (int64_t n = 1; status != LW_OK; n++) {
@@ -315,14 +306,13 @@ static void check_named(struct lw_json *j, const char *name)
     lw_trace_free(&t);
 }
 
-static void every_kineto_file_equals_truth_to_the_nanosecond(void **state)
+TEST(every_kineto_file_equals_truth_to_the_nanosecond)
 {
     struct lw_input in;
     struct lw_json *j;
     struct lw_err err = {0};
     int n_files = 0;
 
-    (void)state;
     if (access(TRUTH, R_OK) != 0) {
         print_message("SKIP every Kineto file against truth: %s is absent\n", TRUTH);
         skip();
@@ -348,14 +338,13 @@ static void every_kineto_file_equals_truth_to_the_nanosecond(void **state)
     assert_true(n_compared > 1000);
 }
 
-static void ddp_resnet50_has_five_all_reduces_of_the_published_sizes(void **state)
+TEST(ddp_resnet50_has_five_all_reduces_of_the_published_sizes)
 {
     static const int64_t want[] = {8196000, 31502336, 26255360, 26550272, 9724160};
     const char *file = "../shared/traces/kineto/ddp_resnet50_2xA100_rank0.json.gz";
     struct lw_trace t;
     struct lw_inspection i;
 
-    (void)state;
     if (access(file, R_OK) != 0) {
         print_message("SKIP the five all-reduces: %s is absent\n", file);
         skip();
@@ -374,19 +363,4 @@ static void ddp_resnet50_has_five_all_reduces_of_the_published_sizes(void **stat
     }
     lw_inspection_free(&i);
     lw_trace_free(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_of_a_small_trace_match_hand_arithmetic),
-        cmocka_unit_test(a_comm_op_gives_its_launch_and_start_after_the_step_start),
-        cmocka_unit_test(sizes_come_from_the_host_where_the_kernel_has_none),
-        cmocka_unit_test(a_trace_without_device_work_has_no_iterations),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-        cmocka_unit_test(every_kineto_file_equals_truth_to_the_nanosecond),
-        cmocka_unit_test(ddp_resnet50_has_five_all_reduces_of_the_published_sizes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Kernels by class, the host's calls, and host-bound stretches, by hand. Times in us. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <string.h>
 
 #include "tests/lib/replay_help.h"
@@ -27,13 +23,12 @@ static void make(struct traces_source *s)
     replay_ready(s);
 }
 
-static void idle_time_before_a_late_launch_is_host_bound(void **state)
+TEST(idle_time_before_a_late_launch_is_host_bound)
 {
     struct traces_source s;
     struct lw_inspection in;
     struct traces_meaning m;
 
-    (void)state;
     make(&s);
     assert_int_equal(lw_inspect(&s.trace, &in, NULL), LW_OK);
     assert_int_equal(traces_meaning_find(&s.trace, &in, NULL, &m, NULL), LW_OK);
@@ -61,14 +56,13 @@ static void idle_time_before_a_late_launch_is_host_bound(void **state)
     traces_source_free(&s);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     struct traces_source s;
     struct lw_inspection in;
     struct traces_meaning m;
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     make(&s);
     assert_int_equal(lw_inspect(&s.trace, &in, NULL), LW_OK);
     int64_t live = lw_alloc_live(), n = 1;
@@ -83,14 +77,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
     assert_int_equal(lw_alloc_live(), live);
     lw_inspection_free(&in);
     traces_source_free(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle_time_before_a_late_launch_is_host_bound),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* Kernel classes: built-in marks, a user's file before them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <string.h>
 
 #include "tests/lib/file_fixture.h"
 #include "shared/base/arena.h"
 #include "traces/trace/kernel_class.h"
 
-static void names_of_libraries_have_their_class(void **state)
+TEST(names_of_libraries_have_their_class)
 {
     static const struct {
         const char *name;
@@ -32,7 +28,6 @@ static void names_of_libraries_have_their_class(void **state)
         {"my_kernel", LW_KERNEL_OTHER, -1},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         const struct lw_kernel_mark *m = lw_kernel_mark_of(NULL, want[i].name);
         assert_int_equal(lw_kernel_class_of(NULL, want[i].name), want[i].class);
@@ -41,12 +36,11 @@ static void names_of_libraries_have_their_class(void **state)
     }
 }
 
-static void a_users_marks_come_before_the_built_in_ones(void **state)
+TEST(a_users_marks_come_before_the_built_in_ones)
 {
     struct lw_kernel_table t;
     const char *file = fixture_path("classes.txt");
 
-    (void)state;
     fixture_put(file, "# mine\ncomm cross_device_reduce # one-shot\n\ncomm mscclKernel\ncompute "
                       "my_attention bf16\n"
                       "other sgemm\n");
@@ -61,7 +55,7 @@ static void a_users_marks_come_before_the_built_in_ones(void **state)
     lw_kernel_table_free(&t);
 }
 
-static void a_wrong_line_is_named(void **state)
+TEST(a_wrong_line_is_named)
 {
     static const struct {
         const char *text, *says;
@@ -72,7 +66,6 @@ static void a_wrong_line_is_named(void **state)
     };
     struct lw_kernel_table t;
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_err err = {0};
         const char *file = fixture_path("classes.txt");
@@ -83,13 +76,12 @@ static void a_wrong_line_is_named(void **state)
     }
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     const char *file = fixture_path("classes.txt");
     struct lw_kernel_table t;
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     fixture_put(file, "comm a\nmemory b\n");
     int64_t live = lw_alloc_live(), n = 1;
     for (; status != LW_OK && n < 200; n++) {
@@ -103,14 +95,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
     assert_int_equal(lw_alloc_live(), live);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_libraries_have_their_class),
-        cmocka_unit_test(a_users_marks_come_before_the_built_in_ones),
-        cmocka_unit_test(a_wrong_line_is_named),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

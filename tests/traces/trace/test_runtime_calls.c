@@ -1,9 +1,5 @@
 /* What calls launch and wait for, from cuda_sync rows or from their order. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <string.h>
 
 #include "tests/lib/replay_help.h"
@@ -42,12 +38,11 @@ static void is_wait(const struct traces_call *c, enum traces_wait_source source,
 }
 
 /* The example of docs/design/runtime_calls.md. */
-static void order_tells_what_stream_waits_are_for(void **state)
+TEST(order_tells_what_stream_waits_are_for)
 {
     struct traces_source s;
     struct made m;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 0, 1, 0, 1);      /* 0: k1 on 7 */
     replay_row(&s, LW_ROW_HOST, "c10d::allreduce_", 2, 10, 0, -1);
@@ -76,13 +71,12 @@ static void order_tells_what_stream_waits_are_for(void **state)
     made_free(&m, &s);
 }
 
-static void the_recorders_own_rows_win_and_unknown_events_stay_unknown(void **state)
+TEST(the_recorders_own_rows_win_and_unknown_events_stay_unknown)
 {
     struct lw_row_detail known = replay_no_detail(), unknown = replay_no_detail();
     struct traces_source s;
     struct made m;
 
-    (void)state;
     known.wait_stream = 20, known.wait_record = 2;
     replay_begin(&s);
     replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 0, 1, 0, 1);      /* 0 on 20 */
@@ -105,7 +99,7 @@ static void the_recorders_own_rows_win_and_unknown_events_stay_unknown(void **st
     made_free(&m, &s);
 }
 
-static void copies_block_by_call_or_by_where_they_go(void **state)
+TEST(copies_block_by_call_or_by_where_they_go)
 {
     static const struct {
         const char *call, *copy;
@@ -118,7 +112,6 @@ static void copies_block_by_call_or_by_where_they_go(void **state)
         {"cudaMemcpy", "Memcpy HtoD (Pinned -> Device)", TRACES_CALL_COPY},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         struct traces_source s;
         struct made m;
@@ -131,15 +124,4 @@ static void copies_block_by_call_or_by_where_they_go(void **state)
         assert_int_equal(m.calls.calls[0].n_device, 1);
         made_free(&m, &s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_tells_what_stream_waits_are_for),
-        cmocka_unit_test(the_recorders_own_rows_win_and_unknown_events_stay_unknown),
-        cmocka_unit_test(copies_block_by_call_or_by_where_they_go),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Which ranges are steps, and which all-reduces of a step are of its gradients. Times in us. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -13,11 +9,10 @@
 #define ENGINE "autograd::engine::evaluate_function: "
 #define MEGATRON "../shared/traces/kineto/megatron_tp2_2xV100_rank0.json.gz"
 
-static void an_empty_last_step_is_dropped(void **state)
+TEST(an_empty_last_step_is_dropped)
 {
     struct traces_source s;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 100, 0, -1);
     replay_row(&s, LW_ROW_HOST, "aten::mm", 10, 5, 0, -1);
@@ -37,7 +32,7 @@ static void an_empty_last_step_is_dropped(void **state)
 
 /* Two gradients in the nodes [20,30) and [40,50), an op of the backward [30,40) between them, the
  * optimizer at 70. */
-static void gradients_are_reduced_by_their_hooks_or_after_the_last_one(void **state)
+TEST(gradients_are_reduced_by_their_hooks_or_after_the_last_one)
 {
     static const struct {
         int64_t at;
@@ -45,7 +40,6 @@ static void gradients_are_reduced_by_their_hooks_or_after_the_last_one(void **st
     } cases[] = {{10, false}, {25, true}, {35, false}, {45, true}, {60, true}, {75, false}};
     struct traces_source s;
 
-    (void)state;
     replay_begin(&s);
     replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 100, 0, -1);
     for (int k = 0; k < 2; k++) {
@@ -65,7 +59,7 @@ static void gradients_are_reduced_by_their_hooks_or_after_the_last_one(void **st
 
 /* Tensor parallelism of two ranks: none of the 13 all-reduces of 24,576 and 2,048 bytes is of a
  * gradient. */
-static void megatrons_tensor_parallel_all_reduces_are_not_buckets(void **state)
+TEST(megatrons_tensor_parallel_all_reduces_are_not_buckets)
 {
     struct traces_choice choice = {.step = -1, .memory = {900e9, "test"}};
     struct traces_source s;
@@ -74,7 +68,6 @@ static void megatrons_tensor_parallel_all_reduces_are_not_buckets(void **state)
     struct lw_err err = {0};
     bool said = false;
 
-    (void)state;
     if (access(MEGATRON, R_OK) != 0) {
         print_message("SKIP Megatron: %s is absent\n", MEGATRON);
         skip();
@@ -90,15 +83,4 @@ static void megatrons_tensor_parallel_all_reduces_are_not_buckets(void **state)
     assert_true(said);
     lw_workload_free(&w);
     traces_source_free(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_last_step_is_dropped),
-        cmocka_unit_test(gradients_are_reduced_by_their_hooks_or_after_the_last_one),
-        cmocka_unit_test(megatrons_tensor_parallel_all_reduces_are_not_buckets),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

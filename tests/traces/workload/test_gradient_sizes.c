@@ -1,10 +1,6 @@
 /* Sizes that a trace lacks: from the all-reduce that carried them, the user's total, the
  * optimizer's time. Steps that lack events are left out. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <string.h>
 
 #include "shared/base/arena.h"
@@ -35,11 +31,10 @@ static bool says(const struct lw_workload *w, const char *text)
     return false;
 }
 
-static void an_all_reduce_is_shared_by_the_gradients_since_the_last_one(void **state)
+TEST(an_all_reduce_is_shared_by_the_gradients_since_the_last_one)
 {
     struct imported x = make(71);
 
-    (void)state;
     import_median(&x);
     /* no hook of the device: equal shares, rounded so that they sum to 71 */
     assert_int_equal(x.w.params[1].numel, 36);
@@ -48,11 +43,10 @@ static void an_all_reduce_is_shared_by_the_gradients_since_the_last_one(void **s
     import_free(&x);
 }
 
-static void a_known_gradient_leaves_the_rest_of_its_all_reduce(void **state)
+TEST(a_known_gradient_leaves_the_rest_of_its_all_reduce)
 {
     struct imported x = make(71);
 
-    (void)state;
     for (int64_t i = 0; i < x.s.trace.n; i++)
         if (strcmp(lw_trace_name(&x.s.trace, i), ACC) == 0 && x.s.trace.start_ns[i] < 5500)
             x.s.trace.details[x.s.trace.detail[i]].shape_numel = 30;
@@ -62,24 +56,22 @@ static void a_known_gradient_leaves_the_rest_of_its_all_reduce(void **state)
     import_free(&x);
 }
 
-static void a_total_is_shared_out_to_the_last_element(void **state)
+TEST(a_total_is_shared_out_to_the_last_element)
 {
     struct imported x = make(0);
     struct traces_choice choice = {.step = -1, .n_elements = 101};
 
-    (void)state;
     import_as(&x, &choice);
     assert_int_equal(x.w.params[0].numel + x.w.params[1].numel, 101);
     assert_true(says(&x.w, "shared out from --elements 101"));
     import_free(&x);
 }
 
-static void the_optimizers_time_bounds_the_total(void **state)
+TEST(the_optimizers_time_bounds_the_total)
 {
     struct imported x = make(0);
     struct traces_choice choice = {.step = -1, .memory = {1e12, "by hand"}};
 
-    (void)state;
     for (int64_t i = 0; i < x.s.trace.n; i++) /* shapes were not recorded at all */
         x.s.trace.detail[i] = -1;
     import_as(&x, &choice);
@@ -89,11 +81,10 @@ static void the_optimizers_time_bounds_the_total(void **state)
     import_free(&x);
 }
 
-static void one_gradient_that_is_no_tensor_counts_one_element(void **state)
+TEST(one_gradient_that_is_no_tensor_counts_one_element)
 {
     struct imported x = make(0);
 
-    (void)state;
     for (int64_t i = 0; i < x.s.trace.n; i++)
         if (strcmp(lw_trace_name(&x.s.trace, i), ACC) == 0 && x.s.trace.start_ns[i] < 5500)
             x.s.trace.details[x.s.trace.detail[i]].shape_numel = 30;
@@ -103,11 +94,10 @@ static void one_gradient_that_is_no_tensor_counts_one_element(void **state)
     import_free(&x);
 }
 
-static void steps_that_lack_gradients_are_left_out(void **state)
+TEST(steps_that_lack_gradients_are_left_out)
 {
     struct imported x = import_begin();
 
-    (void)state;
     put_step(&x.s.trace, 5000, "ProfilerStep#3", true);
     put_step(&x.s.trace, 7000, "ProfilerStep#4", true);
     put_step(&x.s.trace, 9000, "ProfilerStep#5", true);
@@ -124,11 +114,10 @@ static void steps_that_lack_gradients_are_left_out(void **state)
     import_free(&x);
 }
 
-static void a_capture_without_marks_is_one_step(void **state)
+TEST(a_capture_without_marks_is_one_step)
 {
     struct imported x = import_begin();
 
-    (void)state;
     put_micro_batch(&x.s.trace, 5000);
     import_sort(&x);
     assert_string_equal(x.s.steps.found_by, "the whole capture");
@@ -138,14 +127,13 @@ static void a_capture_without_marks_is_one_step(void **state)
     import_free(&x);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     struct imported x = make(71);
     struct traces_choice choice = {.step = -1};
     enum lw_status status = LW_ENOMEM;
     int64_t live = lw_alloc_live();
 
-    (void)state;
     for (int64_t n = 1; status != LW_OK; n++) {
         lw_alloc_fail_at(n);
         status = lw_workload_from_traces(&x.s, 1, &choice, &x.w, &x.c, NULL);
@@ -156,20 +144,4 @@ static void failing_allocations_leave_nothing_behind(void **state)
         }
     }
     import_free(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_all_reduce_is_shared_by_the_gradients_since_the_last_one),
-        cmocka_unit_test(a_known_gradient_leaves_the_rest_of_its_all_reduce),
-        cmocka_unit_test(a_total_is_shared_out_to_the_last_element),
-        cmocka_unit_test(the_optimizers_time_bounds_the_total),
-        cmocka_unit_test(one_gradient_that_is_no_tensor_counts_one_element),
-        cmocka_unit_test(steps_that_lack_gradients_are_left_out),
-        cmocka_unit_test(a_capture_without_marks_is_one_step),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,11 @@
  * each traces/recorded/MODEL__gloo2__CAP is imported, planned with the caps that its sidecar
  * records, and compared gradient by gradient. The recording of one process alone, planned for
  * two, gives the same bucket sizes: what a user who records before buying gets. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/files/files.h"
 #include "shared/io/input.h"
@@ -116,9 +112,8 @@ static const struct lw_bucket_set *rebuilt(const struct lw_plan *p)
 static const char *const models[] = {"resnet18", "gpt6"};
 static const char *const caps[] = {"capdefault", "cap1", "cap5", "cap25"};
 
-static void buckets_equal_those_that_ddp_logged(void **state)
+TEST(buckets_equal_those_that_ddp_logged)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         char stem[128];
         snprintf(stem, sizeof stem, "traces/recorded/%s__gloo2__%s.rank0", models[i / 4],
@@ -139,9 +134,8 @@ static void buckets_equal_those_that_ddp_logged(void **state)
     }
 }
 
-static void one_process_alone_predicts_the_sizes_that_two_logged(void **state)
+TEST(one_process_alone_predicts_the_sizes_that_two_logged)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         char stem[128], local[128];
         snprintf(stem, sizeof stem, "traces/recorded/%s__gloo2__%s.rank0", models[i / 4],
@@ -155,13 +149,4 @@ static void one_process_alone_predicts_the_sizes_that_two_logged(void **state)
             assert_int_equal(p.buckets[set->first_bucket + b].bytes, l.bytes[b]);
         lw_plan_free(&p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buckets_equal_those_that_ddp_logged),
-        cmocka_unit_test(one_process_alone_predicts_the_sizes_that_two_logged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

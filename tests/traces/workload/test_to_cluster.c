@@ -1,9 +1,5 @@
 /* Tables of collectives from the steps of one rank or of all. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <string.h>
 
 #include "tests/lib/step_help.h"
@@ -25,12 +21,11 @@ static struct traces_source make_rank(int64_t first, int64_t second)
     return x.s;
 }
 
-static void one_ranks_collectives_are_upper_bounds(void **state)
+TEST(one_ranks_collectives_are_upper_bounds)
 {
     struct traces_source s = make_rank(130, 18);
     struct lw_cluster c;
 
-    (void)state;
     assert_int_equal(lw_cluster_from_traces(&s, 1, &memory, &c, NULL), LW_OK);
     assert_int_equal(c.n_tables, 1);
     assert_int_equal(c.tables[0].op, LW_OP_ALL_REDUCE);
@@ -53,13 +48,12 @@ static void one_ranks_collectives_are_upper_bounds(void **state)
     traces_source_free(&s);
 }
 
-static void of_all_ranks_the_shortest_time_counts(void **state)
+TEST(of_all_ranks_the_shortest_time_counts)
 {
     struct traces_source s[2] = {make_rank(130, 18),
                                  make_rank(90, 19)}; /* came later to the first, waited in the second */
     struct lw_cluster c;
 
-    (void)state;
     assert_int_equal(lw_cluster_from_traces(s, 2, &memory, &c, NULL), LW_OK);
     assert_int_equal(c.tables[0].time_ps[0], 90000);
     assert_int_equal(c.tables[0].time_ps[1], 18000);
@@ -69,26 +63,14 @@ static void of_all_ranks_the_shortest_time_counts(void **state)
     traces_source_free(&s[1]);
 }
 
-static void collectives_that_overlap_count_as_two_in_flight(void **state)
+TEST(collectives_that_overlap_count_as_two_in_flight)
 {
     struct traces_source s = make_rank(300, 18);
     struct lw_cluster c;
 
-    (void)state;
     assert_int_equal(lw_cluster_from_traces(&s, 1, &memory, &c, NULL), LW_OK);
     assert_int_equal(c.n_tables, 1);
     assert_int_equal(c.tables[0].n_in_flight, 2);
     lw_cluster_free(&c);
     traces_source_free(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_ranks_collectives_are_upper_bounds),
-        cmocka_unit_test(of_all_ranks_the_shortest_time_counts),
-        cmocka_unit_test(collectives_that_overlap_count_as_two_in_flight),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* From steps to workloads: hand-made traces whose every number is computed beside them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +11,10 @@
 static const struct traces_choice median = {.step = -1};
 static const struct traces_memory memory = {4e9, "by hand"};
 
-static void a_step_is_cut_into_modules_gaps_and_ready_times(void **state)
+TEST(a_step_is_cut_into_modules_gaps_and_ready_times)
 {
     struct imported x = import_step(true);
 
-    (void)state;
     import_median(&x);
     assert_int_equal(x.w.n_modules, 2);
     assert_string_equal(x.w.modules[0].name, "a");
@@ -48,11 +43,10 @@ static void a_step_is_cut_into_modules_gaps_and_ready_times(void **state)
     import_free(&x);
 }
 
-static void without_ranges_forward_ops_with_gradients_are_the_modules(void **state)
+TEST(without_ranges_forward_ops_with_gradients_are_the_modules)
 {
     struct imported x = import_step(false);
 
-    (void)state;
     import_median(&x);
     assert_int_equal(x.w.n_modules, 2);
     assert_string_equal(x.w.modules[0].name, "linear.0");
@@ -63,11 +57,10 @@ static void without_ranges_forward_ops_with_gradients_are_the_modules(void **sta
     import_free(&x);
 }
 
-static void without_sequence_numbers_each_gradient_is_a_module(void **state)
+TEST(without_sequence_numbers_each_gradient_is_a_module)
 {
     struct imported x = import_step(false);
 
-    (void)state;
     for (int64_t i = 0; i < x.s.trace.n; i++)
         x.s.trace.link[i] = -1;
     import_median(&x);
@@ -108,11 +101,10 @@ static void add_sidecar(struct traces_source *s, bool ddp)
     s->parallel = ddp;
 }
 
-static void measured_times_stretch_the_profile_and_keep_its_shares(void **state)
+TEST(measured_times_stretch_the_profile_and_keep_its_shares)
 {
     struct imported x = import_step(true);
 
-    (void)state;
     add_sidecar(&x.s, false);
     import_median(&x);
     assert_int_equal(x.w.modules[0].forward_ps, 200000); /* half of 400 */
@@ -131,11 +123,10 @@ static void measured_times_stretch_the_profile_and_keep_its_shares(void **state)
     import_free(&x);
 }
 
-static void without_measured_ready_times_the_profiles_keep_their_shares(void **state)
+TEST(without_measured_ready_times_the_profiles_keep_their_shares)
 {
     struct imported x = import_step(true);
 
-    (void)state;
     add_sidecar(&x.s, false);
     x.s.sidecar.n_ready = 0;
     import_median(&x);
@@ -145,11 +136,10 @@ static void without_measured_ready_times_the_profiles_keep_their_shares(void **s
     import_free(&x);
 }
 
-static void frozen_parameters_have_no_gradient_and_keep_their_module(void **state)
+TEST(frozen_parameters_have_no_gradient_and_keep_their_module)
 {
     struct imported x = import_step(true);
 
-    (void)state;
     add_sidecar(&x.s, false);
     import_median(&x);
     assert_int_equal(x.w.n_params, 3);
@@ -161,12 +151,11 @@ static void frozen_parameters_have_no_gradient_and_keep_their_module(void **stat
     import_free(&x);
 }
 
-static void as_traced_and_one_step_keep_the_profiled_times(void **state)
+TEST(as_traced_and_one_step_keep_the_profiled_times)
 {
     static const struct traces_choice choices[] = {{.step = -1, .as_traced = true}, {.step = 3}};
     struct imported x = import_step(true);
 
-    (void)state;
     add_sidecar(&x.s, false);
     for (int i = 0; i < 2; i++) {
         import_as(&x, &choices[i]);
@@ -176,11 +165,10 @@ static void as_traced_and_one_step_keep_the_profiled_times(void **state)
     import_free(&x);
 }
 
-static void medians_over_steps_sum_to_the_median_step(void **state)
+TEST(medians_over_steps_sum_to_the_median_step)
 {
     struct imported x = import_begin();
 
-    (void)state;
     for (int k = 0; k < 3; k++) { /* steps of 1000, 1010 and 1100 ns: optimizer ends later */
         static const char *const names[] = {"ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"};
         static const int64_t more[] = {0, 10, 100};
@@ -199,11 +187,10 @@ static void medians_over_steps_sum_to_the_median_step(void **state)
 /* Under data parallelism: hooks after the accumulation (466..470, 708..712), a broadcast
  * launched at 21 and done at 28, unpacked by 30 when the model begins, and waiting after the
  * last gradient. */
-static void data_parallel_work_is_taken_out_of_the_profile(void **state)
+TEST(data_parallel_work_is_taken_out_of_the_profile)
 {
     struct imported x = import_begin();
 
-    (void)state;
     x.s.parallel = true;
     x.s.trace.world_size = 2;
     put_step(&x.s.trace, 5000, "ProfilerStep#3", true);
@@ -228,13 +215,12 @@ static void data_parallel_work_is_taken_out_of_the_profile(void **state)
     import_free(&x);
 }
 
-static void a_local_trace_gives_the_times_and_parallel_ones_what_was_recorded(void **state)
+TEST(a_local_trace_gives_the_times_and_parallel_ones_what_was_recorded)
 {
     struct traces_source s[2] = {import_step(true).s, import_step(true).s};
     struct lw_workload w;
     struct traces_coverage c;
 
-    (void)state;
     add_sidecar(&s[0], true); /* the parallel one comes first on the command line */
     s[0].sidecar.measured.step_ns = 3000;
     add_sidecar(&s[1], false);
@@ -252,7 +238,7 @@ static void a_local_trace_gives_the_times_and_parallel_ones_what_was_recorded(vo
 
 /* Two kernels a module on stream 7, launched by the host ops; times shifted by 1000 to the
  * device. */
-static void on_a_device_times_are_those_of_the_main_stream(void **state)
+TEST(on_a_device_times_are_those_of_the_main_stream)
 {
     struct imported x = import_begin();
     static const struct {
@@ -261,7 +247,6 @@ static void on_a_device_times_are_those_of_the_main_stream(void **state)
              {241, 1260, 1300}, {261, 1300, 1500}, {481, 1520, 1700},  /* loss', b', a' */
              {741, 1700, 1750}};                                       /* optimizer */
 
-    (void)state;
     put_step(&x.s.trace, 0, "ProfilerStep#3", true);
     for (int i = 0; i < 7; i++) {
         put_row(&x.s.trace, LW_ROW_LAUNCH, "cudaLaunchKernel", k[i].launch, k[i].launch + 1, 50 + i,
@@ -281,12 +266,11 @@ static void on_a_device_times_are_those_of_the_main_stream(void **state)
     import_free(&x);
 }
 
-static void another_models_sidecar_is_refused(void **state)
+TEST(another_models_sidecar_is_refused)
 {
     struct imported x = import_step(true);
     struct lw_err err = {0};
 
-    (void)state;
     add_sidecar(&x.s, false);
     x.s.sidecar.params[2].numel = 31;
     assert_int_equal(lw_workload_from_traces(&x.s, 1, &median, &x.w, &x.c, &err), LW_EFORMAT);
@@ -297,12 +281,11 @@ static void another_models_sidecar_is_refused(void **state)
     import_free(&x);
 }
 
-static void unknown_sizes_are_refused_with_the_remedy(void **state)
+TEST(unknown_sizes_are_refused_with_the_remedy)
 {
     struct imported x = import_step(true);
     struct lw_err err = {0};
 
-    (void)state;
     for (int64_t i = 0; i < x.s.trace.n_details; i++)
         x.s.trace.details[i].shape_numel = -1;
     assert_int_equal(lw_workload_from_traces(&x.s, 1, &median, &x.w, &x.c, &err), LW_EFORMAT);
@@ -310,11 +293,10 @@ static void unknown_sizes_are_refused_with_the_remedy(void **state)
     import_free(&x);
 }
 
-static void a_given_list_is_matched_in_reverse_registration_order(void **state)
+TEST(a_given_list_is_matched_in_reverse_registration_order)
 {
     struct imported x = import_step(true);
 
-    (void)state;
     for (int64_t i = 0; i < x.s.trace.n_details; i++)
         x.s.trace.details[i].shape_numel = -1;
     add_sidecar(&x.s, false);
@@ -328,26 +310,24 @@ static void a_given_list_is_matched_in_reverse_registration_order(void **state)
     import_free(&x);
 }
 
-static void a_missing_step_is_refused(void **state)
+TEST(a_missing_step_is_refused)
 {
     struct imported x = import_step(true);
     struct lw_err err = {0};
     struct traces_choice choice = {.step = 9};
 
-    (void)state;
     assert_int_equal(lw_workload_from_traces(&x.s, 1, &choice, &x.w, &x.c, &err), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "ProfilerStep#3"));
     import_free(&x);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     struct traces_source s = import_step(true).s;
     struct lw_workload w = {.n_modules = 77};
     struct traces_coverage c;
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     add_sidecar(&s, false);
     int64_t live = lw_alloc_live();
     for (int64_t n = 1; status != LW_OK; n++) {
@@ -364,11 +344,10 @@ static void failing_allocations_leave_nothing_behind(void **state)
     traces_source_free(&s);
 }
 
-static void scaling_is_exact_and_keeps_shares(void **state)
+TEST(scaling_is_exact_and_keeps_shares)
 {
     int64_t v[] = {1, 2, 0, 3}, zero[] = {0, 0};
 
-    (void)state;
     traces_scale(v, 4, 600);
     assert_int_equal(v[0], 100);
     assert_int_equal(v[1], 200);
@@ -385,7 +364,7 @@ static void scaling_is_exact_and_keeps_shares(void **state)
 
 /* Rows at random: whatever they mean, a workload passes its check and covers the step that its
  * parts sum to, or the trace is refused; nothing leaks. */
-static void random_traces_become_sound_workloads_or_are_refused(void **state)
+TEST(random_traces_become_sound_workloads_or_are_refused)
 {
     static const struct {
         enum lw_row_class class;
@@ -406,7 +385,6 @@ static void random_traces_become_sound_workloads_or_are_refused(void **state)
     int n_sound = 0;
     unsigned seed = 4711;
 
-    (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
     for (int round = 0; round < 4000; round++) {
@@ -454,11 +432,10 @@ static void random_traces_become_sound_workloads_or_are_refused(void **state)
  * where the second ended, at 800 + 712 = 1512. Gap before its forward 1635 - 1512 = 123; forward
  * 1635 to 1840 = 205; backward 1840 to 2312 = 472; gap 38; optimizer 150; gap 100: 1088 = 2600 -
  * 1512. Ready: 466 - 240 = 226 and 708 - 240 = 468. */
-static void of_several_backward_passes_the_last_is_the_workload(void **state)
+TEST(of_several_backward_passes_the_last_is_the_workload)
 {
     struct imported x = import_begin();
 
-    (void)state;
     put_row(&x.s.trace, LW_ROW_USER, "ProfilerStep#3", 0, 2600, -1, -1);
     for (int k = 0; k < 3; k++)
         put_micro_batch(&x.s.trace, 800 * k);
@@ -482,31 +459,4 @@ static void of_several_backward_passes_the_last_is_the_workload(void **state)
                 strstr(x.w.notes[i], "--no-sync 2") != NULL;
     assert_int_equal(told, 1);
     import_free(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_is_cut_into_modules_gaps_and_ready_times),
-        cmocka_unit_test(of_several_backward_passes_the_last_is_the_workload),
-        cmocka_unit_test(without_ranges_forward_ops_with_gradients_are_the_modules),
-        cmocka_unit_test(without_sequence_numbers_each_gradient_is_a_module),
-        cmocka_unit_test(measured_times_stretch_the_profile_and_keep_its_shares),
-        cmocka_unit_test(without_measured_ready_times_the_profiles_keep_their_shares),
-        cmocka_unit_test(frozen_parameters_have_no_gradient_and_keep_their_module),
-        cmocka_unit_test(as_traced_and_one_step_keep_the_profiled_times),
-        cmocka_unit_test(medians_over_steps_sum_to_the_median_step),
-        cmocka_unit_test(data_parallel_work_is_taken_out_of_the_profile),
-        cmocka_unit_test(a_local_trace_gives_the_times_and_parallel_ones_what_was_recorded),
-        cmocka_unit_test(on_a_device_times_are_those_of_the_main_stream),
-        cmocka_unit_test(another_models_sidecar_is_refused),
-        cmocka_unit_test(unknown_sizes_are_refused_with_the_remedy),
-        cmocka_unit_test(a_given_list_is_matched_in_reverse_registration_order),
-        cmocka_unit_test(a_missing_step_is_refused),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-        cmocka_unit_test(scaling_is_exact_and_keeps_shares),
-        cmocka_unit_test(random_traces_become_sound_workloads_or_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

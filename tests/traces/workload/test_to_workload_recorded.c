@@ -1,9 +1,5 @@
 /* From recorded steps, our own and published, to workloads. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +9,11 @@
 
 static const struct traces_choice median = {.step = -1};
 
-static void recorded_local_steps_are_covered_within_one_percent(void **state)
+TEST(recorded_local_steps_are_covered_within_one_percent)
 {
     static const char *const files[] = {"traces/recorded/resnet18__local.rank0.json.gz",
                                         "traces/recorded/gpt6__local.rank0.json.gz"};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct imported x = import_file(files[i % 2]);
         struct traces_choice choice = {.step = -1, .as_traced = i >= 2};
@@ -32,12 +27,11 @@ static void recorded_local_steps_are_covered_within_one_percent(void **state)
 }
 
 /* Each gradient becomes ready inside its module's window of the backward. */
-static void recorded_gradients_are_ready_inside_their_modules_windows(void **state)
+TEST(recorded_gradients_are_ready_inside_their_modules_windows)
 {
     static const char *const files[] = {"traces/recorded/resnet18__local.rank0.json.gz",
                                         "traces/recorded/gpt6__local.rank0.json.gz"};
 
-    (void)state;
     for (int f = 0; f < 2; f++) {
         struct imported x = import_file(files[f]);
         lw_ps start[512], end = 0;
@@ -57,7 +51,7 @@ static void recorded_gradients_are_ready_inside_their_modules_windows(void **sta
     }
 }
 
-static void recorded_ranks_give_the_buckets_that_ddp_logged(void **state)
+TEST(recorded_ranks_give_the_buckets_that_ddp_logged)
 {
     struct traces_source s[2] = {
         import_file("traces/recorded/resnet18__local.rank0.json.gz").s,
@@ -65,7 +59,6 @@ static void recorded_ranks_give_the_buckets_that_ddp_logged(void **state)
     struct lw_workload w, bare;
     struct traces_coverage c;
 
-    (void)state;
     import_ok(s, 2, &median, &w, &c);
     assert_int_equal(w.recorded.world_size, 2);
     assert_int_equal(w.recorded.n_buckets, 6);
@@ -82,7 +75,7 @@ static void recorded_ranks_give_the_buckets_that_ddp_logged(void **state)
 }
 
 /* What the recorder names decides what a plan counts for the optimizer's state. */
-static void the_sidecar_names_the_optimizer(void **state)
+TEST(the_sidecar_names_the_optimizer)
 {
     static const struct {
         const char *named;
@@ -96,7 +89,6 @@ static void the_sidecar_names_the_optimizer(void **state)
     static const char *const trace = "traces/recorded/gpt6__local.rank0.json.gz";
     char path[] = "/tmp/lapwing-sidecar-XXXXXX";
 
-    (void)state;
     assert_true(mkstemp(path) >= 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_sidecar s;
@@ -118,13 +110,12 @@ static void the_sidecar_names_the_optimizer(void **state)
     import_free(&x);
 }
 
-static void ddp_resnet50_takes_its_parameters_from_a_list(void **state)
+TEST(ddp_resnet50_takes_its_parameters_from_a_list)
 {
     const char *file = "../shared/traces/kineto/ddp_resnet50_2xA100_rank0.json.gz";
     struct lw_err err = {0};
     int64_t sum = 0;
 
-    (void)state;
     if (access(file, R_OK) != 0) {
         print_message("SKIP parameters of ddp_resnet50: %s is absent\n", file);
         skip();
@@ -148,17 +139,4 @@ static void ddp_resnet50_takes_its_parameters_from_a_list(void **state)
         sum += x.w.recorded.bucket_bytes[i];
     assert_int_equal(sum, 4 * 25557032LL);
     import_free(&x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_local_steps_are_covered_within_one_percent),
-        cmocka_unit_test(recorded_gradients_are_ready_inside_their_modules_windows),
-        cmocka_unit_test(recorded_ranks_give_the_buckets_that_ddp_logged),
-        cmocka_unit_test(the_sidecar_names_the_optimizer),
-        cmocka_unit_test(ddp_resnet50_takes_its_parameters_from_a_list),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

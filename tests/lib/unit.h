@@ -1,0 +1,33 @@
+#ifndef LW_TESTS_LIB_UNIT_H
+#define LW_TESTS_LIB_UNIT_H
+
+/* cmocka, and tests that need no list: TEST(name) { ... } defines a test and adds it to those of
+ * the program, which run in the order of the file. tests/lib/unit.c has main. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+/* setup and teardown are called before and after the test and set *state. */
+#define TEST_WITH(name, setup, teardown)                                                           \
+    static void name(void **state);                                                                \
+    __attribute__((constructor)) static void add_##name(void)                                      \
+    {                                                                                              \
+        unit_add((struct CMUnitTest){#name, name, setup, teardown, NULL});                         \
+    }                                                                                              \
+    static void name(__attribute__((unused)) void **state)
+
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+
+/* setup and teardown are called before the first test of the program and after the last one. */
+#define TEST_GROUP(setup, teardown)                                                                \
+    __attribute__((constructor)) static void set_group(void)                                       \
+    {                                                                                              \
+        unit_group(setup, teardown);                                                               \
+    }
+
+void unit_add(struct CMUnitTest test);
+void unit_group(CMFixtureFunction setup, CMFixtureFunction teardown);
+
+#endif
