@@ -3,16 +3,25 @@
 # program's failures and skips, then one line "N passed, M failed, K skipped". A program that
 # crashes counts as one failure. Of the programs named in tests/alone.txt those marked "waits" wait
 # more than they compute and run beside each other after the others; the rest measure time and run
-# one at a time at the end.
+# one at a time at the end. TIMES=1: the seconds of each program, processor and clock.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 here=$(dirname "$0")
 
+took() { # name, milliseconds: those of the processor and of the clock to $folder/NAME.took
+    sed -n 2p "$folder/$1.times" | awk -v name="$1" -v ms="$2" '
+        { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); cpu += 60 * t[1] + t[2] } }
+        END { printf "%8.2f %8.2f  %s\n", cpu, ms / 1000, name }' >"$folder/$1.took"
+}
+
 one() { # program: its output to $folder/NAME.out, its counts to $folder/NAME.count
     name=$(basename "$1")
     out=$folder/$name.out
-    CMOCKA_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$1" >"$out" 2>&1
+    begun=$(date +%s%N)
+    (CMOCKA_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$1" >"$out" 2>&1; rc=$?
+     times >"$folder/$name.times"; exit $rc)
     rc=$?
+    took "$name" $((($(date +%s%N) - begun) / 1000000))
     p=$(grep -c '^\[       OK \]' "$out")
     # cmocka lists failed and skipped tests twice: as they happen and in the summary
     f=$(grep '^\[  FAILED  \] [^0-9]' "$out" | sort -u | wc -l)
@@ -51,5 +60,9 @@ beside() { # how many at once, programs
 beside "${JOBS:-$(nproc 2>/dev/null || echo 2)}" $together
 beside "${JOBS:-4}" $waiting
 for t in $alone; do one "$t"; done
+if [ -n "${TIMES:-}" ]; then
+    cat "$folder"/*.took | sort -rn
+    awk '{ c += $1; w += $2 } END { printf "%8.2f %8.2f  all\n", c, w }' "$folder"/*.took
+fi
 cat "$folder"/*.count | awk '{ p += $1; f += $2; s += $3 }
     END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }'
