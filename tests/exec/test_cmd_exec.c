@@ -18,13 +18,11 @@ static void write_plan(const struct exec_test_plan *t, int64_t left_out, const c
     struct lw_plan plan;
     struct lw_err err = {0};
 
-    if (exec_test_plan_build(t, &plan, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(exec_test_plan_build(t, &plan, &err), err);
     for (int32_t i = 0; i < plan.n_ops; i++)
         if (plan.ops[i].kind == LW_OP_ALL_REDUCE && plan.ops[i].bucket == 1)
             plan.ops[i].bytes -= left_out;
-    if (lw_plan_write(&plan, fixture_path(name), &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_write(&plan, fixture_path(name), &err), err);
     lw_plan_free(&plan);
 }
 

@@ -27,6 +27,13 @@
         unit_group(setup, teardown);                                                               \
     }
 
+/* The call succeeds; else the test fails with the message of the struct lw_err. */
+#define assert_ok(call, err)                                                                       \
+    do {                                                                                           \
+        if ((call) != 0)                                                                           \
+            fail_msg("%s", (err).msg);                                                             \
+    } while (0)
+
 void unit_add(struct CMUnitTest test);
 void unit_group(CMFixtureFunction setup, CMFixtureFunction teardown);
 

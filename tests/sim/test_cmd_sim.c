@@ -31,14 +31,12 @@ static void write_copies(void)
         lw_builder_op(b, &op, NULL, 0);
     }
     finish_plan(b, &plan);
-    if (lw_plan_write(&plan, fixture_path("copies.json"), &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_write(&plan, fixture_path("copies.json"), &err), err);
     make_cluster(&c, 1, 1e9, 0);
     c.device = (struct lw_device){.kind = "test device", .copy_bytes_per_s = {1e9, "timed by hand"},
                                   .memory_bytes = {500, "test"}, .framework_bytes = {600, "test"},
                                   .n_work = 1, .work = &in};
-    if (lw_cluster_write(&c, fixture_path("copier.json"), &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_cluster_write(&c, fixture_path("copier.json"), &err), err);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
 }
@@ -51,13 +49,11 @@ static int write_files(void **state)
 
     fixture_open(state);
     make_w_ddp(&plan, 8);
-    if (lw_plan_write(&plan, fixture_path("ddp.json"), &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_write(&plan, fixture_path("ddp.json"), &err), err);
     make_cluster(&c, 8, 50e9, 500 * LW_PS_PER_NS);
     c.device.kind = "test device";
     c.interference.compute_rate_under_comm = (struct lw_figure){1, "measured by hand"};
-    if (lw_cluster_write(&c, fixture_path("eight.json"), &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_cluster_write(&c, fixture_path("eight.json"), &err), err);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
     write_copies();

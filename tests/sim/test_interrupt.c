@@ -30,8 +30,7 @@ static int begin(void **unused)
     snprintf(plan_file, sizeof plan_file, "%s/plan.json", folder);
     snprintf(db_file, sizeof db_file, "%s/runs.db", folder);
     make_w_ddp(&plan, N_RANKS);
-    if (lw_plan_write(&plan, plan_file, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_write(&plan, plan_file, &err), err);
     lw_plan_free(&plan);
     return 0;
 }

@@ -282,8 +282,7 @@ TEST(the_command_writes_a_workload_that_reads_back_the_same_twice)
     expect("import $R/gpt6__local.rank0.json.gz -o w.json --format json", 0,
            "\"coverage_pct\": 100.000");
     shell("$L import $R/gpt6__local.rank0.json.gz -o v.json && cmp w.json v.json", NULL);
-    if (lw_workload_read(fixture_path("w.json"), &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_workload_read(fixture_path("w.json"), &w, &err), err);
     assert_string_equal(w.name, "gpt6");
     assert_int_equal(w.n_params, 76);
     assert_int_equal(w.n_ready, 76);

@@ -55,8 +55,7 @@ static char *script_of(enum lw_plot_kind kind)
     FILE *f = tmpfile();
 
     s.plot.cluster = &s.cluster;
-    if (lw_plot_script(s.store, &s.plot, f, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plot_script(s.store, &s.plot, f, &err), err);
     long n = ftell(f);
     char *text = test_calloc((size_t)n + 1, 1);
     rewind(f);
@@ -484,8 +483,7 @@ static void draw(enum lw_plot_kind kind, const char *name, char *head, size_t n)
     s.plot.cluster = &s.cluster;
     snprintf(file, sizeof file, "%s", fixture_path(name));
     assert_int_equal(lw_plot_terminal_of(file, &s.plot.terminal, &err), LW_OK);
-    if (lw_plot_draw(s.store, &s.plot, file, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plot_draw(s.store, &s.plot, file, &err), err);
     FILE *f = fopen(file, "rb");
     assert_non_null(f);
     assert_int_equal(fread(head, 1, n, f), n);

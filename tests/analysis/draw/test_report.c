@@ -36,8 +36,7 @@ static char *page(void)
     struct lw_err err = {0};
     FILE *f = tmpfile();
 
-    if (write_page(f, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(write_page(f, &err), err);
     long n = ftell(f);
     char *text = calloc((size_t)n + 1, 1);
     rewind(f);

@@ -20,8 +20,7 @@ static struct lw_err err;
 
 static void ok(enum lw_status st)
 {
-    if (st != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(st, err);
 }
 
 /* --- by hand ---------------------------------------------------------------------------------- */

@@ -47,8 +47,7 @@ static lw_ps step_with(const struct traces_source *s, struct sim_whatif *w)
     struct lw_err err = {0};
 
     w->world = 2;
-    if (sim_whatif_open(w, &rule, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(sim_whatif_open(w, &rule, &err), err);
     replay_run(s, 1, &choice, &x);
     lw_ps step = replay_step(&x, 0);
     bool said = false;

@@ -35,8 +35,7 @@ static struct lw_groundtruth read_ok(const char *text)
     struct lw_groundtruth g;
     struct lw_err err = {0};
 
-    if (lw_groundtruth_read(&in, &g, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_groundtruth_read(&in, &g, &err), err);
     free(in.text);
     return g;
 }
@@ -50,8 +49,7 @@ TEST(a_workload_is_the_profile_of_rank_0_and_the_slower_step)
     struct lw_workload w;
     struct lw_err err = {0};
 
-    if (lw_gloo_workload(&g, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_gloo_workload(&g, &w, &err), err);
     assert_string_equal(w.name, "tiny");
     assert_int_equal(w.n_params, 2);
     assert_int_equal(w.params[1].ready_ps, 8 * ms);
@@ -76,8 +74,7 @@ TEST(phases_longer_than_the_step_shorten_the_forward)
     struct lw_workload w;
     struct lw_err err = {0};
 
-    if (lw_gloo_workload(&g, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_gloo_workload(&g, &w, &err), err);
     assert_int_equal(lw_workload_forward_ps(&w), 4 * ms);
     assert_int_equal(lw_workload_step_ps(&w), 30 * ms);
     lw_workload_free(&w);
@@ -93,8 +90,7 @@ static void expect_profile(const char *text, lw_ps backward, const char *note)
     struct lw_workload w;
     struct lw_err err = {0};
 
-    if (lw_gloo_workload(&g, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_gloo_workload(&g, &w, &err), err);
     assert_int_equal(lw_workload_backward_ps(&w), backward);
     assert_string_equal(w.notes[0], note);
     lw_workload_free(&w);
@@ -142,8 +138,7 @@ TEST(the_microbenchmark_is_made_monotone)
     snprintf(all, sizeof all, "%s{\"bytes\"", sizes);
     char *whole = fixture_replaced(more, "@", all);
     struct lw_groundtruth g = read_ok(whole);
-    if (lw_gloo_cluster(&g, &c, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_gloo_cluster(&g, &c, &err), err);
     assert_int_equal(c.n_tables, 2);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(c.tables[0].bytes[i], rows[i].bytes);
@@ -165,8 +160,7 @@ static void validate_text(const char *text, struct lw_validation *v)
 
     *v = (struct lw_validation){0};
     assert_true(lw_validate_is_groundtruth(&in));
-    if (lw_validate_groundtruth(&in, v, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_validate_groundtruth(&in, v, &err), err);
     free(in.text);
 }
 
@@ -338,11 +332,9 @@ static char *scrambled(const char *text)
     size_t size = 0;
     struct lw_jsonout o = {.file = open_memstream(&out, &size)};
 
-    if (lw_json_open("t.json", in.text, in.len, &j, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_json_open("t.json", in.text, in.len, &j, &err), err);
     scramble(j, &o, NULL, 0, false, false);
-    if (lw_json_done(j, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_json_done(j, &err), err);
     lw_json_close(j);
     fclose(o.file);
     free(in.text);
@@ -413,8 +405,7 @@ TEST(measured_runs_are_predicted_within_the_bars)
             fail_msg("%s", err.msg);
         lw_input_free(&in);
     }
-    if (lw_validation_judge(&v, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_validation_judge(&v, &err), err);
     for (int32_t i = 0; i < v.n_misses; i++)
         print_message("missed: %s\n", v.misses[i].reason);
     assert_int_equal(v.n_misses, 0);

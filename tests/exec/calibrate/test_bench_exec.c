@@ -80,8 +80,7 @@ TEST(all_reduces_run_beside_the_next_kernel)
     o.n_steps = 2;
     o.n_warmup = 0;
     assert_int_equal(exec_plan_overlap(2, 65536, 4, LW_PS_PER_MS, &plan, &err), LW_OK);
-    if (lw_exec_run(&plan, &o, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_exec_run(&plan, &o, &r, &err), err);
     assert_true(r.stamp_ns > 0);
     for (int64_t i = 0; i + 1 < r.timeline.n; i++) /* sorted by op: kernel k, its all-reduce, kernel k + 1 */
         beside += plan.ops[r.timeline.op[i]].kind == LW_OP_ALL_REDUCE &&

@@ -201,8 +201,7 @@ TEST(samples_become_tables_and_figures)
     struct lw_err err = {0};
 
     make_samples(&c);
-    if (exec_calibrate_cluster(&c, &out, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(exec_calibrate_cluster(&c, &out, &err), err);
     assert_int_equal(out.n_tables, 5);
     table_is(&out.tables[0], LW_OP_ALL_REDUCE, 3, 1, 2, 2000,
              "lapwing calibrate: all_reduce of backend few, medians of up to 3");
@@ -383,8 +382,7 @@ TEST(a_short_calibration_gives_a_whole_cluster)
     o.max_bytes = 16 << 20;
     o.max_side = 64;
     o.progress = &progress;
-    if (lw_calibrate(&o, &c, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_calibrate(&o, &c, &err), err);
     assert_string_equal(c.name, "host");
     assert_true(c.calibrated);
     assert_int_equal(c.devices_per_node, 2);

@@ -92,8 +92,7 @@ TEST(an_all_to_all_of_three_ranks_has_equal_blocks)
     o.n_warmup = 0;
     assert_int_equal(exec_plan_collectives(3, 3, LW_OP_ALL_TO_ALL, sizes, 3, 0, &p, &err), LW_OK);
     assert_int_equal(p.ops[lw_plan_program(&p, 1, 0).first_op + 1].bytes, 1020);
-    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_exec_run(&p, &o, &r, &err), err);
     assert_int_equal(r.n_checked_message_bytes, 3 * 100000 + 3 * (1020 + 4092 + 99996));
     lw_exec_result_free(&r);
     lw_plan_free(&p);
@@ -110,15 +109,13 @@ TEST(groups_of_two_of_four_ranks_run_at_once)
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
-    if (exec_plan_collectives(4, 2, LW_OP_ALL_GATHER, sizes, 3, 0, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(exec_plan_collectives(4, 2, LW_OP_ALL_GATHER, sizes, 3, 0, &p, &err), err);
     int32_t comm = p.ops[lw_plan_program(&p, 1, 0).first_op + 1].comm;
     const int32_t *group = p.comm_group + (int64_t)comm * p.n_ranks;
     assert_int_equal(group[0], group[1]);
     assert_int_equal(group[2], group[3]);
     assert_int_not_equal(group[0], group[2]);
-    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_exec_run(&p, &o, &r, &err), err);
     assert_int_equal(r.n_checked_message_bytes, 4 * (100000 + 1024 + 4096 + 100000));
     lw_exec_result_free(&r);
     lw_plan_free(&p);

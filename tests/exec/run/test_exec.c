@@ -26,8 +26,7 @@ static void build(const struct exec_test_plan *t, struct lw_plan *plan)
 {
     struct lw_err err = {0};
 
-    if (exec_test_plan_build(t, plan, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(exec_test_plan_build(t, plan, &err), err);
 }
 
 /* A plan, how it is run, and what came of it. */
@@ -420,8 +419,7 @@ TEST(other_collectives_are_checked)
     struct lw_err err = {0};
 
     struct lw_plan plan = exec_collectives_plan(kinds, bytes, 7);
-    if (lw_exec_run(&plan, &o, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_exec_run(&plan, &o, &r, &err), err);
     /* of 4 steps, one of them not measured: all-reduce 3*1001*2, broadcast 3*1001*4, all-gather
      * 3*1001*2, reduce-scatter 1001*4 in all, reduce 1001*2 at the root, all-to-all 3*999*4 */
     assert_int_equal(r.n_compared_steps, 4);

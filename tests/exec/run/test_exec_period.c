@@ -21,8 +21,7 @@ static struct lw_exec_result run(const struct lw_plan *p, int32_t n_warmup, int3
     o.n_steps = n_steps;
     o.verify = verify;
     o.timeout_ns = INT64_C(30000000000);
-    if (lw_exec_run(p, &o, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_exec_run(p, &o, &r, &err), err);
     return r;
 }
 

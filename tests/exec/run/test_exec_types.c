@@ -174,8 +174,7 @@ TEST(buffers_are_compared_whatever_their_type)
     model_init(&k, LW_F32);
     give_buffers(&k);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
-    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_exec_run(&p, &o, &r, &err), err);
     assert_int_equal(r.n_checked_message_bytes, 3 * (5 * 4 + 8 + 300) * 2);
     lw_exec_result_free(&r);
     lw_plan_free(&p);

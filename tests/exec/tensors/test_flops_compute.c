@@ -26,8 +26,7 @@ static void make_plan(int64_t flops, lw_ps work_ps, struct lw_plan *plan)
     op.work = lw_builder_work(b, &work);
     lw_builder_op(b, &op, NULL, 0);
     lw_builder_pass(b, 0);
-    if (lw_builder_finish(b, plan, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_builder_finish(b, plan, &err), err);
 }
 
 /* 2 n^3: 2, 16, 54, 128. Halfway between 16 and 54 is 35. */
@@ -71,8 +70,7 @@ TEST(a_part_multiplies_row_after_row)
 {
     struct lw_err err = {0};
 
-    if (exec_ops_product(&exec_backend_threads, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(exec_ops_product(&exec_backend_threads, &err), err);
 }
 
 static enum lw_status run(int64_t flops, enum exec_compute compute, int64_t *n_rows,
@@ -98,8 +96,7 @@ TEST(an_op_of_flops_alone_runs_as_one_product)
     struct lw_err err = {0};
     int64_t n_rows = 0;
 
-    if (run(2 * 32 * 32 * 32, EXEC_COMPUTE_GEMM, &n_rows, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(run(2 * 32 * 32 * 32, EXEC_COMPUTE_GEMM, &n_rows, &err), err);
     assert_int_equal(n_rows, 2 * 2); /* ranks, steps */
 }
 

@@ -33,8 +33,7 @@ static struct lw_message_order order_of(const struct lw_plan *p, int32_t rank)
     struct lw_message_order o;
     struct lw_err err = {0};
 
-    if (lw_message_order_init(&o, p, 0, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_message_order_init(&o, p, 0, &err), err);
     lw_message_order_set(&o, p->role_of[rank]);
     return o;
 }
@@ -135,8 +134,7 @@ static struct lw_plan hand_end(struct hand *h)
 
     lw_builder_pass(h->b, 0);
     lw_builder_repeat_from(h->b, 0);
-    if (lw_builder_finish(h->b, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_builder_finish(h->b, &p, &err), err);
     return p;
 }
 

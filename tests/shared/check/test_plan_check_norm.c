@@ -43,8 +43,7 @@ static void make(struct model *k, const char *words)
     k->t.w.n_params = 5;
     snprintf(text, sizeof text, "clip 1 micro-batches 2 %s", words);
     for (char *name = strtok(text, " "); name; name = strtok(NULL, " "))
-        if (lw_strategy_set(&s, name, strtok(NULL, " "), &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(lw_strategy_set(&s, name, strtok(NULL, " "), &err), err);
     if (lw_plan_build(&k->t.w, &s, NULL, &k->p, &err) != LW_OK)
         fail_msg("%s: %s", words, err.msg);
 }

@@ -38,8 +38,7 @@ static void make_sharded(struct parallel *k, int zero)
     s.dp = s.pp = s.tp = 2;
     s.micro_batches = 2;
     s.zero = zero;
-    if (lw_plan_build(&k->t.w, &s, NULL, &k->p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_build(&k->t.w, &s, NULL, &k->p, &err), err);
 }
 
 static void make(struct parallel *k)

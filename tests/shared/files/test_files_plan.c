@@ -21,8 +21,7 @@ TEST(documented_example_reads_as_described)
     struct lw_plan p;
     struct lw_err err = {0};
     fixture_put(fixture_path("p.json"), text);
-    if (lw_plan_read(fixture_path("p.json"), false, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
     assert_string_equal(p.name, "two layers dp2");
     assert_int_equal(p.n_ranks, 2);
     assert_int_equal(p.strategy->dp, 2);
@@ -347,8 +346,7 @@ static struct lw_plan random_plan(void)
     lw_builder_note(b, "a note");
     struct lw_plan p;
     struct lw_err err = {0};
-    if (lw_builder_finish(b, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_builder_finish(b, &p, &err), err);
     return p;
 }
 

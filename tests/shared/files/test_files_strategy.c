@@ -16,8 +16,7 @@ TEST(documented_example_reads_as_described)
     struct lw_strategy s;
     struct lw_err err = {0};
     fixture_put(fixture_path("s.json"), text);
-    if (lw_strategy_read(fixture_path("s.json"), &arena, &s, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_strategy_read(fixture_path("s.json"), &arena, &s, &err), err);
     assert_int_equal(s.dp, 4);
     assert_int_equal(s.pp, 2);
     assert_int_equal(s.tp, 1);

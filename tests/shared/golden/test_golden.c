@@ -110,8 +110,7 @@ static struct lw_golden_result run(FILE *f)
     struct lw_err err;
 
     fclose(f);
-    if (lw_golden_file(path, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_golden_file(path, &r, &err), err);
     unlink(path);
     return r;
 }
@@ -294,8 +293,7 @@ TEST(recorded_answers_are_repeated)
         skip();
     }
     for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++)
-        if (lw_golden_file(recorded[i], &r, &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(lw_golden_file(recorded[i], &r, &err), err);
     fail_if_any_failed(&r);
     assert_true(r.n_passed >= 2180);
     lw_golden_free(&r);

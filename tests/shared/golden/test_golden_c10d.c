@@ -397,8 +397,7 @@ TEST(every_case_of_the_reference_is_reproduced)
         memset(c, 0, sizeof *c);
         assert_int_equal(lw_json_open(file_name, copy, len, &j, &err), LW_OK);
         read_case(j, c);
-        if (lw_json_done(j, &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(lw_json_done(j, &err), err);
         lw_json_close(j);
         free(copy);
         if (strcmp(c->kind, "assign") == 0) {

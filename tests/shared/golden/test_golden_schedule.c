@@ -100,8 +100,7 @@ static void run_text(const char *text, struct lw_golden_result *r)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
-    if (lw_golden_file(path, r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_golden_file(path, r, &err), err);
     unlink(path);
 }
 

@@ -71,8 +71,7 @@ static struct doc open_doc(const char *text)
 {
     struct lw_err err = {0};
     struct doc d = {padded(text, strlen(text)), NULL};
-    if (lw_json_open("t.json", d.text, strlen(text), &d.j, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_json_open("t.json", d.text, strlen(text), &d.j, &err), err);
     return d;
 }
 
@@ -85,8 +84,7 @@ static void close_doc(struct doc d)
 static void assert_done(struct doc d)
 {
     struct lw_err err = {0};
-    if (lw_json_done(d.j, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_json_done(d.j, &err), err);
     close_doc(d);
 }
 

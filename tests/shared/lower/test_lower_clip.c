@@ -21,10 +21,8 @@ static struct lw_plan build(const char *const (*options)[2])
     s.dp = 2;
     s.bucket_policy = LW_BUCKET_SINGLE;
     for (; (*options)[0]; options++)
-        if (lw_strategy_set(&s, (*options)[0], (*options)[1], &err) != LW_OK)
-            fail_msg("%s", err.msg);
-    if (lw_plan_build(&t.w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+        assert_ok(lw_strategy_set(&s, (*options)[0], (*options)[1], &err), err);
+    assert_ok(lw_plan_build(&t.w, &s, NULL, &p, &err), err);
     return p;
 }
 

@@ -50,8 +50,7 @@ static void given(struct lw_strategy *s, const char *name, const char *value)
 {
     struct lw_err err = {0};
 
-    if (lw_strategy_set(s, name, value, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_strategy_set(s, name, value, &err), err);
 }
 
 /* --- ZeRO-2 -------------------------------------------------------------------------------------- */

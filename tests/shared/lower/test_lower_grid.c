@@ -21,8 +21,7 @@ static struct lw_grid made(enum lw_schedule schedule, int32_t p, int32_t m, int3
     struct lw_grid g;
     struct lw_err err = {0};
 
-    if (lw_schedule_grid(&s, &g, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_schedule_grid(&s, &g, &err), err);
     return g;
 }
 
@@ -31,8 +30,7 @@ static struct lw_plan planned(const struct lw_grid *g, const struct lw_grid_dura
     struct lw_plan p;
     struct lw_err err = {0};
 
-    if (lw_grid_plan(g, "grid", LW_SCHEDULE_CUSTOM, d, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_grid_plan(g, "grid", LW_SCHEDULE_CUSTOM, d, &p, &err), err);
     return p;
 }
 
@@ -124,8 +122,7 @@ static void expect_exact(const struct lw_grid *g, const struct lw_grid_durations
                               .library = "", .library_version = "", .about = ""};
     struct lw_sim_options o = {.n_steps = 1};
     struct lw_sim_stats stats;
-    if (lw_sim_run(&p, &host, &o, NULL, &stats, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_sim_run(&p, &host, &o, NULL, &stats, &err), err);
     assert_true(stats.end >= exact.makespan);
     lw_grid_times_free(&exact);
     lw_plan_free(&p);

@@ -203,8 +203,7 @@ static void expect_cut(const struct tiny *t, const struct lw_strategy *s,
     struct lw_plan p = {0};
     struct lw_err err = {0};
 
-    if (lw_plan_build(&t->w, s, cost, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_build(&t->w, s, cost, &p, &err), err);
     assert_int_equal(p.stage_of[1], stage_of_b);
     if (!has_note(&p, bottleneck))
         fail_msg("no note says '%s'", bottleneck);

@@ -26,8 +26,7 @@ static struct lw_strategy with(const char *const options[][2])
 
     s.dp = 4;
     for (int i = 0; options && options[i][0]; i++)
-        if (lw_strategy_set(&s, options[i][0], options[i][1], &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(lw_strategy_set(&s, options[i][0], options[i][1], &err), err);
     return s;
 }
 
@@ -133,8 +132,7 @@ TEST(the_simulator_times_each_part)
 
     make_cluster(&c, 4, 1e9, LW_PS_PER_US);
     c.device.copy_bytes_per_s = given(1e12);
-    if (lw_sim_run(&p, &c, &o, &t, &stats, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_sim_run(&p, &c, &o, &t, &stats, &err), err);
     for (int64_t i = 0; i < t.n; i++) {
         const struct lw_op *op = &p.ops[t.op[i]];
         lw_ps took = t.end[i] - t.start[i];

@@ -401,8 +401,7 @@ TEST(weights_of_two_bytes_travel_as_they_are)
     s.dp = 4;
     struct lw_plan p = build(&t, &s);
     assert_int_equal(p.buckets[1].bytes, 608 * 2); /* four shares of a multiple of 2 elements */
-    if (lw_exec_run(&p, &o, &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_exec_run(&p, &o, &r, &err), err);
     assert_int_equal(r.n_checked_bytes, 602 * (2 * 4 + 4 + 4));
     lw_exec_result_free(&r);
     lw_plan_free(&p);

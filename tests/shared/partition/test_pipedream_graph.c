@@ -110,8 +110,7 @@ static struct lw_golden_result run_table(const char *row)
 
     snprintf(text, sizeof text, TABLE "%s\n", row);
     fixture_put(fixture_path("table.csv"), text);
-    if (lw_golden_file(fixture_path("table.csv"), &r, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_golden_file(fixture_path("table.csv"), &r, &err), err);
     return r;
 }
 

@@ -16,8 +16,7 @@ static struct lw_plan build(const struct tiny *t, int64_t cap)
 
     s.dp = 2;
     s.bucket_cap_bytes = cap;
-    if (lw_plan_build(&t->w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_build(&t->w, &s, NULL, &p, &err), err);
     return p;
 }
 

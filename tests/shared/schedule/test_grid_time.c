@@ -12,8 +12,7 @@ static struct lw_grid made(enum lw_schedule schedule, int32_t p, int32_t m, int3
     struct lw_grid g;
     struct lw_err err = {0};
 
-    if (lw_schedule_grid(&s, &g, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_schedule_grid(&s, &g, &err), err);
     return g;
 }
 
@@ -22,8 +21,7 @@ static struct lw_grid_times timed(const struct lw_grid *g, struct lw_grid_costs 
     struct lw_grid_times t;
     struct lw_err err = {0};
 
-    if (lw_grid_time(g, &c, &t, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_grid_time(g, &c, &t, &err), err);
     return t;
 }
 

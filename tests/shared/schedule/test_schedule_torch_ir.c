@@ -13,8 +13,7 @@ static struct lw_grid grid_of(const char *text, enum lw_layout layout)
     struct lw_grid g;
     struct lw_err err = {0};
 
-    if (lw_grid_parse("t.csv", text, layout, &g, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_grid_parse("t.csv", text, layout, &g, &err), err);
     return g;
 }
 

@@ -39,8 +39,7 @@ static struct lw_plan plan_of(const struct lw_workload *w, const struct lw_strat
     struct lw_plan p = {0};
     struct lw_err err = {0};
 
-    if (lw_plan_build(w, s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_build(w, s, NULL, &p, &err), err);
     return p;
 }
 

@@ -219,8 +219,7 @@ static lw_ps run_messages(const struct lw_cluster *c, const struct lw_cost_query
     lw_ps entry[64] = {0}, end[64], last = 0;
     struct lw_err err = {0};
 
-    if (sim_algorithm_schedule(c, q, 0, &s, &g, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(sim_algorithm_schedule(c, q, 0, &s, &g, &err), err);
     const struct sim_links links = {sim_group_link_time, &g, NULL};
     assert_int_equal(sim_schedule_run(&s, entry, &links, end, NULL, &err), LW_OK);
     for (int32_t r = 0; r < q->n_ranks; r++)
@@ -234,8 +233,7 @@ static lw_ps closed(const struct lw_cluster *c, const struct lw_cost_query *q)
     struct lw_cost_answer a;
     struct lw_err err = {0};
 
-    if (lw_sim_cost_explain(c, q, &a, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_sim_cost_explain(c, q, &a, &err), err);
     return a.time;
 }
 

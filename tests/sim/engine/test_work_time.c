@@ -42,8 +42,7 @@ static void expect(const struct lw_plan *p, const struct lw_cluster *c, const st
     struct lw_err err = {0};
     struct sim_work w;
 
-    if (sim_work_explain(p, c, op, bytes, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(sim_work_explain(p, c, op, bytes, &w, &err), err);
     assert_int_equal(w.time, time);
     assert_string_equal(w.by, by);
     assert_string_equal(w.source, source);
@@ -166,8 +165,7 @@ TEST(a_run_says_what_timed_its_ops)
     make_cluster(&c, 1, 1e9, 0);
     c.device.copy_bytes_per_s = given(1e9);
     add_work_table(&c, LW_WORK_COPY_IN, LW_F32, LW_F32, times, "in");
-    if (lw_sim_run(&plan, &c, &o, &t, &s, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_sim_run(&plan, &c, &o, &t, &s, &err), err);
     assert_int_equal(s.end, 33 * us);
     assert_int_equal(s.n_timed, 2);
     assert_int_equal(s.timed[0].kind, LW_OP_COPY_IN);

@@ -159,8 +159,7 @@ TEST(a_deep_pipeline_counts_no_time_twice)
         struct lw_sim_stats stats;
         struct lw_summary s;
         struct lw_plan p;
-        if (lw_plan_build(&w, &strategy_of, &cost, &p, &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(lw_plan_build(&w, &strategy_of, &cost, &p, &err), err);
         int32_t n_warmup = lw_sim_warmup_steps(&p);
         o.n_steps = n_warmup + 2;
         if (lw_sim_run_classes(&p, &cluster, &o, &classes, &stats, &err) != LW_OK ||

@@ -38,8 +38,7 @@ static struct lw_sim_samples sample(const struct world *w, struct lw_sim_options
     struct lw_sim_samples s;
     struct lw_err err = {0};
 
-    if (lw_sim_sample(&w->plan, &w->c, &o, 0, n, n_threads, &s, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_sim_sample(&w->plan, &w->c, &o, 0, n, n_threads, &s, &err), err);
     return s;
 }
 
@@ -259,8 +258,7 @@ TEST(the_command_prints_percentiles_and_seed)
     int fd = mkstemps(path, 5);
 
     assert_true(fd >= 0);
-    if (lw_plan_write(&w->plan, path, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_plan_write(&w->plan, path, &err), err);
     snprintf(args, sizeof args, "-c dgx-a100 --noise 0.1 --samples 50 --seed 77 --format json");
     char *out = sim(args, path);
     int64_t p50 = number(out, "\"step_p50_ns\":"), p90 = number(out, "\"step_p90_ns\":");

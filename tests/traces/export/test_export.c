@@ -24,8 +24,7 @@ static struct lw_err err;
 
 static void ok(enum lw_status st)
 {
-    if (st != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(st, err);
 }
 
 /* A simulated run of the tiny workload in the database: its id. The plan and timeline stay. */

@@ -39,8 +39,7 @@ static void check(const char *strategy, int n_params, int world_size, const char
     struct lw_err err = {0};
     char words[200];
 
-    if (lw_workload_read(fixture_path("w.json"), &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_workload_read(fixture_path("w.json"), &w, &err), err);
     assert_int_equal(w.n_params, n_params);
     assert_int_equal(w.n_ready, n_params);
     assert_int_equal(lw_workload_numel(&w, true), NUMEL);

@@ -81,8 +81,7 @@ static void parse_ok(const char *text, struct lw_trace *t)
 {
     struct lw_err err = {0};
 
-    if (parse(text, t, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(parse(text, t, &err), err);
 }
 
 TEST(an_object_gives_rank_world_device_and_base)

@@ -24,8 +24,7 @@ static void read_text(const char *text, struct read *r)
     struct lw_err err = {0};
 
     memcpy(copy, text, len);
-    if (lw_kineto_parse("t.json", copy, len, NULL, &r->t, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_kineto_parse("t.json", copy, len, NULL, &r->t, &err), err);
     free(copy);
     assert_int_equal(lw_trace_sort(&r->t, &err), LW_OK);
     assert_int_equal(lw_inspect(&r->t, &r->i, &err), LW_OK);

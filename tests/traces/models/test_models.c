@@ -150,8 +150,7 @@ TEST(measured_tables_replace_the_rates)
     struct lw_workload w;
     struct lw_err err = {0};
 
-    if (traces_model_build("mlp", &shape, &d, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(traces_model_build("mlp", &shape, &d, &w, &err), err);
     assert_int_equal(w.modules[0].forward_ps, INT64_C(671088640));
     assert_int_equal(w.optimizer_ps, INT64_C(6406250000));
     assert_true(says(&w, "products: gemm by hand"));
@@ -296,8 +295,7 @@ TEST(command_writes_a_workload_that_reads_back)
     struct lw_workload w;
     struct lw_err err = {0};
     expect("model resnet50 --device A100-SXM4-80GB --batch 16 -o r.json", 0, "");
-    if (lw_workload_read(fixture_path("r.json"), &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_workload_read(fixture_path("r.json"), &w, &err), err);
     assert_int_equal(w.n_params, 161);
     assert_int_equal(w.batch, 16);
     assert_string_equal(w.from.device, "A100-SXM4-80GB");

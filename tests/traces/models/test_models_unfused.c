@@ -21,8 +21,7 @@ static struct lw_workload built(unsigned unfused, lw_ps host_op, lw_ps host_coll
     struct lw_workload w;
     struct lw_err err;
 
-    if (traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
     return w;
 }
 

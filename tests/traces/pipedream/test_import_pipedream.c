@@ -45,12 +45,10 @@ TEST(a_graph_becomes_modules_in_the_order_of_its_edges)
     struct lw_workload w;
     struct lw_err err = {0};
 
-    if (read_graph(small, &g, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(read_graph(small, &g, &err), err);
     assert_int_equal(g.n_nodes, 4);
     assert_int_equal(g.n_edges, 3);
-    if (lw_workload_from_pipedream(&g, "a/graph.txt", "00", &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_workload_from_pipedream(&g, "a/graph.txt", "00", &w, &err), err);
     assert_string_equal(w.name, "graph");
     assert_string_equal(w.from.format, "pipedream");
     assert_int_equal(w.n_modules, 3); /* without the input */

@@ -241,8 +241,7 @@ TEST(the_recorded_cap_keeps_the_recorded_buckets)
         snprintf(file, sizeof file, "traces/recorded/%s__gloo2__cap%d.rank0.json.gz",
                  i < 3 ? "gpt6" : "resnet18", mib[i % 3]);
         want.cap_bytes = mib[i % 3] * MIB;
-        if (traces_source_read(file, NULL, &s, &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(traces_source_read(file, NULL, &s, &err), err);
         replay_run(&s, 1, &choice, &x);
         replay_run(&s, 1, &(struct traces_replay_choice){0}, &recorded);
         for (int32_t op = 0; op < x.r.plan.n_ops; op++)

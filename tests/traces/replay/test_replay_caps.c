@@ -32,8 +32,7 @@ static void read_run(const char *model, int cap, struct traces_source *s)
         struct lw_err err = {0};
         snprintf(file, sizeof file, "traces/recorded/%s__gloo2__cap%s.rank%d.json.gz", model,
                  caps[cap].name, rank);
-        if (traces_source_read(file, NULL, &s[rank], &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(traces_source_read(file, NULL, &s[rank], &err), err);
     }
 }
 

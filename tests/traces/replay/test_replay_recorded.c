@@ -26,8 +26,7 @@ static void read_trace(const char *folder, const char *name, struct traces_sourc
     struct lw_err err = {0};
 
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (traces_source_read(path, NULL, s, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(traces_source_read(path, NULL, s, &err), err);
     s->file = "trace";
 }
 
@@ -257,8 +256,7 @@ static void mark_critical(const struct replay_run *x, bool *critical)
     struct lw_explanation e;
     struct lw_err err = {0};
 
-    if (lw_explain(&x->t, &x->r.plan, 0, 0, 0, &e, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_explain(&x->t, &x->r.plan, 0, 0, 0, &e, &err), err);
     for (int64_t i = 0; i < e.n_path; i++)
         if (e.path[i].op >= 0)
             critical[e.path[i].op] = true;

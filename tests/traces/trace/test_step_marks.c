@@ -73,8 +73,7 @@ TEST(megatrons_tensor_parallel_all_reduces_are_not_buckets)
         skip();
     }
     assert_int_equal(traces_source_read(MEGATRON, NULL, &s, NULL), LW_OK);
-    if (lw_workload_from_traces(&s, 1, &choice, &w, &coverage, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_workload_from_traces(&s, 1, &choice, &w, &coverage, &err), err);
     assert_int_equal(w.recorded.world_size, 2);
     assert_int_equal(w.recorded.n_buckets, 0);
     for (int32_t i = 0; i < w.n_notes; i++)

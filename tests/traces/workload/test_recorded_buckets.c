@@ -49,8 +49,7 @@ static struct logged read_sidecar(const char *stem)
     struct lw_err err = {0};
 
     snprintf(file, sizeof file, "%s.sidecar.json", stem);
-    if (lw_input_read(file, 0, &in, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_input_read(file, 0, &in, &err), err);
     assert_int_equal(lw_json_open(file, in.text, in.len, &j, &err), LW_OK);
     assert_true(lw_json_enter(j, LW_JSON_OBJECT));
     while (lw_json_next(j)) {
@@ -65,8 +64,7 @@ static struct logged read_sidecar(const char *stem)
                 read_logged(j, &out);
         }
     }
-    if (lw_json_done(j, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_json_done(j, &err), err);
     lw_json_close(j);
     lw_input_free(&in);
     assert_true(out.n_buckets > 0 && out.n_buckets == out.n_sizes);
@@ -88,8 +86,7 @@ static struct lw_plan plan_recording(const char *stem, const struct logged *how)
     snprintf(command, sizeof command, "%s import %s.json.gz -o %s >/dev/null",
              getenv("LAPWING") ? getenv("LAPWING") : "build/lapwing", stem, file);
     assert_int_equal(system(command), 0);
-    if (lw_workload_read(file, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_workload_read(file, &w, &err), err);
     unlink(file);
     s.dp = 2;
     if (how->explicit_cap)

@@ -98,8 +98,7 @@ TEST(the_sidecar_names_the_optimizer)
         fprintf(f, "{\"lapwing\":1,\"kind\":\"recording\",\"optimizer\":%s,\"parameters\":[]}",
                 cases[i].named);
         assert_int_equal(fclose(f), 0);
-        if (traces_sidecar_read(path, &s, &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(traces_sidecar_read(path, &s, &err), err);
         assert_int_equal(s.optimizer, cases[i].optimizer);
         traces_sidecar_free(&s);
     }
