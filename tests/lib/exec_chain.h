@@ -12,10 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "exec/run/run.h"
-#include "shared/lower/lower.h"
+#include "tests/lib/exec_words.h"
 #include "tests/lib/plain_module.h"
-#include "tests/lib/strategy_words.h"
 
 enum { CHAIN_MAX = 64 };
 
@@ -84,13 +82,7 @@ static inline void chain_split(struct chain *c)
 
 static inline struct lw_plan build(const struct chain *c, const char *words)
 {
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    if (lw_plan_build(&c->w, &s, NULL, &p, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    return p;
+    return plan_of_words(&c->w, words);
 }
 
 static inline struct lw_exec_options options(void)

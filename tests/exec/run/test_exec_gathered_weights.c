@@ -7,14 +7,8 @@
 static void expect_fault(const struct lw_plan *p, const char *words)
 {
     struct lw_exec_options o = options();
-    struct lw_exec_result r;
-    struct lw_err err = {0};
 
-    if (lw_exec_run(p, &o, &r, &err) != LW_ENO)
-        fail_msg("not found: %s (%s)", words, err.msg);
-    if (!strstr(err.msg, words))
-        fail_msg("'%s' lacks '%s'", err.msg, words);
-    lw_exec_result_free(&r);
+    exec_expect_fault(p, &o, words);
 }
 
 /* The n-th op of a kind on rank 0, by its number in the plan. */

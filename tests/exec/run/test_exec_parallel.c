@@ -16,17 +16,9 @@
 static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, int64_t *messages)
 {
     struct lw_exec_options o = options();
-    struct lw_exec_result r;
-    struct lw_err err = {0};
 
     o.optimizer = exec_optimizer_of(kind);
-    if (lw_exec_run(p, &o, &r, &err) != LW_OK)
-        fail_msg("%s: %s", p->name, err.msg);
-    assert_int_equal(r.verified, LW_EXEC_VERIFIED);
-    *messages = r.n_checked_message_bytes;
-    int64_t bytes = r.n_checked_bytes;
-    lw_exec_result_free(&r);
-    return bytes;
+    return exec_verified(p, &o, p->name, messages);
 }
 
 /* --- every schedule ------------------------------------------------------------------------------
@@ -229,15 +221,8 @@ TEST(passes_of_a_step_keep_their_numbers_apart)
 static void expect_fault(const struct lw_plan *p, const char *words)
 {
     struct lw_exec_options o = options();
-    struct lw_exec_result r;
-    struct lw_err err = {0};
 
-    if (lw_exec_run(p, &o, &r, &err) != LW_ENO)
-        fail_msg("not found: %s (%s)", words, err.msg);
-    assert_int_equal(r.verified, LW_EXEC_MISMATCH);
-    if (!strstr(err.msg, words))
-        fail_msg("'%s' lacks '%s'", err.msg, words);
-    lw_exec_result_free(&r);
+    exec_expect_fault(p, &o, words);
 }
 
 /* The n-th op of a kind on a rank. */

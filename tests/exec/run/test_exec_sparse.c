@@ -51,15 +51,8 @@ static void model_init(struct model *k, enum lw_dtype dtype)
 static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, const char *words)
 {
     struct lw_exec_options o = exec_asleep(4, kind);
-    struct lw_exec_result r;
-    struct lw_err err = {0};
 
-    if (lw_exec_run(p, &o, &r, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    assert_int_equal(r.verified, LW_EXEC_VERIFIED);
-    int64_t bytes = r.n_checked_bytes;
-    lw_exec_result_free(&r);
-    return bytes;
+    return exec_verified(p, &o, words, NULL);
 }
 
 static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_kind kind)

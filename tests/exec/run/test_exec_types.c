@@ -57,15 +57,9 @@ static bool sends_buffers(const struct lw_plan *p)
 static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, const char *words)
 {
     struct lw_exec_options o = exec_asleep(3, kind);
-    struct lw_exec_result r;
-    struct lw_err err = {0};
+    int64_t messages, bytes = exec_verified(p, &o, words, &messages);
 
-    if (lw_exec_run(p, &o, &r, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    assert_int_equal(r.verified, LW_EXEC_VERIFIED);
-    assert_true(r.n_checked_message_bytes > 0 || !sends_buffers(p));
-    int64_t bytes = r.n_checked_bytes;
-    lw_exec_result_free(&r);
+    assert_true(messages > 0 || !sends_buffers(p));
     return bytes;
 }
 
@@ -167,16 +161,14 @@ static void give_buffers(struct model *k)
 TEST(buffers_are_compared_whatever_their_type)
 {
     struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
-    struct lw_exec_result r;
-    struct lw_err err = {0};
     struct model k;
+    int64_t messages;
 
     model_init(&k, LW_F32);
     give_buffers(&k);
     struct lw_plan p = plan_of_words(&k.w, "dp 2");
-    assert_ok(lw_exec_run(&p, &o, &r, &err), err);
-    assert_int_equal(r.n_checked_message_bytes, 3 * (5 * 4 + 8 + 300) * 2);
-    lw_exec_result_free(&r);
+    exec_verified(&p, &o, "dp 2", &messages);
+    assert_int_equal(messages, 3 * (5 * 4 + 8 + 300) * 2);
     lw_plan_free(&p);
 }
 
@@ -186,15 +178,8 @@ TEST(buffers_are_compared_whatever_their_type)
 static void expect_fault(const struct lw_plan *p, const char *words)
 {
     struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
-    struct lw_exec_result r;
-    struct lw_err err = {0};
 
-    if (lw_exec_run(p, &o, &r, &err) != LW_ENO)
-        fail_msg("not found: %s (%s)", words, err.msg);
-    assert_int_equal(r.verified, LW_EXEC_MISMATCH);
-    if (!strstr(err.msg, words))
-        fail_msg("'%s' lacks '%s'", err.msg, words);
-    lw_exec_result_free(&r);
+    exec_expect_fault(p, &o, words);
 }
 
 /* The n-th cast of every program waits instead. */
