@@ -74,6 +74,7 @@ static void put_json(const struct lw_workload *w, const char *output)
     lw_jsonout_int(&o, "n_modules", w->n_modules);
     lw_jsonout_int(&o, "n_params", w->n_params);
     lw_jsonout_int(&o, "numel", lw_workload_numel(w, false));
+    lw_jsonout_int(&o, "active_numel", lw_workload_numel(w, false) - w->idle_numel);
     lw_jsonout_int(&o, "param_bytes", param_bytes(w));
     for (int k = 0; k < N_SUMS; k++)
         lw_jsonout_int(&o, sums[k].name, sum_of(w, sums[k].at));
@@ -96,6 +97,9 @@ static void put_text(const struct lw_workload *w, const char *output)
     printf("%s on %s: %d modules, %d parameters of %lld elements (%s)\n", w->name, w->from.device,
            w->n_modules, n_untied(w), (long long)lw_workload_numel(w, false),
            lw_format_bytes(bytes, param_bytes(w)));
+    if (w->idle_numel > 0)
+        printf("%lld elements are active: a token uses them\n",
+               (long long)(lw_workload_numel(w, false) - w->idle_numel));
     printf("step of one device %s: forward %s, backward %s, optimizer %s\n",
            lw_format_ps(step, lw_workload_step_ps(w)),
            lw_format_ps(forward, lw_workload_forward_ps(w)),
@@ -286,6 +290,8 @@ int cmd_model(int argc, char **argv)
          "parameters and activations: f32|bf16|f16 (the model's)", 0, 0},
         {"tp", 0, LW_OPT_INT, &shape.tensor, "N",
          "times for tensor groups of N: each rank's shapes (1); as --tp of the plan", 1, 4096},
+        {"ep", 0, LW_OPT_INT, &shape.expert_ranks, "N",
+         "times for N ranks that share the experts (1); as --ep of the plan", 1, 65536},
         {"cp", 0, LW_OPT_INT, &shape.context, "N", "ranks that share each sequence (1)", 1, 4096},
         {"sequence-parallel", 0, LW_OPT_FLAG, &shape.sequence_parallel, NULL,
          "norms and residuals are split over the tensor group too", 0, 0},

@@ -97,6 +97,7 @@ static const struct lw_field workload_fields[] = {
     LW_F_INT64("batch", AT(batch), 0),
     LW_F_INT64("sample_tokens", AT(sample_tokens), 0),
     LW_F_INT64("attention_flops", AT(attention_flops), 0),
+    LW_F_INT64("idle_numel", AT(idle_numel), 0),
     LW_F_WORD("optimizer", AT(optimizer), lw_optimizer_name),
     LW_F_NS("optimizer_ns", AT(optimizer_ps), 0),
     LW_F_NS("gap_before_forward_ns", AT(gap_ps[LW_GAP_BEFORE_FORWARD]), 0),

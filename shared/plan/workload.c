@@ -279,6 +279,7 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     LW_TRY(at_least(err, NULL, 0, "batch", w->batch, 0));
     LW_TRY(at_least(err, NULL, 0, "sample_tokens", w->sample_tokens, 0));
     LW_TRY(at_least(err, NULL, 0, "attention_flops", w->attention_flops, 0));
+    LW_TRY(at_least(err, NULL, 0, "idle_numel", w->idle_numel, 0));
     LW_TRY(at_least(err, NULL, 0, "optimizer_ns", w->optimizer_ps, 0));
     LW_TRY(add_time(err, &sum, w->optimizer_ps));
     for (int g = 0; g < LW_N_GAPS; g++) {

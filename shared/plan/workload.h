@@ -121,6 +121,8 @@ struct lw_workload {
     int64_t sample_tokens;     /* of one sample; 0 = unknown, or it has none */
     int64_t attention_flops;   /* forward of one sample, causal scores counted half; 0 = none, or
                                 * unknown */
+    int64_t idle_numel;        /* of experts: elements that no product of one token uses; the rest
+                                * of all elements is active */
     enum lw_optimizer optimizer;
     lw_ps optimizer_ps;        /* step of all parameters */
     lw_ps gap_ps[LW_N_GAPS];

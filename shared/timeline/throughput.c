@@ -47,7 +47,8 @@ static double model_flops(const struct lw_workload *w, double samples)
     double sum = 0;
 
     if (w->sample_tokens > 0)
-        return 6 * (double)lw_workload_numel(w, false) * (double)w->sample_tokens * samples +
+        return 6 * (double)(lw_workload_numel(w, false) - w->idle_numel) *
+                   (double)w->sample_tokens * samples +
                attention_flops(w, samples);
     for (int32_t i = 0; i < w->n_modules; i++) {
         if (w->modules[i].forward_flops < 0)

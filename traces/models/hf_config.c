@@ -1,6 +1,6 @@
 /* Hugging Face config.json -> sizes. Only model types whose parameters a family here registers
- * exactly are taken (huggingface/transformers, src/transformers/models/<type>/configuration_*.py);
- * experts, biases of some layers and norms of queries and keys are refused by name. */
+ * exactly are taken (huggingface/transformers, src/transformers/models/<type>/configuration_*.py).
+ * Blocks that predict further tokens (num_nextn_predict_layers) are left out, as there. */
 #include "traces/models/hf_config.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #define AT(field) offsetof(struct traces_model_shape, field)
 static const struct field {
-    const char *key, *other; /* as Llama and as GPT-2 spell it */
+    const char *key, *other; /* as most spell it, and as others do */
     size_t at;
     bool needed;
 } fields[] = {
@@ -23,24 +23,48 @@ static const struct field {
     {"intermediate_size", "n_inner", AT(ffn), false},
     {"vocab_size", NULL, AT(vocab), true},
     {"max_position_embeddings", "n_positions", AT(seq), true},
+    {"head_dim", "qk_nope_head_dim", AT(head_width), false},
+    {"q_lora_rank", NULL, AT(q_lora), false},
+    {"kv_lora_rank", NULL, AT(kv_lora), false},
+    {"qk_rope_head_dim", NULL, AT(rope_width), false},
+    {"v_head_dim", NULL, AT(v_width), false},
+    {"num_local_experts", "n_routed_experts", AT(experts), false},
+    {"num_experts", NULL, AT(experts), false},
+    {"num_experts_per_tok", "experts_per_token", AT(topk), false},
+    {"moe_intermediate_size", NULL, AT(expert_ffn), false},
+    {"first_k_dense_replace", NULL, AT(dense_layers), false},
+    {"decoder_sparse_step", "interleave_moe_layer_step", AT(expert_every), false},
 };
 #undef AT
 
+/* What a type has beside its numbers. */
+enum trait {
+    TIED = 1,         /* where the file does not say */
+    QK_NORM = 2,
+    QKV_BIAS = 4,
+    EXPERT_WIDTH = 8, /* intermediate_size is that of an expert */
+    SHARED_SAME = 16, /* a shared expert is as wide as the others */
+    GPT_OSS = 32,     /* biases everywhere; every second block attends to a window */
+    LATENT = 64,      /* head_dim is left out: its parts are given */
+};
+
 static const struct type {
-    const char *type, *model; /* model NULL: refused */
-    const char *why;
-    bool tied;                /* where the file does not say */
+    const char *type, *model;
+    unsigned traits;
 } types[] = {
-    {"llama", "llama-2-7b", NULL, false},
-    {"mistral", "llama-2-7b", NULL, false},
-    {"gpt2", "gpt2", NULL, true},
-    {"bert", "bert-base", NULL, true},
-    {"qwen2", NULL, "biases of queries, keys and values are not modelled", false},
-    {"qwen3", NULL, "norms of queries and keys are not modelled", false},
-    {"mixtral", NULL, "experts are not modelled", false},
-    {"qwen3_moe", NULL, "experts are not modelled", false},
-    {"deepseek_v2", NULL, "experts and latent attention are not modelled", false},
-    {"deepseek_v3", NULL, "experts and latent attention are not modelled", false},
+    {"llama", "decoder", 0},
+    {"mistral", "decoder", 0},
+    {"qwen2", "decoder", QKV_BIAS},
+    {"qwen3", "decoder", QK_NORM},
+    {"mixtral", "decoder", EXPERT_WIDTH},
+    {"qwen3_moe", "decoder", QK_NORM},
+    {"deepseek_v2", "decoder", LATENT},
+    {"deepseek_v3", "decoder", LATENT},
+    {"kimi_k2", "decoder", LATENT},
+    {"gpt_oss", "decoder", EXPERT_WIDTH | GPT_OSS},
+    {"llama4_text", "decoder", EXPERT_WIDTH | SHARED_SAME},
+    {"gpt2", "gpt2", TIED},
+    {"bert", "bert-base", TIED},
 };
 
 static const struct type *find_type(const char *text)
@@ -53,7 +77,7 @@ static const struct type *find_type(const char *text)
 
 /* A whole number; null and absent are 0. */
 static enum lw_status take(const struct lw_input *in, const struct lw_value *v, const char *key,
-                           int64_t *out, struct lw_err *err)
+                           int64_t least, int64_t *out, struct lw_err *err)
 {
     const struct lw_value *f = lw_value_get(v, key);
     int64_t found;
@@ -61,9 +85,9 @@ static enum lw_status take(const struct lw_input *in, const struct lw_value *v, 
     *out = 0;
     if (!f || f->type == LW_JSON_NULL)
         return LW_OK;
-    if (f->type != LW_JSON_NUMBER || lw_parse_int(f->text, 1, 1 << 24, &found, NULL) != LW_OK)
-        return lw_fail(err, LW_EFORMAT, "%s: %s: expected a whole number from 1 to %d", in->name,
-                       key, 1 << 24);
+    if (f->type != LW_JSON_NUMBER || lw_parse_int(f->text, least, 1 << 24, &found, NULL) != LW_OK)
+        return lw_fail(err, LW_EFORMAT, "%s: %s: expected a whole number from %d to %d", in->name,
+                       key, (int)least, 1 << 24);
     *out = found;
     return LW_OK;
 }
@@ -74,9 +98,9 @@ static enum lw_status take_field(const struct lw_input *in, const struct lw_valu
 {
     int64_t *to = (int64_t *)((char *)shape + f->at), found, other = 0;
 
-    LW_TRY(take(in, v, f->key, &found, err));
+    LW_TRY(take(in, v, f->key, f->needed, &found, err));
     if (f->other)
-        LW_TRY(take(in, v, f->other, &other, err));
+        LW_TRY(take(in, v, f->other, f->needed, &other, err));
     found = found ? found : other;
     if (f->needed && !found)
         return lw_fail(err, LW_EFORMAT, "%s: no '%s': is this a model's config.json?", in->name,
@@ -92,28 +116,65 @@ static bool is_true(const struct lw_value *v, const char *key, bool otherwise)
     return f && f->type == LW_JSON_BOOL ? f->truth : otherwise;
 }
 
-/* Where the width of a head is given, it must be what hidden size and heads make. */
-static enum lw_status check_heads(const struct lw_input *in, const struct lw_value *v,
-                                  const struct traces_model_shape *s, struct lw_err *err)
+static enum lw_status check_exact(const struct lw_input *in, const struct lw_value *v,
+                                  const struct type *t, struct lw_err *err)
 {
-    int64_t width;
+    const struct lw_value *dense = lw_value_get(v, "mlp_only_layers");
+    bool attention = is_true(v, "attention_bias", false) && !(t->traits & GPT_OSS);
 
-    LW_TRY(take(in, v, "head_dim", &width, err));
-    if (width && width * s->heads != s->hidden)
-        return lw_fail(err, LW_ENOTSUP, "%s: head_dim: heads of another width than hidden_size / "
-                                        "num_attention_heads are not modelled", in->name);
-    if (is_true(v, "attention_bias", false) || is_true(v, "mlp_bias", false))
+    if (attention || is_true(v, "mlp_bias", false))
         return lw_fail(err, LW_ENOTSUP,
                        "%s: attention_bias, mlp_bias: biases of this family are not "
                        "modelled",
                        in->name);
+    if (dense && dense->type == LW_JSON_ARRAY && dense->n > 0)
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: mlp_only_layers: blocks without experts are modelled at the beginning "
+                       "(first_k_dense_replace) and in turn (decoder_sparse_step) only", in->name);
     return LW_OK;
+}
+
+/* Sizes that follow from others, by type. */
+static enum lw_status complete(const struct lw_input *in, const struct lw_value *v,
+                               const struct type *t, struct traces_model_shape *s,
+                               struct lw_err *err)
+{
+    int64_t shared, dense, window;
+
+    LW_TRY(take(in, v, "n_shared_experts", 0, &shared, err));
+    LW_TRY(take(in, v, "intermediate_size_mlp", 0, &dense, err));
+    LW_TRY(take(in, v, "sliding_window", 0, &window, err));
+    if (t->traits & LATENT)
+        LW_TRY(take(in, v, "qk_nope_head_dim", 1, &s->head_width, err));
+    if (t->traits & EXPERT_WIDTH)
+        s->expert_ffn = s->ffn;
+    s->ffn = dense ? dense : s->ffn;
+    s->shared_ffn = t->traits & SHARED_SAME ? s->expert_ffn : shared * s->expert_ffn;
+    s->window = t->traits & GPT_OSS ? window : 0;
+    s->qk_norm = t->traits & QK_NORM;
+    s->qkv_bias = t->traits & QKV_BIAS;
+    s->expert_bias = t->traits & GPT_OSS;
+    s->tied = is_true(v, "tie_word_embeddings", t->traits & TIED);
+    return LW_OK;
+}
+
+static enum lw_status unknown_type(const struct lw_input *in, const char *found, struct lw_err *err)
+{
+    char all[160] = "";
+
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+        lw_err_word(all, sizeof all, types[k].type);
+    return lw_fail(err, LW_ENOTSUP, "%s: model_type '%.40s' is not modelled; known: %s", in->name,
+                   found, all);
 }
 
 static enum lw_status read_config(const struct lw_input *in, const struct lw_value *v,
                                   const char **name, struct traces_model_shape *shape,
                                   struct lw_err *err)
 {
+    const struct lw_value *inner = lw_value_get(v, "text_config");
+
+    v = inner && inner->type == LW_JSON_OBJECT ? inner : v;
     const struct lw_value *text = lw_value_get(v, "model_type");
     const struct type *t = text && text->type == LW_JSON_STRING ? find_type(text->text) : NULL;
 
@@ -121,17 +182,14 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
         return lw_fail(err, LW_EFORMAT, "%s: no 'model_type': is this a model's config.json?",
                        in->name);
     if (!t)
-        return lw_fail(err, LW_ENOTSUP, "%s: model_type '%.40s' is not modelled; known: llama, "
-                                        "mistral, gpt2, bert", in->name, text->text);
-    if (!t->model)
-        return lw_fail(err, LW_ENOTSUP, "%s: model_type '%s': %s", in->name, t->type, t->why);
+        return unknown_type(in, text->text, err);
     for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
         LW_TRY(take_field(in, v, &fields[k], shape, err));
-    LW_TRY(check_heads(in, v, shape, err));
-    bool llama = strncmp(t->model, "llama", 5) == 0;
-    shape->tied = llama && is_true(v, "tie_word_embeddings", t->tied);
-    if (!llama)
-        shape->kv_heads = 0;
+    LW_TRY(check_exact(in, v, t, err));
+    if (strcmp(t->model, "decoder") == 0)
+        LW_TRY(complete(in, v, t, shape, err));
+    else
+        shape->kv_heads = shape->head_width = 0;
     *name = t->model;
     return LW_OK;
 }

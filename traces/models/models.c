@@ -12,6 +12,7 @@ static const struct traces_model *const families[] = {
     traces_models_resnet,
     traces_models_gpt,
     traces_models_llama,
+    traces_models_experts,
     traces_models_bert,
     traces_models_vit,
 };
@@ -55,6 +56,17 @@ static const struct {
     {"heads", AT(heads), 1, 4096},       {"kv-heads", AT(kv_heads), 1, 4096},
     {"ffn", AT(ffn), 1, 1048576},        {"seq", AT(seq), 1, 4194304},
     {"vocab", AT(vocab), 1, 16777216},
+};
+
+/* Sizes that have no option: of a model, or of a configuration that gives them. */
+static const size_t inner_sizes[] = {
+    AT(head_width), AT(window), AT(q_lora), AT(kv_lora), AT(rope_width), AT(v_width),
+    AT(experts), AT(topk), AT(expert_ffn), AT(shared_ffn), AT(dense_layers), AT(expert_every),
+    AT(mtp_layers),
+};
+
+static const size_t inner_flags[] = {
+    AT(plain_ffn), AT(tied), AT(qk_norm), AT(qkv_bias), AT(expert_bias),
 };
 
 static const struct {
@@ -162,6 +174,21 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
     return traffic ? LW_OK : need(d, d->memory_bytes_per_s, "memory_bytes_per_s", err);
 }
 
+static void take_inner(const struct traces_model *m, const struct traces_model_shape *given,
+                       struct traces_model_shape *out)
+{
+    const char *found = (const char *)given, *standard = (const char *)&m->defaults;
+
+    for (size_t k = 0; k < sizeof inner_sizes / sizeof *inner_sizes; k++) {
+        int64_t v = *(const int64_t *)(found + inner_sizes[k]);
+        *(int64_t *)((char *)out + inner_sizes[k]) =
+            v ? v : *(const int64_t *)(standard + inner_sizes[k]);
+    }
+    for (size_t k = 0; k < sizeof inner_flags / sizeof *inner_flags; k++)
+        *(bool *)((char *)out + inner_flags[k]) = *(const bool *)(found + inner_flags[k]) ||
+                                                  *(const bool *)(standard + inner_flags[k]);
+}
+
 enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
                                   const struct lw_device *device, struct lw_workload *w,
                                   struct lw_err *err)
@@ -186,8 +213,9 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.sequence_parallel = shape->sequence_parallel;
     s.context = shape->context;
     s.lora = shape->lora;
-    s.plain_ffn = shape->plain_ffn || m->defaults.plain_ffn;
-    s.tied = shape->tied || m->defaults.tied;
+    s.expert_ranks = shape->expert_ranks;
+    s.expert_whole = shape->expert_whole;
+    take_inner(m, shape, &s);
     LW_TRY(need_roofline(device, s.dtype, err));
     return m->build(m, &s, device, w, err);
 }

@@ -30,6 +30,16 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t ffn;            /* width between the two linear layers of a block */
     int64_t seq, vocab;     /* gpt, bert, llama */
     int64_t positions;      /* rows of a position table: found from seq, no option */
+    int64_t head_width;     /* llama: of every head; 0 = hidden / heads */
+    int64_t window;         /* llama: tokens that every second block attends to; 0 = all */
+    /* Latent attention (llama): kv_lora > 0. Queries and keys are head_width + rope_width wide. */
+    int64_t q_lora, kv_lora, rope_width, v_width;
+    /* Experts (llama): gated pairs of width expert_ffn, topk of them for a token; one of shared_ffn
+     * for all tokens. The first dense_layers blocks have none, then every expert_every-th has. */
+    int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, expert_every;
+    int64_t mtp_layers;     /* llama: blocks for further tokens, each with the head again */
+    int64_t expert_ranks;   /* ranks that share the experts and that times are for; 0 = 1 */
+    bool expert_whole;      /* a tensor group shares experts, and does not split each */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
     lw_ps host_op_ps; /* host time per launched kernel: a module is no faster; 0 = not counted */
     lw_ps host_collective_ps; /* the same per collective of the tensor group, beside */
@@ -42,6 +52,10 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
     int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */
     bool plain_ffn;         /* llama: two linear layers and not a gated pair (Nemotron) */
+    bool qk_norm;           /* llama: norms of each head's queries and keys (Qwen3) */
+    bool qkv_bias;          /* llama: biases of queries, keys and values (Qwen2) */
+    bool expert_bias;       /* llama: biases of attention, router and experts, and a sink for each
+                             * head (GPT-OSS) */
     bool tied;              /* llama: the head's weights are the embedding's */
     const char *dtype;      /* of parameters and activations: f32, bf16, f16 */
     const char *attention;  /* "full": scores are stored; "flash": they are not */
@@ -70,6 +84,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
 /* The tables of the families; each ends with name == NULL. */
 extern const struct traces_model traces_models_mlp[], traces_models_resnet[];
 extern const struct traces_model traces_models_gpt[], traces_models_llama[];
+extern const struct traces_model traces_models_experts[];
 extern const struct traces_model traces_models_bert[], traces_models_vit[];
 
 #endif

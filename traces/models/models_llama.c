@@ -10,7 +10,7 @@
  * arXiv 2407.21783, table 3 (8 heads of keys and values, 128,000 tokens and 256 of its own). */
 #include "traces/models/models_transformer.h"
 
-enum { PARAMS_PER_BLOCK = 13 };
+enum { PARAMS_PER_BLOCK = 24 };
 
 static void add_param(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
                       int32_t block, const char *name)
@@ -40,27 +40,107 @@ static void add_adapter(struct transformer *t, int64_t in, int64_t out, enum lw_
     t->b.shape.lora = r;
 }
 
-/* Kept without a kernel of its own: SiLU's input and output, the other product, and theirs. */
-static void add_block(struct transformer *t, int32_t i)
+static void add_norm(struct transformer *t, int64_t width, bool whole, int32_t block,
+                     const char *name)
 {
-    int64_t h = t->hidden, kv = t->kv_width, ffn = t->ffn, x = t->b.item * t->tokens;
+    add_param(t, transformer_norm_of(t, width, whole), width, LW_TP_REPLICATED, block, name);
+}
 
-    transformer_module(t, "model.layers.%d", i);
-    int32_t norm_1 = transformer_norm(t);
+static void add_bias(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
+                     int32_t block, const char *name)
+{
+    traces_builder_param(&t->b, part, numel, split, "model.layers.%d.self_attn.%s.bias", block,
+                         name)
+        ->trainable = t->b.shape.lora == 0;
+}
+
+/* Queries, keys and values of as many widths as heads have. */
+static void add_projections(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, q_width = t->heads * t->qk_width, k_width = t->kv_heads * t->qk_width;
+    int64_t v_width = t->kv_heads * t->v_width;
+    const struct traces_model_shape *s = &t->b.shape;
+
+    int32_t q = transformer_linear(t, t->tokens, h, q_width, LW_TP_COLUMN);
+    int32_t k = transformer_linear(t, t->tokens, h, k_width, LW_TP_COLUMN);
+    int32_t v = transformer_linear(t, t->tokens, h, v_width, LW_TP_COLUMN);
+    add_adapter(t, h, q_width + k_width + v_width, LW_TP_COLUMN, i, "self_attn.qkv_proj");
+    add_param(t, q, h * q_width, LW_TP_COLUMN, i, "self_attn.q_proj");
+    add_param(t, k, h * k_width, LW_TP_COLUMN, i, "self_attn.k_proj");
+    add_param(t, v, h * v_width, LW_TP_COLUMN, i, "self_attn.v_proj");
+    if (s->qkv_bias || s->expert_bias) {
+        add_bias(t, q, q_width, LW_TP_COLUMN, i, "q_proj");
+        add_bias(t, k, k_width, LW_TP_COLUMN, i, "k_proj");
+        add_bias(t, v, v_width, LW_TP_COLUMN, i, "v_proj");
+    }
+    if (s->qk_norm) {
+        int32_t norm = transformer_norm_of(t, q_width + k_width, false);
+        add_param(t, norm, t->qk_width, LW_TP_REPLICATED, i, "self_attn.q_norm");
+        add_param(t, norm, t->qk_width, LW_TP_REPLICATED, i, "self_attn.k_norm");
+    }
+    transformer_rotation(t, q_width + k_width);
+}
+
+/* Latent attention: queries, and keys with values, come from narrow vectors; a part of every key is
+ * rotated and the same for all heads (DeepSeek-AI, arXiv 2405.04434, section 2.1). Each rank of a
+ * tensor group computes the narrow vectors of its tokens. Rotated and plain parts are then copied
+ * side by side. */
+static void add_latent(struct transformer *t, int32_t i)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    int64_t h = t->hidden, q_in = s->q_lora > 0 ? s->q_lora : h, q_out = t->heads * t->qk_width;
+    int64_t kv_in = s->kv_lora, plain = t->qk_width - s->rope_width;
+    int64_t kv_out = t->heads * (plain + t->v_width);
+
+    if (s->q_lora > 0) {
+        int32_t down = transformer_linear(t, t->tokens, h, q_in, LW_TP_REPLICATED);
+        add_param(t, down, h * q_in, LW_TP_REPLICATED, i, "self_attn.q_a_proj");
+        add_norm(t, q_in, true, i, "self_attn.q_a_layernorm");
+        transformer_keep(t, t->b.item * t->tokens * q_in, true);
+    }
+    int32_t q = transformer_linear(t, t->tokens, q_in, q_out, LW_TP_COLUMN);
+    add_param(t, q, q_in * q_out, LW_TP_COLUMN, i, s->q_lora > 0 ? "self_attn.q_b_proj"
+                                                                  : "self_attn.q_proj");
+    int32_t down = transformer_linear(t, t->tokens, h, kv_in + s->rope_width, LW_TP_REPLICATED);
+    add_param(t, down, h * (kv_in + s->rope_width), LW_TP_REPLICATED, i,
+              "self_attn.kv_a_proj_with_mqa");
+    add_norm(t, kv_in, true, i, "self_attn.kv_a_layernorm");
+    transformer_keep(t, t->b.item * t->tokens * kv_in, true);
+    int32_t up = transformer_linear(t, t->tokens, kv_in, kv_out, LW_TP_COLUMN);
+    add_param(t, up, kv_in * kv_out, LW_TP_COLUMN, i, "self_attn.kv_b_proj");
+    transformer_rotation(t, (t->heads + 1) * s->rope_width);
+    transformer_elementwise(t, 2 * q_out, 1);
+}
+
+static void add_attention(struct transformer *t, int32_t i)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    int64_t h = t->hidden, width = t->heads * t->v_width, x = t->b.item * t->tokens;
+
     transformer_keep(t, x * h, true);
-    int32_t q = transformer_linear(t, t->tokens, h, h, LW_TP_COLUMN);
-    int32_t k = transformer_linear(t, t->tokens, h, kv, LW_TP_COLUMN);
-    int32_t v = transformer_linear(t, t->tokens, h, kv, LW_TP_COLUMN);
-    add_adapter(t, h, h + 2 * kv, LW_TP_COLUMN, i, "self_attn.qkv_proj");
-    transformer_rotation(t);
+    if (s->kv_lora > 0)
+        add_latent(t, i);
+    else
+        add_projections(t, i);
+    t->window = i % 2 == 0 ? s->window : 0;
     transformer_attention(t);
-    transformer_keep(t, x * h, false);
-    int32_t o = transformer_linear(t, t->tokens, h, h, LW_TP_ROW);
-    add_adapter(t, h, h, LW_TP_ROW, i, "self_attn.o_proj");
+    transformer_keep(t, x * width, false);
+    int32_t o = transformer_linear(t, t->tokens, width, h, LW_TP_ROW);
+    add_adapter(t, width, h, LW_TP_ROW, i, "self_attn.o_proj");
+    add_param(t, o, width * h, LW_TP_ROW, i, "self_attn.o_proj");
+    if (s->expert_bias) {
+        add_bias(t, o, h, LW_TP_REPLICATED, i, "o_proj");
+        add_bias(t, o, t->heads, LW_TP_COLUMN, i, "sinks");
+    }
     transformer_residual(t);
-    int32_t norm_2 = transformer_norm(t);
-    transformer_keep(t, x * h, true);
+}
+
+/* Kept without a kernel of its own: SiLU's input and output, the other product, and theirs. */
+static void add_pair(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, ffn = t->ffn, x = t->b.item * t->tokens;
     bool gated = !t->b.shape.plain_ffn;
+
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN) : -1;
     int32_t up = transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN);
     if (gated)
@@ -69,18 +149,35 @@ static void add_block(struct transformer *t, int32_t i)
         transformer_elementwise(t, ffn, 1);
     transformer_keep(t, (gated ? 4 : 2) * x * ffn, false);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
-    transformer_residual(t);
-    transformer_end_block(t);
-    add_param(t, q, h * h, LW_TP_COLUMN, i, "self_attn.q_proj");
-    add_param(t, k, h * kv, LW_TP_COLUMN, i, "self_attn.k_proj");
-    add_param(t, v, h * kv, LW_TP_COLUMN, i, "self_attn.v_proj");
-    add_param(t, o, h * h, LW_TP_ROW, i, "self_attn.o_proj");
     if (gated)
         add_param(t, gate, h * ffn, LW_TP_COLUMN, i, "mlp.gate_proj");
     add_param(t, up, h * ffn, LW_TP_COLUMN, i, "mlp.up_proj");
     add_param(t, down, h * ffn, LW_TP_ROW, i, "mlp.down_proj");
-    add_param(t, norm_1, h, LW_TP_REPLICATED, i, "input_layernorm");
-    add_param(t, norm_2, h, LW_TP_REPLICATED, i, "post_attention_layernorm");
+}
+
+static bool has_experts(const struct traces_model_shape *s, int64_t block)
+{
+    return s->experts > 0 && block >= s->dense_layers &&
+           (s->expert_every <= 1 || (block + 1) % s->expert_every == 0);
+}
+
+static void add_block(struct transformer *t, int32_t i)
+{
+    transformer_module(t, "model.layers.%d", i);
+    int32_t norm_1 = transformer_norm(t);
+    add_attention(t, i);
+    int32_t norm_2 = transformer_norm(t);
+    transformer_keep(t, t->b.item * t->tokens * t->hidden, true);
+    if (has_experts(&t->b.shape, i))
+        transformer_experts(t, i);
+    else
+        add_pair(t, i);
+    transformer_residual(t);
+    transformer_end_block(t);
+    if (has_experts(&t->b.shape, i))
+        transformer_end_experts(t);
+    add_param(t, norm_1, t->hidden, LW_TP_REPLICATED, i, "input_layernorm");
+    add_param(t, norm_2, t->hidden, LW_TP_REPLICATED, i, "post_attention_layernorm");
 }
 
 static void add_embedding(struct transformer *t)
@@ -120,23 +217,46 @@ static int64_t inner_width(int64_t hidden)
     return (8 * hidden / 3 + 255) / 256 * 256;
 }
 
-static enum lw_status build(const struct traces_model *m, const struct traces_model_shape *shape,
-                            const struct lw_device *device, struct lw_workload *w,
-                            struct lw_err *err)
+/* Blocks that predict the tokens after the next one: the embedding of the next token and the last
+ * block's result side by side, made narrow again, one more block and the head's weights again
+ * (DeepSeek-AI, arXiv 2412.19437, section 2.2). */
+static void add_mtp(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, vocab = t->b.shape.vocab;
+
+    add_block(t, i);
+    int32_t norm = transformer_norm_of(t, 3 * h, true);
+    int32_t join = transformer_linear(t, t->tokens, 2 * h, h, LW_TP_REPLICATED);
+    add_param(t, norm, 3 * h, LW_TP_REPLICATED, i, "mtp_norms");
+    add_param(t, join, 2 * h * h, LW_TP_REPLICATED, i, "eh_proj");
+    transformer_keep(t, 3 * t->b.item * t->tokens * h, true);
+    transformer_linear(t, t->tokens, h, vocab, LW_TP_VOCAB);
+    transformer_loss(t, vocab);
+}
+
+enum lw_status llama_build(const struct traces_model *m,
+                                  const struct traces_model_shape *shape,
+                                  const struct lw_device *device, struct lw_workload *w,
+                                  struct lw_err *err)
 {
     struct traces_model_shape s = *shape;
     struct transformer t;
 
     s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
     s.ffn = s.ffn ? s.ffn : inner_width(s.hidden);
+    LW_TRY(transformer_experts_check(&s, err));
     LW_TRY(transformer_init(&t, m->name, &s, device, err));
     t.causal = true;
-    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 3, 1);
+    traces_builder_room(&t.b, s.layers + s.mtp_layers + 2,
+                        PARAMS_PER_BLOCK * (s.layers + s.mtp_layers) + 3, 1);
     add_embedding(&t);
     for (int32_t i = 0; i < s.layers; i++)
         add_block(&t, i);
+    for (int64_t i = 0; i < s.mtp_layers; i++)
+        add_mtp(&t, (int32_t)(s.layers + i));
     add_head(&t);
-    traces_builder_buffer(&t.b, s.hidden / s.heads / 2, LW_F32, "model.rotary_emb.inv_freq");
+    traces_builder_buffer(&t.b, (s.rope_width ? s.rope_width : t.qk_width) / 2, LW_F32,
+                          "model.rotary_emb.inv_freq");
     traces_builder_note(&t.b,
                         "vocabulary %lld; %lld heads of keys and values; scores by weights of "
                         "their own",
@@ -144,40 +264,41 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
     return transformer_finish(&t, m, w, err);
 }
 
-#define LLAMA(layers_, hidden_, heads_, kv_heads_, ffn_, seq_, vocab_)                             \
-    .batch = 1, .layers = layers_, .hidden = hidden_, .heads = heads_, .kv_heads = kv_heads_,      \
-    .ffn = ffn_, .seq = seq_, .vocab = vocab_, .dtype = "bf16", .attention = "flash",              \
-    .optimizer = "adam"
-
 #define ONE "Touvron et al., arXiv 2302.13971, table 2"
 #define TWO "Touvron et al., arXiv 2307.09288, table 1"
 #define NEMO "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/nemotron.py"
 #define THREE "Grattafiori et al., arXiv 2407.21783, table 3"
 
 const struct traces_model traces_models_llama[] = {
-    {"llama-7b", "Llama 7B", {LLAMA(32, 4096, 32, 32, 11008, 2048, 32000)}, build, 1, ONE},
-    {"llama-13b", "Llama 13B", {LLAMA(40, 5120, 40, 40, 13824, 2048, 32000)}, build, 1, ONE},
-    {"llama-33b", "Llama 33B", {LLAMA(60, 6656, 52, 52, 17920, 2048, 32000)}, build, 1, ONE},
-    {"llama-65b", "Llama 65B", {LLAMA(80, 8192, 64, 64, 22016, 2048, 32000)}, build, 1, ONE},
-    {"llama-2-7b", "Llama 2 7B", {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, build, 2, TWO},
-    {"llama-2-13b", "Llama 2 13B", {LLAMA(40, 5120, 40, 40, 13824, 4096, 32000)}, build, 2, TWO},
+    {"decoder", "sizes of options or of a config.json; else those of Llama 2 7B",
+     {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, llama_build, 2, TWO},
+    {"llama-7b", "Llama 7B", {LLAMA(32, 4096, 32, 32, 11008, 2048, 32000)}, llama_build, 1, ONE},
+    {"llama-13b", "Llama 13B", {LLAMA(40, 5120, 40, 40, 13824, 2048, 32000)}, llama_build, 1, ONE},
+    {"llama-33b", "Llama 33B", {LLAMA(60, 6656, 52, 52, 17920, 2048, 32000)}, llama_build, 1, ONE},
+    {"llama-65b", "Llama 65B", {LLAMA(80, 8192, 64, 64, 22016, 2048, 32000)}, llama_build, 1, ONE},
+    {"llama-2-7b", "Llama 2 7B",
+     {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, llama_build, 2, TWO},
+    {"llama-2-13b", "Llama 2 13B",
+     {LLAMA(40, 5120, 40, 40, 13824, 4096, 32000)}, llama_build, 2, TWO},
     {"llama-2-70b", "Llama 2 70B, 8 heads of keys and values",
-     {LLAMA(80, 8192, 64, 8, 28672, 4096, 32000)}, build, 2, TWO},
-    {"llama-3-8b", "Llama 3 8B", {LLAMA(32, 4096, 32, 8, 14336, 8192, 128256)}, build, 3, THREE},
-    {"llama-3-70b", "Llama 3 70B", {LLAMA(80, 8192, 64, 8, 28672, 8192, 128256)}, build, 3, THREE},
-    {"llama-3-405b", "Llama 3 405B", {LLAMA(126, 16384, 128, 8, 53248, 8192, 128256)}, build, 3,
-     THREE},
+     {LLAMA(80, 8192, 64, 8, 28672, 4096, 32000)}, llama_build, 2, TWO},
+    {"llama-3-8b", "Llama 3 8B",
+     {LLAMA(32, 4096, 32, 8, 14336, 8192, 128256)}, llama_build, 3, THREE},
+    {"llama-3-70b", "Llama 3 70B",
+     {LLAMA(80, 8192, 64, 8, 28672, 8192, 128256)}, llama_build, 3, THREE},
+    {"llama-3-405b", "Llama 3 405B",
+     {LLAMA(126, 16384, 128, 8, 53248, 8192, 128256)}, llama_build, 3, THREE},
     {"llama-3.2-3b", "Llama 3.2 3B, tied",
-     {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, build, 3,
+     {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, llama_build, 3,
      "huggingface.co/meta-llama/Llama-3.2-3B, config.json"},
     {"nemotron-3-22b", "Nemotron 3 22B, squared ReLU",
-     {LLAMA(40, 6144, 48, 48, 24576, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
+     {LLAMA(40, 6144, 48, 48, 24576, 4096, 256000), .plain_ffn = true}, llama_build, 3, NEMO},
     {"nemotron-4-15b", "Nemotron 4 15B, squared ReLU",
-     {LLAMA(32, 6144, 48, 8, 24576, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
+     {LLAMA(32, 6144, 48, 8, 24576, 4096, 256000), .plain_ffn = true}, llama_build, 3, NEMO},
     {"nemotron-4-340b", "Nemotron 4 340B, squared ReLU",
-     {LLAMA(96, 18432, 96, 8, 73728, 4096, 256000), .plain_ffn = true}, build, 3, NEMO},
-    {"qwen-2.5-32b", "Qwen 2.5 32B, without its biases",
-     {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064)},
-     build, 3, "huggingface.co/Qwen/Qwen2.5-32B, config.json"},
+     {LLAMA(96, 18432, 96, 8, 73728, 4096, 256000), .plain_ffn = true}, llama_build, 3, NEMO},
+    {"qwen-2.5-32b", "Qwen 2.5 32B",
+     {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064), .qkv_bias = true},
+     llama_build, 3, "huggingface.co/Qwen/Qwen2.5-32B, config.json"},
     {0},
 };

@@ -21,7 +21,7 @@ static enum lw_status check_sizes(const struct traces_model_shape *s, struct lw_
     double largest = 64.0 * (double)s->batch * (double)s->seq * (double)s->hidden *
                      ((double)s->vocab + (double)s->hidden + (double)s->ffn + (double)s->seq);
 
-    if (s->hidden % s->heads)
+    if (s->head_width == 0 && s->hidden % s->heads)
         return lw_fail(err, LW_EINVAL,
                        "--heads: found %" PRId64 ", allowed: divisors of the hidden size, %" PRId64,
                        s->heads, s->hidden);
@@ -47,6 +47,7 @@ enum lw_status transformer_init(struct transformer *t, const char *name,
                                 const struct lw_device *device, struct lw_err *err)
 {
     LW_TRY(check_sizes(shape, err));
+    int64_t width = shape->head_width > 0 ? shape->head_width : shape->hidden / shape->heads;
     *t = (struct transformer){
         .batch = shape->batch,
         .seq = shape->seq,
@@ -55,7 +56,8 @@ enum lw_status transformer_init(struct transformer *t, const char *name,
         .heads = shape->heads,
         .kv_heads = shape->kv_heads,
         .tp = shape->tensor > 0 ? shape->tensor : 1,
-        .kv_width = shape->hidden / shape->heads * shape->kv_heads,
+        .qk_width = width + (shape->kv_lora > 0 ? shape->rope_width : 0),
+        .v_width = shape->v_width > 0 ? shape->v_width : width,
         .ffn = shape->ffn,
         .flash = strcmp(shape->attention, "flash") == 0,
     };
@@ -100,26 +102,52 @@ static bool is_unfused(const struct transformer *t, enum traces_unfused what)
  * their sum, then reads gradient and input again for the weights. Unfused, an element takes 36
  * bytes in forward (cast, square, mean, product, cast, weights) and 74 in backward (the reverse
  * of each; the factor's gradient is a product and a sum). */
-int32_t transformer_norm(struct transformer *t)
+int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
 {
-    int64_t n = t->tokens * t->hidden, x = t->b.item * n;
+    int64_t n = t->tokens * width, x = t->b.item * n;
 
-    transformer_keep(t, x, true);
+    transformer_keep(t, x, whole);
     if (is_unfused(t, TRACES_UNFUSED_NORMS))
         return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 36 * n,
                                                                 .input_bytes = 74 * n,
-                                                                .whole = true,
+                                                                .whole = whole,
                                                                 .n_forward = 6,
                                                                 .n_backward = 10});
     return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * x,
                                                             .input_bytes = 4 * x,
                                                             .weight_bytes = 2 * x,
-                                                            .whole = true});
+                                                            .whole = whole});
 }
 
-static int64_t divided(int64_t n, int64_t tp)
+int32_t transformer_norm(struct transformer *t)
 {
-    return (n + tp - 1) / tp;
+    return transformer_norm_of(t, t->hidden, true);
+}
+
+int64_t transformer_divided(const struct transformer *t, int64_t n)
+{
+    return (n + t->tp - 1) / t->tp;
+}
+
+int64_t transformer_queries(const struct transformer *t)
+{
+    return t->tokens * t->heads * t->qk_width;
+}
+
+int64_t transformer_keys(const struct transformer *t)
+{
+    return t->tokens * t->kv_heads * t->qk_width;
+}
+
+int64_t transformer_values(const struct transformer *t)
+{
+    return t->tokens * t->kv_heads * t->v_width;
+}
+
+/* What attention gives: a value's width for each head. */
+static int64_t results(const struct transformer *t)
+{
+    return t->tokens * t->heads * t->v_width;
 }
 
 /* 8-bit operands: the kernel before the product writes its result in 8 bits instead of 16, and
@@ -138,54 +166,74 @@ static int32_t add_to_sums(struct transformer *t, int64_t params)
                                           .weight_bytes = (t->b.item + 8) * params});
 }
 
-/* out = in x weights: forward rows x k x n; the input's gradient by n, the weights' by rows. */
+/* A product and its two gradients, each as one rank has it; `flops` and `bytes` of the group. */
+static int32_t product(struct transformer *t, const struct lw_product *p, int64_t flops,
+                       int64_t bytes, bool whole)
+{
+    bool trained = t->b.shape.lora == 0;
+    struct traces_cost cost = {.forward_flops = flops, .forward_bytes = bytes,
+                               .input_flops = flops, .input_bytes = bytes, .forward = *p,
+                               .input = *p, .whole = whole};
+
+    cost.input.n = p->k;
+    cost.input.k = p->n;
+    if (trained) {
+        cost.weight_flops = flops;
+        cost.weight_bytes = bytes;
+        cost.weight = *p;
+        cost.weight.m = p->k;
+        cost.weight.k = p->m;
+        cost.weight.accumulate = true;
+    }
+    bool summed = is_unfused(t, TRACES_UNFUSED_SUMS) && trained;
+    int32_t sums = summed ? add_to_sums(t, p->batch * p->k * p->n * (whole ? 1 : t->tp)) : -1;
+    if (p->fp8)
+        quantise(t, p->batch * p->m, p->n);
+    int32_t part = traces_builder_part(&t->b, &cost);
+    return sums >= 0 ? sums : part;
+}
+
+/* out = in x weights: forward rows x k x n; the input's gradient by n, the weights' by rows. Under
+ * sequence parallelism a rank has its part of the rows of what is not split. */
 int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                            enum lw_tp_split split)
 {
-    int64_t flops = 2 * rows * in * out;
-    int64_t bytes = t->b.item * (rows * in + in * out + rows * out);
-    int64_t k = split == LW_TP_ROW ? divided(in, t->tp) : in;
-    int64_t n = split == LW_TP_COLUMN || split == LW_TP_VOCAB ? divided(out, t->tp) : out;
-    struct lw_product p = {.batch = 1, .m = rows, .n = n, .k = k, .dtype = t->b.dtype,
-                           .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB};
-    struct lw_product dgrad = p, wgrad = p;
+    bool whole = split == LW_TP_REPLICATED, column = split == LW_TP_COLUMN || split == LW_TP_VOCAB;
+    struct lw_product p = {
+        .batch = 1,
+        .m = whole && t->b.shape.sequence_parallel ? transformer_divided(t, rows) : rows,
+        .n = column ? transformer_divided(t, out) : out,
+        .k = split == LW_TP_ROW ? transformer_divided(t, in) : in,
+        .dtype = t->b.dtype,
+        .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB,
+    };
 
-    dgrad.n = k;
-    dgrad.k = n;
-    wgrad.m = k;
-    wgrad.k = rows;
-    wgrad.accumulate = true;
-    bool summed = is_unfused(t, TRACES_UNFUSED_SUMS) && t->b.shape.lora == 0;
-    int32_t sums = summed ? add_to_sums(t, in * out) : -1;
-    if (p.fp8)
-        quantise(t, rows, n);
-    if (t->b.shape.lora > 0)
-        return traces_builder_part(&t->b, &(struct traces_cost){
-                                              .forward_flops = flops, .forward_bytes = bytes,
-                                              .input_flops = flops, .input_bytes = bytes,
-                                              .forward = p, .input = dgrad,
-                                              .whole = split == LW_TP_REPLICATED});
-    int32_t part = traces_builder_part(
-        &t->b, &(struct traces_cost){.forward_flops = flops, .forward_bytes = bytes,
-                                     .input_flops = flops, .input_bytes = bytes,
-                                     .weight_flops = flops, .weight_bytes = bytes,
-                                     .forward = p, .input = dgrad, .weight = wgrad,
-                                     .whole = split == LW_TP_REPLICATED});
-    return sums >= 0 ? sums : part;
+    return product(t, &p, 2 * rows * in * out, t->b.item * (rows * in + in * out + rows * out),
+                   whole);
+}
+
+int32_t transformer_grouped(struct transformer *t, int64_t batch, int64_t rows, int64_t in,
+                            int64_t out, int64_t flops)
+{
+    struct lw_product p = {.batch = batch, .m = rows, .n = out, .k = in, .dtype = t->b.dtype,
+                           .fp8 = t->b.shape.fp8, .grouped = true};
+    int64_t bytes = t->b.item * batch * (rows * in + in * out + rows * out) * t->tp;
+
+    return product(t, &p, flops, bytes, false);
 }
 
 /* m x k and k x n, for every head of every sequence that a rank has. */
 static struct lw_product per_head(const struct transformer *t, int64_t m, int64_t n, int64_t k)
 {
-    return (struct lw_product){.batch = t->batch * divided(t->heads, t->tp), .m = m, .n = n, .k = k,
-                               .dtype = t->b.dtype};
+    return (struct lw_product){.batch = t->batch * transformer_divided(t, t->heads), .m = m,
+                               .n = n, .k = k, .dtype = t->b.dtype};
 }
 
 /* Scores and context: a product each; their backward: the gradients of both operands, timed
  * alike. */
 static void attention_products(struct transformer *t, struct traces_cost cost, bool scores)
 {
-    int64_t s = t->seq, width = t->hidden / t->heads;
+    int64_t s = t->seq, width = scores ? t->qk_width : t->v_width;
 
     cost.forward = scores ? per_head(t, s, s, width) : per_head(t, s, width, s);
     cost.input = scores ? per_head(t, s, width, s) : per_head(t, s, s, width);
@@ -197,88 +245,101 @@ static void attention_products(struct transformer *t, struct traces_cost cost, b
                                                      .input = per_head(t, s, width, s)});
 }
 
-/* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. */
-static void full_attention(struct transformer *t, int64_t q, int64_t kv)
+/* The product of scores, or of values, with every score. */
+static void one_product(struct transformer *t, int64_t score_bytes, bool scores)
+{
+    int64_t width = scores ? t->qk_width : t->v_width;
+    int64_t flops = 2 * t->tokens * t->seq * t->heads * width;
+    int64_t bytes = score_bytes + t->b.item * t->tokens * (t->heads + t->kv_heads) * width;
+    struct traces_cost cost = {.forward_flops = flops, .forward_bytes = bytes,
+                               .input_flops = 2 * flops, .input_bytes = 2 * bytes, .again = true};
+
+    if (lw_device_by_shape(t->b.device, t->b.dtype))
+        attention_products(t, cost, scores);
+    else
+        traces_builder_part(&t->b, &cost);
+}
+
+/* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. A window is a
+ * mask: all scores are computed. */
+static void full_attention(struct transformer *t)
 {
     int64_t n_scores = t->batch * t->heads * t->seq * t->seq, scores = t->b.item * n_scores;
-    int64_t flops = 2 * t->tokens * t->seq * t->hidden;
-    struct traces_cost products = {.forward_flops = flops,
-                                   .forward_bytes = q + kv + scores,
-                                   .input_flops = 2 * flops,
-                                   .input_bytes = 2 * (q + kv + scores),
-                                   .again = true};
     struct traces_cost softmax = {
         .forward_bytes = 2 * scores, .input_bytes = 3 * scores, .again = true};
     struct traces_cost dropout = {.forward_bytes = 2 * scores + n_scores,
                                   .input_bytes = 2 * scores + n_scores,
                                   .again = true};
 
-    if (lw_device_by_shape(t->b.device, t->b.dtype))
-        attention_products(t, products, true);
-    else
-        traces_builder_part(&t->b, &products);
+    one_product(t, scores, true);
     traces_builder_part(&t->b, &softmax);
     if (t->dropout)
         traces_builder_part(&t->b, &dropout);
-    if (lw_device_by_shape(t->b.device, t->b.dtype))
-        attention_products(t, products, false);
-    else
-        traces_builder_part(&t->b, &products);
+    one_product(t, scores, false);
     keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
 }
 
 /* The ring's results are joined step by step: what a step gives is added to the sum, after one
  * kernel for the rows' exponents; backward adds the gradients of queries, and of keys and values
  * (NVIDIA/TransformerEngine, pytorch/attention: context parallelism by messages). */
-static void join_step(struct transformer *t, int64_t q, int64_t kv, int64_t sums)
+static void join_step(struct transformer *t, int64_t out, int64_t kv, int64_t sums)
 {
     traces_builder_part(&t->b,
-                        &(struct traces_cost){.forward_bytes = 3 * q, .input_bytes = 3 * q});
+                        &(struct traces_cost){.forward_bytes = 3 * out, .input_bytes = 3 * out});
     traces_builder_part(&t->b,
-                        &(struct traces_cost){.forward_bytes = 3 * sums, .input_bytes = 6 * kv});
+                        &(struct traces_cost){.forward_bytes = 3 * sums, .input_bytes = 3 * kv});
 }
 
 /* Ranks that share a sequence run it as a ring: as many kernels as ranks, on a rank's share of the
- * keys each. The messages between them are taken as hidden. */
-static void flash_attention(struct transformer *t, int64_t q, int64_t kv)
+ * keys each. The messages between them are taken as hidden. A window shorter than that is all that
+ * a token attends to. */
+static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_t out)
 {
-    int64_t flops = 4 * t->tokens * t->seq * t->hidden, share = part_of(t->seq, t->b.shape.context);
-    int64_t sums = 4 * t->tokens * t->heads, width = t->hidden / t->heads;
-    int64_t steps = t->b.shape.context > 1 ? t->b.shape.context : 1;
-    struct lw_attention a = {.batch = t->batch, .heads = divided(t->heads, t->tp),
-                             .kv_heads = divided(t->kv_heads, t->tp), .seq_q = share,
-                             .seq_k = share, .qk_width = width, .v_width = width,
-                             .dtype = t->b.dtype, .causal = t->causal,
+    int64_t share = part_of(t->seq, t->b.shape.context);
+    bool narrow = t->window > 0 && t->window < share;
+    int64_t keys = narrow ? t->window : t->seq, steps = narrow ? 1 : t->b.shape.context;
+    int64_t flops = 2 * t->tokens * keys * t->heads * (t->qk_width + t->v_width);
+    int64_t sums = 4 * t->tokens * t->heads;
+    struct lw_attention a = {.batch = t->batch, .heads = transformer_divided(t, t->heads),
+                             .kv_heads = transformer_divided(t, t->kv_heads), .seq_q = share,
+                             .seq_k = narrow ? t->window : share, .qk_width = t->qk_width,
+                             .v_width = t->v_width, .dtype = t->b.dtype,
+                             .causal = t->causal && !narrow,
                              .speed = t->b.shape.attention_speed};
 
+    steps = steps > 1 ? steps : 1;
     for (int64_t i = 0; i < steps; i++) {
         int64_t part = i == 0 ? flops - flops / steps * (steps - 1) : flops / steps;
         traces_builder_part(&t->b, &(struct traces_cost){.forward_flops = part,
-                                                         .forward_bytes = 2 * q + 2 * kv + sums,
+                                                         .forward_bytes = q + kv + out + sums,
                                                          .input_flops = part / 2 * 5,
-                                                         .input_bytes = 4 * q + 4 * kv + sums,
+                                                         .input_bytes = 2 * (q + kv + out) + sums,
                                                          .attention = a});
         if (i > 0)
-            join_step(t, q, kv, sums);
+            join_step(t, out, kv, sums);
     }
     transformer_keep(t, sums, false);
 }
 
 void transformer_attention(struct transformer *t)
 {
-    int64_t q = t->b.item * t->tokens * t->hidden, kv = t->b.item * t->tokens * t->kv_width;
+    int64_t q = t->b.item * transformer_queries(t), out = t->b.item * results(t);
+    int64_t kv = t->b.item * (transformer_keys(t) + transformer_values(t));
+    int64_t keys = t->flash && t->window > 0 && t->window < t->seq ? t->window : t->seq;
 
-    transformer_keep(t, q + 2 * kv, false);
+    transformer_keep(t, q + kv, false);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
-        traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 4 * q + 4 * kv,
-                                                         .input_bytes = 4 * q + 4 * kv,
+        traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * (q + out + kv),
+                                                         .input_bytes = 2 * (q + out + kv),
                                                          .n_forward = 2,
                                                          .n_backward = 2});
-    t->attention_flops += 4 * t->tokens * t->seq * t->hidden;
+    /* finish halves what a causal mask halves: not a window */
+    t->attention_flops += (keys < t->seq && t->causal ? 4 : 2) * t->tokens * keys * t->heads *
+                          (t->qk_width + t->v_width);
     if (t->flash)
-        flash_attention(t, q, kv);
+        flash_attention(t, q, kv, out);
     else
-        full_attention(t, q, kv);
+        full_attention(t);
 }
 
 /* The residual's gradient is added where the norm's backward writes; unfused by a kernel. */
@@ -315,9 +376,9 @@ void transformer_gate(struct transformer *t, int64_t width)
 }
 
 /* Its inputs are not kept. Unfused: a cast to f32, a complex product and a cast back. */
-void transformer_rotation(struct transformer *t)
+void transformer_rotation(struct transformer *t, int64_t width)
 {
-    int64_t n = t->tokens * (t->hidden + t->kv_width);
+    int64_t n = t->tokens * width;
 
     if (is_unfused(t, TRACES_UNFUSED_NORMS))
         traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 20 * n,
@@ -325,7 +386,7 @@ void transformer_rotation(struct transformer *t)
                                                          .n_forward = 6,
                                                          .n_backward = 6});
     else
-        transformer_elementwise(t, t->hidden + t->kv_width, 1);
+        transformer_elementwise(t, width, 1);
 }
 
 /* Forward reads ids and rows and writes them; backward reads gradients and adds them to rows of a
@@ -368,7 +429,7 @@ void transformer_end_block(struct transformer *t)
     m->tp_split = LW_TP_BLOCK;
     m->tp_calls = 2;
     m->tp_forward_bytes = m->tp_backward_bytes = 2 * x;
-    m->kv_bytes = 2 * t->b.item * t->tokens * t->kv_width;
+    m->kv_bytes = t->b.item * (transformer_keys(t) + transformer_values(t));
 }
 
 void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,

@@ -9,8 +9,10 @@
 struct transformer {
     struct traces_builder b;
     int64_t batch, seq, tokens; /* tokens = batch * seq */
-    int64_t hidden, heads, kv_heads, kv_width, ffn;
+    int64_t hidden, heads, kv_heads, ffn;
+    int64_t qk_width, v_width; /* of one head: queries and keys, values */
     int64_t tp;   /* ranks of the tensor group that shapes are divided by */
+    int64_t window; /* tokens that each attends to; 0 = all */
     bool causal;  /* a token attends to those before it: half of the scores are needed */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and after each half of a block */
@@ -30,10 +32,22 @@ void transformer_keep(struct transformer *t, int64_t bytes, bool whole);
 
 /* Layer norm (or RMS norm) of all tokens; keeps its input. */
 int32_t transformer_norm(struct transformer *t);
+/* The same of `width` elements of each token; `whole`: on every tensor rank. */
+int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole);
 /* rows x in -> rows x out, `out` split (COLUMN, VOCAB), `in` split (ROW) or every rank whole; the
  * input's keeping is the caller's: products may share it. */
 int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int64_t out,
                            enum lw_tp_split split);
+/* What one rank of the tensor group has of n, rounded up. */
+int64_t transformer_divided(const struct transformer *t, int64_t n);
+/* `batch` products of `rows` x in and in x out, one for each expert that a rank has; `flops` of
+ * all ranks of the tensor group. */
+int32_t transformer_grouped(struct transformer *t, int64_t batch, int64_t rows, int64_t in,
+                            int64_t out, int64_t flops);
+/* Elements of all heads of all tokens. */
+int64_t transformer_queries(const struct transformer *t);
+int64_t transformer_keys(const struct transformer *t);
+int64_t transformer_values(const struct transformer *t);
 /* Scores, softmax, dropout and the sum over values, or one fused kernel; keeps queries, keys,
  * values and what lies between; all of it is done again with selective recomputation. */
 void transformer_attention(struct transformer *t);
@@ -43,12 +57,29 @@ void transformer_residual(struct transformer *t);
 void transformer_elementwise(struct transformer *t, int64_t width, int reads);
 /* The gated pair: an activation and a product. */
 void transformer_gate(struct transformer *t, int64_t width);
-/* Rotates queries and keys. */
-void transformer_rotation(struct transformer *t);
+/* Rotates `width` elements of a token, of queries and keys. */
+void transformer_rotation(struct transformer *t, int64_t width);
 /* Tokens' rows out of a table of `rows` x hidden; the gradient is dense. */
 int32_t transformer_lookup(struct transformer *t, int64_t rows);
 /* Scores over the vocabulary -> one loss, in f32. */
 void transformer_loss(struct transformer *t, int64_t vocab);
+
+/* The second half of a block with experts, and its parameters: router, experts, shared experts. */
+void transformer_experts(struct transformer *t, int32_t block);
+/* The experts of a rank divide evenly. LW_EINVAL. */
+enum lw_status transformer_experts_check(const struct traces_model_shape *s, struct lw_err *err);
+/* After the end of a block with experts: what its tensor group exchanges in the second half. */
+void transformer_end_experts(struct transformer *t);
+
+/* Decoders without position table: LLAMA are the sizes that all of them have. */
+enum lw_status llama_build(const struct traces_model *m,
+                                  const struct traces_model_shape *shape,
+                                  const struct lw_device *device, struct lw_workload *w,
+                                  struct lw_err *err);
+#define LLAMA(layers_, hidden_, heads_, kv_heads_, ffn_, seq_, vocab_)                             \
+    .batch = 1, .layers = layers_, .hidden = hidden_, .heads = heads_, .kv_heads = kv_heads_,      \
+    .ffn = ffn_, .seq = seq_, .vocab = vocab_, .dtype = "bf16", .attention = "flash",              \
+    .optimizer = "adam"
 
 /* Ends a block: with full recomputation it keeps its input alone. Two sums over the tensor group in
  * each direction, one after each half (Shoeybi et al., arXiv 1909.08053, section 3). */

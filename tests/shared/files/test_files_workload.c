@@ -78,7 +78,8 @@ static void damaged_files_are_refused_by_place(void **state)
          "at batch (byte 318): found string \"8\", expected an integer"},
         {"\"batch\": 8", "\"bach\": 8",
          "at bach (byte 317): unknown field; allowed: lapwing, kind, name, from, notes, batch, "
-         "sample_tokens, attention_flops, optimizer, optimizer_ns, gap_before_forward_ns, "
+         "sample_tokens, attention_flops, idle_numel, optimizer, optimizer_ns, "
+         "gap_before_forward_ns, "
          "gap_before_backward_ns, gap_before_optimizer_ns, "
          "gap_after_optimizer_ns, recorded, modules, params, sparse, buffers, ready_order"},
         {"\"batch\": 8", "\"batch\": 8, \"batch\": 9", "at batch (byte 330): field given twice"},

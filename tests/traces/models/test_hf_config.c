@@ -26,8 +26,10 @@ static enum lw_status read(const char *text, const char **name, struct traces_mo
     return traces_hf_config(&in, name, shape, err);
 }
 
-/* Counts of the released weights: Llama 2 7B, Llama 3 8B, Llama 3.2 1B (tied), Mistral 7B,
- * GPT-2. */
+/* Counts of the released weights (huggingface.co model cards and safetensors headers): Llama 2 7B,
+ * Llama 3 8B, Llama 3.2 1B (tied), Mistral 7B, GPT-2, Mixtral 8x7B, Qwen3 0.6B (tied) and 30B-A3B,
+ * Qwen2.5 7B, DeepSeek-V2-Lite and V3 (without the 58 x 256 biases of its router, which are no
+ * parameters), GPT-OSS 20B. */
 static void published_counts_are_met(void **unused)
 {
     static const struct {
@@ -54,6 +56,48 @@ static void published_counts_are_met(void **unused)
         {"{\"model_type\": \"gpt2\", \"n_layer\": 12, \"n_embd\": 768, \"n_head\": 12,"
          "\"n_inner\": null, \"vocab_size\": 50257, \"n_positions\": 1024}",
          INT64_C(124439808)},
+        {"{\"model_type\": \"mixtral\", \"num_hidden_layers\": 32, \"hidden_size\": 4096,"
+         "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"intermediate_size\": 14336,"
+         "\"vocab_size\": 32000, \"max_position_embeddings\": 32768, \"num_local_experts\": 8,"
+         "\"num_experts_per_tok\": 2, \"sliding_window\": null}",
+         INT64_C(46702792704)},
+        {"{\"model_type\": \"qwen3\", \"num_hidden_layers\": 28, \"hidden_size\": 1024,"
+         "\"num_attention_heads\": 16, \"num_key_value_heads\": 8, \"intermediate_size\": 3072,"
+         "\"vocab_size\": 151936, \"max_position_embeddings\": 40960, \"head_dim\": 128,"
+         "\"tie_word_embeddings\": true}",
+         INT64_C(596049920)},
+        {"{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 48, \"hidden_size\": 2048,"
+         "\"num_attention_heads\": 32, \"num_key_value_heads\": 4, \"intermediate_size\": 6144,"
+         "\"vocab_size\": 151936, \"max_position_embeddings\": 40960, \"head_dim\": 128,"
+         "\"num_experts\": 128, \"num_experts_per_tok\": 8, \"moe_intermediate_size\": 768,"
+         "\"decoder_sparse_step\": 1, \"mlp_only_layers\": []}",
+         INT64_C(30532122624)},
+        {"{\"model_type\": \"qwen2\", \"num_hidden_layers\": 28, \"hidden_size\": 3584,"
+         "\"num_attention_heads\": 28, \"num_key_value_heads\": 4, \"intermediate_size\": 18944,"
+         "\"vocab_size\": 152064, \"max_position_embeddings\": 32768}",
+         INT64_C(7615616512)},
+        {"{\"model_type\": \"deepseek_v2\", \"num_hidden_layers\": 27, \"hidden_size\": 2048,"
+         "\"num_attention_heads\": 16, \"num_key_value_heads\": 16, \"q_lora_rank\": null,"
+         "\"intermediate_size\": 10944, \"kv_lora_rank\": 512, \"qk_rope_head_dim\": 64,"
+         "\"qk_nope_head_dim\": 128, \"v_head_dim\": 128, \"n_routed_experts\": 64,"
+         "\"num_experts_per_tok\": 6, \"n_shared_experts\": 2, \"moe_intermediate_size\": 1408,"
+         "\"first_k_dense_replace\": 1, \"vocab_size\": 102400,"
+         "\"max_position_embeddings\": 163840}",
+         INT64_C(15706484224)},
+        {"{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 61, \"hidden_size\": 7168,"
+         "\"num_attention_heads\": 128, \"num_key_value_heads\": 128, \"q_lora_rank\": 1536,"
+         "\"intermediate_size\": 18432, \"kv_lora_rank\": 512, \"qk_rope_head_dim\": 64,"
+         "\"qk_nope_head_dim\": 128, \"v_head_dim\": 128, \"n_routed_experts\": 256,"
+         "\"num_experts_per_tok\": 8, \"n_shared_experts\": 1, \"moe_intermediate_size\": 2048,"
+         "\"first_k_dense_replace\": 3, \"moe_layer_freq\": 1, \"num_nextn_predict_layers\": 1,"
+         "\"vocab_size\": 129280, \"max_position_embeddings\": 163840}",
+         INT64_C(671026419200) - 58 * 256},
+        {"{\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 24, \"hidden_size\": 2880,"
+         "\"num_attention_heads\": 64, \"num_key_value_heads\": 8, \"intermediate_size\": 2880,"
+         "\"vocab_size\": 201088, \"max_position_embeddings\": 131072, \"head_dim\": 64,"
+         "\"num_local_experts\": 32, \"experts_per_token\": 4, \"sliding_window\": 128,"
+         "\"attention_bias\": true}",
+         INT64_C(20914757184)},
     };
     (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -76,18 +120,22 @@ static void what_is_not_modelled_is_refused_by_field(void **unused)
         {"{}", "config.json: no 'model_type': is this a model's config.json?"},
         {"[1]", "config.json: expected an object"},
         {"{\"model_type\": \"mamba\"}", "config.json: model_type 'mamba' is not modelled; known: "
-                                        "llama, mistral, gpt2, bert"},
-        {"{\"model_type\": \"mixtral\"}",
-         "config.json: model_type 'mixtral': experts are not modelled"},
+                                        "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, "
+                                        "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, llama4_text, "
+                                        "gpt2, bert"},
         {"{\"model_type\": \"llama\"}",
          "config.json: no 'num_hidden_layers': is this a model's config.json?"},
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1.5}",
          "config.json: num_hidden_layers: expected a whole number from 1 to 16777216"},
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
          "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
-         "\"head_dim\": 32}",
-         "config.json: head_dim: heads of another width than hidden_size / num_attention_heads are "
-         "not modelled"},
+         "\"mlp_bias\": true}",
+         "config.json: attention_bias, mlp_bias: biases of this family are not modelled"},
+        {"{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
+         "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
+         "\"mlp_only_layers\": [1]}",
+         "config.json: mlp_only_layers: blocks without experts are modelled at the beginning "
+         "(first_k_dense_replace) and in turn (decoder_sparse_step) only"},
     };
     (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,0 +1,192 @@
+/* Experts and latent attention: published counts, products by hand, what ranks share. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/model_help.h"
+
+/* Total and active elements in units of 10^9, as the model cards print them: mistral.ai/news
+ * (46.7 and 12.9, 141 and 39 G), arXiv 2405.04434 (236 and 21), 2412.19437 (671 and 37), 2507.20534
+ * (1.04 T and 32.6), 2505.09388 (30.5 and 3.3, 235 and 22), 2508.10925 (116.8 and 5.1),
+ * huggingface.co/meta-llama (400 and 17: text alone). Cards differ in whether the embedding is
+ * active: +-3 %, 5 % of the small ones. */
+static void active_parameters_are_the_published_ones(void **unused)
+{
+    static const struct {
+        const char *name;
+        double total_g, active_g;
+    } cases[] = {
+        {"mixtral-8x7b", 46.7, 12.9},  {"mixtral-8x22b", 141, 39},
+        {"deepseek-v2", 236, 21.4},    {"deepseek-v3", 671, 37.6},
+        {"kimi-k2", 1026, 32.9},       {"qwen3-30b-a3b", 30.5, 3.35},
+        {"qwen3-235b-a22b", 235, 22.2}, {"gpt-oss-120b", 116.8, 5.7},
+        {"llama-4-maverick", 400, 17.2}, {"grok-1", 314, 84},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_workload w = model_build(cases[i].name, (struct traces_model_shape){0});
+        double total = (double)lw_workload_numel(&w, false) * 1e-9;
+        double active = total - (double)w.idle_numel * 1e-9;
+        if (total < 0.99 * cases[i].total_g || total > 1.01 * cases[i].total_g ||
+            active < 0.98 * cases[i].active_g || active > 1.02 * cases[i].active_g)
+            fail_msg("%s: %.4g G, %.4g active", cases[i].name, total, active);
+        lw_workload_free(&w);
+    }
+}
+
+static const struct traces_model_shape small = {
+    .batch = 1, .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 96, .seq = 32,
+    .vocab = 128, .experts = 8, .topk = 2, .expert_ffn = 48,
+};
+
+static struct lw_workload build(struct traces_model_shape s)
+{
+    return model_build("decoder", s);
+}
+
+/* Block of 32 tokens, h 64, 4 heads of 16, 2 of keys and values:
+ *   queries 2*32*64*64 = 262,144, keys and values 2 * 2*32*64*32 = 262,144, out 262,144;
+ *   attention 4*32*32*64 = 262,144; router 2*32*64*8 = 32,768;
+ *   experts 2*32*2 rows of 3 products 64 x 48: 3 * 2*64*64*48 = 1,179,648.
+ * Dispatch: 32 tokens x 2 experts x 64 x 2 bytes = 8,192. */
+static void a_block_has_its_products_by_hand(void **unused)
+{
+    struct lw_workload w = build(small);
+    (void)unused;
+    assert_int_equal(w.modules[1].forward_flops, 4 * 262144 + 32768 + 1179648);
+    assert_int_equal(w.modules[1].dispatch_bytes, 8192);
+    assert_int_equal(w.modules[0].dispatch_bytes, 0);
+    /* 2 of 8 experts of 3 * 64 * 48 in 2 blocks */
+    assert_int_equal(w.idle_numel, INT64_C(2) * 6 * 3 * 64 * 48);
+    lw_workload_free(&w);
+}
+
+static void the_first_blocks_and_every_second_one_may_be_dense(void **unused)
+{
+    struct traces_model_shape s = small;
+    (void)unused;
+    s.layers = 4;
+    s.dense_layers = 1;
+    s.expert_every = 2; /* of blocks 0 to 3: 1 and 3 */
+    struct lw_workload w = build(s);
+    for (int32_t m = 1; m <= 4; m++)
+        assert_int_equal(w.modules[m].dispatch_bytes, m % 2 == 0 ? 8192 : 0);
+    lw_workload_free(&w);
+}
+
+/* Latent attention, by DeepSeek-V2's equations: h 64, 4 heads of 16 + 8, values of 12, q 40, kv 24.
+ *   64*40 + 40*4*24 + 64*(24+8) + 24*4*(16+12) + 4*12*64
+ * = 2560 + 3840 + 2048 + 2688 + 3072 = 14,208 elements, and
+ * as many products a token; scores and sums 2 * (24 + 12) * 4 a pair of tokens. */
+static void latent_attention_has_its_products_by_hand(void **unused)
+{
+    struct traces_model_shape s = small;
+    int64_t numel = 0;
+    (void)unused;
+    s.experts = s.topk = s.expert_ffn = 0;
+    s.kv_heads = 4;
+    s.head_width = 16;
+    s.rope_width = 8;
+    s.v_width = 12;
+    s.q_lora = 40;
+    s.kv_lora = 24;
+    struct lw_workload w = build(s);
+    for (int32_t i = 0; i < w.n_params; i++)
+        if (w.params[i].module == 1 && strstr(w.params[i].name, "self_attn") &&
+            !strstr(w.params[i].name, "norm"))
+            numel += w.params[i].numel;
+    assert_int_equal(numel, 14208);
+    int64_t pair = 3 * 2 * 32 * 64 * 96, scores = INT64_C(2) * 32 * 32 * 4 * (24 + 12);
+    assert_int_equal(w.modules[1].forward_flops, 2 * 32 * 14208 + scores + pair);
+    lw_workload_free(&w);
+}
+
+/* Whoever shares the experts: a rank's products are as many, its weights fewer. */
+static void sharing_experts_keeps_flops_and_reads_fewer_weights(void **unused)
+{
+    struct traces_model_shape s = small;
+    (void)unused;
+    struct lw_workload alone = build(s);
+    s.expert_ranks = 4;
+    struct lw_workload shared = build(s);
+    assert_int_equal(alone.modules[1].forward_flops, shared.modules[1].forward_flops);
+    assert_int_equal(lw_workload_numel(&alone, false), lw_workload_numel(&shared, false));
+    /* weights of 6 of 8 experts of 3 * 64 * 48 bf16 are not read; what came from 4 ranks is sorted
+     * for 2 experts: 64 rows of 64, read and written, before and after */
+    assert_int_equal(alone.modules[1].forward_bytes - shared.modules[1].forward_bytes,
+                     2 * 6 * 3 * 64 * 48 - 2 * 2 * 2 * 64 * 64);
+    lw_workload_free(&alone);
+    lw_workload_free(&shared);
+}
+
+/* A tensor group that splits each expert exchanges all copies; one that shares them, none. */
+static void a_tensor_group_splits_or_shares_experts(void **unused)
+{
+    struct traces_model_shape s = small;
+    int64_t x = 2 * 32 * 64;
+    (void)unused;
+    s.tensor = 2;
+    s.sequence_parallel = true;
+    struct lw_workload split = build(s);
+    s.expert_whole = true;
+    struct lw_workload whole = build(s);
+    assert_int_equal(split.modules[1].tp_calls, 2);
+    assert_int_equal(split.modules[1].tp_forward_bytes, x + 2 * x);
+    assert_int_equal(whole.modules[1].tp_calls, 1);
+    assert_int_equal(whole.modules[1].tp_forward_bytes, x);
+    assert_int_equal(split.modules[1].forward_flops, whole.modules[1].forward_flops);
+    lw_workload_free(&split);
+    lw_workload_free(&whole);
+}
+
+static void experts_that_do_not_divide_are_refused(void **unused)
+{
+    static const struct {
+        int64_t experts, topk, ranks;
+        const char *message;
+    } cases[] = {
+        {8, 2, 3, "--ep: found 3 ranks, allowed: divisors of the experts, 8"},
+        {8, 9, 1,
+         "experts of a token: found 9, allowed: 1 to 8; width of an expert: found 48, allowed: 1 "
+         "or more"},
+        {0, 0, 2, "--ep: found 2, but the model has no experts to share (1)"},
+    };
+    struct lw_device d = model_device();
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_model_shape s = small;
+        struct lw_err err = {0};
+        struct lw_workload w;
+        s.experts = cases[i].experts;
+        s.topk = cases[i].topk;
+        s.expert_ranks = cases[i].ranks;
+        assert_int_equal(traces_model_build("decoder", &s, &d, &w, &err), LW_EINVAL);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+}
+
+static void failing_allocations_leave_nothing(void **unused)
+{
+    (void)unused;
+    model_without_memory("decoder", small);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(active_parameters_are_the_published_ones),
+        cmocka_unit_test(a_block_has_its_products_by_hand),
+        cmocka_unit_test(the_first_blocks_and_every_second_one_may_be_dense),
+        cmocka_unit_test(latent_attention_has_its_products_by_hand),
+        cmocka_unit_test(sharing_experts_keeps_flops_and_reads_fewer_weights),
+        cmocka_unit_test(a_tensor_group_splits_or_shares_experts),
+        cmocka_unit_test(experts_that_do_not_divide_are_refused),
+        cmocka_unit_test(failing_allocations_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

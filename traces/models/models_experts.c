@@ -1,0 +1,216 @@
+/* Blocks with experts: a router gives each token topk of many gated pairs, and a weighted sum of
+ * their results; shared experts see all tokens (Shazeer et al., arXiv 1701.06538; Jiang et al.,
+ * arXiv 2401.04088; DeepSeek-AI, arXiv 2405.04434, section 2.2). Tokens are spread evenly over the
+ * experts and none is dropped: a capacity factor of 1 padded to the capacity is the same work.
+ *
+ * Work of a rank, T tokens of its tensor group, in the order of Megatron's all-to-all dispatcher
+ * (NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py): scores and the choice of
+ * topk in f32; copies of T h elements to T topk h, ordered by expert; dispatch; a sort by expert
+ * where a rank has several; one grouped product for gate and up, and one for down, of
+ * T topk ranks / experts rows for each of the rank's experts; the way back. */
+#include <inttypes.h>
+
+#include "traces/models/models_transformer.h"
+
+/* Of the ranks of a tensor group: 1 where they share the experts. */
+static int64_t splits(const struct transformer *t)
+{
+    return t->b.shape.expert_whole ? 1 : t->tp;
+}
+
+static int64_t ranks_of(const struct traces_model_shape *s)
+{
+    int64_t tensor = s->expert_whole && s->tensor > 1 ? s->tensor : 1;
+
+    return (s->expert_ranks > 1 ? s->expert_ranks : 1) * tensor;
+}
+
+enum lw_status transformer_experts_check(const struct traces_model_shape *s, struct lw_err *err)
+{
+    int64_t ranks = ranks_of(s);
+
+    if (s->experts == 0)
+        return ranks == 1 ? LW_OK : lw_fail(err, LW_EINVAL,
+                                            "--ep: found %" PRId64 ", but the model has no experts "
+                                            "to share (1)", s->expert_ranks);
+    if (s->topk < 1 || s->topk > s->experts || s->expert_ffn < 1)
+        return lw_fail(err, LW_EINVAL,
+                       "experts of a token: found %" PRId64 ", allowed: 1 to %" PRId64 "; width of "
+                       "an expert: found %" PRId64 ", allowed: 1 or more",
+                       s->topk, s->experts, s->expert_ffn);
+    if (s->experts % ranks != 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--ep: found %" PRId64 " ranks, allowed: divisors of the experts, %" PRId64,
+                       ranks, s->experts);
+    return LW_OK;
+}
+
+/* Rows of bytes that every rank moves, before tokens are sent: its own part of the tokens under
+ * sequence parallelism. */
+static void move(struct transformer *t, int64_t bytes, bool whole)
+{
+    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = bytes, .input_bytes = bytes,
+                                                     .whole = whole});
+}
+
+/* Scores in f32, their softmax, the choice and its weights: each reads and writes all scores. */
+static int32_t route(struct transformer *t)
+{
+    int64_t experts = t->b.shape.experts, scores = 4 * t->tokens * experts;
+    bool fp8 = t->b.shape.fp8;
+
+    t->b.shape.fp8 = false;
+    int32_t part = transformer_linear(t, t->tokens, t->hidden, experts, LW_TP_REPLICATED);
+    t->b.shape.fp8 = fp8;
+    for (int i = 0; i < 3; i++)
+        move(t, 2 * scores, true);
+    transformer_keep(t, 2 * scores, true);
+    return part;
+}
+
+/* Tokens in the order of experts, or back: T rows on one side and T topk on the other. */
+static void permute(struct transformer *t)
+{
+    move(t, t->b.item * t->tokens * t->hidden * (1 + t->b.shape.topk), true);
+}
+
+/* What came from several ranks in the order of a rank's own experts, or back. */
+static void sort(struct transformer *t, int64_t n_experts)
+{
+    if (n_experts > 1 && ranks_of(&t->b.shape) > 1)
+        move(t, 2 * t->b.item * t->tokens * t->b.shape.topk * t->hidden * splits(t), false);
+}
+
+static void add_weights(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
+                        bool expert, int32_t block, const char *name)
+{
+    struct lw_param *p = traces_builder_param(&t->b, part, numel, split,
+                                              "model.layers.%d.mlp.%s", block, name);
+
+    p->expert = expert;
+    p->trainable = t->b.shape.lora == 0;
+}
+
+static void add_routed(struct transformer *t, int32_t i)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    int64_t h = t->hidden, f = s->expert_ffn, n = s->experts / ranks_of(s);
+    int64_t copies = t->tokens * s->topk, ranks = s->expert_ranks > 1 ? s->expert_ranks : 1;
+    int64_t rows = (copies * ranks + s->experts - 1) / s->experts;
+    int64_t width = s->expert_whole ? f : transformer_divided(t, f), all = s->experts * f;
+
+    int32_t router = route(t);
+    permute(t);
+    sort(t, n);
+    int32_t up = transformer_grouped(t, n, rows, h, 2 * width, 4 * copies * h * f);
+    transformer_gate(t, s->topk * f);
+    int32_t down = transformer_grouped(t, n, rows, width, h, 2 * copies * h * f);
+    sort(t, n);
+    permute(t);
+    transformer_keep(t, t->b.item * copies * h * splits(t), false);
+    transformer_keep(t, 4 * t->b.item * copies * f, false);
+    add_weights(t, router, s->experts * h, LW_TP_REPLICATED, false, i, "gate.weight");
+    add_weights(t, up, 2 * all * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");
+    add_weights(t, down, all * h, LW_TP_ROW, true, i, "experts.down_proj");
+    if (s->expert_bias) {
+        add_weights(t, router, s->experts, LW_TP_REPLICATED, false, i, "gate.bias");
+        add_weights(t, up, 2 * all, LW_TP_COLUMN, true, i, "experts.gate_up_proj_bias");
+        add_weights(t, down, s->experts * h, LW_TP_REPLICATED, true, i, "experts.down_proj_bias");
+    }
+}
+
+static void add_shared(struct transformer *t, int32_t i)
+{
+    int64_t h = t->hidden, f = t->b.shape.shared_ffn;
+
+    int32_t gate = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
+    int32_t up = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
+    transformer_gate(t, f);
+    transformer_keep(t, 4 * t->b.item * t->tokens * f, false);
+    int32_t down = transformer_linear(t, t->tokens, f, h, LW_TP_ROW);
+    transformer_residual(t);
+    add_weights(t, gate, h * f, LW_TP_COLUMN, false, i, "shared_experts.gate_proj.weight");
+    add_weights(t, up, h * f, LW_TP_COLUMN, false, i, "shared_experts.up_proj.weight");
+    add_weights(t, down, h * f, LW_TP_ROW, false, i, "shared_experts.down_proj.weight");
+}
+
+void transformer_experts(struct transformer *t, int32_t block)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+
+    add_routed(t, block);
+    if (s->shared_ffn > 0)
+        add_shared(t, block);
+    traces_builder_last(&t->b)->dispatch_bytes = t->b.item * t->tokens * s->topk * t->hidden;
+    t->b.w.idle_numel += (s->experts - s->topk) * 3 * s->expert_ffn * t->hidden;
+}
+
+/* A tensor group that splits each expert gathers the copies of its tokens that came, and sums their
+ * results; one that shares the experts sends each rank's own tokens, and only shared experts need
+ * all of them. */
+void transformer_end_experts(struct transformer *t)
+{
+    const struct traces_model_shape *s = &t->b.shape;
+    struct lw_module *m = traces_builder_last(&t->b);
+    int64_t x = t->b.item * t->tokens * t->hidden, sum = s->shared_ffn > 0 ? x : 0;
+
+    if (!s->expert_whole)
+        sum += s->sequence_parallel ? s->topk * x : x - sum;
+    m->tp_calls = sum > 0 ? 2 : 1;
+    m->tp_forward_bytes = m->tp_backward_bytes = x + sum;
+}
+
+#define MIXTRAL "Jiang et al., arXiv 2401.04088, table 1; huggingface.co/mistralai, config.json"
+#define DEEPSEEK_2 "DeepSeek-AI, arXiv 2405.04434, section 3.1.2"
+#define DEEPSEEK_3 "DeepSeek-AI, arXiv 2412.19437, section 4.2"
+#define KIMI "Kimi Team, arXiv 2507.20534, table 2; MooreThreads/SimuMax@4dcaae5, configs/models"
+#define QWEN_3 "Yang et al., arXiv 2505.09388, tables 1 and 2; huggingface.co/Qwen, config.json"
+#define GPT_OSS                                                                                    \
+    "OpenAI, arXiv 2508.10925, section 2; huggingface.co/openai/gpt-oss-120b, config.json"
+#define GROK "xai-org/grok-1, run.py"
+#define LLAMA_4 "huggingface.co/meta-llama, Llama-4 config.json"
+
+#define EXPERTS(experts_, topk_, width_)                                                           \
+    .experts = experts_, .topk = topk_, .expert_ffn = width_
+#define LATENT(q_lora_)                                                                            \
+    .head_width = 128, .q_lora = q_lora_, .kv_lora = 512, .rope_width = 64, .v_width = 128
+
+const struct traces_model traces_models_experts[] = {
+    {"mixtral-8x7b", "Mixtral 8x7B, 12.9 G parameters active",
+     {LLAMA(32, 4096, 32, 8, 14336, 4096, 32000), EXPERTS(8, 2, 14336)}, llama_build, 1,
+     MIXTRAL},
+    {"mixtral-8x22b", "Mixtral 8x22B, 39 G parameters active",
+     {LLAMA(56, 6144, 48, 8, 16384, 4096, 32768), EXPERTS(8, 2, 16384)}, llama_build, 1,
+     MIXTRAL},
+    {"grok-1", "Grok-1 314B, 8 experts",
+     {LLAMA(64, 6144, 48, 8, 32768, 8192, 131072), EXPERTS(8, 2, 32768), .tied = true},
+     llama_build, 1, GROK},
+    {"deepseek-v2", "DeepSeek-V2 236B, 21 G parameters active",
+     {LLAMA(60, 5120, 128, 128, 12288, 4096, 102400), EXPERTS(160, 6, 1536), LATENT(1536),
+      .shared_ffn = 3072, .dense_layers = 1}, llama_build, 2, DEEPSEEK_2},
+    {"deepseek-v3", "DeepSeek-V3 671B, 37 G parameters active",
+     {LLAMA(61, 7168, 128, 128, 18432, 4096, 129280), EXPERTS(256, 8, 2048), LATENT(1536),
+      .shared_ffn = 2048, .dense_layers = 3}, llama_build, 3, DEEPSEEK_3},
+    {"kimi-k2", "Kimi K2 of 1 T parameters, 32 G active",
+     {LLAMA(61, 7168, 64, 64, 18432, 4096, 163840), EXPERTS(384, 8, 2048), LATENT(1536),
+      .shared_ffn = 2048, .dense_layers = 1}, llama_build, 3, KIMI},
+    {"qwen3-8b", "Qwen3 8B, dense",
+     {LLAMA(36, 4096, 32, 8, 12288, 4096, 151936), .head_width = 128, .qk_norm = true},
+     llama_build, 3, QWEN_3},
+    {"qwen3-30b-a3b", "Qwen3 30B, 3.3 G parameters active",
+     {LLAMA(48, 2048, 32, 4, 6144, 4096, 151936), EXPERTS(128, 8, 768), .head_width = 128,
+      .qk_norm = true}, llama_build, 3, QWEN_3},
+    {"qwen3-235b-a22b", "Qwen3 235B, 22 G parameters active",
+     {LLAMA(94, 4096, 64, 4, 12288, 4096, 151936), EXPERTS(128, 8, 1536), .head_width = 128,
+      .qk_norm = true}, llama_build, 3, QWEN_3},
+    {"gpt-oss-120b", "GPT-OSS 120B, 5.1 G parameters active",
+     {LLAMA(36, 2880, 64, 8, 2880, 4096, 201088), EXPERTS(128, 4, 2880), .head_width = 64,
+      .window = 128, .expert_bias = true}, llama_build, 3, GPT_OSS},
+    {"llama-4-scout", "Llama 4 Scout, text: 109 G parameters, 17 G active",
+     {LLAMA(48, 5120, 40, 8, 16384, 8192, 202048), EXPERTS(16, 1, 8192), .shared_ffn = 8192},
+     llama_build, 4, LLAMA_4},
+    {"llama-4-maverick", "Llama 4 Maverick, text: 400 G parameters, 17 G active",
+     {LLAMA(48, 5120, 40, 8, 16384, 8192, 202048), EXPERTS(128, 1, 8192), .shared_ffn = 8192,
+      .expert_every = 2}, llama_build, 4, LLAMA_4},
+    {0},
+};
