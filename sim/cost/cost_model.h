@@ -27,6 +27,7 @@ struct lw_cost_answer {
     /* Of NCCL's model; protocol NULL elsewhere. time = latency + bytes / bytes_per_s. */
     const char *protocol;  /* "ll", "ll128", "simple"; "p2p" where NCCL has no model */
     int32_t n_channels;
+    bool instead;     /* NCCL's own choice, where the algorithm asked for does not exist */
     int32_t n_blocks; /* thread blocks of the kernel, an SM each; 0: the model has none */
     lw_ps latency;
     double bytes_per_s;

@@ -118,7 +118,7 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
                                    .n_ranks = on_node,
                                    .n_nodes = comm->n_nodes,
                                    .device_gbs = whole.intra_bytes_per_s / 1e9,
-                                   .has_multicast = is_one(c->nccl.multicast),
+                                   .has_multicast = comm->multicast,
                                    .nvls_arity = comm->version->rules.nvls_arity};
     node->n_adapters = (int32_t)(((int64_t)on_node * all + devices - 1) / devices);
     if (comm->n_nodes > 1) {
@@ -146,7 +146,9 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
     LW_TRY(sim_nccl_version_of(c->library_version, &comm.version, err));
     comm.arch = arch_of(f->compute_capability.value);
     comm.nvlink = intra && strncmp(intra->name, "NVLink", 6) == 0;
-    comm.ll128 = comm.nvlink && f->compute_capability.value >= 70;
+    comm.ll128 = comm.nvlink && f->compute_capability.value >= 70 &&
+                 !(lw_figure_is_set(f->ll128) && f->ll128.value == 0);
+    comm.multicast = is_one(f->multicast);
     comm.collnet = is_one(f->collnet);
     comm.amd_host = is_one(f->amd_host);
     comm.x86_host = !is_one(f->arm_host);
@@ -171,27 +173,46 @@ static lw_ps ps_of(double us)
     return (lw_ps)(us * 1e6 + 0.5);
 }
 
+/* What a machine lacks for the algorithm asked for; "" where the shape alone excludes it. */
+static const char *missing(const struct sim_nccl_comm *comm, enum lw_op_kind op,
+                           sim_nccl_pairs asked)
+{
+    sim_nccl_pairs nvls = sim_nccl_pairs_of(LW_REDUCER_NVLS);
+    sim_nccl_pairs ll128 = protocol_of_all(SIM_NCCL_LL128);
+    sim_nccl_pairs collnet = sim_nccl_pairs_of(LW_REDUCER_NCCL_COLLNET_DIRECT) |
+                             sim_nccl_pairs_of(LW_REDUCER_NCCL_COLLNET_CHAIN);
+
+    if (!(asked & ~nvls) && !comm->multicast)
+        return " (NVLS needs NVSwitch with multicast: nccl.multicast)";
+    if (!(asked & ~nvls) && comm->n_nodes > 1 && op != LW_OP_ALL_REDUCE)
+        return " (NVLS of several nodes needs nccl.collnet for it)";
+    if (!(asked & ~collnet) && !comm->collnet)
+        return " (CollNet needs nccl.collnet)";
+    return !(asked & ~ll128) && !comm->ll128 ? " (LL128 needs NVLink, and nccl.ll128 not 0)" : "";
+}
+
 static enum lw_status none_allowed(const struct sim_nccl_comm *comm, const struct lw_cost_query *q,
                                    struct lw_err *err)
 {
-    sim_nccl_pairs all = SIM_NCCL_ALL_PAIRS;
-    char can[160] = "";
-    size_t at = 0;
+    char can[160] = "", pair[48];
+    struct sim_nccl_cell cell;
 
     for (int a = 0; a < SIM_N_NCCL_ALGORITHMS; a++)
         for (int p = 0; p < SIM_N_NCCL_PROTOCOLS; p++) {
-            struct sim_nccl_cell cell;
-            if ((all >> (a * N_PAIR_BITS + p) & 1) && at < sizeof can - 32 &&
-                sim_nccl_cell_of(comm, q->op, (enum sim_nccl_algorithm)a, (enum sim_nccl_protocol)p,
-                                 &cell))
-                at += (size_t)snprintf(can + at, sizeof can - at, "%s%s/%s", at ? ", " : "",
-                                       sim_nccl_algorithm_name((enum sim_nccl_algorithm)a),
-                                       sim_nccl_protocol_name((enum sim_nccl_protocol)p));
+            if (!(SIM_NCCL_ALL_PAIRS >> (a * N_PAIR_BITS + p) & 1) ||
+                !sim_nccl_cell_of(comm, q->op, (enum sim_nccl_algorithm)a,
+                                  (enum sim_nccl_protocol)p, &cell))
+                continue;
+            snprintf(pair, sizeof pair, "%s/%s",
+                     sim_nccl_algorithm_name((enum sim_nccl_algorithm)a),
+                     sim_nccl_protocol_name((enum sim_nccl_protocol)p));
+            lw_err_word(can, sizeof can, pair);
         }
     return lw_fail(err, LW_ENOTSUP,
-                   "NCCL %s has no %s by %s on %d ranks of %d node%s here: choose %s",
+                   "NCCL %s has no %s by %s on %d ranks of %d node%s here%s: choose %s",
                    comm->version->name, lw_op_name(q->op), lw_reducer_name(q->algorithm),
-                   q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s", can);
+                   q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s",
+                   missing(comm, q->op, sim_nccl_pairs_of(q->algorithm)), can);
 }
 
 static bool modelled(enum lw_op_kind op)
@@ -204,13 +225,15 @@ static enum lw_status collective(const struct sim_nccl_comm *comm, const struct 
                                  struct lw_cost_answer *out, struct lw_err *err)
 {
     struct sim_nccl_choice x;
+    bool instead = !sim_nccl_choose(comm, q->op, q->bytes, sim_nccl_pairs_of(q->algorithm), &x);
 
-    if (!sim_nccl_choose(comm, q->op, q->bytes, sim_nccl_pairs_of(q->algorithm), &x))
+    if (instead && !sim_nccl_choose(comm, q->op, q->bytes, SIM_NCCL_ALL_PAIRS, &x))
         return none_allowed(comm, q, err);
     *out = (struct lw_cost_answer){.time = ps_of(x.time_us),
                                    .model = "nccl",
                                    .source = comm->version->source,
-                                   .detail = "model",
+                                   .detail = instead ? "own choice" : "model",
+                                   .instead = instead,
                                    .algorithm = sim_nccl_algorithm_name(x.algorithm),
                                    .protocol = sim_nccl_protocol_name(x.protocol),
                                    .n_channels = x.cell.n_channels,
@@ -254,11 +277,29 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
                                 .detail = "assumed",
                                 .algorithm = "p2p",
                                 .protocol = "simple",
+                                .instead = sim_nccl_pairs_of(q->algorithm) != SIM_NCCL_ALL_PAIRS,
                                 .n_channels = g->n_channels,
                                 .n_blocks = g->n_channels,
                                 .latency = ps_of(alpha)};
     out->bytes_per_s = us > 0 ? bytes / us * 1e6 : gbs * 1e9;
     return LW_OK;
+}
+
+enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_query *q,
+                               bool *has, struct lw_err *err)
+{
+    sim_nccl_pairs asked = sim_nccl_pairs_of(q->algorithm);
+    struct sim_nccl_comm comm;
+    struct sim_nccl_choice x;
+
+    LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &comm, err));
+    *has = asked == SIM_NCCL_ALL_PAIRS || sim_nccl_offers(comm.version, q->op, asked);
+    if (asked == SIM_NCCL_ALL_PAIRS || (*has && sim_nccl_choose(&comm, q->op, 1, asked, &x)))
+        return LW_OK;
+    if (modelled(q->op))
+        return none_allowed(&comm, q, err);
+    return lw_fail(err, LW_ENOTSUP, "NCCL has no algorithms of %s to choose from: --reducer %s",
+                   lw_op_name(q->op), lw_reducer_name(q->algorithm));
 }
 
 /* The model times the curve of measured tables. */

@@ -22,6 +22,13 @@ sim_nccl_pairs sim_nccl_pairs_of(enum lw_reducer_kind algorithm);
 enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
                                 struct sim_nccl_comm *out, struct lw_err *err);
 
+/* Whether what q asks for exists for its operation (has), and on its shape too (LW_OK).
+ * LW_ENOTSUP: the message says why not and what does. */
+enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_query *q,
+                               bool *has, struct lw_err *err);
+
+/* What the operation or the shape does not have is NCCL's own choice, as NCCL_ALGO leaves it for an
+ * operation that it does not list: answer.instead. */
 enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err);
 

@@ -8,6 +8,7 @@
 #include "shared/text/table.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/cost/hfreduce.h"
+#include "sim/cost/nccl_constants.h"
 
 /* Where hfreduce is asked for: the rate at which each of its resources would let it run. */
 static bool ceilings_of(const struct lw_cluster *c, const struct sim_cost_answers *a,
@@ -62,6 +63,23 @@ static void print_doubt(const struct lw_cluster *c, const struct sim_cost_answer
                 "note: at %s the table takes %.2g times NCCL's model on the links of '%s': was it "
                 "measured on this fabric?\n",
                 lw_format_bytes(buf, bytes), ratio, c->name);
+}
+
+static void print_remarks(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
+{
+    const struct lw_cost_query *q = &a->query[0];
+    const char *newest = sim_nccl_newest(c->library_version);
+
+    for (int i = 0; i < a->n; i++)
+        if (a->answer[i].instead) {
+            fprintf(f, "note: NCCL has no %s for %s: its own choice is shown\n",
+                    lw_reducer_name(q->algorithm), lw_op_name(q->op));
+            break;
+        }
+    if (newest && strstr(a->answer[0].model, "nccl"))
+        fprintf(f, "note: NCCL %s is newer than the newest constants known: those of %s count\n",
+                c->library_version, newest);
+    print_doubt(c, a, f);
 }
 
 /* Each model's source once: they are long, and mostly the same for all sizes. */
@@ -188,6 +206,7 @@ static void print_json(const struct lw_cluster *c, const struct sim_cost_answers
             lw_jsonout_int(&o, "n_channels", x->n_channels);
             lw_jsonout_ns(&o, "latency_ns", x->latency);
             lw_jsonout_fixed(&o, "bytes_per_s", x->bytes_per_s, 0);
+            lw_jsonout_bool(&o, "instead", x->instead);
         }
         lw_jsonout_end(&o);
     }
@@ -210,6 +229,6 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
             lw_dtype_name(q->dtype), q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s", c->name);
     LW_TRY(print_table(a, false, f, err));
     print_ceilings(c, a, f);
-    print_doubt(c, a, f);
+    print_remarks(c, a, f);
     return LW_OK;
 }

@@ -50,16 +50,25 @@ static bool is_collnet(enum sim_nccl_algorithm a)
 }
 
 /* Which algorithms an operation has at all. */
-static bool offers(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a)
+static bool offers(const struct sim_nccl_version *v, enum lw_op_kind op, enum sim_nccl_algorithm a)
 {
     if (a == SIM_NCCL_RING)
-        return true;
+        return gathers(op) || op == LW_OP_ALL_REDUCE || op == LW_OP_BROADCAST || op == LW_OP_REDUCE;
     if (op == LW_OP_ALL_REDUCE)
         return a != SIM_NCCL_PAT;
     if (!gathers(op))
         return false;
-    return a == SIM_NCCL_NVLS || (a == SIM_NCCL_PAT && c->version->rules.has_pat) ||
-           (a == SIM_NCCL_COLLNET_DIRECT && c->version->rules.collnet_gathers);
+    return a == SIM_NCCL_NVLS || (a == SIM_NCCL_PAT && v->rules.has_pat) ||
+           (a == SIM_NCCL_COLLNET_DIRECT && v->rules.collnet_gathers);
+}
+
+bool sim_nccl_offers(const struct sim_nccl_version *v, enum lw_op_kind op, sim_nccl_pairs pairs)
+{
+    for (int a = 0; pairs; a++, pairs >>= SIM_N_NCCL_PROTOCOLS)
+        if ((pairs & ((1u << SIM_N_NCCL_PROTOCOLS) - 1)) &&
+            offers(v, op, (enum sim_nccl_algorithm)a))
+            return true;
+    return false;
 }
 
 /* NVLS and CollNet by what they need of nodes and switches. */
@@ -87,7 +96,7 @@ static bool switches_allow(const struct sim_nccl_comm *c, enum lw_op_kind op,
 static bool algorithm_allowed(const struct sim_nccl_comm *c, enum lw_op_kind op,
                               enum sim_nccl_algorithm a)
 {
-    if (!offers(c, op, a) || graph_of(c, a)->n_channels < 1)
+    if (!offers(c->version, op, a) || graph_of(c, a)->n_channels < 1)
         return false;
     if (a == SIM_NCCL_RING || a == SIM_NCCL_TREE)
         return true;

@@ -17,6 +17,7 @@ struct sim_nccl_comm {
     int32_t n_ranks, n_nodes;
     bool nvlink;  /* devices of a node reach each other by NVLink; else by PCIe */
     bool ll128;   /* the paths are fit for LL128 */
+    bool multicast; /* NVSwitch with multicast */
     bool collnet; /* the network reduces (SHARP) and NCCL is told to use it */
     bool amd_host, x86_host;
     double net_latency_us; /* that the network plug-in adds to a step between nodes */
@@ -55,6 +56,9 @@ struct sim_nccl_choice {
  * allowed. */
 bool sim_nccl_choose(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
                      sim_nccl_pairs pairs, struct sim_nccl_choice *out);
+
+/* Whether NCCL has any of the pairs for op, on some shape. */
+bool sim_nccl_offers(const struct sim_nccl_version *v, enum lw_op_kind op, sim_nccl_pairs pairs);
 
 /* Thread blocks of the kernel that moves `bytes`, each on an SM of its own: the channels, which
  * NCCL doubles after its search and lowers for small sizes. */

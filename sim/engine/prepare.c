@@ -407,6 +407,7 @@ enum lw_status sim_prepare(struct sim_engine *e)
     LW_TRY(prepare_ranks(e));
     LW_TRY(apply_exceptions(e));
     LW_TRY(prepare_groups(e));
+    LW_TRY(sim_check_nccl_choice(e));
     LW_TRY(prepare_rows(e));
     if (e->terms.fair_links)
         LW_TRY(sim_net_prepare(e));

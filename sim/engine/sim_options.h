@@ -48,7 +48,7 @@ struct lw_sim_term {
     const char *why;    /* it is not used; "" when on */
 };
 
-enum { LW_SIM_MAX_TERMS = 16, LW_SIM_MAX_TIMED = 24 };
+enum { LW_SIM_MAX_TERMS = 16, LW_SIM_MAX_TIMED = 24, LW_SIM_MAX_REMARKS = 4 };
 
 /* Ops of one kind and type that the cluster times, and by what. */
 struct lw_sim_timed {
@@ -70,6 +70,8 @@ struct lw_sim_stats {
     int32_t n_timed, n_terms;
     struct lw_sim_timed timed[LW_SIM_MAX_TIMED];
     struct lw_sim_term terms[LW_SIM_MAX_TERMS]; /* borrow the cluster's strings */
+    int32_t n_remarks; /* on what was not done as asked */
+    char remarks[LW_SIM_MAX_REMARKS][280];
 };
 
 #endif

@@ -169,6 +169,8 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
         lw_printf_paragraph(f, "interference: %s = %g (%s)%s%s", x->name, x->value, x->source,
                             x->on ? "" : ", not used: ", x->why);
     }
+    for (int32_t i = 0; i < s->n_remarks; i++)
+        lw_printf_paragraph(f, "note: %s", s->remarks[i]);
     if (!r->cluster->calibrated)
         fprintf(f, "cluster '%s' is not calibrated: its figures are not measured on the machine\n",
                 r->cluster->name);
@@ -543,6 +545,10 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     lw_records_json(&o, RECORDS("timed_by_cluster", timed_columns, r->stats->timed,
                                 r->stats->n_timed));
     lw_records_json(&o, RECORDS("interference", term_columns, r->stats->terms, r->stats->n_terms));
+    lw_jsonout_array(&o, "remarks");
+    for (int32_t i = 0; i < r->stats->n_remarks; i++)
+        lw_jsonout_string(&o, NULL, r->stats->remarks[i]);
+    lw_jsonout_end(&o);
     json_error(&o, r);
     if (r->replayed)
         json_replay(&o, r);

@@ -128,20 +128,92 @@ static void named_pairs_are_forced(void **unused)
     lw_cluster_free(&c);
 }
 
-static void what_the_shape_does_not_allow_is_one_line(void **unused)
+static void not_allowed(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
+                        int32_t n_nodes, enum lw_reducer_kind algorithm, bool has,
+                        const char *words)
 {
-    struct lw_cluster c = known("dgx-h100"), a100 = known("dgx-a100"), host = known("host");
+    struct lw_cost_query q = {op, LW_F32, 4096, n_ranks, n_nodes, algorithm};
+    struct lw_err err = {0};
+    bool found = !has;
+
+    assert_int_equal(sim_nccl_allows(c, &q, &found, &err), LW_ENOTSUP);
+    assert_int_equal(found, has);
+    if (!strstr(err.msg, words))
+        fail_msg("'%s' does not say '%s'", err.msg, words);
+    assert_null(strchr(err.msg, '\n'));
+}
+
+static void what_does_not_exist_is_one_line(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100"), a100 = known("dgx-a100"), pcie = known("pcie-box");
     (void)unused;
 
-    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_PAT, LW_ENOTSUP,
-            "nccl:pat on 8 ranks of 1 node");
-    refused(&c, LW_OP_BROADCAST, 8, 1, LW_REDUCER_NCCL_TREE, LW_ENOTSUP,
-            "choose ring/ll, ring/ll128");
-    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_NVLS, LW_ENOTSUP,
-            "no all_reduce by nccl:nvls");
-    refused(&a100, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NVLS, LW_ENOTSUP, "no all_reduce by nvls");
-    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_COLLNET_CHAIN, LW_ENOTSUP,
-            "collnet-chain");
+    not_allowed(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_PAT, false,
+                "nccl:pat on 8 ranks of 1 node");
+    not_allowed(&c, LW_OP_BROADCAST, 8, 1, LW_REDUCER_NCCL_TREE, false,
+                "choose ring/ll, ring/ll128");
+    not_allowed(&c, LW_OP_ALL_TO_ALL, 8, 1, LW_REDUCER_NCCL_TREE, false, "no algorithms of");
+    not_allowed(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_NVLS, true,
+                "no all_reduce by nccl:nvls");
+    not_allowed(&c, LW_OP_REDUCE_SCATTER, 16, 2, LW_REDUCER_NVLS, true,
+                "needs nccl.collnet for it");
+    not_allowed(&a100, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NVLS, true,
+                "by nvls on 8 ranks of 1 node here (NVLS needs NVSwitch with multicast");
+    not_allowed(&pcie, LW_OP_ALL_REDUCE, 4, 1, LW_REDUCER_NCCL_LL128, true, "LL128 needs NVLink");
+    not_allowed(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_COLLNET_CHAIN, true,
+                "CollNet needs nccl.collnet");
+    lw_cluster_free(&c);
+    lw_cluster_free(&a100);
+    lw_cluster_free(&pcie);
+}
+
+/* Broadcast has rings alone; 8 H100, 4 KiB: ring/LL, 7.2 us + 4096 B / 141 GB/s. */
+static void what_does_not_exist_is_left_to_nccl(void **unused)
+{
+    static const enum lw_op_kind ops[] = {LW_OP_BROADCAST, LW_OP_ALL_GATHER, LW_OP_ALL_TO_ALL,
+                                          LW_OP_SEND};
+    struct lw_cluster c = known("dgx-h100");
+    struct lw_cost_answer a = ask(&c, LW_OP_BROADCAST, 4096, 8, 1, LW_REDUCER_NCCL_TREE);
+    (void)unused;
+
+    assert_true(a.instead);
+    assert_string_equal(a.algorithm, "ring");
+    assert_string_equal(a.detail, "own choice");
+    assert_int_equal(a.time, 7229050);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        struct lw_cost_answer own = ask(&c, ops[i], 1 << 20, 8, 1, LW_REDUCER_NCCL);
+        assert_false(own.instead);
+        a = ask(&c, ops[i], 1 << 20, 8, 1, LW_REDUCER_NCCL_TREE_LL);
+        assert_true(a.instead);
+        assert_int_equal(a.time, own.time);
+    }
+    assert_false(ask(&c, LW_OP_ALL_REDUCE, 4096, 8, 1, LW_REDUCER_NCCL_TREE).instead);
+    assert_false(ask(&c, LW_OP_BARRIER, 0, 8, 1, LW_REDUCER_AUTO).instead);
+    lw_cluster_free(&c);
+}
+
+static void ll128_may_be_switched_off(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100");
+    (void)unused;
+
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 16, 2, LW_REDUCER_AUTO).protocol,
+                        "ll128");
+    c.nccl.ll128 = (struct lw_figure){0, "NCCL_PROTO=^LL128"};
+    for (int64_t bytes = 8; bytes < 1 << 30; bytes *= 2)
+        assert_string_not_equal(ask(&c, LW_OP_ALL_REDUCE, bytes, 16, 2, LW_REDUCER_AUTO).protocol,
+                                "ll128");
+    c.nccl.ll128.value = 1;
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 16, 2, LW_REDUCER_AUTO).protocol,
+                        "ll128");
+    lw_cluster_free(&c);
+}
+
+static void what_the_cluster_lacks_is_one_line(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100"), host = known("host");
+    (void)unused;
+
     refused(&host, LW_OP_ALL_REDUCE, 2, 1, LW_REDUCER_NCCL, LW_ENOTSUP, "nccl.compute_capability");
     c.library_version = "2.4.8";
     refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_EINVAL,
@@ -154,7 +226,6 @@ static void what_the_shape_does_not_allow_is_one_line(void **unused)
     refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_AUTO, LW_ENOTSUP,
             "no bandwidth for its inter-node");
     lw_cluster_free(&c);
-    lw_cluster_free(&a100);
     lw_cluster_free(&host);
 }
 
@@ -249,7 +320,10 @@ int main(void)
         cmocka_unit_test(unmeasured_cluster_takes_the_model),
         cmocka_unit_test(measured_table_wins),
         cmocka_unit_test(named_pairs_are_forced),
-        cmocka_unit_test(what_the_shape_does_not_allow_is_one_line),
+        cmocka_unit_test(what_does_not_exist_is_one_line),
+        cmocka_unit_test(what_does_not_exist_is_left_to_nccl),
+        cmocka_unit_test(ll128_may_be_switched_off),
+        cmocka_unit_test(what_the_cluster_lacks_is_one_line),
         cmocka_unit_test(facts_of_the_cluster_count),
         cmocka_unit_test(point_to_point_is_marked_as_assumed),
         cmocka_unit_test(every_known_cluster_answers),

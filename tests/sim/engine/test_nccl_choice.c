@@ -1,0 +1,125 @@
+/* Reducers that name an algorithm of NCCL, on whole plans. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "sim/cost/cost_model.h"
+#include "tests/lib/sim_help.h"
+
+/* A broadcast, an all-gather and an all-reduce over all of n ranks; without all_reduce the first
+ * two. */
+static void plan_of(struct lw_plan *plan, int32_t n, enum lw_reducer_kind reducer, bool all_reduce)
+{
+    struct lw_builder *b = begin_plan("p", n);
+    int32_t members[64];
+
+    for (int32_t r = 0; r < n; r++)
+        members[r] = r;
+    int32_t comm = lw_builder_comm(b, "by name", LW_COMM_DATA, reducer, 1);
+    lw_builder_group(b, comm, members, n);
+    int32_t k = add_work(b, LW_OP_KERNEL, 0, LW_PS_PER_US, -1);
+    add_collective(b, LW_OP_BROADCAST, comm, 1, 1 << 20, k);
+    add_collective(b, LW_OP_ALL_GATHER, comm, 1, 1 << 20, k);
+    if (all_reduce)
+        add_collective(b, LW_OP_ALL_REDUCE, comm, 1, 1 << 20, k);
+    finish_plan(b, plan);
+}
+
+static lw_ps cost(const struct lw_cluster *c, enum lw_op_kind op, int32_t n,
+                  enum lw_reducer_kind k)
+{
+    struct lw_cost_query q = {op, LW_F32, 1 << 20, n, (n + 7) / 8, k};
+    struct lw_cost_answer a;
+
+    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
+    return a.time;
+}
+
+/* The all-reduce goes by tree, the rest as NCCL chooses, and one remark says so. */
+static void other_operations_are_left_to_nccl_with_one_remark(void **unused)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_sim_stats s;
+    (void)unused;
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    plan_of(&plan, 16, LW_REDUCER_NCCL_TREE, true);
+    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
+    assert_int_equal(s.end, LW_PS_PER_US + cost(&c, LW_OP_BROADCAST, 16, LW_REDUCER_NCCL) +
+                                cost(&c, LW_OP_ALL_GATHER, 16, LW_REDUCER_NCCL) +
+                                cost(&c, LW_OP_ALL_REDUCE, 16, LW_REDUCER_NCCL_TREE));
+    assert_int_equal(s.n_remarks, 1);
+    assert_string_equal(s.remarks[0],
+                        "reducer nccl:tree: NCCL's own choice where it has no such form: "
+                        "broadcast on 16 ranks (ring/ll128), all_gather on 16 ranks (ring/ll128)");
+    lw_plan_free(&plan);
+    plan_of(&plan, 16, LW_REDUCER_NCCL, true);
+    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
+    assert_int_equal(s.n_remarks, 0);
+    lw_plan_free(&plan);
+    lw_cluster_free(&c);
+}
+
+static void refused(const char *cluster, int32_t n, enum lw_reducer_kind k, bool all_reduce,
+                    const char *words)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_sim_stats s;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_cluster_find(cluster, &c, NULL), LW_OK);
+    plan_of(&plan, n, k, all_reduce);
+    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, &err), LW_ENOTSUP);
+    if (!strstr(err.msg, words))
+        fail_msg("'%s' does not say '%s'", err.msg, words);
+    lw_plan_free(&plan);
+    lw_cluster_free(&c);
+}
+
+static void what_no_operation_can_use_is_refused(void **unused)
+{
+    (void)unused;
+    refused("dgx-h100", 16, LW_REDUCER_NCCL_TREE, false, "by nccl:tree on 16 ranks of 2 nodes");
+    refused("pcie-box", 4, LW_REDUCER_NVLS, true,
+            "by nvls on 4 ranks of 1 node here (NVLS needs NVSwitch with multicast");
+    refused("dgx-h100", 16, LW_REDUCER_NCCL_NVLS, false, "NVLS of several nodes needs");
+}
+
+static void a_library_beyond_the_newest_is_remarked(void **unused)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_plan plan;
+    struct lw_cluster c;
+    struct lw_sim_stats s;
+    (void)unused;
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    c.library_version = "2.41.1";
+    plan_of(&plan, 8, LW_REDUCER_AUTO, true);
+    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
+    assert_int_equal(s.n_remarks, 1);
+    assert_string_equal(s.remarks[0], "NCCL 2.41.1 is newer than the newest constants known: those "
+                                      "of 2.30 count");
+    lw_plan_free(&plan);
+    lw_cluster_free(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_operations_are_left_to_nccl_with_one_remark),
+        cmocka_unit_test(what_no_operation_can_use_is_refused),
+        cmocka_unit_test(a_library_beyond_the_newest_is_remarked),
+    };
+
+    return cmocka_run_group_tests_name("nccl_choice", tests, NULL, NULL);
+}
