@@ -1,0 +1,160 @@
+/* Peaks of whole plans against closed forms: states of the ZeRO paper (Rajbhandari et al., arXiv
+ * 1910.02054, sections 3 and 5: bytes per parameter = whole + shared / N) and activations of
+ * Korthikanti et al. (arXiv 2205.05198, equations 1, 2, 4 and 5, and section 4.3 for the ends of
+ * the model), on a GPT of 32 blocks of 4096 (GPT-3 6.7B). The forms share no code with the
+ * program. What the framework reserves is no part of either. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "shared/timeline/timeline.h"
+#include "tests/lib/model_help.h"
+#include "tests/lib/plan_words.h"
+#include "tests/lib/sim_help.h"
+
+static const double S = 2048, H = 4096, L = 32, A = 32, V = 51200;
+
+/* Parameters of a block and of the embeddings on a rank of t. */
+static double block(double t)
+{
+    return 12 * H * H / t + 7 * H / t + 6 * H;
+}
+
+static double embedding(double t)
+{
+    return (V / t + S) * H;
+}
+
+enum mode { NONE, SELECTIVE, FULL };
+
+/* Bytes of activations of a block for one sequence. */
+static double kept(double t, enum mode mode, bool sp)
+{
+    double scores = mode == SELECTIVE ? 0 : 5 * A * S / (H * t);
+
+    if (mode == FULL)
+        return 2 * S * H / (sp ? t : 1);
+    return S * H * (sp ? 34 / t + scores : 10 + 24 / t + scores);
+}
+
+/* The last norm and the input of the head, 2 S H each, and scores of 4 bytes. */
+static double last(double t, bool sp)
+{
+    return 4 * S * H / (sp ? t : 1) + 4 * S * V / t;
+}
+
+struct row {
+    const char *words;
+    double n, whole, shared; /* states: (whole + shared / n) bytes per parameter */
+    double t;
+    enum mode mode;
+    double stages;           /* of 1F1B or GPipe; the rank with the peak has one */
+    double in_flight;        /* micro-batches whose blocks are kept */
+    bool is_last;            /* the stage with the head; else the first one */
+    double units, all;       /* whole blocks, and whole models, beside the states; of 2 bytes */
+    double root;             /* embeddings beside the states, of 2 bytes */
+};
+
+static const struct row rows[] = {
+    {"dp 8", 8, 18, 0, 1, NONE, 1, 1, true, 0, 0, 0},
+    {"dp 8 micro-batches 4", 8, 18, 0, 1, NONE, 1, 1, true, 0, 0, 0},
+    {"dp 8 recompute selective", 8, 18, 0, 1, SELECTIVE, 1, 1, true, 0, 0, 0},
+    {"dp 8 recompute full", 8, 18, 0, 1, FULL, 1, 1, true, 0, 0, 0},
+    {"dp 8 zero 1", 8, 4, 12, 1, NONE, 1, 1, true, 0, 0, 0},
+    {"dp 16 zero 1", 16, 4, 12, 1, NONE, 1, 1, true, 0, 0, 0},
+    {"dp 8 zero 1 grad-dtype f32", 8, 6, 12, 1, NONE, 1, 1, true, 0, 0, 0},
+    {"dp 8 zero 2 bucket-cap 64MiB", 8, 2, 14, 1, NONE, 1, 1, true, 0, 0, 0},
+    {"dp 16 zero 2 bucket-cap 64MiB recompute full", 16, 2, 14, 1, FULL, 1, 1, true, 0, 0, 0},
+    {"dp 8 zero 2 no-sync 3 recompute selective", 8, 4, 12, 1, SELECTIVE, 1, 1, true, 0, 0, 0},
+    {"dp 8 zero 3", 8, 0, 16, 1, NONE, 1, 1, true, 2, 0, 0},
+    {"dp 16 zero 3 recompute full", 16, 0, 16, 1, FULL, 1, 1, true, 3, 0, 0},
+    {"dp 8 zero 3 micro-batches 4 recompute full", 8, 0, 16, 1, FULL, 1, 1, true, 3, 0, 0},
+    {"dp 16 zero 3 recompute selective", 16, 0, 16, 1, SELECTIVE, 1, 1, true, 3, 0, 0},
+    {"dp 16 zero 3 root-unit on recompute selective", 16, 0, 16, 1, SELECTIVE, 1, 1, true, 3, 0, 2},
+    {"dp 16 zero 3 zero-group 8 recompute selective", 8, 0, 16, 1, SELECTIVE, 1, 1, true, 3, 0, 0},
+    {"dp 16 zero 3 reshard off recompute selective", 16, 0, 16, 1, SELECTIVE, 1, 1, true, 1, 1, 0},
+    {"dp 8 zero 3 no-sync 3 recompute selective", 8, 2, 14, 1, SELECTIVE, 1, 1, true, 2, 0, 0},
+    {"dp 2 tp 8", 2, 18, 0, 8, NONE, 1, 1, true, 0, 0, 0},
+    {"dp 2 tp 8 zero 1 grad-dtype f32", 2, 6, 12, 8, NONE, 1, 1, true, 0, 0, 0},
+    {"dp 2 tp 8 recompute selective sequence-parallel on", 2, 18, 0, 8, SELECTIVE, 1, 1, true, 0,
+     0, 0},
+    {"dp 8 tp 2 zero 3 recompute full", 8, 0, 16, 2, FULL, 1, 1, true, 3, 0, 0},
+    {"dp 2 pp 4 micro-batches 16 schedule 1f1b", 2, 18, 0, 1, NONE, 4, 4, false, 0, 0, 0},
+    {"dp 2 pp 4 micro-batches 16 schedule 1f1b zero 1 recompute selective", 2, 4, 12, 1, SELECTIVE,
+     4, 4, false, 0, 0, 0},
+    {"dp 2 pp 4 micro-batches 8 schedule gpipe zero 1 recompute selective", 2, 4, 12, 1, SELECTIVE,
+     4, 8, true, 0, 0, 0},
+};
+
+static double closed_form(const struct row *r)
+{
+    bool sp = strstr(r->words, "sequence-parallel"), is_first = r->stages == 1 || !r->is_last;
+    double parameters = L / r->stages * block(r->t), ends = 0;
+    double block_bytes = kept(r->t, r->mode, sp);
+    double again = r->mode == NONE ? 0 : kept(r->t, NONE, sp) - block_bytes;
+
+    if (is_first)
+        parameters += embedding(r->t);
+    else
+        parameters += V / r->t * H;
+    if (is_first) /* the mask of a dropout */
+        ends += r->in_flight * S * H / (sp ? r->t : 1);
+    double head = r->is_last ? r->in_flight * last(r->t, sp) : 0;
+    return (r->whole + r->shared / r->n) * parameters + 2 * r->units * block(r->t) +
+           2 * r->all * parameters + 2 * r->root * embedding(r->t) +
+           L / r->stages * r->in_flight * block_bytes + ends + (head > again ? head : again);
+}
+
+static double peak_of(const struct lw_workload *w, const char *words)
+{
+    struct lw_plan p = plan_of_words(w, words);
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    int64_t peak[64], most = 0;
+
+    make_cluster(&c, p.n_ranks, 1e11, 0);
+    c.device.copy_bytes_per_s = given(1e12);
+    assert_true(p.n_ranks <= 64);
+    if (lw_sim_run(&p, &c, &o, &t, &stats, &err) != LW_OK ||
+        lw_memory_peaks(&t, &p, peak, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    for (int32_t r = 0; r < p.n_ranks; r++)
+        most = peak[r] > most ? peak[r] : most;
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    lw_plan_free(&p);
+    return (double)most;
+}
+
+static void peaks_of_whole_plans_are_the_closed_forms(void **unused)
+{
+    (void)unused;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct lw_workload w =
+            model_build("gpt-6.7b", (struct traces_model_shape){
+                                        .batch = 1, .tensor = (int64_t)rows[i].t,
+                                        .sequence_parallel = strstr(rows[i].words, "sequence")});
+        double found = peak_of(&w, rows[i].words), expected = closed_form(&rows[i]);
+        lw_workload_free(&w);
+        if (fabs(found / expected - 1) > 0.03)
+            fail_msg("%s: %.3f GB, the closed form gives %.3f", rows[i].words, found / 1e9,
+                     expected / 1e9);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peaks_of_whole_plans_are_the_closed_forms),
+    };
+
+    return cmocka_run_group_tests_name("peak forms", tests, NULL, NULL);
+}
