@@ -23,6 +23,7 @@
  *                             reports the asynchronous error e and never ends
  * FAKE_NCCL_LOSE=rank:op      that process kills itself there (op 0: while communicators are made)
  * FAKE_NCCL_HANG=rank:op      that rank never enters the op
+ * FAKE_NCCL_FLIP=rank:op      that rank receives its first element with the lowest bit flipped
  * FAKE_NCCL_LOG=file          one line per op a rank has finished, or buffer it has registered
  *
  * Compiled with FAKE_NCCL_OLD it is a library before 2.19, without registered buffers. */
@@ -334,6 +335,15 @@ static bool injected(struct ncclComm *c, int64_t op)
     return false;
 }
 
+/* Little-endian: the lowest bit of the first element is that of the first byte. */
+static void flip(const struct ncclComm *c, int64_t op, const struct item *it)
+{
+    struct fake_spec spec;
+
+    if (asked("FAKE_NCCL_FLIP", c, op, &spec))
+        *(unsigned char *)it->recv ^= 1;
+}
+
 static void log_line(const struct ncclComm *c, const char *what, size_t n)
 {
     const char *path = getenv("FAKE_NCCL_LOG");
@@ -367,6 +377,8 @@ static void CUDA_CB run_batch(void *arg)
             ok = exchange(c, b);
         else
             ok = collective(c, &b->items[0]);
+        if (ok)
+            flip(c, op, &b->items[0]);
         for (int i = 0; ok && i < b->n; i++)
             log_op(c, &b->items[i]);
     }

@@ -62,6 +62,7 @@ static struct lw_exec_options options_asked_for(const struct exec_process *proce
     o.n_warmup = 1;
     o.optimizer = exec_optimizer_of(
         (enum exec_optimizer_kind)setting("T_OPTIMIZER", EXEC_MOMENTUM));
+    o.optimizer.rate = setting("T_STILL", 0) ? 0 : o.optimizer.rate;
     o.timeout_ns = setting("T_TIMEOUT_MS", 20000) * 1000000;
     o.loop = setting("T_LOOP", 0);
     o.process = process;
@@ -483,6 +484,28 @@ static void the_first_wrong_place_is_kept(void **state)
 }
 
 /* The words are those of the threads backend, to the last value. */
+/* 3 buckets and 4 steps. With a learning rate of 0 the weights are right whatever the sums are: only
+ * the comparison of every step's gradients sees the bit. */
+static void a_flipped_bit_that_the_weights_hide_is_found(void **state)
+{
+    static const char *const ops[] = {"1:1", "1:5", "1:8", "1:12"};
+    char sgd[8];
+
+    NEEDS_FAKES();
+    snprintf(sgd, sizeof sgd, "%d", (int)EXEC_SGD);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        struct job j = {.n = 2, .set = {{"T_STILL", "1"}, {"T_OPTIMIZER", sgd},
+                                        {"FAKE_NCCL_FLIP", ops[i]}}};
+        char expected[80];
+        run(&j);
+        snprintf(expected, sizeof expected, "step %d: the averaged gradient of parameter",
+                 (int)i);
+        assert_int_equal(j.code[1], LW_ENO);
+        if (!strstr(j.line[1], expected))
+            fail_msg("op %s: %s", ops[i], j.line[1]);
+    }
+}
+
 static void a_wrong_message_is_named_as_by_threads(void **state)
 {
     NEEDS_FAKES();
@@ -1126,6 +1149,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(types_passes_and_views_end_like_one),
         cmocka_unit_test(every_collective_moves_the_right_elements),
         cmocka_unit_test(the_first_wrong_place_is_kept),
+        cmocka_unit_test(a_flipped_bit_that_the_weights_hide_is_found),
         cmocka_unit_test(a_wrong_message_is_named_as_by_threads),
         cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
         cmocka_unit_test(several_ranks_in_one_process_are_refused_without_a_loop),
