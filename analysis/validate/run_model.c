@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "analysis/validate/run_figures.h"
+#include "analysis/validate/run_framework.h"
 #include "traces/models/models.h"
 
 /* By the letters and digits of a name, in lower case; the first row that its beginning has. */
@@ -118,22 +119,6 @@ static enum lw_status precision_of(const struct lw_run *r, struct precision *p, 
     return LW_OK;
 }
 
-/* What frameworks do not fuse, from their code: huggingface/nanotron@00708b8 and 03b83fc, models/
- * llama.py (norms and rotation are fused, the loss is not; gradients are added to f32 sums);
- * pytorch/torchtitan and foundation-model-stack/fms-fsdp, Llama models (norms and rotation in f32
- * steps unless compiled). The first row that the framework has decides. */
-static const struct {
-    const char *framework;
-    unsigned unfused;
-} unfused[] = {
-    {"nanotron", TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK},
-    {"Megatron-DeepSpeed", TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS},
-    {"Megatron-LM 2021", TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS},
-    {"torchtitan", TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS},
-    {"FSDP", TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS},
-    {"torchtune", TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS},
-};
-
 static lw_ps us(double v)
 {
     return (lw_ps)(v * 1e6);
@@ -141,6 +126,7 @@ static lw_ps us(double v)
 
 static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
 {
+    const struct lw_run_framework *f = lw_run_framework_of(r);
     bool stages = r->pp > 1 && r->gpus > r->gpus_per_node;
 
     s->host_op_ps = us(lw_run_figure(r, LW_RUN_HOST_OP, 0));
@@ -149,11 +135,11 @@ static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR_STAGE, 0) * (double)r->tp);
     else if (r->tp > r->gpus_per_node)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR, 0) * (double)r->tp);
-    for (size_t k = 0; k < sizeof unfused / sizeof *unfused; k++)
-        if (strstr(r->framework, unfused[k].framework) && !strstr(r->compile, "yes")) {
-            s->unfused = unfused[k].unfused;
-            return;
-        }
+    s->unfused = strstr(r->compile, "yes") ? 0 : f->unfused;
+    s->kept = f->kept;
+    if (s->lora == 0)
+        s->kept &= ~(unsigned)TRACES_KEPT_GATE_8BIT;
+    s->fp8_params = s->fp8;
 }
 
 /* Of the fused kernel against the device's own figure. Triton 0.325, FlashAttention-2 0.655 of
@@ -170,7 +156,14 @@ static double attention_speed(const struct lw_run *r)
     return hopper && engine ? 1.55 : 1;
 }
 
-static bool is_yes(const char *text)
+const char *lw_run_gradients(const struct lw_run *r)
+{
+    if (strstr(r->precision, "fp32 grad"))
+        return "f32";
+    return !*r->grad_dtype && lw_run_framework_of(r)->shards_optimizer ? "bf16" : r->grad_dtype;
+}
+
+bool lw_run_is_yes(const char *text)
 {
     return strncasecmp(text, "yes", 3) == 0 || strncasecmp(text, "true", 4) == 0 || *text == '1' ||
            strncmp(text, "TP mode", 7) == 0;
@@ -210,16 +203,16 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *d
         .plain_ffn = r->plain_ffn,
         .context = r->cp,
         .lora = strstr(r->task, "LoRA") || strstr(r->model, "LoRA") ? LORA_RANK : 0,
-        .sequence_parallel = r->tp > 1 && is_yes(r->seq_parallel),
+        .sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel),
         .attention_speed = attention_speed(r),
     };
 
-    take_framework(r, &s);
     LW_TRY(precision_of(r, &p, err));
     if (p.fp8 && !lw_figure_is_set(device->fp8_speedup))
         return lw_fail(err, LW_ENOTSUP, "the device has no 8-bit products");
     s.dtype = p.name;
     s.fp8 = p.fp8;
+    take_framework(r, &s);
     *dtype = p.dtype;
     if (strcmp(r->family, "bert") == 0)
         return traces_model_build("bert-large", &s, device, w, err);

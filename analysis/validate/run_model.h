@@ -11,6 +11,11 @@ struct lw_device;
  * model that nothing is known of. */
 enum lw_status lw_run_shape(struct lw_run *run, struct lw_err *err);
 
+/* The element type that gradients are summed in, "" = the parameters'. */
+const char *lw_run_gradients(const struct lw_run *run);
+/* Of a cell: "yes", "True", "1", or a tensor-parallel mode that splits sequences. */
+bool lw_run_is_yes(const char *cell);
+
 /* The workload of one micro-batch of the run on that device. *dtype: of its products. LW_ENOTSUP
  * with a reason. */
 enum lw_status lw_run_workload(const struct lw_run *run, const struct lw_device *device,

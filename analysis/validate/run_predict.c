@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/validate/run_framework.h"
 #include "analysis/validate/run_machine.h"
+#include "analysis/validate/run_memory.h"
 #include "analysis/validate/run_model.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
@@ -78,12 +80,12 @@ static int64_t zero_of(const struct lw_run *r)
         return 2;
     if (has(r->zero, "ZeRO-1") || (r->zero[0] == '1' && (!r->zero[1] || r->zero[1] == ',')))
         return 1;
-    if (has(r->zero, "FSDP") || has(r->zero, "ZeRO-3"))
-        return has(r->zero, "FSDP=0") ? 0 : 3;
+    if ((has(r->zero, "FSDP") && !has(r->zero, "FSDP=0")) || has(r->zero, "ZeRO-3"))
+        return 3;
     if (has(r->dist_optimizer, "yes") || has(r->dist_optimizer, "True") ||
         has(r->zero, "distributed optimizer"))
         return 1;
-    return 0;
+    return lw_run_framework_of(r)->shards_optimizer;
 }
 
 /* First module of each part: the embedding goes with the first block, the head with the last.
@@ -117,9 +119,11 @@ static enum lw_status set_all(struct lw_strategy *s, const struct setting *setti
 
 static const char *recompute_of(const struct lw_run *r)
 {
-    if (has(r->recompute, "full"))
+    const char *text = *r->recompute ? r->recompute : lw_run_framework_of(r)->recompute;
+
+    if (has(text, "full"))
         return "full";
-    return has(r->recompute, "selective") || has(r->recompute, "core_attn") ? "selective" : "none";
+    return has(text, "selective") || has(text, "core_attn") ? "selective" : "none";
 }
 
 static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t size,
@@ -142,7 +146,7 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
         list_parts(r, list, size);
     const struct setting settings[] = {
         {"recompute", recompute_of(r)},
-        {"grad-dtype", r->grad_dtype},
+        {"grad-dtype", lw_run_gradients(r)},
         {"schedule", r->pp == 1 ? "" : r->vpp > 1 ? "interleaved-1f1b" : "1f1b"},
         {"partition", r->pp == 1 ? "" : by_cost ? "exact" : "explicit"},
         {"partition-list", list},
@@ -162,8 +166,9 @@ static enum lw_status expressible(const struct lw_run *r, struct lw_err *err)
 
 /* --- prediction ------------------------------------------------------------------------------- */
 
-static enum lw_status simulate(const struct lw_plan *plan, const struct lw_cluster *c,
-                               struct lw_run_prediction *out, struct lw_err *err)
+static enum lw_status simulate(const struct lw_run *r, const struct lw_plan *plan,
+                               const struct lw_cluster *c, struct lw_run_prediction *out,
+                               struct lw_err *err)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_sim_classes classes = {0};
@@ -179,7 +184,8 @@ static enum lw_status simulate(const struct lw_plan *plan, const struct lw_clust
     if (s != LW_OK)
         return s;
     out->step_ns = (double)summary.step / (double)LW_PS_PER_NS;
-    out->memory_bytes = (double)summary.peak_memory_bytes;
+    out->memory_bytes = lw_run_shown_bytes(r, &c->device, &summary);
+    out->needed_bytes = lw_run_needed_bytes(r, &summary);
     lw_summary_free(&summary);
     return LW_OK;
 }
@@ -195,7 +201,8 @@ static enum lw_status plan_and_simulate(const struct lw_run *r, const struct lw_
 
     LW_TRY(strategy_of(r, list, sizeof list, &s, err));
     LW_TRY(lw_plan_build(w, &s, &cost, &plan, err));
-    enum lw_status status = simulate(&plan, c, out, err);
+    lw_run_own_gradients(r, &plan);
+    enum lw_status status = simulate(r, &plan, c, out, err);
     lw_plan_free(&plan);
     return status;
 }

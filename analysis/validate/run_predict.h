@@ -7,7 +7,9 @@
 /* What is predicted of a run: the model's workload on the device, the strategy, the plan, the
  * simulated step. */
 struct lw_run_prediction {
-    double step_ns, memory_bytes, capacity_bytes, tokens_per_s_device;
+    double step_ns, tokens_per_s_device;
+    double memory_bytes; /* as run->memory says that the table shows it */
+    double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
     double step_flops;  /* by the definition that run->flops names; 0 = model FLOPs */
     double peak;        /* a device's rate at the run's precision */
 };

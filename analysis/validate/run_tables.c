@@ -35,8 +35,8 @@ const struct lw_run_table lw_run_tables[] = {
     {"nanotron_ultrascale",
      "gpu tied_embeddings grad_accum zero",
      "",
-     "attention=flash;family=llama;partition=cost;grad_dtype=f32;overlap=no;seq_parallel=yes;"
-     "memory=reserved",
+     "attention=flash;family=llama;partition=cost;overlap=no;seq_parallel=yes;"
+     "memory=reserved of rank 0",
      ONE("tok_s:tok/s;mem_gb:GiB"),
      {12, 0, 0},
      8,
@@ -52,7 +52,8 @@ const struct lw_run_table lw_run_tables[] = {
     {"bloom_3d_a100",
      "node_state layers_check tflops_kind",
      "micro_batches=num_microbatches",
-     "vocab=250680;heads=64;attention=full;family=gpt;tied=True;overlap=no;flops=hardware;zero=1",
+     "vocab=250680;heads=64;attention=full;family=gpt;tied=True;overlap=no;flops=hardware;zero=1;"
+     "memory=nvidia-smi",
      ONE(STEP ";mem_gb:GiB"),
      {8, 0, 0},
      8,
@@ -60,7 +61,7 @@ const struct lw_run_table lw_run_tables[] = {
     {"simumax_real_runs",
      "sim_step_s moe_note",
      "micro_batches=num_microbatches",
-     "attention=flash;family=llama;grad_dtype=f32;flops=model",
+     "attention=flash;family=llama;flops=model",
      ONE(STEP ";mem_gb:GiB"),
      {0, 0, 0},
      8,

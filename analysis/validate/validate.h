@@ -32,8 +32,12 @@ struct lw_family {
     /* of tables of training runs: */
     bool runs;            /* its cases are runs: a row without a time is not a miss */
     double memory_bar_pct, rank_bar; /* mean error of memory at most, rank correlation at least */
-    int32_t n_skipped, n_memory, n_fit, n_fit_right; /* rows passed over; cases with measured memory;
-                           * cases known to fit or not, and those predicted right */
+    int32_t n_skipped, n_memory; /* rows passed over; cases with measured memory */
+    /* Cases that ran and those that failed, and how many of each are predicted right: to fit, and
+     * not to. */
+    struct lw_fits {
+        int32_t n, n_right;
+    } ran, failed;
     double memory_mean_pct, memory_bias_pct;
 };
 
@@ -62,7 +66,8 @@ struct lw_case {
     const char *remark;    /* what is known about the measurement; "" = nothing */
     double error_pct;      /* (predicted - measured) / measured; 0 without a measurement */
     /* of runs; 0 = not known: */
-    double predicted_bytes, measured_bytes, capacity_bytes, tokens_per_s_device;
+    double predicted_bytes, measured_bytes, tokens_per_s_device;
+    double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
     bool failed;           /* the run did not fit, or crashed */
 };
 

@@ -1,8 +1,8 @@
 /* Figures of measured runs beyond the error of their step: memory, whether a run fits its device,
  * and the order of the runs of a sweep.
  *
- * A run fits when its predicted peak is within the device's memory. Order is Spearman's rank
- * correlation of predicted and measured steps, equal values sharing the mean of their ranks. */
+ * A run fits when what its fullest rank needs is within the device's memory. Order is Spearman's
+ * rank correlation of predicted and measured steps; equal values share the mean of their ranks. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +18,10 @@ static void judge_memory(struct lw_validation *v)
         struct lw_family *f = &v->families[c->family];
         if (!f->runs)
             continue;
-        if (c->predicted_bytes > 0 && c->capacity_bytes > 0) {
-            f->n_fit++;
-            f->n_fit_right += (c->predicted_bytes > c->capacity_bytes) == c->failed;
+        if (c->needed_bytes > 0 && c->capacity_bytes > 0) {
+            struct lw_fits *fits = c->failed ? &f->failed : &f->ran;
+            fits->n++;
+            fits->n_right += (c->needed_bytes > c->capacity_bytes) == c->failed;
         }
         if (c->predicted_bytes <= 0 || c->measured_bytes <= 0)
             continue;

@@ -19,8 +19,10 @@ void lw_validation_json_runs(const struct lw_validation *v, int32_t family, stru
     lw_jsonout_fixed(o, "bias_pct", f->memory_bias_pct, 4);
     lw_jsonout_end(o);
     lw_jsonout_object(o, "fits");
-    lw_jsonout_int(o, "n", f->n_fit);
-    lw_jsonout_int(o, "n_right", f->n_fit_right);
+    lw_jsonout_int(o, "n_ran", f->ran.n);
+    lw_jsonout_int(o, "n_ran_fit", f->ran.n_right);
+    lw_jsonout_int(o, "n_failed", f->failed.n);
+    lw_jsonout_int(o, "n_failed_do_not_fit", f->failed.n_right);
     lw_jsonout_end(o);
 }
 
@@ -35,6 +37,7 @@ static void json_bytes(struct lw_jsonout *o, const char *key, double bytes)
 void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)
 {
     json_bytes(o, "predicted_bytes", c->predicted_bytes);
+    json_bytes(o, "needed_bytes", c->needed_bytes);
     json_bytes(o, "measured_bytes", c->measured_bytes);
     lw_jsonout_fixed(o, "tokens_per_s_device", c->tokens_per_s_device, 2);
     if (c->failed)
@@ -123,15 +126,16 @@ static void family_cells(struct lw_table *t, const struct lw_validation *v, int3
                       f->n_memory);
     else
         lw_table_cell(t, "-");
-    lw_table_cell(t, "%d of %d", f->n_fit_right, f->n_fit);
+    lw_table_cell(t, "%d of %d", f->ran.n_right, f->ran.n);
+    lw_table_cell(t, "%d of %d", f->failed.n_right, f->failed.n);
 }
 
 static struct lw_table *runs_table(const struct lw_validation *v, int *n_families)
 {
     static const char *const titles[] = {"runs", ">predicted rows", ">step error (bias)",
                                          ">rank: mean (least)", ">memory error (bias)",
-                                         ">fits right"};
-    struct lw_table *t = lw_table_new(6, titles);
+                                         ">ran: fit", ">failed: do not fit"};
+    struct lw_table *t = lw_table_new(7, titles);
 
     for (int32_t k = 0; t && k < v->n_families; k++) {
         int32_t n = v->families[k].n_skipped;

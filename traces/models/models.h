@@ -16,6 +16,16 @@ enum traces_unfused {
     TRACES_UNFUSED_NORMS = 8, /* the steps of norms and of rotation, in f32 */
 };
 
+/* What a framework keeps for the backward, where it differs from a kernel's own inputs. */
+enum traces_kept {
+    TRACES_KEPT_HEAD_COPIES = 1, /* keys and values twice: as the product gives them, and as
+                                  * attention reads them */
+    TRACES_KEPT_FUSED_GATE = 2,  /* SiLU's result is computed again in the backward */
+    TRACES_KEPT_GATE_8BIT = 4,   /* the gated pair's input in 8 bits */
+    TRACES_KEPT_PROJECTIONS = 8, /* selective recomputation keeps a block's input, queries, keys
+                                  * and values alone */
+};
+
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the
  * larger of flops / (peak * efficiency) and bytes / memory bandwidth, for every kernel in forward,
  * backward by input and backward by weight. See docs/design/models.md. */
@@ -44,10 +54,12 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     lw_ps host_op_ps; /* host time per launched kernel: a module is no faster; 0 = not counted */
     lw_ps host_collective_ps; /* the same per collective of the tensor group, beside */
     unsigned unfused; /* bits of enum traces_unfused */
+    unsigned kept;     /* bits of enum traces_kept */
     double traffic;   /* bytes that kernels without a product move, against those counted: unfused
                        * frameworks move more; 0 = 1 */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
-    bool fp8;               /* products of blocks take 8-bit operands */
+    bool fp8;               /* products of blocks take 8-bit operands, and keep these */
+    bool fp8_params;        /* frozen weights of the products of blocks are 8-bit numbers */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
     int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */

@@ -43,10 +43,10 @@ static void add_embedding(struct transformer *t)
 
 static void add_block(struct transformer *t, int32_t i)
 {
-    int64_t h = t->hidden, ffn = t->ffn, x = t->b.item * t->tokens;
+    int64_t h = t->hidden, ffn = t->ffn;
 
     transformer_module(t, "encoder.layer.%d", i);
-    transformer_keep(t, x * h, true);
+    transformer_keep_operand(t, h, true);
     for (int k = 0; k < 3; k++) {
         static const char *const names[] = {"attention.self.query", "attention.self.key",
                                             "attention.self.value"};
@@ -54,16 +54,14 @@ static void add_block(struct transformer *t, int32_t i)
                  names[k]);
     }
     transformer_attention(t);
-    transformer_keep(t, x * h, false);
     add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
              "attention.output.dense");
     transformer_residual(t);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "attention.output.LayerNorm");
-    transformer_keep(t, x * h, true);
+    transformer_keep_operand(t, h, true);
     add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
              i, "intermediate.dense");
-    transformer_keep(t, 2 * x * ffn, false);
-    transformer_elementwise(t, ffn, 1);
+    transformer_activation(t, ffn);
     add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
              "output.dense");
     transformer_residual(t);

@@ -193,7 +193,7 @@ int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *
     add_ps(&m->forward_ps, forward);
     add_ps(&m->backward_input_ps, input);
     add_ps(&m->backward_weight_ps, weight);
-    add_ps(&m->selective_ps, cost->again ? forward : 0);
+    add_ps(&m->selective_ps, cost->again || b->again ? forward : 0);
     if (is_whole(b, cost)) {
         add_ps(&m->whole_forward_ps, forward);
         add_ps(&m->whole_input_ps, input);

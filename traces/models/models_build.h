@@ -46,6 +46,7 @@ struct traces_builder {
     struct traces_part *parts; /* goes with finish */
     int32_t *part_of;          /* [max_params] */
     struct traces_launches *launches; /* [max_modules]; goes with finish */
+    bool again;                /* parts added now are done once more with selective recomputation */
     bool no_memory;
     struct lw_module spare;    /* take what is set on things that there was no memory for */
     struct lw_param spare_param;

@@ -108,7 +108,6 @@ static void add_routed(struct transformer *t, int32_t i)
     sort(t, n);
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
-    transformer_keep(t, 4 * t->b.item * copies * f, false);
     add_weights(t, router, s->experts * h, LW_TP_REPLICATED, false, i, "gate.weight");
     add_weights(t, up, 2 * all * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");
     add_weights(t, down, all * h, LW_TP_ROW, true, i, "experts.down_proj");
@@ -126,7 +125,6 @@ static void add_shared(struct transformer *t, int32_t i)
     int32_t gate = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
     int32_t up = transformer_linear(t, t->tokens, h, f, LW_TP_COLUMN);
     transformer_gate(t, f);
-    transformer_keep(t, 4 * t->b.item * t->tokens * f, false);
     int32_t down = transformer_linear(t, t->tokens, f, h, LW_TP_ROW);
     transformer_residual(t);
     add_weights(t, gate, h * f, LW_TP_COLUMN, false, i, "shared_experts.gate_proj.weight");

@@ -42,24 +42,22 @@ static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_
 
 static void add_block(struct transformer *t, int32_t i)
 {
-    int64_t h = t->hidden, ffn = t->ffn, x = t->b.item * t->tokens;
+    int64_t h = t->hidden, ffn = t->ffn;
 
     transformer_module(t, "transformer.h.%d", i);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_1");
-    transformer_keep(t, x * h, true);
+    transformer_keep_operand(t, h, true);
     add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h,
              LW_TP_COLUMN, i, "attn.c_attn");
     transformer_attention(t);
-    transformer_keep(t, x * h, false);
     add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
              "attn.c_proj");
     transformer_residual(t);
     add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_2");
-    transformer_keep(t, x * h, true);
+    transformer_keep_operand(t, h, true);
     add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
              i, "mlp.c_fc");
-    transformer_keep(t, 2 * x * ffn, false); /* inputs of GELU and of the layer after it */
-    transformer_elementwise(t, ffn, 1);
+    transformer_activation(t, ffn);
     add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
              "mlp.c_proj");
     transformer_residual(t);

@@ -15,8 +15,12 @@ enum { PARAMS_PER_BLOCK = 24 };
 static void add_param(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
                       int32_t block, const char *name)
 {
-    traces_builder_param(&t->b, part, numel, split, "model.layers.%d.%s.weight", block, name)
-        ->trainable = t->b.shape.lora == 0;
+    struct lw_param *p =
+        traces_builder_param(&t->b, part, numel, split, "model.layers.%d.%s.weight", block, name);
+
+    p->trainable = t->b.shape.lora == 0;
+    if (!p->trainable && t->b.shape.fp8_params && split != LW_TP_REPLICATED)
+        p->dtype = LW_U8;
 }
 
 /* Adapters of rank r beside a product: in x r and r x out (Hu et al., arXiv 2106.09685). */
@@ -115,16 +119,17 @@ static void add_latent(struct transformer *t, int32_t i)
 static void add_attention(struct transformer *t, int32_t i)
 {
     const struct traces_model_shape *s = &t->b.shape;
-    int64_t h = t->hidden, width = t->heads * t->v_width, x = t->b.item * t->tokens;
+    int64_t h = t->hidden, width = t->heads * t->v_width;
 
-    transformer_keep(t, x * h, true);
+    transformer_keep_operand(t, h, true);
+    if (s->lora > 0) /* the first adapter's; the second's is attention's result */
+        transformer_keep(t, t->b.item * t->tokens * h, true);
     if (s->kv_lora > 0)
         add_latent(t, i);
     else
         add_projections(t, i);
     t->window = i % 2 == 0 ? s->window : 0;
     transformer_attention(t);
-    transformer_keep(t, x * width, false);
     int32_t o = transformer_linear(t, t->tokens, width, h, LW_TP_ROW);
     add_adapter(t, width, h, LW_TP_ROW, i, "self_attn.o_proj");
     add_param(t, o, width * h, LW_TP_ROW, i, "self_attn.o_proj");
@@ -135,10 +140,9 @@ static void add_attention(struct transformer *t, int32_t i)
     transformer_residual(t);
 }
 
-/* Kept without a kernel of its own: SiLU's input and output, the other product, and theirs. */
 static void add_pair(struct transformer *t, int32_t i)
 {
-    int64_t h = t->hidden, ffn = t->ffn, x = t->b.item * t->tokens;
+    int64_t h = t->hidden, ffn = t->ffn;
     bool gated = !t->b.shape.plain_ffn;
 
     int32_t gate = gated ? transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN) : -1;
@@ -146,8 +150,7 @@ static void add_pair(struct transformer *t, int32_t i)
     if (gated)
         transformer_gate(t, ffn);
     else
-        transformer_elementwise(t, ffn, 1);
-    transformer_keep(t, (gated ? 4 : 2) * x * ffn, false);
+        transformer_activation(t, ffn);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
     if (gated)
         add_param(t, gate, h * ffn, LW_TP_COLUMN, i, "mlp.gate_proj");
@@ -167,7 +170,7 @@ static void add_block(struct transformer *t, int32_t i)
     int32_t norm_1 = transformer_norm(t);
     add_attention(t, i);
     int32_t norm_2 = transformer_norm(t);
-    transformer_keep(t, t->b.item * t->tokens * t->hidden, true);
+    transformer_keep_operand(t, t->hidden, true);
     if (has_experts(&t->b.shape, i))
         transformer_experts(t, i);
     else

@@ -87,10 +87,34 @@ static void keep(struct transformer *t, enum lw_recompute mode, int64_t bytes, b
     m->whole_kept_bytes[mode] += whole && !t->b.shape.sequence_parallel ? bytes : 0;
 }
 
+static bool has_kept(const struct transformer *t, enum traces_kept what)
+{
+    return (t->b.shape.kept & what) != 0;
+}
+
 void transformer_keep(struct transformer *t, int64_t bytes, bool whole)
 {
     keep(t, LW_RECOMPUTE_NONE, bytes, whole);
-    keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
+    if (!t->b.again)
+        keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
+}
+
+/* From here on parts are computed again, and what they keep is not kept, by frameworks that keep
+ * projections alone: to the end of the activation between the second pair of products. */
+static void begin_again(struct transformer *t)
+{
+    t->b.again = has_kept(t, TRACES_KEPT_PROJECTIONS);
+}
+
+void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
+{
+    int64_t bytes = (t->b.shape.fp8 ? 1 : t->b.item) * t->tokens * width;
+
+    if (t->b.shape.lora > 0)
+        return;
+    keep(t, LW_RECOMPUTE_NONE, bytes, whole);
+    if (!has_kept(t, TRACES_KEPT_PROJECTIONS))
+        keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
 }
 
 static bool is_unfused(const struct transformer *t, enum traces_unfused what)
@@ -327,7 +351,8 @@ void transformer_attention(struct transformer *t)
     int64_t kv = t->b.item * (transformer_keys(t) + transformer_values(t));
     int64_t keys = t->flash && t->window > 0 && t->window < t->seq ? t->window : t->seq;
 
-    transformer_keep(t, q + kv, false);
+    transformer_keep(t, q + kv * (has_kept(t, TRACES_KEPT_HEAD_COPIES) ? 2 : 1), false);
+    begin_again(t);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
         traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * (q + out + kv),
                                                          .input_bytes = 2 * (q + out + kv),
@@ -340,6 +365,9 @@ void transformer_attention(struct transformer *t)
         flash_attention(t, q, kv, out);
     else
         full_attention(t);
+    transformer_keep(t, out, false);
+    if (t->b.shape.fp8)
+        transformer_keep_operand(t, t->heads * t->v_width, false);
 }
 
 /* The residual's gradient is added where the norm's backward writes; unfused by a kernel. */
@@ -365,14 +393,28 @@ void transformer_elementwise(struct transformer *t, int64_t width, int reads)
                                                      .input_bytes = (2 * reads + 1) * x});
 }
 
+void transformer_activation(struct transformer *t, int64_t width)
+{
+    transformer_elementwise(t, width, 1);
+    transformer_keep(t, t->b.item * t->tokens * width, false);
+    transformer_keep_operand(t, width, false);
+    t->b.again = false;
+}
+
 /* Unfused, each operand's gradient is a product, and both are written side by side. */
 void transformer_gate(struct transformer *t, int64_t width)
 {
+    int64_t x = t->b.item * t->tokens * width;
+
+    transformer_keep(t, has_kept(t, TRACES_KEPT_GATE_8BIT) ? 2 * t->tokens * width : 2 * x, false);
+    transformer_keep(t, has_kept(t, TRACES_KEPT_FUSED_GATE) ? 0 : x, false);
+    transformer_keep_operand(t, width, false);
     transformer_elementwise(t, width, 1);
     transformer_elementwise(t, width, 2);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK))
         traces_builder_part(&t->b, &(struct traces_cost){
-                                       .input_bytes = 5 * t->b.item * t->tokens * width});
+                                       .input_bytes = 5 * x});
+    t->b.again = false;
 }
 
 /* Its inputs are not kept. Unfused: a cast to f32, a complex product and a cast back. */
@@ -424,6 +466,7 @@ void transformer_end_block(struct transformer *t)
     struct lw_module *m = traces_builder_last(&t->b);
     int64_t x = t->b.item * t->tokens * t->hidden;
 
+    t->b.again = false;
     keep(t, LW_RECOMPUTE_FULL, x, true);
     m->output_bytes = x;
     m->tp_split = LW_TP_BLOCK;

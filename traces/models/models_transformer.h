@@ -30,6 +30,10 @@ struct lw_module *transformer_module(struct transformer *t, const char *fmt, ...
 /* Activation bytes kept for backward without recomputation; `whole`: on every tensor rank. */
 void transformer_keep(struct transformer *t, int64_t bytes, bool whole);
 
+/* The operand of a block's product that the gradient of its weights needs: of 8 bits beside 8-bit
+ * products; none where the weights are frozen. */
+void transformer_keep_operand(struct transformer *t, int64_t width, bool whole);
+
 /* Layer norm (or RMS norm) of all tokens; keeps its input. */
 int32_t transformer_norm(struct transformer *t);
 /* The same of `width` elements of each token; `whole`: on every tensor rank. */
@@ -49,13 +53,15 @@ int64_t transformer_queries(const struct transformer *t);
 int64_t transformer_keys(const struct transformer *t);
 int64_t transformer_values(const struct transformer *t);
 /* Scores, softmax, dropout and the sum over values, or one fused kernel; keeps queries, keys,
- * values and what lies between; all of it is done again with selective recomputation. */
+ * values, their result and what lies between, which is done again with selective recomputation. */
 void transformer_attention(struct transformer *t);
 /* Dropout, if there is any, and the addition of the residual. */
 void transformer_residual(struct transformer *t);
 /* `reads` operands of width x tokens in, one out, split over the tensor group: activations. */
 void transformer_elementwise(struct transformer *t, int64_t width, int reads);
-/* The gated pair: an activation and a product. */
+/* An activation, and the gated pair of one and a product; they keep what backward reads, and the
+ * operand of the product after them. */
+void transformer_activation(struct transformer *t, int64_t width);
 void transformer_gate(struct transformer *t, int64_t width);
 /* Rotates `width` elements of a token, of queries and keys. */
 void transformer_rotation(struct transformer *t, int64_t width);

@@ -19,14 +19,16 @@ def line(data, family):
     m = family["memory"]
     if m["n"]:
         memory = f"{m['mean_abs_error_pct']:.1f} ({m['bias_pct']:+.1f}) of {m['n']}"
-    fits = f"{family['fits']['n_right']}/{family['fits']['n']}"
+    f = family["fits"]
+    ran = f"{f['n_ran_fit']}/{f['n_ran']}"
+    failed = f"{f['n_failed_do_not_fit']}/{f['n_failed']}"
     return (f"{family['name']:34} {len(cases):4}/{rows:<4} {step:>16} {ranks(family):>20} "
-            f"{memory:>22} {fits:>9}")
+            f"{memory:>22} {ran:>9} {failed:>9}")
 
 
 def main():
     print(f"{'family':34} {'rows':>9} {'step % (bias)':>16} {'rank mean (least)':>20} "
-          f"{'memory % (bias)':>22} {'fits':>9}")
+          f"{'memory % (bias)':>22} {'ran: fit':>9} {'failed: not':>9}")
     for path in sorted(glob.glob(sys.argv[1] + "/*.json")):
         with open(path) as f:
             data = json.load(f)

@@ -129,8 +129,10 @@ static void a_failed_run_is_right_where_it_does_not_fit(void **unused)
     validate("r.csv", TITLES ROW("0", "1", "81920", "2", "ok")
                              ROW("1", "1", "", "", "crashed or out of memory"), &v);
     assert_int_equal(v.n_cases, 2);
-    assert_int_equal(v.families[0].n_fit, 2);
-    assert_int_equal(v.families[0].n_fit_right, 1);
+    assert_int_equal(v.families[0].ran.n, 1);
+    assert_int_equal(v.families[0].ran.n_right, 1);
+    assert_int_equal(v.families[0].failed.n, 1);
+    assert_int_equal(v.families[0].failed.n_right, 0);
     lw_validation_free(&v);
 }
 

@@ -1,0 +1,21 @@
+#ifndef LW_ANALYSIS_VALIDATE_RUN_FRAMEWORK_H
+#define LW_ANALYSIS_VALIDATE_RUN_FRAMEWORK_H
+
+#include "analysis/validate/run_table.h"
+
+/* What a framework does that the tables of runs do not say. */
+struct lw_run_framework {
+    const char *name;      /* part of the framework's name in the table */
+    unsigned unfused;      /* bits of enum traces_unfused */
+    unsigned kept;         /* bits of enum traces_kept */
+    const char *recompute; /* where the row gives none */
+    bool shards_optimizer; /* ZeRO-1 and bf16 gradients, where the row gives none */
+    bool own_gradients;    /* gradients of the parameters' type, whole, beside their f32 sums */
+    bool keeps_gathered;   /* without stages, gathered inputs stay allocated until their block's
+                            * backward */
+};
+
+/* One of no name where the framework is not known. */
+const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r);
+
+#endif

@@ -1,0 +1,59 @@
+/* Memory of a measured run beyond what its plan counts, and what kind of figure its table prints:
+ *
+ *   tensors     the largest sum of allocated tensors, as torch's max_memory_allocated
+ *   reserved    what torch's allocator has taken from the device: more by RESERVE, the mean of the
+ *               22 B200 runs of MooreThreads/SimuMax@4dcaae5 that print both (1.028 to 1.079)
+ *   nvidia-smi  reserved, and what the framework takes (device.framework_bytes)
+ *
+ * Under sequence parallelism a block's backward holds whole inputs beside the rank's parts: the
+ * gathered input of a product, the gathered gradient of its result, and the gradient of the input
+ * before it is scattered (Korthikanti et al., arXiv 2205.05198, section 4.2.2). */
+#include "analysis/validate/run_memory.h"
+
+#include <string.h>
+
+#include "analysis/validate/run_framework.h"
+#include "analysis/validate/run_model.h"
+#include "analysis/validate/run_predict.h"
+
+static const double RESERVE = 1.056;
+
+enum { ITEM = 2, GATHERED_IN_BACKWARD = 3, GATHERED_OF_BLOCK = 2 };
+
+void lw_run_own_gradients(const struct lw_run *r, struct lw_plan *plan)
+{
+    bool sums = strcmp(lw_run_gradients(r), "f32") == 0;
+
+    for (int32_t i = 0; sums && lw_run_framework_of(r)->own_gradients && i < plan->n_roles; i++) {
+        int64_t *bytes = plan->roles[i].static_bytes;
+        bytes[LW_MEM_GRADS] += bytes[LW_MEM_PARAMS];
+    }
+}
+
+static double gathered_bytes(const struct lw_run *r)
+{
+    bool stays = lw_run_framework_of(r)->keeps_gathered && r->pp == 1;
+    int64_t n = GATHERED_IN_BACKWARD + (stays ? GATHERED_OF_BLOCK * r->layers : 0);
+
+    if (r->tp < 2 || !lw_run_is_yes(r->seq_parallel))
+        return 0;
+    return (double)(n * ITEM * r->mbs * r->hidden) * (double)r->seq / (double)r->cp;
+}
+
+double lw_run_needed_bytes(const struct lw_run *r, const struct lw_summary *s)
+{
+    return (double)s->peak_memory_bytes + gathered_bytes(r);
+}
+
+double lw_run_shown_bytes(const struct lw_run *r, const struct lw_device *d,
+                          const struct lw_summary *s)
+{
+    bool smi = strstr(r->memory, "nvidia-smi"), reserved = smi || strstr(r->memory, "reserved");
+    int64_t peak = s->peak_memory_bytes;
+
+    for (int32_t i = 0; strstr(r->memory, "rank 0") && i < s->n_ranks; i++)
+        if (s->ranks[i].rank == 0)
+            peak = s->ranks[i].peak_memory_bytes;
+    double bytes = ((double)peak + gathered_bytes(r)) * (reserved ? RESERVE : 1);
+    return bytes + (smi ? (double)lw_device_framework_bytes(d) : 0);
+}

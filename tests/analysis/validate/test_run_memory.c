@@ -1,0 +1,77 @@
+/* What a table's kind of memory figure shows beside the plan's bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "analysis/validate/run_memory.h"
+
+static const struct lw_device device = {.framework_bytes = {.value = 1e9, .source = "a test"}};
+
+static struct lw_run run_of(const char *framework, const char *memory, int64_t tp, int64_t pp)
+{
+    return (struct lw_run){.framework = framework, .memory = memory, .seq_parallel = "yes",
+                           .precision = "bf16, fp32 gradient accumulation", .grad_dtype = "",
+                           .mbs = 2, .hidden = 1000, .seq = 100, .cp = 1, .layers = 10, .tp = tp,
+                           .pp = pp};
+}
+
+static double shown(struct lw_run r)
+{
+    struct lw_measure ranks[] = {{.rank = 0, .peak_memory_bytes = 1000000000},
+                                 {.rank = 1, .peak_memory_bytes = 2000000000}};
+    struct lw_summary s = {.n_ranks = 2, .ranks = ranks, .peak_memory_bytes = 2000000000};
+
+    return lw_run_shown_bytes(&r, &device, &s);
+}
+
+/* One whole input: 2 samples of 100 tokens, 1000 elements of 2 bytes. */
+static void figures_of_each_kind(void **unused)
+{
+    static const struct {
+        const char *framework, *memory;
+        int64_t tp, pp;
+        double bytes;
+    } cases[] = {
+        {"Megatron-LM", "", 1, 1, 2e9},
+        {"Megatron-LM", "reserved", 1, 1, 1.056 * 2e9},
+        {"Megatron-LM", "reserved of rank 0", 1, 1, 1.056 * 1e9},
+        {"Megatron-LM", "nvidia-smi", 1, 1, 1.056 * 2e9 + 1e9},
+        {"Megatron-LM", "", 4, 1, 2e9 + 3 * 4e5},
+        {"nanotron", "", 4, 1, 2e9 + 23 * 4e5},
+        {"nanotron", "", 4, 2, 2e9 + 3 * 4e5},
+    };
+    (void)unused;
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        double bytes = shown(run_of(cases[k].framework, cases[k].memory, cases[k].tp, cases[k].pp));
+        if (fabs(bytes - cases[k].bytes) > 1)
+            fail_msg("case %zu: found %.0f, expected %.0f", k, bytes, cases[k].bytes);
+    }
+}
+
+static void own_gradients_are_as_large_as_the_parameters(void **unused)
+{
+    static const char *const frameworks[] = {"nanotron", "Megatron-LM"};
+    (void)unused;
+
+    for (int k = 0; k < 2; k++) {
+        struct lw_role role = {.static_bytes = {[LW_MEM_PARAMS] = 20, [LW_MEM_GRADS] = 40}};
+        struct lw_plan plan = {.n_roles = 1, .roles = &role};
+        struct lw_run r = run_of(frameworks[k], "", 1, 1);
+        lw_run_own_gradients(&r, &plan);
+        assert_int_equal(role.static_bytes[LW_MEM_GRADS], k == 0 ? 60 : 40);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_of_each_kind),
+        cmocka_unit_test(own_gradients_are_as_large_as_the_parameters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* What frameworks keep of a block for its backward: closed forms of bytes by element. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "shared/files/files.h"
+#include "traces/models/models.h"
+
+enum { HIDDEN = 512, HEADS = 8, KV = 2, FFN = 1024, SEQ = 256, BLOCK = 1 };
+enum { KV_WIDTH = HIDDEN / HEADS * KV, SUMS = 4 * HEADS };
+
+static struct lw_cluster cluster;
+
+/* Bytes of a token that a block keeps. */
+static int64_t kept(struct traces_model_shape s, enum lw_recompute mode)
+{
+    struct lw_workload w;
+    struct lw_err err;
+
+    s.batch = 1;
+    s.layers = 2;
+    s.hidden = HIDDEN;
+    s.heads = HEADS;
+    s.kv_heads = KV;
+    s.ffn = FFN;
+    s.seq = SEQ;
+    s.vocab = 4096;
+    if (traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    int64_t bytes = w.modules[BLOCK].kept_bytes[mode];
+    lw_workload_free(&w);
+    assert_int_equal(bytes % SEQ, 0);
+    return bytes / SEQ;
+}
+
+/* Two norms' inputs and outputs, queries, keys, values, attention's result and row sums; the pair,
+ * SiLU's result and the last product's operand. */
+static void a_block_keeps_its_operands(void **unused)
+{
+    struct traces_model_shape s = {0};
+    int64_t all = 2 * (6 * HIDDEN + 2 * KV_WIDTH + 4 * FFN) + SUMS;
+    (void)unused;
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all);
+    s.kept = TRACES_KEPT_FUSED_GATE;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all - 2 * FFN);
+    s.kept = TRACES_KEPT_GATE_8BIT;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all - 2 * FFN);
+    s.kept = TRACES_KEPT_HEAD_COPIES;
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all + 2 * 2 * KV_WIDTH);
+}
+
+/* The operands of the four products are of 8 bits, attention's result stays beside its copy. */
+static void products_of_8_bits_keep_operands_of_8_bits(void **unused)
+{
+    struct traces_model_shape s = {.fp8 = true};
+    (void)unused;
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE),
+                     2 * (4 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + 3 * HIDDEN + FFN + SUMS);
+}
+
+/* Adapters on attention's products: the first norm's output is theirs, the second's and the last
+ * operand go. Frozen weights of 8 bits are half as large. */
+static void frozen_products_keep_no_operands(void **unused)
+{
+    struct traces_model_shape s = {.lora = 16};
+    (void)unused;
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (5 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + SUMS);
+}
+
+/* A block's input, queries, keys and values are kept; all but the first three products and the last
+ * one is done again: more than attention alone, less than the forward. */
+static void projections_alone_are_kept(void **unused)
+{
+    struct traces_model_shape s = {.kept = TRACES_KEPT_PROJECTIONS};
+    struct lw_workload w;
+    struct lw_err err;
+    (void)unused;
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), 2 * (2 * HIDDEN + 2 * KV_WIDTH));
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), kept((struct traces_model_shape){0}, 0));
+    assert_int_equal(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), LW_OK);
+    double again = (double)w.modules[BLOCK].selective_ps / (double)w.modules[BLOCK].forward_ps;
+    assert_in_range((int)(100 * again), 45, 70);
+    lw_workload_free(&w);
+}
+
+static int find_cluster(void **state)
+{
+    struct lw_err err;
+    (void)state;
+    return lw_cluster_find("dgx-h100", &cluster, &err);
+}
+
+static int free_cluster(void **state)
+{
+    (void)state;
+    lw_cluster_free(&cluster);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_keeps_its_operands),
+        cmocka_unit_test(products_of_8_bits_keep_operands_of_8_bits),
+        cmocka_unit_test(frozen_products_keep_no_operands),
+        cmocka_unit_test(projections_alone_are_kept),
+    };
+    return cmocka_run_group_tests(tests, find_cluster, free_cluster);
+}
