@@ -1,24 +1,34 @@
 #!/usr/bin/env python3
-"""Fit the figures of analysis/validate/run_figures.c again on the tables that they were fitted on.
+"""Fit the figures of analysis/validate/run_figures.c on the tables that they belong to.
 
     fit_figures.py LAPWING SHARED [OF...]     SHARED: gpu-tables/, papers/; OF: as in the C table
 
-One figure after the other, twice round: of the present value times FACTORS, the one with the least
-mean error of the table's step times. Prints the list that `lapwing validate --figures` takes, and
-the error before and after.
+Of each table every STRIDE-th row is fitted on and the others are left out. One figure after the
+other, twice round: of the present value times FACTORS, the one with the least mean error of the
+step times. Prints the figures, the error on the rows fitted on and on the rows left out, and the
+error of all rows with the figures that another table or none gives (leave-one-table-out).
 """
+import csv
 import glob
 import json
+import os
 import subprocess
 import sys
+import tempfile
 
-FACTORS = (0.7, 0.85, 0.93, 1.07, 1.15, 1.3)
-FIGURES = {
-    "nanotron_ultrascale": ["nanotron host-op=78", "p5-playbook host-tensor=25",
-                            "p5-playbook host-tensor-stage=250", "p5-playbook stage-message=450"],
-    "vtrain_ground_truth_single": ["Megatron-DeepSpeed host-op=68"],
-    "mpt_fsdp": ["Composer traffic=1.75"],
-    "narayanan2021_table1_weak_scaling": ["Megatron-LM 202 traffic=1.275"],
+FACTORS = (0.6, 0.8, 0.9, 1.1, 1.25, 1.6)
+# Table: stride, figures and where they start, and what they are without the table.
+TABLES = {
+    "nanotron_ultrascale": (
+        8, {"nanotron host-op": 78, "p5-playbook host-tensor": 25,
+            "p5-playbook host-tensor-stage": 250, "p5-playbook stage-message": 450},
+        {"nanotron host-op": 68, "p5-playbook host-tensor": 0, "p5-playbook host-tensor-stage": 0,
+         "p5-playbook stage-message": 0}),
+    "vtrain_ground_truth_single": (
+        3, {"Megatron-DeepSpeed host-op": 68}, {"Megatron-DeepSpeed host-op": 78}),
+    "mpt_fsdp": (2, {"Composer traffic": 1.75}, {"Composer traffic": 1}),
+    "narayanan2021_table1_weak_scaling": (
+        1, {"Megatron-LM 202 traffic": 1.275}, {"Megatron-LM 202 traffic": 1}),
 }
 
 
@@ -31,28 +41,46 @@ def error_of(lapwing, path, figures):
     return json.loads(run.stdout)["families"][0]["mean_abs_error_pct"]
 
 
+def split(path, stride, folder):
+    """Rows fitted on and rows left out, as tables of the same name; None where there are none."""
+    with open(path, newline="") as f:
+        rows = list(csv.reader(f))
+    parts = []
+    for name, keep in (("fitted", lambda i: i % stride == 0), ("left", lambda i: i % stride != 0)):
+        chosen = [r for i, r in enumerate(rows[1:]) if keep(i)]
+        os.mkdir(os.path.join(folder, name))
+        part = os.path.join(folder, name, os.path.basename(path))
+        with open(part, "w", newline="") as f:
+            csv.writer(f).writerows([rows[0]] + chosen)
+        parts.append(part if chosen else None)
+    return parts
+
+
 def fit(lapwing, path, figures):
-    best = start = error_of(lapwing, path, figures)
+    best = error_of(lapwing, path, figures)
     for _ in range(2):
         for name in figures:
             trials = [(best, figures[name])]
             for factor in FACTORS:
-                value = figures[name] * factor
+                value = float(f"{figures[name] * factor:.3g}")
                 trials.append((error_of(lapwing, path, {**figures, name: value}), value))
             best, figures[name] = min(trials)
-    return start, best
+    return best
 
 
 def main():
     lapwing, shared, wanted = sys.argv[1], sys.argv[2], sys.argv[3:]
-    for table, entries in FIGURES.items():
-        figures = {e.split("=")[0]: float(e.split("=")[1]) for e in entries}
+    for table, (stride, figures, without) in TABLES.items():
         if wanted and not any(name.startswith(w) for name in figures for w in wanted):
             continue
         path = glob.glob(f"{shared}/*/{table}.csv")[0]
-        start, best = fit(lapwing, path, figures)
-        print(f"{table}: mean error {start:.2f} -> {best:.2f} %")
-        print("    " + ";".join(f"{name}={value:.4g}" for name, value in figures.items()), flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            fitted, left = split(path, stride, folder)
+            best = fit(lapwing, fitted, figures)
+            rest = f"{error_of(lapwing, left, figures):.2f} %" if left else "-"
+        print(f"{table}: " + ";".join(f"{name}={value:.4g}" for name, value in figures.items()))
+        print(f"    every {stride}. row, fitted on: {best:.2f} %, the others: {rest}, all without: "
+              f"{error_of(lapwing, path, without):.2f} %", flush=True)
 
 
 main()

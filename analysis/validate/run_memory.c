@@ -30,30 +30,30 @@ void lw_run_own_gradients(const struct lw_run *r, struct lw_plan *plan)
     }
 }
 
-static double gathered_bytes(const struct lw_run *r)
+static double whole_inputs(const struct lw_run *r, int64_t n)
 {
-    bool stays = lw_run_framework_of(r)->keeps_gathered && r->pp == 1;
-    int64_t n = GATHERED_IN_BACKWARD + (stays ? GATHERED_OF_BLOCK * r->layers : 0);
-
     if (r->tp < 2 || !lw_run_is_yes(r->seq_parallel))
         return 0;
     return (double)(n * ITEM * r->mbs * r->hidden) * (double)r->seq / (double)r->cp;
 }
 
+/* Gathered inputs that stay allocated are given up where the device is full. */
 double lw_run_needed_bytes(const struct lw_run *r, const struct lw_summary *s)
 {
-    return (double)s->peak_memory_bytes + gathered_bytes(r);
+    return RESERVE * ((double)s->peak_memory_bytes + whole_inputs(r, GATHERED_IN_BACKWARD));
 }
 
 double lw_run_shown_bytes(const struct lw_run *r, const struct lw_device *d,
                           const struct lw_summary *s)
 {
     bool smi = strstr(r->memory, "nvidia-smi"), reserved = smi || strstr(r->memory, "reserved");
+    bool stays = lw_run_framework_of(r)->keeps_gathered && r->pp == 1;
+    int64_t n = GATHERED_IN_BACKWARD + (stays ? GATHERED_OF_BLOCK * r->layers : 0);
     int64_t peak = s->peak_memory_bytes;
 
     for (int32_t i = 0; strstr(r->memory, "rank 0") && i < s->n_ranks; i++)
         if (s->ranks[i].rank == 0)
             peak = s->ranks[i].peak_memory_bytes;
-    double bytes = ((double)peak + gathered_bytes(r)) * (reserved ? RESERVE : 1);
+    double bytes = ((double)peak + whole_inputs(r, n)) * (reserved ? RESERVE : 1);
     return bytes + (smi ? (double)lw_device_framework_bytes(d) : 0);
 }

@@ -13,7 +13,7 @@ void lw_run_own_gradients(const struct lw_run *r, struct lw_plan *plan);
  * it names another rank or kind. */
 double lw_run_shown_bytes(const struct lw_run *r, const struct lw_device *d,
                           const struct lw_summary *s);
-/* Bytes that the fullest rank needs beside the framework's own. */
+/* Bytes that the allocator of the fullest rank needs, beside the framework's own. */
 double lw_run_needed_bytes(const struct lw_run *r, const struct lw_summary *s);
 
 #endif

@@ -53,6 +53,16 @@ static void figures_of_each_kind(void **unused)
     }
 }
 
+/* The fullest rank, with the allocator's reserve; inputs that only stay allocated are given up. */
+static void needed_is_of_the_fullest_rank(void **unused)
+{
+    struct lw_summary s = {.peak_memory_bytes = 2000000000};
+    struct lw_run r = run_of("nanotron", "reserved of rank 0", 4, 1);
+    (void)unused;
+
+    assert_true(fabs(lw_run_needed_bytes(&r, &s) - 1.056 * (2e9 + 3 * 4e5)) < 1);
+}
+
 static void own_gradients_are_as_large_as_the_parameters(void **unused)
 {
     static const char *const frameworks[] = {"nanotron", "Megatron-LM"};
@@ -71,6 +81,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_of_each_kind),
+        cmocka_unit_test(needed_is_of_the_fullest_rank),
         cmocka_unit_test(own_gradients_are_as_large_as_the_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
