@@ -202,16 +202,16 @@ static void put_verdict(const struct lw_comparison *c, FILE *f)
     if (whole == 0 && best == 0)
         fprintf(f, "\nthe steps are equal, part by part\n");
     else if (whole == 0)
-        fprintf(f, "\nthe steps are equally long; the largest difference is in %s: %s\n",
-                lw_part_name(part), b);
+        lw_printf_paragraph(f, "\nthe steps are equally long; the largest difference is in %s: %s",
+                            lw_part_name(part), b);
     else if (c->of_one_kind)
-        fprintf(f, "\nB is %s %s than A; the largest part of it is %s, %s %s\n", a,
-                whole < 0 ? "shorter" : "longer", lw_part_name(part), b,
-                best < 0 ? "shorter" : "longer");
+        lw_printf_paragraph(f, "\nB is %s %s than A; the largest part of it is %s, %s %s", a,
+                            whole < 0 ? "shorter" : "longer", lw_part_name(part), b,
+                            best < 0 ? "shorter" : "longer");
     else
-        fprintf(f, "\nthe prediction is %s too %s; the largest part of it is %s, predicted %s too "
-                   "%s\n", a, whole < 0 ? "short" : "long", lw_part_name(part), b,
-                best < 0 ? "short" : "long");
+        lw_printf_paragraph(
+            f, "\nthe prediction is %s too %s; the largest part of it is %s, predicted %s too %s",
+            a, whole < 0 ? "short" : "long", lw_part_name(part), b, best < 0 ? "short" : "long");
 }
 
 static void put_side(const struct lw_comparison *c, int side, FILE *f)
@@ -234,8 +234,10 @@ static void put_samples(const struct lw_comparison *c, FILE *f)
         return;
     double of_a = (double)c->step.predicted * 1e-9 / (double)a;
     double of_b = (double)c->step.measured * 1e-9 / (double)b;
-    fprintf(f, "A step trains %lld samples in A and %lld in B: a sample takes %.3f ms and %.3f ms "
-            "(%+.1f %%)\n\n", (long long)a, (long long)b, of_a, of_b, 100 * (of_b - of_a) / of_a);
+    lw_printf_paragraph(f,
+                        "A step trains %lld samples in A and %lld in B: a sample takes %.3f ms and "
+                        "%.3f ms (%+.1f %%)\n",
+                        (long long)a, (long long)b, of_a, of_b, 100 * (of_b - of_a) / of_a);
 }
 
 static void put_heading(const struct lw_comparison *c, FILE *f)
@@ -248,11 +250,11 @@ static void put_heading(const struct lw_comparison *c, FILE *f)
         fprintf(f, "\n");
         return;
     }
-    fprintf(f, "run %lld (%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s\n", (long long)p->id,
-           lw_run_kind_name(p->kind), (long long)m->id, lw_run_kind_name(m->kind),
-           m->backend[0] ? " " : "", m->backend, m->honesty[0] ? ", " : "", m->honesty,
-           p->plan_hash, p->plan == m->plan ? "" : " against ",
-           p->plan == m->plan ? "" : m->plan_hash);
+    lw_printf_paragraph(
+        f, "run %lld (%s) against run %lld (%s%s%s%s%s), plan %.8s%s%.8s", (long long)p->id,
+        lw_run_kind_name(p->kind), (long long)m->id, lw_run_kind_name(m->kind),
+        m->backend[0] ? " " : "", m->backend, m->honesty[0] ? ", " : "", m->honesty, p->plan_hash,
+        p->plan == m->plan ? "" : " against ", p->plan == m->plan ? "" : m->plan_hash);
     fprintf(f, "  run %lld: %s\n  run %lld: %s\n\n", (long long)p->id, p->name, (long long)m->id,
             m->name);
 }
@@ -264,7 +266,7 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
 
     put_heading(c, f);
     if (c->note[0])
-        fprintf(f, "note: %s\n\n", c->note);
+        lw_printf_paragraph(f, "note: %s\n", c->note);
     put_samples(c, f);
     fprintf(f, "parts of the period of rank %d", c->rank[0]);
     if (c->rank[0] != c->rank[1])

@@ -11,6 +11,7 @@
 #include "shared/plan/plan.h"
 #include "shared/timeline/period_figures.h"
 #include "shared/timeline/summary_print.h"
+#include "shared/text/wrap.h"
 
 enum { PIECES_SHOWN = 24 };
 
@@ -217,7 +218,7 @@ static enum lw_status put_what_ifs(const struct lw_explain_report *r, FILE *f, s
                                          ">exposed ms"};
 
     if (r->n_what_ifs == 0) {
-        fprintf(f, "\nwhat-ifs are not simulated: %s\n", r->why);
+        lw_printf_paragraph(f, "\nwhat-ifs are not simulated: %s", r->why);
         return LW_OK;
     }
     struct lw_table *t = lw_table_new(5, titles);
@@ -234,7 +235,7 @@ static enum lw_status put_what_ifs(const struct lw_explain_report *r, FILE *f, s
     enum lw_status st = lw_table_print(t, f, 0, err);
     lw_table_free(t);
     if (r->why[0])
-        fprintf(f, "note: %s\n", r->why);
+        lw_printf_paragraph(f, "note: %s", r->why);
     return st;
 }
 
@@ -243,10 +244,11 @@ static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struc
     const struct lw_explanation *e = r->e;
     const struct lw_run *run = r->run;
 
-    fprintf(f, "run %lld (%s%s%s), plan %.8s, step %d: %.3f ms; every moment of rank %d's "
-               "period charged to one cause\n\n", (long long)run->id, lw_run_kind_name(run->kind),
-            run->backend[0] ? " " : "", run->backend, run->plan_hash, e->step, ms(e->length),
-            e->rank);
+    lw_printf_paragraph(f,
+                        "run %lld (%s%s%s), plan %.8s, step %d: %.3f ms; every moment of rank %d's "
+                        "period charged to one cause\n",
+                        (long long)run->id, lw_run_kind_name(run->kind), run->backend[0] ? " " : "",
+                        run->backend, run->plan_hash, e->step, ms(e->length), e->rank);
     struct lw_table *t = charge_table(e);
     enum lw_status st = lw_table_print(t, f, 0, err);
     lw_table_free(t);

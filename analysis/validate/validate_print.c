@@ -7,6 +7,7 @@
 #include "analysis/validate/validate_runs_print.h"
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
+#include "shared/text/wrap.h"
 
 static double right_pct(int64_t n_right, int64_t n_pairs)
 {
@@ -95,14 +96,15 @@ static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
     fprintf(f, "\n%s: fitted figures: %d\n", x->name, x->n_fitted);
     for (int32_t i = 0; i < v->n_fits; i++)
         if (v->fits[i].family == k)
-            fprintf(f, "  %s = %g %s, on %d rows (%s)\n", v->fits[i].name, v->fits[i].value,
-                    v->fits[i].unit, v->fits[i].n_rows, v->fits[i].fitted_on);
+            lw_printf_paragraph(f, "  %s = %g %s, on %d rows (%s)", v->fits[i].name,
+                                v->fits[i].value, v->fits[i].unit, v->fits[i].n_rows,
+                                v->fits[i].fitted_on);
     for (int32_t i = 0; i < v->n_notes; i++)
         if (v->notes[i].family == k)
-            fprintf(f, "  %s\n", v->notes[i].text);
+            lw_printf_paragraph(f, "  %s", v->notes[i].text);
     if (x->n_asked > 0)
-        fprintf(f, "  %d of %d cases agree to their printed digits\n", x->n_asked - x->n_beyond,
-                x->n_asked);
+        lw_printf_paragraph(f, "  %d of %d cases agree to their printed digits",
+                            x->n_asked - x->n_beyond, x->n_asked);
     if (x->bars.mean_pct > 0)
         fprintf(f, "  bars: mean error <= %g %%", x->bars.mean_pct);
     if (x->bars.mean_pct > 0 && x->bars.worst_pct > 0)
@@ -144,8 +146,9 @@ static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct 
     fputc('\n', f);
     for (int32_t i = 0; i < v->n_misses; i++) {
         const struct lw_miss *m = &v->misses[i];
-        fprintf(f, "missed: %s: %s %.2f %%, allowed %g %%: %s\n", v->families[m->family].name,
-                m->bar, m->value_pct, m->allowed_pct, m->reason);
+        lw_printf_paragraph(f, "missed: %s: %s %.2f %%, allowed %g %%: %s",
+                            v->families[m->family].name, m->bar, m->value_pct, m->allowed_pct,
+                            m->reason);
     }
     if (v->n_misses == 0)
         fputs(has_bar(v) ? "every bar is reached\n" : "no bar is set for these tables\n", f);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/text/table.h"
+#include "shared/text/wrap.h"
 
 /* --- json --- */
 
@@ -164,7 +165,8 @@ enum lw_status lw_validation_text_runs(const struct lw_validation *v, FILE *f, s
     lw_table_free(t);
     for (int32_t i = 0; s == LW_OK && i < v->n_skips; i++)
         if (same_before(v, i) == 0)
-            fprintf(f, "%snot predicted: %d rows of %s: %s\n", i ? "" : "\n", same_from(v, i),
-                    v->families[v->skips[i].family].name, v->skips[i].reason);
+            lw_printf_paragraph(f, "%snot predicted: %d rows of %s: %s", i ? "" : "\n",
+                                same_from(v, i), v->families[v->skips[i].family].name,
+                                v->skips[i].reason);
     return s;
 }

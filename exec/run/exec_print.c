@@ -9,6 +9,7 @@
 #include "shared/plan/op.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
+#include "shared/text/wrap.h"
 
 #define DISTURBED 0.02 /* share of the processors from which on other work is worth a line */
 
@@ -33,11 +34,10 @@ static void text_measuring(const struct lw_exec_report *r, FILE *f)
                 lw_format_ps(a, measuring(r)), lw_format_ps(b, (lw_ps)(x->stamp_ns * LW_PS_PER_NS)),
                 100.0 * (double)measuring(r) / (double)r->summary->step);
     if (x->others_share >= DISTURBED)
-        fprintf(
-            f,
-            "other programs took %.1f %% of the processors meanwhile: steps are too long by about "
-            "as much\n",
-            100 * x->others_share);
+        lw_printf_paragraph(f,
+                            "other programs took %.1f %% of the processors meanwhile: steps are "
+                            "too long by about as much",
+                            100 * x->others_share);
     if (x->clock_error_ns > 0)
         fprintf(f, "clocks of the ranks' processes agree to within %s\n",
                 lw_format_ps(a, lw_ns_to_ps(x->clock_error_ns)));
@@ -52,11 +52,13 @@ static void text_verified(const struct lw_exec_report *r, FILE *f)
                 lw_format_bytes(buf, r->result->n_consolidated_bytes), r->options->consolidate,
                 r->verify ? ", as one rank alone would hold it" : "");
     if (r->result->verified == LW_EXEC_VERIFIED)
-        fprintf(f, "verified: %s equal to a one-rank run of the same steps, bit by bit; averaged "
-                   "gradients of %d steps equal in a rehearsal, which is not measured\n",
-                lw_format_bytes(buf, r->result->n_checked_bytes), r->result->n_compared_steps);
+        lw_printf_paragraph(
+            f,
+            "verified: %s equal to a one-rank run of the same steps, bit by bit; averaged "
+            "gradients of %d steps equal in a rehearsal, which is not measured",
+            lw_format_bytes(buf, r->result->n_checked_bytes), r->result->n_compared_steps);
     else if (r->result->verified == LW_EXEC_MISMATCH)
-        fprintf(f, "NOT verified: %s\n", r->message);
+        lw_printf_paragraph(f, "NOT verified: %s", r->message);
     else
         fprintf(f, "not verified%s\n", r->verify ? "" : " (--no-verify)");
 }
@@ -117,8 +119,10 @@ static enum lw_status put_calls(const struct lw_exec_report *r, struct lw_jsonou
     if (o) {
         lw_records_json(o, &all);
     } else {
-        fprintf(f, "collectives of rank %d: the library's estimate, the cluster's model, and the "
-                   "mean of the shortest spans\n", x->calls_rank);
+        lw_printf_paragraph(f,
+                            "collectives of rank %d: the library's estimate, the cluster's model, "
+                            "and the mean of the shortest spans",
+                            x->calls_rank);
         status = lw_records_text(&all, f, 2, err);
     }
     lw_free(rows);
@@ -145,17 +149,18 @@ double lw_exec_device_figure(const struct exec_device_state *s, int k)
 static void print_state(const struct exec_device_state *s, int32_t rank, FILE *f)
 {
     if (s->n_readings > 0)
-        fprintf(f, "device of rank %d: SM clock %.0f MHz (least %.0f), memory %.0f MHz, %.0f W "
-                   "(most %.0f), %.0f C, throttled in %.0f of %.0f readings\n", rank,
-                s->sm_mhz_mean, s->sm_mhz_min, s->memory_mhz_min, s->watts_mean, s->watts_max,
-                s->celsius_max, s->n_throttled, s->n_readings);
+        lw_printf_paragraph(f,
+                            "device of rank %d: SM clock %.0f MHz (least %.0f), memory %.0f MHz, "
+                            "%.0f W (most %.0f), %.0f C, throttled in %.0f of %.0f readings",
+                            rank, s->sm_mhz_mean, s->sm_mhz_min, s->memory_mhz_min, s->watts_mean,
+                            s->watts_max, s->celsius_max, s->n_throttled, s->n_readings);
 }
 
 /* One line for each process's device; one where all ranks share it. */
 static void print_states(const struct lw_exec_result *x, FILE *f)
 {
     if (*x->settings)
-        fprintf(f, "settings: %s\n", x->settings);
+        lw_printf_paragraph(f, "settings: %s", x->settings);
     if (x->n_states == 0)
         print_state(&x->state, 0, f);
     for (int32_t i = 0; i < x->n_states; i++)
@@ -186,10 +191,10 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
     const struct lw_summary *s = r->summary;
     char buf[32], low[32], high[32];
 
-    fprintf(f, "plan %s (%s), %d ranks, backend %s, %s%s\n", r->plan->name, r->plan->hash,
-            r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
-            x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
-    fprintf(f, "%s; compute: %s\n", x->about, x->compute);
+    lw_printf_paragraph(f, "plan %s (%s), %d ranks, backend %s, %s%s", r->plan->name, r->plan->hash,
+                        r->plan->n_ranks, r->options->backend->name, exec_honesty_name(x->honesty),
+                        x->oversubscribed ? ", oversubscribed: ranks share cores or devices" : "");
+    lw_printf_paragraph(f, "%s; compute: %s", x->about, x->compute);
     print_states(x, f);
     if (s->n_steps > 0) {
         lw_ps least = s->steps[0], most = s->steps[0];

@@ -2,10 +2,12 @@
  * takes as many columns as units of time, the rest of them filled with '-'. */
 #include "shared/schedule/grid_print.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
+#include "shared/text/wrap.h"
 
 /* "0F3", or "0F3;3B5" for a unit; returns how many actions it shows. */
 static int32_t cell_text(const struct lw_grid *g, int32_t i, char *buf, size_t room)
@@ -58,7 +60,7 @@ static void draw_idle(struct pen *pen, int64_t units, int64_t width)
 static void draw_rank(const struct lw_grid *g, const struct lw_grid_times *t, int32_t rank,
                       int64_t width, FILE *f)
 {
-    struct pen pen = {f, 2};
+    struct pen pen = {f, 0};
     int64_t now = 0;
     char cell[64];
 
@@ -73,7 +75,38 @@ static void draw_rank(const struct lw_grid *g, const struct lw_grid_times *t, in
         now = t->end[at];
     }
     draw_idle(&pen, t->makespan - now, width);
-    fputc('\n', f);
+}
+
+/* Ranks below each other, as many units beside each other as the output has columns for. */
+static enum lw_status draw_bands(const struct lw_grid *g, const struct lw_grid_times *t, FILE *f,
+                                 struct lw_err *err)
+{
+    int64_t width = unit_width(g, t);
+    int digits = snprintf(NULL, 0, "%d", g->n_ranks - 1);
+    int64_t units = (lw_columns_of(f) - (int64_t)strlen("rank ") - digits - 2 + 1) / width;
+    int64_t band = width * (units > 1 ? units : 1), longest = 1;
+
+    for (int64_t from = 0; from < longest; from += band) {
+        if (from > 0)
+            fputc('\n', f);
+        for (int32_t r = 0; r < g->n_ranks; r++) {
+            char *line = NULL;
+            size_t n = 0;
+            FILE *whole = open_memstream(&line, &n);
+            if (!whole)
+                return lw_fail_nomem(err);
+            draw_rank(g, t, r, width, whole);
+            fclose(whole);
+            longest = (int64_t)n > longest ? (int64_t)n : longest;
+            int64_t left = (int64_t)n - from < band ? (int64_t)n - from : band;
+            while (left > 0 && line[from + left - 1] == ' ')
+                left--;
+            fprintf(f, left > 0 ? "rank %*d  %.*s\n" : "rank %*d\n", digits, r,
+                    (int)(left > 0 ? left : 0), left > 0 ? line + from : "");
+            free(line);
+        }
+    }
+    return LW_OK;
 }
 
 static int64_t busy(const struct lw_grid *g, const struct lw_grid_times *t, int32_t rank)
@@ -125,13 +158,7 @@ static enum lw_status print_ranks(const struct lw_grid *g, const struct lw_grid_
 enum lw_status lw_grid_print_text(const struct lw_grid *g, const struct lw_grid_times *t, FILE *f,
                                   struct lw_err *err)
 {
-    int64_t width = unit_width(g, t);
-    int digits = snprintf(NULL, 0, "%d", g->n_ranks - 1);
-
-    for (int32_t r = 0; r < g->n_ranks; r++) {
-        fprintf(f, "rank %*d", digits, r);
-        draw_rank(g, t, r, width, f);
-    }
+    LW_TRY(draw_bands(g, t, f, err));
     fprintf(f, "\nmakespan %lld units, longest rank %lld units, bubble %.2f %%\n\n",
             (long long)t->makespan, (long long)t->longest_rank, 100 * bubble(g, t));
     return print_ranks(g, t, f, err);

@@ -1,5 +1,6 @@
 /* lapwing plan --schedule X: the grid of a schedule, or of a user's file, drawn in units of time
  * (F, I and W take 1, B 2, a unit of two actions their sum, transfers nothing). */
+#include "shared/text/wrap.h"
 #include "shared/show/plan_grid.h"
 
 #include <stdio.h>
@@ -124,7 +125,7 @@ static enum lw_status print_calls(const struct lw_schedule_shape *s, struct lw_j
 {
     bool interleaved = s->schedule == LW_SCHEDULE_COLOSSAL_INTERLEAVED;
     struct lw_colossal_order order;
-    char token[32];
+    char token[32], before[32];
 
     LW_TRY(lw_colossal_order(s, false, &order, err));
     if (o)
@@ -132,21 +133,24 @@ static enum lw_status print_calls(const struct lw_schedule_shape *s, struct lw_j
     else
         printf("\nevents; C: combined call (P, N send to previous, next; p, n receive)\n");
     for (int32_t r = 0; r < order.n_ranks; r++) {
+        struct lw_paragraph line = {.out = stdout};
+        FILE *f = o ? NULL : lw_paragraph_open(&line, stdout);
         if (o)
             lw_jsonout_line_array(o, NULL);
         else
-            printf("rank %d ", r);
+            snprintf(before, sizeof before, "rank %d  ", r);
+        line.before = before;
         for (int32_t i = order.first[r]; i < order.first[r + 1]; i++) {
             lw_colossal_token(&order.events[i], interleaved, token);
             if (o)
                 lw_jsonout_string(o, NULL, token);
             else
-                printf(" %s", token);
+                fprintf(f, "%s ", token);
         }
         if (o)
             lw_jsonout_end(o);
         else
-            printf("\n");
+            lw_paragraph_close(&line);
     }
     if (o)
         lw_jsonout_end(o);

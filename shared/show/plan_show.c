@@ -114,19 +114,22 @@ static void count_kinds(const struct lw_plan *p, int32_t variant, int64_t n[LW_N
 /* "accumulate x 3, first, repeated: accumulate x 3, steady" */
 static void show_passes(const struct lw_plan *p)
 {
-    printf("\npasses:");
+    struct lw_paragraph line;
+    FILE *f = lw_paragraph_open(&line, stdout);
+
+    fprintf(f, "\npasses:");
     for (int32_t i = 0; i < p->n_passes;) {
         int32_t run = i + 1;
         while (run < p->n_passes && run != p->repeat_from &&
                p->pass_variant[run] == p->pass_variant[i])
             run++;
-        printf("%s%s %s", i > 0 ? "," : "", i == p->repeat_from ? " repeated:" : "",
+        fprintf(f, "%s%s %s", i > 0 ? "," : "", i == p->repeat_from ? " repeated:" : "",
                p->variants[p->pass_variant[i]].name);
         if (run - i > 1)
-            printf(" x %d", run - i);
+            fprintf(f, " x %d", run - i);
         i = run;
     }
-    putchar('\n');
+    lw_paragraph_close(&line);
 }
 
 static void put_kinds(const char *variant, const int64_t n[LW_N_OP_KINDS])
@@ -163,12 +166,14 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
     if (p->strategy->pp == 1)
         printf("\nmemory of a rank, without activations\n");
     for (int32_t r = 0; p->strategy->pp == 1 && r < p->n_roles; r++) {
-        printf("  %s:", p->roles[r].name);
+        struct lw_paragraph line;
+        FILE *f = lw_paragraph_open(&line, stdout);
+        fprintf(f, "  %s:", p->roles[r].name);
         for (int m = 0; m < LW_N_MEM; m++) {
             char text[32];
-            printf(" %s %s", mem_names[m], lw_format_bytes(text, p->roles[r].static_bytes[m]));
+            fprintf(f, " %s %s", mem_names[m], lw_format_bytes(text, p->roles[r].static_bytes[m]));
         }
-        putchar('\n');
+        lw_paragraph_close(&line);
     }
     show_passes(p);
     printf("\ndecisions, and the rules after them\n");

@@ -4,12 +4,13 @@
 #include <stdio.h>
 
 #include "shared/text/table.h"
+#include "shared/text/wrap.h"
 #include "shared/base/units.h"
 #include "shared/plan/op.h"
 
 struct pass {
     lw_ps forward, backward, again;
-    int64_t n_sent, sent_bytes, reduced_bytes, summed_bytes;
+    int64_t sent_bytes, reduced_bytes, summed_bytes;
 };
 
 static void add_op(struct pass *x, const struct lw_plan *p, const struct lw_op *o)
@@ -25,12 +26,11 @@ static void add_op(struct pass *x, const struct lw_plan *p, const struct lw_op *
         x->again += work;
     else if (o->comm >= 0 && p->comms[o->comm].purpose == LW_COMM_TENSOR)
         x->summed_bytes += o->bytes;
-    else if (o->kind == LW_OP_SEND) {
-        x->n_sent++;
+    else if (o->kind == LW_OP_SEND)
         x->sent_bytes += o->bytes;
-    } else if (o->kind == LW_OP_ALL_REDUCE || o->kind == LW_OP_REDUCE ||
-               o->kind == LW_OP_REDUCE_SCATTER ||
-               (o->kind == LW_OP_ALL_GATHER && o->bucket >= 0 && lw_plan_sparse(p, o->bucket)))
+    else if (o->kind == LW_OP_ALL_REDUCE || o->kind == LW_OP_REDUCE ||
+             o->kind == LW_OP_REDUCE_SCATTER ||
+             (o->kind == LW_OP_ALL_GATHER && o->bucket >= 0 && lw_plan_sparse(p, o->bucket)))
         x->reduced_bytes += o->bytes;
 }
 
@@ -49,13 +49,6 @@ static void bytes_cell(struct lw_table *t, int64_t bytes)
     char text[32];
 
     lw_table_cell(t, "%s", lw_format_bytes(text, bytes));
-}
-
-static void ps_cell(struct lw_table *t, lw_ps ps)
-{
-    char text[32];
-
-    lw_table_cell(t, "%s", lw_format_ps(text, ps));
 }
 
 static void add_role(struct lw_table *t, const struct lw_plan *p, int32_t role)
@@ -77,9 +70,8 @@ static void add_role(struct lw_table *t, const struct lw_plan *p, int32_t role)
     lw_table_cell(t, "%d", modules);
     lw_table_cell(t, "%lld", (long long)elements);
     bytes_cell(t, memory);
-    ps_cell(t, x.forward);
-    ps_cell(t, x.backward + x.again);
-    lw_table_cell(t, "%lld", (long long)x.n_sent);
+    lw_table_cell(t, "%.1f", (double)x.forward / (double)LW_PS_PER_MS);
+    lw_table_cell(t, "%.1f", (double)(x.backward + x.again) / (double)LW_PS_PER_MS);
     bytes_cell(t, x.sent_bytes);
     bytes_cell(t, x.summed_bytes);
     bytes_cell(t, x.reduced_bytes);
@@ -88,19 +80,20 @@ static void add_role(struct lw_table *t, const struct lw_plan *p, int32_t role)
 enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err)
 {
     static const char *const titles[] = {"role", ">ranks", ">modules", ">elements", ">memory",
-                                         ">forward", ">backward", ">sends", ">sent", ">tensor sums",
+                                         ">forward ms", ">backward ms", ">sent", ">tensor sums",
                                          ">gradients reduced"};
-    struct lw_table *t = lw_table_new(11, titles);
+    struct lw_table *t = lw_table_new(10, titles);
 
     if (!t)
         return lw_fail_nomem(err);
     for (int32_t r = 0; r < p->n_roles; r++)
         add_role(t, p, r);
-    printf("stages: what a rank holds (memory without activations), and one pass of '%s': work "
-           "alone on "
-           "the\ndevice with what is recomputed, bytes sent and reduced by a rank\n",
-           p->variants[p->n_variants - 1].name);
-    enum lw_status s = lw_table_print(t, stdout, 2, err);
+    lw_printf_paragraph(stdout,
+                        "stages: what a rank holds (memory without activations), and one pass of "
+                        "'%s': work alone on the device with what is recomputed, bytes sent and "
+                        "reduced by a rank",
+                        p->variants[p->n_variants - 1].name);
+    enum lw_status s = lw_table_print(t, stdout, 1, err);
     lw_table_free(t);
     return s;
 }

@@ -1,19 +1,18 @@
 /* Text tables and CSV from the same cells. */
 #include "shared/text/table.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "shared/base/arena.h"
 #include "shared/base/shown_text.h"
+#include "shared/text/wrap.h"
 
-/* A column that is cut keeps at least this much, in a narrow table and in a wide one; the width
- * of a table outside a terminal. */
-enum { NARROWEST = 8, NARROWEST_OF_WIDE = 12, WIDE = 60, PIPED = 100 };
+/* A column that is cut keeps at least this much, in a narrow table and in a wide one; tables are
+ * not split into bands in less room than the last. */
+enum { NARROWEST = 8, NARROWEST_OF_WIDE = 12, WIDE = 60, LEAST_SPLIT = 40 };
 
 struct lw_table {
     struct lw_arena arena;
@@ -83,68 +82,170 @@ static void put_cut(FILE *f, const char *s, int width)
     fputs("\xe2\x80\xa6", f);
 }
 
-static void put_row(const struct lw_table *t, FILE *f, int indent, const int *width,
-                    const char *(*cell)(const struct lw_table *, int64_t), int64_t first)
+/* Columns that are printed beside each other: column 0, then [first, end). */
+struct band {
+    int first, end;
+};
+
+static void put_cell(const struct lw_table *t, FILE *f, int c, const char *s, int width, bool last)
 {
-    fprintf(f, "%*s", indent, "");
-    for (int c = 0; c < t->n_columns; c++) {
-        const char *s = cell(t, first + c);
-        int pad = width[c] > shown_width(s) ? width[c] - shown_width(s) : 0;
-        bool last = c + 1 == t->n_columns, right = t->titles[c][0] == '>';
-        fprintf(f, "%*s", right ? pad : 0, "");
-        put_cut(f, s, width[c]);
-        fprintf(f, "%*s%s", right || last ? 0 : pad, "", last ? "\n" : "  ");
+    int pad = width > shown_width(s) ? width - shown_width(s) : 0;
+    bool right = t->titles[c][0] == '>';
+
+    fprintf(f, "%*s", right ? pad : 0, "");
+    put_cut(f, s, width);
+    fprintf(f, "%*s%s", right || last ? 0 : pad, "", last ? "\n" : "  ");
+}
+
+/* Line k of a title that is broken at blanks into lines of that width; "" after its last. */
+static const char *title_line(const char *s, int width, int k, char buf[128])
+{
+    for (;;) {
+        int n = 0, words = 0;
+        while (s[n]) {
+            int next = n + (s[n] == ' '), word = (int)strcspn(s + next, " ");
+            if (words > 0 && next + word > width)
+                break;
+            n = next + word;
+            words++;
+        }
+        if (k-- == 0 || !s[n]) {
+            snprintf(buf, 128, "%.*s", k < 0 ? n : 0, s);
+            return buf;
+        }
+        s += n + 1;
     }
 }
 
-static const char *title_cell(const struct lw_table *t, int64_t i)
+static int n_title_lines(const char *s, int width)
 {
-    return title(t, (int)i);
+    char buf[128];
+    int n = 1;
+
+    while (*title_line(s, width, n, buf))
+        n++;
+    return n;
 }
 
-static const char *body_cell(const struct lw_table *t, int64_t i)
+static int longest_line(const char *s, int width)
 {
-    return t->cells[i];
+    char buf[128];
+    int longest = 0;
+
+    for (int k = n_title_lines(s, width) - 1; k >= 0; k--) {
+        int n = shown_width(title_line(s, width, k, buf));
+        longest = n > longest ? n : longest;
+    }
+    return longest;
 }
 
-/* Columns of the terminal that f is; of a pipe or a file PIPED, so that rows stay readable where
- * they end up. $COLUMNS, where it is exported, wins over both. */
-static int width_of(FILE *f)
+/* Titles stand on the rule: a shorter one begins in a later line. */
+static void put_titles(const struct lw_table *t, FILE *f, int indent, const int *width,
+                       struct band b)
 {
-    const char *said = getenv("COLUMNS");
-    struct winsize size;
-    int fd = f == stdout ? STDOUT_FILENO : fileno(f);
-    long n = said ? strtol(said, NULL, 10) : 0;
+    int lines = n_title_lines(title(t, 0), width[0]);
+    char buf[128];
 
-    if (n > 0 && n < 10000)
-        return (int)n;
-    if (fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col;
-    return PIPED;
+    for (int c = b.first; c < b.end; c++) {
+        int n = n_title_lines(title(t, c), width[c]);
+        lines = n > lines ? n : lines;
+    }
+    for (int k = 0; k < lines; k++) {
+        int last = 0; /* of this line */
+        for (int c = b.first; c < b.end; c++)
+            if (n_title_lines(title(t, c), width[c]) >= lines - k)
+                last = c;
+        fprintf(f, "%*s", indent, "");
+        for (int c = 0; c <= last; c = c ? c + 1 : b.first) {
+            int line = k - lines + n_title_lines(title(t, c), width[c]);
+            put_cell(t, f, c, line < 0 ? "" : title_line(title(t, c), width[c], line, buf),
+                     width[c], c == last);
+        }
+    }
 }
 
-/* Take from the widest text column until the table fits or no text is left to cut. */
-static void fit(const struct lw_table *t, int room, int *width)
+static void put_band(const struct lw_table *t, FILE *f, int indent, const int *width,
+                     struct band b)
 {
-    int whole = 2 * (t->n_columns - 1), narrowest = room < WIDE ? NARROWEST : NARROWEST_OF_WIDE;
+    put_titles(t, f, indent, width, b);
+    fprintf(f, "%*s", indent, "");
+    for (int c = 0; c < b.end; c = c ? c + 1 : b.first) {
+        for (int i = 0; i < width[c]; i++)
+            fputc('-', f);
+        fputs(c + 1 == b.end ? "\n" : "  ", f);
+    }
+    for (int64_t r = 0; r < t->n / t->n_columns; r++) {
+        fprintf(f, "%*s", indent, "");
+        for (int c = 0; c < b.end; c = c ? c + 1 : b.first)
+            put_cell(t, f, c, t->cells[r * t->n_columns + c], width[c], c + 1 == b.end);
+    }
+}
 
-    for (int c = 0; c < t->n_columns; c++)
-        whole += width[c];
+/* Take from the widest column of the band that is wider than its least until the band fits; false:
+ * it does not. */
+static bool shrink(struct band b, int room, const int *least, int *width)
+{
+    int whole = -2;
+
+    for (int c = 0; c < b.end; c = c ? c + 1 : b.first)
+        whole += width[c] + 2;
     for (; whole > room; whole--) {
         int widest = -1;
-        for (int c = 0; c < t->n_columns; c++)
-            if (t->titles[c][0] != '>' && width[c] > narrowest &&
-                (widest < 0 || width[c] > width[widest]))
+        for (int c = 0; c < b.end; c = c ? c + 1 : b.first)
+            if (width[c] > least[c] && (widest < 0 || width[c] > width[widest]))
                 widest = c;
         if (widest < 0)
-            return;
+            return false;
         width[widest]--;
     }
+    return true;
+}
+
+/* What columns need: titles on one line, texts cut, every title broken, both. */
+struct widths {
+    int *whole, *cut, *broken, *least;
+};
+
+/* The width of a band's columns: texts are cut, or, where that is not enough, titles are broken
+ * before. */
+static void fit(const struct lw_table *t, struct band b, int room, struct widths w, int *width)
+{
+    memcpy(width, w.whole, (size_t)t->n_columns * sizeof *width);
+    if (shrink(b, room, w.cut, width))
+        return;
+    memcpy(width, w.whole, (size_t)t->n_columns * sizeof *width);
+    shrink(b, room, w.broken, width);
+    for (int c = 0; c < t->n_columns; c++) {
+        int line = longest_line(title(t, c), width[c]);
+        width[c] = line > w.broken[c] ? line : w.broken[c];
+    }
+    shrink(b, room, w.least, width);
+}
+
+/* Bands of columns that fit; all in one where there is hardly room for two. */
+static void put_bands(const struct lw_table *t, FILE *f, int indent, int room, struct widths w,
+                      int *width)
+{
+    struct band b = {1, 1};
+
+    do {
+        int least = w.least[0];
+        for (b.end = b.first; b.end < t->n_columns; b.end++) {
+            least += 2 + w.least[b.end];
+            if (room >= LEAST_SPLIT && least > room && b.end > b.first)
+                break;
+        }
+        if (b.first > 1)
+            fputc('\n', f);
+        fit(t, b, room, w, width);
+        put_band(t, f, indent, width, b);
+        b.first = b.end;
+    } while (b.end < t->n_columns);
 }
 
 enum lw_status lw_table_print(const struct lw_table *t, FILE *f, int indent, struct lw_err *err)
 {
-    return lw_table_print_within(t, f, indent, width_of(f), err);
+    return lw_table_print_within(t, f, indent, lw_columns_of(f), err);
 }
 
 enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int indent, int n_columns,
@@ -152,28 +253,25 @@ enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int inde
 {
     if (!t || t->failed)
         return lw_fail_nomem(err);
-    int *width = lw_calloc((size_t)t->n_columns, sizeof *width);
+    int n = t->n_columns, *width = lw_calloc(5 * (size_t)n, sizeof *width);
+    struct widths w = {width + n, width + 2 * n, width + 3 * n, width + 4 * n};
+    int room = n_columns > 0 ? n_columns - indent : INT_MAX;
+    int narrowest = room < WIDE ? NARROWEST : NARROWEST_OF_WIDE;
     if (!width)
         return lw_fail_nomem(err);
-    int64_t n_rows = t->n / t->n_columns;
-    for (int c = 0; c < t->n_columns; c++) {
-        width[c] = shown_width(title(t, c));
-        for (int64_t r = 0; r < n_rows; r++) {
-            int w = shown_width(t->cells[r * t->n_columns + c]);
-            width[c] = w > width[c] ? w : width[c];
+    for (int c = 0; c < n; c++) {
+        int whole = shown_width(title(t, c));
+        w.broken[c] = longest_line(title(t, c), 1);
+        for (int64_t i = c; i < t->n; i += n) {
+            int cell = shown_width(t->cells[i]);
+            w.broken[c] = cell > w.broken[c] ? cell : w.broken[c];
         }
+        w.whole[c] = whole > w.broken[c] ? whole : w.broken[c];
+        bool text = t->titles[c][0] != '>';
+        w.cut[c] = text && w.whole[c] > narrowest ? narrowest : w.whole[c];
+        w.least[c] = text && w.broken[c] > narrowest ? narrowest : w.broken[c];
     }
-    if (n_columns > 0)
-        fit(t, n_columns - indent, width);
-    put_row(t, f, indent, width, title_cell, 0);
-    fprintf(f, "%*s", indent, "");
-    for (int c = 0; c < t->n_columns; c++) {
-        for (int i = 0; i < width[c]; i++)
-            fputc('-', f);
-        fputs(c + 1 == t->n_columns ? "\n" : "  ", f);
-    }
-    for (int64_t r = 0; r < n_rows; r++)
-        put_row(t, f, indent, width, body_cell, r * t->n_columns);
+    put_bands(t, f, indent, room, w, width);
     lw_free(width);
     return LW_OK;
 }

@@ -18,9 +18,9 @@ void lw_table_ps(struct lw_table *t, lw_ps time);
 void lw_table_ns(struct lw_table *t, lw_ns time);
 
 /* Text: two blanks between columns, a rule under the titles, `indent` blanks before each line.
- * Where that is wider than the terminal ($COLUMNS, else what it says; 100 columns outside a
- * terminal), the widest columns that align left are cut, with an ellipsis; numbers are always
- * whole. */
+ * Where that is wider than lw_columns_of(f), the widest columns that align left are cut, with an
+ * ellipsis; where that is not enough titles are broken at blanks too; columns that still lack room
+ * follow below, with the first column again. Numbers are always whole. */
 enum lw_status lw_table_print(const struct lw_table *t, FILE *f, int indent, struct lw_err *err);
 /* The same within so many columns; 0 = any number. */
 enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int indent, int n_columns,

@@ -3,7 +3,10 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 /* Columns of n bytes of UTF-8. */
 static int columns_of(const char *text, int n)
@@ -35,6 +38,20 @@ static void put(FILE *f, const char *text, int at, int indent, int width)
     fputc('\n', f);
 }
 
+int lw_columns_of(FILE *f)
+{
+    const char *said = getenv("COLUMNS");
+    struct winsize size;
+    int fd = f == stdout ? STDOUT_FILENO : fileno(f);
+    long n = said ? strtol(said, NULL, 10) : 0;
+
+    if (n > 0 && n < 10000)
+        return (int)n;
+    if (fd >= 0 && isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return LW_TEXT_COLUMNS;
+}
+
 void lw_put_wrapped(FILE *f, const char *text, int column, int width)
 {
     put(f, text, column, column, width);
@@ -42,9 +59,26 @@ void lw_put_wrapped(FILE *f, const char *text, int column, int width)
 
 void lw_put_paragraph(FILE *f, const char *before, const char *text)
 {
-    int indent = (int)strspn(before, " ") + 2;
+    int indent = (int)strspn(before, " ") + 2, room = lw_columns_of(f);
 
-    put(f, text, fprintf(f, "%s", before), indent, LW_TEXT_COLUMNS);
+    room = room < LW_TEXT_COLUMNS ? room : LW_TEXT_COLUMNS;
+    put(f, text, fprintf(f, "%s", before), indent, room);
+}
+
+/* Empty lines around the text, and blanks before it, are kept. */
+static void put_printed(FILE *f, char *text)
+{
+    size_t empty = strspn(text, "\n"), blanks = strspn(text + empty, " ");
+    char *begin = text + empty + blanks, *end = begin + strlen(begin);
+    int after = 0;
+
+    for (size_t i = 0; i < empty; i++)
+        fputc('\n', f);
+    for (; end > begin && end[-1] == '\n'; after++)
+        *--end = '\0';
+    lw_put_paragraph(f, &"       "[7 - (blanks < 7 ? blanks : 7)], begin);
+    for (; after > 0; after--)
+        fputc('\n', f);
 }
 
 void lw_printf_paragraph(FILE *f, const char *fmt, ...)
@@ -55,5 +89,24 @@ void lw_printf_paragraph(FILE *f, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    lw_put_paragraph(f, "", text);
+    put_printed(f, text);
+}
+
+FILE *lw_paragraph_open(struct lw_paragraph *p, FILE *out)
+{
+    *p = (struct lw_paragraph){.out = out};
+    p->f = open_memstream(&p->text, &p->size);
+    return p->f ? p->f : out;
+}
+
+void lw_paragraph_close(struct lw_paragraph *p)
+{
+    if (p->f) {
+        fclose(p->f);
+        if (p->text && p->before)
+            lw_put_paragraph(p->out, p->before, p->text);
+        else if (p->text)
+            put_printed(p->out, p->text);
+        free(p->text);
+    }
 }

@@ -6,12 +6,29 @@
 /* The most that a line of text has outside a terminal. */
 enum { LW_TEXT_COLUMNS = 100 };
 
+/* Columns of the terminal that f is; of a pipe or a file LW_TEXT_COLUMNS. $COLUMNS, where it is
+ * exported, wins over both. */
+int lw_columns_of(FILE *f);
+
 /* Text from `column` on, where the cursor stands, in lines of at most `width` columns, broken at
  * blanks; the next lines begin at the same column. Ends the last line. */
 void lw_put_wrapped(FILE *f, const char *text, int column, int width);
-/* The same after `before`; later lines begin under its first character, indented by two more. */
+/* The same after `before` in the columns of f, LW_TEXT_COLUMNS at most; later lines begin under its
+ * first character, indented by two more. */
 void lw_put_paragraph(FILE *f, const char *before, const char *text);
-/* A line as printf writes it, broken likewise; what is beyond 2047 bytes is cut. */
+/* A line as printf writes it, broken likewise; what is beyond 2047 bytes is cut. Empty lines around
+ * the text and up to 7 blanks before it, which indent it, are kept; the line end is implied. */
 void lw_printf_paragraph(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same of several calls of fprintf, when it is closed. Without memory for it they write to
+ * `out` itself. */
+struct lw_paragraph {
+    FILE *out, *f;
+    const char *before; /* as of lw_put_paragraph; NULL = nothing */
+    char *text;
+    size_t size;
+};
+FILE *lw_paragraph_open(struct lw_paragraph *p, FILE *out);
+void lw_paragraph_close(struct lw_paragraph *p);
 
 #endif

@@ -2,10 +2,12 @@
  * that gives it and where its figures come from. */
 #include "sim/cost/cost_print.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "shared/json/jsonout.h"
-#include "shared/text/table.h"
+#include "shared/text/record.h"
+#include "shared/text/wrap.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/cost/hfreduce.h"
 #include "sim/cost/nccl_constants.h"
@@ -22,17 +24,20 @@ static bool ceilings_of(const struct lw_cluster *c, const struct sim_cost_answer
 
 static void print_ceilings(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
 {
+    struct lw_paragraph line;
     struct sim_hfreduce h;
 
     if (!ceilings_of(c, a, &h))
         return;
+    f = lw_paragraph_open(&line, f);
     fprintf(f, "hfreduce reduces at the least of");
     for (int k = 0; k < SIM_N_CEILINGS; k++)
         if (h.bytes_per_s[k] > 0)
             fprintf(f, "%s %s %.3f GB/s", k ? "," : "", sim_ceiling_name((enum sim_ceiling)k),
                    h.bytes_per_s[k] / 1e9);
-    fprintf(f, " (%d touches of host memory per byte), and what filling its pipeline costs\n",
+    fprintf(f, " (%d touches of host memory per byte), and what filling its pipeline costs",
             h.touches);
+    lw_paragraph_close(&line);
 }
 
 static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c,
@@ -59,10 +64,10 @@ static void print_doubt(const struct lw_cluster *c, const struct sim_cost_answer
     char buf[32];
 
     if (ratio > 0 && (ratio > 2 || ratio < .5))
-        fprintf(f,
-                "note: at %s the table takes %.2g times NCCL's model on the links of '%s': was it "
-                "measured on this fabric?\n",
-                lw_format_bytes(buf, bytes), ratio, c->name);
+        lw_printf_paragraph(f,
+                            "note: at %s the table takes %.2g times NCCL's model on the links of "
+                            "'%s': was it measured on this fabric?",
+                            lw_format_bytes(buf, bytes), ratio, c->name);
 }
 
 static void print_remarks(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
@@ -72,13 +77,13 @@ static void print_remarks(const struct lw_cluster *c, const struct sim_cost_answ
 
     for (int i = 0; i < a->n; i++)
         if (a->answer[i].instead) {
-            fprintf(f, "note: NCCL has no %s for %s: its own choice is shown\n",
-                    lw_reducer_name(q->algorithm), lw_op_name(q->op));
+            lw_printf_paragraph(f, "note: NCCL has no %s for %s: its own choice is shown",
+                                lw_reducer_name(q->algorithm), lw_op_name(q->op));
             break;
         }
     if (newest && strstr(a->answer[0].model, "nccl"))
-        fprintf(f, "note: NCCL %s is newer than the newest constants known: those of %s count\n",
-                c->library_version, newest);
+        lw_printf_paragraph(f, "note: NCCL %s is newer than the newest constants known: those of "
+                               "%s count", c->library_version, newest);
     print_doubt(c, a, f);
 }
 
@@ -90,7 +95,7 @@ static void print_sources(const struct sim_cost_answers *a, FILE *f)
         while (strcmp(a->answer[k].source, a->answer[i].source) != 0)
             k++;
         if (k == i && *a->answer[i].source)
-            fprintf(f, "%s: %s\n", a->answer[i].model, a->answer[i].source);
+            lw_printf_paragraph(f, "%s: %s", a->answer[i].model, a->answer[i].source);
     }
 }
 
@@ -103,78 +108,66 @@ static bool has_protocols(const struct sim_cost_answers *a)
     return false;
 }
 
-static void put_protocol_cells(struct lw_table *t, const struct lw_cost_answer *x, bool csv)
+/* One size and its answer. */
+struct row {
+    struct lw_cost_answer x;
+    int64_t bytes;
+    double algbw, busbw, algbw_gb, busbw_gb, gb_per_s;
+    char how[96]; /* the detail and the steps */
+};
+
+#define AT(field) offsetof(struct row, field)
+static const struct lw_column columns[] = {
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, NULL},
+    {"time_ns", ">time", LW_COLUMN_PS, AT(x.time), 0, NULL, NULL},
+    {"algbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(algbw), 0, NULL, NULL},
+    {"busbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(busbw), 0, NULL, NULL},
+    {NULL, ">algbw GB/s", LW_COLUMN_REAL, AT(algbw_gb), 3, NULL, NULL},
+    {NULL, ">busbw GB/s", LW_COLUMN_REAL, AT(busbw_gb), 3, NULL, NULL},
+    {"model", "model", LW_COLUMN_STRING, AT(x.model), 0, NULL, NULL},
+    {"how", NULL, LW_COLUMN_STRING, AT(x.detail), 0, NULL, NULL},
+    {NULL, "how", LW_COLUMN_CHARS, AT(how), 0, NULL, NULL},
+    {"algorithm", "algo", LW_COLUMN_STRING, AT(x.algorithm), 0, NULL, NULL},
+    {"source", NULL, LW_COLUMN_STRING, AT(x.source), 0, NULL, NULL},
+    /* of NCCL's model */
+    {"protocol", "proto", LW_COLUMN_TEXT, AT(x.protocol), 0, NULL, NULL},
+    {"n_channels", ">channels", LW_COLUMN_INT32, AT(x.n_channels), 0, NULL, ""},
+    {"latency_ns", ">latency", LW_COLUMN_PS, AT(x.latency), 0, NULL, ""},
+    {"bytes_per_s", NULL, LW_COLUMN_REAL, AT(x.bytes_per_s), 0, NULL, ""},
+    {NULL, ">rate GB/s", LW_COLUMN_REAL, AT(gb_per_s), 3, NULL, ""},
+};
+#undef AT
+enum {
+    N_COLUMNS = sizeof columns / sizeof *columns,
+    N_OF_NCCL = 5,
+    N_BASE = N_COLUMNS - N_OF_NCCL
+};
+
+static void make_rows(const struct sim_cost_answers *a, struct row *rows)
 {
-    char buf[32];
-
-    if (!x->protocol) {
-        for (int k = 0; k < 4; k++)
-            lw_table_cell(t, "%s", "");
-        return;
-    }
-    lw_table_cell(t, "%s", x->protocol);
-    lw_table_cell(t, "%d", x->n_channels);
-    if (csv) {
-        lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(x->latency));
-        lw_table_cell(t, "%.0f", x->bytes_per_s);
-    } else {
-        lw_table_cell(t, "%s", lw_format_ps(buf, x->latency));
-        lw_table_cell(t, "%.3f", x->bytes_per_s / 1e9);
-    }
-}
-
-static enum lw_status print_table(const struct sim_cost_answers *a, bool csv, FILE *f,
-                                  struct lw_err *err)
-{
-    static const char *const text[] = {">size", ">time", ">algbw GB/s", ">busbw GB/s", "model",
-                                       "how", "algorithm", "protocol", ">channels", ">latency",
-                                       ">bandwidth GB/s"};
-    static const char *const machine[] = {"bytes", "time_ns", "algbw_bytes_per_s",
-                                          "busbw_bytes_per_s", "model", "how", "algorithm",
-                                          "source", "protocol", "n_channels", "latency_ns",
-                                          "bytes_per_s"};
-    bool protocols = has_protocols(a);
-    struct lw_table *t = lw_table_new((csv ? 8 : 7) + (protocols ? 4 : 0), csv ? machine : text);
-    char buf[32];
-
-    if (!t)
-        return lw_fail_nomem(err);
     for (int i = 0; i < a->n; i++) {
-        const struct lw_cost_query *q = &a->query[i];
-        const struct lw_cost_answer *x = &a->answer[i];
-        double algbw = lw_sim_algbw(q, x->time), busbw = lw_sim_busbw(q, x->time);
-        if (csv) {
-            lw_table_cell(t, "%lld", (long long)q->bytes);
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(x->time));
-            lw_table_cell(t, "%.0f", algbw);
-            lw_table_cell(t, "%.0f", busbw);
-        } else {
-            lw_table_cell(t, "%s", lw_format_bytes(buf, q->bytes));
-            lw_table_cell(t, "%s", lw_format_ps(buf, x->time));
-            lw_table_cell(t, "%.3f", algbw / 1e9);
-            lw_table_cell(t, "%.3f", busbw / 1e9);
+        struct row r = {.x = a->answer[i], .bytes = a->query[i].bytes};
+        r.algbw = lw_sim_algbw(&a->query[i], r.x.time);
+        r.busbw = lw_sim_busbw(&a->query[i], r.x.time);
+        r.algbw_gb = r.algbw * 1e-9;
+        r.busbw_gb = r.busbw * 1e-9;
+        r.gb_per_s = r.x.bytes_per_s * 1e-9;
+        if (!r.x.protocol) {
+            r.x.n_channels = -1;
+            r.x.latency = -1;
+            r.x.bytes_per_s = r.gb_per_s = -1;
         }
-        lw_table_cell(t, "%s", x->model);
-        if (!csv && x->n_steps > 0)
-            lw_table_cell(t, "%s, %lld steps of %d pieces", x->detail, (long long)x->n_steps,
-                          x->n_pieces);
+        if (r.x.n_steps > 0)
+            snprintf(r.how, sizeof r.how, "%s, %lld steps of %d pieces", r.x.detail,
+                     (long long)r.x.n_steps, r.x.n_pieces);
         else
-            lw_table_cell(t, "%s", x->detail);
-        lw_table_cell(t, "%s", x->algorithm);
-        if (csv)
-            lw_table_cell(t, "%s", x->source);
-        if (protocols)
-            put_protocol_cells(t, x, csv);
+            snprintf(r.how, sizeof r.how, "%s", r.x.detail);
+        rows[i] = r;
     }
-    enum lw_status status = csv ? lw_table_print_csv(t, f, err)
-                                : lw_table_print(t, f, 0, err);
-    lw_table_free(t);
-    if (status == LW_OK && !csv)
-        print_sources(a, f);
-    return status;
 }
 
-static void print_json(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
+static void print_json(const struct lw_cluster *c, const struct sim_cost_answers *a,
+                       const struct row *rows, FILE *f)
 {
     struct lw_jsonout o = {.file = f};
 
@@ -189,23 +182,13 @@ static void print_json(const struct lw_cluster *c, const struct sim_cost_answers
     for (int i = 0; i < a->n; i++) {
         const struct lw_cost_answer *x = &a->answer[i];
         lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_int(&o, "bytes", a->query[i].bytes);
-        lw_jsonout_ns(&o, "time_ns", x->time);
-        lw_jsonout_fixed(&o, "algbw_bytes_per_s", lw_sim_algbw(&a->query[i], x->time), 0);
-        lw_jsonout_fixed(&o, "busbw_bytes_per_s", lw_sim_busbw(&a->query[i], x->time), 0);
-        lw_jsonout_string(&o, "model", x->model);
-        lw_jsonout_string(&o, "source", x->source);
-        lw_jsonout_string(&o, "how", x->detail);
-        lw_jsonout_string(&o, "algorithm", x->algorithm);
+        lw_record_json(&o, columns, N_BASE, &rows[i]);
         if (x->n_steps > 0) {
             lw_jsonout_int(&o, "n_steps", x->n_steps);
             lw_jsonout_int(&o, "n_pieces", x->n_pieces);
         }
         if (x->protocol) {
-            lw_jsonout_string(&o, "protocol", x->protocol);
-            lw_jsonout_int(&o, "n_channels", x->n_channels);
-            lw_jsonout_ns(&o, "latency_ns", x->latency);
-            lw_jsonout_fixed(&o, "bytes_per_s", x->bytes_per_s, 0);
+            lw_record_json(&o, columns + N_BASE, N_OF_NCCL, &rows[i]);
             lw_jsonout_bool(&o, "instead", x->instead);
         }
         lw_jsonout_end(&o);
@@ -218,16 +201,21 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
                               enum lw_format format, FILE *f, struct lw_err *err)
 {
     const struct lw_cost_query *q = &a->query[0];
+    struct row rows[SIM_COST_MAX_ROWS];
+    const struct lw_records r = {"rows", columns, has_protocols(a) ? N_COLUMNS : N_BASE,
+                                 rows,   a->n,    sizeof *rows};
 
+    make_rows(a, rows);
+    if (format == LW_FORMAT_CSV)
+        return lw_records_csv(&r, f, err);
     if (format == LW_FORMAT_JSON) {
-        print_json(c, a, f);
+        print_json(c, a, rows, f);
         return LW_OK;
     }
-    if (format == LW_FORMAT_CSV)
-        return print_table(a, true, f, err);
     fprintf(f, "%s of %s on %d ranks, %d node%s of '%s'\n", lw_op_name(q->op),
             lw_dtype_name(q->dtype), q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s", c->name);
-    LW_TRY(print_table(a, false, f, err));
+    LW_TRY(lw_records_text(&r, f, 0, err));
+    print_sources(a, f);
     print_ceilings(c, a, f);
     print_remarks(c, a, f);
     return LW_OK;

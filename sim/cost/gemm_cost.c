@@ -7,6 +7,7 @@
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "shared/device/device_time.h"
+#include "shared/text/wrap.h"
 
 enum { LARGEST = 1 << 24 };
 
@@ -110,14 +111,16 @@ enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enu
         return print_csv(&p, &t, flops, f, err);
     if (format != LW_FORMAT_TEXT)
         return LW_OK;
-    fprintf(f, "%s, %s: %s, %.4g TFLOP/s, %.1f %% of the peak\n", c->device.kind,
-            lw_dtype_name(dtype), lw_format_ps(time, t.time), rate / 1e12, 100 * rate / peak);
-    fprintf(f,
-            "%" PRId64 " tiles of %d x %d, k in %d: %" PRId64 " waves on %.0f SMs at %.3g of the "
-            "peak; products %.4g us, memory %.4g us, launch %.3g us; bound by %s\n",
-            t.n_tiles, t.tile_m, t.tile_n, t.split_k, t.n_waves, c->device.n_sms.value,
-            t.rate_share, t.compute_s * 1e6,
-            t.memory_s * 1e6, t.overhead_s * 1e6, bound_by(&t));
-    fprintf(f, "source: %s\n", c->device.gemm_sustained.source);
+    lw_printf_paragraph(f, "%s, %s: %s, %.4g TFLOP/s, %.1f %% of the peak", c->device.kind,
+                        lw_dtype_name(dtype), lw_format_ps(time, t.time), rate / 1e12,
+                        100 * rate / peak);
+    lw_printf_paragraph(f,
+                        "%" PRId64 " tiles of %d x %d, k in %d: %" PRId64
+                        " waves on %.0f SMs at %.3g of the peak; products %.4g us, memory %.4g us, "
+                        "launch %.3g us; bound by %s",
+                        t.n_tiles, t.tile_m, t.tile_n, t.split_k, t.n_waves, c->device.n_sms.value,
+                        t.rate_share, t.compute_s * 1e6, t.memory_s * 1e6, t.overhead_s * 1e6,
+                        bound_by(&t));
+    lw_printf_paragraph(f, "source: %s", c->device.gemm_sustained.source);
     return LW_OK;
 }

@@ -172,16 +172,19 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
     for (int32_t i = 0; i < s->n_remarks; i++)
         lw_printf_paragraph(f, "note: %s", s->remarks[i]);
     if (!r->cluster->calibrated)
-        fprintf(f, "cluster '%s' is not calibrated: its figures are not measured on the machine\n",
-                r->cluster->name);
+        lw_printf_paragraph(
+            f, "cluster '%s' is not calibrated: its figures are not measured on the machine",
+            r->cluster->name);
     if (r->n_like > 0)
         lw_printf_paragraph(f,
                             "runs like this one (%s): n %d, mean error %.1f %%, p90 %.1f %% of the "
                             "step",
                             r->like, r->n_like, r->mean_like_pct, r->p90_like_pct);
     if (r->n_past > 0)
-        fprintf(f, "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d "
-                   "compared\n", r->mean_past_pct, r->max_past_pct, r->n_past);
+        lw_printf_paragraph(
+            f,
+            "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d compared",
+            r->mean_past_pct, r->max_past_pct, r->n_past);
     else
         fprintf(f, "error unknown: nothing measured yet%s\n",
                 r->n_past < 0 ? " (no database was read)" : " for this cluster");
@@ -235,14 +238,16 @@ static void text_recorded_parts(const struct lw_sim_report *r, FILE *f)
     char compute[32], comm[32], exposed[32];
     lw_ps off = p->exposed_comm - m->exposed_comm;
 
-    fprintf(f, "recorded in the middle step: compute %s, communication %s, of it exposed %s\n",
-            lw_format_ps(compute, m->compute_busy), lw_format_ps(comm, m->comm_busy),
-            lw_format_ps(exposed, m->exposed_comm));
+    lw_printf_paragraph(
+        f, "recorded in the middle step: compute %s, communication %s, of it exposed %s",
+        lw_format_ps(compute, m->compute_busy), lw_format_ps(comm, m->comm_busy),
+        lw_format_ps(exposed, m->exposed_comm));
     if (!r->replayed->what_if && (off > m->comm_busy / 20 || -off > m->comm_busy / 20))
-        fprintf(f, "the replay exposes %s of communication and the recording %s: ops began later "
-                   "after their launch than the trace explains, and a replay uses no recorded "
-                   "start\n",
-                lw_format_ps(comm, p->exposed_comm), exposed);
+        lw_printf_paragraph(
+            f,
+            "the replay exposes %s of communication and the recording %s: ops began later after "
+            "their launch than the trace explains, and a replay uses no recorded start",
+            lw_format_ps(comm, p->exposed_comm), exposed);
 }
 
 /* A replay: every step against its recording, and what was assumed. */
@@ -253,6 +258,7 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
                                          ">difference"};
     const struct lw_sim_replayed *x = r->replayed;
     struct lw_table *t = lw_table_new(7, titles);
+    struct lw_paragraph median;
     char buf[32];
 
     if (!t)
@@ -268,16 +274,18 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     lw_table_free(t);
     if (status != LW_OK)
         return status;
-    fprintf(f, "median period: predicted %s, ", lw_format_ps(buf, x->period.predicted));
-    fprintf(f, "recorded %s", lw_format_ps(buf, x->period.recorded));
+    FILE *line = lw_paragraph_open(&median, f);
+    fprintf(line, "median period: predicted %s, ", lw_format_ps(buf, x->period.predicted));
+    fprintf(line, "recorded %s", lw_format_ps(buf, x->period.recorded));
     if (x->what_if && x->same_buckets)
-        fprintf(f, ": these are the recorded buckets, nothing changes\n");
+        fprintf(line, ": these are the recorded buckets, nothing changes");
     else if (x->what_if)
-        fprintf(f, ", replayed without the change %s: it changes by %+.2f %%\n",
+        fprintf(line, ", replayed without the change %s: it changes by %+.2f %%",
                 lw_format_ps(buf, x->unchanged), change_pct(x));
     else
-        fprintf(f, ", error %+.2f %%%s\n", difference_pct(x->period),
+        fprintf(line, ", error %+.2f %%%s", difference_pct(x->period),
                 answers(x) ? "" : ": too much, so what-ifs on this recording are refused");
+    lw_paragraph_close(&median);
     text_recorded_parts(r, f);
     for (int32_t i = 0; i < r->plan->n_notes; i++)
         lw_put_paragraph(f, "assumption: ", r->plan->notes[i]);
@@ -319,15 +327,18 @@ static void text_samples(const struct lw_sim_report *r, FILE *f)
     const struct lw_sim_samples *s = r->samples;
     char p50[32], p90[32], p99[32], least[32], most[32];
 
-    fprintf(f, "%d samples of the step: p50 %s, p90 %s, p99 %s (%s to %s)\n", s->n,
-            lw_format_ps(p50, s->p50), lw_format_ps(p90, s->p90), lw_format_ps(p99, s->p99),
-            lw_format_ps(least, s->least), lw_format_ps(most, s->most));
+    lw_printf_paragraph(f, "%d samples of the step: p50 %s, p90 %s, p99 %s (%s to %s)", s->n,
+                        lw_format_ps(p50, s->p50), lw_format_ps(p90, s->p90),
+                        lw_format_ps(p99, s->p99), lw_format_ps(least, s->least),
+                        lw_format_ps(most, s->most));
 }
 
-static void text_peak(const struct lw_sim_report *r, FILE *f)
+static void text_peak(const struct lw_sim_report *r, FILE *out)
 {
     int64_t framework = lw_device_framework_bytes(&r->cluster->device);
     int64_t peak = r->summary->peak_memory_bytes;
+    struct lw_paragraph line;
+    FILE *f = lw_paragraph_open(&line, out);
     char buf[32];
 
     fprintf(f, "peak memory %s a rank", peak >= 0 ? lw_format_bytes(buf, peak) : "unknown");
@@ -338,7 +349,7 @@ static void text_peak(const struct lw_sim_report *r, FILE *f)
                     : "the default; see device.framework_bytes");
     if (missing_bytes(r) > 0)
         fprintf(f, ", more than the device has by %s", lw_format_bytes(buf, missing_bytes(r)));
-    fprintf(f, "\n");
+    lw_paragraph_close(&line);
 }
 
 static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
@@ -360,9 +371,9 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     if (r->samples->n > 0)
         text_samples(r, f);
     lw_summary_text(s, f);
-    fprintf(f,
-            "of all ranks' time: waiting for pipeline neighbours (bubble) %.4f, computing %.4f\n",
-            s->bubble_ratio, s->compute_share);
+    lw_printf_paragraph(
+        f, "of all ranks' time: waiting for pipeline neighbours (bubble) %.4f, computing %.4f",
+        s->bubble_ratio, s->compute_share);
     struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
     lw_throughput_text(&t, f);
     if (r->replayed)
@@ -377,7 +388,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     else
         text_terms(r, f);
     for (int32_t k = 0; assumption(r->workload, k); k++)
-        fprintf(f, "assumption of the workload: %s\n", assumption(r->workload, k));
+        lw_printf_paragraph(f, "assumption of the workload: %s", assumption(r->workload, k));
     fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
             (long long)r->stats->n_events, r->wall_s);
     if (r->stats->n_simulated < r->plan->n_ranks)

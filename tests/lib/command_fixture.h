@@ -9,7 +9,7 @@
 const char *shell(const char *words, int *rc);
 const char *lapwing(const char *args, int *rc); /* "lapwing ARGS" */
 const char *shell_err(void);                      /* of the last: its standard error alone */
-/* "lapwing ARGS" exits with rc and says so. */
+/* "lapwing ARGS" exits with rc and says so; prose may be broken at blanks into lines. */
 void expect(const char *args, int rc, const char *says);
 
 #endif

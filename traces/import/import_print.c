@@ -25,19 +25,19 @@ static void put_recorded(const struct lw_recorded *r, FILE *f)
 
     if (r->world_size == 0)
         return;
-    fprintf(f, "  recorded     world size %d", r->world_size);
+    struct lw_paragraph line;
+    FILE *out = lw_paragraph_open(&line, f);
+    fprintf(out, "  recorded     world size %d", r->world_size);
     if (r->step_ps >= 0)
-        fprintf(f, ", step %s", lw_format_ps(text, r->step_ps));
-    if (r->n_limits > 0)
-        fprintf(f, ", bucket limits");
+        fprintf(out, ", step %s", lw_format_ps(text, r->step_ps));
     for (int32_t i = 0; i < r->n_limits; i++)
-        fprintf(f, "%s %lld", i ? "," : "", (long long)r->limit_bytes[i]);
+        fprintf(out, "%s %lld", i ? "," : ", bucket limits", (long long)r->limit_bytes[i]);
     if (r->n_buckets > 0)
-        fprintf(f, ", %d buckets", r->n_buckets);
-    fputc('\n', f);
+        fprintf(out, ", %d buckets:", r->n_buckets);
     for (int32_t i = 0; i < r->n_buckets; i++)
-        fprintf(f, "%s%lld%s", i ? ", " : "               ", (long long)r->bucket_bytes[i],
-                i + 1 == r->n_buckets ? " bytes\n" : "");
+        fprintf(out, "%s %lld%s", i ? "," : "", (long long)r->bucket_bytes[i],
+                i + 1 == r->n_buckets ? " bytes" : "");
+    lw_paragraph_close(&line);
 }
 
 static void workload_text(const struct lw_workload *w, const struct traces_coverage *c,
@@ -47,9 +47,10 @@ static void workload_text(const struct lw_workload *w, const struct traces_cover
 
     for (int g = 0; g < LW_N_GAPS; g++)
         gaps += w->gap_ps[g];
-    fprintf(f, "%s: %s, %d modules, %d parameters of %lld elements, %d buffers, %d gradients\n",
-            output, w->name, w->n_modules, w->n_params, (long long)lw_workload_numel(w, false),
-            w->n_buffers, w->n_ready);
+    lw_printf_paragraph(
+        f, "%s: %s, %d modules, %d parameters of %lld elements, %d buffers, %d gradients", output,
+        w->name, w->n_modules, w->n_params, (long long)lw_workload_numel(w, false), w->n_buffers,
+        w->n_ready);
     put_time(f, "step", lw_workload_step_ps(w));
     put_time(f, "forward", lw_workload_forward_ps(w));
     put_time(f, "backward", lw_workload_backward_ps(w));
@@ -77,9 +78,9 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
 
     if (!t)
         return lw_fail_nomem(err);
-    fprintf(f, "%s: %s, %d node%s of %d x %s, %d measured table%s\n", output, c->name, c->n_nodes,
-            c->n_nodes == 1 ? "" : "s", c->devices_per_node, c->device.kind, c->n_tables,
-            c->n_tables == 1 ? "" : "s");
+    lw_printf_paragraph(f, "%s: %s, %d node%s of %d x %s, %d measured table%s", output, c->name,
+                        c->n_nodes, c->n_nodes == 1 ? "" : "s", c->devices_per_node, c->device.kind,
+                        c->n_tables, c->n_tables == 1 ? "" : "s");
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *m = &c->tables[i];
         lw_table_cell(t, "%s", lw_op_name(m->op));

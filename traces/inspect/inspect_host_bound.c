@@ -5,6 +5,7 @@
 
 #include "shared/text/table.h"
 #include "shared/base/units.h"
+#include "shared/text/wrap.h"
 
 static const char *source_name(enum traces_wait_source s)
 {
@@ -165,19 +166,22 @@ enum lw_status traces_text_meaning(const struct traces_report_file *f, FILE *out
                                    struct lw_err *err)
 {
     const struct traces_meaning *m = &f->meaning;
+    struct lw_paragraph kernels;
     char text[32];
 
     if (!f->device.has_device)
         return LW_OK;
-    fprintf(out, "  kernels:");
+    FILE *line = lw_paragraph_open(&kernels, out);
+    fprintf(line, "  kernels:");
     for (int c = 0; c < LW_N_KERNEL_CLASSES; c++)
-        fprintf(out, "%s %lld %s (%s)", c ? "," : "", (long long)m->classes[c].n,
+        fprintf(line, "%s %lld %s (%s)", c ? "," : "", (long long)m->classes[c].n,
                 lw_kernel_class_name((enum lw_kernel_class)c),
                 lw_format_ps(text, lw_ns_to_ps(m->classes[c].total_ns)));
-    fprintf(out, "; waits: %lld recorded, %lld inferred, %lld unknown\n",
+    fprintf(line, "; waits: %lld recorded, %lld inferred, %lld unknown",
             (long long)m->n_waits[TRACES_WAIT_RECORDED],
             (long long)m->n_waits[TRACES_WAIT_INFERRED],
             (long long)m->n_waits[TRACES_WAIT_UNKNOWN]);
+    lw_paragraph_close(&kernels);
     return f->device.n_iterations > 0 ? text_host(f, out, err) : LW_OK;
 }
 
@@ -202,21 +206,22 @@ enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, 
     char text[32];
 
     if (r->apart[0])
-        fprintf(out, "\nnot of one run, so ranks are not compared: %s\n", r->apart);
+        lw_printf_paragraph(out, "\nnot of one run, so ranks are not compared: %s", r->apart);
     if (!r->one_run)
         return LW_OK;
-    fprintf(out,
-            "\nranks of one run: collectives matched by order, transfer is the shortest of the "
-            "ranks'\n");
+    lw_printf_paragraph(
+        out,
+        "\nranks of one run: collectives matched by order, transfer is the shortest of the ranks'");
     for (int64_t k = 0; k < r->n; k++)
         if (r->cross.clock_known[k] && k > 0)
-            fprintf(out, "  ends of rank %d are %s later than those of rank %d (median)\n",
-                    r->files[k].trace.rank, lw_format_ps(text, lw_ns_to_ps(r->cross.clock_ns[k])),
-                    r->files[0].trace.rank);
+            lw_printf_paragraph(
+                out, "  ends of rank %d are %s later than those of rank %d (median)",
+                r->files[k].trace.rank, lw_format_ps(text, lw_ns_to_ps(r->cross.clock_ns[k])),
+                r->files[0].trace.rank);
     for (int32_t c = 0; c < r->cross.n_classes; c++) {
         const struct traces_comm_class *x = &r->cross.classes[c];
-        fprintf(out, "  group '%s', %d ranks%s%s\n", x->name, x->n_members,
-                x->matched ? "" : ": not matched, ", x->why);
+        lw_printf_paragraph(out, "  group '%s', %d ranks%s%s", x->name, x->n_members,
+                            x->matched ? "" : ": not matched, ", x->why);
         if (x->matched)
             LW_TRY(text_class(x, out, err));
     }

@@ -7,6 +7,7 @@
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "shared/base/units.h"
+#include "shared/text/wrap.h"
 #include "traces/inspect/inspect_host_bound.h"
 
 /* ---- JSON ---- */
@@ -270,9 +271,11 @@ static enum lw_status text_collectives(const struct traces_report_file *file, FI
     return lw_table_end(t, f, 2, err);
 }
 
-static void text_head(const struct traces_report_file *file, FILE *f)
+static void text_head(const struct traces_report_file *file, FILE *out)
 {
     const struct lw_trace *t = &file->trace;
+    struct lw_paragraph head;
+    FILE *f = lw_paragraph_open(&head, out);
 
     fprintf(f, "%s: kineto, %lld events", file->name, (long long)t->n_events);
     if (t->rank >= 0)
@@ -286,11 +289,12 @@ static void text_head(const struct traces_report_file *file, FILE *f)
                 (long long)file->device.n_device_rows, (long long)file->device.n_resolved);
     else
         fprintf(f, ", host only");
-    fprintf(f, ", %lld steps by %s\n", (long long)file->steps.n, file->steps.found_by);
+    fprintf(f, ", %lld steps by %s", (long long)file->steps.n, file->steps.found_by);
+    lw_paragraph_close(&head);
     if (t->damage >= 0)
-        fprintf(f, "  salvaged: the events before %s\n", lw_trace_text(t, t->damage));
+        lw_printf_paragraph(out, "  salvaged: the events before %s", lw_trace_text(t, t->damage));
     if (t->n_negative > 0)
-        fprintf(f, "  note: %lld negative durations taken as 0\n", (long long)t->n_negative);
+        fprintf(out, "  note: %lld negative durations taken as 0\n", (long long)t->n_negative);
 }
 
 static bool any_comm(const struct lw_inspection *d)

@@ -75,6 +75,52 @@ static void numbers_are_never_cut(void **unused)
               "\xc3\xa4               8  short\n");
 }
 
+static void titles_are_broken_and_what_lacks_room_follows_below(void **unused)
+{
+    static const char *const wide[] = {"role", ">of the first", ">of all", "what it is called"};
+    struct lw_table *t = lw_table_new(4, wide);
+    struct lw_err err = {0};
+    char *out = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&out, &len);
+
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        lw_table_cell(t, "stage %d", i);
+        lw_table_cell(t, "%d", 1234567 * (i + 1));
+        lw_table_cell(t, "%d", 7 * i);
+        lw_table_cell(t, "a name");
+    }
+    assert_int_equal(lw_table_print_within(t, f, 0, 42, &err), LW_OK); /* 50 as it is */
+    fputc('|', f);
+    fputc('\n', f);
+    for (int i = 0; i < 2; i++) /* two more rows whose numbers alone are too wide */
+        for (int c = 0; c < 4; c++)
+            lw_table_cell(t, c ? "%d23456789012345" : "stage %d", i + 2);
+    assert_int_equal(lw_table_print_within(t, f, 2, 45, &err), LW_OK);
+    fclose(f);
+    assert_string_equal(out, "                               what it is\n"
+                             "role     of the first  of all  called\n"
+                             "-------  ------------  ------  -----------\n"
+                             "stage 0       1234567       0  a name\n"
+                             "stage 1       2469134       7  a name\n|\n"
+                             "  role        of the first           of all\n"
+                             "  -------  ---------------  ---------------\n"
+                             "  stage 0          1234567                0\n"
+                             "  stage 1          2469134                7\n"
+                             "  stage 2  223456789012345  223456789012345\n"
+                             "  stage 3  323456789012345  323456789012345\n"
+                             "\n"
+                             "  role     what it is called\n"
+                             "  -------  -----------------\n"
+                             "  stage 0  a name\n"
+                             "  stage 1  a name\n"
+                             "  stage 2  223456789012345\n"
+                             "  stage 3  323456789012345\n");
+    free(out);
+    lw_table_free(t);
+}
+
 /* A terminal of 40 columns: tables go by it, and by COLUMNS when that is set; a file gets all. */
 static void print_to_terminal(const char *columns, char *out, size_t size)
 {
@@ -144,6 +190,7 @@ int main(void)
         cmocka_unit_test(wide_enough_is_left_alone),
         cmocka_unit_test(the_widest_text_is_cut_with_an_ellipsis),
         cmocka_unit_test(numbers_are_never_cut),
+        cmocka_unit_test(titles_are_broken_and_what_lacks_room_follows_below),
         cmocka_unit_test(a_terminal_decides_by_its_width),
         cmocka_unit_test(the_end_of_a_table_prints_and_frees_it),
     };
