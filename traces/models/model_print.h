@@ -1,0 +1,14 @@
+#ifndef LW_TRACES_MODELS_MODEL_PRINT_H
+#define LW_TRACES_MODELS_MODEL_PRINT_H
+
+#include "shared/plan/workload.h"
+#include "shared/text/record.h"
+
+/* What a workload made of a model's shape holds, to standard output: text, JSON, or CSV with a row
+ * for each module. output: the file that it was written to, NULL = none. */
+enum lw_status traces_model_print(const struct lw_workload *w, const char *output,
+                                  enum lw_format format, struct lw_err *err);
+/* Every model with its size and source. */
+enum lw_status traces_models_list(enum lw_format format, struct lw_err *err);
+
+#endif
