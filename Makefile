@@ -188,7 +188,8 @@ $(BUILD)/plugin/%.o: %.c Makefile
 	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
 
 # One binary per architecture that this nvcc knows, and PTX of the last for devices that come later.
-# CUDA 11.0 is the oldest toolkit that compiles this (sm_60 to sm_80), CUDA 13 begins at sm_75.
+# CUDA 11.4 is the oldest toolkit that compiles this (sm_60 to sm_86; graphs with events outside of
+# them), CUDA 13 begins at sm_75.
 CUDA_KNOWN = $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch 2>/dev/null || echo compute_70 compute_80))
 CUDA_ARCHS ?= $(filter 70 75 80 86 89 90 100 103 120,$(CUDA_KNOWN))
 gencode = -gencode arch=compute_$(1),code=sm_$(1)
@@ -215,19 +216,20 @@ $(BUILD)/lapwing-nccl.so: $(NCCL_OBJ)
 
 # Stand-ins for the driver, NCCL and cuBLAS on host memory: tests load the plugin against them.
 soname = $(or $(shell readelf -d $(CUDA_AT)/lib64/lib$(1).so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p'),lib$(1).so)
-$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h exec/nccl/kernels.h exec/backend/scalar.h Makefile
+$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h tests/fake_gpu/fake_cuda.h exec/nccl/kernels.h exec/backend/scalar.h Makefile
 	@mkdir -p $(@D)
-	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) $(if $(SANITIZER),,-O3) -Wno-missing-prototypes -shared $< \
-	    $(if $(filter cuda,$*),,$(FAKE_DIR)/libcuda.so) \
+	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) $(if $(SANITIZER),,-O3) -Wno-missing-prototypes -shared $(filter %.c,$^) \
+	    $(if $(filter cuda,$*),,$(FAKE_DIR)/libcuda.so) -lm \
 	    -Wl,-soname,$(fake_name) -o $@
 	@ln -sf lib$*.so $(FAKE_DIR)/$(fake_name)
 fake_name = $(or $(filter libcuda.so.1 libnvidia-ml.so.1,lib$*.so.1),$(call soname,$*))
+$(FAKE_DIR)/libcuda.so: tests/fake_gpu/fake_cuda_graph.c
 $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so $(FAKE_DIR)/libnvidia-ml.so: $(FAKE_DIR)/libcuda.so
 # A set: tests that load one of them may load the others.
 $(FAKE_DIR)/libcublas.so: | $(FAKE_DIR)/libnvidia-ml.so $(FAKE_DIR)/old/libnccl.so
 
 # NCCL before it could register buffers.
-$(FAKE_DIR)/old/libnccl.so: tests/fake_gpu/fake_nccl.c tests/fake_gpu/fake_env.h $(FAKE_DIR)/libcuda.so
+$(FAKE_DIR)/old/libnccl.so: tests/fake_gpu/fake_nccl.c tests/fake_gpu/fake_env.h tests/fake_gpu/fake_cuda.h $(FAKE_DIR)/libcuda.so
 	@mkdir -p $(@D)
 	$(call say,FAKE  $<$(comma) old) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -shared \
 	    -Wno-missing-prototypes -DFAKE_NCCL_OLD $< $(FAKE_DIR)/libcuda.so \

@@ -333,6 +333,8 @@ int cmd_exec(int argc, char **argv)
          "set a variable of NCCL before it starts; may be repeated (none)", 0, 0},
         {"nccl-register", 0, LW_OPT_FLAG, &s.options.registered, NULL,
          "register buffers with NCCL: it moves them without a copy of its own", 0, 0},
+        {"graph", 0, LW_OPT_FLAG, &s.options.graph, NULL,
+         "nccl: submit each measured step as one CUDA graph", 0, 0},
         {"spawn", 0, LW_OPT_FLAG, &s.spawn, NULL, "start one process per rank on this machine", 0,
          0},
         {"rendezvous", 0, LW_OPT_STRING, &s.rendezvous, "HOST:PORT",

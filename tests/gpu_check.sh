@@ -128,6 +128,10 @@ for cap in $caps; do both "cap-$cap" --dp "$ranks" --bucket-cap "$cap"; done
 for policy in $policies; do both "policy-$policy" --dp "$ranks" --bucket-policy "$policy"; done
 for stage in $stages; do both "zero-$stage" --dp "$ranks" --zero "$stage"; done
 both clip --dp "$ranks" --zero 1 --clip 1
+case graph in *"$GRID"*)
+    run 60 graph-exec.txt exec -w "$out/$model.json" -c "$out/cluster.json" --dp "$ranks" $how \
+        --graph --steps "$steps" --warmup $((warmup + 2)) --db "$db" ;;
+esac
 model=mlp
 for schedule in $schedules; do
     both "pipeline-$schedule" --pp "$ranks" --micro-batches $((2 * ranks)) --schedule "$schedule"

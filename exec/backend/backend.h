@@ -22,7 +22,7 @@
  * messages' contents) is kept until poll reports that the work is done. Times are ns on the
  * world's clock. */
 
-#define EXEC_API_VERSION 9
+#define EXEC_API_VERSION 10
 
 struct exec_rows;
 struct exec_world;
@@ -51,6 +51,7 @@ enum exec_capability {
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
     EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
     EXEC_CAN_REGISTER = 1 << 19, /* exec_open.registered; NCCL_* variables steer it */
+    EXEC_CAN_GRAPH = 1 << 20,    /* step_graph */
 };
 
 /* What a row of results may claim. */
@@ -123,6 +124,7 @@ struct exec_facts {
     double memory_bytes;       /* of the device, or all ranks' share of this machine */
     bool comm_on_compute_core; /* communication takes the processor that computes */
     double stamp_ns;           /* what stamping one op takes, measured; 0 = not known */
+    int64_t submit_ns;         /* the host's time so far in calls that submit work; 0 = no device */
     const char *settings;      /* "NCCL_ALGO=Ring": what steers the library; NULL = nothing */
     struct exec_device_state state; /* of this process's device, over the steps so far */
 };
@@ -287,6 +289,10 @@ struct exec_backend {
      * barrier where ranks are processes). */
     void (*hold)(struct exec_world *w);
     enum lw_status (*release)(struct exec_world *w, struct lw_err *err);
+    /* (optional) After hold: what was given since, or since the last call, is one step, submitted
+     * as one graph when released. A step begins when the graph before has ended. Its stamps are
+     * complete when all of it has ended. */
+    enum lw_status (*step_graph)(struct exec_world *w, struct lw_err *err);
 
     /* Communicators: one handle per group and process; every process calls in the same order. Ops
      * of one communicator run one at a time on each member, in the order given, across streams.

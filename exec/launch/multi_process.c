@@ -241,11 +241,11 @@ static void describe(const struct lw_exec_options *o, char text[EXEC_SETTINGS])
     snprintf(text, EXEC_SETTINGS,
              "optimizer %s;rate %.9g;momentum %.9g;beta2 %.9g;epsilon %.9g;--steps %d;--warmup %d;"
              "--compute %d;verification %d;--consolidate %d;link rate %.17g;link latency %lld ns;"
-             "%d ranks a node;loop %d;--nccl-register %d;--fault %d:%d:%d:%d;",
+             "%d ranks a node;loop %d;--nccl-register %d;--graph %d;--fault %d:%d:%d:%d;",
              exec_optimizer_name(u->kind),
              (double)u->rate, (double)u->momentum, (double)u->beta2, (double)u->epsilon, o->n_steps,
              o->n_warmup, (int)o->compute, o->verify, o->consolidate, o->link_bytes_per_s,
-             (long long)o->link_latency_ns, o->ranks_per_node, o->loop, o->registered,
+             (long long)o->link_latency_ns, o->ranks_per_node, o->loop, o->registered, o->graph,
              o->fault.rank, o->fault.step, o->fault.op, (int)o->fault.kind);
 }
 

@@ -224,6 +224,8 @@ static void free_streams(struct exec_world *w)
         struct exec_stream *s = w->streams;
         w->streams = s->next;
         cuStreamDestroy(s->cu);
+        if (s->begun)
+            cuEventDestroy(s->begun);
         nccl_free(s);
     }
     while (w->events) {
@@ -251,6 +253,7 @@ static void close_world(struct exec_world *w)
         tell_others(w);
     if (p)
         p->watch(p->context, NULL, NULL);
+    nccl_graphs_drop(w);
     nccl_comms_close(w, unfinished);
     for (int32_t i = 0; !at_rest(w) && nccl_now_ns() < until; i++)
         nccl_doze(i);
@@ -311,6 +314,7 @@ static void facts(const struct exec_world *w, struct exec_facts *f)
         .device = w->name,
         .memory_bytes = w->memory_bytes,
         .settings = w->settings,
+        .submit_ns = w->submit_ns,
         .state = nccl_device_state(w),
     };
 }
@@ -377,6 +381,8 @@ static enum lw_status stream_create(struct exec_world *w, int32_t rank, const ch
         nccl_free(s);
         return status;
     }
+    if (w->loop)
+        status = nccl_cu(cuEventCreate(&s->begun, CU_EVENT_DISABLE_TIMING), "cuEventCreate", err);
     s->world = w;
     s->rank = rank;
     s->clock = (int64_t *)clock;
@@ -384,7 +390,7 @@ static enum lw_status stream_create(struct exec_world *w, int32_t rank, const ch
     s->next = w->streams;
     w->streams = s;
     *stream = s;
-    return LW_OK;
+    return status;
 }
 
 static enum lw_status event_create(struct exec_world *w, int32_t rank, struct exec_event **event,
@@ -439,13 +445,15 @@ static enum lw_status let_go(struct exec_world *w, struct lw_err *err)
 {
     const struct exec_process *p = w->how.process;
 
-    LW_TRY(nccl_compute_again(w, err));
+    if (!w->graphs)
+        LW_TRY(nccl_compute_again(w, err));
     if (p)
         LW_TRY(p->barrier(p->context, err));
     w->held = false;
     nccl_device_active(w, true);
     for (struct exec_stream *s = w->streams; s; s = s->next)
         s->last_end_ns = 0;
+    LW_TRY(nccl_graphs_pump(w, err));
     return nccl_pump(w, err);
 }
 
@@ -582,6 +590,7 @@ static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
 {
     *done = false;
     LW_TRY(nccl_pump(w, err));
+    LW_TRY(nccl_graphs_pump(w, err));
     LW_TRY(nccl_harvest(w, err));
     int32_t flag = kernel_look(&w->flags[FLAG_FAILED]);
     if (flag)
@@ -651,7 +660,7 @@ static const struct exec_backend backend = {
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
                     EXEC_CAN_LOOP | EXEC_CAN_SPAWN | EXEC_CAN_PROCESS |
-                    EXEC_CAN_REGISTER,
+                    EXEC_CAN_REGISTER | EXEC_CAN_GRAPH,
     .probe = probe,
     .open = open_world,
     .close = close_world,
@@ -668,6 +677,7 @@ static const struct exec_backend backend = {
     .event_wait = event_wait,
     .compute = compute,
     .hold = hold,
+    .step_graph = nccl_step_graph,
     .release = release,
     .comm_create = nccl_comm_create,
     .comm_create_class = nccl_comm_create_class,

@@ -86,6 +86,8 @@ static bool overdue(const struct exec_world *w)
     int64_t now = nccl_now_ns();
     bool stopped = atomic_load(&w->stop) && !w->closing;
 
+    if (w->in_capture) /* nothing runs, and an abort would wait for the graph to go */
+        return false;
     return now > w->call_until || (stopped && now > w->call_from + STOP_NS);
 }
 
@@ -128,6 +130,7 @@ static void enter(struct exec_world *w, ncclComm_t c)
 {
     pthread_mutex_lock(&w->call_mutex);
     w->in_call = c;
+    w->in_capture = w->capturing;
     w->call_aborted = false;
     w->call_from = nccl_now_ns();
     w->call_until = w->call_from + w->how.timeout_ns;

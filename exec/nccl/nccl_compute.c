@@ -286,7 +286,11 @@ enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *
 {
     struct exec_world *w = s->world;
     int64_t bytes = (int64_t)sizeof(float) * w->unit * w->unit;
+    CUdeviceptr table;
 
+    for (int32_t i = 0; i < t->n_parts; i++)
+        if (t->parts[i].gradient.table)
+            LW_TRY(table_on_device(w, t->parts[i].gradient.table, &table, err));
     if (s->result || t->work_ns <= 0 || by_clock(w, t))
         return LW_OK;
     return nccl_mem_new(w, bytes, &s->result, err);

@@ -151,17 +151,14 @@ enum lw_status nccl_launch(struct exec_world *w, CUstream s, enum kernel_id k, v
 
 /* --- time --------------------------------------------------------------------------------------- */
 
-enum lw_status nccl_timer_take(struct exec_world *w, CUevent *e, struct lw_err *err)
+static enum lw_status new_timer(struct exec_world *w, CUevent *e, struct lw_err *err)
 {
-    if (w->n_pool > 0) {
-        *e = w->pool[--w->n_pool];
-        return LW_OK;
-    }
     if (w->n_timers == w->pool_capacity) { /* room for all of them to come back */
         int64_t more = w->pool_capacity ? 2 * w->pool_capacity : 64;
         CUevent *grown = nccl_alloc((size_t)more, sizeof *grown);
         if (!grown)
             return lw_fail(err, LW_ENOMEM, "out of memory");
+        memcpy(grown, w->pool, (size_t)w->n_pool * sizeof *grown);
         nccl_free(w->pool);
         w->pool = grown;
         w->pool_capacity = more;
@@ -171,9 +168,36 @@ enum lw_status nccl_timer_take(struct exec_world *w, CUevent *e, struct lw_err *
     return LW_OK;
 }
 
+enum lw_status nccl_timer_take(struct exec_world *w, CUevent *e, struct lw_err *err)
+{
+    if (w->n_pool == 0)
+        return new_timer(w, e, err);
+    *e = w->pool[--w->n_pool];
+    return LW_OK;
+}
+
 void nccl_timer_give(struct exec_world *w, CUevent e)
 {
     w->pool[w->n_pool++] = e;
+}
+
+/* So many at rest: creating one is no part of a capture. */
+enum lw_status nccl_timers_reserve(struct exec_world *w, int64_t n, struct lw_err *err)
+{
+    while (w->n_pool < n) {
+        CUevent e;
+        LW_TRY(new_timer(w, &e, err));
+        nccl_timer_give(w, e);
+    }
+    return LW_OK;
+}
+
+enum lw_status nccl_event_done(CUevent e, bool *done, struct lw_err *err)
+{
+    CUresult r = cuEventQuery(e);
+
+    *done = r == CUDA_SUCCESS;
+    return r == CUDA_ERROR_NOT_READY ? LW_OK : nccl_cu(r, "cuEventQuery", err);
 }
 
 static enum lw_status record_and_see(struct exec_world *w, CUevent e, int64_t *seen_ns,
@@ -299,6 +323,8 @@ void nccl_device_close(struct exec_world *w)
         return;
     if (w->anchor)
         cuEventDestroy(w->anchor);
+    if (w->fork)
+        cuEventDestroy(w->fork);
     for (int64_t i = 0; i < w->n_pool; i++)
         cuEventDestroy(w->pool[i]);
     nccl_free(w->pool);

@@ -128,6 +128,23 @@ static enum lw_status wait_for(struct exec_stream *s, CUevent e, struct lw_err *
     return nccl_cu(cuStreamWaitEvent(s->cu, e, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent", err);
 }
 
+/* After the op before of the communicator. */
+static enum lw_status begin(struct exec_comm *c, struct exec_stream *s, struct flight **f,
+                            struct lw_err *err)
+{
+    if (c->ordered)
+        LW_TRY(wait_for(s, c->last, err));
+    LW_TRY(nccl_begin(s, f, err));
+    s->n_queued++;
+    return nccl_cu(cuEventRecord(s->begun, s->cu), "cuEventRecord", err);
+}
+
+static enum lw_status note_last(struct exec_comm *c, CUstream s, struct lw_err *err)
+{
+    c->ordered = true;
+    return nccl_cu(cuEventRecord(c->last, s), "cuEventRecord", err);
+}
+
 /* At the head of its stream and next of its member: true when it is now posted. */
 static bool post(struct command *c)
 {
@@ -156,14 +173,13 @@ static enum lw_status run_round(struct exec_comm *c, struct loop_round *round,
 
     for (int32_t i = 0; i < c->n; i++) {
         struct exec_stream *s = c->posted[i]->stream;
-        LW_TRY(wait_for(s, c->last, err));
-        LW_TRY(nccl_begin(s, &flights[i], err));
+        LW_TRY(begin(c, s, &flights[i], err));
         s->n_queued++;
         if (i > 0)
-            LW_TRY(wait_for(lead, flights[i]->start, err));
+            LW_TRY(wait_for(lead, s->begun, err));
     }
     LW_TRY(move(c, lead->cu, err));
-    LW_TRY(nccl_cu(cuEventRecord(c->last, lead->cu), "cuEventRecord", err));
+    LW_TRY(note_last(c, lead->cu, err));
     for (int32_t i = 0; i < c->n; i++) {
         struct flight *f = flights[i];
         struct exec_stream *s = c->posted[i]->stream;
@@ -232,11 +248,11 @@ static enum lw_status pair(struct command *c, struct p2p *mine, struct command *
         return lw_fail(err, LW_EFAILED, "rank %d sends %lld %s, rank %d receives %lld %s",
                        from->stream->rank, (long long)src->count, lw_dtype_name(src->dtype),
                        to->stream->rank, (long long)dst->count, lw_dtype_name(dst->dtype));
-    LW_TRY(wait_for(to->stream, from->flight->start, err));
+    LW_TRY(wait_for(to->stream, from->stream->begun, err));
     LW_TRY(copy_to(to->stream->cu, dst->mem, src->mem, src->count * lw_dtype_size(src->dtype),
                    err));
     to->stream->n_queued++;
-    LW_TRY(nccl_cu(cuEventRecord(c->comm->last, to->stream->cu), "cuEventRecord", err));
+    LW_TRY(note_last(c->comm, to->stream->cu, err));
     LW_TRY(wait_for(from->stream, c->comm->last, err));
     mine->moved = theirs->moved = true;
     c->n_moved++;
@@ -249,10 +265,8 @@ enum lw_status nccl_loop_exchange(struct command *c, bool *issued, struct lw_err
     *issued = false;
     if (!post(c))
         return LW_OK;
-    if (!c->flight) {
-        LW_TRY(wait_for(c->stream, c->comm->last, err));
-        LW_TRY(nccl_begin(c->stream, &c->flight, err));
-    }
+    if (!c->flight)
+        LW_TRY(begin(c->comm, c->stream, &c->flight, err));
     for (int32_t k = 0; k < c->n_items; k++) {
         struct command *other = c->comm->posted[c->items[k].message.peer];
         struct p2p *theirs = c->items[k].moved ? NULL : counterpart(c, k, other);

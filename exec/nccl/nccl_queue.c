@@ -57,6 +57,16 @@ void nccl_flight_drop(struct exec_world *w, struct flight *f)
     nccl_free(f);
 }
 
+/* In a graph it is an event outside of it, recorded when the graph runs. */
+static enum lw_status record_timer(struct exec_stream *s, CUevent e, struct lw_err *err)
+{
+    bool external = s->world->capturing;
+
+    return nccl_cu(cuEventRecordWithFlags(e, s->cu, external ? CU_EVENT_RECORD_EXTERNAL
+                                                             : CU_EVENT_RECORD_DEFAULT),
+                   "cuEventRecord", err);
+}
+
 enum lw_status nccl_begin(struct exec_stream *s, struct flight **flight, struct lw_err *err)
 {
     struct flight *f = nccl_alloc(1, sizeof *f);
@@ -67,7 +77,8 @@ enum lw_status nccl_begin(struct exec_stream *s, struct flight **flight, struct 
     if (status == LW_OK)
         status = nccl_timer_take(s->world, &f->end, err);
     if (status == LW_OK)
-        status = nccl_cu(cuEventRecord(f->start, s->cu), "cuEventRecord", err);
+        status = record_timer(s, f->start, err);
+    f->graph = s->world->capturing ? s->world->n_graphs : 0;
     s->n_queued++;
     if (status != LW_OK) {
         nccl_flight_drop(s->world, f);
@@ -84,7 +95,7 @@ enum lw_status nccl_end(struct exec_stream *s, struct flight *f, struct exec_sta
     f->queued = ++s->n_queued;
     *s->tail = f;
     s->tail = &f->next;
-    return nccl_cu(cuEventRecord(f->end, s->cu), "cuEventRecord", err);
+    return record_timer(s, f->end, err);
 }
 
 static void stamp_all(const struct flight *f, const struct exec_stamp *stamp)
@@ -139,14 +150,6 @@ static enum lw_status note_entry(struct exec_world *w, struct flight *f, struct 
     return LW_OK;
 }
 
-static enum lw_status query(CUevent e, bool *done, struct lw_err *err)
-{
-    CUresult r = cuEventQuery(e);
-
-    *done = r == CUDA_SUCCESS;
-    return r == CUDA_ERROR_NOT_READY ? LW_OK : nccl_cu(r, "cuEventQuery", err);
-}
-
 /* Two rounds over the streams: first every op that has begun is noted, then those that ended are
  * stamped, so that a collective's stamp knows all entries. */
 enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err)
@@ -157,7 +160,9 @@ enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err)
         for (struct flight *f = s->head; f; f = f->next) {
             if (f->noted)
                 continue;
-            LW_TRY(query(f->start, &done, err));
+            if (f->graph > w->n_graphs_done)
+                break; /* its events are not recorded yet */
+            LW_TRY(nccl_event_done(f->start, &done, err));
             if (!done)
                 break;
             LW_TRY(note_entry(w, f, err));
@@ -165,7 +170,9 @@ enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err)
     for (struct exec_stream *s = w->streams; s; s = s->next) {
         while (s->head) {
             struct flight *f = s->head;
-            LW_TRY(query(f->end, &done, err));
+            if (f->graph > w->n_graphs_done)
+                break;
+            LW_TRY(nccl_event_done(f->end, &done, err));
             if (!done || f->fails || !f->noted || (f->round && f->round->n_missing > 0))
                 break; /* what began since the first round is noted next time */
             LW_TRY(stamp_flight(s, f, err));
@@ -217,7 +224,7 @@ static enum lw_status issue_comm(struct command *c, struct lw_err *err)
  * communicator; an exchange in a loop is a copy with two events for each message. */
 static int64_t entries(const struct command *c)
 {
-    enum { EVENTS = 2, COMM = 4, EACH = 4 };
+    enum { EVENTS = 2, COMM = 5, EACH = 4 };
 
     switch (c->kind) {
     case CMD_COMPUTE: return EVENTS + nccl_task_entries(c->stream->world, &c->task);
@@ -230,15 +237,13 @@ static int64_t entries(const struct command *c)
 static bool has_room(const struct command *c)
 {
     const struct exec_stream *s = c->stream;
-    int64_t after = s->head ? s->n_queued - s->n_landed : 0;
+    int64_t after = s->head && !s->world->capturing ? s->n_queued - s->n_landed : 0;
 
     return after == 0 || after + entries(c) <= MAX_QUEUED;
 }
 
 static enum lw_status issue(struct command *c, struct lw_err *err)
 {
-    if (!has_room(c))
-        return LW_OK;
     switch (c->kind) {
     case CMD_RECORD:
         c->issued = true;
@@ -268,8 +273,11 @@ static enum lw_status pass(struct exec_world *w, bool *any, struct lw_err *err)
         enum lw_status s = LW_OK;
         if (atomic_load(&w->stop))
             return nccl_stopped(w, err);
-        if (!c->issued && !c->stream->blocked)
+        if (!c->issued && !c->stream->blocked && has_room(c)) {
+            int64_t from = nccl_now_ns();
             s = issue(c, err);
+            w->submit_ns += w->capturing ? 0 : nccl_now_ns() - from;
+        }
         if (!c->issued) {
             LW_TRY(s);
             if (!w->loop)

@@ -25,6 +25,7 @@
  *   device_state.c     clocks, power and throttling while steps run
  *   nccl_mismatch.c    values that are not what they should be
  *   nccl_comm.c     communicators and collectives of NCCL
+ *   nccl_graph.c    a step as one CUDA graph
  *   nccl_loop.c     the same among logical ranks that share one device
  */
 
@@ -73,6 +74,7 @@ struct flight {
     bool noted, fails;         /* known to have begun; reports a failure, so never ends */
     bool computes;             /* waits for no other rank */
     int64_t over_ns;
+    int64_t graph;             /* number of the graph that it is in; 0 = none */
     int64_t queued;            /* of its stream, up to and with its end */
     struct loop_round *round;  /* loop: the collective's members; NULL = alone */
     struct command *exchange;  /* owned: its items get the stamp */
@@ -93,6 +95,7 @@ struct exec_stream {
     int64_t n_queued, n_landed;         /* entries of the driver's queue: submitted, known to be done */
     int64_t *clock;                     /* device word: when the running task began */
     CUdeviceptr result;                 /* of its products; 0 = none yet */
+    CUevent begun;                      /* loop: its op under way has begun */
     struct flight *head, **tail;
     int64_t last_end_ns, floor_ns;      /* of this step, 0 = none yet; of all */
     bool blocked;                       /* in this pass over the queue */
@@ -116,6 +119,7 @@ struct exec_comm {
     struct command **posted;         /* loop: [n] heads that wait for the rest */
     CUevent last;                    /* end of the op before */
     struct exec_stream *last_stream;
+    bool ordered;                    /* loop: `last` is recorded, where that is waited for */
     int32_t *scratch;                /* device word for barriers */
     struct registration *registered; /* nccl_register.c */
     CUdeviceptr spare;               /* for what an all-to-all receives, spare_bytes */
@@ -165,14 +169,19 @@ struct exec_world {
     struct exec_comm *comms;
     ncclComm_t world_comm;   /* parent of all others; NULL in a loop */
     pthread_t watchdog;      /* nccl_comm.c: aborts a call that does not return */
-    pthread_mutex_t call_mutex; /* guards the next five */
+    pthread_mutex_t call_mutex; /* guards the next six */
     ncclComm_t in_call;      /* NULL: no call under way */
     int64_t call_from, call_until;
-    bool call_aborted, watch_ends;
+    bool call_aborted, watch_ends, in_capture;
     bool watched;            /* the thread runs */
     bool cut_short;          /* a call was aborted: what ends now has not done its work */
     struct command *head, **tail;
     bool held, closing;
+    bool capturing;          /* what is submitted goes into a graph */
+    struct graph *graphs;    /* nccl_graph.c: made and not known to have ended */
+    int64_t n_graphs, n_graphs_done;
+    CUevent fork;            /* into a capture and out of it */
+    int64_t submit_ns;       /* the host's time in calls that submit work */
     cublasHandle_t blas;
     CUdeviceptr a, b, c;     /* matrices of the products; c: of those that are measured */
     int32_t unit, grain;     /* their sides */
@@ -216,6 +225,8 @@ enum lw_status nccl_launch(struct exec_world *w, CUstream s, enum kernel_id k, v
                            int64_t n_threads, struct lw_err *err);
 enum lw_status nccl_timer_take(struct exec_world *w, CUevent *e, struct lw_err *err);
 void nccl_timer_give(struct exec_world *w, CUevent e);
+enum lw_status nccl_timers_reserve(struct exec_world *w, int64_t n, struct lw_err *err);
+enum lw_status nccl_event_done(CUevent e, bool *done, struct lw_err *err);
 enum lw_status nccl_anchor(struct exec_world *w, struct lw_err *err); /* while nothing runs */
 enum lw_status nccl_time_of(const struct exec_world *w, CUevent e, int64_t *ns, struct lw_err *err);
 
@@ -238,7 +249,7 @@ void nccl_flight_drop(struct exec_world *w, struct flight *f); /* begun, never e
 enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);
 void nccl_compute_close(struct exec_world *w);
 enum lw_status nccl_compute_again(struct exec_world *w, struct lw_err *err); /* nothing runs */
-/* Room for the task's products, taken when it is given. */
+/* Room for the task's products and the tables of its parts, taken when it is given. */
 enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *t,
                                  struct lw_err *err);
 int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t); /* at most */
@@ -278,6 +289,12 @@ enum lw_status nccl_device_watch(struct exec_world *w, struct lw_err *err);
 void nccl_device_active(struct exec_world *w, bool active);
 struct exec_device_state nccl_device_state(const struct exec_world *w);
 void nccl_device_unwatch(struct exec_world *w);
+
+/* nccl_graph.c: the table's step_graph; launch and note what has ended; while nothing is captured,
+ * and before communicators end. */
+enum lw_status nccl_step_graph(struct exec_world *w, struct lw_err *err);
+enum lw_status nccl_graphs_pump(struct exec_world *w, struct lw_err *err);
+void nccl_graphs_drop(struct exec_world *w);
 
 /* nccl_loop.c: *issued false = other members are still missing. */
 enum lw_status nccl_loop_collective(struct command *c, bool *issued, struct lw_err *err);

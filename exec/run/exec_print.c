@@ -33,6 +33,13 @@ static void text_measuring(const struct lw_exec_report *r, FILE *f)
         fprintf(f, "measuring took %s a step (%s an op): %.3f %% of it\n",
                 lw_format_ps(a, measuring(r)), lw_format_ps(b, (lw_ps)(x->stamp_ns * LW_PS_PER_NS)),
                 100.0 * (double)measuring(r) / (double)r->summary->step);
+    if (x->submit_ns > 0)
+        fprintf(f, "submitting a step took the host %s op by op\n",
+                lw_format_ps(a, (lw_ps)(x->submit_ns * LW_PS_PER_NS)));
+    if (x->graph_submit_ns > 0)
+        fprintf(f, "submitting a step took the host %s as a graph%s\n",
+                lw_format_ps(a, (lw_ps)(x->graph_submit_ns * LW_PS_PER_NS)),
+                x->submit_ns > 0 ? "" : " (op by op: --warmup 2 or more)");
     if (x->others_share >= DISTURBED)
         lw_printf_paragraph(f,
                             "other programs took %.1f %% of the processors meanwhile: steps are "
@@ -276,6 +283,14 @@ static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
     lw_jsonout_end(o);
 }
 
+static void put_positive(struct lw_jsonout *o, const char *name, double value)
+{
+    if (value > 0)
+        lw_jsonout_fixed(o, name, value, 0);
+    else
+        lw_jsonout_null(o, name);
+}
+
 static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
 {
     struct lw_jsonout o = {.file = f};
@@ -319,6 +334,8 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
     lw_jsonout_int(&o, "n_consolidated_bytes", x->n_consolidated_bytes);
     lw_jsonout_ns(&o, "over_ns", x->over);
     lw_jsonout_ns(&o, "measuring_ns", measuring(r));
+    put_positive(&o, "submit_ns", x->submit_ns);
+    put_positive(&o, "graph_submit_ns", x->graph_submit_ns);
     lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);
     if (x->others_share >= 0)
         lw_jsonout_fixed(&o, "others_share", x->others_share, 4);

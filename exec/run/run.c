@@ -24,6 +24,9 @@
 /* Stamps and parts of a batch are in memory at once: as many steps as about that many ops take. */
 enum { BATCH_OPS = 1 << 20, BATCH_LEAST = 4 };
 
+/* Graphs that are made before the first of them runs. */
+enum { BATCH_GRAPHS = 32 };
+
 struct lw_exec_options lw_exec_options_default(void)
 {
     return (struct lw_exec_options){.backend = &exec_backend_threads, .n_steps = 10, .n_warmup = 2,
@@ -190,6 +193,14 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
     if (o->registered && (o->loop || !(r->backend->capabilities & EXEC_CAN_REGISTER)))
         return lw_fail(err, LW_ENOTSUP, "--nccl-register: %s '%s' communicates without NCCL",
                        o->loop ? "a loop of backend" : "backend", r->backend->name);
+    if (o->graph && !(r->backend->capabilities & EXEC_CAN_GRAPH))
+        return lw_fail(err, LW_ENOTSUP,
+                       "--graph: backend '%s' submits nothing to a GPU (nccl does)",
+                       r->backend->name);
+    if (o->graph && o->fault.kind != LW_FAULT_NONE)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--graph with --fault: an op that waits for the host cannot be part of a "
+                       "graph (leave one of them out)");
     if (o->process && !(r->backend->capabilities & EXEC_CAN_PROCESS))
         return lw_fail(err, LW_ENOTSUP,
                        "backend '%s' has all ranks in one process; this is rank %d "
@@ -223,25 +234,51 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
 
 /* --- the whole ---------------------------------------------------------------------------------- */
 
+/* The host's time in calls that submitted the batch. */
+static void note_submission(struct exec_run *r, int32_t n_steps, int64_t before_ns)
+{
+    struct exec_facts now = {0};
+
+    r->backend->facts(r->world, &now);
+    r->submit_ns[r->graphs] += now.submit_ns - before_ns;
+    r->n_submitted[r->graphs] += n_steps;
+}
+
 static enum lw_status run_batch(struct exec_run *r, int32_t n_steps, struct lw_exec_result *out,
                                 struct lw_err *err)
 {
+    struct exec_facts before = {0};
+
+    r->backend->facts(r->world, &before);
     LW_TRY(exec_give_batch(r, n_steps, err));
     r->released_ns = r->backend->now_ns(r->world);
     if (r->n_done == 0)
         r->origin_ns = r->released_ns;
     LW_TRY(r->backend->release(r->world, err));
     LW_TRY(exec_wait_batch(r, out, err));
-    return r->rehearses ? exec_rehearsed(r, err) : exec_batch_done(r, &out->timeline, err);
+    if (r->rehearses)
+        return exec_rehearsed(r, err);
+    note_submission(r, n_steps, before.submit_ns);
+    return exec_batch_done(r, &out->timeline, err);
 }
 
 /* All steps are one batch, if it is not too large: then batches of nearly equal size. */
-static int32_t next_batch(const struct exec_run *r)
+static int32_t next_batch(struct exec_run *r)
 {
+    int32_t plain = r->options->graph ? r->options->n_warmup - 1 : 0;
     int32_t rest = r->options->n_warmup + r->options->n_steps - r->n_done;
-    int32_t most = r->memory.batch_steps, n = (rest + most - 1) / most;
+    int32_t most = r->memory.batch_steps;
 
-    return r->rehearses ? 1 : (rest + n - 1) / n;
+    if (r->rehearses)
+        return 1;
+    if (r->n_done < plain) { /* measures submission op by op; one more step leads in the graphs */
+        rest = plain - r->n_done;
+    } else if (r->options->graph) {
+        r->graphs = true;
+        most = most < BATCH_GRAPHS ? most : BATCH_GRAPHS;
+    }
+    int32_t n = (rest + most - 1) / most;
+    return (rest + n - 1) / n;
 }
 
 static void tell_others(const struct exec_run *r, const char *why)
@@ -440,6 +477,10 @@ static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_re
     out->n_checked_bytes = r->n_checked;
     out->n_consolidated_bytes = r->n_consolidated;
     out->n_checked_message_bytes = r->n_checked_messages;
+    if (r->n_submitted[0] > 0)
+        out->submit_ns = (double)r->submit_ns[0] / r->n_submitted[0];
+    if (r->n_submitted[1] > 0)
+        out->graph_submit_ns = (double)r->submit_ns[1] / r->n_submitted[1];
     if (measured > 0)
         out->over = lw_ns_to_ps(r->over_ns / measured / r->plan->n_ranks);
     if (!r->world)

@@ -60,6 +60,8 @@ struct lw_exec_options {
     int32_t consolidate;        /* rank that puts its data group's optimizer state together; -1 = none */
     bool loop;                  /* all ranks as streams of one device */
     bool registered;            /* buffers are registered with NCCL */
+    bool graph;                 /* measured steps are submitted as graphs, and the last one before
+                                 * them */
     const struct exec_process *process; /* this process is one rank; NULL = all are in it */
     struct lw_exec_fault fault;
     const volatile sig_atomic_t *signal; /* not 0: stop at once, as a failure; NULL = never */
@@ -105,6 +107,8 @@ struct lw_exec_result {
     int32_t n_states;            /* 0: there is one process */
     double others_share;         /* of all processors' time, taken by other programs from the opening to
                                   * the end; -1 = not known, or ranks are processes */
+    double submit_ns, graph_submit_ns; /* this process's time in calls that submit a step, op by
+                                        * op and as a graph: means; 0 = no step was submitted so */
     int64_t clock_error_ns;      /* how far apart the clocks of the ranks' processes may still be */
     int64_t origin_ns;           /* time 0 of the timeline on this process's clock */
     enum lw_exec_verified verified;

@@ -49,6 +49,9 @@ struct exec_run {
     int64_t origin_ns, released_ns; /* first step's start; this batch's */
     bool rehearses;               /* steps at hand are compared and not measured: no compute time */
     int32_t n_done;               /* steps */
+    bool graphs;                  /* steps at hand are submitted as graphs */
+    int64_t submit_ns[2];         /* of measured batches: op by op, as graphs */
+    int32_t n_submitted[2];       /* steps */
     int32_t n_given;              /* steps of the batch at hand: [n_done, n_done + n_given) */
     int64_t batch_capacity;       /* of the result's list */
     int64_t *rank_end_ns;         /* [n_ranks] of its pass before, while spans are kept */

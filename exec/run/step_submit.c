@@ -342,7 +342,11 @@ enum lw_status exec_give_batch(struct exec_run *r, int32_t n_steps, struct lw_er
     LW_TRY(exec_take_memory_away(r, err));
     LW_TRY(set_letters(r, err));
     r->backend->hold(r->world);
-    for (int64_t k = 0; k < r->n_lanes; k++)
+    for (int64_t k = 0; k < r->n_lanes; k++) {
         LW_TRY(give_lane(r, &r->lanes[k], err));
+        bool ends_step = k + 1 == r->n_lanes || r->lanes[k + 1].step != r->lanes[k].step;
+        if (r->graphs && ends_step)
+            LW_TRY(r->backend->step_graph(r->world, err));
+    }
     return LW_OK;
 }

@@ -3,6 +3,7 @@
 #include <cublas_v2.h>
 #include <cuda.h>
 
+#include "tests/fake_gpu/fake_cuda.h"
 #include "tests/fake_gpu/fake_env.h"
 
 struct cublasContext {
@@ -14,6 +15,7 @@ struct product {
     float alpha, beta;
     const float *a, *b;
     float *c;
+    bool kept; /* by the graph that it was captured into */
 };
 
 cublasStatus_t cublasCreate(cublasHandle_t *h)
@@ -61,7 +63,8 @@ static void CUDA_CB multiply(void *arg) /* column-major, not transposed */
                 c[i] += b * a[i];
         }
     }
-    free(p);
+    if (!p->kept)
+        free(p);
 }
 
 cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
@@ -74,9 +77,11 @@ cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperati
         free(p);
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    *p = (struct product){m, n, k, lda, ldb, ldc, *alpha, *beta, a, b, c};
+    *p = (struct product){m, n, k, lda, ldb, ldc, *alpha, *beta, a, b, c, false};
+    p->kept = fake_cuda_keep(h->stream, free, p);
     if (cuLaunchHostFunc(h->stream, multiply, p) == CUDA_SUCCESS)
         return CUBLAS_STATUS_SUCCESS;
-    free(p);
+    if (!p->kept)
+        free(p);
     return CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -20,17 +20,8 @@
 #include <stdbool.h>
 
 #include "exec/nccl/kernels.h"
+#include "tests/fake_gpu/fake_cuda.h"
 #include "tests/fake_gpu/fake_env.h"
-
-enum command_kind { KERNEL, COPY, SET, RECORD, WAIT, HOST };
-
-typedef void kernel_fn(const void *args, int64_t n_threads);
-
-struct CUfunc_st {
-    const char *name;
-    size_t size;
-    kernel_fn *run;
-};
 
 /* As few threads as show that a kernel strides over its elements: one after the other, thousands of
  * them would miss the cache at every element. */
@@ -49,36 +40,6 @@ KERNEL_LIST(RUN)
 static struct CUfunc_st functions[] = {KERNEL_LIST(ENTRY)};
 enum { N_FUNCTIONS = sizeof functions / sizeof functions[0] };
 
-struct command {
-    struct command *next;
-    enum command_kind kind;
-    const struct CUfunc_st *function;
-    int64_t n_threads;
-    void *to;
-    const void *from;
-    size_t bytes;
-    unsigned char value;
-    CUevent event;
-    uint64_t target;
-    CUhostFn host;
-    _Alignas(16) unsigned char args[];
-};
-
-struct CUstream_st {
-    pthread_t thread;
-    struct command *head, **tail;
-    int64_t given, done;
-    int id, priority;
-    bool closing;
-};
-
-struct CUevent_st { /* lives until it is destroyed and no command refers to it */
-    int users;
-    uint64_t given, done;
-    int64_t at_ns;
-    bool timed;
-};
-
 struct CUmod_st {
     int live;
 };
@@ -96,8 +57,8 @@ struct block {
 
 enum { MAX_DEVICES = 16 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t fake_moved = PTHREAD_COND_INITIALIZER;
 static struct CUctx_st contexts[MAX_DEVICES];
 static struct block *blocks;
 static CUresult sticky;
@@ -168,7 +129,7 @@ static CUresult injected(const char *call)
     return r;
 }
 
-static CUresult enter(const char *call)
+CUresult fake_enter(const char *call)
 {
     CUresult r = injected(call);
 
@@ -176,18 +137,18 @@ static CUresult enter(const char *call)
         return r;
     if (!current)
         return CUDA_ERROR_INVALID_CONTEXT;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     r = sticky;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return r;
 }
 
 static void set_sticky(CUresult r)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     if (sticky == CUDA_SUCCESS)
         sticky = r;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
 }
 
 /* ---- memory ---- */
@@ -196,10 +157,10 @@ static bool inside(const void *p, size_t bytes)
 {
     bool found = false;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     for (const struct block *b = blocks; b && !found; b = b->next)
         found = (const char *)p >= b->mem && (const char *)p + bytes <= b->mem + b->bytes;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return found;
 }
 
@@ -209,7 +170,7 @@ static CUresult take(size_t bytes, int device, void **mem)
     size_t taken = 0, limit = (size_t)fake_env_int("FAKE_GPU_MEMORY", INT64_C(1) << 30);
     CUresult r = CUDA_SUCCESS;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     for (const struct block *k = blocks; k; k = k->next)
         taken += k->device == device ? k->bytes : 0;
     if (bytes == 0)
@@ -224,7 +185,7 @@ static CUresult take(size_t bytes, int device, void **mem)
     } else {
         free(b);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return r;
 }
 
@@ -232,7 +193,7 @@ static CUresult give(const void *mem)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     for (struct block **at = &blocks; *at; at = &(*at)->next) {
         struct block *b = *at;
         if (b->mem != mem)
@@ -243,14 +204,14 @@ static CUresult give(const void *mem)
         r = CUDA_SUCCESS;
         break;
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return r;
 }
 
 CUresult cuMemAlloc(CUdeviceptr *p, size_t bytes)
 {
     void *mem;
-    CUresult r = enter("cuMemAlloc");
+    CUresult r = fake_enter_unsafe("cuMemAlloc");
 
     if (r == CUDA_SUCCESS)
         r = take(bytes, current->device, &mem);
@@ -261,26 +222,26 @@ CUresult cuMemAlloc(CUdeviceptr *p, size_t bytes)
 
 CUresult cuMemFree(CUdeviceptr p)
 {
-    CUresult r = enter("cuMemFree");
+    CUresult r = fake_enter_unsafe("cuMemFree");
     return r == CUDA_SUCCESS ? give((void *)p) : r;
 }
 
 CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned int flags)
 {
-    CUresult r = enter("cuMemHostAlloc");
+    CUresult r = fake_enter_unsafe("cuMemHostAlloc");
     (void)flags;
     return r == CUDA_SUCCESS ? take(bytes, -1, p) : r;
 }
 
 CUresult cuMemFreeHost(void *p)
 {
-    CUresult r = enter("cuMemFreeHost");
+    CUresult r = fake_enter_unsafe("cuMemFreeHost");
     return r == CUDA_SUCCESS ? give(p) : r;
 }
 
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned int flags)
 {
-    CUresult r = enter("cuMemHostGetDevicePointer");
+    CUresult r = fake_enter("cuMemHostGetDevicePointer");
     (void)flags;
     *d = (CUdeviceptr)p;
     return r;
@@ -290,12 +251,12 @@ CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
 {
     *total = (size_t)fake_env_int("FAKE_GPU_MEMORY", INT64_C(1) << 30);
     *free_bytes = *total;
-    return enter("cuMemGetInfo");
+    return fake_enter_unsafe("cuMemGetInfo");
 }
 
 /* ---- streams ---- */
 
-static void run_command(const struct CUstream_st *s, struct command *c)
+static void run_command(int id, struct fake_command *c)
 {
     struct fake_spec spec;
     static int64_t n_runs;
@@ -303,7 +264,7 @@ static void run_command(const struct CUstream_st *s, struct command *c)
     switch (c->kind) {
     case KERNEL:
         c->function->run(c->args, c->n_threads);
-        log_line("run %s stream %d threads %lld\n", c->function->name, s->id,
+        log_line("run %s stream %d threads %lld\n", c->function->name, id,
                  (long long)c->n_threads);
         if (fake_env_spec("FAKE_CUDA_ASYNC", &spec) && strcmp(spec.word, c->function->name) == 0 &&
             __atomic_add_fetch(&n_runs, 1, __ATOMIC_SEQ_CST) == spec.a)
@@ -322,86 +283,103 @@ static void leave(CUevent e) /* the lock is held */
         free(e);
 }
 
-static void record(CUevent e, uint64_t target)
+void fake_record(CUevent e, uint64_t target)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     e->done = target;
     e->at_ns = fake_now_ns();
     leave(e);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
 }
 
 static void wait_for(CUevent e, uint64_t target)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     while (e->done < target)
-        pthread_cond_wait(&moved, &lock);
+        pthread_cond_wait(&fake_moved, &fake_lock);
     leave(e);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
+}
+
+/* The fake NCCL counts its host functions: they run on a dead device, too. */
+void fake_run(int id, struct fake_command *c)
+{
+    int64_t max_us = fake_env_int("FAKE_GPU_DELAY_US", 0);
+
+    pthread_mutex_lock(&fake_lock);
+    bool dead = sticky != CUDA_SUCCESS;
+    uint64_t n = n_commands++;
+    pthread_mutex_unlock(&fake_lock);
+    if (max_us > 0)
+        fake_sleep_us(fake_delay_us(max_us, n));
+    if (!dead || c->kind == HOST)
+        run_command(id, c);
 }
 
 static void *stream_main(void *arg)
 {
     struct CUstream_st *s = arg;
-    int64_t max_us = fake_env_int("FAKE_GPU_DELAY_US", 0);
 
     for (;;) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(&fake_lock);
         while (!s->head && !s->closing)
-            pthread_cond_wait(&moved, &lock);
-        struct command *c = s->head;
+            pthread_cond_wait(&fake_moved, &fake_lock);
+        struct fake_command *c = s->head;
         if (!c) {
-            pthread_mutex_unlock(&lock);
+            pthread_mutex_unlock(&fake_lock);
             break;
         }
-        bool dead = sticky != CUDA_SUCCESS;
-        uint64_t n = n_commands++;
-        pthread_mutex_unlock(&lock);
-        if (max_us > 0)
-            fake_sleep_us(fake_delay_us(max_us, n));
+        pthread_mutex_unlock(&fake_lock);
         if (c->kind == RECORD)
-            record(c->event, c->target);
+            fake_record(c->event, c->target);
         else if (c->kind == WAIT)
             wait_for(c->event, c->target);
-        else if (!dead || c->kind == HOST) /* the fake NCCL counts its host functions */
-            run_command(s, c);
-        pthread_mutex_lock(&lock);
+        else if (c->kind == LAUNCH)
+            fake_graph_run(c->graph);
+        else
+            fake_run(s->id, c);
+        pthread_mutex_lock(&fake_lock);
         s->head = c->next;
         if (!s->head)
             s->tail = &s->head;
         s->done++;
-        pthread_cond_broadcast(&moved);
-        pthread_mutex_unlock(&lock);
+        pthread_cond_broadcast(&fake_moved);
+        pthread_mutex_unlock(&fake_lock);
         free(c);
     }
     free(s);
     return NULL;
 }
 
-static struct command *command_new(enum command_kind kind, size_t args)
+struct fake_command *fake_command_new(enum fake_kind kind, size_t args)
 {
-    struct command *c = calloc(1, sizeof *c + args);
+    struct fake_command *c = calloc(1, sizeof *c + args);
     c->kind = kind;
     return c;
 }
 
-static void give_command(CUstream s, struct command *c)
+void fake_give(CUstream s, struct fake_command *c)
 {
     int64_t most = fake_env_int("FAKE_GPU_QUEUE", 1024);
 
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
+    if (s->capture) {
+        fake_append(s, c);
+        pthread_mutex_unlock(&fake_lock);
+        return;
+    }
     while (s->given - s->done >= most && !s->closing)
-        pthread_cond_wait(&moved, &lock);
+        pthread_cond_wait(&fake_moved, &fake_lock);
     *s->tail = c;
     s->tail = &c->next;
     s->given++;
-    pthread_cond_broadcast(&moved);
-    pthread_mutex_unlock(&lock);
+    pthread_cond_broadcast(&fake_moved);
+    pthread_mutex_unlock(&fake_lock);
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
-    CUresult r = enter("cuStreamCreateWithPriority");
+    CUresult r = fake_enter_unsafe("cuStreamCreateWithPriority");
     pthread_attr_t attr;
 
     if (r != CUDA_SUCCESS)
@@ -424,72 +402,75 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
 
 CUresult cuStreamDestroy(CUstream s)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     s->closing = true;
     n_streams--;
-    pthread_cond_broadcast(&moved);
-    pthread_mutex_unlock(&lock);
+    pthread_cond_broadcast(&fake_moved);
+    pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream s)
 {
-    CUresult r = enter("cuStreamQuery");
+    CUresult r = fake_enter_unsafe("cuStreamQuery");
 
     if (r != CUDA_SUCCESS)
         return r;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     r = s->done == s->given ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return r;
 }
 
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
 {
-    CUresult r = enter("cuStreamWaitEvent");
-    struct command *c;
+    CUresult r = fake_enter("cuStreamWaitEvent");
+    struct fake_command *c;
+    bool done;
 
     (void)flags;
-    if (r != CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS)
+        r = fake_wait_captured(s, e, &done);
+    if (r != CUDA_SUCCESS || done)
         return r;
-    c = command_new(WAIT, 0);
+    c = fake_command_new(WAIT, 0);
     c->event = e;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     c->target = e->given;
     e->users++;
-    pthread_mutex_unlock(&lock);
-    give_command(s, c);
+    pthread_mutex_unlock(&fake_lock);
+    fake_give(s, c);
     return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *arg)
 {
-    CUresult r = enter("cuLaunchHostFunc");
-    struct command *c;
+    CUresult r = fake_enter("cuLaunchHostFunc");
+    struct fake_command *c;
 
     if (r != CUDA_SUCCESS)
         return r;
-    c = command_new(HOST, 0);
+    c = fake_command_new(HOST, 0);
     c->host = fn;
     c->to = arg;
-    give_command(s, c);
+    fake_give(s, c);
     return CUDA_SUCCESS;
 }
 
 static CUresult copy(const char *call, CUstream s, void *to, const void *from, size_t bytes)
 {
-    CUresult r = enter(call);
-    struct command *c;
+    CUresult r = fake_enter(call);
+    struct fake_command *c;
 
     if (r != CUDA_SUCCESS)
         return r;
     if (!inside(to, bytes) || !inside(from, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    c = command_new(COPY, 0);
+    c = fake_command_new(COPY, 0);
     c->to = to;
     c->from = from;
     c->bytes = bytes;
-    give_command(s, c);
+    fake_give(s, c);
     return CUDA_SUCCESS;
 }
 
@@ -503,25 +484,25 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
  * do not block do not wait for it. */
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream s)
 {
-    CUresult r = enter("cuMemcpyHtoDAsync");
-    struct command *c;
+    CUresult r = fake_enter("cuMemcpyHtoDAsync");
+    struct fake_command *c;
 
     if (r != CUDA_SUCCESS)
         return r;
     if (!inside((void *)to, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    c = command_new(COPY, bytes);
+    c = fake_command_new(COPY, bytes);
     memcpy(c->args, from, bytes);
     c->to = (void *)to;
     c->from = c->args;
     c->bytes = bytes;
-    give_command(s, c);
+    fake_give(s, c);
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
 {
-    CUresult r = enter("cuMemcpyDtoH");
+    CUresult r = fake_enter_unsafe("cuMemcpyDtoH");
 
     if (r == CUDA_SUCCESS && !inside((void *)from, bytes))
         r = CUDA_ERROR_INVALID_VALUE;
@@ -532,18 +513,18 @@ CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream s)
 {
-    CUresult r = enter("cuMemsetD8Async");
-    struct command *c;
+    CUresult r = fake_enter("cuMemsetD8Async");
+    struct fake_command *c;
 
     if (r != CUDA_SUCCESS)
         return r;
     if (!inside((void *)to, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    c = command_new(SET, 0);
+    c = fake_command_new(SET, 0);
     c->to = (void *)to;
     c->value = value;
     c->bytes = bytes;
-    give_command(s, c);
+    fake_give(s, c);
     return CUDA_SUCCESS;
 }
 
@@ -551,7 +532,7 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUst
 
 CUresult cuEventCreate(CUevent *e, unsigned int flags)
 {
-    CUresult r = enter("cuEventCreate");
+    CUresult r = fake_enter_unsafe("cuEventCreate");
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -564,28 +545,36 @@ CUresult cuEventCreate(CUevent *e, unsigned int flags)
 
 CUresult cuEventDestroy(CUevent e)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     n_events--;
     leave(e);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned int flags)
+{
+    CUresult r = fake_enter("cuEventRecord");
+    struct fake_command *c;
+    bool done;
+
+    if (r == CUDA_SUCCESS)
+        r = fake_record_captured(s, e, flags == CU_EVENT_RECORD_EXTERNAL, &done);
+    if (r != CUDA_SUCCESS || done)
+        return r;
+    c = fake_command_new(RECORD, 0);
+    c->event = e;
+    pthread_mutex_lock(&fake_lock);
+    c->target = ++e->given;
+    e->users++;
+    pthread_mutex_unlock(&fake_lock);
+    fake_give(s, c);
     return CUDA_SUCCESS;
 }
 
 CUresult cuEventRecord(CUevent e, CUstream s)
 {
-    CUresult r = enter("cuEventRecord");
-    struct command *c;
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    c = command_new(RECORD, 0);
-    c->event = e;
-    pthread_mutex_lock(&lock);
-    c->target = ++e->given;
-    e->users++;
-    pthread_mutex_unlock(&lock);
-    give_command(s, c);
-    return CUDA_SUCCESS;
+    return cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_DEFAULT);
 }
 
 CUresult cuEventSynchronize(CUevent e)
@@ -599,30 +588,32 @@ CUresult cuEventSynchronize(CUevent e)
 
 CUresult cuEventQuery(CUevent e)
 {
-    CUresult r = enter("cuEventQuery");
+    CUresult r = fake_enter_unsafe("cuEventQuery");
 
     if (r != CUDA_SUCCESS)
         return r;
-    pthread_mutex_lock(&lock);
-    r = e->given == e->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&fake_lock);
+    r = e->captured          ? CUDA_ERROR_CAPTURED_EVENT
+        : e->given == e->done ? CUDA_SUCCESS
+                              : CUDA_ERROR_NOT_READY;
+    pthread_mutex_unlock(&fake_lock);
     return r;
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
-    CUresult r = enter("cuEventElapsedTime");
+    CUresult r = fake_enter_unsafe("cuEventElapsedTime");
 
     if (r != CUDA_SUCCESS)
         return r;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     if (!from->timed || !to->timed || !from->given || !to->given)
         r = CUDA_ERROR_INVALID_HANDLE;
     else if (from->given != from->done || to->given != to->done)
         r = CUDA_ERROR_NOT_READY;
     else
         *ms = (float)((double)(to->at_ns - from->at_ns) / 1e6);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return r;
 }
 
@@ -630,7 +621,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 
 CUresult cuModuleLoadData(CUmodule *m, const void *image)
 {
-    CUresult r = enter("cuModuleLoadData");
+    CUresult r = fake_enter_unsafe("cuModuleLoadData");
     uint32_t magic;
 
     if (r != CUDA_SUCCESS)
@@ -652,7 +643,7 @@ CUresult cuModuleUnload(CUmodule m)
 
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
 {
-    CUresult r = enter("cuModuleGetFunction");
+    CUresult r = fake_enter("cuModuleGetFunction");
 
     (void)m;
     if (r != CUDA_SUCCESS)
@@ -670,19 +661,19 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned
                         unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
                         CUstream s, void **params, void **extra)
 {
-    CUresult r = enter("cuLaunchKernel");
-    struct command *c;
+    CUresult r = fake_enter("cuLaunchKernel");
+    struct fake_command *c;
 
     if (r != CUDA_SUCCESS)
         return r;
     if (gx < 1 || gy != 1 || gz != 1 || bx < 1 || bx > 1024 || by != 1 || bz != 1 || shared ||
         extra)
         return CUDA_ERROR_INVALID_VALUE;
-    c = command_new(KERNEL, f->size);
+    c = fake_command_new(KERNEL, f->size);
     memcpy(c->args, params[0], f->size);
     c->function = f;
     c->n_threads = (int64_t)gx * bx;
-    give_command(s, c);
+    fake_give(s, c);
     return CUDA_SUCCESS;
 }
 
@@ -694,8 +685,8 @@ static void say_what_lives(void)
 
     for (const struct block *b = blocks; b; b = b->next)
         n_blocks++;
-    log_line("live blocks %d streams %d events %d modules %d\n", n_blocks, n_streams, n_events,
-             n_modules);
+    log_line("live blocks %d streams %d events %d modules %d graphs %d\n", n_blocks, n_streams,
+             n_events, n_modules, fake_n_graphs);
 }
 
 CUresult cuInit(unsigned int flags)

@@ -40,6 +40,7 @@
 #include <sys/stat.h>
 
 #include "exec/backend/scalar.h"
+#include "tests/fake_gpu/fake_cuda.h"
 #include "tests/fake_gpu/fake_env.h"
 
 enum { MAX_RANKS = 8, SLOT = 1 << 19, BOX = 1 << 17, MAX_SPLITS = 64 };
@@ -101,6 +102,7 @@ struct batch { /* what goes to one stream as one host function */
     CUstream stream;
     CUcontext context;
     int n;
+    bool kept; /* by the graph that it was captured into: it may run again */
     struct item items[MAX_ITEMS];
 };
 
@@ -386,7 +388,18 @@ static void CUDA_CB run_batch(void *arg)
         atomic_store(&c->state, ncclInvalidUsage);
     if (!ok)
         hang(c);
+    if (b->kept)
+        return;
     atomic_fetch_sub(&c->n_flying, 1);
+    free(b);
+}
+
+/* A communicator with captured calls stays until their graphs are gone. */
+static void drop_batch(void *arg)
+{
+    struct batch *b = arg;
+
+    atomic_fetch_sub(&b->comm->n_flying, 1);
     free(b);
 }
 
@@ -398,10 +411,11 @@ static void launch(struct batch *b)
                                 (uint64_t)atomic_fetch_add(&n_launches, 1)));
     cuCtxSetCurrent(b->context);
     CUstream stream = b->stream;
+    b->kept = fake_cuda_keep(stream, drop_batch, b);
     if (cuLaunchHostFunc(stream, run_batch, b) != CUDA_SUCCESS) {
         atomic_store(&c->state, ncclUnhandledCudaError);
-        atomic_fetch_sub(&c->n_flying, 1);
-        free(b);
+        if (!b->kept)
+            drop_batch(b);
     }
 }
 

@@ -71,7 +71,7 @@ static void packs_one_file_of_one_gpu_and_of_two(void **state)
     static const char *const packed[] = {
         "send that file back", "/compare.txt", "/report.html", "/timeline.png", "/predicted.png",
         "/results.db", "/COMMANDS", "/TOOK", "/tensor-exec.txt", "/pipeline-1f1b-exec.txt",
-        "/clocks.csv", "/cluster.json", "/doctor.txt",
+        "/graph-exec.txt", "/clocks.csv", "/cluster.json", "/doctor.txt",
     };
     static const char *const settings[] = {"FAKE_GPU_COUNT=1 BUDGET=3000",
                                            "FAKE_GPU_COUNT=2 BUDGET=3000 CLUSTER=$PWD/c.json"};

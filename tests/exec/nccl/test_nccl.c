@@ -393,7 +393,7 @@ static void a_world_of_one_leaves_nothing_behind(void **state)
     text = read_log(path);
     has(text, "priority 0\n");
     has(text, "priority -1\n"); /* communication above computation: smaller runs first */
-    has(text, "live blocks 0 streams 0 events 0 modules 0\n");
+    has(text, "live blocks 0 streams 0 events 0 modules 0 graphs 0\n");
     free(text);
 }
 
@@ -411,7 +411,7 @@ static void a_loop_of_ranks_ends_like_one(void **state)
         run(&j);
         all_verified(&j, atoi(n_ranks[i]), "emulated");
         text = read_log(path);
-        has(text, "live blocks 0 streams 0 events 0 modules 0\n");
+        has(text, "live blocks 0 streams 0 events 0 modules 0 graphs 0\n");
         free(text);
     }
 }
@@ -483,9 +483,8 @@ static void the_first_wrong_place_is_kept(void **state)
     assert_true(found.seen[6] > 2.4 && found.seen[9] > 2.9 && found.seen[15] < 0.1);
 }
 
-/* The words are those of the threads backend, to the last value. */
-/* 3 buckets and 4 steps. With a learning rate of 0 the weights are right whatever the sums are: only
- * the comparison of every step's gradients sees the bit. */
+/* 3 buckets and 4 steps. With a learning rate of 0 the weights are right whatever the sums are:
+ * only the comparison of every step's gradients sees the bit. */
 static void a_flipped_bit_that_the_weights_hide_is_found(void **state)
 {
     static const char *const ops[] = {"1:1", "1:5", "1:8", "1:12"};
@@ -506,6 +505,7 @@ static void a_flipped_bit_that_the_weights_hide_is_found(void **state)
     }
 }
 
+/* The words are those of the threads backend, to the last value. */
 static void a_wrong_message_is_named_as_by_threads(void **state)
 {
     NEEDS_FAKES();
@@ -540,7 +540,7 @@ static void running_out_of_memory_leaves_nothing_behind(void **state)
     run(&j);
     has(j.line[0], "code=0");
     text = read_log(path);
-    has(text, "live blocks 0 streams 0 events 0 modules 0\n");
+    has(text, "live blocks 0 streams 0 events 0 modules 0 graphs 0\n");
     free(text);
 }
 
@@ -1050,7 +1050,7 @@ static void buffers_are_registered_with_nccl(void **state)
     has(out, "NCCL_PROTO=LL");
     has(out, "buffers registered\"");
     has(out, "rank 1 of 2: registers ");
-    has(out, "live blocks 0 streams 0 events 0 modules 0\n");
+    has(out, "live blocks 0 streams 0 events 0 modules 0 graphs 0\n");
 
     static const char *const refused[][2] = {
         {"--spawn --nccl-register", "NCCL 2.28.9 has no ncclCommRegister"},
