@@ -7,11 +7,10 @@
  *                  there, and a tensor that a collective reads is not reused before it has run
  *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
  *                  GigaComputing/benchmarks/llama2_70b_lora: use_distributed_optimizer,
- *                  grad_reduce_in_fp32 off, bias_activation_fusion, fp8_params (of frozen weights);
+ *                  grad_reduce_in_fp32 off, bias_activation_fusion, fp8_params;
  *                  FP8_ACT of most LoRA scripts keeps the gated pair's input in 8 bits
  *   NeMo           NVIDIA/dgxc-benchmarking@v24.11.1, llama3.1 and nemotron, *.yaml and
- *                  configure.sh: distributed_fused_adam, grad_sync_dtype bf16. fp8_params: a
- *                  trained weight of 8 bits and its transpose are taken as 16 bits
+ *                  configure.sh: distributed_fused_adam, grad_sync_dtype bf16, fp8_params
  *   MaxText, Paxml NVIDIA/dgxc-benchmarking@v24.11.1 and v25.02, maxtext/configure.sh and
  *                  paxml/paxml_mod_configs.py: queries, keys and values are kept by all of its
  *                  policies (save_qkv_proj), the rest is computed again
@@ -29,19 +28,19 @@
 #define SUMS (TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS)
 
 static const struct lw_run_framework frameworks[] = {
-    {"nanotron", SUMS | TRACES_UNFUSED_BLOCK, TRACES_KEPT_HEAD_COPIES, "", false, true, true},
-    {"MLPerf", 0, TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT, "", true, false, false},
-    {"AutoModel", EAGER, 0, "", false, false, false},
-    {"NeMo", 0, TRACES_KEPT_FUSED_GATE, "", true, false, false},
-    {"Megatron-Bridge", 0, TRACES_KEPT_FUSED_GATE, "", true, false, false},
-    {"MaxText", 0, TRACES_KEPT_PROJECTIONS, "selective", false, false, false},
-    {"Paxml", 0, TRACES_KEPT_PROJECTIONS, "selective", false, false, false},
-    {"Megatron-DeepSpeed", SUMS, 0, "", false, true, false},
-    {"Megatron-LM 2021", SUMS, 0, "", false, false, false},
-    {"torchtitan", EAGER, 0, "", false, false, false},
-    {"FSDP", EAGER, 0, "", false, false, false},
-    {"torchtune", EAGER, 0, "", false, false, false},
-    {"", 0, 0, "", false, false, false},
+    {"nanotron", SUMS | TRACES_UNFUSED_BLOCK, TRACES_KEPT_HEAD_COPIES, "", false, false, true, true},
+    {"MLPerf", 0, TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT, "", true, true, false, false},
+    {"AutoModel", EAGER, 0, "", false, false, false, false},
+    {"NeMo", 0, TRACES_KEPT_FUSED_GATE, "", true, true, false, false},
+    {"Megatron-Bridge", 0, TRACES_KEPT_FUSED_GATE, "", true, true, false, false},
+    {"MaxText", 0, TRACES_KEPT_PROJECTIONS, "selective", false, false, false, false},
+    {"Paxml", 0, TRACES_KEPT_PROJECTIONS, "selective", false, false, false, false},
+    {"Megatron-DeepSpeed", SUMS, 0, "", false, false, true, false},
+    {"Megatron-LM 2021", SUMS, 0, "", false, false, false, false},
+    {"torchtitan", EAGER, 0, "", false, false, false, false},
+    {"FSDP", EAGER, 0, "", false, false, false, false},
+    {"torchtune", EAGER, 0, "", false, false, false, false},
+    {"", 0, 0, "", false, false, false, false},
 };
 
 const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r)

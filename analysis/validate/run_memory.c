@@ -18,15 +18,27 @@
 
 static const double RESERVE = 1.056;
 
-enum { ITEM = 2, GATHERED_IN_BACKWARD = 3, GATHERED_OF_BLOCK = 2 };
+enum { NARROW = 64, ITEM = 2, GATHERED_IN_BACKWARD = 3, GATHERED_OF_BLOCK = 2 };
 
-void lw_run_own_gradients(const struct lw_run *r, struct lw_plan *plan)
+/* Embedding, head, norms, biases and adapters stay as they are. */
+static bool is_product(const struct lw_run *r, const struct lw_plan *plan,
+                       const struct lw_plan_param *p)
 {
-    bool sums = strcmp(lw_run_gradients(r), "f32") == 0;
+    return p->module > 0 && p->module < plan->n_modules - 1 && p->numel > NARROW * r->hidden;
+}
 
-    for (int32_t i = 0; sums && lw_run_framework_of(r)->own_gradients && i < plan->n_roles; i++) {
+void lw_run_hold(const struct lw_run *r, struct lw_plan *plan)
+{
+    const struct lw_run_framework *f = lw_run_framework_of(r);
+    bool beside = f->own_gradients && strcmp(lw_run_gradients(r), "f32") == 0;
+
+    for (int32_t i = 0; i < plan->n_roles; i++) {
         int64_t *bytes = plan->roles[i].static_bytes;
-        bytes[LW_MEM_GRADS] += bytes[LW_MEM_PARAMS];
+        bytes[LW_MEM_GRADS] += beside ? bytes[LW_MEM_PARAMS] : 0;
+        for (int32_t k = 0; lw_run_is_8bit(r) && f->fp8_params && k < plan->n_params; k++)
+            if (plan->params[k].stage == plan->roles[i].stage &&
+                is_product(r, plan, &plan->params[k]))
+                bytes[LW_MEM_PARAMS] -= plan->params[k].numel;
     }
 }
 

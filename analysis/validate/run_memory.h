@@ -6,8 +6,9 @@
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
 
-/* Beside its sums each rank holds gradients of its parameters' type, where the framework does. */
-void lw_run_own_gradients(const struct lw_run *r, struct lw_plan *plan);
+/* What a plan does not say of its ranks' memory: gradients of the parameters' type beside their
+ * sums, and weights of blocks' products that are 8-bit numbers, where the framework has them. */
+void lw_run_hold(const struct lw_run *r, struct lw_plan *plan);
 
 /* Bytes that the row's kind of figure shows (run->memory): the tensors of the fullest rank, unless
  * it names another rank or kind. */

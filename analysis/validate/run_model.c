@@ -100,6 +100,11 @@ enum lw_status lw_run_shape(struct lw_run *r, struct lw_err *err)
     return LW_OK;
 }
 
+bool lw_run_is_8bit(const struct lw_run *r)
+{
+    return strcasestr(r->precision, "fp8") || strcasestr(r->precision, "float8");
+}
+
 struct precision {
     const char *name;
     enum lw_dtype dtype;
@@ -115,7 +120,7 @@ static enum lw_status precision_of(const struct lw_run *r, struct precision *p, 
     bool half = strcasestr(r->precision, "fp16") != NULL;
     p->name = half ? "f16" : "bf16";
     p->dtype = half ? LW_F16 : LW_BF16;
-    p->fp8 = strcasestr(r->precision, "fp8") || strcasestr(r->precision, "float8");
+    p->fp8 = lw_run_is_8bit(r);
     return LW_OK;
 }
 
@@ -139,7 +144,6 @@ static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
     s->kept = f->kept;
     if (s->lora == 0)
         s->kept &= ~(unsigned)TRACES_KEPT_GATE_8BIT;
-    s->fp8_params = s->fp8;
 }
 
 /* Of the fused kernel against the device's own figure. Triton 0.325, FlashAttention-2 0.655 of

@@ -13,6 +13,8 @@ enum lw_status lw_run_shape(struct lw_run *run, struct lw_err *err);
 
 /* The element type that gradients are summed in, "" = the parameters'. */
 const char *lw_run_gradients(const struct lw_run *run);
+/* Its products take 8-bit operands. */
+bool lw_run_is_8bit(const struct lw_run *run);
 /* Of a cell: "yes", "True", "1", or a tensor-parallel mode that splits sequences. */
 bool lw_run_is_yes(const char *cell);
 

@@ -135,6 +135,7 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
     s->dp = r->dp * r->cp;
     s->pp = r->pp;
     s->tp = r->tp;
+    s->sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel);
     s->micro_batches = r->micro_batches;
     s->zero = zero_of(r);
     s->reshard = !has(r->zero, "kept");
@@ -201,7 +202,7 @@ static enum lw_status plan_and_simulate(const struct lw_run *r, const struct lw_
 
     LW_TRY(strategy_of(r, list, sizeof list, &s, err));
     LW_TRY(lw_plan_build(w, &s, &cost, &plan, err));
-    lw_run_own_gradients(r, &plan);
+    lw_run_hold(r, &plan);
     enum lw_status status = simulate(r, &plan, c, out, err);
     lw_plan_free(&plan);
     return status;

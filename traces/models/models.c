@@ -210,7 +210,6 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.kept = shape->kept;
     s.attention_speed = shape->attention_speed;
     s.fp8 = shape->fp8;
-    s.fp8_params = shape->fp8_params;
     s.traffic = shape->traffic;
     s.sequence_parallel = shape->sequence_parallel;
     s.context = shape->context;

@@ -15,12 +15,8 @@ enum { PARAMS_PER_BLOCK = 24 };
 static void add_param(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
                       int32_t block, const char *name)
 {
-    struct lw_param *p =
-        traces_builder_param(&t->b, part, numel, split, "model.layers.%d.%s.weight", block, name);
-
-    p->trainable = t->b.shape.lora == 0;
-    if (!p->trainable && t->b.shape.fp8_params && split != LW_TP_REPLICATED)
-        p->dtype = LW_U8;
+    traces_builder_param(&t->b, part, numel, split, "model.layers.%d.%s.weight", block, name)
+        ->trainable = t->b.shape.lora == 0;
 }
 
 /* Adapters of rank r beside a product: in x r and r x out (Hu et al., arXiv 2106.09685). */

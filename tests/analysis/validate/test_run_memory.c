@@ -63,7 +63,7 @@ static void needed_is_of_the_fullest_rank(void **unused)
     assert_true(fabs(lw_run_needed_bytes(&r, &s) - 1.056 * (2e9 + 3 * 4e5)) < 1);
 }
 
-static void own_gradients_are_as_large_as_the_parameters(void **unused)
+static void gradients_of_the_parameters_type_lie_beside_their_sums(void **unused)
 {
     static const char *const frameworks[] = {"nanotron", "Megatron-LM"};
     (void)unused;
@@ -72,9 +72,30 @@ static void own_gradients_are_as_large_as_the_parameters(void **unused)
         struct lw_role role = {.static_bytes = {[LW_MEM_PARAMS] = 20, [LW_MEM_GRADS] = 40}};
         struct lw_plan plan = {.n_roles = 1, .roles = &role};
         struct lw_run r = run_of(frameworks[k], "", 1, 1);
-        lw_run_own_gradients(&r, &plan);
+        lw_run_hold(&r, &plan);
         assert_int_equal(role.static_bytes[LW_MEM_GRADS], k == 0 ? 60 : 40);
     }
+}
+
+/* Of an embedding, a norm, two matrices of blocks on two stages, and a head. */
+static void weights_of_8_bits_are_those_of_products(void **unused)
+{
+    struct lw_plan_param params[] = {{.module = 0, .numel = 1000000}, {.module = 1, .numel = 1000},
+                                     {.module = 1, .numel = 500000},
+                                     {.module = 2, .stage = 1, .numel = 100000},
+                                     {.module = 3, .stage = 1, .numel = 1000000}};
+    struct lw_role roles[] = {{.static_bytes = {3002000}}, {.stage = 1, .static_bytes = {2200000}}};
+    struct lw_plan plan = {.n_roles = 2, .roles = roles, .n_params = 5, .params = params,
+                           .n_modules = 4};
+    struct lw_run r = run_of("NeMo", "", 1, 2);
+    (void)unused;
+
+    lw_run_hold(&r, &plan);
+    assert_int_equal(roles[0].static_bytes[LW_MEM_PARAMS], 3002000);
+    r.precision = "FP8";
+    lw_run_hold(&r, &plan);
+    assert_int_equal(roles[0].static_bytes[LW_MEM_PARAMS], 2502000);
+    assert_int_equal(roles[1].static_bytes[LW_MEM_PARAMS], 2100000);
 }
 
 int main(void)
@@ -82,7 +103,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_of_each_kind),
         cmocka_unit_test(needed_is_of_the_fullest_rank),
-        cmocka_unit_test(own_gradients_are_as_large_as_the_parameters),
+        cmocka_unit_test(gradients_of_the_parameters_type_lie_beside_their_sums),
+        cmocka_unit_test(weights_of_8_bits_are_those_of_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void products_of_8_bits_keep_operands_of_8_bits(void **unused)
 }
 
 /* Adapters on attention's products: the first norm's output is theirs, the second's and the last
- * operand go. Frozen weights of 8 bits are half as large. */
+ * operand go. */
 static void frozen_products_keep_no_operands(void **unused)
 {
     struct traces_model_shape s = {.lora = 16};
