@@ -197,6 +197,15 @@ static const char *switch_value(char **argv, bool is_last)
     return optarg;
 }
 
+/* getopt_long takes "--seq 8192" for "--sequence-parallel": a name must be whole, so that an
+ * option that is added later never changes what a command line means. */
+static bool is_whole_name(const char *word, const char *name)
+{
+    size_t n = strcspn(word, "=");
+
+    return n == 2 + strlen(name) && strncmp(word + 2, name, n - 2) == 0;
+}
+
 /* "--name=value" or "--name" that the table does not have. */
 static enum lw_status unknown_option(const struct lw_opt *table, const char *what,
                                      struct lw_err *err)
@@ -207,7 +216,7 @@ static enum lw_status unknown_option(const struct lw_opt *table, const char *wha
     struct lw_nearest near = lw_nearest_begin(word + strspn(word, "-"));
     for (const struct lw_opt *o = table; o->name; o++)
         lw_nearest_try(&near, o->name);
-    return lw_fail(err, LW_EINVAL, "unknown or ambiguous option '%s'%s", what,
+    return lw_fail(err, LW_EINVAL, "unknown option '%s'%s", what,
                    lw_nearest_hint(&near, "--", hint, sizeof hint));
 }
 
@@ -232,6 +241,9 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
             return c == ':' ? lw_fail(err, LW_EINVAL, "option '%s' needs a value", what)
                             : unknown_option(table, what, err);
         }
+        const char *word = argv[optind - (optarg && optarg == argv[optind - 1] ? 2 : 1)];
+        if (c >= FIRST_LONG && !is_whole_name(word, o->name))
+            return unknown_option(table, word, err);
         const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
         if (set_value(o, value, err) != LW_OK)
             return lw_err_context(err, "--%s", o->name);

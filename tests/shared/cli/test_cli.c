@@ -84,7 +84,9 @@ TEST(a_bad_option_is_named_with_what_is_allowed)
         {"cmd --count 12", "--count: '12' is not a whole number from 1 to 9"},
         {"cmd --format xml", "--format: 'xml' is not a format (text, json, csv)"},
         {"cmd --count", "option '--count' needs a value"},
-        {"cmd --nope", "unknown or ambiguous option '--nope'"},
+        {"cmd --nope", "unknown option '--nope'"},
+        {"cmd --big 4KiB", "unknown option '--big'; did you mean '--big-size'?"},
+        {"cmd --forma=json", "unknown option '--forma=json'; did you mean '--format'?"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
