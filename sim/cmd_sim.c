@@ -1,18 +1,7 @@
 /* lapwing sim: predict a plan's timeline on a cluster. */
-#include <stdio.h>
-#include <string.h>
-
-#include "shared/base/clock.h"
+#include "analysis/study/prediction.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/cli/plan_source.h"
-#include "analysis/store/store.h"
-#include "analysis/study/replay_predict.h"
-#include "analysis/study/store_sim_run.h"
-#include "analysis/validate/run_errors.h"
-#include "sim/cost/cost_model.h"
-#include "sim/predict/samples.h"
-#include "sim/predict/sim_print.h"
 
 static const struct lw_usage usage = {
     .command = "sim",
@@ -29,189 +18,9 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
-/* What the command line says, and all that the command makes of it. */
-struct session {
-    struct lw_plan_source source;
-    struct sim_replay replay;
-    char **operands;
-    int n_operands;
-    struct lw_sim_options options;
-    const char *db, *name;
-    char command[1024];
-    bool no_db, spans, all, quiet, published;
-    int64_t steps, seed, n_samples;
-    enum lw_format format;
-    struct lw_plan plan;
-    struct lw_cluster cluster;
-    struct lw_sim_classes classes;
-    struct lw_summary summary;
-    struct lw_sim_stats stats;
-    struct lw_sim_samples samples;
-    int32_t n_warmup;
-    double wall_s;
-    struct lw_sim_row row;
-};
-
-/* What leads up to the steady state is warm-up. A replay has the steps of its traces. */
-static void choose_steps(struct session *s)
-{
-    s->n_warmup = s->replay.on ? 0 : lw_sim_warmup_steps(&s->plan);
-    s->options.n_steps = s->n_warmup + (int32_t)(s->steps > 0 ? s->steps : 1);
-}
-
-static enum lw_status load_replay(struct session *s, struct lw_err *err)
-{
-    const struct lw_plan_source *p = &s->source;
-
-    if (p->workload_file || p->strategy_file)
-        return lw_fail(err, LW_EUSAGE,
-                       "a replay takes its plan from the traces: %s does not go with "
-                       "--replay",
-                       p->workload_file ? "-w" : "-s");
-    LW_TRY(sim_replay_buckets(&s->replay, p, err));
-    s->replay.whatif.network = p->cluster_file;
-    s->replay.whatif.ranks = p->ranks;
-    return sim_replay_load(&s->replay, s->operands, s->n_operands, &s->plan, &s->cluster, err);
-}
-
-static enum lw_status load(struct session *s, struct lw_err *err)
-{
-    if (s->replay.on)
-        return load_replay(s, err);
-    LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
-    if (s->published)
-        LW_TRY(lw_cluster_use_published(&s->cluster, err));
-    struct lw_cost cost = lw_sim_cost(&s->cluster);
-    return lw_plan_source_load(&s->source, s->n_operands > 0 ? s->operands[0] : NULL, &cost,
-                               &s->plan, err);
-}
-
-static enum lw_status run(struct session *s, struct lw_err *err)
-{
-    double began = lw_now_s();
-    struct lw_progress_bar bar;
-    struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
-
-    s->options.progress = &progress;
-    s->options.no_fold |= s->replay.on; /* its ranks differ */
-    enum lw_status status = lw_sim_run_classes(&s->plan, &s->cluster, &s->options, &s->classes,
-                                               &s->stats, err);
-    s->wall_s = lw_now_s() - began;
-    if (status == LW_OK && s->n_samples > 0)
-        status = lw_sim_sample(&s->plan, &s->cluster, &s->options, s->n_warmup,
-                               (int32_t)s->n_samples, 0, &s->samples, err);
-    s->options.progress = NULL;
-    lw_progress_bar_end(&bar);
-    return status;
-}
-
-static void begin_row(struct session *s)
-{
-    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &s->plan, .cluster = &s->cluster,
-                               .workload = s->source.has_workload ? &s->source.workload : NULL,
-                               .command = s->command, .name = s->name,
-                               .seed = s->seed > 0 ? s->seed : 0,
-                               .n_warmup = s->n_warmup};
-
-    if (!s->no_db)
-        lw_sim_row_begin(&s->row, s->db, &info);
-}
-
-static enum lw_status predict(struct session *s, struct lw_err *err)
-{
-    LW_TRY(load(s, err));
-    choose_steps(s);
-    begin_row(s);
-    s->options.noise = s->seed >= 0 || s->options.sigma > 0;
-    s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
-    LW_TRY(run(s, err));
-    if (s->replay.on)
-        LW_TRY(sim_replay_compare(&s->replay, &s->classes.rows, &s->n_warmup, err));
-    return lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err);
-}
-
-static enum lw_status store(struct session *s, struct lw_err *err)
-{
-    struct lw_sim_end end = {.plan = &s->plan, .classes = &s->classes, .stats = &s->stats,
-                             .summary = &s->summary, .n_warmup = s->n_warmup,
-                             .wall_s = s->wall_s, .spans = s->spans};
-
-    return s->no_db ? LW_OK : lw_sim_row_end(&s->row, &end, err);
-}
-
-/* How far earlier predictions on this cluster were off. */
-static enum lw_status find_past(struct session *s, struct lw_sim_report *r, struct lw_err *err)
-{
-    struct lw_past_errors past = {0};
-
-    LW_TRY(lw_store_past_errors(s->row.store, &s->cluster, &past, err));
-    r->n_past = past.n;
-    r->mean_past_pct = past.mean_abs_pct;
-    r->max_past_pct = past.max_abs_pct;
-    return LW_OK;
-}
-
-/* How far predictions of published runs on such a device were off. Only for models timed by kernel
- * shape, as those were. */
-static void find_like(const struct session *s, char *what, size_t size, struct lw_sim_report *r)
-{
-    const struct lw_workload *w = &s->source.workload;
-    bool split = s->source.given.tp > 1 || s->source.given.pp > 1;
-    const struct lw_run_errors *e = lw_run_errors_of(s->cluster.device.kind, split);
-
-    if (!s->source.has_workload || !e || !w->from.format || strcmp(w->from.format, "model") != 0 ||
-        !lw_figure_is_set(s->cluster.device.gemm_sustained))
-        return;
-    snprintf(what, size, "%s, %s", e->device,
-             split ? "tensor or pipeline groups" : "data parallel");
-    r->like = what;
-    r->n_like = e->n;
-    r->mean_like_pct = e->mean_abs_pct;
-    r->p90_like_pct = e->p90_abs_pct;
-}
-
-static enum lw_status work(struct session *s, struct lw_err *err)
-{
-    char like[80];
-    struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
-                              .timeline = &s->classes.rows, .summary = &s->summary,
-                              .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
-                              .replayed = s->replay.on ? &s->replay.shown : NULL,
-                              .all = s->all};
-    struct lw_err why = {0}, unused;
-    enum lw_status status = predict(s, &why);
-
-    if (status != LW_OK) {
-        lw_sim_row_fail(&s->row, status, why.msg, s->n_warmup);
-        *err = why;
-        return status;
-    }
-    enum lw_status stored = store(s, err);
-    if (stored == LW_OK && !s->no_db)
-        stored = find_past(s, &r, err);
-    r.run = stored == LW_OK ? s->row.id : -1;
-    r.wall_s = s->wall_s;
-    r.workload = s->source.has_workload ? &s->source.workload : NULL;
-    find_like(s, like, sizeof like, &r);
-    LW_TRY(lw_sim_print(&r, s->format, stdout, stored == LW_OK ? err : &unused));
-    return stored;
-}
-
-static void session_free(struct session *s)
-{
-    lw_sim_row_close(&s->row);
-    lw_summary_free(&s->summary);
-    lw_sim_classes_free(&s->classes);
-    lw_sim_samples_free(&s->samples);
-    lw_plan_free(&s->plan);
-    lw_cluster_free(&s->cluster);
-    sim_replay_free(&s->replay);
-    lw_plan_source_free(&s->source);
-}
-
 int cmd_sim(int argc, char **argv)
 {
-    struct session s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
+    struct lw_prediction s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
                         .row.id = -1};
     struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {
@@ -277,7 +86,7 @@ int cmd_sim(int argc, char **argv)
             "sim", "--published-interference goes with a plan: a replay has recorded times");
     if (s.replay.on && s.steps > 1)
         return lw_cli_usage("sim", "--steps: a replay has the steps of its traces");
-    enum lw_status status = work(&s, &err);
-    session_free(&s);
+    enum lw_status status = lw_prediction_run(&s, &err);
+    lw_prediction_free(&s);
     return lw_cli_end("sim", status, &err);
 }

@@ -121,3 +121,24 @@ void exec_initial_weights(float *w, int32_t param, int64_t n)
     for (int64_t i = 0; i < n; i++)
         w[i] = (float)((i * 37 + param * 101) % 2048 - 1024) / 1024.0f;
 }
+
+enum lw_status exec_optimizer_choose(const char *name, double momentum, struct exec_optimizer *out,
+                                     struct lw_err *err)
+{
+    enum exec_optimizer_kind kind = momentum >= 0 ? EXEC_MOMENTUM : EXEC_SGD;
+
+    if (name)
+        LW_TRY(exec_optimizer_parse(name, &kind, err));
+    if (kind == EXEC_SGD && momentum > 0)
+        return lw_fail(err, LW_EUSAGE, "--momentum %g: --optimizer sgd has none (momentum, adam)",
+                       momentum);
+    *out = exec_optimizer_of(kind);
+    if (kind == EXEC_ADAM && momentum >= 0 && (float)momentum >= 1)
+        return lw_fail(err, LW_EUSAGE,
+                       "--momentum %.12g: beta1 of adam must be below 1 as an f32 (its steps "
+                       "are divided by 1 - beta1)",
+                       momentum);
+    if (momentum >= 0)
+        out->momentum = (float)momentum;
+    return LW_OK;
+}

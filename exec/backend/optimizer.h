@@ -27,6 +27,10 @@ struct exec_optimizer exec_optimizer_of(enum exec_optimizer_kind kind); /* usual
 const char *exec_optimizer_name(enum exec_optimizer_kind kind);
 enum lw_status exec_optimizer_parse(const char *name, enum exec_optimizer_kind *kind,
                                     struct lw_err *err);
+/* By its name (NULL: momentum where one is given, else sgd), with its own momentum where that is
+ * negative. LW_EUSAGE: one that the optimizer does not take. */
+enum lw_status exec_optimizer_choose(const char *name, double momentum, struct exec_optimizer *out,
+                                     struct lw_err *err);
 /* f32 arrays of the parameter's size that it keeps: 0, 1 or 2. */
 int32_t exec_optimizer_states(enum exec_optimizer_kind kind);
 

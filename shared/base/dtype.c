@@ -20,6 +20,11 @@ int64_t lw_dtype_size(enum lw_dtype t)
     return dtypes[t].size;
 }
 
+const char *lw_dtype_word(int t)
+{
+    return dtypes[t].name;
+}
+
 const char *lw_dtype_name(enum lw_dtype t)
 {
     return dtypes[t].name;

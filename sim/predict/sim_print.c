@@ -73,11 +73,6 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
     return LW_OK;
 }
 
-static const char *dtype_word(int t)
-{
-    return lw_dtype_name((enum lw_dtype)t);
-}
-
 /* --- text --- */
 
 enum { SHOWN = 10 }; /* buckets of a summary */
@@ -119,7 +114,7 @@ static const struct lw_column term_columns[] = {
 #define AT(field) offsetof(struct lw_sim_timed, field)
 static const struct lw_column timed_columns[] = {
     {"op", NULL, LW_COLUMN_WORD, AT(kind), 0, lw_op_word, NULL},
-    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, dtype_word, NULL},
+    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, lw_dtype_word, NULL},
     {"by", NULL, LW_COLUMN_STRING, AT(by), 0, NULL, NULL},
     {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
     {"n_ops", NULL, LW_COLUMN_INT, AT(n_ops), 0, NULL, NULL},

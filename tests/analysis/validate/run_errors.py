@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the rows of analysis/validate/run_errors.c: errors of predicted runs by device and parallelism.
+"""Write the rows of analysis/study/run_errors.c: errors of predicted runs by device and parallelism.
 
     run_errors.py OUT SHARED FILE      OUT: the JSON of `make validate-tables`; SHARED: the tables
 """

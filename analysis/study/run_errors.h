@@ -1,5 +1,5 @@
-#ifndef LW_ANALYSIS_VALIDATE_RUN_ERRORS_H
-#define LW_ANALYSIS_VALIDATE_RUN_ERRORS_H
+#ifndef LW_ANALYSIS_STUDY_RUN_ERRORS_H
+#define LW_ANALYSIS_STUDY_RUN_ERRORS_H
 
 #include <stdbool.h>
 #include <stdint.h>

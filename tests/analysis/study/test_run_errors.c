@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "analysis/validate/csv_rows.h"
-#include "analysis/validate/run_errors.h"
+#include "analysis/study/run_errors.h"
 #include "analysis/validate/validate_kinds.h"
 
 static const char TABLE[] = "../shared/papers/dlperf_gpt_v100_oneflow_megatron.csv";

@@ -1,6 +1,6 @@
 /* Errors of predicted published runs. `make run-errors` writes the rows;
  * docs/design/gpu_accuracy.md has the tables after them. */
-#include "analysis/validate/run_errors.h"
+#include "analysis/study/run_errors.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,0 +1,220 @@
+/* An execution from its request to its output: plan, ranks (in this process, in several, or started
+ * by it), run, row of the database, and what is printed. The row is in the database before anything
+ * can end the run. A run that cannot be stored is printed all the same. */
+#include "analysis/study/execution.h"
+
+#include <string.h>
+
+#include "analysis/store/store.h"
+#include "analysis/study/store_exec_run.h"
+#include "exec/run/exec_print.h"
+#include "exec/run/memory_fit.h"
+#include "shared/cli/cli.h"
+#include "shared/files/files.h"
+#include "sim/cost/cost_model.h"
+
+static enum lw_status load(struct lw_execution *s, const char *plan_file, struct lw_err *err)
+{
+    LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
+    struct lw_cost cost = lw_sim_cost(&s->cluster);
+
+    s->options.ranks_per_node = cost.ranks_per_node;
+
+    if (!s->no_check || !plan_file)
+        return lw_plan_source_load(&s->source, plan_file, &cost, &s->plan, err);
+    if (s->source.workload_file || s->source.n_given > 0)
+        return lw_fail(err, LW_EINVAL, "--no-check runs a plan file as it is: no -w, no strategy");
+    return lw_plan_read(plan_file, true, &s->plan, err);
+}
+
+static enum lw_status run(struct lw_execution *s, struct lw_err *err)
+{
+    struct lw_progress_bar bar;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
+
+    s->options.progress = &progress;
+    if (s->several && s->id.rank > 0)
+        s->options.progress = NULL;
+    enum lw_status status =
+        s->several ? lw_exec_team_run(&s->plan, &s->options, &s->id, &s->team, &s->result, err)
+                   : lw_exec_run(&s->plan, &s->options, &s->result, err);
+    lw_progress_bar_end(&bar);
+    return status;
+}
+
+static struct lw_run_info info_of(const struct lw_execution *s, bool over)
+{
+    return (struct lw_run_info){.kind = LW_RUN_EXEC, .plan = &s->plan, .cluster = &s->cluster,
+                                .workload = s->source.has_workload ? &s->source.workload : NULL,
+                                .backend = s->options.backend->name,
+                                .honesty = exec_honesty_name(s->result.honesty),
+                                .command = s->command, .name = s->name,
+                                .n_warmup = s->result.n_warmup,
+                                .over = over};
+}
+
+static void blame(void *context, const char *why)
+{
+    struct lw_execution *s = context;
+
+    if (s->team.run >= 0)
+        cmd_exec_blame(s->db, s->team.run, why);
+}
+
+/* The run is in the database before anything can end it. Where that fails, storing is tried
+ * again at the end, which then reports why. */
+static void begin_row(struct lw_execution *s)
+{
+    struct lw_run_info info = info_of(s, false);
+    struct lw_err unused;
+
+    s->team.run = -1;
+    s->team.stopped = blame;
+    s->team.context = s;
+    if (!s->no_db && !(s->several && s->id.rank > 0))
+        (void)cmd_exec_begin(s->db, &info, &s->team.run, &unused);
+}
+
+static enum lw_status store(struct lw_execution *s, enum lw_status ran, const char *message,
+                            int64_t *run, struct lw_err *err)
+{
+    struct lw_run_info info = info_of(s, true);
+    int64_t id = s->team.run;
+
+    LW_TRY(cmd_exec_store(s->db, &info, &s->result, &s->summary, ran, message, &id, err));
+    *run = id;
+    return LW_OK;
+}
+
+/* Who runs the ranks: this process alone, this one of several, or copies of it (--spawn). */
+static enum lw_status find_ranks(struct lw_execution *s, struct lw_err *err)
+{
+    bool found = false;
+
+    LW_TRY(exec_identity_read(&s->id, &found, err));
+    if (s->rendezvous)
+        LW_TRY(exec_identity_address(&s->id, s->rendezvous, err));
+    s->several = found && s->id.n_ranks > 1;
+    if (s->spawn && found && strncmp(s->id.source, "lapwing", 7) != 0)
+        return lw_fail(err, LW_EUSAGE,
+                       "--spawn starts the ranks, and %s says that this is rank %d of "
+                       "%d: use one of them",
+                       s->id.source, s->id.rank, s->id.n_ranks);
+    LW_TRY(lw_exec_fits(&s->plan, &s->options, s->several ? s->id.n_here : s->plan.n_ranks, err));
+    s->spawns = s->spawn && !found && s->plan.n_ranks > 1;
+    if (!s->spawns)
+        return LW_OK;
+    if (!(s->options.backend->capabilities & EXEC_CAN_PROCESS))
+        return lw_fail(err, LW_ENOTSUP, "--spawn: backend '%s' has all ranks in one process",
+                       s->options.backend->name);
+    if (!(s->options.backend->capabilities & EXEC_CAN_SPAWN))
+        return lw_fail(err, LW_ENOTSUP, "--spawn: processes of backend '%s' are started by its own "
+                                        "launcher: mpirun -n %d lapwing exec ..., or srun",
+                       s->options.backend->name, s->plan.n_ranks);
+    return LW_OK;
+}
+
+static enum lw_status spawn(struct lw_execution *s, struct lw_err *err)
+{
+    enum lw_status status = exec_spawn(s->plan.n_ranks, s->options.timeout_ns, s->rendezvous,
+                                       s->options.signal, &s->spawned, err);
+
+    if (!s->no_db)
+        cmd_exec_find_dead(s->db);
+    if (s->spawned.rank_0_ended)
+        lw_cli_no_json();
+    return status;
+}
+
+/* What the run was: into the database, and on stdout by rank 0, also when it could not be
+ * stored. `why` is how it ended. */
+static enum lw_status tell(struct lw_execution *s, enum lw_status ran, const struct lw_err *why,
+                           struct lw_err *err)
+{
+    bool silent = s->several && s->id.rank > 0;
+    enum lw_status stored = LW_OK;
+    struct lw_exec_report r = {.plan = &s->plan, .options = &s->options, .result = &s->result,
+                               .summary = &s->summary, .message = why->msg, .run = -1,
+                               .status = cmd_exec_status_name(ran),
+                               .verify = s->options.verify, .cluster = &s->cluster,
+                               .workload = s->source.has_workload ? &s->source.workload : NULL,
+                               .cost = lw_sim_cost(&s->cluster)};
+
+    LW_TRY(lw_exec_measure_calls(&s->plan, &s->result, err));
+    if (s->result.n_steps > 0)
+        LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
+                                     err));
+    if (!s->no_db)
+        stored = store(s, ran, why->msg, &r.run, err);
+    lw_exec_print_stop(&r, stderr);
+    if (!silent && (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON))
+        LW_TRY(lw_exec_print(&r, s->format, stdout, stored == LW_OK ? err : NULL));
+    return stored;
+}
+
+/* How a run ended, and what came of telling it: the run's own status comes first. */
+static enum lw_status both(enum lw_status ran, const struct lw_err *why, enum lw_status told,
+                           struct lw_err *err)
+{
+    struct lw_err what = *err;
+
+    if (ran == LW_OK || told == LW_OK) {
+        *err = ran == LW_OK ? what : *why;
+        return ran == LW_OK ? told : ran;
+    }
+    return lw_fail(err, ran, "%.330s; nor could this be stored: %.140s", why->msg, what.msg);
+}
+
+/* What is asked for in the executor's own terms. */
+static void fill_options(struct lw_execution *s)
+{
+    s->options.loop = s->transport && strcmp(s->transport, "loop") == 0;
+    s->options.n_steps = (int32_t)s->steps;
+    s->options.n_warmup = (int32_t)s->warmup;
+    s->options.timeout_ns = (int64_t)(s->timeout_s * 1e9);
+    s->options.consolidate = (int32_t)s->consolidate;
+    s->options.verify = !s->no_verify;
+    s->options.pin = !s->no_pin;
+    s->options.link_bytes_per_s = (double)s->link_bytes_per_s;
+    s->options.link_latency_ns = lw_ps_to_ns(s->link_latency);
+}
+
+enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    fill_options(s);
+    LW_TRY(load(s, plan_file, err));
+    LW_TRY(exec_backend_find(s->backend, &s->options.backend, err));
+    if (s->nccl_env && (s->options.loop ||
+                        !(s->options.backend->capabilities & EXEC_CAN_REGISTER)))
+        return lw_fail(err, LW_ENOTSUP, "--nccl-env: %s '%s' communicates without NCCL",
+                       s->options.loop ? "a loop of backend" : "backend", s->backend);
+    LW_TRY(find_ranks(s, err));
+    if (s->spawns)
+        return spawn(s, err);
+    begin_row(s);
+    enum lw_status ran = run(s, &why);
+    bool has_row = s->team.run >= 0 && !(s->several && s->id.rank > 0);
+    if (!has_row && (!cmd_exec_ran(ran) || (s->several && !s->result.speaks))) {
+        *err = why;
+        return ran;
+    }
+    if (!cmd_exec_ran(ran)) { /* nothing was measured */
+        if (!s->no_db)
+            (void)store(s, ran, why.msg, &(int64_t){0}, err);
+        *err = why;
+        return ran;
+    }
+    return both(ran, &why, tell(s, ran, &why, err), err);
+}
+
+void lw_execution_free(struct lw_execution *s)
+{
+    lw_summary_free(&s->summary);
+    lw_exec_result_free(&s->result);
+    lw_plan_free(&s->plan);
+    lw_cluster_free(&s->cluster);
+    lw_plan_source_free(&s->source);
+    exec_rendezvous_close(s->team.rendezvous);
+}

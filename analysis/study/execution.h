@@ -1,0 +1,41 @@
+#ifndef LW_ANALYSIS_STUDY_EXECUTION_H
+#define LW_ANALYSIS_STUDY_EXECUTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "exec/launch/multi_process.h"
+#include "exec/run/run.h"
+#include "shared/cli/plan_source.h"
+#include "shared/text/record.h"
+
+/* An execution: what is asked for, and all that is made of it. Start from lw_execution_default, set
+ * what is wanted, run it, free it. */
+struct lw_execution {
+    struct lw_plan_source source;
+    struct lw_exec_options options;
+    const char *backend, *db, *name, *transport, *rendezvous;
+    char command[1024];
+    bool no_check, no_verify, no_pin, no_db, spawn, quiet, nccl_env;
+    int64_t steps, warmup, link_bytes_per_s, consolidate;
+    struct exec_identity id; /* this process, where ranks are processes (several) */
+    bool several;
+    bool spawns;             /* this one only starts them */
+    struct lw_exec_team team; /* of several; closed at the end: the others wait for it */
+    struct exec_spawned spawned; /* how the spawned processes ended */
+    lw_ps link_latency;
+    double timeout_s;
+    enum lw_format format;
+    struct lw_plan plan;
+    struct lw_cluster cluster;
+    struct lw_exec_result result;
+    struct lw_summary summary;
+};
+
+/* Run the plan of the file, or of the source where it is NULL, store the run and print it to
+ * standard output, rank 0 only. s->options.signal is set, and spawned says how processes ended that
+ * it started. */
+enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, struct lw_err *err);
+void lw_execution_free(struct lw_execution *s);
+
+#endif

@@ -1,0 +1,42 @@
+#ifndef LW_ANALYSIS_STUDY_PREDICTION_H
+#define LW_ANALYSIS_STUDY_PREDICTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/study/replay_predict.h"
+#include "analysis/study/store_sim_run.h"
+#include "shared/cli/plan_source.h"
+#include "shared/text/record.h"
+#include "sim/predict/samples.h"
+
+/* A prediction: what is asked for, and all that is made of it. Set what is wanted, run it, free it. */
+struct lw_prediction {
+    /* asked for */
+    struct lw_plan_source source;
+    struct sim_replay replay;
+    char **operands;
+    int n_operands;
+    struct lw_sim_options options;
+    const char *db, *name;
+    char command[1024];
+    bool no_db, spans, all, quiet, published;
+    int64_t steps, seed, n_samples;
+    enum lw_format format;
+    /* made */
+    struct lw_plan plan;
+    struct lw_cluster cluster;
+    struct lw_sim_classes classes;
+    struct lw_summary summary;
+    struct lw_sim_stats stats;
+    struct lw_sim_samples samples;
+    int32_t n_warmup;
+    double wall_s;
+    struct lw_sim_row row;
+};
+
+/* Predict, store and print to standard output. */
+enum lw_status lw_prediction_run(struct lw_prediction *s, struct lw_err *err);
+void lw_prediction_free(struct lw_prediction *s);
+
+#endif

@@ -1,0 +1,235 @@
+/* The known systems, and one system with every figure, its unit and its source. */
+#include "shared/show/cluster_show.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/json/jsonout.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
+
+/* Figures in ps are shown in ns, as in files. */
+static const char *shown_unit(const struct lw_cluster_figure *f, double *value)
+{
+    bool ps = strcmp(f->unit, "ps") == 0;
+
+    *value = ps ? f->figure.value / 1e3 : f->figure.value;
+    return ps ? "ns" : f->unit;
+}
+
+static const char *work_word(int kind)
+{
+    return lw_work_name((enum lw_work_kind)kind);
+}
+
+#define AT(field) offsetof(struct lw_work_table, field)
+static const struct lw_column work_columns[] = {
+    {"kind", NULL, LW_COLUMN_WORD, AT(kind), 0, work_word, NULL},
+    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, lw_dtype_word, NULL},
+    {"from", NULL, LW_COLUMN_WORD, AT(from), 0, lw_dtype_word, NULL},
+    {"n_rows", NULL, LW_COLUMN_INT32, AT(n_rows), 0, NULL, NULL},
+    {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
+};
+#undef AT
+#define AT(field) offsetof(struct lw_cost_table, field)
+static const struct lw_column table_columns[] = {
+    {"op", NULL, LW_COLUMN_WORD, AT(op), 0, lw_op_word, NULL},
+    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, lw_dtype_word, NULL},
+    {"n_ranks", NULL, LW_COLUMN_INT32, AT(n_ranks), 0, NULL, NULL},
+    {"n_nodes", NULL, LW_COLUMN_INT32, AT(n_nodes), 0, NULL, NULL},
+    {"n_in_flight", NULL, LW_COLUMN_INT32, AT(n_in_flight), 0, NULL, NULL},
+    {"n_rows", NULL, LW_COLUMN_INT32, AT(n_rows), 0, NULL, NULL},
+    {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
+};
+#undef AT
+#define AT(field) offsetof(struct lw_cluster, field)
+static const struct lw_column cluster_columns[] = {
+    {"name", NULL, LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
+    {"about", NULL, LW_COLUMN_STRING, AT(about), 0, NULL, NULL},
+    {"calibrated", NULL, LW_COLUMN_FLAG, AT(calibrated), 0, NULL, NULL},
+    {"n_nodes", NULL, LW_COLUMN_INT32, AT(n_nodes), 0, NULL, NULL},
+    {"devices_per_node", NULL, LW_COLUMN_INT32, AT(devices_per_node), 0, NULL, NULL},
+    {"device_kind", NULL, LW_COLUMN_STRING, AT(device.kind), 0, NULL, NULL},
+    {"library", NULL, LW_COLUMN_STRING, AT(library), 0, NULL, NULL},
+    {"library_version", NULL, LW_COLUMN_STRING, AT(library_version), 0, NULL, NULL},
+};
+#undef AT
+#define N(columns) ((int)(sizeof columns / sizeof *columns))
+
+static void put_json(const struct lw_cluster *c)
+{
+    struct lw_jsonout o = {.file = stdout};
+    const struct lw_device *d = &c->device;
+    struct lw_cluster_figure f;
+    double value;
+
+    lw_jsonout_object(&o, NULL);
+    lw_record_json(&o, cluster_columns, N(cluster_columns), c);
+    lw_jsonout_array(&o, "figures");
+    for (int k = 0; lw_cluster_figure(c, k, &f); k++) {
+        if (!lw_figure_is_set(f.figure))
+            continue;
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", f.name);
+        const char *unit = shown_unit(&f, &value);
+        lw_jsonout_double(&o, "value", value);
+        lw_jsonout_string(&o, "unit", unit);
+        lw_jsonout_string(&o, "source", f.figure.source);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_array(&o, "work");
+    for (int32_t i = 0; i < d->n_work; i++) {
+        lw_jsonout_line_object(&o, NULL);
+        lw_record_json(&o, work_columns, N(work_columns) - 1, &d->work[i]);
+        lw_jsonout_int(&o, "least_size", d->work[i].size[0]);
+        lw_jsonout_int(&o, "most_size", d->work[i].size[d->work[i].n_rows - 1]);
+        lw_record_json(&o, work_columns + N(work_columns) - 1, 1, &d->work[i]);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_array(&o, "tables");
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        lw_jsonout_line_object(&o, NULL);
+        lw_record_json(&o, table_columns, N(table_columns) - 1, &c->tables[i]);
+        lw_jsonout_int(&o, "least_bytes", c->tables[i].bytes[0]);
+        lw_jsonout_int(&o, "most_bytes", c->tables[i].bytes[c->tables[i].n_rows - 1]);
+        lw_record_json(&o, table_columns + N(table_columns) - 1, 1, &c->tables[i]);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+static void put_heading(const struct lw_cluster *c)
+{
+    lw_put_wrapped(stdout, c->about, printf("%s: ", c->name), LW_TEXT_COLUMNS);
+    if (c->n_nodes)
+        printf("%d node%s of", c->n_nodes, c->n_nodes == 1 ? "" : "s");
+    else
+        printf("as many nodes as a plan needs, each of");
+    printf(" %d x %s; %s\n", c->devices_per_node, c->device.kind,
+           c->calibrated ? "measured on the machine itself" : "not calibrated");
+    if (*c->library)
+        printf("collectives by %s%s%s\n", c->library, *c->library_version ? " " : "",
+               c->library_version);
+    for (int32_t i = 0; i < c->n_links; i++)
+        printf("links[%d]: %s\n", i, c->links[i].name);
+}
+
+static void put_work(struct lw_table *t, const struct lw_device *d)
+{
+    for (int32_t i = 0; i < d->n_work; i++) {
+        const struct lw_work_table *m = &d->work[i];
+        lw_table_cell(t, "device.work[%d]: %s %s", i, lw_work_name(m->kind),
+                      lw_dtype_name(m->dtype));
+        lw_table_cell(t, "%d", m->n_rows);
+        lw_table_cell(t, "rows");
+        lw_table_cell(t, "%s: %s%s%s%lld to %lld %s", m->source, m->from != m->dtype ? "from " : "",
+                      m->from != m->dtype ? lw_dtype_name(m->from) : "",
+                      m->from != m->dtype ? ", " : "", (long long)m->size[0],
+                      (long long)m->size[m->n_rows - 1], m->kind == LW_WORK_GEMM ? "FLOPs" : "B");
+    }
+}
+
+static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct lw_err *err)
+{
+    static const char *const titles[] = {"figure", ">value", "unit", "source"};
+    struct lw_table *t = lw_table_new(4, titles);
+    struct lw_cluster_figure f;
+    char range[96];
+    double value;
+
+    for (int k = 0; lw_cluster_figure(c, k, &f); k++) {
+        if (!lw_figure_is_set(f.figure))
+            continue;
+        const char *unit = shown_unit(&f, &value);
+        lw_table_cell(t, "%s", f.name);
+        lw_table_cell(t, "%.15g", value);
+        lw_table_cell(t, "%s", unit);
+        lw_table_cell(t, "%s", f.figure.source);
+    }
+    put_work(t, &c->device);
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *m = &c->tables[i];
+        lw_table_cell(t, "tables[%d]: %s", i, lw_op_name(m->op));
+        lw_table_cell(t, "%d", m->n_rows);
+        lw_table_cell(t, "rows");
+        snprintf(range, sizeof range, "%d ranks, %lld to %lld B, %d in flight", m->n_ranks,
+                 (long long)m->bytes[0], (long long)m->bytes[m->n_rows - 1], m->n_in_flight);
+        lw_table_cell(t, "%s: %s", m->source, range);
+    }
+    enum lw_status s = csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 0, err);
+    lw_table_free(t);
+    return s;
+}
+
+enum lw_status lw_cluster_print(const struct lw_cluster *c, enum lw_format format,
+                                struct lw_err *err)
+{
+    if (format == LW_FORMAT_JSON) {
+        put_json(c);
+        return LW_OK;
+    }
+    if (format == LW_FORMAT_TEXT)
+        put_heading(c);
+    return put_figures(c, format == LW_FORMAT_CSV, err);
+}
+
+/* --- the list --------------------------------------------------------------------------------- */
+
+struct listed {
+    struct lw_cluster c;
+    char inside[16], between[16]; /* GB/s one way of a device, and of a node; "" = not in the file */
+};
+
+static void find_rate(const struct lw_cluster *c, enum lw_link_level level, char text[16])
+{
+    const struct lw_link *l = lw_cluster_link(c, level);
+
+    if (l && lw_figure_is_set(l->bytes_per_s))
+        snprintf(text, 16, "%.4g",
+                 l->bytes_per_s.value * (lw_figure_is_set(l->n_links) ? l->n_links.value : 1) /
+                     1e9);
+}
+
+#define AT(field) offsetof(struct listed, field)
+static const struct lw_column listed_columns[] = {
+    {"name", "name", LW_COLUMN_STRING, AT(c.name), 0, NULL, NULL},
+    {"device_kind", "device", LW_COLUMN_STRING, AT(c.device.kind), 0, NULL, NULL},
+    {"devices_per_node", ">per node", LW_COLUMN_INT32, AT(c.devices_per_node), 0, NULL, NULL},
+    {"inside_gb_per_s", ">inside GB/s", LW_COLUMN_CHARS, AT(inside), 0, NULL, NULL},
+    {"between_gb_per_s", ">between GB/s", LW_COLUMN_CHARS, AT(between), 0, NULL, NULL},
+    {"library", "library", LW_COLUMN_STRING, AT(c.library), 0, NULL, NULL},
+    {"about", "about", LW_COLUMN_STRING, AT(c.about), 0, NULL, NULL},
+};
+#undef AT
+
+enum lw_status lw_clusters_list(enum lw_format format, struct lw_err *err)
+{
+    enum lw_status s = LW_OK;
+    int n = 0;
+
+    while (lw_cluster_known(n))
+        n++;
+    struct listed *rows = lw_calloc((size_t)n, sizeof *rows);
+    if (!rows)
+        return lw_fail_nomem(err);
+    for (int k = 0; s == LW_OK && k < n; k++) {
+        s = lw_cluster_find(lw_cluster_known(k), &rows[k].c, err);
+        if (s == LW_OK) {
+            find_rate(&rows[k].c, LW_LINK_INTRA, rows[k].inside);
+            find_rate(&rows[k].c, LW_LINK_INTER, rows[k].between);
+        }
+    }
+    const struct lw_records all = {"clusters", listed_columns, N(listed_columns),
+                                   rows,       n,              sizeof *rows};
+    if (s == LW_OK)
+        s = lw_records_print(&all, format, stdout, err);
+    for (int k = 0; k < n; k++)
+        lw_cluster_free(&rows[k].c);
+    lw_free(rows);
+    return s;
+}

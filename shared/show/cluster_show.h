@@ -1,0 +1,13 @@
+#ifndef LW_SHARED_SHOW_CLUSTER_SHOW_H
+#define LW_SHARED_SHOW_CLUSTER_SHOW_H
+
+#include "shared/files/files.h"
+#include "shared/text/record.h"
+
+/* To standard output: a system with every figure, its unit and where it comes from; and the list of
+ * systems that are known by name. */
+enum lw_status lw_cluster_print(const struct lw_cluster *c, enum lw_format format,
+                                struct lw_err *err);
+enum lw_status lw_clusters_list(enum lw_format format, struct lw_err *err);
+
+#endif
