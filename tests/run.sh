@@ -18,7 +18,7 @@ one() { # program: its output to $folder/NAME.out, its counts to $folder/NAME.co
     name=$(basename "$1")
     out=$folder/$name.out
     begun=$(date +%s%N)
-    (CMOCKA_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$1" >"$out" 2>&1; rc=$?
+    (LAPWING_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$1" >"$out" 2>&1; rc=$?
      times >"$folder/$name.times"; exit $rc)
     rc=$?
     took "$name" $((($(date +%s%N) - begun) / 1000000))

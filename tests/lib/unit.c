@@ -1,4 +1,5 @@
-/* The tests of one program: tests/lib/unit.h. */
+/* The tests of one program: tests/lib/unit.h. LAPWING_TEST_FILTER is a pattern of the names of those
+ * that run. */
 #include "tests/lib/unit.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@ enum { MOST_TESTS = 128 };
 static struct CMUnitTest tests[MOST_TESTS];
 static size_t n_tests;
 static CMFixtureFunction before_all, after_all;
+static int (*other_main)(int argc, char **argv);
 
 void unit_add(struct CMUnitTest test)
 {
@@ -22,7 +24,19 @@ void unit_group(CMFixtureFunction setup, CMFixtureFunction teardown)
     after_all = teardown;
 }
 
-int main(void)
+void unit_main(int (*other)(int argc, char **argv))
 {
+    other_main = other;
+}
+
+int main(int argc, char **argv)
+{
+    const char *filter = getenv("LAPWING_TEST_FILTER");
+    int status = other_main ? other_main(argc, argv) : -1;
+
+    if (status >= 0)
+        return status;
+    if (filter && *filter)
+        cmocka_set_test_filter(filter);
     return _cmocka_run_group_tests("tests", tests, n_tests, before_all, after_all);
 }

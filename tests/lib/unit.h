@@ -34,7 +34,16 @@
             fail_msg("%s", (err).msg);                                                             \
     } while (0)
 
+/* A program that is also started otherwise: other(argc, argv) returns the status of the process, or
+ * -1 where the tests are to run. */
+#define TEST_MAIN(other)                                                                           \
+    __attribute__((constructor)) static void set_main(void)                                        \
+    {                                                                                              \
+        unit_main(other);                                                                          \
+    }
+
 void unit_add(struct CMUnitTest test);
+void unit_main(int (*other)(int argc, char **argv));
 void unit_group(CMFixtureFunction setup, CMFixtureFunction teardown);
 
 #endif

@@ -1,16 +1,12 @@
 /* The mpi backend under mpirun, on this machine: data, refusals, stopping. Each rank of the
  * tests that look at elements is this program again, with --rank and what to do. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/launch/rendezvous.h"
 #include "exec/run/run.h"
@@ -180,7 +176,7 @@ static int32_t times(const char *text, const char *part)
     return n;
 }
 
-static void every_collective_moves_the_right_elements(void **state)
+TEST(every_collective_moves_the_right_elements)
 {
     NEEDS_MPI();
     for (int32_t n = 1; n <= 4; n++) {
@@ -196,7 +192,7 @@ static void every_collective_moves_the_right_elements(void **state)
     }
 }
 
-static void blocks_of_an_all_to_all_are_compared(void **state)
+TEST(blocks_of_an_all_to_all_are_compared)
 {
     NEEDS_MPI();
     int rc;
@@ -212,7 +208,7 @@ static void blocks_of_an_all_to_all_are_compared(void **state)
     has(out, "; it is block 1 of rank 1, not block 1 of rank 2");
 }
 
-static void members_that_disagree_fail_by_name(void **state)
+TEST(members_that_disagree_fail_by_name)
 {
     NEEDS_MPI();
     int rc;
@@ -227,7 +223,7 @@ static void members_that_disagree_fail_by_name(void **state)
     has(out, "members disagree: here it is all_reduce of ");
 }
 
-static void running_out_of_memory_leaves_nothing_behind(void **state)
+TEST(running_out_of_memory_leaves_nothing_behind)
 {
     NEEDS_MPI();
     int rc;
@@ -235,7 +231,7 @@ static void running_out_of_memory_leaves_nothing_behind(void **state)
     has(shell("$M -n 1 $T --rank starve 2>&1", &rc), "rank 0: code=0");
 }
 
-static void every_kind_of_plan_ends_like_one_rank(void **state)
+TEST(every_kind_of_plan_ends_like_one_rank)
 {
     static const char *const plans[] = {
         "2 --dp 2",
@@ -268,7 +264,7 @@ static void every_kind_of_plan_ends_like_one_rank(void **state)
 
 /* An embedding of 10 rows of 4, of which a micro-batch touches 3, on two processes that mpirun
  * starts. */
-static void sparse_gradients_end_like_one_rank(void **state)
+TEST(sparse_gradients_end_like_one_rank)
 {
     NEEDS_MPI();
     int rc;
@@ -285,7 +281,7 @@ static void sparse_gradients_end_like_one_rank(void **state)
 }
 
 /* What the wrong mpirun does: each process sees an MPI world of its own. */
-static void a_world_of_one_where_more_were_asked_is_refused(void **state)
+TEST(a_world_of_one_where_more_were_asked_is_refused)
 {
     NEEDS_MPI();
     int rc;
@@ -299,11 +295,12 @@ static void a_world_of_one_where_more_were_asked_is_refused(void **state)
     has(out, "sees rank 0 in a world of 1");
 }
 
-static void what_cannot_start_says_how_to(void **state)
+TEST(what_cannot_start_says_how_to)
 {
     NEEDS_MPI();
     int rc;
 
+    shell("$L model mlp --layers 2 --width 64 -o w.json", &rc);
     has(shell("$L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
         "start with mpirun -n 2, or srun");
     assert_int_equal(rc, 1);
@@ -317,7 +314,7 @@ static void what_cannot_start_says_how_to(void **state)
         "lapwing-openmpi.so is not in $LAPWING_PLUGINS");
 }
 
-static void its_ranks_measure_one_cluster(void **state)
+TEST(its_ranks_measure_one_cluster)
 {
     NEEDS_MPI();
     int rc;
@@ -351,21 +348,11 @@ static int remove_folder(void **state)
     return system(line) == 0 ? 0 : -1;
 }
 
-int main(int argc, char **argv)
+static int rank_or_tests(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_collective_moves_the_right_elements),
-        cmocka_unit_test(blocks_of_an_all_to_all_are_compared),
-        cmocka_unit_test(members_that_disagree_fail_by_name),
-        cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
-        cmocka_unit_test(every_kind_of_plan_ends_like_one_rank),
-        cmocka_unit_test(sparse_gradients_end_like_one_rank),
-        cmocka_unit_test(a_world_of_one_where_more_were_asked_is_refused),
-        cmocka_unit_test(what_cannot_start_says_how_to),
-        cmocka_unit_test(its_ranks_measure_one_cluster),
-    };
-
-    if (argc == 3 && strcmp(argv[1], "--rank") == 0)
-        return be_rank(argv[2]);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return argc == 3 && strcmp(argv[1], "--rank") == 0 ? be_rank(argv[2]) : -1;
 }
+
+TEST_GROUP(make_folder, remove_folder)
+
+TEST_MAIN(rank_or_tests)

@@ -5,17 +5,13 @@
  * fixed when it starts) with --loop. The model is that of
  * tests/lib/tiny_workload.h: four parameters of 602 f32 in all, one of them of 2 elements, fewer
  * than there are ranks. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <limits.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
 #include "shared/bucket/policy.h"
@@ -199,36 +195,31 @@ static void every_policy_at_a_stage(int32_t zero)
     lw_cluster_free(&c);
 }
 
-static void without_zero_every_bucket_policy_ends_like_one_rank(void **state)
+TEST(without_zero_every_bucket_policy_ends_like_one_rank)
 {
-    (void)state;
     every_policy_at_a_stage(0);
 }
 
-static void zero_1_ends_like_one_rank(void **state)
+TEST(zero_1_ends_like_one_rank)
 {
-    (void)state;
     every_policy_at_a_stage(1);
 }
 
-static void zero_2_ends_like_one_rank(void **state)
+TEST(zero_2_ends_like_one_rank)
 {
-    (void)state;
     every_policy_at_a_stage(2);
 }
 
-static void zero_3_ends_like_one_rank(void **state)
+TEST(zero_3_ends_like_one_rank)
 {
-    (void)state;
     every_policy_at_a_stage(3);
 }
 
 /* Reducers that know of nodes need as many ranks on each: 3 ranks at 2 per node are refused. */
-static void every_reducer_ends_like_one_rank(void **state)
+TEST(every_reducer_ends_like_one_rank)
 {
     static const char *const reducers[] = {"ring", "tree", "hierarchical", "hfreduce"};
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         for (int32_t n = 2; n <= 4; n++)
             for (int32_t per_node = 1; per_node <= 4; per_node *= 2) {
@@ -255,13 +246,12 @@ static void every_reducer_ends_like_one_rank(void **state)
             }
 }
 
-static void the_fake_gpu_ends_like_one_rank_too(void **state)
+TEST(the_fake_gpu_ends_like_one_rank_too)
 {
     const char *fakes = getenv("LAPWING_FAKE_GPU");
     char plugins[PATH_MAX];
     int status = 0;
 
-    (void)state;
     if (!fakes || !*fakes) {
         printf("SKIP the matrix on the NCCL backend: the plugin was left out of this build\n");
         skip();
@@ -281,20 +271,12 @@ static void the_fake_gpu_ends_like_one_rank_too(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-int main(int argc, char **argv)
+static int loop_or_tests(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_zero_every_bucket_policy_ends_like_one_rank),
-        cmocka_unit_test(zero_1_ends_like_one_rank),
-        cmocka_unit_test(zero_2_ends_like_one_rank),
-        cmocka_unit_test(zero_3_ends_like_one_rank),
-        cmocka_unit_test(every_reducer_ends_like_one_rank),
-        cmocka_unit_test(the_fake_gpu_ends_like_one_rank_too),
-    };
     struct lw_err err = {0};
 
     if (argc < 2 || strcmp(argv[1], "--loop") != 0)
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return -1;
     if (exec_backend_find("nccl", &loop, &err) != LW_OK) {
         printf("%s\n", err.msg);
         return 1;
@@ -303,3 +285,5 @@ int main(int argc, char **argv)
         every_policy_at_a_stage(zero);
     return 0;
 }
+
+TEST_MAIN(loop_or_tests)
