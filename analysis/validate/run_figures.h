@@ -4,8 +4,8 @@
 #include "analysis/validate/run_table.h"
 
 /* Figures of frameworks and clusters that are fitted on published runs: at most one of a
- * framework, three of a cluster. analysis/validate/fit_figures.py searches their best values; those of nanotron
- * and p5-playbook were found by about ten trials by hand, as a search over 874 runs takes hours. */
+ * framework, three of a cluster. analysis/validate/fit_figures.py finds them on a part of each
+ * table and prints the error of the rest. */
 enum lw_run_figure_kind {
     LW_RUN_HOST_OP,           /* us of the host per kernel */
     LW_RUN_TRAFFIC,           /* bytes that kernels without products move, against those counted */

@@ -33,8 +33,18 @@ static int64_t at_least_1(int64_t v)
     return v > 0 ? v : 1;
 }
 
+/* Tensor groups fill a node before there are stages (Narayanan et al., SC'21, section 3.1). */
+static void split_model(struct lw_run *r)
+{
+    if (r->model_parallel <= 1 || r->tp > 0 || r->pp > 0)
+        return;
+    r->tp = r->model_parallel < r->gpus_per_node ? r->model_parallel : r->gpus_per_node;
+    r->pp = r->model_parallel / r->tp;
+}
+
 static enum lw_status complete_world(struct lw_run *r, struct lw_err *err)
 {
+    split_model(r);
     r->cp = at_least_1(r->cp);
     r->tp = at_least_1(r->tp);
     r->pp = at_least_1(r->pp);

@@ -37,7 +37,6 @@ static const struct {
     {"schedule", "schedule", AT(schedule)},
     {"flops", "", AT(flops)},
     {"memory", "", AT(memory)},
-    {"parallelism", "parallelism", AT(parallelism)},
 };
 
 static const struct {
@@ -58,6 +57,7 @@ static const struct {
     {"micro_batches", "grad_accum", AT(micro_batches)},
     {"tp", "tp", AT(tp)},
     {"pp", "pp", AT(pp)},
+    {"model_parallel", "model_parallel_size", AT(model_parallel)},
     {"vpp", "vpp", AT(vpp)},
     {"dp", "dp", AT(dp)},
     {"cp", "cp", AT(cp)},

@@ -150,7 +150,7 @@ const struct lw_run_table lw_run_tables[] = {
      0},
     {"narayanan2021_table2_vs_zero3",
      "scheme model_parallel_size",
-     "gbs=global_batch;mbs=micro_batch;parallelism=scheme;tp=;pp=",
+     "gbs=global_batch;mbs=micro_batch;zero=scheme",
      MEGATRON_PAPER ";recompute=full;attention=full;flops=hardware;layers=96;hidden=12288;heads=96",
      ONE("tflops_per_gpu:TFLOP/s/dev"),
      {10, 0, 0},
