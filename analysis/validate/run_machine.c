@@ -14,10 +14,9 @@
 static const struct {
     const char *gpu, *network, *cluster;
 } machines[] = {
-    {"GB300", "", NULL},
+    {"GB300", "", "gb300"},
     {"GB200", "", "gb200"},
-    {"B300", "", NULL},
-    {"Blackwell Ultra", "", NULL},
+    {"B300", "", "dgx-b300"},
     {"B200", "", "dgx-b200"},
     {"H200", "", "dgx-h200"},
     {"H100", "EFA between nodes, NVLink inside", "p5-playbook"},
@@ -76,6 +75,19 @@ static enum lw_status add_stalls(const struct lw_run *run, struct lw_cluster *c,
     return LW_OK;
 }
 
+/* Jobs on racks of one NVLink domain take as many devices of each: 128 are two racks of 64, not 72
+ * and 56. */
+static void fill_evenly(const struct lw_run *run, struct lw_cluster *c)
+{
+    int64_t n = run->gpus, room = c->devices_per_node, racks = (n + room - 1) / room;
+
+    while (racks < n && n % racks != 0)
+        racks++;
+    c->devices_per_node = (int32_t)(n / racks);
+}
+
+enum { ONE_DOMAIN = 72 }; /* devices of GB200 and GB300 NVL72 */
+
 enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, struct lw_err *err)
 {
     const char *cluster = lw_run_cluster(run);
@@ -84,6 +96,8 @@ enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, st
         return lw_fail(err, LW_ENOTSUP, "no known system has the device (%.60s)",
                        *run->gpu ? run->gpu : "not given");
     LW_TRY(lw_cluster_find(cluster, c, err));
+    if (c->devices_per_node == ONE_DOMAIN)
+        fill_evenly(run, c);
     if (run->gpus < STALLED_FROM || lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0) <= 0)
         return LW_OK;
     enum lw_status s = add_stalls(run, c, err);

@@ -21,6 +21,13 @@ static const struct {
     {"llama31405b", "llama-3-405b", "llama"},   {"gpt3175b", "gpt-175b", "gpt"},
     {"gpt175b", "gpt-175b", "gpt"},             {"gpt35b", "gpt-5b", "gpt"},
     {"gpt5b", "gpt-5b", "gpt"},                 {"gpt126m", "gpt-125m", "gpt"},
+    {"deepseekv2", "deepseek-v2", "llama"},     {"deepseekv3", "deepseek-v3", "llama"},
+    {"kimik2", "kimi-k2", "llama"},             {"grok1", "grok-1", "llama"},
+    {"mixtral8x7b", "mixtral-8x7b", "llama"},   {"mixtral8x22b", "mixtral-8x22b", "llama"},
+    {"qwen330b", "qwen3-30b-a3b", "llama"},     {"qwen3moe30b", "qwen3-30b-a3b", "llama"},
+    {"qwen3235b", "qwen3-235b-a22b", "llama"},  {"qwen38b", "qwen3-8b", "llama"},
+    {"gptoss120b", "gpt-oss-120b", "llama"},    {"llama4scout", "llama-4-scout", "llama"},
+    {"llama4maverick", "llama-4-maverick", "llama"},
     {"nemotron415b", "nemotron-4-15b", "llama"}, {"nemotron4340b", "nemotron-4-340b", "llama"},
     {"nemotron15b", "nemotron-4-15b", "llama"}, {"nemotron340b", "nemotron-4-340b", "llama"},
     {"nemotron22b", "nemotron-3-22b", "llama"}, {"qwen2532b", "qwen-2.5-32b", "llama"},
@@ -42,10 +49,21 @@ static void take(int64_t *field, int64_t v)
     *field = *field > 0 ? *field : v;
 }
 
-static bool take_named(struct lw_run *r)
+/* Layers of a row that its chunks do not divide, though those of the model that it names do. */
+static bool contradicts(const struct lw_run *r, const struct traces_model *m)
+{
+    int64_t chunks = (r->pp > 0 ? r->pp : 1) * (r->pp > 1 && r->vpp > 0 ? r->vpp : 1);
+
+    return r->layers > 0 && r->layers % chunks != 0 && m->defaults.layers % chunks == 0;
+}
+
+/* *named: a row of names[] has the model, and fills what the run does not say. */
+static enum lw_status take_named(struct lw_run *r, bool *named, struct lw_err *err)
 {
     char name[64];
     const struct traces_model *m;
+
+    *named = false;
 
     letters(r->model, name, sizeof name);
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
@@ -55,8 +73,11 @@ static bool take_named(struct lw_run *r)
             if (strcmp(m->name, names[k].model) == 0)
                 break;
         if (!m)
-            return false;
-        r->plain_ffn = m->defaults.plain_ffn;
+            return LW_OK;
+        if (contradicts(r, m))
+            return lw_fail(err, LW_ENOTSUP, "the layers do not divide into pp * vpp chunks, though "
+                                            "those of the model that the row names do");
+        r->base = m->name;
         r->tied = m->defaults.tied ? "True" : r->tied;
         take(&r->layers, m->defaults.layers);
         take(&r->hidden, m->defaults.hidden);
@@ -66,9 +87,10 @@ static bool take_named(struct lw_run *r)
         take(&r->vocab, m->defaults.vocab);
         take(&r->seq, m->defaults.seq);
         r->family = *r->family ? r->family : names[k].family;
-        return true;
+        *named = true;
+        return LW_OK;
     }
-    return false;
+    return LW_OK;
 }
 
 static const struct {
@@ -80,8 +102,9 @@ static const struct {
 
 enum lw_status lw_run_shape(struct lw_run *r, struct lw_err *err)
 {
-    bool named = take_named(r);
+    bool named;
 
+    LW_TRY(take_named(r, &named, err));
     for (size_t k = 0; !*r->family && k < sizeof families / sizeof *families; k++)
         if (strcasestr(r->model, families[k].word))
             r->family = families[k].family;
@@ -184,6 +207,15 @@ static int64_t padded_vocab(const struct lw_run *r)
     return (r->vocab + whole - 1) / whole * whole;
 }
 
+/* DeepSeek-V3 predicts one more token; Megatron-Bridge's tables say where it does not. */
+static int64_t n_mtp(const struct lw_run *r)
+{
+    bool trained = r->base && strcmp(r->base, "deepseek-v3") == 0 &&
+                   strstr(r->framework, "Megatron-Bridge");
+
+    return trained && !strstr(r->moe, "w/o MTP");
+}
+
 enum { LORA_RANK = 16 }; /* MLPerf Training rules, llama2_70b_lora: rank 16 */
 
 enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *device,
@@ -204,7 +236,14 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *d
             strstr(r->attention, "full") || strcmp(r->attention, "no") == 0 ? "full" : "flash",
         .tensor = r->tp,
         .tied = strcmp(r->tied, "True") == 0,
-        .plain_ffn = r->plain_ffn,
+        .experts = r->experts,
+        .topk = r->topk,
+        .expert_ffn = r->moe_ffn,
+        .shared_ffn = r->shared_ffn,
+        .dense_layers = r->dense_layers,
+        .mtp_layers = n_mtp(r),
+        .expert_ranks = r->ep,
+        .expert_whole = r->etp < r->tp,
         .context = r->cp,
         .lora = strstr(r->task, "LoRA") || strstr(r->model, "LoRA") ? LORA_RANK : 0,
         .sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel),
@@ -220,5 +259,7 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *d
     *dtype = p.dtype;
     if (strcmp(r->family, "bert") == 0)
         return traces_model_build("bert-large", &s, device, w, err);
-    return traces_model_build(llama ? "llama-2-7b" : "gpt-13b", &s, device, w, err);
+    if (llama)
+        return traces_model_build(r->base ? r->base : "decoder", &s, device, w, err);
+    return traces_model_build("gpt-13b", &s, device, w, err);
 }

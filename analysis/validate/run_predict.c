@@ -42,6 +42,27 @@ static void split_model(struct lw_run *r)
     r->pp = r->model_parallel / r->tp;
 }
 
+/* Megatron splits each expert over the tensor group unless --expert-tensor-parallel-size says
+ * otherwise; experts that data and context ranks are too few for are shared by the tensor group.
+ * ep is then of those ranks alone, as in a plan. */
+static enum lw_status complete_experts(struct lw_run *r, struct lw_err *err)
+{
+    int64_t ranks = r->dp * r->cp;
+
+    if (r->etp == 0)
+        r->etp = r->ep > ranks ? 1 : r->tp;
+    if (r->etp != 1 && r->etp != r->tp)
+        return lw_fail(err, LW_ENOTSUP, "expert tensor groups of another size than 1 or tp");
+    if (r->etp < r->tp) {
+        if (r->ep % r->tp != 0)
+            return lw_fail(err, LW_ENOTSUP, "expert ranks are no multiple of the tensor group");
+        r->ep /= r->tp;
+    }
+    if (ranks % r->ep != 0)
+        return lw_fail(err, LW_ENOTSUP, "expert ranks do not divide data and context ranks");
+    return LW_OK;
+}
+
 static enum lw_status complete_world(struct lw_run *r, struct lw_err *err)
 {
     split_model(r);
@@ -56,7 +77,7 @@ static enum lw_status complete_world(struct lw_run *r, struct lw_err *err)
     if (r->gpus % inner != 0)
         return lw_fail(err, LW_ENOTSUP, "devices are no multiple of tp * pp * cp");
     r->dp = r->gpus / inner;
-    return LW_OK;
+    return complete_experts(r, err);
 }
 
 /* Of samples, micro-batch and number of micro-batches two give the third; where all are there the
@@ -149,6 +170,7 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
     s->micro_batches = r->micro_batches;
     s->zero = zero_of(r);
     s->reshard = !has(r->zero, "kept");
+    s->ep = r->ep;
     s->chunks = r->vpp;
     s->overlap = overlap || s->zero == 3;
     if (s->zero > 0)
@@ -168,8 +190,6 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
 
 static enum lw_status expressible(const struct lw_run *r, struct lw_err *err)
 {
-    if (r->ep > 1 || r->experts > 1)
-        return lw_fail(err, LW_ENOTSUP, "experts are not modelled");
     if (has(r->offload, "CPU") || has(r->offload, "True"))
         return lw_fail(err, LW_ENOTSUP, "offload to the host is not modelled");
     return LW_OK;

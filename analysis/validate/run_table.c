@@ -37,6 +37,7 @@ static const struct {
     {"schedule", "schedule", AT(schedule)},
     {"flops", "", AT(flops)},
     {"memory", "", AT(memory)},
+    {"moe", "moe_variant", AT(moe)},
 };
 
 static const struct {
@@ -62,6 +63,7 @@ static const struct {
     {"dp", "dp", AT(dp)},
     {"cp", "cp", AT(cp)},
     {"ep", "ep", AT(ep)},
+    {"etp", "etp", AT(etp)},
     {"experts", "experts", AT(experts)},
     {"topk", "topk", AT(topk)},
     {"moe_ffn", "moe_ffn", AT(moe_ffn)},

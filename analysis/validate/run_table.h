@@ -15,11 +15,13 @@ struct lw_run {
     const char *gpu, *network, *model, *framework, *zero, *precision, *recompute, *attention;
     const char *seq_parallel, *overlap, *dist_optimizer, *family, *tied, *grad_dtype, *partition;
     const char *offload, *linear_bias, *task, *compile, *schedule, *flops, *memory;
+    const char *moe;       /* what the source says of the experts */
+    const char *base;      /* known model that gives what the row does not; NULL = none */
     const char *figures;   /* fitted figures to take in place of the known ones; NULL = none */
     int64_t gpus, gpus_per_node, layers, hidden, ffn, heads, kv_heads, vocab, seq, gbs, mbs;
-    int64_t micro_batches, tp, pp, vpp, dp, cp, ep, experts, topk, moe_ffn, shared_ffn, dense_layers;
+    int64_t micro_batches, tp, pp, vpp, dp, cp, ep, etp;
+    int64_t experts, topk, moe_ffn, shared_ffn, dense_layers;
     int64_t batch_per_dp, model_parallel;
-    bool plain_ffn;        /* two linear layers, known from the model's name */
 };
 
 /* A run of every row: most tables have one. */

@@ -9,6 +9,8 @@
  *   megatron_h100     its table has no micro-batch: 1; strong scaling: tensor and pipeline groups
  *                     of the same model in the weak scaling; it overlaps messages between stages,
  *                     which Megatron does for interleaved stages only: two chunks at the least
+ *   dgxc_weak_scaling its fine-tuning recipes give no micro-batch: 1, as in Megatron-Bridge's
+ *                     table of the same recipes
  *   narayanan, korthikanti  papers of 2021 and 2022: sequence 2,048, vocabulary 51,200, adam;
  *                     from 2022 on a product adds to the gradients' sums
  *                     (--no-gradient-accumulation-fusion turns it off)
@@ -95,7 +97,7 @@ const struct lw_run_table lw_run_tables[] = {
     {"dgxc_weak_scaling",
      "etp mfu_base step_s",
      "",
-     "attention=flash;seq_parallel=yes;overlap=yes",
+     "attention=flash;seq_parallel=yes;overlap=yes;mbs=1",
      ONE(STEP),
      {0, 0, 0},
      0,

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/validate/run_figures.h"
@@ -66,6 +67,117 @@ static void no_measured_column_reaches_a_prediction(void **unused)
     }
     lw_validation_free(&a);
     lw_validation_free(&b);
+}
+
+/* A column that says how a run went, in any table, by what tables call such columns. */
+static bool is_measured(const char *title)
+{
+    static const char *const words[] = {"step_s", "iter_", "iteration_time", "tok_s", "samples_s",
+                                        "seq_per_s", "tflops", "mfu", "mem_", "sim_", "time_to"};
+
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+        if (strstr(title, words[k]))
+            return true;
+    return false;
+}
+
+/* Titles and the first rows as CSV; a number that was measured is `factor` times as large. */
+static void write_rows(FILE *f, const struct lw_rows *rows, int32_t n, double factor)
+{
+    for (int32_t row = -1; row < n; row++)
+        for (int32_t c = 0; c < rows->n_columns; c++) {
+            const char *cell = row < 0 ? rows->titles[c] : rows->cells[row * rows->n_columns + c];
+            char *end;
+            double v = strtod(cell, &end);
+            if (row >= 0 && end > cell && !*end && is_measured(rows->titles[c]))
+                fprintf(f, "%.17g", v * factor);
+            else
+                fprintf(f, row < 0 ? "%s" : "\"%s\"", cell);
+            fputc(c + 1 < rows->n_columns ? ',' : '\n', f);
+        }
+}
+
+static void predict_rows(const char *name, const struct lw_rows *rows, int32_t n, double factor,
+                         struct lw_validation *v)
+{
+    char *text;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+
+    assert_non_null(f);
+    write_rows(f, rows, n, factor);
+    assert_int_equal(fclose(f), 0);
+    validate(name, text, v);
+    free(text);
+}
+
+/* Two rows of each published table: with all that was measured doubled predictions stay. */
+static void no_table_has_a_measured_column_that_is_read(void **unused)
+{
+    static const char *const tables[] = {
+        "gpu-tables/mpt_fsdp", "gpu-tables/bloom_3d_a100", "gpu-tables/simumax_real_runs",
+        "gpu-tables/internevo_zero1_scaling", "gpu-tables/megatron_h100_scaling",
+        "gpu-tables/mlperf_training_steps", "gpu-tables/dgxc_weak_scaling",
+        "gpu-tables/megatron_bridge_performance", "gpu-tables/nemo_performance",
+        "papers/narayanan2021_table1_weak_scaling", "papers/korthikanti2022_tables3_5",
+    };
+    (void)unused;
+    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) {
+        struct lw_validation a, b;
+        struct lw_input in;
+        struct lw_rows rows;
+        struct lw_err err;
+        char path[128];
+        snprintf(path, sizeof path, "../shared/%s.csv", tables[k]);
+        if (lw_input_read(path, 1 << 24, &in, &err) != LW_OK) {
+            print_message("SKIPPED: no %s\n", path);
+            continue;
+        }
+        assert_int_equal(lw_rows_read(&in, &rows, &err), LW_OK);
+        predict_rows(path, &rows, 2, 1, &a);
+        predict_rows(path, &rows, 2, 2, &b);
+        assert_int_equal(a.n_cases, b.n_cases);
+        for (int32_t i = 0; i < a.n_cases; i++)
+            if (a.cases[i].predicted != b.cases[i].predicted ||
+                a.cases[i].predicted_bytes != b.cases[i].predicted_bytes)
+                fail_msg("%s: a measured column is read", a.cases[i].id);
+        lw_validation_free(&a);
+        lw_validation_free(&b);
+        lw_rows_free(&rows);
+        lw_input_free(&in);
+    }
+}
+
+#define EXPERTS(gpus, tp, ep, layers, pp)                                                          \
+    "gpu,gpus,network,model,layers,seq,gbs,mbs,tp,pp,vpp,ep,precision,framework,step_s,etp,"       \
+    "mfu_base\nH100," gpus ",IB,Mixtral-8x7B," layers ",4096,32,1," tp "," pp ",4," ep            \
+    ",BF16,Megatron,1,,\n"
+
+/* A model with experts by its name; 8 ranks of experts are 4 of data times a tensor group of 2. */
+static void experts_are_divided_over_data_and_tensor_ranks(void **unused)
+{
+    static const struct {
+        const char *table, *reason;
+    } cases[] = {
+        {EXPERTS("8", "1", "8", "2", "1"), NULL},
+        {EXPERTS("8", "2", "4", "2", "1"), NULL},
+        {EXPERTS("8", "2", "8", "2", "1"), NULL},
+        {EXPERTS("8", "1", "3", "2", "1"), "expert ranks do not divide data and context ranks"},
+        {EXPERTS("8", "1", "4", "6", "2"),
+         "the layers do not divide into pp * vpp chunks, though those of the model that the row "
+         "names do"},
+    };
+    (void)unused;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_validation v;
+        validate("r.csv", cases[k].table, &v);
+        assert_int_equal(v.n_cases, cases[k].reason == NULL);
+        if (cases[k].reason)
+            assert_string_equal(v.skips[0].reason, cases[k].reason);
+        else
+            assert_true(v.cases[0].predicted > 0);
+        lw_validation_free(&v);
+    }
 }
 
 static void rows_that_cannot_be_expressed_are_listed_with_their_reason(void **unused)
@@ -168,6 +280,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_is_a_case_with_its_step_and_memory),
         cmocka_unit_test(no_measured_column_reaches_a_prediction),
+        cmocka_unit_test(no_table_has_a_measured_column_that_is_read),
+        cmocka_unit_test(experts_are_divided_over_data_and_tensor_ranks),
         cmocka_unit_test(rows_that_cannot_be_expressed_are_listed_with_their_reason),
         cmocka_unit_test(a_batch_that_is_not_its_micro_batches_is_passed_over),
         cmocka_unit_test(a_fitted_figure_can_be_replaced),
