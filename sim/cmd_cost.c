@@ -92,7 +92,7 @@ int cmd_cost(int argc, char **argv)
          INT32_MAX},
         {"bytes", 0, LW_OPT_STRING, &bytes, "A..B", "sizes, or one (1KiB..1GiB)", 0, 0},
         {"gemm", 0, LW_OPT_STRING, &gemm, "M,N,K",
-         "a product of M x K and K x N; BATCH,M,N,K: as many", 0, 0},
+         "a product of M x K and K x N; BATCH,M,N,K: as many; GROUPSxM,N,K: of experts", 0, 0},
         {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32; with --gemm bf16)", 0, 0},
         {"measured", 0, LW_OPT_STRING, &measured, "FILE",
          "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us", 0, 0},

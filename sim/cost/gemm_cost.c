@@ -19,7 +19,10 @@ static enum lw_status parse(const char *text, struct lw_product *p, struct lw_er
     for (const char *at = text; n < 4; n++) {
         char *end;
         v[n] = strtoll(at, &end, 10);
-        if (end == at || v[n] < 1 || v[n] > LARGEST || (*end && *end != ','))
+        p->grouped = p->grouped || (n == 0 && *end == 'x');
+        if (end == at || v[n] < 1 || v[n] > LARGEST || (*end && *end != ',' && *end != 'x'))
+            break;
+        if (*end == 'x' && n > 0)
             break;
         if (!*end) {
             n++;
@@ -27,10 +30,10 @@ static enum lw_status parse(const char *text, struct lw_product *p, struct lw_er
         }
         at = end + 1;
     }
-    if (n != 3 && n != 4)
+    if (n != 4 && (n != 3 || p->grouped))
         return lw_fail(err, LW_EINVAL,
-                       "--gemm '%s': expected M,N,K or BATCH,M,N,K, each from 1 to %d", text,
-                       LARGEST);
+                       "--gemm '%s': expected M,N,K, BATCH,M,N,K or, for experts, GROUPSxM,N,K, "
+                       "each from 1 to %d", text, LARGEST);
     const int64_t *s = n == 4 ? v + 1 : v;
     p->batch = n == 4 ? v[0] : 1;
     p->m = s[0];
@@ -52,6 +55,7 @@ static void print_json(const struct lw_device *d, const struct lw_product *p,
     lw_jsonout_object(&o, NULL);
     lw_jsonout_string(&o, "device", d->kind);
     lw_jsonout_int(&o, "batch", p->batch);
+    lw_jsonout_bool(&o, "grouped", p->grouped);
     lw_jsonout_int(&o, "m", p->m);
     lw_jsonout_int(&o, "n", p->n);
     lw_jsonout_int(&o, "k", p->k);

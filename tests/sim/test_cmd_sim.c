@@ -144,6 +144,15 @@ TEST(cost_prints_time_and_bandwidths)
     expect("cost -c eight.json --bytes 8..4", 2, "upwards");
 }
 
+/* 20 experts of 1232 x 3072 x 5120: half of their launches and weights is not hidden. */
+TEST(cost_prints_a_product_of_experts)
+{
+    expect("cost -c dgx-b200 --gemm 20x1232,3072,5120 --format json", 0, "\"grouped\": true");
+    expect("cost -c dgx-b200 --gemm 20,1232,3072,5120 --format json", 0, "\"grouped\": false");
+    expect("cost -c dgx-b200 --gemm 20x1232,3072", 1,
+           "expected M,N,K, BATCH,M,N,K or, for experts, GROUPSxM,N,K");
+}
+
 TEST(bench_simulates_the_oracles)
 {
     /* 14 (167,772,160 + 500,000) ps; 12,000 us and ten of them */

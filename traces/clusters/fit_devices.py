@@ -14,7 +14,7 @@ import math
 import random
 import sys
 
-SMALL_TILE, BOOST_S, BANDWIDTH, LAUNCH_S = 40, 0.3e-3, 0.85, 4e-6
+SMALL_TILE, BOOST_S, BANDWIDTH, LAUNCH_S, EXPOSED = 40, 0.3e-3, 0.85, 4e-6, 0.5
 DEVICES = {
     "a100-pcie": {"peak": 312e12, "sms": 108, "bandwidth": 1.94e12, "tile": 128, "boost": False},
     "b200": {"peak": 2250e12, "sms": 148, "bandwidth": 8e12, "tile": 256, "boost": True},
@@ -57,7 +57,11 @@ def product_s(device, figures, p):
         share += (boost - sustained) / (1 + x * x)
     traffic = 2 * (p["m"] * p["k"] + p["k"] * p["n"]) + p["out"] * p["m"] * p["n"]
     memory = p["batch"] * traffic / (BANDWIDTH * device["bandwidth"])
-    return max(best / share, memory) + LAUNCH_S * p["launches"]
+    if not p["grouped"]:
+        return max(best / share, memory) + LAUNCH_S
+    waits = 2 * p["k"] * p["n"] + (8 * p["m"] * p["n"] if p["sums"] else 0)
+    waits = LAUNCH_S + waits / (BANDWIDTH * device["bandwidth"])
+    return max(best / share, memory) + EXPOSED * p["batch"] * waits
 
 
 def read_products(path):
@@ -71,9 +75,11 @@ def read_products(path):
                 n, k = k, n
             if grouped and r["role"] == "wgrad":
                 m, k = k, m
-            out = (4 if r["out_dtype"] == "fp32" else 2) * (2 if r["accumulate"] == "True" else 1)
+            sums = r["accumulate"] == "True"
+            out = 4 if r["out_dtype"] == "fp32" or (grouped and sums) else 2
+            out *= 2 if sums and not grouped else 1
             found.append({"batch": batch, "m": m, "n": n, "k": k, "out": out,
-                          "launches": batch, "s": float(r["time_us"]) * 1e-6})
+                          "grouped": grouped, "sums": sums, "s": float(r["time_us"]) * 1e-6})
     return found
 
 

@@ -269,8 +269,9 @@ enum lw_status llama_build(const struct traces_model *m,
 #define THREE "Grattafiori et al., arXiv 2407.21783, table 3"
 
 const struct traces_model traces_models_llama[] = {
-    {"decoder", "sizes of options or of a config.json; else those of Llama 2 7B",
-     {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, llama_build, 2, TWO},
+    {"decoder", "sizes of options or of a config.json",
+     {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, llama_build, 2,
+     "options or config.json; what they leave out as Llama 2 7B"},
     {"llama-7b", "Llama 7B", {LLAMA(32, 4096, 32, 32, 11008, 2048, 32000)}, llama_build, 1, ONE},
     {"llama-13b", "Llama 13B", {LLAMA(40, 5120, 40, 40, 13824, 2048, 32000)}, llama_build, 1, ONE},
     {"llama-33b", "Llama 33B", {LLAMA(60, 6656, 52, 52, 17920, 2048, 32000)}, llama_build, 1, ONE},
