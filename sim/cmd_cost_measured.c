@@ -8,6 +8,7 @@
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "sim/cost/cost_model.h"
+#include "sim/cost/cost_scaled.h"
 
 struct rows {
     int n, capacity;
@@ -122,6 +123,34 @@ static enum lw_status put_table(const struct lw_cluster *c, const struct rows *r
     return status;
 }
 
+/* What makes it doubtful that the table was measured on such a machine. */
+static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
+                       const struct rows *r)
+{
+    const struct lw_link *inter = lw_cluster_link(c, LW_LINK_INTER);
+
+    if (*b->network && !traces_same_network(c, b->network))
+        printf("note: the log's network is '%s', that of '%s' is '%s'\n", b->network, c->name,
+               inter ? inter->name : "none");
+    for (int i = 0; i < r->n; i++) {
+        const struct row *x = &r->row[i];
+        const struct traces_bench_table *t = x->table;
+        char buf[32];
+        bool smallest = x->measured == t->rows, largest = x->measured == &t->rows[t->n_rows - 1];
+        if (!smallest && !largest)
+            continue;
+        double ratio = (double)x->measured->time / (double)x->predicted.time;
+        if (largest && *t->gpu && !traces_same_device(c->device.kind, t->gpu))
+            printf("note: %s was measured on '%s', '%s' has '%s'\n", lw_op_name(t->op), t->gpu,
+                   c->name, c->device.kind);
+        if (sim_ratio_is_doubtful(ratio, !largest))
+            printf("note: %s on %d ranks of %d nodes takes %.2g times the model at %s: was it "
+                   "measured on this fabric?\n",
+                   lw_op_name(t->op), t->n_ranks, t->n_nodes, ratio,
+                   lw_format_bytes(buf, x->measured->bytes));
+    }
+}
+
 static enum lw_status compare(const struct lw_cluster *c, const struct traces_bench *b,
                               enum lw_reducer_kind algorithm, enum lw_format format,
                               struct lw_err *err)
@@ -139,6 +168,8 @@ static enum lw_status compare(const struct lw_cluster *c, const struct traces_be
         put_json(c, &r);
     else if (status == LW_OK)
         status = put_table(c, &r, format == LW_FORMAT_CSV, err);
+    if (status == LW_OK && format == LW_FORMAT_TEXT)
+        say_doubts(c, b, &r);
     lw_free(r.row);
     return status;
 }

@@ -1,13 +1,16 @@
 /* lapwing import: recorded traces and measurements into workload and cluster files. */
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
+#include "sim/cost/cost_scaled.h"
 #include "traces/cmd_import_store.h"
 #include "traces/import/convert.h"
 #include "traces/import/import_print.h"
 #include "traces/import/read_traces.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
 
 static const struct lw_usage usage = {
     .command = "import",
@@ -59,12 +62,36 @@ static enum lw_status write_files(const struct options *o, const struct traces_f
     return traces_import_print(&s, o->format, to_stdout ? stderr : stdout, err);
 }
 
+/* What makes it doubtful that tables were measured on such a machine. */
+static void say_doubts(const struct lw_cluster *c, int32_t n_tables)
+{
+    char buf[32];
+
+    for (int32_t i = 0; i < n_tables; i++) {
+        const struct lw_cost_table *t = &c->tables[i];
+        struct lw_cost_query q = {t->op, t->dtype, 0, t->n_ranks, t->n_nodes, LW_REDUCER_AUTO};
+        int64_t bytes = 0;
+        double ratio;
+        if (sim_table_is_doubtful(c, &q, &ratio, &bytes))
+            fprintf(stderr,
+                    "lapwing import: note: %s on %d ranks of %d nodes takes %.2g times NCCL's "
+                    "model on '%s' at %s: was it measured on this fabric?\n",
+                    lw_op_name(t->op), t->n_ranks, t->n_nodes, ratio, c->name,
+                    lw_format_bytes(buf, bytes));
+    }
+}
+
 /* The measured tables on a cluster that has links. */
 static enum lw_status lay_onto(const char *name, struct traces_converted *c, struct lw_err *err)
 {
     struct lw_cluster base = {0};
 
     LW_TRY(lw_cluster_find(name, &base, err));
+    int32_t n_tables = c->cluster.n_tables;
+    const struct lw_link *inter = lw_cluster_link(&base, LW_LINK_INTER);
+    if (c->network && c->cluster.n_nodes > 1 && !traces_same_network(&base, c->network))
+        fprintf(stderr, "lapwing import: note: the log's network is '%s', that of '%s' is '%s'\n",
+                c->network, base.name, inter ? inter->name : "none");
     enum lw_status status = lw_cluster_lay_onto(&base, &c->cluster, err);
     if (status != LW_OK) {
         lw_cluster_free(&base);
@@ -72,6 +99,8 @@ static enum lw_status lay_onto(const char *name, struct traces_converted *c, str
     }
     lw_cluster_free(&c->cluster);
     c->cluster = base;
+    c->network = NULL;
+    say_doubts(&base, n_tables);
     return LW_OK;
 }
 

@@ -259,6 +259,7 @@ static const struct lw_field nccl_fields[] = {
     LW_F_FIGURE("amd_host", AT(amd_host)),
     LW_F_FIGURE("arm_host", AT(arm_host)),
     LW_F_FIGURE("collnet", AT(collnet)),
+    LW_F_FIGURE("devices_per_host", AT(devices_per_host)),
     LW_F_FIGURE("ll128", AT(ll128)),
     {.name = "net_latency_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(net_latency_ps)},
     {.name = "post_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(post_ps)},

@@ -54,6 +54,7 @@ static const struct row cluster_rows[] = {
     {"nccl.amd_host", "", AT(nccl.amd_host), FLAG},
     {"nccl.arm_host", "", AT(nccl.arm_host), FLAG},
     {"nccl.collnet", "", AT(nccl.collnet), FLAG},
+    {"nccl.devices_per_host", "", AT(nccl.devices_per_host), COUNT},
     {"nccl.ll128", "", AT(nccl.ll128), FLAG},
     {"nccl.net_latency_ns", "ps", AT(nccl.net_latency_ps), WHOLE_PS},
     {"nccl.post_ns", "ps", AT(nccl.post_ps), WHOLE_PS},

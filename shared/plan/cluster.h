@@ -114,6 +114,7 @@ struct lw_nccl_facts {
     struct lw_figure amd_host;           /* 1: x86 of AMD */
     struct lw_figure arm_host;           /* 1: no x86 */
     struct lw_figure collnet;            /* 1: the network reduces (SHARP), and NCCL is told to use it */
+    struct lw_figure devices_per_host;   /* of one operating system, where a node has several */
     struct lw_figure ll128;              /* 0: the protocol is switched off (NCCL_PROTO=^LL128) */
     struct lw_figure net_latency_ps;     /* that the network plug-in adds to a step between nodes */
     struct lw_figure post_ps;            /* host time to post a network operation (NCCL_NET_OVERHEAD) */

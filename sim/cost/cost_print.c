@@ -60,10 +60,10 @@ static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c,
 static void print_doubt(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
 {
     int64_t bytes;
-    double ratio = sim_table_over_model(c, &a->query[0], &bytes);
+    double ratio;
     char buf[32];
 
-    if (ratio > 0 && (ratio > 2 || ratio < .5))
+    if (sim_table_is_doubtful(c, &a->query[0], &ratio, &bytes))
         lw_printf_paragraph(f,
                             "note: at %s the table takes %.2g times NCCL's model on the links of "
                             "'%s': was it measured on this fabric?",

@@ -1,20 +1,34 @@
-/* Where a measured table ends, NCCL's model goes on from it.
+/* Where a measured table ends.
  *
- * Below or beyond its sizes: model(bytes) x table(edge) / model(edge), edge = its nearest size.
+ * With NCCL's model of the cluster: below or beyond the table's sizes model(bytes) x table(edge) /
+ * model(edge), edge = its nearest size. Other ranks or nodes: model(ranks, bytes) x table(b) /
+ * model(table's ranks, b), b = bytes, or the nearest size of the table.
  *
- * Other ranks or nodes: model(ranks, bytes) x table(b) / model(table's ranks, b), b = bytes, or the
- * nearest size of the table. Of the tables of the operation that are of one node where the query
- * is, or of several where it is, the one nearest in nodes counts, and of these the one nearest in
- * ranks.
+ * Without any links (tables alone): latency + bytes / bandwidth of the table's own rows. The
+ * bandwidth B is that of the largest row, the latency L = t(smallest) - smallest / B, at least 0.
+ * Below its sizes: L + bytes / B. On n ranks instead of m: L r(n) / r(m) + (t - L) f(n) / f(m). r
+ * counts the rounds, log2(n) rounded up of all-reduce, broadcast and reduce (trees), n - 1 of the
+ * rest, 1 of a message; f the bytes that a device receives, 2 (n-1)/n of all-reduce, (n-1)/n of
+ * all-gather, reduce-scatter and all-to-all, else 1. The nodes of the other shape are not known to
+ * these laws.
  *
- * A table of one node says nothing of a network, and the other way round. */
+ * Of the tables of the operation that are of one node where the query is, or of several where it
+ * is, the one nearest in nodes counts, and of these the one nearest in ranks. A table of one node
+ * says nothing of a network, and the other way round. No answer is faster than the links
+ * (shared/plan/link_peak.h). */
 #include "sim/cost/cost_scaled.h"
 
+#include "shared/plan/link_peak.h"
 #include "sim/cost/cost_nccl.h"
 
 static bool leaves_choice(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
     return q->algorithm == LW_REDUCER_AUTO && q->op != LW_OP_BARRIER && sim_nccl_applies(c, q);
+}
+
+static bool tables_alone(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    return q->algorithm == LW_REDUCER_AUTO && q->op != LW_OP_BARRIER && c->n_links == 0;
 }
 
 static bool holds(const struct lw_cost_table *t, int64_t bytes)
@@ -55,12 +69,25 @@ static const struct lw_cost_table *nearest(const struct lw_cluster *c,
     return exact ? exact : best;
 }
 
+static bool same_shape(const struct lw_cost_table *t, const struct lw_cost_query *q)
+{
+    return t->n_ranks == q->n_ranks && t->n_nodes == q->n_nodes;
+}
+
 bool sim_scaled_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
     if (c->n_tables == 0 || !leaves_choice(c, q))
         return false;
-    const struct lw_cost_table *exact = sim_table_find(c, q, 1);
-    return exact ? !holds(exact, q->bytes) : nearest(c, q) != NULL;
+    const struct lw_cost_table *t = nearest(c, q);
+    return t && (!same_shape(t, q) || !holds(t, q->bytes));
+}
+
+bool sim_fitted_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    if (c->n_tables == 0 || !tables_alone(c, q))
+        return false;
+    const struct lw_cost_table *t = nearest(c, q);
+    return t && (!same_shape(t, q) || q->bytes < t->bytes[0]);
 }
 
 static enum lw_status model_at(const struct lw_cluster *c, const struct lw_cost_query *q,
@@ -78,13 +105,12 @@ static enum lw_status model_at(const struct lw_cluster *c, const struct lw_cost_
     return sim_nccl_answer(c, &there, out, err);
 }
 
-enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_query *q,
-                               struct lw_cost_answer *out, struct lw_err *err)
+static enum lw_status by_model(const struct lw_cluster *c, const struct lw_cost_query *q,
+                               const struct lw_cost_table *t, struct lw_cost_answer *out,
+                               struct lw_err *err)
 {
-    const struct lw_cost_table *t = nearest(c, q);
     struct lw_cost_answer there;
     const char *unused;
-    bool other = t->n_ranks != q->n_ranks || t->n_nodes != q->n_nodes;
     int64_t edge = q->bytes < t->bytes[0]               ? t->bytes[0]
                    : q->bytes > t->bytes[t->n_rows - 1] ? t->bytes[t->n_rows - 1]
                                                         : q->bytes;
@@ -94,8 +120,7 @@ enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_
     double factor =
         there.time > 0 ? (double)sim_table_time(t, edge, &unused) / (double)there.time : 1;
     out->model = "table+nccl";
-    out->source = t->source;
-    out->detail = other             ? "model scaled to meet a table of other ranks"
+    out->detail = !same_shape(t, q) ? "model scaled to meet a table of other ranks"
                   : edge > q->bytes ? "model scaled to meet the table, below its sizes"
                                     : "model scaled to meet the table, beyond its sizes";
     out->time = (lw_ps)((double)out->time * factor + .5);
@@ -104,8 +129,85 @@ enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_
     return LW_OK;
 }
 
+static double rounds(enum lw_op_kind op, int32_t n)
+{
+    int levels = 0;
+
+    while (levels < 31 && (INT32_C(1) << levels) < n)
+        levels++;
+    switch (op) {
+    case LW_OP_ALL_REDUCE:
+    case LW_OP_BROADCAST:
+    case LW_OP_REDUCE:
+        return levels;
+    case LW_OP_ALL_GATHER:
+    case LW_OP_REDUCE_SCATTER:
+    case LW_OP_ALL_TO_ALL:
+        return n - 1;
+    default:
+        return 1;
+    }
+}
+
+static double received(enum lw_op_kind op, int32_t n)
+{
+    struct lw_cost_query q = {.op = op, .bytes = LW_PS_PER_S, .n_ranks = n};
+
+    return lw_sim_busbw(&q, LW_PS_PER_S) / lw_sim_algbw(&q, LW_PS_PER_S);
+}
+
+static void by_rows(const struct lw_cost_query *q, const struct lw_cost_table *t,
+                    struct lw_cost_answer *out)
+{
+    int32_t last = t->n_rows - 1;
+    double per_byte = t->bytes[last] > 0 ? (double)t->time_ps[last] / (double)t->bytes[last] : 0;
+    double latency = (double)t->time_ps[0] - (double)t->bytes[0] * per_byte;
+    const char *unused;
+
+    latency = latency > 0 ? latency : 0;
+    double time = q->bytes < t->bytes[0] ? latency + (double)q->bytes * per_byte
+                                         : (double)sim_table_time(t, q->bytes, &unused);
+    double moving = time > latency ? time - latency : 0;
+    latency = time - moving;
+    latency *= rounds(q->op, q->n_ranks) / rounds(q->op, t->n_ranks);
+    moving *= received(q->op, q->n_ranks) / received(q->op, t->n_ranks);
+    *out = (struct lw_cost_answer){.time = (lw_ps)(latency + moving + .5), .model = "table+fit",
+                                   .algorithm = "library"};
+    out->detail = same_shape(t, q) ? "latency and bandwidth of the table, below its sizes"
+                                   : "latency and bandwidth of a table of other ranks";
+}
+
+/* A table of a faster fabric scales beyond what the links carry. */
+static void keep_to_links(const struct lw_cluster *c, const struct lw_cost_query *q,
+                          struct lw_cost_answer *out)
+{
+    double peak = lw_link_peak(c, q->op, q->n_ranks, q->n_nodes);
+    lw_ps least = peak > 0 ? lw_transfer_ps(q->bytes, peak) : 0;
+
+    if (out->time >= least)
+        return;
+    out->time = least;
+    out->latency = 0;
+    out->bytes_per_s = peak;
+    out->detail = "the links' peak: the table scales beyond it";
+}
+
+enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_query *q,
+                               struct lw_cost_answer *out, struct lw_err *err)
+{
+    const struct lw_cost_table *t = nearest(c, q);
+
+    if (leaves_choice(c, q))
+        LW_TRY(by_model(c, q, t, out, err));
+    else
+        by_rows(q, t, out);
+    keep_to_links(c, q, out);
+    out->source = t->source;
+    return LW_OK;
+}
+
 double sim_table_over_model(const struct lw_cluster *c, const struct lw_cost_query *q,
-                            int64_t *bytes)
+                            bool smallest, int64_t *bytes)
 {
     const struct lw_cost_table *t = sim_table_find(c, q, 1);
     struct lw_cost_answer a;
@@ -113,8 +215,26 @@ double sim_table_over_model(const struct lw_cluster *c, const struct lw_cost_que
 
     if (!t || !leaves_choice(c, q))
         return 0;
-    *bytes = t->bytes[t->n_rows - 1];
+    *bytes = t->bytes[smallest ? 0 : t->n_rows - 1];
     if (model_at(c, q, t, *bytes, &a, NULL) != LW_OK || a.time <= 0)
         return 0;
     return (double)sim_table_time(t, *bytes, &unused) / (double)a.time;
+}
+
+bool sim_ratio_is_doubtful(double ratio, bool smallest)
+{
+    double most = smallest ? 2 : 1.5;
+
+    return ratio > 0 && (ratio > most || ratio < 1 / most);
+}
+
+bool sim_table_is_doubtful(const struct lw_cluster *c, const struct lw_cost_query *q, double *ratio,
+                           int64_t *bytes)
+{
+    for (int smallest = 0; smallest < 2; smallest++) {
+        *ratio = sim_table_over_model(c, q, smallest, bytes);
+        if (sim_ratio_is_doubtful(*ratio, smallest))
+            return true;
+    }
+    return false;
 }

@@ -5,17 +5,25 @@
 
 #include "sim/cost/cost_model.h"
 
-/* NCCL's model scaled to meet a measured table, where the table ends: docs/design/cost.md. */
+/* What a measured table gives where it ends: docs/design/cost.md. */
 
 /* A table of the operation exists whose sizes or ranks do not hold the query, and NCCL's model
  * does. */
 bool sim_scaled_applies(const struct lw_cluster *c, const struct lw_cost_query *q);
+/* The same on a cluster of tables alone, without links. */
+bool sim_fitted_applies(const struct lw_cluster *c, const struct lw_cost_query *q);
 enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err);
 
-/* Measured over modelled time at the largest size of the table that answers for q; 0: there is no
- * such table, or no model. A table of this fabric is near 1. */
+/* Measured over modelled time at the largest or the smallest size of the table that answers for q;
+ * 0: there is no such table, or no model. A table of this fabric is near 1. */
 double sim_table_over_model(const struct lw_cluster *c, const struct lw_cost_query *q,
-                            int64_t *bytes);
+                            bool smallest, int64_t *bytes);
+/* Off by more than 1.5 at the largest size or 2 at the smallest: published tables of known fabrics
+ * seldom are (docs/design/nccl.md). */
+bool sim_ratio_is_doubtful(double ratio, bool smallest);
+/* Either end of the table that answers for q: *ratio and *bytes of the doubtful one. */
+bool sim_table_is_doubtful(const struct lw_cluster *c, const struct lw_cost_query *q, double *ratio,
+                           int64_t *bytes);
 
 #endif

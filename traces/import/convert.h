@@ -25,6 +25,7 @@ struct traces_converted {
     bool has_workload, has_cluster; /* what was asked for and is there */
     struct lw_workload workload;
     struct lw_cluster cluster;
+    const char *network; /* of measured collectives, as their log says; NULL: not said */
     struct traces_coverage coverage; /* of the workload */
 };
 

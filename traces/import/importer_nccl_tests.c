@@ -32,6 +32,9 @@ static enum lw_status convert(const struct traces_file *f, int n, const struct t
         status = traces_bench_read(&f[n_read].in, &want->bench, &b[n_read], err);
     if (status == LW_OK)
         status = lw_cluster_from_bench(b, n, want->in_place, &out->cluster, err);
+    for (int i = 0; status == LW_OK && i < n && !out->network; i++)
+        if (*b[i].network && !(out->network = lw_arena_strdup(&out->cluster.arena, b[i].network)))
+            status = lw_fail_nomem(err);
     out->has_cluster = status == LW_OK;
     while (n_read > 0)
         traces_bench_free(&b[--n_read]);

@@ -286,6 +286,27 @@ static enum lw_status take_version(struct bench_reader *r, const char *line, siz
     return status;
 }
 
+/* "NCCL INFO Using network AWS Libfabric"; before NCCL 2.6 only "NET/OFI Selected Provider". */
+static enum lw_status take_network(struct bench_reader *r, const char *line, size_t len)
+{
+    static const char *const before[] = {"Using network ", "NET/OFI Selected Provider is "};
+    enum lw_status status = LW_OK;
+
+    for (size_t k = 0; k < sizeof before / sizeof *before && !*r->b->network; k++) {
+        const char *at = memmem(line, len, before[k], strlen(before[k]));
+        if (!at)
+            continue;
+        at = k == 0 ? at + strlen(before[k]) : at + strlen("NET/");
+        struct bench_cell c = {at, k == 0 ? (size_t)(line + len - at) : strlen("OFI")};
+        while (c.len > 0 && isspace((unsigned char)c.at[c.len - 1]))
+            c.len--;
+        char *network = bench_copy(r, c, &status);
+        if (network)
+            r->b->network = network;
+    }
+    return status;
+}
+
 static enum lw_status take_line(struct log *g, const char *line, size_t len, bool *first)
 {
     struct bench_cell cells[MOST_COLUMNS];
@@ -297,6 +318,7 @@ static enum lw_status take_line(struct log *g, const char *line, size_t len, boo
     size_t left = (size_t)(line + len - p);
     bench_note_test(g->r, p, left);
     LW_TRY(take_version(g->r, p, left));
+    LW_TRY(take_network(g->r, p, left));
     if (left > 5 && memcmp(p, "Rank ", 5) == 0)
         return take_rank(g, p, left);
     int n = split(p, left, cells);
@@ -351,7 +373,7 @@ bool traces_bench_is(const char *text, size_t len)
 enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_bench_hint *hint,
                                  struct traces_bench *out, struct lw_err *err)
 {
-    struct traces_bench b = {.file = in->name, .version = ""};
+    struct traces_bench b = {.file = in->name, .version = "", .network = ""};
     struct bench_reader r = {.in = in, .hint = hint, .b = &b, .err = err};
     bool csv = bench_csv_is(in->text, in->len);
     enum lw_status status = LW_OK;

@@ -34,6 +34,7 @@ struct traces_bench_table {
 struct traces_bench {
     struct lw_arena arena; /* owns everything below */
     const char *file, *version; /* borrowed; of the library, "" = not said */
+    const char *network;        /* "AWS Libfabric", "IB": as NCCL's log says; "" = not said */
     bool is_nccl;               /* of NCCL */
     const char *time_is;        /* what a time is, "mean of the iterations"; NULL = not said */
     int32_t n;
@@ -61,8 +62,16 @@ void traces_bench_free(struct traces_bench *b);
 enum lw_status lw_cluster_from_bench(const struct traces_bench *b, int n, bool in_place,
                                      struct lw_cluster *out, struct lw_err *err);
 
+/* Whether the device that a log names is of the kind: by the kind's first word ("H100-SXM5-80GB"),
+ * as the driver's names hold it too ("NVIDIA H100 80GB HBM3"). */
+bool traces_same_device(const char *kind, const char *measured);
+/* Whether the network that a log names can be the inter-node link of the cluster; true also where
+ * it is not known. */
+bool traces_same_network(const struct lw_cluster *base, const char *network);
+
 /* Puts the tables of such a cluster before those of base, and the version of its library.
- * LW_EINVAL: more ranks on a node than base has devices, more nodes, or another device. */
+ * LW_EINVAL: more ranks on a node than base has devices, more nodes, another device, or faster than
+ * the links of base. */
 enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_cluster *tables,
                                    struct lw_err *err);
 

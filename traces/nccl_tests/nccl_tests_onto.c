@@ -1,12 +1,22 @@
 /* Measured tables laid onto a cluster that has links and rates: the tables win where they hold, the
- * cluster's models go on where they end. */
+ * cluster's models go on where they end.
+ *
+ * nccl-tests counts hosts as nodes; a node of the cluster may be an NVLink domain of several hosts
+ * (nccl.devices_per_host: 18 trays of 4 devices in an NVL72 rack). A table of no more ranks on a
+ * host lies in as few domains as hold its ranks, if these are fewer than its hosts and its rate is
+ * beyond what the adapters of the hosts carry; else its hosts are domains of their own.
+ *
+ * A table faster than the links of the cluster is of another machine, and refused. */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/link_peak.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
-/* "H100-SXM5-80GB": its first word, as the driver's names hold it too ("NVIDIA H100 80GB HBM3"). */
-static bool same_device(const char *base, const char *measured)
+#define MORE_THAN_LINKS 1.1 /* links are stated at the rate that collectives reach */
+
+bool traces_same_device(const char *base, const char *measured)
 {
     size_t n = strcspn(base, "- ");
 
@@ -17,23 +27,86 @@ static bool same_device(const char *base, const char *measured)
     return false;
 }
 
-static enum lw_status check_fits(const struct lw_cluster *base, const struct lw_cluster *tables,
-                                 struct lw_err *err)
-{
-    const char *kind = tables->device.kind;
+/* What a log's network and an inter-node link's name have in common. */
+static const struct {
+    const char *network, *links[4];
+} networks[] = {
+    {"Libfabric", {"EFA", "Slingshot", "Omni-Path"}},
+    {"OFI", {"EFA", "Slingshot", "Omni-Path"}},
+    {"IB", {"InfiniBand", "RoCE", "ConnectX", "Infiniband"}},
+    {"gIB", {"RoCE"}},
+    {"FasTrak", {"TCPXO"}},
+    {"TCPX", {"TCPX"}},
+    {"Socket", {"Ethernet", "TCP", "sockets"}},
+};
 
-    if (tables->devices_per_node > base->devices_per_node)
+bool traces_same_network(const struct lw_cluster *base, const char *network)
+{
+    const struct lw_link *inter = lw_cluster_link(base, LW_LINK_INTER);
+    bool known = false;
+
+    for (size_t i = 0; inter && i < sizeof networks / sizeof *networks; i++) {
+        if (!strstr(network, networks[i].network))
+            continue;
+        known = true;
+        for (int k = 0; k < 4 && networks[i].links[k]; k++)
+            if (strstr(inter->name, networks[i].links[k]))
+                return true;
+    }
+    return !known;
+}
+
+/* Bytes per second of the table's fastest row. */
+static double fastest(const struct lw_cost_table *t)
+{
+    double most = 0;
+
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        double rate = t->time_ps[i] > 0
+                          ? (double)t->bytes[i] / (double)t->time_ps[i] * (double)LW_PS_PER_S
+                          : 0;
+        most = rate > most ? rate : most;
+    }
+    return most;
+}
+
+/* Nodes of the base on which the table's ranks lie. */
+static int32_t domains_of(const struct lw_cluster *base, const struct lw_cost_table *t)
+{
+    struct lw_figure host = base->nccl.devices_per_host;
+    int32_t on_host = (t->n_ranks + t->n_nodes - 1) / t->n_nodes;
+    int32_t fewest = (t->n_ranks + base->devices_per_node - 1) / base->devices_per_node;
+
+    if (!lw_figure_is_set(host) || on_host > host.value || fewest >= t->n_nodes)
+        return t->n_nodes;
+    return fastest(t) > lw_link_peak(base, t->op, t->n_ranks, t->n_nodes) ? fewest : t->n_nodes;
+}
+
+static enum lw_status check_table(const struct lw_cluster *base, const struct lw_cost_table *t,
+                                  const char *kind, struct lw_err *err)
+{
+    double peak = lw_link_peak(base, t->op, t->n_ranks, t->n_nodes), rate = fastest(t);
+    int32_t on_node = (t->n_ranks + t->n_nodes - 1) / t->n_nodes;
+
+    if (on_node > base->devices_per_node)
         return lw_fail(err, LW_EINVAL,
                        "--onto %s: the tables have %d ranks on a node, the cluster has %d "
                        "devices",
-                       base->name, tables->devices_per_node, base->devices_per_node);
-    if (base->n_nodes > 0 && tables->n_nodes > base->n_nodes)
+                       base->name, on_node, base->devices_per_node);
+    if (base->n_nodes > 0 && t->n_nodes > base->n_nodes)
         return lw_fail(err, LW_EINVAL, "--onto %s: the tables have %d nodes, the cluster has %d",
-                       base->name, tables->n_nodes, base->n_nodes);
-    if (strcmp(kind, "unknown") != 0 && !same_device(base->device.kind, kind))
+                       base->name, t->n_nodes, base->n_nodes);
+    if (strcmp(kind, "unknown") != 0 && !traces_same_device(base->device.kind, kind))
         return lw_fail(err, LW_EINVAL,
                        "--onto %s: the tables were measured on '%s', the cluster has '%s'",
                        base->name, kind, base->device.kind);
+    if (peak > 0 && rate > MORE_THAN_LINKS * peak)
+        return lw_fail(err, LW_EINVAL,
+                       "--onto %s: %s on %d ranks of %d node%s reaches %.4g GB/s, the cluster's "
+                       "links carry %.4g: the table is of another fabric, or its nodes share one "
+                       "NVLink domain (--nodes N)",
+                       base->name, lw_op_name(t->op), t->n_ranks, t->n_nodes,
+                       t->n_nodes == 1 ? "" : "s", rate / 1e9, peak / 1e9);
     return LW_OK;
 }
 
@@ -58,14 +131,15 @@ static enum lw_status copy_table(struct lw_arena *arena, const struct lw_cost_ta
 enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_cluster *tables,
                                    struct lw_err *err)
 {
-    LW_TRY(check_fits(base, tables, err));
     int64_t n = (int64_t)base->n_tables + tables->n_tables;
     struct lw_cost_table *all = lw_arena_alloc(&base->arena, n, sizeof *all);
     if (!all)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < tables->n_tables;
-         i++) /* the new ones first: of equals the first is found */
+    for (int32_t i = 0; i < tables->n_tables; i++) { /* first: of equals the first is found */
         LW_TRY(copy_table(&base->arena, &tables->tables[i], &all[i], err));
+        all[i].n_nodes = domains_of(base, &all[i]);
+        LW_TRY(check_table(base, &all[i], tables->device.kind, err));
+    }
     for (int32_t i = 0; i < base->n_tables; i++)
         all[tables->n_tables + i] = base->tables[i];
     if (*tables->library_version) {

@@ -303,15 +303,15 @@ static void every_known_cluster_answers(void **unused)
 
 static void models_are_rows_of_a_table(void **unused)
 {
-    static const char *const names[] = {"algorithm", "table+nccl", "table",
+    static const char *const names[] = {"algorithm", "table+nccl", "table+fit", "table",
                                         "nccl",      "library",    "alpha-beta"};
     (void)unused;
 
-    for (int k = 0; k < 6; k++) {
+    for (int k = 0; k < 7; k++) {
         assert_string_equal(sim_cost_model_row(k)->name, names[k]);
         assert_true(strlen(sim_cost_model_row(k)->help) > 10);
     }
-    assert_null(sim_cost_model_row(6));
+    assert_null(sim_cost_model_row(7));
 }
 
 int main(void)

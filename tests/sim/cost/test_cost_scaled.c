@@ -119,10 +119,59 @@ TEST(doubt_is_the_ratio_at_the_largest_size)
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 8, 8, 1, LW_REDUCER_AUTO};
     int64_t at;
 
-    assert_true(fabs(sim_table_over_model(&c, &q, &at) - 3) < 1e-6);
+    assert_true(fabs(sim_table_over_model(&c, &q, false, &at) - 3) < 1e-6);
     assert_int_equal(at, bytes[1]);
     q.n_ranks = 4;
-    assert_true(sim_table_over_model(&c, &q, &at) == 0);
+    assert_true(sim_table_over_model(&c, &q, false, &at) == 0);
+    assert_true(sim_ratio_is_doubtful(1.6, false) && sim_ratio_is_doubtful(.6, false));
+    assert_false(sim_ratio_is_doubtful(1.6, true) || sim_ratio_is_doubtful(.6, true));
+    lw_cluster_free(&c);
+}
+
+static const int64_t decimal[] = {1000000, 100000000};
+
+/* Tables alone: 21 us at 1 MB, 200 us at 100 MB: 500 GB/s, and 19 us at no bytes. */
+TEST(tables_alone_scale_by_their_own_rows)
+{
+    static const lw_ps rows[] = {21000000, 200000000};
+    struct lw_cost_table t = table;
+    struct lw_cluster c = {.name = "alone", .library = "nccl", .library_version = "",
+                           .devices_per_node = 8, .tables = &t, .n_tables = 1};
+
+    t.bytes = decimal;
+    t.time_ps = rows;
+    assert_int_equal(ask(&c, 1000, 8, 1, LW_REDUCER_AUTO).time, 19002000);
+    assert_string_equal(ask(&c, 1000, 8, 1, LW_REDUCER_AUTO).model, "table+fit");
+    assert_int_equal(ask(&c, 1000000, 8, 1, LW_REDUCER_AUTO).time, 21000000);
+    assert_string_equal(ask(&c, 1000000, 8, 1, LW_REDUCER_AUTO).model, "table");
+    /* 4 rounds instead of 3, 15/16 of the buffer instead of 7/8 */
+    struct lw_cost_answer a = ask(&c, 1000000, 16, 1, LW_REDUCER_AUTO);
+    assert_int_equal(a.time, 27476190); /* 19 x 4/3 + 2 x 15/14 us */
+    assert_string_equal(a.model, "table+fit");
+    assert_non_null(strstr(a.detail, "other ranks"));
+    t.op = LW_OP_ALL_GATHER; /* n - 1 steps: 19 x 15/7 + 2 x 15/14 us */
+    struct lw_cost_query q = {LW_OP_ALL_GATHER, LW_F32, 1000000, 16, 1, LW_REDUCER_AUTO};
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_OK);
+    assert_int_equal(a.time, 42857143);
+    q.n_nodes = 2; /* a network */
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_ENOTSUP);
+}
+
+/* A table three times as fast as the model: on 4 ranks, or beyond its sizes, the links' 370.8 GB/s
+ * stay the ceiling. */
+TEST(no_scaled_answer_is_faster_than_the_links)
+{
+    struct lw_cluster c = with_table();
+
+    times[1] = times[1] / 9;
+    struct lw_cost_answer a = ask(&c, 1 << 30, 8, 1, LW_REDUCER_AUTO);
+    assert_non_null(strstr(a.detail, "links' peak"));
+    assert_int_equal(a.time, lw_transfer_ps(1 << 30, 370.8e9));
+    for (int64_t size = 8; size < INT64_C(1) << 34; size *= 2)
+        for (int32_t n = 2; n <= 8; n++)
+            if (n < 8 || size < bytes[0] || size > bytes[1])
+                assert_true(ask(&c, size, n, 1, LW_REDUCER_AUTO).time >=
+                            lw_transfer_ps(size, 370.8e9));
     lw_cluster_free(&c);
 }
 
@@ -140,7 +189,51 @@ TEST_WITH(tables_are_laid_onto_a_cluster, fixture_open, fixture_close)
            "measured on 'NVIDIA H100 80GB HBM3', the cluster has 'A100-SXM4-80GB'");
     expect("import t.csv --cluster-out d.json --onto pcie-box", 1,
            "the tables have 8 ranks on a node");
+    fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1073741824,2000\n");
+    expect("import t.csv --cluster-out d.json --onto dgx-h100", 1,
+           "all_reduce on 8 ranks of 1 node reaches 536.9 GB/s, the cluster's links carry 370.8");
+    fixture_put(fixture_path("t.csv"), CSV "all_reduce,16,2,H100,8,70\n"
+                                           "all_reduce,16,2,H100,1073741824,9000\n");
+    expect("import t.csv --cluster-out d.json --onto dgx-h100", 0,
+           "times NCCL's model on 'dgx-h100' at 1.00 GiB: was it measured on this fabric?");
+    expect("cost -c dgx-h100 --measured t.csv", 0, "takes 2 times the model at 1.00 GiB");
+    expect("cost -c dgx-a100 --measured t.csv", 0,
+           "note: all_reduce was measured on 'H100', 'dgx-a100' has 'A100-SXM4-80GB'");
     expect("import t.csv -o w.json --onto dgx-h100", 2, "--onto goes with --cluster-out");
+}
+
+/* 18 trays of 4 are one rack: at 400 GB/s no network of theirs is that fast. 8 ranks on 2 trays at
+ * a rate that a network has are on two racks. */
+TEST_WITH(trays_of_a_rack_are_one_node, fixture_open, fixture_close)
+{
+    fixture_put(fixture_path("t.csv"), CSV "all_reduce,72,18,GB200,8589934592,20299\n");
+    expect("import t.csv --cluster-out c.json --onto gb200", 0, "c.json: gb200");
+    expect("cost -c c.json --ranks 72 --nodes 1 --bytes 8GiB", 0, "20.299 ms");
+    expect("cost -c c.json --ranks 72 --nodes 1 --bytes 8GiB", 0, "measured");
+    fixture_put(fixture_path("t.csv"), CSV "all_reduce,128,32,GB200,8589934592,21493\n");
+    expect("import t.csv --cluster-out c.json --onto gb200", 0, "c.json: gb200");
+    expect("cost -c c.json --ranks 128 --nodes 2 --bytes 8GiB", 0, "measured");
+    fixture_put(fixture_path("t.csv"), CSV "all_gather,8,2,GB300,8589934592,21012\n");
+    expect("import t.csv --cluster-out c.json --onto gb300", 0, "c.json: gb300");
+    expect("cost -c c.json --op all_gather --ranks 8 --nodes 2 --bytes 8GiB", 0, "measured");
+}
+
+static const char log_text[] =
+    "h:1:1 [0] NCCL INFO Using network AWS Libfabric\n"
+    "# Collective test starting: all_reduce_perf\n"
+    "#  Rank  0 Group  0 Pid  10 on     alpha device  0 [0000:07:00] NVIDIA H100 80GB HBM3\n"
+    "#  Rank  1 Group  0 Pid  11 on      beta device  0 [0000:0f:00] NVIDIA H100 80GB HBM3\n"
+    "#       size         count      type   redop    root     time   algbw   busbw  #wrong\n"
+    "     1048576        262144     float     sum      -1    95.00   11.04   11.04       0\n";
+
+TEST_WITH(another_network_is_told, fixture_open, fixture_close)
+{
+    fixture_put(fixture_path("t.log"), log_text);
+    expect("import t.log --cluster-out c.json --onto dgx-h100", 0,
+           "note: the log's network is 'AWS Libfabric', that of 'dgx-h100' is 'NDR InfiniBand'");
+    expect("cost -c dgx-h100 --measured t.log", 0, "note: the log's network is 'AWS Libfabric'");
+    lapwing("cost -c p5 --measured t.log", NULL);
+    assert_null(strstr(lapwing("cost -c p5 --measured t.log", NULL), "network"));
 }
 
 /* 28.014 us by the model against 35.018: 20 % too fast. */
