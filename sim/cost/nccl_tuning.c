@@ -325,41 +325,54 @@ double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
     return latency + (double)bytes / (1000 * gbs);
 }
 
-/* Takes the pair into *out where it is faster than what is there (time_us < 0: nothing). */
-static void compare_pair(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
-                         enum sim_nccl_algorithm a, enum sim_nccl_protocol p,
-                         struct sim_nccl_choice *out)
+void sim_nccl_cells_of(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                       struct sim_nccl_cells *out)
 {
-    struct sim_nccl_cell cell = {.latency_us = latency_of(c, op, a, p)};
-    double latency;
+    out->pairs = 0;
+    for (int a = 0; a < SIM_N_NCCL_ALGORITHMS; a++)
+        for (int p = 0; p < SIM_N_NCCL_PROTOCOLS; p++)
+            if (sim_nccl_cell_of(c, op, (enum sim_nccl_algorithm)a, (enum sim_nccl_protocol)p,
+                                 &out->cell[a * SIM_N_NCCL_PROTOCOLS + p]))
+                out->pairs |= (sim_nccl_pairs)1 << (a * SIM_N_NCCL_PROTOCOLS + p);
+}
 
-    if (out->time_us >= 0 && cell.latency_us >= out->time_us) /* bytes take time on top */
-        return;
-    if (!add_rate(c, op, a, p, &cell))
-        return;
-    double time = sim_nccl_time_us(c, op, a, p, &cell, bytes, &latency);
-    if (out->time_us < 0 || time < out->time_us)
-        *out = (struct sim_nccl_choice){a, p, cell, time, latency};
+bool sim_nccl_choose_of(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
+                        sim_nccl_pairs pairs, const struct sim_nccl_cells *cells,
+                        struct sim_nccl_choice *out)
+{
+    double least_us = -1, latency_us = 0;
+    int best = -1;
+
+    for (pairs &= cells->pairs; pairs; pairs &= pairs - 1) {
+        int k = __builtin_ctz(pairs);
+        const struct sim_nccl_cell *cell = &cells->cell[k];
+        double latency, time;
+        if (best >= 0 && cell->latency_us >= least_us) /* bytes take time on top */
+            continue;
+        time = sim_nccl_time_us(c, op, (enum sim_nccl_algorithm)(k / SIM_N_NCCL_PROTOCOLS),
+                                (enum sim_nccl_protocol)(k % SIM_N_NCCL_PROTOCOLS), cell, bytes,
+                                &latency);
+        if (best < 0 || time < least_us) {
+            best = k;
+            least_us = time;
+            latency_us = latency;
+        }
+    }
+    if (best < 0)
+        return false;
+    *out = (struct sim_nccl_choice){(enum sim_nccl_algorithm)(best / SIM_N_NCCL_PROTOCOLS),
+                                    (enum sim_nccl_protocol)(best % SIM_N_NCCL_PROTOCOLS),
+                                    cells->cell[best], least_us, latency_us};
+    return true;
 }
 
 bool sim_nccl_choose(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
                      sim_nccl_pairs pairs, struct sim_nccl_choice *out)
 {
-    struct sim_nccl_choice best = {.time_us = -1};
+    struct sim_nccl_cells cells;
 
-    for (int a = 0; pairs; a++, pairs >>= SIM_N_NCCL_PROTOCOLS) {
-        unsigned left = pairs & protocols_of(c, (enum sim_nccl_algorithm)a);
-        if (left == 0 || !algorithm_allowed(c, op, (enum sim_nccl_algorithm)a))
-            continue;
-        for (int p = 0; p < SIM_N_NCCL_PROTOCOLS; p++)
-            if (left >> p & 1)
-                compare_pair(c, op, bytes, (enum sim_nccl_algorithm)a, (enum sim_nccl_protocol)p,
-                             &best);
-    }
-    if (best.time_us < 0)
-        return false;
-    *out = best;
-    return true;
+    sim_nccl_cells_of(c, op, &cells);
+    return sim_nccl_choose_of(c, op, bytes, pairs, &cells, out);
 }
 
 /* --- blocks (src/graph/connect.cc, src/transport/nvls.cc, src/enqueue.cc of v2.30.7-1) --- */
@@ -404,6 +417,6 @@ int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a
         return most;
     if (a == SIM_NCCL_NVLS)
         return n < most ? n : most;
-    int64_t least = bytes / bytes_of_block(c, a, p);
-    return least < 1 ? 1 : least < n ? (int32_t)least : n;
+    int64_t block = bytes_of_block(c, a, p);
+    return bytes < 2 * block ? 1 : bytes >= n * block ? n : (int32_t)(bytes / block);
 }

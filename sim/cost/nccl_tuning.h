@@ -57,6 +57,18 @@ struct sim_nccl_choice {
 bool sim_nccl_choose(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
                      sim_nccl_pairs pairs, struct sim_nccl_choice *out);
 
+/* The same in two parts: what holds for all sizes of an operation on a communicator, and the choice
+ * at one size. */
+struct sim_nccl_cells {
+    sim_nccl_pairs pairs; /* that exist */
+    struct sim_nccl_cell cell[SIM_N_NCCL_ALGORITHMS * SIM_N_NCCL_PROTOCOLS];
+};
+void sim_nccl_cells_of(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                       struct sim_nccl_cells *out);
+bool sim_nccl_choose_of(const struct sim_nccl_comm *c, enum lw_op_kind op, int64_t bytes,
+                        sim_nccl_pairs pairs, const struct sim_nccl_cells *cells,
+                        struct sim_nccl_choice *out);
+
 /* Whether NCCL has any of the pairs for op, on some shape. */
 bool sim_nccl_offers(const struct sim_nccl_version *v, enum lw_op_kind op, sim_nccl_pairs pairs);
 

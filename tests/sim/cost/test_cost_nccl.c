@@ -10,6 +10,7 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_nccl.h"
+#include "tests/lib/prng.h"
 
 static struct lw_cluster known(const char *name)
 {
@@ -301,6 +302,46 @@ static void every_known_cluster_answers(void **unused)
     assert_true(n > 1000);
 }
 
+/* Shapes that come again are not worked out again: 20,000 queries of clusters that change in place,
+ * against the tuning table made anew for each. */
+static void what_is_kept_between_calls_changes_no_answer(void **unused)
+{
+    static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_ALL_GATHER, LW_OP_REDUCE_SCATTER,
+                                          LW_OP_BROADCAST, LW_OP_REDUCE};
+    static const char *const versions[] = {"2.19", "2.23.4", "2.28.9", "", "2.28.9-1+cuda12.9-xxxxx"};
+    static const char *const names[] = {"dgx-h100", "p4d", "gb200", "pcie-box"};
+    struct lw_cluster clusters[4];
+    struct prng r = prng_start("kept shapes");
+    (void)unused;
+
+    for (int i = 0; i < 4; i++)
+        clusters[i] = known(names[i]);
+    for (int i = 0; i < 20000; i++) {
+        struct lw_cluster *c = &clusters[prng_in(&r, 0, 3)];
+        int32_t nodes = (int32_t)prng_in(&r, 1, 3), on = (int32_t)prng_in(&r, 2, 4);
+        struct lw_cost_query q = {ops[prng_in(&r, 0, 4)], LW_F32,
+                                  prng_in(&r, 0, 1 << 28), on * nodes, nodes,
+                                  LW_REDUCER_NCCL};
+        struct sim_nccl_comm comm;
+        struct sim_nccl_choice x;
+        struct lw_cost_answer a;
+        c->library_version = versions[prng_in(&r, 0, 4)];
+        if (lw_cluster_link(c, LW_LINK_INTER))
+            c->links[1].bytes_per_s.value = prng_in(&r, 0, 1) ? 25e9 : 50e9;
+        c->nccl.amd_host = (struct lw_figure){(double)prng_in(&r, 0, 1), "test"};
+        enum lw_status status = sim_nccl_comm_of(c, q.n_ranks, q.n_nodes, &comm, NULL);
+        assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), status);
+        if (status != LW_OK)
+            continue;
+        assert_true(sim_nccl_choose(&comm, q.op, q.bytes, SIM_NCCL_ALL_PAIRS, &x));
+        assert_int_equal(a.time, (lw_ps)(x.time_us * 1e6 + .5));
+        assert_string_equal(a.algorithm, sim_nccl_algorithm_name(x.algorithm));
+        assert_string_equal(a.source, comm.version->source);
+    }
+    for (int i = 0; i < 4; i++)
+        lw_cluster_free(&clusters[i]);
+}
+
 static void models_are_rows_of_a_table(void **unused)
 {
     static const char *const names[] = {"algorithm", "table+nccl", "table+fit", "table",
@@ -327,6 +368,7 @@ int main(void)
         cmocka_unit_test(facts_of_the_cluster_count),
         cmocka_unit_test(point_to_point_is_marked_as_assumed),
         cmocka_unit_test(every_known_cluster_answers),
+        cmocka_unit_test(what_is_kept_between_calls_changes_no_answer),
         cmocka_unit_test(models_are_rows_of_a_table),
     };
 
