@@ -184,6 +184,8 @@ enum lw_status netbench_cluster(const struct netbench_fabric *f, struct lw_link 
         c.nccl.amd_host = figure(1);
     if (plugin_latency_ps(f, g->capability) > 0)
         c.nccl.net_latency_ps = figure(plugin_latency_ps(f, g->capability));
+    if (has(f->inter, "Slingshot")) /* NCCL_PROTO=^LL128: eth-cscs/cscs-docs, nccl_env_vars */
+        c.nccl.ll128 = figure(0);
     *out = c;
     return LW_OK;
 }

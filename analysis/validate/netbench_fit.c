@@ -17,7 +17,7 @@ static const char *const head =
     " * edit. Measured over modelled time (natural logarithm) at powers of two of the bytes of a\n"
     " * rank. Before the knots: the error of NCCL's model alone on the table in %, the first "
     "knot,\n"
-    " * and their number. See sim/cost/nccl_curves.h. */\n"
+    " * and their number. After them: marks of the rows. See sim/cost/nccl_curves.h. */\n"
     "#include \"sim/cost/nccl_curves.h\"\n\n"
     "static const struct sim_nccl_measured measured[] = {\n";
 static const char *const tail =
@@ -107,6 +107,9 @@ static enum lw_status put_table(const struct netbench_table *t, FILE *f, struct 
             archs[t->arch], op_constant(t->op), raw_error(t), m.first_knot, m.n_knots);
     for (int k = 0; k < m.n_knots; k++)
         fprintf(f, "%s%.3f", k == 0 ? "" : k % 12 ? ", " : ",\n      ", m.log_ratio[k]);
+    fprintf(f, "},\n     %d, (const uint32_t[]){", t->n);
+    for (int32_t i = 0; i < t->n; i++)
+        fprintf(f, "%s0x%08xu", i == 0 ? "" : i % 7 ? ", " : ",\n      ", (unsigned)t->marks[i]);
     fprintf(f, "}},\n");
     return LW_OK;
 }

@@ -21,6 +21,7 @@ struct netbench_table {
     int32_t n;
     int64_t *bytes;
     double *measured_us, *raw_us; /* raw_us only where can_predict */
+    uint32_t *marks;              /* sim_nccl_row_mark of each row */
     double host_us;               /* of a call, that the table's times contain */
 };
 
@@ -28,6 +29,9 @@ struct netbench_table {
 struct sim_nccl_spot netbench_spot(const struct netbench_table *t, int32_t i);
 /* The model's time of row i times a factor, and the host's time of a call. */
 double netbench_time_us(const struct netbench_table *t, int32_t i, double factor);
+
+/* The stored table that has the same rows, whatever the file is called; -1: none. */
+int netbench_stored(const struct netbench_table *t);
 
 /* validate_netbench.c. *t is zeroed before; on success the caller frees it. */
 enum lw_status netbench_read(const struct lw_input *in, struct netbench_table *t,

@@ -2,8 +2,8 @@
  * time_us, ...) against NCCL's cost model on the machine that the words describe.
  *
  * Two families share the cases: netbench-raw, the model alone, and netbench, the model times the
- * stored curve (sim/cost/nccl_curves.c) without the table of the same name: a table is never
- * predicted from itself. A series is one table in one class of sizes. Tables whose source says that
+ * stored curve (sim/cost/nccl_curves.c) without the table that has the same rows: a table is never
+ * predicted from itself, whatever its file is called. A series is one table in one class of sizes. Tables whose source says that
  * the fabric is not what its parts say, or the library not NCCL, stand in netbench-apart, or are
  * only named; they are not fitted. */
 #include "analysis/validate/validate_kinds.h"
@@ -93,11 +93,14 @@ static enum lw_status read_rows(const struct lw_rows *r, struct netbench_table *
     t->bytes = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->bytes);
     t->measured_us = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->measured_us);
     t->raw_us = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->raw_us);
-    if (!t->bytes || !t->measured_us || !t->raw_us)
+    t->marks = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->marks);
+    if (!t->bytes || !t->measured_us || !t->raw_us || !t->marks)
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < r->n_rows; i++) {
         LW_TRY(lw_rows_int(r, i, "size_bytes", 1, INT64_C(1) << 50, &t->bytes[i], err));
         LW_TRY(lw_rows_real(r, i, "time_us", 0, &t->measured_us[i], err));
+        t->marks[i] = sim_nccl_row_mark(t->op, t->fabric.n_ranks, t->fabric.n_nodes, t->bytes[i],
+                                        (int64_t)(t->measured_us[i] * 1e3 + .5));
     }
     t->n = r->n_rows;
     return LW_OK;
@@ -170,6 +173,14 @@ struct sim_nccl_spot netbench_spot(const struct netbench_table *t, int32_t i)
                                   sim_nccl_share(t->op, t->bytes[i], t->fabric.n_ranks)};
 }
 
+int netbench_stored(const struct netbench_table *t)
+{
+    int n;
+    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
+
+    return sim_nccl_same_table(tables, n, t->marks, t->n);
+}
+
 double netbench_time_us(const struct netbench_table *t, int32_t i, double factor)
 {
     return t->host_us + t->raw_us[i] * factor;
@@ -180,7 +191,7 @@ double netbench_time_us(const struct netbench_table *t, int32_t i, double factor
 static enum lw_status add_cases(const struct netbench_table *t, struct lw_validation *v,
                                 int32_t family, bool calibrated, struct lw_err *err)
 {
-    int n_tables, n_used;
+    int n_tables, n_used, same = netbench_stored(t);
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n_tables);
     int32_t series[N_CLASSES] = {-1, -1, -1};
     char text[160];
@@ -193,7 +204,7 @@ static enum lw_status add_cases(const struct netbench_table *t, struct lw_valida
         }
         struct sim_nccl_spot at = netbench_spot(t, i);
         double factor =
-            calibrated ? sim_nccl_factor(tables, n_tables, t->name, &at, &n_used) : 1;
+            calibrated ? sim_nccl_factor(tables, n_tables, same, &at, &n_used) : 1;
         snprintf(text, sizeof text, "%s:%d", t->name, i + 1);
         struct lw_case c = {.id = text,
                             .unit = "ns",

@@ -81,11 +81,37 @@ static double median(const struct vote *v, int n)
     return v[n - 1].value;
 }
 
-static bool same(const char *a, const char *b)
+/* The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) over each number in turn. */
+uint32_t sim_nccl_row_mark(enum lw_op_kind op, int32_t n_ranks, int32_t n_nodes, int64_t bytes,
+                           int64_t time_ns)
 {
-    while (*a && *a == *b)
-        a++, b++;
-    return *a == *b;
+    const int64_t all[] = {(int64_t)op, n_ranks, n_nodes, bytes, time_ns};
+    uint64_t h = 0;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        h = (h ^ (uint64_t)all[i]) + UINT64_C(0x9e3779b97f4a7c15);
+        h = (h ^ (h >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+        h = (h ^ (h >> 27)) * UINT64_C(0x94d049bb133111eb);
+        h ^= h >> 31;
+    }
+    return (uint32_t)(h >> 32);
+}
+
+int sim_nccl_same_table(const struct sim_nccl_measured *tables, int n, const uint32_t *marks,
+                        int32_t n_marks)
+{
+    for (int i = 0; i < n; i++) {
+        int32_t n_same = 0;
+        for (int32_t k = 0; k < n_marks; k++)
+            for (int32_t r = 0; r < tables[i].n_rows; r++)
+                if (tables[i].marks[r] == marks[k]) {
+                    n_same++;
+                    break;
+                }
+        if (2 * n_same > n_marks)
+            return i;
+    }
+    return -1;
 }
 
 double sim_nccl_share(enum lw_op_kind op, int64_t bytes, int32_t n_ranks)
@@ -106,7 +132,7 @@ static double knot_of(double share)
     return exponent - 1 - SIM_NCCL_FIRST_KNOT + (2 * mantissa - 1);
 }
 
-double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char *without,
+double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int without,
                        const struct sim_nccl_spot *at, int *n_used)
 {
     struct vote votes[MOST_VOTES + 1];
@@ -115,7 +141,7 @@ double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char
 
     for (int i = 0; i < n && n_votes < MOST_VOTES; i++) {
         const struct sim_nccl_measured *m = &tables[i];
-        if (m->place != at->place || (without && same(m->table, without)))
+        if (m->place != at->place || i == without)
             continue;
         bool inside;
         double value = value_at(m, knot, &inside);

@@ -31,6 +31,8 @@ struct sim_nccl_measured {
     double raw_error_pct;               /* mean absolute error of the model alone on this table */
     int32_t first_knot, n_knots;        /* that the table's shares cover */
     double log_ratio[SIM_NCCL_N_KNOTS]; /* at knot first_knot + i */
+    int32_t n_rows;
+    const uint32_t *marks; /* sim_nccl_row_mark of each row */
 };
 
 /* What is asked of the curves. */
@@ -50,9 +52,16 @@ enum sim_nccl_place sim_nccl_place_of(const struct sim_nccl_comm *c);
  * whole buffer of a send or receive, else the buffer over its ranks. */
 double sim_nccl_share(enum lw_op_kind op, int64_t bytes, int32_t n_ranks);
 
-/* What the model's time is multiplied by: of the n tables, without the one of that name (NULL:
- * all). *n_used: tables of the place; 0: the factor is 1. */
-double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, const char *without,
+/* What identifies a measured row, wherever it is written down. */
+uint32_t sim_nccl_row_mark(enum lw_op_kind op, int32_t n_ranks, int32_t n_nodes, int64_t bytes,
+                           int64_t time_ns);
+/* Which of the n tables holds more than half of these rows; -1: none. */
+int sim_nccl_same_table(const struct sim_nccl_measured *tables, int n, const uint32_t *marks,
+                        int32_t n_marks);
+
+/* What the model's time is multiplied by: of the n tables, without one of them (-1: all).
+ * *n_used: tables of the place; 0: the factor is 1. */
+double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int without,
                        const struct sim_nccl_spot *at, int *n_used);
 
 /* Smooths the ratios of a table's shares (ascending) into knots; a ratio of 0 is left out.

@@ -20,7 +20,7 @@ static struct sim_nccl_measured flat(const char *name, double ratio, enum sim_nc
     return m;
 }
 
-static double factor(const struct sim_nccl_measured *t, int n, const char *without, double share)
+static double factor(const struct sim_nccl_measured *t, int n, int without, double share)
 {
     const struct sim_nccl_spot at = {SIM_NCCL_ON_NVLINK, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, share};
     int used;
@@ -54,13 +54,13 @@ TEST(curve_is_the_median_with_a_vote_for_the_model)
 {
     struct sim_nccl_measured t[] = {flat("a", 4, SIM_NCCL_HOPPER), flat("b", 16, SIM_NCCL_HOPPER)};
 
-    assert_true(fabs(factor(t, 1, NULL, 1 << 16) - pow(4, 1.0 / 3)) < 1e-9);
-    assert_true(fabs(factor(t, 2, NULL, 1 << 16) - pow(4, 2.0 / 3)) < 1e-9);
+    assert_true(fabs(factor(t, 1, -1, 1 << 16) - pow(4, 1.0 / 3)) < 1e-9);
+    assert_true(fabs(factor(t, 2, -1, 1 << 16) - pow(4, 2.0 / 3)) < 1e-9);
     t[1].arch = SIM_NCCL_AMPERE;
-    assert_true(fabs(factor(t, 2, NULL, 1 << 16) - pow(4, .6)) < 1e-9);
-    assert_true(fabs(factor(t, 2, "b", 1 << 16) - factor(t, 1, NULL, 1 << 16)) < 1e-12);
-    assert_true(factor(t, 2, "a", 1 << 16) > factor(t, 1, NULL, 1 << 16)); /* b alone */
-    assert_true(factor(t, 1, "a", 1 << 16) == 1);
+    assert_true(fabs(factor(t, 2, -1, 1 << 16) - pow(4, .6)) < 1e-9);
+    assert_true(fabs(factor(t, 2, 1, 1 << 16) - factor(t, 1, -1, 1 << 16)) < 1e-12);
+    assert_true(factor(t, 2, 0, 1 << 16) > factor(t, 1, -1, 1 << 16)); /* b alone */
+    assert_true(factor(t, 1, 0, 1 << 16) == 1);
 }
 
 TEST(other_places_do_not_vote)
@@ -69,7 +69,7 @@ TEST(other_places_do_not_vote)
     const struct sim_nccl_spot at = {SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 1 << 16};
     int used;
 
-    assert_true(sim_nccl_factor(&t, 1, NULL, &at, &used) == 1);
+    assert_true(sim_nccl_factor(&t, 1, -1, &at, &used) == 1);
     assert_int_equal(used, 0);
 }
 
@@ -77,8 +77,27 @@ TEST(a_table_far_from_the_size_counts_little)
 {
     struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
 
-    assert_true(factor(&t, 1, NULL, 4) < 1.05);
-    assert_true(factor(&t, 1, NULL, 1 << 9) > 1.5);
+    assert_true(factor(&t, 1, -1, 4) < 1.05);
+    assert_true(factor(&t, 1, -1, 1 << 9) > 1.5);
+}
+
+/* A table is known by its rows: more than half of them, in any order. */
+TEST(a_table_is_known_by_its_rows)
+{
+    uint32_t a[4], b[4], mixed[4];
+    struct sim_nccl_measured t[2] = {{.n_rows = 4, .marks = a}, {.n_rows = 4, .marks = b}};
+
+    for (int i = 0; i < 4; i++) {
+        a[i] = sim_nccl_row_mark(LW_OP_ALL_REDUCE, 8, 1, 1024 << i, 20000 + i);
+        b[i] = sim_nccl_row_mark(LW_OP_ALL_REDUCE, 16, 2, 1024 << i, 20000 + i);
+        mixed[3 - i] = i < 3 ? b[i] : a[i];
+    }
+    assert_int_equal(sim_nccl_same_table(t, 2, a, 4), 0);
+    assert_int_equal(sim_nccl_same_table(t, 2, b + 1, 3), 1);
+    assert_int_equal(sim_nccl_same_table(t, 2, mixed, 4), 1);
+    mixed[0] = b[0], mixed[1] = b[1], mixed[2] = a[2], mixed[3] = a[3];
+    assert_int_equal(sim_nccl_same_table(t, 2, mixed, 4), -1); /* half of each */
+    assert_int_equal(sim_nccl_same_table(t, 0, a, 4), -1);
 }
 
 TEST(nothing_to_smooth_is_refused)
@@ -123,7 +142,7 @@ TEST(calibrated_model_is_the_model_times_the_curve)
     assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
     q.algorithm = LW_REDUCER_NCCL_CAL;
     assert_int_equal(lw_sim_cost_explain(&c, &q, &cal, NULL), LW_OK);
-    double f = factor(t, n, NULL, 1 << 17); /* of 1 MiB over 8 ranks */
+    double f = factor(t, n, -1, 1 << 17); /* of 1 MiB over 8 ranks */
     assert_true(f > 1);
     assert_string_equal(cal.model, "nccl+cal");
     assert_string_equal(cal.algorithm, raw.algorithm);
