@@ -1,5 +1,6 @@
 /* Constants of NCCL's cost model by version, as data. Read in NVIDIA/nccl, src/graph/tuning.cc and
- * src/graph/search.cc, at the tags v2.19.3-1, v2.23.4-1, v2.27.3-1, v2.28.3-1 and v2.30.7-1. What
+ * src/graph/search.cc, at the tags v2.19.3-1, v2.23.4-1, v2.27.3-1, v2.28.3-1, v2.28.9-1 and v2.30.7-1.
+ * What
  * each table means: sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, the cluster's. */
 #include "sim/cost/nccl_constants.h"
 
@@ -69,21 +70,32 @@ static const struct sim_nccl_bandwidths bandwidths_2_30 = {
     .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 80}},
 };
 
+static const struct sim_nccl_bandwidths bandwidths_2_28_9 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 34.6, 73.4}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
+    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}},
+};
+
 #define SOURCE(tag) "constants of NVIDIA/nccl " tag ", src/graph/tuning.cc"
 
 static const struct sim_nccl_version versions[] = {
-    {"2.19", SOURCE("v2.19.3-1"), 219, &latencies_2_19, &bandwidths_2_19, 0,
+    {"2.19", SOURCE("v2.19.3-1"), 21900, &latencies_2_19, &bandwidths_2_19, 0,
      {.ring_ll_quarter = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
-    {"2.23", SOURCE("v2.23.4-1"), 223, &latencies_2_23, &bandwidths_2_23, .85,
+    {"2.23", SOURCE("v2.23.4-1"), 22300, &latencies_2_23, &bandwidths_2_23, .85,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.27", SOURCE("v2.27.3-1"), 227, &latencies_2_23, &bandwidths_2_27, .75,
+    {"2.27", SOURCE("v2.27.3-1"), 22700, &latencies_2_23, &bandwidths_2_27, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.28", SOURCE("v2.28.3-1"), 228, &latencies_2_23, &bandwidths_2_28, .75,
+    {"2.28", SOURCE("v2.28.3-1"), 22800, &latencies_2_23, &bandwidths_2_28, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.30", SOURCE("v2.30.7-1"), 230, &latencies_2_30, &bandwidths_2_30, .75,
+    {"2.28.9", SOURCE("v2.28.9-1"), 22809, &latencies_2_30, &bandwidths_2_28_9, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.30", SOURCE("v2.30.7-1"), 23000, &latencies_2_30, &bandwidths_2_30, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
       .nvls_tree_corrected = true, .nvls_arity = 32, .least_nvls_ranks = 2}},
 };
@@ -109,23 +121,23 @@ static const char *digits(const char *at, int32_t *value)
     return end > at ? end : NULL;
 }
 
-/* 100 * major + minor of "2.28", "2.28.9", "2.28.9-1", each also with "+cuda12.9"; -1: no such
- * text. */
+/* 10000 * major + 100 * minor + patch of "2.28", "2.28.9", "2.28.9-1", each also with "+cuda12.9";
+ * -1: no such text. */
 static int32_t number_of(const char *text)
 {
-    int32_t major, minor, unused;
+    int32_t major, minor, patch = 0, unused;
     const char *at = digits(text, &major);
 
     if (!at || *at != '.' || !(at = digits(at + 1, &minor)) || minor > 99)
         return -1;
-    if (*at == '.' && !(at = digits(at + 1, &unused)))
+    if (*at == '.' && (!(at = digits(at + 1, &patch)) || patch > 99))
         return -1;
     if (*at == '-' && !(at = digits(at + 1, &unused)))
         return -1;
     if (strncmp(at, "+cuda", 5) == 0 &&
         (!(at = digits(at + 5, &unused)) || *at != '.' || !(at = digits(at + 1, &unused))))
         return -1;
-    return *at ? -1 : 100 * major + minor;
+    return *at ? -1 : 10000 * major + 100 * minor + patch;
 }
 
 enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_version **out,
@@ -154,7 +166,7 @@ const char *sim_nccl_newest(const char *text)
 {
     const struct sim_nccl_version *newest = &versions[N_VERSIONS - 1];
 
-    return number_of(text) > newest->number ? newest->name : NULL;
+    return number_of(text) / 100 > newest->number / 100 ? newest->name : NULL;
 }
 
 const double *sim_nccl_speeds(enum sim_nccl_arch arch, bool between_nodes)

@@ -68,7 +68,7 @@ struct sim_nccl_rules {
 
 struct sim_nccl_version {
     const char *name, *source;
-    int32_t number; /* 100 * major + minor */
+    int32_t number; /* 10000 * major + 100 * minor + patch */
     const struct sim_nccl_latencies *latencies;
     const struct sim_nccl_bandwidths *bandwidths;
     double pat_share;

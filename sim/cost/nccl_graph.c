@@ -19,6 +19,8 @@
  *
  * CollNet: one channel for each adapter.
  *
+ * The rings' order of ranks is one where a node has one adapter, else another for each.
+ *
  * Not modelled: nodes whose devices differ, PCIe trees, sockets. */
 #include "sim/cost/nccl_graph.h"
 
@@ -139,5 +141,6 @@ void sim_nccl_search(const struct sim_nccl_node *n, struct sim_nccl_graphs *out)
     out->tree = search_tree(n, speeds, out->ring);
     out->nvls = search_nvls(n, speeds, out->ring);
     out->collnet = search_collnet(n, speeds);
+    out->rings_differ = n->n_nodes > 1 && n->n_adapters > 1;
     out->simple_tree = n->n_ranks == 1 || (n->arch >= SIM_NCCL_BLACKWELL && n->n_nodes > 1);
 }

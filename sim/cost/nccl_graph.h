@@ -28,7 +28,8 @@ struct sim_nccl_node {
 
 struct sim_nccl_graphs {
     struct sim_nccl_graph ring, tree, nvls, collnet;
-    bool simple_tree; /* the tree pattern of one rank per node: at 0.85 */
+    bool rings_differ; /* channels visit the ranks in several orders, one for each adapter */
+    bool simple_tree;  /* the tree pattern of one rank per node: at 0.85 */
 };
 
 void sim_nccl_search(const struct sim_nccl_node *node, struct sim_nccl_graphs *out);

@@ -249,7 +249,10 @@ static double ring_latency(const struct sim_nccl_comm *c, enum lw_op_kind op,
         enum sim_nccl_wire w = c->n_nodes > 1 ? SIM_NCCL_NET
                                : c->nvlink    ? SIM_NCCL_NVLINK
                                               : SIM_NCCL_PCI;
-        return c->version->latencies->wire[w][SIM_NCCL_RING][p];
+        if (!c->graphs.rings_differ) /* one chain: one hop, whatever its length */
+            return c->version->latencies->wire[w][SIM_NCCL_RING][p];
+        enum sim_nccl_algorithm a = p == SIM_NCCL_SIMPLE ? SIM_NCCL_TREE : SIM_NCCL_RING;
+        return (double)steps * c->version->latencies->wire[w][a][p];
     }
     if (op == LW_OP_ALL_REDUCE)
         between = 2 * (c->version->rules.ring_ll_quarter && c->n_nodes > 1 ? between + 1 : between);

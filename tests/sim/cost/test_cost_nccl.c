@@ -168,6 +168,22 @@ static void what_does_not_exist_is_one_line(void **unused)
     lw_cluster_free(&pcie);
 }
 
+/* With an adapter for each device the rings differ, and each hop pays: 6.6 + 16 x 2.7, 14 + 16 x 4,
+ * 8.4 + 16 x 14 us, as NCCL 2.28.9 has them for two such nodes (tests/nccl_library.py). One adapter
+ * makes one chain: 6.6 + 2.7. */
+static void chains_of_several_orders_pay_every_hop(void **unused)
+{
+    struct lw_cluster c = known("dgx-h100");
+    (void)unused;
+
+    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency, 49800000);
+    assert_int_equal(ask(&c, LW_OP_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_RING_LL128).latency, 78000000);
+    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, LW_REDUCER_NCCL_RING_SIMPLE).latency,
+                     232400000);
+    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 2, 2, LW_REDUCER_NCCL_RING_LL).latency, 9300000);
+    lw_cluster_free(&c);
+}
+
 /* Broadcast has rings alone; 8 H100, 4 KiB: ring/LL, 7.2 us + 4096 B / 141 GB/s. */
 static void what_does_not_exist_is_left_to_nccl(void **unused)
 {
@@ -308,7 +324,8 @@ static void what_is_kept_between_calls_changes_no_answer(void **unused)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_ALL_GATHER, LW_OP_REDUCE_SCATTER,
                                           LW_OP_BROADCAST, LW_OP_REDUCE};
-    static const char *const versions[] = {"2.19", "2.23.4", "2.28.9", "", "2.28.9-1+cuda12.9-xxxxx"};
+    static const char *const versions[] = {"2.19", "2.23.4", "2.28.9", "",
+                                           "2.28.9-1+cuda12.9-xxxxx"};
     static const char *const names[] = {"dgx-h100", "p4d", "gb200", "pcie-box"};
     struct lw_cluster clusters[4];
     struct prng r = prng_start("kept shapes");
@@ -363,6 +380,7 @@ int main(void)
         cmocka_unit_test(named_pairs_are_forced),
         cmocka_unit_test(what_does_not_exist_is_one_line),
         cmocka_unit_test(what_does_not_exist_is_left_to_nccl),
+        cmocka_unit_test(chains_of_several_orders_pay_every_hop),
         cmocka_unit_test(ll128_may_be_switched_off),
         cmocka_unit_test(what_the_cluster_lacks_is_one_line),
         cmocka_unit_test(facts_of_the_cluster_count),

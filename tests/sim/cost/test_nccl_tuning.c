@@ -352,12 +352,14 @@ static void version_is_the_newest_that_is_not_newer(void **unused)
     static const struct {
         const char *text, *name;
     } cases[] = {{"2.19", "2.19"},   {"2.22.3", "2.19"}, {"2.23.4", "2.23"},
-                 {"2.26.2", "2.23"}, {"2.27.7", "2.27"}, {"2.29.7", "2.28"},
+                 {"2.26.2", "2.23"}, {"2.27.7", "2.27"}, {"2.29.7", "2.28.9"},
                  {"2.30.7", "2.30"}, {"3.0", "2.30"},    {"", "2.30"},
-                 {"2.28.9-1", "2.28"}, {"2.21.5+cuda12.4", "2.19"}, {"2.28.9-1+cuda13.0", "2.28"}};
+                 {"2.28.9-1", "2.28.9"}, {"2.28.8", "2.28"}, {"2.21.5+cuda12.4", "2.19"},
+                 {"2.28.9-1+cuda13.0", "2.28.9"}};
     static const char *const garbage[] = {"new", "2", "2.", "2.28.", "2.28.3a", "2.28-rc", "2.28+",
                                           "2.28+cuda", "v2.28", " 2.28", "2.28 ", "2.28.3.4",
-                                          "2.100", "22803", "-2.28", "2.-28", "2.28+rocm6.0"};
+                                          "2.100", "2.28.100", "22803", "-2.28", "2.-28",
+                                          "2.28+rocm6.0"};
     const struct sim_nccl_version *v;
     struct lw_err err = {0};
     (void)unused;
@@ -368,7 +370,7 @@ static void version_is_the_newest_that_is_not_newer(void **unused)
     assert_non_null(strstr(err.msg, "unknown version '2.10.3'"));
     for (size_t i = 0; i < sizeof garbage / sizeof *garbage; i++) {
         assert_int_equal(sim_nccl_version_of(garbage[i], &v, &err), LW_EINVAL);
-        assert_non_null(strstr(err.msg, "known of 2.19, 2.23, 2.27, 2.28, 2.30; "));
+        assert_non_null(strstr(err.msg, "known of 2.19, 2.23, 2.27, 2.28, 2.28.9, 2.30; "));
     }
 }
 

@@ -58,7 +58,7 @@ static void other_operations_are_left_to_nccl_with_one_remark(void **unused)
     assert_int_equal(s.n_remarks, 1);
     assert_string_equal(s.remarks[0],
                         "reducer nccl:tree: NCCL's own choice where it has no such form: "
-                        "broadcast on 16 ranks (ring/ll128), all_gather on 16 ranks (ring/ll128)");
+                        "broadcast on 16 ranks (ring/ll), all_gather on 16 ranks (ring/ll128)");
     lw_plan_free(&plan);
     plan_of(&plan, 16, LW_REDUCER_NCCL, true);
     assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
