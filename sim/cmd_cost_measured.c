@@ -7,6 +7,7 @@
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
+#include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/cost/cost_scaled.h"
 
@@ -130,8 +131,8 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
     const struct lw_link *inter = lw_cluster_link(c, LW_LINK_INTER);
 
     if (*b->network && !traces_same_network(c, b->network))
-        printf("note: the log's network is '%s', that of '%s' is '%s'\n", b->network, c->name,
-               inter ? inter->name : "none");
+        lw_printf_paragraph(stdout, "note: the log's network is '%s', that of '%s' is '%s'",
+                            b->network, c->name, inter ? inter->name : "none");
     for (int i = 0; i < r->n; i++) {
         const struct row *x = &r->row[i];
         const struct traces_bench_table *t = x->table;
@@ -141,13 +142,14 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
             continue;
         double ratio = (double)x->measured->time / (double)x->predicted.time;
         if (largest && *t->gpu && !traces_same_device(c->device.kind, t->gpu))
-            printf("note: %s was measured on '%s', '%s' has '%s'\n", lw_op_name(t->op), t->gpu,
-                   c->name, c->device.kind);
+            lw_printf_paragraph(stdout, "note: %s was measured on '%s', '%s' has '%s'",
+                                lw_op_name(t->op), t->gpu, c->name, c->device.kind);
         if (sim_ratio_is_doubtful(ratio, !largest))
-            printf("note: %s on %d ranks of %d nodes takes %.2g times the model at %s: was it "
-                   "measured on this fabric?\n",
-                   lw_op_name(t->op), t->n_ranks, t->n_nodes, ratio,
-                   lw_format_bytes(buf, x->measured->bytes));
+            lw_printf_paragraph(stdout,
+                                "note: %s on %d ranks of %d nodes takes %.2g times the model at "
+                                "%s: was it measured on this fabric?",
+                                lw_op_name(t->op), t->n_ranks, t->n_nodes, ratio,
+                                lw_format_bytes(buf, x->measured->bytes));
     }
 }
 
