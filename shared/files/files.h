@@ -21,7 +21,8 @@ enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw
 enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, struct lw_err *err);
 /* A name of a known system ("dgx-a100", "host") or a file. */
 enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err);
-/* The same, or the kind of a known system's device ("A100-SXM4-80GB"): its cluster. */
+/* The same, or the kind of a known system's device ("A100-SXM4-80GB", or "h100" where one kind
+ * begins so): its cluster. */
 enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err);
 /* The first known system whose device ("A100-SXM4-80GB") is of the family that a recorder names
  * ("NVIDIA A100-PG509-200"); c->name NULL: there is none. */

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -464,13 +465,30 @@ enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster 
     return LW_OK;
 }
 
+/* Whether the kind begins with a name that users say: "h100" of "H100-SXM5-80GB". */
+static bool is_kind_in_short(const char *kind, const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 0 && strncasecmp(kind, name, n) == 0 && (kind[n] == '-' || kind[n] == '\0');
+}
+
 enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err)
 {
+    const char *system = NULL;
+    char kinds[400] = "";
+    int n_kinds = 0;
+
     for (int k = 0; lw_cluster_known(k); k++) {
         LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
-        if (strcmp(c->device.kind, name) == 0)
-            return LW_OK;
+        if (is_kind_in_short(c->device.kind, name) && !strstr(kinds, c->device.kind)) {
+            system = system ? system : lw_cluster_known(k);
+            lw_err_word(kinds, sizeof kinds, c->device.kind);
+            n_kinds++;
+        }
         lw_cluster_free(c);
     }
-    return lw_cluster_find(name, c, err);
+    if (n_kinds > 1)
+        return lw_fail(err, LW_EINVAL, "device '%s' may be %s", name, kinds);
+    return lw_cluster_find(system ? system : name, c, err);
 }

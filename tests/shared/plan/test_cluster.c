@@ -273,6 +273,28 @@ static void known_names_may_be_written_as_they_are_spoken(void **state)
     assert_int_equal(lw_cluster_find("dgx-a1000", &none, NULL), LW_EINVAL);
 }
 
+static void a_device_is_named_by_its_kind_or_the_beginning_of_one(void **state)
+{
+    static const char *const names[][2] = {{"H100-SXM5-80GB", "H100-SXM5-80GB"},
+                                           {"h100", "H100-SXM5-80GB"},
+                                           {"A100-SXM4-40GB", "A100-SXM4-40GB"},
+                                           {"mi300x", "MI300X"},
+                                           {"p4d", "A100-SXM4-40GB"}};
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(lw_cluster_find_device(names[i][0], &c, &err), LW_OK);
+        assert_string_equal(c.device.kind, names[i][1]);
+        lw_cluster_free(&c);
+    }
+    assert_int_equal(lw_cluster_find_device("a100", &c, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "device 'a100' may be A100-SXM4-80GB, A100-SXM4-40GB, "));
+    assert_int_equal(lw_cluster_find_device("a10", &c, &err), LW_EINVAL);
+    assert_int_equal(lw_cluster_find_device("", &c, &err), LW_EINVAL);
+}
+
 static void unknown_name_lists_what_is_known(void **state)
 {
     struct lw_cluster c;
@@ -464,6 +486,7 @@ int main(void)
         cmocka_unit_test(dgx_a100_has_the_datasheets_figures),
         cmocka_unit_test(host_has_this_machines_cores_and_says_it_is_not_calibrated),
         cmocka_unit_test(known_names_may_be_written_as_they_are_spoken),
+        cmocka_unit_test(a_device_is_named_by_its_kind_or_the_beginning_of_one),
         cmocka_unit_test(unknown_name_lists_what_is_known),
         cmocka_unit_test(nodes_are_counted_once),
         cmocka_unit_test(failing_allocations_leave_nothing),
