@@ -29,7 +29,7 @@ jobs=$(nproc 2>/dev/null || echo 2)
 [ -d ../shared/golden ] || echo "NOTE: ../shared is absent: tests that need its data skip"
 stage "build" make -j"$jobs" all
 stage "layout of the sources" make format-check
-stage "checks" make -j"$jobs" check
+stage "checks" env LAPWING_MANY=1 make -j"$jobs" check
 stage "checks under address and undefined sanitizers" make -j"$jobs" SAN=1 check
 stage "the same plans from gcc and clang, -O0 and -O3" tests/same_bytes.sh
 stage "a minute of torture: kills, damaged files under sanitizers, hostile connections" make torture MINUTES=1

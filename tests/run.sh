@@ -1,9 +1,10 @@
 #!/bin/sh
 # Runs cmocka test programs, JOBS at once (one per core by default), and counts: prints each
 # program's failures and skips, then one line "N passed, M failed, K skipped". A program that
-# crashes counts as one failure. Of the programs named in tests/alone.txt those marked "waits" wait
-# more than they compute and run beside each other after the others; the rest measure time and run
-# one at a time at the end. TIMES=1: the seconds of each program, processor and clock.
+# crashes counts as one failure. tests/order.txt names the programs that begin first because they
+# take long, those that wait more than they compute and run beside the others, and those that
+# measure time and run one at a time at the end. TIMES=1: the seconds of each program, processor and
+# clock.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 here=$(dirname "$0")
@@ -43,12 +44,13 @@ if [ "$1" = --one ]; then # a program of the parallel part, started by xargs bel
     exit 0
 fi
 
-together='' waiting='' alone=''
+first='' others='' waiting='' alone=''
 for t in "$@"; do
-    case $(grep -x "$(basename "$t")\( waits\)\?" "$here/alone.txt") in
-    *waits) waiting="$waiting $t" ;;
-    ?*) alone="$alone $t" ;;
-    *) together="$together $t" ;;
+    case $(sed -n "s/^$(basename "$t") //p" "$here/order.txt") in
+    first) first="$first $t" ;;
+    waits) waiting="$waiting $t" ;;
+    alone) alone="$alone $t" ;;
+    *) others="$others $t" ;;
     esac
 done
 
@@ -57,8 +59,9 @@ beside() { # how many at once, programs
     [ $# -eq 0 ] || printf '%s\n' "$@" | xargs -P "$n" -I{} "$0" --one "$folder" {}
 }
 
-beside "${JOBS:-$(nproc 2>/dev/null || echo 2)}" $together
-beside "${JOBS:-4}" $waiting
+beside 2 $waiting &
+beside "${JOBS:-$(nproc 2>/dev/null || echo 2)}" $first $others
+wait
 for t in $alone; do one "$t"; done
 if [ -n "${TIMES:-}" ]; then
     cat "$folder"/*.took | sort -rn

@@ -29,6 +29,11 @@ void unit_main(int (*other)(int argc, char **argv))
     other_main = other;
 }
 
+int unit_cases(int few, int many)
+{
+    return getenv("LAPWING_MANY") ? many : few;
+}
+
 int main(int argc, char **argv)
 {
     const char *filter = getenv("LAPWING_TEST_FILTER");

@@ -27,6 +27,9 @@
         unit_group(setup, teardown);                                                               \
     }
 
+/* How many random cases: `many` where LAPWING_MANY is set, as make test does, else `few`. */
+int unit_cases(int few, int many);
+
 /* The call succeeds; else the test fails with the message of the struct lw_err. */
 #define assert_ok(call, err)                                                                       \
     do {                                                                                           \

@@ -17,7 +17,7 @@
 #include "tests/lib/plain_module.h"
 #include "tests/lib/prng.h"
 
-enum { MODULES = 6, PARAMS = 2 * MODULES, GRIDS = 120, WORDS = 512 };
+enum { MODULES = 6, PARAMS = 2 * MODULES, WORDS = 512 };
 
 struct model {
     struct lw_module modules[MODULES];
@@ -286,9 +286,10 @@ static void draw_strategy(struct prng *r, struct model *k, char *words)
 TEST(a_random_grid_ends_like_one_rank)
 {
     struct prng r = prng_start("plans that clip");
+    const int grids = unit_cases(50, 120);
     int made = 0, tries = 0, sharded = 0, cut = 0, ignored = 0;
 
-    for (; made < GRIDS && tries < 8 * GRIDS; tries++) {
+    for (; made < grids && tries < 8 * grids; tries++) {
         static struct model k;
         char words[WORDS] = "";
         enum lw_exec_verified verified;
@@ -317,8 +318,8 @@ TEST(a_random_grid_ends_like_one_rank)
     }
     printf("%d runs of %d tries: %d sharded, %d cut, %d with ignored parameters\n", made, tries,
            sharded, cut, ignored);
-    assert_int_equal(made, GRIDS);
-    assert_true(sharded > GRIDS / 5 && cut > GRIDS / 4 && ignored > GRIDS / 20);
+    assert_int_equal(made, grids);
+    assert_true(sharded > grids / 5 && cut > grids / 4 && ignored > grids / 20);
 }
 
 /* --- faults ------------------------------------------------------------------------------------- */

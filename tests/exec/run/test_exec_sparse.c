@@ -13,7 +13,7 @@
 #include "tests/lib/plain_module.h"
 #include "tests/lib/prng.h"
 
-enum { MODULES = 4, ROWS = 20, ROW = 6, TOUCHED = 5, GRIDS = 120 };
+enum { MODULES = 4, ROWS = 20, ROW = 6, TOUCHED = 5 };
 
 struct model {
     struct lw_module modules[MODULES];
@@ -374,10 +374,11 @@ TEST(random_grids_end_like_one)
 {
     static const enum lw_dtype types[] = {LW_F32, LW_F64, LW_F16, LW_BF16};
     struct prng r = prng_start("sparse gradients");
+    const int grids = unit_cases(50, 120);
     int made = 0, zero = 0, accumulated = 0, pipelines = 0;
     char words[400];
 
-    for (int tries = 0; made < GRIDS; tries++) {
+    for (int tries = 0; made < grids; tries++) {
         struct model k;
         struct lw_plan p;
         struct lw_err err = {0};
@@ -389,7 +390,7 @@ TEST(random_grids_end_like_one)
         enum exec_optimizer_kind kind = prng_in(&r, 0, 1) ? EXEC_MOMENTUM : EXEC_SGD;
         draw(&r, words, sizeof words);
         struct lw_strategy s = strategy(words);
-        if (tries > 20 * GRIDS)
+        if (tries > 20 * grids)
             fail_msg("only %d of %d drawn plans can be built", made, tries);
         if (lw_plan_build(&k.w, &s, NULL, &p, &err) != LW_OK)
             continue;
@@ -402,5 +403,5 @@ TEST(random_grids_end_like_one)
     }
     printf("%d plans run: %d with ZeRO-1, %d of several backwards, %d pipelines\n", made, zero,
            accumulated, pipelines);
-    assert_true(zero > GRIDS / 4 && accumulated > GRIDS / 3 && pipelines > GRIDS / 8);
+    assert_true(zero > grids / 4 && accumulated > grids / 3 && pipelines > grids / 8);
 }

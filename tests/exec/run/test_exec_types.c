@@ -13,7 +13,7 @@
 #include "tests/lib/plain_module.h"
 #include "tests/lib/prng.h"
 
-enum { MODULES = 6, GRIDS = 150 };
+enum { MODULES = 6 };
 
 struct model {
     struct lw_module modules[MODULES];
@@ -293,10 +293,11 @@ TEST(random_grids_end_like_one)
 {
     static const enum lw_dtype types[] = {LW_F32, LW_F64, LW_F16, LW_BF16};
     struct prng r = prng_start("types");
+    const int grids = unit_cases(60, 150);
     int made = 0, mixed = 0, narrowed = 0, hooked = 0;
     char words[400];
 
-    for (int tries = 0; made < GRIDS; tries++) {
+    for (int tries = 0; made < grids; tries++) {
         struct model k;
         struct lw_plan p;
         struct lw_err err = {0};
@@ -309,7 +310,7 @@ TEST(random_grids_end_like_one)
             (enum exec_optimizer_kind)prng_in(&r, 0, EXEC_N_OPTIMIZERS - 1);
         draw(&r, words, sizeof words);
         struct lw_strategy s = strategy(words);
-        if (tries > 20 * GRIDS)
+        if (tries > 20 * grids)
             fail_msg("only %d of %d drawn plans can be built", made, tries);
         if (lw_plan_build(&k.w, &s, NULL, &p, &err) != LW_OK)
             continue;
@@ -323,5 +324,5 @@ TEST(random_grids_end_like_one)
     printf("%d plans run: %d with a gradient type of their own, %d with narrowed weights, %d with "
            "hooks\n",
            made, mixed, narrowed, hooked);
-    assert_true(mixed > GRIDS / 3 && narrowed > GRIDS / 10 && hooked > GRIDS / 10);
+    assert_true(mixed > grids / 3 && narrowed > grids / 10 && hooked > grids / 10);
 }

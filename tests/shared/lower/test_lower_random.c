@@ -17,8 +17,6 @@
 #include "tests/lib/random_strategy.h"
 #include "tests/lib/sim_help.h"
 
-enum { PLANS = 3000 };
-
 /* Most forwards without (the input's half of) their backward on a rank, by the program's order,
  * against the grid's. */
 static void expect_in_flight(const struct lw_plan *p, const struct random_model *k,
@@ -97,10 +95,11 @@ static void simulate(const struct lw_plan *p, bool adds_up, const char *what)
 TEST(every_combination_is_proven_and_runs)
 {
     struct prng r = prng_start("combinations");
+    const int plans = unit_cases(1000, 3000);
     int made = 0, pipelines = 0, tensor = 0, zero[4] = {0}, clipped = 0, cut_both_ways = 0;
     int replicas = 0;
 
-    for (int tries = 0; made < PLANS; tries++) {
+    for (int tries = 0; made < plans; tries++) {
         static struct random_model k;
         struct lw_strategy s;
         struct lw_plan p;
@@ -113,7 +112,7 @@ TEST(every_combination_is_proven_and_runs)
         enum lw_status st = lw_plan_build(&k.w, &s, NULL, &p, &err);
         if (st == LW_EPLAN || st == LW_ENOMEM)
             fail_msg("%s:%s", err.msg, text);
-        if (tries > 4 * PLANS)
+        if (tries > 4 * plans)
             fail_msg("only %d of %d combinations can be planned, the last:%s: %s", made, tries,
                      text, err.msg);
         if (st != LW_OK)
@@ -134,7 +133,7 @@ TEST(every_combination_is_proven_and_runs)
            "(%d of 2 and 3 on data-parallel pipelines), %d with replicas, %d clipped\n",
            made, pipelines, tensor, zero[0], zero[1], zero[2], zero[3], cut_both_ways, replicas,
            clipped);
-    assert_true(pipelines > PLANS / 3 && tensor > PLANS / 4 && clipped > PLANS / 4);
-    assert_true(zero[1] > PLANS / 10 && zero[2] > PLANS / 10 && zero[3] > PLANS / 10);
-    assert_true(cut_both_ways > PLANS / 10 && replicas > PLANS / 30);
+    assert_true(pipelines > plans / 3 && tensor > plans / 4 && clipped > plans / 4);
+    assert_true(zero[1] > plans / 10 && zero[2] > plans / 10 && zero[3] > plans / 10);
+    assert_true(cut_both_ways > plans / 10 && replicas > plans / 30);
 }
