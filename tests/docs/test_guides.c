@@ -6,11 +6,7 @@
  * rest of that line, and a line "..." alone for any lines. Commands of one guide share a folder,
  * in the order of the page. LAPWING_GOLDEN=update writes what the commands print, except after
  * "...": such a command keeps its text. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -177,11 +173,10 @@ static int run_page(const char *name)
     return n_commands;
 }
 
-#define GUIDE(name)                              \
-    static void name##_shows_what_is_printed(void **state) \
-    {                                            \
-        (void)state;                             \
-        assert_true(run_page(#name) > 0);        \
+#define GUIDE(name)                                                          \
+    TEST_WITH(name##_shows_what_is_printed, fixture_open, fixture_close)     \
+    {                                                                        \
+        assert_true(run_page(#name) > 0);                                    \
     }
 
 GUIDE(predict)
@@ -189,11 +184,10 @@ GUIDE(replay)
 GUIDE(compare)
 GUIDE(validate)
 
-static void wildcards_stand_for_what_they_say(void **state)
+TEST(wildcards_stand_for_what_they_say)
 {
     static char shown[4][LINE];
 
-    (void)state;
     strcpy(shown[0], "    a ...");
     strcpy(shown[1], "    ...");
     strcpy(shown[2], "    z");
@@ -205,18 +199,4 @@ static void wildcards_stand_for_what_they_say(void **state)
     assert_true(agree(shown, 2, "a b\nc\n"));
     strcpy(shown[3], "    b");
     assert_false(agree(shown + 3, 1, "bb\n"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wildcards_stand_for_what_they_say),
-        cmocka_unit_test_setup_teardown(predict_shows_what_is_printed, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(replay_shows_what_is_printed, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(compare_shows_what_is_printed, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(validate_shows_what_is_printed, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests_name("guides", tests, NULL, NULL);
 }

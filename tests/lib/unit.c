@@ -1,5 +1,5 @@
-/* The tests of one program: tests/lib/unit.h. LAPWING_TEST_FILTER is a pattern of the names of those
- * that run. */
+/* The tests of one program: tests/lib/unit.h. Those whose names match the pattern
+ * LAPWING_TEST_FILTER run. */
 #include "tests/lib/unit.h"
 
 #include <stdlib.h>

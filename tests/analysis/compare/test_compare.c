@@ -1,16 +1,12 @@
 /* Two runs side by side: hand-computed differences, joins, tolerance. The runs are those of
  * tests/lib/run_fixture.h. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "analysis/compare/compare.h"
 #include "tests/lib/command_fixture.h"
@@ -49,11 +45,10 @@ static void assert_both(struct lw_both v, double p, double m)
     assert_int_equal(v.measured, us(m));
 }
 
-static void times_of_buckets_and_step_are_those_of_the_runs(void **state)
+TEST_WITH(times_of_buckets_and_step_are_those_of_the_runs, runs_open, fixture_close)
 {
     struct lw_comparison c;
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     compare("1", "2", &c);
@@ -78,12 +73,11 @@ static void times_of_buckets_and_step_are_those_of_the_runs(void **state)
     lw_comparison_free(&c);
 }
 
-static void of_an_even_number_of_steps_the_middle_two_are_halved(void **state)
+TEST_WITH(of_an_even_number_of_steps_the_middle_two_are_halved, runs_open, fixture_close)
 {
     struct fixture_run two_steps = measured;
     struct lw_comparison c;
 
-    (void)state;
     two_steps.n_steps = 2;
     two_steps.n_warmup = 0;
     runs_store(&predicted);
@@ -94,20 +88,18 @@ static void of_an_even_number_of_steps_the_middle_two_are_halved(void **state)
     lw_comparison_free(&c);
 }
 
-static void without_a_measured_time_there_is_no_error(void **state)
+TEST(without_a_measured_time_there_is_no_error)
 {
-    (void)state;
     assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = 10, .measured = 0})));
     assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = 10, .measured = -1})));
     assert_true(isnan(lw_both_error_pct((struct lw_both){.predicted = -1, .measured = 10})));
 }
 
-static void parts_add_up_to_the_difference_of_the_step(void **state)
+TEST_WITH(parts_add_up_to_the_difference_of_the_step, runs_open, fixture_close)
 {
     struct lw_comparison c;
     lw_ps p = 0, m = 0;
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&one_bucket);
     compare("1", "2", &c);
@@ -120,11 +112,10 @@ static void parts_add_up_to_the_difference_of_the_step(void **state)
     lw_comparison_free(&c);
 }
 
-static void the_largest_contributors_come_first(void **state)
+TEST_WITH(the_largest_contributors_come_first, runs_open, fixture_close)
 {
     struct lw_comparison c;
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     compare("1", "2", &c);
@@ -136,11 +127,10 @@ static void the_largest_contributors_come_first(void **state)
     lw_comparison_free(&c);
 }
 
-static void the_simulation_is_the_prediction_in_either_order(void **state)
+TEST_WITH(the_simulation_is_the_prediction_in_either_order, runs_open, fixture_close)
 {
     struct lw_comparison c;
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     compare("2", "1", &c);
@@ -149,11 +139,10 @@ static void the_simulation_is_the_prediction_in_either_order(void **state)
     lw_comparison_free(&c);
 }
 
-static void different_plans_are_joined_by_launch_place_and_say_so(void **state)
+TEST_WITH(different_plans_are_joined_by_launch_place_and_say_so, runs_open, fixture_close)
 {
     struct lw_comparison c;
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&one_bucket);
     compare("1", "2", &c);
@@ -165,11 +154,10 @@ static void different_plans_are_joined_by_launch_place_and_say_so(void **state)
     lw_comparison_free(&c);
 }
 
-static void runs_without_spans_are_compared_by_their_totals(void **state)
+TEST_WITH(runs_without_spans_are_compared_by_their_totals, runs_open, fixture_close)
 {
     struct lw_comparison c;
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     runs_sql("UPDATE run SET n_spans = 0 WHERE id = 1");
@@ -181,13 +169,12 @@ static void runs_without_spans_are_compared_by_their_totals(void **state)
     lw_comparison_free(&c);
 }
 
-static void a_run_without_a_step_is_refused(void **state)
+TEST_WITH(a_run_without_a_step_is_refused, runs_open, fixture_close)
 {
     struct lw_store *s = NULL;
     struct lw_comparison c = {0};
     struct lw_err err = {0};
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     runs_sql("DELETE FROM metric WHERE run = 2; UPDATE run SET status = 'running' WHERE id = 2");
@@ -199,7 +186,7 @@ static void a_run_without_a_step_is_refused(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void comparisons_become_the_past_errors_of_a_cluster(void **state)
+TEST_WITH(comparisons_become_the_past_errors_of_a_cluster, runs_open, fixture_close)
 {
     struct lw_figure speed = {.value = 1e9, .source = "measured"};
     struct lw_cluster two_cores = {.name = "two cores", .n_nodes = 1, .devices_per_node = 2,
@@ -208,7 +195,6 @@ static void comparisons_become_the_past_errors_of_a_cluster(void **state)
     struct lw_store *s = NULL;
     struct lw_err err = {0};
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     runs_store(&predicted);
@@ -226,9 +212,8 @@ static void comparisons_become_the_past_errors_of_a_cluster(void **state)
     lw_store_close(s);
 }
 
-static void beyond_the_tolerance_the_command_exits_with_3(void **state)
+TEST_WITH(beyond_the_tolerance_the_command_exits_with_3, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     expect("compare 1 2 --tolerance 15.6", 3, "");
@@ -239,7 +224,7 @@ static void beyond_the_tolerance_the_command_exits_with_3(void **state)
     expect("compare 1", 2, "");
 }
 
-static void json_holds_what_the_documentation_shows(void **state)
+TEST_WITH(json_holds_what_the_documentation_shows, runs_open, fixture_close)
 {
     static const char *const parts[] = {
         "\"step\": {\"predicted_ns\": 432000, \"measured_ns\": 512000, \"error_pct\": -15.625}",
@@ -249,7 +234,6 @@ static void json_holds_what_the_documentation_shows(void **state)
         "\"joined_by\": \"op\"", "\"within_tolerance\": null"};
     static char page[8192];
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     const char *out = lapwing("compare 1 2 --format json", NULL);
@@ -264,7 +248,7 @@ static void json_holds_what_the_documentation_shows(void **state)
 }
 
 /* Every number of the text, one row each: step, parts, buckets, ops. */
-static void csv_holds_buckets_and_ops_too(void **state)
+TEST_WITH(csv_holds_buckets_and_ops_too, runs_open, fixture_close)
 {
     static const char *const rows[] = {
         "of,bucket,what,unit,predicted,measured,difference,error %\n",
@@ -276,7 +260,6 @@ static void csv_holds_buckets_and_ops_too(void **state)
         "bucket,1,size,bytes,4096,4096,0,0.000\n",
         "op,,\"all_reduce, transfer of bucket 0\",ns,100000,140000,-40000,-28.571\n"};
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     const char *out = lapwing("compare 1 2 --format csv", NULL);
@@ -285,9 +268,8 @@ static void csv_holds_buckets_and_ops_too(void **state)
             fail_msg("no '%s' in\n%s", rows[i], out);
 }
 
-static void without_runs_every_execution_stands_beside_its_last_prediction(void **state)
+TEST_WITH(without_runs_every_execution_stands_beside_its_last_prediction, runs_open, fixture_close)
 {
-    (void)state;
     runs_store(&predicted);
     runs_store(&one_bucket); /* never predicted */
     runs_store(&predicted);
@@ -310,7 +292,7 @@ static enum lw_status try_compare(struct lw_store *s, struct lw_comparison *c, s
     return lw_comparison_record(s, 2, err);
 }
 
-static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, runs_open, fixture_close)
 {
     struct lw_comparison c = {0};
     struct lw_store *s = NULL;
@@ -318,7 +300,6 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     enum lw_status st = LW_ENOMEM;
     int n = 0;
 
-    (void)state;
     runs_store(&predicted);
     runs_store(&measured);
     assert_int_equal(lw_store_open(runs_db, LW_STORE_WRITE, &s, &err), LW_OK);
@@ -339,12 +320,11 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
 
 /* 432 us with a cap of 1 KiB, 512 with 8: B takes 80 us, 18.519 %, more than A, whichever is
  * called A. */
-static void two_predictions_are_a_and_b(void **state)
+TEST_WITH(two_predictions_are_a_and_b, runs_open, fixture_close)
 {
     struct fixture_run slow = predicted;
     struct lw_comparison c;
 
-    (void)state;
     slow.wire_us = 140;
     slow.cap_bytes = 8192;
     runs_store(&predicted);
@@ -366,9 +346,8 @@ static void two_predictions_are_a_and_b(void **state)
 }
 
 /* A step that trains fewer samples is shorter and no gain: 2 samples (1 a rank) against 8. */
-static void steps_of_other_sample_counts_compare_by_sample(void **state)
+TEST_WITH(steps_of_other_sample_counts_compare_by_sample, runs_open, fixture_close)
 {
-    (void)state;
     shell("$L model mlp --layers 2 --width 64 --batch 1 -o w.json >log && "
           "for dp in 2 8; do $L sim -w w.json -c dgx-a100 --dp $dp --db s.db -q >log; done", NULL);
     const char *out = lapwing("compare 1 2 --db s.db", NULL);
@@ -379,11 +358,9 @@ static void steps_of_other_sample_counts_compare_by_sample(void **state)
     assert_null(strstr(lapwing("compare 1 1 --db s.db", NULL), "a sample takes"));
 }
 
-#define STORED(test) cmocka_unit_test_setup_teardown(test, runs_open, fixture_close)
-
 /* One plan, predicted on two clusters: each execution belongs to the prediction on its own
  * cluster. */
-static void a_prediction_belongs_to_its_cluster(void **state)
+TEST(a_prediction_belongs_to_its_cluster)
 {
     struct lw_run runs[] = {
         {.id = 1,
@@ -424,35 +401,8 @@ static void a_prediction_belongs_to_its_cluster(void **state)
          .cluster_hash = "a"},
     };
 
-    (void)state;
     assert_int_equal(lw_prediction_of(runs, 6, &runs[1])->id, 1);
     assert_int_equal(lw_prediction_of(runs, 6, &runs[3])->id, 3);
     assert_int_equal(lw_prediction_of(runs, 6, &runs[4])->id, 3); /* of no cluster: the last one */
     assert_null(lw_prediction_of(runs, 6, &runs[5]));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORED(times_of_buckets_and_step_are_those_of_the_runs),
-        STORED(of_an_even_number_of_steps_the_middle_two_are_halved),
-        cmocka_unit_test(without_a_measured_time_there_is_no_error),
-        cmocka_unit_test(a_prediction_belongs_to_its_cluster),
-        STORED(parts_add_up_to_the_difference_of_the_step),
-        STORED(the_largest_contributors_come_first),
-        STORED(the_simulation_is_the_prediction_in_either_order),
-        STORED(different_plans_are_joined_by_launch_place_and_say_so),
-        STORED(runs_without_spans_are_compared_by_their_totals),
-        STORED(a_run_without_a_step_is_refused),
-        STORED(comparisons_become_the_past_errors_of_a_cluster),
-        STORED(beyond_the_tolerance_the_command_exits_with_3),
-        STORED(json_holds_what_the_documentation_shows),
-        STORED(without_runs_every_execution_stands_beside_its_last_prediction),
-        STORED(csv_holds_buckets_and_ops_too),
-        STORED(two_predictions_are_a_and_b),
-        STORED(steps_of_other_sample_counts_compare_by_sample),
-        STORED(every_failing_allocation_is_reported_and_leaks_nothing),
-    };
-
-    return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
 }

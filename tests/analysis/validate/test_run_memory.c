@@ -1,9 +1,5 @@
 /* What a table's kind of memory figure shows beside the plan's bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 
@@ -29,7 +25,7 @@ static double shown(struct lw_run r)
 }
 
 /* One whole input: 2 samples of 100 tokens, 1000 elements of 2 bytes. */
-static void figures_of_each_kind(void **unused)
+TEST(figures_of_each_kind)
 {
     static const struct {
         const char *framework, *memory;
@@ -44,7 +40,6 @@ static void figures_of_each_kind(void **unused)
         {"nanotron", "", 4, 1, 2e9 + 23 * 4e5},
         {"nanotron", "", 4, 2, 2e9 + 3 * 4e5},
     };
-    (void)unused;
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         double bytes = shown(run_of(cases[k].framework, cases[k].memory, cases[k].tp, cases[k].pp));
@@ -54,19 +49,17 @@ static void figures_of_each_kind(void **unused)
 }
 
 /* The fullest rank, with the allocator's reserve; inputs that only stay allocated are given up. */
-static void needed_is_of_the_fullest_rank(void **unused)
+TEST(needed_is_of_the_fullest_rank)
 {
     struct lw_summary s = {.peak_memory_bytes = 2000000000};
     struct lw_run r = run_of("nanotron", "reserved of rank 0", 4, 1);
-    (void)unused;
 
     assert_true(fabs(lw_run_needed_bytes(&r, &s) - 1.056 * (2e9 + 3 * 4e5)) < 1);
 }
 
-static void gradients_of_the_parameters_type_lie_beside_their_sums(void **unused)
+TEST(gradients_of_the_parameters_type_lie_beside_their_sums)
 {
     static const char *const frameworks[] = {"nanotron", "Megatron-LM"};
-    (void)unused;
 
     for (int k = 0; k < 2; k++) {
         struct lw_role role = {.static_bytes = {[LW_MEM_PARAMS] = 20, [LW_MEM_GRADS] = 40}};
@@ -78,7 +71,7 @@ static void gradients_of_the_parameters_type_lie_beside_their_sums(void **unused
 }
 
 /* Of an embedding, a norm, two matrices of blocks on two stages, and a head. */
-static void weights_of_8_bits_are_those_of_products(void **unused)
+TEST(weights_of_8_bits_are_those_of_products)
 {
     struct lw_plan_param params[] = {{.module = 0, .numel = 1000000}, {.module = 1, .numel = 1000},
                                      {.module = 1, .numel = 500000},
@@ -88,7 +81,6 @@ static void weights_of_8_bits_are_those_of_products(void **unused)
     struct lw_plan plan = {.n_roles = 2, .roles = roles, .n_params = 5, .params = params,
                            .n_modules = 4};
     struct lw_run r = run_of("NeMo", "", 1, 2);
-    (void)unused;
 
     lw_run_hold(&r, &plan);
     assert_int_equal(roles[0].static_bytes[LW_MEM_PARAMS], 3002000);
@@ -96,15 +88,4 @@ static void weights_of_8_bits_are_those_of_products(void **unused)
     lw_run_hold(&r, &plan);
     assert_int_equal(roles[0].static_bytes[LW_MEM_PARAMS], 2502000);
     assert_int_equal(roles[1].static_bytes[LW_MEM_PARAMS], 2100000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_of_each_kind),
-        cmocka_unit_test(needed_is_of_the_fullest_rank),
-        cmocka_unit_test(gradients_of_the_parameters_type_lie_beside_their_sums),
-        cmocka_unit_test(weights_of_8_bits_are_those_of_products),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

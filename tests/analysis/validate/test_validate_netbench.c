@@ -1,10 +1,6 @@
 /* Published nccl-tests tables: the words of a machine, errors with and without curves, what stands
  * apart. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <glob.h>
 #include <math.h>
@@ -29,13 +25,12 @@ static enum lw_status fabric(const char *gpu, const char *intra, const char *int
     return netbench_cluster(&f, links, c, n, err);
 }
 
-static void words_become_links(void **unused)
+TEST(words_become_links)
 {
     struct lw_link l[2];
     struct lw_cluster c;
     struct lw_err err = {0};
     int32_t n;
-    (void)unused;
 
     assert_int_equal(fabric("H100-80GB (p5)", "NVSwitch4", "EFA 32x100G", 16, 2, &c, l, &n, &err),
                      LW_OK);
@@ -66,10 +61,9 @@ static void words_become_links(void **unused)
 
 /* 8 H100 at 1 MiB: the model gives 28.0142 us (tests/sim/cost/test_cost_nccl.c). Measured 35.01775
  * us: 20 % too fast. */
-static void raw_error_is_the_models(void **unused)
+TEST_WITH(raw_error_is_the_models, fixture_open, fixture_close)
 {
     int rc;
-    (void)unused;
 
     fixture_put(
         fixture_path("one.csv"), TITLES
@@ -84,10 +78,9 @@ static void raw_error_is_the_models(void **unused)
 }
 
 /* Its calls are timed one at a time: 28.0142 us of the model and 25 us of the host. */
-static void host_time_of_single_calls_is_added(void **unused)
+TEST_WITH(host_time_of_single_calls_is_added, fixture_open, fixture_close)
 {
     int rc;
-    (void)unused;
 
     fixture_put(fixture_path("single.csv"),
                 TITLES "all_reduce,auto,8,1,H100,NVSwitch4,none,1048576,53.0142,29.9,52.4,"
@@ -96,20 +89,18 @@ static void host_time_of_single_calls_is_added(void **unused)
     assert_non_null(strstr(out, "\"netbench-raw\", \"predicted_ns\": 53014"));
 }
 
-static void named_algorithm_is_forced(void **unused)
+TEST_WITH(named_algorithm_is_forced, fixture_open, fixture_close)
 {
-    int rc;
-    (void)unused; /* tree/LL128, as tests/sim/cost/test_cost_nccl.c */
+    int rc; /* tree/LL128, as tests/sim/cost/test_cost_nccl.c */
     fixture_put(fixture_path("tree.csv"),
                 TITLES "all_reduce,Tree,8,1,H100,NVSwitch4,none,1048576,40,1,1,x\n");
     const char *out = lapwing("validate tree.csv --format json", &rc);
     assert_non_null(strstr(out, "\"predicted_ns\": 45069, \"measured_ns\": 40000"));
 }
 
-static void tables_that_say_so_stand_apart(void **unused)
+TEST_WITH(tables_that_say_so_stand_apart, fixture_open, fixture_close)
 {
     int rc;
-    (void)unused;
 
     fixture_put(fixture_path("apart.csv"),
                 TITLES "all_reduce,auto,16,2,H100,NVSwitch4,InfiniBand NDR (misconfigured: slow),"
@@ -124,9 +115,8 @@ static void tables_that_say_so_stand_apart(void **unused)
     assert_non_null(strstr(out, "other: the library is not NCCL: not predicted"));
 }
 
-static void bad_tables_are_refused(void **unused)
+TEST_WITH(bad_tables_are_refused, fixture_open, fixture_close)
 {
-    (void)unused;
     fixture_put(fixture_path("gpu.csv"),
                 TITLES "all_reduce,auto,8,1,abacus,NVSwitch4,none,1048576,35,1,1,x\n");
     expect("validate gpu.csv", 0, "gpu: unknown GPU 'abacus': not predicted");
@@ -145,11 +135,10 @@ static char **tables_of(glob_t *g)
 }
 
 /* The stored curves are what the fit writes today: nobody edits them by hand. */
-static void stored_curves_are_the_fit(void **state)
+TEST_WITH(stored_curves_are_the_fit, fixture_open, fixture_close)
 {
     glob_t g = {0};
     struct lw_err err = {0};
-    (void)state;
 
     if (!tables_of(&g)) {
         print_message("../shared/netbench is not here: nothing to fit\n");
@@ -167,13 +156,12 @@ static void stored_curves_are_the_fit(void **state)
 
 /* Every visible table left out in turn: never worse than the model alone, and the means that
  * docs/design/nccl.md prints. */
-static void curves_never_harm_a_table_left_out(void **state)
+TEST(curves_never_harm_a_table_left_out)
 {
     glob_t g = {0};
     struct lw_err err = {0};
     int n_tables = 0, n_all = 0;
     double all = 0;
-    (void)state;
 
     if (!tables_of(&g)) {
         print_message("../shared/netbench is not here: nothing to leave out\n");
@@ -209,22 +197,4 @@ static void curves_never_harm_a_table_left_out(void **state)
     globfree(&g);
     assert_int_equal(n_tables, 13);
     assert_true(100 * all / n_all < 13.6);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_become_links),
-        cmocka_unit_test_setup_teardown(raw_error_is_the_models, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(host_time_of_single_calls_is_added, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(named_algorithm_is_forced, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(tables_that_say_so_stand_apart, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(bad_tables_are_refused, fixture_open, fixture_close),
-        cmocka_unit_test_setup_teardown(stored_curves_are_the_fit, fixture_open, fixture_close),
-        cmocka_unit_test(curves_never_harm_a_table_left_out),
-    };
-
-    return cmocka_run_group_tests_name("validate_netbench", tests, NULL, NULL);
 }

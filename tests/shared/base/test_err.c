@@ -1,9 +1,5 @@
 /* Lists of words in messages: whole words, or an end that says that there are more. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <string.h>
 
@@ -11,11 +7,10 @@
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 
-static void a_list_holds_whole_words(void **state)
+TEST(a_list_holds_whole_words)
 {
     char list[23] = "";
 
-    (void)state;
     lw_err_word(list, sizeof list, "alpha");
     assert_string_equal(list, "alpha");
     lw_err_word(list, sizeof list, "beta");
@@ -27,11 +22,10 @@ static void a_list_holds_whole_words(void **state)
 }
 
 /* No more than 24 bytes are touched, whatever the words. */
-static void a_list_stays_in_its_room(void **state)
+TEST(a_list_stays_in_its_room)
 {
     char room[40];
 
-    (void)state;
     for (size_t size = 8; size <= 24; size++) {
         memset(room, 'x', sizeof room);
         room[0] = '\0';
@@ -43,22 +37,9 @@ static void a_list_stays_in_its_room(void **state)
     }
 }
 
-static void every_reducer_and_system_is_listed(void **state)
+TEST_WITH(every_reducer_and_system_is_listed, fixture_open, fixture_close)
 {
-    (void)state;
     expect("cost --algorithm bogus", 2, "nccl:nvls-tree, nccl:pat, nccl:ll, nccl:ll128, "
                                         "nccl:simple, nccl+cal; see");
     expect("cluster bogus", 1, "jean-zay-a100, v100-ib, p5-playbook\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_holds_whole_words),
-        cmocka_unit_test(a_list_stays_in_its_room),
-        cmocka_unit_test_setup_teardown(every_reducer_and_system_is_listed, fixture_open,
-                                        fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

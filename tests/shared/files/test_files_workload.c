@@ -1,9 +1,5 @@
 /* Workload files: the documented example, round trips, and what is refused in which words. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +11,13 @@
 
 static const char example_page[] = "docs/formats/workload.md";
 
-static void documented_example_reads_as_described(void **state)
+TEST(documented_example_reads_as_described)
 {
     char *text = fixture_example(example_page);
     struct lw_workload w;
     struct lw_err err = {0};
-    (void)state;
     fixture_put(fixture_path("w.json"), text);
-    if (lw_workload_read(fixture_path("w.json"), &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_workload_read(fixture_path("w.json"), &w, &err), err);
     assert_string_equal(w.name, "two-layer example");
     assert_int_equal(w.n_modules, 2);
     assert_int_equal(w.modules[0].forward_ps, 10000125); /* 10000.125 ns */
@@ -62,7 +56,7 @@ static void documented_example_reads_as_described(void **state)
     lw_workload_free(&w);
 }
 
-static void damaged_files_are_refused_by_place(void **state)
+TEST(damaged_files_are_refused_by_place)
 {
     static const struct {
         const char *from, *to, *message;
@@ -145,7 +139,6 @@ static void damaged_files_are_refused_by_place(void **state)
          "at params[0].numel: all sizes together are beyond 2^59"},
     };
     char *text = fixture_example(example_page);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_err err = {0};
         struct lw_workload w = {.name = "untouched"};
@@ -161,13 +154,12 @@ static void damaged_files_are_refused_by_place(void **state)
     free(text);
 }
 
-static void missing_modules_and_absent_files_are_refused(void **state)
+TEST(missing_modules_and_absent_files_are_refused)
 {
     struct lw_err err = {0};
     struct lw_workload w;
     char expected[300];
     const char *path = fixture_path("none.json");
-    (void)state;
     assert_int_equal(lw_workload_read(path, &w, &err), LW_EIO);
     snprintf(expected, sizeof expected, "%s: cannot open: No such file or directory", path);
     assert_string_equal(err.msg, expected);
@@ -178,7 +170,7 @@ static void missing_modules_and_absent_files_are_refused(void **state)
     assert_string_equal(err.msg, expected);
 }
 
-static void kind_is_found_wherever_it_stands(void **state)
+TEST(kind_is_found_wherever_it_stands)
 {
     static const struct {
         const char *text, *kind;
@@ -190,7 +182,6 @@ static void kind_is_found_wherever_it_stands(void **state)
         {"[1]", ""},
         {"P1 G1", ""},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char kind[16] = "unset";
         struct lw_err err = {0};
@@ -309,10 +300,9 @@ static struct lw_workload random_workload(void)
     return w;
 }
 
-static void random_workloads_survive_writing_and_reading(void **state)
+TEST(random_workloads_survive_writing_and_reading)
 {
     unsigned seed = 7;
-    (void)state;
     print_message("seed %u\n", seed);
     srand(seed);
     for (int round = 0; round < 300; round++) {
@@ -356,13 +346,12 @@ static void random_workloads_survive_writing_and_reading(void **state)
 /* --- memory and disks that run out ---------------------------------------------------------------
  */
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
     char *text = fixture_example(example_page);
     const char *in = fixture_path("w.json"), *out = fixture_path("out.json");
     int64_t n = 0, live;
     enum lw_status s;
-    (void)state;
     fixture_put(in, text);
     live = lw_alloc_live();
     do {
@@ -383,12 +372,11 @@ static void failing_allocations_leave_nothing(void **state)
     free(text);
 }
 
-static void full_disk_and_missing_folder_are_reported(void **state)
+TEST(full_disk_and_missing_folder_are_reported)
 {
     struct lw_err err = {0};
     struct lw_workload w;
     char *text = fixture_example(example_page);
-    (void)state;
     fixture_put(fixture_path("w.json"), text);
     assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, &err), LW_OK);
     assert_int_equal(lw_workload_write(&w, "/dev/full", &err), LW_EIO);
@@ -404,16 +392,4 @@ static void full_disk_and_missing_folder_are_reported(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documented_example_reads_as_described),
-        cmocka_unit_test(damaged_files_are_refused_by_place),
-        cmocka_unit_test(missing_modules_and_absent_files_are_refused),
-        cmocka_unit_test(kind_is_found_wherever_it_stands),
-        cmocka_unit_test(random_workloads_survive_writing_and_reading),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-        cmocka_unit_test(full_disk_and_missing_folder_are_reported),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

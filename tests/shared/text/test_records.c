@@ -1,13 +1,9 @@
 /* One printer for text, JSON and CSV: shared/text/record.h. */
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/text/record.h"
@@ -71,18 +67,16 @@ static void expect(enum lw_format format, const char *expected)
     free(text);
 }
 
-static void text_shows_units_and_cuts_long_texts(void **state)
+TEST(text_shows_units_and_cuts_long_texts)
 {
-    (void)state;
     expect(LW_FORMAT_TEXT, "id      size      time   n  on   text  kind  share\n"
                            "--  --------  --------  --  ---  ----  ----  -----\n"
                            " 7  1.00 MiB  1.500 ns  -3  yes  a lo  ring   0.12\n"
                            " 8      none         -   0  no   ?     tree   2.00\n");
 }
 
-static void json_has_exact_numbers_and_null_for_what_lacks(void **state)
+TEST(json_has_exact_numbers_and_null_for_what_lacks)
 {
-    (void)state;
     expect(LW_FORMAT_JSON,
            "{\n  \"rows\": [\n"
            "    {\"id\": 7, \"size_bytes\": 1048576, \"time_ns\": 2, \"n\": -3, \"on\": true, "
@@ -91,9 +85,8 @@ static void json_has_exact_numbers_and_null_for_what_lacks(void **state)
            "\"text\": null, \"chars\": null, \"kind\": \"tree\"}\n  ]\n}\n");
 }
 
-static void csv_has_the_columns_of_json(void **state)
+TEST(csv_has_the_columns_of_json)
 {
-    (void)state;
     expect(LW_FORMAT_CSV, "id,size_bytes,time_ns,n,on,text,chars,kind\n"
                           "7,1048576,2,-3,yes,\"a longer, quoted text\",abc,ring\n"
                           "8,,,0,no,,,tree\n");
@@ -115,11 +108,11 @@ static const struct lw_column judged_columns[] = {
 };
 
 /* -1 ps is an unknown time and a known change; an empty label is a text, none is null. */
-static void changes_carry_their_sign_and_may_be_negative(void **state)
+TEST(changes_carry_their_sign_and_may_be_negative)
 {
-    static const struct judged rows[] = {{"", 1500000000, -1, -2.25, 0.1},
-                                         {NULL, -1, 2500000, NAN, NAN}};
-    const struct lw_records r = {"rows", judged_columns, 5, rows, 2, sizeof *rows};
+    static const struct judged judged[] = {{"", 1500000000, -1, -2.25, 0.1},
+                                           {NULL, -1, 2500000, NAN, NAN}};
+    const struct lw_records r = {"rows", judged_columns, 5, judged, 2, sizeof *judged};
     static const char *const expected[] = {
         [LW_FORMAT_TEXT] = "     ms  change ms     %  value\n"
                            "  -----  ---------  ----  -----\n"
@@ -134,7 +127,6 @@ static void changes_carry_their_sign_and_may_be_negative(void **state)
                           ",1500000,0,-2.250,0.1\n,,2500,,\n",
     };
 
-    (void)state;
     for (int f = LW_FORMAT_TEXT; f <= LW_FORMAT_CSV; f++) {
         char *text = printed(&r, (enum lw_format)f);
         assert_string_equal(text, expected[f]);
@@ -142,14 +134,13 @@ static void changes_carry_their_sign_and_may_be_negative(void **state)
     }
 }
 
-static void a_failing_allocation_is_reported(void **state)
+TEST(a_failing_allocation_is_reported)
 {
     struct lw_err err = {0};
     FILE *f = fopen("/dev/null", "w");
     enum lw_status st = LW_ENOMEM;
     int n = 0;
 
-    (void)state;
     assert_non_null(f);
     for (int format = LW_FORMAT_TEXT; format <= LW_FORMAT_CSV; format += 2)
         for (st = LW_ENOMEM, n = 0; st != LW_OK; n++) {
@@ -160,16 +151,4 @@ static void a_failing_allocation_is_reported(void **state)
         }
     assert_true(n > 3);
     fclose(f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_shows_units_and_cuts_long_texts),
-        cmocka_unit_test(json_has_exact_numbers_and_null_for_what_lacks),
-        cmocka_unit_test(csv_has_the_columns_of_json),
-        cmocka_unit_test(changes_carry_their_sign_and_may_be_negative),
-        cmocka_unit_test(a_failing_allocation_is_reported),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

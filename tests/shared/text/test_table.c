@@ -1,9 +1,5 @@
 /* Tables: what is cut on a narrow terminal, and what never is. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,32 +46,29 @@ static void expect(int n_columns, const char *text)
     "layers.0.mlp  1234567  a long text that says much\n"                                       \
     "\xc3\xa4                   8  short\n"
 
-static void wide_enough_is_left_alone(void **unused)
+TEST(wide_enough_is_left_alone)
 {
-    (void)unused;
     expect(0, WHOLE);
     expect(49, WHOLE); /* 12 + 2 + 7 + 2 + 26 */
 }
 
-static void the_widest_text_is_cut_with_an_ellipsis(void **unused)
+TEST(the_widest_text_is_cut_with_an_ellipsis)
 {
-    (void)unused;
     expect(40, "name            bytes  about\n"
                "------------  -------  -----------------\n"
                "layers.0.mlp  1234567  a long text that\xe2\x80\xa6\n"
                "\xc3\xa4                   8  short\n");
 }
 
-static void numbers_are_never_cut(void **unused)
+TEST(numbers_are_never_cut)
 {
-    (void)unused;
     expect(5, "name        bytes  about\n"
               "--------  -------  --------\n"
               "layers.\xe2\x80\xa6  1234567  a long \xe2\x80\xa6\n"
               "\xc3\xa4               8  short\n");
 }
 
-static void titles_are_broken_and_what_lacks_room_follows_below(void **unused)
+TEST(titles_are_broken_and_what_lacks_room_follows_below)
 {
     static const char *const wide[] = {"role", ">of the first", ">of all", "what it is called"};
     struct lw_table *t = lw_table_new(4, wide);
@@ -84,7 +77,6 @@ static void titles_are_broken_and_what_lacks_room_follows_below(void **unused)
     size_t len = 0;
     FILE *f = open_memstream(&out, &len);
 
-    (void)unused;
     for (int i = 0; i < 2; i++) {
         lw_table_cell(t, "stage %d", i);
         lw_table_cell(t, "%d", 1234567 * (i + 1));
@@ -152,10 +144,9 @@ static void print_to_terminal(const char *columns, char *out, size_t size)
     close(master);
 }
 
-static void a_terminal_decides_by_its_width(void **unused)
+TEST(a_terminal_decides_by_its_width)
 {
     char out[1024];
-    (void)unused;
 
     print_to_terminal(NULL, out, sizeof out);
     assert_non_null(strstr(out, "1234567  a long text that\xe2\x80\xa6"));
@@ -165,7 +156,7 @@ static void a_terminal_decides_by_its_width(void **unused)
     assert_non_null(strstr(out, "1234567  a long text that says\xe2\x80\xa6"));
 }
 
-static void the_end_of_a_table_prints_and_frees_it(void **unused)
+TEST(the_end_of_a_table_prints_and_frees_it)
 {
     static const char *const two[] = {"what", ">time"};
     struct lw_table *t = lw_table_new(2, two);
@@ -173,7 +164,6 @@ static void the_end_of_a_table_prints_and_frees_it(void **unused)
     char *out = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&out, &n);
-    (void)unused;
 
     lw_table_cell(t, "a");
     lw_table_ns(t, 1500);
@@ -182,17 +172,4 @@ static void the_end_of_a_table_prints_and_frees_it(void **unused)
     fclose(f);
     assert_string_equal(out, "  what      time\n  ----  --------\n  a     1.500 us\n");
     free(out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wide_enough_is_left_alone),
-        cmocka_unit_test(the_widest_text_is_cut_with_an_ellipsis),
-        cmocka_unit_test(numbers_are_never_cut),
-        cmocka_unit_test(titles_are_broken_and_what_lacks_room_follows_below),
-        cmocka_unit_test(a_terminal_decides_by_its_width),
-        cmocka_unit_test(the_end_of_a_table_prints_and_frees_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

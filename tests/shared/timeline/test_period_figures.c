@@ -1,18 +1,14 @@
 /* The table of a period's figures: what it prints adds up, and the glossary defines every key. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/timeline/period_figures.h"
 #include "tests/lib/file_fixture.h"
 
 /* 4 parts of 400 ps are 0 ns each and 2 ns together: 400, 800, 1200, 1600 round to 0, 1, 1, 2. */
-static void rounded_parts_add_up_to_the_rounded_period(void **state)
+TEST(rounded_parts_add_up_to_the_rounded_period)
 {
     const struct lw_measure m = {.rank = 3, .end = 1600, .compute_busy = 400, .exposed_copy = 400,
                                  .transfer = 400, .exposed_comm = 400, .idle = 400,
@@ -20,7 +16,6 @@ static void rounded_parts_add_up_to_the_rounded_period(void **state)
     struct lw_period_row row = lw_period_row_of(&m);
     lw_ns sum = 0;
 
-    (void)state;
     for (int i = 0; i < LW_N_PERIOD_PARTS; i++)
         sum += row.figure[lw_period_parts[i]];
     assert_int_equal(row.rank, 3);
@@ -34,12 +29,11 @@ static void rounded_parts_add_up_to_the_rounded_period(void **state)
     assert_int_equal(row.peak_memory_bytes, 7);
 }
 
-static void every_wait_has_its_figure(void **state)
+TEST(every_wait_has_its_figure)
 {
     struct lw_measure m = {0};
     lw_ps figure[LW_N_FIGURES];
 
-    (void)state;
     for (int i = 0; i < LW_N_WAITS; i++)
         m.wait[i] = 10 + i;
     lw_period_figures(&m, figure);
@@ -50,26 +44,14 @@ static void every_wait_has_its_figure(void **state)
                         "wait_other_ps");
 }
 
-static void the_glossary_defines_every_key(void **state)
+TEST(the_glossary_defines_every_key)
 {
     char *glossary = fixture_get("docs/glossary.md"), quoted[48];
 
-    (void)state;
     for (int k = LW_PERIOD_FIRST_COLUMN; k < LW_N_PERIOD_COLUMNS; k++) {
         snprintf(quoted, sizeof quoted, "`%s`", lw_period_columns[k].key);
         if (!strstr(glossary, quoted))
             fail_msg("docs/glossary.md does not define %s", quoted);
     }
     free(glossary);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounded_parts_add_up_to_the_rounded_period),
-        cmocka_unit_test(every_wait_has_its_figure),
-        cmocka_unit_test(the_glossary_defines_every_key),
-    };
-
-    return cmocka_run_group_tests_name("period_figures", tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* What auto means: the rounds of trees against messages run one by one, the cheapest algorithm of a
  * library, and the files that name a library's algorithms. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,11 +59,10 @@ static void expect_rounds(int32_t n, int32_t n_sizes)
     }
 }
 
-static void trees_take_the_rounds_of_their_messages(void **unused)
+TEST(trees_take_the_rounds_of_their_messages)
 {
     static const int32_t large[] = {255, 256, 257, 511, 1000, 1023, 1024, 2047, 4096};
     struct prng rng = prng_start("ranks");
-    (void)unused;
 
     for (int32_t n = 2; n <= 128; n++)
         expect_rounds(n, 8);
@@ -85,16 +80,14 @@ static struct lw_cost_answer ask(const struct lw_cluster *c, int64_t bytes, int3
     struct lw_cost_answer a;
     struct lw_err err = {0};
 
-    if (lw_sim_cost_explain(c, &q, &a, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_sim_cost_explain(c, &q, &a, &err), err);
     return a;
 }
 
 /* 512 nodes of 8: a ring pays 8190 latencies, a tree those of 52 rounds. */
-static void a_mebibyte_on_4096_ranks_goes_by_tree(void **unused)
+TEST(a_mebibyte_on_4096_ranks_goes_by_tree)
 {
     struct lw_cluster c;
-    (void)unused;
 
     assert_int_equal(lw_cluster_find("mi300x", &c, NULL), LW_OK);
     struct lw_cost_answer a = ask(&c, 1 << 20, 4096, 512, LW_REDUCER_AUTO);
@@ -117,14 +110,13 @@ static void two_levels(struct lw_cluster *c, const char *library)
 }
 
 /* Of every size and shape the least of ring, tree and hierarchical; other operations as ever. */
-static void auto_is_the_cheapest_that_the_library_has(void **unused)
+TEST(auto_is_the_cheapest_that_the_library_has)
 {
     static const enum lw_reducer_kind all[] = {LW_REDUCER_RING, LW_REDUCER_TREE,
                                                LW_REDUCER_HIERARCHICAL};
     struct prng rng = prng_start("shapes");
     int wins[3] = {0};
     struct lw_cluster c;
-    (void)unused;
 
     two_levels(&c, "");
     for (int i = 0; i < 300; i++) {
@@ -150,12 +142,11 @@ static void auto_is_the_cheapest_that_the_library_has(void **unused)
     lw_cluster_free(&c);
 }
 
-static void a_library_of_rings_stays_a_ring(void **unused)
+TEST(a_library_of_rings_stays_a_ring)
 {
     static const char *const libraries[] = {"lapwing threads", "gloo", "Open MPI 4.1.4"};
     static const char *listed[] = {"ring", "tree"};
     struct lw_cluster c;
-    (void)unused;
 
     for (int i = 0; i < 3; i++) {
         two_levels(&c, libraries[i]);
@@ -169,13 +160,12 @@ static void a_library_of_rings_stays_a_ring(void **unused)
     }
 }
 
-static void a_file_names_the_algorithms(void **unused)
+TEST(a_file_names_the_algorithms)
 {
     static const char *good[] = {"ring", "one-shot"}, *bad[] = {"ring", "halving"};
     struct lw_cluster c;
     struct lw_err err = {0};
     char before[33], after[33];
-    (void)unused;
 
     two_levels(&c, "mine");
     assert_int_equal(lw_cluster_hash(&c, before, NULL), LW_OK);
@@ -189,17 +179,4 @@ static void a_file_names_the_algorithms(void **unused)
     assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "at algorithms[1]: found \"halving\""));
     lw_cluster_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trees_take_the_rounds_of_their_messages),
-        cmocka_unit_test(a_mebibyte_on_4096_ranks_goes_by_tree),
-        cmocka_unit_test(auto_is_the_cheapest_that_the_library_has),
-        cmocka_unit_test(a_library_of_rings_stays_a_ring),
-        cmocka_unit_test(a_file_names_the_algorithms),
-    };
-
-    return cmocka_run_group_tests_name("cost_library", tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* NCCL's cost model against what NCCL itself printed (a public tuning log of 2.29.7), public
  * measurements, and cells computed by hand from the constants. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -76,7 +72,7 @@ static struct sim_nccl_comm socket_pair(void)
 
 /* A public NCCL 2.29.7 tuning log: all 14 enabled cells of two ranks on two nodes, and the
  * latencies that it prints for the LL128 cells it disables. */
-static void equals_a_tuning_log_of_the_library(void **unused)
+TEST(equals_a_tuning_log_of_the_library)
 {
     static const struct expected log[] = {
         {AR, TREE, LL, 16.8, .5},  {AR, TREE, SIMPLE, 36.4, 1.9}, {AR, RING, LL, 16.6, 1.2},
@@ -87,7 +83,6 @@ static void equals_a_tuning_log_of_the_library(void **unused)
     };
     struct sim_nccl_comm c = socket_pair();
     struct sim_nccl_cell cell;
-    (void)unused;
 
     check_cells(&c, log, sizeof log / sizeof *log);
     for (int op = 0; op < 2; op++)
@@ -105,11 +100,10 @@ static void equals_a_tuning_log_of_the_library(void **unused)
 }
 
 /* The same log: the library sends a broadcast of 16 KiB by LL and one of 32 KiB by Simple. */
-static void changes_protocol_where_the_library_does(void **unused)
+TEST(changes_protocol_where_the_library_does)
 {
     struct sim_nccl_comm c = socket_pair();
     int a, p;
-    (void)unused;
 
     assert_true(fabs(best_us(&c, (enum lw_op_kind)BC, 16384, &a, &p) - 22.95) < .005);
     assert_int_equal(p, LL);
@@ -139,7 +133,7 @@ static void assert_graph(struct sim_nccl_graph g, int32_t n, double intra, doubl
 
 /* NVIDIA/nccl issue 1197 (2.19.4): ring and tree 12 x 30, NVLS 8 heads at 40/60. A100: 12 x 20.
  * Eight NICs of 400 Gbit/s: 8 x 45, because 8 x 48 exceeds the 370.8 GB/s of a device. */
-static void finds_the_graphs_of_known_nodes(void **unused)
+TEST(finds_the_graphs_of_known_nodes)
 {
     struct sim_nccl_comm one = h100(1), four = h100(4);
     struct sim_nccl_node a100 = {.arch = SIM_NCCL_AMPERE,
@@ -149,7 +143,6 @@ static void finds_the_graphs_of_known_nodes(void **unused)
                                  .n_adapters = 8,
                                  .adapter_gbs = 25};
     struct sim_nccl_graphs g;
-    (void)unused;
 
     assert_graph(one.graphs.ring, 12, 30, 30);
     assert_graph(one.graphs.tree, 12, 30, 30);
@@ -167,7 +160,7 @@ static void finds_the_graphs_of_known_nodes(void **unused)
 /* What the library's own search and model (2.28.9, src/graph, run on an XML topology of 8 B200
  * with NVSwitch and a NIC of 400 Gbit/s each) give: docs/design/nccl.md, "Comparison with the
  * library". */
-static void equals_the_librarys_search_for_b200(void **unused)
+TEST(equals_the_librarys_search_for_b200)
 {
     static const struct expected two[] = {
         {AR, TREE, LL, 25.2, 16.575},     {AR, TREE, LL128, 48.5, 107.678},
@@ -180,7 +173,6 @@ static void equals_the_librarys_search_for_b200(void **unused)
                               .device_gbs = 18 * 40.1, .n_adapters = 8, .adapter_gbs = 50,
                               .has_multicast = true, .nvls_arity = 32};
     struct sim_nccl_comm c = h100(1);
-    (void)unused;
 
     c.arch = SIM_NCCL_BLACKWELL;
     sim_nccl_search(&n, &c.graphs);
@@ -196,7 +188,7 @@ static void equals_the_librarys_search_for_b200(void **unused)
     check_cells(&c, two, sizeof two / sizeof *two);
 }
 
-static void pinned_cells_of_one_h100_node(void **unused)
+TEST(pinned_cells_of_one_h100_node)
 {
     static const struct expected cells[] = {
         {AR, TREE, LL, 15.2, 43.6},      {AR, TREE, LL128, 31.5, 128.8},
@@ -211,7 +203,6 @@ static void pinned_cells_of_one_h100_node(void **unused)
     };
     struct sim_nccl_comm c = h100(1);
     int a, p;
-    (void)unused;
 
     check_cells(&c, cells, sizeof cells / sizeof *cells);
     best_us(&c, (enum lw_op_kind)AR, 1 << 20, &a, &p);
@@ -220,7 +211,7 @@ static void pinned_cells_of_one_h100_node(void **unused)
     assert_int_equal(a, NVLS);
 }
 
-static void pinned_cells_of_one_a100_node(void **unused)
+TEST(pinned_cells_of_one_a100_node)
 {
     static const struct expected cells[] = {
         {AR, RING, LL, 15.0, 50.1}, {AR, RING, LL128, 40.6, 126.2}, {AR, RING, SIMPLE, 56.0, 137.1},
@@ -229,7 +220,6 @@ static void pinned_cells_of_one_a100_node(void **unused)
     struct sim_nccl_comm c = h100(1);
     struct sim_nccl_node n = {
         .arch = SIM_NCCL_AMPERE, .n_ranks = 8, .n_nodes = 1, .device_gbs = 240};
-    (void)unused;
 
     c.arch = SIM_NCCL_AMPERE;
     sim_nccl_search(&n, &c.graphs);
@@ -237,7 +227,7 @@ static void pinned_cells_of_one_a100_node(void **unused)
 }
 
 /* Best times in us, computed by hand from the constants of 2.30; 8 NICs at 45 GB/s, Intel host. */
-static void pinned_times_over_nodes(void **unused)
+TEST(pinned_times_over_nodes)
 {
     enum { ANY = -1 };
     static const struct {
@@ -260,7 +250,6 @@ static void pinned_times_over_nodes(void **unused)
         {16, RS, 4096, 159.3, ANY, ANY},         {16, RS, 1 << 20, 210.1, ANY, ANY},
         {16, RS, 25 << 20, 375.4, ANY, ANY},     {16, RS, 1 << 30, 3558.5, ANY, ANY},
     };
-    (void)unused;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sim_nccl_comm c = h100(cases[i].nodes);
@@ -276,14 +265,13 @@ static void pinned_times_over_nodes(void **unused)
 }
 
 /* NVIDIA/nccl issue 1047: reduce-scatter by ring on 8 H100, 128 MiB to 8 GiB. */
-static void measured_reduce_scatter_is_met(void **unused)
+TEST(measured_reduce_scatter_is_met)
 {
     static const double us[] = {377.2, 709.7, 1377.8, 2689.3, 5295.9, 10505, 20754};
     static const double model[] = {358.4, 684.6, 1337.1, 2642.0, 5251.8, 10471, 20910};
     struct sim_nccl_comm c = h100(1);
     struct sim_nccl_cell cell;
     double latency;
-    (void)unused;
 
     assert_true(sim_nccl_cell_of(&c, (enum lw_op_kind)RS, SIM_NCCL_RING, SIM_NCCL_SIMPLE, &cell));
     for (int i = 0; i < 7; i++) {
@@ -297,11 +285,10 @@ static void measured_reduce_scatter_is_met(void **unused)
 
 /* NVIDIA/nccl issue 1154: H800, 8 channels of 22 GB/s, pattern TREE: tree Simple 68.8.
  * nccl-tests issue 290: NVLS all-reduce at a bus bandwidth of 476 = 272 x 14/8. */
-static void printed_bandwidths_of_issues(void **unused)
+TEST(printed_bandwidths_of_issues)
 {
     struct sim_nccl_comm c = h100(4), one = h100(1);
     struct sim_nccl_cell cell;
-    (void)unused;
 
     c.graphs.tree = (struct sim_nccl_graph){8, 22, 22};
     c.graphs.simple_tree = true;
@@ -313,7 +300,7 @@ static void printed_bandwidths_of_issues(void **unused)
 
 /* What moved between versions: tree Simple 28 us a hop in 2.19, NVLS 23 us and 5/6; LL cap of
  * Hopper. */
-static void versions_differ_as_their_sources_do(void **unused)
+TEST(versions_differ_as_their_sources_do)
 {
     static const struct {
         const char *version;
@@ -329,7 +316,6 @@ static void versions_differ_as_their_sources_do(void **unused)
         {"2.27", {AG, NVLS, SIMPLE, 25, 280}},   /* 8 * 40 * 7/8 */
         {"2.28", {AG, NVLS, SIMPLE, 25, 208.2}},
     };
-    (void)unused;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sim_nccl_comm c = h100(1);
@@ -347,7 +333,7 @@ static void versions_differ_as_their_sources_do(void **unused)
     check_cells(&c, &ring, 1);
 }
 
-static void version_is_the_newest_that_is_not_newer(void **unused)
+TEST(version_is_the_newest_that_is_not_newer)
 {
     static const struct {
         const char *text, *name;
@@ -362,7 +348,6 @@ static void version_is_the_newest_that_is_not_newer(void **unused)
                                           "2.28+rocm6.0"};
     const struct sim_nccl_version *v;
     struct lw_err err = {0};
-    (void)unused;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(version(cases[i].text)->name, cases[i].name);
@@ -374,10 +359,8 @@ static void version_is_the_newest_that_is_not_newer(void **unused)
     }
 }
 
-static void a_version_beyond_the_newest_is_told(void **unused)
+TEST(a_version_beyond_the_newest_is_told)
 {
-    (void)unused;
-
     assert_null(sim_nccl_newest(""));
     assert_null(sim_nccl_newest("2.30.9"));
     assert_null(sim_nccl_newest("2.28"));
@@ -386,7 +369,7 @@ static void a_version_beyond_the_newest_is_told(void **unused)
 }
 
 /* CollNet exists between nodes, and only where the cluster says so. */
-static void collnet_needs_the_network_to_reduce(void **unused)
+TEST(collnet_needs_the_network_to_reduce)
 {
     /* direct: 2 (3.7 + 7 * .4) + 31 = 44; 360 / 1 * .85 / 2. chain: 2 * 7 * 2.8 + 30 = 69.2; 360
      * / 2. NVLS: 25 + 18; 8 * min(66.9, 45) * 32/62 */
@@ -395,7 +378,6 @@ static void collnet_needs_the_network_to_reduce(void **unused)
                                             {AR, NVLS, SIMPLE, 43, 185.8}};
     struct sim_nccl_comm c = h100(4);
     struct sim_nccl_cell cell;
-    (void)unused;
 
     for (int a = 0; a < SIM_N_NCCL_ALGORITHMS; a++)
         assert_int_equal(sim_nccl_cell_of(&c, (enum lw_op_kind)AR, (enum sim_nccl_algorithm)a,
@@ -409,11 +391,10 @@ static void collnet_needs_the_network_to_reduce(void **unused)
         sim_nccl_cell_of(&c, (enum lw_op_kind)AR, SIM_NCCL_COLLNET_CHAIN, SIM_NCCL_SIMPLE, &cell));
 }
 
-static void nothing_allowed_is_said(void **unused)
+TEST(nothing_allowed_is_said)
 {
     struct sim_nccl_comm c = h100(1);
     struct sim_nccl_choice x;
-    (void)unused;
 
     assert_false(sim_nccl_choose(&c, (enum lw_op_kind)BC, 1, 1u << (TREE * 3 + LL), &x));
     assert_true(sim_nccl_choose(&c, (enum lw_op_kind)BC, 1, 1u << (RING * 3 + LL), &x));
@@ -422,7 +403,7 @@ static void nothing_allowed_is_said(void **unused)
 /* 8 H100: 12 channels of the search are 24 blocks. LL wants 8 ranks x 8 B x 512 threads = 32 KiB a
  * block, Simple 64 B x 512 threads = 32 KiB, LL128 5 KiB; NVLS has 16 blocks, on Blackwell 24. Two
  * nodes: 8 channels of 45 are 16 blocks. */
-static void blocks_are_twice_the_channels_and_fewer_for_small_sizes(void **unused)
+TEST(blocks_are_twice_the_channels_and_fewer_for_small_sizes)
 {
     struct sim_nccl_comm one = h100(1), two = h100(2), blackwell = h100(1);
     static const struct {
@@ -441,7 +422,6 @@ static void blocks_are_twice_the_channels_and_fewer_for_small_sizes(void **unuse
         {SIM_NCCL_TREE, SIM_NCCL_LL, 16 << 10, 4},
         {SIM_NCCL_NVLS, SIM_NCCL_SIMPLE, 1 << 10, 16},
     };
-    (void)unused;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(sim_nccl_blocks(&one, cases[i].a, cases[i].p, cases[i].bytes),
@@ -449,27 +429,4 @@ static void blocks_are_twice_the_channels_and_fewer_for_small_sizes(void **unuse
     assert_int_equal(sim_nccl_blocks(&two, SIM_NCCL_RING, SIM_NCCL_SIMPLE, 1 << 30), 16);
     blackwell.arch = SIM_NCCL_BLACKWELL;
     assert_int_equal(sim_nccl_blocks(&blackwell, SIM_NCCL_NVLS, SIM_NCCL_SIMPLE, 1 << 30), 24);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_a_tuning_log_of_the_library),
-        cmocka_unit_test(blocks_are_twice_the_channels_and_fewer_for_small_sizes),
-        cmocka_unit_test(changes_protocol_where_the_library_does),
-        cmocka_unit_test(finds_the_graphs_of_known_nodes),
-        cmocka_unit_test(equals_the_librarys_search_for_b200),
-        cmocka_unit_test(pinned_cells_of_one_h100_node),
-        cmocka_unit_test(pinned_cells_of_one_a100_node),
-        cmocka_unit_test(pinned_times_over_nodes),
-        cmocka_unit_test(measured_reduce_scatter_is_met),
-        cmocka_unit_test(printed_bandwidths_of_issues),
-        cmocka_unit_test(versions_differ_as_their_sources_do),
-        cmocka_unit_test(version_is_the_newest_that_is_not_newer),
-        cmocka_unit_test(a_version_beyond_the_newest_is_told),
-        cmocka_unit_test(collnet_needs_the_network_to_reduce),
-        cmocka_unit_test(nothing_allowed_is_said),
-    };
-
-    return cmocka_run_group_tests_name("nccl_tuning", tests, NULL, NULL);
 }

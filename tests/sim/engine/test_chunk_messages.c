@@ -1,9 +1,5 @@
 /* Plans whose collectives go by other algorithms than the ring, at both levels of detail. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,9 +48,8 @@ static lw_ps by_cost(const struct lw_cluster *c, int32_t n, enum lw_reducer_kind
     return a.time;
 }
 
-static void both_details_take_the_algorithms_cost(void **unused)
+TEST(both_details_take_the_algorithms_cost)
 {
-    (void)unused;
     for (int i = 0; i < N_ALGORITHMS; i++) {
         for (int32_t n = 2; n <= 16; n++) {
             struct lw_plan plan;
@@ -76,11 +71,10 @@ static void both_details_take_the_algorithms_cost(void **unused)
  * (from 1), 12 (from 0), 16 (from 3). Rank 0's others: to 2 in 8..12, to 3 in 12..16; at 3, from
  * 2 until 4, from 1 until 12, from 0 until 16. All end at 16 or before: 4 us more than the 12
  * without. */
-static void a_slow_link_delays_whom_it_concerns(void **unused)
+TEST(a_slow_link_delays_whom_it_concerns)
 {
     struct lw_plan plan;
     struct lw_cluster c;
-    (void)unused;
 
     one_collective(&plan, 4, LW_REDUCER_ONE_SHOT, LW_OP_ALL_REDUCE, 4000);
     make_cluster(&c, 4, 1e9, 0);
@@ -95,13 +89,12 @@ static void a_slow_link_delays_whom_it_concerns(void **unused)
 /* The same, with rank 2 entering 5 us late: who sends to it does not wait (eager), it sends its
  * own from 5 on: 5 + 3 x 4 = 17; the receivers' ports are free for it by then. A pairwise
  * exchange is held up as a whole: every step waits for its partners, 5 + 2 x 3 x 1. */
-static void a_late_member_holds_up_who_waits_for_it(void **unused)
+TEST(a_late_member_holds_up_who_waits_for_it)
 {
     static const struct {
         enum lw_reducer_kind k;
         lw_ps expected;
     } cases[] = {{LW_REDUCER_ONE_SHOT, 17}, {LW_REDUCER_PAIRWISE, 11}};
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         struct lw_plan plan;
@@ -118,13 +111,12 @@ static void a_late_member_holds_up_who_waits_for_it(void **unused)
 
 /* Root 0 sends 4 us each to 1, 2, 3, and is done at 12; rank 1 enters at 50 and finds its own
  * there. */
-static void a_broadcasts_root_waits_for_the_last_to_enter(void **unused)
+TEST(a_broadcasts_root_waits_for_the_last_to_enter)
 {
     struct lw_builder *b = begin_plan("p", 4);
     struct lw_op op = lw_builder_blank(LW_OP_BROADCAST, 1);
     struct lw_plan plan;
     struct lw_cluster c;
-    (void)unused;
 
     op.comm = lw_builder_comm(b, "by name", LW_COMM_DATA, LW_REDUCER_DIRECT, 1);
     lw_builder_group(b, op.comm, (int32_t[]){0, 1, 2, 3}, 4);
@@ -144,11 +136,10 @@ static void a_broadcasts_root_waits_for_the_last_to_enter(void **unused)
 
 /* Later entries never make anything earlier: with entries up to 20 us late, a run takes at least
  * what it takes from a common entry, and at most 20 us more. */
-static void skewed_entries_cost_at_most_the_skew(void **unused)
+TEST(skewed_entries_cost_at_most_the_skew)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER,
                                           LW_OP_ALL_TO_ALL};
-    (void)unused;
 
     for (int i = 0; i < N_ALGORITHMS; i++) {
         for (int o = 0; o < 4; o++) {
@@ -173,13 +164,12 @@ static void skewed_entries_cost_at_most_the_skew(void **unused)
     }
 }
 
-static void messages_are_counted_and_jittered_by_seed(void **unused)
+TEST(messages_are_counted_and_jittered_by_seed)
 {
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_sim_options o = chunk();
     struct lw_sim_stats s, again;
-    (void)unused;
 
     one_collective(&plan, 8, LW_REDUCER_PAIRWISE, LW_OP_ALL_REDUCE, 8000);
     make_cluster(&c, 8, 1e9, 0);
@@ -196,11 +186,10 @@ static void messages_are_counted_and_jittered_by_seed(void **unused)
 }
 
 /* 16 devices of the Fire-Flyer node: both details have the figure of docs/design/collectives.md. */
-static void hfreduce_runs_message_by_message(void **unused)
+TEST(hfreduce_runs_message_by_message)
 {
     struct lw_plan plan;
     struct lw_cluster c;
-    (void)unused;
 
     one_collective(&plan, 16, LW_REDUCER_AUTO, LW_OP_ALL_REDUCE, 186 << 20);
     assert_int_equal(lw_cluster_find("fire-flyer", &c, NULL), LW_OK);
@@ -213,11 +202,10 @@ static void hfreduce_runs_message_by_message(void **unused)
 
 /* Of 16 ranks on a library that says nothing a few bytes go by tree and many by ring; every message
  * of the choice is run. */
-static void auto_is_the_same_at_both_details(void **unused)
+TEST(auto_is_the_same_at_both_details)
 {
     static const int64_t sizes[] = {64, 4096, 1 << 28};
     static const char *const by[] = {"tree", "tree", "ring"};
-    (void)unused;
 
     for (int i = 0; i < 3; i++) {
         struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, sizes[i], 16, 1, LW_REDUCER_AUTO};
@@ -238,10 +226,9 @@ static void auto_is_the_same_at_both_details(void **unused)
 
 /* A tree is for all-reduces, and so is one-shot: an all-gather of its communicator goes by ring,
  * 3 x 1 us, and the result says so. */
-static void what_a_reducer_does_not_do_goes_by_ring(void **unused)
+TEST(what_a_reducer_does_not_do_goes_by_ring)
 {
     static const enum lw_reducer_kind asked[] = {LW_REDUCER_TREE, LW_REDUCER_ONE_SHOT};
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         struct lw_plan plan;
@@ -273,12 +260,11 @@ static void expect_refusal(const struct lw_plan *plan, const struct lw_cluster *
         fail_msg("'%s' does not say '%s'", err.msg, says);
 }
 
-static void what_cannot_be_done_is_refused_in_words(void **unused)
+TEST(what_cannot_be_done_is_refused_in_words)
 {
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_sim_options o = chunk();
-    (void)unused;
 
     make_cluster(&c, 4, 1e9, 0);
     one_collective(&plan, 4, LW_REDUCER_NVLS, LW_OP_ALL_GATHER, 4000);
@@ -291,11 +277,10 @@ static void what_cannot_be_done_is_refused_in_words(void **unused)
     lw_cluster_free(&c);
 }
 
-static void failed_allocations_leave_nothing_behind(void **unused)
+TEST(failed_allocations_leave_nothing_behind)
 {
     struct lw_plan plan;
     struct lw_cluster c;
-    (void)unused;
 
     one_collective(&plan, 4, LW_REDUCER_TREE, LW_OP_ALL_REDUCE, 4000);
     make_cluster(&c, 4, 1e9, 0);
@@ -304,22 +289,4 @@ static void failed_allocations_leave_nothing_behind(void **unused)
     assert_true(run_without_memory(&plan, &c, chunk()) > 5);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_details_take_the_algorithms_cost),
-        cmocka_unit_test(a_slow_link_delays_whom_it_concerns),
-        cmocka_unit_test(a_late_member_holds_up_who_waits_for_it),
-        cmocka_unit_test(a_broadcasts_root_waits_for_the_last_to_enter),
-        cmocka_unit_test(skewed_entries_cost_at_most_the_skew),
-        cmocka_unit_test(messages_are_counted_and_jittered_by_seed),
-        cmocka_unit_test(hfreduce_runs_message_by_message),
-        cmocka_unit_test(auto_is_the_same_at_both_details),
-        cmocka_unit_test(what_a_reducer_does_not_do_goes_by_ring),
-        cmocka_unit_test(what_cannot_be_done_is_refused_in_words),
-        cmocka_unit_test(failed_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

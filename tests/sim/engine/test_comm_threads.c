@@ -1,10 +1,6 @@
 /* Collectives with CPU times on the compute core, and libraries with several workers (gloo),
  * each on an example small enough to follow by hand. Times in us unless said. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <string.h>
 
@@ -47,11 +43,10 @@ static void expect(const struct world *w, int32_t op, lw_ps start, lw_ps finish)
  *   CPU 40 of 100: it wants 0.4 of the core; compute does 60 by 100 and the other 60 by 160.
  *   CPU 80 of 100: both want more than half and get half, so the collective runs at 0.5 / 0.8 and
  *                  ends at 160; compute has done 80 then and ends at 200. */
-static void a_collective_wants_its_cpu_time_of_the_core(void **unused)
+TEST(a_collective_wants_its_cpu_time_of_the_core)
 {
     static const lw_ps cpu[] = {40 * LW_PS_PER_US, 80 * LW_PS_PER_US};
     static const lw_ps ends[][2] = {{160, 100}, {200, 160}};
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         struct world w;
@@ -67,11 +62,10 @@ static void a_collective_wants_its_cpu_time_of_the_core(void **unused)
 }
 
 /* Without the figure that says whose core it is, CPU times change nothing, and the run says so. */
-static void cpu_times_are_off_unless_communication_is_on_the_core(void **unused)
+TEST(cpu_times_are_off_unless_communication_is_on_the_core)
 {
     static const lw_ps cpu[] = {40 * LW_PS_PER_US};
     struct world w;
-    (void)unused;
 
     begin(&w, cpu);
     w.c.interference.comm_on_compute_core = (struct lw_figure){0, NULL};
@@ -89,12 +83,11 @@ static void cpu_times_are_off_unless_communication_is_on_the_core(void **unused)
  *   0..200    two in flight; compute runs at 0.6 and does 120 of 200
  *   200..300  the third alone wants 0.4; compute does 60
  *   300..320  compute alone does the last 20 */
-static void two_workers_share_the_link_and_the_third_collective_waits(void **unused)
+TEST(two_workers_share_the_link_and_the_third_collective_waits)
 {
     static const lw_ps cpu[] = {40 * LW_PS_PER_US};
     struct world w;
     int32_t a[3];
-    (void)unused;
 
     begin(&w, cpu);
     add_table(&w.c, LW_OP_ALL_REDUCE, 2, 2, 1, bytes, two);
@@ -114,10 +107,9 @@ static void two_workers_share_the_link_and_the_third_collective_waits(void **unu
 /* Recorded times, two workers: the third takes the worker that is free first (the second's), and
  * the fourth, ready long before the third's worker is free, does not overtake: it takes the
  * third's worker at 50 + 10. A kernel on the communication stream comes after all of them. */
-static void a_free_worker_takes_the_next_in_issue_order(void **unused)
+TEST(a_free_worker_takes_the_next_in_issue_order)
 {
     struct world w;
-    (void)unused;
 
     begin(&w, NULL);
     w.c.interference = (struct lw_interference){.comm_workers = given(2)};
@@ -134,12 +126,11 @@ static void a_free_worker_takes_the_next_in_issue_order(void **unused)
     free_world(&w);
 }
 
-static void a_table_tells_every_cpu_time_or_none(void **unused)
+TEST(a_table_tells_every_cpu_time_or_none)
 {
     static const lw_ps cpu[] = {-1};
     struct world w;
     struct lw_err err = {0};
-    (void)unused;
 
     begin(&w, cpu);
     w.c.device.kind = "core";
@@ -150,10 +141,9 @@ static void a_table_tells_every_cpu_time_or_none(void **unused)
 }
 
 /* The same plan on a library that says nothing of workers: one by one. */
-static void without_the_figure_collectives_go_one_by_one(void **unused)
+TEST(without_the_figure_collectives_go_one_by_one)
 {
     struct world w;
-    (void)unused;
 
     begin(&w, NULL);
     w.c.interference = (struct lw_interference){.comm_workers = given(1)};
@@ -166,10 +156,9 @@ static void without_the_figure_collectives_go_one_by_one(void **unused)
 
 /* Rank 1 computes 40 before its first collective, rank 0 nothing: the k-th collectives of both are
  * one, so both begin to move at 40, and three workers run three at once. */
-static void the_kth_collectives_of_all_members_are_one(void **unused)
+TEST(the_kth_collectives_of_all_members_are_one)
 {
     struct world w;
-    (void)unused;
 
     begin(&w, NULL);
     w.c.interference = (struct lw_interference){.comm_workers = given(3)};
@@ -190,11 +179,10 @@ static void the_kth_collectives_of_all_members_are_one(void **unused)
 
 /* Many more ready collectives than workers, on one stream and over three steps, with failing
  * allocations: the run ends or reports memory, and every stretch of two is 2 x 7. */
-static void ready_collectives_queue_without_bound(void **unused)
+TEST(ready_collectives_queue_without_bound)
 {
     struct world w;
     struct lw_sim_options o = lw_sim_options_default();
-    (void)unused;
 
     begin(&w, NULL);
     w.c.interference = (struct lw_interference){.comm_workers = given(2)};
@@ -208,14 +196,14 @@ static void ready_collectives_queue_without_bound(void **unused)
     free_world(&w);
 }
 
-static uint64_t state;
+static uint64_t random_state;
 
 static uint64_t draw(uint64_t below)
 {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (state >> 11) % below;
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (random_state >> 11) % below;
 }
 
 static void random_world(struct world *w, int32_t n_workers, int32_t n_collectives, int32_t *ops)
@@ -238,15 +226,14 @@ static void random_world(struct world *w, int32_t n_workers, int32_t n_collectiv
 /* Against the rule itself, computed the slow way: on each rank a collective starts when it is
  * ready, all before it have started, and fewer than n of those have not ended; it moves when the
  * slower rank has entered, and lasts its recorded time. */
-static void random_collectives_follow_the_rule_of_the_workers(void **unused)
+TEST(random_collectives_follow_the_rule_of_the_workers)
 {
     enum { MOST = 12 };
-    (void)unused;
 
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct world w;
         int32_t ops[MOST];
-        state = seed * 0x9e3779b97f4a7c15u;
+        random_state = seed * 0x9e3779b97f4a7c15u;
         int32_t n_workers = 1 + (int32_t)draw(4), n = 1 + (int32_t)draw(MOST);
         random_world(&w, n_workers, n, ops);
         for (int32_t k = 0; k < n; k++) {
@@ -278,7 +265,7 @@ static void random_collectives_follow_the_rule_of_the_workers(void **unused)
 
 /* Rank 0 receives before its first all-reduce; rank 1 sends after its second. The second of rank
  * 0 is ready, but the first one has not started. */
-static void a_collective_behind_one_that_never_starts_is_a_deadlock(void **unused)
+TEST(a_collective_behind_one_that_never_starts_is_a_deadlock)
 {
     struct lw_builder *b = lw_builder_new("p", 2);
     struct lw_role role = {.name = "r"};
@@ -287,7 +274,6 @@ static void a_collective_behind_one_that_never_starts_is_a_deadlock(void **unuse
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)unused;
 
     for (int32_t r = 0; r < 2; r++) {
         lw_builder_role(b, &role);
@@ -318,21 +304,4 @@ static void a_collective_behind_one_that_never_starts_is_a_deadlock(void **unuse
         fail_msg("%s", err.msg);
     lw_cluster_free(&c);
     lw_plan_free(&plan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_collective_wants_its_cpu_time_of_the_core),
-        cmocka_unit_test(cpu_times_are_off_unless_communication_is_on_the_core),
-        cmocka_unit_test(two_workers_share_the_link_and_the_third_collective_waits),
-        cmocka_unit_test(a_free_worker_takes_the_next_in_issue_order),
-        cmocka_unit_test(a_table_tells_every_cpu_time_or_none),
-        cmocka_unit_test(without_the_figure_collectives_go_one_by_one),
-        cmocka_unit_test(the_kth_collectives_of_all_members_are_one),
-        cmocka_unit_test(ready_collectives_queue_without_bound),
-        cmocka_unit_test(random_collectives_follow_the_rule_of_the_workers),
-        cmocka_unit_test(a_collective_behind_one_that_never_starts_is_a_deadlock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* The engine's rules, each on an example small enough to follow by hand. Times in us unless
  * said. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +11,10 @@
 
 static const lw_ps us = LW_PS_PER_US;
 
-static void streams_run_beside_each_other_and_ops_of_one_in_order(void **unused)
+TEST(streams_run_beside_each_other_and_ops_of_one_in_order)
 {
     struct lw_builder *b = begin_plan("p", 1);
     struct world w;
-    (void)unused;
 
     int32_t second = lw_builder_stream(b, "compute 2", LW_STREAM_COMPUTE, 0);
     int32_t k0 = add_work(b, LW_OP_KERNEL, 0, 10 * us, -1);
@@ -41,11 +36,10 @@ static void streams_run_beside_each_other_and_ops_of_one_in_order(void **unused)
 
 /* Three collectives on two streams: two of one communicator, one of another. The second op of the
  * first communicator has a free stream and nothing to wait for, but its communicator is busy. */
-static void ops_of_one_communicator_run_in_issue_order_across_streams(void **unused)
+TEST(ops_of_one_communicator_run_in_issue_order_across_streams)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct world w;
-    (void)unused;
 
     int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
     int32_t s3 = lw_builder_stream(b, "comm 3", LW_STREAM_COMM, 1);
@@ -66,12 +60,11 @@ static void ops_of_one_communicator_run_in_issue_order_across_streams(void **unu
 }
 
 /* Rank 0 is in at 10, rank 1 at 25: both occupy their streams from entry, data moves 25..45. */
-static void a_collective_occupies_from_entry_and_moves_from_the_last(void **unused)
+TEST(a_collective_occupies_from_entry_and_moves_from_the_last)
 {
     struct lw_builder *b = begin_roles(2);
     struct world w;
     int32_t ar[2];
-    (void)unused;
 
     for (int32_t r = 0; r < 2; r++) {
         lw_builder_program(b, 0, r);
@@ -90,12 +83,11 @@ static void a_collective_occupies_from_entry_and_moves_from_the_last(void **unus
 /* Compute of 100 at full rate; a collective of 40 starts at 30 and halves it: 30 done by 30, 20
  * more by 70, the last 50 by 120. With the collective at 0.8 beside compute it lasts 50: 25 more
  * by 80, the last 45 by 125. */
-static void an_op_is_retimed_when_a_collective_starts_beside_it(void **unused)
+TEST(an_op_is_retimed_when_a_collective_starts_beside_it)
 {
     for (int both = 0; both < 2; both++) {
         struct lw_builder *b = begin_plan("p", 2);
         struct world w;
-        (void)unused;
 
         int32_t host = lw_builder_stream(b, "host", LW_STREAM_HOST, 0);
         int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
@@ -123,13 +115,12 @@ static void an_op_is_retimed_when_a_collective_starts_beside_it(void **unused)
  * wanting all of it, both get a half. Compute 60, collective 30, both at 0:
  *   0.4: compute does 18 by 30, the other 42 by 72.    1: the collective ends at 60, compute has done
  *   30 and does the other 30 by 90. */
-static void communication_on_the_compute_core_shares_it_fairly(void **unused)
+TEST(communication_on_the_compute_core_shares_it_fairly)
 {
     static const struct {
         double wanted;
         lw_ps compute_end, comm_end;
     } cases[] = {{0.4, 72, 30}, {1, 90, 60}};
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         struct lw_builder *b = begin_plan("p", 2);
@@ -147,13 +138,12 @@ static void communication_on_the_compute_core_shares_it_fairly(void **unused)
 
 /* Alone 100, two at once 200 each. A starts at 0, B at 50: A does 50 by 50 and its other 50 at half
  * speed by 150; B has then done 50 and does the other 50 alone by 200. */
-static void tables_for_two_in_flight_slow_both(void **unused)
+TEST(tables_for_two_in_flight_slow_both)
 {
     static const int64_t bytes[] = {1000, 2000};
     static const lw_ps one[] = {100000000, 150000000}, two[] = {200000000, 300000000};
     struct lw_builder *b = begin_plan("p", 2);
     struct world w;
-    (void)unused;
 
     int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
     int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_GLOO, s2);
@@ -173,14 +163,13 @@ static void tables_for_two_in_flight_slow_both(void **unused)
 
 /* Alone 100 by its table, both ways at once 200 each. Rank 0 sends from 0, rank 1 from 50: as
  * above. The links themselves would take 1. */
-static void messages_both_ways_go_by_their_table(void **unused)
+TEST(messages_both_ways_go_by_their_table)
 {
     static const int64_t bytes[] = {1000, 2000};
     static const lw_ps one[] = {100000000, 150000000}, two[] = {200000000, 300000000};
     struct lw_builder *b = begin_roles(2);
     struct world w;
     int32_t op[2][2];
-    (void)unused;
 
     int32_t s2 = lw_builder_stream(b, "back", LW_STREAM_COMM, 1);
     int32_t back = lw_builder_comm(b, "backward", LW_COMM_BACKWARD, LW_REDUCER_AUTO, s2);
@@ -211,11 +200,10 @@ static void messages_both_ways_go_by_their_table(void **unused)
 /* comm_sms 27 of 108: compute runs at 3/4 from the local entry on, also while rank 0 waits for
  * rank 1. Compute 100 on rank 0; entry at 0, data moves 40..60: the kernel does 45 by 60, the
  * other 55 by 115. */
-static void a_waiting_collective_holds_its_sms(void **unused)
+TEST(a_waiting_collective_holds_its_sms)
 {
     struct lw_builder *b = begin_roles(2);
     struct world w;
-    (void)unused;
 
     lw_builder_program(b, 0, 0);
     int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
@@ -232,11 +220,10 @@ static void a_waiting_collective_holds_its_sms(void **unused)
     free_world(&w);
 }
 
-static void a_slow_rank_computes_at_its_speed(void **unused)
+TEST(a_slow_rank_computes_at_its_speed)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct world w;
-    (void)unused;
 
     int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
     int32_t ar = add_timed(b, 0, 1, 8, 10 * us, k);
@@ -253,14 +240,13 @@ static void a_slow_rank_computes_at_its_speed(void **unused)
  *   rank 0: F0 S0 F1 S1 F2 (F = 10)      rank 1: R0 C0 R1 C1 (C = 20)
  * Rendezvous: S0 10..13, F1 13..23, S1 waits for R1 (33): 33..36, F2 36..46, C1 36..56.
  * Buffered: F 0..30 without a pause, R0 ends 13, C0 13..33, R1 finds its message, C1 33..53. */
-static void rendezvous_holds_the_sender_and_buffered_does_not(void **unused)
+TEST(rendezvous_holds_the_sender_and_buffered_does_not)
 {
     for (int buffered = 0; buffered < 2; buffered++) {
         struct lw_builder *b = begin_roles(2);
         struct world w;
         struct lw_sim_options o = {.n_steps = 1, .buffered = buffered};
         int32_t op[9];
-        (void)unused;
 
         lw_builder_program(b, 0, 0);
         op[0] = add_work(b, LW_OP_FORWARD, 0, 10 * us, -1);
@@ -288,11 +274,10 @@ static void rendezvous_holds_the_sender_and_buffered_does_not(void **unused)
 
 /* Rank 0 sends 2000 bytes to 1 and 5000 to 2 in one call: both its ops last until the longer one is
  * through (5 us), while rank 1's receive ends after 2 us. */
-static void a_group_call_completes_as_a_unit(void **unused)
+TEST(a_group_call_completes_as_a_unit)
 {
     struct lw_builder *b = begin_roles(3);
     struct world w;
-    (void)unused;
 
     lw_builder_program(b, 0, 0);
     int32_t s1 = add_message(b, LW_OP_SEND, 0, 1, 2000, 1, 0, -1);
@@ -314,14 +299,13 @@ static void a_group_call_completes_as_a_unit(void **unused)
 
 /* One role, ring of three: rank r sends 1000 (r+1) bytes to r+1 and receives from r-1, in one
  * call. */
-static void operands_say_what_differs_between_ranks_of_a_role(void **unused)
+TEST(operands_say_what_differs_between_ranks_of_a_role)
 {
     struct lw_builder *b = begin_plan("p", 3);
     struct world w;
     static const struct lw_operand to[] = {{1000, 0, 1}, {2000, 0, 2}, {3000, 0, 0}};
     static const struct lw_operand from[] = {{3000, 0, 2}, {1000, 0, 0}, {2000, 0, 1}};
     int32_t ops[2];
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         struct lw_op op = lw_builder_blank(i == 0 ? LW_OP_SEND : LW_OP_RECV, 1);
@@ -339,12 +323,11 @@ static void operands_say_what_differs_between_ranks_of_a_role(void **unused)
 
 /* Variants first, accumulate, steady; passes: first, then (accumulate, steady) for ever.
  * Rank-local: rank 1 is slower and enters its passes later. */
-static void passes_run_their_variants_and_are_rank_local(void **unused)
+TEST(passes_run_their_variants_and_are_rank_local)
 {
     struct lw_builder *b = lw_builder_new("p", 2);
     struct lw_role role = {.name = "all"};
     struct world w = {0};
-    (void)unused;
 
     lw_builder_role(b, &role);
     for (int32_t r = 0; r < 2; r++)
@@ -391,11 +374,10 @@ static void expect_failure(const struct lw_plan *plan, const struct lw_cluster *
     assert_int_equal(lw_alloc_live(), live);
 }
 
-static void sends_that_wait_for_each_other_are_named(void **unused)
+TEST(sends_that_wait_for_each_other_are_named)
 {
     struct lw_builder *b = begin_roles(2);
     struct world w;
-    (void)unused;
 
     for (int32_t r = 0; r < 2; r++) {
         lw_builder_program(b, 0, r);
@@ -412,11 +394,10 @@ static void sends_that_wait_for_each_other_are_named(void **unused)
     free_world(&w);
 }
 
-static void communicators_issued_in_opposite_order_are_named(void **unused)
+TEST(communicators_issued_in_opposite_order_are_named)
 {
     struct lw_builder *b = begin_roles(2);
     struct world w;
-    (void)unused;
 
     int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, 1);
     lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
@@ -432,11 +413,10 @@ static void communicators_issued_in_opposite_order_are_named(void **unused)
     free_world(&w);
 }
 
-static void a_collective_that_a_member_never_issues_is_named(void **unused)
+TEST(a_collective_that_a_member_never_issues_is_named)
 {
     struct lw_builder *b = begin_roles(2);
     struct world w;
-    (void)unused;
 
     lw_builder_program(b, 0, 0);
     add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 8, -1);
@@ -449,12 +429,11 @@ static void a_collective_that_a_member_never_issues_is_named(void **unused)
     free_world(&w);
 }
 
-static void ends_that_do_not_fit_are_failures(void **unused)
+TEST(ends_that_do_not_fit_are_failures)
 {
     for (int i = 0; i < 2; i++) {
         struct lw_builder *b = begin_roles(2);
         struct world w;
-        (void)unused;
 
         for (int32_t r = 0; r < 2; r++) {
             lw_builder_program(b, 0, r);
@@ -472,10 +451,9 @@ static void ends_that_do_not_fit_are_failures(void **unused)
     }
 }
 
-static void what_the_cluster_cannot_time_is_refused_in_words(void **unused)
+TEST(what_the_cluster_cannot_time_is_refused_in_words)
 {
     struct world w = {0};
-    (void)unused;
 
     make_w_ar(&w.plan, 4);
     make_cluster(&w.c, 2, 1e9, 0);
@@ -514,12 +492,11 @@ static lw_ps seven(const void *ctx, const struct lw_cost_query *q)
     return *(const lw_ps *)ctx + q->n_ranks;
 }
 
-static void the_cost_is_the_callers_function(void **unused)
+TEST(the_cost_is_the_callers_function)
 {
     static const lw_ps base = 700;
     const struct lw_cost cost = {.time = seven, .ctx = &base};
     struct world w = {0};
-    (void)unused;
 
     make_w_ar(&w.plan, 4);
     make_cluster(&w.c, 4, 1e9, 0);
@@ -530,12 +507,11 @@ static void the_cost_is_the_callers_function(void **unused)
 
 /* Two rings on one rank pair share the outgoing link: 2 ranks, 2 steps each, chunk c = 1 us, no
  * latency. Messages queue up: the links are busy 4 c, so both rings end at 4 us, not 2. */
-static void rings_of_two_communicators_share_the_link(void **unused)
+TEST(rings_of_two_communicators_share_the_link)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct world w;
     struct lw_sim_options o = {.n_steps = 1, .detail = LW_SIM_CHUNK};
-    (void)unused;
 
     int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
     int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, s2);
@@ -549,11 +525,10 @@ static void rings_of_two_communicators_share_the_link(void **unused)
     free_world(&w);
 }
 
-static void noise_is_drawn_by_seed_and_said(void **unused)
+TEST(noise_is_drawn_by_seed_and_said)
 {
     struct world w = {0};
     struct lw_sim_options o = {.n_steps = 1};
-    (void)unused;
 
     make_w_ddp(&w.plan, 2);
     make_cluster(&w.c, 2, 50e9, 0);
@@ -573,11 +548,10 @@ static void noise_is_drawn_by_seed_and_said(void **unused)
     free_world(&w);
 }
 
-static void failed_allocations_leave_nothing_behind(void **unused)
+TEST(failed_allocations_leave_nothing_behind)
 {
     int64_t live = lw_alloc_live();
     struct world w = {0};
-    (void)unused;
 
     struct lw_builder *b = begin_plan("p", 3);
     int32_t k = add_work(b, LW_OP_KERNEL, 0, us, -1);
@@ -598,33 +572,4 @@ static void failed_allocations_leave_nothing_behind(void **unused)
     assert_true(run_without_memory(&w.plan, &w.c, o) >= 15);
     free_world(&w);
     assert_int_equal(lw_alloc_live(), live);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams_run_beside_each_other_and_ops_of_one_in_order),
-        cmocka_unit_test(ops_of_one_communicator_run_in_issue_order_across_streams),
-        cmocka_unit_test(a_collective_occupies_from_entry_and_moves_from_the_last),
-        cmocka_unit_test(an_op_is_retimed_when_a_collective_starts_beside_it),
-        cmocka_unit_test(communication_on_the_compute_core_shares_it_fairly),
-        cmocka_unit_test(tables_for_two_in_flight_slow_both),
-        cmocka_unit_test(messages_both_ways_go_by_their_table),
-        cmocka_unit_test(a_waiting_collective_holds_its_sms),
-        cmocka_unit_test(a_slow_rank_computes_at_its_speed),
-        cmocka_unit_test(rendezvous_holds_the_sender_and_buffered_does_not),
-        cmocka_unit_test(a_group_call_completes_as_a_unit),
-        cmocka_unit_test(operands_say_what_differs_between_ranks_of_a_role),
-        cmocka_unit_test(passes_run_their_variants_and_are_rank_local),
-        cmocka_unit_test(sends_that_wait_for_each_other_are_named),
-        cmocka_unit_test(communicators_issued_in_opposite_order_are_named),
-        cmocka_unit_test(a_collective_that_a_member_never_issues_is_named),
-        cmocka_unit_test(ends_that_do_not_fit_are_failures),
-        cmocka_unit_test(what_the_cluster_cannot_time_is_refused_in_words),
-        cmocka_unit_test(the_cost_is_the_callers_function),
-        cmocka_unit_test(rings_of_two_communicators_share_the_link),
-        cmocka_unit_test(noise_is_drawn_by_seed_and_said),
-        cmocka_unit_test(failed_allocations_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Rates that depend on what runs beside: memory bandwidth, shared links, spread of
  * communication, and a measured case in which overlapping loses. Times in us unless said. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,13 +38,12 @@ static int32_t add_kernel(struct lw_builder *b, int32_t stream, lw_ps time, int6
  *   m = 9   0.9: half each. The collective runs at 5/9: 72 us, until 102; the kernel has done
  *           30 + 72 x 0.625 = 75 by then, and ends at 127.
  *   m = 2   0.2: both fit. */
-static void memory_is_shared_max_min_fairly(void **unused)
+TEST(memory_is_shared_max_min_fairly)
 {
     static const struct {
         double each;
         lw_ps kernel, collective;
     } cases[] = {{5, 115, 70}, {9, 127, 102}, {2, 100, 70}};
-    (void)unused;
 
     for (int i = 0; i < 3; i++) {
         struct lw_builder *b = begin_plan("p", 2);
@@ -73,13 +68,12 @@ static void memory_is_shared_max_min_fairly(void **unused)
  * collective (m = 5) wants 0.5: half each, 0.5 / 0.8 = 0.625 is what memory lets it do, the
  * smaller of the two. From 30, where the collective enters, to 70: 25 us, as without the SMs.
  * With m = 2 memory has room for both: 0.75, 30 us, and the end at 110. */
-static void memory_and_sms_leave_the_smaller_part(void **unused)
+TEST(memory_and_sms_leave_the_smaller_part)
 {
     static const struct {
         double each;
         lw_ps kernel;
     } cases[] = {{5, 115}, {2, 110}};
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         struct lw_builder *b = begin_plan("p", 2);
@@ -101,7 +95,7 @@ static void memory_and_sms_leave_the_smaller_part(void **unused)
  * and 1/4 of the SMs. A kernel of 100 us, and a collective from 30 to 70: it does 40 x 11/12 or
  * 40 x 3/4 meanwhile and ends at 103 1/3 or 110. A collective of recorded time holds its channels
  * too; on a cluster without NCCL's facts none are known, and comm_sms holds: 24 of 96, 110. */
-static void a_collective_holds_the_sms_of_its_channels(void **unused)
+TEST(a_collective_holds_the_sms_of_its_channels)
 {
     static const struct {
         int64_t bytes;
@@ -109,7 +103,6 @@ static void a_collective_holds_the_sms_of_its_channels(void **unused)
         lw_ps kernel;
     } cases[] = {{256 << 10, true, 103333333}, {1 << 20, true, 110000000},
                  {256 << 10, false, 110000000}};
-    (void)unused;
 
     for (int i = 0; i < 3; i++) {
         struct lw_builder *b = begin_plan("p", 8);
@@ -141,12 +134,11 @@ static void a_collective_holds_the_sms_of_its_channels(void **unused)
 /* A message of 4000 B takes 4 us and moves 3 B for each: 3000 B/us, all of the memory and more;
  * a kernel of 10 us and 10,000 B wants all of it too. Half each at both ends: 8 us for the
  * message, and the kernel has done 4 of 10 at 8: 14. */
-static void messages_share_memory_too(void **unused)
+TEST(messages_share_memory_too)
 {
     struct lw_builder *b = begin_roles(2);
     struct world w;
     int32_t k[2], m[2];
-    (void)unused;
 
     for (int32_t r = 0; r < 2; r++) {
         lw_builder_program(b, 0, r);
@@ -166,12 +158,11 @@ static void messages_share_memory_too(void **unused)
 
 /* A copy of 4000 B in 8 us reads and writes: 1000 B/us, all of it; the collective of
  * memory_is_shared with m = 5 wants half: half each, the copy takes 16 us beside it. */
-static void copies_read_and_write(void **unused)
+TEST(copies_read_and_write)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct lw_op op = lw_builder_blank(LW_OP_COPY_IN, 0);
     struct world w;
-    (void)unused;
 
     op.bytes = 4000;
     op.work_ps = 8 * us;
@@ -185,11 +176,10 @@ static void copies_read_and_write(void **unused)
     free_world(&w);
 }
 
-static void memory_needs_known_bytes(void **unused)
+TEST(memory_needs_known_bytes)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct world w;
-    (void)unused;
 
     int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
     add_timed(b, 0, 1, 4000, 40 * us, -1);
@@ -224,9 +214,8 @@ static void one_adapter(struct lw_cluster *c, int32_t per_node, bool fair)
  * its own, both go on at half the speed; the first ends at 1 + 2 = 3, the second has done 1 us
  * of its 2 then and ends at 4. Without the term each has its half of the adapter always: 4 us,
  * 0..4 and 1..5. */
-static void collectives_share_an_adapter(void **unused)
+TEST(collectives_share_an_adapter)
 {
-    (void)unused;
     for (int fair = 0; fair < 2; fair++) {
         struct lw_builder *b = lw_builder_new("p", 4);
         struct lw_role role = {.name = "r"};
@@ -262,9 +251,8 @@ static void collectives_share_an_adapter(void **unused)
  * GB/s. Groups {0, 8} and {1, 9} all-reduce 1 GB each at once: a member sends 1 GB, so the
  * adapter needs 2 GB / 12.5 GB/s = 160 ms for both. Without the term each takes what the model
  * says alone, a ring of 12 GB/s. */
-static void collectives_timed_by_nccl_share_an_adapter(void **unused)
+TEST(collectives_timed_by_nccl_share_an_adapter)
 {
-    (void)unused;
     for (int fair = 0; fair < 2; fair++) {
         struct lw_builder *b = lw_builder_new("p", 16);
         struct lw_role role = {.name = "r"};
@@ -340,12 +328,11 @@ static void plan_of_messages(struct lw_plan *plan, int32_t n_ranks, int32_t n,
  *                1/4 each (node 2's: three at 1/4 fit)
  *   1 -> 6       leaves node 0 beside 0 -> 3, which has 1/4 elsewhere: 3/4 are left for it
  * 3000 B take 3 us alone: 4 us at 3/4, 12 us at 1/4. */
-static void messages_get_what_others_cannot_use(void **unused)
+TEST(messages_get_what_others_cannot_use)
 {
     static const int32_t ends[][2] = {{0, 3}, {6, 3}, {7, 4}, {8, 5}, {1, 6}};
     struct world w = {0};
     int32_t received[5];
-    (void)unused;
 
     plan_of_messages(&w.plan, 9, 5, ends, 3000, received);
     one_adapter(&w.c, 3, true);
@@ -358,12 +345,11 @@ static void messages_get_what_others_cannot_use(void **unused)
 /* Nodes of four devices with two adapters of 1000 B/us, a pair of devices at each: 0 -> 4 and 1
  * -> 5 share one both ways, half each; 2 -> 6 has the other alone. 3000 B take 3 us alone, 6 us
  * at half the rate. */
-static void adapters_of_a_node_are_apart(void **unused)
+TEST(adapters_of_a_node_are_apart)
 {
     static const int32_t ends[][2] = {{0, 4}, {1, 5}, {2, 6}};
     struct world w = {0};
     int32_t received[3];
-    (void)unused;
 
     plan_of_messages(&w.plan, 8, 3, ends, 3000, received);
     one_adapter(&w.c, 4, true);
@@ -376,12 +362,11 @@ static void adapters_of_a_node_are_apart(void **unused)
 
 /* Two communicators of the same two ranks inside a node, on their own streams: both all-reduces
  * use the ranks' links, half each, 4 us instead of 2. */
-static void collectives_of_a_device_share_its_link(void **unused)
+TEST(collectives_of_a_device_share_its_link)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct world w;
     int32_t two[2];
-    (void)unused;
 
     int32_t stream = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
     int32_t other = lw_builder_comm(b, "other", LW_COMM_WORLD, LW_REDUCER_AUTO, stream);
@@ -462,10 +447,9 @@ static void reference_ends(int n, const int port[][2], double *end)
     }
 }
 
-static void random_messages_share_as_by_hand(void **unused)
+TEST(random_messages_share_as_by_hand)
 {
     struct prng rng = prng_start("links");
-    (void)unused;
 
     for (int trial = 0; trial < 60; trial++) {
         int32_t n = (int32_t)prng_in(&rng, 2, MOST_MESSAGES), ends[MOST_MESSAGES][2];
@@ -533,19 +517,17 @@ static void ring_beside_a_message(double inside_bytes_per_s)
     free_world(&w);
 }
 
-static void a_ring_leaves_each_node_once(void **unused)
+TEST(a_ring_leaves_each_node_once)
 {
-    (void)unused;
     ring_beside_a_message(100e9);
     ring_beside_a_message(0.5e9);
 }
 
 /* Four devices of one node, two on each switch whose uplink has 1000 B/us: 0 -> 2 and 1 -> 3
  * share both uplinks, 2 us instead of 1; 0 -> 2 and 3 -> 1 go opposite ways. */
-static void devices_on_a_switch_share_its_link(void **unused)
+TEST(devices_on_a_switch_share_its_link)
 {
     static const int32_t ends[2][2][2] = {{{0, 2}, {1, 3}}, {{0, 2}, {3, 1}}};
-    (void)unused;
 
     for (int i = 0; i < 2; i++) {
         struct world w = {0};
@@ -559,12 +541,11 @@ static void devices_on_a_switch_share_its_link(void **unused)
     }
 }
 
-static void failed_allocations_leave_nothing_behind(void **unused)
+TEST(failed_allocations_leave_nothing_behind)
 {
     static const int32_t ends[][2] = {{0, 2}, {1, 3}, {2, 0}};
     struct world w = {0};
     int32_t received[3];
-    (void)unused;
 
     plan_of_messages(&w.plan, 4, 3, ends, 1000, received);
     one_adapter(&w.c, 2, true);
@@ -578,13 +559,12 @@ static void failed_allocations_leave_nothing_behind(void **unused)
 
 /* Drawn by the seed: another seed, another time; without one, none. Over 400 collectives of 100
  * us with a deviation of 10 % the mean is within 5 x 10 % / 20 = 2.5 % of 100 us. */
-static void communication_varies_by_seed(void **unused)
+TEST(communication_varies_by_seed)
 {
     struct lw_builder *b = begin_plan("p", 2);
     struct world w;
     struct lw_sim_options o = lw_sim_options_default();
     int32_t last = -1;
-    (void)unused;
 
     for (int i = 0; i < 400; i++)
         last = add_timed(b, 0, 1, 8, 100 * us, -1);
@@ -634,43 +614,17 @@ static lw_ps coconet_step(const struct lw_cluster *c, bool overlapped)
     return end;
 }
 
-static void overlap_can_lose_as_measured(void **unused)
+TEST(overlap_can_lose_as_measured)
 {
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)unused;
 
     fixture_open(NULL);
     fixture_put(fixture_path("coconet.json"), coconet);
-    if (lw_cluster_read(fixture_path("coconet.json"), &c, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(lw_cluster_read(fixture_path("coconet.json"), &c, &err), err);
     fixture_close(NULL);
     assert_int_equal(coconet_step(&c, false), 157270889 * LW_PS_PER_NS);
     lw_ps overlapped = coconet_step(&c, true);
     assert_in_range(overlapped, 207144000 * LW_PS_PER_NS, 207145500 * LW_PS_PER_NS);
     lw_cluster_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_shared_max_min_fairly),
-        cmocka_unit_test(memory_and_sms_leave_the_smaller_part),
-        cmocka_unit_test(a_collective_holds_the_sms_of_its_channels),
-        cmocka_unit_test(messages_share_memory_too),
-        cmocka_unit_test(copies_read_and_write),
-        cmocka_unit_test(memory_needs_known_bytes),
-        cmocka_unit_test(collectives_share_an_adapter),
-        cmocka_unit_test(collectives_timed_by_nccl_share_an_adapter),
-        cmocka_unit_test(messages_get_what_others_cannot_use),
-        cmocka_unit_test(adapters_of_a_node_are_apart),
-        cmocka_unit_test(collectives_of_a_device_share_its_link),
-        cmocka_unit_test(random_messages_share_as_by_hand),
-        cmocka_unit_test(a_ring_leaves_each_node_once),
-        cmocka_unit_test(devices_on_a_switch_share_its_link),
-        cmocka_unit_test(failed_allocations_leave_nothing_behind),
-        cmocka_unit_test(communication_varies_by_seed),
-        cmocka_unit_test(overlap_can_lose_as_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Hugging Face configurations: published parameter counts, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +26,7 @@ static enum lw_status read(const char *text, const char **name, struct traces_mo
  * Llama 3 8B, Llama 3.2 1B (tied), Mistral 7B, GPT-2, Mixtral 8x7B, Qwen3 0.6B (tied) and 30B-A3B,
  * Qwen2.5 7B, DeepSeek-V2-Lite and V3 (without the 58 x 256 biases of its router, which are no
  * parameters), GPT-OSS 20B. */
-static void published_counts_are_met(void **unused)
+TEST(published_counts_are_met)
 {
     static const struct {
         const char *text;
@@ -99,20 +95,18 @@ static void published_counts_are_met(void **unused)
          "\"attention_bias\": true}",
          INT64_C(20914757184)},
     };
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_model_shape shape;
         struct lw_err err = {0};
         const char *name;
-        if (read(cases[i].text, &name, &shape, &err) != LW_OK)
-            fail_msg("%s", err.msg);
+        assert_ok(read(cases[i].text, &name, &shape, &err), err);
         struct lw_workload w = model_build(name, shape);
         assert_int_equal(lw_workload_numel(&w, false), cases[i].count);
         lw_workload_free(&w);
     }
 }
 
-static void what_is_not_modelled_is_refused_by_field(void **unused)
+TEST(what_is_not_modelled_is_refused_by_field)
 {
     static const struct {
         const char *text, *message;
@@ -137,7 +131,6 @@ static void what_is_not_modelled_is_refused_by_field(void **unused)
          "config.json: mlp_only_layers: blocks without experts are modelled at the beginning "
          "(first_k_dense_replace) and in turn (decoder_sparse_step) only"},
     };
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_model_shape shape;
         struct lw_err err = {0};
@@ -148,11 +141,10 @@ static void what_is_not_modelled_is_refused_by_field(void **unused)
     }
 }
 
-static void failing_allocations_leave_nothing(void **unused)
+TEST(failing_allocations_leave_nothing)
 {
     int64_t live = lw_alloc_live(), n = 0;
     enum lw_status s;
-    (void)unused;
     do {
         struct traces_model_shape shape;
         struct lw_err err = {0};
@@ -164,14 +156,4 @@ static void failing_allocations_leave_nothing(void **unused)
         assert_int_equal(lw_alloc_live(), live);
     } while (s == LW_ENOMEM);
     assert_int_equal(s, LW_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_counts_are_met),
-        cmocka_unit_test(what_is_not_modelled_is_refused_by_field),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* Experts and latent attention: published counts, products by hand, what ranks share. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +11,7 @@
  * (1.04 T and 32.6), 2505.09388 (30.5 and 3.3, 235 and 22), 2508.10925 (116.8 and 5.1),
  * huggingface.co/meta-llama (400 and 17: text alone). Cards differ in whether the embedding is
  * active: +-3 %, 5 % of the small ones. */
-static void active_parameters_are_the_published_ones(void **unused)
+TEST(active_parameters_are_the_published_ones)
 {
     static const struct {
         const char *name;
@@ -27,7 +23,6 @@ static void active_parameters_are_the_published_ones(void **unused)
         {"qwen3-235b-a22b", 235, 22.2}, {"gpt-oss-120b", 116.8, 5.7},
         {"llama-4-maverick", 400, 17.2}, {"grok-1", 314, 84},
     };
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_workload w = model_build(cases[i].name, (struct traces_model_shape){0});
         double total = (double)lw_workload_numel(&w, false) * 1e-9;
@@ -54,10 +49,9 @@ static struct lw_workload build(struct traces_model_shape s)
  *   attention 4*32*32*64 = 262,144; router 2*32*64*8 = 32,768;
  *   experts 2*32*2 rows of 3 products 64 x 48: 3 * 2*64*64*48 = 1,179,648.
  * Dispatch: 32 tokens x 2 experts x 64 x 2 bytes = 8,192. */
-static void a_block_has_its_products_by_hand(void **unused)
+TEST(a_block_has_its_products_by_hand)
 {
     struct lw_workload w = build(small);
-    (void)unused;
     assert_int_equal(w.modules[1].forward_flops, 4 * 262144 + 32768 + 1179648);
     assert_int_equal(w.modules[1].dispatch_bytes, 8192);
     assert_int_equal(w.modules[0].dispatch_bytes, 0);
@@ -66,10 +60,9 @@ static void a_block_has_its_products_by_hand(void **unused)
     lw_workload_free(&w);
 }
 
-static void the_first_blocks_and_every_second_one_may_be_dense(void **unused)
+TEST(the_first_blocks_and_every_second_one_may_be_dense)
 {
     struct traces_model_shape s = small;
-    (void)unused;
     s.layers = 4;
     s.dense_layers = 1;
     s.expert_every = 2; /* of blocks 0 to 3: 1 and 3 */
@@ -83,11 +76,10 @@ static void the_first_blocks_and_every_second_one_may_be_dense(void **unused)
  *   64*40 + 40*4*24 + 64*(24+8) + 24*4*(16+12) + 4*12*64
  * = 2560 + 3840 + 2048 + 2688 + 3072 = 14,208 elements, and
  * as many products a token; scores and sums 2 * (24 + 12) * 4 a pair of tokens. */
-static void latent_attention_has_its_products_by_hand(void **unused)
+TEST(latent_attention_has_its_products_by_hand)
 {
     struct traces_model_shape s = small;
     int64_t numel = 0;
-    (void)unused;
     s.experts = s.topk = s.expert_ffn = 0;
     s.kv_heads = 4;
     s.head_width = 16;
@@ -107,10 +99,9 @@ static void latent_attention_has_its_products_by_hand(void **unused)
 }
 
 /* Whoever shares the experts: a rank's products are as many, its weights fewer. */
-static void sharing_experts_keeps_flops_and_reads_fewer_weights(void **unused)
+TEST(sharing_experts_keeps_flops_and_reads_fewer_weights)
 {
     struct traces_model_shape s = small;
-    (void)unused;
     struct lw_workload alone = build(s);
     s.expert_ranks = 4;
     struct lw_workload shared = build(s);
@@ -125,11 +116,10 @@ static void sharing_experts_keeps_flops_and_reads_fewer_weights(void **unused)
 }
 
 /* A tensor group that splits each expert exchanges all copies; one that shares them, none. */
-static void a_tensor_group_splits_or_shares_experts(void **unused)
+TEST(a_tensor_group_splits_or_shares_experts)
 {
     struct traces_model_shape s = small;
     int64_t x = 2 * 32 * 64;
-    (void)unused;
     s.tensor = 2;
     s.sequence_parallel = true;
     struct lw_workload split = build(s);
@@ -144,7 +134,7 @@ static void a_tensor_group_splits_or_shares_experts(void **unused)
     lw_workload_free(&whole);
 }
 
-static void experts_that_do_not_divide_are_refused(void **unused)
+TEST(experts_that_do_not_divide_are_refused)
 {
     static const struct {
         int64_t experts, topk, ranks;
@@ -157,7 +147,6 @@ static void experts_that_do_not_divide_are_refused(void **unused)
         {0, 0, 2, "--ep: found 2, but the model has no experts to share (1)"},
     };
     struct lw_device d = model_device();
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_model_shape s = small;
         struct lw_err err = {0};
@@ -170,23 +159,7 @@ static void experts_that_do_not_divide_are_refused(void **unused)
     }
 }
 
-static void failing_allocations_leave_nothing(void **unused)
+TEST(failing_allocations_leave_nothing)
 {
-    (void)unused;
     model_without_memory("decoder", small);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(active_parameters_are_the_published_ones),
-        cmocka_unit_test(a_block_has_its_products_by_hand),
-        cmocka_unit_test(the_first_blocks_and_every_second_one_may_be_dense),
-        cmocka_unit_test(latent_attention_has_its_products_by_hand),
-        cmocka_unit_test(sharing_experts_keeps_flops_and_reads_fewer_weights),
-        cmocka_unit_test(a_tensor_group_splits_or_shares_experts),
-        cmocka_unit_test(experts_that_do_not_divide_are_refused),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

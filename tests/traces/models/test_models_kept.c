@@ -1,9 +1,5 @@
 /* What frameworks keep of a block for its backward: closed forms of bytes by element. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "shared/files/files.h"
 #include "traces/models/models.h"
@@ -27,8 +23,7 @@ static int64_t kept(struct traces_model_shape s, enum lw_recompute mode)
     s.ffn = FFN;
     s.seq = SEQ;
     s.vocab = 4096;
-    if (traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
     int64_t bytes = w.modules[BLOCK].kept_bytes[mode];
     lw_workload_free(&w);
     assert_int_equal(bytes % SEQ, 0);
@@ -37,11 +32,10 @@ static int64_t kept(struct traces_model_shape s, enum lw_recompute mode)
 
 /* Two norms' inputs and outputs, queries, keys, values, attention's result and row sums; the pair,
  * SiLU's result and the last product's operand. */
-static void a_block_keeps_its_operands(void **unused)
+TEST(a_block_keeps_its_operands)
 {
     struct traces_model_shape s = {0};
     int64_t all = 2 * (6 * HIDDEN + 2 * KV_WIDTH + 4 * FFN) + SUMS;
-    (void)unused;
 
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all);
     s.kept = TRACES_KEPT_FUSED_GATE;
@@ -53,10 +47,9 @@ static void a_block_keeps_its_operands(void **unused)
 }
 
 /* The operands of the four products are of 8 bits, attention's result stays beside its copy. */
-static void products_of_8_bits_keep_operands_of_8_bits(void **unused)
+TEST(products_of_8_bits_keep_operands_of_8_bits)
 {
     struct traces_model_shape s = {.fp8 = true};
-    (void)unused;
 
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE),
                      2 * (4 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + 3 * HIDDEN + FFN + SUMS);
@@ -64,22 +57,20 @@ static void products_of_8_bits_keep_operands_of_8_bits(void **unused)
 
 /* Adapters on attention's products: the first norm's output is theirs, the second's and the last
  * operand go. */
-static void frozen_products_keep_no_operands(void **unused)
+TEST(frozen_products_keep_no_operands)
 {
     struct traces_model_shape s = {.lora = 16};
-    (void)unused;
 
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (5 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + SUMS);
 }
 
 /* A block's input, queries, keys and values are kept; all but the first three products and the last
  * one is done again: more than attention alone, less than the forward. */
-static void projections_alone_are_kept(void **unused)
+TEST(projections_alone_are_kept)
 {
     struct traces_model_shape s = {.kept = TRACES_KEPT_PROJECTIONS};
     struct lw_workload w;
     struct lw_err err;
-    (void)unused;
 
     assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), 2 * (2 * HIDDEN + 2 * KV_WIDTH));
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), kept((struct traces_model_shape){0}, 0));
@@ -103,13 +94,4 @@ static int free_cluster(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_keeps_its_operands),
-        cmocka_unit_test(products_of_8_bits_keep_operands_of_8_bits),
-        cmocka_unit_test(frozen_products_keep_no_operands),
-        cmocka_unit_test(projections_alone_are_kept),
-    };
-    return cmocka_run_group_tests(tests, find_cluster, free_cluster);
-}
+TEST_GROUP(find_cluster, free_cluster)

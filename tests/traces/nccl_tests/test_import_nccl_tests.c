@@ -1,10 +1,6 @@
 /* Tables of measured collectives: nccl-tests output of several versions, CSV, and the cluster they
  * become. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +20,7 @@ static void read_ok(const char *text, struct traces_bench *b)
 {
     struct lw_err err = {0};
 
-    if (read_text(text, NULL, b, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    assert_ok(read_text(text, NULL, b, &err), err);
 }
 
 /* 2.17: the test is named, a root column, #wrong. Two nodes of two devices. */
@@ -54,11 +49,10 @@ static const char today[] =
     "# Avg bus bandwidth    : 0.025\n"
     "# Collective test concluded: all_reduce_perf\n";
 
-static void todays_output_gives_ranks_nodes_device_and_both_times(void **state)
+TEST(todays_output_gives_ranks_nodes_device_and_both_times)
 {
     struct traces_bench b;
 
-    (void)state;
     read_ok(today, &b);
     assert_int_equal(b.n, 1);
     assert_true(b.is_nccl);
@@ -92,7 +86,7 @@ static char *tagged(const char *tag, const char *text)
     return out;
 }
 
-static void tags_of_launchers_and_loggers_are_left_out(void **state)
+TEST(tags_of_launchers_and_loggers_are_left_out)
 {
     static const char *const tags[] = {
         "[1,0]<stdout>:",           "[prterun-a-7@1,0]<stdout>: ",
@@ -105,7 +99,6 @@ static void tags_of_launchers_and_loggers_are_left_out(void **state)
     const struct lw_importer *importer;
     struct traces_bench b;
 
-    (void)state;
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
         char *text = tagged(tags[i], today);
         struct lw_input in = {.name = "t.txt", .text = text, .len = strlen(text)};
@@ -124,7 +117,7 @@ static void tags_of_launchers_and_loggers_are_left_out(void **state)
 }
 
 /* 2.0 of 2019: no root column, "error"; what it was follows from busbw = 2 (n - 1) / n of algbw. */
-static void output_of_2019_without_root_or_name_is_understood(void **state)
+TEST(output_of_2019_without_root_or_name_is_understood)
 {
     static const char text[] =
         "# nThread 1 nGpus 4 minBytes 8 maxBytes 134217728 step: 2(factor)\n"
@@ -142,7 +135,6 @@ static void output_of_2019_without_root_or_name_is_understood(void **state)
         "85.93  128.90  2e-07\n";
     struct traces_bench b;
 
-    (void)state;
     read_ok(text, &b);
     assert_int_equal(b.tables[0].op, LW_OP_ALL_REDUCE);
     assert_int_equal(b.tables[0].n_ranks, 4);
@@ -157,7 +149,7 @@ static void output_of_2019_without_root_or_name_is_understood(void **state)
 #define TITLES                                                                                     \
     "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 
-static void mpirun_tags_and_repeated_host_names_are_seen_through(void **state)
+TEST(mpirun_tags_and_repeated_host_names_are_seen_through)
 {
     static const char text[] =
         "[1,0]<stdout>:# Collective test starting: reduce_scatter_perf\n"
@@ -169,7 +161,6 @@ static void mpirun_tags_and_repeated_host_names_are_seen_through(void **state)
         "[1,0]<stdout>:  4096  512  half  sum  -1  20.5  0.20  0.15  0  N/A  N/A  N/A  N/A\n";
     struct traces_bench b;
 
-    (void)state;
     read_ok(text, &b);
     assert_int_equal(b.tables[0].op, LW_OP_REDUCE_SCATTER);
     assert_int_equal(b.tables[0].dtype, LW_F16);
@@ -180,7 +171,7 @@ static void mpirun_tags_and_repeated_host_names_are_seen_through(void **state)
     traces_bench_free(&b);
 }
 
-static void what_the_columns_decide_needs_no_name_and_what_they_leave_open_does(void **state)
+TEST(what_the_columns_decide_needs_no_name_and_what_they_leave_open_does)
 {
     static const struct {
         const char *row;
@@ -195,7 +186,6 @@ static void what_the_columns_decide_needs_no_name_and_what_they_leave_open_does(
     };
     char text[1024];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_bench b;
         struct lw_err err = {0};
@@ -217,14 +207,13 @@ static void what_the_columns_decide_needs_no_name_and_what_they_leave_open_does(
     }
 }
 
-static void output_without_its_rank_lines_asks_for_them(void **state)
+TEST(output_without_its_rank_lines_asks_for_them)
 {
     static const char text[] = TITLES "64 16 float sum -1 5 0.01 0.01 0 4 0.01 0.01 0\n";
     struct traces_bench_hint hint = {.n_ranks = 16, .n_nodes = 2};
     struct traces_bench b;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(read_text(text, NULL, &b, &err), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "--ranks N and --nodes N"));
     assert_int_equal(read_text(text, &hint, &b, &err), LW_OK);
@@ -233,12 +222,11 @@ static void output_without_its_rank_lines_asks_for_them(void **state)
     traces_bench_free(&b);
 }
 
-static void a_size_that_was_measured_again_counts_by_its_median(void **state)
+TEST(a_size_that_was_measured_again_counts_by_its_median)
 {
     struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 2, .n_nodes = 1};
     struct traces_bench b;
 
-    (void)state;
     assert_int_equal(read_text(TITLES "64 16 float sum -1 9 0.01 0.01 0 3 0.01 0.01 0\n"
                                       "64 16 float sum -1 5 0.01 0.01 0 8 0.01 0.01 0\n"
                                       "64 16 float sum -1 7 0.01 0.01 0 4 0.01 0.01 0\n",
@@ -249,7 +237,7 @@ static void a_size_that_was_measured_again_counts_by_its_median(void **state)
     traces_bench_free(&b);
 }
 
-static void two_tests_in_one_log_are_two_tables(void **state)
+TEST(two_tests_in_one_log_are_two_tables)
 {
     static const char text[] =
         "./all_reduce_perf -b 8\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
@@ -258,7 +246,6 @@ static void two_tests_in_one_log_are_two_tables(void **state)
         "96 8 float none -1 6 0.01 0.01 0\n";
     struct traces_bench b;
 
-    (void)state;
     read_ok(text, &b);
     assert_int_equal(b.n, 2);
     assert_int_equal(b.tables[0].op, LW_OP_ALL_REDUCE);
@@ -269,7 +256,7 @@ static void two_tests_in_one_log_are_two_tables(void **state)
     traces_bench_free(&b);
 }
 
-static void the_csv_that_nccl_tests_writes_is_read_too(void **state)
+TEST(the_csv_that_nccl_tests_writes_is_read_too)
 {
     static const char text[] =
         ",,,,,out-of-place,out-of-place,out-of-place,out-of-place,in-place,in-place,in-place,in-"
@@ -281,7 +268,6 @@ static void the_csv_that_nccl_tests_writes_is_read_too(void **state)
     struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 8, .n_nodes = 1};
     struct traces_bench b;
 
-    (void)state;
     assert_int_equal(read_text(text, &hint, &b, NULL), LW_OK);
     assert_int_equal(b.tables[0].dtype, LW_BF16);
     assert_int_equal(b.tables[0].rows[0].time, 20250000);
@@ -289,7 +275,7 @@ static void the_csv_that_nccl_tests_writes_is_read_too(void **state)
     traces_bench_free(&b);
 }
 
-static void csv_columns_are_found_by_title_and_cells_may_be_quoted(void **state)
+TEST(csv_columns_are_found_by_title_and_cells_may_be_quoted)
 {
     static const char text[] =
         "time_us,source,op,size_bytes,nnodes,nranks,gpu\r\n"
@@ -298,7 +284,6 @@ static void csv_columns_are_found_by_title_and_cells_may_be_quoted(void **state)
         "12,x,sendrecv,1024,1,8,\"A100, SXM\"\r\n\r\n";
     struct traces_bench b;
 
-    (void)state;
     read_ok(text, &b);
     assert_int_equal(b.n, 2);
     assert_int_equal(b.tables[0].op, LW_OP_SEND);
@@ -311,7 +296,7 @@ static void csv_columns_are_found_by_title_and_cells_may_be_quoted(void **state)
     traces_bench_free(&b);
 }
 
-static void bad_tables_are_refused_with_file_and_line(void **state)
+TEST(bad_tables_are_refused_with_file_and_line)
 {
     static const struct {
         const char *text, *want;
@@ -338,7 +323,6 @@ static void bad_tables_are_refused_with_file_and_line(void **state)
         {RANK(0, "h", 0) TITLES "64 16 quux sum -1 5 0.01 0.01 0\n", "quux", LW_EINVAL},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_bench b = {.n = 77};
         struct lw_err err = {0};
@@ -350,13 +334,12 @@ static void bad_tables_are_refused_with_file_and_line(void **state)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void a_cluster_holds_the_rows_as_they_were_measured(void **state)
+TEST(a_cluster_holds_the_rows_as_they_were_measured)
 {
     struct traces_bench b;
     struct lw_cluster c;
     struct lw_err err = {0};
 
-    (void)state;
     read_ok(today, &b);
     for (int in_place = 0; in_place < 2; in_place++) {
         assert_int_equal(lw_cluster_from_bench(&b, 1, in_place, &c, &err), LW_OK);
@@ -376,7 +359,7 @@ static void a_cluster_holds_the_rows_as_they_were_measured(void **state)
     traces_bench_free(&b);
 }
 
-static void files_of_different_devices_or_the_same_table_twice_are_refused(void **state)
+TEST(files_of_different_devices_or_the_same_table_twice_are_refused)
 {
     static const char one[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_reduce,2,1,4,1,A100\n";
     static const char two[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_gather,2,1,4,1,H100\n";
@@ -386,7 +369,6 @@ static void files_of_different_devices_or_the_same_table_twice_are_refused(void 
     struct lw_cluster c;
     struct lw_err err = {0};
 
-    (void)state;
     read_ok(one, &b[0]);
     read_ok(two, &b[1]);
     assert_int_equal(lw_cluster_from_bench(b, 2, false, &c, &err), LW_EINVAL);
@@ -406,11 +388,10 @@ static void files_of_different_devices_or_the_same_table_twice_are_refused(void 
     traces_bench_free(&b[1]);
 }
 
-static void failing_allocations_leave_nothing_behind(void **state)
+TEST(failing_allocations_leave_nothing_behind)
 {
     enum lw_status status = LW_ENOMEM;
 
-    (void)state;
     for (int64_t n = 1; status != LW_OK; n++) {
         struct traces_bench b;
         struct lw_cluster c;
@@ -430,14 +411,13 @@ static void failing_allocations_leave_nothing_behind(void **state)
 }
 
 /* Every row of every published table comes back from the cost function to the picosecond. */
-static void published_tables_come_back_from_the_cost_function(void **state)
+TEST(published_tables_come_back_from_the_cost_function)
 {
     DIR *dir = opendir("../shared/netbench");
     static const struct traces_bench_hint none;
     struct dirent *e;
     int n_files = 0, n_rows = 0;
 
-    (void)state;
     if (!dir) {
         print_message("SKIP published_tables: ../shared/netbench is not here\n");
         skip();
@@ -475,32 +455,7 @@ static void published_tables_come_back_from_the_cost_function(void **state)
     assert_true(n_files > 0 && n_rows > 5 * n_files);
 }
 
-static void every_fuzz_corpus_file_is_read_or_refused(void **state)
+TEST(every_fuzz_corpus_file_is_read_or_refused)
 {
-    (void)state;
     assert_true(fixture_corpus("tests/fuzz/corpus/bench", LLVMFuzzerTestOneInput) >= 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(todays_output_gives_ranks_nodes_device_and_both_times),
-        cmocka_unit_test(tags_of_launchers_and_loggers_are_left_out),
-        cmocka_unit_test(output_of_2019_without_root_or_name_is_understood),
-        cmocka_unit_test(mpirun_tags_and_repeated_host_names_are_seen_through),
-        cmocka_unit_test(what_the_columns_decide_needs_no_name_and_what_they_leave_open_does),
-        cmocka_unit_test(output_without_its_rank_lines_asks_for_them),
-        cmocka_unit_test(a_size_that_was_measured_again_counts_by_its_median),
-        cmocka_unit_test(two_tests_in_one_log_are_two_tables),
-        cmocka_unit_test(the_csv_that_nccl_tests_writes_is_read_too),
-        cmocka_unit_test(csv_columns_are_found_by_title_and_cells_may_be_quoted),
-        cmocka_unit_test(bad_tables_are_refused_with_file_and_line),
-        cmocka_unit_test(a_cluster_holds_the_rows_as_they_were_measured),
-        cmocka_unit_test(files_of_different_devices_or_the_same_table_twice_are_refused),
-        cmocka_unit_test(failing_allocations_leave_nothing_behind),
-        cmocka_unit_test(published_tables_come_back_from_the_cost_function),
-        cmocka_unit_test(every_fuzz_corpus_file_is_read_or_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,7 +282,7 @@ TEST(a_change_of_a_kernel_moves_the_end_by_its_time_or_not_at_all)
         lw_ps end = end_of(&x);
         bool *critical = calloc((size_t)x.r.plan.n_ops, sizeof *critical);
         mark_critical(&x, critical);
-        for (int tries = 0, done[2] = {0, 0}; tries < 20000 && done[0] + done[1] < 2 * each; tries++) {
+        for (int tries = 0, done[2] = {0}; tries < 20000 && done[0] + done[1] < 2 * each; tries++) {
             int32_t op = (int32_t)(prng_next(&g) % (uint64_t)x.r.plan.n_ops);
             int64_t row = x.r.row_of[op], dur = row >= 0 ? s.trace.dur_ns[row] : 0;
             if (dur < 2 || x.r.plan.ops[op].kind != LW_OP_KERNEL || done[critical[op]] == each)
