@@ -123,7 +123,7 @@ static enum lw_status tell(const struct exec_run *r, const struct exec_lane *l, 
 
     return layout->flow.end_of[part->message] >= 0
                ? exec_mismatch_tell(&r->memory, l->variant, i, at, part, why)
-               : exec_letters_tell(&r->memory, l->variant, at, part, why);
+               : exec_payloads_explain(&r->memory, l->variant, at, part, why);
 }
 
 /* What ops took from other stages, or of sums; those of the earliest op in a program come first. */
@@ -159,8 +159,9 @@ static enum lw_status check_messages(struct exec_run *r, struct lw_err *err)
             times += r->lanes[j].variant == v;
         struct lw_err why = {0};
         if (times == 1)
-            LW_TRY(keep_mismatch(r, exec_letters_check(&r->memory, v, r->n_done,
-                                                       &r->n_checked_messages, &why), &why, err));
+            LW_TRY(keep_mismatch(
+                r, exec_payloads_check(&r->memory, v, r->n_done, &r->n_checked_messages, &why),
+                &why, err));
     }
     return LW_OK;
 }

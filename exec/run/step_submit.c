@@ -83,11 +83,11 @@ static enum lw_status op_parts(struct exec_run *r, const struct exec_lane *l, in
 
     LW_TRY(exec_unit_parts(&r->memory, op, own, l->rank, &r->parts, err));
     LW_TRY(exec_taken_parts(&r->memory, l->variant, i, at, &r->parts, err));
-    LW_TRY(exec_letters_taken(&r->memory, l->variant, i, at, &r->parts, err));
+    LW_TRY(exec_payloads_taken(&r->memory, l->variant, i, at, &r->parts, err));
     LW_TRY(exec_tensors_parts(&r->memory, op, at, &r->parts, err));
     if (!r->rehearses)
         LW_TRY(exec_product_parts(&r->memory, op, l->rank, &r->parts, err));
-    LW_TRY(exec_letters_made(&r->memory, l->variant, i, at, &r->parts, err));
+    LW_TRY(exec_payloads_made(&r->memory, l->variant, i, at, &r->parts, err));
     return exec_made_parts(&r->memory, l->variant, i, at, &r->parts, err);
 }
 
@@ -323,10 +323,10 @@ static enum lw_status give_lane(struct exec_run *r, const struct exec_lane *l, s
 }
 
 /* What the host sets and compares beside the ops is of one step: a rehearsed step is a batch. */
-static enum lw_status set_letters(const struct exec_run *r, struct lw_err *err)
+static enum lw_status set_payloads(const struct exec_run *r, struct lw_err *err)
 {
     for (int64_t k = 0; r->rehearses && k < r->n_lanes; k += r->memory.facts.n_local)
-        LW_TRY(exec_letters_set(&r->memory, r->lanes[k].variant, r->n_done, err));
+        LW_TRY(exec_payloads_set(&r->memory, r->lanes[k].variant, r->n_done, err));
     return LW_OK;
 }
 
@@ -340,7 +340,7 @@ enum lw_status exec_give_batch(struct exec_run *r, int32_t n_steps, struct lw_er
     }
     LW_TRY(list_parts(r, err));
     LW_TRY(exec_take_memory_away(r, err));
-    LW_TRY(set_letters(r, err));
+    LW_TRY(set_payloads(r, err));
     r->backend->hold(r->world);
     for (int64_t k = 0; k < r->n_lanes; k++) {
         LW_TRY(give_lane(r, &r->lanes[k], err));

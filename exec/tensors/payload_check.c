@@ -1,4 +1,4 @@
-/* Letters: communication without a bucket that names no value of a stage. Each op of each rank
+/* Payloads: communication without a bucket that names no value of a stage. Each op of each rank
  * gets numbers of its own, compared with what the op must leave. Sums that one op of the rank
  * makes and another one takes (tensor parallelism) are set by the one and compared by the other,
  * as values of stages are, so that they need memory no longer; the rest is set on the host
@@ -11,7 +11,7 @@
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
 
-struct letter { /* one op as one rank sends it */
+struct payload { /* one op as one rank sends it */
     const struct lw_op *op;
     const struct lw_group *group;
     struct exec_message m;
@@ -20,8 +20,8 @@ struct letter { /* one op as one rank sends it */
 };
 
 /* false: nothing to set or compare. */
-static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t step,
-                        int32_t i, struct letter *l)
+static bool read_payload(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t step,
+                         int32_t i, struct payload *l)
 {
     const struct lw_plan *p = m->plan;
     const struct lw_op *op = &p->ops[i];
@@ -33,7 +33,7 @@ static bool read_letter(const struct exec_tensors *m, int32_t variant, int32_t r
     if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER ||
         (passes && layout->flow.end_of[k0] >= 0))
         return false;
-    *l = (struct letter){.op = op, .group = lw_plan_group(p, op->comm, rank)};
+    *l = (struct payload){.op = op, .group = lw_plan_group(p, op->comm, rank)};
     l->m = exec_tensors_message(m, op, variant, rank, layout);
     l->g =
         (struct exec_gradient){&m->messages, layout->turn_of[k0] * p->n_comms + op->comm, rank,
@@ -87,7 +87,7 @@ static bool may_have_ends(const struct lw_plan *p, const struct lw_op *op, int32
            group->n_members <= EXEC_MAX_SUMMED;
 }
 
-static void connect(struct exec_letter_ends *e, int32_t k, int32_t maker, int32_t taker)
+static void connect(struct exec_payload_ends *e, int32_t k, int32_t maker, int32_t taker)
 {
     e->maker[k] = maker;
     e->taker[k] = taker;
@@ -97,9 +97,9 @@ static void connect(struct exec_letter_ends *e, int32_t k, int32_t maker, int32_
     e->taken[taker] = k;
 }
 
-enum lw_status exec_letter_ends_init(const struct lw_plan *p, const struct lw_program *g,
-                                     int32_t rank, struct lw_arena *arena,
-                                     struct exec_letter_ends *e, struct lw_err *err)
+enum lw_status exec_payload_ends_init(const struct lw_plan *p, const struct lw_program *g,
+                                      int32_t rank, struct lw_arena *arena,
+                                      struct exec_payload_ends *e, struct lw_err *err)
 {
     int32_t **lists[] = {&e->maker,     &e->taker, &e->made,
                          &e->next_made, &e->taken, &e->next_taken};
@@ -122,25 +122,25 @@ enum lw_status exec_letter_ends_init(const struct lw_plan *p, const struct lw_pr
 }
 
 /* The k-th op of the program, as the rank at a place sends it in its pass. */
-static bool letter_at(const struct exec_tensors *m, int32_t variant, int32_t k,
-                      const struct exec_place *at, struct letter *l)
+static bool payload_at(const struct exec_tensors *m, int32_t variant, int32_t k,
+                       const struct exec_place *at, struct payload *l)
 {
     int32_t first = lw_plan_program(m->plan, variant, at->rank).first_op;
-    bool is = read_letter(m, variant, at->rank, at->step, first + k, l);
+    bool is = read_payload(m, variant, at->rank, at->step, first + k, l);
 
     l->g.pass = at->pass;
     return is;
 }
 
-enum lw_status exec_letters_taken(const struct exec_tensors *m, int32_t variant, int32_t i,
-                                  const struct exec_place *at, struct exec_parts *parts,
-                                  struct lw_err *err)
+enum lw_status exec_payloads_taken(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                   const struct exec_place *at, struct exec_parts *parts,
+                                   struct lw_err *err)
 {
-    const struct exec_letter_ends *e = &exec_tensors_layout(m, variant, at->rank)->letters;
-    struct letter l;
+    const struct exec_payload_ends *e = &exec_tensors_layout(m, variant, at->rank)->payloads;
+    struct payload l;
 
     for (int32_t k = m->compares ? e->taken[i] : -1; k >= 0; k = e->next_taken[k]) {
-        if (!letter_at(m, variant, k, at, &l))
+        if (!payload_at(m, variant, k, at, &l))
             continue;
         struct exec_part part = {.kind = EXEC_PART_EXPECT, .from = l.m.mem, .from_dtype = l.m.dtype,
                                  .count = l.m.count, .message = k, .gradient = l.g,
@@ -151,15 +151,15 @@ enum lw_status exec_letters_taken(const struct exec_tensors *m, int32_t variant,
     return LW_OK;
 }
 
-enum lw_status exec_letters_made(const struct exec_tensors *m, int32_t variant, int32_t i,
-                                 const struct exec_place *at, struct exec_parts *parts,
-                                 struct lw_err *err)
+enum lw_status exec_payloads_made(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                  const struct exec_place *at, struct exec_parts *parts,
+                                  struct lw_err *err)
 {
-    const struct exec_letter_ends *e = &exec_tensors_layout(m, variant, at->rank)->letters;
-    struct letter l;
+    const struct exec_payload_ends *e = &exec_tensors_layout(m, variant, at->rank)->payloads;
+    struct payload l;
 
     for (int32_t k = m->compares ? e->made[i] : -1; k >= 0; k = e->next_made[k]) {
-        if (!letter_at(m, variant, k, at, &l))
+        if (!payload_at(m, variant, k, at, &l))
             continue;
         struct exec_part part = {.kind = EXEC_PART_FILL, .to = l.m.mem, .to_dtype = l.m.dtype,
                                  .count = l.m.count, .gradient = l.g};
@@ -177,15 +177,15 @@ static bool is_apart(const struct exec_tensors *m, int32_t variant, int32_t rank
     return exec_tensors_layout(m, variant, rank)->apart[i - first];
 }
 
-enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, int32_t step,
-                                struct lw_err *err)
+enum lw_status exec_payloads_set(const struct exec_tensors *m, int32_t variant, int32_t step,
+                                 struct lw_err *err)
 {
     for (int32_t k = 0; k < m->facts.n_local; k++) {
         int32_t rank = m->facts.first_local + k;
         struct lw_program g = lw_plan_program(m->plan, variant, rank);
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            struct letter l;
-            if (!is_apart(m, variant, rank, i) || !read_letter(m, variant, rank, step, i, &l))
+            struct payload l;
+            if (!is_apart(m, variant, rank, i) || !read_payload(m, variant, rank, step, i, &l))
                 continue;
             int64_t bytes = l.m.count * lw_dtype_size(l.m.dtype);
             void *host = lw_alloc((size_t)bytes);
@@ -201,7 +201,7 @@ enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, i
 }
 
 /* The range of elements that the op defines on this rank. */
-static void defined_range(const struct letter *l, int64_t *first, int64_t *n)
+static void defined_range(const struct payload *l, int64_t *first, int64_t *n)
 {
     *first = 0;
     *n = l->m.count;
@@ -223,7 +223,7 @@ static double as_type(enum lw_dtype t, double value)
 }
 
 /* Block `block` of what member `member` brings to an all-to-all, its element e. */
-static double brought(const struct lw_plan *p, const struct letter *l, int32_t member,
+static double brought(const struct lw_plan *p, const struct payload *l, int32_t member,
                       int64_t block, int64_t e)
 {
     struct exec_gradient g = l->g;
@@ -233,7 +233,7 @@ static double brought(const struct lw_plan *p, const struct letter *l, int32_t m
                    exec_gradient_at(&g, block * (l->m.count / l->group->n_members) + e));
 }
 
-static double expected(const struct lw_plan *p, const struct letter *l, int64_t element)
+static double expected(const struct lw_plan *p, const struct payload *l, int64_t element)
 {
     int64_t each = l->m.count / l->group->n_members;
     struct exec_gradient g = l->g;
@@ -257,8 +257,8 @@ static double expected(const struct lw_plan *p, const struct letter *l, int64_t 
 }
 
 /* Whose block lies where block `at` of an all-to-all should; mem: the whole of it. */
-static void name_block(const struct lw_plan *p, const struct letter *l, const void *mem, int64_t at,
-                       char *text, size_t room)
+static void name_block(const struct lw_plan *p, const struct payload *l, const void *mem,
+                       int64_t at, char *text, size_t room)
 {
     int32_t n = l->group->n_members;
     const int32_t *members = p->members + l->group->first_member;
@@ -277,7 +277,7 @@ static void name_block(const struct lw_plan *p, const struct letter *l, const vo
     }
 }
 
-static enum lw_status astray(const struct lw_plan *p, const struct letter *l, const void *mem,
+static enum lw_status astray(const struct lw_plan *p, const struct payload *l, const void *mem,
                              int64_t first, int64_t e, struct lw_err *err)
 {
     char why[96] = "";
@@ -290,8 +290,8 @@ static enum lw_status astray(const struct lw_plan *p, const struct letter *l, co
                    expected(p, l, first + e), why);
 }
 
-static enum lw_status check_letter(const struct exec_tensors *m, const struct letter *l,
-                                   int64_t *n_bytes, struct lw_err *err)
+static enum lw_status check_payload(const struct exec_tensors *m, const struct payload *l,
+                                    int64_t *n_bytes, struct lw_err *err)
 {
     int64_t first, n, size = lw_dtype_size(l->m.dtype);
 
@@ -311,29 +311,29 @@ static enum lw_status check_letter(const struct exec_tensors *m, const struct le
     return s;
 }
 
-enum lw_status exec_letters_check(const struct exec_tensors *m, int32_t variant, int32_t step,
-                                  int64_t *n_bytes, struct lw_err *err)
+enum lw_status exec_payloads_check(const struct exec_tensors *m, int32_t variant, int32_t step,
+                                   int64_t *n_bytes, struct lw_err *err)
 {
     for (int32_t k = 0; k < m->facts.n_local; k++) {
         int32_t rank = m->facts.first_local + k;
         struct lw_program g = lw_plan_program(m->plan, variant, rank);
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            struct letter l;
-            if (is_apart(m, variant, rank, i) && read_letter(m, variant, rank, step, i, &l))
-                LW_TRY(check_letter(m, &l, n_bytes, err));
+            struct payload l;
+            if (is_apart(m, variant, rank, i) && read_payload(m, variant, rank, step, i, &l))
+                LW_TRY(check_payload(m, &l, n_bytes, err));
         }
     }
     return LW_OK;
 }
 
-enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
-                                 const struct exec_place *at, const struct exec_part *part,
-                                 struct lw_err *err)
+enum lw_status exec_payloads_explain(const struct exec_tensors *m, int32_t variant,
+                                     const struct exec_place *at, const struct exec_part *part,
+                                     struct lw_err *err)
 {
     int64_t e = part->found->place - 1;
-    struct letter l;
+    struct payload l;
 
-    letter_at(m, variant, part->message, at, &l);
+    payload_at(m, variant, part->message, at, &l);
     return lw_fail(err, LW_ENO, "step %d: op %lld (%s %s), element %lld, rank %d: %g, not %g",
                    at->step, (long long)(l.op - m->plan->ops), lw_op_name(l.op->kind), l.op->name,
                    (long long)e, at->rank, part->found->got, expected(m->plan, &l, e));

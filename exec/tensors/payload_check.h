@@ -13,21 +13,21 @@
  * numbers when they run; the others are set before the step and compared after it. Not of u8,
  * whose sums are cut, nor of more than EXEC_MAX_SUMMED members. Lists come from the arena.
  * LW_ENOMEM. */
-enum lw_status exec_letter_ends_init(const struct lw_plan *p, const struct lw_program *g,
-                                     int32_t rank, struct lw_arena *arena,
-                                     struct exec_letter_ends *ends, struct lw_err *err);
+enum lw_status exec_payload_ends_init(const struct lw_plan *p, const struct lw_program *g,
+                                      int32_t rank, struct lw_arena *arena,
+                                      struct exec_payload_ends *ends, struct lw_err *err);
 
 /* Append what op i of the program does with them: before its other parts, and after. LW_ENOMEM. */
-enum lw_status exec_letters_taken(const struct exec_tensors *m, int32_t variant, int32_t i,
+enum lw_status exec_payloads_taken(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                   const struct exec_place *at, struct exec_parts *parts,
+                                   struct lw_err *err);
+enum lw_status exec_payloads_made(const struct exec_tensors *m, int32_t variant, int32_t i,
                                   const struct exec_place *at, struct exec_parts *parts,
                                   struct lw_err *err);
-enum lw_status exec_letters_made(const struct exec_tensors *m, int32_t variant, int32_t i,
-                                 const struct exec_place *at, struct exec_parts *parts,
-                                 struct lw_err *err);
 /* LW_ENO with the words for a part of theirs that found something else. */
-enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
-                                 const struct exec_place *at, const struct exec_part *part,
-                                 struct lw_err *err);
+enum lw_status exec_payloads_explain(const struct exec_tensors *m, int32_t variant,
+                                     const struct exec_place *at, const struct exec_part *part,
+                                     struct lw_err *err);
 
 /* Communication without a bucket (buffers, maps, whatever a plan sends) of one variant: its
  * memory is set before the step and compared after it, where its places are apart; *n_bytes
@@ -35,9 +35,9 @@ enum lw_status exec_letters_tell(const struct exec_tensors *m, int32_t variant,
  * all-to-all among n members, block k goes to member k and after it block k came from member k.
  * Only with compares. LW_ENO names op, element, rank and both values, of an all-to-all
  * also whose block it is. */
-enum lw_status exec_letters_set(const struct exec_tensors *m, int32_t variant, int32_t step,
-                                struct lw_err *err);
-enum lw_status exec_letters_check(const struct exec_tensors *m, int32_t variant, int32_t step,
-                                  int64_t *n_bytes, struct lw_err *err);
+enum lw_status exec_payloads_set(const struct exec_tensors *m, int32_t variant, int32_t step,
+                                 struct lw_err *err);
+enum lw_status exec_payloads_check(const struct exec_tensors *m, int32_t variant, int32_t step,
+                                   int64_t *n_bytes, struct lw_err *err);
 
 #endif

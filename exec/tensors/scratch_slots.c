@@ -1,13 +1,13 @@
-/* Messages reuse each other's places. An op that makes a message, or the receive that brings it,
- * takes the smallest free place that is large enough, or a new one. A place is free when every op
- * that reads its message has ended before the op begins (shared/check/message_order.h). So a place
+/* Messages reuse each other's slots. An op that makes a message, or the receive that brings it,
+ * takes the smallest free slot that is large enough, or a new one. A slot is free when every op
+ * that reads its message has ended before the op begins (shared/check/message_order.h). So a slot
  * never changes while it is read, however the ranks run; where nothing is known, as when receives
  * are posted first, each message has its own. */
 #include "exec/tensors/scratch_slots.h"
 
 #include "shared/plan/op.h"
 
-struct place {
+struct slot {
     int64_t at, bytes;
     int32_t message; /* that had it last */
 };
@@ -19,7 +19,7 @@ struct finder {
     int32_t role;
     const struct lw_message_order *order;
     int32_t *first_use, *next_use; /* [n_ops] sends that go on from what a receive brought */
-    struct place *places;
+    struct slot *slots;
     int64_t n, capacity;
 };
 
@@ -55,12 +55,12 @@ static int32_t taker_of(const struct finder *f, int32_t k)
 {
     if (op_of(f, k)->kind == LW_OP_SEND)
         return k;
-    return f->l->flow.end_of[k] >= 0 ? f->l->flow.end_of[k] : f->l->letters.taker[k];
+    return f->l->flow.end_of[k] >= 0 ? f->l->flow.end_of[k] : f->l->payloads.taker[k];
 }
 
 static bool comes_and_goes(const struct finder *f, int32_t k)
 {
-    return f->l->flow.end_of[k] >= 0 || f->l->letters.maker[k] >= 0;
+    return f->l->flow.end_of[k] >= 0 || f->l->payloads.maker[k] >= 0;
 }
 
 static void note_uses(struct finder *f)
@@ -93,24 +93,24 @@ static bool is_over(const struct finder *f, int32_t k, int32_t i)
     return true;
 }
 
-/* --- places --- */
+/* --- slots --- */
 
 static enum lw_status find(struct finder *f, int32_t k, int32_t begin, struct lw_err *err)
 {
     int64_t bytes = bytes_of(f, k);
-    struct place *best = NULL;
+    struct slot *best = NULL;
 
     for (int64_t i = 0; i < f->n; i++) {
-        struct place *x = &f->places[i];
+        struct slot *x = &f->slots[i];
         if (x->bytes >= bytes && (!best || x->bytes < best->bytes) && is_over(f, x->message, begin))
             best = x;
     }
     f->l->before_of[k] = best ? best->message : -1;
     if (!best) {
-        if (lw_reserve(&f->places, &f->capacity, f->n + 1, sizeof *f->places))
+        if (lw_reserve(&f->slots, &f->capacity, f->n + 1, sizeof *f->slots))
             return lw_fail_nomem(err);
-        best = &f->places[f->n++];
-        *best = (struct place){.at = f->l->shared_bytes, .bytes = bytes};
+        best = &f->slots[f->n++];
+        *best = (struct slot){.at = f->l->shared_bytes, .bytes = bytes};
         f->l->shared_bytes += bytes;
     }
     best->message = k;
@@ -126,7 +126,7 @@ static enum lw_status begin(struct finder *f, int32_t i, struct lw_err *err)
     for (int32_t k = f->l->flow.first[i]; k >= 0; k = f->l->flow.next[k])
         if (op_of(f, k)->kind == LW_OP_SEND && is_scratch(f, k))
             LW_TRY(find(f, k, i, err));
-    for (int32_t k = f->l->letters.made[i]; k >= 0; k = f->l->letters.next_made[k])
+    for (int32_t k = f->l->payloads.made[i]; k >= 0; k = f->l->payloads.next_made[k])
         LW_TRY(find(f, k, i, err));
     return LW_OK;
 }
@@ -151,7 +151,7 @@ static bool comes_in(const struct finder *f, int32_t i)
     return op_of(f, i)->kind == LW_OP_RECV;
 }
 
-/* Two places, as large as the largest message that comes in and as the largest of the others. A
+/* Two slots, as large as the largest message that comes in and as the largest of the others. A
  * group call receives while a neighbour still reads what it sends. */
 static void place_as_one(struct finder *f)
 {
@@ -170,9 +170,9 @@ static void place_as_one(struct finder *f)
         f->l->shared_bytes = others + in;
 }
 
-enum lw_status exec_places_find(const struct exec_tensors *m, int32_t variant, int32_t role,
-                                struct lw_message_order *order, int64_t first_apart,
-                                struct exec_layout *l, struct lw_err *err)
+enum lw_status exec_slots_find(const struct exec_tensors *m, int32_t variant, int32_t role,
+                               struct lw_message_order *order, int64_t first_apart,
+                               struct exec_layout *l, struct lw_err *err)
 {
     struct finder f = {.m = m, .l = l, .role = role, .order = order,
                        .g = m->plan->programs[(int64_t)variant * m->plan->n_roles + role]};
@@ -187,7 +187,7 @@ enum lw_status exec_places_find(const struct exec_tensors *m, int32_t variant, i
     f.next_use = lw_arena_alloc(&arena, f.g.n_ops, sizeof *f.next_use);
     enum lw_status s =
         f.first_use && f.next_use ? place_all(&f, first_apart, err) : lw_fail_nomem(err);
-    lw_free(f.places);
+    lw_free(f.slots);
     lw_arena_free(&arena);
     return s;
 }

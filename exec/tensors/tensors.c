@@ -295,10 +295,10 @@ static enum lw_status note_messages(struct exec_tensors *m, const struct lw_prog
     }
     lw_free(turn);
     LW_TRY(lw_message_ends_init(p, g, &m->arena, &l->flow, err));
-    return exec_letter_ends_init(p, g, rank, &m->arena, &l->letters, err);
+    return exec_payload_ends_init(p, g, rank, &m->arena, &l->payloads, err);
 }
 
-/* first_apart: after the places of the variants before that are no other's. */
+/* first_apart: after the slots of earlier variants that are not reused. */
 static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t role,
                               struct lw_message_order *order, int64_t first_apart,
                               struct lw_err *err)
@@ -330,7 +330,7 @@ static enum lw_status lay_out(struct exec_tensors *m, int32_t variant, int32_t r
         }
     }
     LW_TRY(note_messages(m, g, rank, l, err));
-    LW_TRY(exec_places_find(m, variant, role, order, first_apart, l, err));
+    LW_TRY(exec_slots_find(m, variant, role, order, first_apart, l, err));
     if (l->bucket_bytes > m->bucket_bytes)
         m->bucket_bytes = l->bucket_bytes;
     return LW_OK;
@@ -354,7 +354,7 @@ static enum lw_status lay_out_variant(struct exec_tensors *m, int32_t variant, i
     return s;
 }
 
-/* The places that messages hand on lie after those that are one message's own in any variant. */
+/* Slots that messages reuse lie after those that only one message of any variant has. */
 static enum lw_status lay_out_all(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;

@@ -16,7 +16,7 @@
 
 /* All-reduces without a bucket that an op of the same rank makes and another one takes: those
  * set and compare them. Op numbers count within the program; -1 = none. See payload_check.h. */
-struct exec_letter_ends {
+struct exec_payload_ends {
     int32_t *maker, *taker;       /* [n_ops] of an all-reduce; both or none */
     int32_t *made, *next_made;    /* [n_ops] of any op: the first that it makes; of that, the next */
     int32_t *taken, *next_taken;
@@ -41,7 +41,7 @@ struct exec_layout {
     int32_t *turn_of;      /* [n_ops of the program] which op of its communicator it is; of messages, of
                             * those with this peer and direction */
     struct lw_message_ends flow; /* of messages between stages */
-    struct exec_letter_ends letters;
+    struct exec_payload_ends payloads;
     bool scales;           /* gradients are averaged and clipped in place, for the optimizer to read */
     int64_t bucket_bytes;
     int64_t apart_bytes, shared_bytes; /* of scratch: where places of one message each end; all others */
