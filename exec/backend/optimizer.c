@@ -35,8 +35,8 @@ int32_t exec_optimizer_states(enum exec_optimizer_kind kind)
     return kinds[kind].n_states;
 }
 
-enum lw_status exec_optimizer_parse(const char *name, enum exec_optimizer_kind *kind,
-                                    struct lw_err *err)
+static enum lw_status parse(const char *name, enum exec_optimizer_kind *kind,
+                             struct lw_err *err)
 {
     for (int k = 0; k < EXEC_N_OPTIMIZERS; k++)
         if (strcmp(name, kinds[k].name) == 0) {
@@ -128,7 +128,7 @@ enum lw_status exec_optimizer_choose(const char *name, double momentum, struct e
     enum exec_optimizer_kind kind = momentum >= 0 ? EXEC_MOMENTUM : EXEC_SGD;
 
     if (name)
-        LW_TRY(exec_optimizer_parse(name, &kind, err));
+        LW_TRY(parse(name, &kind, err));
     if (kind == EXEC_SGD && momentum > 0)
         return lw_fail(err, LW_EUSAGE, "--momentum %g: --optimizer sgd has none (momentum, adam)",
                        momentum);

@@ -25,8 +25,6 @@ struct exec_optimizer {
 
 struct exec_optimizer exec_optimizer_of(enum exec_optimizer_kind kind); /* usual values */
 const char *exec_optimizer_name(enum exec_optimizer_kind kind);
-enum lw_status exec_optimizer_parse(const char *name, enum exec_optimizer_kind *kind,
-                                    struct lw_err *err);
 /* By its name (NULL: momentum where one is given, else sgd), with its own momentum where that is
  * negative. LW_EUSAGE: one that the optimizer does not take. */
 enum lw_status exec_optimizer_choose(const char *name, double momentum, struct exec_optimizer *out,

@@ -102,7 +102,7 @@ static void lost(void *world, const char *why)
 }
 
 /* The other processes stop when this one does, not at their own time limit. */
-void cpu_tell_others(struct exec_world *w)
+static void tell_others(struct exec_world *w)
 {
     const struct exec_process *p = w->how.process;
     char words[320];
@@ -401,7 +401,7 @@ enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_er
         *err = w->failure;
     pthread_mutex_unlock(&w->mutex);
     w->failed = true;
-    cpu_tell_others(w);
+    tell_others(w);
     return EXEC_FAILED;
 }
 

@@ -146,7 +146,6 @@ enum lw_status cpu_open(const struct exec_open *how, const struct cpu_wire *wire
  * is freed: the thread goes on in memory that stays, to the end of the process. */
 bool cpu_close(struct exec_world *w);
 bool cpu_fail(struct exec_world *w, const struct lw_err *why); /* true: it is the first failure */
-void cpu_tell_others(struct exec_world *w);
 
 void cpu_abort(struct exec_world *w, const char *why);
 void cpu_facts(const struct exec_world *w, struct exec_facts *f);

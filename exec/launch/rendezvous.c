@@ -201,12 +201,6 @@ void exec_rendezvous_close(struct exec_rendezvous *r)
 
 /* --- together ----------------------------------------------------------------------------------- */
 
-enum lw_status exec_rendezvous_barrier(struct exec_rendezvous *r, struct lw_err *err)
-{
-    char token = 0;
-    return exec_rendezvous_broadcast(r, &token, 1, err);
-}
-
 /* Everyone comes with one byte; then rank 0's data goes out. */
 enum lw_status exec_rendezvous_broadcast(struct exec_rendezvous *r, void *data, int32_t bytes,
                                          struct lw_err *err)
@@ -290,7 +284,9 @@ static void process_limit(void *r, int64_t ns)
 
 static enum lw_status process_barrier(void *r, struct lw_err *err)
 {
-    return exec_rendezvous_barrier(r, err);
+    char token = 0;
+
+    return exec_rendezvous_broadcast(r, &token, 1, err);
 }
 
 void exec_rendezvous_process(struct exec_rendezvous *r, struct exec_process *p)

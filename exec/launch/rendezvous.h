@@ -78,7 +78,6 @@ int32_t exec_rendezvous_turned_away(const struct exec_rendezvous *r, const char 
 /* All processes together, from one thread, in the same order; within the time limit. */
 enum lw_status exec_rendezvous_broadcast(struct exec_rendezvous *r, void *data, int32_t bytes,
                                          struct lw_err *err);
-enum lw_status exec_rendezvous_barrier(struct exec_rendezvous *r, struct lw_err *err);
 /* Rank 0 gets every rank's bytes, in rank order, its own included; the others call with take
  * NULL. */
 enum lw_status exec_rendezvous_gather(struct exec_rendezvous *r, const void *data, int64_t bytes,

@@ -83,7 +83,9 @@ static int64_t sharers(const struct lw_plan *p)
     return most * stages;
 }
 
-int64_t exec_plan_terms(const struct lw_plan *p)
+/* Terms that are summed into one gradient: ranks that hold the parameter or a copy, times
+ * backwards of one optimizer step. */
+static int64_t terms_of(const struct lw_plan *p)
 {
     int64_t most = 1, run = 0;
 
@@ -588,7 +590,7 @@ enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
     LW_TRY(lay_out_all(m, err));
     place_all_copies(m);
     LW_TRY(exec_rows_place(m, err));
-    int64_t limit = exact_limit(p), n_terms = exec_plan_terms(p);
+    int64_t limit = exact_limit(p), n_terms = terms_of(p);
     LW_TRY(exec_norm_limit(p, n_terms, largest_divisor(m), &limit, err));
     LW_TRY(exec_gradient_table_init(&m->table, n_terms, largest_divisor(m), limit, err));
     LW_TRY(exec_gradient_table_init(&m->messages, p->n_ranks, 1, number_limit(p, false), err));

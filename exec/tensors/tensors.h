@@ -224,10 +224,6 @@ void *exec_tensors_gradient(const struct exec_tensors *m, const struct exec_layo
  * clipped. */
 const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *layout,
                                 int32_t rank, int32_t param, int32_t *divisor);
-
-/* Terms that are summed into one gradient: ranks that hold the parameter or a copy, times
- * backwards of one optimizer step. */
-int64_t exec_plan_terms(const struct lw_plan *p);
 int32_t exec_plan_micro_batches(const struct lw_plan *p);
 
 #endif

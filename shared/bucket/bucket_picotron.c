@@ -18,7 +18,8 @@
 
 #define DEFAULT_CAP_BYTES (INT64_C(25) << 20)
 
-int64_t lw_picotron_elements(int64_t cap_bytes, enum lw_dtype grad_dtype, bool compat)
+/* Elements of a cap of any number of bytes, >= 0. */
+static int64_t elements_of(int64_t cap_bytes, enum lw_dtype grad_dtype, bool compat)
 {
     if (compat)
         return cap_bytes / (grad_dtype == LW_BF16 ? 2 : 4);
@@ -33,7 +34,7 @@ enum lw_status lw_picotron_capacity(int64_t cap_mib, enum lw_dtype grad_dtype, b
     if (cap_mib < 0 || __builtin_mul_overflow(cap_mib, INT64_C(1048576), &bytes))
         return lw_fail(err, LW_EINVAL, "bucket cap %" PRId64 " MiB, allowed: 0 to 2^43 - 1",
                        cap_mib);
-    *elements = lw_picotron_elements(bytes, grad_dtype, compat);
+    *elements = elements_of(bytes, grad_dtype, compat);
     return LW_OK;
 }
 
@@ -203,7 +204,7 @@ static enum lw_status picotron(const struct lw_bucket_task *t, struct lw_bucket_
         return lw_fail_nomem(err);
     LW_TRY(lw_bucket_need_one_kind(t, err));
     enum lw_dtype dtype = t->grads[0].dtype;
-    int64_t capacity = lw_picotron_elements(cap, dtype, compat);
+    int64_t capacity = elements_of(cap, dtype, compat);
     for (int32_t g = 0; g < t->n_grads; g++)
         numel[g] = t->grads[g].numel;
     LW_TRY(lw_bucket_picotron(numel, NULL, t->n_grads, capacity, compat, &b, places, err));

@@ -14,9 +14,6 @@
 enum lw_status lw_picotron_capacity(int64_t cap_mib, enum lw_dtype grad_dtype, bool compat,
                                     int64_t *elements, struct lw_err *err);
 
-/* The same for a cap of any number of bytes, >= 0. */
-int64_t lw_picotron_elements(int64_t cap_bytes, enum lw_dtype grad_dtype, bool compat);
-
 /* Where a parameter's gradient lies: elements [start, end) of a bucket; bucket -1 = frozen. */
 struct lw_picotron_place {
     int64_t start, end;

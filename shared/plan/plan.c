@@ -137,7 +137,8 @@ enum lw_sparse_turn lw_plan_sparse_turn(const struct lw_plan *p, int32_t op)
     return (enum lw_sparse_turn)n;
 }
 
-bool lw_plan_is_whole(const struct lw_plan *p, int32_t param)
+/* It is in p->whole. */
+static bool is_whole(const struct lw_plan *p, int32_t param)
 {
     int32_t low = 0, high = p->n_whole;
 
@@ -157,7 +158,7 @@ bool lw_plan_counts(const struct lw_plan *p, int32_t param, int32_t tensor)
     bool first = a->tied < 0 || a->tied == param || p->strategy->compat == LW_COMPAT_COLOSSALAI;
 
     return a->trainable && lw_plan_holds(p, param) && first &&
-           (tensor == 0 || !lw_plan_is_whole(p, param));
+           (tensor == 0 || !is_whole(p, param));
 }
 
 bool lw_plan_holds(const struct lw_plan *p, int32_t param)

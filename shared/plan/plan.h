@@ -283,7 +283,6 @@ bool lw_plan_is_norm(const struct lw_plan *p, int32_t bucket);
 bool lw_plan_uses_set(const struct lw_plan *p, int32_t variant, int32_t set);
 /* The bucket is of a sparse gradient, whose entry this is; NULL = it is not. */
 const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket);
-bool lw_plan_is_whole(const struct lw_plan *p, int32_t param);    /* it is in p->whole */
 /* The parameter has storage and a gradient of its own: it is not tied to another of its stage. */
 bool lw_plan_holds(const struct lw_plan *p, int32_t param);
 /* The gradient norm counts what ranks with this tensor coordinate update of the parameter: it is no

@@ -18,11 +18,6 @@ static const struct lw_scheduler *const schedulers[] = {
 #undef ROW
 };
 
-const struct lw_scheduler *lw_scheduler(enum lw_schedule schedule)
-{
-    return schedulers[schedule];
-}
-
 /* A user's grid is read from a file: lw_grid_custom. */
 const struct lw_scheduler lw_scheduler_custom = {0};
 

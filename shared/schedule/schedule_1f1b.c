@@ -28,7 +28,8 @@ static void looped_bfs(struct lw_emit *e, const struct lw_schedule_shape *s, int
             lw_emit(e, LW_OP_BACKWARD, c * s->n_ranks + rank, m);
 }
 
-int32_t lw_interleaved_group(const struct lw_schedule_shape *s)
+/* Micro-batches of one round of the interleaved schedules. */
+static int32_t group_of(const struct lw_schedule_shape *s)
 {
     int32_t rounds = s->n_micro_batches / s->n_ranks;
 
@@ -38,7 +39,7 @@ int32_t lw_interleaved_group(const struct lw_schedule_shape *s)
 int32_t lw_interleaved_warmup(const struct lw_schedule_shape *s, int32_t rank)
 {
     int64_t warmup =
-        (s->n_chunks - 1) * (int64_t)lw_interleaved_group(s) + 2 * (s->n_ranks - 1 - rank);
+        (s->n_chunks - 1) * (int64_t)group_of(s) + 2 * (s->n_ranks - 1 - rank);
     int32_t total = s->n_micro_batches * s->n_chunks;
 
     return warmup < total ? (int32_t)warmup : total;
@@ -76,7 +77,7 @@ static void emit_step(struct lw_emit *e, const struct lw_schedule_shape *s, int3
 static void alternate(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank,
                       int32_t warmup, bool split, int32_t delay)
 {
-    int32_t group = lw_interleaved_group(s), total = s->n_micro_batches * s->n_chunks;
+    int32_t group = group_of(s), total = s->n_micro_batches * s->n_chunks;
     int32_t n_w = 0;
 
     warmup = least(warmup, total);
@@ -105,7 +106,7 @@ static void interleaved_1f1b(struct lw_emit *e, const struct lw_schedule_shape *
 
 static void interleaved_zb(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank)
 {
-    int32_t warmup = (s->n_chunks - 1) * lw_interleaved_group(s) + s->n_ranks - 1 - rank;
+    int32_t warmup = (s->n_chunks - 1) * group_of(s) + s->n_ranks - 1 - rank;
 
     alternate(e, s, rank, warmup, true, rank);
 }

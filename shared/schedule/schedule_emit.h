@@ -42,17 +42,12 @@ struct lw_scheduler {
 LW_SCHEDULES(LW_ROW_SCHEDULER)
 #undef LW_ROW_SCHEDULER
 
-const struct lw_scheduler *lw_scheduler(enum lw_schedule schedule);
-
 /* LW_EINVAL: the shape, and why it does not do. */
 enum lw_status lw_schedule_refuse(const struct lw_schedule_shape *s, struct lw_err *err,
                                   const char *why);
 
 /* What the schedule demands of the shape; LW_EINVAL and LW_ENOTSUP as lw_schedule_grid. */
 enum lw_status lw_schedule_demand(const struct lw_schedule_shape *s, struct lw_err *err);
-
-/* Micro-batches of one round of the interleaved schedules. */
-int32_t lw_interleaved_group(const struct lw_schedule_shape *s);
 /* Forwards of a rank before its first pair in interleaved-1f1b. */
 int32_t lw_interleaved_warmup(const struct lw_schedule_shape *s, int32_t rank);
 
