@@ -119,9 +119,7 @@ static void note_events(struct exec_run *r)
             if (p->ops[before].stream != p->ops[i].stream)
                 r->needs_event[before] = true;
         }
-    for (int32_t v = 0; v < p->n_variants * p->n_roles; v++)
-        if (p->programs[v].n_ops > r->longest_program)
-            r->longest_program = p->programs[v].n_ops;
+    r->longest_program = lw_plan_longest_program(p);
 }
 
 static bool uses_stream(const struct lw_plan *p, int32_t role, int32_t stream)

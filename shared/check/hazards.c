@@ -42,14 +42,10 @@ struct lw_hazards {
     int32_t op;        /* at hand */
 };
 
-/* Messages of the longest program. */
-static int64_t most_buffers(const struct lw_plan *p)
+/* Buffers of a program of so many ops: each may be a message. */
+static int64_t buffers_of(const struct lw_plan *p, int32_t n_ops)
 {
-    int32_t longest = 0;
-
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
-        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
-    return (int64_t)p->n_params + p->n_buckets + longest + 1;
+    return (int64_t)p->n_params + p->n_buckets + n_ops + 1;
 }
 
 static int64_t number_of(const struct lw_hazards *k, const struct lw_use *x)
@@ -177,7 +173,8 @@ enum lw_status lw_check_hazards_init(struct lw_hazards **out, const struct lw_us
     k->p = uses->p;
     k->uses = uses;
     enum lw_status s = lw_op_clock_init(&k->clock, k->p, &k->room, err);
-    k->last = lw_arena_alloc(&k->room, most_buffers(k->p), sizeof *k->last);
+    k->last = lw_arena_alloc(&k->room, buffers_of(k->p, lw_plan_longest_program(k->p)),
+                             sizeof *k->last);
     if (s == LW_OK && !k->last)
         s = lw_fail_nomem(err);
     if (s == LW_OK)
@@ -202,7 +199,7 @@ enum lw_status lw_check_hazards(struct lw_hazards *k, struct lw_err *err)
     struct lw_program g = k->uses->program;
 
     lw_op_clock_set(&k->clock, g);
-    k->n_buffers = (int64_t)k->p->n_params + k->p->n_buckets + g.n_ops + 1;
+    k->n_buffers = buffers_of(k->p, g.n_ops);
     memset(k->last, -1, (size_t)k->n_buffers * sizeof *k->last);
     lw_arena_free(&k->chain_room);
     k->chains = NULL;

@@ -151,7 +151,7 @@ static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_
 static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
-    int32_t widest = 0;
+    int32_t longest = lw_plan_longest_program(p);
 
     k->next_on_stream = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
     k->before_on_comm = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
@@ -159,9 +159,7 @@ static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
     k->call_lead = lw_arena_alloc(&k->room, k->matches->any ? p->n_ops : 0, sizeof(int32_t));
     k->call_size = lw_arena_alloc(&k->room, k->matches->any ? p->n_ops : 0, sizeof(int32_t));
     k->head = lw_arena_alloc(&k->room, (int64_t)p->n_roles * p->n_streams, sizeof(int32_t));
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
-        widest = p->programs[i].n_ops > widest ? p->programs[i].n_ops : widest;
-    struct call *calls = lw_arena_alloc(&k->room, k->matches->any ? widest : 0, sizeof *calls);
+    struct call *calls = lw_arena_alloc(&k->room, k->matches->any ? longest : 0, sizeof *calls);
     int32_t *last_on_comm = lw_arena_alloc(&k->room, p->n_comms, sizeof(int32_t));
     int32_t *n_on_comm = lw_arena_alloc(&k->room, p->n_comms, sizeof(int32_t));
     int32_t *last_on_stream = lw_arena_alloc(&k->room, p->n_streams, sizeof(int32_t));

@@ -10,10 +10,8 @@ enum lw_status lw_op_clock_init(struct lw_op_clock *c, const struct lw_plan *p,
                                 struct lw_arena *room, struct lw_err *err)
 {
     int32_t **lists[] = {&c->stream, &c->lead, &c->next, &c->before, &c->before_on_comm};
-    int64_t longest = 0;
+    int32_t longest = lw_plan_longest_program(p);
 
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
-        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
     *c = (struct lw_op_clock){.p = p, .n_streams = p->n_streams};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (!(*lists[i] = lw_arena_alloc(room, longest, sizeof **lists[i])))

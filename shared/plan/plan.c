@@ -32,6 +32,15 @@ struct lw_program lw_plan_program(const struct lw_plan *p, int32_t variant, int3
     return p->programs[(int64_t)variant * p->n_roles + p->role_of[rank]];
 }
 
+int32_t lw_plan_longest_program(const struct lw_plan *p)
+{
+    int32_t longest = 0;
+
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        longest = p->programs[i].n_ops > longest ? p->programs[i].n_ops : longest;
+    return longest;
+}
+
 const struct lw_group *lw_plan_group(const struct lw_plan *p, int32_t comm, int32_t rank)
 {
     int32_t g = p->comm_group[(int64_t)comm * p->n_ranks + rank];

@@ -10,18 +10,6 @@ struct figures {
     double flops, bytes; /* per second */
 };
 
-static enum lw_dtype main_dtype(const struct lw_workload *w)
-{
-    int64_t n[LW_N_DTYPES] = {0};
-    int best = 0;
-
-    for (int32_t i = 0; i < w->n_params; i++)
-        n[w->params[i].dtype] += w->params[i].numel;
-    for (int k = 1; k < LW_N_DTYPES; k++)
-        best = n[k] > n[best] ? k : best;
-    return (enum lw_dtype)best;
-}
-
 static enum lw_status figures_of(const struct lw_device *d, enum lw_dtype dtype,
                                  struct figures *f, struct lw_err *err)
 {
@@ -125,8 +113,8 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
     struct figures here, there;
     struct lw_arena scratch = {0};
 
-    LW_TRY(figures_of(from, main_dtype(w), &here, err));
-    LW_TRY(figures_of(to, main_dtype(w), &there, err));
+    LW_TRY(figures_of(from, lw_workload_main_dtype(w), &here, err));
+    LW_TRY(figures_of(to, lw_workload_main_dtype(w), &there, err));
     double *ratio = lw_arena_alloc(&scratch, w->n_modules, sizeof *ratio);
     lw_ps *old_length = lw_arena_alloc(&scratch, w->n_modules, sizeof *old_length);
     enum lw_status s = ratio && old_length ? LW_OK : lw_fail_nomem(err);

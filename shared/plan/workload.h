@@ -150,5 +150,6 @@ lw_ps lw_workload_backward_ps(const struct lw_workload *w);
 /* One step alone on one device: forward + backward + optimizer + gaps. */
 lw_ps lw_workload_step_ps(const struct lw_workload *w);
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
+enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */
 
 #endif

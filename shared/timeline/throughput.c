@@ -77,19 +77,6 @@ static double recomputed_flops(const struct lw_workload *w, enum lw_recompute ho
     return recomputes_attention(w) ? attention_flops(w, samples) / 3 : 0;
 }
 
-/* The type that most elements have. */
-static enum lw_dtype main_dtype(const struct lw_workload *w)
-{
-    int64_t n[LW_N_DTYPES] = {0};
-    int best = 0;
-
-    for (int32_t i = 0; i < w->n_params; i++)
-        n[w->params[i].dtype] += w->params[i].numel;
-    for (int k = 1; k < LW_N_DTYPES; k++)
-        best = n[k] > n[best] ? k : best;
-    return (enum lw_dtype)best;
-}
-
 static double known(struct lw_figure f)
 {
     return lw_figure_is_set(f) && f.value > 0 ? f.value : NAN;
@@ -111,7 +98,7 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
         t.hardware_flops = t.model_flops + recomputed_flops(w, p->strategy->recompute,
                                                             t.model_flops, (double)t.samples);
         if (c)
-            t.peak_flops_per_s = known(c->device.peak_flops[main_dtype(w)]);
+            t.peak_flops_per_s = known(c->device.peak_flops[lw_workload_main_dtype(w)]);
     }
     t.model_flops_per_s = t.model_flops / s / t.n_devices;
     t.hardware_flops_per_s = t.hardware_flops / s / t.n_devices;
