@@ -1,13 +1,11 @@
 /* lapwing: one program, many subcommands. This file is their table and nothing else; each lives in
  * the cmd_*.c of the folder that does its work. */
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/base/arena.h"
 #include "shared/text/nearest.h"
 #include "shared/text/shown_stdout.h"
-#include "shared/base/shown_text.h"
 #include "shared/io/used_files.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
@@ -54,12 +52,9 @@ int main(int argc, char **argv)
     for (const struct lw_command *c = lw_commands; c->name; c++)
         if (strcmp(c->name, name) == 0)
             return c->run(argc > 1 ? argc - 1 : 1, argc > 1 ? argv + 1 : argv);
-    char shown[128], hint[96];
+    char hint[96];
     struct lw_nearest near = lw_nearest_begin(name);
     for (const struct lw_command *c = lw_commands; c->name; c++)
         lw_nearest_try(&near, c->name);
-    fprintf(stderr, "lapwing: no command '%s'%s; see 'lapwing help'\n",
-            lw_shown_text(shown, sizeof shown, name),
-            lw_nearest_hint(&near, "", hint, sizeof hint));
-    return LW_EXIT_USAGE;
+    return lw_cli_no_command(argc, argv, lw_nearest_hint(&near, "", hint, sizeof hint));
 }

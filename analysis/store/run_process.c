@@ -151,7 +151,7 @@ enum lw_status lw_run_process_judge(struct lw_store *s, struct lw_arena *a, stru
     struct lw_sql *q;
     int64_t run;
 
-    if (r->status != LW_RUN_RUNNING || lw_store_schema(s) < 2)
+    if (r->status != LW_RUN_RUNNING)
         return LW_OK;
     me = this_process();
     LW_TRY(lw_sql_query(s, &q, err, running_text, "l", r->id));

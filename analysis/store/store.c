@@ -23,16 +23,18 @@
 #include "analysis/store/sql.h"
 #include "shared/base/clock.h"
 #include "shared/io/embedded.h"
+#include "shared/io/own_output.h"
 #include "shared/io/used_files.h"
 
-enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000, OLDEST_READ = 1 };
+enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
+enum { MOST_TEXT = 64 << 20 }; /* bytes of one value */
 
 struct lw_store {
     sqlite3 *db;
     char *file;
     bool write, was_busy; /* the last error: another process held the database */
     int wait_ms;          /* for another writer */
-    int64_t schema;       /* user_version */
+    int64_t version, newest; /* its user_version; the last one that this program knows */
 };
 
 struct lw_sql {
@@ -73,6 +75,11 @@ static enum lw_status fail_sqlite(struct lw_store *s, int rc, struct lw_err *err
                               system ? strerror(system) : words);
         return lw_fail_at(err, LW_EIO, s->file, 0, "%s%s%s", words, system ? ": " : "",
                           system ? strerror(system) : "");
+    case SQLITE_ERROR: /* a statement does not fit the tables */
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                          "its tables are not those of schema version %lld (this lapwing knows 1 "
+                          "to %lld): edited or damaged; use another --db",
+                          (long long)s->version, (long long)s->newest);
     default:
         return lw_fail_at(err, LW_EIO, s->file, 0, "SQLite: %s", words);
     }
@@ -214,11 +221,6 @@ int64_t lw_sql_changed(struct lw_store *s)
     return sqlite3_changes(s->db);
 }
 
-int64_t lw_store_schema(const struct lw_store *s)
-{
-    return s->schema;
-}
-
 enum lw_status lw_sql_begin(struct lw_store *s, struct lw_err *err)
 {
     return lw_sql_exec(s, "BEGIN IMMEDIATE", err);
@@ -295,69 +297,65 @@ static enum lw_status check_owner(struct lw_store *s, bool *empty, struct lw_err
 }
 
 /* A number that lapwing writes goes with the tables that it writes. */
-static enum lw_status check_version(struct lw_store *s, int64_t have, int64_t newest,
-                                    struct lw_err *err)
+static enum lw_status check_version(struct lw_store *s, bool empty, struct lw_err *err)
 {
+    long long have = s->version, newest = s->newest;
     int64_t runs;
 
     if (have > newest)
         return lw_fail_at(err, LW_EFORMAT, s->file, 0,
-                          "written by a newer lapwing (schema %lld, this one knows %lld)",
-                          (long long)have, (long long)newest);
+                          "schema version %lld, of a newer lapwing (this one knows 1 to %lld): use "
+                          "that one, or another --db", have, newest);
     LW_TRY(one_int(s, "SELECT count(*) FROM sqlite_schema WHERE name = 'run'", &runs, err));
     if (have < 0 || (have == 0) != (runs == 0))
-        return lw_fail_at(
-            err, LW_EFORMAT, s->file, 0,
-            "user_version is %lld and there %s a table 'run': edited or damaged; with "
-            "that table it is 1 to %lld",
-            (long long)have, runs ? "is" : "is not", (long long)newest);
-    return LW_OK;
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                          "schema version %lld and %s table 'run' (this lapwing knows 1 to %lld, "
+                          "with that table): edited or damaged; use another --db",
+                          have, runs ? "a" : "no", newest);
+    if (s->write || have == newest)
+        return LW_OK;
+    if (empty)
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0, "an empty database");
+    return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                      "schema version %lld, of an older lapwing (this one reads %lld, and knows 1 "
+                      "to %lld): any command that stores a run in it brings it up to date",
+                      have, newest, newest);
 }
 
 /* Whose it is and of which version, as of one moment: another process may be creating it. */
-static enum lw_status look(struct lw_store *s, int64_t newest, int64_t *have, bool *empty,
-                           struct lw_err *err)
+static enum lw_status look(struct lw_store *s, struct lw_err *err)
 {
+    bool empty;
+
     LW_TRY(lw_sql_exec(s, "BEGIN", err));
-    enum lw_status st = check_owner(s, empty, err);
+    enum lw_status st = check_owner(s, &empty, err);
     if (st == LW_OK)
-        st = one_int(s, "PRAGMA user_version", have, err);
+        st = one_int(s, "PRAGMA user_version", &s->version, err);
     if (st == LW_OK)
-        st = check_version(s, *have, newest, err);
+        st = check_version(s, empty, err);
     lw_sql_rollback(s);
     return st;
 }
 
 /* Run every schema part that this database has not seen. */
-static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len, int64_t newest,
+static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len,
                               struct lw_err *err)
 {
-    int64_t have;
     size_t part_len;
-    const char *part;
-    bool empty;
 
-    LW_TRY(look(s, newest, &have, &empty, err));
-    s->schema = s->write ? newest : have;
-    if (have == newest || (!s->write && have >= OLDEST_READ))
+    if (s->version == s->newest)
         return LW_OK;
-    if (!s->write)
-        return empty ? lw_fail_at(err, LW_EFORMAT, s->file, 0, "an empty database")
-                     : lw_fail_at(err, LW_EFORMAT, s->file, 0,
-                                  "written by an older lapwing (schema %lld, this one has %lld); "
-                                  "any command that stores a run brings it up to date",
-                                  (long long)have, (long long)newest);
     LW_TRY(lw_sql_begin(s, err));
-    LW_TRY(one_int(s, "PRAGMA user_version", &have, err)); /* another process may have been faster */
-    for (int64_t v = have + 1; v <= newest; v++) {
-        part = schema_part(schema, len, v, &part_len);
-        enum lw_status st = run_part(s, part, part_len, v, err);
-        if (st != LW_OK) {
-            lw_sql_rollback(s);
-            return st;
-        }
+    enum lw_status st = one_int(s, "PRAGMA user_version", &s->version, err);
+    for (int64_t v = s->version + 1; st == LW_OK && v <= s->newest; v++) {
+        const char *part = schema_part(schema, len, v, &part_len);
+        st = run_part(s, part, part_len, v, err);
     }
-    return lw_sql_commit(s, err);
+    if (st == LW_OK)
+        st = lw_sql_commit(s, err);
+    else
+        lw_sql_rollback(s);
+    return st;
 }
 
 /* A WAL database in a folder that cannot be written can be read only while no process writes it:
@@ -386,6 +384,18 @@ static char *read_uri(const char *file)
     return uri;
 }
 
+/* The file may come from another person: none of its views and triggers is evaluated, which could
+ * run without end, and no value is larger than MOST_TEXT. */
+static void trust_nothing(sqlite3 *db)
+{
+    static const int off[] = {SQLITE_DBCONFIG_ENABLE_TRIGGER, SQLITE_DBCONFIG_ENABLE_VIEW,
+                              SQLITE_DBCONFIG_TRUSTED_SCHEMA};
+
+    for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
+        sqlite3_db_config(db, off[i], 0, NULL);
+    sqlite3_limit(db, SQLITE_LIMIT_LENGTH, MOST_TEXT);
+}
+
 static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
 {
     int rc;
@@ -401,6 +411,7 @@ static enum lw_status open_handle(struct lw_store *s, struct lw_err *err)
     }
     if (rc != SQLITE_OK)
         return fail_sqlite(s, rc, err);
+    trust_nothing(s->db);
     lw_store_wait_at_most(s, BUSY_MS);
     return LW_OK;
 }
@@ -409,22 +420,21 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
 {
     const struct lw_embedded *schema = lw_embedded_find("analysis/store/schema.sql");
     const char *text = (const char *)schema->text;
-    int64_t unused, newest = 0;
+    int64_t unused;
     size_t part_len;
-    bool empty;
 
-    while (schema_part(text, schema->len, newest + 1, &part_len))
-        newest++;
-    LW_TRY(look(s, newest, &unused, &empty, err)); /* before anything is changed */
-    if (s->write) {
-        if (sqlite3_db_readonly(s->db, "main"))
-            return fail_sqlite(s, SQLITE_READONLY, err);
-        LW_TRY(lw_sql_exec(s, "PRAGMA page_size = 8192", err));
-        LW_TRY(one_int(s, "PRAGMA journal_mode = WAL", &unused, err));
-        LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", err));
-    }
-    LW_TRY(migrate(s, text, schema->len, newest, err));
-    return s->write ? lw_run_process_end_dead(s, err) : LW_OK;
+    for (s->newest = 0; schema_part(text, schema->len, s->newest + 1, &part_len);)
+        s->newest++;
+    LW_TRY(look(s, err)); /* before anything is changed */
+    if (!s->write)
+        return LW_OK;
+    if (sqlite3_db_readonly(s->db, "main"))
+        return fail_sqlite(s, SQLITE_READONLY, err);
+    LW_TRY(lw_sql_exec(s, "PRAGMA page_size = 8192", err));
+    LW_TRY(one_int(s, "PRAGMA journal_mode = WAL", &unused, err));
+    LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", err));
+    LW_TRY(migrate(s, text, schema->len, err));
+    return lw_run_process_end_dead(s, err);
 }
 
 /* Opened and of this version. Where two processes create a database, or the last one closes it
@@ -464,6 +474,9 @@ static enum lw_status check_name(const char *file, struct lw_err *err)
     if (stat(file, &at) == 0 && !S_ISREG(at.st_mode))
         return lw_fail_at(err, LW_EIO, file, 0, "%s, no database; give the name of a file to --db",
                           S_ISDIR(at.st_mode) ? "a folder" : "a device or pipe");
+    if (lw_belongs_to_database(file))
+        return lw_fail_at(err, LW_EINVAL, file, 0, "belongs to another database; give --db the "
+                                                   "name of that, or of another file");
     for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
         if (snprintf(name, sizeof name, "%s%s", file, beside[i]) >= (int)sizeof name)
             return lw_fail_at(err, LW_EIO, file, 0, "%s", strerror(ENAMETOOLONG));

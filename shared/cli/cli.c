@@ -16,6 +16,7 @@
 #include "shared/text/shown_stdout.h"
 #include "shared/base/shown_text.h"
 #include "shared/base/units.h"
+#include "shared/io/used_files.h"
 
 enum { MAX_OPTIONS = 128, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };
 
@@ -226,6 +227,7 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
     struct spec spec;
     int c;
 
+    look_for_json(argc, argv);
     make_spec(table, &spec);
     dashes_for_underscores(argc, argv);
     optind = 0; /* GNU: scan anew */
@@ -255,10 +257,15 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
 
 static int check_operands(const struct lw_usage *u, char **argv, int n_operands)
 {
+    struct lw_err err = {0};
+
     if (n_operands < u->min_operands)
         return lw_cli_usage(u->command, "needs %s", u->synopsis);
     if (u->max_operands >= 0 && n_operands > u->max_operands)
         return lw_cli_usage(u->command, "unexpected '%s'", argv[u->max_operands + 1]);
+    for (int i = 1; u->max_operands < 0 && i <= n_operands; i++) /* before one result is printed */
+        if (lw_used_file(argv[i], LW_USE_INPUT, &err) != LW_OK)
+            return lw_cli_fail(u->command, &err);
     return -1;
 }
 
@@ -269,7 +276,6 @@ int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc,
     struct lw_err err = {0};
     bool help = false;
 
-    look_for_json(argc, argv);
     if (argc == 2 && strcmp(argv[1], "--help-man") == 0)
         lw_cli_help_man(stdout, u, table);
     else if (argc == 2 && strcmp(argv[1], "--help-words") == 0)
@@ -307,6 +313,17 @@ int lw_cli_usage(const char *command, const char *fmt, ...)
     fprintf(stderr, "lapwing %s: %s", command, lw_shown_text(shown, sizeof shown, raw));
     fprintf(stderr, "; see 'lapwing help %s'\n", command);
     print_failure(command, shown, LW_EUSAGE);
+    return LW_EXIT_USAGE;
+}
+
+int lw_cli_no_command(int argc, char **argv, const char *hint)
+{
+    char raw[512], shown[512];
+
+    look_for_json(argc, argv);
+    snprintf(raw, sizeof raw, "no command '%.128s'%s", argv[1], hint);
+    fprintf(stderr, "lapwing: %s; see 'lapwing help'\n", lw_shown_text(shown, sizeof shown, raw));
+    print_failure(NULL, shown, LW_EUSAGE);
     return LW_EXIT_USAGE;
 }
 

@@ -83,6 +83,8 @@ char *lw_cli_join(int argc, char **argv, char *buf, size_t size);
 int lw_cli_fail(const char *command, const struct lw_err *err);
 /* The same for wrong usage, with a hint at "lapwing help COMMAND". */
 int lw_cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a first word, argv[1], that names no command; hint: "" or the nearest one. */
+int lw_cli_no_command(int argc, char **argv, const char *hint);
 
 /* No such object from here on: another process of the same run prints it. */
 void lw_cli_no_json(void);

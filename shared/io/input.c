@@ -16,13 +16,14 @@
 #include "shared/base/arena.h"
 #include "shared/io/gzip_damage.h"
 #include "shared/base/hash.h"
+#include "shared/base/host_memory.h"
 #include "shared/json/json.h"
 #include "shared/io/used_files.h"
 
 /* What compresses better than this is refused: recordings and plans unpack to 10 to 40 times. */
 enum { MOST_TIMES = 100 };
 #define ANY_SIZE ((size_t)64 << 20) /* that small is not looked at */
-#define MOST_PIPED ((size_t)4 << 30) /* of a pipe, which may never end */
+#define MOST_PIPED ((size_t)256 << 20) /* of a pipe, which may never end */
 
 struct bytes {
     char *p;
@@ -41,21 +42,32 @@ static enum lw_status make_room(struct bytes *b, size_t room, struct lw_err *err
     return LW_OK;
 }
 
+static bool is_null_device(const struct stat *st)
+{
+    struct stat null;
+
+    return stat("/dev/null", &null) == 0 && null.st_rdev == st->st_rdev;
+}
+
 static enum lw_status slurp(const char *name, int fd, size_t max, struct bytes *b,
                             struct lw_err *err)
 {
-    struct stat st;
-    size_t first = fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size + 1 : 1 << 16;
+    struct stat st = {0};
+    bool known = fstat(fd, &st) == 0, piped = known && !S_ISREG(st.st_mode);
 
-    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
+    if (S_ISDIR(st.st_mode))
         return lw_fail(err, LW_EIO, "%s: is a directory", name);
-    if (fd != STDIN_FILENO && S_ISCHR(st.st_mode) && strcmp(name, "/dev/null") != 0)
-        return lw_fail(err, LW_EIO, "%s: is a device; give a file, a pipe or - for standard input",
-                       name);
+    if (S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && !isatty(fd) && !is_null_device(&st)))
+        return lw_fail(err, LW_EIO, "%s: is a device; give a file or a pipe", name);
+    if (S_ISREG(st.st_mode) && st.st_size > (off_t)ANY_SIZE &&
+        (double)st.st_size > lw_host_memory_left())
+        return lw_fail(err, LW_EIO, "%s: %lld bytes, more than the memory that is left", name,
+                       (long long)st.st_size);
+    size_t first = st.st_size > 0 ? (size_t)st.st_size + 1 : 1 << 16;
     LW_TRY(make_room(b, first, err));
     for (;;) {
         if (b->n == b->room)
-            LW_TRY(make_room(b, b->room * 2, err));
+            LW_TRY(make_room(b, b->n == MOST_PIPED ? b->room + 1 : b->room * 2, err));
         ssize_t got = read(fd, b->p + b->n, b->room - b->n);
         if (got < 0 && errno == EINTR)
             continue;
@@ -64,8 +76,9 @@ static enum lw_status slurp(const char *name, int fd, size_t max, struct bytes *
         if (got == 0)
             return LW_OK;
         b->n += (size_t)got;
-        if (!S_ISREG(st.st_mode) && b->n > MOST_PIPED)
-            return lw_fail(err, LW_EIO, "%s: no end after %zu bytes; give a file", name, b->n);
+        if (piped && b->n > MOST_PIPED)
+            return lw_fail(err, LW_EIO, "%s: no end after %zu bytes, the most that is read from a "
+                                        "pipe or a terminal; give a file", name, MOST_PIPED);
         if (max && b->n > max)
             return lw_fail(err, LW_EIO, "%s: larger than %zu bytes", name, max);
     }

@@ -103,11 +103,7 @@ static int descriptor_of(const char *path)
 
 static bool is_stdout(const char *path)
 {
-    struct stat a, b;
-
-    return strcmp(path, "-") == 0 || descriptor_of(path) == STDOUT_FILENO ||
-           (stat(path, &a) == 0 && fstat(STDOUT_FILENO, &b) == 0 && S_ISREG(a.st_mode) &&
-            a.st_dev == b.st_dev && a.st_ino == b.st_ino);
+    return strcmp(path, "-") == 0 || descriptor_of(path) == STDOUT_FILENO;
 }
 
 /* A device or pipe cannot be renamed over: write to it in place. */
@@ -187,20 +183,6 @@ static FILE *open_temporary(struct lw_output *out, bool named)
     return fdopen(fd, "w");
 }
 
-/* A database holds runs that nothing else has: no output replaces one. */
-static bool is_database(const char *path)
-{
-    char head[16] = "";
-    FILE *f = fopen(path, "rb");
-
-    if (f) {
-        size_t n = fread(head, 1, sizeof head - 1, f);
-        fclose(f);
-        head[n] = '\0';
-    }
-    return strcmp(head, "SQLite format 3") == 0;
-}
-
 static enum lw_status open_output(const char *path, bool named, struct lw_output *out,
                                   struct lw_err *err)
 {
@@ -215,9 +197,10 @@ static enum lw_status open_output(const char *path, bool named, struct lw_output
     out->in_place = descriptor_of(path) >= 0 || is_special(path);
     if (!out->in_place)
         LW_TRY(lw_resolve_links(path, real, sizeof real, err));
-    if (!out->in_place && is_database(real))
-        return lw_fail(err, LW_EINVAL, "%s: is a database, which an output does not replace: name "
-                                       "another file, or delete it first", path);
+    if (!out->in_place && (lw_is_database(real) || lw_belongs_to_database(real)))
+        return lw_fail(err, LW_EINVAL, "%s: %s a database, which an output does not replace: name "
+                                       "another file, or delete it first", path,
+                       lw_is_database(real) ? "is" : "belongs to");
     if (!out->in_place && !lw_may_replace(real))
         return lw_fail(err, LW_EINVAL, "%s: exists and was not written by lapwing: name another "
                                        "file, or replace it with --force", path);

@@ -4,6 +4,7 @@
 #include "shared/io/own_output.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,17 +27,45 @@ bool *lw_force_option(void)
     return &any;
 }
 
+/* The first bytes of a file and a NUL; 0 = there are none. */
+static size_t read_head(const char *path, char *head, size_t room)
+{
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(head, 1, room - 1, f) : 0;
+
+    if (f)
+        fclose(f);
+    head[n] = '\0';
+    return n;
+}
+
+bool lw_is_database(const char *path)
+{
+    char head[16];
+
+    return read_head(path, head, sizeof head) > 0 && strcmp(head, "SQLite format 3") == 0;
+}
+
+bool lw_belongs_to_database(const char *path)
+{
+    static const char *const ends[] = {"-wal", "-shm", "-journal"};
+    char of[PATH_MAX];
+    size_t n = strlen(path);
+
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        size_t k = strlen(ends[i]);
+        if (n <= k || n - k >= sizeof of || strcmp(path + n - k, ends[i]) != 0)
+            continue;
+        snprintf(of, sizeof of, "%.*s", (int)(n - k), path);
+        return lw_is_database(of);
+    }
+    return false;
+}
+
 bool lw_may_replace(const char *path)
 {
     char head[1025] = "";
-    size_t n = 0;
-    FILE *f = any ? NULL : fopen(path, "rb");
-
-    if (f) {
-        n = fread(head, 1, sizeof head - 1, f);
-        fclose(f);
-        head[n] = '\0';
-    }
+    size_t n = any ? 0 : read_head(path, head, sizeof head);
     const char *text = head;
     while (isspace((unsigned char)*text))
         text++;

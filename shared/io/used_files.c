@@ -3,6 +3,7 @@
 #include "shared/io/used_files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,7 +21,7 @@ struct used {
     enum lw_use use;
     dev_t device;
     ino_t inode;      /* 0: it did not exist */
-    char *name, *at;  /* as it was given; its real place */
+    const char *name, *at; /* as it was given; its real place */
 };
 
 static struct {
@@ -30,10 +31,6 @@ static struct {
     int64_t n, room;
 } noted = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-void lw_used_files_begin(void)
-{
-    noted.on = true;
-}
 
 /* Where a relative link that lies at `path` leads. */
 static int join(char *out, size_t room, const char *path, const char *link)
@@ -88,9 +85,16 @@ static enum lw_status real_place(const char *path, char at[PATH_MAX], struct lw_
     return LW_OK;
 }
 
+static bool is_stream(enum lw_use use)
+{
+    return use == LW_USE_STDOUT || use == LW_USE_STDERR;
+}
+
+/* Both standard streams may go to one file. */
 static bool clash(enum lw_use a, enum lw_use b)
 {
-    return a == LW_USE_OUTPUT || b == LW_USE_OUTPUT || a != b;
+    return a == LW_USE_OUTPUT || b == LW_USE_OUTPUT ||
+           (a != b && !(is_stream(a) && is_stream(b)));
 }
 
 static bool same(const struct used *a, const struct used *b)
@@ -99,10 +103,29 @@ static bool same(const struct used *a, const struct used *b)
            (a->at[0] && strcmp(a->at, b->at) == 0);
 }
 
+/* Nothing more of this command reaches the file that the shell opened, neither buffered results nor
+ * the message: standard error goes to standard output, which comes first in the list. */
+static void redirect_stream(enum lw_use use)
+{
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    dup2(use == LW_USE_STDOUT ? null : STDOUT_FILENO,
+         use == LW_USE_STDOUT ? STDOUT_FILENO : STDERR_FILENO);
+    close(null);
+}
+
 static enum lw_status refuse(const struct used *a, const struct used *b, struct lw_err *err)
 {
-    static const char *const words[] = {"an input", "the database", "an output"};
+    static const char *const words[] = {"an input", "the database", "an output",
+                                        "standard output", "standard error"};
 
+    for (int64_t i = 0; i < noted.n; i++)
+        if (is_stream(noted.files[i].use) && same(&noted.files[i], b))
+            redirect_stream(noted.files[i].use);
+    if (is_stream(a->use))
+        return lw_fail(err, LW_EINVAL, "%s: %s is redirected to %s of this command; redirect it to "
+                                       "another file", b->name, words[a->use],
+                       b->use == LW_USE_OUTPUT ? "-o" : words[b->use]);
     return lw_fail(err, LW_EINVAL, "%s: %s and %s of one command are the same file (%s); give the "
                                    "output another name",
                    b->name, words[a->use], b->use == a->use ? "another output" : words[b->use],
@@ -142,14 +165,31 @@ enum lw_status lw_used_file(const char *path, enum lw_use use, struct lw_err *er
         f.inode = st.st_ino;
     }
     LW_TRY(real_place(path, at, err));
-    f.name = copy_of(path);
-    f.at = copy_of(at);
+    char *name = copy_of(path), *place = copy_of(at);
+    f.name = name;
+    f.at = place;
     pthread_mutex_lock(&noted.mutex);
     enum lw_status s = f.name && f.at ? add(&f, err) : lw_fail_nomem(err);
     pthread_mutex_unlock(&noted.mutex);
     if (s != LW_OK) {
-        lw_free(f.name);
-        lw_free(f.at);
+        lw_free(name);
+        lw_free(place);
     }
     return s;
+}
+
+void lw_used_files_begin(void)
+{
+    struct used f = {.use = LW_USE_STDOUT};
+    struct stat st;
+
+    noted.on = true;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++, f.use = LW_USE_STDERR) {
+        if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        f.device = st.st_dev;
+        f.inode = st.st_ino;
+        f.name = f.at = "";
+        (void)add(&f, NULL);
+    }
 }

@@ -5,8 +5,9 @@
 
 /* Which files a command reads and writes, so that none of them destroys another: an output that is
  * also an input, the database or another output of the same command is refused, whichever is opened
- * first, under whatever name (links, other spellings of a path). */
-enum lw_use { LW_USE_INPUT, LW_USE_DATABASE, LW_USE_OUTPUT };
+ * first, under whatever name (links, other spellings of a path). The same holds for a file that the
+ * shell opened as standard output or standard error (`>> x`, `1<> x`). */
+enum lw_use { LW_USE_INPUT, LW_USE_DATABASE, LW_USE_OUTPUT, LW_USE_STDOUT, LW_USE_STDERR };
 
 /* From here on files are noted; a program calls it once, at its start. Tests and libraries, which
  * read back what they wrote, do not. */

@@ -128,8 +128,11 @@ static int run(const char *args)
     if (rc < 0 || rc > 3)
         fail_msg("lapwing %s: exit %d:\n%s", args, rc, copy);
     check_bytes(copy, args);
-    if (strstr(args, "--format json") && rc == 0)
+    if (strstr(args, "--format json"))
         check_json(stdout_only, args);
+    if (strstr(args, "--format json") && rc != 0 && rc != 3 &&
+        !(strstr(stdout_only, "\"status\": \"failed\"") && strstr(stdout_only, "\"error\": \"")))
+        fail_msg("lapwing %s: exit %d without status and error:\n%s", args, rc, stdout_only);
     if (was_executed())
         fail_msg("lapwing %s: executed a text", args);
     free(copy);
@@ -297,7 +300,13 @@ static void arguments_are_shown_and_never_executed(void **state)
         for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
             snprintf(line, sizeof line, "%s%s%s", commands[c][0], words[i], commands[c][1]);
             run(line);
+            snprintf(line, sizeof line, "%s%s%s --format json", commands[c][0], words[i],
+                     commands[c][1]);
+            run(line);
         }
+    run("--format json");
+    run("nosuch --format json");
+    run("-x --format json");
 }
 
 /* --- a database of somebody else ---------------------------------------------------------------

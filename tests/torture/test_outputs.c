@@ -122,6 +122,74 @@ static void a_database_is_no_output(void **state)
     expect("runs --db runs.db", 0, "sim");
 }
 
+/* Runs that are not yet in the database itself are in the files that SQLite keeps beside it. */
+static void files_beside_a_database_are_no_output(void **state)
+{
+    static const char *const ends[] = {"-wal", "-shm", "-journal"};
+    char line[160];
+
+    (void)state;
+    holds("$L sim -w w.json --db hostile >/dev/null && ln -s hostile link");
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        snprintf(line, sizeof line, "plan -w w.json -o hostile%s --force", ends[i]);
+        expect(line, 1, "belongs to a database, which an output does not replace");
+        snprintf(line, sizeof line, "ln -sf hostile%s l && ! $L report -o l --db hostile --force",
+                 ends[i]);
+        holds(line);
+        snprintf(line, sizeof line, "! $L report -o link%s --db link --force", ends[i]);
+        holds(line);
+        snprintf(line, sizeof line, "sim -w w.json --db hostile%s", ends[i]);
+        expect(line, 1, "belongs to another database; give --db the name of that");
+    }
+    expect("runs --db hostile", 0, "sim");
+    holds("$L plan -w w.json -o other-wal");
+}
+
+/* The shell opened the file, for writing at its beginning or at its end: no byte of it changes. */
+static void a_redirection_destroys_no_input(void **state)
+{
+    static const char *const commands[][2] = {
+        {"plan -w w.json", "w.json"},
+        {"plan -w w.json --format json", "w.json"},
+        {"plan -w w.json -s s.json", "s.json"},
+        {"sim -w - --no-db < w.json", "w.json"},
+        {"sim -w w.json -c c.json --no-db", "c.json"},
+        {"sim -w w.json --db r.db", "r.db"},
+        {"runs --db r.db", "r.db"},
+        {"report --db r.db -o r.html", "r.html"},
+        {"report --db r.db -o -", "r.db"},
+        {"plan p.json", "p.json"},
+        {"plan diff p.json p2.json", "p2.json"},
+        {"plan -w w.json -o p.json", "p.json"},
+        {"plan -w w.json -o soft", "p.json"},
+        {"inspect w.json w.json c.json", "c.json"},
+        {"golden w.json p.json", "p.json"},
+        {"validate w.json p.json", "p.json"},
+        {"import $R/gpt6__gloo2__cap25.rank0.json.gz -o p2.json", "p2.json"},
+        {"cluster c.json", "c.json"},
+        {"model mlp -o w.json", "w.json"},
+        {"exec -w w.json --dp 2 --steps 1 --db r.db", "r.db"}};
+    static const char *const how[] = {"2> said 1<>", "2> said >>", "> said 2>>", "> said 2<>"};
+    char line[400];
+
+    (void)state;
+    holds("$L sim -w w.json --db r.db >/dev/null && $L plan -w w.json -o p.json >/dev/null && cp "
+          "p.json p2.json && $L cluster dgx-a100 -o c.json >/dev/null && ln -s p.json soft && "
+          "$L report --db r.db -o r.html && "
+          "echo '{\"lapwing\": 1, \"kind\": \"strategy\"}' > s.json");
+    for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
+        for (size_t h = 0; h < sizeof how / sizeof how[0]; h++) {
+            snprintf(line, sizeof line,
+                     "cp %s before && $L %s %s %s; test $? = 1 && cmp %s before",
+                     commands[c][1], commands[c][0], how[h], commands[c][1], commands[c][1]);
+            holds(line);
+        }
+    holds("$L plan -w w.json > both 2>&1 && test -s both");
+    holds("$L plan -w w.json --format json -o - >> kept && $L plan -w w.json >> kept");
+    holds("! $L plan -w w.json 1<> w.json 2> e; grep -q 'w.json: standard output is redirected to "
+          "an input of this command; redirect it to another file' e");
+}
+
 /* What lapwing did not write stays, unless --force; what it wrote is replaced. */
 static void files_of_others_are_kept(void **state)
 {
@@ -144,8 +212,36 @@ static void inputs_are_bounded_by_their_size(void **state)
            "z.gz: unpacks to more than 67108864 bytes, the most for a file of ");
     expect("plan -w z.gz", 1, "z.gz: unpacks to more than ");
     expect("plan -w /dev/zero", 1,
-           "/dev/zero: is a device; give a file, a pipe or - for standard input");
+           "/dev/zero: is a device; give a file or a pipe");
+    holds("truncate -s 1T sparse");
+    expect("plan -w sparse", 1, "sparse: 1099511627776 bytes, more than the memory that is left");
     expect("inspect /dev/urandom", 1, "/dev/urandom: is a device");
+}
+
+/* Every command that reads a file, from what has no end: one line each. */
+static void what_has_no_end_is_refused(void **state)
+{
+    static const char *const commands[] = {
+        "plan -w -",         "sim -w -",     "sim -w w.json -c -", "plan -w w.json -s -",
+        "plan -",            "inspect -",    "import - -o i.json", "golden -",
+        "validate -",        "cluster -",    "cost -c -",
+        "cost --measured -", "recommend -",  "sim --replay -",     "exec -w -"};
+    char line[160];
+    int rc;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        snprintf(line, sizeof line, "%s < /dev/zero", commands[i]);
+        lapwing(line, &rc);
+        const char *said = shell_err(), *end = strchr(said, '\n');
+        if ((rc != 1 && rc != 2) || !end || end[1] != '\0')
+            fail_msg("%s: exit %d, %s", line, rc, said);
+        if (rc == 1 && !strstr(said, "<standard input>: is a device"))
+            fail_msg("%s: %s", line, said);
+    }
+    expect("plan -w - < /dev/null", 1, "");
+    holds("mkfifo f; yes > f & timeout 60 $L plan -w f 2> e; test $? = 1 && "
+          "grep -q 'f: no end after 268435456 bytes, the most that is read from a pipe' e");
 }
 
 static int entries(void)
@@ -235,8 +331,11 @@ int main(void)
         IN_FOLDER(what_a_command_reads_is_no_output_of_it),
         IN_FOLDER(a_database_is_a_file),
         IN_FOLDER(a_database_is_no_output),
+        IN_FOLDER(files_beside_a_database_are_no_output),
+        IN_FOLDER(a_redirection_destroys_no_input),
         IN_FOLDER(files_of_others_are_kept),
         IN_FOLDER(inputs_are_bounded_by_their_size),
+        IN_FOLDER(what_has_no_end_is_refused),
         IN_FOLDER(a_signal_leaves_no_temporary_file),
         IN_FOLDER(an_output_with_a_name_is_committed_and_aborted_alike),
     };

@@ -546,7 +546,7 @@ static void a_newer_schema_is_refused(void **state)
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_close(s);
     must_do("PRAGMA user_version = 99");
-    refused(LW_STORE_WRITE, LW_EFORMAT, "written by a newer lapwing (schema 99, this one knows");
+    refused(LW_STORE_WRITE, LW_EFORMAT, "schema version 99, of a newer lapwing (this one");
 }
 
 static void edited_version_numbers_are_named(void **state)
@@ -558,13 +558,13 @@ static void edited_version_numbers_are_named(void **state)
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_close(s);
     must_do("PRAGMA user_version = 0");
-    refused(LW_STORE_WRITE, LW_EFORMAT, "user_version is 0 and there is a table 'run': edited or");
-    refused(LW_STORE_READ, LW_EFORMAT, "user_version is 0");
+    refused(LW_STORE_WRITE, LW_EFORMAT, "schema version 0 and a table 'run' (this");
+    refused(LW_STORE_READ, LW_EFORMAT, "schema version 0 and a table 'run'");
     must_do("PRAGMA user_version = -1");
-    refused(LW_STORE_WRITE, LW_EFORMAT, "user_version is -1 and there is a table");
+    refused(LW_STORE_WRITE, LW_EFORMAT, "schema version -1 and a table 'run'");
     must_do("PRAGMA user_version = 1; PRAGMA foreign_keys = OFF; DROP VIEW run_summary;"
             "DROP VIEW run_span; DROP TABLE run");
-    refused(LW_STORE_READ, LW_EFORMAT, "user_version is 1 and there is not a table 'run'");
+    refused(LW_STORE_READ, LW_EFORMAT, "schema version 1 and no table 'run'");
 }
 
 static void what_is_no_file_is_named(void **state)
@@ -587,7 +587,7 @@ static void an_older_schema_is_brought_up_to_date_by_a_writer(void **state)
     (void)state;
     must_do(
         "PRAGMA application_id = 0x4c617077; CREATE TABLE kept (x); INSERT INTO kept VALUES (5)");
-    refused(LW_STORE_READ, LW_EFORMAT, "written by an older lapwing (schema 0, this one has 5)");
+    refused(LW_STORE_READ, LW_EFORMAT, "schema version 0, of an older lapwing (this one reads 5");
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_close(s);
     assert_int_equal(ask("PRAGMA user_version"), 5);

@@ -1,0 +1,156 @@
+/* Databases whose version number or tables are not those that this program writes: older, newer,
+ * edited, or made by a stranger. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/store/store.h"
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static const char *file(void)
+{
+    return fixture_path("v.db");
+}
+
+static void assert_says(const struct lw_err *err, const char *words)
+{
+    if (!strstr(err->msg, words))
+        fail_msg("'%s' does not say '%s'", err->msg, words);
+}
+
+static void run_sql(const char *sql)
+{
+    sqlite3 *db;
+    char *words = NULL;
+
+    assert_int_equal(sqlite3_open(file(), &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &words) != SQLITE_OK)
+        fail_msg("%s: %s", sql, words);
+    sqlite3_close(db);
+}
+
+static int version_of_file(void)
+{
+    sqlite3 *db;
+    sqlite3_stmt *q;
+
+    assert_int_equal(sqlite3_open(file(), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &q, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
+    int version = sqlite3_column_int(q, 0);
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+    return version;
+}
+
+enum { NEWEST = 5 };
+
+/* A database with the tables of one version and the number of another. */
+static void make_version(int tables, int number)
+{
+    char *schema = fixture_get("analysis/store/schema.sql"), line[96];
+
+    snprintf(line, sizeof line, "-- version %d\n", tables + 1);
+    schema[strstr(schema, line) ? strstr(schema, line) - schema : (long)strlen(schema)] = '\0';
+    shell("rm -f v.db*", NULL);
+    run_sql(schema);
+    free(schema);
+    snprintf(line, sizeof line, "PRAGMA application_id = 0x4c617077; PRAGMA user_version = %d",
+             number);
+    run_sql(line);
+}
+
+/* Whoever reads or writes it: done, or a line with the file, the version, those that are known and
+ * what to do, in no words of SQLite. */
+static void use_version(int tables, int number, enum lw_store_mode mode)
+{
+    static const char *const foreign[] = {"no such", "already exists", "SQLite", "duplicate"};
+    struct lw_store *s = NULL;
+    struct lw_arena arena = {0};
+    struct lw_run *runs;
+    int32_t n;
+    struct lw_err err = {0};
+    char version[48];
+
+    make_version(tables, number);
+    enum lw_status st = lw_store_open(file(), mode, &s, &err);
+    if (st == LW_OK)
+        st = lw_store_runs(s, &arena, &runs, &n, &err);
+    if (st == LW_OK) {
+        assert_true(number == NEWEST || mode == LW_STORE_WRITE);
+        assert_int_equal(version_of_file(), NEWEST);
+    } else {
+        snprintf(version, sizeof version, "schema version %d", number);
+        assert_int_equal(st, LW_EFORMAT);
+        assert_says(&err, file());
+        assert_says(&err, version);
+        assert_says(&err, "1 to 5");
+        assert_true(strstr(err.msg, "another --db") || strstr(err.msg, "brings it up to date"));
+        for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+            assert_null(strstr(err.msg, foreign[i]));
+        assert_true(tables != number || number > NEWEST || mode == LW_STORE_READ);
+    }
+    lw_arena_free(&arena);
+    lw_store_close(s);
+}
+
+static void every_version_is_read_brought_up_to_date_or_named(void **state)
+{
+    (void)state;
+    for (int number = -1; number <= NEWEST + 1; number++)
+        for (int tables = 1; tables <= NEWEST; tables++) {
+            use_version(tables, number, LW_STORE_READ);
+            use_version(tables, number, LW_STORE_WRITE);
+        }
+}
+
+/* A view or a trigger of a stranger, which has no end, is not evaluated. */
+static void what_a_stranger_put_in_is_not_evaluated(void **state)
+{
+    static const char endless[] = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)";
+    struct lw_run_info info = {.kind = LW_RUN_SIM};
+    struct lw_store *s = NULL;
+    struct lw_arena arena = {0};
+    struct lw_run *runs;
+    int32_t n;
+    struct lw_err err = {0};
+    char line[512];
+    int64_t id;
+
+    (void)state;
+    make_version(NEWEST, NEWEST);
+    snprintf(line, sizeof line, "CREATE TRIGGER t AFTER INSERT ON run BEGIN INSERT INTO "
+                                "op_kind(name, letter, class) %s SELECT x, x, x FROM c; END",
+             endless);
+    run_sql(line);
+    assert_int_equal(lw_store_open(file(), LW_STORE_WRITE, &s, &err), LW_OK);
+    assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
+    lw_store_close(s);
+    run_sql("ALTER TABLE run RENAME TO was");
+    snprintf(line, sizeof line, "CREATE VIEW run AS %s SELECT was.* FROM was, c", endless);
+    run_sql(line);
+    assert_int_equal(lw_store_open(file(), LW_STORE_READ, &s, &err), LW_OK);
+    assert_int_equal(lw_store_runs(s, &arena, &runs, &n, &err), LW_EFORMAT);
+    assert_says(&err, "its tables are not those of schema version 5");
+    lw_arena_free(&arena);
+    lw_store_close(s);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(every_version_is_read_brought_up_to_date_or_named),
+        IN_FOLDER(what_a_stranger_put_in_is_not_evaluated),
+    };
+
+    return cmocka_run_group_tests_name("store_version", tests, NULL, NULL);
+}
