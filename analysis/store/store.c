@@ -32,7 +32,8 @@ enum { MOST_TEXT = 64 << 20 }; /* bytes of one value */
 struct lw_store {
     sqlite3 *db;
     char *file;
-    bool write, was_busy; /* the last error: another process held the database */
+    bool write, finds_dead;
+    bool was_busy;        /* the last error: another process held the database */
     int wait_ms;          /* for another writer */
     int64_t version, newest; /* its user_version; the last one that this program knows */
 };
@@ -434,7 +435,7 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     LW_TRY(one_int(s, "PRAGMA journal_mode = WAL", &unused, err));
     LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", err));
     LW_TRY(migrate(s, text, schema->len, err));
-    return lw_run_process_end_dead(s, err);
+    return s->finds_dead ? lw_run_process_end_dead(s, err) : LW_OK;
 }
 
 /* Opened and of this version. Where two processes create a database, or the last one closes it
@@ -493,7 +494,8 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
     if (!s)
         return lw_fail_nomem(err);
     s->file = strcpy((char *)(s + 1), file);
-    s->write = mode == LW_STORE_WRITE;
+    s->write = mode != LW_STORE_READ;
+    s->finds_dead = mode == LW_STORE_WRITE;
     enum lw_status st = check_name(file, err);
     if (st == LW_OK && !s->write && access(file, R_OK) != 0)
         st = lw_fail_at(err, LW_EIO, file, 0, "no database there (%s)", strerror(errno));

@@ -20,7 +20,9 @@ struct lw_store;
 
 enum lw_store_mode {
     LW_STORE_READ,  /* must exist */
-    LW_STORE_WRITE, /* created when absent, brought to this version's schema */
+    LW_STORE_WRITE, /* created when absent, brought to this version's schema; runs whose process is
+                     * dead become failed */
+    LW_STORE_FINISH /* the same, without the last: to end a run that a dead process began */
 };
 
 enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct lw_store **out,

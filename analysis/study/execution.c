@@ -76,14 +76,22 @@ static void begin_row(struct lw_execution *s)
 }
 
 static enum lw_status store(struct lw_execution *s, enum lw_status ran, const char *message,
-                            int64_t *run, struct lw_err *err)
+                            int64_t *run, bool *mine, struct lw_err *err)
 {
     struct lw_run_info info = info_of(s, true);
     int64_t id = s->team.run;
 
-    LW_TRY(cmd_exec_store(s->db, &info, &s->result, &s->summary, ran, message, &id, err));
+    LW_TRY(cmd_exec_store(s->db, &info, &s->result, &s->summary, ran, message, &id, mine, err));
     *run = id;
     return LW_OK;
+}
+
+/* Rank 0; where it is lost, the process that stored the run instead. Without a database that is
+ * rank 1. Of spawned processes the parent sees that rank 0 is lost. */
+static bool prints(const struct lw_execution *s, bool mine)
+{
+    return !s->several || s->id.rank == 0 ||
+           (s->result.speaks && mine && !s->spawn && (s->id.rank == 1 || !s->no_db));
 }
 
 /* Who runs the ranks: this process alone, this one of several, or copies of it (--spawn). */
@@ -131,7 +139,7 @@ static enum lw_status spawn(struct lw_execution *s, struct lw_err *err)
 static enum lw_status tell(struct lw_execution *s, enum lw_status ran, const struct lw_err *why,
                            struct lw_err *err)
 {
-    bool silent = s->several && s->id.rank > 0;
+    bool mine = true;
     enum lw_status stored = LW_OK;
     struct lw_exec_report r = {.plan = &s->plan, .options = &s->options, .result = &s->result,
                                .summary = &s->summary, .message = why->msg, .run = -1,
@@ -145,9 +153,9 @@ static enum lw_status tell(struct lw_execution *s, enum lw_status ran, const str
         LW_TRY(lw_timeline_summarize(&s->result.timeline, &s->plan, s->result.n_warmup, &s->summary,
                                      err));
     if (!s->no_db)
-        stored = store(s, ran, why->msg, &r.run, err);
+        stored = store(s, ran, why->msg, &r.run, &mine, err);
     lw_exec_print_stop(&r, stderr);
-    if (!silent && (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON))
+    if (prints(s, mine) && (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON))
         LW_TRY(lw_exec_print(&r, s->format, stdout, stored == LW_OK ? err : NULL));
     return stored;
 }
@@ -202,7 +210,7 @@ enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, s
     }
     if (!cmd_exec_ran(ran)) { /* nothing was measured */
         if (!s->no_db)
-            (void)store(s, ran, why.msg, &(int64_t){0}, err);
+            (void)store(s, ran, why.msg, &(int64_t){0}, &(bool){false}, err);
         *err = why;
         return ran;
     }

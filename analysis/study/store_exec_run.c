@@ -99,18 +99,18 @@ void cmd_exec_find_dead(const char *db)
 
 enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
                               const struct lw_exec_result *x, const struct lw_summary *summary,
-                              enum lw_status ran, const char *message, int64_t *run,
+                              enum lw_status ran, const char *message, int64_t *run, bool *mine,
                               struct lw_err *err)
 {
     struct lw_store *store;
     int64_t id = *run;
-    bool mine = true;
 
-    LW_TRY(lw_store_open(db, LW_STORE_WRITE, &store, err));
+    *mine = true;
+    LW_TRY(lw_store_open(db, id < 0 ? LW_STORE_WRITE : LW_STORE_FINISH, &store, err));
     enum lw_status s = id < 0 ? lw_store_begin_run(store, info, &id, err)
-                              : lw_store_end_of_run(store, id, info->honesty, info->n_warmup, &mine,
+                              : lw_store_end_of_run(store, id, info->honesty, info->n_warmup, mine,
                                                     err);
-    if (s == LW_OK && mine)
+    if (s == LW_OK && *mine)
         s = fill(store, id, info, x, summary, ran, message, err);
     if (s == LW_OK)
         *run = id;

@@ -19,12 +19,12 @@ void cmd_exec_blame(const char *db, int64_t run, const char *why);
 /* The run as it ended: with what was measured, also when it failed. Where each rank was when it
  * stopped becomes the measures last_finished_op and first_unfinished_op (-1: none; left out:
  * unknown) of its step and rank. *run >= 0 is the row that cmd_exec_begin made, here or in
- * another process of the run; the first of them that comes stores, and LW_OK for the others.
- * *run -1: a new row, its id afterwards. A run that cannot be stored whole is failed with that
- * as its message, or not there. */
+ * another process of the run; the first of them that comes stores, and LW_OK with *mine false for
+ * the others. *run -1: a new row, its id afterwards. A run that cannot be stored whole is failed
+ * with that as its message, or not there. */
 enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
                               const struct lw_exec_result *x, const struct lw_summary *summary,
-                              enum lw_status ran, const char *message, int64_t *run,
+                              enum lw_status ran, const char *message, int64_t *run, bool *mine,
                               struct lw_err *err);
 
 /* The processes of a run are gone: what they left "running" is found failed. */

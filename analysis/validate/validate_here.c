@@ -216,7 +216,8 @@ static enum lw_status store(const struct here *h, const struct case_run *c, stru
     info.backend = h->o->backend->name;
     info.honesty = exec_honesty_name(c->result.honesty);
     info.n_warmup = c->result.n_warmup;
-    return cmd_exec_store(h->o->db, &info, &c->result, &c->measured, LW_OK, "", &run, err);
+    return cmd_exec_store(h->o->db, &info, &c->result, &c->measured, LW_OK, "", &run,
+                          &(bool){false}, err);
 }
 
 static void remark(const struct case_run *c, char *text, size_t room)

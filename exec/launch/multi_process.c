@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "exec/run/batch_gaps.h"
 #include "shared/base/arena.h"
@@ -14,6 +15,7 @@
 #define HEAR_NS INT64_C(1000000000) /* rank 0 hears where stopped ranks were */
 #define STAY_NS INT64_C(5000000000) /* the others leave it time to store the run, */
 #define LONGER_NS INT64_C(500000000) /* and then rank 1, should rank 0 be lost */
+enum { MOST_TURNS = 10 };
 
 struct part { /* what a process sends ahead of its spans */
     int32_t status, verified, honesty, oversubscribed;
@@ -196,7 +198,9 @@ static void part(struct exec_rendezvous *r, const struct exec_identity *id, int6
         all = lw_calloc((size_t)id->n_ranks, sizeof *all);
     bool done = exec_rendezvous_stopped_at(r, &mine, (wait_ns < timeout_ns ? wait_ns : timeout_ns) +
                                                more_ns, all);
-    out->speaks = id->rank == 0 ? done : id->rank == 1 && !done;
+    out->speaks = id->rank == 0 ? done : !done;
+    for (int32_t k = 1; k < id->rank && k < MOST_TURNS && !done; k++) /* lower ranks store first */
+        nanosleep(&(struct timespec){0, LONGER_NS}, NULL);
     if (all) {
         lw_free(out->places);
         out->places = all;
@@ -267,5 +271,8 @@ enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec
                                 &team->rendezvous, e));
     if (id->rank == 0 && team->stopped)
         exec_rendezvous_note_loss(team->rendezvous, team->stopped, team->context);
-    return run_and_part(plan, options, id, team->rendezvous, out, e);
+    enum lw_status s = run_and_part(plan, options, id, team->rendezvous, out, e);
+    if (id->rank > 1 && team->run < 0) /* no row shows that another process stored it */
+        out->speaks = false;
+    return s;
 }

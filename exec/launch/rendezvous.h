@@ -67,8 +67,8 @@ void exec_rendezvous_abort(struct exec_rendezvous *r, const char *why);
 /* After a run that stopped: rank 0 hears where the others were, as long as wait_ns; all[n_ranks]
  * is filled, known or not. The others say where they were and stay until rank 0 is done (or
  * wait_ns): launchers end a job when the first of its processes does. False, on them: rank 0 is
- * lost, or did not say farewell in that time; on rank 0: rank 1 took it for lost. Of the two,
- * who gets true on rank 0 or false on rank 1 stores the run. */
+ * lost, or (on rank 1) did not say farewell in that time; on rank 0: rank 1 took it for lost. Who
+ * gets true on rank 0 or false elsewhere stores the run, the lowest rank first. */
 bool exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct lw_exec_place *mine,
                                 int64_t wait_ns, struct lw_exec_place *all);
 

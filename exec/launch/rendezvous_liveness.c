@@ -190,7 +190,7 @@ bool exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct lw_exec_
     pthread_mutex_lock(&r->mutex);
     for (int32_t k = 0; all && r->id.rank == 0 && k < r->n_fds; k++)
         all[k] = k == 0 ? *mine : r->places[k];
-    bool done = r->id.rank == 0 ? !r->spoken_for : r->farewell;
+    bool done = r->id.rank == 0 ? !r->spoken_for : r->farewell || (r->id.rank > 1 && !r->gone[0]);
     if (r->id.rank == 1 && !done && !r->gone[0])
         tell(r->fds[0][LIFE], LIFE_SPEAKS, "");
     pthread_mutex_unlock(&r->mutex);

@@ -125,7 +125,7 @@ struct lw_exec_result {
     int32_t n_places;
     int32_t n_turned_away;        /* connections of strangers, of processes that met */
     char turned_away[160];        /* the last of them, and why */
-    bool speaks;                  /* this process stores the run: rank 0, or rank 1 when that is lost */
+    bool speaks;                  /* this process stores the run: rank 0, or the next one when that is lost */
 };
 
 /* The figures of a device's state by the names that results have; NULL-ended. */

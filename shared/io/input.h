@@ -15,8 +15,8 @@ struct lw_input {
 };
 
 /* LW_EIO: absent, unreadable, a device, larger than max_bytes (0 = no limit) or than the memory
- * that is left, a pipe of more than 256 MiB, or gzip that unpacks to more than 64 MiB and 100 times its
- * size. LW_EFORMAT: bad gzip. */
+ * that is left, a pipe of more than 256 MiB, or gzip that unpacks to more than 64 MiB and 100 times
+ * its size. LW_EFORMAT: bad gzip. */
 enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input *in,
                              struct lw_err *err);
 /* The same, but of damaged or truncated gzip data what unpacks before the damage is kept, and
