@@ -6,6 +6,7 @@
 
 #include "analysis/study/execution.h"
 #include "exec/run/exec_print.h"
+#include "exec/launch/rendezvous.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
@@ -63,7 +64,7 @@ static void only_rank_0_prints(void)
         lw_cli_no_json();
 }
 
-int cmd_exec(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     struct lw_execution s = {.options = lw_exec_options_default(), .backend = "threads",
                         .db = "lapwing.db", .steps = 20, .warmup = 3,
@@ -143,4 +144,13 @@ int cmd_exec(int argc, char **argv)
     lw_execution_free(&s);
     return status == LW_OK && s.spawned.exit_status ? s.spawned.exit_status
                                                     : lw_cli_end("exec", status, &err);
+}
+
+int cmd_exec(int argc, char **argv)
+{
+    int rc = run_command(argc, argv);
+
+    if (rc != LW_EXIT_OK)
+        exec_rendezvous_not_coming(rc);
+    return rc;
 }

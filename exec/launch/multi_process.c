@@ -235,6 +235,11 @@ static enum lw_status run_and_part(const struct lw_plan *plan,
     return s;
 }
 
+static const char *on_off(bool on)
+{
+    return on ? "on" : "off";
+}
+
 /* Everything beside plan, backend and version that changes what a rank does. Where threads are
  * pinned, how long a step may take and what is printed is each process's own. */
 static void describe(const struct lw_exec_options *o, char text[EXEC_SETTINGS])
@@ -244,13 +249,13 @@ static void describe(const struct lw_exec_options *o, char text[EXEC_SETTINGS])
     memset(text, 0, EXEC_SETTINGS);
     snprintf(text, EXEC_SETTINGS,
              "optimizer %s;rate %.9g;momentum %.9g;beta2 %.9g;epsilon %.9g;--steps %d;--warmup %d;"
-             "--compute %d;verification %d;--consolidate %d;link rate %.17g;link latency %lld ns;"
-             "%d ranks a node;loop %d;--nccl-register %d;--graph %d;--fault %d:%d:%d:%d;",
-             exec_optimizer_name(u->kind),
-             (double)u->rate, (double)u->momentum, (double)u->beta2, (double)u->epsilon, o->n_steps,
-             o->n_warmup, (int)o->compute, o->verify, o->consolidate, o->link_bytes_per_s,
-             (long long)o->link_latency_ns, o->ranks_per_node, o->loop, o->registered, o->graph,
-             o->fault.rank, o->fault.step, o->fault.op, (int)o->fault.kind);
+             "--compute %s;verification %s;--consolidate %d;link rate %.17g;link latency %lld ns;"
+             "%d ranks a node;--transport %s;--nccl-register %s;--graph %s;--fault %d:%d:%d:%s;",
+             exec_optimizer_name(u->kind), (double)u->rate, (double)u->momentum, (double)u->beta2,
+             (double)u->epsilon, o->n_steps, o->n_warmup, exec_compute_name(o->compute),
+             on_off(o->verify), o->consolidate, o->link_bytes_per_s, (long long)o->link_latency_ns,
+             o->ranks_per_node, o->loop ? "loop" : "nccl", on_off(o->registered), on_off(o->graph),
+             o->fault.rank, o->fault.step, o->fault.op, lw_exec_fault_name(o->fault.kind));
 }
 
 enum lw_status lw_exec_team_run(const struct lw_plan *plan, const struct lw_exec_options *options,

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -135,12 +136,28 @@ enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err)
                    n_ranks, (long long)needed, (long long)limit.rlim_max, (long long)needed);
 }
 
+static bool came; /* this process has tried to meet the others of its one run */
+
+void exec_rendezvous_not_coming(int exit_status)
+{
+    struct exec_identity id = {0};
+    bool found = false;
+    char why[96];
+
+    if (came || exec_identity_read(&id, &found, NULL) != LW_OK || !found || id.rank == 0)
+        return;
+    snprintf(why, sizeof why, "it ended with exit status %d; its own message says why",
+             exit_status);
+    exec_hello_give_up(&id, why, INT64_C(1000000000));
+}
+
 enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct exec_agreement *a,
                                     int64_t timeout_ns, int64_t *run, struct exec_rendezvous **out,
                                     struct lw_err *err)
 {
     struct exec_rendezvous *r;
 
+    came = true;
     if (id->n_ranks < 1 || id->n_ranks > MAX_RANKS)
         return lw_fail(err, LW_ENOTSUP, "%d processes: a rendezvous joins 1 to %d", id->n_ranks,
                        MAX_RANKS);

@@ -53,6 +53,10 @@ enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct
 /* Tells the others that this process is done (they do not take it for lost) and frees. */
 void exec_rendezvous_close(struct exec_rendezvous *r);
 
+/* This process ends with exit_status and was never in exec_rendezvous_open: where it is rank 1 or
+ * more of a run, rank 0 is told, should it listen within a second, and does not wait for it. */
+void exec_rendezvous_not_coming(int exit_status);
+
 /* From now on `lost` is called when another process goes; at once if one already did. NULL ends
  * it: no call is under way when this returns. */
 void exec_rendezvous_watch(struct exec_rendezvous *r, exec_lost_fn *lost, void *context);

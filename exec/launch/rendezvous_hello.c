@@ -27,34 +27,17 @@
 #include "shared/base/arena.h"
 #include "shared/base/hash.h"
 
-enum { PROTOCOL = 5, MAGIC = 0x4c617057 };
 enum { MOST_WAITING = 16384, KEPT_FILES = 64, AT_ONCE = 512 };
 enum { ANSWER_NO, ANSWER_YES, ANSWER_DIAL_AGAIN };
 #define LINGER_NS INT64_C(500000000)
 #define HELLO_NS INT64_C(2000000000)
 
-struct challenge {
-    uint32_t magic, protocol;
-    uint64_t number[2];
-};
-
-struct claim { /* what a process says of itself */
-    int32_t rank, n_ranks, channel;
-    struct exec_agreement agreement;
-};
-
-struct hello {
-    uint32_t magic, protocol;
-    struct claim claim;
-    char proof[33];
-};
-
 struct waiting { /* a connection that has not said all of its hello; fd -1: it is done with */
     int fd;
     int64_t until_ns;
     size_t got;
-    struct challenge challenge;
-    struct hello hello;
+    struct exec_challenge challenge;
+    struct exec_hello hello;
     char from[96];
 };
 
@@ -90,8 +73,8 @@ static void set_up_socket(int fd)
     fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-static void prove(const char *token, const struct challenge *c, const struct claim *claim,
-                  char proof[33])
+void exec_hello_prove(const char *token, const struct exec_challenge *c,
+                      const struct exec_claim *claim, char proof[33])
 {
     struct lw_hash *h = lw_hash_new();
 
@@ -131,28 +114,28 @@ static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd,
     return LW_OK;
 }
 
-static enum lw_status introduce(struct exec_rendezvous *r, int32_t channel, struct lw_err *err)
+static enum lw_status introduce(struct exec_rendezvous *r, int fd, int32_t channel,
+                                struct lw_err *err)
 {
-    struct challenge c;
-    struct hello h;
-    int fd = r->fds[0][channel];
+    struct exec_challenge c;
+    struct exec_hello h;
 
     if (exec_star_get(r, fd, &c, sizeof c, err) != LW_OK)
         return lw_err_context(err, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
-    if (c.magic != MAGIC)
+    if (c.magic != EXEC_MAGIC)
         return lw_fail(err, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
                        r->id.port);
-    if (c.protocol != PROTOCOL)
+    if (c.protocol != EXEC_PROTOCOL)
         return lw_fail(err, LW_EINVAL, "rank 0 at %s:%d speaks protocol %u, this one %d",
-                       r->id.host, r->id.port, c.protocol, PROTOCOL);
+                       r->id.host, r->id.port, c.protocol, EXEC_PROTOCOL);
     memset(&h, 0, sizeof h);
-    h.magic = MAGIC;
-    h.protocol = PROTOCOL;
+    h.magic = EXEC_MAGIC;
+    h.protocol = EXEC_PROTOCOL;
     h.claim.rank = r->id.rank;
     h.claim.n_ranks = r->id.n_ranks;
     h.claim.channel = channel;
     h.claim.agreement = r->agreement;
-    prove(r->id.token, &c, &h.claim, h.proof);
+    exec_hello_prove(r->id.token, &c, &h.claim, h.proof);
     return exec_star_put(r, fd, &h, sizeof h, err);
 }
 
@@ -165,7 +148,21 @@ static enum lw_status dial_and_introduce(struct exec_rendezvous *r, int32_t chan
         close(*fd);
     *fd = -1;
     LW_TRY(dial(r, until_ns, fd, err));
-    return introduce(r, channel, err);
+    return introduce(r, *fd, channel, err);
+}
+
+enum lw_status exec_hello_give_up(const struct exec_identity *id, const char *why, int64_t limit_ns)
+{
+    struct exec_rendezvous r = {.id = *id, .timeout_ns = limit_ns,
+                                .mutex = PTHREAD_MUTEX_INITIALIZER};
+    int fd;
+
+    snprintf(r.agreement.settings, sizeof r.agreement.settings, "%s", why);
+    LW_TRY(dial(&r, exec_now_ns() + limit_ns, &fd, NULL));
+    r.timeout_ns = HELLO_NS;
+    enum lw_status s = introduce(&r, fd, EXEC_GIVES_UP, NULL);
+    close(fd);
+    return s;
 }
 
 /* Which connection has something to read, an end or an error; DATA first; -1: the time is over. */
@@ -192,7 +189,7 @@ static bool made_room(const struct exec_rendezvous *r, int32_t channel)
     ssize_t n = recv(r->fds[0][channel], &a, sizeof a, MSG_DONTWAIT | MSG_PEEK);
 
     return (n < 0 && (errno == ECONNRESET || errno == EPIPE)) ||
-           (n >= 8 && a.magic == MAGIC && a.ok == ANSWER_DIAL_AGAIN);
+           (n >= 8 && a.magic == EXEC_MAGIC && a.ok == ANSWER_DIAL_AGAIN);
 }
 
 static enum lw_status introduce_all(struct exec_rendezvous *r, int64_t until_ns, struct lw_err *err)
@@ -220,7 +217,7 @@ enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
     }
     if (exec_star_get(r, r->fds[0][DATA], &answer, sizeof answer, e) != LW_OK)
         return lw_err_context(e, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
-    if (answer.magic != MAGIC)
+    if (answer.magic != EXEC_MAGIC)
         return lw_fail(e, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
                        r->id.port);
     answer.words[EXEC_WORDS - 1] = '\0';
@@ -261,7 +258,8 @@ static void name_difference(int32_t rank, const char *ours, const char *theirs,
 }
 
 /* Where the newcomer differs from this process; "" = nowhere. false: there is no place for it. */
-static bool compare(const struct exec_rendezvous *r, const struct claim *h, char words[EXEC_WORDS])
+static bool compare(const struct exec_rendezvous *r, const struct exec_claim *h,
+                    char words[EXEC_WORDS])
 {
     const struct exec_agreement *a = &r->agreement, *b = &h->agreement;
 
@@ -269,7 +267,12 @@ static bool compare(const struct exec_rendezvous *r, const struct claim *h, char
     if (h->n_ranks != r->id.n_ranks || h->rank <= 0 || h->rank >= r->id.n_ranks)
         snprintf(words, EXEC_WORDS, "rank %d of %d came to a run of %d ranks", h->rank, h->n_ranks,
                  r->id.n_ranks);
-    else if (h->channel < 0 || h->channel >= N_CHANNELS || r->fds[h->rank][h->channel] >= 0)
+    else if (h->channel == EXEC_GIVES_UP)
+        snprintf(words, EXEC_WORDS, "rank %d gave up before the ranks met: %.300s", h->rank,
+                 b->settings);
+    else if (h->channel < 0 || h->channel >= N_CHANNELS)
+        snprintf(words, EXEC_WORDS, "rank %d asks for a connection that no run has", h->rank);
+    else if (r->fds[h->rank][h->channel] >= 0)
         snprintf(words, EXEC_WORDS, "two processes say that they are rank %d", h->rank);
     if (words[0])
         return false;
@@ -288,7 +291,7 @@ static bool compare(const struct exec_rendezvous *r, const struct claim *h, char
 
 static void answer_all(struct exec_rendezvous *r, const char *words)
 {
-    struct answer a = {.magic = MAGIC, .ok = words[0] ? ANSWER_NO : ANSWER_YES, .run = r->run};
+    struct answer a = {.magic = EXEC_MAGIC, .ok = words[0] ? ANSWER_NO : ANSWER_YES, .run = r->run};
 
     snprintf(a.words, sizeof a.words, "%.*s", EXEC_WORDS - 1, words);
     for (int32_t k = 0; k < r->n_fds; k++)
@@ -316,14 +319,14 @@ static bool same_proof(const char a[33], const char b[33])
 
 static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
 {
-    struct claim *c = &w->hello.claim;
+    struct exec_claim *c = &w->hello.claim;
     char proof[33], words[EXEC_WORDS];
 
-    if (w->hello.magic != MAGIC || w->hello.protocol != PROTOCOL) {
+    if (w->hello.magic != EXEC_MAGIC || w->hello.protocol != EXEC_PROTOCOL) {
         turn_away(r, w, "does not speak this protocol");
         return;
     }
-    prove(r->id.token, &w->challenge, c, proof);
+    exec_hello_prove(r->id.token, &w->challenge, c, proof);
     if (!proof[0] || !same_proof(proof, w->hello.proof)) {
         turn_away(r, w, "has another job token, or repeats an old hello");
         return;
@@ -337,7 +340,7 @@ static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
         r->fds[c->rank][c->channel] = w->fd;
         ++*n;
     } else {
-        struct answer a = {.magic = MAGIC};
+        struct answer a = {.magic = EXEC_MAGIC};
         memcpy(a.words, words, sizeof words);
         exec_star_put(r, w->fd, &a, sizeof a, NULL);
         shutdown(w->fd, SHUT_WR); /* closed at the end of the process: the words must arrive */
@@ -405,7 +408,7 @@ static void list_compact(struct waiting_list *l)
  * instead. */
 static void make_room(struct exec_rendezvous *r, struct waiting_list *l, int32_t *n)
 {
-    struct answer a = {.magic = MAGIC, .ok = ANSWER_DIAL_AGAIN};
+    struct answer a = {.magic = EXEC_MAGIC, .ok = ANSWER_DIAL_AGAIN};
 
     for (int i = 0; i < l->n; i++) {
         struct waiting *w = &l->at[i];
@@ -432,8 +435,8 @@ static void greet(struct exec_rendezvous *r, struct waiting *w, int fd,
     w->fd = fd;
     w->until_ns = exec_now_ns() + HELLO_NS;
     snprintf(w->from, sizeof w->from, "%.60s port %.15s", host, port);
-    w->challenge.magic = MAGIC;
-    w->challenge.protocol = PROTOCOL;
+    w->challenge.magic = EXEC_MAGIC;
+    w->challenge.protocol = EXEC_PROTOCOL;
     if (getrandom(w->challenge.number, sizeof w->challenge.number, 0) !=
             (ssize_t)sizeof w->challenge.number ||
         send(fd, &w->challenge, sizeof w->challenge, MSG_NOSIGNAL) !=

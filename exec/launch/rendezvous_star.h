@@ -41,6 +41,33 @@ struct exec_rendezvous {
     char turned_away[160];  /* who was, and why: the last one */
 };
 
+/* What rank 0 sends to each connection, and what is answered. */
+enum { EXEC_PROTOCOL = 6, EXEC_MAGIC = 0x4c617057, EXEC_GIVES_UP = N_CHANNELS };
+
+struct exec_challenge {
+    uint32_t magic, protocol;
+    uint64_t number[2];
+};
+
+struct exec_claim { /* what a process says of itself; with EXEC_GIVES_UP, settings say why */
+    int32_t rank, n_ranks, channel;
+    struct exec_agreement agreement;
+};
+
+struct exec_hello {
+    uint32_t magic, protocol;
+    struct exec_claim claim;
+    char proof[33];
+};
+
+/* proof[33] of the token for one challenge and claim; "" without memory. */
+void exec_hello_prove(const char *token, const struct exec_challenge *c,
+                      const struct exec_claim *claim, char proof[33]);
+/* Tell rank 0, which still waits for process `id`, that this one does not come. An error: it does
+ * not listen within the limit. */
+enum lw_status exec_hello_give_up(const struct exec_identity *id, const char *why,
+                                  int64_t limit_ns);
+
 /* All of data[bytes], within the time limit; LW_EFAILED as soon as another process is lost. */
 enum lw_status exec_star_put(struct exec_rendezvous *r, int fd, const void *data, int64_t bytes,
                              struct lw_err *err);

@@ -17,11 +17,15 @@
 
 #include "exec/cpu/clock_wait.h"
 #include "exec/launch/multi_process.h"
+#include "exec/launch/rendezvous_star.h"
 #include "shared/base/arena.h"
 
 /* Below the range from which the system takes ports for outgoing connections, so that none of those
  * gets it before rank 0 listens. */
 enum { FIRST_PORT = 20000, N_PORTS = 12000 };
+
+/* Ranks that met end sooner after rank 0 did; those that did not would wait for it. */
+#define MOST_WITHOUT_0_NS INT64_C(6000000000)
 
 static bool is_free(int32_t port)
 {
@@ -124,6 +128,8 @@ struct family {
     int64_t until_ns;
     const volatile sig_atomic_t *signal;
     bool told;     /* of that signal */
+    struct exec_identity id; /* where rank 0 listens, and the token */
+    bool rank_0_knows;       /* that `first` does not come, or it is too late to say so */
 };
 
 static void note(struct family *f, pid_t pid, int status)
@@ -155,11 +161,31 @@ static void send_on(struct family *f)
             kill(f->pids[r], (int)*f->signal);
 }
 
+/* Rank 0 still waits for a process that ended before the ranks met, or they wait for rank 0. */
+static void tell_rank_0(struct family *f)
+{
+    char why[96];
+
+    if (f->rank_0_knows || f->status == 0 || f->first == 0 || f->pids[0] == 0)
+        return;
+    f->id.rank = f->first;
+    if (f->signal_no)
+        snprintf(why, sizeof why, "it was ended by signal %d (%s)", f->signal_no,
+                 strsignal(f->signal_no));
+    else
+        snprintf(why, sizeof why, "it ended with exit status %d; its own message says why",
+                 f->status);
+    f->rank_0_knows = exec_hello_give_up(&f->id, why, 0) == LW_OK;
+}
+
 static void end_rest(struct family *f, int64_t grace_ns)
 {
     if (f->status == 0 && !f->told)
         return;
-    if (f->until_ns == 0)
+    tell_rank_0(f);
+    if (f->rank_0_ended && grace_ns > MOST_WITHOUT_0_NS)
+        grace_ns = MOST_WITHOUT_0_NS;
+    if (f->until_ns == 0 || f->until_ns > exec_now_ns() + grace_ns)
         f->until_ns = exec_now_ns() + grace_ns;
     for (int32_t r = 0; r < f->n; r++)
         if (f->pids[r] > 0 && (f->stopped[r] || exec_now_ns() > f->until_ns))
@@ -189,8 +215,8 @@ static int64_t draw_token(void)
     return token & INT64_MAX;
 }
 
-static enum lw_status start_all(pid_t *pids, int32_t n_ranks, const char *rendezvous,
-                                char *const argv[], struct lw_err *err)
+static enum lw_status start_all(struct family *f, const char *rendezvous, char *const argv[],
+                                struct lw_err *err)
 {
     pid_t parent = getpid();
     int32_t port = 0;
@@ -201,13 +227,16 @@ static enum lw_status start_all(pid_t *pids, int32_t n_ranks, const char *rendez
         LW_TRY(free_port(token, &port, err));
     snprintf(loopback, sizeof loopback, "127.0.0.1:%d", port);
     const char *address = rendezvous ? rendezvous : loopback;
+    LW_TRY(exec_identity_address(&f->id, address, err));
+    snprintf(f->id.token, sizeof f->id.token, "%lld", (long long)token);
+    f->id.n_ranks = f->n;
     fflush(NULL);
-    for (int32_t r = 0; r < n_ranks; r++) {
-        pids[r] = fork();
-        if (pids[r] == 0)
-            become(r, n_ranks, address, token, parent, argv);
-        if (pids[r] < 0) {
-            pids[r] = 0;
+    for (int32_t r = 0; r < f->n; r++) {
+        f->pids[r] = fork();
+        if (f->pids[r] == 0)
+            become(r, f->n, address, token, parent, argv);
+        if (f->pids[r] < 0) {
+            f->pids[r] = 0;
             return lw_fail(err, LW_EIO, "starting rank %d: %s", r, strerror(errno));
         }
     }
@@ -226,7 +255,7 @@ enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezv
     f.pids = lw_calloc((size_t)n_ranks, sizeof *f.pids);
     f.stopped = lw_calloc((size_t)n_ranks, sizeof *f.stopped);
     enum lw_status s = f.pids && f.stopped
-                           ? start_all(f.pids, n_ranks, rendezvous, argv, err)
+                           ? start_all(&f, rendezvous, argv, err)
                            : lw_fail_nomem(err);
     for (int32_t r = 0; f.pids && f.stopped && r < n_ranks; r++)
         f.left += f.pids[r] > 0;

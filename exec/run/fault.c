@@ -20,6 +20,11 @@ static const enum exec_part_kind fault_part[LW_N_FAULTS] = {
     [LW_FAULT_KILL] = EXEC_PART_KILL, [LW_FAULT_STOP] = EXEC_PART_STOP,
 };
 
+const char *lw_exec_fault_name(enum lw_fault_kind kind)
+{
+    return fault_names[kind];
+}
+
 enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, struct lw_err *err)
 {
     char kind[16] = "";

@@ -37,6 +37,7 @@ struct lw_exec_fault {
 };
 
 /* "RANK:STEP:OP:KIND"; KIND: fail, hang, memory, flip, exit, kill, stop. */
+const char *lw_exec_fault_name(enum lw_fault_kind kind); /* "none", "fail", ... */
 enum lw_status lw_exec_fault_parse(const char *text, struct lw_exec_fault *f, struct lw_err *err);
 
 /* Where a rank was when the run stopped: indexes into plan->ops, -1 = none. */

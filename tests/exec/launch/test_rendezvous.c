@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "tests/lib/unit.h"
 
-#include "exec/launch/rendezvous.h"
+#include "exec/launch/rendezvous_star.h"
 
 /* --- who am I ----------------------------------------------------------------------------------- */
 
@@ -477,16 +477,13 @@ TEST(another_token_is_turned_away_by_name)
     assert_true(m[1].status != LW_OK);
 }
 
-/* A hello that was right for one connection proves nothing on the next. The false rank 0 gives the
- * number that a challenge has (24 bytes: magic, protocol, number) and keeps what it is told. */
+/* A hello that was right for one connection proves nothing on the next. The false rank 0 sends a
+ * challenge and keeps what it is told. */
 TEST(a_replayed_hello_is_turned_away)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof a;
-    struct {
-        uint32_t magic, protocol;
-        uint64_t number[2];
-    } challenge = {0x4c617057, 5, {1, 2}};
+    struct exec_challenge challenge = {EXEC_MAGIC, EXEC_PROTOCOL, {1, 2}};
     char hello[1024];
     struct member victim, m[2];
     const char *last;

@@ -339,6 +339,27 @@ TEST(ranks_with_other_options_are_refused)
         fail_msg("%s", out);
 }
 
+/* Rank 1 ends before it could connect: rank 0 ends with that, not after 30 s without it. */
+TEST(a_rank_that_does_not_come_is_not_waited_for)
+{
+    static const char *const wrong[] = {"--nosuch", "--compute nosuch", "--backend nosuch",
+                                        "--dp 2 --pp 7"};
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char words[512];
+        int rc;
+        snprintf(words, sizeof words,
+                 "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=test LAPWING_RENDEZVOUS="
+                 "127.0.0.1:$((20000 + $$ %% 12000)) timeout 25 $L exec -w w.json --dp 2 --no-db "
+                 "--compute sleep $2; echo rank $1 status $?; }; t 0 & sleep 0.5; t 1 '%s'; wait",
+                 wrong[i]);
+        char *out = shell(words, &rc);
+        if (!strstr(out, "rank 1 gave up before the ranks met: it ended with exit status ") ||
+            !strstr(out, "rank 0 status 1\n"))
+            fail_msg("%s\n%s", words, out);
+    }
+}
+
 TEST(faults_that_make_no_sense_are_refused)
 {
     static const struct {
