@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "exec/launch/rendezvous_star.h"
+
 static char folder[PATH_MAX] = "/tmp/lapwing-torture-XXXXXX", home[PATH_MAX];
 static char program[PATH_MAX], checked[PATH_MAX];
 static uint64_t draws;
@@ -39,8 +41,9 @@ static struct count {
               {"damaged files", 0, 0},
               {"hostile connections", 0, 0}};
 enum { STORE, RANKS, FILES, HELLOS, N_COUNTS };
-static long cut_short; /* kills that fell between the first moment of a run and its end */
-static long launcher_hangs; /* mpirun does not end although each of its ranks has */
+static long cut_short;       /* kills that fell between the first moment of a run and its end */
+static long launcher_blames; /* mpirun ended the others before they saw which rank is gone */
+static long launcher_hangs;  /* mpirun does not end although each of its ranks has */
 
 static uint64_t draw(uint64_t below)
 {
@@ -152,16 +155,18 @@ static const char *in_folder(const char *name)
     return path;
 }
 
+static char output[1 << 20]; /* what output_says read last */
+static size_t output_bytes;
+
 static bool output_says(const char *text)
 {
-    static char all[1 << 20];
     FILE *f = fopen(in_folder("out"), "r");
 
-    if (!f)
-        return false;
-    all[fread(all, 1, sizeof all - 1, f)] = '\0';
-    fclose(f);
-    return strstr(all, text) != NULL;
+    output_bytes = f ? fread(output, 1, sizeof output - 1, f) : 0;
+    output[output_bytes] = '\0';
+    if (f)
+        fclose(f);
+    return strstr(output, text) != NULL;
 }
 
 static void forget_output(void)
@@ -184,6 +189,22 @@ static long ask(const char *file, const char *sql)
     sqlite3_finalize(q);
     sqlite3_close(db);
     return n;
+}
+
+static char answer[4096];
+
+static bool asks_text(const char *file, const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *q = NULL;
+
+    answer[0] = '\0';
+    if (sqlite3_open(in_folder(file), &db) == SQLITE_OK &&
+        sqlite3_prepare_v2(db, sql, -1, &q, NULL) == SQLITE_OK && sqlite3_step(q) == SQLITE_ROW)
+        snprintf(answer, sizeof answer, "%s", (const char *)sqlite3_column_text(q, 0));
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+    return answer[0] != '\0';
 }
 
 static bool is_whole(const char *file)
@@ -230,6 +251,7 @@ static void kill_store(void)
 /* --- ranks --------------------------------------------------------------------------------------
  */
 
+enum { THREADS, SPAWN, MPI };
 static const char *const launches[] = {
     "exec \"$L\" exec -w w.json --dp 3", "exec \"$L\" exec -w w.json --dp 3 --spawn",
     "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
@@ -275,62 +297,154 @@ static bool has_mpi(void)
     return plugin && *plugin && system("command -v mpirun >/dev/null") == 0;
 }
 
+/* Its rank by the variable of its launcher; -1: it has none, because it holds all ranks or starts
+ * them. */
+static int rank_of(pid_t process)
+{
+    static const char *const names[] = {"LAPWING_RANK=", "OMPI_COMM_WORLD_RANK="};
+    static char all[1 << 16];
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)process);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(all, 1, sizeof all - 1, f) : 0;
+    if (f)
+        fclose(f);
+    all[n] = '\0';
+    for (const char *at = all; at < all + n; at += strlen(at) + 1)
+        for (int i = 0; i < 2; i++)
+            if (strncmp(at, names[i], strlen(names[i])) == 0)
+                return atoi(at + strlen(names[i]));
+    return -1;
+}
+
+/* Who may be blamed. A rank that had not met the others gave up; where rank 0 or the
+ * process of all ranks is killed, its row is found by the next command. mpirun ends the others by
+ * SIGTERM, sometimes before they saw that the rank is gone: that is counted. */
+static bool blames(int how, int rank, bool *by_launcher)
+{
+    static const char dead[] = "ended before the run was stored";
+    char gone[32], gave_up[32];
+
+    snprintf(gone, sizeof gone, "rank %d is gone", rank);
+    snprintf(gave_up, sizeof gave_up, "rank %d gave up", rank);
+    if (asks_text("r.db", "SELECT message FROM run WHERE id = 1") &&
+        (strstr(answer, gone) || strstr(answer, gave_up)))
+        return true;
+    *by_launcher = how == MPI && (strstr(answer, "stopped by signal 15") || strstr(answer, dead));
+    return *by_launcher || (rank <= 0 && strstr(answer, dead));
+}
+
+/* The number of times that a text begins a line of the output of the run. */
+static int objects_printed(void)
+{
+    int n = 0;
+
+    if (output_says("\n  \"status\": "))
+        for (const char *at = output; (at = strstr(at, "\n  \"status\": ")) != NULL; at++)
+            n++;
+    return n;
+}
+
+static void wait_for_row(const char *file, double limit_s)
+{
+    double until = now_s() + limit_s;
+
+    while (ask(file, "SELECT count(*) FROM run") < 1 && now_s() < until)
+        wait_s(0.01);
+}
+
+/* Killed when the run has its row: it is told exactly once, as failed, by the rank that died. A
+ * process that was not killed itself exits 0 to 3. */
 static void kill_rank(void)
 {
     int how = (int)draw(has_mpi() ? 3 : 2), rc;
     char words[1024];
+    bool by_launcher = false;
 
     run(5, "rm -f r.db*");
     snprintf(words, sizeof words,
-             "%s --steps 100000 --warmup 0 --no-verify --compute sleep --timeout 2 --db r.db -q",
+             "%s --steps 100000 --warmup 0 --no-verify --compute sleep --timeout 2 --db r.db "
+             "-q --format json",
              launches[how]);
     forget_output();
     pid_t child = start(words);
-    wait_s(0.05 + (double)draw(900) * 1e-3);
+    wait_for_row("r.db", 20);
+    wait_s((double)draw(1000) * 1e-3);
     pid_t victim = one_of(child);
-    if (victim > 0)
-        kill(victim, SIGKILL);
-    else
-        kill(-child, SIGKILL);
-    rc = finish(child, 40);
+    int rank = victim > 0 ? rank_of(victim) : -1;
+    kill(victim > 0 ? victim : -child, SIGKILL);
+    rc = finish(child, 60);
     kill(-child, SIGKILL);
     counts[RANKS].tried++;
     launcher_hangs += rc == HANGS_ALONE;
-    if (rc == 0 || rc == HANGS)
-        lost(RANKS, "%s: exit %d", words, rc);
+    bool killed = victim == child && rc == 128 + SIGKILL, own = how != MPI && !killed;
+    if (rc == 0 || rc == HANGS || (own && rc > 3))
+        lost(RANKS, "%s: rank %d killed, exit %d", words, rank, rc);
     if (!all_end(child, 30)) /* ranks of a dead mpirun see that it is gone */
         lost(RANKS, "%s: a rank outlives the others", words);
-    if (access(in_folder("r.db"), F_OK) != 0)
-        return; /* before the first moment */
+    int objects = objects_printed();
     if (run(20, "\"$L\" exec -w w.json --dp 2 --steps 1 --compute sleep --db r.db -q") != 0)
         lost(RANKS, "the next run fails");
-    long bad = ask("r.db", "SELECT count(*) FROM run WHERE status IN ('failed', 'timeout')");
+    long bad = ask("r.db", "SELECT count(*) FROM run WHERE status = 'failed' AND id = 1");
     long all = ask("r.db", "SELECT count(*) FROM run");
-    if (all - bad != 1 || bad > 1)
-        lost(RANKS, "%s: %ld runs, %ld of them failed", words, all, bad);
+    if (all != 2 || bad != 1)
+        lost(RANKS, "%s: rank %d killed: %ld runs, %ld of them failed", words, rank, all, bad);
+    else if (!blames(how, rank, &by_launcher))
+        lost(RANKS, "%s: rank %d killed, and blamed is: %s", words, rank, answer);
+    if (objects > 1 || (objects == 0 && own && rank >= 0))
+        lost(RANKS, "%s: rank %d killed: %d objects are printed", words, rank, objects);
+    launcher_blames += by_launcher;
 }
 
 /* --- damaged files ------------------------------------------------------------------------------
  */
 
-static const char *const readers[] = {"plan -w x",
-                                      "sim -w x --no-db",
-                                      "sim -w w.json -c x --no-db",
-                                      "cost -c x",
-                                      "plan x",
-                                      "sim x --no-db",
-                                      "inspect x",
-                                      "import x -o y.json",
-                                      "golden x",
-                                      "validate x",
-                                      "cluster x",
-                                      "plan -w w.json -s x",
-                                      "runs --db x",
-                                      "report --db x -o y.html",
-                                      "explain 1 --db x",
-                                      "plot timeline --db x -o y.svg",
-                                      "sim --replay x --no-db",
-                                      "recommend x -c dgx-h100"};
+/* Where the seeds of each kind of input lie (the folder of the run: seed-*), and who reads it. */
+static const struct kind {
+    const char *name, *seeds[4], *commands[5];
+} kinds[] = {
+    {"workload",
+     {"seed-workload*", "tests/fuzz/corpus/files/workload.json"},
+     {"plan -w x", "sim -w x --no-db", "sim -w x --dp 2 --zero 3 --no-db",
+      "recommend x -c dgx-h100"}},
+    {"cluster",
+     {"traces/clusters/*.json", "tests/fuzz/corpus/files/cluster.json"},
+     {"sim -w w.json -c x --no-db", "cost -c x", "cluster x"}},
+    {"plan",
+     {"seed-plan", "tests/fuzz/corpus/files/plan.json"},
+     {"plan x", "sim x --no-db", "plan diff x x",
+      "exec x --steps 1 --compute sleep --no-db "
+      "--timeout 5"}},
+    {"strategy",
+     {"seed-strategy", "tests/fuzz/corpus/files/strategy.json"},
+     {"plan -w w.json -s x", "sim -w w.json -s x --no-db"}},
+    {"Kineto",
+     {"seed-kineto*", "tests/fuzz/corpus/kineto/*", "traces/recorded/*.gz"},
+     {"inspect x", "import x -o y.json", "sim --replay x --no-db", "inspect x --salvage"}},
+    {"Chrome", {"seed-chrome"}, {"inspect x", "import x -o y.json"}},
+    {"nccl-tests",
+     {"tests/fuzz/corpus/bench/*"},
+     {"import x --cluster-out y.json", "validate x", "cost -c dgx-a100 --measured x"}},
+    {"calls", {"seed-calls*"}, {"import x --cluster-out y.json", "inspect x"}},
+    {"database",
+     {"seed-db"},
+     {"runs --db x", "report --db x -o y.html", "explain 1 --db x", "plot timeline --db x -o y.svg",
+      "sim -w w.json --db x"}},
+    {"sidecar",
+     {"traces/recorded/*.sidecar.json"},
+     {"import seed-kineto --sidecar x -o y.json", "inspect x"}},
+    {"config.json", {"seed-config"}, {"model x -o y.json", "model x"}},
+    {"golden",
+     {"seed-golden*", "tests/golden/*.json", "tests/fuzz/corpus/pipedream/*"},
+     {"golden x", "import x -o y.json"}},
+    {"validate",
+     {"tests/fuzz/corpus/groundtruth/*", "seed-table*"},
+     {"validate x", "import x -o y.json"}},
+};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+static glob_t seeds[N_KINDS];
+static long tried_of[N_KINDS];
 
 static char *read_all(const char *path, size_t *n)
 {
@@ -382,11 +496,22 @@ static void keep(const char *command)
     run(5, "cp x '%s'; echo '%s' > '%s.cmd'", name, command, name);
 }
 
-static void try_file(const glob_t *seeds)
+static const char *one_command(const struct kind *k)
 {
+    int n = 0;
+
+    while (n < 5 && k->commands[n])
+        n++;
+    return k->commands[draw((uint64_t)n)];
+}
+
+/* A file of one kind, given to a reader of that kind; one in four times to another's. */
+static void try_file(void)
+{
+    uint64_t k = draw(N_KINDS);
+    const char *command = one_command(&kinds[draw(4) ? k : draw(N_KINDS)]);
     size_t n;
-    char *text = read_all(seeds->gl_pathv[draw(seeds->gl_pathc)], &n);
-    const char *command = readers[draw(sizeof readers / sizeof readers[0])];
+    char *text = read_all(seeds[k].gl_pathv[draw(seeds[k].gl_pathc)], &n);
 
     damage(text, &n);
     FILE *f = fopen(in_folder("x"), "wb");
@@ -398,6 +523,7 @@ static void try_file(const glob_t *seeds)
     forget_output();
     int rc = run(60, "ASAN_OPTIONS=allocator_may_return_null=1 exec \"$S\" %s", command);
     counts[FILES].tried++;
+    tried_of[k]++;
     if (rc < 0 || rc > 3 || output_says("runtime error:") || output_says("AddressSanitizer") ||
         access(in_folder("pwned"), F_OK) == 0) {
         lost(FILES, "%s: exit %d", command, rc);
@@ -408,24 +534,122 @@ static void try_file(const glob_t *seeds)
 /* --- hostile connections ------------------------------------------------------------------------
  */
 
-static void one_hello(int port)
+static struct exec_hello genuine; /* of a rank 1, with a proof for another connection */
+static const char token[] = "torture";
+
+static int connect_to(int port)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_port = htons((uint16_t)port),
                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    uint32_t words[256];
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) {
-        if (getrandom(words, sizeof words, 0) < 0)
-            words[0] = 1;
-        if (draw(2)) { /* speaks the protocol and proves nothing */
-            words[0] = 0x4c617057;
-            words[1] = 5;
-        }
-        send(fd, words, draw(sizeof words), MSG_NOSIGNAL);
-        counts[HELLOS].tried++;
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static pid_t start_rank(int rank, int port)
+{
+    char words[512];
+
+    snprintf(words, sizeof words,
+             "export LAPWING_RANK=%d LAPWING_RANKS=2 LAPWING_TOKEN=%s "
+             "LAPWING_RENDEZVOUS=127.0.0.1:%d; exec \"$L\" exec -w w.json --dp 2 --steps 1 "
+             "--warmup 0 --compute sleep --no-db",
+             rank, token, port);
+    return start(words);
+}
+
+/* What a real rank 1 says, to a rank 0 that is none. */
+static bool learn_hello(void)
+{
+    struct exec_challenge c = {.magic = EXEC_MAGIC, .protocol = EXEC_PROTOCOL, .number = {1, 2}};
+    int port = 20000 + (int)draw(12000), on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(listener, (struct sockaddr *)&a, sizeof a) != 0 || listen(listener, 4) != 0)
+        return false;
+    pid_t rank = start_rank(1, port);
+    int fd = accept(listener, NULL, NULL);
+    bool ok = send(fd, &c, sizeof c, MSG_NOSIGNAL) == (ssize_t)sizeof c &&
+              recv(fd, &genuine, sizeof genuine, MSG_WAITALL) == (ssize_t)sizeof genuine;
+    kill(-rank, SIGKILL);
+    finish(rank, 5);
+    close(fd);
+    close(listener);
+    return ok && genuine.claim.rank == 1;
+}
+
+static void fill_random(void *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((unsigned char *)to)[i] = (unsigned char)draw(256);
+}
+
+/* One field of what a process says of itself, replaced. */
+static void damage_claim(struct exec_claim *c)
+{
+    static const int32_t numbers[] = {-1, 0, 2, 3, 255, INT32_MAX, INT32_MIN};
+    int32_t number = numbers[draw(sizeof numbers / sizeof numbers[0])];
+    struct {
+        void *at;
+        size_t bytes;
+    } fields[] = {{&c->rank, 4},
+                  {&c->n_ranks, 4},
+                  {&c->channel, 4},
+                  {c->agreement.plan_hash, sizeof c->agreement.plan_hash},
+                  {c->agreement.backend, sizeof c->agreement.backend},
+                  {c->agreement.program, sizeof c->agreement.program},
+                  {c->agreement.settings, sizeof c->agreement.settings}};
+    int k = (int)draw(sizeof fields / sizeof fields[0]);
+
+    if (k < 3)
+        memcpy(fields[k].at, &number, sizeof number);
+    else
+        fill_random((char *)fields[k].at + draw(8), fields[k].bytes - 8);
+}
+
+/* A whole hello: random, or the genuine one with damage and without a proof for this connection. */
+static size_t make_hello(struct exec_hello h[2])
+{
+    h[0] = h[1] = genuine;
+    switch (draw(5)) {
+    case 0:
+        fill_random(h, sizeof *h);
+        break;
+    case 1: /* the right beginning, then anything */
+        fill_random((char *)h + 8, sizeof *h - 8);
+        break;
+    case 2:
+        damage_claim(&h->claim);
+        break;
+    case 3: /* repeated, and more than one hello */
+        return 2 * sizeof *h;
+    default: /* cut short */
+        return draw(sizeof *h);
     }
+    return sizeof *h;
+}
+
+static void one_hello(int port)
+{
+    struct exec_hello h[2];
+    size_t n = make_hello(h);
+    int fd = connect_to(port);
+
+    if (fd < 0)
+        return;
+    for (size_t at = 0, piece = draw(6) ? n : 1 + draw(64); at < n; at += piece) { /* or it drips */
+        send(fd, (char *)h + at, piece < n - at ? piece : n - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (piece < n)
+            wait_s(0.0002);
+    }
+    counts[HELLOS].tried++;
     if (draw(4) == 0)
         wait_s(0.001);
     if (draw(8)) /* the rest stays, silent */
@@ -435,17 +659,10 @@ static void one_hello(int port)
 static void attack_meeting(void)
 {
     int port = 20000 + (int)draw(12000), rc[2];
-    char words[512];
     pid_t rank[2];
 
     for (int r = 0; r < 2; r++) {
-        snprintf(words, sizeof words,
-                 "export LAPWING_RANK=%d LAPWING_RANKS=2 LAPWING_TOKEN=torture%d "
-                 "LAPWING_RENDEZVOUS=127.0.0.1:%d; exec \"$L\" exec -w w.json --dp 2 --steps 1 "
-                 "--warmup 0 "
-                 "--compute sleep --no-db",
-                 r, port, port);
-        rank[r] = start(words);
+        rank[r] = start_rank(r, port);
         double until = now_s() + 0.4;
         while (r == 0 && now_s() < until)
             one_hello(port);
@@ -456,6 +673,38 @@ static void attack_meeting(void)
         lost(HELLOS, "the ranks exit %d and %d", rc[0], rc[1]);
     for (int fd = 3; fd < 4096; fd++)
         close(fd);
+}
+
+/* A process that knows the token, and says something else than a rank of this run does: the run is
+ * refused with a line that people can read. */
+static void attack_with_token(void)
+{
+    int port = 20000 + (int)draw(12000), fd = -1;
+    struct exec_hello h = genuine;
+    struct exec_challenge c;
+
+    forget_output();
+    pid_t rank = start_rank(0, port);
+    double until = now_s() + 20;
+    while (fd < 0 && now_s() < until) {
+        fd = connect_to(port);
+        wait_s(0.005);
+    }
+    damage_claim(&h.claim);
+    if (recv(fd, &c, sizeof c, MSG_WAITALL) == (ssize_t)sizeof c) {
+        exec_hello_prove(token, &c, &h.claim, h.proof);
+        send(fd, &h, sizeof h, MSG_NOSIGNAL);
+        counts[HELLOS].tried++;
+    }
+    int rc = finish(rank, 40);
+    if (rc != 1 || !output_says("lapwing exec: "))
+        lost(HELLOS, "with the token: rank 0 exits %d: %s", rc, output);
+    for (size_t i = 0; i < output_bytes; i++)
+        if ((unsigned char)output[i] < ' ' && output[i] != '\n' && output[i] != '\t') {
+            lost(HELLOS, "with the token: byte %d leaves", output[i]);
+            break;
+        }
+    close(fd);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -471,16 +720,22 @@ static void find_program(const char *variable, const char *otherwise, char path[
     }
 }
 
-static void find_seeds(glob_t *seeds)
+static void find_seeds(void)
 {
-    static const char *const patterns[] = {"traces/recorded/*", "tests/fuzz/corpus/*/*",
-                                           "traces/clusters/*.json"};
-    char example[PATH_MAX + 32];
+    char pattern[2 * PATH_MAX];
 
-    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
-        glob(patterns[i], i ? GLOB_APPEND : 0, NULL, seeds);
-    snprintf(example, sizeof example, "%s/seed*", folder);
-    glob(example, GLOB_APPEND, NULL, seeds);
+    for (int k = 0; k < N_KINDS; k++) {
+        for (int i = 0, n = 0; i < 4 && kinds[k].seeds[i]; i++) {
+            const char *name = kinds[k].seeds[i];
+            bool made = strncmp(name, "seed-", 5) == 0;
+            snprintf(pattern, sizeof pattern, "%s/%s", made ? folder : home, name);
+            glob(pattern, n++ ? GLOB_APPEND : 0, NULL, &seeds[k]);
+        }
+        if (seeds[k].gl_pathc == 0) {
+            fprintf(stderr, "torture: no seed for %s\n", kinds[k].name);
+            exit(1);
+        }
+    }
 }
 
 static int report(void)
@@ -491,7 +746,13 @@ static int report(void)
         printf("%s: %ld tried, %ld lost\n", counts[i].what, counts[i].tried, counts[i].lost);
         failed += counts[i].lost > 0 || counts[i].tried == 0;
     }
+    for (int k = 0; k < N_KINDS; k++)
+        printf("%s%s %ld", k ? ", " : "damaged files by kind: ", kinds[k].name, tried_of[k]);
+    putchar('\n');
     printf("%ld predictions were killed between their first moment and their end\n", cut_short);
+    if (launcher_blames > 0)
+        printf("%ld times mpirun ended the other ranks before they could blame one\n",
+               launcher_blames);
     if (launcher_hangs > 0)
         printf("%ld times mpirun did not end though its ranks had\n", launcher_hangs);
     if (counts[STORE].tried >= 100 && cut_short == 0) {
@@ -502,10 +763,28 @@ static int report(void)
     return failed != 0;
 }
 
+/* In the folder; $P is the project. */
+static const char make_seeds[] =
+    "set -e; \"$L\" model mlp --layers 4 --width 64 -o w.json; cp w.json seed-workload; "
+    "\"$L\" plan -w w.json --dp 2 -o seed-plan; "
+    "\"$L\" sim -w w.json -c dgx-a100 --dp 4 --spans --db seed-db; "
+    "\"$L\" exec -w w.json --dp 3 --steps 1 --no-db; rm -f seed-db-*; "
+    "\"$L\" export 1 --db seed-db --format chrome -o seed-chrome; rm -f seed-db-*; "
+    "zcat \"$P\"/traces/recorded/gpt6__gloo2__cap25.rank0.json.gz > seed-kineto; "
+    "json() { awk '/^```json/ { on = 1; next } /^```/ { if (on) exit } on' "
+    "\"$P/docs/formats/$1.md\"; }; "
+    "json strategy > seed-strategy; json model_config > seed-config; "
+    "json workload > seed-workload2; "
+    "sed -n 's/^    \\(# \\|comm,\\|call,\\|span,\\)/\\1/p' \"$P\"/docs/formats/calls.md > "
+    "seed-calls; "
+    "for f in \"$P\"/../shared/golden/*.jsonl; do [ -e \"$f\" ] || continue; "
+    "head -n 3 \"$f\" > seed-golden-$(basename \"$f\"); done; "
+    "for f in \"$P\"/../shared/gpu-tables/*.csv; do [ -e \"$f\" ] || continue; "
+    "head -n 6 \"$f\" > seed-table-$(basename \"$f\"); done; true";
+
 int main(int argc, char **argv)
 {
     double until = now_s() + (argc > 1 ? atof(argv[1]) : 60);
-    glob_t seeds = {0};
 
     draws = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
     signal(SIGPIPE, SIG_IGN);
@@ -519,25 +798,23 @@ int main(int argc, char **argv)
            strcmp(program, checked) == 0 ? "without sanitizers" : "files under sanitizers",
            has_mpi() ? "with MPI" : "without MPI");
     fflush(stdout);
-    int rc = run(30, "set -e; \"$L\" model mlp --layers 4 --width 64 -o w.json; "
-                     "\"$L\" plan -w w.json --dp 2 -o seed-plan; "
-                     "\"$L\" sim -w w.json -c dgx-a100 --dp 4 --spans --db seed-db; "
-                     "\"$L\" exec -w w.json --dp 3 --steps 1 --no-db; "
-                     "cp w.json seed-workload; rm -f seed-db-*");
-    if (rc != 0) {
+    setenv("P", home, 1);
+    int rc = run(60, "%s", make_seeds);
+    if (rc != 0 || !learn_hello()) {
         fprintf(stderr, "torture: commands exit %d before any attack: see %s/out\n", rc, folder);
         return 1;
     }
-    find_seeds(&seeds);
+    find_seeds();
     for (int turn = 0; now_s() < until; turn++) {
         kill_store();
         kill_rank();
         for (int i = 0; i < 24 && now_s() < until; i++)
-            try_file(&seeds);
-        if (turn % 4 == 0)
+            try_file();
+        if (turn % 2 == 0)
             attack_meeting();
+        if (turn % 4 == 1)
+            attack_with_token();
     }
-    globfree(&seeds);
     run(20, "cd / && rm -rf '%s'", folder);
     return report();
 }
