@@ -151,7 +151,7 @@ int cmd_validate(int argc, char **argv)
     enum lw_status status = exec_backend_find(backend, &here.backend, &err);
     bool alone = here.backend != &exec_backend_threads && !here.loop && !spawn;
     if (status == LW_OK)
-        status = exec_ranks_find(&ranks, &here.n_ranks, alone ? 1 : 2, spawn, &err);
+        status = exec_ranks_find(&ranks, here.backend, &here.n_ranks, alone ? 1 : 2, spawn, &err);
     here.id = ranks.several ? &ranks.id : NULL;
     if (ranks.printed)
         lw_cli_no_json();

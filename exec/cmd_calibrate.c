@@ -103,7 +103,7 @@ int cmd_calibrate(int argc, char **argv)
     o.max_side = (int32_t)max_side;
     enum lw_status status = exec_backend_find(backend, &o.backend, &err);
     if (status == LW_OK)
-        status = exec_ranks_find(&ranks, &n_ranks, 2, spawn, &err);
+        status = exec_ranks_find(&ranks, o.backend, &n_ranks, 2, spawn, &err);
     if (ranks.printed)
         lw_cli_no_json();
     if (status == LW_OK && ranks.over)

@@ -110,16 +110,7 @@ static enum lw_status find_ranks(struct lw_execution *s, struct lw_err *err)
                        s->id.source, s->id.rank, s->id.n_ranks);
     LW_TRY(lw_exec_fits(&s->plan, &s->options, s->several ? s->id.n_here : s->plan.n_ranks, err));
     s->spawns = s->spawn && !found && s->plan.n_ranks > 1;
-    if (!s->spawns)
-        return LW_OK;
-    if (!(s->options.backend->capabilities & EXEC_CAN_PROCESS))
-        return lw_fail(err, LW_ENOTSUP, "--spawn: backend '%s' has all ranks in one process",
-                       s->options.backend->name);
-    if (!(s->options.backend->capabilities & EXEC_CAN_SPAWN))
-        return lw_fail(err, LW_ENOTSUP, "--spawn: processes of backend '%s' are started by its own "
-                                        "launcher: mpirun -n %d lapwing exec ..., or srun",
-                       s->options.backend->name, s->plan.n_ranks);
-    return LW_OK;
+    return s->spawns ? exec_can_spawn(s->options.backend, s->plan.n_ranks, err) : LW_OK;
 }
 
 static enum lw_status spawn(struct lw_execution *s, struct lw_err *err)

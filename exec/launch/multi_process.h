@@ -48,9 +48,12 @@ struct exec_ranks {
     bool printed;    /* and rank 0 ended by itself */
 };
 
+/* LW_ENOTSUP: --spawn cannot start this backend's ranks; the message says what can. */
+enum lw_status exec_can_spawn(const struct exec_backend *b, int64_t n_ranks, struct lw_err *err);
+
 /* *n_ranks 0: as many as a launcher started, or `otherwise`. spawn: start them, unless this process
  * is one of them. LW_EUSAGE: another number than the launcher's. Errors of starting. */
-enum lw_status exec_ranks_find(struct exec_ranks *r, int64_t *n_ranks, int64_t otherwise,
-                               bool spawn, struct lw_err *err);
+enum lw_status exec_ranks_find(struct exec_ranks *r, const struct exec_backend *b, int64_t *n_ranks,
+                               int64_t otherwise, bool spawn, struct lw_err *err);
 
 #endif

@@ -273,8 +273,20 @@ enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezv
     return s;
 }
 
-enum lw_status exec_ranks_find(struct exec_ranks *r, int64_t *n_ranks, int64_t otherwise,
-                               bool spawn, struct lw_err *err)
+enum lw_status exec_can_spawn(const struct exec_backend *b, int64_t n_ranks, struct lw_err *err)
+{
+    if (!(b->capabilities & EXEC_CAN_PROCESS))
+        return lw_fail(err, LW_ENOTSUP, "--spawn: backend '%s' has all ranks in one process",
+                       b->name);
+    if (!(b->capabilities & EXEC_CAN_SPAWN))
+        return lw_fail(err, LW_ENOTSUP,
+                       "--spawn: processes of backend '%s' are started by its own launcher: mpirun "
+                       "-n %lld lapwing ..., or srun", b->name, (long long)n_ranks);
+    return LW_OK;
+}
+
+enum lw_status exec_ranks_find(struct exec_ranks *r, const struct exec_backend *b, int64_t *n_ranks,
+                               int64_t otherwise, bool spawn, struct lw_err *err)
 {
     struct exec_spawned ended = {0};
     bool found = false;
@@ -288,6 +300,7 @@ enum lw_status exec_ranks_find(struct exec_ranks *r, int64_t *n_ranks, int64_t o
                        (long long)*n_ranks, r->id.source, r->id.n_ranks);
     if (!spawn || r->several || *n_ranks == 1)
         return LW_OK;
+    LW_TRY(exec_can_spawn(b, *n_ranks, err));
     r->over = true;
     enum lw_status s =
         exec_spawn((int32_t)*n_ranks, exec_opening_limit(0), NULL, NULL, &ended, err);

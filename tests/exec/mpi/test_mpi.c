@@ -305,7 +305,12 @@ TEST(what_cannot_start_says_how_to)
         "start with mpirun -n 2, or srun");
     assert_int_equal(rc, 1);
     has(shell("$L exec -w w.json --dp 2 --backend mpi --spawn --no-db 2>&1", &rc),
-        "mpirun -n 2 lapwing exec ..., or srun");
+        "mpirun -n 2 lapwing ..., or srun");
+    assert_int_equal(rc, 1);
+    has(shell("$L calibrate --backend mpi --spawn --ranks 3 -o c.json 2>&1", &rc),
+        "mpirun -n 3 lapwing ..., or srun");
+    has(shell("$L validate --here --backend mpi --spawn --ranks 2 w.json 2>&1", &rc),
+        "mpirun -n 2 lapwing ..., or srun");
     assert_int_equal(rc, 1);
     has(shell("$M -n 3 $L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
         "OMPI_COMM_WORLD_SIZE) started 3 processes; the plan has 2 ranks");
@@ -329,6 +334,13 @@ TEST(its_ranks_measure_one_cluster)
     has(out, "\"op\": \"all_reduce\", \"n_ranks\": 2, \"n_in_flight\": 2, \"bytes\": 1024");
     has(out, "\"op\": \"send\", \"n_ranks\": 2, \"n_in_flight\": 2, \"bytes\": 16777216");
     has(out, "\"kind\": \"adam\", \"dtype\": \"f32\", \"from\": \"f32\", \"size\": 16777216");
+    /* and run the grid of validate --here on it: rank 0 alone stores and prints, once */
+    out = shell("$M -n 2 $L validate --here --backend mpi -c c.json w.json --steps 2 --only 'zero 1, "
+                "flat' --db v.db --format json 2>&1; $L runs --db v.db --format csv", &rc);
+    has(out, "mpi backend, verified bitwise");
+    assert_int_equal(times(out, "flat\", \"family\""), 1);
+    assert_int_equal(times(out, ",exec,ok,"), 1);
+    assert_int_equal(times(out, ",sim,ok,"), 1);
     has(shell("$M -n 2 $L calibrate --backend mpi --ranks 3 -o d.json 2>&1", &rc),
         "OMPI_COMM_WORLD_SIZE) started 2 processes");
 }
