@@ -220,6 +220,8 @@ struct exec_task {
     int32_t n_parts;
     const struct exec_part *parts;
     bool idle;
+    enum lw_dtype dtype;       /* of the op; with the next two a hint of what computes: */
+    int64_t flops, bytes;      /* arithmetic and memory traffic; -1 = not known */
 };
 
 /* One of the groups of a communicator class: ranks of the world in group order; borrowed. */

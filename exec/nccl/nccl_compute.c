@@ -2,13 +2,10 @@
  *
  * By the clock (spin, sleep): lw_begin writes the device's clock to the stream's word, lw_wait
  * keeps one thread busy, or asleep between looks, until begin + work. It occupies one SM in part
- * and no memory bandwidth: overlap is exact, contention is not there. By products (gemm): as
- * many f32 products of `unit` x `unit` as take the time, then smaller ones of `grain` for the
- * remainder. A unit has two 128 x 64 tiles' worth of rows per pair of SMs, so that it fills the
- * device; it slows down when something shares the SMs or the memory. How long units, grains and
- * parts take is measured at opening, with nothing beside them, and units and grains again before
- * each later batch of steps, because the clocks of a device move. The globaltimer that the kernels
- * read ticks in steps that depend on the device (32 ns to 1 us). */
+ * and no memory bandwidth: overlap is exact, contention is not there. Otherwise (gemm) the rest is
+ * filled with work of the op's kind (nccl_filler.c). How long parts take is measured at opening, with
+ * nothing beside them. The globaltimer that the kernels read ticks in steps that depend on the
+ * device (32 ns to 1 us). */
 #include "exec/nccl/nccl_world.h"
 
 #include <math.h>
@@ -17,35 +14,8 @@
 
 #include "exec/cpu/gradients.h"
 
-enum { TILE = 128, GRAINS_PER_SIDE = 4, ROUNDS = 5, PER_ROUND = 4, N_TINY = 32 };
+enum { N_TINY = 32 };
 enum { ELEMENTS_PER_SM = 1 << 16, MAX_ELEMENTS = 1 << 25 };
-
-enum lw_status nccl_blas(cublasStatus_t s, const char *call, struct lw_err *err)
-{
-    if (s == CUBLAS_STATUS_SUCCESS)
-        return LW_OK;
-    return lw_fail(err, LW_EFAILED, "cuBLAS: %s: %s", call, cublasGetStatusString(s));
-}
-
-static enum lw_status product(struct exec_world *w, CUstream s, CUdeviceptr c, int32_t n,
-                              struct lw_err *err)
-{
-    const float one = 1.0f, zero = 0.0f;
-
-    return nccl_blas(cublasSgemm(w->blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one,
-                                 (const float *)w->a, n, (const float *)w->b, n, &zero,
-                                 (float *)c, n),
-                     s == w->setup ? "cublasSgemm while measuring" : "cublasSgemm", err);
-}
-
-static enum lw_status products(struct exec_world *w, CUstream s, CUdeviceptr c, int32_t n,
-                               int64_t count, struct lw_err *err)
-{
-    LW_TRY(nccl_blas(cublasSetStream(w->blas, (cudaStream_t)s), "cublasSetStream", err));
-    for (int64_t i = 0; i < count; i++)
-        LW_TRY(product(w, s, c, n, err));
-    return LW_OK;
-}
 
 /* --- parts -------------------------------------------------------------------------------------- */
 
@@ -240,7 +210,8 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
         *ns += r->copy_ns * (double)p->count;
         return carry(s, p, err);
     case EXEC_PART_GEMM:
-        *ns += pow((double)p->count / s->world->unit, 3) * s->world->unit_ns;
+        *ns += pow((double)p->count / s->world->fill[FILL_F32].unit, 3) *
+               s->world->fill[FILL_F32].unit_ns;
         return part_product(s, p, err);
     case EXEC_PART_SQUARES:
         *ns += r->copy_ns * (double)p->count;
@@ -265,17 +236,6 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
 
 /* --- tasks -------------------------------------------------------------------------------------- */
 
-static enum lw_status compute_rest(struct exec_stream *s, double ns, struct lw_err *err)
-{
-    struct exec_world *w = s->world;
-    int64_t units = (int64_t)(ns / w->unit_ns);
-    int64_t grains = (int64_t)((ns - (double)units * w->unit_ns) / w->grain_ns + 0.5);
-
-    s->n_queued += units + grains;
-    LW_TRY(products(w, s->cu, s->result, w->unit, units, err));
-    return products(w, s->cu, s->result, w->grain, grains, err);
-}
-
 static bool by_clock(const struct exec_world *w, const struct exec_task *t)
 {
     return t->idle || w->how.compute != EXEC_COMPUTE_GEMM;
@@ -285,15 +245,12 @@ enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *
                                  struct lw_err *err)
 {
     struct exec_world *w = s->world;
-    int64_t bytes = (int64_t)sizeof(float) * w->unit * w->unit;
     CUdeviceptr table;
 
     for (int32_t i = 0; i < t->n_parts; i++)
         if (t->parts[i].gradient.table)
             LW_TRY(table_on_device(w, t->parts[i].gradient.table, &table, err));
-    if (s->result || t->work_ns <= 0 || by_clock(w, t))
-        return LW_OK;
-    return nccl_mem_new(w, bytes, &s->result, err);
+    return t->work_ns <= 0 || by_clock(w, t) ? LW_OK : nccl_fill_room(s, t, err);
 }
 
 int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
@@ -302,7 +259,7 @@ int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
     int64_t n = (int64_t)EACH * t->n_parts + 2;
 
     if (!by_clock(w, t) && t->work_ns > 0)
-        n += (int64_t)((double)t->work_ns / w->unit_ns + w->unit_ns / w->grain_ns) + 1;
+        n += nccl_fill_entries(w, t);
     return n;
 }
 
@@ -324,153 +281,65 @@ enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t,
     if (clock && t->work_ns > 0)
         return wait_until(s, t->work_ns,
                           t->idle || s->world->how.compute == EXEC_COMPUTE_SLEEP, err);
-    return rest > 0 && t->work_ns > 0 ? compute_rest(s, rest, err) : LW_OK;
+    return rest > 0 && t->work_ns > 0 ? nccl_fill_rest(s, t, rest, err) : LW_OK;
 }
 
 /* --- measuring ---------------------------------------------------------------------------------- */
 
-typedef enum lw_status work_fn(struct exec_world *w, int64_t n, struct lw_err *err);
-
-static enum lw_status time_once(struct exec_world *w, work_fn *work, int64_t n, int32_t repeat,
-                                double *ns, struct lw_err *err)
-{
-    CUevent from, to;
-    float ms = 0;
-
-    LW_TRY(nccl_timer_take(w, &from, err));
-    LW_TRY(nccl_timer_take(w, &to, err));
-    LW_TRY(nccl_cu(cuEventRecord(from, w->setup), "cuEventRecord", err));
-    for (int32_t i = 0; i < repeat; i++)
-        LW_TRY(work(w, n, err));
-    LW_TRY(nccl_cu(cuEventRecord(to, w->setup), "cuEventRecord", err));
-    LW_TRY(nccl_wait_setup(w, err));
-    LW_TRY(nccl_cu(cuEventElapsedTime(&ms, from, to), "cuEventElapsedTime", err));
-    nccl_timer_give(w, from);
-    nccl_timer_give(w, to);
-    *ns = (double)ms * 1e6 / repeat;
-    return LW_OK;
-}
-
-/* The median of ROUNDS after one that is not counted. */
-static enum lw_status time_of(struct exec_world *w, work_fn *work, int64_t n, int32_t repeat,
-                              double *ns, struct lw_err *err)
-{
-    double sample[ROUNDS];
-
-    LW_TRY(time_once(w, work, n, repeat, &sample[0], err));
-    for (int i = 0; i < ROUNDS; i++) {
-        double t;
-        int k = i;
-        LW_TRY(time_once(w, work, n, repeat, &t, err));
-        for (; k > 0 && sample[k - 1] > t; k--)
-            sample[k] = sample[k - 1];
-        sample[k] = t;
-    }
-    *ns = sample[ROUNDS / 2];
-    return LW_OK;
-}
-
-static enum lw_status one_product(struct exec_world *w, int64_t n, struct lw_err *err)
-{
-    return products(w, w->setup, w->c, (int32_t)n, 1, err);
-}
-
-static enum lw_status one_fill(struct exec_world *w, int64_t n, struct lw_err *err)
+static enum lw_status one_fill(struct exec_world *w, int32_t kind, int64_t n,
+                              struct lw_err *err)
 {
     struct kernel_fill a = {(void *)w->a, (const float *)w->b, n, LW_F32, 0, 0, 0, 0, 0};
+    (void)kind;
     return nccl_launch(w, w->setup, KERNEL_fill, &a, n, err);
 }
 
-static enum lw_status one_copy(struct exec_world *w, int64_t n, struct lw_err *err)
+static enum lw_status one_copy(struct exec_world *w, int32_t kind, int64_t n,
+                              struct lw_err *err)
 {
     struct kernel_convert a = {(void *)w->a, (const void *)w->b, n, LW_F32, LW_F32, 2, 0};
+    (void)kind;
     return nccl_launch(w, w->setup, KERNEL_convert, &a, n, err);
 }
 
-static enum lw_status one_update(struct exec_world *w, int64_t n, struct lw_err *err)
+static enum lw_status one_update(struct exec_world *w, int32_t kind, int64_t n,
+                              struct lw_err *err)
 {
     struct kernel_update a = {(float *)w->a, NULL, NULL, (const void *)w->b, n, LW_F32, 1, {0}};
+    (void)kind;
     return nccl_launch(w, w->setup, KERNEL_update, &a, n, err);
-}
-
-/* Matrices of small random numbers: a device draws less power, and clocks higher, on zeros. */
-static enum lw_status fill_matrices(struct exec_world *w, int64_t elements, struct lw_err *err)
-{
-    float *host = nccl_alloc((size_t)elements, sizeof *host);
-    int64_t bytes = elements * (int64_t)sizeof *host;
-
-    if (!host)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
-    for (int64_t i = 0; i < elements; i++)
-        host[i] = (float)(exec_mix((uint64_t)i) >> 40) / 16777216.0f - 0.5f;
-    enum lw_status s = nccl_mem_put(w, w->a, host, bytes, err);
-    if (s == LW_OK)
-        s = nccl_mem_put(w, w->b, host, bytes, err);
-    nccl_free(host);
-    return s;
 }
 
 static enum lw_status measure_parts(struct exec_world *w, int64_t n, struct lw_err *err)
 {
     struct rates *r = &w->rates;
 
-    LW_TRY(time_of(w, one_copy, 1, N_TINY, &r->launch_ns, err));
-    LW_TRY(time_of(w, one_fill, n, 1, &r->fill_ns, err));
-    LW_TRY(time_of(w, one_copy, n, 1, &r->copy_ns, err));
-    LW_TRY(time_of(w, one_update, n, 1, &r->update_ns, err));
+    LW_TRY(nccl_time_work(w, one_copy, 0, 1, N_TINY, &r->launch_ns, err));
+    LW_TRY(nccl_time_work(w, one_fill, 0, n, 1, &r->fill_ns, err));
+    LW_TRY(nccl_time_work(w, one_copy, 0, n, 1, &r->copy_ns, err));
+    LW_TRY(nccl_time_work(w, one_update, 0, n, 1, &r->update_ns, err));
     r->fill_ns = fmax(r->fill_ns - r->launch_ns, 0) / (double)n;
     r->copy_ns = fmax(r->copy_ns - r->launch_ns, 0) / (double)n;
     r->update_ns = fmax(r->update_ns - r->launch_ns, 0) / (double)n;
     return LW_OK;
 }
 
-static enum lw_status measure_products(struct exec_world *w, struct lw_err *err)
-{
-    int version = 0;
-
-    LW_TRY(nccl_blas(cublasCreate(&w->blas), "cublasCreate", err));
-    LW_TRY(nccl_blas(cublasGetVersion(w->blas, &version), "cublasGetVersion", err));
-    LW_TRY(time_of(w, one_product, w->unit, PER_ROUND, &w->unit_ns, err));
-    LW_TRY(time_of(w, one_product, w->grain, PER_ROUND, &w->grain_ns, err));
-    if (w->unit_ns <= 0 || w->grain_ns <= 0)
-        return lw_fail(err, LW_EFAILED, "cuBLAS: a product of %d took no time", w->unit);
-    snprintf(w->compute, sizeof w->compute, "cuBLAS %d, sgemm %d (%.1f us) and %d (%.1f us)",
-             version, w->unit, w->unit_ns / 1e3, w->grain, w->grain_ns / 1e3);
-    return LW_OK;
-}
-
 enum lw_status nccl_compute_again(struct exec_world *w, struct lw_err *err)
 {
-    const int32_t sides[] = {w->unit, w->grain};
-    double *lengths[] = {&w->unit_ns, &w->grain_ns};
-
-    for (int i = 0; w->blas && w->had_batch && i < 2; i++) {
-        double ns = 0;
-        LW_TRY(time_once(w, one_product, sides[i], PER_ROUND, &ns, err));
-        if (ns > 0)
-            *lengths[i] = ns;
-    }
-    w->had_batch = true;
-    return LW_OK;
+    return w->blas ? nccl_fill_again(w, err) : LW_OK;
 }
 
 enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err)
 {
     int64_t n = (int64_t)ELEMENTS_PER_SM * w->n_sm;
-    int64_t side;
 
-    w->unit = TILE * (int32_t)ceil(sqrt((double)w->n_sm / 2));
-    w->grain = w->unit / GRAINS_PER_SIDE;
-    side = (int64_t)w->unit * w->unit;
     n = n > MAX_ELEMENTS ? MAX_ELEMENTS : n;
-    LW_TRY(nccl_mem_new(w, 4 * (n > side ? n : side), &w->a, err));
-    LW_TRY(nccl_mem_new(w, 4 * (n > side ? n : side), &w->b, err));
-    LW_TRY(nccl_mem_new(w, 4 * side, &w->c, err));
+    LW_TRY(nccl_mem_new(w, 4 * n, &w->a, err));
+    LW_TRY(nccl_mem_new(w, 4 * n, &w->b, err));
+    LW_TRY(nccl_mem_new(w, nccl_fill_sizes(w, n), &w->c, err));
     LW_TRY(measure_parts(w, n, err));
-    if (w->how.compute == EXEC_COMPUTE_GEMM) {
-        LW_TRY(fill_matrices(w, side, err));
-        return measure_products(w, err);
-    }
+    if (w->how.compute == EXEC_COMPUTE_GEMM)
+        return nccl_fill_open(w, err);
     snprintf(w->compute, sizeof w->compute, "a kernel of one thread, %s, by the device's clock",
              w->how.compute == EXEC_COMPUTE_SLEEP ? "asleep" : "busy");
     return LW_OK;

@@ -20,7 +20,8 @@
  *   backend_nccl.c  the table: open, close, abort, poll
  *   nccl_device.c   the CUDA side: context, memory, kernels, timing events, clock
  *   nccl_queue.c    commands in the order given; which may be handed over
- *   nccl_compute.c  tasks as kernels and matrix products; measuring them
+ *   nccl_compute.c  tasks as kernels; measuring them
+ *   nccl_filler.c   the rest of a task's time: products, copies
  *   nccl_register.c    buffers that NCCL moves without a copy of its own
  *   device_state.c     clocks, power and throttling while steps run
  *   nccl_mismatch.c    values that are not what they should be
@@ -39,6 +40,15 @@ enum kernel_id {
 enum { FLAG_STOP, FLAG_FAILED, N_FLAGS };
 
 enum { GROUP_MAX = 64 };
+
+enum filler_kind { FILL_F32, FILL_BF16, FILL_STREAM, N_FILLERS };
+
+struct filler { /* nccl_filler.c */
+    int32_t unit, grain; /* rows of a product, elements of a copy */
+    double unit_work;    /* FLOPs, or bytes read and written */
+    double unit_ns, grain_ns; /* 0 = not measured: no op needs it */
+    CUdeviceptr a, b;    /* factors */
+};
 
 enum command_kind { CMD_RECORD, CMD_WAIT, CMD_COMPUTE, CMD_COLLECTIVE, CMD_EXCHANGE };
 
@@ -94,7 +104,7 @@ struct exec_stream {
     int32_t rank;
     int64_t n_queued, n_landed;         /* entries of the driver's queue: submitted, known to be done */
     int64_t *clock;                     /* device word: when the running task began */
-    CUdeviceptr result;                 /* of its products; 0 = none yet */
+    CUdeviceptr result[N_FILLERS];      /* of what fills its time; 0 = none yet */
     CUevent begun;                      /* loop: its op under way has begun */
     struct flight *head, **tail;
     int64_t last_end_ns, floor_ns;      /* of this step, 0 = none yet; of all */
@@ -183,9 +193,8 @@ struct exec_world {
     CUevent fork;            /* into a capture and out of it */
     int64_t submit_ns;       /* the host's time in calls that submit work */
     cublasHandle_t blas;
-    CUdeviceptr a, b, c;     /* matrices of the products; c: of those that are measured */
-    int32_t unit, grain;     /* their sides */
-    double unit_ns, grain_ns;
+    CUdeviceptr a, b, c;     /* f32 numbers; what is measured writes c */
+    struct filler fill[N_FILLERS];
     bool had_batch;          /* their lengths are measured again before the next */
     struct rates rates;
     atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */
@@ -255,6 +264,22 @@ enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *
 int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t); /* at most */
 enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
                                struct lw_err *err);
+
+/* nccl_filler.c. sizes: choose them for copies of so many elements; the bytes of the largest
+ * result. again: measure while nothing runs. room: when a task is given. entries: of the launch
+ * queue, at most. rest: ns of a task. */
+int64_t nccl_fill_sizes(struct exec_world *w, int64_t elements);
+enum lw_status nccl_fill_open(struct exec_world *w, struct lw_err *err);
+enum lw_status nccl_fill_again(struct exec_world *w, struct lw_err *err);
+enum lw_status nccl_fill_room(struct exec_stream *s, const struct exec_task *t, struct lw_err *err);
+int64_t nccl_fill_entries(const struct exec_world *w, const struct exec_task *t);
+enum lw_status nccl_fill_rest(struct exec_stream *s, const struct exec_task *t, double ns,
+                              struct lw_err *err);
+/* The median time of work(w, kind, n) on the set-up stream. */
+typedef enum lw_status nccl_work_fn(struct exec_world *w, int32_t kind, int64_t n,
+                                    struct lw_err *err);
+enum lw_status nccl_time_work(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
+                              int32_t repeat, double *ns, struct lw_err *err);
 
 /* nccl_mismatch.c: compare what a part takes; `tell` after a step, while nothing runs. */
 enum lw_status nccl_expect(struct exec_stream *s, const struct exec_part *p, CUdeviceptr table,

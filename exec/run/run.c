@@ -122,6 +122,18 @@ static void note_events(struct exec_run *r)
     r->longest_program = lw_plan_longest_program(p);
 }
 
+/* A plan's compute has the type of its parameters. */
+static void note_types(struct exec_run *r)
+{
+    const struct lw_plan *p = r->plan;
+
+    for (int32_t i = 0; i <= p->n_modules; i++)
+        r->types[i] = p->n_params > 0 ? p->params[0].dtype : LW_F32;
+    for (int32_t a = 0; a < p->n_params; a++)
+        if (p->params[a].module >= 0)
+            r->types[1 + p->params[a].module] = p->params[a].dtype;
+}
+
 static bool uses_stream(const struct lw_plan *p, int32_t role, int32_t stream)
 {
     for (int32_t v = 0; v < p->n_variants; v++) {
@@ -214,9 +226,11 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
     r->comms = lw_arena_alloc(&r->arena, (int64_t)p->n_comms * p->n_groups, sizeof *r->comms);
     r->filled = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_params, sizeof *r->filled);
     r->copied = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_params, sizeof *r->copied);
-    if (!r->needs_event || !r->streams || !r->comms || !r->filled || !r->copied)
+    r->types = lw_arena_alloc(&r->arena, 1 + p->n_modules, sizeof *r->types);
+    if (!r->types || !r->needs_event || !r->streams || !r->comms || !r->filled || !r->copied)
         return lw_fail_nomem(err);
     note_events(r);
+    note_types(r);
     r->memory.batch_steps = largest_batch(r);
     r->rank_end_ns = lw_arena_alloc(&r->arena, p->n_ranks, sizeof *r->rank_end_ns);
     r->pass_ends = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams,

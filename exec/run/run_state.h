@@ -34,6 +34,8 @@ struct exec_run {
     struct exec_event **pass_ends; /* [n_ranks * n_streams] what a stream did in a pass is done */
     struct exec_comm **comms;     /* [n_comms * n_groups] */
     bool *needs_event;            /* [n_ops] another stream waits for it */
+    uint8_t *types;               /* [1 + n_modules] what computes: of the first parameter, of each
+                                   * module's own */
     bool *filled, *copied;        /* [n_ranks * n_params] */
     int32_t longest_program, micro_batches;
     struct exec_parts parts;

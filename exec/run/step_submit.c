@@ -155,11 +155,15 @@ static enum lw_status give_compute(struct exec_run *r, const struct exec_lane *l
     const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
     int64_t at = l->first_stamp + i;
     lw_ps work = r->rehearses ? 0 : lw_plan_work_ps(r->plan, op);
+    const struct lw_work *known = op->work >= 0 ? &r->plan->works[op->work] : NULL;
     struct exec_task task = {
         .work_ns = work > 0 ? lw_ps_to_ns(work) : 0,
         .n_parts = (int32_t)(r->first_part[at + 1] - r->first_part[at]),
         .parts = r->parts.items + r->first_part[at],
         .idle = lw_op_class(op->kind) == LW_CLASS_HOST,
+        .dtype = (enum lw_dtype)(op->module < 0 ? r->types[0] : r->types[1 + op->module]),
+        .flops = known ? known->flops : -1,
+        .bytes = known ? known->bytes : -1,
     };
     return r->backend->compute(exec_run_stream(r, l->rank, op->stream), &task, &r->stamps[at], err);
 }

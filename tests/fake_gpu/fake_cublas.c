@@ -1,8 +1,9 @@
-/* A test fixture, not cuBLAS: the f32 product that the NCCL backend computes with, on host memory,
- * as a host function of the fake driver's stream. */
+/* A test fixture, not cuBLAS: the f32 and bf16 products that the NCCL backend computes with, on
+ * host memory, as host functions of the fake driver's streams. */
 #include <cublas_v2.h>
 #include <cuda.h>
 
+#include "exec/backend/scalar.h"
 #include "tests/fake_gpu/fake_cuda.h"
 #include "tests/fake_gpu/fake_env.h"
 
@@ -15,6 +16,8 @@ struct product {
     float alpha, beta;
     const float *a, *b;
     float *c;
+    const uint16_t *a16, *b16; /* bf16 instead of f32 */
+    uint16_t *c16;
     bool kept; /* by the graph that it was captured into */
 };
 
@@ -48,10 +51,9 @@ const char *cublasGetStatusString(cublasStatus_t s)
     return s == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_EXECUTION_FAILED";
 }
 
-static void CUDA_CB multiply(void *arg) /* column-major, not transposed */
+/* column-major, not transposed */
+static void multiply_f32(const struct product *p)
 {
-    struct product *p = arg;
-
     for (int j = 0; j < p->n; j++) {
         float *c = p->c + (size_t)j * (size_t)p->ldc;
         for (int i = 0; i < p->m; i++)
@@ -63,25 +65,81 @@ static void CUDA_CB multiply(void *arg) /* column-major, not transposed */
                 c[i] += b * a[i];
         }
     }
+}
+
+static float *widened(const uint16_t *from, size_t n)
+{
+    float *to = malloc(n * sizeof *to);
+
+    for (size_t i = 0; i < n; i++)
+        to[i] = exec_f32_of_bf16(from[i]);
+    return to;
+}
+
+static void multiply_bf16(struct product p) /* each matrix without gaps, beta 0 */
+{
+    size_t n = (size_t)p.m * (size_t)p.n;
+    float *a = widened(p.a16, (size_t)p.m * (size_t)p.k);
+    float *b = widened(p.b16, (size_t)p.k * (size_t)p.n);
+
+    p.a = a, p.b = b, p.c = calloc(n, sizeof *p.c);
+    multiply_f32(&p);
+    for (size_t i = 0; i < n; i++)
+        p.c16[i] = exec_bf16_of_f32(p.c[i]);
+    free(a);
+    free(b);
+    free(p.c);
+}
+
+static void CUDA_CB multiply(void *arg)
+{
+    struct product *p = arg;
+
+    if (p->c16)
+        multiply_bf16(*p);
+    else
+        multiply_f32(p);
     if (!p->kept)
         free(p);
 }
 
-cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
-                           int n, int k, const float *alpha, const float *a, int lda,
-                           const float *b, int ldb, const float *beta, float *c, int ldc)
+static cublasStatus_t give(cublasHandle_t h, struct product made)
 {
     struct product *p = malloc(sizeof *p);
 
-    if (ta != CUBLAS_OP_N || tb != CUBLAS_OP_N || !p) {
-        free(p);
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
-    *p = (struct product){m, n, k, lda, ldb, ldc, *alpha, *beta, a, b, c, false};
+    if (!p)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    *p = made;
     p->kept = fake_cuda_keep(h->stream, free, p);
     if (cuLaunchHostFunc(h->stream, multiply, p) == CUDA_SUCCESS)
         return CUBLAS_STATUS_SUCCESS;
     if (!p->kept)
         free(p);
     return CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
+                           int n, int k, const float *alpha, const float *a, int lda,
+                           const float *b, int ldb, const float *beta, float *c, int ldc)
+{
+    if (ta != CUBLAS_OP_N || tb != CUBLAS_OP_N)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return give(h, (struct product){.m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
+                                    .alpha = *alpha, .beta = *beta, .a = a, .b = b, .c = c});
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
+                            int n, int k, const void *alpha, const void *a, cudaDataType at,
+                            int lda, const void *b, cudaDataType bt, int ldb, const void *beta,
+                            void *c, cudaDataType ct, int ldc, cublasComputeType_t compute,
+                            cublasGemmAlgo_t algorithm)
+{
+    bool bf16 = at == CUDA_R_16BF && bt == CUDA_R_16BF && ct == CUDA_R_16BF;
+
+    (void)algorithm;
+    if (ta != CUBLAS_OP_N || tb != CUBLAS_OP_N || !bf16 || compute != CUBLAS_COMPUTE_32F ||
+        lda != m || ldb != k || ldc != m || *(const float *)beta < 0 || *(const float *)beta > 0)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return give(h, (struct product){.m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
+                                    .alpha = *(const float *)alpha, .a16 = a, .b16 = b, .c16 = c});
 }

@@ -335,8 +335,8 @@ TEST(its_ranks_measure_one_cluster)
     has(out, "\"op\": \"send\", \"n_ranks\": 2, \"n_in_flight\": 2, \"bytes\": 16777216");
     has(out, "\"kind\": \"adam\", \"dtype\": \"f32\", \"from\": \"f32\", \"size\": 16777216");
     /* and run the grid of validate --here on it: rank 0 alone stores and prints, once */
-    out = shell("$M -n 2 $L validate --here --backend mpi -c c.json w.json --steps 2 --only 'zero 1, "
-                "flat' --db v.db --format json 2>&1; $L runs --db v.db --format csv", &rc);
+    out = shell("$M -n 2 $L validate --here --backend mpi -c c.json w.json --steps 2 --only "
+                "'zero 1, flat' --db v.db --format json 2>&1; $L runs --db v.db --format csv", &rc);
     has(out, "mpi backend, verified bitwise");
     assert_int_equal(times(out, "flat\", \"family\""), 1);
     assert_int_equal(times(out, ",exec,ok,"), 1);

@@ -864,6 +864,39 @@ static void a_loop_runs_from_the_command_line(void **state)
     has(out, "bit by bit");
 }
 
+/* Module a has FLOPs and hardly any bytes, b has bytes and no FLOPs: products on tensor cores, and
+ * copies. In f32, or where bytes are unknown, neither is measured. */
+static void time_is_filled_with_work_of_the_ops_kind(void **state)
+{
+    NEEDS_FAKES();
+    static const struct {
+        const char *dtype, *bytes;
+        bool bf16, copies;
+    } cases[] = {{"bf16", ", \"forward_bytes\": 4000000", true, true},
+                 {"f16", "", true, false},
+                 {"f32", "", false, false}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[1024];
+        int rc;
+        snprintf(words, sizeof words,
+                 "echo '{\"lapwing\": 1, \"kind\": \"workload\", \"name\": \"k\", \"modules\": ["
+                 "{\"name\": \"a\", \"forward_ns\": 2000000, \"backward_input_ns\": 2000000, "
+                 "\"forward_flops\": 90000000, \"forward_bytes\": 64}, {\"name\": \"b\", "
+                 "\"forward_ns\": 2000000, \"backward_input_ns\": 2000000, \"forward_flops\": 0%s}"
+                 "], \"params\": [{\"name\": \"w\", \"numel\": 1000, \"module\": 0, \"dtype\": "
+                 "\"%s\"}]}' > k.json; $L exec -w k.json --dp 2 --backend nccl --transport loop "
+                 "--steps 2 --warmup 1 --no-db --format json", cases[i].bytes, cases[i].dtype);
+        char *out = command(words, &rc);
+        if (rc != 0)
+            fail_msg("%s", out);
+        has(out, "\"verified\": true");
+        has(out, ", sgemm 128 (");
+        assert_true((strstr(out, ", bf16 products of 256 (") != NULL) == cases[i].bf16);
+        assert_true((strstr(out, ", copies of 65536 (") != NULL) == cases[i].copies || i > 0);
+    }
+}
+
 /* Squares are summed on the device, by processes and by ranks that are streams of one. */
 static void clipped_plans_end_like_one_rank(void **state)
 {
@@ -1168,6 +1201,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(spawned_processes_store_one_run),
         cmocka_unit_test(the_librarys_estimate_stands_beside_model_and_measured),
         cmocka_unit_test(a_loop_runs_from_the_command_line),
+        cmocka_unit_test(time_is_filled_with_work_of_the_ops_kind),
         cmocka_unit_test(clipped_plans_end_like_one_rank),
         cmocka_unit_test(pipelines_connect_before_the_first_step),
         cmocka_unit_test(sparse_gradients_are_refused),
