@@ -52,7 +52,7 @@ int cmd_calibrate(int argc, char **argv)
     enum lw_format format = LW_FORMAT_TEXT;
     bool quiet = false, spawn = false;
     struct exec_ranks ranks = {0};
-    int64_t n_ranks = 0, n_rounds = o.n_rounds, n_steps = o.n_steps;
+    int64_t n_ranks = 0, n_rounds = o.n_rounds, n_steps = o.n_steps, per_node = 0;
     int64_t max_side = o.max_side;
     int64_t link_rate = 0, link_latency = 0;
     const struct lw_opt options[] = {
@@ -61,6 +61,8 @@ int cmd_calibrate(int argc, char **argv)
          0, 0},
         {"ranks", 0, LW_OPT_INT, &n_ranks, "N",
          "size of the measured groups (2, or what a launcher started)", 1, 64},
+        {"ranks-per-node", 0, LW_OPT_INT, &per_node, "N",
+         "consecutive ranks that share a node (as many as the launcher says, else all)", 1, 64},
         {"spawn", 0, LW_OPT_FLAG, &spawn, NULL, "start one process per rank on this machine", 0, 0},
         {"rounds", 0, LW_OPT_INT, &n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"steps", 0, LW_OPT_INT, &n_steps, "N", "measured steps of each plan in a round (8)", 1,
@@ -100,6 +102,7 @@ int cmd_calibrate(int argc, char **argv)
     o.link_latency_ns = lw_ps_to_ns(link_latency);
     o.n_rounds = (int32_t)n_rounds;
     o.n_steps = (int32_t)n_steps;
+    o.ranks_per_node = (int32_t)per_node;
     o.max_side = (int32_t)max_side;
     enum lw_status status = exec_backend_find(backend, &o.backend, &err);
     if (status == LW_OK)

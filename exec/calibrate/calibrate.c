@@ -17,7 +17,7 @@
 #include "exec/launch/multi_process.h"
 #include "shared/base/arena.h"
 
-enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2, MAX_PIECES = 128 };
+enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2, MAX_PIECES = 160 };
 
 struct round {
     struct exec_piece pieces[MAX_PIECES];
@@ -244,6 +244,16 @@ static enum lw_status measure(struct exec_calibration *c, struct lw_err *err)
     return c->o->n_ranks > 1 ? exec_calibrate_drop_disturbed(c, err) : LW_OK;
 }
 
+/* A launcher that does not say how many it started here says 1. */
+static int32_t ranks_of_a_node(const struct lw_calibrate_options *o)
+{
+    int32_t said = o->id ? o->id->n_here : 0;
+
+    if (o->ranks_per_node > 0)
+        return o->ranks_per_node;
+    return said > 1 && o->n_ranks % said == 0 ? said : o->n_ranks;
+}
+
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
                             struct lw_err *err)
 {
@@ -258,10 +268,14 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
     if (o->max_side < 32)
         return lw_fail(err, LW_EINVAL,
                        "the largest matrix product must have 32 rows or more, got %d", o->max_side);
+    if (o->ranks_per_node > 0 && o->n_ranks % o->ranks_per_node != 0)
+        return lw_fail(err, LW_EINVAL, "%d ranks per node do not divide %d ranks",
+                       o->ranks_per_node, o->n_ranks);
     struct exec_calibration *c = lw_calloc(1, sizeof *c);
     if (!c)
         return lw_fail_nomem(err);
     c->o = o;
+    c->per_node = ranks_of_a_node(o);
     enum lw_status s = measure(c, err);
     exec_rendezvous_close(c->team);
     if (s == LW_OK && !(o->id && o->id->rank > 0))

@@ -11,14 +11,15 @@
 #include "shared/base/progress.h"
 
 /* Measure this machine as exec uses it: with exec itself, on small plans, in the placement in which
- * plans run. The result is a cluster named "host" of one node, every figure with its spread in its
- * source. See docs/design/calibrate.md. */
+ * plans run. The result is a cluster named "host", every figure with its spread in its source. See
+ * docs/design/calibrate.md. */
 struct lw_calibrate_options {
     const struct exec_backend *backend;
     int32_t n_ranks;      /* tables are for groups of this many; 1: no communication is measured */
     int32_t n_rounds;     /* the whole series is repeated this often; medians are over all */
     int64_t budget_ns;    /* but no round begins that would end later than this, after the first */
     int32_t n_steps;      /* of each plan and round */
+    int32_t ranks_per_node; /* divides n_ranks; 0: as many as the launcher started on a machine */
     int64_t max_bytes;    /* largest message, 16 MiB to 1 GiB */
     int32_t max_side;     /* rows of the largest matrix product, 32 to 8192 */
     const struct exec_identity *id; /* this process is one rank of several; NULL = all are in it */

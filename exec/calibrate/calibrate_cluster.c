@@ -73,6 +73,8 @@ static void add_row(struct columns *k, int64_t size, struct exec_samples *s)
 
 static const char *how_many(enum exec_series s)
 {
+    if (s >= N_SERIES + SHAPE_ACROSS * N_COLLECTIVES)
+        return ", one rank of each node, all groups at once";
     return s == SERIES_PAIRS       ? ", two at once"
            : s == SERIES_SEND_BOTH ? ", one each way at once"
            : s >= N_SERIES         ? ", in all groups at once"
@@ -99,7 +101,7 @@ static enum lw_status fill_table(struct making *m, enum exec_series series, stru
     snprintf(text, sizeof text, "lapwing calibrate: %s of backend %s%s, medians of up to %lld",
              lw_op_name(op), c->o->backend->name, how_many(series), (long long)k.most);
     m->out->tables[m->out->n_tables++] = (struct lw_cost_table){
-        .op = op, .dtype = LW_F32, .n_nodes = 1,
+        .op = op, .dtype = LW_F32, .n_nodes = exec_series_nodes(c, series),
         .n_ranks = op == LW_OP_SEND ? 2 : exec_series_group(c, series),
         .n_in_flight = exec_series_in_flight(series), .n_rows = k.n, .bytes = k.size,
         .time_ps = k.time, .spread_ps = k.spread, .source = keep(m, text)};
@@ -148,26 +150,22 @@ static enum lw_status fill_tables(struct making *m, struct lw_err *err)
 
 /* --- figures ------------------------------------------------------------------------------------ */
 
-static enum lw_status fill_link(struct making *m, struct lw_err *err)
+/* All-reduces in the groups of a series, over their links. */
+static void add_link(struct making *m, enum lw_link_level level, enum exec_series series)
 {
     struct exec_calibration *c = m->c;
-    struct exec_samples *small = &c->comm[SERIES_REDUCE_ALL][0];
-    struct exec_samples *large = &c->comm[SERIES_REDUCE_ALL][c->n_sizes - 1];
-    double n = c->o->n_ranks, steps = 2 * (n - 1);
-
-    if (n == 1)
-        return LW_OK;
-    m->out->links = lw_arena_alloc(&m->out->arena, 1, sizeof *m->out->links);
-    if (!m->out->links)
-        return lw_fail_nomem(err);
-    m->out->n_links = 1;
+    struct exec_samples *small = &c->comm[series][0];
+    struct exec_samples *large = &c->comm[series][c->n_sizes - 1];
+    double n = exec_series_group(c, series), steps = 2 * (n - 1);
     double bytes = (double)c->bytes[c->n_sizes - 1] * steps / n;
-    m->out->links[0] = (struct lw_link){
-        .name = c->o->link_bytes_per_s > 0 ? "paced link"
-                : c->o->loop               ? "device memory"
-                : on_gpus(c)               ? "between GPUs"
-                                           : "shared memory",
-        .level = LW_LINK_INTRA,
+
+    m->out->links[m->out->n_links++] = (struct lw_link){
+        .name = level == LW_LINK_INTER       ? "between nodes"
+                : c->o->link_bytes_per_s > 0 ? "paced link"
+                : c->o->loop                 ? "device memory"
+                : on_gpus(c)                 ? "between GPUs"
+                                             : "shared memory",
+        .level = level,
         .bytes_per_s = figure(m, large, bytes / exec_samples_median(large) * 1e12,
                               "bus bandwidth of the largest all-reduce"),
         .latency_ps = figure(m, small, exec_samples_median(small) / steps,
@@ -176,6 +174,37 @@ static enum lw_status fill_link(struct making *m, struct lw_err *err)
                              : on_gpus(c) ? "all links of a GPU together"
                                           : "threads of one process"),
     };
+}
+
+static bool has_samples(const struct exec_calibration *c, enum exec_series s)
+{
+    return exec_series_can(c, s) && c->comm[s][0].n > 0 && c->comm[s][c->n_sizes - 1].n > 0;
+}
+
+/* Of each level the all-reduce whose groups lie within a node, and of one rank of each node. */
+static enum lw_status fill_link(struct making *m, struct lw_err *err)
+{
+    const struct exec_calibration *c = m->c;
+    int32_t per_node = exec_calibrate_per_node(c);
+
+    if (c->o->n_ranks == 1)
+        return LW_OK;
+    m->out->links = lw_arena_alloc(&m->out->arena, 2, sizeof *m->out->links);
+    if (!m->out->links)
+        return lw_fail_nomem(err);
+    for (int level = LW_LINK_INTRA; level <= LW_LINK_INTER; level++)
+        for (int k = 0; k <= N_SHAPES; k++) {
+            int s = k == 0 ? (int)SERIES_REDUCE_ALL
+                           : N_SERIES + (k - 1) * N_COLLECTIVES + (int)SERIES_REDUCE_ALL;
+            int32_t group = exec_series_group(c, (enum exec_series)s);
+            int32_t nodes = exec_series_nodes(c, (enum exec_series)s);
+            bool fits = level == LW_LINK_INTRA ? nodes == 1 && group == per_node
+                                               : nodes > 1 && nodes == group;
+            if (!fits || !has_samples(c, (enum exec_series)s))
+                continue;
+            add_link(m, (enum lw_link_level)level, (enum exec_series)s);
+            break;
+        }
     return LW_OK;
 }
 
@@ -197,12 +226,14 @@ static void fill_device(struct making *m)
     d->copy_bytes_per_s = figure(m, &c->copy_rate, copy,
                                  "copies into and out of buckets on all ranks at once");
     d->memory_bytes_per_s = figure(m, &c->copy_rate, 2 * copy, "read and write of those copies");
-    m->out->host_bytes_per_s = figure(m, &c->copy_rate, 2 * copy * c->o->n_ranks,
-                                      "read and write of those copies, all ranks");
+    m->out->host_bytes_per_s = figure(m, &c->copy_rate, 2 * copy * exec_calibrate_per_node(c),
+                                      "read and write of those copies, all ranks of a node");
     d->launch_ps = figure(m, &c->launch, exec_samples_median(&c->launch),
                           "from an empty op to the next");
     d->memory_bytes =
-        stated(floor(c->memory_bytes / c->o->n_ranks), "physical memory over the ranks");
+        on_gpus(c) ? stated(floor(c->memory_bytes), "the device's")
+                   : stated(floor(c->memory_bytes / exec_calibrate_per_node(c)),
+                            "physical memory over the ranks");
 }
 
 static void fill_interference(struct making *m)
@@ -251,8 +282,8 @@ enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_clus
         snprintf(paced, sizeof paced, ", links paced to %.4g MB/s and %.4g us",
                  c->o->link_bytes_per_s / 1e6, (double)c->o->link_latency_ns / 1e3);
     out->name = *paced ? "host, paced" : "host";
-    out->n_nodes = 1;
-    out->devices_per_node = c->o->n_ranks;
+    out->devices_per_node = exec_calibrate_per_node(c);
+    out->n_nodes = c->o->n_ranks / out->devices_per_node;
     snprintf(text, sizeof text, "lapwing %s%s", c->o->backend->name, c->o->loop ? ", loop" : "");
     out->library = keep(&m, text);
     out->library_version = LW_VERSION;

@@ -7,6 +7,7 @@
 #include "shared/base/arena.h"
 
 enum { N_BESIDE = 5 };
+#define LONGEST_BESIDE_PS (250 * LW_PS_PER_MS) /* kernel beside an all-reduce */
 #define GAP_PS (LW_PS_PER_MS / 5) /* of compute before each */
 
 static const struct {
@@ -32,15 +33,43 @@ static int base(enum exec_series s)
     return s < N_SERIES ? (int)s : ((int)s - N_SERIES) % N_COLLECTIVES;
 }
 
+int32_t exec_calibrate_per_node(const struct exec_calibration *c)
+{
+    return c->per_node > 0 ? c->per_node : c->o->n_ranks;
+}
+
+static int32_t n_nodes(const struct exec_calibration *c)
+{
+    return c->o->n_ranks / exec_calibrate_per_node(c);
+}
+
+static bool across(enum exec_series s)
+{
+    return s >= N_SERIES && ((int)s - N_SERIES) / N_COLLECTIVES == SHAPE_ACROSS;
+}
+
 int32_t exec_series_group(const struct exec_calibration *c, enum exec_series s)
 {
+    if (across(s))
+        return n_nodes(c);
     return s < N_SERIES ? c->o->n_ranks : 2 << (((int)s - N_SERIES) / N_COLLECTIVES);
+}
+
+/* Ranks of a node are consecutive. */
+int32_t exec_series_nodes(const struct exec_calibration *c, enum exec_series s)
+{
+    int32_t per_node = exec_calibrate_per_node(c);
+    int32_t n = exec_series_op(s) == LW_OP_SEND ? 2 : exec_series_group(c, s);
+
+    return across(s) ? n : (n + per_node - 1) / per_node;
 }
 
 bool exec_series_can(const struct exec_calibration *c, enum exec_series s)
 {
     int32_t n = c->o->n_ranks, group = exec_series_group(c, s);
-    bool fits = n > 1 && (s < N_SERIES || (group < n && n % group == 0));
+    int32_t per_node = exec_calibrate_per_node(c);
+    bool even = n % group == 0 && (per_node % group == 0 || group % per_node == 0);
+    bool fits = n > 1 && (s < N_SERIES || (group > 1 && group < n && (across(s) || even)));
 
     return fits && (c->o->backend->capabilities & series[base(s)].needs) != 0;
 }
@@ -119,6 +148,7 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
     LW_TRY(which == SERIES_PAIRS
                ? exec_plan_pairs(c->o->n_ranks, sizes, n, GAP_PS, &plan, err)
                : exec_plan_collectives(c->o->n_ranks, exec_series_group(c, which),
+                                       across(which) ? exec_calibrate_per_node(c) : 1,
                                        exec_series_op(which), sizes, n, GAP_PS, &plan, err));
     return exec_calibrate_run(c, p, &plan, with_gaps(c, p->n_steps), keep_times, err);
 }
@@ -248,10 +278,13 @@ enum lw_status exec_calibrate_beside(struct exec_calibration *c, const struct ex
     int64_t bytes[N_BESIDE];
     lw_ps work[N_BESIDE] = {0};
     struct lw_plan plan;
+    int32_t n = 0;
 
     choose_kernels(c, bytes, work);
     if (c->team) /* all run rank 0's plan */
         LW_TRY(exec_rendezvous_broadcast(c->team, work, sizeof work, err));
-    LW_TRY(exec_plan_beside(c->o->n_ranks, bytes, N_BESIDE, work, &plan, err));
+    while (n < N_BESIDE && (n == 0 || work[n] <= LONGEST_BESIDE_PS))
+        n++; /* on slow links the small ones alone */
+    LW_TRY(exec_plan_beside(c->o->n_ranks, bytes, n, work, &plan, err));
     return exec_calibrate_run(c, p, &plan, how, keep_overlap, err);
 }

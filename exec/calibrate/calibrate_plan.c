@@ -11,7 +11,7 @@
 
 struct maker {
     struct lw_builder *b;
-    int32_t compute, comm_stream, comm, first_bucket, n_modules, group;
+    int32_t compute, comm_stream, comm, first_bucket, n_modules, n_ranks, group, stride;
     enum lw_dtype grad, wire; /* of gradients, and of what is reduced */
 };
 
@@ -23,14 +23,17 @@ static void tag(struct maker *k, struct lw_op *op, int32_t size)
     op->module = size;
 }
 
-/* Groups of k->group consecutive ranks; 0: one of all. */
+/* Groups of k->group ranks that are k->stride apart; 0: one of all. */
 static void everybody(struct maker *k, int32_t n_ranks)
 {
     int32_t members[1024], n = n_ranks < 1024 ? n_ranks : 1024, group = k->group ? k->group : n;
+    int32_t stride = k->stride ? k->stride : 1;
 
-    for (int32_t first = 0; first + group <= n; first += group) {
+    for (int32_t first = 0; first + (group - 1) * stride < n; first++) {
+        if (first / stride % group != 0)
+            continue; /* a later member */
         for (int32_t i = 0; i < group; i++)
-            members[i] = first + i;
+            members[i] = first + i * stride;
         lw_builder_group(k->b, k->comm, members, group);
     }
 }
@@ -100,6 +103,19 @@ static enum lw_status finish(struct maker *k, struct lw_plan *plan, struct lw_er
     return lw_builder_finish(k->b, plan, err);
 }
 
+/* The root of each rank's group: its first member. */
+static int32_t add_roots(struct maker *k, int64_t bytes)
+{
+    struct lw_operand to = {.bytes = bytes, .peer = 0};
+    int32_t row = lw_builder_operand_row(k->b, &to, 1);
+
+    for (int32_t rank = 1; rank < k->n_ranks; rank++) {
+        to.peer = rank - rank / k->stride % k->group * k->stride;
+        lw_builder_operand_more(k->b, &to);
+    }
+    return row;
+}
+
 static int32_t add_op(struct maker *k, enum lw_op_kind kind, int32_t size, int64_t bytes,
                       lw_ps work_ps, int32_t dep)
 {
@@ -112,7 +128,8 @@ static int32_t add_op(struct maker *k, enum lw_op_kind kind, int32_t size, int64
     tag(k, &op, size);
     if (comm) {
         op.comm = k->comm;
-        op.peer = kind == LW_OP_BROADCAST || kind == LW_OP_REDUCE ? 0 : -1;
+        if (kind == LW_OP_BROADCAST || kind == LW_OP_REDUCE)
+            op.operand = add_roots(k, bytes);
     }
     if (k->first_bucket >= 0 && (comm || kind == LW_OP_COPY_OUT))
         op.bucket = k->first_bucket + size;
@@ -298,11 +315,11 @@ static void add_touched_variants(struct maker *k)
     lw_builder_variant(k->b, "steady", "", true);
 }
 
-enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, enum lw_op_kind kind,
-                                     const int64_t *bytes, int32_t n, lw_ps work_ps,
-                                     struct lw_plan *plan, struct lw_err *err)
+enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, int32_t stride,
+                                     enum lw_op_kind kind, const int64_t *bytes, int32_t n,
+                                     lw_ps work_ps, struct lw_plan *plan, struct lw_err *err)
 {
-    struct maker k = {.first_bucket = -1, .group = group};
+    struct maker k = {.first_bucket = -1, .n_ranks = n_ranks, .group = group, .stride = stride};
     int64_t whole = kind == LW_OP_ALL_TO_ALL ? 4 * group : 4; /* elements, or equal blocks */
     int32_t before = -1;
 

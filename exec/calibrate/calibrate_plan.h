@@ -50,11 +50,11 @@ enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t
  * size alone, so that the memory they move is there: zeros that were never written all lie in
  * one page. */
 
-/* Collectives, each alone after a kernel of work_ps; of all groups of `group` consecutive ranks at
- * once, which divides n_ranks. */
-enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, enum lw_op_kind kind,
-                                     const int64_t *bytes, int32_t n, lw_ps work_ps,
-                                     struct lw_plan *plan, struct lw_err *err);
+/* Collectives, each alone after a kernel of work_ps; of all groups of `group` ranks that are
+ * `stride` apart at once; group * stride divides n_ranks. A group's root is its first member. */
+enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, int32_t stride,
+                                     enum lw_op_kind kind, const int64_t *bytes, int32_t n,
+                                     lw_ps work_ps, struct lw_plan *plan, struct lw_err *err);
 
 /* Pairs of all-reduces that run at once, on communicators and streams of their own, after a
  * kernel of work_ps that waits for the pair before. */

@@ -1,9 +1,11 @@
 /* The figures and tables of a cluster that calibrate wrote, as a table or as JSON. */
 #include "exec/calibrate/calibrate_print.h"
 
+#include <string.h>
+
 #include "shared/json/jsonout.h"
-#include "shared/text/table.h"
 #include "shared/plan/cluster.h"
+#include "shared/text/table.h"
 
 static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)
 {
@@ -40,7 +42,8 @@ void exec_calibrate_print_json(const struct lw_cluster *c, const char *file, FIL
     lw_jsonout_object(&o, NULL);
     lw_jsonout_string(&o, "file", file);
     lw_jsonout_string(&o, "cluster", c->name);
-    lw_jsonout_int(&o, "n_ranks", c->devices_per_node);
+    lw_jsonout_int(&o, "n_ranks", c->devices_per_node * c->n_nodes);
+    lw_jsonout_int(&o, "n_nodes", c->n_nodes);
     lw_jsonout_double(&o, "gemm_flops_per_s", c->device.peak_flops[LW_F32].value);
     lw_jsonout_double(&o, "copy_bytes_per_s", c->device.copy_bytes_per_s.value);
     lw_jsonout_ns(&o, "launch_ns", (lw_ps)c->device.launch_ps.value);
@@ -58,6 +61,7 @@ void exec_calibrate_print_json(const struct lw_cluster *c, const char *file, FIL
             lw_jsonout_int(&o, "bytes", t->bytes[k]);
             lw_jsonout_ns(&o, "time_ns", t->time_ps[k]);
             lw_jsonout_ns(&o, "spread_ns", t->spread_ps[k]);
+            lw_jsonout_int(&o, "n_nodes", t->n_nodes);
             lw_jsonout_end(&o);
         }
     lw_jsonout_end(&o);
@@ -121,9 +125,12 @@ enum lw_status exec_calibrate_print(const struct lw_cluster *c, bool csv, FILE *
     for (int32_t i = 0; i < c->n_tables; i++)
         for (int32_t k = 0; k < c->tables[i].n_rows; k++) {
             const struct lw_cost_table *m = &c->tables[i];
-            char bytes[32], name[64], group[16] = "";
-            if (m->op != LW_OP_SEND && m->n_ranks != c->devices_per_node)
+            char bytes[32], name[96], group[48] = "";
+            if (m->op != LW_OP_SEND && m->n_ranks != c->devices_per_node * c->n_nodes)
                 snprintf(group, sizeof group, " of %d", m->n_ranks);
+            if (c->n_nodes > 1)
+                snprintf(group + strlen(group), sizeof group - strlen(group), " on %d node%s",
+                         m->n_nodes, m->n_nodes > 1 ? "s" : "");
             snprintf(name, sizeof name, "%s%s%s %s",
                      m->n_in_flight == 1   ? ""
                      : m->op == LW_OP_SEND ? "both ways: "

@@ -33,14 +33,17 @@ enum exec_series {
     SERIES_PAIRS,     /* two all-reduces at once */
     SERIES_SEND_BOTH, /* a message each way at once */
     N_SERIES,
-    /* from here: the collectives again, in groups of 2, 4 and 8 consecutive ranks, all at once */
+    /* from here: the collectives again, in groups of 2, 4 and 8 consecutive ranks and of one rank
+     * of each node, all at once */
     N_COLLECTIVES = SERIES_ALL_TO_ALL + 1,
-    N_SHAPES = 3,
+    SHAPE_ACROSS = 3,
+    N_SHAPES,
     N_TABLES = N_SERIES + N_SHAPES * N_COLLECTIVES,
 };
 
 struct exec_calibration {
     const struct lw_calibrate_options *o;
+    int32_t per_node;                   /* ranks; 0 = all are on one node */
     struct exec_rendezvous *team;       /* of processes: what rank 0 decides, all do; else NULL */
     int32_t n_sizes, n_small, n_bucket; /* n_small of them in one plan; n_bucket with real buckets */
     int64_t bytes[CALIBRATE_SIZES];
@@ -90,6 +93,8 @@ bool exec_series_can(const struct exec_calibration *c, enum exec_series s);
 enum lw_op_kind exec_series_op(enum exec_series s);
 int32_t exec_series_in_flight(enum exec_series s);
 int32_t exec_series_group(const struct exec_calibration *c, enum exec_series s); /* of ranks */
+int32_t exec_series_nodes(const struct exec_calibration *c, enum exec_series s); /* they live on */
+int32_t exec_calibrate_per_node(const struct exec_calibration *c);
 /* The sizes of a series: those of the calibration, or 0 alone. */
 const int64_t *exec_series_sizes(const struct exec_calibration *c, enum exec_series s, int32_t *n);
 

@@ -1,6 +1,7 @@
 /* Calibration: exec/calibrate/calibrate.h, docs/design/calibrate.md. Nothing here asserts how
  * fast the machine is: what is made of given samples is exact, and a real run is complete,
  * consistent and usable. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +151,7 @@ static void free_all(struct exec_calibration *c)
     for (size_t i = 0; i < sizeof one / sizeof *one; i++)
         exec_samples_free(one[i]);
     for (int32_t i = 0; i < CALIBRATE_SIZES; i++) {
-        for (int s = 0; s < N_SERIES; s++)
+        for (int s = 0; s < N_TABLES; s++)
             exec_samples_free(&c->comm[s][i]);
         for (int s = 0; s < CALIBRATE_N_WORK; s++)
             exec_samples_free(&c->work[s][i]);
@@ -233,6 +234,55 @@ TEST(samples_become_tables_and_figures)
     assert_true(out.interference.comm_rate_under_compute.value == 1);
     assert_true(out.interference.comm_on_compute_core.value == 1);
     assert_true(out.links[0].latency_ps.value == 500); /* 2000 over 2 * (3 - 1) steps */
+    lw_cluster_free(&out);
+    free_all(&c);
+}
+
+/* 4 ranks on 2 nodes. All-reduces of 2 KiB: of all ranks (2 nodes) 3000 * 2 ps, of the pair of a
+ * node (1 node) 2000 * 2, of a rank of each node (2 nodes) 6000 * 2. A pair's ring moves
+ * 2 * (2 - 1) / 2 of the bytes: 2048 in 4000 ps within a node, in 12,000 between nodes. A message
+ * is within one. */
+TEST(groups_within_nodes_and_across_have_tables_and_links)
+{
+    static const struct {
+        int series;
+        double unit;
+        int32_t n_ranks, n_nodes;
+    } cases[] = {{SERIES_REDUCE_ALL, 1500, 4, 2},
+                 {SERIES_SEND, 500, 2, 1},
+                 {N_SERIES, 1000, 2, 1},
+                 {N_SERIES + SHAPE_ACROSS * N_COLLECTIVES, 3000, 2, 2}};
+    struct lw_calibrate_options o = {.backend = &few, .n_ranks = 4};
+    struct exec_calibration c = {.o = &o, .per_node = 2, .n_sizes = 2, .n_small = 1,
+                                 .bytes = {1024, 2048}, .memory_bytes = 1000};
+    struct lw_cluster out = {0};
+    struct lw_err err = {0};
+
+    make_samples(&c);
+    for (size_t i = 0; i < 4; i++)
+        for (int k = 0; k < 2; k++) {
+            exec_samples_free(&c.comm[cases[i].series][k]);
+            put_three(&c.comm[cases[i].series][k], cases[i].unit * (k + 1));
+        }
+    assert_ok(exec_calibrate_cluster(&c, &out, &err), err);
+    assert_int_equal(out.n_nodes, 2);
+    assert_int_equal(out.devices_per_node, 2);
+    for (size_t i = 0; i < 4; i++) {
+        const struct lw_cost_table *t = NULL;
+        for (int32_t k = 0; k < out.n_tables && !t; k++)
+            if (out.tables[k].n_rows == 2 &&
+                out.tables[k].time_ps[0] == 2 * (lw_ps)cases[i].unit)
+                t = &out.tables[k];
+        assert_non_null(t);
+        assert_int_equal(t->n_ranks, cases[i].n_ranks);
+        assert_int_equal(t->n_nodes, cases[i].n_nodes);
+    }
+    assert_int_equal(out.n_links, 2);
+    assert_int_equal(out.links[0].level, LW_LINK_INTRA);
+    assert_true(fabs(out.links[0].bytes_per_s.value - 2048 / 4000.0 * 1e12) < 1);
+    assert_int_equal(out.links[1].level, LW_LINK_INTER);
+    assert_true(fabs(out.links[1].bytes_per_s.value - 2048 / 12000.0 * 1e12) < 1);
+    assert_true(out.device.memory_bytes.value == 500); /* of a node, over its two ranks */
     lw_cluster_free(&out);
     free_all(&c);
 }

@@ -29,8 +29,8 @@ static enum lw_status build(int which, int32_t n, struct lw_plan *p, struct lw_e
     case UPDATES: return exec_plan_updates(n, sizes, 3, 0, p, err);
     case PRODUCTS: return exec_plan_products(n, flops, 2, p, err);
     case KERNELS: return exec_plan_kernels(n, 3, 0, p, err);
-    case COLLECTIVES: return exec_plan_collectives(n, n, LW_OP_BROADCAST, sizes, 3, 0, p, err);
-    case BARRIERS: return exec_plan_collectives(n, n, LW_OP_BARRIER, none, 2, 0, p, err);
+    case COLLECTIVES: return exec_plan_collectives(n, n, 1, LW_OP_BROADCAST, sizes, 3, 0, p, err);
+    case BARRIERS: return exec_plan_collectives(n, n, 1, LW_OP_BARRIER, none, 2, 0, p, err);
     case PAIRS: return exec_plan_pairs(n, sizes, 3, 0, p, err);
     case MESSAGES: return exec_plan_messages(n, sizes, 3, false, 0, p, err);
     case MESSAGES_BOTH: return exec_plan_messages(n, sizes, 3, true, 0, p, err);
@@ -90,7 +90,7 @@ TEST(an_all_to_all_of_three_ranks_has_equal_blocks)
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
-    assert_int_equal(exec_plan_collectives(3, 3, LW_OP_ALL_TO_ALL, sizes, 3, 0, &p, &err), LW_OK);
+    assert_ok(exec_plan_collectives(3, 3, 1, LW_OP_ALL_TO_ALL, sizes, 3, 0, &p, &err), err);
     assert_int_equal(p.ops[lw_plan_program(&p, 1, 0).first_op + 1].bytes, 1020);
     assert_ok(lw_exec_run(&p, &o, &r, &err), err);
     assert_int_equal(r.n_checked_message_bytes, 3 * 100000 + 3 * (1020 + 4092 + 99996));
@@ -98,8 +98,9 @@ TEST(an_all_to_all_of_three_ranks_has_equal_blocks)
     lw_plan_free(&p);
 }
 
-/* Ranks 0 and 1 gather, and ranks 2 and 3 beside them. */
-TEST(groups_of_two_of_four_ranks_run_at_once)
+/* Ranks 0 and 1 meet, and ranks 2 and 3 beside them; or ranks 0 and 2, and 1 and 3. The root of a
+ * group is its first member. */
+static void two_groups_meet(enum lw_op_kind kind, int32_t stride)
 {
     struct lw_exec_options o = lw_exec_options_default();
     struct lw_exec_result r;
@@ -109,16 +110,28 @@ TEST(groups_of_two_of_four_ranks_run_at_once)
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
-    assert_ok(exec_plan_collectives(4, 2, LW_OP_ALL_GATHER, sizes, 3, 0, &p, &err), err);
+    assert_ok(exec_plan_collectives(4, 2, stride, kind, sizes, 3, 0, &p, &err), err);
     int32_t comm = p.ops[lw_plan_program(&p, 1, 0).first_op + 1].comm;
     const int32_t *group = p.comm_group + (int64_t)comm * p.n_ranks;
-    assert_int_equal(group[0], group[1]);
-    assert_int_equal(group[2], group[3]);
-    assert_int_not_equal(group[0], group[2]);
+    assert_int_equal(group[0], group[stride]);
+    assert_int_equal(group[3 - stride], group[3]);
+    assert_int_not_equal(group[0], group[3]);
     assert_ok(lw_exec_run(&p, &o, &r, &err), err);
-    assert_int_equal(r.n_checked_message_bytes, 4 * (100000 + 1024 + 4096 + 100000));
+    assert_true(r.n_checked_message_bytes > 0);
+    if (kind == LW_OP_ALL_GATHER)
+        assert_int_equal(r.n_checked_message_bytes, 4 * (100000 + 1024 + 4096 + 100000));
     lw_exec_result_free(&r);
     lw_plan_free(&p);
+}
+
+TEST(groups_of_two_of_four_ranks_run_at_once)
+{
+    static const enum lw_op_kind kinds[] = {LW_OP_ALL_GATHER, LW_OP_BROADCAST, LW_OP_REDUCE,
+                                            LW_OP_REDUCE_SCATTER, LW_OP_ALL_TO_ALL};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int32_t stride = 1; stride <= 2; stride++)
+            two_groups_meet(kinds[i], stride);
 }
 
 /* So that no buffer is left of zeros that nobody wrote. */
