@@ -159,7 +159,7 @@ MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
 RECORDERS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-record.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-record-mpi.so)
 
-.PHONY: plugins gpu-check
+.PHONY: plugins gpu-check gpu-pack
 plugins: $(PLUGINS) $(RECORDERS)
 	$(if $(CUDA_WHY),@echo "  LEFT OUT lapwing-nccl.so and lapwing-record.so ($(CUDA_WHY))")
 	$(if $(MPI_WHY),@echo "  LEFT OUT lapwing-openmpi.so and lapwing-record-mpi.so ($(MPI_WHY))")
@@ -319,6 +319,9 @@ deps:
 gpu-check: all
 	@LAPWING=$(BUILD)/lapwing tests/gpu_check.sh
 
+gpu-pack: all
+	@LAPWING=$(BUILD)/lapwing tests/gpu_pack.sh
+
 bench: $(BUILD)/lapwing
 	$(BUILD)/lapwing bench
 
@@ -375,6 +378,7 @@ help:
 	@echo "make validate-tables every published table of GPU runs in ../shared: errors by family (minutes)"
 	@echo "make run-errors     the same, into the errors that sim prints"
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
+	@echo "make gpu-pack   gpu-check as one file, for a machine without compilers and network"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=    make deb: a Debian package"
 	@echo "make format, tidy, check-layers, check-headers, format-check, deps, clean"

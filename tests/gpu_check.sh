@@ -128,9 +128,14 @@ for cap in $caps; do both "cap-$cap" --dp "$ranks" --bucket-cap "$cap"; done
 for policy in $policies; do both "policy-$policy" --dp "$ranks" --bucket-policy "$policy"; done
 for stage in $stages; do both "zero-$stage" --dp "$ranks" --zero "$stage"; done
 both clip --dp "$ranks" --zero 1 --clip 1
-case graph in *"$GRID"*)
-    run 60 graph-exec.txt exec -w "$out/$model.json" -c "$out/cluster.json" --dp "$ranks" $how \
-        --graph --steps "$steps" --warmup $((warmup + 2)) --db "$db" ;;
+graph="--dp $ranks $how --graph --steps $steps --warmup $((warmup + 2))"
+case graph in
+*"$GRID"*)
+    if [ "$(left)" -lt 40 ]; then
+        echo "graph: no time left: $graph" | tee -a "$out/LEFT_OUT"
+    else
+        run 60 graph-exec.txt exec -w "$out/$model.json" -c "$out/cluster.json" $graph --db "$db"
+    fi ;;
 esac
 model=mlp
 for schedule in $schedules; do

@@ -116,6 +116,7 @@ static enum lw_status measure(struct exec_world *w, enum filler_kind kind, struc
     if (f->unit_ns <= 0 || f->grain_ns <= 0)
         return lw_fail(err, LW_EFAILED, "compute that fills %d rows or elements took no time",
                        f->unit);
+    f->first_ns = f->unit_ns;
     return LW_OK;
 }
 
@@ -218,13 +219,14 @@ enum lw_status nccl_fill_open(struct exec_world *w, struct lw_err *err)
 }
 
 /* Copies where the op's bytes take longer than its FLOPs do as products; products where one of them
- * is not known. */
+ * is not known. The same when the task is given and when it is submitted, after lengths were
+ * measured again: the room for results is that of one kind. */
 static enum filler_kind kind_of(const struct exec_world *w, const struct exec_task *t)
 {
     enum filler_kind product = lw_dtype_size(t->dtype) == 2 ? FILL_BF16 : FILL_F32;
     const struct filler *p = &w->fill[product], *s = &w->fill[FILL_STREAM];
-    double flops_ns = (double)t->flops / p->unit_work * p->unit_ns;
-    double bytes_ns = (double)t->bytes / s->unit_work * s->unit_ns;
+    double flops_ns = (double)t->flops / p->unit_work * p->first_ns;
+    double bytes_ns = (double)t->bytes / s->unit_work * s->first_ns;
 
     return t->flops >= 0 && t->bytes > 0 && bytes_ns > flops_ns ? FILL_STREAM : product;
 }

@@ -47,6 +47,7 @@ struct filler { /* nccl_filler.c */
     int32_t unit, grain; /* rows of a product, elements of a copy */
     double unit_work;    /* FLOPs, or bytes read and written */
     double unit_ns, grain_ns; /* 0 = not measured: no op needs it */
+    double first_ns;     /* unit_ns when it was measured first: an op's kind stays what it was */
     CUdeviceptr a, b;    /* factors */
 };
 

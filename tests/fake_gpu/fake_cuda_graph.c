@@ -242,6 +242,14 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *graph)
     return r;
 }
 
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)
+{
+    pthread_mutex_lock(&fake_lock);
+    *status = s->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    pthread_mutex_unlock(&fake_lock);
+    return CUDA_SUCCESS;
+}
+
 bool fake_cuda_keep(CUstream s, void (*drop)(void *), void *p)
 {
     bool captured;

@@ -24,17 +24,22 @@ static const char cluster[] =
 
 /* The script with these settings before it, against the fakes; its output and the names of what it
  * packed. */
-static const char *check(const char *settings, int *rc)
+static const char *check_as(const char *script, const char *settings, int *rc)
 {
     char words[2048];
 
     snprintf(words, sizeof words,
              "echo '%s' >c.json; env LD_LIBRARY_PATH=%s PATH=$P/tests/fake_gpu:$PATH LAPWING=$L "
-             "RESULTS=$PWD %s sh $P/tests/gpu_check.sh --quick; rc=$?; "
+             "RESULTS=$PWD %s sh %s --quick; rc=$?; "
              "tar -tzf fake-gpu-x*.tar.gz; cat fake-gpu-x*/FAILED fake-gpu-x*/LEFT_OUT "
              "2>/dev/null; rm -rf fake-gpu-x*; exit $rc",
-             cluster, getenv("LAPWING_FAKE_GPU"), settings);
+             cluster, getenv("LAPWING_FAKE_GPU"), settings, script);
     return shell(words, rc);
+}
+
+static const char *check(const char *settings, int *rc)
+{
+    return check_as("$P/tests/gpu_check.sh", settings, rc);
 }
 
 static void expect_words(const char *text, const char *words, bool there)
@@ -75,12 +80,15 @@ static void packs_one_file_of_one_gpu_and_of_two(void **state)
     };
     static const char *const settings[] = {"FAKE_GPU_COUNT=1 BUDGET=3000",
                                            "FAKE_GPU_COUNT=2 BUDGET=3000 CLUSTER=$PWD/c.json"};
+    /* one GPU: as it is carried to a machine without compilers */
+    static const char *const scripts[] = {"lapwing-gpu/run", "$P/tests/gpu_check.sh"};
     static const char *const honesty[] = {"nccl, emula", "nccl, real"};
 
     (void)state;
     needs_fakes();
+    shell("LAPWING=$L sh $P/tests/gpu_pack.sh $PWD/p.tar.gz && tar -xzf p.tar.gz", NULL);
     for (int i = 0; i < 2; i++) {
-        const char *out = check(settings[i], NULL);
+        const char *out = check_as(scripts[i], settings[i], NULL);
         for (size_t k = 0; k < sizeof packed / sizeof *packed; k++)
             has(out, packed[k]);
         has(out, honesty[i]);
@@ -117,11 +125,10 @@ static void parts_without_time_are_listed(void **state)
     (void)state;
     needs_fakes();
     const char *out = check("FAKE_GPU_COUNT=2 CLUSTER=$PWD/c.json BUDGET=39", &rc);
-    assert_int_equal(rc, 0);
     has(out, "/LEFT_OUT");
     has(out, "cap-25MiB: no time left: --dp 2 --bucket-cap 25MiB");
-    has(out, "/one-exec.txt");
     has_not(out, "/cap-25MiB-exec.txt");
+    has_not(out, "/graph-exec.txt");
 }
 
 static void a_machine_without_a_gpu_is_told_so(void **state)

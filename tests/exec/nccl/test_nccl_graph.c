@@ -76,6 +76,23 @@ static void steps_as_graphs_end_like_one_rank(void **state)
     }
 }
 
+/* Calls that are captured are recorded without events, which would be of the graph. */
+static void a_recorder_lets_captures_be(void **state)
+{
+    int rc;
+
+    (void)state;
+    needs_fakes();
+    const char *out = run("LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so "
+                          "LAPWING_RECORD=$PWD/calls LAPWING_RECORD_EVENTS=1",
+                          "--dp 2 --spawn --compute sleep --steps 2 --warmup 3 --graph", &rc);
+    if (rc != 0)
+        fail_msg("%s", out);
+    has(out, "\"verified\": true");
+    out = shell("cat calls*; rm -f calls*", NULL);
+    has(out, "all_reduce");
+}
+
 static double figure(const char *text, const char *name)
 {
     const char *at = strstr(text, name);
@@ -269,6 +286,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_as_graphs_end_like_one_rank),
+        cmocka_unit_test(a_recorder_lets_captures_be),
         cmocka_unit_test(both_ways_of_submitting_are_measured),
         cmocka_unit_test(a_rank_that_fails_in_a_graph_stops_all),
         cmocka_unit_test(what_no_graph_can_hold_is_refused),
