@@ -126,6 +126,9 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
     for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
         if (lw_strategy_given(s, lw_strategy_find(third[i])))
             return lw_fail(err, LW_EINVAL, "--%s needs --zero 3", third[i]);
+    if (s->zero > 0 && s->zero < 3 && s->shard_policy == LW_SHARD_ROWS)
+        return lw_fail(err, LW_EINVAL, "--shard-policy rows cuts the units of modules: it needs "
+                                       "--zero 3, not %lld", (long long)s->zero);
     LW_TRY(refuse_group(s, err));
     if (lw_part_has_units(s))
         return refuse_units(s, err);
@@ -150,7 +153,8 @@ static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy
 {
     static const enum lw_bucket_policy_id of[LW_N_SHARD_POLICIES] = {
         [LW_SHARD_OSS_GREEDY] = LW_BUCKET_SHARDED_DDP, [LW_SHARD_LPT] = LW_BUCKET_C10D_2,
-        [LW_SHARD_FLAT] = LW_BUCKET_DEEPSPEED, [LW_SHARD_PER_TENSOR] = LW_BUCKET_PER_TENSOR};
+        [LW_SHARD_FLAT] = LW_BUCKET_DEEPSPEED, [LW_SHARD_PER_TENSOR] = LW_BUCKET_PER_TENSOR,
+        [LW_SHARD_ROWS] = LW_BUCKET_DEEPSPEED};
     bool whole = s->zero == 1 && s->shard_policy == LW_SHARD_OSS_GREEDY;
 
     if (s->zero >= 1 && s->compat == LW_COMPAT_NONE &&

@@ -36,7 +36,8 @@ bool lw_part_has_units(const struct lw_strategy *s)
 
     if (s->zero == 1 && (tensors ? s->bucket_policy != LW_BUCKET_PER_TENSOR : !takes_shares))
         return false; /* gradients are all-reduced in the buckets of any policy */
-    return s->zero >= 1 && (tensors || s->shard_policy == LW_SHARD_FLAT);
+    return s->zero >= 1 && (tensors || s->shard_policy == LW_SHARD_FLAT ||
+                            s->shard_policy == LW_SHARD_ROWS);
 }
 
 bool lw_part_drops_gradients(const struct lw_part *d)
@@ -151,6 +152,26 @@ static int64_t padded(int64_t elements, enum lw_dtype weights, enum lw_dtype gra
     return (elements + each - 1) / each * each;
 }
 
+/* What FSDP2 allocates: each parameter's rows are cut into as many chunks as there are members,
+ * and every chunk is as large as the first (torch/distributed/fsdp/_fully_shard/_fsdp_param.py,
+ * _init_sharded_param: padded_sharded_size). */
+static enum lw_status by_rows(const struct lw_part *d, const int32_t *params, int32_t n,
+                              int32_t members, int64_t *elements, struct lw_err *err)
+{
+    *elements = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_param *p = &d->w->params[params[i]];
+        if (p->rows == 0 && p->numel > 0)
+            return lw_fail(err, LW_EINVAL,
+                           "--shard-policy rows: parameter %d '%s' has no \"rows\" in the "
+                           "workload: make it again, add them, or choose flat-contiguous",
+                           lw_part_param(d, params[i]), p->name);
+        int64_t chunk = p->rows > 0 ? (p->rows + members - 1) / members * (p->numel / p->rows) : 0;
+        *elements += chunk * members;
+    }
+    return LW_OK;
+}
+
 /* The members whose shares elements [at, at + numel) of a unit lie in, as shards; one of a
  * parameter without elements. */
 static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t share,
@@ -208,15 +229,18 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
     struct lw_part_shards *h = &d->shards;
     const struct lw_param *first = &d->w->params[params[0]];
     struct lw_part_buffer *f = &h->buffers[h->n_buffers++];
-    int64_t elements = 0, at = 0;
+    int64_t elements = 0, at = 0, room;
     int32_t n_members = lw_part_members(d, first->expert);
 
     LW_TRY(check_unit(d, params, n, err));
     for (int32_t i = 0; i < n; i++)
         elements += d->w->params[params[i]].numel;
+    room = padded(elements, first->dtype, grads, n_members);
+    if (d->s->shard_policy == LW_SHARD_ROWS)
+        LW_TRY(by_rows(d, params, n, n_members, &room, err));
     *f = (struct lw_part_buffer){.dtype = first->dtype, .device = first->device, .owner = -1,
                                  .first_item = h->n_items, .module = -1, .expert = first->expert,
-                                 .elements = padded(elements, first->dtype, grads, n_members)};
+                                 .elements = room};
     if (d->s->zero == 3 && first->numel >= d->s->persist) {
         f->module = unit_module(d, first->module);
         f->root = in_root(d, first->module);

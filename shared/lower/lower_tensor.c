@@ -57,6 +57,14 @@ static void divide_tokens(struct lw_module *m, int32_t cp)
         *fields[i] = over(0, *fields[i], cp);
 }
 
+/* Rows of a part of so many elements that has all columns; 0: it has no whole rows. */
+static int64_t fewer_rows(const struct lw_param *p, int64_t numel)
+{
+    int64_t columns = p->rows > 0 ? p->numel / p->rows : 0;
+
+    return columns > 0 && numel % columns == 0 ? numel / columns : 0;
+}
+
 static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, struct lw_param *out,
                                     struct lw_err *err)
 {
@@ -74,6 +82,10 @@ static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, str
                                            "which make no %d equal parts", tp, i, p->name, p->numel,
                            tp);
         out[i].numel = over(0, p->numel, tp);
+        if (p->tp_split != LW_TP_ROW && !p->expert) /* experts' rows are the experts */
+            out[i].rows = fewer_rows(p, out[i].numel);
+        else if (p->rows > 0 && out[i].numel % p->rows != 0)
+            out[i].rows = 0;
     }
     return LW_OK;
 }
@@ -91,6 +103,7 @@ static enum lw_status divide_experts(struct lw_param *params, int32_t n, int32_t
                            "--ep %d: the experts of parameter %d '%s' have %" PRId64
                            " elements on a rank, which make no %d equal parts",
                            ep, i, p->name, p->numel, ep);
+        p->rows = fewer_rows(p, p->numel / ep);
         p->numel /= ep;
     }
     return LW_OK;

@@ -44,7 +44,9 @@
     row(FLAT, flat, "flat-contiguous", \
         "one flat buffer per dtype, cut into equal shares") \
     row(PER_TENSOR, per_tensor, "per-tensor", \
-        "every parameter cut into equal parts")
+        "every parameter cut into equal parts") \
+    row(ROWS, flat, "rows", \
+        "--zero 3: each parameter padded to equal numbers of its rows, as FSDP2 does")
 
 #define LW_PARTITIONERS(row) \
     row(UNIFORM, uniform, "uniform", \

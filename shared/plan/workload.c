@@ -166,6 +166,9 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
     const struct lw_param *p = &w->params[i];
 
     LW_TRY(at_least(err, "params", i, "numel", p->numel, 0));
+    LW_TRY(at_least(err, "params", i, "rows", p->rows, 0));
+    if (p->rows > 0 && p->numel % p->rows != 0)
+        return bad(err, "params", i, "rows", p->rows, "a divisor of numel");
     LW_TRY(in_range(err, "params", i, "dtype", (int64_t)p->dtype, 0, LW_N_DTYPES));
     LW_TRY(in_range(err, "params", i, "module", p->module, 0, w->n_modules));
     LW_TRY(at_least(err, "params", i, "device", p->device, 0));

@@ -51,6 +51,7 @@ struct lw_module {
 struct lw_param {
     const char *name;       /* qualified; "" when the trace names none */
     int64_t numel;          /* elements, >= 0 */
+    int64_t rows;           /* of its first dimension, a divisor of numel; 0 = unknown */
     int32_t module;         /* index of its owner */
     int32_t tied;           /* index of the first parameter that shares its storage; -1 = not tied */
     uint8_t dtype;          /* enum lw_dtype */

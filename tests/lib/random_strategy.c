@@ -135,7 +135,7 @@ static void draw_sharding(struct prng *r, struct lw_strategy *s)
 
     s->zero = prng_in(r, 0, 3);
     if (s->zero == 1)
-        s->shard_policy = (enum lw_shard_policy_id)prng_in(r, 0, LW_N_SHARD_POLICIES - 1);
+        s->shard_policy = (enum lw_shard_policy_id)prng_in(r, 0, LW_SHARD_PER_TENSOR);
     else if (s->zero == 2)
         give(s, "shard-policy", second[prng_in(r, 0, 3)]);
     else if (s->zero == 3)

@@ -90,6 +90,15 @@ static void *one_more(struct reader *r, void *items, int32_t n, size_t size)
     return room;
 }
 
+/* The first number of a shape; 0 of a scalar. */
+static int64_t read_rows(struct reader *r)
+{
+    int32_t n;
+    const int64_t *shape = read_ints(r, &n);
+
+    return n > 0 && shape[0] > 0 ? shape[0] : 0;
+}
+
 static void read_param(struct reader *r)
 {
     struct traces_param p = {.name = "", .numel = -1, .ready_ns = -1, .module = -1,
@@ -103,6 +112,8 @@ static void read_param(struct reader *r)
             p.name = read_text(r);
         else if (lw_json_key_is(r->json, "numel"))
             p.numel = read_size(r);
+        else if (lw_json_key_is(r->json, "shape"))
+            p.rows = read_rows(r);
         else if (lw_json_key_is(r->json, "dtype"))
             p.dtype = lw_dtype_read(r->json);
         else if (lw_json_key_is(r->json, "requires_grad"))
@@ -112,6 +123,9 @@ static void read_param(struct reader *r)
     }
     if (p.numel < 0 && !lw_json_failed(r->json))
         lw_json_fail(r->json, "a parameter needs \"numel\"");
+    if (p.rows > 0 && p.numel % p.rows != 0 && !lw_json_failed(r->json))
+        lw_json_fail(r->json, "a shape of %lld rows does not divide %lld elements",
+                     (long long)p.rows, (long long)p.numel);
     r->s->params = room;
     r->s->params[r->s->n_params++] = p;
 }

@@ -19,6 +19,7 @@ struct traces_param {
     bool requires_grad, sparse;
     int64_t ready_ns;   /* after the start of backward, measured without the profiler */
     int32_t module;     /* the first module that owns it; -1 = none said */
+    int64_t rows;       /* the first number of its shape; 0 = none said */
 };
 
 struct traces_buffer {

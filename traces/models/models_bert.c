@@ -13,8 +13,9 @@ static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_
 {
     enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
 
-    traces_builder_param(&t->b, part, weight, split, "encoder.layer.%d.%s.weight", block, name);
-    traces_builder_param(&t->b, part, bias, of_bias, "encoder.layer.%d.%s.bias", block, name);
+    traces_builder_param(&t->b, part, bias, weight / bias, split,
+                         "encoder.layer.%d.%s.weight", block, name);
+    traces_builder_param(&t->b, part, bias, 1, of_bias, "encoder.layer.%d.%s.bias", block, name);
 }
 
 static void add_embedding(struct transformer *t)
@@ -30,13 +31,13 @@ static void add_embedding(struct transformer *t)
     int32_t places = traces_builder_part(&t->b, &add), segments = traces_builder_part(&t->b, &add);
     int32_t norm = transformer_norm(t);
     traces_builder_part(&t->b, &dropout);
-    traces_builder_param(&t->b, words, vocab * h, LW_TP_VOCAB, "embeddings.word_embeddings.weight");
-    traces_builder_param(&t->b, places, positions * h, LW_TP_REPLICATED,
+    traces_builder_param(&t->b, words, vocab, h, LW_TP_VOCAB, "embeddings.word_embeddings.weight");
+    traces_builder_param(&t->b, places, positions, h, LW_TP_REPLICATED,
                          "embeddings.position_embeddings.weight");
-    traces_builder_param(&t->b, segments, SEGMENTS * h, LW_TP_REPLICATED,
+    traces_builder_param(&t->b, segments, SEGMENTS, h, LW_TP_REPLICATED,
                          "embeddings.token_type_embeddings.weight");
-    traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "embeddings.LayerNorm.weight");
-    traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "embeddings.LayerNorm.bias");
+    traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "embeddings.LayerNorm.weight");
+    traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "embeddings.LayerNorm.bias");
     transformer_keep(t, 2 * 8 * t->tokens + mask, true); /* words and segments */
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
 }
@@ -78,8 +79,8 @@ static void add_pooler(struct transformer *t)
     int32_t part = transformer_linear(t, t->batch, h, h, LW_TP_REPLICATED);
     traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * pooled,
                                                      .input_bytes = 3 * pooled, .whole = true});
-    traces_builder_param(&t->b, part, h * h, LW_TP_REPLICATED, "pooler.dense.weight");
-    traces_builder_param(&t->b, part, h, LW_TP_REPLICATED, "pooler.dense.bias");
+    traces_builder_param(&t->b, part, h, h, LW_TP_REPLICATED, "pooler.dense.weight");
+    traces_builder_param(&t->b, part, h, 1, LW_TP_REPLICATED, "pooler.dense.bias");
     transformer_keep(t, 2 * pooled, true);
     transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, pooled);
 }

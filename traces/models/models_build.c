@@ -205,8 +205,9 @@ int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *
     return b->n_parts++;
 }
 
-struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, int64_t numel,
-                                      enum lw_tp_split split, const char *name, ...)
+struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, int64_t rows,
+                                      int64_t columns, enum lw_tp_split split, const char *name,
+                                      ...)
 {
     char text[NAME_ROOM];
     va_list ap;
@@ -221,7 +222,8 @@ struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, in
     b->part_of[b->w.n_params] = part;
     struct lw_param *p = &b->w.params[b->w.n_params++];
     *p = (struct lw_param){.name = copy,
-                           .numel = numel,
+                           .numel = rows * columns,
+                           .rows = rows,
                            .dtype = b->dtype,
                            .module = b->parts[part].module,
                            .tied = -1,

@@ -63,10 +63,11 @@ struct lw_module *traces_builder_module(struct traces_builder *b, const char *na
 struct lw_module *traces_builder_last(struct traces_builder *b); /* the module added last */
 /* One more part of the module added last; returns its number, for parameters. */
 int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *cost);
-/* A parameter of a part. */
-struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, int64_t numel,
-                                      enum lw_tp_split split, const char *name, ...)
-    __attribute__((format(printf, 5, 6)));
+/* A parameter of a part: rows x columns elements, rows being its first dimension (out features of a
+ * linear layer, out channels of a convolution); a vector has 1 column. */
+struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, int64_t rows,
+                                      int64_t columns, enum lw_tp_split split, const char *name,
+                                      ...) __attribute__((format(printf, 6, 7)));
 void traces_builder_buffer(struct traces_builder *b, int64_t numel, enum lw_dtype dtype,
                            const char *name, ...) __attribute__((format(printf, 4, 5)));
 void traces_builder_note(struct traces_builder *b, const char *fmt, ...)

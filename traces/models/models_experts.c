@@ -85,10 +85,10 @@ static void sort(struct transformer *t, int64_t n_experts)
         move(t, 2 * t->b.item * t->tokens * t->b.shape.topk * t->hidden * splits(t), false);
 }
 
-static void add_weights(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
-                        bool expert, int32_t block, const char *name)
+static void add_weights(struct transformer *t, int32_t part, int64_t rows, int64_t columns,
+                        enum lw_tp_split split, bool expert, int32_t block, const char *name)
 {
-    struct lw_param *p = traces_builder_param(&t->b, part, numel, split,
+    struct lw_param *p = traces_builder_param(&t->b, part, rows, columns, split,
                                               "model.layers.%d.mlp.%s", block, name);
 
     p->expert = expert;
@@ -101,7 +101,7 @@ static void add_routed(struct transformer *t, int32_t i)
     int64_t h = t->hidden, f = s->expert_ffn, n = s->experts / ranks_of(s);
     int64_t copies = t->tokens * s->topk, ranks = s->expert_ranks > 1 ? s->expert_ranks : 1;
     int64_t rows = (copies * ranks + s->experts - 1) / s->experts;
-    int64_t width = s->expert_whole ? f : transformer_divided(t, f), all = s->experts * f;
+    int64_t width = s->expert_whole ? f : transformer_divided(t, f);
 
     int32_t router = route(t);
     permute(t);
@@ -112,13 +112,13 @@ static void add_routed(struct transformer *t, int32_t i)
     sort(t, n);
     permute(t);
     transformer_keep(t, t->b.item * copies * h * splits(t), false);
-    add_weights(t, router, s->experts * h, LW_TP_REPLICATED, false, i, "gate.weight");
-    add_weights(t, up, 2 * all * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");
-    add_weights(t, down, all * h, LW_TP_ROW, true, i, "experts.down_proj");
+    add_weights(t, router, s->experts, h, LW_TP_REPLICATED, false, i, "gate.weight");
+    add_weights(t, up, s->experts, 2 * f * h, LW_TP_COLUMN, true, i, "experts.gate_up_proj");
+    add_weights(t, down, s->experts, f * h, LW_TP_ROW, true, i, "experts.down_proj");
     if (s->expert_bias) {
-        add_weights(t, router, s->experts, LW_TP_REPLICATED, false, i, "gate.bias");
-        add_weights(t, up, 2 * all, LW_TP_COLUMN, true, i, "experts.gate_up_proj_bias");
-        add_weights(t, down, s->experts * h, LW_TP_REPLICATED, true, i, "experts.down_proj_bias");
+        add_weights(t, router, s->experts, 1, LW_TP_REPLICATED, false, i, "gate.bias");
+        add_weights(t, up, s->experts, 2 * f, LW_TP_COLUMN, true, i, "experts.gate_up_proj_bias");
+        add_weights(t, down, s->experts, h, LW_TP_REPLICATED, true, i, "experts.down_proj_bias");
     }
 }
 
@@ -131,9 +131,9 @@ static void add_shared(struct transformer *t, int32_t i)
     transformer_gate(t, f);
     int32_t down = transformer_linear(t, t->tokens, f, h, LW_TP_ROW);
     transformer_residual(t);
-    add_weights(t, gate, h * f, LW_TP_COLUMN, false, i, "shared_experts.gate_proj.weight");
-    add_weights(t, up, h * f, LW_TP_COLUMN, false, i, "shared_experts.up_proj.weight");
-    add_weights(t, down, h * f, LW_TP_ROW, false, i, "shared_experts.down_proj.weight");
+    add_weights(t, gate, f, h, LW_TP_COLUMN, false, i, "shared_experts.gate_proj.weight");
+    add_weights(t, up, f, h, LW_TP_COLUMN, false, i, "shared_experts.up_proj.weight");
+    add_weights(t, down, h, f, LW_TP_ROW, false, i, "shared_experts.down_proj.weight");
 }
 
 void transformer_experts(struct transformer *t, int32_t block)

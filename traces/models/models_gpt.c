@@ -24,8 +24,8 @@ static void add_embedding(struct transformer *t)
     transformer_module(t, "transformer.embedding");
     int32_t tokens = transformer_lookup(t, vocab);
     int32_t places = traces_builder_part(&t->b, &position); /* addition and dropout */
-    traces_builder_param(&t->b, tokens, vocab * t->hidden, LW_TP_VOCAB, "transformer.wte.weight");
-    traces_builder_param(&t->b, places, positions * t->hidden, LW_TP_REPLICATED,
+    traces_builder_param(&t->b, tokens, vocab, t->hidden, LW_TP_VOCAB, "transformer.wte.weight");
+    traces_builder_param(&t->b, places, positions, t->hidden, LW_TP_REPLICATED,
                          "transformer.wpe.weight");
     transformer_keep(t, 8 * t->tokens + mask, true);
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
@@ -36,8 +36,9 @@ static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_
 {
     enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
 
-    traces_builder_param(&t->b, part, weight, split, "transformer.h.%d.%s.weight", block, name);
-    traces_builder_param(&t->b, part, bias, of_bias, "transformer.h.%d.%s.bias", block, name);
+    traces_builder_param(&t->b, part, bias, weight / bias, split,
+                         "transformer.h.%d.%s.weight", block, name);
+    traces_builder_param(&t->b, part, bias, 1, of_bias, "transformer.h.%d.%s.bias", block, name);
 }
 
 static void add_block(struct transformer *t, int32_t i)
@@ -72,11 +73,11 @@ static void add_head(struct transformer *t)
 
     transformer_module(t, "lm_head");
     int32_t norm = transformer_norm(t);
-    traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "transformer.ln_f.weight");
-    traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "transformer.ln_f.bias");
+    traces_builder_param(&t->b, norm, t->hidden, 1, LW_TP_REPLICATED, "transformer.ln_f.weight");
+    traces_builder_param(&t->b, norm, t->hidden, 1, LW_TP_REPLICATED, "transformer.ln_f.bias");
     transformer_keep(t, x, true);
     int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
-    traces_builder_param(&t->b, scores, vocab * t->hidden, LW_TP_VOCAB, "lm_head.weight")->tied = 0;
+    traces_builder_param(&t->b, scores, vocab, t->hidden, LW_TP_VOCAB, "lm_head.weight")->tied = 0;
     transformer_loss(t, vocab);
     transformer_end_plain(t, LW_TP_VOCAB, 3 * 4 * t->tokens, x, 0);
 }

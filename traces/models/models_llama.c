@@ -12,10 +12,11 @@
 
 enum { PARAMS_PER_BLOCK = 24 };
 
-static void add_param(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
-                      int32_t block, const char *name)
+static void add_param(struct transformer *t, int32_t part, int64_t rows, int64_t columns,
+                      enum lw_tp_split split, int32_t block, const char *name)
 {
-    traces_builder_param(&t->b, part, numel, split, "model.layers.%d.%s.weight", block, name)
+    traces_builder_param(&t->b, part, rows, columns, split, "model.layers.%d.%s.weight", block,
+                         name)
         ->trainable = t->b.shape.lora == 0;
 }
 
@@ -32,9 +33,9 @@ static void add_adapter(struct transformer *t, int64_t in, int64_t out, enum lw_
         transformer_linear(t, t->tokens, in, r, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED);
     int32_t up = transformer_linear(t, t->tokens, r, out,
                                     split == LW_TP_ROW ? LW_TP_REPLICATED : LW_TP_COLUMN);
-    traces_builder_param(&t->b, down, in * r, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED,
+    traces_builder_param(&t->b, down, r, in, split == LW_TP_ROW ? LW_TP_ROW : LW_TP_REPLICATED,
                          "model.layers.%d.%s.lora_A.weight", block, name);
-    traces_builder_param(&t->b, up, r * out,
+    traces_builder_param(&t->b, up, out, r,
                          split == LW_TP_ROW ? LW_TP_REPLICATED : LW_TP_COLUMN,
                          "model.layers.%d.%s.lora_B.weight", block, name);
     t->b.shape.lora = r;
@@ -43,13 +44,13 @@ static void add_adapter(struct transformer *t, int64_t in, int64_t out, enum lw_
 static void add_norm(struct transformer *t, int64_t width, bool whole, int32_t block,
                      const char *name)
 {
-    add_param(t, transformer_norm_of(t, width, whole), width, LW_TP_REPLICATED, block, name);
+    add_param(t, transformer_norm_of(t, width, whole), width, 1, LW_TP_REPLICATED, block, name);
 }
 
 static void add_bias(struct transformer *t, int32_t part, int64_t numel, enum lw_tp_split split,
                      int32_t block, const char *name)
 {
-    traces_builder_param(&t->b, part, numel, split, "model.layers.%d.self_attn.%s.bias", block,
+    traces_builder_param(&t->b, part, numel, 1, split, "model.layers.%d.self_attn.%s.bias", block,
                          name)
         ->trainable = t->b.shape.lora == 0;
 }
@@ -65,9 +66,9 @@ static void add_projections(struct transformer *t, int32_t i)
     int32_t k = transformer_linear(t, t->tokens, h, k_width, LW_TP_COLUMN);
     int32_t v = transformer_linear(t, t->tokens, h, v_width, LW_TP_COLUMN);
     add_adapter(t, h, q_width + k_width + v_width, LW_TP_COLUMN, i, "self_attn.qkv_proj");
-    add_param(t, q, h * q_width, LW_TP_COLUMN, i, "self_attn.q_proj");
-    add_param(t, k, h * k_width, LW_TP_COLUMN, i, "self_attn.k_proj");
-    add_param(t, v, h * v_width, LW_TP_COLUMN, i, "self_attn.v_proj");
+    add_param(t, q, q_width, h, LW_TP_COLUMN, i, "self_attn.q_proj");
+    add_param(t, k, k_width, h, LW_TP_COLUMN, i, "self_attn.k_proj");
+    add_param(t, v, v_width, h, LW_TP_COLUMN, i, "self_attn.v_proj");
     if (s->qkv_bias || s->expert_bias) {
         add_bias(t, q, q_width, LW_TP_COLUMN, i, "q_proj");
         add_bias(t, k, k_width, LW_TP_COLUMN, i, "k_proj");
@@ -75,8 +76,8 @@ static void add_projections(struct transformer *t, int32_t i)
     }
     if (s->qk_norm) {
         int32_t norm = transformer_norm_of(t, q_width + k_width, false);
-        add_param(t, norm, t->qk_width, LW_TP_REPLICATED, i, "self_attn.q_norm");
-        add_param(t, norm, t->qk_width, LW_TP_REPLICATED, i, "self_attn.k_norm");
+        add_param(t, norm, t->qk_width, 1, LW_TP_REPLICATED, i, "self_attn.q_norm");
+        add_param(t, norm, t->qk_width, 1, LW_TP_REPLICATED, i, "self_attn.k_norm");
     }
     transformer_rotation(t, q_width + k_width);
 }
@@ -94,20 +95,20 @@ static void add_latent(struct transformer *t, int32_t i)
 
     if (s->q_lora > 0) {
         int32_t down = transformer_linear(t, t->tokens, h, q_in, LW_TP_REPLICATED);
-        add_param(t, down, h * q_in, LW_TP_REPLICATED, i, "self_attn.q_a_proj");
+        add_param(t, down, q_in, h, LW_TP_REPLICATED, i, "self_attn.q_a_proj");
         add_norm(t, q_in, true, i, "self_attn.q_a_layernorm");
         transformer_keep(t, t->b.item * t->tokens * q_in, true);
     }
     int32_t q = transformer_linear(t, t->tokens, q_in, q_out, LW_TP_COLUMN);
-    add_param(t, q, q_in * q_out, LW_TP_COLUMN, i, s->q_lora > 0 ? "self_attn.q_b_proj"
+    add_param(t, q, q_out, q_in, LW_TP_COLUMN, i, s->q_lora > 0 ? "self_attn.q_b_proj"
                                                                   : "self_attn.q_proj");
     int32_t down = transformer_linear(t, t->tokens, h, kv_in + s->rope_width, LW_TP_REPLICATED);
-    add_param(t, down, h * (kv_in + s->rope_width), LW_TP_REPLICATED, i,
+    add_param(t, down, kv_in + s->rope_width, h, LW_TP_REPLICATED, i,
               "self_attn.kv_a_proj_with_mqa");
     add_norm(t, kv_in, true, i, "self_attn.kv_a_layernorm");
     transformer_keep(t, t->b.item * t->tokens * kv_in, true);
     int32_t up = transformer_linear(t, t->tokens, kv_in, kv_out, LW_TP_COLUMN);
-    add_param(t, up, kv_in * kv_out, LW_TP_COLUMN, i, "self_attn.kv_b_proj");
+    add_param(t, up, kv_out, kv_in, LW_TP_COLUMN, i, "self_attn.kv_b_proj");
     transformer_rotation(t, (t->heads + 1) * s->rope_width);
     transformer_elementwise(t, 2 * q_out, 1);
 }
@@ -128,7 +129,7 @@ static void add_attention(struct transformer *t, int32_t i)
     transformer_attention(t);
     int32_t o = transformer_linear(t, t->tokens, width, h, LW_TP_ROW);
     add_adapter(t, width, h, LW_TP_ROW, i, "self_attn.o_proj");
-    add_param(t, o, width * h, LW_TP_ROW, i, "self_attn.o_proj");
+    add_param(t, o, h, width, LW_TP_ROW, i, "self_attn.o_proj");
     if (s->expert_bias) {
         add_bias(t, o, h, LW_TP_REPLICATED, i, "o_proj");
         add_bias(t, o, t->heads, LW_TP_COLUMN, i, "sinks");
@@ -149,9 +150,9 @@ static void add_pair(struct transformer *t, int32_t i)
         transformer_activation(t, ffn);
     int32_t down = transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW);
     if (gated)
-        add_param(t, gate, h * ffn, LW_TP_COLUMN, i, "mlp.gate_proj");
-    add_param(t, up, h * ffn, LW_TP_COLUMN, i, "mlp.up_proj");
-    add_param(t, down, h * ffn, LW_TP_ROW, i, "mlp.down_proj");
+        add_param(t, gate, ffn, h, LW_TP_COLUMN, i, "mlp.gate_proj");
+    add_param(t, up, ffn, h, LW_TP_COLUMN, i, "mlp.up_proj");
+    add_param(t, down, h, ffn, LW_TP_ROW, i, "mlp.down_proj");
 }
 
 static bool has_experts(const struct traces_model_shape *s, int64_t block)
@@ -175,8 +176,8 @@ static void add_block(struct transformer *t, int32_t i)
     transformer_end_block(t);
     if (has_experts(&t->b.shape, i))
         transformer_end_experts(t);
-    add_param(t, norm_1, t->hidden, LW_TP_REPLICATED, i, "input_layernorm");
-    add_param(t, norm_2, t->hidden, LW_TP_REPLICATED, i, "post_attention_layernorm");
+    add_param(t, norm_1, t->hidden, 1, LW_TP_REPLICATED, i, "input_layernorm");
+    add_param(t, norm_2, t->hidden, 1, LW_TP_REPLICATED, i, "post_attention_layernorm");
 }
 
 static void add_embedding(struct transformer *t)
@@ -185,7 +186,7 @@ static void add_embedding(struct transformer *t)
 
     transformer_module(t, "model.embed_tokens");
     int32_t part = transformer_lookup(t, vocab);
-    traces_builder_param(&t->b, part, vocab * t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight")
+    traces_builder_param(&t->b, part, vocab, t->hidden, LW_TP_VOCAB, "model.embed_tokens.weight")
         ->trainable = t->b.shape.lora == 0;
     transformer_keep(t, 8 * t->tokens, true);
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
@@ -197,12 +198,12 @@ static void add_head(struct transformer *t)
 
     transformer_module(t, "lm_head");
     int32_t norm = transformer_norm(t);
-    traces_builder_param(&t->b, norm, t->hidden, LW_TP_REPLICATED, "model.norm.weight")->trainable =
-        t->b.shape.lora == 0;
+    traces_builder_param(&t->b, norm, t->hidden, 1, LW_TP_REPLICATED, "model.norm.weight")
+        ->trainable = t->b.shape.lora == 0;
     transformer_keep(t, x, true);
     int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
     struct lw_param *p =
-        traces_builder_param(&t->b, scores, vocab * t->hidden, LW_TP_VOCAB, "lm_head.weight");
+        traces_builder_param(&t->b, scores, vocab, t->hidden, LW_TP_VOCAB, "lm_head.weight");
     if (t->b.shape.tied)
         p->tied = 0;
     p->trainable = t->b.shape.lora == 0;
@@ -226,8 +227,8 @@ static void add_mtp(struct transformer *t, int32_t i)
     add_block(t, i);
     int32_t norm = transformer_norm_of(t, 3 * h, true);
     int32_t join = transformer_linear(t, t->tokens, 2 * h, h, LW_TP_REPLICATED);
-    add_param(t, norm, 3 * h, LW_TP_REPLICATED, i, "mtp_norms");
-    add_param(t, join, 2 * h * h, LW_TP_REPLICATED, i, "eh_proj");
+    add_param(t, norm, 3 * h, 1, LW_TP_REPLICATED, i, "mtp_norms");
+    add_param(t, join, h, 2 * h, LW_TP_REPLICATED, i, "eh_proj");
     transformer_keep(t, 3 * t->b.item * t->tokens * h, true);
     transformer_linear(t, t->tokens, h, vocab, LW_TP_VOCAB);
     transformer_loss(t, vocab);

@@ -54,9 +54,9 @@ static enum lw_status build(const struct traces_model *model,
         m->tp_split = column ? LW_TP_COLUMN : LW_TP_ROW;
         m->tp_forward_bytes = column ? 0 : activation;
         m->tp_backward_bytes = column ? activation : 0;
-        traces_builder_param(&b, part, width * width, m->tp_split, "%s.weight", name);
-        traces_builder_param(&b, part, width, column ? LW_TP_COLUMN : LW_TP_REPLICATED, "%s.bias",
-                             name);
+        traces_builder_param(&b, part, width, width, m->tp_split, "%s.weight", name);
+        traces_builder_param(&b, part, width, 1, column ? LW_TP_COLUMN : LW_TP_REPLICATED,
+                             "%s.bias", name);
     }
     traces_builder_note(&b, "mlp: %lld layers of width %lld, batch %lld", (long long)shape->layers,
                         (long long)width, (long long)batch);

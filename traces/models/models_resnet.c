@@ -63,7 +63,7 @@ static struct tensor add_conv(struct traces_builder *b, const char *name, struct
 
     m->output_bytes = y;
     m->kept_bytes[LW_RECOMPUTE_NONE] = m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = keeps ? x : 0;
-    traces_builder_param(b, part, numel, LW_TP_REPLICATED, "%s.weight", name);
+    traces_builder_param(b, part, channels, numel / channels, LW_TP_REPLICATED, "%s.weight", name);
     return out;
 }
 
@@ -98,8 +98,8 @@ static struct tensor add_norm(struct traces_builder *b, const char *name, struct
     int32_t part = traces_builder_part(b, &cost);
     m->output_bytes = b->item * elements(b, out);
     m->kept_bytes[LW_RECOMPUTE_NONE] = m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = kept;
-    traces_builder_param(b, part, t.channels, LW_TP_REPLICATED, "%s.weight", name);
-    traces_builder_param(b, part, t.channels, LW_TP_REPLICATED, "%s.bias", name);
+    traces_builder_param(b, part, t.channels, 1, LW_TP_REPLICATED, "%s.weight", name);
+    traces_builder_param(b, part, t.channels, 1, LW_TP_REPLICATED, "%s.bias", name);
     traces_builder_buffer(b, t.channels, LW_F32, "%s.running_mean", name);
     traces_builder_buffer(b, t.channels, LW_F32, "%s.running_var", name);
     traces_builder_buffer(b, 1, LW_I64, "%s.num_batches_tracked", name);
@@ -172,8 +172,8 @@ static void add_head(struct traces_builder *b, struct tensor in)
     m->output_bytes = scores;
     for (int r = 0; r < LW_N_RECOMPUTE; r++)
         m->kept_bytes[r] = r == LW_RECOMPUTE_FULL ? map : pooled;
-    traces_builder_param(b, part, in.channels * CLASSES, LW_TP_REPLICATED, "fc.weight");
-    traces_builder_param(b, part, CLASSES, LW_TP_REPLICATED, "fc.bias");
+    traces_builder_param(b, part, CLASSES, in.channels, LW_TP_REPLICATED, "fc.weight");
+    traces_builder_param(b, part, CLASSES, 1, LW_TP_REPLICATED, "fc.bias");
 }
 
 static const struct depth *find_depth(int32_t depth)

@@ -25,10 +25,10 @@ static void add_patches(struct transformer *t)
     transformer_module(t, "conv_proj");
     int32_t conv = traces_builder_part(&t->b, &patches);
     int32_t tokens = traces_builder_part(&t->b, &add), places = traces_builder_part(&t->b, &add);
-    traces_builder_param(&t->b, tokens, h, LW_TP_REPLICATED, "class_token");
-    traces_builder_param(&t->b, conv, in * h, LW_TP_REPLICATED, "conv_proj.weight");
-    traces_builder_param(&t->b, conv, h, LW_TP_REPLICATED, "conv_proj.bias");
-    traces_builder_param(&t->b, places, t->seq * h, LW_TP_REPLICATED, "encoder.pos_embedding");
+    traces_builder_param(&t->b, tokens, 1, h, LW_TP_REPLICATED, "class_token");
+    traces_builder_param(&t->b, conv, h, in, LW_TP_REPLICATED, "conv_proj.weight");
+    traces_builder_param(&t->b, conv, h, 1, LW_TP_REPLICATED, "conv_proj.bias");
+    traces_builder_param(&t->b, places, 1, t->seq * h, LW_TP_REPLICATED, "encoder.pos_embedding");
     transformer_keep(t, item * rows * in, true);
     transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, x);
 }
@@ -38,9 +38,9 @@ static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_
 {
     enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
 
-    traces_builder_param(&t->b, part, weight, split, "encoder.layers.encoder_layer_%d.%sweight",
-                         block, name);
-    traces_builder_param(&t->b, part, bias, of_bias, "encoder.layers.encoder_layer_%d.%sbias",
+    traces_builder_param(&t->b, part, bias, weight / bias, split,
+                         "encoder.layers.encoder_layer_%d.%sweight", block, name);
+    traces_builder_param(&t->b, part, bias, 1, of_bias, "encoder.layers.encoder_layer_%d.%sbias",
                          block, name);
 }
 
@@ -75,10 +75,10 @@ static void add_head(struct transformer *t)
     transformer_module(t, "heads");
     int32_t norm = transformer_norm(t),
             head = transformer_linear(t, t->batch, h, CLASSES, LW_TP_REPLICATED);
-    traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "encoder.ln.weight");
-    traces_builder_param(&t->b, norm, h, LW_TP_REPLICATED, "encoder.ln.bias");
-    traces_builder_param(&t->b, head, h * CLASSES, LW_TP_REPLICATED, "heads.head.weight");
-    traces_builder_param(&t->b, head, CLASSES, LW_TP_REPLICATED, "heads.head.bias");
+    traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "encoder.ln.weight");
+    traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "encoder.ln.bias");
+    traces_builder_param(&t->b, head, CLASSES, h, LW_TP_REPLICATED, "heads.head.weight");
+    traces_builder_param(&t->b, head, CLASSES, 1, LW_TP_REPLICATED, "heads.head.bias");
     transformer_keep(t, t->b.item * t->batch * h + scores, true);
     transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, scores);
 }

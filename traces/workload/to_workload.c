@@ -335,7 +335,7 @@ static enum lw_status listed_params(struct importer *m)
         const struct traces_param *from = &s->params[i];
         struct lw_param *to = &w->params[i];
         *to = (struct lw_param){.name = keep(m, from->name, &status), .numel = from->numel,
-                                .dtype = from->dtype, .module = -1, .tied = -1,
+                                .rows = from->rows, .dtype = from->dtype, .module = -1, .tied = -1,
                                 .trainable = from->requires_grad, .sparse = from->sparse,
                                 .ready_ps = -1};
     }

@@ -57,6 +57,8 @@ static bool reduces_to_owners(int32_t bucket)
 
 static bool can_be_planned(const struct combination *k)
 {
+    if (k->shard == LW_SHARD_ROWS && k->zero < 3)
+        return false;
     switch (k->zero) {
     case 0: return k->shard == NOT_GIVEN && !reduces_to_owners(k->bucket);
     case 1:
@@ -68,7 +70,8 @@ static bool can_be_planned(const struct combination *k)
                k->shard == LW_SHARD_OSS_GREEDY;
     case 2: return can_cut_gradients(k->bucket, k->shard);
     default: /* its units are buckets */
-        return k->bucket == NOT_GIVEN && (k->shard == NOT_GIVEN || k->shard == LW_SHARD_FLAT);
+        return k->bucket == NOT_GIVEN && (k->shard == NOT_GIVEN || k->shard == LW_SHARD_FLAT ||
+                                            k->shard == LW_SHARD_ROWS);
     }
 }
 
@@ -166,6 +169,8 @@ static void try(const struct combination *k, const struct lw_cost *cost)
     struct tiny t;
 
     tiny_init(&t);
+    for (int32_t i = 0; i < t.w.n_params; i++)
+        t.params[i].rows = t.params[i].numel;
     enum lw_status built = lw_plan_build(&t.w, &s, cost, &p, &err);
     if (can_be_planned(k)) {
         if (built != LW_OK)

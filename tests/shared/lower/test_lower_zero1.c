@@ -412,7 +412,7 @@ TEST(a_failing_allocation_leaks_nothing)
     struct tiny t;
 
     tiny_init(&t);
-    for (int policy = 0; policy < LW_N_SHARD_POLICIES; policy++) {
+    for (int policy = 0; policy <= LW_SHARD_PER_TENSOR; policy++) {
         struct lw_strategy s = zero((enum lw_shard_policy_id)policy);
         if (policy == LW_SHARD_OSS_GREEDY)
             s.bucket_policy = LW_BUCKET_SHARDED_DDP;

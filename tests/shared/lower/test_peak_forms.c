@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "shared/timeline/timeline.h"
+#include "shared/timeline/param_memory.h"
 #include "tests/lib/model_help.h"
 #include "tests/lib/plan_words.h"
 #include "tests/lib/sim_help.h"

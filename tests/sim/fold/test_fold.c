@@ -309,7 +309,7 @@ static enum lw_status random_plan(struct prng *r, const struct lw_workload *w,
     s.schedule = schedules[prng_in(r, 0, 5)];
     s.chunks = s.schedule == LW_SCHEDULE_INTERLEAVED_1F1B ? 2 : 1;
     s.zero = s.dp > 1 && prng_in(r, 0, 1);
-    s.shard_policy = s.zero ? (enum lw_shard_policy_id)prng_in(r, 0, LW_N_SHARD_POLICIES - 1)
+    s.shard_policy = s.zero ? (enum lw_shard_policy_id)prng_in(r, 0, LW_SHARD_PER_TENSOR)
                             : s.shard_policy;
     s.rank_order = (enum lw_rank_order)prng_in(r, 0, 1);
     s.bucket_cap_bytes = 1 << prng_in(r, 12, 22);

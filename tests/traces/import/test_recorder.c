@@ -76,8 +76,11 @@ TEST_WITH(the_bucket_that_ddp_logged_is_planned, fixture_open, fixture_close)
     assert_int_equal(w.recorded.n_buckets, 1);
     assert_int_equal(w.recorded.bucket_bytes[0], 4 * NUMEL);
     assert_int_equal(w.recorded.limit_bytes[0], 1 << 20);
+    for (int32_t i = 0; i < w.n_params; i++) /* of the recorded shapes */
+        assert_true(w.params[i].rows > 0 && w.params[i].numel % w.params[i].rows == 0);
     lw_workload_free(&w);
     expect("plan -w w.json --dp 2 --bucket-cap 1MiB", 0, "777.50 KiB");
+    expect("plan -w w.json --dp 2 --zero 3 --shard-policy rows", 0, "rows");
 }
 
 TEST_WITH(the_sidecar_describes_links_and_wrapper, fixture_open, fixture_close)

@@ -84,9 +84,9 @@ static void add_sidecar(struct traces_source *s, bool ddp)
     c->params = lw_arena_alloc(&c->arena, 3, sizeof *c->params);
     c->modules = lw_arena_alloc(&c->arena, 2, sizeof *c->modules);
     c->ready_order = lw_arena_alloc(&c->arena, 2, sizeof *c->ready_order);
-    c->params[0] = (struct traces_param){"a.w", 40, LW_F32, true, false, 900, 0};
-    c->params[1] = (struct traces_param){"a.frozen", 7, LW_F32, false, false, -1, 0};
-    c->params[2] = (struct traces_param){"b.w", 30, LW_F32, true, false, 300, 1};
+    c->params[0] = (struct traces_param){"a.w", 40, LW_F32, true, false, 900, 0, 0};
+    c->params[1] = (struct traces_param){"a.frozen", 7, LW_F32, false, false, -1, 0, 0};
+    c->params[2] = (struct traces_param){"b.w", 30, LW_F32, true, false, 300, 1, 0};
     c->modules[0] = "a";
     c->modules[1] = "b";
     c->ready_order[0] = 2;

@@ -126,7 +126,7 @@ TEST(ddp_resnet50_takes_its_parameters_from_a_list)
     lw_workload_free(&x.w);
     struct traces_param params[161] = {{0}};
     for (int i = 0; i < 161; i++)
-        params[i] = (struct traces_param){"p", 1, LW_F32, true, false, -1, -1};
+        params[i] = (struct traces_param){"p", 1, LW_F32, true, false, -1, -1, 0};
     struct traces_sidecar list = {.file = "list", .model = "resnet50", .n_params = 161,
                                   .params = params};
     struct traces_choice choice = {.step = -1, .params = &list};
