@@ -204,6 +204,27 @@ static double change_pct(const struct lw_sim_replayed *x)
     return difference_pct((struct lw_sim_replayed_time){x->period.predicted, x->unchanged});
 }
 
+/* How far the longest recorded period lies above the shortest; 0 of one step. */
+static double spread_pct(const struct lw_sim_replayed *x)
+{
+    lw_ps least = 0, most = 0;
+
+    for (int32_t k = 0; k < x->n_steps; k++) {
+        lw_ps recorded = x->steps[k].measured ? x->steps[k].period.recorded : 0;
+        least = recorded > 0 && (least == 0 || recorded < least) ? recorded : least;
+        most = recorded > most ? recorded : most;
+    }
+    return difference_pct((struct lw_sim_replayed_time){most, least});
+}
+
+/* A smaller change than the steps of the recording differ by. */
+static bool is_within_spread(const struct lw_sim_replayed *x)
+{
+    double change = change_pct(x);
+
+    return (change < 0 ? -change : change) < spread_pct(x);
+}
+
 static void text_replayed_time(struct lw_table *t, bool known, struct lw_sim_replayed_time x)
 {
 
@@ -275,8 +296,10 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     if (x->what_if && x->same_buckets)
         fprintf(line, ": these are the recorded buckets, nothing changes");
     else if (x->what_if)
-        fprintf(line, ", replayed without the change %s: it changes by %+.2f %%",
-                lw_format_ps(buf, x->unchanged), change_pct(x));
+        fprintf(line, ", replayed without the change %s: it changes by %+.2f %%%s",
+                lw_format_ps(buf, x->unchanged), change_pct(x),
+                is_within_spread(x) ? ", less than the recorded steps differ among themselves"
+                                    : "");
     else
         fprintf(line, ", error %+.2f %%%s", difference_pct(x->period),
                 answers(x) ? "" : ": too much, so what-ifs on this recording are refused");
@@ -479,6 +502,7 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     if (x->what_if) {
         lw_jsonout_ns(o, "unchanged_period_ns", x->unchanged);
         lw_jsonout_fixed(o, "what_if_change_pct", change_pct(x), 4);
+        lw_jsonout_fixed(o, "recorded_spread_pct", spread_pct(x), 4);
     }
     lw_jsonout_array(o, "steps");
     for (int32_t k = 0; k < x->n_steps; k++)

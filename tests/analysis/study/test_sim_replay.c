@@ -189,6 +189,16 @@ TEST(the_command_says_predicted_recorded_and_error)
     contains(text, "a replay ran on no cluster; ask 'lapwing sim --replay'");
 }
 
+/* Two recorded steps of 118.3 and 138.7 ms: 1 % is no finding, and the reader is told. */
+TEST(a_change_below_the_spread_of_the_recording_is_said_to_be)
+{
+    static const char words[] =
+        "sim --no-db --replay $R/resnet18__gloo2__cap25.rank*.json.gz --bucket-cap 5MiB";
+
+    expect(words, 0, "less than the recorded steps differ among themselves");
+    expect(words, 0, "off by 4.3 % of the step on average");
+}
+
 TEST(what_does_not_go_with_a_replay_is_refused)
 {
     static const struct {
