@@ -108,6 +108,15 @@ struct sim_group {
 
 struct sim_net;
 
+/* Answers of the cost function that are remembered, by a hash of the query: plans ask for few
+ * sizes, and trees on thousands of ranks take a millisecond each. */
+enum { SIM_ASKED = 256 };
+
+struct sim_asked {
+    struct lw_cost_query query; /* n_ranks 0: none yet */
+    lw_ps time;
+};
+
 struct sim_engine {
     const struct lw_plan *plan;   /* the one that runs: the quotient, where ranks are folded */
     const struct lw_plan *given;
@@ -115,6 +124,7 @@ struct sim_engine {
     const struct lw_cluster *cluster;
     struct lw_sim_options options;
     struct lw_cost cost;
+    struct sim_asked asked[SIM_ASKED];
     struct sim_terms terms;
     struct lw_timeline *timeline; /* NULL: no rows */
     struct lw_sim_stats *stats;
