@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shared/base/checked.h"
 #include "shared/lower/lower_steps.h"
 
 bool lw_part_has_units(const struct lw_strategy *s)
@@ -167,8 +168,13 @@ static enum lw_status by_rows(const struct lw_part *d, const int32_t *params, in
                            "workload: make it again, add them, or choose flat-contiguous",
                            lw_part_param(d, params[i]), p->name);
         int64_t chunk = p->rows > 0 ? (p->rows + members - 1) / members * (p->numel / p->rows) : 0;
-        *elements += chunk * members;
+        *elements = lw_add_sat(*elements, lw_mul_sat(chunk, members));
     }
+    if (*elements > INT64_MAX / 16)
+        return lw_fail(err, LW_EINVAL,
+                       "--shard-policy rows: the unit of '%s' has more than 2^59 elements on %d "
+                       "ranks: choose flat-contiguous",
+                       d->w->params[params[0]].name, members);
     return LW_OK;
 }
 

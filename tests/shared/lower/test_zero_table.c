@@ -167,6 +167,11 @@ TEST(rows_are_cut_as_fsdp2_cuts_them)
     struct lw_plan none;
     assert_int_equal(lw_plan_build(&w, &s, NULL, &none, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "has no \"rows\" in the workload"));
+    w.params[3].rows = 1; /* one row of 2^57 elements on each of 64 ranks */
+    w.params[3].numel = (int64_t)1 << 57;
+    s = strategy("dp 64 zero 3 shard-policy rows");
+    assert_int_equal(lw_plan_build(&w, &s, NULL, &none, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "has more than 2^59 elements on 64 ranks"));
     s = strategy("dp 8 zero 2 shard-policy rows");
     assert_int_equal(lw_plan_build(&w, &s, NULL, &none, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "it needs --zero 3, not 2"));
