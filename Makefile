@@ -330,7 +330,7 @@ validate-tables: $(BUILD)/lapwing
 	@mkdir -p out && nice tests/analysis/validate/tables.sh $(BUILD)/lapwing out/tables ../shared
 
 run-errors: validate-tables
-	python3 tests/analysis/study/run_errors.py out/tables ../shared analysis/study/run_errors.c
+	python3 tests/analysis/validate/run_errors.py out/tables ../shared analysis/study/run_errors.c
 
 validate-here: $(BUILD)/lapwing
 	@mkdir -p out && rm -f out/validate.db*

@@ -20,7 +20,7 @@ FACTORS = (0.6, 0.8, 0.9, 1.1, 1.25, 1.6)
 # Table: stride, figures and where they start, and what they are without the table.
 TABLES = {
     "nanotron_ultrascale": (
-        8, {"nanotron host-op": 78, "p5-playbook host-tensor": 25,
+        16, {"nanotron host-op": 78, "p5-playbook host-tensor": 25,
             "p5-playbook host-tensor-stage": 250, "p5-playbook stage-message": 450},
         {"nanotron host-op": 68, "p5-playbook host-tensor": 0, "p5-playbook host-tensor-stage": 0,
          "p5-playbook stage-message": 0}),

@@ -28,7 +28,8 @@
 #define SUMS (TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS)
 
 static const struct lw_run_framework frameworks[] = {
-    {"nanotron", SUMS | TRACES_UNFUSED_BLOCK, TRACES_KEPT_HEAD_COPIES, "", false, false, true, true},
+    {"nanotron", SUMS | TRACES_UNFUSED_BLOCK, TRACES_KEPT_HEAD_COPIES, "", false, false, true,
+     true},
     {"MLPerf", 0, TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT, "", true, true, false, false},
     {"AutoModel", EAGER, 0, "", false, false, false, false},
     {"NeMo", 0, TRACES_KEPT_FUSED_GATE, "", true, true, false, false},

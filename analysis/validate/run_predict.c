@@ -36,9 +36,11 @@ static int64_t at_least_1(int64_t v)
 /* Tensor groups fill a node before there are stages (Narayanan et al., SC'21, section 3.1). */
 static void split_model(struct lw_run *r)
 {
+    int64_t node = at_least_1(r->gpus_per_node);
+
     if (r->model_parallel <= 1 || r->tp > 0 || r->pp > 0)
         return;
-    r->tp = r->model_parallel < r->gpus_per_node ? r->model_parallel : r->gpus_per_node;
+    r->tp = r->model_parallel < node ? r->model_parallel : node;
     r->pp = r->model_parallel / r->tp;
 }
 

@@ -313,7 +313,7 @@ static lw_ps host_time(const struct traces_builder *b, int32_t module, bool back
 }
 
 /* A module's forward and backward last at least as long as the host launches their kernels. What is
- * added is every rank's own. */
+ * added is every rank's own: a plan divides it by the ranks, under sequence parallelism too. */
 static void hold_for_host(struct traces_builder *b)
 {
     int64_t ranks = b->shape.tensor > 1 ? b->shape.tensor : 1;
@@ -326,14 +326,10 @@ static void hold_for_host(struct traces_builder *b)
         lw_ps weight = of_rank(m->backward_weight_ps, m->whole_weight_ps, split);
         lw_ps short_f = host_time(b, i, false) - forward;
         lw_ps short_b = host_time(b, i, true) - input - weight;
-        if (short_f > 0) {
-            m->forward_ps += short_f;
-            m->whole_forward_ps += short_f;
-        }
-        if (short_b > 0) {
-            m->backward_input_ps += short_b;
-            m->whole_input_ps += short_b;
-        }
+        if (short_f > 0)
+            m->forward_ps += short_f * split;
+        if (short_b > 0)
+            m->backward_input_ps += short_b * split;
     }
 }
 

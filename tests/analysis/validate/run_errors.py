@@ -14,7 +14,7 @@ PAPERS = {"narayanan2021": "A100", "korthikanti2022": "A100", "vtrain_ground_tru
           "dlperf": "V100", "llama3": "H100"}
 # Equal configurations of this sweep differ by up to 20 times (docs/design/gpu_accuracy.md).
 LEFT_OUT = ("nanotron_ultrascale",)
-TITLES = {"tp": ("tp", "t", "tensor_parallelism"), "pp": ("pp", "p", "pipeline_parallelism")}
+TITLES = {"tp": ("tp", "t", "tensor_parallelism", "model_parallel_size"), "pp": ("pp", "p", "pipeline_parallelism")}
 
 
 def device_of(table, row):

@@ -65,14 +65,17 @@ TEST(sums_take_ten_bytes_a_parameter)
  * two; with sequence parallelism four and six collectives. */
 TEST(the_host_launches_collectives)
 {
+    enum { RANKS = 2 }; /* a plan divides by them */
     static const int64_t calls[2][2] = {{2, 2}, {4, 6}};
     const lw_ps op = INT64_C(1000) * LW_PS_PER_MS, collective = INT64_C(5000) * LW_PS_PER_MS;
 
     for (int sp = 0; sp < 2; sp++) {
         struct lw_workload a = built(0, op, 1, sp), b = built(0, op, collective + 1, sp);
         const struct lw_module *x = &a.modules[BLOCK], *y = &b.modules[BLOCK];
-        assert_int_equal(y->whole_forward_ps - x->whole_forward_ps, calls[sp][0] * collective);
-        assert_int_equal(y->whole_input_ps - x->whole_input_ps, calls[sp][1] * collective);
+        assert_int_equal(y->forward_ps - x->forward_ps, RANKS * calls[sp][0] * collective);
+        assert_int_equal(y->backward_input_ps - x->backward_input_ps,
+                         RANKS * calls[sp][1] * collective);
+        assert_int_equal(y->whole_forward_ps, x->whole_forward_ps);
         assert_int_equal(b.modules[HEAD].forward_ps, a.modules[HEAD].forward_ps);
         lw_workload_free(&a);
         lw_workload_free(&b);
