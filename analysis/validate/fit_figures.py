@@ -20,12 +20,12 @@ FACTORS = (0.6, 0.8, 0.9, 1.1, 1.25, 1.6)
 # Table: stride, figures and where they start, and what they are without the table.
 TABLES = {
     "nanotron_ultrascale": (
-        16, {"nanotron host-op": 78, "p5-playbook host-tensor": 25,
-            "p5-playbook host-tensor-stage": 250, "p5-playbook stage-message": 450},
+        16, {"nanotron host-op": 56.2, "p5-playbook host-tensor": 20,
+             "p5-playbook host-tensor-stage": 250, "p5-playbook stage-message": 324},
         {"nanotron host-op": 68, "p5-playbook host-tensor": 0, "p5-playbook host-tensor-stage": 0,
          "p5-playbook stage-message": 0}),
     "vtrain_ground_truth_single": (
-        3, {"Megatron-DeepSpeed host-op": 68}, {"Megatron-DeepSpeed host-op": 78}),
+        3, {"Megatron-DeepSpeed host-op": 68}, {"Megatron-DeepSpeed host-op": 56.2}),
     "mpt_fsdp": (2, {"Composer traffic": 2.19}, {"Composer traffic": 1}),
     "narayanan2021_table1_weak_scaling": (
         1, {"Megatron-LM 202 traffic": 1.275}, {"Megatron-LM 202 traffic": 1}),
