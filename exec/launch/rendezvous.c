@@ -46,6 +46,16 @@ static enum lw_status wait_ready(struct exec_rendezvous *r, int fd, short what, 
     }
 }
 
+/* Whose connection it is: this may be seen before the thread that listens for losses sees it. */
+static int32_t peer_of(const struct exec_rendezvous *r, int fd)
+{
+    int32_t k = 0;
+
+    while (r->id.rank == 0 && k + 1 < r->n_fds && r->fds[k][DATA] != fd && r->fds[k][LIFE] != fd)
+        k++;
+    return k;
+}
+
 static enum lw_status move_all(struct exec_rendezvous *r, int fd, void *data, int64_t bytes,
                                bool out, struct lw_err *err)
 {
@@ -58,11 +68,9 @@ static enum lw_status move_all(struct exec_rendezvous *r, int fd, void *data, in
             out ? send(fd, at, (size_t)bytes, MSG_NOSIGNAL) : recv(fd, at, (size_t)bytes, 0);
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
-        if (n == 0)
-            return lw_fail(err, LW_EFAILED, "another process closed its connection");
-        if (n < 0)
-            return lw_fail(err, LW_EFAILED, "the connection to another process: %s",
-                           strerror(errno));
+        if (n <= 0)
+            return lw_fail(err, LW_EFAILED, "rank %d is gone: its connection %s", peer_of(r, fd),
+                           n == 0 ? "closed" : strerror(errno));
         at += n;
         bytes -= n;
     }
