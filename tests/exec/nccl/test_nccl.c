@@ -562,7 +562,7 @@ static void errors_of_the_driver_are_named(void **state)
         int code;
     } cases[] = {
         {"FAKE_CUDA_FAIL", "cuMemAlloc:6:2", "has no", LW_ENOMEM},
-        {"FAKE_GPU_MEMORY", "594000", "has no", LW_ENOMEM},
+        {"FAKE_GPU_MEMORY", "790600", "has no", LW_ENOMEM},
         {"FAKE_CUDA_FAIL", "cuModuleLoadData:1:200", "cuModuleLoadData", LW_EFAILED},
         {"FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:2:2", "CUDA", LW_ENOMEM},
         {"FAKE_CUDA_ASYNC", "lw_update:14:700", "an illegal memory access was encountered",
@@ -729,7 +729,7 @@ static void a_driver_error_of_one_rank_stops_all(void **state)
     NEEDS_FAKES();
     struct job j = {.n = 3, .only = {{"1", "FAKE_CUDA_ASYNC", "lw_convert:200:700"}},
                     .set = {{"T_WORK_US", "50"}}};
-    struct job memory = {.n = 2, .only = {{"1", "FAKE_GPU_MEMORY", "594000"}}};
+    struct job memory = {.n = 2, .only = {{"1", "FAKE_GPU_MEMORY", "790600"}}};
 
     all_stop(&j, -1, "an illegal memory access was encountered");
     run(&memory);
