@@ -156,6 +156,7 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
 
+    progress.stop = lw_catch_signals();
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     LW_TRY(lw_plan_source_strategy(&s->source, &s->strategy, err));
     LW_TRY(read_workload(s, files, n, err));
@@ -172,7 +173,9 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
     s->report.r = &s->r;
     s->report.workload = &s->workload;
     s->report.cluster = &s->cluster;
-    return lw_recommend_print(&s->report, s->format, stdout, err);
+    LW_TRY(lw_recommend_print(&s->report, s->format, stdout, err));
+    return s->r.interrupted ? lw_fail(err, LW_EFAILED, "interrupted: the search is not complete")
+                            : LW_OK;
 }
 
 int cmd_recommend(int argc, char **argv)

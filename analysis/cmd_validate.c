@@ -1,5 +1,4 @@
 /* lapwing validate: predictions beside what was measured, with bars. */
-#include <stdio.h>
 #include <string.h>
 
 #include "analysis/validate/netbench_fit.h"
@@ -7,23 +6,9 @@
 #include "analysis/validate/validate_kinds.h"
 #include "analysis/validate/validate_here.h"
 #include "exec/launch/multi_process.h"
+#include "shared/base/progress.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-
-static const struct lw_validate_kind kinds[] = {
-    {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",
-     lw_validate_is_groundtruth, lw_validate_groundtruth},
-    {"a table of memory under ZeRO (CSV with model, dp_degree and P_os...)", lw_validate_is_zero,
-     lw_validate_zero},
-    {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
-     lw_validate_is_bubble, lw_validate_bubble},
-    {"a table of training runs (CSV; docs/design/gpu_accuracy.md lists the kinds)",
-     lw_validate_is_runs, lw_validate_runs},
-    {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
-     lw_validate_is_netbench, lw_validate_netbench},
-};
-
-enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static const struct lw_usage usage = {
     .command = "validate",
@@ -37,54 +22,59 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
-static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
+/* Of the files, or of this machine where `here` is given. */
+static enum lw_status collect(const struct lw_validate_here *here, char **files, int n, bool quiet,
+                              struct lw_validation *v, struct lw_err *err)
 {
-    char list[512] = "";
-    size_t used = 0;
+    struct lw_progress_bar bar;
+    struct lw_progress progress = lw_progress_bar_begin(&bar, quiet || here);
+    enum lw_status status = LW_OK;
 
-    for (int k = 0; k < N_KINDS && used < sizeof list; k++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", or " : "",
-                                 kinds[k].what);
-    return lw_fail(err, LW_EFORMAT, "%s: nothing that can be validated; expected %s", in->name,
-                   list);
+    progress.stop = lw_catch_signals();
+    v->progress = &progress;
+    v->n_files = n;
+    if (here) {
+        struct lw_validate_here h = *here;
+        h.stop = progress.stop;
+        status = lw_validate_this_machine(&h, v, err);
+    }
+    for (; !here && status == LW_OK && v->n_done < n && !lw_progress_stopped(&progress);
+         v->n_done++)
+        status = lw_validate_file(files[v->n_done], v, err);
+    lw_progress_bar_end(&bar);
+    v->progress = NULL;
+    v->interrupted = lw_progress_stopped(&progress);
+    if (v->interrupted && v->n_cases > 0) /* a run that was in hand has failed */
+        return LW_OK;
+    return status == LW_OK && v->interrupted
+               ? lw_fail(err, LW_EFAILED, "interrupted before the first case")
+               : status;
 }
 
-static enum lw_status add_file(const char *name, struct lw_validation *v, struct lw_err *err)
+static enum lw_status report(struct lw_validation *v, enum lw_format format, struct lw_err *err)
 {
-    struct lw_input in;
-    int k = 0;
-
-    LW_TRY(lw_input_read(name, 0, &in, err));
-    while (k < N_KINDS && !kinds[k].is(&in))
-        k++;
-    enum lw_status status = k < N_KINDS ? kinds[k].add(&in, v, err) : foreign(&in, err);
-    lw_input_free(&in);
-    return status;
+    LW_TRY(lw_validation_judge(v, err));
+    LW_TRY(lw_validation_print(v, format, stdout, err));
+    if (v->interrupted)
+        return lw_fail(err, LW_EFAILED, "interrupted: %d case%s done, the others are missing",
+                       v->n_cases, v->n_cases == 1 ? " is" : "s are");
+    if (v->n_misses > 0)
+        return lw_fail(err, LW_ENO, "%d bar%s missed; first: %s %.2f %%, allowed %g %%: %s",
+                       v->n_misses, v->n_misses == 1 ? "" : "s", v->misses[0].bar,
+                       v->misses[0].value_pct, v->misses[0].allowed_pct, v->misses[0].reason);
+    return LW_OK;
 }
 
-static enum lw_status work(const struct lw_validate_here *here, char **files, int n,
+static enum lw_status work(const struct lw_validate_here *here, char **files, int n, bool quiet,
                            const char *figures, enum lw_format format, struct lw_err *err)
 {
     struct lw_validation v = {.figures = figures};
 
     if (figures)
         LW_TRY(lw_run_figures_check(figures, err));
-    enum lw_status status = here ? lw_validate_this_machine(here, &v, err) : LW_OK;
-
-    for (int i = 0; status == LW_OK && !here && i < n; i++)
-        status = add_file(files[i], &v, err);
-    if (here && here->id && here->id->rank > 0) { /* rank 0 judges and prints */
-        lw_validation_free(&v);
-        return status;
-    }
-    if (status == LW_OK)
-        status = lw_validation_judge(&v, err);
-    if (status == LW_OK)
-        status = lw_validation_print(&v, format, stdout, err);
-    if (status == LW_OK && v.n_misses > 0)
-        status = lw_fail(err, LW_ENO, "%d bar%s missed; first: %s %.2f %%, allowed %g %%: %s",
-                         v.n_misses, v.n_misses == 1 ? "" : "s", v.misses[0].bar,
-                         v.misses[0].value_pct, v.misses[0].allowed_pct, v.misses[0].reason);
+    enum lw_status status = collect(here, files, n, quiet, &v, err);
+    if (status == LW_OK && !(here && here->id && here->id->rank > 0)) /* rank 0 judges */
+        status = report(&v, format, err);
     lw_validation_free(&v);
     return status;
 }
@@ -102,8 +92,7 @@ int cmd_validate(int argc, char **argv)
          "predict and execute a grid of strategies on this machine", 0, 0},
         {"cluster", 'c', LW_OPT_STRING, &here.cluster_file, "FILE",
          "with --here: a calibration of this machine (calibrate first)", 0, 0},
-        {"backend", 0, LW_OPT_STRING, &backend, "NAME", "with --here: what executes (threads)", 0,
-         0},
+        {"backend", 0, LW_OPT_STRING, &backend, "NAME", "with --here: backend (threads)", 0, 0},
         {"transport", 0, LW_OPT_STRING, &transport, "loop",
          "with --here, nccl: all ranks as streams of one GPU", 0, 0},
         {"spawn", 0, LW_OPT_FLAG, &spawn, NULL, "with --here: start one process per rank", 0, 0},
@@ -111,14 +100,12 @@ int cmd_validate(int argc, char **argv)
          "with --here: ranks of a row (2, what a launcher started, or 1 on a GPU)", 1, 64},
         {"steps", 0, LW_OPT_INT, &here.n_steps, "N", "with --here: measured steps of a row (20)", 1,
          100000},
-        {"only", 0, LW_OPT_STRING, &here.only, "WORDS", "with --here: rows whose name holds this",
-         0, 0},
+        {"only", 0, LW_OPT_STRING, &here.only, "TEXT", "with --here: rows so called", 0, 0},
         {"db", 0, LW_OPT_STRING, &here.db, "FILE",
          "with --here: store both runs of each row (none)", 0, 0},
         {"fit-curves", 0, LW_OPT_STRING, &curves, "OUT",
          "nccl-tests tables: write the curves of NCCL's model as C "
-         "(analysis/validate/fit_curves.sh)",
-         0, 0},
+         "(analysis/validate/fit_curves.sh)", 0, 0},
         {"figures", 0, LW_OPT_STRING, &figures, "LIST",
          "tables of runs: fitted figures, as 'nanotron host-op=85;...'", 0, 0},
         LW_OPTION_QUIET(&here.quiet),
@@ -138,7 +125,7 @@ int cmd_validate(int argc, char **argv)
         return lw_cli_usage("validate", "-c, --only and --db go with --here");
     if (transport && strcmp(transport, "loop") != 0)
         return lw_cli_usage("validate", "--transport %s: validate knows 'loop'", transport);
-    if (on && curves)
+    if (curves && on)
         return lw_cli_usage("validate", "--fit-curves needs files, not --here");
     if (curves)
         return lw_cli_end("validate", netbench_fit(argv + 1, n, curves, &err), &err);
@@ -147,7 +134,8 @@ int cmd_validate(int argc, char **argv)
     here.n_workload_files = n;
     here.loop = transport != NULL;
     if (!on)
-        return lw_cli_end("validate", work(NULL, argv + 1, n, figures, format, &err), &err);
+        return lw_cli_end("validate", work(NULL, argv + 1, n, here.quiet, figures, format, &err),
+                          &err);
     enum lw_status status = exec_backend_find(backend, &here.backend, &err);
     bool alone = here.backend != &exec_backend_threads && !here.loop && !spawn;
     if (status == LW_OK)
@@ -158,6 +146,6 @@ int cmd_validate(int argc, char **argv)
     if (status == LW_OK && ranks.over)
         return ranks.exit_status;
     if (status == LW_OK)
-        status = work(&here, argv + 1, n, figures, format, &err);
+        status = work(&here, argv + 1, n, here.quiet, figures, format, &err);
     return lw_cli_end("validate", status, &err);
 }

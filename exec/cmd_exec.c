@@ -1,12 +1,12 @@
 /* lapwing exec: run a plan for real, check what it computed, store what it did. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/study/execution.h"
-#include "exec/run/exec_print.h"
 #include "exec/launch/rendezvous.h"
+#include "exec/run/exec_print.h"
+#include "shared/base/progress.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 
@@ -21,24 +21,6 @@ static const struct lw_usage usage = {
     .min_operands = 0,
     .max_operands = 1,
 };
-
-/* The number of the signal that asks this process to end; a handler has no other place for it. */
-static volatile sig_atomic_t asked_to_end;
-
-static void note_signal(int signal)
-{
-    asked_to_end = signal;
-}
-
-/* The first one stops the run, which is then stored; a second one ends the process. Launchers send
- * SIGTERM when another process of the run has died. */
-static void catch_signals(void)
-{
-    struct sigaction a = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
-
-    sigaction(SIGTERM, &a, NULL);
-    sigaction(SIGINT, &a, NULL);
-}
 
 /* --nccl-env: before the backend is loaded, so that NCCL finds it. */
 static enum lw_status set_nccl_env(void *session, const char *name, const char *value,
@@ -136,8 +118,7 @@ static int run_command(int argc, char **argv)
         return lw_cli_usage("exec", "--timeout %g: must be more than 0 seconds", s.timeout_s);
     if (fault && lw_exec_fault_parse(fault, &s.options.fault, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
-    catch_signals();
-    s.options.signal = &asked_to_end;
+    s.options.signal = lw_catch_signals(); /* a run that a launcher or user ends is stored */
     if (exec_optimizer_choose(optimizer, momentum, &s.options.optimizer, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
     enum lw_status status = lw_execution_run(&s, n > 0 ? argv[1] : NULL, &err);

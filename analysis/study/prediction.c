@@ -100,7 +100,8 @@ static enum lw_status store(struct lw_prediction *s, struct lw_err *err)
 }
 
 /* How far earlier predictions on this cluster were off. */
-static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r, struct lw_err *err)
+static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r,
+                                struct lw_err *err)
 {
     struct lw_past_errors past = {0};
 
@@ -113,7 +114,8 @@ static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r
 
 /* How far predictions of published runs on such a device were off. Only for models timed by kernel
  * shape, as those were. */
-static void find_like(const struct lw_prediction *s, char *what, size_t size, struct lw_sim_report *r)
+static void find_like(const struct lw_prediction *s, char *what, size_t size,
+                      struct lw_sim_report *r)
 {
     const struct lw_workload *w = &s->source.workload;
     bool split = s->source.given.tp > 1 || s->source.given.pp > 1;

@@ -10,7 +10,7 @@
 #include "shared/text/record.h"
 #include "sim/predict/samples.h"
 
-/* A prediction: what is asked for, and all that is made of it. Set what is wanted, run it, free it. */
+/* A prediction: what is asked for, and all that is made of it. Set what is wanted, run, free. */
 struct lw_prediction {
     /* asked for */
     struct lw_plan_source source;

@@ -151,7 +151,7 @@ static enum lw_status list_points(struct search *s)
     struct lw_strategy strategy = s->strategy;
     int64_t whole = all_bytes(s);
 
-    for (int64_t cap = 0; cap < INT64_MAX;) {
+    for (int64_t cap = 0; cap < INT64_MAX && !lw_progress_stopped(s->progress);) {
         struct lw_cap_point point = {.low_bytes = cap, .step = -1, .exposed_comm = -1};
         strategy.bucket_cap_bytes = cap;
         LW_TRY(try_point(s, &strategy, false, &point));
@@ -193,7 +193,7 @@ static enum lw_status run_some(struct search *s, int32_t from, int32_t to, int32
 {
     int64_t span = to - from;
 
-    for (int64_t k = 0; k < n; k++)
+    for (int64_t k = 0; k < n && !lw_progress_stopped(s->progress); k++)
         LW_TRY(run_point(s, (int32_t)(from + (n > 1 ? span * k / (n - 1) : 0))));
     return LW_OK;
 }
@@ -268,15 +268,19 @@ static enum lw_status search(struct search *s)
     r->reference.high_bytes = r->reference.low_bytes;
     LW_TRY(try_point(s, &r->reference_strategy, true, &r->reference));
     LW_TRY(list_points(s));
-    if (r->n_points <= share_of(s, SIMULATED_ALL)) {
+    if (r->n_points == 0) {
+        /* stopped before the first */
+    } else if (r->n_points <= share_of(s, SIMULATED_ALL)) {
         LW_TRY(run_some(s, 0, r->n_points - 1, r->n_points));
     } else {
         r->exhaustive = false;
         LW_TRY(run_some(s, 0, r->n_points - 1, share_of(s, GRID)));
         LW_TRY(refine(s));
     }
+    r->interrupted = lw_progress_stopped(s->progress);
+    r->exhaustive &= !r->interrupted;
     r->best = best_point(r, NULL);
-    if (r->points[r->best].step >= r->reference.step)
+    if (r->best >= 0 && r->points[r->best].step >= r->reference.step)
         r->best = -1;
     return LW_OK;
 }

@@ -30,6 +30,7 @@ struct lw_recommendation {
     int32_t n_points, n_simulated;
     int32_t best;                  /* into points; -1 = nothing beats the reference */
     bool exhaustive;               /* every bucketing was simulated */
+    bool interrupted;              /* a signal ended the search: the best of what was simulated */
     struct lw_cap_point reference; /* what it is compared with */
     struct lw_strategy reference_strategy;
     enum lw_cap_source source;

@@ -98,6 +98,9 @@ static void put_line(const struct lw_recommend_report *p, FILE *f)
                 r->reference.n_buckets, lw_format_ps(b, r->reference.step));
     }
     put_confidence(p, f);
+    if (r->interrupted)
+        fprintf(f, "; interrupted: of %d bucketings %d were simulated", r->n_points,
+                r->n_simulated);
 }
 
 /* Broken into lines that fit. */
@@ -161,6 +164,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     lw_jsonout_int(&o, "n_bucketings", r->n_points);
     lw_jsonout_int(&o, "n_simulated", r->n_simulated);
     lw_jsonout_bool(&o, "exhaustive", r->exhaustive);
+    lw_jsonout_bool(&o, "interrupted", r->interrupted);
     lw_jsonout_array(&o, "caps");
     for (int32_t i = 0; i < r->n_points; i++)
         if (r->points[i].step >= 0)

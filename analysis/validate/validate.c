@@ -21,6 +21,14 @@ static const char *copy(struct lw_validation *v, const char *text)
     return lw_arena_strdup(&v->arena, text ? text : "");
 }
 
+bool lw_validation_goes_on(const struct lw_validation *v, const char *file, int32_t i, int32_t n)
+{
+    double done = v->n_done + (n > 0 ? (double)i / n : 0);
+
+    lw_progress_report(v->progress, file, v->n_files > 0 ? done / v->n_files : 0);
+    return !lw_progress_stopped(v->progress);
+}
+
 enum lw_status lw_validation_family(struct lw_validation *v, const char *name, struct lw_bars bars,
                                     bool overall, int32_t *out, struct lw_err *err)
 {

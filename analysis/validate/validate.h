@@ -6,8 +6,9 @@
 #include <stdio.h>
 
 #include "shared/base/arena.h"
-#include "shared/cli/cli.h"
 #include "shared/base/err.h"
+#include "shared/base/progress.h"
+#include "shared/cli/cli.h"
 
 /* Predictions beside what was measured, by families of cases that share a model and bars. A
  * series is a part of a family whose cases differ in one choice only, such as the bucket caps of
@@ -95,6 +96,9 @@ struct lw_miss {
 struct lw_validation {
     struct lw_arena arena; /* owns the strings */
     const char *figures;   /* borrowed; of runs: see lw_run_figures_check; NULL = the known ones */
+    const struct lw_progress *progress; /* of the files; borrowed; NULL = silent */
+    int32_t n_files, n_done; /* of them */
+    bool interrupted;        /* a signal ended it: cases are missing */
     int32_t n_families, n_series, n_cases, n_fits, n_notes, n_misses, n_skips;
     struct lw_family *families;
     struct lw_series *series;
@@ -107,6 +111,9 @@ struct lw_validation {
     double mean_abs_pct, max_abs_pct; /* of the families that count overall; -1 = none */
     int64_t n_pairs, n_right;
 };
+
+/* Row i of n of the file in hand begins; false: a signal asks to stop before it. */
+bool lw_validation_goes_on(const struct lw_validation *v, const char *file, int32_t i, int32_t n);
 
 /* Strings are copied. Each returns LW_ENOMEM or LW_OK, with the new thing's number in *out; a
  * family that is there already is found by its name. */

@@ -231,7 +231,7 @@ static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v,
                               "(2 p v - p - 2) C, which was fitted to the published column; the "
                               "engine's value is in the remark", err));
     int32_t before = v->n_cases;
-    for (int32_t i = 0; i < r->n_rows; i++) {
+    for (int32_t i = 0; i < r->n_rows && lw_validation_goes_on(v, r->file, i, r->n_rows); i++) {
         struct setting s;
         LW_TRY(read_setting(r, i, &s, err));
         for (int32_t c = 0; c < r->n_columns; c++) {
@@ -240,7 +240,7 @@ static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v,
                 LW_TRY(add_case(r, i, &s, k, v, family, err));
         }
     }
-    if (v->n_cases == before)
+    if (v->n_cases == before && !lw_progress_stopped(v->progress))
         return lw_fail(err, LW_EFORMAT, "%s: every cell of bubble_* is blank: there is nothing to "
                                         "compare with", r->file);
     return LW_OK;

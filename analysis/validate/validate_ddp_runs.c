@@ -180,7 +180,8 @@ static enum lw_status add_cases(struct file *f, struct lw_err *err)
     LW_TRY(lw_gloo_workload(&f->g, &f->workload, err));
     LW_TRY(lw_gloo_cluster(&f->g, &f->cluster, err));
     LW_TRY(add_family(f, err));
-    for (int32_t i = 0; i < f->g.n_caps; i++) {
+    for (int32_t i = 0;
+         i < f->g.n_caps && lw_validation_goes_on(f->v, f->in->name, i, f->g.n_caps); i++) {
         struct prediction p;
         memset(&p, 0, sizeof p);
         if (predict(f, f->g.caps[i].cap_bytes, &p, err) != LW_OK)

@@ -158,6 +158,7 @@ static enum lw_status run_once(const struct here *h, struct case_run *c, struct 
     struct lw_exec_team team = {.run = -1};
     struct lw_exec_result made = {0};
 
+    options.signal = h->o->stop;
     options.backend = h->o->backend;
     options.loop = h->o->loop;
     options.n_steps = (int32_t)h->o->n_steps;
@@ -319,7 +320,7 @@ static enum lw_status all_rows(struct here *h, struct lw_workload *w, struct lw_
     char name[128];
 
     h->workload = w;
-    for (int i = 0; i < N_ROWS; i++) {
+    for (int i = 0; i < N_ROWS && !lw_progress_stopped(h->progress); i++) {
         if (!is_chosen(h, &rows[i]))
             continue;
         if (strcmp(rows[i].series, open) != 0 && strcmp(rows[i].series, "oversubscribed") != 0) {
@@ -484,6 +485,7 @@ enum lw_status lw_validate_this_machine(const struct lw_validate_here *o, struct
     struct lw_progress progress =
         lw_progress_bar_begin(&bar, o->quiet || (o->id && o->id->rank > 0));
 
+    progress.stop = o->stop;
     h.progress = &progress;
     enum lw_status s = find_cluster(&h, err);
     if (s == LW_OK)

@@ -21,6 +21,7 @@ struct lw_validate_here {
     const char *db;            /* both runs of each row are stored there; NULL = nowhere */
     const char *command;       /* as it was typed */
     bool quiet;
+    const volatile sig_atomic_t *stop; /* as of struct lw_progress */
 };
 
 /* Where ranks are processes, all call this; rank 0's *v holds the cases, the others' is empty.

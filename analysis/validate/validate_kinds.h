@@ -15,6 +15,9 @@ struct lw_validate_kind {
     enum lw_status (*add)(const struct lw_input *in, struct lw_validation *v, struct lw_err *err);
 };
 
+/* validate_files.c: by the kind that the file's contents have. LW_EFORMAT names the kinds. */
+enum lw_status lw_validate_file(const char *name, struct lw_validation *v, struct lw_err *err);
+
 /* validate_ddp_runs.c: measured DDP runs over gloo. */
 bool lw_validate_is_groundtruth(const struct lw_input *in);
 enum lw_status lw_validate_groundtruth(const struct lw_input *in, struct lw_validation *v,

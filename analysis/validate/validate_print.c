@@ -150,6 +150,8 @@ static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct 
                             v->families[m->family].name, m->bar, m->value_pct, m->allowed_pct,
                             m->reason);
     }
+    if (v->interrupted)
+        fputs("interrupted: the cases above are those that were done\n", f);
     if (v->n_misses == 0)
         fputs(has_bar(v) ? "every bar is reached\n" : "no bar is set for these tables\n", f);
     return LW_OK;
@@ -280,6 +282,7 @@ static void print_json(const struct lw_validation *v, FILE *f)
     struct lw_jsonout o = {.file = f};
 
     lw_jsonout_object(&o, NULL);
+    lw_jsonout_bool(&o, "interrupted", v->interrupted);
     lw_jsonout_array(&o, "families");
     for (int32_t k = 0; k < v->n_families; k++)
         json_family(&o, v, k);

@@ -107,7 +107,8 @@ static enum lw_status add_rows(struct table *t, struct lw_err *err)
     t->v->families[t->family].runs = true;
     t->v->families[t->family].memory_bar_pct = t->kind->memory_bar_pct;
     t->v->families[t->family].rank_bar = t->kind->rank_bar;
-    for (int32_t i = 0; i < t->rows->n_rows; i++)
+    for (int32_t i = 0;
+         i < t->rows->n_rows && lw_validation_goes_on(t->v, t->name, i, t->rows->n_rows); i++)
         for (int k = 0; k < LW_RUN_VARIANTS && t->kind->variants[k].measured; k++)
             LW_TRY(add_run(t, i, &t->kind->variants[k], err));
     return LW_OK;

@@ -12,6 +12,28 @@ void lw_progress_report(const struct lw_progress *p, const char *what, double sh
         p->report(p->ctx, what, share);
 }
 
+bool lw_progress_stopped(const struct lw_progress *p)
+{
+    return p && p->stop && *p->stop != 0;
+}
+
+/* The signal that asked this process to end; a handler has no other place for it. */
+static volatile sig_atomic_t asked_to_end;
+
+static void note_signal(int signal)
+{
+    asked_to_end = signal;
+}
+
+const volatile sig_atomic_t *lw_catch_signals(void)
+{
+    struct sigaction a = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
+
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, NULL);
+    return &asked_to_end;
+}
+
 enum { LINE_EVERY_S = 60 };
 
 /* Into a log. */
@@ -56,7 +78,7 @@ struct lw_progress lw_progress_bar_begin(struct lw_progress_bar *bar, bool quiet
 
     *bar = (struct lw_progress_bar){.on = !quiet && terminal, .lines = !quiet && !terminal,
                                     .began_s = now, .last_s = terminal ? 0 : now};
-    return (struct lw_progress){draw, bar};
+    return (struct lw_progress){.report = draw, .ctx = bar};
 }
 
 void lw_progress_bar_end(struct lw_progress_bar *bar)

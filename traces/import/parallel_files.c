@@ -52,7 +52,7 @@ static void *run(void *ctx)
 
     for (int i; (i = take_number(p)) < p->work->n;) {
         struct reporter r = {p, 0};
-        struct lw_progress progress = {report, &r};
+        struct lw_progress progress = {.report = report, .ctx = &r};
         struct lw_err err = {0};
         enum lw_status status = p->work->one(p->work->ctx, i, &progress, &err);
         report(&r, p->work->what, 1);

@@ -5,12 +5,14 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "shared/base/arena.h"
+#include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
@@ -244,6 +246,45 @@ static void one_rank_has_nothing_to_recommend(void **unused)
     lw_cluster_free(&c);
 }
 
+static volatile sig_atomic_t asked;
+
+static void ask_after_three(void *simulated, const char *what, double share)
+{
+    int *n = simulated;
+
+    assert_string_equal(what, "simulating bucket caps");
+    assert_true(share > 0);
+    asked = ++*n == 3;
+}
+
+/* The caps of the tiny workload are simulated in order; a signal comes during the third. */
+static void an_interrupt_keeps_what_was_simulated(void **unused)
+{
+    int n = 0;
+    const struct lw_progress progress = {ask_after_three, &n, &asked};
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_recommendation r;
+    struct lw_cluster c;
+    struct tiny t;
+    (void)unused;
+
+    tiny_init(&t);
+    two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
+    s.dp = 2;
+    ok(lw_recommend(&t.w, &s, &c, &progress, &r, &err));
+    assert_true(r.interrupted);
+    assert_false(r.exhaustive);
+    assert_int_equal(r.n_simulated, 3);
+    for (int32_t i = 0; i < r.n_points; i++)
+        assert_int_equal(r.points[i].step >= 0, i < 3);
+    assert_in_range(r.best + 1, 0, 3);
+    lw_recommendation_free(&r);
+    ok(lw_recommend(&t.w, &s, &c, &progress, &r, &err)); /* before the first: the reference alone */
+    assert_true(r.interrupted && r.n_simulated == 0 && r.best == -1 && r.reference.step > 0);
+    lw_recommendation_free(&r);
+    lw_cluster_free(&c);
+}
+
 static void memory_is_given_back_when_it_runs_out(void **unused)
 {
     struct lw_strategy s = lw_strategy_default();
@@ -324,6 +365,7 @@ int main(void)
         cmocka_unit_test(it_is_compared_with_what_was_recorded),
         cmocka_unit_test(how_sure_follows_from_past_errors),
         cmocka_unit_test(one_rank_has_nothing_to_recommend),
+        cmocka_unit_test(an_interrupt_keeps_what_was_simulated),
         cmocka_unit_test(memory_is_given_back_when_it_runs_out),
         cmocka_unit_test(a_trace_is_answered_in_one_sentence),
         cmocka_unit_test(stored_caps_can_be_drawn),

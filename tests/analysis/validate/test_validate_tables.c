@@ -1,10 +1,12 @@
 /* Published tables through the command: agreement, missed digits, refusals. */
 #include "tests/lib/unit.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/validate/validate_kinds.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/lib/command_fixture.h"
 
@@ -56,6 +58,37 @@ TEST(bubble_rates_agree_to_the_printed_digits)
     validate(text, 0, "closed form; the engine");
     snprintf(text, sizeof text, "%sx,4,2,8,16,2,1,3,3,4,3,2,0,0.2501,0.10,0.1563\n", head);
     validate(text, 3, "x__p2__m3__b1__1f1b");
+}
+
+static volatile sig_atomic_t asked;
+
+static void ask_at_the_third(void *rows, const char *what, double share)
+{
+    int *n = rows;
+
+    assert_non_null(strstr(what, "t.csv"));
+    assert_float_equal(share, *n / 4.0, 1e-9);
+    asked = ++*n == 3;
+}
+
+/* Four rows; a signal comes as the third begins. */
+TEST(an_interrupt_keeps_the_rows_that_are_done)
+{
+    int n = 0;
+    const struct lw_progress progress = {ask_at_the_third, &n, &asked};
+    struct lw_validation v = {.progress = &progress, .n_files = 1};
+    struct lw_err err;
+    struct lw_input in;
+
+    fixture_put(fixture_path("t.csv"),
+                "model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b\n"
+                "x,2,8,16,2,3,4,3,2,0,0.25\nx,2,8,16,2,6,4,3,2,0,0.1429\n"
+                "x,2,8,16,2,9,4,3,2,0,0.1\nx,2,8,16,2,12,4,3,2,0,0.0769\n");
+    assert_ok(lw_input_read(fixture_path("t.csv"), 0, &in, &err), err);
+    assert_ok(lw_validate_bubble(&in, &v, &err), err);
+    assert_int_equal(v.n_cases, 2);
+    lw_validation_free(&v);
+    lw_input_free(&in);
 }
 
 TEST(what_has_no_meaning_is_refused_by_place)

@@ -1,0 +1,44 @@
+/* Files of measurements: one row for each kind that can be validated, found by its contents. */
+#include <stdio.h>
+
+#include "analysis/validate/validate_kinds.h"
+
+static const struct lw_validate_kind kinds[] = {
+    {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",
+     lw_validate_is_groundtruth, lw_validate_groundtruth},
+    {"a table of memory under ZeRO (CSV with model, dp_degree and P_os...)", lw_validate_is_zero,
+     lw_validate_zero},
+    {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
+     lw_validate_is_bubble, lw_validate_bubble},
+    {"a table of training runs (CSV; docs/design/gpu_accuracy.md lists the kinds)",
+     lw_validate_is_runs, lw_validate_runs},
+    {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
+     lw_validate_is_netbench, lw_validate_netbench},
+};
+
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
+{
+    char list[512] = "";
+    size_t used = 0;
+
+    for (int k = 0; k < N_KINDS && used < sizeof list; k++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", or " : "",
+                                 kinds[k].what);
+    return lw_fail(err, LW_EFORMAT, "%s: nothing that can be validated; expected %s", in->name,
+                   list);
+}
+
+enum lw_status lw_validate_file(const char *name, struct lw_validation *v, struct lw_err *err)
+{
+    struct lw_input in;
+    int k = 0;
+
+    LW_TRY(lw_input_read(name, 0, &in, err));
+    while (k < N_KINDS && !kinds[k].is(&in))
+        k++;
+    enum lw_status status = k < N_KINDS ? kinds[k].add(&in, v, err) : foreign(&in, err);
+    lw_input_free(&in);
+    return status;
+}
