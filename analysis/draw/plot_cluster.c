@@ -22,14 +22,14 @@ static void put_curve(FILE *f, int i, const char *data, const char *title)
     plot_text(f, title);
 }
 
-/* A ceiling with its name at the left end, the first above it and later ones below. */
-static void put_ceiling(FILE *f, int id, double y, const char *name)
+/* A ceiling with its name at the left end, above or below it. */
+static void put_ceiling(FILE *f, int id, double y, bool above, const char *name)
 {
     fprintf(f, "set arrow %d from graph 0, first %.6g to graph 1, first %.6g nohead dashtype 3 "
                "linecolor rgb '#404040'\nset label %d ", 20 + id, y, y, 20 + id);
     plot_text(f, name);
     fprintf(f, " at graph 0.01, first %.6g left offset 0,%s font ',9' textcolor rgb '#404040'\n",
-            y, id == 0 ? "0.6" : "-0.6");
+            y, above ? "0.6" : "-0.6");
 }
 
 static void begin(const struct lw_plot *p, FILE *f, const char *title)
@@ -134,21 +134,25 @@ static int put_measured(const struct lw_plot *p, struct shape s, int i, FILE *f)
 static void put_links(const struct lw_plot *p, const struct shape *v, int n, FILE *f)
 {
     struct sim_path inside, between;
+    double in = 0, out = 0; /* GB/s; 0: not used */
     char name[96];
     bool several = false;
 
     for (int i = 0; i < n; i++)
         several |= v[i].n_nodes > 1;
     if (p->cluster->devices_per_node > 1 &&
-        sim_path_of(p->cluster, p->cluster->devices_per_node, 1, &inside, NULL) == LW_OK) {
-        snprintf(name, sizeof name, "ring inside a node, %.4g GB/s", inside.bytes_per_s / 1e9);
-        put_ceiling(f, 0, inside.bytes_per_s / 1e9, name);
-    }
+        sim_path_of(p->cluster, p->cluster->devices_per_node, 1, &inside, NULL) == LW_OK)
+        in = inside.bytes_per_s / 1e9;
     if (several &&
-        sim_path_of(p->cluster, 2 * p->cluster->devices_per_node, 2, &between, NULL) == LW_OK) {
-        snprintf(name, sizeof name, "ring between nodes, %.4g GB/s a device",
-                 between.inter_bytes_per_s / 1e9);
-        put_ceiling(f, 1, between.inter_bytes_per_s / 1e9, name);
+        sim_path_of(p->cluster, 2 * p->cluster->devices_per_node, 2, &between, NULL) == LW_OK)
+        out = between.inter_bytes_per_s / 1e9;
+    if (in > 0) {
+        snprintf(name, sizeof name, "ring inside a node, %.4g GB/s", in);
+        put_ceiling(f, 0, in, in >= out, name);
+    }
+    if (out > 0) {
+        snprintf(name, sizeof name, "ring between nodes, %.4g GB/s a device", out);
+        put_ceiling(f, 1, out, out > in, name);
     }
 }
 
@@ -221,7 +225,7 @@ static void put_bounds(const struct lw_device *d, enum lw_dtype dtype, FILE *f)
     double peak = d->peak_flops[dtype].value;
 
     snprintf(name, sizeof name, "peak of %s, %.4g TFLOP/s", lw_dtype_name(dtype), peak / 1e12);
-    put_ceiling(f, 0, peak / 1e12, name);
+    put_ceiling(f, 0, peak / 1e12, true, name);
     fprintf(f, "set yrange [*:%.6g]\n", 1.6 * peak / 1e12);
     fputs("$memory << EOD\n", f);
     for (int64_t x = 256; x <= 16384; x *= 2) {

@@ -15,7 +15,7 @@ static const struct layer {
     struct plot_key key;
 } layers[N_LAYERS] = {
     {"parameters", {"parameters", PLOT_BACKWARD, -1}},
-    {"gradients", {"gradients", PLOT_COMM_EVEN, -1}},
+    {"gradients", {"gradients", PLOT_LIGHT, -1}},
     {"optimizer", {"optimizer", PLOT_OPTIMIZER, -1}},
     {"buckets", {"buckets", PLOT_COMM_ODD, -1}},
     {"gathered_units", {"gathered weights", 0x66C2A5, -1}},
@@ -105,8 +105,12 @@ static enum lw_status find_rank(struct lw_store *s, const struct lw_run *run, st
     LW_TRY(lw_sql_finish(q, err));
     if (most == 0)
         return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                          "run %lld has no memory over time (a replay, a plan without sizes, or "
-                          "stored by an older lapwing)", (long long)run->id);
+                          run->n_spans > 0
+                              ? "run %lld has no memory over time (a replay, a plan without sizes, "
+                                "or stored by an older lapwing)"
+                              : "run %lld was stored without spans, so without memory over time "
+                                "(lapwing sim stores both with --spans)",
+                          (long long)run->id);
     v->byte = most >= 1 << 30 ? 1 << 30 : most >= 1 << 20 ? 1 << 20 : 1 << 10;
     *unit = most >= 1 << 30 ? "GiB" : most >= 1 << 20 ? "MiB" : "KiB";
     return LW_OK;

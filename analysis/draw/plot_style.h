@@ -15,6 +15,7 @@ enum {
     PLOT_OTHER = 0x8C8C8C,    /* copies, host, other kernels */
     PLOT_COMM_EVEN = 0xE69F00,
     PLOT_COMM_ODD = 0xD55E00,
+    PLOT_LIGHT = 0xF0E442,    /* the lightest of the palette: differs from all others in grey */
     PLOT_WAIT = 0xFBE8C8,     /* a collective before its last member arrived */
     PLOT_EXPOSED = 0x000000,
     PLOT_MEASURED = 0x009E73,

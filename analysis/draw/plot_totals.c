@@ -70,7 +70,7 @@ enum { N_PARTS = 4, BAR_PX = 46 };
 static const struct plot_key part_style[N_PARTS] = {
     {"compute and copies alone", PLOT_FORWARD, -1},
     {"communication under compute", PLOT_BACKWARD, -1},
-    {"exposed communication", PLOT_COMM_EVEN, -1},
+    {"exposed communication", PLOT_COMM_ODD, -1},
     {"idle", 0xd0d0d0, -1},
 };
 
