@@ -49,8 +49,6 @@ int cmd_sim(int argc, char **argv)
          "the operands are recorded traces, one per rank: run them again", 0, 0},
         {"kernel-classes", 0, LW_OPT_STRING, &s.replay.kernels_file, "FILE",
          "with --replay: what kernels are, before the built-in table", 0, 0},
-        {"from-device", 0, LW_OPT_STRING, &s.replay.whatif.from_device, "KIND",
-         "with --device: the device that was recorded (what the trace names)", 0, 0},
         {"published-interference", 0, LW_OPT_FLAG, &s.published, NULL,
          "turn on the cluster's interference terms from publications", 0, 0},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL,
@@ -75,8 +73,9 @@ int cmd_sim(int argc, char **argv)
     s.operands = argv + 1;
     s.n_operands = n;
     s.replay.whatif.device = s.replay.on ? s.source.device : NULL;
-    if (!s.replay.on && (s.replay.whatif.from_device || s.replay.kernels_file))
-        return lw_cli_usage("sim", "--from-device and --kernel-classes go with --replay");
+    s.replay.whatif.from_device = s.replay.on ? s.source.from_device : NULL;
+    if (!s.replay.on && s.replay.kernels_file)
+        return lw_cli_usage("sim", "--kernel-classes goes with --replay");
     if (!s.replay.on && n > 1)
         return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
     if (s.replay.on && n == 0)

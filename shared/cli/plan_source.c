@@ -61,6 +61,8 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
          "time the workload, or a replay, for this device (a known system, its device's kind, a "
          "file)",
          0, 0},
+        {"from-device", 0, LW_OPT_STRING, &s->from_device, "KIND",
+         "with --device: the device that was recorded or timed for (what the file names)", 0, 0},
     };
     size_t n = sizeof first / sizeof *first;
 
@@ -150,12 +152,15 @@ static enum lw_status retime(const struct lw_plan_source *s, struct lw_workload 
     LW_TRY(lw_cluster_find_device(s->device, &to, err));
     enum lw_status st = LW_OK;
     if (strcmp(own, plain_kind(to.device.kind)) != 0) {
-        st = lw_cluster_find_device(own, &from, err);
+        st = lw_cluster_find_device(s->from_device ? s->from_device : own, &from, err);
         if (st == LW_OK) {
             st = lw_workload_retime(w, &from.device, &to.device, err);
             lw_cluster_free(&from);
-        } else {
-            lw_err_context(err, "--device: the workload is timed for '%s'", own);
+        } else if (!s->from_device) {
+            st = lw_fail(err, LW_EINVAL,
+                         "--device: the workload is timed for '%s', which is no known device: say "
+                         "what is like it with --from-device (a known system, its device's kind, "
+                         "or a cluster file)", own);
         }
     }
     lw_cluster_free(&to);
@@ -168,6 +173,9 @@ enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_work
     const char *own = plain_kind(w->from.device ? w->from.device : "");
     struct lw_cluster c;
 
+    if (s->from_device && !s->device)
+        return lw_fail(err, LW_EUSAGE, "--from-device says what the workload is timed for; "
+                                       "--device says what to time it for");
     if (s->device)
         LW_TRY(retime(s, w, own, err));
     if (!s->cluster_file)

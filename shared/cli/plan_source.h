@@ -27,7 +27,7 @@ enum { LW_PLAN_SOURCE_OPTIONS = 48, LW_PLAN_SOURCE_OWN = 48 };
 
 struct lw_plan_source {
     const char *workload_file, *cluster_file, *strategy_file; /* as given; NULL = not */
-    const char *device;           /* --device; NULL = not given */
+    const char *device, *from_device; /* --device, --from-device; NULL = not given */
     int64_t ranks;                /* --ranks; 0 = not given */
     struct lw_strategy given;     /* values of the options alone */
     const char *names[LW_PLAN_SOURCE_OPTIONS], *values[LW_PLAN_SOURCE_OPTIONS];
@@ -56,7 +56,8 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
                                        struct lw_err *err);
 
 /* A workload that is timed for one known kind of device does not go with a cluster of another:
- * LW_EINVAL says so. With --device its times become those of that kind (shared/plan/retime.h). */
+ * LW_EINVAL says so. With --device its times become those of that kind (shared/plan/retime.h);
+ * --from-device names the kind that it is timed for, where the file names an unknown one. */
 enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_workload *w,
                                   struct lw_err *err);
 

@@ -190,4 +190,16 @@ TEST(a_cluster_of_another_device_is_refused)
     expect("plan -w h100.json -c dgx-a100 --dp 2", 1, "--device dgx-a100");
 }
 
+/* Recorded on a device that no cluster has: the user says what it is like. */
+TEST(an_unknown_device_is_named_by_from_device)
+{
+    shell("sed 's/H100-SXM5-80GB/Tesla X/' h100.json > other.json", NULL);
+    expect("sim -w other.json -c p4d --device p4d --dp 2 --no-db", 1,
+           "timed for 'Tesla X', which is no known device: say what is like it with --from-device");
+    expect("sim -w other.json -c p4d --device p4d --from-device dgx-h100 --dp 2 --no-db", 0,
+           "step ");
+    expect("sim -w other.json -c p4d --from-device dgx-h100 --dp 2 --no-db", 2,
+           "--device says what to time it for");
+}
+
 TEST_GROUP(write_files, fixture_close)

@@ -197,7 +197,7 @@ static enum lw_status text_device(const struct lw_inspection *d, FILE *f, struct
                                          ">exposed comm", ">exposed copies", ">idle"};
     struct lw_table *t = lw_table_new(8, titles);
 
-    busy_row(t, "whole file", "first to last", &d->whole);
+    busy_row(t, "whole file", "all", &d->whole);
     for (int64_t i = 0; i < d->n_iterations; i++) {
         const struct lw_iteration *it = &d->iterations[i];
         busy_row(t, it->name, "by time", &it->by_time);
