@@ -1,20 +1,15 @@
 /* lapwing recommend: the best bucket cap for a recording on a cluster, in one line. */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/compare/compare.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/cli/plan_source.h"
-#include "shared/lower/lower.h"
-#include "sim/cost/cost_model.h"
+#include "analysis/store/store.h"
 #include "analysis/study/recommend_print.h"
-#include "sim/predict/sim.h"
+#include "analysis/study/recommend_store.h"
 #include "traces/workload/to_workload.h"
-
-enum { STORED = 32 };
 
 static const struct lw_usage usage = {
     .command = "recommend",
@@ -98,59 +93,6 @@ static enum lw_status past_errors(struct session *s, struct lw_err *err)
     return st;
 }
 
-/* Predict one cap again, and keep it. */
-static enum lw_status store_cap(struct session *s, struct lw_store *db,
-                                const struct lw_strategy *strategy, struct lw_err *err)
-{
-    struct lw_cost cost = lw_sim_cost(&s->cluster);
-    struct lw_sim_options o = lw_sim_options_default();
-    struct lw_timeline t = {0};
-    struct lw_summary sum = {0};
-    struct lw_sim_stats stats;
-    struct lw_plan p;
-    int64_t run;
-
-    LW_TRY(lw_plan_build(&s->workload, strategy, &cost, &p, err));
-    o.n_steps = lw_sim_warmup_steps(&p) + 1;
-    struct lw_run_info info = {.kind = LW_RUN_SIM, .plan = &p, .cluster = &s->cluster,
-                               .workload = &s->workload, .command = s->command,
-                               .n_warmup = o.n_steps - 1};
-    enum lw_status st = lw_sim_run(&p, &s->cluster, &o, &t, &stats, err);
-    if (st == LW_OK)
-        st = lw_timeline_summarize(&t, &p, o.n_steps - 1, &sum, err);
-    if (st == LW_OK)
-        st = lw_store_begin_run(db, &info, &run, err);
-    if (st == LW_OK)
-        st = lw_store_finish_run(db, run, &sum, LW_RUN_OK, "", err);
-    if (st == LW_OK)
-        st = lw_comparison_record(db, run, err);
-    lw_summary_free(&sum);
-    lw_timeline_free(&t);
-    lw_plan_free(&p);
-    return st;
-}
-
-/* The reference, the best, and a selection of the others: enough for `lapwing plot sweep`. */
-static enum lw_status store_caps(struct session *s, struct lw_err *err)
-{
-    const struct lw_recommendation *r = &s->r;
-    struct lw_strategy strategy = r->reference_strategy;
-    struct lw_store *db;
-    int32_t stride = r->n_simulated / STORED + 1, k = 0;
-
-    LW_TRY(lw_store_open(s->db, LW_STORE_WRITE, &db, err));
-    enum lw_status st = store_cap(s, db, &strategy, err);
-    strategy = s->strategy;
-    for (int32_t i = 0; i < r->n_points && st == LW_OK; i++) {
-        if (r->points[i].step < 0 || (k++ % stride != 0 && i != r->best))
-            continue;
-        strategy.bucket_cap_bytes = r->points[i].cap_bytes;
-        st = store_cap(s, db, &strategy, err);
-    }
-    lw_store_close(db);
-    return st;
-}
-
 static enum lw_status work(struct session *s, char **files, int n, struct lw_err *err)
 {
     struct lw_progress_bar bar;
@@ -162,20 +104,17 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
     LW_TRY(read_workload(s, files, n, err));
     LW_TRY(lw_plan_source_fit(&s->source, &s->workload, err));
     choose_ranks(s);
-    enum lw_status st = lw_recommend(&s->workload, &s->strategy, &s->cluster, &progress, &s->r,
-                                     err);
+    enum lw_status st =
+        lw_recommend(&s->workload, &s->strategy, &s->cluster, &progress, &s->r, err);
     lw_progress_bar_end(&bar);
-    if (st != LW_OK)
-        return st;
+    LW_TRY(st);
     LW_TRY(past_errors(s, err));
     if (s->store)
-        LW_TRY(store_caps(s, err));
-    s->report.r = &s->r;
-    s->report.workload = &s->workload;
-    s->report.cluster = &s->cluster;
+        LW_TRY(lw_recommend_store(&(struct lw_recommend_store){s->db, s->command, &s->workload,
+                                                               &s->cluster, &s->strategy, &s->r},
+                                  err));
     LW_TRY(lw_recommend_print(&s->report, s->format, stdout, err));
-    return s->r.interrupted ? lw_fail(err, LW_EFAILED, "interrupted: the search is not complete")
-                            : LW_OK;
+    return !s->r.interrupted ? LW_OK : lw_fail(err, LW_EFAILED, "interrupted: it is not complete");
 }
 
 int cmd_recommend(int argc, char **argv)
@@ -192,6 +131,9 @@ int cmd_recommend(int argc, char **argv)
     struct lw_err err = {0};
     int n;
 
+    s.report.r = &s.r;
+    s.report.workload = &s.workload;
+    s.report.cluster = &s.cluster;
     lw_cli_join(argc, argv, s.command, sizeof s.command);
     int rc = lw_plan_source_begin(&s.source, &usage, own, argc, argv, &n);
     if (rc >= 0)

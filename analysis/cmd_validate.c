@@ -23,7 +23,7 @@ static const struct lw_usage usage = {
 };
 
 /* Of the files, or of this machine where `here` is given. */
-static enum lw_status collect(const struct lw_validate_here *here, char **files, int n, bool quiet,
+static enum lw_status collect(struct lw_validate_here *here, char **files, int n, bool quiet,
                               struct lw_validation *v, struct lw_err *err)
 {
     struct lw_progress_bar bar;
@@ -34,9 +34,8 @@ static enum lw_status collect(const struct lw_validate_here *here, char **files,
     v->progress = &progress;
     v->n_files = n;
     if (here) {
-        struct lw_validate_here h = *here;
-        h.stop = progress.stop;
-        status = lw_validate_this_machine(&h, v, err);
+        here->stop = progress.stop;
+        status = lw_validate_this_machine(here, v, err);
     }
     for (; !here && status == LW_OK && v->n_done < n && !lw_progress_stopped(&progress);
          v->n_done++)
@@ -65,7 +64,7 @@ static enum lw_status report(struct lw_validation *v, enum lw_format format, str
     return LW_OK;
 }
 
-static enum lw_status work(const struct lw_validate_here *here, char **files, int n, bool quiet,
+static enum lw_status work(struct lw_validate_here *here, char **files, int n, bool quiet,
                            const char *figures, enum lw_format format, struct lw_err *err)
 {
     struct lw_validation v = {.figures = figures};

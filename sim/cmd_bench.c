@@ -1,5 +1,6 @@
 /* lapwing bench: how fast planning, the simulator and the store are, on loads whose answer is
  * known. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/json/jsonout.h"
-#include "shared/text/table.h"
+#include "shared/text/record.h"
 #include "traces/cmd_bench_import.h"
 
 static const struct lw_usage usage = {
@@ -32,43 +33,33 @@ static const struct lw_usage usage = {
     .max_operands = 2,
 };
 
-static void print_json(const struct bench_result *r)
+#define AT(field) offsetof(struct bench_result, field)
+static const struct lw_column columns[] = {
+    {"name", "name", LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
+    {"method", "method", LW_COLUMN_STRING, AT(method), 0, NULL, NULL},
+    {"ranks", ">ranks", LW_COLUMN_INT, AT(ranks), 0, NULL, NULL},
+    {"n_simulated_ranks", ">simulated ranks", LW_COLUMN_INT, AT(n_simulated), 0, NULL, NULL},
+    {"simulated_ps", NULL, LW_COLUMN_INT, AT(simulated_ps), 0, NULL, NULL},
+    {"simulated_ns", ">simulated time", LW_COLUMN_PS, AT(simulated_ps), 0, NULL, NULL},
+    {"n_events", ">events", LW_COLUMN_INT, AT(n_events), 0, NULL, NULL},
+    {"n_messages", ">messages", LW_COLUMN_INT, AT(n_messages), 0, NULL, NULL},
+    {"wall_s", NULL, LW_COLUMN_REAL, AT(wall_s), 6, NULL, NULL},
+    {NULL, ">wall s", LW_COLUMN_REAL, AT(wall_s), 3, NULL, NULL},
+    {NULL, ">M events/s", LW_COLUMN_REAL, AT(rate), 2, NULL, NULL},
+    {"peak_rss_bytes", ">peak memory", LW_COLUMN_BYTES, AT(peak_rss_bytes), 0, NULL, NULL},
+};
+#undef AT
+enum { MOST = 16 };
+
+static void add_row(struct lw_records *all, struct bench_result rows[MOST], struct bench_result r)
 {
-    struct lw_jsonout o = {.file = stdout};
-
-    lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "name", r->name);
-    lw_jsonout_int(&o, "ranks", r->ranks);
-    lw_jsonout_int(&o, "n_simulated_ranks", r->n_simulated);
-    lw_jsonout_string(&o, "method", r->method);
-    lw_jsonout_int(&o, "simulated_ps", r->simulated_ps);
-    lw_jsonout_ns(&o, "simulated_ns", r->simulated_ps);
-    lw_jsonout_int(&o, "n_events", r->n_events);
-    lw_jsonout_int(&o, "n_messages", r->n_messages);
-    lw_jsonout_fixed(&o, "wall_s", r->wall_s, 6);
-    lw_jsonout_int(&o, "peak_rss_bytes", r->peak_rss_bytes);
-    lw_jsonout_end(&o);
-}
-
-static void add_row(struct lw_table *t, const struct bench_result *r)
-{
-    char buf[32];
-
-    lw_table_cell(t, "%s", r->name);
-    lw_table_cell(t, "%s", r->method);
-    lw_table_cell(t, "%lld", (long long)r->ranks);
-    lw_table_cell(t, "%lld", (long long)r->n_simulated);
-    lw_table_cell(t, "%s", lw_format_ps(buf, r->simulated_ps));
-    lw_table_cell(t, "%lld", (long long)r->n_events);
-    lw_table_cell(t, "%lld", (long long)r->n_messages);
-    lw_table_cell(t, "%.3f", r->wall_s);
-    lw_table_cell(t, "%.2f", r->wall_s > 0 ? (double)r->n_events / r->wall_s / 1e6 : 0);
-    lw_table_cell(t, "%s", lw_format_bytes(buf, r->peak_rss_bytes));
+    r.rate = r.wall_s > 0 ? (double)r.n_events / r.wall_s / 1e6 : 0;
+    rows[all->n++] = r;
 }
 
 /* Each in a process of its own. What this build cannot do yet is said, and the others go on. */
-static enum lw_status bench_all(const struct bench_choice *c, struct lw_table *t,
-                                struct lw_err *err)
+static enum lw_status bench_all(const struct bench_choice *c, struct lw_records *all,
+                                struct bench_result done[MOST], struct lw_err *err)
 {
     static const struct {
         const char *name, *method;
@@ -94,7 +85,7 @@ static enum lw_status bench_all(const struct bench_choice *c, struct lw_table *t
         one.no_fold = c->no_fold || rows[i].no_fold;
         enum lw_status status = bench_run_apart(&one, &r, err);
         if (status == LW_OK)
-            add_row(t, &r);
+            add_row(all, done, r);
         else if (status == LW_ENOTSUP || (status == LW_EINVAL && c->ranks > 0))
             fprintf(stderr, "lapwing: bench %s: %s\n", one.name, err->msg);
         else
@@ -130,22 +121,21 @@ static int check(const struct bench_choice *c, enum lw_format format)
     return -1;
 }
 
-static enum lw_status print(const struct lw_table *t, const struct bench_result *r,
-                            enum lw_format format, struct lw_err *err)
+static enum lw_status print(const struct lw_records *all, enum lw_format format,
+                            struct lw_err *err)
 {
-    if (format == LW_FORMAT_CSV)
-        return lw_table_print_csv(t, stdout, err);
-    if (format == LW_FORMAT_TEXT)
-        return lw_table_print(t, stdout, 0, err);
-    print_json(r);
+    struct lw_jsonout o = {.file = stdout};
+
+    if (format != LW_FORMAT_JSON)
+        return lw_records_print(all, format, stdout, err);
+    lw_jsonout_object(&o, NULL);
+    lw_record_json(&o, columns, all->n_columns, all->rows);
+    lw_jsonout_end(&o);
     return LW_OK;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-    static const char *const titles[] = {"name", "method", ">ranks", ">simulated ranks",
-                                         ">simulated time", ">events", ">messages", ">wall s",
-                                         ">M events/s", ">peak memory"};
     struct bench_choice c = {.seed = 1, .params = 1000000};
     int64_t size = 500000000;
     enum lw_format format = LW_FORMAT_TEXT;
@@ -182,14 +172,13 @@ int cmd_bench(int argc, char **argv)
     c.name = n > 0 ? argv[1] : NULL;
     if ((rc = check(&c, format)) >= 0)
         return rc;
-    struct lw_table *t = lw_table_new(10, titles);
-    enum lw_status status = t ? LW_OK : lw_fail_nomem(&err);
-    if (status == LW_OK && n == 0)
-        status = bench_all(&c, t, &err);
-    else if (status == LW_OK && (status = bench_run(&c, &r, &err)) == LW_OK)
-        add_row(t, &r);
+    struct bench_result rows[MOST];
+    struct lw_records all = {NULL, columns, sizeof columns / sizeof *columns,
+                             rows, 0,       sizeof *rows};
+    enum lw_status status = n == 0 ? bench_all(&c, &all, rows, &err) : bench_run(&c, &r, &err);
+    if (status == LW_OK && n > 0)
+        add_row(&all, rows, r);
     if (status == LW_OK)
-        status = print(t, &r, format, &err);
-    lw_table_free(t);
+        status = print(&all, format, &err);
     return lw_cli_end("bench", status, &err);
 }

@@ -2,25 +2,50 @@
 #include "sim/cmd_cost_measured.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 
+#include "shared/base/arena.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
-#include "shared/text/table.h"
+#include "shared/text/record.h"
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/cost/cost_scaled.h"
 
+struct row {
+    const struct traces_bench_table *table;
+    const struct traces_bench_row *from;
+    enum lw_op_kind op;
+    int32_t n_ranks, n_nodes;
+    int64_t bytes;
+    lw_ps measured;
+    struct lw_cost_answer predicted;
+    double error_pct;
+    char error[16]; /* for people */
+};
+
 struct rows {
-    int n, capacity;
-    struct row {
-        const struct traces_bench_table *table;
-        const struct traces_bench_row *measured;
-        struct lw_cost_answer predicted;
-        double error_pct;
-    } * row;
+    int n;
+    struct row *row;
     double mean_abs_pct, worst_pct, bias_pct;
 };
+
+#define AT(field) offsetof(struct row, field)
+static const struct lw_column columns[] = {
+    {"op", "op", LW_COLUMN_WORD, AT(op), 0, lw_op_word, NULL},
+    {"n_ranks", ">ranks", LW_COLUMN_INT32, AT(n_ranks), 0, NULL, NULL},
+    {"n_nodes", ">nodes", LW_COLUMN_INT32, AT(n_nodes), 0, NULL, NULL},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, NULL},
+    {"predicted_ns", ">predicted", LW_COLUMN_PS, AT(predicted.time), 0, NULL, NULL},
+    {"measured_ns", ">measured", LW_COLUMN_PS, AT(measured), 0, NULL, NULL},
+    {"error_pct", NULL, LW_COLUMN_REAL, AT(error_pct), 4, NULL, NULL},
+    {NULL, ">error", LW_COLUMN_CHARS, AT(error), 0, NULL, NULL},
+    {"model", "model", LW_COLUMN_STRING, AT(predicted.model), 0, NULL, NULL},
+    {"algorithm", "algorithm", LW_COLUMN_STRING, AT(predicted.algorithm), 0, NULL, NULL},
+    {"protocol", "protocol", LW_COLUMN_TEXT, AT(predicted.protocol), 0, NULL, NULL},
+};
+#undef AT
 
 static enum lw_status predict(const struct lw_cluster *c, const struct traces_bench *b,
                               enum lw_reducer_kind algorithm, struct rows *out, struct lw_err *err)
@@ -34,11 +59,13 @@ static enum lw_status predict(const struct lw_cluster *c, const struct traces_be
             struct row *r = &out->row[out->n];
             struct lw_cost_query q = {t->op,      t->dtype,   t->rows[k].bytes,
                                       t->n_ranks, t->n_nodes, algorithm};
-            *r = (struct row){.table = t, .measured = &t->rows[k]};
+            *r = (struct row){.table = t, .from = &t->rows[k], .op = t->op, .n_ranks = t->n_ranks, .n_nodes = t->n_nodes,
+                              .bytes = t->rows[k].bytes, .measured = t->rows[k].time};
             LW_TRY(lw_sim_cost_explain(&bare, &q, &r->predicted, err));
-            if (r->measured->time <= 0)
+            if (r->measured <= 0)
                 continue;
-            r->error_pct = 100 * ((double)r->predicted.time / (double)r->measured->time - 1);
+            r->error_pct = 100 * ((double)r->predicted.time / (double)r->measured - 1);
+            snprintf(r->error, sizeof r->error, "%+.1f %%", r->error_pct);
             double a = fabs(r->error_pct);
             out->mean_abs_pct += a;
             out->bias_pct += r->error_pct;
@@ -52,76 +79,29 @@ static enum lw_status predict(const struct lw_cluster *c, const struct traces_be
     return LW_OK;
 }
 
-static void put_json(const struct lw_cluster *c, const struct rows *r)
+static enum lw_status put(const struct lw_cluster *c, const struct rows *r, enum lw_format format,
+                          struct lw_err *err)
 {
+    const struct lw_records all = {"rows", columns, sizeof columns / sizeof *columns,
+                                   r->row, r->n,    sizeof *r->row};
     struct lw_jsonout o = {.file = stdout};
 
+    if (format == LW_FORMAT_CSV)
+        return lw_records_csv(&all, stdout, err);
+    if (format == LW_FORMAT_TEXT) {
+        LW_TRY(lw_records_text(&all, stdout, 0, err));
+        printf("%d row%s on '%s': mean error %.1f %%, worst %.1f %%, bias %+.1f %%\n", r->n,
+               r->n == 1 ? "" : "s", c->name, r->mean_abs_pct, r->worst_pct, r->bias_pct);
+        return LW_OK;
+    }
     lw_jsonout_object(&o, NULL);
     lw_jsonout_string(&o, "cluster", c->name);
-    lw_jsonout_array(&o, "rows");
-    for (int i = 0; i < r->n; i++) {
-        const struct row *x = &r->row[i];
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "op", lw_op_name(x->table->op));
-        lw_jsonout_int(&o, "n_ranks", x->table->n_ranks);
-        lw_jsonout_int(&o, "n_nodes", x->table->n_nodes);
-        lw_jsonout_int(&o, "bytes", x->measured->bytes);
-        lw_jsonout_ns(&o, "predicted_ns", x->predicted.time);
-        lw_jsonout_ns(&o, "measured_ns", x->measured->time);
-        lw_jsonout_fixed(&o, "error_pct", x->error_pct, 4);
-        lw_jsonout_string(&o, "model", x->predicted.model);
-        lw_jsonout_string(&o, "algorithm", x->predicted.algorithm);
-        if (x->predicted.protocol)
-            lw_jsonout_string(&o, "protocol", x->predicted.protocol);
-        lw_jsonout_end(&o);
-    }
-    lw_jsonout_end(&o);
+    lw_records_json(&o, &all);
     lw_jsonout_fixed(&o, "mean_abs_error_pct", r->mean_abs_pct, 4);
     lw_jsonout_fixed(&o, "max_abs_error_pct", r->worst_pct, 4);
     lw_jsonout_fixed(&o, "bias_pct", r->bias_pct, 4);
     lw_jsonout_end(&o);
-}
-
-static enum lw_status put_table(const struct lw_cluster *c, const struct rows *r, bool csv,
-                                struct lw_err *err)
-{
-    static const char *const text[] = {"op",        ">ranks", ">nodes", ">size",     ">predicted",
-                                       ">measured", ">error", "model",  "algorithm", "protocol"};
-    static const char *const machine[] = {"op",           "n_ranks",     "n_nodes",   "bytes",
-                                          "predicted_ns", "measured_ns", "error_pct", "model",
-                                          "algorithm",    "protocol"};
-    struct lw_table *t = lw_table_new(10, csv ? machine : text);
-    char buf[32];
-
-    if (!t)
-        return lw_fail_nomem(err);
-    for (int i = 0; i < r->n; i++) {
-        const struct row *x = &r->row[i];
-        lw_table_cell(t, "%s", lw_op_name(x->table->op));
-        lw_table_cell(t, "%d", x->table->n_ranks);
-        lw_table_cell(t, "%d", x->table->n_nodes);
-        if (csv) {
-            lw_table_cell(t, "%lld", (long long)x->measured->bytes);
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(x->predicted.time));
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(x->measured->time));
-            lw_table_cell(t, "%.4f", x->error_pct);
-        } else {
-            lw_table_cell(t, "%s", lw_format_bytes(buf, x->measured->bytes));
-            lw_table_cell(t, "%s", lw_format_ps(buf, x->predicted.time));
-            lw_table_cell(t, "%s", lw_format_ps(buf, x->measured->time));
-            lw_table_cell(t, "%+.1f %%", x->error_pct);
-        }
-        lw_table_cell(t, "%s", x->predicted.model);
-        lw_table_cell(t, "%s", x->predicted.algorithm);
-        lw_table_cell(t, "%s", x->predicted.protocol ? x->predicted.protocol : "");
-    }
-    enum lw_status status =
-        csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 0, err);
-    lw_table_free(t);
-    if (status == LW_OK && !csv)
-        printf("%d row%s on '%s': mean error %.1f %%, worst %.1f %%, bias %+.1f %%\n", r->n,
-               r->n == 1 ? "" : "s", c->name, r->mean_abs_pct, r->worst_pct, r->bias_pct);
-    return status;
+    return LW_OK;
 }
 
 /* What makes it doubtful that the table was measured on such a machine. */
@@ -137,10 +117,10 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
         const struct row *x = &r->row[i];
         const struct traces_bench_table *t = x->table;
         char buf[32];
-        bool smallest = x->measured == t->rows, largest = x->measured == &t->rows[t->n_rows - 1];
+        bool smallest = x->from == t->rows, largest = x->from == &t->rows[t->n_rows - 1];
         if (!smallest && !largest)
             continue;
-        double ratio = (double)x->measured->time / (double)x->predicted.time;
+        double ratio = (double)x->measured / (double)x->predicted.time;
         if (largest && *t->gpu && !traces_same_device(c->device.kind, t->gpu))
             lw_printf_paragraph(stdout, "note: %s was measured on '%s', '%s' has '%s'",
                                 lw_op_name(t->op), t->gpu, c->name, c->device.kind);
@@ -149,7 +129,7 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
                                 "note: %s on %d ranks of %d nodes takes %.2g times the model at "
                                 "%s: was it measured on this fabric?",
                                 lw_op_name(t->op), t->n_ranks, t->n_nodes, ratio,
-                                lw_format_bytes(buf, x->measured->bytes));
+                                lw_format_bytes(buf, x->bytes));
     }
 }
 
@@ -166,10 +146,8 @@ static enum lw_status compare(const struct lw_cluster *c, const struct traces_be
     if (!r.row)
         return lw_fail_nomem(err);
     enum lw_status status = predict(c, b, algorithm, &r, err);
-    if (status == LW_OK && format == LW_FORMAT_JSON)
-        put_json(c, &r);
-    else if (status == LW_OK)
-        status = put_table(c, &r, format == LW_FORMAT_CSV, err);
+    if (status == LW_OK)
+        status = put(c, &r, format, err);
     if (status == LW_OK && format == LW_FORMAT_TEXT)
         say_doubts(c, b, &r);
     lw_free(r.row);

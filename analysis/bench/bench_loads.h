@@ -19,7 +19,7 @@ struct bench_choice {
 struct bench_result {
     const char *name, *method;
     int64_t ranks, n_simulated, simulated_ps, n_events, n_messages, peak_rss_bytes;
-    double wall_s;
+    double wall_s, rate; /* rate: millions of events per second, set where it is printed */
 };
 
 /* Is there such a load, and does it simulate (and have methods, jitter, skew and folding)? */

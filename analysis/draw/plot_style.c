@@ -128,7 +128,7 @@ static void provenance(const struct lw_plot *p, FILE *f, int width, int height)
 
 static int key_px(const struct plot_key *k)
 {
-    return (k->second >= 0 ? 2 : 1) * SWATCH + 6 + plot_text_px(k->name, POINTS) + 24; /* m and w are wide */
+    return (k->second >= 0 ? 2 : 1) * SWATCH + 6 + plot_text_px(k->name, POINTS) + 24;
 }
 
 /* Where entry i goes: its distance from the left, and its line from above. Returns the lines. */

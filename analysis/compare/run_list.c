@@ -1,0 +1,85 @@
+/* The list of runs: figures for programs, names and what tells runs apart for people. */
+#include "analysis/compare/run_list.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "analysis/compare/run_labels.h"
+
+/* A run as it is listed: beside its figures what only a person reads. */
+struct listed {
+    struct lw_run run;
+    char started[32];
+    const char *label; /* what tells it from the others */
+};
+
+static const char *kind_word(int kind)
+{
+    return lw_run_kind_name((enum lw_run_kind)kind);
+}
+
+static const char *status_word(int status)
+{
+    return lw_run_status_name((enum lw_run_status)status);
+}
+
+#define AT(field) offsetof(struct listed, field)
+static const struct lw_column columns[] = {
+    {"id", ">run", LW_COLUMN_INT, AT(run.id), 0, NULL, NULL},
+    {"name", NULL, LW_COLUMN_TEXT, AT(run.name), 0, NULL, NULL},
+    {"kind", "kind", LW_COLUMN_WORD, AT(run.kind), 0, kind_word, NULL},
+    {"status", "status", LW_COLUMN_WORD, AT(run.status), 0, status_word, NULL},
+    {NULL, "name", LW_COLUMN_TEXT, AT(run.name), 0, NULL, NULL},
+    {"message", NULL, LW_COLUMN_TEXT, AT(run.message), 0, NULL, NULL},
+    {"plan_hash", NULL, LW_COLUMN_TEXT, AT(run.plan_hash), 0, NULL, NULL},
+    {"n_ranks", NULL, LW_COLUMN_INT32, AT(run.n_ranks), 0, NULL, NULL},
+    {"step_ns", ">step", LW_COLUMN_PS, AT(run.step), 0, NULL, "-"},
+    {"exposed_comm_ns", ">exposed", LW_COLUMN_PS, AT(run.exposed_comm), 0, NULL, "-"},
+    {"n_buckets", NULL, LW_COLUMN_INT32, AT(run.n_buckets), 0, NULL, NULL},
+    {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(run.bucket_cap_bytes), 0, NULL, NULL},
+    {"workload", NULL, LW_COLUMN_TEXT, AT(run.workload_name), 0, NULL, NULL},
+    {"cluster", NULL, LW_COLUMN_TEXT, AT(run.cluster_name), 0, NULL, NULL},
+    {"backend", NULL, LW_COLUMN_TEXT, AT(run.backend), 0, NULL, NULL},
+    {"honesty", NULL, LW_COLUMN_TEXT, AT(run.honesty), 0, NULL, NULL},
+    {"n_spans", NULL, LW_COLUMN_INT, AT(run.n_spans), 0, NULL, NULL},
+    {"started_at_s", NULL, LW_COLUMN_INT, AT(run.started_at), 0, NULL, NULL},
+    {NULL, "started (UTC)", LW_COLUMN_CHARS, AT(started), 0, NULL, NULL},
+    {"label", NULL, LW_COLUMN_TEXT, AT(label), 0, NULL, ""},
+    {"command", NULL, LW_COLUMN_TEXT, AT(run.command), 0, NULL, NULL},
+};
+#undef AT
+
+/* Why runs failed, below the table. */
+static void put_failures(const struct lw_run *runs, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (runs[i].message[0] && runs[i].status != LW_RUN_OK)
+            printf("run %lld %s: %s\n", (long long)runs[i].id, lw_run_status_name(runs[i].status),
+                   runs[i].message);
+}
+
+enum lw_status lw_run_list_print(struct lw_store *s, const struct lw_run *runs, int32_t n,
+                                 struct lw_arena *room, enum lw_format format, struct lw_err *err)
+{
+    struct listed *rows = lw_arena_alloc(room, n, sizeof *rows);
+    const char **labels;
+
+    if (!rows)
+        return lw_fail_nomem(err);
+    LW_TRY(lw_run_labels(s, runs, n, false, room, &labels, err));
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_run *r = &runs[i];
+        struct listed *x = &rows[i];
+        time_t at = (time_t)r->started_at;
+        x->run = *r;
+        x->label = labels[i];
+        strftime(x->started, sizeof x->started, "%m-%d %H:%M", gmtime(&at));
+    }
+    LW_TRY(lw_records_print(&(struct lw_records){"runs", columns, sizeof columns / sizeof *columns,
+                                                 rows, n, sizeof *rows},
+                            format, stdout, err));
+    if (format == LW_FORMAT_TEXT)
+        put_failures(runs, n);
+    return LW_OK;
+}

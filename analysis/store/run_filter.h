@@ -1,0 +1,21 @@
+#ifndef LW_ANALYSIS_STORE_RUN_FILTER_H
+#define LW_ANALYSIS_STORE_RUN_FILTER_H
+
+#include <stdint.h>
+
+#include "analysis/store/store.h"
+
+/* The words of --workload, --since and --kind; NULL = any. */
+struct lw_run_filter {
+    const char *workload, *since, *kind;
+    int64_t since_s; /* set by lw_run_filter_check */
+};
+
+/* LW_EUSAGE: an unknown kind, or a date that is none. */
+enum lw_status lw_run_filter_check(struct lw_run_filter *w, struct lw_err *err);
+/* The runs that are named, else all; of them those that the filter lets through. */
+enum lw_status lw_run_filter_select(struct lw_store *s, char **names, int n_names,
+                                    const struct lw_run_filter *w, struct lw_arena *a,
+                                    struct lw_run **runs, int32_t *n, struct lw_err *err);
+
+#endif

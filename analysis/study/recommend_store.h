@@ -1,0 +1,18 @@
+#ifndef LW_ANALYSIS_STUDY_RECOMMEND_STORE_H
+#define LW_ANALYSIS_STUDY_RECOMMEND_STORE_H
+
+#include "analysis/study/recommend.h"
+
+/* What to store of a recommendation, all borrowed. */
+struct lw_recommend_store {
+    const char *db, *command;
+    const struct lw_workload *workload;
+    const struct lw_cluster *cluster;
+    const struct lw_strategy *strategy; /* of the search */
+    const struct lw_recommendation *r;
+};
+
+/* Each as a simulation of its own. */
+enum lw_status lw_recommend_store(const struct lw_recommend_store *s, struct lw_err *err);
+
+#endif

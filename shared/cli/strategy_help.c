@@ -1,0 +1,101 @@
+/* Every strategy option with its values, for people and as data. */
+#include "shared/cli/strategy_help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/json/jsonout.h"
+#include "shared/plan/strategy.h"
+#include "shared/text/table.h"
+#include "shared/text/wrap.h"
+
+static void list_rows(const struct lw_strategy_option *o)
+{
+    for (int v = 0; o->values[v]; v++)
+        lw_put_wrapped(stdout, o->helps[v], printf("      %-20s ", o->values[v]), LW_TEXT_COLUMNS);
+}
+
+static void list_values(const struct lw_strategy_option *o)
+{
+    printf("      ");
+    for (int v = 0, at = 6; o->values[v]; v++) {
+        int n = (int)strlen(o->values[v]) + 2;
+        if (at + n > 90) {
+            printf("\n      ");
+            at = 6;
+        }
+        printf("%s%s", o->values[v], o->values[v + 1] ? ", " : "\n");
+        at += n;
+    }
+}
+
+static void list_strategy(void)
+{
+    printf("Strategy options, for plan, sim, exec and strategy files ('_' is accepted for '-').\n"
+           "Sizes: KiB MiB GiB = 2^n, KB MB GB = 10^n, bare = bytes.\n\n");
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const struct lw_strategy_option *o = lw_strategy_option(i);
+        printf("  --%s %s\n", o->name, o->arg);
+        lw_put_wrapped(stdout, o->help, printf("      "), LW_TEXT_COLUMNS);
+        if (o->helps)
+            list_rows(o);
+        else if (o->values)
+            list_values(o);
+    }
+}
+
+/* Strategy options as data. */
+static void json_strategy(void)
+{
+    struct lw_jsonout o = {.file = stdout};
+
+    lw_jsonout_object(&o, NULL);
+    lw_jsonout_array(&o, "options");
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const struct lw_strategy_option *p = lw_strategy_option(i);
+        lw_jsonout_line_object(&o, NULL);
+        lw_jsonout_string(&o, "name", p->name);
+        lw_jsonout_string(&o, "argument", p->arg);
+        lw_jsonout_string(&o, "help", p->help);
+        lw_jsonout_line_array(&o, "values");
+        for (int v = 0; p->values && p->values[v]; v++)
+            lw_jsonout_string(&o, NULL, p->values[v]);
+        lw_jsonout_end(&o);
+        lw_jsonout_end(&o);
+    }
+    lw_jsonout_end(&o);
+    lw_jsonout_end(&o);
+}
+
+static enum lw_status csv_strategy(struct lw_err *err)
+{
+    static const char *const titles[] = {"option", "argument", "help", "values"};
+    struct lw_table *t = lw_table_new(4, titles);
+
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const struct lw_strategy_option *o = lw_strategy_option(i);
+        char values[512] = "";
+        size_t at = 0;
+        for (int v = 0; o->values && o->values[v] && at < sizeof values; v++)
+            at += (size_t)snprintf(values + at, sizeof values - at, "%s%s", v ? " " : "",
+                                   o->values[v]);
+        lw_table_cell(t, "%s", o->name);
+        lw_table_cell(t, "%s", o->arg);
+        lw_table_cell(t, "%s", o->help);
+        lw_table_cell(t, "%s", values);
+    }
+    enum lw_status s = lw_table_print_csv(t, stdout, err);
+    lw_table_free(t);
+    return s;
+}
+
+enum lw_status lw_strategy_help(enum lw_format format, struct lw_err *err)
+{
+    if (format == LW_FORMAT_CSV)
+        return csv_strategy(err);
+    if (format == LW_FORMAT_JSON)
+        json_strategy();
+    else
+        list_strategy();
+    return LW_OK;
+}
