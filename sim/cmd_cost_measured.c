@@ -59,8 +59,13 @@ static enum lw_status predict(const struct lw_cluster *c, const struct traces_be
             struct row *r = &out->row[out->n];
             struct lw_cost_query q = {t->op,      t->dtype,   t->rows[k].bytes,
                                       t->n_ranks, t->n_nodes, algorithm};
-            *r = (struct row){.table = t, .from = &t->rows[k], .op = t->op, .n_ranks = t->n_ranks, .n_nodes = t->n_nodes,
-                              .bytes = t->rows[k].bytes, .measured = t->rows[k].time};
+            *r = (struct row){.table = t,
+                              .from = &t->rows[k],
+                              .op = t->op,
+                              .n_ranks = t->n_ranks,
+                              .n_nodes = t->n_nodes,
+                              .bytes = t->rows[k].bytes,
+                              .measured = t->rows[k].time};
             LW_TRY(lw_sim_cost_explain(&bare, &q, &r->predicted, err));
             if (r->measured <= 0)
                 continue;

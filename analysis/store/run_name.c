@@ -53,10 +53,13 @@ const char *lw_option_shown(const char *option, const char *value, char *buf)
     struct lw_err ignored;
     int64_t bytes;
 
-    if (i < 0 || !lw_strategy_option(i)->arg || strcmp(lw_strategy_option(i)->arg, "SIZE") != 0 ||
-        lw_parse_int(value, 0, INT64_MAX, &bytes, &ignored) != LW_OK)
+    if (i < 0 || !lw_strategy_option(i)->arg || strcmp(lw_strategy_option(i)->arg, "SIZE") != 0)
         return value;
-    return lw_format_bytes(buf, bytes);
+    if (strcmp(value, "-1") == 0) /* not given */
+        return "default";
+    return lw_parse_int(value, 0, INT64_MAX, &bytes, &ignored) == LW_OK
+               ? lw_format_bytes(buf, bytes)
+               : value;
 }
 
 static void add_options(struct name *m, const char *options)

@@ -29,6 +29,15 @@ TEST(a_name_holds_what_differs_from_the_defaults)
     lw_arena_free(&a);
 }
 
+TEST(a_size_that_was_not_given_is_the_default)
+{
+    char buf[64];
+
+    assert_string_equal(lw_option_shown("bucket-cap", "-1", buf), "default");
+    assert_string_equal(lw_option_shown("bucket-cap", "5242880", buf), "5.00 MiB");
+    assert_string_equal(lw_option_shown("dp", "-1", buf), "-1");
+}
+
 static void make_runs(void)
 {
     lapwing("model mlp -o w.json", NULL);
