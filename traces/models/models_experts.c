@@ -45,8 +45,8 @@ enum lw_status transformer_experts_check(const struct traces_model_shape *s, str
     return LW_OK;
 }
 
-/* Rows of bytes that every rank moves, before tokens are sent: its own part of the tokens under
- * sequence parallelism. */
+/* A kernel that moves so many bytes in forward and in backward. whole: on every tensor rank, or of
+ * its own tokens under sequence parallelism. */
 static void move(struct transformer *t, int64_t bytes, bool whole)
 {
     traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = bytes, .input_bytes = bytes,

@@ -141,6 +141,27 @@ TEST(what_is_not_modelled_is_refused_by_field)
     }
 }
 
+/* Llama 4: sizes of the text part; intermediate_size is that of experts and of the shared one. */
+TEST(a_text_config_inside_is_read)
+{
+    struct traces_model_shape s;
+    struct lw_err err = {0};
+    const char *name;
+    if (read("{\"model_type\": \"llama4\", \"text_config\": {\"model_type\": \"llama4_text\","
+             "\"num_hidden_layers\": 48, \"hidden_size\": 5120, \"num_attention_heads\": 40,"
+             "\"num_key_value_heads\": 8, \"head_dim\": 128, \"intermediate_size\": 8192,"
+             "\"intermediate_size_mlp\": 16384, \"num_local_experts\": 128,"
+             "\"num_experts_per_tok\": 1, \"interleave_moe_layer_step\": 2,"
+             "\"vocab_size\": 202048, \"max_position_embeddings\": 1048576}}",
+             &name, &s, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(s.ffn, 16384);
+    assert_int_equal(s.expert_ffn, 8192);
+    assert_int_equal(s.shared_ffn, 8192);
+    assert_int_equal(s.expert_every, 2);
+    assert_int_equal(s.experts, 128);
+}
+
 TEST(failing_allocations_leave_nothing)
 {
     int64_t live = lw_alloc_live(), n = 0;
