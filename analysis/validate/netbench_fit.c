@@ -107,9 +107,10 @@ static enum lw_status put_table(const struct netbench_table *t, FILE *f, struct 
             archs[t->arch], op_constant(t->op), raw_error(t), m.first_knot, m.n_knots);
     for (int k = 0; k < m.n_knots; k++)
         fprintf(f, "%s%.3f", k == 0 ? "" : k % 12 ? ", " : ",\n      ", m.log_ratio[k]);
-    fprintf(f, "},\n     %d, (const uint32_t[]){", t->n);
+    fprintf(f, "},\n     %d,\n     (const uint32_t[]){", t->n);
     for (int32_t i = 0; i < t->n; i++)
-        fprintf(f, "%s0x%08xu", i == 0 ? "" : i % 7 ? ", " : ",\n      ", (unsigned)t->marks[i]);
+        fprintf(f, "%s%s0x%08xu", i == 0 ? "" : ",", i % 7 ? " " : "\n      ",
+                (unsigned)t->marks[i]);
     fprintf(f, "}},\n");
     return LW_OK;
 }

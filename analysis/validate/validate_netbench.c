@@ -3,9 +3,9 @@
  *
  * Two families share the cases: netbench-raw, the model alone, and netbench, the model times the
  * stored curve (sim/cost/nccl_curves.c) without the table that has the same rows: a table is never
- * predicted from itself, whatever its file is called. A series is one table in one class of sizes. Tables whose source says that
- * the fabric is not what its parts say, or the library not NCCL, stand in netbench-apart, or are
- * only named; they are not fitted. */
+ * predicted from itself, whatever its file is called. A series is one table in one class of sizes.
+ * Tables whose source says that the fabric is not what its parts say, or the library not NCCL,
+ * stand in netbench-apart, or are only named; they are not fitted. */
 #include "analysis/validate/validate_kinds.h"
 
 #include <stdio.h>

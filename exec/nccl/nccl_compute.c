@@ -3,8 +3,8 @@
  * By the clock (spin, sleep): lw_begin writes the device's clock to the stream's word, lw_wait
  * keeps one thread busy, or asleep between looks, until begin + work. It occupies one SM in part
  * and no memory bandwidth: overlap is exact, contention is not there. Otherwise (gemm) the rest is
- * filled with work of the op's kind (nccl_filler.c). How long parts take is measured at opening, with
- * nothing beside them. The globaltimer that the kernels read ticks in steps that depend on the
+ * filled with work of the op's kind (nccl_filler.c). How long parts take is measured at opening,
+ * with nothing beside them. The globaltimer that the kernels read ticks in steps that depend on the
  * device (32 ns to 1 us). */
 #include "exec/nccl/nccl_world.h"
 
@@ -17,7 +17,7 @@
 enum { N_TINY = 32 };
 enum { ELEMENTS_PER_SM = 1 << 16, MAX_ELEMENTS = 1 << 25 };
 
-/* --- parts -------------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 /* The table of a run on the device; tables of one shape hold the same numbers (gradients.h). */
 static enum lw_status table_on_device(struct exec_world *w, const struct exec_gradient_table *t,
@@ -234,7 +234,7 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     return lw_fail(err, LW_ENOTSUP, "part of kind %d", (int)p->kind);
 }
 
-/* --- tasks -------------------------------------------------------------------------------------- */
+/* --- tasks ------------------------------------------------------------------------------------ */
 
 static bool by_clock(const struct exec_world *w, const struct exec_task *t)
 {
@@ -284,7 +284,7 @@ enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t,
     return rest > 0 && t->work_ns > 0 ? nccl_fill_rest(s, t, rest, err) : LW_OK;
 }
 
-/* --- measuring ---------------------------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------------------------- */
 
 static enum lw_status one_fill(struct exec_world *w, int32_t kind, int64_t n,
                               struct lw_err *err)

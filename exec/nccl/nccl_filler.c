@@ -7,9 +7,10 @@
  *
  * As many units as take the time, then smaller grains for the remainder. A unit of f32 has two
  * 128 x 64 tiles' worth of rows per pair of SMs, so that it fills the device; one of bf16 has twice
- * the rows. Plans hold FLOPs and bytes, no shapes: products are square, of equal FLOPs. How long units
- * and grains take is measured with nothing beside them, f32 at opening, the others when the first op
- * needs them, and all again before each later batch of steps, because clocks ramp up and drop. */
+ * the rows. Plans hold FLOPs and bytes, no shapes: products are square, of equal FLOPs. How long
+ * units and grains take is measured with nothing beside them, f32 at opening, the others when the
+ * first op needs them, and all again before each later batch of steps, because clocks ramp up and
+ * drop. */
 #include "exec/nccl/nccl_world.h"
 
 #include <math.h>
@@ -61,7 +62,7 @@ static enum lw_status fill_many(struct exec_world *w, CUstream s, enum filler_ki
     return LW_OK;
 }
 
-/* --- measuring ---------------------------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------------------------- */
 
 static enum lw_status time_once(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
                                 int32_t repeat, double *ns, struct lw_err *err)
@@ -136,7 +137,7 @@ enum lw_status nccl_fill_again(struct exec_world *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- the kinds ---------------------------------------------------------------------------------- */
+/* --- the kinds -------------------------------------------------------------------------------- */
 
 static void describe(struct exec_world *w, enum filler_kind kind)
 {

@@ -182,8 +182,7 @@ enum lw_status lw_cluster_print(const struct lw_cluster *c, enum lw_format forma
 
 struct listed {
     struct lw_cluster c;
-    char inside[16],
-        between[16]; /* GB/s one way of a device, and of a node; "" = not in the file */
+    char inside[16], between[16]; /* GB/s one way of a device, of a node; "" = not in the file */
 };
 
 static void find_rate(const struct lw_cluster *c, enum lw_link_level level, char text[16])

@@ -68,9 +68,9 @@ static int32_t route(struct transformer *t)
     return part;
 }
 
-/* Tokens in the order of experts, or back: T rows on one side and T topk on the other. Rows that lie
- * apart move at 0.5 of a B200's bandwidth (network_fit_simumax, permute_fwd and permute_bwd: fused
- * kernels), copies at 0.85. */
+/* Tokens in the order of experts, or back: T rows on one side and T topk on the other. Rows that
+ * lie apart move at 0.5 of a B200's bandwidth (network_fit_simumax, permute_fwd and permute_bwd:
+ * fused kernels), copies at 0.85. */
 static void permute(struct transformer *t)
 {
     int64_t bytes = t->b.item * t->tokens * t->hidden * (1 + t->b.shape.topk);
