@@ -765,19 +765,6 @@ static void processes_that_differ_are_turned_away(void **state)
 
 /* --- the command -------------------------------------------------------------------------------- */
 
-static const char here_cluster[] =
-    "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"c\", \"calibrated\": true,"
-    " \"devices_per_node\": 4, \"device\": {\"kind\": \"gpu\", \"copy_bytes_per_s\":"
-    " {\"value\": 1e9, \"source\": \"t\"}}, \"links\": [{\"name\": \"l\", \"level\": \"intra\","
-    " \"bytes_per_s\": {\"value\": 1e9, \"source\": \"t\"},"
-    " \"latency_ns\": {\"value\": 1000, \"source\": \"t\"},"
-    " \"n_links\": {\"value\": 1, \"source\": \"t\"}}]}";
-
-static const char here_workload[] =
-    "{\"lapwing\": 1, \"kind\": \"workload\", \"name\": \"tiny\", \"modules\": ["
-    "{\"name\": \"a\", \"forward_ns\": 1000000, \"backward_input_ns\": 2000000}],"
-    " \"params\": [{\"name\": \"w\", \"numel\": 1000, \"module\": 0}], \"optimizer_ns\": 100000}";
-
 /* The command in a folder of its own, against the fakes; its output, and status by *rc. */
 static char *command(const char *words, int *rc)
 {
@@ -1125,10 +1112,23 @@ static void clocks_and_power_are_stored_with_the_run(void **state)
     assert_null(strstr(command("$L runs --db state.db --format json", &rc), "\"id\": 2"));
 }
 
+#ifndef __SANITIZE_THREAD__ /* minutes of products */
+static const char here_cluster[] =
+    "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"c\", \"calibrated\": true,"
+    " \"devices_per_node\": 4, \"device\": {\"kind\": \"gpu\", \"copy_bytes_per_s\":"
+    " {\"value\": 1e9, \"source\": \"t\"}}, \"links\": [{\"name\": \"l\", \"level\": \"intra\","
+    " \"bytes_per_s\": {\"value\": 1e9, \"source\": \"t\"},"
+    " \"latency_ns\": {\"value\": 1000, \"source\": \"t\"},"
+    " \"n_links\": {\"value\": 1, \"source\": \"t\"}}]}";
+
+static const char here_workload[] =
+    "{\"lapwing\": 1, \"kind\": \"workload\", \"name\": \"tiny\", \"modules\": ["
+    "{\"name\": \"a\", \"forward_ns\": 1000000, \"backward_input_ns\": 2000000}],"
+    " \"params\": [{\"name\": \"w\", \"numel\": 1000, \"module\": 0}], \"optimizer_ns\": 100000}";
+
 /* The same grid on the NCCL backend: a world of one, ranks as streams of one device, one process
  * per rank; --only keeps them short. Predictions are of another machine: what is tested is that
  * every way plans, runs, verifies, stores and prints once. */
-#ifndef __SANITIZE_THREAD__ /* minutes of products */
 static void a_gpu_runs_the_same_grid(void **state)
 {
     NEEDS_FAKES();
