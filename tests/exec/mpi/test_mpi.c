@@ -150,7 +150,7 @@ static char *shell(const char *words, int *rc)
     snprintf(line, sizeof line,
              "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
              "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 L=%s T=%s "
-             "OMPI_MCA_orte_tmpdir_base=%s M='timeout 60 mpirun --oversubscribe' && { %s; }",
+             "OMPI_MCA_orte_tmpdir_base=%s M='timeout 240 mpirun --oversubscribe' && { %s; }",
              folder, getenv("LAPWING_MPI"), binary, self, folder, words);
     FILE *f = popen(line, "r");
     assert_non_null(f);
@@ -287,7 +287,7 @@ TEST(a_world_of_one_where_more_were_asked_is_refused)
     int rc;
     char *out =
         shell("$L model mlp --layers 2 --width 64 -o w.json >/dev/null; for r in 0 1; do "
-              "PMI_RANK=$r PMI_SIZE=2 MPI_LOCALRANKID=$r timeout 60 $L exec -w w.json --dp 2 "
+              "PMI_RANK=$r PMI_SIZE=2 MPI_LOCALRANKID=$r timeout 240 $L exec -w w.json --dp 2 "
               "--backend mpi --no-db 2>&1 & done; wait",
               &rc);
 
