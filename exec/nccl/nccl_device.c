@@ -158,7 +158,8 @@ static enum lw_status new_timer(struct exec_world *w, CUevent *e, struct lw_err 
         CUevent *grown = nccl_alloc((size_t)more, sizeof *grown);
         if (!grown)
             return lw_fail(err, LW_ENOMEM, "out of memory");
-        memcpy(grown, w->pool, (size_t)w->n_pool * sizeof *grown);
+        if (w->n_pool > 0)
+            memcpy(grown, w->pool, (size_t)w->n_pool * sizeof *grown);
         nccl_free(w->pool);
         w->pool = grown;
         w->pool_capacity = more;
