@@ -157,6 +157,18 @@ TEST(a_collective_takes_its_shortest_span)
         traces_recorded_free(&c[i]);
 }
 
+/* Under SAN=1 nothing is sorted where nothing is. */
+TEST(a_recording_without_a_span_gives_no_table)
+{
+    struct traces_recorded c;
+    struct traces_bench b;
+    struct lw_err err;
+
+    assert_int_equal(read_text(head, &c, &err), LW_OK);
+    assert_true(traces_recorded_tables(&c, 1, &b, &err) != LW_OK);
+    traces_recorded_free(&c);
+}
+
 TEST(failing_allocations_keep_nothing)
 {
     char text[4096];
