@@ -1,4 +1,5 @@
 /* lapwing cost: what communication costs on a cluster, and which model says so. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,8 @@
 #include "sim/cost/cost_nccl.h"
 #include "sim/cost/cost_print.h"
 #include "sim/cost/gemm_cost.h"
+
+enum { MOST_RANKS = 1 << 24 }; /* sums of ranks and nodes stay within 32 bits */
 
 static const struct lw_usage usage = {
     .command = "cost",
@@ -73,6 +76,32 @@ static enum lw_status ask(const struct lw_cluster *c, struct lw_cost_query q, in
     return LW_OK;
 }
 
+/* Ranks and nodes of the question, 0 = not given: all devices, and as few nodes as hold them. */
+static enum lw_status set_shape(const struct lw_cluster *c, int64_t ranks, int64_t nodes,
+                                struct lw_cost_query *q, struct lw_err *err)
+{
+    int64_t per_node = c->devices_per_node;
+    int64_t n_devices = (c->n_nodes > 0 ? c->n_nodes : 1) * per_node; /* 0: as many as needed */
+
+    ranks = ranks > 0 ? ranks : n_devices;
+    nodes = nodes > 0 ? nodes : (ranks + per_node - 1) / per_node;
+    if (c->n_nodes > 0 && (ranks > n_devices || nodes > c->n_nodes))
+        return lw_fail(err, LW_EINVAL,
+                       "%" PRId64 " ranks on %" PRId64 " node%s: cluster '%s' has %d node%s of %d "
+                       "devices",
+                       ranks, nodes, nodes == 1 ? "" : "s", c->name, c->n_nodes,
+                       c->n_nodes == 1 ? "" : "s", c->devices_per_node);
+    if (ranks > nodes * per_node)
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks %" PRId64 " --nodes %" PRId64 ": a node of cluster '%s' has %d "
+                       "devices: --nodes %" PRId64 " holds them",
+                       ranks, nodes, c->name, c->devices_per_node,
+                       (ranks + per_node - 1) / per_node);
+    q->n_ranks = (int32_t)ranks;
+    q->n_nodes = (int32_t)nodes;
+    return LW_OK;
+}
+
 int cmd_cost(int argc, char **argv)
 {
     const char *cluster_name = "host", *op = NULL, *bytes = "1KiB..1GiB", *dtype = NULL,
@@ -87,9 +116,9 @@ int cmd_cost(int argc, char **argv)
          "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
          "nccl:tree/ll128, ... (auto)",
          0, 0},
-        {"ranks", 0, LW_OPT_INT, &ranks, "N", "members (all devices)", 1, INT32_MAX},
+        {"ranks", 0, LW_OPT_INT, &ranks, "N", "members (all devices)", 1, MOST_RANKS},
         {"nodes", 0, LW_OPT_INT, &nodes, "N", "nodes they live on (as few as hold them)", 1,
-         INT32_MAX},
+         MOST_RANKS},
         {"bytes", 0, LW_OPT_STRING, &bytes, "A..B", "sizes, or one (1KiB..1GiB)", 0, 0},
         {"gemm", 0, LW_OPT_STRING, &gemm, "M,N,K",
          "a product of M x K and K x N; BATCH,M,N,K: as many; GROUPSxM,N,K: of experts", 0, 0},
@@ -124,18 +153,8 @@ int cmd_cost(int argc, char **argv)
         lw_cluster_free(&c);
         return lw_cli_end("cost", status, &err);
     }
-    if (status == LW_OK) {
-        int32_t n_nodes = c.n_nodes > 0 ? c.n_nodes : 1; /* 0: as many as are asked for */
-        int64_t n_devices = (int64_t)n_nodes * c.devices_per_node;
-        q.n_ranks = (int32_t)(ranks > 0 ? ranks : n_devices);
-        q.n_nodes =
-            (int32_t)(nodes > 0 ? nodes
-                                : (q.n_ranks + c.devices_per_node - 1) / c.devices_per_node);
-        if (c.n_nodes > 0 && (q.n_ranks > n_devices || q.n_nodes > c.n_nodes))
-            status = lw_fail(&err, LW_EINVAL,
-                             "%d ranks on %d nodes: cluster '%s' has %d nodes of %d devices",
-                             q.n_ranks, q.n_nodes, c.name, c.n_nodes, c.devices_per_node);
-    }
+    if (status == LW_OK)
+        status = set_shape(&c, ranks, nodes, &q, &err);
     if (status == LW_OK)
         status = ask(&c, q, from, to, &a, &err);
     if (status == LW_OK)

@@ -131,6 +131,10 @@ TEST(cost_prints_time_and_bandwidths)
     expect("cost -c eight.json --bytes 64MiB", 0, "2.356 ms      28.487      49.851  alpha-beta");
     expect("cost -c eight.json --bytes 64MiB --format json", 0, "\"time_ns\": 2355810,");
     expect("cost -c eight.json --ranks 16", 1, "16 ranks on 2 nodes");
+    expect("cost -c dgx-h100 --ranks 16 --nodes 1", 1,
+           "--ranks 16 --nodes 1: a node of cluster 'dgx-h100' has 8 devices: --nodes 2 holds them");
+    expect("cost -c dgx-h100 --ranks 2147483647", 2, "--ranks");
+    expect("cost -c dgx-h100 --ranks 16777216 --bytes 8", 0, "2097152 nodes");
     /* pairwise: 14 steps of 8 MiB as well; one-shot: 7 x 64 MiB at 50e9 B/s = 9395.241 us, + 0.5 */
     expect("cost -c eight.json --bytes 64MiB --algorithm pairwise --format json", 0,
            "\"time_ns\": 2355810,");
