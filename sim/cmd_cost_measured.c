@@ -131,10 +131,10 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
                                 lw_op_name(t->op), t->gpu, c->name, c->device.kind);
         if (sim_ratio_is_doubtful(ratio, !largest))
             lw_printf_paragraph(stdout,
-                                "note: %s on %d ranks of %d nodes takes %.2g times the model at "
+                                "note: %s on %d ranks of %d node%s takes %.2g times the model at "
                                 "%s: was it measured on this fabric?",
-                                lw_op_name(t->op), t->n_ranks, t->n_nodes, ratio,
-                                lw_format_bytes(buf, x->bytes));
+                                lw_op_name(t->op), t->n_ranks, t->n_nodes,
+                                t->n_nodes == 1 ? "" : "s", ratio, lw_format_bytes(buf, x->bytes));
     }
 }
 

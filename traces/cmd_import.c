@@ -74,10 +74,10 @@ static void say_doubts(const struct lw_cluster *c, int32_t n_tables)
         double ratio;
         if (sim_table_is_doubtful(c, &q, &ratio, &bytes))
             fprintf(stderr,
-                    "lapwing import: note: %s on %d ranks of %d nodes takes %.2g times NCCL's "
+                    "lapwing import: note: %s on %d ranks of %d node%s takes %.2g times NCCL's "
                     "model on '%s' at %s: was it measured on this fabric?\n",
-                    lw_op_name(t->op), t->n_ranks, t->n_nodes, ratio, c->name,
-                    lw_format_bytes(buf, bytes));
+                    lw_op_name(t->op), t->n_ranks, t->n_nodes, t->n_nodes == 1 ? "" : "s", ratio,
+                    c->name, lw_format_bytes(buf, bytes));
     }
 }
 

@@ -78,9 +78,13 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
 
     if (!t)
         return lw_fail_nomem(err);
-    lw_printf_paragraph(f, "%s: %s, %d node%s of %d x %s, %d measured table%s", output, c->name,
-                        c->n_nodes, c->n_nodes == 1 ? "" : "s", c->devices_per_node, c->device.kind,
-                        c->n_tables, c->n_tables == 1 ? "" : "s");
+    if (c->n_nodes > 0)
+        snprintf(buf, sizeof buf, "%d node%s", c->n_nodes, c->n_nodes == 1 ? "" : "s");
+    else
+        snprintf(buf, sizeof buf, "nodes"); /* as many as needed */
+    lw_printf_paragraph(f, "%s: %s, %s of %d x %s, %d measured table%s", output, c->name, buf,
+                        c->devices_per_node, c->device.kind, c->n_tables,
+                        c->n_tables == 1 ? "" : "s");
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *m = &c->tables[i];
         lw_table_cell(t, "%s", lw_op_name(m->op));
