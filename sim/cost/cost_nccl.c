@@ -141,7 +141,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
         return lw_fail(err, LW_ENOTSUP,
                        "cluster '%s' gives no nccl.compute_capability, which NCCL's "
                        "cost model needs: add it to the cluster file, or choose "
-                       "--reducer auto or ring",
+                       "--reducer auto or ring (cost: --algorithm)",
                        c->name);
     LW_TRY(sim_nccl_version_of(c->library_version, &comm.version, err));
     comm.arch = arch_of(f->compute_capability.value);
@@ -160,7 +160,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
         return lw_fail(
             err, LW_ENOTSUP,
             "NCCL's graph search finds no channel on cluster '%s' (%.3g GB/s a device, %.3g "
-            "GB/s an adapter): correct the links, or choose --reducer ring",
+            "GB/s an adapter): correct the links, or choose --reducer ring (cost: --algorithm)",
             c->name, node.device_gbs, node.adapter_gbs);
     *out = comm;
     return LW_OK;
@@ -275,19 +275,22 @@ static const char *missing(const struct sim_nccl_comm *comm, enum lw_op_kind op,
 static enum lw_status none_allowed(const struct sim_nccl_comm *comm, const struct lw_cost_query *q,
                                    struct lw_err *err)
 {
-    char can[160] = "", pair[48];
+    char can[240] = "", pair[48];
     struct sim_nccl_cell cell;
 
     for (int a = 0; a < SIM_N_NCCL_ALGORITHMS; a++)
         for (int p = 0; p < SIM_N_NCCL_PROTOCOLS; p++) {
+            bool by_protocol = a == SIM_NCCL_TREE || a == SIM_NCCL_RING;
             if (!(SIM_NCCL_ALL_PAIRS >> (a * N_PAIR_BITS + p) & 1) ||
                 !sim_nccl_cell_of(comm, q->op, (enum sim_nccl_algorithm)a,
                                   (enum sim_nccl_protocol)p, &cell))
                 continue;
-            snprintf(pair, sizeof pair, "%s/%s",
-                     sim_nccl_algorithm_name((enum sim_nccl_algorithm)a),
-                     sim_nccl_protocol_name((enum sim_nccl_protocol)p));
+            snprintf(pair, sizeof pair, "nccl:%s%s%s",
+                     sim_nccl_algorithm_name((enum sim_nccl_algorithm)a), by_protocol ? "/" : "",
+                     by_protocol ? sim_nccl_protocol_name((enum sim_nccl_protocol)p) : "");
             lw_err_word(can, sizeof can, pair);
+            if (!by_protocol)
+                break;
         }
     return lw_fail(err, LW_ENOTSUP,
                    "NCCL %s has no %s by %s on %d ranks of %d node%s here%s: choose %s",
@@ -384,7 +387,7 @@ enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_
         return LW_OK;
     if (modelled(q->op))
         return none_allowed(&comm, q, err);
-    return lw_fail(err, LW_ENOTSUP, "NCCL has no algorithms of %s to choose from: --reducer %s",
+    return lw_fail(err, LW_ENOTSUP, "NCCL has no algorithms of %s to choose from: found '%s', choose nccl",
                    lw_op_name(q->op), lw_reducer_name(q->algorithm));
 }
 

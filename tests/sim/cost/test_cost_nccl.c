@@ -152,7 +152,8 @@ static void what_does_not_exist_is_one_line(void **unused)
     not_allowed(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_PAT, false,
                 "nccl:pat on 8 ranks of 1 node");
     not_allowed(&c, LW_OP_BROADCAST, 8, 1, LW_REDUCER_NCCL_TREE, false,
-                "choose ring/ll, ring/ll128");
+                "choose nccl:ring/ll, nccl:ring/ll128");
+    not_allowed(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_PAT, false, ", nccl:nvls");
     not_allowed(&c, LW_OP_ALL_TO_ALL, 8, 1, LW_REDUCER_NCCL_TREE, false, "no algorithms of");
     not_allowed(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_NVLS, true,
                 "no all_reduce by nccl:nvls");
