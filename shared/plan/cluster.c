@@ -390,6 +390,11 @@ static enum lw_status check_link(const struct lw_cluster *c, int32_t i, struct l
                        "at links[%d].n_sharers.value: found %g, allowed: at most "
                        "devices_per_node, %d",
                        i, l->n_sharers.value, c->devices_per_node);
+    if (lw_figure_is_set(l->n_sharers) && fmod(c->devices_per_node, l->n_sharers.value) != 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at links[%d].n_sharers.value: found %g, allowed: a divisor of "
+                       "devices_per_node, %d",
+                       i, l->n_sharers.value, c->devices_per_node);
     if (l->level == LW_LINK_INTER && lw_figure_is_set(l->n_sharers) &&
         lw_figure_is_set(l->n_links) && l->n_links.value * l->n_sharers.value < c->devices_per_node)
         return lw_fail(err, LW_EFORMAT,
@@ -414,6 +419,12 @@ static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
         return lw_fail(err, LW_EFORMAT,
                        "at nccl: found amd_host and arm_host, allowed: one of them (amd_host is an "
                        "x86 of AMD)");
+    if (lw_figure_is_set(c->nccl.devices_per_host) &&
+        fmod(c->devices_per_node, c->nccl.devices_per_host.value) != 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl.devices_per_host.value: found %g, allowed: a divisor of "
+                       "devices_per_node, %d",
+                       c->nccl.devices_per_host.value, c->devices_per_node);
     if (!is_one(c->nccl.multicast))
         return LW_OK;
     if (intra && strncmp(intra->name, "NVLink", 6) != 0)

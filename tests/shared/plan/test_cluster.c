@@ -175,6 +175,10 @@ static void wild_and_contradictory_facts_are_one_line(void **state)
         c.links[1].n_sharers = (struct lw_figure){2, "test"};
         assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
         c.links[1].n_links = unset;
+        c.links[1].n_sharers.value = 3; /* 3 of 8 devices, 3 and 2 */
+        err.msg[0] = '\0';
+        assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
+        c.links[1].n_sharers = unset;
         lw_cluster_free(&c);
     }
 }
