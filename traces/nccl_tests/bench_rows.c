@@ -180,12 +180,25 @@ int32_t bench_count_nodes(struct bench_reader *r)
 
 /* ---- rows and tables ---- */
 
+/* Ranks count from 0, so the highest number says how many lines there were. */
+static enum lw_status check_ranks(const struct bench_reader *r)
+{
+    if ((r->hint->n_ranks > 0 && r->hint->n_nodes > 0) || r->last_rank < 0 ||
+        r->last_rank + 1 == r->n_ranks)
+        return LW_OK;
+    return lw_fail_at(r->err, LW_EFORMAT, r->in->name, r->line,
+                      "%lld \"#  Rank\" line%s, the highest rank is %lld: lines are missing or "
+                      "repeated: give --ranks N and --nodes N",
+                      (long long)r->n_ranks, r->n_ranks == 1 ? "" : "s", (long long)r->last_rank);
+}
+
 enum lw_status bench_begin_table(struct bench_reader *r, int64_t ranks, int64_t nodes,
                                  struct bench_cell type, struct bench_cell gpu,
                                  struct traces_bench_table *t)
 {
     enum lw_status status = LW_OK;
 
+    LW_TRY(check_ranks(r));
     ranks = r->hint->n_ranks > 0 ? r->hint->n_ranks : ranks;
     nodes = r->hint->n_nodes > 0 ? r->hint->n_nodes : nodes;
     if (ranks == 0 || nodes == 0)
@@ -207,6 +220,38 @@ enum lw_status bench_begin_table(struct bench_reader *r, int64_t ranks, int64_t 
         return lw_err_context(r->err, "%s:%lld", r->in->name, (long long)r->line);
     t->gpu = bench_copy(r, gpu, &status);
     return status;
+}
+
+enum lw_status bench_table_of(struct bench_reader *r, int64_t from, struct bench_cell type,
+                              int64_t *table)
+{
+    enum lw_status status = LW_OK;
+    enum lw_dtype dtype = LW_F32;
+
+    *table = r->n_tables;
+    if (from == r->n_tables)
+        return LW_OK;
+    if (type.len > 0)
+        dtype = bench_dtype(type, r->err, &status);
+    if (status != LW_OK)
+        return lw_err_context(r->err, "%s:%lld", r->in->name, (long long)r->line);
+    for (int64_t i = from; i < r->n_tables; i++)
+        if (r->tables[i].dtype == dtype)
+            *table = i;
+    return LW_OK;
+}
+
+enum lw_status bench_take_gpu(const struct bench_reader *r, struct bench_cell here,
+                              struct bench_cell *gpu)
+{
+    if (gpu->len == 0)
+        *gpu = here;
+    if (here.len == 0 || (here.len == gpu->len && memcmp(here.at, gpu->at, here.len) == 0))
+        return LW_OK;
+    return lw_fail_at(r->err, LW_EFORMAT, r->in->name, r->line,
+                      "ranks on '%.*s' and on '%.*s': a cluster has one kind of device",
+                      (int)(gpu->len < 64 ? gpu->len : 64), gpu->at,
+                      (int)(here.len < 64 ? here.len : 64), here.at);
 }
 
 enum lw_status bench_said_operation(struct bench_reader *r, enum lw_op_kind *op, bool *said)
@@ -284,7 +329,12 @@ bool bench_is_wrong(const struct traces_bench_table *t, const struct bench_state
 
     if (s->bytes == 0)
         return false;
-    if (s->bytes < 0 || s->time <= 0)
+    if (s->n_wrong > 0)
+        snprintf(text, size,
+                 "%lld wrong values in the result of %lld bytes: such a run measures nothing: mend "
+                 "the machine, or remove the row",
+                 (long long)s->n_wrong, (long long)s->bytes);
+    else if (s->bytes < 0 || s->time <= 0)
         snprintf(text, size, "a size of %lld bytes in %.3f us: both must be above zero",
                  (long long)s->bytes, (double)s->time / 1e6);
     else if (least < LEAST_TIME)

@@ -40,6 +40,7 @@ struct bench_reader {
     int64_t n_rows, rows_cap;
     struct bench_rank *ranks;
     int64_t n_ranks, ranks_cap;
+    int64_t last_rank; /* the highest number on a rank's line; -1: none */
     struct bench_cell test; /* operation of the last *_perf seen */
 };
 
@@ -48,6 +49,7 @@ struct bench_stated {
     int64_t bytes;
     lw_ps time, in_place; /* in_place <= 0: not measured */
     double algbw, busbw, in_algbw, in_busbw;
+    int64_t n_wrong; /* values that the test found wrong, in both halves */
 };
 
 bool bench_is(struct bench_cell c, const char *word);
@@ -72,6 +74,13 @@ int32_t bench_count_nodes(struct bench_reader *r);
 enum lw_status bench_begin_table(struct bench_reader *r, int64_t ranks, int64_t nodes,
                                  struct bench_cell type, struct bench_cell gpu,
                                  struct traces_bench_table *t);
+/* The table of a run that holds rows of a type; r->n_tables: none yet. The run's tables are those
+ * from `from` on. Types that are one dtype here (int8, uint8) share a table. */
+enum lw_status bench_table_of(struct bench_reader *r, int64_t from, struct bench_cell type,
+                              int64_t *table);
+/* The device that a rank names becomes the run's; LW_EFORMAT: another one is known. */
+enum lw_status bench_take_gpu(const struct bench_reader *r, struct bench_cell here,
+                              struct bench_cell *gpu);
 /* *said: the hint or the name of a test gives it. */
 enum lw_status bench_said_operation(struct bench_reader *r, enum lw_op_kind *op, bool *said);
 enum lw_status bench_asks_operation(const struct bench_reader *r);

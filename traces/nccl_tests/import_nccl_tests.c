@@ -17,7 +17,7 @@
 enum { MOST_COLUMNS = 64 };
 
 struct columns { /* places of the titles; -1 = absent */
-    int size, count, type, redop, root, time, in_place, algbw, busbw, in_algbw, in_busbw;
+    int size, count, type, redop, root, time, in_place, algbw, busbw, in_algbw, in_busbw, wrong, in_wrong;
     bool host_time; /* cputime */
 };
 
@@ -25,7 +25,8 @@ struct log {
     struct bench_reader *r;
     struct columns columns;
     bool in_table;
-    struct bench_cell gpu; /* device of rank 0 */
+    int64_t from, table;   /* first table of the run, and the row's */
+    struct bench_cell gpu; /* device of the ranks */
 };
 
 static int split(const char *line, size_t len, struct bench_cell *cells)
@@ -66,31 +67,41 @@ static enum lw_status take_rank(struct log *g, const char *line, size_t len)
 {
     struct bench_rank v = {.host = word_after(line, len, " on "), .device = -1};
     struct bench_cell rank = word_after(line, len, "Rank "),
+                      group = word_after(line, len, " Group "),
                       device = word_after(line, len, " device ");
     const char *bracket = memchr(line, ']', len);
-    int64_t number;
+    struct bench_cell gpu = {0};
+    int64_t number, n_group;
 
     if (!bench_number(rank, 0, &number) || !v.host.len || !bench_number(device, 0, &v.device))
         return LW_OK;
     if (g->in_table || number == 0) { /* another run begins */
         g->in_table = false;
         g->r->n_ranks = 0;
+        g->r->last_rank = -1;
         g->gpu = (struct bench_cell){0};
     }
-    if (g->gpu.len == 0 && bracket) {
+    if (bench_number(group, 0, &n_group) && n_group > 0)
+        return lw_fail_at(g->r->err, LW_ENOTSUP, g->r->in->name, g->r->line,
+                          "rank %lld is of group %lld: collectives of several groups at once are "
+                          "not read: measure without NCCL_TESTS_SPLIT",
+                          (long long)number, (long long)n_group);
+    g->r->last_rank = number > g->r->last_rank ? number : g->r->last_rank;
+    if (bracket) {
         for (bracket++; bracket < line + len && isspace((unsigned char)*bracket); bracket++)
             ;
-        g->gpu = (struct bench_cell){bracket, (size_t)(line + len - bracket)};
-        while (g->gpu.len > 0 && isspace((unsigned char)g->gpu.at[g->gpu.len - 1]))
-            g->gpu.len--;
+        gpu = (struct bench_cell){bracket, (size_t)(line + len - bracket)};
+        while (gpu.len > 0 && isspace((unsigned char)gpu.at[gpu.len - 1]))
+            gpu.len--;
     }
+    LW_TRY(bench_take_gpu(g->r, gpu, &g->gpu));
     return bench_add_rank(g->r, v);
 }
 
 /* Titles of both halves; the second time, algbw and busbw are those in place. */
 static bool take_titles(struct log *g, const struct bench_cell *cells, int n)
 {
-    struct columns c = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, false};
+    struct columns c = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, false};
     const struct {
         const char *title;
         int *first, *second;
@@ -101,6 +112,7 @@ static bool take_titles(struct log *g, const struct bench_cell *cells, int n)
         {"op", &c.redop, NULL},           {"root", &c.root, NULL},
         {"time", &c.time, &c.in_place},   {"cputime", &c.time, &c.in_place},
         {"algbw", &c.algbw, &c.in_algbw}, {"busbw", &c.busbw, &c.in_busbw},
+        {"#wrong", &c.wrong, &c.in_wrong},
     };
 
     for (int i = 0; i < n; i++)
@@ -159,17 +171,22 @@ static enum lw_status infer_operation(const struct log *g, const struct bench_ce
     return LW_OK;
 }
 
-static enum lw_status begin_table(struct log *g, const struct bench_cell *cells, int n)
+static int64_t count_at(const struct bench_cell *cells, int n, int at)
+{
+    int64_t v;
+
+    return at >= 0 && at < n && bench_number(cells[at], 0, &v) ? v : 0;
+}
+
+static enum lw_status begin_table(struct log *g, const struct bench_cell *cells, int n,
+                                  struct bench_cell type)
 {
     struct bench_reader *r = g->r;
     struct traces_bench_table t;
-    struct bench_cell type = {0};
     bool said;
 
     if (g->columns.host_time)
         return bench_refuses_host_time(r);
-    if (g->columns.type >= 0)
-        type = cells[g->columns.type];
     LW_TRY(bench_begin_table(r, r->n_ranks, bench_count_nodes(r), type, g->gpu, &t));
     LW_TRY(bench_said_operation(r, &t.op, &said));
     if (!said)
@@ -181,8 +198,9 @@ static enum lw_status take_row(struct log *g, const struct bench_cell *cells, in
 {
     const struct columns *c = &g->columns;
     struct bench_stated s = {.in_place = -1};
+    struct bench_cell type = {0};
 
-    if (n <= c->time || !bench_number(cells[c->size], 0, &s.bytes) ||
+    if (n <= c->time || n <= c->type || !bench_number(cells[c->size], 0, &s.bytes) ||
         !isdigit((unsigned char)*cells[0].at))
         return LW_OK; /* a line of something else between the rows */
     if (!bench_number(cells[c->time], 6, &s.time)) {
@@ -199,10 +217,18 @@ static enum lw_status take_row(struct log *g, const struct bench_cell *cells, in
     s.busbw = decimal_at(cells, n, c->busbw);
     s.in_algbw = decimal_at(cells, n, c->in_algbw);
     s.in_busbw = decimal_at(cells, n, c->in_busbw);
-    if (s.bytes > 0 && *first)
-        LW_TRY(begin_table(g, cells, n));
-    *first = *first && s.bytes <= 0;
-    return bench_take_row(g->r, g->r->n_tables - 1, &s);
+    s.n_wrong = count_at(cells, n, c->wrong) + count_at(cells, n, c->in_wrong);
+    if (s.bytes == 0)
+        return LW_OK;
+    if (*first)
+        g->from = g->r->n_tables;
+    *first = false;
+    if (c->type >= 0)
+        type = cells[c->type];
+    LW_TRY(bench_table_of(g->r, g->from, type, &g->table));
+    if (g->table == g->r->n_tables)
+        LW_TRY(begin_table(g, cells, n, type));
+    return bench_take_row(g->r, g->table, &s);
 }
 
 static const char *skip_digits(const char *p, const char *end)
@@ -374,7 +400,7 @@ enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_
                                  struct traces_bench *out, struct lw_err *err)
 {
     struct traces_bench b = {.file = in->name, .version = "", .network = ""};
-    struct bench_reader r = {.in = in, .hint = hint, .b = &b, .err = err};
+    struct bench_reader r = {.in = in, .hint = hint, .b = &b, .err = err, .last_rank = -1};
     bool csv = bench_csv_is(in->text, in->len);
     enum lw_status status = LW_OK;
 

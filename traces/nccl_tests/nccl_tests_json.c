@@ -17,12 +17,12 @@ struct file {
     enum lw_status status; /* first error that is not of the JSON text */
     int64_t threads, gpus; /* of a process */
     struct bench_cell gpu; /* device of the first process */
-    bool has_table;
 };
 
 struct half {
     lw_ps time;
     double algbw, busbw;
+    int64_t n_wrong;
 };
 
 static bool next(struct file *f)
@@ -41,6 +41,7 @@ static struct bench_cell word(struct lw_json *j)
 static void take_device(struct file *f)
 {
     struct bench_rank v = {.device = -1};
+    struct bench_cell gpu = {0};
 
     if (!lw_json_enter(f->j, LW_JSON_OBJECT))
         return;
@@ -49,10 +50,12 @@ static void take_device(struct file *f)
             v.host = word(f->j);
         else if (lw_json_key_is(f->j, "device"))
             v.device = lw_json_int64(f->j);
-        else if (lw_json_key_is(f->j, "device_info") && f->gpu.len == 0)
-            f->gpu = word(f->j);
+        else if (lw_json_key_is(f->j, "device_info"))
+            gpu = word(f->j);
     }
-    if (v.host.len > 0)
+    if (f->status == LW_OK)
+        f->status = bench_take_gpu(f->r, gpu, &f->gpu);
+    if (f->status == LW_OK && v.host.len > 0)
         f->status = bench_add_rank(f->r, v);
 }
 
@@ -102,7 +105,7 @@ static void take_time(struct lw_json *j, lw_ps *time)
 /* null: the half was not measured. */
 static struct half take_half(struct file *f)
 {
-    struct half h = {-1, -1, -1};
+    struct half h = {-1, -1, -1, 0};
 
     if (lw_json_type(f->j) == LW_JSON_NULL || !lw_json_enter(f->j, LW_JSON_OBJECT))
         return h;
@@ -113,6 +116,8 @@ static struct half take_half(struct file *f)
             h.algbw = lw_json_double(f->j);
         else if (lw_json_key_is(f->j, "bus_bw"))
             h.busbw = lw_json_double(f->j);
+        else if (lw_json_key_is(f->j, "nwrong") && lw_json_type(f->j) == LW_JSON_NUMBER)
+            h.n_wrong = (int64_t)lw_json_double(f->j);
         else if (lw_json_key_is(f->j, "cpu_time"))
             f->status = bench_refuses_host_time(f->r);
     }
@@ -129,15 +134,14 @@ static enum lw_status begin_table(struct file *f, struct bench_cell type)
     LW_TRY(bench_said_operation(f->r, &t.op, &said));
     if (!said)
         return bench_asks_operation(f->r);
-    f->has_table = true;
     return bench_add_table(f->r, &t);
 }
 
 static void take_row(struct file *f)
 {
     struct bench_cell type = {0};
-    struct half out = {-1, -1, -1}, in = out;
-    int64_t bytes = 0;
+    struct half out = {-1, -1, -1, 0}, in = out;
+    int64_t bytes = 0, table = 0;
     char why[192];
 
     if (!lw_json_enter(f->j, LW_JSON_OBJECT))
@@ -154,12 +158,14 @@ static void take_row(struct file *f)
     }
     if (lw_json_failed(f->j) || bytes == 0 || out.time == -1)
         return;
-    if (f->status == LW_OK && !f->has_table)
+    if (f->status == LW_OK)
+        f->status = bench_table_of(f->r, 0, type, &table);
+    if (f->status == LW_OK && table == f->r->n_tables)
         f->status = begin_table(f, type);
     if (f->status != LW_OK)
         return;
-    struct bench_stated s = {bytes, out.time, in.time, out.algbw, out.busbw, in.algbw, in.busbw};
-    int64_t table = f->r->n_tables - 1;
+    struct bench_stated s = {bytes,     out.time, in.time,  out.algbw,
+                             out.busbw, in.algbw, in.busbw, out.n_wrong + in.n_wrong};
     if (bench_is_wrong(&f->r->tables[table], &s, why, sizeof why))
         lw_json_fail(f->j, "%s", why);
     else

@@ -256,6 +256,26 @@ TEST(two_tests_in_one_log_are_two_tables)
     traces_bench_free(&b);
 }
 
+TEST(types_of_one_run_are_tables_of_their_own)
+{
+    static const char text[] =
+        "./all_reduce_perf -d all\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
+        "64 64 int8 sum -1 9 0.01 0.01 0\n"
+        "64 16 float sum -1 5 0.01 0.01 0\n"
+        "128 32 float sum -1 6 0.02 0.02 0\n"
+        "64 64 uint8 sum -1 9 0.01 0.01 0\n";
+    struct traces_bench b;
+
+    read_ok(text, &b);
+    assert_int_equal(b.n, 2);
+    assert_int_equal(b.tables[0].dtype, LW_U8); /* int8 and uint8: one dtype */
+    assert_int_equal(b.tables[0].n_rows, 1);
+    assert_int_equal(b.tables[0].rows[0].time, 9000000);
+    assert_int_equal(b.tables[1].dtype, LW_F32);
+    assert_int_equal(b.tables[1].n_rows, 2);
+    traces_bench_free(&b);
+}
+
 TEST(the_csv_that_nccl_tests_writes_is_read_too)
 {
     static const char text[] =
@@ -320,6 +340,24 @@ TEST(bad_tables_are_refused_with_file_and_line)
         {"./gather_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
          "64 16 float none 0 5 0.01 0.01 0\n",
          "operation 'gather'", LW_ENOTSUP},
+        {"./all_reduce_perf\n" RANK(0, "h", 0) RANK(2, "h", 2) TITLES
+         "64 16 float sum -1 5 0.01 0.01 0\n",
+         "2 \"#  Rank\" lines, the highest rank is 2", LW_EFORMAT},
+        {"./all_reduce_perf\n" RANK(0, "h", 0) RANK(0, "h", 0) RANK(1, "h", 1) RANK(1, "h", 1)
+         TITLES "64 16 float sum -1 5 0.01 0.01 0\n",
+         "3 \"#  Rank\" lines, the highest rank is 1", LW_EFORMAT},
+        {"./all_reduce_perf\n" RANK(0, "h", 0)
+         "#  Rank  1 Group  1 Pid  11 on h device  1 [0000:0f:00] NVIDIA H100\n" TITLES
+         "64 16 float sum -1 5 0.01 0.01 0\n",
+         "rank 1 is of group 1", LW_ENOTSUP},
+        {"./all_reduce_perf\n"
+         "#  Rank  0 Group  0 Pid  11 on h device  0 [0000:07:00] NVIDIA H100\n"
+         "#  Rank  1 Group  0 Pid  11 on h device  1 [0000:0f:00] NVIDIA A100\n" TITLES
+         "64 16 float sum -1 5 0.01 0.01 0\n",
+         "ranks on 'NVIDIA H100' and on 'NVIDIA A100'", LW_EFORMAT},
+        {"./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
+         "64 16 float sum -1 5 0.01 0.01 7\n",
+         "7 wrong values", LW_EFORMAT},
         {RANK(0, "h", 0) TITLES "64 16 quux sum -1 5 0.01 0.01 0\n", "quux", LW_EINVAL},
     };
 
