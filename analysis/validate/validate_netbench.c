@@ -218,6 +218,8 @@ static enum lw_status add_cases(const struct netbench_table *t, struct lw_valida
     return LW_OK;
 }
 
+#define MEAN_BAR 15 /* per cent, of all tables together */
+
 /* Mean error of a family's cases in one class of sizes, of all its tables or of one. */
 static double mean_of(const struct lw_validation *v, int32_t family, int k, const char *table,
                       int *n)
@@ -249,9 +251,10 @@ static void say(const struct lw_validation *v, int32_t raw, int32_t calibrated, 
     for (int k = -1; k < N_CLASSES; k++) {
         double r = mean_of(v, raw, k, table, &n), c = mean_of(v, calibrated, k, table, &n);
         if (n > 0 && at < size)
-            at += (size_t)snprintf(text + at, size - at, "%s%s: raw %.1f %%, calibrated %.1f %%",
+            at += (size_t)snprintf(text + at, size - at, "%s%s: raw %.1f %%, calibrated %.1f %%%s",
                                    at ? "; " : "",
-                                   k < 0 ? (table ? table : "all tables") : classes[k], r, c);
+                                   k < 0 ? (table ? table : "all tables") : classes[k], r, c,
+                                   k < 0 && c > MEAN_BAR ? " (over the bar)" : "");
     }
 }
 
@@ -289,7 +292,7 @@ static void count_fitted(struct lw_family *f)
 static enum lw_status add_table(const struct netbench_table *t, struct lw_validation *v,
                                 struct lw_err *err)
 {
-    const struct lw_bars none = {0}, bars = {.mean_pct = 15};
+    const struct lw_bars none = {0}, bars = {.mean_pct = MEAN_BAR};
     int32_t raw, calibrated, apart;
     char text[320];
 

@@ -98,6 +98,24 @@ TEST_WITH(named_algorithm_is_forced, fixture_open, fixture_close)
     assert_non_null(strstr(out, "\"predicted_ns\": 45069, \"measured_ns\": 40000"));
 }
 
+TEST_WITH(a_table_over_the_bar_is_marked_beside_those_within_it, fixture_open, fixture_close)
+{
+    int rc;
+
+    fixture_put(fixture_path("near.csv"),
+                TITLES "all_reduce,auto,8,1,H100,NVSwitch4,none,1048576,30,1,1,x\n");
+    fixture_put(fixture_path("far.csv"),
+                TITLES "all_reduce,auto,8,1,H100,NVSwitch4,none,1048576,350,1,1,x\n");
+    const char *out = lapwing("validate far.csv near.csv", &rc);
+    const char *far = strstr(out, "\n  far: raw"), *near = strstr(out, "\n  near: raw");
+    assert_non_null(far);
+    assert_non_null(near);
+    const char *mark = strstr(far, "(over the");
+    assert_true(mark && mark < strchr(far + 1, ';'));
+    mark = strstr(near, "(over the");
+    assert_true(!mark || mark > strchr(near + 1, ';'));
+}
+
 TEST_WITH(tables_that_say_so_stand_apart, fixture_open, fixture_close)
 {
     int rc;
