@@ -380,7 +380,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
                         r->plan->hash, r->plan->n_ranks, r->cluster->name,
                         r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
                         r->options->buffered ? ", buffered sends" : "");
-    fprintf(f, "step %s, median of %d measured", lw_format_ps(buf, s->step), s->n_steps);
+    fprintf(f, "step %s, median of %d predicted", lw_format_ps(buf, s->step), s->n_steps);
     if (s->span != s->step)
         fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));
     if (is_drawn(r))
