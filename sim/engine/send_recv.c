@@ -242,6 +242,10 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
                        x->op[1]);
     x->bytes = operand.bytes;
     if (e->options.buffered) {
+        if (side == SENDER || both)
+            sim_op_all_in(e, rank, i, e->now);
+        if (side == SENDER && both)
+            sim_op_all_in(e, x->rank[RECEIVER], x->op[RECEIVER], e->now);
         if (side == SENDER) {
             LW_TRY(move(e, m, op));
             return part_done(e, rank, unit);

@@ -28,7 +28,7 @@ static void unit_chain(struct chain *c)
 
 /* Measured steps; cost NULL: messages and collectives take no time. */
 static struct lw_summary simulate(const struct lw_plan *p, const struct lw_cost *cost,
-                                  int32_t n_steps)
+                                  int32_t n_steps, bool buffered)
 {
     const struct lw_cost none = {no_time, NULL, p->n_ranks};
     struct lw_sim_options o = lw_sim_options_default();
@@ -42,6 +42,7 @@ static struct lw_summary simulate(const struct lw_plan *p, const struct lw_cost 
     c.device.copy_bytes_per_s = given(1e9);
     o.n_steps = lw_sim_warmup_steps(p) + n_steps;
     o.cost = cost ? cost : &none;
+    o.buffered = buffered;
     if (lw_sim_run_classes(p, &c, &o, &classes, &stats, &err) != LW_OK ||
         lw_sim_summarize(&classes, o.n_steps - n_steps, &s, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -52,12 +53,12 @@ static struct lw_summary simulate(const struct lw_plan *p, const struct lw_cost 
 
 TEST(pipelines_have_the_periods_and_bubbles_of_their_closed_forms)
 {
-    for (int32_t i = 0; i < N_PIPELINES; i++) {
-        const struct pipeline_case *x = &pipeline_cases[i];
+    for (int32_t i = 0; i < 2 * N_PIPELINES; i++) {
+        const struct pipeline_case *x = &pipeline_cases[i / 2];
         struct chain c;
         unit_chain(&c);
         struct lw_plan p = build(&c, x->words);
-        struct lw_summary s = simulate(&p, NULL, 3);
+        struct lw_summary s = simulate(&p, NULL, 3, i % 2);
         for (int32_t k = 0; k < 3; k++)
             if (s.steps[k] != (lw_ps)x->period * UNIT)
                 fail_msg("%s: step %d takes %g units, expected %d", x->words, k,
@@ -83,7 +84,7 @@ TEST(a_bubble_is_waiting_for_neighbours_alone)
     make_cluster(&links, 8, 1e6, 0); /* 80 bytes a message: 80 units */
     struct lw_cost cost = lw_sim_cost(&links);
     struct lw_plan p = build(&c, "pp 4 dp 2 micro-batches 8");
-    struct lw_summary s = simulate(&p, &cost, 2);
+    struct lw_summary s = simulate(&p, &cost, 2, false);
     double all = 0, waits = 0;
     for (int32_t r = 0; r < s.n_ranks; r++) {
         const struct lw_measure *m = &s.ranks[r];
@@ -117,12 +118,12 @@ TEST(the_period_is_steady)
         struct chain c;
         unit_chain(&c);
         struct lw_plan p = build(&c, words[i]);
-        struct lw_summary one = simulate(&p, &cost, 1), five = simulate(&p, &cost, 5);
+        struct lw_summary one = simulate(&p, &cost, 1, false), five = simulate(&p, &cost, 5, false);
         for (int32_t k = 0; k < 5; k++)
             assert_int_equal(five.steps[k], one.step);
         snprintf(clipped, sizeof clipped, "%s clip 1", words[i]);
         struct lw_plan q = build(&c, clipped);
-        struct lw_summary more = simulate(&q, &cost, 1);
+        struct lw_summary more = simulate(&q, &cost, 1, false);
         if (more.step < one.step)
             fail_msg("%s: %lld ps with clipping, %lld without", words[i], (long long)more.step,
                      (long long)one.step);
