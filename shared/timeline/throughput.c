@@ -67,13 +67,37 @@ static bool recomputes_attention(const struct lw_workload *w)
     return false;
 }
 
-static double recomputed_flops(const struct lw_workload *w, enum lw_recompute how, double model,
+/* The share of a forward that full recomputation does again: modules that keep less, of each part
+ * the first --recompute-layers. */
+static double share_again(const struct lw_plan *p, const struct lw_workload *w)
+{
+    const int64_t layers = p->strategy->recompute_layers;
+    double all = 0, again = 0;
+    int64_t n = 0;
+
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        const struct lw_module *x = &w->modules[m];
+        const int64_t full = x->kept_bytes[LW_RECOMPUTE_FULL];
+        if (x->forward_flops < 0)
+            return 1;
+        if (m > 0 && p->stage_of[m] != p->stage_of[m - 1])
+            n = 0;
+        all += (double)x->forward_flops;
+        if ((full < 0 || full != x->kept_bytes[LW_RECOMPUTE_NONE]) && (n++ < layers || layers == 0))
+            again += (double)x->forward_flops;
+    }
+    return all > 0 ? again / all : 1;
+}
+
+static double recomputed_flops(const struct lw_plan *p, const struct lw_workload *w, double model,
                                double samples)
 {
+    const enum lw_recompute how = p->strategy->recompute;
+
     if (how == LW_RECOMPUTE_NONE)
         return 0;
     if (how == LW_RECOMPUTE_FULL)
-        return model / 3;
+        return model / 3 * share_again(p, w);
     return recomputes_attention(w) ? attention_flops(w, samples) / 3 : 0;
 }
 
@@ -95,8 +119,8 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
         t.samples_per_s = (double)t.samples / s;
         t.tokens_per_s = t.tokens > 0 ? (double)t.tokens / s : NAN;
         t.model_flops = model_flops(w, (double)t.samples);
-        t.hardware_flops = t.model_flops + recomputed_flops(w, p->strategy->recompute,
-                                                            t.model_flops, (double)t.samples);
+        t.hardware_flops = t.model_flops + recomputed_flops(p, w, t.model_flops,
+                                                            (double)t.samples);
         if (c)
             t.peak_flops_per_s = known(c->device.peak_flops[lw_workload_main_dtype(w)]);
     }

@@ -82,6 +82,34 @@ TEST(other_models_count_their_modules)
     lw_plan_free(&p);
 }
 
+/* Two stages of two blocks each, with a head that keeps the same in every mode: with
+ * --recompute-layers 1 the first block of each stage is computed again, 2 x 100 of 440 FLOPs. */
+TEST(what_is_not_recomputed_is_not_counted_twice)
+{
+    int32_t variant = 0, role = 0, stage_of[] = {0, 0, 1, 1, 1};
+    struct lw_module modules[5];
+    struct lw_param param = {.numel = 10, .dtype = LW_BF16, .tied = -1};
+    struct lw_workload w = {.n_modules = 5, .n_params = 1, .modules = modules, .params = &param,
+                            .batch = 1};
+    struct lw_variant steady = {.name = "steady", .ends_step = true};
+    struct lw_program program = {0, 0};
+    struct lw_strategy strategy = {.dp = 1, .pp = 2, .recompute = LW_RECOMPUTE_FULL};
+    struct lw_plan p = {.n_ranks = 2, .n_passes = 1, .pass_variant = &variant, .n_variants = 1,
+                        .n_roles = 1, .role_of = &role, .variants = &steady, .programs = &program,
+                        .strategy = &strategy, .stage_of = stage_of};
+
+    for (int k = 0; k < 5; k++)
+        modules[k] = (struct lw_module){.forward_flops = k < 4 ? 100 : 40,
+                                        .kept_bytes[LW_RECOMPUTE_NONE] = k < 4 ? 50 : 8,
+                                        .kept_bytes[LW_RECOMPUTE_FULL] = 8};
+    struct lw_throughput t = lw_throughput_of(&p, &w, NULL, LW_PS_PER_MS);
+    expect_close(t.model_flops, 3 * 440, 1e-9);
+    expect_close(t.hardware_flops, 3 * 440 + 400, 1e-9);
+    strategy.recompute_layers = 1;
+    t = lw_throughput_of(&p, &w, NULL, LW_PS_PER_MS);
+    expect_close(t.hardware_flops, 3 * 440 + 200, 1e-9);
+}
+
 /* no-sync 2: two accumulating passes before each that ends the step; dp 2. */
 TEST(accumulated_passes_count)
 {
