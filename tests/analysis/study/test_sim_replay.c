@@ -206,6 +206,7 @@ TEST(what_does_not_go_with_a_replay_is_refused)
     } cases[] = {
         {"--tp 2", "--tp does not go with --replay"},
         {"--steps 3", "--steps: a replay has the steps of its traces"},
+        {"--samples 5", "--samples goes with a plan: a replay has the steps of its traces"},
         {"--ranks 4", "--ranks: the traces do not tell how many ranks ran"},
         {"--device dgx-h100", "recorded on 'X', which is not a known device"},
         {"--from-device dgx-h100", "--from-device says what was recorded on"},
