@@ -172,11 +172,12 @@ static void sort_edges(struct counting *x)
 /* A step of the broadcast: pieces 0 .. k - 1 on edges whose first step was 0, 2, ... before. */
 static void count_step(struct counting *x, int32_t step, int32_t k)
 {
-    int32_t n = x->t->n, low = step - 2 * (k - 1);
+    int32_t n = x->t->n, low = step - 2 * (k - 1), beyond = step - x->t->most_first;
+    int32_t high = beyond > 0 ? x->t->most_first - beyond % 2 : step;
 
     for (int pass = 0; pass < 2; pass++)
-        for (int32_t f = step; f >= 1 && f >= low; f -= 2)
-            for (int32_t i = x->start[f]; f <= x->t->most_first && i < x->start[f + 1]; i++) {
+        for (int32_t f = high; f >= 1 && f >= low; f -= 2)
+            for (int32_t i = x->start[f]; i < x->start[f + 1]; i++) {
                 int32_t v = x->edge[i] % n, up = x->t->parent[x->edge[i] / n][v];
                 int32_t end = 1 + (x->ready[v] > x->ready[up] ? x->ready[v] : x->ready[up]);
                 if (pass == 0) {
