@@ -6,6 +6,7 @@
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_scaled.h"
+#include "sim/cost/nccl_constants.h"
 #include "traces/cmd_import_store.h"
 #include "traces/import/convert.h"
 #include "traces/import/import_print.h"
@@ -81,6 +82,22 @@ static void say_doubts(const struct lw_cluster *c, int32_t n_tables)
     }
 }
 
+/* A version without constants would make the model refuse: the cluster keeps its own. */
+static void keep_version(const struct lw_cluster *base, struct lw_cluster *tables)
+{
+    const struct sim_nccl_version *known;
+
+    if (strcmp(base->library, "nccl") != 0 || !*tables->library_version ||
+        sim_nccl_version_of(tables->library_version, &known, NULL) == LW_OK)
+        return;
+    fprintf(stderr,
+            "lapwing import: note: the log's NCCL is %s, whose constants are not known: '%s' keeps "
+            "%s\n",
+            tables->library_version, base->name,
+            *base->library_version ? base->library_version : "the newest");
+    tables->library_version = "";
+}
+
 /* The measured tables on a cluster that has links. */
 static enum lw_status lay_onto(const char *name, struct traces_converted *c, struct lw_err *err)
 {
@@ -92,6 +109,7 @@ static enum lw_status lay_onto(const char *name, struct traces_converted *c, str
     if (c->network && c->cluster.n_nodes > 1 && !traces_same_network(&base, c->network))
         fprintf(stderr, "lapwing import: note: the log's network is '%s', that of '%s' is '%s'\n",
                 c->network, base.name, inter ? inter->name : "none");
+    keep_version(&base, &c->cluster);
     enum lw_status status = lw_cluster_lay_onto(&base, &c->cluster, err);
     if (status != LW_OK) {
         lw_cluster_free(&base);

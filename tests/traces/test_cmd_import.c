@@ -140,6 +140,19 @@ TEST(salvaging_says_how_much_was_kept_and_where_it_broke)
     assert_non_null(strstr(out, "\"damage\": \""));
 }
 
+TEST(a_version_without_constants_leaves_the_clusters_own)
+{
+    fixture_put(fixture_path("old.txt"),
+                "NCCL version 2.18.6\n./all_reduce_perf\n"
+                "#  Rank  0 Group  0 Pid  1 on h device  0 [0x07] NVIDIA H100\n"
+                "#  Rank  1 Group  0 Pid  1 on h device  1 [0x0f] NVIDIA H100\n"
+                "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+                "1048576 262144 float sum -1 35 29.96 29.96 0\n");
+    run_ok("import old.txt --onto dgx-h100 --cluster-out c.json");
+    assert_non_null(strstr(out, "NCCL is 2.18.6, whose constants are not known: 'dgx-h100' keeps"));
+    run_ok("cost -c c.json --ranks 8 --bytes 1024 --algorithm nccl");
+}
+
 TEST(measured_tables_and_profiles_are_imported_by_content)
 {
     run_ok("import $P/tests/fuzz/corpus/bench/today.txt --cluster-out c.json");
