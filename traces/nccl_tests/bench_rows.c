@@ -143,18 +143,24 @@ enum lw_status bench_add_rank(struct bench_reader *r, struct bench_rank rank)
     return LW_OK;
 }
 
+static int by_text(struct bench_cell x, struct bench_cell y)
+{
+    size_t least = x.len < y.len ? x.len : y.len;
+    int c = least > 0 ? memcmp(x.at, y.at, least) : 0;
+
+    return c != 0 ? c : (x.len > y.len) - (x.len < y.len);
+}
+
 static int by_place(const void *a, const void *b)
 {
     const struct bench_rank *x = a, *y = b;
-    size_t least = x->host.len < y->host.len ? x->host.len : y->host.len;
-    int c = memcmp(x->host.at, y->host.at, least);
+    int c = by_text(x->host, y->host);
 
-    if (c != 0)
-        return c;
-    if (x->host.len != y->host.len)
-        return x->host.len < y->host.len ? -1 : 1;
-    return x->device < y->device ? -1 : x->device > y->device;
+    if (c == 0)
+        c = (x->device > y->device) - (x->device < y->device);
+    return c != 0 ? c : by_text(x->bus, y->bus);
 }
+
 int32_t bench_count_nodes(struct bench_reader *r)
 {
     int32_t nodes = 0;
@@ -165,8 +171,7 @@ int32_t bench_count_nodes(struct bench_reader *r)
     for (int64_t i = 0, end; i < r->n_ranks; i = end) {
         int32_t most = 0;
         for (end = i;
-             end < r->n_ranks && r->ranks[end].host.len == r->ranks[i].host.len &&
-             memcmp(r->ranks[end].host.at, r->ranks[i].host.at, r->ranks[i].host.len) == 0;) {
+             end < r->n_ranks && by_text(r->ranks[end].host, r->ranks[i].host) == 0;) {
             int32_t same = 0;
             int64_t k = end;
             for (; end < r->n_ranks && by_place(&r->ranks[k], &r->ranks[end]) == 0; end++)

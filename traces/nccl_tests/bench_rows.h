@@ -23,7 +23,7 @@ struct bench_found {
 };
 
 struct bench_rank {
-    struct bench_cell host;
+    struct bench_cell host, bus; /* bus: its address, "0000:07:00" or "0x07"; "" = not said */
     int64_t device;
 };
 
@@ -65,7 +65,8 @@ void bench_note_test(struct bench_reader *r, const char *line, size_t len);
 enum lw_status bench_version(struct bench_reader *r, int64_t code);
 
 enum lw_status bench_add_rank(struct bench_reader *r, struct bench_rank rank);
-/* A machine has each device number once, so a host name that shows one k times stands for k
+/* A machine has each device number and bus address once (under Slurm each task may see its device
+ * as number 0), so a host name that shows one k times stands for k
  * machines (names are often cut or replaced in what is published). Sorts the ranks. */
 int32_t bench_count_nodes(struct bench_reader *r);
 

@@ -17,7 +17,8 @@
 enum { MOST_COLUMNS = 64 };
 
 struct columns { /* places of the titles; -1 = absent */
-    int size, count, type, redop, root, time, in_place, algbw, busbw, in_algbw, in_busbw, wrong, in_wrong;
+    int size, count, type, redop, root, time, in_place, algbw, busbw, in_algbw, in_busbw, wrong,
+        in_wrong;
     bool host_time; /* cputime */
 };
 
@@ -69,7 +70,7 @@ static enum lw_status take_rank(struct log *g, const char *line, size_t len)
     struct bench_cell rank = word_after(line, len, "Rank "),
                       group = word_after(line, len, " Group "),
                       device = word_after(line, len, " device ");
-    const char *bracket = memchr(line, ']', len);
+    const char *open = memchr(line, '[', len), *bracket = memchr(line, ']', len);
     struct bench_cell gpu = {0};
     int64_t number, n_group;
 
@@ -87,6 +88,8 @@ static enum lw_status take_rank(struct log *g, const char *line, size_t len)
                           "not read: measure without NCCL_TESTS_SPLIT",
                           (long long)number, (long long)n_group);
     g->r->last_rank = number > g->r->last_rank ? number : g->r->last_rank;
+    if (open && bracket && open < bracket)
+        v.bus = (struct bench_cell){open + 1, (size_t)(bracket - open - 1)};
     if (bracket) {
         for (bracket++; bracket < line + len && isspace((unsigned char)*bracket); bracket++)
             ;

@@ -50,6 +50,8 @@ static void take_device(struct file *f)
             v.host = word(f->j);
         else if (lw_json_key_is(f->j, "device"))
             v.device = lw_json_int64(f->j);
+        else if (lw_json_key_is(f->j, "device_hex"))
+            v.bus = word(f->j);
         else if (lw_json_key_is(f->j, "device_info"))
             gpu = word(f->j);
     }

@@ -256,6 +256,23 @@ TEST(two_tests_in_one_log_are_two_tables)
     traces_bench_free(&b);
 }
 
+TEST(ranks_that_see_one_device_each_differ_by_bus_address)
+{
+    static const char text[] =
+        "./all_reduce_perf\n"
+        "#  Rank  0 Group  0 Pid  11 on h device  0 [0000:07:00] A100\n"
+        "#  Rank  1 Group  0 Pid  12 on h device  0 [0000:0f:00] A100\n"
+        "#  Rank  2 Group  0 Pid  13 on i device  0 [0000:07:00] A100\n"
+        "#  Rank  3 Group  0 Pid  14 on i device  0 [0000:0f:00] A100\n" TITLES
+        "64 16 float sum -1 9 0.01 0.01 0\n";
+    struct traces_bench b;
+
+    read_ok(text, &b);
+    assert_int_equal(b.tables[0].n_ranks, 4);
+    assert_int_equal(b.tables[0].n_nodes, 2);
+    traces_bench_free(&b);
+}
+
 TEST(types_of_one_run_are_tables_of_their_own)
 {
     static const char text[] =
