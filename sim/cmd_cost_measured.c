@@ -47,23 +47,34 @@ static const struct lw_column columns[] = {
 };
 #undef AT
 
+/* Nodes of the cluster on which a table's ranks lie. */
+static int32_t nodes_of(const struct lw_cluster *c, const struct traces_bench_table *t)
+{
+    double most = 0;
+
+    for (int32_t k = 0; k < t->n_rows; k++)
+        most = fmax(most, (double)t->rows[k].bytes / (double)t->rows[k].time);
+    return traces_domains(c, t->op, t->n_ranks, t->n_nodes, most * (double)LW_PS_PER_S);
+}
+
 static enum lw_status predict(const struct lw_cluster *c, const struct traces_bench *b,
                               enum lw_reducer_kind algorithm, struct rows *out, struct lw_err *err)
 {
     struct lw_cluster bare = *c;
 
     bare.n_tables = 0;
-    for (int32_t i = 0; i < b->n; i++)
-        for (int32_t k = 0; k < b->tables[i].n_rows; k++) {
-            const struct traces_bench_table *t = &b->tables[i];
+    for (int32_t i = 0; i < b->n; i++) {
+        const struct traces_bench_table *t = &b->tables[i];
+        int32_t n_nodes = nodes_of(c, t);
+        for (int32_t k = 0; k < t->n_rows; k++) {
             struct row *r = &out->row[out->n];
             struct lw_cost_query q = {t->op,      t->dtype,   t->rows[k].bytes,
-                                      t->n_ranks, t->n_nodes, algorithm};
+                                      t->n_ranks, n_nodes,    algorithm};
             *r = (struct row){.table = t,
                               .from = &t->rows[k],
                               .op = t->op,
                               .n_ranks = t->n_ranks,
-                              .n_nodes = t->n_nodes,
+                              .n_nodes = n_nodes,
                               .bytes = t->rows[k].bytes,
                               .measured = t->rows[k].time};
             LW_TRY(lw_sim_cost_explain(&bare, &q, &r->predicted, err));
@@ -77,6 +88,7 @@ static enum lw_status predict(const struct lw_cluster *c, const struct traces_be
             out->worst_pct = a > out->worst_pct ? a : out->worst_pct;
             out->n++;
         }
+    }
     if (out->n > 0) {
         out->mean_abs_pct /= out->n;
         out->bias_pct /= out->n;
@@ -133,8 +145,8 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
             lw_printf_paragraph(stdout,
                                 "note: %s on %d ranks of %d node%s takes %.2g times the model at "
                                 "%s: was it measured on this fabric?",
-                                lw_op_name(t->op), t->n_ranks, t->n_nodes,
-                                t->n_nodes == 1 ? "" : "s", ratio, lw_format_bytes(buf, x->bytes));
+                                lw_op_name(t->op), x->n_ranks, x->n_nodes,
+                                x->n_nodes == 1 ? "" : "s", ratio, lw_format_bytes(buf, x->bytes));
     }
 }
 

@@ -132,7 +132,10 @@ TEST(cost_prints_time_and_bandwidths)
     expect("cost -c eight.json --bytes 64MiB --format json", 0, "\"time_ns\": 2355810,");
     expect("cost -c eight.json --ranks 16", 1, "16 ranks on 2 nodes");
     expect("cost -c dgx-h100 --ranks 16 --nodes 1", 1,
-           "--ranks 16 --nodes 1: a node of cluster 'dgx-h100' has 8 devices: --nodes 2 holds them");
+           "--ranks 16 --nodes 1: a node of cluster 'dgx-h100' has 8 devices: --nodes 2 holds");
+    fixture_put(fixture_path("trays.csv"), "op,nranks,nnodes,size_bytes,time_us\n"
+                                           "all_reduce,72,18,8589934592,20299\n");
+    expect("cost --measured trays.csv -c gb200 --format json", 0, "\"n_nodes\": 1,");
     expect("cost -c dgx-h100 --ranks 2147483647", 2, "--ranks");
     expect("cost -c dgx-h100 --ranks 16777216 --bytes 8", 0, "2097152 nodes");
     /* pairwise: 14 steps of 8 MiB as well; one-shot: 7 x 64 MiB at 50e9 B/s = 9395.241 us, + 0.5 */

@@ -69,6 +69,11 @@ bool traces_same_device(const char *kind, const char *measured);
  * it is not known. */
 bool traces_same_network(const struct lw_cluster *base, const char *network);
 
+/* Nodes of base on which ranks lie that were measured on n_nodes hosts: hosts of one NVLink domain
+ * are one node where the measured rate is beyond what the adapters of the hosts carry. */
+int32_t traces_domains(const struct lw_cluster *base, enum lw_op_kind op, int32_t n_ranks,
+                       int32_t n_nodes, double bytes_per_s);
+
 /* Puts the tables of such a cluster before those of base, and the version of its library.
  * LW_EINVAL: more ranks on a node than base has devices, more nodes, another device, or faster than
  * the links of base. */

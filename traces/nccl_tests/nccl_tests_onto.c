@@ -70,16 +70,16 @@ static double fastest(const struct lw_cost_table *t)
     return most;
 }
 
-/* Nodes of the base on which the table's ranks lie. */
-static int32_t domains_of(const struct lw_cluster *base, const struct lw_cost_table *t)
+int32_t traces_domains(const struct lw_cluster *base, enum lw_op_kind op, int32_t n_ranks,
+                       int32_t n_nodes, double bytes_per_s)
 {
     struct lw_figure host = base->nccl.devices_per_host;
-    int32_t on_host = (t->n_ranks + t->n_nodes - 1) / t->n_nodes;
-    int32_t fewest = (t->n_ranks + base->devices_per_node - 1) / base->devices_per_node;
+    int32_t on_host = (n_ranks + n_nodes - 1) / n_nodes;
+    int32_t fewest = (n_ranks + base->devices_per_node - 1) / base->devices_per_node;
 
-    if (!lw_figure_is_set(host) || on_host > host.value || fewest >= t->n_nodes)
-        return t->n_nodes;
-    return fastest(t) > lw_link_peak(base, t->op, t->n_ranks, t->n_nodes) ? fewest : t->n_nodes;
+    if (!lw_figure_is_set(host) || on_host > host.value || fewest >= n_nodes)
+        return n_nodes;
+    return bytes_per_s > lw_link_peak(base, op, n_ranks, n_nodes) ? fewest : n_nodes;
 }
 
 static enum lw_status check_table(const struct lw_cluster *base, const struct lw_cost_table *t,
@@ -137,7 +137,8 @@ enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_clus
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < tables->n_tables; i++) { /* first: of equals the first is found */
         LW_TRY(copy_table(&base->arena, &tables->tables[i], &all[i], err));
-        all[i].n_nodes = domains_of(base, &all[i]);
+        all[i].n_nodes = traces_domains(base, all[i].op, all[i].n_ranks, all[i].n_nodes,
+                                        fastest(&all[i]));
         LW_TRY(check_table(base, &all[i], tables->device.kind, err));
     }
     for (int32_t i = 0; i < base->n_tables; i++)
