@@ -387,7 +387,8 @@ enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_
         return LW_OK;
     if (modelled(q->op))
         return none_allowed(&comm, q, err);
-    return lw_fail(err, LW_ENOTSUP, "NCCL has no algorithms of %s to choose from: found '%s', choose nccl",
+    return lw_fail(err, LW_ENOTSUP,
+                   "NCCL has no algorithms of %s to choose from: found '%s', choose nccl",
                    lw_op_name(q->op), lw_reducer_name(q->algorithm));
 }
 
