@@ -151,16 +151,16 @@ static enum lw_status retime(const struct lw_plan_source *s, struct lw_workload 
 
     LW_TRY(lw_cluster_find_device(s->device, &to, err));
     enum lw_status st = LW_OK;
-    if (strcmp(own, plain_kind(to.device.kind)) != 0) {
+    if (s->from_device || strcmp(own, plain_kind(to.device.kind)) != 0) {
         st = lw_cluster_find_device(s->from_device ? s->from_device : own, &from, err);
         if (st == LW_OK) {
             st = lw_workload_retime(w, &from.device, &to.device, err);
             lw_cluster_free(&from);
         } else if (!s->from_device) {
             st = lw_fail(err, LW_EINVAL,
-                         "--device: the workload is timed for '%s', which is no known device: say "
-                         "what is like it with --from-device (a known system, its device's kind, "
-                         "or a cluster file)", own);
+                         "--device: unknown device '%s' of the workload; name a similar one with "
+                         "--from-device (a known system, its device's kind, or a cluster file)",
+                         own);
         }
     }
     lw_cluster_free(&to);

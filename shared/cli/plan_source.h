@@ -57,7 +57,7 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
 
 /* A workload that is timed for one known kind of device does not go with a cluster of another:
  * LW_EINVAL says so. With --device its times become those of that kind (shared/plan/retime.h);
- * --from-device names the kind that it is timed for, where the file names an unknown one. */
+ * --from-device names the kind that it is timed for, in place of the file's. */
 enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_workload *w,
                                   struct lw_err *err);
 

@@ -202,11 +202,28 @@ TEST(an_unknown_device_is_named_by_from_device)
 {
     shell("sed 's/H100-SXM5-80GB/Tesla X/' h100.json > other.json", NULL);
     expect("sim -w other.json -c p4d --device p4d --dp 2 --no-db", 1,
-           "timed for 'Tesla X', which is no known device: say what is like it with --from-device");
+           "--device: unknown device 'Tesla X' of the workload; name a similar one with "
+           "--from-device");
     expect("sim -w other.json -c p4d --device p4d --from-device dgx-h100 --dp 2 --no-db", 0,
            "step ");
     expect("sim -w other.json -c p4d --from-device dgx-h100 --dp 2 --no-db", 2,
            "--device says what to time it for");
+}
+
+/* The file's own device is the one of --device: its times are replaced all the same. */
+TEST(from_device_replaces_the_files_device)
+{
+    const char *const words = "--device dgx-h100 --dp 2 --no-db";
+    char own[4096], line[256];
+
+    snprintf(line, sizeof line, "$L sim -w h100.json -c dgx-h100 %s | grep '^step'", words);
+    snprintf(own, sizeof own, "%s", shell(line, NULL));
+    snprintf(line, sizeof line,
+             "$L sim -w h100.json -c dgx-h100 --from-device p4d %s | grep '^step'", words);
+    const char *replaced = shell(line, NULL);
+    assert_non_null(strstr(own, "step"));
+    assert_non_null(strstr(replaced, "step"));
+    assert_string_not_equal(own, replaced);
 }
 
 TEST_GROUP(write_files, fixture_close)
