@@ -9,6 +9,7 @@
 #include "shared/base/arena.h"
 #include "shared/json/json.h"
 #include "shared/json/value.h"
+#include "traces/models/models_transformer.h"
 
 #define AT(field) offsetof(struct traces_model_shape, field)
 static const struct field {
@@ -116,12 +117,46 @@ static bool is_true(const struct lw_value *v, const char *key, bool otherwise)
     return f && f->type == LW_JSON_BOOL ? f->truth : otherwise;
 }
 
+/* Llama 4 lists the blocks that have experts. */
+static enum lw_status check_listed(const struct lw_input *in, const struct lw_value *v,
+                                   const struct traces_model_shape *s, struct lw_err *err)
+{
+    const struct lw_value *list = lw_value_get(v, "moe_layers");
+
+    if (!list || list->type != LW_JSON_ARRAY)
+        return LW_OK;
+    for (int64_t block = 0; block < s->layers; block++) {
+        bool listed = false;
+        for (int32_t k = 0; k < list->n; k++) {
+            const struct lw_value *item = &list->items[k];
+            int64_t found = -1;
+            if (item->type != LW_JSON_NUMBER ||
+                lw_parse_int(item->text, 0, s->layers - 1, &found, NULL) != LW_OK)
+                return lw_fail(err, LW_EFORMAT, "%s: moe_layers: expected blocks from 0 to %lld",
+                               in->name, (long long)s->layers - 1);
+            listed = listed || found == block;
+        }
+        if (listed != llama_has_experts(s, block))
+            return lw_fail(err, LW_ENOTSUP,
+                           "%s: moe_layers: block %lld is %s; interleave_moe_layer_step gives %s",
+                           in->name, (long long)block, listed ? "listed" : "not listed",
+                           listed ? "a dense block" : "experts");
+    }
+    return LW_OK;
+}
+
 static enum lw_status check_exact(const struct lw_input *in, const struct lw_value *v,
                                   const struct type *t, struct lw_err *err)
 {
     const struct lw_value *dense = lw_value_get(v, "mlp_only_layers");
     bool attention = is_true(v, "attention_bias", false) && !(t->traits & GPT_OSS);
+    int64_t every;
 
+    LW_TRY(take(in, v, "moe_layer_freq", 0, &every, err));
+    if (every > 1)
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: moe_layer_freq: found %lld, allowed: 1 (experts in every block after "
+                       "first_k_dense_replace)", in->name, (long long)every);
     if (attention || is_true(v, "mlp_bias", false))
         return lw_fail(err, LW_ENOTSUP,
                        "%s: attention_bias, mlp_bias: biases of this family are not "
@@ -155,7 +190,7 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
     s->qkv_bias = t->traits & QKV_BIAS;
     s->expert_bias = t->traits & GPT_OSS;
     s->tied = is_true(v, "tie_word_embeddings", t->traits & TIED);
-    return LW_OK;
+    return check_listed(in, v, s, err);
 }
 
 static enum lw_status unknown_type(const struct lw_input *in, const char *found, struct lw_err *err)

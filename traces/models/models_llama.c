@@ -155,7 +155,7 @@ static void add_pair(struct transformer *t, int32_t i)
     add_param(t, down, h, ffn, LW_TP_ROW, i, "mlp.down_proj");
 }
 
-static bool has_experts(const struct traces_model_shape *s, int64_t block)
+bool llama_has_experts(const struct traces_model_shape *s, int64_t block)
 {
     return s->experts > 0 && block >= s->dense_layers &&
            (s->expert_every <= 1 || (block + 1) % s->expert_every == 0);
@@ -168,13 +168,13 @@ static void add_block(struct transformer *t, int32_t i)
     add_attention(t, i);
     int32_t norm_2 = transformer_norm(t);
     transformer_keep_operand(t, t->hidden, true);
-    if (has_experts(&t->b.shape, i))
+    if (llama_has_experts(&t->b.shape, i))
         transformer_experts(t, i);
     else
         add_pair(t, i);
     transformer_residual(t);
     transformer_end_block(t);
-    if (has_experts(&t->b.shape, i))
+    if (llama_has_experts(&t->b.shape, i))
         transformer_end_experts(t);
     add_param(t, norm_1, t->hidden, 1, LW_TP_REPLICATED, i, "input_layernorm");
     add_param(t, norm_2, t->hidden, 1, LW_TP_REPLICATED, i, "post_attention_layernorm");
@@ -234,10 +234,9 @@ static void add_mtp(struct transformer *t, int32_t i)
     transformer_loss(t, vocab);
 }
 
-enum lw_status llama_build(const struct traces_model *m,
-                                  const struct traces_model_shape *shape,
-                                  const struct lw_device *device, struct lw_workload *w,
-                                  struct lw_err *err)
+enum lw_status llama_build(const struct traces_model *m, const struct traces_model_shape *shape,
+                           const struct lw_device *device, struct lw_workload *w,
+                           struct lw_err *err)
 {
     struct traces_model_shape s = *shape;
     struct transformer t;

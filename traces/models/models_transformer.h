@@ -78,10 +78,11 @@ enum lw_status transformer_experts_check(const struct traces_model_shape *s, str
 void transformer_end_experts(struct transformer *t);
 
 /* Decoders without position table: LLAMA are the sizes that all of them have. */
-enum lw_status llama_build(const struct traces_model *m,
-                                  const struct traces_model_shape *shape,
-                                  const struct lw_device *device, struct lw_workload *w,
-                                  struct lw_err *err);
+enum lw_status llama_build(const struct traces_model *m, const struct traces_model_shape *shape,
+                           const struct lw_device *device, struct lw_workload *w,
+                           struct lw_err *err);
+/* Whether this block of one has experts. */
+bool llama_has_experts(const struct traces_model_shape *s, int64_t block);
 #define LLAMA(layers_, hidden_, heads_, kv_heads_, ffn_, seq_, vocab_)                             \
     .batch = 1, .layers = layers_, .hidden = hidden_, .heads = heads_, .kv_heads = kv_heads_,      \
     .ffn = ffn_, .seq = seq_, .vocab = vocab_, .dtype = "bf16", .attention = "flash",              \

@@ -130,6 +130,26 @@ TEST(what_is_not_modelled_is_refused_by_field)
          "\"mlp_only_layers\": [1]}",
          "config.json: mlp_only_layers: blocks without experts are modelled at the beginning "
          "(first_k_dense_replace) and in turn (decoder_sparse_step) only"},
+        {"{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
+         "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
+         "\"moe_layer_freq\": 2}",
+         "config.json: moe_layer_freq: found 2, allowed: 1 (experts in every block after "
+         "first_k_dense_replace)"},
+        {"{\"model_type\": \"llama4_text\", \"num_hidden_layers\": 4, \"hidden_size\": 64,"
+         "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
+         "\"intermediate_size\": 96, \"num_local_experts\": 4, \"num_experts_per_tok\": 1,"
+         "\"interleave_moe_layer_step\": 2, \"moe_layers\": [1]}",
+         "config.json: moe_layers: block 3 is not listed; interleave_moe_layer_step gives experts"},
+        {"{\"model_type\": \"llama4_text\", \"num_hidden_layers\": 4, \"hidden_size\": 64,"
+         "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
+         "\"intermediate_size\": 96, \"num_local_experts\": 4, \"num_experts_per_tok\": 1,"
+         "\"interleave_moe_layer_step\": 2, \"moe_layers\": [0, 1, 3]}",
+         "config.json: moe_layers: block 0 is listed; interleave_moe_layer_step gives a dense block"},
+        {"{\"model_type\": \"llama4_text\", \"num_hidden_layers\": 4, \"hidden_size\": 64,"
+         "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
+         "\"intermediate_size\": 96, \"num_local_experts\": 4, \"num_experts_per_tok\": 1,"
+         "\"interleave_moe_layer_step\": 2, \"moe_layers\": [1, 4]}",
+         "config.json: moe_layers: expected blocks from 0 to 3"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_model_shape shape;
@@ -152,6 +172,8 @@ TEST(a_text_config_inside_is_read)
              "\"num_key_value_heads\": 8, \"head_dim\": 128, \"intermediate_size\": 8192,"
              "\"intermediate_size_mlp\": 16384, \"num_local_experts\": 128,"
              "\"num_experts_per_tok\": 1, \"interleave_moe_layer_step\": 2,"
+             "\"moe_layers\": [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31, 33, 35,"
+             "37, 39, 41, 43, 45, 47],"
              "\"vocab_size\": 202048, \"max_position_embeddings\": 1048576}}",
              &name, &s, &err) != LW_OK)
         fail_msg("%s", err.msg);
