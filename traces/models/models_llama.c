@@ -300,5 +300,8 @@ const struct traces_model traces_models_llama[] = {
     {"qwen-2.5-32b", "Qwen 2.5 32B",
      {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064), .qkv_bias = true},
      llama_build, 3, "huggingface.co/Qwen/Qwen2.5-32B, config.json"},
+    {"qwen3-8b", "Qwen3 8B",
+     {LLAMA(36, 4096, 32, 8, 12288, 4096, 151936), .head_width = 128, .qk_norm = true},
+     llama_build, 3, "Yang et al., arXiv 2505.09388, table 1; huggingface.co/Qwen, config.json"},
     {0},
 };
