@@ -139,12 +139,13 @@ static void add_shared(struct transformer *t, int32_t i)
 void transformer_experts(struct transformer *t, int32_t block)
 {
     const struct traces_model_shape *s = &t->b.shape;
+    int64_t biases = s->expert_bias ? 2 * s->expert_ffn + t->hidden : 0;
 
     add_routed(t, block);
     if (s->shared_ffn > 0)
         add_shared(t, block);
     traces_builder_last(&t->b)->dispatch_bytes = t->b.item * t->tokens * s->topk * t->hidden;
-    t->b.w.idle_numel += (s->experts - s->topk) * 3 * s->expert_ffn * t->hidden;
+    t->b.w.idle_numel += (s->experts - s->topk) * (3 * s->expert_ffn * t->hidden + biases);
 }
 
 /* A tensor group that splits each expert gathers the copies of its tokens that came, and sums their

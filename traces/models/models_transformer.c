@@ -309,10 +309,10 @@ static void full_attention(struct transformer *t)
 /* The ring's results are joined step by step: what a step gives is added to the sum, after one
  * kernel for the rows' exponents; backward adds the gradients of queries, and of keys and values
  * (NVIDIA/TransformerEngine, pytorch/attention: context parallelism by messages). */
-static void join_step(struct transformer *t, int64_t out, int64_t kv, int64_t sums)
+static void join_step(struct transformer *t, int64_t q, int64_t kv, int64_t out, int64_t sums)
 {
     traces_builder_part(&t->b,
-                        &(struct traces_cost){.forward_bytes = 3 * out, .input_bytes = 3 * out});
+                        &(struct traces_cost){.forward_bytes = 3 * out, .input_bytes = 3 * q});
     traces_builder_part(&t->b,
                         &(struct traces_cost){.forward_bytes = 3 * sums, .input_bytes = 3 * kv});
 }
@@ -343,7 +343,7 @@ static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_
                                                          .input_bytes = 2 * (q + kv + out) + sums,
                                                          .attention = a});
         if (i > 0)
-            join_step(t, out, kv, sums);
+            join_step(t, q, kv, out, sums);
     }
     transformer_keep(t, sums, false);
 }

@@ -10,7 +10,7 @@
  * (46.7 and 12.9, 141 and 39 G), arXiv 2405.04434 (236 and 21), 2412.19437 (671 and 37), 2507.20534
  * (1.04 T and 32.6), 2505.09388 (30.5 and 3.3, 235 and 22), 2508.10925 (116.8 and 5.1),
  * huggingface.co/meta-llama (400 and 17: text alone). Cards differ in whether the embedding is
- * active: +-3 %, 5 % of the small ones. */
+ * active; the values here count it: total +-1 %, active +-2 %. */
 TEST(active_parameters_are_the_published_ones)
 {
     static const struct {
@@ -58,6 +58,11 @@ TEST(a_block_has_its_products_by_hand)
     /* 2 of 8 experts of 3 * 64 * 48 in 2 blocks */
     assert_int_equal(w.idle_numel, INT64_C(2) * 6 * 3 * 64 * 48);
     lw_workload_free(&w);
+    struct traces_model_shape s = small;
+    s.expert_bias = true; /* each expert has biases of 2 * 48 and of 64 elements */
+    w = build(s);
+    assert_int_equal(w.idle_numel, INT64_C(2) * 6 * (3 * 64 * 48 + 2 * 48 + 64));
+    lw_workload_free(&w);
 }
 
 TEST(the_first_blocks_and_every_second_one_may_be_dense)
@@ -96,6 +101,34 @@ TEST(latent_attention_has_its_products_by_hand)
     int64_t pair = 3 * 2 * 32 * 64 * 96, scores = INT64_C(2) * 32 * 32 * 4 * (24 + 12);
     assert_int_equal(w.modules[1].forward_flops, 2 * 32 * 14208 + scores + pair);
     lw_workload_free(&w);
+}
+
+/* Queries of latent attention are wider than its results: 2*32*4*24 bytes against 2*32*4*12. At
+ * 10^9 B/s and hardly any FLOPs a byte is a nanosecond; each further rank of a sequence of 32 tokens
+ * a rank adds a backward of attention, 2 * (queries + keys and values + results) + rows, and the
+ * sums of the gradients of queries and of keys and values, 3 bytes for each of theirs. */
+TEST(a_ring_sums_the_gradients_of_wide_queries)
+{
+    enum { Q = 2 * 32 * 4 * 24, KV = 2 * 32 * 4 * (24 + 12), OUT = 2 * 32 * 4 * 12,
+           ROWS = 4 * 32 * 4 };
+    struct traces_model_shape s = small;
+    lw_ps backward[2];
+    s.experts = s.topk = s.expert_ffn = 0;
+    s.kv_heads = 4;
+    s.head_width = 16;
+    s.rope_width = 8;
+    s.v_width = 12;
+    s.q_lora = 40;
+    s.kv_lora = 24;
+    for (int k = 0; k < 2; k++) {
+        s.context = k + 2;
+        s.seq = 32 * s.context;
+        struct lw_workload w = build(s);
+        backward[k] = w.modules[1].backward_input_ps;
+        lw_workload_free(&w);
+    }
+    assert_int_equal(backward[1] - backward[0],
+                     lw_ns_to_ps(2 * (Q + KV + OUT) + ROWS + 3 * Q + 3 * KV));
 }
 
 /* Whoever shares the experts: a rank's products are as many, its weights fewer. */
