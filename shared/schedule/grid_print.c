@@ -96,7 +96,10 @@ static enum lw_status draw_bands(const struct lw_grid *g, const struct lw_grid_t
             if (!whole)
                 return lw_fail_nomem(err);
             draw_rank(g, t, r, width, whole);
-            fclose(whole);
+            if (fclose(whole) != 0) {
+                free(line);
+                return lw_fail_nomem(err);
+            }
             longest = (int64_t)n > longest ? (int64_t)n : longest;
             int64_t left = (int64_t)n - from < band ? (int64_t)n - from : band;
             while (left > 0 && line[from + left - 1] == ' ')

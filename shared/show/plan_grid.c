@@ -125,6 +125,7 @@ static enum lw_status print_calls(const struct lw_schedule_shape *s, struct lw_j
 {
     bool interleaved = s->schedule == LW_SCHEDULE_COLOSSAL_INTERLEAVED;
     struct lw_colossal_order order;
+    enum lw_status st = LW_OK;
     char token[32], before[32];
 
     LW_TRY(lw_colossal_order(s, false, &order, err));
@@ -132,14 +133,12 @@ static enum lw_status print_calls(const struct lw_schedule_shape *s, struct lw_j
         lw_jsonout_array(o, "events");
     else
         printf("\nevents; C: combined call (P, N send to previous, next; p, n receive)\n");
-    for (int32_t r = 0; r < order.n_ranks; r++) {
-        struct lw_paragraph line = {.out = stdout};
-        FILE *f = o ? NULL : lw_paragraph_open(&line, stdout);
+    for (int32_t r = 0; r < order.n_ranks && st == LW_OK; r++) {
+        struct lw_paragraph line = {0};
+        snprintf(before, sizeof before, "rank %d  ", r);
+        FILE *f = o ? NULL : lw_paragraph_open(&line, stdout, before);
         if (o)
             lw_jsonout_line_array(o, NULL);
-        else
-            snprintf(before, sizeof before, "rank %d  ", r);
-        line.before = before;
         for (int32_t i = order.first[r]; i < order.first[r + 1]; i++) {
             lw_colossal_token(&order.events[i], interleaved, token);
             if (o)
@@ -150,12 +149,12 @@ static enum lw_status print_calls(const struct lw_schedule_shape *s, struct lw_j
         if (o)
             lw_jsonout_end(o);
         else
-            lw_paragraph_close(&line);
+            st = lw_paragraph_close(&line, err);
     }
     if (o)
         lw_jsonout_end(o);
     lw_colossal_free(&order);
-    return LW_OK;
+    return st;
 }
 
 static enum lw_status print_csv(const struct lw_grid *g, const char *lower, struct lw_err *err)

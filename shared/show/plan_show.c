@@ -112,10 +112,10 @@ static void count_kinds(const struct lw_plan *p, int32_t variant, int64_t n[LW_N
 }
 
 /* "accumulate x 3, first, repeated: accumulate x 3, steady" */
-static void show_passes(const struct lw_plan *p)
+static enum lw_status show_passes(const struct lw_plan *p, struct lw_err *err)
 {
     struct lw_paragraph line;
-    FILE *f = lw_paragraph_open(&line, stdout);
+    FILE *f = lw_paragraph_open(&line, stdout, NULL);
 
     fprintf(f, "\npasses:");
     for (int32_t i = 0; i < p->n_passes;) {
@@ -129,7 +129,7 @@ static void show_passes(const struct lw_plan *p)
             fprintf(f, " x %d", run - i);
         i = run;
     }
-    lw_paragraph_close(&line);
+    return lw_paragraph_close(&line, err);
 }
 
 static void put_kinds(const char *variant, const int64_t n[LW_N_OP_KINDS])
@@ -167,15 +167,15 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
         printf("\nmemory of a rank, without activations\n");
     for (int32_t r = 0; p->strategy->pp == 1 && r < p->n_roles; r++) {
         struct lw_paragraph line;
-        FILE *f = lw_paragraph_open(&line, stdout);
+        FILE *f = lw_paragraph_open(&line, stdout, NULL);
         fprintf(f, "  %s:", p->roles[r].name);
         for (int m = 0; m < LW_N_MEM; m++) {
             char text[32];
             fprintf(f, " %s %s", mem_names[m], lw_format_bytes(text, p->roles[r].static_bytes[m]));
         }
-        lw_paragraph_close(&line);
+        LW_TRY(lw_paragraph_close(&line, err));
     }
-    show_passes(p);
+    LW_TRY(show_passes(p, err));
     printf("\ndecisions, and the rules after them\n");
     for (int32_t i = 0; i < p->n_notes; i++)
         lw_put_paragraph(stdout, "  ", p->notes[i]);

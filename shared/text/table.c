@@ -57,21 +57,12 @@ static const char *title(const struct lw_table *t, int c)
     return t->titles[c] + (t->titles[c][0] == '>');
 }
 
-/* Columns on a terminal: bytes of UTF-8 that begin a character. */
-static int shown_width(const char *s)
-{
-    int n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
-    return n;
-}
-
 /* As much of a text as fits, its last place taken by an ellipsis where it is cut. */
 static void put_cut(FILE *f, const char *s, int width)
 {
     int n = 0;
 
-    if (shown_width(s) <= width) {
+    if (lw_text_width(s, INT_MAX) <= width) {
         fputs(s, f);
         return;
     }
@@ -89,7 +80,7 @@ struct band {
 
 static void put_cell(const struct lw_table *t, FILE *f, int c, const char *s, int width, bool last)
 {
-    int pad = width > shown_width(s) ? width - shown_width(s) : 0;
+    int pad = width > lw_text_width(s, INT_MAX) ? width - lw_text_width(s, INT_MAX) : 0;
     bool right = t->titles[c][0] == '>';
 
     fprintf(f, "%*s", right ? pad : 0, "");
@@ -133,7 +124,7 @@ static int longest_line(const char *s, int width)
     int longest = 0;
 
     for (int k = n_title_lines(s, width) - 1; k >= 0; k--) {
-        int n = shown_width(title_line(s, width, k, buf));
+        int n = lw_text_width(title_line(s, width, k, buf), INT_MAX);
         longest = n > longest ? n : longest;
     }
     return longest;
@@ -260,10 +251,10 @@ enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int inde
     if (!width)
         return lw_fail_nomem(err);
     for (int c = 0; c < n; c++) {
-        int whole = shown_width(title(t, c));
+        int whole = lw_text_width(title(t, c), INT_MAX);
         w.broken[c] = longest_line(title(t, c), 1);
         for (int64_t i = c; i < t->n; i += n) {
-            int cell = shown_width(t->cells[i]);
+            int cell = lw_text_width(t->cells[i], INT_MAX);
             w.broken[c] = cell > w.broken[c] ? cell : w.broken[c];
         }
         w.whole[c] = whole > w.broken[c] ? whole : w.broken[c];

@@ -8,12 +8,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Columns of n bytes of UTF-8. */
-static int columns_of(const char *text, int n)
+int lw_text_width(const char *text, int n)
 {
     int columns = 0;
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && text[i]; i++)
         columns += ((unsigned char)text[i] & 0xc0) != 0x80;
     return columns;
 }
@@ -24,7 +23,7 @@ static void put(FILE *f, const char *text, int at, int indent, int width)
     bool first = true; /* of its line */
 
     while (*text) {
-        int bytes = (int)strcspn(text, " "), word = columns_of(text, bytes);
+        int bytes = (int)strcspn(text, " "), word = lw_text_width(text, bytes);
         if (!first && at + 1 + word > width) {
             fprintf(f, "\n%*s", indent, "");
             at = indent;
@@ -92,21 +91,25 @@ void lw_printf_paragraph(FILE *f, const char *fmt, ...)
     put_printed(f, text);
 }
 
-FILE *lw_paragraph_open(struct lw_paragraph *p, FILE *out)
+FILE *lw_paragraph_open(struct lw_paragraph *p, FILE *out, const char *before)
 {
-    *p = (struct lw_paragraph){.out = out};
+    *p = (struct lw_paragraph){.out = out, .before = before};
     p->f = open_memstream(&p->text, &p->size);
+    if (!p->f && before)
+        fputs(before, out);
     return p->f ? p->f : out;
 }
 
-void lw_paragraph_close(struct lw_paragraph *p)
+enum lw_status lw_paragraph_close(struct lw_paragraph *p, struct lw_err *err)
 {
-    if (p->f) {
-        fclose(p->f);
-        if (p->text && p->before)
-            lw_put_paragraph(p->out, p->before, p->text);
-        else if (p->text)
-            put_printed(p->out, p->text);
-        free(p->text);
-    }
+    bool whole = !p->f || fclose(p->f) == 0;
+
+    if (!p->f)
+        fputc('\n', p->out);
+    else if (whole && p->before)
+        lw_put_paragraph(p->out, p->before, p->text);
+    else if (whole)
+        put_printed(p->out, p->text);
+    free(p->text);
+    return whole ? LW_OK : lw_fail_nomem(err);
 }

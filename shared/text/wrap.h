@@ -3,8 +3,14 @@
 
 #include <stdio.h>
 
+#include "shared/base/err.h"
+
 /* The most that a line of text has outside a terminal. */
 enum { LW_TEXT_COLUMNS = 100 };
+
+/* Columns of the first n bytes of a text in UTF-8, or of all of a shorter one: bytes that begin a
+ * character. */
+int lw_text_width(const char *text, int n);
 
 /* Columns of the terminal that f is; of a pipe or a file LW_TEXT_COLUMNS. $COLUMNS, where it is
  * exported, wins over both. */
@@ -21,14 +27,14 @@ void lw_put_paragraph(FILE *f, const char *before, const char *text);
 void lw_printf_paragraph(FILE *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same of several calls of fprintf, when it is closed. Without memory for it they write to
- * `out` itself. */
+ * `out` itself, in one line. LW_ENOMEM: the text is incomplete and is not written. */
 struct lw_paragraph {
     FILE *out, *f;
     const char *before; /* as of lw_put_paragraph; NULL = nothing */
     char *text;
     size_t size;
 };
-FILE *lw_paragraph_open(struct lw_paragraph *p, FILE *out);
-void lw_paragraph_close(struct lw_paragraph *p);
+FILE *lw_paragraph_open(struct lw_paragraph *p, FILE *out, const char *before);
+enum lw_status lw_paragraph_close(struct lw_paragraph *p, struct lw_err *err);
 
 #endif

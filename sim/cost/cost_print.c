@@ -22,14 +22,15 @@ static bool ceilings_of(const struct lw_cluster *c, const struct sim_cost_answer
            sim_hfreduce_of(c, q->n_ranks / q->n_nodes, q->n_nodes, h, NULL) == LW_OK;
 }
 
-static void print_ceilings(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
+static enum lw_status print_ceilings(const struct lw_cluster *c, const struct sim_cost_answers *a,
+                                     FILE *f, struct lw_err *err)
 {
     struct lw_paragraph line;
     struct sim_hfreduce h;
 
     if (!ceilings_of(c, a, &h))
-        return;
-    f = lw_paragraph_open(&line, f);
+        return LW_OK;
+    f = lw_paragraph_open(&line, f, NULL);
     fprintf(f, "hfreduce reduces at the least of");
     for (int k = 0; k < SIM_N_CEILINGS; k++)
         if (h.bytes_per_s[k] > 0)
@@ -37,7 +38,7 @@ static void print_ceilings(const struct lw_cluster *c, const struct sim_cost_ans
                    h.bytes_per_s[k] / 1e9);
     fprintf(f, " (%d touches of host memory per byte), and what filling its pipeline costs",
             h.touches);
-    lw_paragraph_close(&line);
+    return lw_paragraph_close(&line, err);
 }
 
 static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c,
@@ -216,7 +217,7 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
             lw_dtype_name(q->dtype), q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s", c->name);
     LW_TRY(lw_records_text(&r, f, 0, err));
     print_sources(a, f);
-    print_ceilings(c, a, f);
+    LW_TRY(print_ceilings(c, a, f, err));
     print_remarks(c, a, f);
     return LW_OK;
 }

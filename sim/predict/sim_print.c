@@ -290,7 +290,7 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     lw_table_free(t);
     if (status != LW_OK)
         return status;
-    FILE *line = lw_paragraph_open(&median, f);
+    FILE *line = lw_paragraph_open(&median, f, NULL);
     fprintf(line, "median period: predicted %s, ", lw_format_ps(buf, x->period.predicted));
     fprintf(line, "recorded %s", lw_format_ps(buf, x->period.recorded));
     if (x->what_if && x->same_buckets)
@@ -303,7 +303,7 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     else
         fprintf(line, ", error %+.2f %%%s", difference_pct(x->period),
                 answers(x) ? "" : ": too much, so what-ifs on this recording are refused");
-    lw_paragraph_close(&median);
+    LW_TRY(lw_paragraph_close(&median, err));
     text_recorded_parts(r, f);
     for (int32_t i = 0; i < r->plan->n_notes; i++)
         lw_put_paragraph(f, "assumption: ", r->plan->notes[i]);
@@ -351,12 +351,12 @@ static void text_samples(const struct lw_sim_report *r, FILE *f)
                         lw_format_ps(most, s->most));
 }
 
-static void text_peak(const struct lw_sim_report *r, FILE *out)
+static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
 {
     int64_t framework = lw_device_framework_bytes(&r->cluster->device);
     int64_t peak = r->summary->peak_memory_bytes;
     struct lw_paragraph line;
-    FILE *f = lw_paragraph_open(&line, out);
+    FILE *f = lw_paragraph_open(&line, out, NULL);
     char buf[32];
 
     fprintf(f, "peak memory %s a rank", peak >= 0 ? lw_format_bytes(buf, peak) : "unknown");
@@ -367,7 +367,7 @@ static void text_peak(const struct lw_sim_report *r, FILE *out)
                     : "the default; see device.framework_bytes");
     if (missing_bytes(r) > 0)
         fprintf(f, ", more than the device has by %s", lw_format_bytes(buf, missing_bytes(r)));
-    lw_paragraph_close(&line);
+    return lw_paragraph_close(&line, err);
 }
 
 static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
@@ -397,7 +397,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     if (r->replayed)
         fputs("peak memory: not recorded\n", f);
     else
-        text_peak(r, f);
+        LW_TRY(text_peak(r, f, err));
     if (!r->replayed)
         lw_summary_text_memory(s, r->plan, f);
     LW_TRY(text_buckets(l, r->all, f, err));

@@ -19,14 +19,14 @@ static void put_time(FILE *f, const char *what, lw_ps t)
     fprintf(f, "  %-12s %s\n", what, lw_format_ps(text, t));
 }
 
-static void put_recorded(const struct lw_recorded *r, FILE *f)
+static enum lw_status put_recorded(const struct lw_recorded *r, FILE *f, struct lw_err *err)
 {
     char text[32];
 
     if (r->world_size == 0)
-        return;
+        return LW_OK;
     struct lw_paragraph line;
-    FILE *out = lw_paragraph_open(&line, f);
+    FILE *out = lw_paragraph_open(&line, f, NULL);
     fprintf(out, "  recorded     world size %d", r->world_size);
     if (r->step_ps >= 0)
         fprintf(out, ", step %s", lw_format_ps(text, r->step_ps));
@@ -37,11 +37,11 @@ static void put_recorded(const struct lw_recorded *r, FILE *f)
     for (int32_t i = 0; i < r->n_buckets; i++)
         fprintf(out, "%s %lld%s", i ? "," : "", (long long)r->bucket_bytes[i],
                 i + 1 == r->n_buckets ? " bytes" : "");
-    lw_paragraph_close(&line);
+    return lw_paragraph_close(&line, err);
 }
 
-static void workload_text(const struct lw_workload *w, const struct traces_coverage *c,
-                          const char *output, FILE *f)
+static enum lw_status workload_text(const struct lw_workload *w, const struct traces_coverage *c,
+                                    const char *output, FILE *f, struct lw_err *err)
 {
     lw_ps gaps = 0;
 
@@ -63,9 +63,10 @@ static void workload_text(const struct lw_workload *w, const struct traces_cover
         fprintf(f, "  coverage     %.2f %% of the recorded step (%.3f ms, %.3f ms left out)\n",
                 percent(c->workload_ns, c->traced_ns - c->excluded_ns), (double)c->traced_ns / 1e6,
                 (double)c->excluded_ns / 1e6);
-    put_recorded(&w->recorded, f);
+    LW_TRY(put_recorded(&w->recorded, f, err));
     for (int32_t i = 0; i < w->n_notes; i++)
         lw_put_paragraph(f, "  note: ", w->notes[i]);
+    return LW_OK;
 }
 
 static enum lw_status cluster_text(const struct lw_cluster *c, const char *output, FILE *f,
@@ -251,7 +252,7 @@ enum lw_status traces_import_print(const struct traces_import_summary *s, enum l
                : s->cluster_file ? tables_csv(&c->cluster, f, err)
                                  : LW_OK;
     if (s->workload_file)
-        workload_text(&c->workload, &c->coverage, s->workload_file, f);
+        LW_TRY(workload_text(&c->workload, &c->coverage, s->workload_file, f, err));
     if (s->cluster_file)
         LW_TRY(cluster_text(&c->cluster, s->cluster_file, f, err));
     if (s->run > 0)

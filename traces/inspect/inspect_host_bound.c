@@ -171,7 +171,7 @@ enum lw_status traces_text_meaning(const struct traces_report_file *f, FILE *out
 
     if (!f->device.has_device)
         return LW_OK;
-    FILE *line = lw_paragraph_open(&kernels, out);
+    FILE *line = lw_paragraph_open(&kernels, out, NULL);
     fprintf(line, "  kernels:");
     for (int c = 0; c < LW_N_KERNEL_CLASSES; c++)
         fprintf(line, "%s %lld %s (%s)", c ? "," : "", (long long)m->classes[c].n,
@@ -181,7 +181,7 @@ enum lw_status traces_text_meaning(const struct traces_report_file *f, FILE *out
             (long long)m->n_waits[TRACES_WAIT_RECORDED],
             (long long)m->n_waits[TRACES_WAIT_INFERRED],
             (long long)m->n_waits[TRACES_WAIT_UNKNOWN]);
-    lw_paragraph_close(&kernels);
+    LW_TRY(lw_paragraph_close(&kernels, err));
     return f->device.n_iterations > 0 ? text_host(f, out, err) : LW_OK;
 }
 

@@ -271,11 +271,12 @@ static enum lw_status text_collectives(const struct traces_report_file *file, FI
     return lw_table_end(t, f, 2, err);
 }
 
-static void text_head(const struct traces_report_file *file, FILE *out)
+static enum lw_status text_head(const struct traces_report_file *file, FILE *out,
+                                struct lw_err *err)
 {
     const struct lw_trace *t = &file->trace;
     struct lw_paragraph head;
-    FILE *f = lw_paragraph_open(&head, out);
+    FILE *f = lw_paragraph_open(&head, out, NULL);
 
     fprintf(f, "%s: kineto, %lld events", file->name, (long long)t->n_events);
     if (t->rank >= 0)
@@ -290,11 +291,12 @@ static void text_head(const struct traces_report_file *file, FILE *out)
     else
         fprintf(f, ", host only");
     fprintf(f, ", %lld steps by %s", (long long)file->steps.n, file->steps.found_by);
-    lw_paragraph_close(&head);
+    LW_TRY(lw_paragraph_close(&head, err));
     if (t->damage >= 0)
         lw_printf_paragraph(out, "  salvaged: the events before %s", lw_trace_text(t, t->damage));
     if (t->n_negative > 0)
         fprintf(out, "  note: %lld negative durations taken as 0\n", (long long)t->n_negative);
+    return LW_OK;
 }
 
 static bool any_comm(const struct lw_inspection *d)
@@ -317,7 +319,7 @@ static enum lw_status text_file(const struct traces_report_file *file, FILE *f, 
 {
     if (!file->importer->timeline)
         return file->importer->text(file->facts, file->name, f, err);
-    text_head(file, f);
+    LW_TRY(text_head(file, f, err));
     if (file->device.has_device)
         LW_TRY(text_device(&file->device, f, err));
     if (any_comm(&file->device))
