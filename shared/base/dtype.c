@@ -22,7 +22,7 @@ int64_t lw_dtype_size(enum lw_dtype t)
 
 const char *lw_dtype_word(int t)
 {
-    return dtypes[t].name;
+    return t >= 0 && t < LW_N_DTYPES ? dtypes[t].name : NULL;
 }
 
 const char *lw_dtype_name(enum lw_dtype t)

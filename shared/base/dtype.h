@@ -8,7 +8,7 @@
 enum lw_dtype { LW_F32, LW_F64, LW_F16, LW_BF16, LW_I64, LW_I32, LW_U8, LW_N_DTYPES };
 
 int64_t lw_dtype_size(enum lw_dtype t);       /* bytes of one element */
-const char *lw_dtype_word(int t);             /* lw_dtype_name, for tables of columns */
+const char *lw_dtype_word(int t);             /* lw_dtype_name, for tables; NULL beyond the last */
 const char *lw_dtype_name(enum lw_dtype t);   /* "f32", "f64", "f16", "bf16", "i64", "i32", "u8" */
 
 /* The short names above and torch's ("float32", "torch.float32", "Float", ...). */

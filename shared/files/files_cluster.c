@@ -118,8 +118,8 @@ static void write_rows(struct lw_jsonout *o, const struct lw_field *f, const voi
 
 #define AT(field) offsetof(struct lw_cost_table, field)
 static const struct lw_field table_fields[] = {
-    LW_F_MUST_WORD("op", AT(op), lw_word_op),
-    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_MUST_WORD("op", AT(op), lw_op_word),
+    LW_F_WORD("dtype", AT(dtype), lw_dtype_word),
     LW_F_MUST_INT32("n_ranks", AT(n_ranks)),
     LW_F_INT32("n_nodes", AT(n_nodes), 1),
     LW_F_INT32("n_in_flight", AT(n_in_flight), 1),
@@ -158,8 +158,8 @@ static const char *work_word(int k)
 #define AT(field) offsetof(struct lw_work_table, field)
 static const struct lw_field work_fields[] = {
     LW_F_MUST_WORD("kind", AT(kind), work_word),
-    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
-    LW_F_WORD("from", AT(from), lw_word_dtype),
+    LW_F_WORD("dtype", AT(dtype), lw_dtype_word),
+    LW_F_WORD("from", AT(from), lw_dtype_word),
     LW_F_NAME("source", AT(source)),
     LW_F_OWN("rows", read_work_rows, write_work_rows),
     {0},

@@ -15,11 +15,6 @@
 
 enum { FORMAT_VERSION = 1 };
 
-const char *lw_word_dtype(int k)
-{
-    return k >= 0 && k < LW_N_DTYPES ? lw_dtype_name((enum lw_dtype)k) : NULL;
-}
-
 #define AT(field) offsetof(struct lw_sparse, field)
 const struct lw_field lw_sparse_fields[] = {
     LW_F_MUST_INT32("param", AT(param)),
@@ -28,11 +23,6 @@ const struct lw_field lw_sparse_fields[] = {
     {0},
 };
 #undef AT
-
-const char *lw_word_op(int k)
-{
-    return k >= 0 && k < LW_N_OP_KINDS ? lw_op_name((enum lw_op_kind)k) : NULL;
-}
 
 /* --- one value ----------------------------------------------------------------------------------
  */

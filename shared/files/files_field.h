@@ -135,10 +135,7 @@ struct lw_field {
         .name = "kind"                                                                             \
     } /* LW_FIELD_SKIP */
 
-/* Words of enums that several files hold. */
-const char *lw_word_dtype(int k);
 extern const struct lw_field lw_sparse_fields[]; /* of struct lw_sparse */
-const char *lw_word_op(int k);
 
 /* A document being read. Memory of the result comes from the arena. */
 struct lw_fields {

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "shared/files/files_strategy.h"
+#include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
 
 static const char *stream_word(int k)
@@ -86,7 +87,7 @@ static const struct lw_field comm_fields[] = {
 static const struct lw_field param_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
-    LW_F_BYTE_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_BYTE_WORD("dtype", AT(dtype), lw_dtype_word),
     LW_F_INT16("stage", AT(stage), 0),
     INDEX("module", AT(module)),
     LW_F_INT8("device", AT(device), 0),
@@ -104,7 +105,7 @@ static const struct lw_field param_fields[] = {
 static const struct lw_field buffer_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
-    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_WORD("dtype", AT(dtype), lw_dtype_word),
     LW_F_BOOL("broadcast", AT(broadcast), false),
     {0},
 };
@@ -112,7 +113,7 @@ static const struct lw_field buffer_fields[] = {
 
 #define AT(field) offsetof(struct bucket_row, field)
 static const struct lw_field bucket_fields[] = {
-    LW_F_WORD("dtype", AT(bucket.dtype), lw_word_dtype),
+    LW_F_WORD("dtype", AT(bucket.dtype), lw_dtype_word),
     LW_F_MUST_INT64("bytes", AT(bucket.bytes)),
     LW_F_INT64("limit_bytes", AT(bucket.limit_bytes), 0),
     LW_F_ITEMS("params", LW_FIELD_INTS32, AT(params), AT(n_params)),
@@ -181,7 +182,7 @@ static const struct lw_field op_fields[] = {
      .kind = LW_FIELD_WORD,
      .must = true,
      .at = AT(op.kind),
-     .word = lw_word_op,
+     .word = lw_op_word,
      .size = 1},
     LW_F_STRING("name", AT(op.name)),
     LW_F_MUST_INT32("stream", AT(op.stream)),
@@ -192,7 +193,7 @@ static const struct lw_field op_fields[] = {
      .at = AT(op.work_ps),
      .most = INT64_MAX,
      .null_is_minus_1 = true},
-    LW_F_BYTE_WORD("dtype", AT(op.dtype), lw_word_dtype),
+    LW_F_BYTE_WORD("dtype", AT(op.dtype), lw_dtype_word),
     INDEX("comm", AT(op.comm)),
     INDEX("call", AT(op.call)),
     LW_F_INT64("bytes", AT(op.bytes), 0),

@@ -44,7 +44,7 @@ static const struct lw_field param_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
     LW_F_INT64("rows", AT(rows), 0),
-    LW_F_BYTE_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_BYTE_WORD("dtype", AT(dtype), lw_dtype_word),
     LW_F_MUST_INT32("module", AT(module)),
     LW_F_INT8("device", AT(device), 0),
     LW_F_INT32("tied", AT(tied), -1),
@@ -63,7 +63,7 @@ static const struct lw_field param_fields[] = {
 static const struct lw_field buffer_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
-    LW_F_WORD("dtype", AT(dtype), lw_word_dtype),
+    LW_F_WORD("dtype", AT(dtype), lw_dtype_word),
     LW_F_BOOL("broadcast", AT(broadcast), false),
     {0},
 };

@@ -42,7 +42,7 @@ const char *lw_op_name(enum lw_op_kind kind)
 
 const char *lw_op_word(int kind)
 {
-    return ops[kind].name;
+    return kind >= 0 && kind < LW_N_OP_KINDS ? ops[kind].name : NULL;
 }
 
 const char *lw_op_letter(enum lw_op_kind kind)

@@ -52,7 +52,7 @@ enum lw_op_class {
 };
 
 const char *lw_op_name(enum lw_op_kind kind);       /* "all_reduce" */
-const char *lw_op_word(int kind);                   /* the same, for tables of columns */
+const char *lw_op_word(int kind);                   /* the same, for tables; NULL beyond the last */
 const char *lw_op_letter(enum lw_op_kind kind);     /* "F", "AR", ... at most 2 characters */
 enum lw_op_class lw_op_class(enum lw_op_kind kind);
 enum lw_status lw_op_parse(const char *name, enum lw_op_kind *kind, struct lw_err *err);
