@@ -179,23 +179,10 @@ static int32_t largest_batch(const struct exec_run *r)
     return (int32_t)(n < all ? n : all);
 }
 
-static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
+static enum lw_status refuse_options(const struct exec_run *r, struct lw_err *err)
 {
-    const struct lw_plan *p = r->plan;
     const struct lw_exec_options *o = r->options;
-    struct exec_open how = {.n_ranks = p->n_ranks,
-                            .compute = o->compute,
-                            .pin = o->pin,
-                            .ranks_per_node = o->ranks_per_node,
-                            .link_bytes_per_s = o->link_bytes_per_s,
-                            .link_latency_ns = o->link_latency_ns,
-                            .timeout_ns = exec_opening_limit(o->timeout_ns),
-                            .loop = o->loop,
-                            .registered = o->registered,
-                            .process = o->process};
 
-    LW_TRY(exec_plan_is_safe(p, err));
-    LW_TRY(refuse(r, err));
     if (o->link_bytes_per_s > 0 && !(r->backend->capabilities & EXEC_CAN_PACE))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot pace links", r->backend->name);
     if (o->loop && !(r->backend->capabilities & EXEC_CAN_LOOP))
@@ -216,6 +203,27 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
                        "backend '%s' has all ranks in one process; this is rank %d "
                        "of several",
                        r->backend->name, o->process->rank);
+    return LW_OK;
+}
+
+static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_plan *p = r->plan;
+    const struct lw_exec_options *o = r->options;
+    struct exec_open how = {.n_ranks = p->n_ranks,
+                            .compute = o->compute,
+                            .pin = o->pin,
+                            .ranks_per_node = o->ranks_per_node,
+                            .link_bytes_per_s = o->link_bytes_per_s,
+                            .link_latency_ns = o->link_latency_ns,
+                            .timeout_ns = exec_opening_limit(o->timeout_ns),
+                            .loop = o->loop,
+                            .registered = o->registered,
+                            .process = o->process};
+
+    LW_TRY(exec_plan_is_safe(p, err));
+    LW_TRY(refuse(r, err));
+    LW_TRY(refuse_options(r, err));
     LW_TRY(r->backend->open(&how, &r->world, err));
     r->memory = (struct exec_tensors){.plan = p, .backend = r->backend, .world = r->world,
                                      .compares = o->verify,
