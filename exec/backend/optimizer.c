@@ -36,7 +36,7 @@ int32_t exec_optimizer_states(enum exec_optimizer_kind kind)
 }
 
 static enum lw_status parse(const char *name, enum exec_optimizer_kind *kind,
-                             struct lw_err *err)
+                            struct lw_err *err)
 {
     for (int k = 0; k < EXEC_N_OPTIMIZERS; k++)
         if (strcmp(name, kinds[k].name) == 0) {

@@ -286,24 +286,21 @@ enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t,
 
 /* --- measuring -------------------------------------------------------------------------------- */
 
-static enum lw_status one_fill(struct exec_world *w, int32_t kind, int64_t n,
-                              struct lw_err *err)
+static enum lw_status one_fill(struct exec_world *w, int32_t kind, int64_t n, struct lw_err *err)
 {
     struct kernel_fill a = {(void *)w->a, (const float *)w->b, n, LW_F32, 0, 0, 0, 0, 0};
     (void)kind;
     return nccl_launch(w, w->setup, KERNEL_fill, &a, n, err);
 }
 
-static enum lw_status one_copy(struct exec_world *w, int32_t kind, int64_t n,
-                              struct lw_err *err)
+static enum lw_status one_copy(struct exec_world *w, int32_t kind, int64_t n, struct lw_err *err)
 {
     struct kernel_convert a = {(void *)w->a, (const void *)w->b, n, LW_F32, LW_F32, 2, 0};
     (void)kind;
     return nccl_launch(w, w->setup, KERNEL_convert, &a, n, err);
 }
 
-static enum lw_status one_update(struct exec_world *w, int32_t kind, int64_t n,
-                              struct lw_err *err)
+static enum lw_status one_update(struct exec_world *w, int32_t kind, int64_t n, struct lw_err *err)
 {
     struct kernel_update a = {(float *)w->a, NULL, NULL, (const void *)w->b, n, LW_F32, 1, {0}};
     (void)kind;

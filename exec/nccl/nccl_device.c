@@ -182,7 +182,7 @@ void nccl_timer_give(struct exec_world *w, CUevent e)
     w->pool[w->n_pool++] = e;
 }
 
-/* So many at rest: creating one is no part of a capture. */
+/* Takes n timers into the pool before a capture, which must not create any. */
 enum lw_status nccl_timers_reserve(struct exec_world *w, int64_t n, struct lw_err *err)
 {
     while (w->n_pool < n) {

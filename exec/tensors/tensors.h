@@ -36,15 +36,15 @@ struct exec_layout {
     int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights which a program
                             * of the plan frees again; -1 = none such */
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
-    bool *apart;           /* [n_ops] its place is no other's, in any variant */
-    int32_t *before_of;    /* [n_ops] the message whose place it took over; -1 = none */
+    bool *apart;           /* [n_ops] its slot serves no other message, in any variant */
+    int32_t *before_of;    /* [n_ops] the message whose slot it took over; -1 = none */
     int32_t *turn_of;      /* [n_ops of the program] which op of its communicator it is; of messages, of
                             * those with this peer and direction */
     struct lw_message_ends flow; /* of messages between stages */
     struct exec_payload_ends payloads;
     bool scales;           /* gradients are averaged and clipped in place, for the optimizer to read */
     int64_t bucket_bytes;
-    int64_t apart_bytes, shared_bytes; /* of scratch: where places of one message each end; all others */
+    int64_t apart_bytes, shared_bytes; /* of scratch: where slots of one message each end; all others */
 };
 
 enum { EXEC_MAX_STATES = 2 };

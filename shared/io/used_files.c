@@ -31,7 +31,6 @@ static struct {
     int64_t n, room;
 } noted = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-
 /* Where a relative link that lies at `path` leads. */
 static int join(char *out, size_t room, const char *path, const char *link)
 {

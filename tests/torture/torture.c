@@ -335,7 +335,7 @@ static bool blames(int how, int rank, bool *by_launcher)
     return *by_launcher || (rank <= 0 && strstr(answer, dead));
 }
 
-/* The number of times that a text begins a line of the output of the run. */
+/* JSON objects that the run printed: lines "status" at the first level. */
 static int objects_printed(void)
 {
     int n = 0;
@@ -562,7 +562,7 @@ static pid_t start_rank(int rank, int port)
     return start(words);
 }
 
-/* What a real rank 1 says, to a rank 0 that is none. */
+/* The hello of a real rank 1, received by a false rank 0. */
 static bool learn_hello(void)
 {
     struct exec_challenge c = {.magic = EXEC_MAGIC, .protocol = EXEC_PROTOCOL, .number = {1, 2}};

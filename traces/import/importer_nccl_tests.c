@@ -8,7 +8,7 @@
 #include "traces/import/convert.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
-/* '[' begins a JSON array, which is no such table, or mpirun's tag "[1,0]<stdout>:" or a time. */
+/* '[' begins a JSON array (refused here), mpirun's tag "[1,0]<stdout>:" or a time. */
 static bool is(const struct lw_input *in, const char *text, size_t len)
 {
     if (len > 0 && *text == '{')

@@ -2,9 +2,10 @@
  * cluster's models go on where they end.
  *
  * nccl-tests counts hosts as nodes; a node of the cluster may be an NVLink domain of several hosts
- * (nccl.devices_per_host: 18 trays of 4 devices in an NVL72 rack). A table of no more ranks on a
- * host lies in as few domains as hold its ranks, if these are fewer than its hosts and its rate is
- * beyond what the adapters of the hosts carry; else its hosts are domains of their own.
+ * (nccl.devices_per_host: 18 trays of 4 devices in an NVL72 rack). A table with at most
+ * devices_per_host ranks on a host lies in as few domains as hold its ranks, if these are fewer
+ * than its hosts and its rate is beyond what the adapters of the hosts carry; else its hosts are
+ * domains of their own.
  *
  * A table faster than the links of the cluster is of another machine, and refused. */
 #include <ctype.h>

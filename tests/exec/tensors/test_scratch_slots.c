@@ -1,11 +1,11 @@
-/* The places that messages reuse: exec/tensors/scratch_slots.h. A message of 80 bytes takes 128. */
+/* The slots that messages reuse: exec/tensors/scratch_slots.h. A message of 80 bytes takes 128. */
 #include <string.h>
 #include "tests/lib/unit.h"
 
 #include "exec/tensors/tensors.h"
 #include "tests/lib/message_plan.h"
 
-enum { PLACE = 128 };
+enum { SLOT = 128 };
 
 static int64_t scratch_of(const char *words)
 {
@@ -23,21 +23,21 @@ static int64_t scratch_of(const char *words)
 }
 
 /* 1f1b on two stages: two micro-batches are on their way at most. Gradient k comes into the
- * place of activation k, which is read by then; activation k + 2 is made after B(k), when that
- * place is free again. Under gpipe all activations go before any gradient comes: a place for
+ * slot of activation k, which is read by then; activation k + 2 is made after B(k), when that
+ * slot is free again. Under gpipe all activations go before any gradient comes: a slot for
  * each. */
-TEST(a_pipelines_places_grow_with_what_is_on_its_way)
+TEST(a_pipelines_slots_grow_with_what_is_on_its_way)
 {
-    assert_int_equal(scratch_of("pp 2 micro-batches 4"), 2 * PLACE);
-    assert_int_equal(scratch_of("pp 2 micro-batches 64"), 2 * PLACE);
+    assert_int_equal(scratch_of("pp 2 micro-batches 4"), 2 * SLOT);
+    assert_int_equal(scratch_of("pp 2 micro-batches 64"), 2 * SLOT);
     assert_int_equal(scratch_of("pp 3 micro-batches 64"), scratch_of("pp 3 micro-batches 8"));
-    assert_int_equal(scratch_of("pp 2 micro-batches 4 schedule gpipe"), 4 * PLACE);
-    assert_int_equal(scratch_of("pp 2 micro-batches 64 schedule gpipe"), 64 * PLACE);
+    assert_int_equal(scratch_of("pp 2 micro-batches 4 schedule gpipe"), 4 * SLOT);
+    assert_int_equal(scratch_of("pp 2 micro-batches 64 schedule gpipe"), 64 * SLOT);
 }
 
-/* An op takes one sum and makes the next: two places, whatever comes after. */
+/* An op takes one sum and makes the next: two slots, whatever comes after. */
 TEST(sums_of_a_tensor_group_take_turns)
 {
-    assert_int_equal(scratch_of("tp 2 micro-batches 2"), 2 * PLACE);
-    assert_int_equal(scratch_of("tp 2 micro-batches 64"), 2 * PLACE);
+    assert_int_equal(scratch_of("tp 2 micro-batches 2"), 2 * SLOT);
+    assert_int_equal(scratch_of("tp 2 micro-batches 64"), 2 * SLOT);
 }

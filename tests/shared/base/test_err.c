@@ -21,7 +21,7 @@ TEST(a_list_holds_whole_words)
     assert_string_equal(list, "alpha, beta, ...");
 }
 
-/* No more than 24 bytes are touched, whatever the words. */
+/* Nothing beyond `size` bytes is written. */
 TEST(a_list_stays_in_its_room)
 {
     char room[40];
