@@ -1,15 +1,11 @@
 /* Texts that others wrote, in every field that takes any, through every command that shows it:
  * nothing is executed, no control byte and no invalid UTF-8 leaves, JSON stays strict and HTML
  * stays nested. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <sqlite3.h>
 
 #include "shared/json/json.h"
@@ -251,12 +247,11 @@ static void check_files(void)
     free(svg);
 }
 
-static void texts_of_files_are_shown_and_never_executed(void **state)
+TEST_WITH(texts_of_files_are_shown_and_never_executed, fixture_open, fixture_close)
 {
     char *workload = fixture_example("docs/formats/workload.md");
     char *cluster = fixture_example("docs/formats/cluster.md");
 
-    (void)state;
     for (int i = 0; i < N_PAYLOADS; i++) {
         fixture_put(fixture_path("w.json"), workload);
         fixture_put(fixture_path("c.json"), cluster);
@@ -270,7 +265,7 @@ static void texts_of_files_are_shown_and_never_executed(void **state)
     free(cluster);
 }
 
-static void arguments_are_shown_and_never_executed(void **state)
+TEST_WITH(arguments_are_shown_and_never_executed, fixture_open, fixture_close)
 {
     static const char *const words[] = {"-$(printf '\\033[2J')",
                                         "\"$(printf 'a\\377\\303(`touch pwned`')\"",
@@ -295,7 +290,6 @@ static void arguments_are_shown_and_never_executed(void **state)
                                               {"sim --", ""}};
     char line[256];
 
-    (void)state;
     for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
         for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
             snprintf(line, sizeof line, "%s%s%s", commands[c][0], words[i], commands[c][1]);
@@ -369,7 +363,7 @@ static sqlite3 *open_copy(void)
     return db;
 }
 
-static void texts_of_a_database_are_shown_and_never_executed(void **state)
+TEST_WITH(texts_of_a_database_are_shown_and_never_executed, fixture_open, fixture_close)
 {
     static const char *const values[] = {"`touch pwned`",
                                          "' . system('touch pwned') . '",
@@ -382,7 +376,6 @@ static void texts_of_a_database_are_shown_and_never_executed(void **state)
     char names[128][2][64];
     bool shown[128] = {false};
 
-    (void)state;
     char *workload = fixture_example("docs/formats/workload.md");
     fixture_put(fixture_path("w.json"), workload);
     free(workload);
@@ -411,18 +404,4 @@ static void texts_of_a_database_are_shown_and_never_executed(void **state)
         check_bytes(html, "r.html");
         free(html);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(texts_of_files_are_shown_and_never_executed, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(arguments_are_shown_and_never_executed, fixture_open,
-                                        fixture_close),
-        cmocka_unit_test_setup_teardown(texts_of_a_database_are_shown_and_never_executed,
-                                        fixture_open, fixture_close),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* No output destroys what the user had: links are written through, inputs and databases are refused
  * as outputs under any name, and a process that is killed leaves no temporary file. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -38,9 +34,8 @@ static void holds(const char *words)
         fail_msg("%s: exit %d\n%s", words, rc, said);
 }
 
-static void links_are_written_through(void **state)
+TEST_WITH(links_are_written_through, open_with_workload, fixture_close)
 {
-    (void)state;
     holds("mkdir d && echo '{\"lapwing\": 1}' > d/real && ln -s d/real l1 && ln -s l1 l2 && ln -s "
           "d/new l3 &&"
           "$L plan -w w.json -o l2 && test -L l1 && test -L l2 && grep -q lapwing d/real");
@@ -49,23 +44,21 @@ static void links_are_written_through(void **state)
     holds("ln -s loop loop; ! $L plan -w w.json -o loop && test -L loop");
 }
 
-static void names_of_standard_output_are_standard_output(void **state)
+TEST_WITH(names_of_standard_output_are_standard_output, open_with_workload, fixture_close)
 {
-    (void)state;
     holds("$L plan -w w.json -o - --format json > a && $L plan -w w.json -o /dev/stdout > b &&"
           "test -L /dev/stdout && grep -q '\"kind\": \"plan\"' b");
     holds("$L plan -w w.json -o /dev/fd/5 5> c > /dev/null && grep -q '\"kind\": \"plan\"' c");
     holds("$L plan -w w.json -o /dev/null > /dev/null && test -c /dev/null");
 }
 
-static void the_mode_of_a_file_is_kept(void **state)
+TEST_WITH(the_mode_of_a_file_is_kept, open_with_workload, fixture_close)
 {
-    (void)state;
     holds("touch p && chmod 600 p && $L plan -w w.json -o p && test $(stat -c %a p) = 600");
     holds("umask 027 && $L plan -w w.json -o q && test $(stat -c %a q) = 640");
 }
 
-static void what_a_command_reads_is_no_output_of_it(void **state)
+TEST_WITH(what_a_command_reads_is_no_output_of_it, open_with_workload, fixture_close)
 {
     static const char *const commands[] = {
         "plan -w w.json -o w.json",
@@ -87,7 +80,6 @@ static void what_a_command_reads_is_no_output_of_it(void **state)
     char line[256];
     int rc;
 
-    (void)state;
     holds("$L sim -w w.json --spans && $L plan -w w.json -o p.json && cp lapwing.db db.svg &&"
           "ln -s w.json soft && ln w.json hard && mkdir d && cat w.json p.json > before");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
@@ -101,9 +93,8 @@ static void what_a_command_reads_is_no_output_of_it(void **state)
     holds(line);
 }
 
-static void a_database_is_a_file(void **state)
+TEST_WITH(a_database_is_a_file, open_with_workload, fixture_close)
 {
-    (void)state;
     expect("sim -w w.json --db ''", 1,
            "--db '' keeps nothing: give the name of a file, or --no-db");
     expect("sim -w w.json --db :memory:", 1, "--db ':memory:' keeps nothing");
@@ -113,9 +104,8 @@ static void a_database_is_a_file(void **state)
 }
 
 /* Runs that are stored nowhere else are not replaced by a workload. */
-static void a_database_is_no_output(void **state)
+TEST_WITH(a_database_is_no_output, open_with_workload, fixture_close)
 {
-    (void)state;
     holds("$L model mlp --layers 2 --width 8 -o w.json >/dev/null && "
           "$L sim -w w.json -c dgx-a100 --db runs.db >/dev/null");
     expect("model mlp -o runs.db", 1, "runs.db: is a database, which an output does not replace");
@@ -123,12 +113,11 @@ static void a_database_is_no_output(void **state)
 }
 
 /* Runs that are not yet in the database itself are in the files that SQLite keeps beside it. */
-static void files_beside_a_database_are_no_output(void **state)
+TEST_WITH(files_beside_a_database_are_no_output, open_with_workload, fixture_close)
 {
     static const char *const ends[] = {"-wal", "-shm", "-journal"};
     char line[160];
 
-    (void)state;
     holds("$L sim -w w.json --db hostile >/dev/null && ln -s hostile link");
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         snprintf(line, sizeof line, "plan -w w.json -o hostile%s --force", ends[i]);
@@ -146,7 +135,7 @@ static void files_beside_a_database_are_no_output(void **state)
 }
 
 /* The shell opened the file, for writing at its beginning or at its end: no byte of it changes. */
-static void a_redirection_destroys_no_input(void **state)
+TEST_WITH(a_redirection_destroys_no_input, open_with_workload, fixture_close)
 {
     static const char *const commands[][2] = {
         {"plan -w w.json", "w.json"},
@@ -172,7 +161,6 @@ static void a_redirection_destroys_no_input(void **state)
     static const char *const how[] = {"2> said 1<>", "2> said >>", "> said 2>>", "> said 2<>"};
     char line[400];
 
-    (void)state;
     holds("$L sim -w w.json --db r.db >/dev/null && $L plan -w w.json -o p.json >/dev/null && cp "
           "p.json p2.json && $L cluster dgx-a100 -o c.json >/dev/null && ln -s p.json soft && "
           "$L report --db r.db -o r.html && "
@@ -191,9 +179,8 @@ static void a_redirection_destroys_no_input(void **state)
 }
 
 /* What lapwing did not write stays, unless --force; what it wrote is replaced. */
-static void files_of_others_are_kept(void **state)
+TEST_WITH(files_of_others_are_kept, open_with_workload, fixture_close)
 {
-    (void)state;
     holds("echo 'my thesis' > t; ! $L plan -w w.json -o t 2> e && grep -q 'my thesis' t &&"
           "grep -q 't: exists and was not written by lapwing' e && grep -q -- --force e");
     holds("echo '{\"traceEvents\": []}' > j; ! $L plan -w w.json -o j; grep -q trace j");
@@ -204,9 +191,8 @@ static void files_of_others_are_kept(void **state)
           "$L $k 1 --db r.db -o o.gp || exit 1; done; rm o.gp; done");
 }
 
-static void inputs_are_bounded_by_their_size(void **state)
+TEST_WITH(inputs_are_bounded_by_their_size, open_with_workload, fixture_close)
 {
-    (void)state;
     holds("head -c 70000000 /dev/zero | gzip -9 > z.gz");
     expect("cluster ./z.gz", 1,
            "z.gz: unpacks to more than 67108864 bytes, the most for a file of ");
@@ -219,7 +205,7 @@ static void inputs_are_bounded_by_their_size(void **state)
 }
 
 /* Every command that reads a file, from what has no end: one line each. */
-static void what_has_no_end_is_refused(void **state)
+TEST_WITH(what_has_no_end_is_refused, open_with_workload, fixture_close)
 {
     static const char *const commands[] = {
         "plan -w -",         "sim -w -",     "sim -w w.json -c -", "plan -w w.json -s -",
@@ -229,7 +215,6 @@ static void what_has_no_end_is_refused(void **state)
     char line[160];
     int rc;
 
-    (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         snprintf(line, sizeof line, "%s < /dev/zero", commands[i]);
         lapwing(line, &rc);
@@ -286,12 +271,11 @@ static void kill_writer(bool named, int signal)
     close(told[1]);
 }
 
-static void a_signal_leaves_no_temporary_file(void **state)
+TEST_WITH(a_signal_leaves_no_temporary_file, open_with_workload, fixture_close)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     int before = entries();
 
-    (void)state;
     for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) {
         kill_writer(false, caught[i]);
         kill_writer(true, caught[i]);
@@ -301,13 +285,12 @@ static void a_signal_leaves_no_temporary_file(void **state)
     assert_int_equal(entries(), before);
 }
 
-static void an_output_with_a_name_is_committed_and_aborted_alike(void **state)
+TEST_WITH(an_output_with_a_name_is_committed_and_aborted_alike, open_with_workload, fixture_close)
 {
     struct lw_output out;
     struct lw_err err = {0};
     int before = entries();
 
-    (void)state;
     assert_int_equal(lw_output_open_named(fixture_path("n"), &out, &err), LW_OK);
     fputs("{\"lapwing\": 1}", out.file);
     assert_int_equal(entries(), before + 1);
@@ -318,27 +301,4 @@ static void an_output_with_a_name_is_committed_and_aborted_alike(void **state)
     assert_int_equal(lw_output_open_named(fixture_path("n"), &out, &err), LW_OK);
     lw_output_abort(&out);
     assert_int_equal(entries(), before + 1);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, open_with_workload, fixture_close)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(links_are_written_through),
-        IN_FOLDER(names_of_standard_output_are_standard_output),
-        IN_FOLDER(the_mode_of_a_file_is_kept),
-        IN_FOLDER(what_a_command_reads_is_no_output_of_it),
-        IN_FOLDER(a_database_is_a_file),
-        IN_FOLDER(a_database_is_no_output),
-        IN_FOLDER(files_beside_a_database_are_no_output),
-        IN_FOLDER(a_redirection_destroys_no_input),
-        IN_FOLDER(files_of_others_are_kept),
-        IN_FOLDER(inputs_are_bounded_by_their_size),
-        IN_FOLDER(what_has_no_end_is_refused),
-        IN_FOLDER(a_signal_leaves_no_temporary_file),
-        IN_FOLDER(an_output_with_a_name_is_committed_and_aborted_alike),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

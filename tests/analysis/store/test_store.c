@@ -1,8 +1,4 @@
 /* The results database: what is stored comes back, and what cannot be stored says why. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -13,7 +9,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "analysis/store/store.h"
 #include "shared/plan/plan_builder.h"
@@ -233,7 +229,7 @@ static void assert_says(const struct lw_err *err, const char *part)
         fail_msg("'%s' does not say '%s'", err->msg, part);
 }
 
-static void a_stored_run_comes_back_with_its_measures(void **state)
+TEST_WITH(a_stored_run_comes_back_with_its_measures, open_folder, remove_folder)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -242,7 +238,6 @@ static void a_stored_run_comes_back_with_its_measures(void **state)
     struct lw_run r;
     int64_t id;
 
-    (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
     assert_int_equal(id, 1);
@@ -273,13 +268,12 @@ static void a_stored_run_comes_back_with_its_measures(void **state)
     assert_int_equal(ask("SELECT value FROM metric WHERE name = 'n_events'"), 12);
 }
 
-static void spans_keep_picoseconds_and_the_names_of_their_ops(void **state)
+TEST_WITH(spans_keep_picoseconds_and_the_names_of_their_ops, open_folder, remove_folder)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
     int64_t id;
 
-    (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
     lw_plan_free(&p);
@@ -291,7 +285,7 @@ static void spans_keep_picoseconds_and_the_names_of_their_ops(void **state)
                      -1);
 }
 
-static void a_timeline_comes_back_to_the_picosecond(void **state)
+TEST_WITH(a_timeline_comes_back_to_the_picosecond, open_folder, remove_folder)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -301,7 +295,6 @@ static void a_timeline_comes_back_to_the_picosecond(void **state)
     struct lw_run r;
     int64_t id;
 
-    (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     for (int i = 0; i < 2; i++) /* the second run's rows lie after the first one's */
         assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
@@ -327,13 +320,12 @@ static void a_timeline_comes_back_to_the_picosecond(void **state)
     lw_plan_free(&p);
 }
 
-static void a_plan_is_stored_once_per_hash(void **state)
+TEST_WITH(a_plan_is_stored_once_per_hash, open_folder, remove_folder)
 {
     struct lw_plan p = {0}, other = {0};
     struct lw_err err = {0};
     int64_t id;
 
-    (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     assert_int_equal(small_plan(2048, &other, &err), LW_OK);
     for (int i = 0; i < 2; i++)
@@ -352,7 +344,7 @@ static void a_plan_is_stored_once_per_hash(void **state)
     lw_plan_free(&other);
 }
 
-static void a_run_whose_process_was_killed_is_found_failed(void **state)
+TEST_WITH(a_run_whose_process_was_killed_is_found_failed, open_folder, remove_folder)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC, .backend = "threads", .honesty = "real"};
     struct lw_err err = {0};
@@ -363,7 +355,6 @@ static void a_run_whose_process_was_killed_is_found_failed(void **state)
     int64_t id;
     int32_t n;
 
-    (void)state;
     pid_t child = fork();
     if (child == 0) {
         if (lw_store_open(file, LW_STORE_WRITE, &s, &err) == LW_OK)
@@ -391,7 +382,7 @@ static void a_run_whose_process_was_killed_is_found_failed(void **state)
     lw_store_close(s);
 }
 
-static void a_run_of_a_living_process_and_of_another_machine_stay_running(void **state)
+TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_folder, remove_folder)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC};
     struct lw_err err = {0};
@@ -399,7 +390,6 @@ static void a_run_of_a_living_process_and_of_another_machine_stay_running(void *
     int64_t id;
     bool mine;
 
-    (void)state;
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     for (int i = 0; i < 5; i++)
         assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
@@ -421,7 +411,7 @@ static void a_run_of_a_living_process_and_of_another_machine_stay_running(void *
     lw_store_close(s);
 }
 
-static void a_failed_run_keeps_its_message(void **state)
+TEST_WITH(a_failed_run_keeps_its_message, open_folder, remove_folder)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC};
     struct lw_err err = {0};
@@ -430,7 +420,6 @@ static void a_failed_run_keeps_its_message(void **state)
     struct lw_run r;
     int64_t id;
 
-    (void)state;
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
     assert_int_equal(lw_store_finish_run(s, id, NULL, LW_RUN_TIMEOUT, "rank 1 hung", &err), LW_OK);
@@ -441,7 +430,7 @@ static void a_failed_run_keeps_its_message(void **state)
     lw_store_close(s);
 }
 
-static void a_run_that_is_not_there_is_named_with_the_range(void **state)
+TEST_WITH(a_run_that_is_not_there_is_named_with_the_range, open_folder, remove_folder)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -451,7 +440,6 @@ static void a_run_that_is_not_there_is_named_with_the_range(void **state)
     int64_t id;
     const char *const bad[] = {"0", "3", "-1", "first", "1.5", ""};
 
-    (void)state;
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     assert_int_equal(lw_store_find_run(s, "last", &a, &r, &err), LW_EINVAL);
     assert_says(&err, "holds no run yet");
@@ -469,7 +457,7 @@ static void a_run_that_is_not_there_is_named_with_the_range(void **state)
     lw_plan_free(&p);
 }
 
-static void past_errors_count_this_cluster_alone(void **state)
+TEST_WITH(past_errors_count_this_cluster_alone, open_folder, remove_folder)
 {
     struct lw_figure speed = {.value = 1e9, .source = "measured"};
     struct lw_cluster c = {.name = "two cores", .n_nodes = 1, .devices_per_node = 2,
@@ -481,7 +469,6 @@ static void past_errors_count_this_cluster_alone(void **state)
     char insert[512], hash[33];
     int64_t id;
 
-    (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     for (int i = 0; i < 4; i++)
         assert_int_equal(store_one(&p, i % 2 ? LW_RUN_EXEC : LW_RUN_SIM, &id, &err), LW_OK);
@@ -517,9 +504,8 @@ static void refused(enum lw_store_mode mode, enum lw_status code, const char *wo
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-static void a_text_file_is_not_a_database(void **state)
+TEST_WITH(a_text_file_is_not_a_database, open_folder, remove_folder)
 {
-    (void)state;
     write_text("{\"lapwing\": 1, \"kind\": \"plan\", \"and\": \"a text that is long enough\"}\n");
     refused(LW_STORE_WRITE, LW_EFORMAT, "not a usable SQLite database");
     refused(LW_STORE_READ, LW_EFORMAT, "not a usable SQLite database");
@@ -528,33 +514,30 @@ static void a_text_file_is_not_a_database(void **state)
     assert_int_equal(st.st_size, 68); /* untouched */
 }
 
-static void another_programs_database_is_left_alone(void **state)
+TEST_WITH(another_programs_database_is_left_alone, open_folder, remove_folder)
 {
-    (void)state;
     must_do("CREATE TABLE mine (x); PRAGMA user_version = 3;");
     refused(LW_STORE_WRITE, LW_EFORMAT, "a database of another program (application_id 0)");
     assert_int_equal(ask("SELECT count(*) FROM sqlite_schema"), 1);
     assert_int_equal(ask("PRAGMA user_version"), 3);
 }
 
-static void a_newer_schema_is_refused(void **state)
+TEST_WITH(a_newer_schema_is_refused, open_folder, remove_folder)
 {
     struct lw_store *s;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_close(s);
     must_do("PRAGMA user_version = 99");
     refused(LW_STORE_WRITE, LW_EFORMAT, "schema version 99, of a newer lapwing (this one");
 }
 
-static void edited_version_numbers_are_named(void **state)
+TEST_WITH(edited_version_numbers_are_named, open_folder, remove_folder)
 {
     struct lw_store *s;
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_close(s);
     must_do("PRAGMA user_version = 0");
@@ -567,9 +550,8 @@ static void edited_version_numbers_are_named(void **state)
     refused(LW_STORE_READ, LW_EFORMAT, "schema version 1 and no table 'run'");
 }
 
-static void what_is_no_file_is_named(void **state)
+TEST_WITH(what_is_no_file_is_named, open_folder, remove_folder)
 {
-    (void)state;
     snprintf(file, sizeof file, "%s", folder);
     refused(LW_STORE_WRITE, LW_EIO, "a folder, no database; give the name of a file to --db");
     refused(LW_STORE_READ, LW_EIO, "a folder, no database");
@@ -579,12 +561,11 @@ static void what_is_no_file_is_named(void **state)
     refused(LW_STORE_WRITE, LW_EIO, "unable to open database file: No such file or directory");
 }
 
-static void an_older_schema_is_brought_up_to_date_by_a_writer(void **state)
+TEST_WITH(an_older_schema_is_brought_up_to_date_by_a_writer, open_folder, remove_folder)
 {
     struct lw_store *s;
     struct lw_err err = {0};
 
-    (void)state;
     must_do(
         "PRAGMA application_id = 0x4c617077; CREATE TABLE kept (x); INSERT INTO kept VALUES (5)");
     refused(LW_STORE_READ, LW_EFORMAT, "schema version 0, of an older lapwing (this one reads 5");
@@ -596,7 +577,7 @@ static void an_older_schema_is_brought_up_to_date_by_a_writer(void **state)
 }
 
 /* What the documentation tells people to type works on a stored run. */
-static void the_statements_of_the_documentation_work(void **state)
+TEST_WITH(the_statements_of_the_documentation_work, open_folder, remove_folder)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -604,7 +585,6 @@ static void the_statements_of_the_documentation_work(void **state)
     int64_t id;
     int n = 0;
 
-    (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     assert_int_equal(store_one(&p, LW_RUN_EXEC, &id, &err), LW_OK);
     lw_plan_free(&p);
@@ -623,16 +603,15 @@ static void the_statements_of_the_documentation_work(void **state)
     assert_int_equal(n, 2);
 }
 
-static void an_absent_file_is_created_only_for_writing(void **state)
+TEST_WITH(an_absent_file_is_created_only_for_writing, open_folder, remove_folder)
 {
-    (void)state;
     refused(LW_STORE_READ, LW_EIO, "no database there (No such file or directory)");
     assert_int_not_equal(access(file, F_OK), 0);
     snprintf(file, sizeof file, "%s/none/runs.db", folder);
     refused(LW_STORE_WRITE, LW_EIO, "No such file or directory");
 }
 
-static void a_locked_database_says_so(void **state)
+TEST_WITH(a_locked_database_says_so, open_folder, remove_folder)
 {
     struct lw_run_info info = {.kind = LW_RUN_SIM};
     struct lw_store *s;
@@ -640,7 +619,6 @@ static void a_locked_database_says_so(void **state)
     sqlite3 *other;
     int64_t id = -5;
 
-    (void)state;
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     lw_store_wait_at_most(s, 50);
     assert_int_equal(sqlite3_open(file, &other), SQLITE_OK);
@@ -676,11 +654,10 @@ static int fill_small_disk(void)
     return st == LW_EIO && clear ? 0 : 1;
 }
 
-static void a_full_disk_is_reported(void **state)
+TEST_WITH(a_full_disk_is_reported, open_folder, remove_folder)
 {
     int status;
 
-    (void)state;
     pid_t child = fork();
     if (child == 0)
         _exit(fill_small_disk());
@@ -708,14 +685,13 @@ static int read_frozen(void)
     return strstr(err.msg, "cannot be written") ? 0 : 4;
 }
 
-static void a_frozen_folder_can_be_read_but_not_written(void **state)
+TEST_WITH(a_frozen_folder_can_be_read_but_not_written, open_folder, remove_folder)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
     int64_t id;
     int status;
 
-    (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
     lw_plan_free(&p);
@@ -730,14 +706,13 @@ static void a_frozen_folder_can_be_read_but_not_written(void **state)
     assert_true(WIFEXITED(status));
 }
 
-static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, open_folder, remove_folder)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
     int64_t id = -5, held, n = 0;
     enum lw_status st = LW_ENOMEM;
 
-    (void)state;
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     held = lw_alloc_live();
     while (st != LW_OK && ++n < 20000) {
@@ -759,35 +734,11 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     lw_plan_free(&p);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, open_folder, remove_folder)
-
-int main(void)
+static int count_allocations(__attribute__((unused)) void **state)
 {
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(a_stored_run_comes_back_with_its_measures),
-        IN_FOLDER(spans_keep_picoseconds_and_the_names_of_their_ops),
-        IN_FOLDER(a_timeline_comes_back_to_the_picosecond),
-        IN_FOLDER(a_plan_is_stored_once_per_hash),
-        IN_FOLDER(a_run_whose_process_was_killed_is_found_failed),
-        IN_FOLDER(a_run_of_a_living_process_and_of_another_machine_stay_running),
-        IN_FOLDER(a_failed_run_keeps_its_message),
-        IN_FOLDER(a_run_that_is_not_there_is_named_with_the_range),
-        IN_FOLDER(past_errors_count_this_cluster_alone),
-        IN_FOLDER(a_text_file_is_not_a_database),
-        IN_FOLDER(another_programs_database_is_left_alone),
-        IN_FOLDER(a_newer_schema_is_refused),
-        IN_FOLDER(an_older_schema_is_brought_up_to_date_by_a_writer),
-        IN_FOLDER(edited_version_numbers_are_named),
-        IN_FOLDER(what_is_no_file_is_named),
-        IN_FOLDER(the_statements_of_the_documentation_work),
-        IN_FOLDER(an_absent_file_is_created_only_for_writing),
-        IN_FOLDER(a_locked_database_says_so),
-        IN_FOLDER(a_full_disk_is_reported),
-        IN_FOLDER(a_frozen_folder_can_be_read_but_not_written),
-        IN_FOLDER(every_failing_allocation_is_reported_and_leaks_nothing),
-    };
-
     sqlite3_config(SQLITE_CONFIG_MALLOC, &counted);
     sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);
-    return cmocka_run_group_tests_name("store", tests, NULL, NULL);
+    return 0;
 }
+
+TEST_GROUP(count_allocations, NULL)

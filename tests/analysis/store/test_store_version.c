@@ -1,10 +1,6 @@
 /* Databases whose version number or tables are not those that this program writes: older, newer,
  * edited, or made by a stranger. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,9 +97,8 @@ static void use_version(int tables, int number, enum lw_store_mode mode)
     lw_store_close(s);
 }
 
-static void every_version_is_read_brought_up_to_date_or_named(void **state)
+TEST_WITH(every_version_is_read_brought_up_to_date_or_named, fixture_open, fixture_close)
 {
-    (void)state;
     for (int number = -1; number <= NEWEST + 1; number++)
         for (int tables = 1; tables <= NEWEST; tables++) {
             use_version(tables, number, LW_STORE_READ);
@@ -112,7 +107,7 @@ static void every_version_is_read_brought_up_to_date_or_named(void **state)
 }
 
 /* A view or a trigger of a stranger, which has no end, is not evaluated. */
-static void what_a_stranger_put_in_is_not_evaluated(void **state)
+TEST_WITH(what_a_stranger_put_in_is_not_evaluated, fixture_open, fixture_close)
 {
     static const char endless[] = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)";
     struct lw_run_info info = {.kind = LW_RUN_SIM};
@@ -124,7 +119,6 @@ static void what_a_stranger_put_in_is_not_evaluated(void **state)
     char line[512];
     int64_t id;
 
-    (void)state;
     make_version(NEWEST, NEWEST);
     snprintf(line, sizeof line, "CREATE TRIGGER t AFTER INSERT ON run BEGIN INSERT INTO "
                                 "op_kind(name, letter, class) %s SELECT x, x, x FROM c; END",
@@ -141,16 +135,4 @@ static void what_a_stranger_put_in_is_not_evaluated(void **state)
     assert_says(&err, "its tables are not those of schema version 5");
     lw_arena_free(&arena);
     lw_store_close(s);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(every_version_is_read_brought_up_to_date_or_named),
-        IN_FOLDER(what_a_stranger_put_in_is_not_evaluated),
-    };
-
-    return cmocka_run_group_tests_name("store_version", tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* The best bucket cap: every bucketing is met, the best is the best, the reference is what was
  * recorded, and how sure follows from past errors. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +73,7 @@ static void recommend(const struct lw_workload *w, const struct lw_cluster *c, i
  *     1200+8 | (800+400)         1208: cap 1201 .. 1208, 1200 left open
  *     1200+8+800 | (400)         2008: cap 1209 .. 2008
  *     1200+8+800+400             2408: cap 2009 .. 2408; above: never closed, the same */
-static void every_bucketing_is_met_once(void **unused)
+TEST(every_bucketing_is_met_once)
 {
     static const int64_t low[] = {0, 9, 401, 809, 1201, 1209, 2009, 2409};
     static const int64_t high[] = {8, 400, 808, 1200, 1208, 2008, 2408, 2409};
@@ -85,7 +81,6 @@ static void every_bucketing_is_met_once(void **unused)
     struct lw_recommendation r;
     struct lw_cluster c;
     struct tiny t;
-    (void)unused;
 
     tiny_init(&t);
     two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
@@ -105,12 +100,11 @@ static void every_bucketing_is_met_once(void **unused)
     lw_cluster_free(&c);
 }
 
-static void no_cap_is_better_than_the_recommended_one(void **unused)
+TEST(no_cap_is_better_than_the_recommended_one)
 {
     static const double rates[] = {1e7, 1e8, 1e9};
     static const lw_ps latencies[] = {0, 500, 3000};
     struct tiny t;
-    (void)unused;
 
     tiny_init(&t);
     for (int i = 0; i < 9; i++) {
@@ -134,12 +128,11 @@ static void no_cap_is_better_than_the_recommended_one(void **unused)
 }
 
 /* Where a ring pays 38 ms of latency per bucket, large buckets pay; a tree pays 0.7 ms. */
-static void many_ranks_need_no_large_buckets(void **unused)
+TEST(many_ranks_need_no_large_buckets)
 {
     static const enum lw_reducer_kind by[] = {LW_REDUCER_RING, LW_REDUCER_AUTO};
     int64_t cap[2];
     struct lw_cluster c;
-    (void)unused;
 
     ok(lw_cluster_find("mi300x", &c, &err));
     for (int i = 0; i < 2; i++) {
@@ -167,13 +160,12 @@ static void many_ranks_need_no_large_buckets(void **unused)
     lw_cluster_free(&c);
 }
 
-static void it_is_compared_with_what_was_recorded(void **unused)
+TEST(it_is_compared_with_what_was_recorded)
 {
     static const int64_t usual[] = {1 << 20, 25 << 20}, one[] = {400}, two[] = {100, 800};
     struct lw_recommendation r;
     struct lw_cluster c;
     struct tiny t;
-    (void)unused;
 
     tiny_init(&t);
     two_ranks(&c, 1e9, 0);
@@ -205,12 +197,11 @@ static void it_is_compared_with_what_was_recorded(void **unused)
     lw_cluster_free(&c);
 }
 
-static void how_sure_follows_from_past_errors(void **unused)
+TEST(how_sure_follows_from_past_errors)
 {
     struct lw_cap_point point = {.cap_bytes = 1024, .step = 960};
     struct lw_recommendation r = {.points = &point, .n_points = 1, .reference = {.step = 1000}};
     struct lw_recommend_report p = {.r = &r, .n_past = 3, .mean_past_pct = 4, .max_past_pct = 6};
-    (void)unused;
 
     /* 40 of 1000 is 4 % */
     assert_true(lw_recommend_gain_pct(&p) == 4.0);
@@ -231,13 +222,12 @@ static void how_sure_follows_from_past_errors(void **unused)
     assert_int_equal(lw_recommendation_gain(&r), 0);
 }
 
-static void one_rank_has_nothing_to_recommend(void **unused)
+TEST(one_rank_has_nothing_to_recommend)
 {
     struct lw_strategy s = lw_strategy_default();
     struct lw_recommendation r;
     struct lw_cluster c;
     struct tiny t;
-    (void)unused;
 
     tiny_init(&t);
     two_ranks(&c, 1e9, 0);
@@ -258,7 +248,7 @@ static void ask_after_three(void *simulated, const char *what, double share)
 }
 
 /* The caps of the tiny workload are simulated in order; a signal comes during the third. */
-static void an_interrupt_keeps_what_was_simulated(void **unused)
+TEST(an_interrupt_keeps_what_was_simulated)
 {
     int n = 0;
     const struct lw_progress progress = {ask_after_three, &n, &asked};
@@ -266,7 +256,6 @@ static void an_interrupt_keeps_what_was_simulated(void **unused)
     struct lw_recommendation r;
     struct lw_cluster c;
     struct tiny t;
-    (void)unused;
 
     tiny_init(&t);
     two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
@@ -285,13 +274,12 @@ static void an_interrupt_keeps_what_was_simulated(void **unused)
     lw_cluster_free(&c);
 }
 
-static void memory_is_given_back_when_it_runs_out(void **unused)
+TEST(memory_is_given_back_when_it_runs_out)
 {
     struct lw_strategy s = lw_strategy_default();
     struct lw_cluster c;
     struct tiny t;
     enum lw_status st = LW_ENOMEM;
-    (void)unused;
 
     tiny_init(&t);
     two_ranks(&c, 1e9, 0);
@@ -324,10 +312,9 @@ static void join_lines(char *text)
     *to = '\0';
 }
 
-static void a_trace_is_answered_in_one_sentence(void **unused)
+TEST(a_trace_is_answered_in_one_sentence)
 {
     int rc;
-    (void)unused;
 
     char *out = strdup(lapwing("recommend $R/gpt6__local.rank0.json.gz -c dgx-a100", &rc));
     assert_int_equal(rc, 0);
@@ -346,9 +333,8 @@ static void a_trace_is_answered_in_one_sentence(void **unused)
     expect("recommend $R/gpt6__local.rank0.json.gz --dp 1 --ranks 1", 1, "--dp N");
 }
 
-static void stored_caps_can_be_drawn(void **unused)
+TEST(stored_caps_can_be_drawn)
 {
-    (void)unused;
     expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
     expect("recommend w.json --dp 2 -c dgx-a100 --store --db caps.db --format csv", 0,
            "bucket_cap_bytes,from_bytes,to_bytes,n_buckets,step_ns,exposed_comm_ns");
@@ -356,19 +342,4 @@ static void stored_caps_can_be_drawn(void **unused)
     expect("plot sweep --db caps.db -o sweep.gp", 0, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_bucketing_is_met_once),
-        cmocka_unit_test(no_cap_is_better_than_the_recommended_one),
-        cmocka_unit_test(many_ranks_need_no_large_buckets),
-        cmocka_unit_test(it_is_compared_with_what_was_recorded),
-        cmocka_unit_test(how_sure_follows_from_past_errors),
-        cmocka_unit_test(one_rank_has_nothing_to_recommend),
-        cmocka_unit_test(an_interrupt_keeps_what_was_simulated),
-        cmocka_unit_test(memory_is_given_back_when_it_runs_out),
-        cmocka_unit_test(a_trace_is_answered_in_one_sentence),
-        cmocka_unit_test(stored_caps_can_be_drawn),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

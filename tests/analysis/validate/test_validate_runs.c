@@ -1,9 +1,5 @@
 /* Tables of training runs: what is read of a row, what becomes of it, and ranks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,10 +31,9 @@ static void validate(const char *name, const char *table, struct lw_validation *
         tp ",1,," "0,bf16,none,True," tok_s "," mem "," status "\n"
 
 /* Step = samples * sequence / tokens per second: 16 * 512 / 81920 = 0.1 s; 2 GiB. */
-static void a_row_is_a_case_with_its_step_and_memory(void **unused)
+TEST(a_row_is_a_case_with_its_step_and_memory)
 {
     struct lw_validation v;
-    (void)unused;
     validate("dir/runs.csv", TITLES ROW("7", "2", "81920", "2", ""), &v);
     assert_int_equal(v.n_cases, 1);
     assert_string_equal(v.cases[0].id, "runs:7");
@@ -53,10 +48,9 @@ static void a_row_is_a_case_with_its_step_and_memory(void **unused)
     lw_validation_free(&v);
 }
 
-static void no_measured_column_reaches_a_prediction(void **unused)
+TEST(no_measured_column_reaches_a_prediction)
 {
     struct lw_validation a, b;
-    (void)unused;
     validate("r.csv", TITLES ROW("0", "2", "81920", "2", "") ROW("1", "1", "5000", "3", ""), &a);
     validate("r.csv", TITLES ROW("0", "2", "163840", "4", "") ROW("1", "1", "10000", "6", ""), &b);
     assert_int_equal(a.n_cases, 2);
@@ -112,7 +106,7 @@ static void predict_rows(const char *name, const struct lw_rows *rows, int32_t n
 }
 
 /* Two rows of each published table: with all that was measured doubled predictions stay. */
-static void no_table_has_a_measured_column_that_is_read(void **unused)
+TEST(no_table_has_a_measured_column_that_is_read)
 {
     static const char *const tables[] = {
         "gpu-tables/mpt_fsdp", "gpu-tables/bloom_3d_a100", "gpu-tables/simumax_real_runs",
@@ -121,7 +115,6 @@ static void no_table_has_a_measured_column_that_is_read(void **unused)
         "gpu-tables/megatron_bridge_performance", "gpu-tables/nemo_performance",
         "papers/narayanan2021_table1_weak_scaling", "papers/korthikanti2022_tables3_5",
     };
-    (void)unused;
     for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) {
         struct lw_validation a, b;
         struct lw_input in;
@@ -154,7 +147,7 @@ static void no_table_has_a_measured_column_that_is_read(void **unused)
     ",BF16,Megatron,1,,\n"
 
 /* A model with experts by its name; 8 ranks of experts are 4 of data times a tensor group of 2. */
-static void experts_are_divided_over_data_and_tensor_ranks(void **unused)
+TEST(experts_are_divided_over_data_and_tensor_ranks)
 {
     static const struct {
         const char *table, *reason;
@@ -167,7 +160,6 @@ static void experts_are_divided_over_data_and_tensor_ranks(void **unused)
          "the layers do not divide into pp * vpp chunks, though those of the model that the row "
          "names do"},
     };
-    (void)unused;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct lw_validation v;
         validate("r.csv", cases[k].table, &v);
@@ -180,10 +172,9 @@ static void experts_are_divided_over_data_and_tensor_ranks(void **unused)
     }
 }
 
-static void rows_that_cannot_be_expressed_are_listed_with_their_reason(void **unused)
+TEST(rows_that_cannot_be_expressed_are_listed_with_their_reason)
 {
     struct lw_validation v;
-    (void)unused;
     validate("r.csv", TITLES ROW("0", "3", "81920", "2", "") ROW("1", "1", "", "", ""), &v);
     assert_int_equal(v.n_cases, 0);
     assert_int_equal(v.n_skips, 2);
@@ -196,10 +187,9 @@ static void rows_that_cannot_be_expressed_are_listed_with_their_reason(void **un
 
 /* A model of some hundred MiB fits 80 GB: a row that ran is right, one that crashed is wrong. */
 /* 16 samples are not 2 * 4 * 4 of them: the source contradicts itself. */
-static void a_batch_that_is_not_its_micro_batches_is_passed_over(void **unused)
+TEST(a_batch_that_is_not_its_micro_batches_is_passed_over)
 {
     struct lw_validation v;
-    (void)unused;
     validate("r.csv",
              TITLES "0,H100-80GB,8,NVLink,llama-like 1B,4,1024,4096,8,8,32000,512,16,2,4,2,1,4,0,"
                     "bf16,none,True,5000,1,\n", &v);
@@ -210,7 +200,7 @@ static void a_batch_that_is_not_its_micro_batches_is_passed_over(void **unused)
 }
 
 /* A host of twice the time per kernel doubles a step that the host bounds. */
-static void a_fitted_figure_can_be_replaced(void **unused)
+TEST(a_fitted_figure_can_be_replaced)
 {
     static const char table[] =
         "framework," TITLES "nanotron,0,H100-80GB,8,NVLink,llama-like 1B,4,256,512,4,4,512,64,64,"
@@ -218,7 +208,6 @@ static void a_fitted_figure_can_be_replaced(void **unused)
     struct lw_input in = {.name = "r.csv", .text = (char *)(uintptr_t)table, .len = strlen(table)};
     double step[2];
     struct lw_err err;
-    (void)unused;
 
     for (int k = 0; k < 2; k++) {
         const char *figures = k ? "nanotron host-op=200000" : "nanotron host-op=100000";
@@ -234,10 +223,9 @@ static void a_fitted_figure_can_be_replaced(void **unused)
     assert_non_null(strstr(err.msg, "found 'nanotron host-op='"));
 }
 
-static void a_failed_run_is_right_where_it_does_not_fit(void **unused)
+TEST(a_failed_run_is_right_where_it_does_not_fit)
 {
     struct lw_validation v;
-    (void)unused;
     validate("r.csv", TITLES ROW("0", "1", "81920", "2", "ok")
                              ROW("1", "1", "", "", "crashed or out of memory"), &v);
     assert_int_equal(v.n_cases, 2);
@@ -250,14 +238,13 @@ static void a_failed_run_is_right_where_it_does_not_fit(void **unused)
 
 /* Predicted 1 2 3 4 against measured 10 30 20 40: one exchange of neighbours, 1 - 6 * 2 / (4 *
  * 15) = 0.8. A sweep of three has no figure. */
-static void ranks_of_a_sweep_are_correlated(void **unused)
+TEST(ranks_of_a_sweep_are_correlated)
 {
     static const double measured[] = {10, 30, 20, 40};
     struct lw_validation v = {0};
     struct lw_err err = {0};
     int32_t family, four, three;
     char id[8];
-    (void)unused;
     assert_int_equal(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err),
                      LW_OK);
     assert_int_equal(lw_validation_sweep(&v, family, "four", &four, &err), LW_OK);
@@ -273,20 +260,4 @@ static void ranks_of_a_sweep_are_correlated(void **unused)
     assert_true(fabs(v.series[four].rank - 0.8) < 1e-12);
     assert_true(isnan(v.series[three].rank));
     lw_validation_free(&v);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_is_a_case_with_its_step_and_memory),
-        cmocka_unit_test(no_measured_column_reaches_a_prediction),
-        cmocka_unit_test(no_table_has_a_measured_column_that_is_read),
-        cmocka_unit_test(experts_are_divided_over_data_and_tensor_ranks),
-        cmocka_unit_test(rows_that_cannot_be_expressed_are_listed_with_their_reason),
-        cmocka_unit_test(a_batch_that_is_not_its_micro_batches_is_passed_over),
-        cmocka_unit_test(a_fitted_figure_can_be_replaced),
-        cmocka_unit_test(a_failed_run_is_right_where_it_does_not_fit),
-        cmocka_unit_test(ranks_of_a_sweep_are_correlated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,14 @@
 /* tests/gpu_check.sh from end to end against the fakes of tests/fake_gpu: what an owner of GPUs
  * runs and sends back. Nothing here was measured on a GPU. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "tests/lib/command_fixture.h"
+#include "tests/lib/fake_gpu.h"
 #include "tests/lib/file_fixture.h"
 
 static const char cluster[] =
@@ -42,36 +39,7 @@ static const char *check(const char *settings, int *rc)
     return check_as("$P/tests/gpu_check.sh", settings, rc);
 }
 
-static void expect_words(const char *text, const char *words, bool there)
-{
-    size_t n = strlen(text);
-
-    if ((strstr(text, words) != NULL) != there)
-        fail_msg("'%s' is%s in:%s", words, there ? " not" : "", text + (n > 700 ? n - 700 : 0));
-}
-
-static void has(const char *text, const char *words)
-{
-    expect_words(text, words, true);
-}
-
-static void has_not(const char *text, const char *words)
-{
-    expect_words(text, words, false);
-}
-
-static void needs_fakes(void)
-{
-    const char *dir = getenv("LAPWING_FAKE_GPU");
-
-    if (dir && *dir)
-        return;
-    printf("SKIP test_gpu_check: the plugin was left out of this build (CUDA toolkit or NCCL "
-           "headers not found, or CUDA=0)\n");
-    skip();
-}
-
-static void packs_one_file_of_one_gpu_and_of_two(void **state)
+TEST(packs_one_file_of_one_gpu_and_of_two)
 {
     static const char *const packed[] = {
         "send that file back", "/compare.txt", "/report.html", "/timeline.png", "/predicted.png",
@@ -84,7 +52,6 @@ static void packs_one_file_of_one_gpu_and_of_two(void **state)
     static const char *const scripts[] = {"lapwing-gpu/run", "$P/tests/gpu_check.sh"};
     static const char *const honesty[] = {"nccl, emula", "nccl, real"};
 
-    (void)state;
     needs_fakes();
     shell("LAPWING=$L sh $P/tests/gpu_pack.sh $PWD/p.tar.gz && tar -xzf p.tar.gz", NULL);
     for (int i = 0; i < 2; i++) {
@@ -100,11 +67,10 @@ static void packs_one_file_of_one_gpu_and_of_two(void **state)
 }
 
 /* Rank 1 dies at its first op: runs of two ranks fail, the rest is measured, and all is packed. */
-static void a_part_that_fails_is_named_and_the_rest_is_packed(void **state)
+TEST(a_part_that_fails_is_named_and_the_rest_is_packed)
 {
     int rc;
 
-    (void)state;
     needs_fakes();
     const char *out =
         check("FAKE_GPU_COUNT=2 CLUSTER=$PWD/c.json GRID=zero BUDGET=3000 FAKE_NCCL_LOSE=1:1", &rc);
@@ -118,11 +84,10 @@ static void a_part_that_fails_is_named_and_the_rest_is_packed(void **state)
 }
 
 /* Without time for the grid its parts are listed; what there is is packed. */
-static void parts_without_time_are_listed(void **state)
+TEST(parts_without_time_are_listed)
 {
     int rc;
 
-    (void)state;
     needs_fakes();
     const char *out = check("FAKE_GPU_COUNT=2 CLUSTER=$PWD/c.json BUDGET=39", &rc);
     has(out, "/LEFT_OUT");
@@ -131,24 +96,14 @@ static void parts_without_time_are_listed(void **state)
     has_not(out, "/graph-exec.txt");
 }
 
-static void a_machine_without_a_gpu_is_told_so(void **state)
+TEST(a_machine_without_a_gpu_is_told_so)
 {
     int rc;
 
-    (void)state;
     needs_fakes();
     const char *out = check("FAKE_GPU_COUNT=0", &rc);
     assert_int_equal(rc, 1);
     has(out, "the NCCL backend cannot run here");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packs_one_file_of_one_gpu_and_of_two),
-        cmocka_unit_test(a_part_that_fails_is_named_and_the_rest_is_packed),
-        cmocka_unit_test(parts_without_time_are_listed),
-        cmocka_unit_test(a_machine_without_a_gpu_is_told_so),
-    };
-    return cmocka_run_group_tests_name("gpu_check", tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

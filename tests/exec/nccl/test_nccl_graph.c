@@ -1,35 +1,15 @@
 /* A step as one CUDA graph, against the fake driver, whose captures fail as CUDA's do; and that the
  * fake is that strict. Nothing here says that it works, or how fast, on a GPU. */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include "tests/lib/command_fixture.h"
+#include "tests/lib/fake_gpu.h"
 #include "tests/lib/file_fixture.h"
-
-static void needs_fakes(void)
-{
-    const char *dir = getenv("LAPWING_FAKE_GPU");
-
-    if (dir && *dir)
-        return;
-    printf("SKIP test_nccl_graph: the plugin was left out of this build (CUDA toolkit or NCCL "
-           "headers not found, or CUDA=0)\n");
-    skip();
-}
-
-static void has(const char *text, const char *words)
-{
-    if (!strstr(text, words))
-        fail_msg("'%s' is not in: %s", words, text);
-}
 
 /* `lapwing exec` of a small model with these words before and after. */
 static const char *run(const char *environment, const char *words, int *rc)
@@ -46,7 +26,7 @@ static const char *run(const char *environment, const char *words, int *rc)
 
 /* Every bucket reduced in a graph, every message and gather, ranks as processes and as streams, by
  * the clock and by products; weights, and the optimizer's state, are those of one rank. */
-static void steps_as_graphs_end_like_one_rank(void **state)
+TEST(steps_as_graphs_end_like_one_rank)
 {
     static const char *const cases[][2] = {
         {"FAKE_GPU_DELAY_US=100", "--dp 2 --transport loop --compute sleep"},
@@ -60,7 +40,6 @@ static void steps_as_graphs_end_like_one_rank(void **state)
         {"A=", "--tp 2 --spawn --compute sleep --nccl-register"},
     };
 
-    (void)state;
     needs_fakes();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[256];
@@ -77,11 +56,10 @@ static void steps_as_graphs_end_like_one_rank(void **state)
 }
 
 /* Calls that are captured are recorded without events, which would be of the graph. */
-static void a_recorder_lets_captures_be(void **state)
+TEST(a_recorder_lets_captures_be)
 {
     int rc;
 
-    (void)state;
     needs_fakes();
     const char *out = run("LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so "
                           "LAPWING_RECORD=$PWD/calls LAPWING_RECORD_EVENTS=1",
@@ -102,13 +80,12 @@ static double figure(const char *text, const char *name)
 }
 
 /* One warm-up step leads in the graphs: with one there is none that is submitted op by op. */
-static void both_ways_of_submitting_are_measured(void **state)
+TEST(both_ways_of_submitting_are_measured)
 {
     int rc;
     const char *plan = "--dp 2 --transport loop --compute sleep --steps 2";
     char words[256];
 
-    (void)state;
     needs_fakes();
     snprintf(words, sizeof words, "%s --warmup 1 --graph --no-verify", plan);
     const char *out = run("A=", words, &rc);
@@ -122,7 +99,7 @@ static void both_ways_of_submitting_are_measured(void **state)
     has(out, "\"graph_submit_ns\": null");
 }
 
-static void a_rank_that_fails_in_a_graph_stops_all(void **state)
+TEST(a_rank_that_fails_in_a_graph_stops_all)
 {
     static const char *const cases[][2] = {
         {"FAKE_NCCL_LOSE=1:14", "rank 1 is gone"},
@@ -130,7 +107,6 @@ static void a_rank_that_fails_in_a_graph_stops_all(void **state)
         {"FAKE_NCCL_HANG=1:14", "not done after 3 s (--timeout)"},
     };
 
-    (void)state;
     needs_fakes();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int rc;
@@ -143,7 +119,7 @@ static void a_rank_that_fails_in_a_graph_stops_all(void **state)
     }
 }
 
-static void what_no_graph_can_hold_is_refused(void **state)
+TEST(what_no_graph_can_hold_is_refused)
 {
     static const char *const cases[][2] = {
         {"--backend threads --dp 2 --graph", "--graph: backend 'threads' submits nothing to a GPU"},
@@ -152,7 +128,6 @@ static void what_no_graph_can_hold_is_refused(void **state)
     };
     int rc;
 
-    (void)state;
     needs_fakes();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         has(run("A=", cases[i][0], &rc), cases[i][1]);
@@ -253,12 +228,11 @@ static void fork_capture(const struct fake *f)
     assert_int_equal(f->wait(f->stream[1], f->event[0], 0), 0);
 }
 
-static void the_fake_refuses_in_a_capture_what_cuda_does(void **state)
+TEST(the_fake_refuses_in_a_capture_what_cuda_does)
 {
     struct fake f = {0};
     void *memory;
 
-    (void)state;
     needs_fakes();
     open_fake(&f);
     begin(&f);
@@ -282,15 +256,4 @@ static void the_fake_refuses_in_a_capture_what_cuda_does(void **state)
     assert_int_equal(f.wait(f.stream[0], f.event[1], 0), CAPTURED_EVENT);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_as_graphs_end_like_one_rank),
-        cmocka_unit_test(a_recorder_lets_captures_be),
-        cmocka_unit_test(both_ways_of_submitting_are_measured),
-        cmocka_unit_test(a_rank_that_fails_in_a_graph_stops_all),
-        cmocka_unit_test(what_no_graph_can_hold_is_refused),
-        cmocka_unit_test(the_fake_refuses_in_a_capture_what_cuda_does),
-    };
-    return cmocka_run_group_tests_name("nccl_graph", tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

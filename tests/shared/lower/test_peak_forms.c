@@ -2,12 +2,8 @@
  * 1910.02054, sections 3 and 5: bytes per parameter = whole + shared / N) and activations of
  * Korthikanti et al. (arXiv 2205.05198, equations 1, 2, 4 and 5, and section 4.3 for the ends of
  * the model), on a GPT of 32 blocks of 4096 (GPT-3 6.7B). The forms share no code with the
- * program. What the framework reserves is no part of either. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+ * program. Both exclude the framework's reserve. */
+#include "tests/lib/unit.h"
 
 #include <math.h>
 #include <string.h>
@@ -134,9 +130,8 @@ static double peak_of(const struct lw_workload *w, const char *words)
     return (double)most;
 }
 
-static void peaks_of_whole_plans_are_the_closed_forms(void **unused)
+TEST(peaks_of_whole_plans_are_the_closed_forms)
 {
-    (void)unused;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct lw_workload w =
             model_build("gpt-6.7b", (struct traces_model_shape){
@@ -148,13 +143,4 @@ static void peaks_of_whole_plans_are_the_closed_forms(void **unused)
             fail_msg("%s: %.3f GB, the closed form gives %.3f", rows[i].words, found / 1e9,
                      expected / 1e9);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peaks_of_whole_plans_are_the_closed_forms),
-    };
-
-    return cmocka_run_group_tests_name("peak forms", tests, NULL, NULL);
 }

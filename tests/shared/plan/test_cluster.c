@@ -1,9 +1,5 @@
 /* Clusters: files, known systems, this machine, and what the check refuses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +14,11 @@
 
 static const char example_page[] = "docs/formats/cluster.md";
 
-static void documented_example_reads_as_described(void **state)
+TEST(documented_example_reads_as_described)
 {
     char *text = fixture_example(example_page);
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)state;
     fixture_put(fixture_path("c.json"), text);
     if (lw_cluster_read(fixture_path("c.json"), &c, &err) != LW_OK)
         fail_msg("%s", err.msg);
@@ -68,7 +63,7 @@ static void documented_example_reads_as_described(void **state)
     lw_cluster_free(&c);
 }
 
-static void damaged_files_are_refused_by_place(void **state)
+TEST(damaged_files_are_refused_by_place)
 {
     static const struct {
         const char *from, *to, *message;
@@ -120,7 +115,6 @@ static void damaged_files_are_refused_by_place(void **state)
          "at noise.compute_sigma.valu (byte 1703): unknown field; allowed: value, source"},
     };
     char *text = fixture_example(example_page);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_err err = {0};
         struct lw_cluster c = {.name = "untouched"};
@@ -136,7 +130,7 @@ static void damaged_files_are_refused_by_place(void **state)
     free(text);
 }
 
-static void wild_and_contradictory_facts_are_one_line(void **state)
+TEST(wild_and_contradictory_facts_are_one_line)
 {
     static const struct lw_figure unset;
     static const struct {
@@ -153,7 +147,6 @@ static void wild_and_contradictory_facts_are_one_line(void **state)
         {90, 0, 1, 1, 1, 1, "NVLink 4", "at nccl: found amd_host and arm_host"},
         {90, 0, 1, 0, 0, .5, "NVLink 4", "n_sharers.value: found 0.5"},
     };
-    (void)state;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_cluster c;
@@ -183,11 +176,10 @@ static void wild_and_contradictory_facts_are_one_line(void **state)
     }
 }
 
-static void communication_may_want_a_share_of_the_compute_core(void **state)
+TEST(communication_may_want_a_share_of_the_compute_core)
 {
     static const char *const shares[] = {"0", "0.25", "1"};
     char *text = fixture_example(example_page);
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct lw_err err = {0};
         struct lw_cluster c;
@@ -204,10 +196,9 @@ static void communication_may_want_a_share_of_the_compute_core(void **state)
     free(text);
 }
 
-static void known_systems_are_complete_and_cited(void **state)
+TEST(known_systems_are_complete_and_cited)
 {
     int n_files = 0, n_known = 0;
-    (void)state;
     for (const struct lw_embedded *e = lw_embedded_files; e->path; e++)
         n_files += strncmp(e->path, "traces/clusters/", 16) == 0;
     for (; lw_cluster_known(n_known); n_known++) {
@@ -229,11 +220,10 @@ static void known_systems_are_complete_and_cited(void **state)
     assert_int_equal(n_known, n_files); /* every file of traces/clusters has a name */
 }
 
-static void dgx_a100_has_the_datasheets_figures(void **state)
+TEST(dgx_a100_has_the_datasheets_figures)
 {
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)state;
     assert_int_equal(lw_cluster_find("dgx-a100", &c, &err), LW_OK);
     assert_int_equal(c.devices_per_node, 8);
     assert_int_equal(c.n_nodes, 0);
@@ -246,11 +236,10 @@ static void dgx_a100_has_the_datasheets_figures(void **state)
     lw_cluster_free(&c);
 }
 
-static void host_has_this_machines_cores_and_says_it_is_not_calibrated(void **state)
+TEST(host_has_this_machines_cores_and_says_it_is_not_calibrated)
 {
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)state;
     assert_int_equal(lw_cluster_find("host", &c, &err), LW_OK);
     assert_in_range(c.devices_per_node, 1, sysconf(_SC_NPROCESSORS_CONF));
     assert_int_equal(c.n_nodes, 1);
@@ -260,11 +249,10 @@ static void host_has_this_machines_cores_and_says_it_is_not_calibrated(void **st
     lw_cluster_free(&c);
 }
 
-static void known_names_may_be_written_as_they_are_spoken(void **state)
+TEST(known_names_may_be_written_as_they_are_spoken)
 {
     static const char *const names[][2] = {
         {"Fire-Flyer", "fire-flyer"}, {"pcie box", "pcie-box"}, {"DGX_A100", "dgx-a100"}};
-    (void)state;
 
     for (int i = 0; i < 3; i++) {
         struct lw_cluster c;
@@ -277,7 +265,7 @@ static void known_names_may_be_written_as_they_are_spoken(void **state)
     assert_int_equal(lw_cluster_find("dgx-a1000", &none, NULL), LW_EINVAL);
 }
 
-static void a_device_is_named_by_its_kind_or_the_beginning_of_one(void **state)
+TEST(a_device_is_named_by_its_kind_or_the_beginning_of_one)
 {
     static const char *const names[][2] = {{"H100-SXM5-80GB", "H100-SXM5-80GB"},
                                            {"h100", "H100-SXM5-80GB"},
@@ -286,7 +274,6 @@ static void a_device_is_named_by_its_kind_or_the_beginning_of_one(void **state)
                                            {"p4d", "A100-SXM4-40GB"}};
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)state;
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_int_equal(lw_cluster_find_device(names[i][0], &c, &err), LW_OK);
@@ -299,21 +286,19 @@ static void a_device_is_named_by_its_kind_or_the_beginning_of_one(void **state)
     assert_int_equal(lw_cluster_find_device("", &c, &err), LW_EINVAL);
 }
 
-static void unknown_name_lists_what_is_known(void **state)
+TEST(unknown_name_lists_what_is_known)
 {
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)state;
     assert_int_equal(lw_cluster_find("dgx-z9", &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "cluster 'dgx-z9': no such file, and none of the known systems "
                                     "host, dgx-a100, dgx-h100, "));
 }
 
-static void nodes_are_counted_once(void **state)
+TEST(nodes_are_counted_once)
 {
     const struct lw_cluster c = {.devices_per_node = 8};
     const int32_t ranks[] = {0, 7, 8, 23, 1, 16};
-    (void)state;
     assert_int_equal(lw_cluster_nodes_of(&c, ranks, 2), 1); /* 0, 7 */
     assert_int_equal(lw_cluster_nodes_of(&c, ranks, 6), 3); /* nodes 0 0 1 2 0 2 */
     assert_int_equal(lw_cluster_nodes_of(&c, ranks, 0), 0);
@@ -322,13 +307,12 @@ static void nodes_are_counted_once(void **state)
     lw_alloc_fail_at(0);
 }
 
-static void failing_allocations_leave_nothing(void **state)
+TEST(failing_allocations_leave_nothing)
 {
     char *text = fixture_example(example_page);
     const char *in = fixture_path("c.json"), *out = fixture_path("out.json");
     int64_t n = 0, live;
     enum lw_status s;
-    (void)state;
     fixture_put(in, text);
     live = lw_alloc_live();
     do {
@@ -347,9 +331,8 @@ static void failing_allocations_leave_nothing(void **state)
     free(text);
 }
 
-static void command_shows_figures_with_unit_and_source(void **state)
+TEST(command_shows_figures_with_unit_and_source)
 {
-    (void)state;
     const char *text = lapwing("cluster dgx-h100 --format csv", NULL);
     assert_non_null(strstr(text, "figure,value,unit,source\n"));
     assert_non_null(strstr(text, "device.n_sms,132,,"));
@@ -365,11 +348,10 @@ static void command_shows_figures_with_unit_and_source(void **state)
 }
 
 /* Published terms do nothing until they are asked for, and the cluster's own win. */
-static void published_terms_are_off_until_asked_for(void **state)
+TEST(published_terms_are_off_until_asked_for)
 {
     struct lw_cluster c = {0}, none = {0};
     struct lw_err err = {0};
-    (void)state;
 
     assert_int_equal(lw_cluster_find("dgx-h100", &c, &err), LW_OK);
     assert_false(lw_figure_is_set(c.interference.compute_rate_under_comm));
@@ -387,9 +369,8 @@ static void published_terms_are_off_until_asked_for(void **state)
 
 /* What buyers compare, one line a system, 100 columns at most: 18 NVLinks of 20.6 GB/s, 8 ports
  * of 50. */
-static void list_of_systems_fits_a_page(void **state)
+TEST(list_of_systems_fits_a_page)
 {
-    (void)state;
     expect("cluster", 0,
            "dgx-h100       H100-SXM5-80GB          8        370.8           400  nccl ");
     expect("cluster --format csv", 0, "l40s,L40S,8,24,50,nccl,");
@@ -407,10 +388,9 @@ static void list_of_systems_fits_a_page(void **state)
     }
 }
 
-static void command_shows_tables_of_work_with_their_range(void **state)
+TEST(command_shows_tables_of_work_with_their_range)
 {
     char *example = fixture_example(example_page);
-    (void)state;
     fixture_put(fixture_path("work.json"), example);
     free(example);
     const char *text = lapwing("cluster work.json --format csv", NULL);
@@ -427,7 +407,7 @@ static void command_shows_tables_of_work_with_their_range(void **state)
 }
 
 /* As any other figure. */
-static void a_table_of_work_is_part_of_the_hash(void **state)
+TEST(a_table_of_work_is_part_of_the_hash)
 {
     const int64_t size[] = {1024, 2048};
     const lw_ps time[] = {10, 20}, other[] = {10, 21};
@@ -437,7 +417,6 @@ static void a_table_of_work_is_part_of_the_hash(void **state)
     char without[33], with[33], changed[33];
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_cluster_hash(&c, without, &err), LW_OK);
     c.device.n_work = 1;
     c.device.work = &work;
@@ -449,13 +428,12 @@ static void a_table_of_work_is_part_of_the_hash(void **state)
 }
 
 /* Nothing of a processor, a default of a GPU, or the figure, which is then part of the hash. */
-static void a_framework_takes_what_the_cluster_says(void **state)
+TEST(a_framework_takes_what_the_cluster_says)
 {
     struct lw_cluster c = {.name = "c", .devices_per_node = 1};
     char before[33], stated[33];
     struct lw_err err = {0};
 
-    (void)state;
     assert_int_equal(lw_device_framework_bytes(&c.device), 0);
     c.device.n_sms = (struct lw_figure){108, "test"};
     assert_int_equal(lw_device_framework_bytes(&c.device), INT64_C(1343) << 20);
@@ -466,11 +444,10 @@ static void a_framework_takes_what_the_cluster_says(void **state)
     assert_string_not_equal(before, stated);
 }
 
-static void command_writes_a_system_that_reads_back(void **state)
+TEST(command_writes_a_system_that_reads_back)
 {
     struct lw_cluster c;
     struct lw_err err = {0};
-    (void)state;
     expect("cluster dgx-a100 -o a100.json", 0, "");
     assert_int_equal(lw_cluster_find(fixture_path("a100.json"), &c, &err), LW_OK);
     assert_string_equal(c.name, "dgx-a100");
@@ -479,28 +456,4 @@ static void command_writes_a_system_that_reads_back(void **state)
     expect("cluster -o x.json", 2, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documented_example_reads_as_described),
-        cmocka_unit_test(damaged_files_are_refused_by_place),
-        cmocka_unit_test(wild_and_contradictory_facts_are_one_line),
-        cmocka_unit_test(communication_may_want_a_share_of_the_compute_core),
-        cmocka_unit_test(known_systems_are_complete_and_cited),
-        cmocka_unit_test(dgx_a100_has_the_datasheets_figures),
-        cmocka_unit_test(host_has_this_machines_cores_and_says_it_is_not_calibrated),
-        cmocka_unit_test(known_names_may_be_written_as_they_are_spoken),
-        cmocka_unit_test(a_device_is_named_by_its_kind_or_the_beginning_of_one),
-        cmocka_unit_test(unknown_name_lists_what_is_known),
-        cmocka_unit_test(nodes_are_counted_once),
-        cmocka_unit_test(failing_allocations_leave_nothing),
-        cmocka_unit_test(published_terms_are_off_until_asked_for),
-        cmocka_unit_test(list_of_systems_fits_a_page),
-        cmocka_unit_test(command_shows_figures_with_unit_and_source),
-        cmocka_unit_test(command_shows_tables_of_work_with_their_range),
-        cmocka_unit_test(a_table_of_work_is_part_of_the_hash),
-        cmocka_unit_test(a_framework_takes_what_the_cluster_says),
-        cmocka_unit_test(command_writes_a_system_that_reads_back),
-    };
-    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
-}
+TEST_GROUP(fixture_open, fixture_close)

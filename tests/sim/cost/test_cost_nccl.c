@@ -1,9 +1,5 @@
 /* NCCL's cost model on known clusters: what the links become, what is chosen, what is refused. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,11 +41,10 @@ static void refused(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ra
 }
 
 /* 1 MiB on 8 H100: ring/LL, 6.6 + 14 x 0.6 us and 80.571 GB/s; 32 MiB: NVLS, 25 us and 272 GB/s. */
-static void unmeasured_cluster_takes_the_model(void **unused)
+TEST(unmeasured_cluster_takes_the_model)
 {
     struct lw_cluster c = known("dgx-h100");
     struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO);
-    (void)unused;
 
     assert_string_equal(a.model, "nccl");
     assert_string_equal(a.algorithm, "ring");
@@ -65,7 +60,7 @@ static void unmeasured_cluster_takes_the_model(void **unused)
     lw_cluster_free(&c);
 }
 
-static void measured_table_wins(void **unused)
+TEST(measured_table_wins)
 {
     static const int64_t bytes[] = {1 << 20};
     static const lw_ps time[] = {33000000};
@@ -79,7 +74,6 @@ static void measured_table_wins(void **unused)
                               .time_ps = time,
                               .source = "here"};
     struct lw_cluster c = known("dgx-h100");
-    (void)unused;
 
     c.tables = &t;
     c.n_tables = 1;
@@ -90,7 +84,7 @@ static void measured_table_wins(void **unused)
 }
 
 /* tree/LL128 of 1 MiB on one node: 14 + 2 x 7 x 1.25 us; 128.8 GB/s x 0.6. */
-static void named_pairs_are_forced(void **unused)
+TEST(named_pairs_are_forced)
 {
     struct lw_cluster c = known("dgx-h100");
     struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_NCCL_TREE_LL128);
@@ -111,7 +105,6 @@ static void named_pairs_are_forced(void **unused)
         {LW_REDUCER_NCCL_NVLS, "nvls", "simple"},
         {LW_REDUCER_NVLS, "nvls", "simple"},
     };
-    (void)unused;
 
     assert_string_equal(a.algorithm, "tree");
     assert_string_equal(a.protocol, "ll128");
@@ -144,10 +137,9 @@ static void not_allowed(const struct lw_cluster *c, enum lw_op_kind op, int32_t 
     assert_null(strchr(err.msg, '\n'));
 }
 
-static void what_does_not_exist_is_one_line(void **unused)
+TEST(what_does_not_exist_is_one_line)
 {
     struct lw_cluster c = known("dgx-h100"), a100 = known("dgx-a100"), pcie = known("pcie-box");
-    (void)unused;
 
     not_allowed(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_PAT, false,
                 "nccl:pat on 8 ranks of 1 node");
@@ -172,10 +164,9 @@ static void what_does_not_exist_is_one_line(void **unused)
 /* With an adapter for each device the rings differ, and each hop pays: 6.6 + 16 x 2.7, 14 + 16 x 4,
  * 8.4 + 16 x 14 us, as NCCL 2.28.9 has them for two such nodes (tests/nccl_library.py). One adapter
  * makes one chain: 6.6 + 2.7. */
-static void chains_of_several_orders_pay_every_hop(void **unused)
+TEST(chains_of_several_orders_pay_every_hop)
 {
     struct lw_cluster c = known("dgx-h100");
-    (void)unused;
 
     assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency, 49800000);
     assert_int_equal(ask(&c, LW_OP_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_RING_LL128).latency, 78000000);
@@ -186,13 +177,12 @@ static void chains_of_several_orders_pay_every_hop(void **unused)
 }
 
 /* Broadcast has rings alone; 8 H100, 4 KiB: ring/LL, 7.2 us + 4096 B / 141 GB/s. */
-static void what_does_not_exist_is_left_to_nccl(void **unused)
+TEST(what_does_not_exist_is_left_to_nccl)
 {
     static const enum lw_op_kind ops[] = {LW_OP_BROADCAST, LW_OP_ALL_GATHER, LW_OP_ALL_TO_ALL,
                                           LW_OP_SEND};
     struct lw_cluster c = known("dgx-h100");
     struct lw_cost_answer a = ask(&c, LW_OP_BROADCAST, 4096, 8, 1, LW_REDUCER_NCCL_TREE);
-    (void)unused;
 
     assert_true(a.instead);
     assert_string_equal(a.algorithm, "ring");
@@ -210,10 +200,9 @@ static void what_does_not_exist_is_left_to_nccl(void **unused)
     lw_cluster_free(&c);
 }
 
-static void ll128_may_be_switched_off(void **unused)
+TEST(ll128_may_be_switched_off)
 {
     struct lw_cluster c = known("dgx-h100");
-    (void)unused;
 
     assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 16, 2, LW_REDUCER_AUTO).protocol,
                         "ll128");
@@ -227,10 +216,9 @@ static void ll128_may_be_switched_off(void **unused)
     lw_cluster_free(&c);
 }
 
-static void what_the_cluster_lacks_is_one_line(void **unused)
+TEST(what_the_cluster_lacks_is_one_line)
 {
     struct lw_cluster c = known("dgx-h100"), host = known("host");
-    (void)unused;
 
     refused(&host, LW_OP_ALL_REDUCE, 2, 1, LW_REDUCER_NCCL, LW_ENOTSUP, "nccl.compute_capability");
     c.library_version = "2.4.8";
@@ -249,13 +237,12 @@ static void what_the_cluster_lacks_is_one_line(void **unused)
 
 /* A cluster option changes the choice: SHARP opens CollNet and NVLS over nodes; an AMD host lowers
  * the LL cap over nodes, and posts in 2 us. */
-static void facts_of_the_cluster_count(void **unused)
+TEST(facts_of_the_cluster_count)
 {
     struct lw_cluster c = known("dgx-h100");
     struct lw_figure one = {1, "test"}, us = {30e6, "test"};
     lw_ps plain = ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_TREE_LL).time;
     lw_ps ring = ask(&c, LW_OP_REDUCE_SCATTER, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency;
-    (void)unused;
 
     c.nccl.collnet = one;
     assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_NVLS).algorithm,
@@ -274,11 +261,10 @@ static void facts_of_the_cluster_count(void **unused)
 /* 100 MB between two devices of a node: 10 us + 1e8 B / 360 GB/s. All-to-all of 16 ranks on 2
  * nodes: half of the buffer of 8 ranks leaves the node at 360 GB/s: 20 us + 8 x 1e8 / 2 / 360 GB/s.
  */
-static void point_to_point_is_marked_as_assumed(void **unused)
+TEST(point_to_point_is_marked_as_assumed)
 {
     struct lw_cluster c = known("dgx-h100");
     struct lw_cost_answer a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO);
-    (void)unused;
 
     assert_string_equal(a.detail, "assumed");
     assert_non_null(strstr(a.source, "NCCL has no model"));
@@ -292,13 +278,12 @@ static void point_to_point_is_marked_as_assumed(void **unused)
 
 /* Every known cluster whose library is nccl answers for every operation on 1 to 16 nodes and for
  * parts of nodes, and more bytes never take less time by one pair. */
-static void every_known_cluster_answers(void **unused)
+TEST(every_known_cluster_answers)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER,
                                           LW_OP_BROADCAST,  LW_OP_REDUCE,         LW_OP_ALL_TO_ALL,
                                           LW_OP_SEND,       LW_OP_BARRIER};
     int n = 0;
-    (void)unused;
 
     for (int k = 0; lw_cluster_known(k); k++) {
         struct lw_cluster c = known(lw_cluster_known(k));
@@ -321,7 +306,7 @@ static void every_known_cluster_answers(void **unused)
 
 /* Shapes that come again are not worked out again: 20,000 queries of clusters that change in place,
  * against the tuning table made anew for each. */
-static void what_is_kept_between_calls_changes_no_answer(void **unused)
+TEST(what_is_kept_between_calls_changes_no_answer)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_ALL_GATHER, LW_OP_REDUCE_SCATTER,
                                           LW_OP_BROADCAST, LW_OP_REDUCE};
@@ -330,7 +315,6 @@ static void what_is_kept_between_calls_changes_no_answer(void **unused)
     static const char *const names[] = {"dgx-h100", "p4d", "gb200", "pcie-box"};
     struct lw_cluster clusters[4];
     struct prng r = prng_start("kept shapes");
-    (void)unused;
 
     for (int i = 0; i < 4; i++)
         clusters[i] = known(names[i]);
@@ -360,36 +344,14 @@ static void what_is_kept_between_calls_changes_no_answer(void **unused)
         lw_cluster_free(&clusters[i]);
 }
 
-static void models_are_rows_of_a_table(void **unused)
+TEST(models_are_rows_of_a_table)
 {
     static const char *const names[] = {"algorithm", "table+nccl", "table+fit", "table",
                                         "nccl",      "library",    "alpha-beta"};
-    (void)unused;
 
     for (int k = 0; k < 7; k++) {
         assert_string_equal(sim_cost_model_row(k)->name, names[k]);
         assert_true(strlen(sim_cost_model_row(k)->help) > 10);
     }
     assert_null(sim_cost_model_row(7));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unmeasured_cluster_takes_the_model),
-        cmocka_unit_test(measured_table_wins),
-        cmocka_unit_test(named_pairs_are_forced),
-        cmocka_unit_test(what_does_not_exist_is_one_line),
-        cmocka_unit_test(what_does_not_exist_is_left_to_nccl),
-        cmocka_unit_test(chains_of_several_orders_pay_every_hop),
-        cmocka_unit_test(ll128_may_be_switched_off),
-        cmocka_unit_test(what_the_cluster_lacks_is_one_line),
-        cmocka_unit_test(facts_of_the_cluster_count),
-        cmocka_unit_test(point_to_point_is_marked_as_assumed),
-        cmocka_unit_test(every_known_cluster_answers),
-        cmocka_unit_test(what_is_kept_between_calls_changes_no_answer),
-        cmocka_unit_test(models_are_rows_of_a_table),
-    };
-
-    return cmocka_run_group_tests_name("cost_nccl", tests, NULL, NULL);
 }

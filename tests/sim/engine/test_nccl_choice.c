@@ -1,9 +1,5 @@
 /* Reducers that name an algorithm of NCCL, on whole plans. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/lib/unit.h"
 
 #include <string.h>
 
@@ -41,13 +37,12 @@ static lw_ps cost(const struct lw_cluster *c, enum lw_op_kind op, int32_t n,
 }
 
 /* The all-reduce goes by tree, the rest as NCCL chooses, and one remark says so. */
-static void other_operations_are_left_to_nccl_with_one_remark(void **unused)
+TEST(other_operations_are_left_to_nccl_with_one_remark)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_sim_stats s;
-    (void)unused;
 
     assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     plan_of(&plan, 16, LW_REDUCER_NCCL_TREE, true);
@@ -85,22 +80,20 @@ static void refused(const char *cluster, int32_t n, enum lw_reducer_kind k, bool
     lw_cluster_free(&c);
 }
 
-static void what_no_operation_can_use_is_refused(void **unused)
+TEST(what_no_operation_can_use_is_refused)
 {
-    (void)unused;
     refused("dgx-h100", 16, LW_REDUCER_NCCL_TREE, false, "by nccl:tree on 16 ranks of 2 nodes");
     refused("pcie-box", 4, LW_REDUCER_NVLS, true,
             "by nvls on 4 ranks of 1 node here (NVLS needs NVSwitch with multicast");
     refused("dgx-h100", 16, LW_REDUCER_NCCL_NVLS, false, "NVLS of several nodes needs");
 }
 
-static void a_library_beyond_the_newest_is_remarked(void **unused)
+TEST(a_library_beyond_the_newest_is_remarked)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_sim_stats s;
-    (void)unused;
 
     assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     c.library_version = "2.41.1";
@@ -111,15 +104,4 @@ static void a_library_beyond_the_newest_is_remarked(void **unused)
                                       "of 2.30 count");
     lw_plan_free(&plan);
     lw_cluster_free(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_operations_are_left_to_nccl_with_one_remark),
-        cmocka_unit_test(what_no_operation_can_use_is_refused),
-        cmocka_unit_test(a_library_beyond_the_newest_is_remarked),
-    };
-
-    return cmocka_run_group_tests_name("nccl_choice", tests, NULL, NULL);
 }
