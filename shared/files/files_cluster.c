@@ -489,6 +489,7 @@ enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, st
         lw_cluster_free(c);
     }
     if (n_kinds > 1)
-        return lw_fail(err, LW_EINVAL, "device '%s' may be %s", name, kinds);
+        return lw_fail(err, LW_EINVAL, "device '%s' fits several kinds; expected one of %s", name,
+                       kinds);
     return lw_cluster_find(system ? system : name, c, err);
 }
