@@ -152,7 +152,7 @@ static enum lw_status check_exact(const struct lw_input *in, const struct lw_val
     bool attention = is_true(v, "attention_bias", false) && !(t->traits & GPT_OSS);
     int64_t every;
 
-    LW_TRY(take(in, v, "moe_layer_freq", 0, &every, err));
+    LW_TRY(take(in, v, "moe_layer_freq", 1, &every, err));
     if (every > 1)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: moe_layer_freq: found %lld, allowed: 1 (experts in every block after "

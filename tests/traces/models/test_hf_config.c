@@ -132,6 +132,10 @@ TEST(what_is_not_modelled_is_refused_by_field)
          "(first_k_dense_replace) and in turn (decoder_sparse_step) only"},
         {"{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
          "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
+         "\"moe_layer_freq\": 0}",
+         "config.json: moe_layer_freq: expected a whole number from 1 to 16777216"},
+        {"{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
+         "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
          "\"moe_layer_freq\": 2}",
          "config.json: moe_layer_freq: found 2, allowed: 1 (experts in every block after "
          "first_k_dense_replace)"},
@@ -144,7 +148,8 @@ TEST(what_is_not_modelled_is_refused_by_field)
          "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
          "\"intermediate_size\": 96, \"num_local_experts\": 4, \"num_experts_per_tok\": 1,"
          "\"interleave_moe_layer_step\": 2, \"moe_layers\": [0, 1, 3]}",
-         "config.json: moe_layers: block 0 is listed; interleave_moe_layer_step gives a dense block"},
+         "config.json: moe_layers: block 0 is listed; interleave_moe_layer_step gives a dense "
+         "block"},
         {"{\"model_type\": \"llama4_text\", \"num_hidden_layers\": 4, \"hidden_size\": 64,"
          "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
          "\"intermediate_size\": 96, \"num_local_experts\": 4, \"num_experts_per_tok\": 1,"

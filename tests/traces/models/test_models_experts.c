@@ -104,9 +104,9 @@ TEST(latent_attention_has_its_products_by_hand)
 }
 
 /* Queries of latent attention are wider than its results: 2*32*4*24 bytes against 2*32*4*12. At
- * 10^9 B/s and hardly any FLOPs a byte is a nanosecond; each further rank of a sequence of 32 tokens
- * a rank adds a backward of attention, 2 * (queries + keys and values + results) + rows, and the
- * sums of the gradients of queries and of keys and values, 3 bytes for each of theirs. */
+ * 10^9 B/s and hardly any FLOPs a byte is a nanosecond. Each further rank of a sequence, of 32
+ * tokens a rank, adds a backward of attention, 2 * (queries + keys and values + results) + rows,
+ * and the sums of the gradients of queries and of keys and values, 3 bytes for each of theirs. */
 TEST(a_ring_sums_the_gradients_of_wide_queries)
 {
     enum { Q = 2 * 32 * 4 * 24, KV = 2 * 32 * 4 * (24 + 12), OUT = 2 * 32 * 4 * 12,
