@@ -108,7 +108,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
             lw_table_cell(t, "%d", x->n_nodes);
             lw_table_cell(t, "%s", *x->gpu ? x->gpu : "-");
             lw_table_cell(t, "%s", lw_format_bytes(buf, row->bytes));
-            lw_table_ps(t, row->time);
+            lw_table_cell(t, "%s", x->only_in_place ? "-" : lw_format_ps(buf, row->time));
             lw_table_cell(t, "%s", row->in_place > 0 ? lw_format_ps(buf, row->in_place) : "-");
             lw_table_cell(t, "%.3f", (double)row->bytes / ((double)row->time / 1e3));
         }

@@ -25,7 +25,7 @@ struct columns { /* places of the titles; -1 = absent */
 struct log {
     struct bench_reader *r;
     struct columns columns;
-    bool in_table;
+    bool in_table, only_in_place; /* the line above the titles names the in-place half alone */
     int64_t from, table;   /* first table of the run, and the row's */
     struct bench_cell gpu; /* device of the ranks */
 };
@@ -194,6 +194,7 @@ static enum lw_status begin_table(struct log *g, const struct bench_cell *cells,
     LW_TRY(bench_said_operation(r, &t.op, &said));
     if (!said)
         LW_TRY(infer_operation(g, cells, n, t.n_ranks, &t.op));
+    t.only_in_place = g->only_in_place;
     return bench_add_table(r, &t);
 }
 
@@ -216,6 +217,8 @@ static enum lw_status take_row(struct log *g, const struct bench_cell *cells, in
     }
     if (c->in_place >= 0 && c->in_place < n && !bench_number(cells[c->in_place], 6, &s.in_place))
         s.in_place = -1;
+    if (g->only_in_place)
+        s.in_place = s.time;
     s.algbw = decimal_at(cells, n, c->algbw);
     s.busbw = decimal_at(cells, n, c->busbw);
     s.in_algbw = decimal_at(cells, n, c->in_algbw);
@@ -350,6 +353,8 @@ static enum lw_status take_line(struct log *g, const char *line, size_t len, boo
     LW_TRY(take_network(g->r, p, left));
     if (left > 5 && memcmp(p, "Rank ", 5) == 0)
         return take_rank(g, p, left);
+    if (memmem(p, left, "in-place", 8))
+        g->only_in_place = !memmem(p, left, "out-of-place", 12);
     int n = split(p, left, cells);
     if (n > 2 && take_titles(g, cells, n)) {
         *first = true;

@@ -29,6 +29,7 @@ struct traces_bench_table {
     int32_t n_rows;
     struct traces_bench_row *rows; /* ascending by bytes, each size once */
     const char *gpu, *algo, *source; /* "" = not said */
+    bool only_in_place; /* out of place was not measured: time is in_place */
 };
 
 struct traces_bench {

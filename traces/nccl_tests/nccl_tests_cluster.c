@@ -73,7 +73,8 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct traces_bench
                               (long long)row->bytes);
     }
     snprintf(about, sizeof about, "%.120s%s%.200s, %s%s%s", base_name(b->file),
-             *t->source ? ": " : "", t->source, in_place ? "in place" : "out of place",
+             *t->source ? ": " : "", t->source,
+             in_place || t->only_in_place ? "in place" : "out of place",
              b->time_is ? ", " : "", b->time_is ? b->time_is : "");
     char *source = lw_arena_strdup(&c->arena, about);
     c->tables[c->n_tables++] = (struct lw_cost_table){

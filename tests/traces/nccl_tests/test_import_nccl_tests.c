@@ -273,6 +273,26 @@ TEST(ranks_that_see_one_device_each_differ_by_bus_address)
     traces_bench_free(&b);
 }
 
+TEST(a_log_of_the_in_place_half_alone_is_called_in_place)
+{
+    struct traces_bench b;
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    read_ok("./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1)
+            "#                          in-place\n"
+            "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+            "64 16 float sum -1 9 0.01 0.01 0\n", &b);
+    assert_true(b.tables[0].only_in_place);
+    assert_int_equal(b.tables[0].rows[0].in_place, 9000000);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        assert_ok(lw_cluster_from_bench(&b, 1, in_place, &c, &err), err);
+        assert_non_null(strstr(c.tables[0].source, ", in place"));
+        lw_cluster_free(&c);
+    }
+    traces_bench_free(&b);
+}
+
 TEST(types_of_one_run_are_tables_of_their_own)
 {
     static const char text[] =
