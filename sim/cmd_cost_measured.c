@@ -137,7 +137,8 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
         bool smallest = x->from == t->rows, largest = x->from == &t->rows[t->n_rows - 1];
         if (!smallest && !largest)
             continue;
-        double ratio = (double)x->measured / (double)x->predicted.time;
+        double predicted = (double)x->predicted.time;
+        double ratio = predicted > 0 ? (double)x->measured / predicted : 0;
         if (largest && *t->gpu && !traces_same_device(c->device.kind, t->gpu))
             lw_printf_paragraph(stdout, "note: %s was measured on '%s', '%s' has '%s'",
                                 lw_op_name(t->op), t->gpu, c->name, c->device.kind);

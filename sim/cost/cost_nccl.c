@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/base/checked.h"
+
 enum { ANY_PROTOCOL = 7, N_PAIR_BITS = SIM_N_NCCL_PROTOCOLS };
 
 #define P2P_INTRA_US 10.0
@@ -251,7 +253,7 @@ static enum lw_status shape_of(const struct lw_cluster *c, const struct lw_cost_
 
 static lw_ps ps_of(double us)
 {
-    return (lw_ps)(us * 1e6 + 0.5);
+    return lw_round_sat(us * 1e6);
 }
 
 /* What a machine lacks for the algorithm asked for; "" where the shape alone excludes it. */
@@ -408,8 +410,8 @@ static enum lw_status calibrated(const struct lw_cluster *c, const struct sim_nc
     double factor = sim_nccl_factor(tables, n_tables, -1, &at, &n_used);
     out->model = "nccl+cal";
     out->detail = n_used > 0 ? "model times measured curve" : "model: no table of such a place";
-    out->time = (lw_ps)((double)out->time * factor + .5);
-    out->latency = (lw_ps)((double)out->latency * factor + .5);
+    out->time = lw_round_sat((double)out->time * factor);
+    out->latency = lw_round_sat((double)out->latency * factor);
     out->bytes_per_s /= factor;
     return LW_OK;
 }

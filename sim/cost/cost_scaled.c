@@ -18,6 +18,7 @@
  * (shared/plan/link_peak.h). */
 #include "sim/cost/cost_scaled.h"
 
+#include "shared/base/checked.h"
 #include "shared/plan/link_peak.h"
 #include "sim/cost/cost_nccl.h"
 
@@ -123,8 +124,8 @@ static enum lw_status by_model(const struct lw_cluster *c, const struct lw_cost_
     out->detail = !same_shape(t, q) ? "model scaled to meet a table of other ranks"
                   : edge > q->bytes ? "model scaled to meet the table, below its sizes"
                                     : "model scaled to meet the table, beyond its sizes";
-    out->time = (lw_ps)((double)out->time * factor + .5);
-    out->latency = (lw_ps)((double)out->latency * factor + .5);
+    out->time = lw_round_sat((double)out->time * factor);
+    out->latency = lw_round_sat((double)out->latency * factor);
     out->bytes_per_s /= factor;
     return LW_OK;
 }
@@ -171,7 +172,7 @@ static void by_rows(const struct lw_cost_query *q, const struct lw_cost_table *t
     latency = time - moving;
     latency *= rounds(q->op, q->n_ranks) / rounds(q->op, t->n_ranks);
     moving *= received(q->op, q->n_ranks) / received(q->op, t->n_ranks);
-    *out = (struct lw_cost_answer){.time = (lw_ps)(latency + moving + .5), .model = "table+fit",
+    *out = (struct lw_cost_answer){.time = lw_round_sat(latency + moving), .model = "table+fit",
                                    .algorithm = "library"};
     out->detail = same_shape(t, q) ? "latency and bandwidth of the table, below its sizes"
                                    : "latency and bandwidth of a table of other ranks";

@@ -355,3 +355,13 @@ TEST(models_are_rows_of_a_table)
     }
     assert_null(sim_cost_model_row(7));
 }
+
+/* Tree with LL takes longer than 106 days for them. */
+TEST(a_time_beyond_all_times_is_the_longest)
+{
+    struct lw_cluster c = known("dgx-h100");
+
+    assert_true(ask(&c, LW_OP_ALL_REDUCE, INT64_C(9000000000000000000), 8, 1,
+                    LW_REDUCER_NCCL_TREE_LL).time == INT64_MAX);
+    lw_cluster_free(&c);
+}
