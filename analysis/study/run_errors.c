@@ -8,8 +8,14 @@
 static const struct lw_run_errors rows[] = {
     {"A100", false, 277, 6.8, 13.8},
     {"A100", true, 742, 8.3, 18.9},
-    {"B200", false, 54, 20.2, 47.9},
-    {"B200", true, 69, 12.4, 21.9},
+    {"B200", false, 32, 23.4, 65.5},
+    {"B200", true, 28, 18.2, 34.9},
+    {"B300", false, 7, 16.0, 44.5},
+    {"B300", true, 3, 29.1, 57.1},
+    {"GB200", false, 22, 15.6, 36.2},
+    {"GB200", true, 41, 8.4, 18.2},
+    {"GB300", false, 16, 18.8, 33.5},
+    {"GB300", true, 20, 25.0, 42.3},
     {"H100", false, 107, 10.4, 25.2},
     {"H100", true, 161, 10.6, 23.1},
     {"H200", false, 3, 12.5, 15.8},
@@ -21,7 +27,8 @@ static const struct lw_run_errors rows[] = {
 const struct lw_run_errors *lw_run_errors_of(const char *device_kind, bool split)
 {
     for (size_t k = 0; device_kind && k < sizeof rows / sizeof *rows; k++)
-        if (rows[k].split == split && strstr(device_kind, rows[k].device))
+        if (rows[k].split == split &&
+            strncmp(device_kind, rows[k].device, strlen(rows[k].device)) == 0)
             return &rows[k];
     return NULL;
 }

@@ -6,7 +6,7 @@
 
 /* How far predictions of published runs were off, by device and by whether the model was split. */
 struct lw_run_errors {
-    const char *device;  /* "H100": part of the device's kind */
+    const char *device;  /* "H100": how the device's kind begins */
     bool split;          /* tensor or pipeline groups of more than one rank */
     int32_t n;
     double mean_abs_pct, p90_abs_pct; /* absolute error of the step */

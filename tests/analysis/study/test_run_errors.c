@@ -64,4 +64,6 @@ TEST(an_unknown_device_has_no_errors)
 {
     assert_null(lw_run_errors_of("abacus", false));
     assert_null(lw_run_errors_of(NULL, true));
+    assert_null(lw_run_errors_of("XH100", false)); /* the kind begins with the device */
+    assert_non_null(lw_run_errors_of("H100-SXM5-80GB", false));
 }

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-DEVICES = ("B200", "H200", "H100", "A100", "V100")
+DEVICES = ("GB300", "GB200", "B300", "B200", "H200", "H100", "A100", "V100")
 PAPERS = {"narayanan2021": "A100", "korthikanti2022": "A100", "vtrain_ground_truth": "A100",
           "dlperf": "V100", "llama3": "H100"}
 # Equal configurations of this sweep differ by up to 20 times (docs/design/gpu_accuracy.md).
