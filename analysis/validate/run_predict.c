@@ -34,14 +34,17 @@ static int64_t at_least_1(int64_t v)
 }
 
 /* Tensor groups fill a node before there are stages (Narayanan et al., SC'21, section 3.1). */
-static void split_model(struct lw_run *r)
+static enum lw_status split_model(struct lw_run *r, struct lw_err *err)
 {
     int64_t node = at_least_1(r->gpus_per_node);
 
     if (r->model_parallel <= 1 || r->tp > 0 || r->pp > 0)
-        return;
+        return LW_OK;
     r->tp = r->model_parallel < node ? r->model_parallel : node;
     r->pp = r->model_parallel / r->tp;
+    if (r->model_parallel % r->tp != 0)
+        return lw_fail(err, LW_ENOTSUP, "model-parallel ranks are not a multiple of a node's");
+    return LW_OK;
 }
 
 /* Megatron splits each expert over the tensor group unless --expert-tensor-parallel-size says
@@ -67,7 +70,7 @@ static enum lw_status complete_experts(struct lw_run *r, struct lw_err *err)
 
 static enum lw_status complete_world(struct lw_run *r, struct lw_err *err)
 {
-    split_model(r);
+    LW_TRY(split_model(r, err));
     r->cp = at_least_1(r->cp);
     r->tp = at_least_1(r->tp);
     r->pp = at_least_1(r->pp);
