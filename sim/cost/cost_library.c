@@ -4,10 +4,10 @@
  *
  * A cluster file may name the algorithms (its field algorithms). Without it the table below holds
  * for the libraries that it names:
- *   nccl, rccl      ring and double binary tree (NVIDIA/nccl v2.30.7-1, src/graph/tuning.cc; RCCL
- *                   is a fork of it)
- *   hfreduce        its own
- *   none            the file says nothing: ring, tree and hierarchical
+ *   nccl, rccl        ring and double binary tree (NVIDIA/nccl v2.30.7-1, src/graph/tuning.cc; RCCL
+ *                     is a fork of it)
+ *   hfreduce          its own
+ *   no library given  ring, tree and hierarchical
  * Any other library has the ring alone: gloo (pytorch/gloo, gloo/allreduce.cc: the default is a
  * ring) and the threads backend (exec/cpu/thread_collective_steps.c).
  *
@@ -112,12 +112,11 @@ enum lw_status sim_library_time(const struct lw_cluster *c, const struct lw_cost
     return choose(c, q, &unused, out, err);
 }
 
-enum lw_reducer_kind sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q)
+enum lw_status sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                enum lw_reducer_kind *kind, struct lw_err *err)
 {
     struct lw_cost_answer unused;
-    enum lw_reducer_kind k = q->algorithm;
 
-    if (sim_library_applies(c, q) && choose(c, q, &k, &unused, NULL) != LW_OK)
-        return LW_REDUCER_RING;
-    return k;
+    *kind = q->algorithm;
+    return sim_library_applies(c, q) ? choose(c, q, kind, &unused, err) : LW_OK;
 }

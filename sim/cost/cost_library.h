@@ -8,8 +8,8 @@
 /* What auto means where neither a measured table nor NCCL's model answers: the cheapest all-reduce
  * of those that the cluster's library has; the other operations go by ring and chain. */
 
-/* Whether auto can be another algorithm than the ring on a cluster. NCCL's clusters are not asked:
- * its model does not tell the messages. */
+/* Whether auto can be another algorithm than the ring on a cluster. NCCL's clusters are excluded:
+ * NCCL's model has no messages. */
 bool sim_auto_chooses(const struct lw_cluster *c);
 /* ... and chooses for the query. */
 bool sim_library_applies(const struct lw_cluster *c, const struct lw_cost_query *q);
@@ -17,6 +17,7 @@ enum lw_status sim_library_time(const struct lw_cluster *c, const struct lw_cost
                                 struct lw_cost_answer *out, struct lw_err *err);
 
 /* The algorithm that auto chooses for the query; other algorithms are what they are. */
-enum lw_reducer_kind sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q);
+enum lw_status sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                enum lw_reducer_kind *kind, struct lw_err *err);
 
 #endif

@@ -74,7 +74,7 @@ static void print_doubt(const struct lw_cluster *c, const struct sim_cost_answer
 static void print_remarks(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
 {
     const struct lw_cost_query *q = &a->query[0];
-    const char *newest = sim_nccl_newest(c->library_version);
+    char newer[160];
 
     for (int i = 0; i < a->n; i++)
         if (a->answer[i].instead) {
@@ -82,9 +82,9 @@ static void print_remarks(const struct lw_cluster *c, const struct sim_cost_answ
                                 lw_reducer_name(q->algorithm), lw_op_name(q->op));
             break;
         }
-    if (newest && strstr(a->answer[0].model, "nccl"))
-        lw_printf_paragraph(f, "note: NCCL %s is newer than the newest constants known: those of "
-                               "%s count", c->library_version, newest);
+    if (strstr(a->answer[0].model, "nccl") &&
+        sim_nccl_say_newer(c->library_version, newer, sizeof newer))
+        lw_printf_paragraph(f, "note: %s", newer);
     print_doubt(c, a, f);
 }
 

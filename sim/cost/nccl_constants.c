@@ -5,6 +5,7 @@
 #include "sim/cost/nccl_constants.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Order within a row: LL, LL128, Simple. Order of rows: tree, ring, CollNet direct, CollNet chain,
@@ -167,6 +168,17 @@ const char *sim_nccl_newest(const char *text)
     const struct sim_nccl_version *newest = &versions[N_VERSIONS - 1];
 
     return number_of(text) / 100 > newest->number / 100 ? newest->name : NULL;
+}
+
+bool sim_nccl_say_newer(const char *text, char *out, size_t size)
+{
+    const char *newest = sim_nccl_newest(text);
+
+    if (newest)
+        snprintf(out, size,
+                 "NCCL %s is newer than the newest known constants; those of %s are used", text,
+                 newest);
+    return newest != NULL;
 }
 
 const double *sim_nccl_speeds(enum sim_nccl_arch arch, bool between_nodes)

@@ -2,6 +2,7 @@
 #define LW_SIM_COST_NCCL_CONSTANTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shared/base/err.h"
@@ -81,6 +82,8 @@ enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_versi
                                    struct lw_err *err);
 /* The newest row's name where `text` is a newer version; else NULL. */
 const char *sim_nccl_newest(const char *text);
+/* ... and the sentence that says so; false: there is nothing to say. */
+bool sim_nccl_say_newer(const char *text, char *out, size_t size);
 
 extern const double sim_nccl_nvls_efficiency[SIM_N_NCCL_ARCHS];
 /* By floor(log2(bytes / 64)); beyond the last entry 1. */

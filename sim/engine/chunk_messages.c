@@ -26,12 +26,15 @@ enum lw_reducer_kind sim_reducer_of(const struct sim_engine *e, int32_t comm, en
     return sim_algorithm_does(k, op) ? k : LW_REDUCER_RING;
 }
 
-bool sim_is_scheduled(const struct lw_cluster *c, const struct lw_cost_query *q)
+enum lw_status sim_is_scheduled(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                bool *scheduled, struct lw_err *err)
 {
-    enum lw_reducer_kind k = sim_algorithm_of(c, q);
+    enum lw_reducer_kind k;
 
-    return k != LW_REDUCER_AUTO && k != LW_REDUCER_RING && k != LW_REDUCER_GLOO &&
-           sim_algorithm_does(k, q->op);
+    LW_TRY(sim_algorithm_of(c, q, &k, err));
+    *scheduled = k != LW_REDUCER_AUTO && k != LW_REDUCER_RING && k != LW_REDUCER_GLOO &&
+                 sim_algorithm_does(k, q->op);
+    return LW_OK;
 }
 
 const int32_t *sim_given_members(const struct sim_engine *e, int32_t group)
@@ -90,7 +93,7 @@ static enum lw_status schedule_of(struct sim_engine *e, int32_t group, bool slow
     const int32_t *ranks = sim_given_members(e, group);
     int32_t root;
 
-    q.algorithm = sim_algorithm_of(e->cluster, &q);
+    LW_TRY(sim_algorithm_of(e->cluster, &g->query, &q.algorithm, e->err));
     LW_TRY(root_of(e, g, ranks, &root));
     LW_TRY(sim_algorithm_schedule(e->cluster, &q, root, s, links, e->err));
     enum lw_status status = check_levels(e, s, ranks);
@@ -146,14 +149,17 @@ enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place)
 {
     struct sim_ring_place *m = &e->ring[place];
     const struct sim_group *g = &e->groups[m->group];
+    enum lw_reducer_kind k;
 
-    if (e->ring_by_events)
+    if (e->ring_by_events) {
+        LW_TRY(sim_algorithm_of(e->cluster, &g->query, &k, e->err));
         return lw_fail(e->err, LW_ENOTSUP,
                        "op %d (%s): at chunk detail only rings can share links or go by events; "
                        "its communicator '%s' goes by %s: choose --detail collective or --reducer "
                        "ring",
                        g->first_op, lw_op_name(g->query.op), e->plan->comms[g->comm].name,
-                       lw_reducer_name(sim_algorithm_of(e->cluster, &g->query)));
+                       lw_reducer_name(k));
+    }
     m->sent_done = e->now;
     sim_rank_moving(e, m->rank, 1);
     return LW_OK;

@@ -291,7 +291,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
         g->query = (struct lw_cost_query){op->kind, op->dtype, bytes, g->n, g->n_nodes,
                                            sim_reducer_of(e, g->comm, op->kind)};
         if (!known && (e->slow_links || e->options.detail == LW_SIM_CHUNK))
-            g->scheduled = sim_is_scheduled(e->cluster, &g->query);
+            LW_TRY(sim_is_scheduled(e->cluster, &g->query, &g->scheduled, e->err));
         g->chunked = e->options.detail == LW_SIM_CHUNK && own <= 0 && g->n > 1 &&
                      (g->scheduled || sim_ring_steps(op->kind, g->n) > 0);
         g->more_sms = sms_of_channels(e, g, bytes);

@@ -264,7 +264,8 @@ enum lw_status sim_ask_cost(struct sim_engine *e, const struct lw_cost_query *q,
 /* chunk_messages.c: algorithms other than the ring, by their messages. */
 /* How a collective of a communicator is done, for its query; whether that is by such messages. */
 enum lw_reducer_kind sim_reducer_of(const struct sim_engine *e, int32_t comm, enum lw_op_kind op);
-bool sim_is_scheduled(const struct lw_cluster *c, const struct lw_cost_query *q);
+enum lw_status sim_is_scheduled(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                bool *scheduled, struct lw_err *err);
 /* Ranks of a group's members, in the plan as it was given; group: a lane. */
 const int32_t *sim_given_members(const struct sim_engine *e, int32_t group);
 enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place);

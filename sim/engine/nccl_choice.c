@@ -1,7 +1,7 @@
 /* Reducers that name an algorithm or a protocol of NCCL (nccl:tree, nvls). An operation that NCCL
  * does not have by it, or whose group's shape excludes it, goes by NCCL's own choice
- * (sim/cost/cost_nccl.c); one remark of the result names these operations and what they use. A plan
- * of which no operation can use it is refused with the reason. */
+ * (sim/cost/cost_nccl.c); a remark of the result for each reducer names these operations and what
+ * they use. A plan of which no operation can use one of its reducers is refused with the reason. */
 #include "sim/engine/engine.h"
 
 #include <stdarg.h>
@@ -21,10 +21,9 @@ void sim_remark(struct lw_sim_stats *s, const char *fmt, ...)
     va_end(ap);
 }
 
+/* Of one reducer that is asked for. */
 struct choice {
-    enum lw_reducer_kind asked;
     int32_t n_used;
-    bool modelled;    /* NCCL's model answers for some collective */
     bool has;         /* `why` is of an operation that has the algorithm on other shapes */
     struct lw_err why; /* of the first operation that cannot use it */
     char others[200]; /* "broadcast on 16 ranks (ring/simple), ..." */
@@ -49,15 +48,16 @@ static enum lw_status ask_group(struct sim_engine *e, const struct lw_cost_query
     if (!strstr(x->others, word))
         lw_err_word(x->others, sizeof x->others, word);
     if (x->why.code == LW_OK || (has && !x->has)) {
-        x->asked = q->algorithm;
         x->has = has;
         x->why = why;
     }
     return LW_OK;
 }
 
-/* Every shape of the groups of an operation's communicator. */
-static enum lw_status ask_op(struct sim_engine *e, const struct lw_op *op, struct choice *x)
+/* Every shape of the groups of an operation's communicator; all: by reducer. modelled: NCCL's model
+ * answers for some collective. */
+static enum lw_status ask_op(struct sim_engine *e, const struct lw_op *op, struct choice *all,
+                             bool *modelled)
 {
     int32_t n_lanes = e->plan->n_groups * e->n_workers;
     struct lw_cost_query q = {op->kind, op->dtype, 0, 0, 0,
@@ -70,10 +70,25 @@ static enum lw_status ask_op(struct sim_engine *e, const struct lw_op *op, struc
         q.n_ranks = g->n;
         q.n_nodes = g->n_nodes;
         q.bytes = lw_plan_operand(e->plan, op, e->ring[g->first].rank).bytes;
-        x->modelled |= sim_nccl_applies(e->cluster, &q);
+        *modelled |= sim_nccl_applies(e->cluster, &q);
         if (sim_nccl_is_asked(e->cluster, q.algorithm))
-            LW_TRY(ask_group(e, &q, x));
+            LW_TRY(ask_group(e, &q, &all[q.algorithm]));
     }
+    return LW_OK;
+}
+
+static enum lw_status judge(struct sim_engine *e, enum lw_reducer_kind asked,
+                            const struct choice *x)
+{
+    if (*x->others && x->n_used == 0) {
+        if (e->err)
+            *e->err = x->why;
+        return x->why.code;
+    }
+    if (*x->others)
+        sim_remark(e->stats,
+                   "reducer %s: NCCL's own choice where it has no such form: %s",
+                   lw_reducer_name(asked), x->others);
     return LW_OK;
 }
 
@@ -81,9 +96,11 @@ enum lw_status sim_check_nccl_choice(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
     uint64_t *seen = lw_arena_alloc(&e->arena, p->n_comms, sizeof *seen);
-    struct choice x = {.n_used = 0};
+    struct choice *all = lw_arena_alloc(&e->arena, LW_N_REDUCERS, sizeof *all);
+    bool modelled = false;
+    char newer[sizeof e->stats->remarks[0]];
 
-    if (!seen)
+    if (!seen || !all)
         return lw_fail_nomem(e->err);
     for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
         const struct lw_op *op = &p->ops[i];
@@ -91,19 +108,11 @@ enum lw_status sim_check_nccl_choice(struct sim_engine *e)
             lw_plan_work_ps(p, op) > 0 || (seen[op->comm] >> op->kind & 1))
             continue;
         seen[op->comm] |= UINT64_C(1) << op->kind;
-        LW_TRY(ask_op(e, op, &x));
+        LW_TRY(ask_op(e, op, all, &modelled));
     }
-    if (*x.others && x.n_used == 0) {
-        if (e->err)
-            *e->err = x.why;
-        return x.why.code;
-    }
-    if (*x.others)
-        sim_remark(e->stats,
-                   "reducer %s: NCCL's own choice where it has no such form: %s",
-                   lw_reducer_name(x.asked), x.others);
-    if (x.modelled && sim_nccl_newest(e->cluster->library_version))
-        sim_remark(e->stats, "NCCL %s is newer than the newest constants known: those of %s count",
-                   e->cluster->library_version, sim_nccl_newest(e->cluster->library_version));
+    for (int k = 0; k < LW_N_REDUCERS; k++)
+        LW_TRY(judge(e, (enum lw_reducer_kind)k, &all[k]));
+    if (modelled && sim_nccl_say_newer(e->cluster->library_version, newer, sizeof newer))
+        sim_remark(e->stats, "%s", newer);
     return LW_OK;
 }

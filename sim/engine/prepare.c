@@ -315,43 +315,49 @@ static enum lw_status prepare_groups(struct sim_engine *e)
 }
 
 /* What auto chooses is an all-reduce, by messages in any case. */
-static bool goes_by_messages(const struct sim_engine *e, const struct lw_op *op)
+static enum lw_status goes_by_messages(const struct sim_engine *e, const struct lw_op *op,
+                                       bool *by_messages)
 {
     struct lw_cost_query q = {.op = op->kind, .n_ranks = 2, .n_nodes = 1};
 
+    *by_messages = false;
     if (op->comm < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
-        return false;
+        return LW_OK;
     q.algorithm = sim_reducer_of(e, op->comm, op->kind);
-    return sim_ring_steps(op->kind, 2) > 0 || sim_is_scheduled(e->cluster, &q);
+    *by_messages = sim_ring_steps(op->kind, 2) > 0;
+    return *by_messages ? LW_OK : sim_is_scheduled(e->cluster, &q, by_messages, e->err);
 }
 
 /* Classes whose collectives go message by message, as bits; more than 63 count as shared. */
-static bool links_are_shared(const struct sim_engine *e)
+static enum lw_status links_are_shared(const struct sim_engine *e, bool *shared)
 {
     const struct lw_plan *p = e->plan;
     uint64_t chunked = 0;
 
-    if (p->n_comms > 63)
-        return true;
-    for (int32_t i = 0; i < p->n_ops; i++)
-        if (goes_by_messages(e, &p->ops[i]))
+    *shared = p->n_comms > 63;
+    for (int32_t i = 0; !*shared && i < p->n_ops; i++) {
+        bool by_messages;
+        LW_TRY(goes_by_messages(e, &p->ops[i], &by_messages));
+        if (by_messages)
             chunked |= UINT64_C(1) << p->ops[i].comm;
-    for (int32_t r = 0; r < p->n_ranks; r++) {
+    }
+    for (int32_t r = 0; !*shared && r < p->n_ranks; r++) {
         int32_t n = 0;
         for (int32_t c = 0; c < p->n_comms; c++) {
             int32_t place = e->place_of[(int64_t)c * p->n_ranks + r];
             n += (chunked >> c & 1) && place >= 0 && e->groups[e->ring[place].group].n > 1;
         }
-        if (n > 1)
-            return true;
+        *shared = n > 1;
     }
-    return false;
+    return LW_OK;
 }
 
 static enum lw_status choose_ring(struct sim_engine *e)
 {
-    bool shared = e->options.detail == LW_SIM_CHUNK && links_are_shared(e);
+    bool shared = false;
 
+    if (e->options.detail == LW_SIM_CHUNK)
+        LW_TRY(links_are_shared(e, &shared));
     if (shared && e->options.ring == LW_SIM_RING_RECURRENCE)
         return lw_fail(e->err, LW_EINVAL,
                        "the recurrence needs links that nobody shares, and collectives of two "

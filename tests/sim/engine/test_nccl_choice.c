@@ -88,6 +88,39 @@ TEST(what_no_operation_can_use_is_refused)
     refused("dgx-h100", 16, LW_REDUCER_NCCL_NVLS, false, "NVLS of several nodes needs");
 }
 
+/* The all-reduce by NVLS is possible, the broadcast by tree on another communicator is not. */
+TEST(each_reducer_is_judged_by_its_own_operations)
+{
+    static const enum lw_reducer_kind second[] = {LW_REDUCER_NCCL_TREE, LW_REDUCER_NCCL_RING};
+
+    for (int with_ring = 0; with_ring < 2; with_ring++) {
+        struct lw_builder *b = begin_plan("p", 8);
+        struct lw_sim_options o = lw_sim_options_default();
+        struct lw_plan plan;
+        struct lw_cluster c;
+        struct lw_sim_stats s;
+        struct lw_err err = {0};
+        int32_t members[8] = {0, 1, 2, 3, 4, 5, 6, 7}, comms[2];
+
+        assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+        for (int k = 0; k < 2; k++) {
+            comms[k] = lw_builder_comm(b, k ? "second" : "first", LW_COMM_DATA,
+                                       k ? second[with_ring] : LW_REDUCER_NVLS, 1);
+            lw_builder_group(b, comms[k], members, 8);
+        }
+        int32_t k = add_work(b, LW_OP_KERNEL, 0, LW_PS_PER_US, -1);
+        add_collective(b, LW_OP_ALL_REDUCE, comms[0], 1, 1 << 20, k);
+        add_collective(b, LW_OP_BROADCAST, comms[1], 1, 1 << 20, k);
+        finish_plan(b, &plan);
+        enum lw_status status = lw_sim_run(&plan, &c, &o, NULL, &s, &err);
+        assert_int_equal(status, with_ring ? LW_OK : LW_ENOTSUP);
+        if (!with_ring && !strstr(err.msg, "no broadcast by nccl:tree on 8 ranks"))
+            fail_msg("'%s'", err.msg);
+        lw_plan_free(&plan);
+        lw_cluster_free(&c);
+    }
+}
+
 TEST(a_library_beyond_the_newest_is_remarked)
 {
     struct lw_sim_options o = lw_sim_options_default();
@@ -100,8 +133,8 @@ TEST(a_library_beyond_the_newest_is_remarked)
     plan_of(&plan, 8, LW_REDUCER_AUTO, true);
     assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
     assert_int_equal(s.n_remarks, 1);
-    assert_string_equal(s.remarks[0], "NCCL 2.41.1 is newer than the newest constants known: those "
-                                      "of 2.30 count");
+    assert_string_equal(s.remarks[0], "NCCL 2.41.1 is newer than the newest known constants; those "
+                                      "of 2.30 are used");
     lw_plan_free(&plan);
     lw_cluster_free(&c);
 }
