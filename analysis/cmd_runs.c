@@ -26,7 +26,7 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
     }
     LW_TRY(lw_run_filter_select(s, names, n_names, &o->wanted, a, &runs, &n, err));
     if (!o->del)
-        return lw_run_list_print(s, runs, n, a, o->format, err);
+        return lw_run_list_print(s, runs, n, a, o->format, stdout, err);
     LW_TRY(lw_store_delete_runs(s, runs, n, err));
     for (int32_t i = 0; i < n; i++)
         printf("deleted run %lld: %s\n", (long long)runs[i].id, runs[i].name);

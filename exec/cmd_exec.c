@@ -121,7 +121,7 @@ static int run_command(int argc, char **argv)
     s.options.signal = lw_catch_signals(); /* a run that a launcher or user ends is stored */
     if (exec_optimizer_choose(optimizer, momentum, &s.options.optimizer, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
-    enum lw_status status = lw_execution_run(&s, n > 0 ? argv[1] : NULL, &err);
+    enum lw_status status = lw_execution_run(&s, n > 0 ? argv[1] : NULL, stdout, stderr, &err);
     lw_execution_free(&s);
     return status == LW_OK && s.spawned.exit_status ? s.spawned.exit_status
                                                     : lw_cli_end("exec", status, &err);

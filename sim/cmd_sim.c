@@ -87,7 +87,7 @@ int cmd_sim(int argc, char **argv)
         return lw_cli_usage("sim", "--samples goes with a plan: a replay has the steps of its traces");
     if (s.replay.on && s.steps > 1)
         return lw_cli_usage("sim", "--steps: a replay has the steps of its traces");
-    enum lw_status status = lw_prediction_run(&s, &err);
+    enum lw_status status = lw_prediction_run(&s, stdout, &err);
     lw_prediction_free(&s);
     return lw_cli_end("sim", status, &err);
 }

@@ -351,16 +351,11 @@ static const char *side_key(const struct lw_comparison *c, int side, const char 
     return buf;
 }
 
-static const char *kind_word(int kind)
-{
-    return lw_run_kind_name((enum lw_run_kind)kind);
-}
-
 #define AT(field) offsetof(struct lw_run, field)
 static const struct lw_column run_columns[] = {
     {"id", NULL, LW_COLUMN_INT, AT(id), 0, NULL, NULL},
     {"name", NULL, LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
-    {"kind", NULL, LW_COLUMN_WORD, AT(kind), 0, kind_word, NULL},
+    {"kind", NULL, LW_COLUMN_WORD, AT(kind), 0, lw_run_kind_word, NULL},
     {"backend", NULL, LW_COLUMN_STRING, AT(backend), 0, NULL, NULL},
     {"honesty", NULL, LW_COLUMN_STRING, AT(honesty), 0, NULL, NULL},
     {"plan_hash", NULL, LW_COLUMN_TEXT, AT(plan_hash), 0, NULL, NULL},

@@ -14,22 +14,12 @@ struct listed {
     const char *label; /* what tells it from the others */
 };
 
-static const char *kind_word(int kind)
-{
-    return lw_run_kind_name((enum lw_run_kind)kind);
-}
-
-static const char *status_word(int status)
-{
-    return lw_run_status_name((enum lw_run_status)status);
-}
-
 #define AT(field) offsetof(struct listed, field)
 static const struct lw_column columns[] = {
     {"id", ">run", LW_COLUMN_INT, AT(run.id), 0, NULL, NULL},
     {"name", NULL, LW_COLUMN_TEXT, AT(run.name), 0, NULL, NULL},
-    {"kind", "kind", LW_COLUMN_WORD, AT(run.kind), 0, kind_word, NULL},
-    {"status", "status", LW_COLUMN_WORD, AT(run.status), 0, status_word, NULL},
+    {"kind", "kind", LW_COLUMN_WORD, AT(run.kind), 0, lw_run_kind_word, NULL},
+    {"status", "status", LW_COLUMN_WORD, AT(run.status), 0, lw_run_status_word, NULL},
     {NULL, "name", LW_COLUMN_TEXT, AT(run.name), 0, NULL, NULL},
     {"message", NULL, LW_COLUMN_TEXT, AT(run.message), 0, NULL, NULL},
     {"plan_hash", NULL, LW_COLUMN_TEXT, AT(run.plan_hash), 0, NULL, NULL},
@@ -51,16 +41,17 @@ static const struct lw_column columns[] = {
 #undef AT
 
 /* Why runs failed, below the table. */
-static void put_failures(const struct lw_run *runs, int32_t n)
+static void put_failures(FILE *f, const struct lw_run *runs, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
         if (runs[i].message[0] && runs[i].status != LW_RUN_OK)
-            printf("run %lld %s: %s\n", (long long)runs[i].id, lw_run_status_name(runs[i].status),
-                   runs[i].message);
+            fprintf(f, "run %lld %s: %s\n", (long long)runs[i].id,
+                    lw_run_status_name(runs[i].status), runs[i].message);
 }
 
 enum lw_status lw_run_list_print(struct lw_store *s, const struct lw_run *runs, int32_t n,
-                                 struct lw_arena *room, enum lw_format format, struct lw_err *err)
+                                 struct lw_arena *room, enum lw_format format, FILE *f,
+                                 struct lw_err *err)
 {
     struct listed *rows = lw_arena_alloc(room, n, sizeof *rows);
     const char **labels;
@@ -78,8 +69,8 @@ enum lw_status lw_run_list_print(struct lw_store *s, const struct lw_run *runs, 
     }
     LW_TRY(lw_records_print(&(struct lw_records){"runs", columns, sizeof columns / sizeof *columns,
                                                  rows, n, sizeof *rows},
-                            format, stdout, err));
+                            format, f, err));
     if (format == LW_FORMAT_TEXT)
-        put_failures(runs, n);
+        put_failures(f, runs, n);
     return LW_OK;
 }

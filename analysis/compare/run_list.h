@@ -1,11 +1,14 @@
 #ifndef LW_ANALYSIS_COMPARE_RUN_LIST_H
 #define LW_ANALYSIS_COMPARE_RUN_LIST_H
 
+#include <stdio.h>
+
 #include "analysis/store/store.h"
 #include "shared/text/record.h"
 
-/* To standard output; in text with why runs failed. The room is the caller's. */
+/* In text with why runs failed. The room is the caller's. */
 enum lw_status lw_run_list_print(struct lw_store *s, const struct lw_run *runs, int32_t n,
-                                 struct lw_arena *room, enum lw_format format, struct lw_err *err);
+                                 struct lw_arena *room, enum lw_format format, FILE *f,
+                                 struct lw_err *err);
 
 #endif

@@ -39,6 +39,9 @@ enum lw_run_status { LW_RUN_RUNNING, LW_RUN_OK, LW_RUN_FAILED, LW_RUN_TIMEOUT };
 
 const char *lw_run_kind_name(enum lw_run_kind k);
 const char *lw_run_status_name(enum lw_run_status s);
+/* The same for columns of words. */
+const char *lw_run_kind_word(int kind);
+const char *lw_run_status_word(int status);
 
 /* What is known before a run begins. Pointers are borrowed; NULL = not known. */
 struct lw_run_info {

@@ -45,16 +45,6 @@ static int word_index(const char *text, const char *(*name)(int), int n)
     return i;
 }
 
-static const char *kind_word(int k)
-{
-    return lw_run_kind_name((enum lw_run_kind)k);
-}
-
-static const char *status_word(int k)
-{
-    return lw_run_status_name((enum lw_run_status)k);
-}
-
 static enum lw_status read_strings(struct lw_sql *q, struct lw_arena *a, struct lw_run *r,
                                    struct lw_err *err)
 {
@@ -88,8 +78,8 @@ static enum lw_status read_run(struct lw_sql *q, struct lw_arena *a, struct lw_r
 {
     *r = (struct lw_run){
         .id = lw_sql_int(q, 0),
-        .kind = (enum lw_run_kind)word_index(lw_sql_text(q, 1), kind_word, 3),
-        .status = (enum lw_run_status)word_index(lw_sql_text(q, 2), status_word, 4),
+        .kind = (enum lw_run_kind)word_index(lw_sql_text(q, 1), lw_run_kind_word, 3),
+        .status = (enum lw_run_status)word_index(lw_sql_text(q, 2), lw_run_status_word, 4),
         .plan = lw_sql_int(q, 3),
         .n_ranks = (int32_t)lw_sql_int(q, 6),
         .n_buckets = (int32_t)lw_sql_int(q, 7),

@@ -30,6 +30,16 @@ const char *lw_run_status_name(enum lw_run_status st)
     return status_name[st];
 }
 
+const char *lw_run_kind_word(int kind)
+{
+    return kind_name[kind];
+}
+
+const char *lw_run_status_word(int status)
+{
+    return status_name[status];
+}
+
 /* "torch 2.11.0, gpt6__local.trace.json.gz" */
 static void describe_origin(const struct lw_workload *w, char *buf, size_t size)
 {

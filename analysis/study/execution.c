@@ -53,7 +53,7 @@ static struct lw_run_info info_of(const struct lw_execution *s, bool over)
                                 .over = over};
 }
 
-static void blame(void *context, const char *why)
+static void record_cause(void *context, const char *why)
 {
     struct lw_execution *s = context;
 
@@ -69,7 +69,7 @@ static void begin_row(struct lw_execution *s)
     struct lw_err unused;
 
     s->team.run = -1;
-    s->team.stopped = blame;
+    s->team.stopped = record_cause;
     s->team.context = s;
     if (!s->no_db && !(s->several && s->id.rank > 0))
         (void)cmd_exec_begin(s->db, &info, &s->team.run, &unused);
@@ -125,10 +125,11 @@ static enum lw_status spawn(struct lw_execution *s, struct lw_err *err)
     return status;
 }
 
-/* What the run was: into the database, and on stdout by rank 0, also when it could not be
+/* What the run was: into the database, and on `out` by rank 0, also when it could not be
  * stored. `why` is how it ended. */
-static enum lw_status tell(struct lw_execution *s, enum lw_status ran, const struct lw_err *why,
-                           struct lw_err *err)
+static enum lw_status store_and_print(struct lw_execution *s, enum lw_status ran,
+                                      const struct lw_err *why, FILE *out, FILE *notes,
+                                      struct lw_err *err)
 {
     bool mine = true;
     enum lw_status stored = LW_OK;
@@ -145,21 +146,21 @@ static enum lw_status tell(struct lw_execution *s, enum lw_status ran, const str
                                      err));
     if (!s->no_db)
         stored = store(s, ran, why->msg, &r.run, &mine, err);
-    lw_exec_print_stop(&r, stderr);
+    lw_exec_print_stop(&r, notes);
     if (prints(s, mine) && (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON))
-        LW_TRY(lw_exec_print(&r, s->format, stdout, stored == LW_OK ? err : NULL));
+        LW_TRY(lw_exec_print(&r, s->format, out, stored == LW_OK ? err : NULL));
     return stored;
 }
 
-/* How a run ended, and what came of telling it: the run's own status comes first. */
-static enum lw_status both(enum lw_status ran, const struct lw_err *why, enum lw_status told,
-                           struct lw_err *err)
+/* How a run ended, and whether it was stored: the run's own status comes first. */
+static enum lw_status join_errors(enum lw_status ran, const struct lw_err *why,
+                                  enum lw_status stored, struct lw_err *err)
 {
     struct lw_err what = *err;
 
-    if (ran == LW_OK || told == LW_OK) {
+    if (ran == LW_OK || stored == LW_OK) {
         *err = ran == LW_OK ? what : *why;
-        return ran == LW_OK ? told : ran;
+        return ran == LW_OK ? stored : ran;
     }
     return lw_fail(err, ran, "%.330s; nor could this be stored: %.140s", why->msg, what.msg);
 }
@@ -178,7 +179,8 @@ static void fill_options(struct lw_execution *s)
     s->options.link_latency_ns = lw_ps_to_ns(s->link_latency);
 }
 
-enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, struct lw_err *err)
+enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, FILE *out,
+                                FILE *notes, struct lw_err *err)
 {
     struct lw_err why = {0};
 
@@ -205,7 +207,7 @@ enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, s
         *err = why;
         return ran;
     }
-    return both(ran, &why, tell(s, ran, &why, err), err);
+    return join_errors(ran, &why, store_and_print(s, ran, &why, out, notes, err), err);
 }
 
 void lw_execution_free(struct lw_execution *s)

@@ -3,14 +3,15 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "exec/launch/multi_process.h"
 #include "exec/run/run.h"
 #include "shared/cli/plan_source.h"
 #include "shared/text/record.h"
 
-/* An execution: what is asked for, and all that is made of it. Start from lw_execution_default, set
- * what is wanted, run it, free it. */
+/* An execution: what is asked for, and all that is made of it. Zero it, set what is wanted, run it,
+ * free it. */
 struct lw_execution {
     struct lw_plan_source source;
     struct lw_exec_options options;
@@ -33,9 +34,10 @@ struct lw_execution {
 };
 
 /* Run the plan of the file, or of the source where it is NULL, store the run and print it to
- * standard output, rank 0 only. s->options.signal is set, and spawned says how processes ended that
- * it started. */
-enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, struct lw_err *err);
+ * `out`, rank 0 only; why it stopped to `notes`. s->options.signal is set, and spawned says how
+ * processes ended that it started. */
+enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, FILE *out,
+                                FILE *notes, struct lw_err *err);
 void lw_execution_free(struct lw_execution *s);
 
 #endif

@@ -132,7 +132,7 @@ static void find_like(const struct lw_prediction *s, char *what, size_t size,
     r->p90_like_pct = e->p90_abs_pct;
 }
 
-enum lw_status lw_prediction_run(struct lw_prediction *s, struct lw_err *err)
+enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err)
 {
     char like[80];
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
@@ -155,7 +155,7 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, struct lw_err *err)
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
     find_like(s, like, sizeof like, &r);
-    LW_TRY(lw_sim_print(&r, s->format, stdout, stored == LW_OK ? err : &unused));
+    LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));
     return stored;
 }
 

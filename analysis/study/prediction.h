@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "analysis/study/replay_predict.h"
 #include "analysis/study/store_sim_run.h"
@@ -35,8 +36,8 @@ struct lw_prediction {
     struct lw_sim_row row;
 };
 
-/* Predict, store and print to standard output. */
-enum lw_status lw_prediction_run(struct lw_prediction *s, struct lw_err *err);
+/* Predict, store and print to f. */
+enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err);
 void lw_prediction_free(struct lw_prediction *s);
 
 #endif
