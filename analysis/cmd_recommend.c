@@ -114,7 +114,9 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
                                                                &s->cluster, &s->strategy, &s->r},
                                   err));
     LW_TRY(lw_recommend_print(&s->report, s->format, stdout, err));
-    return !s->r.interrupted ? LW_OK : lw_fail(err, LW_EFAILED, "interrupted: it is not complete");
+    return !s->r.interrupted
+               ? LW_OK
+               : lw_fail(err, LW_EFAILED, "interrupted: the search is not complete");
 }
 
 int cmd_recommend(int argc, char **argv)

@@ -43,7 +43,7 @@ static enum lw_status collect(struct lw_validate_here *here, char **files, int n
     lw_progress_bar_end(&bar);
     v->progress = NULL;
     v->interrupted = lw_progress_stopped(&progress);
-    if (v->interrupted && v->n_cases > 0) /* a run that was in hand has failed */
+    if (v->interrupted && v->n_cases > 0) /* the current run may have failed */
         return LW_OK;
     return status == LW_OK && v->interrupted
                ? lw_fail(err, LW_EFAILED, "interrupted before the first case")

@@ -11,7 +11,7 @@ struct lw_run_filter {
     int64_t since_s; /* set by lw_run_filter_check */
 };
 
-/* LW_EUSAGE: an unknown kind, or a date that is none. */
+/* LW_EUSAGE: an unknown kind, or an invalid date. */
 enum lw_status lw_run_filter_check(struct lw_run_filter *w, struct lw_err *err);
 /* The runs that are named, else all; of them those that the filter lets through. */
 enum lw_status lw_run_filter_select(struct lw_store *s, char **names, int n_names,

@@ -49,7 +49,7 @@ static double whole_inputs(const struct lw_run *r, int64_t n)
     return (double)(n * ITEM * r->mbs * r->hidden) * (double)r->seq / (double)r->cp;
 }
 
-/* Gathered inputs that stay allocated are given up where the device is full. */
+/* Gathered inputs that stay allocated are freed where the device is full. */
 double lw_run_needed_bytes(const struct lw_run *r, const struct lw_summary *s)
 {
     return RESERVE * ((double)s->peak_memory_bytes + whole_inputs(r, GATHERED_IN_BACKWARD));

@@ -112,7 +112,7 @@ struct lw_validation {
     int64_t n_pairs, n_right;
 };
 
-/* Row i of n of the file in hand begins; false: a signal asks to stop before it. */
+/* Row i of n of the current file begins; false: a signal asks to stop before it. */
 bool lw_validation_goes_on(const struct lw_validation *v, const char *file, int32_t i, int32_t n);
 
 /* Strings are copied. Each returns LW_ENOMEM or LW_OK, with the new thing's number in *out; a

@@ -4,16 +4,16 @@
  * share what the group gets of the node's links.
  *
  *   pairwise      (m-1)(x(C) + a) + (n-m)(X(C) + A), twice for an all-reduce
- *   direct        (m-1) x(C) + (n-m) X(C) + one latency, twice for an all-reduce; broadcast and reduce
- *                 the same with B, once
+ *   direct        (m-1) x(C) + (n-m) X(C) + one latency, twice for an all-reduce; broadcast and
+ *                 reduce the same with B, once
  *   one-shot      the same with B, once
- *   hierarchical  (m-1)(x(N C) + a) + (N-1)(X(C) + A), twice for an all-reduce; all-to-all: the parts
- *                 are N C inside and m C between
+ *   hierarchical  (m-1)(x(N C) + a) + (N-1)(X(C) + A), twice for an all-reduce; all-to-all: the
+ *                 parts are N C inside and m C between
  *   tree          rounds (X(B / 2k) + A), rounds from sim/cost/tree_messages.h; of k = 1, 2, 4, ...
  *                 1024 the best
- *   hfreduce      k whole pieces (the last counts as one) through 2 H + 2 slots, H the height of the tree of hosts: slots with copies
- *                 to and from devices take d = piece / least of memory, PCIe and bridge; slots of the
- *                 tree e = piece / NIC + A
+ *   hfreduce      k whole pieces (the last counts as one) through 2 H + 2 slots, H the height of
+ *                 the tree of hosts: slots with copies to and from devices take d = piece / least of
+ *                 memory, PCIe and bridge; slots of the tree e = piece / NIC + A
  *                 d >= e: min(2k, k + 2H + 1) d + max(0, 2H + 1 - k) e
  *                 d <  e: 2 d + (k + 2H - 1) e
  *

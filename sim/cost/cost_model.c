@@ -67,8 +67,8 @@ static const struct sim_cost_model models[] = {
      algorithm_applies, sim_algorithm_time},
     {"table+nccl", "NCCL's model scaled to meet a measured table, outside its sizes or ranks",
      sim_scaled_applies, sim_scaled_time},
-    {"table+fit", "latency and bandwidth of a table's own rows, outside its sizes or ranks, where "
-                  "the cluster has no links",
+    {"table+fit", "latency and bandwidth of a table's own rows, below its sizes or of other ranks, "
+                  "where the cluster has no links",
      sim_fitted_applies, sim_scaled_time},
     {"table", "a measured table of the cluster", table_applies, table_time},
     {"nccl", "NCCL's own cost model: the least of its algorithms and protocols", sim_nccl_applies,

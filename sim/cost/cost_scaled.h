@@ -10,7 +10,7 @@
 /* A table of the operation exists whose sizes or ranks do not hold the query, and NCCL's model
  * does. */
 bool sim_scaled_applies(const struct lw_cluster *c, const struct lw_cost_query *q);
-/* The same on a cluster of tables alone, without links. */
+/* The same below its sizes or of other ranks, on a cluster of tables alone, without links. */
 bool sim_fitted_applies(const struct lw_cluster *c, const struct lw_cost_query *q);
 enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err);

@@ -206,8 +206,8 @@ static int64_t count_rounds(struct counting *x, bool back, int32_t k)
 }
 
 /* From some number of pieces on the pipeline is full, and each piece more costs its own steps: two,
- * and two on the way back. The way up and down is full with 2 pieces, one way with as many as the
- * trees have levels (tests/sim/cost/test_tree_rounds.c). */
+ * and two on the way back. The way up and down is full with 2 pieces, one way with at most as many
+ * as the trees have levels (tests/sim/cost/test_cost_library.c). */
 static int32_t full_pipeline(const struct sim_trees *t, bool back)
 {
     int32_t levels = 1;

@@ -48,7 +48,7 @@ TEST(figures_of_each_kind)
     }
 }
 
-/* The fullest rank, with the allocator's reserve; inputs that only stay allocated are given up. */
+/* The fullest rank, with the allocator's reserve; inputs that only stay allocated are freed. */
 TEST(needed_is_of_the_fullest_rank)
 {
     struct lw_summary s = {.peak_memory_bytes = 2000000000};
