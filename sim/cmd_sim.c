@@ -84,7 +84,8 @@ int cmd_sim(int argc, char **argv)
         return lw_cli_usage(
             "sim", "--published-interference goes with a plan: a replay has recorded times");
     if (s.replay.on && s.n_samples > 0)
-        return lw_cli_usage("sim", "--samples goes with a plan: a replay has the steps of its traces");
+        return lw_cli_usage("sim",
+                            "--samples goes with a plan: a replay has the steps of its traces");
     if (s.replay.on && s.steps > 1)
         return lw_cli_usage("sim", "--steps: a replay has the steps of its traces");
     enum lw_status status = lw_prediction_run(&s, stdout, &err);

@@ -39,6 +39,7 @@ static const char *check(const char *settings, int *rc)
     return check_as("$P/tests/gpu_check.sh", settings, rc);
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* minutes of products */
 TEST(packs_one_file_of_one_gpu_and_of_two)
 {
     static const char *const packed[] = {
@@ -65,6 +66,7 @@ TEST(packs_one_file_of_one_gpu_and_of_two)
             has(out, "/calibrate.txt");
     }
 }
+#endif
 
 /* Rank 1 dies at its first op: runs of two ranks fail, the rest is measured, and all is packed. */
 TEST(a_part_that_fails_is_named_and_the_rest_is_packed)

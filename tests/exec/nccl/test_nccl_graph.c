@@ -152,6 +152,7 @@ struct fake {
     int (*use)(void *context);
     int (*stream_create)(void **stream, unsigned int flags, int priority);
     int (*event_create)(void **event, unsigned int flags);
+    int (*event_destroy)(void *event);
     int (*begin)(void *stream, int mode);
     int (*end)(void *stream, void **graph);
     int (*graph_destroy)(void *graph);
@@ -172,6 +173,7 @@ static const struct {
     {"cuCtxSetCurrent", offsetof(struct fake, use)},
     {"cuStreamCreateWithPriority", offsetof(struct fake, stream_create)},
     {"cuEventCreate", offsetof(struct fake, event_create)},
+    {"cuEventDestroy_v2", offsetof(struct fake, event_destroy)},
     {"cuStreamBeginCapture_v2", offsetof(struct fake, begin)},
     {"cuStreamEndCapture", offsetof(struct fake, end)},
     {"cuGraphDestroy", offsetof(struct fake, graph_destroy)},
@@ -254,6 +256,8 @@ TEST(the_fake_refuses_in_a_capture_what_cuda_does)
     assert_int_equal(end(&f), 0);
     assert_int_equal(f.event_query(f.event[1]), CAPTURED_EVENT);
     assert_int_equal(f.wait(f.stream[0], f.event[1], 0), CAPTURED_EVENT);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(f.event_destroy(f.event[i]), 0);
 }
 
 TEST_GROUP(fixture_open, fixture_close)
