@@ -103,8 +103,9 @@ static void join(struct collected *k)
 {
     int64_t n = 0;
 
-    if (k->n > 0) /* else there is no array */
-        qsort(k->all, (size_t)k->n, sizeof *k->all, by_collective);
+    if (k->n == 0) /* there is no array */
+        return;
+    qsort(k->all, (size_t)k->n, sizeof *k->all, by_collective);
     for (int64_t i = 0; i < k->n; i++) {
         struct reading *last = n > 0 ? &k->all[n - 1] : NULL;
         if (last && by_collective(last, &k->all[i]) == 0) {
