@@ -122,7 +122,8 @@ static void find_like(const struct lw_prediction *s, char *what, size_t size,
     const struct lw_run_errors *e = lw_run_errors_of(s->cluster.device.kind, split);
 
     if (!s->source.has_workload || !e || !w->from.format || strcmp(w->from.format, "model") != 0 ||
-        !lw_figure_is_set(s->cluster.device.gemm_sustained))
+        !lw_figure_is_set(s->cluster.device.gemm_sustained) || !w->from.device ||
+        strncmp(w->from.device, e->device, strlen(e->device)) != 0) /* timed for another device */
         return;
     snprintf(what, size, "%s, %s", e->device,
              split ? "tensor or pipeline groups" : "data parallel");

@@ -1,4 +1,6 @@
 /* The table of errors that `sim` prints against the validation that it is made from. */
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
 #include "tests/lib/unit.h"
 
 #include <math.h>
@@ -39,7 +41,7 @@ TEST(the_rows_of_v100_are_those_of_its_table)
     struct lw_err err;
 
     if (access(TABLE, R_OK) != 0) {
-        fprintf(stderr, "skipped: %s is not here\n", TABLE);
+        printf("SKIP %s is not here\n", TABLE);
         skip();
     }
     assert_int_equal(lw_input_read(TABLE, 0, &in, &err), LW_OK);
@@ -67,3 +69,14 @@ TEST(an_unknown_device_has_no_errors)
     assert_null(lw_run_errors_of("XH100", false)); /* the kind begins with the device */
     assert_non_null(lw_run_errors_of("H100-SXM5-80GB", false));
 }
+
+/* Times of another device say nothing of how well this one is predicted. */
+TEST(errors_of_a_device_go_with_times_of_it)
+{
+    expect("model gpt2 -o cpu.json", 0, "wrote cpu.json");
+    expect("model gpt2 --device h100 -o gpu.json", 0, "wrote gpu.json");
+    expect("sim -w gpu.json -c dgx-h100 --dp 8 --no-db", 0, "runs like this one (H100");
+    assert_null(strstr(lapwing("sim -w cpu.json -c dgx-h100 --dp 8 --no-db", NULL), "runs like"));
+}
+
+TEST_GROUP(fixture_open, fixture_close)
