@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -144,7 +145,7 @@ enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err)
                    n_ranks, (long long)needed, (long long)limit.rlim_max, (long long)needed);
 }
 
-static bool came; /* this process has tried to meet the others of its one run */
+static atomic_bool came; /* this process has tried to meet the others of its one run */
 
 void exec_rendezvous_not_coming(int exit_status)
 {
