@@ -63,8 +63,8 @@ static void make_version(int tables, int number)
     run_sql(line);
 }
 
-/* Whoever reads or writes it: done, or a line with the file, the version, those that are known and
- * what to do, in no words of SQLite. */
+/* Opening succeeds, or the message names the file, its version, the known versions and the remedy,
+ * and holds no text of SQLite. */
 static void use_version(int tables, int number, enum lw_store_mode mode)
 {
     static const char *const foreign[] = {"no such", "already exists", "SQLite", "duplicate"};

@@ -38,8 +38,9 @@ static struct lw_message_order order_of(const struct lw_plan *p, int32_t rank)
     return o;
 }
 
-/* Rank 0 of 1f1b: F0 S0 F1 S1 B0 F2 S2 B1 ...; rank 1: T0 G0 T1 G1 ... B0 has gradient 0, so S0
- * is read; that S1 is, nobody said: rank 1 may have sent gradient 0 first. */
+/* Rank 0 of 1f1b: F0 S0 F1 S1 B0 F2 S2 B1 ...; rank 1: T0 G0 T1 G1 ... B0 needs gradient 0,
+ * which rank 1 sends after it received S0. Nothing orders B0 after the receive of S1: rank 1 may
+ * send gradient 0 before it. */
 TEST(a_gradient_says_that_its_activation_is_read)
 {
     struct lw_plan p = message_plan("pp 2 micro-batches 4");

@@ -131,7 +131,7 @@ TEST(a_ring_sums_the_gradients_of_wide_queries)
                      lw_ns_to_ps(2 * (Q + KV + OUT) + ROWS + 3 * Q + 3 * KV));
 }
 
-/* Whoever shares the experts: a rank's products are as many, its weights fewer. */
+/* Ranks that share the experts: each has as many products as one rank alone and fewer weights. */
 TEST(sharing_experts_keeps_flops_and_reads_fewer_weights)
 {
     struct traces_model_shape s = small;
