@@ -9,6 +9,7 @@
 #include "analysis/store/store.h"
 #include "analysis/study/recommend_print.h"
 #include "analysis/study/recommend_store.h"
+#include "traces/models/models.h"
 #include "traces/workload/to_workload.h"
 
 static const struct lw_usage usage = {
@@ -43,8 +44,10 @@ static enum lw_status read_workload(struct session *s, char **files, int n, stru
     char kind[16] = "";
     int n_read = 0;
 
-    if (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0)
-        return lw_workload_read(files[0], &s->workload, err);
+    bool model = n == 1 && !lw_names_file(files[0]);
+    if (model ||
+        (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0))
+        return lw_plan_source_workload(&s->source, files[0], &s->strategy, &s->workload, err);
     struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
     enum lw_status st = v ? LW_OK : lw_fail_nomem(err);
     for (; st == LW_OK && n_read < n; n_read += st == LW_OK)
@@ -121,7 +124,7 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
 
 int cmd_recommend(int argc, char **argv)
 {
-    struct session s = {.db = "lapwing.db"};
+    struct session s = {.db = "lapwing.db", .source.make_model = traces_model_for};
     const struct lw_opt own[] = {
         {"store", 0, LW_OPT_FLAG, &s.store, NULL,
          "store predictions of about 32 caps, for `lapwing plot sweep`", 0, 0},

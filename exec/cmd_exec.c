@@ -9,6 +9,7 @@
 #include "shared/base/progress.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "traces/models/models.h"
 
 static const struct lw_usage usage = {
     .command = "exec",
@@ -50,7 +51,8 @@ static int run_command(int argc, char **argv)
 {
     struct lw_execution s = {.options = lw_exec_options_default(), .backend = "threads",
                         .db = "lapwing.db", .steps = 20, .warmup = 3,
-                        .timeout_s = 30, .team = {.run = -1}, .consolidate = -1};
+                        .timeout_s = 30, .team = {.run = -1}, .consolidate = -1,
+                        .source.make_model = traces_model_for};
     const char *optimizer = NULL, *compute = "gemm", *fault = NULL;
     double momentum = -1;
     bool list = false;

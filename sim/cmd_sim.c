@@ -2,10 +2,11 @@
 #include "analysis/study/prediction.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "traces/models/models.h"
 
 static const struct lw_usage usage = {
     .command = "sim",
-    .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options] | --replay TRACE...",
+    .synopsis = "PLAN.json | -w WORKLOAD.json|MODEL [-c CLUSTER] [strategy options] | --replay TRACE...",
     .about =
         "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
         "Every term of the model that slows one thing beside another is off unless the "
@@ -21,7 +22,7 @@ static const struct lw_usage usage = {
 int cmd_sim(int argc, char **argv)
 {
     struct lw_prediction s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
-                        .row.id = -1};
+                        .row.id = -1, .source.make_model = traces_model_for};
     struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps to measure (1)", 1, 1000000},

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
@@ -43,24 +42,13 @@ static void give_error(const struct lw_err *err, char *error, size_t size)
 
 /* ---- plans ---- */
 
-static bool is_model(const char *name)
+static enum lw_status read_workload(const char *name, const struct lw_strategy *s,
+                                    const struct lw_cluster *c, struct lw_workload *w,
+                                    struct lw_err *err)
 {
-    const struct traces_model *m;
-
-    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
-        if (strcmp(m->name, name) == 0)
-            return true;
-    return false;
-}
-
-static enum lw_status read_workload(const char *name, const struct lw_cluster *c,
-                                    struct lw_workload *w, struct lw_err *err)
-{
-    static const struct traces_model_shape usual;
-
-    if (access(name, F_OK) != 0 && is_model(name))
-        return traces_model_build(name, &usual, &c->device, w, err);
-    return lw_workload_read(name, w, err);
+    if (lw_names_file(name))
+        return lw_workload_read(name, w, err);
+    return traces_model_for(name, s, &c->device, w, err);
 }
 
 static enum lw_status set_options(struct lapwing_plan *p, const char *const *options,
@@ -88,7 +76,7 @@ static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, co
     LW_TRY(set_options(p, options, &s, err));
     LW_TRY(lw_cluster_find(cluster, &p->cluster, err));
     struct lw_cost cost = lw_sim_cost(&p->cluster);
-    LW_TRY(read_workload(workload, &p->cluster, &w, err));
+    LW_TRY(read_workload(workload, &s, &p->cluster, &w, err));
     enum lw_status status = lw_plan_build(&w, &s, &cost, &p->plan, err);
     lw_workload_free(&w);
     return status;

@@ -51,7 +51,8 @@ static enum lw_status set_option(void *ctx, const char *name, const char *value,
 static void join_options(struct lw_plan_source *s, const struct lw_opt *own, struct lw_opt *table)
 {
     struct lw_opt first[] = {
-        {"workload", 'w', LW_OPT_STRING, &s->workload_file, "FILE", "workload to plan for", 0, 0},
+        {"workload", 'w', LW_OPT_STRING, &s->workload_file, "FILE",
+         "workload to plan for, or a model by its name", 0, 0},
         {"cluster", 'c', LW_OPT_STRING, &s->cluster_file, "NAME",
          "known cluster or cluster file (host)", 0, 0},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
@@ -187,6 +188,24 @@ enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_work
     return st;
 }
 
+enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
+                                       const struct lw_strategy *strategy, struct lw_workload *w,
+                                       struct lw_err *err)
+{
+    struct lw_err why = {0};
+    struct lw_cluster c;
+
+    if (!s->make_model || lw_names_file(name))
+        return lw_workload_read(name, w, err);
+    LW_TRY(s->device ? lw_cluster_find_device(s->device, &c, err)
+                     : lw_plan_source_cluster(s, &c, err));
+    enum lw_status st = s->make_model(name, strategy, &c.device, w, &why);
+    lw_cluster_free(&c);
+    if (st != LW_OK)
+        return lw_fail(err, st, "%s: no such file; as a model: %s", name, why.msg);
+    return LW_OK;
+}
+
 static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_cost *cost,
                                     struct lw_plan *plan, struct lw_err *err)
 {
@@ -201,7 +220,7 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
                        (long long)s->ranks, (long long)strategy.dp, (long long)strategy.pp,
                        (long long)strategy.tp, (long long)strategy.cp,
                        (long long)lw_strategy_ranks(&strategy));
-    LW_TRY(lw_workload_read(s->workload_file, &s->workload, err));
+    LW_TRY(lw_plan_source_workload(s, s->workload_file, &strategy, &s->workload, err));
     s->has_workload = true;
     LW_TRY(lw_plan_source_fit(s, &s->workload, err));
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);

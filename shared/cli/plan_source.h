@@ -27,6 +27,11 @@ enum { LW_PLAN_SOURCE_OPTIONS = 48, LW_PLAN_SOURCE_OWN = 48 };
 
 struct lw_plan_source {
     const char *workload_file, *cluster_file, *strategy_file; /* as given; NULL = not */
+    /* Set before begin by commands that take models by name: makes the workload of one for a
+     * device. NULL = -w names a file. */
+    enum lw_status (*make_model)(const char *name, const struct lw_strategy *strategy,
+                                 const struct lw_device *device, struct lw_workload *w,
+                                 struct lw_err *err);
     const char *device, *from_device; /* --device, --from-device; NULL = not given */
     int64_t ranks;                /* --ranks; 0 = not given */
     struct lw_strategy given;     /* values of the options alone */
@@ -50,6 +55,12 @@ int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
                                    const struct lw_cost *cost, struct lw_plan *plan,
                                    struct lw_err *err);
+
+/* Read the workload file of that name. Where no file has it and `make_model` is set, `name` is a
+ * model, made for the device of --device or of the cluster. */
+enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
+                                       const struct lw_strategy *strategy, struct lw_workload *w,
+                                       struct lw_err *err);
 
 /* The strategy that file and options make, on top of the defaults; not checked as a whole. */
 enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,

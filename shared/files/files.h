@@ -42,6 +42,9 @@ enum lw_status lw_strategy_write(const struct lw_strategy *s, const char *file, 
 enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err);
 
+/* A name with '/' or '.', '-', or of a file that is there. Others may name a model or a cluster. */
+bool lw_names_file(const char *name);
+
 /* The "kind" of one of our files ("plan", ...) without reading the rest; "" when it is none. */
 enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err);
 

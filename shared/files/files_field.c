@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/files/files.h"
 #include "shared/io/output.h"
@@ -653,6 +654,11 @@ enum lw_status lw_file_read(const char *file, const char *kind, const struct lw_
     enum lw_status s = lw_text_read(in.name, in.text, in.len, kind, table, arena, base, err);
     lw_input_free(&in);
     return s;
+}
+
+bool lw_names_file(const char *name)
+{
+    return strpbrk(name, "/.") != NULL || strcmp(name, "-") == 0 || access(name, F_OK) == 0;
 }
 
 enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err)

@@ -164,8 +164,8 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
         lw_figure_is_set(d->peak_flops[LW_F32]))
         return lw_fail(
             err, LW_EINVAL,
-            "device '%s' has no %s, which times by roofline need; choose another --device "
-            "or --dtype f32",
+            "device '%s' has no %s, which times by roofline need; choose another device, or "
+            "make the workload with `lapwing model --dtype f32`",
             d->kind, name);
     if (!products)
         LW_TRY(need(d, d->peak_flops[dtype], name, err));
@@ -219,4 +219,15 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     take_inner(m, shape, &s);
     LW_TRY(need_roofline(device, s.dtype, err));
     return m->build(m, &s, device, w, err);
+}
+
+enum lw_status traces_model_for(const char *name, const struct lw_strategy *strategy,
+                                const struct lw_device *device, struct lw_workload *w,
+                                struct lw_err *err)
+{
+    struct traces_model_shape shape = {.tensor = strategy->tp, .context = strategy->cp,
+                                       .expert_ranks = strategy->ep,
+                                       .sequence_parallel = strategy->sequence_parallel};
+
+    return traces_model_build(name, &shape, device, w, err);
 }

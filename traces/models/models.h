@@ -6,6 +6,7 @@
 
 #include "shared/plan/cluster.h"
 #include "shared/base/err.h"
+#include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
 /* What a framework runs as kernels of their own that others fuse: they move more bytes. */
@@ -91,6 +92,12 @@ const struct traces_model *traces_model_at(int k);
 enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
                                   const struct lw_device *device, struct lw_workload *w,
                                   struct lw_err *err);
+
+/* The model of that name at its usual sizes, with the shapes that a rank of the strategy has.
+ * Errors as traces_model_build. */
+enum lw_status traces_model_for(const char *name, const struct lw_strategy *strategy,
+                                const struct lw_device *device, struct lw_workload *w,
+                                struct lw_err *err);
 
 /* The tables of the families; each ends with name == NULL. */
 extern const struct traces_model traces_models_mlp[], traces_models_resnet[];

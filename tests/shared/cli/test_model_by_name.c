@@ -1,0 +1,70 @@
+/* -w takes a model by its name: the same plan and step as of the workload that `lapwing model`
+ * writes with the shapes of the strategy's ranks. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/command_fixture.h"
+#include "tests/lib/file_fixture.h"
+
+static void same(const char *model, const char *shape, const char *strategy)
+{
+    char made[200], by_name[200], by_file[200];
+
+    snprintf(made, sizeof made, "model %s --device dgx-h100 %s -o w.json --force", model, shape);
+    snprintf(by_name, sizeof by_name,
+             "sim -w %s -c dgx-h100 %s --no-db --format csv | grep -v wall_s", model, strategy);
+    snprintf(by_file, sizeof by_file,
+             "sim -w w.json -c dgx-h100 %s --no-db --format csv | grep -v wall_s", strategy);
+    lapwing(made, NULL);
+    char *first = strdup(lapwing(by_name, NULL));
+    assert_non_null(first);
+    assert_string_equal(first, lapwing(by_file, NULL));
+    assert_true(strlen(first) > 100);
+    free(first);
+}
+
+TEST_WITH(a_name_and_its_file_are_one_workload, fixture_open, fixture_close)
+{
+    same("gpt2", "", "--dp 8");
+    same("llama-3-8b", "--tp 8 --sequence-parallel", "--tp 8 --sequence-parallel on --dp 2");
+    same("mixtral-8x7b", "--ep 8", "--dp 64 --ep 8 --zero 1");
+}
+
+TEST_WITH(the_device_is_of_the_cluster_or_the_named_one, fixture_open, fixture_close)
+{
+    lapwing("plan -w gpt2 -c dgx-h100 --dp 8 -o h100.json", NULL);
+    lapwing("plan -w gpt2 --device dgx-h100 --dp 8 -o named.json", NULL);
+    lapwing("plan -w gpt2 -c dgx-a100 --dp 8 -o a100.json", NULL);
+    char *h100 = strdup(lapwing("sim h100.json -c dgx-h100 --no-db | sed -n 2p", NULL));
+    assert_non_null(h100);
+    assert_string_equal(h100, lapwing("sim named.json -c dgx-h100 --no-db | sed -n 2p", NULL));
+    assert_string_not_equal(h100, lapwing("sim a100.json -c dgx-a100 --no-db | sed -n 2p", NULL));
+    free(h100);
+}
+
+TEST_WITH(recommend_and_exec_take_a_name, fixture_open, fixture_close)
+{
+    expect("recommend gpt2 -c dgx-h100 --dp 8", 0, "bucket cap");
+    expect("recommend -w gpt2 -c dgx-h100 --dp 8", 0, "bucket cap");
+    expect("exec -w mlp --dp 2 --steps 1 --warmup 0 --compute sleep --no-db", 0, "verified");
+}
+
+TEST_WITH(a_file_of_that_name_wins, fixture_open, fixture_close)
+{
+    lapwing("model mlp --layers 4 -o w.json", NULL);
+    shell("mv w.json gpt2", NULL);
+    expect("plan -w gpt2", 0, "plan ");
+    expect("sim -w gpt2 --no-db --format json", 0, "\"plan\": \"mlp dp1\"");
+}
+
+TEST_WITH(what_is_neither_file_nor_model_is_refused, fixture_open, fixture_close)
+{
+    expect("sim -w gpt-2 -c dgx-h100", 1, "gpt-2: no such file; as a model: no model 'gpt-2'; "
+                                          "did you mean 'gpt2'?");
+    expect("sim -w ./gpt2 -c dgx-h100", 1, "./gpt2: cannot open");
+    expect("sim -w gpt2.json -c dgx-h100", 1, "gpt2.json: cannot open");
+    expect("sim -w llama-3-8b", 1, "choose another device, or make the workload with");
+}
