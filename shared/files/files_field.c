@@ -658,7 +658,10 @@ enum lw_status lw_file_read(const char *file, const char *kind, const struct lw_
 
 bool lw_names_file(const char *name)
 {
-    return strpbrk(name, "/.") != NULL || strcmp(name, "-") == 0 || access(name, F_OK) == 0;
+    const char *dot = strrchr(name, '.');
+
+    return strchr(name, '/') || strcmp(name, "-") == 0 || access(name, F_OK) == 0 ||
+           (dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".gz") == 0));
 }
 
 enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err)

@@ -29,6 +29,7 @@ static void same(const char *model, const char *shape, const char *strategy)
 TEST_WITH(a_name_and_its_file_are_one_workload, fixture_open, fixture_close)
 {
     same("gpt2", "", "--dp 8");
+    same("gpt-1.3b", "", "--dp 8");
     same("llama-3-8b", "--tp 8 --sequence-parallel", "--tp 8 --sequence-parallel on --dp 2");
     same("mixtral-8x7b", "--ep 8", "--dp 64 --ep 8 --zero 1");
 }
