@@ -41,7 +41,7 @@ static const char style[] =
     ".note{color:#555}footer{margin-top:3em;color:#666;font-size:.85em}\n"
     "@media (max-width:600px){body{margin:1em auto;padding:0 .6em}th,td{padding:.2em .4em}}\n"
     "@media print{body{max-width:none;margin:0;font-size:11px}.wide{overflow:visible}"
-    "svg{min-width:0}label{display:none}section,tr{break-inside:avoid}"
+    "svg{min-width:0}label{display:none}section,tr{break-inside:avoid}h2,h3{break-after:avoid}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n"
     "</style>\n</head>\n<body>\n";
 
@@ -57,7 +57,7 @@ static const char script[] =
     "  }\n"
     "});\n"
     "addEventListener('beforeprint', () => {\n"
-    "  for (const d of document.querySelectorAll('details')) d.open = true;\n"
+    "  for (const d of document.querySelectorAll('section > details')) d.open = true;\n"
     "});\n"
     "</script>\n";
 
