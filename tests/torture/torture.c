@@ -1,8 +1,9 @@
 /* The standing harness: for some minutes, kills in the middle of storing and of running, damaged
  * files, hostile connections. It ends with a line for each, "N tried, 0 lost". Lost is: a run that
- * is not told, told twice or told as good; a database that is not whole; a crash, a hang or an exit
- * status above 3; ranks that strangers keep from meeting. Inputs that crash are kept as
- * ./torture-crash-*.
+ * has no row, two rows or a row that says ok; a database that is not whole; a crash, a hang or an
+ * exit status above 3; ranks that strangers keep from meeting. Inputs that crash are kept as
+ * ./torture-crash-*. Kills mostly wait, so several processes attack at the same time, each in a
+ * folder of its own; they count in memory that they share.
  *
  * Usage: torture SECONDS [SEED]. LAPWING is the program, LAPWING_SAN one built with sanitizers for
  * the damaged files (else LAPWING), LAPWING_MPI the folder of the Open MPI plugin (else without
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -33,17 +35,17 @@ static char folder[PATH_MAX] = "/tmp/lapwing-torture-XXXXXX", home[PATH_MAX];
 static char program[PATH_MAX], checked[PATH_MAX];
 static uint64_t draws;
 
-static struct count {
-    const char *what;
-    long tried, lost;
-} counts[] = {{"kills while a prediction is stored", 0, 0},
-              {"kills of ranks", 0, 0},
-              {"damaged files", 0, 0},
-              {"hostile connections", 0, 0}};
 enum { STORE, RANKS, FILES, HELLOS, N_COUNTS };
-static long cut_short;       /* kills that fell between the first moment of a run and its end */
-static long launcher_blames; /* mpirun ended the others before they saw which rank is gone */
-static long launcher_hangs;  /* mpirun does not end although each of its ranks has */
+static const char *const what_of[N_COUNTS] = {"kills while a prediction is stored",
+                                              "kills of ranks", "damaged files",
+                                              "hostile connections"};
+static struct totals {
+    _Atomic long tried[N_COUNTS], lost[N_COUNTS];
+    _Atomic long tried_of[32];    /* damaged files of a kind */
+    _Atomic long cut_short;       /* kills between the first moment of a run and its end */
+    _Atomic long launcher_blames; /* mpirun ended the others before they saw which rank is gone */
+    _Atomic long launcher_hangs;  /* mpirun does not end although each of its ranks has */
+} *totals;                        /* shared by all attackers */
 
 static uint64_t draw(uint64_t below)
 {
@@ -70,8 +72,8 @@ static void lost(int what, const char *fmt, ...)
 {
     va_list ap;
 
-    counts[what].lost++;
-    printf("LOST (%s): ", counts[what].what);
+    totals->lost[what]++;
+    printf("LOST (%s): ", what_of[what]);
     va_start(ap, fmt);
     vprintf(fmt, ap);
     va_end(ap);
@@ -226,7 +228,7 @@ static void kill_store(void)
     wait_s(takes_s * (double)draw(1000) * 1e-3);
     kill(child, SIGKILL);
     finish(child, 10);
-    counts[STORE].tried++;
+    totals->tried[STORE]++;
     if (access(in_folder("s.db"), F_OK) != 0)
         return;
     double began = now_s(); /* the next command */
@@ -235,7 +237,7 @@ static void kill_store(void)
     if (rc != 0 || !is_whole("s.db"))
         lost(STORE, "the next prediction exits %d", rc);
     long failed = ask("s.db", "SELECT count(*) FROM run WHERE status = 'failed'");
-    cut_short += failed > failed_before;
+    totals->cut_short += failed > failed_before;
     failed_before = failed;
     if (ask("s.db", "SELECT count(*) FROM run WHERE status = 'running'") != 0)
         lost(STORE, "a dead run stays running");
@@ -376,8 +378,8 @@ static void kill_rank(void)
     kill(victim > 0 ? victim : -child, SIGKILL);
     rc = finish(child, 60);
     kill(-child, SIGKILL);
-    counts[RANKS].tried++;
-    launcher_hangs += rc == HANGS_ALONE;
+    totals->tried[RANKS]++;
+    totals->launcher_hangs += rc == HANGS_ALONE;
     bool killed = victim == child && rc == 128 + SIGKILL, own = how != MPI && !killed;
     if (rc == 0 || rc == HANGS || (own && rc > 3))
         lost(RANKS, "%s: rank %d killed, exit %d", words, rank, rc);
@@ -394,7 +396,7 @@ static void kill_rank(void)
         lost(RANKS, "%s: rank %d killed, and blamed is: %s", words, rank, answer);
     if (objects > 1 || (objects == 0 && own && rank >= 0))
         lost(RANKS, "%s: rank %d killed: %d objects are printed", words, rank, objects);
-    launcher_blames += by_launcher;
+    totals->launcher_blames += by_launcher;
 }
 
 /* --- damaged files ------------------------------------------------------------------------------
@@ -443,8 +445,8 @@ static const struct kind {
      {"validate x", "import x -o y.json"}},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+_Static_assert(N_KINDS <= sizeof totals->tried_of / sizeof totals->tried_of[0], "room to count");
 static glob_t seeds[N_KINDS];
-static long tried_of[N_KINDS];
 
 static char *read_all(const char *path, size_t *n)
 {
@@ -492,7 +494,7 @@ static void keep(const char *command)
     char name[PATH_MAX + 64];
 
     snprintf(name, sizeof name, "%s/torture-crash-%ld-%ld", home, (long)getpid(),
-             counts[FILES].tried);
+             totals->tried[FILES]);
     run(5, "cp x '%s'; echo '%s' > '%s.cmd'", name, command, name);
 }
 
@@ -522,8 +524,8 @@ static void try_file(void)
     free(text);
     forget_output();
     int rc = run(60, "ASAN_OPTIONS=allocator_may_return_null=1 exec \"$S\" %s", command);
-    counts[FILES].tried++;
-    tried_of[k]++;
+    totals->tried[FILES]++;
+    totals->tried_of[k]++;
     if (rc < 0 || rc > 3 || output_says("runtime error:") || output_says("AddressSanitizer") ||
         access(in_folder("pwned"), F_OK) == 0) {
         lost(FILES, "%s: exit %d", command, rc);
@@ -649,7 +651,7 @@ static void one_hello(int port)
         if (piece < n)
             wait_s(0.0002);
     }
-    counts[HELLOS].tried++;
+    totals->tried[HELLOS]++;
     if (draw(4) == 0)
         wait_s(0.001);
     if (draw(8)) /* the rest stays, silent */
@@ -694,7 +696,7 @@ static void attack_with_token(void)
     if (recv(fd, &c, sizeof c, MSG_WAITALL) == (ssize_t)sizeof c) {
         exec_hello_prove(token, &c, &h.claim, h.proof);
         send(fd, &h, sizeof h, MSG_NOSIGNAL);
-        counts[HELLOS].tried++;
+        totals->tried[HELLOS]++;
     }
     int rc = finish(rank, 40);
     if (rc != 1 || !output_says("lapwing exec: "))
@@ -743,19 +745,21 @@ static int report(void)
     int failed = 0;
 
     for (int i = 0; i < N_COUNTS; i++) {
-        printf("%s: %ld tried, %ld lost\n", counts[i].what, counts[i].tried, counts[i].lost);
-        failed += counts[i].lost > 0 || counts[i].tried == 0;
+        printf("%s: %ld tried, %ld lost\n", what_of[i], totals->tried[i], totals->lost[i]);
+        failed += totals->lost[i] > 0 || totals->tried[i] == 0;
     }
     for (int k = 0; k < N_KINDS; k++)
-        printf("%s%s %ld", k ? ", " : "damaged files by kind: ", kinds[k].name, tried_of[k]);
+        printf("%s%s %ld", k ? ", " : "damaged files by kind: ", kinds[k].name,
+               totals->tried_of[k]);
     putchar('\n');
-    printf("%ld predictions were killed between their first moment and their end\n", cut_short);
-    if (launcher_blames > 0)
+    printf("%ld predictions were killed between their first moment and their end\n",
+           totals->cut_short);
+    if (totals->launcher_blames > 0)
         printf("%ld times mpirun ended the other ranks before they could blame one\n",
-               launcher_blames);
-    if (launcher_hangs > 0)
-        printf("%ld times mpirun did not end though its ranks had\n", launcher_hangs);
-    if (counts[STORE].tried >= 100 && cut_short == 0) {
+               totals->launcher_blames);
+    if (totals->launcher_hangs > 0)
+        printf("%ld times mpirun did not end though its ranks had\n", totals->launcher_hangs);
+    if (totals->tried[STORE] >= 100 && totals->cut_short == 0) {
         printf("LOST: no kill fell into a prediction, so nothing was tried\n");
         failed++;
     }
@@ -782,12 +786,65 @@ static const char make_seeds[] =
     "for f in \"$P\"/../shared/gpu-tables/*.csv; do [ -e \"$f\" ] || continue; "
     "head -n 6 \"$f\" > seed-table-$(basename \"$f\"); done; true";
 
+static void attack_hellos(void)
+{
+    if (draw(3))
+        attack_meeting();
+    else
+        attack_with_token();
+}
+
+static void (*const attackers[])(void) = {kill_store, kill_rank, kill_rank,    kill_rank,
+                                          try_file,   try_file,  attack_hellos};
+enum { N_ATTACKERS = sizeof attackers / sizeof attackers[0] };
+
+/* In a folder below the common one, with the inputs that commands name. */
+static void attack(int i, double until)
+{
+    size_t n = strlen(folder);
+
+    draws += (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
+    snprintf(folder + n, sizeof folder - n, "/%d", i);
+    if (mkdir(folder, 0700) != 0 || run(20, "cp ../w.json ../seed-kineto .") != 0) {
+        perror(folder);
+        _exit(1);
+    }
+    while (now_s() < until)
+        attackers[i]();
+    fflush(stdout);
+    _exit(0);
+}
+
+/* All at the same time; true when each came to its end. */
+static bool attack_until(double until)
+{
+    pid_t child[N_ATTACKERS];
+    bool ended = true;
+    int status;
+
+    fflush(stdout);
+    for (int i = 0; i < N_ATTACKERS; i++)
+        if ((child[i] = fork()) == 0)
+            attack(i, until);
+    for (int i = 0; i < N_ATTACKERS; i++)
+        if (waitpid(child[i], &status, 0) != child[i] || status != 0) {
+            printf("LOST: attacker %d ends with status %d\n", i, status);
+            ended = false;
+        }
+    return ended;
+}
+
 int main(int argc, char **argv)
 {
     double until = now_s() + (argc > 1 ? atof(argv[1]) : 60);
 
     draws = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
     signal(SIGPIPE, SIG_IGN);
+    totals = mmap(NULL, sizeof *totals, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (totals == MAP_FAILED) {
+        perror("shared counts");
+        return 1;
+    }
     find_program("LAPWING", "build/lapwing", program);
     find_program("LAPWING_SAN", program, checked);
     if (!getcwd(home, sizeof home) || !mkdtemp(folder)) {
@@ -805,16 +862,7 @@ int main(int argc, char **argv)
         return 1;
     }
     find_seeds();
-    for (int turn = 0; now_s() < until; turn++) {
-        kill_store();
-        kill_rank();
-        for (int i = 0; i < 24 && now_s() < until; i++)
-            try_file();
-        if (turn % 2 == 0)
-            attack_meeting();
-        if (turn % 4 == 1)
-            attack_with_token();
-    }
+    bool ended = attack_until(until);
     run(20, "cd / && rm -rf '%s'", folder);
-    return report();
+    return report() || !ended;
 }
