@@ -116,17 +116,17 @@ int cmd_explain(int argc, char **argv)
         {0},
     };
     const struct lw_usage usage = {
-        "explain", "RUN [options]",
+        "explain", "[RUN] [options]",
         "Say why a stored run's step took as long as it did: every moment of its slowest rank "
         "charged to one cause, the critical path over all ranks, and what-ifs that are simulated "
-        "from the run's own plan. RUN is a number or 'last'.",
-        1, 1};
+        "from the run's own plan. RUN is a number (the last run).",
+        0, 1};
     struct lw_err err = {0};
     int n_operands, rc;
 
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n_operands)) >= 0)
         return rc;
-    s.run_name = argv[1];
+    s.run_name = n_operands == 1 ? argv[1] : "last";
     enum lw_status st = work(&s, &err);
     lw_explanation_free(&s.e);
     lw_timeline_free(&s.timeline);

@@ -116,12 +116,12 @@ int cmd_export(int argc, char **argv)
         {0},
     };
     const struct lw_usage usage = {
-        "export", "RUN -o FILE [options]",
+        "export", "[RUN] -o FILE [options]",
         "Write a stored run as a file for other programs: all ranks as processes with their "
         "streams, "
         "flows from gradient to bucket to collective, and counters, for Perfetto (ui.perfetto.dev) "
-        "or chrome://tracing; `lapwing inspect` reads it back. RUN is a number or 'last'.",
-        1, 1};
+        "or chrome://tracing; `lapwing inspect` reads it back. RUN is a number (the last run).",
+        0, 1};
     struct lw_err err = {0};
     int n_operands, rc;
 
@@ -129,6 +129,6 @@ int cmd_export(int argc, char **argv)
         return rc;
     if (!q.file)
         return lw_cli_usage("export", "needs -o FILE");
-    q.run = argv[1];
+    q.run = n_operands == 1 ? argv[1] : "last";
     return lw_cli_end("export", export_run(&q, &err), &err);
 }

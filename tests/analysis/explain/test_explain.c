@@ -318,6 +318,8 @@ TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
     expect("explain 2 --db r.db", 0, "twice the bandwidth");
     expect("sim -w w.json --dp 2 -c dgx-a100 --db r.db --steps 2000", 0, "run 3");
     expect("explain 3 --db r.db", 1, "--spans");
+    expect("explain --db r.db", 1, "run 3"); /* the last run, where none is named */
+    expect("export --db r.db -o - --format csv", 1, "run 3");
     runs_store(&by_hand);
     char command[256];
     snprintf(command, sizeof command, "explain 1 --db %s", runs_db);
