@@ -26,7 +26,7 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
     }
     LW_TRY(lw_run_filter_select(s, names, n_names, &o->wanted, a, &runs, &n, err));
     if (!o->del)
-        return lw_run_list_print(s, runs, n, a, o->format, stdout, err);
+        return lw_run_list_print(runs, n, a, o->format, stdout, err);
     LW_TRY(lw_store_delete_runs(s, runs, n, err));
     for (int32_t i = 0; i < n; i++)
         printf("deleted run %lld: %s\n", (long long)runs[i].id, runs[i].name);
@@ -54,8 +54,9 @@ int cmd_runs(int argc, char **argv)
     const struct lw_usage usage = {
         "runs", "[RUN...] [--workload TEXT] [--since WHEN] [--kind KIND] [--delete | --merge FILE]",
         "List the runs of the results database, delete some, or take over those of another one. A "
-        "run is named by its workload, its parallel layout, the options that differ from their "
-        "defaults and its cluster; --name of the command that made it overrides that.", 0, -1};
+        "run is named by its workload, the options that differ from their defaults, where it ran "
+        "and its cluster; what tells it from the other listed runs comes first. --name of the "
+        "command that made it overrides that.", 0, -1};
     struct lw_err err = {0};
     struct lw_store *store = NULL;
     struct lw_arena arena = {0};

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "analysis/compare/run_labels.h"
+#include "analysis/store/run_name.h"
 #include "analysis/store/sql.h"
 #include "shared/base/median.h"
 
@@ -429,15 +429,20 @@ double lw_comparison_pct(const struct lw_comparison *c, struct lw_both v)
     return lw_both_error_pct(c->of_one_kind ? (struct lw_both){v.measured, v.predicted} : v);
 }
 
-static enum lw_status name_sides(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
+static enum lw_status name_sides(struct lw_comparison *c, struct lw_err *err)
 {
     const struct lw_run both[2] = {c->predicted, c->measured};
     const char **labels;
+    char number[32];
 
     c->of_one_kind = (c->predicted.kind == LW_RUN_SIM) == (c->measured.kind == LW_RUN_SIM);
-    LW_TRY(lw_run_labels(s, both, 2, true, &c->arena, &labels, err));
-    c->label[0] = labels[0];
-    c->label[1] = labels[1];
+    LW_TRY(lw_run_texts(both, 2, LW_RUN_DIFFERENCES, &c->arena, &labels, err));
+    for (int side = 0; side < 2; side++) {
+        snprintf(number, sizeof number, "run %lld", (long long)both[side].id);
+        c->label[side] = labels[side][0] ? labels[side] : lw_arena_strdup(&c->arena, number);
+        if (!c->label[side])
+            return lw_fail_nomem(err);
+    }
     return LW_OK;
 }
 
@@ -446,7 +451,7 @@ static enum lw_status compare_found(struct lw_store *s, struct lw_comparison *c,
 {
     struct lw_run_parts p, m;
 
-    LW_TRY(name_sides(s, c, err));
+    LW_TRY(name_sides(c, err));
 
     LW_TRY(lw_run_read_parts(s, &c->measured, -1, &m, err));
     LW_TRY(lw_run_read_parts(s, &c->predicted, m.rank, &p, err));

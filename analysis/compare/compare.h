@@ -60,7 +60,7 @@ struct lw_comparison {
     struct lw_arena arena;   /* owns all below */
     struct lw_run predicted, measured;
     bool of_one_kind;        /* A and B: no prediction is judged */
-    const char *label[2];    /* what tells the two apart: run_labels.h */
+    const char *label[2];    /* what tells the two apart (run_name.h), else "run 7" */
     enum lw_joined joined;
     const char *note;        /* why not by op; "" when by op */
     int32_t rank[2];         /* whose parts, predicted and measured: the measured run's rank with the

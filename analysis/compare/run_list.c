@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "analysis/compare/run_labels.h"
+#include "analysis/store/run_name.h"
 
 /* A run as it is listed: beside its figures what only a person reads. */
 struct listed {
@@ -49,21 +49,22 @@ static void put_failures(FILE *f, const struct lw_run *runs, int32_t n)
                     lw_run_status_name(runs[i].status), runs[i].message);
 }
 
-enum lw_status lw_run_list_print(struct lw_store *s, const struct lw_run *runs, int32_t n,
-                                 struct lw_arena *room, enum lw_format format, FILE *f,
-                                 struct lw_err *err)
+enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw_arena *room,
+                                 enum lw_format format, FILE *f, struct lw_err *err)
 {
     struct listed *rows = lw_arena_alloc(room, n, sizeof *rows);
-    const char **labels;
+    const char **labels, **names;
 
     if (!rows)
         return lw_fail_nomem(err);
-    LW_TRY(lw_run_labels(s, runs, n, false, room, &labels, err));
+    LW_TRY(lw_run_texts(runs, n, LW_RUN_RARE, room, &labels, err));
+    LW_TRY(lw_run_texts(runs, n, LW_RUN_NAMES, room, &names, err));
     for (int32_t i = 0; i < n; i++) {
         const struct lw_run *r = &runs[i];
         struct listed *x = &rows[i];
         time_t at = (time_t)r->started_at;
         x->run = *r;
+        x->run.name = r->named ? r->name : names[i];
         x->label = labels[i];
         strftime(x->started, sizeof x->started, "%m-%d %H:%M", gmtime(&at));
     }

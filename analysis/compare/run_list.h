@@ -7,8 +7,7 @@
 #include "shared/text/record.h"
 
 /* In text with why runs failed. The room is the caller's. */
-enum lw_status lw_run_list_print(struct lw_store *s, const struct lw_run *runs, int32_t n,
-                                 struct lw_arena *room, enum lw_format format, FILE *f,
-                                 struct lw_err *err);
+enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw_arena *room,
+                                 enum lw_format format, FILE *f, struct lw_err *err);
 
 #endif

@@ -137,7 +137,7 @@ enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE
     struct plot_names names;
 
     c.columns = c.columns > 240 ? 240 : c.columns;
-    LW_TRY(plot_names_make(s, p->runs, p->n_runs, "", &names, err));
+    LW_TRY(plot_names_make(p->runs, p->n_runs, "", &names, err));
     enum lw_status st = picture_read(s, &view, &pic, err);
     if (st != LW_OK) {
         plot_names_free(&names);

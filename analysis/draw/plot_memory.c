@@ -186,7 +186,7 @@ enum lw_status plot_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
     if (st == LW_OK)
         st = picture_find_step(s, &p->runs[0], p->step, &step, &v.from, &v.length, err);
     if (st == LW_OK)
-        st = plot_names_make(s, p->runs, 1, "Memory over one step", &names, err);
+        st = plot_names_make(p->runs, 1, "Memory over one step", &names, err);
     if (st == LW_OK) {
         v.unit = plot_unit_for(v.length);
         st = put_script(s, p, &v, unit, names.title, f, err);

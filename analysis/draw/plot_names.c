@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/compare/run_labels.h"
 #include "analysis/draw/plot_style.h"
+#include "analysis/store/run_name.h"
 
 static const char *make_title(struct lw_arena *a, const struct lw_run *runs, int32_t n,
                               const char *what)
@@ -27,7 +27,7 @@ static const char *make_label(struct lw_arena *a, const struct lw_run *r, const 
     char text[512];
     const char *detail = r->named ? r->name : differs;
 
-    snprintf(text, sizeof text, "run %lld, %s%s%s%s%s%s%s%s", (long long)r->id,
+    snprintf(text, sizeof text, "run %lld, %s%s%.120s%s%s%s%s%s", (long long)r->id,
              r->kind == LW_RUN_SIM    ? "predicted"
              : r->kind == LW_RUN_EXEC ? "measured"
                                       : "recorded",
@@ -36,13 +36,13 @@ static const char *make_label(struct lw_arena *a, const struct lw_run *r, const 
     return lw_arena_strdup(a, text);
 }
 
-enum lw_status plot_names_make(struct lw_store *s, const struct lw_run *runs, int32_t n,
+enum lw_status plot_names_make(const struct lw_run *runs, int32_t n,
                                const char *what, struct plot_names *out, struct lw_err *err)
 {
     struct plot_names names = {.title = NULL};
     const char **differs = NULL;
 
-    enum lw_status st = lw_run_labels(s, runs, n, true, &names.arena, &differs, err);
+    enum lw_status st = lw_run_texts(runs, n, LW_RUN_CHOICES, &names.arena, &differs, err);
     names.runs = lw_arena_alloc(&names.arena, n, sizeof *names.runs);
     names.title = make_title(&names.arena, runs, n, what);
     bool whole = names.runs && names.title;

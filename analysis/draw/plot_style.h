@@ -64,7 +64,7 @@ struct plot_names {
     const char *title;  /* WHAT: the run, or the workload of all */
     const char **runs;  /* [n] "run 2, measured: zero 2, on threads (real)" */
 };
-enum lw_status plot_names_make(struct lw_store *s, const struct lw_run *runs, int32_t n,
+enum lw_status plot_names_make(const struct lw_run *runs, int32_t n,
                                const char *what, struct plot_names *out, struct lw_err *err);
 void plot_names_free(struct plot_names *names);
 

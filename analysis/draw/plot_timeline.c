@@ -238,7 +238,7 @@ enum lw_status plot_timeline(struct lw_store *s, const struct lw_plot *p, FILE *
     struct plot_names names;
     struct picture pic;
 
-    LW_TRY(plot_names_make(s, p->runs, p->n_runs, "One training step", &names, err));
+    LW_TRY(plot_names_make(p->runs, p->n_runs, "One training step", &names, err));
     enum lw_status st = picture_read(s, &view, &pic, err);
     if (st == LW_OK) {
         struct sheet sheet = {.pic = &pic, .p = p, .names = &names, .f = f,

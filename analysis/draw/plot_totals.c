@@ -166,7 +166,7 @@ enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f
     for (int32_t i = 0; i < p->n_runs && st == LW_OK; i++)
         st = read_totals(s, &p->runs[i], &t[i], err);
     if (st == LW_OK)
-        st = plot_names_make(s, p->runs, p->n_runs, "What a step is made of", &names, err);
+        st = plot_names_make(p->runs, p->n_runs, "What a step is made of", &names, err);
     if (st == LW_OK)
         put_overlap(p, &names, t, f);
     plot_names_free(&names);

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "analysis/compare/compare.h"
-#include "analysis/compare/run_labels.h"
+#include "analysis/store/run_name.h"
 #include "analysis/draw/html.h"
 #include "analysis/draw/plot_style.h"
 #include "analysis/store/sql.h"
@@ -470,9 +470,9 @@ enum lw_status lw_report_write(struct lw_store *s, const struct lw_run *runs, in
     struct page p = {.store = s, .runs = runs, .n = n, .f = f};
     struct plot_names names;
 
-    LW_TRY(plot_names_make(s, runs, n, "Predicted and measured training steps", &names, err));
+    LW_TRY(plot_names_make(runs, n, "Predicted and measured training steps", &names, err));
     p.names = &names;
-    enum lw_status st = lw_run_labels(s, runs, n, true, &names.arena, &p.differs, err);
+    enum lw_status st = lw_run_texts(runs, n, LW_RUN_CHOICES, &names.arena, &p.differs, err);
     if (st == LW_OK)
         st = put_page(&p, err);
     plot_names_free(&names);

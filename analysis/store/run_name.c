@@ -1,91 +1,423 @@
-/* A run is named by what makes it differ from others: the workload, dp, pp and tp above 1, every
- * other option of the plan that differs from its default, the cluster. A plan that was replayed
- * from a recording has no workload and is named after the plan. */
+/* Names of runs. What is known of a run is a list of traits: one value for every (run, trait). A
+ * name begins with the values that few runs have, because a table may cut its end, and ends with
+ * the values that all runs have. */
 #include "analysis/store/run_name.h"
 
-#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/base/units.h"
 #include "shared/plan/strategy.h"
 
-enum { LONGEST = 400 };
+enum { NAME_BYTES = 400, WORD_BYTES = 256 };
 
-struct name {
-    char text[LONGEST];
-    size_t n;
+/* The order of traits; options of the strategy lie from OPTION on. */
+enum { WORKLOAD, ZERO, SCHEDULE, OPTION, SETTING = 1000, PLACE, CLUSTER, CLUSTER_HASH, FILE_NAME };
+
+struct trait {
+    int32_t run, rank;
+    const char *name, *value;
+    bool bare;  /* the value says it: "dgx-h100" */
+    bool usual; /* the value that a run has unless another is given: not part of a name */
+    bool alone; /* runs without this trait are not compared by it */
 };
 
-static void add(struct name *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+struct traits {
+    struct trait *v;
+    int64_t n, capacity;
+    struct lw_arena arena;
+};
 
-static void add(struct name *m, const char *fmt, ...)
+static enum lw_status add(struct traits *t, struct trait x, struct lw_err *err)
 {
-    va_list ap;
-
-    if (m->n > 0 && m->n + 2 < LONGEST)
-        m->n += (size_t)snprintf(m->text + m->n, LONGEST - m->n, ", ");
-    va_start(ap, fmt);
-    int n = vsnprintf(m->text + m->n, LONGEST - m->n, fmt, ap);
-    va_end(ap);
-    m->n = m->n + (size_t)n < LONGEST ? m->n + (size_t)n : LONGEST - 1;
+    x.name = lw_arena_strdup(&t->arena, x.name);
+    x.value = lw_arena_strdup(&t->arena, x.value);
+    if (!x.name || !x.value || lw_reserve(&t->v, &t->capacity, t->n + 1, sizeof *t->v) != 0)
+        return lw_fail_nomem(err);
+    t->v[t->n++] = x;
+    return LW_OK;
 }
 
-/* The value of an option in "name=value" lines; NULL = not there. */
-static const char *value_of(const char *lines, const char *name, char *buf, size_t size)
-{
-    size_t len = strlen(name);
+/* --- options ---------------------------------------------------------------------------------- */
 
-    for (const char *p = lines; *p;) {
-        size_t line = strcspn(p, "\n");
-        if (line > len && p[len] == '=' && memcmp(p, name, len) == 0) {
-            snprintf(buf, size, "%.*s", (int)(line - len - 1), p + len + 1);
-            return buf;
-        }
-        p += line + (p[line] == '\n');
-    }
-    return NULL;
+static int32_t option_rank(const char *name, int option)
+{
+    if (strcmp(name, "zero") == 0)
+        return ZERO;
+    return strcmp(name, "schedule") == 0 ? SCHEDULE : OPTION + option;
 }
 
-const char *lw_option_shown(const char *option, const char *value, char *buf)
+/* Sizes have units; -1 is a size that was not given. */
+static const char *shown(int option, const char *value, char buf[64])
 {
-    int i = lw_strategy_find(option);
     struct lw_err ignored;
     int64_t bytes;
 
-    if (i < 0 || !lw_strategy_option(i)->arg || strcmp(lw_strategy_option(i)->arg, "SIZE") != 0)
-        return value;
-    if (strcmp(value, "-1") == 0) /* not given */
+    if (option < 0 || !lw_strategy_option(option)->arg ||
+        strcmp(lw_strategy_option(option)->arg, "SIZE") != 0)
+        return value[0] ? value : "default";
+    if (strcmp(value, "-1") == 0)
         return "default";
-    return lw_parse_int(value, 0, INT64_MAX, &bytes, &ignored) == LW_OK
-               ? lw_format_bytes(buf, bytes)
-               : value;
+    return lw_parse_size(value, &bytes, &ignored) == LW_OK ? lw_format_bytes(buf, bytes) : value;
 }
 
-static void add_options(struct name *m, const char *options)
+static enum lw_status add_option(struct traits *t, int32_t run, const char *name,
+                                 const char *value, bool of_plan, struct lw_err *err)
 {
     struct lw_strategy standard = lw_strategy_default();
-    char value[200], usual[64];
+    int option = lw_strategy_find(name);
+    char buf[64], usual[64];
 
-    for (int i = 0; i < lw_strategy_n_options(); i++) {
-        const char *name = lw_strategy_option(i)->name;
-        const char *is = value_of(options, name, value, sizeof value);
-        if (is && strcmp(is, lw_strategy_get(&standard, i, usual)) != 0)
-            add(m, "%s %s", name, lw_option_shown(name, is, usual));
+    struct trait x = {.run = run, .name = name, .value = shown(option, value, buf),
+                      .rank = option < 0 ? SETTING : option_rank(name, option), .alone = of_plan};
+    if (option >= 0)
+        x.usual = strcmp(value, lw_strategy_get(&standard, option, usual)) == 0;
+    return add(t, x, err);
+}
+
+/* The "name=value" lines of a plan. */
+static enum lw_status add_plan(struct traits *t, int32_t run, const char *lines,
+                               struct lw_err *err)
+{
+    for (const char *p = lines; *p;) {
+        int line = (int)strcspn(p, "\n"), name = (int)strcspn(p, "=\n");
+        char word[WORD_BYTES], value[WORD_BYTES];
+        snprintf(word, sizeof word, "%.*s", name, p);
+        snprintf(value, sizeof value, "%.*s", name < line ? line - name - 1 : 0, p + name + 1);
+        LW_TRY(add_option(t, run, word, value, true, err));
+        p += line + (p[line] == '\n');
+    }
+    return LW_OK;
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+/* Options that take no value, and those that change no figure or are told by other traits. */
+static const struct word {
+    const char *name;
+    bool flag, hidden;
+} known[] = {
+    {"all", true, true},         {"buffered", true, false},
+    {"cluster", false, true},    {"cluster-out", false, true},
+    {"compute", false, true},    {"db", false, true},
+    {"force", true, true},       {"format", false, true},
+    {"graph", true, false},      {"backend", false, true},
+    {"name", false, true},       {"nccl-register", true, false},
+    {"no-check", true, true},    {"no-db", true, true},
+    {"no-fold", true, false},    {"no-pin", true, false},
+    {"no-verify", true, false},  {"output", false, true},
+    {"published-interference", true, false},
+    {"quiet", true, true},       {"ranks", false, true},
+    {"rendezvous", false, true}, {"replay", true, true},
+    {"spans", true, true},       {"spawn", true, true},
+    {"store", true, true},       {"strategy", false, true},
+    {"timeout", false, true},    {"workload", false, true},
+    {"w", false, true},          {"c", false, true},
+    {"s", false, true},          {"o", false, true},
+    {"q", true, true},
+};
+
+static const struct word *find_word(const char *name)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+/* The next word of a command line; NULL at its end. */
+static const char *next_word(const char **p, char buf[WORD_BYTES])
+{
+    *p += strspn(*p, " ");
+    int n = (int)strcspn(*p, " ");
+    snprintf(buf, WORD_BYTES, "%.*s", n, *p);
+    *p += n;
+    return n > 0 ? buf : NULL;
+}
+
+static const char *base_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+    char *name = slash ? slash + 1 : path;
+
+    name[strcspn(name, ".")] = '\0';
+    return name;
+}
+
+/* What is left of a command: files that it names, how many, the workload's. */
+struct operands {
+    char first[WORD_BYTES], workload[WORD_BYTES];
+    int n;
+};
+
+/* An option of the command; *p stands after its name. recorded: its plan comes from a recording and
+ * holds no options. */
+static enum lw_status read_option(struct traits *t, int32_t run, char *name, const char **p,
+                                  bool recorded, struct operands *left, struct lw_err *err)
+{
+    char value[WORD_BYTES] = "";
+    char *given = strchr(name, '=');
+    const struct word *w;
+
+    if (given) {
+        *given = '\0';
+        snprintf(value, sizeof value, "%s", given + 1);
+    }
+    w = find_word(name);
+    if (!given && !(w && w->flag) && (*p)[strspn(*p, " ")] != '-')
+        next_word(p, value);
+    if (strcmp(name, "w") == 0 || strcmp(name, "workload") == 0)
+        snprintf(left->workload, sizeof left->workload, "%s", value);
+    if ((w && w->hidden) || (!recorded && lw_strategy_find(name) >= 0))
+        return LW_OK;
+    return add_option(t, run, name, value[0] ? value : "on", false, err);
+}
+
+static enum lw_status add_command(struct traits *t, int32_t run, const char *command,
+                                  bool recorded, struct operands *left, struct lw_err *err)
+{
+    char word[WORD_BYTES];
+
+    next_word(&command, word); /* the subcommand */
+    while (next_word(&command, word)) {
+        char *name = word + strspn(word, "-");
+        if (name > word)
+            LW_TRY(read_option(t, run, name, &command, recorded, left, err));
+        else if (left->n++ == 0)
+            snprintf(left->first, sizeof left->first, "%s", word);
+    }
+    return LW_OK;
+}
+
+/* --- a run ------------------------------------------------------------------------------------ */
+
+static enum lw_status add_bare(struct traits *t, int32_t run, int32_t rank, const char *of,
+                               const char *value, struct lw_err *err)
+{
+    return add(t, (struct trait){.run = run, .rank = rank, .name = of, .value = value,
+                                 .bare = true, .usual = rank > CLUSTER, .alone = rank > CLUSTER},
+               err);
+}
+
+/* "mlp"; "replay of ddp_rank0 and 7 more" */
+static enum lw_status add_what(struct traits *t, int32_t run, const struct lw_run *r,
+                               struct operands *left, struct lw_err *err)
+{
+    char text[WORD_BYTES + 128], more[32] = "";
+
+    if (r->workload_name[0])
+        return add_bare(t, run, WORKLOAD, "", r->workload_name, err);
+    if (left->n > 1)
+        snprintf(more, sizeof more, " and %d more", left->n - 1);
+    snprintf(text, sizeof text, "%s%s%s%s", r->plan_name[0] ? r->plan_name : "no plan",
+             left->n > 0 ? " of " : "", base_name(left->first), more);
+    return add_bare(t, run, WORKLOAD, "", text, err);
+}
+
+static enum lw_status add_place(struct traits *t, int32_t run, const struct lw_run *r,
+                                struct lw_err *err)
+{
+    static const char *const how[] = {"simulated", "exec", "recorded"};
+    char text[WORD_BYTES];
+
+    snprintf(text, sizeof text, "%s%s%s%s%s%s", how[r->kind], r->backend[0] ? " " : "", r->backend,
+             r->honesty[0] ? " (" : "", r->honesty, r->honesty[0] ? ")" : "");
+    return add(t, (struct trait){.run = run, .rank = PLACE, .name = "", .value = text, .bare = true,
+                                 .usual = r->kind == LW_RUN_SIM}, err);
+}
+
+static enum lw_status add_cluster(struct traits *t, int32_t run, const struct lw_run *r,
+                                  struct lw_err *err)
+{
+    char text[WORD_BYTES];
+
+    if (!r->cluster_name[0])
+        return LW_OK;
+    LW_TRY(add_bare(t, run, CLUSTER, "", r->cluster_name, err));
+    snprintf(text, sizeof text, "%.200s (%.8s)", r->cluster_name, r->cluster_hash);
+    return add_bare(t, run, CLUSTER_HASH, r->cluster_name, text, err);
+}
+
+static enum lw_status add_run(struct traits *t, int32_t run, const struct lw_run *r,
+                              struct lw_err *err)
+{
+    bool recorded = !r->workload_name[0];
+    struct operands left = {.n = 0};
+
+    LW_TRY(add_command(t, run, r->command, recorded, &left, err));
+    LW_TRY(add_what(t, run, r, &left, err));
+    if (!recorded)
+        LW_TRY(add_plan(t, run, r->options, err));
+    LW_TRY(add_place(t, run, r, err));
+    LW_TRY(add_cluster(t, run, r, err));
+    return left.workload[0] ? add_bare(t, run, FILE_NAME, r->workload_name, left.workload, err)
+                            : LW_OK;
+}
+
+/* --- texts ------------------------------------------------------------------------------------ */
+
+static int by_trait(const void *pa, const void *pb)
+{
+    const struct trait *a = pa, *b = pb;
+    int c = a->rank != b->rank ? (a->rank > b->rank) - (a->rank < b->rank)
+                               : strcmp(a->name, b->name);
+
+    if (c == 0)
+        c = strcmp(a->value, b->value);
+    return c ? c : (a->run > b->run) - (a->run < b->run);
+}
+
+/* The runs' values of one trait: traits [from, to), and n_absent runs without it. */
+struct group {
+    int64_t from, to;
+    int64_t n_absent;
+    const char *common; /* the value that most runs have, of equals the first run's; NULL: absent */
+    bool differ;
+};
+
+static struct group find_group(const struct traits *t, int64_t from, int32_t n)
+{
+    const struct trait *v = t->v;
+    struct group g = {.from = from, .to = from};
+    int64_t most = 0, same;
+    int32_t first = -1;
+
+    while (g.to < t->n && v[g.to].rank == v[from].rank &&
+           strcmp(v[g.to].name, v[from].name) == 0)
+        g.to++;
+    g.n_absent = v[from].alone ? 0 : n - (g.to - from);
+    for (int64_t i = from; i < g.to; i += same) {
+        for (same = 1; i + same < g.to && strcmp(v[i].value, v[i + same].value) == 0;)
+            same++;
+        if (same > most || (same == most && v[i].run < first)) {
+            most = same;
+            first = v[i].run;
+            g.common = v[i].value;
+        }
+    }
+    g.differ = most < g.to - from || g.n_absent > 0;
+    if (g.n_absent > most)
+        g.common = NULL;
+    return g;
+}
+
+static void append(char *text, const struct trait *x, const char *value)
+{
+    size_t at = strlen(text);
+
+    snprintf(text + at, NAME_BYTES - at, "%s%s%s%s", at ? ", " : "", x->bare ? "" : x->name,
+             x->bare ? "" : " ", value);
+}
+
+/* The passes over all traits that make a name. */
+enum pass { RARE, COMMON, SHARED, N_PASSES };
+
+static bool in_pass(const struct group *g, const char *value, bool usual, enum pass pass,
+                    enum lw_run_words which)
+{
+    bool common = value == g->common || (value && g->common && strcmp(value, g->common) == 0);
+
+    if (pass == RARE)
+        return g->differ && !common;
+    if (!common || which == LW_RUN_RARE || g->differ != (pass == COMMON))
+        return false;
+    return which == LW_RUN_NAMES ? !usual : g->differ;
+}
+
+static void put_group(const struct traits *t, const struct group *g, int32_t n, bool *has,
+                      enum pass pass, enum lw_run_words which, char *texts)
+{
+    const struct trait *first = &t->v[g->from];
+
+    for (int64_t i = g->from; i < g->to; i++) {
+        const struct trait *x = &t->v[i];
+        has[x->run] = true;
+        if (in_pass(g, x->value, x->usual, pass, which))
+            append(texts + (size_t)x->run * NAME_BYTES, x, x->value);
+    }
+    for (int32_t r = 0; g->n_absent > 0 && !first->bare && r < n; r++)
+        if (!has[r] && in_pass(g, NULL, true, pass, which))
+            append(texts + (size_t)r * NAME_BYTES, first, "default");
+    for (int64_t i = g->from; i < g->to; i++)
+        has[t->v[i].run] = false;
+}
+
+struct named {
+    char *text;
+    const struct lw_run *run;
+};
+
+static int by_text(const void *pa, const void *pb)
+{
+    const struct named *a = pa, *b = pb;
+    int c = strcmp(a->text, b->text);
+
+    return c ? c : (a->run->id > b->run->id) - (a->run->id < b->run->id);
+}
+
+/* Runs of equal texts and different plans take the plan's hash first. */
+static void add_hashes(struct named *v, int32_t n)
+{
+    for (int32_t from = 0, to; from < n; from = to) {
+        bool differ = false;
+        for (to = from + 1; to < n && strcmp(v[to].text, v[from].text) == 0; to++)
+            differ |= strcmp(v[to].run->plan_hash, v[from].run->plan_hash) != 0;
+        for (int32_t i = from; differ && i < to; i++) {
+            char with[NAME_BYTES + 32];
+            snprintf(with, sizeof with, "plan %.8s%s%s", v[i].run->plan_hash,
+                     v[i].text[0] ? ", " : "", v[i].text);
+            snprintf(v[i].text, NAME_BYTES, "%.*s", NAME_BYTES - 1, with);
+        }
     }
 }
 
-const char *lw_run_name_make(struct lw_arena *a, const struct lw_run *r, const char *options)
+static enum lw_status write_texts(struct traits *t, const struct lw_run *runs, int32_t n,
+                                  enum lw_run_words which, struct lw_arena *a, const char **out,
+                                  struct lw_err *err)
 {
-    struct name m = {.n = 0};
+    char *texts = lw_arena_alloc(&t->arena, n, NAME_BYTES);
+    bool *has = lw_arena_alloc(&t->arena, n, sizeof *has);
+    struct named *named = lw_arena_alloc(&t->arena, n, sizeof *named);
 
-    add(&m, "%s", *r->workload_name ? r->workload_name : *r->plan_name ? r->plan_name : "no plan");
-    add_options(&m, options);
-    if (*r->cluster_name)
-        add(&m, "%s", r->cluster_name);
-    if (r->kind == LW_RUN_EXEC)
-        add(&m, "exec%s%s", *r->backend ? " " : "", r->backend);
-    else if (r->kind == LW_RUN_IMPORT)
-        add(&m, "recorded");
-    return lw_arena_strdup(a, m.text);
+    if (!texts || !has || !named)
+        return lw_fail_nomem(err);
+    if (t->n > 0)
+        qsort(t->v, (size_t)t->n, sizeof *t->v, by_trait);
+    for (enum pass pass = RARE; pass < N_PASSES; pass++)
+        for (int64_t at = 0; at < t->n;) {
+            struct group g = find_group(t, at, n);
+            if (which != LW_RUN_CHOICES || t->v[at].rank != PLACE)
+                put_group(t, &g, n, has, pass, which, texts);
+            at = g.to;
+        }
+    for (int32_t i = 0; i < n; i++)
+        named[i] = (struct named){texts + (size_t)i * NAME_BYTES, &runs[i]};
+    if (n > 0)
+        qsort(named, (size_t)n, sizeof *named, by_text);
+    add_hashes(named, n);
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = lw_arena_strdup(a, texts + (size_t)i * NAME_BYTES);
+        if (!out[i])
+            return lw_fail_nomem(err);
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_run_texts(const struct lw_run *runs, int32_t n, enum lw_run_words which,
+                            struct lw_arena *a, const char ***texts, struct lw_err *err)
+{
+    struct traits t = {.n = 0};
+    const char **out = lw_arena_alloc(a, n, sizeof *out);
+    enum lw_status st = out ? LW_OK : lw_fail_nomem(err);
+
+    for (int32_t i = 0; i < n && st == LW_OK; i++)
+        st = add_run(&t, i, &runs[i], err);
+    if (st == LW_OK)
+        st = write_texts(&t, runs, n, which, a, out, err);
+    lw_arena_free(&t.arena);
+    lw_free(t.v);
+    if (st == LW_OK)
+        *texts = out;
+    return st;
 }

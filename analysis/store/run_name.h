@@ -3,13 +3,20 @@
 
 #include "analysis/store/store.h"
 
-/* What a run is, for people: "gpt2-124m, dp 8, tp 2, zero 1, bucket-cap 5MiB, dgx-a100" (workload,
- * parallel layout, options that differ from their defaults, cluster), then "exec threads" where it
- * was not simulated. options: "name=value" lines of the plan, "" = none. NULL without memory. */
-const char *lw_run_name_make(struct lw_arena *a, const struct lw_run *r, const char *options);
+/* How much of what is known of each run its text holds. */
+enum lw_run_words {
+    LW_RUN_NAMES,       /* rare values first, then every value that is not the default's */
+    LW_RUN_DIFFERENCES, /* every value that differs among the runs, defaults too; "" = none */
+    LW_RUN_CHOICES,     /* the same, without where they ran */
+    LW_RUN_RARE         /* only values that are not the most common one; "" = none */
+};
 
-/* A value of a strategy option for people: a number of bytes with its unit ("5.00 MiB"), "default"
- * for one that was not given; else the value itself. buf holds 64 bytes. */
-const char *lw_option_shown(const char *option, const char *value, char *buf);
+/* Texts that tell n runs apart: workload, options of the strategy that differ from their defaults,
+ * other options of the command ("noise 0.01"), where it ran, cluster. Runs that are equal in all
+ * these and have different plans are told apart by the plan's hash; repeated runs have equal
+ * texts. Names that users gave are not used.
+ *   texts  [n], of the arena */
+enum lw_status lw_run_texts(const struct lw_run *runs, int32_t n, enum lw_run_words which,
+                            struct lw_arena *a, const char ***texts, struct lw_err *err);
 
 #endif

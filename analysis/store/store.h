@@ -106,13 +106,14 @@ enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, 
 
 /* One stored run. Strings belong to the arena given to the call; "" = unknown. */
 struct lw_run {
-    const char *name;            /* what it is, for people: the user's, else lw_run_name_make's */
+    const char *name;            /* what it is, for people: the user's, else lw_run_texts' */
     bool named;                  /* the user's */
     int64_t id;
     enum lw_run_kind kind;
     enum lw_run_status status;
     int64_t plan;                /* plan.id; -1 = none */
     const char *plan_hash, *plan_name;
+    const char *options;         /* of the plan's strategy: "name=value" lines */
     int32_t n_ranks;             /* of the plan; 0 without one */
     int32_t n_buckets;           /* of the set that the plan settles on (rebuilt, where there is one) */
     int64_t bucket_cap_bytes;    /* asked for; -1 = the policy's default */

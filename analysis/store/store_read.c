@@ -45,6 +45,15 @@ static int word_index(const char *text, const char *(*name)(int), int n)
     return i;
 }
 
+static enum lw_status name_run(struct lw_arena *a, struct lw_run *r, struct lw_err *err)
+{
+    const char **text;
+
+    LW_TRY(lw_run_texts(r, 1, LW_RUN_NAMES, a, &text, err));
+    r->name = text[0];
+    return LW_OK;
+}
+
 static enum lw_status read_strings(struct lw_sql *q, struct lw_arena *a, struct lw_run *r,
                                    struct lw_err *err)
 {
@@ -63,9 +72,12 @@ static enum lw_status read_strings(struct lw_sql *q, struct lw_arena *a, struct 
         if (!*fields[i])
             return lw_fail_nomem(err);
     }
+    r->options = keep(a, q, 28);
     r->named = !lw_sql_is_null(q, 27);
-    r->name = !r->named ? lw_run_name_make(a, r, lw_sql_text(q, 28)) : keep(a, q, 27);
-    return r->name ? LW_OK : lw_fail_nomem(err);
+    r->name = keep(a, q, 27);
+    if (!r->options || !r->name)
+        return lw_fail_nomem(err);
+    return r->named ? LW_OK : name_run(a, r, err);
 }
 
 static int64_t measure(struct lw_sql *q, int column)

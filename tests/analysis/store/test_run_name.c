@@ -9,33 +9,140 @@
 static struct lw_run plain_run(void)
 {
     return (struct lw_run){.kind = LW_RUN_SIM, .workload_name = "net", .plan_name = "net dp2",
-                           .cluster_name = "dgx-a100", .backend = ""};
+                           .options = "", .plan_hash = "aaaaaaaa", .command = "", .honesty = "",
+                           .cluster_name = "dgx-a100", .cluster_hash = "c", .backend = ""};
+}
+
+static void expect_name(const struct lw_run *r, const char *name)
+{
+    struct lw_arena a = {0};
+    struct lw_err err;
+    const char **texts;
+
+    assert_int_equal(lw_run_texts(r, 1, LW_RUN_NAMES, &a, &texts, &err), LW_OK);
+    assert_string_equal(texts[0], name);
+    lw_arena_free(&a);
 }
 
 TEST(a_name_holds_what_differs_from_the_defaults)
 {
-    struct lw_arena a = {0};
     struct lw_run r = plain_run();
 
-    assert_string_equal(lw_run_name_make(&a, &r, "dp=2\npp=1\nbucket-cap=5242880\nzero=0\n"),
-                        "net, dp 2, bucket-cap 5.00 MiB, dgx-a100");
-    assert_string_equal(lw_run_name_make(&a, &r, ""), "net, dgx-a100");
+    expect_name(&r, "net, dgx-a100");
+    r.options = "dp=2\npp=1\nbucket-cap=5242880\nzero=0\n";
+    expect_name(&r, "net, dp 2, bucket-cap 5.00 MiB, dgx-a100");
     r.kind = LW_RUN_EXEC;
     r.backend = "threads";
-    assert_string_equal(lw_run_name_make(&a, &r, "tp=2"), "net, tp 2, dgx-a100, exec threads");
-    r = (struct lw_run){.kind = LW_RUN_IMPORT, .workload_name = "", .plan_name = "replay",
-                        .cluster_name = "", .backend = ""};
-    assert_string_equal(lw_run_name_make(&a, &r, ""), "replay, recorded");
+    r.honesty = "sleep";
+    r.options = "tp=2";
+    expect_name(&r, "net, tp 2, exec threads (sleep), dgx-a100");
+    r = plain_run();
+    r.kind = LW_RUN_IMPORT;
+    r.workload_name = r.cluster_name = "";
+    r.plan_name = "replay";
+    r.command = "import --store a/rank0.json.gz b/rank1.json.gz --db x.db";
+    expect_name(&r, "replay of rank0 and 1 more, recorded");
+}
+
+/* Options of the command that the plan does not hold count; those of its output do not. */
+TEST(a_name_holds_options_of_the_command)
+{
+    struct lw_run r = plain_run();
+
+    r.command = "sim -w w.json --dp 2 --noise 0.01 --no-fold --seed=3 --format json -q --db x.db";
+    expect_name(&r, "net, no-fold on, noise 0.01, seed 3, dgx-a100");
+    r.workload_name = "";
+    r.plan_name = "replay";
+    r.options = "dp=1\nbucket-cap=-1";
+    r.command = "sim --replay rank0.json --bucket-cap 1MiB --device dgx-h100 -w";
+    expect_name(&r, "replay of rank0, bucket-cap 1.00 MiB, device dgx-h100, dgx-a100");
+}
+
+/* Two of three runs have zero 1 and dgx-a100: these tell nothing apart and come last. */
+TEST(what_tells_runs_apart_comes_first)
+{
+    struct lw_run r[3] = {plain_run(), plain_run(), plain_run()};
+    static const char *const want[][3] = {
+        [LW_RUN_NAMES] = {"zero 1, dgx-a100, net", "zero 2, dgx-a100, net", "box, zero 1, net"},
+        [LW_RUN_DIFFERENCES] = {"zero 1, dgx-a100", "zero 2, dgx-a100", "box, zero 1"},
+        [LW_RUN_CHOICES] = {"zero 1, dgx-a100", "zero 2, dgx-a100", "box, zero 1"},
+        [LW_RUN_RARE] = {"", "zero 2", "box"}};
+    struct lw_arena a = {0};
+    struct lw_err err;
+    const char **texts;
+
+    r[0].options = r[2].options = "dp=1\nzero=1";
+    r[1].options = "dp=1\nzero=2";
+    r[2].cluster_name = "box";
+    for (enum lw_run_words w = LW_RUN_NAMES; w <= LW_RUN_RARE; w++) {
+        assert_int_equal(lw_run_texts(r, 3, w, &a, &texts, &err), LW_OK);
+        for (int i = 0; i < 3; i++)
+            assert_string_equal(texts[i], want[w][i]);
+    }
+    r[1] = r[2] = r[0];
+    r[2].plan_hash = "bbbbbbbbbb"; /* a workload of another shape */
+    assert_int_equal(lw_run_texts(r, 3, LW_RUN_NAMES, &a, &texts, &err), LW_OK);
+    assert_string_equal(texts[0], texts[1]);
+    assert_string_equal(texts[2], "plan bbbbbbbb, net, zero 1, dgx-a100");
     lw_arena_free(&a);
 }
 
-TEST(a_size_that_was_not_given_is_the_default)
+TEST(names_without_memory_leave_nothing)
 {
-    char buf[64];
+    struct lw_run r[2] = {plain_run(), plain_run()};
+    struct lw_err err;
 
-    assert_string_equal(lw_option_shown("bucket-cap", "-1", buf), "default");
-    assert_string_equal(lw_option_shown("bucket-cap", "5242880", buf), "5.00 MiB");
-    assert_string_equal(lw_option_shown("dp", "-1", buf), "-1");
+    r[1].command = "sim --noise 0.1";
+    r[1].options = "zero=2";
+    for (int64_t n = 1;; n++) {
+        struct lw_arena a = {0};
+        const char **texts = NULL;
+        int64_t live = lw_alloc_live();
+        lw_alloc_fail_at(n);
+        enum lw_status st = lw_run_texts(r, 2, LW_RUN_NAMES, &a, &texts, &err);
+        lw_alloc_fail_at(0);
+        assert_int_equal(texts != NULL, st == LW_OK);
+        lw_arena_free(&a);
+        assert_int_equal(lw_alloc_live(), live);
+        if (st == LW_OK)
+            return;
+        assert_int_equal(st, LW_ENOMEM);
+    }
+}
+
+/* Twenty runs that differ in one option each; the list is cut as on a screen of 80 columns. */
+TEST_WITH(twenty_runs_have_twenty_names, fixture_open, fixture_close)
+{
+    static const char each[] =
+        "for o in '' '--zero 1' '--zero 2' '--zero 3' '--zero 1 --shard-policy lpt' "
+        "'--bucket-cap 1MiB' '--bucket-cap 2MiB' '--first-bucket 4KiB' '--no-sync 1' "
+        "'--overlap off' '--clip 1' '--comm-hook fp16' '--reducer tree' '--micro-batches 2' "
+        "'--bucket-policy single' '--noise 0.01' '--noise 0.02' '--seed 3 --noise 0.01' "
+        "'--no-fold' '--steps 2'; do "
+        "$L sim -w w.json -c dgx-a100 --dp 4 $o --db s.db -q >log || exit 1; done";
+
+    shell("$L model mlp --layers 2 --width 64 --batch 4 -o w.json >log", NULL);
+    shell(each, NULL);
+    shell("test 20 = $($L runs --db s.db --format json | grep -o '\"name\": \"[^\"]*\"' | "
+          "sort -u | wc -l)", NULL);
+    shell("test 20 = $(COLUMNS=80 $L runs --db s.db | cut -c 20-50 | tail -n +3 | sort -u | "
+          "wc -l)", NULL);
+}
+
+/* Executions and replays that differ in one option of the command, and predictions of workloads
+ * that have one name. */
+TEST_WITH(runs_of_one_plan_have_names_of_their_own, fixture_open, fixture_close)
+{
+    shell("for b in 4 8; do $L model mlp --layers 2 --width 64 --batch $b -o b$b.json >log && "
+          "$L sim -w b$b.json -c dgx-a100 --dp 2 --db s.db -q >log || exit 1; done", NULL);
+    shell("for c in sleep spin; do $L exec -w b4.json -c dgx-a100 --dp 2 --compute $c --steps 2 "
+          "--warmup 0 --db s.db -q >log || exit 1; done", NULL);
+    shell("test 4 = $($L runs --db s.db --format json | grep -o '\"name\": \"[^\"]*\"' | "
+          "sort -u | wc -l)", NULL);
+    expect("compare 1 2 --db s.db --format json", 0, "\"label\": \"b8.json\"");
+    expect("compare 3 4 --db s.db --format json", 0, "\"label\": \"exec threads (sleep)\"");
+    expect("compare 3 4 --db s.db --format json", 0, "\"label\": \"exec threads (spin)\"");
+    expect("compare 3 3 --db s.db --format json", 0, "\"label\": \"run 3\"");
 }
 
 static void make_runs(void)
@@ -49,8 +156,8 @@ static void make_runs(void)
 TEST_WITH(runs_show_names_and_filters_choose, fixture_open, fixture_close)
 {
     make_runs();
-    expect("runs", 0, "mlp, dp 2, dgx-a100");
-    expect("runs", 0, "mlp, dp 2, bucket-cap 5.00 MiB, dgx-h100");
+    expect("runs", 0, "bucket-cap default, dgx-a100, mlp, dp 2");
+    expect("runs", 0, "bucket-cap 5.00 MiB, dgx-h100, mlp, dp 2");
     expect("runs", 0, "second try");
     assert_null(strstr(lapwing("runs 3", NULL), "dgx-h100"));
     assert_null(strstr(lapwing("runs --kind exec", NULL), "mlp"));
@@ -82,7 +189,7 @@ TEST_WITH(merged_runs_are_the_same_runs, fixture_open, fixture_close)
     make_runs();
     shell("mv lapwing.db other.db && $L sim -w w.json -c dgx-h200 --dp 2 --spans >sim.txt", NULL);
     expect("runs --merge other.db", 0, "3 runs of other.db taken over into lapwing.db");
-    expect("runs", 0, "mlp, dp 2, dgx-h200");
+    expect("runs", 0, "dgx-h200, mlp, dp 2");
     expect("runs", 0, "second try");
     lapwing("export 3 --format csv -o here.csv", NULL); /* 1 is dgx-h200, 2 to 4 came */
     lapwing("export 2 --db other.db --format csv -o there.csv", NULL);
