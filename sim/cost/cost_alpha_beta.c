@@ -11,10 +11,9 @@
  *
  * Over several nodes every step moves at the pace of the slowest link; of the steps of a ring as
  * many pay the latency between nodes as the ring crosses nodes (n_nodes for each trip around
- * it). Between nodes a group gets the links of a node in proportion to its ranks there, so that
- * groups which run side by side on all devices find their share. Every piece is rounded to the
- * picosecond once (lw_transfer_ps), so the closed forms are exact. Not modelled: protocols,
- * contention (the engine's business). */
+ * it). Between nodes a group shares its adapters with the groups side by side
+ * (sim_share_of_node). Every piece is rounded to the picosecond once (lw_transfer_ps), so the
+ * closed forms are exact. Not modelled: protocols, contention (the engine's business). */
 #include "sim/cost/cost_model.h"
 
 #include "sim/cost/cost_closed_form.h"
@@ -86,18 +85,20 @@ static bool links_are_fair(const struct lw_cluster *c)
     return lw_figure_is_set(c->interference.fair_links) && c->interference.fair_links.value > 0;
 }
 
-/* Share of a node's links that a group with so many members on it has: of the adapters they use
- * when links are shared as it comes; in proportion, as if every device had such a group, when
- * not. */
-static double share_of_node(const struct lw_cluster *c, double members)
+int32_t sim_adapters_of(const struct lw_cluster *c, double members)
 {
-    double devices = c->devices_per_node, n = sim_adapters(c);
+    double n = sim_adapters(c), used = members * n / c->devices_per_node;
 
-    if (!links_are_fair(c))
-        return members < devices ? members / devices : 1;
-    double used = members * n / devices;
-    int32_t whole = (int32_t)used + (used > (int32_t)used);
-    return whole < n ? whole / n : 1;
+    used = used < n ? used : n;
+    return (int32_t)used + (used > (int32_t)used);
+}
+
+double sim_share_of_node(const struct lw_cluster *c, double members)
+{
+    double share = (double)sim_adapters_of(c, members) / sim_adapters(c);
+    double part = members / c->devices_per_node;
+
+    return links_are_fair(c) || share < part ? share : part;
 }
 
 enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
@@ -115,7 +116,7 @@ enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t 
     if (n_nodes > 1) {
         LW_TRY(link_of(c, LW_LINK_INTER, &l, err));
         double per_node = l->bytes_per_s.value * n_links(l);
-        p.inter_bytes_per_s = per_node * share_of_node(c, (double)n_ranks / n_nodes);
+        p.inter_bytes_per_s = per_node * sim_share_of_node(c, (double)n_ranks / n_nodes);
         p.inter_ps = lw_round_sat(l->latency_ps.value);
         if (n_ranks == n_nodes || p.inter_bytes_per_s < p.bytes_per_s) {
             p.bytes_per_s = p.inter_bytes_per_s;

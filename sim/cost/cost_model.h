@@ -77,6 +77,11 @@ enum lw_status sim_path_of(const struct lw_cluster *cluster, int32_t n_ranks, in
  * n_sharers says, else as many as there are links, a device each at most. Links beyond that add
  * to each. */
 int32_t sim_adapters(const struct lw_cluster *cluster);
+/* Those that a group of so many members on a node is next to. */
+int32_t sim_adapters_of(const struct lw_cluster *cluster, double members);
+/* What of a node's adapters such a group gets as if every device had one. With fair_links all of
+ * those that it is next to: the engine shares them among those that move at the time. */
+double sim_share_of_node(const struct lw_cluster *cluster, double members);
 
 /* The largest chunk when `bytes` of dtype are cut into n parts of whole elements. */
 int64_t sim_chunk_bytes(int64_t bytes, enum lw_dtype dtype, int32_t n);

@@ -3,9 +3,10 @@
  *
  * A device's links inside a node count together. An adapter is what one device, or the devices that
  * share it, send through; a group has the adapters in proportion to its ranks on the node, rounded
- * up, so that groups side by side find theirs. An intra link whose name begins with NVLink is
- * NVLink; another is PCIe. LL128 needs NVLink: NCCL refuses it over PCIe inside a node and where
- * the adapter is not near the GPU.
+ * up. NCCL searches and chooses as if these were the group's alone; the time is that of the choice
+ * on channels as slow as the groups side by side make them. An intra link whose name begins with
+ * NVLink is NVLink; another is PCIe. LL128 needs NVLink: NCCL refuses it over PCIe inside a node
+ * and where the adapter is not near the GPU.
  *
  * NCCL has no model of send, receive and all-to-all. They take a latency (10 us inside a node, 20
  * us between nodes) plus bytes over the bandwidth of a ring's channels over the same ranks:
@@ -111,8 +112,7 @@ static enum sim_nccl_arch arch_of(double capability)
 static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
                               struct sim_nccl_node *node, struct lw_err *err)
 {
-    int32_t on_node = (comm->n_ranks + comm->n_nodes - 1) / comm->n_nodes, all = sim_adapters(c);
-    int32_t devices = on_node > c->devices_per_node ? on_node : c->devices_per_node;
+    int32_t on_node = (comm->n_ranks + comm->n_nodes - 1) / comm->n_nodes;
     struct sim_path whole;
 
     LW_TRY(sim_path_of(c, comm->n_ranks, comm->n_nodes, &whole, err));
@@ -122,13 +122,23 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
                                    .device_gbs = whole.intra_bytes_per_s / 1e9,
                                    .has_multicast = comm->multicast,
                                    .nvls_arity = comm->version->rules.nvls_arity};
-    node->n_adapters = (int32_t)(((int64_t)on_node * all + devices - 1) / devices);
+    node->n_adapters = sim_adapters_of(c, on_node);
     if (comm->n_nodes > 1) {
         const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
         double links = lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
-        node->adapter_gbs = l->bytes_per_s.value * links / all / 1e9;
+        node->adapter_gbs = l->bytes_per_s.value * links / sim_adapters(c) / 1e9;
     }
     return LW_OK;
+}
+
+/* What groups side by side leave of the adapters' rate; 0: all of it. */
+static double left_gbs(const struct lw_cluster *c, const struct sim_nccl_node *node)
+{
+    double share = sim_share_of_node(c, node->n_ranks) * sim_adapters(c);
+
+    if (node->n_nodes < 2 || share >= node->n_adapters * (1 - 1e-9))
+        return 0;
+    return share * node->adapter_gbs;
 }
 
 enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
@@ -164,6 +174,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
             "NCCL's graph search finds no channel on cluster '%s' (%.3g GB/s a device, %.3g "
             "GB/s an adapter): correct the links, or choose --reducer ring (cost: --algorithm)",
             c->name, node.device_gbs, node.adapter_gbs);
+    comm.inter_gbs = left_gbs(c, &node);
     *out = comm;
     return LW_OK;
 }
@@ -184,6 +195,7 @@ struct shape {
     struct shape_key key; /* n_ranks 0: none yet */
     struct sim_nccl_comm comm;
     struct sim_nccl_cells cells;
+    struct sim_nccl_cells shared; /* where comm.inter_gbs says less */
 };
 
 static double value_of(struct lw_figure f)
@@ -245,6 +257,11 @@ static enum lw_status shape_of(const struct lw_cluster *c, const struct lw_cost_
     s->key.n_ranks = 0;
     LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &s->comm, err));
     sim_nccl_cells_of(&s->comm, q->op, &s->cells);
+    if (s->comm.inter_gbs > 0) {
+        struct sim_nccl_comm beside = s->comm;
+        sim_nccl_slow_down(&beside.graphs, beside.inter_gbs);
+        sim_nccl_cells_of(&beside, q->op, &s->shared);
+    }
     s->key = key;
     return LW_OK;
 }
@@ -320,10 +337,17 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
     if (instead &&
         !sim_nccl_choose_of(comm, q->op, q->bytes, SIM_NCCL_ALL_PAIRS, &s->cells, &x))
         return none_allowed(comm, q, err);
+    if (comm->inter_gbs > 0) {
+        x.cell = s->shared.cell[x.algorithm * SIM_N_NCCL_PROTOCOLS + x.protocol];
+        x.time_us = sim_nccl_time_us(comm, q->op, x.algorithm, x.protocol, &x.cell, q->bytes,
+                                     &x.latency_us);
+    }
     *out = (struct lw_cost_answer){.time = ps_of(x.time_us),
                                    .model = "nccl",
                                    .source = comm->version->source,
-                                   .detail = instead ? "own choice" : "model",
+                                   .detail = instead               ? "own choice"
+                                             : comm->inter_gbs > 0 ? "shared adapter"
+                                                                   : "model",
                                    .instead = instead,
                                    .algorithm = sim_nccl_algorithm_name(x.algorithm),
                                    .protocol = sim_nccl_protocol_name(x.protocol),
@@ -346,6 +370,9 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
     double alpha = q->n_nodes > 1 ? P2P_INTER_US : P2P_INTRA_US, us, p = q->n_ranks;
     const struct sim_nccl_graph *g = &comm->graphs.ring;
     double gbs = g->n_channels * g->inter_gbs, bytes = (double)q->bytes;
+
+    if (comm->inter_gbs > 0 && comm->inter_gbs < gbs)
+        gbs = comm->inter_gbs;
 
     if (q->op == LW_OP_ALL_TO_ALL && q->n_nodes > 1) {
         int32_t on_node = (q->n_ranks + q->n_nodes - 1) / q->n_nodes;

@@ -144,3 +144,21 @@ void sim_nccl_search(const struct sim_nccl_node *n, struct sim_nccl_graphs *out)
     out->rings_differ = n->n_nodes > 1 && n->n_adapters > 1;
     out->simple_tree = n->n_ranks == 1 || (n->arch >= SIM_NCCL_BLACKWELL && n->n_nodes > 1);
 }
+
+/* The channels' speed between nodes, and inside so much of it as carries what crosses. */
+static void slow_down(struct sim_nccl_graph *g, double inter_gbs, double inside)
+{
+    double speed = g->n_channels > 0 ? inter_gbs / g->n_channels : 0;
+
+    g->inter_gbs = speed < g->inter_gbs ? speed : g->inter_gbs;
+    if (inside > 0 && inside * speed < g->intra_gbs)
+        g->intra_gbs = inside * speed;
+}
+
+void sim_nccl_slow_down(struct sim_nccl_graphs *g, double inter_gbs)
+{
+    slow_down(&g->ring, inter_gbs, 1);
+    slow_down(&g->tree, inter_gbs, 2); /* of two nodes each sends the buffer once */
+    slow_down(&g->nvls, inter_gbs, 0);
+    slow_down(&g->collnet, inter_gbs, 1);
+}

@@ -33,5 +33,8 @@ struct sim_nccl_graphs {
 };
 
 void sim_nccl_search(const struct sim_nccl_node *node, struct sim_nccl_graphs *out);
+/* The same channels where the group gets so much between nodes: groups side by side share its
+ * adapters, which the search does not know. */
+void sim_nccl_slow_down(struct sim_nccl_graphs *graphs, double inter_gbs);
 
 #endif

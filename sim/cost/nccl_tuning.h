@@ -22,6 +22,7 @@ struct sim_nccl_comm {
     bool amd_host, x86_host;
     double net_latency_us; /* that the network plug-in adds to a step between nodes */
     double post_us;        /* host time to post one network operation */
+    double inter_gbs;      /* what groups side by side leave of the node's adapters; 0: all */
     struct sim_nccl_graphs graphs;
 };
 

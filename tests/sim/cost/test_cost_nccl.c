@@ -1,6 +1,7 @@
 /* NCCL's cost model on known clusters: what the links become, what is chosen, what is refused. */
 #include "tests/lib/unit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -258,6 +259,41 @@ TEST(facts_of_the_cluster_count)
     lw_cluster_free(&c);
 }
 
+/* Eight devices share an adapter of 12.5 GB/s (a10g). A rank of each of two nodes sends the whole
+ * buffer in an all-reduce of both: NCCL's ring has a channel of 12 GB/s, beside seven others 12.5/8
+ * GB/s. A message the same. Four of a node are half of it: of half of the adapter the tree moves
+ * 0.92. The latency is as alone. */
+TEST(groups_side_by_side_share_an_adapter)
+{
+    static const struct {
+        enum lw_op_kind op;
+        int32_t n_ranks;
+        double gbs, alone_gbs;
+    } cases[] = {
+        {LW_OP_ALL_REDUCE, 2, 12.5 / 8, 12},
+        {LW_OP_SEND, 2, 12.5 / 8, 12},
+        {LW_OP_ALL_REDUCE, 8, .92 * 12.5 / 2, .92 * 12},
+        {LW_OP_ALL_REDUCE, 16, .92 * 12, .92 * 12},
+    };
+    struct lw_cluster c = known("a10g"), alone = known("a10g");
+
+    alone.interference.fair_links = (struct lw_figure){1, "test"}; /* the engine shares */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_cost_answer a =
+            ask(&c, cases[i].op, 1 << 30, cases[i].n_ranks, 2, LW_REDUCER_AUTO);
+        struct lw_cost_answer b =
+            ask(&alone, cases[i].op, 1 << 30, cases[i].n_ranks, 2, LW_REDUCER_AUTO);
+        assert_true(fabs(a.bytes_per_s / 1e9 - cases[i].gbs) < 1e-6);
+        assert_true(fabs(b.bytes_per_s / 1e9 - cases[i].alone_gbs) < 1e-6);
+        assert_int_equal(a.latency, b.latency);
+        assert_string_equal(a.algorithm, b.algorithm);
+        if (cases[i].op == LW_OP_ALL_REDUCE)
+            assert_string_equal(a.detail, cases[i].n_ranks == 16 ? "model" : "shared adapter");
+    }
+    lw_cluster_free(&c);
+    lw_cluster_free(&alone);
+}
+
 /* 100 MB between two devices of a node: 10 us + 1e8 B / 360 GB/s. All-to-all of 16 ranks on 2
  * nodes: half of the buffer of 8 ranks leaves the node at 360 GB/s: 20 us + 8 x 1e8 / 2 / 360 GB/s.
  */
@@ -324,7 +360,7 @@ TEST(what_is_kept_between_calls_changes_no_answer)
         struct lw_cost_query q = {ops[prng_in(&r, 0, 4)], LW_F32,
                                   prng_in(&r, 0, 1 << 28), on * nodes, nodes,
                                   LW_REDUCER_NCCL};
-        struct sim_nccl_comm comm;
+        struct sim_nccl_comm comm, slow;
         struct sim_nccl_choice x;
         struct lw_cost_answer a;
         c->library_version = versions[prng_in(&r, 0, 4)];
@@ -336,7 +372,13 @@ TEST(what_is_kept_between_calls_changes_no_answer)
         if (status != LW_OK)
             continue;
         assert_true(sim_nccl_choose(&comm, q.op, q.bytes, SIM_NCCL_ALL_PAIRS, &x));
-        assert_int_equal(a.time, (lw_ps)(x.time_us * 1e6 + .5));
+        slow = comm;
+        if (comm.inter_gbs > 0)
+            sim_nccl_slow_down(&slow.graphs, comm.inter_gbs);
+        assert_true(sim_nccl_cell_of(&slow, q.op, x.algorithm, x.protocol, &x.cell));
+        double us = sim_nccl_time_us(&slow, q.op, x.algorithm, x.protocol, &x.cell, q.bytes,
+                                     &x.latency_us);
+        assert_int_equal(a.time, (lw_ps)(us * 1e6 + .5));
         assert_string_equal(a.algorithm, sim_nccl_algorithm_name(x.algorithm));
         assert_string_equal(a.source, comm.version->source);
     }
