@@ -1,10 +1,8 @@
 /* What frameworks do that the tables of runs do not say, from their code and published settings:
  *
- *   nanotron       huggingface/nanotron@9055c664: models/llama.py fuses norms and rotation, not the
- *                  loss, and copies keys and values before attention; optim/gradient_accumulator.py
- *                  adds all gradients to f32 sums after the backward. That gathered inputs stay
- *                  allocated without stages is an assumption: the host runs ahead of the device
- *                  there, and a tensor that a collective reads is not reused before it has run
+ *   nanotron       huggingface/nanotron@67c5ebb6: models/llama.py fuses norms and rotation, not the
+ *                  loss; optim/gradient_accumulator.py adds all gradients to f32 sums after the
+ *                  backward; its collectives record streams (run_memory.c)
  *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
  *                  GigaComputing/benchmarks/llama2_70b_lora: use_distributed_optimizer,
  *                  grad_reduce_in_fp32 off, bias_activation_fusion, fp8_params;
@@ -28,8 +26,7 @@
 #define SUMS (TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS)
 
 static const struct lw_run_framework frameworks[] = {
-    {"nanotron", SUMS | TRACES_UNFUSED_BLOCK, TRACES_KEPT_HEAD_COPIES, "", false, false, true,
-     true},
+    {"nanotron", SUMS | TRACES_UNFUSED_BLOCK, 0, "", false, false, true, true},
     {"MLPerf", 0, TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT, "", true, true, false, false},
     {"AutoModel", EAGER, 0, "", false, false, false, false},
     {"NeMo", 0, TRACES_KEPT_FUSED_GATE, "", true, true, false, false},

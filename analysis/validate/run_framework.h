@@ -12,8 +12,7 @@ struct lw_run_framework {
     bool shards_optimizer; /* ZeRO-1 and bf16 gradients, where the row gives none */
     bool fp8_params;       /* weights of 8 bits beside 8-bit products */
     bool own_gradients;    /* gradients of the parameters' type, whole, beside their f32 sums */
-    bool keeps_gathered;   /* without stages, gathered inputs stay allocated until their block's
-                            * backward */
+    bool runs_ahead;       /* without stages the host is ahead of the device */
 };
 
 /* One of no name where the framework is not known. */

@@ -15,6 +15,7 @@
 #include "analysis/validate/run_machine.h"
 #include "analysis/validate/run_memory.h"
 #include "analysis/validate/run_model.h"
+#include "analysis/validate/run_parts.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "shared/timeline/timeline.h"
@@ -124,21 +125,6 @@ static int64_t zero_of(const struct lw_run *r)
     return lw_run_framework_of(r)->shards_optimizer;
 }
 
-/* First module of each part: the embedding goes with the first block, the head with the last.
- * Blocks that do not divide: the first parts have one more, unless embedding and head count as
- * blocks. */
-static void list_parts(const struct lw_run *r, char *list, size_t size)
-{
-    int64_t n = r->pp * r->vpp, blocks = r->layers, begin = 1;
-    bool ends_count = blocks % n != 0 && (blocks + 2) % n == 0;
-    size_t used = (size_t)snprintf(list, size, "0");
-
-    for (int64_t q = 0; q < n - 1 && used < size; q++) {
-        begin += ends_count ? (blocks + 2) / n - (q == 0) : blocks / n + (q < blocks % n);
-        used += (size_t)snprintf(list + used, size - used, ",%lld", (long long)begin);
-    }
-}
-
 struct setting {
     const char *name;
     const char *value;
@@ -165,7 +151,7 @@ static const char *recompute_of(const struct lw_run *r)
 static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t size,
                                   struct lw_strategy *s, struct lw_err *err)
 {
-    bool overlap = !has(r->overlap, "no") && r->dp > 1, by_cost = has(r->partition, "cost");
+    bool overlap = !has(r->overlap, "no") && r->dp > 1;
 
     *s = lw_strategy_default();
     s->dp = r->dp * r->cp;
@@ -180,13 +166,13 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
     s->overlap = overlap || s->zero == 3;
     if (s->zero > 0)
         s->shard_policy = LW_SHARD_FLAT;
-    if (r->pp > 1 && !by_cost)
-        list_parts(r, list, size);
+    if (r->pp > 1)
+        lw_run_parts(r, list, size);
     const struct setting settings[] = {
         {"recompute", recompute_of(r)},
         {"grad-dtype", lw_run_gradients(r)},
         {"schedule", r->pp == 1 ? "" : r->vpp > 1 ? "interleaved-1f1b" : "1f1b"},
-        {"partition", r->pp == 1 ? "" : by_cost ? "exact" : "explicit"},
+        {"partition", r->pp == 1 ? "" : "explicit"},
         {"partition-list", list},
         {NULL, NULL},
     };

@@ -19,11 +19,9 @@ enum traces_unfused {
 
 /* What a framework keeps for the backward, where it differs from a kernel's own inputs. */
 enum traces_kept {
-    TRACES_KEPT_HEAD_COPIES = 1, /* keys and values twice: as the product gives them, and as
-                                  * attention reads them */
-    TRACES_KEPT_FUSED_GATE = 2,  /* SiLU's result is computed again in the backward */
-    TRACES_KEPT_GATE_8BIT = 4,   /* the gated pair's input in 8 bits */
-    TRACES_KEPT_PROJECTIONS = 8, /* selective recomputation keeps a block's input, queries, keys
+    TRACES_KEPT_FUSED_GATE = 1,  /* SiLU's result is computed again in the backward */
+    TRACES_KEPT_GATE_8BIT = 2,   /* the gated pair's input in 8 bits */
+    TRACES_KEPT_PROJECTIONS = 4, /* selective recomputation keeps a block's input, queries, keys
                                   * and values alone */
 };
 

@@ -354,7 +354,7 @@ void transformer_attention(struct transformer *t)
     int64_t kv = t->b.item * (transformer_keys(t) + transformer_values(t));
     int64_t keys = t->flash && t->window > 0 && t->window < t->seq ? t->window : t->seq;
 
-    transformer_keep(t, q + kv * (has_kept(t, TRACES_KEPT_HEAD_COPIES) ? 2 : 1), false);
+    transformer_keep(t, q + kv, false);
     begin_again(t);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
         traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * (q + out + kv),
@@ -449,14 +449,16 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows)
 
 /* Scores are read and written as f32 probabilities; backward reads these and writes the gradient.
  * Unfused: cast, maximum, difference, exponential, sum and quotient are kernels of f32 tensors; so
- * are the backward's product and its cast (huggingface/nanotron@00708b8, src/nanotron/parallel/
- * tensor_parallel/functional.py). */
+ * are the backward's product and its cast. The scores themselves and their f32 copy are there when
+ * the probabilities are made, and again as gradients (huggingface/nanotron@00708b8,
+ * src/nanotron/parallel/tensor_parallel/functional.py). */
 void transformer_loss(struct transformer *t, int64_t vocab)
 {
     int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
 
     transformer_keep(t, 4 * scores, false);
     if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
+        transformer_keep(t, (t->b.item + 4) * scores, false);
         forward += 4 + 8 + 8 + 4 + 8;
         backward += 8;
     }

@@ -42,8 +42,6 @@ TEST(a_block_keeps_its_operands)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all - 2 * FFN);
     s.kept = TRACES_KEPT_GATE_8BIT;
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all - 2 * FFN);
-    s.kept = TRACES_KEPT_HEAD_COPIES;
-    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), all + 2 * 2 * KV_WIDTH);
 }
 
 /* The operands of the four products are of 8 bits, attention's result stays beside its copy. */

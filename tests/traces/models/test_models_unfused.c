@@ -46,6 +46,18 @@ TEST(forward_bytes_are_those_of_the_kernels)
     assert_int_equal(more_bytes(TRACES_UNFUSED_SUMS, BLOCK), 0);
 }
 
+/* bf16 scores and their f32 copy, beside the f32 probabilities. */
+TEST(an_unfused_loss_holds_scores_three_times)
+{
+    struct lw_workload a = built(0, 0, 0, false), b = built(TRACES_UNFUSED_LOSS, 0, 0, false);
+
+    for (int mode = 0; mode < LW_N_RECOMPUTE; mode++)
+        assert_int_equal(b.modules[HEAD].kept_bytes[mode] - a.modules[HEAD].kept_bytes[mode],
+                         (2 + 4) * TOKENS * VOCAB);
+    lw_workload_free(&a);
+    lw_workload_free(&b);
+}
+
 /* Each matrix of a block: its gradient is read, its sum read and written. */
 TEST(sums_take_ten_bytes_a_parameter)
 {

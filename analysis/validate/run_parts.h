@@ -1,0 +1,12 @@
+#ifndef LW_ANALYSIS_VALIDATE_RUN_PARTS_H
+#define LW_ANALYSIS_VALIDATE_RUN_PARTS_H
+
+#include <stddef.h>
+
+#include "analysis/validate/run_table.h"
+
+/* The first module of each of pp * vpp parts, as "0,4,7": the embedding lies in the first part and
+ * the head in the last. */
+void lw_run_parts(const struct lw_run *r, char *list, size_t size);
+
+#endif
