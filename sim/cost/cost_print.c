@@ -2,11 +2,8 @@
  * that gives it and where its figures come from. */
 #include "sim/cost/cost_print.h"
 
-#include <stddef.h>
 #include <string.h>
 
-#include "shared/json/jsonout.h"
-#include "shared/text/record.h"
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/cost/hfreduce.h"

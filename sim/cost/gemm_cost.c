@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "shared/device/device_time.h"
 #include "shared/text/wrap.h"

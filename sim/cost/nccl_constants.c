@@ -4,7 +4,6 @@
  * cluster's. */
 #include "sim/cost/nccl_constants.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
