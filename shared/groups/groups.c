@@ -9,7 +9,6 @@
  */
 #include "shared/groups/groups.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 void lw_groups_free(struct lw_groups *g)
@@ -143,18 +142,6 @@ enum lw_status lw_rank_grid_colossal(int32_t world, int32_t pipeline, int32_t te
     LW_TRY(derive_data(world, pipeline, tensor, &data, err));
     *out = (struct lw_rank_grid){3, {tensor, pipeline, data}};
     return LW_OK;
-}
-
-int32_t lw_colossal_creation_order(const struct lw_rank_grid *grid, enum lw_colossal_groups *kinds)
-{
-    int32_t n = 0;
-
-    kinds[n++] = LW_COLOSSAL_GROUPS_DATA;
-    kinds[n++] = LW_COLOSSAL_GROUPS_MODEL;
-    if (grid->size[LW_COLOSSAL_PIPELINE] > 1)
-        kinds[n++] = LW_COLOSSAL_GROUPS_PIPELINE;
-    kinds[n++] = LW_COLOSSAL_GROUPS_TENSOR;
-    return n;
 }
 
 enum lw_status lw_groups_colossal(const struct lw_rank_grid *grid, enum lw_colossal_groups kind,

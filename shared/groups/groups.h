@@ -52,15 +52,13 @@ enum lw_status lw_rank_grid_megatron(int32_t world, int32_t pipeline, int32_t te
 enum lw_status lw_rank_grid_colossal(int32_t world, int32_t pipeline, int32_t tensor,
                                      struct lw_rank_grid *out, struct lw_err *err);
 
-/* The groups of ColossalAI in creation order: data, model, pipeline (only if there are two stages
- * or more), tensor. kinds[4] is filled, the number returned. */
+/* The groups of ColossalAI. */
 enum lw_colossal_groups {
     LW_COLOSSAL_GROUPS_DATA,
     LW_COLOSSAL_GROUPS_MODEL,
     LW_COLOSSAL_GROUPS_PIPELINE,
     LW_COLOSSAL_GROUPS_TENSOR,
 };
-int32_t lw_colossal_creation_order(const struct lw_rank_grid *grid, enum lw_colossal_groups *kinds);
 enum lw_status lw_groups_colossal(const struct lw_rank_grid *grid, enum lw_colossal_groups kind,
                                   struct lw_groups *out, struct lw_err *err);
 

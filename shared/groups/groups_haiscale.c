@@ -7,8 +7,6 @@
  * device number. The strict form refuses the first two on every rank. */
 #include "shared/groups/groups.h"
 
-#include <inttypes.h>
-
 void lw_haiscale_free(struct lw_haiscale *h)
 {
     lw_arena_free(&h->arena);

@@ -90,11 +90,6 @@ struct lw_stage_problem {
 enum lw_status lw_partition_exact(const struct lw_stage_problem *p, struct lw_partitioning *out,
                                   int64_t *bottleneck, struct lw_err *err);
 
-/* Time of one stage that holds items r under the problem's work and transfer. */
-int64_t lw_stage_time(const struct lw_stage_problem *p, struct lw_range r);
-/* Memory of stage s when it holds items r. */
-int64_t lw_stage_bytes(const struct lw_stage_problem *p, int32_t s, struct lw_range r);
-
 /* For policies: room for the parts, and an input's bounds. */
 enum lw_status lw_partition_alloc(int32_t n_items, int32_t n_stages, int32_t n_chunks,
                                   struct lw_partitioning *out, struct lw_err *err);

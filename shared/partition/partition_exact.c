@@ -39,28 +39,9 @@ static int64_t transfer_at(const struct lw_stage_problem *p, int32_t boundary)
     return p->transfer && boundary > 0 && boundary < p->n_items ? p->transfer[boundary - 1] : 0;
 }
 
-int64_t lw_stage_time(const struct lw_stage_problem *p, struct lw_range r)
-{
-    int64_t sum = transfer_at(p, r.begin) + transfer_at(p, r.end);
-
-    for (int32_t i = r.begin; i < r.end; i++)
-        sum += p->work[i];
-    return sum;
-}
-
 static int32_t in_flight(const struct lw_stage_problem *p, int32_t stage)
 {
     return p->in_flight ? p->in_flight[stage] : 1;
-}
-
-int64_t lw_stage_bytes(const struct lw_stage_problem *p, int32_t s, struct lw_range r)
-{
-    int64_t sum = p->beside_bytes;
-
-    for (int32_t i = r.begin; i < r.end; i++)
-        sum += (p->static_bytes ? p->static_bytes[i] : 0) +
-               (p->kept_bytes ? p->kept_bytes[i] * in_flight(p, s) : 0);
-    return sum;
 }
 
 static int64_t bytes_of(const struct search *s, int32_t stage, int32_t a, int32_t b)

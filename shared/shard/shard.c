@@ -19,16 +19,6 @@ void lw_sharding_free(struct lw_sharding *s)
     *s = (struct lw_sharding){0};
 }
 
-int64_t lw_sharding_owned(const struct lw_sharding *s, int32_t rank)
-{
-    int64_t sum = 0;
-
-    for (int32_t i = 0; i < s->n_shards; i++)
-        if (s->shards[i].owner == rank)
-            sum += s->shards[i].numel;
-    return sum;
-}
-
 enum lw_status lw_sharding_check(const struct lw_sharding *s, const struct lw_shard_param *params,
                                  int32_t n, struct lw_err *err)
 {
@@ -127,29 +117,6 @@ static enum lw_status alloc_shards(struct lw_sharding *s, int32_t world, int64_t
     for (int64_t i = 0; i < n_shards; i++)
         s->unit[i] = -1;
     return LW_OK;
-}
-
-enum lw_status lw_shard_oss_greedy(const struct lw_shard_param *params, int32_t n, int32_t world,
-                                   struct lw_sharding *out, struct lw_err *err)
-{
-    struct lw_sharding s;
-
-    LW_TRY(lw_shard_check_params(params, n, world, err));
-    struct lw_load *heap = lw_calloc((size_t)world, sizeof *heap);
-
-    if (!heap)
-        return lw_fail_nomem(err);
-    enum lw_status status = alloc_shards(&s, world, n, 0, err);
-    if (status == LW_OK) {
-        lw_loads_init(heap, world);
-        for (int32_t i = 0; i < n; i++) {
-            int32_t owner = lw_loads_give(heap, world, params[i].trainable ? params[i].numel : 1);
-            s.shards[i] = (struct lw_shard){i, owner, 0, params[i].numel};
-        }
-        *out = s;
-    }
-    lw_free(heap);
-    return status;
 }
 
 struct piece {
@@ -381,11 +348,4 @@ enum lw_status lw_shard_per_tensor(const struct lw_shard_param *params, int32_t 
     }
     *out = s;
     return LW_OK;
-}
-
-double lw_clip_coefficient(double total_norm, double max_norm)
-{
-    double c = max_norm / (total_norm + 1e-6);
-
-    return c < 1 ? c : 1;
 }

@@ -38,18 +38,9 @@ struct lw_sharding {
 
 void lw_sharding_free(struct lw_sharding *s);
 
-/* Elements of trainable parameters that member `rank` owns, padding not counted. */
-int64_t lw_sharding_owned(const struct lw_sharding *s, int32_t rank);
-
 /* The shards of every parameter tile it, owners are members. LW_EPLAN names the first fault. */
 enum lw_status lw_sharding_check(const struct lw_sharding *s, const struct lw_shard_param *params,
                                  int32_t n, struct lw_err *err);
-
-/* FairScale's greedy (fairscale/optim/oss.py@146f1602): in the order given, whole parameters to the
- * first member with the fewest elements; a frozen one counts 1 and has an owner too. Its param
- * groups, buffers and later changes are in shared/shard/shard_oss.h. O(n log world). */
-enum lw_status lw_shard_oss_greedy(const struct lw_shard_param *params, int32_t n, int32_t world,
-                                   struct lw_sharding *out, struct lw_err *err);
 
 /* Longest processing time first: trainable parameters by bytes, the largest first (equal ones in
  * order), to the first member with the fewest bytes; frozen ones have no owner. At most 4/3 - 1/(3
@@ -71,10 +62,6 @@ enum lw_status lw_shard_flat(const struct lw_shard_param *params, int32_t n, int
  * r owns the r-th. LW_EINVAL where it does not divide. */
 enum lw_status lw_shard_per_tensor(const struct lw_shard_param *params, int32_t n, int32_t world,
                                    struct lw_sharding *out, struct lw_err *err);
-
-/* Gradient clipping on shards: every member sums norm^p over what it owns, the sums are all-reduced
- * (MAX for the infinity norm), and gradients are scaled by this if it is below 1. */
-double lw_clip_coefficient(double total_norm, double max_norm);
 
 /* Members by load, least first and then lowest rank: the queue after the greedy policies. */
 struct lw_load {

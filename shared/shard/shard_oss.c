@@ -7,7 +7,6 @@
  * first had one. A change builds a whole new state in a new arena and swaps it in at the end. */
 #include "shared/shard/shard_oss.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -376,11 +375,6 @@ int32_t lw_oss_owner(const struct lw_oss *o, int32_t param)
     return o->owner[param];
 }
 
-int32_t lw_oss_holder(const struct lw_oss *o, int32_t param)
-{
-    return o->holder[param];
-}
-
 static int32_t of_group(const struct lw_oss *o, const int32_t *whose, int32_t rank, int32_t group,
                         int32_t *items)
 {
@@ -441,60 +435,4 @@ int32_t lw_oss_n_buffers(const struct lw_oss *o)
 const struct lw_oss_buffer *lw_oss_buffer(const struct lw_oss *o, int32_t buffer)
 {
     return &o->buffers[buffer];
-}
-
-enum lw_status lw_oss_consolidate(const struct lw_oss *o, int32_t recipient,
-                                  struct lw_oss_send *sends, struct lw_err *err)
-{
-    if (recipient < -1 || recipient >= o->world)
-        return lw_fail(err, LW_EINVAL, "state goes to rank %d, allowed: -1 (all) to %d", recipient,
-                       o->world - 1);
-    for (int32_t r = 0; r < o->world; r++)
-        sends[r] = (struct lw_oss_send){.sender = r, .dummy = r == recipient};
-    for (int32_t p = 0; p < o->n; p++)
-        if (o->params[p].trainable && o->holder[p] != recipient)
-            sends[o->holder[p]].numel += o->params[p].numel;
-    return LW_OK;
-}
-
-int32_t lw_oss_state_map(const struct lw_oss *o, int32_t rank, int32_t *global)
-{
-    int32_t n = 0;
-
-    for (int32_t g = 0; g < o->n_groups; g++) {
-        int32_t at = o->group_first[g], end = o->group_first[g + 1];
-        for (int32_t k = o->group_first[g]; k < end; k++) {
-            if (o->holder[o->order[k]] != rank)
-                continue;
-            while (at < end && o->owner[o->order[at]] != rank)
-                at++;
-            global[n++] = at < end ? at++ : -1;
-        }
-    }
-    return n;
-}
-
-void lw_oss_clip_free(struct lw_oss_clip *c)
-{
-    lw_free(c->items);
-    *c = (struct lw_oss_clip){0};
-}
-
-enum lw_status lw_oss_clip_list(const struct lw_oss *o, int32_t rank, const bool *has_grad,
-                                struct lw_oss_clip *clip, struct lw_err *err)
-{
-    if (rank < 0 || rank >= o->world)
-        return lw_fail(err, LW_EINVAL, "rank %d, allowed: 0 to %d", rank, o->world - 1);
-    if (clip->known && o->compat)
-        return LW_OK;
-    int32_t *items = lw_calloc((size_t)o->n, sizeof *items), n = 0;
-
-    if (!items)
-        return lw_fail_nomem(err);
-    for (int32_t k = 0; k < o->n; k++)
-        if (o->owner[o->sorted[k]] == rank && has_grad[o->sorted[k]])
-            items[n++] = o->sorted[k];
-    lw_oss_clip_free(clip);
-    *clip = (struct lw_oss_clip){.n = n, .items = items, .known = true, .over_world = o->compat};
-    return LW_OK;
 }

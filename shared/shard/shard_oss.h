@@ -37,9 +37,6 @@ enum lw_status lw_oss_add_group(struct lw_oss *o, const struct lw_shard_param *p
 int32_t lw_oss_n_params(const struct lw_oss *o);
 int32_t lw_oss_n_groups(const struct lw_oss *o);
 int32_t lw_oss_owner(const struct lw_oss *o, int32_t param);
-/* The member whose inner optimizer updates the parameter: its owner, except after compat's
- * add_group. */
-int32_t lw_oss_holder(const struct lw_oss *o, int32_t param);
 
 /* Lists of parameters; items (room for all parameters) is filled, the count returned.
  * partition()[rank][group]; what the inner optimizer of a rank holds of a group; the parameters of
@@ -65,37 +62,5 @@ struct lw_oss_buffer {
 };
 int32_t lw_oss_n_buffers(const struct lw_oss *o);
 const struct lw_oss_buffer *lw_oss_buffer(const struct lw_oss *o, int32_t buffer);
-
-/* consolidate_state_dict: ranks send in order, everyone else receives; sends[world] is filled. A
- * recipient (>= 0) keeps its own state and sends one byte in its place; -1 = everyone collects. */
-struct lw_oss_send {
-    int32_t sender;
-    bool dummy;    /* one byte instead of the state */
-    int64_t numel; /* trainable elements whose state is sent */
-};
-enum lw_status lw_oss_consolidate(const struct lw_oss *o, int32_t recipient,
-                                  struct lw_oss_send *sends, struct lw_err *err);
-
-/* The consolidated state's numbering: global[i] = place in all groups one after the other of the
- * i-th state of a rank's inner optimizer; returns the count. It maps through partition(), so after
- * compat's add_group it names what partition() says and not what the optimizer holds. Entries
- * without counterpart in partition() are -1. Loading uses the same numbers: a rank keeps the states
- * of the parameters it owns. */
-int32_t lw_oss_state_map(const struct lw_oss *o, int32_t rank, int32_t *global);
-
-/* clip_grad_norm on one rank: the gradients whose norm it takes - owned parameters that have one,
- * by device and size. The norms to the p-th power are all-reduced with SUM (MAX for the infinity
- * norm) and lw_clip_coefficient scales what is below 1. Compat finds the list once and keeps it, so
- * that gradients that appear later are left out, until the caller frees it (a new param group
- * does), and reduces over all ranks of the run instead of the optimizer's group. Zeroed = empty. */
-struct lw_oss_clip {
-    int32_t n;
-    int32_t *items;
-    bool known, over_world;
-};
-void lw_oss_clip_free(struct lw_oss_clip *c);
-/* has_grad[n_params]. On failure *clip is as before. */
-enum lw_status lw_oss_clip_list(const struct lw_oss *o, int32_t rank, const bool *has_grad,
-                                struct lw_oss_clip *clip, struct lw_err *err);
 
 #endif

@@ -49,14 +49,6 @@ int64_t sim_trie_next(struct sim_trie *t, int64_t node, int64_t value)
     return x->to;
 }
 
-int64_t sim_trie_find(const struct sim_trie *t, int64_t node, int64_t value)
-{
-    if (t->capacity == 0)
-        return -1;
-    int64_t to = place_of(t->edges, t->capacity, node, value)->to;
-    return to != 0 ? to : -1;
-}
-
 void sim_trie_free(struct sim_trie *t)
 {
     lw_free(t->edges);

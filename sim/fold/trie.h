@@ -16,8 +16,6 @@ struct sim_trie {
 
 /* The node after `node` for one more number of the sequence. */
 int64_t sim_trie_next(struct sim_trie *t, int64_t node, int64_t value);
-/* The same, -1 when there is no such node yet. */
-int64_t sim_trie_find(const struct sim_trie *t, int64_t node, int64_t value);
 void sim_trie_free(struct sim_trie *t);
 
 #endif

@@ -32,12 +32,12 @@ static const char *buffers(const struct lw_oss *o)
     return text;
 }
 
-static const char *owners(const struct lw_oss *o, bool holders)
+static const char *owners(const struct lw_oss *o)
 {
     static char text[256];
 
     for (int32_t p = 0; p < lw_oss_n_params(o); p++)
-        text[p] = (char)('0' + (holders ? lw_oss_holder(o, p) : lw_oss_owner(o, p)));
+        text[p] = (char)('0' + lw_oss_owner(o, p));
     text[lw_oss_n_params(o)] = 0;
     return text;
 }
@@ -62,7 +62,7 @@ TEST(buffers_hold_each_owners_parameters_by_size)
     int32_t list[4];
 
     assert_int_equal(lw_oss_new(p, 4, first, items, 2, 2, true, &o, &err), LW_OK);
-    assert_string_equal(owners(o, false), "1100");
+    assert_string_equal(owners(o), "1100");
     assert_string_equal(buffers(o), "d0r0=70[2,3] d0r1=30[0,1]");
     assert_int_equal(lw_oss_partition(o, 1, 0, list), 1);
     assert_int_equal(list[0], 0);
@@ -138,80 +138,15 @@ TEST(a_group_added_after_freezing_moves_parameters)
 
     for (int compat = 0; compat < 2; compat++) {
         struct lw_oss *o = four(compat);
-        assert_string_equal(owners(o, false), "0101");
+        assert_string_equal(owners(o), "0101");
         lw_oss_set_trainable(o, one, 1, false, &err);
         assert_int_equal(lw_oss_add_group(o, more, 2, &err), LW_OK);
-        assert_string_equal(owners(o, false), "011011");
-        assert_string_equal(owners(o, true), compat ? "010111" : "011011");
+        assert_string_equal(owners(o), "011011");
         assert_string_equal(buffers(o), "d0r0=50[0,3] d0r1=45[4,5,2]");
         assert_int_equal(lw_oss_n_groups(o), 2);
-        /* rank 0's optimizer holds 0 and 2 in compat, but its states are named 0 and 3 */
+        /* rank 0's optimizer holds 0 and 2 in compat */
         assert_int_equal(lw_oss_local(o, 0, 0, list), 2);
         assert_int_equal(list[1], compat ? 2 : 3);
-        assert_int_equal(lw_oss_state_map(o, 0, list), 2);
-        assert_int_equal(list[0], 0);
-        assert_int_equal(list[1], 3);
-        lw_oss_free(o);
-    }
-}
-
-TEST(consolidation_goes_by_rank_and_the_recipient_sends_a_dummy)
-{
-    struct lw_oss *o = four(false);
-    struct lw_oss_send sends[2];
-    struct lw_err err;
-
-    assert_int_equal(lw_oss_consolidate(o, 0, sends, &err), LW_OK);
-    assert_true(sends[0].dummy && sends[0].numel == 0 && sends[0].sender == 0);
-    assert_true(!sends[1].dummy && sends[1].numel == 60);
-    assert_int_equal(lw_oss_consolidate(o, -1, sends, &err), LW_OK);
-    assert_true(!sends[0].dummy && sends[0].numel == 40);
-    assert_int_equal(lw_oss_consolidate(o, 2, sends, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "state goes to rank 2, allowed: -1 (all) to 1");
-    lw_oss_free(o);
-}
-
-TEST(the_state_map_counts_places_in_all_groups)
-{
-    /* groups (2 0) (1 3), owners 1 1 0 0 by parameter: rank 0 holds 2 (place 0) and 3 (place 3) */
-    static const int32_t first[] = {0, 2, 4}, items[] = {2, 0, 1, 3};
-    struct lw_shard_param p[] = {f32(10), f32(20), f32(30), f32(40)};
-    struct lw_oss *o;
-    struct lw_err err;
-    int32_t map[4];
-
-    assert_int_equal(lw_oss_new(p, 4, first, items, 2, 2, true, &o, &err), LW_OK);
-    assert_int_equal(lw_oss_state_map(o, 0, map), 2);
-    assert_int_equal(map[0], 0);
-    assert_int_equal(map[1], 3);
-    assert_int_equal(lw_oss_state_map(o, 1, map), 2);
-    assert_int_equal(map[0], 1);
-    assert_int_equal(map[1], 2);
-    lw_oss_free(o);
-}
-
-TEST(compat_clips_the_gradients_that_were_there_at_first)
-{
-    /* owners 0 1 0 1; parameter 2 gets its first gradient in the second step */
-    static const bool before[] = {true, true, false, true}, after[] = {true, true, true, true};
-
-    for (int compat = 0; compat < 2; compat++) {
-        struct lw_oss *o = four(compat);
-        struct lw_oss_clip clip = {0};
-        struct lw_err err;
-        assert_int_equal(lw_oss_clip_list(o, 0, before, &clip, &err), LW_OK);
-        assert_int_equal(clip.n, 1);
-        assert_int_equal(clip.over_world, compat);
-        lw_alloc_fail_at(1);
-        assert_int_equal(lw_oss_clip_list(o, 0, after, &clip, &err), compat ? LW_OK : LW_ENOMEM);
-        lw_alloc_fail_at(0);
-        assert_int_equal(clip.n, 1);
-        assert_int_equal(lw_oss_clip_list(o, 0, after, &clip, &err), LW_OK);
-        assert_int_equal(clip.n, compat ? 1 : 2);
-        assert_int_equal(clip.items[0], 0);
-        assert_int_equal(lw_oss_clip_list(o, 2, after, &clip, &err), LW_EINVAL);
-        assert_string_equal(err.msg, "rank 2, allowed: 0 to 1");
-        lw_oss_clip_free(&clip);
         lw_oss_free(o);
     }
 }
@@ -285,7 +220,6 @@ TEST(a_random_life_keeps_its_invariants)
                 }
             for (int32_t q = 0; q < n; q++) {
                 assert_int_equal(seen[q], p[q].trainable);
-                assert_int_equal(lw_oss_holder(o, q), lw_oss_owner(o, q));
                 n_trainable += p[q].trainable;
             }
             int32_t total = 0;

@@ -564,7 +564,6 @@ TEST(equal_sequences_have_equal_numbers)
     struct sim_trie t = {0};
     int64_t seen[300];
 
-    assert_int_equal(sim_trie_find(&t, 0, 5), -1);
     for (int again = 0; again < 2; again++) {
         for (int64_t i = 0; i < 300; i++) { /* (i / 100, i % 100, -i) */
             int64_t x = sim_trie_next(&t, sim_trie_next(&t, 0, i / 100), i % 100);
@@ -577,7 +576,5 @@ TEST(equal_sequences_have_equal_numbers)
         }
     }
     assert_int_equal(t.n, 3 + 300 + 300);
-    assert_int_equal(sim_trie_find(&t, sim_trie_find(&t, 0, 2), 99) > 0, 1);
-    assert_int_equal(sim_trie_find(&t, sim_trie_find(&t, 0, 2), 100), -1);
     sim_trie_free(&t);
 }
