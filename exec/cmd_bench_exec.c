@@ -1,11 +1,9 @@
 /* lapwing bench dispatch, by-hand, overlap: what the executor itself costs. */
 #include "exec/cmd_bench_exec.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "exec/calibrate/bench_exec.h"
-#include "shared/json/jsonout.h"
 
 bool cmd_bench_exec_knows(const char *name)
 {

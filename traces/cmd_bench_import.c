@@ -1,7 +1,6 @@
 /* lapwing bench import: speed and memory of importing a trace, plain and packed. */
 #include "traces/cmd_bench_import.h"
 
-#include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "traces/import/bench_import.h"
 

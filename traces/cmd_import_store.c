@@ -4,7 +4,6 @@
 #include "traces/cmd_import_store.h"
 
 #include "analysis/store/store.h"
-#include "shared/base/arena.h"
 #include "traces/replay/recorded_timeline.h"
 #include "traces/replay/replay_steps.h"
 

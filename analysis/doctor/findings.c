@@ -2,7 +2,6 @@
 #include "analysis/doctor/findings.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>

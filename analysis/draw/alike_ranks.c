@@ -2,11 +2,8 @@
  * first difference, so a rank that is unlike all groups costs little. */
 #include "analysis/draw/alike_ranks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "shared/base/arena.h"
 
 struct alike_group {
     int64_t from, to; /* its bars */

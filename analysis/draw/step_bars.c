@@ -7,7 +7,6 @@
 
 #include "analysis/draw/alike_ranks.h"
 #include "analysis/store/sql.h"
-#include "shared/plan/plan.h"
 
 static const char bars_text[] =
     "SELECT span.rank, ifnull(at.pp, -1), span.stream,"

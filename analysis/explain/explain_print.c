@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/period_figures.h"

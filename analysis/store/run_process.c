@@ -3,7 +3,6 @@
  * of another namespace of this boot (a container), cannot be seen from here and counts as alive. */
 #include "analysis/store/run_process.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,14 +3,12 @@
  * same. */
 #include "analysis/study/prediction.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "analysis/store/store.h"
 #include "analysis/study/run_errors.h"
 #include "shared/base/clock.h"
 #include "sim/cost/cost_model.h"
-#include "sim/predict/sim_print.h"
 
 /* What leads up to the steady state is warm-up. A replay has the steps of its traces. */
 static void choose_steps(struct lw_prediction *s)

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/arena.h"
 #include "shared/lower/lower.h"
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"

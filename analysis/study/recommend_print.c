@@ -3,12 +3,9 @@
  * it is as good as sure. */
 #include "analysis/study/recommend_print.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/arena.h"
-#include "shared/text/record.h"
 #include "shared/text/wrap.h"
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "shared/base/median.h"
-#include "sim/predict/sim.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/import/read_traces.h"
 #include "traces/replay/recorded_timeline.h"

@@ -2,7 +2,6 @@
 #include "analysis/study/store_sim_run.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "analysis/compare/compare.h"

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/io/input.h"
 #include "shared/io/output.h"
 
 static const char *const places[] = {"ON_NVLINK", "ON_PCI", "ACROSS", "ACROSS_ONE"};

@@ -1,6 +1,5 @@
 #include "analysis/validate/run_figures.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,6 @@
 /* Devices and networks as tables spell them -> known systems. */
 #include "analysis/validate/run_machine.h"
 
-#include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -2,13 +2,8 @@
  * that no measured column can reach a prediction. */
 #include "analysis/validate/run_table.h"
 
-#include <inttypes.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "shared/base/units.h"
 
 #define AT(field) offsetof(struct lw_run, field)
 static const struct {

@@ -11,7 +11,6 @@
 #include "analysis/validate/validate.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { FAMILIES, SERIES, CASES, FITS, NOTES, MISSES, SKIPS };

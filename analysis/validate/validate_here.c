@@ -3,8 +3,6 @@
  * time is made again, three times at most, and the least disturbed counts. */
 #include "analysis/validate/validate_here.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,8 +12,6 @@
 #include "analysis/study/store_exec_run.h"
 #include "exec/calibrate/calibrate.h"
 #include "exec/launch/multi_process.h"
-#include "exec/run/run.h"
-#include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "sim/cost/cost_model.h"

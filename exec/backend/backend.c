@@ -5,10 +5,8 @@
 #include "exec/backend/backend.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "exec/backend/plugin.h"
-#include "exec/backend/scalar.h"
 
 static const struct {
     const char *name, *about;

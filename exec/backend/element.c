@@ -2,8 +2,6 @@
  * half types go through f32 one by one. */
 #include "exec/backend/element.h"
 
-#include <string.h>
-
 /* Blocks of a fixed length: gcc makes vector code of them at -O2, where it leaves a loop of unknown
  * length alone. */
 enum { BLOCK = 32 };

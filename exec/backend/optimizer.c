@@ -3,11 +3,6 @@
  * by multiplication alone: no library decides their last bit. */
 #include "exec/backend/optimizer.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "exec/backend/element.h"
-
 enum { SOME = 256, BLOCK = 32 }; /* BLOCK: a fixed length that gcc vectorises at -O2 */
 
 static const struct {

@@ -4,7 +4,6 @@
  * table of ops, no stamps but one at each end. What the executor takes beyond that is its price. */
 #include "exec/calibrate/bench_exec.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>

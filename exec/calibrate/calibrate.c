@@ -15,7 +15,6 @@
 #include "exec/calibrate/calibrate_state.h"
 #include "exec/cpu/clock_wait.h"
 #include "exec/launch/multi_process.h"
-#include "shared/base/arena.h"
 
 enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2, MAX_PIECES = 160 };
 

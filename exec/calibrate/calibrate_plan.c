@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 
-#include "shared/base/dtype.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/reducer_kind.h"
 

@@ -5,7 +5,6 @@
  * kernel compare. */
 #include "exec/cpu/clock_wait.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>

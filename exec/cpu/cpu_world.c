@@ -9,10 +9,8 @@
  *
  * The first failure is kept and stops everything; no thread outlives close, but for one that cannot
  * be ended (cpu_close says so). Where ranks are processes, the others are told at once. */
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>

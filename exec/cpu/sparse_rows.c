@@ -9,11 +9,8 @@
  * Invariants: the array is zero between steps; place_of[r] is 0 unless row r is in the list. */
 #include "exec/cpu/sparse_rows.h"
 
-#include <string.h>
-
 #include "exec/backend/element.h"
 #include "exec/cpu/gradients.h"
-#include "exec/backend/optimizer.h"
 
 /* --- which rows --------------------------------------------------------------------------------- */
 

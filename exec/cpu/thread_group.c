@@ -13,8 +13,6 @@
  * other pair touches these blocks. */
 #include "exec/cpu/thread_group.h"
 
-#include <string.h>
-
 #include "exec/backend/element.h"
 #include "exec/cpu/clock_wait.h"
 #include "shared/base/arena.h"

@@ -9,14 +9,12 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "exec/launch/rendezvous_star.h"
 #include "exec/cpu/clock_wait.h"
-#include "shared/base/arena.h"
 
 enum { PINGS = 16, MAX_RANKS = 4096, OWN_FILES = 12 }; /* OWN_FILES: of the rest of the process */
 #define MAX_RESULTS (INT64_C(1) << 30)

@@ -3,8 +3,6 @@
  * plugin. */
 #include "exec/mpi/mpi_host.h"
 
-#include <string.h>
-
 #include "shared/base/arena.h"
 
 /* Lent by the program once, when it loads the plugin; allocation has no other way to it. */

@@ -7,8 +7,6 @@
 
 #include <stdlib.h>
 
-#include "shared/base/arena.h"
-#include "shared/plan/op.h"
 #include "shared/bucket/reducer.h"
 #include "shared/plan/sparse.h"
 

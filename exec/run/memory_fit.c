@@ -5,11 +5,9 @@
 #include "exec/run/memory_fit.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "exec/tensors/tensors.h"
 #include "shared/base/host_memory.h"
-#include "shared/base/units.h"
 
 /* Of the run of reference: weights, two states, sum, what was read (twice as wide) and its own
  * type. */

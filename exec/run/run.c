@@ -8,7 +8,6 @@
 #include "exec/run/run.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "exec/verify/plan_audit.h"
 #include "exec/verify/consolidate.h"
@@ -16,7 +15,6 @@
 #include "exec/run/machine_load.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
-#include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
 
 #define OPENING_NS INT64_C(10000000000)

@@ -1,9 +1,6 @@
 /* Products whose FLOPs are known and whose time is not. 2 n^3 FLOPs for n rows: the nearest n. */
 #include "exec/tensors/flops_compute.h"
 
-#include "shared/base/arena.h"
-#include "shared/plan/op.h"
-
 static int64_t flops_of(int64_t side)
 {
     return 2 * side * side * side;

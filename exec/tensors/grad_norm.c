@@ -8,8 +8,6 @@
 #include "exec/tensors/grad_norm.h"
 
 #include "exec/backend/element.h"
-#include "shared/base/arena.h"
-#include "shared/plan/op.h"
 
 enum { NUMBER_BYTES = 8, KEPT = 2 }; /* KEPT: where the copies begin */
 

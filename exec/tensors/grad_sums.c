@@ -4,7 +4,6 @@
 
 #include "exec/backend/element.h"
 #include "exec/tensors/sparse_memory.h"
-#include "shared/base/arena.h"
 
 void exec_sums_free(struct exec_sums *s)
 {

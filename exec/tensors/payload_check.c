@@ -8,8 +8,6 @@
 #include <stdio.h>
 
 #include "exec/backend/element.h"
-#include "shared/base/arena.h"
-#include "shared/plan/op.h"
 
 struct payload { /* one op as one rank sends it */
     const struct lw_op *op;

@@ -5,8 +5,6 @@
  * are posted first, each message has its own. */
 #include "exec/tensors/scratch_slots.h"
 
-#include "shared/plan/op.h"
-
 struct slot {
     int64_t at, bytes;
     int32_t message; /* that had it last */

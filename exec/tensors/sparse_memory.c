@@ -5,7 +5,6 @@
 #include "exec/tensors/sparse_memory.h"
 
 #include "exec/cpu/sparse_rows.h"
-#include "shared/plan/op.h"
 
 enum { COUNT_BYTES = 64 /* the list's length, and nothing else in its cache line */ };
 

@@ -12,11 +12,6 @@
 #include "exec/tensors/stage_values.h"
 
 #include <stdio.h>
-#include <string.h>
-
-#include "shared/plan/message_ends.h"
-#include "exec/backend/scalar.h"
-#include "shared/plan/op.h"
 
 static struct exec_gradient value_of(const struct exec_tensors *m, const struct lw_op *op,
                                      const struct exec_place *at)

@@ -5,16 +5,12 @@
  * that ends it, and the streams have run dry between steps. */
 #include "exec/tensors/tensors.h"
 
-#include <string.h>
-
 #include "exec/backend/element.h"
 #include "exec/tensors/payload_check.h"
 #include "exec/tensors/grad_norm.h"
-#include "exec/backend/optimizer.h"
 #include "exec/tensors/scratch_slots.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/tensors/sparse_memory.h"
-#include "shared/plan/op.h"
 #include "shared/plan/uses.h"
 
 enum { VALUES = 3 /* in one element while it is computed: exec/tensors/stage_values.c */ };

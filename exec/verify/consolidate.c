@@ -5,10 +5,6 @@
  * is: by parameter as registered, whatever the sharding was. Outside of steps, so not timed. */
 #include "exec/verify/consolidate.h"
 
-#include <string.h>
-
-#include "shared/base/arena.h"
-
 struct gather {
     const struct exec_tensors *m;
     const struct exec_meeting *meeting;

@@ -6,7 +6,6 @@
 #include "shared/base/arena.h"
 #include "shared/base/checked.h"
 #include "shared/check/plan_check.h"
-#include "shared/plan/op.h"
 
 /* No machine holds as much. A size grows at most eightfold (u8 to f64) and is rounded up to 64
  * bytes; what is laid out of them all stays below 2^60, on every stream. */

@@ -12,14 +12,9 @@
  * data coordinate (of two directions: of its own). */
 #include "exec/verify/reference.h"
 
-#include <string.h>
-
 #include "exec/backend/element.h"
-#include "exec/backend/optimizer.h"
 #include "exec/cpu/sparse_rows.h"
 #include "exec/tensors/sparse_memory.h"
-#include "shared/base/arena.h"
-#include "shared/plan/op.h"
 
 /* --- one gradient ------------------------------------------------------------------------------- */
 

@@ -4,17 +4,13 @@
  * against its terms. */
 #include "exec/verify/verify.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "exec/backend/element.h"
 #include "exec/tensors/grad_norm.h"
-#include "exec/backend/optimizer.h"
 #include "exec/verify/reference.h"
 #include "exec/tensors/sparse_memory.h"
-#include "shared/base/arena.h"
 
 struct check {
     struct exec_reference ref;

@@ -1,7 +1,6 @@
 /* Element types of parameters, gradients and messages, in one table. */
 #include "shared/base/dtype.h"
 
-#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 

@@ -10,12 +10,10 @@
 #include <string.h>
 
 #include "shared/cli/cli_help.h"
-#include "shared/json/jsonout.h"
 #include "shared/text/nearest.h"
 #include "shared/io/output.h"
 #include "shared/text/shown_stdout.h"
 #include "shared/base/shown_text.h"
-#include "shared/base/units.h"
 #include "shared/io/used_files.h"
 
 enum { MAX_OPTIONS = 128, FIRST_LONG = 256, HELP_ID = FIRST_LONG - 1 };

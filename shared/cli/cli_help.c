@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 

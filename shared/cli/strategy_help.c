@@ -1,10 +1,8 @@
 /* Every strategy option with its values, for people and as data. */
 #include "shared/cli/strategy_help.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "shared/json/jsonout.h"
 #include "shared/plan/strategy.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"

@@ -4,7 +4,6 @@
 #include "shared/files/files_strategy.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

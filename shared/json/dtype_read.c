@@ -1,8 +1,6 @@
 /* An element type in a JSON file. Plugins contain dtype.c and no JSON reader. */
 #include "shared/json/dtype_read.h"
 
-#include <stddef.h>
-
 enum lw_dtype lw_dtype_read(struct lw_json *j)
 {
     enum lw_dtype t = LW_F32;

@@ -4,8 +4,6 @@
 
 #include <stdio.h>
 
-#include "shared/base/arena.h"
-
 struct figures {
     double flops, bytes; /* per second */
 };

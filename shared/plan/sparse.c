@@ -4,8 +4,6 @@
  * members that send different numbers of rows; all send as many as the plan says. */
 #include "shared/plan/sparse.h"
 
-#include <stddef.h>
-
 const struct lw_sparse *lw_sparse_of(const struct lw_sparse *list, int32_t n, int32_t param)
 {
     int32_t low = 0, high = n;

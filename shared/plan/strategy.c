@@ -2,7 +2,6 @@
  * command line, strategy files, help and completion all read this table. */
 #include "shared/plan/strategy.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

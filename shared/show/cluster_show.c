@@ -1,12 +1,8 @@
 /* The known systems, and one system with every figure, its unit and its source. */
 #include "shared/show/cluster_show.h"
 
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "shared/base/arena.h"
-#include "shared/json/jsonout.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 

@@ -3,13 +3,11 @@
 #include "shared/text/wrap.h"
 #include "shared/show/plan_grid.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/files/files.h"
 #include "shared/schedule/grid_print.h"
 #include "shared/io/input.h"
-#include "shared/json/jsonout.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/schedule/schedule_colossal.h"
 

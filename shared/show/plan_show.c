@@ -1,14 +1,11 @@
 /* What a person or a program sees of a plan: text, CSV of its buckets, one JSON object. */
 #include "shared/show/plan_show.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 #include "shared/show/plan_stages.h"
-#include "shared/base/arena.h"
-#include "shared/json/jsonout.h"
 #include "shared/plan/plan_diff.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"

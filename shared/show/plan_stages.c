@@ -5,7 +5,6 @@
 
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
-#include "shared/base/units.h"
 #include "shared/plan/op.h"
 
 struct pass {

@@ -4,11 +4,9 @@
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "shared/text/table.h"
-#include "shared/base/units.h"
 
 enum { MAX_COLUMNS = 32 };
 

@@ -1,8 +1,6 @@
 /* The figures of a rank's period: one table of their names and titles. */
 #include "shared/timeline/period_figures.h"
 
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #define FIGURE(k) LW_COLUMN_INT, offsetof(struct lw_period_row, figure[k]), 0, NULL, NULL

@@ -4,13 +4,9 @@
  * had. */
 #include "sim/predict/sim_print.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #include "shared/base/checked.h"
-#include "shared/base/arena.h"
-#include "shared/json/jsonout.h"
-#include "shared/text/record.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
 #include "shared/text/table.h"

@@ -2,9 +2,7 @@
  * assumption, and the measured tables of a cluster. */
 #include "traces/import/import_print.h"
 
-#include "shared/json/jsonout.h"
 #include "shared/text/table.h"
-#include "shared/base/units.h"
 #include "shared/text/wrap.h"
 
 static double percent(int64_t part, int64_t whole)

@@ -2,7 +2,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "shared/base/arena.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
 #include "shared/base/units.h"

@@ -6,9 +6,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
-
-#include "shared/base/arena.h"
 
 enum { MOST_THREADS = 64 };
 

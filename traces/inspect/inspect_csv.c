@@ -9,7 +9,6 @@
  *   collective  a collective that the host itself ran
  *   measured    a size of a table of collectives
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "shared/text/table.h"
-#include "shared/base/units.h"
 #include "shared/text/wrap.h"
 
 static const char *source_name(enum traces_wait_source s)

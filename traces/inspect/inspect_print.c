@@ -6,7 +6,6 @@
 
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
-#include "shared/base/units.h"
 #include "shared/text/wrap.h"
 #include "traces/inspect/inspect_host_bound.h"
 

@@ -3,10 +3,8 @@
  * Blocks that predict further tokens (num_nextn_predict_layers) are left out, as there. */
 #include "traces/models/hf_config.h"
 
-#include <stddef.h>
 #include <string.h>
 
-#include "shared/base/arena.h"
 #include "shared/json/json.h"
 #include "shared/json/value.h"
 #include "traces/models/models_transformer.h"

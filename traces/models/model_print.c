@@ -1,11 +1,6 @@
 /* What a model's workload holds, and the list of models. */
 #include "traces/models/model_print.h"
 
-#include <stddef.h>
-#include <stdio.h>
-
-#include "shared/base/arena.h"
-#include "shared/json/jsonout.h"
 #include "shared/text/wrap.h"
 #include "traces/models/models.h"
 

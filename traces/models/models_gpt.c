@@ -8,7 +8,6 @@
  * 2.1, 2048 positions; where its heads times their width is not the hidden size (1.3B, 13B), the
  * nearest shape that fits stands. Their vocabulary is the one that Megatron-LM pads 50,257 to for
  * tensor groups of eight, 51,200 (Narayanan et al., SC'21, section 5). */
-#include <stdio.h>
 
 #include "traces/models/models_transformer.h"
 

@@ -12,8 +12,6 @@
 
 #include <stdlib.h>
 
-#include "shared/base/arena.h"
-
 static const double WANT = 1; /* v: assumed, docs/design/replay_accuracy.md compares others */
 
 static double least(double a, double b)

@@ -5,8 +5,6 @@
  * communication decides the plan. */
 #include "traces/trace/data_parallel.h"
 
-#include <stddef.h>
-
 static const struct {
     const char *prefix, *name;
 } marks[TRACES_N_WRAPPERS] = {

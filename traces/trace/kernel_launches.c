@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#include "shared/base/arena.h"
-
 static int by_correlation(const void *a, const void *b)
 {
     const struct traces_correlated *x = a, *y = b;

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/arena.h"
-
 void lw_trace_init(struct lw_trace *t)
 {
     *t = (struct lw_trace){.rank = -1, .world_size = -1, .device = -1, .backend = -1,

@@ -17,7 +17,6 @@
 
 #include "traces/trace/comm_facts.h"
 #include "traces/trace/kernel_class.h"
-#include "traces/trace/kernel_launches.h"
 #include "traces/workload/step_profile.h"
 
 struct message { /* an all-reduce; last: the gradient whose hook launched it */

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "shared/base/median.h"
-#include "traces/trace/compute_clock.h"
 #include "traces/trace/micro_batches.h"
 
 /* Columns of a step's row of numbers, before those of modules and gradients. The first N_PARTS sum
