@@ -1,15 +1,16 @@
-/* The choice of a collective library: each of its algorithms that does an all-reduce of the group
+/* The choice of a collective library: each of its algorithms that does the operation for the group
  * is timed on the cluster's links, and the least time wins; of equal times the first in the order
  * of enum lw_reducer_kind.
  *
- * A cluster file may name the algorithms (its field algorithms). Without it the table below holds
- * for the libraries that it names:
- *   nccl, rccl        ring and double binary tree (NVIDIA/nccl v2.30.7-1, src/graph/tuning.cc; RCCL
- *                     is a fork of it)
+ * A cluster file may name the algorithms (its field algorithms), for every operation that they do.
+ * Without it the table below holds for the libraries that it names:
+ *   nccl, rccl        ring; double binary tree for all-reduces (NVIDIA/nccl v2.30.7-1,
+ *                     src/graph/tuning.cc; RCCL is a fork of it)
  *   hfreduce          its own
  *   no library given  ring, tree and hierarchical
  * Any other library has the ring alone: gloo (pytorch/gloo, gloo/allreduce.cc: the default is a
- * ring) and the threads backend (exec/cpu/thread_collective_steps.c).
+ * ring) and the threads backend (exec/cpu/thread_collective_steps.c). The ring includes the chain
+ * of a broadcast or reduce and the pairs of an all-to-all (sim/cost/cost_alpha_beta.c).
  *
  * Not modelled: thresholds by which a library chooses otherwise than by time. */
 #include "sim/cost/cost_library.h"
@@ -23,15 +24,16 @@
 
 static const struct {
     const char *library;
-    unsigned algorithms;
+    unsigned all_reduce, others;
 } libraries[] = {
-    {"", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE) | BIT(LW_REDUCER_HIERARCHICAL)},
-    {"nccl", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE)},
-    {"rccl", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE)},
-    {"hfreduce", BIT(LW_REDUCER_HFREDUCE)},
+    {"", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE) | BIT(LW_REDUCER_HIERARCHICAL),
+     BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE) | BIT(LW_REDUCER_HIERARCHICAL)},
+    {"nccl", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE), BIT(LW_REDUCER_RING)},
+    {"rccl", BIT(LW_REDUCER_RING) | BIT(LW_REDUCER_TREE), BIT(LW_REDUCER_RING)},
+    {"hfreduce", BIT(LW_REDUCER_HFREDUCE), BIT(LW_REDUCER_RING)},
 };
 
-static unsigned algorithms_of(const struct lw_cluster *c)
+static unsigned algorithms_of(const struct lw_cluster *c, enum lw_op_kind op)
 {
     unsigned all = 0;
 
@@ -42,7 +44,7 @@ static unsigned algorithms_of(const struct lw_cluster *c)
     }
     for (size_t i = 0; all == 0 && i < sizeof libraries / sizeof *libraries; i++)
         if (strcmp(c->library, libraries[i].library) == 0)
-            all = libraries[i].algorithms;
+            all = op == LW_OP_ALL_REDUCE ? libraries[i].all_reduce : libraries[i].others;
     return all ? all : BIT(LW_REDUCER_RING);
 }
 
@@ -50,23 +52,26 @@ bool sim_auto_chooses(const struct lw_cluster *c)
 {
     const struct lw_cost_query any = {.op = LW_OP_ALL_REDUCE, .n_ranks = 2, .n_nodes = 1};
 
-    return algorithms_of(c) != BIT(LW_REDUCER_RING) && !sim_nccl_applies(c, &any);
+    return algorithms_of(c, any.op) != BIT(LW_REDUCER_RING) && !sim_nccl_applies(c, &any);
 }
 
 bool sim_library_applies(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
-    return q->algorithm == LW_REDUCER_AUTO && q->op == LW_OP_ALL_REDUCE && q->n_ranks > 1 &&
-           sim_auto_chooses(c);
+    return q->algorithm == LW_REDUCER_AUTO && lw_op_class(q->op) == LW_CLASS_COLLECTIVE &&
+           q->op != LW_OP_BARRIER && q->n_ranks > 1 && sim_auto_chooses(c) &&
+           algorithms_of(c, q->op) != BIT(LW_REDUCER_RING);
 }
 
-/* Whether the algorithm serves the group. Hierarchical in one level is the ring. */
+/* Whether the algorithm does the operation for the group. Hierarchical in one level is the ring. */
 static bool serves(const struct lw_cost_query *q, enum lw_reducer_kind k)
 {
     bool even = q->n_ranks % q->n_nodes == 0;
 
-    if (k == LW_REDUCER_HIERARCHICAL)
-        return even && q->n_nodes > 1 && q->n_nodes < q->n_ranks;
-    return even || k != LW_REDUCER_HFREDUCE;
+    if (k == LW_REDUCER_RING)
+        return true;
+    if (k == LW_REDUCER_HIERARCHICAL && (!even || q->n_nodes == 1 || q->n_nodes == q->n_ranks))
+        return false;
+    return sim_algorithm_does(k, q->op) && (even || k != LW_REDUCER_HFREDUCE);
 }
 
 static enum lw_status time_of(const struct lw_cluster *c, const struct lw_cost_query *q,
@@ -84,7 +89,7 @@ static enum lw_status choose(const struct lw_cluster *c, const struct lw_cost_qu
                              enum lw_reducer_kind *kind, struct lw_cost_answer *out,
                              struct lw_err *err)
 {
-    unsigned all = algorithms_of(c);
+    unsigned all = algorithms_of(c, q->op);
     struct lw_cost_answer a, best = {.time = -1};
 
     for (int k = LW_REDUCER_RING; k < LW_REDUCER_NCCL; k++) {

@@ -5,8 +5,8 @@
 
 #include "sim/cost/cost_model.h"
 
-/* What auto means where neither a measured table nor NCCL's model answers: the cheapest all-reduce
- * of those that the cluster's library has; the other operations go by ring and chain. */
+/* What auto means where neither a measured table nor NCCL's model answers: the cheapest of the
+ * algorithms that the cluster's library has for the operation. */
 
 /* Whether auto can be another algorithm than the ring on a cluster. NCCL's clusters are excluded:
  * NCCL's model has no messages. */

@@ -73,7 +73,7 @@ static const struct sim_cost_model models[] = {
     {"table", "a measured table of the cluster", table_applies, table_time},
     {"nccl", "NCCL's own cost model: the least of its algorithms and protocols", sim_nccl_applies,
      sim_nccl_answer},
-    {"library", "the cheapest all-reduce of those that the cluster's library has",
+    {"library", "the cheapest algorithm of those that the cluster's library has",
      sim_library_applies, sim_library_time},
     {"alpha-beta", "latency plus bytes over bandwidth on the cluster's links, as a ring or chain",
      always, sim_alpha_beta},
