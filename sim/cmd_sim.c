@@ -19,6 +19,32 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
+/* Why the options do not go with a replay, whose times and steps are recorded; NULL: they do. */
+static const char *not_of_a_replay(const struct lw_prediction *s)
+{
+    const struct lw_sim_options *o = &s->options;
+    const struct {
+        bool given;
+        const char *why;
+    } each[] = {
+        {s->published,
+         "--published-interference goes with a plan: a replay has recorded times"},
+        {s->n_samples > 0, "--samples goes with a plan: a replay has the steps of its traces"},
+        {s->steps > 1, "--steps: a replay has the steps of its traces"},
+        {o->sigma > 0 || o->rank_sigma > 0 || o->jitter_ps > 0 || o->start_skew_ps > 0 ||
+             s->seed >= 0,
+         "--noise, --rank-noise, --jitter, --start-skew and --seed go with a plan: a replay has the "
+         "recorded times, noise included"},
+        {o->detail != LW_SIM_COLLECTIVE || o->buffered,
+         "--detail chunk and --buffered go with a plan: a replay has recorded transfers"},
+    };
+
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        if (each[i].given)
+            return each[i].why;
+    return NULL;
+}
+
 int cmd_sim(int argc, char **argv)
 {
     struct lw_prediction s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
@@ -81,14 +107,9 @@ int cmd_sim(int argc, char **argv)
         return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
     if (s.replay.on && n == 0)
         return lw_cli_usage("sim", "--replay needs traces");
-    if (s.replay.on && s.published)
-        return lw_cli_usage(
-            "sim", "--published-interference goes with a plan: a replay has recorded times");
-    if (s.replay.on && s.n_samples > 0)
-        return lw_cli_usage("sim",
-                            "--samples goes with a plan: a replay has the steps of its traces");
-    if (s.replay.on && s.steps > 1)
-        return lw_cli_usage("sim", "--steps: a replay has the steps of its traces");
+    const char *refused = s.replay.on ? not_of_a_replay(&s) : NULL;
+    if (refused)
+        return lw_cli_usage("sim", "%s", refused);
     enum lw_status status = lw_prediction_run(&s, stdout, &err);
     lw_prediction_free(&s);
     return lw_cli_end("sim", status, &err);
