@@ -6,6 +6,7 @@
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 #include "shared/show/plan_stages.h"
+#include "shared/show/plan_units.h"
 #include "shared/plan/plan_diff.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
@@ -63,6 +64,8 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
         struct lw_launch_point *points = points_of(p, set);
         for (int32_t i = 0; points && i < set->n_buckets; i++) {
             const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
+            if (!csv && lw_plan_is_gathered(p, set->first_bucket + i))
+                continue; /* lw_plan_show_units */
             bool weights = set->kind == LW_BUCKET_WEIGHTS;
             bool summed = !weights && set->kind != LW_BUCKET_GRADIENTS;
             struct lw_launch_point at = points[i];
@@ -152,6 +155,7 @@ static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
     } else if (p->n_buckets > 0) {
         printf("buckets\n");
         LW_TRY(bucket_table(p, false, err));
+        LW_TRY(lw_plan_show_units(p, err));
         putchar('\n');
     }
     printf("ops by kind (all roles)\n");
@@ -204,6 +208,14 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
         } else {
             lw_jsonout_int(o, "launch_after_gradients", at.n_ready);
             lw_jsonout_ns(o, "launch_ns", at.at);
+        }
+        if (lw_plan_is_gathered(p, set->first_bucket + i)) {
+            char text[256];
+            int32_t unit = set->first_bucket + i;
+            lw_jsonout_string(o, "gathered_before",
+                              lw_plan_unit_uses(p, unit, LW_OP_ALL_GATHER, text, sizeof text));
+            lw_jsonout_string(o, "freed_after",
+                              lw_plan_unit_uses(p, unit, LW_OP_FREE, text, sizeof text));
         }
         lw_jsonout_array(o, "params");
         for (int32_t s = 0; s < b->n_slots; s++)

@@ -25,6 +25,31 @@ TEST(a_plan_is_written_shown_and_read_back)
     expect("plan p.json --format json", 0, "\"bytes\": 31502336");
 }
 
+/* Units of four modules: the last one's weights stay from its forward to its backward. */
+TEST(a_plan_shows_when_units_are_gathered_and_freed)
+{
+    static const char *const rows[] = {
+        "4  f32             2  288 B  forward 3                 backward 3\n",
+        "5  f32             2  288 B  forward 2, backward 2     forward 2, backward 2\n",
+        "6  f32             2  288 B  forward 1, backward 1     forward 1, backward 1\n",
+        "7  f32             2  288 B  forward 0, backward 0     forward 0, backward 0\n"};
+    const char *text;
+
+    expect("model mlp --layers 4 --width 8 -o m.json", 0, "");
+    text = lapwing("plan -w m.json --dp 2 --zero 3 --micro-batches 2", NULL);
+    for (int i = 0; i < 4; i++)
+        assert_non_null(strstr(text, rows[i]));
+    assert_null(strstr(text, "optimizer       "));
+    text = lapwing("plan -w m.json --dp 2 --zero 3 --reshard off", NULL);
+    assert_non_null(strstr(text, "forward 1                 backward 1\n"));
+    text = lapwing("plan -w m.json --dp 2 --zero 2", NULL); /* whole, gathered after the step */
+    assert_non_null(strstr(text, "optimizer                    -\n"));
+    assert_null(strstr(text, "gathered before"));
+    expect("plan -w m.json --dp 2 --zero 3 --format json", 0,
+           "\"gathered_before\": \"forward 1, backward 1\", "
+           "\"freed_after\": \"forward 1, backward 1\"");
+}
+
 TEST(options_win_over_a_strategy_file)
 {
     expect("plan -w w.json --dp 2 --bucket-cap 5MiB --no-sync 2 -o q.json", 0,

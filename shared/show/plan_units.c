@@ -1,0 +1,100 @@
+/* Units of weights that are sharded (ZeRO-3): when each is gathered and when it is freed, read from
+ * the program of a role that has it. */
+#include "shared/show/plan_units.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/base/units.h"
+#include "shared/text/table.h"
+
+/* A program of the last variant with an op of that kind on the bucket; none: no ops. */
+static struct lw_program program_of(const struct lw_plan *p, int32_t bucket, enum lw_op_kind kind)
+{
+    for (int32_t r = 0; r < p->n_roles; r++) {
+        struct lw_program g = p->programs[(int64_t)(p->n_variants - 1) * p->n_roles + r];
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+            if (p->ops[i].kind == kind && p->ops[i].bucket == bucket)
+                return g;
+    }
+    return (struct lw_program){0, 0};
+}
+
+bool lw_plan_is_gathered(const struct lw_plan *p, int32_t bucket)
+{
+    return lw_plan_is_weights(p, bucket) && program_of(p, bucket, LW_OP_FREE).n_ops > 0;
+}
+
+static bool uses(const struct lw_plan *p, const struct lw_op *op, const struct lw_bucket *b)
+{
+    if (!lw_op_uses_weights(op))
+        return false;
+    for (int32_t i = 0; i < b->n_slots; i++)
+        if (p->params[p->slots[b->first_slot + i]].module == op->module)
+            return true;
+    return false;
+}
+
+static void add_word(char *buf, size_t size, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = buf; (at = strstr(at, word)) != NULL; at += n)
+        if (at[n] == ',' || at[n] == '\0')
+            return;
+    size_t len = strlen(buf);
+    snprintf(buf + len, size - len, "%s%s", len ? ", " : "", word);
+}
+
+const char *lw_plan_unit_uses(const struct lw_plan *p, int32_t bucket,
+                              enum lw_op_kind gather_or_free, char *buf, size_t size)
+{
+    struct lw_program g = program_of(p, bucket, gather_or_free);
+    const struct lw_bucket *b = &p->buckets[bucket];
+    int32_t step = gather_or_free == LW_OP_FREE ? -1 : 1;
+    char word[64];
+
+    buf[0] = '\0';
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        if (p->ops[i].kind != gather_or_free || p->ops[i].bucket != bucket)
+            continue;
+        int32_t k = i;
+        while (k >= g.first_op && k < g.first_op + g.n_ops && !uses(p, &p->ops[k], b))
+            k += step;
+        if (k < g.first_op || k >= g.first_op + g.n_ops)
+            continue;
+        snprintf(word, sizeof word, "%s %d", lw_op_name((enum lw_op_kind)p->ops[k].kind),
+                 p->ops[k].module);
+        add_word(buf, size, word);
+    }
+    return buf;
+}
+
+enum lw_status lw_plan_show_units(const struct lw_plan *p, struct lw_err *err)
+{
+    static const char *const titles[] = {">unit", "dtype", ">parameters", ">size",
+                                         "gathered before (module)", "freed after"};
+    struct lw_table *t = lw_table_new(6, titles);
+    char text[256];
+    int64_t n = 0;
+
+    for (int32_t i = 0; i < p->n_buckets; i++) {
+        const struct lw_bucket *b = &p->buckets[i];
+        if (!lw_plan_is_gathered(p, i))
+            continue;
+        n++;
+        lw_table_cell(t, "%d", i);
+        lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
+        lw_table_cell(t, "%d", b->n_slots);
+        lw_table_cell(t, "%s", lw_format_bytes(text, b->bytes));
+        lw_table_cell(t, "%s", lw_plan_unit_uses(p, i, LW_OP_ALL_GATHER, text, sizeof text));
+        lw_table_cell(t, "%s", lw_plan_unit_uses(p, i, LW_OP_FREE, text, sizeof text));
+    }
+    enum lw_status st = LW_OK;
+    if (n > 0) {
+        printf("\nunits of weights, gathered before use\n");
+        st = lw_table_print(t, stdout, 2, err);
+    }
+    lw_table_free(t);
+    return st;
+}
