@@ -33,8 +33,8 @@ static const char *not_of_a_replay(const struct lw_prediction *s)
         {s->steps > 1, "--steps: a replay has the steps of its traces"},
         {o->sigma > 0 || o->rank_sigma > 0 || o->jitter_ps > 0 || o->start_skew_ps > 0 ||
              s->seed >= 0,
-         "--noise, --rank-noise, --jitter, --start-skew and --seed go with a plan: a replay has the "
-         "recorded times, noise included"},
+         "--noise, --rank-noise, --jitter, --start-skew and --seed go with a plan: a replay has "
+         "the recorded times, noise included"},
         {o->detail != LW_SIM_COLLECTIVE || o->buffered,
          "--detail chunk and --buffered go with a plan: a replay has recorded transfers"},
     };
