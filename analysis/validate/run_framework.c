@@ -15,6 +15,13 @@
  *   torchtitan,    pytorch/torchtitan and foundation-model-stack/fms-fsdp, Llama models: norms and
  *   FSDP           rotation in f32 steps unless compiled
  *
+ *   Megatron-DeepSpeed  microsoft/DeepSpeed, runtime/zero/stage_1_and_2.py, step: the shard's
+ *                  gradients as one flat 16-bit tensor and as one of f32, 2 + 4 bytes
+ *   InternEvo      InternLM/InternEvo@c628a8c, solver/optimizer/hybrid_zero_optim.py, _step: the
+ *                  same, and the square roots of torch's multi-tensor AdamW, 4 bytes
+ *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
+ *                  bf16 without a master, AdamW's two states of the same type
+ *
  * The first row whose name the framework's name contains decides. */
 #include "analysis/validate/run_framework.h"
 
@@ -26,19 +33,23 @@
 #define SUMS (TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS)
 
 static const struct lw_run_framework frameworks[] = {
-    {"nanotron", SUMS | TRACES_UNFUSED_BLOCK, 0, "", false, false, true, true},
-    {"MLPerf", 0, TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT, "", true, true, false, false},
-    {"AutoModel", EAGER, 0, "", false, false, false, false},
-    {"NeMo", 0, TRACES_KEPT_FUSED_GATE, "", true, true, false, false},
-    {"Megatron-Bridge", 0, TRACES_KEPT_FUSED_GATE, "", true, true, false, false},
-    {"MaxText", 0, TRACES_KEPT_PROJECTIONS, "selective", false, false, false, false},
-    {"Paxml", 0, TRACES_KEPT_PROJECTIONS, "selective", false, false, false, false},
-    {"Megatron-DeepSpeed", SUMS, 0, "", false, false, true, false},
-    {"Megatron-LM 2021", SUMS, 0, "", false, false, false, false},
-    {"torchtitan", EAGER, 0, "", false, false, false, false},
-    {"FSDP", EAGER, 0, "", false, false, false, false},
-    {"torchtune", EAGER, 0, "", false, false, false, false},
-    {"", 0, 0, "", false, false, false, false},
+    {.name = "nanotron", .unfused = SUMS | TRACES_UNFUSED_BLOCK, .own_gradients = true,
+     .runs_ahead = true},
+    {.name = "MLPerf", .kept = TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT,
+     .shards_optimizer = true, .fp8_params = true},
+    {.name = "AutoModel", .unfused = EAGER},
+    {.name = "NeMo", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true, .fp8_params = true},
+    {.name = "Megatron-Bridge", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true,
+     .fp8_params = true},
+    {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
+    {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
+    {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18},
+    {.name = "Megatron-LM 2021", .unfused = SUMS},
+    {.name = "InternEvo", .state_bytes = 22},
+    {.name = "torchtitan", .unfused = EAGER},
+    {.name = "FSDP", .unfused = EAGER},
+    {.name = "torchtune", .unfused = EAGER, .state_bytes = 4},
+    {.name = ""},
 };
 
 const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r)

@@ -8,11 +8,13 @@ struct lw_run_framework {
     const char *name;      /* part of the framework's name in the table */
     unsigned unfused;      /* bits of enum traces_unfused */
     unsigned kept;         /* bits of enum traces_kept */
-    const char *recompute; /* where the row gives none */
+    const char *recompute; /* where the row gives none; NULL = nothing */
     bool shards_optimizer; /* ZeRO-1 and bf16 gradients, where the row gives none */
     bool fp8_params;       /* weights of 8 bits beside 8-bit products */
     bool own_gradients;    /* gradients of the parameters' type, whole, beside their f32 sums */
     bool runs_ahead;       /* without stages the host is ahead of the device */
+    int state_bytes;       /* of an element's optimizer state with what its step allocates, beside
+                            * gradients of the parameters' type; 0 = a master and Adam's two */
 };
 
 /* One of no name where the framework is not known. */

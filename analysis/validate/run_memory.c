@@ -25,7 +25,7 @@
 
 static const double RESERVE = 1.056;
 
-enum { NARROW = 64, ITEM = 2, GATHERED_IN_BACKWARD = 3, HELD_AHEAD = 40 };
+enum { NARROW = 64, MASTER_AND_ADAM = 12, ITEM = 2, GATHERED_IN_BACKWARD = 3, HELD_AHEAD = 40 };
 
 /* Embedding, head, norms, biases and adapters stay as they are. */
 static bool is_product(const struct lw_run *r, const struct lw_plan *plan,
@@ -42,6 +42,8 @@ void lw_run_hold(const struct lw_run *r, struct lw_plan *plan)
     for (int32_t i = 0; i < plan->n_roles; i++) {
         int64_t *bytes = plan->roles[i].static_bytes;
         bytes[LW_MEM_GRADS] += beside ? bytes[LW_MEM_PARAMS] : 0;
+        if (f->state_bytes > 0 && strcmp(lw_run_gradients(r), "f32") != 0)
+            bytes[LW_MEM_OPTIMIZER] = bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM * f->state_bytes;
         for (int32_t k = 0; lw_run_is_8bit(r) && f->fp8_params && k < plan->n_params; k++)
             if (plan->params[k].stage == plan->roles[i].stage &&
                 is_product(r, plan, &plan->params[k]))

@@ -31,7 +31,8 @@ static const struct {
     {"nemotron415b", "nemotron-4-15b", "llama"}, {"nemotron4340b", "nemotron-4-340b", "llama"},
     {"nemotron15b", "nemotron-4-15b", "llama"}, {"nemotron340b", "nemotron-4-340b", "llama"},
     {"nemotron22b", "nemotron-3-22b", "llama"}, {"qwen2532b", "qwen-2.5-32b", "llama"},
-    {"llama323b", "llama-3.2-3b", "llama"},
+    {"llama323b", "llama-3.2-3b", "llama"},     {"internlm7b", "internlm-7b", "llama"},
+    {"internlm20b", "internlm-20b", "llama"},
 };
 
 static void letters(const char *text, char *out, size_t size)

@@ -141,7 +141,8 @@ static enum lw_status set_all(struct lw_strategy *s, const struct setting *setti
 
 static const char *recompute_of(const struct lw_run *r)
 {
-    const char *text = *r->recompute ? r->recompute : lw_run_framework_of(r)->recompute;
+    const char *usual = lw_run_framework_of(r)->recompute;
+    const char *text = *r->recompute || !usual ? r->recompute : usual;
 
     if (has(text, "full"))
         return "full";

@@ -265,6 +265,7 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
 
 #define ONE "Touvron et al., arXiv 2302.13971, table 2"
 #define TWO "Touvron et al., arXiv 2307.09288, table 1"
+#define INTERN "InternLM/InternEvo@c628a8c, configs/_base_/models/internlm_"
 #define NEMO "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/nemotron.py"
 #define THREE "Grattafiori et al., arXiv 2407.21783, table 3"
 
@@ -291,6 +292,10 @@ const struct traces_model traces_models_llama[] = {
     {"llama-3.2-3b", "Llama 3.2 3B, tied",
      {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, llama_build, 3,
      "huggingface.co/meta-llama/Llama-3.2-3B, config.json"},
+    {"internlm-7b", "InternLM 7B",
+     {LLAMA(32, 4096, 32, 32, 11008, 2048, 103168)}, llama_build, 2, INTERN "7B.py"},
+    {"internlm-20b", "InternLM 20B",
+     {LLAMA(60, 5120, 40, 40, 13824, 4096, 103168)}, llama_build, 2, INTERN "20B.py"},
     {"nemotron-3-22b", "Nemotron 3 22B, squared ReLU",
      {LLAMA(40, 6144, 48, 48, 24576, 4096, 256000), .plain_ffn = true}, llama_build, 3, NEMO},
     {"nemotron-4-15b", "Nemotron 4 15B, squared ReLU",

@@ -70,6 +70,27 @@ TEST(gradients_of_the_parameters_type_lie_beside_their_sums)
     }
 }
 
+/* A flat gradient of 2 bytes and one of 4 beside a master and two states; two states of the weights'
+ * type alone. Sums in f32 need no copy. */
+TEST(a_step_takes_copies_of_gradients)
+{
+    static const struct {
+        const char *framework, *precision;
+        int64_t bytes;
+    } cases[] = {{"Megatron-DeepSpeed", "fp16", 18}, {"InternEvo", "bf16", 22},
+                 {"torchtune", "bf16", 4}, {"Megatron-LM", "bf16", 12},
+                 {"Megatron-DeepSpeed", "bf16 (fp32 grad accumulation)", 12}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_role role = {.static_bytes = {[LW_MEM_OPTIMIZER] = 12000}};
+        struct lw_plan plan = {.n_roles = 1, .roles = &role};
+        struct lw_run r = run_of(cases[k].framework, "", 1, 1);
+        r.precision = cases[k].precision;
+        lw_run_hold(&r, &plan);
+        assert_int_equal(role.static_bytes[LW_MEM_OPTIMIZER], 1000 * cases[k].bytes);
+    }
+}
+
 /* Of an embedding, a norm, two matrices of blocks on two stages, and a head. */
 TEST(weights_of_8_bits_are_those_of_products)
 {
