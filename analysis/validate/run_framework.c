@@ -16,7 +16,10 @@
  *   FSDP           rotation in f32 steps unless compiled
  *
  *   Megatron-DeepSpeed  microsoft/DeepSpeed, runtime/zero/stage_1_and_2.py, step: the shard's
- *                  gradients as one flat 16-bit tensor and as one of f32, 2 + 4 bytes
+ *                  gradients as one flat 16-bit tensor and as one of f32, 2 + 4 bytes;
+ *                  reduce_bucket_size; runtime/bf16_optimizer.py flattens weights on the device,
+ *                  where stage_1_and_2.py moves them to the host first; runtime/pipe/engine.py frees
+ *                  a stage's outputs in the backward
  *   InternEvo      InternLM/InternEvo@c628a8c, solver/optimizer/hybrid_zero_optim.py, _step: the
  *                  same, and the square roots of torch's multi-tensor AdamW, 4 bytes
  *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
@@ -43,7 +46,8 @@ static const struct lw_run_framework frameworks[] = {
      .fp8_params = true},
     {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
-    {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18},
+    {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18,
+     .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
     {.name = "Megatron-LM 2021", .unfused = SUMS},
     {.name = "InternEvo", .state_bytes = 22},
     {.name = "torchtitan", .unfused = EAGER},

@@ -37,13 +37,15 @@ static bool is_product(const struct lw_run *r, const struct lw_plan *plan,
 void lw_run_hold(const struct lw_run *r, struct lw_plan *plan)
 {
     const struct lw_run_framework *f = lw_run_framework_of(r);
-    bool beside = f->own_gradients && strcmp(lw_run_gradients(r), "f32") == 0;
+    bool sums = strcmp(lw_run_gradients(r), "f32") == 0;
 
     for (int32_t i = 0; i < plan->n_roles; i++) {
         int64_t *bytes = plan->roles[i].static_bytes;
-        bytes[LW_MEM_GRADS] += beside ? bytes[LW_MEM_PARAMS] : 0;
-        if (f->state_bytes > 0 && strcmp(lw_run_gradients(r), "f32") != 0)
+        bytes[LW_MEM_GRADS] += f->own_gradients && sums ? bytes[LW_MEM_PARAMS] : 0;
+        if (f->state_bytes > 0 && !sums)
             bytes[LW_MEM_OPTIMIZER] = bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM * f->state_bytes;
+        bytes[LW_MEM_BUCKETS] += r->dp > 1 && !sums ? f->bucket * ITEM : 0;
+        bytes[LW_MEM_PARAMS] *= f->flat_weights && sums ? 2 : 1;
         for (int32_t k = 0; lw_run_is_8bit(r) && f->fp8_params && k < plan->n_params; k++)
             if (plan->params[k].stage == plan->roles[i].stage &&
                 is_product(r, plan, &plan->params[k]))
@@ -51,17 +53,29 @@ void lw_run_hold(const struct lw_run *r, struct lw_plan *plan)
     }
 }
 
+static double whole_tensors(const struct lw_run *r, int64_t n)
+{
+    return (double)(n * ITEM * r->mbs * r->hidden) * (double)r->seq / (double)r->cp;
+}
+
 static double whole_inputs(const struct lw_run *r, int64_t n)
 {
-    if (r->tp < 2 || !lw_run_is_yes(r->seq_parallel))
-        return 0;
-    return (double)(n * ITEM * r->mbs * r->hidden) * (double)r->seq / (double)r->cp;
+    return r->tp > 1 && lw_run_is_yes(r->seq_parallel) ? whole_tensors(r, n) : 0;
+}
+
+/* Of the first stage, which has most micro-batches in flight. */
+static double stage_outputs(const struct lw_run *r)
+{
+    bool kept = lw_run_framework_of(r)->keeps_outputs && r->pp > 1;
+
+    return kept ? whole_tensors(r, r->micro_batches < r->pp ? r->micro_batches : r->pp) : 0;
 }
 
 /* Tensors that are held only because the host is ahead are waited for where the device is full. */
 double lw_run_needed_bytes(const struct lw_run *r, const struct lw_summary *s)
 {
-    return RESERVE * ((double)s->peak_memory_bytes + whole_inputs(r, GATHERED_IN_BACKWARD));
+    return RESERVE * ((double)s->peak_memory_bytes + whole_inputs(r, GATHERED_IN_BACKWARD) +
+                      stage_outputs(r));
 }
 
 double lw_run_shown_bytes(const struct lw_run *r, const struct lw_device *d,
@@ -75,6 +89,7 @@ double lw_run_shown_bytes(const struct lw_run *r, const struct lw_device *d,
     for (int32_t i = 0; strstr(r->memory, "rank 0") && i < s->n_ranks; i++)
         if (s->ranks[i].rank == 0)
             peak = s->ranks[i].peak_memory_bytes;
-    double bytes = ((double)peak + whole_inputs(r, n)) * (reserved ? RESERVE : 1);
+    double bytes = ((double)peak + whole_inputs(r, n) + stage_outputs(r)) *
+                   (reserved ? RESERVE : 1);
     return bytes + (smi ? (double)lw_device_framework_bytes(d) : 0);
 }

@@ -6,6 +6,10 @@
  * than their share. Where the head comes before the last stage, its module lies in the last one
  * here, and each stage without a module takes the block before it.
  *
+ * After the head come the scores' cast and the loss as blocks of their own; a stage that is left
+ * without any ends the run, and so do fewer micro-batches than p - 1
+ * (src/nanotron/parallel/pipeline_parallel/engine.py).
+ *
  * Elsewhere: equal numbers of blocks. Where they do not divide, the first parts have one more,
  * unless embedding and head count as blocks. */
 #include "analysis/validate/run_parts.h"
@@ -19,7 +23,13 @@ static double fewer(double a, double b)
     return a < b ? a : b;
 }
 
-/* First module of part q + 1, where part q begins at `begin`. */
+static bool is_by_cost(const struct lw_run *r)
+{
+    return strstr(r->partition, "cost") != NULL;
+}
+
+/* First module of stage q + 1, where stage q begins at `begin`; beyond the head where the blocks
+ * end before. */
 static double next_by_cost(const struct lw_run *r, int64_t q, double begin)
 {
     double h = (double)r->hidden, block = 4 * h * h + 3 * (double)r->ffn * h;
@@ -27,7 +37,7 @@ static double next_by_cost(const struct lw_run *r, int64_t q, double begin)
                    (double)r->pp;
     double next = floor(share / block) + 2; /* block b is module b, from 1 on */
 
-    return fewer(next > begin ? next : begin + 1, (double)(r->layers + 3 + q - r->pp));
+    return next > begin ? next : begin + 1;
 }
 
 static double next_even(const struct lw_run *r, int64_t q, double begin)
@@ -41,12 +51,31 @@ static double next_even(const struct lw_run *r, int64_t q, double begin)
 
 void lw_run_parts(const struct lw_run *r, char *list, size_t size)
 {
-    bool by_cost = strstr(r->partition, "cost") != NULL;
     size_t used = (size_t)snprintf(list, size, "0");
     double begin = 0;
 
     for (int64_t q = 0; q < r->pp * r->vpp - 1 && used < size; q++) {
-        begin = by_cost ? next_by_cost(r, q, begin) : next_even(r, q, begin);
+        begin = is_by_cost(r) ? fewer(next_by_cost(r, q, begin), (double)(r->layers + 3 + q - r->pp))
+                              : next_even(r, q, begin);
         used += (size_t)snprintf(list + used, size - used, ",%.0f", begin);
     }
+}
+
+enum { AFTER_HEAD = 2 }; /* the scores' cast and the loss, a stage each where the head ends one */
+
+/* No run of nanotron_ultrascale with such a configuration has a step: 159 of its 774 failed ones. */
+const char *lw_run_refused(const struct lw_run *r)
+{
+    int64_t of_head = 0;
+
+    if (!is_by_cost(r) || r->pp < 2)
+        return NULL;
+    for (double begin = 0; of_head < r->pp - 1; of_head++)
+        if ((begin = next_by_cost(r, of_head, begin)) > (double)r->layers + 1)
+            break;
+    if (of_head + AFTER_HEAD < r->pp - 1)
+        return "nanotron leaves a stage without a block, and does not start";
+    if (r->micro_batches < r->pp - 1)
+        return "nanotron's 1F1B asks for as many micro-batches as stages less one";
+    return NULL;
 }

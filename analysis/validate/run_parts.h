@@ -9,4 +9,7 @@
  * the head in the last. */
 void lw_run_parts(const struct lw_run *r, char *list, size_t size);
 
+/* Why the framework itself ends such a run before its first step; NULL = it does not. */
+const char *lw_run_refused(const struct lw_run *r);
+
 #endif

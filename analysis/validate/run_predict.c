@@ -276,6 +276,9 @@ enum lw_status lw_run_predict(struct lw_run *r, struct lw_run_prediction *out, s
     LW_TRY(complete_world(r, err));
     LW_TRY(complete_batch(r, err));
     LW_TRY(expressible(r, err));
+    out->refused = lw_run_refused(r);
+    if (out->refused)
+        return LW_OK;
     LW_TRY(lw_run_machine(r, &c, err));
     enum lw_status s = on_machine(r, &c, out, err);
     lw_cluster_free(&c);

@@ -12,6 +12,8 @@ struct lw_run_prediction {
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
     double step_flops;  /* by the definition that run->flops names; 0 = model FLOPs */
     double peak;        /* a device's rate at the run's precision */
+    const char *refused; /* why the framework ends the run before its first step: all else is 0;
+                          * NULL = it does not */
 };
 
 /* Fills what a row leaves open from what it gives (dp from gpus, batch from its parts) and

@@ -91,7 +91,7 @@ enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case 
 {
     struct lw_case c = *given;
 
-    if (!(c.predicted > 0))
+    if (!(c.predicted > 0) && !c.refused)
         return lw_fail(err, LW_EFORMAT, "case %s: predicted %g %s: it must be above 0", c.id,
                        c.predicted, c.unit);
     for (int32_t i = 0; i < v->n_cases; i++)

@@ -70,6 +70,7 @@ struct lw_case {
     double predicted_bytes, measured_bytes, tokens_per_s_device;
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
     bool failed;           /* the run did not fit, or crashed */
+    bool refused;          /* predicted: the framework ends it before its first step (remark) */
 };
 
 /* A figure that was fitted on measured cases. */

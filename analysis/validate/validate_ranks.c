@@ -18,10 +18,10 @@ static void judge_memory(struct lw_validation *v)
         struct lw_family *f = &v->families[c->family];
         if (!f->runs)
             continue;
-        if (c->needed_bytes > 0 && c->capacity_bytes > 0) {
+        if (c->refused || (c->needed_bytes > 0 && c->capacity_bytes > 0)) {
             struct lw_fits *fits = c->failed ? &f->failed : &f->ran;
             fits->n++;
-            fits->n_right += (c->needed_bytes > c->capacity_bytes) == c->failed;
+            fits->n_right += (c->refused || c->needed_bytes > c->capacity_bytes) == c->failed;
         }
         if (c->predicted_bytes <= 0 || c->measured_bytes <= 0)
             continue;

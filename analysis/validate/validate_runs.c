@@ -59,8 +59,9 @@ static enum lw_status add_case(struct table *t, const char *id, const struct lw_
                         .predicted = p->step_ns, .measured = m->step_s * 1e9,
                         .predicted_bytes = p->memory_bytes, .measured_bytes = m->memory_bytes,
                         .needed_bytes = p->needed_bytes, .capacity_bytes = p->capacity_bytes,
-                        .failed = m->failed,
-                        .tokens_per_s_device = p->tokens_per_s_device, .remark = ""};
+                        .failed = m->failed, .refused = p->refused != NULL,
+                        .tokens_per_s_device = p->tokens_per_s_device,
+                        .remark = p->refused ? p->refused : ""};
 
     snprintf(sweep, sizeof sweep, "%.80s on %lld", run->model, (long long)run->gpus);
     if (!m->failed)

@@ -11,8 +11,8 @@ static struct lw_run run_of(const char *framework, const char *memory, int64_t t
 {
     return (struct lw_run){.framework = framework, .memory = memory, .seq_parallel = "yes",
                            .precision = "bf16, fp32 gradient accumulation", .grad_dtype = "",
-                           .mbs = 2, .hidden = 1000, .seq = 100, .cp = 1, .layers = 10, .tp = tp,
-                           .pp = pp};
+                           .mbs = 2, .hidden = 1000, .seq = 100, .cp = 1, .layers = 10,
+                           .micro_batches = 8, .tp = tp, .pp = pp};
 }
 
 static double shown(struct lw_run r)
@@ -24,7 +24,7 @@ static double shown(struct lw_run r)
     return lw_run_shown_bytes(&r, &device, &s);
 }
 
-/* One whole input: 2 samples of 100 tokens, 1000 elements of 2 bytes. */
+/* One whole input or output: 2 samples of 100 tokens, 1000 elements of 2 bytes. */
 TEST(figures_of_each_kind)
 {
     static const struct {
@@ -39,6 +39,8 @@ TEST(figures_of_each_kind)
         {"Megatron-LM", "", 4, 1, 2e9 + 3 * 4e5},
         {"nanotron", "", 4, 1, 2e9 + 40 * 4e5},
         {"nanotron", "", 4, 2, 2e9 + 3 * 4e5},
+        {"Megatron-DeepSpeed", "", 1, 4, 2e9 + 4 * 4e5},
+        {"Megatron-DeepSpeed", "", 1, 16, 2e9 + 8 * 4e5},
     };
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -70,8 +72,8 @@ TEST(gradients_of_the_parameters_type_lie_beside_their_sums)
     }
 }
 
-/* A flat gradient of 2 bytes and one of 4 beside a master and two states; two states of the weights'
- * type alone. Sums in f32 need no copy. */
+/* A flat gradient of 2 bytes and one of 4 beside a master and two states; two states of the type
+ * of the weights alone. Sums in f32 need no copy. */
 TEST(a_step_takes_copies_of_gradients)
 {
     static const struct {
@@ -88,6 +90,21 @@ TEST(a_step_takes_copies_of_gradients)
         r.precision = cases[k].precision;
         lw_run_hold(&r, &plan);
         assert_int_equal(role.static_bytes[LW_MEM_OPTIMIZER], 1000 * cases[k].bytes);
+    }
+}
+
+/* A bucket of 5e8 16-bit gradients where ranks reduce; beside sums the weights twice. */
+TEST(deepspeed_flattens_weights_and_buckets_gradients)
+{
+    for (int k = 0; k < 3; k++) {
+        struct lw_role role = {.static_bytes = {[LW_MEM_PARAMS] = 20}};
+        struct lw_plan plan = {.n_roles = 1, .roles = &role};
+        struct lw_run r = run_of("Megatron-DeepSpeed", "", 1, 1);
+        r.precision = k < 2 ? "fp16" : "bf16 (fp32 grad accumulation)";
+        r.dp = k == 0 ? 1 : 2;
+        lw_run_hold(&r, &plan);
+        assert_int_equal(role.static_bytes[LW_MEM_BUCKETS], k == 1 ? 1000000000 : 0);
+        assert_int_equal(role.static_bytes[LW_MEM_PARAMS], k == 2 ? 40 : 20);
     }
 }
 

@@ -1,6 +1,8 @@
 /* Blocks of published runs on their stages. */
 #include "tests/lib/unit.h"
 
+#include <string.h>
+
 #include "analysis/validate/run_parts.h"
 
 static void parts_are(struct lw_run r, const char *expected)
@@ -42,4 +44,29 @@ TEST(no_stage_is_without_a_module)
 {
     parts_are((struct lw_run){.layers = 3, .hidden = 8, .ffn = 32, .vocab = 8, .partition = "cost",
                               .pp = 5}, "0,1,2,3,4");
+}
+
+/* Of 20 blocks' cost: on 16 stages the head comes to stage 12 of 0 to 15, the cast to 13, the loss
+ * to 14; on 8 to stage 6, the other two to 7. */
+TEST(nanotron_refuses_stages_without_a_block)
+{
+    struct lw_run r = {.layers = 16, .hidden = 2048, .ffn = 8192, .vocab = 131072,
+                       .partition = "cost", .pp = 16, .micro_batches = 64};
+
+    assert_non_null(strstr(lw_run_refused(&r), "a stage without a block"));
+    r.pp = 8;
+    assert_null(lw_run_refused(&r));
+    r.partition = "";
+    r.pp = 16;
+    assert_null(lw_run_refused(&r));
+}
+
+TEST(nanotron_refuses_fewer_micro_batches_than_stages_less_one)
+{
+    struct lw_run r = {.layers = 32, .hidden = 4096, .ffn = 16384, .vocab = 4096,
+                       .partition = "cost", .pp = 8, .micro_batches = 6};
+
+    assert_non_null(strstr(lw_run_refused(&r), "micro-batches"));
+    r.micro_batches = 7;
+    assert_null(lw_run_refused(&r));
 }

@@ -267,6 +267,29 @@ TEST(a_failed_run_is_right_where_it_does_not_fit)
     lw_validation_free(&v);
 }
 
+/* What a framework refuses is right where the run failed, whatever it would need. */
+TEST(a_refused_run_is_right_where_it_failed)
+{
+    struct lw_validation v = {0};
+    struct lw_err err = {0};
+    int32_t family;
+
+    assert_int_equal(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err),
+                     LW_OK);
+    v.families[family].runs = true;
+    for (int failed = 0; failed < 2; failed++) {
+        struct lw_case c = {.id = failed ? "a" : "b", .unit = "ns", .family = family, .series = -1,
+                            .remark = "", .refused = true, .failed = failed};
+        assert_int_equal(lw_validation_case(&v, &c, &err), LW_OK);
+    }
+    assert_int_equal(lw_validation_judge(&v, &err), LW_OK);
+    assert_int_equal(v.families[family].ran.n, 1);
+    assert_int_equal(v.families[family].ran.n_right, 0);
+    assert_int_equal(v.families[family].failed.n, 1);
+    assert_int_equal(v.families[family].failed.n_right, 1);
+    lw_validation_free(&v);
+}
+
 /* Predicted 1 2 3 4 against measured 10 30 20 40: one exchange of neighbours, 1 - 6 * 2 / (4 *
  * 15) = 0.8. A sweep of three has no figure. */
 TEST(ranks_of_a_sweep_are_correlated)
