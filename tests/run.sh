@@ -1,10 +1,10 @@
 #!/bin/sh
 # Runs cmocka test programs, JOBS at once (one per core by default), and counts: prints each
 # program's failures and skips, then one line "N passed, M failed, K skipped". A program that
-# crashes counts as one failure. tests/order.txt names the programs that begin first because they
-# take long, those that wait more than they compute and run beside the others, and those that
-# measure time and run one at a time at the end. TIMES=1: the seconds of each program, processor and
-# clock.
+# crashes counts as one failure. tests/order.txt lists, the longest first, the programs that begin
+# first because they take long, those that wait more than they compute and run beside the others, and
+# those that measure time and run one at a time at the end. TIMES=1: the seconds of each program,
+# processor and clock.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 here=$(dirname "$0")
@@ -44,15 +44,20 @@ if [ "$1" = --one ]; then # a program of the parallel part, started by xargs bel
     exit 0
 fi
 
-first='' others='' waiting='' alone=''
-for t in "$@"; do
-    case $(sed -n "s/^$(basename "$t") //p" "$here/order.txt") in
-    first) first="$first $t" ;;
-    waits) waiting="$waiting $t" ;;
-    alone) alone="$alone $t" ;;
-    *) others="$others $t" ;;
-    esac
-done
+# The programs given that order.txt lists under a word, in its order; for '' those not listed.
+listed() {
+    word=$1; shift
+    printf '%s\n' "$@" | awk -v word="$word" -v order="$here/order.txt" '
+        BEGIN { while ((getline line <order) > 0) { split(line, f, " "); name[++n] = f[1]
+                                                    place[f[1]] = f[2] } }
+        { base = $0; sub(/.*\//, "", base); path[base] = $0
+          if (word == "" && place[base] !~ /^(first|waits|alone)$/) print }
+        END { for (i = 1; i <= n; i++)
+                  if (place[name[i]] == word && name[i] in path) print path[name[i]] }'
+}
+
+first=$(listed first "$@") others=$(listed '' "$@")
+waiting=$(listed waits "$@") alone=$(listed alone "$@")
 
 beside() { # how many at once, programs
     n=$1; shift
