@@ -324,8 +324,8 @@ TEST(its_ranks_measure_one_cluster)
     NEEDS_MPI();
     int rc;
     char *out = shell(
-        "$M -n 2 $L calibrate --backend mpi --rounds 1 --max-bytes 16MiB -o c.json --format json "
-        "2>&1 && $L cluster c.json",
+        "$M -n 2 $L calibrate --backend mpi --rounds 1 --steps 1 --max-bytes 16MiB --max-side 32 "
+        "-o c.json --format json 2>&1 && $L cluster c.json",
         &rc);
 
     if (rc != 0 || times(out, "\"cluster\": \"host\"") != 1)

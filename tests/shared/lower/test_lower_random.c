@@ -94,7 +94,7 @@ static void simulate(const struct lw_plan *p, bool adds_up, const char *what)
 TEST(every_combination_is_proven_and_runs)
 {
     struct prng r = prng_start("combinations");
-    const int plans = unit_cases(1000, 3000);
+    const int plans = unit_cases(400, 3000);
     int made = 0, pipelines = 0, tensor = 0, zero[4] = {0}, clipped = 0, cut_both_ways = 0;
     int replicas = 0;
 
