@@ -26,12 +26,9 @@ static void print_dispatch(const struct exec_bench_dispatch *d, enum lw_format f
                d->n_ops, d->n_steps, d->median_ns, d->p90_ns, d->whole_ns);
     } else {
         lw_jsonout_object(&o, NULL);
-        lw_jsonout_string(&o, "name", "dispatch");
-        lw_jsonout_int(&o, "n_ops", d->n_ops);
-        lw_jsonout_int(&o, "n_steps", d->n_steps);
-        lw_jsonout_fixed(&o, "median_ns", d->median_ns, 1);
-        lw_jsonout_fixed(&o, "p90_ns", d->p90_ns, 1);
-        lw_jsonout_fixed(&o, "whole_ns", d->whole_ns, 1);
+        LW_JSON(&o, "name", "dispatch", "n_ops", d->n_ops, "n_steps", d->n_steps,
+                "median_ns", lw_decimals(d->median_ns, 1), "p90_ns", lw_decimals(d->p90_ns, 1),
+                "whole_ns", lw_decimals(d->whole_ns, 1));
         lw_jsonout_end(&o);
     }
 }
@@ -54,17 +51,12 @@ static void print_by_hand(const struct exec_bench_by_hand *b, enum lw_format for
                b->n_pairs, b->executor_ns, b->hand_ns, b->ratio, b->low, b->high);
     } else {
         lw_jsonout_object(&o, NULL);
-        lw_jsonout_string(&o, "name", "by-hand");
-        lw_jsonout_int(&o, "n_pairs", b->n_pairs);
-        lw_jsonout_int(&o, "n_ops", b->n_ops);
-        lw_jsonout_int(&o, "n_steps", b->n_steps);
-        lw_jsonout_int(&o, "bytes", b->bytes);
-        lw_jsonout_int(&o, "work_ns", b->work_ns);
-        lw_jsonout_fixed(&o, "executor_ns", b->executor_ns, 0);
-        lw_jsonout_fixed(&o, "hand_ns", b->hand_ns, 0);
-        lw_jsonout_fixed(&o, "ratio", b->ratio, 5);
-        lw_jsonout_fixed(&o, "ratio_low", b->low, 5);
-        lw_jsonout_fixed(&o, "ratio_high", b->high, 5);
+        LW_JSON(&o, "name", "by-hand", "n_pairs", b->n_pairs, "n_ops", b->n_ops,
+                "n_steps", b->n_steps, "bytes", b->bytes, "work_ns", b->work_ns,
+                "executor_ns", lw_decimals(b->executor_ns, 0),
+                "hand_ns", lw_decimals(b->hand_ns, 0));
+        LW_JSON(&o, "ratio", lw_decimals(b->ratio, 5), "ratio_low", lw_decimals(b->low, 5),
+                "ratio_high", lw_decimals(b->high, 5));
         lw_jsonout_end(&o);
     }
 }
@@ -86,13 +78,9 @@ static void print_overlap(const struct exec_bench_overlap *b, enum lw_format for
             (long long)b->work_ns, b->hidden);
     } else {
         lw_jsonout_object(&o, NULL);
-        lw_jsonout_string(&o, "name", "overlap");
-        lw_jsonout_int(&o, "n", b->n);
-        lw_jsonout_int(&o, "bytes", b->bytes);
-        lw_jsonout_int(&o, "alone_ns", b->alone_ns);
-        lw_jsonout_int(&o, "beside_ns", b->beside_ns);
-        lw_jsonout_int(&o, "work_ns", b->work_ns);
-        lw_jsonout_fixed(&o, "hidden", b->hidden, 5);
+        LW_JSON(&o, "name", "overlap", "n", b->n, "bytes", b->bytes, "alone_ns", b->alone_ns,
+                "beside_ns", b->beside_ns, "work_ns", b->work_ns,
+                "hidden", lw_decimals(b->hidden, 5));
         lw_jsonout_end(&o);
     }
 }

@@ -48,16 +48,11 @@ static void print_json(const struct lw_golden_result *r)
     struct lw_jsonout o = {.file = stdout};
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_int(&o, "passed", r->n_passed);
-    lw_jsonout_int(&o, "failed", r->n_failed);
+    LW_JSON(&o, "passed", r->n_passed, "failed", r->n_failed);
     lw_jsonout_array(&o, "failures");
     for (int64_t i = 0; i < r->n_failed; i++) {
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "file", r->failures[i].file);
-        lw_jsonout_int(&o, "line", r->failures[i].line);
-        lw_jsonout_string(&o, "id", r->failures[i].id);
-        lw_jsonout_string(&o, "message", r->failures[i].message);
-        lw_jsonout_end(&o);
+        LW_JSON_ROW(&o, NULL, "file", r->failures[i].file, "line", r->failures[i].line,
+                    "id", r->failures[i].id, "message", r->failures[i].message);
     }
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);

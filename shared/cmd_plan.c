@@ -31,9 +31,8 @@ static enum lw_status diff(const char *first, const char *second, enum lw_format
         struct lw_jsonout o = {.file = stdout};
         lw_jsonout_object(&o, NULL);
         lw_jsonout_bool(&o, "same", !differs);
-        lw_jsonout_string(&o, "first_difference", differs ? text : NULL);
-        lw_jsonout_string(&o, "first_plan_hash", a.hash);
-        lw_jsonout_string(&o, "second_plan_hash", b.hash);
+        LW_JSON(&o, "first_difference", differs ? text : NULL, "first_plan_hash", a.hash,
+                "second_plan_hash", b.hash);
         lw_jsonout_end(&o);
     } else if (differs) {
         printf("%s\n", text);

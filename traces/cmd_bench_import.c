@@ -22,16 +22,11 @@ static double multiple(const struct traces_import_speed *s)
 
 static void put_form(struct lw_jsonout *o, const struct traces_import_speed *s)
 {
-    lw_jsonout_int(o, "json_bytes", s->json_bytes);
-    lw_jsonout_int(o, "file_bytes", s->file_bytes);
-    lw_jsonout_int(o, "n_events", s->n_events);
-    lw_jsonout_int(o, "n_rows", s->n_rows);
-    lw_jsonout_fixed(o, "read_s", s->read_s, 6);
-    lw_jsonout_fixed(o, "parse_s", s->parse_s, 6);
-    lw_jsonout_fixed(o, "wall_s", s->read_s + s->parse_s, 6);
-    lw_jsonout_fixed(o, "json_mb_per_s", per_s(s), 1);
-    lw_jsonout_int(o, "peak_rss_bytes", s->peak_rss_bytes);
-    lw_jsonout_fixed(o, "memory_multiple", multiple(s), 3);
+    LW_JSON(o, "json_bytes", s->json_bytes, "file_bytes", s->file_bytes, "n_events", s->n_events,
+            "n_rows", s->n_rows, "read_s", lw_decimals(s->read_s, 6),
+            "parse_s", lw_decimals(s->parse_s, 6), "wall_s", lw_decimals(s->read_s + s->parse_s, 6),
+            "json_mb_per_s", lw_decimals(per_s(s), 1));
+    LW_JSON(o, "peak_rss_bytes", s->peak_rss_bytes, "memory_multiple", lw_decimals(multiple(s), 3));
 }
 
 static enum lw_status print_table(const struct traces_import_speed *s, bool csv,
@@ -85,8 +80,7 @@ enum lw_status cmd_bench_import(const char *file, int64_t bytes, enum lw_format 
         return print_table(s, format == LW_FORMAT_CSV, err);
     struct lw_jsonout o = {.file = stdout};
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "name", "import");
-    lw_jsonout_string(&o, "file", file);
+    LW_JSON(&o, "name", "import", "file", file);
     put_form(&o, &s[PLAIN]);
     lw_jsonout_object(&o, "gzip");
     put_form(&o, &s[PACKED]);

@@ -241,9 +241,7 @@ static enum lw_status join_buckets(struct lw_comparison *c, const struct bucket_
 {
     bool by_number = c->joined == LW_JOINED_OP;
 
-    c->buckets = lw_arena_alloc(&c->arena, p->n, sizeof *c->buckets);
-    if (!c->buckets)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, c->buckets, p->n, err);
     for (int32_t i = 0; i < p->n; i++)
         for (int32_t k = 0; k < m->n; k++) {
             const struct bucket_side *x = &p->v[i], *y = &m->v[k];
@@ -358,9 +356,7 @@ static enum lw_status name_ops(struct lw_store *s, struct lw_comparison *c, cons
 {
     struct lw_sql *q;
 
-    c->ops = lw_arena_alloc(&c->arena, LW_OPS_SHOWN, sizeof *c->ops);
-    if (!c->ops)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, c->ops, LW_OPS_SHOWN, err);
     for (int64_t i = 0; i < n && i < LW_OPS_SHOWN && order[i].size > 0; i++) {
         LW_TRY(lw_sql_query(s, &q, err,
                             "SELECT kind, class, name, module, bucket FROM op"

@@ -388,8 +388,7 @@ static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
     for (int32_t i = 0; i < c->n_buckets; i++) {
         const struct lw_bucket_line *b = &c->buckets[i];
         lw_jsonout_object(o, NULL);
-        lw_jsonout_int(o, "bucket", b->bucket);
-        lw_jsonout_string(o, "op", b->kind);
+        LW_JSON(o, "bucket", b->bucket, "op", b->kind);
         lw_jsonout_int(o, side_key(c, 0, "_bytes", key), b->bytes.predicted);
         lw_jsonout_int(o, side_key(c, 1, "_bytes", key), b->bytes.measured);
         for (int k = 0; k < N_BUCKET_TIMES; k++)
@@ -414,8 +413,7 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
     json_run(&o, c, 1);
     lw_jsonout_bool(&o, "same_plan", c->predicted.plan >= 0 &&
                                          c->predicted.plan == c->measured.plan);
-    lw_jsonout_string(&o, "joined_by", lw_joined_name(c->joined));
-    lw_jsonout_string(&o, "note", c->note);
+    LW_JSON(&o, "joined_by", lw_joined_name(c->joined), "note", c->note);
     json_figure(&o, c, "step", c->step);
     lw_jsonout_int(&o, side_key(c, 0, "_rank", key), c->rank[0]);
     lw_jsonout_int(&o, side_key(c, 1, "_rank", key), c->rank[1]);
@@ -438,13 +436,9 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
 static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct lw_run *m)
 {
     lw_jsonout_object(o, NULL);
-    lw_jsonout_int(o, "predicted_run", p->id);
-    lw_jsonout_int(o, "measured_run", m->id);
-    lw_jsonout_string(o, "plan_hash", m->plan_hash);
-    lw_jsonout_int(o, "bucket_cap_bytes", m->bucket_cap_bytes);
-    lw_jsonout_int(o, "n_buckets", m->n_buckets);
-    lw_jsonout_string(o, "backend", m->backend);
-    lw_jsonout_string(o, "honesty", m->honesty);
+    LW_JSON(o, "predicted_run", p->id, "measured_run", m->id, "plan_hash", m->plan_hash,
+            "bucket_cap_bytes", m->bucket_cap_bytes, "n_buckets", m->n_buckets,
+            "backend", m->backend, "honesty", m->honesty);
     struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};
     json_both(o, of_prediction, "step", step, lw_both_error_pct(step));
     json_both(o, of_prediction, "exposed_comm", exposed, lw_both_error_pct(exposed));

@@ -1,6 +1,7 @@
 /* Groups of ranks with equal bars. Ranks are compared with each group bar by bar, which ends at the
  * first difference, so a rank that is unlike all groups costs little. */
 #include "analysis/draw/alike_ranks.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +88,7 @@ static int by_stage(const void *pa, const void *pb)
 {
     const struct alike_group *a = pa, *b = pb;
 
-    return a->stage != b->stage ? (a->stage > b->stage) - (a->stage < b->stage)
-                                : (a->ranks[0] > b->ranks[0]) - (a->ranks[0] < b->ranks[0]);
+    return LW_ORDER(a->stage, b->stage, a->ranks[0], b->ranks[0]);
 }
 
 /* "0-3, 8" of sorted ranks; what does not fit ends in "...". */

@@ -24,6 +24,7 @@
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/rank_period.h"
+#include "shared/base/order.h"
 
 struct walk {
     const struct lw_timeline *t;
@@ -82,13 +83,7 @@ static int by_lane(const void *pa, const void *pb)
 {
     const struct place *a = pa, *b = pb;
 
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    if (a->lane != b->lane)
-        return a->lane < b->lane ? -1 : 1;
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
-    return a->row < b->row ? -1 : a->row > b->row;
+    return LW_ORDER(a->rank, b->rank, a->lane, b->lane, a->start, b->start, a->row, b->row);
 }
 
 static void link_lanes(const struct walk *w, struct place *v, bool comms)
@@ -457,9 +452,7 @@ static enum lw_status explain(struct walk *w, struct lw_explanation *e, struct l
     LW_TRY(walk_back(w, e->rank, false, e->measure.start, e->measure.end, err));
     LW_TRY(charge_all(w, &e->measure, e->charge, err));
     LW_TRY(walk_back(w, -1, true, start, end, err));
-    e->path = lw_arena_alloc(&e->arena, w->n_parts, sizeof *e->path);
-    if (!e->path)
-        return lw_fail_nomem(err);
+    LW_TAKE(&e->arena, e->path, w->n_parts, err);
     e->n_path = w->n_parts;
     if (w->n_parts > 0)
         memcpy(e->path, w->parts, (size_t)w->n_parts * sizeof *e->path);

@@ -282,12 +282,8 @@ static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_exact_ns(o, "from_ns", p->from);
         lw_jsonout_exact_ns(o, "to_ns", p->to);
-        lw_jsonout_int(o, "rank", p->rank);
-        lw_jsonout_string(o, "cause", lw_cause_key(p->cause));
-        lw_jsonout_int(o, "op", p->op);
-        lw_jsonout_string(o, "kind", lw_op_name(op->kind));
-        lw_jsonout_string(o, "name", op->name);
-        lw_jsonout_int(o, "bucket", op->bucket);
+        LW_JSON(o, "rank", p->rank, "cause", lw_cause_key(p->cause), "op", p->op,
+                "kind", lw_op_name(op->kind), "name", op->name, "bucket", op->bucket);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -299,11 +295,8 @@ static void put_json(const struct lw_explain_report *r, FILE *f)
     const struct lw_explanation *e = r->e;
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_int(&o, "run", r->run->id);
-    lw_jsonout_string(&o, "kind", lw_run_kind_name(r->run->kind));
-    lw_jsonout_string(&o, "plan_hash", r->run->plan_hash);
-    lw_jsonout_int(&o, "step", e->step);
-    lw_jsonout_int(&o, "rank", e->rank);
+    LW_JSON(&o, "run", r->run->id, "kind", lw_run_kind_name(r->run->kind),
+            "plan_hash", r->run->plan_hash, "step", e->step, "rank", e->rank);
     lw_jsonout_exact_ns(&o, "step_ns", e->length);
     lw_summary_json_measure(&o, &e->measure);
     json_charges(&o, e);

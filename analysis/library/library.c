@@ -156,9 +156,7 @@ int64_t lapwing_plan_bucket_bytes(const lapwing_plan *p, int32_t bucket)
 static enum lw_status keep_names(struct lapwing_result *r, const struct lw_plan *p,
                                  struct lw_err *err)
 {
-    r->op_name = lw_arena_alloc(&r->arena, p->n_ops, sizeof *r->op_name);
-    if (!r->op_name)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, r->op_name, p->n_ops, err);
     r->n_op_names = p->n_ops;
     for (int32_t i = 0; i < p->n_ops; i++)
         if (!(r->op_name[i] = lw_arena_strdup(&r->arena, p->ops[i].name)))

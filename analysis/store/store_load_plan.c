@@ -125,10 +125,9 @@ static enum lw_status add_groups(struct loader *l)
 {
     struct lw_sql *q;
     int32_t n = 0, comm = -1, group = -1;
-    int32_t *members = lw_arena_alloc(&l->scratch, l->n_ranks, sizeof *members);
+    int32_t *members;
 
-    if (!members)
-        return lw_fail_nomem(l->err);
+    LW_TAKE(&l->scratch, members, l->n_ranks, l->err);
     LW_TRY(lw_sql_query(l->store, &q, l->err,
                         "SELECT member_group, comm, rank FROM comm_rank WHERE plan = ?"
                         " ORDER BY member_group, comm, rank", "l", l->plan));
@@ -202,9 +201,8 @@ static enum lw_status add_bucket(struct loader *l, struct lw_sql *q)
         return bad(l, "bucket");
     l->n_buckets++;
     LW_TRY(lw_dtype_parse(lw_sql_text(q, 4), &b.dtype, l->err));
-    struct lw_slot *slots = lw_arena_alloc(&l->scratch, n, sizeof *slots);
-    if (!slots)
-        return lw_fail_nomem(l->err);
+    struct lw_slot *slots;
+    LW_TAKE(&l->scratch, slots, n, l->err);
     LW_TRY(read_slots(l, number(q, 0), n, slots));
     if (number(q, 3) == 0) /* the first of its set */
         lw_builder_set(l->builder, lw_bucket_kind_of_set(lw_sql_text(q, 1)), lw_sql_text(q, 1),
@@ -264,9 +262,7 @@ static enum lw_status read_edges(struct loader *l, const char *table, const char
     int32_t *grown = NULL;
     bool sound = true;
 
-    out->first = lw_arena_alloc(&l->scratch, (int64_t)l->n_ops + 1, sizeof *out->first);
-    if (!out->first)
-        return lw_fail_nomem(l->err);
+    LW_TAKE(&l->scratch, out->first, (int64_t)l->n_ops + 1, l->err);
     LW_TRY(lw_sql_query(l->store, &q, l->err, text, "l", l->plan));
     while (sound && lw_sql_next(q)) {
         int32_t op = number(q, 0), v = number(q, 1);

@@ -130,9 +130,8 @@ enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_r
     LW_TRY(lw_sql_prepare(s, "SELECT count(*) FROM run", &q, err));
     int64_t room = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
     LW_TRY(lw_sql_finish(q, err));
-    struct lw_run *v = lw_arena_alloc(a, room, sizeof *v);
-    if (!v)
-        return lw_fail_nomem(err);
+    struct lw_run *v;
+    LW_TAKE(a, v, room, err);
     strcat(strcpy(text, run_columns), "ORDER BY run.id");
     LW_TRY(lw_sql_prepare(s, text, &q, err));
     enum lw_status st = collect_runs(q, a, v, room, &k, err);
@@ -204,9 +203,7 @@ enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_name
     if (n_names == 0) {
         LW_TRY(lw_store_runs(s, a, &v, &n_all, err));
     } else {
-        v = lw_arena_alloc(a, n_names, sizeof *v);
-        if (!v)
-            return lw_fail_nomem(err);
+        LW_TAKE(a, v, n_names, err);
         for (int i = 0; i < n_names; i++)
             LW_TRY(lw_store_find_run(s, names[i], a, &v[i], err));
         qsort(v, (size_t)n_names, sizeof *v, by_id);

@@ -139,8 +139,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     const struct lw_recommendation *r = p->r;
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "workload", p->workload->name);
-    lw_jsonout_string(&o, "cluster", p->cluster->name);
+    LW_JSON(&o, "workload", p->workload->name, "cluster", p->cluster->name);
     lw_jsonout_bool(&o, "cluster_calibrated", p->cluster->calibrated);
     lw_jsonout_int(&o, "n_ranks", p->n_ranks);
     json_point(&o, "best", r->best >= 0 ? &r->points[r->best] : &r->reference);
@@ -158,8 +157,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     } else {
         lw_jsonout_null(&o, "past_error");
     }
-    lw_jsonout_int(&o, "n_bucketings", r->n_points);
-    lw_jsonout_int(&o, "n_simulated", r->n_simulated);
+    LW_JSON(&o, "n_bucketings", r->n_points, "n_simulated", r->n_simulated);
     lw_jsonout_bool(&o, "exhaustive", r->exhaustive);
     lw_jsonout_bool(&o, "interrupted", r->interrupted);
     lw_jsonout_array(&o, "caps");

@@ -63,9 +63,7 @@ static enum lw_status keep_recorded(struct sim_replay *r, const struct traces_re
     struct lw_summary s;
     int64_t n = replay->n_steps;
 
-    r->recorded = lw_arena_alloc(&r->arena, n * (replay->n_ranks + 1), sizeof *r->recorded);
-    if (!r->recorded)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, r->recorded, n * (replay->n_ranks + 1), err);
     LW_TRY(traces_recorded_rows(replay, &replay->plan, &rows, err));
     enum lw_status status = LW_OK;
     for (int32_t rank = -1; status == LW_OK && rank < replay->n_ranks; rank++)
@@ -199,10 +197,9 @@ static enum lw_status fill_periods(struct sim_replay *r, const struct lw_timelin
 {
     const struct lw_sim_replayed *x = &r->shown;
     const lw_ps *recorded = r->recorded + (int64_t)x->n_steps * (rank + 1);
-    lw_ps *v = lw_arena_alloc(&r->arena, x->n_steps, sizeof *v);
+    lw_ps *v;
 
-    if (!v)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, v, x->n_steps, err);
     LW_TRY(traces_replay_periods(r->replay, t, rank, v, err));
     for (int32_t k = 0; k < x->n_steps; k++) {
         struct lw_sim_replayed_step *s = &x->steps[k];
@@ -222,10 +219,8 @@ static enum lw_status fill_step(struct sim_replay *r, const struct lw_timeline *
     x->name = s->name;
     x->measured = k >= traces_replay_first(r->replay);
     x->host = (struct lw_sim_replayed_time){traces_replay_host(r->replay, t, k, -1), s->host};
-    x->rank_period = lw_arena_alloc(&r->arena, n, sizeof *x->rank_period);
-    x->rank_host = lw_arena_alloc(&r->arena, n, sizeof *x->rank_host);
-    if (!x->rank_period || !x->rank_host)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, x->rank_period, n, err);
+    LW_TAKE(&r->arena, x->rank_host, n, err);
     for (int32_t i = 0; i < n; i++)
         x->rank_host[i] = (struct lw_sim_replayed_time){traces_replay_host(r->replay, t, k, i),
                                                         s->host_of_rank[i]};
@@ -236,10 +231,9 @@ static enum lw_status fill_medians(struct sim_replay *r, struct lw_err *err)
 {
     struct lw_sim_replayed *x = &r->shown;
     int32_t first = traces_replay_first(r->replay), n = x->n_steps - first;
-    lw_ps *v = lw_arena_alloc(&r->arena, n, sizeof *v);
+    lw_ps *v;
 
-    if (!v)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, v, n, err);
     for (int32_t k = 0; k < n; k++)
         v[k] = x->steps[first + k].period.recorded;
     x->period.recorded = lw_median(v, n);
@@ -274,9 +268,7 @@ enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, i
     x->tolerance_pct = SIM_REPLAY_TOLERANCE_PCT;
     x->basis = traces_replay_basis_name(traces_replay_basis(r->replay));
     x->rank_of_file = r->replay->rank_of_file;
-    x->steps = lw_arena_alloc(&r->arena, x->n_steps, sizeof *x->steps);
-    if (!x->steps)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, x->steps, x->n_steps, err);
     for (int32_t k = 0; k < x->n_steps; k++)
         LW_TRY(fill_step(r, t, k, err));
     for (int32_t rank = -1; rank < x->n_ranks; rank++)

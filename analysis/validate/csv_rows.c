@@ -139,9 +139,7 @@ static enum lw_status take_titles(struct lw_rows *r, const char *at, const char 
                                   struct lw_err *err)
 {
     r->n_columns = count_cells(at, end);
-    r->titles = lw_arena_alloc(&r->arena, r->n_columns, sizeof *r->titles);
-    if (!r->titles)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, r->titles, r->n_columns, err);
     LW_TRY(take_cells(r, at, end, 1, r->titles, err));
     for (int32_t k = 0; k < r->n_columns; k++)
         if (lw_rows_column(r, r->titles[k]) != k)
@@ -158,10 +156,8 @@ static enum lw_status take_rows(struct lw_rows *r, const char *from, const char 
 
     while (next_line(&scan, limit, &at, &end))
         n += !blank(at, end);
-    r->line = lw_arena_alloc(&r->arena, n, sizeof *r->line);
-    r->cells = lw_arena_alloc(&r->arena, (int64_t)n * r->n_columns, sizeof *r->cells);
-    if (!r->line || !r->cells)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, r->line, n, err);
+    LW_TAKE(&r->arena, r->cells, (int64_t)n * r->n_columns, err);
     while (next_line(&from, limit, &at, &end)) {
         line++;
         if (blank(at, end))

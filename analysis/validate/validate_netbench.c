@@ -90,12 +90,10 @@ static enum lw_status read_head(const struct lw_rows *r, struct netbench_table *
 static enum lw_status read_rows(const struct lw_rows *r, struct netbench_table *t,
                                 struct lw_err *err)
 {
-    t->bytes = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->bytes);
-    t->measured_us = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->measured_us);
-    t->raw_us = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->raw_us);
-    t->marks = lw_arena_alloc(&t->arena, r->n_rows, sizeof *t->marks);
-    if (!t->bytes || !t->measured_us || !t->raw_us || !t->marks)
-        return lw_fail_nomem(err);
+    LW_TAKE(&t->arena, t->bytes, r->n_rows, err);
+    LW_TAKE(&t->arena, t->measured_us, r->n_rows, err);
+    LW_TAKE(&t->arena, t->raw_us, r->n_rows, err);
+    LW_TAKE(&t->arena, t->marks, r->n_rows, err);
     for (int32_t i = 0; i < r->n_rows; i++) {
         LW_TRY(lw_rows_int(r, i, "size_bytes", 1, INT64_C(1) << 50, &t->bytes[i], err));
         LW_TRY(lw_rows_real(r, i, "time_us", 0, &t->measured_us[i], err));

@@ -192,8 +192,7 @@ static void json_series(struct lw_jsonout *o, const struct lw_validation *v, int
         if (s->family != k)
             continue;
         lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "name", s->name);
-        lw_jsonout_int(o, "n", s->n);
+        LW_JSON(o, "name", s->name, "n", s->n);
         json_errors(o, s->mean_abs_pct, s->max_abs_pct);
         lw_jsonout_fixed(o, "bias_pct", s->bias_pct, 4);
         if (s->sweep) {
@@ -213,26 +212,19 @@ static void json_family(struct lw_jsonout *o, const struct lw_validation *v, int
     const struct lw_family *f = &v->families[k];
 
     lw_jsonout_object(o, NULL);
-    lw_jsonout_string(o, "name", f->name);
-    lw_jsonout_int(o, "n", f->n);
+    LW_JSON(o, "name", f->name, "n", f->n);
     json_errors(o, f->mean_abs_pct, f->max_abs_pct);
     lw_jsonout_fixed(o, "bias_pct", f->bias_pct, 4);
     if (f->n_asked > 0)
         lw_jsonout_int(o, "n_beyond_digits", f->n_beyond);
-    lw_jsonout_int(o, "fitted_scalars", f->n_fitted);
-    lw_jsonout_int(o, "fit_rows", f->fit_rows);
+    LW_JSON(o, "fitted_scalars", f->n_fitted, "fit_rows", f->fit_rows);
     lw_jsonout_array(o, "fitted");
     for (int32_t i = 0; i < v->n_fits; i++) {
         const struct lw_fit *x = &v->fits[i];
         if (x->family != k)
             continue;
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "name", x->name);
-        lw_jsonout_double(o, "value", x->value);
-        lw_jsonout_string(o, "unit", x->unit);
-        lw_jsonout_int(o, "n_rows", x->n_rows);
-        lw_jsonout_string(o, "fitted_on", x->fitted_on);
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "name", x->name, "value", x->value, "unit", x->unit,
+                    "n_rows", x->n_rows, "fitted_on", x->fitted_on);
     }
     lw_jsonout_end(o);
     lw_jsonout_array(o, "notes");
@@ -249,8 +241,7 @@ static void json_family(struct lw_jsonout *o, const struct lw_validation *v, int
 static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const struct lw_case *c)
 {
     lw_jsonout_line_object(o, NULL);
-    lw_jsonout_string(o, "id", c->id);
-    lw_jsonout_string(o, "family", v->families[c->family].name);
+    LW_JSON(o, "id", c->id, "family", v->families[c->family].name);
     const char *measured = is_time(c) ? "measured_ns" : "measured";
     if (is_time(c))
         lw_jsonout_int(o, "predicted_ns", (int64_t)(c->predicted + 0.5));
@@ -303,11 +294,9 @@ static void print_json(const struct lw_validation *v, FILE *f)
     for (int32_t i = 0; i < v->n_misses; i++) {
         const struct lw_miss *m = &v->misses[i];
         lw_jsonout_object(&o, NULL);
-        lw_jsonout_string(&o, "family", v->families[m->family].name);
-        lw_jsonout_string(&o, "bar", m->bar);
-        lw_jsonout_fixed(&o, "value_pct", m->value_pct, 4);
-        lw_jsonout_fixed(&o, "allowed_pct", m->allowed_pct, 4);
-        lw_jsonout_string(&o, "reason", m->reason);
+        LW_JSON(&o, "family", v->families[m->family].name, "bar", m->bar,
+                "value_pct", lw_decimals(m->value_pct, 4),
+                "allowed_pct", lw_decimals(m->allowed_pct, 4), "reason", m->reason);
         lw_jsonout_end(&o);
     }
     lw_jsonout_end(&o);

@@ -15,15 +15,12 @@ void lw_validation_json_runs(const struct lw_validation *v, int32_t family, stru
 
     lw_jsonout_int(o, "n_skipped", f->n_skipped);
     lw_jsonout_object(o, "memory");
-    lw_jsonout_int(o, "n", f->n_memory);
-    lw_jsonout_fixed(o, "mean_abs_error_pct", f->memory_mean_pct, 4);
-    lw_jsonout_fixed(o, "bias_pct", f->memory_bias_pct, 4);
+    LW_JSON(o, "n", f->n_memory, "mean_abs_error_pct", lw_decimals(f->memory_mean_pct, 4),
+            "bias_pct", lw_decimals(f->memory_bias_pct, 4));
     lw_jsonout_end(o);
     lw_jsonout_object(o, "fits");
-    lw_jsonout_int(o, "n_ran", f->ran.n);
-    lw_jsonout_int(o, "n_ran_fit", f->ran.n_right);
-    lw_jsonout_int(o, "n_failed", f->failed.n);
-    lw_jsonout_int(o, "n_failed_do_not_fit", f->failed.n_right);
+    LW_JSON(o, "n_ran", f->ran.n, "n_ran_fit", f->ran.n_right, "n_failed", f->failed.n,
+            "n_failed_do_not_fit", f->failed.n_right);
     lw_jsonout_end(o);
 }
 
@@ -70,21 +67,15 @@ void lw_validation_json_skips(const struct lw_validation *v, struct lw_jsonout *
 {
     lw_jsonout_array(o, "skipped");
     for (int32_t i = 0; i < v->n_skips; i++) {
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "id", v->skips[i].id);
-        lw_jsonout_string(o, "reason", v->skips[i].reason);
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "id", v->skips[i].id, "reason", v->skips[i].reason);
     }
     lw_jsonout_end(o);
     lw_jsonout_array(o, "skip_reasons");
     for (int32_t i = 0; i < v->n_skips; i++) {
         if (same_before(v, i) > 0)
             continue;
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "family", v->families[v->skips[i].family].name);
-        lw_jsonout_string(o, "reason", v->skips[i].reason);
-        lw_jsonout_int(o, "n", same_from(v, i));
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "family", v->families[v->skips[i].family].name,
+                    "reason", v->skips[i].reason, "n", same_from(v, i));
     }
     lw_jsonout_end(o);
 }

@@ -13,14 +13,10 @@ static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)
     for (int32_t i = 0; i < d->n_work; i++)
         for (int32_t k = 0; k < d->work[i].n_rows; k++) {
             const struct lw_work_table *t = &d->work[i];
-            lw_jsonout_line_object(o, NULL);
-            lw_jsonout_string(o, "kind", lw_work_name(t->kind));
-            lw_jsonout_string(o, "dtype", lw_dtype_name(t->dtype));
-            lw_jsonout_string(o, "from", lw_dtype_name(t->from));
-            lw_jsonout_int(o, "size", t->size[k]);
-            lw_jsonout_ns(o, "time_ns", t->time_ps[k]);
-            lw_jsonout_ns(o, "spread_ns", t->spread_ps[k]);
-            lw_jsonout_end(o);
+            LW_JSON_ROW(o, NULL, "kind", lw_work_name(t->kind), "dtype", lw_dtype_name(t->dtype),
+                        "from", lw_dtype_name(t->from), "size", t->size[k],
+                        "time_ns", lw_ps_to_ns(t->time_ps[k]),
+                        "spread_ns", lw_ps_to_ns(t->spread_ps[k]));
         }
     lw_jsonout_end(o);
 }
@@ -40,13 +36,10 @@ void exec_calibrate_print_json(const struct lw_cluster *c, const char *file, FIL
     const struct lw_interference *f = &c->interference;
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "file", file);
-    lw_jsonout_string(&o, "cluster", c->name);
-    lw_jsonout_int(&o, "n_ranks", c->devices_per_node * c->n_nodes);
-    lw_jsonout_int(&o, "n_nodes", c->n_nodes);
-    lw_jsonout_double(&o, "gemm_flops_per_s", c->device.peak_flops[LW_F32].value);
-    lw_jsonout_double(&o, "copy_bytes_per_s", c->device.copy_bytes_per_s.value);
-    lw_jsonout_ns(&o, "launch_ns", (lw_ps)c->device.launch_ps.value);
+    LW_JSON(&o, "file", file, "cluster", c->name, "n_ranks", c->devices_per_node * c->n_nodes,
+            "n_nodes", c->n_nodes, "gemm_flops_per_s", c->device.peak_flops[LW_F32].value,
+            "copy_bytes_per_s", c->device.copy_bytes_per_s.value,
+            "launch_ns", lw_ps_to_ns((lw_ps)c->device.launch_ps.value));
     put_rate(&o, "compute_rate_under_comm", f->compute_rate_under_comm);
     put_rate(&o, "comm_rate_under_compute", f->comm_rate_under_compute);
     put_work_json(&o, &c->device);
@@ -54,15 +47,10 @@ void exec_calibrate_print_json(const struct lw_cluster *c, const char *file, FIL
     for (int32_t i = 0; i < c->n_tables; i++)
         for (int32_t k = 0; k < c->tables[i].n_rows; k++) {
             const struct lw_cost_table *t = &c->tables[i];
-            lw_jsonout_line_object(&o, NULL);
-            lw_jsonout_string(&o, "op", lw_op_name(t->op));
-            lw_jsonout_int(&o, "n_ranks", t->n_ranks);
-            lw_jsonout_int(&o, "n_in_flight", t->n_in_flight);
-            lw_jsonout_int(&o, "bytes", t->bytes[k]);
-            lw_jsonout_ns(&o, "time_ns", t->time_ps[k]);
-            lw_jsonout_ns(&o, "spread_ns", t->spread_ps[k]);
-            lw_jsonout_int(&o, "n_nodes", t->n_nodes);
-            lw_jsonout_end(&o);
+            LW_JSON_ROW(&o, NULL, "op", lw_op_name(t->op), "n_ranks", t->n_ranks,
+                        "n_in_flight", t->n_in_flight, "bytes", t->bytes[k],
+                        "time_ns", lw_ps_to_ns(t->time_ps[k]),
+                        "spread_ns", lw_ps_to_ns(t->spread_ps[k]), "n_nodes", t->n_nodes);
         }
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);

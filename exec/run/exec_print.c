@@ -270,9 +270,8 @@ static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_int(o, "rank", p->rank);
         if (p->known) {
-            lw_jsonout_int(o, "step", p->step);
-            lw_jsonout_int(o, "last_finished_op", p->last_op);
-            lw_jsonout_int(o, "first_unfinished_op", p->open_op);
+            LW_JSON(o, "step", p->step, "last_finished_op", p->last_op,
+                    "first_unfinished_op", p->open_op);
         } else {
             lw_jsonout_null(o, "step");
             lw_jsonout_null(o, "last_finished_op");
@@ -297,22 +296,16 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
     const struct lw_exec_result *x = r->result;
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "status", r->status);
-    lw_jsonout_string(&o, "message", r->message);
+    LW_JSON(&o, "status", r->status, "message", r->message);
     if (strcmp(r->status, "ok") != 0)
         lw_jsonout_string(&o, "error", r->message);
-    lw_jsonout_string(&o, "plan", r->plan->name);
-    lw_jsonout_string(&o, "plan_hash", r->plan->hash);
-    lw_jsonout_string(&o, "backend", r->options->backend->name);
-    lw_jsonout_string(&o, "honesty", exec_honesty_name(x->honesty));
+    LW_JSON(&o, "plan", r->plan->name, "plan_hash", r->plan->hash,
+            "backend", r->options->backend->name, "honesty", exec_honesty_name(x->honesty));
     lw_jsonout_bool(&o, "oversubscribed", x->oversubscribed);
-    lw_jsonout_string(&o, "compute", exec_compute_name(r->options->compute));
-    lw_jsonout_string(&o, "compute_with", x->compute);
-    lw_jsonout_string(&o, "placement", x->about);
+    LW_JSON(&o, "compute", exec_compute_name(r->options->compute), "compute_with", x->compute,
+            "placement", x->about);
     json_states(&o, x);
-    lw_jsonout_int(&o, "n_ranks", r->plan->n_ranks);
-    lw_jsonout_int(&o, "n_cores", x->n_cores);
-    lw_jsonout_int(&o, "n_warmup", x->n_warmup);
+    LW_JSON(&o, "n_ranks", r->plan->n_ranks, "n_cores", x->n_cores, "n_warmup", x->n_warmup);
     if (r->summary->n_steps > 0) {
         lw_summary_json_steps(&o, r->summary);
         lw_summary_json_measures(&o, r->summary);
@@ -328,12 +321,10 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
         lw_jsonout_null(&o, "verified");
     else
         lw_jsonout_bool(&o, "verified", x->verified == LW_EXEC_VERIFIED);
-    lw_jsonout_int(&o, "n_compared_steps", x->n_compared_steps);
-    lw_jsonout_int(&o, "n_checked_bytes", x->n_checked_bytes);
-    lw_jsonout_int(&o, "n_checked_message_bytes", x->n_checked_message_bytes);
-    lw_jsonout_int(&o, "n_consolidated_bytes", x->n_consolidated_bytes);
-    lw_jsonout_ns(&o, "over_ns", x->over);
-    lw_jsonout_ns(&o, "measuring_ns", measuring(r));
+    LW_JSON(&o, "n_compared_steps", x->n_compared_steps, "n_checked_bytes", x->n_checked_bytes,
+            "n_checked_message_bytes", x->n_checked_message_bytes,
+            "n_consolidated_bytes", x->n_consolidated_bytes, "over_ns", lw_ps_to_ns(x->over),
+            "measuring_ns", lw_ps_to_ns(measuring(r)));
     put_positive(&o, "submit_ns", x->submit_ns);
     put_positive(&o, "graph_submit_ns", x->graph_submit_ns);
     lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);

@@ -9,6 +9,7 @@
 
 #include "shared/bucket/reducer.h"
 #include "shared/plan/sparse.h"
+#include "shared/base/order.h"
 
 struct moment {
     int64_t at_ns;
@@ -33,9 +34,7 @@ static int by_time(const void *a, const void *b)
 {
     const struct moment *x = a, *y = b;
 
-    if (x->at_ns != y->at_ns)
-        return x->at_ns < y->at_ns ? -1 : 1;
-    return (x->op > y->op) - (x->op < y->op);
+    return LW_ORDER(x->at_ns, y->at_ns, x->op, y->op);
 }
 
 static bool makes_ready(const struct check *c, const struct lw_op *op)
@@ -89,11 +88,10 @@ static enum lw_status begin_round(struct check *c, struct lw_err *err)
 static enum lw_status make_reducer(struct check *c, struct lw_err *err)
 {
     int32_t n = c->plan->n_params, n_unused = 0;
-    int32_t *bucket_of = lw_arena_alloc(&c->arena, n, sizeof *bucket_of);
-    int32_t *unused = lw_arena_alloc(&c->arena, n, sizeof *unused);
+    int32_t *bucket_of, *unused;
 
-    if (!bucket_of || !unused)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, bucket_of, n, err);
+    LW_TAKE(&c->arena, unused, n, err);
     for (int32_t p = 0; p < n; p++) {
         bucket_of[p] = bucket_in_set(c, p);
         if (bucket_of[p] >= 0 && !c->layout->produced[p])
@@ -158,13 +156,10 @@ static enum lw_status compare(const struct check *c, struct lw_err *err)
 static enum lw_status check_all(struct check *c, struct lw_err *err)
 {
     LW_TRY(make_reducer(c, err));
-    c->ready = lw_arena_alloc(&c->arena, c->program.n_ops, sizeof *c->ready);
-    c->begun = lw_arena_alloc(&c->arena, c->program.n_ops, sizeof *c->begun);
-    c->asked =
-        lw_arena_alloc(&c->arena, (int64_t)c->program.n_ops + c->n_buckets, sizeof *c->asked);
-    c->launches = lw_arena_alloc(&c->arena, c->n_buckets, sizeof *c->launches);
-    if (!c->ready || !c->begun || !c->asked || !c->launches)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, c->ready, c->program.n_ops, err);
+    LW_TAKE(&c->arena, c->begun, c->program.n_ops, err);
+    LW_TAKE(&c->arena, c->asked, (int64_t)c->program.n_ops + c->n_buckets, err);
+    LW_TAKE(&c->arena, c->launches, c->n_buckets, err);
     note_moments(c);
     LW_TRY(feed(c, err));
     return compare(c, err);

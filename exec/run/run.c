@@ -227,24 +227,18 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
                                      .compares = o->verify,
                                      .optimizer = o->optimizer};
     r->backend->facts(r->world, &r->memory.facts);
-    r->needs_event = lw_arena_alloc(&r->arena, p->n_ops, sizeof *r->needs_event);
-    r->streams = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams, sizeof *r->streams);
-    r->comms = lw_arena_alloc(&r->arena, (int64_t)p->n_comms * p->n_groups, sizeof *r->comms);
-    r->filled = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_params, sizeof *r->filled);
-    r->copied = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_params, sizeof *r->copied);
-    r->types = lw_arena_alloc(&r->arena, 1 + p->n_modules, sizeof *r->types);
-    if (!r->types || !r->needs_event || !r->streams || !r->comms || !r->filled || !r->copied)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, r->needs_event, p->n_ops, err);
+    LW_TAKE(&r->arena, r->streams, (int64_t)p->n_ranks * p->n_streams, err);
+    LW_TAKE(&r->arena, r->comms, (int64_t)p->n_comms * p->n_groups, err);
+    LW_TAKE(&r->arena, r->filled, (int64_t)p->n_ranks * p->n_params, err);
+    LW_TAKE(&r->arena, r->copied, (int64_t)p->n_ranks * p->n_params, err);
+    LW_TAKE(&r->arena, r->types, 1 + p->n_modules, err);
     note_events(r);
     note_types(r);
     r->memory.batch_steps = largest_batch(r);
-    r->rank_end_ns = lw_arena_alloc(&r->arena, p->n_ranks, sizeof *r->rank_end_ns);
-    r->pass_ends = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * p->n_streams,
-                                  sizeof *r->pass_ends);
-    r->events = lw_arena_alloc(&r->arena, (int64_t)p->n_ranks * r->longest_program,
-                               sizeof *r->events);
-    if (!r->events || !r->pass_ends || !r->rank_end_ns)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, r->rank_end_ns, p->n_ranks, err);
+    LW_TAKE(&r->arena, r->pass_ends, (int64_t)p->n_ranks * p->n_streams, err);
+    LW_TAKE(&r->arena, r->events, (int64_t)p->n_ranks * r->longest_program, err);
     LW_TRY(exec_tensors_init(&r->memory, err));
     LW_TRY(create_streams(r, err));
     return exec_create_comms(r, err);

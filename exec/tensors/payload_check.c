@@ -103,9 +103,7 @@ enum lw_status exec_payload_ends_init(const struct lw_plan *p, const struct lw_p
                          &e->next_made, &e->taken, &e->next_taken};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        *lists[i] = lw_arena_alloc(arena, g->n_ops, sizeof **lists[i]);
-        if (!*lists[i])
-            return lw_fail_nomem(err);
+        LW_TAKE(arena, *lists[i], g->n_ops, err);
         for (int32_t k = 0; k < g->n_ops; k++)
             (*lists[i])[k] = -1;
     }

@@ -103,24 +103,20 @@ static enum lw_status alloc_layout(struct exec_tensors *m, struct exec_layout *l
     int32_t n = m->plan->n_params, b = m->plan->n_buckets;
     struct lw_arena *a = &m->arena;
 
-    l->bucket_of = lw_arena_alloc(a, n, sizeof *l->bucket_of);
-    l->slot_of = lw_arena_alloc(a, n, sizeof *l->slot_of);
-    l->copied_in = lw_arena_alloc(a, n, sizeof *l->copied_in);
-    l->produced = lw_arena_alloc(a, n, sizeof *l->produced);
-    l->copied_out = lw_arena_alloc(a, b, sizeof *l->copied_out);
-    l->cast = lw_arena_alloc(a, b, sizeof *l->cast);
-    l->stage_at = lw_arena_alloc(a, b, sizeof *l->stage_at);
-    l->wire_at = lw_arena_alloc(a, b, sizeof *l->wire_at);
-    l->divisor = lw_arena_alloc(a, b, sizeof *l->divisor);
-    l->units_comm = lw_arena_alloc(a, b, sizeof *l->units_comm);
-    l->scratch_at = lw_arena_alloc(a, n_ops, sizeof *l->scratch_at);
-    l->turn_of = lw_arena_alloc(a, n_ops, sizeof *l->turn_of);
-    l->apart = lw_arena_alloc(a, n_ops, sizeof *l->apart);
-    l->before_of = lw_arena_alloc(a, n_ops, sizeof *l->before_of);
-    if (!l->bucket_of || !l->slot_of || !l->copied_in || !l->produced || !l->copied_out ||
-        !l->cast || !l->stage_at || !l->wire_at || !l->divisor || !l->units_comm ||
-        !l->scratch_at || !l->turn_of || !l->apart || !l->before_of)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, l->bucket_of, n, err);
+    LW_TAKE(a, l->slot_of, n, err);
+    LW_TAKE(a, l->copied_in, n, err);
+    LW_TAKE(a, l->produced, n, err);
+    LW_TAKE(a, l->copied_out, b, err);
+    LW_TAKE(a, l->cast, b, err);
+    LW_TAKE(a, l->stage_at, b, err);
+    LW_TAKE(a, l->wire_at, b, err);
+    LW_TAKE(a, l->divisor, b, err);
+    LW_TAKE(a, l->units_comm, b, err);
+    LW_TAKE(a, l->scratch_at, n_ops, err);
+    LW_TAKE(a, l->turn_of, n_ops, err);
+    LW_TAKE(a, l->apart, n_ops, err);
+    LW_TAKE(a, l->before_of, n_ops, err);
     return LW_OK;
 }
 
@@ -538,12 +534,10 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
 
-    m->sharded = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->sharded);
-    m->temporary = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->temporary);
-    m->member.data = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->member.data);
-    m->member.expert = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->member.expert);
-    if (!m->sharded || !m->temporary || !m->member.data || !m->member.expert)
-        return lw_fail_nomem(err);
+    LW_TAKE(&m->arena, m->sharded, p->n_params, err);
+    LW_TAKE(&m->arena, m->temporary, p->n_params, err);
+    LW_TAKE(&m->arena, m->member.data, p->n_ranks, err);
+    LW_TAKE(&m->arena, m->member.expert, p->n_ranks, err);
     index_members(p, LW_COMM_DATA, m->member.data);
     index_members(p, LW_COMM_EXPERT_DATA, m->member.expert);
     for (int32_t s = 0; s < p->n_shards; s++)
@@ -578,10 +572,8 @@ enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err)
         LW_TRY(note_least_bytes(m, err));
     m->clips = p->strategy->clip > 0;
     LW_TRY(index_shards(m, err));
-    m->layouts = lw_arena_alloc(&m->arena, (int64_t)p->n_variants * p->n_roles, sizeof *m->layouts);
-    m->ranks = lw_arena_alloc(&m->arena, p->n_ranks, sizeof *m->ranks);
-    if (!m->layouts || !m->ranks)
-        return lw_fail_nomem(err);
+    LW_TAKE(&m->arena, m->layouts, (int64_t)p->n_variants * p->n_roles, err);
+    LW_TAKE(&m->arena, m->ranks, p->n_ranks, err);
     LW_TRY(exec_params_place(m, err));
     LW_TRY(lay_out_all(m, err));
     place_all_copies(m);

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/base/err.h"
+
 /* All memory of the project is taken here, so that a test can fail the n-th allocation. */
 void *lw_alloc(size_t size);              /* uninitialised; NULL when memory runs out */
 void *lw_calloc(size_t n, size_t size);   /* zeroed; NULL also when n * size overflows */
@@ -32,6 +34,11 @@ struct lw_arena {
 };
 
 void *lw_arena_alloc(struct lw_arena *a, int64_t n, size_t size); /* zeroed, 16-byte aligned */
+/* pointer = n of what it points to. Without memory it returns from the calling function, as LW_TRY
+ * does. */
+#define LW_TAKE(arena, pointer, n, err)                                             \
+    LW_TRY(((pointer) = lw_arena_alloc(arena, n, sizeof *(pointer))) != NULL ? LW_OK \
+                                                                       : lw_fail_nomem(err))
 char *lw_arena_strdup(struct lw_arena *a, const char *s);         /* NULL only without memory */
 /* Take over a block of lw_alloc or lw_realloc: it goes with the arena. -1 without memory: it is
  * still the caller's. */

@@ -11,6 +11,7 @@
  * refused. Gradients of one bucket are chained by index while it grows, so growing allocates
  * nothing. */
 #include "shared/bucket/bucket.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,9 +73,7 @@ static int compare_keys(const void *a, const void *b)
 {
     const struct key *x = a, *y = b;
 
-    if (x->dtype != y->dtype)
-        return x->dtype < y->dtype ? -1 : 1;
-    return (x->device > y->device) - (x->device < y->device);
+    return LW_ORDER(x->dtype, y->dtype, x->device, y->device);
 }
 
 static int compare_first_visit(const void *a, const void *b)
@@ -171,11 +170,9 @@ static int32_t close_rest(struct assign *a)
 
 static enum lw_status emit(const struct assign *a, struct lw_bucketing *b, struct lw_err *err)
 {
-    b->first = lw_arena_alloc(&b->arena, (int64_t)a->n_closed + 1, sizeof *b->first);
-    b->items = lw_arena_alloc(&b->arena, a->n, sizeof *b->items);
-    b->limit_bytes = lw_arena_alloc(&b->arena, a->n_closed, sizeof *b->limit_bytes);
-    if (!b->first || !b->items || !b->limit_bytes)
-        return lw_fail_nomem(err);
+    LW_TAKE(&b->arena, b->first, (int64_t)a->n_closed + 1, err);
+    LW_TAKE(&b->arena, b->items, a->n, err);
+    LW_TAKE(&b->arena, b->limit_bytes, a->n_closed, err);
     for (int32_t i = 0; i < a->n_closed; i++) {
         for (int32_t g = a->closed[i].head; g >= 0; g = a->next[g])
             b->items[b->n_items++] = g;

@@ -83,13 +83,11 @@ static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket
     struct filling f = {.t = t};
     struct lw_bucketing b = {0};
 
-    f.kinds = lw_arena_alloc(t->room, t->n_grads, sizeof *f.kinds);
-    f.bucket_of = lw_arena_alloc(t->room, t->n_grads, sizeof *f.bucket_of);
-    f.last = lw_arena_alloc(t->room, t->n_grads, sizeof *f.last);
-    f.size = lw_arena_alloc(t->room, t->n_grads, sizeof *f.size);
-    f.limit_bytes = lw_arena_alloc(t->room, t->n_grads, sizeof *f.limit_bytes);
-    if (!f.kinds || !f.bucket_of || !f.last || !f.size || !f.limit_bytes)
-        return lw_fail_nomem(err);
+    LW_TAKE(t->room, f.kinds, t->n_grads, err);
+    LW_TAKE(t->room, f.bucket_of, t->n_grads, err);
+    LW_TAKE(t->room, f.last, t->n_grads, err);
+    LW_TAKE(t->room, f.size, t->n_grads, err);
+    LW_TAKE(t->room, f.limit_bytes, t->n_grads, err);
     fill(&f);
     LW_TRY(lw_bucketing_room(&b, t->n_grads, t->n_grads, err));
     list(&f, &b);

@@ -16,6 +16,7 @@
  * Sources: S. Shi et al., "MG-WFBP", INFOCOM 2019, and its repository@507f409d; research of the
  * recurrence: docs/design/bucket_merge.md. Not modelled: several channels, interference. */
 #include "shared/bucket/bucket_merge.h"
+#include "shared/base/order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -304,13 +305,8 @@ static int by_ends(const void *a, const void *b)
 {
     const struct label *x = a, *y = b;
 
-    if (x->reduce_end != y->reduce_end)
-        return x->reduce_end < y->reduce_end ? -1 : 1;
-    if (x->gather_end != y->gather_end)
-        return x->gather_end < y->gather_end ? -1 : 1;
-    if (x->begin != y->begin)
-        return x->begin > y->begin ? -1 : 1;
-    return (x->before > y->before) - (x->before < y->before);
+    return LW_ORDER(x->reduce_end, y->reduce_end, x->gather_end, y->gather_end, y->begin, x->begin,
+                    x->before, y->before);
 }
 
 /* All labels of prefix j with one bucket (j, i] after them. */
@@ -401,14 +397,12 @@ static enum lw_status prepare(struct search *s, struct labels *l, struct lw_aren
 {
     int64_t n = s->m->n;
 
-    s->bytes = lw_arena_alloc(work, n + 1, sizeof *s->bytes);
-    s->forward = lw_arena_alloc(work, n + 1, sizeof *s->forward);
-    s->best = lw_arena_alloc(work, n + 1, sizeof *s->best);
-    s->from = lw_arena_alloc(work, n + 1, sizeof *s->from);
-    s->cuts = lw_arena_alloc(work, n, sizeof *s->cuts);
-    l->first = lw_arena_alloc(work, n + 2, sizeof *l->first);
-    if (!s->bytes || !s->forward || !s->best || !s->from || !s->cuts || !l->first)
-        return lw_fail_nomem(err);
+    LW_TAKE(work, s->bytes, n + 1, err);
+    LW_TAKE(work, s->forward, n + 1, err);
+    LW_TAKE(work, s->best, n + 1, err);
+    LW_TAKE(work, s->from, n + 1, err);
+    LW_TAKE(work, s->cuts, n, err);
+    LW_TAKE(work, l->first, n + 2, err);
     for (int64_t i = 0; i < n; i++) {
         s->bytes[i + 1] = s->bytes[i] + s->m->bytes[i];
         s->forward[i + 1] = s->forward[i] + (s->m->forward ? s->m->forward[i] : 0);

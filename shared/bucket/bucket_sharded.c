@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "shared/bucket/policy.h"
+#include "shared/base/order.h"
 
 void lw_sharded_buckets_free(struct lw_sharded_buckets *b)
 {
@@ -31,9 +32,7 @@ static int by_size(const void *a, const void *b)
 {
     const struct visit *x = a, *y = b;
 
-    if (x->numel != y->numel)
-        return x->numel < y->numel ? -1 : 1;
-    return (x->place > y->place) - (x->place < y->place);
+    return LW_ORDER(x->numel, y->numel, x->place, y->place);
 }
 
 struct fill {
@@ -159,16 +158,13 @@ static enum lw_status prepare(struct fill *f, struct lw_arena *work, struct lw_e
     int64_t n = f->n, n_open = (int64_t)lw_oss_n_devices(f->oss) * f->world;
     struct lw_sharded_buckets *out = f->out;
 
-    f->visits = lw_arena_alloc(work, n, sizeof *f->visits);
-    f->list = lw_arena_alloc(work, n, sizeof *f->list);
-    f->slot = lw_arena_alloc(work, n, sizeof *f->slot);
-    f->open = lw_arena_alloc(work, n_open, sizeof *f->open);
-    out->order = lw_arena_alloc(&out->arena, n, sizeof *out->order);
-    out->bucket_of = lw_arena_alloc(&out->arena, n, sizeof *out->bucket_of);
-    out->buckets = lw_arena_alloc(&out->arena, n, sizeof *out->buckets);
-    if (!f->visits || !f->list || !f->slot || !f->open || !out->order || !out->bucket_of ||
-        !out->buckets)
-        return lw_fail_nomem(err);
+    LW_TAKE(work, f->visits, n, err);
+    LW_TAKE(work, f->list, n, err);
+    LW_TAKE(work, f->slot, n, err);
+    LW_TAKE(work, f->open, n_open, err);
+    LW_TAKE(&out->arena, out->order, n, err);
+    LW_TAKE(&out->arena, out->bucket_of, n, err);
+    LW_TAKE(&out->arena, out->buckets, n, err);
     for (int64_t i = 0; i < n_open; i++)
         f->open[i] = -1;
     return LW_OK;
@@ -232,9 +228,7 @@ static int by_completion(const void *a, const void *b)
 {
     const struct reduce *x = a, *y = b;
 
-    if (x->at != y->at)
-        return x->at < y->at ? -1 : 1;
-    return (x->made > y->made) - (x->made < y->made);
+    return LW_ORDER(x->at, y->at, x->made, y->made);
 }
 
 static int32_t grad_of_given(const struct lw_bucket_task *t, int32_t given)

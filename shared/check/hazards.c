@@ -107,9 +107,7 @@ static enum lw_status keep_unordered(struct lw_hazards *k, int64_t buffer, int32
                                      struct lw_err *err)
 {
     if (!k->chains) {
-        k->chains = lw_arena_alloc(&k->chain_room, k->n_buffers, sizeof *k->chains);
-        if (!k->chains)
-            return lw_fail_nomem(err);
+        LW_TAKE(&k->chain_room, k->chains, k->n_buffers, err);
         memset(k->chains, -1, (size_t)k->n_buffers * sizeof *k->chains);
     }
     if (lw_reserve(&k->unordered, &k->capacity, k->n_unordered + 1, sizeof *k->unordered))

@@ -51,12 +51,10 @@ static enum lw_status make_room(struct lw_message_order *o, struct lw_err *err)
     const struct lw_plan *p = o->p;
     int64_t streams = p->n_streams;
 
-    o->clocks = lw_arena_alloc(&o->room, p->n_roles, sizeof *o->clocks);
-    o->cursor = lw_arena_alloc(&o->room, p->n_roles * streams, sizeof *o->cursor);
-    o->queued = lw_arena_alloc(&o->room, p->n_roles, sizeof *o->queued);
-    o->reached = lw_arena_alloc(&o->room, p->n_roles, sizeof *o->reached);
-    if (!o->clocks || !o->cursor || !o->queued || !o->reached)
-        return lw_fail_nomem(err);
+    LW_TAKE(&o->room, o->clocks, p->n_roles, err);
+    LW_TAKE(&o->room, o->cursor, p->n_roles * streams, err);
+    LW_TAKE(&o->room, o->queued, p->n_roles, err);
+    LW_TAKE(&o->room, o->reached, p->n_roles, err);
     for (int32_t r = 0; r < p->n_roles; r++) {
         struct lw_op_clock *c = &o->clocks[r];
         int64_t n_ops = p->programs[(int64_t)o->variant * p->n_roles + r].n_ops;

@@ -6,6 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/check/plan_check_run.h"
 #include "shared/plan/op.h"
+#include "shared/base/order.h"
 
 /* --- can roles stand for ranks? ----------------------------------------------------------------- */
 
@@ -93,9 +94,7 @@ static int compare_calls(const void *a, const void *b)
 {
     const struct call *x = a, *y = b;
 
-    if (x->number != y->number)
-        return x->number < y->number ? -1 : 1;
-    return (x->op > y->op) - (x->op < y->op);
+    return LW_ORDER(x->number, y->number, x->op, y->op);
 }
 
 static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struct call *calls)
@@ -153,19 +152,18 @@ static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
     const struct lw_plan *p = k->p;
     int32_t longest = lw_plan_longest_program(p);
 
-    k->next_on_stream = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
-    k->before_on_comm = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
-    k->ordinal = lw_arena_alloc(&k->room, p->n_ops, sizeof(int32_t));
-    k->call_lead = lw_arena_alloc(&k->room, k->matches->any ? p->n_ops : 0, sizeof(int32_t));
-    k->call_size = lw_arena_alloc(&k->room, k->matches->any ? p->n_ops : 0, sizeof(int32_t));
-    k->head = lw_arena_alloc(&k->room, (int64_t)p->n_roles * p->n_streams, sizeof(int32_t));
-    struct call *calls = lw_arena_alloc(&k->room, k->matches->any ? longest : 0, sizeof *calls);
-    int32_t *last_on_comm = lw_arena_alloc(&k->room, p->n_comms, sizeof(int32_t));
-    int32_t *n_on_comm = lw_arena_alloc(&k->room, p->n_comms, sizeof(int32_t));
-    int32_t *last_on_stream = lw_arena_alloc(&k->room, p->n_streams, sizeof(int32_t));
-    if (!k->next_on_stream || !k->before_on_comm || !k->ordinal || !k->call_lead ||
-        !k->call_size || !k->head || !calls || !last_on_comm || !n_on_comm || !last_on_stream)
-        return lw_fail_nomem(err);
+    struct call *calls;
+    int32_t *last_on_comm, *n_on_comm, *last_on_stream;
+    LW_TAKE(&k->room, k->next_on_stream, p->n_ops, err);
+    LW_TAKE(&k->room, k->before_on_comm, p->n_ops, err);
+    LW_TAKE(&k->room, k->ordinal, p->n_ops, err);
+    LW_TAKE(&k->room, k->call_lead, k->matches->any ? p->n_ops : 0, err);
+    LW_TAKE(&k->room, k->call_size, k->matches->any ? p->n_ops : 0, err);
+    LW_TAKE(&k->room, k->head, (int64_t)p->n_roles * p->n_streams, err);
+    LW_TAKE(&k->room, calls, k->matches->any ? longest : 0, err);
+    LW_TAKE(&k->room, last_on_comm, p->n_comms, err);
+    LW_TAKE(&k->room, n_on_comm, p->n_comms, err);
+    LW_TAKE(&k->room, last_on_stream, p->n_streams, err);
     for (int32_t r = 0; r < p->n_roles; r++) {
         struct lw_program g = p->programs[(int64_t)k->variant * p->n_roles + r];
         link_program(k, r, last_on_comm, n_on_comm, last_on_stream);
@@ -180,16 +178,13 @@ static enum lw_status choose_actors(struct lw_check_run *k, struct lw_err *err)
     const struct lw_plan *p = k->p;
     int64_t keys = p->n_roles > p->n_groups ? p->n_roles : p->n_groups;
 
-    k->class_of = lw_arena_alloc(&k->room, (int64_t)p->n_comms * p->n_roles, sizeof(int32_t));
-    k->expected = lw_arena_alloc(&k->room, (int64_t)p->n_comms * keys, sizeof(int32_t));
-    if (!k->class_of || !k->expected)
-        return lw_fail_nomem(err);
+    LW_TAKE(&k->room, k->class_of, (int64_t)p->n_comms * p->n_roles, err);
+    LW_TAKE(&k->room, k->expected, (int64_t)p->n_comms * keys, err);
     k->folded = p->n_roles < p->n_ranks && collectives_fold(k);
     if (k->folded) {
         count_expected_roles(k);
-        int32_t *seen = lw_arena_alloc(&k->room, p->n_roles, sizeof *seen);
-        if (!seen)
-            return lw_fail_nomem(err);
+        int32_t *seen;
+        LW_TAKE(&k->room, seen, p->n_roles, err);
         k->folded = groups_are_whole(k, seen) && lw_matches_by_role(p, k->matches);
     }
     if (!k->folded && k->matches->folded)
@@ -234,21 +229,17 @@ static enum lw_status make_actors(struct lw_check_run *k, struct lw_err *err)
     const struct lw_plan *p = k->p;
     int64_t total = 0, heads = (int64_t)k->n_actors * p->n_streams;
 
-    k->state_at = lw_arena_alloc(&k->room, k->n_actors, sizeof *k->state_at);
-    if (!k->state_at)
-        return lw_fail_nomem(err);
+    LW_TAKE(&k->room, k->state_at, k->n_actors, err);
     for (int32_t a = 0; a < k->n_actors; a++) {
         k->state_at[a] = total;
         total += program_of(k, a).n_ops;
     }
-    k->state = lw_arena_alloc(&k->room, total, sizeof *k->state);
-    k->call_left = lw_arena_alloc(&k->room, k->matches->any ? total : 0, sizeof *k->call_left);
-    k->cursor = lw_arena_alloc(&k->room, heads, sizeof *k->cursor);
-    k->dep_cursor = lw_arena_alloc(&k->room, heads, sizeof *k->dep_cursor);
-    k->queue = lw_arena_alloc(&k->room, k->n_actors, sizeof *k->queue);
-    k->queued = lw_arena_alloc(&k->room, k->n_actors, sizeof *k->queued);
-    if (!k->state || !k->call_left || !k->cursor || !k->dep_cursor || !k->queue || !k->queued)
-        return lw_fail_nomem(err);
+    LW_TAKE(&k->room, k->state, total, err);
+    LW_TAKE(&k->room, k->call_left, k->matches->any ? total : 0, err);
+    LW_TAKE(&k->room, k->cursor, heads, err);
+    LW_TAKE(&k->room, k->dep_cursor, heads, err);
+    LW_TAKE(&k->room, k->queue, k->n_actors, err);
+    LW_TAKE(&k->room, k->queued, k->n_actors, err);
     for (int32_t a = 0; a < k->n_actors; a++) {
         struct lw_program g = program_of(k, a);
         memcpy(k->cursor + (int64_t)a * p->n_streams,

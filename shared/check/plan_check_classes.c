@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "shared/check/plan_check.h"
+#include "shared/base/order.h"
 
 enum { AT_FIRST = 1, AT_OTHERS = 2 }; /* tensor coordinate 0, and all others */
 
@@ -107,13 +108,8 @@ static int by_class(const void *a, const void *b)
 {
     const struct sort_key *x = a, *y = b;
 
-    if (x->stage != y->stage)
-        return x->stage < y->stage ? -1 : 1;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
-    if (x->member != y->member)
-        return x->member < y->member ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
+    return LW_ORDER(x->stage, y->stage, x->tensor, y->tensor, x->member, y->member,
+                    x->rank, y->rank);
 }
 
 /* Ranks in the order of their classes: the first of each names it. */

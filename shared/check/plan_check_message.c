@@ -11,6 +11,7 @@
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
+#include "shared/base/order.h"
 
 struct message {
     int32_t comm, from, to, op; /* ranks, or roles where these stand for them; op: of the one that
@@ -23,15 +24,8 @@ static int compare_messages(const void *a, const void *b)
 {
     const struct message *x = a, *y = b;
 
-    if (x->comm != y->comm)
-        return x->comm < y->comm ? -1 : 1;
-    if (x->from != y->from)
-        return x->from < y->from ? -1 : 1;
-    if (x->to != y->to)
-        return x->to < y->to ? -1 : 1;
-    if (x->received != y->received)
-        return x->received - y->received;
-    return (x->op > y->op) - (x->op < y->op);
+    return LW_ORDER(x->comm, y->comm, x->from, y->from, x->to, y->to, x->received, y->received,
+                    x->op, y->op);
 }
 
 /* The messages of every rank; list NULL: checked and counted only. */
@@ -163,11 +157,10 @@ static enum lw_status find_messages(const struct lw_plan *p, int32_t variant,
     out->any = n > 0;
     if (n == 0)
         return LW_OK;
-    int32_t *list = lw_arena_alloc(room, n, sizeof *list);
-    int32_t *ordinal = lw_arena_alloc(room, p->n_ops, sizeof *ordinal);
-    out->first_rank = lw_arena_alloc(room, p->n_roles, sizeof *out->first_rank);
-    if (!list || !ordinal || !out->first_rank)
-        return lw_fail_nomem(err);
+    int32_t *list, *ordinal;
+    LW_TAKE(room, list, n, err);
+    LW_TAKE(room, ordinal, p->n_ops, err);
+    LW_TAKE(room, out->first_rank, p->n_roles, err);
     for (int32_t r = 0; r < p->n_roles; r++)
         out->first_rank[r] = -1;
     for (int32_t r = p->n_ranks - 1; r >= 0; r--)

@@ -370,10 +370,8 @@ static enum lw_status run(struct norm *k, struct lw_arena *room, struct lw_err *
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (!(*lists[i] = lw_arena_alloc(room, p->n_ranks, sizeof **lists[i])))
             return lw_fail_nomem(err);
-    k->chains = lw_arena_alloc(room, p->n_roles, sizeof *k->chains);
-    k->depth = lw_arena_alloc(room, p->n_comms, sizeof *k->depth);
-    if (!k->chains || !k->depth)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, k->chains, p->n_roles, err);
+    LW_TAKE(room, k->depth, p->n_comms, err);
     LW_TRY(lw_norm_classes_find(p, &k->classes, room, err));
     for (k->variant = 0; k->variant < p->n_variants; k->variant++)
         LW_TRY(p->variants[k->variant].ends_step ? check_variant(k, err)

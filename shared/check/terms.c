@@ -474,11 +474,9 @@ static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struc
     for (size_t i = 0; i < sizeof by_bucket / sizeof *by_bucket; i++)
         if (!(*by_bucket[i] = lw_arena_alloc(room, p->n_buckets, sizeof **by_bucket[i])))
             return lw_fail_nomem(err);
-    k->made = lw_arena_alloc(room, p->n_params, sizeof *k->made);
-    k->copied = lw_arena_alloc(room, p->n_params, sizeof *k->copied);
-    k->copied_of = lw_arena_alloc(room, p->n_params, sizeof *k->copied_of);
-    if (!k->made || !k->copied || !k->copied_of)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, k->made, p->n_params, err);
+    LW_TAKE(room, k->copied, p->n_params, err);
+    LW_TAKE(room, k->copied_of, p->n_params, err);
     if (!k->uses->has_copies && !has_tied_set(p))
         return LW_OK;
     k->has_copy = lw_arena_alloc(room, p->n_params, sizeof *k->has_copy);

@@ -63,10 +63,8 @@ static void print_failure(const char *command, const char *message, enum lw_stat
     if (!wants_json || says_nothing || lw_stdout_used())
         return;
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "command", command);
-    lw_jsonout_string(&o, "status", code == LW_ETIMEOUT ? "timeout" : "failed");
-    lw_jsonout_string(&o, "error", message);
-    lw_jsonout_int(&o, "exit_status", exit_of(code));
+    LW_JSON(&o, "command", command, "status", code == LW_ETIMEOUT ? "timeout" : "failed",
+            "error", message, "exit_status", exit_of(code));
     lw_jsonout_end(&o);
     fflush(stdout);
 }

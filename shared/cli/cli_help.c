@@ -93,18 +93,12 @@ void lw_cli_help_json(FILE *f, const struct lw_usage *u, const struct lw_opt *ta
     struct lw_jsonout o = {.file = f};
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "command", u->command);
-    lw_jsonout_string(&o, "synopsis", u->synopsis);
-    lw_jsonout_string(&o, "about", u->about);
+    LW_JSON(&o, "command", u->command, "synopsis", u->synopsis, "about", u->about);
     lw_jsonout_array(&o, "options");
     for (; table->name; table++) {
         char letter[2] = {table->letter, 0};
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "name", table->name);
-        lw_jsonout_string(&o, "letter", table->letter ? letter : NULL);
-        lw_jsonout_string(&o, "argument", table->arg);
-        lw_jsonout_string(&o, "help", table->help);
-        lw_jsonout_end(&o);
+        LW_JSON_ROW(&o, NULL, "name", table->name, "letter", table->letter ? letter : NULL,
+                    "argument", table->arg, "help", table->help);
     }
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);

@@ -52,9 +52,7 @@ static void json_strategy(void)
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *p = lw_strategy_option(i);
         lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "name", p->name);
-        lw_jsonout_string(&o, "argument", p->arg);
-        lw_jsonout_string(&o, "help", p->help);
+        LW_JSON(&o, "name", p->name, "argument", p->arg, "help", p->help);
         lw_jsonout_line_array(&o, "values");
         for (int v = 0; p->values && p->values[v]; v++)
             lw_jsonout_string(&o, NULL, p->values[v]);

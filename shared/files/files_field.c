@@ -690,8 +690,7 @@ enum lw_status lw_file_write(const char *file, const char *kind, const struct lw
     LW_TRY(lw_output_open(file, &out, err));
     struct lw_jsonout o = {.file = out.file};
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_int(&o, "lapwing", FORMAT_VERSION);
-    lw_jsonout_string(&o, "kind", kind);
+    LW_JSON(&o, "lapwing", FORMAT_VERSION, "kind", kind);
     lw_fields_write(&o, table, base);
     lw_jsonout_end(&o);
     return lw_output_commit(&out, err);

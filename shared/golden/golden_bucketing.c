@@ -66,11 +66,9 @@ static enum lw_status read_layers(struct lw_golden_case *c, struct row *r, struc
     LW_TRY(lw_golden_cell_ints(c, "tb_us", 0, INT32_MAX, &tb, &n_tb, err));
     if (n_tb != r->n)
         return lw_fail(err, LW_EFORMAT, "tb_us: %d times for %d sizes", n_tb, r->n);
-    r->ready = lw_arena_alloc(c->arena, r->n, sizeof *r->ready);
-    r->bytes = lw_arena_alloc(c->arena, r->n, sizeof *r->bytes);
-    r->ready_units = lw_arena_alloc(c->arena, r->n, sizeof *r->ready_units);
-    if (!r->ready || !r->bytes || !r->ready_units)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, r->ready, r->n, err);
+    LW_TAKE(c->arena, r->bytes, r->n, err);
+    LW_TAKE(c->arena, r->ready_units, r->n, err);
     int64_t at_us = 0;
     for (int32_t i = 0; i < r->n; i++) { /* the last layer is ready first */
         at_us += tb[r->n - 1 - i];

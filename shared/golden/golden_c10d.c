@@ -27,9 +27,7 @@ static enum lw_status read_grads(struct lw_golden_case *c, struct input *in, str
     LW_TRY(lw_golden_dtypes(c, in->n, &dtype, err));
     if (device && n_device != in->n)
         return lw_fail(err, LW_EFORMAT, "device: %d for %d tensors", n_device, in->n);
-    in->grads = lw_arena_alloc(c->arena, in->n, sizeof *in->grads);
-    if (!in->grads)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, in->grads, in->n, err);
     if (in->n == 0)
         in->raises = "no-tensors";
     else if (layout && layout->type == LW_JSON_STRING && strcmp(layout->text, "sparse_coo") == 0)

@@ -40,14 +40,12 @@ static enum lw_status read_run(struct lw_golden_case *c, struct run *r, struct l
     LW_TRY(lw_golden_bool(c, "bucket_view", &view, err)); /* copies, not decisions */
     LW_TRY(lw_bucket_rules(&q, &r->rules, err));
     r->marks_unused = q.find_unused || q.static_graph;
-    r->grads = lw_arena_alloc(c->arena, r->n, sizeof *r->grads);
-    r->order = lw_arena_alloc(c->arena, r->n, sizeof *r->order);
-    r->bucket_of = lw_arena_alloc(c->arena, r->n, sizeof *r->bucket_of);
-    r->launches = lw_arena_alloc(c->arena, r->n, sizeof *r->launches);
-    r->late = lw_arena_alloc(c->arena, r->n, sizeof *r->late);
-    r->unused = lw_arena_alloc(c->arena, r->n, sizeof *r->unused);
-    if (!r->grads || !r->order || !r->bucket_of || !r->launches || !r->late || !r->unused)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, r->grads, r->n, err);
+    LW_TAKE(c->arena, r->order, r->n, err);
+    LW_TAKE(c->arena, r->bucket_of, r->n, err);
+    LW_TAKE(c->arena, r->launches, r->n, err);
+    LW_TAKE(c->arena, r->late, r->n, err);
+    LW_TAKE(c->arena, r->unused, r->n, err);
     for (int32_t i = 0; i < r->n; i++)
         r->grads[i] = (struct lw_grad){.numel = numel[i], .dtype = dtype[i]};
     return LW_OK;

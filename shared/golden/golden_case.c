@@ -83,10 +83,9 @@ enum lw_status lw_golden_value_ints(struct lw_arena *arena, const struct lw_valu
 {
     if (value->type != LW_JSON_ARRAY)
         return lw_fail(err, LW_EFORMAT, "%s: expected a list of whole numbers", what);
-    int64_t *list = lw_arena_alloc(arena, value->n, sizeof *list);
+    int64_t *list;
 
-    if (!list)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, list, value->n, err);
     for (int32_t i = 0; i < value->n; i++)
         LW_TRY(value_int(&value->items[i], what, min, max, &list[i], err));
     *v = list;
@@ -114,9 +113,7 @@ enum lw_status lw_golden_indices(const struct lw_golden_case *c, const char *nam
     if (!lw_value_get(c->root, name))
         return LW_OK;
     LW_TRY(lw_golden_list(c, name, min, max, &wide, n, err));
-    *v = lw_arena_alloc(c->arena, *n, sizeof **v);
-    if (!*v)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, *v, *n, err);
     for (int32_t i = 0; i < *n; i++)
         (*v)[i] = (int32_t)wide[i];
     return LW_OK;
@@ -126,10 +123,9 @@ enum lw_status lw_golden_dtypes(const struct lw_golden_case *c, int32_t n, enum 
                                 struct lw_err *err)
 {
     const struct lw_value *f = lw_value_get(c->root, "dtype");
-    enum lw_dtype *list = lw_arena_alloc(c->arena, n, sizeof *list);
+    enum lw_dtype *list;
 
-    if (!list)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, list, n, err);
     if (f && f->type == LW_JSON_ARRAY && f->n != n)
         return lw_fail(err, LW_EFORMAT, "dtype: %d names for %d parameters", f->n, n);
     for (int32_t i = 0; i < n; i++) {

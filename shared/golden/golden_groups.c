@@ -137,10 +137,9 @@ static enum lw_status read_grads(struct lw_golden_case *c, struct lw_colossal_gr
 
     if (!params || params->type != LW_JSON_ARRAY)
         return lw_fail(err, LW_EFORMAT, "params: expected a list");
-    struct lw_colossal_grad *g = lw_arena_alloc(c->arena, params->n, sizeof *g);
+    struct lw_colossal_grad *g;
 
-    if (!g)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, g, params->n, err);
     for (int32_t i = 0; i < params->n; i++) {
         const struct lw_value *p = &params->items[i];
         struct lw_value numel = {.type = LW_JSON_ARRAY, .n = 1}, rest = {.type = LW_JSON_ARRAY};

@@ -29,9 +29,7 @@ static enum lw_status read_params(struct lw_golden_case *c, struct input *in, st
         return lw_fail(err, LW_EFORMAT, "trainable or device: not one for each of %d parameters",
                        in->n);
     in->world = (int32_t)world;
-    in->params = lw_arena_alloc(c->arena, in->n, sizeof *in->params);
-    if (!in->params)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, in->params, in->n, err);
     for (int32_t i = 0; i < in->n; i++)
         in->params[i] = (struct lw_shard_param){numel[i], dtype[i], device ? device[i] : 0,
                                                 !trainable || trainable[i]};
@@ -48,10 +46,8 @@ static enum lw_status read_groups(struct lw_golden_case *c, struct input *in, st
         return LW_OK;
     if (groups->type != LW_JSON_ARRAY || groups->n == 0)
         return lw_fail(err, LW_EFORMAT, "groups: expected lists of parameters");
-    in->first = lw_arena_alloc(c->arena, (int64_t)groups->n + 1, sizeof *in->first);
-    in->items = lw_arena_alloc(c->arena, in->n, sizeof *in->items);
-    if (!in->first || !in->items)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, in->first, (int64_t)groups->n + 1, err);
+    LW_TAKE(c->arena, in->items, in->n, err);
     in->n_groups = groups->n;
     for (int32_t g = 0; g < groups->n; g++) {
         LW_TRY(lw_golden_value_ints(c->arena, &groups->items[g], "groups", 0, INT32_MAX, &members,
@@ -153,10 +149,9 @@ static enum lw_status add_group(struct lw_golden_case *c, struct lw_oss *o, cons
     int32_t n;
 
     LW_TRY(lw_golden_value_ints(c->arena, sizes, "add_group", 0, INT64_MAX, &numel, &n, err));
-    struct lw_shard_param *more = lw_arena_alloc(c->arena, n, sizeof *more);
+    struct lw_shard_param *more;
 
-    if (!more)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, more, n, err);
     for (int32_t i = 0; i < n; i++) /* as the first parameter: the optimizer's default device */
         more[i] = (struct lw_shard_param){numel[i], in->n ? in->params[0].dtype : LW_F32,
                                           in->n ? in->params[0].device : 0, true};
@@ -182,9 +177,8 @@ static enum lw_status do_step(struct lw_golden_case *c, struct lw_oss *o, const 
         return lw_fail(err, LW_EFORMAT,
                        "op: '%s' is not known (freeze, unfreeze, refresh, add_group)", name);
     LW_TRY(lw_golden_value_ints(c->arena, &op->items[1], name, 0, INT32_MAX, &wide, &n, err));
-    int32_t *params = lw_arena_alloc(c->arena, n, sizeof *params);
-    if (!params)
-        return lw_fail_nomem(err);
+    int32_t *params;
+    LW_TAKE(c->arena, params, n, err);
     for (int32_t i = 0; i < n; i++)
         params[i] = (int32_t)wide[i];
     return lw_oss_set_trainable(o, params, n, *name == 'u', err);
@@ -228,9 +222,7 @@ static enum lw_status make(struct lw_golden_case *c, struct input *in, struct lw
     *mixed = false;
     LW_TRY(read_params(c, in, err));
     LW_TRY(read_groups(c, in, err));
-    in->list = lw_arena_alloc(c->arena, in->n, sizeof *in->list);
-    if (!in->list)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, in->list, in->n, err);
     enum lw_status status =
         lw_oss_new(in->params, in->n, in->first, in->items, in->n_groups, in->world, true, o, err);
     if (status != LW_EINVAL)

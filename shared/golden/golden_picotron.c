@@ -22,10 +22,8 @@ static enum lw_status read_input(struct lw_golden_case *c, struct input *in, str
     if (trainable && n_trainable != in->n)
         return lw_fail(err, LW_EFORMAT, "trainable: %d flags for %d parameters", n_trainable,
                        in->n);
-    in->trainable = lw_arena_alloc(c->arena, in->n, sizeof *in->trainable);
-    in->places = lw_arena_alloc(c->arena, in->n, sizeof *in->places);
-    if (!in->trainable || !in->places)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, in->trainable, in->n, err);
+    LW_TAKE(c->arena, in->places, in->n, err);
     for (int32_t i = 0; i < in->n; i++)
         in->trainable[i] = !trainable || trainable[i];
     return LW_OK;

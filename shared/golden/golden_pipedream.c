@@ -73,9 +73,7 @@ static enum lw_status read_stages(struct lw_golden_case *c, struct row *r, struc
 
     LW_TRY(lw_golden_cell(c, "stages", &p, err));
     LW_TRY(lw_golden_cell(c, "stages_per_level", &per_level, err));
-    r->stages = lw_arena_alloc(c->arena, MOST_STAGES, sizeof *r->stages);
-    if (!r->stages)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, r->stages, MOST_STAGES, err);
     for (; *p && r->n_stages < MOST_STAGES; r->n_stages++) {
         struct stage *s = &r->stages[r->n_stages];
         used = 0;
@@ -293,11 +291,9 @@ static enum lw_status judge_stages(struct lw_golden_case *c, const struct row *r
 {
     struct judge j = {.s = s};
 
-    j.n_after = lw_arena_alloc(c->arena, s->n, sizeof *j.n_after);
-    j.best = lw_arena_alloc(c->arena, s->n, sizeof *j.best);
-    j.next = lw_arena_alloc(c->arena, s->n, sizeof *j.next);
-    if (!j.n_after || !j.best || !j.next)
-        return lw_fail_nomem(err);
+    LW_TAKE(c->arena, j.n_after, s->n, err);
+    LW_TAKE(c->arena, j.best, s->n, err);
+    LW_TAKE(c->arena, j.next, s->n, err);
     for (int32_t i = 0; i < s->n; i++)
         for (int32_t k = 0; k < s->states[i].n_before; k++)
             j.n_after[s->before[s->states[i].first_before + k]]++;

@@ -11,6 +11,7 @@
 #include "shared/schedule/schedule_colossal.h"
 #include "shared/schedule/schedule_emit.h"
 #include "shared/timeline/timeline.h"
+#include "shared/base/order.h"
 
 enum { MOST_RANKS = 1 << 12, MOST_MICRO_BATCHES = 1 << 16, MOST_CHUNKS = 1 << 8 };
 
@@ -139,9 +140,7 @@ static int by_start(const void *a, const void *b)
 {
     const struct event *x = a, *y = b;
 
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    return (x->op > y->op) - (x->op < y->op);
+    return LW_ORDER(x->start, y->start, x->op, y->op);
 }
 
 static void watch_rank(const struct lw_plan *p, struct event *e, int64_t n, int32_t rank,

@@ -148,6 +148,11 @@ void lw_jsonout_fixed(struct lw_jsonout *o, const char *key, double value, int d
         fputs("null", o->file);
 }
 
+void lw_jsonout_decimals(struct lw_jsonout *o, const char *key, struct lw_decimals value)
+{
+    lw_jsonout_fixed(o, key, value.value, value.digits);
+}
+
 void lw_jsonout_bool(struct lw_jsonout *o, const char *key, bool value)
 {
     before_value(o, key);

@@ -11,10 +11,8 @@ static enum lw_status index_set(struct lw_part *d, struct lw_part_set *set, stru
 {
     const struct lw_bucketing *k = &set->buckets;
 
-    set->elements = lw_arena_alloc(&d->arena, k->n_buckets, sizeof *set->elements);
-    set->dtype = lw_arena_alloc(&d->arena, k->n_buckets, sizeof *set->dtype);
-    if (!set->elements || !set->dtype)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, set->elements, k->n_buckets, err);
+    LW_TAKE(&d->arena, set->dtype, k->n_buckets, err);
     for (int32_t b = 0; b < k->n_buckets; b++) {
         for (int32_t i = k->first[b]; i < k->first[b + 1]; i++) {
             set->elements[b] += d->grads[k->items[i]].numel;

@@ -29,6 +29,7 @@
 
 #include "shared/base/checked.h"
 #include "shared/lower/lower_steps.h"
+#include "shared/base/order.h"
 
 bool lw_part_has_units(const struct lw_strategy *s)
 {
@@ -93,13 +94,8 @@ static int by_unit(const void *a, const void *b)
 {
     const struct placed *x = a, *y = b;
 
-    if (x->module != y->module)
-        return x->module > y->module ? -1 : 1;
-    if (x->device != y->device)
-        return x->device < y->device ? -1 : 1;
-    if (x->dtype != y->dtype)
-        return x->dtype < y->dtype ? -1 : 1;
-    return (x->item > y->item) - (x->item < y->item);
+    return LW_ORDER(y->module, x->module, x->device, y->device, x->dtype, y->dtype,
+                    x->item, y->item);
 }
 
 static bool same_unit(const struct placed *a, const struct placed *b)
@@ -205,9 +201,7 @@ static int by_param(const void *a, const void *b)
 {
     const struct lw_shard *x = a, *y = b;
 
-    if (x->param != y->param)
-        return x->param < y->param ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
+    return LW_ORDER(x->param, y->param, x->first, y->first);
 }
 
 /* One type of weights on one device, of gradients that are reduced as they are cut. */
@@ -265,10 +259,9 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
 static enum lw_status make_frozen_units(struct lw_part *d, const struct placed *p, int32_t n,
                                         struct lw_err *err)
 {
-    int32_t *params = lw_arena_alloc(&d->scratch, n, sizeof *params);
+    int32_t *params;
 
-    if (!params)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->scratch, params, n, err);
     for (int32_t i = 0; i < n; i++)
         params[i] = p[i].item;
     for (int32_t i = 0, end; i < n; i = end) {
@@ -288,10 +281,8 @@ static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
 
     for (int32_t m = 0; m < n; m++)
         n_root += in_root(d, m);
-    h->first_unit = lw_arena_alloc(&d->arena, n + 1L, sizeof *h->first_unit);
-    h->unit_of = lw_arena_alloc(&d->arena, h->n_buffers * (n_root + 1L), sizeof *h->unit_of);
-    if (!h->first_unit || !h->unit_of)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, h->first_unit, n + 1L, err);
+    LW_TAKE(&d->arena, h->unit_of, h->n_buffers * (n_root + 1L), err);
     for (int32_t m = 0; m < n; m++) {
         for (int32_t b = 0; b < h->n_buffers; b++)
             if (h->buffers[b].module == m || (h->buffers[b].root && in_root(d, m)))
@@ -321,18 +312,15 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     struct lw_part_shards *h = &d->shards;
     const struct lw_bucketing *k = &d->initial.buckets;
     int32_t n_units = d->initial.name ? k->n_buckets : 0;
-    struct placed *frozen = lw_arena_alloc(&d->scratch, d->w->n_params, sizeof *frozen);
+    struct placed *frozen;
 
-    if (!frozen)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->scratch, frozen, d->w->n_params, err);
     int32_t n_frozen = list_frozen(d, frozen);
     if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units + n_frozen == 0)
         return LW_OK;
     h->shards_room = d->n_grads + n_frozen + (n_units + n_frozen) * d->n_members;
-    h->shards = lw_arena_alloc(&d->arena, h->shards_room, sizeof *h->shards);
-    h->buffers = lw_arena_alloc(&d->arena, n_units + n_frozen, sizeof *h->buffers);
-    if (!h->shards || !h->buffers)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, h->shards, h->shards_room, err);
+    LW_TAKE(&d->arena, h->buffers, n_units + n_frozen, err);
     for (int32_t u = 0; u < n_units; u++) {
         LW_TRY(make_unit(d, k->items + k->first[u], k->first[u + 1] - k->first[u],
                          d->initial.dtype[u], err));
@@ -469,12 +457,10 @@ enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer
 
     if (x->d->storage != LW_STORED_UNITS || x->d->s->zero < 3)
         return LW_OK;
-    x->unit_there = lw_arena_alloc(room, n, sizeof *x->unit_there);
-    x->unit_at = lw_arena_alloc(room, n, sizeof *x->unit_at);
-    x->unit_freed = lw_arena_alloc(room, n, sizeof *x->unit_freed);
-    x->unit_waited = lw_arena_alloc(room, n, sizeof *x->unit_waited);
-    if (!x->unit_there || !x->unit_at || !x->unit_freed || !x->unit_waited)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, x->unit_there, n, err);
+    LW_TAKE(room, x->unit_at, n, err);
+    LW_TAKE(room, x->unit_freed, n, err);
+    LW_TAKE(room, x->unit_waited, n, err);
     for (int32_t b = 0; b < n; b++) {
         x->unit_at[b] = x->unit_freed[b] = -1;
         x->unit_there[b] = x->unit_waited[b] = pass->held && x->d->shards.buffers[b].module >= 0;

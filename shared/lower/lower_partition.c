@@ -69,10 +69,9 @@ static enum lw_status explicit(const struct task *t, struct lw_partitioning *out
 {
     const char *list = t->l->s->partition_list;
     int32_t n_parts = t->n_parts, n = 0;
-    int32_t *begins = lw_arena_alloc(t->room, n_parts, sizeof *begins);
+    int32_t *begins;
 
-    if (!begins)
-        return lw_fail_nomem(err);
+    LW_TAKE(t->room, begins, n_parts, err);
     for (const char *at = list; at; at = strchr(at, ',')) {
         char *end;
         at += *at == ',';
@@ -134,10 +133,8 @@ static enum lw_status partition(struct lw_lowering *l, const struct lw_cost *cos
     struct task t = {.l = l, .cost = cost, .n = l->w->n_modules, .n_parts = l->n_parts,
                      .n_chunks = l->n_parts / l->pp, .room = room};
 
-    t.elements = lw_arena_alloc(room, t.n, sizeof *t.elements);
-    t.work = lw_arena_alloc(room, t.n, sizeof *t.work);
-    if (!t.elements || !t.work)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, t.elements, t.n, err);
+    LW_TAKE(room, t.work, t.n, err);
     weigh(l->s, l->w, t.elements, t.work);
     return partitioners[l->s->partition](&t, out, err);
 }

@@ -170,9 +170,8 @@ enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err)
 
     if (l->s->stage_bytes < 0 || l->pp == 1)
         return LW_OK;
-    int32_t *in_flight = lw_arena_alloc(&room, l->pp, sizeof *in_flight);
-    if (!in_flight)
-        return lw_fail_nomem(err);
+    int32_t *in_flight;
+    LW_TAKE(&room, in_flight, l->pp, err);
     count_in_flight(&l->grid, in_flight);
     for (int32_t q = 0; s == LW_OK && q < l->n_parts; q++) {
         struct lw_part *d = &l->parts[q];
@@ -205,9 +204,8 @@ enum lw_status lw_lower_exact(struct lw_lowering *l, const struct lw_cost *cost,
                                  .pinned_last = (int32_t)l->s->pin_last};
 
     if (l->s->weigh_transfers) {
-        int64_t *transfer = lw_arena_alloc(room, n, sizeof *transfer);
-        if (!transfer)
-            return lw_fail_nomem(err);
+        int64_t *transfer;
+        LW_TAKE(room, transfer, n, err);
         LW_TRY(weigh_transfers(l, cost, transfer, err));
         p.transfer = transfer;
     }

@@ -43,10 +43,8 @@ static enum lw_status index_room(struct lw_writer_part *x, struct lw_arena *room
 {
     const struct lw_bucketing *k = &x->set->buckets;
 
-    x->room_at = lw_arena_alloc(room, k->n_buckets, sizeof *x->room_at);
-    x->bucket_of = lw_arena_alloc(room, x->d->w->n_params, sizeof *x->bucket_of);
-    if (!x->room_at || !x->bucket_of)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, x->room_at, k->n_buckets, err);
+    LW_TAKE(room, x->bucket_of, x->d->w->n_params, err);
     memset(x->room_at, -1, (size_t)k->n_buckets * sizeof *x->room_at);
     find_buckets(x->d, k, x->bucket_of);
     return LW_OK;
@@ -79,12 +77,10 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     if (!x->set)
         return LW_OK;
     int32_t n_buckets = x->set->buckets.n_buckets;
-    x->launches = lw_arena_alloc(room, n_buckets, sizeof *x->launches);
-    x->late = lw_arena_alloc(room, n_buckets, sizeof *x->late);
-    x->done_of = lw_arena_alloc(room, 2L * n_buckets, sizeof *x->done_of);
-    x->params = lw_arena_alloc(room, d->n_grads, sizeof *x->params);
-    if (!x->launches || !x->late || !x->done_of || !x->params)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, x->launches, n_buckets, err);
+    LW_TAKE(room, x->late, n_buckets, err);
+    LW_TAKE(room, x->done_of, 2L * n_buckets, err);
+    LW_TAKE(room, x->params, d->n_grads, err);
     if (lw_part_drops_gradients(d))
         LW_TRY(index_room(x, room, err));
     LW_TRY(new_reducer(d, x->set, &x->reducer, err));
@@ -96,12 +92,10 @@ static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, st
     int64_t n_reduced = 2L + k->l->n_tied, n_weights = 0;
     int64_t n_values = 2L * k->l->grid.n_stages * k->l->grid.n_micro_batches;
 
-    k->parts = lw_arena_alloc(room, k->l->n_parts, sizeof *k->parts);
-    k->made = lw_arena_alloc(room, n_values, sizeof *k->made);
-    k->got = lw_arena_alloc(room, n_values, sizeof *k->got);
-    k->gap_written = lw_arena_alloc(room, 2L * k->l->grid.n_micro_batches, sizeof *k->gap_written);
-    if (!k->parts || !k->made || !k->got || !k->gap_written)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, k->parts, k->l->n_parts, err);
+    LW_TAKE(room, k->made, n_values, err);
+    LW_TAKE(room, k->got, n_values, err);
+    LW_TAKE(room, k->gap_written, 2L * k->l->grid.n_micro_batches, err);
     memset(k->made, -1, (size_t)n_values * sizeof *k->made);
     memset(k->got, -1, (size_t)n_values * sizeof *k->got);
     for (int32_t i = 0; i < k->l->n_parts; i++) {

@@ -205,10 +205,8 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
         return lw_fail_nomem(err);
     *x = *w;
     x->arena = (struct lw_arena){0};
-    x->modules = lw_arena_alloc(&l->arena, w->n_modules, sizeof *x->modules);
-    x->params = lw_arena_alloc(&l->arena, w->n_params, sizeof *x->params);
-    if (!x->modules || !x->params)
-        return lw_fail_nomem(err);
+    LW_TAKE(&l->arena, x->modules, w->n_modules, err);
+    LW_TAKE(&l->arena, x->params, w->n_params, err);
     for (int32_t m = 0; m < w->n_modules; m++)
         x->modules[m] = shrink(&w->modules[m], l->tp, l->s->sequence_parallel);
     for (int32_t m = 0; l->cp > 1 && m < w->n_modules; m++)
@@ -284,10 +282,8 @@ enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err)
         return LW_OK;
     for (int32_t m = 0; m < d->w->n_modules; m++)
         n += lw_tensor_calls(d, m, true);
-    c.out = lw_arena_alloc(&back->arena, n, sizeof *c.out);
-    d->work.sums_after = lw_arena_alloc(&d->arena, n, sizeof *d->work.sums_after);
-    if (!c.out || !d->work.sums_after)
-        return lw_fail_nomem(err);
+    LW_TAKE(&back->arena, c.out, n, err);
+    LW_TAKE(&d->arena, d->work.sums_after, n, err);
     for (int32_t i = 0; i < back->n_stretches; i++) {
         const struct lw_stretch *s = &back->stretches[i];
         bool last = i + 1 == back->n_stretches || back->stretches[i + 1].module != s->module;

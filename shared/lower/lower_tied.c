@@ -37,9 +37,7 @@ static enum lw_status add_copy(struct lw_lowering *l, int32_t i, struct lw_err *
     struct lw_tied_set *x = &l->tied[s];
     if (s == l->n_tied) {
         *x = (struct lw_tied_set){.first = first};
-        x->copies = lw_arena_alloc(&l->arena, l->pp, sizeof *x->copies);
-        if (!x->copies)
-            return lw_fail_nomem(err);
+        LW_TAKE(&l->arena, x->copies, l->pp, err);
         l->n_tied++;
         put(x, (struct lw_tied_copy){first,
                                      lw_lower_stage_of(l, l->w->params[first].module), -1});
@@ -56,9 +54,7 @@ enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err)
         n += is_copy(l, i);
     if (n == 0)
         return LW_OK;
-    l->tied = lw_arena_alloc(&l->arena, n, sizeof *l->tied);
-    if (!l->tied)
-        return lw_fail_nomem(err);
+    LW_TAKE(&l->arena, l->tied, n, err);
     for (int32_t i = 0; i < l->w->n_params; i++)
         if (is_copy(l, i))
             LW_TRY(add_copy(l, i, err));

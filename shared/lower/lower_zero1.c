@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "shared/lower/lower_chunk.h"
+#include "shared/base/order.h"
 
 /* --- what the policies are given ---------------------------------------------------------------- */
 
@@ -21,12 +22,10 @@ static enum lw_status list_given(struct lw_part *d, struct lw_err *err)
     const struct lw_workload *w = d->w;
     struct lw_part_shards *h = &d->shards;
 
-    h->param_of = lw_arena_alloc(&d->arena, w->n_params, sizeof *h->param_of);
-    h->as_given = lw_arena_alloc(&d->arena, w->n_params, sizeof *h->as_given);
-    h->items = lw_arena_alloc(&d->arena, w->n_params, sizeof *h->items);
-    h->offset = lw_arena_alloc(&d->arena, w->n_params, sizeof *h->offset);
-    if (!h->param_of || !h->as_given || !h->items || !h->offset)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, h->param_of, w->n_params, err);
+    LW_TAKE(&d->arena, h->as_given, w->n_params, err);
+    LW_TAKE(&d->arena, h->items, w->n_params, err);
+    LW_TAKE(&d->arena, h->offset, w->n_params, err);
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
         if (p->tied >= 0)
@@ -47,9 +46,7 @@ static enum lw_status take_shards(struct lw_part *d, const struct lw_sharding *s
 {
     struct lw_part_shards *h = &d->shards;
 
-    h->shards = lw_arena_alloc(&d->arena, s->n_shards, sizeof *h->shards);
-    if (!h->shards)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, h->shards, s->n_shards, err);
     for (int32_t i = 0; i < s->n_shards; i++) {
         struct lw_shard x = s->shards[i];
         if (!h->as_given[x.param].trainable)
@@ -94,9 +91,7 @@ static enum lw_status oss_greedy(struct lw_part *d, struct lw_err *err)
     bool compat = d->s->compat == LW_COMPAT_FAIRSCALE;
 
     LW_TRY(lw_oss_new(h->as_given, h->n, NULL, NULL, 0, d->n_members, compat, &h->oss, err));
-    h->shards = lw_arena_alloc(&d->arena, h->n, sizeof *h->shards);
-    if (!h->shards)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, h->shards, h->n, err);
     for (int32_t i = 0; i < h->n; i++)
         if (h->as_given[i].trainable)
             h->shards[h->n_shards++] = (struct lw_shard){h->param_of[i], lw_oss_owner(h->oss, i), 0,
@@ -119,13 +114,8 @@ static int by_buffer(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
 
-    if (x->device != y->device)
-        return x->device < y->device ? -1 : 1;
-    if (x->owner != y->owner)
-        return x->owner < y->owner ? -1 : 1;
-    if (x->dtype != y->dtype)
-        return x->dtype < y->dtype ? -1 : 1;
-    return (x->given > y->given) - (x->given < y->given);
+    return LW_ORDER(x->device, y->device, x->owner, y->owner, x->dtype, y->dtype,
+                    x->given, y->given);
 }
 
 /* One buffer per device, owner and dtype. */
@@ -273,9 +263,7 @@ enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
 
-    h->owned = lw_arena_alloc(&d->arena, d->n_members, sizeof *h->owned);
-    if (!h->owned)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, h->owned, d->n_members, err);
     for (int32_t i = 0; i < h->n_shards; i++) {
         int64_t *mine = &h->owned[h->shards[i].owner];
         if (!d->w->params[h->shards[i].param].trainable)

@@ -61,9 +61,7 @@ enum lw_status lw_partition_alloc(int32_t n_items, int32_t n_stages, int32_t n_c
     if ((int64_t)n_stages * n_chunks > INT32_MAX)
         return lw_fail(err, LW_EINVAL, "%d stages of %d chunks are more than 2^31 parts", n_stages,
                        n_chunks);
-    p.parts = lw_arena_alloc(&p.arena, (int64_t)n_stages * n_chunks, sizeof *p.parts);
-    if (!p.parts)
-        return lw_fail_nomem(err);
+    LW_TAKE(&p.arena, p.parts, (int64_t)n_stages * n_chunks, err);
     *out = p;
     return LW_OK;
 }

@@ -176,9 +176,7 @@ static enum lw_status fill_level(struct planner *q, int32_t level, int32_t machi
     int32_t n_machines = q->p->levels[level].n_machines;
     int64_t states = (int64_t)q->n * q->n;
 
-    q->table[level] = lw_arena_alloc(q->arena, states * n_machines, sizeof *q->table[level]);
-    if (!q->table[level])
-        return lw_fail_nomem(err);
+    LW_TAKE(q->arena, q->table[level], states * n_machines, err);
     for (int64_t c = 0; c < states * n_machines; c++)
         q->table[level][c].time = -1;
     for (int32_t i = 0; i < q->n; i++)
@@ -296,11 +294,9 @@ static enum lw_status plan_levels(struct planner *q, struct lw_err *err)
 {
     int32_t machines_below = 1;
 
-    q->compute = lw_arena_alloc(q->arena, (int64_t)q->n * q->n, sizeof *q->compute);
-    q->table = lw_arena_alloc(q->arena, q->p->n_levels, sizeof *q->table);
-    q->before_start = lw_arena_alloc(q->arena, q->n, sizeof *q->before_start);
-    if (!q->compute || !q->table || !q->before_start)
-        return lw_fail_nomem(err);
+    LW_TAKE(q->arena, q->compute, (int64_t)q->n * q->n, err);
+    LW_TAKE(q->arena, q->table, q->p->n_levels, err);
+    LW_TAKE(q->arena, q->before_start, q->n, err);
     for (int32_t i = 0; i < q->n; i++)
         for (int32_t j = 0; j < q->n; j++)
             q->compute[(int64_t)i * q->n + j] =

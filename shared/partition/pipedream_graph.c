@@ -11,6 +11,7 @@
  * topological order. The root system's own order among incomparable states is that of Python sets.
  */
 #include "shared/partition/pipedream_graph.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -422,8 +423,7 @@ static int by_size(const void *a, const void *b)
 {
     const struct ordered *x = a, *y = b;
 
-    return x->size != y->size ? (x->size < y->size ? -1 : 1)
-                              : (x->state > y->state) - (x->state < y->state);
+    return LW_ORDER(x->size, y->size, x->state, y->state);
 }
 
 /* In topological order, what reaches a state is final when the state is visited. */
@@ -455,10 +455,8 @@ static enum lw_status make_result(struct work *w, struct lw_pipedream_states *ou
     for (int32_t i = 0; i < w->n_states; i++)
         for (int32_t j = 0; j < i; j++)
             n_before += has(before_of(w, o[i].state), o[j].state);
-    out->states = lw_arena_alloc(&out->arena, w->n_states, sizeof *out->states);
-    out->before = lw_arena_alloc(&out->arena, n_before, sizeof *out->before);
-    if (!out->states || !out->before)
-        return lw_fail_nomem(err);
+    LW_TAKE(&out->arena, out->states, w->n_states, err);
+    LW_TAKE(&out->arena, out->before, n_before, err);
     out->n = w->n_states;
     for (int32_t i = 0; i < w->n_states; i++) {
         out->states[i] = o[i].sums;

@@ -126,9 +126,7 @@ enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_pro
     bool any = false;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        *lists[i] = lw_arena_alloc(arena, g->n_ops, sizeof **lists[i]);
-        if (!*lists[i])
-            return lw_fail_nomem(err);
+        LW_TAKE(arena, *lists[i], g->n_ops, err);
         if (g->n_ops > 0)
             memset(*lists[i], -1, (size_t)g->n_ops * sizeof **lists[i]);
     }

@@ -34,10 +34,7 @@ static enum lw_status index_modules(struct lw_uses *u, struct lw_err *err)
             break;
         for (int32_t m = 0; m <= p->n_modules; m++)
             u->module_first[m + 1] += u->module_first[m];
-        u->module_weights =
-            lw_arena_alloc(&u->room, u->module_first[p->n_modules + 1], sizeof *u->module_weights);
-        if (!u->module_weights)
-            return lw_fail_nomem(err);
+        LW_TAKE(&u->room, u->module_weights, u->module_first[p->n_modules + 1], err);
     }
     return LW_OK;
 }
@@ -56,17 +53,14 @@ bool lw_plan_temporary_weights(const struct lw_plan *p, bool *temporary)
 enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err)
 {
     *u = (struct lw_uses){.p = p, .variant = -1, .role = -1, .here_stage = -1};
-    u->bucket_of = lw_arena_alloc(&u->room, p->n_params, sizeof *u->bucket_of);
-    u->copied_in = lw_arena_alloc(&u->room, p->n_params, sizeof *u->copied_in);
-    u->copied_out = lw_arena_alloc(&u->room, p->n_buckets, sizeof *u->copied_out);
-    u->here = lw_arena_alloc(&u->room, p->n_params, sizeof *u->here);
-    u->temporary = lw_arena_alloc(&u->room, p->n_buckets, sizeof *u->temporary);
-    u->held = lw_arena_alloc(&u->room, 2L * p->n_buckets, sizeof *u->held);
-    u->module_first = lw_arena_alloc(&u->room, p->n_modules + 2L, sizeof *u->module_first);
-    u->reduces = lw_arena_alloc(&u->room, p->n_sets, sizeof *u->reduces);
-    if (!u->reduces || !u->bucket_of || !u->copied_in || !u->copied_out || !u->here ||
-        !u->temporary || !u->held || !u->module_first)
-        return lw_fail_nomem(err);
+    LW_TAKE(&u->room, u->bucket_of, p->n_params, err);
+    LW_TAKE(&u->room, u->copied_in, p->n_params, err);
+    LW_TAKE(&u->room, u->copied_out, p->n_buckets, err);
+    LW_TAKE(&u->room, u->here, p->n_params, err);
+    LW_TAKE(&u->room, u->temporary, p->n_buckets, err);
+    LW_TAKE(&u->room, u->held, 2L * p->n_buckets, err);
+    LW_TAKE(&u->room, u->module_first, p->n_modules + 2L, err);
+    LW_TAKE(&u->room, u->reduces, p->n_sets, err);
     u->has_temporary = lw_plan_temporary_weights(p, u->temporary);
     for (int32_t i = 0; !u->has_copies && i < p->n_params; i++)
         u->has_copies = p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i);

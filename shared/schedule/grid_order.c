@@ -6,6 +6,7 @@
  * order - the actions before it on its rank, what it needs, the messages before it on its
  * communicator - on whichever rank they are. */
 #include "shared/schedule/grid_order.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 
@@ -18,9 +19,7 @@ static int compare_keys(const void *a, const void *b)
 {
     const struct key *x = a, *y = b;
 
-    if (x->end != y->end)
-        return x->end < y->end ? -1 : 1;
-    return (x->turn > y->turn) - (x->turn < y->turn);
+    return LW_ORDER(x->end, y->end, x->turn, y->turn);
 }
 
 void lw_grid_order_free(struct lw_grid_order *o)
@@ -70,15 +69,11 @@ static void walk(const struct lw_grid *g, const struct key *keys, struct lw_grid
 static enum lw_status fill(const struct lw_grid *g, const struct key *keys, int32_t *at,
                            struct lw_grid_order *o, struct lw_err *err)
 {
-    o->first = lw_arena_alloc(&o->arena, (int64_t)g->n_ranks + 1, sizeof *o->first);
-    if (!o->first)
-        return lw_fail_nomem(err);
+    LW_TAKE(&o->arena, o->first, (int64_t)g->n_ranks + 1, err);
     walk(g, keys, o, at);
     for (int32_t r = 0; r < g->n_ranks; r++)
         o->first[r + 1] = o->first[r] + at[r];
-    o->steps = lw_arena_alloc(&o->arena, o->first[g->n_ranks], sizeof *o->steps);
-    if (!o->steps)
-        return lw_fail_nomem(err);
+    LW_TAKE(&o->arena, o->steps, o->first[g->n_ranks], err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         at[r] = o->first[r];
     walk(g, keys, o, at);

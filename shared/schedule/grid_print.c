@@ -175,11 +175,8 @@ static void print_actions(const struct lw_grid *g, const struct lw_grid_times *t
         const struct lw_action *a = &g->actions[i];
         char kind[2] = {lw_action_letter(a->kind), '\0'};
         lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "stage", a->stage);
-        lw_jsonout_string(o, "kind", kind);
-        lw_jsonout_int(o, "micro_batch", a->micro_batch);
-        lw_jsonout_int(o, "start_units", t->start[i]);
-        lw_jsonout_int(o, "end_units", t->end[i]);
+        LW_JSON(o, "stage", a->stage, "kind", kind, "micro_batch", a->micro_batch,
+                "start_units", t->start[i], "end_units", t->end[i]);
         lw_jsonout_bool(o, "with_next", a->with_next);
         lw_jsonout_end(o);
     }
@@ -189,19 +186,15 @@ static void print_actions(const struct lw_grid *g, const struct lw_grid_times *t
 void lw_grid_print_json(const struct lw_grid *g, const struct lw_grid_times *t,
                         struct lw_jsonout *o)
 {
-    lw_jsonout_int(o, "n_ranks", g->n_ranks);
-    lw_jsonout_int(o, "n_stages", g->n_stages);
-    lw_jsonout_int(o, "n_micro_batches", g->n_micro_batches);
-    lw_jsonout_int(o, "makespan_units", t->makespan);
-    lw_jsonout_int(o, "longest_rank_units", t->longest_rank);
-    lw_jsonout_double(o, "bubble_fraction", bubble(g, t));
+    LW_JSON(o, "n_ranks", g->n_ranks, "n_stages", g->n_stages,
+            "n_micro_batches", g->n_micro_batches, "makespan_units", t->makespan,
+            "longest_rank_units", t->longest_rank, "bubble_fraction", bubble(g, t));
     lw_jsonout_array(o, "ranks");
     for (int32_t r = 0; r < g->n_ranks; r++) {
         lw_jsonout_object(o, NULL);
-        lw_jsonout_int(o, "rank", r);
-        lw_jsonout_int(o, "busy_units", busy(g, t, r));
-        lw_jsonout_int(o, "peak_in_flight_until_input_gradient", t->peak_until_input[r]);
-        lw_jsonout_int(o, "peak_in_flight_until_weight_gradient", t->peak_until_weight[r]);
+        LW_JSON(o, "rank", r, "busy_units", busy(g, t, r),
+                "peak_in_flight_until_input_gradient", t->peak_until_input[r],
+                "peak_in_flight_until_weight_gradient", t->peak_until_weight[r]);
         print_actions(g, t, r, o);
         lw_jsonout_end(o);
     }

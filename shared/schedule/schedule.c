@@ -98,10 +98,8 @@ static enum lw_status make_all(const struct lw_schedule_shape *s, lw_schedule_se
 {
     int32_t n = 3 * s->n_micro_batches * s->n_chunks;
 
-    g->first = lw_arena_alloc(&g->arena, (int64_t)g->n_ranks + 1, sizeof *g->first);
-    g->actions = lw_arena_alloc(&g->arena, (int64_t)g->n_ranks * n, sizeof *g->actions);
-    if (!g->first || !g->actions)
-        return lw_fail_nomem(err);
+    LW_TAKE(&g->arena, g->first, (int64_t)g->n_ranks + 1, err);
+    LW_TAKE(&g->arena, g->actions, (int64_t)g->n_ranks * n, err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         g->first[r + 1] = g->first[r] + n;
     return search(s, g->actions, err);
@@ -277,9 +275,7 @@ static enum lw_status place_stages(struct lw_grid *g, struct lw_err *err)
 {
     if (g->layout != LW_LAYOUT_FREE)
         return LW_OK;
-    g->rank_of_stage = lw_arena_alloc(&g->arena, g->n_stages, sizeof *g->rank_of_stage);
-    if (!g->rank_of_stage)
-        return lw_fail_nomem(err);
+    LW_TAKE(&g->arena, g->rank_of_stage, g->n_stages, err);
     for (int32_t s = 0; s < g->n_stages; s++)
         g->rank_of_stage[s] = -1;
     for (int32_t r = 0; r < g->n_ranks; r++)

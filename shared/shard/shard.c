@@ -9,6 +9,7 @@
  * parameters (padding to a multiple of the members); llm.c llmc/zero.cuh@f1e2ace. Not modelled:
  * DeepSpeed's round-robin reordering of gradients, hybrid sharding. */
 #include "shared/shard/shard.h"
+#include "shared/base/order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -128,9 +129,7 @@ static int largest_first(const void *a, const void *b)
 {
     const struct piece *x = a, *y = b;
 
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return (x->shard > y->shard) - (x->shard < y->shard);
+    return LW_ORDER(y->bytes, x->bytes, x->shard, y->shard);
 }
 
 static int64_t n_pieces(const struct lw_shard_param *p, int64_t split_bytes)

@@ -6,6 +6,7 @@
  * `order`; buffers are by device in order of appearance, and within a device by the moment an owner
  * first had one. A change builds a whole new state in a new arena and swaps it in at the end. */
 #include "shared/shard/shard_oss.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,17 +37,14 @@ static enum lw_status alloc_state(struct lw_oss *o, struct lw_err *err)
 {
     struct lw_arena *a = &o->arena;
 
-    o->params = lw_arena_alloc(a, o->n, sizeof *o->params);
-    o->group_first = lw_arena_alloc(a, (int64_t)o->n_groups + 1, sizeof *o->group_first);
-    o->order = lw_arena_alloc(a, o->n, sizeof *o->order);
-    o->owner = lw_arena_alloc(a, o->n, sizeof *o->owner);
-    o->holder = lw_arena_alloc(a, o->n, sizeof *o->holder);
-    o->device_index = lw_arena_alloc(a, o->n, sizeof *o->device_index);
-    o->devices = lw_arena_alloc(a, o->n, sizeof *o->devices);
-    o->sorted = lw_arena_alloc(a, o->n, sizeof *o->sorted);
-    if (!o->params || !o->group_first || !o->order || !o->owner || !o->holder || !o->device_index ||
-        !o->devices || !o->sorted)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, o->params, o->n, err);
+    LW_TAKE(a, o->group_first, (int64_t)o->n_groups + 1, err);
+    LW_TAKE(a, o->order, o->n, err);
+    LW_TAKE(a, o->owner, o->n, err);
+    LW_TAKE(a, o->holder, o->n, err);
+    LW_TAKE(a, o->device_index, o->n, err);
+    LW_TAKE(a, o->devices, o->n, err);
+    LW_TAKE(a, o->sorted, o->n, err);
     return LW_OK;
 }
 
@@ -86,13 +84,8 @@ static int by_buffer(const void *a, const void *b)
 {
     const struct placed *x = a, *y = b;
 
-    if (x->device != y->device)
-        return x->device < y->device ? -1 : 1;
-    if (x->owner != y->owner)
-        return x->owner < y->owner ? -1 : 1;
-    if (x->numel != y->numel)
-        return x->numel < y->numel ? -1 : 1;
-    return (x->place > y->place) - (x->place < y->place);
+    return LW_ORDER(x->device, y->device, x->owner, y->owner, x->numel, y->numel,
+                    x->place, y->place);
 }
 
 static enum lw_status sort_by_buffer(struct lw_oss *o, struct lw_err *err)
@@ -121,10 +114,9 @@ static bool same_buffer(const struct lw_oss *o, int32_t p, int32_t q)
 static enum lw_status fill_buffer(struct lw_oss *o, int32_t begin, int32_t end,
                                   struct lw_oss_buffer *b, struct lw_err *err)
 {
-    int32_t *items = lw_arena_alloc(&o->arena, end - begin, sizeof *items);
+    int32_t *items;
 
-    if (!items)
-        return lw_fail_nomem(err);
+    LW_TAKE(&o->arena, items, end - begin, err);
     *b = (struct lw_oss_buffer){.device = o->devices[o->device_index[o->sorted[begin]]],
                                 .owner = o->owner[o->sorted[begin]],
                                 .items = items};
@@ -158,10 +150,9 @@ static int32_t find_buffer(const struct lw_oss_buffer *b, int32_t n, int32_t dev
 static enum lw_status keep_buffer(struct lw_oss *o, const struct lw_oss_buffer *old,
                                   struct lw_err *err)
 {
-    int32_t *items = lw_arena_alloc(&o->arena, old->n_items, sizeof *items);
+    int32_t *items;
 
-    if (!items)
-        return lw_fail_nomem(err);
+    LW_TAKE(&o->arena, items, old->n_items, err);
     memcpy(items, old->items, (size_t)old->n_items * sizeof *items);
     o->buffers[o->n_buffers] = *old;
     o->buffers[o->n_buffers++].items = items;

@@ -70,9 +70,7 @@ static void put_json(const struct lw_cluster *c)
         lw_jsonout_line_object(&o, NULL);
         lw_jsonout_string(&o, "name", f.name);
         const char *unit = shown_unit(&f, &value);
-        lw_jsonout_double(&o, "value", value);
-        lw_jsonout_string(&o, "unit", unit);
-        lw_jsonout_string(&o, "source", f.figure.source);
+        LW_JSON(&o, "value", value, "unit", unit, "source", f.figure.source);
         lw_jsonout_end(&o);
     }
     lw_jsonout_end(&o);

@@ -59,11 +59,9 @@ static enum lw_status find_steps(const struct lw_timeline *t, struct lw_arena *a
             return lw_fail(err, LW_EINVAL, "timeline: row %lld is not sorted by step",
                            (long long)i);
     s->n = n;
-    s->first = lw_arena_alloc(a, (int64_t)n + 1, sizeof *s->first);
-    s->length = lw_arena_alloc(a, n > 0 ? n : 1, sizeof *s->length);
-    s->span = lw_arena_alloc(a, n > 0 ? n : 1, sizeof *s->span);
-    if (!s->first || !s->length || !s->span)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, s->first, (int64_t)n + 1, err);
+    LW_TAKE(a, s->length, n > 0 ? n : 1, err);
+    LW_TAKE(a, s->span, n > 0 ? n : 1, err);
     for (int64_t i = 0; i < t->n; i++)
         s->first[t->step[i] + 1] = i + 1;
     for (int32_t k = 0; k < n; k++)
@@ -91,10 +89,9 @@ static enum lw_status find_median(const struct steps *s, int32_t first_step, str
                                   lw_ps *median, int32_t *middle, struct lw_err *err)
 {
     int32_t n = s->n - first_step;
-    struct ranked_step *v = lw_arena_alloc(a, n, sizeof *v);
+    struct ranked_step *v;
 
-    if (!v)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, v, n, err);
     for (int32_t i = 0; i < n; i++)
         v[i] = (struct ranked_step){s->length[first_step + i], first_step + i};
     qsort(v, (size_t)n, sizeof *v, compare_steps);
@@ -130,10 +127,9 @@ static enum lw_status measure_ranks(const struct lw_timeline *t, const struct lw
                                     struct lw_summary *out, struct lw_err *err)
 {
     int64_t n = 0, largest = 0;
-    int64_t *first = lw_arena_alloc(a, (int64_t)out->n_ranks + 2, sizeof *first);
+    int64_t *first;
 
-    if (!first)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, first, (int64_t)out->n_ranks + 2, err);
     find_periods(t, s, step, out);
     for (int64_t i = 0; i < t->n; i++)
         if (touches(t, i, out)) {
@@ -180,10 +176,9 @@ void lw_summary_shares(struct lw_summary *s)
 static enum lw_status peak_memory(const struct lw_timeline *t, const struct lw_plan *plan,
                                   struct lw_arena *a, struct lw_summary *out, struct lw_err *err)
 {
-    int64_t *peak = lw_arena_alloc(a, plan->n_ranks, sizeof *peak);
+    int64_t *peak;
 
-    if (!peak)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, peak, plan->n_ranks, err);
     LW_TRY(lw_memory_peaks(t, plan, peak, err));
     out->peak_memory_bytes = 0;
     for (int32_t r = 0; r < plan->n_ranks; r++) {

@@ -11,6 +11,7 @@
 #include "shared/plan/uses.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/base/checked.h"
+#include "shared/base/order.h"
 
 enum { TURN_GIVEN_BACK, TURN_ALLOCATION, TURN_TAKEN };
 
@@ -108,11 +109,9 @@ static enum lw_status note_messages(struct changes *c, struct lw_err *err)
 
     if (!sends_any(p))
         return LW_OK;
-    c->first = lw_arena_alloc(&c->room, p->n_ops, sizeof *c->first);
-    c->next = lw_arena_alloc(&c->room, p->n_ops, sizeof *c->next);
-    c->has_end = lw_arena_alloc(&c->room, p->n_ops, sizeof *c->has_end);
-    if (!c->first || !c->next || !c->has_end)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->room, c->first, p->n_ops, err);
+    LW_TAKE(&c->room, c->next, p->n_ops, err);
+    LW_TAKE(&c->room, c->has_end, p->n_ops, err);
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
         LW_TRY(note_program(c, &p->programs[i], err));
     return LW_OK;
@@ -160,13 +159,7 @@ static int compare_changes(const void *pa, const void *pb)
 {
     const struct lw_memory_change *a = pa, *b = pb;
 
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    if (a->at != b->at)
-        return a->at < b->at ? -1 : 1;
-    if (a->turn != b->turn)
-        return a->turn - b->turn;
-    return (a->row > b->row) - (a->row < b->row);
+    return LW_ORDER(a->rank, b->rank, a->at, b->at, a->turn, b->turn, a->row, b->row);
 }
 
 enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_plan *plan,

@@ -143,9 +143,7 @@ enum lw_status sim_bench_cluster(int32_t n, struct lw_cluster *c, struct lw_err 
                            .library = "", .library_version = "", .about = source,
                            .device = {.kind = "bench"}};
 
-    x.links = lw_arena_alloc(&x.arena, 1, sizeof *x.links);
-    if (!x.links)
-        return lw_fail_nomem(err);
+    LW_TAKE(&x.arena, x.links, 1, err);
     x.links[0] = (struct lw_link){.name = "ring", .level = LW_LINK_INTRA,
                                   .bytes_per_s = {50e9, source},
                                   .latency_ps = {500.0 * LW_PS_PER_NS, source}};

@@ -170,11 +170,9 @@ static void print_json(const struct lw_cluster *c, const struct sim_cost_answers
     struct lw_jsonout o = {.file = f};
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "cluster", c->name);
-    lw_jsonout_string(&o, "op", lw_op_name(a->query[0].op));
-    lw_jsonout_string(&o, "dtype", lw_dtype_name(a->query[0].dtype));
-    lw_jsonout_int(&o, "n_ranks", a->query[0].n_ranks);
-    lw_jsonout_int(&o, "n_nodes", a->query[0].n_nodes);
+    LW_JSON(&o, "cluster", c->name, "op", lw_op_name(a->query[0].op),
+            "dtype", lw_dtype_name(a->query[0].dtype), "n_ranks", a->query[0].n_ranks,
+            "n_nodes", a->query[0].n_nodes);
     put_ceilings(&o, c, a);
     lw_jsonout_array(&o, "rows");
     for (int i = 0; i < a->n; i++) {
@@ -182,8 +180,7 @@ static void print_json(const struct lw_cluster *c, const struct sim_cost_answers
         lw_jsonout_line_object(&o, NULL);
         lw_record_json(&o, columns, N_BASE, &rows[i]);
         if (x->n_steps > 0) {
-            lw_jsonout_int(&o, "n_steps", x->n_steps);
-            lw_jsonout_int(&o, "n_pieces", x->n_pieces);
+            LW_JSON(&o, "n_steps", x->n_steps, "n_pieces", x->n_pieces);
         }
         if (x->protocol) {
             lw_record_json(&o, columns + N_BASE, N_OF_NCCL, &rows[i]);

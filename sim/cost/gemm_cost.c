@@ -52,24 +52,14 @@ static void print_json(const struct lw_device *d, const struct lw_product *p,
     struct lw_jsonout o = {.file = f};
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "device", d->kind);
-    lw_jsonout_int(&o, "batch", p->batch);
+    LW_JSON(&o, "device", d->kind, "batch", p->batch);
     lw_jsonout_bool(&o, "grouped", p->grouped);
-    lw_jsonout_int(&o, "m", p->m);
-    lw_jsonout_int(&o, "n", p->n);
-    lw_jsonout_int(&o, "k", p->k);
-    lw_jsonout_string(&o, "dtype", lw_dtype_name(p->dtype));
-    lw_jsonout_ns(&o, "time_ns", t->time);
-    lw_jsonout_double(&o, "flops", flops);
-    lw_jsonout_double(&o, "flops_per_s", flops / ((double)t->time * 1e-12));
-    lw_jsonout_int(&o, "tile_m", t->tile_m);
-    lw_jsonout_int(&o, "tile_n", t->tile_n);
-    lw_jsonout_int(&o, "split_k", t->split_k);
-    lw_jsonout_int(&o, "n_tiles", t->n_tiles);
-    lw_jsonout_int(&o, "n_waves", t->n_waves);
-    lw_jsonout_string(&o, "bound_by", bound_by(t));
-    lw_jsonout_double(&o, "share_of_peak", t->rate_share);
-    lw_jsonout_string(&o, "source", d->gemm_sustained.source);
+    LW_JSON(&o, "m", p->m, "n", p->n, "k", p->k, "dtype", lw_dtype_name(p->dtype),
+            "time_ns", lw_ps_to_ns(t->time), "flops", flops,
+            "flops_per_s", flops / ((double)t->time * 1e-12), "tile_m", t->tile_m);
+    LW_JSON(&o, "tile_n", t->tile_n, "split_k", t->split_k, "n_tiles", t->n_tiles,
+            "n_waves", t->n_waves, "bound_by", bound_by(t), "share_of_peak", t->rate_share,
+            "source", d->gemm_sustained.source);
     lw_jsonout_end(&o);
 }
 

@@ -88,10 +88,9 @@ enum lw_status sim_net_prepare(struct sim_engine *e)
     const struct lw_cluster *c = e->cluster;
     const struct lw_link *inside = lw_cluster_link(c, LW_LINK_INTRA);
     const struct lw_link *inter = lw_cluster_link(c, LW_LINK_INTER);
-    struct sim_net *n = lw_arena_alloc(&e->arena, 1, sizeof *n);
+    struct sim_net *n;
 
-    if (!n)
-        return lw_fail_nomem(e->err);
+    LW_TAKE(&e->arena, n, 1, e->err);
     *n = (struct sim_net){.per_node = c->devices_per_node, .adapters = sim_adapters(c)};
     n->n_nodes = (e->given->n_ranks - 1) / n->per_node + 1;
     if (has_rate(inside)) {
@@ -106,12 +105,10 @@ enum lw_status sim_net_prepare(struct sim_engine *e)
         return lw_fail(e->err, LW_ENOTSUP, "fair_links: %lld links are more than 2^30",
                        (long long)ports);
     n->n_ports = (int32_t)ports;
-    n->left = lw_arena_alloc(&e->arena, N_DIRECTIONS * ports, sizeof *n->left);
-    n->weight = lw_arena_alloc(&e->arena, N_DIRECTIONS * ports, sizeof *n->weight);
-    n->members_on = lw_arena_alloc(&e->arena, n->n_nodes, sizeof *n->members_on);
-    n->members_at = lw_arena_alloc(&e->arena, ports, sizeof *n->members_at);
-    if (!n->left || !n->weight || !n->members_on || !n->members_at)
-        return lw_fail_nomem(e->err);
+    LW_TAKE(&e->arena, n->left, N_DIRECTIONS * ports, e->err);
+    LW_TAKE(&e->arena, n->weight, N_DIRECTIONS * ports, e->err);
+    LW_TAKE(&e->arena, n->members_on, n->n_nodes, e->err);
+    LW_TAKE(&e->arena, n->members_at, ports, e->err);
     e->net = n;
     return LW_OK;
 }

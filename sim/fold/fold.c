@@ -272,21 +272,18 @@ static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct
 
     for (int32_t g = 0; g < p->n_groups; g++)
         largest = p->groups[g].n_members > largest ? p->groups[g].n_members : largest;
-    m->colour = lw_arena_alloc(a, p->n_ranks, sizeof *m->colour);
-    m->single = lw_arena_alloc(a, p->n_ranks, sizeof *m->single);
-    m->ring = lw_arena_alloc(a, p->n_comms + 1, sizeof *m->ring);
-    m->unlike = lw_arena_alloc(a, p->n_comms + 1, sizeof *m->unlike);
-    m->comm_of = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->comm_of);
-    m->signature = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->signature);
-    m->nodes = lw_arena_alloc(a, p->n_groups + 1, sizeof *m->nodes);
-    m->set = lw_arena_alloc(a, largest, sizeof *m->set);
-    m->roles = lw_arena_alloc(a, p->n_roles, sizeof *m->roles);
-    m->seen_as = lw_arena_alloc(a, p->n_ranks, sizeof *m->seen_as);
-    m->seen_key = lw_arena_alloc(a, p->n_ranks, sizeof *m->seen_key);
-    *node = lw_arena_alloc(a, p->n_ranks, sizeof **node);
-    if (!m->colour || !m->single || !m->ring || !m->unlike || !m->comm_of || !m->signature ||
-        !m->nodes || !m->set || !m->roles || !m->seen_as || !m->seen_key || !*node)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, m->colour, p->n_ranks, err);
+    LW_TAKE(a, m->single, p->n_ranks, err);
+    LW_TAKE(a, m->ring, p->n_comms + 1, err);
+    LW_TAKE(a, m->unlike, p->n_comms + 1, err);
+    LW_TAKE(a, m->comm_of, p->n_groups + 1, err);
+    LW_TAKE(a, m->signature, p->n_groups + 1, err);
+    LW_TAKE(a, m->nodes, p->n_groups + 1, err);
+    LW_TAKE(a, m->set, largest, err);
+    LW_TAKE(a, m->roles, p->n_roles, err);
+    LW_TAKE(a, m->seen_as, p->n_ranks, err);
+    LW_TAKE(a, m->seen_key, p->n_ranks, err);
+    LW_TAKE(a, *node, p->n_ranks, err);
     return LW_OK;
 }
 
@@ -295,11 +292,9 @@ static enum lw_status give(const struct sim_folding *m, struct lw_arena *arena,
 {
     struct sim_fold f = {.n_ranks = m->plan->n_ranks, .n_classes = m->n_colours};
 
-    f.class_of = lw_arena_alloc(arena, f.n_ranks, sizeof *f.class_of);
-    f.rank_of = lw_arena_alloc(arena, f.n_classes, sizeof *f.rank_of);
-    f.n_alike = lw_arena_alloc(arena, f.n_classes, sizeof *f.n_alike);
-    if (!f.class_of || !f.rank_of || !f.n_alike)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, f.class_of, f.n_ranks, err);
+    LW_TAKE(arena, f.rank_of, f.n_classes, err);
+    LW_TAKE(arena, f.n_alike, f.n_classes, err);
     for (int32_t r = f.n_ranks - 1; r >= 0; r--) {
         f.class_of[r] = m->colour[r];
         f.rank_of[m->colour[r]] = r;

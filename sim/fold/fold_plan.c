@@ -18,17 +18,13 @@ static enum lw_status take(const struct lw_plan *p, struct sim_fold *f, struct l
 {
     struct lw_plan *q = &f->plan;
 
-    q->role_of = lw_arena_alloc(a, f->n_classes, sizeof *q->role_of);
-    q->index_in_role = lw_arena_alloc(a, f->n_classes, sizeof *q->index_in_role);
-    q->coord = lw_arena_alloc(a, 3 * (int64_t)f->n_classes, sizeof *q->coord);
-    q->groups = lw_arena_alloc(a, p->n_groups + 1, sizeof *q->groups);
-    q->members = lw_arena_alloc(a, p->n_members + 1, sizeof *q->members);
-    q->comm_group =
-        lw_arena_alloc(a, (int64_t)p->n_comms * f->n_classes + 1, sizeof *q->comm_group);
-    f->group_of = lw_arena_alloc(a, p->n_groups + 1, sizeof *f->group_of);
-    if (!q->role_of || !q->index_in_role || !q->coord || !q->groups || !q->members ||
-        !q->comm_group || !f->group_of)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, q->role_of, f->n_classes, err);
+    LW_TAKE(a, q->index_in_role, f->n_classes, err);
+    LW_TAKE(a, q->coord, 3 * (int64_t)f->n_classes, err);
+    LW_TAKE(a, q->groups, p->n_groups + 1, err);
+    LW_TAKE(a, q->members, p->n_members + 1, err);
+    LW_TAKE(a, q->comm_group, (int64_t)p->n_comms * f->n_classes + 1, err);
+    LW_TAKE(a, f->group_of, p->n_groups + 1, err);
     return LW_OK;
 }
 
@@ -91,10 +87,8 @@ enum lw_status sim_fold_plan(const struct lw_plan *plan, const int64_t *signatur
     f->plan.arena = (struct lw_arena){0};
     f->plan.n_ranks = f->n_classes;
     f->plan.n_groups = f->plan.n_members = 0;
-    c.kept = lw_arena_alloc(arena, plan->n_groups + 1, sizeof *c.kept);
-    c.seen_in = lw_arena_alloc(arena, f->n_classes, sizeof *c.seen_in);
-    if (!c.kept || !c.seen_in)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, c.kept, plan->n_groups + 1, err);
+    LW_TAKE(arena, c.seen_in, f->n_classes, err);
     LW_TRY(take(plan, f, arena, err));
     enum lw_status status = keep_groups(plan, signature, f, &c, err);
     sim_trie_free(&c.of);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "traces/calls/import_calls.h"
+#include "shared/base/order.h"
 
 struct reading { /* one collective */
     enum lw_op_kind op;
@@ -30,26 +31,15 @@ static int by_collective(const void *a, const void *b)
 {
     const struct reading *x = a, *y = b;
 
-    if (x->id != y->id)
-        return x->id < y->id ? -1 : 1;
-    return x->turn < y->turn ? -1 : x->turn > y->turn;
+    return LW_ORDER(x->id, y->id, x->turn, y->turn);
 }
 
 static int by_size(const void *a, const void *b)
 {
     const struct reading *x = a, *y = b;
 
-    if (x->op != y->op)
-        return (int)x->op - (int)y->op;
-    if (x->dtype != y->dtype)
-        return (int)x->dtype - (int)y->dtype;
-    if (x->n_ranks != y->n_ranks)
-        return x->n_ranks - y->n_ranks;
-    if (x->n_nodes != y->n_nodes)
-        return x->n_nodes - y->n_nodes;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? -1 : 1;
-    return x->ns < y->ns ? -1 : x->ns > y->ns;
+    return LW_ORDER(x->op, y->op, x->dtype, y->dtype, x->n_ranks, y->n_ranks,
+                    x->n_nodes, y->n_nodes, x->bytes, y->bytes, x->ns, y->ns);
 }
 
 /* Hosts among the recorded members of a communicator; at least 1. */
@@ -135,9 +125,7 @@ static enum lw_status fill_table(const struct traces_recorded *c, const struct r
     int64_t n_seen = 0;
     char source[160];
 
-    t->rows = lw_arena_alloc(&out->arena, n, sizeof *t->rows);
-    if (!t->rows)
-        return lw_fail_nomem(err);
+    LW_TAKE(&out->arena, t->rows, n, err);
     for (int64_t i = 0, next; i < n; i = next) {
         for (next = i + 1; next < n && r[next].bytes == r[i].bytes; next++)
             ;
@@ -168,9 +156,7 @@ static enum lw_status fill(const struct traces_recorded *c, const struct collect
 
     for (int64_t i = 0; i < k->n; i++)
         n_tables += i == 0 || !same_table(&k->all[i - 1], &k->all[i]);
-    out->tables = lw_arena_alloc(&out->arena, n_tables, sizeof *out->tables);
-    if (!out->tables)
-        return lw_fail_nomem(err);
+    LW_TAKE(&out->arena, out->tables, n_tables, err);
     for (int64_t i = 0, next; i < k->n; i = next) {
         for (next = i + 1; next < k->n && same_table(&k->all[i], &k->all[next]); next++)
             ;

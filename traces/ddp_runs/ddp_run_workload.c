@@ -56,9 +56,7 @@ static enum lw_status fill_params(const struct lw_groundtruth *g, struct lw_work
                                   struct lw_err *err)
 {
     w->n_params = g->n_params;
-    w->params = lw_arena_alloc(&w->arena, g->n_params, sizeof *w->params);
-    if (!w->params)
-        return lw_fail_nomem(err);
+    LW_TAKE(&w->arena, w->params, g->n_params, err);
     for (int32_t i = 0; i < g->n_params; i++) {
         const struct lw_gt_param *p = &g->params[i];
         w->params[i] = (struct lw_param){.name = lw_arena_strdup(&w->arena, p->name),
@@ -77,9 +75,7 @@ static enum lw_status fill_ready(const struct lw_groundtruth *g, const struct lw
 {
     lw_ps before = 0;
 
-    w->ready_order = lw_arena_alloc(&w->arena, p->n_order, sizeof *w->ready_order);
-    if (!w->ready_order)
-        return lw_fail_nomem(err);
+    LW_TAKE(&w->arena, w->ready_order, p->n_order, err);
     w->n_ready = p->n_order;
     for (int32_t k = 0; k < p->n_order; k++) {
         int32_t i = p->order[k];

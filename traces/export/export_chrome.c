@@ -21,6 +21,7 @@
 #include "shared/json/jsonout.h"
 #include "shared/plan/op.h"
 #include "traces/trace/device_figures.h"
+#include "shared/base/order.h"
 
 struct writer {
     const struct lw_export *e;
@@ -67,10 +68,7 @@ static void put_us(struct lw_jsonout *o, const char *key, lw_ps t)
 static void begin(struct writer *w, const char *phase, const char *name, int32_t pid, int32_t tid)
 {
     lw_jsonout_line_object(&w->o, NULL);
-    lw_jsonout_string(&w->o, "ph", phase);
-    lw_jsonout_string(&w->o, "name", name);
-    lw_jsonout_int(&w->o, "pid", pid);
-    lw_jsonout_int(&w->o, "tid", tid);
+    LW_JSON(&w->o, "ph", phase, "name", name, "pid", pid, "tid", tid);
 }
 
 static void put_category(struct writer *w, const char *category, int32_t rank)
@@ -169,11 +167,10 @@ static void put_comm_args(struct writer *w, const struct lw_op *op, const struct
     const struct lw_group *g = op->comm >= 0 ? lw_plan_group(w->p, op->comm, s->rank) : NULL;
     int64_t bytes = lw_plan_operand(w->p, op, s->rank).bytes;
 
-    lw_jsonout_string(&w->o, "Collective name", lw_op_name(op->kind));
-    lw_jsonout_int(&w->o, "In msg nelems", bytes / lw_dtype_size(op->dtype));
-    lw_jsonout_int(&w->o, "Out msg nelems", bytes / lw_dtype_size(op->dtype));
-    lw_jsonout_string(&w->o, "dtype", lw_dtype_name(op->dtype));
-    lw_jsonout_int(&w->o, "Group size", g ? g->n_members : 1);
+    LW_JSON(&w->o, "Collective name", lw_op_name(op->kind),
+            "In msg nelems", bytes / lw_dtype_size(op->dtype),
+            "Out msg nelems", bytes / lw_dtype_size(op->dtype), "dtype", lw_dtype_name(op->dtype),
+            "Group size", g ? g->n_members : 1);
     if (op->comm >= 0)
         lw_jsonout_string(&w->o, "communicator", w->p->comms[op->comm].name);
     if (s->all_in >= 0) {
@@ -188,11 +185,9 @@ static void put_op_args(struct writer *w, const struct lw_span *s, int64_t row)
 
     lw_jsonout_object(&w->o, "args");
     if (is_device(lw_op_class(op->kind))) {
-        lw_jsonout_int(&w->o, "stream", s->stream);
-        lw_jsonout_int(&w->o, "correlation", row + 1);
+        LW_JSON(&w->o, "stream", s->stream, "correlation", row + 1);
     }
-    lw_jsonout_int(&w->o, "step", s->step);
-    lw_jsonout_int(&w->o, "op", s->op);
+    LW_JSON(&w->o, "step", s->step, "op", s->op);
     if (op->bucket >= 0)
         lw_jsonout_int(&w->o, "bucket", op->bucket);
     if (op->micro_batch >= 0)
@@ -272,8 +267,7 @@ struct path {
 static void put_flow_point(struct writer *w, const char *phase, int64_t id, int64_t row)
 {
     begin(w, phase, "gradient", w->t->rank[row], w->t->stream[row]);
-    lw_jsonout_string(&w->o, "cat", "gradient");
-    lw_jsonout_int(&w->o, "id", id);
+    LW_JSON(&w->o, "cat", "gradient", "id", id);
     put_us(&w->o, "ts", w->t->start[row]);
     if (phase[0] == 'f')
         lw_jsonout_string(&w->o, "bp", "e");
@@ -348,9 +342,7 @@ static int by_place(const void *pa, const void *pb)
 {
     const struct edge *a = pa, *b = pb;
 
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return (a->at > b->at) - (a->at < b->at);
+    return LW_ORDER(a->rank, b->rank, a->at, b->at);
 }
 
 static void put_counter(struct writer *w, const char *name, int32_t rank, lw_ps at,
@@ -461,9 +453,8 @@ static enum lw_status put_events(struct writer *w, struct lw_err *err)
         find_step(w, i);
         most = w->to - w->from > most ? w->to - w->from : most;
     }
-    struct edge *edges = lw_arena_alloc(&w->scratch, 3 * most, sizeof *edges);
-    if (!edges)
-        return lw_fail_nomem(err);
+    struct edge *edges;
+    LW_TAKE(&w->scratch, edges, 3 * most, err);
     put_names(w);
     for (int64_t i = 0; i < w->t->n; i = w->to) {
         find_step(w, i);
@@ -481,16 +472,12 @@ static enum lw_status put_file(struct writer *w, struct lw_err *err)
     struct lw_jsonout *o = &w->o;
 
     lw_jsonout_object(o, NULL);
-    lw_jsonout_int(o, "schemaVersion", 1);
-    lw_jsonout_string(o, "displayTimeUnit", "ns");
+    LW_JSON(o, "schemaVersion", 1, "displayTimeUnit", "ns");
     lw_jsonout_line_object(o, "lapwing");
     lw_jsonout_bool(o, "copies_hide_comm", true);
     lw_jsonout_end(o);
-    lw_jsonout_line_object(o, "distributedInfo");
-    lw_jsonout_string(o, "backend", "lapwing");
-    lw_jsonout_int(o, "rank", w->e->rank);
-    lw_jsonout_int(o, "world_size", w->p->n_ranks);
-    lw_jsonout_end(o);
+    LW_JSON_ROW(o, "distributedInfo", "backend", "lapwing", "rank", w->e->rank,
+                "world_size", w->p->n_ranks);
     lw_jsonout_object(o, "otherData");
     for (int i = 0; i < w->e->n_notes; i++)
         lw_jsonout_string(o, w->e->notes[i].name, w->e->notes[i].text);

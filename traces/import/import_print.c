@@ -106,19 +106,14 @@ static void workload_json(const struct lw_workload *w, const struct traces_cover
 {
     int64_t covered = c->measured_ns >= 0 ? c->measured_ns : c->traced_ns - c->excluded_ns;
 
-    lw_jsonout_string(o, "output", output);
-    lw_jsonout_string(o, "name", w->name);
-    lw_jsonout_string(o, "format", w->from.format);
-    lw_jsonout_int(o, "n_modules", w->n_modules);
-    lw_jsonout_int(o, "n_params", w->n_params);
-    lw_jsonout_int(o, "numel", lw_workload_numel(w, false));
-    lw_jsonout_int(o, "n_gradients", w->n_ready);
-    lw_jsonout_ns(o, "step_ns", lw_workload_step_ps(w));
-    lw_jsonout_ns(o, "forward_ns", lw_workload_forward_ps(w));
-    lw_jsonout_ns(o, "backward_ns", lw_workload_backward_ps(w));
-    lw_jsonout_ns(o, "optimizer_ns", w->optimizer_ps);
-    lw_jsonout_int(o, "traced_step_ns", c->traced_ns);
-    lw_jsonout_int(o, "excluded_ns", c->excluded_ns);
+    LW_JSON(o, "output", output, "name", w->name, "format", w->from.format,
+            "n_modules", w->n_modules, "n_params", w->n_params,
+            "numel", lw_workload_numel(w, false), "n_gradients", w->n_ready,
+            "step_ns", lw_ps_to_ns(lw_workload_step_ps(w)));
+    LW_JSON(o, "forward_ns", lw_ps_to_ns(lw_workload_forward_ps(w)),
+            "backward_ns", lw_ps_to_ns(lw_workload_backward_ps(w)),
+            "optimizer_ns", lw_ps_to_ns(w->optimizer_ps), "traced_step_ns", c->traced_ns,
+            "excluded_ns", c->excluded_ns);
     lw_jsonout_known(o, "measured_step_ns", c->measured_ns);
     lw_jsonout_fixed(o, "coverage_pct", percent(c->workload_ns, covered), 3);
     lw_jsonout_array(o, "notes");
@@ -130,24 +125,16 @@ static void workload_json(const struct lw_workload *w, const struct traces_cover
 static void cluster_json(const struct lw_cluster *c, const char *output, struct lw_jsonout *o)
 {
     lw_jsonout_object(o, "cluster");
-    lw_jsonout_string(o, "output", output);
-    lw_jsonout_string(o, "name", c->name);
-    lw_jsonout_string(o, "device_kind", c->device.kind);
-    lw_jsonout_int(o, "n_nodes", c->n_nodes);
-    lw_jsonout_int(o, "devices_per_node", c->devices_per_node);
+    LW_JSON(o, "output", output, "name", c->name, "device_kind", c->device.kind,
+            "n_nodes", c->n_nodes, "devices_per_node", c->devices_per_node);
     lw_jsonout_array(o, "tables");
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *m = &c->tables[i];
         lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "op", lw_op_name(m->op));
-        lw_jsonout_string(o, "dtype", lw_dtype_name(m->dtype));
-        lw_jsonout_int(o, "n_ranks", m->n_ranks);
-        lw_jsonout_int(o, "n_nodes", m->n_nodes);
-        lw_jsonout_int(o, "n_in_flight", m->n_in_flight);
-        lw_jsonout_int(o, "n_rows", m->n_rows);
-        lw_jsonout_int(o, "least_bytes", m->bytes[0]);
-        lw_jsonout_int(o, "most_bytes", m->bytes[m->n_rows - 1]);
-        lw_jsonout_string(o, "source", m->source);
+        LW_JSON(o, "op", lw_op_name(m->op), "dtype", lw_dtype_name(m->dtype), "n_ranks", m->n_ranks,
+                "n_nodes", m->n_nodes, "n_in_flight", m->n_in_flight, "n_rows", m->n_rows,
+                "least_bytes", m->bytes[0], "most_bytes", m->bytes[m->n_rows - 1]);
+        LW_JSON(o, "source", m->source);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);

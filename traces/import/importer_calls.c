@@ -140,12 +140,9 @@ static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_er
     struct call_rows r;
 
     LW_TRY(collect(c, &r, err));
-    lw_jsonout_string(o, "library", c->library);
-    lw_jsonout_string(o, "host", c->host);
-    lw_jsonout_int(o, "n_calls", c->n);
-    lw_jsonout_int(o, "n_communicators", c->n_comms);
-    lw_jsonout_int(o, "n_calls_per_period", r.n_calls);
-    lw_jsonout_int(o, "n_periods", r.n_periods);
+    LW_JSON(o, "library", c->library, "host", c->host, "n_calls", c->n,
+            "n_communicators", c->n_comms, "n_calls_per_period", r.n_calls,
+            "n_periods", r.n_periods);
     if (r.n_calls > 0)
         lw_jsonout_int(o, "period_ns", r.period_ns);
     else
@@ -154,12 +151,10 @@ static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_er
     for (int64_t i = 0; i < r.n; i++) {
         const struct call_row *x = &r.rows[i];
         lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "op", lw_op_name(x->op));
-        lw_jsonout_string(o, "dtype", x->dtype);
+        LW_JSON(o, "op", lw_op_name(x->op), "dtype", x->dtype);
         lw_jsonout_known(o, "bytes", x->bytes);
         lw_jsonout_known(o, "n_ranks", x->n_ranks);
-        lw_jsonout_int(o, "n_calls", x->n);
-        lw_jsonout_int(o, "n_calls_per_period", x->n_in_period);
+        LW_JSON(o, "n_calls", x->n, "n_calls_per_period", x->n_in_period);
         lw_jsonout_known(o, "mean_span_ns", x->n_spans ? x->span_ns / x->n_spans : -1);
         lw_jsonout_int(o, "mean_host_ns", x->host_ns / x->n);
         lw_jsonout_end(o);

@@ -62,16 +62,12 @@ static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_er
     for (int32_t i = 0; i < b->n; i++) {
         const struct traces_bench_table *t = &b->tables[i];
         lw_jsonout_object(o, NULL);
-        lw_jsonout_string(o, "op", lw_op_name(t->op));
-        lw_jsonout_string(o, "dtype", lw_dtype_name(t->dtype));
-        lw_jsonout_int(o, "n_ranks", t->n_ranks);
-        lw_jsonout_int(o, "n_nodes", t->n_nodes);
-        lw_jsonout_string(o, "device", *t->gpu ? t->gpu : NULL);
+        LW_JSON(o, "op", lw_op_name(t->op), "dtype", lw_dtype_name(t->dtype), "n_ranks", t->n_ranks,
+                "n_nodes", t->n_nodes, "device", *t->gpu ? t->gpu : NULL);
         lw_jsonout_array(o, "rows");
         for (int32_t k = 0; k < t->n_rows; k++) {
             lw_jsonout_line_object(o, NULL);
-            lw_jsonout_int(o, "bytes", t->rows[k].bytes);
-            lw_jsonout_ns(o, "time_ns", t->rows[k].time);
+            LW_JSON(o, "bytes", t->rows[k].bytes, "time_ns", lw_ps_to_ns(t->rows[k].time));
             if (t->rows[k].in_place > 0)
                 lw_jsonout_ns(o, "in_place_ns", t->rows[k].in_place);
             else

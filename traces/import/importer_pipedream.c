@@ -118,11 +118,10 @@ static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_er
     struct graph_sums s = sum_graph(g);
 
     (void)err;
-    lw_jsonout_int(o, "n_nodes", g->n_nodes);
-    lw_jsonout_int(o, "n_edges", g->n_edges);
-    lw_jsonout_fixed(o, "forward_ns", s.forward_ms * 1e6, 0);
-    lw_jsonout_fixed(o, "backward_ns", s.backward_ms * 1e6, 0);
-    lw_jsonout_fixed(o, "parameter_bytes", s.parameter_bytes, 0);
+    LW_JSON(o, "n_nodes", g->n_nodes, "n_edges", g->n_edges,
+            "forward_ns", lw_decimals(s.forward_ms * 1e6, 0),
+            "backward_ns", lw_decimals(s.backward_ms * 1e6, 0),
+            "parameter_bytes", lw_decimals(s.parameter_bytes, 0));
     return LW_OK;
 }
 

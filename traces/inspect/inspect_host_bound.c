@@ -20,20 +20,13 @@ void traces_put_host_use(struct lw_jsonout *o, const struct traces_report_file *
     const struct traces_host_use *u = &f->meaning.host[k];
 
     lw_jsonout_object(o, "host");
-    lw_jsonout_int(o, "n_launches", u->n_launches);
-    lw_jsonout_int(o, "launch_ns", u->launch_ns);
-    lw_jsonout_int(o, "n_blocking", u->n_blocking);
-    lw_jsonout_int(o, "blocking_ns", u->blocking_ns);
-    lw_jsonout_int(o, "host_bound_ns", u->host_bound_ns);
+    LW_JSON(o, "n_launches", u->n_launches, "launch_ns", u->launch_ns, "n_blocking", u->n_blocking,
+            "blocking_ns", u->blocking_ns, "host_bound_ns", u->host_bound_ns);
     lw_jsonout_array(o, "host_bound");
     for (int64_t i = 0; i < u->n_stretches; i++) {
         const struct traces_stretch *s = &u->stretches[i];
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "start_ns", s->start_ns);
-        lw_jsonout_int(o, "end_ns", s->end_ns);
-        lw_jsonout_int(o, "launch_ns", s->launch_ns);
-        lw_jsonout_string(o, "next", lw_trace_name(&f->trace, s->row));
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "start_ns", s->start_ns, "end_ns", s->end_ns,
+                    "launch_ns", s->launch_ns, "next", lw_trace_name(&f->trace, s->row));
     }
     lw_jsonout_end(o);
     lw_jsonout_end(o);
@@ -46,8 +39,7 @@ static void put_wait(struct lw_jsonout *o, const struct traces_report_file *f,
     int64_t base = t->n > 0 ? t->start_ns[0] : 0;
 
     lw_jsonout_line_object(o, NULL);
-    lw_jsonout_string(o, "kind", traces_call_kind_name(c->kind));
-    lw_jsonout_int(o, "at_ns", t->start_ns[c->row] - base);
+    LW_JSON(o, "kind", traces_call_kind_name(c->kind), "at_ns", t->start_ns[c->row] - base);
     lw_jsonout_known(o, "stream", c->kind == TRACES_CALL_STREAM_WAIT ? c->stream : -1);
     lw_jsonout_known(o, "on_stream", c->on_stream);
     if (c->upto >= 0)
@@ -82,11 +74,9 @@ static void put_matched(struct lw_jsonout *o, const struct traces_matched *m)
     lw_jsonout_line_object(o, NULL);
     lw_jsonout_string(o, "kernel", m->kernel);
     lw_jsonout_bool(o, "same_kernel", m->same_kernel);
-    lw_jsonout_int(o, "transfer_ns", m->transfer_ns);
-    lw_jsonout_int(o, "longest_ns", m->longest_ns);
-    lw_jsonout_int(o, "start_skew_ns", m->start_skew_ns);
-    lw_jsonout_int(o, "end_skew_ns", m->end_skew_ns);
-    lw_jsonout_int(o, "last_start_to_last_end_ns", m->last_start_to_last_end_ns);
+    LW_JSON(o, "transfer_ns", m->transfer_ns, "longest_ns", m->longest_ns,
+            "start_skew_ns", m->start_skew_ns, "end_skew_ns", m->end_skew_ns,
+            "last_start_to_last_end_ns", m->last_start_to_last_end_ns);
     lw_jsonout_end(o);
 }
 

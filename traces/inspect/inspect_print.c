@@ -13,11 +13,9 @@
 
 static void put_busy(struct lw_jsonout *o, const struct lw_busy *b)
 {
-    lw_jsonout_int(o, "compute_busy_ns", b->compute_busy_ns);
-    lw_jsonout_int(o, "comm_busy_ns", b->comm_busy_ns);
-    lw_jsonout_int(o, "mem_busy_ns", b->mem_busy_ns);
-    lw_jsonout_int(o, "exposed_comm_ns", b->exposed_comm_ns);
-    lw_jsonout_int(o, "exposed_mem_ns", b->exposed_mem_ns);
+    LW_JSON(o, "compute_busy_ns", b->compute_busy_ns, "comm_busy_ns", b->comm_busy_ns,
+            "mem_busy_ns", b->mem_busy_ns, "exposed_comm_ns", b->exposed_comm_ns,
+            "exposed_mem_ns", b->exposed_mem_ns);
 }
 
 static void put_window(struct lw_jsonout *o, const char *key, const struct lw_busy *b)
@@ -32,13 +30,10 @@ static void put_window(struct lw_jsonout *o, const char *key, const struct lw_bu
 static void put_comm(struct lw_jsonout *o, const struct lw_comm_op *c)
 {
     lw_jsonout_line_object(o, NULL);
-    lw_jsonout_string(o, "op", c->op);
-    lw_jsonout_string(o, "kernel", c->kernel);
+    LW_JSON(o, "op", c->op, "kernel", c->kernel);
     lw_jsonout_known(o, "stream", c->stream);
-    lw_jsonout_int(o, "launch_ns", c->launch_ns);
-    lw_jsonout_int(o, "start_ns", c->start_ns);
-    lw_jsonout_int(o, "dur_ns", c->dur_ns);
-    lw_jsonout_string(o, "dtype", c->dtype);
+    LW_JSON(o, "launch_ns", c->launch_ns, "start_ns", c->start_ns, "dur_ns", c->dur_ns,
+            "dtype", c->dtype);
     lw_jsonout_known(o, "bytes", c->bytes);
     lw_jsonout_known(o, "group_size", c->group_size);
     lw_jsonout_end(o);
@@ -56,9 +51,8 @@ static void put_iteration(struct lw_jsonout *o, const struct traces_report_file 
     } else {
         lw_jsonout_line_object(o, "by_launch");
         put_busy(o, &it->by_launch);
-        lw_jsonout_int(o, "span_ns", it->by_launch.window_ns);
-        lw_jsonout_int(o, "idle_within_span_ns", it->by_launch.idle_ns);
-        lw_jsonout_int(o, "n_gpu_ops", it->n_gpu_ops);
+        LW_JSON(o, "span_ns", it->by_launch.window_ns, "idle_within_span_ns", it->by_launch.idle_ns,
+                "n_gpu_ops", it->n_gpu_ops);
         lw_jsonout_end(o);
     }
     lw_jsonout_int(o, "n_comm", it->n_comm);
@@ -76,10 +70,9 @@ static void put_collective(struct lw_jsonout *o, const struct lw_trace *t, const
     const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
 
     lw_jsonout_line_object(o, NULL);
-    lw_jsonout_string(o, "op", lw_trace_name(t, row) + strlen("gloo:"));
-    lw_jsonout_int(o, "start_ns", t->start_ns[row] - s->start_ns);
-    lw_jsonout_int(o, "dur_ns", t->dur_ns[row]);
-    lw_jsonout_string(o, "dtype", d && d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL);
+    LW_JSON(o, "op", lw_trace_name(t, row) + strlen("gloo:"),
+            "start_ns", t->start_ns[row] - s->start_ns, "dur_ns", t->dur_ns[row],
+            "dtype", d && d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL);
     lw_jsonout_known(o, "numel", traces_host_numel(t, row));
     lw_jsonout_known(o, "bytes", traces_host_bytes(t, row));
     lw_jsonout_end(o);
@@ -91,8 +84,7 @@ static void put_step(struct lw_jsonout *o, const struct lw_trace *t, const struc
                                                   "optimizer_ns"};
 
     lw_jsonout_object(o, NULL);
-    lw_jsonout_string(o, "name", s->name);
-    lw_jsonout_int(o, "step_ns", s->end_ns - s->start_ns);
+    LW_JSON(o, "name", s->name, "step_ns", s->end_ns - s->start_ns);
     for (int p = 0; p < LW_N_PHASES; p++)
         lw_jsonout_known(o, keys[p],
                   s->phase[p].found ? s->phase[p].end_ns - s->phase[p].start_ns : -1);
@@ -123,8 +115,7 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
                                struct lw_err *err)
 {
     lw_jsonout_object(o, NULL);
-    lw_jsonout_string(o, "file", f->name);
-    lw_jsonout_string(o, "format", f->importer->name);
+    LW_JSON(o, "file", f->name, "format", f->importer->name);
     if (!f->importer->timeline)
         return put_counts(o, f, err);
     if (f->trace.damage >= 0)
@@ -133,9 +124,8 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
         lw_jsonout_null(o, "damage");
     lw_jsonout_known(o, "rank", f->trace.rank);
     lw_jsonout_known(o, "world_size", f->trace.world_size);
-    lw_jsonout_int(o, "n_events", f->trace.n_events);
-    lw_jsonout_int(o, "n_gpu_ops", f->device.n_device_rows);
-    lw_jsonout_int(o, "n_gpu_ops_with_launch", f->device.n_resolved);
+    LW_JSON(o, "n_events", f->trace.n_events, "n_gpu_ops", f->device.n_device_rows,
+            "n_gpu_ops_with_launch", f->device.n_resolved);
     if (f->device.has_device)
         put_window(o, "whole_gpu_span", &f->device.whole);
     else

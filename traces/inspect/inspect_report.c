@@ -96,10 +96,9 @@ static bool is_one_run(struct traces_report *r)
 
 static enum lw_status compare_ranks(struct traces_report *r, struct lw_err *err)
 {
-    struct traces_comm_list *lists = lw_arena_alloc(&r->arena, r->n, sizeof *lists);
+    struct traces_comm_list *lists;
 
-    if (!lists)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, lists, r->n, err);
     for (int64_t k = 0; k < r->n; k++)
         LW_TRY(traces_comm_list_build(&r->files[k].trace, r->kernels, &r->arena, &lists[k], err));
     LW_TRY(traces_cross_rank_build(lists, (int32_t)r->n, &r->arena, &r->cross, err));

@@ -366,9 +366,7 @@ static enum lw_status link_up(struct reader *r, const int64_t *ready_ns)
         if (s->params[o.param].module < 0)
             s->params[o.param].module = o.module;
     }
-    s->ready_order = lw_arena_alloc(&s->arena, s->n_ready, sizeof *s->ready_order);
-    if (!s->ready_order)
-        return lw_fail_nomem(r->err);
+    LW_TAKE(&s->arena, s->ready_order, s->n_ready, r->err);
     for (int32_t i = 0; i < s->n_ready; i++) {
         if (r->ready[i] < 0 || r->ready[i] >= s->n_params)
             return lw_fail(r->err, LW_EFORMAT, "%s: ready_order[%d]: parameter %lld of %d",

@@ -63,15 +63,11 @@ static void put_json(const struct lw_workload *w, const char *output)
     struct lw_jsonout o = {.file = stdout};
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "name", w->name);
-    lw_jsonout_string(&o, "output", output);
-    lw_jsonout_string(&o, "device", w->from.device);
-    lw_jsonout_int(&o, "batch", w->batch);
-    lw_jsonout_int(&o, "n_modules", w->n_modules);
-    lw_jsonout_int(&o, "n_params", w->n_params);
-    lw_jsonout_int(&o, "numel", lw_workload_numel(w, false));
-    lw_jsonout_int(&o, "active_numel", lw_workload_numel(w, false) - w->idle_numel);
-    lw_jsonout_int(&o, "param_bytes", param_bytes(w));
+    LW_JSON(&o, "name", w->name, "output", output, "device", w->from.device, "batch", w->batch,
+            "n_modules", w->n_modules, "n_params", w->n_params,
+            "numel", lw_workload_numel(w, false),
+            "active_numel", lw_workload_numel(w, false) - w->idle_numel);
+    LW_JSON(&o, "param_bytes", param_bytes(w));
     for (int k = FIRST_COUNT; k < N_COLUMNS; k++)
         lw_jsonout_int(&o, module_columns[k].key, sum_of(w, module_columns[k].at));
     lw_jsonout_ns(&o, "forward_ns", lw_workload_forward_ps(w));

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "traces/trace/decimal_time.h"
+#include "shared/base/order.h"
 
 enum { MOST_TABLES = 256, MOST_RANKS = 1 << 20 };
 
@@ -377,13 +378,8 @@ static int by_table(const void *a, const void *b)
 {
     const struct bench_found *x = a, *y = b;
 
-    if (x->table != y->table)
-        return x->table < y->table ? -1 : 1;
-    if (x->row.bytes != y->row.bytes)
-        return x->row.bytes < y->row.bytes ? -1 : 1;
-    if (x->row.time != y->row.time)
-        return x->row.time < y->row.time ? -1 : 1;
-    return x->row.line < y->row.line ? -1 : x->row.line > y->row.line;
+    return LW_ORDER(x->table, y->table, x->row.bytes, y->row.bytes, x->row.time, y->row.time,
+                    x->row.line, y->row.line);
 }
 static int by_in_place(const void *a, const void *b)
 {
@@ -423,18 +419,14 @@ enum lw_status bench_fill_tables(struct bench_reader *r)
 
     if (r->n_rows > 0)
         qsort(r->rows, (size_t)r->n_rows, sizeof *r->rows, by_table);
-    b->tables = lw_arena_alloc(&b->arena, r->n_tables, sizeof *b->tables);
-    if (!b->tables)
-        return lw_fail_nomem(r->err);
+    LW_TAKE(&b->arena, b->tables, r->n_tables, r->err);
     for (int64_t i = 0; i < r->n_rows; i = end) {
         int32_t table = r->rows[i].table;
         struct traces_bench_table *t = &b->tables[b->n];
         *t = r->tables[table];
         for (end = i; end < r->n_rows && r->rows[end].table == table; end++)
             ;
-        t->rows = lw_arena_alloc(&b->arena, end - i, sizeof *t->rows);
-        if (!t->rows)
-            return lw_fail_nomem(r->err);
+        LW_TAKE(&b->arena, t->rows, end - i, r->err);
         for (int64_t k = i, next; k < end; k = next) {
             for (next = k; next < end && r->rows[next].row.bytes == r->rows[k].row.bytes; next++)
                 ;

@@ -298,9 +298,7 @@ static enum lw_status fill_notes(struct build *b)
     struct lw_workload *w = b->w;
 
     w->n_notes = sizeof notes / sizeof *notes;
-    w->notes = lw_arena_alloc(&w->arena, w->n_notes, sizeof *w->notes);
-    if (!w->notes)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&w->arena, w->notes, w->n_notes, b->err);
     memcpy(w->notes, notes, sizeof notes);
     return LW_OK;
 }
@@ -326,13 +324,11 @@ static enum lw_status build(struct build *b, const char *file, const char *hash)
     struct lw_workload *w = b->w;
     int32_t n = b->g->n_nodes;
 
-    b->order = lw_arena_alloc(&w->arena, n, sizeof *b->order);
-    b->waits = lw_arena_alloc(&w->arena, n, sizeof *b->waits);
-    w->modules = lw_arena_alloc(&w->arena, n, sizeof *w->modules);
-    w->params = lw_arena_alloc(&w->arena, n, sizeof *w->params);
-    w->ready_order = lw_arena_alloc(&w->arena, n, sizeof *w->ready_order);
-    if (!b->order || !b->waits || !w->modules || !w->params || !w->ready_order)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&w->arena, b->order, n, b->err);
+    LW_TAKE(&w->arena, b->waits, n, b->err);
+    LW_TAKE(&w->arena, w->modules, n, b->err);
+    LW_TAKE(&w->arena, w->params, n, b->err);
+    LW_TAKE(&w->arena, w->ready_order, n, b->err);
     if (sort_nodes(b) != LW_OK)
         return lw_err_context(b->err, "%s", file);
     for (int32_t i = 0; i < n; i++)

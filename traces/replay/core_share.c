@@ -59,9 +59,7 @@ static int by_time(const void *a, const void *b)
 
 static enum lw_status find_edges(struct replay_maker *m, struct replay_rank *r)
 {
-    r->edges = lw_arena_alloc(m->arena, 2 * r->p.n_comms, sizeof *r->edges);
-    if (!r->edges)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, r->edges, 2 * r->p.n_comms, m->err);
     for (int64_t i = 0; i < r->p.n_comms; i++) {
         int64_t from, to;
         moving(m, r, r->p.comms[i].row, &from, &to);

@@ -17,11 +17,9 @@ enum lw_status traces_host_busy_build(const struct lw_trace *t, int32_t thread,
 
     for (int64_t i = 0; i < t->n; i++)
         n += is_op(t, i, thread);
-    b.start = lw_arena_alloc(arena, n, sizeof *b.start);
-    b.end = lw_arena_alloc(arena, n, sizeof *b.end);
-    b.before = lw_arena_alloc(arena, n, sizeof *b.before);
-    if (!b.start || !b.end || !b.before)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, b.start, n, err);
+    LW_TAKE(arena, b.end, n, err);
+    LW_TAKE(arena, b.before, n, err);
     for (int64_t i = 0; i < t->n; i++) {
         int64_t end = lw_trace_end_ns(t, i);
         if (!is_op(t, i, thread))

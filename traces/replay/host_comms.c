@@ -55,9 +55,7 @@ static enum lw_status match_runs(struct finder *f)
 
     for (int64_t i = 0; i < t->n; i++)
         n += is_run(t, i);
-    p->comms = lw_arena_alloc(f->arena, n, sizeof *p->comms);
-    if (!p->comms)
-        return lw_fail_nomem(f->err);
+    LW_TAKE(f->arena, p->comms, n, f->err);
     for (int64_t i = 0; i < t->n; i++) {
         if (!is_run(t, i))
             continue;
@@ -129,9 +127,7 @@ static enum lw_status find_gaps(struct finder *f, int32_t thread)
 
     f->thread = thread;
     f->n_gaps = 0;
-    f->gaps = lw_arena_alloc(f->arena, t->n, sizeof *f->gaps);
-    if (!f->gaps)
-        return lw_fail_nomem(f->err);
+    LW_TAKE(f->arena, f->gaps, t->n, f->err);
     for (int64_t i = 0; i < t->n; i++) {
         if (!lw_trace_on_host(t, i) || t->track[i] != thread || lw_row_is_range(t, i))
             continue;
@@ -187,9 +183,7 @@ enum lw_status traces_copies_out(const struct lw_trace *t, const struct lw_step 
     *n = 0;
     for (int64_t i = first; i < last; i++)
         *n += is_copy_out(t, i) && t->track[i] == step->backward_thread;
-    *rows = lw_arena_alloc(arena, *n, sizeof **rows);
-    if (!*rows)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, *rows, *n, err);
     *n = 0;
     for (int64_t i = first; i < last; i++)
         if (is_copy_out(t, i) && t->track[i] == step->backward_thread)

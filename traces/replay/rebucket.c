@@ -120,12 +120,10 @@ static enum lw_status compare_cuts(struct rebucketer *b, struct cut *c,
 {
     int64_t at = 0;
 
-    c->old = lw_arena_alloc(b->arena, b->n_old, sizeof *c->old);
-    c->new = lw_arena_alloc(b->arena, v->n_buckets, sizeof *c->new);
-    c->keeps_old = lw_arena_alloc(b->arena, b->n_old, sizeof *c->keeps_old);
-    c->keeps_new = lw_arena_alloc(b->arena, v->n_buckets, sizeof *c->keeps_new);
-    if (!c->old || !c->new || !c->keeps_old || !c->keeps_new)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(b->arena, c->old, b->n_old, b->err);
+    LW_TAKE(b->arena, c->new, v->n_buckets, b->err);
+    LW_TAKE(b->arena, c->keeps_old, b->n_old, b->err);
+    LW_TAKE(b->arena, c->keeps_new, v->n_buckets, b->err);
     for (int64_t o = 0; o < b->n_old; o++, at = c->old[o - 1].to)
         c->old[o] = (struct span){at, at + b->old[o].bytes};
     at = 0;
@@ -300,13 +298,11 @@ enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bu
     LW_TRY(traces_comm_index_build(&s->trace, arena, &b.index, err));
     for (int64_t k = 0; k < s->steps.n; k++)
         n += s->steps.steps[k].n_gradients;
-    p->buckets = lw_arena_alloc(arena, n, sizeof *p->buckets);
-    p->new_of_call = lw_arena_alloc(arena, p->calls.n, sizeof *p->new_of_call);
-    p->replaced_comm = lw_arena_alloc(arena, p->n_comms, sizeof *p->replaced_comm);
-    p->replaced = lw_arena_alloc(arena, p->calls.n + p->n_comms, sizeof *p->replaced);
-    b.old = lw_arena_alloc(arena, p->calls.n + p->n_comms, sizeof *b.old);
-    if (!p->buckets || !p->new_of_call || !p->replaced_comm || !p->replaced || !b.old)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, p->buckets, n, err);
+    LW_TAKE(arena, p->new_of_call, p->calls.n, err);
+    LW_TAKE(arena, p->replaced_comm, p->n_comms, err);
+    LW_TAKE(arena, p->replaced, p->calls.n + p->n_comms, err);
+    LW_TAKE(arena, b.old, p->calls.n + p->n_comms, err);
     memset(p->new_of_call, 0xff, (size_t)p->calls.n * sizeof *p->new_of_call);
     for (int64_t k = 0; k < s->steps.n; k++)
         if (s->steps.steps[k].n_gradients > 0)

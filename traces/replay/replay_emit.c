@@ -534,11 +534,9 @@ static enum lw_status emit_point(struct replay_maker *m, struct replay_rank *r,
 
 enum lw_status replay_emit_rank(struct replay_maker *m, struct replay_rank *r)
 {
-    r->record_op = lw_arena_alloc(m->arena, r->p.calls.n, sizeof *r->record_op);
-    r->run_op = lw_arena_alloc(m->arena, r->p.n_comms, sizeof *r->run_op);
-    r->bucket_op = lw_arena_alloc(m->arena, r->p.n_buckets, sizeof *r->bucket_op);
-    if (!r->record_op || !r->run_op || !r->bucket_op)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, r->record_op, r->p.calls.n, m->err);
+    LW_TAKE(m->arena, r->run_op, r->p.n_comms, m->err);
+    LW_TAKE(m->arena, r->bucket_op, r->p.n_buckets, m->err);
     memset(r->bucket_op, 0xff, (size_t)r->p.n_buckets * sizeof *r->bucket_op);
     memset(r->record_op, 0xff, (size_t)r->p.calls.n * sizeof *r->record_op);
     memset(r->run_op, 0xff, (size_t)r->p.n_comms * sizeof *r->run_op);

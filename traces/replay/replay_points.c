@@ -12,6 +12,7 @@
 
 #include "traces/replay/host_comms.h"
 #include "traces/replay/rebucket.h"
+#include "shared/base/order.h"
 
 struct maker {
     const struct lw_trace *t;
@@ -26,11 +27,7 @@ static int by_time(const void *a, const void *b)
 {
     const struct traces_point *x = a, *y = b;
 
-    if (x->ns != y->ns)
-        return x->ns < y->ns ? -1 : 1;
-    if (x->kind != y->kind)
-        return x->kind < y->kind ? -1 : 1;
-    return (x->index > y->index) - (x->index < y->index);
+    return LW_ORDER(x->ns, y->ns, x->kind, y->kind, x->index, y->index);
 }
 
 static void add(struct maker *m, enum traces_point_kind kind, int32_t thread, int64_t ns,
@@ -92,9 +89,7 @@ static enum lw_status find_ranges(struct maker *m, const struct lw_steps *steps)
 {
     struct traces_points *out = m->out;
 
-    out->steps = lw_arena_alloc(m->arena, steps->n + 1, sizeof *out->steps);
-    if (!out->steps)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, out->steps, steps->n + 1, m->err);
     for (int64_t k = 0; k < steps->n; k++) {
         const struct lw_step *s = &steps->steps[k];
         if (out->launches.n == 0 || launches_in(m, s->start_ns, s->end_ns))
@@ -125,10 +120,9 @@ static bool matters(const struct traces_call *c, bool record_is_used)
 static enum lw_status add_calls(struct maker *m)
 {
     const struct traces_calls *calls = &m->out->calls;
-    bool *used = lw_arena_alloc(m->arena, calls->n, sizeof *used);
+    bool *used;
 
-    if (!used)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, used, calls->n, m->err);
     for (int64_t i = 0; i < calls->n; i++)
         if (calls->calls[i].upto >= 0)
             used[calls->calls[i].upto] = true;
@@ -172,18 +166,14 @@ static int by_stream(const void *a, const void *b)
 {
     const struct on_stream *x = a, *y = b;
 
-    if (x->stream != y->stream)
-        return x->stream < y->stream ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
+    return LW_ORDER(x->stream, y->stream, x->at, y->at);
 }
 
 static int by_call(const void *a, const void *b)
 {
     const struct on_stream *x = a, *y = b;
 
-    if (x->call != y->call)
-        return x->call < y->call ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
+    return LW_ORDER(x->call, y->call, x->at, y->at);
 }
 
 /* The call of each row of `calls`, by row of the trace. */
@@ -298,10 +288,8 @@ static enum lw_status make(struct maker *m, const struct traces_source *s,
     if (m->want)
         LW_TRY(traces_rebucket(s, m->want, m->arena, p, m->err));
     m->cap = p->calls.n + 2 * (p->n_steps + p->n_comms + p->n_buckets);
-    p->points = lw_arena_alloc(m->arena, m->cap, sizeof *p->points);
-    p->own_ns = lw_arena_alloc(m->arena, m->t->strings.n, sizeof *p->own_ns);
-    if (!p->points || !p->own_ns)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, p->points, m->cap, m->err);
+    LW_TAKE(m->arena, p->own_ns, m->t->strings.n, m->err);
     LW_TRY(add_calls(m));
     own_times(m);
     LW_TRY(place_orphans(m));

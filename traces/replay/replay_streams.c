@@ -28,9 +28,7 @@ struct replay_device *replay_device_of(struct replay_rank *r, int32_t id)
 
 enum lw_status replay_collect_streams(struct replay_maker *m, struct replay_rank *r)
 {
-    r->hosts = lw_arena_alloc(m->arena, r->t->strings.n, sizeof *r->hosts);
-    if (!r->hosts)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, r->hosts, r->t->strings.n, m->err);
     for (int64_t i = 0; i < r->p.n; i++)
         if (!replay_host_of(r, r->p.points[i].thread))
             r->hosts[r->n_hosts++] = (struct replay_host){
@@ -45,10 +43,8 @@ enum lw_status replay_collect_streams(struct replay_maker *m, struct replay_rank
         if (replay_device_of(r, id))
             continue;
         if (n == cap) {
-            struct replay_device *grown =
-                lw_arena_alloc(m->arena, cap = 2 * cap + 8, sizeof *grown);
-            if (!grown)
-                return lw_fail_nomem(m->err);
+            struct replay_device *grown;
+            LW_TAKE(m->arena, grown, cap = 2 * cap + 8, m->err);
             if (n > 0)
                 memcpy(grown, r->devices, (size_t)n * sizeof *grown);
             r->devices = grown;
@@ -106,10 +102,9 @@ void replay_add_streams(struct replay_maker *m)
 static enum lw_status add_comm(struct replay_maker *m, int32_t class)
 {
     const struct traces_comm_class *c = &m->cross.classes[class];
-    int32_t *members = lw_arena_alloc(m->arena, c->n_members, sizeof *members);
+    int32_t *members;
 
-    if (!members)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, members, c->n_members, m->err);
     m->comm_of_class[class] = lw_builder_comm(m->b, c->name, LW_COMM_RECORDED, LW_REDUCER_AUTO, 0);
     if (c->matched) {
         lw_builder_group(m->b, m->comm_of_class[class], c->members, c->n_members);
@@ -136,10 +131,9 @@ static enum lw_status list_comms(struct replay_maker *m, struct replay_rank *r)
     struct traces_comm_list *l = &r->comms;
 
     LW_TRY(traces_comm_list_build(r->t, m->choice->kernels, m->arena, l, m->err));
-    struct traces_comm_item *v = lw_arena_alloc(m->arena, l->n + r->p.n_comms, sizeof *v);
-    r->comm_of = lw_arena_alloc(m->arena, r->t->n, sizeof *r->comm_of);
-    if (!v || !r->comm_of)
-        return lw_fail_nomem(m->err);
+    struct traces_comm_item *v;
+    LW_TAKE(m->arena, v, l->n + r->p.n_comms, m->err);
+    LW_TAKE(m->arena, r->comm_of, r->t->n, m->err);
     if (l->n > 0)
         memcpy(v, l->items, (size_t)l->n * sizeof *v);
     for (int64_t i = 0; i < r->p.n_comms; i++) {
@@ -159,18 +153,15 @@ static enum lw_status list_comms(struct replay_maker *m, struct replay_rank *r)
 
 enum lw_status replay_match_comms(struct replay_maker *m)
 {
-    struct traces_comm_list *lists = lw_arena_alloc(m->arena, m->n, sizeof *lists);
+    struct traces_comm_list *lists;
 
-    if (!lists)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, lists, m->n, m->err);
     for (int32_t k = 0; k < m->n; k++) {
         LW_TRY(list_comms(m, &m->ranks[k]));
         lists[k] = m->ranks[k].comms;
     }
     LW_TRY(traces_cross_rank_build(lists, m->n, m->arena, &m->cross, m->err));
-    m->comm_of_class = lw_arena_alloc(m->arena, m->cross.n_classes, sizeof *m->comm_of_class);
-    if (!m->comm_of_class)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, m->comm_of_class, m->cross.n_classes, m->err);
     for (int32_t c = 0; c < m->cross.n_classes; c++)
         LW_TRY(add_comm(m, c));
     return LW_OK;

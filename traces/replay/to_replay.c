@@ -94,9 +94,7 @@ static enum lw_status take_steps(struct replay_maker *m)
     const struct replay_rank *a = &m->ranks[0];
     struct traces_replay *out = m->out;
 
-    out->steps = lw_arena_alloc(m->result, a->p.n_steps, sizeof *out->steps);
-    if (!out->steps)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->result, out->steps, a->p.n_steps, m->err);
     out->n_steps = (int32_t)a->p.n_steps;
     for (int32_t k = 0; k < m->n; k++) {
         const struct replay_rank *r = &m->ranks[k];
@@ -167,9 +165,7 @@ static enum lw_status align(struct replay_maker *m)
 
 static enum lw_status number_ranks(struct replay_maker *m)
 {
-    m->out->rank_of_file = lw_arena_alloc(m->result, m->n, sizeof *m->out->rank_of_file);
-    if (!m->out->rank_of_file)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->result, m->out->rank_of_file, m->n, m->err);
     for (int32_t k = 0; k < m->n; k++)
         m->out->rank_of_file[k] = m->ranks[k].t->rank;
     return LW_OK;
@@ -267,9 +263,7 @@ static enum lw_status make(struct replay_maker *m, const struct traces_source *s
     LW_TRY(replay_match_comms(m));
     LW_TRY(replay_share_cores(m));
     m->out->core_want = m->core_want;
-    m->stream_end = lw_arena_alloc(m->arena, m->n_streams, sizeof *m->stream_end);
-    if (!m->stream_end)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, m->stream_end, m->n_streams, m->err);
     lw_builder_variant(m->b, "replay", "", true);
     for (int32_t k = 0; k < m->n; k++)
         LW_TRY(replay_emit_rank(m, &m->ranks[k]));

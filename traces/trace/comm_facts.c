@@ -11,9 +11,7 @@ enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena
 {
     struct traces_comm_index x = {0};
 
-    x.noted = lw_arena_alloc(arena, t->n_details, sizeof *x.noted);
-    if (!x.noted)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, x.noted, t->n_details, err);
     for (int64_t row = 0; row < t->n; row++)
         if (t->detail[row] >= 0 && lw_trace_on_host(t, row) &&
             !lw_trace_name_begins(t, row, "aten::")) /* shapes of activations are not messages */

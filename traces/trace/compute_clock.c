@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "traces/trace/device_figures.h"
+#include "shared/base/order.h"
 
 struct by_launch {
     int64_t launch_ns, row;
@@ -24,9 +25,7 @@ static int compare_launch(const void *a, const void *b)
 {
     const struct by_launch *x = a, *y = b;
 
-    if (x->launch_ns != y->launch_ns)
-        return x->launch_ns < y->launch_ns ? -1 : 1;
-    return x->row < y->row ? -1 : x->row > y->row;
+    return LW_ORDER(x->launch_ns, y->launch_ns, x->row, y->row);
 }
 
 struct stream_time {
@@ -205,11 +204,9 @@ enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_o
     struct traces_axis a = {.t = t, .ops = ops};
     int64_t end = INT64_MIN;
 
-    a.is_overhead = lw_arena_alloc(arena, ops->n, sizeof *a.is_overhead);
-    a.max_end = lw_arena_alloc(arena, ops->n, sizeof *a.max_end);
-    a.excluded = lw_arena_alloc(arena, s->n_gradients + 1 + ops->n, sizeof *a.excluded);
-    if (!a.is_overhead || !a.max_end || !a.excluded)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, a.is_overhead, ops->n, err);
+    LW_TAKE(arena, a.max_end, ops->n, err);
+    LW_TAKE(arena, a.excluded, s->n_gradients + 1 + ops->n, err);
     if (parallel && s->phase[LW_PHASE_FORWARD].found)
         exclude_broadcasts(&a, s);
     if (parallel && ops->device)

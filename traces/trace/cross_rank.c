@@ -21,10 +21,9 @@ enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_
     struct traces_comm_list list = {.t = t};
     struct traces_comm_index index;
     struct traces_launches l;
-    bool *is_comm = lw_arena_alloc(arena, t->strings.n, sizeof *is_comm);
+    bool *is_comm;
 
-    if (!is_comm)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, is_comm, t->strings.n, err);
     for (int64_t s = 0; s < t->strings.n; s++)
         is_comm[s] = lw_kernel_class_of(table, t->strings.text[s]) == LW_KERNEL_COMM;
     LW_TRY(traces_comm_index_build(t, arena, &index, err));
@@ -195,9 +194,7 @@ static enum lw_status compare(struct matcher *m, struct traces_comm_class *c, in
 {
     int64_t base = m->lists[0].t->base_ns;
 
-    c->ops = lw_arena_alloc(m->arena, c->n, sizeof *c->ops);
-    if (!c->ops)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, c->ops, c->n, m->err);
     for (int64_t i = 0; i < c->n; i++) {
         struct traces_matched x = {.same_kernel = true, .transfer_ns = INT64_MAX};
         int64_t start[2] = {INT64_MAX, INT64_MIN}, end[2] = {INT64_MAX, INT64_MIN};
@@ -232,11 +229,10 @@ static enum lw_status compare(struct matcher *m, struct traces_comm_class *c, in
 static enum lw_status match(struct matcher *m, int32_t class)
 {
     struct traces_comm_class *c = &m->out->classes[class];
-    int64_t **items = lw_arena_alloc(m->arena, c->n_members, sizeof *items);
-    int64_t *n = lw_arena_alloc(m->arena, c->n_members, sizeof *n);
+    int64_t **items, *n;
 
-    if (!items || !n)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, items, c->n_members, m->err);
+    LW_TAKE(m->arena, n, c->n_members, m->err);
     for (int32_t k = 0; k < c->n_members; k++)
         if (!(items[k] = items_of(m, class, c->members[k], &n[k])))
             return lw_fail_nomem(m->err);

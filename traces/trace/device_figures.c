@@ -13,6 +13,7 @@
 #include "shared/timeline/timeline.h"
 #include "traces/trace/comm_facts.h"
 #include "traces/trace/kernel_launches.h"
+#include "shared/base/order.h"
 
 enum kind { COMPUTE, COMM, MEM, N_KINDS };
 
@@ -186,9 +187,7 @@ static enum lw_status measure_by_launch(struct context *c, struct lw_iteration *
     }
     if (it->n_gpu_ops > 0)
         it->by_launch = measure_span(c);
-    it->comm = lw_arena_alloc(arena, n_comm, sizeof *it->comm);
-    if (!it->comm)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, it->comm, n_comm, err);
     for (int64_t k = 0; k < it->n_gpu_ops; k++)
         if (c->kind[c->mine[k]] == COMM)
             LW_TRY(fill_comm(c, c->mine[k], it, arena, err));
@@ -236,9 +235,7 @@ static int by_launch_order(const void *a, const void *b)
 {
     const struct launched *x = a, *y = b;
 
-    if (x->launch != y->launch)
-        return x->launch < y->launch ? -1 : 1;
-    return x->i < y->i ? -1 : x->i > y->i;
+    return LW_ORDER(x->launch, y->launch, x->i, y->i);
 }
 
 /* What lets an iteration be measured without a look at all rows. */

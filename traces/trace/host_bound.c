@@ -60,9 +60,7 @@ static enum lw_status find_stretches(struct finder *f, const struct lw_iteration
     const struct lw_trace *t = f->t;
     int64_t busy_until = it->start_ns;
 
-    u->stretches = lw_arena_alloc(&f->out->arena, it->n_gpu_ops, sizeof *u->stretches);
-    if (!u->stretches)
-        return lw_fail_nomem(err);
+    LW_TAKE(&f->out->arena, u->stretches, it->n_gpu_ops, err);
     for (int64_t i = 0; i < f->launches.n; i++) {
         int64_t row = f->launches.row[i], launch = f->launches.launch[i];
         int64_t start = t->start_ns[row], end = lw_trace_end_ns(t, row);
@@ -88,9 +86,7 @@ static enum lw_status find(struct finder *f, const struct lw_kernel_table *table
     LW_TRY(traces_calls_build(f->t, &f->launches, table, &out->arena, &out->calls, err));
     count_classes(f, table);
     count_waits(f);
-    out->host = lw_arena_alloc(&out->arena, f->in->n_iterations, sizeof *out->host);
-    if (!out->host)
-        return lw_fail_nomem(err);
+    LW_TAKE(&out->arena, out->host, f->in->n_iterations, err);
     for (int64_t k = 0; k < f->in->n_iterations; k++) {
         count_calls(f, &f->in->iterations[k], &out->host[k]);
         LW_TRY(find_stretches(f, &f->in->iterations[k], &out->host[k], err));

@@ -185,9 +185,7 @@ static enum lw_status parse(const struct lw_input *in, struct lw_kernel_table *t
         return lw_fail_at(err, LW_EFORMAT, in->name, 0, "a table of kernels is text, found a zero");
     for (size_t i = 0; i < in->len; i++)
         n += in->text[i] == '\n';
-    t->marks = lw_arena_alloc(&t->arena, n, sizeof *t->marks);
-    if (!t->marks)
-        return lw_fail_nomem(err);
+    LW_TAKE(&t->arena, t->marks, n, err);
     for (char *at = in->text, *end; at && *at; at = end, line++) {
         end = strchr(at, '\n');
         if (end)

@@ -1,6 +1,7 @@
 /* Joins device rows to launch calls by correlation: calls are sorted by (correlation, start), each
  * device row looks its own up; of several calls with one correlation the first counts. */
 #include "traces/trace/kernel_launches.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 
@@ -8,9 +9,7 @@ static int by_correlation(const void *a, const void *b)
 {
     const struct traces_correlated *x = a, *y = b;
 
-    if (x->correlation != y->correlation)
-        return x->correlation < y->correlation ? -1 : 1;
-    return x->at < y->at ? -1 : x->at > y->at;
+    return LW_ORDER(x->correlation, y->correlation, x->at, y->at);
 }
 
 void traces_correlated_sort(struct traces_correlated *v, int64_t n)

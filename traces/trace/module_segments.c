@@ -9,6 +9,7 @@
  * (aten::linear, aten::conv2d...). Without sequence numbers each gradient is a segment of its
  * own. */
 #include "traces/trace/module_segments.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +34,7 @@ static int by_sequence(const void *a, const void *b)
 {
     const struct numbered *x = a, *y = b;
 
-    if (x->sequence != y->sequence)
-        return x->sequence < y->sequence ? -1 : 1;
-    return x->start_ns < y->start_ns ? -1 : x->start_ns > y->start_ns;
+    return LW_ORDER(x->sequence, y->sequence, x->start_ns, y->start_ns);
 }
 
 static bool in_forward(const struct cutter *c, int64_t row)
@@ -54,9 +53,7 @@ static enum lw_status index_forward(struct cutter *c)
 
     if (!f->found)
         return LW_OK;
-    c->forward = lw_arena_alloc(c->arena, to - from, sizeof *c->forward);
-    if (!c->forward)
-        return lw_fail_nomem(c->err);
+    LW_TAKE(c->arena, c->forward, to - from, c->err);
     for (int64_t i = from; i < to; i++)
         if (t->class[i] == LW_ROW_HOST && t->link[i] >= 0 && in_forward(c, i))
             c->forward[c->n_forward++] = (struct numbered){t->link[i], t->start_ns[i]};
@@ -129,9 +126,7 @@ static enum lw_status cut_by_ops(struct cutter *c)
 
     LW_TRY(lw_top_rows(c->t, c->s->thread, f->start_ns, f->end_ns, c->arena, &tops, &n_tops,
                        c->err));
-    marked = lw_arena_alloc(c->arena, n_tops, sizeof *marked);
-    if (!marked)
-        return lw_fail_nomem(c->err);
+    LW_TAKE(c->arena, marked, n_tops, c->err);
     for (int64_t g = 0; g < c->s->n_gradients; g++) {
         int64_t producer = c->s->gradients[g].producer;
         int64_t at = producer >= 0 ? forward_of(c, producer) : INT64_MIN;
@@ -198,10 +193,8 @@ static enum lw_status cut(struct cutter *c)
 {
     struct traces_segments *g = c->out;
 
-    g->of_node = lw_arena_alloc(c->arena, c->s->n_nodes, sizeof *g->of_node);
-    g->of_gradient = lw_arena_alloc(c->arena, c->s->n_gradients, sizeof *g->of_gradient);
-    if (!g->of_node || !g->of_gradient)
-        return lw_fail_nomem(c->err);
+    LW_TAKE(c->arena, g->of_node, c->s->n_nodes, c->err);
+    LW_TAKE(c->arena, g->of_gradient, c->s->n_gradients, c->err);
     LW_TRY(index_forward(c));
     g->cut = TRACES_CUT_RANGES;
     if (c->s->phase[LW_PHASE_FORWARD].found)

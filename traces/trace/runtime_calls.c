@@ -14,6 +14,7 @@
  * to the last record on the thread. No device time is read here: only order and names. Not seen:
  * waits by polling (EventQuery), implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
 #include "traces/trace/runtime_calls.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,9 +86,7 @@ static int by_launch(const void *a, const void *b)
 {
     const struct pair *x = a, *y = b;
 
-    if (x->launch != y->launch)
-        return x->launch < y->launch ? -1 : 1;
-    return x->at < y->at ? -1 : x->at > y->at;
+    return LW_ORDER(x->launch, y->launch, x->at, y->at);
 }
 
 static void attach(struct builder *b, struct traces_call *c, const struct pair *v, int64_t n,
@@ -261,9 +260,7 @@ static enum lw_status list_ranges(struct builder *b, struct lw_arena *scratch, s
 
     for (int64_t i = 0; i < b->t->n; i++)
         n += is_comm_range(b->t, i);
-    b->ranges = lw_arena_alloc(scratch, n, sizeof *b->ranges);
-    if (!b->ranges)
-        return lw_fail_nomem(err);
+    LW_TAKE(scratch, b->ranges, n, err);
     for (int64_t i = 0; i < b->t->n; i++)
         if (is_comm_range(b->t, i))
             b->ranges[b->n_ranges++] = i;
@@ -381,10 +378,8 @@ static void infer_stream_wait(struct builder *b, int64_t i)
 /* The stream whose work each collective was launched for: that of the thread's launch before. */
 static enum lw_status find_origins(struct builder *b, struct lw_arena *scratch, struct lw_err *err)
 {
-    b->origin = lw_arena_alloc(scratch, b->out->n, sizeof *b->origin);
-    b->taken = lw_arena_alloc(scratch, b->out->n, sizeof *b->taken);
-    if (!b->origin || !b->taken)
-        return lw_fail_nomem(err);
+    LW_TAKE(scratch, b->origin, b->out->n, err);
+    LW_TAKE(scratch, b->taken, b->out->n, err);
     for (int64_t i = 0; i < b->out->n; i++)
         if (b->out->calls[i].comm)
             b->origin[i] = stream_at(b, other_launch(b, i, b->out->calls[i].stream));
@@ -448,9 +443,8 @@ static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_aren
     if (!of_string || !b->before || !b->next)
         return lw_fail_nomem(err);
     int32_t n_threads = number_threads(b, of_string);
-    int64_t *last = lw_arena_alloc(scratch, n_threads, sizeof *last);
-    if (!last)
-        return lw_fail_nomem(err);
+    int64_t *last;
+    LW_TAKE(scratch, last, n_threads, err);
     link_launches(b, of_string, last, n_threads);
     LW_TRY(list_ranges(b, scratch, err));
     LW_TRY(find_origins(b, scratch, err));

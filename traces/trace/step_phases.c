@@ -238,9 +238,7 @@ static enum lw_status find_gradients(const struct lw_trace *t, struct lw_step *s
 
     for (int64_t i = from; i < to; i++)
         n += is_gradient(t, i);
-    s->gradients = lw_arena_alloc(arena, n, sizeof *s->gradients);
-    if (!s->gradients)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, s->gradients, n, err);
     for (int64_t i = from; i < to; i++)
         if (is_gradient(t, i)) {
             s->gradients[s->n_gradients++] = (struct lw_gradient){
@@ -259,9 +257,7 @@ static enum lw_status find_collectives(const struct lw_trace *t, struct lw_step 
 
     for (int64_t i = from; i < to; i++)
         n += begins(t, i, "gloo:");
-    s->collectives = lw_arena_alloc(arena, n, sizeof *s->collectives);
-    if (!s->collectives)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, s->collectives, n, err);
     for (int64_t i = from; i < to; i++)
         if (begins(t, i, "gloo:"))
             s->collectives[s->n_collectives++] = i;
@@ -324,9 +320,7 @@ enum lw_status lw_top_rows(const struct lw_trace *t, int32_t thread, int64_t fro
     int64_t begin = lw_trace_row_at(t, from), last = lw_trace_row_at(t, to), count = 0;
     int64_t covered = INT64_MIN;
 
-    *rows = lw_arena_alloc(arena, last > begin ? last - begin : 0, sizeof **rows);
-    if (!*rows)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, *rows, last > begin ? last - begin : 0, err);
     for (int64_t i = begin; i < last; i++) {
         if (t->class[i] != LW_ROW_HOST || t->track[i] != thread || t->start_ns[i] < covered ||
             lw_row_is_range(t, i))
@@ -395,9 +389,7 @@ static enum lw_status name_step(struct lw_step *s, int64_t k, struct lw_arena *a
 
 static enum lw_status fill_steps(const struct finder *f, struct lw_steps *out, struct lw_err *err)
 {
-    out->steps = lw_arena_alloc(&out->arena, f->n, sizeof *out->steps);
-    if (!out->steps)
-        return lw_fail_nomem(err);
+    LW_TAKE(&out->arena, out->steps, f->n, err);
     for (int64_t k = 0; k < f->n; k++) {
         struct lw_step *s = &out->steps[out->n++];
         s->name = f->marks[k].name;

@@ -1,6 +1,7 @@
 /* The neutral tables of a recorded trace. Columns grow together: capacities are raised for all of
  * them before a row is written, so a failed allocation leaves n rows intact in every column. */
 #include "traces/trace/trace.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,11 +70,7 @@ static int by_start(const void *a, const void *b)
 {
     const struct sort_key *x = a, *y = b;
 
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    if (x->dur != y->dur)
-        return x->dur > y->dur ? -1 : 1;
-    return x->row < y->row ? -1 : x->row > y->row;
+    return LW_ORDER(x->start, y->start, y->dur, x->dur, x->row, y->row);
 }
 
 static void permute(void *column, size_t size, const struct sort_key *key, int64_t n, void *scratch)

@@ -249,10 +249,8 @@ static enum lw_status fill(struct filler *f, int64_t given_numel, double bytes_p
 {
     int64_t n = f->s->n_gradients;
 
-    f->weight = lw_arena_alloc(&f->scratch, 2 * n, sizeof *f->weight);
-    f->undefined = lw_arena_alloc(&f->scratch, n, sizeof *f->undefined);
-    if (!f->weight || !f->undefined)
-        return lw_fail_nomem(f->err);
+    LW_TAKE(&f->scratch, f->weight, 2 * n, f->err);
+    LW_TAKE(&f->scratch, f->undefined, n, f->err);
     for (int64_t g = 0; g < n; g++) { /* a detail without a shape: the input was no tensor */
         int32_t d = f->t->detail[f->s->gradients[g].row];
         f->undefined[g] = d >= 0 && f->t->details[d].shape_numel < 0;

@@ -134,10 +134,8 @@ static enum lw_status choose_steps(struct builder *b, int64_t step)
 {
     struct traces_profile *p = b->p;
 
-    b->used = lw_arena_alloc(&p->arena, b->steps->n, sizeof *b->used);
-    b->next = lw_arena_alloc(&p->arena, b->steps->n, sizeof *b->next);
-    if (!b->used || !b->next)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&p->arena, b->used, b->steps->n, b->err);
+    LW_TAKE(&p->arena, b->next, b->steps->n, b->err);
     for (int64_t i = 0; i < b->steps->n; i++) {
         const struct lw_step *s = &b->steps->steps[i];
         if (step >= 0 && step_number(s) != step)
@@ -285,10 +283,8 @@ static enum lw_status make_warp(struct builder *b, const int64_t *ready, int64_t
     *w = (struct warp){0};
     if (!b->measured->ready_ns)
         return LW_OK;
-    w->from = lw_arena_alloc(&b->p->arena, n + 2, sizeof *w->from);
-    w->to = lw_arena_alloc(&b->p->arena, n + 2, sizeof *w->to);
-    if (!w->from || !w->to)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&b->p->arena, w->from, n + 2, b->err);
+    LW_TAKE(&b->p->arena, w->to, n + 2, b->err);
     w->n = n + 2;
     for (int64_t i = 0; i < n; i++) {
         int64_t to = b->measured->ready_ns[i];
@@ -413,9 +409,7 @@ static enum lw_status find_segments(struct builder *b)
 {
     struct traces_profile *p = b->p;
 
-    b->segments = lw_arena_alloc(&p->arena, p->n_steps, sizeof *b->segments);
-    if (!b->segments)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&p->arena, b->segments, p->n_steps, b->err);
     for (int32_t k = 0; k < p->n_steps; k++)
         LW_TRY(traces_segments_find(b->t, b->used[k], &p->arena, &b->segments[k], b->err));
     keep_alike(b);
@@ -458,9 +452,7 @@ static enum lw_status fill_passed(struct builder *b)
     const struct traces_segments *g = &b->segments[0];
     int64_t end = b->used[0]->phase[LW_PHASE_FORWARD].end_ns;
 
-    p->passed_bytes = lw_arena_alloc(&p->arena, p->n_modules, sizeof *p->passed_bytes);
-    if (!p->passed_bytes)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&p->arena, p->passed_bytes, p->n_modules, b->err);
     for (int32_t i = 0; i < p->n_modules; i++)
         p->passed_bytes[i] =
             p->cut == TRACES_CUT_GRADIENTS || i + 1 == p->n_modules
@@ -473,10 +465,8 @@ static enum lw_status fill_shapes(struct builder *b)
 {
     struct traces_profile *p = b->p;
 
-    p->numel = lw_arena_alloc(&p->arena, p->n_gradients, sizeof *p->numel);
-    p->dtype = lw_arena_alloc(&p->arena, p->n_gradients, sizeof *p->dtype);
-    if (!p->numel || !p->dtype)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&p->arena, p->numel, p->n_gradients, b->err);
+    LW_TAKE(&p->arena, p->dtype, p->n_gradients, b->err);
     p->dtype_known = true;
     for (int32_t i = 0; i < p->n_gradients; i++) {
         int32_t detail = b->t->detail[b->used[0]->gradients[i].row];
@@ -528,11 +518,10 @@ static void set_ready(struct traces_profile *p, int64_t *ready, int64_t old_back
 static enum lw_status join_steps(struct builder *b)
 {
     struct traces_profile *p = b->p;
-    int64_t *row = lw_arena_alloc(&p->arena, b->width, sizeof *row);
-    int64_t *scratch = lw_arena_alloc(&p->arena, p->n_steps, sizeof *scratch);
+    int64_t *row, *scratch;
 
-    if (!row || !scratch)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&p->arena, row, b->width, b->err);
+    LW_TAKE(&p->arena, scratch, p->n_steps, b->err);
     for (int64_t i = 0; i < b->width; i++)
         row[i] = median(b, scratch, i);
     int64_t backward = row[BACKWARD];
@@ -566,9 +555,7 @@ static enum lw_status build(struct builder *b, int64_t step)
     LW_TRY(find_segments(b));
     LW_TRY(fill_shapes(b));
     b->width = N_FIXED + 2 * (int64_t)p->n_modules + p->n_gradients;
-    b->rows = lw_arena_alloc(&p->arena, p->n_steps * b->width, sizeof *b->rows);
-    if (!b->rows)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(&p->arena, b->rows, p->n_steps * b->width, b->err);
     for (int32_t k = 0; k < p->n_steps; k++)
         LW_TRY(fill_step(b, k));
     return join_steps(b);

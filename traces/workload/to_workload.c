@@ -126,9 +126,7 @@ static enum lw_status build_profile(struct importer *m)
                   s->measured.step_ns > 0 && s->measured.forward_ns >= 0 &&
                   s->measured.backward_ns > 0 && s->measured.optimizer_ns >= 0;
     if (m->measured && s->n_ready > 0) {
-        ns = lw_arena_alloc(&scratch, s->n_ready, sizeof *ns);
-        if (!ns)
-            return lw_fail_nomem(m->err);
+        LW_TAKE(&scratch, ns, s->n_ready, m->err);
         for (int32_t k = 0; k < s->n_ready && ns; k++) {
             ns[k] = s->params[s->ready_order[k]].ready_ns;
             ns = ns[k] >= 0 ? ns : NULL;
@@ -406,9 +404,7 @@ static enum lw_status fill_buffers(struct importer *m)
     bool known = m->main->has_sidecar && m->main->parallel;
 
     w->n_buffers = s ? s->n_buffers : 0;
-    w->buffers = lw_arena_alloc(&w->arena, w->n_buffers, sizeof *w->buffers);
-    if (!w->buffers)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(&w->arena, w->buffers, w->n_buffers, m->err);
     for (int i = 0; i < m->n; i++)
         known |= m->source[i].has_sidecar && m->source[i].parallel;
     for (int32_t i = 0; i < w->n_buffers; i++)
@@ -498,9 +494,7 @@ static enum lw_status fill_modules(struct importer *m)
     struct traces_profile *p = &m->profile;
 
     w->n_modules = p->n_modules;
-    w->modules = lw_arena_alloc(&w->arena, w->n_modules, sizeof *w->modules);
-    if (!w->modules)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(&w->arena, w->modules, w->n_modules, m->err);
     if (m->measured) {
         traces_scale(p->forward_ns, p->n_modules, m->main->sidecar.measured.forward_ns);
         traces_scale(p->backward_ns, p->n_modules, m->main->sidecar.measured.backward_ns);
@@ -539,10 +533,9 @@ static void fill_gaps(struct importer *m)
 static enum lw_status copy_sizes(struct importer *m, const int64_t *from, int32_t n,
                                  const int64_t **to, int32_t *n_to)
 {
-    int64_t *copy = lw_arena_alloc(&m->w->arena, n, sizeof *copy);
+    int64_t *copy;
 
-    if (!copy)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(&m->w->arena, copy, n, m->err);
     if (n > 0)
         memcpy(copy, from, (size_t)n * sizeof *copy);
     *to = copy;
@@ -737,9 +730,7 @@ static enum lw_status import(struct importer *m)
     fill_gaps(m);
     LW_TRY(fill_recorded(m));
     LW_TRY(fill_provenance(m));
-    w->notes = lw_arena_alloc(&w->arena, w->n_notes, sizeof *w->notes);
-    if (!w->notes)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(&w->arena, w->notes, w->n_notes, m->err);
     memcpy(w->notes, m->notes, (size_t)w->n_notes * sizeof *w->notes);
     return lw_workload_check(w, m->err);
 }
