@@ -3,6 +3,8 @@
  * compared. */
 #include "sim/cost/cost_model.h"
 
+#include <string.h>
+
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_library.h"
 #include "sim/cost/cost_nccl.h"
@@ -102,6 +104,16 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
     while (!m->applies(cluster, &q))
         m++;
     return m->time(cluster, &q, out, err);
+}
+
+const char *sim_cost_basis(const struct lw_cost_answer *a)
+{
+    bool inside = strcmp(a->detail, "measured") == 0 ||
+                  strcmp(a->detail, "between measured sizes") == 0;
+
+    if (strncmp(a->model, "table", 5) != 0)
+        return "modelled";
+    return strcmp(a->model, "table") == 0 && inside ? "measured" : "scaled";
 }
 
 static lw_ps time_of(const void *ctx, const struct lw_cost_query *query)

@@ -33,6 +33,9 @@ struct lw_cost_answer {
     double bytes_per_s;
 };
 
+/* "measured", "scaled" (a table beyond its sizes or ranks) or "modelled". */
+const char *sim_cost_basis(const struct lw_cost_answer *answer);
+
 /* The models that answer queries, as rows; the first that applies does. */
 struct sim_cost_model {
     const char *name, *help;

@@ -32,26 +32,34 @@ static uint64_t slot_of(const struct lw_cost_query *q)
     return (x * UINT64_C(0x9e3779b97f4a7c15) >> 32) % SIM_ASKED;
 }
 
+enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,
+                       const struct sim_asked **known)
+{
+    struct sim_asked *x = &e->asked[slot_of(q)];
+    struct lw_cost_answer a = {0};
+
+    *known = x;
+    if (x->query.op == q->op && x->query.dtype == q->dtype && x->query.bytes == q->bytes &&
+        x->query.n_ranks == q->n_ranks && x->query.n_nodes == q->n_nodes &&
+        x->query.algorithm == q->algorithm)
+        return LW_OK;
+    if (!e->options.cost)
+        LW_TRY(lw_sim_cost_explain(e->cluster, q, &a, e->err));
+    else if ((a.time = e->cost.time(e->cost.ctx, q)) < 0)
+        return lw_fail(e->err, LW_ENOTSUP,
+                       "the cost function cannot time %s of %lld bytes on %d ranks",
+                       lw_op_name(q->op), (long long)q->bytes, q->n_ranks);
+    *x = (struct sim_asked){*q, a.time, a.model, a.source, a.model ? sim_cost_basis(&a) : NULL};
+    return LW_OK;
+}
+
 enum lw_status sim_ask_cost(struct sim_engine *e, const struct lw_cost_query *q, lw_ps *time)
 {
-    struct sim_asked *known = &e->asked[slot_of(q)];
-    struct lw_cost_answer unused;
+    const struct sim_asked *known;
 
-    if (known->query.op == q->op && known->query.dtype == q->dtype &&
-        known->query.bytes == q->bytes && known->query.n_ranks == q->n_ranks &&
-        known->query.n_nodes == q->n_nodes && known->query.algorithm == q->algorithm) {
-        *time = known->time;
-        return LW_OK;
-    }
-    *time = e->cost.time(e->cost.ctx, q);
-    if (*time >= 0) {
-        *known = (struct sim_asked){*q, *time};
-        return LW_OK;
-    }
-    if (!e->options.cost)
-        return lw_sim_cost_explain(e->cluster, q, &unused, e->err);
-    return lw_fail(e->err, LW_ENOTSUP, "the cost function cannot time %s of %lld bytes on %d ranks",
-                   lw_op_name(q->op), (long long)q->bytes, q->n_ranks);
+    LW_TRY(sim_ask(e, q, &known));
+    *time = known->time;
+    return LW_OK;
 }
 
 enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool slow_links,

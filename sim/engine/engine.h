@@ -115,6 +115,7 @@ enum { SIM_ASKED = 256 };
 struct sim_asked {
     struct lw_cost_query query; /* n_ranks 0: none yet */
     lw_ps time;
+    const char *by, *source, *basis; /* of the answer; NULL: a cost function of the caller */
 };
 
 struct sim_engine {
@@ -259,7 +260,13 @@ enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool 
                        lw_ps *time, lw_ps *latency);
 double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to);
 /* What the cost function says, or why it cannot. */
+/* *known lives until the next one. */
+enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,
+                       const struct sim_asked **known);
 enum lw_status sim_ask_cost(struct sim_engine *e, const struct lw_cost_query *q, lw_ps *time);
+
+/* comm_time.c: what timed the collectives and messages, into the stats. */
+enum lw_status sim_list_comm(struct sim_engine *e);
 
 /* chunk_messages.c: algorithms other than the ring, by their messages. */
 /* How a collective of a communicator is done, for its query; whether that is by such messages. */

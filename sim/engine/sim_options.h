@@ -48,14 +48,16 @@ struct lw_sim_term {
     const char *why;    /* it is not used; "" when on */
 };
 
-enum { LW_SIM_MAX_TERMS = 16, LW_SIM_MAX_TIMED = 24, LW_SIM_MAX_REMARKS = 4 };
+enum { LW_SIM_MAX_TERMS = 16, LW_SIM_MAX_TIMED = 64, LW_SIM_MAX_REMARKS = 4 };
 
 /* Ops of one kind and type that the cluster times, and by what. */
 struct lw_sim_timed {
     enum lw_op_kind kind;
     enum lw_dtype dtype;
-    const char *by;     /* "its table", or the name of a figure */
+    const char *by;     /* "its table", or the name of a figure; of communication the cost model's
+                         * name ("table", "nccl"), "messages" or "the plan" */
     const char *source; /* of that; both borrow the cluster's strings */
+    const char *basis;  /* "measured", "scaled" from a table, "modelled", "recorded" */
     int64_t n_ops;      /* of the programs */
 };
 

@@ -6,6 +6,8 @@
  * its payload. Not modelled: the shape of products, operands that are still in a cache. */
 #include "sim/engine/work_time.h"
 
+#include <string.h>
+
 #include "sim/engine/sim_options.h"
 #include "shared/base/checked.h"
 
@@ -158,18 +160,20 @@ enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *
     return LW_OK;
 }
 
-static void note(struct lw_sim_stats *s, const struct lw_op *op, const struct sim_work *w)
+void sim_note_timed(struct lw_sim_stats *s, const struct lw_op *op, const char *by,
+                    const char *source, const char *basis)
 {
     int32_t i = 0;
 
-    while (i < s->n_timed && (s->timed[i].kind != op->kind || s->timed[i].dtype != op->dtype ||
-                              s->timed[i].source != w->source))
+    while (i < s->n_timed &&
+           (s->timed[i].kind != op->kind || s->timed[i].dtype != op->dtype ||
+            s->timed[i].source != source || strcmp(s->timed[i].by, by) != 0 ||
+            strcmp(s->timed[i].basis, basis) != 0))
         i++;
     if (i == LW_SIM_MAX_TIMED)
         return;
     if (i == s->n_timed)
-        s->timed[s->n_timed++] =
-            (struct lw_sim_timed){op->kind, op->dtype, w->by, w->source, 0};
+        s->timed[s->n_timed++] = (struct lw_sim_timed){op->kind, op->dtype, by, source, basis, 0};
     s->timed[i].n_ops++;
 }
 
@@ -182,6 +186,7 @@ void sim_list_timed(const struct lw_plan *p, const struct lw_cluster *c,
         const struct lw_op *op = &p->ops[i];
         if (lw_plan_work_ps(p, op) < 0 && op->comm < 0 &&
             sim_work_explain(p, c, op, op->bytes, &w, NULL) == LW_OK && *w.source)
-            note(stats, op, &w);
+            sim_note_timed(stats, op, w.by, w.source,
+                           strcmp(w.by, "its table") == 0 ? "measured" : "modelled");
     }
 }

@@ -261,6 +261,9 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
     if (status == LW_OK) {
         list_terms(&e, &counted);
         sim_list_timed(e.plan, cluster, &counted);
+        status = sim_list_comm(&e);
+    }
+    if (status == LW_OK) {
         counted.n_simulated = e.plan->n_ranks;
         made.comm_workers = e.n_workers;
         *stats = counted;

@@ -113,6 +113,7 @@ static const struct lw_column timed_columns[] = {
     {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, lw_dtype_word, NULL},
     {"by", NULL, LW_COLUMN_STRING, AT(by), 0, NULL, NULL},
     {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
+    {"basis", NULL, LW_COLUMN_STRING, AT(basis), 0, NULL, NULL},
     {"n_ops", NULL, LW_COLUMN_INT, AT(n_ops), 0, NULL, NULL},
 };
 #undef AT
@@ -143,13 +144,51 @@ static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *
     return status;
 }
 
+static bool is_comm(const struct lw_sim_timed *x)
+{
+    enum lw_op_class k = lw_op_class(x->kind);
+
+    return k == LW_CLASS_COLLECTIVE || k == LW_CLASS_P2P;
+}
+
+/* Ops of the programs that a model or table times, of all kinds; 0: the row before has them too. */
+static int64_t n_timed_alike(const struct lw_sim_stats *s, int32_t i)
+{
+    int64_t n = 0;
+
+    for (int32_t k = 0; k < s->n_timed; k++) {
+        const struct lw_sim_timed *x = &s->timed[k];
+        if (!is_comm(x) || x->source != s->timed[i].source ||
+            strcmp(x->by, s->timed[i].by) != 0 || strcmp(x->basis, s->timed[i].basis) != 0)
+            continue;
+        if (k < i)
+            return 0;
+        n += x->n_ops;
+    }
+    return n;
+}
+
+static void text_comm(const struct lw_sim_stats *s, FILE *f)
+{
+    for (int32_t i = 0; i < s->n_timed; i++) {
+        const struct lw_sim_timed *x = &s->timed[i];
+        int64_t n = is_comm(x) ? n_timed_alike(s, i) : 0;
+        if (n > 0)
+            lw_printf_paragraph(f, "collectives and messages: %lld %s by %s (%s)", (long long)n,
+                                x->basis, x->by, x->source);
+    }
+}
+
 static void text_terms(const struct lw_sim_report *r, FILE *f)
 {
     const struct lw_sim_stats *s = r->stats;
 
     fprintf(f, "\n");
+    text_comm(s, f);
     for (int32_t i = 0; i < s->n_timed; i++) {
         const struct lw_sim_timed *x = &s->timed[i];
+        if (is_comm(x))
+            continue;
         lw_printf_paragraph(f, "timed by the cluster: %s %s by %s (%s)", lw_op_name(x->kind),
                             lw_dtype_name(x->dtype), x->by, x->source);
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "shared/files/files.h"
+#include "sim/bench/bench_plan.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/lib/sim_help.h"
@@ -94,7 +95,32 @@ TEST(what_the_cluster_times_is_said_with_its_source)
            "\"memory_missing_bytes\": 100,");
     expect("sim copies.json -c copier.json --no-db --format json", 0,
            "{\"op\": \"copy_in\", \"dtype\": \"f32\", \"by\": \"its table\", \"source\": "
-           "\"copied by hand\", \"n_ops\": 1}");
+           "\"copied by hand\", \"basis\": \"measured\", \"n_ops\": 1}");
+}
+
+/* The ten all-reduces of the plan: a closed form; with a table of their size measured, with one of
+ * half of it scaled. Messages at chunk detail. */
+TEST(the_basis_of_each_collective_is_said)
+{
+    static const char *const basis[] = {"scaled", "measured"};
+    char command[160], text[160];
+
+    expect("sim ddp.json -c eight.json --no-db", 0,
+           "collectives and messages: 10 modelled by alpha-beta (");
+    expect("sim ddp.json -c eight.json --no-db --detail chunk", 0,
+           "collectives and messages: 10 modelled by messages (chunk detail)");
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text,
+                 "op,nranks,nnodes,size_bytes,time_us\nall_reduce,8,1,%d,%d\n",
+                 (int)(SIM_BENCH_BYTES / (2 - i)), 4000);
+        fixture_put(fixture_path("basis.csv"), text);
+        expect("import basis.csv --cluster-out basis.json --onto dgx-h100", 0, "");
+        expect("sim ddp.json -c basis.json --no-db --format json", 0,
+               i ? "\"basis\": \"measured\", \"n_ops\": 10}"
+                 : "\"basis\": \"scaled\", \"n_ops\": 10}");
+        snprintf(command, sizeof command, "collectives and messages: 10 %s by table", basis[i]);
+        expect("sim ddp.json -c basis.json --no-db", 0, command);
+    }
 }
 
 TEST(a_prediction_is_stored_unless_told_not_to)

@@ -1,0 +1,73 @@
+/* What timed the collectives and messages of a run: recorded work of the plan, a measured table, a
+ * table scaled beyond its rows, or a model. Each op of the programs counts once, for the first rank
+ * of its role; a message counts at its sender. */
+#include "sim/engine/engine.h"
+#include "sim/engine/work_time.h"
+
+/* By its messages, at chunk detail. */
+static enum lw_status goes_by_messages(const struct sim_engine *e, const struct lw_cost_query *q,
+                                       bool *by_messages)
+{
+    *by_messages = false;
+    if (e->options.detail != LW_SIM_CHUNK || lw_op_class(q->op) != LW_CLASS_COLLECTIVE)
+        return LW_OK;
+    LW_TRY(sim_is_scheduled(e->cluster, q, by_messages, e->err));
+    *by_messages |= sim_ring_steps(q->op, q->n_ranks) > 0;
+    return LW_OK;
+}
+
+static struct lw_cost_query query_of(const struct sim_engine *e, const struct lw_op *op,
+                                     int32_t rank)
+{
+    int32_t given = sim_given_rank(e, rank);
+    struct lw_operand x = lw_plan_operand(e->plan, op, rank);
+
+    if (lw_op_class(op->kind) == LW_CLASS_P2P) {
+        struct sim_message m = {.dtype = op->dtype, .bytes = x.bytes, .given = {given, x.peer}};
+        return sim_message_query(e, &m);
+    }
+    const struct sim_group *g =
+        &e->groups[e->ring[e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank]].group];
+    return (struct lw_cost_query){op->kind, op->dtype,  x.bytes,
+                                  g->n,     g->n_nodes, sim_reducer_of(e, g->comm, op->kind)};
+}
+
+static enum lw_status list_op(struct sim_engine *e, const struct lw_op *op, int32_t rank)
+{
+    enum lw_op_class k = lw_op_class(op->kind);
+    lw_ps own = lw_plan_work_ps(e->plan, op);
+    const struct sim_asked *known;
+    bool by_messages;
+
+    if ((k != LW_CLASS_COLLECTIVE && k != LW_CLASS_P2P) || op->kind == LW_OP_RECV)
+        return LW_OK;
+    struct lw_cost_query q = query_of(e, op, rank);
+    if (q.n_ranks < 2 || (own == 0 && q.bytes == 0)) /* in no time */
+        return LW_OK;
+    LW_TRY(goes_by_messages(e, &q, &by_messages));
+    if (own > 0 || by_messages) {
+        sim_note_timed(e->stats, op, own > 0 ? "the plan" : "messages",
+                       own > 0 ? "recorded times" : "chunk detail",
+                       own > 0 ? "recorded" : "modelled");
+        return LW_OK;
+    }
+    LW_TRY(sim_ask(e, &q, &known));
+    if (known->by)
+        sim_note_timed(e->stats, op, known->by, known->source, known->basis);
+    return LW_OK;
+}
+
+enum lw_status sim_list_comm(struct sim_engine *e)
+{
+    const struct lw_plan *p = e->plan;
+    int32_t *rank_of = lw_arena_alloc(&e->arena, p->n_roles, sizeof *rank_of);
+
+    if (!rank_of)
+        return lw_fail_nomem(e->err);
+    for (int32_t r = p->n_ranks - 1; r >= 0; r--)
+        rank_of[p->role_of[r]] = r;
+    for (int32_t k = 0; k < p->n_variants * p->n_roles; k++)
+        for (int32_t i = 0; i < p->programs[k].n_ops; i++)
+            LW_TRY(list_op(e, &p->ops[p->programs[k].first_op + i], rank_of[k % p->n_roles]));
+    return LW_OK;
+}
