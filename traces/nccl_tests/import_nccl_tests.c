@@ -26,6 +26,8 @@ struct log {
     struct bench_reader *r;
     struct columns columns;
     bool in_table, only_in_place; /* the line above the titles names the in-place half alone */
+    bool last;             /* the line ends without a line end, with the file */
+    int n_cells;           /* of the row before, at least with a time */
     int64_t from, table;   /* first table of the run, and the row's */
     struct bench_cell gpu; /* device of the ranks */
 };
@@ -131,6 +133,7 @@ static bool take_titles(struct log *g, const struct bench_cell *cells, int n)
         return false;
     g->columns = c;
     g->in_table = true;
+    g->n_cells = c.time + 1;
     return true;
 }
 
@@ -204,9 +207,16 @@ static enum lw_status take_row(struct log *g, const struct bench_cell *cells, in
     struct bench_stated s = {.in_place = -1};
     struct bench_cell type = {0};
 
-    if (n <= c->time || n <= c->type || !bench_number(cells[c->size], 0, &s.bytes) ||
-        !isdigit((unsigned char)*cells[0].at))
+    if (!bench_number(cells[c->size], 0, &s.bytes) || !isdigit((unsigned char)*cells[0].at))
         return LW_OK; /* a line of something else between the rows */
+    if (g->last && n < g->n_cells)
+        return lw_fail_at(g->r->err, LW_EFORMAT, g->r->in->name, g->r->line,
+                          "the last row ends after %d of %d columns: the file is cut off: remove "
+                          "the row",
+                          n, g->n_cells);
+    if (n <= c->time || n <= c->type)
+        return LW_OK;
+    g->n_cells = n;
     if (!bench_number(cells[c->time], 6, &s.time)) {
         if (bench_is(cells[c->time], "N/A"))
             return LW_OK;
@@ -375,6 +385,7 @@ static enum lw_status read_text(struct bench_reader *r)
     for (r->line = 1; p < end; r->line++) {
         const char *newline = memchr(p, '\n', (size_t)(end - p));
         size_t len = (size_t)((newline ? newline : end) - p);
+        g.last = !newline;
         LW_TRY(take_line(&g, p, len, &first));
         p += len + 1;
     }

@@ -93,10 +93,11 @@ static enum lw_status take_titles(struct csv *c, const struct bench_cell *cells,
             if (bench_is(cells[i], columns[k].title) ||
                 (bench_is(cells[i], columns[k].other) && c->at[k] < 0))
                 c->at[k] = i;
-        if (k <= TIME && c->at[k] < 0)
+        if (c->at[k] < 0 && (k < TIME || (k == IN_PLACE && c->at[TIME] < 0)))
             return lw_fail_at(c->r->err, LW_EFORMAT, c->r->in->name, 1,
-                              "no column '%s' (needed: op, nranks, nnodes, size_bytes, time_us)",
-                              columns[k].title);
+                              "no column '%s' (needed: op, nranks, nnodes, size_bytes, time_us or "
+                              "in_place_us)",
+                              columns[k == IN_PLACE ? TIME : k].title);
     }
     return LW_OK;
 }
@@ -155,15 +156,20 @@ static enum lw_status whole(const struct csv *c, const struct bench_cell *cells,
                       c->n_conditions ? "" : " (--where COLUMN=TEXT leaves rows out)");
 }
 
-/* The row's time, or what its bandwidth makes of its size. */
+/* The row's time, or what its bandwidth makes of its size; without either the time in place. */
 static enum lw_status take_time(const struct csv *c, const struct bench_cell *cells,
-                                const struct traces_bench_table *t, struct bench_stated *s)
+                                struct traces_bench_table *t, struct bench_stated *s)
 {
     struct bench_cell x = cell(c, cells, TIME);
     double alg = s->algbw > 0 ? s->algbw : s->busbw / bench_bus_factor(t->op, t->n_ranks);
 
     if (bench_number(x, 6, &s->time))
         return LW_OK;
+    if (x.len == 0 && !(alg > 0) && s->in_place > 0) {
+        t->only_in_place = true;
+        s->time = s->in_place;
+        return LW_OK;
+    }
     if (x.len > 0 || !(alg > 0) || t->n_ranks < 2)
         return lw_fail_at(c->r->err, LW_EFORMAT, c->r->in->name, c->r->line,
                           "time_us: found '%.*s', expected a time in us%s",
@@ -180,7 +186,7 @@ static int64_t table_of(const struct bench_reader *r, const struct traces_bench_
     for (int64_t i = 0; i < r->n_tables; i++) {
         const struct traces_bench_table *x = &r->tables[i];
         if (x->op == t->op && x->dtype == t->dtype && x->n_ranks == t->n_ranks &&
-            x->n_nodes == t->n_nodes && bench_is(gpu, x->gpu) && bench_is(algo, x->algo))
+            x->n_nodes == t->n_nodes && x->only_in_place == t->only_in_place && bench_is(gpu, x->gpu) && bench_is(algo, x->algo))
             return i;
     }
     return -1;
@@ -218,9 +224,9 @@ static enum lw_status take_row(const struct csv *c, const struct bench_cell *cel
     t.n_nodes = (int32_t)nodes;
     s.algbw = bench_decimal(cell(c, cells, ALGBW));
     s.busbw = bench_decimal(cell(c, cells, BUSBW));
-    LW_TRY(take_time(c, cells, &t, &s));
     if (!bench_number(cell(c, cells, IN_PLACE), 6, &s.in_place))
         s.in_place = -1;
+    LW_TRY(take_time(c, cells, &t, &s));
     if (cell(c, cells, TYPE).len > 0)
         t.dtype = bench_dtype(cells[c->at[TYPE]], c->r->err, &status);
     if (status != LW_OK)
@@ -262,5 +268,6 @@ bool bench_csv_is(const char *text, size_t len)
     const char *newline = memchr(text, '\n', len);
     size_t n = newline ? (size_t)(newline - text) : len;
 
-    return memmem(text, n, "size_bytes", 10) && memmem(text, n, "time_us", 7);
+    return memmem(text, n, "size_bytes", 10) &&
+           (memmem(text, n, "time_us", 7) || memmem(text, n, "in_place_us", 11));
 }

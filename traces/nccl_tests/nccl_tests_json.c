@@ -126,7 +126,7 @@ static struct half take_half(struct file *f)
     return h;
 }
 
-static enum lw_status begin_table(struct file *f, struct bench_cell type)
+static enum lw_status begin_table(struct file *f, struct bench_cell type, bool only_in_place)
 {
     struct traces_bench_table t;
     bool said;
@@ -136,6 +136,7 @@ static enum lw_status begin_table(struct file *f, struct bench_cell type)
     LW_TRY(bench_said_operation(f->r, &t.op, &said));
     if (!said)
         return bench_asks_operation(f->r);
+    t.only_in_place = only_in_place;
     return bench_add_table(f->r, &t);
 }
 
@@ -158,17 +159,25 @@ static void take_row(struct file *f)
         else if (lw_json_key_is(f->j, "in_place"))
             in = take_half(f);
     }
+    bool only_in_place = out.time == -1;
+    if (only_in_place) {
+        out = in;
+        in.n_wrong = 0;
+    }
     if (lw_json_failed(f->j) || bytes == 0 || out.time == -1)
         return;
     if (f->status == LW_OK)
         f->status = bench_table_of(f->r, 0, type, &table);
     if (f->status == LW_OK && table == f->r->n_tables)
-        f->status = begin_table(f, type);
+        f->status = begin_table(f, type, only_in_place);
     if (f->status != LW_OK)
         return;
     struct bench_stated s = {bytes,     out.time, in.time,  out.algbw,
                              out.busbw, in.algbw, in.busbw, out.n_wrong + in.n_wrong};
-    if (bench_is_wrong(&f->r->tables[table], &s, why, sizeof why))
+    if (only_in_place != f->r->tables[table].only_in_place)
+        lw_json_fail(f->j, "out_of_place is null in some rows of a table: measure all sizes in one "
+                           "way");
+    else if (bench_is_wrong(&f->r->tables[table], &s, why, sizeof why))
         lw_json_fail(f->j, "%s", why);
     else
         f->status = bench_add_row(f->r, table, &s);

@@ -273,24 +273,70 @@ TEST(ranks_that_see_one_device_each_differ_by_bus_address)
     traces_bench_free(&b);
 }
 
-TEST(a_log_of_the_in_place_half_alone_is_called_in_place)
+/* As text, as the CSV and the JSON of nccl-tests, and as a CSV with titles. */
+TEST(the_in_place_half_alone_is_called_in_place)
 {
+    static const char *const texts[] = {
+        "./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1)
+        "#                          in-place\n"
+        "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+        "64 16 float sum -1 9 0.01 0.01 0\n",
+        "./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1)
+        ",,,,,in-place,in-place,in-place,in-place\n"
+        "size, count, type, redop, root, time, algbw, busbw, #wrong\n"
+        "64, 16, float, sum, -1, 9, 0.01, 0.01, 0\n",
+        "{\"args\": [\"all_reduce_perf\"], \"nccl_version\": 22703, \"config\": {\"nthreads\": 1, "
+        "\"ngpus\": 1, \"devices\": [{\"rank\": 0, \"hostname\": \"h\", \"device\": 0}, {\"rank\": 1, "
+        "\"hostname\": \"h\", \"device\": 1}]}, \"results\": [{\"size\": 64, \"count\": 16, \"type\": "
+        "\"float\", \"redop\": \"sum\", \"root\": \"-1\", \"out_of_place\": null, \"in_place\": "
+        "{\"time\": 9, \"alg_bw\": 0.01, \"bus_bw\": 0.01, \"nwrong\": 0}}]}",
+        "op,nranks,nnodes,size_bytes,in_place_us\nall_reduce,2,1,64,9\n",
+        "op,nranks,nnodes,size_bytes,time_us,in_place_us\nall_reduce,2,1,64,,9\n",
+    };
     struct traces_bench b;
     struct lw_cluster c;
     struct lw_err err = {0};
 
-    read_ok("./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1)
-            "#                          in-place\n"
-            "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
-            "64 16 float sum -1 9 0.01 0.01 0\n", &b);
-    assert_true(b.tables[0].only_in_place);
-    assert_int_equal(b.tables[0].rows[0].in_place, 9000000);
-    for (int in_place = 0; in_place < 2; in_place++) {
-        assert_ok(lw_cluster_from_bench(&b, 1, in_place, &c, &err), err);
-        assert_non_null(strstr(c.tables[0].source, ", in place"));
-        lw_cluster_free(&c);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        read_ok(texts[i], &b);
+        assert_true(traces_bench_is(texts[i], strlen(texts[i])));
+        assert_int_equal(b.n, 1);
+        assert_true(b.tables[0].only_in_place);
+        assert_int_equal(b.tables[0].rows[0].in_place, 9000000);
+        for (int in_place = 0; in_place < 2; in_place++) {
+            assert_ok(lw_cluster_from_bench(&b, 1, in_place, &c, &err), err);
+            assert_non_null(strstr(c.tables[0].source, ", in place"));
+            assert_int_equal(c.tables[0].time_ps[0], 9000000);
+            lw_cluster_free(&c);
+        }
+        traces_bench_free(&b);
     }
-    traces_bench_free(&b);
+}
+
+/* Cut in the third row, after its time: what is left of it is no measurement. A last line without an
+ * end is whole when it has the columns of the row before. */
+TEST(a_log_that_is_cut_off_is_refused_at_its_last_row)
+{
+    static const char text[] = "./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
+        "64 16 float sum -1 9 0.01 0.01 0\n"
+        "128 32 float sum -1 9 0.01 0.01 0\n"
+        "256 64 float sum -1 9.";
+    static const char *const more[] = {"", "1", "1 0.03", "1 0.03 0.03", "1 0.03 0.03 0"};
+    struct lw_err err = {0};
+    struct traces_bench b;
+    char whole[1024];
+
+    for (int i = 0; i < 5; i++) {
+        snprintf(whole, sizeof whole, "%s%s", text, more[i]);
+        if (i == 4) {
+            read_ok(whole, &b);
+            assert_int_equal(b.tables[0].n_rows, 3);
+            traces_bench_free(&b);
+            continue;
+        }
+        assert_int_equal(read_text(whole, NULL, &b, &err), LW_EFORMAT);
+        assert_non_null(strstr(err.msg, "t.txt:7: the last row ends after "));
+    }
 }
 
 TEST(types_of_one_run_are_tables_of_their_own)
