@@ -3,6 +3,8 @@
  *   nanotron       huggingface/nanotron@67c5ebb6: models/llama.py fuses norms and rotation, not the
  *                  loss; optim/gradient_accumulator.py adds all gradients to f32 sums after the
  *                  backward; its collectives record streams (run_memory.c)
+ *   Megatron       NVIDIA/Megatron-LM, gradient_accumulation_fusion (on): products of weights'
+ *                  gradients add them to the f32 sums
  *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
  *                  GigaComputing/benchmarks/llama2_70b_lora: use_distributed_optimizer,
  *                  grad_reduce_in_fp32 off, bias_activation_fusion, fp8_params;
@@ -39,16 +41,18 @@ static const struct lw_run_framework frameworks[] = {
     {.name = "nanotron", .unfused = SUMS | TRACES_UNFUSED_BLOCK, .own_gradients = true,
      .runs_ahead = true},
     {.name = "MLPerf", .kept = TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT,
-     .shards_optimizer = true, .fp8_params = true},
+     .shards_optimizer = true, .fp8_params = true, .fused_sums = true},
     {.name = "AutoModel", .unfused = EAGER},
-    {.name = "NeMo", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true, .fp8_params = true},
+    {.name = "NeMo", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true, .fp8_params = true,
+     .fused_sums = true},
     {.name = "Megatron-Bridge", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true,
-     .fp8_params = true},
+     .fp8_params = true, .fused_sums = true},
     {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18,
      .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
     {.name = "Megatron-LM 2021", .unfused = SUMS},
+    {.name = "Megatron", .fused_sums = true},
     {.name = "InternEvo", .state_bytes = 22},
     {.name = "torchtitan", .unfused = EAGER},
     {.name = "FSDP", .unfused = EAGER},

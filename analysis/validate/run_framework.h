@@ -11,6 +11,7 @@ struct lw_run_framework {
     const char *recompute; /* where the row gives none; NULL = nothing */
     bool shards_optimizer; /* ZeRO-1 and bf16 gradients, where the row gives none */
     bool fp8_params;       /* weights of 8 bits beside 8-bit products */
+    bool fused_sums;       /* f32 gradients are summed by the products that compute them */
     bool own_gradients;    /* gradients of the parameters' type, whole, beside their f32 sums */
     bool runs_ahead;       /* without stages the host is ahead of the device */
     int state_bytes;       /* of an element's optimizer state with what its step allocates, beside

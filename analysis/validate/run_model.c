@@ -165,6 +165,7 @@ static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
     else if (r->tp > r->gpus_per_node)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR, 0) * (double)r->tp);
     s->unfused = strstr(r->compile, "yes") ? 0 : f->unfused;
+    s->fused_sums = f->fused_sums && strcmp(lw_run_gradients(r), "f32") == 0;
     s->kept = f->kept;
     if (s->lora == 0)
         s->kept &= ~(unsigned)TRACES_KEPT_GATE_8BIT;

@@ -9,7 +9,9 @@
  * not of whole 128 bytes at 0.8. A kernel of a fraction of a millisecond runs at the clock that
  * power allows for a moment (gemm_boost), a long one at the sustained clock (gemm_sustained): the
  * share of the peak moves from one to the other around 0.3 ms. Never faster than memory at 85 % of
- * its bandwidth; each kernel costs a launch of 4 us beside. Experts' products cost a launch each,
+ * its bandwidth; each kernel costs a launch of 4 us beside. Sums of f32 that a product's result is
+ * added to are read and written beside it; SUMS_EXPOSED of that traffic is not hidden, of the 205
+ * weight gradients with such sums of both tables. Experts' products cost a launch each,
  * and wait for their weights and for the sums that they add to: EXPOSED is the share of these that
  * nothing hides, of the 120 groups of gemm_efficiency_b200 and _a100_pcie_simumax.
  *
@@ -19,6 +21,8 @@
  * the longest tile is added. The backward has 2.5 times the products (Dao, arXiv 2307.08691,
  * section 4.1).
  *
+ * Kernels without products move their bytes at memory_sustained of the bandwidth, else at 85 %.
+ *
  * The constants of this file hold for all devices; those of a device are in its file with their
  * fit (traces/clusters/fit_devices.py). Not modelled: caches, operands' layouts, sparsity of
  * experts' loads. */
@@ -26,7 +30,7 @@
 
 #include <stddef.h>
 
-static const double EXPOSED = 0.5;
+static const double EXPOSED = 0.5, SUMS_EXPOSED = 0.4;
 static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_S = 4e-6;
 static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
 
@@ -65,6 +69,17 @@ static double launch_s(const struct lw_device *d)
 static double memory_s(const struct lw_device *d, double bytes)
 {
     return bytes / (BANDWIDTH * d->memory_bytes_per_s.value);
+}
+
+/* What the sums that a product's result is added to cost beside it, in f32: the others hide. */
+static double sums_s(const struct lw_device *d, const struct lw_product *p)
+{
+    double item = p->out_size;
+
+    if (!p->accumulate || item <= (double)lw_dtype_size(p->dtype))
+        return 0;
+    return SUMS_EXPOSED *
+           memory_s(d, 2 * item * (double)p->batch * (double)p->m * (double)p->n);
 }
 
 /* --- products --------------------------------------------------------------------------------- */
@@ -180,7 +195,7 @@ struct lw_product_time lw_product_explain(const struct lw_device *d, const struc
     t.rate_share = share_of(d, t.compute_s / d->gemm_sustained.value);
     t.compute_s /= t.rate_share;
     t.memory_s = memory_s(d, traffic_of(p));
-    t.overhead_s = launch_s(d);
+    t.overhead_s = launch_s(d) + sums_s(d, p);
     if (p->grouped)
         t.overhead_s = EXPOSED * ((double)p->batch * launch_s(d) + memory_s(d, expert_bytes(p)));
     t.time = lw_ps_from_seconds(at_least(t.compute_s, t.memory_s) + t.overhead_s);
@@ -229,5 +244,8 @@ lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
 
 lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes)
 {
-    return bytes > 0 ? lw_ps_from_seconds(memory_s(d, (double)bytes) + launch_s(d)) : 0;
+    double share = lw_figure_is_set(d->memory_sustained) ? d->memory_sustained.value : BANDWIDTH;
+    double t = (double)bytes / (share * d->memory_bytes_per_s.value);
+
+    return bytes > 0 ? lw_ps_from_seconds(t + launch_s(d)) : 0;
 }

@@ -193,6 +193,7 @@ static const struct lw_field device_fields[] = {
     LW_F_FIGURE("memory_bytes", AT(memory_bytes)),
     LW_F_FIGURE("framework_bytes", AT(framework_bytes)),
     LW_F_FIGURE("memory_bytes_per_s", AT(memory_bytes_per_s)),
+    LW_F_FIGURE("memory_sustained", AT(memory_sustained)),
     LW_F_FIGURE("copy_bytes_per_s", AT(copy_bytes_per_s)),
     LW_F_FIGURE("n_sms", AT(n_sms)),
     {.name = "launch_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(launch_ps)},

@@ -42,6 +42,7 @@ static const struct row cluster_rows[] = {
     {"device.memory_bytes", "B", AT(device.memory_bytes), COUNT},
     {"device.framework_bytes", "B", AT(device.framework_bytes), COUNT},
     {"device.memory_bytes_per_s", "B/s", AT(device.memory_bytes_per_s), POSITIVE},
+    {"device.memory_sustained", "", AT(device.memory_sustained), SHARE},
     {"device.copy_bytes_per_s", "B/s", AT(device.copy_bytes_per_s), POSITIVE},
     {"device.n_sms", "", AT(device.n_sms), COUNT},
     {"device.launch_ns", "ps", AT(device.launch_ps), WHOLE_PS},

@@ -40,6 +40,8 @@ struct lw_device {
     struct lw_figure memory_bytes;
     struct lw_figure framework_bytes; /* of it, what the framework and the driver take */
     struct lw_figure memory_bytes_per_s;         /* device memory bandwidth */
+    struct lw_figure memory_sustained;           /* share of it that kernels without products
+                                                  * reach */
     struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */
     struct lw_figure n_sms;
     struct lw_figure launch_ps;                  /* host time to launch one op */

@@ -64,11 +64,11 @@ static void feed_shapes(struct lw_hash *h, const struct lw_device *d)
 }
 
 /* Where it is stated. */
-static void feed_framework(struct lw_hash *h, const struct lw_device *d)
+static void feed_stated(struct lw_hash *h, const char *name, struct lw_figure f)
 {
-    if (lw_figure_is_set(d->framework_bytes)) {
-        feed_text(h, "framework");
-        feed_figure(h, d->framework_bytes);
+    if (lw_figure_is_set(f)) {
+        feed_text(h, name);
+        feed_figure(h, f);
     }
 }
 
@@ -90,7 +90,8 @@ static void feed_machine(struct lw_hash *h, const struct lw_cluster *c)
         feed_figure(h, d->peak_flops[t]);
     feed_figures(h, all, sizeof all / sizeof all[0]);
     feed_shapes(h, d);
-    feed_framework(h, d);
+    feed_stated(h, "framework", d->framework_bytes);
+    feed_stated(h, "memory_sustained", d->memory_sustained);
 }
 
 static void feed_table(struct lw_hash *h, const struct lw_cost_table *t)

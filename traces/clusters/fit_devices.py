@@ -15,6 +15,7 @@ import random
 import sys
 
 SMALL_TILE, BOOST_S, BANDWIDTH, LAUNCH_S, EXPOSED = 40, 0.3e-3, 0.85, 4e-6, 0.5
+SUMS_EXPOSED = 0.4
 DEVICES = {
     "a100-pcie": {"peak": 312e12, "sms": 108, "bandwidth": 1.94e12, "tile": 128, "boost": False},
     "b200": {"peak": 2250e12, "sms": 148, "bandwidth": 8e12, "tile": 256, "boost": True},
@@ -58,7 +59,9 @@ def product_s(device, figures, p):
     traffic = 2 * (p["m"] * p["k"] + p["k"] * p["n"]) + p["out"] * p["m"] * p["n"]
     memory = p["batch"] * traffic / (BANDWIDTH * device["bandwidth"])
     if not p["grouped"]:
-        return max(best / share, memory) + LAUNCH_S
+        sums = 8 * p["m"] * p["n"] if p["sums"] and p["f32"] else 0
+        sums *= SUMS_EXPOSED / (BANDWIDTH * device["bandwidth"])
+        return max(best / share, memory) + LAUNCH_S + sums
     waits = 2 * p["k"] * p["n"] + (8 * p["m"] * p["n"] if p["sums"] else 0)
     waits = LAUNCH_S + waits / (BANDWIDTH * device["bandwidth"])
     return max(best / share, memory) + EXPOSED * p["batch"] * waits
@@ -79,7 +82,8 @@ def read_products(path):
             out = 4 if r["out_dtype"] == "fp32" or (grouped and sums) else 2
             out *= 2 if sums and not grouped else 1
             found.append({"batch": batch, "m": m, "n": n, "k": k, "out": out,
-                          "grouped": grouped, "sums": sums, "s": float(r["time_us"]) * 1e-6})
+                          "grouped": grouped, "sums": sums, "s": float(r["time_us"]) * 1e-6,
+                          "f32": r["out_dtype"] == "fp32"})
     return found
 
 

@@ -207,6 +207,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.host_op_ps = shape->host_op_ps;
     s.host_collective_ps = shape->host_collective_ps;
     s.unfused = shape->unfused;
+    s.fused_sums = shape->fused_sums;
     s.kept = shape->kept;
     s.attention_speed = shape->attention_speed;
     s.fp8 = shape->fp8;

@@ -190,7 +190,7 @@ static int32_t add_to_sums(struct transformer *t, int64_t params)
                                           .weight_bytes = (t->b.item + 8) * params});
 }
 
-enum { SUM_BYTES = 4 }; /* experts' gradients are summed in f32 */
+enum { SUM_BYTES = 4 }; /* sums in f32: always of experts' gradients */
 
 /* A product and its two gradients, each as one rank has it; `flops` and `bytes` of the group. */
 static int32_t product(struct transformer *t, const struct lw_product *p, int64_t flops,
@@ -210,7 +210,7 @@ static int32_t product(struct transformer *t, const struct lw_product *p, int64_
         cost.weight.m = p->k;
         cost.weight.k = p->m;
         cost.weight.accumulate = true;
-        cost.weight.out_size = p->grouped ? SUM_BYTES : 0;
+        cost.weight.out_size = p->grouped || t->b.shape.fused_sums ? SUM_BYTES : 0;
     }
     bool summed = is_unfused(t, TRACES_UNFUSED_SUMS) && trained;
     int32_t sums = summed ? add_to_sums(t, p->batch * p->k * p->n * (whole ? 1 : t->tp)) : -1;

@@ -209,3 +209,28 @@ TEST(half_of_the_sums_of_experts_is_not_hidden)
     double sums = 0.5 * bytes / (0.85 * d.memory_bytes_per_s.value) * 1e12;
     assert_true(fabs((double)lw_product_time(&d, &p) - plain - sums) < 2);
 }
+
+/* 1024 x 512 sums of f32, read and written: 4 MiB at 85 % of the bandwidth, of which 0.4 is not
+ * hidden; sums of the operands' type are. */
+TEST(a_part_of_f32_sums_is_not_hidden)
+{
+    struct lw_device d = small();
+    struct lw_product p = product(1024, 512, 4096);
+    p.out_size = 4;
+    double plain = (double)lw_product_time(&d, &p);
+    p.accumulate = true;
+    double sums = 0.4 * 2 * 4 * 1024 * 512 / (0.85 * d.memory_bytes_per_s.value) * 1e12;
+    assert_true(fabs((double)lw_product_time(&d, &p) - plain - sums) < 2);
+    p.out_size = 0;
+    assert_true(fabs((double)lw_product_time(&d, &p) - plain) < 2);
+}
+
+/* 10^6 bytes at 10^9 B/s: 1 / 0.85 ms, or 2 ms where the device sustains half. */
+TEST(traffic_runs_at_the_sustained_share_of_the_bandwidth)
+{
+    struct lw_device d = small();
+    d.memory_bytes_per_s.value = 1e9;
+    assert_true(near((double)lw_traffic_time(&d, 1000000), 1e9 / 0.85));
+    d.memory_sustained = (struct lw_figure){0.5, "test"};
+    assert_true(near((double)lw_traffic_time(&d, 1000000), 2e9));
+}

@@ -11,15 +11,23 @@ enum { TOKENS = BATCH * SEQ, KV_WIDTH = HIDDEN / HEADS * KV, BLOCK = 1, HEAD = L
 
 static struct lw_cluster cluster;
 
+static struct traces_model_shape shape_of(unsigned unfused)
+{
+    return (struct traces_model_shape){
+        .batch = BATCH, .layers = LAYERS, .hidden = HIDDEN, .heads = HEADS, .kv_heads = KV,
+        .ffn = FFN, .seq = SEQ, .vocab = VOCAB, .unfused = unfused};
+}
+
 static struct lw_workload built(unsigned unfused, lw_ps host_op, lw_ps host_collective, bool sp)
 {
-    struct traces_model_shape s = {
-        .batch = BATCH, .layers = LAYERS, .hidden = HIDDEN, .heads = HEADS, .kv_heads = KV,
-        .ffn = FFN, .seq = SEQ, .vocab = VOCAB, .unfused = unfused, .host_op_ps = host_op,
-        .host_collective_ps = host_collective, .tensor = host_collective > 0 ? 2 : 0,
-        .sequence_parallel = sp};
+    struct traces_model_shape s = shape_of(unfused);
     struct lw_workload w;
     struct lw_err err;
+
+    s.host_op_ps = host_op;
+    s.host_collective_ps = host_collective;
+    s.tensor = host_collective > 0 ? 2 : 0;
+    s.sequence_parallel = sp;
 
     assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
     return w;
@@ -54,6 +62,35 @@ TEST(an_unfused_loss_holds_scores_three_times)
     for (int mode = 0; mode < LW_N_RECOMPUTE; mode++)
         assert_int_equal(b.modules[HEAD].kept_bytes[mode] - a.modules[HEAD].kept_bytes[mode],
                          (2 + 4) * TOKENS * VOCAB);
+    lw_workload_free(&a);
+    lw_workload_free(&b);
+}
+
+/* A weight gradient, rows x columns of a block's matrix, with and without sums in f32. */
+static lw_ps more_for_sums(int64_t rows, int64_t columns)
+{
+    struct lw_product p = {.batch = 1, .m = rows, .n = columns, .k = TOKENS, .dtype = LW_BF16,
+                           .accumulate = true};
+    lw_ps plain = lw_product_time(&cluster.device, &p);
+
+    p.out_size = 4;
+    return lw_product_time(&cluster.device, &p) - plain;
+}
+
+TEST(fused_sums_are_part_of_the_weights_products)
+{
+    struct traces_model_shape s = shape_of(0);
+    struct lw_workload a = built(0, 0, 0, false), b;
+    struct lw_err err;
+
+    s.fused_sums = true;
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &b, &err), err);
+    lw_ps more = b.modules[BLOCK].backward_weight_ps - a.modules[BLOCK].backward_weight_ps;
+    lw_ps sums = 2 * more_for_sums(HIDDEN, HIDDEN) + 2 * more_for_sums(HIDDEN, KV_WIDTH) +
+                 2 * more_for_sums(HIDDEN, FFN) + more_for_sums(FFN, HIDDEN);
+    assert_true(sums > 0);
+    assert_int_equal(more, sums);
+    assert_int_equal(b.modules[BLOCK].forward_ps, a.modules[BLOCK].forward_ps);
     lw_workload_free(&a);
     lw_workload_free(&b);
 }
