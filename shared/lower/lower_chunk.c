@@ -139,18 +139,19 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
-/* A work in n equal parts (0: as one), of which the first keeps what it keeps; returns the
- * number of the first. */
+/* A work in n equal parts (0: as one); returns the number of the first. The first takes the
+ * activations that the work takes, the last gives back what it gives back. */
 static int32_t add_equal(struct lw_builder *b, const struct lw_work *w, int32_t n)
 {
     int32_t first = -1;
 
     n = n > 1 ? n : 1;
+    int32_t holder = w->keeps_bytes < 0 ? n - 1 : 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t at = lw_builder_work(b, &(struct lw_work){share(w->ps, i, i + 1, n),
                                                           share(w->flops, i, i + 1, n),
                                                           share(w->bytes, i, i + 1, n),
-                                                          i == 0 ? w->keeps_bytes : 0});
+                                                          i == holder ? w->keeps_bytes : 0});
         first = i == 0 ? at : first;
     }
     return first;
@@ -212,10 +213,21 @@ static int64_t regained_bytes(const struct lw_part *d, int32_t module)
     return does_again(d, module) && d->work.tells_kept && all > kept ? all - kept : 0;
 }
 
-/* All of it is given back when the module's backward is through (of a split one: its weights'). */
+/* All of it is given back when the module's backward is through. */
 static int64_t given_back(const struct lw_part *d, int32_t module)
 {
     return -kept_bytes(d, module) - regained_bytes(d, module);
+}
+
+/* Of it by the input half of a split backward: attention's core, which has no weights and is what
+ * selective recomputation leaves out. */
+static int64_t given_back_early(const struct lw_part *d, int32_t module)
+{
+    const int64_t *kept = d->w->modules[module].kept_bytes;
+    int64_t core = kept[LW_RECOMPUTE_NONE] - kept[LW_RECOMPUTE_SELECTIVE];
+    int64_t all = -given_back(d, module);
+
+    return !d->work.tells_kept || core <= 0 ? 0 : -(core < all ? core : all);
 }
 
 /* What recomputation does again: the whole forward with its sums, or what the workload says. */
@@ -255,13 +267,14 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++) {
         const struct lw_module *x = &w->modules[m];
+        int64_t early = given_back_early(d, m);
         d->work.input[m] =
             add_equal(b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
-                                           x->forward_bytes, 0},
+                                           x->forward_bytes, early},
                       lw_tensor_calls(d, m, true));
         d->work.weight[m] =
             lw_builder_work(b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
-                                                 x->forward_bytes, given_back(d, m)});
+                                                 x->forward_bytes, given_back(d, m) - early});
     }
     return list_ready(d, err);
 }

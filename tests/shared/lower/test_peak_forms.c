@@ -85,6 +85,24 @@ static const struct row rows[] = {
      4, 4, false, 0, 0, 0},
     {"dp 2 pp 4 micro-batches 8 schedule gpipe zero 1 recompute selective", 2, 4, 12, 1, SELECTIVE,
      4, 8, true, 0, 0, 0},
+    {"dp 2 pp 4 micro-batches 16 schedule zb-h1 zero 1 recompute selective", 2, 4, 12, 1, SELECTIVE,
+     4, 4, true, 0, 0, 0},
+    {"dp 2 pp 4 tp 8 micro-batches 16 schedule zb-h1 recompute selective sequence-parallel on", 2,
+     18, 0, 8, SELECTIVE, 4, 4, true, 0, 0, 0},
+    {"dp 2 pp 4 tp 8 micro-batches 16 schedule 1f1b zero 1 grad-dtype f32 recompute selective "
+     "sequence-parallel on", 2, 6, 12, 8, SELECTIVE, 4, 4, false, 0, 0, 0},
+    {"dp 2 pp 4 tp 8 micro-batches 16 schedule interleaved-1f1b chunks 2 zero 1 recompute full "
+     "sequence-parallel on", 2, 4, 12, 8, FULL, 4, 4 * (1 + 3 / 8.0), false, 0, 0, 0},
+    {"dp 64 zero 3 shard-policy rows root-unit on recompute selective", 64, 0, 16, 1, SELECTIVE, 1,
+     1, true, 3, 0, 2},
+    {"dp 32 zero 3 zero-group 8 reshard off recompute full", 8, 0, 16, 1, FULL, 1, 1, true, 1, 1,
+     0},
+    {"dp 32 zero 3 no-sync 1 recompute full", 32, 2, 14, 1, FULL, 1, 1, true, 2, 0, 0},
+    {"dp 16 tp 2 zero 2 bucket-cap 64MiB recompute selective sequence-parallel on", 16, 2, 14, 2,
+     SELECTIVE, 1, 1, true, 0, 0, 0},
+    {"dp 16 tp 2 zero 3 recompute selective sequence-parallel on", 16, 0, 16, 2, SELECTIVE, 1, 1,
+     true, 3, 0, 0},
+    {"dp 8 grad-dtype f32", 8, 22, 0, 1, NONE, 1, 1, true, 0, 0, 0},
 };
 
 static double closed_form(const struct row *r)
@@ -101,9 +119,11 @@ static double closed_form(const struct row *r)
     if (is_first) /* the mask of a dropout */
         ends += r->in_flight * S * H / (sp ? r->t : 1);
     double head = r->is_last ? r->in_flight * last(r->t, sp) : 0;
+    /* the logits of a split backward stay while a block is computed again */
+    double both = strstr(r->words, "zb-") ? head + again : head > again ? head : again;
     return (r->whole + r->shared / r->n) * parameters + 2 * r->units * block(r->t) +
            2 * r->all * parameters + 2 * r->root * embedding(r->t) +
-           L / r->stages * r->in_flight * block_bytes + ends + (head > again ? head : again);
+           L / r->stages * r->in_flight * block_bytes + ends + both;
 }
 
 static double peak_of(const struct lw_workload *w, const char *words)
