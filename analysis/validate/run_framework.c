@@ -20,8 +20,8 @@
  *   Megatron-DeepSpeed  microsoft/DeepSpeed, runtime/zero/stage_1_and_2.py, step: the shard's
  *                  gradients as one flat 16-bit tensor and as one of f32, 2 + 4 bytes;
  *                  reduce_bucket_size; runtime/bf16_optimizer.py flattens weights on the device,
- *                  where stage_1_and_2.py moves them to the host first; runtime/pipe/engine.py frees
- *                  a stage's outputs in the backward
+ *                  where stage_1_and_2.py moves them to the host first; runtime/pipe/engine.py
+ *                  frees a stage's outputs in the backward
  *   InternEvo      InternLM/InternEvo@c628a8c, solver/optimizer/hybrid_zero_optim.py, _step: the
  *                  same, and the square roots of torch's multi-tensor AdamW, 4 bytes
  *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
