@@ -31,6 +31,7 @@
 #include "analysis/validate/run_framework.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "traces/models/models.h"
 
@@ -51,10 +52,11 @@ static const struct lw_run_framework frameworks[] = {
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18,
      .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
+    {.name = "DeepSpeed", .unfused = EAGER, .state_bytes = 18, .bucket = 500000000},
     {.name = "Megatron-LM 2021", .unfused = SUMS},
     {.name = "Megatron", .fused_sums = true},
     {.name = "InternEvo", .state_bytes = 22},
-    {.name = "torchtitan", .unfused = EAGER},
+    {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},
     {.name = "FSDP", .unfused = EAGER},
     {.name = "torchtune", .unfused = EAGER, .state_bytes = 4},
     {.name = ""},
@@ -67,4 +69,20 @@ const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r)
     while (!strstr(r->framework, f->name))
         f++;
     return f;
+}
+
+/* pytorch/torchtune@bd2a0fc7, README.md: each row of the table has the options before it too. */
+static const char *const steps[] = {"packed", "compile", "chunked", "checkpointing",
+                                    "optimizer in backward", "offloading", "8-bit"};
+
+bool lw_run_takes(const struct lw_run *r, const char *option)
+{
+    bool cumulative = strstr(r->options, "cumulative") != NULL;
+
+    for (size_t k = sizeof steps / sizeof *steps; k-- > 0 && cumulative;)
+        if (strcasestr(r->options, steps[k]))
+            for (size_t i = 0; i <= k; i++)
+                if (strcmp(steps[i], option) == 0)
+                    return true;
+    return false;
 }

@@ -22,6 +22,10 @@ struct lw_run_framework {
                             * blocks of the former stay with the allocator */
 };
 
+/* Whether the row's options contain `option`: one of the words of steps[] in run_framework.c. Rows
+ * of "cumulative" options name the last one and contain those before it. */
+bool lw_run_takes(const struct lw_run *r, const char *option);
+
 /* One of no name where the framework is not known. */
 const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r);
 

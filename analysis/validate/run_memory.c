@@ -44,6 +44,7 @@ void lw_run_hold(const struct lw_run *r, struct lw_plan *plan)
         bytes[LW_MEM_GRADS] += f->own_gradients && sums ? bytes[LW_MEM_PARAMS] : 0;
         if (f->state_bytes > 0 && !sums)
             bytes[LW_MEM_OPTIMIZER] = bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM * f->state_bytes;
+        bytes[LW_MEM_GRADS] *= lw_run_takes(r, "optimizer in backward") ? 0 : 1;
         bytes[LW_MEM_BUCKETS] += r->dp > 1 && !sums ? f->bucket * ITEM : 0;
         bytes[LW_MEM_PARAMS] *= f->flat_weights && sums ? 2 : 1;
         for (int32_t k = 0; lw_run_is_8bit(r) && f->fp8_params && k < plan->n_params; k++)

@@ -164,9 +164,13 @@ static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR_STAGE, 0) * (double)r->tp);
     else if (r->tp > r->gpus_per_node)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR, 0) * (double)r->tp);
-    s->unfused = strstr(r->compile, "yes") ? 0 : f->unfused;
+    bool compiled = strstr(r->compile, "yes") || lw_run_takes(r, "compile");
+    s->unfused = compiled ? 0 : f->unfused;
     s->fused_sums = f->fused_sums && strcmp(lw_run_gradients(r), "f32") == 0;
-    s->kept = f->kept;
+    s->kept = f->kept | (compiled ? TRACES_KEPT_FUSED_GATE : 0);
+    s->kept |= lw_run_takes(r, "chunked") ? TRACES_KEPT_CHUNKED_LOSS : 0;
+    if (!strstr(r->recompute, "op"))
+        s->kept &= ~(unsigned)TRACES_KEPT_ALTERNATE;
     if (s->lora == 0)
         s->kept &= ~(unsigned)TRACES_KEPT_GATE_8BIT;
 }

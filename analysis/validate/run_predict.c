@@ -144,7 +144,7 @@ static const char *recompute_of(const struct lw_run *r)
     const char *usual = lw_run_framework_of(r)->recompute;
     const char *text = *r->recompute || !usual ? r->recompute : usual;
 
-    if (has(text, "full"))
+    if (has(text, "full") || lw_run_takes(r, "checkpointing"))
         return "full";
     return has(text, "selective") || has(text, "core_attn") ? "selective" : "none";
 }
@@ -182,7 +182,7 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
 
 static enum lw_status expressible(const struct lw_run *r, struct lw_err *err)
 {
-    if (has(r->offload, "CPU") || has(r->offload, "True"))
+    if (has(r->offload, "CPU") || has(r->offload, "True") || lw_run_takes(r, "offloading"))
         return lw_fail(err, LW_ENOTSUP, "offload to the host is not modelled");
     return LW_OK;
 }

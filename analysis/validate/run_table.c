@@ -26,6 +26,7 @@ static const struct {
     {"grad_dtype", "", AT(grad_dtype)},
     {"partition", "", AT(partition)},
     {"offload", "cpu_offload", AT(offload)},
+    {"options", "step_variant", AT(options)},
     {"linear_bias", "linear_bias", AT(linear_bias)},
     {"task", "task", AT(task)},
     {"compile", "compile", AT(compile)},

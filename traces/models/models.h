@@ -23,6 +23,9 @@ enum traces_kept {
     TRACES_KEPT_GATE_8BIT = 2,   /* the gated pair's input in 8 bits */
     TRACES_KEPT_PROJECTIONS = 4, /* selective recomputation keeps a block's input, queries, keys
                                   * and values alone */
+    TRACES_KEPT_ALTERNATE = 8,   /* llama: selective recomputation keeps the results of every second
+                                  * product of a block, of attention, and the block's input */
+    TRACES_KEPT_CHUNKED_LOSS = 16, /* the loss in pieces: scores of the parameters' type alone */
 };
 
 /* Parametric models: shapes in, a workload out. Times come from a roofline on one device: the

@@ -76,6 +76,7 @@ struct lw_module *transformer_module(struct transformer *t, const char *fmt, ...
     struct lw_module *m = traces_builder_module(&t->b, name);
     for (int r = 0; r < LW_N_RECOMPUTE; r++)
         m->kept_bytes[r] = 0;
+    t->n_linear = 0;
     return m;
 }
 
@@ -125,18 +126,21 @@ static bool is_unfused(const struct transformer *t, enum traces_unfused what)
 /* Forward reads and writes; backward reads gradient, input and the residual's gradient and writes
  * their sum, then reads gradient and input again for the weights. Unfused, an element takes 36
  * bytes in forward (cast, square, mean, product, cast, weights) and 74 in backward (the reverse
- * of each; the factor's gradient is a product and a sum). */
+ * of each; the factor's gradient is a product and a sum), and is kept in f32 and normalised
+ * (huggingface/transformers@c44b2d99, models/llama/modeling_llama.py, LlamaRMSNorm). */
 int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
 {
     int64_t n = t->tokens * width, x = t->b.item * n;
 
     transformer_keep(t, x, whole);
-    if (is_unfused(t, TRACES_UNFUSED_NORMS))
+    if (is_unfused(t, TRACES_UNFUSED_NORMS)) {
+        transformer_keep(t, 4 * n, whole);
         return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 36 * n,
                                                                 .input_bytes = 74 * n,
                                                                 .whole = whole,
                                                                 .n_forward = 6,
                                                                 .n_backward = 10});
+    }
     return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * x,
                                                             .input_bytes = 4 * x,
                                                             .weight_bytes = 2 * x,
@@ -235,8 +239,12 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
         .fp8 = t->b.shape.fp8 && split != LW_TP_VOCAB,
     };
 
-    return product(t, &p, 2 * rows * in * out, t->b.item * (rows * in + in * out + rows * out),
-                   whole);
+    bool alternate = has_kept(t, TRACES_KEPT_ALTERNATE) && split != LW_TP_VOCAB;
+    t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
+    int32_t part = product(t, &p, 2 * rows * in * out,
+                           t->b.item * (rows * in + in * out + rows * out), whole);
+    t->b.again = alternate || t->b.again;
+    return part;
 }
 
 int32_t transformer_grouped(struct transformer *t, int64_t batch, int64_t rows, int64_t in,
@@ -334,6 +342,8 @@ static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_
                              .causal = t->causal && !narrow,
                              .speed = t->b.shape.attention_speed};
 
+    bool again = t->b.again;
+    t->b.again = again && !has_kept(t, TRACES_KEPT_ALTERNATE);
     steps = steps > 1 ? steps : 1;
     for (int64_t i = 0; i < steps; i++) {
         int64_t part = i == 0 ? flops - flops / steps * (steps - 1) : flops / steps;
@@ -345,6 +355,7 @@ static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_
         if (i > 0)
             join_step(t, q, kv, out, sums);
     }
+    t->b.again = again;
     transformer_keep(t, sums, false);
 }
 
@@ -456,7 +467,7 @@ void transformer_loss(struct transformer *t, int64_t vocab)
 {
     int64_t scores = t->tokens * vocab, forward = t->b.item + 4, backward = t->b.item + 4;
 
-    transformer_keep(t, 4 * scores, false);
+    transformer_keep(t, (has_kept(t, TRACES_KEPT_CHUNKED_LOSS) ? t->b.item : 4) * scores, false);
     if (is_unfused(t, TRACES_UNFUSED_LOSS)) {
         transformer_keep(t, (t->b.item + 4) * scores, false);
         forward += 4 + 8 + 8 + 4 + 8;
@@ -466,12 +477,27 @@ void transformer_loss(struct transformer *t, int64_t vocab)
                                                      .input_bytes = backward * scores});
 }
 
+/* Of a block's seven products the first is of queries, the third of values, the fifth of the gate,
+ * the last of the block's result (pytorch/torchtitan@b5bcd76c, models/llama3/infra/parallelize.py:
+ * every second product is computed again). */
+static void keep_alternate(struct transformer *t)
+{
+    struct lw_module *m = traces_builder_last(&t->b);
+    int64_t wide = transformer_queries(t) + transformer_values(t) + results(t) + t->tokens * t->ffn;
+
+    m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = m->whole_kept_bytes[LW_RECOMPUTE_SELECTIVE] = 0;
+    keep(t, LW_RECOMPUTE_SELECTIVE, 2 * t->b.item * t->tokens * t->hidden, true);
+    keep(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + 4 * t->tokens * t->heads, false);
+}
+
 void transformer_end_block(struct transformer *t)
 {
     struct lw_module *m = traces_builder_last(&t->b);
     int64_t x = t->b.item * t->tokens * t->hidden;
 
     t->b.again = false;
+    if (has_kept(t, TRACES_KEPT_ALTERNATE))
+        keep_alternate(t);
     keep(t, LW_RECOMPUTE_FULL, x, true);
     m->output_bytes = x;
     m->tp_split = LW_TP_BLOCK;

@@ -16,6 +16,7 @@ struct transformer {
     bool causal;  /* a token attends to those before it: half of the scores are needed */
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and after each half of a block */
+    int64_t n_linear;        /* products of the module so far */
     int64_t attention_flops; /* forward of one micro-batch, all scores */
 };
 

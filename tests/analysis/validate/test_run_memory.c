@@ -3,13 +3,15 @@
 
 #include <math.h>
 
+#include "analysis/validate/run_framework.h"
 #include "analysis/validate/run_memory.h"
 
 static const struct lw_device device = {.framework_bytes = {.value = 1e9, .source = "a test"}};
 
 static struct lw_run run_of(const char *framework, const char *memory, int64_t tp, int64_t pp)
 {
-    return (struct lw_run){.framework = framework, .memory = memory, .seq_parallel = "yes",
+    return (struct lw_run){.framework = framework, .memory = memory, .options = "",
+                           .seq_parallel = "yes",
                            .precision = "bf16, fp32 gradient accumulation", .grad_dtype = "",
                            .mbs = 2, .hidden = 1000, .seq = 100, .cp = 1, .layers = 10,
                            .micro_batches = 8, .tp = tp, .pp = pp};
@@ -106,6 +108,26 @@ TEST(deepspeed_flattens_weights_and_buckets_gradients)
         assert_int_equal(role.static_bytes[LW_MEM_BUCKETS], k == 1 ? 1000000000 : 0);
         assert_int_equal(role.static_bytes[LW_MEM_PARAMS], k == 2 ? 40 : 20);
     }
+}
+
+/* Options of a cumulative row are those up to the last one. */
+TEST(cumulative_options_contain_those_before)
+{
+    struct lw_role role = {.static_bytes = {[LW_MEM_GRADS] = 20}};
+    struct lw_plan plan = {.n_roles = 1, .roles = &role};
+    struct lw_run r = run_of("torchtune", "", 1, 1);
+
+    r.precision = "bf16";
+    r.options = "cumulative: + chunked cross entropy";
+    assert_true(lw_run_takes(&r, "compile") && lw_run_takes(&r, "chunked"));
+    assert_false(lw_run_takes(&r, "checkpointing"));
+    lw_run_hold(&r, &plan);
+    assert_int_equal(role.static_bytes[LW_MEM_GRADS], 20);
+    r.options = "cumulative: + optimizer in backward";
+    lw_run_hold(&r, &plan);
+    assert_int_equal(role.static_bytes[LW_MEM_GRADS], 0);
+    r.options = "8-bit";
+    assert_false(lw_run_takes(&r, "8-bit"));
 }
 
 /* Of an embedding, a norm, two matrices of blocks on two stages, and a head. */

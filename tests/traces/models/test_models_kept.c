@@ -62,6 +62,22 @@ TEST(frozen_products_keep_no_operands)
     assert_int_equal(kept(s, LW_RECOMPUTE_NONE), 2 * (5 * HIDDEN + 2 * KV_WIDTH + 3 * FFN) + SUMS);
 }
 
+/* The block's input and result, queries, values, attention's result and the gate's product. Three
+ * of seven products are computed again, which are less than half of the work. */
+TEST(every_second_product_is_kept)
+{
+    struct traces_model_shape s = {.kept = TRACES_KEPT_ALTERNATE};
+    struct lw_workload w;
+    struct lw_err err;
+
+    assert_int_equal(kept(s, LW_RECOMPUTE_SELECTIVE), 2 * (4 * HIDDEN + KV_WIDTH + FFN) + SUMS);
+    assert_int_equal(kept(s, LW_RECOMPUTE_NONE), kept((struct traces_model_shape){0}, 0));
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
+    double again = (double)w.modules[BLOCK].selective_ps / (double)w.modules[BLOCK].forward_ps;
+    assert_in_range((int)(100 * again), 30, 60);
+    lw_workload_free(&w);
+}
+
 /* A block's input, queries, keys and values are kept; all but the first three products and the last
  * one is done again: more than attention alone, less than the forward. */
 TEST(projections_alone_are_kept)

@@ -95,6 +95,25 @@ TEST(fused_sums_are_part_of_the_weights_products)
     lw_workload_free(&b);
 }
 
+/* A norm's input in f32 beside what it gives: 4 bytes an element more, of two norms. A loss in
+ * pieces keeps bf16 scores and no f32 probabilities. */
+TEST(norms_and_losses_keep_what_their_kernels_read)
+{
+    struct traces_model_shape s = shape_of(0);
+    struct lw_workload a = built(0, 0, 0, false), b = built(TRACES_UNFUSED_NORMS, 0, 0, false), c;
+    struct lw_err err;
+
+    assert_int_equal(b.modules[BLOCK].kept_bytes[0] - a.modules[BLOCK].kept_bytes[0],
+                     2 * 4 * TOKENS * HIDDEN);
+    s.kept = TRACES_KEPT_CHUNKED_LOSS;
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &c, &err), err);
+    assert_int_equal(a.modules[HEAD].kept_bytes[0] - c.modules[HEAD].kept_bytes[0],
+                     (4 - 2) * TOKENS * VOCAB);
+    lw_workload_free(&a);
+    lw_workload_free(&b);
+    lw_workload_free(&c);
+}
+
 /* Each matrix of a block: its gradient is read, its sum read and written. */
 TEST(sums_take_ten_bytes_a_parameter)
 {
