@@ -202,17 +202,26 @@ enum lw_status plot_roofline(struct lw_store *s, const struct lw_plot *p, FILE *
 
 static double tera_flops(const struct lw_device *d, const struct lw_product *p)
 {
-    double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    double flops = 2.0 * (double)p->batch * (double)p->m * (double)p->n * (double)p->k;
 
     return flops / (double)lw_product_time(d, p);
 }
 
-/* Square products, and products of 1,024 rows: what a small batch gives. */
-static void put_products(const struct lw_device *d, enum lw_dtype dtype, int64_t m, int i, FILE *f)
+/* Square products (m 0), products of 1,024 rows, as a small batch gives, and of 1,024 rows for each
+ * of 8 experts. */
+static const struct {
+    const char *name;
+    int64_t batch, m;
+} curves[] = {{"m = n = k", 1, 0}, {"m = 1024", 1, 1024}, {"8 experts of m = 1024", 8, 1024}};
+
+enum { N_CURVES = sizeof curves / sizeof *curves };
+
+static void put_products(const struct lw_device *d, enum lw_dtype dtype, int c, int i, FILE *f)
 {
     fprintf(f, "$gemm%d << EOD\n", i);
     for (int64_t x = 256; x <= 16384; x += 128) {
-        struct lw_product p = {.batch = 1, .m = m > 0 ? m : x, .n = x, .k = x, .dtype = dtype};
+        struct lw_product p = {.batch = curves[c].batch, .m = curves[c].m > 0 ? curves[c].m : x,
+                               .n = x, .k = x, .dtype = dtype, .grouped = curves[c].batch > 1};
         fprintf(f, "%lld %.6g\n", (long long)x, tera_flops(d, &p));
     }
     fputs("EOD\n", f);
@@ -256,10 +265,9 @@ enum lw_status plot_gemm(struct lw_store *s, const struct lw_plot *p, FILE *f, s
             continue;
         if (n == 0)
             put_bounds(d, dtypes[i], f);
-        for (int64_t m = 0; m <= 1024; m += 1024) {
-            snprintf(names[n], sizeof names[n], "%s, m = %s", lw_dtype_name(dtypes[i]),
-                     m ? "1024" : "n = k");
-            put_products(d, dtypes[i], m, n++, f);
+        for (int c = 0; c < N_CURVES; c++) {
+            snprintf(names[n], sizeof names[n], "%s, %s", lw_dtype_name(dtypes[i]), curves[c].name);
+            put_products(d, dtypes[i], c, n++, f);
         }
     }
     if (n == 0)

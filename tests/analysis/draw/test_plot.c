@@ -331,18 +331,26 @@ TEST_WITH(the_roofline_is_what_the_cost_model_says, runs_open, fixture_close)
 
 TEST_WITH(products_are_drawn_as_the_device_model_times_them, runs_open, fixture_close)
 {
-    struct lw_product p = {.batch = 1, .m = 1024, .n = 4096, .k = 4096, .dtype = LW_BF16};
+    struct lw_product p = {.m = 1024, .n = 4096, .k = 4096, .dtype = LW_BF16};
     struct scene s;
-    char row[64];
+    char row[2][64];
 
     runs_store(&runs_predicted);
     s = open_scene(LW_PLOT_GEMM);
-    lw_ps time = lw_product_time(&s.cluster.device, &p);
-    snprintf(row, sizeof row, "\n4096 %.6g\n", 2.0 * 1024 * 4096 * 4096 / (double)time);
+    for (int k = 0; k < 2; k++) {
+        p.batch = k ? 8 : 1;
+        p.grouped = k;
+        lw_ps time = lw_product_time(&s.cluster.device, &p);
+        snprintf(row[k], sizeof row[k], "\n4096 %.6g\n",
+                 2.0 * (double)p.batch * 1024 * 4096 * 4096 / (double)time);
+    }
     close_scene(&s);
+    assert_string_not_equal(row[0], row[1]);
     char *text = script_of(LW_PLOT_GEMM);
-    assert_has(text, row);
+    assert_has(text, row[0]);
+    assert_has(text, row[1]);
     assert_has(text, "title 'bf16, m = 1024'");
+    assert_has(text, "title 'bf16, 8 experts of m = 1024'");
     test_free(text);
 }
 

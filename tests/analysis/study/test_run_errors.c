@@ -9,9 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/validate/csv_rows.h"
 #include "analysis/study/run_errors.h"
+#include "analysis/validate/csv_rows.h"
 #include "analysis/validate/validate_kinds.h"
+#include "shared/files/files.h"
 
 static const char TABLE[] = "../shared/papers/dlperf_gpt_v100_oneflow_megatron.csv";
 
@@ -60,6 +61,65 @@ TEST(the_rows_of_v100_are_those_of_its_table)
     lw_rows_free(&rows);
     lw_validation_free(&v);
     lw_input_free(&in);
+}
+
+/* tests/analysis/validate/run_errors.py on made-up cases of three devices: names that begin
+ * alike are told apart, a row is split by either kind of group, and the 90th percentile of ten
+ * errors is the largest. */
+TEST(rows_are_made_of_cases_by_device_and_split)
+{
+    char table[1024] = "row,gpu,tp,pp\n", cases[1024] = "{\"cases\": [";
+    int rc;
+
+    shell("python3 -c 'import csv'", &rc);
+    if (rc != 0) {
+        printf("SKIP no python3\n");
+        skip();
+    }
+    for (int i = 0; i < 13; i++) {
+        size_t n = strlen(table), m = strlen(cases);
+        const char *gpu = i < 10 ? "GB200 NVL72" : i == 10 ? "B200-SXM" : "H200";
+        snprintf(table + n, sizeof table - n, "%d,%s,%d,%d\n", i, gpu, i == 11 ? 2 : 1,
+                 i == 12 ? 4 : 1);
+        snprintf(cases + m, sizeof cases - m, "%s{\"id\": \"t:%d\", \"error_pct\": %d}",
+                 i ? ", " : "", i, i % 2 ? i + 1 : -i - 1);
+    }
+    strcat(cases, "]}");
+    shell("mkdir -p out shared/gpu-tables", &rc);
+    fixture_put(fixture_path("shared/gpu-tables/t.csv"), table);
+    fixture_put(fixture_path("out/t.json"), cases);
+    fixture_put(fixture_path("rows.c"), "before\nrows[] = {\n    {old},\n};\nafter\n");
+    shell("python3 $P/tests/analysis/validate/run_errors.py out shared rows.c", NULL);
+    assert_string_equal(shell("cat rows.c", NULL),
+                        "before\nrows[] = {\n"
+                        "    {\"B200\", false, 1, 11.0, 11.0},\n"
+                        "    {\"GB200\", false, 10, 5.5, 10.0},\n"
+                        "    {\"H200\", true, 2, 12.5, 13.0},\n"
+                        "};\nafter\n");
+}
+
+/* Of every known device that the rows name: kinds that begin alike are not mixed up. */
+TEST(known_devices_find_the_errors_of_their_own_kind)
+{
+    static const struct {
+        const char *cluster, *device;
+    } cases[] = {{"dgx-a100", "A100"}, {"dgx-h100", "H100"}, {"dgx-h200", "H200"},
+                 {"dgx-b200", "B200"}, {"dgx-b300", "B300"}, {"gb200", "GB200"},
+                 {"gb300", "GB300"}, {"v100-ib", "V100"}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_cluster c;
+        struct lw_err err;
+        assert_ok(lw_cluster_find(cases[k].cluster, &c, &err), err);
+        for (int split = 0; split < 2; split++) {
+            const struct lw_run_errors *e = lw_run_errors_of(c.device.kind, split);
+            assert_non_null(e);
+            assert_string_equal(e->device, cases[k].device);
+            assert_int_equal(e->split, split);
+            assert_true(e->n > 0 && e->mean_abs_pct > 0 && e->p90_abs_pct >= e->mean_abs_pct);
+        }
+        lw_cluster_free(&c);
+    }
 }
 
 TEST(an_unknown_device_has_no_errors)
