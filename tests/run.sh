@@ -2,9 +2,9 @@
 # Runs cmocka test programs, JOBS at once (one per core by default), and counts: prints each
 # program's failures and skips, then one line "N passed, M failed, K skipped". A program that
 # crashes counts as one failure. tests/order.txt lists, the longest first, the programs that begin
-# first because they take long, those that wait more than they compute and run beside the others, and
-# those that measure time and run one at a time at the end. TIMES=1: the seconds of each program,
-# processor and clock.
+# first because they take long, those that wait more than they compute and run beside the others,
+# and those that measure time and run one at a time at the end. TIMES=1: the seconds of each
+# program, processor and clock.
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 here=$(dirname "$0")

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include "tests/lib/unit.h"
 
 #include "tests/lib/file_fixture.h"

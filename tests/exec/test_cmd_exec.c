@@ -1,9 +1,4 @@
 /* `lapwing exec` and `lapwing calibrate` as a user meets them. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "tests/lib/unit.h"
 
 #include "exec/run/run.h"

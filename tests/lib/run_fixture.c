@@ -5,8 +5,6 @@
 #include <stdint.h>
 #include <sqlite3.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <cmocka.h>
 
 #include "shared/plan/plan_builder.h"

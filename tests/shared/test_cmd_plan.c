@@ -1,9 +1,6 @@
 /* `lapwing plan` as a user meets it: what it writes and shows, and what it refuses. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "tests/lib/unit.h"
 
 #include "tests/lib/command_fixture.h"

@@ -2,10 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "shared/files/files.h"
 #include "sim/bench/bench_plan.h"

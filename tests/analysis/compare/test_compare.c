@@ -2,10 +2,7 @@
  * tests/lib/run_fixture.h. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "tests/lib/unit.h"
 
 #include "analysis/compare/compare.h"

@@ -1,7 +1,6 @@
 /* Critical paths and charges: a step by hand, and on random plans the sums that must hold. */
 #include "tests/lib/unit.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"

@@ -1,11 +1,8 @@
 /* The best bucket cap: every bucketing is met, the best is the best, the reference is what was
  * recorded, and how sure follows from past errors. */
 #include "tests/lib/unit.h"
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "shared/base/arena.h"
 #include "shared/files/files.h"

@@ -1,7 +1,6 @@
 /* `lapwing sim --replay`: what-ifs by hand, and the command on a trace in a file. Times in us. */
 #include "tests/lib/unit.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/file_fixture.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/validate/csv_rows.h"
+#include "tests/lib/failing_alloc.h"
 
 static struct lw_input text(const char *s)
 {
@@ -115,16 +116,8 @@ TEST(kinds_are_told_by_their_titles)
 TEST(failing_allocations_leave_nothing)
 {
     struct lw_input in = text("a,b\n1,2\n3,4\n");
-    int64_t live = lw_alloc_live(), n = 0;
-    enum lw_status s;
-    do {
-        struct lw_rows r = {0};
-        struct lw_err err = {0};
-        lw_alloc_fail_at(++n);
-        s = lw_rows_read(&in, &r, &err);
-        lw_alloc_fail_at(0);
-        lw_rows_free(&r);
-        assert_int_equal(lw_alloc_live(), live);
-    } while (s == LW_ENOMEM);
-    assert_int_equal(s, LW_OK);
+    struct lw_rows r = {0};
+    struct lw_err err = {0};
+
+    EACH_ALLOCATION_FAILS(1, lw_rows_read(&in, &r, &err), r, lw_rows_free(&r));
 }

@@ -11,6 +11,7 @@
 #include "analysis/validate/validate_kinds.h"
 #include "shared/json/jsonout.h"
 #include "tests/lib/command_fixture.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/fuzz/groundtruth_target.h"
 
@@ -253,25 +254,22 @@ TEST(what_cannot_be_used_is_refused_with_its_place)
     free(text);
 }
 
+static enum lw_status judge(const struct lw_input *in)
+{
+    struct lw_validation v = {0};
+    struct lw_err err = {0};
+    enum lw_status status = lw_validate_groundtruth(in, &v, &err);
+
+    lw_validation_free(&v);
+    return status;
+}
+
 TEST(every_failing_allocation_is_reported_and_leaks_nothing)
 {
     char *text = fixture_get(TINY);
     struct lw_input in = input_of(text);
-    enum lw_status status = LW_ENOMEM;
-    int64_t live = lw_alloc_live();
 
-    for (int64_t n = 1; status == LW_ENOMEM; n++) {
-        struct lw_validation v = {0};
-        struct lw_err err = {0};
-        lw_alloc_fail_at(n);
-        status = lw_validate_groundtruth(&in, &v, &err);
-        lw_alloc_fail_at(0);
-        lw_validation_free(&v);
-        assert_int_equal(lw_alloc_live(), live);
-        if (status != LW_OK && status != LW_ENOMEM)
-            fail_msg("allocation %lld: %s", (long long)n, err.msg);
-    }
-    assert_int_equal(status, LW_OK);
+    EACH_ALLOCATION_FAILS_IN(1, judge(&in));
     free(in.text);
     free(text);
 }

@@ -106,8 +106,8 @@ static void predict_rows(const char *name, const struct lw_rows *rows, const int
     free(text);
 }
 
-/* One or two rows of each published table, of small plans: with all that was measured doubled predictions
- * stay. */
+/* One or two rows of each published table, of small plans: with all that was measured doubled
+ * predictions stay. */
 TEST(no_table_has_a_measured_column_that_is_read)
 {
     static const struct {

@@ -1,9 +1,7 @@
 /* Published tables through the command: agreement, missed digits, refusals. */
 #include "tests/lib/unit.h"
 
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/validate/validate_kinds.h"

@@ -10,8 +10,8 @@
 
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibrate_state.h"
-#include "shared/base/arena.h"
 #include "shared/files/files.h"
+#include "tests/lib/failing_alloc.h"
 
 /* --- samples ------------------------------------------------------------------------------------ */
 
@@ -315,26 +315,23 @@ TEST(tables_come_back_from_the_file)
     free_all(&c);
 }
 
+static enum lw_status make_cluster(struct exec_calibration *c)
+{
+    struct lw_cluster out = {0};
+    struct lw_err err = {0};
+    enum lw_status s = exec_calibrate_cluster(c, &out, &err);
+
+    lw_cluster_free(&out);
+    return s;
+}
+
 TEST(failing_allocations_leave_nothing)
 {
     struct lw_calibrate_options o = {.backend = &few, .n_ranks = 3};
     struct exec_calibration c = {.o = &o};
-    enum lw_status s = LW_ENOMEM;
-    int64_t n = 0;
 
     make_samples(&c);
-    int64_t live = lw_alloc_live();
-    while (s == LW_ENOMEM) {
-        struct lw_cluster out = {0};
-        struct lw_err err = {0};
-        lw_alloc_fail_at(++n);
-        s = exec_calibrate_cluster(&c, &out, &err);
-        lw_alloc_fail_at(0);
-        lw_cluster_free(&out);
-        assert_int_equal(lw_alloc_live(), live);
-    }
-    assert_int_equal(s, LW_OK);
-    assert_true(n > 1);
+    EACH_ALLOCATION_FAILS_IN(1, make_cluster(&c));
     free_all(&c);
 }
 
@@ -423,7 +420,7 @@ TEST(a_short_calibration_gives_a_whole_cluster)
 {
     struct lw_calibrate_options o = lw_calibrate_options_default();
     struct shares shares = {0};
-    struct lw_progress progress = {note_share, &shares};
+    struct lw_progress progress = {.report = note_share, .ctx = &shares};
     struct lw_cluster c;
     struct lw_err err = {0};
 

@@ -1,10 +1,9 @@
 /* The small plans that calibrate runs: exec/calibrate/calibrate_plan.h. */
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/run/run.h"
-#include "shared/base/arena.h"
+#include "tests/lib/failing_alloc.h"
 
 static const int64_t sizes[] = {1024, 4096, 100000};
 static const lw_ps works[] = {0, 0, 0};
@@ -248,21 +247,9 @@ TEST(a_step_of_updates_is_one_size)
 
 TEST(failing_allocations_leave_nothing)
 {
-    int64_t live = lw_alloc_live();
-
     for (int which = 0; which < N_PLANS; which++) {
-        enum lw_status s = LW_ENOMEM;
-        int64_t n = 0;
-        while (s == LW_ENOMEM) {
-            struct lw_plan p = {0};
-            struct lw_err err = {0};
-            lw_alloc_fail_at(++n);
-            s = build(which, 3, &p, &err);
-            lw_alloc_fail_at(0);
-            lw_plan_free(&p);
-            assert_int_equal(lw_alloc_live(), live);
-        }
-        assert_int_equal(s, LW_OK);
-        assert_true(n > 5);
+        struct lw_plan p = {0};
+        struct lw_err err = {0};
+        EACH_ALLOCATION_FAILS(5, build(which, 3, &p, &err), p, lw_plan_free(&p));
     }
 }

@@ -1,7 +1,6 @@
 /* Integer gradients, element types and the optimizer: exec/cpu/gradients.h, element.h,
  * optimizer.h and docs/design/gradients.md. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 

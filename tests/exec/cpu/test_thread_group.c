@@ -1,6 +1,5 @@
 /* Collectives between threads: exec/cpu/thread_group.h, docs/design/backend_threads.md. */
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 

@@ -1,10 +1,8 @@
 /* tests/gpu_check.sh from end to end against the fakes of tests/fake_gpu: what an owner of GPUs
  * runs and sends back. Nothing here was measured on a GPU. */
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "tests/lib/command_fixture.h"

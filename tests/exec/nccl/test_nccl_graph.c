@@ -1,7 +1,6 @@
 /* A step as one CUDA graph, against the fake driver, whose captures fail as CUDA's do; and that the
  * fake is that strict. Nothing here says that it works, or how fast, on a GPU. */
 #include <dlfcn.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* The executor on the threads backend: exec/run/run.h, docs/design/exec.md. Spin compute
  * throughout, so that the thread sanitizer sees every instruction. */
-#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
  * docs/design/stage_values.md. The model is the chain of tests/lib/exec_chain.h. */
 #include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 

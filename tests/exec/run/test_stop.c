@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 #include "tests/lib/unit.h"
 
 static char folder[] = "/tmp/lapwing-stop-XXXXXX";

@@ -1,5 +1,4 @@
 /* The slots that messages reuse: exec/tensors/scratch_slots.h. A message of 80 bytes takes 128. */
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "exec/tensors/tensors.h"

@@ -2,7 +2,6 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "shared/base/progress.h"

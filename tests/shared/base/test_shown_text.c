@@ -1,5 +1,4 @@
 /* UTF-8 by the table of RFC 3629, and what of it is shown. */
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/base/err.h"

@@ -5,6 +5,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/resnet50_sizes.h"
 
 enum { N_MAX = 200 };
@@ -345,24 +346,11 @@ TEST(random_lists_are_partitioned_and_closed_on_time)
 TEST(a_failing_allocation_leaks_nothing)
 {
     struct lw_grad g[] = {f32(1), f32(5), f32(1)};
-    int64_t before = lw_alloc_live();
     struct lw_bucket_rules r = rules_of(LW_BUCKET_C10D_1_13, 8, 4, true, false);
+    struct lw_bucketing b = {0};
+    struct lw_err err = {0};
 
-    for (int64_t n = 1;; n++) {
-        struct lw_bucketing b = {0};
-        struct lw_err err = {0};
-        lw_alloc_fail_at(n);
-        enum lw_status s = lw_bucket_initial(&r, g, 3, NULL, &b, &err);
-        lw_alloc_fail_at(0);
-        if (s == LW_OK) {
-            lw_bucketing_free(&b);
-            assert_true(n > 5);
-            break;
-        }
-        assert_int_equal(s, LW_ENOMEM);
-        assert_string_equal(err.msg, "out of memory");
-        assert_int_equal(b.n_buckets, 0);
-        assert_int_equal(lw_alloc_live(), before);
-    }
-    assert_int_equal(lw_alloc_live(), before);
+    EACH_ALLOCATION_FAILS(5, lw_bucket_initial(&r, g, 3, NULL, &b, &err), b,
+                          lw_bucketing_free(&b));
+    assert_string_equal(err.msg, "out of memory");
 }

@@ -1,10 +1,10 @@
 /* ColossalAI's gradient handlers: shared/bucket/bucket_colossal.h, with the example of
  * docs/design/bucket_colossal.md. */
 #include <stdio.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket_colossal.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 30 };
@@ -119,20 +119,9 @@ TEST(every_gradient_is_in_the_bucket_of_its_key)
 TEST(failing_allocations_leave_nothing_behind)
 {
     struct lw_colossal_grad g[] = {grad(1, LW_F16, 2), grad(3, LW_F32, 2)};
+    struct lw_colossal_buckets b = {.n_buckets = -7};
     struct lw_err err;
 
-    for (int64_t n = 1;; n++) {
-        struct lw_colossal_buckets b = {.n_buckets = -7};
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status s = lw_bucket_colossal_data(g, 2, 2, &b, &err);
-        lw_alloc_fail_at(0);
-        if (s == LW_OK) {
-            lw_colossal_buckets_free(&b);
-            assert_true(n > 1);
-            return;
-        }
-        assert_int_equal(b.n_buckets, -7);
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    EACH_ALLOCATION_FAILS(1, lw_bucket_colossal_data(g, 2, 2, &b, &err), b,
+                          lw_colossal_buckets_free(&b));
 }

@@ -1,10 +1,10 @@
 /* Buckets chosen by time: shared/bucket/bucket_merge.h. The example of docs/design/bucket_merge.md,
  * and the optimum against all ways to cut small inputs, under costs of many shapes. */
 #include <stdio.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket_merge.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 10, BYTES_MAX = 400 };
@@ -288,25 +288,13 @@ TEST(failing_allocations_leave_nothing_behind)
     static const struct affine a = {3, 1};
     struct lw_cost cost = {.time = affine_time, .ctx = &a};
     struct lw_merge m = {.n = 3, .bytes = bytes, .ready = ready, .cost = &cost};
+    struct lw_bucketing b = {.n_buckets = -7};
+    struct lw_err err;
 
-    for (int policy = 0; policy < 3; policy++)
-        for (int64_t n = 1;; n++) {
-            struct lw_bucketing b = {.n_buckets = -7};
-            struct lw_err err;
-            int64_t live = lw_alloc_live();
-            m.forward = policy == 2 ? forward : NULL;
-            lw_alloc_fail_at(n);
-            enum lw_status s = policy == 0 ? lw_bucket_mg_wfbp(&m, &b, NULL, &err)
-                                           : lw_bucket_optimal(&m, &b, NULL, &err);
-            lw_alloc_fail_at(0);
-            if (s == LW_OK) {
-                lw_bucketing_free(&b);
-                assert_int_equal(lw_alloc_live(), live);
-                assert_true(n > 1);
-                break;
-            }
-            assert_int_equal(s, LW_ENOMEM);
-            assert_int_equal(b.n_buckets, -7);
-            assert_int_equal(lw_alloc_live(), live);
-        }
+    EACH_ALLOCATION_FAILS(1, lw_bucket_mg_wfbp(&m, &b, NULL, &err), b, lw_bucketing_free(&b));
+    b = (struct lw_bucketing){.n_buckets = -7};
+    EACH_ALLOCATION_FAILS(1, lw_bucket_optimal(&m, &b, NULL, &err), b, lw_bucketing_free(&b));
+    m.forward = forward;
+    b = (struct lw_bucketing){.n_buckets = -7};
+    EACH_ALLOCATION_FAILS(1, lw_bucket_optimal(&m, &b, NULL, &err), b, lw_bucketing_free(&b));
 }

@@ -5,6 +5,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket_picotron.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 40 };
@@ -193,25 +194,14 @@ TEST(buckets_tile_the_trainable_gradients_within_capacity)
 TEST(failing_allocations_leave_nothing_behind)
 {
     static const int64_t numel[] = {5, 5, 4};
+    struct lw_bucketing b = {.n_buckets = -7};
+    struct lw_picotron_place p[3];
+    struct lw_picotron *m = NULL;
     struct lw_err err;
 
-    for (int64_t n = 1, done = 0; !done; n++) {
-        struct lw_bucketing b = {.n_buckets = -7};
-        struct lw_picotron_place p[3];
-        struct lw_picotron *m = NULL;
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status s = lw_bucket_picotron(numel, NULL, 3, 10, true, &b, p, &err);
-        if (s == LW_OK) {
-            s = lw_picotron_new(&b, 3, &m, &err);
-            done = s == LW_OK;
-            lw_picotron_free(m);
-            lw_bucketing_free(&b);
-        } else {
-            assert_int_equal(b.n_buckets, -7);
-        }
-        lw_alloc_fail_at(0);
-        assert_true(s == LW_OK || s == LW_ENOMEM);
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    EACH_ALLOCATION_FAILS(1, lw_bucket_picotron(numel, NULL, 3, 10, true, &b, p, &err), b,
+                          lw_bucketing_free(&b));
+    assert_int_equal(lw_bucket_picotron(numel, NULL, 3, 10, true, &b, p, &err), LW_OK);
+    EACH_ALLOCATION_FAILS(1, lw_picotron_new(&b, 3, &m, &err), m, lw_picotron_free(m));
+    lw_bucketing_free(&b);
 }

@@ -1,10 +1,10 @@
 /* ShardedDataParallel's buckets: shared/bucket/bucket_sharded.h, with the example of
  * docs/design/bucket_sharded.md. The root system's own answers are checked by test_golden. */
 #include <stdio.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/bucket/bucket_sharded.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 40 };
@@ -161,24 +161,12 @@ TEST(every_gradient_goes_to_its_owner_once)
 TEST(failing_allocations_leave_nothing_behind)
 {
     struct lw_shard_param p[] = {f32(10), f32(20), f32(30), f32(40)};
+    struct lw_sharded_buckets b = {.limit = -7};
     struct lw_oss *o;
     struct lw_err err;
 
     assert_int_equal(lw_oss_new(p, 4, NULL, NULL, 0, 2, true, &o, &err), LW_OK);
-    for (int64_t n = 1;; n++) {
-        struct lw_sharded_buckets b = {.limit = -7};
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status s = lw_bucket_sharded(o, p, 2, 40, true, &b, &err);
-        lw_alloc_fail_at(0);
-        if (s == LW_OK) {
-            lw_sharded_buckets_free(&b);
-            assert_true(n > 1);
-            break;
-        }
-        assert_int_equal(s, LW_ENOMEM);
-        assert_int_equal(b.limit, -7);
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    EACH_ALLOCATION_FAILS(1, lw_bucket_sharded(o, p, 2, 40, true, &b, &err), b,
+                          lw_sharded_buckets_free(&b));
     lw_oss_free(o);
 }

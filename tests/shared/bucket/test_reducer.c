@@ -1,10 +1,9 @@
 /* The reducer's state machine: shared/bucket/reducer.h, docs/design/reducer.md. */
 #include <stdio.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/base/arena.h"
 #include "shared/bucket/reducer.h"
+#include "tests/lib/failing_alloc.h"
 
 /* Gradients 0..4: bucket 0 = {3, 4}, bucket 1 = {1, 2}, bucket 2 = {0}. */
 static const int32_t bucket_of[] = {2, 1, 1, 0, 0};
@@ -265,22 +264,9 @@ TEST(random_orders_launch_every_bucket_once_and_in_order)
 
 TEST(a_failing_allocation_leaks_nothing)
 {
-    int64_t before = lw_alloc_live();
+    struct lw_reducer *r = NULL;
+    struct lw_err err = {0};
 
-    for (int64_t n = 1;; n++) {
-        struct lw_reducer *r = NULL;
-        struct lw_err err = {0};
-        lw_alloc_fail_at(n);
-        enum lw_status s = lw_reducer_new(5, bucket_of, 3, LW_LAUNCH_IN_ORDER, &r, &err);
-        lw_alloc_fail_at(0);
-        if (s == LW_OK) {
-            lw_reducer_free(r);
-            assert_true(n > 1);
-            break;
-        }
-        assert_int_equal(s, LW_ENOMEM);
-        assert_null(r);
-        assert_int_equal(lw_alloc_live(), before);
-    }
-    assert_int_equal(lw_alloc_live(), before);
+    EACH_ALLOCATION_FAILS(1, lw_reducer_new(5, bucket_of, 3, LW_LAUNCH_IN_ORDER, &r, &err), r,
+                          lw_reducer_free(r));
 }

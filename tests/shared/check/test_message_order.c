@@ -3,8 +3,6 @@
  * The tiny workload on two stages, a and b | c; a message is an activation or a gradient. Ops of
  * one micro-batch k: Sk sends its activation, Tk takes it (c's forward), Gk sends its gradient, Rk
  * receives that, Bk takes it (b's backward). */
-#include <stdio.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/check/message_order.h"

@@ -7,6 +7,7 @@
 #include "shared/plan/plan_builder.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/tiny_workload.h"
 
 /* The worked example of docs/design/lower.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
@@ -686,19 +687,8 @@ TEST(a_failing_allocation_leaks_nothing)
 
     for (int which = 0; which < 2; which++) {
         struct lw_plan p = which ? pairs(true, false) : example();
-        int64_t before = lw_alloc_live();
-        for (int64_t n = 1;; n++) {
-            struct lw_err err = {0};
-            lw_alloc_fail_at(n);
-            enum lw_status s = lw_plan_check(&p, &err);
-            lw_alloc_fail_at(0);
-            assert_int_equal(lw_alloc_live(), before);
-            if (s == LW_OK) {
-                assert_true(n > 3);
-                break;
-            }
-            assert_int_equal(s, LW_ENOMEM);
-        }
+        struct lw_err err = {0};
+        EACH_ALLOCATION_FAILS_IN(3, lw_plan_check(&p, &err));
         lw_plan_free(&p);
     }
     assert_int_equal(lw_alloc_live(), outside);

@@ -6,11 +6,11 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/base/arena.h"
 #include "shared/plan/op.h"
 #include "shared/check/plan_check.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/tiny_workload.h"
 
 enum { COPY = 4 };
@@ -336,19 +336,10 @@ TEST(elements_that_nobody_counts_are_named)
 
 TEST(running_out_of_memory_is_said)
 {
+    struct lw_err err = {0};
     struct model k;
-    enum lw_status s = LW_ENOMEM;
 
     make(&k, "dp 2 pp 2 tp 2 zero 1");
-    int64_t live = lw_alloc_live();
-    for (int64_t n = 1; s != LW_OK; n++) {
-        struct lw_err err = {0};
-        lw_alloc_fail_at(n);
-        s = lw_plan_check(&k.p, &err);
-        lw_alloc_fail_at(0);
-        if (s != LW_OK && s != LW_ENOMEM)
-            fail_msg("allocation %d: %s", (int)n, err.msg);
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    EACH_ALLOCATION_FAILS_IN(1, lw_plan_check(&k.p, &err));
     lw_plan_free(&k.p);
 }

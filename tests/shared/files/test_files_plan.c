@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
-#include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/lower/lower.h"
@@ -471,27 +471,24 @@ TEST(damaged_plans_never_crash)
     free(example);
 }
 
+static enum lw_status read_and_write(const char *in, const char *out)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    enum lw_status s = lw_plan_read(in, false, &p, &err);
+
+    if (s == LW_OK)
+        s = lw_plan_write(&p, out, &err);
+    lw_plan_free(&p);
+    return s;
+}
+
 TEST(failing_allocations_leave_nothing)
 {
     char *text = fixture_example(example_page);
-    const char *in = fixture_path("p.json"), *out = fixture_path("out.json");
-    int64_t live, n = 0;
-    enum lw_status s;
-    fixture_put(in, text);
-    live = lw_alloc_live();
-    do {
-        struct lw_plan p = {0};
-        struct lw_err err = {0};
-        lw_alloc_fail_at(++n);
-        s = lw_plan_read(in, false, &p, &err);
-        if (s == LW_OK)
-            s = lw_plan_write(&p, out, &err);
-        lw_alloc_fail_at(0);
-        assert_true(s == LW_OK || s == LW_ENOMEM);
-        lw_plan_free(&p);
-        assert_int_equal(lw_alloc_live(), live);
-    } while (s != LW_OK);
-    assert_true(n > 20);
+
+    fixture_put(fixture_path("p.json"), text);
+    EACH_ALLOCATION_FAILS_IN(20, read_and_write(fixture_path("p.json"), fixture_path("out.json")));
     free(text);
 }
 

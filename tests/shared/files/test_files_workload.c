@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
@@ -343,32 +344,29 @@ TEST(random_workloads_survive_writing_and_reading)
     }
 }
 
+static enum lw_status read_and_write(const char *in, const char *out)
+{
+    struct lw_err err = {0};
+    struct lw_workload w = {0};
+    enum lw_status s = lw_workload_read(in, &w, &err);
+
+    if (s == LW_OK)
+        s = lw_workload_write(&w, out, &err);
+    if (s != LW_OK)
+        assert_string_equal(err.msg, "out of memory");
+    lw_workload_free(&w);
+    return s;
+}
+
 /* --- memory and disks that run out ---------------------------------------------------------------
  */
 
 TEST(failing_allocations_leave_nothing)
 {
     char *text = fixture_example(example_page);
-    const char *in = fixture_path("w.json"), *out = fixture_path("out.json");
-    int64_t n = 0, live;
-    enum lw_status s;
-    fixture_put(in, text);
-    live = lw_alloc_live();
-    do {
-        struct lw_err err = {0};
-        struct lw_workload w = {0};
-        lw_alloc_fail_at(++n);
-        s = lw_workload_read(in, &w, &err);
-        if (s == LW_OK)
-            s = lw_workload_write(&w, out, &err);
-        lw_alloc_fail_at(0);
-        if (s != LW_OK)
-            assert_string_equal(err.msg, "out of memory");
-        lw_workload_free(&w);
-        assert_int_equal(lw_alloc_live(), live);
-    } while (s == LW_ENOMEM);
-    assert_int_equal(s, LW_OK);
-    assert_true(n > 8);
+
+    fixture_put(fixture_path("w.json"), text);
+    EACH_ALLOCATION_FAILS_IN(8, read_and_write(fixture_path("w.json"), fixture_path("out.json")));
     free(text);
 }
 

@@ -11,6 +11,7 @@
 #include "shared/golden/golden_schedule.h"
 #include "shared/io/input.h"
 #include "sim/predict/free_cluster.h"
+#include "tests/lib/failing_alloc.h"
 
 #define TABLES "../shared/golden/schedules"
 
@@ -175,16 +176,8 @@ TEST(recorded_tables_are_repeated_and_altered_ones_fail)
 
 TEST(failing_allocations_end_the_run)
 {
-    int64_t live = lw_alloc_live();
-    enum lw_status status = LW_ENOMEM;
     struct lw_err err;
 
-    for (int64_t n = 1; status == LW_ENOMEM; n++) {
-        lw_alloc_fail_at(n);
-        status = lw_golden_schedule_file("lowered_fsdp_zb_h1_p1_m1_v1.csv",
-                                         "0UNSHARD,0F0,0B0,0RESHARD", &err);
-        lw_alloc_fail_at(0);
-        assert_int_equal(lw_alloc_live(), live);
-    }
-    assert_int_equal(status, LW_OK);
+    EACH_ALLOCATION_FAILS_IN(1, lw_golden_schedule_file("lowered_fsdp_zb_h1_p1_m1_v1.csv",
+                                                        "0UNSHARD,0F0,0B0,0RESHARD", &err));
 }

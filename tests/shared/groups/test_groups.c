@@ -4,6 +4,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/groups/groups.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 512 };
@@ -232,31 +233,14 @@ TEST(failing_allocations_leave_nothing_behind)
     static const int32_t stages[] = {0, 1}, device[] = {0, 1, 0, 1};
     static const int64_t node[] = {7, 7, 8, 8};
     struct lw_rank_grid grid = {3, {1, 2, 2}};
+    struct lw_groups g = {.n_ranks = -7};
+    struct lw_haiscale h = {.n_ranks = -7};
+    struct lw_err err;
 
-    for (int which = 0; which < 3; which++)
-        for (int64_t n = 1;; n++) {
-            struct lw_groups g = {.n_ranks = -7};
-            struct lw_haiscale h = {.n_ranks = -7};
-            struct lw_err err;
-            enum lw_status s;
-            int64_t live = lw_alloc_live();
-            lw_alloc_fail_at(n);
-            s = which == 0   ? lw_groups_along(&grid, 2, &g, &err)
-                : which == 1 ? lw_groups_shared_module(&grid, stages, 2, &g, &err)
-                             : lw_haiscale_ranks(node, device, 4, true, &h, &err);
-            lw_alloc_fail_at(0);
-            if (s != LW_OK) {
-                assert_int_equal(s, LW_ENOMEM);
-                assert_int_equal(which == 2 ? h.n_ranks : g.n_ranks, -7);
-            } else if (which == 2) {
-                lw_haiscale_free(&h);
-            } else {
-                lw_groups_free(&g);
-            }
-            assert_int_equal(lw_alloc_live(), live);
-            if (s == LW_OK) {
-                assert_true(n > 1);
-                break;
-            }
-        }
+    EACH_ALLOCATION_FAILS(1, lw_groups_along(&grid, 2, &g, &err), g, lw_groups_free(&g));
+    g = (struct lw_groups){.n_ranks = -7};
+    EACH_ALLOCATION_FAILS(1, lw_groups_shared_module(&grid, stages, 2, &g, &err), g,
+                          lw_groups_free(&g));
+    EACH_ALLOCATION_FAILS(1, lw_haiscale_ranks(node, device, 4, true, &h, &err), h,
+                          lw_haiscale_free(&h));
 }

@@ -1,5 +1,4 @@
 /* Lowering of data parallelism: shared/lower/lower.h, docs/design/lower.md. */
-#include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 

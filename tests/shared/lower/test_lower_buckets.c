@@ -2,8 +2,6 @@
  * is that of tests/lib/tiny_workload.h: in registration order a.weight 400 bytes, b.weight 800,
  * b.bias 8, c.weight 1200; ready are c.weight at 5 us, b.bias at 8, b.weight at 10, a.weight at
  * 12. */
-#include <stdio.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"

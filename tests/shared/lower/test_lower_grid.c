@@ -4,13 +4,13 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/base/arena.h"
 #include "shared/schedule/grid_order.h"
 #include "shared/schedule/grid_time.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/timeline/timeline.h"
 #include "sim/predict/free_cluster.h"
 #include "sim/predict/sim.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 static const struct lw_grid_durations mixed = {10, 11, 7, 18, 2};
@@ -186,21 +186,10 @@ TEST(a_negative_duration_is_refused)
 TEST(running_out_of_memory_leaves_nothing)
 {
     struct lw_grid g = made(LW_SCHEDULE_DUALPIPE, 4, 8, 2);
+    struct lw_plan p = {.n_ranks = -5};
+    struct lw_err err = {0};
 
-    for (int64_t n = 1;; n++) {
-        struct lw_plan p = {.n_ranks = -5};
-        struct lw_err err = {0};
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status s = lw_grid_plan(&g, "g", LW_SCHEDULE_DUALPIPE, &mixed, &p, &err);
-        lw_alloc_fail_at(0);
-        if (s == LW_OK) {
-            lw_plan_free(&p);
-            break;
-        }
-        assert_int_equal(s, LW_ENOMEM);
-        assert_int_equal(p.n_ranks, -5);
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    EACH_ALLOCATION_FAILS(1, lw_grid_plan(&g, "g", LW_SCHEDULE_DUALPIPE, &mixed, &p, &err), p,
+                          lw_plan_free(&p));
     lw_grid_free(&g);
 }

@@ -5,8 +5,6 @@
  * run. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"

@@ -1,6 +1,5 @@
 /* Sparse gradients in a plan: docs/design/sparse.md. The tiny workload with b.weight as 20 rows of
  * 10, of which a micro-batch touches 3. */
-#include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 

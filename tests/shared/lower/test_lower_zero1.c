@@ -2,7 +2,6 @@
  * docs/design/lower_zero1.md. The workload is that of tests/lib/tiny_workload.h: a.weight 100
  * elements, b.weight 200, b.bias 2, c.weight 300, all f32, 602 in all; the optimizer takes 7 us
  * for all of them. */
-#include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 

@@ -5,6 +5,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/partition/partition.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 12 };
@@ -445,32 +446,22 @@ TEST(failing_allocations_leave_nothing_behind)
 {
     static const int64_t w[] = {3, 5, 1, 1, 6, 5}, transfer[] = {2, 4, 1, 3, 0};
     static const int32_t begins[] = {0, 2, 4};
+    struct lw_partitioning p = {.n_items = -7};
+    const struct lw_partitioning empty = p;
     struct lw_stage_problem q = problem(w, 6, 3);
+    struct lw_err err;
 
     q.transfer = transfer;
-    for (int policy = 0; policy < 5; policy++)
-        for (int64_t n = 1;; n++) {
-            struct lw_partitioning p = {.n_items = -7};
-            struct lw_err err;
-            enum lw_status s = LW_OK;
-            int64_t live = lw_alloc_live();
-            lw_alloc_fail_at(n);
-            switch (policy) {
-            case 0: s = lw_partition_uniform(6, 3, 1, &p, &err); break;
-            case 1: s = lw_partition_colossal(w, 6, 3, 1, &p, &err); break;
-            case 2: s = lw_partition_deepspeed_balanced(w, 6, 3, &p, &err); break;
-            case 3: s = lw_partition_explicit(begins, 6, 3, 1, &p, &err); break;
-            case 4: s = lw_partition_exact(&q, &p, NULL, &err); break;
-            }
-            lw_alloc_fail_at(0);
-            if (s == LW_OK) {
-                lw_partition_free(&p);
-                assert_int_equal(lw_alloc_live(), live);
-                assert_true(n > 1);
-                break;
-            }
-            assert_int_equal(s, LW_ENOMEM);
-            assert_int_equal(p.n_items, -7);
-            assert_int_equal(lw_alloc_live(), live);
-        }
+    EACH_ALLOCATION_FAILS(1, lw_partition_uniform(6, 3, 1, &p, &err), p, lw_partition_free(&p));
+    p = empty;
+    EACH_ALLOCATION_FAILS(1, lw_partition_colossal(w, 6, 3, 1, &p, &err), p,
+                          lw_partition_free(&p));
+    p = empty;
+    EACH_ALLOCATION_FAILS(1, lw_partition_deepspeed_balanced(w, 6, 3, &p, &err), p,
+                          lw_partition_free(&p));
+    p = empty;
+    EACH_ALLOCATION_FAILS(1, lw_partition_explicit(begins, 6, 3, 1, &p, &err), p,
+                          lw_partition_free(&p));
+    p = empty;
+    EACH_ALLOCATION_FAILS(1, lw_partition_exact(&q, &p, NULL, &err), p, lw_partition_free(&p));
 }

@@ -6,6 +6,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/partition/partition_pipedream.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 64 };
@@ -312,23 +313,9 @@ TEST(failing_allocations_leave_nothing_behind)
     struct lw_pipedream_state s[4];
     static const struct lw_pipedream_level levels[] = {{3, 1}, {2, 1}};
     struct lw_pipedream_problem p = {.n_states = 4, .n_levels = 2, .states = s, .levels = levels};
+    struct lw_pipedream_plan plan = {.n_stages = -7};
+    struct lw_err err;
 
     chain(s, 4, time, params);
-    for (int64_t n = 1;; n++) {
-        struct lw_pipedream_plan plan = {.n_stages = -7};
-        struct lw_err err;
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status status = lw_pipedream_plan(&p, &plan, &err);
-        lw_alloc_fail_at(0);
-        if (status == LW_OK) {
-            lw_pipedream_free(&plan);
-            assert_int_equal(lw_alloc_live(), live);
-            assert_true(n > 2);
-            return;
-        }
-        assert_int_equal(status, LW_ENOMEM);
-        assert_int_equal(plan.n_stages, -7);
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    EACH_ALLOCATION_FAILS(2, lw_pipedream_plan(&p, &plan, &err), plan, lw_pipedream_free(&plan));
 }

@@ -1,7 +1,6 @@
 /* From profiled graphs to planner states, and recorded answers of PipeDream's optimizer. */
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "tests/lib/unit.h"
@@ -9,6 +8,7 @@
 #include "shared/golden/golden.h"
 #include "shared/io/input.h"
 #include "shared/partition/pipedream_graph.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 
 #define NODES "node,op,fwd_ms,bwd_ms,activation_bytes,param_bytes\n"
@@ -234,26 +234,25 @@ TEST(levels_of_machines_are_judged)
                "machines and bandwidth_Bps: expected as many of each, as in 4x4 and 1e+10x1e+09");
 }
 
+static enum lw_status parse_and_make_states(void)
+{
+    struct lw_profile_graph g = {0};
+    struct lw_pipedream_states s = {0};
+    struct lw_err err = {0};
+    enum lw_status status =
+        lw_profile_graph_parse("n", NODES "a,x,1,1,1,1\nb,x,1,1,1,1\n", "e", "src,dst\na,b\n",
+                               &g, &err);
+
+    if (status == LW_OK)
+        status = lw_pipedream_states_make(&g, &s, &err);
+    lw_pipedream_states_free(&s);
+    lw_profile_graph_free(&g);
+    return status;
+}
+
 TEST(a_failed_allocation_leaves_nothing)
 {
-    int64_t live = lw_alloc_live();
-    enum lw_status status = LW_ENOMEM;
-
-    for (int64_t n = 1; status == LW_ENOMEM; n++) {
-        struct lw_profile_graph g = {0};
-        struct lw_pipedream_states s = {0};
-        struct lw_err err = {0};
-        lw_alloc_fail_at(n);
-        status = lw_profile_graph_parse("n", NODES "a,x,1,1,1,1\nb,x,1,1,1,1\n", "e",
-                                        "src,dst\na,b\n", &g, &err);
-        if (status == LW_OK)
-            status = lw_pipedream_states_make(&g, &s, &err);
-        lw_alloc_fail_at(0);
-        lw_pipedream_states_free(&s);
-        lw_profile_graph_free(&g);
-        assert_int_equal(lw_alloc_live(), live);
-    }
-    assert_int_equal(status, LW_OK);
+    EACH_ALLOCATION_FAILS_IN(1, parse_and_make_states());
 }
 
 TEST_GROUP(put_profile, fixture_close)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tests/lib/command_fixture.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 #include "shared/base/arena.h"
 #include "shared/io/embedded.h"
@@ -308,27 +309,24 @@ TEST(nodes_are_counted_once)
     lw_alloc_fail_at(0);
 }
 
+static enum lw_status read_and_write(const char *in, const char *out)
+{
+    struct lw_err err = {0};
+    struct lw_cluster c = {0};
+    enum lw_status s = lw_cluster_read(in, &c, &err);
+
+    if (s == LW_OK)
+        s = lw_cluster_write(&c, out, &err);
+    lw_cluster_free(&c);
+    return s;
+}
+
 TEST(failing_allocations_leave_nothing)
 {
     char *text = fixture_example(example_page);
-    const char *in = fixture_path("c.json"), *out = fixture_path("out.json");
-    int64_t n = 0, live;
-    enum lw_status s;
-    fixture_put(in, text);
-    live = lw_alloc_live();
-    do {
-        struct lw_err err = {0};
-        struct lw_cluster c = {0};
-        lw_alloc_fail_at(++n);
-        s = lw_cluster_read(in, &c, &err);
-        if (s == LW_OK)
-            s = lw_cluster_write(&c, out, &err);
-        lw_alloc_fail_at(0);
-        lw_cluster_free(&c);
-        assert_int_equal(lw_alloc_live(), live);
-    } while (s == LW_ENOMEM);
-    assert_int_equal(s, LW_OK);
-    assert_true(n > 6);
+
+    fixture_put(fixture_path("c.json"), text);
+    EACH_ALLOCATION_FAILS_IN(6, read_and_write(fixture_path("c.json"), fixture_path("out.json")));
     free(text);
 }
 

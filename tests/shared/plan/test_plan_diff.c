@@ -1,5 +1,4 @@
 /* Two plans in words: shared/plan/plan_diff.h. */
-#include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 

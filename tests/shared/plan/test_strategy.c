@@ -1,5 +1,4 @@
 /* The strategy's one table: shared/plan/strategy.h. */
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/plan/strategy.h"

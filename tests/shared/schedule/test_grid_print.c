@@ -1,14 +1,11 @@
 /* Grids on paper, and `lapwing plan --schedule` as a user meets it. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "tests/lib/unit.h"
 
-#include "shared/base/arena.h"
 #include "shared/schedule/grid_print.h"
 #include "tests/lib/command_fixture.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 
 /* What a call writes to a file. */
@@ -162,20 +159,13 @@ TEST(what_a_grid_has_no_place_for_is_refused)
 TEST(a_failed_allocation_is_reported)
 {
     struct lw_schedule_shape s = {LW_SCHEDULE_1F1B, 2, 2, 1, 0, NULL};
+    const struct lw_grid_costs unit = {1, 1, 1, 0, NULL};
     struct lw_grid g;
     struct lw_err err = {0};
-    enum lw_status status = LW_ENOMEM;
     char text[4096];
 
     assert_int_equal(lw_schedule_grid(&s, &g, &err), LW_OK);
-    int64_t live = lw_alloc_live();
-    for (int64_t n = 1; status == LW_ENOMEM; n++) {
-        lw_alloc_fail_at(n);
-        status = draw_text(&g, (struct lw_grid_costs){1, 1, 1, 0, NULL}, text, sizeof text);
-        lw_alloc_fail_at(0);
-        assert_int_equal(lw_alloc_live(), live);
-    }
-    assert_int_equal(status, LW_OK);
+    EACH_ALLOCATION_FAILS_IN(1, draw_text(&g, unit, text, sizeof text));
     lw_grid_free(&g);
 }
 

@@ -1,10 +1,8 @@
 /* Times of grids: by hand, against closed forms of the literature, and bounds for every grid. */
-#include <stdio.h>
-#include <stdlib.h>
 #include "tests/lib/unit.h"
 
-#include "shared/base/arena.h"
 #include "shared/schedule/grid_time.h"
+#include "tests/lib/failing_alloc.h"
 
 static struct lw_grid made(enum lw_schedule schedule, int32_t p, int32_t m, int32_t v)
 {
@@ -159,20 +157,11 @@ TEST(durations_below_zero_are_refused)
 
 TEST(a_failed_allocation_leaves_nothing)
 {
+    const struct lw_grid_costs unit = {1, 1, 1, 0, NULL};
     struct lw_grid g = made(LW_SCHEDULE_1F1B, 2, 2, 1);
-    int64_t before = lw_alloc_live(), n = 0;
-    enum lw_status status = LW_ENOMEM;
+    struct lw_grid_times t = {0};
+    struct lw_err err = {0};
 
-    while (status == LW_ENOMEM) {
-        struct lw_grid_times t = {0};
-        struct lw_err err = {0};
-        lw_alloc_fail_at(++n);
-        status = lw_grid_time(&g, &(struct lw_grid_costs){1, 1, 1, 0, NULL}, &t, &err);
-        lw_alloc_fail_at(0);
-        lw_grid_times_free(&t);
-        assert_int_equal(lw_alloc_live(), before);
-    }
-    assert_int_equal(status, LW_OK);
-    assert_true(n > 3);
+    EACH_ALLOCATION_FAILS(3, lw_grid_time(&g, &unit, &t, &err), t, lw_grid_times_free(&t));
     lw_grid_free(&g);
 }

@@ -1,10 +1,9 @@
 /* ColossalAI's schedules: tokens by hand, every message matched, recorded cases. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/schedule/schedule_colossal.h"
+#include "tests/lib/failing_alloc.h"
 
 static void put_rank(const struct lw_colossal_order *o, int32_t rank, bool interleaved, char *buf)
 {
@@ -146,18 +145,8 @@ TEST(rounds_that_do_not_divide_are_refused)
 TEST(a_failed_allocation_leaves_nothing)
 {
     struct lw_schedule_shape s = {LW_SCHEDULE_COLOSSAL_INTERLEAVED, 2, 16, 2, 0, NULL};
-    int64_t before = lw_alloc_live(), n = 0;
-    enum lw_status status = LW_ENOMEM;
+    struct lw_colossal_order o = {0};
+    struct lw_err err = {0};
 
-    while (status == LW_ENOMEM) {
-        struct lw_colossal_order o = {0};
-        struct lw_err err = {0};
-        lw_alloc_fail_at(++n);
-        status = lw_colossal_order(&s, false, &o, &err);
-        lw_alloc_fail_at(0);
-        lw_colossal_free(&o);
-        assert_int_equal(lw_alloc_live(), before);
-    }
-    assert_int_equal(status, LW_OK);
-    assert_true(n > 3);
+    EACH_ALLOCATION_FAILS(3, lw_colossal_order(&s, false, &o, &err), o, lw_colossal_free(&o));
 }

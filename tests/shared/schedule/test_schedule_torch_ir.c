@@ -1,12 +1,11 @@
 /* Lowering: merged backwards, messages and sharded stages by hand, and what must hold for every
  * grid. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/base/arena.h"
 #include "shared/schedule/schedule_torch_ir.h"
+#include "tests/lib/failing_alloc.h"
 
 static struct lw_grid grid_of(const char *text, enum lw_layout layout)
 {
@@ -235,18 +234,8 @@ TEST(a_failed_allocation_leaves_nothing)
     struct lw_schedule_shape shape = {LW_SCHEDULE_ZBV, 2, 4, 2, 0, NULL};
     struct lw_grid g;
     struct lw_err err = {0};
-    enum lw_status status = LW_ENOMEM;
-    int64_t n = 0;
 
     assert_int_equal(lw_schedule_grid(&shape, &g, &err), LW_OK);
-    int64_t before = lw_alloc_live();
-    while (status == LW_ENOMEM) {
-        lw_alloc_fail_at(++n);
-        status = lower_all(&g, &err);
-        lw_alloc_fail_at(0);
-        assert_int_equal(lw_alloc_live(), before);
-    }
-    assert_int_equal(status, LW_OK);
-    assert_true(n > 10);
+    EACH_ALLOCATION_FAILS_IN(10, lower_all(&g, &err));
     lw_grid_free(&g);
 }

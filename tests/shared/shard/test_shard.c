@@ -5,6 +5,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/shard/shard.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 40 };
@@ -243,9 +244,9 @@ TEST(lpt_stays_within_grahams_bound)
         for (int32_t k = 0; k < n; k++)
             p[k] = f32(size[k] = prng_in(&r, 0, 60));
         assert_int_equal(lw_shard_lpt(p, n, world, 0, &s, &err), LW_OK);
-        for (int32_t i = 0; i < s.n_shards; i++) {
-            int64_t *x = &load[s.shards[i].owner];
-            *x += s.shards[i].numel;
+        for (int32_t k = 0; k < s.n_shards; k++) {
+            int64_t *x = &load[s.shards[k].owner];
+            *x += s.shards[k].numel;
             most = *x > most ? *x : most;
         }
         memset(load, 0, sizeof load);
@@ -260,28 +261,13 @@ TEST(failing_allocations_leave_nothing_behind)
 {
     static const int32_t first[] = {0, 3}, items[] = {0, 1, 2};
     struct lw_shard_param p[] = {f32(4), f32(8), f32(4)};
+    struct lw_sharding s = {.world = -7};
+    struct lw_err err;
 
-    for (int policy = 0; policy < 3; policy++)
-        for (int64_t n = 1;; n++) {
-            struct lw_sharding s = {.world = -7};
-            struct lw_err err;
-            enum lw_status status = LW_OK;
-            int64_t live = lw_alloc_live();
-            lw_alloc_fail_at(n);
-            switch (policy) {
-            case 0: status = lw_shard_lpt(p, 3, 4, 8, &s, &err); break;
-            case 1: status = lw_shard_flat(p, 3, 4, first, items, 1, 1, &s, &err); break;
-            case 2: status = lw_shard_per_tensor(p, 3, 4, &s, &err); break;
-            }
-            lw_alloc_fail_at(0);
-            if (status == LW_OK) {
-                lw_sharding_free(&s);
-                assert_int_equal(lw_alloc_live(), live);
-                assert_true(n > 1);
-                break;
-            }
-            assert_int_equal(status, LW_ENOMEM);
-            assert_int_equal(s.world, -7);
-            assert_int_equal(lw_alloc_live(), live);
-        }
+    EACH_ALLOCATION_FAILS(1, lw_shard_lpt(p, 3, 4, 8, &s, &err), s, lw_sharding_free(&s));
+    s = (struct lw_sharding){.world = -7};
+    EACH_ALLOCATION_FAILS(1, lw_shard_flat(p, 3, 4, first, items, 1, 1, &s, &err), s,
+                          lw_sharding_free(&s));
+    s = (struct lw_sharding){.world = -7};
+    EACH_ALLOCATION_FAILS(1, lw_shard_per_tensor(p, 3, 4, &s, &err), s, lw_sharding_free(&s));
 }

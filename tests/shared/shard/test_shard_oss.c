@@ -1,10 +1,10 @@
 /* The life of a sharded optimizer: shared/shard/shard_oss.h, with the examples of
  * docs/design/shard.md. The root system's own answers are checked by test_golden. */
 #include <stdio.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/shard/shard_oss.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 enum { N_MAX = 40 };
@@ -235,22 +235,12 @@ TEST(a_random_life_keeps_its_invariants)
 TEST(failing_allocations_change_nothing)
 {
     struct lw_shard_param p[] = {f32(10), f32(20)};
+    struct lw_oss *o = NULL;
     struct lw_err err;
 
-    for (int64_t n = 1;; n++) {
-        struct lw_oss *o = NULL;
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status s = lw_oss_new(p, 2, NULL, NULL, 0, 2, true, &o, &err);
-        lw_alloc_fail_at(0);
-        if (s == LW_OK) {
-            lw_oss_free(o);
-            break;
-        }
-        assert_null(o);
-        assert_int_equal(lw_alloc_live(), live);
-    }
-    struct lw_oss *o = four(true);
+    EACH_ALLOCATION_FAILS(0, lw_oss_new(p, 2, NULL, NULL, 0, 2, true, &o, &err), o,
+                          lw_oss_free(o));
+    o = four(true);
     for (int64_t n = 1;; n++) {
         int64_t live = lw_alloc_live();
         lw_alloc_fail_at(n);

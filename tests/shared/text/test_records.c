@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"

@@ -1,6 +1,5 @@
 /* Unions and differences of intervals. */
 #include "tests/lib/unit.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

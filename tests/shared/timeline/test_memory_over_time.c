@@ -2,8 +2,6 @@
  * recomputation, ZeRO and unknown figures change. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/model_help.h"

@@ -1,15 +1,14 @@
 /* Interval arithmetic and measures against numbers worked out by hand. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "shared/base/arena.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/reducer_kind.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/timeline.h"
+#include "tests/lib/failing_alloc.h"
 
 TEST(union_counts_overlaps_once)
 {
@@ -359,35 +358,31 @@ TEST(a_timeline_beyond_the_machine_is_refused_with_its_size)
     }
 }
 
+static enum lw_status fill_and_summarize(void)
+{
+    struct lw_timeline t = {0};
+    struct lw_summary s = {0};
+    struct lw_span row = {.step = 1, .kind = LW_OP_KERNEL, .all_in = -1, .end = 5};
+    enum lw_status status = LW_OK;
+
+    for (int i = 0; i < 70 && status == LW_OK; i++) {
+        row.step = i < 2 ? 1 - i : 1;
+        row.op = i;
+        row.start = row.end = i;
+        status = lw_timeline_add(&t, &row, NULL);
+    }
+    if (status == LW_OK)
+        status = lw_timeline_sort(&t, NULL);
+    if (status == LW_OK)
+        status = lw_timeline_check(&t, NULL, NULL);
+    if (status == LW_OK)
+        status = lw_timeline_summarize(&t, NULL, 0, &s, NULL);
+    lw_summary_free(&s);
+    lw_timeline_free(&t);
+    return status;
+}
+
 TEST(failed_allocations_leave_nothing_behind)
 {
-    int64_t live = lw_alloc_live(), n = 1;
-
-    for (;; n++) {
-        struct lw_timeline t = {0};
-        struct lw_summary s = {0};
-        struct lw_span row = {.step = 1, .kind = LW_OP_KERNEL, .all_in = -1, .end = 5};
-        enum lw_status status = LW_OK;
-        lw_alloc_fail_at(n);
-        for (int i = 0; i < 70 && status == LW_OK; i++) {
-            row.step = i < 2 ? 1 - i : 1;
-            row.op = i;
-            row.start = row.end = i;
-            status = lw_timeline_add(&t, &row, NULL);
-        }
-        if (status == LW_OK)
-            status = lw_timeline_sort(&t, NULL);
-        if (status == LW_OK)
-            status = lw_timeline_check(&t, NULL, NULL);
-        if (status == LW_OK)
-            status = lw_timeline_summarize(&t, NULL, 0, &s, NULL);
-        lw_alloc_fail_at(0);
-        lw_summary_free(&s);
-        lw_timeline_free(&t);
-        assert_int_equal(lw_alloc_live(), live);
-        if (status == LW_OK)
-            break;
-        assert_int_equal(status, LW_ENOMEM);
-    }
-    assert_true(n > 20); /* 12 columns twice at least */
+    EACH_ALLOCATION_FAILS_IN(20, fill_and_summarize()); /* 12 columns twice at least */
 }

@@ -3,7 +3,6 @@
 #include "tests/lib/unit.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "sim/cost/cost_model.h"

@@ -2,7 +2,6 @@
  * library, and the files that name a library's algorithms. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

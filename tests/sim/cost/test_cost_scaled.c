@@ -2,7 +2,6 @@
 #include "tests/lib/unit.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/files/files.h"

@@ -4,8 +4,6 @@
  * whose rate halves. All from a plan through the engine, compared to the picosecond. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
-
 #include "tests/lib/sim_help.h"
 
 static const struct lw_sim_options ways[] = {

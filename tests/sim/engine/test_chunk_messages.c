@@ -1,7 +1,6 @@
 /* Plans whose collectives go by other algorithms than the ring, at both levels of detail. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/files/files.h"

@@ -2,7 +2,6 @@
  * said. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/plan/cost.h"

@@ -2,7 +2,6 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "shared/base/arena.h"
 #include "sim/engine/queue.h"

@@ -2,7 +2,6 @@
  * communication, and a measured case in which overlapping loses. Times in us unless said. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/files/files.h"

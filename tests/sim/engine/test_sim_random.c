@@ -1,7 +1,6 @@
 /* Properties of the engine on random rings and random plans. The seed is printed when one fails. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/plan/reducer_kind.h"

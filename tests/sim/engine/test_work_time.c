@@ -1,6 +1,5 @@
 /* How long an op takes alone on its device: tables over sizes, and rates where there is none
  * (sim/engine/work_time.h). */
-#include <stdlib.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 

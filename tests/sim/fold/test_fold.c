@@ -2,7 +2,6 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "shared/base/arena.h"
 #include "shared/files/files.h"

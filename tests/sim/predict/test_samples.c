@@ -10,6 +10,7 @@
 #include "shared/files/files.h"
 #include "sim/engine/random_draws.h"
 #include "sim/predict/samples.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
@@ -166,22 +167,10 @@ TEST(failed_allocations_leave_nothing_behind)
     const struct world *w = *state;
     struct lw_sim_options o = {.n_steps = 1, .sigma = 0.1};
     struct lw_sim_samples s = {0};
-    int64_t live = lw_alloc_live(), n = 1;
-    enum lw_status status = LW_ENOMEM;
+    struct lw_err err = {0};
 
-    for (; status != LW_OK; n++) {
-        struct lw_err err = {0};
-        lw_alloc_fail_at(n);
-        status = lw_sim_sample(&w->plan, &w->c, &o, 0, 3, 1, &s, &err);
-        lw_alloc_fail_at(0);
-        if (status == LW_ENOMEM) {
-            assert_null(s.step);
-            assert_int_equal(lw_alloc_live(), live);
-        }
-    }
-    assert_true(n > 10);
-    lw_sim_samples_free(&s);
-    assert_int_equal(lw_alloc_live(), live);
+    EACH_ALLOCATION_FAILS(10, lw_sim_sample(&w->plan, &w->c, &o, 0, 3, 1, &s, &err), s,
+                          lw_sim_samples_free(&s));
 }
 
 /* Allocations that a run of so many steps makes. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/io/input.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 #include "traces/calls/import_calls.h"
 
@@ -169,29 +170,26 @@ TEST(a_recording_without_a_span_gives_no_table)
     traces_recorded_free(&c);
 }
 
+static enum lw_status read_period(const char *text)
+{
+    struct traces_recorded c;
+    struct lw_err err;
+    int64_t a, b, d;
+    enum lw_status s = read_text(text, &c, &err);
+
+    if (s == LW_OK) {
+        s = traces_recorded_period(&c, &a, &b, &d, &err);
+        traces_recorded_free(&c);
+    }
+    return s;
+}
+
 TEST(failing_allocations_keep_nothing)
 {
     char text[4096];
-    int64_t live = lw_alloc_live();
-    enum lw_status s = LW_ENOMEM;
-    int n = 0;
 
     periodic(text, sizeof text, 2, 6);
-    while (s == LW_ENOMEM) {
-        struct traces_recorded c;
-        struct lw_err err;
-        int64_t a, b, d;
-        lw_alloc_fail_at(++n);
-        s = read_text(text, &c, &err);
-        if (s == LW_OK) {
-            s = traces_recorded_period(&c, &a, &b, &d, &err);
-            traces_recorded_free(&c);
-        }
-        lw_alloc_fail_at(0);
-        assert_int_equal(lw_alloc_live(), live);
-    }
-    assert_int_equal(s, LW_OK);
-    assert_true(n > 3);
+    EACH_ALLOCATION_FAILS_IN(3, read_period(text));
 }
 
 /* Any byte changed: read or refused, and nothing is kept. */

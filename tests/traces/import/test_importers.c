@@ -1,6 +1,5 @@
 /* The table of importers: what must hold of every row. A new row adds its sample here. */
 #include "tests/lib/unit.h"
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/io/input.h"

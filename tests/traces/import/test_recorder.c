@@ -3,7 +3,6 @@
  * -c 'import torch') a fresh one is made as well. */
 #include "tests/lib/unit.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "shared/files/files.h"

@@ -8,6 +8,7 @@
 #include "shared/base/arena.h"
 #include "shared/io/input.h"
 #include "shared/json/json.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 #include "traces/kineto/import_kineto.h"
 
@@ -260,33 +261,34 @@ TEST(a_wrong_checksum_keeps_the_text_and_is_called_one)
     free(packed);
 }
 
+static enum lw_status salvage_cut(void)
+{
+    struct lw_kineto_options options = {.salvage = true};
+    struct lw_input in;
+    struct lw_trace t;
+    struct lw_err damage, err = {0};
+    enum lw_status status =
+        lw_input_read_broken(fixture_path("cut.gz"), 0, &in, &damage, &err);
+
+    if (status == LW_OK)
+        status = lw_kineto_take(&in, &damage, &options, &t, &err);
+    if (status == LW_OK) {
+        assert_true(t.n > 100 && t.n < 300);
+        assert_non_null(strstr(lw_trace_text(&t, t.damage), "truncated"));
+        lw_trace_free(&t);
+    }
+    return status;
+}
+
 TEST(failing_allocations_while_salvaging_leave_nothing_behind)
 {
     size_t len;
     char *text = many_events(&len, 300), *packed = malloc(len + 1000);
     size_t n_packed = pack(text, len, packed, len + 1000);
-    enum lw_status status = LW_ENOMEM;
 
     put_bytes("cut.gz", packed, n_packed / 2);
-    for (int64_t n = 1; status != LW_OK; n++) {
-        struct lw_kineto_options options = {.salvage = true};
-        struct lw_input in;
-        struct lw_trace t;
-        struct lw_err damage, err = {0};
-        lw_alloc_fail_at(n);
-        status = lw_input_read_broken(fixture_path("cut.gz"), 0, &in, &damage, &err);
-        if (status == LW_OK)
-            status = lw_kineto_take(&in, &damage, &options, &t, &err);
-        lw_alloc_fail_at(0);
-        if (status == LW_OK) {
-            assert_true(t.n > 100 && t.n < 300);
-            assert_non_null(strstr(lw_trace_text(&t, t.damage), "truncated"));
-            lw_trace_free(&t);
-        } else {
-            assert_int_equal(status, LW_ENOMEM);
-        }
-        assert_int_equal(lw_alloc_live(), 0);
-    }
+    EACH_ALLOCATION_FAILS_IN(1, salvage_cut());
+    assert_int_equal(lw_alloc_live(), 0);
     free(text);
     free(packed);
 }

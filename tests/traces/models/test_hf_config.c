@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/arena.h"
 #include "shared/json/json.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/model_help.h"
 #include "traces/models/hf_config.h"
 
@@ -191,17 +191,11 @@ TEST(a_text_config_inside_is_read)
 
 TEST(failing_allocations_leave_nothing)
 {
-    int64_t live = lw_alloc_live(), n = 0;
-    enum lw_status s;
-    do {
-        struct traces_model_shape shape;
-        struct lw_err err = {0};
-        const char *name;
-        lw_alloc_fail_at(++n);
-        s = read("{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 64, \"n_head\": 2,"
-                 "\"vocab_size\": 10, \"n_positions\": 8}", &name, &shape, &err);
-        lw_alloc_fail_at(0);
-        assert_int_equal(lw_alloc_live(), live);
-    } while (s == LW_ENOMEM);
-    assert_int_equal(s, LW_OK);
+    struct traces_model_shape shape;
+    struct lw_err err = {0};
+    const char *name;
+
+    EACH_ALLOCATION_FAILS_IN(
+        1, read("{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 64, \"n_head\": 2,"
+                "\"vocab_size\": 10, \"n_positions\": 8}", &name, &shape, &err));
 }

@@ -2,7 +2,6 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/command_fixture.h"

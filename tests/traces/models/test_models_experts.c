@@ -1,7 +1,6 @@
 /* Experts and latent attention: published counts, products by hand, what ranks share. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "tests/lib/model_help.h"

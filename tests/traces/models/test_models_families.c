@@ -1,9 +1,7 @@
 /* Llama, BERT, ViT and the ResNets: parameters by independent formulas and published figures. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/lib/model_help.h"
 #include "shared/base/arena.h"

@@ -1,9 +1,6 @@
 /* GPT: parameters as registered, work and kept activations by the published formulas. */
 #include "tests/lib/unit.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "shared/base/arena.h"
 #include "tests/lib/model_help.h"
 

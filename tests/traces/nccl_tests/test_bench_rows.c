@@ -9,6 +9,7 @@
 #include "shared/json/json.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/bench_text.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 #include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
@@ -169,18 +170,8 @@ TEST(failing_allocations_leave_nothing_behind)
     const char *texts[] = {fixture_get(JSON_FILE), CSV "all_reduce,8,1,64,20,,\n"};
 
     for (int i = 0; i < 2; i++) {
-        enum lw_status status = LW_ENOMEM;
-        for (int64_t n = 1; status != LW_OK; n++) {
-            struct traces_bench b;
-            lw_alloc_fail_at(n);
-            status = read_text(texts[i], &none, &b, NULL);
-            lw_alloc_fail_at(0);
-            if (status == LW_OK)
-                traces_bench_free(&b);
-            else
-                assert_int_equal(status, LW_ENOMEM);
-            assert_int_equal(lw_alloc_live(), 0);
-        }
+        struct traces_bench b = {0};
+        EACH_ALLOCATION_FAILS(1, read_text(texts[i], &none, &b, NULL), b, traces_bench_free(&b));
     }
     free((char *)texts[0]);
 }

@@ -11,6 +11,7 @@
 #include "shared/json/json.h"
 #include "sim/cost/cost_model.h"
 #include "tests/lib/bench_text.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/fuzz/bench_target.h"
 #include "traces/import/importer.h"
@@ -509,26 +510,23 @@ TEST(files_of_different_devices_or_the_same_table_twice_are_refused)
     traces_bench_free(&b[1]);
 }
 
+static enum lw_status convert_today(struct lw_cluster *c)
+{
+    struct traces_bench b;
+    enum lw_status status = read_text(today, NULL, &b, NULL);
+
+    if (status == LW_OK) {
+        status = lw_cluster_from_bench(&b, 1, false, c, NULL);
+        traces_bench_free(&b);
+    }
+    return status;
+}
+
 TEST(failing_allocations_leave_nothing_behind)
 {
-    enum lw_status status = LW_ENOMEM;
+    struct lw_cluster c = {0};
 
-    for (int64_t n = 1; status != LW_OK; n++) {
-        struct traces_bench b;
-        struct lw_cluster c;
-        lw_alloc_fail_at(n);
-        status = read_text(today, NULL, &b, NULL);
-        if (status == LW_OK) {
-            status = lw_cluster_from_bench(&b, 1, false, &c, NULL);
-            traces_bench_free(&b);
-        }
-        lw_alloc_fail_at(0);
-        if (status == LW_OK)
-            lw_cluster_free(&c);
-        else
-            assert_int_equal(status, LW_ENOMEM);
-        assert_int_equal(lw_alloc_live(), 0);
-    }
+    EACH_ALLOCATION_FAILS(1, convert_today(&c), c, lw_cluster_free(&c));
 }
 
 /* Every row of every published table comes back from the cost function to the picosecond. */

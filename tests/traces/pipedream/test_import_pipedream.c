@@ -8,6 +8,7 @@
 #include "shared/base/arena.h"
 #include "shared/io/input.h"
 #include "shared/json/json.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
 #include "tests/fuzz/pipedream_target.h"
 #include "traces/import/importer.h"
@@ -136,24 +137,23 @@ TEST(a_cycle_inputs_alone_and_endless_times_give_no_workload)
     assert_int_equal(lw_alloc_live(), 0);
 }
 
+static enum lw_status convert_small(struct lw_workload *w)
+{
+    struct lw_profile_graph g;
+    enum lw_status status = read_graph(small, &g, NULL);
+
+    if (status == LW_OK) {
+        status = lw_workload_from_pipedream(&g, "g", "", w, NULL);
+        lw_profile_graph_free(&g);
+    }
+    return status;
+}
+
 TEST(failing_allocations_leave_nothing_behind)
 {
-    enum lw_status status = LW_ENOMEM;
+    struct lw_workload w = {0};
 
-    for (int64_t n = 1; status != LW_OK; n++) {
-        struct lw_profile_graph g;
-        struct lw_workload w;
-        lw_alloc_fail_at(n);
-        status = read_graph(small, &g, NULL);
-        if (status == LW_OK) {
-            status = lw_workload_from_pipedream(&g, "g", "", &w, NULL);
-            lw_profile_graph_free(&g);
-        }
-        lw_alloc_fail_at(0);
-        if (status == LW_OK)
-            lw_workload_free(&w);
-        assert_int_equal(lw_alloc_live(), 0);
-    }
+    EACH_ALLOCATION_FAILS(1, convert_small(&w), w, lw_workload_free(&w));
 }
 
 /* Sums of the recorded profiles: parameters and times of all nodes but inputs, added up from the

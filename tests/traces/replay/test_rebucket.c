@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/replay_help.h"
-#include "shared/base/arena.h"
 #include "shared/bucket/bucket.h"
 
 #define US LW_PS_PER_US
@@ -258,19 +258,10 @@ TEST(failing_allocations_leave_nothing_behind)
 {
     struct traces_replay_choice choice = {.buckets = &one_mib};
     struct traces_source s;
-    struct traces_replay r;
-    enum lw_status status = LW_ENOMEM;
+    struct traces_replay r = {0};
 
     make_device(&s);
-    int64_t live = lw_alloc_live(), n = 1;
-    for (; status != LW_OK && n < 5000; n++) {
-        lw_alloc_fail_at(n);
-        status = traces_replay_build(&s, 1, &choice, &r, NULL);
-        lw_alloc_fail_at(0);
-        assert_true(status == LW_OK || (status == LW_ENOMEM && lw_alloc_live() == live));
-    }
-    assert_true(n > 30);
-    traces_replay_free(&r);
-    assert_int_equal(lw_alloc_live(), live);
+    EACH_ALLOCATION_FAILS(30, traces_replay_build(&s, 1, &choice, &r, NULL), r,
+                          traces_replay_free(&r));
     traces_source_free(&s);
 }

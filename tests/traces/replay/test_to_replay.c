@@ -2,8 +2,8 @@
 #include "tests/lib/unit.h"
 #include <string.h>
 
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/replay_help.h"
-#include "shared/base/arena.h"
 
 #define US LW_PS_PER_US
 
@@ -399,23 +399,10 @@ TEST(traces_of_different_runs_are_refused_with_what_differs)
 TEST(failing_allocations_leave_nothing_behind)
 {
     struct traces_source s;
-    struct traces_replay r;
-    enum lw_status status = LW_ENOMEM;
+    struct traces_replay r = {0};
 
     make_streams(&s, true);
-    int64_t live = lw_alloc_live(), n = 1;
-    for (; status != LW_OK && n < 5000; n++) {
-        lw_alloc_fail_at(n);
-        status = traces_replay_build(&s, 1, &plain, &r, NULL);
-        lw_alloc_fail_at(0);
-        if (status != LW_OK) {
-            assert_int_equal(status, LW_ENOMEM);
-            assert_int_equal(lw_alloc_live(), live);
-        }
-    }
-    assert_true(n > 20);
-    assert_int_equal(status, LW_OK);
-    traces_replay_free(&r);
-    assert_int_equal(lw_alloc_live(), live);
+    EACH_ALLOCATION_FAILS(20, traces_replay_build(&s, 1, &plain, &r, NULL), r,
+                          traces_replay_free(&r));
     traces_source_free(&s);
 }

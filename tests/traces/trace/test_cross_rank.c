@@ -1,7 +1,6 @@
 /* Collectives over ranks: by hand, and against the figures of ../shared/traces/truth.json. */
 #include "tests/lib/unit.h"
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/lib/replay_help.h"

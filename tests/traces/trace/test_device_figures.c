@@ -2,7 +2,6 @@
  * truth.json, to the nanosecond. */
 #include "tests/lib/unit.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "traces/trace/decimal_time.h"
 #include "traces/kineto/import_kineto.h"
 #include "traces/trace/device_figures.h"
+#include "tests/lib/failing_alloc.h"
 
 #define TRUTH "../shared/traces/truth.json"
 
@@ -136,21 +136,9 @@ TEST(failing_allocations_leave_nothing_behind)
 {
     struct lw_trace t;
     struct lw_inspection i = {0};
-    enum lw_status status = LW_ENOMEM;
 
     make_small(&t);
-    int64_t live = lw_alloc_live();
-    for (int64_t n = 1; status != LW_OK; n++) {
-        lw_alloc_fail_at(n);
-        status = lw_inspect(&t, &i, NULL);
-        lw_alloc_fail_at(0);
-        if (status != LW_OK) {
-            assert_int_equal(status, LW_ENOMEM);
-            assert_int_equal(lw_alloc_live(), live);
-            assert_null(i.iterations);
-        }
-    }
-    lw_inspection_free(&i);
+    EACH_ALLOCATION_FAILS(1, lw_inspect(&t, &i, NULL), i, lw_inspection_free(&i));
     lw_trace_free(&t);
 }
 

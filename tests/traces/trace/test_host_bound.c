@@ -1,9 +1,8 @@
 /* Kernels by class, the host's calls, and host-bound stretches, by hand. Times in us. */
 #include "tests/lib/unit.h"
-#include <string.h>
 
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/replay_help.h"
-#include "shared/base/arena.h"
 #include "traces/trace/host_bound.h"
 
 /* The example of docs/design/inspect.md. */
@@ -60,21 +59,12 @@ TEST(failing_allocations_leave_nothing_behind)
 {
     struct traces_source s;
     struct lw_inspection in;
-    struct traces_meaning m;
-    enum lw_status status = LW_ENOMEM;
+    struct traces_meaning m = {0};
 
     make(&s);
     assert_int_equal(lw_inspect(&s.trace, &in, NULL), LW_OK);
-    int64_t live = lw_alloc_live(), n = 1;
-    for (; status != LW_OK && n < 1000; n++) {
-        lw_alloc_fail_at(n);
-        status = traces_meaning_find(&s.trace, &in, NULL, &m, NULL);
-        lw_alloc_fail_at(0);
-        assert_true(status == LW_OK || lw_alloc_live() == live);
-    }
-    assert_true(n > 5);
-    traces_meaning_free(&m);
-    assert_int_equal(lw_alloc_live(), live);
+    EACH_ALLOCATION_FAILS(5, traces_meaning_find(&s.trace, &in, NULL, &m, NULL), m,
+                          traces_meaning_free(&m));
     lw_inspection_free(&in);
     traces_source_free(&s);
 }

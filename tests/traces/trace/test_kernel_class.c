@@ -2,8 +2,8 @@
 #include "tests/lib/unit.h"
 #include <string.h>
 
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/file_fixture.h"
-#include "shared/base/arena.h"
 #include "traces/trace/kernel_class.h"
 
 TEST(names_of_libraries_have_their_class)
@@ -79,20 +79,10 @@ TEST(a_wrong_line_is_named)
 TEST(failing_allocations_leave_nothing_behind)
 {
     const char *file = fixture_path("classes.txt");
-    struct lw_kernel_table t;
-    enum lw_status status = LW_ENOMEM;
+    struct lw_kernel_table t = {0};
 
     fixture_put(file, "comm a\nmemory b\n");
-    int64_t live = lw_alloc_live(), n = 1;
-    for (; status != LW_OK && n < 200; n++) {
-        lw_alloc_fail_at(n);
-        status = lw_kernel_table_read(file, &t, NULL);
-        lw_alloc_fail_at(0);
-        assert_true(status == LW_OK || lw_alloc_live() == live);
-    }
-    assert_true(n > 3);
-    lw_kernel_table_free(&t);
-    assert_int_equal(lw_alloc_live(), live);
+    EACH_ALLOCATION_FAILS(2, lw_kernel_table_read(file, &t, NULL), t, lw_kernel_table_free(&t));
 }
 
 TEST_GROUP(fixture_open, fixture_close)

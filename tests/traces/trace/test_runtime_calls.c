@@ -1,6 +1,5 @@
 /* What calls launch and wait for, from cuda_sync rows or from their order. */
 #include "tests/lib/unit.h"
-#include <string.h>
 
 #include "tests/lib/replay_help.h"
 #include "traces/trace/runtime_calls.h"

@@ -1,6 +1,5 @@
 /* From steps to workloads: hand-made traces whose every number is computed beside them. */
 #include "tests/lib/unit.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
