@@ -139,7 +139,7 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
             continue;
         double predicted = (double)x->predicted.time;
         double ratio = predicted > 0 ? (double)x->measured / predicted : 0;
-        if (largest && *t->gpu && !traces_same_device(c->device.kind, t->gpu))
+        if (largest && *t->gpu && !lw_device_same_family(c->device.kind, t->gpu))
             lw_printf_paragraph(stdout, "note: %s was measured on '%s', '%s' has '%s'",
                                 lw_op_name(t->op), t->gpu, c->name, c->device.kind);
         if (sim_ratio_is_doubtful(ratio, !largest))

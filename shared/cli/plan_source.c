@@ -126,23 +126,64 @@ static enum lw_status is_known_kind(const char *kind, bool *known, struct lw_err
     return LW_OK;
 }
 
-static enum lw_status refuse_other_kind(const struct lw_plan_source *s,
-                                        const struct lw_workload *w, const char *own,
-                                        const struct lw_cluster *c, struct lw_err *err)
-{
-    bool both = strcmp(own, plain_kind(c->device.kind)) != 0;
+enum same_kind { SAME, OTHER, UNSURE };
 
-    if (both)
-        LW_TRY(is_known_kind(own, &both, err));
-    if (both)
-        LW_TRY(is_known_kind(plain_kind(c->device.kind), &both, err));
-    if (!both)
+/* Two known kinds are the same if their names are equal. A driver's name ("NVIDIA H100 80GB HBM3")
+ * is the same kind as a known one if it has that kind's first word. Of other names nothing is known.
+ * A side without a name is not compared. */
+static enum lw_status compare_kinds(const char *own, const char *kind, enum same_kind *same,
+                                    struct lw_err *err)
+{
+    bool own_known = false, kind_known = false;
+
+    *same = SAME;
+    if (lw_device_is_nameless(own) || lw_device_is_nameless(kind) || strcmp(own, kind) == 0)
         return LW_OK;
-    return lw_fail(
-        err, LW_EINVAL,
-        "workload '%s' is timed for device '%s', cluster '%s' has '%s': --device %s times "
-        "it by FLOPs and bytes; or make or record it for that device",
-        w->name, own, c->name, c->device.kind, s->cluster_file);
+    LW_TRY(is_known_kind(own, &own_known, err));
+    LW_TRY(is_known_kind(kind, &kind_known, err));
+    if (own_known && kind_known)
+        *same = OTHER;
+    else if (!own_known && !kind_known)
+        *same = UNSURE;
+    else if (!lw_device_same_family(own_known ? own : kind, own_known ? kind : own))
+        *same = UNSURE;
+    return LW_OK;
+}
+
+/* what: "workload" or "plan". Times of another known kind are refused; those of a kind that is not
+ * known are used, and said to be. */
+static enum lw_status fit_kind(const struct lw_plan_source *s, const char *what, const char *name,
+                               const char *device, const struct lw_cluster *c, struct lw_err *err)
+{
+    const char *own = plain_kind(device ? device : "");
+    const char *file = strcmp(what, "plan") == 0 ? "with -w in place of the plan file, " : "";
+    enum same_kind same;
+
+    LW_TRY(compare_kinds(own, plain_kind(c->device.kind), &same, err));
+    if (same == OTHER)
+        return lw_fail(err, LW_EINVAL,
+                       "%s '%s' is timed for device '%s', cluster '%s' has '%s': %s--device %s "
+                       "times it by FLOPs and bytes; or make or record it for that device",
+                       what, name, own, c->name, c->device.kind, file, s->cluster_file);
+    if (same == UNSURE)
+        fprintf(stderr,
+                "lapwing: %s '%s' is timed for device '%s', cluster '%s' has '%s': compute takes "
+                "the times of '%s'; %s--device %s times it by FLOPs and bytes\n",
+                what, name, own, c->name, c->device.kind, own, file, s->cluster_file);
+    return LW_OK;
+}
+
+static enum lw_status fit_plan(const struct lw_plan_source *s, const struct lw_plan *p,
+                               struct lw_err *err)
+{
+    struct lw_cluster c;
+
+    if (!s->cluster_file)
+        return LW_OK;
+    LW_TRY(lw_plan_source_cluster(s, &c, err));
+    enum lw_status st = fit_kind(s, "plan", p->name, p->device, &c, err);
+    lw_cluster_free(&c);
+    return st;
 }
 
 static enum lw_status retime(const struct lw_plan_source *s, struct lw_workload *w,
@@ -182,8 +223,7 @@ enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_work
     if (!s->cluster_file)
         return LW_OK;
     LW_TRY(lw_plan_source_cluster(s, &c, err));
-    enum lw_status st = refuse_other_kind(
-        s, w, plain_kind(w->from.device ? w->from.device : ""), &c, err);
+    enum lw_status st = fit_kind(s, "workload", w->name, w->from.device, &c, err);
     lw_cluster_free(&c);
     return st;
 }
@@ -226,6 +266,20 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);
 }
 
+enum lw_status lw_plan_source_read(const struct lw_plan_source *s, const char *plan_file,
+                                   bool unchecked, struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_plan p;
+
+    LW_TRY(lw_plan_read(plan_file, unchecked, &p, err));
+    enum lw_status st = fit_plan(s, &p, err);
+    if (st == LW_OK)
+        *plan = p;
+    else
+        lw_plan_free(&p);
+    return st;
+}
+
 static bool is_workload(const char *file)
 {
     char kind[16];
@@ -252,7 +306,7 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     if (plan_file && (s->n_given > 0 || s->strategy_file))
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
                        plan_file, s->n_given > 0 ? "--" : "-s", s->n_given > 0 ? s->names[0] : "");
-    LW_TRY(plan_file ? lw_plan_read(plan_file, false, plan, err)
+    LW_TRY(plan_file ? lw_plan_source_read(s, plan_file, false, plan, err)
                      : plan_workload(s, cost, plan, err));
     if (s->ranks > 0 && s->ranks != plan->n_ranks) {
         enum lw_status st = lw_fail(err, LW_EUSAGE, "--ranks %lld, but plan '%s' is for %d ranks",

@@ -62,6 +62,11 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
                                        const struct lw_strategy *strategy, struct lw_workload *w,
                                        struct lw_err *err);
 
+/* A plan file. Its device kind is compared with the cluster's (-c), as a workload's is: another
+ * known kind is refused, one that is not known is printed. */
+enum lw_status lw_plan_source_read(const struct lw_plan_source *s, const char *plan_file,
+                                   bool unchecked, struct lw_plan *plan, struct lw_err *err);
+
 /* The strategy that file and options make, on top of the defaults; not checked as a whole. */
 enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
                                        struct lw_err *err);

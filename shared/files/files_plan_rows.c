@@ -240,6 +240,7 @@ const struct lw_field lw_plan_file_fields[] = {
     LW_F_STRING("hash", AT(hash)),
     LW_F_STRING("workload_hash", AT(plan.workload_hash)),
     LW_F_STRING("cluster", AT(plan.cluster_name)),
+    LW_F_STRING("device", AT(plan.device)),
     LW_F_OWN("strategy", read_strategy, write_strategy),
     LW_F_ITEMS("notes", LW_FIELD_STRINGS, AT(plan.notes), AT(plan.n_notes)),
     LW_F_INT32("n_stages", AT(plan.n_stages), 1),

@@ -104,10 +104,9 @@ static enum lw_status write_all(struct lw_lowering *l, struct lw_err *err)
 static enum lw_status keep_origin(const struct lw_workload *w, struct lw_plan *plan,
                                   struct lw_err *err)
 {
-    if (!w->from.hash || !*w->from.hash)
-        return LW_OK;
-    plan->workload_hash = lw_arena_strdup(&plan->arena, w->from.hash);
-    if (plan->workload_hash)
+    plan->workload_hash = lw_arena_strdup(&plan->arena, w->from.hash ? w->from.hash : "");
+    plan->device = lw_arena_strdup(&plan->arena, w->from.device ? w->from.device : "");
+    if (plan->workload_hash && plan->device)
         return LW_OK;
     lw_plan_free(plan);
     return lw_fail_nomem(err);

@@ -4,6 +4,7 @@
 
 #include "shared/base/arena.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -106,6 +107,22 @@ int64_t lw_device_framework_bytes(const struct lw_device *d)
     if (lw_figure_is_set(d->framework_bytes))
         return (int64_t)d->framework_bytes.value;
     return lw_figure_is_set(d->n_sms) ? (int64_t)LW_FRAMEWORK_MIB << 20 : 0;
+}
+
+bool lw_device_same_family(const char *kind, const char *named)
+{
+    size_t n = strcspn(kind, "- ");
+
+    for (const char *at = named; *at; at++)
+        if (strncmp(at, kind, n) == 0 && !isalnum((unsigned char)at[n]) &&
+            (at == named || !isalnum((unsigned char)at[-1])))
+            return true;
+    return false;
+}
+
+bool lw_device_is_nameless(const char *kind)
+{
+    return !*kind || strcmp(kind, "unknown") == 0 || strcmp(kind, "as recorded") == 0;
 }
 
 void lw_cluster_free(struct lw_cluster *c)

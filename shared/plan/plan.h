@@ -250,6 +250,8 @@ struct lw_plan {
 
     const char **notes;     /* decisions and the rules after them, for people */
     const char *workload_hash, *cluster_name; /* provenance, outside the hash */
+    const char *device;     /* kind that the times are of; "" = unknown; outside the hash, which
+                             * covers the times */
 };
 
 void lw_plan_free(struct lw_plan *p);

@@ -218,6 +218,61 @@ TEST(a_cluster_of_another_device_is_refused)
            "timed for device 'H100-SXM5-80GB', cluster 'p4d' has 'A100-SXM4-40GB': --device p4d");
     expect("sim -w h100.json -c p4d --device p4d --dp 2 --no-db", 0, "step ");
     expect("plan -w h100.json -c dgx-a100 --dp 2", 1, "--device dgx-a100");
+    expect("exec -w h100.json -c p4d --dp 2 --no-db", 1, "--device p4d");
+    expect("recommend h100.json -c p4d --dp 2", 1, "--device p4d");
+}
+
+/* A plan keeps the kind of its workload: every command that reads both compares them. */
+TEST(a_plan_of_another_device_is_refused)
+{
+    static const char *const commands[] = {"plan", "sim --no-db", "exec --no-db",
+                                           "exec --no-check --no-db"};
+    char line[128];
+
+    expect("plan -w h100.json --dp 2 -o plan_h100.json", 0, "");
+    expect("sim plan_h100.json -c dgx-h100 --no-db", 0, "step ");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        snprintf(line, sizeof line, "%s plan_h100.json -c p4d", commands[i]);
+        expect(line, 1,
+               "plan 'gpt2 dp2' is timed for device 'H100-SXM5-80GB', cluster 'p4d' has "
+               "'A100-SXM4-40GB': with -w in place of the plan file, --device p4d times it by "
+               "FLOPs and bytes; or make or record it for that device");
+    }
+}
+
+/* A kind that is no known system's is compared, too, and said: a CPU's seconds are not a GPU's. */
+TEST(an_unknown_kind_is_compared_with_the_clusters)
+{
+    static const struct {
+        const char *kind, *cluster, *said;
+    } cases[] = {
+        {"cpu core", "dgx-h100", "compute takes the times of 'cpu core'; --device dgx-h100 times"},
+        {"H100-SXM5-80GB", "host", "compute takes the times of 'H100-SXM5-80GB'"},
+        {"Tesla X", "p4d", "compute takes the times of 'Tesla X'"},
+        {"NVIDIA H100 80GB HBM3", "p4d", "compute takes the times of 'H100 80GB HBM3'"},
+        {"NVIDIA A100-SXM4-80GB", "p4d", "times it by FLOPs and bytes; or make or record it"},
+        {"cpu core", "host", NULL},
+        {"unknown", "p4d", NULL},
+        {"NVIDIA H100 80GB HBM3", "dgx-h100", NULL},
+        {"NVIDIA A100-SXM4-40GB", "p4d", NULL},
+    };
+    char line[400];
+    int rc;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(line, sizeof line,
+                 "sed 's/H100-SXM5-80GB/%s/' h100.json > kind.json; $L sim -w kind.json -c %s "
+                 "--dp 2 --no-db 2>&1; $L plan -w kind.json --dp 2 -o kind_plan.json >/dev/null; "
+                 "$L sim kind_plan.json -c %s --no-db 2>&1",
+                 cases[i].kind, cases[i].cluster, cases[i].cluster);
+        const char *out = shell(line, &rc);
+        bool refused = cases[i].said && strstr(cases[i].said, "make or record") != NULL;
+        assert_true((strstr(out, "step ") == NULL) == refused);
+        assert_true((strstr(out, "workload 'gpt2' is timed for") != NULL) == !!cases[i].said);
+        assert_true((strstr(out, "plan 'gpt2 dp2' is timed for") != NULL) == !!cases[i].said);
+        if (cases[i].said && !strstr(out, cases[i].said))
+            fail_msg("no '%s' in %s", cases[i].said, out);
+    }
 }
 
 /* Recorded on a device that no cluster has: the user says what it is like. */

@@ -63,9 +63,6 @@ void traces_bench_free(struct traces_bench *b);
 enum lw_status lw_cluster_from_bench(const struct traces_bench *b, int n, bool in_place,
                                      struct lw_cluster *out, struct lw_err *err);
 
-/* Whether the device that a log names is of the kind: by the kind's first word ("H100-SXM5-80GB"),
- * as the driver's names hold it too ("NVIDIA H100 80GB HBM3"). */
-bool traces_same_device(const char *kind, const char *measured);
 /* Whether the network that a log names can be the inter-node link of the cluster; true also where
  * it is not known. */
 bool traces_same_network(const struct lw_cluster *base, const char *network);

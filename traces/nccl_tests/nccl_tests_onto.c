@@ -8,7 +8,6 @@
  * domains of their own.
  *
  * A table faster than the links of the cluster is of another machine, and refused. */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,17 +15,6 @@
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 #define MORE_THAN_LINKS 1.1 /* links are stated at the rate that collectives reach */
-
-bool traces_same_device(const char *base, const char *measured)
-{
-    size_t n = strcspn(base, "- ");
-
-    for (const char *at = measured; *at; at++)
-        if (strncmp(at, base, n) == 0 && !isalnum((unsigned char)at[n]) &&
-            (at == measured || !isalnum((unsigned char)at[-1])))
-            return true;
-    return false;
-}
 
 /* What a log's network and an inter-node link's name have in common. */
 static const struct {
@@ -97,7 +85,7 @@ static enum lw_status check_table(const struct lw_cluster *base, const struct lw
     if (base->n_nodes > 0 && t->n_nodes > base->n_nodes)
         return lw_fail(err, LW_EINVAL, "--onto %s: the tables have %d nodes, the cluster has %d",
                        base->name, t->n_nodes, base->n_nodes);
-    if (strcmp(kind, "unknown") != 0 && !traces_same_device(base->device.kind, kind))
+    if (strcmp(kind, "unknown") != 0 && !lw_device_same_family(base->device.kind, kind))
         return lw_fail(err, LW_EINVAL,
                        "--onto %s: the tables were measured on '%s', the cluster has '%s'",
                        base->name, kind, base->device.kind);
