@@ -64,6 +64,8 @@ static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
         {"shards", p->n_shards, 0},
         {"offsets", p->n_offsets, 0},
         {"works", p->n_works, 0},
+        {"products", p->n_products, 0},
+        {"products of works", p->n_work_products, 0},
         {"ops", p->n_ops, 0},
         {"deps", p->n_deps, 0},
         {"ready", p->n_ready, 0},
@@ -245,6 +247,25 @@ static enum lw_status check_membership(const struct lw_plan *p, struct lw_err *e
     return s;
 }
 
+static enum lw_status check_products(const struct lw_plan *p, struct lw_err *err)
+{
+    for (int32_t i = 0; i < p->n_products; i++) {
+        LW_TRY(within("product", i, "dtype", (int64_t)p->products[i].dtype, 0, LW_N_DTYPES, err));
+        if (lw_product_check(&p->products[i], i, err) != LW_OK)
+            return lw_fail(err, LW_EPLAN, "product %d has a size that is not allowed", i);
+    }
+    for (int32_t i = 0; i < p->n_works; i++) {
+        const struct lw_work *w = &p->works[i];
+        LW_TRY(within("work", i, "first product", w->first_product, 0,
+                      (int64_t)p->n_work_products + 1, err));
+        LW_TRY(within("work", i, "number of products", w->n_products, 0,
+                      (int64_t)p->n_work_products - w->first_product + 1, err));
+    }
+    for (int32_t i = 0; i < p->n_work_products; i++)
+        LW_TRY(within("product of works", i, "index", p->work_products[i], 0, p->n_products, err));
+    return LW_OK;
+}
+
 static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
 {
     int64_t n_stages = p->n_stages > 0 ? p->n_stages : 1;
@@ -282,7 +303,7 @@ static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
         LW_TRY(within("module", i, "stage", p->stage_of[i], 0, n_stages, err));
     for (int32_t i = 0; i < p->n_works; i++)
         LW_TRY(within("work", i, "time in ps", p->works[i].ps, -1, INT64_MAX, err));
-    return LW_OK;
+    return check_products(p, err);
 }
 
 /* One number and no gradients. */

@@ -7,23 +7,13 @@
 #include "shared/base/dtype.h"
 #include "shared/base/units.h"
 #include "shared/plan/cluster.h"
+#include "shared/plan/product.h"
 
 /* How long one kernel takes on a device, from its shape. See docs/design/device.md. */
 
 /* The device has the figures of products by shape: a peak of that type, SMs, gemm_sustained,
  * gemm_fill, memory bandwidth. Without them a roofline of FLOPs and bytes is all there is. */
 bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype);
-
-/* `batch` products of m x k and k x n, of one kernel (batched) or of as many groups (grouped:
- * experts). */
-struct lw_product {
-    int64_t batch, m, n, k;
-    enum lw_dtype dtype;
-    bool fp8;            /* operands of 8 bits, at the device's fp8_speedup */
-    bool accumulate;     /* the result is added to what is there */
-    int32_t out_size;    /* bytes of an element of the result; 0 = that of dtype */
-    bool grouped;        /* a launch per product */
-};
 
 /* What bounds a product and by how much; for people. */
 struct lw_product_time {

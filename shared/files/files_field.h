@@ -136,6 +136,7 @@ struct lw_field {
     } /* LW_FIELD_SKIP */
 
 extern const struct lw_field lw_sparse_fields[]; /* of struct lw_sparse */
+extern const struct lw_field lw_product_fields[]; /* of struct lw_product */
 
 /* A document being read. Memory of the result comes from the arena. */
 struct lw_fields {

@@ -146,14 +146,19 @@ static enum lw_status unpack_ops(struct plan_file *f, struct lw_arena *a, struct
 {
     const struct lw_plan *p = &f->plan;
 
+    f->n_work_rows = p->n_works;
     f->n_op_rows = p->n_ops;
     f->n_program_rows = p->n_variants * p->n_roles;
     f->n_operand_rows = p->n_operand_rows;
+    f->works = lw_arena_alloc(a, p->n_works, sizeof *f->works);
     f->ops = lw_arena_alloc(a, p->n_ops, sizeof *f->ops);
     f->programs = lw_arena_alloc(a, f->n_program_rows, sizeof *f->programs);
     f->operands = lw_arena_alloc(a, p->n_operand_rows, sizeof *f->operands);
-    if (!f->ops || !f->programs || !f->operands)
+    if (!f->works || !f->ops || !f->programs || !f->operands)
         return lw_fail_nomem(err);
+    for (int32_t i = 0; i < p->n_works; i++)
+        f->works[i] =
+            (struct work_row){p->works[i], p->work_products + p->works[i].first_product};
     for (int32_t i = 0; i < p->n_ops; i++)
         f->ops[i] = (struct op_row){p->ops[i], p->deps + p->ops[i].first_dep,
                                     p->ready + p->ops[i].first_ready};

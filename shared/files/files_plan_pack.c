@@ -289,6 +289,33 @@ static enum lw_status pack_programs(const struct pack *k)
     return within(k, "passes", 0, "repeat_from", p->repeat_from, 0, p->n_passes);
 }
 
+static enum lw_status pack_works(const struct pack *k)
+{
+    struct lw_plan *p = k->p;
+    int64_t n = 0;
+
+    for (int32_t i = 0; i < p->n_products; i++)
+        LW_TRY(lw_product_check(&p->products[i], i, k->err));
+    p->n_works = k->file->n_work_rows;
+    for (int32_t i = 0; i < p->n_works; i++)
+        n += k->file->works[i].work.n_products;
+    LW_TRY(within(k, "works", 0, "products", n, 0, INT64_C(1) << 31));
+    p->works = take(k, p->n_works, sizeof *p->works);
+    p->work_products = take(k, n, sizeof *p->work_products);
+    if (!p->works || !p->work_products)
+        return lw_fail_nomem(k->err);
+    for (int32_t i = 0; i < p->n_works; i++) {
+        const struct work_row *row = &k->file->works[i];
+        p->works[i] = row->work;
+        p->works[i].first_product = p->n_work_products;
+        for (int32_t x = 0; x < row->work.n_products; x++) {
+            LW_TRY(within(k, "works", i, "products", row->products[x], 0, p->n_products));
+            p->work_products[p->n_work_products++] = row->products[x];
+        }
+    }
+    return LW_OK;
+}
+
 static enum lw_status check_op(const struct pack *k, const struct lw_op *op, int32_t i)
 {
     const struct lw_plan *p = k->p;
@@ -389,6 +416,7 @@ enum lw_status lw_plan_file_pack(struct plan_file *f, struct lw_plan *p, struct 
     LW_TRY(pack_comms(&k));
     LW_TRY(pack_params(&k));
     LW_TRY(pack_buckets(&k));
+    LW_TRY(pack_works(&k));
     LW_TRY(pack_ops(&k));
     LW_TRY(pack_operands(&k));
     return pack_programs(&k);

@@ -146,13 +146,14 @@ static const struct lw_field shard_fields[] = {
 };
 #undef AT
 
-#define AT(field) offsetof(struct lw_work, field)
+#define AT(field) offsetof(struct work_row, field)
 static const struct lw_field work_fields[] = {
-    LW_F_NS("ns", AT(ps), -1),
-    LW_F_INT64("flops", AT(flops), -1),
-    LW_F_INT64("bytes", AT(bytes), -1),
-    {.name = "keeps_bytes", .kind = LW_FIELD_INT64, .at = AT(keeps_bytes), .least = -INT64_MAX,
+    LW_F_NS("ns", AT(work.ps), -1),
+    LW_F_INT64("flops", AT(work.flops), -1),
+    LW_F_INT64("bytes", AT(work.bytes), -1),
+    {.name = "keeps_bytes", .kind = LW_FIELD_INT64, .at = AT(work.keeps_bytes), .least = -INT64_MAX,
      .most = INT64_MAX},
+    LW_F_ITEMS("products", LW_FIELD_INTS32, AT(products), AT(work.n_products)),
     {0},
 };
 #undef AT
@@ -266,7 +267,9 @@ const struct lw_field lw_plan_file_fields[] = {
     LW_F_LIST("sparse", AT(plan.sparse), AT(plan.n_sparse), lw_sparse_fields, struct lw_sparse),
     LW_F_LIST("bucket_sets", AT(sets), AT(n_set_rows), set_fields, struct set_row),
     LW_F_LIST("shards", AT(plan.shards), AT(plan.n_shards), shard_fields, struct lw_shard),
-    LW_F_LIST("works", AT(plan.works), AT(plan.n_works), work_fields, struct lw_work),
+    LW_F_LIST("products", AT(plan.products), AT(plan.n_products), lw_product_fields,
+              struct lw_product),
+    LW_F_LIST("works", AT(works), AT(n_work_rows), work_fields, struct work_row),
     LW_F_LIST("variants", AT(plan.variants), AT(plan.n_variants), variant_fields,
               struct lw_variant),
     LW_F_ITEMS("passes", LW_FIELD_INTS32, AT(plan.pass_variant), AT(plan.n_passes)),

@@ -40,6 +40,11 @@ struct program_row {
     int32_t variant, role, first_op, n_ops;
 };
 
+struct work_row {
+    struct lw_work work;
+    int32_t *products;
+};
+
 struct op_row {
     struct lw_op op;
     int32_t *deps, *ready;
@@ -58,10 +63,11 @@ struct plan_file {
     struct group_row *groups;
     struct set_row *sets;
     struct program_row *programs;
+    struct work_row *works;
     struct op_row *ops;
     struct operands_row *operands;
-    int32_t n_rank_rows, n_comm_rows, n_group_rows, n_set_rows, n_program_rows, n_op_rows,
-        n_operand_rows;
+    int32_t n_rank_rows, n_comm_rows, n_group_rows, n_set_rows, n_program_rows, n_work_rows,
+        n_op_rows, n_operand_rows;
 };
 
 extern const struct lw_field lw_plan_file_fields[]; /* of struct plan_file */

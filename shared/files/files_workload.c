@@ -10,7 +10,25 @@ static const char *split_word(int k)
     return k >= 0 && k < LW_N_TP_SPLITS ? words[k] : NULL;
 }
 
+#define AT(field) offsetof(struct lw_product, field)
+const struct lw_field lw_product_fields[] = {
+    {.name = "batch", .kind = LW_FIELD_INT64, .at = AT(batch), .least = 1, .most = INT64_MAX,
+     .absent = 1},
+    LW_F_MUST_INT64("m", AT(m)),
+    LW_F_MUST_INT64("n", AT(n)),
+    LW_F_MUST_INT64("k", AT(k)),
+    LW_F_WORD("dtype", AT(dtype), lw_dtype_word),
+    LW_F_BOOL("fp8", AT(fp8), false),
+    LW_F_BOOL("accumulate", AT(accumulate), false),
+    LW_F_INT32("out_size", AT(out_size), 0),
+    LW_F_BOOL("grouped", AT(grouped), false),
+    {0},
+};
+#undef AT
+
 #define AT(field) offsetof(struct lw_module, field)
+#define PRODUCTS(json, phase)                                                                      \
+    LW_F_ITEMS(json, LW_FIELD_INTS32, AT(products[phase]), AT(n_products[phase]))
 static const struct lw_field module_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_NS("forward_ns", AT(forward_ps), 0),
@@ -35,6 +53,9 @@ static const struct lw_field module_fields[] = {
     LW_F_INT64("whole_kept_bytes_full", AT(whole_kept_bytes[LW_RECOMPUTE_FULL]), 0),
     LW_F_INT64("kv_bytes", AT(kv_bytes), 0),
     LW_F_INT64("dispatch_bytes", AT(dispatch_bytes), 0),
+    PRODUCTS("forward_products", LW_PRODUCTS_FORWARD),
+    PRODUCTS("input_products", LW_PRODUCTS_INPUT),
+    PRODUCTS("weight_products", LW_PRODUCTS_WEIGHT),
     {0},
 };
 #undef AT
@@ -106,6 +127,9 @@ static const struct lw_field workload_fields[] = {
     LW_F_NS("gap_before_optimizer_ns", AT(gap_ps[LW_GAP_BEFORE_OPTIMIZER]), 0),
     LW_F_NS("gap_after_optimizer_ns", AT(gap_ps[LW_GAP_AFTER_OPTIMIZER]), 0),
     LW_F_OBJECT("recorded", AT(recorded), recorded_fields),
+    LW_F_LIST("products", AT(products), AT(n_products), lw_product_fields, struct lw_product),
+    LW_F_INT32("products_tp", AT(products_tp), 0),
+    LW_F_INT32("products_cp", AT(products_cp), 0),
     LW_F_LIST("modules", AT(modules), AT(n_modules), module_fields, struct lw_module),
     LW_F_LIST("params", AT(params), AT(n_params), param_fields, struct lw_param),
     LW_F_LIST("sparse", AT(sparse), AT(n_sparse), lw_sparse_fields, struct lw_sparse),

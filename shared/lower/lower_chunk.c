@@ -139,9 +139,11 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
-/* A work in n equal parts (0: as one); returns the number of the first. The first takes the
- * activations that the work takes, the last gives back what it gives back. */
-static int32_t add_equal(struct lw_builder *b, const struct lw_work *w, int32_t n)
+/* A work of a module in n equal parts (0: as one), with its products by phase; returns the number
+ * of the first. The first takes the activations that the work takes, the last gives back what it
+ * gives back. */
+static int32_t add_equal(const struct lw_part *d, struct lw_builder *b, const struct lw_work *w,
+                         int32_t n, int32_t module, enum lw_product_phase phase)
 {
     int32_t first = -1;
 
@@ -151,7 +153,8 @@ static int32_t add_equal(struct lw_builder *b, const struct lw_work *w, int32_t 
         int32_t at = lw_builder_work(b, &(struct lw_work){share(w->ps, i, i + 1, n),
                                                           share(w->flops, i, i + 1, n),
                                                           share(w->bytes, i, i + 1, n),
-                                                          i == holder ? w->keeps_bytes : 0});
+                                                          i == holder ? w->keeps_bytes : 0, 0, 0});
+        lw_part_add_products(d, b, module, 1u << phase, (struct lw_share){i, i + 1, n});
         first = i == 0 ? at : first;
     }
     return first;
@@ -230,6 +233,15 @@ static int64_t given_back_early(const struct lw_part *d, int32_t module)
     return !d->work.tells_kept || core <= 0 ? 0 : -(core < all ? core : all);
 }
 
+static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m, int64_t keeps)
+{
+    const struct lw_module *x = &d->w->modules[m];
+
+    return add_equal(
+        d, b, &(struct lw_work){x->forward_ps, x->forward_flops, x->forward_bytes, keeps, 0, 0},
+        lw_tensor_calls(d, m, false), m, LW_PRODUCTS_FORWARD);
+}
+
 /* What recomputation does again: the whole forward with its sums, or what the workload says. */
 static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
 {
@@ -244,14 +256,10 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
         if (!does_again(d, m))
             continue;
         if (d->s->recompute == LW_RECOMPUTE_FULL)
-            d->work.again[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
-                                                              w->modules[m].forward_flops,
-                                                              w->modules[m].forward_bytes,
-                                                              regained_bytes(d, m)},
-                                         lw_tensor_calls(d, m, false));
+            d->work.again[m] = add_forward(d, b, m, regained_bytes(d, m));
         else
-            d->work.again[m] =
-                lw_builder_work(b, &(struct lw_work){selective, -1, -1, regained_bytes(d, m)});
+            d->work.again[m] = lw_builder_work(
+                b, &(struct lw_work){selective, -1, -1, regained_bytes(d, m), 0, 0});
     }
     return LW_OK;
 }
@@ -269,12 +277,13 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
         const struct lw_module *x = &w->modules[m];
         int64_t early = given_back_early(d, m);
         d->work.input[m] =
-            add_equal(b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
-                                           x->forward_bytes, early},
-                      lw_tensor_calls(d, m, true));
+            add_equal(d, b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
+                                              x->forward_bytes, early, 0, 0},
+                      lw_tensor_calls(d, m, true), m, LW_PRODUCTS_INPUT);
         d->work.weight[m] =
-            lw_builder_work(b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
-                                                 x->forward_bytes, given_back(d, m) - early});
+            add_equal(d, b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
+                                              x->forward_bytes, given_back(d, m) - early, 0, 0},
+                      0, m, LW_PRODUCTS_WEIGHT);
     }
     return list_ready(d, err);
 }
@@ -291,11 +300,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     if (!d->work.forward || !d->work.stretch)
         return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++)
-        d->work.forward[m] = add_equal(b, &(struct lw_work){w->modules[m].forward_ps,
-                                                            w->modules[m].forward_flops,
-                                                            w->modules[m].forward_bytes,
-                                                            kept_bytes(d, m)},
-                                       lw_tensor_calls(d, m, false));
+        d->work.forward[m] = add_forward(d, b, m, kept_bytes(d, m));
     for (int32_t i = 0; i < d->back.n_stretches; i++) {
         const struct lw_stretch *s = &d->back.stretches[i];
         const struct lw_module *m = &w->modules[s->module];
@@ -310,7 +315,9 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
                                  share(twice(m->forward_bytes), s->start - window,
                                        s->end - window, length),
                                  i == d->back.n_stretches - 1 || s[1].module != s->module
-                                     ? given_back(d, s->module) : 0});
+                                     ? given_back(d, s->module) : 0, 0, 0});
+        lw_part_add_products(d, b, s->module, 1u << LW_PRODUCTS_INPUT | 1u << LW_PRODUCTS_WEIGHT,
+                             (struct lw_share){s->start - window, s->end - window, length});
     }
     LW_TRY(add_again(d, b, err));
     return d->work.splits ? add_halves(d, b, err) : LW_OK;

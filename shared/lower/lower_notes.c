@@ -339,6 +339,11 @@ void lw_lower_notes(const struct lw_lowering *l)
     if (gap > 0)
         lw_builder_note(b, "host gaps: on the compute stream; those before forward and backward "
                            "in every micro-batch, those around the optimizer once a step");
+    if (l->w->n_products > 0 && !lw_part_has_products(d))
+        lw_builder_note(b, "products: shapes are of tensor groups of %d and context groups of %d; "
+                           "the plan has none (make the workload with --tp %" PRId64 " --cp %"
+                           PRId64 ")", l->w->products_tp > 0 ? l->w->products_tp : 1,
+                        l->w->products_cp > 0 ? l->w->products_cp : 1, l->s->tp, l->s->cp);
     note_memory(l);
     lw_compat_notes(d->s, b);
 }

@@ -82,7 +82,9 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
     }
     *sub = (struct lw_workload){.name = w->name, .modules = w->modules + r.begin,
                                 .n_modules = r.end - r.begin, .params = params, .batch = w->batch,
-                                .optimizer = w->optimizer, .optimizer_ps = w->optimizer_ps};
+                                .optimizer = w->optimizer, .optimizer_ps = w->optimizer_ps,
+                                .products = w->products, .n_products = w->n_products,
+                                .products_tp = w->products_tp, .products_cp = w->products_cp};
     l->parts[q].w = sub;
     l->parts[q].first_module = r.begin;
     l->parts[q].param_in_model = map;

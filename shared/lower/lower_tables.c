@@ -163,10 +163,12 @@ enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
     }
     lw_lower_tied_sets(l);
     lw_lower_norm_sets(l);
+    for (int32_t i = 0; lw_part_has_products(&l->parts[0]) && i < l->w->n_products; i++)
+        lw_builder_product(l->b, &l->w->products[i]);
     for (int32_t i = 0; i < l->n_parts; i++)
         LW_TRY(lw_part_add_works(&l->parts[i], l->b, err));
     for (int32_t r = 0; r < l->pp; r++)
         l->optimizer_work[r] = lw_builder_work(
-            l->b, &(struct lw_work){optimizer_ps(l, lw_stage_of_role(l, r)), -1, -1, 0});
+            l->b, &(struct lw_work){optimizer_ps(l, lw_stage_of_role(l, r)), -1, -1, 0, 0, 0});
     return LW_OK;
 }

@@ -357,6 +357,20 @@ static void feed_op(struct lw_hash *h, const struct lw_plan *p, const struct lw_
     lw_hash_string(h, op->name);
 }
 
+static void feed_products(struct lw_hash *h, const struct lw_plan *p)
+{
+    lw_hash_string(h, "products");
+    lw_hash_int(h, p->n_products);
+    for (int32_t i = 0; i < p->n_products; i++) {
+        const struct lw_product *x = &p->products[i];
+        const int64_t fields[] = {x->batch, x->m, x->n, x->k, x->dtype, x->out_size,
+                                  x->fp8 | x->accumulate << 1 | x->grouped << 2};
+        lw_hash_ints(h, fields, sizeof fields / sizeof *fields);
+    }
+    for (int32_t i = 0; i < p->n_works; i++)
+        feed_ints(h, p->work_products + p->works[i].first_product, p->works[i].n_products);
+}
+
 static void feed_programs(struct lw_hash *h, const struct lw_plan *p)
 {
     lw_hash_int(h, p->n_works);
@@ -369,6 +383,8 @@ static void feed_programs(struct lw_hash *h, const struct lw_plan *p)
             lw_hash_int(h, p->works[i].keeps_bytes);
         }
     }
+    if (p->n_products > 0)
+        feed_products(h, p);
     lw_hash_int(h, p->n_variants);
     for (int32_t i = 0; i < p->n_variants; i++) {
         lw_hash_string(h, p->variants[i].name);

@@ -8,6 +8,7 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/base/units.h"
+#include "shared/plan/product.h"
 
 struct lw_sparse;
 struct lw_strategy;
@@ -148,6 +149,8 @@ struct lw_work {
     int64_t flops, bytes;
     int64_t keeps_bytes;       /* activations: > 0 a forward takes them when it starts, < 0 a
                                 * backward gives them back when it ends; 0 = none, or unknown */
+    int32_t first_product, n_products; /* into plan->work_products: its products in order; none
+                                * = unknown, or there are none */
 };
 
 #define LW_MAX_STAGES INT16_MAX
@@ -209,7 +212,8 @@ struct lw_plan {
     int32_t n_ranks, n_stages, n_roles, n_variants;
     int32_t n_streams, n_comms, n_groups, n_members;
     int32_t n_params, n_buffers, n_modules, n_whole, n_sparse;
-    int32_t n_sets, n_buckets, n_slots, n_offsets, n_shards, n_works;
+    int32_t n_sets, n_buckets, n_slots, n_offsets, n_shards, n_works, n_products,
+        n_work_products;
     int32_t n_ops, n_deps, n_ready, n_operand_rows, n_operands, n_passes, n_notes;
 
     int32_t *role_of;       /* [n_ranks] */
@@ -234,6 +238,8 @@ struct lw_plan {
     int64_t *offsets;       /* in elements */
     struct lw_shard *shards;
     struct lw_work *works;
+    struct lw_product *products; /* that are different */
+    int32_t *work_products;      /* of all works: indexes into products */
 
     struct lw_variant *variants;
     struct lw_program *programs; /* [n_variants * n_roles], variant major */

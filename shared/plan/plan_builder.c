@@ -21,8 +21,8 @@ struct lw_builder {
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
     int64_t n_words, words_capacity;
     struct table roles, streams, comms, groups, members, params, buffers, modules, whole, sparse,
-        sets, buckets, slots, offsets, shards, works, variants, programs, ops, deps, ready, rows,
-        operands, passes, notes;
+        sets, buckets, slots, offsets, shards, works, products, work_products, variants, programs,
+        ops, deps, ready, rows, operands, passes, notes;
     int32_t *comm_group; /* [comms * n_ranks] */
     int64_t comm_group_capacity;
     int32_t *role_of, *coord;
@@ -340,8 +340,22 @@ void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
 
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w)
 {
-    push(b, &b->works, w, sizeof *w);
+    struct lw_work *mine = push(b, &b->works, w, sizeof *w);
+
+    if (mine)
+        mine->first_product = (int32_t)b->work_products.n;
     return last(&b->works);
+}
+
+void lw_builder_product(struct lw_builder *b, const struct lw_product *p)
+{
+    push(b, &b->products, p, sizeof *p);
+}
+
+void lw_builder_work_product(struct lw_builder *b, int32_t product)
+{
+    if (push(b, &b->work_products, &product, sizeof product))
+        ((struct lw_work *)b->works.items)[b->works.n - 1].n_products++;
 }
 
 int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *set_name,
@@ -533,6 +547,8 @@ static void settle_tables(struct lw_builder *b)
     SETTLE(offsets, offsets, n_offsets);
     SETTLE(shards, shards, n_shards);
     SETTLE(works, works, n_works);
+    SETTLE(products, products, n_products);
+    SETTLE(work_products, work_products, n_work_products);
     SETTLE(variants, variants, n_variants);
     SETTLE(ops, ops, n_ops);
     SETTLE(deps, deps, n_deps);

@@ -36,7 +36,10 @@ int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
                           const struct lw_slot *slots, int32_t n); /* of the set added last */
 void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s); /* of the bucket added last */
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s);
+/* A work without products: those of the work added last follow it. */
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w);
+void lw_builder_product(struct lw_builder *b, const struct lw_product *p); /* the next one */
+void lw_builder_work_product(struct lw_builder *b, int32_t product);
 
 int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *set_name,
                            bool ends_step);

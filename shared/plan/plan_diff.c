@@ -310,6 +310,16 @@ static bool passes_differ(struct diff *d)
     return false;
 }
 
+static int32_t n_products(const struct lw_plan *p, const struct lw_op *op)
+{
+    return op->work < 0 ? 0 : p->works[op->work].n_products;
+}
+
+static const struct lw_product *product(const struct lw_plan *p, const struct lw_op *op, int32_t k)
+{
+    return &p->products[p->work_products[p->works[op->work].first_product + k]];
+}
+
 /* Two ops at the same place of the same program; indexes into op lists count from its start. */
 static bool op_differs(struct diff *d, const char *what, int32_t first_a, int32_t first_b,
                        int32_t i)
@@ -327,6 +337,7 @@ static bool op_differs(struct diff *d, const char *what, int32_t first_a, int32_
                                y->work < 0 ? -1 : b->works[y->work].bytes},
                               {"activations kept", x->work < 0 ? 0 : a->works[x->work].keeps_bytes,
                                y->work < 0 ? 0 : b->works[y->work].keeps_bytes},
+                              {"number of products", n_products(a, x), n_products(b, y)},
                               {"bucket", x->bucket, y->bucket},
                               {"module", x->module, y->module},
                               {"stage", x->stage, y->stage},
@@ -346,6 +357,14 @@ static bool op_differs(struct diff *d, const char *what, int32_t first_a, int32_
     if (fields_differ(d, where, f, sizeof f / sizeof *f) ||
         words_differ(d, "name of an op", x->name, y->name))
         return true;
+    for (int32_t k = 0; k < n_products(a, x); k++) {
+        const struct lw_product *p = product(a, x, k), *q = product(b, y, k);
+        if (!lw_product_equal(p, q))
+            return say(d, "%s: product %d is %lld x (%lld, %lld, %lld) in the first plan, %lld x "
+                       "(%lld, %lld, %lld) in the second", where, k, (long long)p->batch,
+                       (long long)p->m, (long long)p->n, (long long)p->k, (long long)q->batch,
+                       (long long)q->m, (long long)q->n, (long long)q->k);
+    }
     for (int32_t k = 0; k < x->n_deps; k++)
         if (a->deps[x->first_dep + k] - first_a != b->deps[y->first_dep + k] - first_b)
             return say(d, "%s: waits for op %d in the first plan, op %d in the second", where,

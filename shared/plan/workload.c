@@ -155,6 +155,9 @@ static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps
         LW_TRY(at_least(err, "modules", i, fields[k].name, fields[k].found, fields[k].least));
     LW_TRY(in_range(err, "modules", i, "tp_split", (int64_t)m->tp_split, 0, LW_N_TP_SPLITS));
     LW_TRY(check_whole(i, m, err));
+    for (int f = 0; f < LW_N_PRODUCT_PHASES; f++)
+        for (int32_t k = 0; k < m->n_products[f]; k++)
+            LW_TRY(in_range(err, "modules", i, "products", m->products[f][k], 0, w->n_products));
     LW_TRY(add_time(err, sum, m->forward_ps));
     LW_TRY(add_time(err, sum, m->backward_input_ps));
     return add_time(err, sum, m->backward_weight_ps);
@@ -289,6 +292,8 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
         LW_TRY(at_least(err, "gaps", g, "ns", w->gap_ps[g], 0));
         LW_TRY(add_time(err, &sum, w->gap_ps[g]));
     }
+    for (int32_t i = 0; i < w->n_products; i++)
+        LW_TRY(lw_product_check(&w->products[i], i, err));
     for (int32_t i = 0; i < w->n_modules; i++)
         LW_TRY(check_module(w, i, &sum, err));
     lw_ps backward = lw_workload_backward_ps(w);

@@ -7,6 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
+#include "shared/plan/product.h"
 #include "shared/plan/recompute.h"
 #include "shared/plan/sparse.h"
 #include "shared/base/units.h"
@@ -46,6 +47,10 @@ struct lw_module {
                        * tensor group divides them */
     int64_t dispatch_bytes; /* expert parallelism: tokens that the experts get, and give back; 0 = it
                              * has no experts */
+    /* Its matrix products in the order of the forward, by phase: indexes into the workload's table;
+     * none = unknown, or there are none. */
+    int32_t *products[LW_N_PRODUCT_PHASES];
+    int32_t n_products[LW_N_PRODUCT_PHASES];
 };
 
 struct lw_param {
@@ -111,13 +116,16 @@ struct lw_provenance {
 struct lw_workload {
     struct lw_arena arena; /* owns everything below */
     const char *name;
-    int32_t n_modules, n_params, n_sparse, n_buffers, n_ready, n_notes;
+    int32_t n_modules, n_params, n_sparse, n_buffers, n_ready, n_notes, n_products;
     struct lw_module *modules; /* in forward order */
     struct lw_param *params;   /* in registration order */
     struct lw_sparse *sparse;  /* of those whose gradient is sparse, by parameter; none = unknown */
     struct lw_buffer *buffers;
     int32_t *ready_order;      /* parameters in the order their gradients become ready; n_ready = 0:
                                 * unknown, reverse registration order is assumed and said */
+    struct lw_product *products; /* as one rank of a tensor group of products_tp and of a context
+                                  * group of products_cp has them */
+    int32_t products_tp, products_cp; /* 0 = 1 */
     int64_t batch;             /* samples of one micro-batch; 0 = unknown */
     int64_t sample_tokens;     /* of one sample; 0 = unknown, or it has none */
     int64_t attention_flops;   /* forward of one sample, causal scores counted half; 0 = none, or

@@ -188,6 +188,7 @@ int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *
     if (b->no_memory)
         return 0;
     count_launches(b, cost);
+    traces_builder_products(b, cost);
     m->forward_flops += cost->forward_flops;
     m->forward_bytes += cost->forward_bytes;
     add_ps(&m->forward_ps, forward);
@@ -501,6 +502,9 @@ static enum lw_status complete(struct traces_builder *b, const char *producer, s
         return lw_fail_nomem(err);
     hold_for_host(b);
     stretch_parts(b);
+    traces_builder_settle_products(b);
+    if (b->no_memory)
+        return lw_fail_nomem(err);
     LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
     LW_TRY(order_gradients(b, err));
     time_optimizer(b);
@@ -520,6 +524,8 @@ enum lw_status traces_builder_finish(struct traces_builder *b, const char *produ
         (struct lw_provenance){.format = "model", .file = "", .hash = "", .rank = -1, .step = -1};
     enum lw_status s = complete(b, producer, err);
     lw_free(b->parts);
+    lw_free(b->products);
+    lw_free(b->uses);
     lw_free(b->part_of);
     lw_free(b->launches);
     if (s != LW_OK) {

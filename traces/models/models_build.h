@@ -21,6 +21,7 @@ struct traces_cost {
     /* The same by shape, as one rank of the tensor group has it, for devices with figures for
      * shapes; batch 0: no product, no attention. FLOPs and bytes above are of the whole group. */
     struct lw_product forward, input, weight;
+    struct lw_product second_input;     /* kept where it is timed with `input`, as one */
     struct lw_attention attention;
     int32_t n_forward, n_backward;      /* kernels launched; 0 = one where there is work */
 };
@@ -28,6 +29,11 @@ struct traces_cost {
 struct traces_part {
     int32_t module;
     lw_ps backward_ps;
+};
+
+/* A product of a module, in the order of the forward. */
+struct traces_product {
+    int32_t module, phase, product; /* enum lw_product_phase; index into w.products */
 };
 
 /* Kernels that a module launches, for the host's time. */
@@ -44,6 +50,9 @@ struct traces_builder {
     int32_t max_modules, max_params, max_buffers, n_parts;
     int64_t parts_capacity;
     struct traces_part *parts; /* goes with finish */
+    int64_t products_capacity, uses_capacity, n_uses;
+    struct lw_product *products;    /* those that are different; goes with finish */
+    struct traces_product *uses;    /* goes with finish */
     int32_t *part_of;          /* [max_params] */
     struct traces_launches *launches; /* [max_modules]; goes with finish */
     bool again;                /* parts added now are done once more with selective recomputation */
@@ -72,6 +81,10 @@ void traces_builder_buffer(struct traces_builder *b, int64_t numel, enum lw_dtyp
                            const char *name, ...) __attribute__((format(printf, 4, 5)));
 void traces_builder_note(struct traces_builder *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* models_products.c: keep the products of a part of the module added last; the table and the lists
+ * of the finished workload. */
+void traces_builder_products(struct traces_builder *b, const struct traces_cost *c);
+void traces_builder_settle_products(struct traces_builder *b);
 /* Ready order and times, optimizer, provenance; checks the result and frees all on failure. */
 enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,
                                      struct lw_workload *w, struct lw_err *err);

@@ -272,12 +272,18 @@ static void attention_products(struct transformer *t, struct traces_cost cost, b
 
     cost.forward = scores ? per_head(t, s, s, width) : per_head(t, s, width, s);
     cost.input = scores ? per_head(t, s, width, s) : per_head(t, s, s, width);
+    cost.second_input = per_head(t, s, width, s);
+    if (!lw_device_by_shape(t->b.device, t->b.dtype)) {
+        traces_builder_part(&t->b, &cost);
+        return;
+    }
     cost.input_flops /= 2;
     cost.input_bytes /= 2;
+    struct traces_cost second = {.input_flops = cost.input_flops, .input_bytes = cost.input_bytes,
+                                 .input = cost.second_input};
+    cost.second_input = (struct lw_product){0};
     traces_builder_part(&t->b, &cost);
-    traces_builder_part(&t->b, &(struct traces_cost){.input_flops = cost.input_flops,
-                                                     .input_bytes = cost.input_bytes,
-                                                     .input = per_head(t, s, width, s)});
+    traces_builder_part(&t->b, &second);
 }
 
 /* The product of scores, or of values, with every score. */
@@ -289,10 +295,7 @@ static void one_product(struct transformer *t, int64_t score_bytes, bool scores)
     struct traces_cost cost = {.forward_flops = flops, .forward_bytes = bytes,
                                .input_flops = 2 * flops, .input_bytes = 2 * bytes, .again = true};
 
-    if (lw_device_by_shape(t->b.device, t->b.dtype))
-        attention_products(t, cost, scores);
-    else
-        traces_builder_part(&t->b, &cost);
+    attention_products(t, cost, scores);
 }
 
 /* Scores, softmax with its scale and mask, dropout, sum over values: four kernels. A window is a

@@ -310,7 +310,7 @@ static struct lw_plan random_plan(void)
                           &(struct lw_slot){0, 3}, 1);
         lw_builder_shard(b, &(struct lw_shard){.param = 0, .owner = -1, .first = k, .numel = 4});
     }
-    lw_builder_work(b, &(struct lw_work){up_to(1 << 20), -1, 7, 0});
+    lw_builder_work(b, &(struct lw_work){.ps = up_to(1 << 20), .flops = -1, .bytes = 7});
     for (int32_t v = 0; v < 2; v++) {
         lw_builder_variant(b, v ? "steady" : "first", v ? "rebuilt" : "", v);
         for (int32_t r = 0; r < n_roles; r++) {

@@ -1,0 +1,32 @@
+#ifndef LW_SHARED_PLAN_PRODUCT_H
+#define LW_SHARED_PLAN_PRODUCT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+
+/* `batch` products of m x k and k x n, of one kernel (batched) or of as many groups (grouped:
+ * experts). */
+struct lw_product {
+    int64_t batch, m, n, k;
+    enum lw_dtype dtype;
+    bool fp8;            /* operands of 8 bits, at the device's fp8_speedup */
+    bool accumulate;     /* the result is added to what is there */
+    int32_t out_size;    /* bytes of an element of the result; 0 = that of dtype */
+    bool grouped;        /* a launch per product */
+};
+
+/* A workload and a plan hold a table of the products that are different, and lists of indexes into
+ * it: of a module by phase, of a plan's work. */
+enum lw_product_phase {
+    LW_PRODUCTS_FORWARD, LW_PRODUCTS_INPUT, LW_PRODUCTS_WEIGHT, LW_N_PRODUCT_PHASES,
+};
+
+bool lw_product_equal(const struct lw_product *a, const struct lw_product *b);
+int64_t lw_product_flops(const struct lw_product *p); /* at most INT64_MAX */
+/* LW_EFORMAT: a size below 1, or a dimension beyond INT32_MAX, which no library takes. */
+enum lw_status lw_product_check(const struct lw_product *p, int32_t i, struct lw_err *err);
+
+#endif
