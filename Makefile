@@ -45,7 +45,8 @@ NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
 MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 RECORD_SRC := $(sort $(wildcard exec/record/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
-HOST_SRC := shared/base/err.c shared/base/shown_text.c shared/plan/op.c shared/base/dtype.c # in each plugin
+HOST_SRC := shared/base/err.c shared/base/shown_text.c shared/base/dtype.c shared/plan/op.c \
+    shared/plan/product.c # in each plugin
 LIBRARY_EXAMPLE := analysis/library/example.c
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))

@@ -62,7 +62,6 @@ static bool optional_ones_agree(const struct exec_backend *b)
            bit_agrees(b, EXEC_CAN_BROADCAST, b->broadcast) &&
            bit_agrees(b, EXEC_CAN_ALL_TO_ALL, b->all_to_all) &&
            bit_agrees(b, EXEC_CAN_BARRIER, b->barrier) &&
-           bit_agrees(b, EXEC_CAN_SPLIT, b->comm_split) &&
            bit_agrees(b, EXEC_CAN_GRAPH, b->step_graph) &&
            bit_agrees(b, EXEC_CAN_ALGORITHM, b->comm_reducer);
 }

@@ -9,6 +9,7 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
+#include "shared/plan/product.h"
 #include "shared/plan/strategy.h"
 
 /* What runs a plan on real hardware. One table of functions per backend; everything in it is
@@ -22,7 +23,7 @@
  * messages' contents) is kept until poll reports that the work is done. Times are ns on the
  * world's clock. */
 
-#define EXEC_API_VERSION 10
+#define EXEC_API_VERSION 11
 
 struct exec_rows;
 struct exec_world;
@@ -40,7 +41,6 @@ enum exec_capability {
     EXEC_CAN_ALL_TO_ALL = 1 << 6,
     EXEC_CAN_BARRIER = 1 << 7,
     EXEC_CAN_SEND_RECV = 1 << 8, /* send, recv, group_begin, group_end */
-    EXEC_CAN_SPLIT = 1 << 9,
     EXEC_CAN_PACE = 1 << 10,     /* links of a chosen speed */
     EXEC_CAN_ALL_IN = 1 << 11,   /* stamps say when the last member arrived */
     EXEC_CAN_LOOP = 1 << 12,     /* several ranks as streams of one device */
@@ -222,6 +222,9 @@ struct exec_task {
     bool idle;
     enum lw_dtype dtype;       /* of the op; with the next two a hint of what computes: */
     int64_t flops, bytes;      /* arithmetic and memory traffic; -1 = not known */
+    const struct lw_product *table; /* [n_table] products of the plan; they outlive the run */
+    const int32_t *products;   /* [n_products] into it: of the op, in order; none = not known */
+    int32_t n_table, n_products;
 };
 
 /* One of the groups of a communicator class: ranks of the world in group order; borrowed. */
@@ -301,9 +304,6 @@ struct exec_backend {
      * members[n]: ranks of the world in group order, copied. */
     enum lw_status (*comm_create)(struct exec_world *w, const int32_t *members, int32_t n,
                                   struct exec_comm **c, struct lw_err *err);
-    enum lw_status (*comm_split)(struct exec_world *w, struct exec_comm *parent,
-                                 const int32_t *members, int32_t n, struct exec_comm **c,
-                                 struct lw_err *err); /* (optional) members of the parent */
     /* (optional) All groups of one communicator class in one call: groups share no rank, comms[n]
      * receives their handles. NULL: comm_create is called for each group. */
     enum lw_status (*comm_create_class)(struct exec_world *w, const struct exec_members *groups,

@@ -178,7 +178,7 @@ const struct exec_backend exec_backend_threads = {
     .about = "ranks are threads of one process; collectives over shared memory",
     .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
-                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
+                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV |
                     EXEC_CAN_PACE | EXEC_CAN_ALL_IN | EXEC_CAN_ALGORITHM | EXEC_CAN_SPAWN |
                     EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_CAN_SPARSE |
                     EXEC_IN_HOST_MEMORY,

@@ -59,17 +59,6 @@ enum lw_status cpu_comm_create(struct exec_world *w, const int32_t *members, int
     return LW_OK;
 }
 
-enum lw_status cpu_comm_split(struct exec_world *w, struct exec_comm *parent,
-                              const int32_t *members, int32_t n, struct exec_comm **comm,
-                              struct lw_err *err)
-{
-    for (int32_t i = 0; i < n; i++)
-        if (members[i] < 0 || members[i] >= w->how.n_ranks || parent->index_of[members[i]] < 0)
-            return lw_fail(err, LW_EINVAL, "rank %d is outside of the group to be split",
-                           members[i]);
-    return cpu_comm_create(w, members, n, comm, err);
-}
-
 void cpu_comm_destroy(struct exec_world *w, struct exec_comm *comm)
 {
     for (struct exec_comm **c = &w->comms; *c; c = &(*c)->next) {

@@ -174,9 +174,6 @@ enum lw_status cpu_compute(struct exec_stream *s, const struct exec_task *task,
 
 enum lw_status cpu_comm_create(struct exec_world *w, const int32_t *members, int32_t n,
                                struct exec_comm **comm, struct lw_err *err);
-enum lw_status cpu_comm_split(struct exec_world *w, struct exec_comm *parent,
-                              const int32_t *members, int32_t n, struct exec_comm **comm,
-                              struct lw_err *err);
 void cpu_comm_destroy(struct exec_world *w, struct exec_comm *comm);
 exec_comm_fn cpu_all_reduce, cpu_reduce, cpu_reduce_scatter, cpu_all_gather, cpu_broadcast,
     cpu_all_to_all, cpu_barrier, cpu_send, cpu_recv;
@@ -191,7 +188,7 @@ enum lw_status cpu_group_end(struct exec_stream *s, struct lw_err *err);
     .stream_create = cpu_stream_create, .event_create = cpu_event_create,                          \
     .event_record = cpu_event_record, .event_wait = cpu_event_wait, .compute = cpu_compute,        \
     .hold = cpu_hold, .release = cpu_release, .comm_create = cpu_comm_create,                      \
-    .comm_split = cpu_comm_split, .comm_destroy = cpu_comm_destroy,                                \
+    .comm_destroy = cpu_comm_destroy,                                                              \
     .all_reduce = cpu_all_reduce, .reduce = cpu_reduce, .reduce_scatter = cpu_reduce_scatter,      \
     .all_gather = cpu_all_gather, .broadcast = cpu_broadcast, .all_to_all = cpu_all_to_all,        \
     .barrier = cpu_barrier, .send = cpu_send, .recv = cpu_recv, .group_begin = cpu_group_begin,    \

@@ -539,7 +539,7 @@ static const struct exec_backend backend = {
     .about = "one process per rank, collectives of Open MPI",
     .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
-                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
+                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV |
                     EXEC_CAN_ALL_IN | EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_CAN_SPARSE |
                     EXEC_IN_HOST_MEMORY,
     .probe = probe,

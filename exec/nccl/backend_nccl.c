@@ -658,7 +658,7 @@ static const struct exec_backend backend = {
     .about = "one process per GPU, collectives of NCCL; or a loop of ranks on one GPU",
     .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
-                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_SPLIT |
+                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV |
                     EXEC_CAN_LOOP | EXEC_CAN_SPAWN | EXEC_CAN_PROCESS |
                     EXEC_CAN_REGISTER | EXEC_CAN_GRAPH,
     .probe = probe,
@@ -683,7 +683,6 @@ static const struct exec_backend backend = {
     .comm_create_class = nccl_comm_create_class,
     .comm_connect = nccl_comm_connect,
     .comm_estimate = nccl_comm_estimate,
-    .comm_split = nccl_comm_split,
     .comm_destroy = nccl_comm_destroy,
     .all_reduce = all_reduce,
     .reduce = reduce,

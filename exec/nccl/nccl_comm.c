@@ -356,17 +356,6 @@ enum lw_status nccl_comm_connect(struct exec_world *w, struct exec_comm *c, int3
     return s;
 }
 
-enum lw_status nccl_comm_split(struct exec_world *w, struct exec_comm *parent,
-                               const int32_t *members, int32_t n, struct exec_comm **c,
-                               struct lw_err *err)
-{
-    for (int32_t i = 0; i < n; i++)
-        if (members[i] < 0 || members[i] >= w->how.n_ranks || parent->index_of[members[i]] < 0)
-            return lw_fail(err, LW_EINVAL, "rank %d is outside of the group to be split",
-                             members[i]);
-    return nccl_comm_create(w, members, n, c, err);
-}
-
 /* An abort frees a communicator that cannot be finished; else wait until it is. */
 static void end_nccl(struct exec_world *w, ncclComm_t c, bool abort)
 {

@@ -250,7 +250,11 @@ enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *
     for (int32_t i = 0; i < t->n_parts; i++)
         if (t->parts[i].gradient.table)
             LW_TRY(table_on_device(w, t->parts[i].gradient.table, &table, err));
-    return t->work_ns <= 0 || by_clock(w, t) ? LW_OK : nccl_fill_room(s, t, err);
+    if (t->work_ns <= 0 || by_clock(w, t))
+        return LW_OK;
+    struct exec_task rest = nccl_rest_of(t);
+    LW_TRY(nccl_products_room(s, t, err));
+    return nccl_fill_room(s, &rest, err);
 }
 
 int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
@@ -258,8 +262,10 @@ int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
     enum { EACH = 2 }; /* a comparison is two kernels */
     int64_t n = (int64_t)EACH * t->n_parts + 2;
 
-    if (!by_clock(w, t) && t->work_ns > 0)
-        n += nccl_fill_entries(w, t);
+    if (!by_clock(w, t) && t->work_ns > 0) {
+        struct exec_task rest = nccl_rest_of(t);
+        n += nccl_fill_entries(w, &rest) + nccl_products_entries(t);
+    }
     return n;
 }
 
@@ -276,12 +282,17 @@ enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t,
         f->fails |= t->parts[i].kind == EXEC_PART_FAIL;
         rest -= ns;
     }
+    if (!clock && t->work_ns > 0) {
+        LW_TRY(nccl_products_issue(s, t, &ns, err));
+        rest -= ns;
+    }
     if (t->work_ns > 0 && rest < 0)
         f->over_ns = (int64_t)-rest;
     if (clock && t->work_ns > 0)
         return wait_until(s, t->work_ns,
                           t->idle || s->world->how.compute == EXEC_COMPUTE_SLEEP, err);
-    return rest > 0 && t->work_ns > 0 ? nccl_fill_rest(s, t, rest, err) : LW_OK;
+    struct exec_task left = nccl_rest_of(t);
+    return rest > 0 && t->work_ns > 0 ? nccl_fill_rest(s, &left, rest, err) : LW_OK;
 }
 
 /* --- measuring -------------------------------------------------------------------------------- */
@@ -347,4 +358,5 @@ void nccl_compute_close(struct exec_world *w)
     if (w->blas)
         cublasDestroy(w->blas);
     w->blas = NULL;
+    nccl_products_close(w);
 }

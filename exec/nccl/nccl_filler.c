@@ -7,7 +7,8 @@
  *
  * As many units as take the time, then smaller grains for the remainder. A unit of f32 has two
  * 128 x 64 tiles' worth of rows per pair of SMs, so that it fills the device; one of bf16 has twice
- * the rows. Plans hold FLOPs and bytes, no shapes: products are square, of equal FLOPs. How long
+ * the rows. Products here are square, of equal FLOPs; those that the plan has by shape run as they
+ * are (nccl_products.c), and only what is left of the op is filled. How long
  * units and grains take is measured with nothing beside them, f32 at opening, the others when the
  * first op needs them, and all again before each later batch of steps, because clocks ramp up and
  * drop. */
@@ -133,6 +134,8 @@ enum lw_status nccl_fill_again(struct exec_world *w, struct lw_err *err)
         f->unit_ns = unit > 0 ? unit : f->unit_ns;
         f->grain_ns = grain > 0 ? grain : f->grain_ns;
     }
+    if (w->had_batch)
+        LW_TRY(nccl_products_again(w, err));
     w->had_batch = true;
     return LW_OK;
 }
@@ -232,6 +235,8 @@ static enum filler_kind kind_of(const struct exec_world *w, const struct exec_ta
     return t->flops >= 0 && t->bytes > 0 && bytes_ns > flops_ns ? FILL_STREAM : product;
 }
 
+static const char shapeless[] = ", square for ops without shapes in the plan";
+
 /* The kinds among which the task's is chosen, and room for its results. */
 enum lw_status nccl_fill_room(struct exec_stream *s, const struct exec_task *t, struct lw_err *err)
 {
@@ -241,6 +246,11 @@ enum lw_status nccl_fill_room(struct exec_stream *s, const struct exec_task *t, 
     if (t->bytes > 0)
         LW_TRY(open_kind(w, FILL_STREAM, err));
     enum filler_kind kind = kind_of(w, t);
+    if (kind != FILL_STREAM && t->n_products == 0 && t->flops > 0 &&
+        !strstr(w->compute, shapeless)) {
+        size_t at = strlen(w->compute);
+        snprintf(w->compute + at, sizeof w->compute - at, "%s", shapeless);
+    }
     return s->result[kind] ? LW_OK : nccl_mem_new(w, bytes_of(&w->fill[kind], kind),
                                                   &s->result[kind], err);
 }

@@ -51,6 +51,14 @@ struct filler { /* nccl_filler.c */
     CUdeviceptr a, b;    /* factors */
 };
 
+struct shapes { /* nccl_products.c: of the plan's products */
+    const struct lw_product *table; /* the plan's; NULL = no op has needed them */
+    int32_t n;
+    double *ns;          /* [n] alone on the device; 0 = not measured */
+    CUdeviceptr a, b, c; /* factors, and the result of what is measured */
+    int64_t result_bytes;
+};
+
 enum command_kind { CMD_RECORD, CMD_WAIT, CMD_COMPUTE, CMD_COLLECTIVE, CMD_EXCHANGE };
 
 struct p2p { /* one send or receive of an exchange */
@@ -106,6 +114,7 @@ struct exec_stream {
     int64_t n_queued, n_landed;         /* entries of the driver's queue: submitted, known to be done */
     int64_t *clock;                     /* device word: when the running task began */
     CUdeviceptr result[N_FILLERS];      /* of what fills its time; 0 = none yet */
+    CUdeviceptr product;                /* result of the plan's products; 0 = none yet */
     CUevent begun;                      /* loop: its op under way has begun */
     struct flight *head, **tail;
     int64_t last_end_ns, floor_ns;      /* of this step, 0 = none yet; of all */
@@ -196,13 +205,14 @@ struct exec_world {
     cublasHandle_t blas;
     CUdeviceptr a, b, c;     /* f32 numbers; what is measured writes c */
     struct filler fill[N_FILLERS];
+    struct shapes shapes;
     bool had_batch;          /* their lengths are measured again before the next */
     struct rates rates;
     atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */
     pthread_mutex_t mutex;   /* guards why */
     struct lw_err why;       /* of the stop */
     double memory_bytes;     /* of the device */
-    char name[96], compute[192], about[256], settings[512];
+    char name[96], compute[256], about[256], settings[512];
 };
 
 /* Memory comes from the program that loaded the plugin. */
@@ -276,6 +286,18 @@ enum lw_status nccl_fill_room(struct exec_stream *s, const struct exec_task *t, 
 int64_t nccl_fill_entries(const struct exec_world *w, const struct exec_task *t);
 enum lw_status nccl_fill_rest(struct exec_stream *s, const struct exec_task *t, double ns,
                               struct lw_err *err);
+/* nccl_products.c. has: the task's products run by shape, all of them. room: when a task is given.
+ * again: measure while nothing runs. rest: what is left of the task beside them. entries: of the
+ * launch queue. issue: *ns is what they take alone. */
+bool nccl_has_products(const struct exec_task *t);
+enum lw_status nccl_products_room(struct exec_stream *s, const struct exec_task *t,
+                                  struct lw_err *err);
+enum lw_status nccl_products_again(struct exec_world *w, struct lw_err *err);
+struct exec_task nccl_rest_of(const struct exec_task *t);
+int64_t nccl_products_entries(const struct exec_task *t);
+enum lw_status nccl_products_issue(struct exec_stream *s, const struct exec_task *t, double *ns,
+                                   struct lw_err *err);
+void nccl_products_close(struct exec_world *w);
 /* The median time of work(w, kind, n) on the set-up stream. */
 typedef enum lw_status nccl_work_fn(struct exec_world *w, int32_t kind, int64_t n,
                                     struct lw_err *err);
@@ -329,9 +351,6 @@ enum lw_status nccl_loop_exchange(struct command *c, bool *issued, struct lw_err
 /* The functions of the table that live beside what they work on. */
 enum lw_status nccl_comm_create(struct exec_world *w, const int32_t *members, int32_t n,
                                 struct exec_comm **c, struct lw_err *err);
-enum lw_status nccl_comm_split(struct exec_world *w, struct exec_comm *parent,
-                               const int32_t *members, int32_t n, struct exec_comm **c,
-                               struct lw_err *err);
 enum lw_status nccl_comm_create_class(struct exec_world *w, const struct exec_members *groups,
                                       int32_t n, struct exec_comm **comms, struct lw_err *err);
 enum lw_status nccl_comm_estimate(struct exec_world *w, struct exec_comm *c, int32_t rank,

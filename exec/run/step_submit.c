@@ -164,6 +164,10 @@ static enum lw_status give_compute(struct exec_run *r, const struct exec_lane *l
         .dtype = (enum lw_dtype)(op->module < 0 ? r->types[0] : r->types[1 + op->module]),
         .flops = known ? known->flops : -1,
         .bytes = known ? known->bytes : -1,
+        .table = r->plan->products,
+        .n_table = r->plan->n_products,
+        .products = known ? r->plan->work_products + known->first_product : NULL,
+        .n_products = known ? known->n_products : 0,
     };
     return r->backend->compute(exec_run_stream(r, l->rank, op->stream), &task, &r->stamps[at], err);
 }

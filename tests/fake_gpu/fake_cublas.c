@@ -2,6 +2,8 @@
  * host memory, as host functions of the fake driver's streams. */
 #include <cublas_v2.h>
 #include <cuda.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "exec/backend/scalar.h"
 #include "tests/fake_gpu/fake_cuda.h"
@@ -16,7 +18,7 @@ struct product {
     float alpha, beta;
     const float *a, *b;
     float *c;
-    const uint16_t *a16, *b16; /* bf16 instead of f32 */
+    const uint16_t *a16, *b16; /* bf16 instead of f32; c or c16 */
     uint16_t *c16;
     bool kept; /* by the graph that it was captured into */
 };
@@ -76,26 +78,28 @@ static float *widened(const uint16_t *from, size_t n)
     return to;
 }
 
-static void multiply_bf16(struct product p) /* each matrix without gaps, beta 0 */
+static void multiply_bf16(struct product p) /* each matrix without gaps */
 {
     size_t n = (size_t)p.m * (size_t)p.n;
     float *a = widened(p.a16, (size_t)p.m * (size_t)p.k);
     float *b = widened(p.b16, (size_t)p.k * (size_t)p.n);
 
-    p.a = a, p.b = b, p.c = calloc(n, sizeof *p.c);
+    p.a = a, p.b = b;
+    p.c = p.c16 ? widened(p.c16, n) : p.c;
     multiply_f32(&p);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; p.c16 && i < n; i++)
         p.c16[i] = exec_bf16_of_f32(p.c[i]);
     free(a);
     free(b);
-    free(p.c);
+    if (p.c16)
+        free(p.c);
 }
 
 static void CUDA_CB multiply(void *arg)
 {
     struct product *p = arg;
 
-    if (p->c16)
+    if (p->a16)
         multiply_bf16(*p);
     else
         multiply_f32(p);
@@ -128,18 +132,70 @@ cublasStatus_t cublasSgemm(cublasHandle_t h, cublasOperation_t ta, cublasOperati
                                     .alpha = *alpha, .beta = *beta, .a = a, .b = b, .c = c});
 }
 
+/* FAKE_CUBLAS_LOG names a file: a line "batch m n k type" per call that is not one of Sgemm. */
+static void log_call(int batch, int m, int n, int k, cudaDataType type)
+{
+    const char *name = getenv("FAKE_CUBLAS_LOG");
+    FILE *f = name ? fopen(name, "a") : NULL;
+
+    if (!f)
+        return;
+    fprintf(f, "%d %d %d %d %s\n", batch, m, n, k, type == CUDA_R_16BF ? "bf16" : "f32");
+    fclose(f);
+}
+
+static cublasStatus_t give_typed(cublasHandle_t h, int m, int n, int k, const void *alpha,
+                                 const void *a, cudaDataType at, int lda, const void *b,
+                                 cudaDataType bt, int ldb, const void *beta, void *c,
+                                 cudaDataType ct, int ldc, cublasComputeType_t compute)
+{
+    struct product p = {.m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
+                        .alpha = *(const float *)alpha, .beta = *(const float *)beta};
+
+    if ((at != CUDA_R_16BF && at != CUDA_R_32F) || bt != at ||
+        (ct != at && ct != CUDA_R_32F) || compute != CUBLAS_COMPUTE_32F || lda != m || ldb != k ||
+        ldc != m)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (at == CUDA_R_16BF)
+        p.a16 = a, p.b16 = b;
+    else
+        p.a = a, p.b = b;
+    if (ct == CUDA_R_16BF)
+        p.c16 = c;
+    else
+        p.c = c;
+    return give(h, p);
+}
+
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m,
                             int n, int k, const void *alpha, const void *a, cudaDataType at,
                             int lda, const void *b, cudaDataType bt, int ldb, const void *beta,
                             void *c, cudaDataType ct, int ldc, cublasComputeType_t compute,
                             cublasGemmAlgo_t algorithm)
 {
-    bool bf16 = at == CUDA_R_16BF && bt == CUDA_R_16BF && ct == CUDA_R_16BF;
+    (void)algorithm;
+    if (ta != CUBLAS_OP_N || tb != CUBLAS_OP_N)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    log_call(1, m, n, k, at);
+    return give_typed(h, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, compute);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(
+    cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
+    const void *alpha, const void *a, cudaDataType at, int lda, long long step_a, const void *b,
+    cudaDataType bt, int ldb, long long step_b, const void *beta, void *c, cudaDataType ct,
+    int ldc, long long step_c, int batch, cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
+{
+    size_t item = at == CUDA_R_16BF ? 2 : 4, result = ct == CUDA_R_16BF ? 2 : 4;
+    cublasStatus_t s = CUBLAS_STATUS_SUCCESS;
 
     (void)algorithm;
-    if (ta != CUBLAS_OP_N || tb != CUBLAS_OP_N || !bf16 || compute != CUBLAS_COMPUTE_32F ||
-        lda != m || ldb != k || ldc != m || *(const float *)beta < 0 || *(const float *)beta > 0)
+    if (ta != CUBLAS_OP_N || tb != CUBLAS_OP_N)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    return give(h, (struct product){.m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc,
-                                    .alpha = *(const float *)alpha, .a16 = a, .b16 = b, .c16 = c});
+    log_call(batch, m, n, k, at);
+    for (size_t i = 0; s == CUBLAS_STATUS_SUCCESS && i < (size_t)batch; i++)
+        s = give_typed(h, m, n, k, alpha, (const char *)a + i * item * (size_t)step_a, at, lda,
+                       (const char *)b + i * item * (size_t)step_b, bt, ldb, beta,
+                       (char *)c + i * result * (size_t)step_c, ct, ldc, compute);
+    return s;
 }

@@ -180,7 +180,7 @@ static inline enum lw_status exec_ops_pair(struct exec_ops *k, struct lw_err *er
     struct exec_comm *pair;
     float host;
 
-    LW_TRY(k->b->comm_split(k->w, k->comm, members, 2, &pair, err));
+    LW_TRY(k->b->comm_create(k->w, members, 2, &pair, err));
     LW_TRY(exec_ops_fill(k, 10, err));
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
@@ -321,7 +321,7 @@ static inline enum lw_status exec_ops_all(struct exec_ops *k, bool all_types, st
     if (k->facts.n_ranks < 2)
         return LW_OK;
     LW_TRY(exec_ops_ring(k, err));
-    return k->b->comm_split ? exec_ops_pair(k, err) : LW_OK;
+    return exec_ops_pair(k, err);
 }
 
 /* | 1 2 |   | 5 6 |   | 19 22 |
