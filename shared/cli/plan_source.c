@@ -129,8 +129,8 @@ static enum lw_status is_known_kind(const char *kind, bool *known, struct lw_err
 enum same_kind { SAME, OTHER, UNSURE };
 
 /* Two known kinds are the same if their names are equal. A driver's name ("NVIDIA H100 80GB HBM3")
- * is the same kind as a known one if it has that kind's first word. Of other names nothing is known.
- * A side without a name is not compared. */
+ * is the same kind as a known one if it has that kind's first word. Of other names nothing is
+ * known. A side without a name is not compared. */
 static enum lw_status compare_kinds(const char *own, const char *kind, enum same_kind *same,
                                     struct lw_err *err)
 {
@@ -150,82 +150,104 @@ static enum lw_status compare_kinds(const char *own, const char *kind, enum same
     return LW_OK;
 }
 
-/* what: "workload" or "plan". Times of another known kind are refused; those of a kind that is not
- * known are used, and said to be. */
-static enum lw_status fit_kind(const struct lw_plan_source *s, const char *what, const char *name,
-                               const char *device, const struct lw_cluster *c, struct lw_err *err)
+/* A workload or a plan, with the device kind that its times are of. */
+struct timed {
+    const char *what, *name, *device;
+    struct lw_workload *w; /* one of the two is NULL */
+    struct lw_plan *p;
+};
+
+static struct timed of_workload(struct lw_workload *w)
 {
-    const char *own = plain_kind(device ? device : "");
-    const char *file = strcmp(what, "plan") == 0 ? "with -w in place of the plan file, " : "";
+    return (struct timed){"workload", w->name, plain_kind(w->from.device ? w->from.device : ""), w,
+                          NULL};
+}
+
+static struct timed of_plan(struct lw_plan *p)
+{
+    return (struct timed){"plan", p->name, plain_kind(p->device ? p->device : ""), NULL, p};
+}
+
+/* Times of another known kind are refused; those of a kind that is not known are used, and said to
+ * be. */
+static enum lw_status fit_kind(const struct lw_plan_source *s, const struct timed *t,
+                               const struct lw_cluster *c, struct lw_err *err)
+{
     enum same_kind same;
 
-    LW_TRY(compare_kinds(own, plain_kind(c->device.kind), &same, err));
+    LW_TRY(compare_kinds(t->device, plain_kind(c->device.kind), &same, err));
     if (same == OTHER)
         return lw_fail(err, LW_EINVAL,
-                       "%s '%s' is timed for device '%s', cluster '%s' has '%s': %s--device %s "
-                       "times it by FLOPs and bytes; or make or record it for that device",
-                       what, name, own, c->name, c->device.kind, file, s->cluster_file);
+                       "%s '%s' is timed for device '%s', cluster '%s' has '%s': --device %s "
+                       "times it by FLOPs and bytes; or make %sit for that device",
+                       t->what, t->name, t->device, c->name, c->device.kind, s->cluster_file,
+                       t->w ? "or record " : "");
     if (same == UNSURE)
         fprintf(stderr,
                 "lapwing: %s '%s' is timed for device '%s', cluster '%s' has '%s': compute takes "
-                "the times of '%s'; %s--device %s times it by FLOPs and bytes\n",
-                what, name, own, c->name, c->device.kind, own, file, s->cluster_file);
+                "the times of '%s'; --device %s times it by FLOPs and bytes\n",
+                t->what, t->name, t->device, c->name, c->device.kind, t->device, s->cluster_file);
     return LW_OK;
 }
 
-static enum lw_status fit_plan(const struct lw_plan_source *s, const struct lw_plan *p,
-                               struct lw_err *err)
+static enum lw_status retime_from(const struct lw_plan_source *s, const struct timed *t,
+                                  const struct lw_device *to, struct lw_err *err)
 {
-    struct lw_cluster c;
+    struct lw_cluster from;
+    enum lw_status st =
+        lw_cluster_find_device(s->from_device ? s->from_device : t->device, &from, err);
 
-    if (!s->cluster_file)
-        return LW_OK;
-    LW_TRY(lw_plan_source_cluster(s, &c, err));
-    enum lw_status st = fit_kind(s, "plan", p->name, p->device, &c, err);
-    lw_cluster_free(&c);
+    if (st != LW_OK)
+        return s->from_device
+                   ? st
+                   : lw_fail(err, LW_EINVAL,
+                             "--device: unknown device '%s' of the %s; name a similar one with "
+                             "--from-device (a known system, its device's kind, or a cluster file)",
+                             t->device, t->what);
+    st = t->w ? lw_workload_retime(t->w, &from.device, to, err)
+              : lw_plan_retime(t->p, &from.device, to, err);
+    lw_cluster_free(&from);
     return st;
 }
 
-static enum lw_status retime(const struct lw_plan_source *s, struct lw_workload *w,
-                             const char *own, struct lw_err *err)
+static enum lw_status retime(const struct lw_plan_source *s, const struct timed *t,
+                             struct lw_err *err)
 {
-    struct lw_cluster from, to;
+    struct lw_cluster to;
+    enum lw_status st = LW_OK;
 
     LW_TRY(lw_cluster_find_device(s->device, &to, err));
-    enum lw_status st = LW_OK;
-    if (s->from_device || strcmp(own, plain_kind(to.device.kind)) != 0) {
-        st = lw_cluster_find_device(s->from_device ? s->from_device : own, &from, err);
-        if (st == LW_OK) {
-            st = lw_workload_retime(w, &from.device, &to.device, err);
-            lw_cluster_free(&from);
-        } else if (!s->from_device) {
-            st = lw_fail(err, LW_EINVAL,
-                         "--device: unknown device '%s' of the workload; name a similar one with "
-                         "--from-device (a known system, its device's kind, or a cluster file)",
-                         own);
-        }
-    }
+    if (s->from_device || strcmp(t->device, plain_kind(to.device.kind)) != 0)
+        st = retime_from(s, t, &to.device, err);
     lw_cluster_free(&to);
+    return st;
+}
+
+/* --device, then -c. */
+static enum lw_status fit_device(const struct lw_plan_source *s, struct lw_workload *w,
+                                 struct lw_plan *p, struct lw_err *err)
+{
+    struct timed t = w ? of_workload(w) : of_plan(p);
+    struct lw_cluster c;
+
+    if (s->from_device && !s->device)
+        return lw_fail(err, LW_EUSAGE, "--from-device says what the %s is timed for; --device "
+                                       "says what to time it for", t.what);
+    if (s->device)
+        LW_TRY(retime(s, &t, err));
+    if (!s->cluster_file)
+        return LW_OK;
+    t = w ? of_workload(w) : of_plan(p);
+    LW_TRY(lw_plan_source_cluster(s, &c, err));
+    enum lw_status st = fit_kind(s, &t, &c, err);
+    lw_cluster_free(&c);
     return st;
 }
 
 enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_workload *w,
                                   struct lw_err *err)
 {
-    const char *own = plain_kind(w->from.device ? w->from.device : "");
-    struct lw_cluster c;
-
-    if (s->from_device && !s->device)
-        return lw_fail(err, LW_EUSAGE, "--from-device says what the workload is timed for; "
-                                       "--device says what to time it for");
-    if (s->device)
-        LW_TRY(retime(s, w, own, err));
-    if (!s->cluster_file)
-        return LW_OK;
-    LW_TRY(lw_plan_source_cluster(s, &c, err));
-    enum lw_status st = fit_kind(s, "workload", w->name, w->from.device, &c, err);
-    lw_cluster_free(&c);
-    return st;
+    return fit_device(s, w, NULL, err);
 }
 
 enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
@@ -272,7 +294,7 @@ enum lw_status lw_plan_source_read(const struct lw_plan_source *s, const char *p
     struct lw_plan p;
 
     LW_TRY(lw_plan_read(plan_file, unchecked, &p, err));
-    enum lw_status st = fit_plan(s, &p, err);
+    enum lw_status st = fit_device(s, NULL, &p, err);
     if (st == LW_OK)
         *plan = p;
     else
@@ -299,9 +321,6 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
                        s->workload_file);
     if (plan_file && is_workload(plan_file))
         return lw_fail(err, LW_EUSAGE, "'%s' is a workload, not a plan: give it with -w",
-                       plan_file);
-    if (plan_file && s->device)
-        return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its times: --device needs -w",
                        plan_file);
     if (plan_file && (s->n_given > 0 || s->strategy_file))
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",

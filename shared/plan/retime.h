@@ -3,6 +3,7 @@
 
 #include "shared/base/err.h"
 #include "shared/plan/cluster.h"
+#include "shared/plan/plan.h"
 #include "shared/plan/workload.h"
 
 /* The workload on another device: each module's times by the ratio of its roofline there and
@@ -12,5 +13,12 @@
  * workload is then as it was. */
 enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device *from,
                                   const struct lw_device *to, struct lw_err *err);
+/* A plan on another device, as the plan of the workload made for that device has it, apart from
+ * rounding and from decisions that depend on times: each work by the ratio of its roofline, the
+ * optimizer by memory bandwidth, a recomputation without FLOPs and bytes as its module. The hash
+ * becomes that of the new times. LW_ENOTSUP names the op, or the device without a figure; the plan
+ * is then as it was. */
+enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
+                              const struct lw_device *to, struct lw_err *err);
 
 #endif

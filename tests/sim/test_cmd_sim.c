@@ -1,6 +1,7 @@
 /* The commands sim and cost, run as a user runs them. */
 #include "tests/lib/unit.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -235,9 +236,36 @@ TEST(a_plan_of_another_device_is_refused)
         snprintf(line, sizeof line, "%s plan_h100.json -c p4d", commands[i]);
         expect(line, 1,
                "plan 'gpt2 dp2' is timed for device 'H100-SXM5-80GB', cluster 'p4d' has "
-               "'A100-SXM4-40GB': with -w in place of the plan file, --device p4d times it by "
-               "FLOPs and bytes; or make or record it for that device");
+               "'A100-SXM4-40GB': --device p4d times it by FLOPs and bytes; or make it for that "
+               "device");
     }
+}
+
+/* A plan that is timed for another device has the step of the plan of the re-timed workload, and
+ * its times back where they came from, to the rounding of a picosecond in each op. */
+TEST(a_plan_file_is_timed_for_another_device)
+{
+    static const char *const plans[] = {"--dp 2 --bucket-policy single",
+                                        "--dp 2 --zero 3 --recompute full",
+                                        "--pp 2 --micro-batches 4 --recompute selective"};
+    char line[600];
+
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        double step[3];
+        snprintf(line, sizeof line,
+                 "$L plan -w h100.json %s -o p.json --force >log; "
+                 "for from in \"p.json -c p4d --device p4d\" "
+                 "\"-w h100.json %s -c p4d --device p4d\" "
+                 "\"p.json -c p4d --device p4d --from-device dgx-h100\"; do "
+                 "$L sim $from --no-db --format csv | sed -n 2p | cut -d, -f2; done",
+                 plans[i], plans[i]);
+        const char *out = shell(line, NULL);
+        if (sscanf(out, "%lf %lf %lf", &step[0], &step[1], &step[2]) != 3)
+            fail_msg("%s: %s", line, out);
+        assert_true(fabs(step[0] - step[1]) <= 1); /* ns */
+        assert_true(fabs(step[0] - step[2]) <= 0);
+    }
+    expect("plan ddp.json -c p4d --device p4d", 1, "--device: unknown device '' of the plan");
 }
 
 /* A kind that is no known system's is compared, too, and said: a CPU's seconds are not a GPU's. */
