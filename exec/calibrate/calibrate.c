@@ -120,7 +120,7 @@ static void add(struct round *round, struct exec_piece piece)
 static void add_communication(struct round *round, const struct exec_calibration *c,
                               enum exec_series s)
 {
-    bool messages = s == SERIES_SEND || s == SERIES_SEND_BOTH;
+    bool messages = exec_series_op((enum exec_series)s) == LW_OP_SEND;
     struct exec_piece p = {messages ? exec_calibrate_messages : exec_calibrate_collectives, s, 0,
                            c->n_small, c->o->n_steps};
     int32_t n;

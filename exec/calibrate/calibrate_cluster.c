@@ -75,8 +75,10 @@ static const char *how_many(enum exec_series s)
 {
     if (s >= N_SERIES + SHAPE_ACROSS * N_COLLECTIVES)
         return ", one rank of each node, all groups at once";
-    return s == SERIES_PAIRS       ? ", two at once"
-           : s == SERIES_SEND_BOTH ? ", one each way at once"
+    return s == SERIES_PAIRS           ? ", two at once"
+           : s == SERIES_SEND_BOTH     ? ", one each way at once"
+           : s == SERIES_SEND_FAR      ? " between nodes"
+           : s == SERIES_SEND_FAR_BOTH ? " between nodes, one each way at once"
            : s >= N_SERIES         ? ", in all groups at once"
                                    : "";
 }

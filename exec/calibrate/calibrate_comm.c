@@ -25,6 +25,8 @@ static const struct {
     [SERIES_SEND] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 1},
     [SERIES_PAIRS] = {LW_OP_ALL_REDUCE, EXEC_CAN_ALL_REDUCE, 2},
     [SERIES_SEND_BOTH] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 2},
+    [SERIES_SEND_FAR] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 1},
+    [SERIES_SEND_FAR_BOTH] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 2},
 };
 
 /* The row of the table above of a series, in groups or not. */
@@ -41,6 +43,11 @@ int32_t exec_calibrate_per_node(const struct exec_calibration *c)
 static int32_t n_nodes(const struct exec_calibration *c)
 {
     return c->o->n_ranks / exec_calibrate_per_node(c);
+}
+
+static bool is_far_message(enum exec_series s)
+{
+    return s == SERIES_SEND_FAR || s == SERIES_SEND_FAR_BOTH;
 }
 
 static bool across(enum exec_series s)
@@ -61,7 +68,7 @@ int32_t exec_series_nodes(const struct exec_calibration *c, enum exec_series s)
     int32_t per_node = exec_calibrate_per_node(c);
     int32_t n = exec_series_op(s) == LW_OP_SEND ? 2 : exec_series_group(c, s);
 
-    return across(s) ? n : (n + per_node - 1) / per_node;
+    return across(s) || is_far_message(s) ? n : (n + per_node - 1) / per_node;
 }
 
 bool exec_series_can(const struct exec_calibration *c, enum exec_series s)
@@ -71,6 +78,8 @@ bool exec_series_can(const struct exec_calibration *c, enum exec_series s)
     bool even = n % group == 0 && (per_node % group == 0 || group % per_node == 0);
     bool fits = n > 1 && (s < N_SERIES || (group > 1 && group < n && (across(s) || even)));
 
+    if (is_far_message(s) && n_nodes(c) < 2)
+        return false;
     return fits && (c->o->backend->capabilities & series[base(s)].needs) != 0;
 }
 
@@ -155,6 +164,11 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
 
 /* --- messages ----------------------------------------------------------------------------------- */
 
+static int32_t stride_of(const struct exec_calibration *c, int32_t which)
+{
+    return is_far_message((enum exec_series)which) ? exec_calibrate_per_node(c) : 1;
+}
+
 /* Both ends of a message stand at the same place of their ranks' programs, which are of one
  * length. The end that came last did not wait: the shorter of the two is the message. */
 static enum lw_status keep_messages(struct exec_calibration *c, const struct exec_piece *piece,
@@ -162,11 +176,13 @@ static enum lw_status keep_messages(struct exec_calibration *c, const struct exe
                                     struct lw_err *err)
 {
     const struct lw_timeline *t = &r->timeline;
+    int32_t stride = stride_of(c, piece->series);
 
     for (int64_t row = 0; row < t->n; row++) {
         int32_t size = exec_calibrate_size_of(p, t, row, piece->first);
-        int64_t other = row + lw_plan_program(p, 1, t->rank[row]).n_ops;
-        if (size < 0 || t->kind[row] == LW_OP_KERNEL || t->rank[row] % 2 != 0 || other >= t->n)
+        int64_t other = row + (int64_t)stride * lw_plan_program(p, 1, t->rank[row]).n_ops;
+        if (size < 0 || t->kind[row] == LW_OP_KERNEL || t->rank[row] / stride % 2 != 0 ||
+            other >= t->n)
             continue; /* a process other than rank 0 has its own rows alone */
         lw_ps here = exec_calibrate_length(t, row), there = exec_calibrate_length(t, other);
         LW_TRY(exec_samples_add(&c->comm[piece->series][size],
@@ -182,8 +198,9 @@ enum lw_status exec_calibrate_messages(struct exec_calibration *c, const struct 
     int32_t n = exec_calibrate_sizes(c->bytes, p->first, p->n, sizes);
     struct lw_plan plan;
 
-    LW_TRY(exec_plan_messages(c->o->n_ranks, sizes, n, p->series == SERIES_SEND_BOTH, GAP_PS, &plan,
-                              err));
+    LW_TRY(exec_plan_messages(c->o->n_ranks, stride_of(c, p->series), sizes, n,
+                              exec_series_in_flight((enum exec_series)p->series) == 2, GAP_PS,
+                              &plan, err));
     return exec_calibrate_run(c, p, &plan, with_gaps(c, p->n_steps), keep_messages, err);
 }
 

@@ -364,9 +364,22 @@ enum { LEFT, RIGHT, ALONE, N_SIDES }; /* of a pair: roles */
 
 struct messenger {
     struct maker k;
-    int32_t n_ranks, n_ways;
+    int32_t n_ranks, n_ways, stride; /* between the ranks of a pair */
     int32_t way[2], stream[2]; /* communicators, and their streams */
 };
+
+/* Ranks r and r + stride of each 2 * stride: LEFT, RIGHT; ALONE where they are not complete. */
+static int32_t side_of(const struct messenger *m, int32_t rank)
+{
+    int32_t in_pairs = m->n_ranks / (2 * m->stride) * 2 * m->stride;
+
+    return rank >= in_pairs ? ALONE : rank / m->stride % 2;
+}
+
+static int32_t n_sides(const struct messenger *m)
+{
+    return side_of(m, m->n_ranks - 1) == ALONE ? N_SIDES : ALONE;
+}
 
 static enum lw_status begin_messages(struct messenger *m, struct lw_err *err)
 {
@@ -377,10 +390,10 @@ static enum lw_status begin_messages(struct messenger *m, struct lw_err *err)
     k->b = lw_builder_new("messages", n);
     if (!k->b)
         return lw_fail_nomem(err);
-    for (int32_t i = 0; i < (n % 2 ? N_SIDES : ALONE); i++)
+    for (int32_t i = 0; i < n_sides(m); i++)
         lw_builder_role(k->b, &(struct lw_role){.name = names[i]});
     for (int32_t r = 0; r < n; r++)
-        lw_builder_rank(k->b, r, n % 2 && r == n - 1 ? ALONE : r % 2, r, 0, 0);
+        lw_builder_rank(k->b, r, side_of(m, r), r, 0, 0);
     k->compute = lw_builder_stream(k->b, "compute", LW_STREAM_COMPUTE, 0);
     for (int32_t w = 0; w < m->n_ways; w++)
         m->stream[w] = lw_builder_stream(k->b, w ? "back" : "there", LW_STREAM_COMM, 1);
@@ -390,8 +403,9 @@ static enum lw_status begin_messages(struct messenger *m, struct lw_err *err)
         m->way[w] = lw_builder_comm(k->b, w ? "backward" : "forward",
                                     w ? LW_COMM_BACKWARD : LW_COMM_FORWARD, LW_REDUCER_AUTO,
                                     m->stream[w]);
-        for (int32_t r = 0; r + 1 < n; r += 2)
-            lw_builder_group(k->b, m->way[w], (int32_t[]){r, r + 1}, 2);
+        for (int32_t r = 0; r < n; r++)
+            if (side_of(m, r) == LEFT)
+                lw_builder_group(k->b, m->way[w], (int32_t[]){r, r + m->stride}, 2);
     }
     return LW_OK;
 }
@@ -407,9 +421,11 @@ static int32_t add_end(struct messenger *m, int32_t side, bool sends, int32_t wa
     op.work_ps = -1;
     tag(&m->k, &op, size);
     op.bytes = to.bytes;
-    for (int32_t pair = 0; pair < m->n_ranks / 2; pair++) {
-        to.peer = 2 * pair + !side;
-        if (pair == 0)
+    for (int32_t rank = 0; rank < m->n_ranks; rank++) {
+        if (side_of(m, rank) != side)
+            continue;
+        to.peer = rank + (side == LEFT ? m->stride : -m->stride);
+        if (op.operand < 0)
             op.operand = lw_builder_operand_row(m->k.b, &to, 1);
         else
             lw_builder_operand_more(m->k.b, &to);
@@ -432,20 +448,22 @@ static void add_side(struct messenger *m, int32_t side, const int64_t *bytes, in
     }
 }
 
-enum lw_status exec_plan_messages(int32_t n_ranks, const int64_t *bytes, int32_t n, bool both,
-                                  lw_ps work_ps, struct lw_plan *plan, struct lw_err *err)
+enum lw_status exec_plan_messages(int32_t n_ranks, int32_t stride, const int64_t *bytes, int32_t n,
+                                  bool both, lw_ps work_ps, struct lw_plan *plan,
+                                  struct lw_err *err)
 {
-    struct messenger m = {.k = {.first_bucket = -1}, .n_ranks = n_ranks, .n_ways = both ? 2 : 1};
+    struct messenger m = {.k = {.first_bucket = -1}, .n_ranks = n_ranks, .stride = stride,
+                          .n_ways = both ? 2 : 1};
 
     LW_TRY(begin_messages(&m, err));
     add_touched_variants(&m.k);
-    for (int32_t side = 0; side < (n_ranks % 2 ? N_SIDES : ALONE); side++)
+    for (int32_t side = 0; side < n_sides(&m); side++)
         touch(&m.k, side, m.stream, m.n_ways, largest(bytes, n));
     for (int32_t side = LEFT; side <= RIGHT; side++) {
         lw_builder_program(m.k.b, 1, side);
         add_side(&m, side, bytes, n, work_ps);
     }
-    if (n_ranks % 2) {
+    if (n_sides(&m) == N_SIDES) {
         lw_builder_program(m.k.b, 1, ALONE);
         add_op(&m.k, LW_OP_KERNEL, 0, 0, 0, -1);
     }

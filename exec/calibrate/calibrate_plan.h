@@ -61,11 +61,13 @@ enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, int32_t str
 enum lw_status exec_plan_pairs(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
                                struct lw_plan *plan, struct lw_err *err);
 
-/* Messages between ranks 0 and 1, 2 and 3, and so on, after a kernel of work_ps each: one there,
- * then one back. both: beside each, another one the other way, on a communicator and a stream of
- * its own. A last rank without a partner looks on. */
-enum lw_status exec_plan_messages(int32_t n_ranks, const int64_t *bytes, int32_t n, bool both,
-                                  lw_ps work_ps, struct lw_plan *plan, struct lw_err *err);
+/* Messages between ranks 0 and `stride`, 1 and stride + 1, and so on of each 2 * stride ranks,
+ * after a kernel of work_ps each: one there, then one back. both: beside each another one the
+ * other way, on a communicator and a stream of its own. Ranks left over have no messages. At
+ * least 2 * stride ranks. */
+enum lw_status exec_plan_messages(int32_t n_ranks, int32_t stride, const int64_t *bytes, int32_t n,
+                                  bool both, lw_ps work_ps, struct lw_plan *plan,
+                                  struct lw_err *err);
 
 /* n kernels of work_ps each, and after each an all-reduce without a bucket, beside the next
  * kernel; an empty kernel waits for the last. */

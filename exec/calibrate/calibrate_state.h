@@ -32,6 +32,8 @@ enum exec_series {
     SERIES_SEND,
     SERIES_PAIRS,     /* two all-reduces at once */
     SERIES_SEND_BOTH, /* a message each way at once */
+    SERIES_SEND_FAR,  /* between nodes, of as many pairs at once as a node has ranks */
+    SERIES_SEND_FAR_BOTH,
     N_SERIES,
     /* from here: the collectives again, in groups of 2, 4 and 8 consecutive ranks and of one rank
      * of each node, all at once */

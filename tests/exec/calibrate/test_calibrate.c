@@ -240,8 +240,8 @@ TEST(samples_become_tables_and_figures)
 
 /* 4 ranks on 2 nodes. All-reduces of 2 KiB: of all ranks (2 nodes) 3000 * 2 ps, of the pair of a
  * node (1 node) 2000 * 2, of a rank of each node (2 nodes) 6000 * 2. A pair's ring moves
- * 2 * (2 - 1) / 2 of the bytes: 2048 in 4000 ps within a node, in 12,000 between nodes. A message
- * is within one. */
+ * 2 * (2 - 1) / 2 of the bytes: 2048 in 4000 ps within a node, in 12,000 between nodes. Messages
+ * have a table of each. */
 TEST(groups_within_nodes_and_across_have_tables_and_links)
 {
     static const struct {
@@ -250,6 +250,8 @@ TEST(groups_within_nodes_and_across_have_tables_and_links)
         int32_t n_ranks, n_nodes;
     } cases[] = {{SERIES_REDUCE_ALL, 1500, 4, 2},
                  {SERIES_SEND, 500, 2, 1},
+                 {SERIES_SEND_FAR, 700, 2, 2},
+                 {SERIES_SEND_FAR_BOTH, 800, 2, 2},
                  {N_SERIES, 1000, 2, 1},
                  {N_SERIES + SHAPE_ACROSS * N_COLLECTIVES, 3000, 2, 2}};
     struct lw_calibrate_options o = {.backend = &few, .n_ranks = 4};
@@ -259,7 +261,7 @@ TEST(groups_within_nodes_and_across_have_tables_and_links)
     struct lw_err err = {0};
 
     make_samples(&c);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k < 2; k++) {
             exec_samples_free(&c.comm[cases[i].series][k]);
             put_three(&c.comm[cases[i].series][k], cases[i].unit * (k + 1));
@@ -267,7 +269,7 @@ TEST(groups_within_nodes_and_across_have_tables_and_links)
     assert_ok(exec_calibrate_cluster(&c, &out, &err), err);
     assert_int_equal(out.n_nodes, 2);
     assert_int_equal(out.devices_per_node, 2);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct lw_cost_table *t = NULL;
         for (int32_t k = 0; k < out.n_tables && !t; k++)
             if (out.tables[k].n_rows == 2 &&

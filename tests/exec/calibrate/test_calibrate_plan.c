@@ -31,8 +31,8 @@ static enum lw_status build(int which, int32_t n, struct lw_plan *p, struct lw_e
     case COLLECTIVES: return exec_plan_collectives(n, n, 1, LW_OP_BROADCAST, sizes, 3, 0, p, err);
     case BARRIERS: return exec_plan_collectives(n, n, 1, LW_OP_BARRIER, none, 2, 0, p, err);
     case PAIRS: return exec_plan_pairs(n, sizes, 3, 0, p, err);
-    case MESSAGES: return exec_plan_messages(n, sizes, 3, false, 0, p, err);
-    case MESSAGES_BOTH: return exec_plan_messages(n, sizes, 3, true, 0, p, err);
+    case MESSAGES: return exec_plan_messages(n, 1, sizes, 3, false, 0, p, err);
+    case MESSAGES_BOTH: return exec_plan_messages(n, 1, sizes, 3, true, 0, p, err);
     default: return exec_plan_overlap(n, 4096, 3, 0, p, err);
     }
 }
@@ -75,6 +75,38 @@ TEST(plans_of_two_and_three_ranks_run)
     for (int which = 0; which < N_PLANS; which++)
         for (int32_t n = 2; n <= 3; n++)
             run(which, n);
+}
+
+/* Two nodes of two ranks: 0 with 2, 1 with 3; a fifth rank has no partner. */
+TEST(messages_between_nodes_pair_ranks_of_two_nodes)
+{
+    for (int32_t n = 4; n <= 5; n++)
+        for (int both = 0; both < 2; both++) {
+            struct lw_exec_options o = lw_exec_options_default();
+            struct lw_exec_result r;
+            struct lw_plan p;
+            struct lw_err err = {0};
+            int64_t there = 1024 + 4096 + 100000;
+            o.compute = EXEC_COMPUTE_SPIN;
+            o.n_steps = 2;
+            o.n_warmup = 0;
+            assert_ok(exec_plan_messages(n, 2, sizes, 3, both, 0, &p, &err), err);
+            assert_ok(lw_plan_check(&p, &err), err);
+            for (int32_t rank = 0; rank < n; rank++) {
+                struct lw_program g = lw_plan_program(&p, 1, rank);
+                int64_t bytes = 0;
+                for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+                    if (lw_op_class(p.ops[i].kind) == LW_CLASS_P2P) {
+                        struct lw_operand to = lw_plan_operand(&p, &p.ops[i], rank);
+                        assert_int_equal(to.peer, rank < 2 ? rank + 2 : rank - 2);
+                        bytes += p.ops[i].kind == LW_OP_SEND ? to.bytes : 0;
+                    }
+                assert_int_equal(bytes, rank == 4 ? 0 : there * (both ? 2 : 1));
+            }
+            assert_ok(lw_exec_run(&p, &o, &r, &err), err);
+            lw_exec_result_free(&r);
+            lw_plan_free(&p);
+        }
 }
 
 /* 1024 bytes are 256 elements, of which 255 go in 3 equal blocks. The first step is an
