@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/base/shown_text.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/retime.h"
@@ -168,6 +169,21 @@ static struct timed of_plan(struct lw_plan *p)
     return (struct timed){"plan", p->name, plain_kind(p->device ? p->device : ""), NULL, p};
 }
 
+static void say_other_kind(const struct lw_plan_source *s, const struct timed *t,
+                           const struct lw_cluster *c)
+{
+    char name[120], own[120], cluster[120], kind[120], file[240];
+
+    lw_shown_text(own, sizeof own, t->device);
+    fprintf(stderr,
+            "lapwing: %s '%s' is timed for device '%s', cluster '%s' has '%s': compute takes "
+            "the times of '%s'; --device %s times it by FLOPs and bytes\n",
+            t->what, lw_shown_text(name, sizeof name, t->name), own,
+            lw_shown_text(cluster, sizeof cluster, c->name),
+            lw_shown_text(kind, sizeof kind, c->device.kind), own,
+            lw_shown_text(file, sizeof file, s->cluster_file));
+}
+
 /* Times of another known kind are refused; those of a kind that is not known are used, and said to
  * be. */
 static enum lw_status fit_kind(const struct lw_plan_source *s, const struct timed *t,
@@ -183,10 +199,7 @@ static enum lw_status fit_kind(const struct lw_plan_source *s, const struct time
                        t->what, t->name, t->device, c->name, c->device.kind, s->cluster_file,
                        t->w ? "or record " : "");
     if (same == UNSURE)
-        fprintf(stderr,
-                "lapwing: %s '%s' is timed for device '%s', cluster '%s' has '%s': compute takes "
-                "the times of '%s'; --device %s times it by FLOPs and bytes\n",
-                t->what, t->name, t->device, c->name, c->device.kind, t->device, s->cluster_file);
+        say_other_kind(s, t, c);
     return LW_OK;
 }
 

@@ -947,7 +947,7 @@ const char *lw_json_number_text(struct lw_json *j, size_t *len)
 
 void lw_json_fail(struct lw_json *j, const char *fmt, ...)
 {
-    char what[300];
+    char what[440];
     va_list ap;
 
     va_start(ap, fmt);

@@ -313,7 +313,7 @@ TEST(a_trace_is_answered_in_one_sentence)
 {
     int rc;
 
-    char *out = strdup(lapwing("recommend $R/gpt6__local.rank0.json.gz -c dgx-a100", &rc));
+    char *out = strdup(lapwing("recommend $R/gpt6__local.rank0.json.gz -c dgx-a100 2>kind", &rc));
     assert_int_equal(rc, 0);
     join_lines(out);
     assert_ptr_equal(strchr(out, '\n'), out + strlen(out) - 1);
