@@ -1,11 +1,11 @@
 /* Throughput, arithmetic use and price of a step.
  *
  * Model FLOPs count what the model needs, whatever a run does: of a model over tokens 6 P T for its
- * products with P parameters (Kaplan et al., arXiv 2001.08361, section 2.1), and for attention
- * three times its forward, causal scores half (PaLM, arXiv 2204.02311, appendix B, counts all). Of
- * other models three times the forward FLOPs of all modules, where these are known. Hardware FLOPs
- * add what recomputation does again: a forward of all, or of attention alone (Korthikanti et al.,
- * arXiv 2205.05198, section 5). */
+ * products with P parameters (Kaplan et al., arXiv 2001.08361, section 2.1), 4 P T with frozen ones,
+ * which have no gradient of their own, and for attention three times its forward, causal scores
+ * half (PaLM, arXiv 2204.02311, appendix B, counts all). Of other models three times the forward
+ * FLOPs of all modules, where these are known. Hardware FLOPs add what recomputation does again: a
+ * forward of all, or of attention alone (Korthikanti et al., arXiv 2205.05198, section 5). */
 #include "shared/timeline/throughput.h"
 
 #include <math.h>
@@ -36,26 +36,33 @@ int64_t lw_plan_samples(const struct lw_plan *p, int64_t batch)
     return n * batch * dp;
 }
 
-static double attention_flops(const struct lw_workload *w, double samples)
+static double active_numel(const struct lw_workload *w)
 {
-    return 3 * (double)w->attention_flops * samples;
+    return (double)(lw_workload_numel(w, false) - w->idle_numel);
 }
 
 /* NAN: not known. */
-static double model_flops(const struct lw_workload *w, double samples)
+static double forward_flops(const struct lw_workload *w, double samples)
 {
     double sum = 0;
 
     if (w->sample_tokens > 0)
-        return 6 * (double)(lw_workload_numel(w, false) - w->idle_numel) *
-                   (double)w->sample_tokens * samples +
-               attention_flops(w, samples);
+        return 2 * active_numel(w) * (double)w->sample_tokens * samples +
+               (double)w->attention_flops * samples;
     for (int32_t i = 0; i < w->n_modules; i++) {
         if (w->modules[i].forward_flops < 0)
             return NAN;
         sum += (double)w->modules[i].forward_flops;
     }
-    return w->batch > 0 && sum > 0 ? 3 * sum * samples / (double)w->batch : NAN;
+    return w->batch > 0 && sum > 0 ? sum * samples / (double)w->batch : NAN;
+}
+
+/* Products for the gradients of frozen parameters, which nobody computes. */
+static double spared_flops(const struct lw_workload *w, double samples)
+{
+    double active = active_numel(w), trained = (double)lw_workload_numel(w, true);
+
+    return trained < active ? 2 * (active - trained) * (double)w->sample_tokens * samples : 0;
 }
 
 /* Fused attention keeps no scores, so that selective recomputation has nothing to do again. */
@@ -89,16 +96,16 @@ static double share_again(const struct lw_plan *p, const struct lw_workload *w)
     return all > 0 ? again / all : 1;
 }
 
-static double recomputed_flops(const struct lw_plan *p, const struct lw_workload *w, double model,
-                               double samples)
+static double recomputed_flops(const struct lw_plan *p, const struct lw_workload *w,
+                               double forward, double samples)
 {
     const enum lw_recompute how = p->strategy->recompute;
 
     if (how == LW_RECOMPUTE_NONE)
         return 0;
     if (how == LW_RECOMPUTE_FULL)
-        return model / 3 * share_again(p, w);
-    return recomputes_attention(w) ? attention_flops(w, samples) / 3 : 0;
+        return forward * share_again(p, w);
+    return recomputes_attention(w) ? (double)w->attention_flops * samples : 0;
 }
 
 static double known(struct lw_figure f)
@@ -118,9 +125,9 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
         t.tokens = t.samples * w->sample_tokens;
         t.samples_per_s = (double)t.samples / s;
         t.tokens_per_s = t.tokens > 0 ? (double)t.tokens / s : NAN;
-        t.model_flops = model_flops(w, (double)t.samples);
-        t.hardware_flops = t.model_flops + recomputed_flops(p, w, t.model_flops,
-                                                            (double)t.samples);
+        double forward = forward_flops(w, (double)t.samples);
+        t.model_flops = 3 * forward - spared_flops(w, (double)t.samples);
+        t.hardware_flops = t.model_flops + recomputed_flops(p, w, forward, (double)t.samples);
         if (c)
             t.peak_flops_per_s = known(c->device.peak_flops[lw_workload_main_dtype(w)]);
     }

@@ -31,7 +31,8 @@ TEST(published_models_have_their_published_use)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         int64_t l = models[i].layers, h = models[i].hidden;
         struct lw_module module = {.forward_flops = -1};
-        struct lw_param param = {.numel = 12 * l * h * h + vocab * h, .dtype = LW_BF16, .tied = -1};
+        struct lw_param param = {.numel = 12 * l * h * h + vocab * h, .dtype = LW_BF16, .tied = -1,
+                                 .trainable = true};
         struct lw_workload w = {.n_modules = 1, .n_params = 1, .modules = &module, .params = &param,
                                 .batch = models[i].batch, .sample_tokens = seq,
                                 .attention_flops = 4 * l * seq * seq * h};
@@ -50,6 +51,13 @@ TEST(published_models_have_their_published_use)
         strategy.recompute = LW_RECOMPUTE_FULL;
         t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
         expect_close(t.hfu, t.mfu * 4 / 3, 1e-12);
+        /* frozen: 4 P T and not 6, and a forward of 2 P T again */
+        double products = 2 * (double)(param.numel * t.tokens), hardware = t.hardware_flops;
+        param.trainable = false;
+        t = lw_throughput_of(&p, &w, &c, (lw_ps)(models[i].seconds * 1e12));
+        expect_close(hardware - t.hardware_flops, products, 1e-6 * products);
+        expect_close(t.hardware_flops - t.model_flops,
+                     products + (double)(w.attention_flops * t.samples), 1e-6 * products);
     }
 }
 
