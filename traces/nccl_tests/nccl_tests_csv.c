@@ -186,7 +186,8 @@ static int64_t table_of(const struct bench_reader *r, const struct traces_bench_
     for (int64_t i = 0; i < r->n_tables; i++) {
         const struct traces_bench_table *x = &r->tables[i];
         if (x->op == t->op && x->dtype == t->dtype && x->n_ranks == t->n_ranks &&
-            x->n_nodes == t->n_nodes && x->only_in_place == t->only_in_place && bench_is(gpu, x->gpu) && bench_is(algo, x->algo))
+            x->n_nodes == t->n_nodes && x->only_in_place == t->only_in_place &&
+            bench_is(gpu, x->gpu) && bench_is(algo, x->algo))
             return i;
     }
     return -1;

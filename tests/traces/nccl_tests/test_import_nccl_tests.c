@@ -287,10 +287,11 @@ TEST(the_in_place_half_alone_is_called_in_place)
         "size, count, type, redop, root, time, algbw, busbw, #wrong\n"
         "64, 16, float, sum, -1, 9, 0.01, 0.01, 0\n",
         "{\"args\": [\"all_reduce_perf\"], \"nccl_version\": 22703, \"config\": {\"nthreads\": 1, "
-        "\"ngpus\": 1, \"devices\": [{\"rank\": 0, \"hostname\": \"h\", \"device\": 0}, {\"rank\": 1, "
-        "\"hostname\": \"h\", \"device\": 1}]}, \"results\": [{\"size\": 64, \"count\": 16, \"type\": "
-        "\"float\", \"redop\": \"sum\", \"root\": \"-1\", \"out_of_place\": null, \"in_place\": "
-        "{\"time\": 9, \"alg_bw\": 0.01, \"bus_bw\": 0.01, \"nwrong\": 0}}]}",
+        "\"ngpus\": 1, \"devices\": [{\"rank\": 0, \"hostname\": \"h\", \"device\": 0}, "
+        "{\"rank\": 1, \"hostname\": \"h\", \"device\": 1}]}, \"results\": [{\"size\": 64, "
+        "\"count\": 16, \"type\": \"float\", \"redop\": \"sum\", \"root\": \"-1\", "
+        "\"out_of_place\": null, \"in_place\": {\"time\": 9, \"alg_bw\": 0.01, "
+        "\"bus_bw\": 0.01, \"nwrong\": 0}}]}",
         "op,nranks,nnodes,size_bytes,in_place_us\nall_reduce,2,1,64,9\n",
         "op,nranks,nnodes,size_bytes,time_us,in_place_us\nall_reduce,2,1,64,,9\n",
     };
