@@ -167,7 +167,7 @@ void netbench_free(struct netbench_table *t)
 
 struct sim_nccl_spot netbench_spot(const struct netbench_table *t, int32_t i)
 {
-    return (struct sim_nccl_spot){t->place, t->arch, t->op,
+    return (struct sim_nccl_spot){t->place,
                                   sim_nccl_share(t->op, t->bytes[i], t->fabric.n_ranks)};
 }
 
@@ -279,7 +279,7 @@ static void count_fitted(struct lw_family *f)
     int n;
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
 
-    f->n_fitted = 5; /* the width and the weights of sim/cost/nccl_curves.c */
+    f->n_fitted = 5; /* the width, the weights and the common share of sim/cost/nccl_curves.c */
     f->fit_rows = 0;
     for (int i = 0; i < n; i++) {
         f->n_fitted += tables[i].n_knots;

@@ -349,7 +349,7 @@ static enum lw_status calibrated(const struct lw_cluster *c, const struct sim_nc
 
     plain.algorithm = LW_REDUCER_NCCL;
     LW_TRY(sim_nccl_answer(c, &plain, out, err));
-    struct sim_nccl_spot at = {sim_nccl_place_of(comm), comm->arch, q->op,
+    struct sim_nccl_spot at = {sim_nccl_place_of(comm),
                                sim_nccl_share(q->op, q->bytes, q->n_ranks)};
     double factor = sim_nccl_factor(tables, n_tables, -1, &at, &n_used);
     out->model = "nccl+cal";

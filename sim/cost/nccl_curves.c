@@ -4,28 +4,28 @@
  * short, and 72 ranks cut 512 MiB into messages as short as 8 ranks cut 64 MiB.
  *
  * A table's ratios (measured over modelled) become logarithms at knots of powers of two, each the
- * mean of the table's rows weighted by a Gaussian of 1.2 octaves. The curve for (place,
- * architecture, operation) at a share is the weighted median of the tables of that place and of one
- * vote for the model itself (ratio 1): a table of the same architecture and operation has weight 1,
- * of another operation 0.5, of another architecture 0.8, beyond its shares (two octaves below, six
- * above) 0.05; the model 2. Between two votes the median is interpolated by weight. The vote for
- * the model keeps a single odd table from deciding; the median keeps two from it.
+ * mean of the table's rows weighted by a Gaussian of 2 octaves. The curve of a place at a share is
+ * the weighted median of the tables and of one vote for the model itself (ratio 1, weight 3): a
+ * table of the place has weight 1, beyond its shares (two octaves below, six above) 0.05. From a
+ * share of 1 MiB on, tables of one node by NVLink and of several nodes vote for each other with 0.7:
+ * there the ratio is the fill of pipelines, below it the latency of a place. The weight grows from 0
+ * at 512 KiB. Between two votes the median is interpolated by weight. The vote for the model keeps
+ * a single odd table from deciding; the median keeps two from it.
  *
- * The four weights were chosen by leaving each visible table out in turn. Arithmetic only: the same
- * bits everywhere. */
+ * Width, weights and that share were chosen by leaving each visible table out in turn. Arithmetic
+ * only: the same bits everywhere. */
 #include "sim/cost/nccl_curves.h"
 
 #include <math.h>
 
 #include "shared/base/loglog.h"
 
-#define WIDTH 1.2
-#define OTHER_OP 0.5
-#define OTHER_ARCH 0.8
+#define WIDTH 2.0
+#define OTHER_PLACE 0.7
 #define OUTSIDE 0.05
-#define MODEL 2.0
+#define MODEL 3.0
 
-enum { MOST_VOTES = 64, BELOW = 2, ABOVE = 6 };
+enum { MOST_VOTES = 64, BELOW = 2, ABOVE = 6, COMMON = 20 - SIM_NCCL_FIRST_KNOT };
 
 enum sim_nccl_place sim_nccl_place_of(const struct sim_nccl_comm *c)
 {
@@ -132,6 +132,23 @@ static double knot_of(double share)
     return exponent - 1 - SIM_NCCL_FIRST_KNOT + (2 * mantissa - 1);
 }
 
+static bool has_fabric(enum sim_nccl_place p)
+{
+    return p == SIM_NCCL_ON_NVLINK || p == SIM_NCCL_ACROSS;
+}
+
+/* What the tables of a place count for another at a place on the axis of knots. */
+static double weight_of(enum sim_nccl_place table, enum sim_nccl_place at, double knot)
+{
+    double common = knot - (COMMON - 1);
+
+    if (table == at)
+        return 1;
+    if (!has_fabric(table) || !has_fabric(at) || common <= 0)
+        return 0;
+    return OTHER_PLACE * (common < 1 ? common : 1);
+}
+
 double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int without,
                        const struct sim_nccl_spot *at, int *n_used)
 {
@@ -141,13 +158,12 @@ double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int withou
 
     for (int i = 0; i < n && n_votes < MOST_VOTES; i++) {
         const struct sim_nccl_measured *m = &tables[i];
-        if (m->place != at->place || i == without)
+        double weight = weight_of(m->place, at->place, knot);
+        if (weight == 0 || i == without)
             continue;
         bool inside;
         double value = value_at(m, knot, &inside);
-        double weight = (m->op == at->op ? 1 : OTHER_OP) * (m->arch == at->arch ? 1 : OTHER_ARCH) *
-                        (inside ? 1 : OUTSIDE);
-        insert(votes, &n_votes, (struct vote){value, weight});
+        insert(votes, &n_votes, (struct vote){value, weight * (inside ? 1 : OUTSIDE)});
     }
     *n_used = n_votes;
     if (n_votes == 0)

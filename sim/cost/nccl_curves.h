@@ -11,7 +11,7 @@
 /* What measured tables took beyond NCCL's cost model, by size: docs/design/nccl.md, "Calibration".
  */
 
-/* Where an operation moves: tables of one place say nothing of another. */
+/* Where an operation moves. */
 enum sim_nccl_place {
     SIM_NCCL_ON_NVLINK,  /* one node, NVLink */
     SIM_NCCL_ON_PCI,     /* one node, PCIe */
@@ -38,8 +38,6 @@ struct sim_nccl_measured {
 /* What is asked of the curves. */
 struct sim_nccl_spot {
     enum sim_nccl_place place;
-    enum sim_nccl_arch arch;
-    enum lw_op_kind op;
     double share; /* sim_nccl_share */
 };
 
@@ -60,7 +58,7 @@ int sim_nccl_same_table(const struct sim_nccl_measured *tables, int n, const uin
                         int32_t n_marks);
 
 /* What the model's time is multiplied by: of the n tables, without one of them (-1: all).
- * *n_used: tables of the place; 0: the factor is 1. */
+ * *n_used: tables that count there; 0: the factor is 1. */
 double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int without,
                        const struct sim_nccl_spot *at, int *n_used);
 

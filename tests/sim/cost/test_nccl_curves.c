@@ -9,12 +9,12 @@
 #include "sim/cost/nccl_curves.h"
 
 /* A table with one ratio at all sizes. */
-static struct sim_nccl_measured flat(const char *name, double ratio, enum sim_nccl_arch arch)
+static struct sim_nccl_measured flat(const char *name, double ratio)
 {
     const double share[] = {1 << 10, 1 << 16, 1 << 26};
     const double ratios[] = {ratio, ratio, ratio};
     struct sim_nccl_measured m = {
-        .table = name, .place = SIM_NCCL_ON_NVLINK, .arch = arch, .op = LW_OP_ALL_REDUCE};
+        .table = name, .place = SIM_NCCL_ON_NVLINK, .op = LW_OP_ALL_REDUCE};
 
     assert_int_equal(sim_nccl_smooth(share, ratios, 3, &m, NULL), LW_OK);
     return m;
@@ -22,7 +22,7 @@ static struct sim_nccl_measured flat(const char *name, double ratio, enum sim_nc
 
 static double factor(const struct sim_nccl_measured *t, int n, int without, double share)
 {
-    const struct sim_nccl_spot at = {SIM_NCCL_ON_NVLINK, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, share};
+    const struct sim_nccl_spot at = {SIM_NCCL_ON_NVLINK, share};
     int used;
 
     return sim_nccl_factor(t, n, without, &at, &used);
@@ -38,7 +38,7 @@ TEST(share_is_what_a_message_carries)
 
 TEST(smoothing_keeps_a_flat_table)
 {
-    struct sim_nccl_measured m = flat("a", 2, SIM_NCCL_HOPPER);
+    struct sim_nccl_measured m = flat("a", 2);
 
     assert_int_equal(m.first_knot, 10 - SIM_NCCL_FIRST_KNOT);
     assert_int_equal(m.n_knots, 17);
@@ -46,39 +46,52 @@ TEST(smoothing_keeps_a_flat_table)
         assert_true(fabs(m.log_ratio[k] - 0.6931471805599453) < 1e-12);
 }
 
-/* One vote for the model (ratio 1, weight 2) and two tables of ratio 4 and 16 (weight 1): the votes
- * sit at 1, 2.5 and 3.5 of 4; half is 2, 2/3 of the way to 4. With a table of another architecture
- * (weight 0.8) half is 1.9 of 3.8, and the second vote still at 2.5: 0.6 of the way. With one table
- * the model holds half of all weight or more: half of 3 is 1.5, 1/3 of the way from 1 to 2.5. */
+/* One vote for the model (ratio 1, weight 3) and two tables of ratio 4 and 16 (weight 1): the votes
+ * sit at 1.5, 3.5 and 4.5 of 5; half is 2.5, half of the way to 4. With one table half is 2 of 4, a
+ * quarter of the way from 1.5 to 3.5. */
 TEST(curve_is_the_median_with_a_vote_for_the_model)
 {
-    struct sim_nccl_measured t[] = {flat("a", 4, SIM_NCCL_HOPPER), flat("b", 16, SIM_NCCL_HOPPER)};
+    struct sim_nccl_measured t[] = {flat("a", 4), flat("b", 16)};
 
-    assert_true(fabs(factor(t, 1, -1, 1 << 16) - pow(4, 1.0 / 3)) < 1e-9);
-    assert_true(fabs(factor(t, 2, -1, 1 << 16) - pow(4, 2.0 / 3)) < 1e-9);
-    t[1].arch = SIM_NCCL_AMPERE;
-    assert_true(fabs(factor(t, 2, -1, 1 << 16) - pow(4, .6)) < 1e-9);
+    assert_true(fabs(factor(t, 1, -1, 1 << 16) - pow(4, .25)) < 1e-9);
+    assert_true(fabs(factor(t, 2, -1, 1 << 16) - pow(4, .5)) < 1e-9);
     assert_true(fabs(factor(t, 2, 1, 1 << 16) - factor(t, 1, -1, 1 << 16)) < 1e-12);
     assert_true(factor(t, 2, 0, 1 << 16) > factor(t, 1, -1, 1 << 16)); /* b alone */
     assert_true(factor(t, 1, 0, 1 << 16) == 1);
 }
 
-TEST(other_places_do_not_vote)
+/* NVLink's table for several nodes: nothing to 512 KiB, weight 0.35 at 768 KiB, 0.7 from 1 MiB on:
+ * the votes sit at 1.5 and 3.175 of 3.35, at 1.5 and 3.35 of 3.7. PCIe: nothing. */
+TEST(places_vote_for_each_other_where_messages_are_long)
 {
-    struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
-    const struct sim_nccl_spot at = {SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 1 << 16};
-    int used;
+    static const struct {
+        enum sim_nccl_place place;
+        double share, power;
+        int used;
+    } cases[] = {
+        {SIM_NCCL_ACROSS, 1 << 19, 0, 0},
+        {SIM_NCCL_ACROSS, 3 << 18, .175 / 1.675, 1},
+        {SIM_NCCL_ACROSS, 1 << 20, .35 / 1.85, 1},
+        {SIM_NCCL_ACROSS, 1 << 24, .35 / 1.85, 1},
+        {SIM_NCCL_ON_PCI, 1 << 24, 0, 0},
+        {SIM_NCCL_ACROSS_ONE, 1 << 24, 0, 0},
+    };
+    struct sim_nccl_measured t = flat("a", 4);
 
-    assert_true(sim_nccl_factor(&t, 1, -1, &at, &used) == 1);
-    assert_int_equal(used, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct sim_nccl_spot at = {cases[i].place, cases[i].share};
+        int used;
+        assert_true(fabs(sim_nccl_factor(&t, 1, -1, &at, &used) - pow(4, cases[i].power)) < 1e-9);
+        assert_int_equal(used, cases[i].used);
+    }
 }
 
 TEST(a_table_far_from_the_size_counts_little)
 {
-    struct sim_nccl_measured t = flat("a", 4, SIM_NCCL_HOPPER);
+    struct sim_nccl_measured t = flat("a", 4);
 
     assert_true(factor(&t, 1, -1, 4) < 1.05);
-    assert_true(factor(&t, 1, -1, 1 << 9) > 1.5);
+    assert_true(factor(&t, 1, -1, 1 << 9) > 1.3);
 }
 
 /* A table is known by its rows: more than half of them, in any order. */
