@@ -56,22 +56,18 @@ static enum lw_status check_bucket_of(const struct bounds *k, int32_t program, i
     const struct lw_plan *p = k->p;
     const struct lw_bucket *b = &p->buckets[p->ops[i].bucket];
     int32_t kind = p->sets[b->set].kind;
-    char text[LW_OP_TEXT];
 
     if (p->ops[i].comm >= 0 && most > b->bytes)
-        return lw_fail(err, LW_EPLAN, "%s: %lld bytes beyond its bucket, which has %lld",
-                       lw_plan_op_text(p, i, text), (long long)most, (long long)b->bytes);
+        return lw_plan_op_fail(p, i, err, ": %lld bytes beyond its bucket, which has %lld",
+                               (long long)most, (long long)b->bytes);
     if (kind == LW_BUCKET_TIED && b->n_slots == 0)
-        return lw_fail(err, LW_EPLAN, "%s: the bucket holds no parameter",
-                       lw_plan_op_text(p, i, text));
+        return lw_plan_op_fail(p, i, err, ": the bucket holds no parameter");
     if (kind != LW_BUCKET_GRADIENTS || k->laid[p->ops[i].bucket] == k->n_laid)
         return LW_OK;
-    return lw_fail(
-        err, LW_EPLAN,
-        "%s: the bucket is in no set of buckets that a step with variant '%s' lays out for "
-        "role '%s'",
-        lw_plan_op_text(p, i, text), p->variants[program / p->n_roles].name,
-        p->roles[program % p->n_roles].name);
+    return lw_plan_op_fail(p, i, err, ": the bucket is in no set of buckets that a step with "
+                           "variant '%s' lays out for role '%s'",
+                           p->variants[program / p->n_roles].name,
+                           p->roles[program % p->n_roles].name);
 }
 
 static enum lw_status check_sizes(struct bounds *k, struct lw_err *err)

@@ -91,11 +91,11 @@ static enum lw_status not_awaited(const struct lw_hazards *k, const struct lw_us
                                   int32_t before, int access, struct lw_err *err)
 {
     static const char *const does[N_ACCESSES] = {"reads", "adds to", "writes"};
-    char text[LW_OP_TEXT], other[LW_OP_TEXT], buffer[LW_OP_TEXT];
+    char other[LW_OP_TEXT], buffer[LW_OP_TEXT];
 
-    return lw_fail(err, LW_EPLAN, "%s does not wait for %s, which %s %s",
-                   lw_plan_op_text(k->p, k->op, text), lw_plan_op_text(k->p, before, other),
-                   does[access], buffer_text(k->p, x, buffer));
+    return lw_plan_op_fail(k->p, k->op, err, " does not wait for %s, which %s %s",
+                           lw_plan_op_text(k->p, before, other), does[access],
+                           buffer_text(k->p, x, buffer));
 }
 
 static inline bool follows(const struct lw_hazards *k, int32_t before)
@@ -148,15 +148,14 @@ static enum lw_status check_ends(struct lw_hazards *k, struct lw_err *err)
 {
     const struct lw_message_ends *m = &k->uses->messages;
     int32_t first = k->uses->program.first_op;
-    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+    char other[LW_OP_TEXT];
 
     for (int32_t i = 0; k->uses->talks && i < k->uses->program.n_ops; i++) {
         bool sends = k->p->ops[first + i].kind == LW_OP_SEND;
         int32_t maker = sends ? m->end_of[i] : i, taker = sends ? i : m->end_of[i];
         if (m->end_of[i] >= 0 && !lw_op_after(&k->clock, first + taker, first + maker))
-            return lw_fail(err, LW_EPLAN, "%s does not wait for %s, which writes its message",
-                           lw_plan_op_text(k->p, first + taker, text),
-                           lw_plan_op_text(k->p, first + maker, other));
+            return lw_plan_op_fail(k->p, first + taker, err, " does not wait for %s, which writes "
+                                   "its message", lw_plan_op_text(k->p, first + maker, other));
     }
     return LW_OK;
 }

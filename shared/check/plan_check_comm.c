@@ -133,13 +133,12 @@ static enum lw_status check_root(const struct comm_check *k, int32_t comm, int32
     int32_t member = p->members[p->groups[group].first_member];
     int32_t root = lw_plan_operand(p, &p->ops[op], member).peer;
     bool rooted = p->ops[op].kind == LW_OP_BROADCAST || p->ops[op].kind == LW_OP_REDUCE;
-    char text[LW_OP_TEXT];
 
     if (!rooted)
         return LW_OK;
     if (root < 0 || p->comm_group[(int64_t)comm * p->n_ranks + root] != group)
-        return lw_fail(err, LW_EPLAN, "%s: its root, rank %d, is not a member of group %d",
-                       lw_plan_op_text(p, op, text), root, group);
+        return lw_plan_op_fail(p, op, err, ": its root, rank %d, is not a member of group %d",
+                               root, group);
     return LW_OK;
 }
 
@@ -179,10 +178,9 @@ static enum lw_status check_class(struct comm_check *k, int32_t comm, struct lw_
     memset(k->compared, 0, (size_t)p->n_roles * sizeof *k->compared);
     for (int32_t r = 0; r < p->n_ranks; r++) {
         const int32_t *cell = k->first + (int64_t)p->role_of[r] * p->n_comms + comm;
-        char text[LW_OP_TEXT];
         if (of[r] < 0 && cell[1] > cell[0])
-            return lw_fail(err, LW_EPLAN, "%s: rank %d is in no group of communicator '%.40s'",
-                           lw_plan_op_text(p, k->list[cell[0]], text), r, p->comms[comm].name);
+            return lw_plan_op_fail(p, k->list[cell[0]], err, ": rank %d is in no group of "
+                                   "communicator '%.40s'", r, p->comms[comm].name);
         if (of[r] >= 0 && p->members[p->groups[of[r]].first_member] == r)
             LW_TRY(check_group(k, comm, of[r], err));
     }

@@ -38,12 +38,10 @@ static enum lw_status list_messages(const struct lw_plan *p, const struct lw_mat
             const struct lw_op *o = &p->ops[m->list[k]];
             struct lw_operand d = lw_plan_operand(p, o, r);
             const int32_t *of = p->comm_group + (int64_t)o->comm * p->n_ranks;
-            char text[LW_OP_TEXT];
             if (d.peer < 0 || of[r] < 0 || of[d.peer] != of[r])
-                return lw_fail(err, LW_EPLAN, "%s on rank %d: peer %d is not in its group of "
-                                              "communicator '%.40s'",
-                               lw_plan_op_text(p, m->list[k], text), r, d.peer,
-                               p->comms[o->comm].name);
+                return lw_plan_op_fail(p, m->list[k], err, " on rank %d: peer %d is not in its "
+                                       "group of communicator '%.40s'", r, d.peer,
+                                       p->comms[o->comm].name);
             bool received = o->kind == LW_OP_RECV;
             if (list)
                 list[*n] = (struct message){o->comm, received ? d.peer : r,
@@ -57,11 +55,9 @@ static enum lw_status list_messages(const struct lw_plan *p, const struct lw_mat
 static enum lw_status unmatched(const struct lw_plan *p, const struct message *m,
                                 struct lw_err *err)
 {
-    char text[LW_OP_TEXT];
-
-    return lw_fail(err, LW_EPLAN, "%s on rank %d: rank %d never %s it",
-                   lw_plan_op_text(p, m->op, text), m->received ? m->to : m->from,
-                   m->received ? m->from : m->to, m->received ? "sends" : "receives");
+    return lw_plan_op_fail(p, m->op, err, " on rank %d: rank %d never %s it",
+                           m->received ? m->to : m->from, m->received ? m->from : m->to,
+                           m->received ? "sends" : "receives");
 }
 
 static enum lw_status differ(const struct lw_plan *p, const struct message *s,
@@ -377,7 +373,7 @@ static int64_t most_of_ranks(const struct lw_plan *p, int32_t role, const struct
 static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_matches *m,
                                       struct lw_err *err)
 {
-    char text[LW_OP_TEXT], other[LW_OP_TEXT];
+    char other[LW_OP_TEXT];
 
     for (int32_t rank = 0; rank < p->n_ranks; rank++) {
         int32_t role = p->role_of[rank];
@@ -390,12 +386,10 @@ static enum lw_status check_own_bytes(const struct lw_plan *p, const struct lw_m
                 continue;
             int32_t mate =
                 m->folded ? m->mate[m->list[k]] : m->op[m->base[rank] + k - m->first[role]];
-            return lw_fail(err, LW_EPLAN,
-                           "%s says %lld bytes, but its row of operands %d %lld, and so it "
-                           "meets %s of %lld",
-                           lw_plan_op_text(p, m->list[k], text), (long long)o->bytes, o->operand,
-                           (long long)most, lw_plan_op_text(p, mate, other),
-                           (long long)p->ops[mate].bytes);
+            return lw_plan_op_fail(p, m->list[k], err, " says %lld bytes, but its row of operands "
+                                   "%d %lld, and so it meets %s of %lld", (long long)o->bytes,
+                                   o->operand, (long long)most, lw_plan_op_text(p, mate, other),
+                                   (long long)p->ops[mate].bytes);
         }
     }
     return LW_OK;

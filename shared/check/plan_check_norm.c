@@ -59,10 +59,7 @@ static bool works_on_gradients(const struct lw_plan *p, const struct lw_op *o)
 static enum lw_status again(const struct norm *k, int32_t op, int32_t before, const char *what,
                             struct lw_err *err)
 {
-    char text[LW_OP_TEXT];
-
-    return lw_fail(err, LW_EPLAN, "%s: op %d has already %s", lw_plan_op_text(k->p, op, text),
-                   before, what);
+    return lw_plan_op_fail(k->p, op, err, ": op %d has already %s", before, what);
 }
 
 static enum lw_status check_squares(const struct norm *k, struct chain *c, int32_t op,
@@ -78,11 +75,8 @@ static enum lw_status check_squares(const struct norm *k, struct chain *c, int32
 static enum lw_status check_link(const struct norm *k, const struct chain *c, int32_t op,
                                  struct lw_err *err)
 {
-    char text[LW_OP_TEXT];
-
     if (c->squares < 0)
-        return lw_fail(err, LW_EPLAN, "%s: no copy_in of its bucket comes before it",
-                       lw_plan_op_text(k->p, op, text));
+        return lw_plan_op_fail(k->p, op, err, ": no copy_in of its bucket comes before it");
     if (c->scale >= 0)
         return again(k, op, c->scale, "scaled the gradients", err);
     return LW_OK;
@@ -104,20 +98,19 @@ static enum lw_status check_sum(const struct norm *k, struct chain *c, int32_t o
     const struct lw_plan *p = k->p;
     const struct lw_op *o = &p->ops[op];
     const struct lw_bucket *b = &p->buckets[o->bucket];
-    char text[LW_OP_TEXT];
 
     LW_TRY(check_link(k, c, op, err));
     if (o->bytes != b->bytes || o->dtype != b->dtype || o->operand >= 0)
-        return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s, but the number has %lld of %s",
-                       lw_plan_op_text(p, op, text), (long long)o->bytes, lw_dtype_name(o->dtype),
-                       (long long)b->bytes, lw_dtype_name(b->dtype));
+        return lw_plan_op_fail(p, op, err, ": %lld bytes of %s, but the number has %lld of %s",
+                               (long long)o->bytes, lw_dtype_name(o->dtype), (long long)b->bytes,
+                               lw_dtype_name(b->dtype));
     for (int32_t s = 0; s < c->n_sums; s++)
         if (c->sums[s].comm == o->comm)
-            return lw_fail(err, LW_EPLAN, "%s is the second sum over '%.40s', after op %d",
-                           lw_plan_op_text(p, op, text), p->comms[o->comm].name, c->sums[s].op);
+            return lw_plan_op_fail(p, op, err, " is the second sum over '%.40s', after op %d",
+                                   p->comms[o->comm].name, c->sums[s].op);
     if (c->n_sums == MAX_SUMS)
-        return lw_fail(err, LW_EPLAN, "%s: a norm is summed over %d communicators at most",
-                       lw_plan_op_text(p, op, text), MAX_SUMS);
+        return lw_plan_op_fail(p, op, err, ": a norm is summed over %d communicators at most",
+                               MAX_SUMS);
     c->sums[c->n_sums++] = (struct sum){op, o->comm, turn_of(k, op)};
     return LW_OK;
 }
@@ -129,11 +122,9 @@ static enum lw_status check_about_norm(const struct norm *k, int32_t role, int32
     const struct lw_op *o = &p->ops[op];
     struct chain *c = &k->chains[role];
     int32_t stage = p->sets[p->buckets[o->bucket].set].stage;
-    char text[LW_OP_TEXT];
 
     if (stage != p->roles[role].stage)
-        return lw_fail(err, LW_EPLAN, "%s: the bucket is of stage %d",
-                       lw_plan_op_text(p, op, text), stage);
+        return lw_plan_op_fail(p, op, err, ": the bucket is of stage %d", stage);
     switch (o->kind) {
     case LW_OP_COPY_IN:
         return check_squares(k, c, op, err);
@@ -144,22 +135,18 @@ static enum lw_status check_about_norm(const struct norm *k, int32_t role, int32
         c->scale = op;
         return LW_OK;
     default:
-        return lw_fail(err, LW_EPLAN,
-                       "%s: a norm is taken by copy_in, summed by all_reduce, used by "
-                       "copy_out",
-                       lw_plan_op_text(p, op, text));
+        return lw_plan_op_fail(p, op, err, ": a norm is taken by copy_in, summed by all_reduce, "
+                               "used by copy_out");
     }
 }
 
 static enum lw_status check_optimizer(const struct norm *k, const struct chain *c, int32_t op,
                                       struct lw_err *err)
 {
-    char text[LW_OP_TEXT];
-
     if (c->scale < 0)
-        return lw_fail(err, LW_EPLAN, "%s: the plan clips at norm %g, but no copy_out of set '%s' "
-                                      "comes before it", lw_plan_op_text(k->p, op, text),
-                       k->p->strategy->clip, lw_bucket_kind_name(LW_BUCKET_NORM));
+        return lw_plan_op_fail(k->p, op, err, ": the plan clips at norm %g, but no copy_out of "
+                               "set '%s' comes before it", k->p->strategy->clip,
+                               lw_bucket_kind_name(LW_BUCKET_NORM));
     return LW_OK;
 }
 
@@ -168,7 +155,6 @@ static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err 
     const struct lw_plan *p = k->p;
     struct lw_program g = p->programs[(int64_t)k->variant * p->n_roles + role];
     struct chain *c = &k->chains[role];
-    char text[LW_OP_TEXT];
 
     *c = (struct chain){.squares = -1, .scale = -1};
     k->program = g;
@@ -183,8 +169,7 @@ static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err 
             LW_TRY(check_optimizer(k, c, i, err));
     }
     if (c->squares >= 0 && c->scale < 0)
-        return lw_fail(err, LW_EPLAN, "%s: no copy_out of its bucket uses the norm",
-                       lw_plan_op_text(p, c->squares, text));
+        return lw_plan_op_fail(p, c->squares, err, ": no copy_out of its bucket uses the norm");
     return LW_OK;
 }
 
@@ -287,8 +272,7 @@ static enum lw_status collect(struct norm *k, int32_t end, int32_t rank, int32_t
         int32_t member = p->members[g->first_member + i];
         const struct sum *theirs = sum_below(k, member, k->depth[s->comm] + 1);
         if (!theirs || theirs->comm != s->comm || theirs->turn != s->turn)
-            return lw_fail(err, LW_EPLAN, "%s: rank %d does not add its squares",
-                           lw_plan_op_text(p, s->op, text), member);
+            return lw_plan_op_fail(p, s->op, err, ": rank %d does not add its squares", member);
         LW_TRY(collect(k, end, member, k->depth[s->comm], err));
     }
     return g ? LW_OK

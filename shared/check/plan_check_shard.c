@@ -27,12 +27,10 @@ struct shard_check {
 static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const struct lw_shard *h,
                                   const char *what, int32_t found, struct lw_err *err)
 {
-    char text[LW_OP_TEXT];
-
-    return lw_fail(err, LW_EPLAN, "%s: elements %lld and %lld more of parameter %d '%s' belong to "
-                                  "member %d, but %s member %d", lw_plan_op_text(p, op, text),
-                   (long long)h->first, (long long)h->numel, h->param, p->params[h->param].name,
-                   h->owner, what, found);
+    return lw_plan_op_fail(p, op, err, ": elements %lld and %lld more of parameter %d '%s' belong "
+                           "to member %d, but %s member %d", (long long)h->first,
+                           (long long)h->numel, h->param, p->params[h->param].name, h->owner, what,
+                           found);
 }
 
 /* Every shard of the bucket's parameters belongs to the root. */
@@ -56,11 +54,10 @@ static enum lw_status check_shares(const struct shard_check *k, int32_t op, int3
     const struct lw_plan *p = k->p;
     const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
     int64_t elements = b->bytes / lw_dtype_size(b->dtype), share = elements / n_members;
-    char text[LW_OP_TEXT];
 
     if (elements % n_members != 0)
-        return lw_fail(err, LW_EPLAN, "%s: %lld elements make no equal shares for %d members",
-                       lw_plan_op_text(p, op, text), (long long)elements, n_members);
+        return lw_plan_op_fail(p, op, err, ": %lld elements make no equal shares for %d members",
+                               (long long)elements, n_members);
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, b, &w);) {
         for (int32_t s = k->first[w.slot.param]; s >= 0; s = k->next[s]) {
             const struct lw_shard *h = &p->shards[s];
@@ -83,15 +80,13 @@ static enum lw_status check_weights(struct shard_check *k, int32_t op, int32_t r
     const struct lw_group *g = o->comm >= 0 ? lw_plan_group(p, o->comm, rank) : NULL;
     const struct lw_bucket *b = &p->buckets[o->bucket];
     struct lw_operand d = lw_plan_operand(p, o, rank);
-    char text[LW_OP_TEXT];
 
     if (!g || (o->kind != LW_OP_BROADCAST && o->kind != LW_OP_ALL_GATHER))
-        return lw_fail(err, LW_EPLAN, "%s: weights travel by broadcast or all-gather",
-                       lw_plan_op_text(p, op, text));
+        return lw_plan_op_fail(p, op, err, ": weights travel by broadcast or all-gather");
     if (d.bytes != b->bytes || o->dtype != b->dtype)
-        return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s, but the flat buffer has %lld of %s",
-                       lw_plan_op_text(p, op, text), (long long)d.bytes, lw_dtype_name(o->dtype),
-                       (long long)b->bytes, lw_dtype_name(b->dtype));
+        return lw_plan_op_fail(p, op, err, ": %lld bytes of %s, but the flat buffer has %lld of %s",
+                               (long long)d.bytes, lw_dtype_name(o->dtype), (long long)b->bytes,
+                               lw_dtype_name(b->dtype));
     if (o->kind == LW_OP_BROADCAST)
         return check_root_owns(k, op, lw_plan_member(p, g, d.peer), "are broadcast from", err);
     return check_shares(k, op, g->n_members, err);
@@ -117,15 +112,14 @@ static enum lw_status check_spread(const struct shard_check *k, int32_t op, int3
     int64_t bytes = share ? b->bytes / data->n_members : b->bytes;
     int64_t offset = share ? bytes * lw_plan_member(p, data, rank) : 0;
     struct lw_operand d = lw_plan_operand(p, &p->ops[op], rank);
-    char text[LW_OP_TEXT];
 
     if (d.bytes == bytes && d.offset == offset && p->ops[op].dtype == b->dtype)
         return LW_OK;
-    return lw_fail(err, LW_EPLAN, "%s: rank %d sums %lld bytes of %s from byte %lld of the bucket; "
-                                  "it holds the %lld bytes of %s from byte %lld",
-                   lw_plan_op_text(p, op, text), rank, (long long)d.bytes,
-                   lw_dtype_name(p->ops[op].dtype), (long long)d.offset, (long long)bytes,
-                   lw_dtype_name(b->dtype), (long long)offset);
+    return lw_plan_op_fail(p, op, err, ": rank %d sums %lld bytes of %s from byte %lld of the "
+                           "bucket; it holds the %lld bytes of %s from byte %lld", rank,
+                           (long long)d.bytes, lw_dtype_name(p->ops[op].dtype),
+                           (long long)d.offset, (long long)bytes, lw_dtype_name(b->dtype),
+                           (long long)offset);
 }
 
 static bool hold_the_same(const struct lw_plan *p, int32_t a, int32_t b)
@@ -232,14 +226,12 @@ static enum lw_status note_sent(struct shard_check *k, int32_t op, struct lw_err
 {
     const struct lw_plan *p = k->p;
     const struct lw_bucket *b = &p->buckets[p->ops[op].bucket];
-    char text[LW_OP_TEXT];
 
     for (int32_t i = 0; i < b->n_slots; i++) {
         int32_t a = p->slots[b->first_slot + i];
         if (k->sent_by[a] >= 0 && !k->temporary[p->ops[op].bucket])
-            return lw_fail(err, LW_EPLAN, "%s: op %d has already sent the weights of parameter %d "
-                                          "'%s'", lw_plan_op_text(p, op, text), k->sent_by[a], a,
-                           p->params[a].name);
+            return lw_plan_op_fail(p, op, err, ": op %d has already sent the weights of parameter "
+                                   "%d '%s'", k->sent_by[a], a, p->params[a].name);
         k->sent_by[a] = op;
     }
     return LW_OK;

@@ -10,10 +10,7 @@
 static enum lw_status expects(const struct lw_plan *p, int32_t op, const char *what,
                               struct lw_err *err)
 {
-    char text[LW_OP_TEXT];
-
-    return lw_fail(err, LW_EPLAN, "%s: a sparse gradient's bucket expects %s",
-                   lw_plan_op_text(p, op, text), what);
+    return lw_plan_op_fail(p, op, err, ": a sparse gradient's bucket expects %s", what);
 }
 
 /* Backwards that complete the parameter in a program. */
@@ -54,14 +51,12 @@ static enum lw_status check_bytes(const struct lw_plan *p, int32_t op, int64_t r
     enum lw_sparse_turn turn = lw_plan_sparse_turn(p, op);
     enum lw_dtype dtype = lw_sparse_dtype(turn, b->dtype);
     int64_t bytes = lw_sparse_bytes(lw_plan_sparse(p, o->bucket), turn, b->dtype, rows, n_members);
-    char text[LW_OP_TEXT];
 
     if (o->kind == LW_OP_ALL_GATHER && o->operand < 0 && o->bytes == bytes && o->dtype == dtype)
         return LW_OK;
-    return lw_fail(err, LW_EPLAN,
-                   "%s: %lld bytes of %s; %d members with %lld rows gather %lld of %s",
-                   lw_plan_op_text(p, op, text), (long long)o->bytes, lw_dtype_name(o->dtype),
-                   n_members, (long long)rows, (long long)bytes, lw_dtype_name(dtype));
+    return lw_plan_op_fail(p, op, err, ": %lld bytes of %s; %d members with %lld rows gather %lld "
+                           "of %s", (long long)o->bytes, lw_dtype_name(o->dtype), n_members,
+                           (long long)rows, (long long)bytes, lw_dtype_name(dtype));
 }
 
 /* The three all-gathers, of which `op` is the first. */

@@ -39,21 +39,21 @@ struct lw_terms {
 static enum lw_status wrong(const struct lw_terms *k, const char *what, int32_t other,
                             struct lw_err *err)
 {
-    char text[LW_OP_TEXT], more[LW_OP_TEXT];
+    char more[LW_OP_TEXT];
 
-    return lw_fail(err, LW_EPLAN, "%s %s%s", lw_plan_op_text(k->p, k->op, text), what,
-                   other >= 0 ? lw_plan_op_text(k->p, other, more) : "");
+    return lw_plan_op_fail(k->p, k->op, err, " %s%s", what,
+                           other >= 0 ? lw_plan_op_text(k->p, other, more) : "");
 }
 
 /* The same about the gradient of a parameter. */
 static enum lw_status wrong_gradient(const struct lw_terms *k, const char *what, int32_t param,
                                      const char *rest, int32_t other, struct lw_err *err)
 {
-    char text[LW_OP_TEXT], more[LW_OP_TEXT];
+    char more[LW_OP_TEXT];
 
-    return lw_fail(err, LW_EPLAN, "%s %s the gradient of parameter %d '%.60s'%s%s",
-                   lw_plan_op_text(k->p, k->op, text), what, param, k->p->params[param].name, rest,
-                   other >= 0 ? lw_plan_op_text(k->p, other, more) : "");
+    return lw_plan_op_fail(k->p, k->op, err, " %s the gradient of parameter %d '%.60s'%s%s", what,
+                           param, k->p->params[param].name, rest,
+                           other >= 0 ? lw_plan_op_text(k->p, other, more) : "");
 }
 
 /* --- in which bucket ----------------------------------------------------------------------------
@@ -176,15 +176,14 @@ static enum lw_status follow_reduction(struct lw_terms *k, int32_t b, struct lw_
 {
     const struct lw_plan *p = k->p;
     const struct lw_op *o = &p->ops[k->op];
-    char text[LW_OP_TEXT];
 
     for (int32_t i = 0; i < p->buckets[b].n_slots; i++) {
         int32_t a = p->slots[p->buckets[b].first_slot + i];
         bool made = k->made[a] || !p->params[a].used;
         if (!made || (k->uses->copies && !k->copied[a]))
-            return lw_fail(err, LW_EPLAN, "%s: the gradient of parameter %d '%s' is never %s",
-                           lw_plan_op_text(p, k->op, text), a, p->params[a].name,
-                           made ? "copied into its bucket" : "complete");
+            return lw_plan_op_fail(p, k->op, err, ": the gradient of parameter %d '%s' is never %s",
+                                   a, p->params[a].name,
+                                   made ? "copied into its bucket" : "complete");
         LW_TRY(check_open(k, a, true, err));
         if (tied_of(k, a) >= 0 && (o->kind == LW_OP_REDUCE || o->kind == LW_OP_REDUCE_SCATTER))
             return wrong_gradient(k, "leaves a member with a part of", a,
@@ -198,16 +197,14 @@ static enum lw_status follow_all_reduce(struct lw_terms *k, int32_t b, struct lw
 {
     const struct lw_op *o = &k->p->ops[k->op];
     const struct lw_bucket *bucket = &k->p->buckets[b];
-    char text[LW_OP_TEXT];
 
     if (k->reduced_by[b] >= 0)
-        return lw_fail(err, LW_EPLAN, "%s: op %d has already reduced this bucket",
-                       lw_plan_op_text(k->p, k->op, text), k->reduced_by[b]);
+        return lw_plan_op_fail(k->p, k->op, err, ": op %d has already reduced this bucket",
+                               k->reduced_by[b]);
     if (o->operand < 0 && (o->bytes != bucket->bytes || o->dtype != bucket->dtype))
-        return lw_fail(err, LW_EPLAN, "%s: %lld bytes of %s, but the bucket has %lld of %s",
-                       lw_plan_op_text(k->p, k->op, text), (long long)o->bytes,
-                       lw_dtype_name(o->dtype), (long long)bucket->bytes,
-                       lw_dtype_name(bucket->dtype));
+        return lw_plan_op_fail(k->p, k->op, err, ": %lld bytes of %s, but the bucket has %lld of "
+                               "%s", (long long)o->bytes, lw_dtype_name(o->dtype),
+                               (long long)bucket->bytes, lw_dtype_name(bucket->dtype));
     return follow_reduction(k, b, err);
 }
 
@@ -233,7 +230,6 @@ static enum lw_status follow_sparse(struct lw_terms *k, int32_t b, struct lw_err
 {
     const struct lw_op *o = &k->p->ops[k->op];
     int32_t by = k->reduced_by[b];
-    char text[LW_OP_TEXT];
 
     LW_TRY(lw_check_sparse(k->p, k->variant, k->role, k->op, by >= 0, err));
     if (by < 0)
@@ -241,8 +237,7 @@ static enum lw_status follow_sparse(struct lw_terms *k, int32_t b, struct lw_err
     if (o->kind != LW_OP_COPY)
         return LW_OK;
     if (k->summed_by[b] >= 0)
-        return lw_fail(err, LW_EPLAN, "%s: op %d has already added up",
-                       lw_plan_op_text(k->p, k->op, text), k->summed_by[b]);
+        return lw_plan_op_fail(k->p, k->op, err, ": op %d has already added up", k->summed_by[b]);
     k->summed_by[b] = k->op;
     return LW_OK;
 }
@@ -252,11 +247,10 @@ static enum lw_status follow_gradients(struct lw_terms *k, int32_t b, struct lw_
     const struct lw_plan *p = k->p;
     const struct lw_op *o = &p->ops[k->op];
     const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
-    char text[LW_OP_TEXT];
 
     if (!k->uses->reduces[p->buckets[b].set] || set->stage != p->roles[k->role].stage)
-        return lw_fail(err, LW_EPLAN, "%s: the bucket is of set '%s', stage %d",
-                       lw_plan_op_text(p, k->op, text), set->name, set->stage);
+        return lw_plan_op_fail(p, k->op, err, ": the bucket is of set '%s', stage %d", set->name,
+                               set->stage);
     if (o->comm >= 0 && p->comms[o->comm].purpose == LW_COMM_REPLICAS)
         return follow_replicas(k, b, err);
     if (lw_plan_sparse(p, b))
@@ -295,7 +289,6 @@ static enum lw_status check_members(const struct lw_terms *k, int32_t param, str
 {
     const struct lw_plan *p = k->p;
     const struct lw_group *g = group_of_role(p, p->ops[k->op].comm, k->role);
-    char text[LW_OP_TEXT];
 
     for (int32_t i = 0; i < p->n_params; i++) {
         bool there = false;
@@ -305,11 +298,9 @@ static enum lw_status check_members(const struct lw_terms *k, int32_t param, str
             there = there || p->roles[p->role_of[p->members[g->first_member + m]]].stage ==
                                  p->params[i].stage;
         if (!there)
-            return lw_fail(err, LW_EPLAN,
-                           "%s: its group has no member at stage %d, where parameter "
-                           "%d '%s' is a copy of '%s'",
-                           lw_plan_op_text(p, k->op, text), p->params[i].stage, i,
-                           p->params[i].name, p->params[param].name);
+            return lw_plan_op_fail(p, k->op, err, ": its group has no member at stage %d, where "
+                                   "parameter %d '%s' is a copy of '%s'", p->params[i].stage, i,
+                                   p->params[i].name, p->params[param].name);
     }
     return LW_OK;
 }
@@ -319,20 +310,18 @@ static enum lw_status follow_tied(struct lw_terms *k, int32_t b, struct lw_err *
     const struct lw_plan *p = k->p;
     const struct lw_op *o = &p->ops[k->op];
     const struct lw_bucket *bucket = &p->buckets[b];
-    char text[LW_OP_TEXT];
 
     if (o->kind != LW_OP_ALL_REDUCE || p->comms[o->comm].purpose != LW_COMM_EMBEDDING ||
         o->bytes != bucket->bytes || o->dtype != bucket->dtype || o->operand >= 0)
-        return lw_fail(err, LW_EPLAN,
-                       "%s: copies of parameters are summed by an all-reduce of their "
-                       "%lld bytes over an embedding communicator",
-                       lw_plan_op_text(p, k->op, text), (long long)bucket->bytes);
+        return lw_plan_op_fail(p, k->op, err, ": copies of parameters are summed by an all-reduce "
+                               "of their %lld bytes over an embedding communicator",
+                               (long long)bucket->bytes);
     if (p->sets[bucket->set].stage != p->roles[k->role].stage)
-        return lw_fail(err, LW_EPLAN, "%s: the bucket is of stage %d",
-                       lw_plan_op_text(p, k->op, text), p->sets[bucket->set].stage);
+        return lw_plan_op_fail(p, k->op, err, ": the bucket is of stage %d",
+                               p->sets[bucket->set].stage);
     if (k->summed_by[b] >= 0)
-        return lw_fail(err, LW_EPLAN, "%s: op %d has already summed this bucket",
-                       lw_plan_op_text(p, k->op, text), k->summed_by[b]);
+        return lw_plan_op_fail(p, k->op, err, ": op %d has already summed this bucket",
+                               k->summed_by[b]);
     for (int32_t i = 0; i < bucket->n_slots; i++) {
         int32_t a = p->slots[bucket->first_slot + i], data = k->uses->bucket_of[a];
         LW_TRY(check_members(k, a, err));
@@ -353,7 +342,6 @@ static enum lw_status check_reduced(const struct lw_terms *k, bool ends, struct 
 {
     const struct lw_plan *p = k->p;
     const struct lw_variant *v = &p->variants[k->variant];
-    char text[LW_OP_TEXT];
 
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket_set *set = &p->sets[p->buckets[b].set];
@@ -369,8 +357,7 @@ static enum lw_status check_reduced(const struct lw_terms *k, bool ends, struct 
         else if (tied && k->summed_by[b] < 0)
             lacks = "summed";
         if (lacks && !ends)
-            return lw_fail(err, LW_EPLAN, "%s updates before bucket %d is %s",
-                           lw_plan_op_text(p, k->op, text), b, lacks);
+            return lw_plan_op_fail(p, k->op, err, " updates before bucket %d is %s", b, lacks);
         if (lacks && tied)
             return lw_fail(err, LW_EPLAN,
                            "variant '%s', role '%s': bucket %d of set '%s' is never "

@@ -2,6 +2,7 @@
  * order; it leaves out names of files, hashes of inputs and notes, which say why and not what. */
 #include "shared/plan/plan.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -204,6 +205,18 @@ const char *lw_plan_op_text(const struct lw_plan *p, int32_t op, char *text)
         }
     }
     return text;
+}
+
+enum lw_status lw_plan_op_fail(const struct lw_plan *p, int32_t op, struct lw_err *err,
+                               const char *fmt, ...)
+{
+    char text[LW_OP_TEXT], rest[sizeof err->msg];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(rest, sizeof rest, fmt, ap);
+    va_end(ap);
+    return lw_fail(err, LW_EPLAN, "%s%s", lw_plan_op_text(p, op, text), rest);
 }
 
 bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struct lw_slot_walk *w)
