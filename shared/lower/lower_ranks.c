@@ -251,19 +251,25 @@ static void add_tensor(struct lw_lowering *l, int32_t *members)
     }
 }
 
+/* Groups of n consecutive data coordinates. */
+static void add_data_parts(struct lw_lowering *l, int32_t comm, int32_t n, int32_t *members)
+{
+    for (int32_t d = 0; d < l->dp; d += n)
+        for (int32_t p = 0; p < l->pp; p++)
+            for (int32_t t = 0; t < l->tp; t++) {
+                for (int32_t i = 0; i < n; i++)
+                    members[i] = lw_rank_at(l, d + i, p, t);
+                lw_builder_group(l->b, comm, members, n);
+            }
+}
+
 /* Consecutive data coordinates share a sequence: Megatron's order has context before data. */
 static void add_context(struct lw_lowering *l, int32_t *members)
 {
     l->context_stream = lw_builder_stream(l->b, "context", LW_STREAM_COMM, 1);
     l->context =
         lw_builder_comm(l->b, "context", LW_COMM_CONTEXT, l->s->reducer, l->context_stream);
-    for (int32_t d = 0; d < l->dp; d += l->cp)
-        for (int32_t p = 0; p < l->pp; p++)
-            for (int32_t t = 0; t < l->tp; t++) {
-                for (int32_t c = 0; c < l->cp; c++)
-                    members[c] = lw_rank_at(l, d + c, p, t);
-                lw_builder_group(l->b, l->context, members, l->cp);
-            }
+    add_data_parts(l, l->context, l->cp, members);
 }
 
 /* Consecutive data coordinates share the experts; those that are equal modulo ep hold the same
@@ -272,13 +278,7 @@ static void add_expert(struct lw_lowering *l, int32_t *members)
 {
     l->expert_stream = lw_builder_stream(l->b, "expert", LW_STREAM_COMM, 1);
     l->expert = lw_builder_comm(l->b, "expert", LW_COMM_EXPERT, l->s->reducer, l->expert_stream);
-    for (int32_t d = 0; d < l->dp; d += l->ep)
-        for (int32_t p = 0; p < l->pp; p++)
-            for (int32_t t = 0; t < l->tp; t++) {
-                for (int32_t e = 0; e < l->ep; e++)
-                    members[e] = lw_rank_at(l, d + e, p, t);
-                lw_builder_group(l->b, l->expert, members, l->ep);
-            }
+    add_data_parts(l, l->expert, l->ep, members);
     l->expert_data =
         lw_builder_comm(l->b, "expert data", LW_COMM_EXPERT_DATA, l->s->reducer, l->comm);
     for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)

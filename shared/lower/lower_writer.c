@@ -21,11 +21,10 @@ static struct line tensor_line(const struct lw_writer *k)
     return (struct line){k->l->tensor, k->l->tensor_stream};
 }
 
-static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
-                               int32_t module, struct line line, const char *name, int32_t input)
+static struct lw_op activations(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                                int32_t module, struct line line, const char *name)
 {
     struct lw_op op = lw_builder_blank(kind, line.stream);
-    int32_t deps[3], n = 0;
 
     op.comm = line.comm;
     op.work_ps = -1;
@@ -35,6 +34,15 @@ static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_
     op.stage = (int16_t)k->stage;
     op.micro_batch = k->micro_batch;
     op.name = name;
+    return op;
+}
+
+static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                               int32_t module, struct line line, const char *name, int32_t input)
+{
+    struct lw_op op = activations(k, kind, bytes, module, line, name);
+    int32_t deps[3], n = 0;
+
     if (k->last_compute >= 0)
         deps[n++] = k->last_compute;
     if (k->after >= 0)
@@ -71,16 +79,8 @@ void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t modul
 
 int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)
 {
-    struct lw_op op = lw_builder_blank(LW_OP_ALL_GATHER, k->l->tensor_stream);
+    struct lw_op op = activations(k, LW_OP_ALL_GATHER, bytes, module, tensor_line(k), "message");
 
-    op.comm = k->l->tensor;
-    op.work_ps = -1;
-    op.bytes = bytes;
-    op.dtype = (uint8_t)k->l->activation_dtype;
-    op.module = module;
-    op.stage = (int16_t)k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = "message";
     return lw_builder_op(k->l->b, &op, &input, 1);
 }
 

@@ -6,17 +6,9 @@
  * positions, two segments. */
 #include "traces/models/models_transformer.h"
 
+#include <stdio.h>
+
 enum { PARAMS_PER_BLOCK = 16, SEGMENTS = 2 };
-
-static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
-                     enum lw_tp_split split, int32_t block, const char *name)
-{
-    enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
-
-    traces_builder_param(&t->b, part, bias, weight / bias, split,
-                         "encoder.layer.%d.%s.weight", block, name);
-    traces_builder_param(&t->b, part, bias, 1, of_bias, "encoder.layer.%d.%s.bias", block, name);
-}
 
 static void add_embedding(struct transformer *t)
 {
@@ -45,28 +37,31 @@ static void add_embedding(struct transformer *t)
 static void add_block(struct transformer *t, int32_t i)
 {
     int64_t h = t->hidden, ffn = t->ffn;
+    char block[40];
 
-    transformer_module(t, "encoder.layer.%d", i);
+    snprintf(block, sizeof block, "encoder.layer.%d", i);
+    transformer_module(t, "%s", block);
     transformer_keep_operand(t, h, true);
     for (int k = 0; k < 3; k++) {
-        static const char *const names[] = {"attention.self.query", "attention.self.key",
-                                            "attention.self.value"};
-        add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_COLUMN), h * h, h, LW_TP_COLUMN, i,
-                 names[k]);
+        static const char *const names[] = {"attention.self.query.", "attention.self.key.",
+                                            "attention.self.value."};
+        transformer_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_COLUMN), h * h, h,
+                         LW_TP_COLUMN, block, names[k]);
     }
     transformer_attention(t);
-    add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
-             "attention.output.dense");
+    transformer_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW,
+                     block, "attention.output.dense.");
     transformer_residual(t);
-    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "attention.output.LayerNorm");
+    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block,
+                     "attention.output.LayerNorm.");
     transformer_keep_operand(t, h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
-             i, "intermediate.dense");
+    transformer_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn,
+                     LW_TP_COLUMN, block, "intermediate.dense.");
     transformer_activation(t, ffn);
-    add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
-             "output.dense");
+    transformer_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h,
+                     LW_TP_ROW, block, "output.dense.");
     transformer_residual(t);
-    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "output.LayerNorm");
+    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, "output.LayerNorm.");
     transformer_end_block(t);
 }
 

@@ -11,6 +11,8 @@
 
 #include "traces/models/models_transformer.h"
 
+#include <stdio.h>
+
 enum { PARAMS_PER_BLOCK = 12 };
 
 static void add_embedding(struct transformer *t)
@@ -30,38 +32,13 @@ static void add_embedding(struct transformer *t)
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
 }
 
-static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
-                     enum lw_tp_split split, int32_t block, const char *name)
-{
-    enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
-
-    traces_builder_param(&t->b, part, bias, weight / bias, split,
-                         "transformer.h.%d.%s.weight", block, name);
-    traces_builder_param(&t->b, part, bias, 1, of_bias, "transformer.h.%d.%s.bias", block, name);
-}
-
 static void add_block(struct transformer *t, int32_t i)
 {
-    int64_t h = t->hidden, ffn = t->ffn;
+    static const char *const names[] = {"attn.c_attn.", "attn.c_proj.", "mlp.c_fc.", "mlp.c_proj."};
+    char block[64];
 
-    transformer_module(t, "transformer.h.%d", i);
-    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_1");
-    transformer_keep_operand(t, h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h,
-             LW_TP_COLUMN, i, "attn.c_attn");
-    transformer_attention(t);
-    add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
-             "attn.c_proj");
-    transformer_residual(t);
-    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_2");
-    transformer_keep_operand(t, h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
-             i, "mlp.c_fc");
-    transformer_activation(t, ffn);
-    add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
-             "mlp.c_proj");
-    transformer_residual(t);
-    transformer_end_block(t);
+    snprintf(block, sizeof block, "transformer.h.%d", i);
+    transformer_pre_norm_block(t, block, names);
 }
 
 /* Vocabulary-parallel scores sum three numbers per token in forward, their maximum, their sum and

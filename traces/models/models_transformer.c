@@ -493,6 +493,40 @@ static void keep_alternate(struct transformer *t)
     keep(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + 4 * t->tokens * t->heads, false);
 }
 
+void transformer_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
+                      enum lw_tp_split split, const char *block, const char *name)
+{
+    enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
+
+    traces_builder_param(&t->b, part, bias, weight / bias, split, "%s.%sweight", block, name);
+    traces_builder_param(&t->b, part, bias, 1, of_bias, "%s.%sbias", block, name);
+}
+
+void transformer_pre_norm_block(struct transformer *t, const char *block,
+                                const char *const names[4])
+{
+    int64_t h = t->hidden, ffn = t->ffn;
+
+    transformer_module(t, "%s", block);
+    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, "ln_1.");
+    transformer_keep_operand(t, h, true);
+    transformer_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h,
+                     LW_TP_COLUMN, block, names[0]);
+    transformer_attention(t);
+    transformer_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW,
+                     block, names[1]);
+    transformer_residual(t);
+    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, "ln_2.");
+    transformer_keep_operand(t, h, true);
+    transformer_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn,
+                     LW_TP_COLUMN, block, names[2]);
+    transformer_activation(t, ffn);
+    transformer_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW,
+                     block, names[3]);
+    transformer_residual(t);
+    transformer_end_block(t);
+}
+
 void transformer_end_block(struct transformer *t)
 {
     struct lw_module *m = traces_builder_last(&t->b);

@@ -5,6 +5,8 @@
  * of its children: the class token is the first. */
 #include "traces/models/models_transformer.h"
 
+#include <stdio.h>
+
 #include <inttypes.h>
 
 enum { PARAMS_PER_BLOCK = 12, CLASSES = 1000, CHANNELS = 3 };
@@ -33,39 +35,14 @@ static void add_patches(struct transformer *t)
     transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, x);
 }
 
-static void add_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
-                     enum lw_tp_split split, int32_t block, const char *name)
-{
-    enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
-
-    traces_builder_param(&t->b, part, bias, weight / bias, split,
-                         "encoder.layers.encoder_layer_%d.%sweight", block, name);
-    traces_builder_param(&t->b, part, bias, 1, of_bias, "encoder.layers.encoder_layer_%d.%sbias",
-                         block, name);
-}
-
 static void add_block(struct transformer *t, int32_t i)
 {
-    int64_t h = t->hidden, ffn = t->ffn;
+    static const char *const names[] = {"self_attention.in_proj_", "self_attention.out_proj.",
+                                        "mlp.0.", "mlp.3."};
+    char block[64];
 
-    transformer_module(t, "encoder.layers.encoder_layer_%d", i);
-    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_1.");
-    transformer_keep_operand(t, h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h,
-             LW_TP_COLUMN, i, "self_attention.in_proj_");
-    transformer_attention(t);
-    add_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW, i,
-             "self_attention.out_proj.");
-    transformer_residual(t);
-    add_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, i, "ln_2.");
-    transformer_keep_operand(t, h, true);
-    add_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn, LW_TP_COLUMN,
-             i, "mlp.0.");
-    transformer_activation(t, ffn);
-    add_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW, i,
-             "mlp.3.");
-    transformer_residual(t);
-    transformer_end_block(t);
+    snprintf(block, sizeof block, "encoder.layers.encoder_layer_%d", i);
+    transformer_pre_norm_block(t, block, names);
 }
 
 static void add_head(struct transformer *t)
