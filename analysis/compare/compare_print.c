@@ -427,8 +427,7 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
         lw_jsonout_null(&o, "tolerance_pct");
         lw_jsonout_null(&o, "within_tolerance");
     } else {
-        lw_jsonout_double(&o, "tolerance_pct", tolerance);
-        lw_jsonout_bool(&o, "within_tolerance", within);
+        LW_JSON(&o, "tolerance_pct", tolerance, "within_tolerance", within);
     }
     lw_jsonout_end(&o);
 }

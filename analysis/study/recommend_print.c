@@ -140,8 +140,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
 
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "workload", p->workload->name, "cluster", p->cluster->name);
-    lw_jsonout_bool(&o, "cluster_calibrated", p->cluster->calibrated);
-    lw_jsonout_int(&o, "n_ranks", p->n_ranks);
+    LW_JSON(&o, "cluster_calibrated", p->cluster->calibrated, "n_ranks", p->n_ranks);
     json_point(&o, "best", r->best >= 0 ? &r->points[r->best] : &r->reference);
     json_point(&o, "reference", &r->reference);
     lw_jsonout_string(&o, "reference_is", lw_cap_source_name(r->source));
@@ -158,8 +157,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
         lw_jsonout_null(&o, "past_error");
     }
     LW_JSON(&o, "n_bucketings", r->n_points, "n_simulated", r->n_simulated);
-    lw_jsonout_bool(&o, "exhaustive", r->exhaustive);
-    lw_jsonout_bool(&o, "interrupted", r->interrupted);
+    LW_JSON(&o, "exhaustive", r->exhaustive, "interrupted", r->interrupted);
     lw_jsonout_array(&o, "caps");
     for (int32_t i = 0; i < r->n_points; i++)
         if (r->points[i].step >= 0)

@@ -26,10 +26,7 @@ void lw_validation_json_runs(const struct lw_validation *v, int32_t family, stru
 
 static void json_bytes(struct lw_jsonout *o, const char *key, double bytes)
 {
-    if (bytes > 0)
-        lw_jsonout_int(o, key, (int64_t)(bytes + 0.5));
-    else
-        lw_jsonout_null(o, key);
+    lw_jsonout_maybe(o, key, lw_known_if(bytes > 0, (int64_t)(bytes + 0.5)));
 }
 
 void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)

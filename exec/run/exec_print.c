@@ -337,8 +337,7 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
     lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);
     LW_TRY(put_calls(r, &o, NULL, err));
     json_places(&o, x);
-    lw_jsonout_int(&o, "n_turned_away", x->n_turned_away);
-    lw_jsonout_known(&o, "run", r->run);
+    LW_JSON(&o, "n_turned_away", x->n_turned_away, "run", lw_known(r->run));
     lw_jsonout_end(&o);
     return LW_OK;
 }

@@ -114,12 +114,12 @@ void lw_jsonout_int(struct lw_jsonout *o, const char *key, int64_t value)
     fprintf(o->file, "%" PRId64, value);
 }
 
-void lw_jsonout_known(struct lw_jsonout *o, const char *key, int64_t value)
+void lw_jsonout_maybe(struct lw_jsonout *o, const char *key, struct lw_maybe value)
 {
-    if (value < 0)
-        lw_jsonout_null(o, key);
+    if (value.known)
+        lw_jsonout_int(o, key, value.value);
     else
-        lw_jsonout_int(o, key, value);
+        lw_jsonout_null(o, key);
 }
 
 void lw_jsonout_double(struct lw_jsonout *o, const char *key, double value)

@@ -31,7 +31,6 @@ void lw_jsonout_end(struct lw_jsonout *o); /* closes the innermost; a newline af
 
 void lw_jsonout_string(struct lw_jsonout *o, const char *key, const char *value); /* NULL: null */
 void lw_jsonout_int(struct lw_jsonout *o, const char *key, int64_t value);
-void lw_jsonout_known(struct lw_jsonout *o, const char *key, int64_t value); /* negative: null */
 /* shortest; NaN: null */
 void lw_jsonout_double(struct lw_jsonout *o, const char *key, double value);
 void lw_jsonout_fixed(struct lw_jsonout *o, const char *key, double value, int digits);
@@ -45,6 +44,20 @@ static inline struct lw_decimals lw_decimals(double value, int digits)
     return (struct lw_decimals){value, digits};
 }
 void lw_jsonout_decimals(struct lw_jsonout *o, const char *key, struct lw_decimals value);
+/* A whole number, or null where it is not known; lw_known: negative is not. */
+struct lw_maybe {
+    int64_t value;
+    bool known;
+};
+static inline struct lw_maybe lw_known_if(bool known, int64_t value)
+{
+    return (struct lw_maybe){value, known};
+}
+static inline struct lw_maybe lw_known(int64_t value)
+{
+    return lw_known_if(value >= 0, value);
+}
+void lw_jsonout_maybe(struct lw_jsonout *o, const char *key, struct lw_maybe value);
 void lw_jsonout_bool(struct lw_jsonout *o, const char *key, bool value);
 void lw_jsonout_null(struct lw_jsonout *o, const char *key);
 void lw_jsonout_ns(struct lw_jsonout *o, const char *key, lw_ps value); /* rounded once */
@@ -70,6 +83,7 @@ void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value);
         float: lw_jsonout_double,            \
         double: lw_jsonout_double,           \
         struct lw_decimals: lw_jsonout_decimals, \
+        struct lw_maybe: lw_jsonout_maybe,   \
         default: lw_jsonout_int)(o, key, value)
 #define LW_JSON_2(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_1(o, __VA_ARGS__))
 #define LW_JSON_3(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_2(o, __VA_ARGS__))

@@ -187,27 +187,21 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
                      const struct lw_launch_point *points)
 {
     lw_jsonout_object(o, NULL);
-    lw_jsonout_string(o, "name", set->name);
-    lw_jsonout_int(o, "stage", set->stage);
+    LW_JSON(o, "name", set->name, "stage", set->stage);
     lw_jsonout_array(o, "buckets");
     for (int32_t i = 0; i < set->n_buckets; i++) {
         const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
         bool launched = set->kind == LW_BUCKET_GRADIENTS;
         struct lw_launch_point at = points[i];
         lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "bucket", set->first_bucket + i);
-        lw_jsonout_int(o, "bytes", b->bytes);
-        lw_jsonout_string(o, "dtype", lw_dtype_name(b->dtype));
-        if (b->limit_bytes > 0)
-            lw_jsonout_int(o, "limit_bytes", b->limit_bytes);
-        else
-            lw_jsonout_null(o, "limit_bytes");
+        LW_JSON(o, "bucket", set->first_bucket + i, "bytes", b->bytes,
+                "dtype", lw_dtype_name(b->dtype),
+                "limit_bytes", lw_known_if(b->limit_bytes > 0, b->limit_bytes));
         if (!launched) { /* weights go after the optimizer, copies and norms before it */
             lw_jsonout_null(o, "launch_after_gradients");
             lw_jsonout_null(o, "launch_ns");
         } else {
-            lw_jsonout_int(o, "launch_after_gradients", at.n_ready);
-            lw_jsonout_ns(o, "launch_ns", at.at);
+            LW_JSON(o, "launch_after_gradients", at.n_ready, "launch_ns", lw_ps_to_ns(at.at));
         }
         if (lw_plan_is_gathered(p, set->first_bucket + i)) {
             char text[256];
@@ -234,10 +228,9 @@ static void json_variants(struct lw_jsonout *o, const struct lw_plan *p)
         int64_t n[LW_N_OP_KINDS];
         count_kinds(p, v, n);
         lw_jsonout_object(o, NULL);
-        lw_jsonout_string(o, "name", p->variants[v].name);
-        lw_jsonout_string(o, "bucket_set",
-                          *p->variants[v].set_name ? p->variants[v].set_name : NULL);
-        lw_jsonout_bool(o, "ends_step", p->variants[v].ends_step);
+        LW_JSON(o, "name", p->variants[v].name,
+                "bucket_set", *p->variants[v].set_name ? p->variants[v].set_name : NULL,
+                "ends_step", p->variants[v].ends_step);
         lw_jsonout_line_object(o, "ops_by_kind");
         for (int k = 0; k < LW_N_OP_KINDS; k++)
             if (n[k] > 0)
@@ -253,11 +246,8 @@ static enum lw_status show_json(const struct lw_plan *p, struct lw_err *err)
     struct lw_jsonout o = {.file = stdout};
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "plan_hash", p->hash);
-    lw_jsonout_string(&o, "name", p->name);
-    lw_jsonout_int(&o, "n_ranks", p->n_ranks);
-    lw_jsonout_int(&o, "n_roles", p->n_roles);
-    lw_jsonout_int(&o, "n_ops", p->n_ops);
+    LW_JSON(&o, "plan_hash", p->hash, "name", p->name, "n_ranks", p->n_ranks, "n_roles", p->n_roles,
+            "n_ops", p->n_ops);
     lw_jsonout_object(&o, "strategy");
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         char text[64];
@@ -281,14 +271,11 @@ static enum lw_status show_json(const struct lw_plan *p, struct lw_err *err)
     lw_jsonout_int(&o, "repeat_from", p->repeat_from);
     lw_jsonout_array(&o, "roles");
     for (int32_t r = 0; r < p->n_roles; r++) {
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "name", p->roles[r].name);
-        lw_jsonout_int(&o, "n_ranks", p->roles[r].n_ranks);
-        lw_jsonout_int(&o, "parameter_bytes", p->roles[r].static_bytes[LW_MEM_PARAMS]);
-        lw_jsonout_int(&o, "gradient_bytes", p->roles[r].static_bytes[LW_MEM_GRADS]);
-        lw_jsonout_int(&o, "optimizer_bytes", p->roles[r].static_bytes[LW_MEM_OPTIMIZER]);
-        lw_jsonout_int(&o, "bucket_bytes", p->roles[r].static_bytes[LW_MEM_BUCKETS]);
-        lw_jsonout_end(&o);
+        LW_JSON_ROW(&o, NULL, "name", p->roles[r].name, "n_ranks", p->roles[r].n_ranks,
+                    "parameter_bytes", p->roles[r].static_bytes[LW_MEM_PARAMS],
+                    "gradient_bytes", p->roles[r].static_bytes[LW_MEM_GRADS],
+                    "optimizer_bytes", p->roles[r].static_bytes[LW_MEM_OPTIMIZER],
+                    "bucket_bytes", p->roles[r].static_bytes[LW_MEM_BUCKETS]);
     }
     lw_jsonout_end(&o);
     lw_jsonout_array(&o, "notes");

@@ -164,10 +164,7 @@ void lw_throughput_text(const struct lw_throughput *t, FILE *f)
 
 static void count(struct lw_jsonout *o, const char *key, int64_t n)
 {
-    if (n > 0)
-        lw_jsonout_int(o, key, n);
-    else
-        lw_jsonout_null(o, key);
+    lw_jsonout_maybe(o, key, lw_known_if(n > 0, n));
 }
 
 static void real(struct lw_jsonout *o, const char *key, double v)

@@ -460,12 +460,9 @@ static void json_like(struct lw_jsonout *o, const struct lw_sim_report *r)
         lw_jsonout_null(o, "runs_like_this");
         return;
     }
-    lw_jsonout_line_object(o, "runs_like_this");
-    lw_jsonout_string(o, "what", r->like);
-    lw_jsonout_int(o, "n", r->n_like);
-    lw_jsonout_fixed(o, "mean_abs_error_pct", r->mean_like_pct, 1);
-    lw_jsonout_fixed(o, "p90_abs_error_pct", r->p90_like_pct, 1);
-    lw_jsonout_end(o);
+    LW_JSON_ROW(o, "runs_like_this", "what", r->like, "n", r->n_like,
+                "mean_abs_error_pct", lw_decimals(r->mean_like_pct, 1),
+                "p90_abs_error_pct", lw_decimals(r->p90_like_pct, 1));
 }
 
 static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
@@ -489,10 +486,7 @@ static void json_replayed_time(struct lw_jsonout *o, const char *what, bool know
 
     for (int i = 0; i < 2; i++) {
         snprintf(key, sizeof key, "%s_%s_ns", i ? "recorded" : "predicted", what);
-        if (known)
-            lw_jsonout_ns(o, key, i ? x.recorded : x.predicted);
-        else
-            lw_jsonout_null(o, key);
+        lw_jsonout_maybe(o, key, lw_known_if(known, lw_ps_to_ns(i ? x.recorded : x.predicted)));
     }
 }
 
@@ -528,11 +522,10 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_object(o, "replay");
     lw_jsonout_string(o, "basis", x->basis);
     json_replayed_time(o, "period", true, x->period);
-    lw_jsonout_ns(o, "recorded_compute_busy_ns", x->parts.compute_busy);
-    lw_jsonout_ns(o, "recorded_comm_busy_ns", x->parts.comm_busy);
-    lw_jsonout_ns(o, "recorded_exposed_comm_ns", x->parts.exposed_comm);
-    lw_jsonout_fixed(o, "period_error_pct", difference_pct(x->period), 4);
-    lw_jsonout_bool(o, "what_if", x->what_if);
+    LW_JSON(o, "recorded_compute_busy_ns", lw_ps_to_ns(x->parts.compute_busy),
+            "recorded_comm_busy_ns", lw_ps_to_ns(x->parts.comm_busy),
+            "recorded_exposed_comm_ns", lw_ps_to_ns(x->parts.exposed_comm),
+            "period_error_pct", lw_decimals(difference_pct(x->period), 4), "what_if", x->what_if);
     lw_jsonout_bool(o, "answers_what_ifs", x->what_if || answers(x));
     if (x->what_if) {
         lw_jsonout_ns(o, "unchanged_period_ns", x->unchanged);
@@ -569,18 +562,14 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
 
 static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
-    if (is_drawn(r))
-        lw_jsonout_int(o, "seed", (int64_t)r->options->seed);
-    else
-        lw_jsonout_null(o, "seed");
+    lw_jsonout_maybe(o, "seed", lw_known_if(is_drawn(r), (int64_t)r->options->seed));
     if (r->samples->n == 0)
         return;
-    lw_jsonout_int(o, "n_samples", r->samples->n);
-    lw_jsonout_ns(o, "step_p50_ns", r->samples->p50);
-    lw_jsonout_ns(o, "step_p90_ns", r->samples->p90);
-    lw_jsonout_ns(o, "step_p99_ns", r->samples->p99);
-    lw_jsonout_ns(o, "step_min_ns", r->samples->least);
-    lw_jsonout_ns(o, "step_max_ns", r->samples->most);
+    LW_JSON(o, "n_samples", r->samples->n, "step_p50_ns", lw_ps_to_ns(r->samples->p50),
+            "step_p90_ns", lw_ps_to_ns(r->samples->p90),
+            "step_p99_ns", lw_ps_to_ns(r->samples->p99),
+            "step_min_ns", lw_ps_to_ns(r->samples->least),
+            "step_max_ns", lw_ps_to_ns(r->samples->most));
 }
 
 static enum lw_status print_json(const struct lw_sim_report *r, const struct bucket_list *l,
@@ -590,14 +579,10 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     const struct lw_summary *s = r->summary;
 
     lw_jsonout_object(&o, NULL);
-    lw_jsonout_string(&o, "status", "ok");
-    lw_jsonout_string(&o, "plan", r->plan->name);
-    lw_jsonout_string(&o, "plan_hash", r->plan->hash);
-    lw_jsonout_string(&o, "cluster", r->cluster->name);
-    lw_jsonout_bool(&o, "cluster_calibrated", r->cluster->calibrated);
-    lw_jsonout_string(&o, "detail",
-                      r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective");
-    lw_jsonout_int(&o, "n_ranks", r->plan->n_ranks);
+    LW_JSON(&o, "status", "ok", "plan", r->plan->name, "plan_hash", r->plan->hash,
+            "cluster", r->cluster->name, "cluster_calibrated", r->cluster->calibrated,
+            "detail", r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
+            "n_ranks", r->plan->n_ranks);
     lw_summary_json_steps(&o, s);
     json_samples(&o, r);
     lw_summary_json_measures(&o, s);
@@ -621,12 +606,9 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     for (int32_t k = 0; assumption(r->workload, k); k++)
         lw_jsonout_string(&o, NULL, assumption(r->workload, k));
     lw_jsonout_end(&o);
-    lw_jsonout_int(&o, "n_ops", r->stats->n_ops);
-    lw_jsonout_int(&o, "n_simulated_ranks", r->stats->n_simulated);
-    lw_jsonout_int(&o, "n_events", r->stats->n_events);
-    lw_jsonout_int(&o, "n_messages", r->stats->n_messages);
-    lw_jsonout_fixed(&o, "wall_s", r->wall_s, 6);
-    lw_jsonout_known(&o, "run", r->run);
+    LW_JSON(&o, "n_ops", r->stats->n_ops, "n_simulated_ranks", r->stats->n_simulated,
+            "n_events", r->stats->n_events, "n_messages", r->stats->n_messages,
+            "wall_s", lw_decimals(r->wall_s, 6), "run", lw_known(r->run));
     lw_jsonout_end(&o);
     return LW_OK;
 }

@@ -114,7 +114,7 @@ static void workload_json(const struct lw_workload *w, const struct traces_cover
             "backward_ns", lw_ps_to_ns(lw_workload_backward_ps(w)),
             "optimizer_ns", lw_ps_to_ns(w->optimizer_ps), "traced_step_ns", c->traced_ns,
             "excluded_ns", c->excluded_ns);
-    lw_jsonout_known(o, "measured_step_ns", c->measured_ns);
+    lw_jsonout_maybe(o, "measured_step_ns", lw_known(c->measured_ns));
     lw_jsonout_fixed(o, "coverage_pct", percent(c->workload_ns, covered), 3);
     lw_jsonout_array(o, "notes");
     for (int32_t i = 0; i < w->n_notes; i++)

@@ -66,13 +66,9 @@ static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_er
                 "n_nodes", t->n_nodes, "device", *t->gpu ? t->gpu : NULL);
         lw_jsonout_array(o, "rows");
         for (int32_t k = 0; k < t->n_rows; k++) {
-            lw_jsonout_line_object(o, NULL);
-            LW_JSON(o, "bytes", t->rows[k].bytes, "time_ns", lw_ps_to_ns(t->rows[k].time));
-            if (t->rows[k].in_place > 0)
-                lw_jsonout_ns(o, "in_place_ns", t->rows[k].in_place);
-            else
-                lw_jsonout_null(o, "in_place_ns");
-            lw_jsonout_end(o);
+            lw_ps in_place = t->rows[k].in_place;
+            LW_JSON_ROW(o, NULL, "bytes", t->rows[k].bytes, "time_ns", lw_ps_to_ns(t->rows[k].time),
+                        "in_place_ns", lw_known_if(in_place > 0, lw_ps_to_ns(in_place)));
         }
         lw_jsonout_end(o);
         lw_jsonout_end(o);

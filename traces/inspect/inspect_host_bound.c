@@ -40,8 +40,8 @@ static void put_wait(struct lw_jsonout *o, const struct traces_report_file *f,
 
     lw_jsonout_line_object(o, NULL);
     LW_JSON(o, "kind", traces_call_kind_name(c->kind), "at_ns", t->start_ns[c->row] - base);
-    lw_jsonout_known(o, "stream", c->kind == TRACES_CALL_STREAM_WAIT ? c->stream : -1);
-    lw_jsonout_known(o, "on_stream", c->on_stream);
+    lw_jsonout_maybe(o, "stream", lw_known(c->kind == TRACES_CALL_STREAM_WAIT ? c->stream : -1));
+    lw_jsonout_maybe(o, "on_stream", lw_known(c->on_stream));
     if (c->upto >= 0)
         lw_jsonout_int(o, "upto_ns", t->start_ns[f->meaning.calls.calls[c->upto].row] - base);
     else
@@ -72,8 +72,7 @@ void traces_put_meaning(struct lw_jsonout *o, const struct traces_report_file *f
 static void put_matched(struct lw_jsonout *o, const struct traces_matched *m)
 {
     lw_jsonout_line_object(o, NULL);
-    lw_jsonout_string(o, "kernel", m->kernel);
-    lw_jsonout_bool(o, "same_kernel", m->same_kernel);
+    LW_JSON(o, "kernel", m->kernel, "same_kernel", m->same_kernel);
     LW_JSON(o, "transfer_ns", m->transfer_ns, "longest_ns", m->longest_ns,
             "start_skew_ns", m->start_skew_ns, "end_skew_ns", m->end_skew_ns,
             "last_start_to_last_end_ns", m->last_start_to_last_end_ns);
@@ -89,8 +88,7 @@ static void put_class(struct lw_jsonout *o, const struct traces_report *r,
     for (int32_t k = 0; k < c->n_members; k++)
         lw_jsonout_int(o, NULL, r->files[c->members[k]].trace.rank);
     lw_jsonout_end(o);
-    lw_jsonout_bool(o, "matched", c->matched);
-    lw_jsonout_string(o, "why_not", c->matched ? NULL : c->why);
+    LW_JSON(o, "matched", c->matched, "why_not", c->matched ? NULL : c->why);
     lw_jsonout_array(o, "ops");
     for (int64_t i = 0; c->matched && i < c->n; i++)
         put_matched(o, &c->ops[i]);
@@ -107,13 +105,8 @@ void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r)
     lw_jsonout_object(o, "cross_rank");
     lw_jsonout_array(o, "clocks");
     for (int64_t k = 0; k < r->n; k++) {
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "rank", r->files[k].trace.rank);
-        if (r->cross.clock_known[k])
-            lw_jsonout_int(o, "ends_later_ns", r->cross.clock_ns[k]);
-        else
-            lw_jsonout_null(o, "ends_later_ns");
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "rank", r->files[k].trace.rank,
+                    "ends_later_ns", lw_known_if(r->cross.clock_known[k], r->cross.clock_ns[k]));
     }
     lw_jsonout_end(o);
     lw_jsonout_array(o, "groups");

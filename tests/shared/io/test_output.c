@@ -173,8 +173,7 @@ static void write_json(FILE *f)
     lw_jsonout_null(&o, NULL);
     lw_jsonout_end(&o);
     lw_jsonout_ns(&o, "t_ns", 1500);
-    lw_jsonout_known(&o, "zero", 0);
-    lw_jsonout_known(&o, "unknown", -1);
+    LW_JSON(&o, "zero", lw_known(0), "unknown", lw_known(-1));
     lw_jsonout_array(&o, "empty");
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);
