@@ -65,6 +65,10 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
                                   struct lw_err *err);
 /* Why a run that still counts as running will fail: kept when nothing more can be stored. */
 enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, struct lw_err *err);
+/* The message of a failed run begins with `cause` ("rank 1 was ended by signal 9"), unless it
+ * blames that rank; where the cause is not sure, unless it blames any rank. */
+enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, const char *cause,
+                                   bool sure, struct lw_err *err);
 /* The run is over and this process stores it: it becomes "not stored whole" as above. *mine false:
  * another process already did. */
 enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,

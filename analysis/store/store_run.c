@@ -120,6 +120,26 @@ enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, 
     return lw_sql_finish(q, err);
 }
 
+enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, const char *cause,
+                                   bool sure, struct lw_err *err)
+{
+    char who[24] = "%", gone[64], gave_up[64], ended[64];
+    struct lw_sql *q;
+
+    if (sure)
+        snprintf(who, sizeof who, "%d", rank);
+    snprintf(gone, sizeof gone, "%%rank %s is gone%%", who);
+    snprintf(gave_up, sizeof gave_up, "%%rank %s gave up%%", who);
+    snprintf(ended, sizeof ended, "%%rank %s was ended%%", who);
+    LW_TRY(lw_sql_prepare(s,
+                          "UPDATE run SET message = ? || '; ' || message WHERE id = ?"
+                          " AND status IN ('failed', 'timeout') AND message NOT LIKE ?"
+                          " AND message NOT LIKE ? AND message NOT LIKE ?",
+                          &q, err));
+    lw_sql_run(q, "tlttt", cause, run, gone, gave_up, ended);
+    return lw_sql_finish(q, err);
+}
+
 enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
                                    int32_t n_warmup, bool *mine, struct lw_err *err)
 {

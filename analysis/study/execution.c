@@ -71,7 +71,9 @@ static void begin_row(struct lw_execution *s)
     s->team.run = -1;
     s->team.stopped = record_cause;
     s->team.context = s;
-    if (!s->no_db && !(s->several && s->id.rank > 0))
+    if (s->several && s->id.rank == 0)
+        s->team.run = exec_spawned_run();
+    if (s->team.run < 0 && !s->no_db && !(s->several && s->id.rank > 0))
         (void)cmd_exec_begin(s->db, &info, &s->team.run, &unused);
 }
 
@@ -100,27 +102,39 @@ static enum lw_status find_ranks(struct lw_execution *s, struct lw_err *err)
     bool found = false;
 
     LW_TRY(exec_identity_read(&s->id, &found, err));
+    s->id.signal = s->options.signal;
     if (s->rendezvous)
         LW_TRY(exec_identity_address(&s->id, s->rendezvous, err));
     s->several = found && s->id.n_ranks > 1;
-    if (s->spawn && found && strncmp(s->id.source, "lapwing", 7) != 0)
+    if (s->spawn && found && !exec_is_spawned())
         return lw_fail(err, LW_EUSAGE,
                        "--spawn starts the ranks, and %s says that this is rank %d of "
                        "%d: use one of them",
                        s->id.source, s->id.rank, s->id.n_ranks);
     LW_TRY(lw_exec_fits(&s->plan, &s->options, s->several ? s->id.n_here : s->plan.n_ranks, err));
     s->spawns = s->spawn && !found && s->plan.n_ranks > 1;
-    return s->spawns ? exec_can_spawn(s->options.backend, s->plan.n_ranks, err) : LW_OK;
+    return s->spawns ? exec_can_spawn(s->options.backend, err) : LW_OK;
 }
 
+/* The row is this process's. Where no rank finished it, it says how they ended. */
 static enum lw_status spawn(struct lw_execution *s, struct lw_err *err)
 {
-    enum lw_status status = exec_spawn(s->plan.n_ranks, s->options.timeout_ns, s->rendezvous,
-                                       s->options.signal, &s->spawned, err);
+    begin_row(s);
+    struct exec_spawning spawning = {.backend = s->options.backend, .n_ranks = s->plan.n_ranks,
+                                     .grace_ns = s->options.timeout_ns,
+                                     .rendezvous = s->rendezvous, .signal = s->options.signal,
+                                     .run = s->team.run};
+    struct lw_err own = {0};
+    enum lw_status status = exec_spawn(&spawning, &s->spawned, err);
 
-    if (!s->no_db)
-        cmd_exec_find_dead(s->db);
-    if (s->spawned.rank_0_ended)
+    if (s->team.run >= 0)
+        (void)store(s, status == LW_OK ? LW_EFAILED : status,
+                    status == LW_OK ? "no rank stored the run" : err->msg, &(int64_t){0},
+                    &(bool){false}, &own);
+    if (s->team.run >= 0 && s->spawned.first >= 0)
+        cmd_exec_name_cause(s->db, s->team.run, s->spawned.first, s->spawned.how,
+                            s->spawned.signal_no != 0);
+    if (s->spawned.printed)
         lw_cli_no_json();
     return status;
 }

@@ -89,12 +89,14 @@ void cmd_exec_blame(const char *db, int64_t run, const char *why)
     lw_store_close(store);
 }
 
-void cmd_exec_find_dead(const char *db)
+void cmd_exec_name_cause(const char *db, int64_t run, int rank, const char *cause, bool sure)
 {
     struct lw_store *store;
 
-    if (access(db, F_OK) == 0 && lw_store_open(db, LW_STORE_WRITE, &store, NULL) == LW_OK)
-        lw_store_close(store);
+    if (lw_store_open(db, LW_STORE_WRITE, &store, NULL) != LW_OK)
+        return;
+    lw_store_name_cause(store, run, rank, cause, sure, NULL);
+    lw_store_close(store);
 }
 
 enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,

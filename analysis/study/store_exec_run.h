@@ -27,7 +27,7 @@ enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
                               enum lw_status ran, const char *message, int64_t *run, bool *mine,
                               struct lw_err *err);
 
-/* The processes of a run are gone: what they left "running" is found failed. */
-void cmd_exec_find_dead(const char *db);
+/* The processes of a failed run are gone, this rank first: lw_store_name_cause. */
+void cmd_exec_name_cause(const char *db, int64_t run, int rank, const char *cause, bool sure);
 
 #endif

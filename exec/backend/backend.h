@@ -52,6 +52,7 @@ enum exec_capability {
     EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
     EXEC_CAN_REGISTER = 1 << 19, /* exec_open.registered; NCCL_* variables steer it */
     EXEC_CAN_GRAPH = 1 << 20,    /* step_graph */
+    EXEC_BY_MPIRUN = 1 << 21,    /* --spawn starts mpirun, which starts the processes */
 };
 
 /* What a row of results may claim. */

@@ -13,6 +13,7 @@
 #include "shared/base/arena.h"
 
 #define HEAR_NS INT64_C(1000000000) /* rank 0 hears where stopped ranks were */
+#define HURRY_NS INT64_C(200000000) /* before a launcher that ended ranks kills them */
 #define STAY_NS INT64_C(5000000000) /* the others leave it time to store the run, */
 #define LONGER_NS INT64_C(500000000) /* and then rank 1, should rank 0 be lost */
 enum { MOST_TURNS = 10 };
@@ -189,7 +190,8 @@ static void part(struct exec_rendezvous *r, const struct exec_identity *id, int6
                  struct lw_exec_result *out)
 {
     struct lw_exec_place mine = {.rank = id->rank, .last_op = -1, .open_op = -1}, *all = NULL;
-    int64_t wait_ns = id->rank == 0 ? HEAR_NS : STAY_NS;
+    bool hurry = id->signal && *id->signal;
+    int64_t wait_ns = id->rank != 0 ? STAY_NS : hurry ? HURRY_NS : HEAR_NS;
     int64_t more_ns = id->rank > 1 ? LONGER_NS : 0;
 
     if (out->n_places > 0)

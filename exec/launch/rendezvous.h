@@ -1,6 +1,7 @@
 #ifndef LW_EXEC_LAUNCH_RENDEZVOUS_H
 #define LW_EXEC_LAUNCH_RENDEZVOUS_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct exec_identity {
     int32_t port;
     char token[64]; /* of the job: a stranger with another one is turned away */
     char source[96]; /* where this comes from, for people: "torchrun (RANK, WORLD_SIZE)" */
+    const volatile sig_atomic_t *signal; /* not 0: rank 0 stops waiting for others; or NULL */
 };
 
 /* Who this process is, by the variables of its launcher: LAPWING_RANK ..., torchrun, Open MPI,

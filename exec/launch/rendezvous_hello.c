@@ -31,6 +31,7 @@ enum { MOST_WAITING = 16384, KEPT_FILES = 64, AT_ONCE = 512 };
 enum { ANSWER_NO, ANSWER_YES, ANSWER_DIAL_AGAIN };
 #define LINGER_NS INT64_C(500000000)
 #define HELLO_NS INT64_C(2000000000)
+#define LOOK_NS INT64_C(50000000)
 
 struct waiting { /* a connection that has not said all of its hello; fd -1: it is done with */
     int fd;
@@ -516,9 +517,28 @@ static enum lw_status say_missing(struct exec_rendezvous *r, struct lw_err *err)
     return lw_fail(err, LW_ETIMEOUT, "%s", words);
 }
 
+/* A process that came may be gone again, and a launcher may end this one. */
+static void look_for_end(struct exec_rendezvous *r)
+{
+    char missing[128];
+
+    name_missing(r, missing, sizeof missing);
+    for (int32_t k = 1; k < r->n_fds; k++)
+        for (int c = 0; c < N_CHANNELS && !r->refusal[0]; c++)
+            if (r->fds[k][c] >= 0 && exec_life_ended(r->fds[k][c]))
+                snprintf(r->refusal, sizeof r->refusal,
+                         "rank %d is gone: its connection closed before the ranks met (not come: "
+                         "%s)",
+                         k, missing[0] ? missing : "none");
+    if (!r->refusal[0] && r->id.signal && *r->id.signal)
+        snprintf(r->refusal, sizeof r->refusal,
+                 "stopped by signal %d before the ranks met (not come: %s)", (int)*r->id.signal,
+                 missing[0] ? missing : "none");
+}
+
 enum lw_status exec_hello_gather(struct exec_rendezvous *r, struct lw_err *err)
 {
-    int64_t until = exec_now_ns() + r->timeout_ns;
+    int64_t until = exec_now_ns() + r->timeout_ns, look = 0;
     struct waiting_list l = {0};
     int32_t n = 0;
     enum lw_status s = list_open(&l, r->id.n_ranks, err);
@@ -527,6 +547,10 @@ enum lw_status exec_hello_gather(struct exec_rendezvous *r, struct lw_err *err)
         s = listen_here(r, err);
     while (s == LW_OK && n < N_CHANNELS * (r->id.n_ranks - 1) && exec_now_ns() < until) {
         s = listen_round(r, &l, &n, err);
+        if (exec_now_ns() > look) {
+            look_for_end(r);
+            look = exec_now_ns() + LOOK_NS;
+        }
         if (r->refusal[0] && until > exec_now_ns() + LINGER_NS)
             until = exec_now_ns() + LINGER_NS; /* for the others, who are on their way */
     }

@@ -1,7 +1,9 @@
 /* A thread per process listens on the `life` connections: an end of file without a farewell
  * means that the process is gone; a message says why it stops. Rank 0 passes both on to all
- * others, so everyone stops as soon as the first does, not at its own time limit. A process that
- * stopped then says at which op, and rank 0 keeps that. Messages are of one size. */
+ * others, so everyone stops as soon as the first does, not at its own time limit. A closed
+ * connection is noted before any message: a launcher ends the other ranks after one died, and what
+ * they then say is not the cause. A process that stopped then says at which op, and rank 0 keeps
+ * that. Messages are of one size. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -58,22 +60,33 @@ static void note_loss(struct exec_rendezvous *r, int32_t but, const char *words)
         r->note(r->note_context, r->words);
 }
 
+bool exec_life_ended(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* The mutex is held. */
+static void note_ended(struct exec_rendezvous *r, int32_t k)
+{
+    char words[EXEC_WORDS];
+
+    r->gone[k] = true;
+    snprintf(words, sizeof words, "rank %d is gone: its connection closed",
+             r->id.rank == 0 ? k : 0);
+    note_loss(r, k, words);
+}
+
 /* The mutex is held. */
 static void listen_to(struct exec_rendezvous *r, int32_t k)
 {
     struct life l;
-    char words[EXEC_WORDS];
-    int32_t who = r->id.rank == 0 ? k : 0;
     ssize_t n = recv(r->fds[k][LIFE], &l, sizeof l, MSG_DONTWAIT | MSG_PEEK);
 
-    if ((n < 0 && (errno == EAGAIN || errno == EINTR)) || (n > 0 && n < (ssize_t)sizeof l))
+    if (n < (ssize_t)sizeof l)
         return; /* the rest is on its way */
-    if (n < (ssize_t)sizeof l) {
-        r->gone[k] = true;
-        snprintf(words, sizeof words, "rank %d is gone: its connection closed", who);
-        note_loss(r, k, words);
-        return;
-    }
     recv(r->fds[k][LIFE], &l, sizeof l, MSG_DONTWAIT);
     l.words[EXEC_WORDS - 1] = '\0';
     if (l.kind == LIFE_PLACE && r->id.rank == 0) {
@@ -105,7 +118,10 @@ static void *watch(void *arg)
             break;
         pthread_mutex_lock(&r->mutex);
         for (int32_t k = 0; k < r->n_fds; k++)
-            if (p[k].revents)
+            if (r->fds[k][LIFE] >= 0 && !r->gone[k] && exec_life_ended(r->fds[k][LIFE]))
+                note_ended(r, k);
+        for (int32_t k = 0; k < r->n_fds; k++)
+            if (p[k].revents && !r->gone[k])
                 listen_to(r, k);
         pthread_mutex_unlock(&r->mutex);
     }

@@ -81,5 +81,7 @@ enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err);
 /* The thread that listens on the life connections; its end says farewell to all. */
 enum lw_status exec_life_begin(struct exec_rendezvous *r, struct lw_err *err);
 void exec_life_end(struct exec_rendezvous *r);
+/* The other end of this connection is closed and all that it sent is read. */
+bool exec_life_ended(int fd);
 
 #endif

@@ -1,7 +1,14 @@
 /* Starting the processes of a run on this machine. The parent picks a free port and a token,
  * starts n copies of the program with who they are in the environment, and waits. Copies die
  * with their parent. One that a signal stopped is seen as such: when the run has failed it will
- * not end by itself. */
+ * not end by itself.
+ *
+ * Ranks of MPI are started by mpirun, the parent's only child. mpirun ends all ranks when one dies;
+ * it is asked to give them time to store and print that. It names the rank on its standard error,
+ * which passes through the parent.
+ *
+ * The standard output of all is a file of the parent: a rank may be killed in the middle of an
+ * object, and an object that is not whole is not passed on. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -16,9 +23,11 @@
 #include <unistd.h>
 
 #include "exec/cpu/clock_wait.h"
+#include "exec/launch/mpirun.h"
 #include "exec/launch/multi_process.h"
 #include "exec/launch/rendezvous_star.h"
 #include "shared/base/arena.h"
+#include "shared/json/value.h"
 
 /* Below the range from which the system takes ports for outgoing connections, so that none of those
  * gets it before rank 0 listens. */
@@ -26,6 +35,7 @@ enum { FIRST_PORT = 20000, N_PORTS = 12000 };
 
 /* Ranks that met end sooner after rank 0 did; those that did not would wait for it. */
 #define MOST_WITHOUT_0_NS INT64_C(6000000000)
+#define MPIRUN_NS INT64_C(10000000000) /* what mpirun itself takes to end */
 
 static bool is_free(int32_t port)
 {
@@ -60,7 +70,6 @@ static void set_number(const char *name, int64_t n)
 static void become(int32_t rank, int32_t n_ranks, const char *address, int64_t token, pid_t parent,
                    char *const argv[])
 {
-
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
@@ -70,7 +79,7 @@ static void become(int32_t rank, int32_t n_ranks, const char *address, int64_t t
     set_number("LAPWING_LOCAL_RANK", rank);
     set_number("LAPWING_TOKEN", token);
     execv("/proc/self/exe", argv);
-    _exit(127);
+    _exit(EXEC_NO_PROGRAM);
 }
 
 /* The command line as the system keeps it: NULL-ended, the words in *text. */
@@ -118,16 +127,20 @@ static int status_of(int wait_status)
 }
 
 struct family {
-    pid_t *pids;   /* [n] 0 = gone */
-    bool *stopped; /* [n] by a signal */
+    const struct exec_spawning *s;
+    bool by_mpirun; /* the only child */
+    pid_t *pids;    /* [n] 0 = gone */
+    bool *stopped;  /* [n] by a signal */
     int32_t n, left;
     int status;    /* of the first that did not succeed, */
     int32_t first; /* which, */
     int signal_no; /* and what ended it; 0: itself */
     bool rank_0_ended;
+    bool no_program;
     int64_t until_ns;
-    const volatile sig_atomic_t *signal;
-    bool told;     /* of that signal */
+    bool told;     /* of the parent's signal */
+    FILE *out;     /* what they print */
+    struct exec_mpirun mpirun;
     struct exec_identity id; /* where rank 0 listens, and the token */
     bool rank_0_knows;       /* that `first` does not come, or it is too late to say so */
 };
@@ -142,7 +155,8 @@ static void note(struct family *f, pid_t pid, int status)
             return;
         f->pids[r] = 0;
         f->left--;
-        f->rank_0_ended |= r == 0 && WIFEXITED(status);
+        f->rank_0_ended |= r == 0 && WIFEXITED(status) && !f->by_mpirun;
+        f->no_program |= WIFEXITED(status) && WEXITSTATUS(status) == EXEC_NO_PROGRAM;
         if (f->status != 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
             return;
         f->status = status_of(status);
@@ -153,12 +167,12 @@ static void note(struct family *f, pid_t pid, int status)
 
 static void send_on(struct family *f)
 {
-    if (!f->signal || !*f->signal || f->told)
+    if (!f->s->signal || !*f->s->signal || f->told)
         return;
     f->told = true;
     for (int32_t r = 0; r < f->n; r++)
         if (f->pids[r] > 0)
-            kill(f->pids[r], (int)*f->signal);
+            kill(f->pids[r], (int)*f->s->signal);
 }
 
 /* Rank 0 still waits for a process that ended before the ranks met, or they wait for rank 0. */
@@ -166,7 +180,7 @@ static void tell_rank_0(struct family *f)
 {
     char why[96];
 
-    if (f->rank_0_knows || f->status == 0 || f->first == 0 || f->pids[0] == 0)
+    if (f->by_mpirun || f->rank_0_knows || f->status == 0 || f->first == 0 || f->pids[0] == 0)
         return;
     f->id.rank = f->first;
     if (f->signal_no)
@@ -178,8 +192,12 @@ static void tell_rank_0(struct family *f)
     f->rank_0_knows = exec_hello_give_up(&f->id, why, 0) == LW_OK;
 }
 
-static void end_rest(struct family *f, int64_t grace_ns)
+static void end_rest(struct family *f)
 {
+    int64_t grace_ns = f->s->grace_ns + (f->by_mpirun ? MPIRUN_NS : 0);
+
+    if (f->by_mpirun && f->pids[0] > 0 && exec_mpirun_hangs(&f->mpirun))
+        kill(f->pids[0], SIGKILL);
     if (f->status == 0 && !f->told)
         return;
     tell_rank_0(f);
@@ -192,18 +210,25 @@ static void end_rest(struct family *f, int64_t grace_ns)
             kill(f->pids[r], SIGKILL);
 }
 
-static void wait_all(struct family *f, int64_t grace_ns)
+static void wait_all(struct family *f)
 {
     while (f->left > 0) {
         int status;
         pid_t one = waitpid(-1, &status, WNOHANG | WUNTRACED);
         if (one > 0)
             note(f, one, status);
+        if (f->by_mpirun)
+            exec_mpirun_look(&f->mpirun);
         send_on(f);
-        end_rest(f, grace_ns);
+        end_rest(f);
         if (one <= 0)
             nanosleep(&(struct timespec){0, 2000000}, NULL);
     }
+    if (!f->by_mpirun)
+        return;
+    exec_mpirun_look(&f->mpirun);
+    f->first = exec_mpirun_first(&f->mpirun);
+    f->signal_no = f->mpirun.signal_no;
 }
 
 static int64_t draw_token(void)
@@ -215,73 +240,158 @@ static int64_t draw_token(void)
     return token & INT64_MAX;
 }
 
-static enum lw_status start_all(struct family *f, const char *rendezvous, char *const argv[],
-                                struct lw_err *err)
+static enum lw_status start_one(struct family *f, int32_t r, struct lw_err *err)
+{
+    f->pids[r] = fork();
+    if (f->pids[r] > 0)
+        return LW_OK;
+    if (f->pids[r] < 0) {
+        f->pids[r] = 0;
+        return lw_fail(err, LW_EIO, "starting rank %d: %s", r, strerror(errno));
+    }
+    if (f->out)
+        dup2(fileno(f->out), STDOUT_FILENO);
+    set_number("LAPWING_SPAWNED", 1);
+    set_number("LAPWING_RUN", f->s->run);
+    return LW_OK;
+}
+
+static enum lw_status start_all(struct family *f, char *const argv[], struct lw_err *err)
 {
     pid_t parent = getpid();
     int32_t port = 0;
     int64_t token = draw_token();
     char loopback[64];
 
-    if (!rendezvous)
+    fflush(NULL);
+    if (f->by_mpirun) {
+        LW_TRY(exec_mpirun_begin(&f->mpirun, err));
+        LW_TRY(start_one(f, 0, err));
+        if (f->pids[0] == 0)
+            exec_mpirun_become(&f->mpirun, f->s->n_ranks, parent, argv);
+        exec_mpirun_watch(&f->mpirun, f->s->n_ranks, f->pids[0]);
+        return LW_OK;
+    }
+    if (!f->s->rendezvous)
         LW_TRY(free_port(token, &port, err));
     snprintf(loopback, sizeof loopback, "127.0.0.1:%d", port);
-    const char *address = rendezvous ? rendezvous : loopback;
+    const char *address = f->s->rendezvous ? f->s->rendezvous : loopback;
     LW_TRY(exec_identity_address(&f->id, address, err));
     snprintf(f->id.token, sizeof f->id.token, "%lld", (long long)token);
     f->id.n_ranks = f->n;
-    fflush(NULL);
     for (int32_t r = 0; r < f->n; r++) {
-        f->pids[r] = fork();
+        LW_TRY(start_one(f, r, err));
         if (f->pids[r] == 0)
             become(r, f->n, address, token, parent, argv);
-        if (f->pids[r] < 0) {
-            f->pids[r] = 0;
-            return lw_fail(err, LW_EIO, "starting rank %d: %s", r, strerror(errno));
-        }
     }
     return LW_OK;
 }
 
-enum lw_status exec_spawn(int32_t n_ranks, int64_t grace_ns, const char *rendezvous,
-                          const volatile sig_atomic_t *signal, struct exec_spawned *ended,
+/* What they printed, unless it begins as an object and is not a whole one. */
+static enum lw_status pass_on(FILE *from, bool *printed, struct lw_err *err)
+{
+    struct lw_json *j = NULL;
+    struct lw_value value;
+    struct lw_arena arena = {0};
+
+    long n = fseek(from, 0, SEEK_END) == 0 ? ftell(from) : 0;
+    rewind(from);
+    char *text = lw_calloc((size_t)n + LW_JSON_PADDING, 1);
+    if (!text)
+        return lw_fail_nomem(err);
+    n = (long)fread(text, 1, (size_t)n, from);
+    bool whole = n > 0 && text[0] != '{';
+    if (n > 0 && !whole)
+        whole = lw_json_open("", text, (size_t)n, &j, NULL) == LW_OK &&
+                lw_value_read(j, &arena, &value, NULL) == LW_OK && lw_json_done(j, NULL) == LW_OK;
+    lw_json_close(j);
+    lw_arena_free(&arena);
+    if (whole)
+        *printed = fwrite(text, 1, (size_t)n, stdout) == (size_t)n;
+    lw_free(text);
+    return LW_OK;
+}
+
+static void describe_end(const struct family *f, struct exec_spawned *e)
+{
+    *e = (struct exec_spawned){.exit_status = f->status, .first = f->status ? f->first : -1,
+                               .signal_no = f->signal_no};
+    if (f->signal_no)
+        snprintf(e->how, sizeof e->how, "rank %d was ended by signal %d (%.30s)", f->first,
+                 f->signal_no, strsignal(f->signal_no));
+    else
+        snprintf(e->how, sizeof e->how, "rank %d ended first", f->first);
+}
+
+/* How the run ended, where no rank could say it. */
+static enum lw_status judge(const struct family *f, const struct exec_spawned *ended,
+                            struct lw_err *err)
+{
+    if (f->no_program)
+        return lw_fail(err, LW_EIO, "%s cannot be started",
+                       f->by_mpirun ? "mpirun (install Open MPI, or set PATH)" : "this program");
+    if (f->signal_no && f->first >= 0)
+        return lw_fail(err, LW_EFAILED, "%s", ended->how);
+    if (f->status != 0 && !ended->printed)
+        return lw_fail(err, LW_EFAILED, "the ranks ended with exit status %d; their messages say "
+                                        "why", f->status);
+    return LW_OK;
+}
+
+enum lw_status exec_spawn(const struct exec_spawning *s, struct exec_spawned *ended,
                           struct lw_err *err)
 {
-    struct family f = {.n = n_ranks, .signal = signal};
+    struct family f = {.s = s, .mpirun = EXEC_MPIRUN_NONE};
     char *text, **argv;
 
-    LW_TRY(exec_rendezvous_room(n_ranks, err));
+    f.by_mpirun = s->backend->capabilities & EXEC_BY_MPIRUN;
+    f.n = f.by_mpirun ? 1 : s->n_ranks;
+    LW_TRY(exec_rendezvous_room(s->n_ranks, err));
     LW_TRY(own_arguments(&text, &argv, err));
-    f.pids = lw_calloc((size_t)n_ranks, sizeof *f.pids);
-    f.stopped = lw_calloc((size_t)n_ranks, sizeof *f.stopped);
-    enum lw_status s = f.pids && f.stopped
-                           ? start_all(&f, rendezvous, argv, err)
-                           : lw_fail_nomem(err);
-    for (int32_t r = 0; f.pids && f.stopped && r < n_ranks; r++)
+    f.out = tmpfile();
+    f.pids = lw_calloc((size_t)f.n, sizeof *f.pids);
+    f.stopped = lw_calloc((size_t)f.n, sizeof *f.stopped);
+    enum lw_status status = f.pids && f.stopped ? start_all(&f, argv, err) : lw_fail_nomem(err);
+    for (int32_t r = 0; f.pids && f.stopped && r < f.n; r++)
         f.left += f.pids[r] > 0;
-    if (s != LW_OK)
+    if (status != LW_OK)
         kill_all(f.pids, f.left);
-    wait_all(&f, grace_ns);
-    *ended = (struct exec_spawned){f.status, f.rank_0_ended};
-    if (s == LW_OK && f.signal_no)
-        s = lw_fail(err, LW_EFAILED, "rank %d was ended by signal %d (%s)", f.first, f.signal_no,
-                    strsignal(f.signal_no));
+    wait_all(&f);
+    describe_end(&f, ended);
+    if (f.out && status == LW_OK)
+        status = pass_on(f.out, &ended->printed, err);
+    if (status == LW_OK)
+        status = judge(&f, ended, err);
+    if (f.out)
+        fclose(f.out);
+    exec_mpirun_end(&f.mpirun);
     lw_free(f.pids);
     lw_free(f.stopped);
     lw_free(argv);
     lw_free(text);
-    return s;
+    return status;
 }
 
-enum lw_status exec_can_spawn(const struct exec_backend *b, int64_t n_ranks, struct lw_err *err)
+bool exec_is_spawned(void)
+{
+    return getenv("LAPWING_SPAWNED") != NULL;
+}
+
+int64_t exec_spawned_run(void)
+{
+    const char *run = getenv("LAPWING_RUN");
+
+    return exec_is_spawned() && run && *run ? strtoll(run, NULL, 10) : -1;
+}
+
+enum lw_status exec_can_spawn(const struct exec_backend *b, struct lw_err *err)
 {
     if (!(b->capabilities & EXEC_CAN_PROCESS))
         return lw_fail(err, LW_ENOTSUP, "--spawn: backend '%s' has all ranks in one process",
                        b->name);
-    if (!(b->capabilities & EXEC_CAN_SPAWN))
-        return lw_fail(err, LW_ENOTSUP,
-                       "--spawn: processes of backend '%s' are started by its own launcher: mpirun "
-                       "-n %lld lapwing ..., or srun", b->name, (long long)n_ranks);
+    if (!(b->capabilities & (EXEC_CAN_SPAWN | EXEC_BY_MPIRUN)))
+        return lw_fail(err, LW_ENOTSUP, "--spawn: backend '%s' needs a launcher of its own",
+                       b->name);
     return LW_OK;
 }
 
@@ -300,11 +410,12 @@ enum lw_status exec_ranks_find(struct exec_ranks *r, const struct exec_backend *
                        (long long)*n_ranks, r->id.source, r->id.n_ranks);
     if (!spawn || r->several || *n_ranks == 1)
         return LW_OK;
-    LW_TRY(exec_can_spawn(b, *n_ranks, err));
+    LW_TRY(exec_can_spawn(b, err));
     r->over = true;
-    enum lw_status s =
-        exec_spawn((int32_t)*n_ranks, exec_opening_limit(0), NULL, NULL, &ended, err);
+    struct exec_spawning spawning = {.backend = b, .n_ranks = (int32_t)*n_ranks,
+                                     .grace_ns = exec_opening_limit(0), .run = -1};
+    enum lw_status s = exec_spawn(&spawning, &ended, err);
     r->exit_status = ended.exit_status;
-    r->printed = ended.rank_0_ended;
+    r->printed = ended.printed;
     return s;
 }

@@ -537,7 +537,7 @@ static const struct exec_backend backend = {
     .size = sizeof(struct exec_backend),
     .name = "mpi",
     .about = "one process per rank, collectives of Open MPI",
-    .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
+    .capabilities = EXEC_BY_MPIRUN | EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV |
                     EXEC_CAN_ALL_IN | EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_CAN_SPARSE |

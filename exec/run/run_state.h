@@ -61,6 +61,8 @@ struct exec_run {
     int64_t n_checked, n_checked_messages, n_consolidated, over_ns;
     float *consolidated;          /* on the rank that was asked for it */
     bool blamed;                  /* the message says where the step stopped */
+    bool told;              /* by a signal to end, */
+    int64_t told_ns;        /* when */
     struct exec_stamp fault_stamp; /* of a fault before a communication op */
     bool starved;                 /* by a fault: */
     uint64_t address_limit;       /* what the process may have when that is over */

@@ -7,6 +7,7 @@
 #include "shared/plan/op.h"
 
 #define LOOK_NS INT64_C(100000000) /* how soon a signal is seen */
+#define CAUSE_NS INT64_C(200000000) /* a launcher's signal follows a death: it is heard of first */
 
 /* What is waited for: the op that failed; else one that began, a compute op rather than a
  * communication op, which may just wait for others; of those the first. Where none began, the
@@ -115,7 +116,8 @@ static int64_t n_pending(const struct exec_run *r)
 
 /* No op may take longer than the limit: every one that ends moves the deadline. A backend that
  * does not count them has that much for each step of the batch. As backend->poll, but looks for
- * a signal and for progress now and then. */
+ * a signal and for progress now and then. A process of several that is told to end waits a moment
+ * for the news that another one died, which is then the reason. */
 static enum exec_state poll_batch(struct exec_run *r, struct lw_err *why)
 {
     const volatile sig_atomic_t *signal = r->options->signal;
@@ -124,7 +126,11 @@ static enum exec_state poll_batch(struct exec_run *r, struct lw_err *why)
     enum exec_state state = EXEC_RUNNING;
 
     for (; state == EXEC_RUNNING && now < deadline; now = r->backend->now_ns(r->world)) {
-        if (signal && *signal) {
+        if (signal && *signal && !r->told) {
+            r->told = true;
+            r->told_ns = now;
+        }
+        if (r->told && now - r->told_ns >= (r->options->process ? CAUSE_NS : 0)) {
             lw_fail(why, LW_EFAILED, "stopped by signal %d", (int)*signal);
             return EXEC_FAILED;
         }

@@ -253,12 +253,14 @@ static void kill_store(void)
 /* --- ranks --------------------------------------------------------------------------------------
  */
 
-enum { THREADS, SPAWN, MPI };
+enum { THREADS, SPAWN, MPI, SPAWN_MPI };
+#define WITH_MPI                                                                                   \
+    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                            \
+    "LAPWING_PLUGINS=\"$LAPWING_MPI\"; "
 static const char *const launches[] = {
     "exec \"$L\" exec -w w.json --dp 3", "exec \"$L\" exec -w w.json --dp 3 --spawn",
-    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-    "LAPWING_PLUGINS=\"$LAPWING_MPI\"; "
-    "exec mpirun --oversubscribe -n 3 \"$L\" exec -w w.json --dp 3 --backend mpi"};
+    WITH_MPI "exec mpirun --oversubscribe -n 3 \"$L\" exec -w w.json --dp 3 --backend mpi",
+    WITH_MPI "exec \"$L\" exec -w w.json --dp 3 --spawn --backend mpi"};
 
 /* A process of the session that is this program, drawn; 0: none. mpirun gives each rank a process
  * group of its own. */
@@ -326,14 +328,16 @@ static int rank_of(pid_t process)
 static bool blames(int how, int rank, bool *by_launcher)
 {
     static const char dead[] = "ended before the run was stored";
-    char gone[32], gave_up[32];
+    char gone[32], gave_up[32], ended[32];
 
     snprintf(gone, sizeof gone, "rank %d is gone", rank);
     snprintf(gave_up, sizeof gave_up, "rank %d gave up", rank);
+    snprintf(ended, sizeof ended, "rank %d was ended", rank);
     if (asks_text("r.db", "SELECT message FROM run WHERE id = 1") &&
-        (strstr(answer, gone) || strstr(answer, gave_up)))
+        (strstr(answer, gone) || strstr(answer, gave_up) || strstr(answer, ended)))
         return true;
-    *by_launcher = how == MPI && (strstr(answer, "stopped by signal 15") || strstr(answer, dead));
+    *by_launcher = (how == MPI || (how == SPAWN_MPI && rank < 0)) &&
+                   (strstr(answer, "stopped by signal 15") || strstr(answer, dead));
     return *by_launcher || (rank <= 0 && strstr(answer, dead));
 }
 
@@ -360,7 +364,7 @@ static void wait_for_row(const char *file, double limit_s)
  * process that was not killed itself exits 0 to 3. */
 static void kill_rank(void)
 {
-    int how = (int)draw(has_mpi() ? 3 : 2), rc;
+    int how = (int)draw(has_mpi() ? 4 : 2), rc;
     char words[1024];
     bool by_launcher = false;
 
@@ -388,7 +392,8 @@ static void kill_rank(void)
     int objects = objects_printed();
     if (run(20, "\"$L\" exec -w w.json --dp 2 --steps 1 --compute sleep --db r.db -q") != 0)
         lost(RANKS, "the next run fails");
-    long bad = ask("r.db", "SELECT count(*) FROM run WHERE status = 'failed' AND id = 1");
+    long bad = ask("r.db", "SELECT count(*) FROM run WHERE status IN ('failed', 'timeout')"
+                           " AND id = 1");
     long all = ask("r.db", "SELECT count(*) FROM run");
     if (all != 2 || bad != 1)
         lost(RANKS, "%s: rank %d killed: %ld runs, %ld of them failed", words, rank, all, bad);

@@ -304,14 +304,19 @@ TEST(what_cannot_start_says_how_to)
     has(shell("$L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
         "start with mpirun -n 2, or srun");
     assert_int_equal(rc, 1);
-    has(shell("$L exec -w w.json --dp 2 --backend mpi --spawn --no-db 2>&1", &rc),
-        "mpirun -n 2 lapwing ..., or srun");
-    assert_int_equal(rc, 1);
-    has(shell("$L calibrate --backend mpi --spawn --ranks 3 -o c.json 2>&1", &rc),
-        "mpirun -n 3 lapwing ..., or srun");
-    has(shell("$L validate --here --backend mpi --spawn --ranks 2 w.json 2>&1", &rc),
-        "mpirun -n 2 lapwing ..., or srun");
-    assert_int_equal(rc, 1);
+    static const char *const spawning[] = {"exec -w w.json --dp 2 --no-db",
+                                           "calibrate --ranks 3 -o c.json",
+                                           "validate --here --ranks 2 w.json"};
+    for (size_t i = 0; i < sizeof spawning / sizeof *spawning; i++) {
+        char words[256];
+        snprintf(words, sizeof words, "PATH=/nowhere $L %s --backend mpi --spawn 2>&1",
+                 spawning[i]);
+        has(shell(words, &rc), "mpirun (install Open MPI, or set PATH) cannot be started");
+        assert_int_equal(rc, 1);
+    }
+    has(shell("$L exec -w w.json --dp 2 --backend mpi --spawn --no-db --steps 2 2>&1", &rc),
+        "verified: ");
+    assert_int_equal(rc, 0);
     has(shell("$M -n 3 $L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
         "OMPI_COMM_WORLD_SIZE) started 3 processes; the plan has 2 ranks");
     has(shell("$L exec --list-backends", &rc), "mpi      yes");
