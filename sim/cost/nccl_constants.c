@@ -1,6 +1,6 @@
 /* Constants of NCCL's cost model by version, as data. Read in NVIDIA/nccl, src/graph/tuning.cc and
- * src/graph/search.cc, at the tags v2.19.3-1, v2.23.4-1, v2.27.3-1, v2.28.3-1, v2.28.9-1 and
- * v2.30.7-1. What each table means: sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, the
+ * src/graph/search.cc, at the tags v2.19.3-1, v2.20.5-1, v2.21.5-1, v2.23.4-1, v2.24.3-1,
+ * v2.25.1-1, v2.27.3-1, v2.28.3-1, v2.28.9-1 and v2.30.7-1. What each table means: sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, the
  * cluster's. */
 #include "sim/cost/nccl_constants.h"
 
@@ -13,6 +13,14 @@ static const struct sim_nccl_latencies latencies_2_19 = {
     {{6.8, 14, 0}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {0}},
     {
         {{.6, 1.25, 28}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 23}, {0, 0, 23}, {0}},
+        {{1, 1.9, 28}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0}},
+        {{5, 8.5, 28}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 14}, {0}},
+    },
+};
+static const struct sim_nccl_latencies latencies_2_21 = {
+    {{6.8, 14, 0}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {0}},
+    {
+        {{.6, 1.25, 28}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25}, {0}},
         {{1, 1.9, 28}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0}},
         {{5, 8.5, 28}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 14}, {0}},
     },
@@ -36,20 +44,20 @@ static const struct sim_nccl_latencies latencies_2_30 = {
     },
 };
 
-/* Order of rows: Volta, Ampere, Hopper, Blackwell (before 2.26 NCCL counts Blackwell as Hopper). */
+/* Order of rows: Volta, Ampere, Hopper, Blackwell (before 2.25 NCCL counts Blackwell as Hopper). */
 static const struct sim_nccl_bandwidths bandwidths_2_19 = {
     .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {87.7, 22.5, 19}, {87.7, 22.5, 19}},
     .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {36.7, 36.7, 36.7}},
     .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {36.7, 36.7, 29}},
     .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {38.7, 41.4, 36}},
 };
-static const struct sim_nccl_bandwidths bandwidths_2_23 = {
+static const struct sim_nccl_bandwidths bandwidths_2_21 = {
     .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {141, 45, 35}},
     .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {36.7, 36.7, 36.7}},
     .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {36.7, 36.7, 29}},
     .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {38.7, 41.4, 36}},
 };
-static const struct sim_nccl_bandwidths bandwidths_2_27 = {
+static const struct sim_nccl_bandwidths bandwidths_2_25 = {
     .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
     .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 73.4, 73.4}},
     .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {73.4, 73.4, 58}},
@@ -82,11 +90,23 @@ static const struct sim_nccl_bandwidths bandwidths_2_28_9 = {
 
 static const struct sim_nccl_version versions[] = {
     {"2.19", SOURCE("v2.19.3-1"), 21900, &latencies_2_19, &bandwidths_2_19, 0,
-     {.ring_ll_quarter = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
-    {"2.23", SOURCE("v2.23.4-1"), 22300, &latencies_2_23, &bandwidths_2_23, .85,
+     {.ring_ll_quarter = true, .before_2_23 = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
+    {"2.20", SOURCE("v2.20.5-1"), 22000, &latencies_2_19, &bandwidths_2_19, 0,
+     {.ring_ll_quarter = true, .before_2_23 = true, .collnet_gathers = true,
+      .collnet_by_share = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
+    {"2.21", SOURCE("v2.21.5-1"), 22100, &latencies_2_21, &bandwidths_2_21, 0,
+     {.before_2_23 = true, .collnet_gathers = true, .collnet_by_share = true, .nvls_arity = 32,
+      .least_nvls_ranks = 3}},
+    {"2.23", SOURCE("v2.23.4-1"), 22300, &latencies_2_23, &bandwidths_2_21, .85,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.27", SOURCE("v2.27.3-1"), 22700, &latencies_2_23, &bandwidths_2_27, .75,
+    {"2.24", SOURCE("v2.24.3-1"), 22400, &latencies_2_23, &bandwidths_2_21, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.25", SOURCE("v2.25.1-1"), 22500, &latencies_2_23, &bandwidths_2_25, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.27", SOURCE("v2.27.3-1"), 22700, &latencies_2_23, &bandwidths_2_25, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
     {"2.28", SOURCE("v2.28.3-1"), 22800, &latencies_2_23, &bandwidths_2_28, .75,

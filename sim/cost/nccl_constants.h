@@ -52,8 +52,9 @@ struct sim_nccl_bandwidths {
 
 /* Rules that changed between versions. */
 struct sim_nccl_rules {
-    bool ring_ll_quarter; /* ring LL at 1/4 or 1/3 of the bandwidth, not 1/2; LL128 at 0.7 with one
-                           * rank on a node; 2N network steps of an all-reduce, not 2(N-1) */
+    bool ring_ll_quarter; /* ring LL at 1/4 or 1/3 of the bandwidth, not 1/2 */
+    bool before_2_23;     /* ring LL128 at 0.7 with one rank on a node; 2N network steps of an
+                           * all-reduce, not 2(N-1); NVLS gathers at 5/6 */
     bool exposed_net;     /* one rank on a node pays the tree's network latency */
     bool has_pat;
     bool collnet_gathers;      /* CollNet direct gathers and scatters */

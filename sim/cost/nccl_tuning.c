@@ -162,7 +162,7 @@ static double ring_bus(const struct sim_nccl_comm *c, enum lw_op_kind op, enum s
     if (p == SIM_NCCL_LL)
         return least(l.ll, bus * share);
     if (p == SIM_NCCL_LL128) {
-        share = rules->ring_ll_quarter && c->n_ranks < 2 * c->n_nodes ? .7 : .92;
+        share = rules->before_2_23 && c->n_ranks < 2 * c->n_nodes ? .7 : .92;
         return least(bus * share, c->graphs.ring.n_channels * l.ll128);
     }
     return bus;
@@ -228,7 +228,7 @@ static int64_t steps_of(enum lw_op_kind op, int64_t n_ranks)
 static double ratio_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a)
 {
     bool nvls = a == SIM_NCCL_NVLS || a == SIM_NCCL_NVLS_TREE;
-    bool old = c->version->rules.ring_ll_quarter; /* 2.19 converts gathers too */
+    bool old = c->version->rules.before_2_23; /* converts gathers too */
 
     if (a != SIM_NCCL_RING && gathers(op) && !(old && nvls))
         return 1;
@@ -255,7 +255,7 @@ static double ring_latency(const struct sim_nccl_comm *c, enum lw_op_kind op,
         return (double)steps * c->version->latencies->wire[w][a][p];
     }
     if (op == LW_OP_ALL_REDUCE)
-        between = 2 * (c->version->rules.ring_ll_quarter && c->n_nodes > 1 ? between + 1 : between);
+        between = 2 * (c->version->rules.before_2_23 && c->n_nodes > 1 ? between + 1 : between);
     intra = intra > post ? intra : post;
     return (double)(steps - between) * intra + (double)between * inter;
 }

@@ -310,6 +310,11 @@ TEST(versions_differ_as_their_sources_do)
         /* ring LL: 360 / 4 = 90 over the cap 87.7; x 8/14 */
         {"2.19", {AR, RING, LL, 15, 50.1}},
         {"2.19", {AR, NVLS, SIMPLE, 23, 266.7}}, /* 8 * 40 * 5/6 */
+        {"2.20", {AR, NVLS, SIMPLE, 23, 266.7}},
+        {"2.21", {AR, NVLS, SIMPLE, 25, 266.7}},
+        {"2.21", {AG, NVLS, SIMPLE, 25, 266.7}}, /* gathers at 5/6 too, to 2.22 */
+        {"2.21", {AR, RING, LL, 15, 80.6}},      /* 360 / 2 over the cap 141; x 8/14 */
+        {"2.21", {AR, TREE, SIMPLE, 392, 165.6}},
         {"2.23", {AR, NVLS, SIMPLE, 25, 266.7}},
         {"2.23", {AG, NVLS, SIMPLE, 25, 320}},
         {"2.27", {AG, NVLS, SIMPLE, 25, 280}},   /* 8 * 40 * 7/8 */
@@ -327,19 +332,22 @@ TEST(versions_differ_as_their_sources_do)
     check_cells(&c, &new_tree, 1);
     c.version = version("2.28");
     check_cells(&c, &old_tree, 1);
-    c.version = version("2.19"); /* 2 N network steps of 14 us, not 2 (N-1): 8.4 + 26 * 3.4 + 4 * 14 */
     struct expected ring = {AR, RING, SIMPLE, 152.8, 192};
-    check_cells(&c, &ring, 1);
+    static const char *const old[] = {"2.19", "2.21", "2.22.3"};
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
+        c.version = version(old[i]); /* 2 N network steps of 14 us: 8.4 + 26 * 3.4 + 4 * 14 */
+        check_cells(&c, &ring, 1);
+    }
 }
 
 TEST(version_is_the_newest_that_is_not_newer)
 {
     static const struct {
         const char *text, *name;
-    } cases[] = {{"2.19", "2.19"},   {"2.22.3", "2.19"}, {"2.23.4", "2.23"},
-                 {"2.26.2", "2.23"}, {"2.27.7", "2.27"}, {"2.29.7", "2.28.9"},
+    } cases[] = {{"2.19", "2.19"},   {"2.22.3", "2.21"}, {"2.23.4", "2.23"},
+                 {"2.26.2", "2.25"}, {"2.20.5", "2.20"}, {"2.24.3", "2.24"}, {"2.27.7", "2.27"}, {"2.29.7", "2.28.9"},
                  {"2.30.7", "2.30"}, {"3.0", "2.30"},    {"", "2.30"},
-                 {"2.28.9-1", "2.28.9"}, {"2.28.8", "2.28"}, {"2.21.5+cuda12.4", "2.19"},
+                 {"2.28.9-1", "2.28.9"}, {"2.28.8", "2.28"}, {"2.21.5+cuda12.4", "2.21"},
                  {"2.28.9-1+cuda13.0", "2.28.9"}};
     static const char *const garbage[] = {"new", "2", "2.", "2.28.", "2.28.3a", "2.28-rc", "2.28+",
                                           "2.28+cuda", "v2.28", " 2.28", "2.28 ", "2.28.3.4",
@@ -354,7 +362,8 @@ TEST(version_is_the_newest_that_is_not_newer)
     assert_non_null(strstr(err.msg, "unknown version '2.10.3'"));
     for (size_t i = 0; i < sizeof garbage / sizeof *garbage; i++) {
         assert_int_equal(sim_nccl_version_of(garbage[i], &v, &err), LW_EINVAL);
-        assert_non_null(strstr(err.msg, "known of 2.19, 2.23, 2.27, 2.28, 2.28.9, 2.30; "));
+        assert_non_null(strstr(err.msg,
+                               "known of 2.19, 2.20, 2.21, 2.23, 2.24, 2.25, 2.27, 2.28, 2.28.9, 2.30; "));
     }
 }
 

@@ -315,8 +315,8 @@ TEST(the_in_place_half_alone_is_called_in_place)
     }
 }
 
-/* Cut in the third row, after its time: what is left of it is no measurement. A last line without an
- * end is whole when it has the columns of the row before. */
+/* Cut in the third row, after its time: what is left of it is no measurement. A last line without
+ * an end is whole when it has the columns of the row before. */
 TEST(a_log_that_is_cut_off_is_refused_at_its_last_row)
 {
     static const char text[] = "./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
