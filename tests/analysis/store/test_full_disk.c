@@ -8,6 +8,8 @@
 
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
+#include "tests/lib/mpi_fixture.h"
+#include "tests/lib/says.h"
 
 static void expect_one_line(const char *text, const char *says)
 {
@@ -65,8 +67,7 @@ static const char *run_on_small_disk(enum how how, int kib)
 
     snprintf(
         text, sizeof text,
-        "export L LAPWING_PLUGINS=$LAPWING_MPI OMPI_ALLOW_RUN_AS_ROOT=1 "
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0; mkdir -p full && unshare "
+        "mkdir -p full && unshare "
         "-rm sh -c 'mount -t tmpfs -o size=%dk none full || exit 1; "
         "X=\"timeout 60 %s$L exec -w m.json --dp 3 %s --compute sleep --db full/s.db -q --steps\"; "
         "$X 60 >out 2>err; echo status $?; cat out; grep lapwing err; "
@@ -75,16 +76,7 @@ static const char *run_on_small_disk(enum how how, int kib)
         "done; mount -o remount,size=64M full; $L runs --db full/s.db --format json; "
         "$X 3 >out 2>&1; echo then $?'",
         kib, before[how], after[how]);
-    return shell(text, &rc);
-}
-
-static int32_t times(const char *text, const char *part)
-{
-    int32_t n = 0;
-
-    for (; (text = strstr(text, part)) != NULL; text += strlen(part))
-        n++;
-    return n;
+    return mpi_shell(text, &rc);
 }
 
 /* One line says so, what was measured is printed, nobody is left, and no run but one that

@@ -7,6 +7,7 @@
 #include "tests/lib/replay_help.h"
 #include "shared/files/files.h"
 #include "analysis/study/replay_whatif.h"
+#include "tests/lib/says.h"
 #include "tests/lib/sim_help.h"
 #include "tests/lib/command_fixture.h"
 
@@ -159,33 +160,27 @@ static const char trace_text[] =
     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"big_gemm\",\"pid\":0,\"tid\":7,\"ts\":16,\"dur\":"
     "104,\"args\":{\"correlation\":1,\"stream\":7}}]}";
 
-static void contains(const char *text, const char *want)
-{
-    if (!strstr(text, want))
-        fail_msg("'%s' is not in:\n%s", want, text);
-}
-
 TEST(the_command_says_predicted_recorded_and_error)
 {
     fixture_put(fixture_path("trace.json"), trace_text);
     /* launch ends at 15, the kernel at 119, one less than recorded; then 80 of the host */
     const char *json = lapwing("sim --replay trace.json --db runs.db --spans --format json", NULL);
-    contains(json, "\"step_ns\": 119000");
-    contains(json, "\"steps_ns\": [119000]");
-    contains(json, "\"basis\": \"device_span\"");
-    contains(json, "\"recorded_period_ns\": 120000");
-    contains(json, "\"period_error_pct\": -0.8333");
-    contains(json, "\"predicted_host_ns\": 199000");
-    contains(json, "\"recorded_host_ns\": 200000");
-    contains(json, "\"host_error_pct\": -0.5000");
-    contains(json, "\"what_if\": false");
-    contains(json, "{\"rank\": 0, \"predicted_period_ns\": 119000, \"recorded_period_ns\": 120000, "
+    has(json, "\"step_ns\": 119000");
+    has(json, "\"steps_ns\": [119000]");
+    has(json, "\"basis\": \"device_span\"");
+    has(json, "\"recorded_period_ns\": 120000");
+    has(json, "\"period_error_pct\": -0.8333");
+    has(json, "\"predicted_host_ns\": 199000");
+    has(json, "\"recorded_host_ns\": 200000");
+    has(json, "\"host_error_pct\": -0.5000");
+    has(json, "\"what_if\": false");
+    has(json, "{\"rank\": 0, \"predicted_period_ns\": 119000, \"recorded_period_ns\": 120000, "
                    "\"predicted_host_ns\": 199000, \"recorded_host_ns\": 200000}");
-    contains(json, "host time between calls and calls that launch are kept as recorded");
+    has(json, "host time between calls and calls that launch are kept as recorded");
     const char *text = lapwing("explain last --db runs.db", NULL);
-    contains(text, "big_gemm");
-    contains(text, "between calls");
-    contains(text, "a replay ran on no cluster; ask 'lapwing sim --replay'");
+    has(text, "big_gemm");
+    has(text, "between calls");
+    has(text, "a replay ran on no cluster; ask 'lapwing sim --replay'");
 }
 
 /* Two recorded steps of 118.3 and 138.7 ms: 1 % is no finding, and the reader is told. */
@@ -225,7 +220,7 @@ TEST(what_does_not_go_with_a_replay_is_refused)
         char args[128];
         int rc;
         snprintf(args, sizeof args, "sim --replay trace.json --no-db %s", cases[i].options);
-        contains(lapwing(args, &rc), cases[i].says);
+        has(lapwing(args, &rc), cases[i].says);
         assert_true(rc == 1 || rc == 2);
     }
     expect("sim --device dgx-h100 --no-db", 2, "needs a plan file or a workload");
@@ -271,9 +266,9 @@ static const char missed_text[] =
 TEST(a_replay_that_misses_the_recording_answers_no_what_if)
 {
     fixture_put(fixture_path("missed.json"), missed_text);
-    contains(lapwing("sim --replay missed.json --no-db --format json", NULL),
+    has(lapwing("sim --replay missed.json --no-db --format json", NULL),
              "\"answers_what_ifs\": false");
-    contains(lapwing("sim --replay missed.json --no-db --format json", NULL),
+    has(lapwing("sim --replay missed.json --no-db --format json", NULL),
              "\"period_error_pct\": -36.3636");
     expect("sim --replay missed.json --no-db --device dgx-h100", 1,
            "misses the recorded period by -36.36 % before anything is changed");

@@ -9,6 +9,7 @@
 
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
+#include "tests/lib/says.h"
 
 static const char cluster[] =
     "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"two cores\", \"calibrated\": true,"
@@ -48,12 +49,6 @@ static const char *here(const char *words)
     if (rc != 0 && rc != 3)
         fail_msg("lapwing %s: exit %d\n%s", args, rc, out);
     return out;
-}
-
-static void has(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("expected %s in %s", part, text);
 }
 
 static bool two_cores(void)

@@ -10,15 +10,7 @@
 #include "exec/calibrate/bench_exec.h"
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/run/run.h"
-
-static double number_after(const char *text, const char *key)
-{
-    const char *at = strstr(text, key);
-
-    if (!at)
-        fail_msg("no %s in %s", key, text);
-    return strtod(at + strlen(key), NULL);
-}
+#include "tests/lib/says.h"
 
 static char *bench(const char *words)
 {

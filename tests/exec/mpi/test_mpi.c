@@ -13,8 +13,9 @@
 #include "shared/base/arena.h"
 #include "tests/lib/exec_collectives.h"
 #include "tests/lib/exec_ops.h"
-
-static char folder[] = "/tmp/lapwing-mpi-XXXXXX";
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/mpi_fixture.h"
+#include "tests/lib/says.h"
 
 /* --- a rank ------------------------------------------------------------------------------------- */
 
@@ -122,12 +123,6 @@ static int be_rank(const char *what)
 
 /* --- the parent --------------------------------------------------------------------------------- */
 
-static bool has_mpirun(void)
-{
-    return getenv("LAPWING_MPI") && *getenv("LAPWING_MPI") &&
-           system("command -v mpirun >/dev/null 2>&1") == 0;
-}
-
 #define NEEDS_MPI()                                                              \
     do {                                                                         \
         (void)state;                                                             \
@@ -136,45 +131,6 @@ static bool has_mpirun(void)
             skip();                                                              \
         }                                                                        \
     } while (0)
-
-/* Session folders of Open MPI are in it too, because several mpirun of one user remove each
- * other's. A shell's words in a folder of their own, with $L the program, $T this one, $M
- * mpirun. */
-static char *shell(const char *words, int *rc)
-{
-    static char text[1 << 16];
-    char binary[PATH_MAX], self[PATH_MAX], line[PATH_MAX * 4];
-
-    assert_non_null(realpath(getenv("LAPWING"), binary));
-    assert_non_null(realpath("/proc/self/exe", self));
-    snprintf(line, sizeof line,
-             "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
-             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 L=%s T=%s "
-             "OMPI_MCA_orte_tmpdir_base=%s M='timeout 240 mpirun --oversubscribe' && { %s; }",
-             folder, getenv("LAPWING_MPI"), binary, self, folder, words);
-    FILE *f = popen(line, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    *rc = WEXITSTATUS(pclose(f));
-    return text;
-}
-
-static void has(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" is not in:\n%s", part, text);
-}
-
-static int32_t times(const char *text, const char *part)
-{
-    int32_t n = 0;
-
-    while ((text = strstr(text, part)) != NULL) {
-        n++;
-        text += strlen(part);
-    }
-    return n;
-}
 
 TEST(every_collective_moves_the_right_elements)
 {
@@ -185,7 +141,7 @@ TEST(every_collective_moves_the_right_elements)
         for (int32_t apart = 0; apart < 2; apart++) {
             snprintf(words, sizeof words, "%s$M -n %d $T --rank ops 2>&1",
                      apart ? "export LAPWING_MPI_APART=1; " : "", n);
-            char *out = shell(words, &rc);
+            const char *out = mpi_shell(words, &rc);
             if (rc != 0 || times(out, "code=0") != n)
                 fail_msg("%s: status %d:\n%s", words, rc, out);
         }
@@ -196,14 +152,14 @@ TEST(blocks_of_an_all_to_all_are_compared)
 {
     NEEDS_MPI();
     int rc;
-    char *out = shell("$M -n 3 $T --rank blocks 2>&1", &rc);
+    const char *out = mpi_shell("$M -n 3 $T --rank blocks 2>&1", &rc);
 
     for (int r = 0; r < 3; r++) {
         char words[64];
         snprintf(words, sizeof words, "rank %d: code=0 checked=1200 ", r); /* of 2 steps */
         has(out, words);
     }
-    out = shell("$M -n 3 $T --rank blocks-reversed 2>&1", &rc);
+    out = mpi_shell("$M -n 3 $T --rank blocks-reversed 2>&1", &rc);
     has(out, "op 0 (all_to_all ), element 0, rank 0: ");
     has(out, "; it is block 1 of rank 1, not block 1 of rank 2");
 }
@@ -212,14 +168,14 @@ TEST(members_that_disagree_fail_by_name)
 {
     NEEDS_MPI();
     int rc;
-    char *out = shell("$M -n 2 $T --rank disagree 2>&1", &rc);
+    const char *out = mpi_shell("$M -n 2 $T --rank disagree 2>&1", &rc);
 
     /* LW_EFAILED on both; who sees it first may tell the other before it looks itself */
     has(out, "rank 0: code=-8");
     has(out, "rank 1: code=-8");
     has(out, "all_reduce of 100 f32 (root -1)"); /* either may be the first */
     has(out, "all_reduce of 99 f32 (root -1)");
-    out = shell("LAPWING_MPI_APART=1 $M -n 2 $T --rank disagree 2>&1", &rc);
+    out = mpi_shell("LAPWING_MPI_APART=1 $M -n 2 $T --rank disagree 2>&1", &rc);
     has(out, "members disagree: here it is all_reduce of ");
 }
 
@@ -228,7 +184,7 @@ TEST(running_out_of_memory_leaves_nothing_behind)
     NEEDS_MPI();
     int rc;
 
-    has(shell("$M -n 1 $T --rank starve 2>&1", &rc), "rank 0: code=0");
+    has(mpi_shell("$M -n 1 $T --rank starve 2>&1", &rc), "rank 0: code=0");
 }
 
 TEST(every_kind_of_plan_ends_like_one_rank)
@@ -256,7 +212,7 @@ TEST(every_kind_of_plan_ends_like_one_rank)
                  "$L model mlp --layers 6 --width 64 -o w.json >/dev/null && $M -n %c $L exec -w "
                  "w.json %s --backend mpi --compute sleep --momentum 0.5 --steps 2 --warmup 1 "
                  "--no-db --format json", plans[i][0], plans[i] + 2);
-        char *out = shell(words, &rc);
+        const char *out = mpi_shell(words, &rc);
         if (rc != 0 || times(out, "\"verified\": true") != 1 || times(out, "\"plan_hash\"") != 1)
             fail_msg("%s: status %d\n%s", plans[i], rc, out); /* rank 0 alone writes */
     }
@@ -268,7 +224,7 @@ TEST(sparse_gradients_end_like_one_rank)
 {
     NEEDS_MPI();
     int rc;
-    char *out = shell(
+    const char *out = mpi_shell(
         "echo '{\"lapwing\":1,\"kind\":\"workload\",\"name\":\"e\",\"modules\":[{\"name\":\"e\"}],"
         "\"params\":[{\"name\":\"w\",\"numel\":40,\"module\":0,\"sparse\":true}],"
         "\"sparse\":[{\"param\":0,\"row_numel\":4,\"touched_rows\":3}]}' > e.json && "
@@ -285,8 +241,8 @@ TEST(a_world_of_one_where_more_were_asked_is_refused)
 {
     NEEDS_MPI();
     int rc;
-    char *out =
-        shell("$L model mlp --layers 2 --width 64 -o w.json >/dev/null; for r in 0 1; do "
+    const char *out =
+        mpi_shell("$L model mlp --layers 2 --width 64 -o w.json >/dev/null; for r in 0 1; do "
               "PMI_RANK=$r PMI_SIZE=2 MPI_LOCALRANKID=$r timeout 240 $L exec -w w.json --dp 2 "
               "--backend mpi --no-db 2>&1 & done; wait",
               &rc);
@@ -300,8 +256,8 @@ TEST(what_cannot_start_says_how_to)
     NEEDS_MPI();
     int rc;
 
-    shell("$L model mlp --layers 2 --width 64 -o w.json", &rc);
-    has(shell("$L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
+    mpi_shell("$L model mlp --layers 2 --width 64 -o w.json", &rc);
+    has(mpi_shell("$L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
         "start with mpirun -n 2, or srun");
     assert_int_equal(rc, 1);
     static const char *const spawning[] = {"exec -w w.json --dp 2 --no-db",
@@ -311,16 +267,16 @@ TEST(what_cannot_start_says_how_to)
         char words[256];
         snprintf(words, sizeof words, "PATH=/nowhere $L %s --backend mpi --spawn 2>&1",
                  spawning[i]);
-        has(shell(words, &rc), "mpirun (install Open MPI, or set PATH) cannot be started");
+        has(mpi_shell(words, &rc), "mpirun (install Open MPI, or set PATH) cannot be started");
         assert_int_equal(rc, 1);
     }
-    has(shell("$L exec -w w.json --dp 2 --backend mpi --spawn --no-db --steps 2 2>&1", &rc),
+    has(mpi_shell("$L exec -w w.json --dp 2 --backend mpi --spawn --no-db --steps 2 2>&1", &rc),
         "verified: ");
     assert_int_equal(rc, 0);
-    has(shell("$M -n 3 $L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
+    has(mpi_shell("$M -n 3 $L exec -w w.json --dp 2 --backend mpi --no-db 2>&1", &rc),
         "OMPI_COMM_WORLD_SIZE) started 3 processes; the plan has 2 ranks");
-    has(shell("$L exec --list-backends", &rc), "mpi      yes");
-    has(shell("cp $L here && env -u LAPWING_PLUGINS ./here exec --list-backends", &rc),
+    has(mpi_shell("$L exec --list-backends", &rc), "mpi      yes");
+    has(mpi_shell("cp $L here && env -u LAPWING_PLUGINS ./here exec --list-backends", &rc),
         "lapwing-openmpi.so is not in $LAPWING_PLUGINS");
 }
 
@@ -328,7 +284,7 @@ TEST(its_ranks_measure_one_cluster)
 {
     NEEDS_MPI();
     int rc;
-    char *out = shell(
+    const char *out = mpi_shell(
         "$M -n 2 $L calibrate --backend mpi --rounds 1 --steps 1 --max-bytes 16MiB --max-side 32 "
         "-o c.json --format json 2>&1 && $L cluster c.json",
         &rc);
@@ -340,29 +296,14 @@ TEST(its_ranks_measure_one_cluster)
     has(out, "\"op\": \"send\", \"n_ranks\": 2, \"n_in_flight\": 2, \"bytes\": 16777216");
     has(out, "\"kind\": \"adam\", \"dtype\": \"f32\", \"from\": \"f32\", \"size\": 16777216");
     /* and run the grid of validate --here on it: rank 0 alone stores and prints, once */
-    out = shell("$M -n 2 $L validate --here --backend mpi -c c.json w.json --steps 2 --only "
+    out = mpi_shell("$M -n 2 $L validate --here --backend mpi -c c.json w.json --steps 2 --only "
                 "'zero 1, flat' --db v.db --format json 2>&1; $L runs --db v.db --format csv", &rc);
     has(out, "mpi backend, verified bitwise");
     assert_int_equal(times(out, "flat\", \"family\""), 1);
     assert_int_equal(times(out, ",exec,ok,"), 1);
     assert_int_equal(times(out, ",sim,ok,"), 1);
-    has(shell("$M -n 2 $L calibrate --backend mpi --ranks 3 -o d.json 2>&1", &rc),
+    has(mpi_shell("$M -n 2 $L calibrate --backend mpi --ranks 3 -o d.json 2>&1", &rc),
         "OMPI_COMM_WORLD_SIZE) started 2 processes");
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char line[128];
-
-    (void)state;
-    snprintf(line, sizeof line, "rm -rf %s", folder);
-    return system(line) == 0 ? 0 : -1;
 }
 
 static int rank_or_tests(int argc, char **argv)
@@ -370,6 +311,6 @@ static int rank_or_tests(int argc, char **argv)
     return argc == 3 && strcmp(argv[1], "--rank") == 0 ? be_rank(argv[2]) : -1;
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(fixture_open, fixture_close)
 
 TEST_MAIN(rank_or_tests)

@@ -70,14 +70,6 @@ TEST(a_recorder_lets_captures_be)
     has(out, "all_reduce");
 }
 
-static double figure(const char *text, const char *name)
-{
-    const char *at = strstr(text, name);
-
-    assert_non_null(at);
-    return strtod(at + strlen(name), NULL);
-}
-
 /* One warm-up step leads in the graphs: with one there is none that is submitted op by op. */
 TEST(both_ways_of_submitting_are_measured)
 {
@@ -90,11 +82,11 @@ TEST(both_ways_of_submitting_are_measured)
     const char *out = run("A=", words, &rc);
     assert_int_equal(rc, 0);
     has(out, "\"submit_ns\": null");
-    assert_true(figure(out, "\"graph_submit_ns\": ") > 0);
+    assert_true(number_after(out, "\"graph_submit_ns\": ") > 0);
     snprintf(words, sizeof words, "%s --warmup 1", plan);
     out = run("A=", words, &rc);
     assert_int_equal(rc, 0);
-    assert_true(figure(out, "\"submit_ns\": ") > 0);
+    assert_true(number_after(out, "\"submit_ns\": ") > 0);
     has(out, "\"graph_submit_ns\": null");
 }
 

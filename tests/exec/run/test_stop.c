@@ -11,45 +11,31 @@
 #include <time.h>
 #include "tests/lib/unit.h"
 
-static char folder[] = "/tmp/lapwing-stop-XXXXXX";
+#include "tests/lib/file_fixture.h"
+#include "tests/lib/mpi_fixture.h"
 
 /* The plan of 4 layers on 3 ranks: in its steady program, step 1 and later, op 15 is the first
  * forward, 24 a copy in, 27 the all-reduce, 29 the optimizer. */
 enum { COPY_OP = 24, REDUCE_OP = 27, UPDATE_OP = 29, RANKS = 3 };
 
-static char *shell(const char *words, int *rc)
+/* mine: the processes of this folder's runs. */
+static const char *run(const char *words, int *rc)
 {
-    static char text[1 << 16];
-    char binary[PATH_MAX], line[PATH_MAX * 3];
-    const char *mpi = getenv("LAPWING_MPI");
+    char line[4096];
 
-    assert_non_null(realpath(getenv("LAPWING"), binary));
-    snprintf(
-        line, sizeof line,
-        "cd %s && export LAPWING_PLUGINS=%s OMPI_ALLOW_RUN_AS_ROOT=1 "
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 "
-        "TSAN_OPTIONS=allocator_may_return_null=1 L=%s && mine() { for p in $(pgrep "
-        "-x 'lapwing|exe'); do [ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; "
-        "} && { "
-        "%s; } 2>&1",
-        folder, mpi ? mpi : "", binary, words);
-    FILE *f = popen(line, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    *rc = WEXITSTATUS(pclose(f));
-    return text;
+    int n = snprintf(line, sizeof line,
+                     "mine() { for p in $(pgrep -x 'lapwing|exe'); do "
+                     "[ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; } && "
+                     "{ %s; } 2>&1",
+                     words);
+    assert_true(n > 0 && (size_t)n < sizeof line);
+    return mpi_shell(line, rc);
 }
 
 static int repeats(void)
 {
     const char *n = getenv("LAPWING_STRESS");
     return n && *n ? atoi(n) : 1;
-}
-
-static bool has_mpirun(void)
-{
-    return getenv("LAPWING_MPI") && *getenv("LAPWING_MPI") &&
-           system("command -v mpirun >/dev/null 2>&1") == 0;
 }
 
 static double now_s(void)
@@ -72,10 +58,10 @@ static void nobody_is_left(const char *what)
 {
     double until = now_s() + 5;
     int rc;
-    char *out = shell("mine", &rc);
+    const char *out = run("mine", &rc);
 
     while (*out && now_s() < until)
-        out = shell("sleep 0.1; mine", &rc);
+        out = run("sleep 0.1; mine", &rc);
     if (*out)
         fail_msg("%s: left are %s", what, out);
 }
@@ -90,13 +76,10 @@ static void stops(enum how how, int rank, int op, const char *kind, const char *
              "rm -f s.db; timeout 40 %s$L exec -w w.json --dp %d%s --steps 3 --warmup 0 "
              "--compute sleep --timeout 0.5 --db s.db --fault %d:2:%d:%s",
              before[how], RANKS, after[how], rank, op, kind);
-    double began = now_s();
-    char *out = strdup(shell(words, &rc));
+    char *out = strdup(run(words, &rc));
     if (rc == 0 || rc == 124 || (how != MPI && rc > 3) || !strstr(out, expected))
         fail_msg("%s\nstatus %d, expected \"%s\" in:\n%s", words, rc, expected, out);
-    if (now_s() - began > 20)
-        fail_msg("%s: %g s", words, now_s() - began);
-    char *runs = shell("$L runs --db s.db --format json", &rc_sql);
+    const char *runs = run("$L runs --db s.db --format json", &rc_sql);
     bool stored = strstr(runs, "\"status\": \"failed\"") || strstr(runs, "\"status\": \"timeout\"");
     if (!stored || strstr(runs, "\"id\": 2"))
         fail_msg("%s\nis stored as:\n%s\nafter:\n%s", words, runs, out);
@@ -112,7 +95,7 @@ static void the_next_run_works(enum how how)
     snprintf(words, sizeof words,
              "timeout 60 %s$L exec -w w.json --dp %d%s --steps 2 --compute sleep --db s.db",
              before[how], RANKS, after[how]);
-    char *out = shell(words, &rc);
+    const char *out = run(words, &rc);
     if (rc != 0 || !strstr(out, "verified: "))
         fail_msg("%s: status %d\n%s", words, rc, out);
 }
@@ -192,7 +175,7 @@ TEST(a_rank_killed_at_any_moment_stops_all)
                 "-9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
                 "$L runs --db s.db 2>&1",
                 before[how], RANKS, after[how], 6 + k % 4);
-            char *out = shell(words, &rc);
+            const char *out = run(words, &rc);
             if (strstr(out, "status 0\n") || strstr(out, "status 124\n"))
                 fail_msg("%s\n%s", words, out);
             nobody_is_left(words);
@@ -222,7 +205,7 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
                 "for i in $(seq 200); do [ -z \"$(mine)\" ] && break; sleep 0.1; done; "
                 "$L runs --db s.db --format json",
                 before[how], RANKS, after[how], k % 4, victim);
-            char *out = shell(words, &rc);
+            const char *out = run(words, &rc);
             bool failed =
                 strstr(out, "\"status\": \"failed\"") || strstr(out, "\"status\": \"timeout\"");
             bool whose = strstr(out, gone) || strstr(out, ended) ||
@@ -232,8 +215,8 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
                 fail_msg("%s\n%s", words, out);
             nobody_is_left(words);
             /* else the lowest rank that lives prints it, unless mpirun kills that before it ends */
-            out = shell("cat out; echo; cat err", &rc);
-            char *status = strstr(out, "\n  \"status\": \"");
+            out = run("cat out; echo; cat err", &rc);
+            const char *status = strstr(out, "\n  \"status\": \"");
             if ((own && (!status || !strstr(out, "\n  \"error\": \""))) ||
                 (status && strstr(status + 1, "\n  \"status\": ")))
                 fail_msg("%s: not one object with the failure in\n%s", words, out);
@@ -254,7 +237,7 @@ TEST(a_flipped_bit_is_found_on_all_kinds_of_ranks)
                      after[how], step % RANKS, step, UPDATE_OP);
             snprintf(expected, sizeof expected,
                      "NOT verified: step %d: the averaged gradient of parameter", step);
-            char *out = shell(words, &rc);
+            const char *out = run(words, &rc);
             if (!strstr(out, expected) || !strstr(out, "status 3\n"))
                 fail_msg("%s\n%s", words, out);
         }
@@ -272,7 +255,7 @@ TEST(a_signal_ends_the_run_and_stores_it)
             "2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; echo status $?; $L "
             "runs --db s.db --format json",
             after[how]);
-        char *out = shell(words, &rc);
+        const char *out = run(words, &rc);
         if (!strstr(out, "stopped by signal 15") || !strstr(out, "\"status\": \"failed\"") ||
             !strstr(out, "status 1\n"))
             fail_msg("%s\n%s", words, out);
@@ -284,21 +267,21 @@ TEST(a_full_disk_ends_all_and_the_next_run_works)
 {
     for (int k = 0; k < repeats(); k++) {
         int rc;
-        char *out =
-            shell("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
+        const char *out =
+            run("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
                   "--compute sleep --db s.db ); echo status $?",
                   &rc);
         if (!strstr(out, "status 1\n") || !strstr(out, "s.db"))
             fail_msg("%s", out);
         nobody_is_left("full disk");
-        out = shell("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db "
+        out = run("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db "
                     "/proc/s.db; "
                     "echo status $?",
                     &rc);
         if (!strstr(out, "status 1\n") || !strstr(out, "/proc/s.db"))
             fail_msg("%s", out);
         nobody_is_left("no disk");
-        shell("rm -f s.db*", &rc);
+        run("rm -f s.db*", &rc);
     }
     the_next_run_works(SPAWN);
 }
@@ -307,15 +290,15 @@ TEST(too_few_open_files_are_named_before_the_start)
 {
     int rc;
 
-    char *out =
-        shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
+    const char *out =
+        run("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
               "echo status $?",
               &rc);
     if (!strstr(out,
                 "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it (ulimit -n "
                 "26), or leave out --spawn\nstatus 1\n"))
         fail_msg("%s", out);
-    out = shell(
+    out = run(
         "ulimit -n 16; timeout 60 $L exec -w w.json --dp 3 --spawn --steps 1 --compute sleep --db "
         "s.db; echo status $?",
         &rc);
@@ -328,7 +311,7 @@ TEST(ranks_with_other_options_are_refused)
 {
     int rc;
 
-    char *out = shell(
+    const char *out = run(
         "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=x$$ LAPWING_RENDEZVOUS="
         "127.0.0.1:$((20000 + $$ % 12000)) timeout 40 $L exec -w w.json --dp 2 --no-db --steps $2 "
         "--optimizer $3; echo status $?; }; t 0 3 sgd & t 1 3 adam & wait; t 0 3 sgd & t 1 4 sgd & "
@@ -356,7 +339,7 @@ TEST(a_rank_that_does_not_come_is_not_waited_for)
                  "127.0.0.1:$((20000 + $$ %% 12000)) timeout 25 $L exec -w w.json --dp 2 --no-db "
                  "--compute sleep $2; echo rank $1 status $?; }; t 0 & sleep 0.5; t 1 '%s'; wait",
                  wrong[i]);
-        char *out = shell(words, &rc);
+        const char *out = run(words, &rc);
         if (!strstr(out, "rank 1 gave up before the ranks met: it ended with exit status ") ||
             !strstr(out, "rank 0 status 1\n"))
             fail_msg("%s\n%s", words, out);
@@ -384,32 +367,21 @@ TEST(faults_that_make_no_sense_are_refused)
                  "$L exec -w w.json --dp 3 --steps 1 --warmup 0 --compute sleep --no-db "
                  "--fault %s",
                  cases[i].fault);
-        char *out = shell(words, &rc);
+        const char *out = run(words, &rc);
         if (rc != cases[i].rc || !strstr(out, cases[i].words))
             fail_msg("%s: status %d\n%s", words, rc, out);
     }
 }
 
-static int make_folder(void **state)
+static int make_models(void **state)
 {
     int rc;
 
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    shell("$L model mlp --layers 4 --width 64 -o w.json && $L model mlp --layers 4 --width 1024 -o "
-          "big.json",
-          &rc);
+    fixture_open(state);
+    run("$L model mlp --layers 4 --width 64 -o w.json && $L model mlp --layers 4 --width 1024 -o "
+        "big.json",
+        &rc);
     return rc;
 }
 
-static int remove_folder(void **state)
-{
-    char line[128];
-
-    (void)state;
-    snprintf(line, sizeof line, "rm -rf %s", folder);
-    return system(line) == 0 ? 0 : -1;
-}
-
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(make_models, fixture_close)

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include "tests/lib/unit.h"
 
+#include "tests/lib/says.h"
+
 static int bench(const char *words, char *text, size_t room)
 {
     char line[1024];
@@ -15,15 +17,6 @@ static int bench(const char *words, char *text, size_t room)
     assert_non_null(f);
     text[fread(text, 1, room - 1, f)] = '\0';
     return WEXITSTATUS(pclose(f));
-}
-
-static double number_after(const char *text, const char *key)
-{
-    const char *at = strstr(text, key);
-
-    if (!at)
-        fail_msg("no %s in %s", key, text);
-    return strtod(at + strlen(key), NULL);
 }
 
 static double measured(const char *words, const char *key)

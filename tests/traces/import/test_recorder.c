@@ -8,6 +8,7 @@
 #include "shared/files/files.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
+#include "tests/lib/says.h"
 
 enum { NUMEL = 199040, N_PARAMS = 29 };
 
@@ -24,14 +25,6 @@ static const struct {
     {"legacy_torch1.13.rank0", N_PARAMS, 1, "--dp 2", "stretched to what was measured"},
 };
 
-static bool says(const struct lw_workload *w, const char *text)
-{
-    for (int32_t i = 0; i < w->n_notes; i++)
-        if (strstr(w->notes[i], text))
-            return true;
-    return false;
-}
-
 static void check(const char *strategy, int n_params, int world_size, const char *note)
 {
     struct lw_workload w;
@@ -47,7 +40,7 @@ static void check(const char *strategy, int n_params, int world_size, const char
     assert_int_equal(w.optimizer, LW_OPTIMIZER_ADAM);
     assert_int_equal(w.recorded.world_size, world_size);
     assert_true(n_params == 1 || strcmp(w.params[0].name, "emb.weight") == 0);
-    if (!says(&w, note))
+    if (!notes_say(w.notes, w.n_notes, note))
         fail_msg("no note says '%s'", note);
     lw_workload_free(&w);
     snprintf(words, sizeof words, "sim -w w.json -c dgx-a100 %s --no-db", strategy);

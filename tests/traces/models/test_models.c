@@ -11,6 +11,7 @@
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "traces/models/models.h"
+#include "tests/lib/says.h"
 
 TEST(resnet50_has_the_parameters_of_torchvision)
 {
@@ -123,14 +124,6 @@ TEST(times_are_the_rooflines)
     lw_workload_free(&mlp);
 }
 
-static bool says(const struct lw_workload *w, const char *what)
-{
-    for (int32_t i = 0; i < w->n_notes; i++)
-        if (strstr(w->notes[i], what))
-            return true;
-    return false;
-}
-
 /* Products of 10^6 flops take 10 us, of 10^8 1 ms: 67,108,864 take 671.08864 us. Copies of 1 MiB
  * take 100 us, of 4 MiB 400 us: 4,718,592 B of traffic are a copy of 2,359,296 B, 225 us. The
  * optimizer: 16 layers of 1024^2 + 1024 f32 are 67,174,400 B, 64.0625 MiB at 100 us each. */
@@ -152,9 +145,9 @@ TEST(measured_tables_replace_the_rates)
     assert_ok(traces_model_build("mlp", &shape, &d, &w, &err), err);
     assert_int_equal(w.modules[0].forward_ps, INT64_C(671088640));
     assert_int_equal(w.optimizer_ps, INT64_C(6406250000));
-    assert_true(says(&w, "products: gemm by hand"));
-    assert_true(says(&w, "copies: copy by hand"));
-    assert_true(says(&w, "optimizer: a measured step of adam (adam by hand)"));
+    assert_true(notes_say(w.notes, w.n_notes, "products: gemm by hand"));
+    assert_true(notes_say(w.notes, w.n_notes, "copies: copy by hand"));
+    assert_true(notes_say(w.notes, w.n_notes, "optimizer: a measured step of adam (adam by hand)"));
     lw_workload_free(&w);
 
     t[2].time_ps = slow; /* memory decides */
@@ -168,7 +161,7 @@ TEST(measured_tables_replace_the_rates)
     d.memory_bytes_per_s = (struct lw_figure){1e9, "rate by hand"};
     assert_int_equal(traces_model_build("mlp", &shape, &d, &w, &err), LW_OK);
     assert_int_equal(w.modules[0].forward_ps, INT64_C(4718592000));
-    assert_true(says(&w, "copies: bytes / (1e+09 B/s): rate by hand"));
+    assert_true(notes_say(w.notes, w.n_notes, "copies: bytes / (1e+09 B/s): rate by hand"));
     lw_workload_free(&w);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "tests/lib/says.h"
 #include "tests/lib/step_help.h"
 
 /* Gradients b (node [461,470)) then a (node [701,712)) without a tensor; `numel` floats all-reduced
@@ -23,14 +24,6 @@ static struct imported make(int64_t numel)
     return x;
 }
 
-static bool says(const struct lw_workload *w, const char *text)
-{
-    for (int32_t i = 0; i < w->n_notes; i++)
-        if (strstr(w->notes[i], text))
-            return true;
-    return false;
-}
-
 TEST(an_all_reduce_is_shared_by_the_gradients_since_the_last_one)
 {
     struct imported x = make(71);
@@ -39,7 +32,8 @@ TEST(an_all_reduce_is_shared_by_the_gradients_since_the_last_one)
     /* no hook of the device: equal shares, rounded so that they sum to 71 */
     assert_int_equal(x.w.params[1].numel, 36);
     assert_int_equal(x.w.params[0].numel, 35);
-    assert_true(says(&x.w, "2 of 2 gradients have no recorded size: each takes a share"));
+    assert_true(notes_say(x.w.notes, x.w.n_notes,
+                          "2 of 2 gradients have no recorded size: each takes a share"));
     import_free(&x);
 }
 
@@ -63,7 +57,7 @@ TEST(a_total_is_shared_out_to_the_last_element)
 
     import_as(&x, &choice);
     assert_int_equal(x.w.params[0].numel + x.w.params[1].numel, 101);
-    assert_true(says(&x.w, "shared out from --elements 101"));
+    assert_true(notes_say(x.w.notes, x.w.n_notes, "shared out from --elements 101"));
     import_free(&x);
 }
 
@@ -77,7 +71,7 @@ TEST(the_optimizers_time_bounds_the_total)
     import_as(&x, &choice);
     /* 160 ns at 1e12 B/s are 160,000 bytes, 20 per element: 8,000 */
     assert_int_equal(x.w.params[0].numel + x.w.params[1].numel, 8000);
-    assert_true(says(&x.w, "at most 8000 elements in all"));
+    assert_true(notes_say(x.w.notes, x.w.n_notes, "at most 8000 elements in all"));
     import_free(&x);
 }
 
@@ -90,7 +84,7 @@ TEST(one_gradient_that_is_no_tensor_counts_one_element)
             x.s.trace.details[x.s.trace.detail[i]].shape_numel = 30;
     import_median(&x);
     assert_int_equal(x.w.params[0].numel, 1);
-    assert_true(says(&x.w, "1 of 2 gradients are not tensors"));
+    assert_true(notes_say(x.w.notes, x.w.n_notes, "1 of 2 gradients are not tensors"));
     import_free(&x);
 }
 
@@ -110,7 +104,7 @@ TEST(steps_that_lack_gradients_are_left_out)
     import_median(&x);
     assert_int_equal(x.w.n_ready, 2);
     assert_int_equal(lw_workload_step_ps(&x.w), 1000000);
-    assert_true(says(&x.w, "1 steps with other gradients or modules"));
+    assert_true(notes_say(x.w.notes, x.w.n_notes, "1 steps with other gradients or modules"));
     import_free(&x);
 }
 
