@@ -16,6 +16,7 @@
 #include "analysis/validate/netbench_fit.h"
 #include "sim/cost/cost_nccl.h"
 #include "sim/cost/nccl_curves.h"
+#include "shared/base/shown_text.h"
 
 enum { N_CLASSES = 3 };
 
@@ -33,7 +34,7 @@ bool lw_validate_is_netbench(const struct lw_input *in)
 
 static void name_of(const char *file, char *name, size_t size)
 {
-    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
+    const char *base = lw_base_name(file);
     size_t n = strcspn(base, ".");
 
     snprintf(name, size, "%.*s", (int)n, base);

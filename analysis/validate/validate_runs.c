@@ -8,6 +8,7 @@
 #include "analysis/validate/run_figures.h"
 #include "analysis/validate/run_predict.h"
 #include "analysis/validate/run_table.h"
+#include "shared/base/shown_text.h"
 
 bool lw_validate_is_runs(const struct lw_input *in)
 {
@@ -97,7 +98,7 @@ static enum lw_status add_run(struct table *t, int32_t row, const struct lw_run_
 /* The file's name without folders and endings. */
 static void table_name(const char *file, char *name, size_t size)
 {
-    const char *base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+    const char *base = lw_base_name(file);
 
     snprintf(name, size, "%.*s", (int)strcspn(base, "."), base);
 }

@@ -19,20 +19,15 @@
 #include "exec/cpu/thread_group.h"
 #include "shared/base/arena.h"
 #include "shared/timeline/timeline.h"
+#include "shared/base/median.h"
 
 enum { RANKS = 2, OPS = 8, STEPS = 7, WARMUP = 2, PAIRS = 30, BYTES = 256 * 1024, NICE = 19 };
 enum { EMPTY_OPS = 2000, EMPTY_STEPS = 10 };
 #define WORK_NS INT64_C(600000)
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double pick(double *v, int64_t n, int64_t i)
 {
-    qsort(v, (size_t)n, sizeof *v, compare);
+    qsort(v, (size_t)n, sizeof *v, lw_compare_double);
     return v[i];
 }
 

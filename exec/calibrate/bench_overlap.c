@@ -6,6 +6,7 @@
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/run/run.h"
 #include "shared/base/arena.h"
+#include "shared/base/median.h"
 
 enum { RANKS = 2, PAIRS = 5, STEPS = 10, WARMUP = 2 };
 #define BYTES (INT64_C(25) << 20)
@@ -16,15 +17,9 @@ struct looked {
     int64_t n, n_beside;
 };
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *v, int64_t n)
 {
-    qsort(v, (size_t)n, sizeof *v, compare);
+    qsort(v, (size_t)n, sizeof *v, lw_compare_double);
     return n > 0 ? v[n / 2] : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/median.h"
 
 enum lw_status exec_samples_add(struct exec_samples *s, double v, struct lw_err *err)
 {
@@ -14,17 +15,11 @@ enum lw_status exec_samples_add(struct exec_samples *s, double v, struct lw_err 
     return LW_OK;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double quantile(struct exec_samples *s, int64_t numerator, int64_t denominator)
 {
     if (s->n == 0)
         return 0;
-    qsort(s->v, (size_t)s->n, sizeof *s->v, compare);
+    qsort(s->v, (size_t)s->n, sizeof *s->v, lw_compare_double);
     return s->v[(s->n - 1) * numerator / denominator];
 }
 

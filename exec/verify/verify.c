@@ -11,6 +11,7 @@
 #include "exec/tensors/grad_norm.h"
 #include "exec/verify/reference.h"
 #include "exec/tensors/sparse_memory.h"
+#include "shared/base/order.h"
 
 struct check {
     struct exec_reference ref;
@@ -156,11 +157,7 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
 
 static int compare_keys(const struct exec_sum *a, const struct exec_sum *b)
 {
-    if (a->param != b->param)
-        return a->param < b->param ? -1 : 1;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return (a->step > b->step) - (a->step < b->step);
+    return LW_ORDER(a->param, b->param, a->rank, b->rank, a->step, b->step);
 }
 
 static int by_key(const void *pa, const void *pb)

@@ -10,6 +10,13 @@ int lw_compare_int64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+int lw_compare_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
 int64_t lw_median(int64_t *v, int64_t n)
 {
     if (n <= 0)

@@ -82,3 +82,10 @@ char *lw_shown_text(char *buf, size_t size, const char *text)
         buf[n] = '\0';
     return buf;
 }
+
+const char *lw_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}

@@ -22,4 +22,7 @@ int lw_utf8_encode(uint32_t code, char out[4]);
 /* text as it is shown, cut at a character so that it fits; returns buf. */
 char *lw_shown_text(char *buf, size_t size, const char *text);
 
+/* The part of a path after its last slash. */
+const char *lw_base_name(const char *path);
+
 #endif

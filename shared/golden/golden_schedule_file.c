@@ -8,6 +8,7 @@
 
 #include "shared/golden/golden_schedule.h"
 #include "shared/schedule/schedule_torch_ir.h"
+#include "shared/base/shown_text.h"
 
 enum form { PLAIN, COMMS, FSDP };
 
@@ -33,16 +34,9 @@ bool lw_golden_schedule_named(const char *name, size_t len, enum lw_schedule *sc
     return false;
 }
 
-static const char *base_of(const char *file)
-{
-    const char *slash = strrchr(file, '/');
-
-    return slash ? slash + 1 : file;
-}
-
 bool lw_golden_schedule_shape(const char *file, struct lw_schedule_shape *s)
 {
-    const char *base = base_of(file), *at = NULL;
+    const char *base = lw_base_name(file), *at = NULL;
     int n = 0;
 
     *s = (struct lw_schedule_shape){0};
@@ -94,7 +88,7 @@ static bool upstream(const char *p, struct table *t)
 
 static bool table_of(const char *file, struct table *t)
 {
-    const char *p = base_of(file);
+    const char *p = lw_base_name(file);
 
     *t = (struct table){0};
     if (starts_with(&p, "upstream_"))

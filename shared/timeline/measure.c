@@ -9,14 +9,10 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/order.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/rank_period.h"
 #include "shared/timeline/timeline.h"
-
-static int compare_ps(lw_ps a, lw_ps b)
-{
-    return (a > b) - (a < b);
-}
 
 /* --- summary --- */
 
@@ -79,9 +75,8 @@ struct ranked_step {
 static int compare_steps(const void *pa, const void *pb)
 {
     const struct ranked_step *a = pa, *b = pb;
-    int c = compare_ps(a->length, b->length);
 
-    return c ? c : (a->step > b->step) - (a->step < b->step);
+    return LW_ORDER(a->length, b->length, a->step, b->step);
 }
 
 /* Median of the measured steps, and the step in the middle. */

@@ -11,6 +11,7 @@
 #include "shared/base/host_memory.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
+#include "shared/base/order.h"
 
 /* The columns as a table, so that growing, moving and freeing them are one loop each. */
 enum { N_COLUMNS = 12 };
@@ -124,20 +125,12 @@ struct key {
     int64_t row;
 };
 
-static int compare_int(int64_t a, int64_t b)
-{
-    return (a > b) - (a < b);
-}
-
 static int compare_keys(const void *pa, const void *pb)
 {
     const struct key *a = pa, *b = pb;
-    int c = compare_int(a->step, b->step);
 
-    c = c ? c : compare_int(a->pass, b->pass);
-    c = c ? c : compare_int(a->rank, b->rank);
-    c = c ? c : compare_int(a->op, b->op);
-    return c ? c : compare_int(a->row, b->row);
+    return LW_ORDER(a->step, b->step, a->pass, b->pass, a->rank, b->rank, a->op, b->op, a->row,
+                    b->row);
 }
 
 static struct key key_of(const struct lw_timeline *t, int64_t row)
@@ -231,13 +224,9 @@ struct place {
 static int compare_places(const void *pa, const void *pb)
 {
     const struct place *a = pa, *b = pb;
-    int c = compare_int(a->a, b->a);
 
-    c = c ? c : compare_int(a->b, b->b);
-    c = c ? c : compare_int(a->c, b->c);
-    c = c ? c : compare_int(a->receives, b->receives);
-    c = c ? c : compare_int(a->at, b->at);
-    return c ? c : compare_int(a->row, b->row);
+    return LW_ORDER(a->a, b->a, a->b, b->b, a->c, b->c, a->receives, b->receives, a->at, b->at,
+                    a->row, b->row);
 }
 
 static bool on_device(enum lw_op_kind kind)

@@ -5,6 +5,7 @@
 
 #include "sim/cost/cost_model.h"
 #include "sim/fold/fold_state.h"
+#include "shared/base/order.h"
 
 /* --- what the plan says --- */
 
@@ -19,11 +20,8 @@ int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x,
 static int compare_relations(const void *pa, const void *pb)
 {
     const struct sim_relation *a = pa, *b = pb;
-    int c = (a->comm > b->comm) - (a->comm < b->comm);
 
-    c = c ? c : a->sends - b->sends;
-    c = c ? c : (a->row > b->row) - (a->row < b->row);
-    return c ? c : (a->peer > b->peer) - (a->peer < b->peer);
+    return LW_ORDER(a->comm, b->comm, a->sends, b->sends, a->row, b->row, a->peer, b->peer);
 }
 
 /* The path is new: it was not asked for before. */

@@ -7,13 +7,7 @@
 #include <string.h>
 
 #include "traces/nccl_tests/import_nccl_tests.h"
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
+#include "shared/base/shown_text.h"
 
 static enum lw_status check_devices(const struct traces_bench *b, int n, const char **gpu,
                                     struct lw_err *err)
@@ -72,7 +66,7 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct traces_bench
                               "%lld bytes were not measured in place",
                               (long long)row->bytes);
     }
-    snprintf(about, sizeof about, "%.120s%s%.200s, %s%s%s", base_name(b->file),
+    snprintf(about, sizeof about, "%.120s%s%.200s, %s%s%s", lw_base_name(b->file),
              *t->source ? ": " : "", t->source,
              in_place || t->only_in_place ? "in place" : "out of place",
              b->time_is ? ", " : "", b->time_is ? b->time_is : "");
@@ -97,7 +91,7 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_bench *b, i
              "measured collectives of %d file%s: tables alone, no links and no "
              "device rates",
              n, n == 1 ? "" : "s");
-    c->name = lw_arena_strdup(&c->arena, base_name(b[0].file));
+    c->name = lw_arena_strdup(&c->arena, lw_base_name(b[0].file));
     c->about = lw_arena_strdup(&c->arena, about);
     c->device.kind = lw_arena_strdup(&c->arena, *gpu ? gpu : "unknown");
     c->library = b[0].is_nccl ? "nccl" : "";

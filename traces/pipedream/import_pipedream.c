@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "shared/io/input.h"
+#include "shared/base/shown_text.h"
 
 enum { MOST_NODES = 1 << 14 };
 
@@ -307,7 +308,7 @@ static enum lw_status fill_from(struct build *b, const char *file, const char *h
 {
     struct lw_workload *w = b->w;
     enum lw_status status = LW_OK;
-    const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
+    const char *base = lw_base_name(file);
     char name[128];
 
     snprintf(name, sizeof name, "%.*s", (int)strcspn(base, "."), base);

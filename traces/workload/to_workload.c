@@ -21,6 +21,7 @@
 #include "traces/trace/device_figures.h"
 #include "traces/workload/gradient_sizes.h"
 #include "traces/workload/step_profile.h"
+#include "shared/base/shown_text.h"
 
 enum { MAX_NOTES = 24 };
 
@@ -87,13 +88,6 @@ static const char *keep(struct importer *m, const char *text, enum lw_status *st
     if (!copy)
         *status = lw_fail_nomem(m->err);
     return copy;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
 }
 
 /* ---- which source, which times ---- */
@@ -310,7 +304,7 @@ static enum lw_status match_list(struct importer *m)
     return s->n_ready > 0 ? LW_OK
                           : assume(m, "which gradient is whose is not recorded: taken in reverse "
                                       "order of registration of %s",
-                                 base_name(s->file));
+                                 lw_base_name(s->file));
 }
 
 /* The first call of that module; -1 when no segment has its name. */
@@ -567,7 +561,7 @@ static enum lw_status note_others(struct importer *m, const struct traces_source
     return note(m, "%s: %lld all-reduces of the forward and %lld inside ops of the backward are "
                    "not gradient buckets (tensor parallelism, losses): they stay in the modules' "
                    "times, waiting inside",
-                base_name(s->file), (long long)n_forward, (long long)n_backward);
+                lw_base_name(s->file), (long long)n_forward, (long long)n_backward);
 }
 
 /* Bytes of the all-reduces of gradients of one step in launch order, as the trace shows them. */
@@ -660,13 +654,13 @@ static enum lw_status fill_provenance(struct importer *m)
     if (s->has_sidecar && !*device)
         device = *s->sidecar.gpu ? s->sidecar.gpu : s->sidecar.cpu;
     w->from = (struct lw_provenance){
-        .format = "kineto", .file = keep(m, base_name(s->file), &status),
+        .format = "kineto", .file = keep(m, lw_base_name(s->file), &status),
         .hash = keep(m, s->hash, &status), .device = keep(m, device, &status),
         .producer = keep(m, text, &status),
         .rank = s->has_sidecar ? s->sidecar.rank : s->trace.rank,
         .step = m->choice->step >= 0 ? (int32_t)m->choice->step : -1};
     w->optimizer = s->has_sidecar ? s->sidecar.optimizer : LW_OPTIMIZER_UNKNOWN;
-    const char *name = base_name(s->file);
+    const char *name = lw_base_name(s->file);
     snprintf(text, sizeof text, "%.*s", (int)strcspn(name, "."), name);
     w->name = keep(m, m->list && *m->list->model ? m->list->model : text, &status);
     return status;
