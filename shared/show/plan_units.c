@@ -8,11 +8,12 @@
 #include "shared/base/units.h"
 #include "shared/text/table.h"
 
-/* A program of the last variant with an op of that kind on the bucket; none: no ops. */
+/* The last program with an op of that kind on the bucket; none: no ops. Weights that accumulating
+ * passes hold are gathered in another variant than they are freed in. */
 static struct lw_program program_of(const struct lw_plan *p, int32_t bucket, enum lw_op_kind kind)
 {
-    for (int32_t r = 0; r < p->n_roles; r++) {
-        struct lw_program g = p->programs[(int64_t)(p->n_variants - 1) * p->n_roles + r];
+    for (int64_t k = (int64_t)p->n_variants * p->n_roles; k-- > 0;) {
+        struct lw_program g = p->programs[k];
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
             if (p->ops[i].kind == kind && p->ops[i].bucket == bucket)
                 return g;

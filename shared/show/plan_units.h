@@ -11,8 +11,8 @@
 /* Whether the bucket is a unit of weights that is gathered before use and freed after it. */
 bool lw_plan_is_gathered(const struct lw_plan *p, int32_t bucket);
 
-/* The ops of the last variant between which such a unit is whole: before which it is gathered, or
- * after which it is freed, as "forward 3, backward 3" (by module; each once, of all micro-batches).
+/* The ops between which such a unit is whole: before which it is gathered, or after which it is
+ * freed, as "forward 3, backward 3" (by module; each once, of all micro-batches).
  * In buf. */
 const char *lw_plan_unit_uses(const struct lw_plan *p, int32_t bucket,
                               enum lw_op_kind gather_or_free, char *buf, size_t size);

@@ -39,6 +39,8 @@ TEST(a_plan_shows_when_units_are_gathered_and_freed)
     assert_null(strstr(text, "optimizer       "));
     text = lapwing("plan -w m.json --dp 2 --zero 3 --reshard off", NULL);
     assert_non_null(strstr(text, "forward 1                 backward 1\n"));
+    text = lapwing("plan -w m.json --dp 2 --zero 3 --reshard off --no-sync 1", NULL);
+    assert_non_null(strstr(text, "forward 1                 backward 1\n"));
     text = lapwing("plan -w m.json --dp 2 --zero 2", NULL); /* whole, gathered after the step */
     assert_non_null(strstr(text, "optimizer                    -\n"));
     assert_null(strstr(text, "gathered before"));
