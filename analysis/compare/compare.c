@@ -427,13 +427,17 @@ double lw_comparison_pct(const struct lw_comparison *c, struct lw_both v)
 
 static enum lw_status name_sides(struct lw_comparison *c, struct lw_err *err)
 {
+    struct lw_run *const run[2] = {&c->predicted, &c->measured};
     const struct lw_run both[2] = {c->predicted, c->measured};
-    const char **labels;
+    const char **labels, **names;
     char number[32];
 
     c->of_one_kind = (c->predicted.kind == LW_RUN_SIM) == (c->measured.kind == LW_RUN_SIM);
     LW_TRY(lw_run_texts(both, 2, LW_RUN_DIFFERENCES, &c->arena, &labels, err));
+    LW_TRY(lw_run_texts(both, 2, LW_RUN_NAMES, &c->arena, &names, err));
     for (int side = 0; side < 2; side++) {
+        if (!run[side]->named)
+            run[side]->name = names[side];
         snprintf(number, sizeof number, "run %lld", (long long)both[side].id);
         c->label[side] = labels[side][0] ? labels[side] : lw_arena_strdup(&c->arena, number);
         if (!c->label[side])

@@ -136,18 +136,25 @@ static const char *next_word(const char **p, char buf[WORD_BYTES])
     return n > 0 ? buf : NULL;
 }
 
+/* "resnet_v1.9" of "/a/resnet_v1.9.json.gz": without a folder and endings of recordings. */
 static const char *base_name(char *path)
 {
+    static const char *const endings[] = {".gz", ".json", ".trace", ".pt", ".et", ".sqlite",
+                                          ".goal"};
     char *slash = strrchr(path, '/');
     char *name = slash ? slash + 1 : path;
 
-    name[strcspn(name, ".")] = '\0';
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t len = strlen(name), n = strlen(endings[i]);
+        if (len > n && strcmp(name + len - n, endings[i]) == 0)
+            name[len - n] = '\0';
+    }
     return name;
 }
 
-/* What is left of a command: files that it names, how many, the workload's. */
+/* What is left of a command: files that it names, how many, the values of -w and -c. */
 struct operands {
-    char first[WORD_BYTES], workload[WORD_BYTES];
+    char first[WORD_BYTES], workload[WORD_BYTES], cluster[WORD_BYTES];
     int n;
 };
 
@@ -169,6 +176,8 @@ static enum lw_status read_option(struct traits *t, int32_t run, char *name, con
         next_word(p, value);
     if (strcmp(name, "w") == 0 || strcmp(name, "workload") == 0)
         snprintf(left->workload, sizeof left->workload, "%s", value);
+    if (strcmp(name, "c") == 0 || strcmp(name, "cluster") == 0)
+        snprintf(left->cluster, sizeof left->cluster, "%s", value);
     if ((w && w->hidden) || (!recorded && lw_strategy_find(name) >= 0))
         return LW_OK;
     return add_option(t, run, name, value[0] ? value : "on", false, err);
@@ -227,11 +236,14 @@ static enum lw_status add_place(struct traits *t, int32_t run, const struct lw_r
                                  .usual = r->kind == LW_RUN_SIM}, err);
 }
 
+/* A recording has the cluster that it was made on, and a replay another one where it is asked for. */
 static enum lw_status add_cluster(struct traits *t, int32_t run, const struct lw_run *r,
-                                  struct lw_err *err)
+                                  const char *asked, struct lw_err *err)
 {
     char text[WORD_BYTES];
 
+    if (!r->workload_name[0])
+        return asked[0] ? add_bare(t, run, CLUSTER, "", asked, err) : LW_OK;
     if (!r->cluster_name[0])
         return LW_OK;
     LW_TRY(add_bare(t, run, CLUSTER, "", r->cluster_name, err));
@@ -250,7 +262,7 @@ static enum lw_status add_run(struct traits *t, int32_t run, const struct lw_run
     if (!recorded)
         LW_TRY(add_plan(t, run, r->options, err));
     LW_TRY(add_place(t, run, r, err));
-    LW_TRY(add_cluster(t, run, r, err));
+    LW_TRY(add_cluster(t, run, r, left.cluster, err));
     return left.workload[0] ? add_bare(t, run, FILE_NAME, r->workload_name, left.workload, err)
                             : LW_OK;
 }

@@ -40,8 +40,8 @@ TEST(a_name_holds_what_differs_from_the_defaults)
     r.kind = LW_RUN_IMPORT;
     r.workload_name = r.cluster_name = "";
     r.plan_name = "replay";
-    r.command = "import --store a/rank0.json.gz b/rank1.json.gz --db x.db";
-    expect_name(&r, "replay of rank0 and 1 more, recorded");
+    r.command = "import --store a/v1.9_rank0.pt.trace.json.gz b/rank1.json.gz --db x.db";
+    expect_name(&r, "replay of v1.9_rank0 and 1 more, recorded");
 }
 
 /* Options of the command that the plan does not hold count; those of its output do not. */
@@ -54,8 +54,11 @@ TEST(a_name_holds_options_of_the_command)
     r.workload_name = "";
     r.plan_name = "replay";
     r.options = "dp=1\nbucket-cap=-1";
-    r.command = "sim --replay rank0.json --bucket-cap 1MiB --device dgx-h100 -w";
-    expect_name(&r, "replay of rank0, bucket-cap 1.00 MiB, device dgx-h100, dgx-a100");
+    r.command = "sim --replay rank0.json --bucket-cap 1MiB --device dgx-h100 -q";
+    r.cluster_name = "recorded";
+    expect_name(&r, "replay of rank0, bucket-cap 1.00 MiB, device dgx-h100");
+    r.command = "sim -c p5 --replay rank0.json";
+    expect_name(&r, "replay of rank0, p5");
 }
 
 /* Two of three runs have zero 1 and dgx-a100: these tell nothing apart and come last. */
