@@ -236,7 +236,7 @@ static enum lw_status add_place(struct traits *t, int32_t run, const struct lw_r
                                  .usual = r->kind == LW_RUN_SIM}, err);
 }
 
-/* A recording has the cluster that it was made on, and a replay another one where it is asked for. */
+/* A recording has the cluster that it was made on, and a replay another one where one is given. */
 static enum lw_status add_cluster(struct traits *t, int32_t run, const struct lw_run *r,
                                   const char *asked, struct lw_err *err)
 {
