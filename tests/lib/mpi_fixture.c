@@ -14,8 +14,6 @@ bool has_mpirun(void)
     return plugins && *plugins && system("command -v mpirun >/dev/null 2>&1") == 0;
 }
 
-/* Session folders of Open MPI are in the test's folder, because several mpirun of one user remove
- * each other's. */
 const char *mpi_shell(const char *words, int *rc)
 {
     char self[PATH_MAX], line[3 * PATH_MAX];
@@ -23,7 +21,7 @@ const char *mpi_shell(const char *words, int *rc)
     assert_non_null(realpath("/proc/self/exe", self));
     int n = snprintf(line, sizeof line,
                      "export LAPWING_PLUGINS=$LAPWING_MPI OMPI_ALLOW_RUN_AS_ROOT=1 "
-                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=$PWD "
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                      "ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 "
                      "TSAN_OPTIONS=allocator_may_return_null=1 T=%s "
                      "M='timeout 240 mpirun --oversubscribe' L; %s",

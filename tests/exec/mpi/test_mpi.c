@@ -311,6 +311,14 @@ static int rank_or_tests(int argc, char **argv)
     return argc == 3 && strcmp(argv[1], "--rank") == 0 ? be_rank(argv[2]) : -1;
 }
 
-TEST_GROUP(fixture_open, fixture_close)
+/* Session folders of Open MPI are in the test's folder, because several mpirun of one user remove
+ * each other's. */
+static int open_folder(void **state)
+{
+    fixture_open(state);
+    return setenv("OMPI_MCA_orte_tmpdir_base", fixture_path(""), 1);
+}
+
+TEST_GROUP(open_folder, fixture_close)
 
 TEST_MAIN(rank_or_tests)

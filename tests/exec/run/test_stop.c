@@ -19,7 +19,7 @@
 enum { COPY_OP = 24, REDUCE_OP = 27, UPDATE_OP = 29, RANKS = 3 };
 
 /* mine: the processes of this folder's runs. */
-static const char *run(const char *words, int *rc)
+static const char *shell(const char *words, int *rc)
 {
     char line[4096];
 
@@ -58,10 +58,10 @@ static void nobody_is_left(const char *what)
 {
     double until = now_s() + 5;
     int rc;
-    const char *out = run("mine", &rc);
+    const char *out = shell("mine", &rc);
 
     while (*out && now_s() < until)
-        out = run("sleep 0.1; mine", &rc);
+        out = shell("sleep 0.1; mine", &rc);
     if (*out)
         fail_msg("%s: left are %s", what, out);
 }
@@ -76,10 +76,10 @@ static void stops(enum how how, int rank, int op, const char *kind, const char *
              "rm -f s.db; timeout 40 %s$L exec -w w.json --dp %d%s --steps 3 --warmup 0 "
              "--compute sleep --timeout 0.5 --db s.db --fault %d:2:%d:%s",
              before[how], RANKS, after[how], rank, op, kind);
-    char *out = strdup(run(words, &rc));
+    char *out = strdup(shell(words, &rc));
     if (rc == 0 || rc == 124 || (how != MPI && rc > 3) || !strstr(out, expected))
         fail_msg("%s\nstatus %d, expected \"%s\" in:\n%s", words, rc, expected, out);
-    const char *runs = run("$L runs --db s.db --format json", &rc_sql);
+    const char *runs = shell("$L runs --db s.db --format json", &rc_sql);
     bool stored = strstr(runs, "\"status\": \"failed\"") || strstr(runs, "\"status\": \"timeout\"");
     if (!stored || strstr(runs, "\"id\": 2"))
         fail_msg("%s\nis stored as:\n%s\nafter:\n%s", words, runs, out);
@@ -95,7 +95,7 @@ static void the_next_run_works(enum how how)
     snprintf(words, sizeof words,
              "timeout 60 %s$L exec -w w.json --dp %d%s --steps 2 --compute sleep --db s.db",
              before[how], RANKS, after[how]);
-    const char *out = run(words, &rc);
+    const char *out = shell(words, &rc);
     if (rc != 0 || !strstr(out, "verified: "))
         fail_msg("%s: status %d\n%s", words, rc, out);
 }
@@ -175,7 +175,7 @@ TEST(a_rank_killed_at_any_moment_stops_all)
                 "-9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
                 "$L runs --db s.db 2>&1",
                 before[how], RANKS, after[how], 6 + k % 4);
-            const char *out = run(words, &rc);
+            const char *out = shell(words, &rc);
             if (strstr(out, "status 0\n") || strstr(out, "status 124\n"))
                 fail_msg("%s\n%s", words, out);
             nobody_is_left(words);
@@ -205,7 +205,7 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
                 "for i in $(seq 200); do [ -z \"$(mine)\" ] && break; sleep 0.1; done; "
                 "$L runs --db s.db --format json",
                 before[how], RANKS, after[how], k % 4, victim);
-            const char *out = run(words, &rc);
+            const char *out = shell(words, &rc);
             bool failed =
                 strstr(out, "\"status\": \"failed\"") || strstr(out, "\"status\": \"timeout\"");
             bool whose = strstr(out, gone) || strstr(out, ended) ||
@@ -215,7 +215,7 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
                 fail_msg("%s\n%s", words, out);
             nobody_is_left(words);
             /* else the lowest rank that lives prints it, unless mpirun kills that before it ends */
-            out = run("cat out; echo; cat err", &rc);
+            out = shell("cat out; echo; cat err", &rc);
             const char *status = strstr(out, "\n  \"status\": \"");
             if ((own && (!status || !strstr(out, "\n  \"error\": \""))) ||
                 (status && strstr(status + 1, "\n  \"status\": ")))
@@ -237,7 +237,7 @@ TEST(a_flipped_bit_is_found_on_all_kinds_of_ranks)
                      after[how], step % RANKS, step, UPDATE_OP);
             snprintf(expected, sizeof expected,
                      "NOT verified: step %d: the averaged gradient of parameter", step);
-            const char *out = run(words, &rc);
+            const char *out = shell(words, &rc);
             if (!strstr(out, expected) || !strstr(out, "status 3\n"))
                 fail_msg("%s\n%s", words, out);
         }
@@ -255,7 +255,7 @@ TEST(a_signal_ends_the_run_and_stores_it)
             "2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; echo status $?; $L "
             "runs --db s.db --format json",
             after[how]);
-        const char *out = run(words, &rc);
+        const char *out = shell(words, &rc);
         if (!strstr(out, "stopped by signal 15") || !strstr(out, "\"status\": \"failed\"") ||
             !strstr(out, "status 1\n"))
             fail_msg("%s\n%s", words, out);
@@ -268,20 +268,20 @@ TEST(a_full_disk_ends_all_and_the_next_run_works)
     for (int k = 0; k < repeats(); k++) {
         int rc;
         const char *out =
-            run("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
+            shell("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
                   "--compute sleep --db s.db ); echo status $?",
                   &rc);
         if (!strstr(out, "status 1\n") || !strstr(out, "s.db"))
             fail_msg("%s", out);
         nobody_is_left("full disk");
-        out = run("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db "
+        out = shell("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db "
                     "/proc/s.db; "
                     "echo status $?",
                     &rc);
         if (!strstr(out, "status 1\n") || !strstr(out, "/proc/s.db"))
             fail_msg("%s", out);
         nobody_is_left("no disk");
-        run("rm -f s.db*", &rc);
+        shell("rm -f s.db*", &rc);
     }
     the_next_run_works(SPAWN);
 }
@@ -291,14 +291,14 @@ TEST(too_few_open_files_are_named_before_the_start)
     int rc;
 
     const char *out =
-        run("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
+        shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
               "echo status $?",
               &rc);
     if (!strstr(out,
                 "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it (ulimit -n "
                 "26), or leave out --spawn\nstatus 1\n"))
         fail_msg("%s", out);
-    out = run(
+    out = shell(
         "ulimit -n 16; timeout 60 $L exec -w w.json --dp 3 --spawn --steps 1 --compute sleep --db "
         "s.db; echo status $?",
         &rc);
@@ -311,7 +311,7 @@ TEST(ranks_with_other_options_are_refused)
 {
     int rc;
 
-    const char *out = run(
+    const char *out = shell(
         "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=x$$ LAPWING_RENDEZVOUS="
         "127.0.0.1:$((20000 + $$ % 12000)) timeout 40 $L exec -w w.json --dp 2 --no-db --steps $2 "
         "--optimizer $3; echo status $?; }; t 0 3 sgd & t 1 3 adam & wait; t 0 3 sgd & t 1 4 sgd & "
@@ -339,7 +339,7 @@ TEST(a_rank_that_does_not_come_is_not_waited_for)
                  "127.0.0.1:$((20000 + $$ %% 12000)) timeout 25 $L exec -w w.json --dp 2 --no-db "
                  "--compute sleep $2; echo rank $1 status $?; }; t 0 & sleep 0.5; t 1 '%s'; wait",
                  wrong[i]);
-        const char *out = run(words, &rc);
+        const char *out = shell(words, &rc);
         if (!strstr(out, "rank 1 gave up before the ranks met: it ended with exit status ") ||
             !strstr(out, "rank 0 status 1\n"))
             fail_msg("%s\n%s", words, out);
@@ -367,7 +367,7 @@ TEST(faults_that_make_no_sense_are_refused)
                  "$L exec -w w.json --dp 3 --steps 1 --warmup 0 --compute sleep --no-db "
                  "--fault %s",
                  cases[i].fault);
-        const char *out = run(words, &rc);
+        const char *out = shell(words, &rc);
         if (rc != cases[i].rc || !strstr(out, cases[i].words))
             fail_msg("%s: status %d\n%s", words, rc, out);
     }
@@ -378,7 +378,7 @@ static int make_models(void **state)
     int rc;
 
     fixture_open(state);
-    run("$L model mlp --layers 4 --width 64 -o w.json && $L model mlp --layers 4 --width 1024 -o "
+    shell("$L model mlp --layers 4 --width 64 -o w.json && $L model mlp --layers 4 --width 1024 -o "
         "big.json",
         &rc);
     return rc;
