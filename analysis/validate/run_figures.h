@@ -13,6 +13,7 @@ enum lw_run_figure_kind {
                                * spans nodes */
     LW_RUN_HOST_TENSOR_STAGE, /* the same where messages between stages cross nodes, any group */
     LW_RUN_STAGE_MESSAGE,     /* ms of a message between nodes on most of the cluster */
+    LW_RUN_NETWORK,           /* of the line rate of a node's ports, what its messages reach */
 };
 
 struct lw_run_figure {

@@ -84,6 +84,15 @@ static void fill_evenly(const struct lw_run *run, struct lw_cluster *c)
     c->devices_per_node = (int32_t)(n / racks);
 }
 
+static void slow_network(const struct lw_run *run, struct lw_cluster *c)
+{
+    double share = lw_run_figure(run, LW_RUN_NETWORK, 1);
+
+    for (int32_t i = 0; i < c->n_links; i++)
+        if (c->links[i].level == LW_LINK_INTER)
+            c->links[i].bytes_per_s.value *= share;
+}
+
 enum { ONE_DOMAIN = 72 }; /* devices of GB200 and GB300 NVL72 */
 
 enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, struct lw_err *err)
@@ -96,6 +105,7 @@ enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, st
     LW_TRY(lw_cluster_find(cluster, c, err));
     if (c->devices_per_node == ONE_DOMAIN)
         fill_evenly(run, c);
+    slow_network(run, c);
     if (run->gpus < STALLED_FROM || lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0) <= 0)
         return LW_OK;
     enum lw_status s = add_stalls(run, c, err);
