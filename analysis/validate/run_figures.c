@@ -16,7 +16,7 @@ static const struct lw_run_figure figures[] = {
      "us", 20, SWEEP, 55},
     {"p5-playbook", LW_RUN_HOST_TENSOR_STAGE,
      "host time per tensor collective and rank, stages on several nodes", "us", 250, SWEEP, 55},
-    {"jean-zay-a100", LW_RUN_NETWORK, "share of the line rate of a node's ports", "", 0.25,
+    {"jean-zay-a100", LW_RUN_NETWORK, "share of the line rate of a node's ports", "", 0.2,
      "bloom_3d_a100", 17},
     {"p5-playbook", LW_RUN_STAGE_MESSAGE, "message between stages on 512 devices", "ms", 324, SWEEP,
      55},
