@@ -6,6 +6,7 @@
 #include "analysis/study/execution.h"
 #include "exec/launch/rendezvous.h"
 #include "exec/run/exec_print.h"
+#include "shared/base/hash.h"
 #include "shared/base/progress.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
@@ -34,8 +35,15 @@ static enum lw_status set_nccl_env(void *session, const char *name, const char *
     if (strncmp(value, "NCCL_", 5) != 0 || !is || is - value >= (ptrdiff_t)sizeof variable)
         return lw_fail(err, LW_EINVAL, "--%s %s: expected NCCL_NAME=VALUE", name, value);
     snprintf(variable, sizeof variable, "%.*s", (int)(is - value), value);
-    s->nccl_env = variable[5] != '\0' && setenv(variable, is + 1, 1) == 0;
-    return s->nccl_env ? LW_OK : lw_fail(err, LW_EINVAL, "--%s %s: cannot be set", name, value);
+    if (variable[5] == '\0' || setenv(variable, is + 1, 1) != 0)
+        return lw_fail(err, LW_EINVAL, "--%s %s: cannot be set", name, value);
+    struct lw_hash *all = lw_hash_new(); /* all ranks must be given the same */
+    if (!all)
+        return lw_fail_nomem(err);
+    lw_hash_string(all, s->options.nccl_env);
+    lw_hash_string(all, value);
+    lw_hash_finish(all, s->options.nccl_env);
+    return LW_OK;
 }
 
 static void only_rank_0_prints(void)

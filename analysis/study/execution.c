@@ -201,7 +201,7 @@ enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, F
     fill_options(s);
     LW_TRY(load(s, plan_file, err));
     LW_TRY(exec_backend_find(s->backend, &s->options.backend, err));
-    if (s->nccl_env && (s->options.loop ||
+    if (s->options.nccl_env[0] && (s->options.loop ||
                         !(s->options.backend->capabilities & EXEC_CAN_REGISTER)))
         return lw_fail(err, LW_ENOTSUP, "--nccl-env: %s '%s' communicates without NCCL",
                        s->options.loop ? "a loop of backend" : "backend", s->backend);

@@ -17,7 +17,7 @@ struct lw_execution {
     struct lw_exec_options options;
     const char *backend, *db, *name, *transport, *rendezvous;
     char command[1024];
-    bool no_check, no_verify, no_pin, no_db, spawn, quiet, nccl_env;
+    bool no_check, no_verify, no_pin, no_db, spawn, quiet;
     int64_t steps, warmup, link_bytes_per_s, consolidate;
     struct exec_identity id; /* this process, where ranks are processes (several) */
     bool several;

@@ -1,8 +1,8 @@
-/* mpirun as a child of `lapwing exec --spawn --backend mpi`. mpirun ends all ranks when one dies; it
- * is asked to give them time to store and print that. Which rank ended first is read from its
+/* mpirun as a child of `lapwing exec --spawn --backend mpi`. mpirun ends all ranks when one dies;
+ * it is asked to give them time to store and print that. Which rank ended first is read from its
  * standard error, which passes through the parent, and else from the list of its children, because
  * mpirun names one rank and not always that one. Open MPI 4 was seen to wait for ever with none of
- * its ranks left: that is noticed. */
+ * its ranks left: exec_mpirun_hangs finds this state. */
 #include "exec/launch/mpirun.h"
 
 #include <errno.h>

@@ -252,11 +252,13 @@ static void describe(const struct lw_exec_options *o, char text[EXEC_SETTINGS])
     snprintf(text, EXEC_SETTINGS,
              "optimizer %s;rate %.9g;momentum %.9g;beta2 %.9g;epsilon %.9g;--steps %d;--warmup %d;"
              "--compute %s;verification %s;--consolidate %d;link rate %.17g;link latency %lld ns;"
-             "%d ranks a node;--transport %s;--nccl-register %s;--graph %s;--fault %d:%d:%d:%s;",
+             "%d ranks a node;--transport %s;--nccl-register %s;--graph %s;--nccl-env %s;"
+             "--fault %d:%d:%d:%s;",
              exec_optimizer_name(u->kind), (double)u->rate, (double)u->momentum, (double)u->beta2,
              (double)u->epsilon, o->n_steps, o->n_warmup, exec_compute_name(o->compute),
              on_off(o->verify), o->consolidate, o->link_bytes_per_s, (long long)o->link_latency_ns,
              o->ranks_per_node, o->loop ? "loop" : "nccl", on_off(o->registered), on_off(o->graph),
+             o->nccl_env[0] ? o->nccl_env : "none",
              o->fault.rank, o->fault.step, o->fault.op, lw_exec_fault_name(o->fault.kind));
 }
 

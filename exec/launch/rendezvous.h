@@ -33,7 +33,7 @@ enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct 
  * so. */
 enum lw_status exec_identity_address(struct exec_identity *id, const char *text, struct lw_err *err);
 
-enum { EXEC_SETTINGS = 384 };
+enum { EXEC_SETTINGS = 512 };
 
 /* What all processes must have in common, told to rank 0 before anything else. */
 struct exec_agreement {

@@ -61,6 +61,7 @@ struct lw_exec_options {
     int32_t consolidate;        /* rank that puts its data group's optimizer state together; -1 = none */
     bool loop;                  /* all ranks as streams of one device */
     bool registered;            /* buffers are registered with NCCL */
+    char nccl_env[33]; /* hash of all --nccl-env in their order; "" = none */
     bool graph;                 /* measured steps are submitted as graphs, and the last one before
                                  * them */
     const struct exec_process *process; /* this process is one rank; NULL = all are in it */

@@ -27,10 +27,12 @@ static void note_signal(int signal)
 
 const volatile sig_atomic_t *lw_catch_signals(void)
 {
-    struct sigaction a = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction a = {.sa_handler = note_signal, .sa_flags = (int)SA_RESETHAND}, before;
 
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* nohup */
+        sigaction(SIGHUP, &a, NULL);
     return &asked_to_end;
 }
 

@@ -16,8 +16,9 @@ void lw_progress_report(const struct lw_progress *p, const char *what, double sh
 /* Whether the work should end here and hand over what it has. */
 bool lw_progress_stopped(const struct lw_progress *p);
 
-/* From here on the first SIGINT or SIGTERM only sets what this returns, so that what is done so far
- * can be printed or stored; a second one ends the process. */
+/* From here on the first SIGINT, SIGTERM or SIGHUP (where it is not ignored, as under nohup) only
+ * sets what this returns, so that what is done so far can be printed or stored; a second one ends
+ * the process. */
 const volatile sig_atomic_t *lw_catch_signals(void);
 
 /* A bar with the time that is left, on standard error; a line a minute where that is no terminal.

@@ -263,6 +263,33 @@ TEST(a_signal_ends_the_run_and_stores_it)
     }
 }
 
+/* At any moment, to the parent alone or to all as a terminal does: nobody and no file is left, and
+ * the parent ends at once. */
+TEST(spawned_ranks_and_files_go_with_a_signal)
+{
+    static const char *const commands[] = {
+        "exec -w w.json --dp 3 --spawn --steps 100000 --compute sleep --timeout 2 --db s.db -q",
+        "calibrate --spawn --ranks 2 -o c.json -q"};
+    static const char *const signals[] = {"INT", "TERM", "HUP"};
+    unsigned seed = (unsigned)time(NULL);
+
+    srand(seed);
+    for (int k = 0; k < unit_cases(6, 50); k++) {
+        char words[768];
+        int rc;
+        snprintf(words, sizeof words,
+                 "rm -f s.db*; timeout %s --preserve-status -k 30 -s %s 0.%02d $L %s >out 2>err; "
+                 "echo status $?; ls -A | grep -vE '^(s.db.*|w.json|big.json|out|err)$'; true",
+                 rand() % 2 ? "--foreground" : "", signals[k % 3], 1 + rand() % 99,
+                 commands[k % 4 == 3]);
+        const char *out = shell(words, &rc);
+        const char *end = strchr(out, '\n');
+        if (strncmp(out, "status ", 7) != 0 || strstr(out, "status 137") || !end || end[1])
+            fail_msg("%s\n%s", words, out);
+        nobody_is_left(words);
+    }
+}
+
 TEST(a_full_disk_ends_all_and_the_next_run_works)
 {
     for (int k = 0; k < repeats(); k++) {
