@@ -304,6 +304,52 @@ TEST_WITH(arguments_are_shown_and_never_executed, fixture_open, fixture_close)
     run("-x --format json");
 }
 
+/* The commands of the program's own list, each with hostile words in the places where most take
+ * one: JSON stays strict, whatever the command makes of them. */
+TEST_WITH(each_command_of_the_table_keeps_json_strict, fixture_open, fixture_close)
+{
+    static const char *const places[] = {"", "x -w ", "x -c ", "x --db ", "x -o "};
+    static const char *const words[] = {"\"$(printf 'a\\377\\303(`touch pwned`\\033[2J')\"",
+                                        "\"'\\\"<script>\""};
+    char *workload = fixture_example("docs/formats/workload.md"), *rest = NULL;
+    int n = 0;
+
+    fixture_put(fixture_path("x"), workload);
+    free(workload);
+    char *names = strdup(shell("$L help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'", NULL));
+    for (char *name = strtok_r(names, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest), n++)
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+            for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) {
+                char line[256];
+                snprintf(line, sizeof line, "%s %s%s --format json", name, places[i], words[w]);
+                run(line);
+            }
+    free(names);
+    assert_true(n > 20);
+}
+
+/* The formats besides workload and cluster: each string value of their example. */
+TEST_WITH(texts_of_other_formats_are_shown_and_never_executed, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *page, *file, *command;
+    } formats[] = {{"docs/formats/strategy.md", "s.json", "plan -w w.json -s s.json"},
+                   {"docs/formats/plan.md", "f.json", "plan f.json --format json"},
+                   {"docs/formats/plan.md", "f.json", "sim f.json --spans --format json"}};
+    char *workload = fixture_example("docs/formats/workload.md");
+
+    fixture_put(fixture_path("w.json"), workload);
+    free(workload);
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        char *text = fixture_example(formats[i].page);
+        put_payloads(text, formats[i].file, (int)i, formats[i].command);
+        free(text);
+    }
+    run("runs --format json");
+    run("report -o r.html");
+    run("plot timeline -o t.svg");
+}
+
 /* --- a database of somebody else ---------------------------------------------------------------
  */
 
