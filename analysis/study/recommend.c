@@ -7,7 +7,8 @@
  * than n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated first and then the
  * neighbourhood of its best places, which is not exhaustive and is said. Beyond LISTED the walk
  * takes steps of a thousandth, which may pass over bucketings. Beyond FULL_PARAMS parameters a plan
- * takes long: all these numbers shrink as that grows, so that the work stays within a bound.
+ * takes long: all these numbers shrink as that grows, the steps by its square, because each takes a
+ * plan; so the work stays within a bound.
  *
  * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place
  * unless it is beaten. Not searched: first bucket, policy, launch order. */
@@ -102,7 +103,7 @@ static enum lw_status try_point(const struct search *s, const struct lw_strategy
 {
     struct lw_plan p;
 
-    LW_TRY(lw_plan_build(s->w, strategy, &s->cost, &p, s->err));
+    LW_TRY((run ? lw_plan_build : lw_plan_build_unproved)(s->w, strategy, &s->cost, &p, s->err));
     enum lw_status st = LW_OK;
     if (run)
         st = simulate(s, &p, point);
@@ -158,8 +159,8 @@ static enum lw_status list_points(struct search *s)
         if (next == INT64_MAX) /* one bucket a key: any cap beyond all bytes */
             point.high_bytes = whole > cap ? whole : cap;
         if (r->n_points > share_of(s, LISTED) && next < INT64_MAX &&
-            next < cap + cap / share_of(s, STEPS)) {
-            next = cap + cap / share_of(s, STEPS);
+            next < cap + cap / share_of(s, share_of(s, STEPS))) {
+            next = cap + cap / share_of(s, share_of(s, STEPS));
             r->exhaustive = false;
         }
         point.cap_bytes = roundest(point.low_bytes, point.high_bytes);

@@ -256,11 +256,11 @@ static enum lw_status check_size(const struct lw_workload *w, const struct lw_st
     return LW_OK;
 }
 
-enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
-                             const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+enum lw_status lw_plan_build_unproved(const struct lw_workload *w, const struct lw_strategy *s,
+                                      const struct lw_cost *cost, struct lw_plan *plan,
+                                      struct lw_err *err)
 {
     struct lw_strategy resolved;
-    struct lw_plan made;
 
     LW_TRY(lw_compat_resolve(s, &resolved, err));
     if (s->pp > 1 && lw_schedule_chunks(s->schedule) > 0 &&
@@ -278,7 +278,15 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_TRY(check_size(w, s, err));
     if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));
-    LW_TRY(lw_lower(w, s, cost, &made, err));
+    return lw_lower(w, s, cost, plan, err);
+}
+
+enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
+                             const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_plan made;
+
+    LW_TRY(lw_plan_build_unproved(w, s, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
     if (st != LW_OK) {
         lw_plan_free(&made);

@@ -11,5 +11,9 @@
  * it, with the reason. The plan owns its memory. See docs/design/lower.md. */
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
+/* The same plan without the proofs, for those who only look at its buckets. */
+enum lw_status lw_plan_build_unproved(const struct lw_workload *w, const struct lw_strategy *s,
+                                      const struct lw_cost *cost, struct lw_plan *plan,
+                                      struct lw_err *err);
 
 #endif
