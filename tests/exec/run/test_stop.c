@@ -18,7 +18,7 @@
  * forward, 24 a copy in, 27 the all-reduce, 29 the optimizer. */
 enum { COPY_OP = 24, REDUCE_OP = 27, UPDATE_OP = 29, RANKS = 3 };
 
-/* mine: the processes of this folder's runs. */
+/* mine: the processes of this folder's runs. ranks_up: waits until there is one for each rank. */
 static const char *shell(const char *words, int *rc)
 {
     char line[4096];
@@ -26,8 +26,9 @@ static const char *shell(const char *words, int *rc)
     int n = snprintf(line, sizeof line,
                      "mine() { for p in $(pgrep -x 'lapwing|exe'); do "
                      "[ \"$(readlink /proc/$p/cwd)\" = \"$PWD\" ] && echo $p; done; true; } && "
-                     "{ %s; } 2>&1",
-                     words);
+                     "ranks_up() { for i in $(seq 200); do [ $(mine | wc -l) -ge %d ] && break; "
+                     "sleep 0.1; done; } && { %s; } 2>&1",
+                     RANKS, words);
     assert_true(n > 0 && (size_t)n < sizeof line);
     return mpi_shell(line, rc);
 }
@@ -170,9 +171,8 @@ TEST(a_rank_killed_at_any_moment_stops_all)
             snprintf(
                 words, sizeof words,
                 "rm -f s.db; timeout 40 %s$L exec -w big.json --dp %d%s --steps 100000 --no-verify "
-                "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; sleep 0.%d; "
-                "kill "
-                "-9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
+                "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; ranks_up; "
+                "sleep 0.%d; kill -9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
                 "$L runs --db s.db 2>&1",
                 before[how], RANKS, after[how], 6 + k % 4);
             const char *out = shell(words, &rc);
@@ -197,9 +197,9 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
             snprintf(
                 words, sizeof words,
                 "rm -f s.db*; timeout 60 %s$L exec -w w.json --dp %d%s --steps 100000 --no-verify "
-                "--compute sleep --timeout 2 --db s.db -q --format json >out 2>err & p=$!; sleep "
-                "1.%d; "
-                "kill -9 $(for q in $(mine); do tr '\\0' '\\n' </proc/$q/environ | grep -qE "
+                "--compute sleep --timeout 2 --db s.db -q --format json >out 2>err & p=$!; "
+                "ranks_up; sleep 1.%d; kill -9 $(for q in $(mine); do "
+                "tr '\\0' '\\n' </proc/$q/environ | grep -qE "
                 "'^(LAPWING_RANK|OMPI_COMM_WORLD_RANK)=%d$' && echo $q; done); wait $p; echo "
                 "status $?; "
                 "for i in $(seq 200); do [ -z \"$(mine)\" ] && break; sleep 0.1; done; "
