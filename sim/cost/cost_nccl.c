@@ -179,6 +179,93 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
     return LW_OK;
 }
 
+/* --- what was worked out before --- */
+
+/* All that a shape of an operation depends on. The whole of it is compared, so what is kept is
+ * right whatever cluster asks. */
+struct shape_key {
+    double facts[8], links[2][4], fair;
+    int32_t n_ranks, n_nodes, devices_per_node;
+    enum lw_op_kind op;
+    char intra[8]; /* the name's beginning, which tells NVLink */
+    char version[24];
+};
+
+struct shape {
+    struct shape_key key; /* n_ranks 0: none yet */
+    struct sim_nccl_comm comm;
+    struct sim_nccl_cells cells;
+    struct sim_nccl_cells shared; /* where comm.inter_gbs says less */
+};
+
+static double value_of(struct lw_figure f)
+{
+    return lw_figure_is_set(f) ? f.value : -1;
+}
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+    for (size_t i = 0; i + 1 < size && from[i]; i++)
+        to[i] = from[i];
+}
+
+static void key_of(const struct lw_cluster *c, const struct lw_cost_query *q, struct shape_key *k)
+{
+    static const enum lw_link_level levels[] = {LW_LINK_INTRA, LW_LINK_INTER};
+    const struct lw_nccl_facts *f = &c->nccl;
+    const struct lw_figure facts[8] = {f->compute_capability, f->multicast, f->amd_host,
+                                       f->arm_host,           f->collnet,   f->ll128,
+                                       f->net_latency_ps,     f->post_ps};
+
+    memset(k, 0, sizeof *k);
+    for (int i = 0; i < 8; i++)
+        k->facts[i] = value_of(facts[i]);
+    for (int i = 0; i < 2; i++) {
+        const struct lw_link *l = lw_cluster_link(c, levels[i]);
+        if (!l)
+            continue;
+        k->links[i][0] = value_of(l->bytes_per_s);
+        k->links[i][1] = value_of(l->latency_ps);
+        k->links[i][2] = value_of(l->n_links);
+        k->links[i][3] = value_of(l->n_sharers);
+        if (i == 0)
+            copy_text(k->intra, sizeof k->intra, l->name);
+    }
+    k->fair = value_of(c->interference.fair_links);
+    k->n_ranks = q->n_ranks;
+    k->n_nodes = q->n_nodes;
+    k->devices_per_node = c->devices_per_node;
+    k->op = q->op;
+    copy_text(k->version, sizeof k->version, c->library_version);
+}
+
+/* The communicator of a query and the cells of its operation. A few shapes come again and again
+ * over sizes, so each thread keeps the latest; *out lives until the thread's next call. */
+static enum lw_status shape_of(const struct lw_cluster *c, const struct lw_cost_query *q,
+                               const struct shape **out, struct lw_err *err)
+{
+    enum { N_KEPT = 16 };
+    static _Thread_local struct shape kept[N_KEPT];
+    struct shape *s = &kept[((uint32_t)q->n_ranks * 7 + (uint32_t)q->n_nodes * 3 +
+                             (uint32_t)q->op) % N_KEPT];
+    struct shape_key key;
+
+    key_of(c, q, &key);
+    *out = s;
+    if (memcmp(&s->key, &key, sizeof key) == 0 && strlen(c->library_version) < sizeof key.version)
+        return LW_OK;
+    s->key.n_ranks = 0;
+    LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &s->comm, err));
+    sim_nccl_cells_of(&s->comm, q->op, &s->cells);
+    if (s->comm.inter_gbs > 0) {
+        struct sim_nccl_comm beside = s->comm;
+        sim_nccl_slow_down(&beside.graphs, beside.inter_gbs);
+        sim_nccl_cells_of(&beside, q->op, &s->shared);
+    }
+    s->key = key;
+    return LW_OK;
+}
+
 /* --- answers --- */
 
 static lw_ps ps_of(double us)
@@ -240,36 +327,32 @@ static bool modelled(enum lw_op_kind op)
 static enum lw_status collective(const struct lw_cluster *c, const struct lw_cost_query *q,
                                  struct lw_cost_answer *out, struct lw_err *err)
 {
-    struct sim_nccl_comm comm;
-    struct sim_nccl_cells cells;
+    const struct shape *s;
     struct sim_nccl_choice x;
 
-    LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &comm, err));
-    sim_nccl_cells_of(&comm, q->op, &cells);
-    bool instead = !sim_nccl_choose_of(&comm, q->op, q->bytes, sim_nccl_pairs_of(q->algorithm),
-                                       &cells, &x);
+    LW_TRY(shape_of(c, q, &s, err));
+    const struct sim_nccl_comm *comm = &s->comm;
+    bool instead = !sim_nccl_choose_of(comm, q->op, q->bytes, sim_nccl_pairs_of(q->algorithm),
+                                       &s->cells, &x);
     if (instead &&
-        !sim_nccl_choose_of(&comm, q->op, q->bytes, SIM_NCCL_ALL_PAIRS, &cells, &x))
-        return none_allowed(&comm, q, err);
-    if (comm.inter_gbs > 0) {
-        struct sim_nccl_comm beside = comm;
-        sim_nccl_slow_down(&beside.graphs, beside.inter_gbs);
-        sim_nccl_cells_of(&beside, q->op, &cells);
-        x.cell = cells.cell[x.algorithm * SIM_N_NCCL_PROTOCOLS + x.protocol];
-        x.time_us = sim_nccl_time_us(&comm, q->op, x.algorithm, x.protocol, &x.cell, q->bytes,
+        !sim_nccl_choose_of(comm, q->op, q->bytes, SIM_NCCL_ALL_PAIRS, &s->cells, &x))
+        return none_allowed(comm, q, err);
+    if (comm->inter_gbs > 0) {
+        x.cell = s->shared.cell[x.algorithm * SIM_N_NCCL_PROTOCOLS + x.protocol];
+        x.time_us = sim_nccl_time_us(comm, q->op, x.algorithm, x.protocol, &x.cell, q->bytes,
                                      &x.latency_us);
     }
     *out = (struct lw_cost_answer){.time = ps_of(x.time_us),
                                    .model = "nccl",
-                                   .source = comm.version->source,
-                                   .detail = instead              ? "own choice"
-                                             : comm.inter_gbs > 0 ? "shared adapter"
-                                                                  : "model",
+                                   .source = comm->version->source,
+                                   .detail = instead               ? "own choice"
+                                             : comm->inter_gbs > 0 ? "shared adapter"
+                                                                   : "model",
                                    .instead = instead,
                                    .algorithm = sim_nccl_algorithm_name(x.algorithm),
                                    .protocol = sim_nccl_protocol_name(x.protocol),
                                    .n_channels = x.cell.n_channels,
-                                   .n_blocks = sim_nccl_blocks(&comm, x.algorithm, x.protocol,
+                                   .n_blocks = sim_nccl_blocks(comm, x.algorithm, x.protocol,
                                                                q->bytes)};
     double moving_us = x.time_us - x.latency_us;
     out->latency = ps_of(x.latency_us);
