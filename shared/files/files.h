@@ -42,7 +42,8 @@ enum lw_status lw_strategy_write(const struct lw_strategy *s, const char *file, 
 enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err);
 
-/* A name with '/', that ends in .json or .gz, "-", or of a file that is there. Others may name a model or a cluster. */
+/* A name with '/', that ends in .json or .gz, "-", or of a file that is there. Others may
+ * name a model or a cluster. */
 bool lw_names_file(const char *name);
 
 /* The "kind" of one of our files ("plan", ...) without reading the rest; "" when it is none. */

@@ -1,11 +1,12 @@
 /* Throughput, arithmetic use and price of a step.
  *
- * Model FLOPs count what the model needs, whatever a run does: of a model over tokens 6 P T for its
- * products with P parameters (Kaplan et al., arXiv 2001.08361, section 2.1), 4 P T with frozen ones,
- * which have no gradient of their own, and for attention three times its forward, causal scores
- * half (PaLM, arXiv 2204.02311, appendix B, counts all). Of other models three times the forward
- * FLOPs of all modules, where these are known. Hardware FLOPs add what recomputation does again: a
- * forward of all, or of attention alone (Korthikanti et al., arXiv 2205.05198, section 5). */
+ * Model FLOPs count what the model needs, whatever a run does: of a model over tokens 6 P T for
+ * its products with P parameters (Kaplan et al., arXiv 2001.08361, section 2.1), 4 P T with frozen
+ * ones, which have no gradient of their own, and for attention three times its forward, causal
+ * scores half (PaLM, arXiv 2204.02311, appendix B, counts all). Of other models three times the
+ * forward FLOPs of all modules, where these are known. Hardware FLOPs add what recomputation does
+ * again: a forward of all, or of attention alone (Korthikanti et al., arXiv 2205.05198, section
+ * 5). */
 #include "shared/timeline/throughput.h"
 
 #include <math.h>

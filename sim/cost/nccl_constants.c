@@ -1,7 +1,7 @@
 /* Constants of NCCL's cost model by version, as data. Read in NVIDIA/nccl, src/graph/tuning.cc and
  * src/graph/search.cc, at the tags v2.19.3-1, v2.20.5-1, v2.21.5-1, v2.23.4-1, v2.24.3-1,
- * v2.25.1-1, v2.27.3-1, v2.28.3-1, v2.28.9-1 and v2.30.7-1. What each table means: sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, the
- * cluster's. */
+ * v2.25.1-1, v2.27.3-1, v2.28.3-1, v2.28.9-1 and v2.30.7-1. What each table means:
+ * sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, the cluster's. */
 #include "sim/cost/nccl_constants.h"
 
 #include <stdio.h>

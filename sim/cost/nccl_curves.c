@@ -7,10 +7,10 @@
  * mean of the table's rows weighted by a Gaussian of 2 octaves. The curve of a place at a share is
  * the weighted median of the tables and of one vote for the model itself (ratio 1, weight 3): a
  * table of the place has weight 1, beyond its shares (two octaves below, six above) 0.05. From a
- * share of 1 MiB on, tables of one node by NVLink and of several nodes vote for each other with 0.7:
- * there the ratio is the fill of pipelines, below it the latency of a place. The weight grows from 0
- * at 512 KiB. Between two votes the median is interpolated by weight. The vote for the model keeps
- * a single odd table from deciding; the median keeps two from it.
+ * share of 1 MiB on, tables of one node by NVLink and of several nodes vote for each other with
+ * 0.7: there the ratio is the fill of pipelines, below it the latency of a place. The weight grows
+ * from 0 at 512 KiB. Between two votes the median is interpolated by weight. The vote for the
+ * model keeps a single odd table from deciding; the median keeps two from it.
  *
  * Width, weights and that share were chosen by leaving each visible table out in turn. Arithmetic
  * only: the same bits everywhere. */

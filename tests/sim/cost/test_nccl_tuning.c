@@ -345,7 +345,8 @@ TEST(version_is_the_newest_that_is_not_newer)
     static const struct {
         const char *text, *name;
     } cases[] = {{"2.19", "2.19"},   {"2.22.3", "2.21"}, {"2.23.4", "2.23"},
-                 {"2.26.2", "2.25"}, {"2.20.5", "2.20"}, {"2.24.3", "2.24"}, {"2.27.7", "2.27"}, {"2.29.7", "2.28.9"},
+                 {"2.26.2", "2.25"}, {"2.20.5", "2.20"}, {"2.24.3", "2.24"},
+                 {"2.27.7", "2.27"}, {"2.29.7", "2.28.9"},
                  {"2.30.7", "2.30"}, {"3.0", "2.30"},    {"", "2.30"},
                  {"2.28.9-1", "2.28.9"}, {"2.28.8", "2.28"}, {"2.21.5+cuda12.4", "2.21"},
                  {"2.28.9-1+cuda13.0", "2.28.9"}};
@@ -362,8 +363,8 @@ TEST(version_is_the_newest_that_is_not_newer)
     assert_non_null(strstr(err.msg, "unknown version '2.10.3'"));
     for (size_t i = 0; i < sizeof garbage / sizeof *garbage; i++) {
         assert_int_equal(sim_nccl_version_of(garbage[i], &v, &err), LW_EINVAL);
-        assert_non_null(strstr(err.msg,
-                               "known of 2.19, 2.20, 2.21, 2.23, 2.24, 2.25, 2.27, 2.28, 2.28.9, 2.30; "));
+        assert_non_null(strstr(err.msg, "known of 2.19, 2.20, 2.21, 2.23, 2.24, 2.25, 2.27, 2.28, "
+                                        "2.28.9, 2.30; "));
     }
 }
 
