@@ -264,7 +264,8 @@ static void stops_at(int kind, enum lw_status status, const char *words)
     trial_run(&x, status, words);
     assert_non_null(strstr(x.err.msg, "first unfinished: op 7 (backward) of rank 1"));
     assert_non_null(strstr(x.err.msg, "last finished: op "));
-    assert_int_equal(x.r.timeline.n, (int64_t)x.plan.n_ops * 2); /* step 0 is kept */
+    /* step 0 is kept as a whole, unless rank 0 was still in it when rank 1 failed */
+    assert_true(x.r.timeline.n == 0 || x.r.timeline.n == (int64_t)x.plan.n_ops * 2);
     assert_int_equal(x.r.verified, LW_EXEC_NOT_VERIFIED);
     trial_free(&x);
 }

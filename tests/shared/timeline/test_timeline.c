@@ -313,7 +313,10 @@ TEST(activations_are_held_until_their_backward_ends)
     struct lw_plan plan;
     struct lw_timeline t = {0};
     struct lw_summary s;
-    struct lw_work works[] = {{10, -1, -1, 100}, {10, -1, -1, -100}};
+    struct lw_work works[] = {
+        {.ps = 10, .flops = -1, .bytes = -1, .keeps_bytes = 100},
+        {.ps = 10, .flops = -1, .bytes = -1, .keeps_bytes = -100},
+    };
     const struct {
         bool forward;
         lw_ps at;

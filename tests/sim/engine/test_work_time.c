@@ -92,7 +92,11 @@ TEST(casts_go_by_what_they_read_and_make)
  * traffic are a copy of 16000 B: 80 us. The longer of both counts. */
 TEST(compute_goes_by_products_and_copies)
 {
-    struct lw_work work[] = {{-1, 2000, -1, 0}, {-1, 2000, 32000, 0}, {-1, 2000, 2000, 0}};
+    struct lw_work work[] = {
+        {.ps = -1, .flops = 2000, .bytes = -1},
+        {.ps = -1, .flops = 2000, .bytes = 32000},
+        {.ps = -1, .flops = 2000, .bytes = 2000},
+    };
     const struct lw_plan plan = {.name = "p", .works = work, .n_works = 3};
     struct lw_op op = timed(LW_OP_KERNEL, LW_F32);
     struct lw_cluster c;
@@ -118,7 +122,7 @@ TEST(compute_goes_by_products_and_copies)
 
 TEST(what_is_missing_is_named)
 {
-    struct lw_work work = {-1, 2000, -1, 0};
+    struct lw_work work = {.ps = -1, .flops = 2000, .bytes = -1};
     struct lw_plan plan = {.name = "p", .works = &work, .n_works = 1};
     struct lw_op op = timed(LW_OP_CAST, LW_F32), kernel = timed(LW_OP_KERNEL, LW_F32);
     struct lw_err err = {0};
