@@ -288,6 +288,38 @@ static enum lw_status miss_mean(struct lw_validation *v, int32_t k, struct lw_er
     return lw_validation_miss(v, k, "mean", f->mean_abs_pct, f->bars.mean_pct, text, err);
 }
 
+static bool same_table(const struct lw_series *a, const struct lw_series *b)
+{
+    size_t n = strcspn(a->name, ",");
+
+    return a->family == b->family && strncmp(a->name, b->name, n) == 0 && b->name[n] == ',';
+}
+
+/* Each table of a family that has several. */
+static enum lw_status miss_tables(struct lw_validation *v, int32_t k, struct lw_err *err)
+{
+    const struct lw_family *f = &v->families[k];
+    char text[320];
+
+    for (int32_t i = 0; i < v->n_series; i++) {
+        const struct lw_series *s = &v->series[i];
+        double sum = 0;
+        int32_t n = 0, first = -1;
+        for (int32_t j = 0; s->family == k && j < v->n_series; j++)
+            if (same_table(s, &v->series[j])) {
+                first = first < 0 ? j : first;
+                n += v->series[j].n;
+                sum += v->series[j].n * v->series[j].mean_abs_pct;
+            }
+        if (first != i || n == 0 || n == f->n || sum / n <= f->table_bar_pct)
+            continue;
+        snprintf(text, sizeof text, "%.*s alone, rows: %d", (int)strcspn(s->name, ","), s->name,
+                 n);
+        LW_TRY(lw_validation_miss(v, k, "table", sum / n, f->table_bar_pct, text, err));
+    }
+    return LW_OK;
+}
+
 static enum lw_status miss_worst(struct lw_validation *v, int32_t k, struct lw_err *err)
 {
     const struct lw_family *f = &v->families[k];
@@ -364,6 +396,8 @@ enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
             LW_TRY(miss_digits(v, k, err));
         if (f->bars.mean_pct > 0 && f->mean_abs_pct > f->bars.mean_pct)
             LW_TRY(miss_mean(v, k, err));
+        if (f->table_bar_pct > 0)
+            LW_TRY(miss_tables(v, k, err));
         if (f->bars.worst_pct > 0 && f->max_abs_pct > f->bars.worst_pct)
             LW_TRY(miss_worst(v, k, err));
         if (f->bars.order_pct > 0 && right < f->bars.order_pct)

@@ -23,6 +23,8 @@ struct lw_family {
     const char *name;
     struct lw_bars bars;
     bool overall;         /* counts in the overall error: predictions of whole steps in time */
+    double table_bar_pct; /* 0, or the bar of each table's mean, where there are several: of the
+                           * series whose names are equal before the comma */
     int32_t n_fitted, fit_rows;
     /* found by lw_validation_judge: */
     int32_t n, n_unmeasured; /* cases with a measured value, and without */
@@ -88,8 +90,8 @@ struct lw_note {
 /* A bar that was missed, and what the numbers say about why. */
 struct lw_miss {
     int32_t family;
-    const char *bar;       /* "mean", "worst", "order"; "measured": share of cases that were;
-                            * "digits": share of cases within their allowed difference */
+    const char *bar;       /* "mean", "table", "worst", "order"; "measured": share of cases that
+                            * were; "digits": share of cases within their allowed difference */
     double value_pct, allowed_pct;
     const char *reason;
 };

@@ -217,7 +217,7 @@ static enum lw_status add_cases(const struct netbench_table *t, struct lw_valida
     return LW_OK;
 }
 
-#define MEAN_BAR 15 /* per cent, of all tables together */
+#define MEAN_BAR 15 /* per cent, of all tables together and of each */
 
 /* Mean error of a family's cases in one class of sizes, of all its tables or of one. */
 static double mean_of(const struct lw_validation *v, int32_t family, int k, const char *table,
@@ -305,6 +305,7 @@ static enum lw_status add_table(const struct netbench_table *t, struct lw_valida
     LW_TRY(lw_validation_family(v, "netbench-raw", none, false, &raw, err));
     LW_TRY(lw_validation_family(v, "netbench", bars, false, &calibrated, err));
     count_fitted(&v->families[calibrated]);
+    v->families[calibrated].table_bar_pct = MEAN_BAR;
     LW_TRY(add_cases(t, v, raw, false, err));
     LW_TRY(add_cases(t, v, calibrated, true, err));
     return add_notes(v, raw, calibrated, t->name, err);

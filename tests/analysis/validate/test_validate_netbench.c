@@ -77,6 +77,28 @@ TEST_WITH(raw_error_is_the_models, fixture_open, fixture_close)
         strstr(out, "{\"id\": \"one:1\", \"family\": \"netbench\", \"predicted_ns\": "));
 }
 
+/* 512 MiB: nine rows of one table near the model, one row of another twice as long. All ten are
+ * within the bar together, the second table is not. */
+TEST_WITH(each_table_is_judged_by_itself, fixture_open, fixture_close)
+{
+    char text[2048] = TITLES;
+    int rc;
+
+    for (int k = 0; k < 9; k++)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "all_reduce,auto,8,1,H100,NVSwitch4,none,%d,%d,1,1,x\n", (512 + k) << 20,
+                 2000 + 4 * k);
+    fixture_put(fixture_path("near.csv"), text);
+    fixture_put(fixture_path("far.csv"),
+                TITLES "all_reduce,auto,8,1,H100,NVSwitch4,none,536870912,4000,1,1,x\n");
+    const char *out = lapwing("validate near.csv far.csv", &rc);
+    assert_int_equal(rc, 3);
+    assert_null(strstr(out, "netbench: mean"));
+    assert_non_null(strstr(out, "missed: netbench: table "));
+    assert_non_null(strstr(out, "allowed 15 %: far alone, rows: 1"));
+    assert_null(strstr(out, "near alone"));
+}
+
 /* Its calls are timed one at a time: 28.0142 us of the model and 25 us of the host. */
 TEST_WITH(host_time_of_single_calls_is_added, fixture_open, fixture_close)
 {
