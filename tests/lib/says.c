@@ -22,7 +22,7 @@ void has_not(const char *text, const char *words)
     expect_words(text, words, false);
 }
 
-int32_t times(const char *text, const char *words)
+int32_t count_words(const char *text, const char *words)
 {
     int32_t n = 0;
 

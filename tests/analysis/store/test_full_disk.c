@@ -83,7 +83,7 @@ static const char *run_on_small_disk(enum how how, int kib)
  * failed. */
 static void told_and_over(enum how how, int kib, const char *out)
 {
-    if (strncmp(out, "status 1\n", 9) != 0 || times(out, "lapwing exec: ") != 1 ||
+    if (strncmp(out, "status 1\n", 9) != 0 || count_words(out, "lapwing exec: ") != 1 ||
         !strstr(out, "lapwing exec: full/s.db: ") || !strstr(out, "verified: ") ||
         strstr(out, "left\n") || strstr(out, "stored as run") ||
         strstr(out, "\"status\": \"ok\"") || strstr(out, "\"status\": \"running\"") ||

@@ -142,7 +142,7 @@ TEST(every_collective_moves_the_right_elements)
             snprintf(words, sizeof words, "%s$M -n %d $T --rank ops 2>&1",
                      apart ? "export LAPWING_MPI_APART=1; " : "", n);
             const char *out = mpi_shell(words, &rc);
-            if (rc != 0 || times(out, "code=0") != n)
+            if (rc != 0 || count_words(out, "code=0") != n)
                 fail_msg("%s: status %d:\n%s", words, rc, out);
         }
     }
@@ -213,7 +213,8 @@ TEST(every_kind_of_plan_ends_like_one_rank)
                  "w.json %s --backend mpi --compute sleep --momentum 0.5 --steps 2 --warmup 1 "
                  "--no-db --format json", plans[i][0], plans[i] + 2);
         const char *out = mpi_shell(words, &rc);
-        if (rc != 0 || times(out, "\"verified\": true") != 1 || times(out, "\"plan_hash\"") != 1)
+        if (rc != 0 || count_words(out, "\"verified\": true") != 1 ||
+            count_words(out, "\"plan_hash\"") != 1)
             fail_msg("%s: status %d\n%s", plans[i], rc, out); /* rank 0 alone writes */
     }
 }
@@ -232,7 +233,7 @@ TEST(sparse_gradients_end_like_one_rank)
         "--format json",
         &rc);
 
-    if (rc != 0 || times(out, "\"verified\": true") != 1)
+    if (rc != 0 || count_words(out, "\"verified\": true") != 1)
         fail_msg("%s", out);
 }
 
@@ -289,7 +290,7 @@ TEST(its_ranks_measure_one_cluster)
         "-o c.json --format json 2>&1 && $L cluster c.json",
         &rc);
 
-    if (rc != 0 || times(out, "\"cluster\": \"host\"") != 1)
+    if (rc != 0 || count_words(out, "\"cluster\": \"host\"") != 1)
         fail_msg("status %d\n%s", rc, out);
     has(out, "\"op\": \"all_to_all\", \"n_ranks\": 2, \"n_in_flight\": 1, \"bytes\": 16777216");
     has(out, "\"op\": \"all_reduce\", \"n_ranks\": 2, \"n_in_flight\": 2, \"bytes\": 1024");
@@ -299,9 +300,9 @@ TEST(its_ranks_measure_one_cluster)
     out = mpi_shell("$M -n 2 $L validate --here --backend mpi -c c.json w.json --steps 2 --only "
                 "'zero 1, flat' --db v.db --format json 2>&1; $L runs --db v.db --format csv", &rc);
     has(out, "mpi backend, verified bitwise");
-    assert_int_equal(times(out, "flat\", \"family\""), 1);
-    assert_int_equal(times(out, ",exec,ok,"), 1);
-    assert_int_equal(times(out, ",sim,ok,"), 1);
+    assert_int_equal(count_words(out, "flat\", \"family\""), 1);
+    assert_int_equal(count_words(out, ",exec,ok,"), 1);
+    assert_int_equal(count_words(out, ",sim,ok,"), 1);
     has(mpi_shell("$M -n 2 $L calibrate --backend mpi --ranks 3 -o d.json 2>&1", &rc),
         "OMPI_COMM_WORLD_SIZE) started 2 processes");
 }
