@@ -50,6 +50,7 @@ static const struct lw_run_framework frameworks[] = {
      .fp8_params = true, .fused_sums = true},
     {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
+    {.name = "Megatron-DeepSpeed without ZeRO", .unfused = SUMS, .own_gradients = true},
     {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18,
      .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
     {.name = "DeepSpeed", .unfused = EAGER, .state_bytes = 18, .bucket = 500000000},

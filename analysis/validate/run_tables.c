@@ -172,8 +172,9 @@ const struct lw_run_table lw_run_tables[] = {
      "gpus=n_GPUs;gbs=global_batch;mbs=micro_batch;hidden=hidden_size;heads=attention_heads;"
      "layers=n_layers;seq=sequence_length;tp=tensor_parallelism;dp=data_parallelism;"
      "pp=pipeline_parallelism",
-     "gpu=A100-SXM4-80GB;gpus_per_node=8;vocab=50257;precision=fp16;framework=Megatron-DeepSpeed;"
-     "family=gpt;tied=True;recompute=full;attention=full;overlap=no;network=800 Gb/s",
+     "gpu=A100-SXM4-80GB;gpus_per_node=8;vocab=50257;precision=fp16;"
+     "framework=Megatron-DeepSpeed without ZeRO;family=gpt;tied=True;recompute=full;"
+     "attention=full;overlap=no;network=800 Gb/s",
      ONE("iteration_time_ms:ms"),
      {8.37, 0, 0},
      0,
