@@ -5,6 +5,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
+#include "shared/io/output.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/cost/nccl_constants.h"
 #include "traces/cmd_import_store.h"
@@ -227,6 +228,10 @@ int cmd_import(int argc, char **argv)
         return rc;
     if (!o.output && !o.cluster_out && !o.store)
         return lw_cli_usage("import", "needs -o FILE, --cluster-out FILE or --store");
+    if (o.output && o.cluster_out && lw_output_is_stdout(o.output) &&
+        lw_output_is_stdout(o.cluster_out))
+        return lw_cli_usage("import", "-o and --cluster-out are both standard output: give one of "
+                                      "them a file");
     if (o.onto && !o.cluster_out)
         return lw_cli_usage("import", "--onto goes with --cluster-out FILE");
     if (o.sidecar && n > 1)

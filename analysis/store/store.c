@@ -44,6 +44,22 @@ struct lw_sql {
     int rc; /* SQLITE_OK until the first error */
 };
 
+/* Why a database cannot be opened. SQLite tries again without writing, and then reports that a file
+ * which it may not create is not there. */
+static int why_not_open(const struct lw_store *s, int system)
+{
+    char folder[PATH_MAX];
+    char *slash;
+
+    if (!s->write || access(s->file, F_OK) == 0 ||
+        snprintf(folder, sizeof folder, "%s", s->file) >= (int)sizeof folder)
+        return system;
+    slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = '\0';
+    return access(slash ? folder : ".", W_OK | X_OK) == 0 ? system : errno;
+}
+
 /* SQLite's result in the words of this project. */
 static enum lw_status fail_sqlite(struct lw_store *s, int rc, struct lw_err *err)
 {
@@ -74,6 +90,7 @@ static enum lw_status fail_sqlite(struct lw_store *s, int rc, struct lw_err *err
         if (rc == SQLITE_IOERR && s->db && sqlite3_extended_errcode(s->db) == SQLITE_IOERR_WRITE)
             return lw_fail_at(err, LW_EIO, s->file, 0, "cannot write (%s); is the disk full?",
                               system ? strerror(system) : words);
+        system = why_not_open(s, system);
         return lw_fail_at(err, LW_EIO, s->file, 0, "%s%s%s", words, system ? ": " : "",
                           system ? strerror(system) : "");
     case SQLITE_ERROR: /* a statement does not fit the tables */
@@ -375,8 +392,9 @@ static char *read_uri(const char *file)
         bool frozen = access(slash ? dir : ".", W_OK) != 0 && access(wal, F_OK) != 0;
         sqlite3_str *text = sqlite3_str_new(NULL);
         sqlite3_str_appendall(text, "file:");
-        for (const char *c = file; *c; c++) /* what a URI would read as its own */
-            sqlite3_str_appendf(text, strchr("?#%", *c) ? "%%%02X" : "%c", (unsigned char)*c);
+        /* what a URI would read as its own, and what "%c" would write as a code point */
+        for (const unsigned char *c = (const unsigned char *)file; *c; c++)
+            sqlite3_str_appendf(text, strchr("?#%", *c) || *c >= 0x80 ? "%%%02X" : "%c", *c);
         sqlite3_str_appendall(text, frozen ? "?mode=ro&immutable=1" : "?mode=ro");
         uri = sqlite3_str_finish(text);
     }

@@ -101,7 +101,7 @@ static int descriptor_of(const char *path)
     return -1;
 }
 
-static bool is_stdout(const char *path)
+bool lw_output_is_stdout(const char *path)
 {
     return strcmp(path, "-") == 0 || descriptor_of(path) == STDOUT_FILENO;
 }
@@ -189,7 +189,7 @@ static enum lw_status open_output(const char *path, bool named, struct lw_output
     char real[PATH_MAX];
 
     *out = (struct lw_output){0};
-    if (is_stdout(path)) {
+    if (lw_output_is_stdout(path)) {
         out->file = stdout;
         return LW_OK;
     }

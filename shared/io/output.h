@@ -17,6 +17,7 @@ struct lw_output {
     bool in_place;
 };
 
+bool lw_output_is_stdout(const char *path); /* "-", /dev/stdout and its other names */
 /* LW_EINVAL: this command also reads that file, or writes it elsewhere
  * (shared/io/used_files.h), or another program wrote it (shared/io/own_output.h). */
 enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err);

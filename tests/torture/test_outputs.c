@@ -104,6 +104,31 @@ TEST_WITH(a_database_is_a_file, open_with_workload, fixture_close)
 }
 
 /* Runs that are stored nowhere else are not replaced by a workload. */
+/* The path becomes a URI where the database is only read. */
+TEST_WITH(a_database_has_any_name, open_with_workload, fixture_close)
+{
+    holds("mkdir 'd\303\251'; for f in '\303\251.db' 'x\377.db' 'd\303\251/a?b%20#.db'; do "
+          "$L sim -w w.json --db \"$f\" -q && $L runs --db \"$f\" | grep -q ok || exit 1; done");
+}
+
+/* Root may write everywhere, so the program runs as nobody there. SQLite says that the file is not
+ * there. */
+TEST_WITH(a_folder_that_cannot_be_written_is_named_as_such, open_with_workload, fixture_close)
+{
+    holds("cp \"$L\" l && chmod 755 . l && mkdir ro && chmod 555 ro && cd ro && "
+          "if [ $(id -u) = 0 ]; then as='setpriv --reuid=65534 --clear-groups'; fi && "
+          "$as ../l sim -w ../w.json -q 2>&1 >/dev/null | tee ../said && "
+          "grep -q 'lapwing.db: unable to open database file: Permission denied' ../said");
+}
+
+TEST_WITH(two_outputs_are_not_both_standard_output, open_with_workload, fixture_close)
+{
+    expect("import $R/gpt6__local.rank0.json.gz -o - --cluster-out -", 2,
+           "-o and --cluster-out are both standard output");
+    expect("import $R/gpt6__local.rank0.json.gz -o /dev/stdout --cluster-out -", 2,
+           "give one of them a file");
+}
+
 TEST_WITH(a_database_is_no_output, open_with_workload, fixture_close)
 {
     holds("$L model mlp --layers 2 --width 8 -o w.json >/dev/null && "
