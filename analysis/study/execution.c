@@ -160,6 +160,10 @@ static enum lw_status store_and_print(struct lw_execution *s, enum lw_status ran
                                      err));
     if (!s->no_db)
         stored = store(s, ran, why->msg, &r.run, &mine, err);
+    if (ran == LW_OK && stored != LW_OK && s->format == LW_FORMAT_JSON) {
+        r.status = "failed";
+        r.message = err->msg;
+    }
     lw_exec_print_stop(&r, notes);
     if (prints(s, mine) && (ran == LW_OK || ran == LW_ENO || s->format == LW_FORMAT_JSON))
         LW_TRY(lw_exec_print(&r, s->format, out, stored == LW_OK ? err : NULL));

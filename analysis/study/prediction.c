@@ -151,6 +151,7 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
     if (stored == LW_OK && !s->no_db)
         stored = find_past(s, &r, err);
     r.run = stored == LW_OK ? s->row.id : -1;
+    r.not_stored = stored == LW_OK ? NULL : err->msg;
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
     find_like(s, like, sizeof like, &r);

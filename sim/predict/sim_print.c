@@ -579,7 +579,10 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     const struct lw_summary *s = r->summary;
 
     lw_jsonout_object(&o, NULL);
-    LW_JSON(&o, "status", "ok", "plan", r->plan->name, "plan_hash", r->plan->hash,
+    LW_JSON(&o, "status", r->not_stored ? "failed" : "ok");
+    if (r->not_stored)
+        lw_jsonout_string(&o, "error", r->not_stored);
+    LW_JSON(&o, "plan", r->plan->name, "plan_hash", r->plan->hash,
             "cluster", r->cluster->name, "cluster_calibrated", r->cluster->calibrated,
             "detail", r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
             "n_ranks", r->plan->n_ranks);

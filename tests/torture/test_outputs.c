@@ -121,6 +121,21 @@ TEST_WITH(a_folder_that_cannot_be_written_is_named_as_such, open_with_workload, 
           "grep -q 'lapwing.db: unable to open database file: Permission denied' ../said");
 }
 
+/* The prediction is there, the exit status is 1, and the object says why. */
+TEST_WITH(what_could_not_be_stored_is_printed_as_failed, open_with_workload, fixture_close)
+{
+    static const char *const commands[] = {
+        "sim -w w.json --db no/r.db --format json",
+        "exec -w w.json --dp 2 --compute sleep --steps 2 --db no/r.db --format json",
+    };
+
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        expect(commands[i], 1, "\"status\": \"failed\"");
+        expect(commands[i], 1, "\"error\": \"no/r.db: unable to open database file");
+        expect(commands[i], 1, "\"step_ns\": ");
+    }
+}
+
 TEST_WITH(two_outputs_are_not_both_standard_output, open_with_workload, fixture_close)
 {
     expect("import $R/gpt6__local.rank0.json.gz -o - --cluster-out -", 2,
