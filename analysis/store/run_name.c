@@ -13,7 +13,7 @@
 enum { NAME_BYTES = 400, WORD_BYTES = 256 };
 
 /* The order of traits; options of the strategy lie from OPTION on. */
-enum { WORKLOAD, ZERO, SCHEDULE, OPTION, SETTING = 1000, PLACE, CLUSTER, CLUSTER_HASH, FILE_NAME };
+enum { WORKLOAD, ZERO, SCHEDULE, OPTION, DERIVED = 500, SETTING = 1000, PLACE, CLUSTER, CLUSTER_HASH, FILE_NAME };
 
 struct trait {
     int32_t run, rank;
@@ -45,6 +45,8 @@ static int32_t option_rank(const char *name, int option)
 {
     if (strcmp(name, "zero") == 0)
         return ZERO;
+    if (strcmp(name, "bucket-policy") == 0 || strcmp(name, "shard-policy") == 0)
+        return DERIVED + option; /* follow from `zero` where they are not given */
     return strcmp(name, "schedule") == 0 ? SCHEDULE : OPTION + option;
 }
 
