@@ -67,7 +67,7 @@ endif
 # Not under the thread sanitizer: Open MPI is not built for it, processes of one run share memory
 # at an address that it keeps for itself, and a calibration measures times.
 ifeq ($(TSAN),1)
-LEFT_OUT := $(filter $(addprefix %/test_,calibrate cmd_exec gpu_check mpi stop),$(CHECKED_SRC:.c=))
+LEFT_OUT := $(filter $(addprefix %/test_,agreement calibrate cmd_exec gpu_check interfaces mpi stop),$(CHECKED_SRC:.c=))
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
