@@ -13,7 +13,8 @@
 enum { NAME_BYTES = 400, WORD_BYTES = 256 };
 
 /* The order of traits; options of the strategy lie from OPTION on. */
-enum { WORKLOAD, ZERO, SCHEDULE, OPTION, DERIVED = 500, SETTING = 1000, PLACE, CLUSTER, CLUSTER_HASH, FILE_NAME };
+enum { WORKLOAD, ZERO, SCHEDULE, OPTION, DERIVED = 500, SETTING = 1000,
+       PLACE, CLUSTER, CLUSTER_HASH, FILE_NAME };
 
 struct trait {
     int32_t run, rank;
