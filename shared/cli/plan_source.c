@@ -111,29 +111,17 @@ static const char *plain_kind(const char *kind)
     return strncmp(kind, maker, sizeof maker - 1) == 0 ? kind + sizeof maker - 1 : kind;
 }
 
-/* How well a kind is known: not at all, by its family ("NVIDIA H100 80GB HBM3" has the first word
- * of a known system's H100-SXM5-80GB), or by its whole name. `member`: a known kind of its
- * family. */
-enum knowledge { NOT_KNOWN, BY_FAMILY, BY_NAME };
-
-static enum lw_status what_is_known(const char *kind, enum knowledge *out, char member[80],
-                                    struct lw_err *err)
+/* A known system other than a host has devices of that kind. */
+static enum lw_status is_known_kind(const char *kind, bool *known, struct lw_err *err)
 {
     struct lw_cluster c;
 
-    *out = NOT_KNOWN;
-    for (int k = 0; lw_cluster_known(k) && *out != BY_NAME; k++) {
+    *known = false;
+    for (int k = 0; lw_cluster_known(k) && !*known; k++) {
         if (strcmp(lw_cluster_known(k), "host") == 0)
             continue;
         LW_TRY(lw_cluster_find(lw_cluster_known(k), &c, err));
-        bool family = lw_device_same_family(c.device.kind, kind);
-        enum knowledge found = strcmp(c.device.kind, kind) == 0 ? BY_NAME
-                               : family                         ? BY_FAMILY
-                                                                : NOT_KNOWN;
-        if (found > *out) {
-            *out = found;
-            snprintf(member, 80, "%s", c.device.kind);
-        }
+        *known = strcmp(c.device.kind, kind) == 0;
         lw_cluster_free(&c);
     }
     return LW_OK;
@@ -141,23 +129,25 @@ static enum lw_status what_is_known(const char *kind, enum knowledge *out, char 
 
 enum same_kind { SAME, OTHER, UNSURE };
 
-/* Two kinds known by name are the same if their names are equal, others that are known if they are
- * of one family. A side without a name is not compared. */
+/* Two known kinds are the same if their names are equal. A driver's name ("NVIDIA H100 80GB HBM3")
+ * is the same kind as a known one if it has that kind's first word. Of other names nothing is
+ * known. A side without a name is not compared. */
 static enum lw_status compare_kinds(const char *own, const char *kind, enum same_kind *same,
                                     struct lw_err *err)
 {
-    enum knowledge of_own, of_kind;
-    char member[80], unused[80];
+    bool own_known = false, kind_known = false;
 
     *same = SAME;
     if (lw_device_is_nameless(own) || lw_device_is_nameless(kind) || strcmp(own, kind) == 0)
         return LW_OK;
-    LW_TRY(what_is_known(own, &of_own, member, err));
-    LW_TRY(what_is_known(kind, &of_kind, unused, err));
-    if (of_own == NOT_KNOWN || of_kind == NOT_KNOWN)
-        *same = UNSURE;
-    else if ((of_own == BY_NAME && of_kind == BY_NAME) || !lw_device_same_family(member, kind))
+    LW_TRY(is_known_kind(own, &own_known, err));
+    LW_TRY(is_known_kind(kind, &kind_known, err));
+    if (own_known && kind_known)
         *same = OTHER;
+    else if (!own_known && !kind_known)
+        *same = UNSURE;
+    else if (!lw_device_same_family(own_known ? own : kind, own_known ? kind : own))
+        *same = UNSURE;
     return LW_OK;
 }
 
