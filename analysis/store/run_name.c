@@ -351,7 +351,8 @@ static void put_group(const struct traits *t, const struct group *g, int32_t n, 
         if (in_pass(g, x->value, x->usual, pass, which))
             append(texts + (size_t)x->run * NAME_BYTES, x, x->value);
     }
-    for (int32_t r = 0; g->n_absent > 0 && !first->bare && r < n; r++)
+    bool says_default = g->n_absent > 0 && !first->bare && which == LW_RUN_NAMES && n == 2;
+    for (int32_t r = 0; says_default && r < n; r++)
         if (!has[r] && in_pass(g, NULL, true, pass, which))
             append(texts + (size_t)r * NAME_BYTES, first, "default");
     for (int64_t i = g->from; i < g->to; i++)
