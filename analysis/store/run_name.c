@@ -287,7 +287,7 @@ static int by_trait(const void *pa, const void *pb)
 struct group {
     int64_t from, to;
     int64_t n_absent;
-    const char *common; /* the value that most runs have, of equals the first run's; NULL: absent */
+    const char *common; /* the value that most runs have, of equals the first run's; NULL: none */
     bool differ;
 };
 
@@ -312,7 +312,7 @@ static struct group find_group(const struct traits *t, int64_t from, int32_t n)
         }
     }
     g.differ = most < g.to - from || g.n_absent > 0;
-    if (g.n_absent > most)
+    if (g.n_absent >= most)
         g.common = NULL;
     return g;
 }
@@ -351,7 +351,7 @@ static void put_group(const struct traits *t, const struct group *g, int32_t n, 
         if (in_pass(g, x->value, x->usual, pass, which))
             append(texts + (size_t)x->run * NAME_BYTES, x, x->value);
     }
-    bool says_default = g->n_absent > 0 && !first->bare && which == LW_RUN_NAMES && n == 2;
+    bool says_default = g->n_absent > 0 && !first->bare && which == LW_RUN_DIFFERENCES;
     for (int32_t r = 0; says_default && r < n; r++)
         if (!has[r] && in_pass(g, NULL, true, pass, which))
             append(texts + (size_t)r * NAME_BYTES, first, "default");

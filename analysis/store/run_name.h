@@ -7,7 +7,7 @@
 enum lw_run_words {
     LW_RUN_NAMES,       /* rare values first, then every value that is not the default's */
     LW_RUN_DIFFERENCES, /* every value that differs among the runs, defaults too; "" = none */
-    LW_RUN_CHOICES,     /* the same, without where they ran */
+    LW_RUN_CHOICES,     /* the same, without where they ran and without what was not given */
     LW_RUN_RARE         /* only values that are not the most common one; "" = none */
 };
 

@@ -90,6 +90,30 @@ TEST(what_tells_runs_apart_comes_first)
     lw_arena_free(&a);
 }
 
+/* Between two runs the one without an option has the word "default"; a picture and a list of them
+ * name only what was given. */
+TEST(an_option_that_was_not_given_is_a_difference)
+{
+    struct lw_run r[2] = {plain_run(), plain_run()};
+    static const char *const want[][2] = {
+        [LW_RUN_NAMES] = {"net, dgx-a100", "steps 20, net, dgx-a100"},
+        [LW_RUN_DIFFERENCES] = {"steps default", "steps 20"},
+        [LW_RUN_CHOICES] = {"", "steps 20"},
+        [LW_RUN_RARE] = {"", "steps 20"}};
+    struct lw_arena a = {0};
+    struct lw_err err;
+    const char **texts;
+
+    r[0].command = "sim -w w.json";
+    r[1].command = "sim -w w.json --steps 20";
+    for (enum lw_run_words w = LW_RUN_NAMES; w <= LW_RUN_RARE; w++) {
+        assert_int_equal(lw_run_texts(r, 2, w, &a, &texts, &err), LW_OK);
+        for (int i = 0; i < 2; i++)
+            assert_string_equal(texts[i], want[w][i]);
+    }
+    lw_arena_free(&a);
+}
+
 TEST(names_without_memory_leave_nothing)
 {
     struct lw_run r[2] = {plain_run(), plain_run()};
