@@ -9,6 +9,7 @@
 
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
+#include "tests/lib/says.h"
 
 #define RANK(rank, address)                                                                        \
     "RANK=" rank " WORLD_SIZE=2 LOCAL_RANK=" rank " timeout 60 $IN$L exec -w m.json --dp 2 "       \
@@ -20,15 +21,6 @@
 static int port(int k)
 {
     return 20000 + (int)getpid() % 10000 + k;
-}
-
-static int32_t count(const char *text, const char *word)
-{
-    int32_t n = 0;
-
-    for (; (text = strstr(text, word)); text += strlen(word))
-        n++;
-    return n;
 }
 
 /* Rank 0 listens at the address alone: 127.0.0.1 at that port refuses. */
@@ -46,7 +38,7 @@ TEST(ranks_meet_at_the_address_alone)
              port(0));
     int rc;
     const char *out = shell(line, &rc);
-    if (strncmp(out, "0\n0\n", 4) != 0 || count(out, "\"verified\": true") != 1)
+    if (strncmp(out, "0\n0\n", 4) != 0 || count_words(out, "\"verified\": true") != 1)
         fail_msg("%s", out);
 }
 
@@ -72,7 +64,7 @@ TEST(ranks_of_two_network_namespaces_meet_over_their_link)
              "export L PORT IN; unshare -rmn sh both",
              port(1));
     const char *out = shell(line, &rc);
-    if (rc != 0 || count(out, "\"verified\": true") != 1)
+    if (rc != 0 || count_words(out, "\"verified\": true") != 1)
         fail_msg("rc %d: %s", rc, out);
 }
 
