@@ -24,6 +24,15 @@ const char *lw_dtype_word(int t)
     return t >= 0 && t < LW_N_DTYPES ? dtypes[t].name : NULL;
 }
 
+enum lw_dtype lw_dtype_of_most(const int64_t n[LW_N_DTYPES])
+{
+    int best = 0;
+
+    for (int k = 1; k < LW_N_DTYPES; k++)
+        best = n[k] > n[best] ? k : best;
+    return (enum lw_dtype)best;
+}
+
 const char *lw_dtype_name(enum lw_dtype t)
 {
     return dtypes[t].name;

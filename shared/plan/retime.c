@@ -143,13 +143,10 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
 static enum lw_dtype main_dtype(const struct lw_plan *p)
 {
     int64_t n[LW_N_DTYPES] = {0};
-    int best = 0;
 
     for (int32_t i = 0; i < p->n_params; i++)
         n[p->params[i].dtype] += p->params[i].numel;
-    for (int k = 1; k < LW_N_DTYPES; k++)
-        best = n[k] > n[best] ? k : best;
-    return (enum lw_dtype)best;
+    return lw_dtype_of_most(n);
 }
 
 static bool is_timed_compute(const struct lw_plan *p, const struct lw_op *op)

@@ -319,11 +319,8 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w)
 {
     int64_t n[LW_N_DTYPES] = {0};
-    int best = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
         n[w->params[i].dtype] += w->params[i].numel;
-    for (int k = 1; k < LW_N_DTYPES; k++)
-        best = n[k] > n[best] ? k : best;
-    return (enum lw_dtype)best;
+    return lw_dtype_of_most(n);
 }
