@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/shown_text.h"
 #include "shared/base/units.h"
 #include "shared/plan/strategy.h"
 
@@ -144,8 +145,7 @@ static const char *base_name(char *path)
 {
     static const char *const endings[] = {".gz", ".json", ".trace", ".pt", ".et", ".sqlite",
                                           ".goal"};
-    char *slash = strrchr(path, '/');
-    char *name = slash ? slash + 1 : path;
+    char *name = (char *)lw_base_name(path);
 
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t len = strlen(name), n = strlen(endings[i]);
