@@ -57,10 +57,10 @@ static void only_rank_0_prints(void)
 
 static int run_command(int argc, char **argv)
 {
-    struct lw_execution s = {.options = lw_exec_options_default(), .backend = "threads",
-                        .db = "lapwing.db", .steps = 20, .warmup = 3,
-                        .timeout_s = 30, .team = {.run = -1}, .consolidate = -1,
-                        .source.make_model = traces_model_for};
+    struct lw_execution s = {
+        .options = lw_exec_options_default(), .backend = "threads", .db = "lapwing.db", .steps = 20,
+        .warmup = 3, .timeout_s = 30, .team = {.run = -1}, .consolidate = -1,
+        .source.make_model = traces_model_for};
     const char *optimizer = NULL, *compute = "gemm", *fault = NULL;
     double momentum = -1;
     bool list = false;

@@ -58,7 +58,7 @@ static double forward_flops(const struct lw_workload *w, double samples)
     return w->batch > 0 && sum > 0 ? sum * samples / (double)w->batch : NAN;
 }
 
-/* Products for the gradients of frozen parameters, which nobody computes. */
+/* Products for the gradients of frozen parameters, which are not computed. */
 static double spared_flops(const struct lw_workload *w, double samples)
 {
     double active = active_numel(w), trained = (double)lw_workload_numel(w, true);
