@@ -76,14 +76,11 @@ TEST(the_first_blocks_and_every_second_one_may_be_dense)
     lw_workload_free(&w);
 }
 
-/* Latent attention, by DeepSeek-V2's equations: h 64, 4 heads of 16 + 8, values of 12, q 40, kv 24.
- *   64*40 + 40*4*24 + 64*(24+8) + 24*4*(16+12) + 4*12*64
- * = 2560 + 3840 + 2048 + 2688 + 3072 = 14,208 elements, and
- * as many products a token; scores and sums 2 * (24 + 12) * 4 a pair of tokens. */
-TEST(latent_attention_has_its_products_by_hand)
+/* Latent attention and no experts. */
+static struct traces_model_shape latent_shape(void)
 {
     struct traces_model_shape s = small;
-    int64_t numel = 0;
+
     s.experts = s.topk = s.expert_ffn = 0;
     s.kv_heads = 4;
     s.head_width = 16;
@@ -91,6 +88,17 @@ TEST(latent_attention_has_its_products_by_hand)
     s.v_width = 12;
     s.q_lora = 40;
     s.kv_lora = 24;
+    return s;
+}
+
+/* Latent attention, by DeepSeek-V2's equations: h 64, 4 heads of 16 + 8, values of 12, q 40, kv 24.
+ *   64*40 + 40*4*24 + 64*(24+8) + 24*4*(16+12) + 4*12*64
+ * = 2560 + 3840 + 2048 + 2688 + 3072 = 14,208 elements, and
+ * as many products a token; scores and sums 2 * (24 + 12) * 4 a pair of tokens. */
+TEST(latent_attention_has_its_products_by_hand)
+{
+    struct traces_model_shape s = latent_shape();
+    int64_t numel = 0;
     struct lw_workload w = build(s);
     for (int32_t i = 0; i < w.n_params; i++)
         if (w.params[i].module == 1 && strstr(w.params[i].name, "self_attn") &&
@@ -110,15 +118,8 @@ TEST(a_ring_sums_the_gradients_of_wide_queries)
 {
     enum { Q = 2 * 32 * 4 * 24, KV = 2 * 32 * 4 * (24 + 12), OUT = 2 * 32 * 4 * 12,
            ROWS = 4 * 32 * 4 };
-    struct traces_model_shape s = small;
+    struct traces_model_shape s = latent_shape();
     lw_ps backward[2];
-    s.experts = s.topk = s.expert_ffn = 0;
-    s.kv_heads = 4;
-    s.head_width = 16;
-    s.rope_width = 8;
-    s.v_width = 12;
-    s.q_lora = 40;
-    s.kv_lora = 24;
     for (int k = 0; k < 2; k++) {
         s.context = k + 2;
         s.seq = 32 * s.context;
