@@ -114,26 +114,27 @@ void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,
     lw_jsonout_end(o);
 }
 
-void lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *plan, FILE *f)
+enum lw_status lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *plan,
+                                      FILE *f, struct lw_err *err)
 {
     const struct lw_memory_peak *m = &s->memory;
-    char bytes[32], name[32], text[512], before[32];
-    size_t n = 0;
+    char text[LW_OP_TEXT], before[32];
+    struct lw_paragraph line;
 
     if (m->rank < 0)
-        return;
+        return LW_OK;
     snprintf(before, sizeof before, "memory of rank %d ", m->rank);
-    n += (size_t)snprintf(text, sizeof text, "at its peak");
+    FILE *out = lw_paragraph_open(&line, f, before);
+    fprintf(out, "at its peak, %s after the run began", lw_format_ps(text, m->at));
     if (m->op >= 0)
-        n += (size_t)snprintf(text + n, sizeof text - n, ", at %s of step %d",
-                              lw_op_name(plan->ops[m->op].kind), m->step);
-    for (int i = 0; i < LW_N_MEMORY; i++) {
-        snprintf(name, sizeof name, "%s", lw_memory_name((enum lw_memory)i));
-        for (char *c = name; *c; c++)
-            *c = *c == '_' ? ' ' : *c;
-        if (m->bytes[i] > 0)
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s %s %s", i ? "," : ":", name,
-                                  lw_format_bytes(bytes, m->bytes[i]));
+        fprintf(out, ", in step %d at %s", m->step, lw_plan_op_text(plan, m->op, text));
+    for (int i = 0, n = 0; i < LW_N_MEMORY; i++) {
+        if (m->bytes[i] <= 0)
+            continue;
+        fputs(n++ ? ", " : ": ", out);
+        for (const char *c = lw_memory_name((enum lw_memory)i); *c; c++)
+            fputc(*c == '_' ? ' ' : *c, out);
+        fprintf(out, " %s", lw_format_bytes(text, m->bytes[i]));
     }
-    lw_put_paragraph(f, before, text);
+    return lw_paragraph_close(&line, err);
 }

@@ -26,7 +26,8 @@ void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s);
 /* What memory is made of at the peak: the object "memory_at_peak" (null: unknown), and a line. */
 void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,
                             const struct lw_plan *plan);
-void lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *plan, FILE *f);
+enum lw_status lw_summary_text_memory(const struct lw_summary *s, const struct lw_plan *plan,
+                                      FILE *f, struct lw_err *err);
 enum lw_status lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory,
                                      struct lw_err *err);
 

@@ -402,7 +402,8 @@ static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct
                     : "the default; see device.framework_bytes");
     if (missing_bytes(r) > 0)
         fprintf(f, ", more than the device has by %s", lw_format_bytes(buf, missing_bytes(r)));
-    return lw_paragraph_close(&line, err);
+    LW_TRY(lw_paragraph_close(&line, err));
+    return lw_summary_text_memory(r->summary, r->plan, out, err);
 }
 
 static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
@@ -433,8 +434,6 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
         fputs("peak memory: not recorded\n", f);
     else
         LW_TRY(text_peak(r, f, err));
-    if (!r->replayed)
-        lw_summary_text_memory(s, r->plan, f);
     LW_TRY(text_buckets(l, r->all, f, err));
     if (r->replayed)
         LW_TRY(text_replay(r, f, err));

@@ -96,6 +96,19 @@ TEST(what_the_cluster_times_is_said_with_its_source)
            "\"copied by hand\", \"basis\": \"measured\", \"n_ops\": 1}");
 }
 
+/* 16 B are kept from 0 and 8 B more from the second forward on, which starts at 10 us. */
+TEST(the_text_says_when_memory_is_at_its_peak)
+{
+    shell("echo '{\"lapwing\": 1, \"kind\": \"workload\", \"name\": \"two\", \"modules\": ["
+          "{\"name\": \"a\", \"forward_ns\": 10000, \"kept_bytes\": 16}, "
+          "{\"name\": \"b\", \"forward_ns\": 20000, \"kept_bytes\": 8}], \"params\": []}' "
+          "> two.json", NULL);
+    expect("sim -w two.json --no-db", 0,
+           "memory of rank 0 at its peak, 10.000 us after the run began, in step 0 at op 1 "
+           "(forward, module 1)\n  of 'first' for role 'data': activations 24 B");
+    expect("sim -w two.json --no-db --format json", 0, "\"at_ns\": 10000,");
+}
+
 /* The ten all-reduces of the plan: a closed form; with a table of their size measured, with one of
  * half of it scaled. Messages at chunk detail. */
 TEST(the_basis_of_each_collective_is_said)
