@@ -42,6 +42,7 @@ static const char *const what_of[N_COUNTS] = {"kills while a prediction is store
 static struct totals {
     _Atomic long tried[N_COUNTS], lost[N_COUNTS];
     _Atomic long tried_of[32];    /* damaged files of a kind */
+    _Atomic long spent_ms[32];    /* by the readers of a kind */
     _Atomic long cut_short;       /* kills between the first moment of a run and its end */
     _Atomic long launcher_blames; /* mpirun ended the others before they saw which rank is gone */
     _Atomic long launcher_hangs;  /* mpirun does not end although each of its ranks has */
@@ -328,13 +329,15 @@ static int rank_of(pid_t process)
 static bool blames(int how, int rank, bool *by_launcher)
 {
     static const char dead[] = "ended before the run was stored";
-    char gone[32], gave_up[32], ended[32];
+    char gone[32], gave_up[32], ended[32], first[32];
 
     snprintf(gone, sizeof gone, "rank %d is gone", rank);
     snprintf(gave_up, sizeof gave_up, "rank %d gave up", rank);
     snprintf(ended, sizeof ended, "rank %d was ended", rank);
+    snprintf(first, sizeof first, "rank %d ended first", rank);
     if (asks_text("r.db", "SELECT message FROM run WHERE id = 1") &&
-        (strstr(answer, gone) || strstr(answer, gave_up) || strstr(answer, ended)))
+        (strstr(answer, gone) || strstr(answer, gave_up) || strstr(answer, ended) ||
+         strstr(answer, first)))
         return true;
     *by_launcher = (how == MPI || (how == SPAWN_MPI && rank < 0)) &&
                    (strstr(answer, "stopped by signal 15") || strstr(answer, dead));
@@ -512,11 +515,21 @@ static const char *one_command(const struct kind *k)
     return k->commands[draw((uint64_t)n)];
 }
 
+/* Of two kinds, that whose readers had less time: each has about as much, so that a slow one leaves
+ * time for the others. */
+static uint64_t kind_of_reader(void)
+{
+    uint64_t a = draw(N_KINDS), b = draw(N_KINDS);
+
+    return totals->spent_ms[a] < totals->spent_ms[b] ? a : b;
+}
+
 /* A file of one kind, given to a reader of that kind; one in four times to another's. */
 static void try_file(void)
 {
-    uint64_t k = draw(N_KINDS);
-    const char *command = one_command(&kinds[draw(4) ? k : draw(N_KINDS)]);
+    uint64_t reader = kind_of_reader(), k = draw(4) ? reader : draw(N_KINDS);
+    const char *command = one_command(&kinds[reader]);
+    double began = now_s();
     size_t n;
     char *text = read_all(seeds[k].gl_pathv[draw(seeds[k].gl_pathc)], &n);
 
@@ -533,6 +546,7 @@ static void try_file(void)
                  command);
     totals->tried[FILES]++;
     totals->tried_of[k]++;
+    totals->spent_ms[reader] += (long)((now_s() - began) * 1e3);
     if (rc < 0 || rc > 3 || output_says("runtime error:") || output_says("AddressSanitizer") ||
         access(in_folder("pwned"), F_OK) == 0) {
         lost(FILES, "%s: exit %d", command, rc);
@@ -801,8 +815,8 @@ static void attack_hellos(void)
         attack_with_token();
 }
 
-static void (*const attackers[])(void) = {kill_store, kill_rank, kill_rank,    kill_rank,
-                                          try_file,   try_file,  attack_hellos};
+static void (*const attackers[])(void) = {kill_store, kill_rank, kill_rank, kill_rank, try_file,
+                                          try_file,   try_file,  try_file,  attack_hellos};
 enum { N_ATTACKERS = sizeof attackers / sizeof attackers[0] };
 
 /* In a folder below the common one, with the inputs that commands name. */
