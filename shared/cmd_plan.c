@@ -9,7 +9,6 @@
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/json/jsonout.h"
-#include "shared/plan/plan_diff.h"
 #include "shared/cli/plan_source.h"
 #include "sim/cost/cost_model.h"
 #include "traces/models/models.h"

@@ -1,17 +1,14 @@
-/* The plan: access, release, and its canonical bytes. The hash covers every decision in a fixed
- * order; it leaves out names of files, hashes of inputs and notes, which say why and not what. */
+/* The plan: access and release. */
 #include "shared/plan/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/hash.h"
+#include "shared/base/checked.h"
 #include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
-
-enum { PLAN_FORMAT = 1 };
 
 void lw_plan_free(struct lw_plan *p)
 {
@@ -231,210 +228,29 @@ bool lw_plan_next_slot(const struct lw_plan *p, const struct lw_bucket *b, struc
     return true;
 }
 
-static void feed_ints(struct lw_hash *h, const int32_t *v, int64_t n)
+void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t first, int32_t n,
+                           struct lw_launch_point *out)
 {
-    lw_hash_int(h, n);
-    lw_hash_ints32(h, v, n);
-}
-
-/* Options that differ from the default, so that a new option leaves hashes as they are. */
-static void feed_strategy(struct lw_hash *h, const struct lw_strategy *s)
-{
-    struct lw_strategy usual = lw_strategy_default();
-    char buf[64], other[64];
-
-    for (int i = 0; i < lw_strategy_n_options(); i++) {
-        const char *text = lw_strategy_get(s, i, buf);
-        if (strcmp(text, lw_strategy_get(&usual, i, other)) == 0)
-            continue;
-        lw_hash_string(h, lw_strategy_option(i)->name);
-        lw_hash_string(h, text);
-    }
-    lw_hash_string(h, "");
-}
-
-static void feed_ranks(struct lw_hash *h, const struct lw_plan *p)
-{
-    feed_ints(h, p->role_of, p->n_ranks);
-    feed_ints(h, p->index_in_role, p->n_ranks);
-    feed_ints(h, p->coord, (int64_t)p->n_ranks * 3);
-    lw_hash_int(h, p->n_roles);
+    for (int32_t k = 0; k < n; k++)
+        out[k] = (struct lw_launch_point){0, 0, -1};
     for (int32_t r = 0; r < p->n_roles; r++) {
-        lw_hash_string(h, p->roles[r].name);
-        lw_hash_int(h, p->roles[r].stage);
-        for (int m = 0; m < LW_N_MEM; m++)
-            lw_hash_int(h, p->roles[r].static_bytes[m]);
-    }
-}
-
-static void feed_comms(struct lw_hash *h, const struct lw_plan *p)
-{
-    lw_hash_int(h, p->n_streams);
-    for (int32_t i = 0; i < p->n_streams; i++) {
-        lw_hash_string(h, p->streams[i].name);
-        lw_hash_int(h, p->streams[i].class_);
-        lw_hash_int(h, p->streams[i].priority);
-    }
-    lw_hash_int(h, p->n_comms);
-    for (int32_t i = 0; i < p->n_comms; i++) {
-        lw_hash_string(h, p->comms[i].name);
-        lw_hash_int(h, p->comms[i].purpose);
-        lw_hash_int(h, p->comms[i].reducer);
-        lw_hash_int(h, p->comms[i].stream);
-    }
-    lw_hash_int(h, p->n_groups);
-    for (int32_t i = 0; i < p->n_groups; i++)
-        feed_ints(h, p->members + p->groups[i].first_member, p->groups[i].n_members);
-    feed_ints(h, p->comm_group, (int64_t)p->n_comms * p->n_ranks);
-}
-
-static void feed_params(struct lw_hash *h, const struct lw_plan *p)
-{
-    lw_hash_int(h, p->n_params);
-    for (int32_t i = 0; i < p->n_params; i++) {
-        const struct lw_plan_param *a = &p->params[i];
-        lw_hash_string(h, a->name);
-        lw_hash_int(h, a->numel);
-        lw_hash_int(h, a->dtype);
-        lw_hash_int(h, a->stage);
-        lw_hash_int(h, a->module);
-        lw_hash_int(h, a->device);
-        lw_hash_int(h, a->tied);
-        lw_hash_int(h, a->trainable | a->sparse << 1 | a->used << 2 | a->ignored << 3 |
-                           a->expert << 4);
-    }
-    lw_hash_int(h, p->n_buffers);
-    for (int32_t i = 0; i < p->n_buffers; i++) {
-        lw_hash_string(h, p->buffers[i].name);
-        lw_hash_int(h, p->buffers[i].numel);
-        lw_hash_int(h, p->buffers[i].dtype);
-        lw_hash_int(h, p->buffers[i].broadcast);
-    }
-    feed_ints(h, p->stage_of, p->n_modules);
-    if (p->n_whole > 0) {
-        lw_hash_string(h, "whole");
-        feed_ints(h, p->whole, p->n_whole);
-    }
-    if (p->n_sparse > 0)
-        lw_hash_string(h, "sparse");
-    for (int32_t i = 0; i < p->n_sparse; i++) {
-        lw_hash_int(h, p->sparse[i].param);
-        lw_hash_int(h, p->sparse[i].row_numel);
-        lw_hash_int(h, p->sparse[i].touched_rows);
-    }
-}
-
-static void feed_buckets(struct lw_hash *h, const struct lw_plan *p)
-{
-    lw_hash_int(h, p->n_sets);
-    for (int32_t i = 0; i < p->n_sets; i++) {
-        lw_hash_string(h, p->sets[i].name);
-        lw_hash_int(h, p->sets[i].stage);
-        lw_hash_int(h, p->sets[i].first_bucket);
-        lw_hash_int(h, p->sets[i].n_buckets);
-        if (p->sets[i].kind != (int32_t)lw_bucket_kind_of_set(p->sets[i].name))
-            lw_hash_string(h, kind_names[p->sets[i].kind]);
-    }
-    lw_hash_int(h, p->n_buckets);
-    for (int32_t i = 0; i < p->n_buckets; i++) {
-        const struct lw_bucket *b = &p->buckets[i];
-        lw_hash_int(h, b->set);
-        lw_hash_int(h, b->dtype);
-        lw_hash_int(h, b->bytes);
-        lw_hash_int(h, b->limit_bytes);
-        lw_hash_int(h, b->n_slots);
-        for (struct lw_slot_walk k = {0}; lw_plan_next_slot(p, b, &k);) {
-            lw_hash_int(h, k.slot.param);
-            lw_hash_int(h, k.slot.offset);
+        struct lw_program g = p->programs[(int64_t)variant * p->n_roles + r];
+        struct lw_launch_point at = {0, 0, -1};
+        int32_t micro_batch = -1;
+        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+            const struct lw_op *o = &p->ops[i];
+            if (o->kind == LW_OP_BACKWARD) {
+                if (o->micro_batch != micro_batch)
+                    at = (struct lw_launch_point){0, 0, -1};
+                micro_batch = o->micro_batch;
+                at.at = lw_add_sat(at.at, lw_plan_work_ps(p, o));
+                at.n_ready += o->n_ready;
+            }
+            if (o->bucket < first || o->bucket - first >= n || out[o->bucket - first].op >= 0 ||
+                lw_op_class(o->kind) != LW_CLASS_COLLECTIVE)
+                continue;
+            out[o->bucket - first] = at;
+            out[o->bucket - first].op = i;
         }
     }
-    lw_hash_int(h, p->n_shards);
-    for (int32_t i = 0; i < p->n_shards; i++) {
-        lw_hash_int(h, p->shards[i].param);
-        lw_hash_int(h, p->shards[i].owner);
-        lw_hash_int(h, p->shards[i].first);
-        lw_hash_int(h, p->shards[i].numel);
-    }
-}
-
-static void feed_op(struct lw_hash *h, const struct lw_plan *p, const struct lw_op *op)
-{
-    const int64_t fields[] = {
-        op->kind,  op->dtype,  op->stream, op->comm,    op->call,   op->work,        op->work_ps,
-        op->bytes, op->peer,   op->operand, op->module, op->stage,  op->micro_batch, op->bucket,
-    };
-
-    lw_hash_ints(h, fields, sizeof fields / sizeof *fields);
-    feed_ints(h, p->deps + op->first_dep, op->n_deps);
-    feed_ints(h, p->ready + op->first_ready, op->n_ready);
-    lw_hash_string(h, op->name);
-}
-
-static void feed_products(struct lw_hash *h, const struct lw_plan *p)
-{
-    lw_hash_string(h, "products");
-    lw_hash_int(h, p->n_products);
-    for (int32_t i = 0; i < p->n_products; i++) {
-        const struct lw_product *x = &p->products[i];
-        const int64_t fields[] = {x->batch, x->m, x->n, x->k, x->dtype, x->out_size,
-                                  x->fp8 | x->accumulate << 1 | x->grouped << 2};
-        lw_hash_ints(h, fields, sizeof fields / sizeof *fields);
-    }
-    for (int32_t i = 0; i < p->n_works; i++)
-        feed_ints(h, p->work_products + p->works[i].first_product, p->works[i].n_products);
-}
-
-static void feed_programs(struct lw_hash *h, const struct lw_plan *p)
-{
-    lw_hash_int(h, p->n_works);
-    for (int32_t i = 0; i < p->n_works; i++) {
-        lw_hash_int(h, p->works[i].ps);
-        lw_hash_int(h, p->works[i].flops);
-        lw_hash_int(h, p->works[i].bytes);
-        if (p->works[i].keeps_bytes != 0) { /* no other number here is below -1 */
-            lw_hash_int(h, -2);
-            lw_hash_int(h, p->works[i].keeps_bytes);
-        }
-    }
-    if (p->n_products > 0)
-        feed_products(h, p);
-    lw_hash_int(h, p->n_variants);
-    for (int32_t i = 0; i < p->n_variants; i++) {
-        lw_hash_string(h, p->variants[i].name);
-        lw_hash_string(h, p->variants[i].set_name);
-        lw_hash_int(h, p->variants[i].ends_step);
-    }
-    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++) {
-        lw_hash_int(h, p->programs[i].first_op);
-        lw_hash_int(h, p->programs[i].n_ops);
-    }
-    lw_hash_int(h, p->n_ops);
-    for (int32_t i = 0; i < p->n_ops; i++)
-        feed_op(h, p, &p->ops[i]);
-    feed_ints(h, p->operand_first, p->n_operand_rows);
-    lw_hash_int(h, p->n_operands);
-    for (int32_t i = 0; i < p->n_operands; i++) {
-        lw_hash_int(h, p->operands[i].bytes);
-        lw_hash_int(h, p->operands[i].offset);
-        lw_hash_int(h, p->operands[i].peer);
-    }
-    feed_ints(h, p->pass_variant, p->n_passes);
-    lw_hash_int(h, p->repeat_from);
-}
-
-enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err)
-{
-    struct lw_hash *h = lw_hash_new();
-
-    if (!h)
-        return lw_fail_nomem(err);
-    lw_hash_int(h, PLAN_FORMAT);
-    feed_strategy(h, p->strategy);
-    feed_ranks(h, p);
-    feed_comms(h, p);
-    feed_params(h, p);
-    feed_buckets(h, p);
-    feed_programs(h, p);
-    lw_hash_finish(h, p->hash);
-    return LW_OK;
 }

@@ -2,6 +2,7 @@
 #define LW_SHARED_PLAN_PLAN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shared/base/arena.h"
@@ -308,6 +309,21 @@ int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name); /* -1 =
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without
  * padding, paths or provenance. */
 enum lw_status lw_plan_hash(struct lw_plan *p, struct lw_err *err);
+
+/* The first decision in which two plans differ ("strategy: --bucket-cap is '1048576' in the first
+ * plan, '26214400' in the second"); false and "" when they decide the same. Decisions are compared
+ * in the order of the canonical bytes. */
+bool lw_plan_diff(const struct lw_plan *a, const struct lw_plan *b, char *text, size_t room);
+
+/* Where the buckets [first, first + n) leave in a variant: backward time of the synchronised
+ * micro-batch before that, and gradients complete by then. op -1: the variant does not reduce
+ * it. One walk over the ops for all of them. */
+struct lw_launch_point {
+    lw_ps at;
+    int32_t n_ready, op;
+};
+void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t first, int32_t n,
+                           struct lw_launch_point *out);
 
 /* Prove the plan: see docs/design/plan.md for the list. LW_EPLAN names the first fault. */
 enum lw_status lw_plan_check(const struct lw_plan *p, struct lw_err *err);

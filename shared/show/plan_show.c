@@ -7,7 +7,6 @@
 #include "shared/plan/strategy.h"
 #include "shared/show/plan_stages.h"
 #include "shared/show/plan_units.h"
-#include "shared/plan/plan_diff.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 

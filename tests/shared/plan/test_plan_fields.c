@@ -1,8 +1,8 @@
-/* Two plans in words: shared/plan/plan_diff.h. */
+/* The hash and the first difference of plans: shared/plan/plan_fields.c. */
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/plan/plan_diff.h"
+#include "shared/plan/plan.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/tiny_workload.h"
@@ -48,21 +48,22 @@ TEST(the_first_decision_that_differs_is_named)
     b.strategy->bucket_cap_bytes = 1200;
     /* 800: c.weight 1200 | b.bias 8 + b.weight 800 | a.weight 400 */
     assert_diff(&a, &b,
-                "bucket set 'rebuilt': 2 buckets of stage 0 in the first plan, 3 of stage 0 in "
-                "the second");
+                "bucket set 1 'rebuilt': number of buckets is 2 in the first plan, 3 in the "
+                "second");
     lw_plan_free(&b);
 
     t.params[B_WEIGHT].numel = 201;
     b = build(&t, 1200);
-    assert_diff(&a, &b, "role 0: parameter bytes is 2408 in the first plan, 2412 in the second");
+    assert_diff(&a, &b,
+                "role 0 'data': parameter bytes is 2408 in the first plan, 2412 in the second");
     lw_plan_free(&b);
 
     tiny_init(&t);
     t.modules[1].forward_ps++;
     b = build(&t, 1200);
     assert_diff(&a, &b,
-                "variant 'first', role 'data', op 1 (forward): work in ps is 2000000 in the "
-                "first plan, 2000001 in the second");
+                "work of op 1 (forward, module 1) of 'first' for role 'data': time in ps is "
+                "2000000 in the first plan, 2000001 in the second");
     lw_plan_free(&b);
 
     tiny_init(&t);
@@ -71,8 +72,7 @@ TEST(the_first_decision_that_differs_is_named)
     t.params[B_WEIGHT].ready_ps = t.params[B_BIAS].ready_ps;
     b = build(&t, 1200);
     assert_diff(&a, &b,
-                "bucket 1 of set 'rebuilt': place 0 holds parameter 2 'b.bias' in the first "
-                "plan, 1 'b.weight' in the second");
+                "bucket 2: gradient 0 is 'b.bias' in the first plan, 'b.weight' in the second");
     lw_plan_free(&b);
     lw_plan_free(&a);
 }
