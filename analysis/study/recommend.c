@@ -7,8 +7,8 @@
  * than n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated first and then the
  * neighbourhood of its best places, which is not exhaustive and is said. Beyond LISTED the walk
  * takes steps of a thousandth, which may pass over bucketings. Beyond FULL_PARAMS parameters a plan
- * takes long: all these numbers shrink as that grows, the steps by its square, because each takes a
- * plan; so the work stays within a bound.
+ * takes long: all these numbers shrink as that grows, the steps by its square, because each decides
+ * the buckets anew; so the work stays within a bound.
  *
  * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place
  * unless it is beaten. Not searched: first bucket, policy, launch order. */
@@ -53,29 +53,6 @@ lw_ps lw_recommendation_gain(const struct lw_recommendation *r)
     return r->best < 0 ? 0 : r->reference.step - r->points[r->best].step;
 }
 
-/* The buckets that the plan settles on: those of its last pass. */
-static bool settled(const struct lw_plan *p, const struct lw_bucket *b)
-{
-    int32_t v = lw_plan_variant_of_pass(p, p->n_passes - 1);
-    return lw_plan_uses_set(p, v, b->set);
-}
-
-/* How many buckets there are, and the largest cap that still makes them; INT64_MAX when no bucket
- * was closed by the cap. */
-static void look(const struct lw_plan *p, int64_t cap, struct lw_cap_point *point)
-{
-    point->high_bytes = INT64_MAX;
-    point->n_buckets = 0;
-    for (int32_t i = 0; i < p->n_buckets; i++) {
-        const struct lw_bucket *b = &p->buckets[i];
-        if (!settled(p, b))
-            continue;
-        point->n_buckets++;
-        if (b->limit_bytes == cap && b->bytes >= cap && b->bytes < point->high_bytes)
-            point->high_bytes = b->bytes;
-    }
-}
-
 static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
                                struct lw_cap_point *point)
 {
@@ -97,18 +74,26 @@ static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
     return st;
 }
 
-/* Plan with the cap of a point and, where asked, simulate. */
-static enum lw_status try_point(const struct search *s, const struct lw_strategy *strategy,
-                                bool run, struct lw_cap_point *point)
+/* How many buckets there are, and the largest cap that still makes them; INT64_MAX when no bucket
+ * was closed by the cap. */
+static enum lw_status look(const struct search *s, const struct lw_strategy *strategy,
+                           struct lw_cap_point *point)
+{
+    struct lw_settled_buckets b;
+
+    LW_TRY(lw_plan_settled_buckets(s->w, strategy, &s->cost, &b, s->err));
+    point->n_buckets = b.n;
+    point->high_bytes = b.smallest_closed;
+    return LW_OK;
+}
+
+static enum lw_status plan_and_simulate(const struct search *s, const struct lw_strategy *strategy,
+                                        struct lw_cap_point *point)
 {
     struct lw_plan p;
 
-    LW_TRY((run ? lw_plan_build : lw_plan_build_unproved)(s->w, strategy, &s->cost, &p, s->err));
-    enum lw_status st = LW_OK;
-    if (run)
-        st = simulate(s, &p, point);
-    else
-        look(&p, strategy->bucket_cap_bytes, point);
+    LW_TRY(lw_plan_build(s->w, strategy, &s->cost, &p, s->err));
+    enum lw_status st = simulate(s, &p, point);
     lw_plan_free(&p);
     return st;
 }
@@ -154,7 +139,7 @@ static enum lw_status list_points(struct search *s)
     for (int64_t cap = 0; cap < INT64_MAX && !lw_progress_stopped(s->progress);) {
         struct lw_cap_point point = {.low_bytes = cap, .step = -1, .exposed_comm = -1};
         strategy.bucket_cap_bytes = cap;
-        LW_TRY(try_point(s, &strategy, false, &point));
+        LW_TRY(look(s, &strategy, &point));
         int64_t next = point.high_bytes < INT64_MAX ? point.high_bytes + 1 : INT64_MAX;
         if (next == INT64_MAX) /* one bucket a key: any cap beyond all bytes */
             point.high_bytes = whole > cap ? whole : cap;
@@ -185,7 +170,7 @@ static enum lw_status run_point(struct search *s, int32_t i)
                        ? s->r->n_points
                        : share_of(s, GRID) + N_PEAKS * share_of(s, NEAR);
     lw_progress_report(s->progress, "simulating bucket caps", (double)s->r->n_simulated / most);
-    return try_point(s, &strategy, true, p);
+    return plan_and_simulate(s, &strategy, p);
 }
 
 /* Points [from, to] at no more than n evenly spaced places, both ends included. */
@@ -264,9 +249,9 @@ static enum lw_status search(struct search *s)
     struct lw_recommendation *r = s->r;
 
     choose_reference(s);
-    LW_TRY(try_point(s, &r->reference_strategy, false, &r->reference));
+    LW_TRY(look(s, &r->reference_strategy, &r->reference));
     r->reference.high_bytes = r->reference.low_bytes;
-    LW_TRY(try_point(s, &r->reference_strategy, true, &r->reference));
+    LW_TRY(plan_and_simulate(s, &r->reference_strategy, &r->reference));
     LW_TRY(list_points(s));
     if (r->n_points == 0) {
         /* stopped before the first */

@@ -256,18 +256,15 @@ static enum lw_status check_size(const struct lw_workload *w, const struct lw_st
     return LW_OK;
 }
 
-enum lw_status lw_plan_build_unproved(const struct lw_workload *w, const struct lw_strategy *s,
-                                      const struct lw_cost *cost, struct lw_plan *plan,
-                                      struct lw_err *err)
+/* The strategy with all that it leaves open, when it fits the workload. */
+static enum lw_status resolve(const struct lw_workload *w, const struct lw_strategy *given,
+                              struct lw_strategy *s, struct lw_err *err)
 {
-    struct lw_strategy resolved;
-
-    LW_TRY(lw_compat_resolve(s, &resolved, err));
-    if (s->pp > 1 && lw_schedule_chunks(s->schedule) > 0 &&
-        !lw_strategy_given(s, lw_strategy_find("chunks")))
-        resolved.chunks = lw_schedule_chunks(s->schedule);
-    resolve_sharding(s, &resolved);
-    s = &resolved;
+    LW_TRY(lw_compat_resolve(given, s, err));
+    if (given->pp > 1 && lw_schedule_chunks(given->schedule) > 0 &&
+        !lw_strategy_given(given, lw_strategy_find("chunks")))
+        s->chunks = lw_schedule_chunks(given->schedule);
+    resolve_sharding(given, s);
     LW_TRY(lw_strategy_check(s, err));
     LW_TRY(lw_workload_check(w, err));
     LW_TRY(lw_compat_check(s, w, err));
@@ -278,15 +275,27 @@ enum lw_status lw_plan_build_unproved(const struct lw_workload *w, const struct 
     LW_TRY(check_size(w, s, err));
     if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));
-    return lw_lower(w, s, cost, plan, err);
+    return LW_OK;
+}
+
+enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
+                                       const struct lw_cost *cost, struct lw_settled_buckets *out,
+                                       struct lw_err *err)
+{
+    struct lw_strategy resolved;
+
+    LW_TRY(resolve(w, s, &resolved, err));
+    return lw_lower_settled_buckets(w, &resolved, cost, out, err);
 }
 
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err)
 {
+    struct lw_strategy resolved;
     struct lw_plan made;
 
-    LW_TRY(lw_plan_build_unproved(w, s, cost, &made, err));
+    LW_TRY(resolve(w, s, &resolved, err));
+    LW_TRY(lw_lower(w, &resolved, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
     if (st != LW_OK) {
         lw_plan_free(&made);

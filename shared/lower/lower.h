@@ -11,9 +11,13 @@
  * it, with the reason. The plan owns its memory. See docs/design/lower.md. */
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
-/* The same plan without the proofs, for those who only look at its buckets. */
-enum lw_status lw_plan_build_unproved(const struct lw_workload *w, const struct lw_strategy *s,
-                                      const struct lw_cost *cost, struct lw_plan *plan,
-                                      struct lw_err *err);
+/* The gradient buckets of the last pass of that plan, decided without writing it. */
+struct lw_settled_buckets {
+    int32_t n;
+    int64_t smallest_closed; /* bytes of the smallest one that the cap closed; INT64_MAX: none */
+};
+enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
+                                       const struct lw_cost *cost, struct lw_settled_buckets *out,
+                                       struct lw_err *err);
 
 #endif

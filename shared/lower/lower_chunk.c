@@ -78,6 +78,18 @@ static enum lw_status coalesce_buffers(struct lw_part *d, struct lw_err *err)
     return lw_bucket_assign_c10d(as_grads, d->n_buffers, NULL, &limit, 1, &d->buffers, err);
 }
 
+struct lw_bucket lw_part_bucket(const struct lw_part *d, const struct lw_part_set *set, int32_t n)
+{
+    enum lw_dtype wire = lw_strategy_wire_dtype(d->s, set->dtype[n]);
+    int64_t limit = set->buckets.limit_bytes[n];
+
+    return (struct lw_bucket){.dtype = wire,
+                              .bytes = wire == set->dtype[n]
+                                           ? lw_part_bucket_bytes(d, set, n)
+                                           : set->elements[n] * lw_dtype_size(wire),
+                              .limit_bytes = limit == LW_BUCKET_NO_LIMIT ? 0 : limit};
+}
+
 static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set *set)
 {
     const struct lw_bucketing *k = &set->buckets;
@@ -86,12 +98,7 @@ static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set 
         return;
     lw_builder_set(b, LW_BUCKET_GRADIENTS, set->name, d->stage);
     for (int32_t n = 0; n < k->n_buckets; n++) {
-        enum lw_dtype wire = lw_strategy_wire_dtype(d->s, set->dtype[n]);
-        struct lw_bucket bucket = {
-            .dtype = wire,
-            .bytes = wire == set->dtype[n] ? lw_part_bucket_bytes(d, set, n)
-                                           : set->elements[n] * lw_dtype_size(wire),
-            .limit_bytes = k->limit_bytes[n] == LW_BUCKET_NO_LIMIT ? 0 : k->limit_bytes[n]};
+        struct lw_bucket bucket = lw_part_bucket(d, set, n);
         int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
         int64_t at = 0;
         for (int32_t i = k->first[n]; i < k->first[n + 1]; i++) {

@@ -177,6 +177,8 @@ const struct lw_sparse *lw_part_sparse_bucket(const struct lw_part *d, const str
                                               int32_t b);
 int64_t lw_part_rows(const struct lw_part *d, const struct lw_sparse *x, int32_t n_members);
 int64_t lw_part_bucket_bytes(const struct lw_part *d, const struct lw_part_set *set, int32_t b);
+/* Without its set and slots. */
+struct lw_bucket lw_part_bucket(const struct lw_part *d, const struct lw_part_set *set, int32_t b);
 
 /* Where a part's gradients are averaged, in words; asked when its buckets are made. */
 const char *lw_part_averaging(const struct lw_part *d);

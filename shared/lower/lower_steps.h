@@ -4,6 +4,7 @@
 #include "shared/schedule/grid_order.h"
 #include "shared/groups/groups.h"
 #include "shared/partition/partition.h"
+#include "shared/lower/lower.h"
 #include "shared/lower/lower_chunk.h"
 #include "shared/bucket/reducer.h"
 #include "shared/schedule/schedule_colossal.h"
@@ -323,5 +324,8 @@ void lw_lower_notes(const struct lw_lowering *l);
 /* Lower a strategy that lw_plan_build has found to be one that can be. */
 enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s,
                         const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
+enum lw_status lw_lower_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
+                                        const struct lw_cost *cost, struct lw_settled_buckets *out,
+                                        struct lw_err *err);
 
 #endif

@@ -325,7 +325,8 @@ static int rank_of(pid_t process)
 
 /* Who may be blamed. A rank that had not met the others gave up; where rank 0 or the
  * process of all ranks is killed, its row is found by the next command. mpirun ends the others by
- * SIGTERM, sometimes before they saw that the rank is gone: that is counted. */
+ * SIGTERM, sometimes before they saw that the rank is gone: that is counted. So is a launcher that
+ * was killed before it had started all ranks. */
 static bool blames(int how, int rank, bool *by_launcher)
 {
     static const char dead[] = "ended before the run was stored";
@@ -340,7 +341,8 @@ static bool blames(int how, int rank, bool *by_launcher)
          strstr(answer, first)))
         return true;
     *by_launcher = (how == MPI || (how == SPAWN_MPI && rank < 0)) &&
-                   (strstr(answer, "stopped by signal 15") || strstr(answer, dead));
+                   (strstr(answer, "stopped by signal 15") || strstr(answer, dead) ||
+                    (rank < 0 && strstr(answer, "have not come")));
     return *by_launcher || (rank <= 0 && strstr(answer, dead));
 }
 

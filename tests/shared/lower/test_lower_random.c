@@ -89,6 +89,29 @@ static void simulate(const struct lw_plan *p, bool adds_up, const char *what)
     lw_cluster_free(&c);
 }
 
+/* What is decided without a plan is what the plan's last pass has. */
+static void check_settled(const struct lw_plan *p, const struct lw_workload *w,
+                          const struct lw_strategy *s, const char *what)
+{
+    struct lw_settled_buckets got;
+    int64_t n = 0, smallest = INT64_MAX;
+    int32_t v = lw_plan_variant_of_pass(p, p->n_passes - 1);
+
+    assert_int_equal(lw_plan_settled_buckets(w, s, NULL, &got, NULL), LW_OK);
+    for (int32_t i = 0; i < p->n_buckets; i++) {
+        const struct lw_bucket *b = &p->buckets[i];
+        if (!lw_plan_uses_set(p, v, b->set))
+            continue;
+        n++;
+        if (b->limit_bytes == s->bucket_cap_bytes && b->bytes >= b->limit_bytes &&
+            b->bytes < smallest)
+            smallest = b->bytes;
+    }
+    if (got.n != n || got.smallest_closed != smallest)
+        fail_msg("%d buckets, the smallest closed one of %" PRId64 " bytes; the plan has %" PRId64
+                 " and %" PRId64 ":%s", got.n, got.smallest_closed, n, smallest, what);
+}
+
 TEST(every_combination_is_proven_and_runs)
 {
     struct prng r = prng_start("combinations");
@@ -115,6 +138,7 @@ TEST(every_combination_is_proven_and_runs)
         if (st != LW_OK)
             continue;
         simulate(&p, made % 2 == 0, text);
+        check_settled(&p, &k.w, &s, text);
         if (p.strategy->pp > 1)
             check_in_flight(&p, &k, text);
         pipelines += p.strategy->pp > 1;
