@@ -29,24 +29,6 @@ static struct lw_range *part_number(struct lw_partitioning *p, int64_t q)
     return &p->parts[(q % p->n_stages) * p->n_chunks + q / p->n_stages];
 }
 
-enum lw_status lw_partition_check(const struct lw_partitioning *p, struct lw_err *err)
-{
-    int32_t at = 0;
-
-    for (int32_t c = 0; c < p->n_chunks; c++)
-        for (int32_t s = 0; s < p->n_stages; s++) {
-            const struct lw_range *r = lw_partition_part(p, s, c);
-            if (r->begin != at || r->end < r->begin)
-                return lw_fail(err, LW_EPLAN,
-                               "stage %d chunk %d holds items [%d, %d), expected to begin at %d", s,
-                               c, r->begin, r->end, at);
-            at = r->end;
-        }
-    if (at != p->n_items)
-        return lw_fail(err, LW_EPLAN, "the stages hold %d of %d items", at, p->n_items);
-    return LW_OK;
-}
-
 enum lw_status lw_partition_alloc(int32_t n_items, int32_t n_stages, int32_t n_chunks,
                                   struct lw_partitioning *out, struct lw_err *err)
 {

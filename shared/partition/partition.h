@@ -27,9 +27,6 @@ void lw_partition_free(struct lw_partitioning *p);
 const struct lw_range *lw_partition_part(const struct lw_partitioning *p, int32_t stage,
                                          int32_t chunk);
 
-/* The parts tile the items in the order of part numbers. LW_EPLAN names the first that does not. */
-enum lw_status lw_partition_check(const struct lw_partitioning *p, struct lw_err *err);
-
 /* The same number of items in each part; each chunk's remainder goes to the last stages
  * (ColossalAI colossalai/builder/pipeline.py@96780e6). Stages may stay empty: warned_empty.
  * LW_EINVAL: n_items is no multiple of n_chunks, a count below 1 (items: below 0). */

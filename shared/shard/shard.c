@@ -20,37 +20,6 @@ void lw_sharding_free(struct lw_sharding *s)
     *s = (struct lw_sharding){0};
 }
 
-enum lw_status lw_sharding_check(const struct lw_sharding *s, const struct lw_shard_param *params,
-                                 int32_t n, struct lw_err *err)
-{
-    int32_t at = 0;
-
-    for (int32_t p = 0; p < n; p++) {
-        int64_t covered = 0;
-        int32_t n_of = 0;
-        for (; at < s->n_shards && s->shards[at].param == p; at++, n_of++) {
-            const struct lw_shard *x = &s->shards[at];
-            if (x->first != covered || x->numel < 0)
-                return lw_fail(err, LW_EPLAN,
-                               "parameter %d: a shard begins at element %" PRId64
-                               ", expected %" PRId64,
-                               p, x->first, covered);
-            if (x->owner < -1 || x->owner >= s->world)
-                return lw_fail(err, LW_EPLAN, "parameter %d: owner %d of %d members", p, x->owner,
-                               s->world);
-            covered += x->numel;
-        }
-        if (covered != params[p].numel || n_of == 0)
-            return lw_fail(err, LW_EPLAN,
-                           "parameter %d: its %d shards cover %" PRId64 " of %" PRId64 " elements",
-                           p, n_of, covered, params[p].numel);
-    }
-    if (at != s->n_shards)
-        return lw_fail(err, LW_EPLAN, "shard %d is of parameter %d, there are %d in order", at,
-                       s->shards[at].param, n);
-    return LW_OK;
-}
-
 enum lw_status lw_shard_check_params(const struct lw_shard_param *params, int32_t n, int32_t world,
                                      struct lw_err *err)
 {

@@ -38,10 +38,6 @@ struct lw_sharding {
 
 void lw_sharding_free(struct lw_sharding *s);
 
-/* The shards of every parameter tile it, owners are members. LW_EPLAN names the first fault. */
-enum lw_status lw_sharding_check(const struct lw_sharding *s, const struct lw_shard_param *params,
-                                 int32_t n, struct lw_err *err);
-
 /* Longest processing time first: trainable parameters by bytes, the largest first (equal ones in
  * order), to the first member with the fewest bytes; frozen ones have no owner. At most 4/3 - 1/(3
  * world) of the optimum (Graham 1969). A parameter of more than split_bytes is cut into the fewest

@@ -39,12 +39,6 @@ struct lw_span lw_timeline_get(const struct lw_timeline *t, int64_t row);
 enum lw_status lw_timeline_sort(struct lw_timeline *t, struct lw_err *err);
 void lw_timeline_free(struct lw_timeline *t);
 
-/* Times in order (ready <= start <= all_in <= end), no two device ops of one stream overlap (but
- * collectives of one communicator may where the library has several workers), every
- * receive ends after its send began, op indexes belong to the plan (plan may be NULL: skipped). */
-enum lw_status lw_timeline_check(const struct lw_timeline *t, const struct lw_plan *plan,
-                                 struct lw_err *err);
-
 /* For whom a rank waits while a communication that it has entered lacks members: by the purpose of
  * the communicator. Of several at one time the first in this order counts. */
 enum lw_wait {

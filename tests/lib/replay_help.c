@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "sim/predict/sim.h"
+#include "tests/lib/timeline_check.h"
 
 void replay_begin(struct traces_source *s)
 {
@@ -61,7 +62,7 @@ void replay_run(const struct traces_source *s, int n, const struct traces_replay
         fail_msg("%s", err.msg);
     struct lw_cluster c = traces_replay_cluster(&out->r);
     if (lw_sim_run(&out->r.plan, &c, &o, &out->t, &stats, &err) != LW_OK ||
-        lw_timeline_check(&out->t, &out->r.plan, &err) != LW_OK)
+        timeline_check(&out->t, &out->r.plan, &err) != LW_OK)
         fail_msg("%s", err.msg);
     for (int64_t i = 0; i < out->t.n; i++)
         assert_int_equal(out->t.op[i], i);

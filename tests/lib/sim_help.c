@@ -10,6 +10,7 @@
 #include "shared/plan/reducer_kind.h"
 #include "sim/bench/bench_plan.h"
 #include "tests/lib/sim_help.h"
+#include "tests/lib/timeline_check.h"
 
 struct lw_figure given(double value)
 {
@@ -320,7 +321,7 @@ void run_both(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
         fail_msg("%s", err.msg);
     o.no_fold = true;
     if (lw_sim_run(plan, c, &o, &all, s, &err) != LW_OK ||
-        lw_timeline_check(t, plan, &err) != LW_OK)
+        timeline_check(t, plan, &err) != LW_OK)
         fail_msg("%s", err.msg);
     expect_same_rows(t, &all);
     expect_same_summary(&classes, &all, plan, c, o);

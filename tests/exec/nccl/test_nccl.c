@@ -22,6 +22,7 @@
 #include "tests/lib/exec_ops.h"
 #include "tests/lib/fake_gpu.h"
 #include "tests/lib/swapped_plan.h"
+#include "tests/lib/timeline_check.h"
 
 enum { MAX_RANKS = 8, LINE = 1024, PATIENCE_S = 60 };
 enum { RACE = 66 }; /* exit status of the thread sanitizer */
@@ -105,7 +106,7 @@ static enum lw_status run_plan(const struct exec_backend *b, const struct exec_p
     if (s != LW_OK && s != LW_ENO) /* a mismatch is found when all steps are done */
         give_up(process, err.msg);
     if (s == LW_OK)
-        s = lw_timeline_check(&r.timeline, &plan, &err);
+        s = timeline_check(&r.timeline, &plan, &err);
     say(s, &err, &r);
     lw_exec_result_free(&r);
     lw_plan_free(&plan);

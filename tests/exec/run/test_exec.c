@@ -9,6 +9,7 @@
 #include "shared/base/arena.h"
 #include "tests/lib/exec_collectives.h"
 #include "tests/lib/exec_plan.h"
+#include "tests/lib/timeline_check.h"
 
 static struct lw_exec_options options(void)
 {
@@ -71,7 +72,7 @@ static int64_t run_verified(const struct exec_test_plan *t, const struct lw_exec
     trial_run(&x, LW_OK, "");
     assert_int_equal(x.r.verified, LW_EXEC_VERIFIED);
     assert_int_equal(x.r.n_steps, o->n_steps);
-    if (lw_timeline_check(&x.r.timeline, &x.plan, &x.err) != LW_OK)
+    if (timeline_check(&x.r.timeline, &x.plan, &x.err) != LW_OK)
         fail_msg("%s", x.err.msg);
     int64_t bytes = x.r.n_checked_bytes;
     trial_free(&x);

@@ -7,6 +7,7 @@
 #include "tests/lib/exec_chain.h"
 #include "tests/lib/pipelines.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/timeline_check.h"
 
 enum { UNIT_NS = 200000 }; /* many times what switching threads takes */
 
@@ -30,7 +31,7 @@ static struct lw_summary summarize(const struct lw_plan *p, const struct lw_exec
     struct lw_summary s = {0};
     struct lw_err err = {0};
 
-    if (lw_timeline_check(&r->timeline, p, &err) != LW_OK ||
+    if (timeline_check(&r->timeline, p, &err) != LW_OK ||
         lw_timeline_summarize(&r->timeline, p, r->n_warmup, &s, &err) != LW_OK)
         fail_msg("%s", err.msg);
     return s;

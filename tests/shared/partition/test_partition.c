@@ -10,6 +10,25 @@
 
 enum { N_MAX = 12 };
 
+/* The parts tile the items in the order of part numbers. */
+static enum lw_status partition_check(const struct lw_partitioning *p, struct lw_err *err)
+{
+    int32_t at = 0;
+
+    for (int32_t c = 0; c < p->n_chunks; c++)
+        for (int32_t s = 0; s < p->n_stages; s++) {
+            const struct lw_range *r = lw_partition_part(p, s, c);
+            if (r->begin != at || r->end < r->begin)
+                return lw_fail(err, LW_EPLAN,
+                               "stage %d chunk %d holds items [%d, %d), expected to begin at %d", s,
+                               c, r->begin, r->end, at);
+            at = r->end;
+        }
+    if (at != p->n_items)
+        return lw_fail(err, LW_EPLAN, "the stages hold %d of %d items", at, p->n_items);
+    return LW_OK;
+}
+
 /* "0-2,5-7|2-5,7-9": stages split by '|', their chunks by ',' */
 static const char *shown(const struct lw_partitioning *p)
 {
@@ -34,7 +53,7 @@ TEST(uniform_gives_the_remainder_to_the_last_stages)
     /* 10 items, 4 stages: 2 each and 2 over */
     assert_int_equal(lw_partition_uniform(10, 4, 1, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-2|2-4|4-7|7-10");
-    assert_int_equal(lw_partition_check(&p, &err), LW_OK);
+    assert_int_equal(partition_check(&p, &err), LW_OK);
     lw_partition_free(&p);
     /* each of 2 chunks holds 5 items: 1, 1, 1, 2 */
     assert_int_equal(lw_partition_uniform(10, 4, 2, &p, &err), LW_OK);
@@ -89,7 +108,7 @@ TEST(colossal_fills_to_the_smallest_bottleneck_and_halves_the_heaviest)
     /* 2 stages of 2 chunks: four parts with 7 (6 makes 3 | 5+1 | 1 | 6 | 5), dealt in turn */
     assert_int_equal(lw_partition_colossal(weights, 6, 2, 2, &p, &err), LW_OK);
     assert_string_equal(shown(&p), "0-1,4-5|1-4,5-6");
-    assert_int_equal(lw_partition_check(&p, &err), LW_OK);
+    assert_int_equal(partition_check(&p, &err), LW_OK);
     lw_partition_free(&p);
 }
 
@@ -177,11 +196,11 @@ TEST(check_names_a_part_out_of_place)
 
     assert_int_equal(lw_partition_uniform(8, 2, 2, &p, &err), LW_OK);
     p.parts[2].begin++; /* stage 1, chunk 0 */
-    assert_int_equal(lw_partition_check(&p, &err), LW_EPLAN);
+    assert_int_equal(partition_check(&p, &err), LW_EPLAN);
     assert_string_equal(err.msg, "stage 1 chunk 0 holds items [3, 4), expected to begin at 2");
     p.parts[2].begin--;
     p.parts[3].end--;
-    assert_int_equal(lw_partition_check(&p, &err), LW_EPLAN);
+    assert_int_equal(partition_check(&p, &err), LW_EPLAN);
     assert_string_equal(err.msg, "the stages hold 7 of 8 items");
     lw_partition_free(&p);
 }
@@ -379,7 +398,7 @@ TEST(exact_equals_brute_force)
         }
         assert_int_equal(status, LW_OK);
         assert_int_equal(best, expected);
-        assert_int_equal(lw_partition_check(&p, &err), LW_OK);
+        assert_int_equal(partition_check(&p, &err), LW_OK);
         for (int32_t s = 0; s < d.q.n_stages; s++)
             assert_int_equal(p.parts[s].begin, cuts[s]);
         lw_partition_free(&p);
@@ -428,14 +447,14 @@ TEST(every_policy_tiles_and_none_beats_exact)
         assert_int_equal(lw_partition_deepspeed_uniform(n, k, &p[n_made++], &err), LW_OK);
         assert_int_equal(lw_partition_deepspeed_balanced(w, n, k, &p[n_made++], &err), LW_OK);
         for (int j = 0; j < n_made; j++) {
-            assert_int_equal(lw_partition_check(&p[j], &err), LW_OK);
+            assert_int_equal(partition_check(&p[j], &err), LW_OK);
             lw_partition_extremes(&p[j], w, &max, &min);
             assert_true(j == 0 ? max == best : max >= best);
             lw_partition_free(&p[j]);
         }
         /* with weights above 0 the bisection of ColossalAI finds the optimum too */
         assert_int_equal(lw_partition_colossal(w, n, k, 1, &p[0], &err), LW_OK);
-        assert_int_equal(lw_partition_check(&p[0], &err), LW_OK);
+        assert_int_equal(partition_check(&p[0], &err), LW_OK);
         lw_partition_extremes(&p[0], w, &max, &min);
         assert_true(n <= k || max == best);
         lw_partition_free(&p[0]);

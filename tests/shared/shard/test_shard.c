@@ -1,5 +1,6 @@
 /* Optimizer shards: shared/shard/shard.h. The examples of docs/design/shard.md, tiling on random
  * inputs, LPT against the optimum. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
@@ -13,6 +14,39 @@ enum { N_MAX = 40 };
 static struct lw_shard_param f32(int64_t numel)
 {
     return (struct lw_shard_param){.numel = numel, .dtype = LW_F32, .trainable = true};
+}
+
+/* The shards of every parameter tile it, owners are members. */
+static enum lw_status sharding_check(const struct lw_sharding *s,
+                                     const struct lw_shard_param *params, int32_t n,
+                                     struct lw_err *err)
+{
+    int32_t at = 0;
+
+    for (int32_t p = 0; p < n; p++) {
+        int64_t covered = 0;
+        int32_t n_of = 0;
+        for (; at < s->n_shards && s->shards[at].param == p; at++, n_of++) {
+            const struct lw_shard *x = &s->shards[at];
+            if (x->first != covered || x->numel < 0)
+                return lw_fail(err, LW_EPLAN,
+                               "parameter %d: a shard begins at element %" PRId64
+                               ", expected %" PRId64,
+                               p, x->first, covered);
+            if (x->owner < -1 || x->owner >= s->world)
+                return lw_fail(err, LW_EPLAN, "parameter %d: owner %d of %d members", p, x->owner,
+                               s->world);
+            covered += x->numel;
+        }
+        if (covered != params[p].numel || n_of == 0)
+            return lw_fail(err, LW_EPLAN,
+                           "parameter %d: its %d shards cover %" PRId64 " of %" PRId64 " elements",
+                           p, n_of, covered, params[p].numel);
+    }
+    if (at != s->n_shards)
+        return lw_fail(err, LW_EPLAN, "shard %d is of parameter %d, there are %d in order", at,
+                       s->shards[at].param, n);
+    return LW_OK;
 }
 
 /* "0:0+4@1" = parameter 0, from element 0, 4 elements, owner 1 */
@@ -46,7 +80,7 @@ TEST(lpt_places_the_largest_first_in_bytes)
     assert_int_equal(lw_shard_lpt(p, 5, 2, 50, &s, &err), LW_OK);
     assert_string_equal(shown(&s), "0:0+10@0 1:0+10@1 1:10+10@0 2:0+10@1 2:10+10@0 2:20+10@1 "
                                    "3:0+20@0 3:20+20@1 4:0+99@-1");
-    assert_int_equal(lw_sharding_check(&s, p, 5, &err), LW_OK);
+    assert_int_equal(sharding_check(&s, p, 5, &err), LW_OK);
     lw_sharding_free(&s);
 }
 
@@ -133,15 +167,15 @@ TEST(check_finds_gaps_overlaps_and_strangers)
 
     assert_int_equal(lw_shard_per_tensor(p, 2, 4, &s, &err), LW_OK);
     s.shards[1].first = 1;
-    assert_int_equal(lw_sharding_check(&s, p, 2, &err), LW_EPLAN);
+    assert_int_equal(sharding_check(&s, p, 2, &err), LW_EPLAN);
     assert_string_equal(err.msg, "parameter 0: a shard begins at element 1, expected 2");
     s.shards[1].first = 2;
     s.shards[3].numel = 1;
-    assert_int_equal(lw_sharding_check(&s, p, 2, &err), LW_EPLAN);
+    assert_int_equal(sharding_check(&s, p, 2, &err), LW_EPLAN);
     assert_string_equal(err.msg, "parameter 0: its 4 shards cover 7 of 8 elements");
     s.shards[3].numel = 2;
     s.shards[7].owner = 4;
-    assert_int_equal(lw_sharding_check(&s, p, 2, &err), LW_EPLAN);
+    assert_int_equal(sharding_check(&s, p, 2, &err), LW_EPLAN);
     assert_string_equal(err.msg, "parameter 1: owner 4 of 4 members");
     lw_sharding_free(&s);
 }
@@ -169,12 +203,12 @@ TEST(every_policy_tiles_the_parameters)
         struct lw_err err;
         int32_t world = (int32_t)prng_in(&r, 1, 9), n = draw(&r, p, false);
         assert_int_equal(lw_shard_lpt(p, n, world, prng_in(&r, 0, 300), &s, &err), LW_OK);
-        assert_int_equal(lw_sharding_check(&s, p, n, &err), LW_OK);
+        assert_int_equal(sharding_check(&s, p, n, &err), LW_OK);
         lw_sharding_free(&s);
         for (int32_t k = 0; k < n; k++)
             p[k].numel *= world;
         assert_int_equal(lw_shard_per_tensor(p, n, world, &s, &err), LW_OK);
-        assert_int_equal(lw_sharding_check(&s, p, n, &err), LW_OK);
+        assert_int_equal(sharding_check(&s, p, n, &err), LW_OK);
         lw_sharding_free(&s);
     }
 }
@@ -195,7 +229,7 @@ TEST(flat_shares_hold_the_units_elements_in_order)
             items[k] = n - 1 - k;
         assert_int_equal(
             lw_shard_flat(p, n, world, first, items, 2, prng_in(&r, 1, 4), &s, &err), LW_OK);
-        assert_int_equal(lw_sharding_check(&s, p, n, &err), LW_OK);
+        assert_int_equal(sharding_check(&s, p, n, &err), LW_OK);
         for (int32_t u = 0; u < 2; u++) {
             int64_t place = 0;
             for (int32_t k = first[u]; k < first[u + 1]; k++)

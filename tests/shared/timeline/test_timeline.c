@@ -9,6 +9,7 @@
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/failing_alloc.h"
+#include "tests/lib/timeline_check.h"
 
 TEST(union_counts_overlaps_once)
 {
@@ -190,13 +191,13 @@ TEST(sort_orders_by_step_pass_rank_op)
     add(&t, 0, 1, 0, LW_OP_KERNEL, 2, 20, 21);
     add(&t, 0, 1, 0, LW_OP_KERNEL, 1, 30, 31);
     add(&t, 0, 0, 0, LW_OP_KERNEL, 9, 40, 41);
-    assert_int_equal(lw_timeline_check(&t, NULL, NULL), LW_EPLAN);
+    assert_int_equal(timeline_check(&t, NULL, NULL), LW_EPLAN);
     assert_int_equal(lw_timeline_sort(&t, NULL), LW_OK);
     assert_int_equal(t.start[0], 40);
     assert_int_equal(t.start[1], 30);
     assert_int_equal(t.start[2], 20);
     assert_int_equal(t.start[3], 10);
-    assert_int_equal(lw_timeline_check(&t, NULL, NULL), LW_OK);
+    assert_int_equal(timeline_check(&t, NULL, NULL), LW_OK);
     lw_timeline_free(&t);
 }
 
@@ -225,7 +226,7 @@ TEST(check_names_the_fault)
         struct lw_err err = {0};
         lw_timeline_add(&t, &cases[i].a, NULL);
         lw_timeline_add(&t, &cases[i].b, NULL);
-        assert_int_equal(lw_timeline_check(&t, NULL, &err), LW_EPLAN);
+        assert_int_equal(timeline_check(&t, NULL, &err), LW_EPLAN);
         assert_non_null(strstr(err.msg, cases[i].expected));
         lw_timeline_free(&t);
     }
@@ -273,7 +274,7 @@ TEST(a_receive_may_not_end_before_its_send_begins)
         lw_timeline_add(&t, &s, NULL);
         s = (struct lw_span){.rank = 1, .kind = LW_OP_RECV, .op = 4, .all_in = -1, .end = recv_end};
         lw_timeline_add(&t, &s, NULL);
-        assert_int_equal(lw_timeline_check(&t, &plan, NULL), recv_end < 5 ? LW_EPLAN : LW_OK);
+        assert_int_equal(timeline_check(&t, &plan, NULL), recv_end < 5 ? LW_EPLAN : LW_OK);
         lw_timeline_free(&t);
     }
     lw_plan_free(&plan);
@@ -377,7 +378,7 @@ static enum lw_status fill_and_summarize(void)
     if (status == LW_OK)
         status = lw_timeline_sort(&t, NULL);
     if (status == LW_OK)
-        status = lw_timeline_check(&t, NULL, NULL);
+        status = timeline_check(&t, NULL, NULL);
     if (status == LW_OK)
         status = lw_timeline_summarize(&t, NULL, 0, &s, NULL);
     lw_summary_free(&s);
