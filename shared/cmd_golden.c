@@ -63,17 +63,10 @@ static enum lw_status print_csv(const struct lw_golden_result *r, struct lw_err 
     static const char *const titles[] = {"file", "line", "id", "message"};
     struct lw_table *t = lw_table_new(4, titles);
 
-    if (!t)
-        return lw_fail_nomem(err);
-    for (int64_t i = 0; i < r->n_failed; i++) {
-        lw_table_cell(t, "%s", r->failures[i].file);
-        lw_table_cell(t, "%lld", (long long)r->failures[i].line);
-        lw_table_cell(t, "%s", r->failures[i].id);
-        lw_table_cell(t, "%s", r->failures[i].message);
-    }
-    enum lw_status status = lw_table_print_csv(t, stdout, err);
-    lw_table_free(t);
-    return status;
+    for (int64_t i = 0; i < r->n_failed; i++)
+        LW_CELLS(t, r->failures[i].file, r->failures[i].line, r->failures[i].id,
+                 r->failures[i].message);
+    return lw_table_end(t, stdout, LW_TABLE_CSV, err);
 }
 
 static enum lw_status add_profiles(void *ctx, const char *name, const char *value,

@@ -51,13 +51,9 @@ static enum lw_status put_csv(const struct fact *facts, int n, struct lw_err *er
     static const char *const titles[] = {"what", "value"};
     struct lw_table *t = lw_table_new(2, titles);
 
-    for (int i = 0; i < n; i++) {
-        lw_table_cell(t, "%s", facts[i].name);
-        lw_table_cell(t, "%s", facts[i].value);
-    }
-    enum lw_status st = lw_table_print_csv(t, stdout, err);
-    lw_table_free(t);
-    return st;
+    for (int i = 0; i < n; i++)
+        LW_CELLS(t, facts[i].name, facts[i].value);
+    return lw_table_end(t, stdout, LW_TABLE_CSV, err);
 }
 
 int cmd_version(int argc, char **argv)

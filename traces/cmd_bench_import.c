@@ -38,35 +38,15 @@ static enum lw_status print_table(const struct traces_import_speed *s, bool csv,
                                           "read_s", "parse_s", "json_mb_per_s", "peak_rss_bytes",
                                           "memory_multiple"};
     struct lw_table *t = lw_table_new(10, csv ? machine : text);
-    char a[32], b[32], c[32];
 
-    if (!t)
-        return lw_fail_nomem(err);
     for (int i = 0; i < N_FORMS; i++) {
-        lw_table_cell(t, "%s", forms[i]);
-        if (csv) {
-            snprintf(a, sizeof a, "%lld", (long long)s[i].file_bytes);
-            snprintf(b, sizeof b, "%lld", (long long)s[i].json_bytes);
-            snprintf(c, sizeof c, "%lld", (long long)s[i].peak_rss_bytes);
-        } else {
-            lw_format_bytes(a, s[i].file_bytes);
-            lw_format_bytes(b, s[i].json_bytes);
-            lw_format_bytes(c, s[i].peak_rss_bytes);
-        }
-        lw_table_cell(t, "%s", a);
-        lw_table_cell(t, "%s", b);
-        lw_table_cell(t, "%lld", (long long)s[i].n_events);
-        lw_table_cell(t, "%lld", (long long)s[i].n_rows);
-        lw_table_cell(t, "%.3f", s[i].read_s);
-        lw_table_cell(t, "%.3f", s[i].parse_s);
-        lw_table_cell(t, "%.1f", per_s(&s[i]));
-        lw_table_cell(t, "%s", c);
+        LW_CELLS(t, forms[i], LW_BYTES_OR_COUNT(s[i].file_bytes, csv),
+                 LW_BYTES_OR_COUNT(s[i].json_bytes, csv), s[i].n_events, s[i].n_rows,
+                 lw_decimals(s[i].read_s, 3), lw_decimals(s[i].parse_s, 3),
+                 lw_decimals(per_s(&s[i]), 1), LW_BYTES_OR_COUNT(s[i].peak_rss_bytes, csv));
         lw_table_cell(t, csv ? "%.3f" : "%.3f x", multiple(&s[i]));
     }
-    enum lw_status status = csv ? lw_table_print_csv(t, stdout, err)
-                                : lw_table_print(t, stdout, 0, err);
-    lw_table_free(t);
-    return status;
+    return lw_table_end(t, stdout, csv ? LW_TABLE_CSV : 0, err);
 }
 
 enum lw_status cmd_bench_import(const char *file, int64_t bytes, enum lw_format format,

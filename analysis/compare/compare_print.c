@@ -67,14 +67,6 @@ static int op_lines(const struct lw_comparison *c, struct line *lines)
 
 /* --- CSV: one row a number -------------------------------------------------------------------- */
 
-static void number_cell(struct lw_table *t, int64_t v, bool known)
-{
-    if (known)
-        lw_table_cell(t, "%lld", (long long)v);
-    else
-        lw_table_cell(t, "%s", "");
-}
-
 static void csv_row(const struct lw_comparison *c, struct lw_table *t, const char *of,
                     int32_t bucket, const char *what, struct lw_both v, bool is_bytes)
 {
@@ -83,13 +75,9 @@ static void csv_row(const struct lw_comparison *c, struct lw_table *t, const cha
                                                           lw_ps_to_ns(v.measured)};
     double e = p && m ? lw_comparison_pct(c, v) : (double)NAN;
 
-    lw_table_cell(t, "%s", of);
-    number_cell(t, bucket, bucket >= 0);
-    lw_table_cell(t, "%s", what);
-    lw_table_cell(t, "%s", is_bytes ? "bytes" : "ns");
-    number_cell(t, shown.predicted, p);
-    number_cell(t, shown.measured, m);
-    number_cell(t, difference(c, shown), p && m);
+    LW_CELLS(t, of, lw_known(bucket), what, is_bytes ? "bytes" : "ns",
+             lw_known_if(p, shown.predicted), lw_known_if(m, shown.measured),
+             lw_known_if(p && m, difference(c, shown)));
     lw_table_cell(t, isnan(e) ? "" : "%.3f", e);
 }
 
@@ -124,9 +112,7 @@ enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct 
     }
     for (int32_t i = 0; i < c->n_ops; i++)
         csv_row(c, t, "op", -1, c->ops[i].name, c->ops[i].time, false);
-    enum lw_status st = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return st;
+    return lw_table_end(t, f, LW_TABLE_CSV, err);
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
@@ -149,12 +135,6 @@ static enum lw_status put_totals(const struct lw_comparison *c, FILE *f, struct 
     return lw_records_text(&r, f, 0, err);
 }
 
-/* Milliseconds; an unknown time is negative. */
-static void ms_cell(struct lw_table *t, lw_ps v)
-{
-    lw_table_cell(t, v < 0 ? "-" : "%.3f", (double)v / (double)LW_PS_PER_MS);
-}
-
 /* Launches are left to JSON and CSV: the table fits 100 columns. */
 static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct lw_err *err)
 {
@@ -163,21 +143,15 @@ static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct
     static const char *const one_kind[] = {">bucket", "op", ">size", ">ready A", ">B", ">start A",
                                            ">B", ">finish A", ">B", ">change %"};
     struct lw_table *t = lw_table_new(10, c->of_one_kind ? one_kind : titles);
-    char size[32];
 
     fprintf(f, "\nbuckets: ms from the start of the step to the last rank's event%s\n",
             c->of_one_kind ? "" : ", p predicted, m measured");
     for (int32_t i = 0; i < c->n_buckets; i++) {
         const struct lw_bucket_line *b = &c->buckets[i];
-        const struct lw_both times[] = {b->ready, b->start, b->finish};
         double pct = lw_comparison_pct(c, b->finish);
-        lw_table_cell(t, "%d", b->bucket);
-        lw_table_cell(t, "%s", b->kind);
-        lw_table_cell(t, "%s", lw_format_bytes(size, b->bytes.predicted));
-        for (int k = 0; k < 3; k++) {
-            ms_cell(t, times[k].predicted);
-            ms_cell(t, times[k].measured);
-        }
+        LW_CELLS(t, b->bucket, b->kind, LW_BYTES(b->bytes.predicted), LW_MS(b->ready.predicted),
+                 LW_MS(b->ready.measured), LW_MS(b->start.predicted), LW_MS(b->start.measured),
+                 LW_MS(b->finish.predicted), LW_MS(b->finish.measured));
         lw_table_cell(t, isnan(pct) ? "-" : "%+.1f", pct);
     }
     return lw_table_end(t, f, 0, err);
@@ -287,14 +261,10 @@ static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw
     char cap[32];
 
     lw_table_cell(t, "%lld, %lld", (long long)p->id, (long long)m->id);
-    lw_table_cell(t, "%s", m->bucket_cap_bytes < 0 ? "default"
-                               : lw_format_bytes(cap, m->bucket_cap_bytes));
-    lw_table_cell(t, "%d", m->n_buckets);
-    ms_cell(t, p->step);
-    ms_cell(t, m->step);
+    LW_CELLS(t, m->bucket_cap_bytes < 0 ? "default" : lw_format_bytes(cap, m->bucket_cap_bytes),
+             m->n_buckets, LW_MS(p->step), LW_MS(m->step));
     lw_table_cell(t, "%+.1f", lw_both_error_pct((struct lw_both){p->step, m->step}));
-    ms_cell(t, p->exposed_comm);
-    ms_cell(t, m->exposed_comm);
+    LW_CELLS(t, LW_MS(p->exposed_comm), LW_MS(m->exposed_comm));
     lw_table_cell(t, "%s%s%s", m->backend, m->honesty[0] ? ", " : "", m->honesty);
 }
 
@@ -312,8 +282,7 @@ enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FIL
         if (p)
             pair_row(t, p, &runs[i]);
     }
-    enum lw_status st = csv ? lw_table_print_csv(t, f, err) : lw_table_print(t, f, 0, err);
-    lw_table_free(t);
+    enum lw_status st = lw_table_end(t, f, csv ? LW_TABLE_CSV : 0, err);
     for (int32_t i = 0; st == LW_OK && !csv && i < n; i++)
         if (lw_run_is_measured(&runs[i]) && !lw_prediction_of(runs, n, &runs[i]))
             fprintf(f, "run %lld has no prediction: store one of its plan with lapwing sim\n",

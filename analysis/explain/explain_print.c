@@ -26,29 +26,26 @@ static double share(lw_ps part, lw_ps whole)
 
 /* --- charges ---------------------------------------------------------------------------------- */
 
-static struct lw_table *charge_csv(const struct lw_explanation *e)
+static enum lw_status charge_csv(const struct lw_explanation *e, FILE *f, struct lw_err *err)
 {
     static const char *const titles[] = {"cause", "time_ns", "share_pct", "exposed_comm_ns",
                                          "critical_path_ns"};
     struct lw_table *t = lw_table_new(5, titles);
 
     for (int c = 0; c < LW_N_CAUSES; c++) {
-        long long time = (long long)lw_ps_to_ns(e->charge[c]);
-        lw_table_cell(t, "%s", lw_cause_key((enum lw_cause)c));
-        lw_table_cell(t, "%lld", time);
-        lw_table_cell(t, "%.3f", share(e->charge[c], e->measure.end - e->measure.start));
-        lw_table_cell(t, "%lld", lw_cause_is_exposed((enum lw_cause)c) ? time : 0);
-        lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(e->on_path[c]));
+        lw_ns time = lw_ps_to_ns(e->charge[c]);
+        LW_CELLS(t, lw_cause_key((enum lw_cause)c), time,
+                 lw_decimals(share(e->charge[c], e->measure.end - e->measure.start), 3),
+                 lw_cause_is_exposed((enum lw_cause)c) ? time : 0, lw_ps_to_ns(e->on_path[c]));
     }
-    return t;
+    return lw_table_end(t, f, LW_TABLE_CSV, err);
 }
 
 static void charge_row(struct lw_table *t, const struct lw_explanation *e, const char *name,
                        lw_ps time, lw_ps on_path)
 {
-    lw_table_cell(t, "%s", name);
-    lw_table_cell(t, "%.3f", ms(time));
-    lw_table_cell(t, "%.1f", share(time, e->measure.end - e->measure.start));
+    LW_CELLS(t, name, lw_decimals(ms(time), 3),
+             lw_decimals(share(time, e->measure.end - e->measure.start), 1));
     lw_table_cell(t, on_path < 0 ? "" : "%.3f", ms(on_path));
 }
 
@@ -64,7 +61,7 @@ static void wait_rows(struct lw_table *t, const struct lw_explanation *e)
     }
 }
 
-static struct lw_table *charge_table(const struct lw_explanation *e)
+static enum lw_status put_charges(const struct lw_explanation *e, FILE *f, struct lw_err *err)
 {
     static const char *const titles[] = {"cause", ">ms", ">% of period",
                                          ">on the critical path ms"};
@@ -78,7 +75,7 @@ static struct lw_table *charge_table(const struct lw_explanation *e)
             wait_rows(t, e);
     }
     charge_row(t, e, "all", e->measure.end - e->measure.start, e->length);
-    return t;
+    return lw_table_end(t, f, 0, err);
 }
 
 /* --- the critical path ------------------------------------------------------------------------ */
@@ -190,12 +187,9 @@ static enum lw_status put_path(const struct lw_explain_report *r, FILE *f, struc
             continue;
         }
         describe(r, &v[i], text, sizeof text);
-        lw_table_cell(t, "%.3f", ms(v[i].first.from));
-        lw_table_cell(t, "%.3f", ms(v[i].to));
-        lw_table_cell(t, "%.3f", ms(length));
-        lw_table_cell(t, "%d", v[i].first.rank);
-        lw_table_cell(t, "%s", lw_cause_name(v[i].first.cause));
-        lw_table_cell(t, "%s", text);
+        LW_CELLS(t, lw_decimals(ms(v[i].first.from), 3), lw_decimals(ms(v[i].to), 3),
+                 lw_decimals(ms(length), 3), v[i].first.rank, lw_cause_name(v[i].first.cause),
+                 text);
     }
     if (st == LW_OK) {
         fprintf(f, "\ncritical path over all ranks\n");
@@ -224,15 +218,13 @@ static enum lw_status put_what_ifs(const struct lw_explain_report *r, FILE *f, s
     lw_ps base = r->what_ifs[0].step;
     for (int i = 0; i < r->n_what_ifs; i++) {
         const struct lw_what_if *w = &r->what_ifs[i];
-        lw_table_cell(t, "%s", w->name);
-        lw_table_cell(t, "%.3f", ms(w->step));
+        LW_CELLS(t, w->name, lw_decimals(ms(w->step), 3));
         lw_table_cell(t, i ? "%+.3f" : "-", ms(w->step - base));
         lw_table_cell(t, i ? "%+.1f" : "-", share(w->step - base, base));
-        lw_table_cell(t, "%.3f", ms(w->exposed_comm));
+        LW_CELLS(t, lw_decimals(ms(w->exposed_comm), 3));
     }
     fprintf(f, "\nwhat if, simulated\n");
-    enum lw_status st = lw_table_print(t, f, 0, err);
-    lw_table_free(t);
+    enum lw_status st = lw_table_end(t, f, 0, err);
     if (r->why[0])
         lw_printf_paragraph(f, "note: %s", r->why);
     return st;
@@ -248,12 +240,9 @@ static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struc
                         "period charged to one cause\n",
                         (long long)run->id, lw_run_kind_name(run->kind), run->backend[0] ? " " : "",
                         run->backend, run->plan_hash, e->step, ms(e->length), e->rank);
-    struct lw_table *t = charge_table(e);
-    enum lw_status st = lw_table_print(t, f, 0, err);
-    lw_table_free(t);
-    if (st == LW_OK)
-        st = put_path(r, f, err);
-    return st == LW_OK ? put_what_ifs(r, f, err) : st;
+    LW_TRY(put_charges(e, f, err));
+    LW_TRY(put_path(r, f, err));
+    return put_what_ifs(r, f, err);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
@@ -263,7 +252,7 @@ static void json_charges(struct lw_jsonout *o, const struct lw_explanation *e)
     lw_jsonout_array(o, "charges");
     for (int c = 0; c < LW_N_CAUSES; c++) {
         lw_jsonout_line_object(o, NULL);
-        lw_jsonout_string(o, "cause", lw_cause_key((enum lw_cause)c));
+        LW_JSON(o, "cause", lw_cause_key((enum lw_cause)c));
         lw_jsonout_exact_ns(o, "time_ns", e->charge[c]);
         lw_jsonout_exact_ns(o, "exposed_comm_ns",
                             lw_cause_is_exposed((enum lw_cause)c) ? e->charge[c] : 0);
@@ -303,11 +292,9 @@ static void put_json(const struct lw_explain_report *r, FILE *f)
     json_path(&o, r);
     lw_jsonout_array(&o, "what_ifs");
     for (int i = 0; i < r->n_what_ifs; i++) {
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "change", r->what_ifs[i].key);
-        lw_jsonout_ns(&o, "step_ns", r->what_ifs[i].step);
-        lw_jsonout_ns(&o, "exposed_comm_ns", r->what_ifs[i].exposed_comm);
-        lw_jsonout_end(&o);
+        const struct lw_what_if *w = &r->what_ifs[i];
+        LW_JSON_ROW(&o, NULL, "change", w->key, "step_ns", lw_ps_to_ns(w->step),
+                    "exposed_comm_ns", lw_ps_to_ns(w->exposed_comm));
     }
     lw_jsonout_end(&o);
     lw_jsonout_string(&o, "what_ifs_note", r->why[0] ? r->why : NULL);
@@ -323,8 +310,5 @@ enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_forma
         put_json(r, f);
         return LW_OK;
     }
-    struct lw_table *t = charge_csv(r->e);
-    enum lw_status st = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return st;
+    return charge_csv(r->e, f, err);
 }

@@ -33,15 +33,14 @@ static void value_cell(struct lw_table *t, const struct lw_case *c, double value
         lw_table_cell(t, "%.5g %s", value, c->unit);
 }
 
-static struct lw_table *case_table(const struct lw_validation *v)
+static enum lw_status put_cases(const struct lw_validation *v, FILE *f, struct lw_err *err)
 {
     static const char *const titles[] = {"case", "family", ">predicted", ">measured", ">error"};
     struct lw_table *t = lw_table_new(5, titles);
 
-    for (int32_t i = 0; t && i < v->n_cases; i++) {
+    for (int32_t i = 0; i < v->n_cases; i++) {
         const struct lw_case *c = &v->cases[i];
-        lw_table_cell(t, "%s", c->id);
-        lw_table_cell(t, "%s", v->families[c->family].name);
+        LW_CELLS(t, c->id, v->families[c->family].name);
         value_cell(t, c, c->predicted);
         value_cell(t, c, c->measured);
         if (c->measured > 0)
@@ -49,14 +48,13 @@ static struct lw_table *case_table(const struct lw_validation *v)
         else
             lw_table_cell(t, "-");
     }
-    return t;
+    return lw_table_end(t, f, 0, err);
 }
 
 static void summary_cells(struct lw_table *t, const char *name, int32_t n, double mean,
                           double worst, double bias, int64_t right, int64_t pairs)
 {
-    lw_table_cell(t, "%s", name);
-    lw_table_cell(t, "%d", n);
+    LW_CELLS(t, name, n);
     lw_table_cell(t, "%.2f %%", mean);
     lw_table_cell(t, "%.2f %%", worst);
     lw_table_cell(t, "%+.2f %%", bias);
@@ -66,17 +64,17 @@ static void summary_cells(struct lw_table *t, const char *name, int32_t n, doubl
         lw_table_cell(t, "-");
 }
 
-static struct lw_table *summary_table(const struct lw_validation *v)
+static enum lw_status put_summary(const struct lw_validation *v, FILE *f, struct lw_err *err)
 {
     static const char *const titles[] = {"family, series", ">cases", ">mean error", ">worst",
                                          ">bias", ">order right"};
     struct lw_table *t = lw_table_new(6, titles);
     char name[256];
 
-    for (int32_t k = 0; t && k < v->n_families; k++) {
-        const struct lw_family *f = &v->families[k];
-        summary_cells(t, f->name, f->n, f->mean_abs_pct, f->max_abs_pct, f->bias_pct, f->n_right,
-                      f->n_pairs);
+    for (int32_t k = 0; k < v->n_families; k++) {
+        const struct lw_family *x = &v->families[k];
+        summary_cells(t, x->name, x->n, x->mean_abs_pct, x->max_abs_pct, x->bias_pct, x->n_right,
+                      x->n_pairs);
         for (int32_t i = 0; i < v->n_series; i++) {
             const struct lw_series *s = &v->series[i];
             if (s->family != k || s->sweep)
@@ -86,7 +84,7 @@ static struct lw_table *summary_table(const struct lw_validation *v)
                           s->n_pairs);
         }
     }
-    return t;
+    return lw_table_end(t, f, 0, err);
 }
 
 static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
@@ -117,15 +115,6 @@ static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
         fputc('\n', f);
 }
 
-static enum lw_status print_table(struct lw_table *t, FILE *f, struct lw_err *err)
-{
-    if (!t)
-        return lw_fail_nomem(err);
-    enum lw_status status = lw_table_print(t, f, 0, err);
-    lw_table_free(t);
-    return status;
-}
-
 static bool has_bar(const struct lw_validation *v)
 {
     for (int32_t k = 0; k < v->n_families; k++) {
@@ -139,9 +128,9 @@ static bool has_bar(const struct lw_validation *v)
 
 static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct lw_err *err)
 {
-    LW_TRY(print_table(case_table(v), f, err));
+    LW_TRY(put_cases(v, f, err));
     fputc('\n', f);
-    LW_TRY(print_table(summary_table(v), f, err));
+    LW_TRY(put_summary(v, f, err));
     LW_TRY(lw_validation_text_runs(v, f, err));
     for (int32_t k = 0; k < v->n_families; k++)
         text_family(v, k, f);
@@ -322,20 +311,15 @@ static enum lw_status print_csv(const struct lw_validation *v, FILE *f, struct l
                                          "error_pct"};
     struct lw_table *t = lw_table_new(6, titles);
 
-    if (!t)
-        return lw_fail_nomem(err);
     for (int32_t i = 0; i < v->n_cases; i++) {
         const struct lw_case *c = &v->cases[i];
-        lw_table_cell(t, "%s", c->id);
-        lw_table_cell(t, "%s", v->families[c->family].name);
+        LW_CELLS(t, c->id, v->families[c->family].name);
         lw_table_cell(t, "%.10g", c->predicted);
         number_cell(t, c, 10, c->measured);
         lw_table_cell(t, "%s", c->unit);
         number_cell(t, c, 6, c->error_pct);
     }
-    enum lw_status status = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return status;
+    return lw_table_end(t, f, LW_TABLE_CSV, err);
 }
 
 enum lw_status lw_validation_print(const struct lw_validation *v, enum lw_format format, FILE *f,

@@ -63,8 +63,7 @@ static void figure_row(struct lw_table *t, const char *name, double value, const
         return;
     lw_table_cell(t, "%s", name);
     lw_table_cell(t, "%.4g", value);
-    lw_table_cell(t, "%s", unit);
-    lw_table_cell(t, "%s", f.source);
+    LW_CELLS(t, unit, f.source);
 }
 
 static double spread_pct(lw_ps spread, lw_ps time)
@@ -124,12 +123,10 @@ enum lw_status exec_calibrate_print(const struct lw_cluster *c, bool csv, FILE *
                      : m->op == LW_OP_SEND ? "both ways: "
                                            : "two at once: ",
                      lw_op_name(m->op), group, lw_format_bytes(bytes, m->bytes[k]));
-            lw_table_cell(t, "%s", name);
+            lw_table_text(t, name);
             lw_table_cell(t, "%.4g", (double)m->time_ps[k] * 1e-6);
             lw_table_cell(t, "us");
             lw_table_cell(t, "spread %.1f %%", spread_pct(m->spread_ps[k], m->time_ps[k]));
         }
-    enum lw_status s = csv ? lw_table_print_csv(t, to, err) : lw_table_print(t, to, 0, err);
-    lw_table_free(t);
-    return s;
+    return lw_table_end(t, to, csv ? LW_TABLE_CSV : 0, err);
 }

@@ -111,12 +111,7 @@ enum lw_status lw_cli_help_csv(FILE *f, const struct lw_opt *table, struct lw_er
 
     for (; table->name; table++) {
         char letter[2] = {table->letter, 0};
-        lw_table_cell(t, "%s", table->name);
-        lw_table_cell(t, "%s", letter);
-        lw_table_cell(t, "%s", table->arg ? table->arg : "");
-        lw_table_cell(t, "%s", table->help);
+        LW_CELLS(t, table->name, letter, table->arg ? table->arg : "", table->help);
     }
-    enum lw_status s = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return s;
+    return lw_table_end(t, f, LW_TABLE_CSV, err);
 }

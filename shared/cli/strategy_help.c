@@ -75,14 +75,9 @@ static enum lw_status csv_strategy(struct lw_err *err)
         for (int v = 0; o->values && o->values[v] && at < sizeof values; v++)
             at += (size_t)snprintf(values + at, sizeof values - at, "%s%s", v ? " " : "",
                                    o->values[v]);
-        lw_table_cell(t, "%s", o->name);
-        lw_table_cell(t, "%s", o->arg);
-        lw_table_cell(t, "%s", o->help);
-        lw_table_cell(t, "%s", values);
+        LW_CELLS(t, o->name, o->arg, o->help, values);
     }
-    enum lw_status s = lw_table_print_csv(t, stdout, err);
-    lw_table_free(t);
-    return s;
+    return lw_table_end(t, stdout, LW_TABLE_CSV, err);
 }
 
 enum lw_status lw_strategy_help(enum lw_format format, struct lw_err *err)

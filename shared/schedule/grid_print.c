@@ -140,22 +140,13 @@ static enum lw_status print_ranks(const struct lw_grid *g, const struct lw_grid_
                                          ">until W"};
     struct lw_table *table = lw_table_new(7, titles);
 
-    if (!table)
-        return lw_fail_nomem(err);
     for (int32_t r = 0; r < g->n_ranks; r++) {
         int32_t a = g->first[r], b = g->first[r + 1];
         int64_t start = a < b ? t->start[a] : 0, end = a < b ? t->end[b - 1] : 0;
-        lw_table_cell(table, "%d", r);
-        lw_table_cell(table, "%lld", (long long)start);
-        lw_table_cell(table, "%lld", (long long)end);
-        lw_table_cell(table, "%lld", (long long)busy(g, t, r));
-        lw_table_cell(table, "%lld", (long long)(end - start - busy(g, t, r)));
-        lw_table_cell(table, "%d", t->peak_until_input[r]);
-        lw_table_cell(table, "%d", t->peak_until_weight[r]);
+        LW_CELLS(table, r, start, end, busy(g, t, r), end - start - busy(g, t, r),
+                 t->peak_until_input[r], t->peak_until_weight[r]);
     }
-    enum lw_status status = lw_table_print(table, f, 0, err);
-    lw_table_free(table);
-    return status;
+    return lw_table_end(table, f, 0, err);
 }
 
 enum lw_status lw_grid_print_text(const struct lw_grid *g, const struct lw_grid_times *t, FILE *f,

@@ -119,8 +119,7 @@ static void put_work(struct lw_table *t, const struct lw_device *d)
         const struct lw_work_table *m = &d->work[i];
         lw_table_cell(t, "device.work[%d]: %s %s", i, lw_work_name(m->kind),
                       lw_dtype_name(m->dtype));
-        lw_table_cell(t, "%d", m->n_rows);
-        lw_table_cell(t, "rows");
+        LW_CELLS(t, m->n_rows, "rows");
         lw_table_cell(t, "%s: %s%s%s%lld to %lld %s", m->source, m->from != m->dtype ? "from " : "",
                       m->from != m->dtype ? lw_dtype_name(m->from) : "",
                       m->from != m->dtype ? ", " : "", (long long)m->size[0],
@@ -142,22 +141,18 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
         const char *unit = shown_unit(&f, &value);
         lw_table_cell(t, "%s", f.name);
         lw_table_cell(t, "%.15g", value);
-        lw_table_cell(t, "%s", unit);
-        lw_table_cell(t, "%s", f.figure.source);
+        LW_CELLS(t, unit, f.figure.source);
     }
     put_work(t, &c->device);
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *m = &c->tables[i];
         lw_table_cell(t, "tables[%d]: %s", i, lw_op_name(m->op));
-        lw_table_cell(t, "%d", m->n_rows);
-        lw_table_cell(t, "rows");
+        LW_CELLS(t, m->n_rows, "rows");
         snprintf(range, sizeof range, "%d ranks, %lld to %lld B, %d in flight", m->n_ranks,
                  (long long)m->bytes[0], (long long)m->bytes[m->n_rows - 1], m->n_in_flight);
         lw_table_cell(t, "%s: %s", m->source, range);
     }
-    enum lw_status s = csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 0, err);
-    lw_table_free(t);
-    return s;
+    return lw_table_end(t, stdout, csv ? LW_TABLE_CSV : 0, err);
 }
 
 enum lw_status lw_cluster_print(const struct lw_cluster *c, enum lw_format format,

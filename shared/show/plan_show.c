@@ -24,16 +24,6 @@ static int32_t variant_of_set(const struct lw_plan *p, const struct lw_bucket_se
     return found;
 }
 
-static void bytes_cell(struct lw_table *t, int64_t bytes, bool csv)
-{
-    char text[32];
-
-    if (csv)
-        lw_table_cell(t, "%lld", (long long)bytes);
-    else
-        lw_table_cell(t, "%s", lw_format_bytes(text, bytes));
-}
-
 /* Launch points of a set of gradients, to be freed; of another set all -1. NULL: no memory. */
 static struct lw_launch_point *points_of(const struct lw_plan *p, const struct lw_bucket_set *set)
 {
@@ -56,7 +46,6 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                                           ">limit", ">launched after gradient",
                                           ">at, in the backward"};
     struct lw_table *t = lw_table_new(8, csv ? exact : rounded);
-    char text[32];
 
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
@@ -68,25 +57,16 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
             bool weights = set->kind == LW_BUCKET_WEIGHTS;
             bool summed = !weights && set->kind != LW_BUCKET_GRADIENTS;
             struct lw_launch_point at = points[i];
-            lw_table_cell(t, "%s", set->name);
-            lw_table_cell(t, "%d", set->first_bucket + i);
-            lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
-            lw_table_cell(t, "%d", b->n_slots);
-            bytes_cell(t, b->bytes, csv);
+            LW_CELLS(t, set->name, set->first_bucket + i, lw_dtype_name(b->dtype), b->n_slots,
+                     LW_BYTES_OR_COUNT(b->bytes, csv));
             if (b->limit_bytes > 0)
-                bytes_cell(t, b->limit_bytes, csv);
+                LW_CELLS(t, LW_BYTES_OR_COUNT(b->limit_bytes, csv));
             else
-                lw_table_cell(t, "%s", csv ? "" : "none");
-            if (weights || summed) { /* sent after the optimizer, summed before it */
-                lw_table_cell(t, "%s", csv ? "" : weights ? "optimizer" : "all gradients");
-                lw_table_cell(t, "%s", csv ? "" : "-");
-                continue;
-            }
-            lw_table_cell(t, "%d", at.n_ready);
-            if (csv)
-                lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(at.at));
+                LW_CELLS(t, csv ? "" : "none");
+            if (weights || summed) /* sent after the optimizer, summed before it */
+                LW_CELLS(t, csv ? "" : weights ? "optimizer" : "all gradients", csv ? "" : "-");
             else
-                lw_table_cell(t, "%s", lw_format_ps(text, at.at));
+                LW_CELLS(t, at.n_ready, csv ? LW_COUNT(lw_ps_to_ns(at.at)) : LW_PS(at.at));
         }
         if (!points) {
             lw_table_free(t);
@@ -94,10 +74,7 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
         }
         lw_free(points);
     }
-    enum lw_status st =
-        csv ? lw_table_print_csv(t, stdout, err) : lw_table_print(t, stdout, 2, err);
-    lw_table_free(t);
-    return st;
+    return lw_table_end(t, stdout, csv ? LW_TABLE_CSV : 2, err);
 }
 
 static void count_kinds(const struct lw_plan *p, int32_t variant, int64_t n[LW_N_OP_KINDS])

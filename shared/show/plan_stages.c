@@ -43,13 +43,6 @@ static struct pass pass_of(const struct lw_plan *p, int32_t role)
     return x;
 }
 
-static void bytes_cell(struct lw_table *t, int64_t bytes)
-{
-    char text[32];
-
-    lw_table_cell(t, "%s", lw_format_bytes(text, bytes));
-}
-
 static void add_role(struct lw_table *t, const struct lw_plan *p, int32_t role)
 {
     const struct lw_role *r = &p->roles[role];
@@ -64,16 +57,10 @@ static void add_role(struct lw_table *t, const struct lw_plan *p, int32_t role)
             elements += p->params[i].numel;
     for (int m = 0; m < LW_N_MEM; m++)
         memory += r->static_bytes[m];
-    lw_table_cell(t, "%s", r->name);
-    lw_table_cell(t, "%d", r->n_ranks);
-    lw_table_cell(t, "%d", modules);
-    lw_table_cell(t, "%lld", (long long)elements);
-    bytes_cell(t, memory);
-    lw_table_cell(t, "%.1f", (double)x.forward / (double)LW_PS_PER_MS);
-    lw_table_cell(t, "%.1f", (double)(x.backward + x.again) / (double)LW_PS_PER_MS);
-    bytes_cell(t, x.sent_bytes);
-    bytes_cell(t, x.summed_bytes);
-    bytes_cell(t, x.reduced_bytes);
+    LW_CELLS(t, r->name, r->n_ranks, modules, elements, LW_BYTES(memory),
+             lw_decimals((double)x.forward / (double)LW_PS_PER_MS, 1),
+             lw_decimals((double)(x.backward + x.again) / (double)LW_PS_PER_MS, 1),
+             LW_BYTES(x.sent_bytes), LW_BYTES(x.summed_bytes), LW_BYTES(x.reduced_bytes));
 }
 
 enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err)
@@ -83,8 +70,6 @@ enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err)
                                          ">gradients reduced"};
     struct lw_table *t = lw_table_new(10, titles);
 
-    if (!t)
-        return lw_fail_nomem(err);
     for (int32_t r = 0; r < p->n_roles; r++)
         add_role(t, p, r);
     lw_printf_paragraph(stdout,
@@ -92,7 +77,5 @@ enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err)
                         "'%s': work alone on the device with what is recomputed, bytes sent and "
                         "reduced by a rank",
                         p->variants[p->n_variants - 1].name);
-    enum lw_status s = lw_table_print(t, stdout, 1, err);
-    lw_table_free(t);
-    return s;
+    return lw_table_end(t, stdout, 1, err);
 }

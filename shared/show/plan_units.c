@@ -84,12 +84,9 @@ enum lw_status lw_plan_show_units(const struct lw_plan *p, struct lw_err *err)
         if (!lw_plan_is_gathered(p, i))
             continue;
         n++;
-        lw_table_cell(t, "%d", i);
-        lw_table_cell(t, "%s", lw_dtype_name(b->dtype));
-        lw_table_cell(t, "%d", b->n_slots);
-        lw_table_cell(t, "%s", lw_format_bytes(text, b->bytes));
-        lw_table_cell(t, "%s", lw_plan_unit_uses(p, i, LW_OP_ALL_GATHER, text, sizeof text));
-        lw_table_cell(t, "%s", lw_plan_unit_uses(p, i, LW_OP_FREE, text, sizeof text));
+        LW_CELLS(t, i, lw_dtype_name(b->dtype), b->n_slots, LW_BYTES(b->bytes),
+                 lw_plan_unit_uses(p, i, LW_OP_ALL_GATHER, text, sizeof text));
+        lw_table_text(t, lw_plan_unit_uses(p, i, LW_OP_FREE, text, sizeof text));
     }
     enum lw_status st = LW_OK;
     if (n > 0) {

@@ -297,21 +297,46 @@ enum lw_status lw_table_print_csv(const struct lw_table *t, FILE *f, struct lw_e
     return LW_OK;
 }
 
-void lw_table_ps(struct lw_table *t, lw_ps time)
+void lw_table_text(struct lw_table *t, const char *text)
+{
+    lw_table_cell(t, "%s", text ? text : "-");
+}
+
+void lw_table_int(struct lw_table *t, int64_t value)
+{
+    lw_table_cell(t, "%lld", (long long)value);
+}
+
+void lw_table_decimals(struct lw_table *t, struct lw_decimals value)
+{
+    lw_table_cell(t, "%.*f", value.digits, value.value);
+}
+
+void lw_table_maybe(struct lw_table *t, struct lw_maybe value)
+{
+    lw_table_cell(t, value.known ? "%lld" : "", (long long)value.value);
+}
+
+void lw_table_quantity(struct lw_table *t, struct lw_quantity x)
 {
     char text[32];
 
-    lw_table_cell(t, "%s", lw_format_ps(text, time));
-}
-
-void lw_table_ns(struct lw_table *t, lw_ns time)
-{
-    lw_table_ps(t, lw_ns_to_ps(time));
+    if (x.as == LW_SHOW_PS || x.as == LW_SHOW_NS)
+        lw_table_text(t, lw_format_ps(text, x.as == LW_SHOW_PS ? x.value : lw_ns_to_ps(x.value)));
+    else if (x.value < 0)
+        lw_table_text(t, NULL);
+    else if (x.as == LW_SHOW_BYTES)
+        lw_table_text(t, lw_format_bytes(text, x.value));
+    else if (x.as == LW_SHOW_MS)
+        lw_table_cell(t, "%.3f", (double)x.value / (double)LW_PS_PER_MS);
+    else
+        lw_table_int(t, x.value);
 }
 
 enum lw_status lw_table_end(struct lw_table *t, FILE *f, int indent, struct lw_err *err)
 {
-    enum lw_status status = t ? lw_table_print(t, f, indent, err) : lw_fail_nomem(err);
+    enum lw_status status = indent == LW_TABLE_CSV ? lw_table_print_csv(t, f, err)
+                                                   : lw_table_print(t, f, indent, err);
 
     lw_table_free(t);
     return status;

@@ -69,17 +69,9 @@ static enum lw_status print_csv(const struct lw_product *p, const struct lw_prod
     static const char *const titles[] = {"batch", "m", "n", "k", "time_ns", "flops_per_s"};
     struct lw_table *x = lw_table_new(6, titles);
 
-    if (!x)
-        return lw_fail_nomem(err);
-    lw_table_cell(x, "%" PRId64, p->batch);
-    lw_table_cell(x, "%" PRId64, p->m);
-    lw_table_cell(x, "%" PRId64, p->n);
-    lw_table_cell(x, "%" PRId64, p->k);
-    lw_table_cell(x, "%" PRId64, (int64_t)lw_ps_to_ns(t->time));
+    LW_CELLS(x, p->batch, p->m, p->n, p->k, lw_ps_to_ns(t->time));
     lw_table_cell(x, "%.6g", flops / ((double)t->time * 1e-12));
-    enum lw_status s = lw_table_print_csv(x, f, err);
-    lw_table_free(x);
-    return s;
+    return lw_table_end(x, f, LW_TABLE_CSV, err);
 }
 
 enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enum lw_dtype dtype,

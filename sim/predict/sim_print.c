@@ -263,14 +263,12 @@ static bool is_within_spread(const struct lw_sim_replayed *x)
 static void text_replayed_time(struct lw_table *t, bool known, struct lw_sim_replayed_time x)
 {
 
-    if (!known) {
-        for (int i = 0; i < 3; i++)
-            lw_table_cell(t, "-");
-        return;
+    if (known) {
+        LW_CELLS(t, LW_PS(x.predicted), LW_PS(x.recorded));
+        lw_table_cell(t, "%+.2f %%", difference_pct(x));
+    } else {
+        LW_CELLS(t, "-", "-", "-");
     }
-    lw_table_ps(t, x.predicted);
-    lw_table_ps(t, x.recorded);
-    lw_table_cell(t, "%+.2f %%", difference_pct(x));
 }
 
 static const char *replay_meaning(const struct lw_sim_replayed *x)
@@ -312,19 +310,14 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     struct lw_paragraph median;
     char buf[32];
 
-    if (!t)
-        return lw_fail_nomem(err);
     for (int32_t k = 0; k < x->n_steps; k++) {
         const struct lw_sim_replayed_step *s = &x->steps[k];
-        lw_table_cell(t, "%s", s->name);
+        lw_table_text(t, s->name);
         text_replayed_time(t, s->measured, s->period);
         text_replayed_time(t, true, s->host);
     }
     fprintf(f, "\nreplay; %s\n", replay_meaning(x));
-    enum lw_status status = lw_table_print(t, f, 2, err);
-    lw_table_free(t);
-    if (status != LW_OK)
-        return status;
+    LW_TRY(lw_table_end(t, f, 2, err));
     FILE *line = lw_paragraph_open(&median, f, NULL);
     fprintf(line, "median period: predicted %s, ", lw_format_ps(buf, x->period.predicted));
     fprintf(line, "recorded %s", lw_format_ps(buf, x->period.recorded));

@@ -75,8 +75,6 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
     struct lw_table *t = lw_table_new(11, titles);
     char buf[32];
 
-    if (!t)
-        return lw_fail_nomem(err);
     if (c->n_nodes > 0)
         snprintf(buf, sizeof buf, "%d node%s", c->n_nodes, c->n_nodes == 1 ? "" : "s");
     else
@@ -86,17 +84,9 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
                         c->n_tables == 1 ? "" : "s");
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *m = &c->tables[i];
-        lw_table_cell(t, "%s", lw_op_name(m->op));
-        lw_table_cell(t, "%s", lw_dtype_name(m->dtype));
-        lw_table_cell(t, "%d", m->n_ranks);
-        lw_table_cell(t, "%d", m->n_nodes);
-        lw_table_cell(t, "%d", m->n_in_flight);
-        lw_table_cell(t, "%d", m->n_rows);
-        lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[0]));
-        lw_table_ps(t, m->time_ps[0]);
-        lw_table_cell(t, "%s", lw_format_bytes(buf, m->bytes[m->n_rows - 1]));
-        lw_table_ps(t, m->time_ps[m->n_rows - 1]);
-        lw_table_cell(t, "%s", m->source);
+        LW_CELLS(t, lw_op_name(m->op), lw_dtype_name(m->dtype), m->n_ranks, m->n_nodes,
+                 m->n_in_flight, m->n_rows, LW_BYTES(m->bytes[0]), LW_PS(m->time_ps[0]),
+                 LW_BYTES(m->bytes[m->n_rows - 1]), LW_PS(m->time_ps[m->n_rows - 1]), m->source);
     }
     return lw_table_end(t, f, 2, err);
 }
@@ -157,14 +147,6 @@ static enum lw_status print_json(const struct traces_import_summary *s, FILE *f)
     return LW_OK;
 }
 
-static void cell_known(struct lw_table *t, int64_t value)
-{
-    if (value >= 0)
-        lw_table_cell(t, "%lld", (long long)value);
-    else
-        lw_table_cell(t, "%s", "");
-}
-
 /* A row per module of the workload, or per measured size of the cluster. */
 static enum lw_status modules_csv(const struct lw_workload *w, FILE *f, struct lw_err *err)
 {
@@ -172,8 +154,6 @@ static enum lw_status modules_csv(const struct lw_workload *w, FILE *f, struct l
                                          "output_bytes", "n_params", "numel", "last_ready_ns"};
     struct lw_table *t = lw_table_new(8, titles);
 
-    if (!t)
-        return lw_fail_nomem(err);
     for (int32_t m = 0; m < w->n_modules; m++) {
         const struct lw_module *v = &w->modules[m];
         int64_t n = 0, numel = 0;
@@ -184,19 +164,11 @@ static enum lw_status modules_csv(const struct lw_workload *w, FILE *f, struct l
                 numel += w->params[i].numel;
                 ready = w->params[i].ready_ps > ready ? w->params[i].ready_ps : ready;
             }
-        lw_table_cell(t, "%d", m);
-        lw_table_cell(t, "%s", v->name);
-        lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(v->forward_ps));
-        lw_table_cell(t, "%lld",
-                      (long long)lw_ps_to_ns(v->backward_input_ps + v->backward_weight_ps));
-        cell_known(t, v->output_bytes);
-        lw_table_cell(t, "%lld", (long long)n);
-        lw_table_cell(t, "%lld", (long long)numel);
-        cell_known(t, ready >= 0 ? lw_ps_to_ns(ready) : -1);
+        LW_CELLS(t, m, v->name, lw_ps_to_ns(v->forward_ps),
+                 lw_ps_to_ns(v->backward_input_ps + v->backward_weight_ps),
+                 lw_known(v->output_bytes), n, numel, lw_known_if(ready >= 0, lw_ps_to_ns(ready)));
     }
-    enum lw_status status = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return status;
+    return lw_table_end(t, f, LW_TABLE_CSV, err);
 }
 
 static enum lw_status tables_csv(const struct lw_cluster *c, FILE *f, struct lw_err *err)
@@ -205,24 +177,13 @@ static enum lw_status tables_csv(const struct lw_cluster *c, FILE *f, struct lw_
                                          "n_in_flight", "bytes", "time_ns", "source"};
     struct lw_table *t = lw_table_new(8, titles);
 
-    if (!t)
-        return lw_fail_nomem(err);
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *m = &c->tables[i];
-        for (int32_t k = 0; k < m->n_rows; k++) {
-            lw_table_cell(t, "%s", lw_op_name(m->op));
-            lw_table_cell(t, "%s", lw_dtype_name(m->dtype));
-            lw_table_cell(t, "%d", m->n_ranks);
-            lw_table_cell(t, "%d", m->n_nodes);
-            lw_table_cell(t, "%d", m->n_in_flight);
-            lw_table_cell(t, "%lld", (long long)m->bytes[k]);
-            lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(m->time_ps[k]));
-            lw_table_cell(t, "%s", m->source);
-        }
+        for (int32_t k = 0; k < m->n_rows; k++)
+            LW_CELLS(t, lw_op_name(m->op), lw_dtype_name(m->dtype), m->n_ranks, m->n_nodes,
+                     m->n_in_flight, m->bytes[k], lw_ps_to_ns(m->time_ps[k]), m->source);
     }
-    enum lw_status status = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return status;
+    return lw_table_end(t, f, LW_TABLE_CSV, err);
 }
 
 enum lw_status traces_import_print(const struct traces_import_summary *s, enum lw_format format,

@@ -178,22 +178,13 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
     else
         fputs("no sequence of calls repeats at least three times at the end\n", f);
     struct lw_table *t = lw_table_new(8, titles);
-    for (int64_t i = 0; t && i < r.n; i++) {
+    for (int64_t i = 0; i < r.n; i++) {
         const struct call_row *x = &r.rows[i];
-        lw_table_cell(t, "%s", lw_op_name(x->op));
-        lw_table_cell(t, "%s", x->dtype);
-        lw_table_cell(t, "%s", x->bytes < 0 ? "-" : lw_format_bytes(buf, x->bytes));
-        lw_table_cell(t, "%d", x->n_ranks);
-        lw_table_cell(t, "%lld", (long long)x->n);
-        lw_table_cell(t, "%lld", (long long)x->n_in_period);
-        lw_table_cell(t, "%s",
-                      x->n_spans == 0 ? "-"
-                                      : lw_format_ps(buf, x->span_ns / x->n_spans * LW_PS_PER_NS));
-        lw_table_ps(t, x->host_ns / x->n * LW_PS_PER_NS);
+        LW_CELLS(t, lw_op_name(x->op), x->dtype, LW_BYTES(x->bytes), x->n_ranks, x->n,
+                 x->n_in_period, x->n_spans == 0 ? LW_COUNT(-1) : LW_NS(x->span_ns / x->n_spans),
+                 LW_NS(x->host_ns / x->n));
     }
     lw_free(r.rows);
-    if (!t)
-        return lw_fail_nomem(err);
     return lw_table_end(t, f, 0, err);
 }
 

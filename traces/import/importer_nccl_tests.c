@@ -83,10 +83,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
                                          ">out of place", ">in place", ">algbw GB/s"};
     struct lw_table *t = lw_table_new(9, titles);
     const struct traces_bench *b = facts;
-    char buf[32];
 
-    if (!t)
-        return lw_fail_nomem(err);
     fprintf(f, "%s: measured collectives, %d table%s%s%s\n", name, b->n,
             b->n == 1 ? "" : "s", *b->version ? ", NCCL " : "",
             b->version);
@@ -94,15 +91,11 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
         for (int32_t k = 0; k < b->tables[i].n_rows; k++) {
             const struct traces_bench_table *x = &b->tables[i];
             const struct traces_bench_row *row = &x->rows[k];
-            lw_table_cell(t, "%s", lw_op_name(x->op));
-            lw_table_cell(t, "%s", lw_dtype_name(x->dtype));
-            lw_table_cell(t, "%d", x->n_ranks);
-            lw_table_cell(t, "%d", x->n_nodes);
-            lw_table_cell(t, "%s", *x->gpu ? x->gpu : "-");
-            lw_table_cell(t, "%s", lw_format_bytes(buf, row->bytes));
-            lw_table_cell(t, "%s", x->only_in_place ? "-" : lw_format_ps(buf, row->time));
-            lw_table_cell(t, "%s", row->in_place > 0 ? lw_format_ps(buf, row->in_place) : "-");
-            lw_table_cell(t, "%.3f", (double)row->bytes / ((double)row->time / 1e3));
+            LW_CELLS(t, lw_op_name(x->op), lw_dtype_name(x->dtype), x->n_ranks, x->n_nodes,
+                     *x->gpu ? x->gpu : NULL, LW_BYTES(row->bytes),
+                     x->only_in_place ? LW_COUNT(-1) : LW_PS(row->time),
+                     row->in_place > 0 ? LW_PS(row->in_place) : LW_COUNT(-1),
+                     lw_decimals((double)row->bytes / ((double)row->time / 1e3), 3));
         }
     return lw_table_end(t, f, 2, err);
 }

@@ -52,11 +52,9 @@ static void put_line(struct lw_table *t, const struct line *l)
 {
     for (int i = 0; i < N_COLUMNS; i++) {
         if (l->text[i])
-            lw_table_cell(t, "%s", l->text[i]);
-        else if (l->number[i] >= 0)
-            lw_table_cell(t, "%lld", (long long)l->number[i]);
+            lw_table_text(t, l->text[i]);
         else
-            lw_table_cell(t, "%s", "");
+            lw_table_maybe(t, lw_known(l->number[i]));
     }
 }
 
@@ -151,8 +149,6 @@ enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct 
 {
     struct lw_table *t = lw_table_new(N_COLUMNS, titles);
 
-    if (!t)
-        return lw_fail_nomem(err);
     for (int64_t i = 0; i < r->n; i++) {
         const struct traces_report_file *file = &r->files[i];
         if (!file->importer->timeline) {
@@ -163,7 +159,5 @@ enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct 
         for (int64_t k = 0; k < file->steps.n; k++)
             put_step(t, file, &file->steps.steps[k]);
     }
-    enum lw_status status = lw_table_print_csv(t, f, err);
-    lw_table_free(t);
-    return status;
+    return lw_table_end(t, f, LW_TABLE_CSV, err);
 }

@@ -132,13 +132,9 @@ static enum lw_status text_host(const struct traces_report_file *f, FILE *out, s
             if (!longest || u->stretches[i].end_ns - u->stretches[i].start_ns >
                                 longest->end_ns - longest->start_ns)
                 longest = &u->stretches[i];
-        lw_table_cell(t, "%s", f->device.iterations[k].name);
-        lw_table_cell(t, "%lld", (long long)u->n_launches);
-        lw_table_ns(t, u->launch_ns);
-        lw_table_cell(t, "%lld", (long long)u->n_blocking);
-        lw_table_ns(t, u->blocking_ns);
-        lw_table_ns(t, u->host_bound_ns);
-        lw_table_ns(t, longest ? longest->end_ns - longest->start_ns : 0);
+        LW_CELLS(t, f->device.iterations[k].name, u->n_launches, LW_NS(u->launch_ns),
+                 u->n_blocking, LW_NS(u->blocking_ns), LW_NS(u->host_bound_ns),
+                 LW_NS(longest ? longest->end_ns - longest->start_ns : 0));
         lw_table_cell(t, "%.40s", longest ? lw_trace_name(&f->trace, longest->row) : "-");
     }
     return lw_table_end(t, out, 2, err);
@@ -175,10 +171,8 @@ static enum lw_status text_class(const struct traces_comm_class *c, FILE *out, s
 
     for (int64_t i = 0; i < c->n; i++) {
         lw_table_cell(t, "%.40s", c->ops[i].kernel);
-        lw_table_ns(t, c->ops[i].transfer_ns);
-        lw_table_ns(t, c->ops[i].longest_ns);
-        lw_table_ns(t, c->ops[i].start_skew_ns);
-        lw_table_ns(t, c->ops[i].end_skew_ns);
+        LW_CELLS(t, LW_NS(c->ops[i].transfer_ns), LW_NS(c->ops[i].longest_ns),
+                 LW_NS(c->ops[i].start_skew_ns), LW_NS(c->ops[i].end_skew_ns));
     }
     return lw_table_end(t, out, 2, err);
 }

@@ -154,25 +154,12 @@ enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct
 
 /* ---- text ---- */
 
-static void cell_bytes(struct lw_table *t, int64_t bytes)
-{
-    if (bytes < 0)
-        lw_table_cell(t, "-");
-    else
-        lw_table_cell(t, "%lld", (long long)bytes);
-}
-
 static void busy_row(struct lw_table *t, const char *name, const char *window,
                      const struct lw_busy *b)
 {
-    lw_table_cell(t, "%s", name);
-    lw_table_cell(t, "%s", window);
-    lw_table_ns(t, b->window_ns);
-    lw_table_ns(t, b->compute_busy_ns);
-    lw_table_ns(t, b->comm_busy_ns);
-    lw_table_ns(t, b->exposed_comm_ns);
-    lw_table_ns(t, b->exposed_mem_ns);
-    lw_table_ns(t, b->idle_ns);
+    LW_CELLS(t, name, window, LW_NS(b->window_ns), LW_NS(b->compute_busy_ns),
+             LW_NS(b->comm_busy_ns), LW_NS(b->exposed_comm_ns), LW_NS(b->exposed_mem_ns),
+             LW_NS(b->idle_ns));
 }
 
 static enum lw_status text_device(const struct lw_inspection *d, FILE *f, struct lw_err *err)
@@ -200,15 +187,9 @@ static enum lw_status text_comm(const struct lw_inspection *d, FILE *f, struct l
     for (int64_t i = 0; i < d->n_iterations; i++)
         for (int64_t k = 0; k < d->iterations[i].n_comm; k++) {
             const struct lw_comm_op *c = &d->iterations[i].comm[k];
-            lw_table_cell(t, "%s", d->iterations[i].name);
-            lw_table_cell(t, "%s", c->op ? c->op : c->kernel);
-            cell_bytes(t, c->bytes);
-            lw_table_cell(t, "%s", c->dtype ? c->dtype : "-");
-            cell_bytes(t, c->group_size);
-            cell_bytes(t, c->stream);
-            lw_table_ns(t, c->launch_ns);
-            lw_table_ns(t, c->start_ns);
-            lw_table_ns(t, c->dur_ns);
+            LW_CELLS(t, d->iterations[i].name, c->op ? c->op : c->kernel, LW_COUNT(c->bytes),
+                     c->dtype, LW_COUNT(c->group_size), LW_COUNT(c->stream), LW_NS(c->launch_ns),
+                     LW_NS(c->start_ns), LW_NS(c->dur_ns));
         }
     return lw_table_end(t, f, 2, err);
 }
@@ -221,15 +202,14 @@ static enum lw_status text_steps(const struct lw_steps *s, FILE *f, struct lw_er
 
     for (int64_t i = 0; i < s->n; i++) {
         const struct lw_step *step = &s->steps[i];
-        lw_table_cell(t, "%s", step->name);
-        lw_table_ns(t, step->end_ns - step->start_ns);
+        LW_CELLS(t, step->name, LW_NS(step->end_ns - step->start_ns));
         for (int p = 0; p < LW_N_PHASES; p++) {
             if (step->phase[p].found)
-                lw_table_ns(t, step->phase[p].end_ns - step->phase[p].start_ns);
+                LW_CELLS(t, LW_NS(step->phase[p].end_ns - step->phase[p].start_ns));
             else
                 lw_table_cell(t, "-");
         }
-        lw_table_cell(t, "%lld", (long long)step->n_gradients);
+        lw_table_int(t, step->n_gradients);
     }
     return lw_table_end(t, f, 2, err);
 }
@@ -245,12 +225,11 @@ static enum lw_status text_collectives(const struct traces_report_file *file, FI
         for (int64_t k = 0; k < file->steps.steps[i].n_collectives; k++) {
             const struct lw_step *s = &file->steps.steps[i];
             int64_t row = s->collectives[k];
-            lw_table_cell(t, "%s", s->name);
-            lw_table_cell(t, "%s", lw_trace_name(&file->trace, row) + strlen("gloo:"));
-            cell_bytes(t, traces_host_numel(&file->trace, row));
-            cell_bytes(t, traces_host_bytes(&file->trace, row));
-            lw_table_ns(t, file->trace.start_ns[row] - s->start_ns);
-            lw_table_ns(t, file->trace.dur_ns[row]);
+            LW_CELLS(t, s->name, lw_trace_name(&file->trace, row) + strlen("gloo:"),
+                     LW_COUNT(traces_host_numel(&file->trace, row)),
+                     LW_COUNT(traces_host_bytes(&file->trace, row)),
+                     LW_NS(file->trace.start_ns[row] - s->start_ns),
+                     LW_NS(file->trace.dur_ns[row]));
         }
     return lw_table_end(t, f, 2, err);
 }

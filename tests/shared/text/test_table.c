@@ -165,10 +165,28 @@ TEST(the_end_of_a_table_prints_and_frees_it)
     FILE *f = open_memstream(&out, &n);
 
     lw_table_cell(t, "a");
-    lw_table_ns(t, 1500);
+    LW_CELLS(t, LW_NS(1500));
     assert_int_equal(lw_table_end(t, f, 2, &err), LW_OK);
     assert_int_equal(lw_table_end(NULL, f, 2, &err), LW_ENOMEM);
     fclose(f);
     assert_string_equal(out, "  what      time\n  ----  --------\n  a     1.500 us\n");
+    free(out);
+}
+
+TEST(cells_are_written_by_their_types)
+{
+    static const char *const all[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"};
+    struct lw_table *t = lw_table_new(12, all);
+    char *out = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&out, &n);
+
+    LW_CELLS(t, "text", (const char *)NULL, 7, INT64_C(-5), LW_COUNT(3), LW_COUNT(-1),
+             LW_BYTES(2048), LW_BYTES_OR_COUNT(2048, true), LW_PS(2500), LW_MS(-1),
+             lw_decimals(0.125, 2), lw_known(-1));
+    assert_int_equal(lw_table_end(t, f, LW_TABLE_CSV, NULL), LW_OK);
+    fclose(f);
+    assert_string_equal(out, "a,b,c,d,e,f,g,h,i,j,k,l\n"
+                             "text,-,7,-5,3,-,2.00 KiB,2048,2.500 ns,-,0.12,\n");
     free(out);
 }
