@@ -57,7 +57,7 @@ void nccl_doze(int32_t n_tries)
     if (n_tries < 100)
         sched_yield();
     else
-        nanosleep(&(struct timespec){0, n_tries < 1000 ? 20000 : 200000}, NULL);
+        nanosleep(&(struct timespec){0, n_tries < 200 ? 20000 : 200000}, NULL);
 }
 
 /* --- stopping ----------------------------------------------------------------------------------- */

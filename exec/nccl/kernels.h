@@ -155,12 +155,15 @@ EXEC_BOTH int64_t kernel_now_ns(void)
 #endif
 }
 
-EXEC_BOTH void kernel_doze(void)
+EXEC_BOTH void kernel_doze(int64_t left_ns) /* at most left_ns, and short */
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700 /* older devices poll without a pause */
+    (void)left_ns;
     __nanosleep(2000);
 #elif !defined(__CUDACC__)
-    nanosleep(&(struct timespec){0, 20000}, 0);
+    nanosleep(&(struct timespec){0, left_ns < 200000 ? (long)left_ns : 200000}, 0);
+#else
+    (void)left_ns;
 #endif
 }
 
@@ -369,9 +372,13 @@ EXEC_BOTH void kernel_wait_run(const struct kernel_wait *a, int64_t thread, int6
     (void)n_threads;
     if (thread != 0)
         return;
-    while (kernel_now_ns() - *a->from < a->ns && kernel_look(a->stop) == 0)
+    for (;;) {
+        int64_t left = a->ns - (kernel_now_ns() - *a->from);
+        if (left <= 0 || kernel_look(a->stop) != 0)
+            return;
         if (a->idle)
-            kernel_doze();
+            kernel_doze(left);
+    }
 }
 
 EXEC_BOTH void kernel_report_run(const struct kernel_report *a, int64_t thread, int64_t n_threads)

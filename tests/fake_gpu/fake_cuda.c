@@ -289,6 +289,7 @@ void fake_record(CUevent e, uint64_t target)
     e->done = target;
     e->at_ns = fake_now_ns();
     leave(e);
+    pthread_cond_broadcast(&fake_moved);
     pthread_mutex_unlock(&fake_lock);
 }
 
@@ -323,7 +324,7 @@ static void *stream_main(void *arg)
     for (;;) {
         pthread_mutex_lock(&fake_lock);
         while (!s->head && !s->closing)
-            pthread_cond_wait(&fake_moved, &fake_lock);
+            pthread_cond_wait(&s->moved, &fake_lock);
         struct fake_command *c = s->head;
         if (!c) {
             pthread_mutex_unlock(&fake_lock);
@@ -343,10 +344,11 @@ static void *stream_main(void *arg)
         if (!s->head)
             s->tail = &s->head;
         s->done++;
-        pthread_cond_broadcast(&fake_moved);
+        pthread_cond_broadcast(&s->moved);
         pthread_mutex_unlock(&fake_lock);
         free(c);
     }
+    pthread_cond_destroy(&s->moved);
     free(s);
     return NULL;
 }
@@ -369,11 +371,11 @@ void fake_give(CUstream s, struct fake_command *c)
         return;
     }
     while (s->given - s->done >= most && !s->closing)
-        pthread_cond_wait(&fake_moved, &fake_lock);
+        pthread_cond_wait(&s->moved, &fake_lock);
     *s->tail = c;
     s->tail = &c->next;
     s->given++;
-    pthread_cond_broadcast(&fake_moved);
+    pthread_cond_broadcast(&s->moved);
     pthread_mutex_unlock(&fake_lock);
 }
 
@@ -388,6 +390,7 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
         return CUDA_ERROR_INVALID_VALUE; /* the legacy stream's implicit waits are not modelled */
     struct CUstream_st *s = calloc(1, sizeof *s);
     s->tail = &s->head;
+    pthread_cond_init(&s->moved, NULL);
     s->priority = priority;
     s->id = n_streams_made++;
     n_streams++;
@@ -405,7 +408,7 @@ CUresult cuStreamDestroy(CUstream s)
     pthread_mutex_lock(&fake_lock);
     s->closing = true;
     n_streams--;
-    pthread_cond_broadcast(&fake_moved);
+    pthread_cond_broadcast(&s->moved);
     pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
 }
@@ -581,8 +584,8 @@ CUresult cuEventSynchronize(CUevent e)
 {
     CUresult r;
 
-    while ((r = cuEventQuery(e)) == CUDA_ERROR_NOT_READY)
-        fake_sleep_us(20);
+    for (int i = 0; (r = cuEventQuery(e)) == CUDA_ERROR_NOT_READY; i++)
+        fake_doze(i);
     return r;
 }
 

@@ -41,6 +41,7 @@ struct fake_command {
 struct CUstream_st {
     pthread_t thread;
     struct fake_command *head, **tail;
+    pthread_cond_t moved; /* something was given or done, or it closes */
     int64_t given, done;
     int id, priority;
     bool closing;
@@ -58,7 +59,7 @@ struct CUevent_st { /* lives until it is destroyed and no command refers to it *
 };
 
 extern pthread_mutex_t fake_lock;
-extern pthread_cond_t fake_moved; /* with every command that ends */
+extern pthread_cond_t fake_moved; /* an event is done, or a lane's mark */
 
 struct fake_command *fake_command_new(enum fake_kind kind, size_t args);
 void fake_give(CUstream s, struct fake_command *c); /* to its queue, or its capture */

@@ -49,6 +49,12 @@ static inline void fake_sleep_us(int64_t us)
     nanosleep(&t, NULL);
 }
 
+/* Waits a little, longer after many tries. */
+static inline void fake_doze(int64_t n_tries)
+{
+    fake_sleep_us(n_tries < 20 ? 20 : 200);
+}
+
 /* A delay below max_us: a function of the seed and a counter. */
 static inline int64_t fake_delay_us(int64_t max_us, uint64_t n)
 {

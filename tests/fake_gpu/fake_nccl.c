@@ -144,8 +144,7 @@ static bool wait_u64(const struct ncclComm *c, _Atomic uint64_t *word, uint64_t 
     for (int i = 0; atomic_load(word) < target; i++) {
         if (stopped(c))
             return false;
-        if (i > 100)
-            fake_sleep_us(20);
+        fake_doze(i);
     }
     return true;
 }
@@ -288,6 +287,7 @@ static bool its_turn(const struct batch *b, const size_t *at, int i)
 static bool exchange(struct ncclComm *c, const struct batch *b)
 {
     size_t at[MAX_ITEMS] = {0};
+    int64_t n_idle = 0;
     bool all = false;
 
     while (!all) {
@@ -301,7 +301,9 @@ static bool exchange(struct ncclComm *c, const struct batch *b)
         if (stopped(c))
             return false;
         if (!any)
-            fake_sleep_us(20);
+            fake_doze(n_idle++);
+        else
+            n_idle = 0;
     }
     return true;
 }
@@ -423,10 +425,10 @@ static void launch(struct batch *b)
 
 static bool wait_i32(const struct ncclComm *c, _Atomic int32_t *word, int32_t target)
 {
-    while (atomic_load(word) < target) {
+    for (int i = 0; atomic_load(word) < target; i++) {
         if (stopped(c))
             return false;
-        fake_sleep_us(20);
+        fake_doze(i);
     }
     return true;
 }
@@ -785,12 +787,13 @@ static void *split_main(void *arg)
     struct split *s = arg;
     struct ncclComm *p = s->parent;
     bool ok = true;
+    int64_t n_idle = 0;
     int32_t in_progress = ncclInProgress;
 
     for (int r = 0; ok && r < p->n_ranks; r++)
         while (ok && atomic_load(&p->shared->slot[r].split_seq) < s->seq) {
             ok = !stopped(p) && !(s->child && atomic_load(&s->child->aborted));
-            fake_sleep_us(20);
+            fake_doze(n_idle++);
         }
     if (ok && s->child) {
         place(s);

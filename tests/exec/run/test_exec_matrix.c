@@ -185,7 +185,7 @@ static void try(const struct combination *k, const struct lw_cost *cost)
 
 static void every_policy_at_a_stage(int32_t zero)
 {
-    const int of = loop ? unit_cases(3, 1) : 1; /* one combination of so many runs */
+    const int of = loop ? unit_cases(8, 1) : unit_cases(3, 1); /* one combination of so many */
     struct lw_cluster c;
     int i = zero;
 
