@@ -45,6 +45,8 @@ static const struct lw_field module_fields[] = {
     LW_F_INT64("tp_forward_bytes", AT(tp_forward_bytes), 0),
     LW_F_INT64("tp_backward_bytes", AT(tp_backward_bytes), 0),
     LW_F_INT32("tp_calls", AT(tp_calls), 0),
+    LW_F_NS("tp_column_ns", AT(tp_column_ps), 0),
+    LW_F_NS("tp_row_ns", AT(tp_row_ps), 0),
     LW_F_NS("whole_forward_ns", AT(whole_forward_ps), 0),
     LW_F_NS("whole_backward_input_ns", AT(whole_input_ps), 0),
     LW_F_NS("whole_backward_weight_ns", AT(whole_weight_ps), 0),

@@ -33,12 +33,15 @@ static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct 
 {
     if (s->sequence_parallel && s->tp == 1)
         return lw_fail(err, LW_EINVAL, "--sequence-parallel on needs --tp of at least 2");
+    if (s->tp_overlap != LW_TP_OVERLAP_OFF && s->tp == 1)
+        return lw_fail(err, LW_EINVAL, "--tp-overlap needs --tp of at least 2");
     if (s->scatter_gather && (s->tp == 1 || s->pp == 1))
         return lw_fail(err, LW_EINVAL, "--scatter-gather on needs --tp and --pp of at least 2");
-    if ((s->scatter_gather || s->sequence_parallel || s->cp > 1) &&
-        s->compat == LW_COMPAT_COLOSSALAI)
+    if ((s->scatter_gather || s->sequence_parallel || s->tp_overlap != LW_TP_OVERLAP_OFF ||
+         s->cp > 1) && s->compat == LW_COMPAT_COLOSSALAI)
         return lw_fail(err, LW_EINVAL, "--compat colossalai has no --%s", s->cp > 1 ? "cp"
-                       : s->scatter_gather ? "scatter-gather" : "sequence-parallel");
+                       : s->scatter_gather ? "scatter-gather"
+                       : s->sequence_parallel ? "sequence-parallel" : "tp-overlap");
     if (s->recompute_layers > 0 && s->recompute != LW_RECOMPUTE_FULL)
         return lw_fail(err, LW_EINVAL, "--recompute-layers %lld is for --recompute full",
                        (long long)s->recompute_layers);
@@ -243,6 +246,7 @@ static enum lw_status check_size(const struct lw_workload *w, const struct lw_st
         calls = w->modules[m].tp_calls > calls ? w->modules[m].tp_calls : calls;
     /* forward, both halves of backward, what is recomputed, and as many sums */
     calls *= s->sequence_parallel ? 3 : 1;
+    calls *= s->tp_overlap == LW_TP_OVERLAP_PIECES ? LW_TENSOR_PIECES : 1;
     int64_t ops = ((s->cp > 1 ? 6 : 0) + (s->ep > 1 ? 8 : 0)) * (int64_t)w->n_modules +
                   (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
                   6 * (int64_t)w->n_params + 16;

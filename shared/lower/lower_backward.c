@@ -31,21 +31,20 @@ static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x,
  * reduce-scatter, and what the forward reduce-scattered is gathered: one before the first op,
  * one after each sum inside the module; beside each, its saved inputs, which the weights'
  * gradient reads. */
-static int32_t gathers_of(const struct lw_part *d, int32_t module)
-{
-    return d->s->sequence_parallel ? lw_tensor_calls(d, module, false) : 0;
-}
-
 static void add_gathers(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t n,
                         int32_t input, bool saved)
 {
     const struct lw_module *m = &d->w->modules[module];
     int32_t forward = lw_tensor_calls(d, module, false),
             backward = lw_tensor_calls(d, module, true);
+    bool pieces = lw_tensor_gathers_in_pieces(d, module);
 
     for (int32_t i = 0; i < n; i++)
-        lw_write_sum(k, LW_OP_ALL_GATHER, m->tp_forward_bytes / forward, lw_part_module(d, module),
-                     input);
+        if (pieces)
+            lw_write_gathers(k, m->tp_forward_bytes / forward, lw_part_module(d, module), input);
+        else
+            lw_write_sum(k, LW_OP_ALL_GATHER, m->tp_forward_bytes / forward,
+                         lw_part_module(d, module), input);
     if (saved && d->s->sequence_parallel && backward > 0)
         lw_write_again_gathered(k, m->tp_backward_bytes / backward, lw_part_module(d, module));
 }
@@ -72,12 +71,42 @@ static void add_keys(struct lw_writer *k, const struct lw_part *d, int32_t modul
 /* Before the first op of a module's backward. */
 static void enter(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input)
 {
-    int32_t all = gathers_of(d, module), sums = lw_tensor_calls(d, module, true);
+    int32_t all = lw_tensor_gathers(d, module, true), sums = lw_tensor_calls(d, module, true);
     int32_t inside = sums > 1 ? sums - 1 : 0, later = all - 1 < inside ? all - 1 : inside;
 
     add_gathers(k, d, module, all > 0 ? all - later : 0, input, true);
     add_keys(k, d, module, LW_OP_ALL_GATHER, input);
     lw_write_tokens(k, d, module, "combine", input);
+}
+
+static bool sums_after(const struct lw_part *d, int32_t stretch)
+{
+    for (int32_t k = d->work.marks ? d->work.first_mark[stretch] : 0;
+         d->work.marks && k < d->work.first_mark[stretch + 1]; k++)
+        if (d->work.marks[k] == LW_TENSOR_SUM)
+            return true;
+    return false;
+}
+
+/* The tensor group's collectives after a stretch; returns whether what follows waits for a sum. */
+static bool add_marked(struct lw_writer *k, const struct lw_part *d, int32_t module,
+                       int32_t stretch)
+{
+    bool summed = false;
+
+    for (int32_t i = d->work.first_mark[stretch]; i < d->work.first_mark[stretch + 1]; i++) {
+        if (d->work.marks[i] == LW_TENSOR_GATHERED) {
+            lw_write_gathered(k);
+        } else if (d->work.marks[i] == LW_TENSOR_SUM) {
+            add_sums(k, d, module, 1);
+            k->sum = k->after;
+            k->after = -1;
+        } else {
+            k->after = k->sum;
+            summed = true;
+        }
+    }
+    return summed;
 }
 
 static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32_t input,
@@ -94,7 +123,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             lw_write_units(k, x, s->module, -1);
             lw_write_again(k, d, s->module);
             enter(k, d, s->module, i == 0 ? input : -1);
-            n_gathers = gathers_of(d, s->module) - 1;
+            n_gathers = lw_tensor_gathers(d, s->module, true) - 1;
             away = true;
         }
         lw_write_grad_room(k, x, back->ready + s->first_ready, s->n_ready);
@@ -104,18 +133,18 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         for (int32_t r = 0; r < s->n_ready; r++)
             lw_builder_ready(k->l->b, lw_part_param(d, back->ready[s->first_ready + r]));
         bool last = i + 1 == back->n_stretches || s[1].module != s->module;
-        if (away && (last || (d->work.sums_after && d->work.sums_after[i] > 0))) {
+        if (away && (last || sums_after(d, i))) {
             lw_write_tokens(k, d, s->module, "dispatch", -1);
             away = false;
         }
-        if (d->work.sums_after)
-            add_sums(k, d, s->module, d->work.sums_after[i]);
-        if (d->work.sums_after && d->work.sums_after[i] > 0 && !last && n_gathers-- > 0)
+        if (d->work.marks && add_marked(k, d, s->module, i) && !last && n_gathers-- > 0)
             add_gathers(k, d, s->module, 1, -1, true);
         if (last)
             add_keys(k, d, s->module, LW_OP_REDUCE_SCATTER, -1);
         if (i + 1 == back->n_stretches && k->after >= 0)
-            *output = k->after;
+            *output = d->s->tp_overlap == LW_TP_OVERLAP_OFF
+                          ? k->after
+                          : lw_write_wait(k, "sum", NULL, 0); /* of a sum and what is beside it */
         if (last)
             lw_write_free_units(k, x, s->module);
         if (reduce && !k->pass->after_backward)
@@ -134,7 +163,7 @@ static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t
         int32_t n_sums = lw_tensor_calls(d, m, true), n = n_sums > 1 ? n_sums : 1;
         lw_write_units(k, x, m, -1);
         lw_write_again(k, d, m);
-        for (int32_t i = 0, left = gathers_of(d, m); i < n; i++) {
+        for (int32_t i = 0, left = lw_tensor_gathers(d, m, true); i < n; i++) {
             int32_t now = i + 1 == n ? left : left > 0;
             add_gathers(k, d, m, now, input, false);
             left -= now;

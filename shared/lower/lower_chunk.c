@@ -146,10 +146,10 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
-/* A work of a module in n equal parts (0: as one), with its products by phase; returns the number
- * of the first. The first takes the activations that the work takes, the last gives back what it
- * gives back. */
-static int32_t add_equal(const struct lw_part *d, struct lw_builder *b, const struct lw_work *w,
+/* A work of a module in n parts, equal ones (0: as one) unless it is a forward, with its products
+ * by phase; returns the number of the first. The first takes the activations that the work takes,
+ * the last gives back what it gives back. */
+static int32_t add_parts(const struct lw_part *d, struct lw_builder *b, const struct lw_work *w,
                          int32_t n, int32_t module, enum lw_product_phase phase)
 {
     int32_t first = -1;
@@ -157,11 +157,14 @@ static int32_t add_equal(const struct lw_part *d, struct lw_builder *b, const st
     n = n > 1 ? n : 1;
     int32_t holder = w->keeps_bytes < 0 ? n - 1 : 0;
     for (int32_t i = 0; i < n; i++) {
-        int32_t at = lw_builder_work(b, &(struct lw_work){share(w->ps, i, i + 1, n),
-                                                          share(w->flops, i, i + 1, n),
-                                                          share(w->bytes, i, i + 1, n),
-                                                          i == holder ? w->keeps_bytes : 0, 0, 0});
-        lw_part_add_products(d, b, module, 1u << phase, (struct lw_share){i, i + 1, n});
+        struct lw_share s = phase == LW_PRODUCTS_FORWARD ? lw_tensor_share(d, module, i)
+                                                         : (struct lw_share){i, i + 1, n};
+        int32_t at = lw_builder_work(
+            b, &(struct lw_work){share(w->ps, s.from, s.to, s.of),
+                                 share(w->flops, s.from, s.to, s.of),
+                                 share(w->bytes, s.from, s.to, s.of),
+                                 i == holder ? w->keeps_bytes : 0, 0, 0});
+        lw_part_add_products(d, b, module, 1u << phase, s);
         first = i == 0 ? at : first;
     }
     return first;
@@ -243,10 +246,11 @@ static int64_t given_back_early(const struct lw_part *d, int32_t module)
 static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m, int64_t keeps)
 {
     const struct lw_module *x = &d->w->modules[m];
+    struct lw_tensor_part t = lw_tensor_part_of(d, m);
 
-    return add_equal(
+    return add_parts(
         d, b, &(struct lw_work){x->forward_ps, x->forward_flops, x->forward_bytes, keeps, 0, 0},
-        lw_tensor_calls(d, m, false), m, LW_PRODUCTS_FORWARD);
+        t.n * t.n_ops, m, LW_PRODUCTS_FORWARD);
 }
 
 /* What recomputation does again: the whole forward with its sums, or what the workload says. */
@@ -284,11 +288,11 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
         const struct lw_module *x = &w->modules[m];
         int64_t early = given_back_early(d, m);
         d->work.input[m] =
-            add_equal(d, b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
+            add_parts(d, b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
                                               x->forward_bytes, early, 0, 0},
                       lw_tensor_calls(d, m, true), m, LW_PRODUCTS_INPUT);
         d->work.weight[m] =
-            add_equal(d, b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
+            add_parts(d, b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
                                               x->forward_bytes, given_back(d, m) - early, 0, 0},
                       0, m, LW_PRODUCTS_WEIGHT);
     }
@@ -311,7 +315,7 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     for (int32_t i = 0; i < d->back.n_stretches; i++) {
         const struct lw_stretch *s = &d->back.stretches[i];
         const struct lw_module *m = &w->modules[s->module];
-        lw_ps length = m->backward_input_ps + m->backward_weight_ps;
+        lw_ps length = lw_module_backward(m);
         if (s->module != module)
             window = s->start;
         module = s->module;

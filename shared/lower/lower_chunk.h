@@ -13,6 +13,11 @@
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
+/* The range [from, to) of something of length `of`. */
+struct lw_share {
+    int64_t from, to, of;
+};
+
 /* One part of the model: consecutive modules that live on one pipeline stage (all of them without a
  * pipeline), with the decisions of data parallelism about their gradients. Numbers of modules and
  * parameters inside a part count within it; lw_part_param and lw_part_module tell the plan's.
@@ -66,12 +71,13 @@ struct lw_part_shards {
  * otherwise. */
 struct lw_part_work {
     bool tells_kept;             /* every module tells the activations that it keeps */
-    int32_t *sums_after;         /* [stretches] tensor-parallel sums after each; NULL = none */
-    int32_t *forward;            /* the first of lw_tensor_calls (or 1) */
+    uint8_t *marks;              /* enum lw_tensor_mark, after stretch i those from first_mark[i] */
+    int32_t *first_mark;         /* [stretches + 1]; NULL = no tensor group */
+    int32_t *forward;            /* the first op of the forward (struct lw_tensor_part) */
     int32_t *again;              /* what recomputation does before the backward; -1 = none */
     int32_t *stretch;            /* by stretch */
     bool splits;                 /* some backwards run in halves: what follows is filled */
-    int32_t *input, *weight;     /* input as forward */
+    int32_t *input, *weight;     /* input: the first of lw_tensor_calls (or 1) */
     int32_t *ready;              /* gradients, in ready order within a module: */
     int32_t *first_ready;        /* [n_modules + 1] into ready */
 };
@@ -141,9 +147,29 @@ static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
 /* Forward work of a module that recomputation does again, before its backward. Full recomputation
  * leaves out modules that drop nothing, such as a head outside the blocks. */
 lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m);
-/* All-reduces over the tensor group in a module's forward or backward. */
+
+/* lower_tensor_ops.c: sums over the tensor group in a module's forward or backward; gathers, which
+ * undo the sums of the other direction. */
 int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward);
-/* Cut the part's stretches where its backward sums; lower_tensor.c. */
+int32_t lw_tensor_gathers(const struct lw_part *d, int32_t module, bool backward);
+
+/* The ops of each of n equal parts of a module's forward: n_column pieces (0 or LW_TENSOR_PIECES)
+ * that wait for pieces of a gather, one op, n_row pieces that each have a piece of the sum. */
+enum { LW_TENSOR_PIECES = 4 };
+struct lw_tensor_part {
+    int32_t n, n_column, n_row, n_ops;
+};
+struct lw_tensor_part lw_tensor_part_of(const struct lw_part *d, int32_t module);
+/* Op k of all n * n_ops as a share of the module's forward. */
+struct lw_share lw_tensor_share(const struct lw_part *d, int32_t module, int32_t k);
+
+/* The backward's gathers, one for each of its sums, are in LW_TENSOR_PIECES. */
+bool lw_tensor_gathers_in_pieces(const struct lw_part *d, int32_t module);
+
+/* What is after a stretch: a sum begins, the next op waits for it; the next op waits for the next
+ * piece of the gather before. */
+enum lw_tensor_mark { LW_TENSOR_SUM, LW_TENSOR_SUMMED, LW_TENSOR_GATHERED };
+/* Cut the part's stretches at its marks. */
 enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err);
 
 /* Make all decisions about a part: w, s, cost, stage, members and maps are set, the rest is zero.
@@ -191,10 +217,6 @@ void lw_part_add_sets(struct lw_part *d, struct lw_builder *b);
 void lw_part_add_shards(struct lw_part *d, struct lw_builder *b);
 /* lower_products.c: the workload's products have the shapes of the plan's groups. */
 bool lw_part_has_products(const struct lw_part *d);
-/* The range [from, to) of something of length `of`. */
-struct lw_share {
-    int64_t from, to, of;
-};
 /* The module's products of the phases whose FLOPs' middle lies in the share belong to the work
  * added last. Those of backward phases run in reverse, phases side by side. */
 void lw_part_add_products(const struct lw_part *d, struct lw_builder *b, int32_t module,

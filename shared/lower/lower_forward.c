@@ -43,39 +43,83 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
     }
 }
 
+/* A module's ops, forward or again, as they are written: the next of its works. */
+struct module_ops {
+    const struct lw_part *d;
+    int32_t m, work, input;
+    enum lw_op_kind kind;
+};
+
+static void add_next(struct lw_writer *k, struct module_ops *o)
+{
+    struct lw_op op = lw_builder_blank(o->kind, k->l->compute);
+
+    op.work = o->work++;
+    op.module = lw_part_module(o->d, o->m);
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = o->kind == LW_OP_FORWARD ? o->d->w->modules[o->m].name : "recompute";
+    lw_write_compute(k, &op, &o->input, o->input >= 0);
+    o->input = -1;
+}
+
+/* What the tensor group gathers before part i of n, and the products that read it in pieces. */
+static void begin_part_of(struct lw_writer *k, struct module_ops *o, struct lw_tensor_part x,
+                          int32_t i)
+{
+    int32_t all = lw_tensor_gathers(o->d, o->m, false), at = lw_part_module(o->d, o->m);
+    int64_t bytes = all > 0 ? o->d->w->modules[o->m].tp_backward_bytes / all : 0;
+
+    for (int32_t g = i; g < all && x.n_column == 0; g += i + 1 == x.n ? 1 : all)
+        lw_write_sum(k, LW_OP_ALL_GATHER, bytes, at, o->input);
+    if (x.n_column > 0)
+        lw_write_gathers(k, bytes, at, o->input);
+    for (int32_t p = 0; p < x.n_column; p++) {
+        if (p > 0)
+            lw_write_gathered(k);
+        add_next(k, o);
+    }
+}
+
+/* The sum at the end of a part, beside the products that make what it sums where it is in pieces:
+ * what follows waits for the last piece. */
+static void end_part_of(struct lw_writer *k, struct module_ops *o, struct lw_tensor_part x)
+{
+    int32_t calls = lw_tensor_calls(o->d, o->m, false), n = x.n_row > 0 ? x.n_row : 1;
+    int64_t bytes = calls > 0 ? o->d->w->modules[o->m].tp_forward_bytes / calls : 0;
+
+    for (int32_t p = 0; p < n && calls > 0; p++) {
+        if (x.n_row > 0) {
+            k->after = p > 0 ? -1 : k->after;
+            add_next(k, o);
+        }
+        lw_write_sum(k,
+                     o->d->s->sequence_parallel ? LW_OP_REDUCE_SCATTER : LW_OP_ALL_REDUCE,
+                     bytes * (p + 1) / n - bytes * p / n, lw_part_module(o->d, o->m), -1);
+    }
+}
+
 /* One module's ops with the sums between and after them. With sequence parallelism the sum in
  * the backward of a part is a reduce-scatter there and an all-gather here, and the sum here a
- * reduce-scatter. Keys and values are gathered before the first op, which attends; tokens go to
- * the experts before the last and come back after it. */
+ * reduce-scatter. Keys and values are gathered before the first op that is no piece, which attends;
+ * tokens go to the experts before the last such op and come back after it. */
 static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
                          enum lw_op_kind kind, int32_t work, int32_t input)
 {
     const struct lw_module *module = &d->w->modules[m];
-    int32_t n_sums = lw_tensor_calls(d, m, false), n = n_sums > 1 ? n_sums : 1;
-    bool sequence = d->s->sequence_parallel;
-    int32_t n_gathers = sequence ? lw_tensor_calls(d, m, true) : 0;
+    struct lw_tensor_part x = lw_tensor_part_of(d, m);
+    struct module_ops o = {d, m, work, input, kind};
 
-    for (int32_t i = 0; i < n; i++) {
-        int32_t wait = i == 0 ? input : -1;
-        for (int32_t g = i; g < n_gathers; g += i + 1 == n ? 1 : n_gathers)
-            lw_write_sum(k, LW_OP_ALL_GATHER, module->tp_backward_bytes / n_gathers,
-                         lw_part_module(d, m), wait);
+    for (int32_t i = 0; i < x.n; i++) {
+        begin_part_of(k, &o, x, i);
         if (i == 0 && k->l->cp > 1 && module->kv_bytes > 0)
-            lw_write_keys(k, LW_OP_ALL_GATHER, module->kv_bytes, lw_part_module(d, m), wait);
-        if (i + 1 == n)
-            lw_write_tokens(k, d, m, "dispatch", wait);
-        struct lw_op op = lw_builder_blank(kind, k->l->compute);
-        op.work = work + i;
-        op.module = lw_part_module(d, m);
-        op.stage = k->stage;
-        op.micro_batch = k->micro_batch;
-        op.name = kind == LW_OP_FORWARD ? module->name : "recompute";
-        lw_write_compute(k, &op, &input, i == 0 && input >= 0);
-        if (i + 1 == n)
+            lw_write_keys(k, LW_OP_ALL_GATHER, module->kv_bytes, lw_part_module(d, m), o.input);
+        if (i + 1 == x.n)
+            lw_write_tokens(k, d, m, "dispatch", o.input);
+        add_next(k, &o);
+        if (i + 1 == x.n)
             lw_write_tokens(k, d, m, "combine", -1);
-        if (n_sums > 0)
-            lw_write_sum(k, sequence ? LW_OP_REDUCE_SCATTER : LW_OP_ALL_REDUCE,
-                         module->tp_forward_bytes / n_sums, op.module, -1);
+        end_part_of(k, &o, x);
     }
 }
 

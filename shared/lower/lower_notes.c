@@ -260,12 +260,19 @@ static void note_tied(const struct lw_lowering *l)
 
 static void note_tensor(const struct lw_lowering *l)
 {
+    static const char *const overlaps[LW_N_TP_OVERLAPS] = {
+        [LW_TP_OVERLAP_OFF] = "",
+        [LW_TP_OVERLAP_BACKWARD] = ", in the backward beside the weights' gradients",
+        [LW_TP_OVERLAP_PIECES] = ", in the backward beside the weights' gradients, and other "
+                                 "collectives in four pieces of the products beside them",
+    };
+
     if (l->tp > 1)
         lw_builder_note(l->b,
                         "tensor parallelism: split modules take their whole part and 1/%d of "
                         "the rest; activations are summed in equal steps of a module, each "
-                        "waited for; %s",
-                        l->tp,
+                        "waited for%s; %s",
+                        l->tp, overlaps[l->s->tp_overlap],
                         l->s->sequence_parallel
                             ? "sequence parallelism: all-gathers and "
                               "reduce-scatters in place of sums, nothing is whole"

@@ -304,6 +304,11 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
         return lw_fail_nomem(err);
     enum lw_status s = cut_model(l, cost, &room, err);
     lw_arena_free(&room);
+    if (s == LW_OK && l->s->tp_overlap != LW_TP_OVERLAP_OFF && runs_halves(&l->grid))
+        s = lw_fail(err, LW_ENOTSUP,
+                    "--tp-overlap with --schedule %s, which splits backwards: no weights' gradient "
+                    "is beside a sum (--tp-overlap off)",
+                    lw_schedule_name(l->s->schedule));
     if (s == LW_OK)
         s = check_boundaries(l, err);
     for (int32_t q = 0; s == LW_OK && q < l->n_parts; q++) {

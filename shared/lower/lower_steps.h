@@ -162,6 +162,8 @@ struct lw_writer {
     bool *gap_written;             /* [2 * micro-batches] host gap before forward, before backward */
     int32_t *deps, n_deps;         /* what the optimizer waits for, then what follows it */
     int32_t last_compute;          /* op added last to the compute stream; -1 = none yet */
+    int32_t gathers[LW_TENSOR_PIECES], n_gathered; /* the last gather in pieces; waited for */
+    int32_t sum;                   /* the backward's last sum over the tensor group */
     int32_t after;                 /* what the next one there waits for too; -1 = nothing */
 };
 
@@ -185,6 +187,9 @@ void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
  * compute. */
 void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                   int32_t input);
+/* A gather in LW_TENSOR_PIECES, the first before the next compute; the next of them too. */
+void lw_write_gathers(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input);
+void lw_write_gathered(struct lw_writer *k);
 void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                    int32_t input);
 /* Tokens to the experts of a module that has some, or back; nothing without expert parallelism. */

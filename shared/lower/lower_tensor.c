@@ -10,8 +10,8 @@
  *
  * With sequence parallelism (Korthikanti et al., arXiv 2205.05198, section 4.2) the whole part
  * is divided too, and so is what a module passes on. With context parallelism every time and
- * every activation is divided by cp, parameters are not. Not modelled: sums that overlap the
- * weights' gradients. */
+ * every activation is divided by cp, parameters are not. lower_tensor_ops.c places the group's
+ * collectives among a module's ops. */
 #include <inttypes.h>
 
 #include "shared/lower/lower_steps.h"
@@ -31,6 +31,8 @@ static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool seque
     x.backward_input_ps = over(sequence ? 0 : m->whole_input_ps, m->backward_input_ps, tp);
     x.backward_weight_ps = over(sequence ? 0 : m->whole_weight_ps, m->backward_weight_ps, tp);
     x.selective_ps = over(0, m->selective_ps, tp);
+    x.tp_column_ps = over(0, m->tp_column_ps, tp);
+    x.tp_row_ps = over(0, m->tp_row_ps, tp);
     x.forward_flops = over(0, m->forward_flops, tp);
     if (m->forward_bytes > 0 && m->forward_ps > 0)
         x.forward_bytes = (int64_t)((__int128)m->forward_bytes * x.forward_ps / m->forward_ps);
@@ -49,7 +51,8 @@ static void divide_tokens(struct lw_module *m, int32_t cp)
         &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->selective_ps,
         &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
         &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
-        &m->dispatch_bytes, &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
+        &m->dispatch_bytes, &m->tp_column_ps, &m->tp_row_ps,
+        &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
     };
 
     _Static_assert(LW_N_RECOMPUTE == 3, "kept_bytes are listed above");
@@ -109,11 +112,6 @@ static enum lw_status divide_experts(struct lw_param *params, int32_t n, int32_t
     return LW_OK;
 }
 
-static lw_ps backward_of(const struct lw_module *m)
-{
-    return m->backward_input_ps + m->backward_weight_ps;
-}
-
 /* A ready time lies in the window of some module: it keeps its share of it. */
 static void move_ready(const struct lw_workload *w, struct lw_workload *x)
 {
@@ -122,13 +120,13 @@ static void move_ready(const struct lw_workload *w, struct lw_workload *x)
         int32_t m = w->n_modules - 1;
         if (at < 0)
             continue;
-        for (; m > 0 && at > begin + backward_of(&w->modules[m]); m--) {
-            begin += backward_of(&w->modules[m]);
-            moved += backward_of(&x->modules[m]);
+        for (; m > 0 && at > begin + lw_module_backward(&w->modules[m]); m--) {
+            begin += lw_module_backward(&w->modules[m]);
+            moved += lw_module_backward(&x->modules[m]);
         }
-        lw_ps length = backward_of(&w->modules[m]);
+        lw_ps length = lw_module_backward(&w->modules[m]);
         if (length > 0)
-            moved += (lw_ps)((__int128)(at - begin) * backward_of(&x->modules[m]) / length);
+            moved += (lw_ps)((__int128)(at - begin) * lw_module_backward(&x->modules[m]) / length);
         x->params[i].ready_ps = moved;
     }
 }
@@ -216,86 +214,5 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
         LW_TRY(divide_experts(x->params, w->n_params, l->ep, err));
     move_ready(w, x);
     l->w = x;
-    return LW_OK;
-}
-
-int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward)
-{
-    const struct lw_module *m = &d->w->modules[module];
-
-    if (d->s->tp == 1 || (backward ? m->tp_backward_bytes : m->tp_forward_bytes) == 0)
-        return 0;
-    return m->tp_calls > 1 ? m->tp_calls : 1;
-}
-
-/* --- the backward's sums ------------------------------------------------------------------------ */
-
-struct cutter {
-    struct lw_part *d;
-    struct lw_stretch *out;
-    int32_t n;
-};
-
-static void put(struct cutter *c, struct lw_stretch s, int32_t n_sums)
-{
-    c->out[c->n] = s;
-    c->d->work.sums_after[c->n++] = n_sums;
-}
-
-/* One stretch of a module whose window begins at `window`: cut where sums come inside it; those
- * at its end are counted there. *done of the module's sums are placed. */
-static void cut_stretch(struct cutter *c, const struct lw_stretch *s, lw_ps window, lw_ps length,
-                        int32_t n_calls, bool last, int32_t *done)
-{
-    struct lw_stretch rest = *s;
-    int32_t at_end = 0;
-
-    while (*done < n_calls) {
-        lw_ps at = window + (lw_ps)((__int128)length * (*done + 1) / n_calls);
-        if (at > rest.end)
-            break;
-        ++*done;
-        if (at == rest.end || at == rest.start) {
-            at_end++;
-            continue;
-        }
-        put(c, (struct lw_stretch){s->module, rest.start, at, s->first_ready, 0}, 1 + at_end);
-        rest.start = at;
-        at_end = 0;
-    }
-    if (last) { /* nothing is left behind the window */
-        at_end += n_calls - *done;
-        *done = n_calls;
-    }
-    put(c, rest, at_end);
-}
-
-enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err)
-{
-    struct lw_backward *back = &d->back;
-    struct cutter c = {.d = d};
-    int64_t n = back->n_stretches;
-    lw_ps window = 0;
-    int32_t module = -1, done = 0;
-
-    if (d->s->tp == 1)
-        return LW_OK;
-    for (int32_t m = 0; m < d->w->n_modules; m++)
-        n += lw_tensor_calls(d, m, true);
-    LW_TAKE(&back->arena, c.out, n, err);
-    LW_TAKE(&d->arena, d->work.sums_after, n, err);
-    for (int32_t i = 0; i < back->n_stretches; i++) {
-        const struct lw_stretch *s = &back->stretches[i];
-        bool last = i + 1 == back->n_stretches || back->stretches[i + 1].module != s->module;
-        if (s->module != module) {
-            window = s->start;
-            done = 0;
-        }
-        module = s->module;
-        cut_stretch(&c, s, window, backward_of(&d->w->modules[module]),
-                    lw_tensor_calls(d, module, true), last, &done);
-    }
-    back->stretches = c.out;
-    back->n_stretches = c.n;
     return LW_OK;
 }

@@ -58,6 +58,22 @@ void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int3
     k->after = add_activations(k, kind, bytes, module, tensor_line(k), "activations", input);
 }
 
+void lw_write_gathers(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)
+{
+    const int32_t n = LW_TENSOR_PIECES;
+
+    for (int32_t i = 0; i < n; i++)
+        k->gathers[i] = add_activations(k, LW_OP_ALL_GATHER, bytes * (i + 1) / n - bytes * i / n,
+                                        module, tensor_line(k), "activations", input);
+    k->after = k->gathers[0];
+    k->n_gathered = 1;
+}
+
+void lw_write_gathered(struct lw_writer *k)
+{
+    k->after = k->gathers[k->n_gathered++];
+}
+
 void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                    int32_t input)
 {

@@ -40,11 +40,6 @@ static lw_ps scaled(lw_ps t, double ratio)
     return (lw_ps)((double)t * ratio + 0.5);
 }
 
-static lw_ps backward_of(const struct lw_module *m)
-{
-    return m->backward_input_ps + m->backward_weight_ps;
-}
-
 static enum lw_status find_ratios(const struct lw_workload *w, const struct figures *from,
                                   const struct figures *to, const char *kind, double *ratio,
                                   struct lw_err *err)
@@ -52,7 +47,7 @@ static enum lw_status find_ratios(const struct lw_workload *w, const struct figu
     for (int32_t i = 0; i < w->n_modules; i++) {
         const struct lw_module *m = &w->modules[i];
         double here = roofline(m->forward_flops, m->forward_bytes, from);
-        if (here <= 0 && m->forward_ps + backward_of(m) > 0)
+        if (here <= 0 && m->forward_ps + lw_module_backward(m) > 0)
             return lw_fail(err, LW_ENOTSUP,
                            "module %d '%s' says neither FLOPs nor bytes: it cannot be timed for "
                            "device '%s'; make or record the workload for that device", i, m->name,
@@ -67,7 +62,7 @@ static void scale_module(struct lw_module *m, double r)
 {
     lw_ps *const times[] = {&m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps,
                             &m->selective_ps, &m->whole_forward_ps, &m->whole_input_ps,
-                            &m->whole_weight_ps};
+                            &m->whole_weight_ps, &m->tp_column_ps, &m->tp_row_ps};
 
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         *times[i] = scaled(*times[i], r);
@@ -79,7 +74,7 @@ static lw_ps moved(const struct lw_workload *w, const lw_ps *old_length, lw_ps a
     lw_ps before = 0, after = 0;
 
     for (int32_t i = w->n_modules - 1; i >= 0; i--) {
-        lw_ps length = backward_of(&w->modules[i]);
+        lw_ps length = lw_module_backward(&w->modules[i]);
         if (at <= before + old_length[i] && old_length[i] > 0)
             return after + (lw_ps)((double)(at - before) / (double)old_length[i] * (double)length);
         before += old_length[i];
@@ -126,7 +121,7 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
     if (s == LW_OK)
         s = note(&w->arena, &w->notes, &w->n_notes, &w->from.device, from, to, err);
     for (int32_t i = 0; s == LW_OK && i < w->n_modules; i++) {
-        old_length[i] = backward_of(&w->modules[i]);
+        old_length[i] = lw_module_backward(&w->modules[i]);
         scale_module(&w->modules[i], ratio[i]);
     }
     for (int32_t i = 0; s == LW_OK && i < w->n_params; i++)

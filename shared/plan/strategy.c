@@ -34,6 +34,7 @@ static const char *const compats[] = {"none", "picotron", "fairscale", "haiscale
 static const char *const grad_dtypes[] = {"param", "f32", "f64", "f16", "bf16", NULL};
 static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
 
 enum kind { INT, SIZE, REAL, WORD, BOOLEAN, TEXT };
@@ -60,6 +61,11 @@ static const struct option {
            "reduce-scattered in place of sums (off)",
            on_off),
      BOOLEAN, AT(sequence_parallel), 0},
+    {WORDS("tp-overlap", "MODE",
+           "--tp: collectives beside products: backward: its sums beside the weights' gradients; "
+           "pieces: the others too, in four pieces of a product (off)",
+           tp_overlaps),
+     WORD, AT(tp_overlap), 0},
     {WORDS("scatter-gather", "on|off",
            "--tp with --pp: each tensor rank sends 1/tp of a pipeline message, gathered where it "
            "is used "

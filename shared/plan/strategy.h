@@ -24,6 +24,12 @@ enum lw_grad_dtype {
     LW_GRAD_AS_PARAM, LW_GRAD_F32, LW_GRAD_F64, LW_GRAD_F16, LW_GRAD_BF16, LW_N_GRAD_DTYPES,
 };
 
+/* Tensor collectives beside products: none; sums of the backward beside the weights' gradients;
+ * also the others, in pieces of a product. */
+enum lw_tp_overlap {
+    LW_TP_OVERLAP_OFF, LW_TP_OVERLAP_BACKWARD, LW_TP_OVERLAP_PIECES, LW_N_TP_OVERLAPS,
+};
+
 enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
 
 enum lw_compat {
@@ -61,6 +67,7 @@ struct lw_strategy {
     bool root_unit;                /* ZeRO-3: modules outside the blocks are one unit, kept until
                                     * the backward's end */
     bool sequence_parallel;        /* activations between split layers are cut over the tensor group */
+    enum lw_tp_overlap tp_overlap;
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */
     int64_t recompute_layers;      /* of each part, with --recompute full; 0 = all */
     bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */

@@ -149,6 +149,8 @@ static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps
         {"tp_forward_bytes", m->tp_forward_bytes, 0},
         {"tp_backward_bytes", m->tp_backward_bytes, 0},
         {"tp_calls", m->tp_calls, 0},
+        {"tp_column_ns", m->tp_column_ps, 0},
+        {"tp_row_ns", m->tp_row_ps, 0},
     };
 
     for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)

@@ -39,6 +39,9 @@ struct lw_module {
     enum lw_tp_split tp_split;
     int32_t tp_calls;
     int64_t tp_forward_bytes, tp_backward_bytes;
+    /* Of the forward: products that read what the tensor group gathers, and products that make what
+     * it sums. Collectives of the group may run beside them; 0 = nothing is known to. */
+    lw_ps tp_column_ps, tp_row_ps;
     /* The part of times and kept_bytes that every rank of a tensor group has whole; the rest, of a
      * module that is not REPLICATED, is divided among them. */
     lw_ps whole_forward_ps, whole_input_ps, whole_weight_ps;
@@ -52,6 +55,11 @@ struct lw_module {
     int32_t *products[LW_N_PRODUCT_PHASES];
     int32_t n_products[LW_N_PRODUCT_PHASES];
 };
+
+static inline lw_ps lw_module_backward(const struct lw_module *m)
+{
+    return m->backward_input_ps + m->backward_weight_ps;
+}
 
 struct lw_param {
     const char *name;       /* qualified; "" when the trace names none */

@@ -195,6 +195,9 @@ int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *
     add_ps(&m->backward_input_ps, input);
     add_ps(&m->backward_weight_ps, weight);
     add_ps(&m->selective_ps, cost->again || b->again ? forward : 0);
+    add_ps(&m->tp_column_ps,
+           cost->split == LW_TP_COLUMN || cost->split == LW_TP_VOCAB ? forward : 0);
+    add_ps(&m->tp_row_ps, cost->split == LW_TP_ROW ? forward : 0);
     if (is_whole(b, cost)) {
         add_ps(&m->whole_forward_ps, forward);
         add_ps(&m->whole_input_ps, input);

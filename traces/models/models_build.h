@@ -17,6 +17,7 @@ struct traces_cost {
     int64_t input_flops, input_bytes;   /* backward by input; 0 and 0: not computed */
     int64_t weight_flops, weight_bytes; /* backward by weight */
     bool whole;                         /* every rank of a tensor group does all of it */
+    enum lw_tp_split split;             /* of a linear layer's weights */
     bool again;                         /* done once more with selective recomputation */
     /* The same by shape, as one rank of the tensor group has it, for devices with figures for
      * shapes; batch 0: no product, no attention. FLOPs and bytes above are of the whole group. */

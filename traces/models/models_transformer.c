@@ -198,12 +198,12 @@ enum { SUM_BYTES = 4 }; /* sums in f32: always of experts' gradients */
 
 /* A product and its two gradients, each as one rank has it; `flops` and `bytes` of the group. */
 static int32_t product(struct transformer *t, const struct lw_product *p, int64_t flops,
-                       int64_t bytes, bool whole)
+                       int64_t bytes, enum lw_tp_split split)
 {
-    bool trained = t->b.shape.lora == 0;
+    bool trained = t->b.shape.lora == 0, whole = split == LW_TP_REPLICATED;
     struct traces_cost cost = {.forward_flops = flops, .forward_bytes = bytes,
                                .input_flops = flops, .input_bytes = bytes, .forward = *p,
-                               .input = *p, .whole = whole};
+                               .input = *p, .whole = whole, .split = split};
 
     cost.input.n = p->k;
     cost.input.k = p->n;
@@ -242,7 +242,7 @@ int32_t transformer_linear(struct transformer *t, int64_t rows, int64_t in, int6
     bool alternate = has_kept(t, TRACES_KEPT_ALTERNATE) && split != LW_TP_VOCAB;
     t->b.again = alternate ? t->n_linear++ % 2 == 1 : t->b.again;
     int32_t part = product(t, &p, 2 * rows * in * out,
-                           t->b.item * (rows * in + in * out + rows * out), whole);
+                           t->b.item * (rows * in + in * out + rows * out), split);
     t->b.again = alternate || t->b.again;
     return part;
 }
@@ -254,7 +254,7 @@ int32_t transformer_grouped(struct transformer *t, int64_t batch, int64_t rows, 
                            .fp8 = t->b.shape.fp8, .grouped = true};
     int64_t bytes = t->b.item * batch * (rows * in + in * out + rows * out) * t->tp;
 
-    return product(t, &p, flops, bytes, false);
+    return product(t, &p, flops, bytes, LW_TP_BLOCK);
 }
 
 /* m x k and k x n, for every head of every sequence that a rank has. */
