@@ -19,8 +19,8 @@
  *   shard     what one member updates reaches all others; reduces go to owners
  *   norm      gradients are clipped by a norm in which each element counts once
  *   comm      members of a communicator issue the same collectives; sends meet receives
- *   progress  no rank waits for ever under rendezvous semantics
- *   connect   nor does a host, where communicators are connected at their first use */
+ *   progress  no rank waits for ever under rendezvous semantics, nor does its host, which issues
+ *             the ops in the order of the list */
 enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err);
 enum lw_status lw_check_norm(const struct lw_plan *p, struct lw_err *err);

@@ -117,6 +117,20 @@ static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struc
     }
 }
 
+/* The first op of the same call and stream among those that stand before it without another between
+ * them. */
+static int32_t issue_lead(const struct lw_plan *p, struct lw_program g, int32_t op)
+{
+    int32_t call = p->ops[op].call, lead = op;
+
+    if (lw_op_class(p->ops[op].kind) != LW_CLASS_P2P || call < 0)
+        return op;
+    for (int32_t i = op - 1; i >= g.first_op && p->ops[i].call == call; i--)
+        if (p->ops[i].stream == p->ops[op].stream)
+            lead = i;
+    return lead;
+}
+
 static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_comm,
                          int32_t *n_on_comm, int32_t *last_on_stream)
 {
@@ -132,6 +146,7 @@ static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_
     }
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
         const struct lw_op *o = &p->ops[i];
+        k->issue_lead[i] = issue_lead(p, g, i);
         k->next_on_stream[i] = k->before_on_comm[i] = k->ordinal[i] = -1;
         if (last_on_stream[o->stream] < 0)
             head[o->stream] = i;
@@ -157,6 +172,7 @@ static enum lw_status make_tables(struct lw_check_run *k, struct lw_err *err)
     LW_TAKE(&k->room, k->next_on_stream, p->n_ops, err);
     LW_TAKE(&k->room, k->before_on_comm, p->n_ops, err);
     LW_TAKE(&k->room, k->ordinal, p->n_ops, err);
+    LW_TAKE(&k->room, k->issue_lead, p->n_ops, err);
     LW_TAKE(&k->room, k->call_lead, k->matches->any ? p->n_ops : 0, err);
     LW_TAKE(&k->room, k->call_size, k->matches->any ? p->n_ops : 0, err);
     LW_TAKE(&k->room, k->head, (int64_t)p->n_roles * p->n_streams, err);
@@ -238,10 +254,13 @@ static enum lw_status make_actors(struct lw_check_run *k, struct lw_err *err)
     LW_TAKE(&k->room, k->call_left, k->matches->any ? total : 0, err);
     LW_TAKE(&k->room, k->cursor, heads, err);
     LW_TAKE(&k->room, k->dep_cursor, heads, err);
+    LW_TAKE(&k->room, k->n_queued, heads, err);
+    LW_TAKE(&k->room, k->host, k->n_actors, err);
     LW_TAKE(&k->room, k->queue, k->n_actors, err);
     LW_TAKE(&k->room, k->queued, k->n_actors, err);
     for (int32_t a = 0; a < k->n_actors; a++) {
         struct lw_program g = program_of(k, a);
+        k->host[a] = k->hosts ? g.first_op : g.first_op + g.n_ops;
         memcpy(k->cursor + (int64_t)a * p->n_streams,
                k->head + (int64_t)role_of_actor(k, a) * p->n_streams,
                (size_t)p->n_streams * sizeof *k->cursor);

@@ -1,12 +1,17 @@
-/* Nobody waits for ever: an abstract run of one variant, without time. Every stream runs its ops in
- * order; an op is entered when its dependencies have ended and the op before it in its communicator
- * has; a collective ends when every member has entered it, a send or receive when its partner has
- * (rendezvous: no buffering), and the ops of one group call end together.
+/* Nobody waits for ever: an abstract run of one variant, without time. The host of each rank issues
+ * ops in the order of the list; before an op it waits until its stream has room in its queue: four
+ * ops on a communication stream, one on others. Ops of one call and stream are issued together.
+ * Every stream runs its ops in order; an op is entered when it is issued, its dependencies have
+ * ended and the op before it in its communicator has; a collective ends when every member has
+ * entered it, a send or receive when its partner has (rendezvous: no buffering), and the ops of one
+ * group call end together.
  *
  * The outcome does not depend on the order of the run: an op that can be entered stays so until it
  * is, and entering one never takes the chance from another. So one run decides. For the same reason
  * ranks that are alike may be run as one: the actors are the roles where every rank of a role meets
- * the same roles at the same ops, and the ranks themselves where not.
+ * the same roles at the same ops, and the ranks themselves where not. And for the same reason
+ * longer queues are safe where these are. Only a run that stopped is repeated without hosts, to
+ * tell whether they are the cause.
  *
  * A set of actors with something to try is kept in a queue; an actor is queued again when one of
  * its ops ended through another. Dependencies are looked at once each: a cursor per stream
@@ -28,6 +33,8 @@ static bool can_enter(struct lw_check_run *k, int32_t actor, int32_t op, int32_t
     const struct lw_op *o = &k->p->ops[op];
     int32_t before = k->before_on_comm[op];
 
+    if (!is_issued(k, actor, op))
+        return false;
     while (*dep_cursor < o->n_deps &&
            k->state[state_of(k, actor, k->p->deps[o->first_dep + *dep_cursor])] == ENDED)
         (*dep_cursor)++;
@@ -112,11 +119,31 @@ static bool step_stream(struct lw_check_run *k, int32_t actor, int32_t stream)
             return moved;
         if (k->state[state] == ENTERED && (next < 0 || !same_call(k, op, next)))
             return moved;
+        k->n_queued[at] -= next < 0 || k->issue_lead[next] != k->issue_lead[op];
         k->cursor[at] = next;
         k->dep_cursor[at] = 0;
         moved = true;
     }
     return moved;
+}
+
+/* The host goes on as far as it can. */
+static bool issue(struct lw_check_run *k, int32_t actor)
+{
+    struct lw_program g = program_of(k, actor);
+    int32_t first = k->host[actor], op = first;
+
+    for (; op < g.first_op + g.n_ops; op++) {
+        int32_t stream = k->p->ops[op].stream;
+        int32_t *n_queued = &k->n_queued[(int64_t)actor * k->p->n_streams + stream];
+        bool comm = k->p->streams[stream].class_ == LW_STREAM_COMM;
+        if (k->issue_lead[op] == op && *n_queued == (comm ? LW_CHECK_COMM_QUEUE : 1))
+            break;
+        *n_queued += k->issue_lead[op] == op;
+        k->host[actor] = op + 1;
+        step_stream(k, actor, stream);
+    }
+    return op > first;
 }
 
 static enum lw_status execute(struct lw_check_run *k, struct lw_err *err)
@@ -131,7 +158,7 @@ static enum lw_status execute(struct lw_check_run *k, struct lw_err *err)
         k->queue_n--;
         k->queued[actor] = false;
         for (bool moved = true; moved;) {
-            moved = false;
+            moved = issue(k, actor);
             for (int32_t s = 0; s < n_streams; s++)
                 moved = step_stream(k, actor, s) || moved;
         }
@@ -142,14 +169,26 @@ static enum lw_status execute(struct lw_check_run *k, struct lw_err *err)
     return LW_OK;
 }
 
-enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
-                                 struct lw_matches *matches, struct lw_err *err)
+static enum lw_status run(const struct lw_plan *p, int32_t variant, struct lw_matches *matches,
+                          bool hosts, struct lw_err *err)
 {
-    struct lw_check_run k = {.p = p, .variant = variant, .matches = matches};
+    struct lw_check_run k = {.p = p, .variant = variant, .matches = matches, .hosts = hosts};
     enum lw_status s = lw_check_run_make(&k, err);
 
     if (s == LW_OK)
         s = execute(&k, err);
     lw_arena_free(&k.room);
     return s;
+}
+
+enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
+                                 struct lw_matches *matches, struct lw_err *err)
+{
+    struct lw_err of_streams;
+    enum lw_status s = run(p, variant, matches, true, err);
+
+    if (s != LW_EPLAN || run(p, variant, matches, false, &of_streams) != LW_EPLAN)
+        return s;
+    *err = of_streams;
+    return LW_EPLAN;
 }

@@ -10,12 +10,16 @@
  *   plan_check_waits.c     names the ring of waits of a run that stopped */
 
 enum { WAITING, ENTERED, ENDED }; /* an op, on an actor */
+/* Ops that a host can issue to a communication stream before the first of them has ended. A backend
+ * must hold at least as many (exec/nccl/nccl_queue.c). */
+enum { LW_CHECK_COMM_QUEUE = 4 };
 
 struct lw_check_run {
     const struct lw_plan *p;
     int32_t variant;
     struct lw_matches *matches;
     struct lw_arena room;
+    bool hosts;                  /* set by the caller: hosts issue in order; else all at once */
     bool folded;                 /* actors are roles */
     int32_t n_actors;
 
@@ -24,12 +28,15 @@ struct lw_check_run {
     int32_t *ordinal;            /* of a collective within its class and program */
     int32_t *call_lead;          /* first op of its group call in the program; itself when alone */
     int32_t *call_size;          /* at the lead: ops of the call; both empty without messages */
+    int32_t *issue_lead;         /* first of the ops that the host issues together with it */
     int32_t *head;               /* [n_roles * n_streams] first op of a stream; -1 = none */
 
     /* by actor */
     int64_t *state_at;           /* [n_actors]: where the states of its ops begin */
     uint8_t *state;
     int32_t *cursor;             /* [n_actors * n_streams] op at the front; -1 = stream is done */
+    int32_t *host;               /* [n_actors] op that the host issues next */
+    int32_t *n_queued;           /* [n_actors * n_streams] issued, not ended; together: as one */
     int32_t *dep_cursor;         /* [n_actors * n_streams] dependencies of it that have ended */
     int32_t *call_left;          /* by state index of the lead: ops of the call not matched yet */
     int32_t *queue;              /* [n_actors] ring */
@@ -70,6 +77,12 @@ static inline int64_t meeting_key(const struct lw_check_run *k, int32_t actor, i
 static inline bool same_call(const struct lw_check_run *k, int32_t a, int32_t b)
 {
     return k->matches->any && k->call_lead[a] == k->call_lead[b];
+}
+
+/* Of ops of one call and stream that follow each other: the host issues them together. */
+static inline bool is_issued(const struct lw_check_run *k, int32_t actor, int32_t op)
+{
+    return k->issue_lead[op] < k->host[actor];
 }
 
 /* The actor that a send or receive meets, and its op there. */

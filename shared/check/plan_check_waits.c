@@ -60,6 +60,8 @@ static struct place waits_for(const struct lw_check_run *k, struct place x)
     int32_t front = k->cursor[(int64_t)x.actor * k->p->n_streams + o->stream];
     if (front != x.op)
         return (struct place){x.actor, front};
+    if (!is_issued(k, x.actor, x.op))
+        return (struct place){x.actor, k->host[x.actor]};
     for (int32_t d = 0; d < o->n_deps; d++) {
         int32_t dep = k->p->deps[o->first_dep + d];
         if (k->state[state_of(k, x.actor, dep)] != ENDED)
@@ -95,20 +97,21 @@ enum lw_status lw_check_stuck(const struct lw_check_run *k, int32_t actor, int32
 {
     enum { SHOWN = 5 };
     const char *who = k->folded ? "ranks of role" : "rank";
+    const char *whose = k->hosts ? " of hosts that issue in the order of the list" : "";
     struct place first = first_of_ring(k, (struct place){actor, op}), i = first;
     char text[LW_OP_TEXT], list[SHOWN * (LW_OP_TEXT + 48)] = "";
     int32_t n = 0;
     size_t at = 0;
 
     if (first.op < 0)
-        return lw_fail(err, LW_EPLAN, "deadlock: on %s %d, %s waits for ever", who, actor,
+        return lw_fail(err, LW_EPLAN, "deadlock%s: on %s %d, %s waits for ever", whose, who, actor,
                        lw_plan_op_text(k->p, op, text));
     for (i = waits_for(k, first); !is_same(i, first); i = waits_for(k, i))
         if (n++ < SHOWN)
             at += (size_t)snprintf(list + at, sizeof list - at, "%s%s on %s %d, ",
                                    n > 1 ? "that for " : "", lw_plan_op_text(k->p, i.op, text), who,
                                    i.actor);
-    return lw_fail(err, LW_EPLAN, "deadlock: on %s %d, %s waits for %s%sthat for the first", who,
-                   first.actor, lw_plan_op_text(k->p, first.op, text), list,
+    return lw_fail(err, LW_EPLAN, "deadlock%s: on %s %d, %s waits for %s%sthat for the first",
+                   whose, who, first.actor, lw_plan_op_text(k->p, first.op, text), list,
                    n > SHOWN ? "that for others, " : "");
 }
