@@ -470,17 +470,20 @@ static ncclResult_t all_to_all(const struct exec_comm *c, const struct exec_mess
     return r == ncclSuccess ? ended : r;
 }
 
+/* What came from the members before this one, and from those after it. */
 static enum lw_status copy_back(const struct exec_comm *c, const struct exec_message *m, CUstream s,
                                 struct lw_err *err)
 {
-    size_t bytes = (size_t)(m->count / c->n * lw_dtype_size(m->dtype));
+    size_t block = (size_t)(m->count / c->n * lw_dtype_size(m->dtype));
+    size_t before = (size_t)c->me * block, after = before + block;
+    CUdeviceptr to = (CUdeviceptr)m->mem;
 
-    for (int32_t i = 0; i < c->n; i++)
-        if (i != c->me)
-            LW_TRY(nccl_cu(cuMemcpyDtoDAsync((CUdeviceptr)m->mem + (CUdeviceptr)i * bytes,
-                                             c->spare + (CUdeviceptr)i * bytes, bytes, s),
-                           "cuMemcpyDtoDAsync", err));
-    return LW_OK;
+    if (before > 0)
+        LW_TRY(nccl_cu(cuMemcpyDtoDAsync(to, c->spare, before, s), "cuMemcpyDtoDAsync", err));
+    if (c->me + 1 == c->n)
+        return LW_OK;
+    return nccl_cu(cuMemcpyDtoDAsync(to + after, c->spare + after, (size_t)c->n * block - after, s),
+                   "cuMemcpyDtoDAsync", err);
 }
 
 static ncclResult_t call(const struct exec_comm *c, enum lw_op_kind op,
@@ -571,7 +574,7 @@ enum lw_status nccl_issue_collective(const struct command *c, struct lw_err *err
 
     LW_TRY(after_last(c->comm, s, err));
     LW_TRY(nccl_begin(s, &f, err));
-    s->n_queued++;
+    s->n_queued += c->op == LW_OP_ALL_TO_ALL ? 3 : 1;
     if (c->op == LW_OP_BARRIER || c->message.count > 0) {
         enter(s->world, c->comm->nccl);
         status = leave(s->world, c->comm,

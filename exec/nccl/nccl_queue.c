@@ -220,16 +220,18 @@ static enum lw_status issue_comm(struct command *c, struct lw_err *err)
     return c->kind == CMD_EXCHANGE ? nccl_issue_exchange(c, err) : nccl_issue_collective(c, err);
 }
 
-/* Entries of a command: a collective is its events and its kernel, after an event of its
- * communicator; an exchange in a loop is a copy with two events for each message. */
+/* Entries of a command: a collective is its events and its kernel or two copies, after an event of
+ * its communicator; in a loop it has an event for each member; an exchange in a loop is a copy with
+ * two events for each message. lw_plan_check relies on room for four collectives or exchanges. */
 static int64_t entries(const struct command *c)
 {
     enum { EVENTS = 2, COMM = 5, EACH = 4 };
+    bool loop = c->stream->world->loop;
 
     switch (c->kind) {
     case CMD_COMPUTE: return EVENTS + nccl_task_entries(c->stream->world, &c->task);
-    case CMD_COLLECTIVE: return EVENTS + COMM + c->comm->n;
-    case CMD_EXCHANGE: return EVENTS + COMM + EACH * (int64_t)c->n_items;
+    case CMD_COLLECTIVE: return EVENTS + COMM + (loop ? c->comm->n : 0);
+    case CMD_EXCHANGE: return EVENTS + COMM + (loop ? EACH * (int64_t)c->n_items : 0);
     default: return 1;
     }
 }
