@@ -198,7 +198,7 @@ static enum lw_status fit_kind(const struct lw_plan_source *s, const struct time
                        "times it by FLOPs and bytes; or make %sit for that device",
                        t->what, t->name, t->device, c->name, c->device.kind, s->cluster_file,
                        t->w ? "or record " : "");
-    if (same == UNSURE)
+    if (same == UNSURE && !s->silent)
         say_other_kind(s, t, c);
     return LW_OK;
 }

@@ -33,6 +33,7 @@ struct lw_plan_source {
                                  const struct lw_device *device, struct lw_workload *w,
                                  struct lw_err *err);
     const char *device, *from_device; /* --device, --from-device; NULL = not given */
+    bool silent;                  /* no remark about device kinds: another process makes it */
     int64_t ranks;                /* --ranks; 0 = not given */
     struct lw_strategy given;     /* values of the options alone */
     const char *names[LW_PLAN_SOURCE_OPTIONS], *values[LW_PLAN_SOURCE_OPTIONS];
@@ -63,7 +64,7 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
                                        struct lw_err *err);
 
 /* A plan file. Its device kind is compared with the cluster's (-c), as a workload's is: another
- * known kind is refused, one that is not known is printed. */
+ * known kind is refused, one that is not known is printed, unless `silent`. */
 enum lw_status lw_plan_source_read(const struct lw_plan_source *s, const char *plan_file,
                                    bool unchecked, struct lw_plan *plan, struct lw_err *err);
 
