@@ -19,13 +19,9 @@ static const char *const partitions_helps[] = {LW_PARTITIONERS(ROW_HELP) NULL};
 static const char *const shard_policies[] = {LW_SHARD_POLICIES(ROW_WORD) NULL};
 static const char *const shard_policies_helps[] = {LW_SHARD_POLICIES(ROW_HELP) NULL};
 static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
-                                       "hierarchical", "direct", "one-shot", "pairwise",
-                                       "nccl", "nccl:ring", "nccl:ring/ll",
-                                       "nccl:ring/ll128", "nccl:ring/simple", "nccl:tree",
-                                       "nccl:tree/ll", "nccl:tree/ll128", "nccl:tree/simple",
-                                       "nccl:collnet-direct", "nccl:collnet-chain", "nccl:nvls",
-                                       "nccl:nvls-tree", "nccl:pat", "nccl:ll", "nccl:ll128",
-                                       "nccl:simple", "nccl+cal", NULL};
+                                       "hierarchical", "direct", "one-shot", "pairwise", "nccl",
+                                       "nccl:ring", "nccl:nvls", "nccl:tree/ll128", "nccl:ring,tree",
+                                       "nccl:^tree/simple", "nccl:^ll128", "nccl+cal", NULL};
 static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
 static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
 static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};
@@ -37,7 +33,7 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
 
-enum kind { INT, SIZE, REAL, WORD, BOOLEAN, TEXT };
+enum kind { INT, SIZE, REAL, WORD, BOOLEAN, TEXT, REDUCER };
 
 static const struct option {
     struct lw_strategy_option shown;
@@ -142,7 +138,11 @@ static const struct option {
          "ZeRO-3: parameters outside the blocks are one unit, gathered once, as FSDP's root (off)",
          on_off),
      BOOLEAN, AT(root_unit), 0},
-    {WORDS("reducer", "NAME", "how collectives are done (auto)", reducers), WORD, AT(reducer), 0},
+    {WORDS("reducer", "NAME",
+           "how collectives are done (auto); of nccl lists of algorithms, of protocols or both, as "
+           "NCCL_ALGO and NCCL_PROTO take them",
+           reducers),
+     REDUCER, AT(reducer), 0},
     {WORDS("broadcast-dtype", "DTYPE", "parameters on the wire after a sharded step (f32)", dtypes),
      WORD, AT(broadcast_dtype), 0},
     {PLAIN("clip", "NORM", "clip the gradient norm (0: off)"), REAL, AT(clip), 0},
@@ -231,6 +231,21 @@ static enum lw_status set_word(const struct option *o, void *field, const char *
     return bad_word(o, value, err);
 }
 
+static enum lw_status set_reducer(const struct option *o, enum lw_reducer_kind *field,
+                                  const char *value, struct lw_err *err)
+{
+    if (lw_reducer_find(value, field))
+        return LW_OK;
+    if (strncmp(value, "nccl:", 5) != 0)
+        return bad_word(o, value, err);
+    return lw_fail(err, LW_EINVAL,
+                   "--%s: unknown value '%s'; expected nccl:ALGORITHMS, nccl:PROTOCOLS or "
+                   "nccl:ALGORITHMS/PROTOCOLS, lists of tree, ring, collnet-direct, collnet-chain, "
+                   "nvls, nvls-tree, pat and of ll, ll128, simple ('^' before a list: all but "
+                   "these)",
+                   o->shown.name, value);
+}
+
 static enum lw_status set_real(const struct option *o, double *field, const char *value,
                                struct lw_err *err)
 {
@@ -261,6 +276,8 @@ static enum lw_status set_field(const struct option *o, void *field, const char 
     case WORD:
     case BOOLEAN:
         return set_word(o, field, value, err);
+    case REDUCER:
+        return set_reducer(o, field, value, err);
     case TEXT:
         *(const char **)field = value;
         return LW_OK;
@@ -317,6 +334,8 @@ const char *lw_strategy_get(const struct lw_strategy *s, int option, char *buf)
         return buf;
     case WORD:
         return o->shown.values[word_of(field)];
+    case REDUCER:
+        return lw_reducer_name((enum lw_reducer_kind)word_of(field));
     case BOOLEAN:
         return on_off[*(const bool *)field];
     case TEXT:
@@ -371,16 +390,11 @@ const char *lw_compat_name(enum lw_compat c)
     return compats[c];
 }
 
-const char *lw_reducer_name(enum lw_reducer_kind r)
-{
-    return reducers[r];
-}
-
 enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, struct lw_err *err)
 {
-    static const struct option all = {{"algorithm", "NAME", "", reducers, NULL}, WORD, 0, 0};
+    static const struct option all = {{"algorithm", "NAME", "", reducers, NULL}, REDUCER, 0, 0};
 
-    return set_word(&all, kind, name, err);
+    return set_reducer(&all, kind, name, err);
 }
 
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err)

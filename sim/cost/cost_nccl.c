@@ -20,59 +20,35 @@
 
 #include "shared/base/checked.h"
 
-enum { ANY_PROTOCOL = 7, N_PAIR_BITS = SIM_N_NCCL_PROTOCOLS };
+enum { N_PAIR_BITS = SIM_N_NCCL_PROTOCOLS };
+_Static_assert(LW_N_NCCL_ALGORITHM_LISTS == 1 << SIM_N_NCCL_ALGORITHMS &&
+                   LW_N_NCCL_PROTOCOL_LISTS == 1 << SIM_N_NCCL_PROTOCOLS,
+               "a reducer of NCCL has a bit for each algorithm and protocol");
 
 #define P2P_INTRA_US 10.0
 #define P2P_INTER_US 20.0
 
-static sim_nccl_pairs pairs(enum sim_nccl_algorithm a, unsigned protocols)
-{
-    return (sim_nccl_pairs)protocols << (a * N_PAIR_BITS);
-}
-
-static sim_nccl_pairs protocol_of_all(enum sim_nccl_protocol p)
+static sim_nccl_pairs pairs(unsigned algorithms, unsigned protocols)
 {
     sim_nccl_pairs all = 0;
 
     for (int a = 0; a < SIM_N_NCCL_ALGORITHMS; a++)
-        all |= pairs((enum sim_nccl_algorithm)a, 1u << p);
+        if (algorithms >> a & 1)
+            all |= (sim_nccl_pairs)protocols << (a * N_PAIR_BITS);
     return all;
 }
 
 sim_nccl_pairs sim_nccl_pairs_of(enum lw_reducer_kind k)
 {
-    switch (k) {
-    case LW_REDUCER_NCCL_RING:
-        return pairs(SIM_NCCL_RING, ANY_PROTOCOL);
-    case LW_REDUCER_NCCL_RING_LL:
-    case LW_REDUCER_NCCL_RING_LL128:
-    case LW_REDUCER_NCCL_RING_SIMPLE:
-        return pairs(SIM_NCCL_RING, 1u << (k - LW_REDUCER_NCCL_RING_LL));
-    case LW_REDUCER_NCCL_TREE:
-        return pairs(SIM_NCCL_TREE, ANY_PROTOCOL);
-    case LW_REDUCER_NCCL_TREE_LL:
-    case LW_REDUCER_NCCL_TREE_LL128:
-    case LW_REDUCER_NCCL_TREE_SIMPLE:
-        return pairs(SIM_NCCL_TREE, 1u << (k - LW_REDUCER_NCCL_TREE_LL));
-    case LW_REDUCER_NCCL_COLLNET_DIRECT:
-        return pairs(SIM_NCCL_COLLNET_DIRECT, ANY_PROTOCOL);
-    case LW_REDUCER_NCCL_COLLNET_CHAIN:
-        return pairs(SIM_NCCL_COLLNET_CHAIN, ANY_PROTOCOL);
-    case LW_REDUCER_NCCL_NVLS:
-        return pairs(SIM_NCCL_NVLS, ANY_PROTOCOL);
-    case LW_REDUCER_NCCL_NVLS_TREE:
-        return pairs(SIM_NCCL_NVLS_TREE, ANY_PROTOCOL);
-    case LW_REDUCER_NVLS:
-        return pairs(SIM_NCCL_NVLS, ANY_PROTOCOL) | pairs(SIM_NCCL_NVLS_TREE, ANY_PROTOCOL);
-    case LW_REDUCER_NCCL_PAT:
-        return pairs(SIM_NCCL_PAT, ANY_PROTOCOL);
-    case LW_REDUCER_NCCL_LL:
-    case LW_REDUCER_NCCL_LL128:
-    case LW_REDUCER_NCCL_SIMPLE:
-        return protocol_of_all((enum sim_nccl_protocol)(k - LW_REDUCER_NCCL_LL));
-    default:
+    unsigned both = (unsigned)k - LW_REDUCER_NCCL, a = both / LW_N_NCCL_PROTOCOL_LISTS,
+             p = both % LW_N_NCCL_PROTOCOL_LISTS;
+
+    if (k == LW_REDUCER_NVLS)
+        return sim_nccl_pairs_of(LW_REDUCER_NCCL_NVLS) |
+               sim_nccl_pairs_of(LW_REDUCER_NCCL_NVLS_TREE);
+    if (!lw_reducer_is_nccl(k) || k == LW_REDUCER_NCCL || k == LW_REDUCER_NCCL_CAL)
         return SIM_NCCL_ALL_PAIRS;
-    }
+    return pairs(a ? a : LW_N_NCCL_ALGORITHM_LISTS - 1, p ? p : LW_N_NCCL_PROTOCOL_LISTS - 1);
 }
 
 bool sim_nccl_is_asked(const struct lw_cluster *c, enum lw_reducer_kind k)
@@ -117,11 +93,11 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
 
     LW_TRY(sim_path_of(c, comm->n_ranks, comm->n_nodes, &whole, err));
     *node = (struct sim_nccl_node){.arch = comm->arch,
+                                   .version = comm->version,
                                    .n_ranks = on_node,
                                    .n_nodes = comm->n_nodes,
                                    .device_gbs = whole.intra_bytes_per_s / 1e9,
-                                   .has_multicast = comm->multicast,
-                                   .nvls_arity = comm->version->rules.nvls_arity};
+                                   .has_multicast = comm->multicast};
     node->n_adapters = sim_adapters_of(c, on_node);
     if (comm->n_nodes > 1) {
         const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
@@ -278,10 +254,12 @@ static const char *missing(const struct sim_nccl_comm *comm, enum lw_op_kind op,
                            sim_nccl_pairs asked)
 {
     sim_nccl_pairs nvls = sim_nccl_pairs_of(LW_REDUCER_NVLS);
-    sim_nccl_pairs ll128 = protocol_of_all(SIM_NCCL_LL128);
+    sim_nccl_pairs ll128 = sim_nccl_pairs_of(LW_REDUCER_NCCL_LL128);
     sim_nccl_pairs collnet = sim_nccl_pairs_of(LW_REDUCER_NCCL_COLLNET_DIRECT) |
                              sim_nccl_pairs_of(LW_REDUCER_NCCL_COLLNET_CHAIN);
 
+    if (!(asked & SIM_NCCL_ALL_PAIRS))
+        return " (tree and ring alone have LL and LL128)";
     if (!(asked & ~nvls) && !comm->multicast)
         return " (NVLS needs NVSwitch with multicast: nccl.multicast)";
     if (!(asked & ~nvls) && comm->n_nodes > 1 && op != LW_OP_ALL_REDUCE)
@@ -411,7 +389,8 @@ enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_
     struct sim_nccl_choice x;
 
     LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &comm, err));
-    *has = asked == SIM_NCCL_ALL_PAIRS || sim_nccl_offers(comm.version, q->op, asked);
+    *has = !(asked & SIM_NCCL_ALL_PAIRS) || asked == SIM_NCCL_ALL_PAIRS ||
+           sim_nccl_offers(comm.version, q->op, asked);
     if (asked == SIM_NCCL_ALL_PAIRS || (*has && sim_nccl_choose(&comm, q->op, 1, asked, &x)))
         return LW_OK;
     if (modelled(q->op))

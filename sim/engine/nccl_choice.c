@@ -13,16 +13,21 @@
 void sim_remark(struct lw_sim_stats *s, const char *fmt, ...)
 {
     va_list ap;
+    int32_t same = 0;
 
     if (s->n_remarks == LW_SIM_MAX_REMARKS)
         return;
     va_start(ap, fmt);
-    vsnprintf(s->remarks[s->n_remarks++], sizeof s->remarks[0], fmt, ap);
+    vsnprintf(s->remarks[s->n_remarks], sizeof s->remarks[0], fmt, ap);
     va_end(ap);
+    while (strcmp(s->remarks[same], s->remarks[s->n_remarks]) != 0)
+        same++;
+    s->n_remarks += same == s->n_remarks;
 }
 
 /* Of one reducer that is asked for. */
 struct choice {
+    enum lw_reducer_kind asked;
     int32_t n_used;
     bool has;         /* `why` is of an operation that has the algorithm on other shapes */
     struct lw_err why; /* of the first operation that cannot use it */
@@ -54,9 +59,25 @@ static enum lw_status ask_group(struct sim_engine *e, const struct lw_cost_query
     return LW_OK;
 }
 
+struct choices {
+    struct choice *all; /* in the order of their first use; as many as there are communicators */
+    int32_t n;
+};
+
+static struct choice *choice_of(struct choices *c, enum lw_reducer_kind asked)
+{
+    int32_t i = 0;
+
+    while (i < c->n && c->all[i].asked != asked)
+        i++;
+    if (i == c->n)
+        c->all[c->n++].asked = asked;
+    return &c->all[i];
+}
+
 /* Every shape of the groups of an operation's communicator; all: by reducer. modelled: NCCL's model
  * answers for some collective. */
-static enum lw_status ask_op(struct sim_engine *e, const struct lw_op *op, struct choice *all,
+static enum lw_status ask_op(struct sim_engine *e, const struct lw_op *op, struct choices *all,
                              bool *modelled)
 {
     int32_t n_lanes = e->plan->n_groups * e->n_workers;
@@ -72,13 +93,12 @@ static enum lw_status ask_op(struct sim_engine *e, const struct lw_op *op, struc
         q.bytes = lw_plan_operand(e->plan, op, e->ring[g->first].rank).bytes;
         *modelled |= sim_nccl_applies(e->cluster, &q);
         if (sim_nccl_is_asked(e->cluster, q.algorithm))
-            LW_TRY(ask_group(e, &q, &all[q.algorithm]));
+            LW_TRY(ask_group(e, &q, choice_of(all, q.algorithm)));
     }
     return LW_OK;
 }
 
-static enum lw_status judge(struct sim_engine *e, enum lw_reducer_kind asked,
-                            const struct choice *x)
+static enum lw_status judge(struct sim_engine *e, const struct choice *x)
 {
     if (*x->others && x->n_used == 0) {
         if (e->err)
@@ -88,7 +108,7 @@ static enum lw_status judge(struct sim_engine *e, enum lw_reducer_kind asked,
     if (*x->others)
         sim_remark(e->stats,
                    "reducer %s: NCCL's own choice where it has no such form: %s",
-                   lw_reducer_name(asked), x->others);
+                   lw_reducer_name(x->asked), x->others);
     return LW_OK;
 }
 
@@ -96,11 +116,12 @@ enum lw_status sim_check_nccl_choice(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
     uint64_t *seen = lw_arena_alloc(&e->arena, p->n_comms, sizeof *seen);
-    struct choice *all = lw_arena_alloc(&e->arena, LW_N_REDUCERS, sizeof *all);
+    size_t n_most = p->n_comms < LW_N_REDUCERS ? (size_t)p->n_comms : LW_N_REDUCERS;
+    struct choices all = {lw_arena_alloc(&e->arena, n_most, sizeof *all.all), 0};
     bool modelled = false;
     char newer[sizeof e->stats->remarks[0]];
 
-    if (!seen || !all)
+    if (!seen || !all.all)
         return lw_fail_nomem(e->err);
     for (int32_t i = 0; i < p->n_ops && !e->options.cost; i++) {
         const struct lw_op *op = &p->ops[i];
@@ -108,10 +129,10 @@ enum lw_status sim_check_nccl_choice(struct sim_engine *e)
             lw_plan_work_ps(p, op) > 0 || (seen[op->comm] >> op->kind & 1))
             continue;
         seen[op->comm] |= UINT64_C(1) << op->kind;
-        LW_TRY(ask_op(e, op, all, &modelled));
+        LW_TRY(ask_op(e, op, &all, &modelled));
     }
-    for (int k = 0; k < LW_N_REDUCERS; k++)
-        LW_TRY(judge(e, (enum lw_reducer_kind)k, &all[k]));
+    for (int32_t i = 0; i < all.n; i++)
+        LW_TRY(judge(e, &all.all[i]));
     if (modelled && sim_nccl_say_newer(e->cluster->library_version, newer, sizeof newer))
         sim_remark(e->stats, "%s", newer);
     return LW_OK;

@@ -39,7 +39,7 @@ TEST(a_list_stays_in_its_room)
 
 TEST_WITH(every_reducer_and_system_is_listed, fixture_open, fixture_close)
 {
-    expect("cost --algorithm bogus", 2, "nccl:nvls-tree, nccl:pat, nccl:ll, nccl:ll128, "
-                                        "nccl:simple, nccl+cal; see");
+    expect("cost --algorithm bogus", 2, "nccl:^tree/simple, nccl:^ll128, nccl+cal; see");
+    expect("cost --algorithm nccl:tree,foo", 2, "unknown value 'nccl:tree,foo'; expected nccl:ALG");
     expect("cluster bogus", 1, "jean-zay-a100, v100-ib, p5-playbook\n");
 }

@@ -8,6 +8,15 @@
 #include "sim/cost/cost_nccl.h"
 #include "tests/lib/prng.h"
 
+/* Bits of the lists: tree 1, ring 2; ll 1, ll128 2, simple 4. */
+#define LISTS(a, p) ((enum lw_reducer_kind)LW_REDUCER_NCCL_LISTS(a, p))
+#define TREE_LL LISTS(1, 1)
+#define TREE_LL128 LISTS(1, 2)
+#define TREE_SIMPLE LISTS(1, 4)
+#define RING_LL LISTS(2, 1)
+#define RING_LL128 LISTS(2, 2)
+#define RING_SIMPLE LISTS(2, 4)
+
 static struct lw_cluster known(const char *name)
 {
     struct lw_cluster c = {0};
@@ -87,16 +96,16 @@ TEST(measured_table_wins)
 TEST(named_pairs_are_forced)
 {
     struct lw_cluster c = known("dgx-h100");
-    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_NCCL_TREE_LL128);
+    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, TREE_LL128);
     static const struct {
         enum lw_reducer_kind k;
         const char *algorithm, *protocol; /* NULL: any */
     } cases[] = {
-        {LW_REDUCER_NCCL_RING_SIMPLE, "ring", "simple"},
-        {LW_REDUCER_NCCL_RING_LL, "ring", "ll"},
-        {LW_REDUCER_NCCL_RING_LL128, "ring", "ll128"},
-        {LW_REDUCER_NCCL_TREE_LL, "tree", "ll"},
-        {LW_REDUCER_NCCL_TREE_SIMPLE, "tree", "simple"},
+        {RING_SIMPLE, "ring", "simple"},
+        {RING_LL, "ring", "ll"},
+        {RING_LL128, "ring", "ll128"},
+        {TREE_LL, "tree", "ll"},
+        {TREE_SIMPLE, "tree", "simple"},
         {LW_REDUCER_NCCL_TREE, "tree", NULL},
         {LW_REDUCER_NCCL_RING, "ring", NULL},
         {LW_REDUCER_NCCL_LL128, NULL, "ll128"},
@@ -156,6 +165,8 @@ TEST(what_does_not_exist_is_one_line)
     not_allowed(&pcie, LW_OP_ALL_REDUCE, 4, 1, LW_REDUCER_NCCL_LL128, true, "LL128 needs NVLink");
     not_allowed(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_NCCL_COLLNET_CHAIN, true,
                 "CollNet needs nccl.collnet");
+    not_allowed(&c, LW_OP_ALL_REDUCE, 8, 1, LISTS(16, 3), true,
+                "by nccl:nvls/ll,ll128 on 8 ranks of 1 node here (tree and ring alone have LL");
     lw_cluster_free(&c);
     lw_cluster_free(&a100);
     lw_cluster_free(&pcie);
@@ -168,11 +179,11 @@ TEST(chains_of_several_orders_pay_every_hop)
 {
     struct lw_cluster c = known("dgx-h100");
 
-    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency, 49800000);
-    assert_int_equal(ask(&c, LW_OP_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_RING_LL128).latency, 78000000);
-    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, LW_REDUCER_NCCL_RING_SIMPLE).latency,
+    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, RING_LL).latency, 49800000);
+    assert_int_equal(ask(&c, LW_OP_REDUCE, 8, 16, 2, RING_LL128).latency, 78000000);
+    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, RING_SIMPLE).latency,
                      232400000);
-    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 2, 2, LW_REDUCER_NCCL_RING_LL).latency, 9300000);
+    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 2, 2, RING_LL).latency, 9300000);
     lw_cluster_free(&c);
 }
 
@@ -191,7 +202,7 @@ TEST(what_does_not_exist_is_left_to_nccl)
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         struct lw_cost_answer own = ask(&c, ops[i], 1 << 20, 8, 1, LW_REDUCER_NCCL);
         assert_false(own.instead);
-        a = ask(&c, ops[i], 1 << 20, 8, 1, LW_REDUCER_NCCL_TREE_LL);
+        a = ask(&c, ops[i], 1 << 20, 8, 1, TREE_LL);
         assert_true(a.instead);
         assert_int_equal(a.time, own.time);
     }
@@ -241,19 +252,19 @@ TEST(facts_of_the_cluster_count)
 {
     struct lw_cluster c = known("dgx-h100");
     struct lw_figure one = {1, "test"}, us = {30e6, "test"};
-    lw_ps plain = ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_TREE_LL).time;
-    lw_ps ring = ask(&c, LW_OP_REDUCE_SCATTER, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency;
+    lw_ps plain = ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, TREE_LL).time;
+    lw_ps ring = ask(&c, LW_OP_REDUCE_SCATTER, 8, 16, 2, RING_LL).latency;
 
     c.nccl.collnet = one;
     assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_NVLS).algorithm,
                         "nvls");
     c.nccl.net_latency_ps = us; /* two steps between nodes */
-    assert_int_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NCCL_TREE_LL).time,
+    assert_int_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, TREE_LL).time,
                      plain + 2 * 30000000);
     c.nccl.net_latency_ps = (struct lw_figure){0};
     c.nccl.amd_host =
         one; /* 14 steps inside nodes of a reduce-scatter: max(0.6, 2) and not max(0.6, 1) us */
-    assert_int_equal(ask(&c, LW_OP_REDUCE_SCATTER, 8, 16, 2, LW_REDUCER_NCCL_RING_LL).latency,
+    assert_int_equal(ask(&c, LW_OP_REDUCE_SCATTER, 8, 16, 2, RING_LL).latency,
                      ring + 14 * 1000000);
     lw_cluster_free(&c);
 }
@@ -403,6 +414,6 @@ TEST(a_time_beyond_all_times_is_the_longest)
     struct lw_cluster c = known("dgx-h100");
 
     assert_true(ask(&c, LW_OP_ALL_REDUCE, INT64_C(9000000000000000000), 8, 1,
-                    LW_REDUCER_NCCL_TREE_LL).time == INT64_MAX);
+                    TREE_LL).time == INT64_MAX);
     lw_cluster_free(&c);
 }

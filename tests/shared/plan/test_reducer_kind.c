@@ -1,0 +1,59 @@
+/* Names of reducers and NCCL's lists: shared/plan/reducer_kind.h. */
+#include "tests/lib/unit.h"
+
+#include <string.h>
+
+#include "shared/plan/reducer_kind.h"
+
+TEST(every_name_is_read_back)
+{
+    for (int k = 0; k < LW_N_REDUCERS; k++) {
+        enum lw_reducer_kind back;
+        const char *name = lw_reducer_name((enum lw_reducer_kind)k);
+        if (!lw_reducer_find(name, &back))
+            fail_msg("'%s' is not read", name);
+        /* a list of all protocols, or of all algorithms, is none */
+        assert_string_equal(lw_reducer_name(back),
+                            strstr(name, "tree,ring,collnet-direct,collnet-chain,nvls,nvls-tree,pat")
+                                ? lw_reducer_name(LW_REDUCER_NCCL_LISTS(0, (k - LW_REDUCER_NCCL) % 8))
+                                : name);
+    }
+}
+
+TEST(lists_are_read_as_nccl_reads_them)
+{
+    static const char *const cases[][2] = {
+        {"nccl:Ring,Tree", "nccl:tree,ring"},
+        {"nccl:^tree", "nccl:ring,collnet-direct,collnet-chain,nvls,nvls-tree,pat"},
+        {"nccl:NVLS/Simple", "nccl:nvls/simple"},
+        {"nccl:NVLSTree,nvls_tree", "nccl:nvls-tree"},
+        {"nccl:CollNetDirect/^LL128", "nccl:collnet-direct/ll,simple"},
+        {"nccl:^LL128", "nccl:ll,simple"},
+        {"nccl:ll,ll128,simple", "nccl"},
+        {"nccl:tree/simple,ll,ll128", "nccl:tree"},
+        {"NCCL", "nccl"},
+        {"one_shot", "one-shot"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum lw_reducer_kind k;
+        assert_true(lw_reducer_find(cases[i][0], &k));
+        assert_string_equal(lw_reducer_name(k), cases[i][1]);
+    }
+}
+
+TEST(what_is_not_a_list_is_refused)
+{
+    static const char *const cases[] = {
+        "", "nccl:", "nccl:/", "nccl:tree/", "nccl:/ll", "nccl:tree,", "nccl:,tree", "nccl:tree,ll",
+        "nccl:ll/tree", "nccl:^", "nccl:tree,^ring", "nccl:treee", "nccl:tre", "nccl:tree/foo",
+        "nccl:tree/ll/ll", "nccl:^tree,ring,collnet-direct,collnet-chain,nvls,nvls-tree,pat",
+        "ncc", "nccl+", "allreduce:tree"};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum lw_reducer_kind k = LW_REDUCER_GLOO;
+        if (lw_reducer_find(cases[i], &k))
+            fail_msg("'%s' is read as '%s'", cases[i], lw_reducer_name(k));
+        assert_int_equal(k, LW_REDUCER_GLOO);
+    }
+}
