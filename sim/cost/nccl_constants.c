@@ -1,7 +1,8 @@
 /* Constants of NCCL's cost model by version, as data. Read in NVIDIA/nccl, src/graph/tuning.cc and
  * src/graph/search.cc, at the tags v2.19.3-1, v2.20.5-1, v2.21.5-1, v2.23.4-1, v2.24.3-1,
- * v2.25.1-1, v2.27.3-1, v2.28.3-1, v2.28.9-1 and v2.30.7-1. What each table means:
- * sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, the cluster's. */
+ * v2.25.1-1, v2.27.3-1, v2.27.5-1, v2.27.6-1, v2.28.3-1, v2.28.9-1, v2.29.2-1, v2.29.7-1 and
+ * v2.30.7-1. What each table means: sim/cost/nccl_tuning.c. Not here: NVLink and PCIe speeds, the
+ * cluster's. */
 #include "sim/cost/nccl_constants.h"
 
 #include <stdio.h>
@@ -70,13 +71,6 @@ static const struct sim_nccl_bandwidths bandwidths_2_28 = {
     .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
     .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.1}},
 };
-static const struct sim_nccl_bandwidths bandwidths_2_30 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
-    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 80}},
-};
 
 static const struct sim_nccl_bandwidths bandwidths_2_28_9 = {
     .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
@@ -86,36 +80,111 @@ static const struct sim_nccl_bandwidths bandwidths_2_28_9 = {
     .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}},
 };
 
+static const struct sim_nccl_bandwidths bandwidths_2_29_2 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {34.5, 34.6, 34.5}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
+    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}},
+};
+static const struct sim_nccl_bandwidths bandwidths_2_29_7 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
+    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}},
+};
+static const struct sim_nccl_bandwidths bandwidths_2_30 = {
+    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
+    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}},
+    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
+    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
+    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 80}},
+};
+
+/* Speeds of a channel that the graph search tries, in src/graph/search.cc of the tag: falling, 0
+ * after the last. Rows: up to Ampere, Hopper, Blackwell (before 2.25 that of Hopper). */
+#define SPEEDS(...) (const double[]){__VA_ARGS__, 0}
+#define OLDER_INTRA SPEEDS(40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3)
+#define OLDER_INTER \
+    SPEEDS(48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, .24, .12)
+#define HOPPER_INTRA SPEEDS(60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3)
+#define FROM_40 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12
+#define HOPPER_INTER SPEEDS(48, 45, 42, FROM_40)
+#define BLACKWELL_INTRA SPEEDS(90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18)
+#define BLACKWELL_INTRA_45 SPEEDS(90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18)
+static const struct sim_nccl_speeds speeds_2_19 = {
+    {OLDER_INTRA, SPEEDS(60, 50, 40, 30, 24, 20, 15, 12, 6, 3),
+     SPEEDS(60, 50, 40, 30, 24, 20, 15, 12, 6, 3)},
+    {OLDER_INTER, HOPPER_INTER, HOPPER_INTER}};
+static const struct sim_nccl_speeds speeds_2_21 = {{OLDER_INTRA, HOPPER_INTRA, HOPPER_INTRA},
+                                                   {OLDER_INTER, HOPPER_INTER, HOPPER_INTER}};
+static const struct sim_nccl_speeds speeds_2_25 = {
+    {OLDER_INTRA, HOPPER_INTRA, SPEEDS(90, 80, 70, 60, 50, 40, 30, 24, 20, 19)},
+    {OLDER_INTER, HOPPER_INTER, HOPPER_INTER}};
+static const struct sim_nccl_speeds speeds_2_27 = {
+    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA},
+    {OLDER_INTER, HOPPER_INTER, SPEEDS(47.9, 45, 42, FROM_40)}};
+static const struct sim_nccl_speeds speeds_2_27_5 = {
+    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA},
+    {OLDER_INTER, HOPPER_INTER, SPEEDS(48, 45.1, 42, FROM_40)}};
+static const struct sim_nccl_speeds speeds_2_27_6 = {
+    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA},
+    {OLDER_INTER, HOPPER_INTER, SPEEDS(96, 48, 45.1, 42, FROM_40)}};
+static const struct sim_nccl_speeds speeds_2_29_2 = {
+    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA_45},
+    {OLDER_INTER, HOPPER_INTER, SPEEDS(96, 48, 45.1, 42, FROM_40)}};
+static const struct sim_nccl_speeds speeds_2_29_7 = {
+    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA_45},
+    {OLDER_INTER, HOPPER_INTER, SPEEDS(96, 80, 48, 45.1, 42, FROM_40)}};
+static const struct sim_nccl_speeds speeds_2_30 = {
+    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA_45},
+    {OLDER_INTER, HOPPER_INTER, SPEEDS(96, 86, 80, 48, 45.1, 42, FROM_40)}};
+
 #define SOURCE(tag) "constants of NVIDIA/nccl " tag ", src/graph/tuning.cc"
 
 static const struct sim_nccl_version versions[] = {
-    {"2.19", SOURCE("v2.19.3-1"), 21900, &latencies_2_19, &bandwidths_2_19, 0,
+    {"2.19", SOURCE("v2.19.3-1"), 21900, &latencies_2_19, &bandwidths_2_19, &speeds_2_19, 0,
      {.ring_ll_quarter = true, .before_2_23 = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
-    {"2.20", SOURCE("v2.20.5-1"), 22000, &latencies_2_19, &bandwidths_2_19, 0,
+    {"2.20", SOURCE("v2.20.5-1"), 22000, &latencies_2_19, &bandwidths_2_19, &speeds_2_19, 0,
      {.ring_ll_quarter = true, .before_2_23 = true, .collnet_gathers = true,
       .collnet_by_share = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
-    {"2.21", SOURCE("v2.21.5-1"), 22100, &latencies_2_21, &bandwidths_2_21, 0,
+    {"2.21", SOURCE("v2.21.5-1"), 22100, &latencies_2_21, &bandwidths_2_21, &speeds_2_21, 0,
      {.before_2_23 = true, .collnet_gathers = true, .collnet_by_share = true, .nvls_arity = 32,
       .least_nvls_ranks = 3}},
-    {"2.23", SOURCE("v2.23.4-1"), 22300, &latencies_2_23, &bandwidths_2_21, .85,
+    {"2.23", SOURCE("v2.23.4-1"), 22300, &latencies_2_23, &bandwidths_2_21, &speeds_2_21, .85,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.24", SOURCE("v2.24.3-1"), 22400, &latencies_2_23, &bandwidths_2_21, .75,
+    {"2.24", SOURCE("v2.24.3-1"), 22400, &latencies_2_23, &bandwidths_2_21, &speeds_2_21, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.25", SOURCE("v2.25.1-1"), 22500, &latencies_2_23, &bandwidths_2_25, .75,
+    {"2.25", SOURCE("v2.25.1-1"), 22500, &latencies_2_23, &bandwidths_2_25, &speeds_2_25, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.27", SOURCE("v2.27.3-1"), 22700, &latencies_2_23, &bandwidths_2_25, .75,
+    {"2.27", SOURCE("v2.27.3-1"), 22700, &latencies_2_23, &bandwidths_2_25, &speeds_2_27, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.28", SOURCE("v2.28.3-1"), 22800, &latencies_2_23, &bandwidths_2_28, .75,
+    {"2.27.5", SOURCE("v2.27.5-1"), 22705, &latencies_2_23, &bandwidths_2_25, &speeds_2_27_5, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.27.6", SOURCE("v2.27.6-1"), 22706, &latencies_2_23, &bandwidths_2_25, &speeds_2_27_6, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.28", SOURCE("v2.28.3-1"), 22800, &latencies_2_23, &bandwidths_2_28, &speeds_2_27_6, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.28.9", SOURCE("v2.28.9-1"), 22809, &latencies_2_30, &bandwidths_2_28_9, .75,
+    {"2.28.9", SOURCE("v2.28.9-1"), 22809, &latencies_2_30, &bandwidths_2_28_9, &speeds_2_27_6, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
       .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.30", SOURCE("v2.30.7-1"), 23000, &latencies_2_30, &bandwidths_2_30, .75,
+    {"2.29.2", SOURCE("v2.29.2-1"), 22902, &latencies_2_30, &bandwidths_2_29_2, &speeds_2_29_2, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
+      .nvls_tree_corrected = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.29.7", SOURCE("v2.29.7-1"), 22907, &latencies_2_30, &bandwidths_2_29_7, &speeds_2_29_7, .75,
+     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
+      .nvls_tree_corrected = true,
+      .nvls_arity = 32, .least_nvls_ranks = 3}},
+    {"2.30", SOURCE("v2.30.7-1"), 23000, &latencies_2_30, &bandwidths_2_30, &speeds_2_30, .75,
      {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
       .nvls_tree_corrected = true, .nvls_arity = 32, .least_nvls_ranks = 2}},
 };
@@ -164,7 +233,7 @@ enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_versi
                                    struct lw_err *err)
 {
     int32_t number = *text ? number_of(text) : versions[N_VERSIONS - 1].number;
-    char known[80] = "";
+    char known[120] = "";
     int k = N_VERSIONS - 1;
 
     while (k >= 0 && versions[k].number > number)
@@ -198,23 +267,6 @@ bool sim_nccl_say_newer(const char *text, char *out, size_t size)
                  "NCCL %s is newer than the newest known constants; those of %s are used", text,
                  newest);
     return newest != NULL;
-}
-
-const double *sim_nccl_speeds(enum sim_nccl_arch arch, bool between_nodes)
-{
-    static const double intra[][14] = {
-        {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3},
-        {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
-        {90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18},
-    };
-    static const double inter[][21] = {
-        {48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, .24, .12},
-        {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12},
-        {96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12},
-    };
-    int row = arch >= SIM_NCCL_BLACKWELL ? 2 : arch >= SIM_NCCL_HOPPER ? 1 : 0;
-
-    return between_nodes ? inter[row] : intra[row];
 }
 
 const char *sim_nccl_algorithm_name(enum sim_nccl_algorithm a)

@@ -50,6 +50,12 @@ struct sim_nccl_bandwidths {
     sim_nccl_caps ring_ll128, tree_ll128, tree, nvls_tree; /* of a channel; nvls_tree: 0 = no cap */
 };
 
+/* Speeds of a channel that the graph search tries, falling, 0 after the last: up to Ampere, Hopper,
+ * Blackwell. */
+struct sim_nccl_speeds {
+    const double *intra[3], *inter[3];
+};
+
 /* Rules that changed between versions. */
 struct sim_nccl_rules {
     bool ring_ll_quarter; /* ring LL at 1/4 or 1/3 of the bandwidth, not 1/2 */
@@ -73,6 +79,7 @@ struct sim_nccl_version {
     int32_t number; /* 10000 * major + 100 * minor + patch */
     const struct sim_nccl_latencies *latencies;
     const struct sim_nccl_bandwidths *bandwidths;
+    const struct sim_nccl_speeds *speeds;
     double pat_share;
     struct sim_nccl_rules rules;
 };
@@ -89,9 +96,6 @@ bool sim_nccl_say_newer(const char *text, char *out, size_t size);
 extern const double sim_nccl_nvls_efficiency[SIM_N_NCCL_ARCHS];
 /* By floor(log2(bytes / 64)); beyond the last entry 1. */
 extern const double sim_nccl_tree_correction[SIM_N_NCCL_PROTOCOLS][SIM_NCCL_N_CORRECTIONS];
-
-/* Speeds of a channel that the graph search tries, falling, 0 after the last. */
-const double *sim_nccl_speeds(enum sim_nccl_arch arch, bool between_nodes);
 
 const char *sim_nccl_algorithm_name(enum sim_nccl_algorithm a); /* "nvls-tree" */
 const char *sim_nccl_protocol_name(enum sim_nccl_protocol p);   /* "ll128" */

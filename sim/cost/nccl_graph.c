@@ -100,7 +100,7 @@ static struct sim_nccl_graph search_tree(const struct sim_nccl_node *n, const do
 static struct sim_nccl_graph search_nvls(const struct sim_nccl_node *n, const double *speeds,
                                          struct sim_nccl_graph ring)
 {
-    int32_t heads = least(n->n_ranks, n->nvls_arity);
+    int32_t heads = least(n->n_ranks, n->version->rules.nvls_arity);
     int k = 0;
 
     if (n->n_nodes > 1)
@@ -135,7 +135,9 @@ static struct sim_nccl_graph search_collnet(const struct sim_nccl_node *n, const
 
 void sim_nccl_search(const struct sim_nccl_node *n, struct sim_nccl_graphs *out)
 {
-    const double *speeds = sim_nccl_speeds(n->arch, n->n_nodes > 1);
+    const struct sim_nccl_speeds *all = n->version->speeds;
+    int row = n->arch >= SIM_NCCL_BLACKWELL ? 2 : n->arch >= SIM_NCCL_HOPPER ? 1 : 0;
+    const double *speeds = n->n_nodes > 1 ? all->inter[row] : all->intra[row];
 
     out->ring = search_ring(n, speeds);
     out->tree = search_tree(n, speeds, out->ring);

@@ -17,13 +17,13 @@ struct sim_nccl_graph {
 /* One node as the search sees it. */
 struct sim_nccl_node {
     enum sim_nccl_arch arch;
+    const struct sim_nccl_version *version;
     int32_t n_ranks; /* of the group on the node */
     int32_t n_nodes;
     double device_gbs;  /* of all NVLinks of a device, or its PCIe port, one way */
     int32_t n_adapters; /* that the group's ranks are next to */
     double adapter_gbs; /* one way */
     bool has_multicast; /* NVSwitch with multicast (NVLink SHARP) */
-    int32_t nvls_arity;
 };
 
 struct sim_nccl_graphs {

@@ -117,7 +117,7 @@ static struct sim_nccl_comm h100(int32_t nodes)
                               .x86_host = true, .post_us = 1};
     struct sim_nccl_node n = {.arch = SIM_NCCL_HOPPER, .n_ranks = 8, .n_nodes = nodes,
                               .device_gbs = 18 * 20.6, .n_adapters = 8, .adapter_gbs = 50,
-                              .has_multicast = true, .nvls_arity = 32};
+                              .has_multicast = true, .version = c.version};
 
     sim_nccl_search(&n, &c.graphs);
     return c;
@@ -136,6 +136,7 @@ TEST(finds_the_graphs_of_known_nodes)
 {
     struct sim_nccl_comm one = h100(1), four = h100(4);
     struct sim_nccl_node a100 = {.arch = SIM_NCCL_AMPERE,
+                                 .version = one.version,
                                  .n_ranks = 8,
                                  .n_nodes = 1,
                                  .device_gbs = 240,
@@ -168,10 +169,10 @@ TEST(equals_the_librarys_search_for_b200)
     static const struct expected one[] = {{AR, RING, LL, 15.0, 161.143},
                                           {AR, RING, SIMPLE, 56, 411.429},
                                           {AR, NVLS, SIMPLE, 25, 411.429}};
+    struct sim_nccl_comm c = h100(1);
     struct sim_nccl_node n = {.arch = SIM_NCCL_BLACKWELL, .n_ranks = 8, .n_nodes = 1,
                               .device_gbs = 18 * 40.1, .n_adapters = 8, .adapter_gbs = 50,
-                              .has_multicast = true, .nvls_arity = 32};
-    struct sim_nccl_comm c = h100(1);
+                              .has_multicast = true, .version = c.version};
 
     c.arch = SIM_NCCL_BLACKWELL;
     sim_nccl_search(&n, &c.graphs);
@@ -185,6 +186,41 @@ TEST(equals_the_librarys_search_for_b200)
     assert_graph(c.graphs.tree, 8, 96, 48);
     assert_graph(c.graphs.nvls, 8, 48, 48);
     check_cells(&c, two, sizeof two / sizeof *two);
+}
+
+/* What src/graph/search.cc tries between Blackwell nodes changed in five versions, and 45 inside
+ * them came in 2.29.2. Eight adapters of 86 GB/s run 8 channels of 86 with 2.30
+ * (doubled), 16 of 42 before. A
+ * Hopper device of 11 GB/s has a channel of that speed since 2.21. */
+TEST(speeds_of_the_search_are_those_of_the_version)
+{
+    static const struct {
+        const char *version;
+        double first, second, sixth_inside;
+    } cases[] = {{"2.25", 48, 45, 40},   {"2.27", 47.9, 45, 40},  {"2.27.5", 48, 45.1, 40},
+                 {"2.27.6", 96, 48, 40}, {"2.28.9", 96, 48, 40}, {"2.29.2", 96, 48, 45},
+                 {"2.29.7", 96, 80, 45}, {"2.30", 96, 86, 45}};
+    struct sim_nccl_node n = {.arch = SIM_NCCL_BLACKWELL, .n_ranks = 8, .n_nodes = 4,
+                              .device_gbs = 18 * 40.1, .n_adapters = 8, .adapter_gbs = 86};
+    struct sim_nccl_graphs g;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct sim_nccl_speeds *s = version(cases[i].version)->speeds;
+        assert_float_equal(s->inter[2][0], cases[i].first, 0);
+        assert_float_equal(s->inter[2][1], cases[i].second, 0);
+        assert_float_equal(s->intra[2][5], cases[i].sixth_inside, 0);
+        n.version = version(cases[i].version);
+        sim_nccl_search(&n, &g);
+        assert_int_equal(g.ring.n_channels, 16);
+        assert_float_equal(g.ring.inter_gbs, cases[i].second == 86 ? 43 : 42, 0);
+    }
+    n = (struct sim_nccl_node){.arch = SIM_NCCL_HOPPER, .n_ranks = 2, .n_nodes = 1,
+                               .device_gbs = 11, .version = version("2.20")};
+    sim_nccl_search(&n, &g);
+    assert_float_equal(g.ring.intra_gbs, 3, 0); /* three channels: 9 > 6 */
+    n.version = version("2.21");
+    sim_nccl_search(&n, &g);
+    assert_float_equal(g.ring.intra_gbs, 11, 0);
 }
 
 TEST(pinned_cells_of_one_h100_node)
@@ -217,8 +253,8 @@ TEST(pinned_cells_of_one_a100_node)
         {AR, TREE, LL, 15.2, 29.1}, {AR, TREE, LL128, 31.5, 85.9},  {AR, TREE, SIMPLE, 64.4, 110.4},
     };
     struct sim_nccl_comm c = h100(1);
-    struct sim_nccl_node n = {
-        .arch = SIM_NCCL_AMPERE, .n_ranks = 8, .n_nodes = 1, .device_gbs = 240};
+    struct sim_nccl_node n = {.arch = SIM_NCCL_AMPERE, .version = c.version, .n_ranks = 8,
+                              .n_nodes = 1, .device_gbs = 240};
 
     c.arch = SIM_NCCL_AMPERE;
     sim_nccl_search(&n, &c.graphs);
@@ -346,7 +382,7 @@ TEST(version_is_the_newest_that_is_not_newer)
         const char *text, *name;
     } cases[] = {{"2.19", "2.19"},   {"2.22.3", "2.21"}, {"2.23.4", "2.23"},
                  {"2.26.2", "2.25"}, {"2.20.5", "2.20"}, {"2.24.3", "2.24"},
-                 {"2.27.7", "2.27"}, {"2.29.7", "2.28.9"},
+                 {"2.27.7", "2.27.6"}, {"2.29.3", "2.29.2"}, {"2.29.7", "2.29.7"},
                  {"2.30.7", "2.30"}, {"3.0", "2.30"},    {"", "2.30"},
                  {"2.28.9-1", "2.28.9"}, {"2.28.8", "2.28"}, {"2.21.5+cuda12.4", "2.21"},
                  {"2.28.9-1+cuda13.0", "2.28.9"}};
@@ -363,8 +399,8 @@ TEST(version_is_the_newest_that_is_not_newer)
     assert_non_null(strstr(err.msg, "unknown version '2.10.3'"));
     for (size_t i = 0; i < sizeof garbage / sizeof *garbage; i++) {
         assert_int_equal(sim_nccl_version_of(garbage[i], &v, &err), LW_EINVAL);
-        assert_non_null(strstr(err.msg, "known of 2.19, 2.20, 2.21, 2.23, 2.24, 2.25, 2.27, 2.28, "
-                                        "2.28.9, 2.30; "));
+        assert_non_null(strstr(err.msg, "known of 2.19, 2.20, 2.21, 2.23, 2.24, 2.25, 2.27, "
+                                        "2.27.5, 2.27.6, 2.28, 2.28.9, 2.29.2, 2.29.7, 2.30; "));
     }
 }
 
