@@ -54,35 +54,39 @@ static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c,
     lw_jsonout_end(o);
 }
 
-/* A table that is far from what the links carry may be of another fabric. */
-static void print_doubt(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
+enum { MOST_REMARKS = 5, REMARK = 280 };
+
+/* What is to be said beside the figures. */
+static int remarks_of(const struct lw_cluster *c, const struct sim_cost_answers *a,
+                      char remarks[MOST_REMARKS][REMARK])
 {
+    const struct lw_cost_query *q = &a->query[0];
+    int n = 0, instead = 0;
     int64_t bytes;
     double ratio;
     char buf[32];
 
-    if (sim_table_is_doubtful(c, &a->query[0], &ratio, &bytes))
-        lw_printf_paragraph(f,
-                            "note: at %s the table takes %.2g times NCCL's model on the links of "
-                            "'%s': was it measured on this fabric?",
-                            lw_format_bytes(buf, bytes), ratio, c->name);
-}
-
-static void print_remarks(const struct lw_cluster *c, const struct sim_cost_answers *a, FILE *f)
-{
-    const struct lw_cost_query *q = &a->query[0];
-    char newer[160];
-
-    for (int i = 0; i < a->n; i++)
-        if (a->answer[i].instead) {
-            lw_printf_paragraph(f, "note: NCCL has no %s for %s: its own choice is shown",
-                                lw_reducer_name(q->algorithm), lw_op_name(q->op));
-            break;
-        }
+    while (instead < a->n && !a->answer[instead].instead)
+        instead++;
+    if (instead < a->n)
+        snprintf(remarks[n++], REMARK, "NCCL has no %s for %s: its own choice is shown",
+                 lw_reducer_name(q->algorithm), lw_op_name(q->op));
     if (strstr(a->answer[0].model, "nccl") &&
-        sim_nccl_say_newer(c->library_version, newer, sizeof newer))
-        lw_printf_paragraph(f, "note: %s", newer);
-    print_doubt(c, a, f);
+        sim_nccl_say_newer(c->library_version, remarks[n], REMARK))
+        n++;
+    if (sim_say_other_shape(c, q, &a->answer[0], remarks[n], REMARK))
+        n++;
+    if (strcmp(c->library, "rccl") == 0 && q->n_ranks > 1 && !strstr(a->answer[0].model, "table"))
+        snprintf(remarks[n++], REMARK,
+                 "RCCL's own choice is not modelled: alpha-beta times on the links of '%s'",
+                 c->name);
+    /* A table that is far from what the links carry may be of another fabric. */
+    if (sim_table_is_doubtful(c, q, &ratio, &bytes))
+        snprintf(remarks[n++], REMARK,
+                 "at %s the table takes %.2g times NCCL's model on the links of '%s': was it "
+                 "measured on this fabric?",
+                 lw_format_bytes(buf, bytes), ratio, c->name);
+    return n;
 }
 
 /* Each model's source once: they are long, and mostly the same for all sizes. */
@@ -168,12 +172,18 @@ static void print_json(const struct lw_cluster *c, const struct sim_cost_answers
                        const struct row *rows, FILE *f)
 {
     struct lw_jsonout o = {.file = f};
+    char remarks[MOST_REMARKS][REMARK];
+    int n = remarks_of(c, a, remarks);
 
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "cluster", c->name, "op", lw_op_name(a->query[0].op),
             "dtype", lw_dtype_name(a->query[0].dtype), "n_ranks", a->query[0].n_ranks,
             "n_nodes", a->query[0].n_nodes);
     put_ceilings(&o, c, a);
+    lw_jsonout_array(&o, "remarks");
+    for (int i = 0; i < n; i++)
+        lw_jsonout_string(&o, NULL, remarks[i]);
+    lw_jsonout_end(&o);
     lw_jsonout_array(&o, "rows");
     for (int i = 0; i < a->n; i++) {
         const struct lw_cost_answer *x = &a->answer[i];
@@ -197,6 +207,7 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
 {
     const struct lw_cost_query *q = &a->query[0];
     struct row rows[SIM_COST_MAX_ROWS];
+    char remarks[MOST_REMARKS][REMARK];
     const struct lw_records r = {"rows", columns, has_protocols(a) ? N_COLUMNS : N_BASE,
                                  rows,   a->n,    sizeof *rows};
 
@@ -212,6 +223,7 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
     LW_TRY(lw_records_text(&r, f, 0, err));
     print_sources(a, f);
     LW_TRY(print_ceilings(c, a, f, err));
-    print_remarks(c, a, f);
+    for (int i = 0, n = remarks_of(c, a, remarks); i < n; i++)
+        lw_printf_paragraph(f, "note: %s", remarks[i]);
     return LW_OK;
 }

@@ -18,6 +18,9 @@
  * (shared/plan/link_peak.h). */
 #include "sim/cost/cost_scaled.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "shared/base/checked.h"
 #include "shared/plan/link_peak.h"
 #include "sim/cost/cost_nccl.h"
@@ -30,6 +33,24 @@ static bool leaves_choice(const struct lw_cluster *c, const struct lw_cost_query
 static bool tables_alone(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
     return q->algorithm == LW_REDUCER_AUTO && q->op != LW_OP_BARRIER && c->n_links == 0;
+}
+
+bool sim_say_other_shape(const struct lw_cluster *c, const struct lw_cost_query *q,
+                         const struct lw_cost_answer *a, char *text, size_t size)
+{
+    const struct lw_cost_table *t = c->tables, *end = t + c->n_tables;
+
+    if (q->algorithm != LW_REDUCER_AUTO || q->n_ranks < 2 || strncmp(a->model, "table", 5) == 0)
+        return false;
+    while (t < end && t->op != q->op)
+        t++;
+    if (t == end)
+        return false;
+    snprintf(text, size,
+             "the measured table of %s (%d ranks of %d node%s) says nothing of this group: the "
+             "model %s answers",
+             lw_op_name(q->op), t->n_ranks, t->n_nodes, t->n_nodes == 1 ? "" : "s", a->model);
+    return true;
 }
 
 static bool holds(const struct lw_cost_table *t, int64_t bytes)

@@ -26,4 +26,10 @@ bool sim_ratio_is_doubtful(double ratio, bool smallest);
 bool sim_table_is_doubtful(const struct lw_cluster *c, const struct lw_cost_query *q, double *ratio,
                            int64_t *bytes);
 
+/* The sentence that says that a model answers although the cluster has a table of the operation:
+ * the table is of one node and the query of several, or the other way round, or no law leads from
+ * the table's ranks to the query's. false: there is nothing to say. */
+bool sim_say_other_shape(const struct lw_cluster *c, const struct lw_cost_query *q,
+                         const struct lw_cost_answer *a, char *text, size_t size);
+
 #endif

@@ -11,6 +11,7 @@
 
 #include "sim/engine/ring_recurrence.h"
 #include "shared/base/checked.h"
+#include "sim/cost/cost_scaled.h"
 
 double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to)
 {
@@ -43,9 +44,12 @@ enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,
         x->query.n_ranks == q->n_ranks && x->query.n_nodes == q->n_nodes &&
         x->query.algorithm == q->algorithm)
         return LW_OK;
-    if (!e->options.cost)
+    if (!e->options.cost) {
+        char text[200];
         LW_TRY(lw_sim_cost_explain(e->cluster, q, &a, e->err));
-    else if ((a.time = e->cost.time(e->cost.ctx, q)) < 0)
+        if (sim_say_other_shape(e->cluster, q, &a, text, sizeof text))
+            sim_remark(e->stats, "%s", text);
+    } else if ((a.time = e->cost.time(e->cost.ctx, q)) < 0)
         return lw_fail(e->err, LW_ENOTSUP,
                        "the cost function cannot time %s of %lld bytes on %d ranks",
                        lw_op_name(q->op), (long long)q->bytes, q->n_ranks);
