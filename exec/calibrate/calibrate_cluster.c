@@ -138,10 +138,8 @@ static enum lw_status fill_tables(struct making *m, struct lw_err *err)
 {
     struct lw_cluster *out = m->out;
 
-    out->tables = lw_arena_alloc(&out->arena, N_TABLES, sizeof *out->tables);
-    out->device.work = lw_arena_alloc(&out->arena, CALIBRATE_N_WORK, sizeof *out->device.work);
-    if (!out->tables || !out->device.work)
-        return lw_fail_nomem(err);
+    LW_TAKE(&out->arena, out->tables, N_TABLES, err);
+    LW_TAKE(&out->arena, out->device.work, CALIBRATE_N_WORK, err);
     for (int s = 0; s < N_TABLES; s++)
         if (exec_series_can(m->c, (enum exec_series)s))
             LW_TRY(fill_table(m, (enum exec_series)s, err));
@@ -191,9 +189,7 @@ static enum lw_status fill_link(struct making *m, struct lw_err *err)
 
     if (c->o->n_ranks == 1)
         return LW_OK;
-    m->out->links = lw_arena_alloc(&m->out->arena, 2, sizeof *m->out->links);
-    if (!m->out->links)
-        return lw_fail_nomem(err);
+    LW_TAKE(&m->out->arena, m->out->links, 2, err);
     for (int level = LW_LINK_INTRA; level <= LW_LINK_INTER; level++)
         for (int k = 0; k <= N_SHAPES; k++) {
             int s = k == 0 ? (int)SERIES_REDUCE_ALL

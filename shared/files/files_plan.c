@@ -60,10 +60,8 @@ static enum lw_status unpack_ranks(struct plan_file *f, struct lw_arena *a, stru
 
     f->n_rank_rows = p->n_ranks;
     f->n_group_rows = p->n_groups;
-    f->ranks = lw_arena_alloc(a, p->n_ranks, sizeof *f->ranks);
-    f->groups = lw_arena_alloc(a, p->n_groups, sizeof *f->groups);
-    if (!f->ranks || !f->groups)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, f->ranks, p->n_ranks, err);
+    LW_TAKE(a, f->groups, p->n_groups, err);
     for (int32_t i = 0; i < p->n_ranks; i++) {
         f->ranks[i].role = p->role_of[i];
         memcpy(&f->ranks[i].dp, &p->coord[(int64_t)i * 3], 3 * sizeof(int32_t));
@@ -93,9 +91,7 @@ static enum lw_status unpack_comms(struct plan_file *f, struct lw_arena *a, stru
                 used[group_of[r]] = 1;
                 row->n_groups++;
             }
-        row->groups = lw_arena_alloc(a, row->n_groups, sizeof *row->groups);
-        if (!row->groups)
-            return lw_fail_nomem(err);
+        LW_TAKE(a, row->groups, row->n_groups, err);
         for (int32_t g = 0, n = 0; g < p->n_groups; g++)
             if (used[g])
                 row->groups[n++] = g;
@@ -108,10 +104,8 @@ static enum lw_status unpack_bucket(const struct lw_plan *p, int32_t b, struct b
 {
     row->bucket = p->buckets[b];
     row->n_params = row->n_offsets = row->bucket.n_slots;
-    row->params = lw_arena_alloc(a, row->n_params, sizeof *row->params);
-    row->offsets = lw_arena_alloc(a, row->n_params, sizeof *row->offsets);
-    if (!row->params || !row->offsets)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, row->params, row->n_params, err);
+    LW_TAKE(a, row->offsets, row->n_params, err);
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, &row->bucket, &w);) {
         row->params[w.n - 1] = w.slot.param;
         row->offsets[w.n - 1] = w.slot.offset;
@@ -124,18 +118,14 @@ static enum lw_status unpack_sets(struct plan_file *f, struct lw_arena *a, struc
     const struct lw_plan *p = &f->plan;
 
     f->n_set_rows = p->n_sets;
-    f->sets = lw_arena_alloc(a, p->n_sets, sizeof *f->sets);
-    if (!f->sets)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, f->sets, p->n_sets, err);
     for (int32_t s = 0; s < p->n_sets; s++) {
         struct set_row *row = &f->sets[s];
         row->set = p->sets[s];
         if (row->set.kind == (int32_t)lw_bucket_kind_of_set(row->set.name))
             row->set.kind = -1; /* its name says it */
         row->n_buckets = row->set.n_buckets;
-        row->buckets = lw_arena_alloc(a, row->n_buckets, sizeof *row->buckets);
-        if (!row->buckets)
-            return lw_fail_nomem(err);
+        LW_TAKE(a, row->buckets, row->n_buckets, err);
         for (int32_t b = 0; b < row->n_buckets; b++)
             LW_TRY(unpack_bucket(p, row->set.first_bucket + b, &row->buckets[b], a, err));
     }
@@ -150,12 +140,10 @@ static enum lw_status unpack_ops(struct plan_file *f, struct lw_arena *a, struct
     f->n_op_rows = p->n_ops;
     f->n_program_rows = p->n_variants * p->n_roles;
     f->n_operand_rows = p->n_operand_rows;
-    f->works = lw_arena_alloc(a, p->n_works, sizeof *f->works);
-    f->ops = lw_arena_alloc(a, p->n_ops, sizeof *f->ops);
-    f->programs = lw_arena_alloc(a, f->n_program_rows, sizeof *f->programs);
-    f->operands = lw_arena_alloc(a, p->n_operand_rows, sizeof *f->operands);
-    if (!f->works || !f->ops || !f->programs || !f->operands)
-        return lw_fail_nomem(err);
+    LW_TAKE(a, f->works, p->n_works, err);
+    LW_TAKE(a, f->ops, p->n_ops, err);
+    LW_TAKE(a, f->programs, f->n_program_rows, err);
+    LW_TAKE(a, f->operands, p->n_operand_rows, err);
     for (int32_t i = 0; i < p->n_works; i++)
         f->works[i] =
             (struct work_row){p->works[i], p->work_products + p->works[i].first_product};

@@ -33,11 +33,6 @@ static enum lw_status some(const struct pack *k, const char *list, int32_t n)
                  : lw_fail(k->err, LW_EFORMAT, "at %s: found none, expected at least 1", list);
 }
 
-static void *take(const struct pack *k, int64_t n, size_t size)
-{
-    return lw_arena_alloc(&k->p->arena, n, size);
-}
-
 static enum lw_status pack_ranks(const struct pack *k)
 {
     struct lw_plan *p = k->p;
@@ -45,11 +40,9 @@ static enum lw_status pack_ranks(const struct pack *k)
 
     LW_TRY(some(k, "ranks", n));
     p->n_ranks = n;
-    p->role_of = take(k, n, sizeof *p->role_of);
-    p->index_in_role = take(k, n, sizeof *p->index_in_role);
-    p->coord = take(k, (int64_t)n * 3, sizeof *p->coord);
-    if (!p->role_of || !p->index_in_role || !p->coord)
-        return lw_fail_nomem(k->err);
+    LW_TAKE(&p->arena, p->role_of, n, k->err);
+    LW_TAKE(&p->arena, p->index_in_role, n, k->err);
+    LW_TAKE(&p->arena, p->coord, (int64_t)n * 3, k->err);
     for (int32_t r = 0; r < p->n_roles; r++)
         p->roles[r].n_ranks = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -74,10 +67,8 @@ static enum lw_status pack_groups(const struct pack *k)
     LW_TRY(within(k, "groups", 0, "members", n, 0, INT64_C(1) << 31));
     p->n_groups = k->file->n_group_rows;
     p->n_members = (int32_t)n;
-    p->groups = take(k, p->n_groups, sizeof *p->groups);
-    p->members = take(k, n, sizeof *p->members);
-    if (!p->groups || !p->members)
-        return lw_fail_nomem(k->err);
+    LW_TAKE(&p->arena, p->groups, p->n_groups, k->err);
+    LW_TAKE(&p->arena, p->members, n, k->err);
     for (int32_t g = 0; g < p->n_groups; g++) {
         const struct group_row *row = &k->file->groups[g];
         p->groups[g] = (struct lw_group){(int32_t)at, row->n_members};
@@ -120,10 +111,8 @@ static enum lw_status pack_comms(const struct pack *k)
     struct lw_plan *p = k->p;
 
     p->n_comms = k->file->n_comm_rows;
-    p->comms = take(k, p->n_comms, sizeof *p->comms);
-    p->comm_group = take(k, (int64_t)p->n_comms * p->n_ranks, sizeof *p->comm_group);
-    if (!p->comms || !p->comm_group)
-        return lw_fail_nomem(k->err);
+    LW_TAKE(&p->arena, p->comms, p->n_comms, k->err);
+    LW_TAKE(&p->arena, p->comm_group, (int64_t)p->n_comms * p->n_ranks, k->err);
     for (int32_t c = 0; c < p->n_comms; c++)
         LW_TRY(pack_comm(k, c));
     return LW_OK;
@@ -222,12 +211,10 @@ static enum lw_status pack_buckets(const struct pack *k)
     }
     LW_TRY(within(k, "bucket_sets", 0, "buckets", n_buckets, 0, INT64_C(1) << 31));
     LW_TRY(within(k, "bucket_sets", 0, "params", n_slots, 0, INT64_C(1) << 31));
-    p->sets = take(k, p->n_sets, sizeof *p->sets);
-    p->buckets = take(k, n_buckets, sizeof *p->buckets);
-    p->slots = take(k, n_slots, sizeof *p->slots);
-    p->offsets = take(k, n_slots, sizeof *p->offsets);
-    if (!p->sets || !p->buckets || !p->slots || !p->offsets)
-        return lw_fail_nomem(k->err);
+    LW_TAKE(&p->arena, p->sets, p->n_sets, k->err);
+    LW_TAKE(&p->arena, p->buckets, n_buckets, k->err);
+    LW_TAKE(&p->arena, p->slots, n_slots, k->err);
+    LW_TAKE(&p->arena, p->offsets, n_slots, k->err);
     for (int32_t s = 0; s < p->n_sets; s++) {
         const struct set_row *row = &k->file->sets[s];
         p->sets[s] = row->set;
@@ -261,9 +248,7 @@ static enum lw_status pack_programs(const struct pack *k)
     struct lw_plan *p = k->p;
 
     LW_TRY(some(k, "variants", p->n_variants));
-    p->programs = take(k, (int64_t)p->n_variants * p->n_roles, sizeof *p->programs);
-    if (!p->programs)
-        return lw_fail_nomem(k->err);
+    LW_TAKE(&p->arena, p->programs, (int64_t)p->n_variants * p->n_roles, k->err);
     for (int32_t v = 0; v < p->n_variants; v++)
         for (int32_t s = 0; s < p->n_sets; s++)
             p->variants[v].n_sets += lw_plan_uses_set(p, v, s);
@@ -300,10 +285,8 @@ static enum lw_status pack_works(const struct pack *k)
     for (int32_t i = 0; i < p->n_works; i++)
         n += k->file->works[i].work.n_products;
     LW_TRY(within(k, "works", 0, "products", n, 0, INT64_C(1) << 31));
-    p->works = take(k, p->n_works, sizeof *p->works);
-    p->work_products = take(k, n, sizeof *p->work_products);
-    if (!p->works || !p->work_products)
-        return lw_fail_nomem(k->err);
+    LW_TAKE(&p->arena, p->works, p->n_works, k->err);
+    LW_TAKE(&p->arena, p->work_products, n, k->err);
     for (int32_t i = 0; i < p->n_works; i++) {
         const struct work_row *row = &k->file->works[i];
         p->works[i] = row->work;
@@ -370,11 +353,9 @@ static enum lw_status pack_ops(const struct pack *k)
     }
     LW_TRY(within(k, "ops", 0, "deps", n_deps, 0, INT64_C(1) << 31));
     LW_TRY(within(k, "ops", 0, "ready", n_ready, 0, INT64_C(1) << 31));
-    p->ops = take(k, p->n_ops, sizeof *p->ops);
-    p->deps = take(k, n_deps, sizeof *p->deps);
-    p->ready = take(k, n_ready, sizeof *p->ready);
-    if (!p->ops || !p->deps || !p->ready)
-        return lw_fail_nomem(k->err);
+    LW_TAKE(&p->arena, p->ops, p->n_ops, k->err);
+    LW_TAKE(&p->arena, p->deps, n_deps, k->err);
+    LW_TAKE(&p->arena, p->ready, n_ready, k->err);
     for (int32_t i = 0; i < p->n_ops; i++)
         LW_TRY(pack_op(k, &k->file->ops[i], i));
     return LW_OK;
@@ -389,10 +370,8 @@ static enum lw_status pack_operands(const struct pack *k)
         n += k->file->operands[i].n;
     LW_TRY(within(k, "operands", 0, "of_ranks", n, 0, INT64_C(1) << 31));
     p->n_operand_rows = k->file->n_operand_rows;
-    p->operand_first = take(k, p->n_operand_rows, sizeof *p->operand_first);
-    p->operands = take(k, n, sizeof *p->operands);
-    if (!p->operand_first || !p->operands)
-        return lw_fail_nomem(k->err);
+    LW_TAKE(&p->arena, p->operand_first, p->n_operand_rows, k->err);
+    LW_TAKE(&p->arena, p->operands, n, k->err);
     for (int32_t i = 0; i < p->n_operand_rows; i++) {
         const struct operands_row *row = &k->file->operands[i];
         p->operand_first[i] = p->n_operands;

@@ -21,14 +21,12 @@ static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
     const struct lw_workload *w = d->w;
     int32_t n = 0;
 
-    d->grads = lw_arena_alloc(&d->scratch, w->n_params, sizeof *d->grads);
-    d->param_of = lw_arena_alloc(&d->scratch, w->n_params, sizeof *d->param_of);
-    d->grad_of = lw_arena_alloc(&d->scratch, w->n_params, sizeof *d->grad_of);
-    d->order = lw_arena_alloc(&d->scratch, w->n_params, sizeof *d->order);
-    d->reduced = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->reduced);
-    d->unused = lw_arena_alloc(&d->arena, w->n_params, sizeof *d->unused);
-    if (!d->grads || !d->param_of || !d->grad_of || !d->order || !d->reduced || !d->unused)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->scratch, d->grads, w->n_params, err);
+    LW_TAKE(&d->scratch, d->param_of, w->n_params, err);
+    LW_TAKE(&d->scratch, d->grad_of, w->n_params, err);
+    LW_TAKE(&d->scratch, d->order, w->n_params, err);
+    LW_TAKE(&d->arena, d->reduced, w->n_params, err);
+    LW_TAKE(&d->arena, d->unused, w->n_params, err);
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
         d->grad_of[i] = -1;
@@ -132,10 +130,8 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
     const struct lw_workload *w = d->w;
     const struct lw_backward *back = &d->back;
 
-    d->work.ready = lw_arena_alloc(&d->arena, back->n_ready, sizeof *d->work.ready);
-    d->work.first_ready = lw_arena_alloc(&d->arena, w->n_modules + 2L, sizeof *d->work.first_ready);
-    if (!d->work.ready || !d->work.first_ready)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, d->work.ready, back->n_ready, err);
+    LW_TAKE(&d->arena, d->work.first_ready, w->n_modules + 2L, err);
     int32_t *first = d->work.first_ready + 1; /* counted one too far, so that filling moves it back */
     for (int32_t i = 0; i < back->n_ready; i++)
         first[w->params[back->ready[i]].module + 1]++;
@@ -258,9 +254,7 @@ static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct 
 {
     const struct lw_workload *w = d->w;
 
-    d->work.again = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->work.again);
-    if (!d->work.again)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, d->work.again, w->n_modules, err);
     for (int32_t m = 0; m < w->n_modules; m++) {
         lw_ps selective = w->modules[m].selective_ps;
         d->work.again[m] = -1;
@@ -280,10 +274,8 @@ static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct
 {
     const struct lw_workload *w = d->w;
 
-    d->work.input = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->work.input);
-    d->work.weight = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->work.weight);
-    if (!d->work.input || !d->work.weight)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, d->work.input, w->n_modules, err);
+    LW_TAKE(&d->arena, d->work.weight, w->n_modules, err);
     for (int32_t m = 0; m < w->n_modules; m++) {
         const struct lw_module *x = &w->modules[m];
         int64_t early = given_back_early(d, m);
@@ -306,10 +298,8 @@ enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct
     int32_t module = w->n_modules;
 
     d->work.tells_kept = tells_kept(d);
-    d->work.forward = lw_arena_alloc(&d->arena, w->n_modules, sizeof *d->work.forward);
-    d->work.stretch = lw_arena_alloc(&d->arena, d->back.n_stretches, sizeof *d->work.stretch);
-    if (!d->work.forward || !d->work.stretch)
-        return lw_fail_nomem(err);
+    LW_TAKE(&d->arena, d->work.forward, w->n_modules, err);
+    LW_TAKE(&d->arena, d->work.stretch, d->back.n_stretches, err);
     for (int32_t m = 0; m < w->n_modules; m++)
         d->work.forward[m] = add_forward(d, b, m, kept_bytes(d, m));
     for (int32_t i = 0; i < d->back.n_stretches; i++) {

@@ -56,9 +56,7 @@ static enum lw_status list_links(struct writer *k, struct lw_err *err)
     const struct lw_grid_order *o = &k->order;
     int64_t n = 0;
 
-    k->links = lw_arena_alloc(&k->arena, o->first[o->n_ranks], sizeof *k->links);
-    if (!k->links)
-        return lw_fail_nomem(err);
+    LW_TAKE(&k->arena, k->links, o->first[o->n_ranks], err);
     for (int32_t r = 0; r < o->n_ranks; r++)
         for (int32_t i = o->first[r]; i < o->first[r + 1]; i++)
             if (o->steps[i].kind == LW_GRID_SEND)
@@ -105,10 +103,8 @@ static enum lw_status add_links(struct writer *k, struct lw_err *err)
     static const char *const names[] = {"forward", "backward"};
 
     for (int way = 0; way < 2; way++) {
-        k->comm[way] = lw_arena_alloc(&k->arena, k->n_colours[way], sizeof *k->comm[way]);
-        k->stream[way] = lw_arena_alloc(&k->arena, k->n_colours[way], sizeof *k->stream[way]);
-        if (!k->comm[way] || !k->stream[way])
-            return lw_fail_nomem(err);
+        LW_TAKE(&k->arena, k->comm[way], k->n_colours[way], err);
+        LW_TAKE(&k->arena, k->stream[way], k->n_colours[way], err);
         for (int32_t c = 0; c < k->n_colours[way]; c++) {
             char name[32];
             snprintf(name, sizeof name, "%s %d", names[way], c);
@@ -230,9 +226,7 @@ static enum lw_status lower(struct writer *k, struct lw_err *err)
     LW_TRY(list_links(k, err));
     LW_TRY(colour_links(k, err));
     LW_TRY(add_tables(k, err));
-    k->received = lw_arena_alloc(&k->arena, values, sizeof *k->received);
-    if (!k->received)
-        return lw_fail_nomem(err);
+    LW_TAKE(&k->arena, k->received, values, err);
     memset(k->received, -1, (size_t)values * sizeof *k->received);
     int32_t variant = lw_builder_variant(k->b, "steady", "", true);
     for (int32_t r = 0; r < k->g->n_ranks; r++) {

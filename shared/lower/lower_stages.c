@@ -140,9 +140,7 @@ static enum lw_status take_sparse(struct split *k, int32_t q, struct lw_err *err
     const struct lw_workload *w = k->l->w;
     struct lw_workload *sub = (struct lw_workload *)k->l->parts[q].w;
 
-    sub->sparse = lw_arena_alloc(&k->l->arena, w->n_sparse, sizeof *sub->sparse);
-    if (!sub->sparse)
-        return lw_fail_nomem(err);
+    LW_TAKE(&k->l->arena, sub->sparse, w->n_sparse, err);
     for (int32_t i = 0; i < w->n_sparse; i++) {
         struct lw_sparse x = w->sparse[i];
         if (k->l->part_of[w->params[x.param].module] != q || k->local[x.param] < 0)
@@ -189,9 +187,7 @@ static enum lw_status take_buffers(struct split *k, int32_t q, struct lw_err *er
     const struct lw_workload *w = k->l->w;
     struct lw_workload *sub = (struct lw_workload *)k->l->parts[q].w;
 
-    sub->buffers = lw_arena_alloc(&k->l->arena, w->n_buffers, sizeof *sub->buffers);
-    if (!sub->buffers)
-        return lw_fail_nomem(err);
+    LW_TAKE(&k->l->arena, sub->buffers, w->n_buffers, err);
     for (int32_t i = 0; i < w->n_buffers; i++)
         if (k->buffer_part[i] == q)
             sub->buffers[sub->n_buffers++] = w->buffers[i];
@@ -298,10 +294,8 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
     struct lw_arena room = {0};
 
     LW_TRY(make_grid(l, err));
-    l->parts = lw_arena_alloc(&l->arena, l->n_parts, sizeof *l->parts);
-    l->part_of = lw_arena_alloc(&l->arena, l->w->n_modules, sizeof *l->part_of);
-    if (!l->parts || !l->part_of)
-        return lw_fail_nomem(err);
+    LW_TAKE(&l->arena, l->parts, l->n_parts, err);
+    LW_TAKE(&l->arena, l->part_of, l->w->n_modules, err);
     enum lw_status s = cut_model(l, cost, &room, err);
     lw_arena_free(&room);
     if (s == LW_OK && l->s->tp_overlap != LW_TP_OVERLAP_OFF && runs_halves(&l->grid))

@@ -153,9 +153,7 @@ static lw_ps optimizer_ps(const struct lw_lowering *l, int32_t stage)
 
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
 {
-    l->optimizer_work = lw_arena_alloc(&l->arena, l->pp, sizeof *l->optimizer_work);
-    if (!l->optimizer_work)
-        return lw_fail_nomem(err);
+    LW_TAKE(&l->arena, l->optimizer_work, l->pp, err);
     add_params(l);
     for (int32_t i = 0; i < l->n_parts; i++) {
         lw_part_add_sets(&l->parts[i], l->b);
