@@ -84,12 +84,7 @@ static int by_rank(const void *pa, const void *pb)
     return (*a > *b) - (*a < *b);
 }
 
-static int by_stage(const void *pa, const void *pb)
-{
-    const struct alike_group *a = pa, *b = pb;
-
-    return LW_ORDER(a->stage, b->stage, a->ranks[0], b->ranks[0]);
-}
+LW_COMPARATOR(by_stage, struct alike_group, a->stage, b->stage, a->ranks[0], b->ranks[0])
 
 /* "0-3, 8" of sorted ranks; what does not fit ends in "...". */
 static void write_ranks(const struct alike_group *g, char *buf, size_t size)

@@ -79,12 +79,8 @@ struct place {
     int64_t row;
 };
 
-static int by_lane(const void *pa, const void *pb)
-{
-    const struct place *a = pa, *b = pb;
-
-    return LW_ORDER(a->rank, b->rank, a->lane, b->lane, a->start, b->start, a->row, b->row);
-}
+LW_COMPARATOR(by_lane, struct place, a->rank, b->rank, a->lane, b->lane, a->start, b->start, a->row,
+              b->row)
 
 static void link_lanes(const struct walk *w, struct place *v, bool comms)
 {

@@ -30,12 +30,7 @@ struct check {
     int32_t *unused, n_unused;
 };
 
-static int by_time(const void *a, const void *b)
-{
-    const struct moment *x = a, *y = b;
-
-    return LW_ORDER(x->at_ns, y->at_ns, x->op, y->op);
-}
+LW_COMPARATOR(by_time, struct moment, a->at_ns, b->at_ns, a->op, b->op)
 
 static bool makes_ready(const struct check *c, const struct lw_op *op)
 {

@@ -17,4 +17,12 @@
 #define LW_ORDER_6(a, b, ...) ((a) != (b) ? LW_ORDER_1(a, b) : LW_ORDER_5(__VA_ARGS__))
 #define LW_ORDER_7(a, b, ...) ((a) != (b) ? LW_ORDER_1(a, b) : LW_ORDER_6(__VA_ARGS__))
 
+/* The comparator `name` of an array of `type`: LW_ORDER of two elements, a and b. */
+#define LW_COMPARATOR(name, type, ...)              \
+    static int name(const void *pa, const void *pb) \
+    {                                               \
+        const type *a = pa, *b = pb;                \
+        return LW_ORDER(__VA_ARGS__);               \
+    }
+
 #endif

@@ -69,12 +69,7 @@ enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err)
     return LW_OK;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    const struct key *x = a, *y = b;
-
-    return LW_ORDER(x->dtype, y->dtype, x->device, y->device);
-}
+LW_COMPARATOR(compare_keys, struct key, a->dtype, b->dtype, a->device, b->device)
 
 static int compare_first_visit(const void *a, const void *b)
 {

@@ -301,13 +301,8 @@ struct labels {
     int64_t n_found, cap_found;
 };
 
-static int by_ends(const void *a, const void *b)
-{
-    const struct label *x = a, *y = b;
-
-    return LW_ORDER(x->reduce_end, y->reduce_end, x->gather_end, y->gather_end, y->begin, x->begin,
-                    x->before, y->before);
-}
+LW_COMPARATOR(by_ends, struct label, a->reduce_end, b->reduce_end, a->gather_end, b->gather_end,
+              b->begin, a->begin, a->before, b->before)
 
 /* All labels of prefix j with one bucket (j, i] after them. */
 static enum lw_status extend(struct search *s, struct labels *l, int32_t i, int32_t j,

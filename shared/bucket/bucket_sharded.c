@@ -28,12 +28,7 @@ struct visit {
     int32_t place, param;
 };
 
-static int by_size(const void *a, const void *b)
-{
-    const struct visit *x = a, *y = b;
-
-    return LW_ORDER(x->numel, y->numel, x->place, y->place);
-}
+LW_COMPARATOR(by_size, struct visit, a->numel, b->numel, a->place, b->place)
 
 struct fill {
     const struct lw_oss *oss;
@@ -224,12 +219,7 @@ struct reduce {
     int64_t limit_bytes;
 };
 
-static int by_completion(const void *a, const void *b)
-{
-    const struct reduce *x = a, *y = b;
-
-    return LW_ORDER(x->at, y->at, x->made, y->made);
-}
+LW_COMPARATOR(by_completion, struct reduce, a->at, b->at, a->made, b->made)
 
 static int32_t grad_of_given(const struct lw_bucket_task *t, int32_t given)
 {

@@ -90,12 +90,7 @@ struct call {
     int32_t number, op;
 };
 
-static int compare_calls(const void *a, const void *b)
-{
-    const struct call *x = a, *y = b;
-
-    return LW_ORDER(x->number, y->number, x->op, y->op);
-}
+LW_COMPARATOR(compare_calls, struct call, a->number, b->number, a->op, b->op)
 
 static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struct call *calls)
 {

@@ -104,13 +104,8 @@ static enum lw_status note_counted(const struct lw_plan *p, const int32_t *membe
     return LW_OK;
 }
 
-static int by_class(const void *a, const void *b)
-{
-    const struct sort_key *x = a, *y = b;
-
-    return LW_ORDER(x->stage, y->stage, x->tensor, y->tensor, x->member, y->member,
-                    x->rank, y->rank);
-}
+LW_COMPARATOR(by_class, struct sort_key, a->stage, b->stage, a->tensor, b->tensor, a->member,
+              b->member, a->rank, b->rank)
 
 /* Ranks in the order of their classes: the first of each names it. */
 static void name_classes(int32_t n_ranks, const struct sort_key *keys, const struct counted *c,

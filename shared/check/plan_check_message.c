@@ -20,13 +20,8 @@ struct message {
     int64_t bytes;
 };
 
-static int compare_messages(const void *a, const void *b)
-{
-    const struct message *x = a, *y = b;
-
-    return LW_ORDER(x->comm, y->comm, x->from, y->from, x->to, y->to, x->received, y->received,
-                    x->op, y->op);
-}
+LW_COMPARATOR(compare_messages, struct message, a->comm, b->comm, a->from, b->from, a->to, b->to,
+              a->received, b->received, a->op, b->op)
 
 /* The messages of every rank; list NULL: checked and counted only. */
 static enum lw_status list_messages(const struct lw_plan *p, const struct lw_matches *m,

@@ -136,12 +136,7 @@ struct event {
     int32_t op;
 };
 
-static int by_start(const void *a, const void *b)
-{
-    const struct event *x = a, *y = b;
-
-    return LW_ORDER(x->start, y->start, x->op, y->op);
-}
+LW_COMPARATOR(by_start, struct event, a->start, b->start, a->op, b->op)
 
 static void watch_rank(const struct lw_plan *p, struct event *e, int64_t n, int32_t rank,
                        struct shown *out)

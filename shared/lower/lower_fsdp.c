@@ -90,13 +90,8 @@ struct placed {
 };
 
 /* As they complete: persistent ones last, modules from the last to the first. */
-static int by_unit(const void *a, const void *b)
-{
-    const struct placed *x = a, *y = b;
-
-    return LW_ORDER(y->module, x->module, x->device, y->device, x->dtype, y->dtype,
-                    x->item, y->item);
-}
+LW_COMPARATOR(by_unit, struct placed, b->module, a->module, a->device, b->device, a->dtype,
+              b->dtype, a->item, b->item)
 
 static bool same_unit(const struct placed *a, const struct placed *b)
 {
@@ -197,12 +192,7 @@ static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t 
     return LW_OK;
 }
 
-static int by_param(const void *a, const void *b)
-{
-    const struct lw_shard *x = a, *y = b;
-
-    return LW_ORDER(x->param, y->param, x->first, y->first);
-}
+LW_COMPARATOR(by_param, struct lw_shard, a->param, b->param, a->first, b->first)
 
 /* One type of weights on one device, of gradients that are reduced as they are cut. */
 static enum lw_status check_unit(const struct lw_part *d, const int32_t *params, int32_t n,

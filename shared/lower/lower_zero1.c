@@ -110,13 +110,8 @@ struct place {
     int32_t device, dtype, owner, given;
 };
 
-static int by_buffer(const void *a, const void *b)
-{
-    const struct place *x = a, *y = b;
-
-    return LW_ORDER(x->device, y->device, x->owner, y->owner, x->dtype, y->dtype,
-                    x->given, y->given);
-}
+LW_COMPARATOR(by_buffer, struct place, a->device, b->device, a->owner, b->owner, a->dtype, b->dtype,
+              a->given, b->given)
 
 /* One buffer per device, owner and dtype. */
 static enum lw_status buffers_by_owner(struct lw_part *d, const struct lw_sharding *s,

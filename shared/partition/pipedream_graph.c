@@ -419,12 +419,7 @@ struct ordered {
     struct lw_pipedream_state sums;
 };
 
-static int by_size(const void *a, const void *b)
-{
-    const struct ordered *x = a, *y = b;
-
-    return LW_ORDER(x->size, y->size, x->state, y->state);
-}
+LW_COMPARATOR(by_size, struct ordered, a->size, b->size, a->state, b->state)
 
 /* In topological order, what reaches a state is final when the state is visited. */
 static void close_before(struct work *w, const struct ordered *o)

@@ -15,12 +15,7 @@ struct key {
     int32_t turn, action;
 };
 
-static int compare_keys(const void *a, const void *b)
-{
-    const struct key *x = a, *y = b;
-
-    return LW_ORDER(x->end, y->end, x->turn, y->turn);
-}
+LW_COMPARATOR(compare_keys, struct key, a->end, b->end, a->turn, b->turn)
 
 void lw_grid_order_free(struct lw_grid_order *o)
 {

@@ -94,12 +94,7 @@ struct piece {
     int32_t shard;
 };
 
-static int largest_first(const void *a, const void *b)
-{
-    const struct piece *x = a, *y = b;
-
-    return LW_ORDER(y->bytes, x->bytes, x->shard, y->shard);
-}
+LW_COMPARATOR(largest_first, struct piece, b->bytes, a->bytes, a->shard, b->shard)
 
 static int64_t n_pieces(const struct lw_shard_param *p, int64_t split_bytes)
 {

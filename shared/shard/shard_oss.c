@@ -80,13 +80,8 @@ struct placed {
     int32_t device, owner, place, param;
 };
 
-static int by_buffer(const void *a, const void *b)
-{
-    const struct placed *x = a, *y = b;
-
-    return LW_ORDER(x->device, y->device, x->owner, y->owner, x->numel, y->numel,
-                    x->place, y->place);
-}
+LW_COMPARATOR(by_buffer, struct placed, a->device, b->device, a->owner, b->owner, a->numel,
+              b->numel, a->place, b->place)
 
 static enum lw_status sort_by_buffer(struct lw_oss *o, struct lw_err *err)
 {

@@ -72,12 +72,7 @@ struct ranked_step {
     int32_t step;
 };
 
-static int compare_steps(const void *pa, const void *pb)
-{
-    const struct ranked_step *a = pa, *b = pb;
-
-    return LW_ORDER(a->length, b->length, a->step, b->step);
-}
+LW_COMPARATOR(compare_steps, struct ranked_step, a->length, b->length, a->step, b->step)
 
 /* Median of the measured steps, and the step in the middle. */
 static enum lw_status find_median(const struct steps *s, int32_t first_step, struct lw_arena *a,

@@ -155,12 +155,8 @@ static enum lw_status add_messages(struct changes *c, int64_t i, struct lw_err *
     return LW_OK;
 }
 
-static int compare_changes(const void *pa, const void *pb)
-{
-    const struct lw_memory_change *a = pa, *b = pb;
-
-    return LW_ORDER(a->rank, b->rank, a->at, b->at, a->turn, b->turn, a->row, b->row);
-}
+LW_COMPARATOR(compare_changes, struct lw_memory_change, a->rank, b->rank, a->at, b->at, a->turn,
+              b->turn, a->row, b->row)
 
 enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_plan *plan,
                                  struct lw_memory_change **out, int64_t *n, struct lw_err *err)

@@ -124,13 +124,8 @@ struct key {
     int64_t row;
 };
 
-static int compare_keys(const void *pa, const void *pb)
-{
-    const struct key *a = pa, *b = pb;
-
-    return LW_ORDER(a->step, b->step, a->pass, b->pass, a->rank, b->rank, a->op, b->op, a->row,
-                    b->row);
-}
+LW_COMPARATOR(compare_keys, struct key, a->step, b->step, a->pass, b->pass, a->rank, b->rank, a->op,
+              b->op, a->row, b->row)
 
 static struct key key_of(const struct lw_timeline *t, int64_t row)
 {

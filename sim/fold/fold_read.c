@@ -17,12 +17,8 @@ int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x,
                       : p->operands[p->operand_first[x->row] + p->index_in_role[rank]].peer;
 }
 
-static int compare_relations(const void *pa, const void *pb)
-{
-    const struct sim_relation *a = pa, *b = pb;
-
-    return LW_ORDER(a->comm, b->comm, a->sends, b->sends, a->row, b->row, a->peer, b->peer);
-}
+LW_COMPARATOR(compare_relations, struct sim_relation, a->comm, b->comm, a->sends, b->sends, a->row,
+              b->row, a->peer, b->peer)
 
 /* The path is new: it was not asked for before. */
 bool sim_fold_is_new(struct sim_trie *t, const int64_t *path, int n)

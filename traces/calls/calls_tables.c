@@ -27,20 +27,10 @@ struct collected {
     int64_t n, capacity;
 };
 
-static int by_collective(const void *a, const void *b)
-{
-    const struct reading *x = a, *y = b;
+LW_COMPARATOR(by_collective, struct reading, a->id, b->id, a->turn, b->turn)
 
-    return LW_ORDER(x->id, y->id, x->turn, y->turn);
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const struct reading *x = a, *y = b;
-
-    return LW_ORDER(x->op, y->op, x->dtype, y->dtype, x->n_ranks, y->n_ranks,
-                    x->n_nodes, y->n_nodes, x->bytes, y->bytes, x->ns, y->ns);
-}
+LW_COMPARATOR(by_size, struct reading, a->op, b->op, a->dtype, b->dtype, a->n_ranks, b->n_ranks,
+              a->n_nodes, b->n_nodes, a->bytes, b->bytes, a->ns, b->ns)
 
 /* Hosts among the recorded members of a communicator; at least 1. */
 static int32_t nodes_of(const struct traces_recorded *c, int n, uint64_t id)

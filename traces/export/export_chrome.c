@@ -338,12 +338,7 @@ struct edge {
     int32_t comm, compute;
 };
 
-static int by_place(const void *pa, const void *pb)
-{
-    const struct edge *a = pa, *b = pb;
-
-    return LW_ORDER(a->rank, b->rank, a->at, b->at);
-}
+LW_COMPARATOR(by_place, struct edge, a->rank, b->rank, a->at, b->at)
 
 static void put_counter(struct writer *w, const char *name, int32_t rank, lw_ps at,
                         const char *unit, int64_t value)

@@ -374,13 +374,8 @@ enum lw_status bench_take_row(struct bench_reader *r, int64_t table, const struc
     return bench_add_row(r, table, s);
 }
 
-static int by_table(const void *a, const void *b)
-{
-    const struct bench_found *x = a, *y = b;
-
-    return LW_ORDER(x->table, y->table, x->row.bytes, y->row.bytes, x->row.time, y->row.time,
-                    x->row.line, y->row.line);
-}
+LW_COMPARATOR(by_table, struct bench_found, a->table, b->table, a->row.bytes, b->row.bytes,
+              a->row.time, b->row.time, a->row.line, b->row.line)
 static int by_in_place(const void *a, const void *b)
 {
     lw_ps x = ((const struct bench_found *)a)->row.in_place,

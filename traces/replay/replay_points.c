@@ -23,12 +23,7 @@ struct maker {
     int64_t cap;
 };
 
-static int by_time(const void *a, const void *b)
-{
-    const struct traces_point *x = a, *y = b;
-
-    return LW_ORDER(x->ns, y->ns, x->kind, y->kind, x->index, y->index);
-}
+LW_COMPARATOR(by_time, struct traces_point, a->ns, b->ns, a->kind, b->kind, a->index, b->index)
 
 static void add(struct maker *m, enum traces_point_kind kind, int32_t thread, int64_t ns,
                 int64_t end_ns, int64_t index)
@@ -162,19 +157,9 @@ struct on_stream {
     int64_t at, call; /* place among the device rows; call that launched it, -1 = none */
 };
 
-static int by_stream(const void *a, const void *b)
-{
-    const struct on_stream *x = a, *y = b;
+LW_COMPARATOR(by_stream, struct on_stream, a->stream, b->stream, a->at, b->at)
 
-    return LW_ORDER(x->stream, y->stream, x->at, y->at);
-}
-
-static int by_call(const void *a, const void *b)
-{
-    const struct on_stream *x = a, *y = b;
-
-    return LW_ORDER(x->call, y->call, x->at, y->at);
-}
+LW_COMPARATOR(by_call, struct on_stream, a->call, b->call, a->at, b->at)
 
 /* The call of each row of `calls`, by row of the trace. */
 static void calls_of_rows(const struct traces_points *p, int64_t *call_of)

@@ -21,12 +21,7 @@ struct by_launch {
     int64_t launch_ns, row;
 };
 
-static int compare_launch(const void *a, const void *b)
-{
-    const struct by_launch *x = a, *y = b;
-
-    return LW_ORDER(x->launch_ns, y->launch_ns, x->row, y->row);
-}
+LW_COMPARATOR(compare_launch, struct by_launch, a->launch_ns, b->launch_ns, a->row, b->row)
 
 struct stream_time {
     int32_t stream;

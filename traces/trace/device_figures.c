@@ -231,12 +231,7 @@ struct launched { /* while they are sorted */
     int64_t launch, i;
 };
 
-static int by_launch_order(const void *a, const void *b)
-{
-    const struct launched *x = a, *y = b;
-
-    return LW_ORDER(x->launch, y->launch, x->i, y->i);
-}
+LW_COMPARATOR(by_launch_order, struct launched, a->launch, b->launch, a->i, b->i)
 
 /* What lets an iteration be measured without a look at all rows. */
 static enum lw_status index_rows(struct context *c, struct lw_arena *scratch, struct lw_err *err)

@@ -5,12 +5,8 @@
 
 #include <stdlib.h>
 
-static int by_correlation(const void *a, const void *b)
-{
-    const struct traces_correlated *x = a, *y = b;
-
-    return LW_ORDER(x->correlation, y->correlation, x->at, y->at);
-}
+LW_COMPARATOR(by_correlation, struct traces_correlated, a->correlation, b->correlation, a->at,
+              b->at)
 
 void traces_correlated_sort(struct traces_correlated *v, int64_t n)
 {

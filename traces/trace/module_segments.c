@@ -30,12 +30,7 @@ struct cutter {
     struct lw_err *err;
 };
 
-static int by_sequence(const void *a, const void *b)
-{
-    const struct numbered *x = a, *y = b;
-
-    return LW_ORDER(x->sequence, y->sequence, x->start_ns, y->start_ns);
-}
+LW_COMPARATOR(by_sequence, struct numbered, a->sequence, b->sequence, a->start_ns, b->start_ns)
 
 static bool in_forward(const struct cutter *c, int64_t row)
 {

@@ -82,12 +82,7 @@ struct pair {
     int64_t launch, at, row; /* launching row, place in start order, device row */
 };
 
-static int by_launch(const void *a, const void *b)
-{
-    const struct pair *x = a, *y = b;
-
-    return LW_ORDER(x->launch, y->launch, x->at, y->at);
-}
+LW_COMPARATOR(by_launch, struct pair, a->launch, b->launch, a->at, b->at)
 
 static void attach(struct builder *b, struct traces_call *c, const struct pair *v, int64_t n,
                    const struct lw_kernel_table *table)

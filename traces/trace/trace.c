@@ -66,12 +66,7 @@ struct sort_key {
     int64_t start, dur, row;
 };
 
-static int by_start(const void *a, const void *b)
-{
-    const struct sort_key *x = a, *y = b;
-
-    return LW_ORDER(x->start, y->start, y->dur, x->dur, x->row, y->row);
-}
+LW_COMPARATOR(by_start, struct sort_key, a->start, b->start, b->dur, a->dur, a->row, b->row)
 
 static void permute(void *column, size_t size, const struct sort_key *key, int64_t n, void *scratch)
 {
