@@ -44,11 +44,7 @@ const char *lw_joined_name(enum lw_joined j)
     return names[j];
 }
 
-void lw_comparison_free(struct lw_comparison *c)
-{
-    lw_arena_free(&c->arena);
-    *c = (struct lw_comparison){0};
-}
+LW_FREE_BY_ARENA(lw_comparison_free, struct lw_comparison)
 
 /* --- the parts of a step ---------------------------------------------------------------------- */
 

@@ -55,11 +55,7 @@ const char *lw_cause_key(enum lw_cause c)
     return keys[c];
 }
 
-void lw_explanation_free(struct lw_explanation *e)
-{
-    lw_arena_free(&e->arena);
-    *e = (struct lw_explanation){0};
-}
+LW_FREE_BY_ARENA(lw_explanation_free, struct lw_explanation)
 
 static enum lw_op_class class_of(const struct walk *w, int64_t row)
 {

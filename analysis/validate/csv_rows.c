@@ -192,11 +192,7 @@ enum lw_status lw_rows_read(const struct lw_input *in, struct lw_rows *out, stru
     return s;
 }
 
-void lw_rows_free(struct lw_rows *r)
-{
-    lw_arena_free(&r->arena);
-    *r = (struct lw_rows){0};
-}
+LW_FREE_BY_ARENA(lw_rows_free, struct lw_rows)
 
 /* --- values -------------------------------------------------------------------------------------- */
 

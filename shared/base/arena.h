@@ -48,5 +48,12 @@ char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len);
  * zeroed rest; NULL without memory. */
 void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size);
 void lw_arena_free(struct lw_arena *a);
+/* The function `name` that frees a struct whose memory is all in its `arena`. */
+#define LW_FREE_BY_ARENA(name, type) \
+    void name(type *x)               \
+    {                                \
+        lw_arena_free(&x->arena);    \
+        *x = (type){0};              \
+    }
 
 #endif

@@ -38,11 +38,7 @@ struct assign {
     int32_t *next;        /* [n]: the gradient after this one in its bucket */
 };
 
-void lw_bucketing_free(struct lw_bucketing *b)
-{
-    lw_arena_free(&b->arena);
-    *b = (struct lw_bucketing){0};
-}
+LW_FREE_BY_ARENA(lw_bucketing_free, struct lw_bucketing)
 
 enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err)
 {

@@ -12,11 +12,7 @@
 
 #include "shared/bucket/policy.h"
 
-void lw_colossal_buckets_free(struct lw_colossal_buckets *b)
-{
-    lw_arena_free(&b->arena);
-    *b = (struct lw_colossal_buckets){0};
-}
+LW_FREE_BY_ARENA(lw_colossal_buckets_free, struct lw_colossal_buckets)
 
 static bool taken(const struct lw_colossal_grad *g, bool shared)
 {

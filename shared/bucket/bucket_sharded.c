@@ -17,11 +17,7 @@
 #include "shared/bucket/policy.h"
 #include "shared/base/order.h"
 
-void lw_sharded_buckets_free(struct lw_sharded_buckets *b)
-{
-    lw_arena_free(&b->arena);
-    *b = (struct lw_sharded_buckets){0};
-}
+LW_FREE_BY_ARENA(lw_sharded_buckets_free, struct lw_sharded_buckets)
 
 struct visit {
     int64_t numel;

@@ -20,11 +20,7 @@ struct timed {
     int32_t param;
 };
 
-void lw_backward_free(struct lw_backward *b)
-{
-    lw_arena_free(&b->arena);
-    *b = (struct lw_backward){0};
-}
+LW_FREE_BY_ARENA(lw_backward_free, struct lw_backward)
 
 static int compare_timed(const void *a, const void *b)
 {

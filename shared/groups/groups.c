@@ -11,11 +11,7 @@
 
 #include <string.h>
 
-void lw_groups_free(struct lw_groups *g)
-{
-    lw_arena_free(&g->arena);
-    *g = (struct lw_groups){0};
-}
+LW_FREE_BY_ARENA(lw_groups_free, struct lw_groups)
 
 int32_t lw_groups_size(const struct lw_groups *g, int32_t group)
 {

@@ -7,11 +7,7 @@
  * device number. The strict form refuses the first two on every rank. */
 #include "shared/groups/groups.h"
 
-void lw_haiscale_free(struct lw_haiscale *h)
-{
-    lw_arena_free(&h->arena);
-    *h = (struct lw_haiscale){0};
-}
+LW_FREE_BY_ARENA(lw_haiscale_free, struct lw_haiscale)
 
 static void count_nodes(const int64_t *node, struct lw_haiscale *h)
 {

@@ -12,11 +12,7 @@
 
 #include <inttypes.h>
 
-void lw_partition_free(struct lw_partitioning *p)
-{
-    lw_arena_free(&p->arena);
-    *p = (struct lw_partitioning){0};
-}
+LW_FREE_BY_ARENA(lw_partition_free, struct lw_partitioning)
 
 const struct lw_range *lw_partition_part(const struct lw_partitioning *p, int32_t stage,
                                          int32_t chunk)

@@ -18,17 +18,9 @@
 
 enum { MOST_STATES = 4096, MOST_NODES = 1 << 14 };
 
-void lw_profile_graph_free(struct lw_profile_graph *g)
-{
-    lw_arena_free(&g->arena);
-    *g = (struct lw_profile_graph){0};
-}
+LW_FREE_BY_ARENA(lw_profile_graph_free, struct lw_profile_graph)
 
-void lw_pipedream_states_free(struct lw_pipedream_states *s)
-{
-    lw_arena_free(&s->arena);
-    *s = (struct lw_pipedream_states){0};
-}
+LW_FREE_BY_ARENA(lw_pipedream_states_free, struct lw_pipedream_states)
 
 /* --- text --------------------------------------------------------------------------------------
  */

@@ -125,11 +125,7 @@ bool lw_device_is_nameless(const char *kind)
     return !*kind || strcmp(kind, "unknown") == 0 || strcmp(kind, "as recorded") == 0;
 }
 
-void lw_cluster_free(struct lw_cluster *c)
-{
-    lw_arena_free(&c->arena);
-    *c = (struct lw_cluster){0};
-}
+LW_FREE_BY_ARENA(lw_cluster_free, struct lw_cluster)
 
 static bool take(struct lw_figure *to, struct lw_figure from)
 {

@@ -10,11 +10,7 @@
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 
-void lw_plan_free(struct lw_plan *p)
-{
-    lw_arena_free(&p->arena);
-    *p = (struct lw_plan){0};
-}
+LW_FREE_BY_ARENA(lw_plan_free, struct lw_plan)
 
 int32_t lw_plan_variant_of_pass(const struct lw_plan *p, int64_t pass)
 {

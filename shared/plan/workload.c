@@ -7,11 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void lw_workload_free(struct lw_workload *w)
-{
-    lw_arena_free(&w->arena);
-    *w = (struct lw_workload){0};
-}
+LW_FREE_BY_ARENA(lw_workload_free, struct lw_workload)
 
 const char *lw_optimizer_name(int optimizer)
 {

@@ -17,11 +17,7 @@ struct key {
 
 LW_COMPARATOR(compare_keys, struct key, a->end, b->end, a->turn, b->turn)
 
-void lw_grid_order_free(struct lw_grid_order *o)
-{
-    lw_arena_free(&o->arena);
-    *o = (struct lw_grid_order){0};
-}
+LW_FREE_BY_ARENA(lw_grid_order_free, struct lw_grid_order)
 
 static void put(struct lw_grid_order *o, int32_t *at, int32_t rank, struct lw_grid_step step)
 {

@@ -20,11 +20,7 @@ struct clock {
     int32_t n_run;
 };
 
-void lw_grid_times_free(struct lw_grid_times *t)
-{
-    lw_arena_free(&t->arena);
-    *t = (struct lw_grid_times){0};
-}
+LW_FREE_BY_ARENA(lw_grid_times_free, struct lw_grid_times)
 
 static int64_t *value(const struct clock *c, int which, int32_t stage, int32_t mb)
 {

@@ -29,11 +29,7 @@ enum lw_status lw_schedule_refuse(const struct lw_schedule_shape *s, struct lw_e
                    lw_schedule_name(s->schedule), s->n_ranks, s->n_micro_batches, s->n_chunks, why);
 }
 
-void lw_grid_free(struct lw_grid *g)
-{
-    lw_arena_free(&g->arena);
-    *g = (struct lw_grid){0};
-}
+LW_FREE_BY_ARENA(lw_grid_free, struct lw_grid)
 
 char lw_action_letter(enum lw_op_kind kind)
 {

@@ -220,11 +220,7 @@ static void colossal(struct lw_emit *e, const struct lw_schedule_shape *s, int32
     lw_free(w.at);
 }
 
-void lw_colossal_free(struct lw_colossal_order *o)
-{
-    lw_arena_free(&o->arena);
-    *o = (struct lw_colossal_order){0};
-}
+LW_FREE_BY_ARENA(lw_colossal_free, struct lw_colossal_order)
 
 enum lw_status lw_colossal_order(const struct lw_schedule_shape *s, bool forward_only,
                                  struct lw_colossal_order *out, struct lw_err *err)

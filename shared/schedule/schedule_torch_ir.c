@@ -11,11 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void lw_lowered_free(struct lw_lowered *s)
-{
-    lw_arena_free(&s->arena);
-    *s = (struct lw_lowered){0};
-}
+LW_FREE_BY_ARENA(lw_lowered_free, struct lw_lowered)
 
 enum lw_status lw_grid_merge(const struct lw_grid *g, struct lw_grid *out, struct lw_err *err)
 {

@@ -14,11 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-void lw_sharding_free(struct lw_sharding *s)
-{
-    lw_arena_free(&s->arena);
-    *s = (struct lw_sharding){0};
-}
+LW_FREE_BY_ARENA(lw_sharding_free, struct lw_sharding)
 
 enum lw_status lw_shard_check_params(const struct lw_shard_param *params, int32_t n, int32_t world,
                                      struct lw_err *err)

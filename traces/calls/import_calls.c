@@ -214,11 +214,7 @@ enum lw_status traces_recorded_read(const struct lw_input *in, struct traces_rec
     return LW_OK;
 }
 
-void traces_recorded_free(struct traces_recorded *c)
-{
-    lw_arena_free(&c->arena);
-    *c = (struct traces_recorded){0};
-}
+LW_FREE_BY_ARENA(traces_recorded_free, struct traces_recorded)
 
 int64_t traces_recorded_bytes(const struct traces_recorded *c,
                               const struct traces_recorded_call *call)

@@ -414,8 +414,4 @@ enum lw_status lw_groundtruth_read(const struct lw_input *in, struct lw_groundtr
     return status;
 }
 
-void lw_groundtruth_free(struct lw_groundtruth *g)
-{
-    lw_arena_free(&g->arena);
-    *g = (struct lw_groundtruth){0};
-}
+LW_FREE_BY_ARENA(lw_groundtruth_free, struct lw_groundtruth)

@@ -419,11 +419,7 @@ enum lw_status traces_sidecar_read(const char *file, struct traces_sidecar *out,
     return status;
 }
 
-void traces_sidecar_free(struct traces_sidecar *s)
-{
-    lw_arena_free(&s->arena);
-    *s = (struct traces_sidecar){0};
-}
+LW_FREE_BY_ARENA(traces_sidecar_free, struct traces_sidecar)
 
 char *traces_sidecar_path(const char *trace, struct lw_arena *arena)
 {

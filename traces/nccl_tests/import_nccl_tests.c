@@ -441,8 +441,4 @@ enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_
     return status;
 }
 
-void traces_bench_free(struct traces_bench *b)
-{
-    lw_arena_free(&b->arena);
-    *b = (struct traces_bench){0};
-}
+LW_FREE_BY_ARENA(traces_bench_free, struct traces_bench)

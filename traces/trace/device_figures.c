@@ -328,8 +328,4 @@ enum lw_status lw_inspect_with(const struct lw_trace *t, const struct lw_kernel_
     return LW_OK;
 }
 
-void lw_inspection_free(struct lw_inspection *i)
-{
-    lw_arena_free(&i->arena);
-    *i = (struct lw_inspection){0};
-}
+LW_FREE_BY_ARENA(lw_inspection_free, struct lw_inspection)

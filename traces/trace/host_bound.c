@@ -111,8 +111,4 @@ enum lw_status traces_meaning_find(const struct lw_trace *t, const struct lw_ins
     return status;
 }
 
-void traces_meaning_free(struct traces_meaning *m)
-{
-    lw_arena_free(&m->arena);
-    *m = (struct traces_meaning){0};
-}
+LW_FREE_BY_ARENA(traces_meaning_free, struct traces_meaning)

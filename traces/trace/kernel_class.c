@@ -211,8 +211,4 @@ enum lw_status lw_kernel_table_read(const char *file, struct lw_kernel_table *ou
     return status;
 }
 
-void lw_kernel_table_free(struct lw_kernel_table *t)
-{
-    lw_arena_free(&t->arena);
-    *t = (struct lw_kernel_table){0};
-}
+LW_FREE_BY_ARENA(lw_kernel_table_free, struct lw_kernel_table)

@@ -435,8 +435,4 @@ enum lw_status lw_steps_find(const struct lw_trace *t, struct lw_steps *out, str
     return status;
 }
 
-void lw_steps_free(struct lw_steps *s)
-{
-    lw_arena_free(&s->arena);
-    *s = (struct lw_steps){0};
-}
+LW_FREE_BY_ARENA(lw_steps_free, struct lw_steps)

@@ -578,8 +578,4 @@ enum lw_status traces_profile_build(const char *file, const struct lw_trace *t,
     return status;
 }
 
-void traces_profile_free(struct traces_profile *p)
-{
-    lw_arena_free(&p->arena);
-    *p = (struct traces_profile){0};
-}
+LW_FREE_BY_ARENA(traces_profile_free, struct traces_profile)
