@@ -140,21 +140,6 @@ static const char *next_word(const char **p, char buf[WORD_BYTES])
     return n > 0 ? buf : NULL;
 }
 
-/* "resnet_v1.9" of "/a/resnet_v1.9.json.gz": without a folder and endings of recordings. */
-static const char *base_name(char *path)
-{
-    static const char *const endings[] = {".gz", ".json", ".trace", ".pt", ".et", ".sqlite",
-                                          ".goal"};
-    char *name = (char *)lw_base_name(path);
-
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t len = strlen(name), n = strlen(endings[i]);
-        if (len > n && strcmp(name + len - n, endings[i]) == 0)
-            name[len - n] = '\0';
-    }
-    return name;
-}
-
 /* What is left of a command: files that it names, how many, the values of -w and -c. */
 struct operands {
     char first[WORD_BYTES], workload[WORD_BYTES], cluster[WORD_BYTES];
@@ -216,14 +201,14 @@ static enum lw_status add_bare(struct traits *t, int32_t run, int32_t rank, cons
 static enum lw_status add_what(struct traits *t, int32_t run, const struct lw_run *r,
                                struct operands *left, struct lw_err *err)
 {
-    char text[WORD_BYTES + 128], more[32] = "";
+    char text[2 * WORD_BYTES + 128], of[WORD_BYTES], more[32] = "";
 
     if (r->workload_name[0])
         return add_bare(t, run, WORKLOAD, "", r->workload_name, err);
     if (left->n > 1)
         snprintf(more, sizeof more, " and %d more", left->n - 1);
     snprintf(text, sizeof text, "%s%s%s%s", r->plan_name[0] ? r->plan_name : "no plan",
-             left->n > 0 ? " of " : "", base_name(left->first), more);
+             left->n > 0 ? " of " : "", lw_file_stem(of, sizeof of, left->first), more);
     return add_bare(t, run, WORKLOAD, "", text, err);
 }
 

@@ -32,14 +32,6 @@ bool lw_validate_is_netbench(const struct lw_input *in)
     return lw_rows_have(in, "op algo nranks nnodes gpu intra inter size_bytes time_us");
 }
 
-static void name_of(const char *file, char *name, size_t size)
-{
-    const char *base = lw_base_name(file);
-    size_t n = strcspn(base, ".");
-
-    snprintf(name, size, "%.*s", (int)n, base);
-}
-
 static enum lw_status op_of(const char *word, enum lw_op_kind *op, struct lw_err *err)
 {
     if (strcmp(word, "sendrecv") == 0) {
@@ -70,7 +62,7 @@ static enum lw_status read_head(const struct lw_rows *r, struct netbench_table *
 {
     int64_t ranks, nodes;
 
-    name_of(r->file, t->name, sizeof t->name);
+    lw_file_stem(t->name, sizeof t->name, r->file);
     LW_TRY(lw_rows_int(r, 0, "nranks", 1, INT32_MAX, &ranks, err));
     LW_TRY(lw_rows_int(r, 0, "nnodes", 1, ranks, &nodes, err));
     t->fabric =

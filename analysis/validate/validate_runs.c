@@ -95,14 +95,6 @@ static enum lw_status add_run(struct table *t, int32_t row, const struct lw_run_
     return add_case(t, id, &run, &p, &m, err);
 }
 
-/* The file's name without folders and endings. */
-static void table_name(const char *file, char *name, size_t size)
-{
-    const char *base = lw_base_name(file);
-
-    snprintf(name, size, "%.*s", (int)strcspn(base, "."), base);
-}
-
 static enum lw_status add_rows(struct table *t, struct lw_err *err)
 {
     LW_TRY(lw_validation_family(t->v, t->name, t->kind->bars, false, &t->family, err));
@@ -122,7 +114,7 @@ enum lw_status lw_validate_runs(const struct lw_input *in, struct lw_validation 
     struct lw_rows rows;
     struct table t = {.kind = lw_run_table_of(in), .rows = &rows, .v = v};
 
-    table_name(in->name, t.name, sizeof t.name);
+    lw_file_stem(t.name, sizeof t.name, in->name);
     LW_TRY(lw_rows_read(in, &rows, err));
     enum lw_status s = add_rows(&t, err);
     lw_rows_free(&rows);

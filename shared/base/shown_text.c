@@ -3,6 +3,7 @@
 #include "shared/base/shown_text.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Bytes that follow `first`, and the smallest code point of that length; -1: no first byte. */
@@ -88,4 +89,29 @@ const char *lw_base_name(const char *path)
     const char *slash = strrchr(path, '/');
 
     return slash ? slash + 1 : path;
+}
+
+/* Bytes of a known ending of text, or 0. */
+static size_t ending(const char *text)
+{
+    static const char *const known[] = {".gz", ".json", ".csv", ".txt",   ".trace",
+                                        ".pt", ".et",   ".db",  ".sqlite", ".goal"};
+    const char *dot = strrchr(text, '.');
+
+    if (!dot || dot == text)
+        return 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(dot, known[i]) == 0)
+            return strlen(dot);
+    if (strncmp(dot, ".rank", 5) == 0 && dot[5] && strspn(dot + 5, "0123456789") == strlen(dot + 5))
+        return strlen(dot);
+    return 0;
+}
+
+char *lw_file_stem(char *buf, size_t size, const char *path)
+{
+    snprintf(buf, size, "%s", lw_base_name(path));
+    for (size_t n; (n = ending(buf)) > 0;)
+        buf[strlen(buf) - n] = '\0';
+    return buf;
 }

@@ -25,4 +25,8 @@ char *lw_shown_text(char *buf, size_t size, const char *text);
 /* The part of a path after its last slash. */
 const char *lw_base_name(const char *path);
 
+/* What a file is called: "resnet_v1.9" of "/a/resnet_v1.9.rank0.json.gz". Without folders, the rank
+ * and the endings of the formats that are read; cut where it does not fit. Returns buf. */
+char *lw_file_stem(char *buf, size_t size, const char *path);
+
 #endif

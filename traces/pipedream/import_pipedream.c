@@ -311,8 +311,7 @@ static enum lw_status fill_from(struct build *b, const char *file, const char *h
     const char *base = lw_base_name(file);
     char name[128];
 
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(base, "."), base);
-    w->name = keep(b, name, &status);
+    w->name = keep(b, lw_file_stem(name, sizeof name, file), &status);
     w->from = (struct lw_provenance){
         .format = "pipedream", .file = keep(b, base, &status), .hash = keep(b, hash, &status),
         .device = "", .producer = "PipeDream profiler", .rank = -1, .step = -1};

@@ -660,9 +660,9 @@ static enum lw_status fill_provenance(struct importer *m)
         .rank = s->has_sidecar ? s->sidecar.rank : s->trace.rank,
         .step = m->choice->step >= 0 ? (int32_t)m->choice->step : -1};
     w->optimizer = s->has_sidecar ? s->sidecar.optimizer : LW_OPTIMIZER_UNKNOWN;
-    const char *name = lw_base_name(s->file);
-    snprintf(text, sizeof text, "%.*s", (int)strcspn(name, "."), name);
-    w->name = keep(m, m->list && *m->list->model ? m->list->model : text, &status);
+    w->name = keep(m, m->list && *m->list->model ? m->list->model
+                                                 : lw_file_stem(text, sizeof text, s->file),
+                   &status);
     return status;
 }
 

@@ -62,3 +62,20 @@ TEST(messages_hold_only_what_is_shown)
     lw_err_context(&err, "%s", "\033");
     assert_string_equal(err.msg, "?: a?b:3: \xef\xbf\xbd");
 }
+
+TEST(a_file_is_called_without_folders_and_endings)
+{
+    static const char *const cases[][2] = {{"/a/resnet_v1.9.json.gz", "resnet_v1.9"},
+                                           {"b/gpt6__cap5.rank12.json.gz", "gpt6__cap5"},
+                                           {"torch1.9", "torch1.9"},
+                                           {"a.rankx", "a.rankx"},
+                                           {"a.rank", "a.rank"},
+                                           {"bloom.csv", "bloom"},
+                                           {".json", ".json"},
+                                           {"", ""}};
+    char buf[32];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(lw_file_stem(buf, sizeof buf, cases[i][0]), cases[i][1]);
+    assert_string_equal(lw_file_stem(buf, 4, "abcdef.json"), "abc");
+}
