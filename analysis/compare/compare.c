@@ -17,6 +17,7 @@
 #include "analysis/store/run_name.h"
 #include "analysis/store/sql.h"
 #include "shared/base/median.h"
+#include "shared/base/order.h"
 
 enum { N_TIMES = 4 };
 
@@ -213,12 +214,8 @@ static enum lw_status read_buckets(struct lw_store *s, const struct lw_run *run,
     return st != LW_OK ? st : end;
 }
 
-static int by_launch(const void *a, const void *b)
-{
-    const struct lw_bucket_line *x = a, *y = b;
-    lw_ps at = x->start.predicted, bt = y->start.predicted;
-    return at != bt ? (at > bt) - (at < bt) : (x->bucket > y->bucket) - (x->bucket < y->bucket);
-}
+LW_COMPARATOR(by_launch, struct lw_bucket_line, a->start.predicted, b->start.predicted, a->bucket,
+              b->bucket)
 
 static struct lw_bucket_line join_bucket(const struct bucket_side *p, const struct bucket_side *m,
                                          int32_t number)
@@ -339,12 +336,7 @@ struct ranked_op {
     lw_ps size; /* of the difference */
 };
 
-static int by_size(const void *a, const void *b)
-{
-    const struct ranked_op *x = a, *y = b;
-    return x->size != y->size ? (x->size < y->size) - (x->size > y->size)
-                              : (x->op > y->op) - (x->op < y->op);
-}
+LW_COMPARATOR(by_size, struct ranked_op, b->size, a->size, a->op, b->op)
 
 static enum lw_status name_ops(struct lw_store *s, struct lw_comparison *c, const lw_ps *p,
                                const lw_ps *m, const struct ranked_op *order, int64_t n,

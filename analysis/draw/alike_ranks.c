@@ -78,11 +78,7 @@ enum lw_status alike_ranks_add(struct alike_ranks *a, const struct alike_bar *b,
     return LW_OK;
 }
 
-static int by_rank(const void *pa, const void *pb)
-{
-    const int32_t *a = pa, *b = pb;
-    return (*a > *b) - (*a < *b);
-}
+LW_COMPARATOR(by_rank, int32_t, *a, *b)
 
 LW_COMPARATOR(by_stage, struct alike_group, a->stage, b->stage, a->ranks[0], b->ranks[0])
 

@@ -7,6 +7,7 @@
 
 #include "analysis/draw/alike_ranks.h"
 #include "analysis/store/sql.h"
+#include "shared/base/order.h"
 
 static const char bars_text[] =
     "SELECT span.rank, ifnull(at.pp, -1), span.stream,"
@@ -196,11 +197,7 @@ struct edge {
     int32_t comm, work; /* +1 opens, -1 closes */
 };
 
-static int by_time(const void *a, const void *b)
-{
-    const struct edge *x = a, *y = b;
-    return (x->at > y->at) - (x->at < y->at);
-}
+LW_COMPARATOR(by_time, struct edge, a->at, b->at)
 
 static enum lw_status add_strip(struct picture *pic, int32_t row, lw_ps start, lw_ps end,
                                 struct lw_err *err)

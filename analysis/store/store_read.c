@@ -7,6 +7,7 @@
 #include "analysis/store/run_name.h"
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
+#include "shared/base/order.h"
 
 static const char run_columns[] =
     "SELECT run.id, run.kind, run.status, ifnull(run.plan, -1), plan.hash, plan.name,"
@@ -187,11 +188,7 @@ enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw
                  : lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0, "no run '%s'", text);
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const struct lw_run *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
-}
+LW_COMPARATOR(by_id, struct lw_run, a->id, b->id)
 
 enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_names,
                                     struct lw_arena *a, struct lw_run **runs, int32_t *n,

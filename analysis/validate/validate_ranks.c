@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "analysis/validate/validate.h"
+#include "shared/base/order.h"
 
 enum { LEAST_RANKED = 4 };
 
@@ -39,17 +40,9 @@ struct value {
     int32_t at;
 };
 
-static int by_value(const void *a, const void *b)
-{
-    const struct value *x = a, *y = b;
+LW_COMPARATOR(by_value, struct value, a->v, b->v, a->at, b->at)
 
-    return x->v != y->v ? (x->v > y->v) - (x->v < y->v) : (x->at > y->at) - (x->at < y->at);
-}
-
-static int by_place(const void *a, const void *b)
-{
-    return ((const struct value *)a)->at - ((const struct value *)b)->at;
-}
+LW_COMPARATOR(by_place, struct value, a->at, b->at)
 
 static void rank(struct value *v, int32_t n)
 {

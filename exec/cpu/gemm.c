@@ -14,6 +14,7 @@
 
 #include "exec/cpu/clock_wait.h"
 #include "shared/base/arena.h"
+#include "shared/base/order.h"
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, ROUNDS = 400 };
 #define FOLLOW_SHARE 0.1
@@ -111,11 +112,7 @@ static void multiply(const struct exec_gemm *g, struct exec_gemm_space *s, int n
         g->sgemm(ROW_MAJOR, NO_TRANS, NO_TRANS, n, n, n, 0.5f, s->a, n, s->b, n, 0.0f, s->c, n);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+LW_COMPARATOR(compare, double, *a, *b)
 
 static double measure(const struct exec_gemm *g, struct exec_gemm_space *s, int n, int64_t times,
                       int64_t budget_ns, const atomic_bool *stop)

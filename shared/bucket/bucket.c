@@ -67,12 +67,7 @@ enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err)
 
 LW_COMPARATOR(compare_keys, struct key, a->dtype, b->dtype, a->device, b->device)
 
-static int compare_first_visit(const void *a, const void *b)
-{
-    const struct chain *x = a, *y = b;
-
-    return (x->first_visit > y->first_visit) - (x->first_visit < y->first_visit);
-}
+LW_COMPARATOR(compare_first_visit, struct chain, a->first_visit, b->first_visit)
 
 static struct key key_of(const struct lw_grad *g)
 {

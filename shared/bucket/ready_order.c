@@ -4,6 +4,7 @@
  * is attached to a stretch of its own module (or a later one, when the order demands it), also
  * where windows have no length; the stretches' lengths sum to the backward. */
 #include "shared/bucket/ready_order.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 
@@ -22,14 +23,8 @@ struct timed {
 
 LW_FREE_BY_ARENA(lw_backward_free, struct lw_backward)
 
-static int compare_timed(const void *a, const void *b)
-{
-    const struct timed *x = a, *y = b;
-
-    if (x->at != y->at)
-        return x->at < y->at ? -1 : 1;
-    return (y->param > x->param) - (y->param < x->param); /* later registered first */
-}
+/* later registered first */
+LW_COMPARATOR(compare_timed, struct timed, a->at, b->at, b->param, a->param)
 
 /* No recorded order: by time where all times are known. */
 static enum lw_status assume_order(struct cut *c, struct lw_err *err)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/check/plan_check.h"
+#include "shared/base/order.h"
 #include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
@@ -126,15 +127,8 @@ struct place {
     int32_t at[3], rank;
 };
 
-static int by_place(const void *a, const void *b)
-{
-    const struct place *x = a, *y = b;
-
-    for (int k = 0; k < 3; k++)
-        if (x->at[k] != y->at[k])
-            return x->at[k] < y->at[k] ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
-}
+LW_COMPARATOR(by_place, struct place, a->at[0], b->at[0], a->at[1], b->at[1], a->at[2], b->at[2],
+              a->rank, b->rank)
 
 /* Nobody has another rank's place. */
 static enum lw_status check_places(const struct lw_plan *p, struct lw_err *err)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/order.h"
 #include "shared/schedule/grid_order.h"
 #include "shared/plan/plan_builder.h"
 
@@ -31,16 +32,7 @@ struct writer {
     int32_t *received;      /* [2 n_stages n_micro_batches] op that brings the value; -1 = local */
 };
 
-static int compare_links(const void *a, const void *b)
-{
-    const struct link *x = a, *y = b;
-
-    if (x->backward != y->backward)
-        return x->backward - y->backward;
-    if (x->from != y->from)
-        return x->from < y->from ? -1 : 1;
-    return (x->to > y->to) - (x->to < y->to);
-}
+LW_COMPARATOR(compare_links, struct link, a->backward, b->backward, a->from, b->from, a->to, b->to)
 
 static struct link link_of(const struct lw_grid_step *s, int32_t rank)
 {

@@ -12,6 +12,7 @@
  * given while blocks are measured with 1 for 0; greedy filling leaves the last block light; the
  * cost is elements, not time. lw_partition_exact is the improved policy. */
 #include "shared/partition/partition.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 
@@ -132,12 +133,7 @@ static void halve_heaviest(const int64_t *prefix, struct blocks *heap, struct bl
         done->at[done->n++] = heap->at[i];
 }
 
-static int by_begin(const void *a, const void *b)
-{
-    const struct block *x = a, *y = b;
-
-    return (x->begin > y->begin) - (x->begin < y->begin);
-}
+LW_COMPARATOR(by_begin, struct block, a->begin, b->begin)
 
 static enum lw_status balance(const int64_t *weights, struct lw_partitioning *p, struct lw_err *err)
 {

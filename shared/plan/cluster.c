@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/order.h"
 #include "shared/plan/reducer_kind.h"
 
 enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG, CAPABILITY };
@@ -175,11 +176,7 @@ static bool nodes_ascend(const struct lw_cluster *c, const int32_t *ranks, int32
     return true;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
+LW_COMPARATOR(by_number, int32_t, *a, *b)
 
 /* Each member against all before it: without memory for a sorted copy. */
 static int32_t count_by_pairs(const struct lw_cluster *c, const int32_t *ranks, int32_t n)

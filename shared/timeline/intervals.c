@@ -4,13 +4,9 @@
 #include <stdlib.h>
 
 #include "shared/timeline/timeline.h"
+#include "shared/base/order.h"
 
-static int by_start(const void *a, const void *b)
-{
-    const struct lw_interval *x = a, *y = b;
-
-    return x->start < y->start ? -1 : x->start > y->start;
-}
+LW_COMPARATOR(by_start, struct lw_interval, a->start, b->start)
 
 /* Disjoint intervals in order, inside [from, to), at the front of v; returns how many. */
 static int64_t merge(struct lw_interval *v, int64_t n, lw_ps from, lw_ps to)

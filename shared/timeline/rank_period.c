@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "shared/base/order.h"
 #include "shared/plan/op.h"
 
 struct lw_period_edge {
@@ -64,11 +65,7 @@ static int64_t add_row(const struct lw_timeline *t, const struct lw_plan *plan, 
     }
 }
 
-static int by_time(const void *pa, const void *pb)
-{
-    const struct lw_period_edge *a = pa, *b = pb;
-    return (a->at > b->at) - (a->at < b->at);
-}
+LW_COMPARATOR(by_time, struct lw_period_edge, a->at, b->at)
 
 static struct lw_period_stretch stretch(const int32_t active[LW_N_PERIOD_PARTS], lw_ps from,
                                         lw_ps to)

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/order.h"
 #include "sim/cost/cost_library.h"
 #include "sim/cost/cost_model.h"
 #include "sim/engine/device.h"
@@ -26,12 +27,7 @@
 
 /* --- refinement --- */
 
-static int compare_ints(const void *pa, const void *pb)
-{
-    int32_t a = *(const int32_t *)pa, b = *(const int32_t *)pb;
-
-    return (a > b) - (a < b);
-}
+LW_COMPARATOR(compare_ints, int32_t, *a, *b)
 
 /* Classes in a group, ascending, into m->set; their number. */
 static int32_t classes_of(struct sim_folding *m, int32_t group)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "shared/base/order.h"
 #include "sim/engine/device.h"
 #include "sim/engine/random_draws.h"
 
@@ -26,12 +27,7 @@ struct pool {
     struct lw_err err;
 };
 
-static int compare_ps(const void *pa, const void *pb)
-{
-    lw_ps a = *(const lw_ps *)pa, b = *(const lw_ps *)pb;
-
-    return (a > b) - (a < b);
-}
+LW_COMPARATOR(compare_ps, lw_ps, *a, *b)
 
 /* The p-th of 100 parts by nearest rank; v ascends. */
 static lw_ps percentile(const lw_ps *v, int64_t n, int64_t p)

@@ -17,6 +17,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/clock.h"
+#include "shared/base/order.h"
 #include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "traces/kineto/import_kineto.h"
@@ -218,13 +219,7 @@ static enum lw_status in_child(const struct work *w, struct traces_import_speed 
     return r.err.code;
 }
 
-static int by_time(const void *a, const void *b)
-{
-    const struct traces_import_speed *x = a, *y = b;
-    double p = x->read_s + x->parse_s, q = y->read_s + y->parse_s;
-
-    return (p > q) - (p < q);
-}
+LW_COMPARATOR(by_time, struct traces_import_speed, a->read_s + a->parse_s, b->read_s + b->parse_s)
 
 enum lw_status traces_bench_import(const char *file, int64_t bytes, bool packed,
                                    struct traces_import_speed *out, struct lw_err *err)

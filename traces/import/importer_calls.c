@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/order.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
@@ -73,29 +74,11 @@ static bool same_row(const struct call_row *a, const struct call_row *b)
 }
 
 /* Communication that takes longest first; then by op and size. */
-static int by_weight(const void *pa, const void *pb)
-{
-    const struct call_row *a = pa, *b = pb;
+LW_COMPARATOR(by_weight, struct call_row, b->span_ns, a->span_ns, a->op, b->op, b->bytes, a->bytes,
+              b->n_ranks, a->n_ranks)
 
-    if (a->span_ns != b->span_ns)
-        return a->span_ns > b->span_ns ? -1 : 1;
-    if (a->op != b->op)
-        return (int)a->op - (int)b->op;
-    return a->bytes != b->bytes ? (a->bytes > b->bytes ? -1 : 1) : b->n_ranks - a->n_ranks;
-}
-
-static int by_kind(const void *pa, const void *pb)
-{
-    const struct call_row *a = pa, *b = pb;
-
-    if (a->op != b->op)
-        return (int)a->op - (int)b->op;
-    if (a->dtype != b->dtype)
-        return a->dtype < b->dtype ? -1 : 1;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? -1 : 1;
-    return a->n_ranks - b->n_ranks;
-}
+LW_COMPARATOR(by_kind, struct call_row, a->op, b->op, a->dtype, b->dtype, a->bytes, b->bytes,
+              a->n_ranks, b->n_ranks)
 
 static enum lw_status collect(const struct traces_recorded *c, struct call_rows *out,
                               struct lw_err *err)

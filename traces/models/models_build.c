@@ -9,6 +9,7 @@
  * to launch its kernels. Not modelled: caches, overlap of traffic and products beyond the
  * maximum. */
 #include "traces/models/models_build.h"
+#include "shared/base/order.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -279,14 +280,7 @@ struct ready {
 };
 
 /* By time; what becomes ready together in reverse registration order, as autograd runs. */
-static int compare_ready(const void *pa, const void *pb)
-{
-    const struct ready *a = pa, *b = pb;
-
-    if (a->at != b->at)
-        return a->at < b->at ? -1 : 1;
-    return (a->param < b->param) - (a->param > b->param);
-}
+LW_COMPARATOR(compare_ready, struct ready, a->at, b->at, b->param, a->param)
 
 /* --- the host's time -------------------------------------------------------------------------- */
 

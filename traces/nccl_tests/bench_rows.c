@@ -376,13 +376,7 @@ enum lw_status bench_take_row(struct bench_reader *r, int64_t table, const struc
 
 LW_COMPARATOR(by_table, struct bench_found, a->table, b->table, a->row.bytes, b->row.bytes,
               a->row.time, b->row.time, a->row.line, b->row.line)
-static int by_in_place(const void *a, const void *b)
-{
-    lw_ps x = ((const struct bench_found *)a)->row.in_place,
-          y = ((const struct bench_found *)b)->row.in_place;
-
-    return x < y ? -1 : x > y;
-}
+LW_COMPARATOR(by_in_place, struct bench_found, a->row.in_place, b->row.in_place)
 
 /* Rows of one size, sorted by time: the lower median of each column. Sorts them anew. */
 static struct traces_bench_row join(struct bench_found *v, int64_t n)

@@ -9,6 +9,7 @@
  * The recorded times hold this slowdown. What an op would have taken alone is the integral of its
  * rate over its recorded time; the engine, given these times and the same v, slows them again. */
 #include "traces/replay/core_share.h"
+#include "shared/base/order.h"
 
 #include <stdlib.h>
 
@@ -50,12 +51,7 @@ static void moving(const struct replay_maker *m, const struct replay_rank *r, in
     *to = *from + c->ops[item->k].last_start_to_last_end_ns;
 }
 
-static int by_time(const void *a, const void *b)
-{
-    const struct replay_edge *x = a, *y = b;
-
-    return (x->ns > y->ns) - (x->ns < y->ns);
-}
+LW_COMPARATOR(by_time, struct replay_edge, a->ns, b->ns)
 
 static enum lw_status find_edges(struct replay_maker *m, struct replay_rank *r)
 {

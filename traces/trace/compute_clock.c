@@ -169,12 +169,7 @@ static void exclude_on_device(struct traces_axis *a, const struct lw_step *s)
     }
 }
 
-static int by_start(const void *a, const void *b)
-{
-    const struct lw_interval *x = a, *y = b;
-
-    return x->start < y->start ? -1 : x->start > y->start;
-}
+LW_COMPARATOR(by_start, struct lw_interval, a->start, b->start)
 
 static void merge_excluded(struct traces_axis *a)
 {

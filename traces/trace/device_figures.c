@@ -148,12 +148,7 @@ static void measure_by_time(struct context *c, struct lw_iteration *it)
     it->by_time = measure(c, it->start_ns, it->end_ns);
 }
 
-static int by_number(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
+LW_COMPARATOR(by_number, int64_t, *a, *b)
 
 /* Place in `launched` of the first call that starts at or after ns. */
 static int64_t first_launch(const struct context *c, int64_t ns)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/order.h"
 #include "traces/trace/device_figures.h"
 
 struct sample {
@@ -167,18 +168,8 @@ static enum lw_status collect(const struct traces_source *source, int n, struct 
     return status;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const struct sample *x = a, *y = b;
-    const int64_t fields[][2] = {{x->op, y->op},           {x->dtype, y->dtype},
-                                 {x->n_ranks, y->n_ranks}, {x->n_in_flight, y->n_in_flight},
-                                 {x->bytes, y->bytes},     {x->dur_ns, y->dur_ns}};
-
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (fields[i][0] != fields[i][1])
-            return fields[i][0] < fields[i][1] ? -1 : 1;
-    return 0;
-}
+LW_COMPARATOR(compare, struct sample, a->op, b->op, a->dtype, b->dtype, a->n_ranks, b->n_ranks,
+              a->n_in_flight, b->n_in_flight, a->bytes, b->bytes, a->dur_ns, b->dur_ns)
 
 static bool same_table(const struct sample *a, const struct sample *b)
 {
