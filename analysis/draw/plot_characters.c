@@ -85,7 +85,7 @@ static void put_heading(const struct canvas *c, FILE *f, const char *run, lw_ps 
 }
 
 /* What the letters mean, of those that are there. */
-static void put_meanings(const struct picture *pic, FILE *f)
+static void put_legend(const struct picture *pic, FILE *f)
 {
     bool shown[LW_N_OP_KINDS] = {false}, buckets = false, waits = false, first = true;
 
@@ -125,7 +125,7 @@ static void put_rows(struct canvas *c, const struct picture *pic, const struct p
             "--------------------------------------------------------------------------------"
             "--------------------------------------------------------------------------------");
     fprintf(f, "%*s 0%*s\n", LABEL, "", c->columns - 1, lw_format_ps(buf, pic->most));
-    put_meanings(pic, f);
+    put_legend(pic, f);
 }
 
 enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE *f,

@@ -1,4 +1,4 @@
-/* Arbitrary bytes as a measured-run file, through everything that reads its meaning. */
+/* Arbitrary bytes as a measured-run file, through every reader of it. */
 #include "tests/fuzz/text_input.h"
 #include "traces/ddp_runs/ddp_run_workload.h"
 #include "traces/ddp_runs/ddp_run_measured.h"

@@ -1,4 +1,4 @@
-/* Arbitrary bytes as a Kineto trace, through everything that reads its meaning. */
+/* Arbitrary bytes as a Kineto trace, through every reader of it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,16 +55,16 @@ static void replay(const struct traces_source *s)
 }
 
 /* Takes the trace over. */
-static void read_meaning(struct lw_trace *t)
+static void read_figures(struct lw_trace *t)
 {
     struct traces_source s = {.file = "fuzz", .trace = *t};
     struct lw_inspection inspection;
     struct lw_err err;
 
     if (lw_inspect(&s.trace, &inspection, &err) == LW_OK) {
-        struct traces_meaning meaning;
-        if (traces_meaning_find(&s.trace, &inspection, NULL, &meaning, &err) == LW_OK)
-            traces_meaning_free(&meaning);
+        struct traces_host_bound host_bound;
+        if (traces_host_bound_find(&s.trace, &inspection, NULL, &host_bound, &err) == LW_OK)
+            traces_host_bound_free(&host_bound);
         lw_inspection_free(&inspection);
     }
     if (lw_steps_find(&s.trace, &s.steps, &err) == LW_OK) {
@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (whole)
         lw_trace_free(&strict);
     if (read && lw_trace_sort(&t, &err) == LW_OK)
-        read_meaning(&t);
+        read_figures(&t);
     else if (read)
         lw_trace_free(&t);
     if (lw_alloc_live() != 0)

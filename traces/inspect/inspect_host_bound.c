@@ -17,7 +17,7 @@ static const char *source_name(enum traces_wait_source s)
 
 void traces_put_host_use(struct lw_jsonout *o, const struct traces_report_file *f, int64_t k)
 {
-    const struct traces_host_use *u = &f->meaning.host[k];
+    const struct traces_host_use *u = &f->host_bound.host[k];
 
     lw_jsonout_object(o, "host");
     LW_JSON(o, "n_launches", u->n_launches, "launch_ns", u->launch_ns, "n_blocking", u->n_blocking,
@@ -43,16 +43,16 @@ static void put_wait(struct lw_jsonout *o, const struct traces_report_file *f,
     lw_jsonout_maybe(o, "stream", lw_known(c->kind == TRACES_CALL_STREAM_WAIT ? c->stream : -1));
     lw_jsonout_maybe(o, "on_stream", lw_known(c->on_stream));
     if (c->upto >= 0)
-        lw_jsonout_int(o, "upto_ns", t->start_ns[f->meaning.calls.calls[c->upto].row] - base);
+        lw_jsonout_int(o, "upto_ns", t->start_ns[f->host_bound.calls.calls[c->upto].row] - base);
     else
         lw_jsonout_null(o, "upto_ns");
     lw_jsonout_string(o, "source", source_name(c->source));
     lw_jsonout_end(o);
 }
 
-void traces_put_meaning(struct lw_jsonout *o, const struct traces_report_file *f)
+void traces_put_host_bound(struct lw_jsonout *o, const struct traces_report_file *f)
 {
-    const struct traces_meaning *m = &f->meaning;
+    const struct traces_host_bound *m = &f->host_bound;
 
     lw_jsonout_object(o, "kernel_classes");
     for (int c = 0; c < LW_N_KERNEL_CLASSES; c++) {
@@ -126,7 +126,7 @@ static enum lw_status text_host(const struct traces_report_file *f, FILE *out, s
     struct lw_table *t = lw_table_new(8, titles);
 
     for (int64_t k = 0; k < f->device.n_iterations; k++) {
-        const struct traces_host_use *u = &f->meaning.host[k];
+        const struct traces_host_use *u = &f->host_bound.host[k];
         const struct traces_stretch *longest = NULL;
         for (int64_t i = 0; i < u->n_stretches; i++)
             if (!longest || u->stretches[i].end_ns - u->stretches[i].start_ns >
@@ -140,10 +140,10 @@ static enum lw_status text_host(const struct traces_report_file *f, FILE *out, s
     return lw_table_end(t, out, 2, err);
 }
 
-enum lw_status traces_text_meaning(const struct traces_report_file *f, FILE *out,
-                                   struct lw_err *err)
+enum lw_status traces_text_host_bound(const struct traces_report_file *f, FILE *out,
+                                      struct lw_err *err)
 {
-    const struct traces_meaning *m = &f->meaning;
+    const struct traces_host_bound *m = &f->host_bound;
     struct lw_paragraph kernels;
     char text[32];
 

@@ -133,7 +133,7 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
     for (int64_t i = 0; i < f->steps.n; i++)
         put_step(o, &f->trace, &f->steps.steps[i]);
     lw_jsonout_end(o);
-    traces_put_meaning(o, f);
+    traces_put_host_bound(o, f);
     lw_jsonout_end(o);
     return LW_OK;
 }
@@ -291,7 +291,7 @@ static enum lw_status text_file(const struct traces_report_file *file, FILE *f, 
         LW_TRY(text_steps(&file->steps, f, err));
     if (any_collective(&file->steps))
         LW_TRY(text_collectives(file, f, err));
-    return traces_text_meaning(file, f, err);
+    return traces_text_host_bound(file, f, err);
 }
 
 enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err)

@@ -24,7 +24,7 @@ struct traces_report_file {
     struct lw_trace trace;
     struct lw_inspection device;
     struct lw_steps steps;
-    struct traces_meaning meaning;
+    struct traces_host_bound host_bound;
     void *facts; /* of other formats: what their importer read */
 };
 

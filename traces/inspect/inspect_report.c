@@ -20,7 +20,7 @@ static void free_file(struct traces_report_file *f)
 {
     lw_inspection_free(&f->device);
     lw_steps_free(&f->steps);
-    traces_meaning_free(&f->meaning);
+    traces_host_bound_free(&f->host_bound);
     lw_trace_free(&f->trace);
     if (f->facts)
         f->importer->free(f->facts);
@@ -31,7 +31,7 @@ static enum lw_status look_at_trace(struct traces_report_file *f,
                                     const struct lw_kernel_table *kernels, struct lw_err *err)
 {
     LW_TRY(lw_inspect_with(&f->trace, kernels, &f->device, err));
-    LW_TRY(traces_meaning_find(&f->trace, &f->device, kernels, &f->meaning, err));
+    LW_TRY(traces_host_bound_find(&f->trace, &f->device, kernels, &f->host_bound, err));
     return lw_steps_find(&f->trace, &f->steps, err);
 }
 

@@ -10,7 +10,7 @@ struct finder {
     const struct lw_trace *t;
     const struct lw_inspection *in;
     struct traces_launches launches;
-    struct traces_meaning *out;
+    struct traces_host_bound *out;
 };
 
 static void count_classes(struct finder *f, const struct lw_kernel_table *table)
@@ -81,7 +81,7 @@ static enum lw_status find_stretches(struct finder *f, const struct lw_iteration
 static enum lw_status find(struct finder *f, const struct lw_kernel_table *table,
                            struct lw_err *err)
 {
-    struct traces_meaning *out = f->out;
+    struct traces_host_bound *out = f->out;
 
     LW_TRY(traces_calls_build(f->t, &f->launches, table, &out->arena, &out->calls, err));
     count_classes(f, table);
@@ -94,21 +94,21 @@ static enum lw_status find(struct finder *f, const struct lw_kernel_table *table
     return LW_OK;
 }
 
-enum lw_status traces_meaning_find(const struct lw_trace *t, const struct lw_inspection *in,
-                                   const struct lw_kernel_table *table, struct traces_meaning *out,
-                                   struct lw_err *err)
+enum lw_status traces_host_bound_find(const struct lw_trace *t, const struct lw_inspection *in,
+                                      const struct lw_kernel_table *table,
+                                      struct traces_host_bound *out, struct lw_err *err)
 {
-    struct traces_meaning m = {0};
+    struct traces_host_bound m = {0};
     struct finder f = {.t = t, .in = in, .out = &m};
 
     LW_TRY(traces_launches_build(t, &f.launches, err));
     enum lw_status status = find(&f, table, err);
     traces_launches_free(&f.launches);
     if (status != LW_OK)
-        traces_meaning_free(&m);
+        traces_host_bound_free(&m);
     else
         *out = m;
     return status;
 }
 
-LW_FREE_BY_ARENA(traces_meaning_free, struct traces_meaning)
+LW_FREE_BY_ARENA(traces_host_bound_free, struct traces_host_bound)

@@ -31,7 +31,7 @@ struct traces_host_use {             /* of one iteration */
     struct traces_stretch *stretches; /* those of at least 50 us, in time order */
 };
 
-struct traces_meaning {
+struct traces_host_bound {
     struct lw_arena arena; /* owns everything below */
     struct traces_class_use classes[LW_N_KERNEL_CLASSES];
     struct traces_calls calls;
@@ -40,9 +40,9 @@ struct traces_meaning {
 };
 
 /* table may be NULL. */
-enum lw_status traces_meaning_find(const struct lw_trace *t, const struct lw_inspection *in,
-                                   const struct lw_kernel_table *table, struct traces_meaning *out,
-                                   struct lw_err *err);
-void traces_meaning_free(struct traces_meaning *m);
+enum lw_status traces_host_bound_find(const struct lw_trace *t, const struct lw_inspection *in,
+                                      const struct lw_kernel_table *table,
+                                      struct traces_host_bound *out, struct lw_err *err);
+void traces_host_bound_free(struct traces_host_bound *m);
 
 #endif

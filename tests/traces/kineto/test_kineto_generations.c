@@ -1,4 +1,4 @@
-/* Every dialect and quirk of the format in a small file, through everything that reads its meaning;
+/* Every dialect and quirk of the format in a small file, through every reader of it;
  * all figures by hand. */
 #include "tests/lib/unit.h"
 #include <stdio.h>

@@ -26,11 +26,11 @@ TEST(idle_time_before_a_late_launch_is_host_bound)
 {
     struct traces_source s;
     struct lw_inspection in;
-    struct traces_meaning m;
+    struct traces_host_bound m;
 
     make(&s);
     assert_int_equal(lw_inspect(&s.trace, &in, NULL), LW_OK);
-    assert_int_equal(traces_meaning_find(&s.trace, &in, NULL, &m, NULL), LW_OK);
+    assert_int_equal(traces_host_bound_find(&s.trace, &in, NULL, &m, NULL), LW_OK);
     assert_int_equal(in.n_iterations, 1);
     const struct traces_host_use *u = &m.host[0];
     assert_int_equal(u->n_launches, 4);
@@ -50,7 +50,7 @@ TEST(idle_time_before_a_late_launch_is_host_bound)
         assert_int_equal(m.classes[c].total_ns, us[c] * 1000);
     }
     assert_int_equal(m.n_waits[TRACES_WAIT_RECORDED], 1);
-    traces_meaning_free(&m);
+    traces_host_bound_free(&m);
     lw_inspection_free(&in);
     traces_source_free(&s);
 }
@@ -59,12 +59,12 @@ TEST(failing_allocations_leave_nothing_behind)
 {
     struct traces_source s;
     struct lw_inspection in;
-    struct traces_meaning m = {0};
+    struct traces_host_bound m = {0};
 
     make(&s);
     assert_int_equal(lw_inspect(&s.trace, &in, NULL), LW_OK);
-    EACH_ALLOCATION_FAILS(5, traces_meaning_find(&s.trace, &in, NULL, &m, NULL), m,
-                          traces_meaning_free(&m));
+    EACH_ALLOCATION_FAILS(5, traces_host_bound_find(&s.trace, &in, NULL, &m, NULL), m,
+                          traces_host_bound_free(&m));
     lw_inspection_free(&in);
     traces_source_free(&s);
 }
