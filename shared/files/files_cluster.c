@@ -15,6 +15,7 @@
 
 #include "shared/io/embedded.h"
 #include "shared/files/files_field.h"
+#include "shared/plan/cluster_figures.h"
 
 static const char *level_word(int k)
 {
@@ -169,6 +170,9 @@ static const struct lw_field work_fields[] = {
 /* --- the parts of a cluster ----------------------------------------------------------------------
  */
 
+#define FIGURE(m, unit, range) LW_F_FIGURE(#m, AT(m)),
+#define TIME(m) {.name = #m "_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(m##_ps)},
+
 #define AT(dtype) (sizeof(struct lw_figure) * dtype)
 static const struct lw_field peak_fields[] = {
     LW_F_FIGURE("f32", AT(LW_F32)), LW_F_FIGURE("f64", AT(LW_F64)),
@@ -182,21 +186,7 @@ static const struct lw_field peak_fields[] = {
 static const struct lw_field device_fields[] = {
     LW_F_NAME("kind", AT(kind)),
     LW_F_OBJECT("peak_flops", AT(peak_flops), peak_fields),
-    LW_F_FIGURE("gemm_efficiency", AT(gemm_efficiency)),
-    LW_F_FIGURE("gemm_sustained", AT(gemm_sustained)),
-    LW_F_FIGURE("gemm_boost", AT(gemm_boost)),
-    LW_F_FIGURE("gemm_fill", AT(gemm_fill)),
-    LW_F_FIGURE("gemm_tile", AT(gemm_tile)),
-    LW_F_FIGURE("fp8_speedup", AT(fp8_speedup)),
-    LW_F_FIGURE("attention_forward", AT(attention_forward)),
-    LW_F_FIGURE("attention_backward", AT(attention_backward)),
-    LW_F_FIGURE("memory_bytes", AT(memory_bytes)),
-    LW_F_FIGURE("framework_bytes", AT(framework_bytes)),
-    LW_F_FIGURE("memory_bytes_per_s", AT(memory_bytes_per_s)),
-    LW_F_FIGURE("memory_sustained", AT(memory_sustained)),
-    LW_F_FIGURE("copy_bytes_per_s", AT(copy_bytes_per_s)),
-    LW_F_FIGURE("n_sms", AT(n_sms)),
-    {.name = "launch_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(launch_ps)},
+    LW_DEVICE_FIGURES(FIGURE, TIME)
     {.name = "work",
      .kind = LW_FIELD_LIST,
      .at = AT(work),
@@ -212,69 +202,26 @@ static const struct lw_field device_fields[] = {
 static const struct lw_field link_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_MUST_WORD("level", AT(level), level_word),
-    LW_F_FIGURE("bytes_per_s", AT(bytes_per_s)),
-    {.name = "latency_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(latency_ps)},
-    LW_F_FIGURE("n_links", AT(n_links)),
-    LW_F_FIGURE("n_sharers", AT(n_sharers)),
+    LW_LINK_FIGURES(FIGURE, TIME)
     {0},
 };
 #undef AT
 
 #define AT(field) offsetof(struct lw_interference, field)
-static const struct lw_field interference_fields[] = {
-    LW_F_FIGURE("compute_rate_under_comm", AT(compute_rate_under_comm)),
-    LW_F_FIGURE("comm_rate_under_compute", AT(comm_rate_under_compute)),
-    LW_F_FIGURE("comm_sms", AT(comm_sms)),
-    LW_F_FIGURE("sms_per_channel", AT(sms_per_channel)),
-    LW_F_FIGURE("memory_bytes_per_comm_byte", AT(memory_bytes_per_comm_byte)),
-    LW_F_FIGURE("comm_on_compute_core", AT(comm_on_compute_core)),
-    LW_F_FIGURE("comm_workers", AT(comm_workers)),
-    LW_F_FIGURE("fair_links", AT(fair_links)),
-    {0},
-};
-#undef AT
-
-#define AT(field) offsetof(struct lw_interference, field)
-static const struct lw_field published_fields[] = {
-    LW_F_FIGURE("compute_rate_under_comm", AT(compute_rate_under_comm)),
-    LW_F_FIGURE("comm_rate_under_compute", AT(comm_rate_under_compute)),
-    LW_F_FIGURE("comm_sms", AT(comm_sms)),
-    LW_F_FIGURE("sms_per_channel", AT(sms_per_channel)),
-    LW_F_FIGURE("memory_bytes_per_comm_byte", AT(memory_bytes_per_comm_byte)),
-    LW_F_FIGURE("fair_links", AT(fair_links)),
-    {0},
-};
+static const struct lw_field interference_fields[] = {LW_INTERFERENCE_FIGURES(FIGURE){0}};
+static const struct lw_field published_fields[] = {LW_PUBLISHED_FIGURES(FIGURE){0}};
 #undef AT
 
 #define AT(field) offsetof(struct lw_host, field)
-static const struct lw_field host_fields[] = {
-    LW_F_FIGURE("n_numa", AT(n_numa)),
-    LW_F_FIGURE("piece_bytes", AT(piece_bytes)),
-    {0},
-};
+static const struct lw_field host_fields[] = {LW_HOST_FIGURES(FIGURE){0}};
 #undef AT
 
 #define AT(field) offsetof(struct lw_nccl_facts, field)
-static const struct lw_field nccl_fields[] = {
-    LW_F_FIGURE("compute_capability", AT(compute_capability)),
-    LW_F_FIGURE("multicast", AT(multicast)),
-    LW_F_FIGURE("amd_host", AT(amd_host)),
-    LW_F_FIGURE("arm_host", AT(arm_host)),
-    LW_F_FIGURE("collnet", AT(collnet)),
-    LW_F_FIGURE("devices_per_host", AT(devices_per_host)),
-    LW_F_FIGURE("ll128", AT(ll128)),
-    {.name = "net_latency_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(net_latency_ps)},
-    {.name = "post_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(post_ps)},
-    {0},
-};
+static const struct lw_field nccl_fields[] = {LW_NCCL_FIGURES(FIGURE, TIME){0}};
 #undef AT
 
 #define AT(field) offsetof(struct lw_noise, field)
-static const struct lw_field noise_fields[] = {
-    LW_F_FIGURE("compute_sigma", AT(compute_sigma)),
-    LW_F_FIGURE("comm_sigma", AT(comm_sigma)),
-    {0},
-};
+static const struct lw_field noise_fields[] = {LW_NOISE_FIGURES(FIGURE){0}};
 #undef AT
 
 #define AT(field) offsetof(struct lw_exception, field)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "shared/base/order.h"
+#include "shared/plan/cluster_figures.h"
 #include "shared/plan/reducer_kind.h"
 
 enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG, CAPABILITY };
@@ -25,6 +26,14 @@ struct row {
 };
 
 #define AT(field) offsetof(struct lw_cluster, field)
+#define DEVICE(m, unit, range) {"device." #m, unit, AT(device.m), range},
+#define DEVICE_TIME(m) {"device." #m "_ns", "ps", AT(device.m##_ps), WHOLE_PS},
+#define HOST(m, unit, range) {"host." #m, unit, AT(host.m), range},
+#define NCCL(m, unit, range) {"nccl." #m, unit, AT(nccl.m), range},
+#define NCCL_TIME(m) {"nccl." #m "_ns", "ps", AT(nccl.m##_ps), WHOLE_PS},
+#define INTERFERENCE(m, unit, range) {"interference." #m, unit, AT(interference.m), range},
+#define PUBLISHED(m, unit, range) {"published_interference." #m, unit, AT(published.m), range},
+#define NOISE(m, unit, range) {"noise." #m, unit, AT(noise.m), range},
 static const struct row cluster_rows[] = {
     {"device.peak_flops.f32", "flop/s", AT(device.peak_flops[LW_F32]), POSITIVE},
     {"device.peak_flops.f64", "flop/s", AT(device.peak_flops[LW_F64]), POSITIVE},
@@ -33,65 +42,20 @@ static const struct row cluster_rows[] = {
     {"device.peak_flops.i64", "op/s", AT(device.peak_flops[LW_I64]), POSITIVE},
     {"device.peak_flops.i32", "op/s", AT(device.peak_flops[LW_I32]), POSITIVE},
     {"device.peak_flops.u8", "op/s", AT(device.peak_flops[LW_U8]), POSITIVE},
-    {"device.gemm_efficiency", "", AT(device.gemm_efficiency), SHARE},
-    {"device.gemm_sustained", "", AT(device.gemm_sustained), SHARE},
-    {"device.gemm_boost", "", AT(device.gemm_boost), SHARE},
-    {"device.gemm_fill", "", AT(device.gemm_fill), POSITIVE},
-    {"device.gemm_tile", "", AT(device.gemm_tile), COUNT},
-    {"device.fp8_speedup", "", AT(device.fp8_speedup), POSITIVE},
-    {"device.attention_forward", "", AT(device.attention_forward), SHARE},
-    {"device.attention_backward", "", AT(device.attention_backward), SHARE},
-    {"device.memory_bytes", "B", AT(device.memory_bytes), COUNT},
-    {"device.framework_bytes", "B", AT(device.framework_bytes), COUNT},
-    {"device.memory_bytes_per_s", "B/s", AT(device.memory_bytes_per_s), POSITIVE},
-    {"device.memory_sustained", "", AT(device.memory_sustained), SHARE},
-    {"device.copy_bytes_per_s", "B/s", AT(device.copy_bytes_per_s), POSITIVE},
-    {"device.n_sms", "", AT(device.n_sms), COUNT},
-    {"device.launch_ns", "ps", AT(device.launch_ps), WHOLE_PS},
+    LW_DEVICE_FIGURES(DEVICE, DEVICE_TIME)
     {"price_per_device_hour", "", AT(price_per_device_hour), POSITIVE},
     {"host_bytes_per_s", "B/s", AT(host_bytes_per_s), POSITIVE},
-    {"host.n_numa", "", AT(host.n_numa), COUNT},
-    {"host.piece_bytes", "B", AT(host.piece_bytes), COUNT},
-    {"nccl.compute_capability", "", AT(nccl.compute_capability), CAPABILITY},
-    {"nccl.multicast", "", AT(nccl.multicast), FLAG},
-    {"nccl.amd_host", "", AT(nccl.amd_host), FLAG},
-    {"nccl.arm_host", "", AT(nccl.arm_host), FLAG},
-    {"nccl.collnet", "", AT(nccl.collnet), FLAG},
-    {"nccl.devices_per_host", "", AT(nccl.devices_per_host), COUNT},
-    {"nccl.ll128", "", AT(nccl.ll128), FLAG},
-    {"nccl.net_latency_ns", "ps", AT(nccl.net_latency_ps), WHOLE_PS},
-    {"nccl.post_ns", "ps", AT(nccl.post_ps), WHOLE_PS},
-    {"interference.compute_rate_under_comm", "", AT(interference.compute_rate_under_comm), SHARE},
-    {"interference.comm_rate_under_compute", "", AT(interference.comm_rate_under_compute), SHARE},
-    {"interference.comm_sms", "", AT(interference.comm_sms), COUNT},
-    {"interference.sms_per_channel", "", AT(interference.sms_per_channel), POSITIVE},
-    {"interference.memory_bytes_per_comm_byte", "B/B", AT(interference.memory_bytes_per_comm_byte),
-     POSITIVE},
-    {"interference.comm_on_compute_core", "", AT(interference.comm_on_compute_core), PART},
-    {"interference.comm_workers", "", AT(interference.comm_workers), COUNT},
-    {"interference.fair_links", "", AT(interference.fair_links), FLAG},
-    {"published_interference.compute_rate_under_comm", "", AT(published.compute_rate_under_comm),
-     SHARE},
-    {"published_interference.comm_rate_under_compute", "", AT(published.comm_rate_under_compute),
-     SHARE},
-    {"published_interference.comm_sms", "", AT(published.comm_sms), COUNT},
-    {"published_interference.sms_per_channel", "", AT(published.sms_per_channel), POSITIVE},
-    {"published_interference.memory_bytes_per_comm_byte", "B/B",
-     AT(published.memory_bytes_per_comm_byte), POSITIVE},
-    {"published_interference.fair_links", "", AT(published.fair_links), FLAG},
-    {"noise.compute_sigma", "", AT(noise.compute_sigma), SIGMA},
-    {"noise.comm_sigma", "", AT(noise.comm_sigma), SIGMA},
+    LW_HOST_FIGURES(HOST)
+    LW_NCCL_FIGURES(NCCL, NCCL_TIME)
+    LW_INTERFERENCE_FIGURES(INTERFERENCE)
+    LW_PUBLISHED_FIGURES(PUBLISHED)
+    LW_NOISE_FIGURES(NOISE)
 };
 #undef AT
 
-#define AT(field) offsetof(struct lw_link, field)
-static const struct row link_rows[] = {
-    {"bytes_per_s", "B/s", AT(bytes_per_s), POSITIVE},
-    {"latency_ns", "ps", AT(latency_ps), WHOLE_PS},
-    {"n_links", "", AT(n_links), COUNT},
-    {"n_sharers", "", AT(n_sharers), COUNT},
-};
-#undef AT
+#define LINK(m, unit, range) {#m, unit, offsetof(struct lw_link, m), range},
+#define LINK_TIME(m) {#m "_ns", "ps", offsetof(struct lw_link, m##_ps), WHOLE_PS},
+static const struct row link_rows[] = {LW_LINK_FIGURES(LINK, LINK_TIME)};
 
 enum {
     N_CLUSTER_ROWS = sizeof cluster_rows / sizeof *cluster_rows,
