@@ -8,7 +8,7 @@
  * neighbourhood of its best places, which is not exhaustive and is said. Beyond LISTED the walk
  * takes steps of a thousandth, which may pass over bucketings. Beyond FULL_PARAMS parameters a plan
  * takes long: all these numbers shrink as that grows, the steps by its square, because each decides
- * the buckets anew; so the work stays within a bound.
+ * the buckets anew; so the work stays within a bound. Two modules count as a parameter.
  *
  * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place
  * unless it is beaten. Not searched: first bucket, policy, launch order. */
@@ -23,7 +23,7 @@
 #include "sim/predict/sim.h"
 
 enum { SIMULATED_ALL = 400, GRID = 128, NEAR = 64, N_PEAKS = 3, LISTED = 3000 };
-enum { FULL_PARAMS = 1500, LEAST = 16, STEPS = 1000 };
+enum { FULL_PARAMS = 1500, LEAST = 16, LARGE = 20000, LEAST_OF_ALL = 4, STEPS = 1000 };
 
 struct search {
     const struct lw_workload *w;
@@ -57,20 +57,20 @@ static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
                                struct lw_cap_point *point)
 {
     struct lw_sim_options o = lw_sim_options_default();
-    struct lw_timeline t = {0};
+    struct lw_sim_classes c = {0};
     struct lw_summary sum = {0};
     struct lw_sim_stats stats;
 
     o.n_steps = lw_sim_warmup_steps(p) + 1;
-    enum lw_status st = lw_sim_run(p, s->cluster, &o, &t, &stats, s->err);
+    enum lw_status st = lw_sim_run_classes(p, s->cluster, &o, &c, &stats, s->err);
     if (st == LW_OK)
-        st = lw_timeline_measure(&t, p, o.n_steps - 1, &sum, s->err);
+        st = lw_timeline_measure(&c.rows, &c.plan, o.n_steps - 1, &sum, s->err);
     if (st == LW_OK) {
         point->step = sum.step;
         point->exposed_comm = sum.ranks[sum.worst].exposed_comm;
     }
     lw_summary_free(&sum);
-    lw_timeline_free(&t);
+    lw_sim_classes_free(&c);
     return st;
 }
 
@@ -98,12 +98,17 @@ static enum lw_status plan_and_simulate(const struct search *s, const struct lw_
     return st;
 }
 
-/* So many of `most` for a workload of this size. */
+/* So many of `most` for a workload of this size, but no fewer than LEAST, and of the largest ones
+ * than LEAST_OF_ALL. */
 static int32_t share_of(const struct search *s, int32_t most)
 {
-    int64_t n = s->w->n_params > FULL_PARAMS ? (int64_t)most * FULL_PARAMS / s->w->n_params : most;
+    int64_t size = (int64_t)s->w->n_params + s->w->n_modules / 2;
+    int64_t least = LEAST * LARGE / (size > LARGE ? size : LARGE);
+    int64_t n = size > FULL_PARAMS ? most * FULL_PARAMS / size : most;
 
-    return n > LEAST ? (int32_t)n : most < LEAST ? most : LEAST;
+    least = least > LEAST_OF_ALL ? least : LEAST_OF_ALL;
+    n = n > least ? n : least;
+    return n < most ? (int32_t)n : most;
 }
 
 /* --- the bucketings --------------------------------------------------------------------------- */
