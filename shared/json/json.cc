@@ -1,5 +1,5 @@
 /* The pull reader of shared/json/json.h. simdjson finds the tokens: its first stage checks UTF-8
- * and the quoting of strings and writes the byte offset of every token, at several bytes per clock.
+ * (a text that fails is read once more with U+FFFD for what is none) and the quoting of strings and writes the byte offset of every token, at several bytes per clock.
  * What is written here is the walk over these offsets, because simdjson's own (On-Demand) skips a
  * value by counting brackets and so accepts what it does not look at. docs/design/json.md compares
  * the two.
@@ -26,6 +26,7 @@
 
 extern "C" {
 #include "shared/base/arena.h"
+#include "shared/base/shown_text.h"
 #include "shared/json/json.h"
 }
 
@@ -50,6 +51,7 @@ struct chunk { /* of the strings handed out */
 
 struct lw_json {
     const char *name, *text;
+    char *repaired; /* text, where what was given is not UTF-8 */
     size_t len;
     int64_t skipped; /* bytes of a byte order mark before `text` */
     std::unique_ptr<simdjson::internal::dom_parser_implementation> scanner;
@@ -497,22 +499,42 @@ bool wants(lw_json *j, enum lw_json_type type, const char *expected)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at p; 0 when it is none. */
-int utf8_length(const unsigned char *p, size_t left)
+/* Bytes of the UTF-8 character at p; 0 when it is none. p[0..2] may lie in the padding. */
+size_t utf8_length(const char *p, const char *end)
 {
-    static const int least[] = {0, 0, 0x80, 0x800, 0x10000};
-    int n = p[0] < 0x80 ? 1 : p[0] >> 5 == 6 ? 2 : p[0] >> 4 == 14 ? 3 : p[0] >> 3 == 30 ? 4 : 0;
-    int code = n == 1 ? p[0] : p[0] & (0x7f >> n);
+    const char *next = p;
 
-    if (n == 0 || (size_t)n > left)
-        return 0;
-    for (int k = 1; k < n; k++) {
-        if ((p[k] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (p[k] & 0x3f);
+    if ((unsigned char)*p < 0x80)
+        return 1;
+    bool bad = lw_utf8_next(&next) == LW_UTF8_REPLACEMENT && next == p + 1;
+    return bad || next > end ? 0 : (size_t)(next - p);
+}
+
+/* A text that is not UTF-8 is read with U+FFFD for each byte that is none: a copy. */
+lw_status repair(lw_json *j, bool *repaired, lw_err *err)
+{
+    const char *end = j->text + j->len;
+    size_t n_bad = 0, n;
+
+    for (const char *p = j->text; p < end; p += n ? n : 1) {
+        n = utf8_length(p, end);
+        n_bad += n == 0;
     }
-    bool bad = n > 1 && (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff));
-    return bad ? 0 : n;
+    *repaired = n_bad > 0;
+    if (n_bad == 0)
+        return LW_OK;
+    char *to = j->repaired = (char *)lw_calloc(j->len + 2 * n_bad + LW_JSON_PADDING, 1);
+    if (!to)
+        return lw_fail_nomem(err);
+    for (const char *p = j->text; p < end; p += n ? n : 1) {
+        n = utf8_length(p, end);
+        if (n > 0)
+            memcpy(to, p, n);
+        to += n > 0 ? n : (size_t)lw_utf8_encode(LW_UTF8_REPLACEMENT, to);
+    }
+    j->text = j->repaired;
+    j->len += 2 * n_bad;
+    return LW_OK;
 }
 
 /* The first stage says that a text is bad, not where: look for the place, byte by byte. *good: the
@@ -523,13 +545,9 @@ lw_status fail_scan(const lw_json *j, simdjson::error_code code, size_t *good, l
     size_t quote = 0;
     bool in_string = false, escaped = false;
 
-    for (size_t i = 0; i < j->len;) {
+    for (size_t i = 0; i < j->len; i++) {
         long long byte = (long long)i + (long long)j->skipped;
-        int n = utf8_length(t + i, j->len - i);
         *good = in_string ? quote : i;
-        if (n == 0)
-            return lw_fail(err, LW_EFORMAT, "%s: at byte %lld: found 0x%02x, expected UTF-8",
-                           j->name, byte, t[i]);
         if (in_string && t[i] < ' ')
             return lw_fail(err, LW_EFORMAT,
                            "%s: at byte %lld: found control character 0x%02x in a string, expected "
@@ -540,7 +558,6 @@ lw_status fail_scan(const lw_json *j, simdjson::error_code code, size_t *good, l
             quote = i;
         }
         escaped = t[i] == '\\' && !escaped;
-        i += (size_t)n;
     }
     *good = in_string ? quote : 0;
     if (in_string)
@@ -564,6 +581,12 @@ lw_status scan(lw_json *j, size_t *good, lw_err *err)
         return lw_fail_nomem(err);
     if (code == simdjson::EMPTY)
         return lw_fail(err, LW_EFORMAT, "%s: found no text, expected JSON", j->name);
+    if (code && !j->repaired) {
+        bool repaired;
+        LW_TRY(repair(j, &repaired, err));
+        if (repaired)
+            return scan(j, good, err);
+    }
     if (code)
         return fail_scan(j, code, good, err);
     j->at = j->scanner->structural_indexes.get();
@@ -674,6 +697,7 @@ void lw_json_close(struct lw_json *j)
         j->strings = next;
     }
     lw_free(j->key);
+    lw_free(j->repaired);
     j->~lw_json();
     lw_free(j);
 }

@@ -53,7 +53,7 @@ static enum lw_status find_events(const struct lw_input *in, size_t *from, size_
     }
     bool failed = lw_json_failed(j);
     lw_json_close(j);
-    if (failed || !found)
+    if (failed || !found || *from > in->len) /* of a text that is not UTF-8, read as a longer one */
         return lw_fail(err, LW_EFORMAT, "%s: no events to repeat", in->name);
     return LW_OK;
 }

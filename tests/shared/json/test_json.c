@@ -358,8 +358,7 @@ TEST(malformed_texts_are_refused_by_place)
          "\\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX"},
         {"[\"a\nb\"]",
          "t.json: at byte 3: found control character 0x0a in a string, expected \\u000a"},
-        {"[\"a\xff\"]", "t.json: at byte 3: found 0xff, expected UTF-8"},
-        {"[\"\xed\xa0\x80\"]", "t.json: at byte 2: found 0xed, expected UTF-8"}, /* surrogate */
+        {"[\xff]", "t.json: at [0] (byte 1): found \xef\xbf\xbd, expected a value"},
         {"[\"abc]", "t.json: at byte 1: found a string that is not closed before the end of the "
                     "text (byte 6)"},
         {"[1,2", "t.json: at [1] (byte 4): found the end of the text, expected ',' or ']'"},
@@ -373,6 +372,30 @@ TEST(malformed_texts_are_refused_by_place)
         for (enum manner how = SKIP_ITEMS; how <= LEAVE_ROOT; how++)
             assert_int_equal(consume(cases[i].json, len, how, &err), LW_EFORMAT);
     }
+}
+
+/* A surrogate, an overlong form, a cut character, one beyond U+10FFFF: each byte is replaced. */
+TEST(bytes_that_are_no_utf_8_read_as_the_replacement_character)
+{
+#define BAD "\xef\xbf\xbd"
+    struct doc d = open_doc("[\"a\xff\xc3\xa4\", \"\xed\xa0\x80\", \"\xc0\xaf\", \"\xe2\x82\", "
+                            "\"\xf4\x90\x80\x80\", {\"k\xfe\": 5}]");
+    static const char *const want[] = {"a" BAD "\xc3\xa4", BAD BAD BAD, BAD BAD, BAD BAD,
+                                       BAD BAD BAD BAD};
+
+    lw_json_enter(d.j, LW_JSON_ARRAY);
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        assert_true(lw_json_next(d.j));
+        assert_string_equal(lw_json_string(d.j, NULL), want[i]);
+    }
+    lw_json_next(d.j);
+    lw_json_enter(d.j, LW_JSON_OBJECT);
+    assert_true(lw_json_next(d.j));
+    assert_true(lw_json_key_is(d.j, "k" BAD));
+    assert_int_equal(lw_json_int64(d.j), 5);
+    assert_false(lw_json_next(d.j));
+    assert_false(lw_json_next(d.j));
+    close_doc(d);
 }
 
 TEST(values_of_another_type_are_refused_with_path_and_byte)
