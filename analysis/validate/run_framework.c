@@ -27,6 +27,19 @@
  *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
  *                  bf16 without a master, AdamW's two states of the same type
  *
+ * Tensor groups' collectives beside products:
+ *
+ *   nanotron       huggingface/nanotron@0e0a27ea, scripts/scaling_benchmarks.py:
+ *                  tp_linear_async_communication with REDUCE_SCATTER; in functional.py sums
+ *                  beside the weights' gradients, in the forward a gather beside the rank's own
+ *                  rows alone, which is not counted
+ *   Megatron       megatron/core/tensor_parallel/layers.py,
+ *                  LinearWithGradAccumulationAndAsyncCommunication: sums beside the weights'
+ *                  gradients. Korthikanti et al., arXiv 2205.05198, section 4.2.2, name the gather
+ *                  of saved inputs alone
+ *   NeMo,          tp_comm_overlap of NVIDIA's recipes: userbuffers, all in pieces
+ *   Megatron-Bridge
+ *
  * The first row whose name the framework's name contains decides. */
 #include "analysis/validate/run_framework.h"
 
@@ -40,14 +53,15 @@
 
 static const struct lw_run_framework frameworks[] = {
     {.name = "nanotron", .unfused = SUMS | TRACES_UNFUSED_BLOCK, .own_gradients = true,
-     .runs_ahead = true},
+     .runs_ahead = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "MLPerf", .kept = TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT,
-     .shards_optimizer = true, .fp8_params = true, .fused_sums = true},
+     .shards_optimizer = true, .fp8_params = true, .fused_sums = true,
+     .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "AutoModel", .unfused = EAGER},
     {.name = "NeMo", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true, .fp8_params = true,
-     .fused_sums = true},
+     .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_PIECES},
     {.name = "Megatron-Bridge", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true,
-     .fp8_params = true, .fused_sums = true},
+     .fp8_params = true, .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_PIECES},
     {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Megatron-DeepSpeed without ZeRO", .unfused = SUMS, .own_gradients = true},
@@ -55,13 +69,37 @@ static const struct lw_run_framework frameworks[] = {
      .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
     {.name = "DeepSpeed", .unfused = EAGER, .state_bytes = 18, .bucket = 500000000},
     {.name = "Megatron-LM 2021", .unfused = SUMS},
-    {.name = "Megatron", .fused_sums = true},
+    {.name = "Megatron-LM 2022", .fused_sums = true},
+    {.name = "Megatron", .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "InternEvo", .state_bytes = 22},
     {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},
     {.name = "FSDP", .unfused = EAGER},
     {.name = "torchtune", .unfused = EAGER, .state_bytes = 4},
     {.name = ""},
 };
+
+/* Cells of "TP comm overlap True" (NVIDIA's MLPerf scripts), "async TP" (torchtitan) or "no TP"
+ * (SimuMax's). */
+enum lw_tp_overlap lw_run_tp_overlap(const struct lw_run *r)
+{
+    static const struct {
+        const char *cell;
+        enum lw_tp_overlap overlap;
+    } cells[] = {
+        {"no TP", LW_TP_OVERLAP_OFF},
+        {"TP comm overlap False", LW_TP_OVERLAP_BACKWARD},
+        {"TP comm overlap 0", LW_TP_OVERLAP_BACKWARD},
+        {"TP comm overlap", LW_TP_OVERLAP_PIECES},
+        {"async TP", LW_TP_OVERLAP_PIECES},
+    };
+
+    if (r->tp == 1)
+        return LW_TP_OVERLAP_OFF;
+    for (size_t k = 0; k < sizeof cells / sizeof *cells; k++)
+        if (strstr(r->overlap, cells[k].cell))
+            return cells[k].overlap;
+    return lw_run_framework_of(r)->tp_overlap;
+}
 
 const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r)
 {

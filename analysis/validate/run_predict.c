@@ -159,6 +159,7 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
     s->pp = r->pp;
     s->tp = r->tp;
     s->sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel);
+    s->tp_overlap = lw_run_tp_overlap(r);
     s->micro_batches = r->micro_batches;
     s->zero = zero_of(r);
     s->reshard = !has(r->zero, "kept");

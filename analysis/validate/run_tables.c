@@ -184,7 +184,7 @@ const struct lw_run_table lw_run_tables[] = {
      "dp=d;tp=t;pp=p;gbs=global_batch;mbs=micro_batch",
      "gpu=V100-SXM2-16GB;gpus_per_node=8;precision=fp16;family=gpt;tied=True;recompute=full;"
      "attention=full;"
-     "overlap=no;network=100 Gb/s;heads=16;memory=nvidia-smi",
+     "overlap=no TP;network=100 Gb/s;heads=16;memory=nvidia-smi",
      {{"oneflow", "framework=OneFlow", "oneflow_iter_ms:ms;oneflow_mem_mib:MiB"},
       {"megatron", "framework=Megatron-LM", "megatron_seq_per_s:samples/s"}},
      {0, 0, 0},
