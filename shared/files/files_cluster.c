@@ -238,7 +238,7 @@ static const struct lw_field exception_fields[] = {
  */
 
 #define AT(field) offsetof(struct lw_cluster, field)
-static const struct lw_field cluster_fields[] = {
+const struct lw_field lw_cluster_file_fields[] = {
     LW_F_HEAD,
     LW_F_NAME("name", AT(name)),
     LW_F_STRING("about", AT(about)),
@@ -296,7 +296,7 @@ enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw
 {
     struct lw_cluster read = {0};
     struct lw_arena arena = {0};
-    enum lw_status s = lw_file_read(file, "cluster", cluster_fields, &arena, &read, err);
+    enum lw_status s = lw_file_read(file, "cluster", lw_cluster_file_fields, &arena, &read, err);
 
     read.arena = arena;
     return finish(file, s, &read, c, err);
@@ -305,7 +305,7 @@ enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw
 enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, struct lw_err *err)
 {
     LW_TRY(lw_cluster_check(c, err));
-    return lw_file_write(file, "cluster", cluster_fields, c, err);
+    return lw_file_write(file, "cluster", lw_cluster_file_fields, c, err);
 }
 
 /* --- known systems -----------------------------------------------------------------------------
@@ -367,7 +367,7 @@ static enum lw_status read_known(const struct lw_embedded *e, struct lw_cluster 
     struct lw_cluster read = {0};
     struct lw_arena arena = {0};
     enum lw_status s = lw_text_read(e->path, (const char *)e->text, e->len, "cluster",
-                                    cluster_fields, &arena, &read, err);
+                                    lw_cluster_file_fields, &arena, &read, err);
 
     read.arena = arena;
     if (s == LW_OK && strcmp(read.name, "host") == 0)

@@ -70,7 +70,6 @@ struct plan_file {
         n_op_rows, n_operand_rows;
 };
 
-extern const struct lw_field lw_plan_file_fields[]; /* of struct plan_file */
 
 /* The plan's strings and plain tables are in its arena already; rows move there too, since they
  * were read into the same arena: a plan that was read holds both forms. LW_EFORMAT: an index or a

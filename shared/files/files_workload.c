@@ -113,7 +113,7 @@ static const struct lw_field from_fields[] = {
 #undef AT
 
 #define AT(field) offsetof(struct lw_workload, field)
-static const struct lw_field workload_fields[] = {
+const struct lw_field lw_workload_file_fields[] = {
     LW_F_HEAD,
     LW_F_NAME("name", AT(name)),
     LW_F_OBJECT("from", AT(from), from_fields),
@@ -144,7 +144,8 @@ static const struct lw_field workload_fields[] = {
 enum lw_status lw_workload_read(const char *file, struct lw_workload *w, struct lw_err *err)
 {
     struct lw_workload read = {0};
-    enum lw_status s = lw_file_read(file, "workload", workload_fields, &read.arena, &read, err);
+    enum lw_status s = lw_file_read(file, "workload", lw_workload_file_fields, &read.arena, &read,
+                                    err);
 
     if (s == LW_OK) {
         s = lw_workload_check(&read, err);
@@ -162,5 +163,5 @@ enum lw_status lw_workload_read(const char *file, struct lw_workload *w, struct 
 enum lw_status lw_workload_write(const struct lw_workload *w, const char *file, struct lw_err *err)
 {
     LW_TRY(lw_workload_check(w, err));
-    return lw_file_write(file, "workload", workload_fields, w, err);
+    return lw_file_write(file, "workload", lw_workload_file_fields, w, err);
 }

@@ -1,5 +1,6 @@
 /* The pull reader of shared/json/json.h. simdjson finds the tokens: its first stage checks UTF-8
- * (a text that fails is read once more with U+FFFD for what is none) and the quoting of strings and writes the byte offset of every token, at several bytes per clock.
+ * and the quoting of strings and writes the byte offset of every token, at several bytes per clock.
+ * A text that is not UTF-8 is copied with U+FFFD for what is none, and scanned again.
  * What is written here is the walk over these offsets, because simdjson's own (On-Demand) skips a
  * value by counting brackets and so accepts what it does not look at. docs/design/json.md compares
  * the two.

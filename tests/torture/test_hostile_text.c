@@ -11,8 +11,10 @@
 #include "shared/json/json.h"
 #include "shared/base/shown_text.h"
 #include "shared/json/value.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
+#include "tests/lib/text_fields.h"
 
 /* As they stand in a JSON string. `touch` makes the file that nobody may make. */
 static const char *const payloads[] = {
@@ -28,6 +30,7 @@ static const char *const payloads[] = {
     "'); DROP TABLE run; --",
     "\\u001b[2J\\u001b]0;title\\u0007\\u0008\\u007f\\u009b31m",
     "\\u202egnp.\\u2028x\\ud83d\\ude00\\u00e9",
+    "a\xff\xc3(\xed\xa0\x80z", /* no UTF-8 */
 };
 enum { N_PAYLOADS = sizeof payloads / sizeof payloads[0] };
 
@@ -168,6 +171,27 @@ static char *with_value(const char *text, int n, const char *value)
     return out;
 }
 
+/* The example of a format with every text field that its table has and the command takes. All that
+ * are plain texts are taken. */
+static char *with_each_field(const char *page, const struct lw_field *table, const char *file,
+                             const char *command)
+{
+    const struct lw_field *f;
+    char *now = fixture_example(page), *tried;
+
+    for (int k = 0; (tried = text_with_missing_field(now, table, k, &f)) != NULL;) {
+        fixture_put(fixture_path(file), tried);
+        bool taken = run(command) == 0;
+        if (!taken && f->kind == LW_FIELD_STRING)
+            fail_msg("%s: '%s' is in no example and cannot be added:\n%s", page, f->name, tried);
+        k += !taken;
+        free(taken ? now : tried);
+        now = taken ? tried : now;
+    }
+    fixture_put(fixture_path(file), now);
+    return now;
+}
+
 /* A text in which field i takes payload first + i, where `command` still reads it. Fields that name
  * one of a few things, or another field, keep theirs. */
 static void put_payloads(const char *text, const char *file, int first, const char *command)
@@ -249,10 +273,16 @@ static void check_files(void)
 
 TEST_WITH(texts_of_files_are_shown_and_never_executed, fixture_open, fixture_close)
 {
-    char *workload = fixture_example("docs/formats/workload.md");
-    char *cluster = fixture_example("docs/formats/cluster.md");
+    char *example = fixture_example("docs/formats/workload.md");
 
-    /* in 12 rounds each field takes each payload, in 4 one of three */
+    fixture_put(fixture_path("w.json"), example);
+    free(example);
+    char *cluster = with_each_field("docs/formats/cluster.md", lw_cluster_file_fields, "c.json",
+                                    "sim -w w.json -c c.json --no-db");
+    char *workload = with_each_field("docs/formats/workload.md", lw_workload_file_fields, "w.json",
+                                     "plan -w w.json -c c.json -o p.json");
+
+    /* in 13 rounds each field takes each payload, in 5 one of three */
     for (int i = 0; i < N_PAYLOADS; i += unit_cases(3, 1)) {
         fixture_put(fixture_path("w.json"), workload);
         fixture_put(fixture_path("c.json"), cluster);
@@ -264,6 +294,40 @@ TEST_WITH(texts_of_files_are_shown_and_never_executed, fixture_open, fixture_clo
     }
     free(workload);
     free(cluster);
+}
+
+/* Names that are no UTF-8 are replaced once, when they are read: what is written reads back as
+ * equal, from files, the database and an exported trace. */
+TEST_WITH(names_that_are_no_utf_8_go_round, fixture_open, fixture_close)
+{
+    static const char *const commands[] = {"plan -w w.json --dp 2 -o p.json",
+                                           "plan p.json -o p2.json",
+                                           "sim p.json --spans",
+                                           "exec p.json --steps 2 --warmup 0",
+                                           "export 1 --format chrome -o e.json",
+                                           "inspect e.json",
+                                           "sim -w w.json --dp 2 --format json",
+                                           "recommend w.json -c dgx-h100 --dp 2 --format json",
+                                           "report -o r.html"};
+    char *example = fixture_example("docs/formats/workload.md");
+    char *text = fixture_replaced(example, "two-layer example", "a\xff\xc3(\xed\xa0\x80z");
+    char *named = fixture_replaced(text, "embed.weight", "w\xfe");
+
+    fixture_put(fixture_path("w.json"), named);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        assert_int_equal(run(commands[i]), 0);
+    const char *const files[] = {"p.json", "p2.json"};
+    for (int i = 0; i < 2; i++) {
+        char *plan = fixture_get(fixture_path(files[i]));
+        assert_non_null(strstr(plan, "\"a\xef\xbf\xbd\xef\xbf\xbd(\xef\xbf\xbd"));
+        assert_non_null(strstr(plan, "\"w\xef\xbf\xbd\""));
+        check_json(plan, files[i]);
+        free(plan);
+    }
+    assert_string_equal(shell("cmp p.json p2.json", NULL), "");
+    free(example);
+    free(text);
+    free(named);
 }
 
 TEST_WITH(arguments_are_shown_and_never_executed, fixture_open, fixture_close)
@@ -333,17 +397,30 @@ TEST_WITH(texts_of_other_formats_are_shown_and_never_executed, fixture_open, fix
 {
     static const struct {
         const char *page, *file, *command;
-    } formats[] = {{"docs/formats/strategy.md", "s.json", "plan -w w.json -s s.json"},
-                   {"docs/formats/plan.md", "f.json", "plan f.json --format json"},
-                   {"docs/formats/plan.md", "f.json", "sim f.json --spans --format json"}};
+        const struct lw_field *table;
+    } formats[] = {{"docs/formats/strategy.md", "s.json", "plan -w w.json -s s.json", NULL},
+                   {"docs/formats/plan.md", "f.json", "plan f.json --format json",
+                    lw_plan_file_fields},
+                   {"docs/formats/plan.md", "f.json", "sim f.json --spans --format json",
+                    lw_plan_file_fields}};
     char *workload = fixture_example("docs/formats/workload.md");
 
     fixture_put(fixture_path("w.json"), workload);
     free(workload);
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
-        char *text = fixture_example(formats[i].page);
+        char *text = formats[i].table ? with_each_field(formats[i].page, formats[i].table,
+                                                        formats[i].file, formats[i].command)
+                                      : fixture_example(formats[i].page);
         put_payloads(text, formats[i].file, (int)i, formats[i].command);
         free(text);
+    }
+    for (int k = 0; k < lw_strategy_n_options(); k++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"lapwing\": 1, \"kind\": \"strategy\", \"options\": {\"%s\": \"%s\"}}",
+                 lw_strategy_option(k)->name, payloads[k % N_PAYLOADS]);
+        fixture_put(fixture_path("s.json"), text);
+        run("plan -w w.json -s s.json --format json");
     }
     run("runs --format json");
     run("report -o r.html");
