@@ -192,7 +192,24 @@ static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t 
     return LW_OK;
 }
 
-LW_COMPARATOR(by_param, struct lw_shard, a->param, b->param, a->first, b->first)
+/* By parameter. Those of one were cut in their order. */
+static enum lw_status sort_shards(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    struct lw_shard *sorted;
+    int32_t *next; /* place of the next shard of each parameter */
+
+    LW_TAKE(&d->arena, sorted, h->n_shards, err);
+    LW_TAKE(&d->scratch, next, d->w->n_params + 1, err);
+    for (int32_t i = 0; i < h->n_shards; i++)
+        next[h->shards[i].param + 1]++;
+    for (int32_t p = 0; p < d->w->n_params; p++)
+        next[p + 1] += next[p];
+    for (int32_t i = 0; i < h->n_shards; i++)
+        sorted[next[h->shards[i].param]++] = h->shards[i];
+    h->shards = sorted;
+    return LW_OK;
+}
 
 /* One type of weights on one device, of gradients that are reduced as they are cut. */
 static enum lw_status check_unit(const struct lw_part *d, const int32_t *params, int32_t n,
@@ -309,7 +326,7 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units + n_frozen == 0)
         return LW_OK;
     h->shards_room = d->n_grads + n_frozen + (n_units + n_frozen) * d->n_members;
-    LW_TAKE(&d->arena, h->shards, h->shards_room, err);
+    LW_TAKE(&d->scratch, h->shards, h->shards_room, err); /* until they are sorted */
     LW_TAKE(&d->arena, h->buffers, n_units + n_frozen, err);
     for (int32_t u = 0; u < n_units; u++) {
         LW_TRY(make_unit(d, k->items + k->first[u], k->first[u + 1] - k->first[u],
@@ -317,7 +334,7 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
         d->initial.elements[u] = h->buffers[u].elements;
     }
     LW_TRY(make_frozen_units(d, frozen, n_frozen, err));
-    qsort(h->shards, (size_t)h->n_shards, sizeof *h->shards, by_param);
+    LW_TRY(sort_shards(d, err));
     d->storage = LW_STORED_UNITS;
     LW_TRY(index_units(d, err));
     return lw_part_count_owned(d, err);
