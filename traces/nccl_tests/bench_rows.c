@@ -64,8 +64,7 @@ enum lw_status bench_operation(struct bench_reader *r, struct bench_cell name, e
         (int)(name.len < 40 ? name.len : 40), name.at);
 }
 
-/* The test whose name ("all_reduce_perf") stands anywhere in the line. */ void
-bench_note_test(struct bench_reader *r, const char *line, size_t len)
+void bench_note_test(struct bench_reader *r, const char *line, size_t len)
 {
     static const char *const tests[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                         "reduce",     "alltoall",   "sendrecv",       "gather",

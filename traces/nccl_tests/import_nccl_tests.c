@@ -4,7 +4,8 @@
  * a line of titles ("#  size  count  type  redop  root  time  algbw  busbw  #wrong  time ..."),
  * then a row per size: out of place first, in place after it. Titles changed with its versions
  * (bytes and N, op, no root, error, esttime), so columns are found by title. Launchers and loggers
- * may put a tag before each line. Which operation it was stands only in newer files ("Collective
+ * may put a tag before each line: known ones that may touch the line, and as many words as stand
+ * before the '#' of the titles. Which operation it was stands only in newer files ("Collective
  * test starting: all_reduce_perf") or in a command line that was kept; else it follows from the
  * columns (NVIDIA/nccl-tests src/common.cu and the six *_perf files @ 01d6761: what is printed as
  * size and count) where they leave one choice. cputime (-C) is the host's time and refused. Not
@@ -28,6 +29,7 @@ struct log {
     bool in_table, only_in_place; /* the line above the titles names the in-place half alone */
     bool last;             /* the line ends without a line end, with the file */
     int n_cells;           /* of the row before, at least with a time */
+    int n_tag;             /* words before the '#' of the titles: of a tag, and before each row */
     int64_t from, table;   /* first table of the run, and the row's */
     struct bench_cell gpu; /* device of the ranks */
 };
@@ -349,29 +351,63 @@ static enum lw_status take_network(struct bench_reader *r, const char *line, siz
     return status;
 }
 
+static bool is_rank(const char *p, size_t len)
+{
+    return len > 5 && memcmp(p, "Rank ", 5) == 0;
+}
+
+/* Titles, also after words of a tag and '#': "[pod/a/b] #  size", "a | #  size". */
+static bool finds_titles(struct log *g, const struct bench_cell *cells, int n, const char *tagged,
+                         size_t len)
+{
+    struct bench_cell after[MOST_COLUMNS];
+    int n_tag = 0;
+
+    if (n > 2 && take_titles(g, cells, n)) {
+        g->n_tag = 0;
+        return true;
+    }
+    int n_after = split(tagged, len, after);
+    while (n_tag < n && *cells[n_tag].at != '#')
+        n_tag++;
+    if (len == 0 || n_after < 3 || !take_titles(g, after, n_after))
+        return false;
+    g->n_tag = n_tag;
+    return true;
+}
+
+static const char *skip_marks(const char *p, const char *end)
+{
+    while (p < end && (isspace((unsigned char)*p) || *p == '#'))
+        p++;
+    return p;
+}
+
 static enum lw_status take_line(struct log *g, const char *line, size_t len, bool *first)
 {
     struct bench_cell cells[MOST_COLUMNS];
 
     line = skip_tags(line, &len);
-    const char *p = line;
-    while (p < line + len && (isspace((unsigned char)*p) || *p == '#'))
-        p++;
-    size_t left = (size_t)(line + len - p);
+    const char *end = line + len, *p = skip_marks(line, end);
+    size_t left = (size_t)(end - p);
+    const char *hash = memchr(p, '#', left), *tagged = hash ? skip_marks(hash, end) : end;
     bench_note_test(g->r, p, left);
     LW_TRY(take_version(g->r, p, left));
     LW_TRY(take_network(g->r, p, left));
-    if (left > 5 && memcmp(p, "Rank ", 5) == 0)
+    if (is_rank(p, left))
         return take_rank(g, p, left);
+    if (is_rank(tagged, (size_t)(end - tagged)))
+        return take_rank(g, tagged, (size_t)(end - tagged));
     if (memmem(p, left, "in-place", 8))
         g->only_in_place = !memmem(p, left, "out-of-place", 12);
     int n = split(p, left, cells);
-    if (n > 2 && take_titles(g, cells, n)) {
+    if (finds_titles(g, cells, n, tagged, (size_t)(end - tagged))) {
         *first = true;
         return LW_OK;
     }
-    return g->in_table && n > 1 && memchr(line, '#', len) == NULL ? take_row(g, cells, n, first)
-                                                                  : LW_OK;
+    if (!g->in_table || n < g->n_tag + 2 || memchr(line, '#', len) != NULL)
+        return LW_OK;
+    return take_row(g, cells + g->n_tag, n - g->n_tag, first);
 }
 
 static enum lw_status read_text(struct bench_reader *r)

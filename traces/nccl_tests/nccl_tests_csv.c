@@ -85,6 +85,14 @@ static int csv_record(char **at, char *end, int64_t *lines, struct bench_cell *c
     return n;
 }
 
+static enum lw_status lacks(const struct csv *c, int column)
+{
+    return lw_fail_at(c->r->err, LW_EFORMAT, c->r->in->name, 1,
+                      "no column '%s' (needed: op, nranks, nnodes, size_bytes, and time_us, "
+                      "in_place_us, algbw_gbs or busbw_gbs)",
+                      columns[column].title);
+}
+
 static enum lw_status take_titles(struct csv *c, const struct bench_cell *cells, int n)
 {
     for (int k = 0; k < N_COLUMNS; k++) {
@@ -93,12 +101,11 @@ static enum lw_status take_titles(struct csv *c, const struct bench_cell *cells,
             if (bench_is(cells[i], columns[k].title) ||
                 (bench_is(cells[i], columns[k].other) && c->at[k] < 0))
                 c->at[k] = i;
-        if (c->at[k] < 0 && (k < TIME || (k == IN_PLACE && c->at[TIME] < 0)))
-            return lw_fail_at(c->r->err, LW_EFORMAT, c->r->in->name, 1,
-                              "no column '%s' (needed: op, nranks, nnodes, size_bytes, time_us or "
-                              "in_place_us)",
-                              columns[k == IN_PLACE ? TIME : k].title);
+        if (c->at[k] < 0 && k < TIME)
+            return lacks(c, k);
     }
+    if (c->at[TIME] < 0 && c->at[IN_PLACE] < 0 && c->at[ALGBW] < 0 && c->at[BUSBW] < 0)
+        return lacks(c, TIME);
     return LW_OK;
 }
 
@@ -266,9 +273,12 @@ enum lw_status bench_read_csv(struct bench_reader *r)
 
 bool bench_csv_is(const char *text, size_t len)
 {
+    static const char *const any[] = {"time_us", "in_place_us", "algbw_gb", "busbw_gb"};
     const char *newline = memchr(text, '\n', len);
     size_t n = newline ? (size_t)(newline - text) : len;
+    bool has = false;
 
-    return memmem(text, n, "size_bytes", 10) &&
-           (memmem(text, n, "time_us", 7) || memmem(text, n, "in_place_us", 11));
+    for (size_t k = 0; k < sizeof any / sizeof *any; k++)
+        has |= memmem(text, n, any[k], strlen(any[k])) != NULL;
+    return has && memmem(text, n, "size_bytes", 10);
 }

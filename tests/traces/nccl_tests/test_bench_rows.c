@@ -71,6 +71,10 @@ TEST(a_row_without_time_takes_it_from_its_bandwidth)
     assert_int_equal(read_text(CSV "all_reduce,8,1,1048576,,,18.35\n", NULL, &b, NULL), LW_OK);
     assert_int_equal(b.tables[0].rows[0].time, 100000436);
     traces_bench_free(&b);
+    assert_int_equal(read_text("op,nranks,nnodes,size_bytes,busbw_gbps\n"
+                               "all_reduce,8,1,1048576,18.35\n", NULL, &b, NULL), LW_OK);
+    assert_int_equal(b.tables[0].rows[0].time, 100000436);
+    traces_bench_free(&b);
 }
 
 static const char collection[] = "gpu,gpus,nodes,op,algo,size_bytes,time_us,algbw_gbps\n"

@@ -96,6 +96,11 @@ TEST(tags_of_launchers_and_loggers_are_left_out)
         "2025-03-14 15:09:26 ",     "[2025-03-14T15:09:26+01:00] ",
         "2025-03-14 15:09:26 0: ",  "2025-03-14T15:09:26Z [1,0]<stdout>:",
         "[1,0]<stdout>:0: ",
+        "[pod/bench-launcher-x7k/main] ", /* kubectl logs --prefix */
+        "bench-worker-0 mpi ",            /* stern */
+        "launcher_1  | ",                 /* docker compose */
+        "node07: ",                       /* pdsh, clush */
+        "bench-0 2025-03-14T15:09:26.5Z ",
     };
     const struct lw_importer *importer;
     struct traces_bench b;
