@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/text/nearest.h"
+#include "shared/base/nearest.h"
 #include "shared/text/shown_stdout.h"
 #include "shared/io/used_files.h"
 #include "shared/cli/cli.h"

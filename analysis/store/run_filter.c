@@ -37,12 +37,6 @@ static bool is_wanted(const struct lw_run_filter *w, const struct lw_run *r)
 
 enum lw_status lw_run_filter_check(struct lw_run_filter *w, struct lw_err *err)
 {
-    bool known = !w->kind;
-
-    for (int k = LW_RUN_SIM; k <= LW_RUN_IMPORT; k++)
-        known |= w->kind && strcmp(w->kind, lw_run_kind_name((enum lw_run_kind)k)) == 0;
-    if (!known)
-        return lw_fail(err, LW_EUSAGE, "--kind '%s': expected sim, exec or import", w->kind);
     return w->since ? parse_since(w->since, &w->since_s, err) : LW_OK;
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "shared/cli/cli_help.h"
-#include "shared/text/nearest.h"
+#include "shared/base/nearest.h"
 #include "shared/io/output.h"
 #include "shared/text/shown_stdout.h"
 #include "shared/base/shown_text.h"
@@ -106,15 +106,14 @@ static const struct lw_opt *find_letter(const struct lw_opt *table, int letter)
 
 static enum lw_status parse_format(const char *text, enum lw_format *f, struct lw_err *err)
 {
-    static const char *const names[] = {"text", "json", "csv"};
+    static const char *const names[] = {"text", "json", "csv", NULL};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; names[i]; i++)
         if (strcmp(text, names[i]) == 0) {
             *f = (enum lw_format)i;
             return LW_OK;
         }
-    }
-    return lw_fail(err, LW_EINVAL, "'%s' is not a format (text, json, csv)", text);
+    return lw_fail_word(err, NULL, text, names);
 }
 
 static enum lw_status parse_double(const struct lw_opt *o, const char *text, struct lw_err *err)
@@ -132,10 +131,38 @@ static enum lw_status parse_double(const struct lw_opt *o, const char *text, str
     return LW_OK;
 }
 
+static bool is_switch(const struct lw_opt *o)
+{
+    return o->arg && strcmp(o->arg, "on|off") == 0;
+}
+
+/* Where an option takes one of the words of its arg ("gemm|spin|sleep"), another one is refused
+ * here. */
+static enum lw_status check_word(const struct lw_opt *o, const char *text, struct lw_err *err)
+{
+    enum { MOST_WORDS = 16 };
+    const char *words[MOST_WORDS] = {NULL};
+    char all[160];
+    int n = 0;
+
+    if (!o->arg || !strchr(o->arg, '|') ||
+        o->arg[strspn(o->arg, "abcdefghijklmnopqrstuvwxyz0123456789-|")])
+        return LW_OK;
+    snprintf(all, sizeof all, "%s", o->arg);
+    for (char *p = all, *rest; (p = strtok_r(p, "|", &rest)) && n < MOST_WORDS - 1; p = NULL) {
+        if (strcmp(p, text) == 0)
+            return LW_OK;
+        words[n++] = p;
+    }
+    return lw_fail_word(err, NULL, text, words);
+}
+
 static enum lw_status set_value(const struct lw_opt *o, const char *text, struct lw_err *err)
 {
     struct lw_opt_call *call;
 
+    if (!is_switch(o))
+        LW_TRY(check_word(o, text, err));
     switch (o->kind) {
     case LW_OPT_FLAG:
         *(bool *)o->value = true;
@@ -175,11 +202,6 @@ static void dashes_for_underscores(int argc, char **argv)
 static const struct lw_opt *option_of(const struct lw_opt *table, int n, int c)
 {
     return c >= FIRST_LONG && c < FIRST_LONG + n ? &table[c - FIRST_LONG] : find_letter(table, c);
-}
-
-static bool is_switch(const struct lw_opt *o)
-{
-    return o->arg && strcmp(o->arg, "on|off") == 0;
 }
 
 /* A switch alone means "on": a word after it that is neither on nor off is left for the scan. */

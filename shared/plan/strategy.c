@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/nearest.h"
 #include "shared/base/units.h"
 
 #define ROW_WORD(id, symbol, word, help) word,
@@ -20,8 +21,9 @@ static const char *const shard_policies[] = {LW_SHARD_POLICIES(ROW_WORD) NULL};
 static const char *const shard_policies_helps[] = {LW_SHARD_POLICIES(ROW_HELP) NULL};
 static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
                                        "hierarchical", "direct", "one-shot", "pairwise", "nccl",
-                                       "nccl:ring", "nccl:nvls", "nccl:tree/ll128", "nccl:ring,tree",
-                                       "nccl:^tree/simple", "nccl:^ll128", "nccl+cal", NULL};
+                                       "nccl:ring", "nccl:nvls", "nccl:tree/ll128",
+                                       "nccl:ring,tree", "nccl:^tree/simple", "nccl:^ll128",
+                                       "nccl+cal", NULL};
 static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
 static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
 static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};
@@ -186,12 +188,7 @@ static int word_of(const void *field)
 
 static enum lw_status bad_word(const struct option *o, const char *value, struct lw_err *err)
 {
-    char all[440] = "";
-
-    for (int i = 0; o->shown.values[i]; i++)
-        lw_err_word(all, sizeof all, o->shown.values[i]);
-    return lw_fail(err, LW_EINVAL, "--%s: unknown value '%s'; expected one of %s",
-                   o->shown.name, value, all);
+    return lw_fail_word(err, o->shown.name, value, o->shown.values);
 }
 
 static void dashed(char *to, size_t room, const char *text)

@@ -42,8 +42,7 @@ bool lw_grid_requested(const struct lw_grid_request *q, const struct lw_plan_sou
 }
 
 /* A grid has no place for the rest of a strategy: nothing of it is dropped in silence. */
-static enum lw_status only_grid_options(const struct lw_plan_source *src,
-                                        const struct lw_grid_request *q, struct lw_err *err)
+static enum lw_status only_grid_options(const struct lw_plan_source *src, struct lw_err *err)
 {
     static const char *const known[] = {"schedule", "pp", "micro-batches", "chunks"};
 
@@ -61,9 +60,6 @@ static enum lw_status only_grid_options(const struct lw_plan_source *src,
         return lw_fail(err, LW_EINVAL,
                        "-c, -s and --ranks need -w FILE: a grid alone has no cluster "
                        "and no strategy");
-    if (q->lower && strcmp(q->lower, "messages") != 0 && strcmp(q->lower, "shards") != 0)
-        return lw_fail(err, LW_EINVAL,
-                       "--lower: unknown value '%s'; expected one of messages, shards", q->lower);
     return LW_OK;
 }
 
@@ -242,7 +238,7 @@ enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_req
     struct lw_strategy st;
     struct lw_grid g;
 
-    LW_TRY(only_grid_options(src, q, err));
+    LW_TRY(only_grid_options(src, err));
     if (q->lower && format != LW_FORMAT_CSV)
         return lw_fail(err, LW_EINVAL, "--lower needs --format csv");
     if (q->durations && !out)

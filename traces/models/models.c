@@ -1,5 +1,5 @@
 /* Parametric models: the tables of the families, and a shape's way from options to a builder. */
-#include "shared/text/nearest.h"
+#include "shared/base/nearest.h"
 #include "traces/models/models.h"
 
 #include <inttypes.h>
@@ -116,20 +116,15 @@ static enum lw_status take_choice(const struct traces_model *m, size_t k,
 {
     const char *found = *(const char *const *)((const char *)given + choices[k].at);
     const char *standard = *(const char *const *)((const char *)&m->defaults + choices[k].at);
-    char all[80] = "";
 
     if (found && !standard)
         return lw_fail(err, LW_EINVAL, "model %s has no --%s", m->name, choices[k].option);
     found = found ? canonical(choices[k].option, found) : standard;
     *(const char **)((char *)out + choices[k].at) = found;
-    for (int i = 0; found && choices[k].words[i]; i++) {
+    for (int i = 0; found && choices[k].words[i]; i++)
         if (strcmp(found, choices[k].words[i]) == 0)
             return LW_OK;
-        lw_err_word(all, sizeof all, choices[k].words[i]);
-    }
-    if (!found)
-        return LW_OK;
-    return lw_fail(err, LW_EINVAL, "--%s: found '%s', allowed: %s", choices[k].option, found, all);
+    return found ? lw_fail_word(err, choices[k].option, found, choices[k].words) : LW_OK;
 }
 
 /* What follows from another size unless it is given: 0 asks the family for its rule. */

@@ -192,7 +192,7 @@ TEST_WITH(runs_show_names_and_filters_choose, fixture_open, fixture_close)
     assert_null(strstr(lapwing("runs --since 2100-01-01", NULL), "mlp"));
     expect("runs --workload ML --since 1h --kind sim", 0, "second try");
     expect("runs --since yesterday", 2, "expected a date");
-    expect("runs --kind x", 2, "expected sim, exec or import");
+    expect("runs --kind x", 2, "--kind: unknown value 'x'; expected one of sim, exec, import");
     expect("runs --format json", 0, "\"name\": \"second try\"");
 }
 

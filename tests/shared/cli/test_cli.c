@@ -14,7 +14,7 @@ struct opts {
     const char *unused;
     bool flag;
     int64_t count, bytes;
-    const char *name;
+    const char *name, *how;
     enum lw_format format;
 };
 
@@ -27,6 +27,7 @@ static enum lw_status parse(struct opts *o, char *line, char **argv, int *n_oper
         {"big-size", 0, LW_OPT_SIZE, &o->bytes, "SIZE", "", 0, 0},
         {"name", 0, LW_OPT_STRING, &o->name, "S", "", 0, 0},
         {"format", 0, LW_OPT_FORMAT, &o->format, "F", "", 0, 0},
+        {"how", 0, LW_OPT_STRING, &o->how, "fast|slow", "", 0, 0},
         {"find-unused", 0, LW_OPT_STRING, &o->unused, "on|off", "", 0, 0},
         {0},
     };
@@ -82,7 +83,12 @@ TEST(a_bad_option_is_named_with_what_is_allowed)
 {
     static const struct { const char *line, *message; } cases[] = {
         {"cmd --count 12", "--count: '12' is not a whole number from 1 to 9"},
-        {"cmd --format xml", "--format: 'xml' is not a format (text, json, csv)"},
+        {"cmd --format xml", "--format: unknown value 'xml'; expected one of text, json, csv"},
+        {"cmd --format jsn", "--format: unknown value 'jsn'; did you mean 'json'?; expected one of "
+                             "text, json, csv"},
+        {"cmd --how fsat", "--how: unknown value 'fsat'; did you mean 'fast'?; expected one of "
+                           "fast, slow"},
+        {"cmd --how=", "--how: unknown value ''; expected one of fast, slow"},
         {"cmd --count", "option '--count' needs a value"},
         {"cmd --nope", "unknown option '--nope'"},
         {"cmd --big 4KiB", "unknown option '--big'; did you mean '--big-size'?"},

@@ -1,6 +1,9 @@
 /* The strategy's one table: shared/plan/strategy.h. */
 #include "tests/lib/unit.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "shared/plan/strategy.h"
 
 TEST(words_are_taken_with_dash_or_underscore)
@@ -47,6 +50,38 @@ TEST(a_wrong_word_lists_the_right_ones)
     assert_int_equal(lw_strategy_set(&s, "dp", "0", &err), LW_EINVAL);
     assert_string_equal(err.msg, "--dp: '0' is not a whole number from 1 to 2147483647");
     assert_int_equal(lw_strategy_set(&s, "nope", "1", &err), LW_EINVAL);
+}
+
+/* Each word of each closed list without one of its letters. */
+TEST(a_misspelt_word_is_answered_with_the_right_one)
+{
+    struct lw_strategy s = lw_strategy_default();
+    int n = 0;
+
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        const struct lw_strategy_option *o = lw_strategy_option(i);
+        for (int v = 0; o->values && o->values[v]; v++) {
+            const char *word = o->values[v];
+            size_t len = strlen(word);
+            struct lw_err err = {0};
+            char wrong[64], said[80];
+            if (len < 5 || strchr(word, ':'))
+                continue;
+            snprintf(wrong, sizeof wrong, "%.*s%s", (int)len / 2, word, word + len / 2 + 1);
+            if (lw_strategy_set(&s, o->name, wrong, &err) == LW_OK)
+                continue; /* another word of the list */
+            snprintf(said, sizeof said, "--%s: unknown value '%s'; did you mean '", o->name, wrong);
+            if (strncmp(err.msg, said, strlen(said)) != 0)
+                fail_msg("'%s' for '%s': %s", wrong, word, err.msg);
+            n++;
+        }
+    }
+    assert_true(n > 40);
+    struct lw_err err = {0};
+    assert_int_equal(lw_strategy_set(&s, "schedule", "1f2b", &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "did you mean '1f1b'?"));
+    assert_int_equal(lw_strategy_set(&s, "bucket-policy", "picotrn", &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "did you mean 'picotron'?"));
 }
 
 TEST(every_option_reads_back_what_it_was_given)

@@ -142,7 +142,7 @@ TEST(what_a_grid_has_no_place_for_is_refused)
     expect("plan --schedule 1f1b --pp 2 --zero 1", 1, "--zero needs -w FILE");
     expect("plan --schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE");
     expect("plan --schedule 1f1b --pp 2 --lower shards", 1, "--lower needs --format csv");
-    expect("plan --schedule 1f1b --pp 2 --format csv --lower nothing", 1,
+    expect("plan --schedule 1f1b --pp 2 --format csv --lower nothing", 2,
            "--lower: unknown value 'nothing'; expected one of messages, shards");
     expect("plan --schedule 1f1b --pp 2 --group 2", 1,
            "--group is of --schedule interleaved-1f1b, not of 1f1b");

@@ -206,9 +206,11 @@ TEST(sizes_that_a_model_cannot_have_are_refused)
         struct traces_model_shape shape;
         const char *message;
     } cases[] = {
-        {"mlp", {.dtype = "i64"}, "--dtype: found 'i64', allowed: f32, bf16, f16"},
+        {"mlp", {.dtype = "i64"}, "--dtype: unknown value 'i64'; expected one of f32, bf16, f16"},
         {"mlp", {.attention = "flash"}, "model mlp has no --attention"},
-        {"gpt2", {.attention = "fast"}, "--attention: found 'fast', allowed: full, flash"},
+        {"gpt2",
+         {.attention = "fast"},
+         "--attention: unknown value 'fast'; expected one of full, flash"},
         {"gpt2", {.heads = 7}, "--heads: found 7, allowed: divisors of the hidden size, 768"},
         {"gpt2", {.kv_heads = 4}, "model gpt2 has no --kv-heads"},
         {"gpt2",

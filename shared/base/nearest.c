@@ -2,7 +2,7 @@
  * of neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when
  * at most a third of the longer word's letters are edited, or when the word is its beginning. Of
  * equally near ones the first counts. Upper and lower case are the same. */
-#include "shared/text/nearest.h"
+#include "shared/base/nearest.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -71,4 +71,19 @@ const char *lw_nearest_hint(const struct lw_nearest *n, const char *prefix, char
     else
         buf[0] = '\0';
     return buf;
+}
+
+enum lw_status lw_fail_word(struct lw_err *err, const char *option, const char *value,
+                            const char *const *words)
+{
+    struct lw_nearest near = lw_nearest_begin(value);
+    char all[440] = "", hint[96];
+
+    for (int i = 0; words[i]; i++) {
+        lw_err_word(all, sizeof all, words[i]);
+        lw_nearest_try(&near, words[i]);
+    }
+    return lw_fail(err, LW_EINVAL, "%s%s%sunknown value '%s'%s; expected one of %s",
+                   option ? "--" : "", option ? option : "", option ? ": " : "", value,
+                   lw_nearest_hint(&near, "", hint, sizeof hint), all);
 }

@@ -1,7 +1,7 @@
 /* What somebody probably meant. */
 #include "tests/lib/unit.h"
 
-#include "shared/text/nearest.h"
+#include "shared/base/nearest.h"
 #include "tests/lib/command_fixture.h"
 #include "tests/lib/file_fixture.h"
 
