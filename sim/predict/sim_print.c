@@ -193,7 +193,13 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
                             lw_dtype_name(x->dtype), x->by, x->source);
     }
     if (s->n_terms == 0)
-        fprintf(f, "interference: none (cluster '%s' gives no such term)\n", r->cluster->name);
+        lw_printf_paragraph(f,
+                            "interference: none (cluster '%s' gives no such term%s): nothing slows "
+                            "down beside compute, or beside others on the same NVLinks",
+                            r->cluster->name,
+                            lw_figure_is_set(r->cluster->published.fair_links)
+                                ? " unless --published-interference asks for it"
+                                : "");
     for (int32_t i = 0; i < s->n_terms; i++) {
         const struct lw_sim_term *x = &s->terms[i];
         lw_printf_paragraph(f, "interference: %s = %g (%s)%s%s", x->name, x->value, x->source,

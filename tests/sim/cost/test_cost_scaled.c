@@ -268,6 +268,15 @@ TEST_WITH(a_table_of_another_place_is_said_not_to_count, fixture_open, fixture_c
     assert_null(strstr(lapwing("sim -w w.json -c mine.json --dp 8 --no-db", NULL), "measured t"));
 }
 
+/* What a run leaves out is said where its figures are. */
+TEST_WITH(communicators_that_do_not_share_nvlinks_are_said_not_to, fixture_open, fixture_close)
+{
+    expect("model gpt2 -o w.json", 0, "");
+    expect("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db", 0, "no such term unless");
+    expect("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db --published-interference", 0,
+           "interference: fair_links = 1");
+}
+
 TEST_WITH(rccl_is_not_taken_for_nccl, fixture_open, fixture_close)
 {
     expect("cost -c mi300x --ranks 8 --bytes 1MiB", 0,
