@@ -60,7 +60,7 @@ static double ratio_of(const struct netbench_table *t, int32_t i)
 {
     double moving = t->measured_us[i] - t->host_us;
 
-    return moving > t->measured_us[i] / 4 ? moving / t->raw_us[i] : 0;
+    return moving > t->measured_us[i] / 4 ? moving / (t->raw_us[i] + t->posting_us[i]) : 0;
 }
 
 /* Mean error of the model alone, %. */
@@ -71,7 +71,7 @@ static double raw_error(const struct netbench_table *t)
 
     for (int32_t i = 0; i < t->n; i++)
         if (t->measured_us[i] > 0) {
-            double off = netbench_time_us(t, i, 1) / t->measured_us[i] - 1;
+            double off = netbench_raw_us(t, i) / t->measured_us[i] - 1;
             sum += off < 0 ? -off : off;
             n++;
         }

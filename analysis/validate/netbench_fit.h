@@ -20,15 +20,18 @@ struct netbench_table {
     enum sim_nccl_arch arch;
     int32_t n;
     int64_t *bytes;
-    double *measured_us, *raw_us; /* raw_us only where can_predict */
+    double *measured_us;
+    double *raw_us, *posting_us; /* only where can_predict: the model, what nccl+cal adds to it */
     uint32_t *marks;              /* sim_nccl_row_mark of each row */
     double host_us;               /* of a call, that the table's times contain */
 };
 
 /* Where the curves are asked for row i. */
 struct sim_nccl_spot netbench_spot(const struct netbench_table *t, int32_t i);
-/* The model's time of row i times a factor, and the host's time of a call. */
-double netbench_time_us(const struct netbench_table *t, int32_t i, double factor);
+/* Row i by the model alone, or with what nccl+cal adds times its factor; with the host's time of a
+ * call. */
+double netbench_raw_us(const struct netbench_table *t, int32_t i);
+double netbench_calibrated_us(const struct netbench_table *t, int32_t i, double factor);
 
 /* The stored table that has the same rows, whatever the file is called; -1: none. */
 int netbench_stored(const struct netbench_table *t);

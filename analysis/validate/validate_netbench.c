@@ -86,6 +86,7 @@ static enum lw_status read_rows(const struct lw_rows *r, struct netbench_table *
     LW_TAKE(&t->arena, t->bytes, r->n_rows, err);
     LW_TAKE(&t->arena, t->measured_us, r->n_rows, err);
     LW_TAKE(&t->arena, t->raw_us, r->n_rows, err);
+    LW_TAKE(&t->arena, t->posting_us, r->n_rows, err);
     LW_TAKE(&t->arena, t->marks, r->n_rows, err);
     for (int32_t i = 0; i < r->n_rows; i++) {
         LW_TRY(lw_rows_int(r, i, "size_bytes", 1, INT64_C(1) << 50, &t->bytes[i], err));
@@ -115,6 +116,7 @@ static enum lw_status predict(struct netbench_table *t, struct lw_err *err)
         q.bytes = t->bytes[i];
         LW_TRY(sim_nccl_answer(&c, &q, &a, err));
         t->raw_us[i] = (double)a.time / 1e6;
+        t->posting_us[i] = sim_nccl_posting_us(&a, q.n_nodes);
     }
     return LW_OK;
 }
@@ -172,9 +174,14 @@ int netbench_stored(const struct netbench_table *t)
     return sim_nccl_same_table(tables, n, t->marks, t->n);
 }
 
-double netbench_time_us(const struct netbench_table *t, int32_t i, double factor)
+double netbench_raw_us(const struct netbench_table *t, int32_t i)
 {
-    return t->host_us + t->raw_us[i] * factor;
+    return t->host_us + t->raw_us[i];
+}
+
+double netbench_calibrated_us(const struct netbench_table *t, int32_t i, double factor)
+{
+    return t->host_us + (t->raw_us[i] + t->posting_us[i]) * factor;
 }
 
 /* --- cases --- */
@@ -194,14 +201,14 @@ static enum lw_status add_cases(const struct netbench_table *t, struct lw_valida
             LW_TRY(lw_validation_series(v, family, text, 5, &series[k], err));
         }
         struct sim_nccl_spot at = netbench_spot(t, i);
-        double factor =
-            calibrated ? sim_nccl_factor(tables, n_tables, same, &at, &n_used) : 1;
+        double factor = sim_nccl_factor(tables, n_tables, same, &at, &n_used);
+        double us = calibrated ? netbench_calibrated_us(t, i, factor) : netbench_raw_us(t, i);
         snprintf(text, sizeof text, "%s:%d", t->name, i + 1);
         struct lw_case c = {.id = text,
                             .unit = "ns",
                             .family = family,
                             .series = series[k],
-                            .predicted = netbench_time_us(t, i, factor) * 1e3,
+                            .predicted = us * 1e3,
                             .measured = t->measured_us[i] * 1e3,
                             .remark = t->apart ? t->apart : ""};
         LW_TRY(lw_validation_case(v, &c, err));
@@ -272,7 +279,8 @@ static void count_fitted(struct lw_family *f)
     int n;
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
 
-    f->n_fitted = 5; /* the width, the weights and the common share of sim/cost/nccl_curves.c */
+    f->n_fitted = 6; /* the width, the weights and the common share of sim/cost/nccl_curves.c, and
+                      * LL_BLOCK_US of sim/cost/cost_nccl.c */
     f->fit_rows = 0;
     for (int i = 0; i < n; i++) {
         f->n_fitted += tables[i].n_knots;

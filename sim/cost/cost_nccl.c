@@ -27,6 +27,7 @@ _Static_assert(LW_N_NCCL_ALGORITHM_LISTS == 1 << SIM_N_NCCL_ALGORITHMS &&
 
 #define P2P_INTRA_US 10.0
 #define P2P_INTER_US 20.0
+#define LL_BLOCK_US 3.0
 
 static sim_nccl_pairs pairs(unsigned algorithms, unsigned protocols)
 {
@@ -400,7 +401,14 @@ enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_
                    lw_op_name(q->op), lw_reducer_name(q->algorithm));
 }
 
-/* The model times the curve of measured tables. */
+double sim_nccl_posting_us(const struct lw_cost_answer *model, int32_t n_nodes)
+{
+    bool many = n_nodes > 1 && model->n_blocks > 1 && strcmp(model->protocol, "ll") == 0;
+
+    return many ? LL_BLOCK_US * model->n_blocks : 0;
+}
+
+/* The model and what the proxy takes, times the curve of measured tables. */
 static enum lw_status calibrated(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
                                  const struct lw_cost_query *q, struct lw_cost_answer *out,
                                  struct lw_err *err)
@@ -414,10 +422,11 @@ static enum lw_status calibrated(const struct lw_cluster *c, const struct sim_nc
     struct sim_nccl_spot at = {sim_nccl_place_of(comm),
                                sim_nccl_share(q->op, q->bytes, q->n_ranks)};
     double factor = sim_nccl_factor(tables, n_tables, -1, &at, &n_used);
+    double posting = sim_nccl_posting_us(out, q->n_nodes) * 1e6;
     out->model = "nccl+cal";
     out->detail = n_used > 0 ? "model times measured curve" : "model: no table of such a place";
-    out->time = lw_round_sat((double)out->time * factor);
-    out->latency = lw_round_sat((double)out->latency * factor);
+    out->time = lw_round_sat(((double)out->time + posting) * factor);
+    out->latency = lw_round_sat(((double)out->latency + posting) * factor);
     out->bytes_per_s /= factor;
     return LW_OK;
 }

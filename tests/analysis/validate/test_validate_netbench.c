@@ -218,8 +218,8 @@ TEST(curves_never_harm_a_table_left_out)
         for (int32_t k = 0; !t.apart && k < t.n; k++) {
             struct sim_nccl_spot at = netbench_spot(&t, k);
             double f = sim_nccl_factor(stored, n, netbench_stored(&t), &at, &used);
-            raw += fabs(netbench_time_us(&t, k, 1) / t.measured_us[k] - 1);
-            cal += fabs(netbench_time_us(&t, k, f) / t.measured_us[k] - 1);
+            raw += fabs(netbench_raw_us(&t, k) / t.measured_us[k] - 1);
+            cal += fabs(netbench_calibrated_us(&t, k, f) / t.measured_us[k] - 1);
         }
         if (!t.apart) {
             assert_true(netbench_stored(&t) >= 0);
@@ -236,5 +236,5 @@ TEST(curves_never_harm_a_table_left_out)
     }
     globfree(&g);
     assert_int_equal(n_tables, 13);
-    assert_true(100 * all / n_all < 13.6);
+    assert_true(100 * all / n_all < 12);
 }
