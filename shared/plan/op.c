@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "shared/base/nearest.h"
+
 static const struct {
     const char *name, *letter;
     enum lw_op_class class_;
@@ -63,5 +65,10 @@ enum lw_status lw_op_parse(const char *name, enum lw_op_kind *kind, struct lw_er
             return LW_OK;
         }
     }
-    return lw_fail(err, LW_EINVAL, "unknown operation '%s' (forward, all_reduce, send, ...)", name);
+    struct lw_nearest near = lw_nearest_begin(name);
+    char hint[96];
+    for (int i = 0; i < LW_N_OP_KINDS; i++)
+        lw_nearest_try(&near, ops[i].name);
+    return lw_fail(err, LW_EINVAL, "unknown operation '%s'%s (forward, all_reduce, send, ...)", name,
+                   lw_nearest_hint(&near, "", hint, sizeof hint));
 }
