@@ -87,14 +87,20 @@ static enum lw_status add_rank(struct loader *l, struct lw_sql *q)
     return LW_OK;
 }
 
+/* -1 = none of the words. */
+static int place_of(const char *text, const char *(*word)(int k))
+{
+    for (int k = 0; word(k); k++)
+        if (strcmp(word(k), text) == 0)
+            return k;
+    return -1;
+}
+
 static enum lw_status add_stream(struct loader *l, struct lw_sql *q)
 {
-    static const char *const classes[] = {"compute", "comm", "copy", "host"};
-    int c = 0;
+    int c = place_of(lw_sql_text(q, 2), lw_stream_class_word);
 
-    while (c < 3 && strcmp(classes[c], lw_sql_text(q, 2)) != 0)
-        c++;
-    if (number(q, 0) != l->n_streams)
+    if (number(q, 0) != l->n_streams || c < 0)
         return bad(l, "stream");
     l->n_streams++;
     lw_builder_stream(l->builder, lw_sql_text(q, 1), (enum lw_stream_class)c, number(q, 3));
@@ -104,14 +110,10 @@ static enum lw_status add_stream(struct loader *l, struct lw_sql *q)
 static enum lw_status add_comm(struct loader *l, struct lw_sql *q)
 {
     struct lw_strategy s = lw_strategy_default();
+    int purpose = place_of(lw_sql_text(q, 4), lw_comm_purpose_word);
 
-    int purpose = 0;
-
-    while (purpose < LW_N_COMM_PURPOSES &&
-           strcmp(lw_comm_purpose_name((enum lw_comm_purpose)purpose), lw_sql_text(q, 4)) != 0)
-        purpose++;
     if (number(q, 0) != l->n_comms || !within(number(q, 3), 0, l->n_streams) ||
-        purpose == LW_N_COMM_PURPOSES)
+        purpose < 0)
         return bad(l, "comm");
     l->n_comms++;
     LW_TRY(lw_strategy_set(&s, "reducer", lw_sql_text(q, 2), l->err));

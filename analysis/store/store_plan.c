@@ -7,7 +7,6 @@
 #include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
 
-static const char *const stream_class[] = {"compute", "comm", "copy", "host"};
 static const char *const op_class[] = {"compute", "copy", "collective", "p2p", "memory", "host"};
 
 const char *lw_store_class_name(enum lw_op_kind kind)
@@ -43,15 +42,15 @@ static void put_ranks(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 static void put_streams(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 {
     for (int32_t i = 0; i < p->n_streams; i++)
-        lw_sql_run(q, "litti", id, i, p->streams[i].name, stream_class[p->streams[i].class_],
-                   p->streams[i].priority);
+        lw_sql_run(q, "litti", id, i, p->streams[i].name,
+                   lw_stream_class_word(p->streams[i].class_), p->streams[i].priority);
 }
 
 static void put_comms(struct lw_sql *q, int64_t id, const struct lw_plan *p)
 {
     for (int32_t i = 0; i < p->n_comms; i++)
         lw_sql_run(q, "littit", id, i, p->comms[i].name, lw_reducer_name(p->comms[i].reducer),
-                   p->comms[i].stream, lw_comm_purpose_name(p->comms[i].purpose));
+                   p->comms[i].stream, lw_comm_purpose_word(p->comms[i].purpose));
 }
 
 static void put_comm_ranks(struct lw_sql *q, int64_t id, const struct lw_plan *p)

@@ -7,17 +7,6 @@
 #include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
 
-static const char *stream_word(int k)
-{
-    static const char *const words[] = {"compute", "comm", "copy", "host"};
-    return k >= 0 && k < 4 ? words[k] : NULL;
-}
-
-static const char *purpose_word(int k)
-{
-    return k >= 0 && k < LW_N_COMM_PURPOSES ? lw_comm_purpose_name((enum lw_comm_purpose)k) : NULL;
-}
-
 static const char *reducer_word(int k)
 {
     return k >= 0 && k < LW_N_REDUCERS ? lw_reducer_name((enum lw_reducer_kind)k) : NULL;
@@ -56,7 +45,7 @@ static const struct lw_field role_fields[] = {
 #define AT(field) offsetof(struct lw_stream, field)
 static const struct lw_field stream_fields[] = {
     LW_F_NAME("name", AT(name)),
-    LW_F_MUST_WORD("class", AT(class_), stream_word),
+    LW_F_MUST_WORD("class", AT(class_), lw_stream_class_word),
     {.name = "priority",
      .kind = LW_FIELD_INT32,
      .at = AT(priority),
@@ -75,7 +64,7 @@ static const struct lw_field group_fields[] = {
 #define AT(field) offsetof(struct comm_row, field)
 static const struct lw_field comm_fields[] = {
     LW_F_NAME("name", AT(comm.name)),
-    LW_F_MUST_WORD("purpose", AT(comm.purpose), purpose_word),
+    LW_F_MUST_WORD("purpose", AT(comm.purpose), lw_comm_purpose_word),
     LW_F_WORD("reducer", AT(comm.reducer), reducer_word),
     LW_F_MUST_INT32("stream", AT(comm.stream)),
     LW_F_ITEMS("groups", LW_FIELD_INTS32, AT(groups), AT(n_groups)),

@@ -70,12 +70,18 @@ bool lw_op_uses_weights(const struct lw_op *op)
 static const char *const kind_names[LW_N_BUCKET_KINDS] = {"gradients", "weights", "tied", "norm",
                                                           "sparse"};
 
-const char *lw_comm_purpose_name(enum lw_comm_purpose p)
+const char *lw_comm_purpose_word(int p)
 {
-    static const char *const names[] = {"data",  "model",    "tensor",  "forward",
+    static const char *const words[] = {"data",  "model",    "tensor",  "forward",
                                         "backward", "embedding", "world", "recorded",
                                         "context", "expert", "expert data", "replicas"};
-    return names[p];
+    return p >= 0 && p < LW_N_COMM_PURPOSES ? words[p] : NULL;
+}
+
+const char *lw_stream_class_word(int c)
+{
+    static const char *const words[] = {"compute", "comm", "copy", "host"};
+    return c >= 0 && c <= LW_STREAM_HOST ? words[c] : NULL;
 }
 
 const char *lw_bucket_kind_name(enum lw_bucket_kind kind)

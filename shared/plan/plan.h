@@ -28,6 +28,8 @@ struct lw_strategy;
 
 enum lw_stream_class { LW_STREAM_COMPUTE, LW_STREAM_COMM, LW_STREAM_COPY, LW_STREAM_HOST };
 
+const char *lw_stream_class_word(int c); /* "comm"; NULL beyond the last, for tables */
+
 struct lw_stream {
     const char *name;
     enum lw_stream_class class_;
@@ -50,7 +52,7 @@ enum lw_comm_purpose {
     LW_N_COMM_PURPOSES,
 };
 
-const char *lw_comm_purpose_name(enum lw_comm_purpose p); /* "expert data" */
+const char *lw_comm_purpose_word(int p); /* "expert data"; NULL beyond the last, for tables */
 
 /* A class of communicators: every rank that takes part is a member of one group of it. Its ops are
  * issued to `stream` unless an op names another; ops of one communicator (a class and a group) run

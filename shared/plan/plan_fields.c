@@ -54,9 +54,11 @@ static const struct field role_fields[] = {
     NAMED("optimizer bytes", role, static_bytes[LW_MEM_OPTIMIZER]),
     NAMED("bucket bytes", role, static_bytes[LW_MEM_BUCKETS]), {0},
 }, stream_fields[] = {
-    NAME(stream, name), NAMED("class", stream, class_), N(stream, priority), {0},
+    NAME(stream, name), {FIELD("class", NUMBER, stream, class_), lw_stream_class_word, 0},
+    N(stream, priority), {0},
 }, comm_fields[] = {
-    NAME(comm, name), N(comm, purpose), N(comm, reducer), N(comm, stream), {0},
+    NAME(comm, name), WORD(comm, purpose, lw_comm_purpose_word), N(comm, reducer), N(comm, stream),
+    {0},
 }, group_fields[] = {
     LIST_OF("member", group, first_member, members), {0},
 }, param_fields[] = {
