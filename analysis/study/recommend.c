@@ -64,10 +64,11 @@ static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
     o.n_steps = lw_sim_warmup_steps(p) + 1;
     enum lw_status st = lw_sim_run_classes(p, s->cluster, &o, &c, &stats, s->err);
     if (st == LW_OK)
-        st = lw_timeline_measure(&c.rows, &c.plan, o.n_steps - 1, &sum, s->err);
+        st = lw_timeline_summarize(&c.rows, &c.plan, o.n_steps - 1, &sum, s->err);
     if (st == LW_OK) {
         point->step = sum.step;
         point->exposed_comm = sum.ranks[sum.worst].exposed_comm;
+        point->peak_memory_bytes = sum.peak_memory_bytes;
     }
     lw_summary_free(&sum);
     lw_sim_classes_free(&c);
@@ -142,7 +143,8 @@ static enum lw_status list_points(struct search *s)
     int64_t whole = all_bytes(s);
 
     for (int64_t cap = 0; cap < INT64_MAX && !lw_progress_stopped(s->progress);) {
-        struct lw_cap_point point = {.low_bytes = cap, .step = -1, .exposed_comm = -1};
+        struct lw_cap_point point = {.low_bytes = cap, .step = -1, .exposed_comm = -1,
+                                     .peak_memory_bytes = -1};
         strategy.bucket_cap_bytes = cap;
         LW_TRY(look(s, &strategy, &point));
         int64_t next = point.high_bytes < INT64_MAX ? point.high_bytes + 1 : INT64_MAX;

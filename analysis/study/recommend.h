@@ -21,6 +21,7 @@ struct lw_cap_point {
     int64_t low_bytes, high_bytes;
     int32_t n_buckets;
     lw_ps step, exposed_comm;      /* -1 = not simulated */
+    int64_t peak_memory_bytes;     /* of the largest rank; -1 = not simulated */
 };
 
 enum lw_cap_source { LW_CAP_GIVEN, LW_CAP_RECORDED, LW_CAP_DEFAULT };

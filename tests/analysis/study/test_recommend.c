@@ -197,7 +197,8 @@ TEST(it_is_compared_with_what_was_recorded)
 TEST(how_sure_follows_from_past_errors)
 {
     struct lw_cap_point point = {.cap_bytes = 1024, .step = 960};
-    struct lw_recommendation r = {.points = &point, .n_points = 1, .reference = {.step = 1000}};
+    struct lw_recommendation r = {.points = &point, .n_points = 1, .n_simulated = 1,
+                                  .reference = {.step = 1000}};
     struct lw_recommend_report p = {.r = &r, .n_past = 3, .mean_past_pct = 4, .max_past_pct = 6};
 
     /* 40 of 1000 is 4 % */
@@ -210,13 +211,43 @@ TEST(how_sure_follows_from_past_errors)
     p.n_past = 0;
     assert_string_equal(lw_recommend_verdict(&p), "unknown");
     r.reference.step = 1000000;
-    point.step = 999951; /* 0.0049 %, which prints as 0.00 */
+    point.step = 990001; /* 0.9999 %, which steps of one configuration differ by */
     assert_string_equal(lw_recommend_verdict(&p), "keep");
-    point.step = 999950;
+    point.step = 990000;
     assert_string_equal(lw_recommend_verdict(&p), "unknown");
     r.best = -1;
     assert_string_equal(lw_recommend_verdict(&p), "keep");
     assert_int_equal(lw_recommendation_gain(&r), 0);
+    r.n_simulated = 0; /* interrupted before the first */
+    assert_string_equal(lw_recommend_verdict(&p), "none");
+}
+
+/* A sentence, broken into lines that fit: here it is one line again. */
+static void join_lines(char *text)
+{
+    char *to = text;
+
+    for (const char *s = text; *s; s++) {
+        bool broken = strncmp(s, "\n  ", 3) == 0;
+        *to++ = broken ? ' ' : *s;
+        s += broken ? 2 : 0;
+    }
+    *to = '\0';
+}
+
+/* Parameters, gradients and momenta of qwen3-8b by itself are more than a device of 80 GB has. */
+TEST(a_plan_that_does_not_fit_is_said_not_to)
+{
+    int rc;
+
+    ok(strstr(lapwing("model qwen3-8b --device h100 -o big.json", &rc), "big") ? LW_OK
+                                                                                       : LW_EFAILED);
+    char *out = strdup(lapwing("recommend big.json -c dgx-h100 --dp 8", &rc));
+    assert_int_equal(rc, 0);
+    join_lines(out);
+    assert_non_null(strstr(out, "more than the device has by "));
+    free(out);
+    expect("recommend big.json -c dgx-h100 --dp 8 --format json", 0, "\"memory_missing_bytes\": ");
 }
 
 TEST(one_rank_has_nothing_to_recommend)
@@ -296,19 +327,6 @@ TEST(memory_is_given_back_when_it_runs_out)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-/* A sentence, broken into lines that fit: here it is one line again. */
-static void join_lines(char *text)
-{
-    char *to = text;
-
-    for (const char *s = text; *s; s++) {
-        bool broken = strncmp(s, "\n  ", 3) == 0;
-        *to++ = broken ? ' ' : *s;
-        s += broken ? 2 : 0;
-    }
-    *to = '\0';
-}
-
 TEST(a_trace_is_answered_in_one_sentence)
 {
     int rc;
@@ -318,7 +336,7 @@ TEST(a_trace_is_answered_in_one_sentence)
     join_lines(out);
     assert_ptr_equal(strchr(out, '\n'), out + strlen(out) - 1);
     assert_non_null(strstr(out, "on 8 ranks (all devices of the cluster)"));
-    assert_non_null(strstr(out, "less than with the default cap"));
+    assert_non_null(strstr(out, "keep the default cap: "));
     assert_non_null(strstr(out, "how sure: unknown, nothing was measured on cluster 'dgx-a100'"));
     free(out);
     expect("recommend $R/gpt6__gloo2__cap5.rank0.json.gz -c host --format json", 0,
