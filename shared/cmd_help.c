@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/base/nearest.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/cli/completion.h"
@@ -83,5 +84,11 @@ int cmd_help(int argc, char **argv)
         if (strcmp(c->name, argv[1]) == 0)
             return c->run(2, ask);
     }
-    return lw_cli_usage("help", "no command '%s'", argv[1]);
+    char hint[96];
+    struct lw_nearest near = lw_nearest_begin(argv[1]);
+    lw_nearest_try(&near, "strategy");
+    for (const struct lw_command *c = lw_commands; c->name; c++)
+        lw_nearest_try(&near, c->name);
+    return lw_cli_usage("help", "no command '%s'%s", argv[1],
+                        lw_nearest_hint(&near, "", hint, sizeof hint));
 }

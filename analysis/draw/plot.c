@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "analysis/draw/plot_style.h"
+#include "shared/base/nearest.h"
 #include "shared/io/output.h"
 
 extern char **environ;
@@ -70,10 +71,10 @@ enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_e
             *k = (enum lw_plot_kind)i;
             return LW_OK;
         }
-    char names[256] = "";
+    const char *names[LW_N_PLOTS + 1] = {NULL};
     for (int i = 0; i < LW_N_PLOTS; i++)
-        lw_err_word(names, sizeof names, plots[i].name);
-    return lw_fail(err, LW_EINVAL, "unknown plot '%s'; expected one of %s", name, names);
+        names[i] = plots[i].name;
+    return lw_fail_word(err, NULL, name, names);
 }
 
 enum lw_plot_source lw_plot_source_of(enum lw_plot_kind k)

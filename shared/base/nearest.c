@@ -67,7 +67,7 @@ void lw_nearest_try(struct lw_nearest *n, const char *candidate)
 const char *lw_nearest_hint(const struct lw_nearest *n, const char *prefix, char *buf, size_t size)
 {
     if (n->best)
-        snprintf(buf, size, "; did you mean '%s%s'?", prefix, n->best);
+        snprintf(buf, size, " (did you mean '%s%s'?)", prefix, n->best);
     else
         buf[0] = '\0';
     return buf;

@@ -379,20 +379,18 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
 {
     const struct lw_embedded *known = find_known(name_or_file);
     struct stat st;
-    char all[400] = "";
 
     if (known)
         return read_known(known, c, err);
     if (strcmp(name_or_file, "-") == 0 || stat(name_or_file, &st) == 0)
         return lw_cluster_read(name_or_file, c, err);
-    for (int k = 0; lw_cluster_known(k); k++)
-        lw_err_word(all, sizeof all, lw_cluster_known(k));
     struct lw_nearest near = lw_nearest_begin(name_or_file);
     char hint[96];
     for (int k = 0; lw_cluster_known(k); k++)
         lw_nearest_try(&near, lw_cluster_known(k));
-    return lw_fail(err, LW_EINVAL, "cluster '%s'%s: no such file, and none of the known systems %s",
-                   name_or_file, lw_nearest_hint(&near, "", hint, sizeof hint), all);
+    return lw_fail(err, LW_EINVAL,
+                   "cluster '%s': no such file and no known system%s; `lapwing cluster` lists them",
+                   name_or_file, lw_nearest_hint(&near, "", hint, sizeof hint));
 }
 
 enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,

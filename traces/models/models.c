@@ -28,19 +28,17 @@ const struct traces_model *traces_model_at(int k)
 
 static const struct traces_model *find_model(const char *name, struct lw_err *err)
 {
-    char all[420] = "", hint[96];
+    char hint[96];
     const struct traces_model *m;
 
-    for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
         if (strcmp(m->name, name) == 0)
             return m;
-        lw_err_word(all, sizeof all, m->name);
-    }
     struct lw_nearest near = lw_nearest_begin(name);
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
         lw_nearest_try(&near, m->name);
-    lw_fail(err, LW_EINVAL, "no model '%s'%s; known: %s", name,
-            lw_nearest_hint(&near, "", hint, sizeof hint), all);
+    lw_fail(err, LW_EINVAL, "no model '%s'%s; `lapwing model --list` lists them", name,
+            lw_nearest_hint(&near, "", hint, sizeof hint));
     return NULL;
 }
 

@@ -37,7 +37,7 @@ TEST(the_nearest_word_within_a_third_is_meant)
 
 TEST_WITH(commands_options_models_and_clusters_are_suggested, fixture_open, fixture_close)
 {
-    expect("compair", 2, "no command 'compair'; did you mean 'compare'?");
+    expect("compair", 2, "no command 'compair' (did you mean 'compare'?)");
     expect("sim --bukcet-cap 5MiB", 2, "did you mean '--bucket-cap'?");
     expect("model gpt2-smal", 1, "did you mean");
     expect("cluster dgx-a10", 1, "did you mean 'dgx-a100'?");

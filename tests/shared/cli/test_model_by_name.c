@@ -48,8 +48,8 @@ TEST_WITH(the_device_is_of_the_cluster_or_the_named_one, fixture_open, fixture_c
 
 TEST_WITH(recommend_and_exec_take_a_name, fixture_open, fixture_close)
 {
-    expect("recommend gpt2 -c dgx-h100 --dp 8", 0, "bucket cap");
-    expect("recommend -w gpt2 -c dgx-h100 --dp 8", 0, "bucket cap");
+    expect("recommend gpt2 -c dgx-h100 --dp 8", 0, "keep the default cap: 13 buckets");
+    expect("recommend -w gpt2 -c dgx-h100 --dp 8", 0, "keep the default cap: 13 buckets");
     expect("exec -w mlp --dp 2 --steps 1 --warmup 0 --compute sleep --no-db", 0, "verified");
 }
 
@@ -63,8 +63,8 @@ TEST_WITH(a_file_of_that_name_wins, fixture_open, fixture_close)
 
 TEST_WITH(what_is_neither_file_nor_model_is_refused, fixture_open, fixture_close)
 {
-    expect("sim -w gpt-2 -c dgx-h100", 1, "gpt-2: no such file; as a model: no model 'gpt-2'; "
-                                          "did you mean 'gpt2'?");
+    expect("sim -w gpt-2 -c dgx-h100", 1, "gpt-2: no such file; as a model: no model 'gpt-2' "
+                                          "(did you mean 'gpt2'?)");
     expect("sim -w ./gpt2 -c dgx-h100", 1, "./gpt2: cannot open");
     expect("sim -w gpt2.json -c dgx-h100", 1, "gpt2.json: cannot open");
     expect("sim -w llama-3-8b", 1, "choose another device, or make the workload with");

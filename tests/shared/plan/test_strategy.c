@@ -70,7 +70,7 @@ TEST(a_misspelt_word_is_answered_with_the_right_one)
             snprintf(wrong, sizeof wrong, "%.*s%s", (int)len / 2, word, word + len / 2 + 1);
             if (lw_strategy_set(&s, o->name, wrong, &err) == LW_OK)
                 continue; /* another word of the list */
-            snprintf(said, sizeof said, "--%s: unknown value '%s'; did you mean '", o->name, wrong);
+            snprintf(said, sizeof said, "--%s: unknown value '%s' (did you mean '", o->name, wrong);
             if (strncmp(err.msg, said, strlen(said)) != 0)
                 fail_msg("'%s' for '%s': %s", wrong, word, err.msg);
             n++;
