@@ -45,8 +45,8 @@ NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
 MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 RECORD_SRC := $(sort $(wildcard exec/record/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
-HOST_SRC := shared/base/err.c shared/base/shown_text.c shared/base/dtype.c shared/plan/op.c \
-    shared/plan/product.c # in each plugin
+HOST_SRC := $(addprefix shared/base/,err.c nearest.c shown_text.c dtype.c) \
+            $(addprefix shared/plan/,op.c product.c) # in each plugin
 LIBRARY_EXAMPLE := analysis/library/example.c
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
@@ -157,6 +157,8 @@ MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
 MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,boot_id.c cpu_world.c cpu_stream.c cpu_comm.c \
            gemm.c gradients.c sparse_rows.c clock_wait.c thread_group.c thread_collective_steps.c) \
            $(addprefix exec/backend/,element.c optimizer.c) shared/groups/double_tree.c $(HOST_SRC))
+# What a plugin lacks is seen when it is linked.
+PLUGIN_LINK := $(if $(SANITIZER),,-Wl,-z,defs)
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
 RECORDERS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-record.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-record-mpi.so)
 
@@ -170,7 +172,7 @@ $(BUILD)/openmpi/%.o: %.c Makefile
 	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(MPI_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
 
 $(BUILD)/lapwing-openmpi.so: $(MPI_OBJ)
-	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic $^ $(MPI_LIB) -lm -ldl -o $@
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic $(PLUGIN_LINK) $^ $(MPI_LIB) -lm -ldl -o $@
 
 # Recorders are preloaded before a program; NCCL and CUDA are found at run time, MPI is linked.
 RECORD_OBJ := $(patsubst %.c,$(BUILD)/record/%.o,$(RECORD_SRC))
@@ -182,7 +184,7 @@ $(BUILD)/lapwing-record.so: $(addprefix $(BUILD)/record/exec/record/record_,file
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ -ldl -o $@
 
 $(BUILD)/lapwing-record-mpi.so: $(addprefix $(BUILD)/record/exec/record/record_,file.o mpi.o)
-	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ $(MPI_LIB) -o $@
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $(PLUGIN_LINK) $^ $(MPI_LIB) -o $@
 
 $(BUILD)/plugin/%.o: %.c Makefile
 	@mkdir -p $(@D)
@@ -213,7 +215,7 @@ $(BUILD)/plugin/kernels.o: $(BUILD)/plugin/kernels.fatbin
 	    | $(CC) -c -x assembler - -o $@
 
 $(BUILD)/lapwing-nccl.so: $(NCCL_OBJ)
-	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $^ $(CUDA_LIB) -lm -o $@
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $(PLUGIN_LINK) $^ $(CUDA_LIB) -lm -o $@
 
 # Stand-ins for the driver, NCCL and cuBLAS on host memory: tests load the plugin against them.
 soname = $(or $(shell readelf -d $(CUDA_AT)/lib64/lib$(1).so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p'),lib$(1).so)

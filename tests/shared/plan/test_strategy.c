@@ -64,7 +64,7 @@ TEST(a_misspelt_word_is_answered_with_the_right_one)
             const char *word = o->values[v];
             size_t len = strlen(word);
             struct lw_err err = {0};
-            char wrong[64], said[80];
+            char wrong[64], said[128];
             if (len < 5 || strchr(word, ':'))
                 continue;
             snprintf(wrong, sizeof wrong, "%.*s%s", (int)len / 2, word, word + len / 2 + 1);
