@@ -26,7 +26,7 @@ TABLES = {
          "p5-playbook stage-message": 0}),
     "vtrain_ground_truth_single": (
         3, {"Megatron-DeepSpeed host-op": 68}, {"Megatron-DeepSpeed host-op": 56.2}),
-    "mpt_fsdp": (2, {"Composer traffic": 2.19}, {"Composer traffic": 1}),
+    "mpt_fsdp": (2, {"Composer traffic": 1.75}, {"Composer traffic": 1}),
     "bloom_3d_a100": (4, {"jean-zay-a100 network": 0.2}, {"jean-zay-a100 network": 1}),
     "narayanan2021_table1_weak_scaling": (
         1, {"Megatron-LM 202 traffic": 1.275}, {"Megatron-LM 202 traffic": 1}),

@@ -8,6 +8,7 @@
 
 #include "analysis/validate/run_figures.h"
 #include "analysis/validate/run_framework.h"
+#include "sim/cost/cost_model.h"
 #include "traces/models/models.h"
 
 /* By the letters and digits of a name, in lower case; the first row that its beginning has. */
@@ -153,7 +154,27 @@ static lw_ps us(double v)
     return (lw_ps)(v * 1e6);
 }
 
-static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
+/* The device's time of a gather of a block's input over the tensor group. Inside a node it runs
+ * beside the host's launches; between nodes both take their time, as the sweep on the playbook's
+ * cluster has it. */
+static lw_ps collective_time(const struct lw_run *r, const struct lw_cluster *c)
+{
+    struct lw_cost cost = lw_sim_cost(c);
+    int64_t per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : r->tp;
+    struct lw_cost_query q = {
+        .op = LW_OP_ALL_GATHER,
+        .dtype = LW_BF16,
+        .bytes = lw_dtype_size(LW_BF16) * r->mbs * r->seq * r->hidden / r->cp,
+        .n_ranks = (int32_t)r->tp,
+        .n_nodes = (int32_t)((r->tp + per_node - 1) / per_node),
+    };
+    lw_ps t = cost.time(cost.ctx, &q);
+
+    return t > 0 ? t : 0;
+}
+
+static void take_framework(const struct lw_run *r, const struct lw_cluster *c,
+                           struct traces_model_shape *s)
 {
     const struct lw_run_framework *f = lw_run_framework_of(r);
     bool stages = r->pp > 1 && r->gpus > r->gpus_per_node;
@@ -164,6 +185,8 @@ static void take_framework(const struct lw_run *r, struct traces_model_shape *s)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR_STAGE, 0) * (double)r->tp);
     else if (r->tp > r->gpus_per_node)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR, 0) * (double)r->tp);
+    if (s->host_collective_ps > 0 && r->tp <= r->gpus_per_node)
+        s->collective_ps = collective_time(r, c);
     bool compiled = strstr(r->compile, "yes") || lw_run_takes(r, "compile");
     s->unfused = compiled ? 0 : f->unfused;
     s->fused_sums = f->fused_sums && strcmp(lw_run_gradients(r), "f32") == 0;
@@ -224,9 +247,10 @@ static int64_t n_mtp(const struct lw_run *r)
 
 enum { LORA_RANK = 16 }; /* MLPerf Training rules, llama2_70b_lora: rank 16 */
 
-enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *device,
+enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_cluster *c,
                                struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err)
 {
+    const struct lw_device *device = &c->device;
     bool llama = strcmp(r->family, "llama") == 0;
     struct precision p = {.dtype = LW_BF16};
     struct traces_model_shape s = {
@@ -261,7 +285,7 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_device *d
         return lw_fail(err, LW_ENOTSUP, "the device has no 8-bit products");
     s.dtype = p.name;
     s.fp8 = p.fp8;
-    take_framework(r, &s);
+    take_framework(r, c, &s);
     *dtype = p.dtype;
     if (strcmp(r->family, "bert") == 0)
         return traces_model_build("bert-large", &s, device, w, err);

@@ -255,7 +255,7 @@ static enum lw_status on_machine(struct lw_run *r, const struct lw_cluster *c,
     struct lw_workload w;
     enum lw_dtype dtype;
 
-    LW_TRY(lw_run_workload(r, &c->device, &w, &dtype, err));
+    LW_TRY(lw_run_workload(r, c, &w, &dtype, err));
     out->step_flops = step_flops(r, &w);
     out->peak = c->device.peak_flops[dtype].value; /* of bf16 where products are of 8 bits */
     out->capacity_bytes =

@@ -199,6 +199,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.tensor = shape->tensor;
     s.host_op_ps = shape->host_op_ps;
     s.host_collective_ps = shape->host_collective_ps;
+    s.collective_ps = shape->collective_ps;
     s.unfused = shape->unfused;
     s.fused_sums = shape->fused_sums;
     s.kept = shape->kept;

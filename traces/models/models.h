@@ -55,6 +55,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
     lw_ps host_op_ps; /* host time per launched kernel: a module is no faster; 0 = not counted */
     lw_ps host_collective_ps; /* the same per collective of the tensor group, beside */
+    lw_ps collective_ps;      /* the device's time of such a collective, which a plan adds to the
+                               * module's: the host launches beside it */
     bool fused_sums;  /* the products of weights' gradients add them to f32 sums */
     unsigned unfused; /* bits of enum traces_unfused */
     unsigned kept;     /* bits of enum traces_kept */

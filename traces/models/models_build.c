@@ -301,13 +301,24 @@ static int32_t collectives_of(const struct traces_builder *b, const struct lw_mo
     return b->shape.sequence_parallel ? (backward ? 3 : 2) * m->tp_calls : m->tp_calls;
 }
 
-/* The host's time for a module's kernels and collectives. */
+/* Of them those that a plan with sums beside the weights' gradients does not hide: all of the
+ * forward, one gather of three in the backward. */
+static int32_t exposed_of(const struct traces_builder *b, const struct lw_module *m, bool backward)
+{
+    int32_t n = collectives_of(b, m, backward);
+
+    return backward && b->shape.sequence_parallel ? n / 3 : n;
+}
+
+/* The host's time for a module's kernels and collectives, less the device's time of collectives. */
 static lw_ps host_time(const struct traces_builder *b, int32_t module, bool backward)
 {
     const struct traces_launches *l = &b->launches[module];
+    const struct lw_module *m = &b->w.modules[module];
 
     return (backward ? l->n_backward : l->n_forward) * b->shape.host_op_ps +
-           collectives_of(b, &b->w.modules[module], backward) * b->shape.host_collective_ps;
+           collectives_of(b, m, backward) * b->shape.host_collective_ps -
+           exposed_of(b, m, backward) * b->shape.collective_ps;
 }
 
 /* A module's forward and backward last at least as long as the host launches their kernels. What is

@@ -180,6 +180,27 @@ static int load(void **unused)
     return lw_cluster_find("dgx-h100", &cluster, NULL) == LW_OK ? 0 : -1;
 }
 
+/* A device's collective of 1 ms beside the host, of two ranks under sequence parallelism: the
+ * forward is shorter by its four, the backward by two gathers, whose sums run beside the weights'
+ * gradients. */
+TEST(the_host_launches_beside_the_devices_collectives)
+{
+    const lw_ps ms = 1000 * LW_PS_PER_US;
+    struct traces_model_shape s = shape_of(0);
+    struct lw_workload a = built(0, ms, ms, true), b;
+    struct lw_err err;
+
+    s.host_op_ps = s.host_collective_ps = s.collective_ps = ms;
+    s.tensor = 2;
+    s.sequence_parallel = true;
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &b, &err), err);
+    assert_int_equal(a.modules[BLOCK].forward_ps - b.modules[BLOCK].forward_ps, 2 * 4 * ms);
+    assert_int_equal(lw_module_backward(&a.modules[BLOCK]) - lw_module_backward(&b.modules[BLOCK]),
+                     2 * 2 * ms);
+    lw_workload_free(&a);
+    lw_workload_free(&b);
+}
+
 static int unload(void **unused)
 {
     (void)unused;
