@@ -3,7 +3,7 @@
 
     tests/nccl_library.py NCCL_SOURCES [LAPWING]      CUDA_HOME, CXX; needs no GPU
 
-NCCL_SOURCES is a checkout of NVIDIA/nccl at a tag (v2.28.9-1 is known to work). The files of
+NCCL_SOURCES is a checkout of NVIDIA/nccl at a tag (v2.28.9-1 and v2.30.7-1 are known to work). The files of
 src/graph are compiled for the host with a driver (below), and whatever they need of the rest of
 the library is a function that returns 0. The driver reads a topology, searches it and prints the
 graphs and every latency and bandwidth of the tuning table. Each cell stands beside
@@ -172,7 +172,8 @@ def build(sources, folder):
         f"{sources}/src/{f}.cc" for f in ("debug", "misc/param", "misc/utils", "misc/strongstream")]
     places = [f"{folder}/include", f"{sources}/src/include", f"{sources}/src/include/plugin",
               f"{sources}/src/graph", f"{cuda}/include"]
-    flags = ["-std=c++17", "-O1", "-w", "-fpermissive", "-include", "limits"] + [f"-I{p}" for p in places]
+    flags = ["-std=c++17", "-O1", "-w", "-fpermissive", "-include", "limits", "-DNCCL_OS_LINUX"]
+    flags += [f"-I{p}" for p in places]
     objects = []
     for f in files:
         objects.append(f"{folder}/{os.path.basename(f)}.o")
