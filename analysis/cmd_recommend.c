@@ -47,7 +47,8 @@ static enum lw_status read_workload(struct session *s, char **files, int n, stru
     bool model = n == 1 && !lw_names_file(files[0]);
     if (model ||
         (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0))
-        return lw_plan_source_workload(&s->source, files[0], &s->strategy, &s->workload, err);
+        return lw_plan_source_workload(&s->source, files[0], &s->strategy, &s->cluster,
+                                       &s->workload, err);
     struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
     enum lw_status st = v ? LW_OK : lw_fail_nomem(err);
     for (; st == LW_OK && n_read < n; n_read += st == LW_OK)
@@ -105,7 +106,7 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     LW_TRY(lw_plan_source_strategy(&s->source, &s->strategy, err));
     LW_TRY(read_workload(s, files, n, err));
-    LW_TRY(lw_plan_source_fit(&s->source, &s->workload, err));
+    LW_TRY(lw_plan_source_fit(&s->source, &s->workload, &s->cluster, err));
     choose_ranks(s);
     enum lw_status st =
         lw_recommend(&s->workload, &s->strategy, &s->cluster, &progress, &s->r, err);
@@ -124,7 +125,8 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
 
 int cmd_recommend(int argc, char **argv)
 {
-    struct session s = {.db = "lapwing.db", .source.make_model = traces_model_for};
+    struct session s = {.db = "lapwing.db", .source.make_model = traces_model_for,
+                        .source.predicts = true};
     const struct lw_opt own[] = {
         {"store", 0, LW_OPT_FLAG, &s.store, NULL,
          "store predictions of about 32 caps, for `lapwing plot sweep`", 0, 0},

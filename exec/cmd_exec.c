@@ -46,13 +46,13 @@ static enum lw_status set_nccl_env(void *session, const char *name, const char *
     return LW_OK;
 }
 
-/* -1: no launcher started this process. */
-static int32_t rank_of_launcher(void)
+static void only_rank_0_prints(void)
 {
     struct exec_identity id = {0};
     bool found = false;
 
-    return exec_identity_read(&id, &found, NULL) == LW_OK && found ? id.rank : -1;
+    if (exec_identity_read(&id, &found, NULL) == LW_OK && found && id.rank > 0)
+        lw_cli_no_json();
 }
 
 static int run_command(int argc, char **argv)
@@ -114,14 +114,11 @@ static int run_command(int argc, char **argv)
     struct lw_err err = {0};
     int n;
 
-    int32_t rank = rank_of_launcher();
-    if (rank > 0)
-        lw_cli_no_json();
+    only_rank_0_prints();
     lw_cli_join(argc, argv, s.command, sizeof s.command);
     int rc = lw_plan_source_begin(&s.source, &usage, own, argc, argv, &n);
     if (rc >= 0)
         return rc;
-    s.source.silent = rank > 0 || (rank < 0 && s.spawn); /* rank 0 prints what all read */
     if (list)
         return lw_cli_end("exec", lw_exec_print_backends(s.format, stdout, &err), &err);
     if (exec_compute_parse(compute, &s.options.compute, &err) != LW_OK)

@@ -53,7 +53,7 @@ static enum lw_status load(struct lw_plan_source *src, const char *plan_file, st
 
     LW_TRY(lw_plan_source_cluster(src, &c, err));
     struct lw_cost cost = lw_sim_cost(&c);
-    enum lw_status s = lw_plan_source_load(src, plan_file, &cost, p, err);
+    enum lw_status s = lw_plan_source_load(src, plan_file, &cost, &c, p, err);
     if (s == LW_OK && src->cluster_file) {
         p->cluster_name = lw_arena_strdup(&p->arena, c.name);
         if (!p->cluster_name) {

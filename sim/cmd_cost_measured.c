@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "shared/base/arena.h"
+#include "shared/device/device_kind.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
 #include "shared/text/record.h"

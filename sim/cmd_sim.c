@@ -48,7 +48,8 @@ static const char *not_of_a_replay(const struct lw_prediction *s)
 int cmd_sim(int argc, char **argv)
 {
     struct lw_prediction s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
-                        .row.id = -1, .source.make_model = traces_model_for};
+                        .row.id = -1, .source.make_model = traces_model_for,
+                        .source.predicts = true};
     struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "optimizer steps to measure (1)", 1, 1000000},

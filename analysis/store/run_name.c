@@ -102,7 +102,8 @@ static const struct word {
     const char *name;
     bool flag, hidden;
 } known[] = {
-    {"all", true, true},         {"buffered", true, false},
+    {"all", true, true},         {"as-recorded", true, true}, /* the cluster says it */
+    {"buffered", true, false},
     {"cluster", false, true},    {"cluster-out", false, true},
     {"compute", false, true},    {"db", false, true},
     {"force", true, true},       {"format", false, true},

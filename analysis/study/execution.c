@@ -21,10 +21,10 @@ static enum lw_status load(struct lw_execution *s, const char *plan_file, struct
     s->options.ranks_per_node = cost.ranks_per_node;
 
     if (!s->no_check || !plan_file)
-        return lw_plan_source_load(&s->source, plan_file, &cost, &s->plan, err);
+        return lw_plan_source_load(&s->source, plan_file, &cost, &s->cluster, &s->plan, err);
     if (s->source.workload_file || s->source.n_given > 0)
         return lw_fail(err, LW_EINVAL, "--no-check runs a plan file as it is: no -w, no strategy");
-    return lw_plan_source_read(&s->source, plan_file, true, &s->plan, err);
+    return lw_plan_source_read(&s->source, plan_file, true, &s->cluster, &s->plan, err);
 }
 
 static enum lw_status run(struct lw_execution *s, struct lw_err *err)

@@ -28,6 +28,7 @@ static enum lw_status load_replay(struct lw_prediction *s, struct lw_err *err)
                        p->workload_file ? "-w" : "-s");
     LW_TRY(sim_replay_buckets(&s->replay, p, err));
     s->replay.whatif.network = p->cluster_file;
+    s->replay.whatif.as_recorded = p->as_recorded;
     s->replay.whatif.ranks = p->ranks;
     return sim_replay_load(&s->replay, s->operands, s->n_operands, &s->plan, &s->cluster, err);
 }
@@ -41,7 +42,7 @@ static enum lw_status load(struct lw_prediction *s, struct lw_err *err)
         LW_TRY(lw_cluster_use_published(&s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
     return lw_plan_source_load(&s->source, s->n_operands > 0 ? s->operands[0] : NULL, &cost,
-                               &s->plan, err);
+                               &s->cluster, &s->plan, err);
 }
 
 static enum lw_status run(struct lw_prediction *s, struct lw_err *err)

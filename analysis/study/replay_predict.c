@@ -52,7 +52,7 @@ static void describe(struct sim_whatif *w, const struct traces_source *v, int n)
     const struct lw_trace *t = &v[0].trace;
 
     w->world = t->world_size > 0 ? t->world_size : n > 1 ? n : -1;
-    w->recorded_device = lw_trace_text(t, t->device);
+    w->recorded_device = traces_source_device(&v[0]);
 }
 
 /* Periods of the recording, of all ranks and then of each, and the parts of its middle one. */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/device/device_kind.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
 #include "traces/trace/kernel_class.h"
@@ -193,6 +194,20 @@ static enum lw_status check(const struct sim_whatif *w, struct lw_err *err)
     return LW_OK;
 }
 
+/* Kernels of one device and collectives of a cluster with another are not mixed unasked. */
+static enum lw_status check_kind(const struct sim_whatif *w, struct lw_err *err)
+{
+    const char *kind = w->has_device ? w->to.device.kind : w->recorded_device;
+
+    if (lw_device_same_kind(kind, w->net.device.kind))
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "the kernels are of device '%s', cluster '%s' has '%s': --device %s times them "
+                   "for that device; --as-recorded keeps them and takes the cluster's network "
+                   "alone; or record on that device",
+                   kind, w->net.name, w->net.device.kind, w->network);
+}
+
 enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *rule,
                                struct lw_err *err)
 {
@@ -208,7 +223,7 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
                               : find_recorded(w, err));
         w->has_device = true;
     }
-    return LW_OK;
+    return w->has_net && !w->as_recorded ? check_kind(w, err) : LW_OK;
 }
 
 enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err)

@@ -16,6 +16,7 @@ struct sim_whatif {
     const char *network;              /* -c; NULL = recorded times */
     int64_t ranks;                    /* --ranks; 0 = as recorded */
     const char *device, *from_device; /* --device, --from-device */
+    bool as_recorded;                 /* --as-recorded: the network of a cluster of another kind */
     const struct lw_kernel_table *kernels;
     int32_t world;               /* ranks of the recorded run; -1 = the traces do not say */
     const char *recorded_device; /* as the trace names it; "" = it does not */

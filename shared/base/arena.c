@@ -202,6 +202,20 @@ void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size)
     return grown;
 }
 
+void lw_arena_join(struct lw_arena *a, struct lw_arena *from)
+{
+    struct lw_arena_block **block = &a->head;
+    struct lw_arena_adopted **adopted = &a->adopted;
+
+    while (*block)
+        block = &(*block)->next;
+    while (*adopted)
+        adopted = &(*adopted)->next;
+    *block = from->head;
+    *adopted = from->adopted;
+    *from = (struct lw_arena){0};
+}
+
 void lw_arena_free(struct lw_arena *a)
 {
     for (; a->adopted; a->adopted = a->adopted->next)

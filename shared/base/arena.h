@@ -47,6 +47,8 @@ char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len);
 /* Room for element n of an array of the arena that doubles when it is full: items, or a copy with
  * zeroed rest; NULL without memory. */
 void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size);
+/* What `from` holds goes with `a` from now on. */
+void lw_arena_join(struct lw_arena *a, struct lw_arena *from);
 void lw_arena_free(struct lw_arena *a);
 /* The function `name` that frees a struct whose memory is all in its `arena`. */
 #define LW_FREE_BY_ARENA(name, type) \

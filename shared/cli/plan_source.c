@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/base/shown_text.h"
+#include "shared/device/device_kind.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/retime.h"
@@ -65,13 +66,18 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
          0, 0},
         {"from-device", 0, LW_OPT_STRING, &s->from_device, "KIND",
          "with --device: the device that was recorded or timed for (what the file names)", 0, 0},
+        {"as-recorded", 0, LW_OPT_FLAG, &s->as_recorded, NULL,
+         "on a cluster of another kind keep the workload's times and its device, and take the "
+         "cluster's network alone",
+         0, 0},
     };
     size_t n = sizeof first / sizeof *first;
 
     s->given = lw_strategy_default();
     s->call = (struct lw_opt_call){set_option, s};
     memcpy(table, first, sizeof first);
-    for (int i = 0; i < lw_strategy_n_options() && n < LW_PLAN_SOURCE_OPTIONS; i++) {
+    for (int i = 0; i < lw_strategy_n_options(); i++) {
+        assert(n < LW_PLAN_SOURCE_OPTIONS);
         const struct lw_strategy_option *o = lw_strategy_option(i);
         table[n++] =
             (struct lw_opt){o->name, 0, LW_OPT_CALL, &s->call, o->arg, o->help, 0, 0};
@@ -103,104 +109,19 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
     return LW_OK;
 }
 
-/* "NVIDIA A100-SXM4-80GB" is the A100-SXM4-80GB of a known system. */
-static const char *plain_kind(const char *kind)
-{
-    static const char maker[] = "NVIDIA ";
-
-    return strncmp(kind, maker, sizeof maker - 1) == 0 ? kind + sizeof maker - 1 : kind;
-}
-
-/* A known system other than a host has devices of that kind. */
-static enum lw_status is_known_kind(const char *kind, bool *known, struct lw_err *err)
-{
-    struct lw_cluster c;
-
-    *known = false;
-    for (int k = 0; lw_cluster_known(k) && !*known; k++) {
-        if (strcmp(lw_cluster_known(k), "host") == 0)
-            continue;
-        LW_TRY(lw_cluster_find(lw_cluster_known(k), &c, err));
-        *known = strcmp(c.device.kind, kind) == 0;
-        lw_cluster_free(&c);
-    }
-    return LW_OK;
-}
-
-enum same_kind { SAME, OTHER, UNSURE };
-
-/* Two known kinds are the same if their names are equal. A driver's name ("NVIDIA H100 80GB HBM3")
- * is the same kind as a known one if it has that kind's first word. Of other names nothing is
- * known. A side without a name is not compared. */
-static enum lw_status compare_kinds(const char *own, const char *kind, enum same_kind *same,
-                                    struct lw_err *err)
-{
-    bool own_known = false, kind_known = false;
-
-    *same = SAME;
-    if (lw_device_is_nameless(own) || lw_device_is_nameless(kind) || strcmp(own, kind) == 0)
-        return LW_OK;
-    LW_TRY(is_known_kind(own, &own_known, err));
-    LW_TRY(is_known_kind(kind, &kind_known, err));
-    if (own_known && kind_known)
-        *same = OTHER;
-    else if (!own_known && !kind_known)
-        *same = UNSURE;
-    else if (!lw_device_same_family(own_known ? own : kind, own_known ? kind : own))
-        *same = UNSURE;
-    return LW_OK;
-}
-
-/* A workload or a plan, with the device kind that its times are of. */
+/* A workload or a plan, with the device that its times are of. */
 struct timed {
     const char *what, *name, *device;
     struct lw_workload *w; /* one of the two is NULL */
     struct lw_plan *p;
 };
 
-static struct timed of_workload(struct lw_workload *w)
+static struct timed timed_of(struct lw_workload *w, struct lw_plan *p)
 {
-    return (struct timed){"workload", w->name, plain_kind(w->from.device ? w->from.device : ""), w,
-                          NULL};
-}
+    const char *device = w ? w->from.device : p->device;
 
-static struct timed of_plan(struct lw_plan *p)
-{
-    return (struct timed){"plan", p->name, plain_kind(p->device ? p->device : ""), NULL, p};
-}
-
-static void say_other_kind(const struct lw_plan_source *s, const struct timed *t,
-                           const struct lw_cluster *c)
-{
-    char name[120], own[120], cluster[120], kind[120], file[240];
-
-    lw_shown_text(own, sizeof own, t->device);
-    fprintf(stderr,
-            "lapwing: %s '%s' is timed for device '%s', cluster '%s' has '%s': compute takes "
-            "the times of '%s'; --device %s times it by FLOPs and bytes\n",
-            t->what, lw_shown_text(name, sizeof name, t->name), own,
-            lw_shown_text(cluster, sizeof cluster, c->name),
-            lw_shown_text(kind, sizeof kind, c->device.kind), own,
-            lw_shown_text(file, sizeof file, s->cluster_file));
-}
-
-/* Times of another known kind are refused; those of a kind that is not known are used, and said to
- * be. */
-static enum lw_status fit_kind(const struct lw_plan_source *s, const struct timed *t,
-                               const struct lw_cluster *c, struct lw_err *err)
-{
-    enum same_kind same;
-
-    LW_TRY(compare_kinds(t->device, plain_kind(c->device.kind), &same, err));
-    if (same == OTHER)
-        return lw_fail(err, LW_EINVAL,
-                       "%s '%s' is timed for device '%s', cluster '%s' has '%s': --device %s "
-                       "times it by FLOPs and bytes; or make %sit for that device",
-                       t->what, t->name, t->device, c->name, c->device.kind, s->cluster_file,
-                       t->w ? "or record " : "");
-    if (same == UNSURE && !s->silent)
-        say_other_kind(s, t, c);
-    return LW_OK;
+    return (struct timed){w ? "workload" : "plan", w ? w->name : p->name, device ? device : "", w,
+                          p};
 }
 
 static enum lw_status retime_from(const struct lw_plan_source *s, const struct timed *t,
@@ -230,59 +151,80 @@ static enum lw_status retime(const struct lw_plan_source *s, const struct timed 
     enum lw_status st = LW_OK;
 
     LW_TRY(lw_cluster_find_device(s->device, &to, err));
-    if (s->from_device || strcmp(t->device, plain_kind(to.device.kind)) != 0)
+    if (s->from_device || lw_device_is_nameless(t->device) ||
+        !lw_device_same_kind(t->device, to.device.kind))
         st = retime_from(s, t, &to.device, err);
     lw_cluster_free(&to);
     return st;
 }
 
-/* --device, then -c. */
-static enum lw_status fit_device(const struct lw_plan_source *s, struct lw_workload *w,
-                                 struct lw_plan *p, struct lw_err *err)
+static enum lw_status refuse_other_kind(const struct lw_plan_source *s, const struct timed *t,
+                                        const struct lw_cluster *c, struct lw_err *err)
 {
-    struct timed t = w ? of_workload(w) : of_plan(p);
-    struct lw_cluster c;
+    if (!s->cluster_file)
+        return lw_fail(err, LW_EINVAL,
+                       "%s '%s' is timed for device '%s': give its cluster (-c NAME); without -c "
+                       "it is '%s', which has '%s'",
+                       t->what, t->name, t->device, c->name, c->device.kind);
+    return lw_fail(err, LW_EINVAL,
+                   "%s '%s' is timed for device '%s', cluster '%s' has '%s': --device %s times it "
+                   "by FLOPs and bytes; --as-recorded keeps its times and takes the cluster's "
+                   "network alone; or make %sit for that device",
+                   t->what, t->name, t->device, c->name, c->device.kind, s->cluster_file,
+                   t->w ? "or record " : "");
+}
+
+/* --device, then the cluster: one of another kind is refused, or with --as-recorded gets the
+ * device of the times. The default cluster is compared where its device is predicted with. */
+static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w,
+                                 struct lw_plan *p, struct lw_cluster *c, struct lw_err *err)
+{
+    struct timed t = timed_of(w, p);
 
     if (s->from_device && !s->device)
         return lw_fail(err, LW_EUSAGE, "--from-device says what the %s is timed for; --device "
                                        "says what to time it for", t.what);
+    if (s->device && s->as_recorded)
+        return lw_fail(err, LW_EUSAGE, "--device times the %s anew, --as-recorded keeps its "
+                                       "times: give one of them", t.what);
     if (s->device)
         LW_TRY(retime(s, &t, err));
-    if (!s->cluster_file)
+    t = timed_of(w, p);
+    if ((!s->cluster_file && !s->predicts) || lw_device_same_kind(t.device, c->device.kind))
         return LW_OK;
-    t = w ? of_workload(w) : of_plan(p);
-    LW_TRY(lw_plan_source_cluster(s, &c, err));
-    enum lw_status st = fit_kind(s, &t, &c, err);
-    lw_cluster_free(&c);
-    return st;
+    return s->as_recorded ? lw_cluster_put_device(c, t.device, err)
+                          : refuse_other_kind(s, &t, c, err);
 }
 
-enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_workload *w,
-                                  struct lw_err *err)
+enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *w,
+                                  struct lw_cluster *c, struct lw_err *err)
 {
-    return fit_device(s, w, NULL, err);
+    return fit_device(s, w, NULL, c, err);
 }
 
 enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
-                                       const struct lw_strategy *strategy, struct lw_workload *w,
+                                       const struct lw_strategy *strategy,
+                                       const struct lw_cluster *c, struct lw_workload *w,
                                        struct lw_err *err)
 {
     struct lw_err why = {0};
-    struct lw_cluster c;
+    struct lw_cluster of = {0};
 
     if (!s->make_model || lw_names_file(name))
         return lw_workload_read(name, w, err);
-    LW_TRY(s->device ? lw_cluster_find_device(s->device, &c, err)
-                     : lw_plan_source_cluster(s, &c, err));
-    enum lw_status st = s->make_model(name, strategy, &c.device, w, &why);
-    lw_cluster_free(&c);
+    if (s->device)
+        LW_TRY(lw_cluster_find_device(s->device, &of, err));
+    enum lw_status st =
+        s->make_model(name, strategy, s->device ? &of.device : &c->device, w, &why);
+    lw_cluster_free(&of);
     if (st != LW_OK)
         return lw_fail(err, st, "%s: no such file; as a model: %s", name, why.msg);
     return LW_OK;
 }
 
 static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_cost *cost,
-                                    struct lw_plan *plan, struct lw_err *err)
+                                    struct lw_cluster *c, struct lw_plan *plan,
+                                    struct lw_err *err)
 {
     struct lw_strategy strategy;
 
@@ -295,19 +237,19 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
                        (long long)s->ranks, (long long)strategy.dp, (long long)strategy.pp,
                        (long long)strategy.tp, (long long)strategy.cp,
                        (long long)lw_strategy_ranks(&strategy));
-    LW_TRY(lw_plan_source_workload(s, s->workload_file, &strategy, &s->workload, err));
+    LW_TRY(lw_plan_source_workload(s, s->workload_file, &strategy, c, &s->workload, err));
     s->has_workload = true;
-    LW_TRY(lw_plan_source_fit(s, &s->workload, err));
+    LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);
 }
 
-enum lw_status lw_plan_source_read(const struct lw_plan_source *s, const char *plan_file,
-                                   bool unchecked, struct lw_plan *plan, struct lw_err *err)
+enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_file, bool unchecked,
+                                   struct lw_cluster *c, struct lw_plan *plan, struct lw_err *err)
 {
     struct lw_plan p;
 
     LW_TRY(lw_plan_read(plan_file, unchecked, &p, err));
-    enum lw_status st = fit_device(s, NULL, &p, err);
+    enum lw_status st = fit_device(s, NULL, &p, c, err);
     if (st == LW_OK)
         *plan = p;
     else
@@ -324,8 +266,8 @@ static bool is_workload(const char *file)
 }
 
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
-                                   const struct lw_cost *cost, struct lw_plan *plan,
-                                   struct lw_err *err)
+                                   const struct lw_cost *cost, struct lw_cluster *c,
+                                   struct lw_plan *plan, struct lw_err *err)
 {
     if (!plan_file && !s->workload_file)
         return lw_fail(err, LW_EUSAGE, "needs a plan file or a workload (-w FILE)");
@@ -338,8 +280,8 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     if (plan_file && (s->n_given > 0 || s->strategy_file))
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
                        plan_file, s->n_given > 0 ? "--" : "-s", s->n_given > 0 ? s->names[0] : "");
-    LW_TRY(plan_file ? lw_plan_source_read(s, plan_file, false, plan, err)
-                     : plan_workload(s, cost, plan, err));
+    LW_TRY(plan_file ? lw_plan_source_read(s, plan_file, false, c, plan, err)
+                     : plan_workload(s, cost, c, plan, err));
     if (s->ranks > 0 && s->ranks != plan->n_ranks) {
         enum lw_status st = lw_fail(err, LW_EUSAGE, "--ranks %lld, but plan '%s' is for %d ranks",
                                     (long long)s->ranks, plan_file ? plan_file : plan->name,

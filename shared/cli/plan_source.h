@@ -20,10 +20,10 @@
  *     int rc = lw_plan_source_begin(&src, &usage, own, argc, argv, &n);
  *     if (rc >= 0)
  *         return rc;
- *     LW_TRY(lw_plan_source_load(&src, plan_file or NULL, cost or NULL, &plan, err));
  *     LW_TRY(lw_plan_source_cluster(&src, &cluster, err));
+ *     LW_TRY(lw_plan_source_load(&src, plan_file or NULL, cost or NULL, &cluster, &plan, err));
  *     lw_plan_source_free(&src);                                                               */
-enum { LW_PLAN_SOURCE_OPTIONS = 48, LW_PLAN_SOURCE_OWN = 48 };
+enum { LW_PLAN_SOURCE_OPTIONS = 64, LW_PLAN_SOURCE_OWN = 48 };
 
 struct lw_plan_source {
     const char *workload_file, *cluster_file, *strategy_file; /* as given; NULL = not */
@@ -33,7 +33,10 @@ struct lw_plan_source {
                                  const struct lw_device *device, struct lw_workload *w,
                                  struct lw_err *err);
     const char *device, *from_device; /* --device, --from-device; NULL = not given */
-    bool silent;                  /* no remark about device kinds: another process makes it */
+    bool as_recorded;             /* --as-recorded */
+    /* Set before begin by commands that predict with the cluster's device, the default one's too:
+     * its kind must be the workload's. */
+    bool predicts;
     int64_t ranks;                /* --ranks; 0 = not given */
     struct lw_strategy given;     /* values of the options alone */
     const char *names[LW_PLAN_SOURCE_OPTIONS], *values[LW_PLAN_SOURCE_OPTIONS];
@@ -51,32 +54,36 @@ int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
                          const struct lw_opt *own, int argc, char **argv, int *n_operands);
 
 /* Read or make the plan; checked in both cases. A strategy file is read first, options win over it.
+ * `cluster` is that of lw_plan_source_cluster, and goes with the plan's device afterwards (see
+ * lw_plan_source_fit).
  * LW_EUSAGE: neither or both of plan_file and -w, strategy options beside a plan file, --ranks that
  * is not the plan's world. */
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
-                                   const struct lw_cost *cost, struct lw_plan *plan,
-                                   struct lw_err *err);
+                                   const struct lw_cost *cost, struct lw_cluster *cluster,
+                                   struct lw_plan *plan, struct lw_err *err);
 
 /* Read the workload file of that name. Where no file has it and `make_model` is set, `name` is a
  * model, made for the device of --device or of the cluster. */
 enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
-                                       const struct lw_strategy *strategy, struct lw_workload *w,
+                                       const struct lw_strategy *strategy,
+                                       const struct lw_cluster *cluster, struct lw_workload *w,
                                        struct lw_err *err);
 
-/* A plan file. Its device kind is compared with the cluster's (-c), as a workload's is: another
- * known kind is refused, one that is not known is printed, unless `silent`. */
-enum lw_status lw_plan_source_read(const struct lw_plan_source *s, const char *plan_file,
-                                   bool unchecked, struct lw_plan *plan, struct lw_err *err);
+/* A plan file; unchecked: see lw_plan_read. Its device is compared as a workload's is. */
+enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_file, bool unchecked,
+                                   struct lw_cluster *cluster, struct lw_plan *plan,
+                                   struct lw_err *err);
 
 /* The strategy that file and options make, on top of the defaults; not checked as a whole. */
 enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
                                        struct lw_err *err);
 
-/* A workload that is timed for one known kind of device does not go with a cluster of another:
- * LW_EINVAL says so. With --device its times become those of that kind (shared/plan/retime.h);
- * --from-device names the kind that it is timed for, in place of the file's. */
-enum lw_status lw_plan_source_fit(const struct lw_plan_source *s, struct lw_workload *w,
-                                  struct lw_err *err);
+/* A workload that is timed for one kind of device does not go with a cluster of another (LW_EINVAL;
+ * lw_device_same_kind). With --device its times become those of that kind (shared/plan/retime.h);
+ * --from-device names the kind that it is timed for, in place of the file's. With --as-recorded
+ * the cluster gets the workload's device (lw_cluster_put_device). */
+enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *w,
+                                  struct lw_cluster *cluster, struct lw_err *err);
 
 /* The cluster of -c, or `host`. */
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,

@@ -19,15 +19,21 @@ enum lw_status lw_workload_write(const struct lw_workload *w, const char *file, 
 
 enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw_err *err);
 enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, struct lw_err *err);
-/* A name of a known system ("dgx-a100", "host") or a file. */
+/* A name of a known system ("dgx-a100", "host"), a file, or "SYSTEM with KIND": see
+ * lw_cluster_put_device. */
 enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err);
 /* The same, or the kind of a known system's device ("A100-SXM4-80GB", or "h100" where one kind
  * begins so): its cluster. */
 enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err);
-/* The first known system whose device ("A100-SXM4-80GB") is of the family that a recorder names
- * ("NVIDIA A100-PG509-200"); c->name NULL: there is none. */
+/* The first known system with that kind of device (lw_device_same_kind), else of its family where
+ * a recorder names one ("NVIDIA H100 NVL"), but no host; c->name NULL: there is none. */
+enum lw_status lw_cluster_find_kind(const char *kind, struct lw_cluster *c, struct lw_err *err);
 enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,
                                         struct lw_err *err);
+/* The network of a cluster with another kind of device: that of a known system, else a name and
+ * what copies need, which stays the cluster's. What was measured with its own device
+ * (interference) and its price go. Its name becomes "SYSTEM with KIND". */
+enum lw_status lw_cluster_put_device(struct lw_cluster *c, const char *kind, struct lw_err *err);
 /* The k-th known system's name; NULL after the last. */
 const char *lw_cluster_known(int k);
 

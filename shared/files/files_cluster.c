@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shared/base/shown_text.h"
+#include "shared/device/device_kind.h"
 #include "shared/io/embedded.h"
 #include "shared/files/files_field.h"
 #include "shared/plan/cluster_figures.h"
@@ -375,6 +377,95 @@ static enum lw_status read_known(const struct lw_embedded *e, struct lw_cluster 
     return finish(e->path, s, &read, c, err);
 }
 
+#define WITH " with " /* between a system and a kind of device */
+
+/* The first known system with a kind that fits the name; none: an empty cluster. */
+static enum lw_status find_first(bool (*fits)(const char *kind, const char *name),
+                                 const char *name, struct lw_cluster *c, struct lw_err *err)
+{
+    for (int k = 0; lw_cluster_known(k); k++) {
+        LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
+        if (fits(c->device.kind, name))
+            return LW_OK;
+        lw_cluster_free(c);
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_cluster_find_kind(const char *name, struct lw_cluster *c, struct lw_err *err)
+{
+    *c = (struct lw_cluster){0};
+    return lw_device_is_nameless(name) ? LW_OK : find_first(lw_device_same_kind, name, c, err);
+}
+
+enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,
+                                        struct lw_err *err)
+{
+    LW_TRY(lw_cluster_find_kind(recorded, c, err));
+    if (!c->name)
+        LW_TRY(find_first(lw_device_same_family, recorded, c, err));
+    if (c->name && strcmp(c->name, "host") == 0)
+        lw_cluster_free(c); /* this machine, not the recorded one */
+    return LW_OK;
+}
+
+/* Copies of a device that no known system has go on as the cluster's, and their source says so. */
+static enum lw_status borrow_figures(const struct lw_device *d, struct lw_arena *arena,
+                                     struct lw_device *out, struct lw_err *err)
+{
+    char text[160];
+
+    snprintf(text, sizeof text, "of '%.60s': no figure of '%.60s' is known", d->kind, out->kind);
+    const char *source = lw_arena_strdup(arena, text);
+    if (!source)
+        return lw_fail_nomem(err);
+    out->copy_bytes_per_s = d->copy_bytes_per_s;
+    out->memory_bytes_per_s = d->memory_bytes_per_s;
+    out->launch_ps = d->launch_ps;
+    struct lw_figure *const each[] = {&out->copy_bytes_per_s, &out->memory_bytes_per_s,
+                                      &out->launch_ps};
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        if (lw_figure_is_set(*each[i]))
+            each[i]->source = source;
+    return LW_OK;
+}
+
+enum lw_status lw_cluster_put_device(struct lw_cluster *c, const char *kind, struct lw_err *err)
+{
+    char shown[120], name[300];
+    struct lw_cluster known;
+    struct lw_device own = {0};
+
+    lw_shown_text(shown, sizeof shown, kind);
+    snprintf(name, sizeof name, "%.160s" WITH "%s", c->name, shown);
+    LW_TRY(lw_cluster_find_kind(shown, &known, err));
+    own.kind = lw_arena_strdup(&c->arena, shown);
+    c->name = lw_arena_strdup(&c->arena, name);
+    enum lw_status st = own.kind && c->name ? LW_OK : lw_fail_nomem(err);
+    if (known.name)
+        own = known.device;
+    else if (st == LW_OK)
+        st = borrow_figures(&c->device, &c->arena, &own, err);
+    c->device = own;
+    c->interference = c->published = (struct lw_interference){0};
+    c->price_per_device_hour = (struct lw_figure){0};
+    lw_arena_join(&c->arena, &known.arena);
+    return st;
+}
+
+static enum lw_status find_with(const char *name, const char *with, struct lw_cluster *c,
+                                struct lw_err *err)
+{
+    char system[400];
+
+    snprintf(system, sizeof system, "%.*s", (int)(with - name), name);
+    LW_TRY(lw_cluster_find(system, c, err));
+    enum lw_status st = lw_cluster_put_device(c, with + sizeof WITH - 1, err);
+    if (st != LW_OK)
+        lw_cluster_free(c);
+    return st;
+}
+
 enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err)
 {
     const struct lw_embedded *known = find_known(name_or_file);
@@ -384,6 +475,9 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
         return read_known(known, c, err);
     if (strcmp(name_or_file, "-") == 0 || stat(name_or_file, &st) == 0)
         return lw_cluster_read(name_or_file, c, err);
+    const char *with = strstr(name_or_file, WITH);
+    if (with)
+        return find_with(name_or_file, with, c, err);
     struct lw_nearest near = lw_nearest_begin(name_or_file);
     char hint[96];
     for (int k = 0; lw_cluster_known(k); k++)
@@ -391,24 +485,6 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
     return lw_fail(err, LW_EINVAL,
                    "cluster '%s': no such file and no known system%s; `lapwing cluster` lists them",
                    name_or_file, lw_nearest_hint(&near, "", hint, sizeof hint));
-}
-
-enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,
-                                        struct lw_err *err)
-{
-    char family[32];
-
-    *c = (struct lw_cluster){0};
-    for (int k = 0; lw_cluster_known(k); k++) {
-        LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
-        snprintf(family, sizeof family, "%.*s", (int)strcspn(c->device.kind, "- "),
-                 c->device.kind);
-        if (*family && strpbrk(family, "0123456789") && strstr(recorded, family))
-            return LW_OK;
-        lw_cluster_free(c);
-        *c = (struct lw_cluster){0};
-    }
-    return LW_OK;
 }
 
 /* Whether the kind begins with a name that users say: "h100" of "H100-SXM5-80GB". */
@@ -423,11 +499,12 @@ enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, st
 {
     const char *system = NULL;
     char kinds[400] = "";
+    const char *kind = lw_device_kind(name);
     int n_kinds = 0;
 
     for (int k = 0; lw_cluster_known(k); k++) {
         LW_TRY(lw_cluster_find(lw_cluster_known(k), c, err));
-        if (is_kind_in_short(c->device.kind, name) && !strstr(kinds, c->device.kind)) {
+        if (is_kind_in_short(c->device.kind, kind) && !strstr(kinds, c->device.kind)) {
             system = system ? system : lw_cluster_known(k);
             lw_err_word(kinds, sizeof kinds, c->device.kind);
             n_kinds++;

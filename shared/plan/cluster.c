@@ -4,7 +4,6 @@
 
 #include "shared/base/arena.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -74,23 +73,11 @@ int64_t lw_device_framework_bytes(const struct lw_device *d)
     return lw_figure_is_set(d->n_sms) ? (int64_t)LW_FRAMEWORK_MIB << 20 : 0;
 }
 
-bool lw_device_same_family(const char *kind, const char *named)
+void lw_cluster_free(struct lw_cluster *c)
 {
-    size_t n = strcspn(kind, "- ");
-
-    for (const char *at = named; *at; at++)
-        if (strncmp(at, kind, n) == 0 && !isalnum((unsigned char)at[n]) &&
-            (at == named || !isalnum((unsigned char)at[-1])))
-            return true;
-    return false;
+    lw_arena_free(&c->arena);
+    *c = (struct lw_cluster){0};
 }
-
-bool lw_device_is_nameless(const char *kind)
-{
-    return !*kind || strcmp(kind, "unknown") == 0 || strcmp(kind, "as recorded") == 0;
-}
-
-LW_FREE_BY_ARENA(lw_cluster_free, struct lw_cluster)
 
 static bool take(struct lw_figure *to, struct lw_figure from)
 {

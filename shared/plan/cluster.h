@@ -55,12 +55,6 @@ struct lw_device {
 enum { LW_FRAMEWORK_MIB = 1343 };
 int64_t lw_device_framework_bytes(const struct lw_device *d);
 
-/* Whether the device that a driver or a log names is of the family of the kind: by the kind's first
- * word ("H100-SXM5-80GB"), as the driver's names hold it too ("NVIDIA H100 80GB HBM3"). */
-bool lw_device_same_family(const char *kind, const char *named);
-/* The name says nothing about the device: "", "unknown", "as recorded". */
-bool lw_device_is_nameless(const char *kind);
-
 enum lw_link_level {
     LW_LINK_INTRA,
     LW_LINK_INTER,

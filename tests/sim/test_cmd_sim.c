@@ -249,8 +249,8 @@ TEST(a_plan_of_another_device_is_refused)
         snprintf(line, sizeof line, "%s plan_h100.json -c p4d", commands[i]);
         expect(line, 1,
                "plan 'gpt2 dp2' is timed for device 'H100-SXM5-80GB', cluster 'p4d' has "
-               "'A100-SXM4-40GB': --device p4d times it by FLOPs and bytes; or make it for that "
-               "device");
+               "'A100-SXM4-40GB': --device p4d times it by FLOPs and bytes; --as-recorded keeps "
+               "its times and takes the cluster's network alone; or make it for that device");
     }
 }
 
@@ -281,39 +281,89 @@ TEST(a_plan_file_is_timed_for_another_device)
     expect("plan ddp.json -c p4d --device p4d", 1, "--device: unknown device '' of the plan");
 }
 
-/* A kind that is no known system's is compared, too, and said: a CPU's seconds are not a GPU's. */
-TEST(an_unknown_kind_is_compared_with_the_clusters)
+/* Names that mean the cluster's kind pass, of a workload and of its plan; every other name is
+ * refused until --as-recorded keeps its times. */
+TEST(a_device_by_any_of_its_names_is_compared_with_the_clusters)
 {
     static const struct {
-        const char *kind, *cluster, *said;
+        const char *kind, *cluster;
+        bool same;
     } cases[] = {
-        {"cpu core", "dgx-h100", "compute takes the times of 'cpu core'; --device dgx-h100 times"},
-        {"H100-SXM5-80GB", "host", "compute takes the times of 'H100-SXM5-80GB'"},
-        {"Tesla X", "p4d", "compute takes the times of 'Tesla X'"},
-        {"NVIDIA H100 80GB HBM3", "p4d", "compute takes the times of 'H100 80GB HBM3'"},
-        {"NVIDIA A100-SXM4-80GB", "p4d", "times it by FLOPs and bytes; or make or record it"},
-        {"cpu core", "host", NULL},
-        {"unknown", "p4d", NULL},
-        {"NVIDIA H100 80GB HBM3", "dgx-h100", NULL},
-        {"NVIDIA A100-SXM4-40GB", "p4d", NULL},
+        {"cpu core", "dgx-h100", false},
+        {"AMD EPYC 7B13", "dgx-h100", false},
+        {"H100-SXM5-80GB", "host", false},
+        {"Tesla X", "p4d", false},
+        {"NVIDIA H100 80GB HBM3", "p4d", false},
+        {"NVIDIA H100 PCIe", "dgx-h100", false},
+        {"NVIDIA A100-SXM4-80GB", "p4d", false},
+        {"cpu core", "host", true},
+        {"AMD EPYC 7B13", "host", true},
+        {"unknown", "p4d", true},
+        {"H100", "dgx-h100", true},
+        {"NVIDIA H100 80GB HBM3", "dgx-h100", true},
+        {"NVIDIA A100-SXM4-40GB", "p4d", true},
+        {"NVIDIA A100-PG509-200", "p4d", true},
     };
-    char line[400];
-    int rc;
+    static const char *const files[] = {"-w kind.json --dp 2", "kind_plan.json"};
+    char line[400], said[100];
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(line, sizeof line,
-                 "sed 's/H100-SXM5-80GB/%s/' h100.json > kind.json; $L sim -w kind.json -c %s "
-                 "--dp 2 --no-db 2>&1; $L plan -w kind.json --dp 2 -o kind_plan.json >/dev/null; "
-                 "$L sim kind_plan.json -c %s --no-db 2>&1",
-                 cases[i].kind, cases[i].cluster, cases[i].cluster);
-        const char *out = shell(line, &rc);
-        bool refused = cases[i].said && strstr(cases[i].said, "make or record") != NULL;
-        assert_true((strstr(out, "step ") == NULL) == refused);
-        assert_true((strstr(out, "workload 'gpt2' is timed for") != NULL) == !!cases[i].said);
-        assert_true((strstr(out, "plan 'gpt2 dp2' is timed for") != NULL) == !!cases[i].said);
-        if (cases[i].said && !strstr(out, cases[i].said))
-            fail_msg("no '%s' in %s", cases[i].said, out);
+                 "sed 's/H100-SXM5-80GB/%s/' h100.json > kind.json; "
+                 "$L plan -w kind.json --dp 2 -o kind_plan.json --force", cases[i].kind);
+        shell(line, NULL);
+        for (int k = 0; k < 2; k++) {
+            snprintf(line, sizeof line, "sim %s -c %s --no-db", files[k], cases[i].cluster);
+            snprintf(said, sizeof said, "is timed for device '%s', cluster '%s'", cases[i].kind,
+                     cases[i].cluster);
+            expect(line, !cases[i].same, cases[i].same ? "step " : said);
+            snprintf(line, sizeof line, "sim %s -c %s --as-recorded --no-db", files[k],
+                     cases[i].cluster);
+            snprintf(said, sizeof said, cases[i].same ? "cluster '%s'" : "cluster '%s with %s'",
+                     cases[i].cluster, cases[i].kind);
+            expect(line, 0, said);
+        }
     }
+}
+
+/* --as-recorded: MFU and memory are of the recorded device, or unknown; there is no price. */
+TEST(as_recorded_mixes_no_figures_of_two_devices)
+{
+    shell("$L cluster p4d -o priced.json; "
+          "sed -i 's/\"device\": {/\"price_per_device_hour\": {\"value\": 2, \"source\": \"t\"}, "
+          "\"device\": {/' priced.json; sed 's/H100-SXM5-80GB/Tesla X/' h100.json > x.json", NULL);
+    const struct {
+        const char *line, *said;
+    } cases[] = {
+        {"-w h100.json -c dgx-h100", "\"device_memory_bytes\": 85520809984"},
+        {"-w h100.json -c dgx-h100", "\"peak_tflops_per_s_per_device\": 67,"},
+        {"-w h100.json -c priced.json --as-recorded", "\"device_memory_bytes\": 85520809984"},
+        {"-w h100.json -c priced.json --as-recorded", "\"peak_tflops_per_s_per_device\": 67,"},
+        {"-w h100.json -c priced.json --as-recorded", "\"price_per_million_tokens\": null"},
+        {"-w x.json -c priced.json --as-recorded", "\"mfu\": null"},
+        {"-w x.json -c priced.json --as-recorded", "\"device_memory_bytes\": null"},
+        {"-w x.json -c priced.json --as-recorded", "of 'A100-SXM4-40GB': no figure of 'Tesla X'"},
+    };
+    char line[200];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(line, sizeof line, "sim %s --dp 2 --no-db --format json", cases[i].line);
+        expect(line, 0, cases[i].said);
+    }
+    expect("sim -w h100.json -c p4d --as-recorded --device p4d --no-db", 2, "give one of them");
+}
+
+/* Without -c a prediction is for this machine's cores, and a plan is not a prediction. */
+TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
+{
+    expect("sim -w h100.json --dp 2 --no-db", 1,
+           "is timed for device 'H100-SXM5-80GB': give its cluster (-c NAME); without -c it is "
+           "'host', which has 'cpu core'");
+    expect("recommend h100.json --dp 2", 1, "give its cluster (-c NAME)");
+    expect("sim -w h100.json --dp 2 --no-db --device host", 0, "step ");
+    expect("plan -w h100.json --dp 2", 0, "");
+    expect("exec -w h100.json --dp 2 --steps 1 --warmup 0 --no-verify --compute sleep --no-db", 0,
+           "step ");
 }
 
 /* Recorded on a device that no cluster has: the user says what it is like. */

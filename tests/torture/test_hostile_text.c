@@ -307,7 +307,8 @@ TEST_WITH(names_that_are_no_utf_8_go_round, fixture_open, fixture_close)
                                            "export 1 --format chrome -o e.json",
                                            "inspect e.json",
                                            "sim -w w.json --dp 2 --format json",
-                                           "recommend w.json -c dgx-h100 --dp 2 --format json",
+                                           "recommend w.json -c dgx-h100 --as-recorded --dp 2 "
+                                           "--format json",
                                            "report -o r.html"};
     char *example = fixture_example("docs/formats/workload.md");
     char *text = fixture_replaced(example, "two-layer example", "a\xff\xc3(\xed\xa0\x80z");
@@ -401,7 +402,8 @@ TEST_WITH(texts_of_other_formats_are_shown_and_never_executed, fixture_open, fix
     } formats[] = {{"docs/formats/strategy.md", "s.json", "plan -w w.json -s s.json", NULL},
                    {"docs/formats/plan.md", "f.json", "plan f.json --format json",
                     lw_plan_file_fields},
-                   {"docs/formats/plan.md", "f.json", "sim f.json --spans --format json",
+                   {"docs/formats/plan.md", "f.json",
+                    "sim f.json --as-recorded --spans --format json",
                     lw_plan_file_fields}};
     char *workload = fixture_example("docs/formats/workload.md");
 

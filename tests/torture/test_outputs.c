@@ -146,7 +146,7 @@ TEST_WITH(two_outputs_are_not_both_standard_output, open_with_workload, fixture_
 
 TEST_WITH(a_database_is_no_output, open_with_workload, fixture_close)
 {
-    holds("$L model mlp --layers 2 --width 8 -o w.json >/dev/null && "
+    holds("$L model mlp --layers 2 --width 8 --device dgx-a100 -o w.json >/dev/null && "
           "$L sim -w w.json -c dgx-a100 --db runs.db >/dev/null");
     expect("model mlp -o runs.db", 1, "runs.db: is a database, which an output does not replace");
     expect("runs --db runs.db", 0, "sim");
@@ -226,7 +226,8 @@ TEST_WITH(files_of_others_are_kept, open_with_workload, fixture_close)
     holds("echo '{\"traceEvents\": []}' > j; ! $L plan -w w.json -o j; grep -q trace j");
     holds("$L plan -w w.json -o t --force && grep -q '\"lapwing\"' t");
     holds("$L plan -w w.json -o t && : > e && $L plan -w w.json -o e && test -s e");
-    holds("$L sim -w w.json -c dgx-a100 --db r.db && for k in report 'export --format chrome' "
+    holds("$L sim -w w.json -c dgx-a100 --as-recorded --db r.db && "
+          "for k in report 'export --format chrome' "
           "'export --format csv' 'plot timeline'; do for time in once again; do "
           "$L $k 1 --db r.db -o o.gp || exit 1; done; rm o.gp; done");
 }

@@ -2,6 +2,11 @@
  * assumption, and the measured tables of a cluster. */
 #include "traces/import/import_print.h"
 
+#include <string.h>
+
+#include "shared/device/device_kind.h"
+#include "shared/files/files.h"
+#include "shared/io/output.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 
@@ -186,6 +191,45 @@ static enum lw_status tables_csv(const struct lw_cluster *c, FILE *f, struct lw_
     return lw_table_end(t, f, LW_TABLE_CSV, err);
 }
 
+/* A word of a command line; quoted where a shell would cut it or change it. */
+static void put_word(FILE *f, const char *before, const char *word)
+{
+    bool plain = word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                   "_-./+:@%,=")] == '\0';
+
+    fprintf(f, " %s %s", before, plain ? "" : "'");
+    for (const char *c = word; *c; c++)
+        fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, f);
+    fputs(plain ? "" : "'", f);
+}
+
+/* The command that predicts with what was written: on the cluster file, on a known system with the
+ * recorded device, or, where no system has it, on the host's network. */
+static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, struct lw_err *err)
+{
+    const struct lw_workload *w = &s->converted->workload;
+    struct lw_cluster known = {0};
+    const char *device = w->from.device ? w->from.device : "";
+    bool on_host = lw_device_same_kind(device, "cpu core"), to_file;
+
+    if (lw_output_is_stdout(s->workload_file))
+        return LW_OK;
+    to_file = s->cluster_file && !lw_output_is_stdout(s->cluster_file);
+    if (!to_file && !on_host)
+        LW_TRY(lw_cluster_find_kind(device, &known, err));
+    fputs("next: lapwing sim", f);
+    put_word(f, "-w", s->workload_file);
+    if (to_file || known.name)
+        put_word(f, "-c", to_file ? s->cluster_file : known.name);
+    else if (!on_host)
+        fputs(" --as-recorded", f);
+    if (w->recorded.world_size > 1)
+        fprintf(f, " --dp %d", w->recorded.world_size);
+    fputc('\n', f);
+    lw_cluster_free(&known);
+    return LW_OK;
+}
+
 enum lw_status traces_import_print(const struct traces_import_summary *s, enum lw_format format,
                                    FILE *f, struct lw_err *err)
 {
@@ -201,6 +245,8 @@ enum lw_status traces_import_print(const struct traces_import_summary *s, enum l
         LW_TRY(workload_text(&c->workload, &c->coverage, s->workload_file, f, err));
     if (s->cluster_file)
         LW_TRY(cluster_text(&c->cluster, s->cluster_file, f, err));
+    if (s->workload_file)
+        LW_TRY(next_text(s, f, err));
     if (s->run > 0)
         fprintf(f, "stored as run %lld\n", (long long)s->run);
     return LW_OK;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/device/device_kind.h"
 #include "shared/plan/link_peak.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 

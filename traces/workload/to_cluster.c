@@ -296,9 +296,8 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,
     about = about_samples(c, l, n_matched, world);
     c->name = lw_arena_strdup(&c->arena, "recorded");
     c->about = about;
-    c->device.kind = lw_arena_strdup(&c->arena, t->device >= 0 ? lw_trace_text(t, t->device)
-                                                 : s->has_sidecar ? s->sidecar.cpu
-                                                                  : "unknown");
+    const char *device = traces_source_device(s);
+    c->device.kind = lw_arena_strdup(&c->arena, *device ? device : "unknown");
     c->library = lw_arena_strdup(&c->arena, s->has_sidecar ? s->sidecar.backend
                                                            : lw_trace_text(t, t->backend));
     c->library_version = "";

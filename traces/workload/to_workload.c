@@ -641,21 +641,39 @@ static enum lw_status fill_recorded(struct importer *m)
     return LW_OK;
 }
 
+bool traces_ran_on_device(const struct lw_trace *t)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        if (lw_trace_on_device(t, i))
+            return true;
+    return false;
+}
+
+const char *traces_source_device(const struct traces_source *s)
+{
+    const char *named = lw_trace_text(&s->trace, s->trace.device);
+
+    if (s->named || *named)
+        return s->named ? s->named : named;
+    if (s->has_sidecar && *s->sidecar.gpu)
+        return s->sidecar.gpu;
+    if (traces_ran_on_device(&s->trace))
+        return "";
+    return s->has_sidecar && *s->sidecar.cpu ? s->sidecar.cpu : "cpu core";
+}
+
 static enum lw_status fill_provenance(struct importer *m)
 {
     const struct traces_source *s = m->main;
     struct lw_workload *w = m->w;
     enum lw_status status = LW_OK;
     char text[128] = "";
-    const char *device = lw_trace_text(&s->trace, s->trace.device);
 
     if (s->has_sidecar && *s->sidecar.torch_version)
         snprintf(text, sizeof text, "torch %.100s", s->sidecar.torch_version);
-    if (s->has_sidecar && !*device)
-        device = *s->sidecar.gpu ? s->sidecar.gpu : s->sidecar.cpu;
     w->from = (struct lw_provenance){
         .format = "kineto", .file = keep(m, lw_base_name(s->file), &status),
-        .hash = keep(m, s->hash, &status), .device = keep(m, device, &status),
+        .hash = keep(m, s->hash, &status), .device = keep(m, traces_source_device(s), &status),
         .producer = keep(m, text, &status),
         .rank = s->has_sidecar ? s->sidecar.rank : s->trace.rank,
         .step = m->choice->step >= 0 ? (int32_t)m->choice->step : -1};

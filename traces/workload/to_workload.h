@@ -13,6 +13,7 @@
 /* One trace with what belongs to it. */
 struct traces_source {
     const char *file;                /* as the user wrote it */
+    const char *named;               /* the device, as the user names it; NULL = see below */
     char hash[33];                   /* of its bytes */
     struct lw_trace trace;
     struct lw_steps steps;
@@ -31,6 +32,11 @@ enum lw_status traces_source_take(const char *file, struct lw_input *in,
                                   const struct lw_kineto_options *options, const char *sidecar,
                                   struct traces_source *out, struct lw_err *err);
 void traces_source_free(struct traces_source *s);
+
+bool traces_ran_on_device(const struct lw_trace *t); /* holds an op of a device */
+/* What was recorded on, as the user, else the trace, else its sidecar names it; "cpu core" of one
+ * without device ops, "" of a device without a name. */
+const char *traces_source_device(const struct traces_source *s);
 /* LW_EFORMAT says what differs between traces that are given as ranks of one run. */
 enum lw_status traces_sources_of_one_run(const struct traces_source *v, int n, struct lw_err *err);
 

@@ -346,7 +346,9 @@ TEST_WITH(two_predictions_are_a_and_b, runs_open, fixture_close)
 TEST_WITH(steps_of_other_sample_counts_compare_by_sample, runs_open, fixture_close)
 {
     shell("$L model mlp --layers 2 --width 64 --batch 1 -o w.json >log && "
-          "for dp in 2 8; do $L sim -w w.json -c dgx-a100 --dp $dp --db s.db -q >log; done", NULL);
+          "for dp in 2 8; do $L sim -w w.json -c dgx-a100 --as-recorded --dp $dp --db s.db -q "
+          ">log; done",
+          NULL);
     const char *out = lapwing("compare 1 2 --db s.db", NULL);
     assert_non_null(strstr(out, "A step trains 2 samples in A and 8 in B: a sample takes "));
     out = lapwing("compare 1 2 --db s.db --format json", NULL);

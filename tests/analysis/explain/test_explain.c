@@ -302,8 +302,9 @@ TEST_WITH(a_stored_pipeline_waits_for_its_neighbours, runs_open, fixture_close)
 TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
 {
     expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
-    expect("sim -w w.json --dp 2 -c dgx-a100 --spans --db r.db", 0, "step 136.523 ms");
-    expect("explain last --db r.db", 0, "as it is                  136.523          -         -");
+    expect("sim -w w.json --dp 2 -c dgx-a100 --as-recorded --spans --db r.db", 0,
+           "step 150.083 ms");
+    expect("explain last --db r.db", 0, "as it is                  150.083          -         -");
     expect("explain 1 --db r.db", 0, "twice the bandwidth");
     expect("explain 1 --db r.db --format json", 0, "\"change\": \"no_communication\"");
     expect("explain 1 --db r.db --format json", 0, "\"what_ifs_note\": null");
@@ -313,9 +314,9 @@ TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
     expect("explain 1 --db r.db -c dgx-h100", 0, "note: 'dgx-h100' is not the cluster of the run");
     expect("explain 2 --db r.db", 1, "no run '2'");
     /* spans are kept without being asked for up to 20,000 ops */
-    expect("sim -w w.json --dp 2 -c dgx-a100 --db r.db", 0, "run 2");
+    expect("sim -w w.json --dp 2 -c dgx-a100 --as-recorded --db r.db", 0, "run 2");
     expect("explain 2 --db r.db", 0, "twice the bandwidth");
-    expect("sim -w w.json --dp 2 -c dgx-a100 --db r.db --steps 2000", 0, "run 3");
+    expect("sim -w w.json --dp 2 -c dgx-a100 --as-recorded --db r.db --steps 2000", 0, "run 3");
     expect("explain 3 --db r.db", 1, "--spans");
     expect("explain --db r.db", 1, "run 3"); /* the last run, where none is named */
     expect("export --db r.db -o - --format csv", 1, "run 3");

@@ -146,7 +146,7 @@ TEST_WITH(twenty_runs_have_twenty_names, fixture_open, fixture_close)
         "'--overlap off' '--clip 1' '--comm-hook fp16' '--reducer tree' '--micro-batches 2' "
         "'--bucket-policy single' '--noise 0.01' '--noise 0.02' '--seed 3 --noise 0.01' "
         "'--no-fold' '--steps 2'; do "
-        "$L sim -w w.json -c dgx-a100 --dp 4 $o --db s.db -q >log || exit 1; done";
+        "$L sim -w w.json -c dgx-a100 --as-recorded --dp 4 $o --db s.db -q >log || exit 1; done";
 
     shell("$L model mlp --layers 2 --width 64 --batch 4 -o w.json >log", NULL);
     shell(each, NULL);
@@ -161,8 +161,11 @@ TEST_WITH(twenty_runs_have_twenty_names, fixture_open, fixture_close)
 TEST_WITH(runs_of_one_plan_have_names_of_their_own, fixture_open, fixture_close)
 {
     shell("for b in 4 8; do $L model mlp --layers 2 --width 64 --batch $b -o b$b.json >log && "
-          "$L sim -w b$b.json -c dgx-a100 --dp 2 --db s.db -q >log || exit 1; done", NULL);
-    shell("for c in sleep spin; do $L exec -w b4.json -c dgx-a100 --dp 2 --compute $c --steps 2 "
+          "$L sim -w b$b.json -c dgx-a100 --as-recorded --dp 2 --db s.db -q >log || "
+          "exit 1; done",
+          NULL);
+    shell("for c in sleep spin; do $L exec -w b4.json -c dgx-a100 --as-recorded --dp 2 "
+          "--compute $c --steps 2 "
           "--warmup 0 --db s.db -q >log || exit 1; done", NULL);
     shell("test 4 = $($L runs --db s.db --format json | grep -o '\"name\": \"[^\"]*\"' | "
           "sort -u | wc -l)", NULL);
@@ -175,16 +178,18 @@ TEST_WITH(runs_of_one_plan_have_names_of_their_own, fixture_open, fixture_close)
 static void make_runs(void)
 {
     lapwing("model mlp -o w.json", NULL);
-    lapwing("sim -w w.json -c dgx-a100 --dp 2 --spans", NULL);
-    lapwing("sim -w w.json -c dgx-h100 --dp 2 --bucket-cap 5MiB --spans", NULL);
-    lapwing("sim -w w.json -c dgx-h100 --dp 2 --bucket-cap 5MiB --spans --name 'second try'", NULL);
+    lapwing("sim -w w.json -c dgx-a100 --as-recorded --dp 2 --spans", NULL);
+    lapwing("sim -w w.json -c dgx-h100 --as-recorded --dp 2 --bucket-cap 5MiB --spans", NULL);
+    lapwing("sim -w w.json -c dgx-h100 --as-recorded --dp 2 --bucket-cap 5MiB --spans "
+            "--name 'second try'",
+            NULL);
 }
 
 TEST_WITH(runs_show_names_and_filters_choose, fixture_open, fixture_close)
 {
     make_runs();
-    expect("runs", 0, "bucket-cap default, dgx-a100, mlp, dp 2");
-    expect("runs", 0, "bucket-cap 5.00 MiB, dgx-h100, mlp, dp 2");
+    expect("runs", 0, "bucket-cap default, dgx-a100 with cpu");
+    expect("runs", 0, "bucket-cap 5.00 MiB, dgx-h100 with cpu");
     expect("runs", 0, "second try");
     assert_null(strstr(lapwing("runs 3", NULL), "dgx-h100"));
     assert_null(strstr(lapwing("runs --kind exec", NULL), "mlp"));
@@ -201,12 +206,14 @@ TEST_WITH(a_deleted_run_takes_what_is_its_own, fixture_open, fixture_close)
 {
     make_runs();
     expect("runs --delete", 2, "needs the runs");
-    expect("runs --delete 2", 0, "deleted run 2: mlp, dp 2, bucket-cap 5.00 MiB, dgx-h100");
+    expect("runs --delete 2", 0, "deleted run 2: mlp, dp 2, bucket-cap 5.00 MiB, dgx-h100 "
+                                 "with cpu core");
     expect("export 3 --format csv -o after.csv", 0, ""); /* run 3 has the same plan */
     expect("export 1 --format csv -o first.csv", 0, "");
     expect("runs --delete --workload mlp", 0, "deleted run 3: second try");
     assert_null(strstr(lapwing("runs", NULL), "mlp"));
-    lapwing("sim -w w.json -c dgx-a100 --dp 2 --spans", NULL); /* the plan is stored anew */
+    /* the plan is stored anew */
+    lapwing("sim -w w.json -c dgx-a100 --as-recorded --dp 2 --spans", NULL);
     expect("export last --format csv -o again.csv", 0, "");
     shell("cmp first.csv again.csv", NULL);
 }
@@ -214,9 +221,10 @@ TEST_WITH(a_deleted_run_takes_what_is_its_own, fixture_open, fixture_close)
 TEST_WITH(merged_runs_are_the_same_runs, fixture_open, fixture_close)
 {
     make_runs();
-    shell("mv lapwing.db other.db && $L sim -w w.json -c dgx-h200 --dp 2 --spans >sim.txt", NULL);
+    shell("mv lapwing.db other.db && "
+          "$L sim -w w.json -c dgx-h200 --as-recorded --dp 2 --spans >sim.txt", NULL);
     expect("runs --merge other.db", 0, "3 runs of other.db taken over into lapwing.db");
-    expect("runs", 0, "dgx-h200, mlp, dp 2");
+    expect("runs", 0, "dgx-h200 with cpu core, mlp, dp 2");
     expect("runs", 0, "second try");
     lapwing("export 3 --format csv -o here.csv", NULL); /* 1 is dgx-h200, 2 to 4 came */
     lapwing("export 2 --db other.db --format csv -o there.csv", NULL);

@@ -90,11 +90,13 @@ TEST(another_network_is_asked_about_sizes_and_ranks)
     assert_int_equal(lw_cluster_write(&c, file, NULL), LW_OK);
     lw_cluster_free(&c);
     make_trace(&s, true);
-    assert_int_equal(step_with(&s, &(struct sim_whatif){.network = file}), 185 * US);
-    assert_int_equal(step_with(&s, &(struct sim_whatif){.network = file, .ranks = 8}), 192 * US);
+    struct sim_whatif w = {.as_recorded = true, .network = file};
+    assert_int_equal(step_with(&s, &w), 185 * US);
+    w.ranks = 8;
+    assert_int_equal(step_with(&s, &w), 192 * US);
     traces_source_free(&s);
     make_trace(&s, false); /* the trace tells no size */
-    struct sim_whatif w = {.network = file, .world = 2};
+    w = (struct sim_whatif){.as_recorded = true, .network = file, .world = 2};
     assert_int_equal(sim_whatif_open(&w, &rule, NULL), LW_OK);
     assert_int_equal(traces_replay_build(&s, 1, &(struct traces_replay_choice){.rule = &rule}, &r,
                                          &err), LW_EINVAL);
@@ -211,7 +213,8 @@ TEST(what_does_not_go_with_a_replay_is_refused)
         {"--device dgx-h100", "recorded on 'X', which is not a known device"},
         {"--from-device dgx-h100", "--from-device says what was recorded on"},
         {"--kernel-classes /nowhere", "/nowhere"},
-        {"-c dgx-h100", "-c: the traces hold no collective"},
+        {"-c dgx-h100", "--as-recorded keeps them and takes the cluster's network alone"},
+        {"-c dgx-h100 --as-recorded", "-c: the traces hold no collective"},
         {"--bucket-cap 1MiB", "no buckets to cut anew"},
     };
 

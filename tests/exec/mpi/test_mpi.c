@@ -237,25 +237,6 @@ TEST(sparse_gradients_end_like_one_rank)
         fail_msg("%s", out);
 }
 
-/* The times of a device that no known system has, on a cluster of another. */
-TEST(a_remark_about_the_plan_is_printed_once)
-{
-    NEEDS_MPI();
-    static const char *const starts[] = {"$M -n 3 $L exec", "$L exec --spawn"};
-
-    for (int i = 0; i < 2; i++) {
-        char words[320];
-        int rc;
-        snprintf(words, sizeof words,
-                 "$L model mlp --layers 2 --width 8 -o w.json >/dev/null && %s -w w.json "
-                 "-c dgx-h100 --dp 3 --backend mpi --compute sleep --steps 1 --no-db 2>&1",
-                 starts[i]);
-        const char *out = mpi_shell(words, &rc);
-        if (rc != 0 || count_words(out, "is timed for device 'cpu core'") != 1)
-            fail_msg("%s: status %d\n%s", words, rc, out);
-    }
-}
-
 /* What the wrong mpirun does: each process sees an MPI world of its own. */
 TEST(a_world_of_one_where_more_were_asked_is_refused)
 {

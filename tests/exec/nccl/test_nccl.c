@@ -781,7 +781,7 @@ TEST(the_librarys_estimate_stands_beside_model_and_measured)
     needs_fakes();
     int rc;
     char *out = command("$L model mlp --layers 4 --width 64 -o w.json >/dev/null && "
-                        "$L exec -w w.json -c dgx-h100 --dp 3 --backend nccl --spawn "
+                        "$L exec -w w.json -c dgx-h100 --as-recorded --dp 3 --backend nccl --spawn "
                         "--compute sleep --steps 2 --warmup 1 --format json --no-db && "
                         "$L cost -c dgx-h100 --ranks 3 --bytes 66560 --format json",
                         &rc);

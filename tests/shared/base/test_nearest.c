@@ -46,7 +46,7 @@ TEST_WITH(commands_options_models_and_clusters_are_suggested, fixture_open, fixt
 
 TEST_WITH(what_is_given_in_the_wrong_place_is_said, fixture_open, fixture_close)
 {
-    lapwing("model mlp -o w.json", NULL);
+    lapwing("model mlp --device dgx-a100 -o w.json", NULL);
     expect("sim w.json -c dgx-a100", 2, "'w.json' is a workload, not a plan: give it with -w");
     expect("sim w.json --dp 2 -c dgx-a100", 2, "give it with -w");
     expect("sim -w w.json --dp 2 -c dgx-a100 --bucket-cap 5 --no-db", 0,

@@ -262,7 +262,7 @@ TEST_WITH(a_table_of_another_place_is_said_not_to_count, fixture_open, fixture_c
     expect("cost -c mine.json --ranks 16 --nodes 2 --bytes 1MiB", 0, "says nothing of this");
     expect("cost -c mine.json --ranks 16 --nodes 2 --bytes 1MiB --format json", 0, remark);
     assert_null(strstr(lapwing("cost -c mine.json --ranks 8 --bytes 1MiB", NULL), "measured t"));
-    expect("model gpt2 -o w.json", 0, "");
+    expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
     expect("sim -w w.json -c mine.json --dp 16 --no-db", 0, "says nothing of this group");
     expect("sim -w w.json -c mine.json --dp 16 --no-db --format json", 0, remark);
     assert_null(strstr(lapwing("sim -w w.json -c mine.json --dp 8 --no-db", NULL), "measured t"));
@@ -271,7 +271,7 @@ TEST_WITH(a_table_of_another_place_is_said_not_to_count, fixture_open, fixture_c
 /* What a run leaves out is said where its figures are. */
 TEST_WITH(communicators_that_do_not_share_nvlinks_are_said_not_to, fixture_open, fixture_close)
 {
-    expect("model gpt2 -o w.json", 0, "");
+    expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
     expect("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db", 0, "no such term unless");
     expect("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db --published-interference", 0,
            "interference: fair_links = 1");

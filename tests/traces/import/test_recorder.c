@@ -43,7 +43,8 @@ static void check(const char *strategy, int n_params, int world_size, const char
     if (!notes_say(w.notes, w.n_notes, note))
         fail_msg("no note says '%s'", note);
     lw_workload_free(&w);
-    snprintf(words, sizeof words, "sim -w w.json -c dgx-a100 %s --no-db", strategy);
+    snprintf(words, sizeof words, "sim -w w.json -c dgx-a100 --as-recorded %s --no-db",
+             strategy);
     lapwing(words, NULL);
 }
 

@@ -89,24 +89,33 @@ static void check_workload(const struct recording *r)
     lw_workload_free(&w);
 }
 
+/* The command that import prints last predicts, and its options go with recommend as well. */
 TEST_WITH(training_traces_go_from_import_to_recommend, fixture_open, fixture_close)
 {
-    char words[1024];
+    static const char next[] = "next: lapwing sim ";
+    char words[1024], options[256];
 
     for (size_t i = 0; is_there() && i < sizeof trained / sizeof *trained; i++) {
         const struct recording *r = &trained[i];
-        const char *cluster = r->own_cluster ? "c.json" : "dgx-a100";
         snprintf(words, sizeof words, "import $P/%s -o w.json %s", r->files,
                  r->own_cluster ? "--cluster-out c.json" : "");
-        lapwing(words, NULL);
+        const char *at = strstr(lapwing(words, NULL), next);
+        assert_non_null(at);
+        at += strlen(next);
+        snprintf(options, sizeof options, "%.*s", (int)strcspn(at, "\n"), at);
         check_workload(r);
-        snprintf(words, sizeof words, "sim -w w.json -c %s --dp %d --no-db", cluster, r->dp);
+        snprintf(words, sizeof words, "sim %s --no-db", options);
         assert_non_null(strstr(lapwing(words, NULL), "step"));
-        snprintf(words, sizeof words, "sim -w w.json -c %s --dp %d --zero 2 --no-db", cluster,
-                 r->dp);
+        if (!r->own_cluster)
+            strcpy(options, "-w w.json -c dgx-a100 --as-recorded");
+        snprintf(words, sizeof words, "sim %s --dp %d --zero 2 --no-db", options, r->dp);
         lapwing(words, NULL);
-        snprintf(words, sizeof words, "recommend -w w.json -c %s --dp %d", cluster, r->dp);
+        snprintf(words, sizeof words, "recommend %s --dp %d", options, r->dp);
         lapwing(words, NULL);
+        snprintf(words, sizeof words, "sim -w w.json -c gb300 --no-db");
+        expect(words, 1, "is timed for device");
+        snprintf(words, sizeof words, "sim -w w.json -c gb300 --as-recorded --no-db");
+        expect(words, 0, "on cluster 'gb300 with ");
     }
 }
 
@@ -115,7 +124,7 @@ TEST_WITH(recorded_shapes_suffice_for_a_pipeline, fixture_open, fixture_close)
     if (!is_there())
         return;
     lapwing("import $P/" TRACES "resnet50_1xV100_torch1.9.json.gz -o w.json", NULL);
-    lapwing("sim -w w.json -c dgx-a100 --pp 4 --micro-batches 8 --no-db", NULL);
+    lapwing("sim -w w.json -c dgx-a100 --as-recorded --pp 4 --micro-batches 8 --no-db", NULL);
 }
 
 TEST_WITH(traces_without_a_training_step_are_refused_with_the_reason, fixture_open, fixture_close)

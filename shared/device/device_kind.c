@@ -1,0 +1,77 @@
+/* Which names mean the same device. Names of NVIDIA are those of cudaDeviceProp.name, as
+ * nvidia-smi, PyTorch's profiler and NCCL's logs print them. The A100-PG509-200 has the 40 GB
+ * of the A100-SXM4-40GB (totalGlobalMem of its recordings). The V100-SXM2 has the same clocks and
+ * bandwidth with 16 and 32 GB (NVIDIA Tesla V100 datasheet, 2020). */
+#include "shared/device/device_kind.h"
+
+#include <ctype.h>
+#include <fnmatch.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { MOST_NAMES = 8 };
+
+static const struct {
+    const char *kind, *names[MOST_NAMES]; /* patterns of fnmatch, without the maker's name */
+} kinds[] = {
+    {"cpu core", {"cpu", "CPU", "*EPYC*", "*Xeon*", "*Ryzen*", "*Core(TM)*", "*Neoverse*",
+                  "*Graviton*"}},
+    {"V100-SXM2-16GB", {"V100-SXM2-32GB"}},
+    {"A100-SXM4-40GB", {"A100-PG509-200"}},
+    {"A100-PCIE-80GB", {"A100 80GB PCIe"}},
+    {"H100-SXM5-80GB", {"H100 80GB HBM3"}},
+    {"H100-PCIE-80GB", {"H100 PCIe"}},
+    {"H200-SXM5-141GB", {"H200"}},
+    {"B200-SXM-180GB", {"B200"}},
+    {"B300-SXM-270GB", {"B300 SXM6 AC"}},
+};
+
+static const char *without_maker(const char *name)
+{
+    static const char *const makers[] = {"NVIDIA ", "AMD ", "Instinct ", "Tesla "};
+
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++)
+        if (strncmp(name, makers[i], strlen(makers[i])) == 0)
+            name += strlen(makers[i]);
+    return name;
+}
+
+const char *lw_device_kind(const char *name)
+{
+    const char *plain = without_maker(name);
+
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int i = 0; i < MOST_NAMES && kinds[k].names[i]; i++)
+            if (fnmatch(kinds[k].names[i], plain, 0) == 0)
+                return kinds[k].kind;
+    return plain;
+}
+
+bool lw_device_same_family(const char *kind, const char *name)
+{
+    size_t n = strcspn(kind, "- ");
+
+    for (const char *at = name; *at; at++)
+        if (strncmp(at, kind, n) == 0 && !isalnum((unsigned char)at[n]) &&
+            (at == name || !isalnum((unsigned char)at[-1])))
+            return true;
+    return false;
+}
+
+bool lw_device_is_nameless(const char *kind)
+{
+    return !*kind || strcmp(kind, "unknown") == 0 || strcmp(kind, "as recorded") == 0;
+}
+
+static bool is_family_of(const char *family, const char *kind)
+{
+    return !strpbrk(family, "- ") && lw_device_same_family(family, kind);
+}
+
+bool lw_device_same_kind(const char *a, const char *b)
+{
+    const char *x = lw_device_kind(a), *y = lw_device_kind(b);
+
+    return lw_device_is_nameless(a) || lw_device_is_nameless(b) || strcmp(x, y) == 0 ||
+           is_family_of(x, y) || is_family_of(y, x);
+}

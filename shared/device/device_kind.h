@@ -1,0 +1,24 @@
+#ifndef LW_SHARED_DEVICE_DEVICE_KIND_H
+#define LW_SHARED_DEVICE_DEVICE_KIND_H
+
+#include <stdbool.h>
+
+/* Names of devices: a kind ("H100-SXM5-80GB"), what a driver or a profiler prints of it ("NVIDIA
+ * H100 80GB HBM3"), or a family alone ("H100", the first word of its kinds). See
+ * docs/design/device_kind.md. */
+
+/* The kind that a name means. A name that the table does not have is its own kind, less the
+ * maker's name in front of it. */
+const char *lw_device_kind(const char *name);
+
+/* The name says nothing about the device: "", "unknown", "as recorded". */
+bool lw_device_is_nameless(const char *name);
+
+/* Times of one are times of the other: the same kind, or one is the other's family alone. A
+ * nameless one is the same as any. */
+bool lw_device_same_kind(const char *a, const char *b);
+
+/* Whether the name is of the kind's family: that word is one of the name's. */
+bool lw_device_same_family(const char *kind, const char *name);
+
+#endif
