@@ -46,6 +46,8 @@ static bool take_exponent(const char *p, const char *end, struct number *n)
 
 static bool scan(const char *text, size_t len, struct number *n)
 {
+    if (len == 0) /* text may be NULL */
+        return false;
     const char *p = text, *end = text + len;
     bool fraction = false;
 
