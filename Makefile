@@ -32,8 +32,9 @@ EXACT := -ffp-contract=off
 BUILD := build$(if $(filter 1,$(SAN)),-san)$(if $(filter 1,$(TSAN)),-tsan)$(if $(FUZZ),-fuzz)
 SANITIZE := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all) \
             $(if $(filter 1,$(TSAN)),-fsanitize=thread) \
-            $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefined -fno-sanitize-recover=all \
-                         -fsanitize=float-cast-overflow$(comma)implicit-conversion)
+            $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefined \
+                         -fsanitize=float-cast-overflow$(comma)implicit-conversion \
+                         -fno-sanitize-recover=all)
 CPPFLAGS += -I. -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' \
             -DLW_BUILD_FLAGS='"$(strip $(CFLAGS) $(EXACT) $(SANITIZE))"'
 ALL_CFLAGS   = -std=c11 $(WARN) $(EXACT) -pthread -fPIC $(SANITIZE) $(CFLAGS)
