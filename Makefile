@@ -200,7 +200,7 @@ CUDA_ARCHS ?= $(filter 70 75 80 86 89 90 100 103 120,$(CUDA_KNOWN))
 gencode = -gencode arch=compute_$(1),code=sm_$(1)
 # -fmad=false: a multiplication and an addition round as they do on the host.
 NVCC_FLAGS = -fatbin -O3 -fmad=false -I.
-$(BUILD)/plugin/kernels.fatbin: exec/nccl/kernels.cu exec/nccl/kernels.h exec/backend/scalar.h Makefile
+$(BUILD)/plugin/kernels.fatbin: exec/nccl/kernels.cu exec/nccl/kernels.h exec/nccl/rows_kernel.h exec/backend/scalar.h Makefile
 	@mkdir -p $(@D)
 	$(call say,NVCC  $<) $(NVCC) $(NVCC_FLAGS) $(foreach a,$(CUDA_ARCHS),$(call gencode,$a)) \
 	    -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS)) $< -o $@
@@ -221,7 +221,7 @@ $(BUILD)/lapwing-nccl.so: $(NCCL_OBJ)
 
 # Stand-ins for the driver, NCCL and cuBLAS on host memory: tests load the plugin against them.
 soname = $(or $(shell readelf -d $(CUDA_AT)/lib64/lib$(1).so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p'),lib$(1).so)
-$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h tests/fake_gpu/fake_cuda.h exec/nccl/kernels.h exec/backend/scalar.h Makefile
+$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h tests/fake_gpu/fake_cuda.h exec/nccl/kernels.h exec/nccl/rows_kernel.h exec/backend/scalar.h Makefile
 	@mkdir -p $(@D)
 	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) $(if $(SANITIZER),,-O3) -Wno-missing-prototypes -shared $(filter %.c,$^) \
 	    $(if $(filter cuda,$*),,$(FAKE_DIR)/libcuda.so) -lm \

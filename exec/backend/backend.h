@@ -49,7 +49,6 @@ enum exec_capability {
     EXEC_CAN_PROCESS = 1 << 15,  /* a rank may be a process: exec_open.process */
     EXEC_CAN_END = 1 << 16,      /* EXEC_PART_EXIT, KILL and STOP */
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
-    EXEC_CAN_SPARSE = 1 << 18,   /* EXEC_PART_ROWS_* */
     EXEC_CAN_REGISTER = 1 << 19, /* exec_open.registered; NCCL_* variables steer it */
     EXEC_CAN_GRAPH = 1 << 20,    /* step_graph */
     EXEC_BY_MPIRUN = 1 << 21,    /* --spawn starts mpirun, which starts the processes */
@@ -163,7 +162,7 @@ enum exec_part_kind {
     EXEC_PART_SQUARES, /* to[0] += (from[i] / divisor)^2, all i < count; exact where squares are whole
                         * numbers over a power of two, in whatever order */
     EXEC_PART_SCALE,  /* to[count] = to / divisor * exec_clip_coefficient (exec/backend/scalar.h) */
-    EXEC_PART_ROWS_FILL, /* of sparse gradients (exec/cpu/sparse_rows.h; EXEC_CAN_SPARSE): a backward's rows to the own
+    EXEC_PART_ROWS_FILL, /* of sparse gradients (exec/cpu/sparse_rows.h): a backward's rows to the own
                           * list, emptied before unless `add` */
     EXEC_PART_ROWS_SEND, /* the own list, over divisor, to its place among all members' */
     EXEC_PART_ROWS_SUM,  /* sum += what came */

@@ -180,8 +180,7 @@ const struct exec_backend exec_backend_threads = {
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV |
                     EXEC_CAN_PACE | EXEC_CAN_ALL_IN | EXEC_CAN_ALGORITHM | EXEC_CAN_SPAWN |
-                    EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_CAN_SPARSE |
-                    EXEC_IN_HOST_MEMORY,
+                    EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_IN_HOST_MEMORY,
     .probe = threads_probe,
     .open = threads_open,
     .close = threads_close,

@@ -12,38 +12,7 @@
 #include "exec/backend/element.h"
 #include "exec/cpu/gradients.h"
 
-/* --- which rows --------------------------------------------------------------------------------- */
-
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-struct exec_touch exec_touch_of(const struct exec_gradient *g, int64_t n_rows, int32_t touched_rows)
-{
-    uint64_t h = exec_mix(exec_mix((uint64_t)g->param) ^ (uint64_t)g->step);
-    struct exec_touch t = {.n_rows = n_rows};
-
-    h = exec_mix(h ^ ((uint64_t)(uint32_t)g->pass << 32 | (uint32_t)g->rank));
-    t.start = (int64_t)(h % (uint64_t)n_rows);
-    h = exec_mix(h);
-    t.n = touched_rows - (int32_t)(h % (uint64_t)(touched_rows / 2 + 1));
-    h = exec_mix(h);
-    t.stride = (int64_t)(h % (uint64_t)n_rows);
-    while (common_divisor(t.stride, n_rows) != 1) /* then no row comes twice */
-        t.stride = (t.stride + 1) % n_rows;
-    return t;
-}
-
-int64_t exec_touch_next(const struct exec_touch *t, int64_t row)
-{
-    return row < t->n_rows - t->stride ? row + t->stride : row - (t->n_rows - t->stride);
-}
+/* --- dense ------------------------------------------------------------------------------------ */
 
 void exec_rows_add(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel,
                    float *to)

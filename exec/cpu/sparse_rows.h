@@ -4,12 +4,13 @@
 #include <stdint.h>
 
 #include "exec/backend/backend.h"
+#include "exec/backend/scalar.h"
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/sparse.h"
 
-/* Sparse gradients on a backend whose memory the host shares (EXEC_CAN_SPARSE). On each rank one
- * consists of
+/* Sparse gradients; the GPU has kernels of its own (exec/nccl/nccl_rows.c). On each rank one consists
+ * of
  *
  *   its own list    count[1], indices[capacity], values[capacity * row_numel]: each row once
  *   what came       shapes[n_members * LW_SPARSE_SIZES], all_indices[n_members * capacity],
@@ -35,8 +36,38 @@ struct exec_touch {
     int64_t start, stride, n_rows;
     int32_t n;
 };
-struct exec_touch exec_touch_of(const struct exec_gradient *g, int64_t n_rows, int32_t touched_rows);
-int64_t exec_touch_next(const struct exec_touch *t, int64_t row);
+
+static inline int64_t exec_common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static inline struct exec_touch exec_touch_of(const struct exec_gradient *g, int64_t n_rows,
+                                              int32_t touched_rows)
+{
+    uint64_t h = exec_mix(exec_mix((uint64_t)g->param) ^ (uint64_t)g->step);
+    struct exec_touch t = {.n_rows = n_rows};
+
+    h = exec_mix(h ^ ((uint64_t)(uint32_t)g->pass << 32 | (uint32_t)g->rank));
+    t.start = (int64_t)(h % (uint64_t)n_rows);
+    h = exec_mix(h);
+    t.n = touched_rows - (int32_t)(h % (uint64_t)(touched_rows / 2 + 1));
+    h = exec_mix(h);
+    t.stride = (int64_t)(h % (uint64_t)n_rows);
+    while (exec_common_divisor(t.stride, n_rows) != 1) /* then no row comes twice */
+        t.stride = (t.stride + 1) % n_rows;
+    return t;
+}
+
+static inline int64_t exec_touch_next(const struct exec_touch *t, int64_t row)
+{
+    return row < t->n_rows - t->stride ? row + t->stride : row - (t->n_rows - t->stride);
+}
 
 /* to[numel] += the gradient's rows, everything else being zero; and one element of it. */
 void exec_rows_add(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel, float *to);

@@ -540,8 +540,7 @@ static const struct exec_backend backend = {
     .capabilities = EXEC_BY_MPIRUN | EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
                     EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV |
-                    EXEC_CAN_ALL_IN | EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_CAN_SPARSE |
-                    EXEC_IN_HOST_MEMORY,
+                    EXEC_CAN_ALL_IN | EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_IN_HOST_MEMORY,
     .probe = probe,
     .open = mpi_open,
     .close = mpi_close,

@@ -580,9 +580,11 @@ static enum lw_status group_end(struct exec_stream *s, struct lw_err *err)
 static enum lw_status failed_by_flag(int32_t flag, struct lw_err *err)
 {
     return lw_fail(err, LW_EFAILED,
-                   flag == 1 ? "made to fail"
-                             : "weights are used after they were freed and before they "
-                               "were gathered again");
+                   flag == 1                 ? "made to fail"
+                   : flag == KERNEL_BAD_ROWS ? "a list of a sparse gradient's rows does not fit: "
+                                               "another parameter's, or longer than its room"
+                                             : "weights are used after they were freed and before "
+                                               "they were gathered again");
 }
 
 /* One look at everything. *done: all that was given has ended. */

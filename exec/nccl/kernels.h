@@ -9,6 +9,7 @@
 #include "exec/backend/optimizer.h"
 #include "exec/backend/scalar.h"
 #include "shared/base/dtype.h"
+#include "shared/plan/sparse.h"
 
 /* The bodies of the NCCL backend's kernels. nvcc compiles them for the GPU
  * (exec/nccl/kernels.cu), gcc for the fake GPU of the tests (tests/fake_gpu): so the arithmetic
@@ -119,7 +120,7 @@ struct kernel_report { /* *flag = value, seen by the host */
 };
 
 #define KERNEL_LIST(X) X(fill) X(convert) X(update) X(sum) X(check) X(expect) X(note) \
-    X(carry) X(squares) X(scale) X(begin) X(wait) X(report)
+    X(carry) X(rows) X(squares) X(scale) X(begin) X(wait) X(report)
 
 /* Words of host memory that the host and kernels share. */
 EXEC_BOTH int32_t kernel_look(const volatile int32_t *word)
@@ -305,6 +306,8 @@ __device__ inline void kernel_add_f64(double *to, double value)
 #endif
 }
 #endif
+
+#include "exec/nccl/rows_kernel.h" /* uses what stands above */
 
 /* f64 or f32; whole numbers over a power of two: exact in any order. */
 EXEC_BOTH void kernel_add_to(enum lw_dtype t, void *to, double value)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "exec/cpu/gradients.h"
+#include "exec/cpu/sparse_rows.h"
 
 enum { N_TINY = 32 };
 enum { ELEMENTS_PER_SM = 1 << 16, MAX_ELEMENTS = 1 << 25 };
@@ -143,6 +144,15 @@ static enum lw_status carry(struct exec_stream *s, const struct exec_part *p, st
     return nccl_launch(s->world, s->cu, KERNEL_carry, &a, p->count, err);
 }
 
+static enum lw_status rows(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
+{
+    CUdeviceptr table = 0;
+
+    if (p->kind == EXEC_PART_ROWS_FILL)
+        LW_TRY(table_on_device(s->world, p->gradient.table, &table, err));
+    return nccl_rows(s, p, table, err);
+}
+
 /* Row after row: cuBLAS, which goes by columns, sees everything transposed, so the factors swap. */
 static enum lw_status part_product(struct exec_stream *s, const struct exec_part *p,
                                    struct lw_err *err)
@@ -226,6 +236,8 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     case EXEC_PART_ROWS_SUM:
     case EXEC_PART_ROWS_UPDATE:
     case EXEC_PART_ROWS_CLEAR:
+        *ns += r->copy_ns * (double)(p->rows->capacity * p->rows->row_numel);
+        return rows(s, p, err);
     case EXEC_PART_FLIP:
     case EXEC_PART_EXIT:
     case EXEC_PART_KILL:
@@ -259,9 +271,11 @@ enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *
 
 int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
 {
-    enum { EACH = 2 }; /* a comparison is two kernels */
+    enum { EACH = 2, ROWS = 5 }; /* a comparison is two kernels */
     int64_t n = (int64_t)EACH * t->n_parts + 2;
 
+    for (int32_t i = 0; i < t->n_parts; i++)
+        n += t->parts[i].rows ? ROWS + t->parts[i].rows->n_members : 0;
     if (!by_clock(w, t) && t->work_ns > 0) {
         struct exec_task rest = nccl_rest_of(t);
         n += nccl_fill_entries(w, &rest) + nccl_products_entries(t);

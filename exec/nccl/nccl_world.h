@@ -276,6 +276,10 @@ int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t)
 enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t, struct flight *f,
                                struct lw_err *err);
 
+/* nccl_rows.c: the parts EXEC_PART_ROWS_*. table: of the gradient, for ROWS_FILL. */
+enum lw_status nccl_rows(struct exec_stream *s, const struct exec_part *p, CUdeviceptr table,
+                         struct lw_err *err);
+
 /* nccl_filler.c. sizes: choose them for copies of so many elements; the bytes of the largest
  * result. again: measure while nothing runs. room: when a task is given. entries: of the launch
  * queue, at most. rest: ns of a task. */

@@ -65,11 +65,6 @@ static enum lw_status refuse_sparse(const struct exec_run *r, struct lw_err *err
 
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_sparse *x = lw_plan_sparse(p, b);
-        if (x && !(r->backend->capabilities & EXEC_CAN_SPARSE))
-            return lw_fail(err, LW_ENOTSUP,
-                           "parameter %d '%s' has a sparse gradient: backend '%s' cannot "
-                           "add up rows (threads and mpi can)",
-                           x->param, p->params[x->param].name, r->backend->name);
         if (x && r->options->optimizer.kind == EXEC_ADAM)
             return lw_fail(err, LW_ENOTSUP,
                            "parameter %d '%s' has a sparse gradient, which torch.optim.Adam "

@@ -150,23 +150,6 @@ TEST(adam_is_refused)
     lw_plan_free(&p);
 }
 
-TEST(a_backend_that_adds_up_no_rows_is_refused)
-{
-    struct exec_backend without = exec_backend_threads;
-    struct lw_exec_options o = exec_asleep(4, EXEC_SGD);
-    struct lw_exec_result r;
-    struct lw_err err = {0};
-    struct model k;
-
-    model_init(&k, LW_F32);
-    struct lw_plan p = plan_of_words(&k.w, "dp 2");
-    without.capabilities &= ~(uint32_t)EXEC_CAN_SPARSE;
-    o.backend = &without;
-    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_ENOTSUP);
-    assert_non_null(strstr(err.msg, "backend 'threads' cannot add up rows"));
-    lw_plan_free(&p);
-}
-
 /* An op of every program waits instead. */
 static void lose(const struct lw_plan *p, const char *name)
 {
