@@ -71,16 +71,21 @@ static void add_row(struct columns *k, int64_t size, struct exec_samples *s)
     k->spread[k->n++] = (lw_ps)exec_samples_spread(s);
 }
 
-static const char *how_many(enum exec_series s)
+/* Which ops of the series run at once. */
+static const char *how_many(const struct exec_calibration *c, enum exec_series s, char text[96])
 {
-    if (s >= N_SERIES + SHAPE_ACROSS * N_COLLECTIVES)
-        return ", one rank of each node, all groups at once";
-    return s == SERIES_PAIRS           ? ", two at once"
-           : s == SERIES_SEND_BOTH     ? ", one each way at once"
-           : s == SERIES_SEND_FAR      ? " between nodes"
-           : s == SERIES_SEND_FAR_BOTH ? " between nodes, one each way at once"
-           : s >= N_SERIES         ? ", in all groups at once"
-                                   : "";
+    bool two = exec_series_in_flight(s) == 2, message = exec_series_op(s) == LW_OP_SEND;
+    int32_t n_nodes = exec_series_nodes(c, s), group = exec_series_group(c, s);
+    bool across = n_nodes > 1 && n_nodes == group;
+
+    snprintf(text, 96, "%s%s%s", message && n_nodes > 1 ? " between nodes" : "",
+             message || group == c->o->n_ranks ? ""
+             : across                          ? ", one rank of each node, all groups at once"
+                                               : ", in all groups at once",
+             !two      ? ""
+             : message ? ", one each way at once"
+                       : ", two at once");
+    return text;
 }
 
 static bool on_gpus(const struct exec_calibration *c)
@@ -92,7 +97,7 @@ static enum lw_status fill_table(struct making *m, enum exec_series series, stru
 {
     struct exec_calibration *c = m->c;
     struct columns k;
-    char text[256];
+    char text[256], many[96];
     int32_t n;
     const int64_t *sizes = exec_series_sizes(c, series, &n);
     enum lw_op_kind op = exec_series_op(series);
@@ -100,8 +105,10 @@ static enum lw_status fill_table(struct making *m, enum exec_series series, stru
     LW_TRY(make_columns(m, &k, err));
     for (int32_t i = 0; i < n; i++)
         add_row(&k, sizes[i], &c->comm[series][i]);
+    if (k.n == 0)
+        return LW_OK;
     snprintf(text, sizeof text, "lapwing calibrate: %s of backend %s%s, medians of up to %lld",
-             lw_op_name(op), c->o->backend->name, how_many(series), (long long)k.most);
+             lw_op_name(op), c->o->backend->name, how_many(c, series, many), (long long)k.most);
     m->out->tables[m->out->n_tables++] = (struct lw_cost_table){
         .op = op, .dtype = LW_F32, .n_nodes = exec_series_nodes(c, series),
         .n_ranks = op == LW_OP_SEND ? 2 : exec_series_group(c, series),

@@ -6,7 +6,7 @@
 #include "exec/calibrate/calibrate_state.h"
 #include "shared/base/arena.h"
 
-enum { N_BESIDE = 5 };
+enum { N_BESIDE = 5, LARGEST_PAIR = 64 << 20 };
 #define LONGEST_BESIDE_PS (250 * LW_PS_PER_MS) /* kernel beside an all-reduce */
 #define GAP_PS (LW_PS_PER_MS / 5) /* of compute before each */
 
@@ -23,7 +23,6 @@ static const struct {
     [SERIES_ALL_TO_ALL] = {LW_OP_ALL_TO_ALL, EXEC_CAN_ALL_TO_ALL, 1},
     [SERIES_BARRIER] = {LW_OP_BARRIER, EXEC_CAN_BARRIER, 1},
     [SERIES_SEND] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 1},
-    [SERIES_PAIRS] = {LW_OP_ALL_REDUCE, EXEC_CAN_ALL_REDUCE, 2},
     [SERIES_SEND_BOTH] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 2},
     [SERIES_SEND_FAR] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 1},
     [SERIES_SEND_FAR_BOTH] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 2},
@@ -50,16 +49,22 @@ static bool is_far_message(enum exec_series s)
     return s == SERIES_SEND_FAR || s == SERIES_SEND_FAR_BOTH;
 }
 
+/* -1: all ranks are one group. */
+static int32_t shape_of(enum exec_series s)
+{
+    return s < N_SERIES     ? -1
+           : s < FIRST_PAIR ? ((int)s - N_SERIES) / N_COLLECTIVES
+                            : ((int)s - FIRST_PAIR) / N_COLLECTIVES - 1;
+}
+
 static bool across(enum exec_series s)
 {
-    return s >= N_SERIES && ((int)s - N_SERIES) / N_COLLECTIVES == SHAPE_ACROSS;
+    return shape_of(s) == SHAPE_ACROSS;
 }
 
 int32_t exec_series_group(const struct exec_calibration *c, enum exec_series s)
 {
-    if (across(s))
-        return n_nodes(c);
-    return s < N_SERIES ? c->o->n_ranks : 2 << (((int)s - N_SERIES) / N_COLLECTIVES);
+    return across(s) ? n_nodes(c) : shape_of(s) < 0 ? c->o->n_ranks : 2 << shape_of(s);
 }
 
 /* Ranks of a node are consecutive. */
@@ -76,7 +81,7 @@ bool exec_series_can(const struct exec_calibration *c, enum exec_series s)
     int32_t n = c->o->n_ranks, group = exec_series_group(c, s);
     int32_t per_node = exec_calibrate_per_node(c);
     bool even = n % group == 0 && (per_node % group == 0 || group % per_node == 0);
-    bool fits = n > 1 && (s < N_SERIES || (group > 1 && group < n && (across(s) || even)));
+    bool fits = n > 1 && (shape_of(s) < 0 || (group > 1 && group < n && (across(s) || even)));
 
     if (is_far_message(s) && n_nodes(c) < 2)
         return false;
@@ -90,7 +95,7 @@ enum lw_op_kind exec_series_op(enum exec_series s)
 
 int32_t exec_series_in_flight(enum exec_series s)
 {
-    return series[base(s)].n_in_flight;
+    return s < FIRST_PAIR ? series[base(s)].n_in_flight : 2;
 }
 
 const int64_t *exec_series_sizes(const struct exec_calibration *c, enum exec_series s, int32_t *n)
@@ -98,6 +103,8 @@ const int64_t *exec_series_sizes(const struct exec_calibration *c, enum exec_ser
     static const int64_t nothing[] = {0};
 
     *n = s == SERIES_BARRIER ? 1 : c->n_sizes;
+    while (s >= FIRST_PAIR && c->bytes[*n - 1] > LARGEST_PAIR)
+        --*n;
     return s == SERIES_BARRIER ? nothing : c->bytes;
 }
 
@@ -154,11 +161,10 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
     const int64_t *all = exec_series_sizes(c, which, &n);
 
     n = exec_calibrate_sizes(all, p->first, p->n, sizes);
-    LW_TRY(which == SERIES_PAIRS
-               ? exec_plan_pairs(c->o->n_ranks, sizes, n, GAP_PS, &plan, err)
-               : exec_plan_collectives(c->o->n_ranks, exec_series_group(c, which),
-                                       across(which) ? exec_calibrate_per_node(c) : 1,
-                                       exec_series_op(which), sizes, n, GAP_PS, &plan, err));
+    LW_TRY(exec_plan_collectives(c->o->n_ranks, exec_series_group(c, which),
+                                 across(which) ? exec_calibrate_per_node(c) : 1,
+                                 exec_series_op(which), exec_series_in_flight(which), sizes, n,
+                                 GAP_PS, &plan, err));
     return exec_calibrate_run(c, p, &plan, with_gaps(c, p->n_steps), keep_times, err);
 }
 

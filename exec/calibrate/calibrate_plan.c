@@ -315,45 +315,36 @@ static void add_touched_variants(struct maker *k)
 }
 
 enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, int32_t stride,
-                                     enum lw_op_kind kind, const int64_t *bytes, int32_t n,
-                                     lw_ps work_ps, struct lw_plan *plan, struct lw_err *err)
+                                     enum lw_op_kind kind, int32_t n_at_once, const int64_t *bytes,
+                                     int32_t n, lw_ps work_ps, struct lw_plan *plan,
+                                     struct lw_err *err)
 {
     struct maker k = {.first_bucket = -1, .n_ranks = n_ranks, .group = group, .stride = stride};
     int64_t whole = kind == LW_OP_ALL_TO_ALL ? 4 * group : 4; /* elements, or equal blocks */
-    int32_t before = -1;
+    int32_t before[2] = {-1, -1}, streams[2], comms[2];
 
     LW_TRY(begin(&k, "collectives", n_ranks, err));
-    add_touched_variants(&k);
-    touch(&k, 0, &k.comm_stream, 1, largest(bytes, n));
-    lw_builder_program(k.b, 1, 0);
-    for (int32_t i = 0; i < n; i++) {
-        int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, before);
-        before = add_op(&k, kind, i, bytes[i] / whole * whole, -1, kernel);
+    for (int32_t i = 0; i < n_at_once; i++) {
+        if (i > 0) {
+            k.comm_stream = lw_builder_stream(k.b, "comm2", LW_STREAM_COMM, 1);
+            k.comm = lw_builder_comm(k.b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, k.comm_stream);
+            everybody(&k, n_ranks);
+        }
+        streams[i] = k.comm_stream;
+        comms[i] = k.comm;
     }
-    return finish_touched(&k, plan, err);
-}
-
-enum lw_status exec_plan_pairs(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
-                               struct lw_plan *plan, struct lw_err *err)
-{
-    struct maker k = {.first_bucket = -1};
-    int32_t before[2] = {-1, -1}, streams[2];
-
-    LW_TRY(begin(&k, "pairs", n_ranks, err));
-    struct maker other = k;
-    other.comm_stream = lw_builder_stream(k.b, "comm2", LW_STREAM_COMM, 1);
-    other.comm = lw_builder_comm(k.b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, other.comm_stream);
-    everybody(&other, n_ranks);
     add_touched_variants(&k);
-    streams[0] = k.comm_stream;
-    streams[1] = other.comm_stream;
-    touch(&k, 0, streams, 2, largest(bytes, n));
+    touch(&k, 0, streams, n_at_once, largest(bytes, n));
     lw_builder_program(k.b, 1, 0);
     for (int32_t i = 0; i < n; i++) {
         int32_t kernel = add_op(&k, LW_OP_KERNEL, i, 0, work_ps, before[0]);
-        kernel = add_op(&k, LW_OP_KERNEL, i, 0, 0, before[1] >= 0 ? before[1] : kernel);
-        before[0] = add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, kernel);
-        before[1] = add_op(&other, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, kernel);
+        if (before[1] >= 0)
+            kernel = add_op(&k, LW_OP_KERNEL, i, 0, 0, before[1]);
+        for (int32_t c = 0; c < n_at_once; c++) {
+            k.comm_stream = streams[c];
+            k.comm = comms[c];
+            before[c] = add_op(&k, kind, i, bytes[i] / whole * whole, -1, kernel);
+        }
     }
     return finish_touched(&k, plan, err);
 }

@@ -30,7 +30,6 @@ enum exec_series {
     SERIES_ALL_TO_ALL,
     SERIES_BARRIER,
     SERIES_SEND,
-    SERIES_PAIRS,     /* two all-reduces at once */
     SERIES_SEND_BOTH, /* a message each way at once */
     SERIES_SEND_FAR,  /* between nodes, of as many pairs at once as a node has ranks */
     SERIES_SEND_FAR_BOTH,
@@ -40,7 +39,9 @@ enum exec_series {
     N_COLLECTIVES = SERIES_ALL_TO_ALL + 1,
     SHAPE_ACROSS = 3,
     N_SHAPES,
-    N_TABLES = N_SERIES + N_SHAPES * N_COLLECTIVES,
+    /* and from here two of each at once, of all ranks and in those groups */
+    FIRST_PAIR = N_SERIES + N_SHAPES * N_COLLECTIVES,
+    N_TABLES = FIRST_PAIR + (1 + N_SHAPES) * N_COLLECTIVES,
 };
 
 struct exec_calibration {

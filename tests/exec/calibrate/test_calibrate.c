@@ -123,7 +123,7 @@ static void make_samples(struct exec_calibration *c)
     for (int i = 0; i < 2; i++) {
         put_three(&c->comm[SERIES_REDUCE_ALL][i], 1000 * (i + 1));
         put_three(&c->comm[SERIES_SEND][i], 500 * (i + 1));
-        put_three(&c->comm[SERIES_PAIRS][i], 1500 * (i + 1));
+        put_three(&c->comm[FIRST_PAIR + SERIES_REDUCE_ALL][i], 1500 * (i + 1));
         put_three(&c->comm[SERIES_SEND_BOTH][i], 600 * (i + 1));
         put_three(&c->work[work_series(LW_WORK_GEMM, LW_F32)][i], 100 * (i + 1));
         put_three(&c->work[work_series(LW_WORK_CAST, LW_F16)][i], 300 * (i + 1));
@@ -211,10 +211,10 @@ TEST(samples_become_tables_and_figures)
     assert_int_equal(out.tables[1].bytes[0], 0);
     table_is(&out.tables[2], LW_OP_SEND, 2, 1, 2, 1000,
              "lapwing calibrate: send of backend few, medians of up to 3");
-    table_is(&out.tables[3], LW_OP_ALL_REDUCE, 3, 2, 2, 3000,
-             "lapwing calibrate: all_reduce of backend few, two at once, medians of up to 3");
-    table_is(&out.tables[4], LW_OP_SEND, 2, 2, 2, 1200,
+    table_is(&out.tables[3], LW_OP_SEND, 2, 2, 2, 1200,
              "lapwing calibrate: send of backend few, one each way at once, medians of up to 3");
+    table_is(&out.tables[4], LW_OP_ALL_REDUCE, 3, 2, 2, 3000,
+             "lapwing calibrate: all_reduce of backend few, two at once, medians of up to 3");
     assert_int_equal(out.device.n_work, 3);
     work_is(&out.device.work[0], LW_WORK_GEMM, LW_F32, LW_F32, 2, 65536, 200,
             "lapwing calibrate: gemm by BLAS 7, all ranks at once, medians of up to 3");
@@ -253,7 +253,9 @@ TEST(groups_within_nodes_and_across_have_tables_and_links)
                  {SERIES_SEND_FAR, 700, 2, 2},
                  {SERIES_SEND_FAR_BOTH, 800, 2, 2},
                  {N_SERIES, 1000, 2, 1},
-                 {N_SERIES + SHAPE_ACROSS * N_COLLECTIVES, 3000, 2, 2}};
+                 {N_SERIES + SHAPE_ACROSS * N_COLLECTIVES, 3000, 2, 2},
+                 {FIRST_PAIR + N_COLLECTIVES, 4500, 2, 1},
+                 {FIRST_PAIR + (1 + SHAPE_ACROSS) * N_COLLECTIVES, 5500, 2, 2}};
     struct lw_calibrate_options o = {.backend = &few, .n_ranks = 4};
     struct exec_calibration c = {.o = &o, .per_node = 2, .n_sizes = 2, .n_small = 1,
                                  .bytes = {1024, 2048}, .memory_bytes = 1000};
@@ -374,7 +376,9 @@ static void communication_is_whole(const struct lw_cluster *c)
     } expected[] = {
         {LW_OP_ALL_REDUCE, 1, 15}, {LW_OP_BROADCAST, 1, 15},  {LW_OP_ALL_GATHER, 1, 15},
         {LW_OP_REDUCE_SCATTER, 1, 15}, {LW_OP_REDUCE, 1, 15}, {LW_OP_ALL_TO_ALL, 1, 15},
-        {LW_OP_BARRIER, 1, 1}, {LW_OP_SEND, 1, 15}, {LW_OP_ALL_REDUCE, 2, 15}, {LW_OP_SEND, 2, 15},
+        {LW_OP_BARRIER, 1, 1}, {LW_OP_SEND, 1, 15}, {LW_OP_SEND, 2, 15},
+        {LW_OP_ALL_REDUCE, 2, 15}, {LW_OP_BROADCAST, 2, 15},  {LW_OP_ALL_GATHER, 2, 15},
+        {LW_OP_REDUCE_SCATTER, 2, 15}, {LW_OP_REDUCE, 2, 15}, {LW_OP_ALL_TO_ALL, 2, 15},
     };
     int32_t n = sizeof expected / sizeof *expected;
 

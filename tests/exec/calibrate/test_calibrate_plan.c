@@ -28,9 +28,10 @@ static enum lw_status build(int which, int32_t n, struct lw_plan *p, struct lw_e
     case UPDATES: return exec_plan_updates(n, sizes, 3, 0, p, err);
     case PRODUCTS: return exec_plan_products(n, flops, 2, p, err);
     case KERNELS: return exec_plan_kernels(n, 3, 0, p, err);
-    case COLLECTIVES: return exec_plan_collectives(n, n, 1, LW_OP_BROADCAST, sizes, 3, 0, p, err);
-    case BARRIERS: return exec_plan_collectives(n, n, 1, LW_OP_BARRIER, none, 2, 0, p, err);
-    case PAIRS: return exec_plan_pairs(n, sizes, 3, 0, p, err);
+    case COLLECTIVES:
+        return exec_plan_collectives(n, n, 1, LW_OP_BROADCAST, 1, sizes, 3, 0, p, err);
+    case BARRIERS: return exec_plan_collectives(n, n, 1, LW_OP_BARRIER, 1, none, 2, 0, p, err);
+    case PAIRS: return exec_plan_collectives(n, n, 1, LW_OP_ALL_REDUCE, 2, sizes, 3, 0, p, err);
     case MESSAGES: return exec_plan_messages(n, 1, sizes, 3, false, 0, p, err);
     case MESSAGES_BOTH: return exec_plan_messages(n, 1, sizes, 3, true, 0, p, err);
     default: return exec_plan_overlap(n, 4096, 3, 0, p, err);
@@ -121,7 +122,7 @@ TEST(an_all_to_all_of_three_ranks_has_equal_blocks)
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
-    assert_ok(exec_plan_collectives(3, 3, 1, LW_OP_ALL_TO_ALL, sizes, 3, 0, &p, &err), err);
+    assert_ok(exec_plan_collectives(3, 3, 1, LW_OP_ALL_TO_ALL, 1, sizes, 3, 0, &p, &err), err);
     assert_int_equal(p.ops[lw_plan_program(&p, 1, 0).first_op + 1].bytes, 1020);
     assert_ok(lw_exec_run(&p, &o, &r, &err), err);
     assert_int_equal(r.n_checked_message_bytes, 3 * 100000 + 3 * (1020 + 4092 + 99996));
@@ -141,7 +142,7 @@ static void two_groups_meet(enum lw_op_kind kind, int32_t stride)
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
-    assert_ok(exec_plan_collectives(4, 2, stride, kind, sizes, 3, 0, &p, &err), err);
+    assert_ok(exec_plan_collectives(4, 2, stride, kind, 1, sizes, 3, 0, &p, &err), err);
     int32_t comm = p.ops[lw_plan_program(&p, 1, 0).first_op + 1].comm;
     const int32_t *group = p.comm_group + (int64_t)comm * p.n_ranks;
     assert_int_equal(group[0], group[stride]);
