@@ -1,6 +1,8 @@
 #ifndef LW_EXEC_NCCL_ROWS_KERNEL_H
 #define LW_EXEC_NCCL_ROWS_KERNEL_H
 
+#include "exec/nccl/kernels.h"
+
 /* Sparse gradients on the GPU, included by kernels.h: the steps of exec/cpu/sparse_rows.c, each one
  * kernel. Rows of one list are all different, so threads meet no element twice. */
 
