@@ -327,8 +327,12 @@ gpu-check: all
 gpu-pack: all
 	@LAPWING=$(BUILD)/lapwing tests/gpu_pack.sh
 
-bench: $(BUILD)/lapwing
+RECORDED := $(BUILD)/tests/exec/record/test_call_recorder
+bench: $(BUILD)/lapwing $(if $(CUDA_WHY),,$(RECORDED) $(RECORDERS) $(FAKE_GPU))
 	$(BUILD)/lapwing bench
+	$(if $(CUDA_WHY),,@for r in "" lapwing-record.so; do \
+	    LD_LIBRARY_PATH=$(FAKE_DIR) LD_PRELOAD=$${r:+$(BUILD)/$$r:}libcuda.so.1:libnccl.so.2 \
+	    RANK=0 LAPWING_RECORD=$(BUILD)/bench_calls $(RECORDED) --calls 100000 "$${r:-alone}"; done)
 
 # Predicted against executed on this machine, a minute for the calibration and three for each workload.
 validate-tables: $(BUILD)/lapwing

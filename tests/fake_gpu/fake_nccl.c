@@ -758,6 +758,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
     return ncclInProgress;
 }
 
+ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+
+    config.blocking = 1;
+    return ncclCommInitRankConfig(out, n, id, rank, &config);
+}
+
 struct split {
     struct ncclComm *parent, *child; /* child NULL: no colour */
     uint64_t seq;

@@ -4,10 +4,13 @@
  * lapwing over Open MPI, whose collectives follow from the plan. */
 #include "tests/lib/unit.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "shared/io/input.h"
 #include "tests/lib/command_fixture.h"
@@ -36,6 +39,81 @@ static bool needs_fakes(void)
     printf("SKIP recording of NCCL: no CUDA toolkit, so no fake libraries\n");
     return true;
 }
+
+/* --- a program of one rank that makes nothing but calls --------------------------------------- */
+
+enum { AT_ONCE = 100 };
+
+struct id { /* ncclUniqueId */
+    char internal[128];
+};
+
+static void *function(const char *name)
+{
+    void *f = dlsym(RTLD_DEFAULT, name);
+
+    if (!f) {
+        printf("%s is not preloaded\n", name);
+        exit(1);
+    }
+    return f;
+}
+
+static double cpu_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+/* So many all-reduces of 16 f32; what each takes of this thread, without the waits between them. */
+static int make_calls(int64_t n, const char *label)
+{
+    int (*init)(unsigned) = (int (*)(unsigned))function("cuInit");
+    int (*retain)(void **, int) = (int (*)(void **, int))function("cuDevicePrimaryCtxRetain");
+    int (*enter)(void *) = (int (*)(void *))function("cuCtxSetCurrent");
+    int (*stream)(void **, unsigned, int) =
+        (int (*)(void **, unsigned, int))function("cuStreamCreateWithPriority");
+    int (*query)(void *) = (int (*)(void *))function("cuStreamQuery");
+    int (*unique)(struct id *) = (int (*)(struct id *))function("ncclGetUniqueId");
+    int (*join)(void **, int, struct id, int) =
+        (int (*)(void **, int, struct id, int))function("ncclCommInitRank");
+    int (*sum)(const void *, void *, size_t, int, int, void *, void *) =
+        (int (*)(const void *, void *, size_t, int, int, void *, void *))function("ncclAllReduce");
+    int (*leave)(void *) = (int (*)(void *))function("ncclCommDestroy");
+    static float data[16];
+    void *context, *s, *comm;
+    double us = 0;
+    struct id id;
+
+    if (init(0) || retain(&context, 0) || enter(context) || stream(&s, 1, 0) || unique(&id) ||
+        join(&comm, 1, id, 0))
+        return 1;
+    for (int64_t i = 0; i < n; i += AT_ONCE) {
+        double from = cpu_us();
+        for (int k = 0; k < AT_ONCE; k++)
+            if (sum(data, data, 16, 7 /* ncclFloat32 */, 0, comm, s))
+                return 1;
+        us += cpu_us() - from;
+        while (query(s) != 0)
+            usleep(50);
+    }
+    printf("%s: %lld calls of NCCL's stand-in, %.3f us of CPU each\n", label, (long long)n,
+           us / (double)n);
+    return leave(comm);
+}
+
+static int calls_or_tests(int argc, char **argv)
+{
+    return argc == 4 && strcmp(argv[1], "--calls") == 0
+               ? make_calls(strtoll(argv[2], NULL, 10), argv[3])
+               : -1;
+}
+
+TEST_MAIN(calls_or_tests)
+
+/* --- tests ------------------------------------------------------------------------------------ */
 
 /* Counts of one op in a file and in the log of the fake. */
 static int64_t count_of(const struct traces_recorded *c, enum lw_op_kind op)
@@ -97,6 +175,28 @@ TEST(every_call_of_nccl_is_recorded)
     assert_int_equal(n_calls, logged);
     assert_int_equal(n_spans, logged);
     assert_true(logged > 100);
+}
+
+/* Twenty thousand calls that follow each other closely: each is in the file. What recording costs
+ * is printed by `make bench`. */
+TEST(calls_without_a_pause_are_all_recorded)
+{
+    struct traces_recorded c;
+    char self[PATH_MAX] = "", words[PATH_MAX + 256];
+
+    if (needs_fakes())
+        skip();
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    snprintf(words, sizeof words,
+             "RANK=0 LD_LIBRARY_PATH=$LAPWING_FAKE_GPU LAPWING_RECORD=$PWD/many "
+             "LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so:libcuda.so.1:libnccl.so.2 "
+             "%s --calls 20000 recorded",
+             self);
+    assert_non_null(strstr(shell(words, NULL), "recorded: 20000 calls"));
+    read_calls("many.rank0.csv", &c);
+    assert_int_equal(c.n, 20000);
+    assert_int_equal(count_of(&c, LW_OP_ALL_REDUCE), 20000);
+    traces_recorded_free(&c);
 }
 
 /* Members of one communicator give it one id; communicators of other members have other ids. */
