@@ -201,5 +201,13 @@ const struct lw_run_table lw_run_tables[] = {
      {0, 0, 0},
      0,
      0},
+    {"runs", /* the last: anybody's runs, titled as the fields are (docs/design/validate.md) */
+     "model gpu gpus",
+     "",
+     "attention=flash",
+     ONE(STEP ";mem_gib:GiB;mem_gb:GB"),
+     {0, 0, 0},
+     0,
+     0},
     {0},
 };

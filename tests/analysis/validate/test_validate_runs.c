@@ -30,6 +30,21 @@ static void validate(const char *name, const char *table, struct lw_validation *
     row ",H100-80GB,8,\"EFA, NVLink\",llama-like 1B,4,1024,4096,8,8,32000,512,16,1,,"              \
         tp ",1,," "0,bf16,none,True," tok_s "," mem "," status "\n"
 
+/* Titles as the page docs/design/validate.md names them: a second is a second. */
+TEST(anybodys_runs_are_a_table)
+{
+    struct lw_validation v;
+    validate("mine.csv", "model,gpu,gpus,seq,gbs,mbs,dp,zero,precision,step_s,mem_gib\n"
+                         "llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,5.2,60\n"
+                         "llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,,\n", &v);
+    assert_int_equal(v.n_cases, 1);
+    assert_string_equal(v.cases[0].id, "mine:0");
+    assert_true(v.cases[0].measured == 5.2e9 && v.cases[0].predicted > 0);
+    assert_true(v.cases[0].measured_bytes == 60 * 1073741824.0);
+    assert_int_equal(v.families[0].n_fitted, 0);
+    lw_validation_free(&v);
+}
+
 /* Step = samples * sequence / tokens per second: 16 * 512 / 81920 = 0.1 s; 2 GiB. */
 TEST(a_row_is_a_case_with_its_step_and_memory)
 {
