@@ -84,8 +84,8 @@ TEST(a_bad_option_is_named_with_what_is_allowed)
     static const struct { const char *line, *message; } cases[] = {
         {"cmd --count 12", "--count: '12' is not a whole number from 1 to 9"},
         {"cmd --format xml", "--format: unknown value 'xml'; expected one of text, json, csv"},
-        {"cmd --format jsn", "--format: unknown value 'jsn' (did you mean 'json'?); expected one of "
-                             "text, json, csv"},
+        {"cmd --format jsn", "--format: unknown value 'jsn' (did you mean 'json'?); expected one "
+                             "of text, json, csv"},
         {"cmd --how fsat", "--how: unknown value 'fsat' (did you mean 'fast'?); expected one of "
                            "fast, slow"},
         {"cmd --how=", "--how: unknown value ''; expected one of fast, slow"},
