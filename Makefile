@@ -174,7 +174,8 @@ $(BUILD)/openmpi/%.o: %.c Makefile
 	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(MPI_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
 
 $(BUILD)/lapwing-openmpi.so: $(MPI_OBJ)
-	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic $(PLUGIN_LINK) $^ $(MPI_LIB) -lm -ldl -o $@
+	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic $(PLUGIN_LINK) $^ $(MPI_LIB) \
+	    -lm -ldl -o $@
 
 # Recorders are preloaded before a program; NCCL and CUDA are found at run time, MPI is linked.
 RECORD_OBJ := $(patsubst %.c,$(BUILD)/record/%.o,$(RECORD_SRC))

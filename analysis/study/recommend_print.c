@@ -15,8 +15,8 @@ double lw_recommend_gain_pct(const struct lw_recommend_report *p)
     return step > 0 ? 100.0 * (double)lw_recommendation_gain(p->r) / (double)step : 0;
 }
 
-/* Steps of one configuration differ more: by 1.3 % in the median between MLPerf submitters, by 1.9 %
- * between releases of NVIDIA's DGX Cloud benchmarking. */
+/* Steps of one configuration differ more: by 1.3 % in the median between MLPerf submitters, by
+ * 1.9 % between releases of NVIDIA's DGX Cloud benchmarking. */
 #define LEAST_GAIN_PCT 1.0
 
 static bool is_better(const struct lw_recommend_report *p)

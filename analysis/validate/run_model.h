@@ -18,8 +18,8 @@ bool lw_run_is_8bit(const struct lw_run *run);
 /* Of a cell: "yes", "True", "1", or a tensor-parallel mode that splits sequences. */
 bool lw_run_is_yes(const char *cell);
 
-/* The workload of one micro-batch of the run on a device of that cluster. *dtype: of its products. LW_ENOTSUP
- * with a reason. */
+/* The workload of one micro-batch of the run on a device of that cluster. *dtype: of its products.
+ * LW_ENOTSUP with a reason. */
 enum lw_status lw_run_workload(const struct lw_run *run, const struct lw_cluster *cluster,
                                struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err);
 

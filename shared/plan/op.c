@@ -69,6 +69,7 @@ enum lw_status lw_op_parse(const char *name, enum lw_op_kind *kind, struct lw_er
     char hint[96];
     for (int i = 0; i < LW_N_OP_KINDS; i++)
         lw_nearest_try(&near, ops[i].name);
-    return lw_fail(err, LW_EINVAL, "unknown operation '%s'%s (forward, all_reduce, send, ...)", name,
+    return lw_fail(err, LW_EINVAL,
+                   "unknown operation '%s'%s; expected forward, all_reduce, send, ...", name,
                    lw_nearest_hint(&near, "", hint, sizeof hint));
 }
