@@ -3,9 +3,9 @@
 
     tests/nccl_library.py NCCL_SOURCES [LAPWING]      CUDA_HOME, CXX; needs no GPU
 
-NCCL_SOURCES is a checkout of NVIDIA/nccl at a tag (v2.28.9-1 and v2.30.7-1 are known to work). The files of
-src/graph are compiled for the host with a driver (below), and whatever they need of the rest of
-the library is a function that returns 0. The driver reads a topology, searches it and prints the
+NCCL_SOURCES is a checkout of NVIDIA/nccl at a tag (v2.28.9-1 and v2.30.7-1 are known to work). The
+files of src/graph are compiled for the host with a driver (below), and whatever they need of the
+rest of the library is a function that returns 0. The driver reads a topology, searches it and prints the
 graphs and every latency and bandwidth of the tuning table. Each cell stands beside
 `lapwing cost --algorithm nccl:ALGORITHM/PROTOCOL` on the same machine. Exit status 1: a ring
 or NVLS cell of one node differs by more than 1 %.
