@@ -218,7 +218,8 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
         s->make_model(name, strategy, s->device ? &of.device : &c->device, w, &why);
     lw_cluster_free(&of);
     if (st != LW_OK)
-        return lw_fail(err, st, "%s: no such file; as a model: %s", name, why.msg);
+        return lw_fail(err, st, "%s: no such file; as a model: %s%s", name, why.msg,
+                       s->cluster_file || s->device ? "" : "; or give its cluster (-c NAME)");
     return LW_OK;
 }
 

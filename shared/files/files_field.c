@@ -633,8 +633,12 @@ enum lw_status lw_text_read(const char *name, const char *text, size_t len, cons
                           found, kind)
                 : lw_fail(err, LW_EFORMAT,
                           "%s: found no \"lapwing\" and \"kind\", expected \"lapwing\": %d "
-                          "and \"kind\": \"%s\"",
-                          name, FORMAT_VERSION, kind);
+                          "and \"kind\": \"%s\"%s",
+                          name, FORMAT_VERSION, kind,
+                          strcmp(kind, "workload") == 0
+                              ? "; `lapwing import` makes one of a recording, `lapwing model` of a "
+                                "config.json"
+                              : "");
     if (s == LW_OK) {
         lw_fields_read(&r, table, base);
         s = lw_json_done(r.j, err);

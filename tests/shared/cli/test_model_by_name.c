@@ -68,4 +68,5 @@ TEST_WITH(what_is_neither_file_nor_model_is_refused, fixture_open, fixture_close
     expect("sim -w ./gpt2 -c dgx-h100", 1, "./gpt2: cannot open");
     expect("sim -w gpt2.json -c dgx-h100", 1, "gpt2.json: cannot open");
     expect("sim -w llama-3-8b", 1, "choose another device, or make the workload with");
+    expect("sim -w llama-3-8b", 1, "; or give its cluster (-c NAME)");
 }

@@ -65,7 +65,8 @@ TEST(damaged_files_are_refused_by_place)
         {"\"lapwing\": 1", "\"lapwing\": 2",
          "at lapwing (byte 15): found file version 2, allowed: 1"},
         {"\"lapwing\": 1,", "",
-         "found no \"lapwing\" and \"kind\", expected \"lapwing\": 1 and \"kind\": \"workload\""},
+         "found no \"lapwing\" and \"kind\", expected \"lapwing\": 1 and \"kind\": \"workload\"; "
+         "`lapwing import` makes one of a recording, `lapwing model` of a config.json"},
         {"\"kind\": \"workload\"", "\"kind\": \"plan\"",
          "at kind: found \"plan\", expected \"workload\""},
         {"\"batch\": 8", "\"batch\": -8", "at batch (byte 318): found -8, allowed: 0 or more"},
