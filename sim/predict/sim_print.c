@@ -282,7 +282,8 @@ static const char *replay_meaning(const struct lw_sim_replayed *x)
     if (strcmp(x->basis, "device_period") == 0)
         return "period: end of the step's last device op minus that of the step before";
     if (strcmp(x->basis, "device_span") == 0)
-        return "period: from the step's start on the host to the end of its last device op";
+        return "period: from the start on the host of the rank that starts last to the end of the "
+               "step's last device op";
     return "period: between the ends of two steps on the host, as no device op was recorded";
 }
 
@@ -322,7 +323,8 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
         text_replayed_time(t, s->measured, s->period);
         text_replayed_time(t, true, s->host);
     }
-    fprintf(f, "\nreplay; %s\n", replay_meaning(x));
+    fputc('\n', f);
+    lw_printf_paragraph(f, "replay; %s", replay_meaning(x));
     LW_TRY(lw_table_end(t, f, 2, err));
     FILE *line = lw_paragraph_open(&median, f, NULL);
     fprintf(line, "median period: predicted %s, ", lw_format_ps(buf, x->period.predicted));
