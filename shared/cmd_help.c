@@ -9,17 +9,20 @@
 #include "shared/cli/completion.h"
 #include "shared/cli/strategy_help.h"
 #include "shared/text/record.h"
+#include "shared/text/wrap.h"
 
 static void list_commands(void)
 {
-    printf("usage: lapwing COMMAND [options]\n\n"
-           "Lapwing computes the schedule of a distributed training step once, predicts it,\n"
-           "runs the very same plan, and says how far apart the two are.\n\n");
+    puts("usage: lapwing COMMAND [options]\n");
+    lw_put_wrapped(stdout, "Lapwing computes the schedule of a distributed training step once, "
+                           "predicts it, runs the very same plan, and says how far apart the two "
+                           "are.", 0, 80);
+    putchar('\n');
     for (const struct lw_command *c = lw_commands; c->name; c++)
-        printf("  %-10s %s\n", c->name, c->about);
-    printf(
-        "\n'lapwing help COMMAND' explains a command, 'lapwing help strategy' what a plan can be "
-        "asked for.\n");
+        lw_put_wrapped(stdout, c->about, printf("  %-10s ", c->name), LW_TEXT_COLUMNS);
+    putchar('\n');
+    lw_put_wrapped(stdout, "'lapwing help COMMAND' explains a command, 'lapwing help strategy' "
+                           "what a plan can be asked for.", 0, LW_TEXT_COLUMNS);
 }
 
 /* The manual page of the program itself: its commands. */

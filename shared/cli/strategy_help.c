@@ -15,22 +15,20 @@ static void list_rows(const struct lw_strategy_option *o)
 
 static void list_values(const struct lw_strategy_option *o)
 {
-    printf("      ");
-    for (int v = 0, at = 6; o->values[v]; v++) {
-        int n = (int)strlen(o->values[v]) + 2;
-        if (at + n > 90) {
-            printf("\n      ");
-            at = 6;
-        }
-        printf("%s%s", o->values[v], o->values[v + 1] ? ", " : "\n");
-        at += n;
-    }
+    char all[512] = "";
+
+    for (int v = 0; o->values[v]; v++)
+        lw_err_word(all, sizeof all, o->values[v]);
+    lw_put_wrapped(stdout, all, printf("      "), LW_TEXT_COLUMNS);
 }
 
 static void list_strategy(void)
 {
-    printf("Strategy options, for plan, sim, exec and strategy files ('_' is accepted for '-').\n"
-           "Sizes: KiB MiB GiB = 2^n, KB MB GB = 10^n, bare = bytes.\n\n");
+    lw_put_wrapped(stdout, "Strategy options, for plan, sim, exec and strategy files ('_' is "
+                           "accepted for '-').", 0, LW_TEXT_COLUMNS);
+    lw_put_wrapped(stdout, "Sizes: KiB MiB GiB = 2^n, KB MB GB = 10^n, bare = bytes.", 0,
+                   LW_TEXT_COLUMNS);
+    putchar('\n');
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *o = lw_strategy_option(i);
         printf("  --%s %s\n", o->name, o->arg);

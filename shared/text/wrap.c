@@ -53,7 +53,9 @@ int lw_columns_of(FILE *f)
 
 void lw_put_wrapped(FILE *f, const char *text, int column, int width)
 {
-    put(f, text, column, column, width);
+    int room = lw_columns_of(f);
+
+    put(f, text, column, column, width < room ? width : room);
 }
 
 void lw_put_paragraph(FILE *f, const char *before, const char *text)

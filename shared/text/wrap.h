@@ -16,8 +16,8 @@ int lw_text_width(const char *text, int n);
  * exported, wins over both. */
 int lw_columns_of(FILE *f);
 
-/* Text from `column` on, where the cursor stands, in lines of at most `width` columns, broken at
- * blanks; the next lines begin at the same column. Ends the last line. */
+/* Text from `column` on, where the cursor stands, in lines of at most `width` columns and those of
+ * f, broken at blanks; the next lines begin at the same column. Ends the last line. */
 void lw_put_wrapped(FILE *f, const char *text, int column, int width);
 /* The same after `before` in the columns of f, LW_TEXT_COLUMNS at most; later lines begin under its
  * first character, indented by two more. */
