@@ -223,7 +223,7 @@ static void kill_store(void)
     static double takes_s = 0.06;
     static long failed_before;
     static const char words[] =
-        "exec \"$L\" sim -w w.json -c dgx-a100 --dp 4 --steps 200 --spans --db s.db -q";
+        "exec \"$L\" sim -w w.json -c dgx-a100 --as-recorded --dp 4 --steps 200 --spans --db s.db -q";
     pid_t child = start(words);
 
     wait_s(takes_s * (double)draw(1000) * 1e-3);
@@ -794,7 +794,7 @@ static int report(void)
 static const char make_seeds[] =
     "set -e; \"$L\" model mlp --layers 4 --width 64 -o w.json; cp w.json seed-workload; "
     "\"$L\" plan -w w.json --dp 2 -o seed-plan; "
-    "\"$L\" sim -w w.json -c dgx-a100 --dp 4 --spans --db seed-db; "
+    "\"$L\" sim -w w.json -c dgx-a100 --as-recorded --dp 4 --spans --db seed-db; "
     "\"$L\" exec -w w.json --dp 3 --steps 1 --no-db; rm -f seed-db-*; "
     "\"$L\" export 1 --db seed-db --format chrome -o seed-chrome; rm -f seed-db-*; "
     "zcat \"$P\"/traces/recorded/gpt6__gloo2__cap25.rank0.json.gz > seed-kineto; "

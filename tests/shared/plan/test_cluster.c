@@ -288,6 +288,31 @@ TEST(a_device_is_named_by_its_kind_or_the_beginning_of_one)
     assert_int_equal(lw_cluster_find_device("", &c, &err), LW_EINVAL);
 }
 
+/* A buyer compares machines of one device: its figures are the same in all of them. */
+TEST(a_kind_of_device_has_one_set_of_figures)
+{
+    struct lw_cluster a, b;
+    struct lw_err err = {0};
+    int n_pairs = 0;
+
+    for (int i = 0; lw_cluster_known(i); i++)
+        for (int j = 0; j < i; j++) {
+            assert_ok(lw_cluster_find(lw_cluster_known(i), &a, &err), err);
+            assert_ok(lw_cluster_find(lw_cluster_known(j), &b, &err), err);
+            bool alike = strcmp(a.device.kind, b.device.kind) == 0;
+            struct lw_cluster_figure x, y;
+            for (int k = 0; alike && lw_cluster_figure(&a, k, &x) &&
+                            lw_cluster_figure(&b, k, &y) && strncmp(x.name, "device.", 7) == 0; k++)
+                if (strcmp(x.name, y.name) != 0 || x.figure.value != y.figure.value)
+                    fail_msg("%s: '%s' has %s %g, '%s' has %s %g", a.device.kind, a.name, x.name,
+                             x.figure.value, b.name, y.name, y.figure.value);
+            n_pairs += alike;
+            lw_cluster_free(&a);
+            lw_cluster_free(&b);
+        }
+    assert_true(n_pairs >= 15);
+}
+
 TEST(an_unknown_name_gets_the_nearest)
 {
     struct lw_cluster c;
