@@ -201,7 +201,7 @@ const struct lw_run_table lw_run_tables[] = {
      {0, 0, 0},
      0,
      0},
-    {"runs", /* the last: anybody's runs, titled as the fields are (docs/design/validate.md) */
+    {"runs", /* the last: runs of the user, titled as the fields are (docs/design/validate.md) */
      "model gpu gpus",
      "",
      "attention=flash",

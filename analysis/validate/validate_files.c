@@ -10,7 +10,7 @@ static const struct lw_validate_kind kinds[] = {
      lw_validate_zero},
     {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
      lw_validate_is_bubble, lw_validate_bubble},
-    {"a table of training runs (CSV with model, gpu, gpus, step_s...; docs/design/validate.md)",
+    {"a table of training runs (CSV with model, gpu, gpus, gbs, mbs, precision, step_s...)",
      lw_validate_is_runs, lw_validate_runs},
     {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
      lw_validate_is_netbench, lw_validate_netbench},

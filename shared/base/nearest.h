@@ -5,7 +5,7 @@
 
 #include "shared/base/err.h"
 
-/* What somebody who wrote `word` probably meant: feed candidates one by one. */
+/* The candidate that is nearest to `word`: try them one by one. */
 struct lw_nearest {
     const char *word, *best; /* best: the nearest candidate so far; NULL = none is near */
     int distance;

@@ -223,7 +223,8 @@ static void kill_store(void)
     static double takes_s = 0.06;
     static long failed_before;
     static const char words[] =
-        "exec \"$L\" sim -w w.json -c dgx-a100 --as-recorded --dp 4 --steps 200 --spans --db s.db -q";
+        "exec \"$L\" sim -w w.json -c dgx-a100 --as-recorded --dp 4 --steps 200 --spans --db s.db "
+        "-q";
     pid_t child = start(words);
 
     wait_s(takes_s * (double)draw(1000) * 1e-3);

@@ -31,7 +31,7 @@ static void validate(const char *name, const char *table, struct lw_validation *
         tp ",1,," "0,bf16,none,True," tok_s "," mem "," status "\n"
 
 /* Titles as the page docs/design/validate.md names them: a second is a second. */
-TEST(anybodys_runs_are_a_table)
+TEST(runs_of_the_user_are_a_table)
 {
     struct lw_validation v;
     validate("mine.csv", "model,gpu,gpus,seq,gbs,mbs,dp,zero,precision,step_s,mem_gib\n"
