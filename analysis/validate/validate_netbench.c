@@ -252,7 +252,9 @@ static void say(const struct lw_validation *v, int32_t raw, int32_t calibrated, 
             at += (size_t)snprintf(text + at, size - at, "%s%s: raw %.1f %%, calibrated %.1f %%%s",
                                    at ? "; " : "",
                                    k < 0 ? (table ? table : "all tables") : classes[k], r, c,
-                                   k < 0 && c > MEAN_BAR ? " (over the bar)" : "");
+                                   k < 0 && c > MEAN_BAR ? " (over the bar)"
+                                   : c > r               ? " (worse)"
+                                                         : "");
     }
 }
 
@@ -305,7 +307,11 @@ static enum lw_status add_table(const struct netbench_table *t, struct lw_valida
     LW_TRY(lw_validation_family(v, "netbench-raw", none, false, &raw, err));
     LW_TRY(lw_validation_family(v, "netbench", bars, false, &calibrated, err));
     count_fitted(&v->families[calibrated]);
-    v->families[calibrated].table_bar_pct = MEAN_BAR;
+    struct lw_family *f = &v->families[calibrated];
+    f->table_bar_pct = MEAN_BAR;
+    f->has_base = true;
+    f->base = raw;
+    f->base_bar = "raw";
     LW_TRY(add_cases(t, v, raw, false, err));
     LW_TRY(add_cases(t, v, calibrated, true, err));
     return add_notes(v, raw, calibrated, t->name, err);

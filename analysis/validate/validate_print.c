@@ -109,6 +109,8 @@ static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
         fprintf(f, ", worst <= %g %%", x->bars.worst_pct);
     if (x->bars.mean_pct > 0 && x->table_bar_pct > 0)
         fprintf(f, ", of each table <= %g %%", x->table_bar_pct);
+    if (x->bars.mean_pct > 0 && x->has_base)
+        fprintf(f, ", no table worse than in %s", v->families[x->base].name);
     if (x->bars.order_pct > 0)
         fprintf(f, ", order right in >= %g %% of pairs", x->bars.order_pct);
     if (x->bars.mean_pct > 0)
