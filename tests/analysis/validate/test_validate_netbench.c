@@ -112,6 +112,7 @@ TEST_WITH(host_time_of_single_calls_is_added, fixture_open, fixture_close)
                        "stas00/ml-engineering network/README.md 744d01e\n");
     const char *out = lapwing("validate single.csv --format json", &rc);
     assert_non_null(strstr(out, "\"netbench-raw\", \"predicted_ns\": 53014"));
+    assert_non_null(strstr(out, "single: 25 us are added to every time, raw and calibrated"));
 }
 
 TEST_WITH(named_algorithm_is_forced, fixture_open, fixture_close)
