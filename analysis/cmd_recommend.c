@@ -10,7 +10,8 @@
 #include "analysis/study/recommend_print.h"
 #include "analysis/study/recommend_store.h"
 #include "traces/models/models.h"
-#include "traces/workload/to_workload.h"
+#include "traces/import/convert.h"
+#include "traces/import/read_traces.h"
 
 static const struct lw_usage usage = {
     .command = "recommend",
@@ -39,24 +40,28 @@ struct session {
 /* Traces, or one workload file. */
 static enum lw_status read_workload(struct session *s, char **files, int n, struct lw_err *err)
 {
-    struct traces_choice choice = {.step = -1};
-    struct traces_coverage coverage;
+    struct traces_wanted want = {.workload = true, .choice = {.step = -1}};
+    struct traces_reading reading = {NULL, false, NULL};
+    struct traces_converted c = {0};
     char kind[16] = "";
-    int n_read = 0;
 
     bool model = n == 1 && !lw_names_file(files[0]);
     if (model ||
         (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0))
         return lw_plan_source_workload(&s->source, files[0], &s->strategy, &s->cluster,
                                        &s->workload, err);
-    struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
-    enum lw_status st = v ? LW_OK : lw_fail_nomem(err);
-    for (; st == LW_OK && n_read < n; n_read += st == LW_OK)
-        st = traces_source_read(files[n_read], NULL, &v[n_read], err);
+    struct traces_file *v = lw_calloc((size_t)n, sizeof *v);
+    if (!v)
+        return lw_fail_nomem(err);
+    enum lw_status st = traces_files_read(&reading, files, n, v, err);
     if (st == LW_OK)
-        st = lw_workload_from_traces(v, n, &choice, &s->workload, &coverage, err);
-    while (n_read > 0)
-        traces_source_free(&v[--n_read]);
+        st = traces_convert(v, n, &want, &c, err);
+    if (st == LW_OK) {
+        s->workload = c.workload;
+        c.has_workload = false;
+    }
+    traces_converted_free(&c);
+    traces_files_free(v, n);
     lw_free(v);
     return st;
 }

@@ -316,8 +316,8 @@ static enum lw_status add_table(const struct netbench_table *t, struct lw_valida
     LW_TRY(add_cases(t, v, calibrated, true, err));
     if (t->host_us > 0) {
         snprintf(text, sizeof text,
-                 "%s: %g us are added to every time, raw and calibrated: its source times the host's "
-                 "call too (docs/design/nccl.md)", t->name, t->host_us);
+                 "%s: %g us are added to every time, raw and calibrated: its source times the "
+                 "host's call too (docs/design/nccl.md)", t->name, t->host_us);
         LW_TRY(lw_validation_note(v, raw, t->name, text, err));
     }
     return add_notes(v, raw, calibrated, t->name, err);

@@ -348,6 +348,17 @@ TEST(a_trace_is_answered_in_one_sentence)
     expect("recommend $R/gpt6__local.rank0.json.gz --dp 1 --ranks 1", 1, "--dp N");
 }
 
+/* As `import` reads them: sizes that a trace without shapes lacks are assumed. */
+TEST(a_trace_without_shapes_is_answered)
+{
+    if (access("../shared/traces/kineto/linear_1gpu.json.gz", R_OK) != 0) {
+        print_message("SKIP a trace without shapes: ../shared is absent\n");
+        skip();
+    }
+    expect("recommend $P/../shared/traces/kineto/linear_1gpu.json.gz -c dgx-a100 --as-recorded "
+           "--dp 4", 0, "step ");
+}
+
 TEST(stored_caps_can_be_drawn)
 {
     expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
