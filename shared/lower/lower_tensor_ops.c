@@ -36,16 +36,36 @@ static lw_ps at(lw_ps length, int64_t i, int64_t n)
     return (lw_ps)((__int128)length * i / n);
 }
 
+/* The column and the row products of a part of such a length, of n in a module's forward. */
+static lw_ps column_of(const struct lw_module *m, int32_t n, lw_ps length)
+{
+    return least(m->tp_column_ps / n, length);
+}
+
+static lw_ps row_of(const struct lw_module *m, int32_t n, lw_ps length, lw_ps column)
+{
+    return least(m->tp_row_ps / n, length - column);
+}
+
+/* Pieces of 1 ps or more end at different times. */
+static bool has_pieces(lw_ps products)
+{
+    return products >= LW_TENSOR_PIECES;
+}
+
 struct lw_tensor_part lw_tensor_part_of(const struct lw_part *d, int32_t module)
 {
     const struct lw_module *m = &d->w->modules[module];
     int32_t calls = lw_tensor_calls(d, module, false), n = calls > 1 ? calls : 1;
     bool pieces = d->s->tp_overlap == LW_TP_OVERLAP_PIECES;
+    lw_ps shortest = m->forward_ps / n, column = 0;
     struct lw_tensor_part x = {.n = n};
 
-    if (pieces && lw_tensor_gathers(d, module, false) == n && m->tp_column_ps > 0)
+    if (pieces && lw_tensor_gathers(d, module, false) == n)
+        column = column_of(m, n, shortest);
+    if (has_pieces(column))
         x.n_column = LW_TENSOR_PIECES;
-    if (pieces && calls > 0 && m->tp_row_ps > 0)
+    if (pieces && calls > 0 && has_pieces(row_of(m, n, shortest, column)))
         x.n_row = LW_TENSOR_PIECES;
     x.n_ops = x.n_column + 1 + x.n_row;
     return x;
@@ -57,8 +77,8 @@ static lw_ps end_of(const struct lw_part *d, int32_t module, struct lw_tensor_pa
     const struct lw_module *m = &d->w->modules[module];
     int32_t part = k / x.n_ops, done = k % x.n_ops;
     lw_ps begin = at(m->forward_ps, part, x.n), end = at(m->forward_ps, part + 1, x.n);
-    lw_ps column = x.n_column ? least(m->tp_column_ps / x.n, end - begin) : 0;
-    lw_ps row = x.n_row ? least(m->tp_row_ps / x.n, end - begin - column) : 0;
+    lw_ps column = x.n_column ? column_of(m, x.n, end - begin) : 0;
+    lw_ps row = x.n_row ? row_of(m, x.n, end - begin, column) : 0;
 
     if (done <= x.n_column)
         return x.n_column ? begin + at(column, done, x.n_column) : begin;
@@ -75,12 +95,26 @@ struct lw_share lw_tensor_share(const struct lw_part *d, int32_t module, int32_t
                              d->w->modules[module].forward_ps};
 }
 
+/* The weights' gradients at the end of a part of such a length, of n in a module's backward. */
+static lw_ps weights_of(const struct lw_part *d, const struct lw_module *m, int32_t n, lw_ps length)
+{
+    lw_ps products = m->tp_column_ps + m->tp_row_ps, weights = 0;
+
+    if (d->s->tp_overlap != LW_TP_OVERLAP_OFF && products > 0)
+        weights = (lw_ps)((__int128)m->backward_weight_ps * m->tp_column_ps / products / n);
+    return least(weights, length / 2); /* something is before its sum */
+}
+
 bool lw_tensor_gathers_in_pieces(const struct lw_part *d, int32_t module)
 {
+    const struct lw_module *m = &d->w->modules[module];
     int32_t n = lw_tensor_gathers(d, module, true);
 
-    return d->s->tp_overlap == LW_TP_OVERLAP_PIECES && d->w->modules[module].tp_row_ps > 0 &&
-           n > 0 && n == lw_tensor_calls(d, module, true);
+    if (d->s->tp_overlap != LW_TP_OVERLAP_PIECES || n == 0 ||
+        n != lw_tensor_calls(d, module, true))
+        return false;
+    lw_ps shortest = lw_module_backward(m) / n;
+    return has_pieces(row_of(m, n, shortest, weights_of(d, m, n, shortest)));
 }
 
 /* --- the backward ----------------------------------------------------------------------------- */
@@ -105,14 +139,11 @@ static int32_t marks_of(const struct lw_part *d, int32_t module, int32_t i, int3
 {
     const struct lw_module *m = &d->w->modules[module];
     lw_ps window = lw_module_backward(m), begin = at(window, i, n), end = at(window, i + 1, n);
-    lw_ps products = m->tp_column_ps + m->tp_row_ps, weights = 0;
+    lw_ps weights = weights_of(d, m, n, end - begin);
+    lw_ps row = row_of(m, n, end - begin, weights);
     bool pieces = lw_tensor_gathers_in_pieces(d, module);
     int32_t k = 0;
 
-    if (d->s->tp_overlap != LW_TP_OVERLAP_OFF && products > 0)
-        weights = (lw_ps)((__int128)m->backward_weight_ps * m->tp_column_ps / products / n);
-    weights = least(weights, (end - begin) / 2); /* something is before its sum */
-    lw_ps row = pieces ? least(m->tp_row_ps / n, end - begin - weights) : 0;
     for (int32_t p = 1; pieces && p < LW_TENSOR_PIECES; p++)
         out[k++] = (struct mark_at){begin + at(row, p, LW_TENSOR_PIECES), LW_TENSOR_GATHERED};
     out[k++] = (struct mark_at){end - weights, LW_TENSOR_SUM};

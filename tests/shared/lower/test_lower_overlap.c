@@ -56,15 +56,21 @@ static const char *ops_of_b(const struct lw_plan *p, char *text)
     return text;
 }
 
+static void expect_of(const struct tiny *t, const char *words, const char *ops)
+{
+    char text[ROOM];
+    struct lw_plan p = plan_of_words(&t->w, words);
+
+    assert_string_equal(ops_of_b(&p, text), ops);
+    lw_plan_free(&p);
+}
+
 static void expect(const char *words, const char *ops)
 {
     struct tiny t;
-    char text[ROOM];
 
     init(&t);
-    struct lw_plan p = plan_of_words(&t.w, words);
-    assert_string_equal(ops_of_b(&p, text), ops);
-    lw_plan_free(&p);
+    expect_of(&t, words, ops);
 }
 
 /* Weights' gradients of column products: 1 us of the backward by weights, 400 of 600 of it, half of
@@ -98,6 +104,55 @@ TEST(gathers_run_in_pieces)
 
     snprintf(all, sizeof all, "%s%s%s %s", part, part, back, back);
     expect("tp 2 sequence-parallel on tp-overlap pieces", all);
+}
+
+/* Row products of 12 ps: 3 ps of each of a rank's two parts, too short for four pieces. The column
+ * products of the forward remain in pieces. */
+TEST(products_shorter_than_their_pieces_stay_whole)
+{
+    static const char part[] = "AG/250 AG/250 AG/250 AG/250 F:50<4 F:50<4 F:50<4 F:50<4 F:300 "
+                               "RS/1000 ";
+    static const char back[] = "AG/1000 AG/1000 B:500<2 RS/1000 B:499";
+    char all[ROOM];
+    struct tiny t;
+
+    init(&t);
+    t.modules[1].tp_row_ps = 12;
+    snprintf(all, sizeof all, "%s%s%s %s", part, part, back, back);
+    expect_of(&t, "tp 2 sequence-parallel on tp-overlap pieces", all);
+}
+
+/* A backward of no time has no room for pieces: as without overlap. */
+static void make_b_without_backward(struct tiny *t)
+{
+    init(t);
+    t->modules[1].backward_input_ps = t->modules[1].backward_weight_ps = 0;
+    t->modules[1].tp_calls = 3;
+    t->modules[1].tp_forward_bytes = t->modules[1].tp_backward_bytes = 3000;
+    t->params[B_WEIGHT].ready_ps = t->params[B_BIAS].ready_ps =
+        lw_module_backward(&t->modules[2]);
+    t->params[A_WEIGHT].ready_ps = lw_workload_backward_ps(&t->w);
+}
+
+static const char *backward_of(const struct tiny *t, const char *words, char *text)
+{
+    struct lw_plan p = plan_of_words(&t->w, words);
+    ops_of_b(&p, text);
+    lw_plan_free(&p);
+    const char *last = text;
+    for (const char *at = text; (at = strstr(at, "RS/")) && at < strstr(text, " B:"); at++)
+        last = at;
+    return strchr(last, ' ');
+}
+
+TEST(a_backward_without_time_has_no_pieces)
+{
+    char off[ROOM], pieces[ROOM];
+    struct tiny t;
+
+    make_b_without_backward(&t);
+    assert_string_equal(backward_of(&t, "tp 2 sequence-parallel on tp-overlap pieces", pieces),
+                        backward_of(&t, "tp 2 sequence-parallel on", off));
 }
 
 static void make_llama(struct lw_workload *w, int64_t experts)
