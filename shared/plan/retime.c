@@ -62,10 +62,12 @@ static void scale_module(struct lw_module *m, double r)
 {
     lw_ps *const times[] = {&m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps,
                             &m->selective_ps, &m->whole_forward_ps, &m->whole_input_ps,
-                            &m->whole_weight_ps, &m->tp_column_ps, &m->tp_row_ps};
+                            &m->whole_weight_ps, &m->tp_column_ps};
+    lw_ps products = scaled(m->tp_column_ps + m->tp_row_ps, r);
 
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         *times[i] = scaled(*times[i], r);
+    m->tp_row_ps = products - m->tp_column_ps; /* the two together stay within the forward */
 }
 
 /* A moment of the backward, old[i] .. old[i] + length of module i, in the new one. */

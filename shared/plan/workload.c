@@ -124,6 +124,18 @@ static enum lw_status check_whole(int32_t i, const struct lw_module *m, struct l
     return LW_OK;
 }
 
+/* Column and row products are parts of the forward. */
+static enum lw_status check_products(int32_t i, const struct lw_module *m, struct lw_err *err)
+{
+    if (m->tp_row_ps <= m->forward_ps && m->tp_column_ps <= m->forward_ps - m->tp_row_ps)
+        return LW_OK;
+    return lw_fail(err, LW_EFORMAT,
+                   "at modules[%" PRId32 "].tp_column_ns: found %.3f and tp_row_ns %.3f, allowed: "
+                   "together the module's forward_ns, %.3f, or less",
+                   i, (double)m->tp_column_ps / LW_PS_PER_NS, (double)m->tp_row_ps / LW_PS_PER_NS,
+                   (double)m->forward_ps / LW_PS_PER_NS);
+}
+
 static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,
                                    struct lw_err *err)
 {
@@ -158,7 +170,8 @@ static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps
             LW_TRY(in_range(err, "modules", i, "products", m->products[f][k], 0, w->n_products));
     LW_TRY(add_time(err, sum, m->forward_ps));
     LW_TRY(add_time(err, sum, m->backward_input_ps));
-    return add_time(err, sum, m->backward_weight_ps);
+    LW_TRY(add_time(err, sum, m->backward_weight_ps));
+    return check_products(i, m, err);
 }
 
 static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_t *total,

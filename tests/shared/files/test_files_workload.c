@@ -106,6 +106,9 @@ TEST(damaged_files_are_refused_by_place)
         {"\"tp_split\": \"row\"", "\"whole_forward_ns\": 20000.001",
          "at modules[1].whole_forward_ps: found 20000001, allowed: 0 to what the module has in "
          "all"},
+        {"\"tp_split\": \"row\"", "\"tp_column_ns\": 15000, \"tp_row_ns\": 5000.001",
+         "at modules[1].tp_column_ns: found 15000.000 and tp_row_ns 5000.001, allowed: together "
+         "the module's forward_ns, 20000.000, or less"},
         {"\"kept_bytes_full\": 0", "\"kept_bytes_full\": 0, \"whole_kept_bytes_full\": 1",
          "at modules[1].whole_kept_bytes_full: found 1, allowed: 0 to what the module has in all"},
         {"\"tied\": 0", "\"tp_split\": \"block\"",

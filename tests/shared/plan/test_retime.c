@@ -35,6 +35,23 @@ TEST(each_module_goes_by_its_own_roofline)
     lw_arena_free(&t.w.arena);
 }
 
+/* A quarter of 4 ps of forward is 1 ps. A quarter of each of its products of 2 ps would be rounded
+ * up to 1 ps: the row product has what the column product leaves. */
+TEST(products_stay_within_the_forward)
+{
+    struct tiny t;
+    struct lw_err err = {0};
+
+    tiny_init(&t);
+    t.modules[0].forward_ps = 4;
+    t.modules[0].tp_column_ps = t.modules[0].tp_row_ps = 2;
+    assert_int_equal(lw_workload_retime(&t.w, &slow, &fast, &err), LW_OK);
+    assert_int_equal(t.modules[0].forward_ps, 1);
+    assert_int_equal(t.modules[0].tp_column_ps + t.modules[0].tp_row_ps, 1);
+    assert_ok(lw_workload_check(&t.w, &err), err);
+    lw_arena_free(&t.w.arena);
+}
+
 TEST(what_has_no_figures_is_refused_and_unchanged)
 {
     struct lw_device bare = {.kind = "bare"};
