@@ -101,8 +101,9 @@ static void end_part_of(struct lw_writer *k, struct module_ops *o, struct lw_ten
 
 /* One module's ops with the sums between and after them. With sequence parallelism the sum in
  * the backward of a part is a reduce-scatter there and an all-gather here, and the sum here a
- * reduce-scatter. Keys and values are gathered before the first op that is no piece, which attends;
- * tokens go to the experts before the last such op and come back after it. */
+ * reduce-scatter. Each part has one whole op, after the column pieces and before the row pieces.
+ * Keys and values are gathered before that of the first part, which computes the attention; tokens
+ * go to the experts before that of the last part and come back after it. */
 static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
                          enum lw_op_kind kind, int32_t work, int32_t input)
 {
