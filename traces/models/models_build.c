@@ -301,8 +301,13 @@ static int32_t collectives_of(const struct traces_builder *b, const struct lw_mo
     return b->shape.sequence_parallel ? (backward ? 3 : 2) * m->tp_calls : m->tp_calls;
 }
 
-/* Of them those that a plan with sums beside the weights' gradients does not hide: all of the
- * forward, one gather of three in the backward. */
+/* Of them those whose time on the device is taken from the host's, since a plan adds it to the
+ * module's. The shape does not say which --tp-overlap the plan has. All of the forward count.
+ *
+ * Of the backward all sums count without sequence parallelism, which holds with off. With
+ * backward or pieces they run beside the weights' gradients, and the module can be too short. With
+ * sequence parallelism one gather of three collectives counts, which holds with backward. With
+ * off the sums are exposed too, and the module can be too long. */
 static int32_t exposed_of(const struct traces_builder *b, const struct lw_module *m, bool backward)
 {
     int32_t n = collectives_of(b, m, backward);
