@@ -17,6 +17,7 @@ enum { PLAN_FORMAT = 1, MAX_NUMBERS = 32 };
 
 enum field_kind {
     NUMBER,
+    REDUCER, /* a number, hashed as lw_reducer_number gives it */
     BIT,   /* bool; a run of them is hashed as one number, the first lowest */
     TEXT,
     LIST,  /* of int32_t: [first, n) of a list of the plan; the row holds first, then n */
@@ -57,8 +58,8 @@ static const struct field role_fields[] = {
     NAME(stream, name), {FIELD("class", NUMBER, stream, class_), lw_stream_class_word, 0},
     N(stream, priority), {0},
 }, comm_fields[] = {
-    NAME(comm, name), WORD(comm, purpose, lw_comm_purpose_word), N(comm, reducer), N(comm, stream),
-    {0},
+    NAME(comm, name), WORD(comm, purpose, lw_comm_purpose_word),
+    {FIELD("reducer", REDUCER, comm, reducer), NULL, 0}, N(comm, stream), {0},
 }, group_fields[] = {
     LIST_OF("member", group, first_member, members), {0},
 }, param_fields[] = {
@@ -269,6 +270,8 @@ static void feed_row(struct lw_hash *h, const struct lw_plan *p, const struct fi
     for (const struct field *f = fields; f->name; f++) {
         if (f->kind == NUMBER) {
             numbers[n++] = number(f, row);
+        } else if (f->kind == REDUCER) {
+            numbers[n++] = lw_reducer_number((enum lw_reducer_kind)number(f, row));
         } else if (f->kind == BIT) {
             numbers[n] = (bit ? numbers[n] : 0) | number(f, row) << bit;
             bit = f[1].kind == BIT ? bit + 1 : 0;

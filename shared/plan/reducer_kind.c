@@ -32,6 +32,25 @@ static const char *const protocol_lists[LW_N_NCCL_PROTOCOL_LISTS] = {
     "nccl", "nccl:ll", "nccl:ll128", "nccl:ll,ll128", "nccl:simple", "nccl:ll,simple",
     "nccl:ll128,simple", "nccl"};
 
+/* The kinds that followed LW_REDUCER_NCCL when each had a row of its own, in that order. */
+static const int16_t former[] = {
+    LW_REDUCER_NCCL_RING, LW_REDUCER_NCCL_LISTS(2, 1), LW_REDUCER_NCCL_LISTS(2, 2),
+    LW_REDUCER_NCCL_LISTS(2, 4), LW_REDUCER_NCCL_TREE, LW_REDUCER_NCCL_LISTS(1, 1),
+    LW_REDUCER_NCCL_LISTS(1, 2), LW_REDUCER_NCCL_LISTS(1, 4), LW_REDUCER_NCCL_COLLNET_DIRECT,
+    LW_REDUCER_NCCL_COLLNET_CHAIN, LW_REDUCER_NCCL_NVLS, LW_REDUCER_NCCL_NVLS_TREE,
+    LW_REDUCER_NCCL_PAT, LW_REDUCER_NCCL_LL, LW_REDUCER_NCCL_LL128, LW_REDUCER_NCCL_SIMPLE,
+    LW_REDUCER_NCCL_CAL};
+
+int lw_reducer_number(enum lw_reducer_kind r)
+{
+    if (r <= LW_REDUCER_NCCL)
+        return (int)r;
+    for (int i = 0; i < (int)(sizeof former / sizeof *former); i++)
+        if (former[i] == (int)r)
+            return LW_REDUCER_NCCL + 1 + i;
+    return LW_N_REDUCERS + (int)r; /* beyond every former number */
+}
+
 const char *lw_reducer_name(enum lw_reducer_kind r)
 {
     unsigned both = (unsigned)r - LW_REDUCER_NCCL, a = both / LW_N_NCCL_PROTOCOL_LISTS;

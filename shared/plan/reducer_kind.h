@@ -52,6 +52,8 @@ static inline bool lw_reducer_is_nccl(enum lw_reducer_kind r)
     return r >= LW_REDUCER_NCCL && r < LW_N_REDUCERS;
 }
 
+/* What the hash of a plan holds for r: where it had another number before lists, that one. */
+int lw_reducer_number(enum lw_reducer_kind r);
 const char *lw_reducer_name(enum lw_reducer_kind r); /* "auto", "nccl:tree,ring/ll128", ... */
 /* In any case, '-' and '_' left out; of NCCL also lists: "nccl:Ring,Tree/^LL128". */
 bool lw_reducer_find(const char *name, enum lw_reducer_kind *kind);

@@ -18,6 +18,20 @@ TEST(every_name_is_read_back)
     }
 }
 
+/* tests/golden/plans.txt has the hashes of former kinds. */
+TEST(no_two_kinds_are_hashed_alike)
+{
+    bool seen[3 * LW_N_REDUCERS] = {0};
+
+    for (int k = 0; k < LW_N_REDUCERS; k++) {
+        int number = lw_reducer_number((enum lw_reducer_kind)k);
+        assert_in_range(number, 0, 3 * LW_N_REDUCERS - 1);
+        if (seen[number])
+            fail_msg("%s: number %d again", lw_reducer_name((enum lw_reducer_kind)k), number);
+        seen[number] = true;
+    }
+}
+
 TEST(lists_are_read_as_nccl_reads_them)
 {
     static const char *const cases[][2] = {
