@@ -112,26 +112,12 @@ static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struc
     }
 }
 
-/* The first op of the same call and stream among those that stand before it without another between
- * them. */
-static int32_t issue_lead(const struct lw_plan *p, struct lw_program g, int32_t op)
-{
-    int32_t call = p->ops[op].call, lead = op;
-
-    if (lw_op_class(p->ops[op].kind) != LW_CLASS_P2P || call < 0)
-        return op;
-    for (int32_t i = op - 1; i >= g.first_op && p->ops[i].call == call; i--)
-        if (p->ops[i].stream == p->ops[op].stream)
-            lead = i;
-    return lead;
-}
-
 static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_comm,
                          int32_t *n_on_comm, int32_t *last_on_stream)
 {
     const struct lw_plan *p = k->p;
     struct lw_program g = p->programs[(int64_t)k->variant * p->n_roles + role];
-    int32_t *head = k->head + (int64_t)role * p->n_streams;
+    int32_t *head = k->head + (int64_t)role * p->n_streams, run = g.first_op;
 
     for (int32_t s = 0; s < p->n_streams; s++)
         head[s] = last_on_stream[s] = -1;
@@ -141,12 +127,16 @@ static void link_program(struct lw_check_run *k, int32_t role, int32_t *last_on_
     }
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
         const struct lw_op *o = &p->ops[i];
-        k->issue_lead[i] = issue_lead(p, g, i);
+        int32_t before = last_on_stream[o->stream];
+        if (p->ops[run].call != o->call)
+            run = i; /* the first of the ops without another call between them */
+        bool grouped = lw_op_class(o->kind) == LW_CLASS_P2P && o->call >= 0 && before >= run;
+        k->issue_lead[i] = grouped ? k->issue_lead[before] : i;
         k->next_on_stream[i] = k->before_on_comm[i] = k->ordinal[i] = -1;
-        if (last_on_stream[o->stream] < 0)
+        if (before < 0)
             head[o->stream] = i;
         else
-            k->next_on_stream[last_on_stream[o->stream]] = i;
+            k->next_on_stream[before] = i;
         last_on_stream[o->stream] = i;
         if (o->comm < 0)
             continue;

@@ -496,6 +496,19 @@ TEST(two_sends_face_to_face_are_a_deadlock_unless_grouped)
     }
 }
 
+/* Each op of a call is looked at a fixed number of times: a quadratic check does not end. */
+TEST(a_call_of_a_hundred_thousand_messages_is_checked)
+{
+    struct lw_builder *b = roles(2);
+
+    for (int32_t r = 0; r < 2; r++) {
+        lw_builder_program(b, 0, r);
+        for (int32_t i = 0; i < 100000; i++)
+            add(b, r ? LW_OP_RECV : LW_OP_SEND, 0, 8, 1 - r, 7, -1);
+    }
+    assert_checks(b, NULL);
+}
+
 /* Rank 0 lets y wait for x, rank 1 lets x wait for y. */
 TEST(communicators_that_wait_for_each_other_crosswise_are_a_deadlock)
 {
