@@ -706,3 +706,23 @@ TEST(a_failing_allocation_leaks_nothing)
     }
     assert_int_equal(lw_alloc_live(), outside);
 }
+
+/* A check without memory says so, and never gives the ring of the first run, of hosts, for that of
+ * the second. */
+TEST(a_failing_allocation_is_not_a_deadlock)
+{
+    struct lw_plan p = pairs(false, true);
+    struct lw_err whole = {0}, err = {0};
+    enum lw_status s = LW_ENOMEM;
+
+    assert_int_equal(lw_plan_check(&p, NULL), LW_EPLAN);
+    assert_int_equal(lw_plan_check(&p, &whole), LW_EPLAN);
+    for (int64_t n = 1; s == LW_ENOMEM; n++) {
+        lw_alloc_fail_at(n);
+        s = lw_plan_check(&p, &err);
+        lw_alloc_fail_at(0);
+    }
+    assert_int_equal(s, LW_EPLAN);
+    assert_string_equal(err.msg, whole.msg);
+    lw_plan_free(&p);
+}
