@@ -330,13 +330,13 @@ static void name_row(const struct diff *d, char *name, size_t room)
     char text_of_op[LW_OP_TEXT];
     int32_t op = 0;
 
-    while (t && t->at == P(works) && op < p->n_ops - 1 && p->ops[op].work != d->row)
+    while (t && t->at == P(works) && op < p->n_ops && p->ops[op].work != d->row)
         op++;
     if (!t || d->row < 0)
         snprintf(name, room, "%s", t ? "plan" : "strategy");
     else if (t->at == P(ops))
         snprintf(name, room, "%s", lw_plan_op_text(p, (int32_t)d->row, text_of_op));
-    else if (t->at == P(works))
+    else if (t->at == P(works) && op < p->n_ops)
         snprintf(name, room, "work of %s", lw_plan_op_text(p, op, text_of_op));
     else if (t->at == P(programs))
         snprintf(name, room, "program of '%.40s' for role '%.40s'",

@@ -77,6 +77,23 @@ TEST(the_first_decision_that_differs_is_named)
     lw_plan_free(&a);
 }
 
+TEST(a_work_that_no_op_uses_is_named_by_its_number)
+{
+    struct tiny t;
+
+    tiny_init(&t);
+    struct lw_plan a = build(&t, 1200), b = build(&t, 1200);
+    for (int32_t i = 0; i < a.n_ops; i++)
+        a.ops[i].work = b.ops[i].work = -1;
+    a.works[1].ps = 5;
+    b.works[1].ps = 6;
+    assert_diff(&a, &b, "work 1: time in ps is 5 in the first plan, 6 in the second");
+    a.n_ops = b.n_ops = 0;
+    assert_diff(&a, &b, "work 1: time in ps is 5 in the first plan, 6 in the second");
+    lw_plan_free(&b);
+    lw_plan_free(&a);
+}
+
 /* Every single word of an op that the hash covers is a difference in words too. */
 TEST(what_changes_the_hash_is_found)
 {
