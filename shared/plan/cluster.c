@@ -73,11 +73,7 @@ int64_t lw_device_framework_bytes(const struct lw_device *d)
     return lw_figure_is_set(d->n_sms) ? (int64_t)LW_FRAMEWORK_MIB << 20 : 0;
 }
 
-void lw_cluster_free(struct lw_cluster *c)
-{
-    lw_arena_free(&c->arena);
-    *c = (struct lw_cluster){0};
-}
+LW_FREE_BY_ARENA(lw_cluster_free, struct lw_cluster)
 
 static bool take(struct lw_figure *to, struct lw_figure from)
 {
