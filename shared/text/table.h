@@ -47,7 +47,9 @@ void lw_table_quantity(struct lw_table *t, struct lw_quantity value);
         struct lw_decimals: lw_table_decimals,  \
         struct lw_maybe: lw_table_maybe,        \
         struct lw_quantity: lw_table_quantity,  \
-        double: lw_table_decimals, /* refused: say how many decimals */ \
+        float: lw_table_decimals, /* refused, as double: say how many decimals */ \
+        double: lw_table_decimals,              \
+        long double: lw_table_decimals,         \
         default: lw_table_int)(t, v)
 #define LW_CELLS_2(t, v, ...) (LW_CELLS_1(t, v), LW_CELLS_1(t, __VA_ARGS__))
 #define LW_CELLS_3(t, v, ...) (LW_CELLS_1(t, v), LW_CELLS_2(t, __VA_ARGS__))

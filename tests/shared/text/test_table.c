@@ -190,3 +190,29 @@ TEST(cells_are_written_by_their_types)
                              "text,-,7,-5,3,-,2.00 KiB,2048,2.500 ns,-,0.12,\n");
     free(out);
 }
+
+/* Which function LW_CELLS gives a cell to. lw_table_decimals takes a struct, so that a bare number
+ * with a fraction does not compile. */
+#define lw_table_decimals takes_decimals
+#define lw_table_int takes_int
+static int n_decimals, n_ints;
+
+static void takes_decimals(struct lw_table *t, ...)
+{
+    (void)t;
+    n_decimals++;
+}
+
+static void takes_int(struct lw_table *t, ...)
+{
+    (void)t;
+    n_ints++;
+}
+
+TEST(a_number_with_a_fraction_is_never_cut_to_an_integer)
+{
+    LW_CELLS(NULL, 1.5f, 1.5, 1.5L);
+    assert_int_equal(n_decimals, 3);
+    LW_CELLS(NULL, 1, INT64_C(1), 'a', true);
+    assert_int_equal(n_ints, 4);
+}
