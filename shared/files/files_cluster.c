@@ -430,6 +430,17 @@ static enum lw_status borrow_figures(const struct lw_device *d, struct lw_arena 
     return LW_OK;
 }
 
+/* The device of a known system. The memory of `host` is this machine's, so that of a CPU elsewhere
+ * is unknown. */
+static struct lw_device device_of(const struct lw_cluster *known)
+{
+    struct lw_device d = known->device;
+
+    if (strcmp(known->name, "host") == 0)
+        d.memory_bytes = (struct lw_figure){0};
+    return d;
+}
+
 enum lw_status lw_cluster_put_device(struct lw_cluster *c, const char *kind, struct lw_err *err)
 {
     char shown[120], name[300];
@@ -443,7 +454,7 @@ enum lw_status lw_cluster_put_device(struct lw_cluster *c, const char *kind, str
     c->name = lw_arena_strdup(&c->arena, name);
     enum lw_status st = own.kind && c->name ? LW_OK : lw_fail_nomem(err);
     if (known.name)
-        own = known.device;
+        own = device_of(&known);
     else if (st == LW_OK)
         st = borrow_figures(&c->device, &c->arena, &own, err);
     c->device = own;

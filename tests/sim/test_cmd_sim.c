@@ -353,6 +353,23 @@ TEST(as_recorded_mixes_no_figures_of_two_devices)
     expect("sim -w h100.json -c p4d --as-recorded --device p4d --no-db", 2, "give one of them");
 }
 
+/* The memory of the machine that predicts is not that of a CPU that recorded. */
+TEST(a_recording_on_a_cpu_gets_no_memory_of_this_machine)
+{
+    static const char *const kinds[] = {"AMD EPYC 7763 64-Core Processor", "cpu core"};
+    char line[300];
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(line, sizeof line, "sed 's/H100-SXM5-80GB/%s/' h100.json > cpu.json", kinds[i]);
+        shell(line, NULL);
+        const char *out =
+            lapwing("sim -w cpu.json -c dgx-a100 --as-recorded --dp 2 --no-db --format json", NULL);
+        assert_non_null(strstr(out, "\"device_memory_bytes\": null"));
+        assert_non_null(strstr(out, "\"memory_fits\": null"));
+    }
+    expect("sim -w cpu.json -c host --dp 2 --no-db --format json", 0, "\"memory_fits\": true");
+}
+
 /* Without -c a prediction is for this machine's cores, and a plan is not a prediction. */
 TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
 {
