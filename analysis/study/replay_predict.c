@@ -137,7 +137,7 @@ static enum lw_status build_with(struct sim_replay *r, const struct traces_sourc
                                           .buckets = r->other_buckets ? &r->buckets : NULL};
 
     r->shown.what_if = r->other_buckets;
-    if (sim_whatif_asked(&r->whatif) || r->whatif.from_device) {
+    if (sim_whatif_asked(&r->whatif) || r->whatif.from_device || r->whatif.as_recorded) {
         r->whatif.kernels = kernels;
         describe(&r->whatif, v, n);
         LW_TRY(sim_whatif_open(&r->whatif, &rule, err));

@@ -191,6 +191,12 @@ static enum lw_status check(const struct sim_whatif *w, struct lw_err *err)
         return lw_fail(err, LW_EUSAGE,
                        "--from-device says what was recorded on; --device says what "
                        "to ask about");
+    if (w->as_recorded && !w->network)
+        return lw_fail(err, LW_EUSAGE, "--as-recorded takes the network of a cluster with another "
+                                       "device: give a cluster (-c NAME)");
+    if (w->as_recorded && w->device)
+        return lw_fail(err, LW_EUSAGE, "--device times the kernels anew, --as-recorded keeps their "
+                                       "times: give one of them");
     return LW_OK;
 }
 

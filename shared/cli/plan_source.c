@@ -190,7 +190,7 @@ static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w
     if (s->device)
         LW_TRY(retime(s, &t, err));
     t = timed_of(w, p);
-    if ((!s->cluster_file && !s->predicts) || lw_device_same_kind(t.device, c->device.kind))
+    if (!compared || lw_device_same_kind(t.device, c->device.kind))
         return LW_OK;
     return s->as_recorded ? lw_cluster_put_device(c, t.device, err)
                           : refuse_other_kind(s, &t, c, err);
@@ -201,6 +201,10 @@ enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *
 {
     return fit_device(s, w, NULL, c, err);
 }
+    bool compared = s->cluster_file || s->predicts;
+    if (s->as_recorded && !compared)
+        return lw_fail(err, LW_EUSAGE, "--as-recorded takes the network of a cluster with another "
+                                       "device: give a cluster (-c NAME)");
 
 enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
                                        const struct lw_strategy *strategy,

@@ -370,6 +370,15 @@ TEST(a_recording_on_a_cpu_gets_no_memory_of_this_machine)
     expect("sim -w cpu.json -c host --dp 2 --no-db --format json", 0, "\"memory_fits\": true");
 }
 
+/* --as-recorded is about a comparison: where there is none it says so. */
+TEST(as_recorded_needs_a_cluster_to_compare)
+{
+    expect("plan -w h100.json --dp 2 --as-recorded", 2, "give a cluster (-c NAME)");
+    expect("exec -w h100.json --dp 2 --as-recorded --no-db", 2, "give a cluster (-c NAME)");
+    expect("plan -w h100.json --dp 2 --as-recorded -c p4d", 0, "");
+    expect("sim -w h100.json --dp 2 --as-recorded --no-db", 0, "cluster 'host with H100");
+}
+
 /* Without -c a prediction is for this machine's cores, and a plan is not a prediction. */
 TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
 {

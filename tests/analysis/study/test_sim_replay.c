@@ -277,4 +277,13 @@ TEST(a_replay_that_misses_the_recording_answers_no_what_if)
            "misses the recorded period by -36.36 % before anything is changed");
 }
 
+/* --as-recorded is about a cluster's network; it and --device exclude each other. */
+TEST(as_recorded_that_changes_nothing_is_wrong_usage)
+{
+    fixture_put(fixture_path("bound.json"), bound_text);
+    expect("sim --replay bound.json --no-db --as-recorded", 2, "give a cluster (-c NAME)");
+    expect("sim --replay bound.json --no-db --as-recorded --device dgx-h100 -c dgx-h100", 2,
+           "give one of them");
+}
+
 TEST_GROUP(fixture_open, fixture_close)
