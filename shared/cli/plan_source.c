@@ -158,19 +158,33 @@ static enum lw_status retime(const struct lw_plan_source *s, const struct timed 
     return st;
 }
 
+/* "--device NAME times it ...; ", or "" where the file lacks what that needs. */
+static const char *device_hint(const struct lw_plan_source *s, const struct timed *t, char *buf,
+                               size_t size)
+{
+    bool can = t->w ? lw_workload_can_retime(t->w) : lw_plan_can_retime(t->p);
+
+    buf[0] = '\0';
+    if (can)
+        snprintf(buf, size, "--device %s times it by FLOPs and bytes; ", s->cluster_file);
+    return buf;
+}
+
 static enum lw_status refuse_other_kind(const struct lw_plan_source *s, const struct timed *t,
                                         const struct lw_cluster *c, struct lw_err *err)
 {
+    char hint[400];
+
     if (!s->cluster_file)
         return lw_fail(err, LW_EINVAL,
                        "%s '%s' is timed for device '%s': give its cluster (-c NAME); without -c "
                        "it is '%s', which has '%s'",
                        t->what, t->name, t->device, c->name, c->device.kind);
     return lw_fail(err, LW_EINVAL,
-                   "%s '%s' is timed for device '%s', cluster '%s' has '%s': --device %s times it "
-                   "by FLOPs and bytes; --as-recorded keeps its times and takes the cluster's "
-                   "network alone; or make %sit for that device",
-                   t->what, t->name, t->device, c->name, c->device.kind, s->cluster_file,
+                   "%s '%s' is timed for device '%s', cluster '%s' has '%s': %s--as-recorded keeps "
+                   "its times and takes the cluster's network alone; or make %sit for that device",
+                   t->what, t->name, t->device, c->name, c->device.kind,
+                   device_hint(s, t, hint, sizeof hint),
                    t->w ? "or record " : "");
 }
 
@@ -187,6 +201,10 @@ static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w
     if (s->device && s->as_recorded)
         return lw_fail(err, LW_EUSAGE, "--device times the %s anew, --as-recorded keeps its "
                                        "times: give one of them", t.what);
+    bool compared = s->cluster_file || s->predicts;
+    if (s->as_recorded && !compared)
+        return lw_fail(err, LW_EUSAGE, "--as-recorded takes the network of a cluster with another "
+                                       "device: give a cluster (-c NAME)");
     if (s->device)
         LW_TRY(retime(s, &t, err));
     t = timed_of(w, p);
@@ -201,10 +219,6 @@ enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *
 {
     return fit_device(s, w, NULL, c, err);
 }
-    bool compared = s->cluster_file || s->predicts;
-    if (s->as_recorded && !compared)
-        return lw_fail(err, LW_EUSAGE, "--as-recorded takes the network of a cluster with another "
-                                       "device: give a cluster (-c NAME)");
 
 enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
                                        const struct lw_strategy *strategy,

@@ -135,6 +135,17 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
     return s;
 }
 
+bool lw_workload_can_retime(const struct lw_workload *w)
+{
+    static const struct figures any = {1, 1};
+    struct lw_arena scratch = {0};
+    double *ratio = lw_arena_alloc(&scratch, w->n_modules, sizeof *ratio);
+    bool can = ratio && find_ratios(w, &any, &any, "", ratio, NULL) == LW_OK;
+
+    lw_arena_free(&scratch);
+    return can;
+}
+
 /* --- a plan ----------------------------------------------------------------------------------- */
 
 static enum lw_dtype main_dtype(const struct lw_plan *p)
@@ -211,4 +222,17 @@ enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
             p->works[i].ps = scaled(p->works[i].ps, of_work[i]);
     lw_arena_free(&scratch);
     return s == LW_OK ? lw_plan_hash(p, err) : s;
+}
+
+bool lw_plan_can_retime(const struct lw_plan *p)
+{
+    static const struct figures any = {1, 1};
+    struct lw_arena scratch = {0};
+    double *of_work = lw_arena_alloc(&scratch, p->n_works, sizeof *of_work);
+    double *of_module = lw_arena_alloc(&scratch, p->n_modules, sizeof *of_module);
+    bool can = of_work && of_module &&
+               find_work_ratios(p, &any, &any, "", of_work, of_module, NULL) == LW_OK;
+
+    lw_arena_free(&scratch);
+    return can;
 }

@@ -1,6 +1,8 @@
 #ifndef LW_SHARED_PLAN_RETIME_H
 #define LW_SHARED_PLAN_RETIME_H
 
+#include <stdbool.h>
+
 #include "shared/base/err.h"
 #include "shared/plan/cluster.h"
 #include "shared/plan/plan.h"
@@ -20,5 +22,10 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
  * is then as it was. */
 enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
                               const struct lw_device *to, struct lw_err *err);
+
+/* Whether each module, or each op of a plan, that takes time holds FLOPs or bytes: what the
+ * functions above need of the file. False too when memory runs out. */
+bool lw_workload_can_retime(const struct lw_workload *w);
+bool lw_plan_can_retime(const struct lw_plan *p);
 
 #endif

@@ -379,6 +379,24 @@ TEST(as_recorded_needs_a_cluster_to_compare)
     expect("sim -w h100.json --dp 2 --as-recorded --no-db", 0, "cluster 'host with H100");
 }
 
+/* Without FLOPs and bytes --device cannot work, so it is not offered. */
+TEST(device_is_offered_where_it_can_time_the_modules)
+{
+    shell("sed -E 's/\"(forward_)?(flops|bytes)\": [0-9]+/\"\\1\\2\": 0/g' h100.json > bare.json; "
+          "$L plan -w bare.json --dp 2 -o bare_plan.json", NULL);
+    static const char *const files[] = {"-w bare.json --dp 2", "bare_plan.json"};
+    char line[100];
+    int rc;
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "sim %s -c p4d --no-db", files[i]);
+        const char *out = lapwing(line, &rc);
+        assert_int_equal(rc, 1);
+        assert_non_null(strstr(out, "has 'A100-SXM4-40GB': --as-recorded keeps its times"));
+        assert_null(strstr(out, "--device"));
+    }
+}
+
 /* Without -c a prediction is for this machine's cores, and a plan is not a prediction. */
 TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
 {

@@ -68,6 +68,18 @@ TEST(what_has_no_figures_is_refused_and_unchanged)
     assert_int_equal(t.w.optimizer_ps, 7 * LW_PS_PER_US);
 }
 
+TEST(what_has_no_figures_is_known_before)
+{
+    struct tiny t;
+
+    tiny_init(&t);
+    assert_true(lw_workload_can_retime(&t.w));
+    t.modules[1].forward_flops = -1;
+    assert_false(lw_workload_can_retime(&t.w));
+    t.modules[1].forward_bytes = 8;
+    assert_true(lw_workload_can_retime(&t.w));
+}
+
 TEST(failed_allocations_leave_it_as_it_was)
 {
     int64_t live = lw_alloc_live(), n = 0;
