@@ -1,7 +1,8 @@
 /* Which names mean the same device. Names of NVIDIA are those of cudaDeviceProp.name, as
  * nvidia-smi, PyTorch's profiler and NCCL's logs print them. The A100-PG509-200 has the 40 GB
- * of the A100-SXM4-40GB (totalGlobalMem of its recordings). The V100-SXM2 has the same clocks and
- * bandwidth with 16 and 32 GB (NVIDIA Tesla V100 datasheet, 2020). */
+ * of the A100-SXM4-40GB (totalGlobalMem of its recordings). The V100-SXM2 with
+ * 32 GB is a kind of its own: its memory is twice that of the V100-SXM2-16GB (NVIDIA V100
+ * datasheet, 2020). */
 #include "shared/device/device_kind.h"
 
 #include <ctype.h>
@@ -16,7 +17,6 @@ static const struct {
 } kinds[] = {
     {"cpu core", {"cpu", "CPU", "*EPYC*", "*Xeon*", "*Ryzen*", "*Core(TM)*", "*Neoverse*",
                   "*Graviton*"}},
-    {"V100-SXM2-16GB", {"V100-SXM2-32GB"}},
     {"A100-SXM4-40GB", {"A100-PG509-200"}},
     {"A100-PCIE-80GB", {"A100 80GB PCIe"}},
     {"H100-SXM5-80GB", {"H100 80GB HBM3"}},

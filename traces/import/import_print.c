@@ -204,7 +204,7 @@ static void put_word(FILE *f, const char *before, const char *word)
 }
 
 /* The command that predicts with what was written: on the cluster file, on a known system with the
- * recorded device, or, where no system has it, on the host's network. */
+ * recorded device, else on the network of one with a device of its family, else on the host's. */
 static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, struct lw_err *err)
 {
     const struct lw_workload *w = &s->converted->workload;
@@ -216,12 +216,12 @@ static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, 
         return LW_OK;
     to_file = s->cluster_file && !lw_output_is_stdout(s->cluster_file);
     if (!to_file && !on_host)
-        LW_TRY(lw_cluster_find_kind(device, &known, err));
+        LW_TRY(lw_cluster_find_recorded(device, &known, err));
     fputs("next: lapwing sim", f);
     put_word(f, "-w", s->workload_file);
     if (to_file || known.name)
         put_word(f, "-c", to_file ? s->cluster_file : known.name);
-    else if (!on_host)
+    if (!to_file && !on_host && (!known.name || !lw_device_same_kind(device, known.device.kind)))
         fputs(" --as-recorded", f);
     if (w->recorded.world_size > 1)
         fprintf(f, " --dp %d", w->recorded.world_size);

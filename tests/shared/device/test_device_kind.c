@@ -10,7 +10,7 @@ TEST(a_drivers_name_means_a_kind)
         {"NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"},
         {"A100-SXM4-80GB", "A100-SXM4-80GB"},
         {"NVIDIA A100 80GB PCIe", "A100-PCIE-80GB"},
-        {"Tesla V100-SXM2-32GB", "V100-SXM2-16GB"},
+        {"Tesla V100-SXM2-32GB", "V100-SXM2-32GB"},
         {"NVIDIA H200", "H200-SXM5-141GB"},
         {"AMD Instinct MI300X", "MI300X"},
         {"Intel(R) Xeon(R) Platinum 8480C", "cpu core"},
@@ -34,6 +34,7 @@ TEST(times_go_with_the_same_kind_alone)
         {"NVIDIA H100 NVL", "H100-SXM5-80GB", false},
         {"NVIDIA H200", "NVIDIA H100 80GB HBM3", false},
         {"A100-SXM4-40GB", "A100-SXM4-80GB", false},
+        {"Tesla V100-SXM2-32GB", "V100-SXM2-16GB", false}, /* half of the memory */
         {"Tesla V100-DGXS-32GB", "V100-SXM2-16GB", false},
         {"NVIDIA B200", "GB200", false},
         {"H100", "H100-SXM5-80GB", true}, /* a family alone says no more */
