@@ -116,16 +116,10 @@ static void put_line(const struct lw_recommend_report *p, FILE *f)
                 r->n_simulated);
 }
 
-/* Bytes that a device lacks for the plan beside the framework; 0 = it fits, or the cluster does not
- * say. */
+/* Of the recommended point; -1 = unknown. */
 static int64_t missing_bytes(const struct lw_recommend_report *p)
 {
-    struct lw_figure memory = p->cluster->device.memory_bytes;
-    int64_t peak = lw_add_sat(recommended(p)->peak_memory_bytes,
-                              lw_device_framework_bytes(&p->cluster->device));
-
-    return lw_figure_is_set(memory) && (double)peak > memory.value ? peak - (int64_t)memory.value
-                                                                   : 0;
+    return lw_device_missing_bytes(&p->cluster->device, recommended(p)->peak_memory_bytes);
 }
 
 static void put_memory(const struct lw_recommend_report *p, FILE *f)
@@ -134,7 +128,8 @@ static void put_memory(const struct lw_recommend_report *p, FILE *f)
 
     if (missing_bytes(p) > 0)
         fprintf(f, "; its peak of %s a rank and the framework's memory are more than the device "
-                   "has by %s: it does not run so (--zero, --recompute, --tp and --pp take less)",
+                   "has by %s: the plan does not fit in the device's memory (--zero, --recompute, "
+                   "--tp and --pp take less)",
                 lw_format_bytes(peak, recommended(p)->peak_memory_bytes),
                 lw_format_bytes(missing, missing_bytes(p)));
 }
@@ -188,7 +183,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     lw_jsonout_ns(&o, "gain_ns", lw_recommendation_gain(r));
     lw_jsonout_fixed(&o, "gain_pct", lw_recommend_gain_pct(p), 3);
     lw_jsonout_string(&o, "verdict", lw_recommend_verdict(p));
-    lw_jsonout_int(&o, "memory_missing_bytes", missing_bytes(p));
+    lw_jsonout_maybe(&o, "memory_missing_bytes", lw_known(missing_bytes(p)));
     if (p->n_past > 0) {
         lw_jsonout_line_object(&o, "past_error");
         lw_jsonout_int(&o, "n_compared", p->n_past);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/checked.h"
 #include "shared/base/order.h"
 #include "shared/plan/cluster_figures.h"
 #include "shared/plan/reducer_kind.h"
@@ -71,6 +72,14 @@ int64_t lw_device_framework_bytes(const struct lw_device *d)
     if (lw_figure_is_set(d->framework_bytes))
         return (int64_t)d->framework_bytes.value;
     return lw_figure_is_set(d->n_sms) ? (int64_t)LW_FRAMEWORK_MIB << 20 : 0;
+}
+
+int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t peak)
+{
+    if (peak < 0 || !lw_figure_is_set(d->memory_bytes))
+        return -1;
+    int64_t needed = lw_add_sat(peak, lw_device_framework_bytes(d));
+    return (double)needed > d->memory_bytes.value ? needed - (int64_t)d->memory_bytes.value : 0;
 }
 
 LW_FREE_BY_ARENA(lw_cluster_free, struct lw_cluster)

@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "shared/base/checked.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
 #include "shared/text/table.h"
@@ -355,17 +354,10 @@ static const char *assumption(const struct lw_workload *w, int32_t k)
     return NULL;
 }
 
-/* Bytes that a device lacks for the largest rank beside the framework; 0 = it fits, or the cluster
- * does not say. */
+/* Of the largest rank; -1 = unknown. */
 static int64_t missing_bytes(const struct lw_sim_report *r)
 {
-    struct lw_figure memory = r->cluster->device.memory_bytes;
-    int64_t peak = r->summary->peak_memory_bytes;
-
-    if (peak >= 0)
-        peak = lw_add_sat(peak, lw_device_framework_bytes(&r->cluster->device));
-    return lw_figure_is_set(memory) && (double)peak > memory.value ? peak - (int64_t)memory.value
-                                                                   : 0;
+    return lw_device_missing_bytes(&r->cluster->device, r->summary->peak_memory_bytes);
 }
 
 static bool is_drawn(const struct lw_sim_report *r)
@@ -543,21 +535,19 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_end(o);
 }
 
-/* Whether the largest rank fits its device; null where the cluster does not tell its memory. */
+/* Whether the largest rank fits its device; null where its memory or the peak is unknown. */
 static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
     struct lw_figure memory = r->cluster->device.memory_bytes;
 
     lw_jsonout_int(o, "framework_bytes", lw_device_framework_bytes(&r->cluster->device));
-    if (!lw_figure_is_set(memory)) {
-        lw_jsonout_null(o, "device_memory_bytes");
+    lw_jsonout_maybe(o, "device_memory_bytes",
+                     lw_known_if(lw_figure_is_set(memory), (int64_t)memory.value));
+    if (missing_bytes(r) >= 0)
+        lw_jsonout_bool(o, "memory_fits", missing_bytes(r) == 0);
+    else
         lw_jsonout_null(o, "memory_fits");
-        lw_jsonout_null(o, "memory_missing_bytes");
-        return;
-    }
-    lw_jsonout_int(o, "device_memory_bytes", (int64_t)memory.value);
-    lw_jsonout_bool(o, "memory_fits", missing_bytes(r) == 0);
-    lw_jsonout_int(o, "memory_missing_bytes", missing_bytes(r));
+    lw_jsonout_maybe(o, "memory_missing_bytes", lw_known(missing_bytes(r)));
 }
 
 static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)

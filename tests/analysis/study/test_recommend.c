@@ -235,18 +235,37 @@ static void join_lines(char *text)
     *to = '\0';
 }
 
+/* What the JSON of a recommendation says; -1 where it is not a number. */
+static long long missing_bytes(const char *words)
+{
+    static const char key[] = "\"memory_missing_bytes\": ";
+    char line[128];
+    long long n = -1;
+
+    snprintf(line, sizeof line, "recommend %s --format json", words);
+    const char *at = strstr(lapwing(line, NULL), key);
+    assert_non_null(at);
+    return sscanf(at + strlen(key), "%lld", &n) == 1 ? n : -1;
+}
+
 /* Parameters, gradients and momenta of qwen3-8b by itself are more than a device of 80 GB has. */
 TEST(a_plan_that_does_not_fit_is_said_not_to)
 {
     int rc;
 
     expect("model qwen3-8b --device h100 -o big.json", 0, "wrote big.json");
+    expect("model gpt2 --layers 2 --device h100 -o small.json", 0, "wrote small.json");
     char *out = strdup(lapwing("recommend big.json -c dgx-h100 --dp 8", &rc));
     assert_int_equal(rc, 0);
     join_lines(out);
     assert_non_null(strstr(out, "more than the device has by "));
+    assert_non_null(strstr(out, "the plan does not fit in the device's memory"));
     free(out);
-    expect("recommend big.json -c dgx-h100 --dp 8 --format json", 0, "\"memory_missing_bytes\": ");
+    assert_true(missing_bytes("big.json -c dgx-h100 --dp 8") > 0);
+    assert_true(missing_bytes("small.json -c dgx-h100 --dp 2") == 0);
+    shell("sed 's/H100-SXM5-80GB/Tesla X/' small.json > x.json", NULL);
+    expect("recommend x.json -c dgx-h100 --dp 2 --as-recorded --format json", 0,
+           "\"memory_missing_bytes\": null");
 }
 
 TEST(one_rank_has_nothing_to_recommend)
