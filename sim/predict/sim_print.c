@@ -194,7 +194,7 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
     if (s->n_terms == 0)
         lw_printf_paragraph(f,
                             "interference: none (cluster '%s' gives no such term%s): nothing slows "
-                            "down beside compute, or beside others on the same NVLinks",
+                            "down beside compute, or beside others on the same links",
                             r->cluster->name,
                             lw_figure_is_set(r->cluster->published.fair_links)
                                 ? " unless --published-interference asks for it"

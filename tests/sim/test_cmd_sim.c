@@ -79,6 +79,16 @@ TEST(the_text_names_terms_sources_and_error)
     expect("sim ddp.json -c eight.json --no-db", 0, "error unknown: nothing measured yet");
 }
 
+/* The sentence is for every cluster, also one without NVLink. */
+TEST(interference_speaks_of_links_of_any_kind)
+{
+    char out[8192];
+
+    snprintf(out, sizeof out, "%s", lapwing("sim copies.json -c copier.json --no-db", NULL));
+    assert_null(strstr(out, "NVLink"));
+    assert_non_null(strstr(out, "others on the same links"));
+}
+
 TEST(what_the_cluster_times_is_said_with_its_source)
 {
     expect("sim copies.json -c copier.json --no-db", 0,
