@@ -1,6 +1,6 @@
 /* The pull reader of shared/json/json.h. simdjson finds the tokens: its first stage checks UTF-8
  * and the quoting of strings and writes the byte offset of every token, at several bytes per clock.
- * A text that is not UTF-8 is copied with U+FFFD for what is none, and scanned again.
+ * A text that is not UTF-8 is copied with U+FFFD for each such byte, and scanned again.
  * What is written here is the walk over these offsets, because simdjson's own (On-Demand) skips a
  * value by counting brackets and so accepts what it does not look at. docs/design/json.md compares
  * the two.
@@ -53,6 +53,8 @@ struct chunk { /* of the strings handed out */
 struct lw_json {
     const char *name, *text;
     char *repaired; /* text, where what was given is not UTF-8 */
+    const char *given; /* with `repaired`: the text before */
+    size_t given_len, walked, walked_given; /* of given_at: a place in `text` and in `given` */
     size_t len;
     int64_t skipped; /* bytes of a byte order mark before `text` */
     std::unique_ptr<simdjson::internal::dom_parser_implementation> scanner;
@@ -169,6 +171,37 @@ void describe_path(const lw_json *j, char *buf, size_t size)
         snprintf(buf, size, "the top level");
 }
 
+/* Bytes of the UTF-8 character at p; 0 when it is not one. p[0..2] may lie in the padding. */
+size_t utf8_length(const char *p, const char *end)
+{
+    const char *next = p;
+
+    if ((unsigned char)*p < 0x80)
+        return 1;
+    bool bad = lw_utf8_next(&next) == LW_UTF8_REPLACEMENT && next == p + 1;
+    return bad || next > end ? 0 : (size_t)(next - p);
+}
+
+/* Where a byte of `text` stands in what was given. Asked in rising order, as a reader does, it
+ * passes over the text once. */
+size_t given_at(lw_json *j, size_t at)
+{
+    const char *end = j->given + j->given_len;
+
+    if (!j->repaired)
+        return at + (size_t)j->skipped;
+    if (at < j->walked)
+        j->walked = j->walked_given = 0;
+    while (j->walked < at && j->walked_given < j->given_len) {
+        size_t n = utf8_length(j->given + j->walked_given, end), to = n ? n : 3;
+        if (j->walked + to > at) /* within a character */
+            return j->walked_given + (n ? at - j->walked : 0) + (size_t)j->skipped;
+        j->walked += to;
+        j->walked_given += n ? n : 1;
+    }
+    return j->walked_given + (size_t)j->skipped;
+}
+
 void fail_at(lw_json *j, lw_status code, size_t byte, const char *what)
 {
     char path[160];
@@ -178,7 +211,7 @@ void fail_at(lw_json *j, lw_status code, size_t byte, const char *what)
     describe_path(j, path, sizeof path);
     j->failed = true;
     lw_fail(&j->err, code, "%s: at %s (byte %lld): %s", j->name, path,
-            (long long)byte + (long long)j->skipped, what);
+            (long long)given_at(j, byte), what);
 }
 
 void fail_nomem(lw_json *j)
@@ -500,18 +533,7 @@ bool wants(lw_json *j, enum lw_json_type type, const char *expected)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at p; 0 when it is none. p[0..2] may lie in the padding. */
-size_t utf8_length(const char *p, const char *end)
-{
-    const char *next = p;
-
-    if ((unsigned char)*p < 0x80)
-        return 1;
-    bool bad = lw_utf8_next(&next) == LW_UTF8_REPLACEMENT && next == p + 1;
-    return bad || next > end ? 0 : (size_t)(next - p);
-}
-
-/* A text that is not UTF-8 is read with U+FFFD for each byte that is none: a copy. */
+/* A text that is not UTF-8 is read with U+FFFD for each byte that is not: a copy. */
 lw_status repair(lw_json *j, bool *repaired, lw_err *err)
 {
     const char *end = j->text + j->len;
@@ -533,6 +555,8 @@ lw_status repair(lw_json *j, bool *repaired, lw_err *err)
             memcpy(to, p, n);
         to += n > 0 ? n : (size_t)lw_utf8_encode(LW_UTF8_REPLACEMENT, to);
     }
+    j->given = j->text;
+    j->given_len = j->len;
     j->text = j->repaired;
     j->len += 2 * n_bad;
     return LW_OK;
@@ -540,20 +564,19 @@ lw_status repair(lw_json *j, bool *repaired, lw_err *err)
 
 /* The first stage says that a text is bad, not where: look for the place, byte by byte. *good: the
  * text before that byte passes, or at least gets further when it is scanned alone. */
-lw_status fail_scan(const lw_json *j, simdjson::error_code code, size_t *good, lw_err *err)
+lw_status fail_scan(lw_json *j, simdjson::error_code code, size_t *good, lw_err *err)
 {
     const unsigned char *t = (const unsigned char *)j->text;
     size_t quote = 0;
     bool in_string = false, escaped = false;
 
     for (size_t i = 0; i < j->len; i++) {
-        long long byte = (long long)i + (long long)j->skipped;
         *good = in_string ? quote : i;
         if (in_string && t[i] < ' ')
             return lw_fail(err, LW_EFORMAT,
                            "%s: at byte %lld: found control character 0x%02x in a string, expected "
                            "\\u%04x",
-                           j->name, byte, t[i], t[i]);
+                           j->name, (long long)given_at(j, i), t[i], t[i]);
         if (t[i] == '"' && !escaped) {
             in_string = !in_string;
             quote = i;
@@ -565,8 +588,7 @@ lw_status fail_scan(const lw_json *j, simdjson::error_code code, size_t *good, l
         return lw_fail(err, LW_EFORMAT,
                        "%s: at byte %lld: found a string that is not closed before the end of the "
                        "text (byte %lld)",
-                       j->name, (long long)quote + (long long)j->skipped,
-                       (long long)j->len + (long long)j->skipped);
+                       j->name, (long long)given_at(j, quote), (long long)given_at(j, j->len));
     return lw_fail(err, LW_EFORMAT, "%s: not JSON: %s", j->name, simdjson::error_message(code));
 }
 
@@ -722,7 +744,7 @@ enum lw_json_type lw_json_type(struct lw_json *j)
 
 int64_t lw_json_offset(struct lw_json *j)
 {
-    return (int64_t)token_begin(j, j->cur) + j->skipped;
+    return (int64_t)given_at(j, token_begin(j, j->cur));
 }
 
 bool lw_json_enter(struct lw_json *j, enum lw_json_type type)

@@ -38,8 +38,8 @@ enum lw_json_type {
 
 /* Open a document held in memory: text[len] borrowed until lw_json_close, with LW_JSON_PADDING
  * allocated bytes after it. `name` (borrowed) begins every message. The cursor stands on the root
- * value. A byte that is no UTF-8 reads as U+FFFD. LW_EFORMAT when it is not JSON at all; LW_ENOTSUP
- * beyond 4 GiB. */
+ * value. A byte that is not UTF-8 reads as U+FFFD. LW_EFORMAT when it is not JSON at all;
+ * LW_ENOTSUP beyond 4 GiB. */
 enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
                             struct lw_err *err);
 /* The same for a text that may be cut or damaged: what stands before the first byte that cannot be

@@ -30,7 +30,7 @@ static const char *const payloads[] = {
     "'); DROP TABLE run; --",
     "\\u001b[2J\\u001b]0;title\\u0007\\u0008\\u007f\\u009b31m",
     "\\u202egnp.\\u2028x\\ud83d\\ude00\\u00e9",
-    "a\xff\xc3(\xed\xa0\x80z", /* no UTF-8 */
+    "a\xff\xc3(\xed\xa0\x80z", /* not UTF-8 */
 };
 enum { N_PAYLOADS = sizeof payloads / sizeof payloads[0] };
 
@@ -296,9 +296,9 @@ TEST_WITH(texts_of_files_are_shown_and_never_executed, fixture_open, fixture_clo
     free(cluster);
 }
 
-/* Names that are no UTF-8 are replaced once, when they are read: what is written reads back as
+/* Names that are not UTF-8 are replaced once, when they are read: what is written reads back as
  * equal, from files, the database and an exported trace. */
-TEST_WITH(names_that_are_no_utf_8_go_round, fixture_open, fixture_close)
+TEST_WITH(names_that_are_not_utf_8_go_round, fixture_open, fixture_close)
 {
     static const char *const commands[] = {"plan -w w.json --dp 2 -o p.json",
                                            "plan p.json -o p2.json",

@@ -361,6 +361,12 @@ TEST(malformed_texts_are_refused_by_place)
         {"[\xff]", "t.json: at [0] (byte 1): found \xef\xbf\xbd, expected a value"},
         {"[\"abc]", "t.json: at byte 1: found a string that is not closed before the end of the "
                     "text (byte 6)"},
+        {"[\"\xff\xff\", \"a\nb\"]",
+         "t.json: at byte 9: found control character 0x0a in a string, expected \\u000a"},
+        {"[\"\xc3\xa4\xff\", \"abc]",
+         "t.json: at byte 8: found a string that is not closed before the end of the text (byte "
+         "13)"},
+        {"[\"\xff\xfe\", x]", "t.json: at [1] (byte 7): found x, expected a value"},
         {"[1,2", "t.json: at [1] (byte 4): found the end of the text, expected ',' or ']'"},
         {"[", "t.json: at [0] (byte 1): found the end of the text, expected a value"},
     };
@@ -375,7 +381,7 @@ TEST(malformed_texts_are_refused_by_place)
 }
 
 /* A surrogate, an overlong form, a cut character, one beyond U+10FFFF: each byte is replaced. */
-TEST(bytes_that_are_no_utf_8_read_as_the_replacement_character)
+TEST(bytes_that_are_not_utf_8_read_as_the_replacement_character)
 {
 #define BAD "\xef\xbf\xbd"
     struct doc d = open_doc("[\"a\xff\xc3\xa4\", \"\xed\xa0\x80\", \"\xc0\xaf\", \"\xe2\x82\", "
@@ -392,6 +398,7 @@ TEST(bytes_that_are_no_utf_8_read_as_the_replacement_character)
     lw_json_enter(d.j, LW_JSON_OBJECT);
     assert_true(lw_json_next(d.j));
     assert_true(lw_json_key_is(d.j, "k" BAD));
+    assert_int_equal(lw_json_offset(d.j), 43);
     assert_int_equal(lw_json_int64(d.j), 5);
     assert_false(lw_json_next(d.j));
     assert_false(lw_json_next(d.j));
