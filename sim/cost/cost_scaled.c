@@ -14,7 +14,7 @@
  *
  * Of the tables of the operation that are of one node where the query is, or of several where it
  * is, the one nearest in nodes counts, and of these the one nearest in ranks. A table of one node
- * says nothing of a network, and the other way round. No answer is faster than the links
+ * does not apply to a network, nor one of a network to a node. No answer is faster than the links
  * (shared/plan/link_peak.h). */
 #include "sim/cost/cost_scaled.h"
 
@@ -47,8 +47,7 @@ bool sim_say_other_shape(const struct lw_cluster *c, const struct lw_cost_query 
     if (t == end)
         return false;
     snprintf(text, size,
-             "the measured table of %s (%d ranks of %d node%s) says nothing of this group: the "
-             "model %s answers",
+             "no measured table applies to this group (%s: %d ranks of %d node%s), modelled by %s",
              lw_op_name(q->op), t->n_ranks, t->n_nodes, t->n_nodes == 1 ? "" : "s", a->model);
     return true;
 }

@@ -250,20 +250,20 @@ TEST_WITH(measured_rows_stand_beside_the_model, fixture_open, fixture_close)
            "--measured no.csv: expected the output of nccl-tests");
 }
 
-/* A table of one node says nothing of several; both the cost and the run say so. */
+/* A table of one node does not apply to several; both the cost and the run say so. */
 TEST_WITH(a_table_of_another_place_is_said_not_to_count, fixture_open, fixture_close)
 {
-    static const char remark[] = "the measured table of all_reduce (8 ranks of 1 node) says "
-                                 "nothing of this group: the model nccl answers";
+    static const char remark[] = "no measured table applies to this group (all_reduce: 8 "
+                                 "ranks of 1 node), modelled by nccl";
 
     fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1048576,60\n"
                                            "all_reduce,8,1,H100,67108864,400\n");
     expect("import t.csv --onto dgx-h100 --cluster-out mine.json", 0, "");
-    expect("cost -c mine.json --ranks 16 --nodes 2 --bytes 1MiB", 0, "says nothing of this");
+    expect("cost -c mine.json --ranks 16 --nodes 2 --bytes 1MiB", 0, "no measured table applies");
     expect("cost -c mine.json --ranks 16 --nodes 2 --bytes 1MiB --format json", 0, remark);
     assert_null(strstr(lapwing("cost -c mine.json --ranks 8 --bytes 1MiB", NULL), "measured t"));
     expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
-    expect("sim -w w.json -c mine.json --dp 16 --no-db", 0, "says nothing of this group");
+    expect("sim -w w.json -c mine.json --dp 16 --no-db", 0, "no measured table applies");
     expect("sim -w w.json -c mine.json --dp 16 --no-db --format json", 0, remark);
     assert_null(strstr(lapwing("sim -w w.json -c mine.json --dp 8 --no-db", NULL), "measured t"));
 }
