@@ -181,7 +181,7 @@ static struct lw_plan build_full(const struct tiny *t, struct extra *x)
     p.operands = &x->operand;
     p.n_whole = p.n_buffers = p.n_sparse = p.n_shards = p.n_products = p.n_work_products = 1;
     p.n_operand_rows = p.n_operands = 1;
-    p.works[0].n_products = 1;
+    p.works[0].n_products = p.groups[0].n_members = 1; /* an even number would grow */
     return p;
 }
 
