@@ -189,7 +189,7 @@ int32_t bench_count_nodes(struct bench_reader *r)
 static enum lw_status check_ranks(const struct bench_reader *r)
 {
     if ((r->hint->n_ranks > 0 && r->hint->n_nodes > 0) || r->last_rank < 0 ||
-        r->last_rank + 1 == r->n_ranks)
+        r->last_rank == r->n_ranks - 1)
         return LW_OK;
     return lw_fail_at(r->err, LW_EFORMAT, r->in->name, r->line,
                       "%lld \"#  Rank\" line%s, the highest rank is %lld: lines are missing or "

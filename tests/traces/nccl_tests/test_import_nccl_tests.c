@@ -228,6 +228,19 @@ TEST(output_without_its_rank_lines_asks_for_them)
     traces_bench_free(&b);
 }
 
+/* As large as a number can be: one more than it is not asked for. */
+TEST(a_rank_that_cannot_be_is_missing_the_others)
+{
+    struct traces_bench_hint hint = {.op = "all_reduce"};
+    struct lw_err err = {0};
+    struct traces_bench b;
+
+    assert_int_equal(read_text(RANK(9223372036854775807, "h", 0) TITLES
+                               "64 16 float sum -1 5 0.01 0.01 0\n", &hint, &b, &err),
+                     LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "the highest rank is 9223372036854775807: lines are missing"));
+}
+
 TEST(a_size_that_was_measured_again_counts_by_its_median)
 {
     struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 2, .n_nodes = 1};
