@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/checked.h"
 #include "shared/text/wrap.h"
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)

@@ -288,17 +288,24 @@ static enum lw_status miss_mean(struct lw_validation *v, int32_t k, struct lw_er
     return lw_validation_miss(v, k, "mean", f->mean_abs_pct, f->bars.mean_pct, text, err);
 }
 
-/* Mean error and rows of the series of a family that are of s's table: equal before the comma. */
+/* Their names are equal before the comma. */
+static bool same_table(const struct lw_series *a, const struct lw_series *b)
+{
+    size_t n = strcspn(a->name, ",");
+
+    return strncmp(a->name, b->name, n) == 0 && b->name[n] == ',';
+}
+
+/* Mean error and rows of the series of a family that are of s's table. */
 static double table_mean(const struct lw_validation *v, int32_t family, const struct lw_series *s,
                          int32_t *n)
 {
-    size_t len = strcspn(s->name, ",");
     double sum = 0;
 
     *n = 0;
     for (int32_t j = 0; j < v->n_series; j++) {
         const struct lw_series *x = &v->series[j];
-        if (x->family != family || strncmp(s->name, x->name, len) != 0 || x->name[len] != ',')
+        if (x->family != family || !same_table(s, x))
             continue;
         *n += x->n;
         sum += x->n * x->mean_abs_pct;
@@ -308,12 +315,9 @@ static double table_mean(const struct lw_validation *v, int32_t family, const st
 
 static bool is_first_of_table(const struct lw_validation *v, int32_t i)
 {
-    size_t len = strcspn(v->series[i].name, ",");
-
     for (int32_t j = 0; j < i; j++)
         if (v->series[j].family == v->series[i].family &&
-            strncmp(v->series[i].name, v->series[j].name, len) == 0 &&
-            v->series[j].name[len] == ',')
+            same_table(&v->series[i], &v->series[j]))
             return false;
     return true;
 }
