@@ -57,7 +57,7 @@ EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/store/sc
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o
 TESTS := $(sort $(shell find tests -name 'test_*.c'))
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
-TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/*.c tests/lib/*.c))
+TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/lib/*.c tests/lib/*/*.c))
 TEST_BIN := $(TESTS:tests/%.c=$(BUILD)/tests/%)
 
 # With T: the tests it names, and what they need. Without: all.
@@ -77,7 +77,7 @@ CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
 # Headers that these files include from tests/, and the X.c of each X.h.
 help_of = $(sort $(foreach h,$(shell sed -n 's/^.include "\(tests\/.*\.h\)"/\1/p' $(1) /dev/null),$(h) $(wildcard $(h:.h=.c))) $(1))
 HELP_OF_T = $(filter $(TEST_HELP),$(call help_of,$(call help_of,$(call help_of,$(CHECKED_SRC)))))
-runs_program = $(shell grep -lE 'tests/lib/command_fixture|getenv\("LAPWING"\)' $(1) /dev/null)
+runs_program = $(shell grep -lE 'lib/commands/command_fixture|getenv\("LAPWING"\)' $(1) /dev/null)
 DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev zlib1g-dev libsqlite3-dev \
             libcmocka-dev libxxhash-dev gnuplot-nox libopenblas0
 ifneq ($(strip $(MPI)),0)

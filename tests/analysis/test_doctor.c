@@ -4,8 +4,8 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/run_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/commands/run_fixture.h"
 
 static char *ask(const char *arguments)
 {

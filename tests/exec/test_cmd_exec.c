@@ -3,9 +3,9 @@
 
 #include "exec/run/run.h"
 #include "shared/files/files.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/exec_plan.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/exec/exec_plan.h"
+#include "tests/lib/files/file_fixture.h"
 
 /* left_out: bytes at the end of bucket 1 that are not reduced. */
 static void write_plan(const struct exec_test_plan *t, int64_t left_out, const char *name)

@@ -15,7 +15,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/random_strategy.h"
+#include "tests/lib/plans/random_strategy.h"
 
 #define PLANS "tests/golden/plans.txt"
 enum { N_DRAWN = 400, LINE = 1024 };

@@ -3,8 +3,8 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static int make_workload(void **state)
 {

@@ -7,9 +7,9 @@
 
 #include "shared/files/files.h"
 #include "sim/bench/bench_plan.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/sim/sim_help.h"
 
 /* One rank copies 2000 B in and 2000 B out: a table says 20 us, 1e9 B/s 2 us. */
 static void write_copies(void)

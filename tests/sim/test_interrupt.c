@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "shared/files/files.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 /* 30 ops a rank and step: 38,400 spans. One step comes before those measured. */
 enum { N_RANKS = 256, N_STEPS = 4, N_ALL = N_STEPS + 1 };

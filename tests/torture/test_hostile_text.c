@@ -12,9 +12,9 @@
 #include "shared/base/shown_text.h"
 #include "shared/json/value.h"
 #include "shared/plan/strategy.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/text_fields.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/text_fields.h"
 
 /* As they stand in a JSON string. `touch` makes the file that nobody may make. */
 static const char *const payloads[] = {

@@ -9,8 +9,8 @@
 #include "tests/lib/unit.h"
 
 #include "shared/json/value.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static const char *const numbers[] = {"0",
                                       "1",

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "shared/io/output.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static int open_with_workload(void **state)
 {

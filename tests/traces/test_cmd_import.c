@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "shared/files/files.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 #define GPU_FILE "tests/fuzz/corpus/kineto/gpu.json"
 #define GPU "$P/" GPU_FILE

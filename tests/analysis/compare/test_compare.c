@@ -1,14 +1,14 @@
 /* Two runs side by side: hand-computed differences, joins, tolerance. The runs are those of
- * tests/lib/run_fixture.h. */
+ * tests/lib/commands/run_fixture.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 
 #include "analysis/compare/compare.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/run_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/commands/run_fixture.h"
 
 static const int64_t two[] = {1024, 4096}, one[] = {5120};
 

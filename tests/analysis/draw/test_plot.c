@@ -1,5 +1,5 @@
 /* Pictures: the data given to gnuplot comes from the database and says what the runs say. The runs
- * are those of tests/lib/run_fixture.h; pixels are not tested. */
+ * are those of tests/lib/commands/run_fixture.h; pixels are not tested. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "shared/device/device_time.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/run_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/commands/run_fixture.h"
 
 /* An open database with all its runs, and a plot of them. */
 struct scene {

@@ -1,5 +1,5 @@
 /* The HTML page: complete, closed, and without a link that leaves it. The runs are those of
- * tests/lib/run_fixture.h. */
+ * tests/lib/commands/run_fixture.h. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "tests/lib/unit.h"
 
 #include "analysis/draw/report.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/run_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/commands/run_fixture.h"
 
 static enum lw_status write_page(FILE *f, struct lw_err *err)
 {

@@ -8,12 +8,12 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "sim/bench/bench_plan.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/run_fixture.h"
-#include "tests/lib/sim_help.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/commands/run_fixture.h"
+#include "tests/lib/sim/sim_help.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 static struct lw_err err;
 
@@ -47,10 +47,10 @@ static void expect_charge(const struct lw_explanation *e, enum lw_cause c, int64
     assert_int_equal(e->charge[c], us * LW_PS_PER_US);
 }
 
-/* tests/lib/run_fixture.h: rank 0 has compute to 300, bucket 0 moves 212-312, bucket 1 312-412,
- * the optimizer runs 412-432. From 300 on the rank waits for bucket 1, which was ready at 250:
- * until 312 bucket 0 stands before it (12 us in the queue), then it moves (100 us). Both are
- * exposed. */
+/* tests/lib/commands/run_fixture.h: rank 0 has compute to 300, bucket 0 moves 212-312, bucket 1
+ * 312-412, the optimizer runs 412-432. From 300 on the rank waits for bucket 1, which was ready
+ * at 250: until 312 bucket 0 stands before it (12 us in the queue), then it moves (100 us). Both
+ * are exposed. */
 TEST_WITH(a_step_by_hand_is_charged_by_cause, runs_open, fixture_close)
 {
     struct lw_explanation e;

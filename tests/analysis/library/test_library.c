@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "analysis/library/lapwing.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static const char *const options[] = {"dp", "4", "bucket-cap", "5MiB", NULL};
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/mpi_fixture.h"
-#include "tests/lib/says.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/commands/mpi_fixture.h"
+#include "tests/lib/files/says.h"
 
 static void expect_one_line(const char *text, const char *says)
 {

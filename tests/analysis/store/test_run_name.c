@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "analysis/store/run_name.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static struct lw_run plain_run(void)
 {

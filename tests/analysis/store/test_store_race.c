@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "analysis/store/store.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 enum { N_PROCESSES = 8 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "analysis/store/store.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static const char *file(void)
 {

@@ -10,10 +10,10 @@
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
 #include "analysis/study/recommend_print.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/sim_help.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/sim/sim_help.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 static struct lw_err err;
 

@@ -1,6 +1,6 @@
 /* The table of errors that `sim` prints against the validation that it is made from. */
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/lib/unit.h"
 
 #include <math.h>

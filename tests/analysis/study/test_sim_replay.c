@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/replay_help.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/traces/replay_help.h"
 #include "shared/files/files.h"
 #include "analysis/study/replay_whatif.h"
-#include "tests/lib/says.h"
-#include "tests/lib/sim_help.h"
-#include "tests/lib/command_fixture.h"
+#include "tests/lib/files/says.h"
+#include "tests/lib/sim/sim_help.h"
+#include "tests/lib/commands/command_fixture.h"
 
 #define US LW_PS_PER_US
 #define ALL_REDUCE "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

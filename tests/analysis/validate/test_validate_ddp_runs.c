@@ -10,9 +10,9 @@
 
 #include "analysis/validate/validate_kinds.h"
 #include "shared/json/jsonout.h"
-#include "tests/lib/command_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/fuzz/groundtruth_target.h"
 
 #define TINY "tests/fuzz/corpus/groundtruth/tiny.json"

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/says.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 static const char cluster[] =
     "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"two cores\", \"calibrated\": true,"

@@ -10,8 +10,8 @@
 
 #include "analysis/validate/netbench_fit.h"
 #include "analysis/validate/validate_kinds.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 #define TITLES                                                                                     \
     "op,algo,nranks,nnodes,gpu,intra,inter,size_bytes,time_us,algbw_gbs,busbw_gbs,source\n"

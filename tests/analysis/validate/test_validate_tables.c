@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "analysis/validate/validate_kinds.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
 
 /* Validating the table exits with rc and says so: on standard output where all is well, else on
  * standard error. */

@@ -10,7 +10,7 @@
 #include "exec/calibrate/bench_exec.h"
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/run/run.h"
-#include "tests/lib/says.h"
+#include "tests/lib/files/says.h"
 
 static char *bench(const char *words)
 {

@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include "tests/lib/unit.h"
 
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 enum kind {
     COMPARED, /* refused, with the name of what differs */

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/says.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 #define RANK(rank, address)                                                                        \
     "RANK=" rank " WORLD_SIZE=2 LOCAL_RANK=" rank " timeout 60 $IN$L exec -w m.json --dp 2 "       \

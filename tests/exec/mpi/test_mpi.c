@@ -11,11 +11,11 @@
 #include "exec/launch/rendezvous.h"
 #include "exec/run/run.h"
 #include "shared/base/arena.h"
-#include "tests/lib/exec_collectives.h"
-#include "tests/lib/exec_ops.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/mpi_fixture.h"
-#include "tests/lib/says.h"
+#include "tests/lib/exec/exec_collectives.h"
+#include "tests/lib/exec/exec_ops.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/commands/mpi_fixture.h"
+#include "tests/lib/files/says.h"
 
 /* --- a rank ------------------------------------------------------------------------------------- */
 

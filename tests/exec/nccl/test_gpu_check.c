@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include "tests/lib/unit.h"
 
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/fake_gpu.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/files/file_fixture.h"
 
 static const char cluster[] =
     "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"c\", \"calibrated\": true,"

@@ -18,11 +18,11 @@
 #include "exec/launch/rendezvous.h"
 #include "exec/run/run.h"
 #include "shared/base/arena.h"
-#include "tests/lib/exec_plan.h"
-#include "tests/lib/exec_ops.h"
-#include "tests/lib/fake_gpu.h"
-#include "tests/lib/swapped_plan.h"
-#include "tests/lib/timeline_check.h"
+#include "tests/lib/exec/exec_plan.h"
+#include "tests/lib/exec/exec_ops.h"
+#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/plans/swapped_plan.h"
+#include "tests/lib/sim/timeline_check.h"
 
 enum { MAX_RANKS = 8, LINE = 1024, PATIENCE_S = 60 };
 enum { RACE = 66 }; /* exit status of the thread sanitizer */

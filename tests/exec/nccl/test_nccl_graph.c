@@ -6,9 +6,9 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/fake_gpu.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/files/file_fixture.h"
 
 /* `lapwing exec` of a small model with these words before and after. */
 static const char *run(const char *environment, const char *words, int *rc)

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "shared/files/files.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/fake_gpu.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/files/file_fixture.h"
 
 enum { MAX_CALLS = 1 << 14 };
 

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "shared/io/input.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "traces/calls/import_calls.h"
 
 static void read_calls(const char *name, struct traces_recorded *c)

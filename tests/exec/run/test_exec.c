@@ -7,9 +7,9 @@
 
 #include "exec/run/run.h"
 #include "shared/base/arena.h"
-#include "tests/lib/exec_collectives.h"
-#include "tests/lib/exec_plan.h"
-#include "tests/lib/timeline_check.h"
+#include "tests/lib/exec/exec_collectives.h"
+#include "tests/lib/exec/exec_plan.h"
+#include "tests/lib/sim/timeline_check.h"
 
 static struct lw_exec_options options(void)
 {

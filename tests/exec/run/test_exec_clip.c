@@ -12,9 +12,9 @@
 #include "shared/plan/op.h"
 #include "shared/lower/lower.h"
 #include "shared/shard/shard.h"
-#include "tests/lib/exec_ops.h"
-#include "tests/lib/exec_plan.h"
-#include "tests/lib/plain_module.h"
+#include "tests/lib/exec/exec_ops.h"
+#include "tests/lib/exec/exec_plan.h"
+#include "tests/lib/exec/plain_module.h"
 #include "tests/lib/prng.h"
 
 enum { MODULES = 6, PARAMS = 2 * MODULES, WORDS = 512 };

@@ -1,7 +1,7 @@
 /* Waits for weights that a program gives up (ZeRO-3): a verified run names a missing one before its
  * first step, also where it would have been won by chance. docs/design/lower_fsdp.md. */
 #include "shared/plan/op.h"
-#include "tests/lib/exec_chain.h"
+#include "tests/lib/exec/exec_chain.h"
 #include "tests/lib/unit.h"
 
 static void expect_fault(const struct lw_plan *p, const char *words)

@@ -2,7 +2,7 @@
  * outside of the steps that are measured. */
 #include "exec/backend/element.h"
 #include "shared/base/arena.h"
-#include "tests/lib/exec_chain.h"
+#include "tests/lib/exec/exec_chain.h"
 #include "tests/lib/unit.h"
 
 enum { STEPS = 6 };

@@ -3,8 +3,8 @@
  * with a message. Which is which is written down here. Then every reducer. Then every third of the
  * matrix (with LAPWING_MANY all of it) on the NCCL backend, with ranks as streams of the fake GPU:
  * this program again (its libraries are fixed when it starts) with --loop. The model is that of
- * tests/lib/tiny_workload.h: four parameters of 602 f32 in all, one of them of 2 elements, fewer
- * than there are ranks. */
+ * tests/lib/plans/tiny_workload.h: four parameters of 602 f32 in all, one of them of 2 elements,
+ * fewer than there are ranks. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 #include "shared/bucket/policy.h"
 #include "shared/lower/lower.h"
 #include "sim/cost/cost_model.h"
-#include "tests/lib/sim_help.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/sim/sim_help.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 enum { NUMEL = 602, NOT_GIVEN = -1 };
 

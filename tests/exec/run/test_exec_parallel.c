@@ -1,5 +1,5 @@
 /* Pipelines, tensor groups and copies of parameters, run and verified:
- * docs/design/stage_values.md. The model is the chain of tests/lib/exec_chain.h. */
+ * docs/design/stage_values.md. The model is the chain of tests/lib/exec/exec_chain.h. */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "shared/plan/op.h"
 #include "shared/lower/lower_grid.h"
-#include "tests/lib/exec_chain.h"
+#include "tests/lib/exec/exec_chain.h"
 
 #define TABLES "../shared/golden/schedules"
 

@@ -4,10 +4,10 @@
 #include "tests/lib/unit.h"
 
 #include "exec/run/batch_gaps.h"
-#include "tests/lib/exec_chain.h"
-#include "tests/lib/pipelines.h"
+#include "tests/lib/exec/exec_chain.h"
+#include "tests/lib/plans/pipelines.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/timeline_check.h"
+#include "tests/lib/sim/timeline_check.h"
 
 enum { UNIT_NS = 200000 }; /* many times what switching threads takes */
 

@@ -9,8 +9,8 @@
 #include "exec/cpu/sparse_rows.h"
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/exec_words.h"
-#include "tests/lib/plain_module.h"
+#include "tests/lib/exec/exec_words.h"
+#include "tests/lib/exec/plain_module.h"
 #include "tests/lib/prng.h"
 
 enum { MODULES = 4, ROWS = 20, ROW = 6, TOUCHED = 5 };

@@ -9,8 +9,8 @@
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/exec_words.h"
-#include "tests/lib/plain_module.h"
+#include "tests/lib/exec/exec_words.h"
+#include "tests/lib/exec/plain_module.h"
 #include "tests/lib/prng.h"
 
 enum { MODULES = 6 };

@@ -5,9 +5,9 @@
 
 #include "exec/run/memory_fit.h"
 #include "shared/base/host_memory.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/exec_plan.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/exec/exec_plan.h"
+#include "tests/lib/files/file_fixture.h"
 
 /* Parameters of 1000 .. 1004 f32, each on a boundary of 64 bytes: 5 * 4032 = 20160 bytes of
  * weights, as many of gradients and of momentum; buckets of 2007, 2003 and 1000 elements, 8064 +

@@ -11,8 +11,8 @@
 #include <time.h>
 #include "tests/lib/unit.h"
 
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/mpi_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/commands/mpi_fixture.h"
 
 /* The plan of 4 layers on 3 ranks: in its steady program, step 1 and later, op 15 is the first
  * forward, 24 a copy in, 27 the all-reduce, 29 the optimizer. */

@@ -6,7 +6,7 @@
 #include "exec/run/run.h"
 #include "shared/base/arena.h"
 #include "shared/plan/plan_builder.h"
-#include "tests/lib/exec_ops.h"
+#include "tests/lib/exec/exec_ops.h"
 
 /* Two ranks, each a kernel of so many FLOPs; work_ps -1: no time. */
 static void make_plan(int64_t flops, lw_ps work_ps, struct lw_plan *plan)

@@ -2,7 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include "exec/tensors/tensors.h"
-#include "tests/lib/message_plan.h"
+#include "tests/lib/plans/message_plan.h"
 
 enum { SLOT = 128 };
 

@@ -4,7 +4,7 @@
 #include "tests/lib/unit.h"
 
 #include "exec/tensors/tensors.h"
-#include "tests/lib/exec_chain.h"
+#include "tests/lib/exec/exec_chain.h"
 
 static struct lw_plan make(const char *words)
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "shared/base/err.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 TEST(a_list_holds_whole_words)
 {

@@ -2,8 +2,8 @@
 #include "tests/lib/unit.h"
 
 #include "shared/base/nearest.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static const char *nearest(const char *word)
 {

@@ -6,7 +6,7 @@
 
 #include "shared/bucket/bucket.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/resnet50_sizes.h"
+#include "tests/lib/plans/resnet50_sizes.h"
 
 enum { N_MAX = 200 };
 

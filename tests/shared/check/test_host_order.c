@@ -8,7 +8,7 @@
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 enum { QUEUE = 4, MESSAGES = 20, MOST = 2 * MESSAGES };
 

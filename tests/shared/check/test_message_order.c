@@ -8,7 +8,7 @@
 #include "shared/check/message_order.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
-#include "tests/lib/message_plan.h"
+#include "tests/lib/plans/message_plan.h"
 
 /* The op of a kind, module and micro-batch on a rank; module -1 = any. */
 static int32_t find(const struct lw_plan *p, int32_t rank, enum lw_op_kind kind, int32_t module,

@@ -8,7 +8,7 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 /* The worked example of docs/design/lower.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
  * its set. Op 20 is the all-reduce of bucket 1, op 26 that of bucket 2. */

@@ -1,5 +1,5 @@
 /* lw_plan_check on the chain of clipping: one change each, and the fault names the op and the
- * ranks. docs/design/grad_norm.md. Modules a, b | c of tests/lib/tiny_workload.h; weights are
+ * ranks. docs/design/grad_norm.md. Modules a, b | c of tests/lib/plans/tiny_workload.h; weights are
  * split over tensor groups, b.bias is whole on each of their ranks; d.weight in c is a copy of
  * a.weight. */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 enum { COPY = 4 };
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "shared/text/wrap.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static int columns(const char *line, size_t n)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "shared/files/files.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/lower/lower.h"

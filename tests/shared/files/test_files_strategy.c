@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 

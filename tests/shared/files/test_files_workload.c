@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 

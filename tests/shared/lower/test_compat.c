@@ -1,11 +1,11 @@
 /* --compat: what a root system fixes, and each quirk beside the behaviour without it. Table 6 of
- * docs/design/compat.md; the workload is that of tests/lib/tiny_workload.h. */
+ * docs/design/compat.md; the workload is that of tests/lib/plans/tiny_workload.h. */
 #include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/lower/compat.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/tiny_build.h"
+#include "tests/lib/plans/tiny_build.h"
 
 static struct lw_strategy with(const char *compat)
 {

@@ -1,13 +1,13 @@
 /* Bucket policies inside a plan: shared/lower/lower_buckets.c, docs/design/lower.md. The workload
- * is that of tests/lib/tiny_workload.h: in registration order a.weight 400 bytes, b.weight 800,
- * b.bias 8, c.weight 1200; ready are c.weight at 5 us, b.bias at 8, b.weight at 10, a.weight at
- * 12. */
+ * is that of tests/lib/plans/tiny_workload.h: in registration order a.weight 400 bytes, b.weight
+ * 800, b.bias 8, c.weight 1200; ready are c.weight at 5 us, b.bias at 8, b.weight at 10, a.weight
+ * at 12. */
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/bucket/policy.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/tiny_build.h"
+#include "tests/lib/plans/tiny_build.h"
 
 struct affine {
     lw_ps startup, per_byte;

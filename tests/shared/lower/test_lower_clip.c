@@ -1,12 +1,13 @@
 /* Clipping and narrowed weights in a plan: shared/lower/lower_clip.c,
  * shared/lower/lower_update.c, docs/design/lower.md. The workload is
- * tests/lib/tiny_workload.h's: 602 f32 elements, 2408 bytes; the optimizer takes 7 us for all. */
+ * tests/lib/plans/tiny_workload.h's: 602 f32 elements, 2408 bytes; the optimizer takes 7 us for
+ * all. */
 #include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 static struct lw_plan build(const char *const (*options)[2])
 {

@@ -7,8 +7,8 @@
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/op.h"
-#include "tests/lib/exec_words.h"
-#include "tests/lib/model_help.h"
+#include "tests/lib/exec/exec_words.h"
+#include "tests/lib/traces/model_help.h"
 
 enum { LAYERS = 2, HIDDEN = 16, TOKENS = 32, TOP = 2 };
 

@@ -1,5 +1,5 @@
 /* ZeRO-2 and ZeRO-3: shared/lower/lower_fsdp.c, shared/check/plan_check_gather.c,
- * docs/design/lower_fsdp.md. The workload is that of tests/lib/tiny_workload.h: a.weight 100
+ * docs/design/lower_fsdp.md. The workload is that of tests/lib/plans/tiny_workload.h: a.weight 100
  * elements, b.weight 200, b.bias 2, c.weight 300, all f32; the optimizer takes 7 us for all 602. */
 #include <stdio.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/freeze.h"
+#include "tests/lib/plans/freeze.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/tiny_build.h"
+#include "tests/lib/plans/tiny_build.h"
 
 enum { ROOM = 4096 };
 

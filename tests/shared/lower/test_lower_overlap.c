@@ -7,10 +7,10 @@
 
 #include "shared/lower/lower.h"
 #include "shared/plan/op.h"
-#include "tests/lib/exec_words.h"
-#include "tests/lib/model_help.h"
-#include "tests/lib/sim_help.h"
-#include "tests/lib/tiny_build.h"
+#include "tests/lib/exec/exec_words.h"
+#include "tests/lib/traces/model_help.h"
+#include "tests/lib/sim/sim_help.h"
+#include "tests/lib/plans/tiny_build.h"
 
 enum { ROOM = 4096 };
 

@@ -6,7 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
-#include "tests/lib/tiny_build.h"
+#include "tests/lib/plans/tiny_build.h"
 
 enum { ROOM = 4096 };
 

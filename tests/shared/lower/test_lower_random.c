@@ -12,8 +12,8 @@
 #include "shared/lower/lower.h"
 #include "shared/schedule/schedule.h"
 #include "sim/predict/sim.h"
-#include "tests/lib/random_strategy.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/plans/random_strategy.h"
+#include "tests/lib/sim/sim_help.h"
 
 /* Most forwards without (the input's half of) their backward on a rank, by the program's order,
  * against the grid's. */

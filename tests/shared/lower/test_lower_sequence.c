@@ -9,8 +9,8 @@
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/op.h"
-#include "tests/lib/exec_words.h"
-#include "tests/lib/model_help.h"
+#include "tests/lib/exec/exec_words.h"
+#include "tests/lib/traces/model_help.h"
 
 enum { LAYERS = 2, HIDDEN = 16, SEQ = 32, TOKENS = SEQ, VOCAB = 32 };
 

@@ -4,8 +4,8 @@
 #include "tests/lib/unit.h"
 
 #include "shared/plan/strategy.h"
-#include "tests/lib/sim_help.h"
-#include "tests/lib/tiny_build.h"
+#include "tests/lib/sim/sim_help.h"
+#include "tests/lib/plans/tiny_build.h"
 
 static struct lw_sparse of_b = {B_WEIGHT, 10, 3};
 

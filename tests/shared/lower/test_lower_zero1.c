@@ -1,5 +1,5 @@
 /* ZeRO-1 in a plan: shared/lower/lower_zero1.c, shared/check/plan_check_shard.c,
- * docs/design/lower_zero1.md. The workload is that of tests/lib/tiny_workload.h: a.weight 100
+ * docs/design/lower_zero1.md. The workload is that of tests/lib/plans/tiny_workload.h: a.weight 100
  * elements, b.weight 200, b.bias 2, c.weight 300, all f32, 602 in all; the optimizer takes 7 us
  * for all of them. */
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/tiny_build.h"
+#include "tests/lib/plans/tiny_build.h"
 
 static struct lw_strategy zero(enum lw_shard_policy_id policy)
 {

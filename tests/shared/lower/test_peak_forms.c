@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "shared/timeline/param_memory.h"
-#include "tests/lib/model_help.h"
-#include "tests/lib/plan_words.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/traces/model_help.h"
+#include "tests/lib/plans/plan_words.h"
+#include "tests/lib/sim/sim_help.h"
 
 static const double S = 2048, H = 4096, L = 32, A = 32, V = 51200;
 

@@ -9,7 +9,7 @@
 #include "shared/io/input.h"
 #include "shared/partition/pipedream_graph.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 #define NODES "node,op,fwd_ms,bwd_ms,activation_bytes,param_bytes\n"
 #define RECORDED "../shared/golden/schedules/partition/pipedream_optimizer.csv"

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/lib/command_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "shared/base/arena.h"
 #include "shared/io/embedded.h"
 #include "shared/files/files.h"

@@ -5,7 +5,7 @@
 #include "shared/plan/plan.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 static struct lw_plan build(const struct tiny *t, int64_t cap)
 {

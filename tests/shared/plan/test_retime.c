@@ -3,7 +3,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/plan/retime.h"
-#include "tests/lib/tiny_workload.h"
+#include "tests/lib/plans/tiny_workload.h"
 
 static const struct lw_device slow = {.kind = "slow", .peak_flops[LW_F32] = {100, "t"},
                                       .memory_bytes_per_s = {10, "t"}};

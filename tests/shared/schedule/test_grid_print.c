@@ -4,9 +4,9 @@
 #include "tests/lib/unit.h"
 
 #include "shared/schedule/grid_print.h"
-#include "tests/lib/command_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 /* What a call writes to a file. */
 static enum lw_status draw_text(const struct lw_grid *g, struct lw_grid_costs c, char *text,

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-#include "tests/lib/model_help.h"
+#include "tests/lib/traces/model_help.h"
 #include "shared/base/arena.h"
 #include "shared/schedule/grid_time.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/lower/lower.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 enum { KEPT = 1000 };
 

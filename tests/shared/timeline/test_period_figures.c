@@ -5,7 +5,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/timeline/period_figures.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 /* 4 parts of 400 ps are 0 ns each and 2 ns together: 400, 800, 1200, 1600 round to 0, 1, 1, 2. */
 TEST(rounded_parts_add_up_to_the_rounded_period)

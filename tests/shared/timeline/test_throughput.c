@@ -4,7 +4,7 @@
 
 #include "shared/plan/strategy.h"
 #include "shared/timeline/throughput.h"
-#include "tests/lib/tiny_build.h"
+#include "tests/lib/plans/tiny_build.h"
 
 static void expect_close(double got, double expected, double within)
 {

@@ -9,7 +9,7 @@
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/timeline_check.h"
+#include "tests/lib/sim/timeline_check.h"
 
 TEST(union_counts_overlaps_once)
 {

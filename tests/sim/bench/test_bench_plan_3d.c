@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include "tests/lib/unit.h"
 
-#include "tests/lib/says.h"
+#include "tests/lib/files/says.h"
 
 static int bench(const char *words, char *text, size_t room)
 {

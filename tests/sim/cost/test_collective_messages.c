@@ -10,7 +10,7 @@
 #include "sim/engine/ring_recurrence.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static const enum lw_reducer_kind algorithms[] = {
     LW_REDUCER_RING,     LW_REDUCER_TREE,     LW_REDUCER_HIERARCHICAL, LW_REDUCER_DIRECT,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "sim/cost/cost_model.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static lw_ps time_of(const struct lw_cluster *c, enum lw_op_kind op, int64_t bytes, int32_t n_ranks,
                      int32_t n_nodes)

@@ -9,7 +9,7 @@
 #include "sim/cost/collective_messages.h"
 #include "sim/cost/cost_library.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static void one_round(const void *ctx, const struct sim_transfer *m, int64_t bytes, lw_ps *time,
                       lw_ps *latency)

@@ -6,8 +6,8 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_scaled.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 
 static const int64_t bytes[] = {1 << 20, 32 << 20};
 static lw_ps times[2];

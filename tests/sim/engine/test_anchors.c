@@ -4,7 +4,7 @@
  * whose rate halves. All from a plan through the engine, compared to the picosecond. */
 #include "tests/lib/unit.h"
 
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static const struct lw_sim_options ways[] = {
     {.n_steps = 1, .detail = LW_SIM_COLLECTIVE},

@@ -5,7 +5,7 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
 static const enum lw_reducer_kind algorithms[] = {

@@ -6,7 +6,7 @@
 
 #include "shared/plan/cost.h"
 #include "shared/timeline/timeline.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
 

@@ -5,7 +5,7 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 /* A broadcast, an all-gather and an all-reduce over all of n ranks; without all_reduce the first
  * two. */

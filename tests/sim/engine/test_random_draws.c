@@ -7,7 +7,7 @@
 
 #include "sim/engine/random_draws.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 /* --- the definition, written again from its words --- */
 

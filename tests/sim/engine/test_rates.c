@@ -7,9 +7,9 @@
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
 #include "shared/timeline/timeline.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
 

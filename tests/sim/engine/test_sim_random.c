@@ -5,7 +5,7 @@
 
 #include "shared/plan/reducer_kind.h"
 #include "shared/timeline/timeline.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static uint64_t random_state;
 

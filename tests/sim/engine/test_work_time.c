@@ -5,7 +5,7 @@
 
 #include "sim/predict/sim.h"
 #include "sim/engine/work_time.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 /* 1000 B take 10 us, 4000 B 40 us (slope 1), 64000 B 160 us (slope 1/2: 16000 B 80 us); beyond,
  * 500 B a us. */

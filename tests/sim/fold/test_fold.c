@@ -11,7 +11,7 @@
 #include "sim/fold/fold.h"
 #include "sim/fold/trie.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 #include "traces/models/models.h"
 
 static const lw_ps us = LW_PS_PER_US;

@@ -4,9 +4,9 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
-#include "tests/lib/exec_chain.h"
-#include "tests/lib/pipelines.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/exec/exec_chain.h"
+#include "tests/lib/plans/pipelines.h"
+#include "tests/lib/sim/sim_help.h"
 #include "traces/models/models.h"
 
 enum { UNIT = 1000000 }; /* ps */

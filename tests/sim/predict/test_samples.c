@@ -11,7 +11,7 @@
 #include "sim/engine/random_draws.h"
 #include "sim/predict/samples.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/sim_help.h"
+#include "tests/lib/sim/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
 

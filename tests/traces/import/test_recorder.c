@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "shared/files/files.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/says.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 enum { NUMEL = 199040, N_PARAMS = 29 };
 

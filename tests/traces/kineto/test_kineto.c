@@ -7,7 +7,7 @@
 
 #include "shared/io/input.h"
 #include "shared/json/json.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/fuzz/kineto_target.h"
 #include "traces/trace/decimal_time.h"
 

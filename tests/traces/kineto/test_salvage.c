@@ -9,7 +9,7 @@
 #include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "traces/kineto/import_kineto.h"
 
 static enum lw_status parse(const char *text, size_t len, bool salvage, struct lw_trace *t,

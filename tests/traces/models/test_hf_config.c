@@ -6,7 +6,7 @@
 
 #include "shared/json/json.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/model_help.h"
+#include "tests/lib/traces/model_help.h"
 #include "traces/models/hf_config.h"
 
 static enum lw_status read(const char *text, const char **name, struct traces_model_shape *shape,

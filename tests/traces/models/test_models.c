@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/model_help.h"
-#include "tests/lib/resnet50_sizes.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/traces/model_help.h"
+#include "tests/lib/plans/resnet50_sizes.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "traces/models/models.h"
-#include "tests/lib/says.h"
+#include "tests/lib/files/says.h"
 
 TEST(resnet50_has_the_parameters_of_torchvision)
 {

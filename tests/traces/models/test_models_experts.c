@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tests/lib/model_help.h"
+#include "tests/lib/traces/model_help.h"
 
 /* Total and active elements in units of 10^9, as the model cards print them: mistral.ai/news
  * (46.7 and 12.9, 141 and 39 G), arXiv 2405.04434 (236 and 21), 2412.19437 (671 and 37), 2507.20534

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "tests/lib/model_help.h"
+#include "tests/lib/traces/model_help.h"
 #include "shared/base/arena.h"
 
 struct published {

@@ -2,7 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
-#include "tests/lib/model_help.h"
+#include "tests/lib/traces/model_help.h"
 
 /* 12 h^2 + 13 h per block, both embeddings, the last norm; the head is the token embedding. */
 static int64_t formula(int64_t l, int64_t h, int64_t vocab, int64_t positions)

@@ -8,8 +8,8 @@
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
-#include "tests/lib/file_fixture.h"
-#include "tests/lib/model_help.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/traces/model_help.h"
 
 /* Two sequences of 24 tokens, hidden 32, 2 heads of 16, inner 128, vocabulary 40. */
 static const struct traces_model_shape small = {.layers = 3, .hidden = 32, .heads = 2, .seq = 24,

@@ -7,10 +7,10 @@
 
 #include "shared/io/input.h"
 #include "shared/json/json.h"
-#include "tests/lib/command_fixture.h"
-#include "tests/lib/bench_text.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/traces/bench_text.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 

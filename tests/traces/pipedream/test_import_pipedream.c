@@ -9,7 +9,7 @@
 #include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/fuzz/pipedream_target.h"
 #include "traces/import/importer.h"
 #include "traces/pipedream/import_pipedream.h"

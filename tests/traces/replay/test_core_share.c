@@ -1,7 +1,7 @@
 /* Ranks whose collectives run on the core that computes, by hand. Times in us. */
 #include "tests/lib/unit.h"
 
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 
 #define US LW_PS_PER_US
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 #include "shared/bucket/bucket.h"
 
 #define US LW_PS_PER_US

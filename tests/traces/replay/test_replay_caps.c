@@ -7,7 +7,7 @@
 
 #include "shared/base/median.h"
 #include "shared/bucket/bucket.h"
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 #include "traces/replay/recorded_timeline.h"
 
 #define MIB INT64_C(1048576)

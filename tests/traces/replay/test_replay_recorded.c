@@ -12,7 +12,7 @@
 #include "shared/base/median.h"
 #include "traces/replay/recorded_timeline.h"
 #include "tests/lib/prng.h"
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 #include "shared/base/arena.h"
 
 #define KINETO "../shared/traces/kineto"

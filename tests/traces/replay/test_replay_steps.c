@@ -1,7 +1,7 @@
 /* What a step of a replay is, by hand. Times in us. */
 #include "tests/lib/unit.h"
 
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 #include "traces/replay/recorded_timeline.h"
 
 #define US LW_PS_PER_US

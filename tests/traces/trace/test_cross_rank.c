@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 #include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "traces/trace/cross_rank.h"

@@ -2,7 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 #include "traces/trace/host_bound.h"
 
 /* The example of docs/design/inspect.md. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/lib/failing_alloc.h"
-#include "tests/lib/file_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "traces/trace/kernel_class.h"
 
 TEST(names_of_libraries_have_their_class)

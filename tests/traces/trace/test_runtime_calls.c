@@ -1,7 +1,7 @@
 /* What calls launch and wait for, from cuda_sync rows or from their order. */
 #include "tests/lib/unit.h"
 
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 #include "traces/trace/runtime_calls.h"
 
 struct made {

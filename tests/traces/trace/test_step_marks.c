@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/lib/replay_help.h"
+#include "tests/lib/traces/replay_help.h"
 #include "traces/trace/gradient_reduce.h"
 
 #define ENGINE "autograd::engine::evaluate_function: "

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "tests/lib/says.h"
-#include "tests/lib/step_help.h"
+#include "tests/lib/files/says.h"
+#include "tests/lib/traces/step_help.h"
 
 /* Gradients b (node [461,470)) then a (node [701,712)) without a tensor; `numel` floats all-reduced
  * from a's hook at 710. */

@@ -2,7 +2,7 @@
 #include "tests/lib/unit.h"
 #include <string.h>
 
-#include "tests/lib/step_help.h"
+#include "tests/lib/traces/step_help.h"
 #include "traces/workload/to_cluster.h"
 
 static const struct traces_memory memory = {4e9, "by hand"};

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/lib/step_help.h"
+#include "tests/lib/traces/step_help.h"
 #include "traces/workload/step_profile.h"
 #include "traces/workload/to_cluster.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/lib/step_help.h"
+#include "tests/lib/traces/step_help.h"
 
 static const struct traces_choice median = {.step = -1};
 

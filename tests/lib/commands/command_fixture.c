@@ -1,0 +1,95 @@
+/* The program as a user runs it. Standard error goes into a file beside the folder, so that the
+ * folder holds only what the test made. */
+#include "tests/lib/commands/command_fixture.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/lib/files/file_fixture.h"
+
+static char text[1 << 21];
+static size_t n_out;
+
+static size_t take(FILE *f, size_t at)
+{
+    assert_non_null(f);
+    size_t n = fread(text + at, 1, sizeof text - 1 - at, f);
+    text[at + n] = '\0';
+    return at + n;
+}
+
+const char *shell(const char *words, int *rc)
+{
+    const char *given = getenv("LAPWING");
+    char program[PATH_MAX], project[PATH_MAX], errors[512], line[3 * PATH_MAX];
+
+    assert_non_null(realpath(given ? given : "build/lapwing", program));
+    assert_non_null(realpath(".", project));
+    snprintf(errors, sizeof errors, "%s", fixture_path(""));
+    strcpy(errors + strlen(errors) - 1, ".err"); /* instead of the last '/' */
+    int n =
+        snprintf(line, sizeof line, "cd %s && L=%s P=%s && R=$P/traces/recorded && { %s\n} 2>%s",
+                 fixture_path(""), program, project, words, errors);
+    assert_true(n > 0 && (size_t)n < sizeof line);
+    FILE *f = popen(line, "r");
+    n_out = take(f, 0);
+    int status = pclose(f), exited = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    f = fopen(errors, "r");
+    take(f, n_out);
+    fclose(f);
+    remove(errors);
+    if (rc)
+        *rc = exited;
+    else if (exited != 0)
+        fail_msg("%s: exit %d:\n%s", words, exited, text);
+    return text;
+}
+
+const char *lapwing(const char *args, int *rc)
+{
+    char words[4096];
+
+    int n = snprintf(words, sizeof words, "$L %s", args);
+    assert_true((size_t)n < sizeof words);
+    return shell(words, rc);
+}
+
+const char *shell_err(void)
+{
+    return text + n_out;
+}
+
+/* says, which holds no line end, in text whose prose was broken at blanks. */
+static bool says_in_lines(const char *out, const char *says)
+{
+    size_t n = strlen(says);
+
+    for (; *out; out++) {
+        const char *o = out, *s = says;
+        while (*s && (*o == *s || (*s == ' ' && *o == '\n'))) {
+            o += *o == '\n' ? 1 + strspn(o + 1, " ") : 1;
+            s++;
+        }
+        if ((size_t)(s - says) == n)
+            return true;
+    }
+    return false;
+}
+
+void expect(const char *args, int rc, const char *says)
+{
+    int got;
+    const char *out = lapwing(args, &got);
+
+    if (got != rc || !(strstr(out, says) || says_in_lines(out, says)))
+        fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, got, rc, says, out);
+}

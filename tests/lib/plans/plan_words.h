@@ -1,0 +1,19 @@
+#ifndef LW_TESTS_LIB_PLANS_PLAN_WORDS_H
+#define LW_TESTS_LIB_PLANS_PLAN_WORDS_H
+
+#include "shared/lower/lower.h"
+#include "tests/lib/plans/strategy_words.h"
+
+/* The plan of a workload under strategy words, the caller's to free. After cmocka.h. */
+static inline struct lw_plan plan_of_words(const struct lw_workload *w, const char *words)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    if (lw_plan_build(w, &s, NULL, &p, &err) != LW_OK)
+        fail_msg("%s: %s", words, err.msg);
+    return p;
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* Models on a device with round figures. */
+#include "tests/lib/traces/model_help.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "shared/base/arena.h"
+
+struct lw_device model_device(void)
+{
+    struct lw_device d = {
+        .kind = "round", .gemm_efficiency = {0.5, "test"}, .memory_bytes_per_s = {1e9, "test"}};
+
+    d.peak_flops[LW_F32] = d.peak_flops[LW_BF16] = d.peak_flops[LW_F16] =
+        (struct lw_figure){1e12, "test"};
+    return d;
+}
+
+struct lw_workload model_build(const char *name, struct traces_model_shape shape)
+{
+    struct lw_device d = model_device();
+    struct lw_workload w = {0};
+    struct lw_err err = {0};
+
+    if (traces_model_build(name, &shape, &d, &w, &err) != LW_OK)
+        fail_msg("%s", err.msg);
+    return w;
+}
+
+void model_without_memory(const char *name, struct traces_model_shape shape)
+{
+    struct lw_device d = model_device();
+    int64_t live = lw_alloc_live(), n = 0;
+    enum lw_status s;
+
+    do {
+        struct lw_err err = {0};
+        struct lw_workload w = {0};
+        lw_alloc_fail_at(++n);
+        s = traces_model_build(name, &shape, &d, &w, &err);
+        lw_alloc_fail_at(0);
+        lw_workload_free(&w);
+        assert_int_equal(lw_alloc_live(), live);
+    } while (s == LW_ENOMEM);
+    assert_int_equal(s, LW_OK);
+    assert_true(n > 2);
+}

@@ -1,0 +1,13 @@
+#ifndef LW_TESTS_LIB_TRACES_MODEL_HELP_H
+#define LW_TESTS_LIB_TRACES_MODEL_HELP_H
+
+#include "traces/models/models.h"
+
+/* 10^12 flop/s in f32, bf16 and f16 at efficiency 0.5, and 10^9 B/s: a byte takes a nanosecond. */
+struct lw_device model_device(void);
+/* A model on that device; the test fails with the message if it is refused. */
+struct lw_workload model_build(const char *name, struct traces_model_shape shape);
+/* The first, second, ... allocation fails, until none does; nothing is kept. */
+void model_without_memory(const char *name, struct traces_model_shape shape);
+
+#endif

@@ -1,0 +1,29 @@
+#ifndef LW_TESTS_LIB_TRACES_REPLAY_HELP_H
+#define LW_TESTS_LIB_TRACES_REPLAY_HELP_H
+
+#include "traces/replay/replay_steps.h"
+#include "traces/replay/to_replay.h"
+
+/* Hand-made traces and their replays. Every failure stops the test. */
+void replay_begin(struct traces_source *s);   /* an empty trace */
+/* A row in us; returns nothing, as sorting moves it. */
+void replay_row(struct traces_source *s, enum lw_row_class class, const char *name, int64_t start,
+                int64_t dur, int32_t track, int64_t link);
+void replay_row_with(struct traces_source *s, enum lw_row_class class, const char *name,
+                     int64_t start, int64_t dur, int32_t track, int64_t link,
+                     const struct lw_row_detail *detail);
+struct lw_row_detail replay_no_detail(void);
+void replay_ready(struct traces_source *s);   /* sort, find steps */
+
+/* Build, simulate, and give the predicted length of each step in ps (the caller's array). */
+struct replay_run {
+    struct traces_replay r;
+    struct lw_timeline t; /* as simulated: row = op */
+};
+void replay_run(const struct traces_source *s, int n, const struct traces_replay_choice *choice,
+                struct replay_run *out);
+void replay_run_free(struct replay_run *x);
+lw_ps replay_step(const struct replay_run *x, int32_t step);
+int32_t replay_op(const struct replay_run *x, const char *name, int32_t skip); /* by name */
+
+#endif
