@@ -1,10 +1,10 @@
 /* lapwing validate: predictions beside what was measured, with bars. */
 #include <string.h>
 
-#include "analysis/validate/netbench_fit.h"
-#include "analysis/validate/run_figures.h"
-#include "analysis/validate/validate_kinds.h"
+#include "analysis/netbench/netbench_fit.h"
+#include "analysis/published/run_figures.h"
 #include "analysis/validate/validate_here.h"
+#include "analysis/validate/validate_kinds.h"
 #include "exec/launch/multi_process.h"
 #include "shared/base/progress.h"
 #include "shared/cli/cli.h"
@@ -104,7 +104,7 @@ int cmd_validate(int argc, char **argv)
          "with --here: store both runs of each row (none)", 0, 0},
         {"fit-curves", 0, LW_OPT_STRING, &curves, "OUT",
          "nccl-tests tables: write the curves of NCCL's model as C "
-         "(analysis/validate/fit_curves.sh)", 0, 0},
+         "(analysis/netbench/fit_curves.sh)", 0, 0},
         {"figures", 0, LW_OPT_STRING, &figures, "LIST",
          "tables of runs: fitted figures, as 'nanotron host-op=85;...'", 0, 0},
         LW_OPTION_QUIET(&here.quiet),

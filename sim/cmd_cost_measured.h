@@ -2,7 +2,7 @@
 #define LW_SIM_CMD_COST_MEASURED_H
 
 #include "shared/cli/cli.h"
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/reducer_kind.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 

@@ -7,7 +7,7 @@
 #include "shared/files/files.h"
 #include "shared/io/output.h"
 #include "sim/cost/cost_scaled.h"
-#include "sim/cost/nccl_constants.h"
+#include "sim/nccl/nccl_constants.h"
 #include "traces/cmd_import_store.h"
 #include "traces/import/convert.h"
 #include "traces/import/import_print.h"

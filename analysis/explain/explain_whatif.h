@@ -2,7 +2,7 @@
 #define LW_ANALYSIS_EXPLAIN_EXPLAIN_WHATIF_H
 
 #include "analysis/explain/explain_print.h"
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
 
 enum { LW_N_WHAT_IFS = 6 };
 

@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
-#include "shared/timeline/timeline.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/workload.h"
+#include "shared/timeline/timeline.h"
 
 struct lw_plan;
 

@@ -4,11 +4,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
 #include "shared/base/progress.h"
-#include "shared/plan/strategy.h"
 #include "shared/base/units.h"
+#include "shared/cluster/cluster.h"
+#include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
 /* The best bucket cap of a workload on a cluster, by simulating every bucketing that a cap can

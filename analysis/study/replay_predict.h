@@ -4,11 +4,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/bucket/bucket.h"
-#include "shared/plan/cluster.h"
-#include "shared/base/err.h"
-#include "shared/cli/plan_source.h"
 #include "analysis/study/replay_whatif.h"
+#include "shared/base/err.h"
+#include "shared/bucket/bucket.h"
+#include "shared/cli/plan_source.h"
+#include "shared/cluster/cluster.h"
 #include "sim/predict/sim_print.h"
 
 struct traces_replay;

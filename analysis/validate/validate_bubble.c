@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/validate/csv_rows.h"
+#include "shared/io/csv_rows.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/timeline/timeline.h"
 #include "sim/predict/free_cluster.h"

@@ -2,7 +2,7 @@
  * time_us, ...) against NCCL's cost model on the machine that the words describe.
  *
  * Two families share the cases: netbench-raw, the model alone, and netbench, the model times the
- * stored curve (sim/cost/nccl_curves.c) without the table that has the same rows: a table is never
+ * stored curve (sim/nccl/nccl_curves.c) without the table that has the same rows: a table is never
  * predicted from itself, whatever its file is called. A series is one table in one class of sizes.
  * Tables whose source says that the fabric is not what its parts say, or the library not NCCL,
  * stand in netbench-apart, or are only named; they are not fitted. */
@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/validate/csv_rows.h"
-#include "analysis/validate/netbench_fabric.h"
-#include "analysis/validate/netbench_fit.h"
-#include "sim/cost/cost_nccl.h"
-#include "sim/cost/nccl_curves.h"
+#include "analysis/netbench/netbench_fabric.h"
+#include "analysis/netbench/netbench_fit.h"
 #include "shared/base/shown_text.h"
+#include "shared/io/csv_rows.h"
+#include "sim/cost/cost_nccl.h"
+#include "sim/nccl/nccl_curves.h"
 
 enum { N_CLASSES = 3 };
 
@@ -281,7 +281,7 @@ static void count_fitted(struct lw_family *f)
     int n;
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
 
-    f->n_fitted = 6; /* the width, the weights and the common share of sim/cost/nccl_curves.c, and
+    f->n_fitted = 6; /* the width, the weights and the common share of sim/nccl/nccl_curves.c, and
                       * LL_BLOCK_US of sim/cost/cost_nccl.c */
     f->fit_rows = 0;
     for (int i = 0; i < n; i++) {

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/validate/run_figures.h"
-#include "analysis/validate/run_predict.h"
-#include "analysis/validate/run_table.h"
+#include "analysis/published/run_figures.h"
+#include "analysis/published/run_predict.h"
+#include "analysis/published/run_table.h"
 #include "shared/base/shown_text.h"
 
 bool lw_validate_is_runs(const struct lw_input *in)

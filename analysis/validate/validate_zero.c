@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/validate/csv_rows.h"
+#include "shared/io/csv_rows.h"
 #include "shared/timeline/param_memory.h"
 
 static const char *const stages[] = {"P_os", "P_os_g", "P_os_g_p"};

@@ -6,9 +6,9 @@
 
 #include "exec/backend/backend.h"
 #include "exec/launch/rendezvous.h"
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
 #include "shared/base/progress.h"
+#include "shared/cluster/cluster.h"
 
 /* Measure this machine as exec uses it: with exec itself, on small plans, in the placement in which
  * plans run. The result is a cluster named "host", every figure with its spread in its source. See

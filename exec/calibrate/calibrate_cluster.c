@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "exec/calibrate/calibrate_state.h"
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
 
 struct making {
     struct exec_calibration *c;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "shared/cluster/cluster.h"
 #include "shared/json/jsonout.h"
-#include "shared/plan/cluster.h"
 #include "shared/text/table.h"
 
 static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)

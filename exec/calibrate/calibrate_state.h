@@ -7,8 +7,8 @@
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibrate_samples.h"
 #include "exec/run/run.h"
+#include "shared/cluster/work_table.h"
 #include "shared/plan/plan.h"
-#include "shared/plan/work_table.h"
 
 /* What the files of calibrate share:
  *

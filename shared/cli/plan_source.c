@@ -9,9 +9,9 @@
 
 #include "shared/base/shown_text.h"
 #include "shared/device/device_kind.h"
+#include "shared/device/retime.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
-#include "shared/plan/retime.h"
 
 /* A size of a few bytes without a unit is one that lacks its unit. */
 static void warn_of_bytes(const char *name, const char *value)

@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/cli/cli.h"
-#include "shared/plan/cluster.h"
-#include "shared/plan/cost.h"
 #include "shared/base/err.h"
+#include "shared/cli/cli.h"
+#include "shared/cluster/cluster.h"
+#include "shared/plan/cost.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
@@ -79,7 +79,7 @@ enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strat
                                        struct lw_err *err);
 
 /* A workload that is timed for one kind of device does not go with a cluster of another (LW_EINVAL;
- * lw_device_same_kind). With --device its times become those of that kind (shared/plan/retime.h);
+ * lw_device_same_kind). With --device its times become those of that kind (shared/device/retime.h);
  * --from-device names the kind that it is timed for, in place of the file's. With --as-recorded
  * the cluster gets the workload's device (lw_cluster_put_device). */
 enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *w,

@@ -6,7 +6,7 @@
 
 #include "shared/base/dtype.h"
 #include "shared/base/units.h"
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/product.h"
 
 /* How long one kernel takes on a device, from its shape. See docs/design/device.md. */

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "shared/base/shown_text.h"
+#include "shared/cluster/cluster_figures.h"
 #include "shared/device/device_kind.h"
-#include "shared/io/embedded.h"
 #include "shared/files/files_field.h"
-#include "shared/plan/cluster_figures.h"
+#include "shared/io/embedded.h"
 
 static const char *level_word(int k)
 {

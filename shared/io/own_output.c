@@ -19,7 +19,7 @@ static const struct {
     {"# drawn by gnuplot", ""},
     {"<!DOCTYPE html>", "apwing"}, /* report */
     {"step,pass,rank,op,", ""},    /* spans */
-    {"/* The curves of sim/cost/nccl_curve_data.c", ""},
+    {"/* The curves of sim/nccl/nccl_curve_data.c", ""},
 };
 
 bool *lw_force_option(void)

@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "shared/json/jsonout.h"
 #include "shared/base/units.h"
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
+#include "shared/json/jsonout.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/workload.h"
 

@@ -1,8 +1,8 @@
 #ifndef LW_SIM_BENCH_BENCH_PLAN_H
 #define LW_SIM_BENCH_BENCH_PLAN_H
 
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/workload.h"
 

@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/plan/cluster.h"
-#include "shared/plan/cost.h"
 #include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
+#include "shared/plan/cost.h"
 
 /* What communication costs on a cluster. A measured table that fits (op, ranks, nodes, in flight)
  * wins; else a model computes it from the cluster's links. See docs/design/cost.md. */

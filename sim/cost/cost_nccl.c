@@ -1,5 +1,5 @@
-/* NCCL's cost model on a cluster: its links become the nodes that sim/cost/nccl_graph.c searches,
- * its nccl facts the communicator that sim/cost/nccl_tuning.c times.
+/* NCCL's cost model on a cluster: its links become the nodes that sim/nccl/nccl_graph.c searches,
+ * its nccl facts the communicator that sim/nccl/nccl_tuning.c times.
  *
  * A device's links inside a node count together. An adapter is what one device, or the devices that
  * share it, send through; a group has the adapters in proportion to its ranks on the node, rounded
@@ -13,7 +13,7 @@
  * docs/design/nccl.md. A barrier is an all-reduce of four bytes. */
 #include "sim/cost/cost_nccl.h"
 
-#include "sim/cost/nccl_curves.h"
+#include "sim/nccl/nccl_curves.h"
 
 #include <stdio.h>
 #include <string.h>

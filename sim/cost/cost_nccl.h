@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "sim/cost/cost_model.h"
-#include "sim/cost/nccl_tuning.h"
+#include "sim/nccl/nccl_tuning.h"
 
 /* NCCL's cost model on a cluster's links: docs/design/nccl.md. */
 

@@ -7,7 +7,7 @@
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/cost/hfreduce.h"
-#include "sim/cost/nccl_constants.h"
+#include "sim/nccl/nccl_constants.h"
 
 /* Where hfreduce is asked for: the rate at which each of its resources would let it run. */
 static bool ceilings_of(const struct lw_cluster *c, const struct sim_cost_answers *a,

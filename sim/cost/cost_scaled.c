@@ -15,14 +15,14 @@
  * Of the tables of the operation that are of one node where the query is, or of several where it
  * is, the one nearest in nodes counts, and of these the one nearest in ranks. A table of one node
  * does not apply to a network, nor one of a network to a node. No answer is faster than the links
- * (shared/plan/link_peak.h). */
+ * (shared/cluster/link_peak.h). */
 #include "sim/cost/cost_scaled.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "shared/base/checked.h"
-#include "shared/plan/link_peak.h"
+#include "shared/cluster/link_peak.h"
 #include "sim/cost/cost_nccl.h"
 
 static bool leaves_choice(const struct lw_cluster *c, const struct lw_cost_query *q)

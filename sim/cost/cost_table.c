@@ -1,8 +1,8 @@
 /* Measured times. A table holds for one operation, group shape and number in flight; between and
- * beyond its sizes: shared/plan/curve.h. */
+ * beyond its sizes: shared/cluster/curve.h. */
 #include "sim/cost/cost_model.h"
 
-#include "shared/plan/curve.h"
+#include "shared/cluster/curve.h"
 
 const struct lw_cost_table *sim_table_find(const struct lw_cluster *cluster,
                                            const struct lw_cost_query *query, int32_t n_in_flight)

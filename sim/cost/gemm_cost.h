@@ -6,7 +6,7 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/cli/cli.h"
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
 
 /* Prints one product "M,N,K" or "B,M,N,K" on the cluster's device by its shape. LW_EINVAL:
  * another text; LW_ENOTSUP: the device lacks the figures. */

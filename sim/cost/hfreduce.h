@@ -1,9 +1,9 @@
 #ifndef LW_SIM_COST_HFREDUCE_H
 #define LW_SIM_COST_HFREDUCE_H
 
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
 #include "shared/base/units.h"
+#include "shared/cluster/cluster.h"
 
 /* What hfreduce can do on a node: devices copy to the host, the CPU adds, hosts reduce and
  * broadcast over a double binary tree, results are copied back. Each ceiling is the rate, in

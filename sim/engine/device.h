@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
 
 /* How much slower a device does something beside something else. Rates are whole parts in

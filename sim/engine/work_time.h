@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
 
 /* Time alone, at full rate, of an op that is no communication; bytes: its payload as the rank

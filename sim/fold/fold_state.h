@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
 #include "sim/fold/trie.h"
 

@@ -6,7 +6,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
 #include "sim/engine/sim_options.h"

@@ -7,11 +7,11 @@
 #include "shared/bucket/bucket.h"
 #include "shared/json/json.h"
 #include "traces/kineto/import_kineto.h"
-#include "traces/trace/device_figures.h"
-#include "traces/trace/step_phases.h"
-#include "traces/trace/host_bound.h"
-#include "traces/workload/to_cluster.h"
 #include "traces/replay/to_replay.h"
+#include "traces/steps/device_figures.h"
+#include "traces/steps/host_bound.h"
+#include "traces/steps/step_phases.h"
+#include "traces/workload/to_cluster.h"
 #include "traces/workload/to_workload.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shared/plan/cluster.h"
-#include "shared/files/files.h"
 #include "shared/bucket/policy.h"
+#include "shared/cluster/cluster.h"
+#include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/schedule/schedule.h"
 #include "sim/cost/cost_model.h"

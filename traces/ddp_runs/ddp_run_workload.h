@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/workload.h"
 
 /* Data-parallel training over gloo on CPUs, from what can be measured before the run: the step

@@ -18,10 +18,10 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/order.h"
 #include "shared/json/jsonout.h"
 #include "shared/plan/op.h"
-#include "traces/trace/device_figures.h"
-#include "shared/base/order.h"
+#include "traces/steps/device_figures.h"
 
 struct writer {
     const struct lw_export *e;

@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/workload.h"
 #include "traces/import/importer.h"
 #include "traces/import/read_traces.h"

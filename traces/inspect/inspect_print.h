@@ -7,13 +7,13 @@
 
 #include "shared/base/err.h"
 #include "shared/io/input.h"
-#include "traces/trace/cross_rank.h"
 #include "traces/import/importer.h"
-#include "traces/nccl_tests/import_nccl_tests.h"
-#include "traces/trace/device_figures.h"
-#include "traces/trace/host_bound.h"
-#include "traces/trace/step_phases.h"
 #include "traces/import/read_traces.h"
+#include "traces/nccl_tests/import_nccl_tests.h"
+#include "traces/steps/cross_rank.h"
+#include "traces/steps/device_figures.h"
+#include "traces/steps/host_bound.h"
+#include "traces/steps/step_phases.h"
 #include "traces/trace/trace.h"
 
 /* What `lapwing inspect` says about a list of files, held until all are read. Zeroed = empty. */

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 

@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
-#include "shared/plan/op.h"
 #include "shared/base/units.h"
+#include "shared/cluster/cluster.h"
+#include "shared/plan/op.h"
 
 /* Measured collectives: what nccl-tests prints (2.0 to today, its CSV and its JSON too), or a CSV
  * with titles op, nranks, nnodes, size_bytes, time_us in any order. See

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cluster/link_peak.h"
 #include "shared/device/device_kind.h"
-#include "shared/plan/link_peak.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 #define MORE_THAN_LINKS 1.1 /* links are stated at the rate that collectives reach */

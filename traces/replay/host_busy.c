@@ -1,7 +1,7 @@
 /* Where a host thread ran ops, as a union of intervals with prefix sums. */
 #include "traces/replay/host_busy.h"
 
-#include "traces/trace/step_phases.h"
+#include "traces/steps/step_phases.h"
 
 static bool is_op(const struct lw_trace *t, int64_t row, int32_t thread)
 {

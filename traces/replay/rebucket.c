@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "traces/replay/host_comms.h"
+#include "traces/steps/gradient_reduce.h"
 #include "traces/trace/comm_facts.h"
-#include "traces/trace/gradient_reduce.h"
 
 struct old {            /* a recorded bucket */
     int64_t call, comm; /* one of them; the other -1 */

@@ -6,9 +6,9 @@
 
 #include "shared/plan/plan_builder.h"
 #include "traces/replay/host_busy.h"
-#include "traces/trace/cross_rank.h"
 #include "traces/replay/replay_points.h"
 #include "traces/replay/to_replay.h"
+#include "traces/steps/cross_rank.h"
 
 /* A replay while it is made, shared by to_replay.c (the whole), replay_streams.c (streams and
  * communicators) and replay_emit.c (ops). */

@@ -17,7 +17,7 @@
  * A waiting call whose work explains less than a quarter of its length waited for something else
  * (SMs that other kernels held, another process on the device): that time is kept, and said.
  *
- * Several ranks: collectives that can be matched (traces/trace/cross_rank.c) take the shortest
+ * Several ranks: collectives that can be matched (traces/steps/cross_rank.c) take the shortest
  * recorded time from the entry of the last member; their waiting is simulated. Others keep their
  * recorded time, with waiting inside. Host clocks are taken as common after adding each file's
  * base.

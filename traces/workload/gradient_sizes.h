@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "traces/trace/compute_clock.h"
-#include "traces/trace/step_phases.h"
+#include "traces/steps/compute_clock.h"
+#include "traces/steps/step_phases.h"
 #include "traces/trace/trace.h"
 
 /* Sizes of gradients whose shape was not recorded. See docs/design/to_workload.md. */

@@ -1,8 +1,8 @@
 /* From recorded steps to the cost of one step's compute.
  *
  * Each step becomes a row of numbers: gaps, phases, modules, ready times. Its axis
- * (traces/trace/compute_clock.h) maps host moments to when their work ran and leaves out what
- * data parallelism added; its segments (traces/trace/module_segments.h) say which module that
+ * (traces/steps/compute_clock.h) maps host moments to when their work ran and leaves out what
+ * data parallelism added; its segments (traces/steps/module_segments.h) say which module that
  * work belongs to. The backward's slots reach from one node's start to the next one's, so
  * modules tile their phase exactly. Under data parallelism the backward ends with its last
  * gradient: what follows is waiting and copying back. Several steps are joined by the median of
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "shared/base/median.h"
-#include "traces/trace/micro_batches.h"
+#include "traces/steps/micro_batches.h"
 
 /* Columns of a step's row of numbers, before those of modules and gradients. The first N_PARTS sum
  * to NET = STEP - EXCLUDED. */

@@ -7,9 +7,9 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/plan/workload.h"
-#include "traces/trace/compute_clock.h"
-#include "traces/trace/module_segments.h"
-#include "traces/trace/step_phases.h"
+#include "traces/steps/compute_clock.h"
+#include "traces/steps/module_segments.h"
+#include "traces/steps/step_phases.h"
 #include "traces/trace/trace.h"
 
 /* The compute-only cost of a training step, from the steps of one trace. Times in ns. */

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "shared/base/order.h"
-#include "traces/trace/device_figures.h"
+#include "traces/steps/device_figures.h"
 
 struct sample {
     enum lw_op_kind op;

@@ -1,8 +1,8 @@
 #ifndef LW_TRACES_WORKLOAD_TO_CLUSTER_H
 #define LW_TRACES_WORKLOAD_TO_CLUSTER_H
 
-#include "shared/plan/cluster.h"
 #include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
 #include "traces/workload/to_workload.h"
 
 /* What traces of data-parallel ranks tell of the links: a measured table per collective, element

@@ -15,13 +15,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/base/shown_text.h"
+#include "traces/steps/device_figures.h"
+#include "traces/steps/gradient_reduce.h"
 #include "traces/trace/data_parallel.h"
-#include "traces/trace/gradient_reduce.h"
 #include "traces/trace/same_run.h"
-#include "traces/trace/device_figures.h"
 #include "traces/workload/gradient_sizes.h"
 #include "traces/workload/step_profile.h"
-#include "shared/base/shown_text.h"
 
 enum { MAX_NOTES = 24 };
 

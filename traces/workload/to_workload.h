@@ -6,8 +6,8 @@
 
 #include "shared/base/err.h"
 #include "shared/plan/workload.h"
-#include "traces/trace/step_phases.h"
 #include "traces/kineto/sidecar.h"
+#include "traces/steps/step_phases.h"
 #include "traces/trace/trace.h"
 
 /* One trace with what belongs to it. */

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "analysis/study/run_errors.h"
-#include "analysis/validate/csv_rows.h"
 #include "analysis/validate/validate_kinds.h"
 #include "shared/files/files.h"
+#include "shared/io/csv_rows.h"
 
 static const char TABLE[] = "../shared/papers/dlperf_gpt_v100_oneflow_megatron.csv";
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/validate/netbench_fit.h"
+#include "analysis/netbench/netbench_fit.h"
 #include "analysis/validate/validate_kinds.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
@@ -191,7 +191,7 @@ TEST_WITH(stored_curves_are_the_fit, fixture_open, fixture_close)
     assert_int_equal(netbench_fit(g.gl_pathv, (int)g.gl_pathc, fixture_path("curves.c"), &err),
                      LW_OK);
     globfree(&g);
-    char *kept = fixture_get("sim/cost/nccl_curve_data.c"),
+    char *kept = fixture_get("sim/nccl/nccl_curve_data.c"),
          *fitted = fixture_get(fixture_path("curves.c"));
     assert_string_equal(kept, fitted);
     free(kept);

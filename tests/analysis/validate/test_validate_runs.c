@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/validate/run_figures.h"
-#include "analysis/validate/run_table.h"
+#include "analysis/published/run_figures.h"
+#include "analysis/published/run_table.h"
 #include "analysis/validate/validate_kinds.h"
 
 #define TITLES                                                                                     \

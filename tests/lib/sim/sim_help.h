@@ -1,7 +1,7 @@
 #ifndef LW_TESTS_LIB_SIM_SIM_HELP_H
 #define LW_TESTS_LIB_SIM_SIM_HELP_H
 
-#include "shared/plan/cluster.h"
+#include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/timeline/timeline.h"

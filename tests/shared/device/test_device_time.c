@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/validate/csv_rows.h"
 #include "shared/device/device_time.h"
 #include "shared/files/files.h"
+#include "shared/io/csv_rows.h"
 
 /* 4 SMs, 10^12 flop/s, 10^9 B/s, half of the peak sustained, no fill, no launch time. */
 static struct lw_device small(void)

@@ -18,7 +18,7 @@
 #include "tests/lib/plans/tiny_workload.h"
 #include "traces/export/export_chrome.h"
 #include "traces/kineto/import_kineto.h"
-#include "traces/trace/device_figures.h"
+#include "traces/steps/device_figures.h"
 
 static struct lw_err err;
 

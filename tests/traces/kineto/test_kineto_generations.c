@@ -8,8 +8,8 @@
 #include "shared/base/arena.h"
 #include "shared/json/json.h"
 #include "traces/kineto/import_kineto.h"
-#include "traces/trace/device_figures.h"
-#include "traces/trace/step_phases.h"
+#include "traces/steps/device_figures.h"
+#include "traces/steps/step_phases.h"
 
 struct read {
     struct lw_trace t;

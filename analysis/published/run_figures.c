@@ -1,0 +1,94 @@
+#include "analysis/published/run_figures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SWEEP "nanotron_ultrascale"
+
+static const struct lw_run_figure figures[] = {
+    {"nanotron", LW_RUN_HOST_OP, "host time per kernel", "us", 56.2, SWEEP, 55},
+    {"Megatron-DeepSpeed", LW_RUN_HOST_OP, "host time per kernel", "us", 68,
+     "vtrain_ground_truth_single", 240},
+    {"Composer", LW_RUN_TRAFFIC, "traffic of kernels without products", "", 1.75, "mpt_fsdp", 75},
+    {"Megatron-LM 202", LW_RUN_TRAFFIC, "traffic of kernels without products", "", 1.275,
+     "narayanan2021_table1_weak_scaling", 5},
+    {"p5-playbook", LW_RUN_HOST_TENSOR, "host time per tensor collective and rank, between nodes",
+     "us", 20, SWEEP, 55},
+    {"p5-playbook", LW_RUN_HOST_TENSOR_STAGE,
+     "host time per tensor collective and rank, stages on several nodes", "us", 250, SWEEP, 55},
+    {"jean-zay-a100", LW_RUN_NETWORK, "share of the line rate of a node's ports", "", 0.2,
+     "bloom_3d_a100", 17},
+    {"p5-playbook", LW_RUN_STAGE_MESSAGE, "message between stages on 512 devices", "ms", 324, SWEEP,
+     55},
+};
+
+static const char *const kinds[] = {
+    [LW_RUN_HOST_OP] = "host-op",
+    [LW_RUN_TRAFFIC] = "traffic",
+    [LW_RUN_HOST_TENSOR] = "host-tensor",
+    [LW_RUN_HOST_TENSOR_STAGE] = "host-tensor-stage",
+    [LW_RUN_STAGE_MESSAGE] = "stage-message",
+    [LW_RUN_NETWORK] = "network",
+};
+
+const struct lw_run_figure *lw_run_figure_at(int k)
+{
+    return k < (int)(sizeof figures / sizeof *figures) ? &figures[k] : NULL;
+}
+
+bool lw_run_figure_is_of(const struct lw_run_figure *f, const struct lw_run *run)
+{
+    const char *cluster = lw_run_cluster(run);
+
+    return strstr(run->framework, f->of) || (cluster && strcmp(cluster, f->of) == 0);
+}
+
+/* The text after "OF KIND=" in a list. */
+static const char *given(const char *list, const struct lw_run_figure *f)
+{
+    char key[96];
+
+    snprintf(key, sizeof key, "%s %s=", f->of, kinds[f->kind]);
+    const char *at = list ? strstr(list, key) : NULL;
+    return at && (at == list || at[-1] == ';') ? at + strlen(key) : NULL;
+}
+
+double lw_run_figure(const struct lw_run *run, enum lw_run_figure_kind kind, double otherwise)
+{
+    const struct lw_run_figure *f;
+
+    for (int k = 0; (f = lw_run_figure_at(k)) != NULL; k++) {
+        if (f->kind != kind || !lw_run_figure_is_of(f, run))
+            continue;
+        const char *text = given(run->figures, f);
+        return text ? strtod(text, NULL) : f->value;
+    }
+    return otherwise;
+}
+
+static bool is_known(const char *entry)
+{
+    const struct lw_run_figure *f;
+    char *end;
+
+    for (int k = 0; (f = lw_run_figure_at(k)) != NULL; k++) {
+        const char *text = given(entry, f);
+        double v = text == NULL ? -1 : strtod(text, &end);
+        if (text == entry + strcspn(entry, "=") + 1 && v >= 0 && v < 1e6 && end > text &&
+            (!*end || *end == ';'))
+            return true;
+    }
+    return false;
+}
+
+enum lw_status lw_run_figures_check(const char *list, struct lw_err *err)
+{
+    for (const char *at = list; *at; at += strcspn(at, ";"), at += *at == ';')
+        if (!is_known(at))
+            return lw_fail(err, LW_EINVAL,
+                           "--figures: found '%.60s', allowed: OF KIND=NUMBER;..., of "
+                           "analysis/published/run_figures.c, as 'nanotron host-op=85'",
+                           at);
+    return LW_OK;
+}

@@ -1,0 +1,39 @@
+#ifndef LW_ANALYSIS_PUBLISHED_RUN_FIGURES_H
+#define LW_ANALYSIS_PUBLISHED_RUN_FIGURES_H
+
+#include "analysis/published/run_table.h"
+
+/* Figures of frameworks and clusters that are fitted on published runs: at most one of a
+ * framework, three of a cluster. analysis/published/fit_figures.py finds them on a part of each
+ * table and prints the error of the rest. */
+enum lw_run_figure_kind {
+    LW_RUN_HOST_OP,           /* us of the host per kernel */
+    LW_RUN_TRAFFIC,           /* bytes that kernels without products move, against those counted */
+    LW_RUN_HOST_TENSOR,       /* us of the host per collective and rank of a tensor group that
+                               * spans nodes */
+    LW_RUN_HOST_TENSOR_STAGE, /* the same where messages between stages cross nodes, any group */
+    LW_RUN_STAGE_MESSAGE,     /* ms of a message between nodes on most of the cluster */
+    LW_RUN_NETWORK,           /* of the line rate of a node's ports, what its messages reach */
+};
+
+struct lw_run_figure {
+    const char *of; /* part of the framework's name, or the cluster's */
+    enum lw_run_figure_kind kind;
+    const char *name, *unit;
+    double value;
+    const char *fitted_on;
+    int32_t n_rows;
+};
+
+/* Figure k of all, NULL beyond the last. */
+const struct lw_run_figure *lw_run_figure_at(int k);
+bool lw_run_figure_is_of(const struct lw_run_figure *f, const struct lw_run *run);
+/* Of the run's framework or cluster, `otherwise` where none is fitted. What the run's `figures`
+ * say takes precedence. */
+double lw_run_figure(const struct lw_run *run, enum lw_run_figure_kind kind, double otherwise);
+/* "OF KIND=VALUE;...": LW_EINVAL for a figure that there is not. */
+enum lw_status lw_run_figures_check(const char *list, struct lw_err *err);
+/* Name of the known system that the run's device and network are of, NULL: none. */
+const char *lw_run_cluster(const struct lw_run *run);
+
+#endif

@@ -1,0 +1,127 @@
+/* What frameworks do that the tables of runs do not say, from their code and published settings:
+ *
+ *   nanotron       huggingface/nanotron@67c5ebb6: models/llama.py fuses norms and rotation, not the
+ *                  loss; optim/gradient_accumulator.py adds all gradients to f32 sums after the
+ *                  backward; its collectives record streams (run_memory.c)
+ *   Megatron       NVIDIA/Megatron-LM, gradient_accumulation_fusion (on): products of weights'
+ *                  gradients add them to the f32 sums
+ *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
+ *                  GigaComputing/benchmarks/llama2_70b_lora: use_distributed_optimizer,
+ *                  grad_reduce_in_fp32 off, bias_activation_fusion, fp8_params;
+ *                  FP8_ACT of most LoRA scripts keeps the gated pair's input in 8 bits
+ *   NeMo           NVIDIA/dgxc-benchmarking@v24.11.1, llama3.1 and nemotron, *.yaml and
+ *                  configure.sh: distributed_fused_adam, grad_sync_dtype bf16, fp8_params
+ *   MaxText, Paxml NVIDIA/dgxc-benchmarking@v24.11.1 and v25.02, maxtext/configure.sh and
+ *                  paxml/paxml_mod_configs.py: queries, keys and values are kept by all of its
+ *                  policies (save_qkv_proj), the rest is computed again
+ *   torchtitan,    pytorch/torchtitan and foundation-model-stack/fms-fsdp, Llama models: norms and
+ *   FSDP           rotation in f32 steps unless compiled
+ *
+ *   Megatron-DeepSpeed  microsoft/DeepSpeed, runtime/zero/stage_1_and_2.py, step: the shard's
+ *                  gradients as one flat 16-bit tensor and as one of f32, 2 + 4 bytes;
+ *                  reduce_bucket_size; runtime/bf16_optimizer.py flattens weights on the device,
+ *                  where stage_1_and_2.py moves them to the host first; runtime/pipe/engine.py
+ *                  frees a stage's outputs in the backward
+ *   InternEvo      InternLM/InternEvo@c628a8c, solver/optimizer/hybrid_zero_optim.py, _step: the
+ *                  same, and the square roots of torch's multi-tensor AdamW, 4 bytes
+ *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
+ *                  bf16 without a master, AdamW's two states of the same type
+ *
+ * Tensor groups' collectives beside products:
+ *
+ *   nanotron       huggingface/nanotron@0e0a27ea, scripts/scaling_benchmarks.py:
+ *                  tp_linear_async_communication with REDUCE_SCATTER; in functional.py sums
+ *                  beside the weights' gradients, in the forward a gather beside the rank's own
+ *                  rows alone, which is not counted
+ *   Megatron       megatron/core/tensor_parallel/layers.py,
+ *                  LinearWithGradAccumulationAndAsyncCommunication: sums beside the weights'
+ *                  gradients. Korthikanti et al., arXiv 2205.05198, section 4.2.2, name the gather
+ *                  of saved inputs alone
+ *   NeMo,          tp_comm_overlap of NVIDIA's recipes: userbuffers, all in pieces
+ *   Megatron-Bridge
+ *
+ * The first row whose name the framework's name contains decides. */
+#include "analysis/published/run_framework.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "traces/models/models.h"
+
+#define EAGER (TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS)
+#define SUMS (TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS)
+
+static const struct lw_run_framework frameworks[] = {
+    {.name = "nanotron", .unfused = SUMS | TRACES_UNFUSED_BLOCK, .own_gradients = true,
+     .runs_ahead = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+    {.name = "MLPerf", .kept = TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT,
+     .shards_optimizer = true, .fp8_params = true, .fused_sums = true,
+     .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+    {.name = "AutoModel", .unfused = EAGER},
+    {.name = "NeMo", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true, .fp8_params = true,
+     .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_PIECES},
+    {.name = "Megatron-Bridge", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true,
+     .fp8_params = true, .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_PIECES},
+    {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
+    {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
+    {.name = "Megatron-DeepSpeed without ZeRO", .unfused = SUMS, .own_gradients = true},
+    {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18,
+     .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
+    {.name = "DeepSpeed", .unfused = EAGER, .state_bytes = 18, .bucket = 500000000},
+    {.name = "Megatron-LM 2021", .unfused = SUMS},
+    {.name = "Megatron-LM 2022", .fused_sums = true},
+    {.name = "Megatron", .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+    {.name = "InternEvo", .state_bytes = 22},
+    {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},
+    {.name = "FSDP", .unfused = EAGER},
+    {.name = "torchtune", .unfused = EAGER, .state_bytes = 4},
+    {.name = ""},
+};
+
+/* Cells of "TP comm overlap True" (NVIDIA's MLPerf scripts), "async TP" (torchtitan) or "no TP"
+ * (SimuMax's). */
+enum lw_tp_overlap lw_run_tp_overlap(const struct lw_run *r)
+{
+    static const struct {
+        const char *cell;
+        enum lw_tp_overlap overlap;
+    } cells[] = {
+        {"no TP", LW_TP_OVERLAP_OFF},
+        {"TP comm overlap False", LW_TP_OVERLAP_BACKWARD},
+        {"TP comm overlap 0", LW_TP_OVERLAP_BACKWARD},
+        {"TP comm overlap", LW_TP_OVERLAP_PIECES},
+        {"async TP", LW_TP_OVERLAP_PIECES},
+    };
+
+    if (r->tp == 1)
+        return LW_TP_OVERLAP_OFF;
+    for (size_t k = 0; k < sizeof cells / sizeof *cells; k++)
+        if (strstr(r->overlap, cells[k].cell))
+            return cells[k].overlap;
+    return lw_run_framework_of(r)->tp_overlap;
+}
+
+const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r)
+{
+    const struct lw_run_framework *f = frameworks;
+
+    while (!strstr(r->framework, f->name))
+        f++;
+    return f;
+}
+
+/* pytorch/torchtune@bd2a0fc7, README.md: each row of the table has the options before it too. */
+static const char *const steps[] = {"packed", "compile", "chunked", "checkpointing",
+                                    "optimizer in backward", "offloading", "8-bit"};
+
+bool lw_run_takes(const struct lw_run *r, const char *option)
+{
+    bool cumulative = strstr(r->options, "cumulative") != NULL;
+
+    for (size_t k = sizeof steps / sizeof *steps; k-- > 0 && cumulative;)
+        if (strcasestr(r->options, steps[k]))
+            for (size_t i = 0; i <= k; i++)
+                if (strcmp(steps[i], option) == 0)
+                    return true;
+    return false;
+}

@@ -1,0 +1,38 @@
+#ifndef LW_ANALYSIS_PUBLISHED_RUN_FRAMEWORK_H
+#define LW_ANALYSIS_PUBLISHED_RUN_FRAMEWORK_H
+
+#include "analysis/published/run_table.h"
+#include "shared/plan/strategy.h"
+
+/* What a framework does that the tables of runs do not say. */
+struct lw_run_framework {
+    const char *name;      /* part of the framework's name in the table */
+    unsigned unfused;      /* bits of enum traces_unfused */
+    unsigned kept;         /* bits of enum traces_kept */
+    const char *recompute; /* where the row gives none; NULL = nothing */
+    bool shards_optimizer; /* ZeRO-1 and bf16 gradients, where the row gives none */
+    bool fp8_params;       /* weights of 8 bits beside 8-bit products */
+    enum lw_tp_overlap tp_overlap; /* beside tensor groups, where the row says nothing */
+    bool fused_sums;       /* f32 gradients are summed by the products that compute them */
+    bool own_gradients;    /* gradients of the parameters' type, whole, beside their f32 sums */
+    bool runs_ahead;       /* without stages the host is ahead of the device */
+    int state_bytes;       /* of an element's optimizer state with what its step allocates, beside
+                            * gradients of the parameters' type; 0 = a master and Adam's two */
+    int64_t bucket;        /* elements of a buffer of reduced gradients, beside such gradients */
+    bool keeps_outputs;    /* a stage holds what it sent until the micro-batch's backward */
+    bool flat_weights;     /* beside f32 sums, weights are copied to one tensor on the device: the
+                            * blocks of the former stay with the allocator */
+};
+
+/* How the run overlaps its tensor group's collectives with products: what the row says, else the
+ * framework's usual way. */
+enum lw_tp_overlap lw_run_tp_overlap(const struct lw_run *r);
+
+/* Whether the row's options contain `option`: one of the words of steps[] in run_framework.c. Rows
+ * of "cumulative" options name the last one and contain those before it. */
+bool lw_run_takes(const struct lw_run *r, const char *option);
+
+/* One of no name where the framework is not known. */
+const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r);
+
+#endif

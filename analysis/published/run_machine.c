@@ -1,0 +1,115 @@
+/* Devices and networks as tables spell them -> known systems. */
+#include "analysis/published/run_machine.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "analysis/published/run_figures.h"
+#include "shared/cluster/cluster.h"
+#include "shared/files/files.h"
+
+/* The first row whose words are all part of the cells (in either case) decides. */
+static const struct {
+    const char *gpu, *network, *cluster;
+} machines[] = {
+    {"GB300", "", "gb300"},
+    {"GB200", "", "gb200"},
+    {"B300", "", "dgx-b300"},
+    {"B200", "", "dgx-b200"},
+    {"H200", "", "dgx-h200"},
+    {"H100", "EFA between nodes, NVLink inside", "p5-playbook"},
+    {"H100", "EFA", "p5"},
+    {"H100", "", "dgx-h100"},
+    {"MI300X", "", "mi300x"},
+    {"V100", "100 Gb/s", "v100-ib"},
+    {"A100-PCIe", "", "a100-pcie-8"},
+    {"A100", "Omni-Path", "jean-zay-a100"},
+    {"A100", "4x 100 Gb/s RoCE", "a100-roce4"},
+    {"A100", "800 Gb/s", "a100-ib4"},
+    {"A100_40", "", "p4d"},
+    {"A100-SXM4-40", "", "p4d"},
+    {"A100-40", "", "p4d"},
+    {"A100", "", "dgx-a100"},
+    {"A800", "", "dgx-a100"},
+};
+
+static bool holds(const char *text, const char *word)
+{
+    return !*word || strcasestr(text, word) != NULL;
+}
+
+const char *lw_run_cluster(const struct lw_run *run)
+{
+    for (size_t k = 0; k < sizeof machines / sizeof *machines; k++)
+        if (holds(run->gpu, machines[k].gpu) && holds(run->network, machines[k].network))
+            return machines[k].cluster;
+    return NULL;
+}
+
+/* On 512 devices of the ultrascale playbook's cluster messages between stages take the same time
+ * whatever their size (docs/design/gpu_accuracy.md). */
+enum { STALLED_FROM = 512, N_SIZES = 2 };
+
+static enum lw_status add_stalls(const struct lw_run *run, struct lw_cluster *c,
+                                 struct lw_err *err)
+{
+    double ms = lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0);
+    struct lw_cost_table *tables = lw_arena_alloc(&c->arena, c->n_tables + 1, sizeof *tables);
+    int64_t *bytes = lw_arena_alloc(&c->arena, N_SIZES, sizeof *bytes);
+    lw_ps *time = lw_arena_alloc(&c->arena, N_SIZES, sizeof *time);
+
+    if (!tables || !bytes || !time)
+        return lw_fail_nomem(err);
+    if (c->n_tables > 0)
+        memcpy(tables, c->tables, (size_t)c->n_tables * sizeof *tables);
+    bytes[0] = 1;
+    bytes[1] = INT64_MAX / 2;
+    time[0] = time[1] = (lw_ps)(ms * 1e9);
+    tables[c->n_tables++] = (struct lw_cost_table){
+        .op = LW_OP_SEND, .dtype = LW_BF16, .n_ranks = 2, .n_nodes = 2, .n_in_flight = 1,
+        .n_rows = N_SIZES, .bytes = bytes, .time_ps = time,
+        .source = "analysis/published/run_figures.c"};
+    c->tables = tables;
+    return LW_OK;
+}
+
+/* Jobs on racks of one NVLink domain take as many devices of each: 128 are two racks of 64, not 72
+ * and 56. */
+static void fill_evenly(const struct lw_run *run, struct lw_cluster *c)
+{
+    int64_t n = run->gpus, room = c->devices_per_node, racks = (n + room - 1) / room;
+
+    while (racks < n && n % racks != 0)
+        racks++;
+    c->devices_per_node = (int32_t)(n / racks);
+}
+
+static void slow_network(const struct lw_run *run, struct lw_cluster *c)
+{
+    double share = lw_run_figure(run, LW_RUN_NETWORK, 1);
+
+    for (int32_t i = 0; i < c->n_links; i++)
+        if (c->links[i].level == LW_LINK_INTER)
+            c->links[i].bytes_per_s.value *= share;
+}
+
+enum { ONE_DOMAIN = 72 }; /* devices of GB200 and GB300 NVL72 */
+
+enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, struct lw_err *err)
+{
+    const char *cluster = lw_run_cluster(run);
+
+    if (!cluster)
+        return lw_fail(err, LW_ENOTSUP, "no known system has the device (%.60s)",
+                       *run->gpu ? run->gpu : "not given");
+    LW_TRY(lw_cluster_find(cluster, c, err));
+    if (c->devices_per_node == ONE_DOMAIN)
+        fill_evenly(run, c);
+    slow_network(run, c);
+    if (run->gpus < STALLED_FROM || lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0) <= 0)
+        return LW_OK;
+    enum lw_status s = add_stalls(run, c, err);
+    if (s != LW_OK)
+        lw_cluster_free(c);
+    return s;
+}

@@ -1,0 +1,82 @@
+/* How frameworks spread blocks over stages.
+ *
+ * By cost, nanotron (huggingface/nanotron@67c5ebb6, src/nanotron/models/base.py and llama.py): a
+ * block costs its weights, 4 h^2 + 3 f h, the head vocabulary * h, the embedding nothing. Stage q
+ * takes blocks until their costs exceed (q + 1) / p of the whole, so the first stages have more
+ * than their share. Where the head comes before the last stage, its module lies in the last one
+ * here, and each stage without a module takes the block before it.
+ *
+ * After the head come the scores' cast and the loss as blocks of their own; a stage that is left
+ * without any ends the run, and so do fewer micro-batches than p - 1
+ * (src/nanotron/parallel/pipeline_parallel/engine.py).
+ *
+ * Elsewhere: equal numbers of blocks. Where they do not divide, the first parts have one more,
+ * unless embedding and head count as blocks. */
+#include "analysis/published/run_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static double fewer(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static bool is_by_cost(const struct lw_run *r)
+{
+    return strstr(r->partition, "cost") != NULL;
+}
+
+/* First module of stage q + 1, where stage q begins at `begin`; beyond the head where the blocks
+ * end before. */
+static double next_by_cost(const struct lw_run *r, int64_t q, double begin)
+{
+    double h = (double)r->hidden, block = 4 * h * h + 3 * (double)r->ffn * h;
+    double share = ((double)r->layers * block + (double)r->vocab * h) * (double)(q + 1) /
+                   (double)r->pp;
+    double next = floor(share / block) + 2; /* block b is module b, from 1 on */
+
+    return next > begin ? next : begin + 1;
+}
+
+static double next_even(const struct lw_run *r, int64_t q, double begin)
+{
+    int64_t n = r->pp * r->vpp, blocks = r->layers;
+    bool ends_count = blocks % n != 0 && (blocks + 2) % n == 0;
+
+    return begin + (q == 0) +
+           (double)(ends_count ? (blocks + 2) / n - (q == 0) : blocks / n + (q < blocks % n));
+}
+
+void lw_run_parts(const struct lw_run *r, char *list, size_t size)
+{
+    size_t used = (size_t)snprintf(list, size, "0");
+    double begin = 0;
+
+    for (int64_t q = 0; q < r->pp * r->vpp - 1 && used < size; q++) {
+        double last = (double)(r->layers + 3 + q - r->pp);
+        begin = is_by_cost(r) ? fewer(next_by_cost(r, q, begin), last) : next_even(r, q, begin);
+        used += (size_t)snprintf(list + used, size - used, ",%.0f", begin);
+    }
+}
+
+enum { AFTER_HEAD = 2 }; /* the scores' cast and the loss, a stage each where the head ends one */
+
+/* No run of nanotron_ultrascale with such a configuration has a step: 159 of its 774 failed runs
+ * have one. */
+const char *lw_run_refused(const struct lw_run *r)
+{
+    int64_t of_head = 0;
+
+    if (!is_by_cost(r) || r->pp < 2)
+        return NULL;
+    for (double begin = 0; of_head < r->pp - 1; of_head++)
+        if ((begin = next_by_cost(r, of_head, begin)) > (double)r->layers + 1)
+            break;
+    if (of_head + AFTER_HEAD < r->pp - 1)
+        return "nanotron leaves a stage without a block, and does not start";
+    if (r->micro_batches < r->pp - 1)
+        return "nanotron's 1F1B asks for as many micro-batches as stages less one";
+    return NULL;
+}

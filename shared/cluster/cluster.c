@@ -1,0 +1,450 @@
+/* The cluster: release, lookup, and its check. One table lists the figures with unit and range, for
+ * the check and for whoever shows them; a figure without a source is unset and not looked at. */
+#include "shared/cluster/cluster.h"
+
+#include "shared/base/arena.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/checked.h"
+#include "shared/base/order.h"
+#include "shared/cluster/cluster_figures.h"
+#include "shared/plan/reducer_kind.h"
+
+enum range { POSITIVE, SHARE, PART, COUNT, WHOLE_PS, SIGMA, FLAG, CAPABILITY };
+
+struct row {
+    const char *name, *unit;
+    size_t at;
+    enum range range;
+};
+
+#define AT(field) offsetof(struct lw_cluster, field)
+#define DEVICE(m, unit, range) {"device." #m, unit, AT(device.m), range},
+#define DEVICE_TIME(m) {"device." #m "_ns", "ps", AT(device.m##_ps), WHOLE_PS},
+#define HOST(m, unit, range) {"host." #m, unit, AT(host.m), range},
+#define NCCL(m, unit, range) {"nccl." #m, unit, AT(nccl.m), range},
+#define NCCL_TIME(m) {"nccl." #m "_ns", "ps", AT(nccl.m##_ps), WHOLE_PS},
+#define INTERFERENCE(m, unit, range) {"interference." #m, unit, AT(interference.m), range},
+#define PUBLISHED(m, unit, range) {"published_interference." #m, unit, AT(published.m), range},
+#define NOISE(m, unit, range) {"noise." #m, unit, AT(noise.m), range},
+static const struct row cluster_rows[] = {
+    {"device.peak_flops.f32", "flop/s", AT(device.peak_flops[LW_F32]), POSITIVE},
+    {"device.peak_flops.f64", "flop/s", AT(device.peak_flops[LW_F64]), POSITIVE},
+    {"device.peak_flops.f16", "flop/s", AT(device.peak_flops[LW_F16]), POSITIVE},
+    {"device.peak_flops.bf16", "flop/s", AT(device.peak_flops[LW_BF16]), POSITIVE},
+    {"device.peak_flops.i64", "op/s", AT(device.peak_flops[LW_I64]), POSITIVE},
+    {"device.peak_flops.i32", "op/s", AT(device.peak_flops[LW_I32]), POSITIVE},
+    {"device.peak_flops.u8", "op/s", AT(device.peak_flops[LW_U8]), POSITIVE},
+    LW_DEVICE_FIGURES(DEVICE, DEVICE_TIME)
+    {"price_per_device_hour", "", AT(price_per_device_hour), POSITIVE},
+    {"host_bytes_per_s", "B/s", AT(host_bytes_per_s), POSITIVE},
+    LW_HOST_FIGURES(HOST)
+    LW_NCCL_FIGURES(NCCL, NCCL_TIME)
+    LW_INTERFERENCE_FIGURES(INTERFERENCE)
+    LW_PUBLISHED_FIGURES(PUBLISHED)
+    LW_NOISE_FIGURES(NOISE)
+};
+#undef AT
+
+#define LINK(m, unit, range) {#m, unit, offsetof(struct lw_link, m), range},
+#define LINK_TIME(m) {#m "_ns", "ps", offsetof(struct lw_link, m##_ps), WHOLE_PS},
+static const struct row link_rows[] = {LW_LINK_FIGURES(LINK, LINK_TIME)};
+
+enum {
+    N_CLUSTER_ROWS = sizeof cluster_rows / sizeof *cluster_rows,
+    N_LINK_ROWS = sizeof link_rows / sizeof *link_rows,
+};
+
+bool lw_figure_is_set(struct lw_figure f)
+{
+    return f.source != NULL;
+}
+
+int64_t lw_device_framework_bytes(const struct lw_device *d)
+{
+    if (lw_figure_is_set(d->framework_bytes))
+        return (int64_t)d->framework_bytes.value;
+    return lw_figure_is_set(d->n_sms) ? (int64_t)LW_FRAMEWORK_MIB << 20 : 0;
+}
+
+int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t peak)
+{
+    if (peak < 0 || !lw_figure_is_set(d->memory_bytes))
+        return -1;
+    int64_t needed = lw_add_sat(peak, lw_device_framework_bytes(d));
+    return (double)needed > d->memory_bytes.value ? needed - (int64_t)d->memory_bytes.value : 0;
+}
+
+LW_FREE_BY_ARENA(lw_cluster_free, struct lw_cluster)
+
+static bool take(struct lw_figure *to, struct lw_figure from)
+{
+    if (!lw_figure_is_set(from))
+        return false;
+    if (!lw_figure_is_set(*to))
+        *to = from;
+    return true;
+}
+
+enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err)
+{
+    struct lw_interference *x = &c->interference;
+    const struct lw_interference *p = &c->published;
+    int n = take(&x->compute_rate_under_comm, p->compute_rate_under_comm) +
+            take(&x->comm_rate_under_compute, p->comm_rate_under_compute) +
+            take(&x->comm_sms, p->comm_sms) +
+            take(&x->sms_per_channel, p->sms_per_channel) +
+            take(&x->memory_bytes_per_comm_byte, p->memory_bytes_per_comm_byte) +
+            take(&x->fair_links, p->fair_links);
+
+    if (n == 0)
+        return lw_fail(err, LW_ENOTSUP, "cluster '%s' has no published interference terms: give it "
+                                        "\"interference\" of your own, or leave them off", c->name);
+    return LW_OK;
+}
+
+const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_level level)
+{
+    for (int32_t i = 0; i < c->n_links; i++)
+        if (c->links[i].level == level)
+            return &c->links[i];
+    return NULL;
+}
+
+/* Members of most groups ascend, and so do their nodes: equal ones stand together. */
+static bool nodes_ascend(const struct lw_cluster *c, const int32_t *ranks, int32_t n,
+                         int32_t *count)
+{
+    *count = n > 0;
+    for (int32_t i = 1; i < n; i++) {
+        int32_t before = ranks[i - 1] / c->devices_per_node, node = ranks[i] / c->devices_per_node;
+        if (node < before)
+            return false;
+        *count += node != before;
+    }
+    return true;
+}
+
+LW_COMPARATOR(by_number, int32_t, *a, *b)
+
+/* Each member against all before it: without memory for a sorted copy. */
+static int32_t count_by_pairs(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
+{
+    int32_t count = 0;
+
+    for (int32_t i = 0; i < n; i++) {
+        int32_t node = ranks[i] / c->devices_per_node, k = 0;
+        while (k < i && ranks[k] / c->devices_per_node != node)
+            k++;
+        count += k == i;
+    }
+    return count;
+}
+
+int32_t lw_cluster_nodes_of(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
+{
+    int32_t count;
+
+    if (nodes_ascend(c, ranks, n, &count))
+        return count;
+    int32_t *sorted = lw_alloc((size_t)n * sizeof *sorted);
+    if (!sorted)
+        return count_by_pairs(c, ranks, n);
+    memcpy(sorted, ranks, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_number);
+    nodes_ascend(c, sorted, n, &count);
+    lw_free(sorted);
+    return count;
+}
+
+static const struct row *row_of(const struct lw_cluster *c, int k, struct lw_cluster_figure *out)
+{
+    if (k < N_CLUSTER_ROWS) {
+        const struct row *r = &cluster_rows[k];
+        snprintf(out->name, sizeof out->name, "%s", r->name);
+        memcpy(&out->figure, (const char *)c + r->at, sizeof out->figure);
+        out->unit = r->unit;
+        return r;
+    }
+    int link = (k - N_CLUSTER_ROWS) / N_LINK_ROWS;
+    if (link >= c->n_links)
+        return NULL;
+    const struct row *r = &link_rows[(k - N_CLUSTER_ROWS) % N_LINK_ROWS];
+    snprintf(out->name, sizeof out->name, "links[%d].%s", link, r->name);
+    memcpy(&out->figure, (const char *)&c->links[link] + r->at, sizeof out->figure);
+    out->unit = r->unit;
+    return r;
+}
+
+bool lw_cluster_figure(const struct lw_cluster *c, int k, struct lw_cluster_figure *out)
+{
+    return row_of(c, k, out) != NULL;
+}
+
+/* --- check -------------------------------------------------------------------------------------
+ */
+
+static bool is_positive(double v)
+{
+    return v > 0 && v < 1e300;
+}
+
+static bool is_share(double v)
+{
+    return v > 0 && v <= 1;
+}
+
+static bool is_part(double v)
+{
+    return v >= 0 && v <= 1;
+}
+
+static bool is_count(double v)
+{
+    return v >= 1 && v < 9.2e18 && v == floor(v);
+}
+
+static bool is_whole_ps(double v)
+{
+    return v >= 0 && v <= (double)LW_PS_PER_S && v == floor(v);
+}
+
+static bool is_capability(double v)
+{
+    return v >= 50 && v < 200 && v == floor(v);
+}
+
+static bool is_sigma(double v)
+{
+    return v >= 0 && v < 1e300;
+}
+
+static bool is_flag(double v)
+{
+    return v == 0 || v == 1;
+}
+
+static const struct {
+    bool (*holds)(double v);
+    const char *allowed;
+} ranges[] = {
+    [POSITIVE] = {is_positive, "more than 0"},
+    [SHARE] = {is_share, "more than 0 and at most 1"},
+    [PART] = {is_part, "0 to 1"},
+    [COUNT] = {is_count, "a whole number of at least 1"},
+    [WHOLE_PS] = {is_whole_ps, "whole picoseconds, at most 10^12 (1 s)"},
+    [SIGMA] = {is_sigma, "0 or more"},
+    [FLAG] = {is_flag, "0 or 1"},
+    [CAPABILITY] = {is_capability, "50 (5.0) to 199 (19.9), as 90 of an H100"},
+};
+
+static enum lw_status check_figures(const struct lw_cluster *c, struct lw_err *err)
+{
+    struct lw_cluster_figure f;
+    const struct row *r;
+
+    for (int k = 0; (r = row_of(c, k, &f)); k++)
+        if (lw_figure_is_set(f.figure) && !ranges[r->range].holds(f.figure.value))
+            return lw_fail(err, LW_EFORMAT, "at %s.value: found %g%s%s, allowed: %s", f.name,
+                           f.figure.value, *f.unit ? " " : "", f.unit, ranges[r->range].allowed);
+    return LW_OK;
+}
+
+static bool is_communication(enum lw_op_kind op)
+{
+    enum lw_op_class k = lw_op_class(op);
+    return k == LW_CLASS_COLLECTIVE || k == LW_CLASS_P2P;
+}
+
+struct rows { /* of a measured table, wherever it stands */
+    const char *table, *size_name;
+    int32_t i, n;
+    const int64_t *size;
+    const lw_ps *time, *spread;
+};
+
+static enum lw_status check_rows(const struct rows *t, struct lw_err *err)
+{
+    for (int32_t r = 0; r < t->n; r++) {
+        if (t->size[r] < 0 || (r > 0 && t->size[r] <= t->size[r - 1]))
+            return lw_fail(err, LW_EFORMAT,
+                           "at %s[%d].rows[%d].%s: found %" PRId64 ", allowed: more than the row "
+                           "before", t->table, t->i, r, t->size_name, t->size[r]);
+        if (t->time[r] < 0 || (t->spread && t->spread[r] < -1))
+            return lw_fail(err, LW_EFORMAT, "at %s[%d].rows[%d]: found a negative time", t->table,
+                           t->i, r);
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_table(const struct lw_cost_table *t, int32_t i, struct lw_err *err)
+{
+    struct rows rows = {"tables", "bytes", i, t->n_rows, t->bytes, t->time_ps, t->spread_ps};
+
+    if (!is_communication(t->op))
+        return lw_fail(err, LW_EFORMAT, "at tables[%d].op: found %s, allowed: communication only",
+                       i, lw_op_name(t->op));
+    if (t->n_nodes < 1 || t->n_ranks < t->n_nodes)
+        return lw_fail(
+            err, LW_EFORMAT,
+            "at tables[%d]: found %d ranks on %d nodes, allowed: at least 1 rank on each "
+            "of at least 1 node",
+            i, t->n_ranks, t->n_nodes);
+    if (t->n_in_flight < 1 || t->n_rows < 1)
+        return lw_fail(err, LW_EFORMAT,
+                       "at tables[%d]: found %d in flight and %d rows, allowed: at "
+                       "least 1 of each",
+                       i, t->n_in_flight, t->n_rows);
+    LW_TRY(check_rows(&rows, err));
+    for (int32_t r = 0; r < t->n_rows; r++)
+        if (t->cpu_ps && t->cpu_ps[r] < 0)
+            return lw_fail(err, LW_EFORMAT,
+                           "at tables[%d].rows[%d].cpu_ns: found none, or one below 0, allowed: a "
+                           "CPU time in every row of the table, or in none",
+                           i, r);
+    return LW_OK;
+}
+
+static enum lw_status check_work(const struct lw_work_table *t, int32_t i, struct lw_err *err)
+{
+    struct rows rows = {"device.work", "size", i, t->n_rows, t->size, t->time_ps, t->spread_ps};
+
+    if (t->n_rows < 1)
+        return lw_fail(err, LW_EFORMAT,
+                       "at device.work[%d].rows: found none, allowed: at least one", i);
+    return check_rows(&rows, err);
+}
+
+static enum lw_status check_exception(const struct lw_exception *x, int32_t i, struct lw_err *err)
+{
+    if (x->rank < 0 || x->rank_to < -1 || x->rank_to == x->rank)
+        return lw_fail(
+            err, LW_EFORMAT,
+            "at exceptions[%d]: found rank %d to %d, allowed: a rank alone, or to another", i,
+            x->rank, x->rank_to);
+    if (!is_positive(x->speed))
+        return lw_fail(err, LW_EFORMAT, "at exceptions[%d].speed: found %g, allowed: more than 0",
+                       i, x->speed);
+    if (x->late_ps < 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at exceptions[%d].late_ns: found %" PRId64 " ps, allowed: 0 or more", i,
+                       x->late_ps);
+    return LW_OK;
+}
+
+/* A path between two devices has one link: a second of its level would contradict the first. */
+static enum lw_status check_link(const struct lw_cluster *c, int32_t i, struct lw_err *err)
+{
+    const struct lw_link *l = &c->links[i];
+    if ((unsigned)l->level >= LW_N_LINK_LEVELS)
+        return lw_fail(err, LW_EFORMAT, "at links[%d].level: found %d, allowed: 0 to %d", i,
+                       (int)l->level, LW_N_LINK_LEVELS - 1);
+    for (int32_t before = 0; before < i; before++)
+        if (c->links[before].level == l->level)
+            return lw_fail(err, LW_EFORMAT,
+                           "at links[%d].level: found the level of links[%d] again, allowed: one "
+                           "link of each level",
+                           i, before);
+    if (lw_figure_is_set(l->n_sharers) && l->n_sharers.value > c->devices_per_node)
+        return lw_fail(err, LW_EFORMAT,
+                       "at links[%d].n_sharers.value: found %g, allowed: at most "
+                       "devices_per_node, %d",
+                       i, l->n_sharers.value, c->devices_per_node);
+    if (lw_figure_is_set(l->n_sharers) && fmod(c->devices_per_node, l->n_sharers.value) != 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at links[%d].n_sharers.value: found %g, allowed: a divisor of "
+                       "devices_per_node, %d",
+                       i, l->n_sharers.value, c->devices_per_node);
+    if (l->level == LW_LINK_INTER && lw_figure_is_set(l->n_sharers) &&
+        lw_figure_is_set(l->n_links) && l->n_links.value * l->n_sharers.value < c->devices_per_node)
+        return lw_fail(err, LW_EFORMAT,
+                       "at links[%d]: found %g links of %g devices each, allowed: links for all "
+                       "%d devices of a node (n_links x n_sharers)",
+                       i, l->n_links.value, l->n_sharers.value, c->devices_per_node);
+    return LW_OK;
+}
+
+static bool is_one(struct lw_figure f)
+{
+    return lw_figure_is_set(f) && f.value == 1;
+}
+
+/* NVLink SHARP: NVSwitch of the third generation, which Hopper has first. */
+static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
+{
+    const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
+    const struct lw_figure capability = c->nccl.compute_capability;
+
+    if (is_one(c->nccl.amd_host) && is_one(c->nccl.arm_host))
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl: found amd_host and arm_host, allowed: one of them (amd_host is an "
+                       "x86 of AMD)");
+    if (lw_figure_is_set(c->nccl.devices_per_host) &&
+        fmod(c->devices_per_node, c->nccl.devices_per_host.value) != 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl.devices_per_host.value: found %g, allowed: a divisor of "
+                       "devices_per_node, %d",
+                       c->nccl.devices_per_host.value, c->devices_per_node);
+    if (!is_one(c->nccl.multicast))
+        return LW_OK;
+    if (intra && strncmp(intra->name, "NVLink", 6) != 0)
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl.multicast: found 1 with the intra-node link '%s', allowed: 1 with "
+                       "NVLink alone",
+                       intra->name);
+    if (lw_figure_is_set(capability) && capability.value < 90)
+        return lw_fail(err, LW_EFORMAT,
+                       "at nccl.multicast: found 1 with compute_capability %g, allowed: 1 from 90 "
+                       "on",
+                       capability.value);
+    return LW_OK;
+}
+
+static enum lw_status check_algorithm(const char *name, int32_t i, struct lw_err *err)
+{
+    static const enum lw_reducer_kind can[] = {
+        LW_REDUCER_RING,   LW_REDUCER_TREE,     LW_REDUCER_HFREDUCE, LW_REDUCER_HIERARCHICAL,
+        LW_REDUCER_DIRECT, LW_REDUCER_ONE_SHOT, LW_REDUCER_PAIRWISE};
+
+    for (size_t k = 0; k < sizeof can / sizeof *can; k++)
+        if (strcmp(name, lw_reducer_name(can[k])) == 0)
+            return LW_OK;
+    return lw_fail(err, LW_EFORMAT,
+                   "at algorithms[%d]: found \"%s\", allowed: ring, tree, hfreduce, hierarchical, "
+                   "direct, one-shot, pairwise",
+                   i, name);
+}
+
+enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
+{
+    if (c->n_nodes < 0 || c->devices_per_node < 1)
+        return lw_fail(err, LW_EFORMAT,
+                       "at n_nodes, devices_per_node: found %d and %d, allowed: 0 (as many as "
+                       "needed) or more nodes of at least 1 device",
+                       c->n_nodes, c->devices_per_node);
+    if ((int64_t)c->n_nodes * c->devices_per_node > INT32_MAX)
+        return lw_fail(err, LW_EFORMAT,
+                       "at n_nodes: found %d nodes of %d devices, allowed: below "
+                       "2^31 devices",
+                       c->n_nodes, c->devices_per_node);
+    LW_TRY(check_figures(c, err));
+    for (int32_t i = 0; i < c->n_algorithms; i++)
+        LW_TRY(check_algorithm(c->algorithms[i], i, err));
+    for (int32_t i = 0; i < c->n_links; i++)
+        LW_TRY(check_link(c, i, err));
+    LW_TRY(check_nccl(c, err));
+    for (int32_t i = 0; i < c->device.n_work; i++)
+        LW_TRY(check_work(&c->device.work[i], i, err));
+    for (int32_t i = 0; i < c->n_tables; i++)
+        LW_TRY(check_table(&c->tables[i], i, err));
+    for (int32_t i = 0; i < c->n_exceptions; i++)
+        LW_TRY(check_exception(&c->exceptions[i], i, err));
+    return LW_OK;
+}

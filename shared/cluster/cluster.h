@@ -1,0 +1,188 @@
+#ifndef LW_SHARED_CLUSTER_CLUSTER_H
+#define LW_SHARED_CLUSTER_CLUSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/dtype.h"
+#include "shared/base/err.h"
+#include "shared/base/units.h"
+#include "shared/cluster/work_table.h"
+#include "shared/plan/op.h"
+
+/* The machines a plan runs on: rates, links, measured tables, interference. Rates are doubles and
+ * never decide an order; costs become picoseconds before anything is compared. */
+
+/* One figure with its source ("NVIDIA A100 datasheet, 2021", "lapwing calibrate, spread 3 %").
+ * An absent figure has source NULL: the term is then off, and the program says so. */
+struct lw_figure {
+    double value;
+    const char *source;
+};
+
+bool lw_figure_is_set(struct lw_figure f);
+
+/* The name of what a replay runs on: no figure of it is asked for (traces/replay/to_replay.h). */
+#define LW_RECORDED_CLUSTER "recorded"
+
+struct lw_device {
+    const char *kind;                            /* "A100-SXM4-80GB", "cpu core" */
+    struct lw_figure peak_flops[LW_N_DTYPES];    /* flop/s of dense matrix products */
+    struct lw_figure gemm_efficiency;            /* share of the peak that real GEMMs reach */
+    /* Products and attention by shape (shared/device/device_time.h); absent: the share above. */
+    struct lw_figure gemm_sustained, gemm_boost; /* share of the peak: long and short kernels */
+    struct lw_figure gemm_fill;                  /* steps of k that a tile costs beside its own */
+    struct lw_figure gemm_tile;                  /* largest side of the smaller side of a tile */
+    struct lw_figure fp8_speedup;                /* of products of 8-bit operands against bf16 */
+    struct lw_figure attention_forward, attention_backward; /* share of the peak: long sequences,
+                                                             * heads of 128 */
+    struct lw_figure memory_bytes;
+    struct lw_figure framework_bytes; /* of it, what the framework and the driver take */
+    struct lw_figure memory_bytes_per_s;         /* device memory bandwidth */
+    struct lw_figure memory_sustained;           /* share of it that kernels without products
+                                                  * reach */
+    struct lw_figure copy_bytes_per_s;           /* bytes of payload per second of a device copy */
+    struct lw_figure n_sms;
+    struct lw_figure launch_ps;                  /* host time to launch one op */
+    int32_t n_work;
+    struct lw_work_table *work;                  /* measured over sizes: wins over the rates above */
+};
+
+/* What the framework and the driver take of the device's memory before the first tensor: the
+ * figure; without one 1343 MiB of a GPU (a device with n_sms), and 0 of other devices. See
+ * docs/design/memory.md. */
+enum { LW_FRAMEWORK_MIB = 1343 };
+int64_t lw_device_framework_bytes(const struct lw_device *d);
+/* Bytes that the device lacks for a peak and for the framework beside it; 0 = they fit, -1 = the
+ * device's memory or the peak (-1) is unknown. */
+int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t peak);
+
+enum lw_link_level {
+    LW_LINK_INTRA,
+    LW_LINK_INTER,
+    LW_LINK_HOST,   /* a device's way to the host */
+    LW_LINK_BRIDGE, /* what several devices share on that way; bytes_per_s: both directions together */
+    LW_N_LINK_LEVELS,
+};
+
+/* One kind of link: what a device (intra, host), a node (inter) or a host bridge has. */
+struct lw_link {
+    const char *name;                   /* "NVLink 3", "HDR InfiniBand", "shared memory" */
+    enum lw_link_level level;
+    struct lw_figure bytes_per_s;       /* one direction, per link */
+    struct lw_figure latency_ps;
+    struct lw_figure n_links;           /* per device (intra) or per node (inter) */
+    struct lw_figure n_sharers;         /* devices that share one of them */
+};
+
+/* A measured table: time of one op over sizes; wins over models. Rows ascend by bytes. */
+struct lw_cost_table {
+    enum lw_op_kind op;
+    enum lw_dtype dtype;
+    int32_t n_ranks, n_nodes;
+    int32_t n_in_flight;  /* how many ran at once; 1 = alone */
+    int32_t n_rows;
+    const int64_t *bytes; /* as in shared/plan/cost.h */
+    const lw_ps *time_ps;
+    const lw_ps *spread_ps; /* interquartile range; NULL = unknown */
+    const lw_ps *cpu_ps;    /* CPU time that one call takes from each member; NULL = unknown */
+    const char *source;
+};
+
+/* What runs slower beside what. Each rate is a share of the speed when alone, in (0, 1]. */
+struct lw_interference {
+    struct lw_figure compute_rate_under_comm;    /* compute while a collective moves data */
+    struct lw_figure comm_rate_under_compute;    /* a collective while compute runs */
+    struct lw_figure comm_sms;                   /* SMs a collective takes from compute */
+    struct lw_figure sms_per_channel;            /* ... for each channel that it runs on, where the
+                                                  * cost model tells channels; comm_sms otherwise */
+    struct lw_figure memory_bytes_per_comm_byte; /* device memory traffic per byte reduced */
+    struct lw_figure comm_on_compute_core;       /* share of the compute core it wants; 1: runs on it */
+    struct lw_figure comm_workers;               /* collectives of one communicator that the library
+                                                  * runs at once (gloo: 2 threads); absent: 1 */
+    struct lw_figure fair_links;                 /* 1: whatever moves at once shares devices' links and
+                                                  * nodes' adapters max-min fairly */
+};
+
+/* The host as a reducer of its devices' gradients (hfreduce). */
+struct lw_host {
+    struct lw_figure n_numa;      /* memory nodes that devices read results from once each (GDRCopy);
+                                   * absent: each device copies for itself */
+    struct lw_figure piece_bytes; /* of one device's buffer in each stage of its pipeline */
+};
+
+/* What NCCL's own cost model asks of a machine beyond its links (sim/cost/cost_nccl.h). */
+struct lw_nccl_facts {
+    struct lw_figure compute_capability; /* 80 = 8.0; absent: the model does not apply */
+    struct lw_figure multicast;          /* 1: NVSwitch with multicast (NVLink SHARP) */
+    struct lw_figure amd_host;           /* 1: x86 of AMD */
+    struct lw_figure arm_host;           /* 1: no x86 */
+    struct lw_figure collnet;            /* 1: the network reduces (SHARP), and NCCL is told to use it */
+    struct lw_figure devices_per_host;   /* of one operating system, where a node has several */
+    struct lw_figure ll128;              /* 0: the protocol is switched off (NCCL_PROTO=^LL128) */
+    struct lw_figure net_latency_ps;     /* that the network plug-in adds to a step between nodes */
+    struct lw_figure post_ps;            /* host time to post a network operation (NCCL_NET_OVERHEAD) */
+};
+
+struct lw_noise {
+    struct lw_figure compute_sigma; /* relative standard deviation of compute ops */
+    struct lw_figure comm_sigma;
+};
+
+/* A rank or a directed link that differs from the rest. rank_to = -1: the rank's own compute. */
+struct lw_exception {
+    int32_t rank, rank_to;
+    double speed;      /* 0.5 = half speed */
+    lw_ps late_ps;     /* the rank enters every step this much later */
+};
+
+struct lw_cluster {
+    struct lw_arena arena; /* owns everything below */
+    const char *name;
+    int32_t n_nodes;          /* 0 = as many as a plan needs (a kind of machine, no installation) */
+    int32_t devices_per_node;
+    struct lw_device device;
+    int32_t n_links, n_tables, n_exceptions;
+    struct lw_link *links;
+    struct lw_cost_table *tables;
+    struct lw_exception *exceptions;
+    const char *library, *library_version; /* collective library; "" = unknown */
+    int32_t n_algorithms;    /* that the library chooses among; 0 = sim/cost/cost_library.c says */
+    const char **algorithms; /* names of enum lw_reducer_kind */
+    struct lw_interference interference;
+    struct lw_interference published; /* of such machines, from publications: off until asked for */
+    struct lw_noise noise;
+    struct lw_figure host_bytes_per_s;     /* host memory bandwidth of a node */
+    struct lw_host host;
+    struct lw_nccl_facts nccl;
+    bool calibrated;                       /* measured on the machine itself */
+    struct lw_figure price_per_device_hour; /* in any currency; of no prediction, so not in the hash */
+    const char *about;                     /* one line, with the source */
+};
+
+void lw_cluster_free(struct lw_cluster *c);
+/* Turn on the published terms that the cluster does not give itself. LW_ENOTSUP: it has none. */
+enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err);
+/* LW_EFORMAT names the figure: numbers finite and in range, tables ascending. */
+enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err);
+
+/* The figures one after the other, unset ones too, in a fixed order; false after the last. Names
+ * are those of a cluster file ("device.memory_bytes", "links[0].latency_ns"). */
+struct lw_cluster_figure {
+    char name[64];
+    const char *unit; /* of figure.value: "B/s", "flop/s", "ps", ...; "" for counts and shares */
+    struct lw_figure figure;
+};
+bool lw_cluster_figure(const struct lw_cluster *c, int k, struct lw_cluster_figure *out);
+
+/* 128-bit hash of every figure with its source, in hex: the same machines with the same
+ * measurements, whatever the file is called. */
+enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct lw_err *err);
+
+/* The first link of that level, or NULL. */
+const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_level level);
+/* Distinct nodes of n ranks, ranks filling node after node. */
+int32_t lw_cluster_nodes_of(const struct lw_cluster *c, const int32_t *ranks, int32_t n);
+
+#endif

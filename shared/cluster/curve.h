@@ -1,0 +1,21 @@
+#ifndef LW_SHARED_CLUSTER_CURVE_H
+#define LW_SHARED_CLUSTER_CURVE_H
+
+#include <stdint.h>
+
+#include "shared/base/units.h"
+
+/* Times measured over sizes that ascend; borrowed. */
+struct lw_curve {
+    int32_t n; /* >= 1 */
+    const int64_t *size;
+    const lw_ps *time;
+};
+
+/* The time at a size >= 0. At a measured size its time as it is; between two, the curve that is
+ * straight on logarithmic axes; below the smallest the smallest's time; beyond the largest the
+ * slope between the last two, or in proportion where there is one size or no slope. *detail:
+ * which of them, in words. */
+lw_ps lw_curve_at(struct lw_curve c, int64_t size, const char **detail);
+
+#endif

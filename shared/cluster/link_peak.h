@@ -1,0 +1,17 @@
+#ifndef LW_SHARED_CLUSTER_LINK_PEAK_H
+#define LW_SHARED_CLUSTER_LINK_PEAK_H
+
+#include "shared/cluster/cluster.h"
+
+/* Bytes of an operation per second that no algorithm exceeds on a cluster's links; 0: the cluster
+ * lacks a figure. n_ranks > 1, spread evenly over n_nodes.
+ *
+ * S bytes on n ranks, N nodes of p. A device receives S (all-reduce by a switch that adds and
+ * multicasts, broadcast, reduce, send), 2 (n-1)/n S (other all-reduce) or (n-1)/n S (all-gather,
+ * reduce-scatter, all-to-all). A node receives 2 (N-1)/N S (all-reduce), (N-1)/N S (all-gather,
+ * reduce-scatter), p (n-p)/n S (all-to-all) or S. Example: all-gather on 8 devices of 370.8 GB/s:
+ * 8/7 x 370.8 = 423.8 GB/s. Example: all-reduce on 2 nodes with 8 adapters of 50 GB/s: 400 GB/s. */
+double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
+                    int32_t n_nodes);
+
+#endif

@@ -1,0 +1,190 @@
+/* Curves of efficiency: smoothing, votes, and the stored tables. */
+#include "tests/lib/unit.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "sim/cost/cost_nccl.h"
+#include "sim/nccl/nccl_curves.h"
+
+/* A table with one ratio at all sizes. */
+static struct sim_nccl_measured flat(const char *name, double ratio)
+{
+    const double share[] = {1 << 10, 1 << 16, 1 << 26};
+    const double ratios[] = {ratio, ratio, ratio};
+    struct sim_nccl_measured m = {
+        .table = name, .place = SIM_NCCL_ON_NVLINK, .op = LW_OP_ALL_REDUCE};
+
+    assert_int_equal(sim_nccl_smooth(share, ratios, 3, &m, NULL), LW_OK);
+    return m;
+}
+
+static double factor(const struct sim_nccl_measured *t, int n, int without, double share)
+{
+    const struct sim_nccl_spot at = {SIM_NCCL_ON_NVLINK, share};
+    int used;
+
+    return sim_nccl_factor(t, n, without, &at, &used);
+}
+
+/* A message of a collective is its buffer over the ranks; of a send the whole buffer. */
+TEST(share_is_what_a_message_carries)
+{
+    assert_true(sim_nccl_share(LW_OP_ALL_REDUCE, 1 << 20, 8) == 1 << 17);
+    assert_true(sim_nccl_share(LW_OP_ALL_GATHER, 8, 16) == .5);
+    assert_true(sim_nccl_share(LW_OP_SEND, 1 << 20, 8) == 1 << 20);
+}
+
+TEST(smoothing_keeps_a_flat_table)
+{
+    struct sim_nccl_measured m = flat("a", 2);
+
+    assert_int_equal(m.first_knot, 10 - SIM_NCCL_FIRST_KNOT);
+    assert_int_equal(m.n_knots, 17);
+    for (int k = 0; k < m.n_knots; k++)
+        assert_true(fabs(m.log_ratio[k] - 0.6931471805599453) < 1e-12);
+}
+
+/* One vote for the model (ratio 1, weight 3) and two tables of ratio 4 and 16 (weight 1): the votes
+ * sit at 1.5, 3.5 and 4.5 of 5; half is 2.5, half of the way to 4. With one table half is 2 of 4, a
+ * quarter of the way from 1.5 to 3.5. */
+TEST(curve_is_the_median_with_a_vote_for_the_model)
+{
+    struct sim_nccl_measured t[] = {flat("a", 4), flat("b", 16)};
+
+    assert_true(fabs(factor(t, 1, -1, 1 << 16) - pow(4, .25)) < 1e-9);
+    assert_true(fabs(factor(t, 2, -1, 1 << 16) - pow(4, .5)) < 1e-9);
+    assert_true(fabs(factor(t, 2, 1, 1 << 16) - factor(t, 1, -1, 1 << 16)) < 1e-12);
+    assert_true(factor(t, 2, 0, 1 << 16) > factor(t, 1, -1, 1 << 16)); /* b alone */
+    assert_true(factor(t, 1, 0, 1 << 16) == 1);
+}
+
+/* NVLink's table for several nodes: nothing to 512 KiB, weight 0.35 at 768 KiB, 0.7 from 1 MiB on:
+ * the votes sit at 1.5 and 3.175 of 3.35, at 1.5 and 3.35 of 3.7. PCIe: nothing. */
+TEST(places_vote_for_each_other_where_messages_are_long)
+{
+    static const struct {
+        enum sim_nccl_place place;
+        double share, power;
+        int used;
+    } cases[] = {
+        {SIM_NCCL_ACROSS, 1 << 19, 0, 0},
+        {SIM_NCCL_ACROSS, 3 << 18, .175 / 1.675, 1},
+        {SIM_NCCL_ACROSS, 1 << 20, .35 / 1.85, 1},
+        {SIM_NCCL_ACROSS, 1 << 24, .35 / 1.85, 1},
+        {SIM_NCCL_ON_PCI, 1 << 24, 0, 0},
+        {SIM_NCCL_ACROSS_ONE, 1 << 24, 0, 0},
+    };
+    struct sim_nccl_measured t = flat("a", 4);
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct sim_nccl_spot at = {cases[i].place, cases[i].share};
+        int used;
+        assert_true(fabs(sim_nccl_factor(&t, 1, -1, &at, &used) - pow(4, cases[i].power)) < 1e-9);
+        assert_int_equal(used, cases[i].used);
+    }
+}
+
+TEST(a_table_far_from_the_size_counts_little)
+{
+    struct sim_nccl_measured t = flat("a", 4);
+
+    assert_true(factor(&t, 1, -1, 4) < 1.05);
+    assert_true(factor(&t, 1, -1, 1 << 9) > 1.3);
+}
+
+/* A table is known by its rows: more than half of them, in any order. */
+TEST(a_table_is_known_by_its_rows)
+{
+    uint32_t a[4], b[4], mixed[4];
+    struct sim_nccl_measured t[2] = {{.n_rows = 4, .marks = a}, {.n_rows = 4, .marks = b}};
+
+    for (int i = 0; i < 4; i++) {
+        a[i] = sim_nccl_row_mark(LW_OP_ALL_REDUCE, 8, 1, 1024 << i, 20000 + i);
+        b[i] = sim_nccl_row_mark(LW_OP_ALL_REDUCE, 16, 2, 1024 << i, 20000 + i);
+        mixed[3 - i] = i < 3 ? b[i] : a[i];
+    }
+    assert_int_equal(sim_nccl_same_table(t, 2, a, 4), 0);
+    assert_int_equal(sim_nccl_same_table(t, 2, b + 1, 3), 1);
+    assert_int_equal(sim_nccl_same_table(t, 2, mixed, 4), 1);
+    mixed[0] = b[0], mixed[1] = b[1], mixed[2] = a[2], mixed[3] = a[3];
+    assert_int_equal(sim_nccl_same_table(t, 2, mixed, 4), -1); /* half of each */
+    assert_int_equal(sim_nccl_same_table(t, 0, a, 4), -1);
+}
+
+TEST(nothing_to_smooth_is_refused)
+{
+    const double share[] = {.1, 1024};
+    const double ratios[] = {1, 0};
+    struct sim_nccl_measured m = {.table = "x"};
+    struct lw_err err = {0};
+
+    assert_int_equal(sim_nccl_smooth(share, ratios, 2, &m, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "between 1/4 byte and 32 GiB"));
+}
+
+TEST(stored_tables_are_whole)
+{
+    int n;
+    const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
+
+    assert_true(n >= 10);
+    for (int i = 0; i < n; i++) {
+        assert_true(t[i].table[0] && t[i].source[0] && t[i].raw_error_pct > 0);
+        assert_true(t[i].first_knot >= 0 && t[i].n_knots > 0 &&
+                    t[i].first_knot + t[i].n_knots <= SIM_NCCL_N_KNOTS);
+        assert_true(t[i].place < SIM_N_NCCL_PLACES && t[i].arch < SIM_N_NCCL_ARCHS);
+        for (int k = 0; k < t[i].n_knots; k++)
+            assert_true(fabs(t[i].log_ratio[k]) < 2);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(t[i].table, t[k].table);
+    }
+}
+
+/* nccl+cal = nccl times the factor, in time and in both terms. */
+TEST(calibrated_model_is_the_model_times_the_curve)
+{
+    struct lw_cluster c = {0};
+    struct lw_cost_answer raw, cal;
+    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1 << 20, 8, 1, LW_REDUCER_NCCL};
+    int n;
+    const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
+    q.algorithm = LW_REDUCER_NCCL_CAL;
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &cal, NULL), LW_OK);
+    double f = factor(t, n, -1, 1 << 17); /* of 1 MiB over 8 ranks */
+    assert_true(f > 1);
+    assert_string_equal(cal.model, "nccl+cal");
+    assert_string_equal(cal.algorithm, raw.algorithm);
+    assert_true(fabs((double)cal.time - (double)raw.time * f) <= 1);
+    assert_true(fabs((double)cal.latency - (double)raw.latency * f) <= 1);
+    assert_true(fabs(cal.bytes_per_s * f / raw.bytes_per_s - 1) < 1e-12);
+    lw_cluster_free(&c);
+}
+
+/* 16 H100 on two nodes, 64 KiB: tree/LL on 16 blocks. 3 us for each are added before the curve. */
+TEST(ll_between_nodes_takes_time_for_each_block)
+{
+    struct lw_cluster c = {0};
+    struct lw_cost_answer raw, cal;
+    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1 << 16, 16, 2, LW_REDUCER_NCCL};
+    int n, used;
+    const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
+    struct sim_nccl_spot at = {SIM_NCCL_ACROSS, 1 << 12};
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
+    assert_string_equal(raw.protocol, "ll");
+    assert_int_equal(raw.n_blocks, 16);
+    assert_true(sim_nccl_posting_us(&raw, 2) == 48);
+    assert_true(sim_nccl_posting_us(&raw, 1) == 0);
+    q.algorithm = LW_REDUCER_NCCL_CAL;
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &cal, NULL), LW_OK);
+    double f = sim_nccl_factor(t, n, -1, &at, &used);
+    assert_true(fabs((double)cal.time - ((double)raw.time + 48e6) * f) <= 1);
+    assert_true(fabs((double)cal.latency - ((double)raw.latency + 48e6) * f) <= 1);
+    lw_cluster_free(&c);
+}

@@ -1,0 +1,246 @@
+/* The compute clock of a step.
+ *
+ * On a device, work is found through its launch: what the host launched from a moment on starts at
+ * the start of the first op of the main stream launched at or after it. One stream runs in launch
+ * order, so the map is monotone. On a CPU the host's own times are used.
+ *
+ * Data parallelism adds work that a compute-only profile must not have. Taken out: on the host what
+ * follows an AccumulateGrad inside its engine node (the reducer's hook: scaling, copying into the
+ * bucket, launching), on the device the ops launched inside such nodes, and on both the buffer
+ * broadcast before the model's own forward. Not identifiable, so still inside: that communication
+ * threads take time from compute on the same cores, or bandwidth from it on a device. */
+#include "traces/steps/compute_clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/order.h"
+#include "traces/steps/device_figures.h"
+
+struct by_launch {
+    int64_t launch_ns, row;
+};
+
+LW_COMPARATOR(compare_launch, struct by_launch, a->launch_ns, b->launch_ns, a->row, b->row)
+
+struct stream_time {
+    int32_t stream;
+    __int128 ns;
+};
+
+/* The stream with the most compute; few streams, so a linear list will do. */
+static int32_t main_stream(const struct lw_trace *t, const struct traces_launches *l)
+{
+    struct stream_time seen[64];
+    int n = 0, best = 0;
+
+    for (int64_t i = 0; i < l->n; i++) {
+        int64_t row = l->row[i];
+        int k = 0;
+        if (t->class[row] != LW_ROW_KERNEL || lw_kernel_is_comm(lw_trace_name(t, row)))
+            continue;
+        while (k < n && seen[k].stream != t->track[row])
+            k++;
+        if (k == 64)
+            continue;
+        if (k == n)
+            seen[n++] = (struct stream_time){t->track[row], 0};
+        seen[k].ns += t->dur_ns[row];
+    }
+    for (int k = 1; k < n; k++)
+        best = seen[k].ns > seen[best].ns ? k : best;
+    return n ? seen[best].stream : -1;
+}
+
+static enum lw_status collect_ops(const struct lw_trace *t, const struct traces_launches *l,
+                                  struct lw_arena *arena, struct traces_ops *out,
+                                  struct lw_err *err)
+{
+    struct by_launch *v = lw_alloc((size_t)l->n * sizeof *v);
+    int64_t n = 0;
+
+    out->stream = main_stream(t, l);
+    out->row = lw_arena_alloc(arena, l->n, sizeof *out->row);
+    out->launch_ns = lw_arena_alloc(arena, l->n, sizeof *out->launch_ns);
+    if (!v || !out->row || !out->launch_ns) {
+        lw_free(v);
+        return lw_fail_nomem(err);
+    }
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->launch[i] >= 0 && t->track[l->row[i]] == out->stream)
+            v[n++] = (struct by_launch){t->start_ns[l->launch[i]], l->row[i]};
+    qsort(v, (size_t)n, sizeof *v, compare_launch);
+    for (int64_t i = 0; i < n; i++) {
+        out->row[i] = v[i].row;
+        out->launch_ns[i] = v[i].launch_ns;
+    }
+    out->n = n;
+    out->device = n > 0;
+    lw_free(v);
+    return LW_OK;
+}
+
+enum lw_status traces_ops_build(const struct lw_trace *t, struct lw_arena *arena,
+                                struct traces_ops *out, struct lw_err *err)
+{
+    struct traces_launches l;
+
+    *out = (struct traces_ops){.stream = -1};
+    LW_TRY(traces_launches_build(t, &l, err));
+    enum lw_status status = l.n > 0 ? collect_ops(t, &l, arena, out, err) : LW_OK;
+    traces_launches_free(&l);
+    return status;
+}
+
+/* The first op launched at or after ns. */
+static int64_t op_at(const struct traces_ops *o, int64_t ns)
+{
+    return lw_values_below(o->launch_ns, o->n, ns);
+}
+
+/* ---- what data parallelism added ---- */
+
+static void exclude(struct traces_axis *a, int64_t start, int64_t end)
+{
+    if (end > start)
+        a->excluded[a->n_excluded++] = (struct lw_interval){start, end};
+}
+
+static bool is_broadcast(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_on_host(t, row) && (lw_trace_name_begins(t, row, "c10d::broadcast") ||
+                                        lw_trace_name_begins(t, row, "gloo:broadcast") ||
+                                        lw_trace_name_begins(t, row, "nccl:broadcast"));
+}
+
+/* The model's own work: a module's range, or an op that autograd numbered. */
+static bool is_model_work(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_name_begins(t, row, "lw:module:") ||
+           (t->class[row] == LW_ROW_HOST && t->link[row] >= 0 && !lw_row_is_range(t, row) &&
+            !lw_trace_name_begins(t, row, "c10d::"));
+}
+
+/* Buffers are packed, broadcast and unpacked before the model runs: from the wrapper's start (else
+ * the first broadcast) to the first of the model's own work after the last broadcast. */
+static void exclude_broadcasts(struct traces_axis *a, const struct lw_step *s)
+{
+    const struct lw_trace *t = a->t;
+    const struct lw_phase_span *f = &s->phase[LW_PHASE_FORWARD];
+    int64_t start = INT64_MAX, end = INT64_MIN, from = lw_trace_row_at(t, f->start_ns);
+    int64_t to = lw_trace_row_at(t, f->end_ns);
+
+    for (int64_t i = from; i < to; i++) {
+        bool wrapper = start == INT64_MAX && t->track[i] == s->thread &&
+                       lw_trace_name_begins(t, i, "DistributedDataParallel.forward");
+        if (!wrapper && !is_broadcast(t, i))
+            continue;
+        start = t->start_ns[i] < start ? t->start_ns[i] : start;
+        end = !wrapper && lw_trace_end_ns(t, i) > end ? lw_trace_end_ns(t, i) : end;
+    }
+    if (end == INT64_MIN)
+        return;
+    for (int64_t i = lw_trace_row_at(t, end); i < to; i++)
+        if (t->track[i] == s->thread && is_model_work(t, i)) {
+            end = t->start_ns[i];
+            break;
+        }
+    exclude(a, traces_axis_start(a, start),
+            traces_axis_start(a, end < f->end_ns ? end : f->end_ns));
+}
+
+static void exclude_on_host(struct traces_axis *a, const struct lw_step *s)
+{
+    for (int64_t g = 0; g < s->n_gradients; g++)
+        exclude(a, lw_trace_end_ns(a->t, s->gradients[g].row), s->gradients[g].node_end_ns);
+}
+
+static void exclude_on_device(struct traces_axis *a, const struct lw_step *s)
+{
+    for (int64_t g = 0; g < s->n_gradients; g++) {
+        const struct lw_gradient *grad = &s->gradients[g];
+        for (int64_t i = op_at(a->ops, grad->node_start_ns);
+             i < a->ops->n && a->ops->launch_ns[i] < grad->node_end_ns; i++) {
+            int64_t row = a->ops->row[i];
+            if (!a->is_overhead[i])
+                exclude(a, a->t->start_ns[row], lw_trace_end_ns(a->t, row));
+            a->is_overhead[i] = true;
+        }
+    }
+}
+
+LW_COMPARATOR(by_start, struct lw_interval, a->start, b->start)
+
+static void merge_excluded(struct traces_axis *a)
+{
+    int64_t n = 0;
+
+    qsort(a->excluded, (size_t)a->n_excluded, sizeof *a->excluded, by_start);
+    for (int64_t i = 0; i < a->n_excluded; i++) {
+        struct lw_interval v = a->excluded[i];
+        if (n > 0 && v.start <= a->excluded[n - 1].end)
+            a->excluded[n - 1].end = v.end > a->excluded[n - 1].end ? v.end
+                                                                    : a->excluded[n - 1].end;
+        else
+            a->excluded[n++] = v;
+    }
+    a->n_excluded = n;
+}
+
+enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_ops *ops,
+                                 const struct lw_step *s, bool parallel, struct lw_arena *arena,
+                                 struct traces_axis *out, struct lw_err *err)
+{
+    struct traces_axis a = {.t = t, .ops = ops};
+    int64_t end = INT64_MIN;
+
+    LW_TAKE(arena, a.is_overhead, ops->n, err);
+    LW_TAKE(arena, a.max_end, ops->n, err);
+    LW_TAKE(arena, a.excluded, s->n_gradients + 1 + ops->n, err);
+    if (parallel && s->phase[LW_PHASE_FORWARD].found)
+        exclude_broadcasts(&a, s);
+    if (parallel && ops->device)
+        exclude_on_device(&a, s);
+    else if (parallel)
+        exclude_on_host(&a, s);
+    merge_excluded(&a);
+    for (int64_t i = 0; i < ops->n; i++) {
+        int64_t e = lw_trace_end_ns(t, ops->row[i]);
+        end = !a.is_overhead[i] && e > end ? e : end;
+        a.max_end[i] = end;
+    }
+    *out = a;
+    return LW_OK;
+}
+
+/* ---- asking ---- */
+
+int64_t traces_axis_start(const struct traces_axis *a, int64_t ns)
+{
+    if (!a->ops->device)
+        return ns;
+    int64_t i = op_at(a->ops, ns);
+    while (i < a->ops->n && a->is_overhead[i])
+        i++;
+    return i < a->ops->n ? a->t->start_ns[a->ops->row[i]] : INT64_MAX;
+}
+
+int64_t traces_axis_end(const struct traces_axis *a, int64_t ns)
+{
+    if (!a->ops->device)
+        return ns;
+    int64_t i = op_at(a->ops, ns);
+    return i > 0 ? a->max_end[i - 1] : INT64_MIN;
+}
+
+int64_t traces_axis_length(const struct traces_axis *a, int64_t from, int64_t to)
+{
+    int64_t length = to > from ? to - from : 0;
+
+    for (int64_t i = 0; i < a->n_excluded && a->excluded[i].start < to; i++) {
+        int64_t start = a->excluded[i].start > from ? a->excluded[i].start : from;
+        int64_t end = a->excluded[i].end < to ? a->excluded[i].end : to;
+        length -= end > start ? end - start : 0;
+    }
+    return length;
+}

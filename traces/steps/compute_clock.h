@@ -1,0 +1,48 @@
+#ifndef LW_TRACES_STEPS_COMPUTE_CLOCK_H
+#define LW_TRACES_STEPS_COMPUTE_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/timeline/timeline.h"
+#include "traces/steps/step_phases.h"
+#include "traces/trace/kernel_launches.h"
+#include "traces/trace/trace.h"
+
+/* Where the work of a host moment lies on the clock that counts: on the device's main stream where
+ * the trace has one, else on the host itself. */
+struct traces_ops {
+    bool device;
+    int32_t stream;      /* the one with the most kernel time that is not communication */
+    int64_t n;           /* its rows, in launch order */
+    int64_t *row, *launch_ns;
+};
+
+enum lw_status traces_ops_build(const struct lw_trace *t, struct lw_arena *arena,
+                                struct traces_ops *out, struct lw_err *err);
+
+/* The clock of one step, with the stretches taken out that data parallelism added to it. */
+struct traces_axis {
+    const struct lw_trace *t;
+    const struct traces_ops *ops;
+    bool *is_overhead;   /* [ops->n] launched by the data-parallel wrapper */
+    int64_t *max_end;    /* [ops->n] latest end up to here, overhead left out */
+    int64_t n_excluded;
+    struct lw_interval *excluded; /* sorted, disjoint */
+};
+
+/* parallel: this run was data-parallel, so take its work out. */
+enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_ops *ops,
+                                 const struct lw_step *s, bool parallel, struct lw_arena *arena,
+                                 struct traces_axis *out, struct lw_err *err);
+
+/* When work launched from host moment ns on starts; when all launched before it has ended. The same
+ * moment where there is no device; INT64_MAX / INT64_MIN where there is no such work. */
+int64_t traces_axis_start(const struct traces_axis *a, int64_t ns);
+int64_t traces_axis_end(const struct traces_axis *a, int64_t ns);
+/* Length of [from, to) without the excluded stretches. */
+int64_t traces_axis_length(const struct traces_axis *a, int64_t from, int64_t to);
+
+#endif

@@ -1,0 +1,15 @@
+#ifndef LW_TRACES_STEPS_GRADIENT_REDUCE_H
+#define LW_TRACES_STEPS_GRADIENT_REDUCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "traces/steps/step_phases.h"
+
+/* Whether a collective that the host launched at ns reduces gradients of the step: inside the node
+ * that accumulated one, where DistributedDataParallel's hooks launch a full bucket, or after the
+ * last one and before the optimizer. Others belong to the forward or to ops of the backward:
+ * tensor parallelism, buffers, losses. True for all where the step shows no gradient. */
+bool lw_step_reduces_gradients(const struct lw_step *s, int64_t ns);
+
+#endif
