@@ -1,7 +1,9 @@
 #ifndef LW_TESTS_LIB_PLANS_PIPELINES_H
 #define LW_TESTS_LIB_PLANS_PIPELINES_H
 
-#include <stdint.h>
+#include "shared/base/units.h"
+#include "shared/plan/cost.h"
+#include "tests/lib/exec/exec_chain.h"
 
 /* Ten pipelines of PIPELINE_MODULES equal modules, in which a forward, a backward for inputs and a
  * backward for weights of a module take one unit each and messages and updates nothing; and what a
@@ -37,5 +39,13 @@ static const struct pipeline_case pipeline_cases[] = {
 };
 
 enum { N_PIPELINES = sizeof pipeline_cases / sizeof *pipeline_cases };
+
+/* The modules of these pipelines, each of three ops that take `unit`; updates take nothing. */
+void pipeline_chain(struct chain *c, lw_ps unit);
+/* Messages and collectives that take no time. */
+struct lw_cost pipeline_cost(const struct lw_plan *p);
+/* What the simulator says that steps 0, 1, .. of such a plan take. The first begins on idle stages:
+ * every step takes as long where all stages wait for the last one between steps. */
+void pipeline_steps(const struct lw_plan *p, int32_t n_steps, lw_ps *steps);
 
 #endif

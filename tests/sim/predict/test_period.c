@@ -11,26 +11,11 @@
 
 enum { UNIT = 1000000 }; /* ps */
 
-static lw_ps no_time(const void *ctx, const struct lw_cost_query *q)
-{
-    (void)ctx, (void)q;
-    return 0;
-}
-
-static void unit_chain(struct chain *c)
-{
-    chain_init(c, PIPELINE_MODULES);
-    for (int32_t i = 0; i < PIPELINE_MODULES; i++)
-        c->modules[i].forward_ps = c->modules[i].backward_input_ps =
-            c->modules[i].backward_weight_ps = UNIT;
-    c->w.optimizer_ps = 0;
-}
-
 /* Measured steps; cost NULL: messages and collectives take no time. */
 static struct lw_summary simulate(const struct lw_plan *p, const struct lw_cost *cost,
                                   int32_t n_steps, bool buffered)
 {
-    const struct lw_cost none = {no_time, NULL, p->n_ranks};
+    const struct lw_cost none = pipeline_cost(p);
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_sim_classes classes;
     struct lw_sim_stats stats;
@@ -56,7 +41,7 @@ TEST(pipelines_have_the_periods_and_bubbles_of_their_closed_forms)
     for (int32_t i = 0; i < 2 * N_PIPELINES; i++) {
         const struct pipeline_case *x = &pipeline_cases[i / 2];
         struct chain c;
-        unit_chain(&c);
+        pipeline_chain(&c, UNIT);
         struct lw_plan p = build(&c, x->words);
         struct lw_summary s = simulate(&p, NULL, 3, i % 2);
         for (int32_t k = 0; k < 3; k++)
@@ -80,7 +65,7 @@ TEST(a_bubble_is_waiting_for_neighbours_alone)
     struct chain c;
     struct lw_cluster links;
 
-    unit_chain(&c);
+    pipeline_chain(&c, UNIT);
     make_cluster(&links, 8, 1e6, 0); /* 80 bytes a message: 80 units */
     struct lw_cost cost = lw_sim_cost(&links);
     struct lw_plan p = build(&c, "pp 4 dp 2 micro-batches 8");
@@ -116,7 +101,7 @@ TEST(the_period_is_steady)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         char clipped[160];
         struct chain c;
-        unit_chain(&c);
+        pipeline_chain(&c, UNIT);
         struct lw_plan p = build(&c, words[i]);
         struct lw_summary one = simulate(&p, &cost, 1, false), five = simulate(&p, &cost, 5, false);
         for (int32_t k = 0; k < 5; k++)
