@@ -1,5 +1,4 @@
-#ifndef LW_SIM_CMD_COST_MEASURED_H
-#define LW_SIM_CMD_COST_MEASURED_H
+#pragma once
 
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"
@@ -12,5 +11,3 @@ enum lw_status cmd_cost_measured(const struct lw_cluster *cluster, const char *f
                                  const struct traces_bench_hint *hint,
                                  enum lw_reducer_kind algorithm, enum lw_format format,
                                  struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_CMD_BENCH_IMPORT_H
-#define LW_TRACES_CMD_BENCH_IMPORT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -8,5 +7,3 @@
 /* `lapwing bench import FILE`: measures and prints. */
 enum lw_status cmd_bench_import(const char *file, int64_t bytes, enum lw_format format,
                                 struct lw_err *err);
-
-#endif

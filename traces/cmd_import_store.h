@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_CMD_IMPORT_STORE_H
-#define LW_TRACES_CMD_IMPORT_STORE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@
 enum lw_status cmd_import_store(const char *db, const char *command, const char *name,
                                 const struct traces_file *f, int n, const struct lw_workload *w, int64_t *run,
                                 struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_BENCH_BENCH_LOADS_H
-#define LW_ANALYSIS_BENCH_BENCH_LOADS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ enum lw_status bench_run(const struct bench_choice *c, struct bench_result *r, s
 /* The same in a process of its own, so that its peak of memory is its own. */
 enum lw_status bench_run_apart(const struct bench_choice *c, struct bench_result *r,
                                struct lw_err *err);
-
-#endif

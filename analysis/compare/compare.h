@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_COMPARE_COMPARE_H
-#define LW_ANALYSIS_COMPARE_COMPARE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,5 +91,3 @@ bool lw_run_is_measured(const struct lw_run *r); /* an execution or import that 
  * prediction against the last measured run of both; without a partner nothing is kept. One row per
  * pair. */
 enum lw_status lw_comparison_record(struct lw_store *s, int64_t run, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_COMPARE_COMPARE_SHOW_H
-#define LW_ANALYSIS_COMPARE_COMPARE_SHOW_H
+#pragma once
 
 #include <stdio.h>
 
@@ -15,5 +14,3 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
 enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FILE *f,
                              struct lw_err *err);
 void lw_pairs_json(const struct lw_run *runs, int32_t n, FILE *f);
-
-#endif

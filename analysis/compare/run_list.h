@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_COMPARE_RUN_LIST_H
-#define LW_ANALYSIS_COMPARE_RUN_LIST_H
+#pragma once
 
 #include <stdio.h>
 
@@ -9,5 +8,3 @@
 /* In text with why runs failed. The room is the caller's. */
 enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw_arena *room,
                                  enum lw_format format, FILE *f, struct lw_err *err);
-
-#endif

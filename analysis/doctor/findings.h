@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DOCTOR_FINDINGS_H
-#define LW_ANALYSIS_DOCTOR_FINDINGS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ struct lw_finding {
 
 /* Looks at everything, the database `db` too; returns how many findings there are. */
 int lw_machine_findings(struct lw_finding v[LW_N_FINDINGS], const char *db);
-
-#endif

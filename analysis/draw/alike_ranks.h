@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DRAW_ALIKE_RANKS_H
-#define LW_ANALYSIS_DRAW_ALIKE_RANKS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ enum lw_status alike_ranks_add(struct alike_ranks *a, const struct alike_bar *b,
 enum lw_status alike_ranks_finish(struct alike_ranks *a, int32_t run, struct picture *pic,
                                   struct lw_err *err);
 void alike_ranks_free(struct alike_ranks *a);
-
-#endif

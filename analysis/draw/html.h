@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DRAW_HTML_H
-#define LW_ANALYSIS_DRAW_HTML_H
+#pragma once
 
 #include <stdio.h>
 
@@ -11,5 +10,3 @@ void html_text(FILE *f, const char *text); /* with < > & " as entities */
 /* One step of each run as an inline SVG picture; bars carry hover texts.
  *   runs[]  their labels */
 void html_timeline(FILE *f, const struct picture *pic, const char *const *runs);
-
-#endif

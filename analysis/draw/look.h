@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DRAW_LOOK_H
-#define LW_ANALYSIS_DRAW_LOOK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ enum picture_look look_of(enum lw_op_kind kind, int32_t bucket, const char *kern
 const char *look_name(enum picture_look look); /* "sums of gradients" */
 int32_t look_colour(enum picture_look look, bool odd);
 bool look_is_dark(enum picture_look look, bool odd); /* text on it is white */
-
-#endif

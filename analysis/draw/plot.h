@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DRAW_PLOT_H
-#define LW_ANALYSIS_DRAW_PLOT_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -66,5 +65,3 @@ enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const c
 
 /* Version of the gnuplot on the PATH ("gnuplot 5.4 patchlevel 4") into buf. */
 enum lw_status lw_plot_version(char *buf, size_t size, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DRAW_PLOT_LABELS_H
-#define LW_ANALYSIS_DRAW_PLOT_LABELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ enum lw_status plot_labels_place(struct plot_labels *l, double x, double y, doub
                                  double height, double *at_x, double *at_y, bool *right,
                                  struct lw_err *err);
 void plot_labels_free(struct plot_labels *l);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DRAW_PLOT_STYLE_H
-#define LW_ANALYSIS_DRAW_PLOT_STYLE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -86,5 +85,3 @@ enum lw_status plot_roofline(struct lw_store *s, const struct lw_plot *p, FILE *
 enum lw_status plot_gemm(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err);
 /* plot_predicted of a validation */
 enum lw_status plot_family(const struct lw_plot *p, FILE *f, struct lw_err *err);
-
-#endif

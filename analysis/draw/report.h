@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DRAW_REPORT_H
-#define LW_ANALYSIS_DRAW_REPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -11,5 +10,3 @@
  *   runs[n]  ascending by id */
 enum lw_status lw_report_write(struct lw_store *s, const struct lw_run *runs, int32_t n, FILE *f,
                                struct lw_err *err);
-
-#endif

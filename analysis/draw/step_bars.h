@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_DRAW_STEP_BARS_H
-#define LW_ANALYSIS_DRAW_STEP_BARS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -87,5 +86,3 @@ int32_t picture_colour(const struct picture_bar *b);
 /* The legend: an entry for each look that the picture shows, with the colours that it has there.
  * Returns how many. */
 int picture_keys(const struct picture *pic, struct plot_key keys[N_LOOKS]);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_EXPLAIN_EXPLAIN_H
-#define LW_ANALYSIS_EXPLAIN_EXPLAIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ enum lw_status lw_explain(const struct lw_timeline *t, const struct lw_plan *pla
                           int32_t first_step, int32_t step, int32_t rank,
                           struct lw_explanation *out, struct lw_err *err);
 void lw_explanation_free(struct lw_explanation *e);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_EXPLAIN_EXPLAIN_PRINT_H
-#define LW_ANALYSIS_EXPLAIN_EXPLAIN_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -26,5 +25,3 @@ struct lw_explain_report {
 
 enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_format format, FILE *f,
                                 struct lw_err *err);
-
-#endif

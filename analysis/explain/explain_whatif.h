@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_EXPLAIN_EXPLAIN_WHATIF_H
-#define LW_ANALYSIS_EXPLAIN_EXPLAIN_WHATIF_H
+#pragma once
 
 #include "analysis/explain/explain_print.h"
 #include "shared/cluster/cluster.h"
@@ -10,5 +9,3 @@ enum { LW_N_WHAT_IFS = 6 };
  * without noise. The plan's works are changed and put back. out holds LW_N_WHAT_IFS. */
 enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster *cluster,
                                    struct lw_what_if *out, int *n, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_NETBENCH_NETBENCH_FABRIC_H
-#define LW_ANALYSIS_NETBENCH_NETBENCH_FABRIC_H
+#pragma once
 
 #include "shared/cluster/cluster.h"
 
@@ -23,5 +22,3 @@ double netbench_host_us(const char *source);
  */
 enum lw_status netbench_cluster(const struct netbench_fabric *f, struct lw_link links[2],
                                 struct lw_cluster *out, int32_t *n_nodes, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_NETBENCH_NETBENCH_FIT_H
-#define LW_ANALYSIS_NETBENCH_NETBENCH_FIT_H
+#pragma once
 
 #include "analysis/netbench/netbench_fabric.h"
 #include "shared/io/csv_rows.h"
@@ -43,5 +42,3 @@ void netbench_free(struct netbench_table *t);
 
 /* Writes the curves of all tables that are not apart as sim/nccl/nccl_curve_data.c to `path`. */
 enum lw_status netbench_fit(char **files, int n, const char *path, struct lw_err *err);
-
-#endif

@@ -1,9 +1,6 @@
-#ifndef LW_ANALYSIS_PUBLISHED_BARS_H
-#define LW_ANALYSIS_PUBLISHED_BARS_H
+#pragma once
 
 /* What a family of predictions must reach, in percent; 0 = not asked. */
 struct lw_bars {
     double mean_pct, worst_pct, order_pct;
 };
-
-#endif

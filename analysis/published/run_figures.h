@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_PUBLISHED_RUN_FIGURES_H
-#define LW_ANALYSIS_PUBLISHED_RUN_FIGURES_H
+#pragma once
 
 #include "analysis/published/run_table.h"
 
@@ -35,5 +34,3 @@ double lw_run_figure(const struct lw_run *run, enum lw_run_figure_kind kind, dou
 enum lw_status lw_run_figures_check(const char *list, struct lw_err *err);
 /* Name of the known system that the run's device and network are of, NULL: none. */
 const char *lw_run_cluster(const struct lw_run *run);
-
-#endif

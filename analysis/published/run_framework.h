@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_PUBLISHED_RUN_FRAMEWORK_H
-#define LW_ANALYSIS_PUBLISHED_RUN_FRAMEWORK_H
+#pragma once
 
 #include "analysis/published/run_table.h"
 #include "shared/plan/strategy.h"
@@ -34,5 +33,3 @@ bool lw_run_takes(const struct lw_run *r, const char *option);
 
 /* One of no name where the framework is not known. */
 const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_PUBLISHED_RUN_MACHINE_H
-#define LW_ANALYSIS_PUBLISHED_RUN_MACHINE_H
+#pragma once
 
 #include "analysis/published/run_table.h"
 
@@ -7,5 +6,3 @@ struct lw_cluster;
 
 /* The cluster of known systems that fits the device and network of a run. LW_ENOTSUP: none does. */
 enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_PUBLISHED_RUN_MEMORY_H
-#define LW_ANALYSIS_PUBLISHED_RUN_MEMORY_H
+#pragma once
 
 #include "analysis/published/run_table.h"
 #include "shared/cluster/cluster.h"
@@ -16,5 +15,3 @@ double lw_run_shown_bytes(const struct lw_run *r, const struct lw_device *d,
                           const struct lw_summary *s);
 /* Bytes that the allocator of the fullest rank needs, beside the framework's own. */
 double lw_run_needed_bytes(const struct lw_run *r, const struct lw_summary *s);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_PUBLISHED_RUN_MODEL_H
-#define LW_ANALYSIS_PUBLISHED_RUN_MODEL_H
+#pragma once
 
 #include "analysis/published/run_table.h"
 #include "shared/base/dtype.h"
@@ -22,5 +21,3 @@ bool lw_run_is_yes(const char *cell);
  * LW_ENOTSUP with a reason. */
 enum lw_status lw_run_workload(const struct lw_run *run, const struct lw_cluster *cluster,
                                struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err);
-
-#endif

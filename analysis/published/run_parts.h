@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_PUBLISHED_RUN_PARTS_H
-#define LW_ANALYSIS_PUBLISHED_RUN_PARTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -11,5 +10,3 @@ void lw_run_parts(const struct lw_run *r, char *list, size_t size);
 
 /* Why the framework itself ends such a run before its first step; NULL = it does not. */
 const char *lw_run_refused(const struct lw_run *r);
-
-#endif

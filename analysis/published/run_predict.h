@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_PUBLISHED_RUN_PREDICT_H
-#define LW_ANALYSIS_PUBLISHED_RUN_PREDICT_H
+#pragma once
 
 #include "analysis/published/run_table.h"
 #include "shared/base/err.h"
@@ -20,5 +19,3 @@ struct lw_run_prediction {
  * predicts. LW_ENOTSUP: the run cannot be expressed; the message is the reason, without file or
  * row, so that equal reasons can be counted. */
 enum lw_status lw_run_predict(struct lw_run *run, struct lw_run_prediction *out, struct lw_err *err);
-
-#endif

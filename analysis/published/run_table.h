@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_PUBLISHED_RUN_TABLE_H
-#define LW_ANALYSIS_PUBLISHED_RUN_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ struct lw_run_measured {
 void lw_run_measure(const struct lw_run_variant *v, const struct lw_rows *rows, int32_t row,
                     const struct lw_run *run, double step_flops, double peak,
                     struct lw_run_measured *out);
-
-#endif

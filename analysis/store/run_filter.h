@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STORE_RUN_FILTER_H
-#define LW_ANALYSIS_STORE_RUN_FILTER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ enum lw_status lw_run_filter_check(struct lw_run_filter *w, struct lw_err *err);
 enum lw_status lw_run_filter_select(struct lw_store *s, char **names, int n_names,
                                     const struct lw_run_filter *w, struct lw_arena *a,
                                     struct lw_run **runs, int32_t *n, struct lw_err *err);
-
-#endif

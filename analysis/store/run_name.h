@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STORE_RUN_NAME_H
-#define LW_ANALYSIS_STORE_RUN_NAME_H
+#pragma once
 
 #include "analysis/store/store.h"
 
@@ -18,5 +17,3 @@ enum lw_run_words {
  *   texts  [n], of the arena */
 enum lw_status lw_run_texts(const struct lw_run *runs, int32_t n, enum lw_run_words which,
                             struct lw_arena *a, const char ***texts, struct lw_err *err);
-
-#endif

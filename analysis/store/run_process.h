@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STORE_RUN_PROCESS_H
-#define LW_ANALYSIS_STORE_RUN_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ enum lw_status lw_run_process_end_dead(struct lw_store *s, struct lw_err *err);
 /* The same for one that was only read: *r says what a writer would store. */
 enum lw_status lw_run_process_judge(struct lw_store *s, struct lw_arena *a, struct lw_run *r,
                                     struct lw_err *err);
-
-#endif

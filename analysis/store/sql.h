@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STORE_SQL_H
-#define LW_ANALYSIS_STORE_SQL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ const char *lw_sql_file(const struct lw_store *s); /* as it was given */
 enum lw_status lw_sql_begin(struct lw_store *s, struct lw_err *err);
 enum lw_status lw_sql_commit(struct lw_store *s, struct lw_err *err);
 void lw_sql_rollback(struct lw_store *s); /* fine outside a transaction */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STORE_STORE_H
-#define LW_ANALYSIS_STORE_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -158,5 +157,3 @@ struct lw_past_errors {
 };
 enum lw_status lw_store_past_errors(struct lw_store *s, const struct lw_cluster *c,
                                     struct lw_past_errors *out, struct lw_err *err);
-
-#endif

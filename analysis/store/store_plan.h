@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STORE_STORE_PLAN_H
-#define LW_ANALYSIS_STORE_STORE_PLAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, in
                                  struct lw_err *err);
 
 const char *lw_store_class_name(enum lw_op_kind kind); /* "compute", "collective", ... */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_EXECUTION_H
-#define LW_ANALYSIS_STUDY_EXECUTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ struct lw_execution {
 enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, FILE *out,
                                 FILE *notes, struct lw_err *err);
 void lw_execution_free(struct lw_execution *s);
-
-#endif

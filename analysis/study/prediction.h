@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_PREDICTION_H
-#define LW_ANALYSIS_STUDY_PREDICTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ struct lw_prediction {
 /* Predict, store and print to f. */
 enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err);
 void lw_prediction_free(struct lw_prediction *s);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_RECOMMEND_H
-#define LW_ANALYSIS_STUDY_RECOMMEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ void lw_recommendation_free(struct lw_recommendation *r);
 /* How far the reference is after the best; 0 when nothing beats it. */
 lw_ps lw_recommendation_gain(const struct lw_recommendation *r);
 const char *lw_cap_source_name(enum lw_cap_source s); /* "given", "recorded", "default" */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_RECOMMEND_PRINT_H
-#define LW_ANALYSIS_STUDY_RECOMMEND_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -25,5 +24,3 @@ enum lw_status lw_recommend_print(const struct lw_recommend_report *p, enum lw_f
 double lw_recommend_gain_pct(const struct lw_recommend_report *p);
 /* "unknown", "below_error", "likely", "sure", or "keep" when nothing is better by 0.005 %. */
 const char *lw_recommend_verdict(const struct lw_recommend_report *p);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_RECOMMEND_STORE_H
-#define LW_ANALYSIS_STUDY_RECOMMEND_STORE_H
+#pragma once
 
 #include "analysis/study/recommend.h"
 
@@ -14,5 +13,3 @@ struct lw_recommend_store {
 
 /* Each as a simulation of its own. */
 enum lw_status lw_recommend_store(const struct lw_recommend_store *s, struct lw_err *err);
-
-#endif

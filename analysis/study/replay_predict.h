@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_REPLAY_PREDICT_H
-#define LW_ANALYSIS_STUDY_REPLAY_PREDICT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
 enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, int32_t *n_warmup,
                                   struct lw_err *err);
 void sim_replay_free(struct sim_replay *r);
-
-#endif

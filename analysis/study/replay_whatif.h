@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_REPLAY_WHATIF_H
-#define LW_ANALYSIS_STUDY_REPLAY_WHATIF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
 /* After the plan was built: LW_EINVAL where what was asked acts on nothing of the recording. */
 enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err);
 void sim_whatif_close(struct sim_whatif *w);
-
-#endif

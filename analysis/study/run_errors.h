@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_RUN_ERRORS_H
-#define LW_ANALYSIS_STUDY_RUN_ERRORS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,5 +13,3 @@ struct lw_run_errors {
 
 /* NULL: no published run on such a device was predicted. */
 const struct lw_run_errors *lw_run_errors_of(const char *device_kind, bool split);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_STORE_EXEC_RUN_H
-#define LW_ANALYSIS_STUDY_STORE_EXEC_RUN_H
+#pragma once
 
 #include "exec/run/run.h"
 #include "shared/timeline/timeline.h"
@@ -29,5 +28,3 @@ enum lw_status cmd_exec_store(const char *db, const struct lw_run_info *info,
 
 /* The processes of a failed run are gone, this rank first: lw_store_name_cause. */
 void cmd_exec_name_cause(const char *db, int64_t run, int rank, const char *cause, bool sure);
-
-#endif

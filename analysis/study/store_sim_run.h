@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_STUDY_STORE_SIM_RUN_H
-#define LW_ANALYSIS_STUDY_STORE_SIM_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ enum lw_status lw_sim_row_end(struct lw_sim_row *row, const struct lw_sim_end *e
 void lw_sim_row_fail(struct lw_sim_row *row, enum lw_status status, const char *message,
                      int32_t n_warmup);
 void lw_sim_row_close(struct lw_sim_row *row);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_VALIDATE_VALIDATE_H
-#define LW_ANALYSIS_VALIDATE_VALIDATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -152,5 +151,3 @@ enum lw_status lw_validation_judge_runs(struct lw_validation *v, struct lw_err *
 /* validate_print.c */
 enum lw_status lw_validation_print(const struct lw_validation *v, enum lw_format format, FILE *f,
                                    struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_VALIDATE_VALIDATE_HERE_H
-#define LW_ANALYSIS_VALIDATE_VALIDATE_HERE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ struct lw_validate_here {
  * shown and not judged. A strategy that does not fit a workload is a note in its plan's words. */
 enum lw_status lw_validate_this_machine(const struct lw_validate_here *h, struct lw_validation *v,
                                         struct lw_err *err);
-
-#endif

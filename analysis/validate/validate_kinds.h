@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_VALIDATE_VALIDATE_KINDS_H
-#define LW_ANALYSIS_VALIDATE_VALIDATE_KINDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ enum lw_status lw_validate_runs(const struct lw_input *in, struct lw_validation 
 bool lw_validate_is_netbench(const struct lw_input *in);
 enum lw_status lw_validate_netbench(const struct lw_input *in, struct lw_validation *v,
                                     struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_ANALYSIS_VALIDATE_VALIDATE_RUNS_PRINT_H
-#define LW_ANALYSIS_VALIDATE_VALIDATE_RUNS_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -17,5 +16,3 @@ void lw_validation_json_skips(const struct lw_validation *v, struct lw_jsonout *
 /* The table of families of runs and of the reasons for which rows were passed over; nothing without
  * such families. */
 enum lw_status lw_validation_text_runs(const struct lw_validation *v, FILE *f, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_BACKEND_BACKEND_H
-#define LW_EXEC_BACKEND_BACKEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -379,5 +378,3 @@ typedef const struct exec_backend *exec_plugin_fn(const struct exec_host *host);
 #define EXEC_PLUGIN_SYMBOL "lapwing_backend_v1"
 
 extern const struct exec_backend exec_backend_threads;
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_BACKEND_ELEMENT_H
-#define LW_EXEC_BACKEND_ELEMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ int64_t exec_exact_limit(enum lw_dtype t);
 
 /* Elements [*first, *first + *n) of member i when `count` elements are dealt to n_members. */
 void exec_range(int64_t count, int32_t n_members, int32_t i, int64_t *first, int64_t *n);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_BACKEND_OPTIMIZER_H
-#define LW_EXEC_BACKEND_OPTIMIZER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -60,5 +59,3 @@ void exec_update_run(const struct exec_update *u, float *w, float *m, float *v, 
 
 /* The weights a run starts from: the same on every rank, a function of (parameter, element). */
 void exec_initial_weights(float *w, int32_t param, int64_t n);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_BACKEND_PLUGIN_H
-#define LW_EXEC_BACKEND_PLUGIN_H
+#pragma once
 
 #include "exec/backend/backend.h"
 
@@ -8,5 +7,3 @@
  * beside that. Never the working directory. NULL: `reason` says where it is not, or why it does
  * not load. It stays loaded. */
 const struct exec_backend *exec_plugin_load(const char *file, char reason[EXEC_REASON]);
-
-#endif

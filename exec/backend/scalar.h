@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_BACKEND_SCALAR_H
-#define LW_EXEC_BACKEND_SCALAR_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -150,5 +149,3 @@ EXEC_BOTH uint32_t exec_gradient_start(int32_t param, int32_t rank, int32_t step
     h = exec_mix(h ^ ((uint64_t)(uint32_t)pass << 32 | (uint32_t)rank));
     return (uint32_t)(h % EXEC_GRADIENT_TABLE);
 }
-
-#endif

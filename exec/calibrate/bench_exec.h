@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CALIBRATE_BENCH_EXEC_H
-#define LW_EXEC_CALIBRATE_BENCH_EXEC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ struct exec_bench_overlap {
     double hidden;                   /* 0 to 1 */
 };
 enum lw_status exec_bench_overlap(struct exec_bench_overlap *b, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CALIBRATE_CALIBRATE_H
-#define LW_EXEC_CALIBRATE_CALIBRATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ struct lw_calibrate_options lw_calibrate_options_default(void);
  * empty. LW_EINVAL: no rank. Errors of running are passed on. */
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
                             struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CALIBRATE_CALIBRATE_PLAN_H
-#define LW_EXEC_CALIBRATE_CALIBRATE_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ enum lw_status exec_plan_overlap(int32_t n_ranks, int64_t bytes, int32_t n, lw_p
 /* n kernels of work_ps each on one stream. */
 enum lw_status exec_plan_kernels(int32_t n_ranks, int32_t n, lw_ps work_ps, struct lw_plan *plan,
                                  struct lw_err *err);
-
-#endif

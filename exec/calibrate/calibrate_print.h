@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CALIBRATE_CALIBRATE_PRINT_H
-#define LW_EXEC_CALIBRATE_CALIBRATE_PRINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,5 +11,3 @@ struct lw_cluster;
 void exec_calibrate_print_json(const struct lw_cluster *c, const char *file, FILE *to);
 enum lw_status exec_calibrate_print(const struct lw_cluster *c, bool csv, FILE *to,
                                     struct lw_err *err);
-
-#endif

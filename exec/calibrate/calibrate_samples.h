@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CALIBRATE_CALIBRATE_SAMPLES_H
-#define LW_EXEC_CALIBRATE_CALIBRATE_SAMPLES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ double exec_samples_median(struct exec_samples *s);   /* sorts them */
 double exec_samples_quarter(struct exec_samples *s);  /* a quarter of them are no larger */
 double exec_samples_spread(struct exec_samples *s);   /* interquartile range */
 void exec_samples_free(struct exec_samples *s);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CALIBRATE_CALIBRATE_STATE_H
-#define LW_EXEC_CALIBRATE_CALIBRATE_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -139,5 +138,3 @@ enum lw_status exec_calibrate_products(struct exec_calibration *c, const struct 
 /* calibrate_cluster.c: *out is to be freed in every case. */
 enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_cluster *out,
                                       struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CPU_CLOCK_WAIT_H
-#define LW_EXEC_CPU_CLOCK_WAIT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,5 +30,3 @@ bool exec_counter_reached(struct exec_counter *c, uint32_t target);
 bool exec_counter_wait(struct exec_counter *c, uint32_t target, int64_t deadline_ns,
                        const atomic_bool *stop);
 void exec_counter_wake(struct exec_counter *c); /* make waiters look at *stop */
-
-#endif

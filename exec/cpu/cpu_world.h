@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CPU_CPU_WORLD_H
-#define LW_EXEC_CPU_CPU_WORLD_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -202,5 +201,3 @@ void cpu_stream_quit(struct exec_stream *s);
 void cpu_stream_free(struct exec_stream *s); /* its thread is gone */
 void cpu_comm_free(struct exec_world *w, struct exec_comm *c);
 enum { CPU_NICE_STEP = 19 };
-
-#endif

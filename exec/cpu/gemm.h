@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CPU_GEMM_H
-#define LW_EXEC_CPU_GEMM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void exec_gemm_follow(struct exec_gemm_rate *rate, const struct exec_gemm_rate *
 /* As many products as take ns when nothing else runs on the core. */
 void exec_gemm_run(const struct exec_gemm *g, struct exec_gemm_space *s,
                    const struct exec_gemm_rate *rate, int64_t ns, const atomic_bool *stop);
-
-#endif

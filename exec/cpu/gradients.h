@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CPU_GRADIENTS_H
-#define LW_EXEC_CPU_GRADIENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ double exec_gradient_at(const struct exec_gradient *g, int64_t element);
 /* The parts EXEC_PART_EXPECT and EXEC_PART_CARRY. */
 void exec_gradient_expect(const struct exec_part *p);
 void exec_gradient_carry(const struct exec_part *p);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CPU_SHARED_MEMORY_H
-#define LW_EXEC_CPU_SHARED_MEMORY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ void exec_region_close(struct exec_region *r); /* NULL is fine */
  * common (owner
  * -1: all processes ask for the same, in the same order, and get the same). NULL: the part is full. */
 void *exec_region_take(struct exec_region *r, int32_t owner, int64_t bytes);
-
-#endif

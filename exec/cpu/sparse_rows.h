@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CPU_SPARSE_ROWS_H
-#define LW_EXEC_CPU_SPARSE_ROWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -77,5 +76,3 @@ double exec_rows_at(const struct exec_gradient *g, const struct lw_sparse *x, in
 /* The parts EXEC_PART_ROWS_*. LW_EFAILED: a list is longer than its room, or what came is not a
  * list of this parameter's rows; the message names member, row and count. */
 enum lw_status exec_rows_run(const struct exec_part *p, struct lw_err *err);
-
-#endif

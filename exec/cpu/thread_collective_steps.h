@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CPU_THREAD_COLLECTIVE_STEPS_H
-#define LW_EXEC_CPU_THREAD_COLLECTIVE_STEPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ void exec_script_phase(const struct exec_shape *s, enum lw_op_kind op, int64_t c
  * after the last. A member leaves a collective when all of these have. */
 int32_t exec_script_reader(const struct exec_shape *s, enum lw_op_kind op, int32_t member,
                            int32_t k);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_CPU_THREAD_GROUP_H
-#define LW_EXEC_CPU_THREAD_GROUP_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ enum lw_status exec_group_meet(struct exec_group *group, int32_t i, enum lw_op_k
 enum lw_status exec_group_exchange(struct exec_group *group, int32_t i,
                                    const struct exec_message *m, const enum lw_op_kind *op,
                                    int32_t n, int64_t *all_in_ns, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_LAUNCH_MPIRUN_H
-#define LW_EXEC_LAUNCH_MPIRUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ int exec_mpirun_first(const struct exec_mpirun *m);
 /* It has started ranks, all have ended, and it has not done so for seconds. */
 bool exec_mpirun_hangs(const struct exec_mpirun *m);
 void exec_mpirun_end(struct exec_mpirun *m);
-
-#endif

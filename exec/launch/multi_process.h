@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_LAUNCH_MULTI_PROCESS_H
-#define LW_EXEC_LAUNCH_MULTI_PROCESS_H
+#pragma once
 
 #include <signal.h>
 
@@ -70,5 +69,3 @@ enum lw_status exec_can_spawn(const struct exec_backend *b, struct lw_err *err);
  * is one of them. LW_EUSAGE: another number than the launcher's. Errors of starting. */
 enum lw_status exec_ranks_find(struct exec_ranks *r, const struct exec_backend *b, int64_t *n_ranks,
                                int64_t otherwise, bool spawn, struct lw_err *err);
-
-#endif

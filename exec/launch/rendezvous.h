@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_LAUNCH_RENDEZVOUS_H
-#define LW_EXEC_LAUNCH_RENDEZVOUS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -96,5 +95,3 @@ int64_t exec_rendezvous_clock_error(const struct exec_rendezvous *r); /* half of
 
 /* For exec_open: process->context is r. */
 void exec_rendezvous_process(struct exec_rendezvous *r, struct exec_process *p);
-
-#endif

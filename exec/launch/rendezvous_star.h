@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_LAUNCH_RENDEZVOUS_STAR_H
-#define LW_EXEC_LAUNCH_RENDEZVOUS_STAR_H
+#pragma once
 
 #include <pthread.h>
 
@@ -83,5 +82,3 @@ enum lw_status exec_life_begin(struct exec_rendezvous *r, struct lw_err *err);
 void exec_life_end(struct exec_rendezvous *r);
 /* The other end of this connection is closed and all that it sent is read. */
 bool exec_life_ended(int fd);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_MPI_MPI_HOST_H
-#define LW_EXEC_MPI_MPI_HOST_H
+#pragma once
 
 #include "exec/backend/backend.h"
 
@@ -7,5 +6,3 @@
  * as the plugin's own files call them, lead to what the program lent. Once, before anything
  * else. */
 void mpi_host_set(const struct exec_host *host);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_MPI_MPI_NEAR_H
-#define LW_EXEC_MPI_MPI_NEAR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct mpi_near {
 enum lw_status mpi_near_open(struct mpi_near *n, struct ompi_communicator_t *comm, int64_t bytes,
                              struct lw_err *err);
 void mpi_near_close(struct mpi_near *n); /* by each on its own */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_MPI_MPI_ONCE_H
-#define LW_EXEC_MPI_MPI_ONCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ bool mpi_once_is_lost(void);
 
 /* code is MPI_SUCCESS, or err gets "what: " and MPI's own words. */
 enum lw_status mpi_ok(int code, const char *what, struct lw_err *err);
-
-#endif

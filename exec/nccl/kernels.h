@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_NCCL_KERNELS_H
-#define LW_EXEC_NCCL_KERNELS_H
+#pragma once
 
 #include <stdint.h>
 #ifndef __CUDACC__
@@ -392,5 +391,3 @@ EXEC_BOTH void kernel_report_run(const struct kernel_report *a, int64_t thread, 
     kernel_say(a->flag, a->value);
     kernel_publish();
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_NCCL_NCCL_WORLD_H
-#define LW_EXEC_NCCL_NCCL_WORLD_H
+#pragma once
 
 #include <cublas_v2.h>
 #include <cuda.h>
@@ -363,5 +362,3 @@ enum lw_status nccl_comm_estimate(struct exec_world *w, struct exec_comm *c, int
 enum lw_status nccl_comm_connect(struct exec_world *w, struct exec_comm *c, int32_t rank,
                                  const int32_t *peers, int32_t n, struct lw_err *err);
 void nccl_comm_destroy(struct exec_world *w, struct exec_comm *c);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_NCCL_ROWS_KERNEL_H
-#define LW_EXEC_NCCL_ROWS_KERNEL_H
+#pragma once
 
 #include "exec/nccl/kernels.h"
 
@@ -158,5 +157,3 @@ EXEC_BOTH void kernel_rows_run(const struct kernel_rows *a, int64_t thread, int6
         default: kernel_rows_came(a, i); break;
         }
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RECORD_RECORD_CUDA_H
-#define LW_EXEC_RECORD_RECORD_CUDA_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct record_span_events *record_cuda_begin(void *stream);
 void record_cuda_end(struct record_span_events *e, void *stream, const int64_t *calls, int n);
 /* Writes all spans, waiting up to a second for those that are not over. */
 void record_cuda_finish(void);
-
-#endif

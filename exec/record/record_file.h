@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RECORD_RECORD_FILE_H
-#define LW_EXEC_RECORD_RECORD_FILE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ int64_t record_call(const struct record_call *c);
 void record_span(int64_t call, int64_t start_ns, int64_t end_ns);
 
 uint64_t record_hash(const void *bytes, int64_t n); /* FNV-1a, 64 bits */
-
-#endif

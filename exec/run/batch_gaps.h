@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RUN_BATCH_GAPS_H
-#define LW_EXEC_RUN_BATCH_GAPS_H
+#pragma once
 
 #include "exec/run/run.h"
 
@@ -7,5 +6,3 @@
  * rows of all ranks: a batch then begins when the one before it ended. Work of the program
  * between batches (verifying, measuring cores, submitting) does not count as part of a step. */
 void exec_close_gaps(struct lw_exec_result *r);
-
-#endif

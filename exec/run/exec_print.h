@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RUN_EXEC_PRINT_H
-#define LW_EXEC_RUN_EXEC_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -28,5 +27,3 @@ enum lw_status lw_exec_print(const struct lw_exec_report *r, enum lw_format form
 void lw_exec_print_stop(const struct lw_exec_report *r, FILE *f);
 /* --list-backends. */
 enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RUN_LAUNCH_ORDER_H
-#define LW_EXEC_RUN_LAUNCH_ORDER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct lw_plan;
 enum lw_status exec_launch_order_check(const struct lw_plan *plan, const struct exec_layout *layout,
                                    int32_t variant, int32_t rank, const struct exec_stamp *stamps,
                                    struct lw_err *err);
-
-#endif

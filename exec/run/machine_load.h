@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RUN_MACHINE_LOAD_H
-#define LW_EXEC_RUN_MACHINE_LOAD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ struct exec_machine_load exec_machine_load_now(void);
  * known, or too short a time for the ticks (less than 50 of them). */
 double exec_machine_load_others(const struct exec_machine_load *before,
                                 const struct exec_machine_load *after);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RUN_MEMORY_FIT_H
-#define LW_EXEC_RUN_MEMORY_FIT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ enum lw_status lw_exec_fits(const struct lw_plan *p, const struct lw_exec_option
 /* The same, where there are so many bytes. */
 enum lw_status exec_fits_in(const struct lw_plan *p, const struct lw_exec_options *o,
                             int32_t n_here, double bytes, struct lw_err *err);
-
-#endif

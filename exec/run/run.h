@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RUN_RUN_H
-#define LW_EXEC_RUN_RUN_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -148,5 +147,3 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
 enum lw_status lw_exec_measure_calls(const struct lw_plan *plan, struct lw_exec_result *r,
                                      struct lw_err *err);
 void lw_exec_result_free(struct lw_exec_result *r);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_RUN_RUN_STATE_H
-#define LW_EXEC_RUN_RUN_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -109,5 +108,3 @@ enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int
 enum lw_status exec_take_memory_away(struct exec_run *r, struct lw_err *err);
 void exec_give_memory_back(struct exec_run *r);
 bool exec_rank_is_here(const struct exec_run *r, int32_t rank);
-
-#endif

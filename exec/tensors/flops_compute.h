@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_TENSORS_FLOPS_COMPUTE_H
-#define LW_EXEC_TENSORS_FLOPS_COMPUTE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ int32_t exec_product_side(const struct lw_plan *p, const struct lw_op *op);
 enum lw_status exec_products_alloc(struct exec_tensors *m, int32_t rank, struct lw_err *err);
 enum lw_status exec_product_parts(const struct exec_tensors *m, const struct lw_op *op,
                                   int32_t rank, struct exec_parts *parts, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_TENSORS_GRAD_NORM_H
-#define LW_EXEC_TENSORS_GRAD_NORM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ enum lw_status exec_norm_parts(const struct exec_tensors *m, const struct lw_op 
 enum lw_status exec_norm_keep(struct exec_tensors *m, int32_t step, int32_t slot,
                               struct lw_err *err);
 double exec_norm_kept(const struct exec_tensors *m, int32_t rank, int32_t step);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_TENSORS_GRAD_SUMS_H
-#define LW_EXEC_TENSORS_GRAD_SUMS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ enum lw_status exec_sums_add(struct exec_sums *s, const struct exec_tensors *m,
 
 /* The step has ended, and nothing is in flight: take its sums. LW_ENOMEM. */
 enum lw_status exec_sums_read(struct exec_sums *s, const struct exec_tensors *m, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_TENSORS_PAYLOAD_CHECK_H
-#define LW_EXEC_TENSORS_PAYLOAD_CHECK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ enum lw_status exec_payloads_set(const struct exec_tensors *m, int32_t variant, 
                                  struct lw_err *err);
 enum lw_status exec_payloads_check(const struct exec_tensors *m, int32_t variant, int32_t step,
                                    int64_t *n_bytes, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_TENSORS_SCRATCH_SLOTS_H
-#define LW_EXEC_TENSORS_SCRATCH_SLOTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ enum lw_status exec_slots_find(const struct exec_tensors *m, int32_t variant, in
 
 /* The largest payload that any rank of the role has in this op. */
 int64_t exec_most_bytes(const struct lw_plan *p, const struct lw_op *op, int32_t role);
-
-#endif

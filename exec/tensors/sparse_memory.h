@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_TENSORS_SPARSE_MEMORY_H
-#define LW_EXEC_TENSORS_SPARSE_MEMORY_H
+#pragma once
 
 #include "exec/tensors/tensors.h"
 #include "shared/plan/sparse.h"
@@ -21,5 +20,3 @@ void *exec_rows_copy(const struct exec_tensors *m, int32_t rank, int32_t param);
 /* Where in its bucket lies what an all-gather of a sparse gradient brings, bytes. */
 int64_t exec_rows_offset(const struct lw_plan *p, const struct exec_layout *l, int32_t bucket,
                          enum lw_sparse_turn turn);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_TENSORS_STAGE_VALUES_H
-#define LW_EXEC_TENSORS_STAGE_VALUES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, in
 enum lw_status exec_mismatch_tell(const struct exec_tensors *m, int32_t variant, int32_t i,
                                   const struct exec_place *at, const struct exec_part *part,
                                   struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_TENSORS_TENSORS_H
-#define LW_EXEC_TENSORS_TENSORS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -225,5 +224,3 @@ void *exec_tensors_gradient(const struct exec_tensors *m, const struct exec_layo
 const void *exec_tensors_average(const struct exec_tensors *m, const struct exec_layout *layout,
                                 int32_t rank, int32_t param, int32_t *divisor);
 int32_t exec_plan_micro_batches(const struct lw_plan *p);
-
-#endif

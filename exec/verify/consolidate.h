@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_VERIFY_CONSOLIDATE_H
-#define LW_EXEC_VERIFY_CONSOLIDATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ int32_t exec_state_arrays(const struct exec_tensors *m);
  * registration, each at m->state_at. LW_EFAILED, LW_ETIMEOUT: a transfer did not end. */
 enum lw_status exec_consolidate(const struct exec_tensors *m, const struct exec_meeting *meeting,
                                 int32_t rank, float **whole, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_VERIFY_PLAN_AUDIT_H
-#define LW_EXEC_VERIFY_PLAN_AUDIT_H
+#pragma once
 
 #include "exec/tensors/tensors.h"
 #include "shared/base/err.h"
@@ -8,5 +7,3 @@
  * or never: every message meets its other end, a bucket that travels in another type is cast
  * there and back, and uses of one buffer are ordered. LW_ENO names the ops or the bucket. */
 enum lw_status exec_audit(const struct exec_tensors *m, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_VERIFY_REFERENCE_H
-#define LW_EXEC_VERIFY_REFERENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ double exec_reference_term(const struct exec_reference *f, int32_t param, int32_
 int32_t exec_reference_divisor(const struct exec_reference *f, int32_t param, int32_t rank);
 /* The variant that ends the last step. */
 int32_t exec_reference_last_variant(const struct exec_reference *f);
-
-#endif

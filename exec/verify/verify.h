@@ -1,5 +1,4 @@
-#ifndef LW_EXEC_VERIFY_VERIFY_H
-#define LW_EXEC_VERIFY_VERIFY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, struct
  * hold it. */
 enum lw_status exec_verify_consolidated(const struct exec_tensors *m, int32_t n_steps, int32_t rank,
                                         const float *whole, struct lw_err *err);
-
-#endif

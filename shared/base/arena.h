@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_ARENA_H
-#define LW_SHARED_BASE_ARENA_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ void lw_arena_free(struct lw_arena *a);
         lw_arena_free(&x->arena);    \
         *x = (type){0};              \
     }
-
-#endif

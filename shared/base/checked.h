@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_CHECKED_H
-#define LW_SHARED_BASE_CHECKED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ static inline int64_t lw_round_sat(double x)
         return INT64_MIN;
     return (int64_t)(x < 0 ? x - 0.5 : x + 0.5);
 }
-
-#endif

@@ -1,6 +1,3 @@
-#ifndef LW_SHARED_BASE_CLOCK_H
-#define LW_SHARED_BASE_CLOCK_H
+#pragma once
 
 double lw_now_s(void); /* CLOCK_MONOTONIC, seconds */
-
-#endif

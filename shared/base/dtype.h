@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_DTYPE_H
-#define LW_SHARED_BASE_DTYPE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ const char *lw_dtype_name(enum lw_dtype t);   /* "f32", "f64", "f16", "bf16", "i
 
 /* The short names above and torch's ("float32", "torch.float32", "Float", ...). */
 enum lw_status lw_dtype_parse(const char *name, enum lw_dtype *t, struct lw_err *err);
-
-#endif

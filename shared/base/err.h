@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_ERR_H
-#define LW_SHARED_BASE_ERR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ enum lw_status lw_fail_nomem(struct lw_err *err);
         if (lw_try_status_ != LW_OK)              \
             return lw_try_status_;                \
     } while (0)
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_HASH_H
-#define LW_SHARED_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ void lw_hash_string(struct lw_hash *h, const char *s); /* length first */
 void lw_hash_finish(struct lw_hash *h, char hex[33]);  /* frees h */
 
 void lw_hash_of(const void *bytes, size_t n, char hex[33]);
-
-#endif

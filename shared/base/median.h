@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_MEDIAN_H
-#define LW_SHARED_BASE_MEDIAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ int64_t lw_median(int64_t *v, int64_t n);
 /* For qsort, the smallest first. */
 int lw_compare_int64(const void *a, const void *b);
 int lw_compare_double(const void *a, const void *b);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_NEAREST_H
-#define LW_SHARED_BASE_NEAREST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ const char *lw_nearest_hint(const struct lw_nearest *n, const char *prefix, char
  * ends with NULL; without an option the message begins with "unknown". */
 enum lw_status lw_fail_word(struct lw_err *err, const char *option, const char *value,
                             const char *const *words);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_ORDER_H
-#define LW_SHARED_BASE_ORDER_H
+#pragma once
 
 /* What a comparator of qsort returns, by up to seven pairs of numbers, the first that differs
  * deciding: LW_ORDER(a->stage, b->stage, a->rank, b->rank). A pair is evaluated more than once. */
@@ -24,5 +23,3 @@
         const type *a = pa, *b = pb;                \
         return LW_ORDER(__VA_ARGS__);               \
     }
-
-#endif

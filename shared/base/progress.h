@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_PROGRESS_H
-#define LW_SHARED_BASE_PROGRESS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -30,5 +29,3 @@ struct lw_progress_bar {
 
 struct lw_progress lw_progress_bar_begin(struct lw_progress_bar *bar, bool quiet);
 void lw_progress_bar_end(struct lw_progress_bar *bar); /* erases it */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_SHOWN_TEXT_H
-#define LW_SHARED_BASE_SHOWN_TEXT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ const char *lw_base_name(const char *path);
 /* What a file is called: "resnet_v1.9" of "/a/resnet_v1.9.rank0.json.gz". Without folders, the rank
  * and the endings of the formats that are read; cut where it does not fit. Returns buf. */
 char *lw_file_stem(char *buf, size_t size, const char *path);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BASE_UNITS_H
-#define LW_SHARED_BASE_UNITS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ enum lw_status lw_parse_int(const char *text, int64_t min, int64_t max, int64_t 
 /* For people: "25.00 MiB", "1.234 ms". buf must hold 32 bytes; returns buf. */
 char *lw_format_bytes(char *buf, int64_t bytes);
 char *lw_format_ps(char *buf, lw_ps t);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BUCKET_BUCKET_H
-#define LW_SHARED_BUCKET_BUCKET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ enum lw_status lw_bucket_initial(const struct lw_bucket_rules *r, const struct l
 enum lw_status lw_bucket_rebuilt(const struct lw_bucket_rules *r, const struct lw_grad *grads,
                                  int32_t n, const int32_t *order, struct lw_bucketing *out,
                                  struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BUCKET_BUCKET_COLOSSAL_H
-#define LW_SHARED_BUCKET_BUCKET_COLOSSAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ enum lw_status lw_bucket_colossal_data(const struct lw_colossal_grad *grads, int
 enum lw_status lw_bucket_colossal_shared(const struct lw_colossal_grad *grads, int32_t n,
                                          int32_t pipeline_size, struct lw_colossal_buckets *out,
                                          struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BUCKET_BUCKET_MERGE_H
-#define LW_SHARED_BUCKET_BUCKET_MERGE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -47,5 +46,3 @@ enum lw_status lw_bucket_mg_wfbp(const struct lw_merge *m, struct lw_bucketing *
 enum { LW_MERGE_EVERY = 2048, LW_MERGE_MAX = 32768, LW_MERGE_LABELS = 1 << 20 };
 enum lw_status lw_bucket_optimal(const struct lw_merge *m, struct lw_bucketing *out, lw_ps *end,
                                  struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BUCKET_BUCKET_PICOTRON_H
-#define LW_SHARED_BUCKET_BUCKET_PICOTRON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ enum lw_status lw_picotron_mark(struct lw_picotron *m, int32_t param, int32_t *l
 enum lw_status lw_picotron_wait(struct lw_picotron *m, int32_t *n_waited,
                                 enum lw_picotron_fault *fault, struct lw_err *err);
 void lw_picotron_reset(struct lw_picotron *m);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BUCKET_BUCKET_SHARDED_H
-#define LW_SHARED_BUCKET_BUCKET_SHARDED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ void lw_sharded_buckets_free(struct lw_sharded_buckets *b);
 enum lw_status lw_bucket_sharded(const struct lw_oss *oss, const struct lw_shard_param *params,
                                  int32_t world, int64_t buffer_elements, bool compat,
                                  struct lw_sharded_buckets *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BUCKET_POLICY_H
-#define LW_SHARED_BUCKET_POLICY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -96,5 +95,3 @@ bool lw_bucket_keeps_dtype(const struct lw_bucket_task *t);
 /* Room for at most so many buckets of n items. */
 enum lw_status lw_bucketing_room(struct lw_bucketing *b, int32_t n_buckets, int32_t n_items,
                                  struct lw_err *err);
-
-#endif

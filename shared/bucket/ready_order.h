@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BUCKET_READY_ORDER_H
-#define LW_SHARED_BUCKET_READY_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ struct lw_backward {
 enum lw_status lw_backward_cut(const struct lw_workload *w, struct lw_backward *out,
                                struct lw_err *err);
 void lw_backward_free(struct lw_backward *b);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_BUCKET_REDUCER_H
-#define LW_SHARED_BUCKET_REDUCER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ bool lw_reducer_used(const struct lw_reducer *r, int32_t p);
 bool lw_reducer_finished(const struct lw_reducer *r);
 /* Reduced gradients not ready in this backward, ascending: fills at most room, returns how many. */
 int32_t lw_reducer_unmarked(const struct lw_reducer *r, int32_t *params, int32_t room);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CHECK_MESSAGE_ORDER_H
-#define LW_SHARED_CHECK_MESSAGE_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ void lw_message_order_free(struct lw_message_order *o);
 /* Op a has ended when op b begins; of a receive b, when its data can come; of a send a, its data is
  * received. */
 bool lw_ended_before(const struct lw_message_order *o, int32_t a, int32_t b);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CHECK_PLAN_CHECK_H
-#define LW_SHARED_CHECK_PLAN_CHECK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,5 +93,3 @@ int32_t lw_match_partner(const struct lw_plan *p, const struct lw_matches *m, in
 /* matches may be unfolded. */
 enum lw_status lw_check_progress(const struct lw_plan *p, int32_t variant,
                                  struct lw_matches *matches, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CHECK_PLAN_CHECK_RUN_H
-#define LW_SHARED_CHECK_PLAN_CHECK_RUN_H
+#pragma once
 
 #include "shared/check/plan_check.h"
 
@@ -102,5 +101,3 @@ enum lw_status lw_check_run_make(struct lw_check_run *k, struct lw_err *err);
 /* LW_EPLAN, with the ring of waits that holds this op. */
 enum lw_status lw_check_stuck(const struct lw_check_run *k, int32_t actor, int32_t op,
                               struct lw_err *err);
-
-#endif

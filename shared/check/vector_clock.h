@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CHECK_VECTOR_CLOCK_H
-#define LW_SHARED_CHECK_VECTOR_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ static inline bool lw_op_after(const struct lw_op_clock *c, int32_t op, int32_t 
 {
     return lw_op_clock_row(c, op)[c->stream[before - c->program.first_op]] >= before;
 }
-
-#endif

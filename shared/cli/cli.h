@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLI_CLI_H
-#define LW_SHARED_CLI_CLI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ void lw_cli_no_json(void);
 
 /* Check standard output and turn the status of the command's work into its exit status. */
 int lw_cli_end(const char *command, enum lw_status status, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLI_CLI_HELP_H
-#define LW_SHARED_CLI_CLI_HELP_H
+#pragma once
 
 #include <stdio.h>
 
@@ -13,5 +12,3 @@ void lw_cli_help_man(FILE *f, const struct lw_usage *u, const struct lw_opt *tab
 void lw_cli_help_words(FILE *f, const struct lw_opt *table);
 void lw_cli_help_json(FILE *f, const struct lw_usage *u, const struct lw_opt *table);
 enum lw_status lw_cli_help_csv(FILE *f, const struct lw_opt *table, struct lw_err *err);
-
-#endif

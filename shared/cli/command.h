@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLI_COMMAND_H
-#define LW_SHARED_CLI_COMMAND_H
+#pragma once
 
 /* A subcommand: argv[0] is its name; returns the exit status (shared/cli/cli.h). */
 typedef int lw_command_fn(int argc, char **argv);
@@ -22,5 +21,3 @@ lw_command_fn cmd_golden;
 lw_command_fn cmd_validate;
 lw_command_fn cmd_runs, cmd_compare, cmd_plot, cmd_report, cmd_export, cmd_doctor;
 lw_command_fn cmd_recommend, cmd_explain;
-
-#endif

@@ -1,9 +1,6 @@
-#ifndef LW_SHARED_CLI_COMPLETION_H
-#define LW_SHARED_CLI_COMPLETION_H
+#pragma once
 
 #include "shared/base/err.h"
 
 /* The completion script of a shell, to standard output. LW_EUSAGE: not bash, zsh or fish. */
 enum lw_status lw_completion_print(const char *shell, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLI_PLAN_SOURCE_H
-#define LW_SHARED_CLI_PLAN_SOURCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -90,5 +89,3 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
                                       struct lw_err *err);
 
 void lw_plan_source_free(struct lw_plan_source *s);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLUSTER_CLUSTER_H
-#define LW_SHARED_CLUSTER_CLUSTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -184,5 +183,3 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
 const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_level level);
 /* Distinct nodes of n ranks, ranks filling node after node. */
 int32_t lw_cluster_nodes_of(const struct lw_cluster *c, const int32_t *ranks, int32_t n);
-
-#endif

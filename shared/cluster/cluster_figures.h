@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLUSTER_CLUSTER_FIGURES_H
-#define LW_SHARED_CLUSTER_CLUSTER_FIGURES_H
+#pragma once
 
 /* The figures of a cluster's objects, one row each, in the order in which they are shown:
  *
@@ -67,5 +66,3 @@
 #define LW_NOISE_FIGURES(row) \
     row(compute_sigma, "", SIGMA) \
     row(comm_sigma, "", SIGMA)
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLUSTER_CURVE_H
-#define LW_SHARED_CLUSTER_CURVE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ struct lw_curve {
  * slope between the last two, or in proportion where there is one size or no slope. *detail:
  * which of them, in words. */
 lw_ps lw_curve_at(struct lw_curve c, int64_t size, const char **detail);
-
-#endif

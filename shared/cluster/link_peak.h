@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLUSTER_LINK_PEAK_H
-#define LW_SHARED_CLUSTER_LINK_PEAK_H
+#pragma once
 
 #include "shared/cluster/cluster.h"
 
@@ -13,5 +12,3 @@
  * 8/7 x 370.8 = 423.8 GB/s. Example: all-reduce on 2 nodes with 8 adapters of 50 GB/s: 400 GB/s. */
 double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                     int32_t n_nodes);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_CLUSTER_WORK_TABLE_H
-#define LW_SHARED_CLUSTER_WORK_TABLE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ const struct lw_work_table *lw_work_find(const struct lw_device *d, enum lw_work
                                          enum lw_dtype dtype, enum lw_dtype from);
 /* shared/cluster/curve.h; nothing takes no time. */
 lw_ps lw_work_time(const struct lw_work_table *t, int64_t size);
-
-#endif

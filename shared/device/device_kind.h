@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_DEVICE_DEVICE_KIND_H
-#define LW_SHARED_DEVICE_DEVICE_KIND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ bool lw_device_same_kind(const char *a, const char *b);
 
 /* Whether the name is of the kind's family: that word is one of the name's. */
 bool lw_device_same_family(const char *kind, const char *name);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_DEVICE_DEVICE_TIME_H
-#define LW_SHARED_DEVICE_DEVICE_TIME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
 
 /* A kernel that moves so many bytes of device memory, read and written. */
 lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes);
-
-#endif

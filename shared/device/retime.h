@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_DEVICE_RETIME_H
-#define LW_SHARED_DEVICE_RETIME_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
  * functions above need of the file. False too when memory runs out. */
 bool lw_workload_can_retime(const struct lw_workload *w);
 bool lw_plan_can_retime(const struct lw_plan *p);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_FILES_FILES_H
-#define LW_SHARED_FILES_FILES_H
+#pragma once
 
 #include <stdio.h>
 
@@ -54,5 +53,3 @@ bool lw_names_file(const char *name);
 
 /* The "kind" of one of our files ("plan", ...) without reading the rest; "" when it is none. */
 enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_FILES_FILES_FIELD_H
-#define LW_SHARED_FILES_FILES_FIELD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -169,5 +168,3 @@ enum lw_status lw_text_read(const char *name, const char *text, size_t len, cons
 /* "-" is standard output; a regular file appears whole or not at all. */
 enum lw_status lw_file_write(const char *file, const char *kind, const struct lw_field *table,
                              const void *base, struct lw_err *err);
-
-#endif

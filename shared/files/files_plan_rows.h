@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_FILES_FILES_PLAN_ROWS_H
-#define LW_SHARED_FILES_FILES_PLAN_ROWS_H
+#pragma once
 
 #include "shared/files/files_field.h"
 #include "shared/plan/plan.h"
@@ -75,5 +74,3 @@ struct plan_file {
  * were read into the same arena: a plan that was read holds both forms. LW_EFORMAT: an index or a
  * size that is not allowed, with its place. */
 enum lw_status lw_plan_file_pack(struct plan_file *f, struct lw_plan *p, struct lw_err *err);
-
-#endif

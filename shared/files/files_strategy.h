@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_FILES_FILES_STRATEGY_H
-#define LW_SHARED_FILES_FILES_STRATEGY_H
+#pragma once
 
 #include "shared/files/files_field.h"
 #include "shared/plan/strategy.h"
@@ -8,5 +7,3 @@
  * there keep the value they have in *s. */
 bool lw_strategy_fields_read(struct lw_fields *r, struct lw_strategy *s);
 void lw_strategy_fields_write(struct lw_jsonout *o, const char *key, const struct lw_strategy *s);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_GOLDEN_GOLDEN_H
-#define LW_SHARED_GOLDEN_GOLDEN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ void lw_golden_free(struct lw_golden_result *r);
 /* Run every case of a file and add to *r. A case that is wrong, unknown or unreadable is a failure;
  * LW_EIO and LW_ENOMEM end the run. */
 enum lw_status lw_golden_file(const char *file, struct lw_golden_result *r, struct lw_err *err);
-
-#endif

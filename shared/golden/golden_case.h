@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_GOLDEN_GOLDEN_CASE_H
-#define LW_SHARED_GOLDEN_GOLDEN_CASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ enum lw_status lw_golden_cell(const struct lw_golden_case *c, const char *title,
 /* Whole numbers separated by ';'. */
 enum lw_status lw_golden_cell_ints(const struct lw_golden_case *c, const char *title, int64_t min,
                                    int64_t max, int64_t **v, int32_t *n, struct lw_err *err);
-
-#endif

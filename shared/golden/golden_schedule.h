@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_GOLDEN_GOLDEN_SCHEDULE_H
-#define LW_SHARED_GOLDEN_GOLDEN_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ bool lw_golden_is_schedule(const char *file);
 
 /* Compare cell by cell, idle cells left out. LW_ENO names rank, cell and both. */
 enum lw_status lw_golden_schedule_file(const char *file, const char *text, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_GROUPS_DOUBLE_TREE_H
-#define LW_SHARED_GROUPS_DOUBLE_TREE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct lw_tree_place {
 
 /* Where position i of n stands in tree 0 or 1. n >= 1. */
 struct lw_tree_place lw_tree_place(int32_t n, int32_t tree, int32_t i);
-
-#endif

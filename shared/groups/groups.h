@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_GROUPS_GROUPS_H
-#define LW_SHARED_GROUPS_GROUPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -93,5 +92,3 @@ struct lw_haiscale {
 void lw_haiscale_free(struct lw_haiscale *h);
 enum lw_status lw_haiscale_ranks(const int64_t *node, const int32_t *device, int32_t n_ranks,
                                  bool compat, struct lw_haiscale *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_IO_CSV_ROWS_H
-#define LW_SHARED_IO_CSV_ROWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ enum lw_status lw_rows_real(const struct lw_rows *r, int32_t row, const char *ti
 /* A printed number and the unit of its last digit ("41.3": 0.1, "4187": 1). */
 enum lw_status lw_rows_printed(const struct lw_rows *r, int32_t row, const char *title, double *v,
                                double *unit, struct lw_err *err);
-
-#endif

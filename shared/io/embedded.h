@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_IO_EMBEDDED_H
-#define LW_SHARED_IO_EMBEDDED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ struct lw_embedded {
 extern const struct lw_embedded lw_embedded_files[]; /* ends with path == NULL */
 
 const struct lw_embedded *lw_embedded_find(const char *path); /* NULL when there is none */
-
-#endif

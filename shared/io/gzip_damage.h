@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_IO_GZIP_DAMAGE_H
-#define LW_SHARED_IO_GZIP_DAMAGE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ struct lw_gzip_text {
 enum lw_status lw_gzip_damage(const char *name, const char *packed, size_t n, size_t from,
                               size_t max, struct lw_gzip_text *text, struct lw_err *why,
                               struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_IO_INPUT_H
-#define LW_SHARED_IO_INPUT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input
 enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct lw_input *in,
                                     struct lw_err *damage, struct lw_err *err);
 void lw_input_free(struct lw_input *in);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_IO_OUTPUT_H
-#define LW_SHARED_IO_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,5 +30,3 @@ void lw_output_abort(struct lw_output *out);
 
 /* Flush standard output and check it: the last act of every command. */
 enum lw_status lw_stdout_close(struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_IO_OWN_OUTPUT_H
-#define LW_SHARED_IO_OWN_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ bool lw_is_database(const char *path);
 bool lw_belongs_to_database(const char *path);
 /* What --force sets: any file but a database may be replaced. */
 bool *lw_force_option(void);
-
-#endif

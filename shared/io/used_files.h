@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_IO_USED_FILES_H
-#define LW_SHARED_IO_USED_FILES_H
+#pragma once
 
 #include "shared/base/err.h"
 
@@ -20,5 +19,3 @@ enum lw_status lw_used_file(const char *path, enum lw_use use, struct lw_err *er
 /* The file that a path leads to through symbolic links, which need not exist. LW_EIO: too many
  * links, or the path is too long. */
 enum lw_status lw_resolve_links(const char *path, char *out, int room, struct lw_err *err);
-
-#endif

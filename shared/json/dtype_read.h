@@ -1,10 +1,7 @@
-#ifndef LW_SHARED_JSON_DTYPE_READ_H
-#define LW_SHARED_JSON_DTYPE_READ_H
+#pragma once
 
 #include "shared/base/dtype.h"
 #include "shared/json/json.h"
 
 /* The text under a reader's cursor; another one fails the reader and gives f32. */
 enum lw_dtype lw_dtype_read(struct lw_json *j);
-
-#endif

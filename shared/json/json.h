@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_JSON_JSON_H
-#define LW_SHARED_JSON_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ bool lw_json_failed(const struct lw_json *j);
 /* LW_OK when everything so far was read without error and, if the root was left, nothing but blanks
  * follows it; else the first error. */
 enum lw_status lw_json_done(struct lw_json *j, struct lw_err *err);
-
-#endif

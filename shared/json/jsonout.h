@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_JSON_JSONOUT_H
-#define LW_SHARED_JSON_JSONOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,5 +91,3 @@ void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value);
 #define LW_JSON_6(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_5(o, __VA_ARGS__))
 #define LW_JSON_7(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_6(o, __VA_ARGS__))
 #define LW_JSON_8(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_7(o, __VA_ARGS__))
-
-#endif

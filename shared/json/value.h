@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_JSON_VALUE_H
-#define LW_SHARED_JSON_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void lw_text_ints(struct lw_text *t, const int32_t *v, int32_t n);
 
 /* The tree as compact JSON: no blanks, fields in their order, numbers as they were written. */
 void lw_value_print(const struct lw_value *v, struct lw_text *t);
-
-#endif

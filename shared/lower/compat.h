@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_LOWER_COMPAT_H
-#define LW_SHARED_LOWER_COMPAT_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/plan/plan_builder.h"
@@ -20,5 +19,3 @@ enum lw_status lw_compat_check(const struct lw_strategy *s, const struct lw_work
 
 /* What a plan made under compat keeps of the system, and what it cannot hold. */
 void lw_compat_notes(const struct lw_strategy *s, struct lw_builder *b);
-
-#endif

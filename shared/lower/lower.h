@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_LOWER_LOWER_H
-#define LW_SHARED_LOWER_LOWER_H
+#pragma once
 
 #include "shared/plan/cost.h"
 #include "shared/plan/plan.h"
@@ -19,5 +18,3 @@ struct lw_settled_buckets {
 enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
                                        const struct lw_cost *cost, struct lw_settled_buckets *out,
                                        struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_LOWER_LOWER_CHUNK_H
-#define LW_SHARED_LOWER_LOWER_CHUNK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -222,5 +221,3 @@ bool lw_part_has_products(const struct lw_part *d);
 void lw_part_add_products(const struct lw_part *d, struct lw_builder *b, int32_t module,
                           unsigned phases, struct lw_share s);
 enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_LOWER_LOWER_GRID_H
-#define LW_SHARED_LOWER_LOWER_GRID_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
@@ -21,5 +20,3 @@ struct lw_grid_durations {
 enum lw_status lw_grid_plan(const struct lw_grid *g, const char *name, enum lw_schedule schedule,
                             const struct lw_grid_durations *d, struct lw_plan *plan,
                             struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_LOWER_LOWER_STEPS_H
-#define LW_SHARED_LOWER_LOWER_STEPS_H
+#pragma once
 
 #include "shared/schedule/grid_order.h"
 #include "shared/groups/groups.h"
@@ -332,5 +331,3 @@ enum lw_status lw_lower(const struct lw_workload *w, const struct lw_strategy *s
 enum lw_status lw_lower_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
                                         const struct lw_cost *cost, struct lw_settled_buckets *out,
                                         struct lw_err *err);
-
-#endif

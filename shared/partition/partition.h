@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PARTITION_PARTITION_H
-#define LW_SHARED_PARTITION_PARTITION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,5 +91,3 @@ enum lw_status lw_partition_alloc(int32_t n_items, int32_t n_stages, int32_t n_c
                                   struct lw_partitioning *out, struct lw_err *err);
 enum lw_status lw_partition_check_weights(const int64_t *weights, int32_t n, int64_t *total,
                                           struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PARTITION_PARTITION_PIPEDREAM_H
-#define LW_SHARED_PARTITION_PARTITION_PIPEDREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ void lw_pipedream_free(struct lw_pipedream_plan *p);
  * O(n_levels n_states^3 machines^2) time, O(n_states^2 machines) memory per level. */
 enum lw_status lw_pipedream_plan(const struct lw_pipedream_problem *p,
                                  struct lw_pipedream_plan *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PARTITION_PIPEDREAM_GRAPH_H
-#define LW_SHARED_PARTITION_PIPEDREAM_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void lw_pipedream_states_free(struct lw_pipedream_states *s);
 /* LW_EINVAL: a cycle, no node left; LW_ENOTSUP: more than 4,096 states. */
 enum lw_status lw_pipedream_states_make(const struct lw_profile_graph *g,
                                         struct lw_pipedream_states *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_COST_H
-#define LW_SHARED_PLAN_COST_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ struct lw_eval {
                             struct lw_err *err);
     const void *ctx;
 };
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_MESSAGE_ENDS_H
-#define LW_SHARED_PLAN_MESSAGE_ENDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_pro
 
 /* The op is a send or a receive of gradients. */
 bool lw_message_is_backward(const struct lw_plan *p, const struct lw_op *op);
-
-#endif

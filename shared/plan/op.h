@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_OP_H
-#define LW_SHARED_PLAN_OP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -56,5 +55,3 @@ const char *lw_op_word(int kind);                   /* the same, for tables; NUL
 const char *lw_op_letter(enum lw_op_kind kind);     /* "F", "AR", ... at most 2 characters */
 enum lw_op_class lw_op_class(enum lw_op_kind kind);
 enum lw_status lw_op_parse(const char *name, enum lw_op_kind *kind, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_PLAN_H
-#define LW_SHARED_PLAN_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -329,5 +328,3 @@ void lw_plan_launch_points(const struct lw_plan *p, int32_t variant, int32_t fir
 
 /* Prove the plan: see docs/design/plan.md for the list. LW_EPLAN names the first fault. */
 enum lw_status lw_plan_check(const struct lw_plan *p, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_PLAN_BUILDER_H
-#define LW_SHARED_PLAN_PLAN_BUILDER_H
+#pragma once
 
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
@@ -66,5 +65,3 @@ void lw_builder_note(struct lw_builder *b, const char *fmt, ...)
 
 /* Move everything into *plan (one arena), fill the hash, free the builder in every case. */
 enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, struct lw_err *err);
-
-#endif

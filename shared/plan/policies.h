@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_POLICIES_H
-#define LW_SHARED_PLAN_POLICIES_H
+#pragma once
 
 /* The policies that a strategy names, one row each:
  *
@@ -119,5 +118,3 @@ const char *lw_schedule_name(enum lw_schedule s);
 /* What it decides: the row's line, as help and a plan's notes show it. */
 const char *lw_shard_policy_help(enum lw_shard_policy_id p);
 const char *lw_partition_help(enum lw_partition p);
-
-#endif

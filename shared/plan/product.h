@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_PRODUCT_H
-#define LW_SHARED_PLAN_PRODUCT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ bool lw_product_equal(const struct lw_product *a, const struct lw_product *b);
 int64_t lw_product_flops(const struct lw_product *p); /* at most INT64_MAX */
 /* LW_EFORMAT: a size below 1, or a dimension beyond INT32_MAX, which no library takes. */
 enum lw_status lw_product_check(const struct lw_product *p, int32_t i, struct lw_err *err);
-
-#endif

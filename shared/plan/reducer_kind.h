@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_REDUCER_KIND_H
-#define LW_SHARED_PLAN_REDUCER_KIND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -59,5 +58,3 @@ const char *lw_reducer_name(enum lw_reducer_kind r); /* "auto", "nccl:tree,ring/
 bool lw_reducer_find(const char *name, enum lw_reducer_kind *kind);
 /* The same for --algorithm. LW_EINVAL lists the names. */
 enum lw_status lw_reducer_parse(const char *name, enum lw_reducer_kind *kind, struct lw_err *err);
-
-#endif

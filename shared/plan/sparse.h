@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_SPARSE_H
-#define LW_SHARED_PLAN_SPARSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ enum lw_sparse_turn lw_plan_sparse_turn(const struct lw_plan *p, int32_t op);
 enum lw_dtype lw_sparse_dtype(enum lw_sparse_turn turn, enum lw_dtype gradient);
 int64_t lw_sparse_bytes(const struct lw_sparse *x, enum lw_sparse_turn turn, enum lw_dtype gradient,
                         int64_t rows, int64_t n_members);
-
-#endif

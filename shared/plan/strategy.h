@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_STRATEGY_H
-#define LW_SHARED_PLAN_STRATEGY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -114,5 +113,3 @@ int64_t lw_strategy_ranks(const struct lw_strategy *s); /* dp * cp * pp * tp */
 
 /* Values in range and not contradicting each other. */
 enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err);
-
-#endif

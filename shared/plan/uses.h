@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_USES_H
-#define LW_SHARED_PLAN_USES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ enum lw_status lw_op_uses(const struct lw_uses *u, int32_t op, int32_t rank, lw_
 /* The one use of an op that changes how much memory a rank has in use; false: none. TAKE when the
  * op begins, FREE when it ends; an ALLOC or FREE op does either at its own time. */
 bool lw_op_memory(const struct lw_plan *p, int32_t op, int32_t rank, struct lw_use *use);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_PLAN_WORKLOAD_H
-#define LW_SHARED_PLAN_WORKLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -168,5 +167,3 @@ lw_ps lw_workload_backward_ps(const struct lw_workload *w);
 lw_ps lw_workload_step_ps(const struct lw_workload *w);
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SCHEDULE_GRID_ORDER_H
-#define LW_SHARED_SCHEDULE_GRID_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ static inline int32_t lw_action_target(const struct lw_grid *g, const struct lw_
         return a->stage + 1 < g->n_stages ? a->stage + 1 : -1;
     return a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : a->stage - 1;
 }
-
-#endif

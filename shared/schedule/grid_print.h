@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SCHEDULE_GRID_PRINT_H
-#define LW_SHARED_SCHEDULE_GRID_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -20,5 +19,3 @@ void lw_grid_print_json(const struct lw_grid *g, const struct lw_grid_times *t,
 
 /* Torch's schedule IR: a line per rank, no idle cells. */
 void lw_lowered_print_csv(const struct lw_lowered *l, FILE *f);
-
-#endif

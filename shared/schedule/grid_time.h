@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SCHEDULE_GRID_TIME_H
-#define LW_SHARED_SCHEDULE_GRID_TIME_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ void lw_grid_times_free(struct lw_grid_times *t);
  * an action never runs. */
 enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs *costs,
                             struct lw_grid_times *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SCHEDULE_SCHEDULE_H
-#define LW_SHARED_SCHEDULE_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ enum lw_status lw_grid_check(const struct lw_grid *g, struct lw_err *err);
 
 /* Names of actions: 'F', 'B', 'I', 'W'. */
 char lw_action_letter(enum lw_op_kind kind);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SCHEDULE_SCHEDULE_COLOSSAL_H
-#define LW_SHARED_SCHEDULE_SCHEDULE_COLOSSAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ enum lw_status lw_colossal_order(const struct lw_schedule_shape *s, bool forward
 
 /* "F3", "B3" (interleaved: "F1.3"), "CPpnN", "C-". */
 void lw_colossal_token(const struct lw_colossal_event *e, bool interleaved, char buf[32]);
-
-#endif

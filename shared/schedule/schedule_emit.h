@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SCHEDULE_SCHEDULE_EMIT_H
-#define LW_SHARED_SCHEDULE_SCHEDULE_EMIT_H
+#pragma once
 
 #include "shared/schedule/schedule.h"
 
@@ -50,5 +49,3 @@ enum lw_status lw_schedule_refuse(const struct lw_schedule_shape *s, struct lw_e
 enum lw_status lw_schedule_demand(const struct lw_schedule_shape *s, struct lw_err *err);
 /* Forwards of a rank before its first pair in interleaved-1f1b. */
 int32_t lw_interleaved_warmup(const struct lw_schedule_shape *s, int32_t rank);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SCHEDULE_SCHEDULE_TORCH_IR_H
-#define LW_SHARED_SCHEDULE_SCHEDULE_TORCH_IR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ enum lw_ir_names { LW_IR_NAMES, LW_IR_OLD_NAMES };
  * Returns the number of steps in it, 1 or 2. */
 int32_t lw_lowered_cell(const struct lw_lowered *s, int32_t i, enum lw_ir_names names, char *buf,
                         size_t room);
-
-#endif

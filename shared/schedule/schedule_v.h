@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SCHEDULE_SCHEDULE_V_H
-#define LW_SHARED_SCHEDULE_SCHEDULE_V_H
+#pragma once
 
 #include "shared/schedule/schedule.h"
 
@@ -29,5 +28,3 @@ static inline int32_t lw_leg_source(int32_t p, int32_t rank, enum lw_leg leg)
         return rank - 1;
     return rank + 1 < p ? rank + 1 : -1;
 }
-
-#endif

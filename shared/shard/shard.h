@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SHARD_SHARD_H
-#define LW_SHARED_SHARD_SHARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,5 +70,3 @@ int32_t lw_loads_give(struct lw_load *heap, int32_t world, int64_t load);
 /* Sizes not negative, their sum within int64, 1 or more members. */
 enum lw_status lw_shard_check_params(const struct lw_shard_param *params, int32_t n, int32_t world,
                                      struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SHARD_SHARD_OSS_H
-#define LW_SHARED_SHARD_SHARD_OSS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ struct lw_oss_buffer {
 };
 int32_t lw_oss_n_buffers(const struct lw_oss *o);
 const struct lw_oss_buffer *lw_oss_buffer(const struct lw_oss *o, int32_t buffer);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SHOW_CLUSTER_SHOW_H
-#define LW_SHARED_SHOW_CLUSTER_SHOW_H
+#pragma once
 
 #include "shared/files/files.h"
 #include "shared/text/record.h"
@@ -9,5 +8,3 @@
 enum lw_status lw_cluster_print(const struct lw_cluster *c, enum lw_format format,
                                 struct lw_err *err);
 enum lw_status lw_clusters_list(enum lw_format format, struct lw_err *err);
-
-#endif

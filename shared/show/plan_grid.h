@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SHOW_PLAN_GRID_H
-#define LW_SHARED_SHOW_PLAN_GRID_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ bool lw_grid_requested(const struct lw_grid_request *q, const struct lw_plan_sou
 /* Make, check and print it to standard output; out (may be NULL): write it as a plan there. */
 enum lw_status lw_plan_grid(struct lw_plan_source *src, const struct lw_grid_request *q,
                             const char *out, enum lw_format format, struct lw_err *err);
-
-#endif

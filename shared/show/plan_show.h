@@ -1,10 +1,7 @@
-#ifndef LW_SHARED_SHOW_PLAN_SHOW_H
-#define LW_SHARED_SHOW_PLAN_SHOW_H
+#pragma once
 
 #include "shared/cli/cli.h"
 #include "shared/plan/plan.h"
 
 /* Print a plan to standard output. */
 enum lw_status lw_plan_show(const struct lw_plan *p, enum lw_format format, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SHOW_PLAN_STAGES_H
-#define LW_SHARED_SHOW_PLAN_STAGES_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
@@ -7,5 +6,3 @@
 /* A line per role of a plan with several: what its ranks hold, and what they do in a pass of the
  * last variant. To standard output. */
 enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_SHOW_PLAN_UNITS_H
-#define LW_SHARED_SHOW_PLAN_UNITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ const char *lw_plan_unit_uses(const struct lw_plan *p, int32_t bucket,
 
 /* A table of these units to standard output; nothing where there is none. */
 enum lw_status lw_plan_show_units(const struct lw_plan *p, struct lw_err *err);
-
-#endif

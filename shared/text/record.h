@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TEXT_RECORD_H
-#define LW_SHARED_TEXT_RECORD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ enum lw_status lw_records_csv(const struct lw_records *r, FILE *f, struct lw_err
 /* All there is to print: a table, or CSV, or an object that holds the array alone. */
 enum lw_status lw_records_print(const struct lw_records *r, enum lw_format format, FILE *f,
                                 struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TEXT_SHOWN_STDOUT_H
-#define LW_SHARED_TEXT_SHOWN_STDOUT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ void lw_stdout_show_only(void);
 
 /* Has anything been written to standard output since then? It is flushed for that. */
 bool lw_stdout_used(void);
-
-#endif

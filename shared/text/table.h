@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TEXT_TABLE_H
-#define LW_SHARED_TEXT_TABLE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -78,5 +77,3 @@ void lw_table_free(struct lw_table *t);
 /* Print as text with that indent, or as CSV, and free; LW_ENOMEM where t is NULL. */
 enum { LW_TABLE_CSV = -1 };
 enum lw_status lw_table_end(struct lw_table *t, FILE *f, int indent, struct lw_err *err);
-
-#endif

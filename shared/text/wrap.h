@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TEXT_WRAP_H
-#define LW_SHARED_TEXT_WRAP_H
+#pragma once
 
 #include <stdio.h>
 
@@ -36,5 +35,3 @@ struct lw_paragraph {
 };
 FILE *lw_paragraph_open(struct lw_paragraph *p, FILE *out, const char *before);
 enum lw_status lw_paragraph_close(struct lw_paragraph *p, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TIMELINE_PARAM_MEMORY_H
-#define LW_SHARED_TIMELINE_PARAM_MEMORY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -54,5 +53,3 @@ enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan
 
 enum lw_status lw_memory_at_peak(const struct lw_timeline *t, const struct lw_plan *plan,
                                  struct lw_memory_peak *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TIMELINE_PERIOD_FIGURES_H
-#define LW_SHARED_TIMELINE_PERIOD_FIGURES_H
+#pragma once
 
 #include "shared/text/record.h"
 #include "shared/timeline/rank_period.h"
@@ -39,5 +38,3 @@ extern const enum lw_period_figure lw_period_parts[LW_N_PERIOD_PARTS];
 void lw_period_figures(const struct lw_measure *m, lw_ps figure[LW_N_FIGURES]);
 /* In whole nanoseconds; parts are rounded so that they add up to the period. */
 struct lw_period_row lw_period_row_of(const struct lw_measure *m);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TIMELINE_RANK_PERIOD_H
-#define LW_SHARED_TIMELINE_RANK_PERIOD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void lw_period_cut(const struct lw_timeline *t, const struct lw_plan *plan, cons
 void lw_period_measure(const struct lw_timeline *t, const struct lw_plan *plan,
                        const int64_t *rows, int64_t n_rows, struct lw_period_edge *edges,
                        struct lw_measure *m);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TIMELINE_SUMMARY_PRINT_H
-#define LW_SHARED_TIMELINE_SUMMARY_PRINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,5 +29,3 @@ enum lw_status lw_summary_text_memory(const struct lw_summary *s, const struct l
                                       FILE *f, struct lw_err *err);
 enum lw_status lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summary *s, bool memory,
                                      struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TIMELINE_THROUGHPUT_H
-#define LW_SHARED_TIMELINE_THROUGHPUT_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -33,5 +32,3 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
 /* One or two lines; nothing where no sample is known. And the object "throughput". */
 void lw_throughput_text(const struct lw_throughput *t, FILE *f);
 void lw_throughput_json(struct lw_jsonout *o, const struct lw_throughput *t);
-
-#endif

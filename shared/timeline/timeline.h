@@ -1,5 +1,4 @@
-#ifndef LW_SHARED_TIMELINE_TIMELINE_H
-#define LW_SHARED_TIMELINE_TIMELINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -126,5 +125,3 @@ lw_ps lw_intervals_union(struct lw_interval *v, int64_t n, lw_ps from, lw_ps to)
 /* Length of union(a) minus union(b), both sorted and merged by the call. */
 lw_ps lw_intervals_minus(struct lw_interval *a, int64_t n_a, struct lw_interval *b, int64_t n_b,
                          lw_ps from, lw_ps to);
-
-#endif

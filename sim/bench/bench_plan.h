@@ -1,5 +1,4 @@
-#ifndef LW_SIM_BENCH_BENCH_PLAN_H
-#define LW_SIM_BENCH_BENCH_PLAN_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
@@ -25,5 +24,3 @@ enum lw_status sim_bench_cluster(int32_t n, struct lw_cluster *c, struct lw_err 
  * backward, in registration order and without recorded ready times: what planning at size is
  * measured on. */
 enum lw_status sim_bench_workload(int32_t n_params, struct lw_workload *w, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_COLLECTIVE_MESSAGES_H
-#define LW_SIM_COST_COLLECTIVE_MESSAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ struct sim_links {
 enum lw_status sim_schedule_run(const struct sim_schedule *s, const lw_ps *entry,
                                 const struct sim_links *links, lw_ps *end, int64_t *n_messages,
                                 struct lw_err *err);
-
-#endif

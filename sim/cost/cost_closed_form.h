@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_COST_CLOSED_FORM_H
-#define LW_SIM_COST_COST_CLOSED_FORM_H
+#pragma once
 
 #include "sim/cost/cost_model.h"
 #include "sim/cost/hfreduce.h"
@@ -32,5 +31,3 @@ void sim_group_link_time(const void *ctx, const struct sim_transfer *m, int64_t 
  * counts as the slowest. */
 enum lw_status sim_algorithm_time(const struct lw_cluster *c, const struct lw_cost_query *q,
                                   struct lw_cost_answer *out, struct lw_err *err);
-
-#endif

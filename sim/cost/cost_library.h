@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_COST_LIBRARY_H
-#define LW_SIM_COST_COST_LIBRARY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ enum lw_status sim_library_time(const struct lw_cluster *c, const struct lw_cost
 /* The algorithm that auto chooses for the query; other algorithms are what they are. */
 enum lw_status sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost_query *q,
                                 enum lw_reducer_kind *kind, struct lw_err *err);
-
-#endif

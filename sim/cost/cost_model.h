@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_COST_MODEL_H
-#define LW_SIM_COST_COST_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -100,5 +99,3 @@ const struct lw_cost_table *sim_table_find(const struct lw_cluster *cluster,
 lw_ps sim_table_time(const struct lw_cost_table *t, int64_t bytes, const char **detail);
 /* CPU time of a call, by the same interpolation; the table has cpu_ps. */
 lw_ps sim_table_cpu(const struct lw_cost_table *t, int64_t bytes);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_COST_NCCL_H
-#define LW_SIM_COST_COST_NCCL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_
  * for each thread block, because the proxy thread posts a message for each and looks through its
  * flags (docs/design/nccl.md, "Calibration"). */
 double sim_nccl_posting_us(const struct lw_cost_answer *model, int32_t n_nodes);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_COST_PRINT_H
-#define LW_SIM_COST_COST_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -17,5 +16,3 @@ struct sim_cost_answers {
 
 enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_answers *a,
                               enum lw_format format, FILE *f, struct lw_err *err);
-
-#endif

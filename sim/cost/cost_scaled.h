@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_COST_SCALED_H
-#define LW_SIM_COST_COST_SCALED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ bool sim_table_is_doubtful(const struct lw_cluster *c, const struct lw_cost_quer
  * the table's ranks to the query's. false: there is nothing to say. */
 bool sim_say_other_shape(const struct lw_cluster *c, const struct lw_cost_query *q,
                          const struct lw_cost_answer *a, char *text, size_t size);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_GEMM_COST_H
-#define LW_SIM_COST_GEMM_COST_H
+#pragma once
 
 #include <stdio.h>
 
@@ -12,5 +11,3 @@
  * another text; LW_ENOTSUP: the device lacks the figures. */
 enum lw_status sim_gemm_print(const struct lw_cluster *c, const char *shape, enum lw_dtype dtype,
                               enum lw_format format, FILE *f, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_HFREDUCE_H
-#define LW_SIM_COST_HFREDUCE_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/base/units.h"
@@ -27,5 +26,3 @@ struct sim_hfreduce {
 enum lw_status sim_hfreduce_of(const struct lw_cluster *c, int32_t per_node, int32_t n_nodes,
                                struct sim_hfreduce *out, struct lw_err *err);
 const char *sim_ceiling_name(enum sim_ceiling k); /* "host memory", "PCIe", "host bridge", "NIC" */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_COST_TREE_MESSAGES_H
-#define LW_SIM_COST_TREE_MESSAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ void sim_trees_free(struct sim_trees *t);
  * i = 0 .. n - 1. */
 enum lw_status sim_trees_rounds(const struct sim_trees *t, bool back, int32_t n, int64_t *rounds,
                                 struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_DEVICE_H
-#define LW_SIM_ENGINE_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ double sim_comm_sigma(const struct lw_cluster *cluster, const struct lw_sim_opti
 
 int64_t sim_rate_of(double share);              /* to parts in 1e9, at least 1 */
 int64_t sim_rate_product(int64_t a, int64_t b); /* at least 1 */
-
-#endif

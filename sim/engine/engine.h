@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_ENGINE_H
-#define LW_SIM_ENGINE_ENGINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -335,5 +334,3 @@ static inline const struct lw_op *sim_unit_op(const struct sim_engine *e, int32_
     const struct sim_program *p = e->program[rank];
     return &e->plan->ops[p->parts[p->first_part[unit]]];
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_OP_GRAPH_H
-#define LW_SIM_ENGINE_OP_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ struct sim_program {
 enum lw_status sim_program_make(const struct lw_plan *plan, struct lw_program range,
                                 const bool *pooled, struct lw_arena *arena,
                                 struct sim_program *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_QUEUE_H
-#define LW_SIM_ENGINE_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ void sim_queue_free(struct sim_queue *q);
  * the least and push it back up to `spread` later, n_holds times. Returns a checksum of what was
  * popped, or -1 without memory. The caller times it. */
 int64_t sim_queue_hold(int64_t pending, int64_t n_holds, lw_ps spread, uint64_t seed);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_RANDOM_DRAWS_H
-#define LW_SIM_ENGINE_RANDOM_DRAWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -56,5 +55,3 @@ static inline lw_ps sim_skew(uint64_t seed, struct sim_range r, int32_t rank)
 {
     return sim_range_take(r, sim_mix(~seed ^ (uint64_t)(uint32_t)rank));
 }
-
-#endif

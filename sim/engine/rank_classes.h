@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_RANK_CLASSES_H
-#define LW_SIM_ENGINE_RANK_CLASSES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct sim_fold {
     struct lw_plan plan; /* the quotient: ranks are classes, a group holds each class once. Borrows
                           * from the plan; operands still name its ranks */
 };
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_RING_RECURRENCE_H
-#define LW_SIM_ENGINE_RING_RECURRENCE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ typedef void sim_extra_fn(const void *ctx, int64_t step, int32_t n, lw_ps *t);
 
 void sim_ring_run(int32_t n, int64_t steps, lw_ps *t, const lw_ps *cost, const lw_ps *latency,
                   sim_extra_fn *extra, const void *ctx, lw_ps *end);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_SIM_OPTIONS_H
-#define LW_SIM_ENGINE_SIM_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ struct lw_sim_stats {
     int32_t n_remarks; /* on what was not done as asked */
     char remarks[LW_SIM_MAX_REMARKS][280];
 };
-
-#endif

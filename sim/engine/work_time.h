@@ -1,5 +1,4 @@
-#ifndef LW_SIM_ENGINE_WORK_TIME_H
-#define LW_SIM_ENGINE_WORK_TIME_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ void sim_list_timed(const struct lw_plan *plan, const struct lw_cluster *cluster
 /* One more op timed so. */
 void sim_note_timed(struct lw_sim_stats *stats, const struct lw_op *op, const char *by,
                     const char *source, const char *basis);
-
-#endif

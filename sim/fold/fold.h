@@ -1,5 +1,4 @@
-#ifndef LW_SIM_FOLD_FOLD_H
-#define LW_SIM_FOLD_FOLD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ enum lw_status sim_fold_make(const struct lw_plan *plan, const struct lw_cluster
  * groups of a communicator that become one; -1 = of no communicator. */
 enum lw_status sim_fold_plan(const struct lw_plan *plan, const int64_t *signature,
                              struct lw_arena *arena, struct sim_fold *f, struct lw_err *err);
-
-#endif

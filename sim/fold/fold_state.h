@@ -1,5 +1,4 @@
-#ifndef LW_SIM_FOLD_FOLD_STATE_H
-#define LW_SIM_FOLD_FOLD_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ bool sim_fold_is_new(struct sim_trie *t, const int64_t *path, int n);
 /* Whether that changed anything. */
 bool sim_single_out(struct sim_folding *m, int32_t rank);
 bool sim_single_out_group(struct sim_folding *m, int32_t group);
-
-#endif

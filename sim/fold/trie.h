@@ -1,5 +1,4 @@
-#ifndef LW_SIM_FOLD_TRIE_H
-#define LW_SIM_FOLD_TRIE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ struct sim_trie {
 /* The node after `node` for one more number of the sequence. */
 int64_t sim_trie_next(struct sim_trie *t, int64_t node, int64_t value);
 void sim_trie_free(struct sim_trie *t);
-
-#endif

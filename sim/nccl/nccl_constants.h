@@ -1,5 +1,4 @@
-#ifndef LW_SIM_NCCL_NCCL_CONSTANTS_H
-#define LW_SIM_NCCL_NCCL_CONSTANTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ extern const double sim_nccl_tree_correction[SIM_N_NCCL_PROTOCOLS][SIM_NCCL_N_CO
 
 const char *sim_nccl_algorithm_name(enum sim_nccl_algorithm a); /* "nvls-tree" */
 const char *sim_nccl_protocol_name(enum sim_nccl_protocol p);   /* "ll128" */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_NCCL_NCCL_CURVES_H
-#define LW_SIM_NCCL_NCCL_CURVES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -66,5 +65,3 @@ double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int withou
  * LW_EINVAL: no share in range. */
 enum lw_status sim_nccl_smooth(const double *share, const double *ratio, int n,
                                struct sim_nccl_measured *out, struct lw_err *err);
-
-#endif

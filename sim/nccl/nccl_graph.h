@@ -1,5 +1,4 @@
-#ifndef LW_SIM_NCCL_NCCL_GRAPH_H
-#define LW_SIM_NCCL_NCCL_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void sim_nccl_search(const struct sim_nccl_node *node, struct sim_nccl_graphs *o
 /* The same channels where the group gets so much between nodes: groups side by side share its
  * adapters, which the search does not know. */
 void sim_nccl_slow_down(struct sim_nccl_graphs *graphs, double inter_gbs);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_NCCL_NCCL_TUNING_H
-#define LW_SIM_NCCL_NCCL_TUNING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ bool sim_nccl_offers(const struct sim_nccl_version *v, enum lw_op_kind op, sim_n
  * NCCL doubles after its search and lowers for small sizes. */
 int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a,
                         enum sim_nccl_protocol p, int64_t bytes);
-
-#endif

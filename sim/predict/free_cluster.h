@@ -1,5 +1,4 @@
-#ifndef LW_SIM_PREDICT_FREE_CLUSTER_H
-#define LW_SIM_PREDICT_FREE_CLUSTER_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
@@ -11,5 +10,3 @@
  * have to time. */
 enum lw_status lw_sim_alone(const void *ctx, const struct lw_plan *plan,
                             struct lw_timeline *timeline, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_PREDICT_SAMPLES_H
-#define LW_SIM_PREDICT_SAMPLES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ enum lw_status lw_sim_sample(const struct lw_plan *plan, const struct lw_cluster
                              const struct lw_sim_options *options, int32_t first_step, int32_t n,
                              int32_t n_threads, struct lw_sim_samples *out, struct lw_err *err);
 void lw_sim_samples_free(struct lw_sim_samples *s);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_SIM_PREDICT_SIM_H
-#define LW_SIM_PREDICT_SIM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ int32_t lw_sim_warmup_steps(const struct lw_plan *plan);
 
 /* One step, collective detail, rendezvous, the cluster's costs, no noise. */
 struct lw_sim_options lw_sim_options_default(void);
-
-#endif

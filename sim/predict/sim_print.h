@@ -1,5 +1,4 @@
-#ifndef LW_SIM_PREDICT_SIM_PRINT_H
-#define LW_SIM_PREDICT_SIM_PRINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -59,5 +58,3 @@ struct lw_sim_report {
 
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,
                             struct lw_err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* What reading an input may take: at most so many times its size and a constant. Counted by the
  * sanitizer's hooks; without a sanitizer nothing is counted. */
-#ifndef LW_TESTS_FUZZ_MEMORY_BOUND_H
-#define LW_TESTS_FUZZ_MEMORY_BOUND_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ static void bound_end(size_t input_bytes)
             input_bytes, (long long)bound_peak, (long long)most);
     abort();
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_FUZZ_TEXT_INPUT_H
-#define LW_TESTS_FUZZ_TEXT_INPUT_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,5 +29,3 @@ static inline void fuzz_input_end(struct lw_input *in)
     if (lw_alloc_live() != 0)
         abort();
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_FAILING_ALLOC_H
-#define LW_TESTS_LIB_FAILING_ALLOC_H
+#pragma once
 
 /* Calls whose allocations fail. */
 #include <stdbool.h>
@@ -39,5 +38,3 @@ struct failing_alloc {
 struct failing_alloc failing_alloc_begin(const void *out, size_t size);
 bool failing_alloc_failed(struct failing_alloc *k, enum lw_status s);
 void failing_alloc_end(struct failing_alloc *k, int64_t least);
-
-#endif

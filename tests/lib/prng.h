@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PRNG_H
-#define LW_TESTS_LIB_PRNG_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -33,5 +32,3 @@ static inline int64_t prng_in(struct prng *r, int64_t low, int64_t high)
 {
     return low + (int64_t)(prng_next(r) % (uint64_t)(high - low + 1));
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_UNIT_H
-#define LW_TESTS_LIB_UNIT_H
+#pragma once
 
 /* cmocka, and tests that need no list: TEST(name) { ... } defines a test and adds it to those of
  * the program, which run in the order of the file. tests/lib/unit.c has main. */
@@ -48,5 +47,3 @@ int unit_cases(int few, int many);
 void unit_add(struct CMUnitTest test);
 void unit_main(int (*other)(int argc, char **argv));
 void unit_group(CMFixtureFunction setup, CMFixtureFunction teardown);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_CALLS_IMPORT_CALLS_H
-#define LW_TRACES_CALLS_IMPORT_CALLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ enum lw_status traces_recorded_period(const struct traces_recorded *c, int64_t *
  * are of one rank. */
 enum lw_status traces_recorded_tables(const struct traces_recorded *c, int n, struct traces_bench *out,
                                    struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_DDP_RUNS_DDP_RUN_MEASURED_H
-#define LW_TRACES_DDP_RUNS_DDP_RUN_MEASURED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ enum lw_status lw_groundtruth_measured(const struct lw_input *in, struct lw_gt_r
                                        struct lw_err *err);
 const struct lw_gt_measured *lw_gt_measured_find(const struct lw_gt_results *r, const char *config);
 void lw_gt_results_free(struct lw_gt_results *r);
-
-#endif

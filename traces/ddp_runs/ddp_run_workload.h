@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_DDP_RUNS_DDP_RUN_WORKLOAD_H
-#define LW_TRACES_DDP_RUNS_DDP_RUN_WORKLOAD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ enum lw_status lw_gloo_workload(const struct lw_groundtruth *g, struct lw_worklo
                                 struct lw_err *err);
 enum lw_status lw_gloo_cluster(const struct lw_groundtruth *g, struct lw_cluster *c,
                                struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_DDP_RUNS_IMPORT_DDP_RUN_H
-#define LW_TRACES_DDP_RUNS_IMPORT_DDP_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ bool lw_groundtruth_is(const char *text, size_t len);
 enum lw_status lw_groundtruth_read(const struct lw_input *in, struct lw_groundtruth *out,
                                    struct lw_err *err);
 void lw_groundtruth_free(struct lw_groundtruth *g);
-
-#endif

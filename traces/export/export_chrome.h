@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_EXPORT_EXPORT_CHROME_H
-#define LW_TRACES_EXPORT_EXPORT_CHROME_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -31,5 +30,3 @@ enum lw_status lw_export_chrome(const struct lw_export *e, FILE *f, struct lw_er
 
 /* Every span as a line of comma-separated values, times in ns. */
 enum lw_status lw_export_csv(const struct lw_export *e, FILE *f, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_IMPORT_BENCH_IMPORT_H
-#define LW_TRACES_IMPORT_BENCH_IMPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ struct traces_import_speed {
  * time is told. LW_EFORMAT: no trace. */
 enum lw_status traces_bench_import(const char *file, int64_t bytes, bool packed,
                                    struct traces_import_speed *out, struct lw_err *err);
-
-#endif

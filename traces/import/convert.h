@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_IMPORT_CONVERT_H
-#define LW_TRACES_IMPORT_CONVERT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ enum lw_status traces_convert(const struct traces_file *f, int n, const struct t
 /* Of a format that gives the whole step as it was measured: all of it is covered. */
 void traces_cover_all(struct traces_converted *out);
 void traces_converted_free(struct traces_converted *c);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_IMPORT_IMPORT_PRINT_H
-#define LW_TRACES_IMPORT_IMPORT_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ struct traces_import_summary {
 };
 enum lw_status traces_import_print(const struct traces_import_summary *s, enum lw_format format,
                                    FILE *f, struct lw_err *err);
-
-#endif

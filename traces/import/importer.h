@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_IMPORT_IMPORTER_H
-#define LW_TRACES_IMPORT_IMPORTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ enum lw_status lw_importer_of(const struct lw_input *in, const struct lw_importe
                               struct lw_err *err);
 /* The sentences of all rows after `begin`. */
 void lw_importers_help(const char *begin, bool inspect, const char *end, char *text, size_t size);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_IMPORT_PARALLEL_FILES_H
-#define LW_TRACES_IMPORT_PARALLEL_FILES_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/base/progress.h"
@@ -18,5 +17,3 @@ struct traces_work {
     const struct lw_progress *progress; /* NULL = silent */
 };
 enum lw_status traces_parallel(const struct traces_work *w, struct lw_err *err);
-
-#endif

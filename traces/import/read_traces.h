@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_IMPORT_READ_TRACES_H
-#define LW_TRACES_IMPORT_READ_TRACES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ enum lw_status traces_file_open(const char *name, bool salvage, struct lw_input 
 enum lw_status traces_files_read(const struct traces_reading *r, char **names, int n,
                                  struct traces_file *out, struct lw_err *err);
 void traces_files_free(struct traces_file *f, int n);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_INSPECT_INSPECT_HOST_BOUND_H
-#define LW_TRACES_INSPECT_INSPECT_HOST_BOUND_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r);
 enum lw_status traces_text_host_bound(const struct traces_report_file *f, FILE *out,
                                       struct lw_err *err);
 enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_INSPECT_INSPECT_PRINT_H
-#define LW_TRACES_INSPECT_INSPECT_PRINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct 
 /* Elements and bytes of a collective that the host ran; -1 = not recorded. */
 int64_t traces_host_numel(const struct lw_trace *t, int64_t row);
 int64_t traces_host_bytes(const struct lw_trace *t, int64_t row);
-
-#endif

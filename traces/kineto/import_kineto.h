@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_KINETO_IMPORT_KINETO_H
-#define LW_TRACES_KINETO_IMPORT_KINETO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
 /* Read, unpack, parse and sort a trace file. hash[33] (may be NULL) gets that of its bytes. */
 enum lw_status lw_kineto_read(const char *file, struct lw_trace *out, char hash[33],
                               struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_KINETO_SIDECAR_H
-#define LW_TRACES_KINETO_SIDECAR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ void traces_sidecar_free(struct traces_sidecar *s);
 /* Where the sidecar of a trace would lie: "a/b.json.gz" -> "a/b.sidecar.json". NULL without
  * memory. */
 char *traces_sidecar_path(const char *trace, struct lw_arena *arena);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_MODELS_HF_CONFIG_H
-#define LW_TRACES_MODELS_HF_CONFIG_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/io/input.h"
@@ -11,5 +10,3 @@
  * the reason. */
 enum lw_status traces_hf_config(const struct lw_input *in, const char **name,
                                 struct traces_model_shape *shape, struct lw_err *err);
-
-#endif

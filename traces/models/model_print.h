@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_MODELS_MODEL_PRINT_H
-#define LW_TRACES_MODELS_MODEL_PRINT_H
+#pragma once
 
 #include "shared/plan/workload.h"
 #include "shared/text/record.h"
@@ -10,5 +9,3 @@ enum lw_status traces_model_print(const struct lw_workload *w, const char *outpu
                                   enum lw_format format, struct lw_err *err);
 /* Every model with its size and source. */
 enum lw_status traces_models_list(enum lw_format format, struct lw_err *err);
-
-#endif

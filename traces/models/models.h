@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_MODELS_MODELS_H
-#define LW_TRACES_MODELS_MODELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -108,5 +107,3 @@ extern const struct traces_model traces_models_mlp[], traces_models_resnet[];
 extern const struct traces_model traces_models_gpt[], traces_models_llama[];
 extern const struct traces_model traces_models_experts[];
 extern const struct traces_model traces_models_bert[], traces_models_vit[];
-
-#endif

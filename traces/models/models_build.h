@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_MODELS_MODELS_BUILD_H
-#define LW_TRACES_MODELS_MODELS_BUILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ void traces_builder_settle_products(struct traces_builder *b);
 /* Ready order and times, optimizer, provenance; checks the result and frees all on failure. */
 enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,
                                      struct lw_workload *w, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_MODELS_MODELS_TRANSFORMER_H
-#define LW_TRACES_MODELS_MODELS_TRANSFORMER_H
+#pragma once
 
 #include "traces/models/models_build.h"
 
@@ -106,5 +105,3 @@ void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_
 
 enum lw_status transformer_finish(struct transformer *t, const struct traces_model *m,
                                   struct lw_workload *w, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_NCCL_TESTS_BENCH_ROWS_H
-#define LW_TRACES_NCCL_TESTS_BENCH_ROWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,5 +102,3 @@ enum lw_status bench_fill_tables(struct bench_reader *r);
 enum lw_status bench_read_csv(struct bench_reader *r); /* nccl_tests_csv.c */
 bool bench_csv_is(const char *text, size_t len);
 enum lw_status bench_read_json(struct bench_reader *r); /* nccl_tests_json.c */
-
-#endif

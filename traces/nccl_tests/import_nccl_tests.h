@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_NCCL_TESTS_IMPORT_NCCL_TESTS_H
-#define LW_TRACES_NCCL_TESTS_IMPORT_NCCL_TESTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ int32_t traces_domains(const struct lw_cluster *base, enum lw_op_kind op, int32_
  * the links of base. */
 enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_cluster *tables,
                                    struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_PIPEDREAM_IMPORT_PIPEDREAM_H
-#define LW_TRACES_PIPEDREAM_IMPORT_PIPEDREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ enum lw_status traces_pipedream_read(const struct lw_input *in, struct lw_profil
 enum lw_status lw_workload_from_pipedream(const struct lw_profile_graph *g, const char *file,
                                           const char *hash, struct lw_workload *out,
                                           struct lw_err *err);
-
-#endif

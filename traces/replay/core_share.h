@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_CORE_SHARE_H
-#define LW_TRACES_REPLAY_CORE_SHARE_H
+#pragma once
 
 #include "traces/replay/replay_maker.h"
 
@@ -15,5 +14,3 @@ int64_t replay_compute_alone(const struct replay_maker *m, const struct replay_r
                              const struct replay_host *h, int64_t from, int64_t to);
 /* How long the collective of that row takes, with nothing beside it where cores are shared. */
 int64_t replay_comm_alone(const struct replay_maker *m, const struct replay_rank *r, int64_t row);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_HOST_BUSY_H
-#define LW_TRACES_REPLAY_HOST_BUSY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ int64_t traces_host_busy_ns(const struct traces_host_busy *b, int64_t from, int6
 
 /* Whether it ran an op at ns, and when that changes next; INT64_MAX = never. */
 bool traces_host_busy_at(const struct traces_host_busy *b, int64_t ns, int64_t *until);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_HOST_COMMS_H
-#define LW_TRACES_REPLAY_HOST_COMMS_H
+#pragma once
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
@@ -17,5 +16,3 @@ enum lw_status traces_host_comms_find(const struct traces_source *s, struct lw_a
 enum lw_status traces_copies_out(const struct lw_trace *t, const struct lw_step *step,
                                  struct lw_arena *arena, int64_t **rows, int64_t *n,
                                  struct lw_err *err);
-
-#endif

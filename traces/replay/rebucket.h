@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_REBUCKET_H
-#define LW_TRACES_REPLAY_REBUCKET_H
+#pragma once
 
 #include "shared/base/arena.h"
 #include "shared/bucket/bucket.h"
@@ -14,5 +13,3 @@
  * LW_EFORMAT: gradients without shapes, or buckets that do not hold them. */
 enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bucket_request *want,
                                struct lw_arena *arena, struct traces_points *p, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_RECORDED_TIMELINE_H
-#define LW_TRACES_REPLAY_RECORDED_TIMELINE_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/timeline/timeline.h"
@@ -19,5 +18,3 @@ enum lw_status traces_recorded_timeline(const struct traces_replay *r, const str
 /* The rows alone, not divided into steps. */
 enum lw_status traces_recorded_rows(const struct traces_replay *r, const struct lw_plan *p,
                                     struct lw_timeline *t, struct lw_err *err);
-
-#endif

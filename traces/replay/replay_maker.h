@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_REPLAY_MAKER_H
-#define LW_TRACES_REPLAY_REPLAY_MAKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ enum lw_status replay_match_comms(struct replay_maker *m);
 
 /* replay_emit.c: the program of one rank. */
 enum lw_status replay_emit_rank(struct replay_maker *m, struct replay_rank *r);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_REPLAY_POINTS_H
-#define LW_TRACES_REPLAY_REPLAY_POINTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -97,5 +96,3 @@ enum lw_status traces_points_build(const struct traces_source *s,
                                    const struct lw_kernel_table *kernels,
                                    const struct lw_bucket_request *buckets, struct lw_arena *arena,
                                    struct traces_points *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_REPLAY_STEPS_H
-#define LW_TRACES_REPLAY_REPLAY_STEPS_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/timeline/timeline.h"
@@ -36,5 +35,3 @@ enum lw_status traces_replay_periods(const struct traces_replay *r, const struct
  * rank where it is longest. */
 lw_ps traces_replay_host(const struct traces_replay *r, const struct lw_timeline *t, int32_t step,
                          int32_t rank);
-
-#endif

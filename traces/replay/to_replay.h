@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_REPLAY_TO_REPLAY_H
-#define LW_TRACES_REPLAY_TO_REPLAY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ void traces_replay_free(struct traces_replay *r);
 /* The machine that a replay runs on: every op has its own time, so no figure is needed but the
  * number of threads that ran collectives of the host. */
 struct lw_cluster traces_replay_cluster(const struct traces_replay *r);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_STEPS_COMPUTE_CLOCK_H
-#define LW_TRACES_STEPS_COMPUTE_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ int64_t traces_axis_start(const struct traces_axis *a, int64_t ns);
 int64_t traces_axis_end(const struct traces_axis *a, int64_t ns);
 /* Length of [from, to) without the excluded stretches. */
 int64_t traces_axis_length(const struct traces_axis *a, int64_t from, int64_t to);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_STEPS_CROSS_RANK_H
-#define LW_TRACES_STEPS_CROSS_RANK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_
 enum lw_status traces_cross_rank_build(struct traces_comm_list *lists, int32_t n,
                                        struct lw_arena *arena, struct traces_cross_rank *out,
                                        struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_STEPS_DEVICE_FIGURES_H
-#define LW_TRACES_STEPS_DEVICE_FIGURES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ enum lw_status lw_inspect(const struct lw_trace *t, struct lw_inspection *out, s
 enum lw_status lw_inspect_with(const struct lw_trace *t, const struct lw_kernel_table *table,
                                struct lw_inspection *out, struct lw_err *err);
 void lw_inspection_free(struct lw_inspection *i);
-
-#endif

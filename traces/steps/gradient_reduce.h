@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_STEPS_GRADIENT_REDUCE_H
-#define LW_TRACES_STEPS_GRADIENT_REDUCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@
  * last one and before the optimizer. Others belong to the forward or to ops of the backward:
  * tensor parallelism, buffers, losses. True for all where the step shows no gradient. */
 bool lw_step_reduces_gradients(const struct lw_step *s, int64_t ns);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_STEPS_HOST_BOUND_H
-#define LW_TRACES_STEPS_HOST_BOUND_H
+#pragma once
 
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ enum lw_status traces_host_bound_find(const struct lw_trace *t, const struct lw_
                                       const struct lw_kernel_table *table,
                                       struct traces_host_bound *out, struct lw_err *err);
 void traces_host_bound_free(struct traces_host_bound *m);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_STEPS_MICRO_BATCHES_H
-#define LW_TRACES_STEPS_MICRO_BATCHES_H
+#pragma once
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
@@ -11,5 +10,3 @@
 enum lw_status lw_step_last_pass(const struct lw_trace *t, const struct lw_step *s,
                                  struct lw_arena *arena, struct lw_step *out, int32_t *n_passes,
                                  struct lw_err *err);
-
-#endif

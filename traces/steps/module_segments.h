@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_STEPS_MODULE_SEGMENTS_H
-#define LW_TRACES_STEPS_MODULE_SEGMENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ struct traces_segments {
 enum lw_status traces_segments_find(const struct lw_trace *t, const struct lw_step *s,
                                     struct lw_arena *arena, struct traces_segments *out,
                                     struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_STEPS_STEP_PHASES_H
-#define LW_TRACES_STEPS_STEP_PHASES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ bool lw_row_is_engine(const struct lw_trace *t, int64_t row);
 /* Ops of one thread that start in [from, to) and lie in no other op of it, in time order. */
 enum lw_status lw_top_rows(const struct lw_trace *t, int32_t thread, int64_t from, int64_t to,
                            struct lw_arena *arena, int64_t **rows, int64_t *n, struct lw_err *err);
-
-#endif

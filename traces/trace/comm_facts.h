@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_COMM_FACTS_H
-#define LW_TRACES_TRACE_COMM_FACTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
 /* The kind of collective that a name means; exchanges of any kind and unknown ones are ALL_TO_ALL.
  */
 enum lw_op_kind traces_comm_kind(const char *op);
-
-#endif

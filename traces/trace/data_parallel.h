@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_DATA_PARALLEL_H
-#define LW_TRACES_TRACE_DATA_PARALLEL_H
+#pragma once
 
 #include "traces/trace/trace.h"
 
@@ -14,5 +13,3 @@ enum traces_wrapper {
 
 enum traces_wrapper lw_trace_wrapper(const struct lw_trace *t);
 const char *traces_wrapper_name(enum traces_wrapper w); /* "DistributedDataParallel", ... */
-
-#endif

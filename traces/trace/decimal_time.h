@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_DECIMAL_TIME_H
-#define LW_TRACES_TRACE_DECIMAL_TIME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,5 +7,3 @@
 /* A decimal number as text ("1712195495519689.123", "-4", "2.5e3") times 10^power as a whole
  * number, rounded half away from zero; no double in between. False: no number, or beyond int64. */
 bool traces_decimal(const char *text, size_t len, int power, int64_t *value);
-
-#endif

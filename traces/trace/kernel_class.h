@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_KERNEL_CLASS_H
-#define LW_TRACES_TRACE_KERNEL_CLASS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ const struct lw_kernel_mark *lw_kernel_mark_of(const struct lw_kernel_table *use
 enum lw_kernel_class lw_kernel_class_of(const struct lw_kernel_table *user, const char *name);
 bool lw_kernel_is_comm(const char *name);                 /* by the built-in marks */
 const char *lw_kernel_class_name(enum lw_kernel_class c); /* "comm", ... */
-
-#endif

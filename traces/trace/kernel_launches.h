@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_KERNEL_LAUNCHES_H
-#define LW_TRACES_TRACE_KERNEL_LAUNCHES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ struct traces_correlated {
 void traces_correlated_sort(struct traces_correlated *v, int64_t n);
 /* `at` of the call of this number, the least of several; -1 = none. v is sorted. */
 int64_t traces_correlated_find(const struct traces_correlated *v, int64_t n, int64_t correlation);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_RUNTIME_CALLS_H
-#define LW_TRACES_TRACE_RUNTIME_CALLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -59,5 +58,3 @@ enum lw_status traces_calls_build(const struct lw_trace *t, const struct traces_
 
 const char *traces_call_kind_name(enum traces_call_kind k); /* "stream_wait", ... */
 bool traces_call_blocks(enum traces_call_kind k);           /* the host */
-
-#endif

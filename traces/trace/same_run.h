@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_SAME_RUN_H
-#define LW_TRACES_TRACE_SAME_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,5 +10,3 @@
  * False: why says what differs, for people. */
 bool lw_traces_same_run(const struct lw_trace *a, const struct lw_trace *b, char *why,
                         size_t size);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_STRING_TABLE_H
-#define LW_TRACES_TRACE_STRING_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ struct traces_strings {
 /* The number of text[len]; -1 without memory (or beyond 2^30 texts). */
 int32_t traces_strings_add(struct traces_strings *s, const char *text, size_t len);
 void traces_strings_free(struct traces_strings *s);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_TRACE_TRACE_H
-#define LW_TRACES_TRACE_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,5 +90,3 @@ int64_t lw_trace_rows_upto(const struct lw_trace *t, const int64_t *rows, int64_
 /* How many of the values, which ascend, are at most `x`, and less than it. */
 int64_t lw_values_upto(const int64_t *v, int64_t n, int64_t x);
 int64_t lw_values_below(const int64_t *v, int64_t n, int64_t x);
-
-#endif

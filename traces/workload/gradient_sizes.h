@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_WORKLOAD_GRADIENT_SIZES_H
-#define LW_TRACES_WORKLOAD_GRADIENT_SIZES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ enum lw_status traces_sizes_fill(const struct lw_trace *t, const struct lw_step 
                                  const struct traces_ops *ops, int64_t given_numel,
                                  double bytes_per_s, int64_t *numel, struct traces_sizes *out,
                                  struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_WORKLOAD_STEP_PROFILE_H
-#define LW_TRACES_WORKLOAD_STEP_PROFILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ void traces_profile_free(struct traces_profile *p);
 /* Stretch values so that they sum to total, keeping their shares; sums are exact. All zero: the
  * first takes all. */
 void traces_scale(int64_t *values, int64_t n, int64_t total);
-
-#endif

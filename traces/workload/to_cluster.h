@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_WORKLOAD_TO_CLUSTER_H
-#define LW_TRACES_WORKLOAD_TO_CLUSTER_H
+#pragma once
 
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
@@ -14,5 +13,3 @@
  * LW_EFORMAT: no collective of known size. */
 enum lw_status lw_cluster_from_traces(const struct traces_source *source, int n,
                                       const struct traces_memory *memory, struct lw_cluster *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TRACES_WORKLOAD_TO_WORKLOAD_H
-#define LW_TRACES_WORKLOAD_TO_WORKLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ enum lw_status lw_workload_from_traces(const struct traces_source *source, int n
 
 /* Parameters, buffers and modules from a sidecar or one of our workload files. */
 enum lw_status traces_params_read(const char *file, struct traces_sidecar *out, struct lw_err *err);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_COMMANDS_COMMAND_FIXTURE_H
-#define LW_TESTS_LIB_COMMANDS_COMMAND_FIXTURE_H
+#pragma once
 
 /* The program as a user runs it: a shell's words in the folder of file_fixture.h, with $L the
  * program ($LAPWING, else build/lapwing), $P the project and $R its recordings. */
@@ -11,5 +10,3 @@ const char *lapwing(const char *args, int *rc); /* "lapwing ARGS" */
 const char *shell_err(void);                      /* of the last: its standard error alone */
 /* "lapwing ARGS" exits with rc and says so; prose may be broken at blanks into lines. */
 void expect(const char *args, int rc, const char *says);
-
-#endif

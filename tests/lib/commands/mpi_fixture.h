@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_COMMANDS_MPI_FIXTURE_H
-#define LW_TESTS_LIB_COMMANDS_MPI_FIXTURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -8,5 +7,3 @@ bool has_mpirun(void); /* and the mpi backend is built */
 /* shell() of command_fixture.h with the plugins and the environment of mpirun, $M mpirun and $T
  * this program. */
 const char *mpi_shell(const char *words, int *rc);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_COMMANDS_RUN_FIXTURE_H
-#define LW_TESTS_LIB_COMMANDS_RUN_FIXTURE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ extern const struct fixture_run runs_predicted, runs_measured, runs_one_bucket;
 
 int64_t runs_store(const struct fixture_run *f); /* the run's id; fails the test on any error */
 void runs_sql(const char *sql);                  /* run it on the database */
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_EXEC_EXEC_CHAIN_H
-#define LW_TESTS_LIB_EXEC_EXEC_CHAIN_H
+#pragma once
 
 /* For tests of exec: a chain of equal modules with a parameter each, plans of it by the words of a
  * strategy, and how they are run. Parameter i is w<i>, of 10 + i elements, f32; every module passes
@@ -95,5 +94,3 @@ static inline struct lw_exec_options options(void)
     o.timeout_ns = INT64_C(5000000000);
     return o;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_EXEC_EXEC_COLLECTIVES_H
-#define LW_TESTS_LIB_EXEC_EXEC_COLLECTIVES_H
+#pragma once
 
 /* A step of 3 ranks that is nothing but collectives without a bucket, for tests of exec. */
 #include "exec/backend/backend.h"
@@ -60,5 +59,3 @@ static inline struct exec_backend exec_backend_reversed(const struct exec_backen
     wrong.comm_create = exec_reversed_comm;
     return wrong;
 }
-
-#endif

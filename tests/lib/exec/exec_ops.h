@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_EXEC_EXEC_OPS_H
-#define LW_TESTS_LIB_EXEC_EXEC_OPS_H
+#pragma once
 
 /* Every communication of a backend on small whole numbers, element by element against what it must
  * be. Counts that the members do not share evenly are among them. */
@@ -379,5 +378,3 @@ static inline enum lw_status exec_ops_run(const struct exec_backend *b,
     *n_checked = k.n_checked;
     return s;
 }
-
-#endif

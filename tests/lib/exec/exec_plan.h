@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_EXEC_EXEC_PLAN_H
-#define LW_TESTS_LIB_EXEC_EXEC_PLAN_H
+#pragma once
 
 /* A data-parallel step by hand, for tests of exec: n_params parameters of `numel` elements, one
  * module each, completed last to first; `per_bucket` of them to a bucket. Ops of a rank:
@@ -221,5 +220,3 @@ static inline enum lw_status exec_test_plan_build(const struct exec_test_plan *t
     lw_builder_repeat_from(k.b, 0);
     return lw_builder_finish(k.b, plan, err);
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_EXEC_EXEC_WORDS_H
-#define LW_TESTS_LIB_EXEC_EXEC_WORDS_H
+#pragma once
 
 #include "exec/run/run.h"
 #include "tests/lib/plans/plan_words.h"
@@ -65,5 +64,3 @@ static inline void exec_expect_verified(const struct lw_workload *w, const char 
         lw_plan_free(&p);
     }
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_EXEC_PLAIN_MODULE_H
-#define LW_TESTS_LIB_EXEC_PLAIN_MODULE_H
+#pragma once
 
 #include "shared/plan/workload.h"
 
@@ -15,5 +14,3 @@ static inline struct lw_module plain_module(void)
                               .output_bytes = 80,
                               .kept_bytes = {-1, -1, -1}};
 }
-
-#endif

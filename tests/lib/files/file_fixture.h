@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_FILES_FILE_FIXTURE_H
-#define LW_TESTS_LIB_FILES_FILE_FIXTURE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ char *fixture_example(const char *markdown); /* its first block of JSON */
 int fixture_corpus(const char *corpus, int (*target)(const uint8_t *data, size_t size));
 /* A copy with the first occurrence of `from` (which must be there) replaced. */
 char *fixture_replaced(const char *text, const char *from, const char *to);
-
-#endif

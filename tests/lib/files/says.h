@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_FILES_SAYS_H
-#define LW_TESTS_LIB_FILES_SAYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@ int32_t count_words(const char *text, const char *words); /* how often they are 
 double number_after(const char *text, const char *key); /* which must be there */
 /* One of the n notes of a plan or workload has the words. */
 bool notes_say(const char *const *notes, int32_t n, const char *words);
-
-#endif

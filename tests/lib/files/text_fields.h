@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_FILES_TEXT_FIELDS_H
-#define LW_TESTS_LIB_FILES_TEXT_FIELDS_H
+#pragma once
 
 #include "shared/files/files_field.h"
 
@@ -8,5 +7,3 @@
  * with the value "x". The caller frees the text. */
 char *text_with_missing_field(const char *json, const struct lw_field *table, int k,
                               const struct lw_field **field);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_FREEZE_H
-#define LW_TESTS_LIB_PLANS_FREEZE_H
+#pragma once
 
 #include "shared/plan/workload.h"
 
@@ -15,5 +14,3 @@ static inline void freeze(struct lw_workload *w, int32_t param)
             w->ready_order[n++] = w->ready_order[i];
     w->n_ready = n;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_MESSAGE_PLAN_H
-#define LW_TESTS_LIB_PLANS_MESSAGE_PLAN_H
+#pragma once
 
 #include "tests/lib/plans/strategy_words.h"
 #include "tests/lib/plans/tiny_build.h"
@@ -20,5 +19,3 @@ static inline struct lw_plan message_plan(const char *words)
     }
     return build(&t, &s);
 }
-
-#endif

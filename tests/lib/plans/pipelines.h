@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_PIPELINES_H
-#define LW_TESTS_LIB_PLANS_PIPELINES_H
+#pragma once
 
 #include "shared/base/units.h"
 #include "shared/plan/cost.h"
@@ -47,5 +46,3 @@ struct lw_cost pipeline_cost(const struct lw_plan *p);
 /* What the simulator says that steps 0, 1, .. of such a plan take. The first begins on idle stages:
  * every step takes as long where all stages wait for the last one between steps. */
 void pipeline_steps(const struct lw_plan *p, int32_t n_steps, lw_ps *steps);
-
-#endif

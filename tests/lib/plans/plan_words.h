@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_PLAN_WORDS_H
-#define LW_TESTS_LIB_PLANS_PLAN_WORDS_H
+#pragma once
 
 #include "shared/lower/lower.h"
 #include "tests/lib/plans/strategy_words.h"
@@ -15,5 +14,3 @@ static inline struct lw_plan plan_of_words(const struct lw_workload *w, const ch
         fail_msg("%s: %s", words, err.msg);
     return p;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_RANDOM_STRATEGY_H
-#define LW_TESTS_LIB_PLANS_RANDOM_STRATEGY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ void random_fsdp(struct prng *r, struct lw_strategy *s);
 
 /* The options that were given, " --dp 4 --pp 2 ...". */
 const char *strategy_words(const struct lw_strategy *s, char *text, size_t room);
-
-#endif

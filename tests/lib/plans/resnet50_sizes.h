@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_RESNET50_SIZES_H
-#define LW_TESTS_LIB_PLANS_RESNET50_SIZES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ static inline int32_t resnet50_sizes(int64_t numel[RESNET50_PARAMS])
     numel[n++] = 1000;
     return n;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_STRATEGY_WORDS_H
-#define LW_TESTS_LIB_PLANS_STRATEGY_WORDS_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -20,5 +19,3 @@ static inline struct lw_strategy strategy(const char *words)
             fail_msg("%s", err.msg);
     return s;
 }
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_SWAPPED_PLAN_H
-#define LW_TESTS_LIB_PLANS_SWAPPED_PLAN_H
+#pragma once
 
 #include "shared/plan/op.h"
 #include "shared/lower/lower.h"
@@ -44,5 +43,3 @@ static inline enum lw_status swapped_plan(struct lw_plan *plan, struct lw_err *e
     plan_move_op(plan, &g, sends[0], sends[1]);
     return LW_OK;
 }
-
-#endif

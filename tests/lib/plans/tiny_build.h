@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_TINY_BUILD_H
-#define LW_TESTS_LIB_PLANS_TINY_BUILD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ bool has_note(const struct lw_plan *p, const char *part);
  * and leaves the plan as it was. How often it failed. */
 int64_t build_without_memory(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost);
-
-#endif

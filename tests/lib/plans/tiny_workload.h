@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_PLANS_TINY_WORKLOAD_H
-#define LW_TESTS_LIB_PLANS_TINY_WORKLOAD_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -86,5 +85,3 @@ static inline const char *tiny_ops(const struct lw_plan *p, const char *variant,
     }
     return text;
 }
-
-#endif

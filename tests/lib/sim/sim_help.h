@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_SIM_SIM_HELP_H
-#define LW_TESTS_LIB_SIM_SIM_HELP_H
+#pragma once
 
 #include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
@@ -74,5 +73,3 @@ lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
  * LW_ENOMEM, keeps nothing and leaves timeline and stats as they were. How often it failed. */
 int64_t run_without_memory(const struct lw_plan *plan, const struct lw_cluster *c,
                            struct lw_sim_options o);
-
-#endif

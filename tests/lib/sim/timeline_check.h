@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_SIM_TIMELINE_CHECK_H
-#define LW_TESTS_LIB_SIM_TIMELINE_CHECK_H
+#pragma once
 
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
@@ -10,5 +9,3 @@
  * the first row that is not so. */
 enum lw_status timeline_check(const struct lw_timeline *t, const struct lw_plan *plan,
                               struct lw_err *err);
-
-#endif

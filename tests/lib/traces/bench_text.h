@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_TRACES_BENCH_TEXT_H
-#define LW_TESTS_LIB_TRACES_BENCH_TEXT_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,5 +20,3 @@ static inline enum lw_status read_text(const char *text, const struct traces_ben
     free(copy);
     return status;
 }
-
-#endif

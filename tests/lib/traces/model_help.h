@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_TRACES_MODEL_HELP_H
-#define LW_TESTS_LIB_TRACES_MODEL_HELP_H
+#pragma once
 
 #include "traces/models/models.h"
 
@@ -9,5 +8,3 @@ struct lw_device model_device(void);
 struct lw_workload model_build(const char *name, struct traces_model_shape shape);
 /* The first, second, ... allocation fails, until none does; nothing is kept. */
 void model_without_memory(const char *name, struct traces_model_shape shape);
-
-#endif

@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_TRACES_REPLAY_HELP_H
-#define LW_TESTS_LIB_TRACES_REPLAY_HELP_H
+#pragma once
 
 #include "traces/replay/replay_steps.h"
 #include "traces/replay/to_replay.h"
@@ -25,5 +24,3 @@ void replay_run(const struct traces_source *s, int n, const struct traces_replay
 void replay_run_free(struct replay_run *x);
 lw_ps replay_step(const struct replay_run *x, int32_t step);
 int32_t replay_op(const struct replay_run *x, const char *name, int32_t skip); /* by name */
-
-#endif

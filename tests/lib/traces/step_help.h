@@ -1,5 +1,4 @@
-#ifndef LW_TESTS_LIB_TRACES_STEP_HELP_H
-#define LW_TESTS_LIB_TRACES_STEP_HELP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -46,5 +45,3 @@ void import_free(struct imported *x);
 /* For several traces. */
 void import_ok(const struct traces_source *s, int n, const struct traces_choice *c,
                struct lw_workload *w, struct traces_coverage *coverage);
-
-#endif
