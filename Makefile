@@ -27,7 +27,8 @@ say = $(if $(strip $(V)),,@echo "  $(1)" &&)
 # --- how it is compiled ---------------------------------------------------------------------------
 VERSION := 0.1.0
 comma := ,
-WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
+WARN  := -Wall -Wextra -Wno-missing-field-initializers -Wshadow -Wstrict-prototypes \
+         -Wmissing-prototypes -Wvla -Wformat=2
 EXACT := -ffp-contract=off
 BUILD := build$(if $(filter 1,$(SAN)),-san)$(if $(filter 1,$(TSAN)),-tsan)$(if $(FUZZ),-fuzz)
 SANITIZE := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all) \

@@ -12,9 +12,9 @@ static enum lw_status print(const struct lw_finding *v, int n, enum lw_format fo
                             struct lw_err *err)
 {
     static const struct lw_column columns[] = {
-        {"name", "what", LW_COLUMN_CHARS, offsetof(struct lw_finding, name), 0, NULL, NULL},
-        {"ok", "usable", LW_COLUMN_FLAG, offsetof(struct lw_finding, ok), 0, NULL, NULL},
-        {"detail", "detail", LW_COLUMN_CHARS, offsetof(struct lw_finding, detail), 0, NULL, NULL},
+        {"name", "what", LW_COLUMN_CHARS, offsetof(struct lw_finding, name)},
+        {"ok", "usable", LW_COLUMN_FLAG, offsetof(struct lw_finding, ok)},
+        {"detail", "detail", LW_COLUMN_CHARS, offsetof(struct lw_finding, detail)},
     };
     const struct lw_records rows = {"findings", columns, 3, v, n, sizeof *v};
     struct lw_jsonout o = {.file = stdout};

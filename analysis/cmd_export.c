@@ -104,8 +104,8 @@ int cmd_export(int argc, char **argv)
     struct lw_opt_call format = {set_format, &q};
     const struct lw_opt options[] = {
         {"format", 0, LW_OPT_CALL, &format, "chrome|csv",
-         "trace events for Perfetto, or one line a span (chrome)", 0, 0},
-        {"output", 'o', LW_OPT_STRING, &q.file, "FILE", "file to write; - = stdout (needed)", 0, 0},
+         "trace events for Perfetto, or one line a span (chrome)"},
+        {"output", 'o', LW_OPT_STRING, &q.file, "FILE", "file to write; - = stdout (needed)"},
         LW_OPTION_FORCE,
         {"rank", 0, LW_OPT_INT, &q.rank, "N",
          "chrome: whose recording it is for readers of one rank (the rank with the longest period)",

@@ -20,7 +20,6 @@ static const struct lw_usage usage = {
              "with --bucket-cap, the given) one, and how sure that is from the errors of earlier "
              "predictions for the cluster. Every bucketing that a cap can make is simulated, or a "
              "grid of them and all near its best where there are too many.",
-    .min_operands = 0,
     .max_operands = -1,
 };
 
@@ -134,7 +133,7 @@ int cmd_recommend(int argc, char **argv)
                         .source.predicts = true};
     const struct lw_opt own[] = {
         {"store", 0, LW_OPT_FLAG, &s.store, NULL,
-         "store predictions of about 32 caps, for `lapwing plot sweep`", 0, 0},
+         "store predictions of about 32 caps, for `lapwing plot sweep`"},
         LW_OPTION_DB(&s.db),
         LW_OPTION_QUIET(&s.quiet),
         LW_OPTION_FORMAT(&s.format),

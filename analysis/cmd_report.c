@@ -26,7 +26,7 @@ int cmd_report(int argc, char **argv)
     const char *db = "lapwing.db", *file = "report.html";
     const struct lw_opt options[] = {
         {"output", 'o', LW_OPT_STRING, &file, "FILE",
-         "the page (report.html); - is standard output", 0, 0},
+         "the page (report.html); - is standard output"},
         LW_OPTION_FORCE,
         LW_OPTION_DB(&db),
         {0},

@@ -89,8 +89,7 @@ int cmd_golden(int argc, char **argv)
     const struct lw_opt options[] = {
         {"profiles", 0, LW_OPT_CALL, &profiles, "DIR",
          "folder of PipeDream's profiles, MODEL_nodes.csv and MODEL_edges.csv; repeatable "
-         "(../../../papers/pipedream_profiles from the table)",
-         0, 0},
+         "(../../../papers/pipedream_profiles from the table)"},
         LW_OPTION_FORMAT(&format),
         {0},
     };

@@ -38,8 +38,8 @@ static void man_page(void)
 static enum lw_status show_commands(enum lw_format format, struct lw_err *err)
 {
     static const struct lw_column columns[] = {
-        {"command", NULL, LW_COLUMN_TEXT, offsetof(struct lw_command, name), 0, NULL, NULL},
-        {"about", NULL, LW_COLUMN_TEXT, offsetof(struct lw_command, about), 0, NULL, NULL},
+        {"command", NULL, LW_COLUMN_TEXT, offsetof(struct lw_command, name)},
+        {"about", NULL, LW_COLUMN_TEXT, offsetof(struct lw_command, about)},
     };
     struct lw_records rows = {"commands", columns, 2, lw_commands, 0, sizeof *lw_commands};
 
@@ -57,9 +57,9 @@ int cmd_help(int argc, char **argv)
     bool man = false, script = false, help;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt options[] = {
-        {"man", 0, LW_OPT_FLAG, &man, NULL, "the manual page of the program", 0, 0},
+        {"man", 0, LW_OPT_FLAG, &man, NULL, "the manual page of the program"},
         {"completion", 0, LW_OPT_FLAG, &script, NULL,
-         "a completion script: help --completion [bash|zsh|fish] (bash)", 0, 0},
+         "a completion script: help --completion [bash|zsh|fish] (bash)"},
         LW_OPTION_FORMAT(&format),
         {0},
     };

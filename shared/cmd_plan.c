@@ -100,8 +100,7 @@ int cmd_plan(int argc, char **argv)
     struct lw_grid_request grid = {0};
     struct lw_err err = {0};
     struct lw_opt own[4 + LW_GRID_OPTIONS] = {
-        {"output", 'o', LW_OPT_STRING, &out, "FILE", "write the plan here ('-': standard output)",
-         0, 0},
+        {"output", 'o', LW_OPT_STRING, &out, "FILE", "write the plan here ('-': standard output)"},
         LW_OPTION_FORCE,
         LW_OPTION_FORMAT(&format)};
     int n;

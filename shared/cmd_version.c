@@ -61,7 +61,7 @@ int cmd_version(int argc, char **argv)
     bool verbose = false;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt options[] = {
-        {"verbose", 'v', LW_OPT_FLAG, &verbose, NULL, "compiler, flags and library versions", 0, 0},
+        {"verbose", 'v', LW_OPT_FLAG, &verbose, NULL, "compiler, flags and library versions"},
         LW_OPTION_FORMAT(&format),
         {0},
     };

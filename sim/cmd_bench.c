@@ -29,24 +29,23 @@ static const struct lw_usage usage = {
         "repeated to --size bytes of JSON in memory, is imported on one core, plain and gzipped "
         "(import FILE). Without a name, a table of all but that. Times are of this machine; "
         "simulated times are the same everywhere.",
-    .min_operands = 0,
     .max_operands = 2,
 };
 
 #define AT(field) offsetof(struct bench_result, field)
 static const struct lw_column columns[] = {
-    {"name", "name", LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
-    {"method", "method", LW_COLUMN_STRING, AT(method), 0, NULL, NULL},
-    {"ranks", ">ranks", LW_COLUMN_INT, AT(ranks), 0, NULL, NULL},
-    {"n_simulated_ranks", ">simulated ranks", LW_COLUMN_INT, AT(n_simulated), 0, NULL, NULL},
-    {"simulated_ps", NULL, LW_COLUMN_INT, AT(simulated_ps), 0, NULL, NULL},
-    {"simulated_ns", ">simulated time", LW_COLUMN_PS, AT(simulated_ps), 0, NULL, NULL},
-    {"n_events", ">events", LW_COLUMN_INT, AT(n_events), 0, NULL, NULL},
-    {"n_messages", ">messages", LW_COLUMN_INT, AT(n_messages), 0, NULL, NULL},
-    {"wall_s", NULL, LW_COLUMN_REAL, AT(wall_s), 6, NULL, NULL},
-    {NULL, ">wall s", LW_COLUMN_REAL, AT(wall_s), 3, NULL, NULL},
-    {NULL, ">M events/s", LW_COLUMN_REAL, AT(rate), 2, NULL, NULL},
-    {"peak_rss_bytes", ">peak memory", LW_COLUMN_BYTES, AT(peak_rss_bytes), 0, NULL, NULL},
+    {"name", "name", LW_COLUMN_STRING, AT(name)},
+    {"method", "method", LW_COLUMN_STRING, AT(method)},
+    {"ranks", ">ranks", LW_COLUMN_INT, AT(ranks)},
+    {"n_simulated_ranks", ">simulated ranks", LW_COLUMN_INT, AT(n_simulated)},
+    {"simulated_ps", NULL, LW_COLUMN_INT, AT(simulated_ps)},
+    {"simulated_ns", ">simulated time", LW_COLUMN_PS, AT(simulated_ps)},
+    {"n_events", ">events", LW_COLUMN_INT, AT(n_events)},
+    {"n_messages", ">messages", LW_COLUMN_INT, AT(n_messages)},
+    {"wall_s", NULL, LW_COLUMN_REAL, AT(wall_s), .digits = 6},
+    {NULL, ">wall s", LW_COLUMN_REAL, AT(wall_s), .digits = 3},
+    {NULL, ">M events/s", LW_COLUMN_REAL, AT(rate), .digits = 2},
+    {"peak_rss_bytes", ">peak memory", LW_COLUMN_BYTES, AT(peak_rss_bytes)},
 };
 #undef AT
 enum { MOST = 16 };
@@ -136,15 +135,15 @@ int cmd_bench(int argc, char **argv)
          "ranks, or events pending (4096; 3d 16384, streams 512)", 1, 1 << 24},
         {"params", 0, LW_OPT_INT, &c.params, "N", "plan: parameters (1000000)", 1, 100000000},
         {"method", 0, LW_OPT_STRING, &c.method, "events|recurrence|collective",
-         "how it is simulated (w-ar, w-ddp: recurrence; 3d, streams: collective)", 0, 0},
+         "how it is simulated (w-ar, w-ddp: recurrence; 3d, streams: collective)"},
         {"jitter-ns", 0, LW_OPT_INT, &c.jitter_ns, "NS",
          "up to this much more for each message (0)", 0, 1000000000},
         {"start-skew-ns", 0, LW_OPT_INT, &c.start_skew_ns, "NS",
          "each rank enters up to this much later (0)", 0, 1000000000},
         {"no-fold", 0, LW_OPT_FLAG, &c.no_fold, NULL,
-         "simulate every rank, also those that are alike", 0, 0},
+         "simulate every rank, also those that are alike"},
         {"seed", 0, LW_OPT_INT, &c.seed, "N", "of jitter and skew (1)", 0, INT64_MAX},
-        {"size", 0, LW_OPT_SIZE, &size, "BYTES", "import: JSON to import (500MB)", 0, 0},
+        {"size", 0, LW_OPT_SIZE, &size, "BYTES", "import: JSON to import (500MB)"},
         LW_OPTION_FORMAT(&format),
         {0},
     };

@@ -24,8 +24,6 @@ static const struct lw_usage usage = {
         "of a link. With --measured it prints what the model gives for every row of a measured "
         "table, beside what was measured. With --gemm: the time of one matrix product on the "
         "cluster's device, by its shape.",
-    .min_operands = 0,
-    .max_operands = 0,
 };
 
 static enum lw_status parse_range(const char *text, int64_t *from, int64_t *to, struct lw_err *err)
@@ -110,23 +108,22 @@ int cmd_cost(int argc, char **argv)
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt table[] = {
         {"cluster", 'c', LW_OPT_STRING, &cluster_name, "NAME",
-         "known cluster or cluster file (host)", 0, 0},
-        {"op", 0, LW_OPT_STRING, &op, "OP", "all_reduce, all_gather, send, ... (all_reduce)", 0, 0},
+         "known cluster or cluster file (host)"},
+        {"op", 0, LW_OPT_STRING, &op, "OP", "all_reduce, all_gather, send, ... (all_reduce)"},
         {"algorithm", 0, LW_OPT_STRING, &algorithm, "NAME",
          "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
-         "nccl:tree/ll128, ... (auto)",
-         0, 0},
+         "nccl:tree/ll128, ... (auto)"},
         {"ranks", 0, LW_OPT_INT, &ranks, "N", "members (all devices)", 1, MOST_RANKS},
         {"nodes", 0, LW_OPT_INT, &nodes, "N", "nodes they live on (as few as hold them)", 1,
          MOST_RANKS},
-        {"bytes", 0, LW_OPT_STRING, &bytes, "A..B", "sizes, or one (1KiB..1GiB)", 0, 0},
+        {"bytes", 0, LW_OPT_STRING, &bytes, "A..B", "sizes, or one (1KiB..1GiB)"},
         {"gemm", 0, LW_OPT_STRING, &gemm, "M,N,K",
-         "a product of M x K and K x N; BATCH,M,N,K: as many; GROUPSxM,N,K: of experts", 0, 0},
-        {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32; with --gemm bf16)", 0, 0},
+         "a product of M x K and K x N; BATCH,M,N,K: as many; GROUPSxM,N,K: of experts"},
+        {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32; with --gemm bf16)"},
         {"measured", 0, LW_OPT_STRING, &measured, "FILE",
-         "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us", 0, 0},
+         "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us"},
         {"where", 0, LW_OPT_STRING, &where, "COLUMN=TEXT[;...]",
-         "with --measured CSV: rows whose cells hold these texts (gpu=H200)", 0, 0},
+         "with --measured CSV: rows whose cells hold these texts (gpu=H200)"},
         LW_OPTION_FORMAT(&format),
         {0},
     };

@@ -34,17 +34,17 @@ struct rows {
 
 #define AT(field) offsetof(struct row, field)
 static const struct lw_column columns[] = {
-    {"op", "op", LW_COLUMN_WORD, AT(op), 0, lw_op_word, NULL},
-    {"n_ranks", ">ranks", LW_COLUMN_INT32, AT(n_ranks), 0, NULL, NULL},
-    {"n_nodes", ">nodes", LW_COLUMN_INT32, AT(n_nodes), 0, NULL, NULL},
-    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, NULL},
-    {"predicted_ns", ">predicted", LW_COLUMN_PS, AT(predicted.time), 0, NULL, NULL},
-    {"measured_ns", ">measured", LW_COLUMN_PS, AT(measured), 0, NULL, NULL},
-    {"error_pct", NULL, LW_COLUMN_REAL, AT(error_pct), 4, NULL, NULL},
-    {NULL, ">error", LW_COLUMN_CHARS, AT(error), 0, NULL, NULL},
-    {"model", "model", LW_COLUMN_STRING, AT(predicted.model), 0, NULL, NULL},
-    {"algorithm", "algorithm", LW_COLUMN_STRING, AT(predicted.algorithm), 0, NULL, NULL},
-    {"protocol", "protocol", LW_COLUMN_TEXT, AT(predicted.protocol), 0, NULL, NULL},
+    {"op", "op", LW_COLUMN_WORD, AT(op), .word = lw_op_word},
+    {"n_ranks", ">ranks", LW_COLUMN_INT32, AT(n_ranks)},
+    {"n_nodes", ">nodes", LW_COLUMN_INT32, AT(n_nodes)},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes)},
+    {"predicted_ns", ">predicted", LW_COLUMN_PS, AT(predicted.time)},
+    {"measured_ns", ">measured", LW_COLUMN_PS, AT(measured)},
+    {"error_pct", NULL, LW_COLUMN_REAL, AT(error_pct), .digits = 4},
+    {NULL, ">error", LW_COLUMN_CHARS, AT(error)},
+    {"model", "model", LW_COLUMN_STRING, AT(predicted.model)},
+    {"algorithm", "algorithm", LW_COLUMN_STRING, AT(predicted.algorithm)},
+    {"protocol", "protocol", LW_COLUMN_TEXT, AT(predicted.protocol)},
 };
 #undef AT
 

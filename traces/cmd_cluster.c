@@ -21,7 +21,7 @@ int cmd_cluster(int argc, char **argv)
     const char *output = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
     const struct lw_opt options[] = {
-        {"output", 'o', LW_OPT_STRING, &output, "FILE", "write the cluster file instead", 0, 0},
+        {"output", 'o', LW_OPT_STRING, &output, "FILE", "write the cluster file instead"},
         LW_OPTION_FORCE,
         LW_OPTION_FORMAT(&format),
         {0},

@@ -24,18 +24,18 @@ int cmd_inspect(int argc, char **argv)
     const char *kernels_file = NULL;
     const struct lw_opt table[] = {
         {"salvage", 0, LW_OPT_FLAG, &reading.salvage, NULL,
-         "of a cut or damaged trace show what stands before the damage, and say where it is", 0, 0},
+         "of a cut or damaged trace show what stands before the damage, and say where it is"},
         {"op", 0, LW_OPT_STRING, &hint.op, "OP",
-         "nccl-tests: the operation, where the output does not say", 0, 0},
+         "nccl-tests: the operation, where the output does not say"},
         {"ranks", 0, LW_OPT_INT, &hint.n_ranks, "N", "nccl-tests: ranks that ran", 1, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &hint.n_nodes, "N", "nccl-tests: nodes that they ran on", 1,
          INT32_MAX},
         {"where", 0, LW_OPT_STRING, &hint.where, "COLUMN=TEXT[;...]",
-         "of a CSV of collectives: rows whose cells hold these texts", 0, 0},
+         "of a CSV of collectives: rows whose cells hold these texts"},
         {"kernel-classes", 0, LW_OPT_STRING, &kernels_file, "FILE",
-         "what kernels are (comm, compute, memory), before the built-in table", 0, 0},
+         "what kernels are (comm, compute, memory), before the built-in table"},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv",
-         "how to print; csv: a row per window, kernel, step or size (text)", 0, 0},
+         "how to print; csv: a row per window, kernel, step or size (text)"},
         {0},
     };
     struct traces_report report = {0};

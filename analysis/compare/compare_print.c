@@ -27,12 +27,11 @@ struct line {
 /* The keys and titles say what the sides are. */
 #define COLUMNS(p, m, PCT_KEY, P, M, DIFFERENCE, PCT) \
     { \
-        {"what", "", LW_COLUMN_TEXT, AT(what), 0, NULL, NULL}, \
-        {p "_ns", ">" P " ms", LW_COLUMN_MS, AT(v.predicted), 0, NULL, "-"}, \
-        {m "_ns", ">" M " ms", LW_COLUMN_MS, AT(v.measured), 0, NULL, "-"}, \
-        {"difference_ns", ">" DIFFERENCE " ms", LW_COLUMN_CHANGE_MS, AT(difference), 0, NULL, \
-         NULL}, \
-        {PCT_KEY, ">" PCT " %", LW_COLUMN_CHANGE_PCT, AT(pct), 0, NULL, "-"}, \
+        {"what", "", LW_COLUMN_TEXT, AT(what)}, \
+        {p "_ns", ">" P " ms", LW_COLUMN_MS, AT(v.predicted), .lacking = "-"}, \
+        {m "_ns", ">" M " ms", LW_COLUMN_MS, AT(v.measured), .lacking = "-"}, \
+        {"difference_ns", ">" DIFFERENCE " ms", LW_COLUMN_CHANGE_MS, AT(difference)}, \
+        {PCT_KEY, ">" PCT " %", LW_COLUMN_CHANGE_PCT, AT(pct), .lacking = "-"}, \
     }
 enum { N_SHORT = 4, PCT_COLUMN = 4, N_COLUMNS = 5 };
 static const struct lw_column of_prediction[] = COLUMNS(
@@ -322,14 +321,14 @@ static const char *side_key(const struct lw_comparison *c, int side, const char 
 
 #define AT(field) offsetof(struct lw_run, field)
 static const struct lw_column run_columns[] = {
-    {"id", NULL, LW_COLUMN_INT, AT(id), 0, NULL, NULL},
-    {"name", NULL, LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
-    {"kind", NULL, LW_COLUMN_WORD, AT(kind), 0, lw_run_kind_word, NULL},
-    {"backend", NULL, LW_COLUMN_STRING, AT(backend), 0, NULL, NULL},
-    {"honesty", NULL, LW_COLUMN_STRING, AT(honesty), 0, NULL, NULL},
-    {"plan_hash", NULL, LW_COLUMN_TEXT, AT(plan_hash), 0, NULL, NULL},
-    {"cluster", NULL, LW_COLUMN_STRING, AT(cluster_name), 0, NULL, NULL},
-    {"samples", NULL, LW_COLUMN_INT, AT(samples), 0, NULL, "-"},
+    {"id", NULL, LW_COLUMN_INT, AT(id)},
+    {"name", NULL, LW_COLUMN_STRING, AT(name)},
+    {"kind", NULL, LW_COLUMN_WORD, AT(kind), .word = lw_run_kind_word},
+    {"backend", NULL, LW_COLUMN_STRING, AT(backend)},
+    {"honesty", NULL, LW_COLUMN_STRING, AT(honesty)},
+    {"plan_hash", NULL, LW_COLUMN_TEXT, AT(plan_hash)},
+    {"cluster", NULL, LW_COLUMN_STRING, AT(cluster_name)},
+    {"samples", NULL, LW_COLUMN_INT, AT(samples), .lacking = "-"},
 };
 #undef AT
 

@@ -151,13 +151,13 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
 
 #define AT(field) offsetof(struct lw_cap_point, field)
 static const struct lw_column point_columns[] = {
-    {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(cap_bytes), 0, NULL, ""},
-    {"from_bytes", NULL, LW_COLUMN_INT, AT(low_bytes), 0, NULL, NULL},
-    {"to_bytes", NULL, LW_COLUMN_INT, AT(high_bytes), 0, NULL, NULL},
-    {"n_buckets", NULL, LW_COLUMN_INT32, AT(n_buckets), 0, NULL, NULL},
-    {"step_ns", NULL, LW_COLUMN_PS, AT(step), 0, NULL, ""},
-    {"exposed_comm_ns", NULL, LW_COLUMN_PS, AT(exposed_comm), 0, NULL, ""},
-    {"peak_memory_bytes", NULL, LW_COLUMN_INT, AT(peak_memory_bytes), 0, NULL, ""},
+    {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(cap_bytes), .lacking = ""},
+    {"from_bytes", NULL, LW_COLUMN_INT, AT(low_bytes)},
+    {"to_bytes", NULL, LW_COLUMN_INT, AT(high_bytes)},
+    {"n_buckets", NULL, LW_COLUMN_INT32, AT(n_buckets)},
+    {"step_ns", NULL, LW_COLUMN_PS, AT(step), .lacking = ""},
+    {"exposed_comm_ns", NULL, LW_COLUMN_PS, AT(exposed_comm), .lacking = ""},
+    {"peak_memory_bytes", NULL, LW_COLUMN_INT, AT(peak_memory_bytes), .lacking = ""},
 };
 #undef AT
 

@@ -84,14 +84,14 @@ struct call_row {
 
 #define AT(field) offsetof(struct call_row, field)
 static const struct lw_column call_columns[] = {
-    {"op", "op", LW_COLUMN_WORD, AT(call.op), 0, lw_op_word, NULL},
-    {"n_ranks", ">ranks", LW_COLUMN_INT32, AT(n_ranks), 0, NULL, NULL},
-    {"n_nodes", ">nodes", LW_COLUMN_INT32, AT(n_nodes), 0, NULL, NULL},
-    {"bytes", ">size", LW_COLUMN_BYTES, AT(call.bytes), 0, NULL, NULL},
-    {"estimate_ns", ">estimate", LW_COLUMN_PS, AT(call.estimate), 0, NULL, "-"},
-    {"model_ns", ">model", LW_COLUMN_PS, AT(model), 0, NULL, "-"},
-    {"measured_ns", ">measured", LW_COLUMN_PS, AT(measured), 0, NULL, "-"},
-    {"n_measured", ">of", LW_COLUMN_INT, AT(call.n_measured), 0, NULL, NULL},
+    {"op", "op", LW_COLUMN_WORD, AT(call.op), .word = lw_op_word},
+    {"n_ranks", ">ranks", LW_COLUMN_INT32, AT(n_ranks)},
+    {"n_nodes", ">nodes", LW_COLUMN_INT32, AT(n_nodes)},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(call.bytes)},
+    {"estimate_ns", ">estimate", LW_COLUMN_PS, AT(call.estimate), .lacking = "-"},
+    {"model_ns", ">model", LW_COLUMN_PS, AT(model), .lacking = "-"},
+    {"measured_ns", ">measured", LW_COLUMN_PS, AT(measured), .lacking = "-"},
+    {"n_measured", ">of", LW_COLUMN_INT, AT(call.n_measured)},
 };
 #undef AT
 
@@ -359,11 +359,11 @@ enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_
 {
 #define AT(field) offsetof(struct listed_backend, field)
     static const struct lw_column columns[] = {
-        {"name", "backend", LW_COLUMN_TEXT, AT(name), 0, NULL, NULL},
-        {"about", NULL, LW_COLUMN_TEXT, AT(about), 0, NULL, NULL},
-        {"available", "available", LW_COLUMN_FLAG, AT(available), 0, NULL, NULL},
-        {"reason", NULL, LW_COLUMN_TEXT, AT(reason), 0, NULL, NULL},
-        {NULL, "about", LW_COLUMN_TEXT, AT(shown), 0, NULL, NULL},
+        {"name", "backend", LW_COLUMN_TEXT, AT(name)},
+        {"about", NULL, LW_COLUMN_TEXT, AT(about)},
+        {"available", "available", LW_COLUMN_FLAG, AT(available)},
+        {"reason", NULL, LW_COLUMN_TEXT, AT(reason)},
+        {NULL, "about", LW_COLUMN_TEXT, AT(shown)},
     };
 #undef AT
     struct exec_listing list[EXEC_N_BACKENDS];

@@ -45,14 +45,14 @@ struct lw_opt {
 
 /* The options that recur, declared once: they mean the same in every command. */
 #define LW_OPTION_FORMAT(format) \
-    {"format", 0, LW_OPT_FORMAT, (format), "text|json|csv", "output format (text)", 0, 0}
+    {"format", 0, LW_OPT_FORMAT, (format), "text|json|csv", "output format (text)"}
 #define LW_OPTION_DB(path) \
-    {"db", 0, LW_OPT_STRING, (path), "FILE", "results database (lapwing.db)", 0, 0}
+    {"db", 0, LW_OPT_STRING, (path), "FILE", "results database (lapwing.db)"}
 #define LW_OPTION_FORCE \
     {"force", 0, LW_OPT_FLAG, lw_force_option(), NULL, \
-     "replace a file that lapwing did not write", 0, 0}
-#define LW_OPTION_NO_DB(flag) {"no-db", 0, LW_OPT_FLAG, (flag), NULL, "store nothing", 0, 0}
-#define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress", 0, 0}
+     "replace a file that lapwing did not write"}
+#define LW_OPTION_NO_DB(flag) {"no-db", 0, LW_OPT_FLAG, (flag), NULL, "store nothing"}
+#define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress"}
 
 /* Parse argv[1..] of a subcommand with one table (ends with name == NULL). What is not an option is
  * moved to argv[1..*n_operands], in order; "--" ends the options, "-" is an operand.

@@ -54,22 +54,20 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
 {
     struct lw_opt first[] = {
         {"workload", 'w', LW_OPT_STRING, &s->workload_file, "FILE",
-         "workload to plan for, or a model by its name", 0, 0},
+         "workload to plan for, or a model by its name"},
         {"cluster", 'c', LW_OPT_STRING, &s->cluster_file, "NAME",
-         "known cluster or cluster file (host)", 0, 0},
+         "known cluster or cluster file (host)"},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
-         "strategy file; options win over it", 0, 0},
+         "strategy file; options win over it"},
         {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp", 1, INT32_MAX},
         {"device", 0, LW_OPT_STRING, &s->device, "KIND",
          "time the workload, or a replay, for this device (a known system, its device's kind, a "
-         "file)",
-         0, 0},
+         "file)"},
         {"from-device", 0, LW_OPT_STRING, &s->from_device, "KIND",
-         "with --device: the device that was recorded or timed for (what the file names)", 0, 0},
+         "with --device: the device that was recorded or timed for (what the file names)"},
         {"as-recorded", 0, LW_OPT_FLAG, &s->as_recorded, NULL,
          "on a cluster of another kind keep the workload's times and its device, and take the "
-         "cluster's network alone",
-         0, 0},
+         "cluster's network alone"},
     };
     size_t n = sizeof first / sizeof *first;
 

@@ -22,34 +22,34 @@ static const char *work_word(int kind)
 
 #define AT(field) offsetof(struct lw_work_table, field)
 static const struct lw_column work_columns[] = {
-    {"kind", NULL, LW_COLUMN_WORD, AT(kind), 0, work_word, NULL},
-    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, lw_dtype_word, NULL},
-    {"from", NULL, LW_COLUMN_WORD, AT(from), 0, lw_dtype_word, NULL},
-    {"n_rows", NULL, LW_COLUMN_INT32, AT(n_rows), 0, NULL, NULL},
-    {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
+    {"kind", NULL, LW_COLUMN_WORD, AT(kind), .word = work_word},
+    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), .word = lw_dtype_word},
+    {"from", NULL, LW_COLUMN_WORD, AT(from), .word = lw_dtype_word},
+    {"n_rows", NULL, LW_COLUMN_INT32, AT(n_rows)},
+    {"source", NULL, LW_COLUMN_STRING, AT(source)},
 };
 #undef AT
 #define AT(field) offsetof(struct lw_cost_table, field)
 static const struct lw_column table_columns[] = {
-    {"op", NULL, LW_COLUMN_WORD, AT(op), 0, lw_op_word, NULL},
-    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, lw_dtype_word, NULL},
-    {"n_ranks", NULL, LW_COLUMN_INT32, AT(n_ranks), 0, NULL, NULL},
-    {"n_nodes", NULL, LW_COLUMN_INT32, AT(n_nodes), 0, NULL, NULL},
-    {"n_in_flight", NULL, LW_COLUMN_INT32, AT(n_in_flight), 0, NULL, NULL},
-    {"n_rows", NULL, LW_COLUMN_INT32, AT(n_rows), 0, NULL, NULL},
-    {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
+    {"op", NULL, LW_COLUMN_WORD, AT(op), .word = lw_op_word},
+    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), .word = lw_dtype_word},
+    {"n_ranks", NULL, LW_COLUMN_INT32, AT(n_ranks)},
+    {"n_nodes", NULL, LW_COLUMN_INT32, AT(n_nodes)},
+    {"n_in_flight", NULL, LW_COLUMN_INT32, AT(n_in_flight)},
+    {"n_rows", NULL, LW_COLUMN_INT32, AT(n_rows)},
+    {"source", NULL, LW_COLUMN_STRING, AT(source)},
 };
 #undef AT
 #define AT(field) offsetof(struct lw_cluster, field)
 static const struct lw_column cluster_columns[] = {
-    {"name", NULL, LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
-    {"about", NULL, LW_COLUMN_STRING, AT(about), 0, NULL, NULL},
-    {"calibrated", NULL, LW_COLUMN_FLAG, AT(calibrated), 0, NULL, NULL},
-    {"n_nodes", NULL, LW_COLUMN_INT32, AT(n_nodes), 0, NULL, NULL},
-    {"devices_per_node", NULL, LW_COLUMN_INT32, AT(devices_per_node), 0, NULL, NULL},
-    {"device_kind", NULL, LW_COLUMN_STRING, AT(device.kind), 0, NULL, NULL},
-    {"library", NULL, LW_COLUMN_STRING, AT(library), 0, NULL, NULL},
-    {"library_version", NULL, LW_COLUMN_STRING, AT(library_version), 0, NULL, NULL},
+    {"name", NULL, LW_COLUMN_STRING, AT(name)},
+    {"about", NULL, LW_COLUMN_STRING, AT(about)},
+    {"calibrated", NULL, LW_COLUMN_FLAG, AT(calibrated)},
+    {"n_nodes", NULL, LW_COLUMN_INT32, AT(n_nodes)},
+    {"devices_per_node", NULL, LW_COLUMN_INT32, AT(devices_per_node)},
+    {"device_kind", NULL, LW_COLUMN_STRING, AT(device.kind)},
+    {"library", NULL, LW_COLUMN_STRING, AT(library)},
+    {"library_version", NULL, LW_COLUMN_STRING, AT(library_version)},
 };
 #undef AT
 #define N(columns) ((int)(sizeof columns / sizeof *columns))
@@ -186,13 +186,13 @@ static void find_rate(const struct lw_cluster *c, enum lw_link_level level, char
 
 #define AT(field) offsetof(struct listed, field)
 static const struct lw_column listed_columns[] = {
-    {"name", "name", LW_COLUMN_STRING, AT(c.name), 0, NULL, NULL},
-    {"device_kind", "device", LW_COLUMN_STRING, AT(c.device.kind), 0, NULL, NULL},
-    {"devices_per_node", ">per node", LW_COLUMN_INT32, AT(c.devices_per_node), 0, NULL, NULL},
-    {"inside_gb_per_s", ">inside GB/s", LW_COLUMN_CHARS, AT(inside), 0, NULL, NULL},
-    {"between_gb_per_s", ">between GB/s", LW_COLUMN_CHARS, AT(between), 0, NULL, NULL},
-    {"library", "library", LW_COLUMN_STRING, AT(c.library), 0, NULL, NULL},
-    {"about", "about", LW_COLUMN_STRING, AT(c.about), 0, NULL, NULL},
+    {"name", "name", LW_COLUMN_STRING, AT(c.name)},
+    {"device_kind", "device", LW_COLUMN_STRING, AT(c.device.kind)},
+    {"devices_per_node", ">per node", LW_COLUMN_INT32, AT(c.devices_per_node)},
+    {"inside_gb_per_s", ">inside GB/s", LW_COLUMN_CHARS, AT(inside)},
+    {"between_gb_per_s", ">between GB/s", LW_COLUMN_CHARS, AT(between)},
+    {"library", "library", LW_COLUMN_STRING, AT(c.library)},
+    {"about", "about", LW_COLUMN_STRING, AT(c.about)},
 };
 #undef AT
 

@@ -15,14 +15,13 @@ void lw_grid_request_options(struct lw_grid_request *q, struct lw_opt table[LW_G
 {
     const struct lw_opt options[LW_GRID_OPTIONS] = {
         {"schedule-file", 0, LW_OPT_STRING, &q->file, "FILE",
-         "grid alone: a schedule of your own as CSV, one line per rank, cells like 0F3", 0, 0},
+         "grid alone: a schedule of your own as CSV, one line per rank, cells like 0F3"},
         {"group", 0, LW_OPT_INT, &q->group, "N",
          "grid alone: micro-batches of a group of interleaved-1f1b (about pp)", 1, INT32_MAX},
         {"lower", 0, LW_OPT_STRING, &q->lower, "messages|shards",
-         "grid alone, as csv: with sends and receives, or with at most 3 stages gathered", 0, 0},
+         "grid alone, as csv: with sends and receives, or with at most 3 stages gathered"},
         {"durations", 0, LW_OPT_STRING, &q->durations, "F,I,W,C",
-         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us)", 0,
-         0},
+         "grid alone, with -o: forward, both halves of backward, a message (1us,1us,1us,0us)"},
     };
 
     memcpy(table, options, sizeof options);

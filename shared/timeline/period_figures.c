@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#define FIGURE(k) LW_COLUMN_INT, offsetof(struct lw_period_row, figure[k]), 0, NULL, NULL
+#define FIGURE(k) LW_COLUMN_INT, offsetof(struct lw_period_row, figure[k])
 #define WAIT(name, k) {"wait_" name "_ns", "wait, " name, FIGURE(LW_FIGURE_WAIT + k)}
 const struct lw_column lw_period_columns[LW_N_PERIOD_COLUMNS] = {
-    {"rank", NULL, LW_COLUMN_INT32, offsetof(struct lw_period_row, rank), 0, NULL, NULL},
+    {"rank", NULL, LW_COLUMN_INT32, offsetof(struct lw_period_row, rank)},
     {"period_ns", "period", FIGURE(LW_FIGURE_PERIOD)},
     {"compute_busy_ns", "compute", FIGURE(LW_FIGURE_COMPUTE)},
     {"copy_busy_ns", "copies", FIGURE(LW_FIGURE_COPY_BUSY)},
@@ -21,7 +21,7 @@ const struct lw_column lw_period_columns[LW_N_PERIOD_COLUMNS] = {
     WAIT("tied", LW_WAIT_TIED),
     WAIT("other", LW_WAIT_OTHER),
     {"peak_memory_bytes", NULL, LW_COLUMN_BYTES, offsetof(struct lw_period_row, peak_memory_bytes),
-     0, NULL, "-"},
+     .lacking = "-"},
 };
 
 const enum lw_period_figure lw_period_parts[LW_N_PERIOD_PARTS] = {

@@ -120,23 +120,23 @@ struct row {
 
 #define AT(field) offsetof(struct row, field)
 static const struct lw_column columns[] = {
-    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, NULL},
-    {"time_ns", ">time", LW_COLUMN_PS, AT(x.time), 0, NULL, NULL},
-    {"algbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(algbw), 0, NULL, NULL},
-    {"busbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(busbw), 0, NULL, NULL},
-    {NULL, ">algbw GB/s", LW_COLUMN_REAL, AT(algbw_gb), 3, NULL, NULL},
-    {NULL, ">busbw GB/s", LW_COLUMN_REAL, AT(busbw_gb), 3, NULL, NULL},
-    {"model", "model", LW_COLUMN_STRING, AT(x.model), 0, NULL, NULL},
-    {"how", NULL, LW_COLUMN_STRING, AT(x.detail), 0, NULL, NULL},
-    {NULL, "how", LW_COLUMN_CHARS, AT(how), 0, NULL, NULL},
-    {"algorithm", "algo", LW_COLUMN_STRING, AT(x.algorithm), 0, NULL, NULL},
-    {"source", NULL, LW_COLUMN_STRING, AT(x.source), 0, NULL, NULL},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes)},
+    {"time_ns", ">time", LW_COLUMN_PS, AT(x.time)},
+    {"algbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(algbw)},
+    {"busbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(busbw)},
+    {NULL, ">algbw GB/s", LW_COLUMN_REAL, AT(algbw_gb), .digits = 3},
+    {NULL, ">busbw GB/s", LW_COLUMN_REAL, AT(busbw_gb), .digits = 3},
+    {"model", "model", LW_COLUMN_STRING, AT(x.model)},
+    {"how", NULL, LW_COLUMN_STRING, AT(x.detail)},
+    {NULL, "how", LW_COLUMN_CHARS, AT(how)},
+    {"algorithm", "algo", LW_COLUMN_STRING, AT(x.algorithm)},
+    {"source", NULL, LW_COLUMN_STRING, AT(x.source)},
     /* of NCCL's model */
-    {"protocol", "proto", LW_COLUMN_TEXT, AT(x.protocol), 0, NULL, NULL},
-    {"n_channels", ">channels", LW_COLUMN_INT32, AT(x.n_channels), 0, NULL, ""},
-    {"latency_ns", ">latency", LW_COLUMN_PS, AT(x.latency), 0, NULL, ""},
-    {"bytes_per_s", NULL, LW_COLUMN_REAL, AT(x.bytes_per_s), 0, NULL, ""},
-    {NULL, ">rate GB/s", LW_COLUMN_REAL, AT(gb_per_s), 3, NULL, ""},
+    {"protocol", "proto", LW_COLUMN_TEXT, AT(x.protocol)},
+    {"n_channels", ">channels", LW_COLUMN_INT32, AT(x.n_channels), .lacking = ""},
+    {"latency_ns", ">latency", LW_COLUMN_PS, AT(x.latency), .lacking = ""},
+    {"bytes_per_s", NULL, LW_COLUMN_REAL, AT(x.bytes_per_s), .lacking = ""},
+    {NULL, ">rate GB/s", LW_COLUMN_REAL, AT(gb_per_s), .digits = 3, .lacking = ""},
 };
 #undef AT
 enum {

@@ -87,33 +87,33 @@ static int64_t longer_ones(const struct bucket_list *l, int64_t i)
 
 #define AT(field) offsetof(struct bucket_times, field)
 static const struct lw_column bucket_columns[] = {
-    {"bucket", "bucket", LW_COLUMN_INT32, AT(bucket), 0, NULL, NULL},
-    {"op", "op", LW_COLUMN_WORD, AT(kind), 0, lw_op_word, NULL},
-    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, NULL},
-    {"ready_ns", ">ready", LW_COLUMN_PS, AT(ready), 0, NULL, NULL},
-    {"launch_ns", ">launch", LW_COLUMN_PS, AT(launch), 0, NULL, NULL},
-    {"start_ns", ">start", LW_COLUMN_PS, AT(start), 0, NULL, NULL},
-    {"all_in_ns", ">moves", LW_COLUMN_PS, AT(all_in), 0, NULL, NULL},
-    {"end_ns", ">end", LW_COLUMN_PS, AT(end), 0, NULL, NULL},
+    {"bucket", "bucket", LW_COLUMN_INT32, AT(bucket)},
+    {"op", "op", LW_COLUMN_WORD, AT(kind), .word = lw_op_word},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes)},
+    {"ready_ns", ">ready", LW_COLUMN_PS, AT(ready)},
+    {"launch_ns", ">launch", LW_COLUMN_PS, AT(launch)},
+    {"start_ns", ">start", LW_COLUMN_PS, AT(start)},
+    {"all_in_ns", ">moves", LW_COLUMN_PS, AT(all_in)},
+    {"end_ns", ">end", LW_COLUMN_PS, AT(end)},
 };
 #undef AT
 #define AT(field) offsetof(struct lw_sim_term, field)
 static const struct lw_column term_columns[] = {
-    {"term", NULL, LW_COLUMN_STRING, AT(name), 0, NULL, NULL},
-    {"value", NULL, LW_COLUMN_DOUBLE, AT(value), 0, NULL, NULL},
-    {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
-    {"on", NULL, LW_COLUMN_FLAG, AT(on), 0, NULL, NULL},
-    {"why_not", NULL, LW_COLUMN_TEXT, AT(why), 0, NULL, NULL},
+    {"term", NULL, LW_COLUMN_STRING, AT(name)},
+    {"value", NULL, LW_COLUMN_DOUBLE, AT(value)},
+    {"source", NULL, LW_COLUMN_STRING, AT(source)},
+    {"on", NULL, LW_COLUMN_FLAG, AT(on)},
+    {"why_not", NULL, LW_COLUMN_TEXT, AT(why)},
 };
 #undef AT
 #define AT(field) offsetof(struct lw_sim_timed, field)
 static const struct lw_column timed_columns[] = {
-    {"op", NULL, LW_COLUMN_WORD, AT(kind), 0, lw_op_word, NULL},
-    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), 0, lw_dtype_word, NULL},
-    {"by", NULL, LW_COLUMN_STRING, AT(by), 0, NULL, NULL},
-    {"source", NULL, LW_COLUMN_STRING, AT(source), 0, NULL, NULL},
-    {"basis", NULL, LW_COLUMN_STRING, AT(basis), 0, NULL, NULL},
-    {"n_ops", NULL, LW_COLUMN_INT, AT(n_ops), 0, NULL, NULL},
+    {"op", NULL, LW_COLUMN_WORD, AT(kind), .word = lw_op_word},
+    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), .word = lw_dtype_word},
+    {"by", NULL, LW_COLUMN_STRING, AT(by)},
+    {"source", NULL, LW_COLUMN_STRING, AT(source)},
+    {"basis", NULL, LW_COLUMN_STRING, AT(basis)},
+    {"n_ops", NULL, LW_COLUMN_INT, AT(n_ops)},
 };
 #undef AT
 #define RECORDS(key, columns, rows, n) \

@@ -28,10 +28,10 @@ static int32_t n_untied(const struct lw_workload *w)
     {                                                                                              \
         key, NULL, LW_COLUMN_INT, offsetof(struct lw_module, field), 0, NULL, NULL                 \
     }
-#define TIME(key, field) {key, NULL, LW_COLUMN_PS, offsetof(struct lw_module, field), 0, NULL, NULL}
+#define TIME(key, field) {key, NULL, LW_COLUMN_PS, offsetof(struct lw_module, field)}
 /* Of a module, as CSV; the counts are summed up in JSON. */
 static const struct lw_column module_columns[] = {
-    {"module", NULL, LW_COLUMN_STRING, offsetof(struct lw_module, name), 0, NULL, NULL},
+    {"module", NULL, LW_COLUMN_STRING, offsetof(struct lw_module, name)},
     TIME("forward_ns", forward_ps),
     TIME("backward_input_ns", backward_input_ps),
     TIME("backward_weight_ns", backward_weight_ps),
@@ -134,12 +134,12 @@ struct listed {
 
 #define AT(field) offsetof(struct listed, field)
 static const struct lw_column listed_columns[] = {
-    {"name", "model", LW_COLUMN_STRING, AT(model.name), 0, NULL, NULL},
-    {"numel", ">parameters", LW_COLUMN_INT, AT(numel), 0, NULL, NULL},
-    {"n_modules", ">modules", LW_COLUMN_INT32, AT(n_modules), 0, NULL, NULL},
-    {"dtype", "dtype", LW_COLUMN_STRING, AT(model.defaults.dtype), 0, NULL, NULL},
-    {"about", "about", LW_COLUMN_STRING, AT(model.about), 0, NULL, NULL},
-    {"source", "source", LW_COLUMN_STRING, AT(model.source), 0, NULL, NULL},
+    {"name", "model", LW_COLUMN_STRING, AT(model.name)},
+    {"numel", ">parameters", LW_COLUMN_INT, AT(numel)},
+    {"n_modules", ">modules", LW_COLUMN_INT32, AT(n_modules)},
+    {"dtype", "dtype", LW_COLUMN_STRING, AT(model.defaults.dtype)},
+    {"about", "about", LW_COLUMN_STRING, AT(model.about)},
+    {"source", "source", LW_COLUMN_STRING, AT(model.source)},
 };
 #undef AT
 

@@ -22,13 +22,13 @@ static enum lw_status parse(struct opts *o, char *line, char **argv, int *n_oper
                             struct lw_err *err)
 {
     const struct lw_opt table[] = {
-        {"flag", 'f', LW_OPT_FLAG, &o->flag, NULL, "", 0, 0},
+        {"flag", 'f', LW_OPT_FLAG, &o->flag, NULL, ""},
         {"count", 'n', LW_OPT_INT, &o->count, "N", "", 1, 9},
-        {"big-size", 0, LW_OPT_SIZE, &o->bytes, "SIZE", "", 0, 0},
-        {"name", 0, LW_OPT_STRING, &o->name, "S", "", 0, 0},
-        {"format", 0, LW_OPT_FORMAT, &o->format, "F", "", 0, 0},
-        {"how", 0, LW_OPT_STRING, &o->how, "fast|slow", "", 0, 0},
-        {"find-unused", 0, LW_OPT_STRING, &o->unused, "on|off", "", 0, 0},
+        {"big-size", 0, LW_OPT_SIZE, &o->bytes, "SIZE", ""},
+        {"name", 0, LW_OPT_STRING, &o->name, "S", ""},
+        {"format", 0, LW_OPT_FORMAT, &o->format, "F", ""},
+        {"how", 0, LW_OPT_STRING, &o->how, "fast|slow", ""},
+        {"find-unused", 0, LW_OPT_STRING, &o->unused, "on|off", ""},
         {0},
     };
     int argc = 0;

@@ -25,15 +25,15 @@ static const char *word(int value)
 
 #define AT(field) offsetof(struct row, field)
 static const struct lw_column columns[] = {
-    {"id", ">id", LW_COLUMN_INT, AT(id), 0, NULL, NULL},
-    {"size_bytes", ">size", LW_COLUMN_BYTES, AT(bytes), 0, NULL, "none"},
-    {"time_ns", ">time", LW_COLUMN_PS, AT(time), 0, NULL, "-"},
-    {"n", ">n", LW_COLUMN_INT32, AT(n), 0, NULL, NULL},
-    {"on", "on", LW_COLUMN_FLAG, AT(on), 0, NULL, NULL},
-    {"text", "text", LW_COLUMN_TEXT, AT(text), 4, NULL, "?"},
-    {"chars", NULL, LW_COLUMN_CHARS, AT(chars), 0, NULL, NULL},
-    {"kind", "kind", LW_COLUMN_WORD, AT(kind), 0, word, NULL},
-    {NULL, ">share", LW_COLUMN_REAL, AT(share), 2, NULL, NULL},
+    {"id", ">id", LW_COLUMN_INT, AT(id)},
+    {"size_bytes", ">size", LW_COLUMN_BYTES, AT(bytes), .lacking = "none"},
+    {"time_ns", ">time", LW_COLUMN_PS, AT(time), .lacking = "-"},
+    {"n", ">n", LW_COLUMN_INT32, AT(n)},
+    {"on", "on", LW_COLUMN_FLAG, AT(on)},
+    {"text", "text", LW_COLUMN_TEXT, AT(text), .digits = 4, .lacking = "?"},
+    {"chars", NULL, LW_COLUMN_CHARS, AT(chars)},
+    {"kind", "kind", LW_COLUMN_WORD, AT(kind), .word = word},
+    {NULL, ">share", LW_COLUMN_REAL, AT(share), .digits = 2},
 };
 
 /* 1,500 ps round to 2 ns in JSON and CSV. */
@@ -99,11 +99,11 @@ struct judged {
 
 #define OF(field) offsetof(struct judged, field)
 static const struct lw_column judged_columns[] = {
-    {"label", "", LW_COLUMN_STRING, OF(label), 0, NULL, NULL},
-    {"time_ns", ">ms", LW_COLUMN_MS, OF(time), 0, NULL, "-"},
-    {"change_ns", ">change ms", LW_COLUMN_CHANGE_MS, OF(change), 0, NULL, NULL},
-    {"change_pct", ">%", LW_COLUMN_CHANGE_PCT, OF(pct), 0, NULL, "-"},
-    {"value", ">value", LW_COLUMN_DOUBLE, OF(value), 0, NULL, "-"},
+    {"label", "", LW_COLUMN_STRING, OF(label)},
+    {"time_ns", ">ms", LW_COLUMN_MS, OF(time), .lacking = "-"},
+    {"change_ns", ">change ms", LW_COLUMN_CHANGE_MS, OF(change)},
+    {"change_pct", ">%", LW_COLUMN_CHANGE_PCT, OF(pct), .lacking = "-"},
+    {"value", ">value", LW_COLUMN_DOUBLE, OF(value), .lacking = "-"},
 };
 
 /* -1 ps is an unknown time and a known change; an empty label is a text, none is null. */
