@@ -68,15 +68,28 @@ static void add_keys(struct lw_writer *k, const struct lw_part *d, int32_t modul
         lw_write_keys(k, kind, d->w->modules[module].kv_bytes, lw_part_module(d, module), input);
 }
 
+/* Parts of a module's backward that have not begun, and gathers that they begin with. */
+struct parts_left {
+    int32_t parts, gathers;
+};
+
+static int32_t fewer(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Before the first op of a module's backward. */
-static void enter(struct lw_writer *k, const struct lw_part *d, int32_t module, int32_t input)
+static struct parts_left enter(struct lw_writer *k, const struct lw_part *d, int32_t module,
+                               int32_t input)
 {
     int32_t all = lw_tensor_gathers(d, module, true), sums = lw_tensor_calls(d, module, true);
-    int32_t inside = sums > 1 ? sums - 1 : 0, later = all - 1 < inside ? all - 1 : inside;
+    struct parts_left left = {.parts = sums > 1 ? sums - 1 : 0};
 
-    add_gathers(k, d, module, all > 0 ? all - later : 0, input, true);
+    left.gathers = all > 0 ? fewer(all - 1, left.parts) : 0;
+    add_gathers(k, d, module, all - left.gathers, input, true);
     add_keys(k, d, module, LW_OP_ALL_GATHER, input);
     lw_write_tokens(k, d, module, "combine", input);
+    return left;
 }
 
 static bool sums_after(const struct lw_part *d, int32_t stretch)
@@ -88,12 +101,11 @@ static bool sums_after(const struct lw_part *d, int32_t stretch)
     return false;
 }
 
-/* The tensor group's collectives after a stretch; returns whether what follows waits for a sum. */
-static bool add_marked(struct lw_writer *k, const struct lw_part *d, int32_t module,
-                       int32_t stretch)
+/* The tensor group's collectives after a stretch. What follows waits for a sum, and the next part
+ * begins with its gathers, also where both parts end at the same moment. */
+static void add_marked(struct lw_writer *k, const struct lw_part *d, int32_t module,
+                       int32_t stretch, struct parts_left *left)
 {
-    bool summed = false;
-
     for (int32_t i = d->work.first_mark[stretch]; i < d->work.first_mark[stretch + 1]; i++) {
         if (d->work.marks[i] == LW_TENSOR_GATHERED) {
             lw_write_gathered(k);
@@ -103,10 +115,10 @@ static bool add_marked(struct lw_writer *k, const struct lw_part *d, int32_t mod
             k->after = -1;
         } else {
             k->after = k->sum;
-            summed = true;
+            if (left->parts-- > 0)
+                add_gathers(k, d, module, left->gathers-- > 0, -1, true);
         }
     }
-    return summed;
 }
 
 static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32_t input,
@@ -114,7 +126,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
 {
     const struct lw_part *d = x->d;
     const struct lw_backward *back = &d->back;
-    int32_t n_gathers = 0;
+    struct parts_left left = {0};
     bool away = false; /* gradients of tokens are with the experts */
 
     for (int32_t i = 0; i < back->n_stretches; i++) {
@@ -122,8 +134,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         if (i == 0 || s[-1].module != s->module) {
             lw_write_units(k, x, s->module, -1);
             lw_write_again(k, d, s->module);
-            enter(k, d, s->module, i == 0 ? input : -1);
-            n_gathers = lw_tensor_gathers(d, s->module, true) - 1;
+            left = enter(k, d, s->module, i == 0 ? input : -1);
             away = true;
         }
         lw_write_grad_room(k, x, back->ready + s->first_ready, s->n_ready);
@@ -137,8 +148,8 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             lw_write_tokens(k, d, s->module, "dispatch", -1);
             away = false;
         }
-        if (d->work.marks && add_marked(k, d, s->module, i) && !last && n_gathers-- > 0)
-            add_gathers(k, d, s->module, 1, -1, true);
+        if (d->work.marks)
+            add_marked(k, d, s->module, i, &left);
         if (last)
             add_keys(k, d, s->module, LW_OP_REDUCE_SCATTER, -1);
         if (i + 1 == back->n_stretches && k->after >= 0)

@@ -81,6 +81,37 @@ TEST(sums_become_scatters_and_gathers)
     lw_workload_free(&w);
 }
 
+/* The same volumes where the backward of some modules takes no time: all parts of such a module end
+ * at one moment. */
+TEST(gathers_of_a_backward_that_takes_no_time_stay)
+{
+    static const char *const words[] = {"", "tp-overlap backward", "tp-overlap pieces"};
+    int64_t forward = 0, backward = 0;
+    char list[80];
+
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+        for (int32_t from = 0; from < 2; from++) {
+            struct lw_workload w = model();
+            forward = backward = 0;
+            for (int32_t i = 0; i < w.n_params; i++)
+                w.params[i].ready_ps = -1;
+            for (int32_t m = 0; m < w.n_modules; m++) {
+                w.modules[m].backward_input_ps *= m < from;
+                w.modules[m].backward_weight_ps *= m < from;
+                w.modules[m].whole_input_ps *= m < from;
+                w.modules[m].whole_weight_ps *= m < from;
+                forward += w.modules[m].tp_forward_bytes;
+                backward += w.modules[m].tp_backward_bytes;
+            }
+            snprintf(list, sizeof list, "tp 2 sequence-parallel on %s", words[k]);
+            struct lw_plan p = plan_of_words(&w, list);
+            assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_REDUCE_SCATTER), forward + backward);
+            assert_int_equal(moved(&p, LW_COMM_TENSOR, LW_OP_ALL_GATHER), forward + 2 * backward);
+            lw_plan_free(&p);
+            lw_workload_free(&w);
+        }
+}
+
 /* Korthikanti et al., arXiv 2205.05198, section 4.2.2: everything is divided by tp, so that kept
  * activations are those of one rank over tp (rounded up once per module). */
 TEST(sequence_parallelism_divides_all_activations)
