@@ -18,8 +18,11 @@
  * Attention. A tile is 128 queries of one head with all keys that the mask leaves them: half of
  * them in the mean of a causal mask, and 64 of the diagonal's tile, and 165 for filling the
  * pipeline. Narrow heads are slower by w / (w + 22). The last tiles run beside idle SMs: half of
- * the longest tile is added. The backward has 2.5 times the products (Dao, arXiv 2307.08691,
- * section 4.1).
+ * the longest tile is added. The backward has five products, three as wide as queries and two as
+ * wide as values (Dao, arXiv 2307.08691, section 4.1). Queries of more than 128 leave its tiles
+ * half of the keys (Dao-AILab/flash-attention, csrc/flash_attn/src/flash_bwd_launch_template.h: 64
+ * x 64 from 192 on, 64 x 128 at 128): WIDE_BACKWARD of the speed, of the 14 such kernels of
+ * attention_efficiency_a100_pcie_simumax and _b200_simumax.
  *
  * Kernels without products move their bytes at memory_sustained of the bandwidth, else at 85 %.
  *
@@ -33,10 +36,12 @@
 static const double EXPOSED = 0.5, SUMS_EXPOSED = 0.4;
 static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_S = 4e-6;
 static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
+static const double WIDE_BACKWARD = 0.8;
 
 enum {
     VECTOR_BYTES = 16,
     LINE_BYTES = 128,
+    WIDE_HEAD = 128,
     LEAST_K = 512,
     MOST_SPLIT = 8,
     TILE_STEP = 64,
@@ -215,8 +220,9 @@ static double attention_share(const struct lw_device *d, const struct lw_attenti
     double width = 0.5 * (double)(a->qk_width + a->v_width);
     double share = lw_figure_is_set(f) ? f.value : 0.5 * d->gemm_sustained.value;
 
+    share *= a->backward && a->qk_width > WIDE_HEAD ? WIDE_BACKWARD : 1;
     return share * (a->speed > 0 ? a->speed : 1) * width / (width + HEAD_FILL) *
-           (128 + HEAD_FILL) / 128;
+           (WIDE_HEAD + HEAD_FILL) / WIDE_HEAD;
 }
 
 static double attention_bytes(const struct lw_attention *a)
@@ -232,7 +238,8 @@ lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
     double sms = d->n_sms.value, keys = (double)a->seq_k;
     double mean_keys = (a->causal ? keys / 2 + DIAGONAL : keys) + KEY_FILL;
     double rate = d->peak_flops[a->dtype].value * attention_share(d, a) / sms;
-    double per_key = 2 * QUERY_TILE * (double)(a->qk_width + a->v_width) * (a->backward ? 2.5 : 1);
+    int64_t widths = a->backward ? 3 * a->qk_width + 2 * a->v_width : a->qk_width + a->v_width;
+    double per_key = 2 * QUERY_TILE * (double)widths;
     double tiles = (double)a->batch * (double)a->heads *
                    (double)parts(a->seq_q, (int64_t)QUERY_TILE);
 

@@ -129,8 +129,10 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
     for (int32_t i = 0; s == LW_OK && i < w->n_params; i++)
         if (w->params[i].ready_ps >= 0)
             w->params[i].ready_ps = moved(w, old_length, w->params[i].ready_ps);
-    if (s == LW_OK)
+    if (s == LW_OK) {
         w->optimizer_ps = scaled(w->optimizer_ps, here.bytes / there.bytes);
+        w->gradients_ps = scaled(w->gradients_ps, here.bytes / there.bytes);
+    }
     lw_arena_free(&scratch);
     return s;
 }

@@ -16,6 +16,7 @@ import sys
 
 SMALL_TILE, BOOST_S, BANDWIDTH, LAUNCH_S, EXPOSED = 40, 0.3e-3, 0.85, 4e-6, 0.5
 SUMS_EXPOSED = 0.4
+WIDE_BACKWARD = 0.8
 DEVICES = {
     "a100-pcie": {"peak": 312e12, "sms": 108, "bandwidth": 1.94e12, "tile": 128, "boost": False},
     "b200": {"peak": 2250e12, "sms": 148, "bandwidth": 8e12, "tile": 256, "boost": True},
@@ -138,9 +139,11 @@ def fit_products(path, device):
 
 def attention_s(device, share, p):
     mean = p["seq"] / 2 + 64 + 165
-    per_key = 256 * (p["qk"] + p["v"]) * (2.5 if p["backward"] else 1)
+    backward = p["backward"]
+    per_key = 256 * (3 * p["qk"] + 2 * p["v"] if backward else p["qk"] + p["v"])
     width = (p["qk"] + p["v"]) / 2
     rate = share * device["peak"] / device["sms"] * width / (width + 22) * 150 / 128
+    rate *= WIDE_BACKWARD if backward and p["qk"] > 128 else 1
     count = p["batch"] * p["heads"] * parts(p["seq"], 128)
     return per_key * (count * mean / device["sms"] + (p["seq"] + 165) / 2) / rate + LAUNCH_S
 
