@@ -27,6 +27,21 @@
  *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
  *                  bf16 without a master, AdamW's two states of the same type
  *
+ * A step's passes over gradients:
+ *
+ *   Megatron       NVIDIA/Megatron-LM@00119989, megatron/core/distributed/param_and_grad_buffer.py:
+ *                  reset fills the buffer with zeros, check_grads takes each bucket's norm,
+ *                  start_grad_sync multiplies by gradient_scaling_factor;
+ *                  megatron/core/optimizer/clip_grads.py@0293807e: norm and factor;
+ *                  megatron/core/optimizer/distrib_optimizer.py, _copy_main_params_to_model_params
+ *   2021 and 2022  NVIDIA/Megatron-LM v2.6, megatron/model/distributed.py: zero_grad_buffer,
+ *                  allreduce_gradients divides the buffer; megatron/optimizer/optimizer.py:
+ *                  main gradients are divided by the loss scale, clipped, masters copied
+ *   NVIDIA's       the collective takes the mean (average_in_collective), check_for_nan_in_grad is
+ *   recipes        off
+ *   nanotron       optim/gradient_accumulator.py: f32 sums are filled with zeros, masters copied;
+ *                  optim/clip_grads.py
+ *
  * Tensor groups' collectives beside products:
  *
  *   nanotron       huggingface/nanotron@0e0a27ea, scripts/scaling_benchmarks.py:
@@ -50,27 +65,30 @@
 
 #define EAGER (TRACES_UNFUSED_LOSS | TRACES_UNFUSED_BLOCK | TRACES_UNFUSED_NORMS)
 #define SUMS (TRACES_UNFUSED_SUMS | TRACES_UNFUSED_LOSS)
+#define STEP (TRACES_STEP_ZERO | TRACES_STEP_CLIP | TRACES_STEP_COPY)
+#define STEP_MEAN (STEP | TRACES_STEP_SCALE)
 
 static const struct lw_run_framework frameworks[] = {
     {.name = "nanotron", .unfused = SUMS | TRACES_UNFUSED_BLOCK, .own_gradients = true,
-     .runs_ahead = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+     .step = STEP, .runs_ahead = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "MLPerf", .kept = TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT,
-     .shards_optimizer = true, .fp8_params = true, .fused_sums = true,
+     .shards_optimizer = true, .fp8_params = true, .fused_sums = true, .step = STEP,
      .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "AutoModel", .unfused = EAGER},
     {.name = "NeMo", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true, .fp8_params = true,
-     .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_PIECES},
+     .fused_sums = true, .step = STEP, .tp_overlap = LW_TP_OVERLAP_PIECES},
     {.name = "Megatron-Bridge", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true,
-     .fp8_params = true, .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_PIECES},
+     .fp8_params = true, .fused_sums = true, .step = STEP, .tp_overlap = LW_TP_OVERLAP_PIECES},
     {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Megatron-DeepSpeed without ZeRO", .unfused = SUMS, .own_gradients = true},
     {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18,
      .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
     {.name = "DeepSpeed", .unfused = EAGER, .state_bytes = 18, .bucket = 500000000},
-    {.name = "Megatron-LM 2021", .unfused = SUMS},
-    {.name = "Megatron-LM 2022", .fused_sums = true},
-    {.name = "Megatron", .fused_sums = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+    {.name = "Megatron-LM 2021", .unfused = SUMS, .step = STEP_MEAN | TRACES_STEP_UNSCALE},
+    {.name = "Megatron-LM 2022", .fused_sums = true, .step = STEP_MEAN | TRACES_STEP_UNSCALE},
+    {.name = "Megatron", .fused_sums = true, .step = STEP_MEAN | TRACES_STEP_CHECK,
+     .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "InternEvo", .state_bytes = 22},
     {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},
     {.name = "FSDP", .unfused = EAGER},

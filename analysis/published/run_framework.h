@@ -8,6 +8,7 @@ struct lw_run_framework {
     const char *name;      /* part of the framework's name in the table */
     unsigned unfused;      /* bits of enum traces_unfused */
     unsigned kept;         /* bits of enum traces_kept */
+    unsigned step;         /* bits of enum traces_step */
     const char *recompute; /* where the row gives none; NULL = nothing */
     bool shards_optimizer; /* ZeRO-1 and bf16 gradients, where the row gives none */
     bool fp8_params;       /* weights of 8 bits beside 8-bit products */

@@ -190,6 +190,8 @@ static void take_framework(const struct lw_run *r, const struct lw_cluster *c,
     bool compiled = strstr(r->compile, "yes") || lw_run_takes(r, "compile");
     s->unfused = compiled ? 0 : f->unfused;
     s->fused_sums = f->fused_sums && strcmp(lw_run_gradients(r), "f32") == 0;
+    s->step = f->step & ~(r->dp * r->cp == 1 ? (unsigned)TRACES_STEP_SCALE : 0U);
+    s->grad_item = strcmp(lw_run_gradients(r), "f32") == 0 ? lw_dtype_size(LW_F32) : 0;
     s->kept = f->kept | (compiled ? TRACES_KEPT_FUSED_GATE : 0);
     s->kept |= lw_run_takes(r, "chunked") ? TRACES_KEPT_CHUNKED_LOSS : 0;
     if (!strstr(r->recompute, "op"))
@@ -277,6 +279,7 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_cluster *
         .context = r->cp,
         .lora = strstr(r->task, "LoRA") || strstr(r->model, "LoRA") ? LORA_RANK : 0,
         .sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel),
+        .tp_overlap = lw_run_tp_overlap(r),
         .attention_speed = attention_speed(r),
     };
 

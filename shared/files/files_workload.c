@@ -124,6 +124,7 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_INT64("idle_numel", AT(idle_numel), 0),
     LW_F_WORD("optimizer", AT(optimizer), lw_optimizer_name),
     LW_F_NS("optimizer_ns", AT(optimizer_ps), 0),
+    LW_F_NS("gradients_ns", AT(gradients_ps), 0),
     LW_F_NS("gap_before_forward_ns", AT(gap_ps[LW_GAP_BEFORE_FORWARD]), 0),
     LW_F_NS("gap_before_backward_ns", AT(gap_ps[LW_GAP_BEFORE_BACKWARD]), 0),
     LW_F_NS("gap_before_optimizer_ns", AT(gap_ps[LW_GAP_BEFORE_OPTIMIZER]), 0),

@@ -154,7 +154,6 @@ int32_t lw_tensor_gathers(const struct lw_part *d, int32_t module, bool backward
 
 /* The ops of each of n equal parts of a module's forward: n_column pieces (0 or LW_TENSOR_PIECES)
  * that wait for pieces of a gather, one op, n_row pieces that each have a piece of the sum. */
-enum { LW_TENSOR_PIECES = 4 };
 struct lw_tensor_part {
     int32_t n, n_column, n_row, n_ops;
 };

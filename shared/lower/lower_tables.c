@@ -138,17 +138,32 @@ static int64_t updated_elements(const struct lw_lowering *l, int32_t stage)
     return whole + most;
 }
 
+/* Of whose gradients a stage holds all, whoever updates them. */
+static int64_t held_elements(const struct lw_lowering *l, int32_t stage)
+{
+    int64_t sum = 0;
+
+    if (l->s->zero >= 2)
+        return updated_elements(l, stage);
+    for (int32_t q = 0; q < l->n_parts; q++)
+        if (l->parts[q].stage == stage)
+            sum += lw_workload_numel(l->parts[q].w, true);
+    return sum;
+}
+
 /* The workload's time for all elements, in proportion, rounded up. */
+static lw_ps in_proportion(lw_ps time, int64_t elements, int64_t all)
+{
+    return all == 0 ? time : (lw_ps)(((__int128)time * elements + all - 1) / all);
+}
+
+/* The optimizer, and the passes over gradients before it. */
 static lw_ps optimizer_ps(const struct lw_lowering *l, int32_t stage)
 {
-    int64_t all = 0;
+    int64_t all = lw_workload_numel(l->given, true);
 
-    for (int32_t i = 0; i < l->given->n_params; i++)
-        if (l->given->params[i].trainable && l->given->params[i].tied < 0)
-            all += l->given->params[i].numel;
-    if (all == 0)
-        return l->w->optimizer_ps;
-    return (lw_ps)(((__int128)l->w->optimizer_ps * updated_elements(l, stage) + all - 1) / all);
+    return in_proportion(l->w->optimizer_ps, updated_elements(l, stage), all) +
+           in_proportion(l->w->gradients_ps, held_elements(l, stage), all);
 }
 
 enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)

@@ -28,6 +28,7 @@ enum lw_grad_dtype {
 enum lw_tp_overlap {
     LW_TP_OVERLAP_OFF, LW_TP_OVERLAP_BACKWARD, LW_TP_OVERLAP_PIECES, LW_N_TP_OVERLAPS,
 };
+enum { LW_TENSOR_PIECES = 4 }; /* of a collective or of the products beside it */
 
 enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
 

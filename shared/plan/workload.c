@@ -36,7 +36,8 @@ lw_ps lw_workload_backward_ps(const struct lw_workload *w)
 
 lw_ps lw_workload_step_ps(const struct lw_workload *w)
 {
-    lw_ps sum = lw_workload_forward_ps(w) + lw_workload_backward_ps(w) + w->optimizer_ps;
+    lw_ps sum = lw_workload_forward_ps(w) + lw_workload_backward_ps(w) + w->gradients_ps +
+                w->optimizer_ps;
 
     for (int g = 0; g < LW_N_GAPS; g++)
         sum += w->gap_ps[g];
@@ -299,6 +300,8 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     LW_TRY(at_least(err, NULL, 0, "idle_numel", w->idle_numel, 0));
     LW_TRY(at_least(err, NULL, 0, "optimizer_ns", w->optimizer_ps, 0));
     LW_TRY(add_time(err, &sum, w->optimizer_ps));
+    LW_TRY(at_least(err, NULL, 0, "gradients_ns", w->gradients_ps, 0));
+    LW_TRY(add_time(err, &sum, w->gradients_ps));
     for (int g = 0; g < LW_N_GAPS; g++) {
         LW_TRY(at_least(err, "gaps", g, "ns", w->gap_ps[g], 0));
         LW_TRY(add_time(err, &sum, w->gap_ps[g]));

@@ -141,6 +141,7 @@ struct lw_workload {
                                 * of all elements is active */
     enum lw_optimizer optimizer;
     lw_ps optimizer_ps;        /* step of all parameters */
+    lw_ps gradients_ps;        /* passes over all gradients that a rank holds, once per step */
     lw_ps gap_ps[LW_N_GAPS];
     struct lw_recorded recorded;
     struct lw_provenance from;
@@ -163,7 +164,7 @@ const char *lw_optimizer_name(int optimizer);
 
 lw_ps lw_workload_forward_ps(const struct lw_workload *w);
 lw_ps lw_workload_backward_ps(const struct lw_workload *w);
-/* One step alone on one device: forward + backward + optimizer + gaps. */
+/* One step alone on one device: forward + backward + passes over gradients + optimizer + gaps. */
 lw_ps lw_workload_step_ps(const struct lw_workload *w);
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */

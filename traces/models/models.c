@@ -202,11 +202,14 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.collective_ps = shape->collective_ps;
     s.unfused = shape->unfused;
     s.fused_sums = shape->fused_sums;
+    s.step = shape->step;
+    s.grad_item = shape->grad_item;
     s.kept = shape->kept;
     s.attention_speed = shape->attention_speed;
     s.fp8 = shape->fp8;
     s.traffic = shape->traffic;
     s.sequence_parallel = shape->sequence_parallel;
+    s.tp_overlap = shape->tp_overlap;
     s.context = shape->context;
     s.lora = shape->lora;
     s.expert_ranks = shape->expert_ranks;
@@ -222,6 +225,7 @@ enum lw_status traces_model_for(const char *name, const struct lw_strategy *stra
 {
     struct traces_model_shape shape = {.tensor = strategy->tp, .context = strategy->cp,
                                        .expert_ranks = strategy->ep,
+                                       .tp_overlap = strategy->tp_overlap,
                                        .sequence_parallel = strategy->sequence_parallel};
 
     return traces_model_build(name, &shape, device, w, err);

@@ -16,6 +16,16 @@ enum traces_unfused {
     TRACES_UNFUSED_NORMS = 8, /* the steps of norms and of rotation, in f32 */
 };
 
+/* What a framework's step does with gradients beside the optimizer's own pass. */
+enum traces_step {
+    TRACES_STEP_ZERO = 1,   /* fills the buffer of all gradients with zeros */
+    TRACES_STEP_CHECK = 2,  /* reads all of them before the reduction: a norm that shows NaN */
+    TRACES_STEP_SCALE = 4,  /* multiplies all of them before the reduction */
+    TRACES_STEP_CLIP = 8,   /* of the elements that it updates: the norm, then a product */
+    TRACES_STEP_UNSCALE = 16, /* of the elements that it updates: divides by the loss scale */
+    TRACES_STEP_COPY = 32,  /* copies masters to parameters by a kernel after the optimizer's */
+};
+
 /* What a framework keeps for the backward, where it differs from a kernel's own inputs. */
 enum traces_kept {
     TRACES_KEPT_FUSED_GATE = 1,  /* SiLU's result is computed again in the backward */
@@ -59,10 +69,13 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool fused_sums;  /* the products of weights' gradients add them to f32 sums */
     unsigned unfused; /* bits of enum traces_unfused */
     unsigned kept;     /* bits of enum traces_kept */
+    unsigned step;     /* bits of enum traces_step */
+    int64_t grad_item; /* bytes of a reduced gradient; 0 = of a parameter */
     double traffic;   /* bytes that kernels without a product move, against those counted: unfused
                        * frameworks move more; 0 = 1 */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
     bool fp8;               /* products of blocks take 8-bit operands, and keep these */
+    enum lw_tp_overlap tp_overlap; /* of the plan: which collectives a module waits for */
     bool sequence_parallel; /* norms, dropout and residuals are split over the tensor group too */
     int64_t context;        /* ranks that share each sequence: a rank has its part of the tokens */
     int64_t lora; /* rank of adapters on attention's products; the rest is frozen; 0 = none */

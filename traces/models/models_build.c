@@ -301,18 +301,17 @@ static int32_t collectives_of(const struct traces_builder *b, const struct lw_mo
     return b->shape.sequence_parallel ? (backward ? 3 : 2) * m->tp_calls : m->tp_calls;
 }
 
-/* Of them those whose time on the device is taken from the host's, since a plan adds it to the
- * module's. The shape does not say which --tp-overlap the plan has. All of the forward count.
- *
- * Of the backward all sums count without sequence parallelism, which holds with off. With
- * backward or pieces they run beside the weights' gradients, and the module can be too short. With
- * sequence parallelism one gather of three collectives counts, which holds with backward. With
- * off the sums are exposed too, and the module can be too long. */
-static int32_t exposed_of(const struct traces_builder *b, const struct lw_module *m, bool backward)
+/* Of their time on the device that which a plan adds to the module's: the host launches beside it.
+ * With --tp-overlap backward a sum runs beside the weights' gradients, with pieces one piece of
+ * each is left. Gathers of saved inputs run beside the backward always. */
+static lw_ps exposed(const struct traces_builder *b, const struct lw_module *m, bool backward)
 {
-    int32_t n = collectives_of(b, m, backward);
+    int32_t n = collectives_of(b, m, backward), gathers = b->shape.sequence_parallel ? n / 3 : 0;
+    enum lw_tp_overlap overlap = b->shape.tp_overlap;
 
-    return backward && b->shape.sequence_parallel ? n / 3 : n;
+    if (backward)
+        n = overlap == LW_TP_OVERLAP_OFF ? n - gathers : gathers;
+    return n * b->shape.collective_ps / (overlap == LW_TP_OVERLAP_PIECES ? LW_TENSOR_PIECES : 1);
 }
 
 /* The host's time for a module's kernels and collectives, less the device's time of collectives. */
@@ -323,7 +322,7 @@ static lw_ps host_time(const struct traces_builder *b, int32_t module, bool back
 
     return (backward ? l->n_backward : l->n_forward) * b->shape.host_op_ps +
            collectives_of(b, m, backward) * b->shape.host_collective_ps -
-           exposed_of(b, m, backward) * b->shape.collective_ps;
+           exposed(b, m, backward);
 }
 
 /* A module's forward and backward last at least as long as the host launches their kernels. What is
@@ -411,8 +410,41 @@ static const struct lw_work_table *optimizer_table(const struct traces_builder *
     return known ? table_of(b, kinds[b->w.optimizer]) : NULL;
 }
 
-/* Passes over memory per element: SGD reads parameter and gradient and writes the parameter, each
- * state tensor is read and written; half precision computes on 4-byte masters and writes a copy. */
+static bool does(const struct traces_builder *b, enum traces_step what)
+{
+    return (b->shape.step & what) != 0;
+}
+
+/* Bytes that the step moves per element that it updates: the gradient is read, the parameter and
+ * each of n - 1 states read and written; half precision computes on 4-byte masters and writes a
+ * copy. Clipping and loss scales take gradients in f32, which are cast where they are not: the norm
+ * reads them, a factor reads and writes them. */
+static int64_t step_bytes(const struct traces_builder *b, int n, bool masters)
+{
+    int64_t f32 = 4, grad = b->shape.grad_item > 0 ? b->shape.grad_item : b->item;
+    bool in_f32 = does(b, TRACES_STEP_CLIP) || does(b, TRACES_STEP_UNSCALE);
+    int64_t bytes = (in_f32 ? f32 : grad) + 2 * f32 * n;
+
+    bytes += in_f32 && grad < f32 ? grad + f32 : 0;
+    bytes += does(b, TRACES_STEP_CLIP) ? 3 * f32 : 0;
+    bytes += does(b, TRACES_STEP_UNSCALE) ? 2 * f32 : 0;
+    return bytes + (masters ? b->item + (does(b, TRACES_STEP_COPY) ? f32 : 0) : 0);
+}
+
+/* And per gradient that a rank holds. */
+static int64_t held_bytes(const struct traces_builder *b)
+{
+    int64_t grad = b->shape.grad_item > 0 ? b->shape.grad_item : b->item;
+
+    return grad * (does(b, TRACES_STEP_ZERO) + does(b, TRACES_STEP_CHECK) +
+                   2 * does(b, TRACES_STEP_SCALE));
+}
+
+static lw_ps pass_over(const struct traces_builder *b, int64_t bytes)
+{
+    return by_shape(b) ? lw_traffic_time(b->device, bytes) : roofline(b, 0, bytes);
+}
+
 static void time_optimizer(struct traces_builder *b)
 {
     static const int states[LW_N_OPTIMIZERS] = {
@@ -431,11 +463,12 @@ static void time_optimizer(struct traces_builder *b)
         return;
     }
     bool masters = b->item == 2;
-    int64_t bytes = b->item + 2 * 4 * (1 + states[k]) + (masters ? b->item : 0);
-    b->w.optimizer_ps = by_shape(b) ? lw_traffic_time(b->device, bytes * numel)
-                                    : roofline(b, 0, bytes * numel);
+    int64_t bytes = step_bytes(b, 1 + states[k], masters), held = held_bytes(b);
+    b->w.optimizer_ps = pass_over(b, bytes * numel);
+    b->w.gradients_ps = pass_over(b, held * numel);
     traces_builder_note(b, "optimizer: %s, %lld bytes of memory traffic per element%s",
-                        b->shape.optimizer, (long long)bytes, masters ? ", on f32 masters" : "");
+                        b->shape.optimizer, (long long)(bytes + held),
+                        masters ? ", on f32 masters" : "");
 }
 
 static void note_rates(struct traces_builder *b)

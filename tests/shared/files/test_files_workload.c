@@ -75,7 +75,7 @@ TEST(damaged_files_are_refused_by_place)
         {"\"batch\": 8", "\"bach\": 8",
          "at bach (byte 317): unknown field; allowed: lapwing, kind, name, from, notes, batch, "
          "sample_tokens, attention_flops, idle_numel, optimizer, optimizer_ns, "
-         "gap_before_forward_ns, "
+         "gradients_ns, gap_before_forward_ns, "
          "gap_before_backward_ns, gap_before_optimizer_ns, "
          "gap_after_optimizer_ns, recorded, products, products_tp, products_cp, "
          "modules, params, sparse, buffers, ready_order"},

@@ -64,6 +64,28 @@ TEST(largest_first_evens_the_owners_out)
     expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2 O:7");
 }
 
+/* 7 us of passes over all gradients: each rank holds all of them; 7 us * 402 / 602 of the optimizer
+ * beside. With gradients in shares (ZeRO-2) the passes have the shares' length. */
+TEST(passes_over_gradients_are_of_all_that_a_rank_holds)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
+
+    tiny_init(&t);
+    t.w.gradients_ps = 7 * LW_PS_PER_US;
+    expect_ops(&t, &s, REDUCED "O:11 Bc1/1608 Bc2/800 Ew");
+    s = lw_strategy_default();
+    expect_ops(&t, &s, "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2 O:14");
+    s.dp = s.zero = 2;
+    s.shard_policy = LW_SHARD_FLAT;
+    struct lw_plan p = build(&t, &s);
+    struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 0);
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
+        if (p.ops[i].kind == LW_OP_OPTIMIZER)
+            assert_int_equal(p.works[p.ops[i].work].ps, 7 * LW_PS_PER_US);
+    lw_plan_free(&p);
+}
+
 /* 602 elements in 4 shares: padded to 604, 151 each: 100 + 51 of b.weight | 149 + 2 | 151 | 149. */
 TEST(flat_shares_are_padded_and_gathered)
 {

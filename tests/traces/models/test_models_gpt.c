@@ -172,6 +172,32 @@ TEST(optimizer_moves_masters_and_states)
     lw_workload_free(&w);
 }
 
+/* In bf16: f32 gradients 4 in place of 2, clipping 4 + 8, a copy that reads the master once more 4.
+ * Of all gradients: zeros 4, a norm 4, a factor 8. Gradients of 2 bytes are cast for clipping and
+ * for a loss scale, 2 + 4, and the scale is a factor of its own, 8. */
+TEST(a_step_passes_over_gradients)
+{
+    static const struct {
+        unsigned step;
+        int64_t grad_item, updated, held;
+    } cases[] = {
+        {TRACES_STEP_ZERO | TRACES_STEP_CHECK | TRACES_STEP_SCALE | TRACES_STEP_CLIP |
+             TRACES_STEP_COPY, 4, 28 + 2 + 12 + 4, 16},
+        {TRACES_STEP_ZERO | TRACES_STEP_CLIP, 0, 28 + 2 + 12 + 6, 2},
+        {TRACES_STEP_UNSCALE | TRACES_STEP_CLIP, 0, 28 + 2 + 12 + 6 + 8, 0},
+        {0, 4, 28 + 2, 0},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){
+                                               .step = cases[k].step,
+                                               .grad_item = cases[k].grad_item});
+        assert_int_equal(w.optimizer_ps, 125950464 * cases[k].updated * LW_PS_PER_NS);
+        assert_int_equal(w.gradients_ps, 125950464 * cases[k].held * LW_PS_PER_NS);
+        lw_workload_free(&w);
+    }
+}
+
 TEST(a_longer_sequence_lengthens_the_position_table)
 {
     struct lw_workload w = model_build("gpt2", (struct traces_model_shape){.seq = 2048});
