@@ -249,10 +249,16 @@ lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
     return lw_ps_from_seconds(at_least(t, memory_s(d, attention_bytes(a))) + launch_s(d));
 }
 
-lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes)
+double lw_device_traffic_rate(const struct lw_device *d)
 {
     double share = lw_figure_is_set(d->memory_sustained) ? d->memory_sustained.value : BANDWIDTH;
-    double t = (double)bytes / (share * d->memory_bytes_per_s.value);
+
+    return share * d->memory_bytes_per_s.value;
+}
+
+lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes)
+{
+    double t = (double)bytes / lw_device_traffic_rate(d);
 
     return bytes > 0 ? lw_ps_from_seconds(t + launch_s(d)) : 0;
 }

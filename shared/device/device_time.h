@@ -35,5 +35,7 @@ struct lw_attention {
 };
 lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a);
 
+/* Bytes per second that kernels without products reach. */
+double lw_device_traffic_rate(const struct lw_device *d);
 /* A kernel that moves so many bytes of device memory, read and written. */
 lw_ps lw_traffic_time(const struct lw_device *d, int64_t bytes);

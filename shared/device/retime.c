@@ -1,13 +1,28 @@
-/* Times of a workload, or of a plan, on another device. Ratios, not rooflines: what a module loses
- * against the roofline where it was timed (launches, small products), it loses there too. */
+/* Times of a workload, or of a plan, on another device. A module's forward or backward is its
+ * matrix products and the rest. Where products are known by shape and both devices have figures for
+ * shapes, a product takes what device_time.h gives there; more or less than that here is part of
+ * the rest. The rest goes by the ratio of its roofline there and here: what a module loses against
+ * it where it was timed (launches, small products), it loses there too. Where the products alone
+ * take more here than the module has, all of it goes by their ratio. */
 #include "shared/device/retime.h"
 
 #include <stdio.h>
 
+#include "shared/device/device_time.h"
 #include "shared/plan/op.h"
 
 struct figures {
-    double flops, bytes; /* per second */
+    const struct lw_device *device;
+    double flops, attention, bytes; /* per second: of a whole module, of what is not its products */
+};
+
+/* Enough to ask whether a file can be re-timed at all. */
+static const struct lw_device NO_SHAPES;
+static const struct figures ANY = {&NO_SHAPES, 1, 1, 1};
+
+/* Of matrix products: what they take on the two devices. Zeroed: none, or not known by shape. */
+struct products {
+    double here, there, flops;
 };
 
 static enum lw_status figures_of(const struct lw_device *d, enum lw_dtype dtype,
@@ -23,14 +38,36 @@ static enum lw_status figures_of(const struct lw_device *d, enum lw_dtype dtype,
                        d->kind,
                        lw_figure_is_set(peak) ? "memory_bytes_per_s"
                                               : "peak_flops of the parameters' type");
-    *f = (struct figures){peak.value * share, bytes.value};
+    *f = (struct figures){d, peak.value * share, peak.value * share, bytes.value};
     return LW_OK;
 }
 
-static double roofline(int64_t flops, int64_t bytes, const struct figures *f)
+/* With figures for shapes: those of attention, and the bandwidth that kernels reach. */
+static void figures_by_shape(enum lw_dtype dtype, struct figures *f)
 {
-    double compute = flops > 0 ? (double)flops / f->flops : 0;
-    double memory = bytes > 0 ? (double)bytes / f->bytes : 0;
+    const struct lw_device *d = f->device;
+
+    if (lw_figure_is_set(d->attention_forward))
+        f->attention = d->peak_flops[dtype].value * d->attention_forward.value;
+    f->bytes = lw_device_traffic_rate(d);
+}
+
+static enum lw_status figures_of_both(const struct lw_device *from, const struct lw_device *to,
+                                      enum lw_dtype dtype, struct figures *here,
+                                      struct figures *there, struct lw_err *err)
+{
+    LW_TRY(figures_of(from, dtype, here, err));
+    LW_TRY(figures_of(to, dtype, there, err));
+    if (lw_device_by_shape(from, dtype) && lw_device_by_shape(to, dtype)) {
+        figures_by_shape(dtype, here);
+        figures_by_shape(dtype, there);
+    }
+    return LW_OK;
+}
+
+static double roofline(double flops, double rate, double bytes, const struct figures *f)
+{
+    double compute = flops > 0 ? flops / rate : 0, memory = bytes > 0 ? bytes / f->bytes : 0;
 
     return compute > memory ? compute : memory;
 }
@@ -40,34 +77,117 @@ static lw_ps scaled(lw_ps t, double ratio)
     return (lw_ps)((double)t * ratio + 0.5);
 }
 
-static enum lw_status find_ratios(const struct lw_workload *w, const struct figures *from,
-                                  const struct figures *to, const char *kind, double *ratio,
-                                  struct lw_err *err)
+static void add_product(struct products *x, const struct lw_product *p, double ranks,
+                        const struct figures *from, const struct figures *to)
 {
+    if (!lw_device_by_shape(from->device, p->dtype) || !lw_device_by_shape(to->device, p->dtype))
+        return;
+    x->here += ranks * (double)lw_product_time(from->device, p);
+    x->there += ranks * (double)lw_product_time(to->device, p);
+    x->flops += ranks * (double)lw_product_flops(p);
+}
+
+/* Of what is not these products: attention in one kernel, traffic; of all where there are none.
+ * 0 = it holds neither FLOPs nor bytes. Rounding of shares leaves some FLOPs of a product. */
+static double rest_ratio(double flops, double bytes, const struct products *x,
+                         const struct figures *from, const struct figures *to)
+{
+    const bool shaped = x->flops > 0;
+    double other = flops > 1.001 * x->flops ? flops - x->flops : 0;
+
+    if (other <= 0 && bytes <= 0)
+        other = flops;
+    double here = roofline(other, shaped ? from->attention : from->flops, bytes, from);
+    double there = roofline(other, shaped ? to->attention : to->flops, bytes, to);
+    return here > 0 ? there / here : 0;
+}
+
+static double time_ratio(double ps, const struct products *x, double rest)
+{
+    if (x->here <= 0 || ps <= 0)
+        return rest;
+    return ps <= x->here ? x->there / x->here : (x->there + (ps - x->here) * rest) / ps;
+}
+
+/* --- a workload ------------------------------------------------------------------------------- */
+
+struct ratios {
+    double phase[LW_N_PRODUCT_PHASES]; /* of a module's times */
+    double products, rest[2];          /* of the forward; of forward and backward */
+    bool shaped;
+};
+
+static struct products products_of(const struct lw_workload *w, const struct lw_module *m,
+                                   int phase, const struct figures *from, const struct figures *to)
+{
+    const bool divided = m->tp_split != LW_TP_REPLICATED && w->products_tp > 1;
+    struct products x = {0};
+
+    for (int32_t i = 0; i < m->n_products[phase]; i++)
+        add_product(&x, &w->products[m->products[phase][i]], divided ? w->products_tp : 1, from,
+                    to);
+    return x;
+}
+
+static struct ratios ratios_of(const struct lw_workload *w, const struct lw_module *m,
+                               const struct figures *from, const struct figures *to)
+{
+    const lw_ps ps[] = {m->forward_ps, m->backward_input_ps, m->backward_weight_ps};
+    const double flops = (double)m->forward_flops, bytes = (double)m->forward_bytes;
+    struct products x[LW_N_PRODUCT_PHASES], back;
+    struct ratios r = {.shaped = false};
+
+    for (int k = 0; k < LW_N_PRODUCT_PHASES; k++)
+        x[k] = products_of(w, m, k, from, to);
+    back = (struct products){0, 0, x[LW_PRODUCTS_INPUT].flops + x[LW_PRODUCTS_WEIGHT].flops};
+    r.rest[0] = rest_ratio(flops, bytes, &x[LW_PRODUCTS_FORWARD], from, to);
+    r.rest[1] = rest_ratio(2 * flops, 2 * bytes, &back, from, to);
+    for (int k = 0; k < LW_N_PRODUCT_PHASES; k++) {
+        r.phase[k] = time_ratio((double)ps[k], &x[k], r.rest[k > 0]);
+        r.shaped = r.shaped || x[k].here > 0;
+    }
+    r.products = time_ratio(1, &x[LW_PRODUCTS_FORWARD], r.rest[0]);
+    return r;
+}
+
+/* *n_shaped: modules with products that are timed by shape. */
+static enum lw_status find_ratios(const struct lw_workload *w, const struct figures *from,
+                                  const struct figures *to, const char *kind, struct ratios *out,
+                                  int32_t *n_shaped, struct lw_err *err)
+{
+    *n_shaped = 0;
     for (int32_t i = 0; i < w->n_modules; i++) {
         const struct lw_module *m = &w->modules[i];
-        double here = roofline(m->forward_flops, m->forward_bytes, from);
-        if (here <= 0 && m->forward_ps + lw_module_backward(m) > 0)
+        out[i] = ratios_of(w, m, from, to);
+        *n_shaped += out[i].shaped;
+        if (out[i].rest[0] <= 0 && m->forward_ps + lw_module_backward(m) > 0)
             return lw_fail(err, LW_ENOTSUP,
                            "module %d '%s' says neither FLOPs nor bytes: it cannot be timed for "
                            "device '%s'; make or record the workload for that device", i, m->name,
                            kind);
-        ratio[i] =
-            here > 0 ? roofline(m->forward_flops, m->forward_bytes, to) / here : 1;
     }
     return LW_OK;
 }
 
-static void scale_module(struct lw_module *m, double r)
+static lw_ps at_most(lw_ps t, lw_ps most)
 {
-    lw_ps *const times[] = {&m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps,
-                            &m->selective_ps, &m->whole_forward_ps, &m->whole_input_ps,
-                            &m->whole_weight_ps, &m->tp_column_ps};
-    lw_ps products = scaled(m->tp_column_ps + m->tp_row_ps, r);
+    return t < most ? t : most;
+}
 
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
-        *times[i] = scaled(*times[i], r);
-    m->tp_row_ps = products - m->tp_column_ps; /* the two together stay within the forward */
+static void scale_module(struct lw_module *m, const struct ratios *r)
+{
+    lw_ps *const times[] = {&m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps};
+    lw_ps *const whole[] = {&m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps};
+
+    for (int k = 0; k < LW_N_PRODUCT_PHASES; k++) {
+        *times[k] = scaled(*times[k], r->phase[k]);
+        *whole[k] = at_most(scaled(*whole[k], r->rest[k > 0]), *times[k]);
+    }
+    m->selective_ps = scaled(m->selective_ps, r->phase[LW_PRODUCTS_FORWARD]);
+    /* the two together stay within the forward */
+    lw_ps products = at_most(scaled(m->tp_column_ps + m->tp_row_ps, r->products), m->forward_ps);
+    m->tp_column_ps = at_most(scaled(m->tp_column_ps, r->products), products);
+    m->tp_row_ps = products - m->tp_column_ps;
 }
 
 /* A moment of the backward, old[i] .. old[i] + length of module i, in the new one. */
@@ -85,16 +205,21 @@ static lw_ps moved(const struct lw_workload *w, const lw_ps *old_length, lw_ps a
     return after;
 }
 
-/* A note more, and the kind that the times are now of. */
-static enum lw_status note(struct lw_arena *a, const char ***notes, int32_t *n_notes,
-                           const char **device, const struct lw_device *from,
-                           const struct lw_device *to, struct lw_err *err)
+/* A note more, and the kind that the times are now of. n_shaped of n_modules go by shape. */
+static enum lw_status note(struct lw_arena *a, const char *prefix, const char ***notes,
+                           int32_t *n_notes, const char **device, const struct lw_device *from,
+                           const struct lw_device *to, int32_t n_shaped, int32_t n_modules,
+                           struct lw_err *err)
 {
-    char text[200];
+    char text[300], shapes[100] = "";
     const char **longer = lw_arena_alloc(a, (int64_t)*n_notes + 1, sizeof *longer);
 
-    snprintf(text, sizeof text, "times of device '%.60s' by FLOPs and bytes from those of '%.60s'",
-             to->kind, from->kind);
+    if (n_shaped > 0)
+        snprintf(shapes, sizeof shapes, "the products of %d of %d modules by shape, the rest ",
+                 n_shaped, n_modules);
+    snprintf(text, sizeof text,
+             "%stimes of device '%.60s' from those of '%.60s': %sby FLOPs and bytes", prefix,
+             to->kind, from->kind, shapes);
     const char *last = lw_arena_strdup(a, text);
     const char *kind = lw_arena_strdup(a, to->kind);
     if (!longer || !last || !kind)
@@ -113,18 +238,19 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
     struct figures here, there;
     struct lw_arena scratch = {0};
 
-    LW_TRY(figures_of(from, lw_workload_main_dtype(w), &here, err));
-    LW_TRY(figures_of(to, lw_workload_main_dtype(w), &there, err));
-    double *ratio = lw_arena_alloc(&scratch, w->n_modules, sizeof *ratio);
+    LW_TRY(figures_of_both(from, to, lw_workload_main_dtype(w), &here, &there, err));
+    struct ratios *ratio = lw_arena_alloc(&scratch, w->n_modules, sizeof *ratio);
+    int32_t n_shaped = 0;
     lw_ps *old_length = lw_arena_alloc(&scratch, w->n_modules, sizeof *old_length);
     enum lw_status s = ratio && old_length ? LW_OK : lw_fail_nomem(err);
     if (s == LW_OK)
-        s = find_ratios(w, &here, &there, to->kind, ratio, err);
+        s = find_ratios(w, &here, &there, to->kind, ratio, &n_shaped, err);
     if (s == LW_OK)
-        s = note(&w->arena, &w->notes, &w->n_notes, &w->from.device, from, to, err);
+        s = note(&w->arena, LW_ASSUMPTION, &w->notes, &w->n_notes, &w->from.device, from, to,
+                 n_shaped, w->n_modules, err);
     for (int32_t i = 0; s == LW_OK && i < w->n_modules; i++) {
         old_length[i] = lw_module_backward(&w->modules[i]);
-        scale_module(&w->modules[i], ratio[i]);
+        scale_module(&w->modules[i], &ratio[i]);
     }
     for (int32_t i = 0; s == LW_OK && i < w->n_params; i++)
         if (w->params[i].ready_ps >= 0)
@@ -139,10 +265,10 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
 
 bool lw_workload_can_retime(const struct lw_workload *w)
 {
-    static const struct figures any = {1, 1};
     struct lw_arena scratch = {0};
-    double *ratio = lw_arena_alloc(&scratch, w->n_modules, sizeof *ratio);
-    bool can = ratio && find_ratios(w, &any, &any, "", ratio, NULL) == LW_OK;
+    struct ratios *ratio = lw_arena_alloc(&scratch, w->n_modules, sizeof *ratio);
+    int32_t n_shaped;
+    bool can = ratio && find_ratios(w, &ANY, &ANY, "", ratio, &n_shaped, NULL) == LW_OK;
 
     lw_arena_free(&scratch);
     return can;
@@ -164,37 +290,82 @@ static bool is_timed_compute(const struct lw_plan *p, const struct lw_op *op)
     return lw_op_class(op->kind) == LW_CLASS_COMPUTE && lw_plan_work_ps(p, op) > 0;
 }
 
-static double ratio_of(const struct lw_work *w, const struct figures *from,
-                       const struct figures *to)
-{
-    double here = roofline(w->flops, w->bytes, from);
+/* Of a module's forward and of its backward: all works of one program. */
+struct module_works {
+    int32_t program; /* that it is taken from, and one; 0 = none yet */
+    double ps, flops, bytes;
+    struct products products;
+};
 
-    return here > 0 ? roofline(w->flops, w->bytes, to) / here : 0;
+static bool has_size(const struct lw_work *w)
+{
+    return w->flops > 0 || w->bytes > 0;
 }
 
-/* of_work[n_works], of_module[n_modules]: zeroed. */
+static int direction(const struct lw_op *op)
+{
+    return op->kind == LW_OP_FORWARD ? 0 : 1;
+}
+
+static void add_work(const struct lw_plan *p, const struct lw_work *w, struct module_works *x,
+                     const struct figures *from, const struct figures *to)
+{
+    x->ps += (double)w->ps;
+    x->flops += w->flops > 0 ? (double)w->flops : 0;
+    x->bytes += w->bytes > 0 ? (double)w->bytes : 0;
+    for (int32_t i = w->first_product; i < w->first_product + w->n_products; i++)
+        add_product(&x->products, &p->products[p->work_products[i]], 1, from, to);
+}
+
+/* of[2 * n_modules]: zeroed. */
+static void gather_works(const struct lw_plan *p, const struct figures *from,
+                         const struct figures *to, struct module_works *of)
+{
+    for (int32_t g = 0; g < p->n_variants * p->n_roles; g++)
+        for (int32_t i = 0; i < p->programs[g].n_ops; i++) {
+            const struct lw_op *op = &p->ops[p->programs[g].first_op + i];
+            if (op->work < 0 || op->module < 0 || !is_timed_compute(p, op) ||
+                !has_size(&p->works[op->work]))
+                continue;
+            struct module_works *x = &of[2 * op->module + direction(op)];
+            if (x->program == 0)
+                x->program = g + 1;
+            if (x->program == g + 1)
+                add_work(p, &p->works[op->work], x, from, to);
+        }
+}
+
+static double work_ratio(const struct lw_plan *p, const struct lw_op *op,
+                         const struct module_works *of, const struct figures *from,
+                         const struct figures *to)
+{
+    const struct lw_work *w = &p->works[op->work];
+    const struct module_works own = {.flops = (double)w->flops, .bytes = (double)w->bytes};
+    const struct module_works *x = op->module < 0 ? &own
+                                   : has_size(w)  ? &of[2 * op->module + direction(op)]
+                                                  : &of[2 * op->module]; /* done again */
+    double rest = rest_ratio(x->flops, x->bytes, &x->products, from, to);
+
+    if (rest <= 0 && op->kind == LW_OP_OPTIMIZER)
+        return from->bytes / to->bytes;
+    return time_ratio(x->ps, &x->products, rest);
+}
+
+/* of_work[n_works], of[2 * n_modules]: zeroed. */
 static enum lw_status find_work_ratios(const struct lw_plan *p, const struct figures *from,
                                        const struct figures *to, const char *kind,
-                                       double *of_work, double *of_module, struct lw_err *err)
+                                       double *of_work, struct module_works *of,
+                                       struct lw_err *err)
 {
     char text[LW_OP_TEXT];
 
-    for (int32_t i = 0; i < p->n_ops; i++) {
-        const struct lw_op *op = &p->ops[i];
-        if (op->work < 0 || !is_timed_compute(p, op))
-            continue;
-        double r = ratio_of(&p->works[op->work], from, to);
-        of_work[op->work] =
-            r <= 0 && op->kind == LW_OP_OPTIMIZER ? from->bytes / to->bytes : r;
-        if (op->module >= 0 && r > 0)
-            of_module[op->module] = r;
-    }
+    gather_works(p, from, to, of);
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         if (!is_timed_compute(p, op))
             continue;
-        if (op->work >= 0 && of_work[op->work] <= 0 && op->module >= 0)
-            of_work[op->work] = of_module[op->module];
+        if (op->work >= 0)
+            of_work[op->work] = work_ratio(p, op, of, from, to);
         if (op->work < 0 || of_work[op->work] <= 0)
             return lw_fail(err, LW_ENOTSUP,
                            "%s says neither FLOPs nor bytes: it cannot be timed for device '%s'; "
@@ -204,21 +375,30 @@ static enum lw_status find_work_ratios(const struct lw_plan *p, const struct fig
     return LW_OK;
 }
 
+static int32_t count_shaped(const struct lw_plan *p, const struct module_works *of)
+{
+    int32_t n = 0;
+
+    for (int32_t m = 0; m < p->n_modules; m++)
+        n += of[2 * m].products.here > 0 || of[2 * m + 1].products.here > 0;
+    return n;
+}
+
 enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
                               const struct lw_device *to, struct lw_err *err)
 {
     struct figures here, there;
     struct lw_arena scratch = {0};
 
-    LW_TRY(figures_of(from, main_dtype(p), &here, err));
-    LW_TRY(figures_of(to, main_dtype(p), &there, err));
+    LW_TRY(figures_of_both(from, to, main_dtype(p), &here, &there, err));
     double *of_work = lw_arena_alloc(&scratch, p->n_works, sizeof *of_work);
-    double *of_module = lw_arena_alloc(&scratch, p->n_modules, sizeof *of_module);
-    enum lw_status s = of_work && of_module ? LW_OK : lw_fail_nomem(err);
+    struct module_works *of = lw_arena_alloc(&scratch, 2 * (int64_t)p->n_modules, sizeof *of);
+    enum lw_status s = of_work && of ? LW_OK : lw_fail_nomem(err);
     if (s == LW_OK)
-        s = find_work_ratios(p, &here, &there, to->kind, of_work, of_module, err);
+        s = find_work_ratios(p, &here, &there, to->kind, of_work, of, err);
     if (s == LW_OK)
-        s = note(&p->arena, &p->notes, &p->n_notes, &p->device, from, to, err);
+        s = note(&p->arena, "", &p->notes, &p->n_notes, &p->device, from, to, count_shaped(p, of),
+                 p->n_modules, err);
     for (int32_t i = 0; s == LW_OK && i < p->n_works; i++)
         if (of_work[i] > 0)
             p->works[i].ps = scaled(p->works[i].ps, of_work[i]);
@@ -228,12 +408,10 @@ enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
 
 bool lw_plan_can_retime(const struct lw_plan *p)
 {
-    static const struct figures any = {1, 1};
     struct lw_arena scratch = {0};
     double *of_work = lw_arena_alloc(&scratch, p->n_works, sizeof *of_work);
-    double *of_module = lw_arena_alloc(&scratch, p->n_modules, sizeof *of_module);
-    bool can = of_work && of_module &&
-               find_work_ratios(p, &any, &any, "", of_work, of_module, NULL) == LW_OK;
+    struct module_works *of = lw_arena_alloc(&scratch, 2 * (int64_t)p->n_modules, sizeof *of);
+    bool can = of_work && of && find_work_ratios(p, &ANY, &ANY, "", of_work, of, NULL) == LW_OK;
 
     lw_arena_free(&scratch);
     return can;

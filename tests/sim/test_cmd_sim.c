@@ -240,7 +240,8 @@ TEST(a_cluster_of_another_device_is_refused)
     expect("sim -w h100.json -c dgx-h100 --dp 2 --no-db", 0, "step ");
     expect("sim -w h100.json -c p4d --dp 2 --no-db", 1,
            "timed for device 'H100-SXM5-80GB', cluster 'p4d' has 'A100-SXM4-40GB': --device p4d");
-    expect("sim -w h100.json -c p4d --device p4d --dp 2 --no-db", 0, "step ");
+    expect("sim -w h100.json -c p4d --device p4d --dp 2 --no-db", 0,
+           "times of device 'A100-SXM4-40GB' from those of 'H100-SXM5-80GB': the products of 3 of");
     expect("plan -w h100.json -c dgx-a100 --dp 2", 1, "--device dgx-a100");
     expect("exec -w h100.json -c p4d --dp 2 --no-db", 1, "--device p4d");
     expect("recommend h100.json -c p4d --dp 2", 1, "--device p4d");

@@ -1,9 +1,13 @@
-/* A workload on another device: hand-computed ratios, and what is refused. */
+/* A workload on another device: hand-computed ratios, models that are made for both devices, and
+ * what is refused. */
+#include <math.h>
 #include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/device/retime.h"
+#include "shared/files/files.h"
 #include "tests/lib/plans/tiny_workload.h"
+#include "traces/models/models.h"
 
 static const struct lw_device slow = {.kind = "slow", .peak_flops[LW_F32] = {100, "t"},
                                       .memory_bytes_per_s = {10, "t"}};
@@ -50,6 +54,87 @@ TEST(products_stay_within_the_forward)
     assert_int_equal(t.modules[0].tp_column_ps + t.modules[0].tp_row_ps, 1);
     assert_ok(lw_workload_check(&t.w, &err), err);
     lw_arena_free(&t.w.arena);
+}
+
+/* So many SMs of 0.25 * 10^12 flop/s, half of it sustained, without fill and launches. */
+static struct lw_device shaped(const char *kind, double n_sms, double bytes_per_s)
+{
+    return (struct lw_device){.kind = kind, .peak_flops[LW_F32] = {0.25e12 * n_sms, "t"},
+                              .n_sms = {n_sms, "t"}, .gemm_sustained = {0.5, "t"},
+                              .gemm_fill = {1e-9, "t"}, .launch_ps = {1e-3, "t"},
+                              .memory_bytes_per_s = {bytes_per_s, "t"}};
+}
+
+/* A product of 512 x 512 x 512 takes 2 waves of tiles of 256 x 128 on 4 SMs, 0.536870912 ms, and on
+ * 16 SMs 1 wave of tiles of 128 x 128, whose speed is 64 / 104 over 85.33 / 125.33 of theirs:
+ * 0.134217728 / 0.9038 = 0.148496210 ms (docs/design/device.md). The other 1 ms of the forward
+ * moves bytes, 5 times as fast there. Less time than its product's: all by the product's ratio. */
+TEST(products_go_by_shape_and_the_rest_by_bytes)
+{
+    const struct lw_device from = shaped("4 SMs", 4, 1e15), to = shaped("16 SMs", 16, 5e15);
+    struct lw_product p = {.batch = 1, .m = 512, .n = 512, .k = 512, .dtype = LW_F32};
+    const lw_ps two_waves = 536870912, one_wave = 148496210, ms = 1000000000;
+    int32_t product = 0;
+    struct tiny t;
+    struct lw_err err = {0};
+
+    tiny_init(&t);
+    t.w.products = &p;
+    t.w.n_products = 1;
+    for (int k = 0; k < 2; k++) {
+        struct lw_module *m = &t.modules[k];
+        m->forward_ps = k == 0 ? two_waves + ms : two_waves / 2;
+        m->forward_flops = lw_product_flops(&p);
+        m->forward_bytes = 1000;
+        m->products[LW_PRODUCTS_FORWARD] = &product;
+        m->n_products[LW_PRODUCTS_FORWARD] = 1;
+    }
+    assert_ok(lw_workload_retime(&t.w, &from, &to, &err), err);
+    assert_in_range(t.modules[0].forward_ps, one_wave + ms / 5 - 2, one_wave + ms / 5 + 2);
+    assert_in_range(t.modules[1].forward_ps, one_wave / 2 - 2, one_wave / 2 + 2);
+    assert_non_null(strstr(t.w.notes[0], "the products of 2 of 3 modules by shape, the rest by"));
+    lw_arena_free(&t.w.arena);
+}
+
+static struct lw_workload made_for(const char *model, const struct lw_device *d)
+{
+    const struct traces_model_shape shape = {0};
+    struct lw_workload w;
+    struct lw_err err = {0};
+
+    assert_ok(traces_model_build(model, &shape, d, &w, &err), err);
+    return w;
+}
+
+/* By FLOPs and bytes alone gpt-1.3b from H100 to B200 was 22 % too fast. What is left is of fused
+ * attention, whose backward has a speed of its own, and of launches. */
+TEST(a_model_is_nearly_as_fast_as_one_made_for_the_device)
+{
+    static const char *const models[] = {"gpt-1.3b", "llama-2-7b", "llama-3-8b", "mixtral-8x7b",
+                                         "bert-large", "resnet50", "vit-l-16"};
+    static const char *const pairs[][2] = {
+        {"dgx-h100", "dgx-b200"}, {"dgx-a100", "dgx-h100"}, {"dgx-b200", "dgx-a100"}};
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct lw_cluster from, to;
+        struct lw_err err = {0};
+        assert_ok(lw_cluster_find(pairs[i][0], &from, &err), err);
+        assert_ok(lw_cluster_find(pairs[i][1], &to, &err), err);
+        for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+            struct lw_workload w = made_for(models[m], &from.device);
+            struct lw_workload x = made_for(models[m], &to.device);
+            assert_ok(lw_workload_retime(&w, &from.device, &to.device, &err), err);
+            assert_ok(lw_workload_check(&w, &err), err);
+            double ratio = (double)lw_workload_step_ps(&w) / (double)lw_workload_step_ps(&x);
+            if (fabs(ratio - 1) > 0.06)
+                fail_msg("%s, %s to %s: %+.1f %%", models[m], pairs[i][0], pairs[i][1],
+                         100 * (ratio - 1));
+            lw_workload_free(&w);
+            lw_workload_free(&x);
+        }
+        lw_cluster_free(&from);
+        lw_cluster_free(&to);
+    }
 }
 
 TEST(what_has_no_figures_is_refused_and_unchanged)
