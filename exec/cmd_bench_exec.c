@@ -54,9 +54,8 @@ static void print_by_hand(const struct exec_bench_by_hand *b, enum lw_format for
         LW_JSON(&o, "name", "by-hand", "n_pairs", b->n_pairs, "n_ops", b->n_ops,
                 "n_steps", b->n_steps, "bytes", b->bytes, "work_ns", b->work_ns,
                 "executor_ns", lw_decimals(b->executor_ns, 0),
-                "hand_ns", lw_decimals(b->hand_ns, 0));
-        LW_JSON(&o, "ratio", lw_decimals(b->ratio, 5), "ratio_low", lw_decimals(b->low, 5),
-                "ratio_high", lw_decimals(b->high, 5));
+                "hand_ns", lw_decimals(b->hand_ns, 0), "ratio", lw_decimals(b->ratio, 5),
+                "ratio_low", lw_decimals(b->low, 5), "ratio_high", lw_decimals(b->high, 5));
         lw_jsonout_end(&o);
     }
 }

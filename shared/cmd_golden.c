@@ -50,10 +50,9 @@ static void print_json(const struct lw_golden_result *r)
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "passed", r->n_passed, "failed", r->n_failed);
     lw_jsonout_array(&o, "failures");
-    for (int64_t i = 0; i < r->n_failed; i++) {
+    for (int64_t i = 0; i < r->n_failed; i++)
         LW_JSON_ROW(&o, NULL, "file", r->failures[i].file, "line", r->failures[i].line,
                     "id", r->failures[i].id, "message", r->failures[i].message);
-    }
     lw_jsonout_end(&o);
     lw_jsonout_end(&o);
 }

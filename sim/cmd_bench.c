@@ -164,8 +164,7 @@ int cmd_bench(int argc, char **argv)
     if ((rc = check(&c, format)) >= 0)
         return rc;
     struct bench_result rows[MOST];
-    struct lw_records all = {NULL, columns, sizeof columns / sizeof *columns,
-                             rows, 0,       sizeof *rows};
+    struct lw_records all = LW_RECORDS(NULL, columns, rows, 0);
     enum lw_status status = n == 0 ? bench_all(&c, &all, rows, &err) : bench_run(&c, &r, &err);
     if (status == LW_OK && n > 0)
         add_row(&all, rows, r);

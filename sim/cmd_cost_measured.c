@@ -100,8 +100,7 @@ static enum lw_status predict(const struct lw_cluster *c, const struct traces_be
 static enum lw_status put(const struct lw_cluster *c, const struct rows *r, enum lw_format format,
                           struct lw_err *err)
 {
-    const struct lw_records all = {"rows", columns, sizeof columns / sizeof *columns,
-                                   r->row, r->n,    sizeof *r->row};
+    const struct lw_records all = LW_RECORDS("rows", columns, r->row, r->n);
     struct lw_jsonout o = {.file = stdout};
 
     if (format == LW_FORMAT_CSV)
@@ -115,9 +114,9 @@ static enum lw_status put(const struct lw_cluster *c, const struct rows *r, enum
     lw_jsonout_object(&o, NULL);
     lw_jsonout_string(&o, "cluster", c->name);
     lw_records_json(&o, &all);
-    lw_jsonout_fixed(&o, "mean_abs_error_pct", r->mean_abs_pct, 4);
-    lw_jsonout_fixed(&o, "max_abs_error_pct", r->worst_pct, 4);
-    lw_jsonout_fixed(&o, "bias_pct", r->bias_pct, 4);
+    LW_JSON(&o, "mean_abs_error_pct", lw_decimals(r->mean_abs_pct, 4),
+            "max_abs_error_pct", lw_decimals(r->worst_pct, 4),
+            "bias_pct", lw_decimals(r->bias_pct, 4));
     lw_jsonout_end(&o);
     return LW_OK;
 }

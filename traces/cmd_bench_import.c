@@ -25,8 +25,8 @@ static void put_form(struct lw_jsonout *o, const struct traces_import_speed *s)
     LW_JSON(o, "json_bytes", s->json_bytes, "file_bytes", s->file_bytes, "n_events", s->n_events,
             "n_rows", s->n_rows, "read_s", lw_decimals(s->read_s, 6),
             "parse_s", lw_decimals(s->parse_s, 6), "wall_s", lw_decimals(s->read_s + s->parse_s, 6),
-            "json_mb_per_s", lw_decimals(per_s(s), 1));
-    LW_JSON(o, "peak_rss_bytes", s->peak_rss_bytes, "memory_multiple", lw_decimals(multiple(s), 3));
+            "json_mb_per_s", lw_decimals(per_s(s), 1), "peak_rss_bytes", s->peak_rss_bytes,
+            "memory_multiple", lw_decimals(multiple(s), 3));
 }
 
 static enum lw_status print_table(const struct traces_import_speed *s, bool csv,

@@ -319,27 +319,16 @@ static const char *side_key(const struct lw_comparison *c, int side, const char 
     return buf;
 }
 
-#define AT(field) offsetof(struct lw_run, field)
-static const struct lw_column run_columns[] = {
-    {"id", NULL, LW_COLUMN_INT, AT(id)},
-    {"name", NULL, LW_COLUMN_STRING, AT(name)},
-    {"kind", NULL, LW_COLUMN_WORD, AT(kind), .word = lw_run_kind_word},
-    {"backend", NULL, LW_COLUMN_STRING, AT(backend)},
-    {"honesty", NULL, LW_COLUMN_STRING, AT(honesty)},
-    {"plan_hash", NULL, LW_COLUMN_TEXT, AT(plan_hash)},
-    {"cluster", NULL, LW_COLUMN_STRING, AT(cluster_name)},
-    {"samples", NULL, LW_COLUMN_INT, AT(samples), .lacking = "-"},
-};
-#undef AT
-
 static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int side)
 {
+    const struct lw_run *r = side ? &c->measured : &c->predicted;
     char key[32];
 
     lw_jsonout_object(o, side_key(c, side, "", key));
-    lw_record_json(o, run_columns, sizeof run_columns / sizeof *run_columns,
-                   side ? &c->measured : &c->predicted);
-    lw_jsonout_string(o, "label", c->label[side]);
+    LW_JSON(o, "id", r->id, "name", r->name, "kind", lw_run_kind_name(r->kind),
+            "backend", r->backend, "honesty", r->honesty,
+            "plan_hash", r->plan_hash && *r->plan_hash ? r->plan_hash : NULL,
+            "cluster", r->cluster_name, "samples", lw_known(r->samples), "label", c->label[side]);
     lw_jsonout_end(o);
 }
 
@@ -356,9 +345,9 @@ static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
     for (int32_t i = 0; i < c->n_buckets; i++) {
         const struct lw_bucket_line *b = &c->buckets[i];
         lw_jsonout_object(o, NULL);
-        LW_JSON(o, "bucket", b->bucket, "op", b->kind);
-        lw_jsonout_int(o, side_key(c, 0, "_bytes", key), b->bytes.predicted);
-        lw_jsonout_int(o, side_key(c, 1, "_bytes", key), b->bytes.measured);
+        LW_JSON(o, "bucket", b->bucket, "op", b->kind,
+                side_key(c, 0, "_bytes", key), b->bytes.predicted,
+                side_key(c, 1, "_bytes", key), b->bytes.measured);
         for (int k = 0; k < N_BUCKET_TIMES; k++)
             json_figure(o, c, bucket_times[k], bucket_time(b, k));
         lw_jsonout_end(o);
@@ -379,12 +368,11 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
     lw_jsonout_object(&o, NULL);
     json_run(&o, c, 0);
     json_run(&o, c, 1);
-    lw_jsonout_bool(&o, "same_plan", c->predicted.plan >= 0 &&
-                                         c->predicted.plan == c->measured.plan);
-    LW_JSON(&o, "joined_by", lw_joined_name(c->joined), "note", c->note);
+    LW_JSON(&o, "same_plan",
+            (bool)(c->predicted.plan >= 0 && c->predicted.plan == c->measured.plan),
+            "joined_by", lw_joined_name(c->joined), "note", c->note);
     json_figure(&o, c, "step", c->step);
-    lw_jsonout_int(&o, side_key(c, 0, "_rank", key), c->rank[0]);
-    lw_jsonout_int(&o, side_key(c, 1, "_rank", key), c->rank[1]);
+    LW_JSON(&o, side_key(c, 0, "_rank", key), c->rank[0], side_key(c, 1, "_rank", key), c->rank[1]);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
         const char *name = lw_period_columns[LW_PERIOD_FIRST_COLUMN + shown[i]].key;
         snprintf(key, sizeof key, "%.*s", (int)strlen(name) - 3, name); /* without its "_ns" */

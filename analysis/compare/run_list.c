@@ -68,9 +68,7 @@ enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw
         x->label = labels[i];
         strftime(x->started, sizeof x->started, "%m-%d %H:%M", gmtime(&at));
     }
-    LW_TRY(lw_records_print(&(struct lw_records){"runs", columns, sizeof columns / sizeof *columns,
-                                                 rows, n, sizeof *rows},
-                            format, f, err));
+    LW_TRY(lw_records_print(&LW_RECORDS("runs", columns, rows, n), format, f, err));
     if (format == LW_FORMAT_TEXT)
         put_failures(f, runs, n);
     return LW_OK;

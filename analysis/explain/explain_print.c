@@ -21,7 +21,7 @@ static double ms(lw_ps t)
 
 static double share(lw_ps part, lw_ps whole)
 {
-    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+    return lw_percent((double)part, (double)whole);
 }
 
 /* --- charges ---------------------------------------------------------------------------------- */
@@ -252,11 +252,10 @@ static void json_charges(struct lw_jsonout *o, const struct lw_explanation *e)
     lw_jsonout_array(o, "charges");
     for (int c = 0; c < LW_N_CAUSES; c++) {
         lw_jsonout_line_object(o, NULL);
-        LW_JSON(o, "cause", lw_cause_key((enum lw_cause)c));
-        lw_jsonout_exact_ns(o, "time_ns", e->charge[c]);
-        lw_jsonout_exact_ns(o, "exposed_comm_ns",
-                            lw_cause_is_exposed((enum lw_cause)c) ? e->charge[c] : 0);
-        lw_jsonout_exact_ns(o, "critical_path_ns", e->on_path[c]);
+        LW_JSON(o, "cause", lw_cause_key((enum lw_cause)c), "time_ns", LW_EXACT_NS(e->charge[c]),
+                "exposed_comm_ns",
+                LW_EXACT_NS(lw_cause_is_exposed((enum lw_cause)c) ? e->charge[c] : 0),
+                "critical_path_ns", LW_EXACT_NS(e->on_path[c]));
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -268,12 +267,9 @@ static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
     for (int64_t i = 0; i < r->e->n_path; i++) {
         const struct lw_path_part *p = &r->e->path[i];
         const struct lw_op *op = &r->plan->ops[p->op];
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_exact_ns(o, "from_ns", p->from);
-        lw_jsonout_exact_ns(o, "to_ns", p->to);
-        LW_JSON(o, "rank", p->rank, "cause", lw_cause_key(p->cause), "op", p->op,
-                "kind", lw_op_name(op->kind), "name", op->name, "bucket", op->bucket);
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "from_ns", LW_EXACT_NS(p->from), "to_ns", LW_EXACT_NS(p->to),
+                    "rank", p->rank, "cause", lw_cause_key(p->cause), "op", p->op,
+                    "kind", lw_op_name(op->kind), "name", op->name, "bucket", op->bucket);
     }
     lw_jsonout_end(o);
 }
@@ -285,8 +281,8 @@ static void put_json(const struct lw_explain_report *r, FILE *f)
 
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "run", r->run->id, "kind", lw_run_kind_name(r->run->kind),
-            "plan_hash", r->run->plan_hash, "step", e->step, "rank", e->rank);
-    lw_jsonout_exact_ns(&o, "step_ns", e->length);
+            "plan_hash", r->run->plan_hash, "step", e->step, "rank", e->rank,
+            "step_ns", LW_EXACT_NS(e->length));
     lw_summary_json_measure(&o, &e->measure);
     json_charges(&o, e);
     json_path(&o, r);

@@ -10,8 +10,7 @@
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)
 {
-    lw_ps step = p->r->reference.step;
-    return step > 0 ? 100.0 * (double)lw_recommendation_gain(p->r) / (double)step : 0;
+    return lw_percent((double)lw_recommendation_gain(p->r), (double)p->r->reference.step);
 }
 
 /* Steps of one configuration differ more: by 1.3 % in the median between MLPerf submitters, by
@@ -174,26 +173,23 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     const struct lw_recommendation *r = p->r;
 
     lw_jsonout_object(&o, NULL);
-    LW_JSON(&o, "workload", p->workload->name, "cluster", p->cluster->name);
-    LW_JSON(&o, "cluster_calibrated", p->cluster->calibrated, "n_ranks", p->n_ranks);
+    LW_JSON(&o, "workload", p->workload->name, "cluster", p->cluster->name,
+            "cluster_calibrated", p->cluster->calibrated, "n_ranks", p->n_ranks);
     json_point(&o, "best", r->best >= 0 ? &r->points[r->best] : &r->reference);
     json_point(&o, "reference", &r->reference);
-    lw_jsonout_string(&o, "reference_is", lw_cap_source_name(r->source));
-    lw_jsonout_ns(&o, "gain_ns", lw_recommendation_gain(r));
-    lw_jsonout_fixed(&o, "gain_pct", lw_recommend_gain_pct(p), 3);
-    lw_jsonout_string(&o, "verdict", lw_recommend_verdict(p));
-    lw_jsonout_maybe(&o, "memory_missing_bytes", lw_known(missing_bytes(p)));
+    LW_JSON(&o, "reference_is", lw_cap_source_name(r->source),
+            "gain_ns", LW_PS(lw_recommendation_gain(r)),
+            "gain_pct", lw_decimals(lw_recommend_gain_pct(p), 3),
+            "verdict", lw_recommend_verdict(p), "memory_missing_bytes", lw_known(missing_bytes(p)));
     if (p->n_past > 0) {
-        lw_jsonout_line_object(&o, "past_error");
-        lw_jsonout_int(&o, "n_compared", p->n_past);
-        lw_jsonout_fixed(&o, "mean_abs_error_pct", p->mean_past_pct, 3);
-        lw_jsonout_fixed(&o, "max_abs_error_pct", p->max_past_pct, 3);
-        lw_jsonout_end(&o);
+        LW_JSON_ROW(&o, "past_error", "n_compared", p->n_past,
+                    "mean_abs_error_pct", lw_decimals(p->mean_past_pct, 3),
+                    "max_abs_error_pct", lw_decimals(p->max_past_pct, 3));
     } else {
         lw_jsonout_null(&o, "past_error");
     }
-    LW_JSON(&o, "n_bucketings", r->n_points, "n_simulated", r->n_simulated);
-    LW_JSON(&o, "exhaustive", r->exhaustive, "interrupted", r->interrupted);
+    LW_JSON(&o, "n_bucketings", r->n_points, "n_simulated", r->n_simulated,
+            "exhaustive", r->exhaustive, "interrupted", r->interrupted);
     lw_jsonout_array(&o, "caps");
     for (int32_t i = 0; i < r->n_points; i++)
         if (r->points[i].step >= 0)
@@ -206,8 +202,7 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
 static enum lw_status put_csv(const struct lw_recommend_report *p, FILE *f, struct lw_err *err)
 {
     struct lw_cap_point *points = lw_calloc((size_t)p->r->n_points + 1, sizeof *points);
-    struct lw_records rows = {"caps", point_columns, sizeof point_columns / sizeof *point_columns,
-                              points, 0, sizeof *points};
+    struct lw_records rows = LW_RECORDS("caps", point_columns, points, 0);
 
     if (!points)
         return lw_fail_nomem(err);

@@ -82,7 +82,7 @@ static enum lw_status keep_recorded(struct sim_replay *r, const struct traces_re
 
 static double error_pct(lw_ps predicted, lw_ps recorded)
 {
-    return recorded > 0 ? 100.0 * (double)(predicted - recorded) / (double)recorded : 0;
+    return lw_percent((double)(predicted - recorded), (double)recorded);
 }
 
 /* The replay without the change must come out at the recorded period. */

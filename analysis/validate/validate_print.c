@@ -9,11 +9,6 @@
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 
-static double right_pct(int64_t n_right, int64_t n_pairs)
-{
-    return n_pairs > 0 ? 100.0 * (double)n_right / (double)n_pairs : (double)NAN;
-}
-
 static bool is_time(const struct lw_case *c)
 {
     return strcmp(c->unit, "ns") == 0;
@@ -154,27 +149,14 @@ static enum lw_status print_text(const struct lw_validation *v, FILE *f, struct 
 
 static void json_errors(struct lw_jsonout *o, double mean, double worst)
 {
-    lw_jsonout_fixed(o, "mean_abs_error_pct", mean, 4);
-    lw_jsonout_fixed(o, "max_abs_error_pct", worst, 4);
+    LW_JSON(o, "mean_abs_error_pct", lw_decimals(mean, 4),
+            "max_abs_error_pct", lw_decimals(worst, 4));
 }
 
 static void json_order(struct lw_jsonout *o, int64_t n_right, int64_t n_pairs)
 {
-    lw_jsonout_line_object(o, "cap_order");
-    lw_jsonout_int(o, "n_pairs", n_pairs);
-    if (n_pairs > 0)
-        lw_jsonout_fixed(o, "right_pct", right_pct(n_right, n_pairs), 4);
-    else
-        lw_jsonout_null(o, "right_pct");
-    lw_jsonout_end(o);
-}
-
-static void json_rank(struct lw_jsonout *o, double rank)
-{
-    if (isnan(rank))
-        lw_jsonout_null(o, "rank_correlation");
-    else
-        lw_jsonout_fixed(o, "rank_correlation", rank, 4);
+    LW_JSON_ROW(o, "cap_order", "n_pairs", n_pairs, "right_pct",
+                lw_decimals_if(n_pairs > 0, lw_percent((double)n_right, (double)n_pairs), 4));
 }
 
 static void json_series(struct lw_jsonout *o, const struct lw_validation *v, int32_t k)
@@ -187,14 +169,13 @@ static void json_series(struct lw_jsonout *o, const struct lw_validation *v, int
         lw_jsonout_line_object(o, NULL);
         LW_JSON(o, "name", s->name, "n", s->n);
         json_errors(o, s->mean_abs_pct, s->max_abs_pct);
-        lw_jsonout_fixed(o, "bias_pct", s->bias_pct, 4);
+        LW_JSON(o, "bias_pct", lw_decimals(s->bias_pct, 4));
         if (s->sweep) {
-            json_rank(o, s->rank);
-            lw_jsonout_end(o);
-            continue;
+            LW_JSON(o, "rank_correlation", lw_decimals(s->rank, 4));
+        } else {
+            LW_JSON(o, "order_margin_pct", lw_decimals(s->margin_pct, 1));
+            json_order(o, s->n_right, s->n_pairs);
         }
-        lw_jsonout_fixed(o, "order_margin_pct", s->margin_pct, 1);
-        json_order(o, s->n_right, s->n_pairs);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -207,7 +188,7 @@ static void json_family(struct lw_jsonout *o, const struct lw_validation *v, int
     lw_jsonout_object(o, NULL);
     LW_JSON(o, "name", f->name, "n", f->n);
     json_errors(o, f->mean_abs_pct, f->max_abs_pct);
-    lw_jsonout_fixed(o, "bias_pct", f->bias_pct, 4);
+    LW_JSON(o, "bias_pct", lw_decimals(f->bias_pct, 4));
     if (f->n_asked > 0)
         lw_jsonout_int(o, "n_beyond_digits", f->n_beyond);
     LW_JSON(o, "fitted_scalars", f->n_fitted, "fit_rows", f->fit_rows);
@@ -235,25 +216,15 @@ static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const
 {
     lw_jsonout_line_object(o, NULL);
     LW_JSON(o, "id", c->id, "family", v->families[c->family].name);
-    const char *measured = is_time(c) ? "measured_ns" : "measured";
     if (is_time(c))
-        lw_jsonout_int(o, "predicted_ns", (int64_t)(c->predicted + 0.5));
+        LW_JSON(o, "predicted_ns", (int64_t)(c->predicted + 0.5), "measured_ns",
+                lw_known_if(c->measured > 0, (int64_t)(c->measured + 0.5)));
     else
-        lw_jsonout_double(o, "predicted", c->predicted);
-    if (c->measured <= 0)
-        lw_jsonout_null(o, measured);
-    else if (is_time(c))
-        lw_jsonout_int(o, measured, (int64_t)(c->measured + 0.5));
-    else
-        lw_jsonout_double(o, measured, c->measured);
-    if (!is_time(c))
-        lw_jsonout_string(o, "unit", c->unit);
+        LW_JSON(o, "predicted", c->predicted, "measured", c->measured > 0 ? c->measured : NAN,
+                "unit", c->unit);
     if (c->allowed > 0)
         lw_jsonout_double(o, "allowed_difference", c->allowed);
-    if (c->measured > 0)
-        lw_jsonout_fixed(o, "error_pct", c->error_pct, 4);
-    else
-        lw_jsonout_null(o, "error_pct");
+    LW_JSON(o, "error_pct", lw_decimals_if(c->measured > 0, c->error_pct, 4));
     if (*c->remark)
         lw_jsonout_string(o, "remark", c->remark);
     if (v->families[c->family].runs)
@@ -276,12 +247,8 @@ static void print_json(const struct lw_validation *v, FILE *f)
         json_case(&o, v, &v->cases[i]);
     lw_jsonout_end(&o);
     lw_validation_json_skips(v, &o);
-    if (v->mean_abs_pct >= 0) {
-        json_errors(&o, v->mean_abs_pct, v->max_abs_pct);
-    } else {
-        lw_jsonout_null(&o, "mean_abs_error_pct");
-        lw_jsonout_null(&o, "max_abs_error_pct");
-    }
+    bool overall = v->mean_abs_pct >= 0;
+    json_errors(&o, overall ? v->mean_abs_pct : NAN, overall ? v->max_abs_pct : NAN);
     json_order(&o, v->n_right, v->n_pairs);
     lw_jsonout_array(&o, "missed");
     for (int32_t i = 0; i < v->n_misses; i++) {

@@ -24,55 +24,48 @@ void lw_validation_json_runs(const struct lw_validation *v, int32_t family, stru
     lw_jsonout_end(o);
 }
 
-static void json_bytes(struct lw_jsonout *o, const char *key, double bytes)
+static struct lw_maybe whole_bytes(double bytes)
 {
-    lw_jsonout_maybe(o, key, lw_known_if(bytes > 0, (int64_t)(bytes + 0.5)));
+    return lw_known_if(bytes > 0, (int64_t)(bytes + 0.5));
 }
 
 void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)
 {
-    json_bytes(o, "predicted_bytes", c->predicted_bytes);
-    json_bytes(o, "needed_bytes", c->needed_bytes);
-    json_bytes(o, "measured_bytes", c->measured_bytes);
-    lw_jsonout_fixed(o, "tokens_per_s_device", c->tokens_per_s_device, 2);
+    LW_JSON(o, "predicted_bytes", whole_bytes(c->predicted_bytes),
+            "needed_bytes", whole_bytes(c->needed_bytes),
+            "measured_bytes", whole_bytes(c->measured_bytes),
+            "tokens_per_s_device", lw_decimals(c->tokens_per_s_device, 2));
     if (c->failed)
         lw_jsonout_string(o, "status", "failed");
 }
 
-/* Rows passed over before i with the same reason in the same family. */
-static int32_t same_before(const struct lw_validation *v, int32_t i)
+/* Rows passed over with the reason and the family of row i; 0: a row before it has them too. */
+static int32_t n_alike(const struct lw_validation *v, int32_t i)
 {
     int32_t n = 0;
 
-    for (int32_t j = 0; j < i; j++)
-        n += v->skips[j].family == v->skips[i].family &&
-             strcmp(v->skips[j].reason, v->skips[i].reason) == 0;
-    return n;
-}
-
-static int32_t same_from(const struct lw_validation *v, int32_t i)
-{
-    int32_t n = 0;
-
-    for (int32_t j = i; j < v->n_skips; j++)
-        n += v->skips[j].family == v->skips[i].family &&
-             strcmp(v->skips[j].reason, v->skips[i].reason) == 0;
+    for (int32_t j = 0; j < v->n_skips; j++) {
+        if (v->skips[j].family != v->skips[i].family ||
+            strcmp(v->skips[j].reason, v->skips[i].reason) != 0)
+            continue;
+        if (j < i)
+            return 0;
+        n++;
+    }
     return n;
 }
 
 void lw_validation_json_skips(const struct lw_validation *v, struct lw_jsonout *o)
 {
     lw_jsonout_array(o, "skipped");
-    for (int32_t i = 0; i < v->n_skips; i++) {
+    for (int32_t i = 0; i < v->n_skips; i++)
         LW_JSON_ROW(o, NULL, "id", v->skips[i].id, "reason", v->skips[i].reason);
-    }
     lw_jsonout_end(o);
     lw_jsonout_array(o, "skip_reasons");
     for (int32_t i = 0; i < v->n_skips; i++) {
-        if (same_before(v, i) > 0)
-            continue;
-        LW_JSON_ROW(o, NULL, "family", v->families[v->skips[i].family].name,
-                    "reason", v->skips[i].reason, "n", same_from(v, i));
+        if (n_alike(v, i) > 0)
+            LW_JSON_ROW(o, NULL, "family", v->families[v->skips[i].family].name,
+                        "reason", v->skips[i].reason, "n", n_alike(v, i));
     }
     lw_jsonout_end(o);
 }
@@ -152,9 +145,9 @@ enum lw_status lw_validation_text_runs(const struct lw_validation *v, FILE *f, s
     }
     lw_table_free(t);
     for (int32_t i = 0; s == LW_OK && i < v->n_skips; i++)
-        if (same_before(v, i) == 0)
+        if (n_alike(v, i) > 0)
             lw_printf_paragraph(f, "%snot predicted: %d rows of %s: %s", i ? "" : "\n",
-                                same_from(v, i), v->families[v->skips[i].family].name,
+                                n_alike(v, i), v->families[v->skips[i].family].name,
                                 v->skips[i].reason);
     return s;
 }

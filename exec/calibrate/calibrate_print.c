@@ -68,7 +68,7 @@ static void figure_row(struct lw_table *t, const char *name, double value, const
 
 static double spread_pct(lw_ps spread, lw_ps time)
 {
-    return time > 0 ? 100.0 * (double)spread / (double)time : 0.0;
+    return lw_percent((double)spread, (double)time);
 }
 
 /* FLOPs or bytes per ps are 1e12 a second. */

@@ -121,8 +121,7 @@ static enum lw_status put_calls(const struct lw_exec_report *r, struct lw_jsonou
         return lw_fail_nomem(err);
     for (int32_t i = 0; i < x->n_calls; i++)
         rows[i] = call_row(r, &x->calls[i]);
-    struct lw_records all = {"calls",    call_columns, sizeof call_columns / sizeof *call_columns,
-                             rows,       x->n_calls,   sizeof *rows};
+    struct lw_records all = LW_RECORDS("calls", call_columns, rows, x->n_calls);
     if (o) {
         lw_records_json(o, &all);
     } else {
@@ -186,7 +185,9 @@ static void json_states(struct lw_jsonout *o, const struct lw_exec_result *x)
         lw_jsonout_line_object(o, NULL);
         lw_jsonout_int(o, "rank", i);
         for (int k = 0; lw_exec_device_figures[k].name; k++)
-            lw_jsonout_fixed(o, lw_exec_device_figures[k].name, lw_exec_device_figure(&s[i], k), 1);
+            LW_JSON(o,
+                    lw_exec_device_figures[k].name,
+                    lw_decimals(lw_exec_device_figure(&s[i], k), 1));
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -267,27 +268,11 @@ static void json_places(struct lw_jsonout *o, const struct lw_exec_result *x)
     lw_jsonout_array(o, "stopped");
     for (int32_t i = 0; i < x->n_places; i++) {
         const struct lw_exec_place *p = &x->places[i];
-        lw_jsonout_line_object(o, NULL);
-        lw_jsonout_int(o, "rank", p->rank);
-        if (p->known) {
-            LW_JSON(o, "step", p->step, "last_finished_op", p->last_op,
-                    "first_unfinished_op", p->open_op);
-        } else {
-            lw_jsonout_null(o, "step");
-            lw_jsonout_null(o, "last_finished_op");
-            lw_jsonout_null(o, "first_unfinished_op");
-        }
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "rank", p->rank, "step", lw_known_if(p->known, p->step),
+                    "last_finished_op", lw_known_if(p->known, p->last_op),
+                    "first_unfinished_op", lw_known_if(p->known, p->open_op));
     }
     lw_jsonout_end(o);
-}
-
-static void put_positive(struct lw_jsonout *o, const char *name, double value)
-{
-    if (value > 0)
-        lw_jsonout_fixed(o, name, value, 0);
-    else
-        lw_jsonout_null(o, name);
 }
 
 static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct lw_err *err)
@@ -300,10 +285,9 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
     if (strcmp(r->status, "ok") != 0)
         lw_jsonout_string(&o, "error", r->message);
     LW_JSON(&o, "plan", r->plan->name, "plan_hash", r->plan->hash,
-            "backend", r->options->backend->name, "honesty", exec_honesty_name(x->honesty));
-    lw_jsonout_bool(&o, "oversubscribed", x->oversubscribed);
-    LW_JSON(&o, "compute", exec_compute_name(r->options->compute), "compute_with", x->compute,
-            "placement", x->about);
+            "backend", r->options->backend->name, "honesty", exec_honesty_name(x->honesty),
+            "oversubscribed", x->oversubscribed, "compute", exec_compute_name(r->options->compute),
+            "compute_with", x->compute, "placement", x->about);
     json_states(&o, x);
     LW_JSON(&o, "n_ranks", r->plan->n_ranks, "n_cores", x->n_cores, "n_warmup", x->n_warmup);
     if (r->summary->n_steps > 0) {
@@ -324,17 +308,14 @@ static enum lw_status print_json(const struct lw_exec_report *r, FILE *f, struct
     LW_JSON(&o, "n_compared_steps", x->n_compared_steps, "n_checked_bytes", x->n_checked_bytes,
             "n_checked_message_bytes", x->n_checked_message_bytes,
             "n_consolidated_bytes", x->n_consolidated_bytes, "over_ns", lw_ps_to_ns(x->over),
-            "measuring_ns", lw_ps_to_ns(measuring(r)));
-    put_positive(&o, "submit_ns", x->submit_ns);
-    put_positive(&o, "graph_submit_ns", x->graph_submit_ns);
-    lw_jsonout_int(&o, "clock_error_ns", x->clock_error_ns);
-    if (x->others_share >= 0)
-        lw_jsonout_fixed(&o, "others_share", x->others_share, 4);
-    else
-        lw_jsonout_null(&o, "others_share");
-    lw_jsonout_int(&o, "n_ops", x->timeline.n);
+            "measuring_ns", lw_ps_to_ns(measuring(r)),
+            "submit_ns", lw_decimals_if(x->submit_ns > 0, x->submit_ns, 0),
+            "graph_submit_ns", lw_decimals_if(x->graph_submit_ns > 0, x->graph_submit_ns, 0),
+            "clock_error_ns", x->clock_error_ns,
+            "others_share", lw_decimals_if(x->others_share >= 0, x->others_share, 4),
+            "n_ops", x->timeline.n);
     lw_jsonout_null(&o, "n_events"); /* an engine's queue: exec has none */
-    lw_jsonout_fixed(&o, "wall_s", x->wall_s, 6);
+    LW_JSON(&o, "wall_s", lw_decimals(x->wall_s, 6));
     LW_TRY(put_calls(r, &o, NULL, err));
     json_places(&o, x);
     LW_JSON(&o, "n_turned_away", x->n_turned_away, "run", lw_known(r->run));
@@ -376,8 +357,6 @@ enum lw_status lw_exec_print_backends(enum lw_format format, FILE *f, struct lw_
                                           available ? NULL : list[i].reason,
                                           available ? list[i].about : list[i].reason, available};
     }
-    return lw_records_print(&(struct lw_records){"backends", columns,
-                                                 sizeof columns / sizeof *columns, rows,
-                                                 EXEC_N_BACKENDS, sizeof *rows},
-                            format, f, err);
+    return lw_records_print(&LW_RECORDS("backends", columns, rows, EXEC_N_BACKENDS), format, f,
+                            err);
 }

@@ -509,7 +509,7 @@ static void write_number(struct lw_jsonout *o, const struct lw_field *f, int64_t
     if (f->null_is_minus_1 && v == -1)
         lw_jsonout_null(o, f->name);
     else if (f->kind == LW_FIELD_NS)
-        lw_jsonout_exact_ns(o, f->name, v);
+        LW_JSON(o, f->name, LW_EXACT_NS(v));
     else
         lw_jsonout_int(o, f->name, v);
 }
@@ -528,7 +528,7 @@ static void write_figure(struct lw_jsonout *o, const struct lw_field *f,
 {
     lw_jsonout_line_object(o, f->name);
     if (f->kind == LW_FIELD_FIGURE_NS)
-        lw_jsonout_exact_ns(o, "value", (lw_ps)figure->value);
+        LW_JSON(o, "value", LW_EXACT_NS((lw_ps)figure->value));
     else
         write_real(o, "value", figure->value);
     lw_jsonout_string(o, "source", figure->source);

@@ -139,18 +139,13 @@ void lw_jsonout_double(struct lw_jsonout *o, const char *key, double value)
     fputs(text, o->file);
 }
 
-void lw_jsonout_fixed(struct lw_jsonout *o, const char *key, double value, int digits)
+void lw_jsonout_decimals(struct lw_jsonout *o, const char *key, struct lw_decimals x)
 {
     before_value(o, key);
-    if (isfinite(value))
-        fprintf(o->file, "%.*f", digits, value);
+    if (isfinite(x.value))
+        fprintf(o->file, "%.*f", x.digits, x.value);
     else
         fputs("null", o->file);
-}
-
-void lw_jsonout_decimals(struct lw_jsonout *o, const char *key, struct lw_decimals value)
-{
-    lw_jsonout_fixed(o, key, value.value, value.digits);
 }
 
 void lw_jsonout_bool(struct lw_jsonout *o, const char *key, bool value)
@@ -161,16 +156,11 @@ void lw_jsonout_bool(struct lw_jsonout *o, const char *key, bool value)
 
 void lw_jsonout_null(struct lw_jsonout *o, const char *key)
 {
-    before_value(o, key);
-    fputs("null", o->file);
+    lw_jsonout_string(o, key, NULL);
 }
 
-void lw_jsonout_ns(struct lw_jsonout *o, const char *key, lw_ps value)
-{
-    lw_jsonout_int(o, key, lw_ps_to_ns(value));
-}
-
-void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value)
+/* ns with as many of three decimals as it needs: nothing is lost ("0.32", "1234.567", "5"). */
+static void exact_ns(struct lw_jsonout *o, const char *key, lw_ps value)
 {
     uint64_t ps = value < 0 ? -(uint64_t)value : (uint64_t)value;
     int decimals = 3;
@@ -184,4 +174,21 @@ void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value)
     fprintf(o->file, "%s%" PRIu64, value < 0 ? "-" : "", ps / unit);
     if (decimals)
         fprintf(o->file, ".%0*" PRIu64, decimals, ps % unit);
+}
+
+void lw_jsonout_quantity(struct lw_jsonout *o, const char *key, struct lw_quantity x)
+{
+    if (x.as == LW_SHOW_EXACT_NS)
+        exact_ns(o, key, x.value);
+    else
+        lw_jsonout_int(o, key,
+                       x.as == LW_SHOW_PS || x.as == LW_SHOW_MS ? lw_ps_to_ns(x.value) : x.value);
+}
+
+void lw_jsonout_strings(struct lw_jsonout *o, const char *key, const char *const *items, int64_t n)
+{
+    lw_jsonout_array(o, key);
+    for (int64_t i = 0; i < n; i++)
+        lw_jsonout_string(o, NULL, items[i]);
+    lw_jsonout_end(o);
 }

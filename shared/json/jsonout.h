@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "shared/base/quantity.h"
 #include "shared/base/units.h"
 
 /* A writer of one JSON document: commas, quotes, escapes and indentation are its business. Keys are
@@ -32,48 +33,29 @@ void lw_jsonout_string(struct lw_jsonout *o, const char *key, const char *value)
 void lw_jsonout_int(struct lw_jsonout *o, const char *key, int64_t value);
 /* shortest; NaN: null */
 void lw_jsonout_double(struct lw_jsonout *o, const char *key, double value);
-void lw_jsonout_fixed(struct lw_jsonout *o, const char *key, double value, int digits);
-/* A double with its digits, for LW_JSON. */
-struct lw_decimals {
-    double value;
-    int digits;
-};
-static inline struct lw_decimals lw_decimals(double value, int digits)
-{
-    return (struct lw_decimals){value, digits};
-}
 void lw_jsonout_decimals(struct lw_jsonout *o, const char *key, struct lw_decimals value);
-/* A whole number, or null where it is not known; lw_known: negative is not. */
-struct lw_maybe {
-    int64_t value;
-    bool known;
-};
-static inline struct lw_maybe lw_known_if(bool known, int64_t value)
-{
-    return (struct lw_maybe){value, known};
-}
-static inline struct lw_maybe lw_known(int64_t value)
-{
-    return lw_known_if(value >= 0, value);
-}
 void lw_jsonout_maybe(struct lw_jsonout *o, const char *key, struct lw_maybe value);
 void lw_jsonout_bool(struct lw_jsonout *o, const char *key, bool value);
 void lw_jsonout_null(struct lw_jsonout *o, const char *key);
-void lw_jsonout_ns(struct lw_jsonout *o, const char *key, lw_ps value); /* rounded once */
-/* ns with as many of three decimals as it needs: nothing is lost ("0.32", "1234.567", "5"). */
-void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value);
+void lw_jsonout_quantity(struct lw_jsonout *o, const char *key, struct lw_quantity value);
+/* An array of texts. */
+void lw_jsonout_strings(struct lw_jsonout *o, const char *key, const char *const *items, int64_t n);
 
-/* Up to eight members at once, keys and values in turn: LW_JSON(o, "name", x->name, "n", x->n).
- * Each is written by its type: text, bool, double, lw_decimals or whole number. */
-#define LW_JSON(o, ...)                                                                        \
-    LW_JSON_PICK(__VA_ARGS__, LW_JSON_8, 0, LW_JSON_7, 0, LW_JSON_6, 0, LW_JSON_5, 0, LW_JSON_4, \
-                 0, LW_JSON_3, 0, LW_JSON_2, 0, LW_JSON_1, 0)                                    \
+/* Up to twelve members at once, keys and values in turn: LW_JSON(o, "name", x->name, "n", x->n).
+ * Each is written by its type: text, bool, double, whole number, or one of
+ * shared/base/quantity.h. */
+#define LW_JSON(o, ...)                                                                          \
+    LW_JSON_PICK(__VA_ARGS__, LW_JSON_12, 0, LW_JSON_11, 0, LW_JSON_10, 0, LW_JSON_9, 0,           \
+                 LW_JSON_8, 0, LW_JSON_7, 0, LW_JSON_6, 0, LW_JSON_5, 0, LW_JSON_4, 0, LW_JSON_3,  \
+                 0, LW_JSON_2, 0, LW_JSON_1, 0)                                                    \
     (o, __VA_ARGS__)
 /* The same as an object of one line. */
 #define LW_JSON_ROW(o, key, ...)                                                     \
     (lw_jsonout_line_object(o, key), LW_JSON(o, __VA_ARGS__), lw_jsonout_end(o))
 
-#define LW_JSON_PICK(a, b, c, d, e, f, g, h, i, j, k, l, m, n, p, q, macro, ...) macro
+#define LW_JSON_PICK(a, b, c, d, e, f, g, h, i, j, k, l, m, n, p, q, r, s, t, u, v, w, x, y, pick, \
+                     ...)                                                                          \
+    pick
 #define LW_JSON_1(o, key, value)             \
     _Generic((value),                        \
         char *: lw_jsonout_string,           \
@@ -83,6 +65,7 @@ void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value);
         double: lw_jsonout_double,           \
         struct lw_decimals: lw_jsonout_decimals, \
         struct lw_maybe: lw_jsonout_maybe,   \
+        struct lw_quantity: lw_jsonout_quantity, \
         default: lw_jsonout_int)(o, key, value)
 #define LW_JSON_2(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_1(o, __VA_ARGS__))
 #define LW_JSON_3(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_2(o, __VA_ARGS__))
@@ -91,3 +74,7 @@ void lw_jsonout_exact_ns(struct lw_jsonout *o, const char *key, lw_ps value);
 #define LW_JSON_6(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_5(o, __VA_ARGS__))
 #define LW_JSON_7(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_6(o, __VA_ARGS__))
 #define LW_JSON_8(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_7(o, __VA_ARGS__))
+#define LW_JSON_9(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_8(o, __VA_ARGS__))
+#define LW_JSON_10(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_9(o, __VA_ARGS__))
+#define LW_JSON_11(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_10(o, __VA_ARGS__))
+#define LW_JSON_12(o, key, value, ...) (LW_JSON_1(o, key, value), LW_JSON_11(o, __VA_ARGS__))

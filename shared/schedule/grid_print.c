@@ -165,11 +165,8 @@ static void print_actions(const struct lw_grid *g, const struct lw_grid_times *t
     for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++) {
         const struct lw_action *a = &g->actions[i];
         char kind[2] = {lw_action_letter(a->kind), '\0'};
-        lw_jsonout_line_object(o, NULL);
-        LW_JSON(o, "stage", a->stage, "kind", kind, "micro_batch", a->micro_batch,
-                "start_units", t->start[i], "end_units", t->end[i]);
-        lw_jsonout_bool(o, "with_next", a->with_next);
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "stage", a->stage, "kind", kind, "micro_batch", a->micro_batch,
+                    "start_units", t->start[i], "end_units", t->end[i], "with_next", a->with_next);
     }
     lw_jsonout_end(o);
 }

@@ -15,44 +15,18 @@ static const char *shown_unit(const struct lw_cluster_figure *f, double *value)
     return ps ? "ns" : f->unit;
 }
 
-static const char *work_word(int kind)
+void lw_cluster_tables_json(const struct lw_cluster *c, struct lw_jsonout *o)
 {
-    return lw_work_name((enum lw_work_kind)kind);
+    lw_jsonout_array(o, "tables");
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *t = &c->tables[i];
+        LW_JSON_ROW(o, NULL, "op", lw_op_name(t->op), "dtype", lw_dtype_name(t->dtype),
+                    "n_ranks", t->n_ranks, "n_nodes", t->n_nodes, "n_in_flight", t->n_in_flight,
+                    "n_rows", t->n_rows, "least_bytes", t->bytes[0],
+                    "most_bytes", t->bytes[t->n_rows - 1], "source", t->source);
+    }
+    lw_jsonout_end(o);
 }
-
-#define AT(field) offsetof(struct lw_work_table, field)
-static const struct lw_column work_columns[] = {
-    {"kind", NULL, LW_COLUMN_WORD, AT(kind), .word = work_word},
-    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), .word = lw_dtype_word},
-    {"from", NULL, LW_COLUMN_WORD, AT(from), .word = lw_dtype_word},
-    {"n_rows", NULL, LW_COLUMN_INT32, AT(n_rows)},
-    {"source", NULL, LW_COLUMN_STRING, AT(source)},
-};
-#undef AT
-#define AT(field) offsetof(struct lw_cost_table, field)
-static const struct lw_column table_columns[] = {
-    {"op", NULL, LW_COLUMN_WORD, AT(op), .word = lw_op_word},
-    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), .word = lw_dtype_word},
-    {"n_ranks", NULL, LW_COLUMN_INT32, AT(n_ranks)},
-    {"n_nodes", NULL, LW_COLUMN_INT32, AT(n_nodes)},
-    {"n_in_flight", NULL, LW_COLUMN_INT32, AT(n_in_flight)},
-    {"n_rows", NULL, LW_COLUMN_INT32, AT(n_rows)},
-    {"source", NULL, LW_COLUMN_STRING, AT(source)},
-};
-#undef AT
-#define AT(field) offsetof(struct lw_cluster, field)
-static const struct lw_column cluster_columns[] = {
-    {"name", NULL, LW_COLUMN_STRING, AT(name)},
-    {"about", NULL, LW_COLUMN_STRING, AT(about)},
-    {"calibrated", NULL, LW_COLUMN_FLAG, AT(calibrated)},
-    {"n_nodes", NULL, LW_COLUMN_INT32, AT(n_nodes)},
-    {"devices_per_node", NULL, LW_COLUMN_INT32, AT(devices_per_node)},
-    {"device_kind", NULL, LW_COLUMN_STRING, AT(device.kind)},
-    {"library", NULL, LW_COLUMN_STRING, AT(library)},
-    {"library_version", NULL, LW_COLUMN_STRING, AT(library_version)},
-};
-#undef AT
-#define N(columns) ((int)(sizeof columns / sizeof *columns))
 
 static void put_json(const struct lw_cluster *c)
 {
@@ -62,38 +36,27 @@ static void put_json(const struct lw_cluster *c)
     double value;
 
     lw_jsonout_object(&o, NULL);
-    lw_record_json(&o, cluster_columns, N(cluster_columns), c);
+    LW_JSON(&o, "name", c->name, "about", c->about, "calibrated", c->calibrated,
+            "n_nodes", c->n_nodes, "devices_per_node", c->devices_per_node,
+            "device_kind", d->kind, "library", c->library, "library_version", c->library_version);
     lw_jsonout_array(&o, "figures");
     for (int k = 0; lw_cluster_figure(c, k, &f); k++) {
-        if (!lw_figure_is_set(f.figure))
-            continue;
-        lw_jsonout_line_object(&o, NULL);
-        lw_jsonout_string(&o, "name", f.name);
         const char *unit = shown_unit(&f, &value);
-        LW_JSON(&o, "value", value, "unit", unit, "source", f.figure.source);
-        lw_jsonout_end(&o);
+        if (lw_figure_is_set(f.figure))
+            LW_JSON_ROW(&o, NULL, "name", f.name, "value", value, "unit", unit,
+                        "source", f.figure.source);
     }
     lw_jsonout_end(&o);
     lw_jsonout_array(&o, "work");
     for (int32_t i = 0; i < d->n_work; i++) {
-        lw_jsonout_line_object(&o, NULL);
-        lw_record_json(&o, work_columns, N(work_columns) - 1, &d->work[i]);
-        lw_jsonout_int(&o, "least_size", d->work[i].size[0]);
-        lw_jsonout_int(&o, "most_size", d->work[i].size[d->work[i].n_rows - 1]);
-        lw_record_json(&o, work_columns + N(work_columns) - 1, 1, &d->work[i]);
-        lw_jsonout_end(&o);
+        const struct lw_work_table *t = &d->work[i];
+        LW_JSON_ROW(&o, NULL, "kind", lw_work_name(t->kind), "dtype", lw_dtype_name(t->dtype),
+                    "from", lw_dtype_name(t->from), "n_rows", t->n_rows,
+                    "least_size", t->size[0], "most_size", t->size[t->n_rows - 1],
+                    "source", t->source);
     }
     lw_jsonout_end(&o);
-    lw_jsonout_array(&o, "tables");
-    for (int32_t i = 0; i < c->n_tables; i++) {
-        lw_jsonout_line_object(&o, NULL);
-        lw_record_json(&o, table_columns, N(table_columns) - 1, &c->tables[i]);
-        lw_jsonout_int(&o, "least_bytes", c->tables[i].bytes[0]);
-        lw_jsonout_int(&o, "most_bytes", c->tables[i].bytes[c->tables[i].n_rows - 1]);
-        lw_record_json(&o, table_columns + N(table_columns) - 1, 1, &c->tables[i]);
-        lw_jsonout_end(&o);
-    }
-    lw_jsonout_end(&o);
+    lw_cluster_tables_json(c, &o);
     lw_jsonout_end(&o);
 }
 
@@ -213,10 +176,8 @@ enum lw_status lw_clusters_list(enum lw_format format, struct lw_err *err)
             find_rate(&rows[k].c, LW_LINK_INTER, rows[k].between);
         }
     }
-    const struct lw_records all = {"clusters", listed_columns, N(listed_columns),
-                                   rows,       n,              sizeof *rows};
     if (s == LW_OK)
-        s = lw_records_print(&all, format, stdout, err);
+        s = lw_records_print(&LW_RECORDS("clusters", listed_columns, rows, n), format, stdout, err);
     for (int k = 0; k < n; k++)
         lw_cluster_free(&rows[k].c);
     lw_free(rows);

@@ -182,10 +182,10 @@ static void json_set(struct lw_jsonout *o, const struct lw_plan *p, const struct
         if (lw_plan_is_gathered(p, set->first_bucket + i)) {
             char text[256];
             int32_t unit = set->first_bucket + i;
-            lw_jsonout_string(o, "gathered_before",
-                              lw_plan_unit_uses(p, unit, LW_OP_ALL_GATHER, text, sizeof text));
-            lw_jsonout_string(o, "freed_after",
-                              lw_plan_unit_uses(p, unit, LW_OP_FREE, text, sizeof text));
+            LW_JSON(o,
+                    "gathered_before",
+                    lw_plan_unit_uses(p, unit, LW_OP_ALL_GATHER, text, sizeof text),
+                    "freed_after", lw_plan_unit_uses(p, unit, LW_OP_FREE, text, sizeof text));
         }
         lw_jsonout_array(o, "params");
         for (int32_t s = 0; s < b->n_slots; s++)
@@ -246,18 +246,14 @@ static enum lw_status show_json(const struct lw_plan *p, struct lw_err *err)
     lw_jsonout_end(&o);
     lw_jsonout_int(&o, "repeat_from", p->repeat_from);
     lw_jsonout_array(&o, "roles");
-    for (int32_t r = 0; r < p->n_roles; r++) {
+    for (int32_t r = 0; r < p->n_roles; r++)
         LW_JSON_ROW(&o, NULL, "name", p->roles[r].name, "n_ranks", p->roles[r].n_ranks,
                     "parameter_bytes", p->roles[r].static_bytes[LW_MEM_PARAMS],
                     "gradient_bytes", p->roles[r].static_bytes[LW_MEM_GRADS],
                     "optimizer_bytes", p->roles[r].static_bytes[LW_MEM_OPTIMIZER],
                     "bucket_bytes", p->roles[r].static_bytes[LW_MEM_BUCKETS]);
-    }
     lw_jsonout_end(&o);
-    lw_jsonout_array(&o, "notes");
-    for (int32_t i = 0; i < p->n_notes; i++)
-        lw_jsonout_string(&o, NULL, p->notes[i]);
-    lw_jsonout_end(&o);
+    lw_jsonout_strings(&o, "notes", p->notes, p->n_notes);
     lw_jsonout_end(&o);
     return LW_OK;
 }

@@ -66,10 +66,11 @@ static void json_member(struct lw_jsonout *o, const struct lw_column *x, const v
     else if (x->kind == LW_COLUMN_DOUBLE)
         lw_jsonout_double(o, x->key, *(const double *)field);
     else if (x->kind == LW_COLUMN_REAL || x->kind == LW_COLUMN_CHANGE_PCT)
-        lw_jsonout_fixed(o, x->key, *(const double *)field,
-                         x->kind == LW_COLUMN_REAL ? x->digits : 3);
+        LW_JSON(o,
+                x->key,
+                lw_decimals(*(const double *)field, x->kind == LW_COLUMN_REAL ? x->digits : 3));
     else if (is_time(x))
-        lw_jsonout_ns(o, x->key, number_of(x, field));
+        LW_JSON(o, x->key, LW_PS(number_of(x, field)));
     else
         lw_jsonout_int(o, x->key, number_of(x, field));
 }

@@ -49,6 +49,11 @@ struct lw_records {
     size_t size;                 /* of one struct */
 };
 
+/* Of an array of columns, not of a pointer to one. */
+#define LW_RECORDS(key, columns, rows, n)                                                         \
+    ((struct lw_records){key, columns, (int)(sizeof(columns) / sizeof *(columns)), rows, n,        \
+                         sizeof *(rows)})
+
 /* The members of one struct, into an object that is open. */
 void lw_record_json(struct lw_jsonout *o, const struct lw_column *columns, int n_columns,
                     const void *row);

@@ -3,8 +3,7 @@
 #include <stdio.h>
 
 #include "shared/base/err.h"
-#include "shared/base/units.h"
-#include "shared/json/jsonout.h"
+#include "shared/base/quantity.h"
 
 /* A table for people or as CSV: cells are added row by row, widths are found when it is printed. A
  * title that begins with '>' makes its column align right (the '>' is not shown). A failure of
@@ -13,19 +12,6 @@ struct lw_table;
 
 struct lw_table *lw_table_new(int n_columns, const char *const *titles); /* borrowed titles */
 void lw_table_cell(struct lw_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* A number with the unit in which a cell shows it. Counts, bytes and milliseconds below 0 are
- * "-". */
-struct lw_quantity {
-    enum { LW_SHOW_COUNT, LW_SHOW_BYTES, LW_SHOW_PS, LW_SHOW_NS, LW_SHOW_MS } as;
-    int64_t value;
-};
-#define LW_COUNT(n) ((struct lw_quantity){LW_SHOW_COUNT, n})
-#define LW_BYTES(n) ((struct lw_quantity){LW_SHOW_BYTES, n})
-#define LW_BYTES_OR_COUNT(n, csv) ((struct lw_quantity){csv ? LW_SHOW_COUNT : LW_SHOW_BYTES, n})
-#define LW_PS(time) ((struct lw_quantity){LW_SHOW_PS, time}) /* as lw_format_ps */
-#define LW_NS(time) ((struct lw_quantity){LW_SHOW_NS, time}) /* the same of a time in ns */
-#define LW_MS(time) ((struct lw_quantity){LW_SHOW_MS, time}) /* lw_ps as ms with 3 decimals */
 
 void lw_table_text(struct lw_table *t, const char *text); /* NULL: "-" */
 void lw_table_int(struct lw_table *t, int64_t value);

@@ -68,12 +68,12 @@ enum lw_status lw_summary_json_ranks(struct lw_jsonout *o, const struct lw_summa
 
 void lw_summary_json_steps(struct lw_jsonout *o, const struct lw_summary *s)
 {
-    lw_jsonout_ns(o, "step_ns", s->step);
+    LW_JSON(o, "step_ns", LW_PS(s->step));
     lw_jsonout_line_array(o, "steps_ns");
     for (int32_t i = 0; i < s->n_steps; i++)
-        lw_jsonout_ns(o, NULL, s->steps[i]);
+        LW_JSON(o, NULL, LW_PS(s->steps[i]));
     lw_jsonout_end(o);
-    lw_jsonout_ns(o, "span_ns", s->span);
+    LW_JSON(o, "span_ns", LW_PS(s->span));
 }
 
 void lw_summary_json_measure(struct lw_jsonout *o, const struct lw_measure *m)
@@ -87,9 +87,9 @@ void lw_summary_json_measures(struct lw_jsonout *o, const struct lw_summary *s)
 {
     lw_jsonout_int(o, "rank", s->ranks[s->worst].rank);
     lw_summary_json_measure(o, &s->ranks[s->worst]);
-    lw_jsonout_fixed(o, "bubble_ratio", s->bubble_ratio, 6);
-    lw_jsonout_fixed(o, "compute_share", s->compute_share, 6);
-    lw_jsonout_int(o, "peak_memory_bytes", s->peak_memory_bytes);
+    LW_JSON(o, "bubble_ratio", lw_decimals(s->bubble_ratio, 6),
+            "compute_share", lw_decimals(s->compute_share, 6),
+            "peak_memory_bytes", s->peak_memory_bytes);
 }
 
 void lw_summary_json_memory(struct lw_jsonout *o, const struct lw_summary *s,

@@ -165,7 +165,7 @@ void lw_throughput_text(const struct lw_throughput *t, FILE *f)
 
 static void count(struct lw_jsonout *o, const char *key, int64_t n)
 {
-    lw_jsonout_maybe(o, key, lw_known_if(n > 0, n));
+    LW_JSON(o, key, lw_known_if(n > 0, n));
 }
 
 static void real(struct lw_jsonout *o, const char *key, double v)

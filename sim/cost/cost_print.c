@@ -49,8 +49,8 @@ static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c,
     lw_jsonout_object(o, "ceilings_bytes_per_s");
     for (int k = 0; k < SIM_N_CEILINGS; k++)
         if (h.bytes_per_s[k] > 0)
-            lw_jsonout_fixed(o, keys[k], h.bytes_per_s[k], 0);
-    lw_jsonout_fixed(o, "least", h.bytes_per_s[h.least], 0);
+            LW_JSON(o, keys[k], lw_decimals(h.bytes_per_s[k], 0));
+    LW_JSON(o, "least", lw_decimals(h.bytes_per_s[h.least], 0));
     lw_jsonout_end(o);
 }
 

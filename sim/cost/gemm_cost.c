@@ -52,12 +52,11 @@ static void print_json(const struct lw_device *d, const struct lw_product *p,
     struct lw_jsonout o = {.file = f};
 
     lw_jsonout_object(&o, NULL);
-    LW_JSON(&o, "device", d->kind, "batch", p->batch);
-    lw_jsonout_bool(&o, "grouped", p->grouped);
-    LW_JSON(&o, "m", p->m, "n", p->n, "k", p->k, "dtype", lw_dtype_name(p->dtype),
-            "time_ns", lw_ps_to_ns(t->time), "flops", flops,
-            "flops_per_s", flops / ((double)t->time * 1e-12), "tile_m", t->tile_m);
-    LW_JSON(&o, "tile_n", t->tile_n, "split_k", t->split_k, "n_tiles", t->n_tiles,
+    LW_JSON(&o, "device", d->kind, "batch", p->batch, "grouped", p->grouped, "m", p->m, "n", p->n,
+            "k", p->k, "dtype", lw_dtype_name(p->dtype), "time_ns", lw_ps_to_ns(t->time),
+            "flops", flops);
+    LW_JSON(&o, "flops_per_s", flops / ((double)t->time * 1e-12), "tile_m", t->tile_m,
+            "tile_n", t->tile_n, "split_k", t->split_k, "n_tiles", t->n_tiles,
             "n_waves", t->n_waves, "bound_by", bound_by(t), "share_of_peak", t->rate_share,
             "source", d->gemm_sustained.source);
     lw_jsonout_end(&o);

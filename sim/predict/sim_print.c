@@ -97,30 +97,6 @@ static const struct lw_column bucket_columns[] = {
     {"end_ns", ">end", LW_COLUMN_PS, AT(end)},
 };
 #undef AT
-#define AT(field) offsetof(struct lw_sim_term, field)
-static const struct lw_column term_columns[] = {
-    {"term", NULL, LW_COLUMN_STRING, AT(name)},
-    {"value", NULL, LW_COLUMN_DOUBLE, AT(value)},
-    {"source", NULL, LW_COLUMN_STRING, AT(source)},
-    {"on", NULL, LW_COLUMN_FLAG, AT(on)},
-    {"why_not", NULL, LW_COLUMN_TEXT, AT(why)},
-};
-#undef AT
-#define AT(field) offsetof(struct lw_sim_timed, field)
-static const struct lw_column timed_columns[] = {
-    {"op", NULL, LW_COLUMN_WORD, AT(kind), .word = lw_op_word},
-    {"dtype", NULL, LW_COLUMN_WORD, AT(dtype), .word = lw_dtype_word},
-    {"by", NULL, LW_COLUMN_STRING, AT(by)},
-    {"source", NULL, LW_COLUMN_STRING, AT(source)},
-    {"basis", NULL, LW_COLUMN_STRING, AT(basis)},
-    {"n_ops", NULL, LW_COLUMN_INT, AT(n_ops)},
-};
-#undef AT
-#define RECORDS(key, columns, rows, n) \
-    &(struct lw_records) \
-    { \
-        key, columns, (int)(sizeof columns / sizeof *columns), rows, n, sizeof *(rows) \
-    }
 
 static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *f,
                                    struct lw_err *err)
@@ -136,7 +112,7 @@ static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *
             longest[n++] = l->v[i];
     fprintf(f, "\nbuckets, from the start of the step (last rank; moves: all members are in)\n");
     enum lw_status status = lw_records_text(
-        RECORDS(NULL, bucket_columns, whole ? l->v : longest, whole ? l->n : n), f, 2, err);
+        &LW_RECORDS(NULL, bucket_columns, whole ? l->v : longest, whole ? l->n : n), f, 2, err);
     if (!whole)
         fprintf(f, "  the %d that take longest of %lld; --all prints every one\n", SHOWN,
                 (long long)l->n);
@@ -227,7 +203,7 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
 
 static double difference_pct(struct lw_sim_replayed_time x)
 {
-    return x.recorded > 0 ? 100.0 * (double)(x.predicted - x.recorded) / (double)x.recorded : 0;
+    return lw_percent((double)(x.predicted - x.recorded), (double)x.recorded);
 }
 
 /* Whether what-ifs on this recording are answered (analysis/study/replay_predict.h). */
@@ -464,11 +440,9 @@ static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
         lw_jsonout_null(o, "past_error");
         return;
     }
-    lw_jsonout_line_object(o, "past_error");
-    lw_jsonout_int(o, "n_compared", r->n_past);
-    lw_jsonout_fixed(o, "mean_abs_error_pct", r->mean_past_pct, 3);
-    lw_jsonout_fixed(o, "max_abs_error_pct", r->max_past_pct, 3);
-    lw_jsonout_end(o);
+    LW_JSON_ROW(o, "past_error", "n_compared", r->n_past,
+                "mean_abs_error_pct", lw_decimals(r->mean_past_pct, 3),
+                "max_abs_error_pct", lw_decimals(r->max_past_pct, 3));
 }
 
 static void json_replayed_time(struct lw_jsonout *o, const char *what, bool known,
@@ -478,7 +452,7 @@ static void json_replayed_time(struct lw_jsonout *o, const char *what, bool know
 
     for (int i = 0; i < 2; i++) {
         snprintf(key, sizeof key, "%s_%s_ns", i ? "recorded" : "predicted", what);
-        lw_jsonout_maybe(o, key, lw_known_if(known, lw_ps_to_ns(i ? x.recorded : x.predicted)));
+        LW_JSON(o, key, lw_known_if(known, lw_ps_to_ns(i ? x.recorded : x.predicted)));
     }
 }
 
@@ -489,12 +463,9 @@ static void json_replayed_step(struct lw_jsonout *o, const struct lw_sim_replaye
     lw_jsonout_object(o, NULL);
     lw_jsonout_string(o, "name", s->name);
     json_replayed_time(o, "period", s->measured, s->period);
-    if (s->measured)
-        lw_jsonout_fixed(o, "period_error_pct", difference_pct(s->period), 4);
-    else
-        lw_jsonout_null(o, "period_error_pct");
+    LW_JSON(o, "period_error_pct", lw_decimals_if(s->measured, difference_pct(s->period), 4));
     json_replayed_time(o, "host", true, s->host);
-    lw_jsonout_fixed(o, "host_error_pct", difference_pct(s->host), 4);
+    LW_JSON(o, "host_error_pct", lw_decimals(difference_pct(s->host), 4));
     lw_jsonout_array(o, "ranks");
     for (int32_t i = 0; i < x->n_ranks; i++) {
         lw_jsonout_line_object(o, NULL);
@@ -520,18 +491,15 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
             "period_error_pct", lw_decimals(difference_pct(x->period), 4), "what_if", x->what_if);
     lw_jsonout_bool(o, "answers_what_ifs", x->what_if || answers(x));
     if (x->what_if) {
-        lw_jsonout_ns(o, "unchanged_period_ns", x->unchanged);
-        lw_jsonout_fixed(o, "what_if_change_pct", change_pct(x), 4);
-        lw_jsonout_fixed(o, "recorded_spread_pct", spread_pct(x), 4);
+        LW_JSON(o, "unchanged_period_ns", LW_PS(x->unchanged),
+                "what_if_change_pct", lw_decimals(change_pct(x), 4),
+                "recorded_spread_pct", lw_decimals(spread_pct(x), 4));
     }
     lw_jsonout_array(o, "steps");
     for (int32_t k = 0; k < x->n_steps; k++)
         json_replayed_step(o, x, k);
     lw_jsonout_end(o);
-    lw_jsonout_array(o, "assumptions");
-    for (int32_t i = 0; i < r->plan->n_notes; i++)
-        lw_jsonout_string(o, NULL, r->plan->notes[i]);
-    lw_jsonout_end(o);
+    lw_jsonout_strings(o, "assumptions", r->plan->notes, r->plan->n_notes);
     lw_jsonout_end(o);
 }
 
@@ -540,19 +508,18 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
 {
     struct lw_figure memory = r->cluster->device.memory_bytes;
 
-    lw_jsonout_int(o, "framework_bytes", lw_device_framework_bytes(&r->cluster->device));
-    lw_jsonout_maybe(o, "device_memory_bytes",
-                     lw_known_if(lw_figure_is_set(memory), (int64_t)memory.value));
+    LW_JSON(o, "framework_bytes", lw_device_framework_bytes(&r->cluster->device),
+            "device_memory_bytes", lw_known_if(lw_figure_is_set(memory), (int64_t)memory.value));
     if (missing_bytes(r) >= 0)
         lw_jsonout_bool(o, "memory_fits", missing_bytes(r) == 0);
     else
         lw_jsonout_null(o, "memory_fits");
-    lw_jsonout_maybe(o, "memory_missing_bytes", lw_known(missing_bytes(r)));
+    LW_JSON(o, "memory_missing_bytes", lw_known(missing_bytes(r)));
 }
 
 static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
-    lw_jsonout_maybe(o, "seed", lw_known_if(is_drawn(r), (int64_t)r->options->seed));
+    LW_JSON(o, "seed", lw_known_if(is_drawn(r), (int64_t)r->options->seed));
     if (r->samples->n == 0)
         return;
     LW_JSON(o, "n_samples", r->samples->n, "step_p50_ns", lw_ps_to_ns(r->samples->p50),
@@ -560,6 +527,27 @@ static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
             "step_p99_ns", lw_ps_to_ns(r->samples->p99),
             "step_min_ns", lw_ps_to_ns(r->samples->least),
             "step_max_ns", lw_ps_to_ns(r->samples->most));
+}
+
+static void json_terms(struct lw_jsonout *o, const struct lw_sim_stats *s)
+{
+    lw_jsonout_array(o, "timed_by_cluster");
+    for (int32_t i = 0; i < s->n_timed; i++)
+        LW_JSON_ROW(o, NULL, "op", lw_op_name(s->timed[i].kind),
+                    "dtype", lw_dtype_name(s->timed[i].dtype), "by", s->timed[i].by,
+                    "source", s->timed[i].source, "basis", s->timed[i].basis,
+                    "n_ops", s->timed[i].n_ops);
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "interference");
+    for (int32_t i = 0; i < s->n_terms; i++)
+        LW_JSON_ROW(o, NULL, "term", s->terms[i].name, "value", s->terms[i].value,
+                    "source", s->terms[i].source, "on", s->terms[i].on,
+                    "why_not", *s->terms[i].why ? s->terms[i].why : NULL);
+    lw_jsonout_end(o);
+    lw_jsonout_array(o, "remarks");
+    for (int32_t i = 0; i < s->n_remarks; i++)
+        lw_jsonout_string(o, NULL, s->remarks[i]);
+    lw_jsonout_end(o);
 }
 
 static enum lw_status print_json(const struct lw_sim_report *r, const struct bucket_list *l,
@@ -584,14 +572,8 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     lw_summary_json_memory(&o, s, r->plan);
     json_device_memory(&o, r);
     LW_TRY(lw_summary_json_ranks(&o, s, true, err));
-    lw_records_json(&o, RECORDS("buckets", bucket_columns, l->v, l->n));
-    lw_records_json(&o, RECORDS("timed_by_cluster", timed_columns, r->stats->timed,
-                                r->stats->n_timed));
-    lw_records_json(&o, RECORDS("interference", term_columns, r->stats->terms, r->stats->n_terms));
-    lw_jsonout_array(&o, "remarks");
-    for (int32_t i = 0; i < r->stats->n_remarks; i++)
-        lw_jsonout_string(&o, NULL, r->stats->remarks[i]);
-    lw_jsonout_end(&o);
+    lw_records_json(&o, &LW_RECORDS("buckets", bucket_columns, l->v, l->n));
+    json_terms(&o, r->stats);
     json_error(&o, r);
     if (r->replayed)
         json_replay(&o, r);

@@ -62,7 +62,7 @@ static bool is_device(enum lw_op_class c)
 /* Microseconds with ns after the point: ns are to us what ps are to ns. */
 static void put_us(struct lw_jsonout *o, const char *key, lw_ps t)
 {
-    lw_jsonout_exact_ns(o, key, lw_ps_to_ns(t));
+    LW_JSON(o, key, LW_EXACT_NS(lw_ps_to_ns(t)));
 }
 
 static void begin(struct writer *w, const char *phase, const char *name, int32_t pid, int32_t tid)
@@ -82,7 +82,7 @@ static void put_category(struct writer *w, const char *category, int32_t rank)
 static void put_span(struct writer *w, lw_ps start, lw_ps end)
 {
     put_us(&w->o, "ts", start);
-    lw_jsonout_exact_ns(&w->o, "dur", lw_ps_to_ns(end) - lw_ps_to_ns(start));
+    LW_JSON(&w->o, "dur", LW_EXACT_NS(lw_ps_to_ns(end) - lw_ps_to_ns(start)));
 }
 
 /* --- metadata --------------------------------------------------------------------------------- */

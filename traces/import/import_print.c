@@ -7,12 +7,13 @@
 #include "shared/device/device_kind.h"
 #include "shared/files/files.h"
 #include "shared/io/output.h"
+#include "shared/show/cluster_show.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 
 static double percent(int64_t part, int64_t whole)
 {
-    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+    return lw_percent((double)part, (double)whole);
 }
 
 static void put_time(FILE *f, const char *what, lw_ps t)
@@ -108,13 +109,9 @@ static void workload_json(const struct lw_workload *w, const struct traces_cover
     LW_JSON(o, "forward_ns", lw_ps_to_ns(lw_workload_forward_ps(w)),
             "backward_ns", lw_ps_to_ns(lw_workload_backward_ps(w)),
             "optimizer_ns", lw_ps_to_ns(w->optimizer_ps), "traced_step_ns", c->traced_ns,
-            "excluded_ns", c->excluded_ns);
-    lw_jsonout_maybe(o, "measured_step_ns", lw_known(c->measured_ns));
-    lw_jsonout_fixed(o, "coverage_pct", percent(c->workload_ns, covered), 3);
-    lw_jsonout_array(o, "notes");
-    for (int32_t i = 0; i < w->n_notes; i++)
-        lw_jsonout_string(o, NULL, w->notes[i]);
-    lw_jsonout_end(o);
+            "excluded_ns", c->excluded_ns, "measured_step_ns", lw_known(c->measured_ns),
+            "coverage_pct", lw_decimals(percent(c->workload_ns, covered), 3));
+    lw_jsonout_strings(o, "notes", w->notes, w->n_notes);
 }
 
 static void cluster_json(const struct lw_cluster *c, const char *output, struct lw_jsonout *o)
@@ -122,17 +119,7 @@ static void cluster_json(const struct lw_cluster *c, const char *output, struct 
     lw_jsonout_object(o, "cluster");
     LW_JSON(o, "output", output, "name", c->name, "device_kind", c->device.kind,
             "n_nodes", c->n_nodes, "devices_per_node", c->devices_per_node);
-    lw_jsonout_array(o, "tables");
-    for (int32_t i = 0; i < c->n_tables; i++) {
-        const struct lw_cost_table *m = &c->tables[i];
-        lw_jsonout_line_object(o, NULL);
-        LW_JSON(o, "op", lw_op_name(m->op), "dtype", lw_dtype_name(m->dtype), "n_ranks", m->n_ranks,
-                "n_nodes", m->n_nodes, "n_in_flight", m->n_in_flight, "n_rows", m->n_rows,
-                "least_bytes", m->bytes[0], "most_bytes", m->bytes[m->n_rows - 1]);
-        LW_JSON(o, "source", m->source);
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
+    lw_cluster_tables_json(c, o);
     lw_jsonout_end(o);
 }
 

@@ -125,18 +125,15 @@ static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_er
     LW_TRY(collect(c, &r, err));
     LW_JSON(o, "library", c->library, "host", c->host, "n_calls", c->n,
             "n_communicators", c->n_comms, "n_calls_per_period", r.n_calls,
-            "n_periods", r.n_periods);
-    lw_jsonout_maybe(o, "period_ns", lw_known_if(r.n_calls > 0, r.period_ns));
+            "n_periods", r.n_periods, "period_ns", lw_known_if(r.n_calls > 0, r.period_ns));
     lw_jsonout_array(o, "calls");
     for (int64_t i = 0; i < r.n; i++) {
         const struct call_row *x = &r.rows[i];
-        lw_jsonout_line_object(o, NULL);
-        LW_JSON(o, "op", lw_op_name(x->op), "dtype", x->dtype);
-        LW_JSON(o, "bytes", lw_known(x->bytes), "n_ranks", lw_known(x->n_ranks));
-        LW_JSON(o, "n_calls", x->n, "n_calls_per_period", x->n_in_period);
-        lw_jsonout_maybe(o, "mean_span_ns", lw_known(x->n_spans ? x->span_ns / x->n_spans : -1));
-        lw_jsonout_int(o, "mean_host_ns", x->host_ns / x->n);
-        lw_jsonout_end(o);
+        LW_JSON_ROW(o, NULL, "op", lw_op_name(x->op), "dtype", x->dtype,
+                    "bytes", lw_known(x->bytes), "n_ranks", lw_known(x->n_ranks), "n_calls", x->n,
+                    "n_calls_per_period", x->n_in_period,
+                    "mean_span_ns", lw_known(x->n_spans ? x->span_ns / x->n_spans : -1),
+                    "mean_host_ns", x->host_ns / x->n);
     }
     lw_jsonout_end(o);
     lw_free(r.rows);

@@ -37,17 +37,13 @@ static void put_wait(struct lw_jsonout *o, const struct traces_report_file *f,
 {
     const struct lw_trace *t = &f->trace;
     int64_t base = t->n > 0 ? t->start_ns[0] : 0;
+    int64_t upto = c->upto >= 0 ? t->start_ns[f->host_bound.calls.calls[c->upto].row] - base : 0;
 
-    lw_jsonout_line_object(o, NULL);
-    LW_JSON(o, "kind", traces_call_kind_name(c->kind), "at_ns", t->start_ns[c->row] - base);
-    lw_jsonout_maybe(o, "stream", lw_known(c->kind == TRACES_CALL_STREAM_WAIT ? c->stream : -1));
-    lw_jsonout_maybe(o, "on_stream", lw_known(c->on_stream));
-    if (c->upto >= 0)
-        lw_jsonout_int(o, "upto_ns", t->start_ns[f->host_bound.calls.calls[c->upto].row] - base);
-    else
-        lw_jsonout_null(o, "upto_ns");
-    lw_jsonout_string(o, "source", source_name(c->source));
-    lw_jsonout_end(o);
+    LW_JSON_ROW(o, NULL, "kind", traces_call_kind_name(c->kind),
+                "at_ns", t->start_ns[c->row] - base,
+                "stream", lw_known(c->kind == TRACES_CALL_STREAM_WAIT ? c->stream : -1),
+                "on_stream", lw_known(c->on_stream), "upto_ns", lw_known_if(c->upto >= 0, upto),
+                "source", source_name(c->source));
 }
 
 void traces_put_host_bound(struct lw_jsonout *o, const struct traces_report_file *f)
@@ -55,12 +51,9 @@ void traces_put_host_bound(struct lw_jsonout *o, const struct traces_report_file
     const struct traces_host_bound *m = &f->host_bound;
 
     lw_jsonout_object(o, "kernel_classes");
-    for (int c = 0; c < LW_N_KERNEL_CLASSES; c++) {
-        lw_jsonout_line_object(o, lw_kernel_class_name((enum lw_kernel_class)c));
-        lw_jsonout_int(o, "n", m->classes[c].n);
-        lw_jsonout_int(o, "total_ns", m->classes[c].total_ns);
-        lw_jsonout_end(o);
-    }
+    for (int c = 0; c < LW_N_KERNEL_CLASSES; c++)
+        LW_JSON_ROW(o, lw_kernel_class_name((enum lw_kernel_class)c), "n", m->classes[c].n,
+                    "total_ns", m->classes[c].total_ns);
     lw_jsonout_end(o);
     lw_jsonout_array(o, "waits");
     for (int64_t i = 0; i < m->calls.n; i++)
@@ -71,12 +64,10 @@ void traces_put_host_bound(struct lw_jsonout *o, const struct traces_report_file
 
 static void put_matched(struct lw_jsonout *o, const struct traces_matched *m)
 {
-    lw_jsonout_line_object(o, NULL);
-    LW_JSON(o, "kernel", m->kernel, "same_kernel", m->same_kernel);
-    LW_JSON(o, "transfer_ns", m->transfer_ns, "longest_ns", m->longest_ns,
-            "start_skew_ns", m->start_skew_ns, "end_skew_ns", m->end_skew_ns,
-            "last_start_to_last_end_ns", m->last_start_to_last_end_ns);
-    lw_jsonout_end(o);
+    LW_JSON_ROW(o, NULL, "kernel", m->kernel, "same_kernel", m->same_kernel,
+                "transfer_ns", m->transfer_ns, "longest_ns", m->longest_ns,
+                "start_skew_ns", m->start_skew_ns, "end_skew_ns", m->end_skew_ns,
+                "last_start_to_last_end_ns", m->last_start_to_last_end_ns);
 }
 
 static void put_class(struct lw_jsonout *o, const struct traces_report *r,
@@ -104,10 +95,9 @@ void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r)
         return;
     lw_jsonout_object(o, "cross_rank");
     lw_jsonout_array(o, "clocks");
-    for (int64_t k = 0; k < r->n; k++) {
+    for (int64_t k = 0; k < r->n; k++)
         LW_JSON_ROW(o, NULL, "rank", r->files[k].trace.rank,
                     "ends_later_ns", lw_known_if(r->cross.clock_known[k], r->cross.clock_ns[k]));
-    }
     lw_jsonout_end(o);
     lw_jsonout_array(o, "groups");
     for (int32_t c = 0; c < r->cross.n_classes; c++)

@@ -29,13 +29,10 @@ static void put_window(struct lw_jsonout *o, const char *key, const struct lw_bu
 
 static void put_comm(struct lw_jsonout *o, const struct lw_comm_op *c)
 {
-    lw_jsonout_line_object(o, NULL);
-    LW_JSON(o, "op", c->op, "kernel", c->kernel);
-    lw_jsonout_maybe(o, "stream", lw_known(c->stream));
-    LW_JSON(o, "launch_ns", c->launch_ns, "start_ns", c->start_ns, "dur_ns", c->dur_ns,
-            "dtype", c->dtype);
-    LW_JSON(o, "bytes", lw_known(c->bytes), "group_size", lw_known(c->group_size));
-    lw_jsonout_end(o);
+    LW_JSON_ROW(o, NULL, "op", c->op, "kernel", c->kernel, "stream", lw_known(c->stream),
+                "launch_ns", c->launch_ns, "start_ns", c->start_ns, "dur_ns", c->dur_ns,
+                "dtype", c->dtype, "bytes", lw_known(c->bytes),
+                "group_size", lw_known(c->group_size));
 }
 
 static void put_iteration(struct lw_jsonout *o, const struct traces_report_file *f, int64_t k)
@@ -68,13 +65,11 @@ static void put_collective(struct lw_jsonout *o, const struct lw_trace *t, const
 {
     const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
 
-    lw_jsonout_line_object(o, NULL);
-    LW_JSON(o, "op", lw_trace_name(t, row) + strlen("gloo:"),
-            "start_ns", t->start_ns[row] - s->start_ns, "dur_ns", t->dur_ns[row],
-            "dtype", d && d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL);
-    lw_jsonout_maybe(o, "numel", lw_known(traces_host_numel(t, row)));
-    lw_jsonout_maybe(o, "bytes", lw_known(traces_host_bytes(t, row)));
-    lw_jsonout_end(o);
+    LW_JSON_ROW(o, NULL, "op", lw_trace_name(t, row) + strlen("gloo:"),
+                "start_ns", t->start_ns[row] - s->start_ns, "dur_ns", t->dur_ns[row],
+                "dtype", d && d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL,
+                "numel", lw_known(traces_host_numel(t, row)),
+                "bytes", lw_known(traces_host_bytes(t, row)));
 }
 
 static void put_step(struct lw_jsonout *o, const struct lw_trace *t, const struct lw_step *s)
@@ -85,8 +80,8 @@ static void put_step(struct lw_jsonout *o, const struct lw_trace *t, const struc
     lw_jsonout_object(o, NULL);
     LW_JSON(o, "name", s->name, "step_ns", s->end_ns - s->start_ns);
     for (int p = 0; p < LW_N_PHASES; p++)
-        lw_jsonout_maybe(o, keys[p], lw_known_if(s->phase[p].found,
-                                                 s->phase[p].end_ns - s->phase[p].start_ns));
+        LW_JSON(o,
+                keys[p], lw_known_if(s->phase[p].found, s->phase[p].end_ns - s->phase[p].start_ns));
     lw_jsonout_int(o, "n_gradients", s->n_gradients);
     lw_jsonout_array(o, "collectives");
     for (int64_t i = 0; i < s->n_collectives; i++)
@@ -118,8 +113,8 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
     if (!f->importer->timeline)
         return put_counts(o, f, err);
     LW_JSON(o, "damage", f->trace.damage >= 0 ? lw_trace_text(&f->trace, f->trace.damage) : NULL,
-            "rank", lw_known(f->trace.rank), "world_size", lw_known(f->trace.world_size));
-    LW_JSON(o, "n_events", f->trace.n_events, "n_gpu_ops", f->device.n_device_rows,
+            "rank", lw_known(f->trace.rank), "world_size", lw_known(f->trace.world_size),
+            "n_events", f->trace.n_events, "n_gpu_ops", f->device.n_device_rows,
             "n_gpu_ops_with_launch", f->device.n_resolved);
     if (f->device.has_device)
         put_window(o, "whole_gpu_span", &f->device.whole);

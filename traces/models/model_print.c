@@ -24,10 +24,7 @@ static int32_t n_untied(const struct lw_workload *w)
     return n;
 }
 
-#define COUNT(key, field)                                                                          \
-    {                                                                                              \
-        key, NULL, LW_COLUMN_INT, offsetof(struct lw_module, field), 0, NULL, NULL                 \
-    }
+#define COUNT(key, field) {key, NULL, LW_COLUMN_INT, offsetof(struct lw_module, field)}
 #define TIME(key, field) {key, NULL, LW_COLUMN_PS, offsetof(struct lw_module, field)}
 /* Of a module, as CSV; the counts are summed up in JSON. */
 static const struct lw_column module_columns[] = {
@@ -66,18 +63,14 @@ static void put_json(const struct lw_workload *w, const char *output)
     LW_JSON(&o, "name", w->name, "output", output, "device", w->from.device, "batch", w->batch,
             "n_modules", w->n_modules, "n_params", w->n_params,
             "numel", lw_workload_numel(w, false),
-            "active_numel", lw_workload_numel(w, false) - w->idle_numel);
-    LW_JSON(&o, "param_bytes", param_bytes(w));
+            "active_numel", lw_workload_numel(w, false) - w->idle_numel,
+            "param_bytes", param_bytes(w));
     for (int k = FIRST_COUNT; k < N_COLUMNS; k++)
         lw_jsonout_int(&o, module_columns[k].key, sum_of(w, module_columns[k].at));
-    lw_jsonout_ns(&o, "forward_ns", lw_workload_forward_ps(w));
-    lw_jsonout_ns(&o, "backward_ns", lw_workload_backward_ps(w));
-    lw_jsonout_ns(&o, "optimizer_ns", w->optimizer_ps);
-    lw_jsonout_ns(&o, "step_ns", lw_workload_step_ps(w));
-    lw_jsonout_array(&o, "notes");
-    for (int32_t i = 0; i < w->n_notes; i++)
-        lw_jsonout_string(&o, NULL, w->notes[i]);
-    lw_jsonout_end(&o);
+    LW_JSON(&o, "forward_ns", LW_PS(lw_workload_forward_ps(w)),
+            "backward_ns", LW_PS(lw_workload_backward_ps(w)),
+            "optimizer_ns", LW_PS(w->optimizer_ps), "step_ns", LW_PS(lw_workload_step_ps(w)));
+    lw_jsonout_strings(&o, "notes", w->notes, w->n_notes);
     lw_jsonout_end(&o);
 }
 
@@ -117,11 +110,9 @@ static void put_text(const struct lw_workload *w, const char *output)
 enum lw_status traces_model_print(const struct lw_workload *w, const char *output,
                                   enum lw_format format, struct lw_err *err)
 {
-    const struct lw_records modules = {"modules",   module_columns, N_COLUMNS,
-                                       w->modules, w->n_modules,   sizeof *w->modules};
-
     if (format == LW_FORMAT_CSV)
-        return lw_records_csv(&modules, stdout, err);
+        return lw_records_csv(&LW_RECORDS("modules", module_columns, w->modules, w->n_modules),
+                              stdout, err);
     (format == LW_FORMAT_JSON ? put_json : put_text)(w, output);
     return LW_OK;
 }
@@ -174,10 +165,7 @@ enum lw_status traces_models_list(enum lw_format format, struct lw_err *err)
         rows[k].model = *traces_model_at(k);
         s = size_of(&rows[k], err);
     }
-    const struct lw_records models = {"models", listed_columns,
-                                      sizeof listed_columns / sizeof *listed_columns,
-                                      rows,     n,
-                                      sizeof *rows};
+    const struct lw_records models = LW_RECORDS("models", listed_columns, rows, n);
     if (s == LW_OK)
         s = lw_records_print(&models, format, stdout, err);
     lw_free(rows);

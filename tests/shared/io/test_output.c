@@ -172,7 +172,7 @@ static void write_json(FILE *f)
     lw_jsonout_double(&o, NULL, 0.1);
     lw_jsonout_null(&o, NULL);
     lw_jsonout_end(&o);
-    lw_jsonout_ns(&o, "t_ns", 1500);
+    LW_JSON(&o, "t_ns", LW_PS(1500));
     LW_JSON(&o, "zero", lw_known(0), "unknown", lw_known(-1));
     lw_jsonout_array(&o, "empty");
     lw_jsonout_end(&o);
