@@ -6,7 +6,7 @@
 #include "tests/lib/unit.h"
 
 #include "tests/lib/commands/command_fixture.h"
-#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/commands/fake_gpu.h"
 #include "tests/lib/files/file_fixture.h"
 
 static const char cluster[] =

@@ -7,7 +7,7 @@
 #include "tests/lib/unit.h"
 
 #include "tests/lib/commands/command_fixture.h"
-#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/commands/fake_gpu.h"
 #include "tests/lib/files/file_fixture.h"
 
 /* `lapwing exec` of a small model with these words before and after. */

@@ -16,7 +16,7 @@
 #include "shared/schedule/schedule.h"
 #include "sim/cost/cost_model.h"
 #include "tests/lib/commands/command_fixture.h"
-#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/commands/fake_gpu.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
 

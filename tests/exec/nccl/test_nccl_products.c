@@ -9,7 +9,7 @@
 
 #include "shared/files/files.h"
 #include "tests/lib/commands/command_fixture.h"
-#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/commands/fake_gpu.h"
 #include "tests/lib/files/file_fixture.h"
 
 enum { MAX_CALLS = 1 << 14 };

@@ -1,9 +1,11 @@
 /* What tests against the fakes of tests/fake_gpu share. */
-#include "tests/lib/exec/fake_gpu.h"
+#include "tests/lib/commands/fake_gpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include "tests/lib/unit.h"
+
+#include "tests/lib/commands/command_fixture.h"
 
 void needs_fakes(void)
 {
@@ -14,4 +16,14 @@ void needs_fakes(void)
     printf("SKIP: the plugin was left out of this build (CUDA toolkit or NCCL headers not found, "
            "or CUDA=0)\n");
     skip();
+}
+
+const char *fake_shell(const char *words, int *rc)
+{
+    char line[4096];
+    int n = snprintf(line, sizeof line,
+                     "export LD_LIBRARY_PATH=$LAPWING_FAKE_GPU FAKE_GPU_COUNT=8 L; %s", words);
+
+    assert_true(n > 0 && (size_t)n < sizeof line);
+    return shell(line, rc);
 }
