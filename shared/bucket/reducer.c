@@ -14,8 +14,6 @@
 
 #include "shared/base/arena.h"
 
-enum { MARKED = 1, USED = 2 };
-
 struct lw_reducer {
     struct lw_arena arena;
     int32_t n_params, n_buckets;
@@ -24,8 +22,7 @@ struct lw_reducer {
     int32_t *size;      /* [n_buckets] gradients */
     int32_t *pending;   /* [n_buckets] */
     int32_t *unused;    /* [n_params] room */
-    /* [n_params] MARKED in this backward, USED since the last synchronised one */
-    uint8_t *flags;
+    bool *marked;       /* [n_params] in this backward */
     enum lw_reducer_rules rules;
     int32_t n_unused, n_marked, n_launched, next;
     bool synchronised;
@@ -47,10 +44,10 @@ enum lw_status lw_reducer_new(int32_t n_params, const int32_t *bucket_of, int32_
     r->order = order;
     r->bucket_of = lw_arena_alloc(&r->arena, n_params, sizeof *r->bucket_of);
     r->unused = lw_arena_alloc(&r->arena, n_params, sizeof *r->unused);
-    r->flags = lw_arena_alloc(&r->arena, n_params, sizeof *r->flags);
+    r->marked = lw_arena_alloc(&r->arena, n_params, sizeof *r->marked);
     r->size = lw_arena_alloc(&r->arena, n_buckets, sizeof *r->size);
     r->pending = lw_arena_alloc(&r->arena, n_buckets, sizeof *r->pending);
-    if (!r->bucket_of || !r->unused || !r->flags || !r->size || !r->pending) {
+    if (!r->bucket_of || !r->unused || !r->marked || !r->size || !r->pending) {
         lw_reducer_free(r);
         return lw_fail_nomem(err);
     }
@@ -76,9 +73,9 @@ void lw_reducer_set_rules(struct lw_reducer *r, enum lw_reducer_rules rules)
 
 enum lw_reducer_rules lw_reducer_rules_of(const struct lw_strategy *s)
 {
-    if (s->compat != LW_COMPAT_C10D)
-        return LW_REDUCER_REPAIRED;
-    return s->bucket_policy == LW_BUCKET_C10D_2020 ? LW_REDUCER_C10D_2020 : LW_REDUCER_C10D_1_13;
+    return s->compat == LW_COMPAT_C10D && s->bucket_policy == LW_BUCKET_C10D_2020
+               ? LW_REDUCER_C10D_2020
+               : LW_REDUCER_REPAIRED;
 }
 
 void lw_reducer_free(struct lw_reducer *r)
@@ -108,9 +105,7 @@ enum lw_status lw_reducer_begin(struct lw_reducer *r, bool synchronised, struct 
 {
     if (r->synchronised && r->n_marked > 0 && !lw_reducer_finished(r))
         return fail_unfinished(r, err);
-    uint8_t keep = r->synchronised && lw_reducer_finished(r) ? 0 : USED;
-    for (int32_t p = 0; p < r->n_params; p++)
-        r->flags[p] &= keep;
+    memset(r->marked, 0, (size_t)r->n_params * sizeof *r->marked);
     r->synchronised = synchronised;
     r->n_unused = r->n_marked = r->n_launched = r->next = 0;
     if (synchronised)
@@ -157,9 +152,9 @@ static enum lw_status mark(struct lw_reducer *r, int32_t p, int32_t *launches, i
         return lw_fail(err, LW_EFAILED, "gradient %d became ready, but bucket %d has left with as "
                                         "many marks as it has gradients: one of them was marked "
                                         "twice in this backward", p, b);
-    if (r->rules != LW_REDUCER_C10D_2020 && (r->flags[p] & MARKED))
+    if (r->rules != LW_REDUCER_C10D_2020 && r->marked[p])
         return lw_fail(err, LW_EFAILED, "gradient %d became ready twice in one backward", p);
-    r->flags[p] |= MARKED;
+    r->marked[p] = true;
     r->n_marked++;
     if (--r->pending[b] == 0)
         launch(r, b, launches, n);
@@ -172,8 +167,6 @@ enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launche
     int32_t n = 0, n_unused = r->n_unused;
 
     *n_launches = 0;
-    if (p >= 0 && p < r->n_params && (r->synchronised || r->rules != LW_REDUCER_C10D_1_13))
-        r->flags[p] |= USED;
     if (!r->synchronised)
         return LW_OK;
     r->n_unused = 0;
@@ -182,11 +175,6 @@ enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launche
     LW_TRY(mark(r, p, launches, &n, err));
     *n_launches = n;
     return LW_OK;
-}
-
-bool lw_reducer_used(const struct lw_reducer *r, int32_t p)
-{
-    return p >= 0 && p < r->n_params && (r->flags[p] & USED);
 }
 
 bool lw_reducer_finished(const struct lw_reducer *r)
@@ -199,7 +187,7 @@ int32_t lw_reducer_unmarked(const struct lw_reducer *r, int32_t *params, int32_t
     int32_t n = 0;
 
     for (int32_t p = 0; p < r->n_params; p++) {
-        if (r->bucket_of[p] < 0 || (r->flags[p] & MARKED))
+        if (r->bucket_of[p] < 0 || r->marked[p])
             continue;
         if (n < room)
             params[n] = p;

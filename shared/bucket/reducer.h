@@ -19,15 +19,13 @@ enum lw_status lw_reducer_new(int32_t n_params, const int32_t *bucket_of, int32_
                               struct lw_err *err);
 void lw_reducer_free(struct lw_reducer *r);
 
-/* A torch generation's faults, which a run of it has and a plan of one's own should not:
- *   2020   a second mark is found only when its bucket waits for nothing; until then it counts as
- *          one of the bucket's others, and the bucket leaves with a gradient missing
- *   1.13   gradients of a backward under no_sync do not count as used, here and in 2.x
- * The default repairs both. */
-enum lw_reducer_rules { LW_REDUCER_REPAIRED, LW_REDUCER_C10D_2020, LW_REDUCER_C10D_1_13 };
+/* torch of 2020 finds a second mark only when its bucket waits for no gradient. Until then the mark
+ * counts as one of the bucket's others, and the bucket leaves with a gradient missing. The default
+ * repairs this. */
+enum lw_reducer_rules { LW_REDUCER_REPAIRED, LW_REDUCER_C10D_2020 };
 
 void lw_reducer_set_rules(struct lw_reducer *r, enum lw_reducer_rules rules);
-/* Those of a strategy: of its generation under --compat c10d, else repaired. */
+/* Those of a strategy: of 2020 under --compat c10d with that generation, else repaired. */
 enum lw_reducer_rules lw_reducer_rules_of(const struct lw_strategy *s);
 
 /* Begin a forward and backward. A backward that is not synchronised launches nothing. LW_EFAILED
@@ -42,9 +40,6 @@ enum lw_status lw_reducer_unused(struct lw_reducer *r, const int32_t *params, in
  * order; *n_launches their number. LW_EFAILED: marked twice, or not reduced at all. */
 enum lw_status lw_reducer_mark(struct lw_reducer *r, int32_t p, int32_t *launches,
                                int32_t *n_launches, struct lw_err *err);
-/* The gradient had a value since the last synchronised backward ended: what the map of used
- * parameters says of this rank. One that no rank used keeps what it held. */
-bool lw_reducer_used(const struct lw_reducer *r, int32_t p);
 /* Every bucket was launched. */
 bool lw_reducer_finished(const struct lw_reducer *r);
 /* Reduced gradients not ready in this backward, ascending: fills at most room, returns how many. */

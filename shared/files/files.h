@@ -39,7 +39,6 @@ const char *lw_cluster_known(int k);
 /* Strings of the strategy live in the arena. */
 enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct lw_strategy *s,
                                 struct lw_err *err);
-enum lw_status lw_strategy_write(const struct lw_strategy *s, const char *file, struct lw_err *err);
 
 /* LW_EPLAN when the plan in the file fails lw_plan_check, or when its "hash" is not that of its
  * contents (it was edited; without the field "hash" it is taken as it is). unchecked: read without

@@ -92,14 +92,9 @@ static void read_options(struct lw_fields *r, void *base)
     lw_strategy_fields_read(r, &((struct strategy_file *)base)->s);
 }
 
-static void write_options(struct lw_jsonout *o, const struct lw_field *f, const void *base)
-{
-    lw_strategy_fields_write(o, f->name, &((const struct strategy_file *)base)->s);
-}
-
 static const struct lw_field strategy_fields[] = {
     LW_F_HEAD,
-    LW_F_OWN("options", read_options, write_options),
+    LW_F_OWN("options", read_options, NULL),
     {0},
 };
 
@@ -113,12 +108,4 @@ enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct
         return lw_err_context(err, "%s", file);
     *s = read.s;
     return LW_OK;
-}
-
-enum lw_status lw_strategy_write(const struct lw_strategy *s, const char *file, struct lw_err *err)
-{
-    struct strategy_file f = {*s};
-
-    LW_TRY(lw_strategy_check(s, err));
-    return lw_file_write(file, "strategy", strategy_fields, &f, err);
 }

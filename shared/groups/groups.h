@@ -74,21 +74,3 @@ enum lw_status lw_groups_shared_module(const struct lw_rank_grid *grid, const in
 enum lw_status lw_shared_module_source(const struct lw_groups *g, const int32_t *stages,
                                        int32_t rank, bool compat, int32_t *source,
                                        struct lw_err *err);
-
-/* HaiScale's ranks (rules of its DistributedDataParallel over hfreduce): each rank tells a node id
- * and a device number. Nodes count by first appearance; a rank's local rank is how many entries of
- * its node come before the first one with its device.
- * Compat keeps its checks: LW_EINVAL when the nodes do not divide the ranks; a rank that finds two
- * equal devices before its own entry stops with an assertion (local_rank -1), all others go on.
- * The strict form refuses nodes of different size and a device named twice, naming the ranks. */
-struct lw_haiscale {
-    struct lw_arena arena;
-    int32_t n_ranks, n_nodes, ranks_per_node;
-    int32_t group_id;    /* added to the base port, with 1: the device of rank 0 */
-    int32_t *node_rank;  /* [n_ranks] */
-    int32_t *local_rank; /* [n_ranks]; -1 = this rank asserts */
-    int32_t n_asserting;
-};
-void lw_haiscale_free(struct lw_haiscale *h);
-enum lw_status lw_haiscale_ranks(const int64_t *node, const int32_t *device, int32_t n_ranks,
-                                 bool compat, struct lw_haiscale *out, struct lw_err *err);

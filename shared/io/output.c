@@ -163,9 +163,9 @@ static void keep_mode(int fd, const char *path)
         fchmod(fd, st.st_mode & 0777);
 }
 
-static FILE *open_temporary(struct lw_output *out, bool named)
+static FILE *open_temporary(struct lw_output *out)
 {
-    int fd = named ? -1 : open_nameless(out->path);
+    int fd = open_nameless(out->path);
 
     if (fd >= 0) {
         out->temp = copy_with("", "");
@@ -183,8 +183,7 @@ static FILE *open_temporary(struct lw_output *out, bool named)
     return fdopen(fd, "w");
 }
 
-static enum lw_status open_output(const char *path, bool named, struct lw_output *out,
-                                  struct lw_err *err)
+enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err)
 {
     char real[PATH_MAX];
 
@@ -207,7 +206,7 @@ static enum lw_status open_output(const char *path, bool named, struct lw_output
     out->path = copy_with(out->in_place ? path : real, "");
     if (!out->path)
         return lw_fail_nomem(err);
-    out->file = out->in_place ? open_in_place(path) : open_temporary(out, named);
+    out->file = out->in_place ? open_in_place(path) : open_temporary(out);
     if (out->file)
         return LW_OK;
     enum lw_status s = errno == ENOMEM
@@ -215,16 +214,6 @@ static enum lw_status open_output(const char *path, bool named, struct lw_output
                            : lw_fail(err, LW_EIO, "%s: cannot write: %s", path, strerror(errno));
     lw_output_abort(out);
     return s;
-}
-
-enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err)
-{
-    return open_output(path, false, out, err);
-}
-
-enum lw_status lw_output_open_named(const char *path, struct lw_output *out, struct lw_err *err)
-{
-    return open_output(path, true, out, err);
 }
 
 /* --- the end ------------------------------------------------------------------------------------ */

@@ -177,14 +177,6 @@ bool lw_plan_holds(const struct lw_plan *p, int32_t param)
     return a->tied < 0 || a->tied == param || p->params[a->tied].stage != a->stage;
 }
 
-int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name)
-{
-    for (int32_t v = 0; v < p->n_variants; v++)
-        if (strcmp(p->variants[v].name, name) == 0)
-            return v;
-    return -1;
-}
-
 const char *lw_plan_op_text(const struct lw_plan *p, int32_t op, char *text)
 {
     const struct lw_op *o = &p->ops[op];

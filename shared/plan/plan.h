@@ -305,7 +305,6 @@ const char *lw_plan_op_text(const struct lw_plan *p, int32_t op, char *text);
 /* LW_EPLAN, with that text before the message: fmt goes on after it (": has no group"). */
 enum lw_status lw_plan_op_fail(const struct lw_plan *p, int32_t op, struct lw_err *err,
                                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-int32_t lw_plan_find_variant(const struct lw_plan *p, const char *name); /* -1 = none */
 
 /* Fill p->hash from the canonical bytes: every decision in a fixed order, little-endian, without
  * padding, paths or provenance. */

@@ -64,34 +64,35 @@ static bool always(const struct lw_cluster *c, const struct lw_cost_query *q)
     return true;
 }
 
-static const struct sim_cost_model models[] = {
-    {"algorithm", "the closed form of the algorithm asked for, on the cluster's links",
-     algorithm_applies, sim_algorithm_time},
-    {"table+nccl", "NCCL's model scaled to meet a measured table, outside its sizes or ranks",
-     sim_scaled_applies, sim_scaled_time},
-    {"table+fit", "latency and bandwidth of a table's own rows, below its sizes or of other ranks, "
-                  "where the cluster has no links",
-     sim_fitted_applies, sim_scaled_time},
-    {"table", "a measured table of the cluster", table_applies, table_time},
-    {"nccl", "NCCL's own cost model: the least of its algorithms and protocols", sim_nccl_applies,
-     sim_nccl_answer},
-    {"library", "the cheapest algorithm of those that the cluster's library has",
-     sim_library_applies, sim_library_time},
-    {"alpha-beta", "latency plus bytes over bandwidth on the cluster's links, as a ring or chain",
-     always, sim_alpha_beta},
+/* The first that applies answers. */
+static const struct {
+    bool (*applies)(const struct lw_cluster *cluster, const struct lw_cost_query *query);
+    enum lw_status (*time)(const struct lw_cluster *cluster, const struct lw_cost_query *query,
+                           struct lw_cost_answer *out, struct lw_err *err);
+} models[] = {
+    /* "algorithm": the closed form of the algorithm asked for, on the cluster's links */
+    {algorithm_applies, sim_algorithm_time},
+    /* "table+nccl": NCCL's model scaled to meet a measured table, outside its sizes or ranks */
+    {sim_scaled_applies, sim_scaled_time},
+    /* "table+fit": latency and bandwidth of a table's own rows, below its sizes or of other ranks,
+     * where the cluster has no links */
+    {sim_fitted_applies, sim_scaled_time},
+    /* "table": a measured table of the cluster */
+    {table_applies, table_time},
+    /* "nccl": NCCL's own cost model, the least of its algorithms and protocols */
+    {sim_nccl_applies, sim_nccl_answer},
+    /* "library": the cheapest algorithm of those that the cluster's library has */
+    {sim_library_applies, sim_library_time},
+    /* "alpha-beta": latency plus bytes over bandwidth on the cluster's links, as a ring or chain */
+    {always, sim_alpha_beta},
 };
-
-const struct sim_cost_model *sim_cost_model_row(int k)
-{
-    return k >= 0 && k < (int)(sizeof models / sizeof *models) ? &models[k] : NULL;
-}
 
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,
                                    struct lw_err *err)
 {
     struct lw_cost_query q = *query;
-    const struct sim_cost_model *m = models;
+    int m = 0;
 
     LW_TRY(check(&q, err));
     if (q.op == LW_OP_RECV) /* both ends of one message cost the same */
@@ -101,9 +102,9 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                        .algorithm = "none"};
         return LW_OK;
     }
-    while (!m->applies(cluster, &q))
+    while (!models[m].applies(cluster, &q))
         m++;
-    return m->time(cluster, &q, out, err);
+    return models[m].time(cluster, &q, out, err);
 }
 
 const char *sim_cost_basis(const struct lw_cost_answer *a)

@@ -17,7 +17,7 @@ struct lw_cost lw_sim_cost(const struct lw_cluster *cluster);
 /* How one query is answered. */
 struct lw_cost_answer {
     lw_ps time;
-    const char *model;  /* a name of sim_cost_model_row, "nothing to do", or the algorithm asked for */
+    const char *model;  /* a name of cost_model.c's table, "nothing to do", or the algorithm asked for */
     const char *source; /* of the table, or of the link's bandwidth */
     const char *detail; /* "between measured sizes", "beyond the largest measured size", ... */
     const char *algorithm; /* "ring", "chain", "pairwise", "tree", ...; "library" = as measured */
@@ -34,16 +34,6 @@ struct lw_cost_answer {
 
 /* "measured", "scaled" (a table beyond its sizes or ranks) or "modelled". */
 const char *sim_cost_basis(const struct lw_cost_answer *answer);
-
-/* The models that answer queries, as rows; the first that applies does. */
-struct sim_cost_model {
-    const char *name, *help;
-    bool (*applies)(const struct lw_cluster *cluster, const struct lw_cost_query *query);
-    enum lw_status (*time)(const struct lw_cluster *cluster, const struct lw_cost_query *query,
-                           struct lw_cost_answer *out, struct lw_err *err);
-};
-/* NULL after the last. */
-const struct sim_cost_model *sim_cost_model_row(int k);
 
 /* With an algorithm that --reducer names (not auto, ring, gloo, which the cluster's tables speak
  * for), its closed form on the cluster's links: sim/cost/cost_closed_form.h. LW_EINVAL: a

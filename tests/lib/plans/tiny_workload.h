@@ -60,12 +60,21 @@ static inline void tiny_init(struct tiny *t)
     t->w.recorded.step_ps = t->w.recorded.step_spread_ps = -1;
 }
 
+/* The index of the plan's variant of that name; -1: none. */
+static inline int32_t find_variant(const struct lw_plan *p, const char *name)
+{
+    for (int32_t v = 0; v < p->n_variants; v++)
+        if (strcmp(p->variants[v].name, name) == 0)
+            return v;
+    return -1;
+}
+
 /* The ops of a program, one word each: letter, module (F, B) or bucket, bytes after '/', and for
  * compute its length in us after ':'. */
 static inline const char *tiny_ops(const struct lw_plan *p, const char *variant, char *text,
                                    size_t room)
 {
-    struct lw_program g = lw_plan_program(p, lw_plan_find_variant(p, variant), 0);
+    struct lw_program g = lw_plan_program(p, find_variant(p, variant), 0);
     size_t at = 0;
 
     text[0] = 0;

@@ -134,39 +134,10 @@ TEST(c10d_of_2020_launches_early_on_a_double_mark)
                         "backward");
     lw_reducer_free(r);
     r = fresh(LW_LAUNCH_IN_ORDER);
-    lw_reducer_set_rules(r, LW_REDUCER_C10D_1_13); /* a set per iteration: found at once */
     mark(r, 3);
     assert_int_equal(lw_reducer_mark(r, 3, launches, &n, &err), LW_EFAILED);
     assert_string_equal(err.msg, "gradient 3 became ready twice in one backward");
     lw_reducer_free(r);
-}
-
-/* A parameter used under no_sync alone: its gradient must be averaged in the backward that follows.
- * torch from 1.13 on forgets it, and ranks part. */
-TEST(use_under_no_sync_is_remembered_but_by_1_13)
-{
-    static const enum lw_reducer_rules all[] = {LW_REDUCER_REPAIRED, LW_REDUCER_C10D_2020,
-                                                LW_REDUCER_C10D_1_13};
-    static const int32_t unused[] = {4};
-
-    for (int i = 0; i < 3; i++) {
-        struct lw_reducer *r = fresh(LW_LAUNCH_IN_ORDER);
-        struct lw_err err = {0};
-        lw_reducer_set_rules(r, all[i]);
-        assert_int_equal(lw_reducer_begin(r, false, &err), LW_OK);
-        assert_string_equal(mark(r, 4), "");
-        assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK);
-        assert_int_equal(lw_reducer_unused(r, unused, 1, &err), LW_OK);
-        for (int32_t p = 0; p < 4; p++)
-            mark(r, p);
-        assert_true(lw_reducer_finished(r));
-        assert_int_equal(lw_reducer_used(r, 4), all[i] != LW_REDUCER_C10D_1_13);
-        assert_true(lw_reducer_used(r, 3));
-        assert_int_equal(lw_reducer_begin(r, true, &err), LW_OK); /* the map is zeroed */
-        assert_false(lw_reducer_used(r, 4));
-        assert_false(lw_reducer_used(r, 3));
-        lw_reducer_free(r);
-    }
 }
 
 TEST(rules_follow_compat_and_generation)
@@ -178,7 +149,7 @@ TEST(rules_follow_compat_and_generation)
     s.compat = LW_COMPAT_C10D;
     assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_C10D_2020);
     s.bucket_policy = LW_BUCKET_C10D_2;
-    assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_C10D_1_13);
+    assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_REPAIRED);
     s.compat = LW_COMPAT_PICOTRON;
     assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_REPAIRED);
 }

@@ -24,7 +24,7 @@ static struct lw_plan example_of(int32_t micro_batches)
     s.bucket_cap_bytes = 1200;
     s.micro_batches = micro_batches;
     assert_ok(lw_plan_build(&t.w, &s, NULL, &p, &err), err);
-    assert_int_equal(lw_plan_find_variant(&p, "steady"), 1);
+    assert_int_equal(find_variant(&p, "steady"), 1);
     return p;
 }
 

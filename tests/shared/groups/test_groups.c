@@ -172,75 +172,15 @@ TEST(shared_modules_need_two_different_stages)
     assert_string_equal(err.msg, "a shared module on stage 4, allowed: 0 to 3");
 }
 
-struct haiscale_case {
-    const char *entries;  /* node letter and device digit per rank */
-    const char *expected; /* node and local rank per rank, "!" = asserts; NULL = refused by all */
-    int group_id;
-    const char *strict;   /* NULL = the strict form agrees, else its refusal */
-};
-
-TEST(haiscale_ranks_follow_the_gathered_entries)
-{
-    static const struct haiscale_case cases[] = {
-        {"A0A1B0B1", "00 01 10 11", 0, NULL},
-        {"B1A0B0A1", "00 10 01 11", 1, NULL},
-        {"A3A1A2A0", "00 01 02 03", 3, NULL},
-        {"A0A1A2B0", "00 01 02 10", 0,
-         "node 0 has 3 of 4 ranks on 2 nodes, allowed: the same number on each"},
-        {"A0A0B0B1", "00 00 10 11", 0,
-         "ranks 0 and 1 both use device 0 of node 0, allowed: one rank per device"},
-        {"A0A0A1B0", "00 00 ! 10", 0,
-         "ranks 0 and 1 both use device 0 of node 0, allowed: one rank per device"},
-        {"A0B0C0C1", NULL, 0,
-         "node 0 has 1 of 4 ranks on 3 nodes, allowed: the same number on each"},
-    };
-
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        int64_t node[4];
-        int32_t device[4];
-        struct lw_haiscale h;
-        struct lw_err err;
-        char text[64] = "";
-        for (int r = 0; r < 4; r++) {
-            node[r] = cases[c].entries[2 * r];
-            device[r] = cases[c].entries[2 * r + 1] - '0';
-        }
-        enum lw_status status = lw_haiscale_ranks(node, device, 4, true, &h, &err);
-        if (!cases[c].expected) {
-            assert_int_equal(status, LW_EINVAL);
-            assert_string_equal(err.msg, "4 ranks on 3 nodes, allowed: a multiple of the nodes");
-        } else {
-            assert_int_equal(status, LW_OK);
-            for (int r = 0; r < 4; r++)
-                snprintf(text + strlen(text), 8, h.local_rank[r] < 0 ? "%s!" : "%s%d%d",
-                         r ? " " : "", h.node_rank[r], h.local_rank[r]);
-            assert_string_equal(text, cases[c].expected);
-            assert_int_equal(h.group_id, cases[c].group_id);
-            assert_int_equal(h.n_asserting, strchr(text, '!') != NULL);
-            lw_haiscale_free(&h);
-        }
-        status = lw_haiscale_ranks(node, device, 4, false, &h, &err);
-        assert_int_equal(status, cases[c].strict ? LW_EINVAL : LW_OK);
-        if (cases[c].strict)
-            assert_string_equal(err.msg, cases[c].strict);
-        else
-            lw_haiscale_free(&h);
-    }
-}
-
 TEST(failing_allocations_leave_nothing_behind)
 {
-    static const int32_t stages[] = {0, 1}, device[] = {0, 1, 0, 1};
-    static const int64_t node[] = {7, 7, 8, 8};
+    static const int32_t stages[] = {0, 1};
     struct lw_rank_grid grid = {3, {1, 2, 2}};
     struct lw_groups g = {.n_ranks = -7};
-    struct lw_haiscale h = {.n_ranks = -7};
     struct lw_err err;
 
     EACH_ALLOCATION_FAILS(1, lw_groups_along(&grid, 2, &g, &err), g, lw_groups_free(&g));
     g = (struct lw_groups){.n_ranks = -7};
     EACH_ALLOCATION_FAILS(1, lw_groups_shared_module(&grid, stages, 2, &g, &err), g,
                           lw_groups_free(&g));
-    EACH_ALLOCATION_FAILS(1, lw_haiscale_ranks(node, device, 4, true, &h, &err), h,
-                          lw_haiscale_free(&h));
 }

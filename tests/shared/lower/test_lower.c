@@ -22,7 +22,7 @@ static void assert_ops(const struct lw_plan *p, const char *variant, const char 
 {
     char text[ROOM];
 
-    assert_true(lw_plan_find_variant(p, variant) >= 0);
+    assert_true(find_variant(p, variant) >= 0);
     assert_string_equal(tiny_ops(p, variant, text, sizeof text), expected);
 }
 
@@ -56,7 +56,7 @@ TEST(an_all_reduce_waits_for_the_copy_that_completes_its_bucket)
 
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
-    struct lw_program g = lw_plan_program(&p, lw_plan_find_variant(&p, "steady"), 0);
+    struct lw_program g = lw_plan_program(&p, find_variant(&p, "steady"), 0);
     const struct lw_op *ar = &p.ops[g.first_op + 5];
     assert_int_equal(ar->kind, LW_OP_ALL_REDUCE);
     assert_int_equal(ar->n_deps, 1);
@@ -127,7 +127,7 @@ TEST(without_overlap_everything_is_reduced_after_the_backward)
     assert_ops(&p, "steady",
                "F0:1 F1:2 F2:3 B2:5 Ci/1200 B2:1 B1:2 Ci/8 B1:2 Ci/800 B0:2 Ci/400 AR1/1200 "
                "AR2/1208 Co1/1200 Co2/1208 O:7");
-    struct lw_program g = lw_plan_program(&p, lw_plan_find_variant(&p, "steady"), 0);
+    struct lw_program g = lw_plan_program(&p, find_variant(&p, "steady"), 0);
     assert_int_equal(p.deps[p.ops[g.first_op + 12].first_dep], g.first_op + 11);
     lw_plan_free(&p);
 }
@@ -193,7 +193,7 @@ TEST(buffers_are_broadcast_by_dtype_before_a_synchronised_forward)
                "C/40 Bc/40 C/8 Bc/8 C/40 C/8 F0:1 F1:2 F2:3 B2:5 Ci/1200 AR1/1200 B2:1 B1:2 Ci/8 "
                "B1:2 Ci/800 B0:2 Ci/400 AR2/1208 Co1/1200 Co2/1208 O:7");
     assert_ops(&p, "accumulate", "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2");
-    struct lw_program g = lw_plan_program(&p, lw_plan_find_variant(&p, "steady"), 0);
+    struct lw_program g = lw_plan_program(&p, find_variant(&p, "steady"), 0);
     assert_int_equal(p.ops[g.first_op + 1].peer, 0);
     lw_plan_free(&p);
 }
@@ -211,7 +211,7 @@ TEST(a_hook_halves_the_bytes_on_the_wire_and_casts_both_ways)
                "B0:2 Ci/400 Ca2/1208 AR2/604 Ca2/1208 Co1/1200 Co2/1208 O:7");
     assert_int_equal(p.buckets[1].dtype, LW_BF16);
     assert_int_equal(p.buckets[1].bytes, 600);
-    struct lw_program g = lw_plan_program(&p, lw_plan_find_variant(&p, "steady"), 0);
+    struct lw_program g = lw_plan_program(&p, find_variant(&p, "steady"), 0);
     assert_string_equal(p.streams[p.ops[g.first_op + 5].stream].name, "compute");
     assert_string_equal(p.streams[p.ops[g.first_op + 7].stream].name, "copy");
     lw_plan_free(&p);

@@ -177,7 +177,7 @@ TEST(weights_stay_over_passes_without_synchronisation)
     lw_plan_free(&p);
     given(&s, "reshard", "on");
     p = build(&t, &s);
-    assert_int_equal(lw_plan_find_variant(&p, "accumulate, weights held"), -1);
+    assert_int_equal(find_variant(&p, "accumulate, weights held"), -1);
     lw_plan_free(&p);
 }
 
@@ -198,7 +198,7 @@ TEST(weights_stay_where_micro_batches_are_reduced_together)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         s.no_sync = cases[c].no_sync;
         struct lw_plan p = build(&t, &s);
-        struct lw_program g = lw_plan_program(&p, lw_plan_find_variant(&p, "first"), 0);
+        struct lw_program g = lw_plan_program(&p, find_variant(&p, "first"), 0);
         int n = 0;
         for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
             n += p.ops[i].kind == LW_OP_ALL_GATHER;
@@ -365,12 +365,12 @@ TEST(faults_around_held_weights_are_named)
     given(&s, "reshard", "off");
     s.no_sync = 2;
     struct lw_plan p = build(&t, &s);
-    p.pass_variant[0] = lw_plan_find_variant(&p, "accumulate, weights held");
+    p.pass_variant[0] = find_variant(&p, "accumulate, weights held");
     expect_fault(&p, "(forward, module 0) of 'accumulate, weights held' for role 'data' uses "
                      "weights that were never gathered");
 
     p = build(&t, &s);
-    p.pass_variant[1] = lw_plan_find_variant(&p, "accumulate");
+    p.pass_variant[1] = find_variant(&p, "accumulate");
     expect_fault(&p, "variant 'accumulate': the weights of bucket 3 are gathered before one pass "
                      "of it, and not before another");
 

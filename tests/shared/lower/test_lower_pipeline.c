@@ -43,7 +43,7 @@ static void refuse(const struct tiny *t, const struct lw_strategy *s, enum lw_st
  * of the role's first rank for sends and receives; bytes of communication after '/'. */
 static const char *ops_of(const struct lw_plan *p, const char *variant, int32_t rank, char *text)
 {
-    struct lw_program g = lw_plan_program(p, lw_plan_find_variant(p, variant), rank);
+    struct lw_program g = lw_plan_program(p, find_variant(p, variant), rank);
     size_t at = 0;
 
     text[0] = 0;

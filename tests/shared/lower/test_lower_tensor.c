@@ -38,7 +38,7 @@ static struct lw_strategy two_way(void)
 /* Letter and module, ':' length in ns; sums with their bytes after '/'. */
 static const char *ops_of(const struct lw_plan *p, const char *variant, char *text)
 {
-    struct lw_program g = lw_plan_program(p, lw_plan_find_variant(p, variant), 0);
+    struct lw_program g = lw_plan_program(p, find_variant(p, variant), 0);
     size_t at = 0;
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {

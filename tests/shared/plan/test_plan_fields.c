@@ -244,7 +244,7 @@ TEST(a_launch_point_is_the_backward_before_it)
 
     tiny_init(&t);
     struct lw_plan p = build(&t, 1200);
-    lw_plan_launch_points(&p, lw_plan_find_variant(&p, "steady"), 0, 3, at);
+    lw_plan_launch_points(&p, find_variant(&p, "steady"), 0, 3, at);
     assert_int_equal(at[0].op, -1); /* of the first step's set */
     assert_int_equal(at[1].at, 5 * LW_PS_PER_US);
     assert_int_equal(at[1].n_ready, 1);

@@ -396,18 +396,6 @@ TEST(what_is_kept_between_calls_changes_no_answer)
         lw_cluster_free(&clusters[i]);
 }
 
-TEST(models_are_rows_of_a_table)
-{
-    static const char *const names[] = {"algorithm", "table+nccl", "table+fit", "table",
-                                        "nccl",      "library",    "alpha-beta"};
-
-    for (int k = 0; k < 7; k++) {
-        assert_string_equal(sim_cost_model_row(k)->name, names[k]);
-        assert_true(strlen(sim_cost_model_row(k)->help) > 10);
-    }
-    assert_null(sim_cost_model_row(7));
-}
-
 /* Tree with LL takes longer than 106 days for them. */
 TEST(a_time_beyond_all_times_is_the_longest)
 {
