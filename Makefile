@@ -71,7 +71,7 @@ endif
 # Not under the thread sanitizer: Open MPI is not built for it, processes of one run share memory
 # at an address that it keeps for itself, and a calibration measures times.
 ifeq ($(TSAN),1)
-LEFT_OUT := $(filter $(addprefix %/test_,agreement calibrate cmd_exec gpu_check interfaces mpi stop),$(CHECKED_SRC:.c=))
+LEFT_OUT := $(filter $(addprefix %/test_,agreement calibrate cmd_exec gpu_check interfaces killed mpi stop),$(CHECKED_SRC:.c=))
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
@@ -261,7 +261,7 @@ check: $(CHECKED) $(if $(filter-out library,$(T)),,$(BUILD)/library_example) $(i
 
 # Every way in which a run can stop, LOOPS times each.
 LOOPS ?= 50
-TEST_STOP := $(filter %/test_stop,$(TEST_BIN))
+TEST_STOP := $(filter %/test_stop %/test_killed,$(TEST_BIN))
 stress: $(BUILD)/lapwing plugins $(TEST_STOP)
 	@LAPWING=$(BUILD)/lapwing LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_STRESS=$(LOOPS) \
 	    tests/run.sh $(TEST_STOP)

@@ -1,0 +1,209 @@
+/* What becomes of a run when a rank or the whole run is killed or gets a signal at any moment, when
+ * the disk is full, when ranks do not come or were started otherwise: no process is left, and what
+ * is stored and printed names the failure. LAPWING_STRESS=N repeats cases N times. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "tests/lib/unit.h"
+
+#include "tests/lib/commands/mpi_fixture.h"
+#include "tests/lib/commands/stop_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+
+TEST_GROUP(stop_open, fixture_close)
+
+/* At any moment, also inside a collective of 16 MiB: nobody is left, and what is stored is a
+ * failure. */
+TEST(a_rank_killed_at_any_moment_stops_all)
+{
+    for (int how = SPAWN; how < (has_mpirun() ? N_HOWS : MPI); how++)
+        for (int k = 0; k < stop_repeats(); k++) {
+            char words[512];
+            int rc;
+            snprintf(
+                words, sizeof words,
+                "rm -f s.db; timeout 40 %s$L exec -w big.json --dp %d%s --steps 100000 --no-verify "
+                "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; ranks_up; "
+                "sleep 0.%d; kill -9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
+                "$L runs --db s.db 2>&1",
+                stop_before[how], RANKS, stop_after[how], 6 + k % 4);
+            const char *out = stop_shell(words, &rc);
+            if (strstr(out, "status 0\n") || strstr(out, "status 124\n"))
+                fail_msg("%s\n%s", words, out);
+            nobody_is_left(words);
+        }
+}
+
+/* The run is in the database once, failed, with the rank that died: also where it is rank 0, and
+ * where the launcher kills the others. With --spawn it is also printed once, and the exit status is
+ * 1: the parent is not one of the ranks, also where these are mpirun's. */
+TEST(a_killed_rank_is_stored_once_and_blamed)
+{
+    for (int how = SPAWN; how < (has_mpirun() ? N_LAUNCHES : MPI); how++)
+        for (int k = 0; k < 2 * stop_repeats(); k++) {
+            bool own = how != MPI;
+            int victim = k % 2, rc;
+            char words[1024], gone[32], ended[32];
+            snprintf(gone, sizeof gone, "rank %d is gone", victim);
+            snprintf(ended, sizeof ended, "rank %d was ended", victim);
+            snprintf(
+                words, sizeof words,
+                "rm -f s.db*; timeout 60 %s$L exec -w slow.json --dp %d%s --steps 100000 "
+                "--no-verify --compute sleep --timeout 2 --db s.db -q --format json >out 2>err & "
+                "p=$!; ranks_up; sleep 1.%d; kill -9 $(for q in $(mine); do "
+                "tr '\\0' '\\n' </proc/$q/environ | grep -qE "
+                "'^(LAPWING_RANK|OMPI_COMM_WORLD_RANK)=%d$' && echo $q; done); wait $p; echo "
+                "status $?; "
+                "for i in $(seq 200); do [ -z \"$(mine)\" ] && break; sleep 0.1; done; "
+                "$L runs --db s.db --format json",
+                stop_before[how], RANKS, stop_after[how], k % 4, victim);
+            const char *out = stop_shell(words, &rc);
+            bool failed =
+                strstr(out, "\"status\": \"failed\"") || strstr(out, "\"status\": \"timeout\"");
+            bool whose = strstr(out, gone) || strstr(out, ended) ||
+                         (!own && victim == 0 && strstr(out, "ended before the run was stored"));
+            if (!failed || !whose || strstr(out, "\"id\": 2") || strstr(out, "status 0\n") ||
+                (own && !strstr(out, "status 1\n")))
+                fail_msg("%s\n%s", words, out);
+            nobody_is_left(words);
+            /* else the lowest rank that lives prints it, unless mpirun kills that before it ends */
+            out = stop_shell("cat out; echo; cat err", &rc);
+            const char *status = strstr(out, "\n  \"status\": \"");
+            if ((own && (!status || !strstr(out, "\n  \"error\": \""))) ||
+                (status && strstr(status + 1, "\n  \"status\": ")))
+                fail_msg("%s: not one object with the failure in\n%s", words, out);
+        }
+}
+
+TEST(a_signal_ends_the_run_and_stores_it)
+{
+    for (int how = THREADS; how <= SPAWN; how++) {
+        char words[512];
+        int rc;
+        snprintf(
+            words, sizeof words,
+            "rm -f s.db; timeout 40 $L exec -w slow.json --dp 3%s --steps 100000 --compute sleep "
+            "--db s.db -q 2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; "
+            "echo status $?; $L runs --db s.db --format json",
+            stop_after[how]);
+        const char *out = stop_shell(words, &rc);
+        if (!strstr(out, "stopped by signal 15") || !strstr(out, "\"status\": \"failed\"") ||
+            !strstr(out, "status 1\n"))
+            fail_msg("%s\n%s", words, out);
+        nobody_is_left(words);
+    }
+}
+
+/* At any moment, to the parent alone or to all as a terminal does: nobody and no file is left, and
+ * the parent ends at once. */
+TEST(spawned_ranks_and_files_go_with_a_signal)
+{
+    static const char *const commands[] = {
+        "exec -w slow.json --dp 3 --spawn --steps 100000 --compute sleep --timeout 2 --db s.db -q",
+        "calibrate --spawn --ranks 2 -o c.json -q"};
+    static const char *const signals[] = {"INT", "TERM", "HUP"};
+    unsigned seed = (unsigned)time(NULL);
+
+    srand(seed);
+    for (int k = 0; k < unit_cases(6, 50); k++) {
+        char words[768];
+        int rc;
+        snprintf(words, sizeof words,
+                 "rm -f s.db*; timeout %s --preserve-status -k 30 -s %s 0.%02d $L %s >out 2>err; "
+                 "echo status $?; ls -A | grep -vE '^(s.db.*|(w|big|slow).json|out|err)$'; "
+                 "true",
+                 rand() % 2 ? "--foreground" : "", signals[k % 3], 1 + rand() % 99,
+                 commands[k % 4 == 3]);
+        const char *out = stop_shell(words, &rc);
+        const char *end = strchr(out, '\n');
+        if (strncmp(out, "status ", 7) != 0 || strstr(out, "status 137") || !end || end[1])
+            fail_msg("%s\n%s", words, out);
+        nobody_is_left(words);
+    }
+}
+
+TEST(a_full_disk_ends_all_and_the_next_run_works)
+{
+    for (int k = 0; k < stop_repeats(); k++) {
+        int rc;
+        const char *out =
+            stop_shell("rm -f s.db*; ( ulimit -f 8; timeout 40 $L exec -w w.json --dp 3 --steps 3 "
+                       "--compute sleep --db s.db ); echo status $?",
+                       &rc);
+        if (!strstr(out, "status 1\n") || !strstr(out, "s.db"))
+            fail_msg("%s", out);
+        nobody_is_left("full disk");
+        out =
+            stop_shell("timeout 40 $L exec -w w.json --dp 3 --spawn --steps 3 --compute sleep --db "
+                       "/proc/s.db; "
+                       "echo status $?",
+                       &rc);
+        if (!strstr(out, "status 1\n") || !strstr(out, "/proc/s.db"))
+            fail_msg("%s", out);
+        nobody_is_left("no disk");
+        stop_shell("rm -f s.db*", &rc);
+    }
+    the_next_run_works(SPAWN);
+}
+
+TEST(too_few_open_files_are_named_before_the_start)
+{
+    int rc;
+
+    const char *out =
+        stop_shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
+                   "echo status $?",
+                   &rc);
+    if (!strstr(out,
+                "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it (ulimit -n "
+                "26), or leave out --spawn\nstatus 1\n"))
+        fail_msg("%s", out);
+    out = stop_shell(
+        "ulimit -n 16; timeout 60 $L exec -w w.json --dp 3 --spawn --steps 1 --compute sleep --db "
+        "s.db; echo status $?",
+        &rc);
+    if (!strstr(out, "status 0\n"))
+        fail_msg("%s", out);
+    nobody_is_left("ulimit");
+}
+
+TEST(ranks_with_other_options_are_refused)
+{
+    int rc;
+
+    const char *out = stop_shell(
+        "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=x$$ LAPWING_RENDEZVOUS="
+        "127.0.0.1:$((20000 + $$ % 12000)) timeout 40 $L exec -w w.json --dp 2 --no-db --steps $2 "
+        "--optimizer $3; echo status $?; }; t 0 3 sgd & t 1 3 adam & wait; t 0 3 sgd & t 1 4 sgd & "
+        "wait",
+        &rc);
+    if (!strstr(out, "rank 1 was started with optimizer adam, rank 0 with optimizer sgd: give all "
+                     "ranks the same "
+                     "options") ||
+        !strstr(out, "rank 1 was started with --steps 4, rank 0 with --steps 3") ||
+        strstr(out, "status 0"))
+        fail_msg("%s", out);
+}
+
+/* Rank 1 ends before it could connect: rank 0 ends with that, not after 30 s without it. */
+TEST(a_rank_that_does_not_come_is_not_waited_for)
+{
+    static const char *const wrong[] = {"--nosuch", "--compute nosuch", "--backend nosuch",
+                                        "--dp 2 --pp 7"};
+
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char words[512];
+        int rc;
+        snprintf(words, sizeof words,
+                 "t() { LAPWING_RANK=$1 LAPWING_RANKS=2 LAPWING_TOKEN=test LAPWING_RENDEZVOUS="
+                 "127.0.0.1:$((20000 + $$ %% 12000)) timeout 25 $L exec -w w.json --dp 2 --no-db "
+                 "--compute sleep $2; echo rank $1 status $?; }; t 0 & sleep 0.5; t 1 '%s'; wait",
+                 wrong[i]);
+        const char *out = stop_shell(words, &rc);
+        if (!strstr(out, "rank 1 gave up before the ranks met: it ended with exit status ") ||
+            !strstr(out, "rank 0 status 1\n"))
+            fail_msg("%s\n%s", words, out);
+    }
+}
