@@ -1,34 +1,23 @@
 /* What the executor costs, as `lapwing bench dispatch`, `lapwing bench by-hand` and every run
- * say it. */
+ * print it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include "tests/lib/unit.h"
 
 #include "exec/calibrate/bench_exec.h"
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/run/run.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
 
-static char *bench(const char *words)
-{
-    static char text[4096], line[4096];
-
-    snprintf(line, sizeof line, "%s bench %s 2>&1", getenv("LAPWING"), words);
-    FILE *f = popen(line, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    int rc = WEXITSTATUS(pclose(f));
-    if (rc != 0)
-        fail_msg("%s: %d\n%s", line, rc, text);
-    return text;
-}
+TEST_GROUP(fixture_open, fixture_close)
 
 TEST(dispatch_of_an_empty_op_is_told)
 {
-    char *out = bench("dispatch --format json");
+    const char *out = lapwing("bench dispatch --format json", NULL);
     double median = number_after(out, "\"median_ns\": "), p90 = number_after(out, "\"p90_ns\": ");
 
     assert_true(median > 0 && median <= p90);
@@ -37,7 +26,12 @@ TEST(dispatch_of_an_empty_op_is_told)
 
 TEST(the_ratio_to_calls_by_hand_has_an_interval)
 {
-    char *out = bench("by-hand --format json");
+    if (unit_cases(1, 0)) {
+        printf("SKIP the_ratio_to_calls_by_hand_has_an_interval: it computes for seconds; "
+               "LAPWING_MANY runs it\n");
+        skip();
+    }
+    const char *out = lapwing("bench by-hand --format json", NULL);
     double ratio = number_after(out, "\"ratio\": ");
     /* 8 kernels of 600 us follow each other on either side: no step is shorter */
     assert_true(number_after(out, "\"executor_ns\": ") >= 8 * 600e3);
@@ -49,7 +43,7 @@ TEST(the_ratio_to_calls_by_hand_has_an_interval)
 
 TEST(an_all_reduce_beside_a_longer_kernel_is_hidden)
 {
-    char *out = bench("overlap --format json");
+    const char *out = lapwing("bench overlap --format json", NULL);
     double alone = number_after(out, "\"alone_ns\": "), work = number_after(out, "\"work_ns\": ");
     double hidden = number_after(out, "\"hidden\": ");
 

@@ -431,7 +431,7 @@ TEST(a_short_calibration_gives_a_whole_cluster)
     struct lw_err err = {0};
 
     o.n_rounds = 1;
-    o.n_steps = 2;
+    o.n_steps = 1;
     o.max_bytes = 16 << 20;
     o.max_side = 64;
     o.progress = &progress;

@@ -1,8 +1,9 @@
 /* Every bucket policy with every shard policy at every ZeRO stage, on 2, 3 and 4 ranks, with and
  * without accumulation: what can be planned runs and is verified bitwise; the rest is refused
- * with a message. Which is which is written down here. Then every reducer. Then every third of the
- * matrix (with LAPWING_MANY all of it) on the NCCL backend, with ranks as streams of the fake GPU:
- * this program again (its libraries are fixed when it starts) with --loop. The model is that of
+ * with a message. Which is which is written down here. Then every reducer. Then the matrix on the
+ * NCCL backend, with ranks as streams of the fake GPU: this program again (its libraries are fixed
+ * when it starts) with --loop. LAPWING_MANY runs all combinations, otherwise each fifth runs on
+ * threads and each sixteenth on the fake GPU. The model is that of
  * tests/lib/plans/tiny_workload.h: four parameters of 602 f32 in all, one of them of 2 elements,
  * fewer than there are ranks. */
 #include <limits.h>
@@ -185,7 +186,7 @@ static void try(const struct combination *k, const struct lw_cost *cost)
 
 static void every_policy_at_a_stage(int32_t zero)
 {
-    const int of = loop ? unit_cases(8, 1) : unit_cases(3, 1); /* one combination of so many */
+    const int of = loop ? unit_cases(16, 1) : unit_cases(5, 1); /* one combination of so many */
     struct lw_cluster c;
     int i = zero;
 
