@@ -27,6 +27,7 @@ static const char *other_format(const char *text, size_t len)
         {"\x1f\x8b", "gzip data inside gzip data"},
         {"PK\x03\x04", "a ZIP archive: unpack it first"},
         {"<", "HTML or XML"},
+        {"\xff\xfe", "text in UTF-16: save it as UTF-8"},
     };
 
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -425,5 +425,7 @@ enum lw_status bench_fill_tables(struct bench_reader *r)
     }
     return b->n > 0
                ? LW_OK
-               : lw_fail_at(r->err, LW_EFORMAT, r->in->name, 0, "no row with a size and a time");
+               : lw_fail_at(r->err, LW_EFORMAT, r->in->name, 0,
+                            "no row with a size and a time: expected the titles of nccl-tests "
+                            "(size, count, type, redop, root, time, algbw, busbw) and their rows");
 }

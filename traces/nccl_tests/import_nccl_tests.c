@@ -15,6 +15,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "traces/nccl_tests/log_text.h"
+
 enum { MOST_COLUMNS = 64 };
 
 struct columns { /* places of the titles; -1 = absent */
@@ -203,6 +205,26 @@ static enum lw_status begin_table(struct log *g, const struct bench_cell *cells,
     return bench_add_table(r, &t);
 }
 
+/* busbw over algbw is a function of the ranks; both have two decimals. It shows that "#  Rank"
+ * lines are missing after the last one. */
+static enum lw_status check_factor(const struct log *g, double algbw, double busbw)
+{
+    const struct bench_reader *r = g->r;
+    const struct traces_bench_table *t = &r->tables[g->table];
+    double factor = bench_bus_factor(t->op, t->n_ranks), twice = t->op == LW_OP_ALL_REDUCE ? 2 : 1;
+    double off = busbw - algbw * factor, part = 1 - busbw / algbw / twice;
+    const char *who = r->hint->n_ranks > 0 ? "--ranks is" : "the \"#  Rank\" lines say";
+
+    if (algbw < 1 || busbw <= 0 || factor == 1 || t->n_ranks < 2 ||
+        (off < 0 ? -off : off) <= .0052 * (1 + factor))
+        return LW_OK;
+    return lw_fail_at(r->err, LW_EFORMAT, r->in->name, r->line,
+                      "busbw %.2f over algbw %.2f is %s on %.0f ranks, %s %d: give --ranks N and "
+                      "--nodes N",
+                      busbw, algbw, lw_op_name(t->op), part > 1e-6 ? 1 / part : 0, who,
+                      t->n_ranks);
+}
+
 static enum lw_status take_row(struct log *g, const struct bench_cell *cells, int n, bool *first)
 {
     const struct columns *c = &g->columns;
@@ -246,68 +268,8 @@ static enum lw_status take_row(struct log *g, const struct bench_cell *cells, in
     LW_TRY(bench_table_of(g->r, g->from, type, &g->table));
     if (g->table == g->r->n_tables)
         LW_TRY(begin_table(g, cells, n, type));
-    return bench_take_row(g->r, g->table, &s);
-}
-
-static const char *skip_digits(const char *p, const char *end)
-{
-    while (p < end && isdigit((unsigned char)*p))
-        p++;
-    return p;
-}
-
-/* "[1,0]<stdout>:" of mpirun. */
-static const char *mpirun_tag(const char *p, const char *end)
-{
-    static const char tag[] = "<stdout>:";
-    const char *at = *p == '[' ? memmem(p, (size_t)(end - p), tag, strlen(tag)) : NULL;
-
-    return at ? at + strlen(tag) : NULL;
-}
-
-/* "0: " of srun --label, which pads the number. */
-static const char *srun_tag(const char *p, const char *end)
-{
-    while (p < end && *p == ' ')
-        p++;
-    const char *digits = p;
-    p = skip_digits(p, end);
-    return p > digits && end - p >= 2 && p[0] == ':' && p[1] == ' ' ? p + 2 : NULL;
-}
-
-/* "2025-03-14T15:09:26.535Z ", also with a space between date and time, and in brackets. */
-static const char *time_tag(const char *p, const char *end)
-{
-    static const char form[] = "0000-00-00T00:00:00";
-    bool bracket = *p == '[';
-
-    p += bracket;
-    if ((size_t)(end - p) <= strlen(form))
-        return NULL;
-    for (const char *f = form; *f; f++, p++)
-        if (*f == '0' ? !isdigit((unsigned char)*p) : *p != *f && !(*f == 'T' && *p == ' '))
-            return NULL;
-    while (p < end && *p != ' ' && *p != ']')
-        p++;
-    p += bracket && p < end && *p == ']';
-    return p < end && *p == ' ' ? p + 1 : NULL;
-}
-
-/* What stands after the tags of launchers and loggers. */
-static const char *skip_tags(const char *line, size_t *len)
-{
-    static const char *(*const tags[])(const char *, const char *) = {mpirun_tag, srun_tag,
-                                                                      time_tag};
-    enum { N_TAGS = sizeof tags / sizeof *tags };
-    const char *end = line + *len, *p = line, *after;
-
-    for (int k = 0; k < N_TAGS && p < end; k++)
-        if ((after = tags[k](p, end)) != NULL) {
-            p = after;
-            k = -1;
-        }
-    *len = (size_t)(end - p);
-    return p;
+    LW_TRY(bench_take_row(g->r, g->table, &s));
+    return check_factor(g, s.algbw, s.busbw);
 }
 
 static enum lw_status take_version(struct bench_reader *r, const char *line, size_t len)
@@ -356,7 +318,7 @@ static bool is_rank(const char *p, size_t len)
     return len > 5 && memcmp(p, "Rank ", 5) == 0;
 }
 
-/* Titles, also after words of a tag and '#': "[pod/a/b] #  size", "a | #  size". */
+/* Titles, also after words of a tag and '#': "[pod/a/b] #  size", "a | #  size", "host1:# size". */
 static bool finds_titles(struct log *g, const struct bench_cell *cells, int n, const char *tagged,
                          size_t len)
 {
@@ -368,8 +330,9 @@ static bool finds_titles(struct log *g, const struct bench_cell *cells, int n, c
         return true;
     }
     int n_after = split(tagged, len, after);
-    while (n_tag < n && *cells[n_tag].at != '#')
+    while (n_tag < n && !memchr(cells[n_tag].at, '#', cells[n_tag].len))
         n_tag++;
+    n_tag += n_tag < n && *cells[n_tag].at != '#';
     if (len == 0 || n_after < 3 || !take_titles(g, after, n_after))
         return false;
     g->n_tag = n_tag;
@@ -387,7 +350,7 @@ static enum lw_status take_line(struct log *g, const char *line, size_t len, boo
 {
     struct bench_cell cells[MOST_COLUMNS];
 
-    line = skip_tags(line, &len);
+    line = bench_skip_tags(line, &len);
     const char *end = line + len, *p = skip_marks(line, end);
     size_t left = (size_t)(end - p);
     const char *hash = memchr(p, '#', left), *tagged = hash ? skip_marks(hash, end) : end;
@@ -405,7 +368,7 @@ static enum lw_status take_line(struct log *g, const char *line, size_t len, boo
         *first = true;
         return LW_OK;
     }
-    if (!g->in_table || n < g->n_tag + 2 || memchr(line, '#', len) != NULL)
+    if (!g->in_table || n <= g->n_tag || memchr(line, '#', len) != NULL)
         return LW_OK;
     return take_row(g, cells + g->n_tag, n - g->n_tag, first);
 }
@@ -439,7 +402,8 @@ static bool text_is(const char *text, size_t len)
         while (from > text && from[-1] != '\n')
             from--;
         size_t n = (size_t)((to ? to : end) - from);
-        if (memmem(from, n, "busbw", 5) && memmem(from, n, "time", 4))
+        bool titles = memmem(from, n, "time", 4) || memmem(from, n, "size", 4);
+        if (titles && memmem(from, n, "busbw", 5))
             return true;
         p = to ? to : end;
     }
@@ -455,16 +419,17 @@ enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_
                                  struct traces_bench *out, struct lw_err *err)
 {
     struct traces_bench b = {.file = in->name, .version = "", .network = ""};
-    struct bench_reader r = {.in = in, .hint = hint, .b = &b, .err = err, .last_rank = -1};
+    struct lw_input plain;
+    struct bench_reader r = {.in = &plain, .hint = hint, .b = &b, .err = err, .last_rank = -1};
     bool csv = bench_csv_is(in->text, in->len);
-    enum lw_status status = LW_OK;
+    enum lw_status status = bench_plain_text(&b.arena, in, &plain, err);
 
-    if (hint->where && !csv)
+    if (status == LW_OK && hint->where && !csv)
         status = lw_fail(err, LW_EINVAL, "--where: %s is no CSV with titles", in->name);
     if (status == LW_OK)
-        status = traces_bench_is_json(in->text, in->len) ? bench_read_json(&r)
-                 : csv                                   ? bench_read_csv(&r)
-                                                         : read_text(&r);
+        status = traces_bench_is_json(plain.text, plain.len) ? bench_read_json(&r)
+                 : csv                                       ? bench_read_csv(&r)
+                                                             : read_text(&r);
     if (status == LW_OK)
         status = bench_fill_tables(&r);
     lw_free(r.tables);

@@ -273,7 +273,7 @@ enum lw_status bench_read_csv(struct bench_reader *r)
 
 bool bench_csv_is(const char *text, size_t len)
 {
-    static const char *const any[] = {"time_us", "in_place_us", "algbw_gb", "busbw_gb"};
+    static const char *const any[] = {"time_us", "in_place_us", "algbw", "busbw", "nranks"};
     const char *newline = memchr(text, '\n', len);
     size_t n = newline ? (size_t)(newline - text) : len;
     bool has = false;

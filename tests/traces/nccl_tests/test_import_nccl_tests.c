@@ -101,6 +101,8 @@ TEST(tags_of_launchers_and_loggers_are_left_out)
         "launcher_1  | ",                 /* docker compose */
         "node07: ",                       /* pdsh, clush */
         "bench-0 2025-03-14T15:09:26.5Z ",
+        "bench-0  | [1,0]<stdout>:", /* no space before the '#' of the titles */
+        "node07:",
     };
     const struct lw_importer *importer;
     struct traces_bench b;
@@ -120,6 +122,27 @@ TEST(tags_of_launchers_and_loggers_are_left_out)
         traces_bench_free(&b);
         free(text);
     }
+}
+
+/* A byte-order mark, and the escapes of a terminal that colours titles. */
+TEST(marks_and_colours_of_a_terminal_are_left_out)
+{
+    static const char csv[] = "\xef\xbb\xbf"
+                              "op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,64,9\n";
+    struct traces_bench b;
+    char text[4096] = "\xef\xbb\xbf";
+
+    for (const char *p = today; *p; p += strcspn(p, "\n") + 1)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "\x1b[1;33m%.*s\x1b[0m\x1b(B\n",
+                 (int)strcspn(p, "\n"), p);
+    read_ok(text, &b);
+    assert_int_equal(b.tables[0].n_ranks, 4);
+    assert_string_equal(b.tables[0].gpu, "NVIDIA H100 80GB HBM3");
+    assert_int_equal(b.tables[0].rows[1].time, 30500000);
+    traces_bench_free(&b);
+    read_ok(csv, &b);
+    assert_int_equal(b.tables[0].rows[0].time, 9000000);
+    traces_bench_free(&b);
 }
 
 /* 2.0 of 2019: no root column, "error"; what it was follows from busbw = 2 (n - 1) / n of algbw. */
@@ -241,6 +264,27 @@ TEST(a_rank_that_cannot_be_is_missing_the_others)
     assert_non_null(strstr(err.msg, "the highest rank is 9223372036854775807: lines are missing"));
 }
 
+/* 15 lines of 16: no rank is missing before the last, and 2 x 15/16 is within 1 % of 2 x 14/15. */
+TEST(rank_lines_that_are_cut_off_are_found_by_the_bandwidths)
+{
+    struct traces_bench_hint hint = {.n_ranks = 16, .n_nodes = 2};
+    struct lw_err err = {0};
+    struct traces_bench b;
+    char text[4096] = "./all_reduce_perf\n";
+
+    for (int r = 0; r < 15; r++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), RANK(%d, "h", %d), r, r);
+    strcat(text, TITLES "1048576 262144 float sum -1 52.43 20.00 37.50 0\n");
+    assert_int_equal(read_text(text, NULL, &b, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "t.txt:18: busbw 37.50 over algbw 20.00 is all_reduce on 16 "
+                                    "ranks, the \"#  Rank\" lines say 15"));
+    assert_int_equal(read_text(text, &hint, &b, &err), LW_OK);
+    traces_bench_free(&b);
+    hint.n_ranks = 18;
+    assert_int_equal(read_text(text, &hint, &b, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "on 16 ranks, --ranks is 18"));
+}
+
 TEST(a_size_that_was_measured_again_counts_by_its_median)
 {
     struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 2, .n_nodes = 1};
@@ -333,15 +377,17 @@ TEST(the_in_place_half_alone_is_called_in_place)
     }
 }
 
-/* Cut in the third row, after its time: what is left of it is no measurement. A last line without
- * an end is whole when it has the columns of the row before. */
+/* Cut in the third row, within its size or after its time: the rest of it is not a measurement. A
+ * last line without an end is whole when it has the columns of the row before. */
 TEST(a_log_that_is_cut_off_is_refused_at_its_last_row)
 {
     static const char text[] = "./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
         "64 16 float sum -1 9 0.01 0.01 0\n"
         "128 32 float sum -1 9 0.01 0.01 0\n"
-        "256 64 float sum -1 9.";
-    static const char *const more[] = {"", "1", "1 0.03", "1 0.03 0.03", "1 0.03 0.03 0"};
+        "25";
+    static const char *const more[] = {"", "6 64 float sum -1 9.", "6 64 float sum -1 9.1 0.03",
+                                       "6 64 float sum -1 9.1 0.03 0.03",
+                                       "6 64 float sum -1 9.1 0.03 0.03 0"};
     struct lw_err err = {0};
     struct traces_bench b;
     char whole[1024];
@@ -449,6 +495,16 @@ TEST(bad_tables_are_refused_with_file_and_line)
         {"./all_reduce_perf\n" RANK(0, "h", 0) RANK(0, "h", 0) RANK(1, "h", 1) RANK(1, "h", 1)
          TITLES "64 16 float sum -1 5 0.01 0.01 0\n",
          "3 \"#  Rank\" lines, the highest rank is 1", LW_EFORMAT},
+        {"./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
+         "64 16 float sum -1 5 0.01 0.01 0\n"
+         "1048576 262144 float sum -1 52.4288 20.00 26.67 0\n", /* 26.67 / 20 = 2 (3 - 1) / 3 */
+         "t.txt:6: busbw of 26.67 GB/s", LW_EFORMAT},
+        {"./all_gather_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES /* 19.33 / 20 = 29 / 30 */
+         "1048576 8738 float none -1 52.4288 20.00 19.33 0\n",
+         "t.txt:5: busbw of 19.33 GB/s", LW_EFORMAT},
+        {"op,nranks,nnodes,size_bytes\nall_reduce,2,1,4\n", "no column 'time_us'", LW_EFORMAT},
+        {"size,count,type,redop,root,algbw,busbw\n64,16,float,sum,-1,10,10\n",
+         "no row with a size and a time: expected the titles", LW_EFORMAT},
         {"./all_reduce_perf\n" RANK(0, "h", 0)
          "#  Rank  1 Group  1 Pid  11 on h device  1 [0000:0f:00] NVIDIA H100\n" TITLES
          "64 16 float sum -1 5 0.01 0.01 0\n",
