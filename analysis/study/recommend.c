@@ -20,7 +20,6 @@
 #include "shared/lower/lower.h"
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
-#include "sim/predict/sim.h"
 
 enum { SIMULATED_ALL = 400, GRID = 128, NEAR = 64, N_PEAKS = 3, LISTED = 3000 };
 enum { FULL_PARAMS = 1500, LEAST = 16, LARGE = 20000, LEAST_OF_ALL = 4, STEPS = 1000 };
@@ -63,6 +62,10 @@ static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
 
     o.n_steps = lw_sim_warmup_steps(p) + 1;
     enum lw_status st = lw_sim_run_classes(p, s->cluster, &o, &c, &stats, s->err);
+    if (st == LW_OK && point == &s->r->reference) {
+        s->r->n_remarks = stats.n_remarks;
+        memcpy(s->r->remarks, stats.remarks, sizeof s->r->remarks);
+    }
     if (st == LW_OK)
         st = lw_timeline_summarize(&c.rows, &c.plan, o.n_steps - 1, &sum, s->err);
     if (st == LW_OK) {

@@ -9,6 +9,7 @@
 #include "shared/cluster/cluster.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
+#include "sim/predict/sim.h"
 
 /* The best bucket cap of a workload on a cluster, by simulating every bucketing that a cap can
  * make, or, when those are too many, a grid of them and then all near the best. See
@@ -34,6 +35,8 @@ struct lw_recommendation {
     struct lw_cap_point reference; /* what it is compared with */
     struct lw_strategy reference_strategy;
     enum lw_cap_source source;
+    int32_t n_remarks; /* of the reference's simulation */
+    char remarks[LW_SIM_MAX_REMARKS][280];
 };
 
 /* strategy: everything but the cap; its own cap, where it is set, is the reference, else the limits

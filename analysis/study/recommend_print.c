@@ -146,6 +146,8 @@ static void put_text(const struct lw_recommend_report *p, FILE *f)
     fclose(all);
     lw_put_paragraph(f, "", text);
     free(text);
+    for (int32_t i = 0; i < p->r->n_remarks; i++)
+        lw_printf_paragraph(f, "note: %s", p->r->remarks[i]);
 }
 
 #define AT(field) offsetof(struct lw_cap_point, field)
@@ -190,6 +192,10 @@ static void put_json(const struct lw_recommend_report *p, FILE *f)
     }
     LW_JSON(&o, "n_bucketings", r->n_points, "n_simulated", r->n_simulated,
             "exhaustive", r->exhaustive, "interrupted", r->interrupted);
+    lw_jsonout_array(&o, "remarks");
+    for (int32_t i = 0; i < r->n_remarks; i++)
+        lw_jsonout_string(&o, NULL, r->remarks[i]);
+    lw_jsonout_end(&o);
     lw_jsonout_array(&o, "caps");
     for (int32_t i = 0; i < r->n_points; i++)
         if (r->points[i].step >= 0)

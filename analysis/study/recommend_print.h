@@ -16,7 +16,7 @@ struct lw_recommend_report {
     double mean_past_pct, max_past_pct; /* absolute error of their step */
 };
 
-/* Text: one line; CSV: one line per simulated cap. */
+/* Text: one line and the remarks; CSV: one line per simulated cap. */
 enum lw_status lw_recommend_print(const struct lw_recommend_report *p, enum lw_format format,
                                   FILE *f, struct lw_err *err);
 

@@ -15,6 +15,7 @@
  * Not modelled: thresholds by which a library chooses otherwise than by time. */
 #include "sim/cost/cost_library.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "sim/cost/cost_closed_form.h"
@@ -124,4 +125,24 @@ enum lw_status sim_algorithm_of(const struct lw_cluster *c, const struct lw_cost
 
     *kind = q->algorithm;
     return sim_library_applies(c, q) ? choose(c, q, kind, &unused, err) : LW_OK;
+}
+
+bool sim_say_not_modelled(const struct lw_cluster *c, const struct lw_cost_query *q,
+                          const struct lw_cost_answer *a, char *text, size_t size)
+{
+    if (q->algorithm != LW_REDUCER_AUTO || q->n_ranks < 2 || strstr(a->model, "nccl") ||
+        strncmp(a->model, "table", 5) == 0)
+        return false;
+    if (strcmp(c->library, "rccl") == 0)
+        snprintf(text, size,
+                 "RCCL's own choice is not modelled: alpha-beta times on the links of '%s'",
+                 c->name);
+    else if (strcmp(c->library, "nccl") == 0)
+        snprintf(text, size,
+                 "NCCL's own choice is not modelled without nccl.compute_capability: alpha-beta "
+                 "times on the links of '%s'",
+                 c->name);
+    else
+        return false;
+    return true;
 }

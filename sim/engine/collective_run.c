@@ -11,6 +11,7 @@
 
 #include "sim/engine/ring_recurrence.h"
 #include "shared/base/checked.h"
+#include "sim/cost/cost_library.h"
 #include "sim/cost/cost_scaled.h"
 
 double sim_link_speed(const struct sim_engine *e, int32_t from, int32_t to)
@@ -48,6 +49,8 @@ enum lw_status sim_ask(struct sim_engine *e, const struct lw_cost_query *q,
         char text[200];
         LW_TRY(lw_sim_cost_explain(e->cluster, q, &a, e->err));
         if (sim_say_other_shape(e->cluster, q, &a, text, sizeof text))
+            sim_remark(e->stats, "%s", text);
+        if (sim_say_not_modelled(e->cluster, q, &a, text, sizeof text))
             sim_remark(e->stats, "%s", text);
     } else if ((a.time = e->cost.time(e->cost.ctx, q)) < 0)
         return lw_fail(e->err, LW_ENOTSUP,
