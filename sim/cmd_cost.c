@@ -47,24 +47,11 @@ static enum lw_status parse_range(const char *text, int64_t *from, int64_t *to, 
     return LW_OK;
 }
 
-/* One operation alone: an algorithm that its shape excludes is refused. */
-static enum lw_status check_nccl(const struct lw_cluster *c, const struct lw_cost_query *q,
-                                 struct lw_err *err)
-{
-    struct lw_err why = {0};
-    bool has = false;
-
-    if (q->n_ranks < 2 || !sim_nccl_is_asked(c, q->algorithm) ||
-        sim_nccl_allows(c, q, &has, &why) == LW_OK || !has)
-        return LW_OK;
-    return lw_fail(err, why.code, "%s", why.msg);
-}
-
 /* Sizes double from `from`; the last is `to`. */
 static enum lw_status ask(const struct lw_cluster *c, struct lw_cost_query q, int64_t from,
                           int64_t to, struct sim_cost_answers *a, struct lw_err *err)
 {
-    LW_TRY(check_nccl(c, &q, err));
+    LW_TRY(sim_nccl_check_shape(c, &q, err));
     for (q.bytes = from; a->n < SIM_COST_MAX_ROWS; q.bytes = q.bytes > to / 2 ? to : 2 * q.bytes) {
         LW_TRY(lw_sim_cost_explain(c, &q, &a->answer[a->n], err));
         a->query[a->n++] = q;

@@ -12,6 +12,7 @@
 #include "shared/text/record.h"
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
+#include "sim/cost/cost_nccl.h"
 #include "sim/cost/cost_scaled.h"
 
 struct row {
@@ -28,6 +29,7 @@ struct row {
 
 struct rows {
     int n;
+    enum lw_reducer_kind algorithm;
     struct row *row;
     double mean_abs_pct, worst_pct, bias_pct;
 };
@@ -78,6 +80,7 @@ static enum lw_status predict(const struct lw_cluster *c, const struct traces_be
                               .n_nodes = n_nodes,
                               .bytes = t->rows[k].bytes,
                               .measured = t->rows[k].time};
+            LW_TRY(sim_nccl_check_shape(&bare, &q, err));
             LW_TRY(lw_sim_cost_explain(&bare, &q, &r->predicted, err));
             if (r->measured <= 0)
                 continue;
@@ -134,12 +137,15 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
         const struct row *x = &r->row[i];
         const struct traces_bench_table *t = x->table;
         char buf[32];
+        if (x->predicted.instead && x->from == t->rows)
+            lw_printf_paragraph(stdout, "note: NCCL has no %s for %s: its own choice is shown",
+                                lw_reducer_name(r->algorithm), lw_op_name(t->op));
         bool smallest = x->from == t->rows, largest = x->from == &t->rows[t->n_rows - 1];
         if (!smallest && !largest)
             continue;
         double predicted = (double)x->predicted.time;
         double ratio = predicted > 0 ? (double)x->measured / predicted : 0;
-        if (largest && *t->gpu && !lw_device_same_family(c->device.kind, t->gpu))
+        if (largest && *t->gpu && !lw_device_has_links_of(c->device.kind, t->gpu))
             lw_printf_paragraph(stdout, "note: %s was measured on '%s', '%s' has '%s'",
                                 lw_op_name(t->op), t->gpu, c->name, c->device.kind);
         if (sim_ratio_is_doubtful(ratio, !largest))
@@ -155,7 +161,7 @@ static enum lw_status compare(const struct lw_cluster *c, const struct traces_be
                               enum lw_reducer_kind algorithm, enum lw_format format,
                               struct lw_err *err)
 {
-    struct rows r = {.n = 0};
+    struct rows r = {.algorithm = algorithm};
     size_t n = 0;
 
     for (int32_t i = 0; i < b->n; i++)

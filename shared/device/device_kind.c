@@ -58,6 +58,24 @@ bool lw_device_same_family(const char *kind, const char *name)
     return false;
 }
 
+/* "SXM", "PCI" or "NVL" as the kind of a name has it; NULL: it has none. */
+static const char *form_of(const char *name)
+{
+    static const char *const forms[] = {"SXM", "PCI", "NVL"};
+
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (strstr(lw_device_kind(name), forms[i]))
+            return forms[i];
+    return NULL;
+}
+
+bool lw_device_has_links_of(const char *kind, const char *name)
+{
+    const char *a = form_of(kind), *b = form_of(name);
+
+    return lw_device_same_family(kind, name) && (!a || !b || a == b);
+}
+
 bool lw_device_is_nameless(const char *kind)
 {
     return !*kind || strcmp(kind, "unknown") == 0 || strcmp(kind, "as recorded") == 0;

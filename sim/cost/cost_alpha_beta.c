@@ -19,6 +19,17 @@
 #include "sim/cost/cost_closed_form.h"
 #include "shared/base/checked.h"
 
+struct lw_cost_query sim_of_pair(const struct lw_cost_query *query)
+{
+    struct lw_cost_query q = *query;
+
+    if (q.op == LW_OP_SEND && q.n_ranks > 2) {
+        q.n_ranks = 2;
+        q.n_nodes = q.n_nodes > 1 ? 2 : 1;
+    }
+    return q;
+}
+
 int64_t sim_chunk_bytes(int64_t bytes, enum lw_dtype dtype, int32_t n)
 {
     int64_t size = lw_dtype_size(dtype);
@@ -138,9 +149,10 @@ static lw_ps latencies(const struct sim_path *p, int64_t steps, int32_t n_ranks,
                       lw_mul_sat(steps - crossings, p->intra_ps));
 }
 
-enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_query *q,
+enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_query *query,
                               struct lw_cost_answer *out, struct lw_err *err)
 {
+    const struct lw_cost_query pair = sim_of_pair(query), *q = &pair;
     struct sim_path p;
     int64_t steps = sim_ring_steps(q->op, q->n_ranks), hops = (int64_t)q->n_ranks - 1;
     lw_ps t;

@@ -26,6 +26,7 @@ struct lw_cost_answer {
     /* Of NCCL's model; protocol NULL elsewhere. time = latency + bytes / bytes_per_s. */
     const char *protocol;  /* "ll", "ll128", "simple"; "p2p" where NCCL has no model */
     int32_t n_channels;
+    const char *constants; /* of which version the model's constants are; NULL elsewhere */
     bool instead;     /* NCCL's own choice, where the algorithm asked for does not exist */
     int32_t n_blocks; /* thread blocks of the kernel, an SM each; 0: the model has none */
     lw_ps latency;
@@ -74,6 +75,10 @@ int32_t sim_adapters_of(const struct lw_cluster *cluster, double members);
 /* What of a node's adapters such a group gets as if every device had one. With fair_links all of
  * those that it is next to: the engine shares them among those that move at the time. */
 double sim_share_of_node(const struct lw_cluster *cluster, double members);
+
+/* A message is one pair's, however many ranks belong to the group: the query of 2 ranks, on 2 nodes
+ * where the group has several. Other operations are what they are. */
+struct lw_cost_query sim_of_pair(const struct lw_cost_query *query);
 
 /* The largest chunk when `bytes` of dtype are cut into n parts of whole elements. */
 int64_t sim_chunk_bytes(int64_t bytes, enum lw_dtype dtype, int32_t n);

@@ -324,6 +324,7 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
     *out = (struct lw_cost_answer){.time = ps_of(x.time_us),
                                    .model = "nccl",
                                    .source = comm->version->source,
+                                   .constants = comm->version->source,
                                    .detail = instead               ? "own choice"
                                              : comm->inter_gbs > 0 ? "shared adapter"
                                                                    : "model",
@@ -374,6 +375,7 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
                                 .detail = "assumed",
                                 .algorithm = "p2p",
                                 .protocol = "simple",
+                                .constants = comm->version->source,
                                 .instead = sim_nccl_pairs_of(q->algorithm) != SIM_NCCL_ALL_PAIRS,
                                 .n_channels = g->n_channels,
                                 .n_blocks = g->n_channels,
@@ -399,6 +401,18 @@ enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_
     return lw_fail(err, LW_ENOTSUP,
                    "NCCL has no algorithms of %s to choose from: found '%s', choose nccl",
                    lw_op_name(q->op), lw_reducer_name(q->algorithm));
+}
+
+enum lw_status sim_nccl_check_shape(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                    struct lw_err *err)
+{
+    struct lw_err why = {0};
+    bool has = false;
+
+    if (q->n_ranks < 2 || !sim_nccl_is_asked(c, q->algorithm) ||
+        sim_nccl_allows(c, q, &has, &why) == LW_OK || !has)
+        return LW_OK;
+    return lw_fail(err, why.code, "%s", why.msg);
 }
 
 double sim_nccl_posting_us(const struct lw_cost_answer *model, int32_t n_nodes)
@@ -431,10 +445,11 @@ static enum lw_status calibrated(const struct lw_cluster *c, const struct sim_nc
     return LW_OK;
 }
 
-enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *q,
+enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *query,
                                struct lw_cost_answer *out, struct lw_err *err)
 {
-    struct lw_cost_query least = *q;
+    const struct lw_cost_query pair = sim_of_pair(query), *q = &pair;
+    struct lw_cost_query least = pair;
     struct sim_nccl_comm comm;
 
     if (modelled(q->op) && q->algorithm != LW_REDUCER_NCCL_CAL)

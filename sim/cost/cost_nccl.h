@@ -26,6 +26,11 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
 enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_query *q,
                                bool *has, struct lw_err *err);
 
+/* Of a query alone: LW_ENOTSUP as sim_nccl_allows where the algorithm exists for the operation and
+ * not on its shape. */
+enum lw_status sim_nccl_check_shape(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                    struct lw_err *err);
+
 /* What the operation or the shape does not have is NCCL's own choice, as NCCL_ALGO leaves it for an
  * operation that it does not list: answer.instead. */
 enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *q,

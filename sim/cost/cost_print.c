@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/text/wrap.h"
+#include "sim/cost/cost_library.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/cost/hfreduce.h"
 #include "sim/nccl/nccl_constants.h"
@@ -54,7 +55,21 @@ static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c,
     lw_jsonout_end(o);
 }
 
-enum { MOST_REMARKS = 5, REMARK = 280 };
+enum { MOST_REMARKS = 7, REMARK = 280 };
+
+static int32_t fewest_nodes(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    return (q->n_ranks + c->devices_per_node - 1) / c->devices_per_node;
+}
+
+/* As many nodes are asked for as the ranks have hosts, where several hosts are one node. */
+static bool hosts_share_a_node(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    struct lw_figure host = c->nccl.devices_per_host;
+
+    return lw_figure_is_set(host) && q->n_nodes > fewest_nodes(c, q) &&
+           (double)q->n_nodes * host.value == q->n_ranks;
+}
 
 /* What is to be said beside the figures. */
 static int remarks_of(const struct lw_cluster *c, const struct sim_cost_answers *a,
@@ -76,10 +91,13 @@ static int remarks_of(const struct lw_cluster *c, const struct sim_cost_answers 
         n++;
     if (sim_say_other_shape(c, q, &a->answer[0], remarks[n], REMARK))
         n++;
-    if (strcmp(c->library, "rccl") == 0 && q->n_ranks > 1 && !strstr(a->answer[0].model, "table"))
+    if (sim_say_not_modelled(c, q, &a->answer[0], remarks[n], REMARK))
+        n++;
+    if (hosts_share_a_node(c, q))
         snprintf(remarks[n++], REMARK,
-                 "RCCL's own choice is not modelled: alpha-beta times on the links of '%s'",
-                 c->name);
+                 "a node of '%s' is an NVLink domain of %d devices: these are %d domains; --nodes "
+                 "%d takes as few as hold the ranks",
+                 c->name, c->devices_per_node, q->n_nodes, fewest_nodes(c, q));
     /* A table that is far from what the links carry may be of another fabric. */
     if (sim_table_is_doubtful(c, q, &ratio, &bytes))
         snprintf(remarks[n++], REMARK,
@@ -87,6 +105,12 @@ static int remarks_of(const struct lw_cluster *c, const struct sim_cost_answers 
                  "measured on this fabric?",
                  lw_format_bytes(buf, bytes), ratio, c->name);
     return n;
+}
+
+/* A table's source, or an assumption's, does not say which constants the model has. */
+static bool has_other_source(const struct lw_cost_answer *a)
+{
+    return strncmp(a->model, "table+", 6) == 0 && a->constants;
 }
 
 /* Each model's source once: they are long, and mostly the same for all sizes. */
@@ -97,7 +121,9 @@ static void print_sources(const struct sim_cost_answers *a, FILE *f)
         while (strcmp(a->answer[k].source, a->answer[i].source) != 0)
             k++;
         if (k == i && *a->answer[i].source)
-            lw_printf_paragraph(f, "%s: %s", a->answer[i].model, a->answer[i].source);
+            lw_printf_paragraph(f, "%s: %s%s%s", a->answer[i].model, a->answer[i].source,
+                                has_other_source(&a->answer[i]) ? ", scaled by NCCL's model, " : "",
+                                has_other_source(&a->answer[i]) ? a->answer[i].constants : "");
     }
 }
 
@@ -133,6 +159,7 @@ static const struct lw_column columns[] = {
     {"source", NULL, LW_COLUMN_STRING, AT(x.source)},
     /* of NCCL's model */
     {"protocol", "proto", LW_COLUMN_TEXT, AT(x.protocol)},
+    {"constants", NULL, LW_COLUMN_TEXT, AT(x.constants)},
     {"n_channels", ">channels", LW_COLUMN_INT32, AT(x.n_channels), .lacking = ""},
     {"latency_ns", ">latency", LW_COLUMN_PS, AT(x.latency), .lacking = ""},
     {"bytes_per_s", NULL, LW_COLUMN_REAL, AT(x.bytes_per_s), .lacking = ""},
@@ -141,7 +168,7 @@ static const struct lw_column columns[] = {
 #undef AT
 enum {
     N_COLUMNS = sizeof columns / sizeof *columns,
-    N_OF_NCCL = 5,
+    N_OF_NCCL = 6,
     N_BASE = N_COLUMNS - N_OF_NCCL
 };
 

@@ -86,7 +86,7 @@ static enum lw_status check_table(const struct lw_cluster *base, const struct lw
     if (base->n_nodes > 0 && t->n_nodes > base->n_nodes)
         return lw_fail(err, LW_EINVAL, "--onto %s: the tables have %d nodes, the cluster has %d",
                        base->name, t->n_nodes, base->n_nodes);
-    if (strcmp(kind, "unknown") != 0 && !lw_device_same_family(base->device.kind, kind))
+    if (strcmp(kind, "unknown") != 0 && !lw_device_has_links_of(base->device.kind, kind))
         return lw_fail(err, LW_EINVAL,
                        "--onto %s: the tables were measured on '%s', the cluster has '%s'",
                        base->name, kind, base->device.kind);

@@ -23,6 +23,18 @@ TEST(a_drivers_name_means_a_kind)
         assert_string_equal(lw_device_kind(cases[i][0]), cases[i][1]);
 }
 
+TEST(collectives_go_with_the_family_and_the_form)
+{
+    static const char kind[] = "H100-SXM5-80GB";
+
+    assert_true(lw_device_has_links_of(kind, "NVIDIA H100 80GB HBM3"));
+    assert_true(lw_device_has_links_of(kind, "H100-80GB (p5)"));
+    assert_true(lw_device_has_links_of("A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB"));
+    assert_false(lw_device_has_links_of(kind, "NVIDIA H100 PCIe"));
+    assert_false(lw_device_has_links_of(kind, "NVIDIA H100 NVL"));
+    assert_false(lw_device_has_links_of(kind, "NVIDIA H200"));
+}
+
 TEST(times_go_with_the_same_kind_alone)
 {
     static const struct {

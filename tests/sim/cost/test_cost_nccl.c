@@ -322,6 +322,27 @@ TEST(point_to_point_is_marked_as_assumed)
     lw_cluster_free(&c);
 }
 
+/* A message is one pair's, whatever the group: 20 us + 1e8 B / 48 GB/s between nodes of H100. */
+TEST(a_message_costs_the_same_in_every_group)
+{
+    static const enum lw_reducer_kind by[] = {LW_REDUCER_AUTO, LW_REDUCER_NCCL_CAL,
+                                              LW_REDUCER_RING};
+    static const int32_t groups[][2] = {{4, 2}, {16, 2}, {32, 4}, {4, 4}};
+    struct lw_cluster c = known("dgx-h100");
+
+    assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 16, 2, LW_REDUCER_AUTO).time,
+                     20000000 + 2083333333);
+    for (int k = 0; k < 3; k++) {
+        lw_ps between = ask(&c, LW_OP_SEND, 100000000, 2, 2, by[k]).time;
+        assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 8, 1, by[k]).time,
+                         ask(&c, LW_OP_SEND, 100000000, 2, 1, by[k]).time);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(
+                ask(&c, LW_OP_SEND, 100000000, groups[i][0], groups[i][1], by[k]).time, between);
+    }
+    lw_cluster_free(&c);
+}
+
 /* Every known cluster whose library is nccl answers for every operation on 1 to 16 nodes and for
  * parts of nodes, and more bytes never take less time by one pair. */
 TEST(every_known_cluster_answers)

@@ -183,11 +183,19 @@ TEST_WITH(tables_are_laid_onto_a_cluster, fixture_open, fixture_close)
     expect("import t.csv --cluster-out c.json --onto dgx-h100", 0, "c.json: dgx-h100");
     expect("cost -c c.json --ranks 8 --bytes 1MiB", 0, "measured");
     expect("cost -c c.json --ranks 8 --bytes 4KiB", 0, "30.101 us"); /* 2 x 15.051 */
+    expect("cost -c c.json --ranks 8 --bytes 4KiB", 0,
+           "scaled by NCCL's model, constants of NVIDIA/nccl v2.30.7-1");
+    expect("cost -c c.json --ranks 8 --bytes 4KiB --format json", 0,
+           "\"constants\": \"constants of NVIDIA/nccl v2.30.7-1");
     expect("cost -c c.json --ranks 16 --bytes 1MiB", 0, "nccl ");
     expect("import t.csv --cluster-out d.json --onto dgx-a100", 1,
            "measured on 'NVIDIA H100 80GB HBM3', the cluster has 'A100-SXM4-80GB'");
     expect("import t.csv --cluster-out d.json --onto pcie-box", 1,
            "the tables have 8 ranks on a node");
+    fixture_put(fixture_path("t.csv"), CSV "all_reduce,2,1,NVIDIA H100 PCIe,1048576,90\n");
+    expect("import t.csv --cluster-out d.json --onto dgx-h100", 1,
+           "measured on 'NVIDIA H100 PCIe', the cluster has 'H100-SXM5-80GB'");
+    expect("cost -c dgx-h100 --measured t.csv", 0, "note: all_reduce was measured on 'NVIDIA H100");
     fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1073741824,2000\n");
     expect("import t.csv --cluster-out d.json --onto dgx-h100", 1,
            "all_reduce on 8 ranks of 1 node reaches 536.9 GB/s, the cluster's links carry 370.8");
@@ -215,6 +223,14 @@ TEST_WITH(trays_of_a_rack_are_one_node, fixture_open, fixture_close)
     fixture_put(fixture_path("t.csv"), CSV "all_gather,8,2,GB300,8589934592,21012\n");
     expect("import t.csv --cluster-out c.json --onto gb300", 0, "c.json: gb300");
     expect("cost -c c.json --op all_gather --ranks 8 --nodes 2 --bytes 8GiB", 0, "measured");
+}
+
+/* Hosts of one domain that are asked for as nodes. */
+TEST_WITH(hosts_of_a_domain_are_said_not_to_be_nodes, fixture_open, fixture_close)
+{
+    expect("cost -c gb200 --ranks 72 --nodes 18 --bytes 1GiB", 0,
+           "NVLink domain of 72 devices: these are 18 domains; --nodes 1 takes");
+    assert_null(strstr(lapwing("cost -c gb200 --ranks 144 --nodes 2 --bytes 1GiB", NULL), "note"));
 }
 
 static const char log_text[] =
@@ -245,6 +261,11 @@ TEST_WITH(measured_rows_stand_beside_the_model, fixture_open, fixture_close)
     expect("cost -c dgx-h100 --measured t.csv --format csv", 0,
            "all_reduce,8,1,1048576,28014,35018,-20.0");
     expect("cost -c dgx-h100 --measured t.csv --algorithm nccl:tree/ll128", 0, "45.069 us");
+    expect("cost -c dgx-h100 --measured t.csv --algorithm nccl:collnet-direct", 1,
+           "by nccl:collnet-direct on 8 ranks of 1 node here (CollNet needs nccl.collnet)");
+    fixture_put(fixture_path("u.csv"), CSV "broadcast,8,1,H100,1048576,35.018\n");
+    expect("cost -c dgx-h100 --measured u.csv --algorithm nccl:tree", 0,
+           "note: NCCL has no nccl:tree for broadcast: its own choice is shown");
     fixture_put(fixture_path("no.csv"), "a,b\n1,2\n");
     expect("cost -c dgx-h100 --measured no.csv", 1,
            "--measured no.csv: expected the output of nccl-tests");
@@ -277,8 +298,24 @@ TEST_WITH(communicators_that_do_not_share_nvlinks_are_said_not_to, fixture_open,
            "interference: fair_links = 1");
 }
 
+/* A cluster whose library is nccl and that does not say which device it has. */
+TEST_WITH(times_without_the_model_of_nccl_are_said_to_be, fixture_open, fixture_close)
+{
+    expect("cost -c a100-pcie-8 --ranks 6 --nodes 2 --bytes 1MiB", 0,
+           "NCCL's own choice is not modelled without nccl.compute_capability: alpha-beta");
+    expect("cost -c a100-pcie-8 --ranks 6 --nodes 2 --bytes 1MiB --format json", 0,
+           "not modelled without nccl.compute_capability");
+    assert_null(strstr(lapwing("cost -c v100-ib --ranks 8 --bytes 1MiB", NULL), "not modelled"));
+    expect("cost -c v100-ib --ranks 8 --bytes 1MiB", 0, "NVIDIA/nccl v2.30.7-1");
+}
+
 TEST_WITH(rccl_is_not_taken_for_nccl, fixture_open, fixture_close)
 {
+    expect("model gpt2 --device mi300x -o w.json", 0, "");
+    expect("sim -w w.json -c mi300x --dp 8 --no-db", 0, "RCCL's own choice is not modelled");
+    expect("recommend w.json -c mi300x --dp 8", 0, "RCCL's own choice is not modelled");
+    expect("recommend w.json -c mi300x --dp 8 --format json", 0,
+           "\"RCCL's own choice is not modelled");
     expect("cost -c mi300x --ranks 8 --bytes 1MiB", 0,
            "RCCL's own choice is not modelled: alpha-beta times on the links of 'mi300x'");
     expect("cost -c mi300x --ranks 8 --bytes 1MiB --algorithm nccl", 1, "nccl.compute_capability");
