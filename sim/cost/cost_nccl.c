@@ -27,6 +27,9 @@ _Static_assert(LW_N_NCCL_ALGORITHM_LISTS == 1 << SIM_N_NCCL_ALGORITHMS &&
 
 #define P2P_INTRA_US 10.0
 #define P2P_INTER_US 20.0
+/* Of a ring's rate between two A100 on NVSwitch: an all-reduce of two reaches 197.3 of 240 GB/s at 1
+ * GiB, that of eight 229 (vTrain f8dda84, trace/a100, AR_GPU2_1M_1024M_LUT). */
+#define A100_PAIR 0.82
 #define LL_BLOCK_US 3.0
 
 static sim_nccl_pairs pairs(unsigned algorithms, unsigned protocols)
@@ -353,7 +356,8 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
 
     if (comm->inter_gbs > 0 && comm->inter_gbs < gbs)
         gbs = comm->inter_gbs;
-
+    if (q->op == LW_OP_SEND && q->n_nodes == 1 && comm->nvlink && comm->arch == SIM_NCCL_AMPERE)
+        gbs *= A100_PAIR;
     if (q->op == LW_OP_ALL_TO_ALL && q->n_nodes > 1) {
         int32_t on_node = (q->n_ranks + q->n_nodes - 1) / q->n_nodes;
         us = bytes * on_node * (q->n_ranks - on_node) / p / (1000 * gbs);

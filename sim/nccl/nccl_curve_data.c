@@ -17,8 +17,8 @@ static const struct sim_nccl_measured measured[] = {
       0xcc21c662u, 0x96a00275u, 0x8997c8aeu, 0xb795e5c2u, 0x422ea0b9u, 0x9daf7a9cu}},
     {"a100_8_sendrecv",
      "li-plus/playground cuda/nccl.md b85070f",
-     SIM_NCCL_ON_NVLINK, SIM_NCCL_AMPERE, LW_OP_SEND, 27.9, 29, 4,
-     {0.411, 0.360, 0.314, 0.277},
+     SIM_NCCL_ON_NVLINK, SIM_NCCL_AMPERE, LW_OP_SEND, 12.2, 29, 4,
+     {0.214, 0.163, 0.117, 0.080},
      4,
      (const uint32_t[]){
       0x249252d6u, 0xe587e443u, 0x45f1de5fu, 0x013f31acu}},
