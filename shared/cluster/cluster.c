@@ -377,11 +377,23 @@ static bool is_one(struct lw_figure f)
 }
 
 /* NVLink SHARP: NVSwitch of the third generation, which Hopper has first. */
+static bool begins_as_version(const char *text)
+{
+    size_t major = strspn(text, "0123456789");
+
+    return major > 0 && text[major] == '.' && strspn(text + major + 1, "0123456789") > 0;
+}
+
 static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
 {
     const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
     const struct lw_figure capability = c->nccl.compute_capability;
 
+    if (c->library && strcmp(c->library, "nccl") == 0 && c->library_version &&
+        *c->library_version && !begins_as_version(c->library_version))
+        return lw_fail(err, LW_EFORMAT,
+                       "at library_version: found '%s', allowed: a version of NCCL, as 2.28.9",
+                       c->library_version);
     if (is_one(c->nccl.amd_host) && is_one(c->nccl.arm_host))
         return lw_fail(err, LW_EFORMAT,
                        "at nccl: found amd_host and arm_host, allowed: one of them (amd_host is an "
@@ -442,8 +454,15 @@ enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
     LW_TRY(check_nccl(c, err));
     for (int32_t i = 0; i < c->device.n_work; i++)
         LW_TRY(check_work(&c->device.work[i], i, err));
-    for (int32_t i = 0; i < c->n_tables; i++)
-        LW_TRY(check_table(&c->tables[i], i, err));
+    for (int32_t i = 0; i < c->n_tables; i++) {
+        const struct lw_cost_table *t = &c->tables[i];
+        LW_TRY(check_table(t, i, err));
+        if (t->n_ranks > (int64_t)t->n_nodes * c->devices_per_node)
+            return lw_fail(err, LW_EFORMAT,
+                           "at tables[%d]: found %d ranks on %d nodes, allowed: at most "
+                           "devices_per_node, %d, on each",
+                           i, t->n_ranks, t->n_nodes, c->devices_per_node);
+    }
     for (int32_t i = 0; i < c->n_exceptions; i++)
         LW_TRY(check_exception(&c->exceptions[i], i, err));
     return LW_OK;

@@ -27,8 +27,8 @@ _Static_assert(LW_N_NCCL_ALGORITHM_LISTS == 1 << SIM_N_NCCL_ALGORITHMS &&
 
 #define P2P_INTRA_US 10.0
 #define P2P_INTER_US 20.0
-/* Of a ring's rate between two A100 on NVSwitch: an all-reduce of two reaches 197.3 of 240 GB/s at 1
- * GiB, that of eight 229 (vTrain f8dda84, trace/a100, AR_GPU2_1M_1024M_LUT). */
+/* Of a ring's rate between two A100 on NVSwitch: an all-reduce of two reaches 197.3 of 240 GB/s at
+ * 1 GiB, that of eight 229 (vTrain f8dda84, trace/a100, AR_GPU2_1M_1024M_LUT). */
 #define A100_PAIR 0.82
 #define LL_BLOCK_US 3.0
 

@@ -109,6 +109,11 @@ TEST(damaged_files_are_refused_by_place)
         {"\"n_ranks\": 2", "\"n_ranks\": 0",
          "at tables[0]: found 0 ranks on 1 nodes, allowed: at least 1 rank on each of at least 1 "
          "node"},
+        {"\"lapwing threads\",\n  \"library_version\": \"0.1.0\"",
+         "\"nccl\", \"library_version\": \"latest\"",
+         "at library_version: found 'latest', allowed: a version of NCCL, as 2.28.9"},
+        {"\"n_ranks\": 2", "\"n_ranks\": 3",
+         "at tables[0]: found 3 ranks on 1 nodes, allowed: at most devices_per_node, 2, on each"},
         {"\"rank_to\": 1", "\"rank_to\": 0",
          "at exceptions[1]: found rank 0 to 0, allowed: a rank alone, or to another"},
         {"\"speed\": 0.5", "\"speed\": 0", "at exceptions[0].speed: found 0, allowed: more than 0"},
