@@ -49,9 +49,9 @@ static enum lw_status read_workload(struct session *s, char **files, int n, stru
         (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0))
         return lw_plan_source_workload(&s->source, files[0], &s->strategy, &s->cluster,
                                        &s->workload, err);
-    struct traces_file *v = lw_calloc((size_t)n, sizeof *v);
-    if (!v)
-        return lw_fail_nomem(err);
+    struct traces_file *v;
+
+    LW_NEW(v, n, err);
     enum lw_status st = traces_files_read(&reading, files, n, v, err);
     if (st == LW_OK)
         st = traces_convert(v, n, &want, &c, err);

@@ -158,10 +158,9 @@ static enum lw_status run(const struct options *o, char **names, int n, struct l
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, false);
     struct traces_reading reading = {o->sidecar, o->salvage, &progress};
-    struct traces_file *files = lw_calloc((size_t)n, sizeof *files);
+    struct traces_file *files;
 
-    if (!files)
-        return lw_fail_nomem(err);
+    LW_NEW(files, n, err);
     enum lw_status status = traces_files_read(&reading, names, n, files, err);
     lw_progress_bar_end(&bar);
     if (status == LW_OK)

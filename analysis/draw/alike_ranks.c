@@ -35,8 +35,7 @@ static bool is_like(const struct alike_ranks *a, const struct alike_group *g)
 
 static enum lw_status join(struct alike_group *g, int32_t rank, struct lw_err *err)
 {
-    if (lw_reserve(&g->ranks, &g->capacity, g->n_ranks + 1, sizeof *g->ranks) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(g->ranks, g->capacity, g->n_ranks + 1, err);
     g->ranks[g->n_ranks++] = rank;
     return LW_OK;
 }
@@ -56,8 +55,7 @@ static enum lw_status close_rank(struct alike_ranks *a, struct lw_err *err)
         a->n_bars = a->pending;
         return LW_OK;
     }
-    if (lw_reserve(&a->groups, &a->group_capacity, a->n_groups + 1, sizeof *a->groups) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(a->groups, a->group_capacity, a->n_groups + 1, err);
     struct alike_group *g = &a->groups[a->n_groups++];
     *g = (struct alike_group){.from = a->pending, .to = a->n_bars,
                               .stage = a->bars[a->pending].stage};
@@ -70,8 +68,7 @@ enum lw_status alike_ranks_add(struct alike_ranks *a, const struct alike_bar *b,
 {
     if (b->rank != a->rank)
         LW_TRY(close_rank(a, err));
-    if (lw_reserve(&a->bars, &a->capacity, a->n_bars + 1, sizeof *a->bars) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(a->bars, a->capacity, a->n_bars + 1, err);
     a->rank = b->rank;
     a->bars[a->n_bars++] = *b;
     a->n_stages = b->stage >= a->n_stages ? b->stage + 1 : a->n_stages;
@@ -118,8 +115,7 @@ static void write_group(const struct alike_ranks *a, const struct alike_group *g
 static enum lw_status add_row(struct picture *pic, const struct alike_bar *b, int32_t run,
                               int32_t rank, double distance, struct lw_err *err)
 {
-    if (lw_reserve(&pic->rows, &pic->row_capacity, pic->n_rows + 1, sizeof *pic->rows) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(pic->rows, pic->row_capacity, pic->n_rows + 1, err);
     struct picture_row *r = &pic->rows[pic->n_rows++];
     *r = (struct picture_row){.run = run, .rank = rank, .stream = b->stream};
     r->y = pic->bottom -= distance;
@@ -138,8 +134,7 @@ static enum lw_status add_group(const struct alike_ranks *a, const struct alike_
             LW_TRY(add_row(pic, b, run, g->ranks[0], first ? distance : 1.0, err));
         if (first)
             write_group(a, g, pic->rows[pic->n_rows - 1].group);
-        if (lw_reserve(&pic->bars, &pic->bar_capacity, pic->n_bars + 1, sizeof *pic->bars) != 0)
-            return lw_fail_nomem(err);
+        LW_ROOM(pic->bars, pic->bar_capacity, pic->n_bars + 1, err);
         pic->bars[pic->n_bars] = b->bar;
         pic->bars[pic->n_bars++].row = (int32_t)(pic->n_rows - 1);
     }

@@ -74,8 +74,7 @@ static enum lw_status read_case(struct lw_json *j, const char *wanted, struct fa
         x->name = lw_arena_strdup(&x->arena, name);
     if (strcmp(name, wanted ? wanted : x->name) != 0 || predicted <= 0 || measured <= 0)
         return LW_OK;
-    if (lw_reserve(&x->v, &x->capacity, x->n + 1, sizeof *x->v) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(x->v, x->capacity, x->n + 1, err);
     double unit = ns ? 1e6 : 1; /* milliseconds */
     x->unit = ns ? "ms" : x->unit;
     x->v[x->n++] = (struct point){lw_arena_strdup(&x->arena, id), predicted / unit,

@@ -8,8 +8,7 @@ enum { FARTHEST = 12 }; /* heights that a label may lie away from its point */
 
 enum lw_status plot_labels_block(struct plot_labels *l, struct plot_box box, struct lw_err *err)
 {
-    if (lw_reserve(&l->taken, &l->capacity, l->n + 1, sizeof *l->taken) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(l->taken, l->capacity, l->n + 1, err);
     l->taken[l->n++] = box;
     return LW_OK;
 }

@@ -327,11 +327,10 @@ enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE 
 {
     if (p->validation)
         return plot_family(p, f, err);
-    struct pair *v = lw_calloc((size_t)p->n_runs + 1, sizeof *v);
+    struct pair *v;
     int n = 0;
 
-    if (!v)
-        return lw_fail_nomem(err);
+    LW_NEW(v, (size_t)p->n_runs + 1, err);
     enum lw_status st = find_pairs(s, p, v, &n, err);
     if (st == LW_OK)
         st = put_pairs(p, v, n, f, err);

@@ -202,9 +202,7 @@ LW_COMPARATOR(by_time, struct edge, a->at, b->at)
 static enum lw_status add_strip(struct picture *pic, int32_t row, lw_ps start, lw_ps end,
                                 struct lw_err *err)
 {
-    if (lw_reserve(&pic->strips, &pic->strip_capacity, pic->n_strips + 1,
-                   sizeof *pic->strips) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(pic->strips, pic->strip_capacity, pic->n_strips + 1, err);
     pic->strips[pic->n_strips++] = (struct picture_strip){row, start, end, end - start};
     return LW_OK;
 }
@@ -244,11 +242,10 @@ static enum lw_status expose(struct picture *pic, int64_t from, int64_t to, stru
 
 static enum lw_status expose_all(struct picture *pic, struct lw_err *err)
 {
-    struct edge *edges = lw_calloc((size_t)pic->n_bars * 2 + 1, sizeof *edges);
+    struct edge *edges;
     enum lw_status st = LW_OK;
 
-    if (!edges)
-        return lw_fail_nomem(err);
+    LW_NEW(edges, (size_t)pic->n_bars * 2 + 1, err);
     for (int64_t i = 0, from = 0; i < pic->n_bars && st == LW_OK; i++) {
         const struct picture_row *row = &pic->rows[pic->bars[i].row];
         const struct picture_row *next =

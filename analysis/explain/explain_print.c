@@ -169,13 +169,12 @@ static enum lw_status shortest_shown(struct stretch *v, int64_t n, lw_ps *length
 static enum lw_status put_path(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
 {
     static const char *const titles[] = {">from ms", ">to ms", ">ms", ">rank", "cause", "op"};
-    struct stretch *v = lw_calloc((size_t)r->e->n_path, sizeof *v);
+    struct stretch *v;
     lw_ps least, hidden = 0;
     int64_t n_hidden = 0;
     char text[320];
 
-    if (!v)
-        return lw_fail_nomem(err);
+    LW_NEW(v, r->e->n_path, err);
     int64_t n = join(r, v);
     enum lw_status st = shortest_shown(v, n, &least, err);
     struct lw_table *t = lw_table_new(6, titles);

@@ -112,9 +112,9 @@ enum lw_status lw_sql_exec(struct lw_store *s, const char *text, struct lw_err *
 enum lw_status lw_sql_prepare(struct lw_store *s, const char *text, struct lw_sql **out,
                               struct lw_err *err)
 {
-    struct lw_sql *q = lw_calloc(1, sizeof *q);
-    if (!q)
-        return lw_fail_nomem(err);
+    struct lw_sql *q;
+
+    LW_NEW(q, 1, err);
     q->store = s;
     int rc = sqlite3_prepare_v2(s->db, text, -1, &q->stmt, NULL);
     if (rc != SQLITE_OK) {

@@ -21,6 +21,14 @@ void lw_alloc_large(void *p, size_t n);
  * grows by doubling. Returns 0, or -1 with everything unchanged when memory runs out. */
 int lw_reserve(void *items, int64_t *cap, int64_t need, size_t size);
 
+/* pointer = n zeroed things of what it points to, and room for n items of an array with a capacity:
+ * without memory they return from the calling function, as LW_TRY does. */
+#define LW_NEW(pointer, n, err)                                                         \
+    LW_TRY(((pointer) = lw_calloc((size_t)(n), sizeof *(pointer))) != NULL ? LW_OK      \
+                                                                         : lw_fail_nomem(err))
+#define LW_ROOM(items, capacity, n, err)                                                    \
+    LW_TRY(lw_reserve(&(items), &(capacity), n, sizeof *(items)) == 0 ? LW_OK : lw_fail_nomem(err))
+
 /* Test hook: the n-th allocation from now fails (1 = the next), all later ones too; 0 = never.
  * lw_alloc_live() counts blocks taken and not given back. */
 void lw_alloc_fail_at(int64_t n);

@@ -46,8 +46,8 @@ void lw_err_word(char *list, size_t size, const char *word);
 /* The message for an allocation that failed. */
 enum lw_status lw_fail_nomem(struct lw_err *err);
 
-/* Return from the calling function when an inner call failed. Its only relative is LW_TAKE
- * (shared/base/arena.h), for memory. */
+/* Return from the calling function when an inner call failed. For memory there are
+ * LW_TAKE, LW_NEW and LW_ROOM (shared/base/arena.h). */
 #define LW_TRY(call)                              \
     do {                                          \
         enum lw_status lw_try_status_ = (call);   \

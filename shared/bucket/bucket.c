@@ -84,8 +84,7 @@ static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
         struct key key = key_of(&a->grads[i]);
         if (n > 0 && compare_keys(&a->keys[n - 1], &key) == 0)
             continue;
-        if (lw_reserve(&a->keys, &room, n + 1L, sizeof *a->keys) != 0)
-            return lw_fail_nomem(err);
+        LW_ROOM(a->keys, room, n + 1L, err);
         a->keys[n++] = key;
     }
     qsort(a->keys, (size_t)n, sizeof *a->keys, compare_keys);

@@ -219,10 +219,9 @@ enum lw_status lw_bucket_mg_wfbp(const struct lw_merge *m, struct lw_bucketing *
     int32_t n_buckets;
 
     LW_TRY(check_input(m, err));
-    int32_t *ends = lw_calloc((size_t)m->n, sizeof *ends);
+    int32_t *ends;
 
-    if (!ends)
-        return lw_fail_nomem(err);
+    LW_NEW(ends, m->n, err);
     enum lw_status status = merge_greedily(m, ends, &n_buckets, err);
     if (status == LW_OK) {
         for (int32_t a = 0, b = n_buckets - 1; a < b; a++, b--) {

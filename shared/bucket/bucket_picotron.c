@@ -104,10 +104,9 @@ struct lw_picotron {
 enum lw_status lw_picotron_new(const struct lw_bucketing *buckets, int32_t n_params,
                                struct lw_picotron **out, struct lw_err *err)
 {
-    struct lw_picotron *m = lw_calloc(1, sizeof *m);
+    struct lw_picotron *m;
 
-    if (!m)
-        return lw_fail_nomem(err);
+    LW_NEW(m, 1, err);
     m->n_params = n_params;
     m->n_buckets = buckets->n_buckets;
     m->bucket_of = lw_arena_alloc(&m->arena, n_params, sizeof *m->bucket_of);

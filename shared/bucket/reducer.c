@@ -36,9 +36,9 @@ enum lw_status lw_reducer_new(int32_t n_params, const int32_t *bucket_of, int32_
         if (bucket_of[p] < -1 || bucket_of[p] >= n_buckets)
             return lw_fail(err, LW_EINVAL, "gradient %d is in bucket %d of %d", p, bucket_of[p],
                            n_buckets);
-    struct lw_reducer *r = lw_calloc(1, sizeof *r);
-    if (!r)
-        return lw_fail_nomem(err);
+    struct lw_reducer *r;
+
+    LW_NEW(r, 1, err);
     r->n_params = n_params;
     r->n_buckets = n_buckets;
     r->order = order;

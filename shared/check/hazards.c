@@ -163,10 +163,9 @@ static enum lw_status check_ends(struct lw_hazards *k, struct lw_err *err)
 enum lw_status lw_check_hazards_init(struct lw_hazards **out, const struct lw_uses *uses,
                                      struct lw_err *err)
 {
-    struct lw_hazards *k = lw_calloc(1, sizeof *k);
+    struct lw_hazards *k;
 
-    if (!k)
-        return lw_fail_nomem(err);
+    LW_NEW(k, 1, err);
     k->p = uses->p;
     k->uses = uses;
     enum lw_status s = lw_op_clock_init(&k->clock, k->p, &k->room, err);

@@ -474,10 +474,9 @@ static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struc
 enum lw_status lw_check_terms_init(struct lw_terms **out, const struct lw_uses *uses,
                                    struct lw_err *err)
 {
-    struct lw_terms *k = lw_calloc(1, sizeof *k);
+    struct lw_terms *k;
 
-    if (!k)
-        return lw_fail_nomem(err);
+    LW_NEW(k, 1, err);
     k->p = uses->p;
     k->uses = uses;
     k->placed = -1;

@@ -137,8 +137,7 @@ static enum lw_status add(const struct used *f, struct lw_err *err)
     for (int64_t i = 0; i < noted.n; i++)
         if (clash(noted.files[i].use, f->use) && same(&noted.files[i], f))
             return refuse(&noted.files[i], f, err);
-    if (lw_reserve(&noted.files, &noted.room, noted.n + 1, sizeof *noted.files) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(noted.files, noted.room, noted.n + 1, err);
     noted.files[noted.n++] = *f;
     return LW_OK;
 }

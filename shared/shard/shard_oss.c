@@ -62,10 +62,9 @@ static void find_devices(struct lw_oss *o)
 
 static enum lw_status partition(struct lw_oss *o, struct lw_err *err)
 {
-    struct lw_load *heap = lw_calloc((size_t)o->world, sizeof *heap);
+    struct lw_load *heap;
 
-    if (!heap)
-        return lw_fail_nomem(err);
+    LW_NEW(heap, o->world, err);
     lw_loads_init(heap, o->world);
     for (int32_t k = 0; k < o->n; k++) {
         const struct lw_shard_param *p = &o->params[o->order[k]];
@@ -85,10 +84,9 @@ LW_COMPARATOR(by_buffer, struct placed, a->device, b->device, a->owner, b->owner
 
 static enum lw_status sort_by_buffer(struct lw_oss *o, struct lw_err *err)
 {
-    struct placed *all = lw_calloc((size_t)o->n, sizeof *all);
+    struct placed *all;
 
-    if (!all)
-        return lw_fail_nomem(err);
+    LW_NEW(all, o->n, err);
     for (int32_t k = 0; k < o->n; k++) {
         int32_t p = o->order[k];
         all[k] = (struct placed){o->params[p].numel, o->device_index[p], o->owner[p], k, p};
@@ -243,10 +241,9 @@ enum lw_status lw_oss_new(const struct lw_shard_param *params, int32_t n, const 
                           struct lw_oss **out, struct lw_err *err)
 {
     LW_TRY(lw_shard_check_params(params, n, world, err));
-    struct lw_oss *o = lw_calloc(1, sizeof *o);
+    struct lw_oss *o;
 
-    if (!o)
-        return lw_fail_nomem(err);
+    LW_NEW(o, 1, err);
     o->world = world;
     o->n = n;
     o->n_groups = n_groups > 0 ? n_groups : 1;

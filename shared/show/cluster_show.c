@@ -166,9 +166,9 @@ enum lw_status lw_clusters_list(enum lw_format format, struct lw_err *err)
 
     while (lw_cluster_known(n))
         n++;
-    struct listed *rows = lw_calloc((size_t)n, sizeof *rows);
-    if (!rows)
-        return lw_fail_nomem(err);
+    struct listed *rows;
+
+    LW_NEW(rows, n, err);
     for (int k = 0; s == LW_OK && k < n; k++) {
         s = lw_cluster_find(lw_cluster_known(k), &rows[k].c, err);
         if (s == LW_OK) {

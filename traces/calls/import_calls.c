@@ -79,8 +79,7 @@ static enum lw_status read_comm(struct reader *r, struct lw_err *err)
         return bad(r, err, "communicator", 1, "the next number");
     if (rank >= ranks && ranks >= 0)
         return bad(r, err, "rank", 3, "less than the number of ranks");
-    if (lw_reserve(&c->comms, &r->comms_capacity, c->n_comms + 1, sizeof *c->comms) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(c->comms, r->comms_capacity, c->n_comms + 1, err);
     c->comms[c->n_comms++] = (struct traces_recorded_comm){id, (int32_t)rank, (int32_t)ranks};
     return LW_OK;
 }
@@ -115,8 +114,7 @@ static enum lw_status read_call(struct reader *r, struct lw_err *err)
         return bad(r, err, "count", 5, "fewer elements");
     k.peer = (int32_t)peer;
     k.comm = (int32_t)comm - 1;
-    if (lw_reserve(&c->calls, &r->calls_capacity, c->n + 1, sizeof *c->calls) != 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(c->calls, r->calls_capacity, c->n + 1, err);
     c->calls[c->n++] = k;
     return LW_OK;
 }

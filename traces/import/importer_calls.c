@@ -26,9 +26,7 @@ static enum lw_status convert(const struct traces_file *f, int n, const struct t
     int n_read = 0;
 
     (void)want;
-    c = lw_calloc((size_t)n, sizeof *c);
-    if (!c)
-        return lw_fail_nomem(err);
+    LW_NEW(c, n, err);
     for (; status == LW_OK && n_read < n; n_read += status == LW_OK)
         status = traces_recorded_read(&f[n_read].in, &c[n_read], err);
     if (status == LW_OK)
@@ -87,9 +85,7 @@ static enum lw_status collect(const struct traces_recorded *c, struct call_rows 
     int64_t n = 0;
 
     LW_TRY(traces_recorded_period(c, &r.n_calls, &r.n_periods, &r.period_ns, err));
-    r.rows = lw_calloc((size_t)c->n + 1, sizeof *r.rows);
-    if (!r.rows)
-        return lw_fail_nomem(err);
+    LW_NEW(r.rows, (size_t)c->n + 1, err);
     for (int64_t i = 0; i < c->n; i++) {
         const struct traces_recorded_call *k = &c->calls[i];
         r.rows[i] = (struct call_row){

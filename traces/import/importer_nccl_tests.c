@@ -25,9 +25,7 @@ static enum lw_status convert(const struct traces_file *f, int n, const struct t
     enum lw_status status = LW_OK;
     int n_read = 0;
 
-    b = lw_calloc((size_t)n, sizeof *b);
-    if (!b)
-        return lw_fail_nomem(err);
+    LW_NEW(b, n, err);
     for (; status == LW_OK && n_read < n; n_read += status == LW_OK)
         status = traces_bench_read(&f[n_read].in, &want->bench, &b[n_read], err);
     if (status == LW_OK)

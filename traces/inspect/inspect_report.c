@@ -113,9 +113,7 @@ enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
     struct job job = {r, names, reading, hint};
     struct traces_work work = {read_one, &job, n, "reading", reading->progress};
 
-    r->files = lw_calloc((size_t)n, sizeof *r->files);
-    if (!r->files)
-        return lw_fail_nomem(err);
+    LW_NEW(r->files, n, err);
     r->n = n;
     enum lw_status status = traces_parallel(&work, err);
     if (status == LW_OK && is_one_run(r))

@@ -158,9 +158,9 @@ enum lw_status traces_models_list(enum lw_format format, struct lw_err *err)
 
     while (traces_model_at(n))
         n++;
-    struct listed *rows = lw_calloc((size_t)n, sizeof *rows);
-    if (!rows)
-        return lw_fail_nomem(err);
+    struct listed *rows;
+
+    LW_NEW(rows, n, err);
     for (int k = 0; s == LW_OK && k < n; k++) {
         rows[k].model = *traces_model_at(k);
         s = size_of(&rows[k], err);
