@@ -1,16 +1,14 @@
 /* lapwing bench: how fast planning, the simulator and the store are, on loads whose answer is
  * known. */
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "analysis/bench/bench_loads.h"
+#include "analysis/bench/bench_table.h"
 #include "exec/cmd_bench_exec.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/json/jsonout.h"
-#include "shared/text/record.h"
-#include "traces/cmd_bench_import.h"
+#include "traces/import/bench_import_print.h"
 
 static const struct lw_usage usage = {
     .command = "bench",
@@ -32,67 +30,6 @@ static const struct lw_usage usage = {
     .max_operands = 2,
 };
 
-#define AT(field) offsetof(struct bench_result, field)
-static const struct lw_column columns[] = {
-    {"name", "name", LW_COLUMN_STRING, AT(name)},
-    {"method", "method", LW_COLUMN_STRING, AT(method)},
-    {"ranks", ">ranks", LW_COLUMN_INT, AT(ranks)},
-    {"n_simulated_ranks", ">simulated ranks", LW_COLUMN_INT, AT(n_simulated)},
-    {"simulated_ps", NULL, LW_COLUMN_INT, AT(simulated_ps)},
-    {"simulated_ns", ">simulated time", LW_COLUMN_PS, AT(simulated_ps)},
-    {"n_events", ">events", LW_COLUMN_INT, AT(n_events)},
-    {"n_messages", ">messages", LW_COLUMN_INT, AT(n_messages)},
-    {"wall_s", NULL, LW_COLUMN_REAL, AT(wall_s), .digits = 6},
-    {NULL, ">wall s", LW_COLUMN_REAL, AT(wall_s), .digits = 3},
-    {NULL, ">M events/s", LW_COLUMN_REAL, AT(rate), .digits = 2},
-    {"peak_rss_bytes", ">peak memory", LW_COLUMN_BYTES, AT(peak_rss_bytes)},
-};
-#undef AT
-enum { MOST = 16 };
-
-static void add_row(struct lw_records *all, struct bench_result rows[MOST], struct bench_result r)
-{
-    r.rate = r.wall_s > 0 ? (double)r.n_events / r.wall_s / 1e6 : 0;
-    rows[all->n++] = r;
-}
-
-/* Each in a process of its own. What this build cannot do yet is said, and the others go on. */
-static enum lw_status bench_all(const struct bench_choice *c, struct lw_records *all,
-                                struct bench_result done[MOST], struct lw_err *err)
-{
-    static const struct {
-        const char *name, *method;
-        int64_t ranks;
-        bool no_fold;
-    } rows[] = {
-        {"w-ar", "recurrence", 0, false},  {"w-ar", "recurrence", 0, true},
-        {"w-ar", "events", 0, true},       {"w-ddp", "recurrence", 0, false},
-        {"w-ddp", "recurrence", 0, true},  {"3d", NULL, 0, false},
-        {"3d", NULL, 0, true},             {"streams", NULL, 0, true},
-        {"queue", NULL, 64, true},         {"queue", NULL, 16384, true},
-        {"queue", NULL, 4194304, true},    {"cost", NULL, 0, true},
-        {"plan", NULL, 0, false},
-        {"plan-3d", NULL, 0, false},       {"store", NULL, 0, false},
-    };
-
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct bench_choice one = *c;
-        struct bench_result r;
-        one.name = rows[i].name;
-        one.method = rows[i].method;
-        one.ranks = c->ranks > 0 ? c->ranks : rows[i].ranks;
-        one.no_fold = c->no_fold || rows[i].no_fold;
-        enum lw_status status = bench_run_apart(&one, &r, err);
-        if (status == LW_OK)
-            add_row(all, done, r);
-        else if (status == LW_ENOTSUP || (status == LW_EINVAL && c->ranks > 0))
-            fprintf(stderr, "lapwing: bench %s: %s\n", one.name, err->msg);
-        else
-            return status;
-    }
-    return LW_OK;
-}
-
 static int check(const struct bench_choice *c, enum lw_format format)
 {
     if (!c->name && format == LW_FORMAT_JSON)
@@ -110,19 +47,6 @@ static int check(const struct bench_choice *c, enum lw_format format)
                             "or --no-fold",
                             c->name);
     return -1;
-}
-
-static enum lw_status print(const struct lw_records *all, enum lw_format format,
-                            struct lw_err *err)
-{
-    struct lw_jsonout o = {.file = stdout};
-
-    if (format != LW_FORMAT_JSON)
-        return lw_records_print(all, format, stdout, err);
-    lw_jsonout_object(&o, NULL);
-    lw_record_json(&o, columns, all->n_columns, all->rows);
-    lw_jsonout_end(&o);
-    return LW_OK;
 }
 
 int cmd_bench(int argc, char **argv)
@@ -147,7 +71,6 @@ int cmd_bench(int argc, char **argv)
         LW_OPTION_FORMAT(&format),
         {0},
     };
-    struct bench_result r = {0};
     struct lw_err err = {0};
     int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
 
@@ -157,18 +80,11 @@ int cmd_bench(int argc, char **argv)
     if (import != (n == 2))
         return lw_cli_usage("bench", import ? "import needs a trace" : "found '%s'", argv[2]);
     if (import)
-        return lw_cli_end("bench", cmd_bench_import(argv[2], size, format, &err), &err);
+        return lw_cli_end("bench", traces_bench_import_print(argv[2], size, format, &err), &err);
     if (n == 1 && cmd_bench_exec_knows(argv[1]))
         return lw_cli_end("bench", cmd_bench_exec(argv[1], format, &err), &err);
     c.name = n > 0 ? argv[1] : NULL;
     if ((rc = check(&c, format)) >= 0)
         return rc;
-    struct bench_result rows[MOST];
-    struct lw_records all = LW_RECORDS(NULL, columns, rows, 0);
-    enum lw_status status = n == 0 ? bench_all(&c, &all, rows, &err) : bench_run(&c, &r, &err);
-    if (status == LW_OK && n > 0)
-        add_row(&all, rows, r);
-    if (status == LW_OK)
-        status = print(&all, format, &err);
-    return lw_cli_end("bench", status, &err);
+    return lw_cli_end("bench", bench_print(&c, format, stdout, &err), &err);
 }

@@ -2,17 +2,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/netbench/lay_tables.h"
+#include "analysis/study/store_import_run.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/io/output.h"
-#include "sim/cost/cost_scaled.h"
-#include "sim/nccl/nccl_constants.h"
-#include "traces/cmd_import_store.h"
 #include "traces/import/convert.h"
 #include "traces/import/import_print.h"
 #include "traces/import/read_traces.h"
-#include "traces/nccl_tests/import_nccl_tests.h"
 
 static const struct lw_usage usage = {
     .command = "import",
@@ -59,68 +57,9 @@ static enum lw_status write_files(const struct options *o, const struct traces_f
     if (o->cluster_out)
         LW_TRY(lw_cluster_write(&c->cluster, o->cluster_out, err));
     if (o->store)
-        LW_TRY(cmd_import_store(o->db, o->command, o->name, files, n,
-                                c->has_workload ? &c->workload : NULL, &s.run, err));
+        LW_TRY(lw_store_import_run(o->db, o->command, o->name, files, n,
+                                   c->has_workload ? &c->workload : NULL, &s.run, err));
     return traces_import_print(&s, o->format, to_stdout ? stderr : stdout, err);
-}
-
-/* What makes it doubtful that tables were measured on such a machine. */
-static void say_doubts(const struct lw_cluster *c, int32_t n_tables)
-{
-    char buf[32];
-
-    for (int32_t i = 0; i < n_tables; i++) {
-        const struct lw_cost_table *t = &c->tables[i];
-        struct lw_cost_query q = {t->op, t->dtype, 0, t->n_ranks, t->n_nodes, LW_REDUCER_AUTO};
-        int64_t bytes = 0;
-        double ratio;
-        if (sim_table_is_doubtful(c, &q, &ratio, &bytes))
-            fprintf(stderr,
-                    "lapwing import: note: %s on %d ranks of %d node%s takes %.2g times NCCL's "
-                    "model on '%s' at %s: was it measured on this fabric?\n",
-                    lw_op_name(t->op), t->n_ranks, t->n_nodes, t->n_nodes == 1 ? "" : "s", ratio,
-                    c->name, lw_format_bytes(buf, bytes));
-    }
-}
-
-/* A version without constants would make the model refuse: the cluster keeps its own. */
-static void keep_version(const struct lw_cluster *base, struct lw_cluster *tables)
-{
-    const struct sim_nccl_version *known;
-
-    if (strcmp(base->library, "nccl") != 0 || !*tables->library_version ||
-        sim_nccl_version_of(tables->library_version, &known, NULL) == LW_OK)
-        return;
-    fprintf(stderr,
-            "lapwing import: note: the log's NCCL is %s, whose constants are not known: '%s' keeps "
-            "%s\n",
-            tables->library_version, base->name,
-            *base->library_version ? base->library_version : "the newest");
-    tables->library_version = "";
-}
-
-/* The measured tables on a cluster that has links. */
-static enum lw_status lay_onto(const char *name, struct traces_converted *c, struct lw_err *err)
-{
-    struct lw_cluster base = {0};
-
-    LW_TRY(lw_cluster_find(name, &base, err));
-    int32_t n_tables = c->cluster.n_tables;
-    const struct lw_link *inter = lw_cluster_link(&base, LW_LINK_INTER);
-    if (c->network && c->cluster.n_nodes > 1 && !traces_same_network(&base, c->network))
-        fprintf(stderr, "lapwing import: note: the log's network is '%s', that of '%s' is '%s'\n",
-                c->network, base.name, inter ? inter->name : "none");
-    keep_version(&base, &c->cluster);
-    enum lw_status status = lw_cluster_lay_onto(&base, &c->cluster, err);
-    if (status != LW_OK) {
-        lw_cluster_free(&base);
-        return status;
-    }
-    lw_cluster_free(&c->cluster);
-    c->cluster = base;
-    c->network = NULL;
-    say_doubts(&base, n_tables);
-    return LW_OK;
 }
 
 static enum lw_status convert(const struct options *o, const struct traces_file *files, int n,
@@ -145,7 +84,7 @@ static enum lw_status convert(const struct options *o, const struct traces_file 
     if (status == LW_OK)
         status = traces_convert(files, n, &want, &c, err);
     if (status == LW_OK && o->onto)
-        status = lay_onto(o->onto, &c, err);
+        status = lw_tables_lay_onto(o->onto, &c, stderr, err);
     if (status == LW_OK)
         status = write_files(o, files, n, &c, err);
     traces_converted_free(&c);

@@ -1,5 +1,5 @@
-/* lapwing cost --measured FILE: predicted beside measured collectives. */
-#include "sim/cmd_cost_measured.h"
+/* Predicted beside measured collectives: `lapwing cost --measured FILE`. */
+#include "analysis/netbench/measured_costs.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -8,7 +8,6 @@
 #include "shared/base/arena.h"
 #include "shared/device/device_kind.h"
 #include "shared/io/input.h"
-#include "shared/json/jsonout.h"
 #include "shared/text/record.h"
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
@@ -178,10 +177,10 @@ static enum lw_status compare(const struct lw_cluster *c, const struct traces_be
     return status;
 }
 
-enum lw_status cmd_cost_measured(const struct lw_cluster *cluster, const char *file,
-                                 const struct traces_bench_hint *hint,
-                                 enum lw_reducer_kind algorithm, enum lw_format format,
-                                 struct lw_err *err)
+enum lw_status lw_measured_costs_print(const struct lw_cluster *cluster, const char *file,
+                                       const struct traces_bench_hint *hint,
+                                       enum lw_reducer_kind algorithm, enum lw_format format,
+                                       struct lw_err *err)
 {
     struct lw_input in;
     struct traces_bench b = {.n = 0};

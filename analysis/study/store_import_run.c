@@ -1,7 +1,7 @@
-/* lapwing import --store: what a recording shows, as a run that compare, plot and report read.
+/* `lapwing import --store`: what a recording shows, as a run that compare, plot and report read.
  * Its plan is that of the replay, so `lapwing sim --replay --spans` of the same traces joins it
  * op by op. */
-#include "traces/cmd_import_store.h"
+#include "analysis/study/store_import_run.h"
 
 #include "analysis/store/store.h"
 #include "traces/replay/recorded_timeline.h"
@@ -44,9 +44,9 @@ static enum lw_status store(const struct recording *r, const char *db, const cha
     return status;
 }
 
-enum lw_status cmd_import_store(const char *db, const char *command, const char *name,
-                                const struct traces_file *f, int n, const struct lw_workload *w,
-                                int64_t *run, struct lw_err *err)
+enum lw_status lw_store_import_run(const char *db, const char *command, const char *name,
+                                   const struct traces_file *f, int n, const struct lw_workload *w,
+                                   int64_t *run, struct lw_err *err)
 {
     struct recording r = {0};
 

@@ -1,5 +1,5 @@
-/* lapwing bench import: speed and memory of importing a trace, plain and packed. */
-#include "traces/cmd_bench_import.h"
+/* `lapwing bench import`: speed and memory of importing a trace, plain and packed. */
+#include "traces/import/bench_import_print.h"
 
 #include "shared/text/table.h"
 #include "traces/import/bench_import.h"
@@ -49,8 +49,8 @@ static enum lw_status print_table(const struct traces_import_speed *s, bool csv,
     return lw_table_end(t, stdout, csv ? LW_TABLE_CSV : 0, err);
 }
 
-enum lw_status cmd_bench_import(const char *file, int64_t bytes, enum lw_format format,
-                                struct lw_err *err)
+enum lw_status traces_bench_import_print(const char *file, int64_t bytes, enum lw_format format,
+                                         struct lw_err *err)
 {
     struct traces_import_speed s[N_FORMS];
 

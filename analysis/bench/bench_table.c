@@ -1,0 +1,86 @@
+/* The loads of `lapwing bench` as a table: one, or each in a process of its own. */
+#include "analysis/bench/bench_table.h"
+
+#include <stddef.h>
+
+#define AT(field) offsetof(struct bench_result, field)
+static const struct lw_column columns[] = {
+    {"name", "name", LW_COLUMN_STRING, AT(name)},
+    {"method", "method", LW_COLUMN_STRING, AT(method)},
+    {"ranks", ">ranks", LW_COLUMN_INT, AT(ranks)},
+    {"n_simulated_ranks", ">simulated ranks", LW_COLUMN_INT, AT(n_simulated)},
+    {"simulated_ps", NULL, LW_COLUMN_INT, AT(simulated_ps)},
+    {"simulated_ns", ">simulated time", LW_COLUMN_PS, AT(simulated_ps)},
+    {"n_events", ">events", LW_COLUMN_INT, AT(n_events)},
+    {"n_messages", ">messages", LW_COLUMN_INT, AT(n_messages)},
+    {"wall_s", NULL, LW_COLUMN_REAL, AT(wall_s), .digits = 6},
+    {NULL, ">wall s", LW_COLUMN_REAL, AT(wall_s), .digits = 3},
+    {NULL, ">M events/s", LW_COLUMN_REAL, AT(rate), .digits = 2},
+    {"peak_rss_bytes", ">peak memory", LW_COLUMN_BYTES, AT(peak_rss_bytes)},
+};
+#undef AT
+enum { MOST = 16 };
+
+static void add_row(struct lw_records *all, struct bench_result rows[MOST], struct bench_result r)
+{
+    r.rate = r.wall_s > 0 ? (double)r.n_events / r.wall_s / 1e6 : 0;
+    rows[all->n++] = r;
+}
+
+/* Each in a process of its own. What this build cannot do yet is said, and the others go on. */
+static enum lw_status bench_all(const struct bench_choice *c, struct lw_records *all,
+                                struct bench_result done[MOST], struct lw_err *err)
+{
+    static const struct {
+        const char *name, *method;
+        int64_t ranks;
+        bool no_fold;
+    } rows[] = {
+        {"w-ar", "recurrence", 0, false},  {"w-ar", "recurrence", 0, true},
+        {"w-ar", "events", 0, true},       {"w-ddp", "recurrence", 0, false},
+        {"w-ddp", "recurrence", 0, true},  {"3d", NULL, 0, false},
+        {"3d", NULL, 0, true},             {"streams", NULL, 0, true},
+        {"queue", NULL, 64, true},         {"queue", NULL, 16384, true},
+        {"queue", NULL, 4194304, true},    {"cost", NULL, 0, true},
+        {"plan", NULL, 0, false},
+        {"plan-3d", NULL, 0, false},       {"store", NULL, 0, false},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bench_choice one = *c;
+        struct bench_result r;
+        one.name = rows[i].name;
+        one.method = rows[i].method;
+        one.ranks = c->ranks > 0 ? c->ranks : rows[i].ranks;
+        one.no_fold = c->no_fold || rows[i].no_fold;
+        enum lw_status status = bench_run_apart(&one, &r, err);
+        if (status == LW_OK)
+            add_row(all, done, r);
+        else if (status == LW_ENOTSUP || (status == LW_EINVAL && c->ranks > 0))
+            fprintf(stderr, "lapwing: bench %s: %s\n", one.name, err->msg);
+        else
+            return status;
+    }
+    return LW_OK;
+}
+
+enum lw_status bench_print(const struct bench_choice *c, enum lw_format format, FILE *f,
+                           struct lw_err *err)
+{
+    struct bench_result rows[MOST], r = {0};
+    struct lw_records all = LW_RECORDS(NULL, columns, rows, 0);
+    struct lw_jsonout o = {.file = f};
+
+    if (c->name) {
+        LW_TRY(bench_run(c, &r, err));
+        add_row(&all, rows, r);
+    } else {
+        LW_TRY(bench_all(c, &all, rows, err));
+    }
+    if (format != LW_FORMAT_JSON)
+        return lw_records_print(&all, format, f, err);
+    lw_jsonout_object(&o, NULL);
+    lw_record_json(&o, columns, all.n_columns, rows);
+    lw_jsonout_end(&o);
+    return LW_OK;
+}

@@ -1,0 +1,66 @@
+/* What `lapwing cost` asks of a cluster: a range of sizes, and ranks on nodes. */
+#include "sim/cost/cost_question.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "sim/cost/cost_nccl.h"
+
+enum lw_status sim_cost_range(const char *text, int64_t *from, int64_t *to, struct lw_err *err)
+{
+    const char *dots = strstr(text, "..");
+    char first[64];
+
+    if (!dots) {
+        LW_TRY(lw_parse_size(text, from, err));
+        *to = *from;
+        return LW_OK;
+    }
+    if ((size_t)(dots - text) >= sizeof first)
+        return lw_fail(err, LW_EINVAL, "'%s' is no range of sizes (1KiB..1GiB)", text);
+    memcpy(first, text, (size_t)(dots - text));
+    first[dots - text] = '\0';
+    LW_TRY(lw_parse_size(first, from, err));
+    LW_TRY(lw_parse_size(dots + 2, to, err));
+    if (*from < 1 || *to < *from)
+        return lw_fail(err, LW_EINVAL, "'%s': a range goes from at least 1 byte upwards", text);
+    return LW_OK;
+}
+
+enum lw_status sim_cost_ask(const struct lw_cluster *c, struct lw_cost_query q, int64_t from,
+                            int64_t to, struct sim_cost_answers *a, struct lw_err *err)
+{
+    LW_TRY(sim_nccl_check_shape(c, &q, err));
+    for (q.bytes = from; a->n < SIM_COST_MAX_ROWS; q.bytes = q.bytes > to / 2 ? to : 2 * q.bytes) {
+        LW_TRY(lw_sim_cost_explain(c, &q, &a->answer[a->n], err));
+        a->query[a->n++] = q;
+        if (q.bytes >= to)
+            break;
+    }
+    return LW_OK;
+}
+
+enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t nodes,
+                              struct lw_cost_query *q, struct lw_err *err)
+{
+    int64_t per_node = c->devices_per_node;
+    int64_t n_devices = (c->n_nodes > 0 ? c->n_nodes : 1) * per_node; /* 0: as many as needed */
+
+    ranks = ranks > 0 ? ranks : n_devices;
+    nodes = nodes > 0 ? nodes : (ranks + per_node - 1) / per_node;
+    if (c->n_nodes > 0 && (ranks > n_devices || nodes > c->n_nodes))
+        return lw_fail(err, LW_EINVAL,
+                       "%" PRId64 " ranks on %" PRId64 " node%s: cluster '%s' has %d node%s of %d "
+                       "devices",
+                       ranks, nodes, nodes == 1 ? "" : "s", c->name, c->n_nodes,
+                       c->n_nodes == 1 ? "" : "s", c->devices_per_node);
+    if (ranks > nodes * per_node)
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks %" PRId64 " --nodes %" PRId64 ": a node of cluster '%s' has %d "
+                       "devices: --nodes %" PRId64 " holds them",
+                       ranks, nodes, c->name, c->devices_per_node,
+                       (ranks + per_node - 1) / per_node);
+    q->n_ranks = (int32_t)ranks;
+    q->n_nodes = (int32_t)nodes;
+    return LW_OK;
+}

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "sim/cost/cost_model.h"
+#include "sim/cost/cost_print.h"
+
+enum { SIM_COST_MAX_RANKS = 1 << 24 }; /* sums of ranks and nodes stay within 32 bits */
+
+/* "1KiB..1GiB", or one size. */
+enum lw_status sim_cost_range(const char *text, int64_t *from, int64_t *to, struct lw_err *err);
+
+/* Ranks and nodes of the question, 0 = not given: all devices, and as few nodes as hold them. */
+enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t nodes,
+                              struct lw_cost_query *q, struct lw_err *err);
+
+/* Sizes double from `from`; the last is `to`. LW_EINVAL: an algorithm that the shape excludes. */
+enum lw_status sim_cost_ask(const struct lw_cluster *c, struct lw_cost_query q, int64_t from,
+                            int64_t to, struct sim_cost_answers *a, struct lw_err *err);
