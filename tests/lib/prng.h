@@ -32,3 +32,9 @@ static inline int64_t prng_in(struct prng *r, int64_t low, int64_t high)
 {
     return low + (int64_t)(prng_next(r) % (uint64_t)(high - low + 1));
 }
+
+/* Uniform in [0, n). */
+static inline int prng_below(struct prng *r, int n)
+{
+    return (int)prng_in(r, 0, n - 1);
+}

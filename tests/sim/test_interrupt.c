@@ -13,34 +13,25 @@
 
 #include "shared/files/files.h"
 #include "tests/lib/sim/sim_help.h"
+#include "tests/lib/files/file_fixture.h"
 
 /* 30 ops a rank and step: 38,400 spans. One step comes before those measured. */
 enum { N_RANKS = 256, N_STEPS = 4, N_ALL = N_STEPS + 1 };
 
-static char folder[] = "/tmp/lapwing_interrupt_XXXXXX", plan_file[64], db_file[64];
+static char plan_file[400], db_file[400];
 
-static int begin(void **unused)
+static int begin(void **state)
 {
     struct lw_plan plan;
     struct lw_err err = {0};
-    (void)unused;
 
-    assert_non_null(mkdtemp(folder));
-    snprintf(plan_file, sizeof plan_file, "%s/plan.json", folder);
-    snprintf(db_file, sizeof db_file, "%s/runs.db", folder);
+    fixture_open(state);
+    snprintf(plan_file, sizeof plan_file, "%s", fixture_path("plan.json"));
+    snprintf(db_file, sizeof db_file, "%s", fixture_path("runs.db"));
     make_w_ddp(&plan, N_RANKS);
     assert_ok(lw_plan_write(&plan, plan_file, &err), err);
     lw_plan_free(&plan);
     return 0;
-}
-
-static int end(void **unused)
-{
-    char command[128];
-    (void)unused;
-
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
 }
 
 static pid_t start(const char *binary)
@@ -130,7 +121,7 @@ TEST(an_interrupted_run_is_stored_whole_or_as_failed)
     static const long at[] = {2000, 10000, 30000, -1, -2000, -8000, -20000, -60000};
     const char *binary = getenv("LAPWING");
     int64_t before = 0, others = 0, others_before = 0;
-    char next[512];
+    char next[1024];
 
     if (!binary) {
         printf("SKIP LAPWING does not name the binary\n");
@@ -151,4 +142,4 @@ TEST(an_interrupted_run_is_stored_whole_or_as_failed)
     printf("%d of 8 were interrupted before they were stored\n", (int)others);
 }
 
-TEST_GROUP(begin, end)
+TEST_GROUP(begin, fixture_close)

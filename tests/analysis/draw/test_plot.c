@@ -15,6 +15,7 @@
 #include "sim/cost/cost_model.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/commands/run_fixture.h"
+#include "tests/lib/files/says.h"
 
 /* An open database with all its runs, and a plot of them. */
 struct scene {
@@ -65,26 +66,20 @@ static char *script_of(enum lw_plot_kind kind)
     return text;
 }
 
-static void assert_has(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in:\n%s", part, text);
-}
-
 TEST_WITH(the_timeline_holds_every_bar_with_its_times, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     char *text = script_of(LW_PLOT_TIMELINE);
     /* us; rows: compute at -1.5, comm at -2.5; forward 0-100, backward to 300 */
-    assert_has(text, "\n0 100 -1.860 -1.140 5682409\n100 300 -1.860 -1.140 29362\n");
+    has(text, "\n0 100 -1.860 -1.140 5682409\n100 300 -1.860 -1.140 29362\n");
     /* bucket 0 on rank 0: starts 202, waits until 212, moves until 312; bucket 1 until 412 */
-    assert_has(text, "\n202 212 -2.860 -2.140 16509128\n212 312 -2.860 -2.140 15113984\n");
-    assert_has(text, "\n312 412 -2.860 -2.140 13983232\n");
+    has(text, "\n202 212 -2.860 -2.140 16509128\n212 312 -2.860 -2.140 15113984\n");
+    has(text, "\n312 412 -2.860 -2.140 13983232\n");
     /* exposed from the end of backward to that of the last bucket */
-    assert_has(text, "$exposed << EOD\n300 412 -3.000 -2.880 0\n");
-    assert_has(text, "\"bucket 1, 4.00 MiB\"");
-    assert_has(text, "time from the start of the step [us]");
-    assert_has(text, "'rank 1: compute' -3.800, 'comm' ");
+    has(text, "$exposed << EOD\n300 412 -3.000 -2.880 0\n");
+    has(text, "\"bucket 1, 4.00 MiB\"");
+    has(text, "time from the start of the step [us]");
+    has(text, "'rank 1: compute' -3.800, 'comm' ");
     test_free(text);
 }
 
@@ -95,8 +90,8 @@ TEST_WITH(changing_one_span_changes_the_data, runs_open, fixture_close)
     runs_sql("UPDATE span SET end_ps = 417000000 WHERE rank = 0 AND op = 3");
     char *after = script_of(LW_PLOT_TIMELINE);
     assert_null(strstr(before, "\n312 417 -2.860"));
-    assert_has(after, "\n312 417 -2.860 -2.140 13983232\n");
-    assert_has(after, "$exposed << EOD\n300 412 "); /* the optimizer runs from 412: hidden there */
+    has(after, "\n312 417 -2.860 -2.140 13983232\n");
+    has(after, "$exposed << EOD\n300 412 "); /* the optimizer runs from 412: hidden there */
     test_free(before);
     test_free(after);
 }
@@ -186,7 +181,7 @@ TEST_WITH(equal_ranks_are_drawn_once, runs_open, fixture_close)
              "o.rank = 0 AND"
              " o.step = span.step AND o.pass = span.pass AND o.op = span.op");
     char *text = script_of(LW_PLOT_TIMELINE);
-    assert_has(text, "set ytics ('ranks 0-1 (2): compute' -1.500, 'comm' -2.500)");
+    has(text, "set ytics ('ranks 0-1 (2): compute' -1.500, 'comm' -2.500)");
     assert_null(strstr(text, "rank 1:"));
     test_free(text);
 }
@@ -220,9 +215,9 @@ TEST_WITH(the_legend_holds_what_is_drawn, runs_open, fixture_close)
 {
     runs_store(&runs_one_bucket); /* bucket 0 alone: no odd one; no copies, no host */
     char *text = script_of(LW_PLOT_TIMELINE);
-    assert_has(text, "set label 9000 'forward' at screen ");
-    assert_has(text, "'sums of gradients'");
-    assert_has(text, "fillcolor rgb '#e69f00'");
+    has(text, "set label 9000 'forward' at screen ");
+    has(text, "'sums of gradients'");
+    has(text, "fillcolor rgb '#e69f00'");
     assert_null(strstr(text, "fillcolor rgb '#d55e00'"));
     assert_null(strstr(text, "copies"));
     assert_null(strstr(text, "'host'"));
@@ -234,8 +229,8 @@ TEST_WITH(micro_batches_are_numbered_and_take_turns_in_colour, runs_open, fixtur
     runs_store(&runs_predicted);
     runs_sql("UPDATE op SET micro_batch = 1 WHERE kind = 'backward'");
     char *text = script_of(LW_PLOT_TIMELINE);
-    assert_has(text, "\"backward 1\"");
-    assert_has(text, "\n100 300 -1.860 -1.140 4167628\n"); /* 0x3f97cc */
+    has(text, "\"backward 1\"");
+    has(text, "\n100 300 -1.860 -1.140 4167628\n"); /* 0x3f97cc */
     test_free(text);
 }
 
@@ -288,17 +283,17 @@ TEST_WITH(memory_is_stacked_by_category, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     char *before = script_of(LW_PLOT_MEMORY);
-    assert_has(before, "$memory << EOD\n0 4 4 4 4 4 4\n432 4 4 4 4 4 4\nEOD");
+    has(before, "$memory << EOD\n0 4 4 4 4 4 4\n432 4 4 4 4 4 4\nEOD");
     test_free(before);
     runs_sql("DELETE FROM memory; INSERT INTO memory VALUES (1, 0, 0, 0, 'parameters', 102400),"
              " (1, 1, 0, 0, 'activations', 0), (1, 2, 0, 100000000, 'activations', 40960),"
              " (1, 3, 0, 300000000, 'activations', 0)");
     char *text = script_of(LW_PLOT_MEMORY);
     /* us; parameters 100 KiB below, activations on top from 100 to 300 */
-    assert_has(text, "\n100 100 100 100 100 100 100\n100 100 100 100 100 100 140\n");
-    assert_has(text, "\n300 100 100 100 100 100 140\n300 100 100 100 100 100 100\n432 ");
-    assert_has(text, "set label 1 'peak 140 KiB' at 100,140 left");
-    assert_has(text, "'activations' at screen");
+    has(text, "\n100 100 100 100 100 100 100\n100 100 100 100 100 100 140\n");
+    has(text, "\n300 100 100 100 100 100 140\n300 100 100 100 100 100 100\n432 ");
+    has(text, "set label 1 'peak 140 KiB' at 100,140 left");
+    has(text, "'activations' at screen");
     assert_null(strstr(text, "'optimizer' at screen")); /* it holds none */
     test_free(text);
 }
@@ -319,13 +314,13 @@ TEST_WITH(the_roofline_is_what_the_cost_model_says, runs_open, fixture_close)
     snprintf(row, sizeof row, "\n1048576 %.6g\n", lw_sim_busbw(&q, a.time) / 1e9);
     close_scene(&s);
     char *text = script_of(LW_PLOT_ROOFLINE);
-    assert_has(text, row);
-    assert_has(text, "title '16 ranks, 2 nodes'");
+    has(text, row);
+    has(text, "title '16 ranks, 2 nodes'");
     /* the faster link has its name above its line, the slower one below */
-    assert_has(text, "ring inside a node, 370.8 GB/s' at graph 0.01, first 370.8 left offset "
-                     "0,-0.6");
-    assert_has(text, "'ring between nodes, 400 GB/s a device' at graph 0.01, first 400 left offset "
-                     "0,0.6");
+    has(text, "ring inside a node, 370.8 GB/s' at graph 0.01, first 370.8 left offset "
+              "0,-0.6");
+    has(text, "'ring between nodes, 400 GB/s a device' at graph 0.01, first 400 left offset "
+              "0,0.6");
     test_free(text);
 }
 
@@ -347,10 +342,10 @@ TEST_WITH(products_are_drawn_as_the_device_model_times_them, runs_open, fixture_
     close_scene(&s);
     assert_string_not_equal(row[0], row[1]);
     char *text = script_of(LW_PLOT_GEMM);
-    assert_has(text, row[0]);
-    assert_has(text, row[1]);
-    assert_has(text, "title 'bf16, m = 1024'");
-    assert_has(text, "title 'bf16, 8 experts of m = 1024'");
+    has(text, row[0]);
+    has(text, row[1]);
+    has(text, "title 'bf16, m = 1024'");
+    has(text, "title 'bf16, 8 experts of m = 1024'");
     test_free(text);
 }
 
@@ -376,16 +371,16 @@ TEST_WITH(a_validation_is_drawn_by_family_and_model, runs_open, fixture_close)
     rewind(f);
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
     fclose(f);
-    assert_has(text, "'a: 2 cases, error 55.0 % in the mean, 100.0 % at most'");
-    assert_has(text, "$model0 << EOD\n1 2\nEOD\n$model1 << EOD\n10 9\nEOD");
-    assert_has(text, "title 'net'");
-    assert_has(text, "'net__1g__cap1, +100.0 %'");
-    assert_has(text, "set logscale xy 10");
+    has(text, "'a: 2 cases, error 55.0 % in the mean, 100.0 % at most'");
+    has(text, "$model0 << EOD\n1 2\nEOD\n$model1 << EOD\n10 9\nEOD");
+    has(text, "title 'net'");
+    has(text, "'net__1g__cap1, +100.0 %'");
+    has(text, "set logscale xy 10");
     p.family = "c";
     f = tmpfile();
     assert_int_equal(lw_plot_script(NULL, &p, f, &err), LW_EINVAL);
     fclose(f);
-    assert_has(err.msg, "no case of family 'c'");
+    has(err.msg, "no case of family 'c'");
 }
 
 TEST(many_runs_come_in_pages)
@@ -400,7 +395,7 @@ TEST(many_runs_come_in_pages)
     assert_ptr_equal(p.runs, runs + 6);
     assert_int_equal(p.n_runs, 2);
     assert_int_equal(lw_plot_page(&p, 2, &n_pages, &err), LW_EINVAL);
-    assert_has(err.msg, "--page 2: a timeline of 2 runs has 1 page");
+    has(err.msg, "--page 2: a timeline of 2 runs has 1 page");
 }
 
 TEST_WITH(parts_of_a_step_stand_end_to_end, runs_open, fixture_close)
@@ -408,10 +403,10 @@ TEST_WITH(parts_of_a_step_stand_end_to_end, runs_open, fixture_close)
     runs_store(&runs_predicted);
     char *text = script_of(LW_PLOT_OVERLAP);
     /* rank 0: communication 202-412 = 210, of it exposed 112; compute 320, of it 98 with comm */
-    assert_has(text, "$parts << EOD\n0 222 -0.340 0.340 5682409\n"
-                     "222 320 -0.340 0.340 29362\n"
-                     "320 432 -0.340 0.340 13983232\nEOD\n");
-    assert_has(text, "set label '112' at 376,0 center");
+    has(text, "$parts << EOD\n0 222 -0.340 0.340 5682409\n"
+              "222 320 -0.340 0.340 29362\n"
+              "320 432 -0.340 0.340 13983232\nEOD\n");
+    has(text, "set label '112' at 376,0 center");
     test_free(text);
 }
 
@@ -421,8 +416,8 @@ TEST_WITH(predictions_are_paired_with_executions_of_the_same_plan, runs_open, fi
     runs_store(&runs_one_bucket); /* never executed: no point */
     runs_store(&runs_measured);
     char *text = script_of(LW_PLOT_PREDICTED);
-    assert_has(text, "$pairs << EOD\n512 432 512 512\nEOD");
-    assert_has(text, "set label '1.00 MiB, -15.6 %' at graph ");
+    has(text, "$pairs << EOD\n512 432 512 512\nEOD");
+    has(text, "set label '1.00 MiB, -15.6 %' at graph ");
     test_free(text);
 }
 
@@ -431,8 +426,8 @@ TEST_WITH(a_sweep_marks_the_best_cap, runs_open, fixture_close)
     runs_store(&runs_predicted);
     runs_store(&runs_one_bucket); /* 212 + 150 + 20 = 382 */
     char *text = script_of(LW_PLOT_SWEEP);
-    assert_has(text, "$predicted << EOD\n1 432 432 432\n25 382 382 382\nEOD");
-    assert_has(text, "'+' using (25):(382) every ::0::0");
+    has(text, "$predicted << EOD\n1 432 432 432\n25 382 382 382\nEOD");
+    has(text, "'+' using (25):(382) every ::0::0");
     test_free(text);
 }
 
@@ -443,7 +438,7 @@ static void refused(enum lw_plot_kind kind, const char *words)
     FILE *f = tmpfile();
 
     assert_int_equal(lw_plot_script(s.store, &s.plot, f, &err), LW_EINVAL);
-    assert_has(err.msg, words);
+    has(err.msg, words);
     fclose(f);
     close_scene(&s);
 }
@@ -473,7 +468,7 @@ TEST(the_output_name_chooses_the_terminal)
     assert_int_equal(lw_plot_terminal_of("x.gp", &t, &err), LW_OK);
     assert_int_equal(t, LW_TERMINAL_SCRIPT);
     assert_int_equal(lw_plot_terminal_of("x.jpg", &t, &err), LW_EINVAL);
-    assert_has(err.msg, ".png, .svg or .gp");
+    has(err.msg, ".png, .svg or .gp");
 }
 
 static bool have_gnuplot(void)
@@ -535,7 +530,7 @@ TEST_WITH(without_gnuplot_nothing_is_written_and_it_is_named, runs_open, fixture
     assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_ENOTSUP);
     setenv("PATH", path, 1);
     free(path);
-    assert_has(err.msg, "gnuplot-nox");
+    has(err.msg, "gnuplot-nox");
     assert_int_not_equal(access(file, F_OK), 0);
     close_scene(&s);
 }
@@ -557,7 +552,7 @@ TEST_WITH(a_failing_gnuplot_leaves_no_file, runs_open, fixture_close)
     assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_EFAILED);
     setenv("PATH", path, 1);
     free(path);
-    assert_has(err.msg, "gnuplot ended with status 3: line 7: no such terminal");
+    has(err.msg, "gnuplot ended with status 3: line 7: no such terminal");
     assert_int_not_equal(access(file, F_OK), 0);
     close_scene(&s);
 }
@@ -575,9 +570,10 @@ TEST_WITH(characters_show_streams_buckets_and_exposure, runs_open, fixture_close
     rewind(f);
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
     fclose(f);
-    assert_has(text, "rank 0\n           compute |FFFFFFFFFFBBBBBBBBBBBBBBBBBBBB           OO\n");
-    assert_has(text, "              comm |                    .0000000000" "11111111111\n");
-    assert_has(text, "           exposed |                             !!!!!!!!!!!!!\n");
+    has(text, "rank 0\n           compute |FFFFFFFFFFBBBBBBBBBBBBBBBBBBBB           OO\n");
+    has(text, "              comm |                    .0000000000"
+              "11111111111\n");
+    has(text, "           exposed |                             !!!!!!!!!!!!!\n");
     close_scene(&s);
 }
 

@@ -11,6 +11,7 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/commands/run_fixture.h"
+#include "tests/lib/files/says.h"
 
 static enum lw_status write_page(FILE *f, struct lw_err *err)
 {
@@ -44,22 +45,16 @@ static char *page(void)
     return text;
 }
 
-static void assert_has(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in the page", part);
-}
-
 TEST_WITH(the_table_pairs_predictions_with_executions, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     runs_store(&runs_measured);
     char *text = page();
-    assert_has(text, "<td>1, 2</td><td class=\"t\">toy</td><td>2</td><td>0.432</td><td>0.512</td>"
-                     "<td>-15.6 %</td><td>0.112</td><td>0.192</td><td class=\"t\">threads, real");
-    assert_has(text, "Over 1 pair the step is off by 15.6 % on average");
-    assert_has(text, "<td class=\"t\">transfers, exposed</td><td>0.112</td><td>0.192</td>"
-                     "<td>-0.080</td>");
+    has(text, "<td>1, 2</td><td class=\"t\">toy</td><td>2</td><td>0.432</td><td>0.512</td>"
+              "<td>-15.6 %</td><td>0.112</td><td>0.192</td><td class=\"t\">threads, real");
+    has(text, "Over 1 pair the step is off by 15.6 % on average");
+    has(text, "<td class=\"t\">transfers, exposed</td><td>0.112</td><td>0.192</td>"
+              "<td>-0.080</td>");
     free(text);
 }
 
@@ -67,10 +62,10 @@ TEST_WITH(bars_have_hover_texts_with_their_times, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     char *text = page();
-    assert_has(text, "<title>bucket 0, 1.00 MiB (all_reduce): 110.000 us, from 202.000 us to "
-                     "312.000 us, of it 10.000 us waiting for the last rank; ready at 200.000 us"
-                     "</title>");
-    assert_has(text, "<title>exposed communication: 112.000 us</title>");
+    has(text, "<title>bucket 0, 1.00 MiB (all_reduce): 110.000 us, from 202.000 us to "
+              "312.000 us, of it 10.000 us waiting for the last rank; ready at 200.000 us"
+              "</title>");
+    has(text, "<title>exposed communication: 112.000 us</title>");
     free(text);
 }
 
@@ -81,7 +76,7 @@ TEST_WITH(a_changed_span_changes_the_page, runs_open, fixture_close)
     runs_sql("UPDATE span SET end_ps = end_ps + 1000000 WHERE rank = 1 AND op = 0");
     char *after = page();
     assert_string_not_equal(before, after);
-    assert_has(after, "<title>forward (forward): 101.000 us");
+    has(after, "<title>forward (forward): 101.000 us");
     free(before);
     free(after);
 }
@@ -90,9 +85,9 @@ TEST_WITH(a_run_without_partner_is_drawn_alone, runs_open, fixture_close)
 {
     runs_store(&runs_one_bucket);
     char *text = page();
-    assert_has(text, "None of these runs is a prediction and an execution of the same plan");
-    assert_has(text, "<h3>Run 1, toy</h3>");
-    assert_has(text, "bucket 0, 5.00 MiB");
+    has(text, "None of these runs is a prediction and an execution of the same plan");
+    has(text, "<h3>Run 1, toy</h3>");
+    has(text, "bucket 0, 5.00 MiB");
     free(text);
 }
 
@@ -104,12 +99,12 @@ TEST_WITH(titles_say_what_differs, runs_open, fixture_close)
     runs_store(&runs_measured);
     runs_store(&runs_one_bucket);
     char *text = page();
-    assert_has(text, "<title>Predicted and measured training steps: 3 runs of toy</title>");
-    assert_has(text, "<h3>bucket-cap 1.00 MiB: predicted (run 1) against measured (run 2)</h3>");
-    assert_has(text, "<h3>Run 3, bucket-cap 25.00 MiB</h3>");
-    assert_has(text, "<td>3</td><td class=\"t\">predicted</td>"
-                     "<td class=\"t\">bucket-cap 25.00 MiB</td>");
-    assert_has(text, "<input type=\"search\" id=\"search\"");
+    has(text, "<title>Predicted and measured training steps: 3 runs of toy</title>");
+    has(text, "<h3>bucket-cap 1.00 MiB: predicted (run 1) against measured (run 2)</h3>");
+    has(text, "<h3>Run 3, bucket-cap 25.00 MiB</h3>");
+    has(text, "<td>3</td><td class=\"t\">predicted</td>"
+              "<td class=\"t\">bucket-cap 25.00 MiB</td>");
+    has(text, "<input type=\"search\" id=\"search\"");
     int n_found = 0;
     for (const char *p = text; (p = strstr(p, "data-run=\"run 3, predicted: bucket-cap 25")); p++)
         n_found++;
@@ -117,7 +112,7 @@ TEST_WITH(titles_say_what_differs, runs_open, fixture_close)
     free(text);
     runs_sql("UPDATE run SET name = 'my run' WHERE id = 3");
     text = page();
-    assert_has(text, "<h3>Run 3, my run</h3>");
+    has(text, "<h3>Run 3, my run</h3>");
     free(text);
 }
 
@@ -126,10 +121,10 @@ TEST_WITH(names_from_outside_cannot_become_markup, runs_open, fixture_close)
     runs_store(&runs_predicted);
     runs_sql("UPDATE run SET workload_name = '<b>x</b>', cluster_name = 'a&b\"c'");
     char *text = page();
-    assert_has(text, "&lt;b&gt;x&lt;/b&gt;");
-    assert_has(text, "a&amp;b&quot;c");
-    assert_has(text, "lapwing sim &lt;toy&gt; &amp; more");
-    assert_has(text, "<code>w&lt;&amp;&gt;</code>");
+    has(text, "&lt;b&gt;x&lt;/b&gt;");
+    has(text, "a&amp;b&quot;c");
+    has(text, "lapwing sim &lt;toy&gt; &amp; more");
+    has(text, "<code>w&lt;&amp;&gt;</code>");
     assert_null(strstr(text, "<b>"));
     free(text);
 }

@@ -13,26 +13,16 @@
 #include "analysis/store/store.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/strategy.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
-static char folder[64], file[128];
+static char file[400];
 
 static int open_folder(void **state)
 {
-    (void)state;
-    strcpy(folder, "/tmp/lapwing-store-XXXXXX");
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(file, sizeof file, "%s/runs.db", folder);
+    fixture_open(state);
+    snprintf(file, sizeof file, "%s", fixture_path("runs.db"));
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 /* SQLite's memory through the counted allocator: its failures are tested like ours. */
@@ -214,21 +204,7 @@ static void must_do(const char *sql)
     sqlite3_close(db);
 }
 
-static void write_text(const char *text)
-{
-    FILE *f = fopen(file, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
-static void assert_says(const struct lw_err *err, const char *part)
-{
-    if (!strstr(err->msg, part))
-        fail_msg("'%s' does not say '%s'", err->msg, part);
-}
-
-TEST_WITH(a_stored_run_comes_back_with_its_measures, open_folder, remove_folder)
+TEST_WITH(a_stored_run_comes_back_with_its_measures, open_folder, fixture_close)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -267,7 +243,7 @@ TEST_WITH(a_stored_run_comes_back_with_its_measures, open_folder, remove_folder)
     assert_int_equal(ask("SELECT value FROM metric WHERE name = 'n_events'"), 12);
 }
 
-TEST_WITH(spans_keep_picoseconds_and_the_names_of_their_ops, open_folder, remove_folder)
+TEST_WITH(spans_keep_picoseconds_and_the_names_of_their_ops, open_folder, fixture_close)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -284,7 +260,7 @@ TEST_WITH(spans_keep_picoseconds_and_the_names_of_their_ops, open_folder, remove
                      -1);
 }
 
-TEST_WITH(a_timeline_comes_back_to_the_picosecond, open_folder, remove_folder)
+TEST_WITH(a_timeline_comes_back_to_the_picosecond, open_folder, fixture_close)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -319,7 +295,7 @@ TEST_WITH(a_timeline_comes_back_to_the_picosecond, open_folder, remove_folder)
     lw_plan_free(&p);
 }
 
-TEST_WITH(a_plan_is_stored_once_per_hash, open_folder, remove_folder)
+TEST_WITH(a_plan_is_stored_once_per_hash, open_folder, fixture_close)
 {
     struct lw_plan p = {0}, other = {0};
     struct lw_err err = {0};
@@ -343,7 +319,7 @@ TEST_WITH(a_plan_is_stored_once_per_hash, open_folder, remove_folder)
     lw_plan_free(&other);
 }
 
-TEST_WITH(a_run_whose_process_was_killed_is_found_failed, open_folder, remove_folder)
+TEST_WITH(a_run_whose_process_was_killed_is_found_failed, open_folder, fixture_close)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC, .backend = "threads", .honesty = "real"};
     struct lw_err err = {0};
@@ -381,7 +357,7 @@ TEST_WITH(a_run_whose_process_was_killed_is_found_failed, open_folder, remove_fo
     lw_store_close(s);
 }
 
-TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_folder, remove_folder)
+TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_folder, fixture_close)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC};
     struct lw_err err = {0};
@@ -410,7 +386,7 @@ TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_fo
     lw_store_close(s);
 }
 
-TEST_WITH(a_failed_run_keeps_its_message, open_folder, remove_folder)
+TEST_WITH(a_failed_run_keeps_its_message, open_folder, fixture_close)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC};
     struct lw_err err = {0};
@@ -429,7 +405,7 @@ TEST_WITH(a_failed_run_keeps_its_message, open_folder, remove_folder)
     lw_store_close(s);
 }
 
-TEST_WITH(a_run_that_is_not_there_is_named_with_the_range, open_folder, remove_folder)
+TEST_WITH(a_run_that_is_not_there_is_named_with_the_range, open_folder, fixture_close)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -441,7 +417,7 @@ TEST_WITH(a_run_that_is_not_there_is_named_with_the_range, open_folder, remove_f
 
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
     assert_int_equal(lw_store_find_run(s, "last", &a, &r, &err), LW_EINVAL);
-    assert_says(&err, "holds no run yet");
+    has(err.msg, "holds no run yet");
     lw_store_close(s);
     assert_int_equal(small_plan(1024, &p, &err), LW_OK);
     for (int i = 0; i < 2; i++)
@@ -449,14 +425,14 @@ TEST_WITH(a_run_that_is_not_there_is_named_with_the_range, open_folder, remove_f
     assert_int_equal(lw_store_open(file, LW_STORE_READ, &s, &err), LW_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(lw_store_find_run(s, bad[i], &a, &r, &err), LW_EINVAL);
-        assert_says(&err, "there are runs 1 to 2, or 'last'");
+        has(err.msg, "there are runs 1 to 2, or 'last'");
     }
     lw_store_close(s);
     lw_arena_free(&a);
     lw_plan_free(&p);
 }
 
-TEST_WITH(past_errors_count_this_cluster_alone, open_folder, remove_folder)
+TEST_WITH(past_errors_count_this_cluster_alone, open_folder, fixture_close)
 {
     struct lw_figure speed = {.value = 1e9, .source = "measured"};
     struct lw_cluster c = {.name = "two cores", .n_nodes = 1, .devices_per_node = 2,
@@ -498,14 +474,15 @@ static void refused(enum lw_store_mode mode, enum lw_status code, const char *wo
 
     assert_int_equal(lw_store_open(file, mode, &s, &err), code);
     assert_null(s);
-    assert_says(&err, file);
-    assert_says(&err, words);
+    has(err.msg, file);
+    has(err.msg, words);
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-TEST_WITH(a_text_file_is_not_a_database, open_folder, remove_folder)
+TEST_WITH(a_text_file_is_not_a_database, open_folder, fixture_close)
 {
-    write_text("{\"lapwing\": 1, \"kind\": \"plan\", \"and\": \"a text that is long enough\"}\n");
+    fixture_put(file,
+                "{\"lapwing\": 1, \"kind\": \"plan\", \"and\": \"a text that is long enough\"}\n");
     refused(LW_STORE_WRITE, LW_EFORMAT, "not a usable SQLite database");
     refused(LW_STORE_READ, LW_EFORMAT, "not a usable SQLite database");
     struct stat st;
@@ -513,7 +490,7 @@ TEST_WITH(a_text_file_is_not_a_database, open_folder, remove_folder)
     assert_int_equal(st.st_size, 68); /* untouched */
 }
 
-TEST_WITH(another_programs_database_is_left_alone, open_folder, remove_folder)
+TEST_WITH(another_programs_database_is_left_alone, open_folder, fixture_close)
 {
     must_do("CREATE TABLE mine (x); PRAGMA user_version = 3;");
     refused(LW_STORE_WRITE, LW_EFORMAT, "a database of another program (application_id 0)");
@@ -521,7 +498,7 @@ TEST_WITH(another_programs_database_is_left_alone, open_folder, remove_folder)
     assert_int_equal(ask("PRAGMA user_version"), 3);
 }
 
-TEST_WITH(a_newer_schema_is_refused, open_folder, remove_folder)
+TEST_WITH(a_newer_schema_is_refused, open_folder, fixture_close)
 {
     struct lw_store *s;
     struct lw_err err = {0};
@@ -532,7 +509,7 @@ TEST_WITH(a_newer_schema_is_refused, open_folder, remove_folder)
     refused(LW_STORE_WRITE, LW_EFORMAT, "schema version 99, of a newer lapwing (this one");
 }
 
-TEST_WITH(edited_version_numbers_are_named, open_folder, remove_folder)
+TEST_WITH(edited_version_numbers_are_named, open_folder, fixture_close)
 {
     struct lw_store *s;
     struct lw_err err = {0};
@@ -549,9 +526,9 @@ TEST_WITH(edited_version_numbers_are_named, open_folder, remove_folder)
     refused(LW_STORE_READ, LW_EFORMAT, "schema version 1 and no table 'run'");
 }
 
-TEST_WITH(what_is_no_file_is_named, open_folder, remove_folder)
+TEST_WITH(what_is_no_file_is_named, open_folder, fixture_close)
 {
-    snprintf(file, sizeof file, "%s", folder);
+    snprintf(file, sizeof file, "%s", fixture_path("."));
     refused(LW_STORE_WRITE, LW_EIO, "a folder, no database; give the name of a file to --db");
     refused(LW_STORE_READ, LW_EIO, "a folder, no database");
     snprintf(file, sizeof file, "/dev/null");
@@ -560,7 +537,7 @@ TEST_WITH(what_is_no_file_is_named, open_folder, remove_folder)
     refused(LW_STORE_WRITE, LW_EIO, "unable to open database file: No such file or directory");
 }
 
-TEST_WITH(an_older_schema_is_brought_up_to_date_by_a_writer, open_folder, remove_folder)
+TEST_WITH(an_older_schema_is_brought_up_to_date_by_a_writer, open_folder, fixture_close)
 {
     struct lw_store *s;
     struct lw_err err = {0};
@@ -576,7 +553,7 @@ TEST_WITH(an_older_schema_is_brought_up_to_date_by_a_writer, open_folder, remove
 }
 
 /* What the documentation tells people to type works on a stored run. */
-TEST_WITH(the_statements_of_the_documentation_work, open_folder, remove_folder)
+TEST_WITH(the_statements_of_the_documentation_work, open_folder, fixture_close)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -602,15 +579,15 @@ TEST_WITH(the_statements_of_the_documentation_work, open_folder, remove_folder)
     assert_int_equal(n, 2);
 }
 
-TEST_WITH(an_absent_file_is_created_only_for_writing, open_folder, remove_folder)
+TEST_WITH(an_absent_file_is_created_only_for_writing, open_folder, fixture_close)
 {
     refused(LW_STORE_READ, LW_EIO, "no database there (No such file or directory)");
     assert_int_not_equal(access(file, F_OK), 0);
-    snprintf(file, sizeof file, "%s/none/runs.db", folder);
+    snprintf(file, sizeof file, "%s", fixture_path("none/runs.db"));
     refused(LW_STORE_WRITE, LW_EIO, "No such file or directory");
 }
 
-TEST_WITH(a_locked_database_says_so, open_folder, remove_folder)
+TEST_WITH(a_locked_database_says_so, open_folder, fixture_close)
 {
     struct lw_run_info info = {.kind = LW_RUN_SIM};
     struct lw_store *s;
@@ -623,7 +600,7 @@ TEST_WITH(a_locked_database_says_so, open_folder, remove_folder)
     assert_int_equal(sqlite3_open(file, &other), SQLITE_OK);
     assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_EIO);
-    assert_says(&err, "another process has been writing for 0.05 s");
+    has(err.msg, "another process has been writing for 0.05 s");
     assert_int_equal(id, -5);
     assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
@@ -653,7 +630,7 @@ static int fill_small_disk(void)
     return st == LW_EIO && clear ? 0 : 1;
 }
 
-TEST_WITH(a_full_disk_is_reported, open_folder, remove_folder)
+TEST_WITH(a_full_disk_is_reported, open_folder, fixture_close)
 {
     int status;
 
@@ -684,7 +661,7 @@ static int read_frozen(void)
     return strstr(err.msg, "cannot be written") ? 0 : 4;
 }
 
-TEST_WITH(a_frozen_folder_can_be_read_but_not_written, open_folder, remove_folder)
+TEST_WITH(a_frozen_folder_can_be_read_but_not_written, open_folder, fixture_close)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};
@@ -695,17 +672,17 @@ TEST_WITH(a_frozen_folder_can_be_read_but_not_written, open_folder, remove_folde
     assert_int_equal(store_one(&p, LW_RUN_SIM, &id, &err), LW_OK);
     lw_plan_free(&p);
     assert_int_equal(chmod(file, 0444), 0);
-    assert_int_equal(chmod(folder, 0555), 0);
+    assert_int_equal(chmod(fixture_path("."), 0555), 0);
     pid_t child = fork();
     if (child == 0)
         _exit(read_frozen());
     waitpid(child, &status, 0);
-    assert_int_equal(chmod(folder, 0755), 0);
+    assert_int_equal(chmod(fixture_path("."), 0755), 0);
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_true(WIFEXITED(status));
 }
 
-TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, open_folder, remove_folder)
+TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, open_folder, fixture_close)
 {
     struct lw_plan p = {0};
     struct lw_err err = {0};

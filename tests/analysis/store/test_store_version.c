@@ -9,16 +9,11 @@
 #include "analysis/store/store.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 static const char *file(void)
 {
     return fixture_path("v.db");
-}
-
-static void assert_says(const struct lw_err *err, const char *words)
-{
-    if (!strstr(err->msg, words))
-        fail_msg("'%s' does not say '%s'", err->msg, words);
 }
 
 static void run_sql(const char *sql)
@@ -85,9 +80,9 @@ static void use_version(int tables, int number, enum lw_store_mode mode)
     } else {
         snprintf(version, sizeof version, "schema version %d", number);
         assert_int_equal(st, LW_EFORMAT);
-        assert_says(&err, file());
-        assert_says(&err, version);
-        assert_says(&err, "1 to 5");
+        has(err.msg, file());
+        has(err.msg, version);
+        has(err.msg, "1 to 5");
         assert_true(strstr(err.msg, "another --db") || strstr(err.msg, "brings it up to date"));
         for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
             assert_null(strstr(err.msg, foreign[i]));
@@ -132,7 +127,7 @@ TEST_WITH(what_a_stranger_put_in_is_not_evaluated, fixture_open, fixture_close)
     run_sql(line);
     assert_int_equal(lw_store_open(file(), LW_STORE_READ, &s, &err), LW_OK);
     assert_int_equal(lw_store_runs(s, &arena, &runs, &n, &err), LW_EFORMAT);
-    assert_says(&err, "its tables are not those of schema version 5");
+    has(err.msg, "its tables are not those of schema version 5");
     lw_arena_free(&arena);
     lw_store_close(s);
 }

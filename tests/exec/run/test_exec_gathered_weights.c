@@ -3,24 +3,13 @@
 #include "shared/plan/op.h"
 #include "tests/lib/exec/exec_chain.h"
 #include "tests/lib/unit.h"
+#include "tests/lib/plans/find_op.h"
 
 static void expect_fault(const struct lw_plan *p, const char *words)
 {
     struct lw_exec_options o = options();
 
     exec_expect_fault(p, &o, words);
-}
-
-/* The n-th op of a kind on rank 0, by its number in the plan. */
-static int32_t find(const struct lw_plan *p, enum lw_op_kind kind, int n)
-{
-    const struct lw_program g = lw_plan_program(p, 0, 0);
-
-    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-        if (p->ops[i].kind == kind && n-- == 0)
-            return i;
-    fail_msg("no such op");
-    return -1;
 }
 
 /* The op at or before it that waits for something. */
@@ -45,7 +34,7 @@ TEST(computing_waits_for_its_weights)
     chain_init(&c, 4);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lw_plan p = build(&c, "dp 2 zero 3");
-        int32_t at = find(&p, cases[i].kind, cases[i].n);
+        int32_t at = find_op(&p, cases[i].kind, cases[i].n);
         waiting(&p, at)->n_deps = 0;
         snprintf(words, sizeof words,
                  "op %d (%s, module %d) of 'first' for role 'data' does not wait", (int)at,
@@ -63,8 +52,8 @@ TEST(giving_up_waits_for_users)
 
     chain_init(&c, 4);
     struct lw_plan p = build(&c, "dp 2 zero 3");
-    struct lw_op *op = &p.ops[find(&p, LW_OP_FREE, 0)];
-    op->stream = p.ops[find(&p, LW_OP_ALL_GATHER, 0)].stream;
+    struct lw_op *op = &p.ops[find_op(&p, LW_OP_FREE, 0)];
+    op->stream = p.ops[find_op(&p, LW_OP_ALL_GATHER, 0)].stream;
     op->n_deps = 0;
     expect_fault(
         &p,

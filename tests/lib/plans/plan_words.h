@@ -14,3 +14,14 @@ static inline struct lw_plan plan_of_words(const struct lw_workload *w, const ch
         fail_msg("%s: %s", words, err.msg);
     return p;
 }
+
+/* There is no such plan, and the message says so. */
+static inline void plan_refused(const struct lw_workload *w, const char *words, const char *part)
+{
+    struct lw_plan p = {0};
+    struct lw_err err = {0};
+    struct lw_strategy s = strategy(words);
+
+    if (lw_plan_build(w, &s, NULL, &p, &err) == LW_OK || !strstr(err.msg, part))
+        fail_msg("%s: '%s' lacks '%s'", words, err.msg, part);
+}

@@ -8,6 +8,17 @@
 #include "shared/base/arena.h"
 #include "tests/lib/plans/tiny_build.h"
 
+void tiny_block(struct tiny *t)
+{
+    tiny_init(t);
+    t->modules[1].tp_split = LW_TP_BLOCK;
+    t->modules[1].tp_calls = 2;
+    t->modules[1].tp_forward_bytes = t->modules[1].tp_backward_bytes = 2000;
+    t->params[B_WEIGHT].tp_split = LW_TP_ROW;
+    for (int m = 0; m < 3; m++)
+        t->modules[m].output_bytes = 1000 * (m + 1);
+}
+
 struct lw_plan build_with(const struct tiny *t, const struct lw_strategy *s,
                           const struct lw_cost *cost)
 {
@@ -43,12 +54,13 @@ void expect_ops(const struct tiny *t, const struct lw_strategy *s, const char *e
 void expect_refusal_with(const struct tiny *t, const struct lw_strategy *s,
                          const struct lw_cost *cost, enum lw_status status, const char *part)
 {
-    struct lw_plan p;
+    struct lw_plan p = {.n_ranks = -7};
     struct lw_err err = {0};
 
     assert_int_equal(lw_plan_build(&t->w, s, cost, &p, &err), status);
     if (!strstr(err.msg, part))
         fail_msg("'%s' lacks '%s'", err.msg, part);
+    assert_int_equal(p.n_ranks, -7); /* untouched */
 }
 
 void expect_refusal(const struct tiny *t, const struct lw_strategy *s, enum lw_status status,

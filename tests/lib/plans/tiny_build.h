@@ -7,6 +7,10 @@
 
 /* Plans of the tiny workload under a strategy, for tests of lowering. Every failure stops the
  * test. */
+
+/* a and c are whole; b is a tensor-parallel block of two sums of 1000 bytes in each direction. */
+void tiny_block(struct tiny *t);
+
 struct lw_plan build(const struct tiny *t, const struct lw_strategy *s); /* no cost handed in */
 struct lw_plan build_with(const struct tiny *t, const struct lw_strategy *s,
                           const struct lw_cost *cost);

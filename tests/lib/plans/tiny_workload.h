@@ -6,6 +6,7 @@
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/workload.h"
+#include "tests/lib/plans/find_op.h"
 
 /* A workload small enough to follow by hand, the one of docs/design/lower.md: modules a, b, c
  * with backward windows c [0, 6), b [6, 10), a [10, 12) us and four f32 gradients ready at
@@ -58,15 +59,6 @@ static inline void tiny_init(struct tiny *t)
                                 .optimizer_ps = 7 * LW_PS_PER_US};
     t->w.from.rank = t->w.from.step = -1;
     t->w.recorded.step_ps = t->w.recorded.step_spread_ps = -1;
-}
-
-/* The index of the plan's variant of that name; -1: none. */
-static inline int32_t find_variant(const struct lw_plan *p, const char *name)
-{
-    for (int32_t v = 0; v < p->n_variants; v++)
-        if (strcmp(p->variants[v].name, name) == 0)
-            return v;
-    return -1;
 }
 
 /* The ops of a program, one word each: letter, module (F, B) or bucket, bytes after '/', and for

@@ -7,6 +7,7 @@
 #include "shared/bucket/bucket.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/plans/resnet50_sizes.h"
+#include "tests/lib/prng.h"
 
 enum { N_MAX = 200 };
 
@@ -298,31 +299,24 @@ TEST(per_tensor_and_single_follow_the_ready_order)
     lw_bucketing_free(&b);
 }
 
-static int next(uint64_t *x, int below)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*x >> 33) % (uint64_t)below);
-}
-
 /* Every gradient in exactly one bucket; a bucket closes at its limit and not before. */
 TEST(random_lists_are_partitioned_and_closed_on_time)
 {
-    uint64_t x = 20240607;
+    struct prng x = prng_start("random lists are partitioned and closed on time");
 
-    print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 300; round++) {
         struct lw_grad g[N_MAX];
         bool seen[N_MAX] = {false};
         struct lw_bucketing b;
         struct lw_err err = {0};
-        int n = 1 + next(&x, N_MAX);
-        int64_t limits[2] = {next(&x, 300), 0};
-        limits[1] = next(&x, 3000);
+        int n = 1 + prng_below(&x, N_MAX);
+        int64_t limits[2] = {prng_below(&x, 300), 0};
+        limits[1] = prng_below(&x, 3000);
         for (int i = 0; i < n; i++) {
-            g[i] = f32(next(&x, 100));
-            g[i].dtype = next(&x, 2) ? LW_F32 : LW_BF16;
-            g[i].device = next(&x, 2);
-            g[i].sparse = next(&x, 9) == 0;
+            g[i] = f32(prng_below(&x, 100));
+            g[i].dtype = prng_below(&x, 2) ? LW_F32 : LW_BF16;
+            g[i].device = prng_below(&x, 2);
+            g[i].sparse = prng_below(&x, 9) == 0;
         }
         assert_int_equal(lw_bucket_assign_c10d(g, n, NULL, limits, 2, &b, &err), LW_OK);
         assert_int_equal(b.n_items, n);

@@ -9,6 +9,7 @@
 #include "shared/plan/strategy.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/plans/tiny_workload.h"
+#include "tests/lib/prng.h"
 
 /* The worked example of docs/design/lower.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
  * its set. Op 20 is the all-reduce of bucket 1, op 26 that of bucket 2. */
@@ -608,21 +609,15 @@ TEST(thousands_of_ranks_cost_no_more_than_their_roles)
 
 /* --- any content ------------------------------------------------------------------------------ */
 
-static uint64_t next(uint64_t *x)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return *x >> 33;
-}
-
 /* Put a hostile value into one word of a table, check, put the old one back. Under the sanitizers
  * this proves that nothing is read outside the tables. */
-static void poke(struct lw_plan *p, int32_t *word, uint64_t *x, int64_t *found)
+static void poke(struct lw_plan *p, int32_t *word, struct prng *x, int64_t *found)
 {
     static const int32_t bad[] = {-2147483647 - 1, -2, -1, 0, 1, 2, 3, 7, 31, 1000, 2147483647};
     int32_t old = *word;
     struct lw_err err = {0};
 
-    *word = next(x) % 4 ? bad[next(x) % (sizeof bad / sizeof *bad)] : (int32_t)next(x);
+    *word = prng_below(x, 4) ? bad[prng_below(x, sizeof bad / sizeof *bad)] : (int32_t)prng_next(x);
     enum lw_status s = lw_plan_check(p, &err);
     if (s != LW_OK && s != LW_EPLAN)
         fail_msg("status %d: %s", (int)s, err.msg);
@@ -630,7 +625,7 @@ static void poke(struct lw_plan *p, int32_t *word, uint64_t *x, int64_t *found)
     *word = old;
 }
 
-static void poke_all(struct lw_plan *p, int rounds, uint64_t *x)
+static void poke_all(struct lw_plan *p, int rounds, struct prng *x)
 {
     struct {
         void *at;
@@ -664,22 +659,21 @@ static void poke_all(struct lw_plan *p, int rounds, uint64_t *x)
     int64_t found = 0;
 
     for (int i = 0; i < rounds; i++) {
-        size_t k = next(x) % (sizeof tables / sizeof *tables);
+        size_t k = prng_next(x) % (sizeof tables / sizeof *tables);
         if (tables[k].n == 0)
             continue;
-        char *entry = (char *)tables[k].at + next(x) % (uint64_t)tables[k].n * tables[k].size;
-        poke(p, (int32_t *)(void *)(entry + next(x) % (tables[k].ints / 4) * 4), x, &found);
+        char *entry = (char *)tables[k].at + prng_next(x) % (uint64_t)tables[k].n * tables[k].size;
+        poke(p, (int32_t *)(void *)(entry + prng_next(x) % (tables[k].ints / 4) * 4), x, &found);
     }
     assert_true(found > rounds / 4);
 }
 
 TEST(hostile_numbers_never_lead_outside_a_table)
 {
-    uint64_t x = 99;
+    struct prng x = prng_start("hostile numbers");
     struct lw_plan p = example();
     struct lw_err err = {0};
 
-    print_message("seed %llu\n", (unsigned long long)x);
     poke_all(&p, 20000, &x);
     write_tables(&p);
     poke_all(&p, 20000, &x);

@@ -12,35 +12,11 @@
 #include "shared/io/output.h"
 #include "shared/io/own_output.h"
 #include "shared/text/table.h"
-
-static char folder[64];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/lapwing-output-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
+#include "tests/lib/files/file_fixture.h"
 
 static int files_in_folder(void)
 {
-    DIR *d = opendir(folder);
+    DIR *d = opendir(fixture_path(""));
     int n = 0;
 
     for (struct dirent *e; (e = readdir(d));)
@@ -51,7 +27,7 @@ static int files_in_folder(void)
 
 static void put(const char *name, const void *bytes, size_t n)
 {
-    FILE *f = fopen(in_folder(name), "wb");
+    FILE *f = fopen(fixture_path(name), "wb");
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     fclose(f);
 }
@@ -62,16 +38,16 @@ TEST(a_committed_file_is_there_whole)
     struct lw_input in;
     struct lw_err err = {0};
 
-    assert_int_equal(lw_output_open(in_folder("a.txt"), &out, &err), LW_OK);
+    assert_int_equal(lw_output_open(fixture_path("a.txt"), &out, &err), LW_OK);
     fputs("hello", out.file);
-    assert_int_equal(access(in_folder("a.txt"), F_OK), -1);
+    assert_int_equal(access(fixture_path("a.txt"), F_OK), -1);
     assert_int_equal(lw_output_commit(&out, &err), LW_OK);
-    assert_int_equal(lw_input_read(in_folder("a.txt"), 0, &in, &err), LW_OK);
+    assert_int_equal(lw_input_read(fixture_path("a.txt"), 0, &in, &err), LW_OK);
     assert_int_equal(in.len, 5);
     assert_string_equal(in.text, "hello");
     lw_input_free(&in);
     assert_int_equal(files_in_folder(), 1);
-    unlink(in_folder("a.txt"));
+    unlink(fixture_path("a.txt"));
 }
 
 TEST(an_aborted_file_leaves_the_old_one_and_nothing_else)
@@ -80,11 +56,11 @@ TEST(an_aborted_file_leaves_the_old_one_and_nothing_else)
     struct lw_err err = {0};
 
     put("b.txt", "{\"lapwing\"", 10);
-    assert_int_equal(lw_output_open(in_folder("b.txt"), &out, &err), LW_OK);
+    assert_int_equal(lw_output_open(fixture_path("b.txt"), &out, &err), LW_OK);
     fputs("new", out.file);
     lw_output_abort(&out);
     assert_int_equal(files_in_folder(), 1);
-    unlink(in_folder("b.txt"));
+    unlink(fixture_path("b.txt"));
 }
 
 TEST(a_file_of_another_program_is_not_replaced)
@@ -93,14 +69,14 @@ TEST(a_file_of_another_program_is_not_replaced)
     struct lw_err err = {0};
 
     put("c.txt", "{\"name\": 1}", 11);
-    assert_int_equal(lw_output_open(in_folder("c.txt"), &out, &err), LW_EINVAL);
+    assert_int_equal(lw_output_open(fixture_path("c.txt"), &out, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "exists and was not written by lapwing"));
     *lw_force_option() = true;
-    assert_true(lw_may_replace(in_folder("c.txt")));
+    assert_true(lw_may_replace(fixture_path("c.txt")));
     *lw_force_option() = false;
-    assert_false(lw_may_replace(in_folder("c.txt")));
-    assert_true(lw_may_replace(in_folder("none")));
-    unlink(in_folder("c.txt"));
+    assert_false(lw_may_replace(fixture_path("c.txt")));
+    assert_true(lw_may_replace(fixture_path("none")));
+    unlink(fixture_path("c.txt"));
 }
 
 TEST(a_full_disk_and_a_missing_folder_are_named)
@@ -126,27 +102,27 @@ TEST(gzip_is_found_by_content_and_its_checksum_checked)
     char expected[256];
 
     put("c", gz, sizeof gz);
-    assert_int_equal(lw_input_read(in_folder("c"), 0, &in, &err), LW_OK);
+    assert_int_equal(lw_input_read(fixture_path("c"), 0, &in, &err), LW_OK);
     assert_int_equal(in.len, 2);
     assert_memory_equal(in.text, "hi", 3);
     lw_input_free(&in);
     gz[15] ^= 1;
     put("c", gz, sizeof gz);
-    assert_int_equal(lw_input_read(in_folder("c"), 0, &in, &err), LW_EFORMAT);
+    assert_int_equal(lw_input_read(fixture_path("c"), 0, &in, &err), LW_EFORMAT);
     snprintf(expected, sizeof expected,
              "%s: byte 18: the gzip data is damaged (incorrect data check); 2 bytes unpack before",
-             in_folder("c"));
+             fixture_path("c"));
     assert_string_equal(err.msg, expected);
     gz[15] ^= 1;
     for (size_t n = 2; n < sizeof gz; n++) { /* cut anywhere: an error, never a partial text */
         put("c", gz, n);
-        assert_int_equal(lw_input_read(in_folder("c"), 0, &in, &err), LW_EFORMAT);
+        assert_int_equal(lw_input_read(fixture_path("c"), 0, &in, &err), LW_EFORMAT);
         assert_non_null(strstr(err.msg, "ends too early (truncated)"));
         assert_null(strstr(err.msg, "check")); /* a checksum was never reached */
     }
-    unlink(in_folder("c"));
-    assert_int_equal(lw_input_read(in_folder("c"), 0, &in, &err), LW_EIO);
-    assert_int_equal(lw_input_read(folder, 0, &in, &err), LW_EIO);
+    unlink(fixture_path("c"));
+    assert_int_equal(lw_input_read(fixture_path("c"), 0, &in, &err), LW_EIO);
+    assert_int_equal(lw_input_read(fixture_path("."), 0, &in, &err), LW_EIO);
     assert_int_equal(lw_alloc_live(), 0);
 }
 
@@ -239,4 +215,4 @@ TEST(csv_fields_are_quoted_where_they_must_be)
     free(text);
 }
 
-TEST_GROUP(make_folder, remove_folder)
+TEST_GROUP(fixture_open, fixture_close)

@@ -6,6 +6,7 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/prng.h"
 
 enum { ROOM = 4096 };
 
@@ -429,47 +430,42 @@ TEST(the_same_input_gives_the_same_hash)
     lw_plan_free(&a);
 }
 
-static int next(uint64_t *x, int below)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*x >> 33) % (uint64_t)below);
-}
-
 /* On random models every strategy's plan passes its own check (lw_plan_build runs it), every
  * gradient's bytes are reduced once, and forward and backward times are kept. */
 TEST(random_models_keep_bytes_and_times)
 {
     enum { M = 12, P = 40 };
-    uint64_t x = 7;
+    struct prng x = prng_start("random models keep bytes and times");
 
-    print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 200; round++) {
         struct lw_module modules[M];
         struct lw_param params[P];
-        struct lw_workload w = {.name = "random", .modules = modules, .params = params,
-                                .n_modules = 1 + next(&x, M)};
-        w.n_params = 1 + next(&x, P);
+        struct lw_workload w = {.name = "random",
+                                .modules = modules,
+                                .params = params,
+                                .n_modules = 1 + prng_below(&x, M)};
+        w.n_params = 1 + prng_below(&x, P);
         lw_ps total = 0, sum = 0;
         int64_t bytes = 0, reduced = 0;
         for (int m = 0; m < w.n_modules; m++) {
-            modules[m] = tiny_module("m", next(&x, 5));
+            modules[m] = tiny_module("m", prng_below(&x, 5));
             total += 3 * modules[m].forward_ps;
         }
         for (int i = 0; i < w.n_params; i++) {
-            params[i] = tiny_param("p", next(&x, 1000), i * w.n_modules / w.n_params, 0);
+            params[i] = tiny_param("p", prng_below(&x, 1000), i * w.n_modules / w.n_params, 0);
             params[i].ready_ps = -1;
-            params[i].dtype = next(&x, 3) ? LW_F32 : LW_BF16;
+            params[i].dtype = prng_below(&x, 3) ? LW_F32 : LW_BF16;
             bytes += params[i].numel * lw_dtype_size(params[i].dtype);
         }
         struct lw_strategy s = lw_strategy_default();
-        s.dp = 1 + next(&x, 4);
+        s.dp = 1 + prng_below(&x, 4);
         s.bucket_policy = (enum lw_bucket_policy_id)(
-            next(&x, 2) ? next(&x, 3) : LW_BUCKET_PER_TENSOR + next(&x, 2));
-        s.find_unused = next(&x, 2);
-        s.overlap = next(&x, 2);
-        s.launch_order = (enum lw_launch_order)next(&x, 2);
+            prng_below(&x, 2) ? prng_below(&x, 3) : LW_BUCKET_PER_TENSOR + prng_below(&x, 2));
+        s.find_unused = prng_below(&x, 2);
+        s.overlap = prng_below(&x, 2);
+        s.launch_order = (enum lw_launch_order)prng_below(&x, 2);
         if (s.bucket_policy <= LW_BUCKET_C10D_2)
-            s.bucket_cap_bytes = next(&x, 5000);
+            s.bucket_cap_bytes = prng_below(&x, 5000);
         struct lw_plan p;
         struct lw_err err = {0};
         if (lw_plan_build(&w, &s, NULL, &p, &err) != LW_OK)

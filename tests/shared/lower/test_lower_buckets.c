@@ -8,6 +8,7 @@
 #include "shared/bucket/policy.h"
 #include "shared/lower/lower.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/prng.h"
 
 struct affine {
     lw_ps startup, per_byte;
@@ -230,12 +231,6 @@ TEST(contradictions_are_refused_in_words)
 
 /* --- random models ---------------------------------------------------------------------------- */
 
-static int next(uint64_t *x, int below)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*x >> 33) % (uint64_t)below);
-}
-
 enum { M = 6, P = 12 };
 
 struct model {
@@ -244,17 +239,17 @@ struct model {
     struct lw_workload w;
 };
 
-static void draw(uint64_t *x, struct model *k)
+static void draw(struct prng *x, struct model *k)
 {
     *k = (struct model){.w = {.name = "random"}};
     k->w.modules = k->modules;
     k->w.params = k->params;
-    k->w.n_modules = 1 + next(x, M);
-    k->w.n_params = 1 + next(x, P);
+    k->w.n_modules = 1 + prng_below(x, M);
+    k->w.n_params = 1 + prng_below(x, P);
     for (int m = 0; m < k->w.n_modules; m++)
-        k->modules[m] = tiny_module("m", next(x, 5));
+        k->modules[m] = tiny_module("m", prng_below(x, 5));
     for (int i = 0; i < k->w.n_params; i++) {
-        k->params[i] = tiny_param("p", next(x, 1000), i * k->w.n_modules / k->w.n_params, 0);
+        k->params[i] = tiny_param("p", prng_below(x, 1000), i * k->w.n_modules / k->w.n_params, 0);
         k->params[i].ready_ps = -1;
     }
 }
@@ -312,11 +307,10 @@ static lw_ps end_of_plan(const struct lw_plan *p, const struct affine *a, const 
 
 TEST(no_cut_of_random_models_ends_before_the_optimum)
 {
-    uint64_t x = 11;
+    struct prng x = prng_start("no cut of random models ends before the optimum");
 
-    print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 300; round++) {
-        struct affine a = {next(&x, 3000) * LW_PS_PER_NS, next(&x, 3000)};
+        struct affine a = {prng_below(&x, 3000) * LW_PS_PER_NS, prng_below(&x, 3000)};
         struct lw_cost cost = {.time = affine_time, .ctx = &a};
         struct lw_strategy s = with_policy(LW_BUCKET_OPTIMAL);
         struct tiny t;
@@ -349,25 +343,24 @@ TEST(random_models_keep_bytes_caps_and_order)
 {
     static const enum lw_bucket_policy_id policies[] = {LW_BUCKET_PICOTRON, LW_BUCKET_COLOSSAL,
                                                         LW_BUCKET_MG_WFBP, LW_BUCKET_OPTIMAL};
-    uint64_t x = 5;
+    struct prng x = prng_start("random models keep bytes caps and order");
 
-    print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 400; round++) {
-        struct affine a = {next(&x, 3000) * LW_PS_PER_NS, next(&x, 3000)};
+        struct affine a = {prng_below(&x, 3000) * LW_PS_PER_NS, prng_below(&x, 3000)};
         struct lw_cost cost = {.time = affine_time, .ctx = &a};
-        struct lw_strategy s = with_policy(policies[next(&x, 4)]);
+        struct lw_strategy s = with_policy(policies[prng_below(&x, 4)]);
         struct tiny t;
         struct model k;
         int64_t bytes = 0, reduced = 0;
         draw(&x, &k);
         t.w = k.w;
-        s.dp = 2 + next(&x, 6);
-        s.overlap = next(&x, 2);
-        s.no_sync = next(&x, 3);
-        s.launch_order = (enum lw_launch_order)next(&x, 2);
+        s.dp = 2 + prng_below(&x, 6);
+        s.overlap = prng_below(&x, 2);
+        s.no_sync = prng_below(&x, 3);
+        s.launch_order = (enum lw_launch_order)prng_below(&x, 2);
         if (s.bucket_policy == LW_BUCKET_PICOTRON) {
-            s.bucket_cap_bytes = next(&x, 6000);
-            s.compat = next(&x, 2) && s.overlap ? LW_COMPAT_PICOTRON : LW_COMPAT_NONE;
+            s.bucket_cap_bytes = prng_below(&x, 6000);
+            s.compat = prng_below(&x, 2) && s.overlap ? LW_COMPAT_PICOTRON : LW_COMPAT_NONE;
             s.launch_order = s.compat ? LW_LAUNCH_COMPLETION : s.launch_order;
         }
         struct lw_plan p = build_with(&t, &s, &cost);

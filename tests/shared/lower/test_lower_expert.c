@@ -9,6 +9,7 @@
 #include "shared/plan/op.h"
 #include "tests/lib/exec/exec_words.h"
 #include "tests/lib/traces/model_help.h"
+#include "tests/lib/plans/plan_words.h"
 
 enum { LAYERS = 2, HIDDEN = 16, TOKENS = 32, TOP = 2 };
 
@@ -128,22 +129,14 @@ TEST(all_of_it_runs_and_is_verified)
     lw_workload_free(&w);
 }
 
-static void refused(const char *words, const char *part)
-{
-    struct lw_workload w = model();
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    if (lw_plan_build(&w, &s, NULL, &p, &err) == LW_OK || !strstr(err.msg, part))
-        fail_msg("%s: '%s' lacks '%s'", words, err.msg, part);
-    lw_workload_free(&w);
-}
-
 TEST(what_makes_no_sense_is_refused)
 {
-    refused("dp 4 ep 3", "--ep 3 does not divide the 4 ranks");
-    refused("dp 2 ep 2 clip 1", "--ep 2 with --clip");
-    refused("dp 2 ep 2 zero 1 shard-policy oss-greedy", "experts are sharded in equal shares");
-    refused("dp 5 ep 5", "make no 5 equal parts");
+    struct lw_workload w = model();
+
+    plan_refused(&w, "dp 4 ep 3", "--ep 3 does not divide the 4 ranks");
+    plan_refused(&w, "dp 2 ep 2 clip 1", "--ep 2 with --clip");
+    plan_refused(&w, "dp 2 ep 2 zero 1 shard-policy oss-greedy",
+                 "experts are sharded in equal shares");
+    plan_refused(&w, "dp 5 ep 5", "make no 5 equal parts");
+    lw_workload_free(&w);
 }

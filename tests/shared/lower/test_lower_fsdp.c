@@ -297,15 +297,6 @@ TEST(frozen_weights_are_gathered_and_never_reduced)
 
 /* --- the check ----------------------------------------------------------------------------------- */
 
-static int32_t find(const struct lw_plan *p, enum lw_op_kind kind, int nth)
-{
-    for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == kind && nth-- == 0)
-            return i;
-    fail_msg("no such op");
-    return -1;
-}
-
 static void expect_fault(struct lw_plan *p, const char *part)
 {
     struct lw_err err = {0};
@@ -330,19 +321,19 @@ TEST(faults_around_gathered_weights_are_named)
     struct lw_plan p = build_third();
     int32_t op;
 
-    op = find(&p, LW_OP_EVENT_WAIT, 0); /* of module a's unit */
+    op = find_op(&p, LW_OP_EVENT_WAIT, 0); /* of module a's unit */
     p.ops[op].n_deps = 0;
     expect_fault(
         &p,
         "op 5 (forward, module 0) of 'first' for role 'data' does not wait for op 1 (all_gather");
 
     p = build_third();
-    op = find(&p, LW_OP_ALL_GATHER, 3); /* b, for its backward: not before it was freed */
-    p.ops[find(&p, LW_OP_ALLOC, 3)].n_deps = 0;
+    op = find_op(&p, LW_OP_ALL_GATHER, 3); /* b, for its backward: not before it was freed */
+    p.ops[find_op(&p, LW_OP_ALLOC, 3)].n_deps = 0;
     expect_fault(&p, "does not wait for");
 
     p = build_third();
-    op = find(&p, LW_OP_ALL_GATHER, 4); /* a, for its backward, never comes */
+    op = find_op(&p, LW_OP_ALL_GATHER, 4); /* a, for its backward, never comes */
     p.ops[op].kind = LW_OP_BARRIER;
     p.ops[op].bytes = 0;
     p.ops[op].bucket = -1;
@@ -350,7 +341,7 @@ TEST(faults_around_gathered_weights_are_named)
                  "(backward, module 0) of 'first' for role 'data' uses weights that are freed by");
 
     p = build_third();
-    op = find(&p, LW_OP_FREE, 4); /* a stays over the optimizer */
+    op = find_op(&p, LW_OP_FREE, 4); /* a stays over the optimizer */
     p.ops[op].kind = LW_OP_ALLOC;
     expect_fault(&p, "makes weights stale that nobody frees");
 }
@@ -375,7 +366,7 @@ TEST(faults_around_held_weights_are_named)
                      "of it, and not before another");
 
     p = build(&t, &s);
-    p.ops[find(&p, LW_OP_FREE, 0)].kind = LW_OP_ALLOC; /* its weights then stay */
+    p.ops[find_op(&p, LW_OP_FREE, 0)].kind = LW_OP_ALLOC; /* its weights then stay */
     expect_fault(&p, "sends weights: no optimizer comes before it");
 }
 
@@ -394,27 +385,27 @@ static struct lw_plan build_groups(void)
 TEST(faults_around_replicas_are_named)
 {
     struct lw_plan p = build_groups();
-    struct lw_op *sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
+    struct lw_op *sum = &p.ops[find_op(&p, LW_OP_ALL_REDUCE, 0)];
 
     p.operands[p.operand_first[sum->operand] + 3].offset = 0;
     expect_fault(&p, "rank 3 sums 1204 bytes of f32 from byte 0 of the bucket; it holds the 1204 "
                      "bytes of f32 from byte 1204");
 
     p = build_groups();
-    sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
+    sum = &p.ops[find_op(&p, LW_OP_ALL_REDUCE, 0)];
     sum->kind = LW_OP_BARRIER;
     sum->bytes = 0;
     sum->bucket = sum->operand = -1;
     expect_fault(&p, "updates before bucket 0 is summed over the replicas");
 
     p = build_groups();
-    sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
-    struct lw_op *scatter = &p.ops[find(&p, LW_OP_REDUCE_SCATTER, 0)], was = *sum;
+    sum = &p.ops[find_op(&p, LW_OP_ALL_REDUCE, 0)];
+    struct lw_op *scatter = &p.ops[find_op(&p, LW_OP_REDUCE_SCATTER, 0)], was = *sum;
     sum->comm = scatter->comm; /* over the data group again */
     expect_fault(&p, "has already reduced this bucket");
 
     p = build_groups();
-    sum = &p.ops[find(&p, LW_OP_ALL_REDUCE, 0)];
+    sum = &p.ops[find_op(&p, LW_OP_ALL_REDUCE, 0)];
     int32_t *members = p.members + lw_plan_group(&p, was.comm, 0)->first_member;
     int32_t *others = p.members + lw_plan_group(&p, was.comm, 1)->first_member;
     int32_t *of = p.comm_group + (int64_t)was.comm * p.n_ranks, mine = of[2];
@@ -658,7 +649,7 @@ TEST(a_reduction_that_is_lost_is_named)
     tiny_init(&t);
     s.micro_batches = 2;
     struct lw_plan p = build(&t, &s);
-    struct lw_op *op = &p.ops[find(&p, LW_OP_REDUCE_SCATTER, 0)];
+    struct lw_op *op = &p.ops[find_op(&p, LW_OP_REDUCE_SCATTER, 0)];
     op->kind = LW_OP_BARRIER;
     op->bytes = 0;
     op->bucket = -1;
@@ -679,7 +670,7 @@ TEST(weights_that_are_not_there_are_found_by_the_run)
     struct lw_plan p = build_third();
 
     for (int nth = 3; nth < 5; nth++) { /* the gathers for the backwards of b and a */
-        int32_t op = find(&p, LW_OP_ALL_GATHER, 3);
+        int32_t op = find_op(&p, LW_OP_ALL_GATHER, 3);
         p.ops[op].kind = LW_OP_BARRIER;
         p.ops[op].bytes = 0;
         p.ops[op].bucket = -1;

@@ -11,23 +11,17 @@
 #include "tests/lib/traces/model_help.h"
 #include "tests/lib/sim/sim_help.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/plans/plan_words.h"
 
 enum { ROOM = 4096 };
 
-/* a and c are whole. b is a block of two sums of 1000 bytes in each direction, for a rank of two:
- * 1 us of forward, of which the column products take 400 ns and the row products 200 ns, and 1 us
- * each of gradients by input and by weights. */
+/* For a rank of two the block has 1 us of forward, of which the column products take 400 ns and the
+ * row products 200 ns, and 1 us each of gradients by input and by weights. */
 static void init(struct tiny *t)
 {
-    tiny_init(t);
-    t->modules[1].tp_split = LW_TP_BLOCK;
-    t->modules[1].tp_calls = 2;
-    t->modules[1].tp_forward_bytes = t->modules[1].tp_backward_bytes = 2000;
+    tiny_block(t);
     t->modules[1].tp_column_ps = 800 * LW_PS_PER_NS;
     t->modules[1].tp_row_ps = 400 * LW_PS_PER_NS;
-    t->params[B_WEIGHT].tp_split = LW_TP_ROW;
-    for (int m = 0; m < 3; m++)
-        t->modules[m].output_bytes = 1000 * (m + 1);
 }
 
 /* Of module b: letter, ':' length in ns; collectives with their bytes after '/'; '<' and the
@@ -247,22 +241,12 @@ TEST(all_of_it_runs_and_is_verified)
     lw_workload_free(&w);
 }
 
-static void refused(const char *words, const char *part)
-{
-    struct tiny t;
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-    struct lw_strategy s = strategy(words);
-
-    init(&t);
-    assert_int_not_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_OK);
-    if (!strstr(err.msg, part))
-        fail_msg("'%s' lacks '%s'", err.msg, part);
-}
-
 TEST(what_makes_no_sense_is_refused)
 {
-    refused("tp-overlap pieces", "--tp-overlap needs --tp of at least 2");
-    refused("tp 2 pp 2 micro-batches 2 schedule zb-h1 tp-overlap backward",
-            "which splits backwards");
+    struct tiny t;
+
+    init(&t);
+    plan_refused(&t.w, "tp-overlap pieces", "--tp-overlap needs --tp of at least 2");
+    plan_refused(&t.w, "tp 2 pp 2 micro-batches 2 schedule zb-h1 tp-overlap backward",
+                 "which splits backwards");
 }

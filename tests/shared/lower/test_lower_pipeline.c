@@ -27,18 +27,6 @@ static struct lw_strategy two_stages(void)
     return s;
 }
 
-static void refuse(const struct tiny *t, const struct lw_strategy *s, enum lw_status status,
-                   const char *part)
-{
-    struct lw_plan p = {.n_ranks = -7};
-    struct lw_err err = {0};
-
-    assert_int_equal(lw_plan_build(&t->w, s, NULL, &p, &err), status);
-    if (!strstr(err.msg, part))
-        fail_msg("'%s' does not say '%s'", err.msg, part);
-    assert_int_equal(p.n_ranks, -7);
-}
-
 /* Letter, module or bucket, '.' micro-batch of F, B, I, W and messages; '>' and '<' with the peer
  * of the role's first rank for sends and receives; bytes of communication after '/'. */
 static const char *ops_of(const struct lw_plan *p, const char *variant, int32_t rank, char *text)
@@ -181,13 +169,13 @@ TEST(parts_of_an_explicit_list_follow_the_layout)
     assert_int_equal(p.params[B_BIAS].stage, 1);
     lw_plan_free(&p);
     s.partition_list = "0,1,2";
-    refuse(&t, &s, LW_EINVAL, "more than 2 stages");
+    expect_refusal(&t, &s, LW_EINVAL, "more than 2 stages");
     s.partition_list = "0,x";
-    refuse(&t, &s, LW_EINVAL, "'x' is no module number");
+    expect_refusal(&t, &s, LW_EINVAL, "'x' is no module number");
     s.partition_list = "0";
-    refuse(&t, &s, LW_EINVAL, "1 stages, --pp and --chunks make 2");
+    expect_refusal(&t, &s, LW_EINVAL, "1 stages, --pp and --chunks make 2");
     s.partition = LW_PARTITION_EXACT;
-    refuse(&t, &s, LW_EINVAL, "--partition-list 0 is for --partition explicit");
+    expect_refusal(&t, &s, LW_EINVAL, "--partition-list 0 is for --partition explicit");
 }
 
 static lw_ps a_message_takes_1us_per_1000_bytes(const void *ctx, const struct lw_cost_query *q)
@@ -227,7 +215,7 @@ TEST(the_exact_cut_weighs_transfers_by_the_clusters_cost)
     expect_cut(&t, &s, &apart, 0, "the slowest part takes 17.000 us");
     t.modules[1].output_bytes = 9000;
     expect_cut(&t, &s, &together, 1, "the slowest part takes 17.000 us");
-    refuse(&t, &s, LW_EINVAL, "--weigh-transfers on asks the cluster");
+    expect_refusal(&t, &s, LW_EINVAL, "--weigh-transfers on asks the cluster");
 }
 
 /* Forward 10, 2, 4 us of 12, 6, 10: a | b c costs 16, a b | c 18. When c alone is recomputed, which
@@ -261,9 +249,9 @@ TEST(pinned_modules_stay_on_the_first_and_the_last_stage)
     s.pin_last = 2;
     expect_cut(&t, &s, NULL, 1, "the last 2 on the last");
     s.pin_first = 2;
-    refuse(&t, &s, LW_EINVAL, "2 items pinned to the first and 2 to the last of 2 stages");
+    expect_refusal(&t, &s, LW_EINVAL, "2 items pinned to the first and 2 to the last of 2 stages");
     s.partition = LW_PARTITION_UNIFORM;
-    refuse(&t, &s, LW_EINVAL, "--pin-first is for --partition exact, not uniform");
+    expect_refusal(&t, &s, LW_EINVAL, "--pin-first is for --partition exact, not uniform");
 }
 
 /* Parameters, gradients and no state: 8 bytes an element, so a, b, c hold 800, 1616 and 2400; each
@@ -281,31 +269,33 @@ TEST(no_stage_holds_more_than_it_may)
         t.modules[m].kept_bytes[LW_RECOMPUTE_NONE] = t.modules[m].kept_bytes[LW_RECOMPUTE_FULL] =
             1000;
     s.stage_bytes = 0;
-    refuse(&t, &s, LW_EINVAL, "--stage-memory: a stage of 0 bytes");
+    expect_refusal(&t, &s, LW_EINVAL, "--stage-memory: a stage of 0 bytes");
     s.stage_bytes = 6416;
     expect_cut(&t, &s, NULL, 0, "no stage holds more than 6.27 KiB");
     s.stage_bytes = 6415;
     expect_cut(&t, &s, NULL, 1, "the slowest part takes 15.000 us");
     s.stage_bytes = 6015;
-    refuse(&t, &s, LW_EINVAL, "fits in 6015 bytes per stage; the least that does is 6016 bytes");
+    expect_refusal(&t, &s, LW_EINVAL,
+                   "fits in 6015 bytes per stage; the least that does is 6016 bytes");
     s.recompute = LW_RECOMPUTE_FULL;
     t.modules[2].kept_bytes[LW_RECOMPUTE_FULL] = 400;
-    refuse(&t, &s, LW_EINVAL, "fits in 6015 bytes per stage; the least that does is 6016 bytes");
+    expect_refusal(&t, &s, LW_EINVAL,
+                   "fits in 6015 bytes per stage; the least that does is 6016 bytes");
     s.stage_bytes = 7016;
     expect_cut(&t, &s, NULL, 0, "no stage holds more");
     t.modules[2].kept_bytes[LW_RECOMPUTE_FULL] = -1;
-    refuse(&t, &s, LW_EINVAL, "module 2 'c' keeps for its backward");
+    expect_refusal(&t, &s, LW_EINVAL, "module 2 'c' keeps for its backward");
     s.zero = 2;
     s.dp = 2;
     s.bucket_policy = LW_BUCKET_SINGLE;
     s.bucket_cap_bytes = -1;
     s.shard_policy = LW_SHARD_FLAT;
-    refuse(&t, &s, LW_ENOTSUP, "--stage-memory with --zero 2");
+    expect_refusal(&t, &s, LW_ENOTSUP, "--stage-memory with --zero 2");
     s = two_stages();
     s.stage_bytes = 7016;
     s.chunks = 2;
     s.schedule = LW_SCHEDULE_INTERLEAVED_1F1B;
-    refuse(&t, &s, LW_ENOTSUP, "--stage-memory limits stages of one part");
+    expect_refusal(&t, &s, LW_ENOTSUP, "--stage-memory limits stages of one part");
 }
 
 /* A buffer is no module's: 500 bytes go to a stage after the cut, which then holds 6916. */
@@ -322,7 +312,7 @@ TEST(what_only_the_cut_tells_is_checked_behind_it)
     s.stage_bytes = 6916;
     expect_cut(&t, &s, NULL, 0, "no stage holds more");
     s.stage_bytes = 6915;
-    refuse(&t, &s, LW_EINVAL, "stage 0 with modules 0 to 1 holds 6916 bytes");
+    expect_refusal(&t, &s, LW_EINVAL, "stage 0 with modules 0 to 1 holds 6916 bytes");
 }
 
 TEST(what_makes_no_sense_is_refused_with_the_reason)
@@ -333,26 +323,26 @@ TEST(what_makes_no_sense_is_refused_with_the_reason)
 
     init(&t);
     t.modules[1].output_bytes = -1;
-    refuse(&t, &s, LW_EINVAL, "module 1 'b' ends a stage");
+    expect_refusal(&t, &s, LW_EINVAL, "module 1 'b' ends a stage");
     init(&t);
     s.pp = 4;
-    refuse(&t, &s, LW_EINVAL, "4");
+    expect_refusal(&t, &s, LW_EINVAL, "4");
     s = two_stages();
     s.schedule = LW_SCHEDULE_DUALPIPE;
     s.chunks = 2;
-    refuse(&t, &s, LW_EINVAL, "at least 2 * pp micro-batches");
+    expect_refusal(&t, &s, LW_EINVAL, "at least 2 * pp micro-batches");
     s.micro_batches = 4;
     s.launch_order = LW_LAUNCH_COMPLETION;
-    refuse(&t, &s, LW_EINVAL, "complete their buckets in different orders");
+    expect_refusal(&t, &s, LW_EINVAL, "complete their buckets in different orders");
     s = two_stages();
     s.schedule = LW_SCHEDULE_CUSTOM;
-    refuse(&t, &s, LW_ENOTSUP, "a user's grid");
+    expect_refusal(&t, &s, LW_ENOTSUP, "a user's grid");
     s = lw_strategy_default();
     assert_int_equal(lw_strategy_set(&s, "schedule", "gpipe", &err), LW_OK);
-    refuse(&t, &s, LW_EINVAL, "--schedule needs --pp of at least 2");
+    expect_refusal(&t, &s, LW_EINVAL, "--schedule needs --pp of at least 2");
     s = two_stages();
     s.rank_order = LW_RANKS_HAISCALE;
-    refuse(&t, &s, LW_ENOTSUP, "--rank-order haiscale");
+    expect_refusal(&t, &s, LW_ENOTSUP, "--rank-order haiscale");
 }
 
 TEST(running_out_of_memory_leaves_nothing)

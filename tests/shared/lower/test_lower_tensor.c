@@ -10,21 +10,15 @@
 
 enum { ROOM = 4096 };
 
-/* a is whole, b is a block of two sums in each direction whose times are whole to 0.5 us in
- * forward, c is split by columns with one sum in backward. */
+/* The block's times are whole to 0.5 us in forward; c is split by columns with one sum in
+ * backward. */
 static void init(struct tiny *t)
 {
-    tiny_init(t);
-    t->modules[1].tp_split = LW_TP_BLOCK;
-    t->modules[1].tp_calls = 2;
-    t->modules[1].tp_forward_bytes = t->modules[1].tp_backward_bytes = 2000;
+    tiny_block(t);
     t->modules[1].whole_forward_ps = LW_PS_PER_US / 2;
     t->modules[2].tp_split = LW_TP_COLUMN;
     t->modules[2].tp_backward_bytes = 600;
-    t->params[B_WEIGHT].tp_split = LW_TP_ROW;
     t->params[C_WEIGHT].tp_split = LW_TP_COLUMN;
-    for (int m = 0; m < 3; m++)
-        t->modules[m].output_bytes = 1000 * (m + 1);
 }
 
 static struct lw_strategy two_way(void)
@@ -148,16 +142,6 @@ TEST(a_forward_is_done_again_before_its_backward)
     lw_plan_free(&p);
 }
 
-static void refuse(const struct tiny *t, const struct lw_strategy *s, const char *part)
-{
-    struct lw_plan p;
-    struct lw_err err = {0};
-
-    assert_int_equal(lw_plan_build(&t->w, s, NULL, &p, &err), LW_EINVAL);
-    if (!strstr(err.msg, part))
-        fail_msg("'%s' does not say '%s'", err.msg, part);
-}
-
 TEST(what_does_not_divide_is_refused_and_vocabularies_are_padded)
 {
     struct tiny t;
@@ -165,16 +149,17 @@ TEST(what_does_not_divide_is_refused_and_vocabularies_are_padded)
 
     init(&t);
     s.tp = 3;
-    refuse(&t, &s, "parameter 1 'b.weight' has 200 elements, which make no 3 equal parts");
+    expect_refusal(&t, &s, LW_EINVAL,
+                   "parameter 1 'b.weight' has 200 elements, which make no 3 equal parts");
     t.params[B_WEIGHT].tp_split = LW_TP_VOCAB; /* 67 each */
     struct lw_plan p = build(&t, &s);
     assert_int_equal(p.params[B_WEIGHT].numel, 67);
     lw_plan_free(&p);
     tiny_init(&t);
-    refuse(&t, &s, "names no module that tensor parallelism splits");
+    expect_refusal(&t, &s, LW_EINVAL, "names no module that tensor parallelism splits");
     s.tp = 1;
     s.recompute = LW_RECOMPUTE_SELECTIVE;
-    refuse(&t, &s, "does not say what of a module's forward it does again");
+    expect_refusal(&t, &s, LW_EINVAL, "does not say what of a module's forward it does again");
 }
 
 TEST(running_out_of_memory_leaves_nothing)

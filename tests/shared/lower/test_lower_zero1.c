@@ -8,6 +8,7 @@
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/prng.h"
 
 static struct lw_strategy zero(enum lw_shard_policy_id policy)
 {
@@ -231,15 +232,6 @@ TEST(contradictions_are_refused_in_words)
 
 /* --- the check ---------------------------------------------------------------------------------- */
 
-static int32_t find(const struct lw_plan *p, enum lw_op_kind kind, int nth)
-{
-    for (int32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == kind && nth-- == 0)
-            return i;
-    fail_msg("no %s", lw_op_name(kind));
-    return -1;
-}
-
 static void expect_fault(const struct lw_plan *p, const char *part)
 {
     struct lw_err err = {0};
@@ -256,7 +248,7 @@ TEST(weights_that_go_astray_are_found)
 
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
-    int32_t first = find(&p, LW_OP_BROADCAST, 0), second = find(&p, LW_OP_BROADCAST, 1);
+    int32_t first = find_op(&p, LW_OP_BROADCAST, 0), second = find_op(&p, LW_OP_BROADCAST, 1);
     p.ops[first].peer = 1;
     expect_fault(&p, "belong to member 0, but are broadcast from member 1");
     p.ops[first].peer = 0;
@@ -293,15 +285,9 @@ TEST(shares_and_roots_must_be_the_owners)
     s = zero(LW_SHARD_OSS_GREEDY);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;
     p = build(&t, &s);
-    p.ops[find(&p, LW_OP_REDUCE, 0)].peer = 0;
+    p.ops[find_op(&p, LW_OP_REDUCE, 0)].peer = 0;
     expect_fault(&p, "'b.weight' belong to member 1, but are reduced to member 0");
     lw_plan_free(&p);
-}
-
-static int next(uint64_t *x, int below)
-{
-    *x = *x * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*x >> 33) % (uint64_t)below);
 }
 
 /* One word of a sharded plan replaced by a hostile number: refused, or without effect; under the
@@ -309,11 +295,10 @@ static int next(uint64_t *x, int below)
 TEST(hostile_numbers_do_no_harm)
 {
     static const int32_t hostile[] = {-2, -1, 0, 1, 2, 3, 100, INT32_MAX, INT32_MIN};
-    uint64_t x = 3;
+    struct prng x = prng_start("hostile numbers do no harm");
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_OSS_GREEDY);
 
-    print_message("seed %llu\n", (unsigned long long)x);
     tiny_init(&t);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;
     struct lw_plan p = build(&t, &s);
@@ -324,11 +309,11 @@ TEST(hostile_numbers_do_no_harm)
                   {p.slots, (size_t)p.n_slots * sizeof *p.slots},
                   {p.deps, (size_t)p.n_deps * sizeof *p.deps}};
     for (int round = 0; round < 20000; round++) {
-        int k = next(&x, 3);
-        int32_t *word = (int32_t *)tables[k].at + next(&x, (int)(tables[k].bytes / 4));
+        int k = prng_below(&x, 3);
+        int32_t *word = (int32_t *)tables[k].at + prng_below(&x, (int)(tables[k].bytes / 4));
         int32_t before = *word;
         struct lw_err err = {0};
-        *word = hostile[next(&x, sizeof hostile / sizeof *hostile)];
+        *word = hostile[prng_below(&x, sizeof hostile / sizeof *hostile)];
         enum lw_status st = lw_plan_check(&p, &err);
         if (st != LW_OK && st != LW_EPLAN)
             fail_msg("round %d: %s", round, err.msg);
@@ -399,7 +384,7 @@ TEST(a_broadcast_from_the_wrong_owner_is_found_by_the_run)
 
     tiny_init(&t);
     struct lw_plan p = build(&t, &s);
-    p.ops[find(&p, LW_OP_BROADCAST, 1)].peer = 0;
+    p.ops[find_op(&p, LW_OP_BROADCAST, 1)].peer = 0;
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_ENO);
     if (!strstr(err.msg, "'b.weight'"))
         fail_msg("%s", err.msg);
@@ -445,27 +430,26 @@ TEST(a_failing_allocation_leaks_nothing)
  * shards hold every element once, and its flat buffers all of them. */
 TEST(random_models_are_sharded_whole)
 {
-    uint64_t x = 9;
+    struct prng x = prng_start("random models are sharded whole");
 
-    print_message("seed %llu\n", (unsigned long long)x);
     for (int round = 0; round < 400; round++) {
         struct tiny t;
-        struct lw_strategy s = zero((enum lw_shard_policy_id)next(&x, LW_SHARD_PER_TENSOR));
+        struct lw_strategy s = zero((enum lw_shard_policy_id)prng_below(&x, LW_SHARD_PER_TENSOR));
         int64_t all = 0, owned = 0, sent = 0;
         tiny_init(&t);
         t.w.n_ready = 0;
         for (int i = 0; i < 4; i++) {
-            t.params[i].numel = 1 + next(&x, 2000);
-            t.params[i].trainable = i == C_WEIGHT || next(&x, 5) > 0;
+            t.params[i].numel = 1 + prng_below(&x, 2000);
+            t.params[i].trainable = i == C_WEIGHT || prng_below(&x, 5) > 0;
             t.params[i].ready_ps = -1;
         }
         for (int i = 0; i < 4; i++)
             all += t.params[i].trainable ? t.params[i].numel : 0;
-        s.dp = 2 + next(&x, 9);
-        if (s.shard_policy == LW_SHARD_OSS_GREEDY && next(&x, 2)) {
+        s.dp = 2 + prng_below(&x, 9);
+        if (s.shard_policy == LW_SHARD_OSS_GREEDY && prng_below(&x, 2)) {
             s.bucket_policy = LW_BUCKET_SHARDED_DDP;
-            s.bucket_cap_bytes = next(&x, 12000);
-            s.launch_order = (enum lw_launch_order)next(&x, 2);
+            s.bucket_cap_bytes = prng_below(&x, 12000);
+            s.launch_order = (enum lw_launch_order)prng_below(&x, 2);
         }
         struct lw_plan p = build(&t, &s);
         for (int32_t i = 0; i < p.n_shards; i++) {

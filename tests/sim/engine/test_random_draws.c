@@ -8,6 +8,11 @@
 #include "sim/engine/random_draws.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+
+TEST_GROUP(fixture_open, fixture_close)
 
 /* --- the definition, written again from its words --- */
 
@@ -55,22 +60,12 @@ static int64_t oracle(uint64_t n, uint64_t seed, uint64_t jitter_ns, uint64_t sk
 /* Value of an integer field in the JSON that "lapwing bench ARGS" prints. */
 static int64_t bench(const char *args, const char *field)
 {
-    char command[512], out[4096];
-    const char *binary = getenv("LAPWING");
+    char words[512];
 
-    if (!binary) {
-        printf("SKIP LAPWING does not name the binary\n");
-        skip();
-    }
-    snprintf(command, sizeof command, "%s bench %s --format json", binary, args);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    out[fread(out, 1, sizeof out - 1, f)] = '\0';
-    assert_int_equal(pclose(f), 0);
-    const char *at = strstr(out, field);
-    if (!at)
-        fail_msg("no %s in %s", field, out);
-    return strtoll(at + strlen(field), NULL, 10);
+    snprintf(words, sizeof words, "bench %s --format json", args);
+    const char *out = lapwing(words, NULL);
+    has(out, field);
+    return strtoll(strstr(out, field) + strlen(field), NULL, 10);
 }
 
 static const uint64_t seeds[] = {0, 1, 42, 9223372036854775807u};
