@@ -279,15 +279,44 @@ static void run_command(int id, struct fake_command *c)
 
 static void leave(CUevent e) /* the lock is held */
 {
-    if (--e->users == 0)
-        free(e);
+    if (--e->users > 0)
+        return;
+    free(e->early);
+    free(e);
+}
+
+static int place_of(const struct CUevent_st *e, uint64_t record)
+{
+    int i = 0;
+
+    while (i < e->n_early && e->early[i] != record)
+        i++;
+    return i;
+}
+
+static bool has_run(const struct CUevent_st *e, uint64_t record)
+{
+    return record <= e->done || place_of(e, record) < e->n_early;
+}
+
+static void note_record(CUevent e, uint64_t record)
+{
+    int i;
+
+    if (has_run(e, record))
+        return; /* of a graph that runs again */
+    e->early = realloc(e->early, (size_t)(e->n_early + 1) * sizeof *e->early);
+    e->early[e->n_early++] = record;
+    for (; (i = place_of(e, e->done + 1)) < e->n_early; e->done++)
+        e->early[i] = e->early[--e->n_early];
 }
 
 void fake_record(CUevent e, uint64_t target)
 {
     pthread_mutex_lock(&fake_lock);
-    e->done = target;
-    e->at_ns = fake_now_ns();
+    note_record(e, target);
+    if (target == e->given)
+        e->at_ns = fake_now_ns();
     leave(e);
     pthread_cond_broadcast(&fake_moved);
     pthread_mutex_unlock(&fake_lock);
@@ -296,7 +325,7 @@ void fake_record(CUevent e, uint64_t target)
 static void wait_for(CUevent e, uint64_t target)
 {
     pthread_mutex_lock(&fake_lock);
-    while (e->done < target)
+    while (!has_run(e, target))
         pthread_cond_wait(&fake_moved, &fake_lock);
     leave(e);
     pthread_mutex_unlock(&fake_lock);
@@ -596,9 +625,9 @@ CUresult cuEventQuery(CUevent e)
     if (r != CUDA_SUCCESS)
         return r;
     pthread_mutex_lock(&fake_lock);
-    r = e->captured          ? CUDA_ERROR_CAPTURED_EVENT
-        : e->given == e->done ? CUDA_SUCCESS
-                              : CUDA_ERROR_NOT_READY;
+    r = e->captured            ? CUDA_ERROR_CAPTURED_EVENT
+        : has_run(e, e->given) ? CUDA_SUCCESS
+                               : CUDA_ERROR_NOT_READY;
     pthread_mutex_unlock(&fake_lock);
     return r;
 }
@@ -612,7 +641,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
     pthread_mutex_lock(&fake_lock);
     if (!from->timed || !to->timed || !from->given || !to->given)
         r = CUDA_ERROR_INVALID_HANDLE;
-    else if (from->given != from->done || to->given != to->done)
+    else if (!has_run(from, from->given) || !has_run(to, to->given))
         r = CUDA_ERROR_NOT_READY;
     else
         *ms = (float)((double)(to->at_ns - from->at_ns) / 1e6);

@@ -51,8 +51,10 @@ struct CUstream_st {
 
 struct CUevent_st { /* lives until it is destroyed and no command refers to it */
     int users;
-    uint64_t given, done;
-    int64_t at_ns;
+    uint64_t given, done; /* records; all up to `done` have run */
+    uint64_t *early;      /* others that have run: streams record in any order */
+    int n_early;
+    int64_t at_ns; /* of the latest record */
     bool timed;
     uint64_t captured; /* number of the capture in which it was recorded last; 0 = none */
     int mark;
