@@ -330,12 +330,18 @@ gpu-check: all
 gpu-pack: all
 	@LAPWING=$(BUILD)/lapwing tests/gpu_pack.sh
 
-RECORDED := $(BUILD)/tests/exec/record/test_call_recorder
-bench: $(BUILD)/lapwing $(if $(CUDA_WHY),,$(RECORDED) $(RECORDERS) $(FAKE_GPU))
+.PHONY: bench-record
+bench: $(BUILD)/lapwing bench-record
 	$(BUILD)/lapwing bench
-	$(if $(CUDA_WHY),,@for r in "" lapwing-record.so; do \
-	    LD_LIBRARY_PATH=$(FAKE_DIR) LD_PRELOAD=$${r:+$(BUILD)/$$r:}libcuda.so.1:libnccl.so.2 \
-	    RANK=0 LAPWING_RECORD=$(BUILD)/bench_calls $(RECORDED) --calls 100000 "$${r:-alone}"; done)
+
+# What a call of the libraries takes of the calling thread, alone and recorded.
+RECORDED := $(BUILD)/tests/exec/record/test_call_recorder
+record_costs = @for r in "" $(1); do \
+    LD_LIBRARY_PATH=$(FAKE_DIR) LD_PRELOAD=$${r:+$(BUILD)/$$r:}$(2) RANK=0 \
+    LAPWING_RECORD=$(BUILD)/bench_calls $(RECORDED) --$(3) 50000 "$${r:-alone}"; done
+bench-record: $(RECORDED) $(RECORDERS) $(FAKE_GPU)
+	$(if $(CUDA_WHY),,$(call record_costs,lapwing-record.so,libcuda.so.1:libnccl.so.2,calls))
+	$(if $(MPI_WHY),,$(call record_costs,lapwing-record-mpi.so,libmpi.so.40,mpi-calls))
 
 # Predicted against executed on this machine, a minute for the calibration and three for each workload.
 validate-tables: $(BUILD)/lapwing

@@ -1,8 +1,8 @@
-/* The writer of docs/formats/calls.md: lines into a buffer, the buffer into a file.
- *
- * Lines are formatted by hand, since they are the whole cost of a recording: about 0.2 us a
- * call. The buffer is written out when it is full, once a second and at the end of the process;
- * a process that is killed loses at most the last second. */
+/* The writer of docs/formats/calls.md. Lines are formatted by hand, since they are the whole cost of
+ * a recording, into a shared mapping of the file: a process that ends by a signal or _exit loses
+ * nothing. The file is extended by a window at a time, its blocks are reserved before they are
+ * mapped (a full disk is an error here, not a SIGBUS later), and what is not used is cut off when
+ * the process exits; after a kill zero bytes follow the last line. */
 #include "exec/record/record_file.h"
 
 #include <errno.h>
@@ -12,22 +12,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 18, LINE = 256, MAX_COMMS = 4096 };
-
-#define FLUSH_NS INT64_C(1000000000)
+enum { WINDOW = 1 << 20, PAGE = 1 << 16 /* the largest of Linux */, LINE = 256, MAX_COMMS = 4096 };
 
 static struct {
     pthread_mutex_t mutex;
-    char buffer[BUFFER];
-    size_t used;
-    int file;                    /* -1: not there */
+    char *window; /* WINDOW bytes of the file from window_at */
+    off_t window_at;
+    size_t used;  /* of the window */
+    int file;     /* -1: not there */
     bool tried;
-    pid_t pid;                   /* a forked child has a file of its own */
+    bool forked; /* a child has a file of its own */
     char library[64];
-    int64_t flushed_ns, n_calls;
+    int64_t n_calls;
     int32_t n_comms, n_kept;
     struct { const void *handle; int32_t number; } comms[MAX_COMMS];
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER, .file = -1};
@@ -50,22 +50,36 @@ uint64_t record_hash(const void *bytes, int64_t n)
     return h;
 }
 
-/* --- the file: the mutex is held -------------------------------------------------------------------- */
+/* --- the file: the mutex is held -------------------------------------------------------------- */
 
-static void flush(void)
+static void stop(const char *why)
 {
-    for (size_t done = 0; all.file >= 0 && done < all.used;) {
-        ssize_t n = write(all.file, all.buffer + done, all.used - done);
-        if (n > 0) {
-            done += (size_t)n;
-        } else if (errno != EINTR) {
-            fprintf(stderr, "lapwing-record: the recording stops: %s\n", strerror(errno));
-            close(all.file);
-            all.file = -1;
-        }
+    fprintf(stderr, "lapwing-record: the recording stops: %s\n", why);
+    close(all.file);
+    all.file = -1;
+}
+
+/* The window that begins with the page of the first unused byte. */
+static bool next_window(void)
+{
+    off_t end = all.window_at + (off_t)all.used;
+    off_t at = end / PAGE * PAGE;
+
+    if (all.window)
+        munmap(all.window, WINDOW);
+    all.window = NULL;
+    int failed = posix_fallocate(all.file, at, WINDOW);
+    char *map = failed ? MAP_FAILED
+                       : mmap(NULL, WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+                              all.file, at);
+    if (map == MAP_FAILED) {
+        stop(strerror(failed ? failed : errno));
+        return false;
     }
-    all.used = 0;
-    all.flushed_ns = record_now_ns();
+    all.window = map;
+    all.window_at = at;
+    all.used = (size_t)(end - at);
+    return true;
 }
 
 /* The rank as the launcher says it, so that files of one run sort; else the process number. */
@@ -76,12 +90,15 @@ static void name_file(char *path, size_t size)
     const char *prefix = getenv("LAPWING_RECORD");
     const char *rank = NULL;
 
+    prefix = prefix && *prefix ? prefix : "calls";
     for (size_t i = 0; !rank && i < sizeof variables / sizeof *variables; i++)
         rank = getenv(variables[i]);
-    if (rank && *rank)
-        snprintf(path, size, "%s.rank%.12s.csv", prefix && *prefix ? prefix : "calls", rank);
+    if (!rank || !*rank)
+        snprintf(path, size, "%s.pid%d.csv", prefix, (int)getpid());
+    else if (all.forked) /* the parent records as this rank */
+        snprintf(path, size, "%s.rank%.12s.pid%d.csv", prefix, rank, (int)getpid());
     else
-        snprintf(path, size, "%s.pid%d.csv", prefix && *prefix ? prefix : "calls", (int)getpid());
+        snprintf(path, size, "%s.rank%.12s.csv", prefix, rank);
 }
 
 static void put_head(void)
@@ -92,40 +109,39 @@ static void put_head(void)
     gethostname(host, sizeof host - 1);
     clock_gettime(CLOCK_REALTIME, &t);
     all.used += (size_t)snprintf(
-        all.buffer, BUFFER,
+        all.window, WINDOW,
         "# lapwing-calls 1\n# library %s\n# host %s pid %d\n# unix_ns %lld monotonic_ns %lld\n",
         all.library, host, (int)getpid(), (long long)t.tv_sec * 1000000000 + t.tv_nsec,
         (long long)record_now_ns());
 }
 
-static bool ready(void)
+static bool opened(void)
 {
     char path[4096];
 
-    if (all.pid != getpid()) { /* the first call, or the first one of a forked child */
-        all.pid = getpid();
-        all.tried = false;
-        all.used = 0;
-        all.file = -1;
-    }
-    if (all.tried)
-        return all.file >= 0;
     all.tried = true;
     name_file(path, sizeof path);
-    all.file = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+    unlink(path); /* not truncated: a process of the same name may have it mapped */
+    all.file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
     if (all.file < 0)
         fprintf(stderr, "lapwing-record: %s: %s; nothing is recorded (LAPWING_RECORD=PREFIX)\n",
                 path, strerror(errno));
-    else
+    else if (next_window())
         put_head();
     return all.file >= 0;
 }
 
+/* Opens the file at the first line, and makes room for another. */
+static bool ready(void)
+{
+    if (!all.tried && !opened())
+        return false;
+    return all.file >= 0 && (all.used + LINE <= WINDOW || next_window());
+}
+
 static char *room(void)
 {
-    if (all.used + LINE > BUFFER)
-        flush();
-    return all.buffer + all.used;
+    return all.window + all.used;
 }
 
 static char *put_int(char *at, int64_t v)
@@ -155,7 +171,7 @@ static char *put_text(char *at, const char *text)
 static void end_line(char *at)
 {
     at[-1] = '\n'; /* the comma of the last field */
-    all.used = (size_t)(at - all.buffer);
+    all.used = (size_t)(at - all.window);
 }
 
 static char *field(char *at, int64_t v)
@@ -172,7 +188,7 @@ static char *text_field(char *at, const char *text)
     return at;
 }
 
-/* --- what is recorded ------------------------------------------------------------------------------- */
+/* --- what is recorded ------------------------------------------------------------------------- */
 
 void record_library(const char *name, int32_t major, int32_t minor, int32_t patch)
 {
@@ -242,8 +258,6 @@ int64_t record_call(const struct record_call *c)
         at = field(at, (int64_t)c->stream);
         at = field(at, c->group);
         end_line(at);
-        if (c->entered_ns - all.flushed_ns > FLUSH_NS)
-            flush();
     }
     pthread_mutex_unlock(&all.mutex);
     return number;
@@ -264,10 +278,49 @@ void record_span(int64_t call, int64_t start_ns, int64_t end_ns)
     pthread_mutex_unlock(&all.mutex);
 }
 
+/* Later calls, of threads that still run, are not recorded. */
 __attribute__((destructor)) static void at_exit(void)
 {
     pthread_mutex_lock(&all.mutex);
-    if (all.pid == getpid())
-        flush();
+    all.tried = true;
+    if (all.file >= 0 && ftruncate(all.file, all.window_at + (off_t)all.used) != 0)
+        stop(strerror(errno));
+    all.file = -1;
     pthread_mutex_unlock(&all.mutex);
+}
+
+/* --- fork ------------------------------------------------------------------------------------- */
+
+/* A child neither waits for a thread that it does not have nor writes into its parent's file. */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&all.mutex);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&all.mutex);
+}
+
+static void in_child(void)
+{
+    if (all.window)
+        munmap(all.window, WINDOW);
+    if (all.file >= 0)
+        close(all.file);
+    all.window = NULL;
+    all.window_at = 0;
+    all.used = 0;
+    all.file = -1;
+    all.tried = false;
+    all.forked = true;
+    all.n_calls = 0;
+    all.n_comms = all.n_kept = 0;
+    pthread_mutex_unlock(&all.mutex);
+}
+
+__attribute__((constructor)) static void at_start(void)
+{
+    pthread_atfork(before_fork, after_fork, in_child);
 }

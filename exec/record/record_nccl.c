@@ -34,15 +34,15 @@ static void *find(const char *name)
     return f;
 }
 
-/* real_X: the library's own function, found at its first use. */
+/* real_X: the library's own function, found at its first use by any thread. */
 #define REAL(name)                                              \
-    static __typeof__(&name) real_##name;                       \
+    static _Atomic(__typeof__(&name)) real_##name;              \
     if (!real_##name)                                           \
     real_##name = (__typeof__(&name))find(#name)
 
 static void say_library(void)
 {
-    static bool said;
+    static _Atomic bool said;
     int version = 0;
     REAL(ncclGetVersion);
 
@@ -142,6 +142,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
                      record_hash(&id, sizeof id));
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 4)
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int n, int rank, int n_ids,
+                                      ncclUniqueId *ids, ncclConfig_t *config)
+{
+    REAL(ncclCommInitRankScalable);
+    say_library();
+    return note_comm(real_ncclCommInitRankScalable(comm, n, rank, n_ids, ids, config), comm,
+                     record_hash(ids, n_ids * (int64_t)sizeof *ids));
+}
+#endif
+
 ncclResult_t ncclCommInitAll(ncclComm_t *list, int n, const int *devices)
 {
     static _Atomic int64_t n_worlds;
@@ -155,16 +166,31 @@ ncclResult_t ncclCommInitAll(ncclComm_t *list, int n, const int *devices)
     return r;
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *comm,
-                           ncclConfig_t *config)
+/* A child of the parent's n-th split or shrink; all members of a shrink have colour 0. */
+static ncclResult_t note_child(ncclResult_t r, ncclComm_t parent, int color, const ncclComm_t *comm)
 {
     struct { uint64_t parent; int32_t split, color; } id = {.color = color};
-    REAL(ncclCommSplit);
-    ncclResult_t r = real_ncclCommSplit(parent, color, key, comm, config);
 
     id.parent = id_of(parent, true, &id.split);
     return color == NCCL_SPLIT_NOCOLOR ? r : note_comm(r, comm, record_hash(&id, sizeof id));
 }
+
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *comm,
+                           ncclConfig_t *config)
+{
+    REAL(ncclCommSplit);
+    return note_child(real_ncclCommSplit(parent, color, key, comm, config), parent, color, comm);
+}
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 3)
+ncclResult_t ncclCommShrink(ncclComm_t parent, int *excluded, int n_excluded, ncclComm_t *comm,
+                            ncclConfig_t *config, int flags)
+{
+    REAL(ncclCommShrink);
+    return note_child(real_ncclCommShrink(parent, excluded, n_excluded, comm, config, flags),
+                      parent, 0, comm);
+}
+#endif
 
 #define RECORD_END(name)                        \
     ncclResult_t name(ncclComm_t comm)          \

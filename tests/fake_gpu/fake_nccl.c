@@ -766,6 +766,15 @@ ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank)
     return ncclCommInitRankConfig(out, n, id, rank, &config);
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 4)
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *out, int n, int rank, int n_ids,
+                                      ncclUniqueId *ids, ncclConfig_t *config)
+{
+    return n_ids < 1 ? refuse("a communicator without a unique id")
+                     : ncclCommInitRankConfig(out, n, ids[0], rank, config);
+}
+#endif
+
 struct split {
     struct ncclComm *parent, *child; /* child NULL: no colour */
     uint64_t seq;

@@ -6,9 +6,12 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,7 +45,7 @@ static bool needs_fakes(void)
 
 /* --- a program of one rank that makes nothing but calls --------------------------------------- */
 
-enum { AT_ONCE = 100 };
+enum { AT_ONCE = 100, N_THREADS = 4, N_CHILDREN = 200 };
 
 struct id { /* ncclUniqueId */
     char internal[128];
@@ -67,10 +70,15 @@ static double cpu_us(void)
     return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-/* So many all-reduces of 16 f32; what each takes of this thread, without the waits between them. */
-static int make_calls(int64_t n, const char *label)
+struct caller { /* a thread with a communicator of its own */
+    int64_t n;
+    double us; /* of its processor time within calls; -1: one failed */
+};
+
+/* So many all-reduces of 16 f32; what they take of this thread, without the waits between them. */
+static void *make_calls(void *arg)
 {
-    int (*init)(unsigned) = (int (*)(unsigned))function("cuInit");
+    struct caller *k = arg;
     int (*retain)(void **, int) = (int (*)(void **, int))function("cuDevicePrimaryCtxRetain");
     int (*enter)(void *) = (int (*)(void *))function("cuCtxSetCurrent");
     int (*stream)(void **, unsigned, int) =
@@ -82,33 +90,110 @@ static int make_calls(int64_t n, const char *label)
     int (*sum)(const void *, void *, size_t, int, int, void *, void *) =
         (int (*)(const void *, void *, size_t, int, int, void *, void *))function("ncclAllReduce");
     int (*leave)(void *) = (int (*)(void *))function("ncclCommDestroy");
-    static float data[16];
+    float data[16] = {0};
     void *context, *s, *comm;
-    double us = 0;
     struct id id;
+    bool failed = retain(&context, 0) || enter(context) || stream(&s, 1, 0) || unique(&id) ||
+                  join(&comm, 1, id, 0);
 
-    if (init(0) || retain(&context, 0) || enter(context) || stream(&s, 1, 0) || unique(&id) ||
-        join(&comm, 1, id, 0))
-        return 1;
-    for (int64_t i = 0; i < n; i += AT_ONCE) {
+    for (int64_t i = 0; !failed && i < k->n; i += AT_ONCE) {
         double from = cpu_us();
-        for (int k = 0; k < AT_ONCE; k++)
-            if (sum(data, data, 16, 7 /* ncclFloat32 */, 0, comm, s))
-                return 1;
-        us += cpu_us() - from;
+        for (int c = 0; c < AT_ONCE; c++)
+            failed |= sum(data, data, 16, 7 /* ncclFloat32 */, 0, comm, s) != 0;
+        k->us += cpu_us() - from;
         while (query(s) != 0)
             usleep(50);
     }
+    if (failed || leave(comm))
+        k->us = -1;
+    return NULL;
+}
+
+/* Children that do nothing, while threads make calls; false: one did not end. */
+static bool children_end(void)
+{
+    for (int i = 0; i < N_CHILDREN; i++) {
+        int status = 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(20);
+            exit(0);
+        }
+        if (waitpid(pid, &status, 0) != pid || status != 0)
+            return false;
+    }
+    return true;
+}
+
+/* LABEL: how it is called, and how it ends. */
+static int call(int64_t n, const char *label)
+{
+    int (*init)(unsigned) = (int (*)(unsigned))function("cuInit");
+    bool threads = strcmp(label, "threads") == 0;
+    struct caller k[N_THREADS] = {{0}};
+    pthread_t thread[N_THREADS];
+    double us = 0;
+
+    if (strcmp(label, "forked") == 0 && fork() == 0)
+        n /= 2; /* parent and child are told apart by the number */
+    if (init(0))
+        return 1;
+    for (int i = 0; threads && i < N_THREADS; i++) {
+        k[i].n = n / N_THREADS;
+        pthread_create(&thread[i], NULL, make_calls, &k[i]);
+    }
+    if (threads && !children_end())
+        return 1;
+    if (!threads) {
+        k[0].n = n;
+        make_calls(&k[0]);
+    }
+    for (int i = 0; threads && i < N_THREADS; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < N_THREADS; i++) {
+        if (k[i].us < 0)
+            return 1;
+        us += k[i].us;
+    }
     printf("%s: %lld calls of NCCL's stand-in, %.3f us of CPU each\n", label, (long long)n,
            us / (double)n);
-    return leave(comm);
+    fflush(stdout);
+    if (strcmp(label, "killed") == 0)
+        raise(SIGKILL);
+    if (strcmp(label, "_exit") == 0)
+        _exit(0);
+    wait(NULL);
+    return 0;
+}
+
+/* All-reduces of 16 floats by Open MPI, whose handles are these objects. */
+static int call_mpi(int64_t n, const char *label)
+{
+    int (*init)(int *, char ***) = (int (*)(int *, char ***))function("MPI_Init");
+    int (*sum)(const void *, void *, int, void *, void *, void *) =
+        (int (*)(const void *, void *, int, void *, void *, void *))function("MPI_Allreduce");
+    int (*finalize)(void) = (int (*)(void))function("MPI_Finalize");
+    void *type = function("ompi_mpi_float"), *op = function("ompi_mpi_op_sum");
+    void *world = function("ompi_mpi_comm_world");
+    float in[16] = {0}, out[16];
+    double from;
+    bool failed = init(NULL, NULL) != 0;
+
+    from = cpu_us();
+    for (int64_t i = 0; !failed && i < n; i++)
+        failed = sum(in, out, 16, type, op, world) != 0;
+    printf("%s: %lld calls of Open MPI, %.3f us of CPU each\n", label, (long long)n,
+           (cpu_us() - from) / (double)n);
+    return failed || finalize() != 0;
 }
 
 static int calls_or_tests(int argc, char **argv)
 {
-    return argc == 4 && strcmp(argv[1], "--calls") == 0
-               ? make_calls(strtoll(argv[2], NULL, 10), argv[3])
-               : -1;
+    if (argc != 4)
+        return -1;
+    return strcmp(argv[1], "--calls") == 0       ? call(strtoll(argv[2], NULL, 10), argv[3])
+           : strcmp(argv[1], "--mpi-calls") == 0 ? call_mpi(strtoll(argv[2], NULL, 10), argv[3])
+                                                 : -1;
 }
 
 TEST_MAIN(calls_or_tests)
@@ -177,26 +262,84 @@ TEST(every_call_of_nccl_is_recorded)
     assert_true(logged > 100);
 }
 
+static const char nccl[] = "lapwing-record.so:libcuda.so.1:libnccl.so.2";
+
+static const char *run_calls(const char *before, const char *preloaded, const char *kind,
+                             const char *label)
+{
+    char self[PATH_MAX] = "", words[PATH_MAX + 256];
+
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    snprintf(words, sizeof words,
+             "rm -f many*; %s env RANK=0 LAPWING_RECORD=$PWD/many "
+             "LD_LIBRARY_PATH=$LAPWING_FAKE_GPU LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/%s "
+             "ASAN_OPTIONS=detect_leaks=0 %s --%s 20000 %s; "
+             "mv many.rank0.pid*.csv child.csv 2>/dev/null; true",
+             before, preloaded, self, kind, label);
+    return shell(words, NULL);
+}
+
+/* The number of calls in `file`, all all-reduces, of the program above. */
+static int64_t calls_recorded(const char *preloaded, const char *kind, const char *label,
+                              const char *file)
+{
+    struct traces_recorded c;
+    const char *out = run_calls("", preloaded, kind, label);
+
+    if (!strstr(out, ": 20000 calls"))
+        fail_msg("%s: %s", label, out);
+    read_calls(file, &c);
+    int64_t n = count_of(&c, LW_OP_ALL_REDUCE);
+    assert_int_equal(c.n, n);
+    traces_recorded_free(&c);
+    return n;
+}
+
 /* Twenty thousand calls that follow each other closely: each is in the file. What recording costs
  * is printed by `make bench`. */
 TEST(calls_without_a_pause_are_all_recorded)
 {
-    struct traces_recorded c;
-    char self[PATH_MAX] = "", words[PATH_MAX + 256];
-
     if (needs_fakes())
         skip();
-    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-    snprintf(words, sizeof words,
-             "RANK=0 LD_LIBRARY_PATH=$LAPWING_FAKE_GPU LAPWING_RECORD=$PWD/many "
-             "LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record.so:libcuda.so.1:libnccl.so.2 "
-             "%s --calls 20000 recorded",
-             self);
-    assert_non_null(strstr(shell(words, NULL), "recorded: 20000 calls"));
-    read_calls("many.rank0.csv", &c);
-    assert_int_equal(c.n, 20000);
-    assert_int_equal(count_of(&c, LW_OP_ALL_REDUCE), 20000);
-    traces_recorded_free(&c);
+    assert_int_equal(calls_recorded(nccl, "calls", "recorded", "many.rank0.csv"), 20000);
+}
+
+/* A process that ends by a signal or _exit has written all of its calls; zero bytes follow. */
+TEST(calls_of_a_process_that_is_killed_are_all_recorded)
+{
+    if (needs_fakes())
+        skip();
+    assert_int_equal(calls_recorded(nccl, "calls", "killed", "many.rank0.csv"), 20000);
+    assert_int_equal(calls_recorded(nccl, "calls", "_exit", "many.rank0.csv"), 20000);
+}
+
+/* Four threads, beside which children are forked that end without a call. */
+TEST(calls_of_several_threads_are_all_recorded)
+{
+    if (needs_fakes())
+        skip();
+    assert_int_equal(calls_recorded(nccl, "calls", "threads", "many.rank0.csv"), 20000);
+}
+
+/* Both have the rank in their environment. */
+TEST(a_forked_child_records_into_a_file_of_its_own)
+{
+    if (needs_fakes())
+        skip();
+    assert_int_equal(calls_recorded(nccl, "calls", "forked", "many.rank0.csv"), 20000);
+    assert_int_equal(calls_recorded(nccl, "calls", "forked", "child.csv"), 10000);
+}
+
+/* The second one replaces the file of the first, which still runs. */
+TEST(two_processes_of_one_name_both_end)
+{
+    if (needs_fakes())
+        skip();
+    const char *out = run_calls("for i in 1 2; do", nccl, "calls",
+                                "twice & sleep 0.2; done; wait");
+    const char *first = strstr(out, "twice: 20000 calls");
+    assert_non_null(first);
+    assert_non_null(strstr(first + 1, "twice: 20000 calls"));
 }
 
 /* Members of one communicator give it one id; communicators of other members have other ids. */
@@ -260,19 +403,34 @@ TEST(a_file_that_cannot_be_made_is_said_once)
     assert_null(strstr(said + 1, "/nowhere/calls.rank0.csv"));
 }
 
-TEST(every_call_of_mpi_is_recorded)
+static bool needs_mpi(void)
 {
     const char *built = getenv("LAPWING_MPI");
-    struct traces_recorded c[2];
 
-    if (!built || !*built) {
-        printf("SKIP recording of MPI: no Open MPI here\n");
-        skip();
-    }
 #ifdef __SANITIZE_THREAD__
     printf("SKIP recording of MPI: Open MPI is not built for the thread sanitizer\n");
-    skip();
+    return true;
 #endif
+    if (built && *built)
+        return false;
+    printf("SKIP recording of MPI: no Open MPI here\n");
+    return true;
+}
+
+TEST(calls_of_mpi_without_a_pause_are_all_recorded)
+{
+    if (needs_mpi())
+        skip();
+    assert_int_equal(calls_recorded("lapwing-record-mpi.so:libmpi.so.40", "mpi-calls", "recorded",
+                                    "many.rank0.csv"), 20000);
+}
+
+TEST(every_call_of_mpi_is_recorded)
+{
+    struct traces_recorded c[2];
+
+    if (needs_mpi())
+        skip();
     shell("$L model mlp --layers 4 --width 32 -o m.json >/dev/null", NULL);
     const char *out =
         shell("export LAPWING_PLUGINS=$(dirname $L) OMPI_ALLOW_RUN_AS_ROOT=1 "
