@@ -113,7 +113,7 @@ static enum lw_status run_ops(const struct exec_backend *b, const struct exec_pr
 {
     struct lw_exec_result r = {0};
     struct lw_err err = {0};
-    enum lw_status s = exec_ops_run(b, process, n_ranks, false, &r.n_checked_bytes, &err);
+    enum lw_status s = exec_ops_run(b, process, n_ranks, true, &r.n_checked_bytes, &err);
 
     if (s == LW_OK && !process)
         s = exec_ops_product(b, &err);
