@@ -147,6 +147,11 @@ static const char *note(void *ctx, int k)
                  "what-if: %lld collectives take what cluster '%s' says for "
                  "their size, instead of their recorded time",
                  (long long)w->n_comm, w->net.name);
+    if (w->network && !w->has_device && !w->as_recorded &&
+        lw_device_is_nameless(w->recorded_device))
+        snprintf(w->note[n++], size,
+                 "the recording names no device: its kernels are taken to be of '%s'",
+                 w->net.device.kind);
     if (w->ranks > 0)
         snprintf(w->note[n++], size,
                  "what-if: groups of all %d ranks have %lld: %lld collectives, "

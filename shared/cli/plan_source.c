@@ -186,6 +186,19 @@ static enum lw_status refuse_other_kind(const struct lw_plan_source *s, const st
                    t->w ? "or record " : "");
 }
 
+/* Times of an unnamed device are predicted with as those of the cluster's. */
+static enum lw_status note_nameless(const struct timed *t, const struct lw_cluster *c,
+                                    struct lw_err *err)
+{
+    char text[200];
+
+    snprintf(text, sizeof text,
+             LW_ASSUMPTION "the %s names no device: its times are taken to be of '%.60s'",
+             t->what, c->device.kind);
+    return t->w ? lw_note_add(&t->w->arena, &t->w->notes, &t->w->n_notes, text, err)
+                : lw_note_add(&t->p->arena, &t->p->notes, &t->p->n_notes, text, err);
+}
+
 /* --device, then the cluster: one of another kind is refused, or with --as-recorded gets the
  * device of the times. The default cluster is compared where its device is predicted with. */
 static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w,
@@ -206,6 +219,8 @@ static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w
     if (s->device)
         LW_TRY(retime(s, &t, err));
     t = timed_of(w, p);
+    if (compared && lw_device_is_nameless(t.device))
+        return note_nameless(&t, c, err);
     if (!compared || lw_device_same_kind(t.device, c->device.kind))
         return LW_OK;
     return s->as_recorded ? lw_cluster_put_device(c, t.device, err)

@@ -206,28 +206,23 @@ static lw_ps moved(const struct lw_workload *w, const lw_ps *old_length, lw_ps a
 }
 
 /* A note more, and the kind that the times are now of. n_shaped of n_modules go by shape. */
-static enum lw_status note(struct lw_arena *a, const char *prefix, const char ***notes,
-                           int32_t *n_notes, const char **device, const struct lw_device *from,
+static enum lw_status note(struct lw_arena *a, const char ***notes, int32_t *n_notes,
+                           const char **device, const struct lw_device *from,
                            const struct lw_device *to, int32_t n_shaped, int32_t n_modules,
                            struct lw_err *err)
 {
     char text[300], shapes[100] = "";
-    const char **longer = lw_arena_alloc(a, (int64_t)*n_notes + 1, sizeof *longer);
+    const char *kind = lw_arena_strdup(a, to->kind);
 
+    if (!kind)
+        return lw_fail_nomem(err);
     if (n_shaped > 0)
         snprintf(shapes, sizeof shapes, "the products of %d of %d modules by shape, the rest ",
                  n_shaped, n_modules);
     snprintf(text, sizeof text,
-             "%stimes of device '%.60s' from those of '%.60s': %sby FLOPs and bytes", prefix,
+             LW_ASSUMPTION "times of device '%.60s' from those of '%.60s': %sby FLOPs and bytes",
              to->kind, from->kind, shapes);
-    const char *last = lw_arena_strdup(a, text);
-    const char *kind = lw_arena_strdup(a, to->kind);
-    if (!longer || !last || !kind)
-        return lw_fail_nomem(err);
-    for (int32_t i = 0; i < *n_notes; i++)
-        longer[i] = (*notes)[i];
-    longer[(*n_notes)++] = last;
-    *notes = longer;
+    LW_TRY(lw_note_add(a, notes, n_notes, text, err));
     *device = kind;
     return LW_OK;
 }
@@ -246,7 +241,7 @@ enum lw_status lw_workload_retime(struct lw_workload *w, const struct lw_device 
     if (s == LW_OK)
         s = find_ratios(w, &here, &there, to->kind, ratio, &n_shaped, err);
     if (s == LW_OK)
-        s = note(&w->arena, LW_ASSUMPTION, &w->notes, &w->n_notes, &w->from.device, from, to,
+        s = note(&w->arena, &w->notes, &w->n_notes, &w->from.device, from, to,
                  n_shaped, w->n_modules, err);
     for (int32_t i = 0; s == LW_OK && i < w->n_modules; i++) {
         old_length[i] = lw_module_backward(&w->modules[i]);
@@ -397,7 +392,7 @@ enum lw_status lw_plan_retime(struct lw_plan *p, const struct lw_device *from,
     if (s == LW_OK)
         s = find_work_ratios(p, &here, &there, to->kind, of_work, of, err);
     if (s == LW_OK)
-        s = note(&p->arena, "", &p->notes, &p->n_notes, &p->device, from, to, count_shaped(p, of),
+        s = note(&p->arena, &p->notes, &p->n_notes, &p->device, from, to, count_shaped(p, of),
                  p->n_modules, err);
     for (int32_t i = 0; s == LW_OK && i < p->n_works; i++)
         if (of_work[i] > 0)

@@ -9,6 +9,21 @@
 
 LW_FREE_BY_ARENA(lw_workload_free, struct lw_workload)
 
+enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, const char *text,
+                           struct lw_err *err)
+{
+    const char **longer = lw_arena_alloc(a, (int64_t)*n + 1, sizeof *longer);
+    const char *last = lw_arena_strdup(a, text);
+
+    if (!longer || !last)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < *n; i++)
+        longer[i] = (*notes)[i];
+    longer[(*n)++] = last;
+    *notes = longer;
+    return LW_OK;
+}
+
 const char *lw_optimizer_name(int optimizer)
 {
     static const char *const names[LW_N_OPTIMIZERS] = {"unknown", "sgd", "momentum", "adam"};

@@ -151,6 +151,10 @@ struct lw_workload {
 
 void lw_workload_free(struct lw_workload *w);
 
+/* One more of *n notes of a workload or a plan, whose arena it goes to. */
+enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, const char *text,
+                           struct lw_err *err);
+
 /* It is reduced on its own: trainable, used, and not tied to an earlier one. */
 bool lw_param_has_gradient(const struct lw_param *p);
 

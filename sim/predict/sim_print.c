@@ -321,12 +321,17 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     return LW_OK;
 }
 
-/* The k-th figure of an imported workload that was assumed; NULL = no more. */
-static const char *assumption(const struct lw_workload *w, int32_t k)
+/* The k-th note that says what was assumed, of the workload, or of a plan that was read; NULL = no
+ * more. */
+static const char *assumption(const struct lw_sim_report *r, int32_t k)
 {
-    for (int32_t i = 0; w && i < w->n_notes; i++)
-        if (strncmp(w->notes[i], LW_ASSUMPTION, strlen(LW_ASSUMPTION)) == 0 && k-- == 0)
-            return w->notes[i] + strlen(LW_ASSUMPTION);
+    const struct lw_workload *w = r->workload;
+    const char *const *notes = w ? w->notes : r->plan->notes;
+    const int32_t n = w ? w->n_notes : r->plan->n_notes;
+
+    for (int32_t i = 0; i < n; i++)
+        if (strncmp(notes[i], LW_ASSUMPTION, strlen(LW_ASSUMPTION)) == 0 && k-- == 0)
+            return notes[i] + strlen(LW_ASSUMPTION);
     return NULL;
 }
 
@@ -408,8 +413,9 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
         LW_TRY(text_replay(r, f, err));
     else
         text_terms(r, f);
-    for (int32_t k = 0; assumption(r->workload, k); k++)
-        lw_printf_paragraph(f, "assumption of the workload: %s", assumption(r->workload, k));
+    for (int32_t k = 0; assumption(r, k); k++)
+        lw_printf_paragraph(f, "assumption of the %s: %s", r->workload ? "workload" : "plan",
+                            assumption(r, k));
     fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
             (long long)r->stats->n_events, r->wall_s);
     if (r->stats->n_simulated < r->plan->n_ranks)
@@ -578,8 +584,8 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     if (r->replayed)
         json_replay(&o, r);
     lw_jsonout_array(&o, "workload_assumptions");
-    for (int32_t k = 0; assumption(r->workload, k); k++)
-        lw_jsonout_string(&o, NULL, assumption(r->workload, k));
+    for (int32_t k = 0; assumption(r, k); k++)
+        lw_jsonout_string(&o, NULL, assumption(r, k));
     lw_jsonout_end(&o);
     LW_JSON(&o, "n_ops", r->stats->n_ops, "n_simulated_ranks", r->stats->n_simulated,
             "n_events", r->stats->n_events, "n_messages", r->stats->n_messages,

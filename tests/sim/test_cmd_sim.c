@@ -290,6 +290,16 @@ TEST(a_plan_file_is_timed_for_another_device)
         assert_true(fabs(step[0] - step[2]) <= 0);
     }
     expect("plan ddp.json -c p4d --device p4d", 1, "--device: unknown device '' of the plan");
+    expect("sim p.json -c p4d --device p4d --no-db", 0, "assumption of the plan: times of device");
+}
+
+/* An unnamed device is not refused: there is nothing to compare. What is assumed is printed. */
+TEST(times_of_an_unnamed_device_are_said_to_be_taken_as_the_clusters)
+{
+    shell("sed '/\"device\":/s/H100-SXM5-80GB/unknown/' h100.json >unnamed.json", NULL);
+    expect("sim -w unnamed.json -c p4d --dp 2 --no-db", 0,
+           "the workload names no device: its times are taken to be of 'A100-SXM4-40GB'");
+    assert_null(strstr(lapwing("sim -w h100.json -c dgx-h100 --dp 2 --no-db", NULL), "no device"));
 }
 
 /* Names that mean the cluster's kind pass, of a workload and of its plan; every other name is

@@ -213,6 +213,9 @@ static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, 
     if (w->recorded.world_size > 1)
         fprintf(f, " --dp %d", w->recorded.world_size);
     fputc('\n', f);
+    if (!to_file && !on_host && w->recorded.world_size > 1)
+        fprintf(f, "  the network of cluster '%s' is assumed: -c names another\n",
+                known.name ? known.name : "host");
     lw_cluster_free(&known);
     return LW_OK;
 }
