@@ -143,6 +143,81 @@ TEST(volumes_and_bytes_are_those_of_the_table)
     assert_int_equal(n_plans, 2 * (4 * 11 + 2 * 2));
 }
 
+/* Bytes that rank 0 moves in the second simulated step, over those of the model in bf16; those of
+ * broadcasts apart. */
+static double simulated_volume(const struct lw_plan *p, double model_bytes, double *broadcast)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+    struct lw_timeline t = {0};
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    double bytes = 0;
+
+    make_cluster(&c, p->n_ranks, 1e12, 0);
+    c.device.copy_bytes_per_s = given(1e12);
+    o.n_steps = 2;
+    assert_ok(lw_sim_run(p, &c, &o, &t, &stats, &err), err);
+    *broadcast = 0;
+    for (int64_t i = 0; i < t.n; i++) {
+        const struct lw_op *op = &p->ops[t.op[i]];
+        if (t.step[i] != 1 || t.rank[i] != 0 || op->comm < 0)
+            continue;
+        double moved = factor((enum lw_op_kind)op->kind,
+                              lw_plan_group(p, op->comm, 0)->n_members) * (double)op->bytes;
+        *(op->kind == LW_OP_BROADCAST ? broadcast : &bytes) += moved;
+    }
+    lw_timeline_free(&t);
+    lw_cluster_free(&c);
+    return bytes / model_bytes;
+}
+
+/* Steps of four passes, as the table of docs/design/zero.md has them. `ring` as above; `head` and
+ * `root`: gathers that the head, and embedding and head as the root unit, do not take part in. */
+static const struct accumulation {
+    const char *words;
+    double ring, head, root;
+    bool sends_buffers;
+} accumulations[] = {
+    {"zero 0 micro-batches 4", 2, 0, 0, true},
+    {"zero 0 no-sync 3", 2, 0, 0, true},
+    {"zero 1 micro-batches 4", 2, 0, 0, false},
+    {"zero 1 no-sync 3", 2, 0, 0, false},
+    {"zero 2 micro-batches 4", 4 + 1, 0, 0, false},
+    {"zero 2 no-sync 3", 1 + 1, 0, 0, false},
+    {"zero 3 micro-batches 4", 4 + 8, 4, 0, false},
+    {"zero 3 no-sync 3", 1 + 8, 4, 0, false},
+    {"zero 3 micro-batches 4 reshard off", 4 + 4, 0, 0, false},
+    {"zero 3 no-sync 3 reshard off", 1 + 1, 0, 0, false},
+    {"zero 3 micro-batches 4 root-unit on", 4 + 8, 0, 4, false},
+    {"zero 3 no-sync 3 root-unit on", 1 + 8, 0, 4, false},
+};
+
+TEST(steps_of_four_passes_move_what_the_frameworks_move)
+{
+    struct lw_workload w = model_build("llama-2-7b", (struct traces_model_shape){
+                                           .dtype = "bf16", .optimizer = "adam"});
+    struct lw_buffer buffer = {"running_mean", 1000, LW_F32, true};
+    const double n = 4, bytes = 2 * (double)lw_workload_numel(&w, true);
+    const double head = share_of_module(&w, w.n_modules - 1), root = head + share_of_module(&w, 0);
+
+    w.buffers = &buffer;
+    w.n_buffers = 1;
+    for (size_t i = 0; i < sizeof accumulations / sizeof *accumulations; i++) {
+        const struct accumulation *x = &accumulations[i];
+        char words[128];
+        double broadcast;
+        snprintf(words, sizeof words, "dp 4 %s", x->words);
+        struct lw_plan p = plan_of_words(&w, words);
+        near(simulated_volume(&p, bytes, &broadcast),
+             (x->ring - x->head * head - x->root * root) * (n - 1) / n, 0.005, words);
+        if ((broadcast > 0) != x->sends_buffers)
+            fail_msg("%s: %.0f bytes of buffers are broadcast", words, broadcast);
+        lw_plan_free(&p);
+    }
+    lw_workload_free(&w);
+}
+
 /* torch/distributed/fsdp/_fully_shard/_fsdp_param.py, _init_sharded_param: a parameter is chunked
  * by its first dimension, and every rank allocates and sends what the first chunk has. GPT-2 with
  * 50257 tokens on 64 ranks: 786 rows of the embedding, and 64 x 786 - 50257 = 47 of padding. */
