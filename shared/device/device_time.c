@@ -18,11 +18,13 @@
  * Attention. A tile is 128 queries of one head with all keys that the mask leaves them: half of
  * them in the mean of a causal mask, and 64 of the diagonal's tile, and 165 for filling the
  * pipeline. Narrow heads are slower by w / (w + 22). The last tiles run beside idle SMs: half of
- * the longest tile is added. The backward has five products, three as wide as queries and two as
- * wide as values (Dao, arXiv 2307.08691, section 4.1). Queries of more than 128 leave its tiles
- * half of the keys (Dao-AILab/flash-attention, csrc/flash_attn/src/flash_bwd_launch_template.h: 64
- * x 64 from 192 on, 64 x 128 at 128): WIDE_BACKWARD of the speed, of the 14 such kernels of
- * attention_efficiency_a100_pcie_simumax and _b200_simumax.
+ * the longest tile is added, in the backward, which begins with the longest, TAIL_BACKWARD of it
+ * (of the 44 backward kernels of both tables below). The backward has five products, three as wide
+ * as queries and two as wide as values (Dao, arXiv 2307.08691, section 4.1). Queries of more than
+ * 128 leave its tiles half of the keys (Dao-AILab/flash-attention,
+ * csrc/flash_attn/src/flash_bwd_launch_template.h: 64 x 64 from 192 on, 64 x 128 at 128):
+ * WIDE_BACKWARD of the speed, of the 14 such kernels of attention_efficiency_a100_pcie_simumax and
+ * _b200_simumax.
  *
  * Kernels without products move their bytes at memory_sustained of the bandwidth, else at 85 %.
  *
@@ -36,7 +38,7 @@
 static const double EXPOSED = 0.5, SUMS_EXPOSED = 0.4;
 static const double SMALL_TILE = 40, BOOST_S = 0.3e-3, BANDWIDTH = 0.85, LAUNCH_S = 4e-6;
 static const double QUERY_TILE = 128, DIAGONAL = 64, KEY_FILL = 165, HEAD_FILL = 22;
-static const double WIDE_BACKWARD = 0.8;
+static const double WIDE_BACKWARD = 0.8, TAIL = 0.5, TAIL_BACKWARD = 0.3;
 
 enum {
     VECTOR_BYTES = 16,
@@ -245,7 +247,8 @@ lw_ps lw_attention_time(const struct lw_device *d, const struct lw_attention *a)
 
     if (a->batch <= 0 || a->seq_q <= 0 || a->seq_k <= 0)
         return 0;
-    double t = per_key * (tiles * mean_keys / sms + 0.5 * (keys + KEY_FILL)) / rate;
+    double tail = (a->backward ? TAIL_BACKWARD : TAIL) * (keys + KEY_FILL);
+    double t = per_key * (tiles * mean_keys / sms + tail) / rate;
     return lw_ps_from_seconds(at_least(t, memory_s(d, attention_bytes(a))) + launch_s(d));
 }
 

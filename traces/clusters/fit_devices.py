@@ -16,7 +16,7 @@ import sys
 
 SMALL_TILE, BOOST_S, BANDWIDTH, LAUNCH_S, EXPOSED = 40, 0.3e-3, 0.85, 4e-6, 0.5
 SUMS_EXPOSED = 0.4
-WIDE_BACKWARD = 0.8
+WIDE_BACKWARD, TAIL, TAIL_BACKWARD = 0.8, 0.5, 0.3
 DEVICES = {
     "a100-pcie": {"peak": 312e12, "sms": 108, "bandwidth": 1.94e12, "tile": 128, "boost": False},
     "b200": {"peak": 2250e12, "sms": 148, "bandwidth": 8e12, "tile": 256, "boost": True},
@@ -145,7 +145,8 @@ def attention_s(device, share, p):
     rate = share * device["peak"] / device["sms"] * width / (width + 22) * 150 / 128
     rate *= WIDE_BACKWARD if backward and p["qk"] > 128 else 1
     count = p["batch"] * p["heads"] * parts(p["seq"], 128)
-    return per_key * (count * mean / device["sms"] + (p["seq"] + 165) / 2) / rate + LAUNCH_S
+    tail = (TAIL_BACKWARD if backward else TAIL) * (p["seq"] + 165)
+    return per_key * (count * mean / device["sms"] + tail) / rate + LAUNCH_S
 
 
 def fit_attention(path, device):
