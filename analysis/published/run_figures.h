@@ -12,11 +12,12 @@ enum lw_run_figure_kind {
                                * spans nodes */
     LW_RUN_HOST_TENSOR_STAGE, /* the same where messages between stages cross nodes, any group */
     LW_RUN_STAGE_MESSAGE,     /* ms of a message between nodes on most of the cluster */
+    LW_RUN_MEMORY_OP,         /* us of a kernel without products, beside its bytes and a launch */
     LW_RUN_NETWORK,           /* of the line rate of a node's ports, what its messages reach */
 };
 
 struct lw_run_figure {
-    const char *of; /* part of the framework's name, or the cluster's */
+    const char *of; /* part of the framework's name or of the nodes' state, or the cluster's name */
     enum lw_run_figure_kind kind;
     const char *name, *unit;
     double value;

@@ -21,9 +21,12 @@
  *                  gradients as one flat 16-bit tensor and as one of f32, 2 + 4 bytes;
  *                  reduce_bucket_size; runtime/bf16_optimizer.py flattens weights on the device,
  *                  where stage_1_and_2.py moves them to the host first; runtime/pipe/engine.py
- *                  frees a stage's outputs in the backward
+ *                  frees a stage's outputs in the backward, and sends a tensor rank's part of a
+ *                  message (is_pipe_partitioned, is_grad_partitioned)
  *   InternEvo      InternLM/InternEvo@c628a8c, solver/optimizer/hybrid_zero_optim.py, _step: the
- *                  same, and the square roots of torch's multi-tensor AdamW, 4 bytes
+ *                  same, and the square roots of torch's multi-tensor AdamW, 4 bytes; torch adds a
+ *                  micro-batch's gradient to its sum (pytorch/pytorch,
+ *                  torch/csrc/autograd/functions/accumulate_grad.h)
  *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
  *                  bf16 without a master, AdamW's two states of the same type
  *
@@ -83,13 +86,14 @@ static const struct lw_run_framework frameworks[] = {
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Megatron-DeepSpeed without ZeRO", .unfused = SUMS, .own_gradients = true},
     {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18,
+     .splits_messages = true,
      .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
     {.name = "DeepSpeed", .unfused = EAGER, .state_bytes = 18, .bucket = 500000000},
     {.name = "Megatron-LM 2021", .unfused = SUMS, .step = STEP_MEAN | TRACES_STEP_UNSCALE},
     {.name = "Megatron-LM 2022", .fused_sums = true, .step = STEP_MEAN | TRACES_STEP_UNSCALE},
     {.name = "Megatron", .fused_sums = true, .step = STEP_MEAN | TRACES_STEP_CHECK,
      .tp_overlap = LW_TP_OVERLAP_BACKWARD},
-    {.name = "InternEvo", .state_bytes = 22},
+    {.name = "InternEvo", .unfused = TRACES_UNFUSED_GRADS, .state_bytes = 22},
     {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},
     {.name = "FSDP", .unfused = EAGER},
     {.name = "torchtune", .unfused = EAGER, .state_bytes = 4},

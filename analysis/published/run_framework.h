@@ -19,6 +19,7 @@ struct lw_run_framework {
     int state_bytes;       /* of an element's optimizer state with what its step allocates, beside
                             * gradients of the parameters' type; 0 = a master and Adam's two */
     int64_t bucket;        /* elements of a buffer of reduced gradients, beside such gradients */
+    bool splits_messages;  /* a tensor rank sends its part of a message between stages */
     bool keeps_outputs;    /* a stage holds what it sent until the micro-batch's backward */
     bool flat_weights;     /* beside f32 sums, weights are copied to one tensor on the device: the
                             * blocks of the former stay with the allocator */

@@ -181,6 +181,7 @@ static void take_framework(const struct lw_run *r, const struct lw_cluster *c,
 
     s->host_op_ps = us(lw_run_figure(r, LW_RUN_HOST_OP, 0));
     s->traffic = lw_run_figure(r, LW_RUN_TRAFFIC, 0);
+    s->memory_op_ps = us(lw_run_figure(r, LW_RUN_MEMORY_OP, 0));
     if (stages)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR_STAGE, 0) * (double)r->tp);
     else if (r->tp > r->gpus_per_node)

@@ -160,6 +160,8 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
     s->tp = r->tp;
     s->sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel);
     s->tp_overlap = lw_run_tp_overlap(r);
+    s->scatter_gather = lw_run_framework_of(r)->splits_messages && s->tp > 1 && s->pp > 1 &&
+                        !s->sequence_parallel;
     s->micro_batches = r->micro_batches;
     s->zero = zero_of(r);
     s->reshard = !has(r->zero, "kept");

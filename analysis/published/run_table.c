@@ -35,6 +35,7 @@ static const struct {
     {"flops", "", AT(flops)},
     {"memory", "", AT(memory)},
     {"moe", "moe_variant", AT(moe)},
+    {"state", "node_state", AT(state)},
 };
 
 static const struct {

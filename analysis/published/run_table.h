@@ -14,6 +14,7 @@ struct lw_run {
     const char *gpu, *network, *model, *framework, *zero, *precision, *recompute, *attention;
     const char *seq_parallel, *overlap, *dist_optimizer, *family, *tied, *grad_dtype, *partition;
     const char *offload, *options, *linear_bias, *task, *compile, *schedule, *flops, *memory;
+    const char *state;     /* of the nodes, where it changed between rows */
     const char *moe;       /* what the source says of the experts */
     const char *base;      /* known model that gives what the row does not; NULL = none */
     const char *figures;   /* fitted figures to take in place of the known ones; NULL = none */

@@ -205,6 +205,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.step = shape->step;
     s.grad_item = shape->grad_item;
     s.kept = shape->kept;
+    s.memory_op_ps = shape->memory_op_ps;
     s.attention_speed = shape->attention_speed;
     s.fp8 = shape->fp8;
     s.traffic = shape->traffic;

@@ -14,6 +14,7 @@ enum traces_unfused {
     TRACES_UNFUSED_LOSS = 2,  /* the steps of the loss, each on f32 scores */
     TRACES_UNFUSED_BLOCK = 4, /* gradients of the gated pair and of the residual; layout copies */
     TRACES_UNFUSED_NORMS = 8, /* the steps of norms and of rotation, in f32 */
+    TRACES_UNFUSED_GRADS = 16, /* gradients are added to sums of their own type */
 };
 
 /* What a framework's step does with gradients beside the optimizer's own pass. */
@@ -73,6 +74,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t grad_item; /* bytes of a reduced gradient; 0 = of a parameter */
     double traffic;   /* bytes that kernels without a product move, against those counted: unfused
                        * frameworks move more; 0 = 1 */
+    lw_ps memory_op_ps; /* that kernels without a product take beside their bytes and a launch */
     double attention_speed; /* of the fused kernel, against the device's best known; 0 = 1 */
     bool fp8;               /* products of blocks take 8-bit operands, and keep these */
     enum lw_tp_overlap tp_overlap; /* of the plan: which collectives a module waits for */

@@ -115,7 +115,8 @@ static lw_ps shaped(const struct traces_builder *b, const struct traces_cost *co
     else if (a.batch > 0 && bytes > 0)
         t = lw_attention_time(b->device, &a);
     else
-        t = lw_traffic_time(b->device, (int64_t)((double)bytes * factor) / ranks);
+        t = lw_traffic_time(b->device, (int64_t)((double)bytes * factor) / ranks) +
+            (bytes > 0 ? b->shape.memory_op_ps : 0);
     return t > INT64_MAX / ranks ? INT64_MAX : t * ranks;
 }
 

@@ -118,7 +118,7 @@ void transformer_keep_operand(struct transformer *t, int64_t width, bool whole)
         keep(t, LW_RECOMPUTE_SELECTIVE, bytes, whole);
 }
 
-static bool is_unfused(const struct transformer *t, enum traces_unfused what)
+static bool is_unfused(const struct transformer *t, unsigned what)
 {
     return (t->b.shape.unfused & what) != 0;
 }
@@ -187,14 +187,16 @@ static void quantise(struct transformer *t, int64_t rows, int64_t n)
     traces_builder_part(&t->b, &(struct traces_cost){.input_bytes = 4 * rows * n * t->tp});
 }
 
-/* Reads a gradient of the parameters' type and adds it to its f32 sum. */
+enum { SUM_BYTES = 4 }; /* sums in f32: always of experts' gradients */
+
+/* Reads a gradient of the parameters' type and adds it to its sum, in f32 or of the same type. */
 static int32_t add_to_sums(struct transformer *t, int64_t params)
 {
-    return traces_builder_part(&t->b, &(struct traces_cost){
-                                          .weight_bytes = (t->b.item + 8) * params});
-}
+    int64_t sum = is_unfused(t, TRACES_UNFUSED_SUMS) ? SUM_BYTES : t->b.item;
 
-enum { SUM_BYTES = 4 }; /* sums in f32: always of experts' gradients */
+    return traces_builder_part(&t->b, &(struct traces_cost){
+                                          .weight_bytes = (t->b.item + 2 * sum) * params});
+}
 
 /* A product and its two gradients, each as one rank has it; `flops` and `bytes` of the group. */
 static int32_t product(struct transformer *t, const struct lw_product *p, int64_t flops,
@@ -216,7 +218,7 @@ static int32_t product(struct transformer *t, const struct lw_product *p, int64_
         cost.weight.accumulate = true;
         cost.weight.out_size = p->grouped || t->b.shape.fused_sums ? SUM_BYTES : 0;
     }
-    bool summed = is_unfused(t, TRACES_UNFUSED_SUMS) && trained;
+    bool summed = is_unfused(t, TRACES_UNFUSED_SUMS | TRACES_UNFUSED_GRADS) && trained;
     int32_t sums = summed ? add_to_sums(t, p->batch * p->k * p->n * (whole ? 1 : t->tp)) : -1;
     if (p->fp8)
         quantise(t, p->batch * p->m, p->n);

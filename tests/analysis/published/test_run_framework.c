@@ -1,6 +1,7 @@
 /* What frameworks of published runs do that their tables do not say. */
 #include "tests/lib/unit.h"
 
+#include "analysis/published/run_figures.h"
 #include "analysis/published/run_framework.h"
 
 TEST(tensor_collectives_overlap_as_the_row_or_the_framework_says)
@@ -34,4 +35,20 @@ TEST(tensor_collectives_overlap_as_the_row_or_the_framework_says)
         if (lw_run_tp_overlap(&r) != cases[k].expected)
             fail_msg("%s, '%s', tp %d", r.framework, r.overlap, (int)r.tp);
     }
+}
+
+/* Rows of one cluster before and after a repair of its nodes have networks of their own. */
+TEST(a_figure_may_be_of_the_nodes_state)
+{
+    struct lw_run r = {.framework = "Megatron-DeepSpeed", .gpu = "A100-80GB",
+                       .network = "4x Omni-Path", .state = "before PCIe/NUMA fix of 02-25"};
+    double before = lw_run_figure(&r, LW_RUN_NETWORK, 1);
+
+    r.state = "after PCIe/NUMA fix of 02-25";
+    double after = lw_run_figure(&r, LW_RUN_NETWORK, 1);
+    assert_true(before < after && after < 1);
+    r.figures = "before PCIe/NUMA fix network=0.5;jean-zay-a100 network=0.75";
+    assert_true(lw_run_figure(&r, LW_RUN_NETWORK, 1) == 0.75);
+    r.network = "8x HDR";
+    assert_true(lw_run_figure(&r, LW_RUN_NETWORK, 1) == 1);
 }
