@@ -121,11 +121,17 @@ static double left_gbs(const struct lw_cluster *c, const struct sim_nccl_node *n
     return share * node->adapter_gbs;
 }
 
+static bool has_nvlink(const struct lw_cluster *c)
+{
+    const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
+
+    return intra && strncmp(intra->name, "NVLink", 6) == 0;
+}
+
 enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
                                 struct sim_nccl_comm *out, struct lw_err *err)
 {
     const struct lw_nccl_facts *f = &c->nccl;
-    const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
     struct sim_nccl_comm comm = {.n_ranks = n_ranks, .n_nodes = n_nodes};
     struct sim_nccl_node node;
 
@@ -137,7 +143,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
                        c->name);
     LW_TRY(sim_nccl_version_of(c->library_version, &comm.version, err));
     comm.arch = arch_of(f->compute_capability.value);
-    comm.nvlink = intra && strncmp(intra->name, "NVLink", 6) == 0;
+    comm.nvlink = has_nvlink(c);
     comm.ll128 = comm.nvlink && f->compute_capability.value >= 70 &&
                  !(lw_figure_is_set(f->ll128) && f->ll128.value == 0);
     comm.multicast = is_one(f->multicast);
@@ -346,13 +352,17 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
 
 /* The ring of the same ranks tells how fast a rank sends; an all-to-all sends (p-1)/R of the buffer
  * inside the node and the rest out of it, both at once. */
-static enum lw_status point_to_point(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
-                                     const struct lw_cost_query *q, struct lw_cost_answer *out,
-                                     struct lw_err *err)
+static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                     struct lw_cost_answer *out, struct lw_err *err)
 {
     double alpha = q->n_nodes > 1 ? P2P_INTER_US : P2P_INTRA_US, us, p = q->n_ranks;
-    const struct sim_nccl_graph *g = &comm->graphs.ring;
-    double gbs = g->n_channels * g->inter_gbs, bytes = (double)q->bytes;
+    const struct shape *s;
+
+    LW_TRY(shape_of(c, q, &s, err));
+    const struct sim_nccl_comm *comm = &s->comm;
+    const struct sim_nccl_version *version = comm->version;
+    int32_t n_channels = comm->graphs.ring.n_channels;
+    double gbs = n_channels * comm->graphs.ring.inter_gbs, bytes = (double)q->bytes;
 
     if (comm->inter_gbs > 0 && comm->inter_gbs < gbs)
         gbs = comm->inter_gbs;
@@ -362,9 +372,11 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
         int32_t on_node = (q->n_ranks + q->n_nodes - 1) / q->n_nodes;
         us = bytes * on_node * (q->n_ranks - on_node) / p / (1000 * gbs);
         if (on_node > 1) {
-            struct sim_nccl_comm inside;
-            LW_TRY(sim_nccl_comm_of(c, on_node, 1, &inside, err));
-            double in_gbs = inside.graphs.ring.n_channels * inside.graphs.ring.intra_gbs;
+            struct lw_cost_query inside = *q;
+            inside.n_ranks = on_node;
+            inside.n_nodes = 1;
+            LW_TRY(shape_of(c, &inside, &s, err)); /* may take the place of the first */
+            double in_gbs = s->comm.graphs.ring.n_channels * s->comm.graphs.ring.intra_gbs;
             double in_us = bytes * (on_node - 1) / p / (1000 * in_gbs);
             us = us > in_us ? us : in_us;
         }
@@ -379,10 +391,10 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct si
                                 .detail = "assumed",
                                 .algorithm = "p2p",
                                 .protocol = "simple",
-                                .constants = comm->version->source,
+                                .constants = version->source,
                                 .instead = sim_nccl_pairs_of(q->algorithm) != SIM_NCCL_ALL_PAIRS,
-                                .n_channels = g->n_channels,
-                                .n_blocks = g->n_channels,
+                                .n_channels = n_channels,
+                                .n_blocks = n_channels,
                                 .latency = ps_of(alpha)};
     out->bytes_per_s = us > 0 ? bytes / us * 1e6 : gbs * 1e9;
     return LW_OK;
@@ -427,17 +439,18 @@ double sim_nccl_posting_us(const struct lw_cost_answer *model, int32_t n_nodes)
 }
 
 /* The model and what the proxy takes, times the curve of measured tables. */
-static enum lw_status calibrated(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
-                                 const struct lw_cost_query *q, struct lw_cost_answer *out,
-                                 struct lw_err *err)
+static enum lw_status calibrated(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                 struct lw_cost_answer *out, struct lw_err *err)
 {
+    const struct sim_nccl_comm group = {
+        .n_ranks = q->n_ranks, .n_nodes = q->n_nodes, .nvlink = has_nvlink(c)};
     struct lw_cost_query plain = *q;
     int n_tables, n_used;
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n_tables);
 
     plain.algorithm = LW_REDUCER_NCCL;
     LW_TRY(sim_nccl_answer(c, &plain, out, err));
-    struct sim_nccl_spot at = {sim_nccl_place_of(comm),
+    struct sim_nccl_spot at = {sim_nccl_place_of(&group),
                                sim_nccl_share(q->op, q->bytes, q->n_ranks)};
     double factor = sim_nccl_factor(tables, n_tables, -1, &at, &n_used);
     double posting = sim_nccl_posting_us(out, q->n_nodes) * 1e6;
@@ -454,15 +467,13 @@ enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_
 {
     const struct lw_cost_query pair = sim_of_pair(query), *q = &pair;
     struct lw_cost_query least = pair;
-    struct sim_nccl_comm comm;
 
-    if (modelled(q->op) && q->algorithm != LW_REDUCER_NCCL_CAL)
-        return collective(c, q, out, err);
-    LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &comm, err));
     if (q->algorithm == LW_REDUCER_NCCL_CAL)
-        return calibrated(c, &comm, q, out, err);
+        return calibrated(c, q, out, err);
+    if (modelled(q->op))
+        return collective(c, q, out, err);
     if (q->op != LW_OP_BARRIER)
-        return point_to_point(c, &comm, q, out, err);
+        return point_to_point(c, q, out, err);
     least.op = LW_OP_ALL_REDUCE;
     least.bytes = 4;
     return collective(c, &least, out, err);

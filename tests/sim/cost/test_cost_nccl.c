@@ -322,16 +322,20 @@ TEST(point_to_point_is_marked_as_assumed)
     lw_cluster_free(&c);
 }
 
-/* A message is one pair's, whatever the group: 20 us + 1e8 B / 48 GB/s between nodes of H100. */
+/* A message is one pair's, whatever the group: 20 us + 1e8 B / 48 GB/s between nodes of H100. Inside
+ * a node of A100: 10 us + 1e8 B / (0.82 x 240 GB/s); two devices were measured at 197.3 GB/s. */
 TEST(a_message_costs_the_same_in_every_group)
 {
     static const enum lw_reducer_kind by[] = {LW_REDUCER_AUTO, LW_REDUCER_NCCL_CAL,
                                               LW_REDUCER_RING};
     static const int32_t groups[][2] = {{4, 2}, {16, 2}, {32, 4}, {4, 4}};
-    struct lw_cluster c = known("dgx-h100");
+    struct lw_cluster c = known("dgx-h100"), a100 = known("dgx-a100");
 
     assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 16, 2, LW_REDUCER_AUTO).time,
                      20000000 + 2083333333);
+    assert_int_equal(ask(&a100, LW_OP_SEND, 100000000, 8, 1, LW_REDUCER_AUTO).time,
+                     10000000 + 508130081);
+    lw_cluster_free(&a100);
     for (int k = 0; k < 3; k++) {
         lw_ps between = ask(&c, LW_OP_SEND, 100000000, 2, 2, by[k]).time;
         assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 8, 1, by[k]).time,
