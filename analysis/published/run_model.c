@@ -59,39 +59,67 @@ static bool contradicts(const struct lw_run *r, const struct traces_model *m)
     return r->layers > 0 && r->layers % chunks != 0 && m->defaults.layers % chunks == 0;
 }
 
-/* *named: a row of names[] has the model, and fills what the run does not say. */
-static enum lw_status take_named(struct lw_run *r, bool *named, struct lw_err *err)
+static const struct traces_model *model_named(const char *model)
+{
+    const struct traces_model *m;
+    int i = 0;
+
+    while ((m = traces_model_at(i)) != NULL && strcmp(m->name, model) != 0)
+        i++;
+    return m;
+}
+
+/* The transformer whose name in `lapwing model --list` has these letters and digits. */
+static const struct traces_model *model_of_letters(const char *name)
+{
+    const struct traces_model *m;
+    char own[64];
+
+    for (int i = 0; (m = traces_model_at(i)) != NULL; i++) {
+        letters(m->name, own, sizeof own);
+        if (strcmp(own, name) == 0 && m->defaults.hidden > 0)
+            return m;
+    }
+    return NULL;
+}
+
+/* The model that a row names; *family is set where its row of names[] gives it. A name of the list
+ * counts only where the row gives no sizes, for tables use such words for other sizes. */
+static const struct traces_model *model_of(const struct lw_run *r, const char **family)
 {
     char name[64];
-    const struct traces_model *m;
-
-    *named = false;
 
     letters(r->model, name, sizeof name);
-    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        if (strncmp(name, names[k].start, strlen(names[k].start)) != 0)
-            continue;
-        for (int i = 0; (m = traces_model_at(i)) != NULL; i++)
-            if (strcmp(m->name, names[k].model) == 0)
-                break;
-        if (!m)
-            return LW_OK;
-        if (contradicts(r, m))
-            return lw_fail(err, LW_ENOTSUP, "the layers do not divide into pp * vpp chunks, though "
-                                            "those of the model that the row names do");
-        r->base = m->name;
-        r->tied = m->defaults.tied ? "True" : r->tied;
-        take(&r->layers, m->defaults.layers);
-        take(&r->hidden, m->defaults.hidden);
-        take(&r->heads, m->defaults.heads);
-        take(&r->kv_heads, m->defaults.kv_heads);
-        take(&r->ffn, m->defaults.ffn);
-        take(&r->vocab, m->defaults.vocab);
-        take(&r->seq, m->defaults.seq);
-        r->family = *r->family ? r->family : names[k].family;
-        *named = true;
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+        if (strncmp(name, names[k].start, strlen(names[k].start)) == 0) {
+            *family = names[k].family;
+            return model_named(names[k].model);
+        }
+    return r->layers == 0 && r->hidden == 0 ? model_of_letters(name) : NULL;
+}
+
+/* *named: the model is known, and fills what the run does not say. */
+static enum lw_status take_named(struct lw_run *r, bool *named, struct lw_err *err)
+{
+    const char *family = "";
+    const struct traces_model *m = model_of(r, &family);
+
+    *named = m != NULL;
+    if (!m)
         return LW_OK;
-    }
+    if (contradicts(r, m))
+        return lw_fail(err, LW_ENOTSUP, "the layers do not divide into pp * vpp chunks, though "
+                                        "those of the model that the row names do");
+    r->base = m->name;
+    r->tied = m->defaults.tied ? "True" : r->tied;
+    take(&r->layers, m->defaults.layers);
+    take(&r->hidden, m->defaults.hidden);
+    take(&r->heads, m->defaults.heads);
+    take(&r->kv_heads, m->defaults.kv_heads);
+    take(&r->ffn, m->defaults.ffn);
+    take(&r->vocab, m->defaults.vocab);
+    take(&r->seq, m->defaults.seq);
+    r->family = *r->family ? r->family : family;
     return LW_OK;
 }
 
@@ -291,9 +319,7 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_cluster *
     s.fp8 = p.fp8;
     take_framework(r, c, &s);
     *dtype = p.dtype;
-    if (strcmp(r->family, "bert") == 0)
-        return traces_model_build("bert-large", &s, device, w, err);
-    if (llama)
-        return traces_model_build(r->base ? r->base : "decoder", &s, device, w, err);
-    return traces_model_build("gpt-13b", &s, device, w, err);
+    const char *of_family = llama ? "decoder" : strcmp(r->family, "bert") == 0 ? "bert-large"
+                                                                                : "gpt-13b";
+    return traces_model_build(r->base ? r->base : of_family, &s, device, w, err);
 }

@@ -5,7 +5,7 @@
  * happen (hazards.c). A gradient is made by backwards, copied into its bucket where the program
  * copies, reduced once, copied out where the program does, summed over its copies at other stages,
  * and then read by the optimizer; whatever makes, copies or reduces it after a later part of this
- * is a fault. The clipping of gradients is norm_terms.c's, who owns which elements
+ * is a fault. The clipping of gradients is plan_check_norm.c's, who owns which elements
  * plan_check_shard.c's.
  *
  * A flat buffer of weights is temporary where a program frees it: gathered, used and freed, in

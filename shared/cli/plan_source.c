@@ -12,6 +12,7 @@
 #include "shared/device/retime.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
+#include "shared/text/wrap.h"
 
 /* A size of a few bytes without a unit is one that lacks its unit. */
 static void warn_of_bytes(const char *name, const char *value)
@@ -254,6 +255,20 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
     return LW_OK;
 }
 
+/* Times of whole products divided by a group are too short: smaller products have a lower rate. */
+static void warn_of_shapes(const struct lw_workload *w, const struct lw_strategy *s)
+{
+    char name[200];
+
+    if (w->n_products > 0 && !lw_products_fit(w, s))
+        lw_printf_paragraph(stderr,
+                "lapwing: workload '%s' is timed by the products of --tp %d --cp %d; these times "
+                "are divided for --tp %lld --cp %lld, though smaller products are slower: make it "
+                "with these groups (lapwing model), or give the model's name to -w",
+                lw_shown_text(name, sizeof name, w->name), w->products_tp > 0 ? w->products_tp : 1,
+                w->products_cp > 0 ? w->products_cp : 1, (long long)s->tp, (long long)s->cp);
+}
+
 static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_cost *cost,
                                     struct lw_cluster *c, struct lw_plan *plan,
                                     struct lw_err *err)
@@ -272,6 +287,7 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
     LW_TRY(lw_plan_source_workload(s, s->workload_file, &strategy, c, &s->workload, err));
     s->has_workload = true;
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
+    warn_of_shapes(&s->workload, &strategy);
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);
 }
 

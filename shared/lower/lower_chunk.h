@@ -213,8 +213,6 @@ enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype w
 /* Put a part into the plan: its bucket sets, its shards with their buffers, its works. */
 void lw_part_add_sets(struct lw_part *d, struct lw_builder *b);
 void lw_part_add_shards(struct lw_part *d, struct lw_builder *b);
-/* lower_products.c: the workload's products have the shapes of the plan's groups. */
-bool lw_part_has_products(const struct lw_part *d);
 /* The module's products of the phases whose FLOPs' middle lies in the share belong to the work
  * added last. Those of backward phases run in reverse, phases side by side. */
 void lw_part_add_products(const struct lw_part *d, struct lw_builder *b, int32_t module,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "shared/lower/compat.h"
+#include "shared/lower/lower.h"
 #include "shared/lower/lower_steps.h"
 
 static void note_rule(const struct lw_part *d, struct lw_builder *b)
@@ -346,7 +347,7 @@ void lw_lower_notes(const struct lw_lowering *l)
     if (gap > 0)
         lw_builder_note(b, "host gaps: on the compute stream; those before forward and backward "
                            "in every micro-batch, those around the optimizer once a step");
-    if (l->w->n_products > 0 && !lw_part_has_products(d))
+    if (l->w->n_products > 0 && !lw_products_fit(l->w, l->s))
         lw_builder_note(b, "products: shapes are of tensor groups of %d and context groups of %d; "
                            "the plan has none (make the workload with --tp %" PRId64 " --cp %"
                            PRId64 ")", l->w->products_tp > 0 ? l->w->products_tp : 1,

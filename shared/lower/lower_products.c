@@ -2,6 +2,7 @@
  * FLOPs; a work that has a share of the module's time has the products whose middle lies in that
  * share, so that each product belongs to one work. The shapes are those of one rank of the groups
  * that the workload was made for; a plan with other groups has no products. */
+#include "shared/lower/lower.h"
 #include "shared/lower/lower_chunk.h"
 
 static int64_t at_least_one(int64_t n)
@@ -9,10 +10,10 @@ static int64_t at_least_one(int64_t n)
     return n > 0 ? n : 1;
 }
 
-bool lw_part_has_products(const struct lw_part *d)
+bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s)
 {
-    return d->w->n_products > 0 && at_least_one(d->w->products_tp) == d->s->tp &&
-           at_least_one(d->w->products_cp) == d->s->cp;
+    return w->n_products > 0 && at_least_one(w->products_tp) == s->tp &&
+           at_least_one(w->products_cp) == s->cp;
 }
 
 struct walk {
@@ -44,7 +45,7 @@ void lw_part_add_products(const struct lw_part *d, struct lw_builder *b, int32_t
     struct walk w = {d, &d->w->modules[module], phases, {0}};
     __int128 total = 0, before = 0;
 
-    if (!lw_part_has_products(d))
+    if (!lw_products_fit(d->w, d->s))
         return;
     for (int32_t i = next(&w); i >= 0; i = next(&w))
         total += lw_product_flops(&d->w->products[i]);

@@ -2,6 +2,7 @@
  * shards, works; and the memory of a part. A parameter's `tied` is the first at its own stage with
  * the same storage, or, of a copy at another stage, the first of all. */
 #include "shared/timeline/param_memory.h"
+#include "shared/lower/lower.h"
 #include "shared/lower/lower_steps.h"
 
 static void add_params(struct lw_lowering *l)
@@ -176,7 +177,7 @@ enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
     }
     lw_lower_tied_sets(l);
     lw_lower_norm_sets(l);
-    for (int32_t i = 0; lw_part_has_products(&l->parts[0]) && i < l->w->n_products; i++)
+    for (int32_t i = 0; lw_products_fit(l->w, l->s) && i < l->w->n_products; i++)
         lw_builder_product(l->b, &l->w->products[i]);
     for (int32_t i = 0; i < l->n_parts; i++)
         LW_TRY(lw_part_add_works(&l->parts[i], l->b, err));

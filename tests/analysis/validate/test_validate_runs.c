@@ -45,6 +45,29 @@ TEST(runs_of_the_user_are_a_table)
     lw_validation_free(&v);
 }
 
+/* Every transformer of `lapwing model --list` is known by its name, whatever its letters' case. */
+TEST(models_of_the_list_are_named)
+{
+    static const char *const names[] = {"gpt2", "GPT2-XL", "gpt-1.3b", "gpt-6.7b", "bert-large",
+                                        "mixtral-8x7b"};
+    struct lw_validation v;
+    char text[300];
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(text, sizeof text, "model,gpu,gpus,gbs,mbs,precision,step_s\n"
+                                    "%s,H100-SXM5-80GB,8,64,1,bf16,1.2\n", names[i]);
+        validate("mine.csv", text, &v);
+        assert_int_equal(v.n_cases, 1);
+        assert_true(v.cases[0].predicted > 0);
+        lw_validation_free(&v);
+    }
+    validate("mine.csv", "model,gpu,gpus,gbs,mbs,precision,step_s\n"
+                         "resnet50,H100-SXM5-80GB,8,64,1,bf16,1.2\n", &v);
+    assert_int_equal(v.n_cases, 0);
+    assert_non_null(strstr(v.skips[0].reason, "the sizes of the model (resnet50) are not known"));
+    lw_validation_free(&v);
+}
+
 /* Step = samples * sequence / tokens per second: 16 * 512 / 81920 = 0.1 s; 2 GiB. */
 TEST(a_row_is_a_case_with_its_step_and_memory)
 {

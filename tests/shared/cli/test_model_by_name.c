@@ -46,6 +46,19 @@ TEST_WITH(the_device_is_of_the_cluster_or_the_named_one, fixture_open, fixture_c
     free(h100);
 }
 
+/* Times of whole products divided by a tensor group are too short, and that is said. */
+TEST_WITH(products_of_other_groups_are_said, fixture_open, fixture_close)
+{
+    static const char said[] = "workload 'llama-3-8b' is timed by the products of --tp 1 --cp 1";
+
+    lapwing("model llama-3-8b --device dgx-h100 -o w.json", NULL);
+    expect("sim -w w.json -c dgx-h100 --dp 2 --tp 8 --no-db", 0, said);
+    expect("plan -w w.json -c dgx-h100 --dp 2 --tp 2", 0, said);
+    assert_null(strstr(lapwing("sim -w w.json -c dgx-h100 --dp 16 --no-db 2>&1", NULL), said));
+    assert_null(
+        strstr(lapwing("sim -w llama-3-8b -c dgx-h100 --dp 2 --tp 8 --no-db 2>&1", NULL), said));
+}
+
 TEST_WITH(recommend_and_exec_take_a_name, fixture_open, fixture_close)
 {
     expect("recommend gpt2 -c dgx-h100 --dp 8", 0, "keep the default cap: 13 buckets");

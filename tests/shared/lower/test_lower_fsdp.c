@@ -1,4 +1,4 @@
-/* ZeRO-2 and ZeRO-3: shared/lower/lower_fsdp.c, shared/check/plan_check_gather.c,
+/* ZeRO-2 and ZeRO-3: shared/lower/lower_fsdp.c, shared/check/terms.c,
  * docs/design/lower_fsdp.md. The workload is that of tests/lib/plans/tiny_workload.h: a.weight 100
  * elements, b.weight 200, b.bias 2, c.weight 300, all f32; the optimizer takes 7 us for all 602. */
 #include <stdio.h>
