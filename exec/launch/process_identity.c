@@ -19,7 +19,7 @@ static const struct launcher {
      "PMIX_NAMESPACE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_ID", "MPI_LOCALNRANKS"},
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_JOB_ID",
-     "SLURM_NTASKS_PER_NODE"},
+     "SLURM_STEP_TASKS_PER_NODE"},
 };
 enum { N_LAUNCHERS = sizeof launchers / sizeof launchers[0], DEFAULT_PORT = 29511 };
 enum { FIRST_PORT = 20000, N_PORTS = 12000 }; /* below those that systems hand out by themselves */
@@ -49,6 +49,18 @@ static const char *size_variable(int i)
     return where && strcmp(where, "BATCH") == 0 ? NULL : "SLURM_NTASKS";
 }
 
+/* Ranks on this machine where all have as many: "8" (one node, or torchrun), or Slurm's "8(x2)".
+ * Else 1. */
+static int32_t ranks_here(const char *name, int32_t n_ranks)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+    int64_t n = text ? strtoll(text, &end, 10) : 0;
+    bool alike = n > 0 && (*end == '\0' || (*end == '(' && !strchr(end, ',')));
+
+    return alike && n <= n_ranks ? (int32_t)n : 1;
+}
+
 static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *err)
 {
     struct launcher own = launchers[i], *l = &own;
@@ -64,8 +76,7 @@ static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *e
                        l->size, id->n_ranks);
     if (!getenv(l->local))
         id->local_rank = id->rank;
-    if (number(l->here, id->n_ranks, &id->n_here, NULL) != LW_OK || id->n_here < 1)
-        id->n_here = 1;
+    id->n_here = ranks_here(l->here, id->n_ranks);
     snprintf(id->token, sizeof id->token, "%.63s", job ? job : "");
     snprintf(id->source, sizeof id->source, "%s (%s, %s)", l->name, l->rank, l->size);
     return LW_OK;

@@ -48,7 +48,7 @@ static const char *const variables[] = {
     "ENVIRONMENT",
     "LOCAL_WORLD_SIZE",
     "MPI_LOCALNRANKS",
-    "SLURM_NTASKS_PER_NODE",
+    "SLURM_STEP_TASKS_PER_NODE",
 };
 
 /* "A=1 B=2" into an environment without any other launcher. */
@@ -131,7 +131,10 @@ TEST(ranks_of_this_machine_are_counted)
         {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
          "LAPWING_RENDEZVOUS=a:1", 2},
         {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8", 1},
-        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS_PER_NODE=9", 1},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_TASKS_PER_NODE=8", 8},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=16 SLURM_STEP_TASKS_PER_NODE=8(x2)", 8},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=7 SLURM_STEP_TASKS_PER_NODE=2(x3),1", 1},
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_TASKS_PER_NODE=9", 1},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
