@@ -90,16 +90,6 @@ static const struct lw_field param_fields[] = {
 };
 #undef AT
 
-#define AT(field) offsetof(struct lw_plan_buffer, field)
-static const struct lw_field buffer_fields[] = {
-    LW_F_NAME("name", AT(name)),
-    LW_F_MUST_INT64("numel", AT(numel)),
-    LW_F_WORD("dtype", AT(dtype), lw_dtype_word),
-    LW_F_BOOL("broadcast", AT(broadcast), false),
-    {0},
-};
-#undef AT
-
 #define AT(field) offsetof(struct bucket_row, field)
 static const struct lw_field bucket_fields[] = {
     LW_F_WORD("dtype", AT(bucket.dtype), lw_dtype_word),
@@ -240,8 +230,7 @@ const struct lw_field lw_plan_file_fields[] = {
     LW_F_LIST("groups", AT(groups), AT(n_group_rows), group_fields, struct group_row),
     LW_F_LIST("comms", AT(comms), AT(n_comm_rows), comm_fields, struct comm_row),
     LW_F_LIST("params", AT(plan.params), AT(plan.n_params), param_fields, struct lw_plan_param),
-    LW_F_LIST("buffers", AT(plan.buffers), AT(plan.n_buffers), buffer_fields,
-              struct lw_plan_buffer),
+    LW_F_LIST("buffers", AT(plan.buffers), AT(plan.n_buffers), lw_buffer_fields, struct lw_buffer),
     {.name = "stage_of_module",
      .kind = LW_FIELD_INTS32,
      .at = AT(plan.stage_of),

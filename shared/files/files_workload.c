@@ -83,7 +83,7 @@ static const struct lw_field param_fields[] = {
 #undef AT
 
 #define AT(field) offsetof(struct lw_buffer, field)
-static const struct lw_field buffer_fields[] = {
+const struct lw_field lw_buffer_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
     LW_F_WORD("dtype", AT(dtype), lw_dtype_word),
@@ -136,7 +136,7 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_LIST("modules", AT(modules), AT(n_modules), module_fields, struct lw_module),
     LW_F_LIST("params", AT(params), AT(n_params), param_fields, struct lw_param),
     LW_F_LIST("sparse", AT(sparse), AT(n_sparse), lw_sparse_fields, struct lw_sparse),
-    LW_F_LIST("buffers", AT(buffers), AT(n_buffers), buffer_fields, struct lw_buffer),
+    LW_F_LIST("buffers", AT(buffers), AT(n_buffers), lw_buffer_fields, struct lw_buffer),
     LW_F_ITEMS("ready_order", LW_FIELD_INTS32, AT(ready_order), AT(n_ready)),
     {0},
 };

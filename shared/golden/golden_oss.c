@@ -10,8 +10,7 @@ struct input {
     struct lw_shard_param *params;
     int32_t n, world;
     int32_t *first, *items, n_groups; /* n_groups 0: one group of all */
-    int32_t *list;                    /* [n_room] scratch */
-    int32_t n_room;                   /* parameters with all later groups */
+    int32_t *list;                    /* [n] scratch: a list of parameters */
 };
 
 static enum lw_status read_params(struct lw_golden_case *c, struct input *in, struct lw_err *err)

@@ -27,9 +27,7 @@ static void add_params(struct lw_lowering *l)
     for (int32_t i = 0; i < w->n_sparse; i++)
         lw_builder_sparse(l->b, &w->sparse[i]);
     for (int32_t i = 0; i < w->n_buffers; i++)
-        lw_builder_buffer(l->b, &(struct lw_plan_buffer){w->buffers[i].name, w->buffers[i].numel,
-                                                         w->buffers[i].dtype,
-                                                         w->buffers[i].broadcast});
+        lw_builder_buffer(l->b, &w->buffers[i]);
 }
 
 /* Buckets beside the gradients: none where gradients are views of them, or where they come and

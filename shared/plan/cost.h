@@ -25,12 +25,3 @@ struct lw_cost {
     const void *ctx;
     int32_t ranks_per_node; /* ranks fill nodes in order; 0 = all are on one */
 };
-
-/* How good a whole plan is, for policies that search (tune, optimal buckets with an engine): lower
- * is better. */
-struct lw_plan;
-struct lw_eval {
-    enum lw_status (*score)(const void *ctx, const struct lw_plan *plan, lw_ps *step,
-                            struct lw_err *err);
-    const void *ctx;
-};

@@ -8,6 +8,7 @@
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
 #include "shared/base/units.h"
+#include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 
 struct lw_sparse;
@@ -79,13 +80,6 @@ struct lw_plan_param {
     uint8_t dtype;             /* enum lw_dtype */
     bool trainable, sparse, used, ignored;
     bool expert;               /* ranks whose data coordinates are equal modulo strategy.ep hold the same */
-};
-
-struct lw_plan_buffer {
-    const char *name;
-    int64_t numel;
-    enum lw_dtype dtype;
-    bool broadcast;
 };
 
 /* One bucket: gradients that are reduced by one collective. Slots say where each lies. */
@@ -229,7 +223,7 @@ struct lw_plan {
     int32_t *comm_group;    /* [n_comms * n_ranks]: group of the rank in that class; -1 = outside */
 
     struct lw_plan_param *params;
-    struct lw_plan_buffer *buffers;
+    struct lw_buffer *buffers;
     int32_t *stage_of;      /* [n_modules] */
     int32_t *whole;         /* [n_whole] parameters that every rank of a tensor group holds all of,
                              * ascending; none without tensor groups */

@@ -239,9 +239,9 @@ int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p)
     return last(&b->params);
 }
 
-int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_plan_buffer *p)
+int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p)
 {
-    struct lw_plan_buffer copy = *p;
+    struct lw_buffer copy = *p;
 
     copy.name = keep(b, p->name);
     push(b, &b->buffers, &copy, sizeof copy);

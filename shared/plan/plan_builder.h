@@ -24,7 +24,7 @@ int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_pur
 int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *members, int32_t n);
 
 int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p);
-int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_plan_buffer *p);
+int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p);
 int32_t lw_builder_module(struct lw_builder *b, int32_t stage);
 void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x);  /* ascending by parameter */
 void lw_builder_whole(struct lw_builder *b, int32_t param); /* of plan->whole; ascending */

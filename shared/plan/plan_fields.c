@@ -68,8 +68,8 @@ static const struct field role_fields[] = {
     N(plan_param, device), N(plan_param, tied), B(plan_param, trainable), B(plan_param, sparse),
     B(plan_param, used), B(plan_param, ignored), B(plan_param, expert), {0},
 }, buffer_fields[] = {
-    NAME(plan_buffer, name), NAMED("elements", plan_buffer, numel),
-    WORD(plan_buffer, dtype, lw_dtype_word), B(plan_buffer, broadcast), {0},
+    NAME(buffer, name), NAMED("elements", buffer, numel),
+    WORD(buffer, dtype, lw_dtype_word), B(buffer, broadcast), {0},
 }, sparse_fields[] = {
     N(sparse, param), N(sparse, row_numel), N(sparse, touched_rows), {0},
 }, set_fields[] = {

@@ -6,6 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/dtype.h"
 #include "shared/base/err.h"
+#include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/recompute.h"
 #include "shared/plan/sparse.h"
@@ -74,13 +75,6 @@ struct lw_param {
     bool ignored;           /* on the ignore list of the data-parallel wrapper */
     bool expert;            /* of all experts of its module: expert parallelism divides it */
     lw_ps ready_ps;         /* gradient ready, from the start of backward; -1 = unknown */
-};
-
-struct lw_buffer {
-    const char *name;
-    int64_t numel;
-    enum lw_dtype dtype;
-    bool broadcast; /* sent from rank 0 before a synchronised forward */
 };
 
 /* Whose state the parameters have: SGD none, with momentum one element each, Adam two. */

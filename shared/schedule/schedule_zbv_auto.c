@@ -19,7 +19,7 @@
 
 struct lane { /* one rank */
     int32_t done[LW_N_LEGS];
-    int32_t n, w_taken; /* actions so far; how many of its I have had their W */
+    int32_t n; /* actions so far */
     int64_t now, mem, bubble, forecast;
 };
 

@@ -130,7 +130,7 @@ static const struct rows {
     ROWS(members, {0}),
     ROWS(comm_group, {0}),
     ROWS(params, TEXT(plan_param, name), END(plan_param, expert)),
-    ROWS(buffers, TEXT(plan_buffer, name), END(plan_buffer, broadcast)),
+    ROWS(buffers, TEXT(buffer, name), END(buffer, broadcast)),
     ROWS(stage_of, {0}),
     ROWS(whole, {0}),
     ROWS(sparse, {0}),
@@ -158,7 +158,7 @@ static const struct rows {
 
 /* What a small plan has none of. */
 struct extra {
-    struct lw_plan_buffer buffer;
+    struct lw_buffer buffer;
     struct lw_sparse sparse;
     struct lw_shard shard;
     struct lw_product product;

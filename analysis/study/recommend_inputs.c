@@ -1,0 +1,76 @@
+/* What a recommendation starts from: a workload out of traces or a file, the ranks, and the errors
+ * of earlier predictions. */
+#include "analysis/study/recommend_inputs.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "analysis/store/store.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
+#include "traces/import/convert.h"
+#include "traces/import/read_traces.h"
+
+enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, int n,
+                                 struct lw_err *err)
+{
+    struct traces_wanted want = {.workload = true, .choice = {.step = -1}};
+    struct traces_reading reading = {NULL, false, NULL};
+    struct traces_converted c = {0};
+    char kind[16] = "";
+
+    bool model = n == 1 && !lw_names_file(files[0]);
+    if (model ||
+        (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0))
+        return lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,
+                                       &s->workload, err);
+    struct traces_file *v;
+    LW_NEW(v, n, err);
+    enum lw_status st = traces_files_read(&reading, files, n, v, err);
+    if (st == LW_OK)
+        st = traces_convert(v, n, &want, &c, err);
+    if (st == LW_OK) {
+        s->workload = c.workload;
+        c.has_workload = false;
+    }
+    traces_converted_free(&c);
+    traces_files_free(v, n);
+    lw_free(v);
+    return st;
+}
+
+void lw_recommend_choose_ranks(struct lw_recommend_inputs *s, struct lw_recommend_report *report)
+{
+    int64_t n = s->workload.recorded.world_size;
+    const char *from = " as recorded";
+    bool said = s->source->ranks > 0 || lw_strategy_ranks(&s->strategy) > 1;
+
+    if (s->source->ranks > 0 && s->strategy.dp == 1)
+        s->strategy.dp = s->source->ranks;
+    if (!said && n < 2) {
+        n = (int64_t)s->cluster.devices_per_node *
+            (s->cluster.n_nodes > 0 ? s->cluster.n_nodes : 1);
+        from = " (all devices of the cluster)";
+    }
+    if (!said && n > 1)
+        s->strategy.dp = n;
+    report->ranks_from = said ? "" : from;
+    report->n_ranks = lw_strategy_ranks(&s->strategy);
+}
+
+enum lw_status lw_recommend_past_errors(const char *file, const struct lw_cluster *cluster,
+                                        struct lw_recommend_report *report, struct lw_err *err)
+{
+    struct lw_past_errors past = {0};
+    struct lw_store *db;
+
+    if (access(file, F_OK) != 0)
+        return LW_OK; /* nothing was ever stored */
+    LW_TRY(lw_store_open(file, LW_STORE_READ, &db, err));
+    enum lw_status st = lw_store_past_errors(db, cluster, &past, err);
+    lw_store_close(db);
+    report->n_past = past.n;
+    report->mean_past_pct = past.mean_abs_pct;
+    report->max_past_pct = past.max_abs_pct;
+    return st;
+}

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "analysis/study/recommend_print.h"
+#include "shared/cli/plan_source.h"
+
+struct lw_recommend_inputs {
+    struct lw_plan_source *source;
+    struct lw_strategy strategy;
+    struct lw_workload workload;
+    struct lw_cluster cluster;
+};
+
+/* The workload from traces, from a workload file or from a model's name. */
+enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, int n,
+                                 struct lw_err *err);
+/* As many ranks as were asked for, were recorded, or the cluster has (one node of an open one). */
+void lw_recommend_choose_ranks(struct lw_recommend_inputs *s, struct lw_recommend_report *report);
+/* Those of the database `file`, where there is one, for this cluster. */
+enum lw_status lw_recommend_past_errors(const char *file, const struct lw_cluster *cluster,
+                                        struct lw_recommend_report *report, struct lw_err *err);
