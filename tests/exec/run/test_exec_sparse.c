@@ -12,6 +12,7 @@
 #include "tests/lib/exec/exec_words.h"
 #include "tests/lib/exec/plain_module.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/plans/drawn_words.h"
 
 enum { MODULES = 4, ROWS = 20, ROW = 6, TOUCHED = 5 };
 
@@ -319,38 +320,23 @@ TEST(lists_that_are_none_are_named)
 /* --- random grids --------------------------------------------------------------------------------
  */
 
-static const char *one_of(struct prng *r, const char *const *words, int n)
-{
-    return words[prng_in(r, 0, n - 1)];
-}
-#define ONE_OF(r, ...)                                                                             \
-    one_of(r, (const char *const[]){__VA_ARGS__},                                                  \
-           sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))
-
-static void add(char *words, size_t room, const char *name, const char *value)
-{
-    size_t at = strlen(words);
-    if (*value)
-        snprintf(words + at, room - at, "%s%s %s", at > 0 ? " " : "", name, value);
-}
-
 static void draw(struct prng *r, char *words, size_t room)
 {
     bool zero = prng_in(r, 0, 1);
 
     *words = '\0';
-    add(words, room, "dp", ONE_OF(r, "2", "3", "4"));
-    add(words, room, "pp", ONE_OF(r, "", "", "2"));
-    add(words, room, "zero", zero ? "1" : "");
-    add(words, room, "shard-policy",
+    add_word(words, room, "dp", ONE_OF(r, "2", "3", "4"));
+    add_word(words, room, "pp", ONE_OF(r, "", "", "2"));
+    add_word(words, room, "zero", zero ? "1" : "");
+    add_word(words, room, "shard-policy",
         zero ? ONE_OF(r, "oss-greedy", "lpt", "flat-contiguous", "per-tensor") : "");
-    add(words, room, "broadcast-dtype", zero ? ONE_OF(r, "", "f16", "bf16") : "");
-    add(words, room, "bucket-policy",
+    add_word(words, room, "broadcast-dtype", zero ? ONE_OF(r, "", "f16", "bf16") : "");
+    add_word(words, room, "bucket-policy",
         ONE_OF(r, "c10d-2", "c10d-1.13", "c10d-2020", "per-tensor", "single"));
-    add(words, room, "grad-dtype", ONE_OF(r, "", "f32", "f64", "f16", "bf16"));
-    add(words, room, "micro-batches", ONE_OF(r, "", "2", "3"));
-    add(words, room, "no-sync", ONE_OF(r, "", "", "1", "2"));
-    add(words, room, "overlap", ONE_OF(r, "on", "on", "off"));
+    add_word(words, room, "grad-dtype", ONE_OF(r, "", "f32", "f64", "f16", "bf16"));
+    add_word(words, room, "micro-batches", ONE_OF(r, "", "2", "3"));
+    add_word(words, room, "no-sync", ONE_OF(r, "", "", "1", "2"));
+    add_word(words, room, "overlap", ONE_OF(r, "on", "on", "off"));
 }
 
 TEST(random_grids_end_like_one)

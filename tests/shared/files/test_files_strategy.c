@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/failing_alloc.h"
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 
@@ -112,26 +113,23 @@ TEST(wrong_options_are_refused_by_place)
     }
 }
 
+static enum lw_status read_and_free(const char *path)
+{
+    struct lw_arena arena = {0};
+    struct lw_strategy s;
+    enum lw_status st = lw_strategy_read(path, &arena, &s, NULL);
+
+    lw_arena_free(&arena);
+    return st;
+}
+
 TEST(failing_allocations_leave_nothing)
 {
     char *text = fixture_example("docs/formats/strategy.md");
-    int64_t live, n = 0;
-    enum lw_status st;
+
     fixture_put(fixture_path("s.json"), text);
-    live = lw_alloc_live();
-    do {
-        struct lw_arena arena = {0};
-        struct lw_strategy s;
-        struct lw_err err = {0};
-        lw_alloc_fail_at(++n);
-        st = lw_strategy_read(fixture_path("s.json"), &arena, &s, &err);
-        lw_alloc_fail_at(0);
-        assert_true(st == LW_OK || st == LW_ENOMEM);
-        lw_arena_free(&arena);
-        assert_int_equal(lw_alloc_live(), live);
-    } while (st != LW_OK);
-    assert_true(n > 3);
     free(text);
+    EACH_ALLOCATION_FAILS_IN(3, read_and_free(fixture_path("s.json")));
 }
 
 TEST_GROUP(fixture_open, fixture_close)

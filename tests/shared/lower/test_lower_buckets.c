@@ -9,6 +9,7 @@
 #include "shared/lower/lower.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/failing_alloc.h"
 
 struct affine {
     lw_ps startup, per_byte;
@@ -404,22 +405,12 @@ TEST(a_failing_allocation_leaks_nothing)
 TEST(settled_buckets_are_set_only_on_success)
 {
     struct lw_strategy s = with_policy(LW_BUCKET_PICOTRON);
+    struct lw_settled_buckets got = {.n = -5, .smallest_closed = -6};
     struct tiny t;
-    int64_t n = 0;
-    enum lw_status status;
 
     tiny_init(&t);
     s.bucket_cap_bytes = 1200;
-    do {
-        struct lw_settled_buckets got = {.n = -5, .smallest_closed = -6};
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(++n);
-        status = lw_plan_settled_buckets(&t.w, &s, NULL, &got, NULL);
-        lw_alloc_fail_at(0);
-        assert_int_equal(lw_alloc_live(), live);
-        assert_int_equal(status, status == LW_OK ? LW_OK : LW_ENOMEM);
-        assert_int_equal(got.n, status == LW_OK ? 3 : -5);
-        assert_int_equal(got.smallest_closed, status == LW_OK ? 1200 : -6);
-    } while (status != LW_OK);
-    assert_true(n > 5);
+    EACH_ALLOCATION_FAILS(5, lw_plan_settled_buckets(&t.w, &s, NULL, &got, NULL), got, (void)0);
+    assert_int_equal(got.n, 3);
+    assert_int_equal(got.smallest_closed, 1200);
 }

@@ -6,6 +6,7 @@
 #include "shared/base/arena.h"
 #include "tests/lib/files/says.h"
 #include "tests/lib/traces/step_help.h"
+#include "tests/lib/failing_alloc.h"
 
 /* Gradients b (node [461,470)) then a (node [701,712)) without a tensor; `numel` floats all-reduced
  * from a's hook at 710. */
@@ -125,17 +126,8 @@ TEST(failing_allocations_leave_nothing_behind)
 {
     struct imported x = make(71);
     struct traces_choice choice = {.step = -1};
-    enum lw_status status = LW_ENOMEM;
-    int64_t live = lw_alloc_live();
 
-    for (int64_t n = 1; status != LW_OK; n++) {
-        lw_alloc_fail_at(n);
-        status = lw_workload_from_traces(&x.s, 1, &choice, &x.w, &x.c, NULL);
-        lw_alloc_fail_at(0);
-        if (status != LW_OK) {
-            assert_int_equal(status, LW_ENOMEM);
-            assert_int_equal(lw_alloc_live(), live);
-        }
-    }
+    EACH_ALLOCATION_FAILS(1, lw_workload_from_traces(&x.s, 1, &choice, &x.w, &x.c, NULL), x.w,
+                          lw_workload_free(&x.w));
     import_free(&x);
 }
