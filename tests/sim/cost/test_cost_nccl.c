@@ -322,7 +322,7 @@ TEST(point_to_point_is_marked_as_assumed)
     lw_cluster_free(&c);
 }
 
-/* A message is one pair's, whatever the group: 20 us + 1e8 B / 48 GB/s between nodes of H100. Inside
+/* A message is one pair's, whatever the group: 20 us + 1e8 B / 48 GB/s between nodes of H100. In
  * a node of A100: 10 us + 1e8 B / (0.82 x 240 GB/s); two devices were measured at 197.3 GB/s. */
 TEST(a_message_costs_the_same_in_every_group)
 {
