@@ -1,0 +1,41 @@
+/* Clusters of published runs: shared/cluster's, with what a row states of its network. */
+#include "tests/lib/unit.h"
+
+#include "analysis/published/run_machine.h"
+#include "shared/cluster/cluster.h"
+
+/* Bytes a second of a node's ports together. */
+static double of_node(const char *gpu, const char *network)
+{
+    struct lw_run r = {.framework = "", .state = "", .gpu = gpu, .network = network, .gpus = 16};
+    struct lw_cluster c;
+    struct lw_err err;
+    double all = 0;
+
+    assert_ok(lw_run_machine(&r, &c, &err), err);
+    for (int32_t i = 0; i < c.n_links; i++)
+        if (c.links[i].level == LW_LINK_INTER)
+            all += c.links[i].bytes_per_s.value * c.links[i].n_links.value;
+    lw_cluster_free(&c);
+    return all;
+}
+
+TEST(a_row_states_the_rate_of_a_nodes_ports)
+{
+    static const struct {
+        const char *gpu, *network;
+        double bytes_per_s;
+    } cases[] = {
+        {"A100-80GB", "400 Gb/s per node", 50e9},
+        {"A100-80GB", "1600 Gb/s per node RoCE", 200e9},
+        {"H100-80GB", "800 Gb/s per node", 100e9},
+        {"H100-80GB", "", 400e9},
+        {"A100-80GB", "8x HDR InfiniBand 200 Gb/s per node", 200e9}, /* of each port */
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        double found = of_node(cases[k].gpu, cases[k].network);
+        if (found < cases[k].bytes_per_s * 0.999 || found > cases[k].bytes_per_s * 1.001)
+            fail_msg("%s, '%s': %g", cases[k].gpu, cases[k].network, found);
+    }
+}
