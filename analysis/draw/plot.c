@@ -139,18 +139,19 @@ static void clean_environment(char *out[], int room)
     out[n] = NULL;
 }
 
-/* gnuplot's first complaint, without the echo of the line that it read. */
+/* gnuplot's first complaint, without the echo of the line that it read and the blanks under it. */
 static void first_words(FILE *f, char *buf, size_t size)
 {
+    static const char place[] = "line ";
     char line[256];
 
     buf[0] = '\0';
     rewind(f);
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
-        char *at = strstr(line, "line ");
+        const char *words = line + strspn(line, " \t\"-"), *at = strstr(words, place);
         if (!buf[0] || (at && strchr(at, ':')))
-            snprintf(buf, size, "%s", line);
+            snprintf(buf, size, "%s%s", at == words ? "the script's " : "", words);
     }
 }
 

@@ -208,7 +208,8 @@ static void put_ticks(const struct axes *a, char axis, FILE *f)
 {
     static const double steps[] = {1, 2, 5};
     int n = a->high - a->low > 3 ? 1 : 3;
-    const char *between = "";
+    bool first = true;
+    char label[32];
 
     fprintf(f, "set %ctics (", axis);
     for (int d = (int)floor(a->low); d <= a->high; d++)
@@ -216,8 +217,9 @@ static void put_ticks(const struct axes *a, char axis, FILE *f)
             double v = steps[k] * pow(10, d);
             if (log10(v) < a->low || log10(v) > a->high)
                 continue;
-            fprintf(f, "%s'%.6g' %.6g", between, v, v);
-            between = ", ";
+            snprintf(label, sizeof label, "%.6g", v);
+            plot_tic(f, first, label, v);
+            first = false;
         }
     fputs(")\n", f);
 }

@@ -15,19 +15,32 @@ struct plot_unit plot_unit_for(lw_ps most)
     return units[i];
 }
 
-/* Between single quotes gnuplot expands neither backquotes nor macros nor escapes. */
-void plot_text(FILE *f, const char *text)
+/* Between single quotes gnuplot expands neither backquotes nor macros nor escapes. A quote, and the
+ * character `doubled`, stand for themselves when written twice. */
+static void put_quoted(FILE *f, const char *text, uint32_t doubled)
 {
     char bytes[4];
 
     fputc('\'', f);
     while (*text) {
         uint32_t c = lw_shown_next(&text);
-        if (c == '\'')
-            fputc('\'', f);
+        if (c == '\'' || c == doubled)
+            fputc((int)c, f);
         fwrite(bytes, 1, (size_t)lw_utf8_encode(c, bytes), f);
     }
     fputc('\'', f);
+}
+
+void plot_text(FILE *f, const char *text)
+{
+    put_quoted(f, text, '\'');
+}
+
+void plot_tic(FILE *f, bool first, const char *label, double at)
+{
+    fputs(first ? "" : ", ", f);
+    put_quoted(f, label, '%');
+    fprintf(f, " %.6g", at);
 }
 
 /* A field of a data line knows double quotes alone, and escapes in them. */

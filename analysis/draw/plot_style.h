@@ -33,6 +33,10 @@ struct plot_unit plot_unit_for(lw_ps most);
 void plot_text(FILE *f, const char *text);
 void plot_data_text(FILE *f, const char *text);
 
+/* One label of "set xtics (" ... ")": gnuplot reads it as a format of printf for the position, and
+ * an unknown or wide conversion there fails or takes for ever. Titles, labels and keys are none. */
+void plot_tic(FILE *f, bool first, const char *label, double at);
+
 /* Width of a text in pixels at a font size, from above: letters of a sans-serif font differ. */
 int plot_text_px(const char *text, int points);
 /* The text, cut at a character with an ellipsis so that it has at most n of them; returns buf. */

@@ -179,9 +179,8 @@ static void put_axes(const struct sheet *s)
             (double)s->pic->most / s->unit.ps * 1.02, s->pic->bottom - 0.4, 0.0);
     for (int64_t i = 0; i < s->pic->n_rows; i++) {
         row_text(&s->pic->rows[i], text);
-        fputs(i ? ", " : "", s->f);
-        plot_text(s->f, plot_cut(cut, sizeof cut, text, (s->left - 24) / CHAR_PX));
-        fprintf(s->f, " %.3f", s->pic->rows[i].y);
+        plot_tic(s->f, i == 0, plot_cut(cut, sizeof cut, text, (s->left - 24) / CHAR_PX),
+                 s->pic->rows[i].y);
     }
     fputs(")\nset grid noytics\nset border 1\n", s->f);
 }

@@ -118,10 +118,8 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
                 (double)px / width, 1 - 26.0 / width);
     fputs("set ytics (", f);
     for (int32_t i = 0; i < p->n_runs; i++) {
-        fputs(i ? ", " : "", f);
-        plot_text(f, plot_cut(cut, sizeof cut, names->runs[i],
-                              p->terminal == LW_TERMINAL_DUMB ? 28 : (px - 24) / 7));
-        fprintf(f, " %d", -i);
+        int room = p->terminal == LW_TERMINAL_DUMB ? 28 : (px - 24) / 7;
+        plot_tic(f, i == 0, plot_cut(cut, sizeof cut, names->runs[i], room), -i);
     }
     fputs(")\nset grid noytics\n", f);
 }

@@ -255,7 +255,7 @@ void lw_exec_print_stop(const struct lw_exec_report *r, FILE *f)
             print_op(r->plan, p->open_op, f);
             fprintf(f, "\n");
         } else {
-            fprintf(f, "did not say where it was\n");
+            fprintf(f, "outside its steps, or it did not answer\n");
         }
     }
     if (x->n_turned_away > 0)

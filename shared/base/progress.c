@@ -37,6 +37,7 @@ const volatile sig_atomic_t *lw_catch_signals(void)
 }
 
 enum { LINE_EVERY_S = 60 };
+#define ESTIMATE_FROM 0.1 /* of the work: its first parts may be the slowest */
 
 /* Into a log. */
 static void write_line(struct lw_progress_bar *bar, const char *what, double share, double now)
@@ -47,7 +48,7 @@ static void write_line(struct lw_progress_bar *bar, const char *what, double sha
         return;
     bar->last_s = now;
     fprintf(stderr, "%.60s: %.0f %% after %.0f s", what, share * 100, spent);
-    if (share > 0.02)
+    if (share >= ESTIMATE_FROM)
         fprintf(stderr, ", %.0f s left", spent * (1 - share) / share);
     fputc('\n', stderr);
 }
@@ -68,7 +69,7 @@ static void draw(void *ctx, const char *what, double share)
     bar->shown = true;
     fprintf(stderr, "\r\033[K%-28.28s [%.*s%*s] %3.0f %%", what, cells, filled, 24 - cells, "",
             share * 100);
-    if (share > 0.02)
+    if (share >= ESTIMATE_FROM)
         fprintf(stderr, "  %.0f s left", spent * (1 - share) / share);
     fflush(stderr);
 }

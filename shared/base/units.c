@@ -62,6 +62,8 @@ static const struct unit time_units[] = {
     {"ps", 1}, {"ns", 1e3}, {"us", 1e6}, {"ms", 1e9}, {"s", 1e12},
 };
 
+#define MOST 9.2e18 /* of a size or a time: below 2^63, and a double that rounds to below it */
+
 static enum lw_status parse_with_unit(const char *text, const struct unit *units, size_t n_units,
                                       const char *what, const char *allowed, int64_t *value,
                                       struct lw_err *err)
@@ -78,8 +80,10 @@ static enum lw_status parse_with_unit(const char *text, const struct unit *units
     for (size_t i = 0; i < n_units; i++) {
         if (strcasecmp(end, units[i].name) != 0)
             continue;
-        if (x * units[i].factor >= 9.2e18)
-            return lw_fail(err, LW_EINVAL, "%s '%s' is larger than 2^63", what, text);
+        if (x * units[i].factor >= MOST)
+            return lw_fail(err, LW_EINVAL, "%s '%s' is %.3g %s, allowed: less than %.3g", what,
+                           text, x * units[i].factor, units[0].name[0] ? units[0].name : "bytes",
+                           MOST);
         *value = round_half_up(x * units[i].factor);
         return LW_OK;
     }

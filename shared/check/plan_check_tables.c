@@ -490,7 +490,11 @@ static enum lw_status check_kept(const struct lw_plan *p, const struct lw_progra
 
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
         int64_t change = p->ops[i].work < 0 ? 0 : p->works[p->ops[i].work].keeps_bytes;
-        if (__builtin_add_overflow(kept, change, &kept) || kept < 0)
+        if (__builtin_add_overflow(kept, change, &kept))
+            return lw_fail(err, LW_EPLAN,
+                           "op %d (%s): keeps %lld bytes of activations, in all beyond 2^63",
+                           i, lw_op_name(p->ops[i].kind), (long long)change);
+        if (kept < 0)
             return lw_fail(err, LW_EPLAN, "op %d (%s): gives back more activations than are kept",
                            i, lw_op_name(p->ops[i].kind));
     }

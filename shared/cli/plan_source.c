@@ -130,13 +130,18 @@ static enum lw_status retime_from(const struct lw_plan_source *s, const struct t
     enum lw_status st =
         lw_cluster_find_device(s->from_device ? s->from_device : t->device, &from, err);
 
+    if (st != LW_OK && s->from_device)
+        return st;
+    if (st != LW_OK && !t->device[0])
+        return lw_fail(err, LW_EINVAL,
+                       "--device: the %s does not name the device that its times are of; name it "
+                       "with --from-device (a known system, its device's kind, or a cluster file)",
+                       t->what);
     if (st != LW_OK)
-        return s->from_device
-                   ? st
-                   : lw_fail(err, LW_EINVAL,
-                             "--device: unknown device '%s' of the %s; name a similar one with "
-                             "--from-device (a known system, its device's kind, or a cluster file)",
-                             t->device, t->what);
+        return lw_fail(err, LW_EINVAL,
+                       "--device: unknown device '%s' of the %s; name a similar one with "
+                       "--from-device (a known system, its device's kind, or a cluster file)",
+                       t->device, t->what);
     st = t->w ? lw_workload_retime(t->w, &from.device, to, err)
               : lw_plan_retime(t->p, &from.device, to, err);
     lw_cluster_free(&from);

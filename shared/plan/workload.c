@@ -1,11 +1,15 @@
 /* The workload: release, totals, and its check. The check reports fields by the path that they have
- * in a workload file, so that a reader's error names the place. Times are checked for their sum, so
- * that no total below overflows. */
+ * in a workload file, so that a reader's error names the place. Times and sizes are checked for
+ * their sum, so that no total below overflows. */
 #include "shared/plan/workload.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#define MOST_SIZE (INT64_MAX / 16) /* of all parameters, or of a field of all modules: 2^59 */
+#define MOST_TOKENS (INT64_C(1) << 40) /* of one micro-batch */
 
 LW_FREE_BY_ARENA(lw_workload_free, struct lw_workload)
 
@@ -112,6 +116,39 @@ static enum lw_status add_time(struct lw_err *err, lw_ps *sum, lw_ps t)
 {
     if (__builtin_add_overflow(*sum, t, sum))
         return lw_fail(err, LW_EFORMAT, "at modules: the times add up to more than 106 days");
+    return LW_OK;
+}
+
+/* Bytes that modules together keep, move or send are summed per pass and per stage. */
+static enum lw_status check_total_bytes(const struct lw_workload *w, struct lw_err *err)
+{
+#define OF(name, field) {name, offsetof(struct lw_module, field)}
+    static const struct {
+        const char *name;
+        size_t at;
+    } columns[] = {OF("forward_bytes", forward_bytes),
+                   OF("output_bytes", output_bytes),
+                   OF("kept_bytes", kept_bytes[LW_RECOMPUTE_NONE]),
+                   OF("kept_bytes_selective", kept_bytes[LW_RECOMPUTE_SELECTIVE]),
+                   OF("kept_bytes_full", kept_bytes[LW_RECOMPUTE_FULL]),
+                   OF("tp_forward_bytes", tp_forward_bytes),
+                   OF("tp_backward_bytes", tp_backward_bytes),
+                   OF("kv_bytes", kv_bytes),
+                   OF("dispatch_bytes", dispatch_bytes)};
+#undef OF
+
+    for (size_t k = 0; k < sizeof columns / sizeof *columns; k++) {
+        int64_t total = 0;
+        for (int32_t i = 0; i < w->n_modules; i++) {
+            int64_t bytes;
+            memcpy(&bytes, (const char *)&w->modules[i] + columns[k].at, sizeof bytes);
+            if (bytes > MOST_SIZE || (bytes > 0 && (total += bytes) > MOST_SIZE))
+                return lw_fail(err, LW_EFORMAT,
+                               "at modules[%d].%s: found %" PRId64
+                               ", all sizes together are beyond 2^59",
+                               i, columns[k].name, bytes);
+        }
+    }
     return LW_OK;
 }
 
@@ -225,7 +262,7 @@ static enum lw_status check_param(const struct lw_workload *w, int32_t i, int64_
                        "at params[%d].ready_ns: found %.3f, allowed: none for a parameter without "
                        "a gradient (not trainable or not used)",
                        i, (double)p->ready_ps / 1e3);
-    if (__builtin_add_overflow(*total, p->numel, total) || *total > INT64_MAX / 16)
+    if (__builtin_add_overflow(*total, p->numel, total) || *total > MOST_SIZE)
         return lw_fail(err, LW_EFORMAT, "at params[%d].numel: all sizes together are beyond 2^59",
                        i);
     return LW_OK;
@@ -309,8 +346,9 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
 
     if (w->n_modules < 1)
         return bad(err, NULL, 0, "modules", w->n_modules, "at least 1 module");
-    LW_TRY(at_least(err, NULL, 0, "batch", w->batch, 0));
-    LW_TRY(at_least(err, NULL, 0, "sample_tokens", w->sample_tokens, 0));
+    LW_TRY(in_range(err, NULL, 0, "batch", w->batch, 0, MOST_TOKENS));
+    LW_TRY(in_range(err, NULL, 0, "sample_tokens", w->sample_tokens, 0,
+                    w->batch > 0 ? MOST_TOKENS / w->batch : MOST_TOKENS));
     LW_TRY(at_least(err, NULL, 0, "attention_flops", w->attention_flops, 0));
     LW_TRY(at_least(err, NULL, 0, "idle_numel", w->idle_numel, 0));
     LW_TRY(at_least(err, NULL, 0, "optimizer_ns", w->optimizer_ps, 0));
@@ -325,6 +363,7 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
         LW_TRY(lw_product_check(&w->products[i], i, err));
     for (int32_t i = 0; i < w->n_modules; i++)
         LW_TRY(check_module(w, i, &sum, err));
+    LW_TRY(check_total_bytes(w, err));
     lw_ps backward = lw_workload_backward_ps(w);
     for (int32_t i = 0; i < w->n_params; i++)
         LW_TRY(check_param(w, i, &total, backward, err));
@@ -333,7 +372,7 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     for (int32_t i = 0; i < w->n_buffers; i++) {
         LW_TRY(at_least(err, "buffers", i, "numel", w->buffers[i].numel, 0));
         LW_TRY(in_range(err, "buffers", i, "dtype", (int64_t)w->buffers[i].dtype, 0, LW_N_DTYPES));
-        if (__builtin_add_overflow(total, w->buffers[i].numel, &total) || total > INT64_MAX / 16)
+        if (__builtin_add_overflow(total, w->buffers[i].numel, &total) || total > MOST_SIZE)
             return bad(err, "buffers", i, "numel", w->buffers[i].numel, "below 2^59 in all");
     }
     LW_TRY(check_recorded(&w->recorded, err));

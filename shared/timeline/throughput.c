@@ -11,6 +11,7 @@
 
 #include <math.h>
 
+#include "shared/base/checked.h"
 #include "shared/plan/strategy.h"
 
 static int32_t micro_batches(const struct lw_plan *p, int32_t variant)
@@ -123,7 +124,7 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
 
     if (w && w->batch > 0) {
         t.samples = lw_plan_samples(p, w->batch);
-        t.tokens = t.samples * w->sample_tokens;
+        t.tokens = lw_mul_sat(t.samples, w->sample_tokens);
         t.samples_per_s = (double)t.samples / s;
         t.tokens_per_s = t.tokens > 0 ? (double)t.tokens / s : NAN;
         double forward = forward_flops(w, (double)t.samples);

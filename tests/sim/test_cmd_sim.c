@@ -289,7 +289,9 @@ TEST(a_plan_file_is_timed_for_another_device)
         assert_true(fabs(step[0] - step[1]) <= 1); /* ns */
         assert_true(fabs(step[0] - step[2]) <= 0);
     }
-    expect("plan ddp.json -c p4d --device p4d", 1, "--device: unknown device '' of the plan");
+    expect("plan ddp.json -c p4d --device p4d", 1,
+           "--device: the plan does not name the device that its times are of; name it with "
+           "--from-device");
     expect("sim p.json -c p4d --device p4d --no-db", 0, "assumption of the plan: times of device");
 }
 

@@ -76,7 +76,8 @@ TEST_WITH(texts_of_a_database_are_shown_and_never_executed, fixture_open, fixtur
                                          "<script>alert(1)</script>'\"&",
                                          "\033[2J\033]0;t\a\177\302\233m",
                                          "a\377\303(\355\240\200",
-                                         "\\`touch pwned`\\"};
+                                         "\\`touch pwned`\\",
+                                         "%s%n%100000d 100% of it"};
     char names[128][2][64];
     bool shown[128] = {false};
 

@@ -214,6 +214,38 @@ TEST_WITH(texts_of_files_are_shown_and_never_executed, fixture_open, fixture_clo
     free(cluster);
 }
 
+/* gnuplot reads labels of an axis as formats, but not titles and keys. Two runs are labelled by
+ * their names, as these were given. */
+TEST_WITH(pictures_show_names_as_they_are, fixture_open, fixture_close)
+{
+    static const char *const names[] = {
+        "100% of it", "a%dz", "%s%n%5d %% %h", "{/Times x}_b^c \\n @a", "%", "a%999999999gz"};
+    char *workload = fixture_example("docs/formats/workload.md"), words[1024];
+    int rc;
+
+    fixture_put(fixture_path("w.json"), workload);
+    free(workload);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(words, sizeof words,
+                 "rm -f lapwing.db*; $L sim -w w.json --dp 2 --spans -q --name '%s'; "
+                 "$L sim -w w.json --dp 2 --spans -q --bucket-cap 1KiB --name 'other %s'; "
+                 "ulimit -t 30; for k in overlap timeline; do $L plot $k -o $k.svg || exit; done",
+                 names[i], names[i]);
+        const char *out = shell(words, &rc);
+        if (rc != 0)
+            fail_msg("%s: exit %d:\n%s", words, rc, out);
+        for (int k = 0; k < 2; k++) {
+            char *svg = fixture_get(fixture_path(k ? "timeline.svg" : "overlap.svg"));
+            snprintf(words, sizeof words, ": %s", names[i]);
+            bool first = strstr(svg, words) != NULL;
+            snprintf(words, sizeof words, ": other %s", names[i]);
+            if (!first || !strstr(svg, words))
+                fail_msg("'%s' is not shown by\n%s", names[i], svg);
+            free(svg);
+        }
+    }
+}
+
 /* Names that are not UTF-8 are replaced once, when they are read: what is written reads back as
  * equal, from files, the database and an exported trace. */
 TEST_WITH(names_that_are_not_utf_8_go_round, fixture_open, fixture_close)

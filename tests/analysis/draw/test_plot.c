@@ -79,7 +79,7 @@ TEST_WITH(the_timeline_holds_every_bar_with_its_times, runs_open, fixture_close)
     has(text, "$exposed << EOD\n300 412 -3.000 -2.880 0\n");
     has(text, "\"bucket 1, 4.00 MiB\"");
     has(text, "time from the start of the step [us]");
-    has(text, "'rank 1: compute' -3.800, 'comm' ");
+    has(text, "'rank 1: compute' -3.8, 'comm' ");
     test_free(text);
 }
 
@@ -181,7 +181,7 @@ TEST_WITH(equal_ranks_are_drawn_once, runs_open, fixture_close)
              "o.rank = 0 AND"
              " o.step = span.step AND o.pass = span.pass AND o.op = span.op");
     char *text = script_of(LW_PLOT_TIMELINE);
-    has(text, "set ytics ('ranks 0-1 (2): compute' -1.500, 'comm' -2.500)");
+    has(text, "set ytics ('ranks 0-1 (2): compute' -1.5, 'comm' -2.5)");
     assert_null(strstr(text, "rank 1:"));
     test_free(text);
 }
@@ -544,7 +544,8 @@ TEST_WITH(a_failing_gnuplot_leaves_no_file, runs_open, fixture_close)
     struct scene s = open_scene(LW_PLOT_TIMELINE);
     snprintf(file, sizeof file, "%s", fixture_path("x.png"));
     fixture_put(fixture_path("gnuplot"),
-                "#!/bin/sh\necho half a picture\necho 'line 7: no such terminal' >&2\nexit 3\n");
+                 "#!/bin/sh\necho half a picture\necho '   line 7: no such terminal' >&2\n"
+                "exit 3\n");
     assert_int_equal(chmod(fixture_path("gnuplot"), 0700), 0);
     char command[4096];
     snprintf(command, sizeof command, "%s:%s", fixture_path(""), path);
@@ -552,7 +553,7 @@ TEST_WITH(a_failing_gnuplot_leaves_no_file, runs_open, fixture_close)
     assert_int_equal(lw_plot_draw(s.store, &s.plot, file, &err), LW_EFAILED);
     setenv("PATH", path, 1);
     free(path);
-    has(err.msg, "gnuplot ended with status 3: line 7: no such terminal");
+    has(err.msg, "gnuplot ended with status 3: the script's line 7: no such terminal");
     assert_int_not_equal(access(file, F_OK), 0);
     close_scene(&s);
 }

@@ -7,7 +7,7 @@
 #include "shared/base/progress.h"
 
 /* What a job that began so many seconds ago and reports twice writes to a file. */
-static void written(double ago_s, bool quiet, char *buf, size_t size)
+static void written(double ago_s, double share, bool quiet, char *buf, size_t size)
 {
     struct lw_progress_bar bar;
     FILE *f = tmpfile();
@@ -19,7 +19,7 @@ static void written(double ago_s, bool quiet, char *buf, size_t size)
     struct lw_progress p = lw_progress_bar_begin(&bar, quiet);
     bar.began_s -= ago_s;
     bar.last_s -= ago_s;
-    lw_progress_report(&p, "predicting", 0.25);
+    lw_progress_report(&p, "predicting", share);
     lw_progress_report(&p, "predicting", 0.5);
     lw_progress_bar_end(&bar);
     fflush(stderr);
@@ -34,16 +34,18 @@ TEST(a_log_gets_a_line_a_minute)
 {
     char text[256];
 
-    written(100.2, false, text, sizeof text);
+    written(100.2, 0.25, false, text, sizeof text);
     assert_string_equal(text, "predicting: 25 % after 100 s, 301 s left\n");
+    written(66.2, 0.04, false, text, sizeof text); /* too early to know */
+    assert_string_equal(text, "predicting: 4 % after 66 s\n");
 }
 
 TEST(short_and_quiet_jobs_write_nothing)
 {
     char text[256];
 
-    written(30, false, text, sizeof text);
+    written(30, 0.25, false, text, sizeof text);
     assert_string_equal(text, "");
-    written(100, true, text, sizeof text);
+    written(100, 0.25, true, text, sizeof text);
     assert_string_equal(text, "");
 }

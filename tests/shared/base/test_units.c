@@ -41,6 +41,9 @@ TEST(sizes_know_both_kinds_of_units)
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(lw_parse_size(bad[i], &v, &err), LW_EINVAL);
+    assert_int_equal(lw_parse_size("9223372036854775807", &v, &err), LW_EINVAL); /* 2^63 - 1 */
+    assert_string_equal(err.msg, "size '9223372036854775807' is 9.22e+18 bytes, allowed: less than "
+                                 "9.2e+18");
 }
 
 TEST(times_need_a_unit)

@@ -143,6 +143,14 @@ TEST(damaged_files_are_refused_by_place)
         {"20000.375", "9223372036854775", "at modules: the times add up to more than 106 days"},
         {"\"numel\": 1024, \"module\": 0", "\"numel\": 9223372036854775807, \"module\": 0",
          "at params[0].numel: all sizes together are beyond 2^59"},
+        {"\"batch\": 8", "\"batch\": 1099511627776",
+         "at batch: found 1099511627776, allowed: 0 to 1099511627775"},
+        {"\"batch\": 8", "\"batch\": 8, \"sample_tokens\": 137438953472",
+         "at sample_tokens: found 137438953472, allowed: 0 to 137438953471"},
+        {"\"kept_bytes\": 4096,", "\"kept_bytes\": 576460752303415296,",
+         "at modules[1].kept_bytes: found 576460752303415296, all sizes together are beyond 2^59"},
+        {"\"tp_split\": \"row\"", "\"kv_bytes\": 4611686018427387904",
+         "at modules[1].kv_bytes: found 4611686018427387904, all sizes together are beyond 2^59"},
     };
     char *text = fixture_example(example_page);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -388,7 +396,7 @@ TEST(full_disk_and_missing_folder_are_reported)
     assert_non_null(strstr(err.msg, "no/such.json: cannot write: No such file or directory"));
     w.batch = -1;
     assert_int_equal(lw_workload_write(&w, fixture_path("bad.json"), &err), LW_EFORMAT);
-    assert_string_equal(err.msg, "at batch: found -1, allowed: 0 or more");
+    assert_string_equal(err.msg, "at batch: found -1, allowed: 0 to 1099511627775");
     FILE *f = fopen(fixture_path("bad.json"), "r");
     assert_null(f);
     lw_workload_free(&w);
