@@ -55,7 +55,7 @@ struct exec_calibration {
     struct exec_samples compute_rate, comm_rate;    /* under each other */
     struct exec_samples disturbance;                /* length of the kernels of each compute_rate, ps */
     struct exec_samples unit_alone, unit_all;       /* ns per GEMM */
-    char name[192], device[96];
+    char name[320], device[96];
     double unit_flops, memory_bytes;
     bool comm_on_compute_core;
 };

@@ -211,7 +211,7 @@ struct exec_world {
     pthread_mutex_t mutex;   /* guards why */
     struct lw_err why;       /* of the stop */
     double memory_bytes;     /* of the device */
-    char name[96], compute[256], about[256], settings[512];
+    char name[96], compute[320], about[256], settings[512];
 };
 
 /* Memory comes from the program that loaded the plugin. */

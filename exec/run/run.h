@@ -97,7 +97,7 @@ struct lw_exec_result {
     enum exec_honesty honesty;
     bool oversubscribed;
     int32_t n_cores;
-    char compute[192], about[256];
+    char compute[320], about[256];
     double unit_ns;              /* of one GEMM with every rank computing; 0 = compute by clock */
     double unit_flops, memory_bytes; /* as in exec_facts, like the next two */
     char device[96];
