@@ -10,6 +10,7 @@
 /* What one call was asked to do, and what it read. */
 struct session {
     const char *db, *cluster_file, *run_name;
+    bool all;
     int64_t step, rank;
     enum lw_format format;
     struct lw_arena arena;
@@ -97,7 +98,7 @@ static enum lw_status work(struct session *s, struct lw_err *err)
     LW_TRY(ask_what_if(s, err));
     struct lw_explain_report r = {.run = &s->run, .plan = &s->plan, .e = &s->e,
                                   .what_ifs = s->what_ifs, .n_what_ifs = s->n_what_ifs,
-                                  .why = s->why};
+                                  .all = s->all, .why = s->why};
     return lw_explain_print(&r, s->format, stdout, err);
 }
 
@@ -111,6 +112,7 @@ int cmd_explain(int argc, char **argv)
          INT32_MAX},
         {"rank", 0, LW_OPT_INT, &s.rank, "N", "whose period is charged (the longest)", 0,
          INT32_MAX},
+        {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every piece of the path (the ten longest)"},
         LW_OPTION_DB(&s.db),
         LW_OPTION_FORMAT(&s.format),
         {0},

@@ -266,11 +266,15 @@ static enum lw_status compare_buckets(struct lw_store *s, struct lw_comparison *
 
 /* --- ops -------------------------------------------------------------------------------------- */
 
+/* The mean over ranks, of which the rows of one may stand for many. */
 static const char op_text[] =
-    "SELECT span.op, cast(avg(iif(all_in_ps < 0, end_ps - start_ps, end_ps - all_in_ps)) + 0.5"
+    "SELECT span.op, cast(1.0 * sum(ifnull(n_alike, 1) *"
+    "  iif(all_in_ps < 0, end_ps - start_ps, end_ps - all_in_ps)) / sum(ifnull(n_alike, 1)) + 0.5"
     "  AS INTEGER)"
     " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"
     "  AND span.run = run.id AND span.step >= run.n_warmup"
+    " LEFT JOIN (SELECT value AS rows_of, count(*) AS n_alike FROM metric WHERE run = ?1"
+    "  AND name = 'rows_of_rank' GROUP BY value) ON rows_of = span.rank"
     " JOIN op_kind ON op_kind.id = span.kind"
     " WHERE run.id = ?1 AND op_kind.class IN ('compute', 'copy', 'collective', 'p2p')"
     " GROUP BY span.op, span.step ORDER BY span.op, span.step";

@@ -75,6 +75,18 @@ enum lw_status alike_ranks_add(struct alike_ranks *a, const struct alike_bar *b,
     return LW_OK;
 }
 
+enum lw_status alike_ranks_same(struct alike_ranks *a, int32_t rank, int32_t like,
+                                struct lw_err *err)
+{
+    LW_TRY(close_rank(a, err));
+    for (int64_t i = 0; i < a->n_groups; i++)
+        for (int64_t k = 0; k < a->groups[i].n_ranks; k++)
+            if (a->groups[i].ranks[k] == like)
+                return join(&a->groups[i], rank, err);
+    a->n_left_out++;
+    return LW_OK;
+}
+
 LW_COMPARATOR(by_rank, int32_t, *a, *b)
 
 LW_COMPARATOR(by_stage, struct alike_group, a->stage, b->stage, a->ranks[0], b->ranks[0])

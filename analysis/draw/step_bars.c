@@ -166,6 +166,22 @@ static enum lw_status has_micro_batches(struct lw_store *s, const struct lw_run 
     return lw_sql_finish(q, err);
 }
 
+/* The ranks that others' rows stand for. */
+static enum lw_status add_alike(struct lw_store *s, int64_t run, struct alike_ranks *alike,
+                                struct lw_err *err)
+{
+    struct lw_sql *q;
+    enum lw_status st = LW_OK;
+
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT rank, value FROM metric WHERE run = ? AND name = 'rows_of_rank'"
+                        " AND value <> rank ORDER BY rank", "l", run));
+    while (st == LW_OK && lw_sql_next(q))
+        st = alike_ranks_same(alike, (int32_t)lw_sql_int(q, 0), (int32_t)lw_sql_int(q, 1), err);
+    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
+    return st != LW_OK ? st : end;
+}
+
 static enum lw_status read_run(struct lw_store *s, const struct picture_view *p, int32_t run,
                                struct picture *pic, struct lw_err *err)
 {
@@ -186,6 +202,8 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
             st = alike_ranks_add(&alike, &bar, err);
     }
     enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
+    if (st == LW_OK && end == LW_OK)
+        st = add_alike(s, p->runs[run].id, &alike, err);
     if (st == LW_OK && end == LW_OK)
         st = alike_ranks_finish(&alike, run, pic, err);
     alike_ranks_free(&alike);

@@ -12,7 +12,7 @@
 #include "shared/timeline/summary_print.h"
 #include "shared/text/wrap.h"
 
-enum { PIECES_SHOWN = 24 };
+enum { PIECES_SHOWN = 10 };
 
 static double ms(lw_ps t)
 {
@@ -85,6 +85,7 @@ struct stretch {
     struct lw_path_part first;
     lw_ps to;
     int32_t n_ops, n_copies, last_op;
+    bool shown;
 };
 
 static enum lw_op_kind kind_of(const struct lw_explain_report *r, const struct lw_path_part *p)
@@ -117,7 +118,7 @@ static int64_t join(const struct lw_explain_report *r, struct stretch *out)
             s->to = p->to;
             s->last_op = p->op;
         } else {
-            out[n++] = (struct stretch){*p, p->to, 1, 0, p->op};
+            out[n++] = (struct stretch){*p, p->to, 1, 0, p->op, false};
         }
     }
     return n;
@@ -148,20 +149,18 @@ static int by_length(const void *pa, const void *pb)
     return x != y ? (x < y) - (x > y) : (a > b) - (a < b);
 }
 
-/* The shortest piece that is shown: the PIECES_SHOWN-th longest. */
-static enum lw_status shortest_shown(struct stretch *v, int64_t n, lw_ps *length,
-                                     struct lw_err *err)
+/* The longest pieces, of equals the earlier. */
+static enum lw_status choose_shown(struct stretch *v, int64_t n, bool all, struct lw_err *err)
 {
-    *length = 0;
-    if (n <= PIECES_SHOWN)
-        return LW_OK;
-    struct stretch **order = lw_alloc((size_t)n * sizeof(struct stretch *));
-    if (!order)
-        return lw_fail_nomem(err);
+    int64_t n_shown = all || n < PIECES_SHOWN ? n : PIECES_SHOWN;
+    struct stretch **order;
+
+    LW_NEW(order, n, err);
     for (int64_t i = 0; i < n; i++)
         order[i] = &v[i];
-    qsort(order, (size_t)n, sizeof(struct stretch *), by_length);
-    *length = order[PIECES_SHOWN - 1]->to - order[PIECES_SHOWN - 1]->first.from;
+    qsort(order, (size_t)n, sizeof *order, by_length);
+    for (int64_t i = 0; i < n_shown; i++)
+        order[i]->shown = true;
     lw_free(order);
     return LW_OK;
 }
@@ -170,17 +169,17 @@ static enum lw_status put_path(const struct lw_explain_report *r, FILE *f, struc
 {
     static const char *const titles[] = {">from ms", ">to ms", ">ms", ">rank", "cause", "op"};
     struct stretch *v;
-    lw_ps least, hidden = 0;
+    lw_ps hidden = 0;
     int64_t n_hidden = 0;
     char text[320];
 
     LW_NEW(v, r->e->n_path, err);
     int64_t n = join(r, v);
-    enum lw_status st = shortest_shown(v, n, &least, err);
+    enum lw_status st = choose_shown(v, n, r->all, err);
     struct lw_table *t = lw_table_new(6, titles);
     for (int64_t i = 0; i < n && st == LW_OK; i++) {
         lw_ps length = v[i].to - v[i].first.from;
-        if (length < least) {
+        if (!v[i].shown) {
             hidden += length;
             n_hidden++;
             continue;
@@ -195,8 +194,8 @@ static enum lw_status put_path(const struct lw_explain_report *r, FILE *f, struc
         st = lw_table_print(t, f, 0, err);
     }
     if (st == LW_OK && n_hidden > 0)
-        fprintf(f, "and %lld shorter pieces between them, %.3f ms together\n",
-                (long long)n_hidden, ms(hidden));
+        fprintf(f, "the %d longest of %lld pieces; the others take %.3f ms; --all prints every "
+                   "one\n", PIECES_SHOWN, (long long)n, ms(hidden));
     lw_table_free(t);
     lw_free(v);
     return st;
@@ -233,12 +232,20 @@ static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struc
 {
     const struct lw_explanation *e = r->e;
     const struct lw_run *run = r->run;
+    lw_ps period = e->measure.end - e->measure.start;
 
+    bool differ = lw_periods_differ(period, e->length);
+    char own[48] = "";
+    if (differ)
+        snprintf(own, sizeof own, " of %.3f ms", ms(period));
     lw_printf_paragraph(f,
                         "run %lld (%s%s%s), plan %.8s, step %d: %.3f ms; every moment of rank %d's "
-                        "period charged to one cause\n",
+                        "period%s charged to one cause%s",
                         (long long)run->id, lw_run_kind_name(run->kind), run->backend[0] ? " " : "",
-                        run->backend, run->plan_hash, e->step, ms(e->length), e->rank);
+                        run->backend, run->plan_hash, e->step, ms(e->length), e->rank, own,
+                        differ ? "" : "\n");
+    if (differ)
+        lw_printf_paragraph(f, LW_PERIOD_AND_STEP "\n");
     LW_TRY(put_charges(e, f, err));
     LW_TRY(put_path(r, f, err));
     return put_what_ifs(r, f, err);

@@ -20,6 +20,7 @@ struct lw_explain_report {
     const struct lw_explanation *e;
     const struct lw_what_if *what_ifs;
     int n_what_ifs;
+    bool all;        /* text: every piece of the path, not only the longest */
     const char *why; /* there are none; or what to know about them; "" */
 };
 

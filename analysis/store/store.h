@@ -78,6 +78,9 @@ enum lw_status lw_store_settings(struct lw_store *s, int64_t run, const char *se
 /* Append spans, in transactions of 10 000; the timeline must be sorted. May be called once. */
 enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_timeline *t,
                               struct lw_err *err);
+/* The spans hold the rows of some ranks only: those of rank r are the rows of rows_of[r]. */
+enum lw_status lw_store_rows_of_ranks(struct lw_store *s, int64_t run, const int32_t *rows_of,
+                                      int32_t n, struct lw_err *err);
 /* Memory over time of the rank that holds most at its peak, by category. plan: the one that ran,
  * with its fixed bytes; t: sorted. */
 enum lw_status lw_store_memory(struct lw_store *s, int64_t run, const struct lw_timeline *t,
@@ -139,7 +142,7 @@ enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_name
 /* "last" or an id; LW_EINVAL says which ids there are. */
 enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw_arena *a,
                                  struct lw_run *run, struct lw_err *err);
-/* All spans of a run, as they were stored. LW_EINVAL: stored without spans. */
+/* All spans of a run, over all ranks. LW_EINVAL: stored without spans; LW_ENOTSUP: too many. */
 enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *run,
                                       struct lw_timeline *t, struct lw_err *err);
 

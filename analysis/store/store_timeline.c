@@ -3,6 +3,8 @@
 #include "analysis/store/store.h"
 #include "shared/plan/op.h"
 
+enum { MOST_ROWS = 5000000 }; /* of a timeline in memory: about 400 MB, and twice that to explain */
+
 static enum lw_status add_span(struct lw_sql *q, struct lw_timeline *t, struct lw_err *err)
 {
     struct lw_span v = {
@@ -19,25 +21,63 @@ static enum lw_status add_span(struct lw_sql *q, struct lw_timeline *t, struct l
     return lw_timeline_add(t, &v, err);
 }
 
+/* A rank whose rows stand for others (lw_store_rows_of_ranks) appears once for each of them. */
+#define SPANS_OF_RANKS                                                                        \
+    " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"                 \
+    "  AND span.run = run.id"                                                                 \
+    " LEFT JOIN metric AS stands ON stands.run = run.id AND stands.name = 'rows_of_rank'"     \
+    "  AND stands.step = -1 AND stands.value = span.rank"
+
+enum lw_status lw_store_rows_of_ranks(struct lw_store *s, int64_t run, const int32_t *rows_of,
+                                      int32_t n, struct lw_err *err)
+{
+    enum lw_status st = lw_sql_begin(s, err);
+
+    for (int32_t r = 0; r < n && st == LW_OK; r++)
+        st = lw_store_metric_int(s, run, "rows_of_rank", -1, r, rows_of[r], err);
+    if (st == LW_OK)
+        return lw_sql_commit(s, err);
+    lw_sql_rollback(s);
+    return st;
+}
+
+/* *n: the rows of the run's timeline. */
+static enum lw_status count_rows(struct lw_store *s, int64_t run, int64_t *n, struct lw_err *err)
+{
+    struct lw_sql *q;
+
+    LW_TRY(lw_sql_query(s, &q, err, "SELECT count(*)" SPANS_OF_RANKS " WHERE run.id = ?", "l",
+                        run));
+    *n = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
+    LW_TRY(lw_sql_finish(q, err));
+    if (*n > MOST_ROWS)
+        return lw_fail_at(err, LW_ENOTSUP, lw_store_file(s), 0,
+                          "run %lld has %lld ops over all ranks, this reads up to %d: take fewer "
+                          "ranks or steps, or look at 'lapwing plot timeline'", (long long)run,
+                          (long long)*n, MOST_ROWS);
+    return LW_OK;
+}
+
 enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *run,
                                       struct lw_timeline *t, struct lw_err *err)
 {
     struct lw_timeline loaded = {0};
     struct lw_sql *q;
     enum lw_status st = LW_OK;
+    int64_t n;
 
     if (run->n_spans == 0)
         return lw_fail_at(
             err, LW_EINVAL, lw_store_file(s), 0,
             "run %lld was stored without spans (lapwing sim stores them with --spans)",
             (long long)run->id);
+    LW_TRY(count_rows(s, run->id, &n, err));
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT step, pass, rank, op, op_kind.name, stream, comm, ready_ps,"
-                        " issue_ps, start_ps, all_in_ps, end_ps FROM run"
-                        " JOIN span ON span.id BETWEEN run.first_span AND run.last_span"
-                        "  AND span.run = run.id"
+                        "SELECT span.step, pass, ifnull(stands.rank, span.rank), op, op_kind.name,"
+                        " stream, comm, ready_ps, issue_ps, start_ps, all_in_ps, end_ps"
+                        SPANS_OF_RANKS
                         " JOIN op_kind ON op_kind.id = span.kind"
-                        " WHERE run.id = ? ORDER BY span.id",
+                        " WHERE run.id = ? ORDER BY span.step, pass, 3, span.id",
                         "l", run->id));
     while (st == LW_OK && lw_sql_next(q))
         st = add_span(q, &loaded, err);

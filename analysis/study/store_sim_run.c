@@ -7,7 +7,7 @@
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
 
-enum { FEW_SPANS = 20000 }; /* stored without being asked for: explain and plot need them */
+enum { FEW_SPANS = 50000 }; /* stored without being asked for: explain and plot need them */
 
 void lw_sim_row_begin(struct lw_sim_row *row, const char *db, const struct lw_run_info *info)
 {
@@ -26,17 +26,54 @@ void lw_sim_row_close(struct lw_sim_row *row)
     row->store = NULL;
 }
 
-static enum lw_status store_spans(struct lw_sim_row *row, const struct lw_sim_end *end,
-                                  struct lw_err *err)
+static enum lw_status store_rows(struct lw_sim_row *row, const struct lw_sim_end *end,
+                                 const struct lw_timeline *rows, struct lw_err *err)
+{
+    LW_TRY(lw_store_spans(row->store, row->id, rows, err));
+    return end->summary->memory.rank >= 0
+               ? lw_store_memory(row->store, row->id, rows, end->plan, err) : LW_OK;
+}
+
+static enum lw_status store_every_rank(struct lw_sim_row *row, const struct lw_sim_end *end,
+                                       struct lw_err *err)
 {
     struct lw_timeline all = {0};
 
     LW_TRY(lw_sim_expand(end->classes, &all, err));
-    enum lw_status status = lw_store_spans(row->store, row->id, &all, err);
-    if (status == LW_OK && end->summary->memory.rank >= 0)
-        status = lw_store_memory(row->store, row->id, &all, end->plan, err);
+    enum lw_status status = store_rows(row, end, &all, err);
     lw_timeline_free(&all);
     return status;
+}
+
+/* The rows of one rank of each class, and which ranks they stand for. */
+static enum lw_status store_classes(struct lw_sim_row *row, const struct lw_sim_end *end,
+                                    struct lw_err *err)
+{
+    const struct lw_sim_classes *c = end->classes;
+    struct lw_arena scratch = {0};
+    struct lw_timeline rows = c->rows;
+    int32_t *rows_of = lw_arena_alloc(&scratch, c->n_ranks, sizeof *rows_of);
+
+    rows.rank = lw_arena_alloc(&scratch, rows.n, sizeof *rows.rank);
+    enum lw_status status = rows_of && rows.rank ? LW_OK : lw_fail_nomem(err);
+    for (int64_t i = 0; status == LW_OK && i < rows.n; i++)
+        rows.rank[i] = c->rank_of[c->rows.rank[i]];
+    for (int32_t r = 0; status == LW_OK && r < c->n_ranks; r++)
+        rows_of[r] = c->rank_of[c->class_of[r]];
+    if (status == LW_OK)
+        status = lw_store_rows_of_ranks(row->store, row->id, rows_of, c->n_ranks, err);
+    if (status == LW_OK)
+        status = store_rows(row, end, &rows, err);
+    lw_arena_free(&scratch);
+    return status;
+}
+
+static enum lw_status store_spans(struct lw_sim_row *row, const struct lw_sim_end *end,
+                                  struct lw_err *err)
+{
+    if (end->spans || end->stats->n_ops <= FEW_SPANS)
+        return store_every_rank(row, end, err);
+    return end->classes->rows.n <= FEW_SPANS ? store_classes(row, end, err) : LW_OK;
 }
 
 /* From here on the run counts as "not stored whole" until it is. */
@@ -54,8 +91,7 @@ static enum lw_status store_figures(struct lw_sim_row *row, const struct lw_sim_
                                     struct lw_err *err)
 {
     LW_TRY(take(row, end->n_warmup, err));
-    if (end->spans || end->stats->n_ops <= FEW_SPANS)
-        LW_TRY(store_spans(row, end, err));
+    LW_TRY(store_spans(row, end, err));
     LW_TRY(lw_store_metric_int(row->store, row->id, "n_events", -1, -1, end->stats->n_events, err));
     LW_TRY(lw_store_metric_real(row->store, row->id, "wall_s", -1, -1, end->wall_s, err));
     LW_TRY(lw_store_finish_run(row->store, row->id, end->summary, LW_RUN_OK, "", err));

@@ -30,7 +30,7 @@ struct lw_sim_end {
     const struct lw_summary *summary;
     int32_t n_warmup;
     double wall_s;
-    bool spans; /* store every op; up to 20,000 of a run are stored without being asked for */
+    bool spans; /* store every op of every rank; few are stored without being asked for */
 };
 
 /* Store the figures and end the run as ok, in one piece: an interrupt waits for it. LW_EFAILED:

@@ -17,6 +17,13 @@ static void line(FILE *f, enum lw_period_figure k, const lw_ps *figure)
     fputc('\n', f);
 }
 
+bool lw_periods_differ(lw_ps period, lw_ps step)
+{
+    lw_ps apart = period > step ? period - step : step - period;
+
+    return apart > step / 100;
+}
+
 void lw_summary_text(const struct lw_summary *s, FILE *f)
 {
     const struct lw_measure *m = &s->ranks[s->worst];
@@ -29,6 +36,8 @@ void lw_summary_text(const struct lw_summary *s, FILE *f)
         if (figure[lw_period_parts[i]] > 0 || lw_period_parts[i] < LW_FIGURE_WAIT)
             line(f, lw_period_parts[i], figure);
     line(f, LW_FIGURE_PERIOD, figure);
+    if (lw_periods_differ(figure[LW_FIGURE_PERIOD], s->step))
+        lw_put_paragraph(f, "", LW_PERIOD_AND_STEP);
     fprintf(f, "of it, busy at the same time\n");
     line(f, LW_FIGURE_COPY_BUSY, figure);
     line(f, LW_FIGURE_COMM_BUSY, figure);

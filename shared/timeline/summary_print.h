@@ -10,6 +10,12 @@
 /* The measures of a run, printed in the same way for predictions and executions. Terms:
  * docs/glossary.md. */
 
+/* A rank's period and the step are different enough to be told apart; and why they are. */
+bool lw_periods_differ(lw_ps period, lw_ps step);
+#define LW_PERIOD_AND_STEP                                                                     \
+    "a rank's period counts from its own end of the step before (in a first step from its "    \
+    "start), the step from that of the last rank"
+
 /* Text: what the period of the rank with the longest one is made of. */
 void lw_summary_text(const struct lw_summary *s, FILE *f);
 /* CSV: one line per rank. */

@@ -70,7 +70,7 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
 
 /* --- text --- */
 
-enum { SHOWN = 10 }; /* buckets of a summary */
+enum { SHOWN = 10 }; /* buckets or steps of a summary */
 
 /* How many buckets move data for longer than this one; of equals the earlier. */
 static int64_t longer_ones(const struct bucket_list *l, int64_t i)
@@ -197,7 +197,8 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
             "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d compared",
             r->mean_past_pct, r->max_past_pct, r->n_past);
     else
-        fprintf(f, "error unknown: nothing measured yet%s\n",
+        fprintf(f, "%s: nothing measured yet%s\n",
+                r->n_like > 0 ? "error here unknown" : "error unknown",
                 r->n_past < 0 ? " (no database was read)" : " for this cluster");
 }
 
@@ -281,7 +282,32 @@ static void text_recorded_parts(const struct lw_sim_report *r, FILE *f)
             lw_format_ps(comm, p->exposed_comm), exposed);
 }
 
-/* A replay: every step against its recording, and what was assumed. */
+static lw_ps off_by(const struct lw_sim_replayed_step *s)
+{
+    lw_ps off = s->period.predicted - s->period.recorded;
+
+    return !s->measured ? -1 : off < 0 ? -off : off;
+}
+
+/* Steps against their recording: all, or those whose period is furthest off, of equals the
+ * earlier. */
+static void text_replayed_steps(const struct lw_sim_replayed *x, bool all, struct lw_table *t)
+{
+    for (int32_t k = 0; k < x->n_steps; k++) {
+        const struct lw_sim_replayed_step *s = &x->steps[k];
+        int32_t n_further = 0;
+        for (int32_t i = 0; !all && i < x->n_steps; i++)
+            n_further += off_by(&x->steps[i]) > off_by(s) ||
+                         (off_by(&x->steps[i]) == off_by(s) && i < k);
+        if (n_further >= SHOWN)
+            continue;
+        lw_table_text(t, s->name);
+        text_replayed_time(t, s->measured, s->period);
+        text_replayed_time(t, true, s->host);
+    }
+}
+
+/* A replay: steps against their recording, and what was assumed. */
 static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
 {
     static const char *const titles[] = {"step",       ">period",   ">recorded",
@@ -292,15 +318,13 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     struct lw_paragraph median;
     char buf[32];
 
-    for (int32_t k = 0; k < x->n_steps; k++) {
-        const struct lw_sim_replayed_step *s = &x->steps[k];
-        lw_table_text(t, s->name);
-        text_replayed_time(t, s->measured, s->period);
-        text_replayed_time(t, true, s->host);
-    }
+    text_replayed_steps(x, r->all, t);
     fputc('\n', f);
     lw_printf_paragraph(f, "replay; %s", replay_meaning(x));
     LW_TRY(lw_table_end(t, f, 2, err));
+    if (!r->all && x->n_steps > SHOWN)
+        fprintf(f, "  the %d furthest off of %d steps; --all prints every one\n", SHOWN,
+                x->n_steps);
     FILE *line = lw_paragraph_open(&median, f, NULL);
     fprintf(line, "median period: predicted %s, ", lw_format_ps(buf, x->period.predicted));
     fprintf(line, "recorded %s", lw_format_ps(buf, x->period.recorded));

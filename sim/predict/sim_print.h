@@ -42,7 +42,7 @@ struct lw_sim_report {
     const struct lw_summary *summary;
     const struct lw_sim_stats *stats;
     const struct lw_sim_samples *samples; /* n = 0: none were drawn */
-    bool all;                             /* text: every bucket, not only those that end last */
+    bool all;                             /* text: every bucket and replayed step */
     double wall_s;
     int64_t run;                          /* id in the database; -1 = not stored */
     const char *not_stored;               /* why it could not be stored; NULL: no fault */

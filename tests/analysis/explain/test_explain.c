@@ -313,7 +313,7 @@ TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
            "cause,time_ns,share_pct,exposed_comm_ns,critical_path_ns");
     expect("explain 1 --db r.db -c dgx-h100", 0, "note: 'dgx-h100' is not the cluster of the run");
     expect("explain 2 --db r.db", 1, "no run '2'");
-    /* spans are kept without being asked for up to 20,000 ops */
+    /* spans are kept without being asked for up to 50,000 ops */
     expect("sim -w w.json --dp 2 -c dgx-a100 --as-recorded --db r.db", 0, "run 2");
     expect("explain 2 --db r.db", 0, "twice the bandwidth");
     expect("sim -w w.json --dp 2 -c dgx-a100 --as-recorded --db r.db --steps 2000", 0, "run 3");

@@ -1,7 +1,9 @@
 /* `lapwing sim --replay`: what-ifs by hand, and the command on a trace in a file. Times in us. */
 #include "tests/lib/unit.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/traces/replay_help.h"
@@ -284,6 +286,41 @@ TEST(as_recorded_that_changes_nothing_is_wrong_usage)
     expect("sim --replay bound.json --no-db --as-recorded", 2, "give a cluster (-c NAME)");
     expect("sim --replay bound.json --no-db --as-recorded --device dgx-h100 -c dgx-h100", 2,
            "give one of them");
+}
+
+static bool kineto_is_there(void)
+{
+    bool there = access("../shared/traces/kineto", R_OK) == 0;
+
+    if (!there)
+        print_message("skipped: ../shared/traces/kineto is not there\n");
+    return there;
+}
+
+/* Seven ranks wait for one that starts last: the step counts from it. */
+TEST(a_rank_that_starts_early_has_a_longer_period)
+{
+    static const char why[] = "a rank's period counts from its own end of the step before";
+
+    if (!kineto_is_there())
+        skip();
+    expect("sim --replay $P/../shared/traces/kineto/dlrm_8gpu_rank?.json.gz --db dlrm.db", 0, why);
+    expect("explain 1 --db dlrm.db", 0, why);
+    expect("explain 1 --db dlrm.db", 0,
+           "step 1: 13.156 ms; every moment of rank 1's period of 19.736 ms charged to one cause");
+    expect("explain 1 --db dlrm.db", 0, "the 10 longest of 611 pieces; the others take 9.468 ms");
+    assert_int_equal(atoi(shell("$L explain 1 --db dlrm.db | wc -l", NULL)), 32);
+    assert_true(atoi(shell("$L explain 1 --db dlrm.db --all | wc -l", NULL)) > 611);
+}
+
+#define LINEAR "$L sim --no-db --replay $P/../shared/traces/kineto/linear_1gpu.json.gz "
+
+TEST(ten_of_many_steps_are_printed)
+{
+    if (!kineto_is_there())
+        skip();
+    assert_int_equal(atoi(shell(LINEAR "| grep -c '^  step [0-9]'", NULL)), 10);
+    assert_int_equal(atoi(shell(LINEAR "--all | grep -c '^  step [0-9]'", NULL)), 40);
 }
 
 TEST_GROUP(fixture_open, fixture_close)
