@@ -127,7 +127,7 @@ static void put_label(FILE *f, const char *text, double y)
 
 static void put_rows(FILE *f, const struct picture *pic, const char *const *runs)
 {
-    char step[32];
+    char step[32], cut[640];
 
     for (int64_t i = 0; i < pic->n_rows; i++) {
         const struct picture_row *r = &pic->rows[i];
@@ -136,7 +136,7 @@ static void put_rows(FILE *f, const struct picture *pic, const char *const *runs
         if (i > 0 && pic->rows[i - 1].run == r->run)
             continue;
         fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"run\">", LEFT, y_of(r->y) - BAR / 2.0 - 6);
-        html_text(f, runs[r->run]);
+        html_text(f, plot_cut(cut, sizeof cut, runs[r->run], (WIDTH - LEFT) / 7 - 40));
         fprintf(f, ", this step spans %s</text>\n", lw_format_ps(step, pic->step[r->run]));
         fprintf(f, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\" class=\"end\"/>\n",
                 x_of(pic, pic->step[r->run]), x_of(pic, pic->step[r->run]),

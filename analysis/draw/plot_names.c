@@ -24,10 +24,10 @@ static const char *make_title(struct lw_arena *a, const struct lw_run *runs, int
 
 static const char *make_label(struct lw_arena *a, const struct lw_run *r, const char *differs)
 {
-    char text[512];
+    char text[640];
     const char *detail = r->named ? r->name : differs;
 
-    snprintf(text, sizeof text, "run %lld, %s%s%.120s%s%s%s%s%s", (long long)r->id,
+    snprintf(text, sizeof text, "run %lld, %s%s%s%s%s%s%s%s", (long long)r->id,
              r->kind == LW_RUN_SIM    ? "predicted"
              : r->kind == LW_RUN_EXEC ? "measured"
                                       : "recorded",

@@ -114,19 +114,22 @@ static void put_exposed(const struct sheet *s)
 static void put_heading(const struct sheet *s, const struct picture_row *r)
 {
     const struct lw_run *run = &s->p->runs[r->run];
-    char text[640], cut[640];
+    char figures[160], cut[640], text[800];
     size_t n = 0;
 
-    n += (size_t)snprintf(text, sizeof text, "%s; this step spans %.4g %s", s->names->runs[r->run],
+    n += (size_t)snprintf(figures, sizeof figures, "; this step spans %.4g %s",
                           (double)s->pic->step[r->run] / s->unit.ps, s->unit.name);
     if (run->exposed_comm >= 0)
-        n += (size_t)snprintf(text + n, sizeof text - n, ", exposed %.3g %s",
+        n += (size_t)snprintf(figures + n, sizeof figures - n, ", exposed %.4g %s",
                               (double)run->exposed_comm / s->unit.ps, s->unit.name);
     if (s->pic->left_out[r->run] > 0)
-        snprintf(text + n, sizeof text - n, "; %d more ranks: --max-ranks",
-                 s->pic->left_out[r->run]);
+        n += (size_t)snprintf(figures + n, sizeof figures - n, "; %d more ranks: --max-ranks",
+                              s->pic->left_out[r->run]);
+    plot_cut(cut, sizeof cut, s->names->runs[r->run],
+             (s->width - 2 * RIGHT) / CHAR_PX - (int)n);
+    snprintf(text, sizeof text, "%s%s", cut, figures);
     fprintf(s->f, "set label %d ", (int)r->run + 1);
-    plot_text(s->f, plot_cut(cut, sizeof cut, text, (s->width - 2 * RIGHT) / CHAR_PX));
+    plot_text(s->f, text);
     fprintf(s->f, " at screen %.4f, first %.3f left\n", (double)RIGHT / s->width / 2,
             r->y + 0.8);
 }

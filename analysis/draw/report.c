@@ -100,7 +100,8 @@ static const char *which(const struct page *p, const struct lw_run *r)
 {
     const char *differs = p->differs[r - p->runs];
 
-    return r->named ? r->name : differs[0] ? differs : r->workload_name;
+    return r->named ? r->name : differs[0] ? differs : r->workload_name[0] ? r->workload_name
+                                                                            : r->name;
 }
 
 /* Begins an element that the search box finds by the texts of one or two runs. */
@@ -464,6 +465,23 @@ static enum lw_status put_page(const struct page *p, struct lw_err *err)
     return LW_OK;
 }
 
+/* A plan file has no workload: what differs of its runs says little without its name. */
+static enum lw_status name_plan_files(struct page *p, struct lw_arena *a, struct lw_err *err)
+{
+    for (int32_t i = 0; i < p->n; i++) {
+        const struct lw_run *r = &p->runs[i];
+        char text[640];
+        if (r->workload_name[0] || !r->plan_name[0])
+            continue;
+        snprintf(text, sizeof text, "%.200s%s%s", r->plan_name, p->differs[i][0] ? ", " : "",
+                 p->differs[i]);
+        p->differs[i] = lw_arena_strdup(a, text);
+        if (!p->differs[i])
+            return lw_fail_nomem(err);
+    }
+    return LW_OK;
+}
+
 enum lw_status lw_report_write(struct lw_store *s, const struct lw_run *runs, int32_t n, FILE *f,
                                struct lw_err *err)
 {
@@ -473,6 +491,8 @@ enum lw_status lw_report_write(struct lw_store *s, const struct lw_run *runs, in
     LW_TRY(plot_names_make(runs, n, "Predicted and measured training steps", &names, err));
     p.names = &names;
     enum lw_status st = lw_run_texts(runs, n, LW_RUN_CHOICES, &names.arena, &p.differs, err);
+    if (st == LW_OK)
+        st = name_plan_files(&p, &names.arena, err);
     if (st == LW_OK)
         st = put_page(&p, err);
     plot_names_free(&names);

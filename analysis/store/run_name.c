@@ -1,12 +1,13 @@
 /* Names of runs. What is known of a run is a list of traits: one value for every (run, trait). A
- * name begins with the values that few runs have, because a table may cut its end, and ends with
- * the values that all runs have. */
+ * table may cut the end of a name, so it begins with a few traits that tell all runs apart, in one
+ * order for all of them, then come the other traits that differ, then those that all share. */
 #include "analysis/store/run_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/order.h"
 #include "shared/base/shown_text.h"
 #include "shared/base/units.h"
 #include "shared/plan/strategy.h"
@@ -22,6 +23,8 @@ struct trait {
     const char *name, *value;
     bool bare;  /* the value says it: "dgx-h100" */
     bool usual; /* the value that a run has unless another is given: not part of a name */
+    bool extra; /* a consequence of other traits, or a longer word for one: shown where nothing
+                 * else tells the runs apart */
     bool alone; /* runs without this trait are not compared by it */
 };
 
@@ -66,15 +69,27 @@ static const char *shown(int option, const char *value, char buf[64])
     return lw_parse_size(value, &bytes, &ignored) == LW_OK ? lw_format_bytes(buf, bytes) : value;
 }
 
+static bool is_given(const char *command, const char *name)
+{
+    char word[WORD_BYTES];
+    size_t len = (size_t)snprintf(word, sizeof word, "--%s", name);
+    const char *p = strstr(command, word);
+
+    return p && strchr(" =", p[len < sizeof word ? len : 0]);
+}
+
+/* command: of a run whose plan has the option; NULL: an option of the command. */
 static enum lw_status add_option(struct traits *t, int32_t run, const char *name,
-                                 const char *value, bool of_plan, struct lw_err *err)
+                                 const char *value, const char *command, struct lw_err *err)
 {
     struct lw_strategy standard = lw_strategy_default();
     int option = lw_strategy_find(name);
     char buf[64], usual[64];
 
     struct trait x = {.run = run, .name = name, .value = shown(option, value, buf),
-                      .rank = option < 0 ? SETTING : option_rank(name, option), .alone = of_plan};
+                      .rank = option < 0 ? SETTING : option_rank(name, option),
+                      .alone = command != NULL};
+    x.extra = command && x.rank >= DERIVED && x.rank < SETTING && !is_given(command, name);
     if (option >= 0)
         x.usual = strcmp(value, lw_strategy_get(&standard, option, usual)) == 0;
     return add(t, x, err);
@@ -82,14 +97,14 @@ static enum lw_status add_option(struct traits *t, int32_t run, const char *name
 
 /* The "name=value" lines of a plan. */
 static enum lw_status add_plan(struct traits *t, int32_t run, const char *lines,
-                               struct lw_err *err)
+                               const char *command, struct lw_err *err)
 {
     for (const char *p = lines; *p;) {
         int line = (int)strcspn(p, "\n"), name = (int)strcspn(p, "=\n");
         char word[WORD_BYTES], value[WORD_BYTES];
         snprintf(word, sizeof word, "%.*s", name, p);
         snprintf(value, sizeof value, "%.*s", name < line ? line - name - 1 : 0, p + name + 1);
-        LW_TRY(add_option(t, run, word, value, true, err));
+        LW_TRY(add_option(t, run, word, value, command, err));
         p += line + (p[line] == '\n');
     }
     return LW_OK;
@@ -169,7 +184,7 @@ static enum lw_status read_option(struct traits *t, int32_t run, char *name, con
         snprintf(left->cluster, sizeof left->cluster, "%s", value);
     if ((w && w->hidden) || (!recorded && lw_strategy_find(name) >= 0))
         return LW_OK;
-    return add_option(t, run, name, value[0] ? value : "on", false, err);
+    return add_option(t, run, name, value[0] ? value : "on", NULL, err);
 }
 
 static enum lw_status add_command(struct traits *t, int32_t run, const char *command,
@@ -194,7 +209,7 @@ static enum lw_status add_bare(struct traits *t, int32_t run, int32_t rank, cons
                                const char *value, struct lw_err *err)
 {
     return add(t, (struct trait){.run = run, .rank = rank, .name = of, .value = value,
-                                 .bare = true, .usual = rank > CLUSTER, .alone = rank > CLUSTER},
+                                 .bare = true, .extra = rank > CLUSTER, .alone = rank > CLUSTER},
                err);
 }
 
@@ -249,7 +264,7 @@ static enum lw_status add_run(struct traits *t, int32_t run, const struct lw_run
     LW_TRY(add_command(t, run, r->command, recorded, &left, err));
     LW_TRY(add_what(t, run, r, &left, err));
     if (!recorded)
-        LW_TRY(add_plan(t, run, r->options, err));
+        LW_TRY(add_plan(t, run, r->options, r->command, err));
     LW_TRY(add_place(t, run, r, err));
     LW_TRY(add_cluster(t, run, r, left.cluster, err));
     return left.workload[0] ? add_bare(t, run, FILE_NAME, r->workload_name, left.workload, err)
@@ -275,6 +290,7 @@ struct group {
     int64_t n_absent;
     const char *common; /* the value that most runs have, of equals the first run's; NULL: none */
     bool differ;
+    bool needed; /* among the traits that tell all runs apart */
 };
 
 static struct group find_group(const struct traits *t, int64_t from, int32_t n)
@@ -303,6 +319,83 @@ static struct group find_group(const struct traits *t, int64_t from, int32_t n)
     return g;
 }
 
+/* --- the order of traits ---------------------------------------------------------------------- */
+
+/* The value of a trait that a run has, beside the set of runs that it is not yet told from. */
+struct told {
+    int32_t set, value, run;
+};
+
+LW_COMPARATOR(by_told, struct told, a->set, b->set, a->value, b->value, a->run, b->run)
+
+/* told[i]: of run told[i].run after its set is cut by this trait too. Returns the number of pairs
+ * of runs that share a set then, in both orders. */
+static int64_t cut_sets(const struct traits *t, const struct group *g, const int32_t *set,
+                        struct told *told, int32_t n)
+{
+    int32_t value = 0, common = -1;
+    int64_t n_alike = 0;
+
+    for (int64_t i = g->from; g->common && i < g->to; i++)
+        if (strcmp(t->v[i].value, g->common) == 0) {
+            common = (int32_t)(i - g->from);
+            break;
+        }
+    for (int32_t r = 0; r < n; r++)
+        told[r] = (struct told){set[r], t->v[g->from].alone ? common : -1, r};
+    for (int64_t i = g->from; i < g->to; i++) {
+        if (i == g->from || strcmp(t->v[i].value, t->v[i - 1].value) != 0)
+            value = (int32_t)(i - g->from);
+        told[t->v[i].run].value = value;
+    }
+    qsort(told, (size_t)n, sizeof *told, by_told);
+    for (int32_t i = 0, from = 0; i < n; i++) {
+        if (told[i].set != told[from].set || told[i].value != told[from].value)
+            from = i;
+        n_alike += 2 * (int64_t)(i - from);
+    }
+    return n_alike;
+}
+
+static void take_sets(const struct told *told, int32_t n, int32_t *set)
+{
+    for (int32_t i = 0, k = -1; i < n; i++) {
+        k += i == 0 || told[i].set != told[i - 1].set || told[i].value != told[i - 1].value;
+        set[told[i].run] = k;
+    }
+}
+
+/* To the front, one after the other: the trait that tells most pairs apart, of equals the earlier
+ * and one that is no extra. set, told: [n]. */
+static void order_groups(const struct traits *t, struct group *g, int32_t n_groups, int32_t *set,
+                         struct told *told, int32_t n)
+{
+    int64_t n_alike = (int64_t)n * (n - 1);
+
+    for (int32_t at = 0; at < n_groups; at++) {
+        int32_t best = -1;
+        int64_t least = n_alike;
+        for (int extra = 0; extra < 2; extra++)
+            for (int32_t k = at; k < n_groups; k++) {
+                if (!g[k].differ || t->v[g[k].from].extra != (extra == 1))
+                    continue;
+                int64_t alike = cut_sets(t, &g[k], set, told, n);
+                best = alike < least ? k : best;
+                least = alike < least ? alike : least;
+            }
+        if (best < 0)
+            return;
+        n_alike = cut_sets(t, &g[best], set, told, n);
+        take_sets(told, n, set);
+        struct group chosen = g[best];
+        memmove(&g[at + 1], &g[at], (size_t)(best - at) * sizeof *g);
+        g[at] = chosen;
+        g[at].needed = true;
+    }
+}
+
+/* --- texts, of ordered traits ----------------------------------------------------------------- */
+
 static void append(char *text, const struct trait *x, const char *value)
 {
     size_t at = strlen(text);
@@ -312,18 +405,18 @@ static void append(char *text, const struct trait *x, const char *value)
 }
 
 /* The passes over all traits that make a name. */
-enum pass { RARE, COMMON, SHARED, N_PASSES };
+enum pass { DIFFER, SHARED, N_PASSES };
 
-static bool in_pass(const struct group *g, const char *value, bool usual, enum pass pass,
-                    enum lw_run_words which)
+static bool in_pass(const struct group *g, const struct trait *x, const char *value,
+                    enum pass pass, enum lw_run_words which)
 {
     bool common = value == g->common || (value && g->common && strcmp(value, g->common) == 0);
 
-    if (pass == RARE)
-        return g->differ && !common;
-    if (!common || which == LW_RUN_RARE || g->differ != (pass == COMMON))
+    if (g->differ != (pass == DIFFER) || (x->extra && !g->needed))
         return false;
-    return which == LW_RUN_NAMES ? !usual : g->differ;
+    if (which == LW_RUN_RARE)
+        return g->differ && !common;
+    return which == LW_RUN_NAMES ? !(value ? x->usual : true) : g->differ;
 }
 
 static void put_group(const struct traits *t, const struct group *g, int32_t n, bool *has,
@@ -334,12 +427,12 @@ static void put_group(const struct traits *t, const struct group *g, int32_t n, 
     for (int64_t i = g->from; i < g->to; i++) {
         const struct trait *x = &t->v[i];
         has[x->run] = true;
-        if (in_pass(g, x->value, x->usual, pass, which))
+        if (in_pass(g, x, x->value, pass, which))
             append(texts + (size_t)x->run * NAME_BYTES, x, x->value);
     }
     bool says_default = g->n_absent > 0 && !first->bare && which == LW_RUN_DIFFERENCES;
     for (int32_t r = 0; says_default && r < n; r++)
-        if (!has[r] && in_pass(g, NULL, true, pass, which))
+        if (!has[r] && in_pass(g, first, NULL, pass, which))
             append(texts + (size_t)r * NAME_BYTES, first, "default");
     for (int64_t i = g->from; i < g->to; i++)
         has[t->v[i].run] = false;
@@ -381,18 +474,21 @@ static enum lw_status write_texts(struct traits *t, const struct lw_run *runs, i
     char *texts = lw_arena_alloc(&t->arena, n, NAME_BYTES);
     bool *has = lw_arena_alloc(&t->arena, n, sizeof *has);
     struct named *named = lw_arena_alloc(&t->arena, n, sizeof *named);
+    struct group *groups = lw_arena_alloc(&t->arena, t->n, sizeof *groups);
+    int32_t *set = lw_arena_alloc(&t->arena, n, sizeof *set), n_groups = 0;
+    struct told *told = lw_arena_alloc(&t->arena, n, sizeof *told);
 
-    if (!texts || !has || !named)
+    if (!texts || !has || !named || !groups || !set || !told)
         return lw_fail_nomem(err);
     if (t->n > 0)
         qsort(t->v, (size_t)t->n, sizeof *t->v, by_trait);
-    for (enum pass pass = RARE; pass < N_PASSES; pass++)
-        for (int64_t at = 0; at < t->n;) {
-            struct group g = find_group(t, at, n);
-            if (which != LW_RUN_CHOICES || t->v[at].rank != PLACE)
-                put_group(t, &g, n, has, pass, which, texts);
-            at = g.to;
-        }
+    for (int64_t at = 0; at < t->n; at = groups[n_groups++].to)
+        groups[n_groups] = find_group(t, at, n);
+    order_groups(t, groups, n_groups, set, told, n);
+    for (enum pass pass = DIFFER; pass < N_PASSES; pass++)
+        for (int32_t k = 0; k < n_groups; k++)
+            if (which != LW_RUN_CHOICES || t->v[groups[k].from].rank != PLACE)
+                put_group(t, &groups[k], n, has, pass, which, texts);
     for (int32_t i = 0; i < n; i++)
         named[i] = (struct named){texts + (size_t)i * NAME_BYTES, &runs[i]};
     if (n > 0)

@@ -4,8 +4,8 @@
 
 /* How much of what is known of each run its text holds. */
 enum lw_run_words {
-    LW_RUN_NAMES,       /* rare values first, then every value that is not the default's */
-    LW_RUN_DIFFERENCES, /* every value that differs among the runs, defaults too; "" = none */
+    LW_RUN_NAMES,       /* what differs, then what all share: values that are not the default's */
+    LW_RUN_DIFFERENCES, /* what differs among the runs, defaults too; "" = none */
     LW_RUN_CHOICES,     /* the same, without where they ran and without what was not given */
     LW_RUN_RARE         /* only values that are not the most common one; "" = none */
 };

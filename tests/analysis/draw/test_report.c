@@ -217,3 +217,16 @@ TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, runs_open, fix
     assert_int_equal(st, LW_OK);
     assert_true(n > 20);
 }
+
+/* A plan file has no workload: its runs have the plan's name, and a cut title keeps its figures. */
+TEST_WITH(runs_of_plan_files_have_the_name_of_the_plan, runs_open, fixture_close)
+{
+    shell("$L model mlp -o w.json && $L plan -w w.json --dp 2 -o p.json && "
+          "$L sim p.json -c dgx-a100 --as-recorded --db p.db && "
+          "$L sim p.json -c dgx-a100 --as-recorded --steps 3 --db p.db && "
+          "$L report --db p.db -o p.html", NULL);
+    has(shell("grep -o '<h3>[^<]*' p.html", NULL), "<h3>mlp dp2, 2 ranks");
+    has(shell("grep -o '<td class=\"t\">mlp[^<]*' p.html", NULL), "mlp dp2, steps 3");
+    shell("$L plot timeline 2 1 --db p.db --width 600 -o p.gp", NULL);
+    has(shell("grep 'set label 1 ' p.gp", NULL), "; this step spans ");
+}

@@ -61,14 +61,14 @@ TEST(a_name_holds_options_of_the_command)
     expect_name(&r, "replay of rank0, p5");
 }
 
-/* Two of three runs have zero 1 and dgx-a100: these tell nothing apart and come last. */
+/* Traits that tell all apart, in one order for all, then what all share. */
 TEST(what_tells_runs_apart_comes_first)
 {
     struct lw_run r[3] = {plain_run(), plain_run(), plain_run()};
     static const char *const want[][3] = {
-        [LW_RUN_NAMES] = {"zero 1, dgx-a100, net", "zero 2, dgx-a100, net", "box, zero 1, net"},
-        [LW_RUN_DIFFERENCES] = {"zero 1, dgx-a100", "zero 2, dgx-a100", "box, zero 1"},
-        [LW_RUN_CHOICES] = {"zero 1, dgx-a100", "zero 2, dgx-a100", "box, zero 1"},
+        [LW_RUN_NAMES] = {"zero 1, dgx-a100, net", "zero 2, dgx-a100, net", "zero 1, box, net"},
+        [LW_RUN_DIFFERENCES] = {"zero 1, dgx-a100", "zero 2, dgx-a100", "zero 1, box"},
+        [LW_RUN_CHOICES] = {"zero 1, dgx-a100", "zero 2, dgx-a100", "zero 1, box"},
         [LW_RUN_RARE] = {"", "zero 2", "box"}};
     struct lw_arena a = {0};
     struct lw_err err;
@@ -111,6 +111,31 @@ TEST(an_option_that_was_not_given_is_a_difference)
         for (int i = 0; i < 2; i++)
             assert_string_equal(texts[i], want[w][i]);
     }
+    lw_arena_free(&a);
+}
+
+/* As `runs` cut them: they differ in the workload's file alone, which came last, after defaults and
+ * the policy that follows from zero. */
+TEST(a_workload_file_comes_first_where_it_alone_differs)
+{
+    struct lw_run r[4] = {plain_run(), plain_run(), plain_run(), plain_run()};
+    static const char *const want[] = {"tp 8, a.json, zero 1, net, dgx-a100",
+                                       "tp 8, b.json, zero 1, net, dgx-a100",
+                                       "tp 2, a.json, zero 1, net, dgx-a100",
+                                       "tp 2, b.json, net, dgx-a100"};
+    struct lw_arena a = {0};
+    struct lw_err err;
+    const char **texts;
+
+    for (int i = 0; i < 4; i++) {
+        r[i].command = i % 2 ? "sim -w b.json" : "sim -w a.json";
+        r[i].options = i < 2 ? "tp=8\nshard-policy=oss-greedy\nzero=1"
+                             : "tp=2\nshard-policy=oss-greedy\nzero=1";
+    }
+    r[3].options = "tp=2\nshard-policy=none\nzero=0";
+    assert_int_equal(lw_run_texts(r, 4, LW_RUN_NAMES, &a, &texts, &err), LW_OK);
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(texts[i], want[i]);
     lw_arena_free(&a);
 }
 
@@ -188,7 +213,8 @@ static void make_runs(void)
 TEST_WITH(runs_show_names_and_filters_choose, fixture_open, fixture_close)
 {
     make_runs();
-    expect("runs", 0, "bucket-cap default, dgx-a100 with cpu");
+    expect("runs", 0, "dgx-a100 with cpu");
+    assert_null(strstr(lapwing("runs", NULL), "default"));
     expect("runs", 0, "bucket-cap 5.00 MiB, dgx-h100 with cpu");
     expect("runs", 0, "second try");
     assert_null(strstr(lapwing("runs 3", NULL), "dgx-h100"));
