@@ -88,7 +88,12 @@ void exec_hello_prove(const char *token, const struct exec_challenge *c,
     lw_hash_finish(h, proof);
 }
 
-/* Rank 0 may not listen yet: try until the time is over. */
+static bool is_told_to_end(const struct exec_rendezvous *r)
+{
+    return r->id.signal && *r->id.signal;
+}
+
+/* Rank 0 may not listen yet: try until the time is over, or a launcher ends this process. */
 static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd, struct lw_err *err)
 {
     struct addrinfo *list;
@@ -102,12 +107,15 @@ static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd,
             else if (s >= 0)
                 close(s);
         }
-        if (*fd < 0 && exec_now_ns() > until_ns)
+        if (*fd < 0 && (exec_now_ns() > until_ns || is_told_to_end(r)))
             break;
         if (*fd < 0)
             nanosleep(&(struct timespec){0, 20000000}, NULL);
     }
     freeaddrinfo(list);
+    if (*fd < 0 && is_told_to_end(r))
+        return lw_fail(err, LW_EFAILED, "stopped by signal %d while rank 0 did not listen at %s:%d",
+                       (int)*r->id.signal, r->id.host, r->id.port);
     if (*fd < 0)
         return lw_fail(err, LW_ETIMEOUT, "rank 0 does not listen at %s:%d after %.3g s", r->id.host,
                        r->id.port, (double)r->timeout_ns * 1e-9);
@@ -530,7 +538,7 @@ static void look_for_end(struct exec_rendezvous *r)
                          "rank %d is gone: its connection closed before the ranks met (not come: "
                          "%s)",
                          k, missing[0] ? missing : "none");
-    if (!r->refusal[0] && r->id.signal && *r->id.signal)
+    if (!r->refusal[0] && is_told_to_end(r))
         snprintf(r->refusal, sizeof r->refusal,
                  "stopped by signal %d before the ranks met (not come: %s)", (int)*r->id.signal,
                  missing[0] ? missing : "none");

@@ -33,7 +33,9 @@
  * gets it before rank 0 listens. */
 enum { FIRST_PORT = 20000, N_PORTS = 12000 };
 
-/* Ranks that met end sooner after rank 0 did; those that did not would wait for it. */
+/* Ranks that met end soon after rank 0 did. Those that did not wait for it: they are told to end,
+ * and killed when they do not. */
+#define TOLD_WITHOUT_0_NS INT64_C(1000000000)
 #define MOST_WITHOUT_0_NS INT64_C(6000000000)
 #define MPIRUN_NS INT64_C(10000000000) /* what mpirun itself takes to end */
 
@@ -111,13 +113,6 @@ static enum lw_status own_arguments(char **text, char ***argv, struct lw_err *er
     return LW_OK;
 }
 
-static void kill_all(const pid_t *pids, int32_t n)
-{
-    for (int32_t r = 0; r < n; r++)
-        if (pids[r] > 0)
-            kill(pids[r], SIGKILL);
-}
-
 /* The statuses of this program; a process that could not become it has none of them. */
 static int status_of(int wait_status)
 {
@@ -135,7 +130,8 @@ struct family {
     int status;    /* of the first that did not succeed, */
     int32_t first; /* which, */
     int signal_no; /* and what ended it; 0: itself */
-    bool rank_0_ended;
+    bool rank_0_ended;     /* by itself */
+    int64_t without_0_ns;  /* since when the others are without rank 0, which failed */
     bool no_program;
     int64_t until_ns;
     bool told;     /* of the parent's signal */
@@ -165,14 +161,33 @@ static void note(struct family *f, pid_t pid, int status)
     }
 }
 
+static void signal_all(const struct family *f, int signal_no)
+{
+    for (int32_t r = 0; r < f->n; r++)
+        if (f->pids[r] > 0)
+            kill(f->pids[r], signal_no);
+}
+
 static void send_on(struct family *f)
 {
     if (!f->s->signal || !*f->s->signal || f->told)
         return;
     f->told = true;
-    for (int32_t r = 0; r < f->n; r++)
-        if (f->pids[r] > 0)
-            kill(f->pids[r], (int)*f->s->signal);
+    signal_all(f, (int)*f->s->signal);
+}
+
+/* Once. */
+static void end_without_rank_0(struct family *f)
+{
+    if (f->by_mpirun || f->pids[0] > 0 || f->status == 0)
+        return;
+    if (f->without_0_ns == 0)
+        f->without_0_ns = exec_now_ns();
+    else if (f->without_0_ns < INT64_MAX - TOLD_WITHOUT_0_NS &&
+             exec_now_ns() > f->without_0_ns + TOLD_WITHOUT_0_NS) {
+        signal_all(f, SIGTERM);
+        f->without_0_ns = INT64_MAX;
+    }
 }
 
 /* Rank 0 still waits for a process that ended before the ranks met, or they wait for rank 0. */
@@ -201,6 +216,7 @@ static void end_rest(struct family *f)
     if (f->status == 0 && !f->told)
         return;
     tell_rank_0(f);
+    end_without_rank_0(f);
     if (f->rank_0_ended && grace_ns > MOST_WITHOUT_0_NS)
         grace_ns = MOST_WITHOUT_0_NS;
     if (f->until_ns == 0 || f->until_ns > exec_now_ns() + grace_ns)
@@ -330,12 +346,20 @@ static enum lw_status judge(const struct family *f, const struct exec_spawned *e
     if (f->no_program)
         return lw_fail(err, LW_EIO, "%s cannot be started",
                        f->by_mpirun ? "mpirun (install Open MPI, or set PATH)" : "this program");
+    if (f->rank_0_knows && f->rank_0_ended) /* which gave the reason */
+        return LW_OK;
     if (f->signal_no && f->first >= 0)
         return lw_fail(err, LW_EFAILED, "%s", ended->how);
-    if (f->status != 0 && !ended->printed)
-        return lw_fail(err, LW_EFAILED, "the ranks ended with exit status %d; their messages say "
-                                        "why", f->status);
-    return LW_OK;
+    if (f->status == 0 || ended->printed)
+        return LW_OK;
+    if (f->by_mpirun && f->mpirun.n == 0 && f->first < 0)
+        return lw_fail(err, LW_EFAILED,
+                       "mpirun ended with exit status %d and no rank was seen; its messages say "
+                       "why",
+                       f->status);
+    return lw_fail(err, LW_EFAILED,
+                   "%s%sthe ranks ended with exit status %d; their messages say why",
+                   f->first >= 0 ? ended->how : "", f->first >= 0 ? "; " : "", f->status);
 }
 
 enum lw_status exec_spawn(const struct exec_spawning *s, struct exec_spawned *ended,
@@ -354,8 +378,8 @@ enum lw_status exec_spawn(const struct exec_spawning *s, struct exec_spawned *en
     enum lw_status status = f.pids && f.stopped ? start_all(&f, argv, err) : lw_fail_nomem(err);
     for (int32_t r = 0; f.pids && f.stopped && r < f.n; r++)
         f.left += f.pids[r] > 0;
-    if (status != LW_OK)
-        kill_all(f.pids, f.left);
+    if (f.pids && status != LW_OK)
+        signal_all(&f, SIGKILL);
     wait_all(&f);
     describe_end(&f, ended);
     if (f.out && status == LW_OK)

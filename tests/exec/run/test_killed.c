@@ -207,3 +207,72 @@ TEST(a_rank_that_does_not_come_is_not_waited_for)
             fail_msg("%s\n%s", words, out);
     }
 }
+
+/* Killed as soon as it is seen, mostly before the ranks met: it is blamed, by one line, and nobody
+ * waits until the deadline for rank 0. */
+TEST(a_rank_killed_at_the_start_is_not_waited_for)
+{
+    for (int victim = 0; victim < 2; victim++) {
+        char words[1024], gone[32];
+        int rc, n = 0;
+        snprintf(gone, sizeof gone, "rank %d ", victim);
+        snprintf(words, sizeof words,
+                 "timeout 60 $L exec -w w.json --dp %d --spawn --steps 100000 --compute sleep "
+                 "--timeout 20 --no-db -q >/dev/null 2>err & p=$!; v=; for i in $(seq 500); do "
+                 "[ \"$v\" ] && break; for q in $(mine); do tr '\\0' '\\n' 2>/dev/null "
+                 "</proc/$q/environ | grep -qx LAPWING_RANK=%d && v=$q; done; done; kill -9 $v; "
+                 "wait $p; echo status $?; cat err",
+                 RANKS, victim);
+        const char *out = stop_shell(words, &rc);
+        for (const char *at = out; (at = strstr(at, "ended by signal 9")) != NULL; at++)
+            n++;
+        if (!strstr(out, "status 1\n") || !strstr(out, gone) || n > 1 ||
+            strstr(out, "does not listen") || strstr(out, "have not come"))
+            fail_msg("%s\n%s", words, out);
+        nobody_is_left(words);
+    }
+}
+
+/* SIGTERM is sent when the process handles it. */
+TEST(a_rank_without_rank_0_ends_by_a_signal)
+{
+    int rc;
+    const char *out = stop_shell(
+        "export LAPWING_RANK=1 LAPWING_RANKS=2 LAPWING_TOKEN=x LAPWING_RENDEZVOUS=127.0.0.1:9; "
+        "timeout -s KILL 40 $L exec -w w.json --dp 2 --no-db --timeout 30 & for i in "
+        "$(seq 500); do q=$(mine) && [ \"$q\" ] && "
+        "[ $((0x$(sed -n 's/^SigCgt:.//p' /proc/$q/status) & 0x4000)) -gt 0 ] && break; "
+        "sleep 0.02; done; kill $q; wait; echo ended",
+        &rc);
+    if (!strstr(out, "stopped by signal 15 while rank 0 did not listen at 127.0.0.1:9"))
+        fail_msg("%s", out);
+}
+
+/* A launcher in the place of mpirun: its ranks are its children with the variable of Open MPI. The
+ * parent says which ended first, or that there was none. */
+TEST(a_launcher_that_blames_no_rank_is_watched)
+{
+    static const struct {
+        const char *launcher, *says;
+    } cases[] = {
+        {"for r in 0 1 2; do OMPI_COMM_WORLD_RANK=$r sleep 9 & [ $r = 1 ] && v=$!; done; "
+         "sleep 2; kill -9 $v; sleep 2; kill $(jobs -p); exit 1",
+         "rank 1 ended first; the ranks ended with exit status 1; their messages say why"},
+        {"exit 3", "mpirun ended with exit status 3 and no rank was seen"},
+    };
+
+    if (!has_mpirun()) {
+        printf("SKIP a_launcher_that_blames_no_rank_is_watched: no Open MPI here\n");
+        skip();
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        int rc;
+        snprintf(text, sizeof text, "#!/bin/bash\n%s\n", cases[i].launcher);
+        fixture_put(fixture_path("mpirun"), text);
+        const char *out = stop_shell("chmod +x mpirun; PATH=.:$PATH timeout 60 $L exec -w w.json "
+                                     "--dp 3 --spawn --backend mpi --no-db; rm mpirun", &rc);
+        if (!strstr(out, cases[i].says))
+            fail_msg("expected '%s' in\n%s", cases[i].says, out);
+    }
+}
