@@ -144,15 +144,12 @@ static void put_rows(FILE *f, const struct picture *pic, const char *const *runs
     }
 }
 
-/* Ticks at 1, 2 or 5 times a power of ten, at most ten of them. */
 static void put_axis(FILE *f, const struct picture *pic)
 {
     struct plot_unit unit = plot_unit_for(pic->most);
-    double most = (double)pic->most / unit.ps, tick = 1e-3;
+    double most = (double)pic->most / unit.ps, tick = plot_tick(most, 10);
     double y = y_of(pic->bottom) + ROW * 0.6;
 
-    for (int i = 0; most / tick > 10; i++)
-        tick *= i % 3 == 1 ? 2.5 : 2;
     fprintf(f, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"axis\"/>\n", LEFT,
             WIDTH - RIGHT, y, y);
     for (int i = 0; i * tick <= most; i++) {

@@ -188,6 +188,15 @@ static void legend(FILE *f, int width, int height, const struct plot_key *keys, 
     }
 }
 
+double plot_tick(double most, int n)
+{
+    double tick = 1e-3;
+
+    for (int i = 0; most / tick > n; i++)
+        tick *= i % 3 == 1 ? 2.5 : 2;
+    return tick;
+}
+
 int plot_bottom(const struct lw_plot *p, int width, const struct plot_key *keys, int n)
 {
     int unused;

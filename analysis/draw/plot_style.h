@@ -48,6 +48,9 @@ struct plot_key {
     int32_t colour, second;
 };
 
+/* The distance of at most n ticks from 0 to `most`: 1, 2 or 5 times a power of ten. */
+double plot_tick(double most, int n);
+
 /* Pixels of the picture: what was asked for, else the usual size. */
 int plot_width(const struct lw_plot *p, int usual);
 int plot_height(const struct lw_plot *p, int usual);

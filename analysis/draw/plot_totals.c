@@ -11,9 +11,19 @@
 
 enum { BAND_PCT = 5 };
 
+enum { N_PARTS = 5, BAR_PX = 46 };
+
 /* The period of the rank with the longest one, cut so that the pieces add up to it. */
 struct totals {
-    lw_ps alone, hidden, exposed, idle; /* compute alone, communication under it, ... */
+    lw_ps part[N_PARTS]; /* of part_style */
+};
+
+static const struct plot_key part_style[N_PARTS] = {
+    {"compute and copies alone", PLOT_FORWARD, -1},
+    {"communication under compute", PLOT_BACKWARD, -1},
+    {"exposed communication", PLOT_COMM_ODD, -1},
+    {"waiting for pipeline neighbours", PLOT_LIGHT, -1},
+    {"idle", 0xd0d0d0, -1},
 };
 
 static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, struct totals *t,
@@ -24,9 +34,10 @@ static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, st
     LW_TRY(lw_run_read_parts(s, r, -1, &p, err));
     lw_ps hidden = p.figure[LW_FIGURE_COMM_BUSY] - p.figure[LW_FIGURE_EXPOSED_COMM];
     lw_ps busy = p.figure[LW_FIGURE_COMPUTE] + p.figure[LW_FIGURE_COPY];
-    *t = (struct totals){.alone = busy - hidden, .hidden = hidden,
-                         .exposed = p.figure[LW_FIGURE_EXPOSED_COMM],
-                         .idle = p.figure[LW_FIGURE_IDLE]};
+    lw_ps wait = p.figure[LW_FIGURE_WAIT + LW_WAIT_PIPELINE];
+    wait = wait > 0 ? wait : 0; /* of an older database: not stored */
+    *t = (struct totals){{busy - hidden, hidden, p.figure[LW_FIGURE_EXPOSED_COMM] - wait, wait,
+                          p.figure[LW_FIGURE_IDLE]}};
     return LW_OK;
 }
 
@@ -65,22 +76,13 @@ static void cap_text(char *buf, size_t size, const struct lw_run *r)
 
 /* --- overlap ---------------------------------------------------------------------------------- */
 
-enum { N_PARTS = 4, BAR_PX = 46 };
-
-static const struct plot_key part_style[N_PARTS] = {
-    {"compute and copies alone", PLOT_FORWARD, -1},
-    {"communication under compute", PLOT_BACKWARD, -1},
-    {"exposed communication", PLOT_COMM_ODD, -1},
-    {"idle", 0xd0d0d0, -1},
-};
-
 /* Numbers where they fit: as labels, because gnuplot cannot draw an empty set of them. */
 static void put_part_numbers(FILE *f, const struct totals *t, int32_t row, double unit, lw_ps fits)
 {
-    const lw_ps part[] = {t->alone, t->hidden, t->exposed, t->idle};
+    const lw_ps *part = t->part;
     lw_ps at = 0;
 
-    for (int i = 0; i < 4; at += part[i], i++)
+    for (int i = 0; i < N_PARTS; at += part[i], i++)
         if (part[i] > fits)
             fprintf(f, "set label '%.4g' at %.6g,%d center front textcolor rgb '%s'\n",
                     (double)part[i] / unit, (double)(at + part[i] / 2) / unit, (int)-row,
@@ -89,10 +91,10 @@ static void put_part_numbers(FILE *f, const struct totals *t, int32_t row, doubl
 
 static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double unit)
 {
-    const lw_ps part[] = {t->alone, t->hidden, t->exposed, t->idle};
+    const lw_ps *part = t->part;
     lw_ps at = 0;
 
-    for (int i = 0; i < 4; at += part[i], i++)
+    for (int i = 0; i < N_PARTS; at += part[i], i++)
         if (part[i] > 0)
             fprintf(f, "%.6g %.6g %.3f %.3f %d\n", (double)at / unit,
                     (double)(at + part[i]) / unit, -row - 0.34, -row + 0.34,
@@ -101,7 +103,7 @@ static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double u
 
 /* The labels of the runs take the room that the longest needs, at most about half. */
 static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *names, FILE *f,
-                             int width)
+                             int width, double most)
 {
     char cut[256];
     int px = 0;
@@ -114,8 +116,8 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
     if (p->terminal == LW_TERMINAL_DUMB)
         fputs("set lmargin 30\n", f);
     else
-        fprintf(f, "set lmargin at screen %.4f\nset rmargin at screen %.4f\n",
-                (double)px / width, 1 - 26.0 / width);
+        fprintf(f, "set lmargin at screen %.4f\nset rmargin at screen %.4f\nset xtics %g\n",
+                (double)px / width, 1 - 26.0 / width, plot_tick(most, (width - px - 26) / 60 + 1));
     fputs("set ytics (", f);
     for (int32_t i = 0; i < p->n_runs; i++) {
         int room = p->terminal == LW_TERMINAL_DUMB ? 28 : (px - 24) / 7;
@@ -124,20 +126,43 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
     fputs(")\nset grid noytics\n", f);
 }
 
+static lw_ps longest_period(const struct totals *t, int32_t n)
+{
+    lw_ps most = 1;
+
+    for (int32_t i = 0; i < n; i++) {
+        lw_ps period = 0;
+        for (int k = 0; k < N_PARTS; k++)
+            period += t[i].part[k];
+        most = period > most ? period : most;
+    }
+    return most;
+}
+
+/* The parts that any run has. */
+static int keys_of(const struct totals *t, int32_t n, struct plot_key keys[N_PARTS])
+{
+    int n_keys = 0;
+
+    for (int k = 0; k < N_PARTS; k++)
+        for (int32_t i = 0; i < n; i++)
+            if (t[i].part[k] > 0) {
+                keys[n_keys++] = part_style[k];
+                break;
+            }
+    return n_keys;
+}
+
 static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
                         const struct totals *t, FILE *f)
 {
-    lw_ps most = 1;
-    int width = plot_width(p, 1200);
-
-    for (int32_t i = 0; i < p->n_runs; i++) {
-        lw_ps period = t[i].alone + t[i].hidden + t[i].exposed + t[i].idle;
-        most = period > most ? period : most;
-    }
+    struct plot_key keys[N_PARTS];
+    int width = plot_width(p, 1200), n_keys = keys_of(t, p->n_runs, keys);
+    lw_ps most = longest_period(t, p->n_runs);
     struct plot_unit unit = plot_unit_for(most);
 
-    plot_begin(p, f, 1200, 70 + plot_bottom(p, width, part_style, N_PARTS) + BAR_PX * p->n_runs,
-               names->title, part_style, N_PARTS);
+    plot_begin(p, f, 1200, 70 + plot_bottom(p, width, keys, n_keys) + BAR_PX * p->n_runs,
+               names->title, keys, n_keys);
     if (p->terminal != LW_TERMINAL_DUMB)
         for (int32_t i = 0; i < p->n_runs; i++)
             put_part_numbers(f, &t[i], i, unit.ps, most / (width / 2 / 45));
@@ -147,10 +172,10 @@ static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
     fprintf(f, "EOD\nset xlabel 'time of the rank with the longest period [%s]'\n"
                "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", unit.name,
             (double)most / unit.ps * 1.03, -p->n_runs + 0.4);
-    put_overlap_rows(p, names, f, width);
+    put_overlap_rows(p, names, f, width, (double)most / unit.ps);
     fputs("plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
           "linecolor rgb variable notitle", f);
-    plot_key_curves(p, f, part_style, N_PARTS);
+    plot_key_curves(p, f, keys, n_keys);
     fputs("\n", f);
 }
 

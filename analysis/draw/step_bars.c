@@ -13,8 +13,9 @@ static const char bars_text[] =
     "SELECT span.rank, ifnull(at.pp, -1), span.stream,"
     " coalesce(stream.name || iif(stream.class = 'comm' AND stream.name <> 'comm', ' comm', ''),"
     "  'stream ' || span.stream), op_kind.name, op_kind.class, ifnull(op.bucket, -1),"
-    " ifnull(op.bytes, 0), ready_ps - ?3, start_ps - ?3, iif(all_in_ps < 0, -1, all_in_ps - ?3),"
-    " end_ps - ?3, iif(?4 > 0, ifnull(op.micro_batch, -1), -1), ifnull(op.name, '')"
+    " ifnull(op.bytes, 0), ready_ps - ?3, max(start_ps - ?3, 0),"
+    " iif(all_in_ps < ?3, -1, all_in_ps - ?3), end_ps - ?3,"
+    " iif(?4 > 0, ifnull(op.micro_batch, -1), -1), ifnull(op.name, '')"
     " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span AND span.run = run.id"
     " JOIN op_kind ON op_kind.id = span.kind"
     " LEFT JOIN op ON op.plan = run.plan AND op.op = span.op"
@@ -22,7 +23,7 @@ static const char bars_text[] =
     " LEFT JOIN (SELECT rank, pp, row_number() OVER (PARTITION BY pp ORDER BY rank) AS place"
     "  FROM plan_rank WHERE plan = (SELECT plan FROM run WHERE id = ?1)) AS at"
     "  ON at.rank = span.rank"
-    " WHERE run.id = ?1 AND span.step = ?2 AND end_ps > start_ps"
+    " WHERE run.id = ?1 AND span.step = ?2 AND end_ps > max(start_ps, ?3)"
     "  AND (op_kind.class IN ('compute', 'copy', 'collective', 'p2p') OR op_kind.name = 'host')"
     " ORDER BY ifnull(at.place, span.rank), at.pp, span.rank,"
     "  coalesce(stream.class, '') = 'comm', span.stream, start_ps, span.id";
@@ -136,9 +137,12 @@ enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, i
         LW_TRY(lw_sql_finish(q, err));
     }
     LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT count(*), ifnull(min(start_ps), 0), ifnull(max(end_ps), 0)"
+                        "SELECT count(*),"
+                        " coalesce(min(iif(class = 'p2p', NULL, start_ps)), min(start_ps), 0),"
+                        " ifnull(max(end_ps), 0)"
                         " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"
-                        "  AND span.run = run.id WHERE run.id = ?1 AND span.step = ?2",
+                        "  AND span.run = run.id JOIN op_kind ON op_kind.id = span.kind"
+                        " WHERE run.id = ?1 AND span.step = ?2",
                         "ll", run->id, *step));
     lw_sql_next(q);
     int64_t n = lw_sql_int(q, 0);
