@@ -527,6 +527,15 @@ static uint64_t kind_of_reader(void)
     return totals->spent_ms[a] < totals->spent_ms[b] ? a : b;
 }
 
+/* The smaller of two: what is damaged in it is read sooner, and so are more of them. */
+static const char *one_seed(const glob_t *g)
+{
+    const char *a = g->gl_pathv[draw(g->gl_pathc)], *b = g->gl_pathv[draw(g->gl_pathc)];
+    struct stat of_a, of_b;
+
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_b.st_size < of_a.st_size ? b : a;
+}
+
 /* A file of one kind, given to a reader of that kind; one in four times to another's. */
 static void try_file(void)
 {
@@ -534,7 +543,7 @@ static void try_file(void)
     const char *command = one_command(&kinds[reader]);
     double began = now_s();
     size_t n;
-    char *text = read_all(seeds[k].gl_pathv[draw(seeds[k].gl_pathc)], &n);
+    char *text = read_all(one_seed(&seeds[k]), &n);
 
     damage(text, &n);
     FILE *f = fopen(in_folder("x"), "wb");
@@ -839,17 +848,32 @@ static void attack(int i, double until)
     _exit(0);
 }
 
+static void report_minute(double began)
+{
+    printf("after %.0f min:", (now_s() - began) / 60);
+    for (int i = 0; i < N_COUNTS; i++)
+        printf("%s %s %ld tried, %ld lost", i ? "," : "", what_of[i], totals->tried[i],
+               totals->lost[i]);
+    putchar('\n');
+    fflush(stdout);
+}
+
 /* All at the same time; true when each came to its end. */
 static bool attack_until(double until)
 {
     pid_t child[N_ATTACKERS];
     bool ended = true;
+    double began = now_s();
     int status;
 
     fflush(stdout);
     for (int i = 0; i < N_ATTACKERS; i++)
         if ((child[i] = fork()) == 0)
             attack(i, until);
+    for (double next = began + 60; next < until; next += 60) {
+        wait_s(next > now_s() ? next - now_s() : 0);
+        report_minute(began);
+    }
     for (int i = 0; i < N_ATTACKERS; i++)
         if (waitpid(child[i], &status, 0) != child[i] || status != 0) {
             printf("LOST: attacker %d ends with status %d\n", i, status);
