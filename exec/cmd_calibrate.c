@@ -9,6 +9,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
+#include "shared/io/output.h"
 
 /* One plan after the other takes hundreds of MiB: what one gave back serves the next, instead of
  * being fetched from the system page by page. */
@@ -104,7 +105,9 @@ int cmd_calibrate(int argc, char **argv)
     o.n_steps = (int32_t)n_steps;
     o.ranks_per_node = (int32_t)per_node;
     o.max_side = (int32_t)max_side;
-    enum lw_status status = exec_backend_find(backend, &o.backend, &err);
+    enum lw_status status = lw_output_try(file, &err);
+    if (status == LW_OK)
+        status = exec_backend_find(backend, &o.backend, &err);
     if (status == LW_OK)
         status = exec_ranks_find(&ranks, o.backend, &n_ranks, 2, spawn, &err);
     if (ranks.printed)

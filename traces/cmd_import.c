@@ -8,6 +8,7 @@
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/io/output.h"
+#include "shared/io/used_files.h"
 #include "traces/import/convert.h"
 #include "traces/import/import_print.h"
 #include "traces/import/read_traces.h"
@@ -52,6 +53,8 @@ static enum lw_status write_files(const struct options *o, const struct traces_f
                      (o->cluster_out && strcmp(o->cluster_out, "-") == 0);
     struct traces_import_summary s = {c, o->output, o->cluster_out, 0};
 
+    if (o->store)
+        LW_TRY(lw_used_file(o->db, LW_USE_DATABASE, err));
     if (o->output)
         LW_TRY(lw_workload_write(&c->workload, o->output, err));
     if (o->cluster_out)

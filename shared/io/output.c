@@ -183,16 +183,13 @@ static FILE *open_temporary(struct lw_output *out)
     return fdopen(fd, "w");
 }
 
-enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err)
+/* The file of an output that is not standard output. */
+static enum lw_status open_file(const char *path, struct lw_output *out, struct lw_err *err)
 {
     char real[PATH_MAX];
 
-    *out = (struct lw_output){0};
-    if (lw_output_is_stdout(path)) {
-        out->file = stdout;
-        return LW_OK;
-    }
-    LW_TRY(lw_used_file(path, LW_USE_OUTPUT, err));
+    if (!*path)
+        return lw_fail(err, LW_EINVAL, "an output file has an empty name: give it one, or '-'");
     out->in_place = descriptor_of(path) >= 0 || is_special(path);
     if (!out->in_place)
         LW_TRY(lw_resolve_links(path, real, sizeof real, err));
@@ -214,6 +211,28 @@ enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw
                            : lw_fail(err, LW_EIO, "%s: cannot write: %s", path, strerror(errno));
     lw_output_abort(out);
     return s;
+}
+
+enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err)
+{
+    *out = (struct lw_output){0};
+    if (lw_output_is_stdout(path)) {
+        out->file = stdout;
+        return LW_OK;
+    }
+    LW_TRY(lw_used_file(path, LW_USE_OUTPUT, err));
+    return open_file(path, out, err);
+}
+
+enum lw_status lw_output_try(const char *path, struct lw_err *err)
+{
+    struct lw_output out = {0};
+
+    if (lw_output_is_stdout(path) || descriptor_of(path) >= 0 || is_special(path))
+        return LW_OK;
+    LW_TRY(open_file(path, &out, err));
+    lw_output_abort(&out);
+    return LW_OK;
 }
 
 /* --- the end ------------------------------------------------------------------------------------ */

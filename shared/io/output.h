@@ -20,6 +20,9 @@ bool lw_output_is_stdout(const char *path); /* "-", /dev/stdout and its other na
 /* LW_EINVAL: this command also reads that file, or writes it elsewhere
  * (shared/io/used_files.h), or another program wrote it (shared/io/own_output.h). */
 enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err);
+/* The errors of lw_output_open now, for a command that works long before it writes; no file is
+ * made. */
+enum lw_status lw_output_try(const char *path, struct lw_err *err);
 /* Flush, check every earlier write, rename. On failure the temporary file is gone. */
 enum lw_status lw_output_commit(struct lw_output *out, struct lw_err *err);
 /* Give up: remove the temporary file. Fine on a zeroed or committed output. */

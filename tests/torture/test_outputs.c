@@ -106,7 +106,6 @@ TEST_WITH(a_database_is_a_file, open_with_workload, fixture_close)
     expect("plan -w - -o w.json <w.json", 1, "w.json");
 }
 
-/* Runs that are stored nowhere else are not replaced by a workload. */
 /* The path becomes a URI where the database is only read. */
 TEST_WITH(a_database_has_any_name, open_with_workload, fixture_close)
 {
@@ -147,12 +146,42 @@ TEST_WITH(two_outputs_are_not_both_standard_output, open_with_workload, fixture_
            "give one of them a file");
 }
 
+/* Runs that are stored nowhere else are not replaced by a workload. */
 TEST_WITH(a_database_is_no_output, open_with_workload, fixture_close)
 {
     holds("$L model mlp --layers 2 --width 8 --device dgx-a100 -o w.json >/dev/null && "
           "$L sim -w w.json -c dgx-a100 --db runs.db >/dev/null");
     expect("model mlp -o runs.db", 1, "runs.db: is a database, which an output does not replace");
     expect("runs --db runs.db", 0, "sim");
+}
+
+/* Measuring takes a minute; that the result cannot be written is said before it. */
+TEST_WITH(a_long_command_tries_its_output_first, open_with_workload, fixture_close)
+{
+    static const struct {
+        const char *words, *said;
+    } cases[] = {
+        {"-o no/such/c.json", "no/such/c.json: cannot write: No such file or directory"},
+        {"-o \"\"", "an output file has an empty name"},
+        {"-o runs.db", "runs.db: is a database, which an output does not replace"},
+        {"-o notes.txt", "notes.txt: exists and was not written by lapwing"},
+    };
+    char line[300];
+
+    holds("$L sim -w w.json --db runs.db >/dev/null && echo mine >notes.txt");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(line, sizeof line,
+                 "timeout 20 $L calibrate --max-bytes 1GiB %s >said 2>&1; [ $? = 1 ] && "
+                 "grep -q -- '%s' said || { cat said; exit 1; }", cases[i].words, cases[i].said);
+        holds(line);
+    }
+}
+
+/* A workload that is also the database is refused before it is written. */
+TEST_WITH(a_refused_import_leaves_no_output, open_with_workload, fixture_close)
+{
+    expect("import $R/gpt6__local.rank0.json.gz --store --db y.json -o y.json", 1, "y.json");
+    holds("[ ! -e y.json ]");
 }
 
 /* Runs that are not yet in the database itself are in the files that SQLite keeps beside it. */
