@@ -155,7 +155,8 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
     bool overlap = !has(r->overlap, "no") && r->dp > 1;
 
     *s = lw_strategy_default();
-    s->dp = r->dp * r->cp;
+    s->dp = r->dp;
+    s->cp = r->cp;
     s->pp = r->pp;
     s->tp = r->tp;
     s->sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel);

@@ -47,16 +47,10 @@ static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool seque
 /* One of cp equal parts of the tokens. */
 static void divide_tokens(struct lw_module *m, int32_t cp)
 {
-    int64_t *const fields[] = {
-        &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->selective_ps,
-        &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
-        &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
-        &m->dispatch_bytes, &m->tp_column_ps, &m->tp_row_ps,
-        &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
-    };
+    int64_t *fields[LW_N_TOKEN_FIELDS];
 
-    _Static_assert(LW_N_RECOMPUTE == 3, "kept_bytes are listed above");
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    lw_module_token_fields(m, fields);
+    for (int i = 0; i < LW_N_TOKEN_FIELDS; i++)
         *fields[i] = over(0, *fields[i], cp);
 }
 

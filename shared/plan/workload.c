@@ -35,6 +35,21 @@ const char *lw_optimizer_name(int optimizer)
     return optimizer >= 0 && optimizer < LW_N_OPTIMIZERS ? names[optimizer] : NULL;
 }
 
+void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIELDS])
+{
+    int64_t *const all[LW_N_TOKEN_FIELDS] = {
+        &m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps, &m->selective_ps,
+        &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
+        &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
+        &m->dispatch_bytes, &m->tp_column_ps, &m->tp_row_ps,
+        &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
+        &m->whole_kept_bytes[0], &m->whole_kept_bytes[1], &m->whole_kept_bytes[2],
+    };
+
+    _Static_assert(LW_N_RECOMPUTE == 3, "kept_bytes are listed above");
+    memcpy(fields, all, sizeof all);
+}
+
 lw_ps lw_workload_forward_ps(const struct lw_workload *w)
 {
     lw_ps sum = 0;

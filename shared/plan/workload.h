@@ -56,6 +56,10 @@ struct lw_module {
     int32_t n_products[LW_N_PRODUCT_PHASES];
 };
 
+/* What grows with the tokens of a micro-batch, which a context group shares. */
+enum { LW_N_TOKEN_FIELDS = 21 };
+void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIELDS]);
+
 static inline lw_ps lw_module_backward(const struct lw_module *m)
 {
     return m->backward_input_ps + m->backward_weight_ps;

@@ -9,6 +9,7 @@
  * to launch its kernels. Not modelled: caches, overlap of traffic and products beyond the
  * maximum. */
 #include "traces/models/models_build.h"
+#include "shared/base/checked.h"
 #include "shared/base/order.h"
 
 #include <assert.h>
@@ -369,6 +370,23 @@ static void stretch_parts(struct traces_builder *b)
     }
 }
 
+/* The kernels are one rank's of a context group. A workload is of whole sequences: a plan divides
+ * it by the ranks of its group. */
+static void hold_whole_sequences(struct traces_builder *b)
+{
+    int64_t ranks = b->shape.context > 1 ? b->shape.context : 1;
+    int64_t *fields[LW_N_TOKEN_FIELDS];
+
+    for (int32_t i = 0; i < b->w.n_modules; i++) {
+        lw_module_token_fields(&b->w.modules[i], fields);
+        for (int f = 0; f < LW_N_TOKEN_FIELDS; f++)
+            *fields[f] = *fields[f] < 0 ? -1 : lw_mul_sat(*fields[f], ranks);
+        b->w.modules[i].kv_bytes = lw_mul_sat(b->w.modules[i].kv_bytes, ranks);
+    }
+    for (int32_t k = 0; k < b->n_parts; k++)
+        b->parts[k].backward_ps = lw_mul_sat(b->parts[k].backward_ps, ranks);
+}
+
 /* A gradient is ready at the end of its part's backward; that of a tied parameter with the last of
  * its uses, which is the first parameter's, since its module comes last in backward. */
 static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *err)
@@ -523,6 +541,9 @@ static void note_shapes(struct traces_builder *b)
     if (b->shape.tensor > 1)
         traces_builder_note(b, "times are for tensor groups of %lld: each rank's shapes",
                             (long long)b->shape.tensor);
+    if (b->shape.context > 1)
+        traces_builder_note(b, "times are for context groups of %lld: each rank's shapes",
+                            (long long)b->shape.context);
     if (b->shape.host_op_ps > 0)
         traces_builder_note(b, "the host launches a kernel in %.4g us",
                             (double)b->shape.host_op_ps / 1e6);
@@ -549,6 +570,7 @@ static enum lw_status complete(struct traces_builder *b, const char *producer, s
         return lw_fail_nomem(err);
     hold_for_host(b);
     stretch_parts(b);
+    hold_whole_sequences(b);
     traces_builder_settle_products(b);
     if (b->no_memory)
         return lw_fail_nomem(err);

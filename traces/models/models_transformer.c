@@ -331,7 +331,7 @@ static void join_step(struct transformer *t, int64_t q, int64_t kv, int64_t out,
 }
 
 /* Ranks that share a sequence run it as a ring: as many kernels as ranks, on a rank's share of the
- * keys each. The messages between them are taken as hidden. A window shorter than that is all that
+ * keys each. What they exchange is the plan's (--cp). A window shorter than that is all that
  * a token attends to. */
 static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_t out)
 {
@@ -378,8 +378,8 @@ void transformer_attention(struct transformer *t)
                                                          .n_forward = 2,
                                                          .n_backward = 2});
     /* finish halves what a causal mask halves: not a window */
-    t->attention_flops += (keys < t->seq && t->causal ? 4 : 2) * t->tokens * keys * t->heads *
-                          (t->qk_width + t->v_width);
+    t->attention_flops += (keys < t->seq && t->causal ? 4 : 2) * t->batch * t->seq * keys *
+                          t->heads * (t->qk_width + t->v_width);
     if (t->flash)
         flash_attention(t, q, kv, out);
     else

@@ -208,9 +208,9 @@ TEST(a_rank_that_does_not_come_is_not_waited_for)
     }
 }
 
-/* Killed as soon as it is seen, mostly before the ranks met: it is blamed, at most by a line of each
- * other rank that had come and not by the parent once more, and nobody waits until the deadline for
- * rank 0. */
+/* Killed as soon as it is seen, mostly before the ranks met: it is blamed, at most by a line of
+ * each other rank that had come and not by the parent once more, and nobody waits until the
+ * deadline for rank 0. */
 TEST(a_rank_killed_at_the_start_is_not_waited_for)
 {
     for (int victim = 0; victim < 2; victim++) {

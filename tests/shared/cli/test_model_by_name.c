@@ -9,6 +9,15 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 
+static double number_at(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+
+    if (!at)
+        fail_msg("no %s in %s", key, text);
+    return strtod(at + strlen(key), NULL);
+}
+
 static void same(const char *model, const char *shape, const char *strategy)
 {
     char made[200], by_name[200], by_file[200];
@@ -44,6 +53,26 @@ TEST_WITH(the_device_is_of_the_cluster_or_the_named_one, fixture_open, fixture_c
     assert_string_equal(h100, lapwing("sim named.json -c dgx-h100 --no-db | sed -n 2p", NULL));
     assert_string_not_equal(h100, lapwing("sim a100.json -c dgx-a100 --no-db | sed -n 2p", NULL));
     free(h100);
+}
+
+/* A context group divides what depends on tokens once: its model FLOPs are the same, activations
+ * are a half, and computing takes about a half, of smaller kernels. */
+TEST_WITH(a_context_group_divides_a_model_once, fixture_open, fixture_close)
+{
+    static const char run[] = "sim -w llama-3-8b -c dgx-h100 --dp 2 --cp %d --no-db --format json";
+    double flops[2], busy[2], kept[2];
+    char line[200];
+
+    for (int k = 0; k < 2; k++) {
+        snprintf(line, sizeof line, run, k + 1);
+        const char *out = lapwing(line, NULL);
+        flops[k] = number_at(out, "\"model_flops_per_step\": ");
+        busy[k] = number_at(out, "\"compute_busy_ns\": ") - 78967e3; /* the optimizer's */
+        kept[k] = number_at(out, "\"activations_bytes\": ");
+    }
+    assert_true(flops[0] == flops[1]);
+    assert_true(kept[1] > 0.49 * kept[0] && kept[1] < 0.55 * kept[0]);
+    assert_true(busy[1] > 0.5 * busy[0] && busy[1] < 0.55 * busy[0]);
 }
 
 /* Times of whole products divided by a tensor group are too short, and that is said. */
