@@ -273,8 +273,8 @@ static const char op_text[] =
     "  AS INTEGER)"
     " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"
     "  AND span.run = run.id AND span.step >= run.n_warmup"
-    " LEFT JOIN (SELECT value AS rows_of, count(*) AS n_alike FROM metric WHERE run = ?1"
-    "  AND name = 'rows_of_rank' GROUP BY value) ON rows_of = span.rank"
+    " LEFT JOIN (SELECT cast(value AS INTEGER) AS rows_of, count(*) AS n_alike FROM metric"
+    "  WHERE run = ?1 AND name = 'rows_of_rank' GROUP BY value) ON rows_of = span.rank"
     " JOIN op_kind ON op_kind.id = span.kind"
     " WHERE run.id = ?1 AND op_kind.class IN ('compute', 'copy', 'collective', 'p2p')"
     " GROUP BY span.op, span.step ORDER BY span.op, span.step";

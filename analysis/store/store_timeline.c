@@ -21,12 +21,16 @@ static enum lw_status add_span(struct lw_sql *q, struct lw_timeline *t, struct l
     return lw_timeline_add(t, &v, err);
 }
 
-/* A rank whose rows stand for others (lw_store_rows_of_ranks) appears once for each of them. */
-#define SPANS_OF_RANKS                                                                        \
+/* Spans with the ranks that have their rows (lw_store_rows_of_ranks), where these are stored.
+ * SQLite reads a grouped subquery once and indexes it by a column with the type of span.rank:
+ * without the GROUP BY or the cast each span would be compared with every rank. */
+#define SPANS_WITH(ranks, grouped_by)                                                         \
     " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"                 \
     "  AND span.run = run.id"                                                                 \
-    " LEFT JOIN metric AS stands ON stands.run = run.id AND stands.name = 'rows_of_rank'"     \
-    "  AND stands.step = -1 AND stands.value = span.rank"
+    " LEFT JOIN (SELECT cast(value AS INTEGER) AS rows_of, " ranks " FROM metric"             \
+    "  WHERE run = ?1 AND name = 'rows_of_rank' GROUP BY " grouped_by ") AS stands"           \
+    "  ON rows_of = span.rank"                                                                \
+    " JOIN op_kind ON op_kind.id = span.kind WHERE run.id = ?1"
 
 enum lw_status lw_store_rows_of_ranks(struct lw_store *s, int64_t run, const int32_t *rows_of,
                                       int32_t n, struct lw_err *err)
@@ -46,8 +50,8 @@ static enum lw_status count_rows(struct lw_store *s, int64_t run, int64_t *n, st
 {
     struct lw_sql *q;
 
-    LW_TRY(lw_sql_query(s, &q, err, "SELECT count(*)" SPANS_OF_RANKS " WHERE run.id = ?", "l",
-                        run));
+    LW_TRY(lw_sql_query(s, &q, err, "SELECT sum(ifnull(n_alike, 1))"
+                        SPANS_WITH("count(*) AS n_alike", "value"), "l", run));
     *n = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
     LW_TRY(lw_sql_finish(q, err));
     if (*n > MOST_ROWS)
@@ -75,9 +79,8 @@ enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *r
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT span.step, pass, ifnull(stands.rank, span.rank), op, op_kind.name,"
                         " stream, comm, ready_ps, issue_ps, start_ps, all_in_ps, end_ps"
-                        SPANS_OF_RANKS
-                        " JOIN op_kind ON op_kind.id = span.kind"
-                        " WHERE run.id = ? ORDER BY span.step, pass, 3, span.id",
+                        SPANS_WITH("rank", "value, rank")
+                        " ORDER BY span.step, pass, 3, span.id",
                         "l", run->id));
     while (st == LW_OK && lw_sql_next(q))
         st = add_span(q, &loaded, err);

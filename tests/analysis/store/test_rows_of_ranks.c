@@ -1,8 +1,10 @@
 /* Of ranks that are alike one rank's spans are stored, and read for each of them: what is read is
  * what is read of a run that stored every rank. */
 #include "tests/lib/unit.h"
+#include <sqlite3.h>
 #include <stdio.h>
 
+#include "analysis/store/store.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 
@@ -54,6 +56,73 @@ TEST(one_rank_of_each_class_is_stored)
                             &alike), 2);
     assert_true(every > 50000);
     assert_int_equal(every, 8 * alike);
+}
+
+/* Steps of SQLite's programs, of all connections that are opened while steps are counted. */
+static int64_t n_steps;
+
+static int count_step(void *unused)
+{
+    (void)unused;
+    n_steps++;
+    return 0;
+}
+
+static int count_steps(sqlite3 *db)
+{
+    sqlite3_progress_handler(db, 1, count_step, NULL);
+    return SQLITE_OK;
+}
+
+/* Of n ranks the first n / 4 are stored, with one op that has their number; rank r has the rows of
+ * rank r mod n / 4. Returns the steps of reading them. */
+static int64_t steps_to_read(int32_t n, const char *file)
+{
+    struct lw_timeline t = {0};
+    struct lw_arena a = {0};
+    struct lw_store *s;
+    struct lw_run *runs;
+    struct lw_err err = {0};
+    int64_t run;
+    int32_t n_runs, *rows_of = test_calloc((size_t)n, sizeof *rows_of);
+
+    for (int32_t r = 0; r < n; r++)
+        rows_of[r] = r % (n / 4);
+    for (int32_t r = 0; r < n / 4; r++)
+        assert_ok(lw_timeline_add(&t, &(struct lw_span){.rank = r, .op = r, .end = 1}, &err), err);
+    assert_ok(lw_store_open(fixture_path(file), LW_STORE_WRITE, &s, &err), err);
+    assert_ok(lw_store_begin_run(s, &(struct lw_run_info){.kind = LW_RUN_SIM}, &run, &err), err);
+    assert_ok(lw_store_spans(s, run, &t, &err), err);
+    assert_ok(lw_store_rows_of_ranks(s, run, rows_of, n, &err), err);
+    assert_ok(lw_store_finish_run(s, run, NULL, LW_RUN_OK, "", &err), err);
+    assert_ok(lw_store_runs(s, &a, &runs, &n_runs, &err), err);
+    lw_timeline_free(&t);
+    n_steps = 0;
+    assert_ok(lw_store_load_timeline(s, runs, &t, &err), err);
+    int64_t steps = n_steps;
+    assert_int_equal(t.n, n);
+    for (int32_t r = 0; r < n; r++) {
+        assert_int_equal(t.rank[r], r);
+        assert_int_equal(t.op[r], rows_of[r]);
+    }
+    lw_timeline_free(&t);
+    lw_arena_free(&a);
+    lw_store_close(s);
+    test_free(rows_of);
+    return steps;
+}
+
+/* 16 times the ranks and the rows. A pass over all ranks for each row would be 256 times the
+ * steps. */
+TEST(reading_costs_the_same_for_each_rank)
+{
+    sqlite3_auto_extension((void (*)(void))count_steps);
+    int64_t few = steps_to_read(64, "few.db"), many = steps_to_read(1024, "many.db");
+    sqlite3_cancel_auto_extension((void (*)(void))count_steps);
+
+    assert_true(few > 64);
+    if (many > 20 * few)
+        fail_msg("%lld steps for 64 ranks, %lld for 1024", (long long)few, (long long)many);
 }
 
 TEST_GROUP(make_runs, fixture_close)
