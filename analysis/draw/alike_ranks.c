@@ -11,6 +11,7 @@ struct alike_group {
     int32_t stage;
     int32_t *ranks;
     int64_t n_ranks, capacity;
+    int64_t n_with_bars; /* the ranks in front: no rank after them has had bars of its own */
 };
 
 static bool equal(const struct alike_bar *a, const struct alike_bar *b)
@@ -40,6 +41,13 @@ static enum lw_status join(struct alike_group *g, int32_t rank, struct lw_err *e
     return LW_OK;
 }
 
+static enum lw_status join_with_bars(struct alike_group *g, int32_t rank, struct lw_err *err)
+{
+    LW_TRY(join(g, rank, err));
+    g->n_with_bars = g->n_ranks;
+    return LW_OK;
+}
+
 /* The bars of one rank are complete. */
 static enum lw_status close_rank(struct alike_ranks *a, struct lw_err *err)
 {
@@ -48,7 +56,7 @@ static enum lw_status close_rank(struct alike_ranks *a, struct lw_err *err)
     for (int64_t i = 0; i < a->n_groups; i++)
         if (is_like(a, &a->groups[i])) {
             a->n_bars = a->pending;
-            return join(&a->groups[i], a->rank, err);
+            return join_with_bars(&a->groups[i], a->rank, err);
         }
     if (a->n_groups >= a->max_groups) {
         a->n_left_out++;
@@ -60,7 +68,7 @@ static enum lw_status close_rank(struct alike_ranks *a, struct lw_err *err)
     *g = (struct alike_group){.from = a->pending, .to = a->n_bars,
                               .stage = a->bars[a->pending].stage};
     a->pending = a->n_bars;
-    return join(g, a->rank, err);
+    return join_with_bars(g, a->rank, err);
 }
 
 enum lw_status alike_ranks_add(struct alike_ranks *a, const struct alike_bar *b,
@@ -80,7 +88,7 @@ enum lw_status alike_ranks_same(struct alike_ranks *a, int32_t rank, int32_t lik
 {
     LW_TRY(close_rank(a, err));
     for (int64_t i = 0; i < a->n_groups; i++)
-        for (int64_t k = 0; k < a->groups[i].n_ranks; k++)
+        for (int64_t k = 0; k < a->groups[i].n_with_bars; k++)
             if (a->groups[i].ranks[k] == like)
                 return join(&a->groups[i], rank, err);
     a->n_left_out++;

@@ -28,7 +28,7 @@ struct alike_ranks {
 
 enum lw_status alike_ranks_add(struct alike_ranks *a, const struct alike_bar *b,
                                struct lw_err *err);
-/* `rank` has the bars of `like`, which came before. */
+/* `rank` has the bars of `like`, which came before with bars of its own. */
 enum lw_status alike_ranks_same(struct alike_ranks *a, int32_t rank, int32_t like,
                                 struct lw_err *err);
 /* Append rows and bars of the groups to the picture, by stage and lowest rank. */
