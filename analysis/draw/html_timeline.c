@@ -137,9 +137,9 @@ static void put_rows(FILE *f, const struct picture *pic, const char *const *runs
             continue;
         fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"run\">", LEFT, y_of(r->y) - BAR / 2.0 - 6);
         html_text(f, plot_cut(cut, sizeof cut, runs[r->run], (WIDTH - LEFT) / 7 - 40));
-        fprintf(f, ", this step spans %s</text>\n", lw_format_ps(step, pic->step[r->run]));
+        fprintf(f, ", this step spans %s</text>\n", lw_format_ps(step, pic->step[r->run].span));
         fprintf(f, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\" class=\"end\"/>\n",
-                x_of(pic, pic->step[r->run]), x_of(pic, pic->step[r->run]),
+                x_of(pic, pic->step[r->run].length), x_of(pic, pic->step[r->run].length),
                 y_of(r->y) - BAR / 2.0 - 4, y_of(r->y) + ROW * 1.5);
     }
 }

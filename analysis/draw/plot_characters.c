@@ -75,11 +75,11 @@ static void put_row(struct canvas *c, const struct picture *pic, int32_t row, FI
         put_line(c, f, "exposed");
 }
 
-static void put_heading(const struct canvas *c, FILE *f, const char *run, lw_ps step)
+static void put_heading(const struct canvas *c, FILE *f, const char *run, lw_ps span)
 {
     char time[32], cut[512];
 
-    lw_format_ps(time, step);
+    lw_format_ps(time, span);
     fprintf(f, "%s, this step %s\n",
             plot_cut(cut, sizeof cut, run, c->columns + LABEL + 3 - 12 - (int)strlen(time)), time);
 }
@@ -114,7 +114,7 @@ static void put_rows(struct canvas *c, const struct picture *pic, const struct p
         int32_t run = pic->rows[r].run;
         if (r == 0 || pic->rows[r - 1].run != run) {
             fputs(r ? "\n" : "", f);
-            put_heading(c, f, names->runs[run], pic->step[run]);
+            put_heading(c, f, names->runs[run], pic->step[run].span);
         }
         if (pic->rows[r].group[0])
             fprintf(f, "%s\n", pic->rows[r].group);

@@ -176,15 +176,17 @@ enum lw_status plot_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
 {
     struct plot_names names;
     struct view v = {.f = tmpfile()};
+    struct picture_step step = {0};
     const char *unit;
-    int64_t step;
 
     if (!v.f)
         return lw_fail(err, LW_EIO, "cannot make a temporary file");
     FILE *data = v.f;
     enum lw_status st = find_rank(s, &p->runs[0], &v, &unit, err);
     if (st == LW_OK)
-        st = picture_find_step(s, &p->runs[0], p->step, &step, &v.from, &v.length, err);
+        st = picture_find_step(s, &p->runs[0], p->step, &step, err);
+    v.from = step.from;
+    v.length = step.length;
     if (st == LW_OK)
         st = plot_names_make(p->runs, 1, "Memory over one step", &names, err);
     if (st == LW_OK) {

@@ -118,7 +118,7 @@ static void put_heading(const struct sheet *s, const struct picture_row *r)
     size_t n = 0;
 
     n += (size_t)snprintf(figures, sizeof figures, "; this step spans %.4g %s",
-                          (double)s->pic->step[r->run] / s->unit.ps, s->unit.name);
+                          (double)s->pic->step[r->run].span / s->unit.ps, s->unit.name);
     if (run->exposed_comm >= 0)
         n += (size_t)snprintf(figures + n, sizeof figures - n, ", exposed %.4g %s",
                               (double)run->exposed_comm / s->unit.ps, s->unit.name);
@@ -144,7 +144,7 @@ static void put_headings(const struct sheet *s)
         int64_t last = i;
         while (last + 1 < s->pic->n_rows && s->pic->rows[last + 1].run == r->run)
             last++;
-        double x = (double)s->pic->step[r->run] / s->unit.ps;
+        double x = (double)s->pic->step[r->run].length / s->unit.ps;
         put_heading(s, r);
         fprintf(s->f, "set arrow %d from %.6g,%.3f to %.6g,%.3f nohead linecolor rgb '#404040' "
                       "dashtype 2\n", (int)r->run + 1, x, r->y + 0.5, x,

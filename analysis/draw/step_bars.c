@@ -123,31 +123,32 @@ int picture_keys(const struct picture *pic, struct plot_key keys[N_LOOKS])
 }
 
 enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, int32_t wanted,
-                                 int64_t *step, lw_ps *t0, lw_ps *length, struct lw_err *err)
+                                 struct picture_step *out, struct lw_err *err)
 {
     struct lw_sql *q;
 
-    *step = wanted;
+    *out = (struct picture_step){.step = wanted};
     if (wanted < 0) {
         LW_TRY(lw_sql_query(s, &q, err,
                             "SELECT coalesce((SELECT value FROM metric WHERE run = ?1 AND"
                             " name = 'shown_step'), (SELECT n_warmup FROM run WHERE id = ?1))",
                             "l", run->id));
-        *step = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
+        out->step = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
         LW_TRY(lw_sql_finish(q, err));
     }
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT count(*),"
                         " coalesce(min(iif(class = 'p2p', NULL, start_ps)), min(start_ps), 0),"
-                        " ifnull(max(end_ps), 0)"
+                        " ifnull(max(end_ps), 0), ifnull(min(start_ps), 0)"
                         " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"
                         "  AND span.run = run.id JOIN op_kind ON op_kind.id = span.kind"
                         " WHERE run.id = ?1 AND span.step = ?2",
-                        "ll", run->id, *step));
+                        "ll", run->id, out->step));
     lw_sql_next(q);
     int64_t n = lw_sql_int(q, 0);
-    *t0 = lw_sql_int(q, 1);
-    *length = lw_sql_int(q, 2) - *t0;
+    out->from = lw_sql_int(q, 1);
+    out->length = lw_sql_int(q, 2) - out->from;
+    out->span = lw_sql_int(q, 2) - lw_sql_int(q, 3);
     LW_TRY(lw_sql_finish(q, err));
     if (n > 0)
         return LW_OK;
@@ -155,7 +156,7 @@ enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, i
                       run->n_spans > 0 ? "run %lld has no spans of step %lld"
                                        : "run %lld was stored without spans (lapwing sim stores "
                                          "them with --spans); step %lld cannot be drawn",
-                      (long long)run->id, (long long)*step);
+                      (long long)run->id, (long long)out->step);
 }
 
 /* 1 where the ops of a run belong to several micro-batches. */
@@ -190,15 +191,16 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
                                struct picture *pic, struct lw_err *err)
 {
     struct alike_ranks alike = {.max_groups = p->max_ranks};
+    struct picture_step *step = &pic->step[run];
     struct alike_bar bar;
-    int64_t step, several;
-    lw_ps t0;
+    int64_t several;
     struct lw_sql *q;
 
-    LW_TRY(picture_find_step(s, &p->runs[run], p->step, &step, &t0, &pic->step[run], err));
+    LW_TRY(picture_find_step(s, &p->runs[run], p->step, step, err));
     LW_TRY(has_micro_batches(s, &p->runs[run], &several, err));
-    pic->most = pic->step[run] > pic->most ? pic->step[run] : pic->most;
-    LW_TRY(lw_sql_query(s, &q, err, bars_text, "llll", p->runs[run].id, step, t0, several));
+    pic->most = step->length > pic->most ? step->length : pic->most;
+    LW_TRY(lw_sql_query(s, &q, err, bars_text, "llll", p->runs[run].id, step->step,
+                        step->from, several));
     enum lw_status st = LW_OK;
     while (st == LW_OK && lw_sql_next(q)) {
         st = read_bar(q, &bar, err);

@@ -8,9 +8,16 @@
 #include "analysis/store/store.h"
 
 /* One step of each of some runs as rows of bars, read from the database: what a timeline shows, as
- * gnuplot, characters or SVG. Times count from the first start of the step on any rank. Ranks whose
- * bars are the same are one group of rows; see analysis/draw/alike_ranks.h. */
+ * gnuplot, characters or SVG. Times count from picture_step.from. Ranks whose bars are the same are
+ * one group of rows; see analysis/draw/alike_ranks.h. */
 enum { PICTURE_TEXT = 64 };
+
+struct picture_step {
+    int64_t step;
+    lw_ps from;        /* the first start on any rank of an op that is not a message */
+    lw_ps length;      /* from there to the last end on any rank */
+    lw_ps span;        /* span_ns of docs/glossary.md: messages count too */
+};
 
 struct picture_bar {
     int32_t row, bucket;
@@ -42,9 +49,9 @@ struct picture {
     struct picture_row *rows;  /* by run, stage, rank, then compute before communication */
     struct picture_strip *strips;
     int64_t n_bars, n_rows, n_strips, bar_capacity, row_capacity, strip_capacity;
-    lw_ps *step;               /* [n_runs] span: first start to last end on any rank */
+    struct picture_step *step; /* [n_runs] */
     int32_t *left_out;         /* [n_runs] ranks that no row stands for */
-    lw_ps most;                /* the longest */
+    lw_ps most;                /* the longest of the steps, as drawn */
     double bottom;             /* below the last row */
 };
 
@@ -55,10 +62,10 @@ struct picture_view {
     int32_t max_ranks;         /* groups of a run: one of each stage first, then by rank */
 };
 
-/* The step to show (-1: the one nearest the median), its first start and its length. LW_EINVAL: a
- * run without spans, or without that step. */
+/* The step to show (-1: the one nearest the median). LW_EINVAL: a run without spans, or without
+ * that step. */
 enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, int32_t wanted,
-                                 int64_t *step, lw_ps *t0, lw_ps *length, struct lw_err *err);
+                                 struct picture_step *out, struct lw_err *err);
 
 /* LW_EINVAL: as picture_find_step. */
 enum lw_status picture_read(struct lw_store *s, const struct picture_view *p, struct picture *out,

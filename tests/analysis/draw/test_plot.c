@@ -1,5 +1,6 @@
 /* Pictures: the data given to gnuplot comes from the database and says what the runs say. The runs
  * are those of tests/lib/commands/run_fixture.h; pixels are not tested. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,7 +130,7 @@ TEST_WITH(strips_add_up_to_the_exposed_communication_of_the_summary, runs_open, 
     for (int run = 0; run < 2; run++)
         for (int rank = 0; rank < 2; rank++)
             assert_int_equal(total[run][rank], s.runs[run].exposed_comm);
-    assert_int_equal(pic.step[1], 512 * LW_PS_PER_US); /* the warm-up step is not shown */
+    assert_int_equal(pic.step[1].length, 512 * LW_PS_PER_US); /* the warm-up step is not shown */
     picture_free(&pic);
     close_scene(&s);
 }
@@ -621,4 +622,30 @@ TEST_WITH(a_pipeline_begins_at_its_first_forward, runs_open, fixture_close)
     const char *keys = shell("grep 'set label 900' o.gp", NULL);
     has(keys, "waiting for pipeline neighbours");
     assert_null(strstr(keys, "idle"));
+}
+
+/* The span of the heading is that of the prediction, from the first receive on; the bars end where
+ * the step does, counted from the first forward. */
+TEST_WITH(the_span_of_a_pipeline_is_that_of_the_prediction, runs_open, fixture_close)
+{
+    char spans[32], text[64];
+    double us, last;
+    long long span_ns;
+
+    shell("$L model mlp --device dgx-a100 -o m.json && $L sim -w m.json -c dgx-a100 --pp 2 "
+          "--micro-batches 4 --db p.db --format json >s.json && "
+          "$L plot timeline --db p.db -o t.gp && $L report --db p.db -o r.html", NULL);
+    assert_int_equal(sscanf(shell("grep -o '\"span_ns\": [0-9]*' s.json", NULL),
+                            "\"span_ns\": %lld", &span_ns), 1);
+    lw_format_ps(spans, span_ns * LW_PS_PER_NS);
+    snprintf(text, sizeof text, "this step spans %s</text>", spans);
+    has(shell("grep 'this step' r.html", NULL), text);
+    snprintf(text, sizeof text, "this step %s\n", spans);
+    has(shell("$L plot timeline --db p.db -o - --width 80", NULL), text);
+    assert_int_equal(sscanf(shell("grep -o 'this step spans .* us' t.gp", NULL),
+                            "this step spans %lf us", &us), 1);
+    assert_true(fabs(us * 1000 - (double)span_ns) <= (double)span_ns / 1000);
+    assert_int_equal(sscanf(shell("sed -n '/^.bars/,/^EOD/p' t.gp | cut -d' ' -f2 | grep '^[0-9]'"
+                                  " | sort -g | tail -1", NULL), "%lf", &last), 1);
+    assert_true(last > us / 2 && last < us * 0.99);
 }
