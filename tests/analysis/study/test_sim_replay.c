@@ -293,7 +293,7 @@ static bool kineto_is_there(void)
     bool there = access("../shared/traces/kineto", R_OK) == 0;
 
     if (!there)
-        print_message("skipped: ../shared/traces/kineto is not there\n");
+        print_message("SKIP: ../shared/traces/kineto is not there\n");
     return there;
 }
 

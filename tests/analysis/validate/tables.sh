@@ -16,7 +16,7 @@ for file in "$shared"/gpu-tables/*.csv "$shared"/papers/*.csv; do
     fi
 done
 if [ $found = 0 ]; then
-    echo "validate-tables: skipped: $shared holds no gpu-tables and no papers" >&2
+    echo "validate-tables: SKIP: $shared holds no gpu-tables and no papers" >&2
     exit 0
 fi
 python3 "$(dirname "$0")/tables.py" "$out"

@@ -155,7 +155,7 @@ static void check_rows(const char *file, const char *cluster, const char *op, do
     struct lw_err err = {0};
 
     if (lw_input_read(file, 0, &in, &err) != LW_OK) {
-        print_message("skipped: %s\n", err.msg);
+        print_message("SKIP: %s\n", err.msg);
         skip();
     }
     assert_int_equal(lw_rows_read(&in, &rows, &err), LW_OK);
