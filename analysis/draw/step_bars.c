@@ -9,6 +9,8 @@
 #include "analysis/store/sql.h"
 #include "shared/base/order.h"
 
+/* The ranks of a plan are grouped, each alone, so that SQLite indexes them: it does not index what
+ * a window function returns, and would compare each span with every rank. */
 static const char bars_text[] =
     "SELECT span.rank, ifnull(at.pp, -1), span.stream,"
     " coalesce(stream.name || iif(stream.class = 'comm' AND stream.name <> 'comm', ' comm', ''),"
@@ -20,9 +22,10 @@ static const char bars_text[] =
     " JOIN op_kind ON op_kind.id = span.kind"
     " LEFT JOIN op ON op.plan = run.plan AND op.op = span.op"
     " LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream"
-    " LEFT JOIN (SELECT rank, pp, row_number() OVER (PARTITION BY pp ORDER BY rank) AS place"
-    "  FROM plan_rank WHERE plan = (SELECT plan FROM run WHERE id = ?1)) AS at"
-    "  ON at.rank = span.rank"
+    " LEFT JOIN (SELECT rank, pp, place FROM"
+    "   (SELECT rank, pp, row_number() OVER (PARTITION BY pp ORDER BY rank) AS place"
+    "    FROM plan_rank WHERE plan = (SELECT plan FROM run WHERE id = ?1))"
+    "  GROUP BY rank) AS at ON at.rank = span.rank"
     " WHERE run.id = ?1 AND span.step = ?2 AND end_ps > max(start_ps, ?3)"
     "  AND (op_kind.class IN ('compute', 'copy', 'collective', 'p2p') OR op_kind.name = 'host')"
     " ORDER BY ifnull(at.place, span.rank), at.pp, span.rank,"

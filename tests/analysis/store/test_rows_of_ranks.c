@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 
+#include "analysis/draw/step_bars.h"
 #include "analysis/store/store.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
@@ -123,6 +124,46 @@ TEST(reading_costs_the_same_for_each_rank)
     assert_true(few > 64);
     if (many > 20 * few)
         fail_msg("%lld steps for 64 ranks, %lld for 1024", (long long)few, (long long)many);
+}
+
+/* Of a prediction of 4 ranks for each of dp, of which 4 are stored. */
+static int64_t steps_to_draw(int dp)
+{
+    char line[160], file[32];
+    struct lw_arena a = {0};
+    struct lw_store *s;
+    struct lw_run *runs;
+    struct lw_err err = {0};
+    struct picture pic;
+    int32_t n;
+
+    snprintf(file, sizeof file, "dp%d.db", dp);
+    snprintf(line, sizeof line, "sim -w llama-3-8b -c dgx-h100 --dp %d --pp 4 --micro-batches 8 "
+             "--db %s", dp, file);
+    expect(line, 0, "4 ranks stand for all");
+    assert_ok(lw_store_open(fixture_path(file), LW_STORE_READ, &s, &err), err);
+    assert_ok(lw_store_runs(s, &a, &runs, &n, &err), err);
+    n_steps = 0;
+    assert_ok(picture_read(s, &(struct picture_view){.runs = runs, .n_runs = n, .step = -1,
+                                                     .max_ranks = 8}, &pic, &err), err);
+    int64_t steps = n_steps;
+    assert_int_equal(pic.left_out[0], 0);
+    picture_free(&pic);
+    lw_arena_free(&a);
+    lw_store_close(s);
+    return steps;
+}
+
+/* The rows are as many. A pass over all ranks for each row would be 16 times the steps. */
+TEST(drawing_costs_little_for_a_rank_that_is_not_stored)
+{
+    sqlite3_auto_extension((void (*)(void))count_steps);
+    int64_t few = steps_to_draw(64), many = steps_to_draw(1024);
+    sqlite3_cancel_auto_extension((void (*)(void))count_steps);
+
+    assert_true(few > 256);
+    if (many > 4 * few)
+        fail_msg("%lld steps for 256 ranks, %lld for 4096", (long long)few, (long long)many);
 }
 
 TEST_GROUP(make_runs, fixture_close)
