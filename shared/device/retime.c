@@ -3,7 +3,9 @@
  * shapes, a product takes what device_time.h gives there; more or less than that here is part of
  * the rest. The rest goes by the ratio of its roofline there and here: what a module loses against
  * it where it was timed (launches, small products), it loses there too. Where the products alone
- * take more here than the module has, all of it goes by their ratio. */
+ * take more here than the module has, all of it goes by their ratio. What each rank of a tensor
+ * group computes whole is its products with parameters that are not split, by shape, and
+ * traffic. */
 #include "shared/device/retime.h"
 
 #include <stdio.h>
@@ -113,19 +115,40 @@ static double time_ratio(double ps, const struct products *x, double rest)
 
 struct ratios {
     double phase[LW_N_PRODUCT_PHASES]; /* of a module's times */
+    double whole[LW_N_PRODUCT_PHASES]; /* of those parts that each rank of a tensor group has */
     double products, rest[2];          /* of the forward; of forward and backward */
     bool shaped;
 };
 
+/* Whether it multiplies by a parameter that each rank of a tensor group has whole. */
+static bool is_whole(const struct lw_workload *w, const struct lw_module *m, int phase,
+                     const struct lw_product *x)
+{
+    const int64_t numel = phase == LW_PRODUCTS_WEIGHT ? x->m * x->n : x->n * x->k;
+
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        if (&w->modules[p->module] == m && p->tp_split == LW_TP_REPLICATED && p->numel == numel)
+            return true;
+    }
+    return false;
+}
+
+/* Adds to *whole those that are in the module's whole part. */
 static struct products products_of(const struct lw_workload *w, const struct lw_module *m,
-                                   int phase, const struct figures *from, const struct figures *to)
+                                   int phase, lw_ps whole_ps, const struct figures *from,
+                                   const struct figures *to, struct products *whole)
 {
     const bool divided = m->tp_split != LW_TP_REPLICATED && w->products_tp > 1;
     struct products x = {0};
 
-    for (int32_t i = 0; i < m->n_products[phase]; i++)
-        add_product(&x, &w->products[m->products[phase][i]], divided ? w->products_tp : 1, from,
-                    to);
+    for (int32_t i = 0; i < m->n_products[phase]; i++) {
+        const struct lw_product *p = &w->products[m->products[phase][i]];
+        bool each = whole_ps > 0 && is_whole(w, m, phase, p);
+        add_product(&x, p, divided && !each ? w->products_tp : 1, from, to);
+        if (each)
+            add_product(whole, p, 1, from, to);
+    }
     return x;
 }
 
@@ -134,17 +157,20 @@ static struct ratios ratios_of(const struct lw_workload *w, const struct lw_modu
 {
     const lw_ps ps[] = {m->forward_ps, m->backward_input_ps, m->backward_weight_ps};
     const double flops = (double)m->forward_flops, bytes = (double)m->forward_bytes;
-    struct products x[LW_N_PRODUCT_PHASES], back;
+    const lw_ps whole_ps[] = {m->whole_forward_ps, m->whole_input_ps, m->whole_weight_ps};
+    struct products x[LW_N_PRODUCT_PHASES], back, whole[LW_N_PRODUCT_PHASES] = {{0}};
     struct ratios r = {.shaped = false};
 
     for (int k = 0; k < LW_N_PRODUCT_PHASES; k++)
-        x[k] = products_of(w, m, k, from, to);
+        x[k] = products_of(w, m, k, whole_ps[k], from, to, &whole[k]);
     back = (struct products){0, 0, x[LW_PRODUCTS_INPUT].flops + x[LW_PRODUCTS_WEIGHT].flops};
     r.rest[0] = rest_ratio(flops, bytes, &x[LW_PRODUCTS_FORWARD], from, to);
     r.rest[1] = rest_ratio(2 * flops, 2 * bytes, &back, from, to);
     for (int k = 0; k < LW_N_PRODUCT_PHASES; k++) {
         r.phase[k] = time_ratio((double)ps[k], &x[k], r.rest[k > 0]);
         r.shaped = r.shaped || x[k].here > 0;
+        double rest = x[k].here > 0 ? from->bytes / to->bytes : r.rest[k > 0];
+        r.whole[k] = time_ratio((double)whole_ps[k], &whole[k], rest);
     }
     r.products = time_ratio(1, &x[LW_PRODUCTS_FORWARD], r.rest[0]);
     return r;
@@ -181,7 +207,7 @@ static void scale_module(struct lw_module *m, const struct ratios *r)
 
     for (int k = 0; k < LW_N_PRODUCT_PHASES; k++) {
         *times[k] = scaled(*times[k], r->phase[k]);
-        *whole[k] = at_most(scaled(*whole[k], r->rest[k > 0]), *times[k]);
+        *whole[k] = at_most(scaled(*whole[k], r->whole[k]), *times[k]);
     }
     m->selective_ps = scaled(m->selective_ps, r->phase[LW_PRODUCTS_FORWARD]);
     /* the two together stay within the forward */
