@@ -31,6 +31,7 @@ _Static_assert(LW_N_NCCL_ALGORITHM_LISTS == 1 << SIM_N_NCCL_ALGORITHMS &&
  * 1 GiB, that of eight 229 (vTrain f8dda84, trace/a100, AR_GPU2_1M_1024M_LUT). */
 #define A100_PAIR 0.82
 #define LL_BLOCK_US 3.0
+#define NO_MODEL "NCCL has no model of it (docs/design/nccl.md)"
 
 static sim_nccl_pairs pairs(unsigned algorithms, unsigned protocols)
 {
@@ -350,6 +351,13 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
     return LW_OK;
 }
 
+/* Whether A100_PAIR holds. Boards of four A100 have links from each to each and no switch. */
+static bool is_a100_pair(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    return q->op == LW_OP_SEND && q->n_nodes == 1 && has_nvlink(c) && c->devices_per_node > 4 &&
+           c->nccl.compute_capability.value == 80;
+}
+
 /* The ring of the same ranks tells how fast a rank sends; an all-to-all sends (p-1)/R of the buffer
  * inside the node and the rest out of it, both at once. */
 static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw_cost_query *q,
@@ -366,7 +374,7 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw
 
     if (comm->inter_gbs > 0 && comm->inter_gbs < gbs)
         gbs = comm->inter_gbs;
-    if (q->op == LW_OP_SEND && q->n_nodes == 1 && comm->nvlink && comm->arch == SIM_NCCL_AMPERE)
+    if (is_a100_pair(c, q))
         gbs *= A100_PAIR;
     if (q->op == LW_OP_ALL_TO_ALL && q->n_nodes > 1) {
         int32_t on_node = (q->n_ranks + q->n_nodes - 1) / q->n_nodes;
@@ -386,8 +394,10 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw
     *out =
         (struct lw_cost_answer){.time = ps_of(alpha + us),
                                 .model = "nccl",
-                                .source = "latency and rate assumed by Lapwing: NCCL has no model "
-                                          "of it (docs/design/nccl.md)",
+                                .source = is_a100_pair(c, q)
+                                              ? "latency assumed by Lapwing, rate 0.82 of a ring's "
+                                                "as measured on two A100: " NO_MODEL
+                                              : "latency and rate assumed by Lapwing: " NO_MODEL,
                                 .detail = "assumed",
                                 .algorithm = "p2p",
                                 .protocol = "simple",

@@ -347,6 +347,24 @@ TEST(a_message_costs_the_same_in_every_group)
     lw_cluster_free(&c);
 }
 
+/* 1e8 B / 240 GB/s and 10 us where A100's measured share is not known to hold: another device with
+ * NVLink, and four A100 whose links go from one to the other. */
+TEST(the_share_of_a_pair_is_of_a100_on_a_switch)
+{
+    struct lw_cluster c = known("dgx-a100");
+    struct lw_cost_answer a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO);
+
+    assert_non_null(strstr(a.source, "0.82 of a ring"));
+    c.devices_per_node = 4;
+    a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO);
+    assert_null(strstr(a.source, "0.82"));
+    assert_int_equal(a.time, 10000000 + 416666667);
+    c.devices_per_node = 8;
+    c.nccl.compute_capability.value = 86;
+    assert_int_equal(ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO).time, a.time);
+    lw_cluster_free(&c);
+}
+
 /* Every known cluster whose library is nccl answers for every operation on 1 to 16 nodes and for
  * parts of nodes, and more bytes never take less time by one pair. */
 TEST(every_known_cluster_answers)
