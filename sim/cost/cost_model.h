@@ -17,7 +17,9 @@ struct lw_cost lw_sim_cost(const struct lw_cluster *cluster);
 /* How one query is answered. */
 struct lw_cost_answer {
     lw_ps time;
-    const char *model;  /* a name of cost_model.c's table, "nothing to do", or the algorithm asked for */
+    /* "nothing to do", "table", "table+nccl", "table+fit", "nccl", "nccl+cal", "alpha-beta", or the
+     * name of the algorithm that is asked for or that the library chooses */
+    const char *model;
     const char *source; /* of the table, or of the link's bandwidth */
     const char *detail; /* "between measured sizes", "beyond the largest measured size", ... */
     const char *algorithm; /* "ring", "chain", "pairwise", "tree", ...; "library" = as measured */

@@ -17,7 +17,7 @@ enum lw_status sim_cost_range(const char *text, int64_t *from, int64_t *to, stru
         return LW_OK;
     }
     if ((size_t)(dots - text) >= sizeof first)
-        return lw_fail(err, LW_EINVAL, "'%s' is no range of sizes (1KiB..1GiB)", text);
+        return lw_fail(err, LW_EINVAL, "sizes: found '%s', allowed: a range (1KiB..1GiB)", text);
     memcpy(first, text, (size_t)(dots - text));
     first[dots - text] = '\0';
     LW_TRY(lw_parse_size(first, from, err));

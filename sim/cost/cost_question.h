@@ -12,6 +12,6 @@ enum lw_status sim_cost_range(const char *text, int64_t *from, int64_t *to, stru
 enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t nodes,
                               struct lw_cost_query *q, struct lw_err *err);
 
-/* Sizes double from `from`; the last is `to`. LW_EINVAL: an algorithm that the shape excludes. */
+/* Sizes double from `from`; the last is `to`. LW_ENOTSUP: an algorithm that the shape excludes. */
 enum lw_status sim_cost_ask(const struct lw_cluster *c, struct lw_cost_query q, int64_t from,
                             int64_t to, struct sim_cost_answers *a, struct lw_err *err);
