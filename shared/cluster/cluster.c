@@ -376,7 +376,6 @@ static bool is_one(struct lw_figure f)
     return lw_figure_is_set(f) && f.value == 1;
 }
 
-/* NVLink SHARP: NVSwitch of the third generation, which Hopper has first. */
 static bool begins_as_version(const char *text)
 {
     size_t major = strspn(text, "0123456789");
@@ -384,6 +383,7 @@ static bool begins_as_version(const char *text)
     return major > 0 && text[major] == '.' && strspn(text + major + 1, "0123456789") > 0;
 }
 
+/* NVLink SHARP: NVSwitch of the third generation, which Hopper has first. */
 static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
 {
     const struct lw_link *intra = lw_cluster_link(c, LW_LINK_INTRA);
