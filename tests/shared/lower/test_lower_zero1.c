@@ -81,9 +81,13 @@ TEST(passes_over_gradients_are_of_all_that_a_rank_holds)
     s.shard_policy = LW_SHARD_FLAT;
     struct lw_plan p = build(&t, &s);
     struct lw_program g = lw_plan_program(&p, p.n_variants - 1, 0);
+    int n_optimizer = 0;
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
-        if (p.ops[i].kind == LW_OP_OPTIMIZER)
+        if (p.ops[i].kind == LW_OP_OPTIMIZER) {
             assert_int_equal(p.works[p.ops[i].work].ps, 7 * LW_PS_PER_US);
+            n_optimizer++;
+        }
+    assert_int_equal(n_optimizer, 1);
     lw_plan_free(&p);
 }
 
