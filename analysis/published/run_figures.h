@@ -22,7 +22,7 @@ struct lw_run_figure {
     const char *name, *unit;
     double value;
     const char *fitted_on;
-    int32_t n_rows;
+    int32_t n_rows; /* of fitted_on; 0: stated by it, not fitted */
 };
 
 /* Figure k of all, NULL beyond the last. */

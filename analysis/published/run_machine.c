@@ -1,6 +1,7 @@
 /* Devices and networks as tables spell them -> known systems. */
 #include "analysis/published/run_machine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -86,19 +87,25 @@ static void fill_evenly(const struct lw_run *run, struct lw_cluster *c)
 }
 
 /* "400 Gb/s per node ...": all ports of a node together have that rate. */
-static void take_stated_network(const struct lw_run *run, struct lw_cluster *c)
+static enum lw_status take_stated_network(const struct lw_run *run, struct lw_cluster *c,
+                                          struct lw_err *err)
 {
     char *unit;
     double rate = strtod(run->network, &unit) * 1e9 / 8, all = 0;
 
-    if (rate <= 0 || strncmp(unit, " Gb/s per node", strlen(" Gb/s per node")) != 0)
-        return;
+    if (strncmp(unit, " Gb/s per node", strlen(" Gb/s per node")) != 0)
+        return LW_OK;
+    if (!isfinite(rate) || rate <= 0)
+        return lw_fail(err, LW_EINVAL, "network: found '%.60s', allowed: a rate above 0",
+                       run->network);
     for (int32_t i = 0; i < c->n_links; i++)
         if (c->links[i].level == LW_LINK_INTER)
             all += c->links[i].bytes_per_s.value * c->links[i].n_links.value;
     for (int32_t i = 0; i < c->n_links && all > 0; i++)
         if (c->links[i].level == LW_LINK_INTER)
-            c->links[i].bytes_per_s.value *= rate / all;
+            c->links[i].bytes_per_s = (struct lw_figure){
+                c->links[i].bytes_per_s.value * rate / all, "the published run's row: its network"};
+    return LW_OK;
 }
 
 static void slow_network(const struct lw_run *run, struct lw_cluster *c)
@@ -122,11 +129,11 @@ enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, st
     LW_TRY(lw_cluster_find(cluster, c, err));
     if (c->devices_per_node == ONE_DOMAIN)
         fill_evenly(run, c);
-    take_stated_network(run, c);
-    slow_network(run, c);
-    if (run->gpus < STALLED_FROM || lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0) <= 0)
-        return LW_OK;
-    enum lw_status s = add_stalls(run, c, err);
+    enum lw_status s = take_stated_network(run, c, err);
+    if (s == LW_OK)
+        slow_network(run, c);
+    if (s == LW_OK && run->gpus >= STALLED_FROM && lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0) > 0)
+        s = add_stalls(run, c, err);
     if (s != LW_OK)
         lw_cluster_free(c);
     return s;

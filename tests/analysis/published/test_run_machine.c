@@ -1,13 +1,21 @@
 /* Clusters of published runs: shared/cluster's, with what a row states of its network. */
+#include <string.h>
+
 #include "tests/lib/unit.h"
 
 #include "analysis/published/run_machine.h"
 #include "shared/cluster/cluster.h"
 
+static struct lw_run row_of(const char *gpu, const char *network)
+{
+    return (struct lw_run){.framework = "", .state = "", .gpu = gpu, .network = network,
+                           .gpus = 16};
+}
+
 /* Bytes a second of a node's ports together. */
 static double of_node(const char *gpu, const char *network)
 {
-    struct lw_run r = {.framework = "", .state = "", .gpu = gpu, .network = network, .gpus = 16};
+    struct lw_run r = row_of(gpu, network);
     struct lw_cluster c;
     struct lw_err err;
     double all = 0;
@@ -18,6 +26,31 @@ static double of_node(const char *gpu, const char *network)
             all += c.links[i].bytes_per_s.value * c.links[i].n_links.value;
     lw_cluster_free(&c);
     return all;
+}
+
+TEST(a_rate_that_is_not_finite_is_refused)
+{
+    static const char *const networks[] = {"inf Gb/s per node", "nan Gb/s per node",
+                                           "0 Gb/s per node"};
+    struct lw_cluster c;
+    struct lw_err err;
+
+    for (int k = 0; k < 3; k++) {
+        struct lw_run r = row_of("A100-80GB", networks[k]);
+        assert_int_equal(lw_run_machine(&r, &c, &err), LW_EINVAL);
+        assert_non_null(strstr(err.msg, networks[k]));
+    }
+}
+
+TEST(a_stated_rate_has_the_row_as_its_source)
+{
+    struct lw_run r = row_of("A100-80GB", "400 Gb/s per node");
+    struct lw_cluster c;
+    struct lw_err err;
+
+    assert_ok(lw_run_machine(&r, &c, &err), err);
+    assert_non_null(strstr(lw_cluster_link(&c, LW_LINK_INTER)->bytes_per_s.source, "row"));
+    lw_cluster_free(&c);
 }
 
 TEST(a_row_states_the_rate_of_a_nodes_ports)
