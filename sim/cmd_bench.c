@@ -86,5 +86,5 @@ int cmd_bench(int argc, char **argv)
     c.name = n > 0 ? argv[1] : NULL;
     if ((rc = check(&c, format)) >= 0)
         return rc;
-    return lw_cli_end("bench", bench_print(&c, format, stdout, &err), &err);
+    return lw_cli_end("bench", bench_print(&c, format, stdout, stderr, &err), &err);
 }

@@ -87,7 +87,7 @@ static enum lw_status convert(const struct options *o, const struct traces_file 
     if (status == LW_OK)
         status = traces_convert(files, n, &want, &c, err);
     if (status == LW_OK && o->onto)
-        status = lw_tables_lay_onto(o->onto, &c, stderr, err);
+        status = lw_tables_lay_onto(o->onto, &c, stderr, "lapwing import", err);
     if (status == LW_OK)
         status = write_files(o, files, n, &c, err);
     traces_converted_free(&c);

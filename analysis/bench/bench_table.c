@@ -29,7 +29,7 @@ static void add_row(struct lw_records *all, struct bench_result rows[MOST], stru
 
 /* Each in a process of its own. What this build cannot do yet is said, and the others go on. */
 static enum lw_status bench_all(const struct bench_choice *c, struct lw_records *all,
-                                struct bench_result done[MOST], struct lw_err *err)
+                                struct bench_result done[MOST], FILE *notes, struct lw_err *err)
 {
     static const struct {
         const char *name, *method;
@@ -57,7 +57,7 @@ static enum lw_status bench_all(const struct bench_choice *c, struct lw_records 
         if (status == LW_OK)
             add_row(all, done, r);
         else if (status == LW_ENOTSUP || (status == LW_EINVAL && c->ranks > 0))
-            fprintf(stderr, "lapwing: bench %s: %s\n", one.name, err->msg);
+            fprintf(notes, "lapwing: bench %s: %s\n", one.name, err->msg);
         else
             return status;
     }
@@ -65,7 +65,7 @@ static enum lw_status bench_all(const struct bench_choice *c, struct lw_records 
 }
 
 enum lw_status bench_print(const struct bench_choice *c, enum lw_format format, FILE *f,
-                           struct lw_err *err)
+                           FILE *notes, struct lw_err *err)
 {
     struct bench_result rows[MOST], r = {0};
     struct lw_records all = LW_RECORDS(NULL, columns, rows, 0);
@@ -75,7 +75,7 @@ enum lw_status bench_print(const struct bench_choice *c, enum lw_format format, 
         LW_TRY(bench_run(c, &r, err));
         add_row(&all, rows, r);
     } else {
-        LW_TRY(bench_all(c, &all, rows, err));
+        LW_TRY(bench_all(c, &all, rows, notes, err));
     }
     if (format != LW_FORMAT_JSON)
         return lw_records_print(&all, format, f, err);

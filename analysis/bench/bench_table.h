@@ -5,6 +5,7 @@
 #include "analysis/bench/bench_loads.h"
 #include "shared/text/record.h"
 
-/* Run the load c->name, or without a name all of them, and print. JSON shows one load. */
+/* Run the load c->name, or without a name all of them, and print. JSON shows one load. Loads that
+ * are left out of all are named in notes. */
 enum lw_status bench_print(const struct bench_choice *c, enum lw_format format, FILE *f,
-                           struct lw_err *err);
+                           FILE *notes, struct lw_err *err);

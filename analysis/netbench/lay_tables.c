@@ -10,7 +10,8 @@
 #include "traces/nccl_tests/import_nccl_tests.h"
 
 /* What makes it doubtful that tables were measured on such a machine. */
-static void say_doubts(const struct lw_cluster *c, int32_t n_tables, FILE *notes)
+static void say_doubts(const struct lw_cluster *c, int32_t n_tables, FILE *notes,
+                       const char *who)
 {
     char buf[32];
 
@@ -21,15 +22,16 @@ static void say_doubts(const struct lw_cluster *c, int32_t n_tables, FILE *notes
         double ratio;
         if (sim_table_is_doubtful(c, &q, &ratio, &bytes))
             fprintf(notes,
-                    "lapwing import: note: %s on %d ranks of %d node%s takes %.2g times NCCL's "
+                    "%s: note: %s on %d ranks of %d node%s takes %.2g times NCCL's "
                     "model on '%s' at %s: was it measured on this fabric?\n",
-                    lw_op_name(t->op), t->n_ranks, t->n_nodes, t->n_nodes == 1 ? "" : "s", ratio,
-                    c->name, lw_format_bytes(buf, bytes));
+                    who, lw_op_name(t->op), t->n_ranks, t->n_nodes, t->n_nodes == 1 ? "" : "s",
+                    ratio, c->name, lw_format_bytes(buf, bytes));
     }
 }
 
 /* A version without constants would make the model refuse: the cluster keeps its own. */
-static void keep_version(const struct lw_cluster *base, struct lw_cluster *tables, FILE *notes)
+static void keep_version(const struct lw_cluster *base, struct lw_cluster *tables, FILE *notes,
+                         const char *who)
 {
     const struct sim_nccl_version *known;
 
@@ -37,15 +39,14 @@ static void keep_version(const struct lw_cluster *base, struct lw_cluster *table
         sim_nccl_version_of(tables->library_version, &known, NULL) == LW_OK)
         return;
     fprintf(notes,
-            "lapwing import: note: the log's NCCL is %s, whose constants are not known: '%s' keeps "
-            "%s\n",
+            "%s: note: the log's NCCL is %s, whose constants are not known: '%s' keeps %s\n", who,
             tables->library_version, base->name,
             *base->library_version ? base->library_version : "the newest");
     tables->library_version = "";
 }
 
 enum lw_status lw_tables_lay_onto(const char *name, struct traces_converted *c, FILE *notes,
-                                  struct lw_err *err)
+                                  const char *who, struct lw_err *err)
 {
     struct lw_cluster base = {0};
 
@@ -53,9 +54,9 @@ enum lw_status lw_tables_lay_onto(const char *name, struct traces_converted *c, 
     int32_t n_tables = c->cluster.n_tables;
     const struct lw_link *inter = lw_cluster_link(&base, LW_LINK_INTER);
     if (c->network && c->cluster.n_nodes > 1 && !traces_same_network(&base, c->network))
-        fprintf(notes, "lapwing import: note: the log's network is '%s', that of '%s' is '%s'\n",
+        fprintf(notes, "%s: note: the log's network is '%s', that of '%s' is '%s'\n", who,
                 c->network, base.name, inter ? inter->name : "none");
-    keep_version(&base, &c->cluster, notes);
+    keep_version(&base, &c->cluster, notes, who);
     enum lw_status status = lw_cluster_lay_onto(&base, &c->cluster, err);
     if (status != LW_OK) {
         lw_cluster_free(&base);
@@ -64,6 +65,6 @@ enum lw_status lw_tables_lay_onto(const char *name, struct traces_converted *c, 
     lw_cluster_free(&c->cluster);
     c->cluster = base;
     c->network = NULL;
-    say_doubts(&base, n_tables, notes);
+    say_doubts(&base, n_tables, notes, who);
     return LW_OK;
 }
