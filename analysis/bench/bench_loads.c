@@ -124,8 +124,8 @@ static enum lw_status plan_3d(int64_t ranks, const struct lw_cluster *cluster, s
     s.schedule = LW_SCHEDULE_1F1B;
     s.zero = 1;
     if (ranks % (TP * PP) != 0)
-        return lw_fail(err, LW_EINVAL, "3d has 8 tensor and 16 pipeline ranks: --ranks %lld is no "
-                                       "multiple of 128", (long long)ranks);
+        return lw_fail(err, LW_EINVAL, "3d has 8 tensor and 16 pipeline ranks: found --ranks "
+                                       "%lld, allowed: a multiple of 128", (long long)ranks);
     LW_TRY(traces_model_build("gpt-175b", &shape, &cluster->device, &w, err));
     enum lw_status status = lw_plan_build(&w, &s, &cost, plan, err);
     lw_workload_free(&w);

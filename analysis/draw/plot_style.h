@@ -34,7 +34,8 @@ void plot_text(FILE *f, const char *text);
 void plot_data_text(FILE *f, const char *text);
 
 /* One label of "set xtics (" ... ")": gnuplot reads it as a format of printf for the position, and
- * an unknown or wide conversion there fails or takes for ever. Titles, labels and keys are none. */
+ * an unknown or wide conversion there fails or takes for ever. gnuplot does not read titles, labels
+ * and keys so. */
 void plot_tic(FILE *f, bool first, const char *label, double at);
 
 /* Width of a text in pixels at a font size, from above: letters of a sans-serif font differ. */

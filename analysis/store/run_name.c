@@ -366,7 +366,7 @@ static void take_sets(const struct told *told, int32_t n, int32_t *set)
 }
 
 /* To the front, one after the other: the trait that tells most pairs apart, of equals the earlier
- * and one that is no extra. set, told: [n]. */
+ * and one that is not an extra. set, told: [n]. */
 static void order_groups(const struct traits *t, struct group *g, int32_t n_groups, int32_t *set,
                          struct told *told, int32_t n)
 {

@@ -28,7 +28,7 @@ const struct lw_range *lw_partition_part(const struct lw_partitioning *p, int32_
 
 /* The same number of items in each part; each chunk's remainder goes to the last stages
  * (ColossalAI colossalai/builder/pipeline.py@96780e6). Stages may stay empty: warned_empty.
- * LW_EINVAL: n_items is no multiple of n_chunks, a count below 1 (items: below 0). */
+ * LW_EINVAL: n_chunks does not divide n_items, a count below 1 (items: below 0). */
 enum lw_status lw_partition_uniform(int32_t n_items, int32_t n_stages, int32_t n_chunks,
                                     struct lw_partitioning *out, struct lw_err *err);
 

@@ -221,7 +221,7 @@ TEST(bench_simulates_the_oracles)
      * 100 us + m + 64 x 100 us + m + 100 us = 6,600 us + 2 m = 6,642,943,040 ps, eight times */
     expect("bench streams --ranks 2 --method collective --format json", 0,
            "\"simulated_ps\": 53143544320,");
-    expect("bench 3d --ranks 100", 1, "no multiple of 128");
+    expect("bench 3d --ranks 100", 1, "allowed: a multiple of 128");
     expect("bench store --ranks 4 --format json", 0, "\"n_events\": 960,"); /* 8 x 4 x 30 ops */
     expect("bench w-ar --ranks 8 --no-fold", 0, "112"); /* messages: 2 x 8 x 7 */
     expect("bench nothing", 2,

@@ -21,9 +21,9 @@ struct recording {
 };
 
 static const struct recording recordings[] = {
-    /* Stream 7 never waits for a launch: a and b of step k end at 40 + 120 (k + 1). Streams 7 and 8
-     * are busy for 190 of each 120. After 8 steps the device is 200 behind, two steps of the host.
-     * Step 4: c starts at 400 + 17, b ends at 640. */
+    /* Stream 7 never waits for a launch: a and b of step k end at 40 + 120 (k + 1). Streams 7 and
+     * 8 take 190 in each 120, side by side. After 8 steps the device is 200 later than the host,
+     * two of its steps. Step 4: c starts at 400 + 17, b ends at 640. */
     {"NVIDIA H100 80GB HBM3", "cudaLaunchKernel", 100, 60, 60, 70, 40, 120, 120, 223, 1000, 1000},
     /* The host's range is 16 % short of the device's period. Step 4: 40 + 945 - (640 + 17). */
     {"AMD Instinct MI300X", "hipLaunchKernel", 160, 100, 89, 70, 40, 189, 189, 328, 1552, 1552},

@@ -33,6 +33,6 @@ TEST(ranks_that_make_no_grid_are_refused)
 {
     int rc;
 
-    has(lapwing("bench plan-3d --ranks 100", &rc), "--ranks 100 is no multiple of 128");
+    has(lapwing("bench plan-3d --ranks 100", &rc), "found --ranks 100, allowed: a multiple of 128");
     assert_int_not_equal(rc, 0);
 }
