@@ -6,6 +6,7 @@
 #include "analysis/draw/plot_style.h"
 #include "analysis/draw/step_bars.h"
 #include "analysis/store/sql.h"
+#include "shared/files/files.h"
 
 /* From below. Names are those of the table. */
 enum { N_LAYERS = 6 };
@@ -116,7 +117,48 @@ static enum lw_status find_rank(struct lw_store *s, const struct lw_run *run, st
     return LW_OK;
 }
 
-static void put_peak(const struct view *v, const char *unit)
+/* The cluster of the run by its name, where that still is the one that was stored. */
+static bool find_cluster(const struct lw_run *run, struct lw_cluster *c)
+{
+    struct lw_err unused = {0};
+    char hash[33];
+
+    *c = (struct lw_cluster){0};
+    return run->cluster_name[0] && lw_cluster_find(run->cluster_name, c, &unused) == LW_OK &&
+           lw_cluster_hash(c, hash, &unused) == LW_OK && strcmp(hash, run->cluster_hash) == 0;
+}
+
+/* The device's memory as a line, or as a note where the line would make all else low. Returns what
+ * the axis has to hold. */
+static double put_device(const struct lw_run *run, const struct view *v, const char *unit)
+{
+    struct lw_cluster c;
+    double peak = (double)v->peak / v->byte, top = peak;
+
+    if (find_cluster(run, &c) && lw_figure_is_set(c.device.memory_bytes)) {
+        double has = c.device.memory_bytes.value / v->byte;
+        bool line = has <= 3 * peak, left = v->peak_at - v->from > v->length / 2;
+        char text[192];
+
+        snprintf(text, sizeof text, "memory of %s: %.4g %s%s",
+                 c.device.kind ? c.device.kind : "the device", has, unit,
+                 line ? "" : ", above this picture");
+        fputs("set label 2 ", v->f);
+        plot_text(v->f, text);
+        if (line)
+            fprintf(v->f, " at graph %s,first %.6g %s offset 0,0.7 front\n"
+                          "set arrow 1 from graph 0,first %.6g to graph 1,first %.6g nohead front "
+                          "linewidth 1.5 dashtype 2\n", left ? "0.01" : "0.99", has,
+                    left ? "left" : "right", has, has);
+        else
+            fputs(" at graph 0.99,0.97 right front\n", v->f);
+        top = line && has > peak ? has : peak;
+    }
+    lw_cluster_free(&c);
+    return top;
+}
+
+static void put_peak(const struct lw_run *run, const struct view *v, const char *unit)
 {
     double x = (double)(v->peak_at - v->from) / v->unit.ps, y = (double)v->peak / v->byte;
     bool right = v->peak_at - v->from > v->length / 2;
@@ -124,7 +166,7 @@ static void put_peak(const struct view *v, const char *unit)
     fprintf(v->f, "set label 1 'peak %.4g %s' at %.6g,%.6g %s offset %s,0.7 front point "
                   "pointtype 7 pointsize 0.8\n", y, unit, x, y, right ? "right" : "left",
             right ? "-1" : "1");
-    fprintf(v->f, "set yrange [0:%.6g]\n", y * 1.12);
+    fprintf(v->f, "set yrange [0:%.6g]\n", put_device(run, v, unit) * 1.15);
 }
 
 static void put_plot(const struct view *v, const struct lw_plot *p, const struct plot_key *keys,
@@ -167,7 +209,7 @@ static enum lw_status put_script(struct lw_store *s, const struct lw_plot *p, st
     v->f = f;
     fprintf(f, "set xlabel 'time from the start of the step [%s]'\nset ylabel 'memory [%s]'\n"
                "set xrange [0:%.6g]\n", v->unit.name, unit, (double)v->length / v->unit.ps);
-    put_peak(v, unit);
+    put_peak(&p->runs[0], v, unit);
     put_plot(v, p, keys, n);
     return LW_OK;
 }

@@ -300,6 +300,44 @@ TEST_WITH(memory_is_stacked_by_category, runs_open, fixture_close)
     test_free(text);
 }
 
+/* The device's memory is a line; far above what is held, a note; without the cluster, nothing. */
+TEST_WITH(memory_shows_what_the_device_has, runs_open, fixture_close)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    char hash[33], sql[256];
+
+    runs_store(&runs_predicted);
+    assert_ok(lw_cluster_find("dgx-h100", &c, &err), err);
+    assert_ok(lw_cluster_hash(&c, hash, &err), err);
+    double gib = c.device.memory_bytes.value / (1 << 30);
+    runs_sql("DELETE FROM memory; INSERT INTO memory VALUES"
+             " (1, 0, 0, 0, 'parameters', 50000000000)");
+    char *text = script_of(LW_PLOT_MEMORY);
+    assert_null(strstr(text, "memory of ")); /* "two cores" is known nowhere */
+    test_free(text);
+    snprintf(sql, sizeof sql, "UPDATE run SET cluster_name = 'dgx-h100', cluster_hash = '%s'",
+             hash);
+    runs_sql(sql);
+    text = script_of(LW_PLOT_MEMORY);
+    snprintf(sql, sizeof sql, "'memory of %s: %.4g GiB' at graph", c.device.kind, gib);
+    has(text, sql);
+    snprintf(sql, sizeof sql, "set arrow 1 from graph 0,first %.6g to graph 1,first %.6g nohead",
+             gib, gib);
+    has(text, sql);
+    test_free(text);
+    runs_sql("UPDATE memory SET bytes = 2000000000");
+    text = script_of(LW_PLOT_MEMORY);
+    has(text, " GiB, above this picture' at graph");
+    assert_null(strstr(text, "set arrow 1"));
+    test_free(text);
+    runs_sql("UPDATE run SET cluster_hash = 'another'");
+    text = script_of(LW_PLOT_MEMORY);
+    assert_null(strstr(text, "memory of "));
+    test_free(text);
+    lw_cluster_free(&c);
+}
+
 /* Against the cluster's own answers: busbw of 1 MiB as `lapwing cost` gives it. */
 TEST_WITH(the_roofline_is_what_the_cost_model_says, runs_open, fixture_close)
 {
