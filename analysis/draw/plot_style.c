@@ -57,15 +57,18 @@ void plot_data_text(FILE *f, const char *text)
     fputc('"', f);
 }
 
-int plot_text_px(const char *text, int points)
+static int n_characters(const char *text)
 {
     int n = 0;
 
-    while (*text) {
+    for (; *text; n++)
         lw_utf8_next(&text);
-        n++;
-    }
-    return n * points * 7 / 10;
+    return n;
+}
+
+int plot_text_px(const char *text, int points)
+{
+    return n_characters(text) * points * 7 / 10;
 }
 
 char *plot_cut(char *buf, size_t size, const char *text, int n)
@@ -80,6 +83,20 @@ char *plot_cut(char *buf, size_t size, const char *text, int n)
             break;
     }
     buf[at] = '\0';
+    return buf;
+}
+
+char *plot_cut_middle(char *buf, size_t size, const char *text, int n)
+{
+    int skip = n_characters(text) - n / 2;
+
+    plot_cut(buf, size, text, n - n / 2);
+    if (skip <= n - n / 2)
+        return plot_cut(buf, size, text, n);
+    for (; skip > 0; skip--)
+        lw_utf8_next(&text);
+    size_t at = strlen(buf);
+    plot_cut(buf + at, size - at, text, n / 2);
     return buf;
 }
 

@@ -76,32 +76,85 @@ static void cap_text(char *buf, size_t size, const struct lw_run *r)
 
 /* --- overlap ---------------------------------------------------------------------------------- */
 
+static lw_ps period_of(const struct totals *t)
+{
+    lw_ps period = 0;
+
+    for (int k = 0; k < N_PARTS; k++)
+        period += t->part[k];
+    return period;
+}
+
+/* The end of the axis: the longest period, of those that are not DWARFS times the median. */
+enum { DWARFS = 8 };
+
+static lw_ps axis_of(const struct totals *t, int32_t n)
+{
+    lw_ps median = 0, most = 1;
+
+    for (int32_t i = 0; i < n; i++) {
+        int32_t below = 0;
+        for (int32_t k = 0; k < n; k++)
+            below += period_of(&t[k]) < period_of(&t[i]) ||
+                     (period_of(&t[k]) == period_of(&t[i]) && k < i);
+        median = below == (n - 1) / 2 ? period_of(&t[i]) : median;
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (period_of(&t[i]) > most && (median == 0 || period_of(&t[i]) / DWARFS <= median))
+            most = period_of(&t[i]);
+    return most + most / 33;
+}
+
+static bool is_light(int part)
+{
+    return part != 1;
+}
+
+/* A bar longer than the axis ends with it, and says how long it is. */
+static void put_cut(FILE *f, const struct totals *t, int32_t row, double unit, lw_ps axis)
+{
+    struct plot_unit whole = plot_unit_for(period_of(t));
+    lw_ps end = 0;
+    int last = 0;
+
+    for (int i = 0; i < N_PARTS && end < axis; end += t->part[i], i++)
+        last = i;
+    fprintf(f, "set label 'goes on to %.4g %s >' at %.6g,%d right front textcolor rgb '%s'\n",
+            (double)period_of(t) / whole.ps, whole.name, (double)axis / unit, (int)-row,
+            is_light(last) ? "black" : "white");
+}
+
 /* Numbers where they fit: as labels, because gnuplot cannot draw an empty set of them. */
-static void put_part_numbers(FILE *f, const struct totals *t, int32_t row, double unit, lw_ps fits)
+static void put_part_numbers(FILE *f, const struct totals *t, int32_t row, double unit, lw_ps axis,
+                             lw_ps fits)
 {
     const lw_ps *part = t->part;
     lw_ps at = 0;
 
+    if (period_of(t) > axis) {
+        put_cut(f, t, row, unit, axis);
+        return;
+    }
     for (int i = 0; i < N_PARTS; at += part[i], i++)
         if (part[i] > fits)
             fprintf(f, "set label '%.4g' at %.6g,%d center front textcolor rgb '%s'\n",
                     (double)part[i] / unit, (double)(at + part[i] / 2) / unit, (int)-row,
-                    i == 1 ? "white" : "black");
+                    is_light(i) ? "black" : "white");
 }
 
-static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double unit)
+static void put_part_bars(FILE *f, const struct totals *t, int32_t row, double unit, lw_ps axis)
 {
     const lw_ps *part = t->part;
     lw_ps at = 0;
 
-    for (int i = 0; i < N_PARTS; at += part[i], i++)
+    for (int i = 0; i < N_PARTS && at < axis; at += part[i], i++)
         if (part[i] > 0)
             fprintf(f, "%.6g %.6g %.3f %.3f %d\n", (double)at / unit,
-                    (double)(at + part[i]) / unit, -row - 0.34, -row + 0.34,
-                    (int)part_style[i].colour);
+                    (double)(at + part[i] < axis ? at + part[i] : axis) / unit, -row - 0.34,
+                    -row + 0.34, (int)part_style[i].colour);
 }
 
-/* The labels of the runs take the room that the longest needs, at most about half. */
+/* The labels of the runs take the room that the longest needs, at most a third. */
 static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *names, FILE *f,
                              int width, double most)
 {
@@ -112,7 +165,7 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
         int label = plot_text_px(names->runs[i], 10);
         px = label > px ? label : px;
     }
-    px = px + 24 < width * 12 / 25 ? px + 24 : width * 12 / 25;
+    px = px + 24 < width / 3 ? px + 24 : width / 3;
     if (p->terminal == LW_TERMINAL_DUMB)
         fputs("set lmargin 30\n", f);
     else
@@ -121,22 +174,9 @@ static void put_overlap_rows(const struct lw_plot *p, const struct plot_names *n
     fputs("set ytics (", f);
     for (int32_t i = 0; i < p->n_runs; i++) {
         int room = p->terminal == LW_TERMINAL_DUMB ? 28 : (px - 24) / 7;
-        plot_tic(f, i == 0, plot_cut(cut, sizeof cut, names->runs[i], room), -i);
+        plot_tic(f, i == 0, plot_cut_middle(cut, sizeof cut, names->runs[i], room), -i);
     }
     fputs(")\nset grid noytics\n", f);
-}
-
-static lw_ps longest_period(const struct totals *t, int32_t n)
-{
-    lw_ps most = 1;
-
-    for (int32_t i = 0; i < n; i++) {
-        lw_ps period = 0;
-        for (int k = 0; k < N_PARTS; k++)
-            period += t[i].part[k];
-        most = period > most ? period : most;
-    }
-    return most;
 }
 
 /* The parts that any run has. */
@@ -158,21 +198,21 @@ static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
 {
     struct plot_key keys[N_PARTS];
     int width = plot_width(p, 1200), n_keys = keys_of(t, p->n_runs, keys);
-    lw_ps most = longest_period(t, p->n_runs);
-    struct plot_unit unit = plot_unit_for(most);
+    lw_ps axis = axis_of(t, p->n_runs);
+    struct plot_unit unit = plot_unit_for(axis);
 
     plot_begin(p, f, 1200, 70 + plot_bottom(p, width, keys, n_keys) + BAR_PX * p->n_runs,
                names->title, keys, n_keys);
     if (p->terminal != LW_TERMINAL_DUMB)
         for (int32_t i = 0; i < p->n_runs; i++)
-            put_part_numbers(f, &t[i], i, unit.ps, most / (width / 2 / 45));
+            put_part_numbers(f, &t[i], i, unit.ps, axis, axis / (width / 2 / 45));
     fputs("$parts << EOD\n", f);
     for (int32_t i = 0; i < p->n_runs; i++)
-        put_part_bars(f, &t[i], i, unit.ps);
+        put_part_bars(f, &t[i], i, unit.ps, axis);
     fprintf(f, "EOD\nset xlabel 'time of the rank with the longest period [%s]'\n"
                "set xrange [0:%.6g]\nset yrange [%.2f:0.6]\n", unit.name,
-            (double)most / unit.ps * 1.03, -p->n_runs + 0.4);
-    put_overlap_rows(p, names, f, width, (double)most / unit.ps);
+            (double)axis / unit.ps, -p->n_runs + 0.4);
+    put_overlap_rows(p, names, f, width, (double)axis / unit.ps);
     fputs("plot $parts using (($1+$2)/2):(($3+$4)/2):1:2:3:4:5 with boxxyerror "
           "linecolor rgb variable notitle", f);
     plot_key_curves(p, f, keys, n_keys);

@@ -51,13 +51,14 @@ static void close_scene(struct scene *s)
 }
 
 /* The script as text; freed by the caller. */
-static char *script_of(enum lw_plot_kind kind)
+static char *script_at(enum lw_plot_kind kind, int width)
 {
     struct scene s = open_scene(kind);
     struct lw_err err = {0};
     FILE *f = tmpfile();
 
     s.plot.cluster = &s.cluster;
+    s.plot.width = width;
     assert_ok(lw_plot_script(s.store, &s.plot, f, &err), err);
     long n = ftell(f);
     char *text = test_calloc((size_t)n + 1, 1);
@@ -66,6 +67,11 @@ static char *script_of(enum lw_plot_kind kind)
     fclose(f);
     close_scene(&s);
     return text;
+}
+
+static char *script_of(enum lw_plot_kind kind)
+{
+    return script_at(kind, 0);
 }
 
 TEST_WITH(the_timeline_holds_every_bar_with_its_times, runs_open, fixture_close)
@@ -447,6 +453,37 @@ TEST_WITH(parts_of_a_step_stand_end_to_end, runs_open, fixture_close)
               "222 320 -0.340 0.340 29362\n"
               "320 432 -0.340 0.340 13983232\nEOD\n");
     has(text, "set label '112' at 376,0 center");
+    test_free(text);
+}
+
+/* One run of 20 times the others' period: its bar ends with their axis and says its length. */
+TEST_WITH(a_long_run_leaves_room_for_the_others, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_store(&runs_predicted);
+    runs_store(&runs_predicted);
+    runs_sql("UPDATE metric SET value = value * 20 WHERE run = 3 AND name LIKE '%_ps'");
+    char *text = script_of(LW_PLOT_OVERLAP);
+    has(text, "set xrange [0:445.09");
+    has(text, "set label 'goes on to 8640 us >' at 445.09");
+    has(text, "\n0 445.091 -2.340 -1.660 5682409\nEOD\n"); /* its first part alone is longer */
+    has(text, "\n0 222 -0.340 0.340 5682409\n");
+    test_free(text);
+}
+
+/* Of a long name both ends are kept; the run comes first, and all take a third of the width. */
+TEST_WITH(names_of_an_overlap_take_a_third, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_store(&runs_predicted);
+    runs_sql("UPDATE run SET name = 'a name too long for 600 pixels, cap ' || id");
+    char *text = script_of(LW_PLOT_OVERLAP);
+    has(text, "set ytics ('run 1: a name too long for 600 pixels, cap 1' 0, 'run 2: ");
+    has(text, "What a step is made of: 2 predicted runs");
+    test_free(text);
+    text = script_at(LW_PLOT_OVERLAP, 600);
+    has(text, "set lmargin at screen 0.3333\n");
+    has(text, "set ytics ('run 1: a nam\xe2\x80\xa6" "ixels, cap 1' 0, ");
     test_free(text);
 }
 
