@@ -1,6 +1,7 @@
 /* Colours by meaning. The palette is that of Okabe and Ito ("Color Universal Design", 2008) with
- * lighter variants for odd numbers. Looks that share a row differ in grey too: of a pipeline's
- * compute, backward is darkest, forward in the middle, weight gradients lightest. */
+ * lighter variants for odd numbers, and darker ones where two would be the same grey. Looks that
+ * share a row differ in grey by 12 of 256 levels and more: of a pipeline's compute, backward is
+ * darkest, forward in the middle, weight gradients lightest. */
 #include "analysis/draw/look.h"
 
 #include "analysis/draw/plot_style.h"
@@ -21,9 +22,9 @@ static const struct {
     [LOOK_COPY] = {"copies", PLOT_OTHER, PLOT_OTHER},
     [LOOK_HOST] = {"host", 0xC8C8C8, 0xC8C8C8},
     [LOOK_GRADIENTS] = {"sums of gradients", PLOT_COMM_EVEN, PLOT_COMM_ODD},
-    [LOOK_WEIGHTS] = {"gathers of weights", PLOT_MEASURED, 0x66C2A5},
-    [LOOK_MESSAGE] = {"pipeline messages", 0x8C6D31, 0x8C6D31},
-    [LOOK_COLLECTIVE] = {"other collectives", 0x7B5EA7, 0x7B5EA7},
+    [LOOK_WEIGHTS] = {"gathers of weights", 0x00805D, PLOT_GATHERED},
+    [LOOK_MESSAGE] = {"pipeline messages", 0x4A3410, 0x4A3410},
+    [LOOK_COLLECTIVE] = {"other collectives", 0x9B7EC7, 0x9B7EC7},
     [LOOK_WAIT] = {"waiting for the last rank", PLOT_WAIT, PLOT_WAIT},
     [LOOK_EXPOSED] = {"exposed communication", PLOT_EXPOSED, PLOT_EXPOSED},
 };

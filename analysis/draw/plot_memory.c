@@ -19,7 +19,7 @@ static const struct layer {
     {"gradients", {"gradients", PLOT_LIGHT, -1}},
     {"optimizer", {"optimizer", PLOT_OPTIMIZER, -1}},
     {"buckets", {"buckets", PLOT_COMM_ODD, -1}},
-    {"gathered_units", {"gathered weights", 0x66C2A5, -1}},
+    {"gathered_units", {"gathered weights", PLOT_GATHERED, -1}},
     {"activations", {"activations", PLOT_FORWARD, -1}},
 };
 

@@ -10,14 +10,15 @@
 enum {
     PLOT_FORWARD = 0x56B4E9,
     PLOT_BACKWARD = 0x0072B2,
-    PLOT_OPTIMIZER = 0xCC79A7,
-    PLOT_OTHER = 0x8C8C8C,    /* copies, host, other kernels */
+    PLOT_OPTIMIZER = 0x9C4680,
+    PLOT_OTHER = 0x484848,    /* copies */
     PLOT_COMM_EVEN = 0xE69F00,
     PLOT_COMM_ODD = 0xD55E00,
     PLOT_LIGHT = 0xF0E442,    /* the lightest of the palette: differs from all others in grey */
     PLOT_WAIT = 0xFBE8C8,     /* a collective before its last member arrived */
     PLOT_EXPOSED = 0x000000,
     PLOT_MEASURED = 0x009E73,
+    PLOT_GATHERED = 0x7FD4B8,
 };
 
 /* The unit in which times up to `most` read well. */

@@ -23,7 +23,7 @@ static const struct plot_key part_style[N_PARTS] = {
     {"communication under compute", PLOT_BACKWARD, -1},
     {"exposed communication", PLOT_COMM_ODD, -1},
     {"waiting for pipeline neighbours", PLOT_LIGHT, -1},
-    {"idle", 0xd0d0d0, -1},
+    {"idle", 0xEAEAEA, -1},
 };
 
 static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, struct totals *t,

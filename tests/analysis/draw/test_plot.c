@@ -252,6 +252,74 @@ TEST(kernels_of_a_replay_have_the_colour_of_their_class)
     assert_int_equal(look_of(LW_OP_ALL_REDUCE, -1, ""), LOOK_COLLECTIVE);
 }
 
+/* Luma of ITU-R BT.601, as printers and image programs make grey. */
+static void assert_greys_differ(const int32_t *colours, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++) {
+            int grey[2];
+            for (int j = 0; j < 2; j++) {
+                int32_t c = colours[j ? i : k];
+                grey[j] = (299 * (c >> 16 & 255) + 587 * (c >> 8 & 255) + 114 * (c & 255)) / 1000;
+            }
+            if (abs(grey[0] - grey[1]) < 12)
+                fail_msg("#%06x and #%06x are greys %d and %d", (unsigned)colours[k],
+                         (unsigned)colours[i], grey[0], grey[1]);
+        }
+}
+
+/* What may share a row of a timeline: of compute, and of everything else with the optimizer. */
+TEST(looks_that_share_a_row_differ_in_grey)
+{
+    static const enum picture_look compute[] = {
+        LOOK_FORWARD, LOOK_BACKWARD, LOOK_BACKWARD_WEIGHT, LOOK_OPTIMIZER, LOOK_COPY, LOOK_HOST};
+    static const enum picture_look others[] = {
+        LOOK_OPTIMIZER, LOOK_COPY, LOOK_HOST, LOOK_GRADIENTS, LOOK_WEIGHTS, LOOK_MESSAGE,
+        LOOK_COLLECTIVE, LOOK_WAIT, LOOK_EXPOSED};
+    const struct {
+        const enum picture_look *looks;
+        size_t n;
+    } rows[] = {{compute, sizeof compute / sizeof *compute},
+                {others, sizeof others / sizeof *others}};
+
+    for (int r = 0; r < 2; r++) {
+        int32_t colours[2 * N_LOOKS];
+        int n = 0;
+        for (size_t i = 0; i < rows[r].n; i++) {
+            colours[n++] = look_colour(rows[r].looks[i], false);
+            if (look_colour(rows[r].looks[i], true) != colours[n - 1])
+                colours[n++] = look_colour(rows[r].looks[i], true);
+        }
+        assert_greys_differ(colours, n);
+    }
+}
+
+static void legend_differs_in_grey(enum lw_plot_kind kind, int n_expected)
+{
+    static const char mark[] = "fillcolor rgb '#";
+    char *text = script_of(kind);
+    int32_t colours[N_LOOKS];
+    int n = 0;
+
+    for (const char *at = text; (at = strstr(at, mark)) && n < N_LOOKS; at += sizeof mark)
+        colours[n++] = (int32_t)strtol(at + sizeof mark - 1, NULL, 16);
+    assert_int_equal(n, n_expected);
+    assert_greys_differ(colours, n);
+    test_free(text);
+}
+
+TEST_WITH(legends_of_memory_and_overlap_differ_in_grey, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_sql("DELETE FROM memory; INSERT INTO memory VALUES"
+             " (1, 0, 0, 0, 'parameters', 1), (1, 1, 0, 0, 'gradients', 1),"
+             " (1, 2, 0, 0, 'optimizer', 1), (1, 3, 0, 0, 'buckets', 1),"
+             " (1, 4, 0, 0, 'gathered_units', 1), (1, 5, 0, 0, 'activations', 1);"
+             "UPDATE metric SET value = 5 WHERE name IN ('wait_pipeline_ps', 'idle_ps')");
+    legend_differs_in_grey(LW_PLOT_MEMORY, 6);
+    legend_differs_in_grey(LW_PLOT_OVERLAP, 5);
+}
+
 /* Labels of a script whose text, at 7/10 of the font size a character, would leave the picture. */
 TEST_WITH(no_text_leaves_the_picture_from_600_to_3000_pixels, runs_open, fixture_close)
 {
