@@ -68,6 +68,11 @@ void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const c
                 const struct plot_key *keys, int n);
 void plot_key_curves(const struct lw_plot *p, FILE *f, const struct plot_key *keys, int n);
 
+/* Of the steps of a run; of a single one both are that. */
+enum lw_status plot_quartiles(struct lw_store *s, const struct lw_run *r, lw_ps *low, lw_ps *high,
+                              struct lw_err *err);
+lw_ps plot_longest_step(const struct lw_plot *p);
+
 /* Texts that tell runs apart. */
 struct plot_names {
     struct lw_arena arena;

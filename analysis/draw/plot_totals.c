@@ -1,4 +1,4 @@
-/* Pictures of whole runs: what a step is made of, predicted against measured, step over bucket cap.
+/* Pictures of whole runs: what a step is made of, and predicted against measured.
  * A prediction and an execution belong together when they have the same plan; of several the later
  * one counts. */
 #include <math.h>
@@ -41,8 +41,8 @@ static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, st
     return LW_OK;
 }
 
-static enum lw_status read_quartiles(struct lw_store *s, const struct lw_run *r, lw_ps *low,
-                                     lw_ps *high, struct lw_err *err)
+enum lw_status plot_quartiles(struct lw_store *s, const struct lw_run *r, lw_ps *low, lw_ps *high,
+                              struct lw_err *err)
 {
     struct lw_sql *q;
 
@@ -59,7 +59,7 @@ static enum lw_status read_quartiles(struct lw_store *s, const struct lw_run *r,
     return lw_sql_finish(q, err);
 }
 
-static lw_ps longest_step(const struct lw_plot *p)
+lw_ps plot_longest_step(const struct lw_plot *p)
 {
     lw_ps most = 0;
     for (int32_t i = 0; i < p->n_runs; i++)
@@ -327,7 +327,7 @@ static enum lw_status find_pairs(struct lw_store *s, const struct lw_plot *p, st
             x.q = lw_prediction_of(p->runs, p->n_runs, x.m);
         if (!x.q)
             continue;
-        LW_TRY(read_quartiles(s, x.m, &x.from, &x.to, err));
+        LW_TRY(plot_quartiles(s, x.m, &x.from, &x.to, err));
         x.error_pct = 100.0 * (double)(x.q->step - x.m->step) / (double)x.m->step;
         v[(*n)++] = x;
     }
@@ -352,7 +352,7 @@ static void write_title(const struct pair *v, int n, char *buf, size_t size)
 static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, int n, FILE *f,
                                 struct lw_err *err)
 {
-    struct plot_unit unit = plot_unit_for(longest_step(p));
+    struct plot_unit unit = plot_unit_for(plot_longest_step(p));
     lw_ps low = -1, high = -1;
 
     int width = plot_width(p, 900);
@@ -399,83 +399,4 @@ enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE 
         st = put_pairs(p, v, n, f, err);
     lw_free(v);
     return st;
-}
-
-/* --- sweep ------------------------------------------------------------------------------------ */
-
-struct series {
-    int n;
-    lw_ps best, worst;
-    int64_t best_cap;
-};
-
-static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FILE *f, bool sim,
-                                 double unit, struct series *out, struct lw_err *err)
-{
-    *out = (struct series){.best = -1};
-    fprintf(f, "$%s << EOD\n", sim ? "predicted" : "measured");
-    for (int32_t i = 0; i < p->n_runs; i++) {
-        const struct lw_run *r = &p->runs[i];
-        lw_ps low, high;
-        if ((r->kind == LW_RUN_SIM) != sim || r->step < 0 || r->bucket_cap_bytes <= 0)
-            continue;
-        LW_TRY(read_quartiles(s, r, &low, &high, err));
-        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)r->bucket_cap_bytes / 1048576.0,
-                (double)r->step / unit, (double)low / unit, (double)high / unit);
-        out->worst = r->step > out->worst ? r->step : out->worst;
-        if (out->n++ == 0 || r->step < out->best) {
-            out->best = r->step;
-            out->best_cap = r->bucket_cap_bytes;
-        }
-    }
-    fputs("EOD\n", f);
-    return LW_OK;
-}
-
-/* From the lowest to the highest step with some room, not below zero. */
-static void put_step_range(FILE *f, const struct series *a, const struct series *b, double unit)
-{
-    lw_ps low = a->n == 0 || (b->n > 0 && b->best < a->best) ? b->best : a->best;
-    lw_ps high = a->worst > b->worst ? a->worst : b->worst;
-    lw_ps span = high - low > high / 10 ? high - low : high / 10;
-
-    fprintf(f, "set yrange [%.6g:%.6g]\n", (double)(low > span / 4 ? low - span / 4 : 0) / unit,
-            (double)(high + span / 2) / unit);
-}
-
-static void put_best(FILE *f, const struct series *v, const char *title, double unit,
-                     int32_t colour)
-{
-    if (v->n > 0)
-        fprintf(f, ", \\\n  '+' using (%.6g):(%.6g) every ::0::0 with points pointtype 6 "
-                   "pointsize 3.2 linewidth 2 linecolor rgb '#%06x' title '%s'",
-                (double)v->best_cap / 1048576.0, (double)v->best / unit, (unsigned)colour, title);
-}
-
-enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err)
-{
-    struct plot_unit unit = plot_unit_for(longest_step(p));
-    struct series predicted, measured;
-
-    plot_begin(p, f, 1000, 640, "Step over bucket cap", NULL, 0);
-    LW_TRY(put_series(s, p, f, true, unit.ps, &predicted, err));
-    LW_TRY(put_series(s, p, f, false, unit.ps, &measured, err));
-    if (predicted.n + measured.n < 2)
-        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
-                          "a sweep needs two or more runs with a step and a --bucket-cap");
-    put_step_range(f, &predicted, &measured, unit.ps);
-    fprintf(f, "set xlabel 'bucket cap [MiB]'\nset ylabel 'step [%s]'\nset logscale x 2\n"
-               "set format x '%%g'\nset offsets graph 0.05, graph 0.05, 0, 0\n"
-               "set key top right spacing 1.9\nset samples 2\nplot \\\n"
-               "  $predicted using 1:2 smooth unique with linespoints pointtype 5 linewidth 2 "
-               "linecolor rgb '#%06x' title 'predicted', \\\n"
-               "  $measured using 1:2 smooth unique with lines dashtype 2 linewidth 2 "
-               "linecolor rgb '#%06x' notitle, \\\n"
-               "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
-               "linecolor rgb '#%06x' title 'measured (median, quartiles)'",
-            unit.name, PLOT_BACKWARD, PLOT_COMM_ODD, PLOT_COMM_ODD);
-    put_best(f, &predicted, "best predicted", unit.ps, PLOT_BACKWARD);
-    put_best(f, &measured, "best measured", unit.ps, PLOT_COMM_ODD);
-    fputs("\n", f);
-    return LW_OK;
 }

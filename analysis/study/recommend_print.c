@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/compare/compare.h"
 #include "shared/text/wrap.h"
 
 double lw_recommend_gain_pct(const struct lw_recommend_report *p)
@@ -13,13 +14,9 @@ double lw_recommend_gain_pct(const struct lw_recommend_report *p)
     return lw_percent((double)lw_recommendation_gain(p->r), (double)p->r->reference.step);
 }
 
-/* Steps of one configuration differ more: by 1.3 % in the median between MLPerf submitters, by
- * 1.9 % between releases of NVIDIA's DGX Cloud benchmarking. */
-#define LEAST_GAIN_PCT 1.0
-
 static bool is_better(const struct lw_recommend_report *p)
 {
-    return p->r->best >= 0 && lw_recommend_gain_pct(p) >= LEAST_GAIN_PCT;
+    return p->r->best >= 0 && lw_recommend_gain_pct(p) >= LW_LEAST_GAIN_PCT;
 }
 
 const char *lw_recommend_verdict(const struct lw_recommend_report *p)
@@ -98,7 +95,7 @@ static void put_line(const struct lw_recommend_report *p, FILE *f)
                    "gains %.2f %%, less than the %.0f %% by which measured steps differ; ",
                 reference_text(r, old), r->reference.n_buckets,
                 lw_format_ps(a, r->reference.step), (long long)p->n_ranks, p->ranks_from,
-                r->n_simulated, lw_recommend_gain_pct(p), LEAST_GAIN_PCT);
+                r->n_simulated, lw_recommend_gain_pct(p), LW_LEAST_GAIN_PCT);
     } else {
         fprintf(f,
                 "bucket cap %s: %d buckets, step %s on %lld ranks%s, %.2f %% (%s) less than with "

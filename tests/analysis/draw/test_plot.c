@@ -573,6 +573,50 @@ TEST_WITH(a_sweep_marks_the_best_cap, runs_open, fixture_close)
     char *text = script_of(LW_PLOT_SWEEP);
     has(text, "$predicted << EOD\n1 432 432 432\n25 382 382 382\nEOD");
     has(text, "'+' using (25):(382) every ::0::0");
+    has(text, "set xtics ('1 MiB' 1, '2 MiB' 2, '4 MiB' 4, '8 MiB' 8, '16 MiB' 16, '32 MiB' 32)");
+    test_free(text);
+}
+
+/* A default cap that is less than 1 % slower is kept, as `lapwing recommend` does. */
+TEST_WITH(a_sweep_keeps_a_default_that_is_as_fast, runs_open, fixture_close)
+{
+    struct fixture_run usual = runs_one_bucket;
+
+    usual.cap_bytes = -1; /* 382 us, as the best */
+    runs_store(&runs_predicted);
+    runs_store(&runs_one_bucket);
+    runs_store(&usual);
+    char *text = script_of(LW_PLOT_SWEEP);
+    has(text, "\n  382 with lines ");
+    has(text, "title 'default cap, predicted: none is 1 % faster'");
+    assert_null(strstr(text, "title 'best predicted'"));
+    test_free(text);
+    runs_sql("UPDATE metric SET value = value * 2 WHERE run = 3");
+    text = script_of(LW_PLOT_SWEEP);
+    has(text, "\n  764 with lines ");
+    has(text, "title 'default cap, predicted', ");
+    has(text, "title 'best predicted'");
+    test_free(text);
+}
+
+/* 2 KiB is 1/512 of the next cap: it would take most of the axis. */
+TEST_WITH(a_sweep_begins_at_the_smallest_useful_cap, runs_open, fixture_close)
+{
+    struct fixture_run small = runs_one_bucket;
+
+    small.cap_bytes = 2048;
+    small.wire_us = 300;
+    runs_store(&runs_predicted);
+    runs_store(&runs_one_bucket);
+    runs_store(&small);
+    char *text = script_of(LW_PLOT_SWEEP);
+    has(text, "set xtics ('1 MiB' 1, '2 MiB' 2, ");
+    has(text, "'left of the axis: cap 2 KiB' at graph");
+    test_free(text);
+    runs_sql("UPDATE metric SET value = value / 2 WHERE run = 3"); /* the best is shown */
+    text = script_of(LW_PLOT_SWEEP);
+    has(text, "set xtics ('2 KiB' 0.00195312");
+    assert_null(strstr(text, "left of the axis"));
     test_free(text);
 }
 

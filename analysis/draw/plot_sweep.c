@@ -1,0 +1,187 @@
+/* Step over bucket cap, predicted and measured. */
+#include <math.h>
+#include <string.h>
+
+#include "analysis/compare/compare.h"
+#include "analysis/draw/plot_style.h"
+
+struct series {
+    const char *name;
+    bool sim;
+    int n;
+    const struct lw_run *best, *usual; /* usual: with the policy's default cap */
+    lw_ps low, high;                   /* of the steps, with the usual one */
+};
+
+static bool is_of(const struct series *v, const struct lw_run *r)
+{
+    return (r->kind == LW_RUN_SIM) == v->sim && r->step >= 0;
+}
+
+static void widen(struct series *v, lw_ps step)
+{
+    v->low = v->low < 0 || step < v->low ? step : v->low;
+    v->high = step > v->high ? step : v->high;
+}
+
+/* The run without a cap that is most like the best: the same workload on as many ranks of the same
+ * cluster; of several the last. */
+static void find_usual(const struct lw_plot *p, struct series *v)
+{
+    for (int32_t i = 0; i < p->n_runs && v->best; i++) {
+        const struct lw_run *r = &p->runs[i];
+        if (is_of(v, r) && r->bucket_cap_bytes < 0 && r->n_ranks == v->best->n_ranks &&
+            strcmp(r->workload_hash, v->best->workload_hash) == 0 &&
+            strcmp(r->cluster_hash, v->best->cluster_hash) == 0)
+            v->usual = r;
+    }
+    if (v->usual)
+        widen(v, v->usual->step);
+}
+
+static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FILE *f, double unit,
+                                 struct series *v, struct lw_err *err)
+{
+    fprintf(f, "$%s << EOD\n", v->name);
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        const struct lw_run *r = &p->runs[i];
+        lw_ps low, high;
+        if (!is_of(v, r) || r->bucket_cap_bytes <= 0)
+            continue;
+        LW_TRY(plot_quartiles(s, r, &low, &high, err));
+        fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)r->bucket_cap_bytes / 1048576.0,
+                (double)r->step / unit, (double)low / unit, (double)high / unit);
+        widen(v, r->step);
+        v->n++;
+        if (!v->best || r->step < v->best->step)
+            v->best = r;
+    }
+    fputs("EOD\n", f);
+    find_usual(p, v);
+    return LW_OK;
+}
+
+/* As `lapwing recommend` decides: a small gain is no reason to leave the default. */
+static bool keeps_usual(const struct series *v)
+{
+    return v->usual && (double)(v->usual->step - v->best->step) <
+                           LW_LEAST_GAIN_PCT / 100 * (double)v->usual->step;
+}
+
+/* From the lowest to the highest step with some room, not below zero. */
+static void put_step_range(FILE *f, const struct series *a, const struct series *b, double unit)
+{
+    lw_ps low = a->n == 0 || (b->n > 0 && b->low < a->low) ? b->low : a->low;
+    lw_ps high = a->high > b->high ? a->high : b->high;
+    lw_ps span = high - low > high / 10 ? high - low : high / 10;
+
+    fprintf(f, "set yrange [%.6g:%.6g]\n", (double)(low > span / 4 ? low - span / 4 : 0) / unit,
+            (double)(high + span / 2) / unit);
+}
+
+/* The least cap above `above`; 0 = there is none. */
+static int64_t next_cap(const struct lw_plot *p, int64_t above)
+{
+    int64_t next = 0;
+
+    for (int32_t i = 0; i < p->n_runs; i++) {
+        int64_t cap = p->runs[i].step >= 0 ? p->runs[i].bucket_cap_bytes : 0;
+        if (cap > above && (next == 0 || cap < next))
+            next = cap;
+    }
+    return next;
+}
+
+/* A cap of 1/FAR of the next is left of the axis, unless it is the best; one more has to stay. */
+enum { FAR = 16 };
+
+static int64_t first_cap(const struct lw_plot *p, const struct series *a, const struct series *b)
+{
+    int64_t cap = next_cap(p, 0), second = next_cap(p, cap);
+    bool best = (a->n > 0 && !keeps_usual(a) && a->best->bucket_cap_bytes == cap) ||
+                (b->n > 0 && !keeps_usual(b) && b->best->bucket_cap_bytes == cap);
+
+    return second / FAR >= cap && !best && next_cap(p, second) > 0 ? second : cap;
+}
+
+static const char *cap_name(double bytes, char buf[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    int u = 0;
+
+    for (; u < 3 && bytes >= 1024; u++)
+        bytes /= 1024;
+    snprintf(buf, 32, "%.4g %s", bytes, units[u]);
+    return buf;
+}
+
+/* Powers of two, as many as have room. */
+static void put_cap_axis(const struct lw_plot *p, int64_t first, FILE *f)
+{
+    int64_t last = first, least = next_cap(p, 0);
+    char name[32];
+
+    for (int64_t cap = first; cap > 0; cap = next_cap(p, cap))
+        last = cap;
+    double from = log2((double)first), to = log2((double)last), room = fmax((to - from) / 20, 0.5);
+    from -= room;
+    to += room;
+    int width = p->terminal == LW_TERMINAL_DUMB ? plot_width(p, 100) * 7 : plot_width(p, 1000);
+    int step = (int)ceil((to - from) * 64 / fmax(width - 120, 64));
+    fprintf(f, "set logscale x 2\nset xrange [%.6g:%.6g]\nset xtics (", exp2(from - 20),
+            exp2(to - 20));
+    int begin = (int)ceil(from);
+    for (int k = begin; k <= to; k += step)
+        plot_tic(f, k == begin, cap_name(exp2(k), name), exp2(k - 20));
+    fputs(")\n", f);
+    if (least < first)
+        fprintf(f, "set label 1 'left of the axis: cap %s' at graph 0.01,0.03 left\n",
+                cap_name((double)least, name));
+}
+
+/* A circle around the best, or a line at the default where that is to be kept. */
+static void put_best(FILE *f, const struct series *v, double unit, int32_t colour)
+{
+    char kept[48] = "";
+
+    if (v->usual && keeps_usual(v))
+        snprintf(kept, sizeof kept, ": none is %g %% faster", LW_LEAST_GAIN_PCT);
+    if (v->usual)
+        fprintf(f, ", \\\n  %.6g with lines dashtype 3 linewidth 1.5 linecolor rgb '#%06x' title "
+                   "'default cap, %s%s'", (double)v->usual->step / unit, (unsigned)colour, v->name,
+                kept);
+    if (v->n > 0 && !keeps_usual(v))
+        fprintf(f, ", \\\n  '+' using (%.6g):(%.6g) every ::0::0 with points pointtype 6 "
+                   "pointsize 3.2 linewidth 2 linecolor rgb '#%06x' title 'best %s'",
+                (double)v->best->bucket_cap_bytes / 1048576.0, (double)v->best->step / unit,
+                (unsigned)colour, v->name);
+}
+
+enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err)
+{
+    struct plot_unit unit = plot_unit_for(plot_longest_step(p));
+    struct series predicted = {.name = "predicted", .sim = true, .low = -1};
+    struct series measured = {.name = "measured", .low = -1};
+
+    plot_begin(p, f, 1000, 640, "Step over bucket cap", NULL, 0);
+    LW_TRY(put_series(s, p, f, unit.ps, &predicted, err));
+    LW_TRY(put_series(s, p, f, unit.ps, &measured, err));
+    if (predicted.n + measured.n < 2)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0,
+                          "a sweep needs two or more runs with a step and a --bucket-cap");
+    put_step_range(f, &predicted, &measured, unit.ps);
+    put_cap_axis(p, first_cap(p, &predicted, &measured), f);
+    fprintf(f, "set xlabel 'bucket cap'\nset ylabel 'step [%s]'\n"
+               "set key top right spacing 1.9\nset samples 2\nplot \\\n"
+               "  $predicted using 1:2 smooth unique with linespoints pointtype 5 linewidth 2 "
+               "linecolor rgb '#%06x' title 'predicted', \\\n"
+               "  $measured using 1:2 smooth unique with lines dashtype 2 linewidth 2 "
+               "linecolor rgb '#%06x' notitle, \\\n"
+               "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
+               "linecolor rgb '#%06x' title 'measured (median, quartiles)'",
+            unit.name, PLOT_BACKWARD, PLOT_COMM_ODD, PLOT_COMM_ODD);
+    put_best(f, &predicted, unit.ps, PLOT_BACKWARD);
+    put_best(f, &measured, unit.ps, PLOT_COMM_ODD);
+    fputs("\n", f);
+    return LW_OK;
+}
