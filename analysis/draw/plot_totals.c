@@ -371,7 +371,8 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
                 (double)v[i].to / unit.ps);
     }
     fputs("EOD\n", f);
-    double from = (double)low / unit.ps * 0.93, to = (double)high / unit.ps * 1.07;
+    double room = fmax(0.07 * (double)(high - low), 0.05 * (double)low) / unit.ps;
+    double from = (double)low / unit.ps - room, to = (double)high / unit.ps + room;
     LW_TRY(put_pair_labels(v, n, f, width, from, to, unit.ps, err));
     fprintf(f, "set xlabel 'measured step [%s]  (median, quartiles)'\n"
                "set ylabel 'predicted step [%s]'\nset xrange [%.6g:%.6g]\nset yrange [%.6g:%.6g]\n"

@@ -566,6 +566,22 @@ TEST_WITH(predictions_are_paired_with_executions_of_the_same_plan, runs_open, fi
     test_free(text);
 }
 
+/* A short step beside one of 100 times as much: its point stays off the axis. */
+TEST_WITH(the_lowest_point_has_room_below, runs_open, fixture_close)
+{
+    double low, high;
+
+    runs_store(&runs_predicted);
+    runs_store(&runs_measured);
+    runs_sql("UPDATE metric SET value = value * 100 WHERE run = 2 AND name = 'step_ps'");
+    char *text = script_of(LW_PLOT_PREDICTED);
+    const char *range = strstr(text, "set yrange [");
+    assert_non_null(range);
+    assert_int_equal(sscanf(range, "set yrange [%lf:%lf]", &low, &high), 2);
+    assert_true((0.432 - low) / (high - low) >= 0.05); /* ms */
+    test_free(text);
+}
+
 TEST_WITH(a_sweep_marks_the_best_cap, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
