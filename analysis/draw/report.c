@@ -15,52 +15,6 @@
 
 enum { MAX_RANKS = 8 };
 
-static const char head[] =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-    "<meta name=\"generator\" content=\"lapwing " LW_VERSION "\">\n<title>";
-
-static const char style[] =
-    "</title>\n<style>\n"
-    "body{font:15px/1.45 system-ui,sans-serif;max-width:1160px;margin:2em auto;padding:0 1em;"
-    "color:#1a1a1a;background:#fff;overflow-wrap:break-word}\n"
-    "h1{font-size:1.6em}h2{font-size:1.25em;margin-top:2em;border-bottom:1px solid #ccc}"
-    "h3{font-size:1.05em;margin-top:1.5em}\n"
-    "table{border-collapse:collapse;margin:.8em 0}th,td{padding:.2em .8em;text-align:right;"
-    "border-bottom:1px solid #e4e4e4;font-variant-numeric:tabular-nums}\n"
-    "th{border-bottom:2px solid #888;vertical-align:bottom}"
-    "td.t,th.t{text-align:left}code{font-size:.92em;overflow-wrap:anywhere}\n"
-    ".wide{overflow-x:auto}svg{width:100%;min-width:640px;height:auto}"
-    "svg text{font:12px system-ui,sans-serif}"
-    "svg .run{font-weight:600}svg .axis{stroke:#444}"
-    "svg .end{stroke:#444;stroke-dasharray:4 3}\n"
-    ".legend span{margin-right:1.1em;white-space:nowrap;font-size:.9em}"
-    ".legend i{display:inline-block;width:1.4em;height:.8em;margin-right:.35em;"
-    "border:1px solid #888}\n"
-    "input{font:inherit;width:100%;max-width:30em;padding:.3em}\n"
-    ".note{color:#555}footer{margin-top:3em;color:#666;font-size:.85em}\n"
-    "@media (max-width:600px){body{margin:1em auto;padding:0 .6em}th,td{padding:.2em .4em}}\n"
-    "@media print{body{max-width:none;margin:0;font-size:11px}.wide{overflow:visible}"
-    "svg{min-width:0}label{display:none}section,tr{break-inside:avoid}h2,h3{break-after:avoid}"
-    "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n"
-    "</style>\n</head>\n<body>\n";
-
-/* What the search box and the printer need; the page is complete without it. */
-static const char script[] =
-    "<script>\n"
-    "const box = document.getElementById('search');\n"
-    "box.addEventListener('input', () => {\n"
-    "  const words = box.value.toLowerCase().split(' ');\n"
-    "  for (const e of document.querySelectorAll('[data-run]')) {\n"
-    "    const text = e.dataset.run.toLowerCase();\n"
-    "    e.hidden = !words.every(w => text.includes(w));\n"
-    "  }\n"
-    "});\n"
-    "addEventListener('beforeprint', () => {\n"
-    "  for (const d of document.querySelectorAll('section > details')) d.open = true;\n"
-    "});\n"
-    "</script>\n";
-
 /* What every section needs. */
 struct page {
     struct lw_store *store;
@@ -328,11 +282,15 @@ static enum lw_status put_runs(const struct page *p, struct lw_err *err)
 
 /* --- plans ------------------------------------------------------------------------------------ */
 
+/* On paper the largest stand for all. */
+enum { MOST_PRINTED = 10 };
+
 static enum lw_status put_plan_buckets(struct lw_store *s, int64_t plan, FILE *f,
                                        struct lw_err *err)
 {
     struct lw_sql *q;
     char size[32], limit[32];
+    int n = 0;
 
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT b.set_name, b.launch, b.bytes, b.limit_bytes, b.n_params, b.dtype,"
@@ -340,7 +298,7 @@ static enum lw_status put_plan_buckets(struct lw_store *s, int64_t plan, FILE *f
                         "   JOIN param ON param.plan = slot.plan AND param.param = slot.param"
                         "   WHERE slot.plan = b.plan AND slot.bucket = b.bucket"
                         "   ORDER BY slot.slot)),"
-                        " b.stage"
+                        " b.stage, row_number() OVER (ORDER BY b.bytes DESC, b.bucket)"
                         " FROM bucket AS b WHERE b.plan = ? ORDER BY b.bucket",
                         "l", plan));
     fputs("<details><summary>Buckets</summary>\n<div class=\"wide\"><table>\n<tr>"
@@ -348,7 +306,8 @@ static enum lw_status put_plan_buckets(struct lw_store *s, int64_t plan, FILE *f
           "<th>limit</th><th>gradients</th><th class=\"t\">dtype</th>"
           "<th class=\"t\">in buffer order</th></tr>\n", f);
     while (lw_sql_next(q)) {
-        fputs("<tr>", f);
+        n++;
+        fputs(lw_sql_int(q, 8) > MOST_PRINTED ? "<tr class=\"more\">" : "<tr>", f);
         cell(f, lw_sql_text(q, 0));
         fprintf(f, "<td>%lld</td><td>%lld</td><td>%s</td><td>%s</td><td>%lld</td>",
                 (long long)lw_sql_int(q, 7), (long long)lw_sql_int(q, 1),
@@ -360,7 +319,11 @@ static enum lw_status put_plan_buckets(struct lw_store *s, int64_t plan, FILE *f
         html_text(f, lw_sql_text(q, 6));
         fputs("</code></details></td></tr>\n", f);
     }
-    fputs("</table></div>\n</details>\n", f);
+    fputs("</table></div>\n", f);
+    if (n > MOST_PRINTED)
+        fprintf(f, "<p class=\"print\">The %d largest of %d; the page has all.</p>\n",
+                MOST_PRINTED, n);
+    fputs("</details>\n", f);
     return lw_sql_finish(q, err);
 }
 
@@ -446,16 +409,40 @@ static void put_provenance(const struct lw_run *runs, int32_t n, FILE *f)
     fprintf(f, "</table></div>\n<footer>Written by lapwing %s from its results database. Not "
                "modelled: data loading, allocator behaviour, checkpoint input and output."
                "</footer>\n"
-               "%s</body>\n</html>\n", LW_VERSION, script);
+               "%s</body>\n</html>\n", LW_VERSION, html_script);
+}
+
+static bool has_earlier(const struct page *p, int32_t i)
+{
+    for (int32_t k = 0; k < i; k++)
+        if (strcmp(which(p, &p->runs[k]), which(p, &p->runs[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Of several runs also what tells them apart, each once. */
+static void put_title(const struct page *p)
+{
+    char all[512] = "", cut[512];
+    size_t n = 0;
+
+    for (int32_t i = 0; i < p->n && p->n > 1 && n < sizeof all; i++)
+        if (which(p, &p->runs[i])[0] && !has_earlier(p, i))
+            n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", n ? " | " : "",
+                                  which(p, &p->runs[i]));
+    html_text(p->f, p->names->title);
+    fputs(n ? " (" : "", p->f);
+    html_text(p->f, plot_cut(cut, sizeof cut, all, 120));
+    fputs(n ? ")" : "", p->f);
 }
 
 static enum lw_status put_page(const struct page *p, struct lw_err *err)
 {
-    fputs(head, p->f);
-    html_text(p->f, p->names->title);
-    fputs(style, p->f);
+    fputs(html_head, p->f);
+    put_title(p);
+    fputs(html_style, p->f);
     fputs("<h1>", p->f);
-    html_text(p->f, p->names->title);
+    put_title(p);
     fputs("</h1>\n", p->f);
     put_list(p);
     put_pairs(p);

@@ -99,7 +99,8 @@ TEST_WITH(titles_say_what_differs, runs_open, fixture_close)
     runs_store(&runs_measured);
     runs_store(&runs_one_bucket);
     char *text = page();
-    has(text, "<title>Predicted and measured training steps: 3 runs of toy</title>");
+    has(text, "<title>Predicted and measured training steps: 3 runs of toy "
+              "(bucket-cap 1.00 MiB | bucket-cap 25.00 MiB)</title>");
     has(text, "<h3>bucket-cap 1.00 MiB: predicted (run 1) against measured (run 2)</h3>");
     has(text, "<h3>Run 3, bucket-cap 25.00 MiB</h3>");
     has(text, "<td>3</td><td class=\"t\">predicted</td>"
@@ -113,6 +114,35 @@ TEST_WITH(titles_say_what_differs, runs_open, fixture_close)
     runs_sql("UPDATE run SET name = 'my run' WHERE id = 3");
     text = page();
     has(text, "<h3>Run 3, my run</h3>");
+    free(text);
+}
+
+/* The page has every bucket; paper has the ten largest, and says so. */
+TEST_WITH(ten_buckets_are_printed, runs_open, fixture_close)
+{
+    int n_left_out = 0;
+
+    runs_store(&runs_one_bucket);
+    char *text = page();
+    assert_null(strstr(text, "<tr class=\"more\">"));
+    assert_null(strstr(text, "<p class=\"print\">"));
+    free(text);
+    runs_sql("WITH n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n WHERE k < 11)"
+             " INSERT INTO bucket SELECT plan, k, set_name, stage, k, dtype, k * 1048576,"
+             " limit_bytes, n_params FROM bucket, n");
+    text = page();
+    has(text, "<p class=\"print\">The 10 largest of 12; the page has all.</p>");
+    for (const char *at = text; (at = strstr(at, "<tr class=\"more\">")); at++)
+        n_left_out++;
+    assert_int_equal(n_left_out, 2);
+    has(text, "<tr class=\"more\"><td class=\"t\">initial</td><td>0</td><td>1</td>"
+              "<td>1.00 MiB</td>");
+    has(text, "<tr class=\"more\"><td class=\"t\">initial</td><td>0</td><td>2</td>"
+              "<td>2.00 MiB</td>");
+    has(text, "<tr><td class=\"t\">initial</td><td>0</td><td>3</td><td>3.00 MiB</td>");
+    has(text, "label,.more{display:none}");
+    has(text, "@media (max-width:600px){body{margin:1em auto;padding:0 .6em}"
+              "th,td{padding:.2em .4em}svg{min-width:0}}");
     free(text);
 }
 
