@@ -29,31 +29,48 @@ struct session {
     enum lw_format format;
 };
 
+static enum lw_status read_inputs(struct session *s, char **files, int n, struct lw_err *err)
+{
+    LW_TRY(lw_plan_source_cluster(&s->source, &s->in.cluster, err));
+    LW_TRY(lw_plan_source_strategy(&s->source, &s->in.strategy, err));
+    LW_TRY(lw_recommend_read(&s->in, files, n, err));
+    LW_TRY(lw_plan_source_fit(&s->source, &s->in.workload, &s->in.cluster, err));
+    lw_recommend_choose_ranks(&s->in, &s->report);
+    return LW_OK;
+}
+
+static enum lw_status store(struct session *s, const struct lw_progress *progress,
+                            struct lw_err *err)
+{
+    if (!s->store)
+        return LW_OK;
+    return lw_recommend_store(
+        &(struct lw_recommend_store){s->db, s->command, &s->in.workload, &s->in.cluster,
+                                     &s->in.strategy, &s->r, progress},
+        err);
+}
+
+/* The answer is printed before predictions are stored: an interrupt of the latter leaves it. */
 static enum lw_status work(struct session *s, char **files, int n, struct lw_err *err)
 {
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, s->quiet);
 
     progress.stop = lw_catch_signals();
-    LW_TRY(lw_plan_source_cluster(&s->source, &s->in.cluster, err));
-    LW_TRY(lw_plan_source_strategy(&s->source, &s->in.strategy, err));
-    LW_TRY(lw_recommend_read(&s->in, files, n, err));
-    LW_TRY(lw_plan_source_fit(&s->source, &s->in.workload, &s->in.cluster, err));
-    lw_recommend_choose_ranks(&s->in, &s->report);
+    LW_TRY(read_inputs(s, files, n, err));
     enum lw_status st =
         lw_recommend(&s->in.workload, &s->in.strategy, &s->in.cluster, &progress, &s->r, err);
     lw_progress_bar_end(&bar);
     LW_TRY(st);
     LW_TRY(lw_recommend_past_errors(s->db, &s->in.cluster, &s->report, err));
-    if (s->store)
-        LW_TRY(lw_recommend_store(
-            &(struct lw_recommend_store){s->db, s->command, &s->in.workload, &s->in.cluster,
-                                         &s->in.strategy, &s->r},
-            err));
     LW_TRY(lw_recommend_print(&s->report, s->format, stdout, err));
-    return !s->r.interrupted
-               ? LW_OK
-               : lw_fail(err, LW_EFAILED, "interrupted: the search is not complete");
+    fflush(stdout);
+    if (s->r.interrupted)
+        return lw_fail(err, LW_EFAILED, "interrupted: the search is not complete%s",
+                       s->store ? ", no prediction was stored" : "");
+    st = store(s, &progress, err);
+    lw_progress_bar_end(&bar);
+    return st;
 }
 
 int cmd_recommend(int argc, char **argv)

@@ -32,6 +32,7 @@ struct search {
     struct lw_strategy strategy;
     struct lw_recommendation *r;
     int64_t capacity;
+    int32_t most; /* points that will be simulated; 0 = not known yet */
     struct lw_err *err;
 };
 
@@ -52,6 +53,16 @@ lw_ps lw_recommendation_gain(const struct lw_recommendation *r)
     return r->best < 0 ? 0 : r->reference.step - r->points[r->best].step;
 }
 
+/* How far the candidate at hand is, as how far the search is. */
+static void report_part(void *ctx, const char *what, double share)
+{
+    const struct search *s = ctx;
+
+    (void)what;
+    lw_progress_report(s->progress, "simulating bucket caps",
+                       s->most > 0 ? (s->r->n_simulated + share) / s->most : 0);
+}
+
 static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
                                struct lw_cap_point *point)
 {
@@ -59,8 +70,11 @@ static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
     struct lw_sim_classes c = {0};
     struct lw_summary sum = {0};
     struct lw_sim_stats stats;
+    struct lw_progress part = {.report = report_part, .ctx = (void *)s,
+                               .stop = s->progress ? s->progress->stop : NULL};
 
     o.n_steps = lw_sim_warmup_steps(p) + 1;
+    o.progress = &part;
     enum lw_status st = lw_sim_run_classes(p, s->cluster, &o, &c, &stats, s->err);
     if (st == LW_OK && point == &s->r->reference) {
         s->r->n_remarks = stats.n_remarks;
@@ -149,6 +163,7 @@ static enum lw_status list_points(struct search *s)
         struct lw_cap_point point = {.low_bytes = cap, .step = -1, .exposed_comm = -1,
                                      .peak_memory_bytes = -1};
         strategy.bucket_cap_bytes = cap;
+        report_part(s, "", 0);
         LW_TRY(look(s, &strategy, &point));
         int64_t next = point.high_bytes < INT64_MAX ? point.high_bytes + 1 : INT64_MAX;
         if (next == INT64_MAX) /* one bucket a key: any cap beyond all bytes */
@@ -175,12 +190,11 @@ static enum lw_status run_point(struct search *s, int32_t i)
     if (p->step >= 0)
         return LW_OK;
     strategy.bucket_cap_bytes = p->cap_bytes;
-    s->r->n_simulated++;
-    int32_t most = s->r->n_points < share_of(s, SIMULATED_ALL)
-                       ? s->r->n_points
-                       : share_of(s, GRID) + N_PEAKS * share_of(s, NEAR);
-    lw_progress_report(s->progress, "simulating bucket caps", (double)s->r->n_simulated / most);
-    return plan_and_simulate(s, &strategy, p);
+    report_part(s, "", 0);
+    enum lw_status st = plan_and_simulate(s, &strategy, p);
+    if (st == LW_OK)
+        s->r->n_simulated++;
+    return st != LW_OK && lw_progress_stopped(s->progress) ? LW_OK : st; /* without this point */
 }
 
 /* Points [from, to] at no more than n evenly spaced places, both ends included. */
@@ -263,6 +277,9 @@ static enum lw_status search(struct search *s)
     r->reference.high_bytes = r->reference.low_bytes;
     LW_TRY(plan_and_simulate(s, &r->reference_strategy, &r->reference));
     LW_TRY(list_points(s));
+    s->most = r->n_points <= share_of(s, SIMULATED_ALL)
+                  ? r->n_points
+                  : share_of(s, GRID) + N_PEAKS * share_of(s, NEAR);
     if (r->n_points == 0) {
         /* stopped before the first */
     } else if (r->n_points <= share_of(s, SIMULATED_ALL)) {

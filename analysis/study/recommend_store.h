@@ -9,7 +9,9 @@ struct lw_recommend_store {
     const struct lw_cluster *cluster;
     const struct lw_strategy *strategy; /* of the search */
     const struct lw_recommendation *r;
+    const struct lw_progress *progress; /* NULL: silent */
 };
 
-/* Each as a simulation of its own. */
+/* Each as a simulation of its own. LW_EFAILED: the progress asked to stop; those before are stored,
+ * and the message says how many. */
 enum lw_status lw_recommend_store(const struct lw_recommend_store *s, struct lw_err *err);

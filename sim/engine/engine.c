@@ -286,7 +286,7 @@ static enum lw_status handle(struct sim_engine *e, enum sim_event_kind kind, int
     return LW_OK;
 }
 
-/* Once in 2^18 events: passes that ranks have reached, of all. */
+/* Passes that ranks have reached, of all. */
 static void report(const struct sim_engine *e)
 {
     int64_t reached = 0;
@@ -305,6 +305,18 @@ static enum lw_status time_is_over(const struct sim_engine *e)
                    "longer runs cannot be simulated; shorten the times of the "
                    "workload or the cluster, or --steps",
                    (long long)e->stats->n_events);
+}
+
+enum { LOOK_EVERY = 1 << 12, REPORT_EVERY = 1 << 18 }; /* events; powers of two */
+
+/* Tells how far the simulation is, and ends it where a signal asks for that. */
+static enum lw_status look_up(const struct sim_engine *e)
+{
+    if ((e->stats->n_events & (REPORT_EVERY - 1)) == 0)
+        report(e);
+    return lw_progress_stopped(e->options.progress)
+               ? lw_fail(e->err, LW_EFAILED, "interrupted: the simulation is not complete")
+               : LW_OK;
 }
 
 enum lw_status sim_engine_loop(struct sim_engine *e)
@@ -329,8 +341,8 @@ enum lw_status sim_engine_loop(struct sim_engine *e)
         e->now = event.time;
         if (e->now == INT64_MAX)
             return time_is_over(e);
-        if ((++e->stats->n_events & ((1 << 18) - 1)) == 0)
-            report(e);
+        if ((++e->stats->n_events & (LOOK_EVERY - 1)) == 0)
+            LW_TRY(look_up(e));
         LW_TRY(handle(e, kind, index));
         LW_TRY(start_ready(e));
     }

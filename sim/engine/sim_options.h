@@ -35,7 +35,7 @@ struct lw_sim_options {
     lw_ps start_skew_ps;     /* each rank enters each step up to this much later, by seed */
     bool no_fold;            /* simulate every rank, also those that are alike */
     const struct lw_cost *cost; /* NULL: the cluster's tables and models */
-    const struct lw_progress *progress; /* NULL: silent */
+    const struct lw_progress *progress; /* NULL: silent; a stop ends the run */
 };
 
 /* A term of the model that is off unless the cluster gives it a figure. */

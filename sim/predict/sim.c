@@ -295,7 +295,8 @@ static enum lw_status run_folded(const struct lw_plan *plan, const struct lw_clu
     LW_TRY(sim_fold_make(plan, cluster, options, arena, fold, err));
     enum lw_status status = run(plan, fold->n_classes > 0 ? fold : NULL, cluster, options, rows,
                                 lengths, stats, err);
-    if (status == LW_OK || status == LW_ENOMEM || fold->n_classes == 0)
+    if (status == LW_OK || status == LW_ENOMEM || fold->n_classes == 0 ||
+        lw_progress_stopped(options->progress))
         return status;
     *fold = (struct sim_fold){.n_ranks = plan->n_ranks};
     return run(plan, NULL, cluster, options, rows, lengths, stats, err);

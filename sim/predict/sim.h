@@ -17,7 +17,8 @@
  *   stats     filled
  * LW_EINVAL: an option out of range, or more ranks than the cluster has devices. LW_ENOTSUP: the
  * cluster lacks a figure that an op needs, or the plan asks for a reducer without a model.
- * LW_EFAILED: ops wait for each other; the message names them. Outputs are unset on failure. */
+ * LW_EFAILED: ops wait for each other; the message names them; or the
+ * options' progress asked to stop. Outputs are unset on failure. */
 enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *cluster,
                           const struct lw_sim_options *options, struct lw_timeline *timeline,
                           struct lw_sim_stats *stats, struct lw_err *err);

@@ -10,6 +10,7 @@
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
 #include "analysis/study/recommend_print.h"
+#include "analysis/study/recommend_store.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/sim/sim_help.h"
@@ -284,39 +285,67 @@ TEST(one_rank_has_nothing_to_recommend)
 
 static volatile sig_atomic_t asked;
 
-static void ask_after_three(void *simulated, const char *what, double share)
+static void ask_in_the_third(void *first, const char *what, double share)
 {
-    int *n = simulated;
-
+    *(double *)first = share > 0 && *(double *)first == 0 ? share : *(double *)first;
     assert_string_equal(what, "simulating bucket caps");
-    assert_true(share > 0);
-    asked = ++*n == 3;
+    asked = asked || share >= 2. / 8;
 }
 
-/* The caps of the tiny workload are simulated in order; a signal comes during the third. */
+static void interrupted(const struct lw_strategy *s, int32_t n_simulated)
+{
+    double first = 0;
+    const struct lw_progress progress = {ask_in_the_third, &first, &asked};
+    struct lw_recommendation r;
+    struct lw_cluster c;
+    struct tiny t;
+
+    asked = 0;
+    tiny_init(&t);
+    two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
+    ok(lw_recommend(&t.w, s, &c, &progress, &r, &err));
+    assert_true(first > 0 && first <= 1. / 8);
+    assert_true(r.interrupted);
+    assert_false(r.exhaustive);
+    assert_int_equal(r.n_simulated, n_simulated);
+    for (int32_t i = 0; i < r.n_points; i++)
+        assert_int_equal(r.points[i].step >= 0, i < n_simulated);
+    assert_in_range(r.best + 1, 0, n_simulated);
+    lw_recommendation_free(&r);
+    lw_cluster_free(&c);
+}
+
+/* The caps of the tiny workload are simulated in order; a signal comes as the third begins. A short
+ * one is simulated to its end, a long one is left out. */
 TEST(an_interrupt_keeps_what_was_simulated)
 {
-    int n = 0;
-    const struct lw_progress progress = {ask_after_three, &n, &asked};
+    struct lw_strategy s = lw_strategy_default();
+
+    s.dp = 2;
+    interrupted(&s, 3);
+    s.micro_batches = 2000;
+    interrupted(&s, 2);
+}
+
+TEST(an_interrupt_before_the_first_cap_leaves_the_reference)
+{
+    double first = 0;
+    const struct lw_progress progress = {ask_in_the_third, &first, &asked};
     struct lw_strategy s = lw_strategy_default();
     struct lw_recommendation r;
     struct lw_cluster c;
     struct tiny t;
 
+    asked = 1;
     tiny_init(&t);
     two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
     s.dp = 2;
     ok(lw_recommend(&t.w, &s, &c, &progress, &r, &err));
-    assert_true(r.interrupted);
-    assert_false(r.exhaustive);
-    assert_int_equal(r.n_simulated, 3);
-    for (int32_t i = 0; i < r.n_points; i++)
-        assert_int_equal(r.points[i].step >= 0, i < 3);
-    assert_in_range(r.best + 1, 0, 3);
-    lw_recommendation_free(&r);
-    ok(lw_recommend(&t.w, &s, &c, &progress, &r, &err)); /* before the first: the reference alone */
     assert_true(r.interrupted && r.n_simulated == 0 && r.best == -1 && r.reference.step > 0);
     lw_recommendation_free(&r);
+    s.micro_batches = 2000; /* not even that */
+    assert_int_equal(lw_recommend(&t.w, &s, &c, &progress, &r, &err), LW_EFAILED);
+    assert_non_null(strstr(err.msg, "interrupted"));
     lw_cluster_free(&c);
 }
 
@@ -376,6 +405,37 @@ TEST(a_trace_without_shapes_is_answered)
     }
     expect("recommend $P/../shared/traces/kineto/linear_1gpu.json.gz -c dgx-a100 --as-recorded "
            "--dp 4", 0, "step ");
+}
+
+static void ask_when_two_are_stored(void *n, const char *what, double share)
+{
+    assert_string_equal(what, "storing predictions");
+    asked = share * *(int *)n >= 1.999;
+}
+
+/* The reference and the eight caps of the tiny workload; the third is simulated to its end, because
+ * it is short. */
+TEST(an_interrupt_keeps_the_predictions_stored_before)
+{
+    int n = 9;
+    const struct lw_progress progress = {ask_when_two_are_stored, &n, &asked};
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_recommendation r;
+    struct lw_cluster c;
+    struct tiny t;
+
+    asked = 0;
+    tiny_init(&t);
+    two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
+    s.dp = 2;
+    ok(lw_recommend(&t.w, &s, &c, NULL, &r, &err));
+    const struct lw_recommend_store store = {fixture_path("some.db"), "", &t.w, &c, &s, &r,
+                                             &progress};
+    assert_int_equal(lw_recommend_store(&store, &err), LW_EFAILED);
+    assert_string_equal(err.msg, "interrupted: 3 of 9 predictions were stored");
+    lw_recommendation_free(&r);
+    lw_cluster_free(&c);
+    expect("runs --db some.db --format csv", 0, "\n3,");
 }
 
 TEST(stored_caps_can_be_drawn)
