@@ -22,6 +22,7 @@ int cmd_inspect(int argc, char **argv)
     struct traces_bench_hint hint = {0};
     struct lw_kernel_table kernels = {0};
     const char *kernels_file = NULL;
+    struct traces_report report = {0};
     const struct lw_opt table[] = {
         {"salvage", 0, LW_OPT_FLAG, &reading.salvage, NULL,
          "of a cut or damaged trace show what stands before the damage, and say where it is"},
@@ -34,11 +35,11 @@ int cmd_inspect(int argc, char **argv)
          "of a CSV of collectives: rows whose cells hold these texts"},
         {"kernel-classes", 0, LW_OPT_STRING, &kernels_file, "FILE",
          "what kernels are (comm, compute, memory), before the built-in table"},
+        {"all", 0, LW_OPT_FLAG, &report.all, NULL, "every collective, not the ten longest alone"},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv",
          "how to print; csv: a row per window, kernel, step or size (text)"},
         {0},
     };
-    struct traces_report report = {0};
     struct lw_progress_bar bar;
     struct lw_err err = {0};
     char about[1024];

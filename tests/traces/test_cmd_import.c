@@ -45,6 +45,28 @@ static const char *cell(const char *line, const char *title)
     return text;
 }
 
+static int count_of(const char *word)
+{
+    int n = 0;
+
+    for (const char *p = out; (p = strstr(p, word)); p += strlen(word))
+        n++;
+    return n;
+}
+
+/* Of a step six all_reduce and two short broadcasts. */
+TEST(inspect_prints_the_ten_longest_collectives)
+{
+    run_ok("inspect " GLOO " --all");
+    assert_int_equal(count_of("  all_reduce  "), 12);
+    assert_int_equal(count_of("  broadcast  "), 4);
+    assert_null(strstr(out, "longest"));
+    run_ok("inspect " GLOO);
+    assert_int_equal(count_of("  all_reduce  "), 10);
+    assert_int_equal(count_of("  broadcast  "), 0);
+    assert_non_null(strstr(out, "  the 10 longest of 16 collectives; --all prints every one\n"));
+}
+
 TEST(inspect_prints_a_line_per_window_kernel_and_step)
 {
     fixture_put(fixture_path("t.json"),

@@ -5,6 +5,7 @@
 
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
+#include "traces/inspect/longest.h"
 
 static const char *source_name(enum traces_wait_source s)
 {
@@ -153,18 +154,26 @@ enum lw_status traces_text_host_bound(const struct traces_report_file *f, FILE *
     return f->device.n_iterations > 0 ? text_host(f, out, err) : LW_OK;
 }
 
-static enum lw_status text_class(const struct traces_comm_class *c, FILE *out, struct lw_err *err)
+static enum lw_status text_class(const struct traces_comm_class *c, bool all, FILE *out,
+                                 struct lw_err *err)
 {
     static const char *const titles[] = {"collective", ">transfer", ">longest", ">start skew",
                                          ">end skew"};
     struct lw_table *t = lw_table_new(5, titles);
+    struct traces_longest shown = {.all = all};
 
+    for (int64_t i = 0; i < c->n; i++)
+        traces_longest_add(&shown, c->ops[i].transfer_ns);
     for (int64_t i = 0; i < c->n; i++) {
+        if (!traces_longest_shows(&shown, c->ops[i].transfer_ns))
+            continue;
         lw_table_cell(t, "%.40s", c->ops[i].kernel);
         LW_CELLS(t, LW_NS(c->ops[i].transfer_ns), LW_NS(c->ops[i].longest_ns),
                  LW_NS(c->ops[i].start_skew_ns), LW_NS(c->ops[i].end_skew_ns));
     }
-    return lw_table_end(t, out, 2, err);
+    LW_TRY(lw_table_end(t, out, 2, err));
+    traces_longest_note(&shown, out);
+    return LW_OK;
 }
 
 enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, struct lw_err *err)
@@ -189,7 +198,7 @@ enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, 
         lw_printf_paragraph(out, "  group '%s', %d ranks%s%s", x->name, x->n_members,
                             x->matched ? "" : ": not matched, ", x->why);
         if (x->matched)
-            LW_TRY(text_class(x, out, err));
+            LW_TRY(text_class(x, r->all, out, err));
     }
     return LW_OK;
 }

@@ -8,6 +8,7 @@
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 #include "traces/inspect/inspect_host_bound.h"
+#include "traces/inspect/longest.h"
 
 /* ---- JSON ---- */
 
@@ -173,20 +174,29 @@ static enum lw_status text_device(const struct lw_inspection *d, FILE *f, struct
     return lw_table_end(t, f, 2, err);
 }
 
-static enum lw_status text_comm(const struct lw_inspection *d, FILE *f, struct lw_err *err)
+static enum lw_status text_comm(const struct lw_inspection *d, bool all, FILE *f,
+                                struct lw_err *err)
 {
     static const char *const titles[] = {"communication in", "op", ">bytes", "dtype", ">group",
                                          ">stream", ">launch", ">start", ">length"};
     struct lw_table *t = lw_table_new(9, titles);
+    struct traces_longest shown = {.all = all};
 
+    for (int64_t i = 0; i < d->n_iterations; i++)
+        for (int64_t k = 0; k < d->iterations[i].n_comm; k++)
+            traces_longest_add(&shown, d->iterations[i].comm[k].dur_ns);
     for (int64_t i = 0; i < d->n_iterations; i++)
         for (int64_t k = 0; k < d->iterations[i].n_comm; k++) {
             const struct lw_comm_op *c = &d->iterations[i].comm[k];
+            if (!traces_longest_shows(&shown, c->dur_ns))
+                continue;
             LW_CELLS(t, d->iterations[i].name, c->op ? c->op : c->kernel, LW_COUNT(c->bytes),
                      c->dtype, LW_COUNT(c->group_size), LW_COUNT(c->stream), LW_NS(c->launch_ns),
                      LW_NS(c->start_ns), LW_NS(c->dur_ns));
         }
-    return lw_table_end(t, f, 2, err);
+    LW_TRY(lw_table_end(t, f, 2, err));
+    traces_longest_note(&shown, f);
+    return LW_OK;
 }
 
 static enum lw_status text_steps(const struct lw_steps *s, FILE *f, struct lw_err *err)
@@ -209,24 +219,32 @@ static enum lw_status text_steps(const struct lw_steps *s, FILE *f, struct lw_er
     return lw_table_end(t, f, 2, err);
 }
 
-static enum lw_status text_collectives(const struct traces_report_file *file, FILE *f,
+static enum lw_status text_collectives(const struct traces_report_file *file, bool all, FILE *f,
                                        struct lw_err *err)
 {
     static const char *const titles[] = {"host collective in", "op", ">elements", ">bytes",
                                          ">start", ">length"};
     struct lw_table *t = lw_table_new(6, titles);
+    struct traces_longest shown = {.all = all};
 
+    for (int64_t i = 0; i < file->steps.n; i++)
+        for (int64_t k = 0; k < file->steps.steps[i].n_collectives; k++)
+            traces_longest_add(&shown, file->trace.dur_ns[file->steps.steps[i].collectives[k]]);
     for (int64_t i = 0; i < file->steps.n; i++)
         for (int64_t k = 0; k < file->steps.steps[i].n_collectives; k++) {
             const struct lw_step *s = &file->steps.steps[i];
             int64_t row = s->collectives[k];
+            if (!traces_longest_shows(&shown, file->trace.dur_ns[row]))
+                continue;
             LW_CELLS(t, s->name, lw_trace_name(&file->trace, row) + strlen("gloo:"),
                      LW_COUNT(traces_host_numel(&file->trace, row)),
                      LW_COUNT(traces_host_bytes(&file->trace, row)),
                      LW_NS(file->trace.start_ns[row] - s->start_ns),
                      LW_NS(file->trace.dur_ns[row]));
         }
-    return lw_table_end(t, f, 2, err);
+    LW_TRY(lw_table_end(t, f, 2, err));
+    traces_longest_note(&shown, f);
+    return LW_OK;
 }
 
 static enum lw_status text_head(const struct traces_report_file *file, FILE *out,
@@ -273,7 +291,8 @@ static bool any_collective(const struct lw_steps *s)
     return false;
 }
 
-static enum lw_status text_file(const struct traces_report_file *file, FILE *f, struct lw_err *err)
+static enum lw_status text_file(const struct traces_report_file *file, bool all, FILE *f,
+                                struct lw_err *err)
 {
     if (!file->importer->timeline)
         return file->importer->text(file->facts, file->name, f, err);
@@ -281,11 +300,11 @@ static enum lw_status text_file(const struct traces_report_file *file, FILE *f, 
     if (file->device.has_device)
         LW_TRY(text_device(&file->device, f, err));
     if (any_comm(&file->device))
-        LW_TRY(text_comm(&file->device, f, err));
+        LW_TRY(text_comm(&file->device, all, f, err));
     if (file->steps.n > 0)
         LW_TRY(text_steps(&file->steps, f, err));
     if (any_collective(&file->steps))
-        LW_TRY(text_collectives(file, f, err));
+        LW_TRY(text_collectives(file, all, f, err));
     return traces_text_host_bound(file, f, err);
 }
 
@@ -294,7 +313,7 @@ enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct
     for (int64_t i = 0; i < r->n; i++) {
         if (i > 0)
             fputc('\n', f);
-        LW_TRY(text_file(&r->files[i], f, err));
+        LW_TRY(text_file(&r->files[i], r->all, f, err));
     }
     return traces_text_cross_rank(r, f, err);
 }

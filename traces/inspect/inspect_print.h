@@ -32,6 +32,7 @@ struct traces_report {
     struct traces_report_file *files;
     const struct lw_kernel_table *kernels; /* a user's classes; NULL = none; borrowed */
     struct lw_arena arena;                 /* of cross */
+    bool all;                              /* text: every collective, not the longest alone */
     bool one_run;                          /* several traces, of different ranks of one run */
     char apart[256];                       /* "" or why several traces with ranks are not */
     struct traces_cross_rank cross;        /* of them, lists in the order of the files */
