@@ -39,7 +39,7 @@ static void report(const struct session *s)
 
     printf("wrote %s: %s", s->file, lw_plot_name(p->kind));
     if (p->n_runs > 0)
-        printf(" of %d run%s", p->n_runs, p->n_runs == 1 ? "" : "s");
+        printf(" of %d run%s", p->n_runs, lw_plural(p->n_runs));
     if (s->n_pages > 1)
         printf(", page %lld of %lld (--page)", (long long)s->page, (long long)s->n_pages);
     putchar('\n');

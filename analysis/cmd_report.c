@@ -51,7 +51,7 @@ int cmd_report(int argc, char **argv)
     if (st == LW_OK)
         st = write_report(store, runs, n, file, &err);
     if (st == LW_OK && strcmp(file, "-") != 0)
-        printf("wrote %s: %d run%s\n", file, n, n == 1 ? "" : "s");
+        printf("wrote %s: %d run%s\n", file, n, lw_plural(n));
     lw_store_close(store);
     lw_arena_free(&arena);
     return lw_cli_end("report", st, &err);

@@ -21,7 +21,7 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
 
     if (o->merge) {
         LW_TRY(lw_store_merge(s, o->merge, &n, err));
-        printf("%d run%s of %s taken over into %s\n", n, n == 1 ? "" : "s", o->merge, o->db);
+        printf("%d run%s of %s taken over into %s\n", n, lw_plural(n), o->merge, o->db);
         return LW_OK;
     }
     LW_TRY(lw_run_filter_select(s, names, n_names, &o->wanted, a, &runs, &n, err));

@@ -59,7 +59,7 @@ static enum lw_status report(struct lw_validation *v, enum lw_format format, str
                        v->n_cases, v->n_cases == 1 ? " is" : "s are");
     if (v->n_misses > 0)
         return lw_fail(err, LW_ENO, "%d bar%s missed; first: %s %.2f %%, allowed %g %%: %s",
-                       v->n_misses, v->n_misses == 1 ? "" : "s", v->misses[0].bar,
+                       v->n_misses, lw_plural(v->n_misses), v->misses[0].bar,
                        v->misses[0].value_pct, v->misses[0].allowed_pct, v->misses[0].reason);
     return LW_OK;
 }

@@ -162,7 +162,7 @@ static void put_curves(const struct shape *v, const int *n_points, int n, FILE *
 
     for (int i = 0; i < n; i++) {
         snprintf(title, sizeof title, "%d ranks, %d node%s", v[i].n_ranks, v[i].n_nodes,
-                 v[i].n_nodes == 1 ? "" : "s");
+                 lw_plural(v[i].n_nodes));
         put_curve(f, i, "curve", title);
         if (n_points[i] > 0)
             fprintf(f,

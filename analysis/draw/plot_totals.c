@@ -346,7 +346,7 @@ static void write_title(const struct pair *v, int n, char *buf, size_t size)
         most = fmax(most, fabs(v[i].error_pct));
     }
     snprintf(buf, size, "Predicted against measured: %d plan%s, error %.1f %% in the mean, %.1f %% "
-                        "at most", n, n == 1 ? "" : "s", sum / n, most);
+                        "at most", n, lw_plural(n), sum / n, most);
 }
 
 static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, int n, FILE *f,

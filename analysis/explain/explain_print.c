@@ -131,11 +131,14 @@ static void describe(const struct lw_explain_report *r, const struct stretch *s,
     const char *kind = lw_op_name(op->kind);
 
     if (s->n_copies > 0)
-        snprintf(buf, size, "%s, %d ops, %d copies between", kind, s->n_ops, s->n_copies);
+        snprintf(buf, size, "%s, %d op%s, %d cop%s between", kind, s->n_ops,
+                 lw_plural(s->n_ops), s->n_copies, s->n_copies == 1 ? "y" : "ies");
     else if (s->n_ops > 1)
         snprintf(buf, size, "%s, %d ops", kind, s->n_ops);
     else if (op->bucket >= 0)
         snprintf(buf, size, "%s of bucket %d", kind, op->bucket);
+    else if (op->kind == LW_OP_KERNEL && op->name[0]) /* "ops of the host" */
+        snprintf(buf, size, "%s", op->name);
     else
         snprintf(buf, size, "%s%s%s", kind, op->name[0] ? " " : "", op->name);
 }

@@ -24,8 +24,8 @@ static void say_doubts(const struct lw_cluster *c, int32_t n_tables, FILE *notes
             fprintf(notes,
                     "%s: note: %s on %d ranks of %d node%s takes %.2g times NCCL's "
                     "model on '%s' at %s: was it measured on this fabric?\n",
-                    who, lw_op_name(t->op), t->n_ranks, t->n_nodes, t->n_nodes == 1 ? "" : "s",
-                    ratio, c->name, lw_format_bytes(buf, bytes));
+                    who, lw_op_name(t->op), t->n_ranks, t->n_nodes, lw_plural(t->n_nodes), ratio,
+                    c->name, lw_format_bytes(buf, bytes));
     }
 }
 

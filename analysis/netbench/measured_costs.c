@@ -110,7 +110,7 @@ static enum lw_status put(const struct lw_cluster *c, const struct rows *r, enum
     if (format == LW_FORMAT_TEXT) {
         LW_TRY(lw_records_text(&all, stdout, 0, err));
         printf("%d row%s on '%s': mean error %.1f %%, worst %.1f %%, bias %+.1f %%\n", r->n,
-               r->n == 1 ? "" : "s", c->name, r->mean_abs_pct, r->worst_pct, r->bias_pct);
+               lw_plural(r->n), c->name, r->mean_abs_pct, r->worst_pct, r->bias_pct);
         return LW_OK;
     }
     lw_jsonout_object(&o, NULL);
@@ -152,7 +152,7 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
                                 "note: %s on %d ranks of %d node%s takes %.2g times the model at "
                                 "%s: was it measured on this fabric?",
                                 lw_op_name(t->op), x->n_ranks, x->n_nodes,
-                                x->n_nodes == 1 ? "" : "s", ratio, lw_format_bytes(buf, x->bytes));
+                                lw_plural(x->n_nodes), ratio, lw_format_bytes(buf, x->bytes));
     }
 }
 

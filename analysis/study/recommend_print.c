@@ -87,23 +87,26 @@ static void put_line(const struct lw_recommend_report *p, FILE *f)
     char cap[32], old[64], a[32], b[32], gain[32];
 
     if (r->n_simulated == 0) {
-        fprintf(f, "no recommendation: only %s was simulated, step %s on %lld ranks%s; ",
+        fprintf(f, "no recommendation: only %s was simulated, step %s on %lld rank%s%s; ",
                 reference_text(r, old), lw_format_ps(a, r->reference.step),
-                (long long)p->n_ranks, p->ranks_from);
+                (long long)p->n_ranks, lw_plural(p->n_ranks), p->ranks_from);
     } else if (!is_better(p)) {
-        fprintf(f, "keep %s: %d buckets, step %s on %lld ranks%s; of %d caps simulated the best "
+        fprintf(f, "keep %s: %d bucket%s, step %s on %lld rank%s%s; of %d cap%s simulated the best "
                    "gains %.2f %%, less than the %.0f %% by which measured steps differ; ",
                 reference_text(r, old), r->reference.n_buckets,
-                lw_format_ps(a, r->reference.step), (long long)p->n_ranks, p->ranks_from,
-                r->n_simulated, lw_recommend_gain_pct(p), LW_LEAST_GAIN_PCT);
+                lw_plural(r->reference.n_buckets), lw_format_ps(a, r->reference.step),
+                (long long)p->n_ranks, lw_plural(p->n_ranks), p->ranks_from, r->n_simulated,
+                lw_plural(r->n_simulated), lw_recommend_gain_pct(p), LW_LEAST_GAIN_PCT);
     } else {
         fprintf(f,
-                "bucket cap %s: %d buckets, step %s on %lld ranks%s, %.2f %% (%s) less than with "
-                "%s (%d buckets, step %s); ",
-                cap_text(best, cap), best->n_buckets, lw_format_ps(a, best->step),
-                (long long)p->n_ranks, p->ranks_from, lw_recommend_gain_pct(p),
+                "bucket cap %s: %d bucket%s, step %s on %lld rank%s%s, %.2f %% (%s) less than "
+                "with %s (%d bucket%s, step %s); ",
+                cap_text(best, cap), best->n_buckets, lw_plural(best->n_buckets),
+                lw_format_ps(a, best->step), (long long)p->n_ranks, lw_plural(p->n_ranks),
+                p->ranks_from, lw_recommend_gain_pct(p),
                 lw_format_ps(gain, lw_recommendation_gain(r)), reference_text(r, old),
-                r->reference.n_buckets, lw_format_ps(b, r->reference.step));
+                r->reference.n_buckets, lw_plural(r->reference.n_buckets),
+                lw_format_ps(b, r->reference.step));
     }
     put_confidence(p, f);
     if (r->interrupted)

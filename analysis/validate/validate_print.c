@@ -89,9 +89,9 @@ static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
     fprintf(f, "\n%s: fitted figures: %d\n", x->name, x->n_fitted);
     for (int32_t i = 0; i < v->n_fits; i++)
         if (v->fits[i].family == k)
-            lw_printf_paragraph(f, "  %s = %g %s, on %d rows (%s)", v->fits[i].name,
+            lw_printf_paragraph(f, "  %s = %g %s, on %d row%s (%s)", v->fits[i].name,
                                 v->fits[i].value, v->fits[i].unit, v->fits[i].n_rows,
-                                v->fits[i].fitted_on);
+                                lw_plural(v->fits[i].n_rows), v->fits[i].fitted_on);
     for (int32_t i = 0; i < v->n_notes; i++)
         if (v->notes[i].family == k)
             lw_printf_paragraph(f, "  %s", v->notes[i].text);

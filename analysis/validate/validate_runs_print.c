@@ -146,8 +146,9 @@ enum lw_status lw_validation_text_runs(const struct lw_validation *v, FILE *f, s
     lw_table_free(t);
     for (int32_t i = 0; s == LW_OK && i < v->n_skips; i++)
         if (n_alike(v, i) > 0)
-            lw_printf_paragraph(f, "%snot predicted: %d rows of %s: %s", i ? "" : "\n",
-                                n_alike(v, i), v->families[v->skips[i].family].name,
+            lw_printf_paragraph(f, "%snot predicted: %d row%s of %s: %s", i ? "" : "\n",
+                                n_alike(v, i), lw_plural(n_alike(v, i)),
+                                v->families[v->skips[i].family].name,
                                 v->skips[i].reason);
     return s;
 }

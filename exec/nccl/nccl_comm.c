@@ -177,7 +177,7 @@ static enum lw_status explain_shared(struct exec_world *w, enum lw_status status
     return lw_fail(err, LW_ENOTSUP,
                    "%.120s: rank %d of %d sees %d GPU%s; start at most one process per visible GPU "
                    "(CUDA_VISIBLE_DEVICES), or put all ranks on one device (--transport loop)",
-                   theirs.msg, w->first, w->how.n_ranks, n_devices, n_devices == 1 ? "" : "s");
+                   theirs.msg, w->first, w->how.n_ranks, n_devices, lw_plural(n_devices));
 }
 
 static enum lw_status identify(struct exec_world *w, struct lw_err *err)

@@ -33,6 +33,12 @@ enum lw_status lw_parse_time(const char *text, lw_ps *t, struct lw_err *err);
 enum lw_status lw_parse_int(const char *text, int64_t min, int64_t max, int64_t *value,
                             struct lw_err *err);
 
+/* For people: the ending of a noun after that number. */
+static inline const char *lw_plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /* For people: "25.00 MiB", "1.234 ms". buf must hold 32 bytes; returns buf. */
 char *lw_format_bytes(char *buf, int64_t bytes);
 char *lw_format_ps(char *buf, lw_ps t);

@@ -64,7 +64,7 @@ static void put_heading(const struct lw_cluster *c)
 {
     lw_put_wrapped(stdout, c->about, printf("%s: ", c->name), LW_TEXT_COLUMNS);
     if (c->n_nodes)
-        printf("%d node%s of", c->n_nodes, c->n_nodes == 1 ? "" : "s");
+        printf("%d node%s of", c->n_nodes, lw_plural(c->n_nodes));
     else
         printf("as many nodes as a plan needs, each of");
     printf(" %d x %s; %s\n", c->devices_per_node, c->device.kind,

@@ -124,10 +124,11 @@ static void put_kinds(const char *variant, const int64_t n[LW_N_OP_KINDS])
 static enum lw_status show_text(const struct lw_plan *p, struct lw_err *err)
 {
     printf("plan %s\n%s: %d rank%s, %d role%s, %d ops\n\n", p->hash, p->name, p->n_ranks,
-           p->n_ranks == 1 ? "" : "s", p->n_roles, p->n_roles == 1 ? "" : "s", p->n_ops);
+           lw_plural(p->n_ranks), p->n_roles, lw_plural(p->n_roles), p->n_ops);
     if (p->n_roles > 1 && p->strategy->pp > 1) {
         LW_TRY(lw_plan_show_stages(p, err));
-        printf("%d buckets in %d sets (--format csv lists them)\n\n", p->n_buckets, p->n_sets);
+        printf("%d bucket%s in %d set%s (--format csv lists them)\n\n", p->n_buckets,
+               lw_plural(p->n_buckets), p->n_sets, lw_plural(p->n_sets));
     } else if (p->n_buckets > 0) {
         printf("buckets\n");
         LW_TRY(bucket_table(p, false, err));

@@ -303,7 +303,7 @@ static enum lw_status none_allowed(const struct sim_nccl_comm *comm, const struc
     return lw_fail(err, LW_ENOTSUP,
                    "NCCL %s has no %s by %s on %d ranks of %d node%s here%s: choose %s",
                    comm->version->name, lw_op_name(q->op), lw_reducer_name(q->algorithm),
-                   q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s",
+                   q->n_ranks, q->n_nodes, lw_plural(q->n_nodes),
                    missing(comm, q->op, sim_nccl_pairs_of(q->algorithm)), can);
 }
 

@@ -246,7 +246,7 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
         return LW_OK;
     }
     fprintf(f, "%s of %s on %d ranks, %d node%s of '%s'\n", lw_op_name(q->op),
-            lw_dtype_name(q->dtype), q->n_ranks, q->n_nodes, q->n_nodes == 1 ? "" : "s", c->name);
+            lw_dtype_name(q->dtype), q->n_ranks, q->n_nodes, lw_plural(q->n_nodes), c->name);
     LW_TRY(lw_records_text(&r, f, 0, err));
     print_sources(a, f);
     LW_TRY(print_ceilings(c, a, f, err));

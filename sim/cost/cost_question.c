@@ -52,8 +52,8 @@ enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t
         return lw_fail(err, LW_EINVAL,
                        "%" PRId64 " ranks on %" PRId64 " node%s: cluster '%s' has %d node%s of %d "
                        "devices",
-                       ranks, nodes, nodes == 1 ? "" : "s", c->name, c->n_nodes,
-                       c->n_nodes == 1 ? "" : "s", c->devices_per_node);
+                       ranks, nodes, lw_plural(nodes), c->name, c->n_nodes,
+                       lw_plural(c->n_nodes), c->devices_per_node);
     if (ranks > nodes * per_node)
         return lw_fail(err, LW_EINVAL,
                        "--ranks %" PRId64 " --nodes %" PRId64 ": a node of cluster '%s' has %d "

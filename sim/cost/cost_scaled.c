@@ -48,7 +48,7 @@ bool sim_say_other_shape(const struct lw_cluster *c, const struct lw_cost_query 
         return false;
     snprintf(text, size,
              "no measured table applies to this group (%s: %d ranks of %d node%s), modelled by %s",
-             lw_op_name(q->op), t->n_ranks, t->n_nodes, t->n_nodes == 1 ? "" : "s", a->model);
+             lw_op_name(q->op), t->n_ranks, t->n_nodes, lw_plural(t->n_nodes), a->model);
     return true;
 }
 

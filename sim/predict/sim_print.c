@@ -410,8 +410,9 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     const struct lw_summary *s = r->summary;
     char buf[32];
 
-    lw_printf_paragraph(f, "plan %s (%.8s), %d ranks on cluster '%s', %s detail%s", r->plan->name,
-                        r->plan->hash, r->plan->n_ranks, r->cluster->name,
+    lw_printf_paragraph(f, "plan %s (%.8s), %d rank%s on cluster '%s', %s detail%s", r->plan->name,
+                        r->plan->hash, r->plan->n_ranks, lw_plural(r->plan->n_ranks),
+                        r->cluster->name,
                         r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
                         r->options->buffered ? ", buffered sends" : "");
     fprintf(f, "step %s, median of %d predicted", lw_format_ps(buf, s->step), s->n_steps);
@@ -443,7 +444,8 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
             (long long)r->stats->n_events, r->wall_s);
     if (r->stats->n_simulated < r->plan->n_ranks)
-        fprintf(f, "; %d ranks stand for all %d", r->stats->n_simulated, r->plan->n_ranks);
+        fprintf(f, "; %d rank%s for all %d", r->stats->n_simulated,
+                r->stats->n_simulated == 1 ? " stands" : "s stand", r->plan->n_ranks);
     if (r->run >= 0)
         fprintf(f, "; stored as run %lld", (long long)r->run);
     fprintf(f, "\n");

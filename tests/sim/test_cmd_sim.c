@@ -80,6 +80,14 @@ TEST(the_text_names_terms_sources_and_error)
 }
 
 /* The sentence is for every cluster, also one without NVLink. */
+TEST(one_rank_is_in_the_singular)
+{
+    expect("model mlp --device dgx-a100 -o m.json", 0, "");
+    expect("sim -w m.json -c dgx-a100 --no-db", 0, ", 1 rank on cluster 'dgx-a100'");
+    expect("sim -w m.json -c dgx-a100 --dp 2 --no-db", 0, "; 1 rank stands for all 2");
+    expect("plan -w m.json -c dgx-a100", 0, "1 rank, 1 role");
+}
+
 TEST(interference_speaks_of_links_of_any_kind)
 {
     char out[8192];

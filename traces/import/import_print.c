@@ -37,7 +37,7 @@ static enum lw_status put_recorded(const struct lw_recorded *r, FILE *f, struct 
     for (int32_t i = 0; i < r->n_limits; i++)
         fprintf(out, "%s %lld", i ? "," : ", bucket limits", (long long)r->limit_bytes[i]);
     if (r->n_buckets > 0)
-        fprintf(out, ", %d buckets:", r->n_buckets);
+        fprintf(out, ", %d bucket%s:", r->n_buckets, lw_plural(r->n_buckets));
     for (int32_t i = 0; i < r->n_buckets; i++)
         fprintf(out, "%s %lld%s", i ? "," : "", (long long)r->bucket_bytes[i],
                 i + 1 == r->n_buckets ? " bytes" : "");
@@ -82,12 +82,12 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
     char buf[32];
 
     if (c->n_nodes > 0)
-        snprintf(buf, sizeof buf, "%d node%s", c->n_nodes, c->n_nodes == 1 ? "" : "s");
+        snprintf(buf, sizeof buf, "%d node%s", c->n_nodes, lw_plural(c->n_nodes));
     else
         snprintf(buf, sizeof buf, "nodes"); /* as many as needed */
     lw_printf_paragraph(f, "%s: %s, %s of %d x %s, %d measured table%s", output, c->name, buf,
                         c->devices_per_node, c->device.kind, c->n_tables,
-                        c->n_tables == 1 ? "" : "s");
+                        lw_plural(c->n_tables));
     for (int32_t i = 0; i < c->n_tables; i++) {
         const struct lw_cost_table *m = &c->tables[i];
         LW_CELLS(t, lw_op_name(m->op), lw_dtype_name(m->dtype), m->n_ranks, m->n_nodes,

@@ -146,7 +146,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
 
     LW_TRY(collect(c, &r, err));
     fprintf(f, "%s: %lld recorded calls of %s on %d communicator%s of this process\n", name,
-            (long long)c->n, c->library, c->n_comms, c->n_comms == 1 ? "" : "s");
+            (long long)c->n, c->library, c->n_comms, lw_plural(c->n_comms));
     if (r.n_calls > 0)
         fprintf(f, "%lld calls repeat %lld times at the end, every %s (median)\n",
                 (long long)r.n_calls, (long long)r.n_periods,

@@ -83,7 +83,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
     const struct traces_bench *b = facts;
 
     fprintf(f, "%s: measured collectives, %d table%s%s%s\n", name, b->n,
-            b->n == 1 ? "" : "s", *b->version ? ", NCCL " : "",
+            lw_plural(b->n), *b->version ? ", NCCL " : "",
             b->version);
     for (int32_t i = 0; i < b->n; i++)
         for (int32_t k = 0; k < b->tables[i].n_rows; k++) {

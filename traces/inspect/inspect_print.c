@@ -266,7 +266,8 @@ static enum lw_status text_head(const struct traces_report_file *file, FILE *out
                 (long long)file->device.n_device_rows, (long long)file->device.n_resolved);
     else
         fprintf(f, ", host only");
-    fprintf(f, ", %lld steps by %s", (long long)file->steps.n, file->steps.found_by);
+    fprintf(f, ", %lld step%s by %s", (long long)file->steps.n, lw_plural(file->steps.n),
+            file->steps.found_by);
     LW_TRY(lw_paragraph_close(&head, err));
     if (t->damage >= 0)
         lw_printf_paragraph(out, "  salvaged: the events before %s", lw_trace_text(t, t->damage));

@@ -194,7 +194,7 @@ static enum lw_status check_ranks(const struct bench_reader *r)
     return lw_fail_at(r->err, LW_EFORMAT, r->in->name, r->line,
                       "%lld \"#  Rank\" line%s, the highest rank is %lld: lines are missing or "
                       "repeated: give --ranks N and --nodes N",
-                      (long long)r->n_ranks, r->n_ranks == 1 ? "" : "s", (long long)r->last_rank);
+                      (long long)r->n_ranks, lw_plural(r->n_ranks), (long long)r->last_rank);
 }
 
 enum lw_status bench_begin_table(struct bench_reader *r, int64_t ranks, int64_t nodes,

@@ -90,7 +90,7 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_bench *b, i
     snprintf(about, sizeof about,
              "measured collectives of %d file%s: tables alone, no links and no "
              "device rates",
-             n, n == 1 ? "" : "s");
+             n, lw_plural(n));
     c->name = lw_arena_strdup(&c->arena, lw_base_name(b[0].file));
     c->about = lw_arena_strdup(&c->arena, about);
     c->device.kind = lw_arena_strdup(&c->arena, *gpu ? gpu : "unknown");

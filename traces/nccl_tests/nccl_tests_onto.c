@@ -96,7 +96,7 @@ static enum lw_status check_table(const struct lw_cluster *base, const struct lw
                        "links carry %.4g: the table is of another fabric, or its nodes share one "
                        "NVLink domain (--nodes N)",
                        base->name, lw_op_name(t->op), t->n_ranks, t->n_nodes,
-                       t->n_nodes == 1 ? "" : "s", rate / 1e9, peak / 1e9);
+                       lw_plural(t->n_nodes), rate / 1e9, peak / 1e9);
     return LW_OK;
 }
 

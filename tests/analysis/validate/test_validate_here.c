@@ -64,7 +64,7 @@ TEST(a_row_is_predicted_executed_and_stored)
         skip();
     const char *out = here("--only 'cap 1 MiB' --db results.db");
     has(out, "\"id\": \"tiny: cap 1 MiB\", \"family\": \"here\", \"predicted_ns\": ");
-    has(out, "medians of 1 steps after 3, threads backend, pinned, verified bitwise");
+    has(out, "medians of 1 step after 3, threads backend, pinned, verified bitwise");
     expect("compare --db results.db 1 2", 0, "run 1 (sim) against run 2 (exec threads, real)");
 }
 
