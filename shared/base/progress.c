@@ -53,9 +53,11 @@ static void write_line(struct lw_progress_bar *bar, const char *what, double sha
     fputc('\n', stderr);
 }
 
+enum { CELLS = 12 }; /* the whole bar fits 60 columns */
+
 static void draw(void *ctx, const char *what, double share)
 {
-    static const char filled[] = "########################";
+    static const char filled[CELLS + 1] = "############";
     struct lw_progress_bar *bar = ctx;
     double now = lw_now_s(), spent = now - bar->began_s;
 
@@ -64,11 +66,11 @@ static void draw(void *ctx, const char *what, double share)
         write_line(bar, what, share, now);
     if (!bar->on || spent < 0.5 || now - bar->last_s < 0.1)
         return;
-    int cells = (int)(share * 24);
+    int cells = (int)(share * CELLS);
     bar->last_s = now;
     bar->shown = true;
-    fprintf(stderr, "\r\033[K%-28.28s [%.*s%*s] %3.0f %%", what, cells, filled, 24 - cells, "",
-            share * 100);
+    fprintf(stderr, "\r\033[K%-24.24s [%.*s%*s] %3.0f %%", what, cells, filled,
+            CELLS - cells, "", share * 100);
     if (share >= ESTIMATE_FROM)
         fprintf(stderr, "  %.0f s left", spent * (1 - share) / share);
     fflush(stderr);

@@ -62,13 +62,13 @@ static void put_json(const struct lw_cluster *c)
 
 static void put_heading(const struct lw_cluster *c)
 {
+    char nodes[64] = "as many nodes as a plan needs, each";
+
     lw_put_wrapped(stdout, c->about, printf("%s: ", c->name), LW_TEXT_COLUMNS);
     if (c->n_nodes)
-        printf("%d node%s of", c->n_nodes, lw_plural(c->n_nodes));
-    else
-        printf("as many nodes as a plan needs, each of");
-    printf(" %d x %s; %s\n", c->devices_per_node, c->device.kind,
-           c->calibrated ? "measured on the machine itself" : "not calibrated");
+        snprintf(nodes, sizeof nodes, "%d node%s", c->n_nodes, lw_plural(c->n_nodes));
+    lw_printf_paragraph(stdout, "%s of %d x %s; %s", nodes, c->devices_per_node, c->device.kind,
+                        c->calibrated ? "measured on the machine itself" : "not calibrated");
     if (*c->library)
         printf("collectives by %s%s%s\n", c->library, *c->library_version ? " " : "",
                c->library_version);

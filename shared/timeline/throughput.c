@@ -13,6 +13,7 @@
 
 #include "shared/base/checked.h"
 #include "shared/plan/strategy.h"
+#include "shared/text/wrap.h"
 
 static int32_t micro_batches(const struct lw_plan *p, int32_t variant)
 {
@@ -146,22 +147,23 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
 
 void lw_throughput_text(const struct lw_throughput *t, FILE *f)
 {
+    char tokens[96] = "", price[64] = "", used[128] = "";
+
     if (isnan(t->samples_per_s))
         return;
-    fprintf(f, "throughput: %.6g samples/s", t->samples_per_s);
     if (!isnan(t->tokens_per_s))
-        fprintf(f, ", %.6g tokens/s (%.5g a device)", t->tokens_per_s,
-                t->tokens_per_s / t->n_devices);
+        snprintf(tokens, sizeof tokens, ", %.6g tokens/s (%.5g a device)", t->tokens_per_s,
+                 t->tokens_per_s / t->n_devices);
     if (!isnan(t->price_per_million_tokens))
-        fprintf(f, ", %.4g per million tokens", t->price_per_million_tokens);
-    fprintf(f, "\n");
+        snprintf(price, sizeof price, ", %.4g per million tokens", t->price_per_million_tokens);
+    lw_printf_paragraph(f, "throughput: %.6g samples/s%s%s", t->samples_per_s, tokens, price);
     if (isnan(t->model_flops_per_s))
         return;
-    fprintf(f, "model FLOPs: %.4g TFLOP/s a device", t->model_flops_per_s * 1e-12);
     if (!isnan(t->mfu))
-        fprintf(f, ", MFU %.1f %%, HFU %.1f %% of %.4g TFLOP/s", 100 * t->mfu, 100 * t->hfu,
-                t->peak_flops_per_s * 1e-12);
-    fprintf(f, "\n");
+        snprintf(used, sizeof used, ", MFU %.1f %%, HFU %.1f %% of %.4g TFLOP/s", 100 * t->mfu,
+                 100 * t->hfu, t->peak_flops_per_s * 1e-12);
+    lw_printf_paragraph(f, "model FLOPs: %.4g TFLOP/s a device%s", t->model_flops_per_s * 1e-12,
+                        used);
 }
 
 static void count(struct lw_jsonout *o, const char *key, int64_t n)

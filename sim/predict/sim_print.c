@@ -110,7 +110,8 @@ static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *
     for (int64_t i = 0; !whole && i < l->n; i++)
         if (longer_ones(l, i) < SHOWN)
             longest[n++] = l->v[i];
-    fprintf(f, "\nbuckets, from the start of the step (last rank; moves: all members are in)\n");
+    lw_printf_paragraph(
+        f, "\nbuckets, from the start of the step (last rank; moves: all members are in)");
     enum lw_status status = lw_records_text(
         &LW_RECORDS(NULL, bucket_columns, whole ? l->v : longest, whole ? l->n : n), f, 2, err);
     if (!whole)
@@ -197,9 +198,9 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
             "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d compared",
             r->mean_past_pct, r->max_past_pct, r->n_past);
     else
-        fprintf(f, "%s: nothing measured yet%s\n",
-                r->n_like > 0 ? "error here unknown" : "error unknown",
-                r->n_past < 0 ? " (no database was read)" : " for this cluster");
+        lw_printf_paragraph(f, "%s: nothing measured yet%s",
+                            r->n_like > 0 ? "error here unknown" : "error unknown",
+                            r->n_past < 0 ? " (no database was read)" : " for this cluster");
 }
 
 static double difference_pct(struct lw_sim_replayed_time x)
@@ -404,23 +405,47 @@ static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct
     return lw_summary_text_memory(r->summary, r->plan, out, err);
 }
 
+static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
+{
+    const struct lw_summary *s = r->summary;
+    struct lw_paragraph line;
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    char buf[32];
+
+    fprintf(f, "step %s, median of %d predicted", lw_format_ps(buf, s->step), s->n_steps);
+    if (s->span != s->step)
+        fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));
+    if (is_drawn(r))
+        fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
+    return lw_paragraph_close(&line, err);
+}
+
+static enum lw_status text_counts(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+
+    fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
+            (long long)r->stats->n_events, r->wall_s);
+    if (r->stats->n_simulated < r->plan->n_ranks)
+        fprintf(f, "; %d rank%s for all %d", r->stats->n_simulated,
+                r->stats->n_simulated == 1 ? " stands" : "s stand", r->plan->n_ranks);
+    if (r->run >= 0)
+        fprintf(f, "; stored as run %lld", (long long)r->run);
+    return lw_paragraph_close(&line, err);
+}
+
 static enum lw_status print_text(const struct lw_sim_report *r, const struct bucket_list *l,
                                  FILE *f, struct lw_err *err)
 {
     const struct lw_summary *s = r->summary;
-    char buf[32];
 
     lw_printf_paragraph(f, "plan %s (%.8s), %d rank%s on cluster '%s', %s detail%s", r->plan->name,
                         r->plan->hash, r->plan->n_ranks, lw_plural(r->plan->n_ranks),
                         r->cluster->name,
                         r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
                         r->options->buffered ? ", buffered sends" : "");
-    fprintf(f, "step %s, median of %d predicted", lw_format_ps(buf, s->step), s->n_steps);
-    if (s->span != s->step)
-        fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));
-    if (is_drawn(r))
-        fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
-    fprintf(f, "\n");
+    LW_TRY(text_step(r, f, err));
     if (r->samples->n > 0)
         text_samples(r, f);
     lw_summary_text(s, f);
@@ -441,15 +466,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
     for (int32_t k = 0; assumption(r, k); k++)
         lw_printf_paragraph(f, "assumption of the %s: %s", r->workload ? "workload" : "plan",
                             assumption(r, k));
-    fprintf(f, "%lld ops, %lld events, %.3f s", (long long)r->stats->n_ops,
-            (long long)r->stats->n_events, r->wall_s);
-    if (r->stats->n_simulated < r->plan->n_ranks)
-        fprintf(f, "; %d rank%s for all %d", r->stats->n_simulated,
-                r->stats->n_simulated == 1 ? " stands" : "s stand", r->plan->n_ranks);
-    if (r->run >= 0)
-        fprintf(f, "; stored as run %lld", (long long)r->run);
-    fprintf(f, "\n");
-    return LW_OK;
+    return text_counts(r, f, err);
 }
 
 /* --- JSON --- */

@@ -44,6 +44,21 @@ static enum lw_status put_recorded(const struct lw_recorded *r, FILE *f, struct 
     return lw_paragraph_close(&line, err);
 }
 
+static enum lw_status put_coverage(const struct traces_coverage *c, FILE *out, struct lw_err *err)
+{
+    struct lw_paragraph line;
+    FILE *f = lw_paragraph_open(&line, out, "  coverage     ");
+
+    if (c->measured_ns >= 0)
+        fprintf(f, "%.2f %% of the step measured without the profiler (%.3f ms)",
+                percent(c->workload_ns, c->measured_ns), (double)c->measured_ns / 1e6);
+    else
+        fprintf(f, "%.2f %% of the recorded step (%.3f ms, %.3f ms left out)",
+                percent(c->workload_ns, c->traced_ns - c->excluded_ns), (double)c->traced_ns / 1e6,
+                (double)c->excluded_ns / 1e6);
+    return lw_paragraph_close(&line, err);
+}
+
 static enum lw_status workload_text(const struct lw_workload *w, const struct traces_coverage *c,
                                     const char *output, FILE *f, struct lw_err *err)
 {
@@ -60,13 +75,7 @@ static enum lw_status workload_text(const struct lw_workload *w, const struct tr
     put_time(f, "backward", lw_workload_backward_ps(w));
     put_time(f, "optimizer", w->optimizer_ps);
     put_time(f, "gaps", gaps);
-    if (c->measured_ns >= 0)
-        fprintf(f, "  coverage     %.2f %% of the step measured without the profiler (%.3f ms)\n",
-                percent(c->workload_ns, c->measured_ns), (double)c->measured_ns / 1e6);
-    else
-        fprintf(f, "  coverage     %.2f %% of the recorded step (%.3f ms, %.3f ms left out)\n",
-                percent(c->workload_ns, c->traced_ns - c->excluded_ns), (double)c->traced_ns / 1e6,
-                (double)c->excluded_ns / 1e6);
+    LW_TRY(put_coverage(c, f, err));
     LW_TRY(put_recorded(&w->recorded, f, err));
     for (int32_t i = 0; i < w->n_notes; i++)
         lw_put_paragraph(f, "  note: ", w->notes[i]);

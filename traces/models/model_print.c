@@ -84,23 +84,25 @@ static void put_text(const struct lw_workload *w, const char *output)
     char forward[32], backward[32], optimizer[32], step[32], bytes[32], none[32], part[32],
         full[32];
 
-    printf("%s on %s: %d modules, %d parameters of %lld elements (%s)\n", w->name, w->from.device,
-           w->n_modules, n_untied(w), (long long)lw_workload_numel(w, false),
-           lw_format_bytes(bytes, param_bytes(w)));
+    lw_printf_paragraph(stdout, "%s on %s: %d modules, %d parameters of %lld elements (%s)",
+                        w->name, w->from.device, w->n_modules, n_untied(w),
+                        (long long)lw_workload_numel(w, false),
+                        lw_format_bytes(bytes, param_bytes(w)));
     if (w->idle_numel > 0)
         printf("%lld elements are active: a token uses them\n",
                (long long)(lw_workload_numel(w, false) - w->idle_numel));
-    printf("step of one device %s: forward %s, backward %s, optimizer %s\n",
-           lw_format_ps(step, lw_workload_step_ps(w)),
-           lw_format_ps(forward, lw_workload_forward_ps(w)),
-           lw_format_ps(backward, lw_workload_backward_ps(w)),
-           lw_format_ps(optimizer, w->optimizer_ps));
+    lw_printf_paragraph(stdout, "step of one device %s: forward %s, backward %s, optimizer %s",
+                        lw_format_ps(step, lw_workload_step_ps(w)),
+                        lw_format_ps(forward, lw_workload_forward_ps(w)),
+                        lw_format_ps(backward, lw_workload_backward_ps(w)),
+                        lw_format_ps(optimizer, w->optimizer_ps));
     printf("forward %.4g flops of matrix products\n",
            (double)sum_of(w, offsetof(struct lw_module, forward_flops)));
-    printf("activations kept %s, with selective recomputation %s, with full %s\n",
-           lw_format_bytes(none, kept(w, LW_RECOMPUTE_NONE)),
-           lw_format_bytes(part, kept(w, LW_RECOMPUTE_SELECTIVE)),
-           lw_format_bytes(full, kept(w, LW_RECOMPUTE_FULL)));
+    lw_printf_paragraph(stdout,
+                        "activations kept %s, with selective recomputation %s, with full %s",
+                        lw_format_bytes(none, kept(w, LW_RECOMPUTE_NONE)),
+                        lw_format_bytes(part, kept(w, LW_RECOMPUTE_SELECTIVE)),
+                        lw_format_bytes(full, kept(w, LW_RECOMPUTE_FULL)));
     for (int32_t i = 0; i < w->n_notes; i++)
         lw_put_paragraph(stdout, "  ", w->notes[i]);
     if (output)

@@ -2,12 +2,15 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "shared/base/progress.h"
 
-/* What a job that began so many seconds ago and reports twice writes to a file. */
-static void written(double ago_s, double share, bool quiet, char *buf, size_t size)
+/* What a job that began so many seconds ago and reports twice writes to a file, or with `terminal`
+ * the bar. */
+static void written_to(bool terminal, double ago_s, double share, bool quiet, char *buf,
+                       size_t size)
 {
     struct lw_progress_bar bar;
     FILE *f = tmpfile();
@@ -17,6 +20,10 @@ static void written(double ago_s, double share, bool quiet, char *buf, size_t si
     fflush(stderr);
     dup2(fileno(f), STDERR_FILENO);
     struct lw_progress p = lw_progress_bar_begin(&bar, quiet);
+    if (terminal) {
+        bar.on = true;
+        bar.lines = false;
+    }
     bar.began_s -= ago_s;
     bar.last_s -= ago_s;
     lw_progress_report(&p, "predicting", share);
@@ -28,6 +35,22 @@ static void written(double ago_s, double share, bool quiet, char *buf, size_t si
     rewind(f);
     buf[fread(buf, 1, size - 1, f)] = '\0';
     fclose(f);
+}
+
+static void written(double ago_s, double share, bool quiet, char *buf, size_t size)
+{
+    written_to(false, ago_s, share, quiet, buf, size);
+}
+
+TEST(a_bar_fits_60_columns)
+{
+    char text[512];
+
+    written_to(true, 10000, 0.1, false, text, sizeof text);
+    char *end = strstr(text, " s left");
+    assert_non_null(end);
+    assert_non_null(strstr(text, "[#           ]  10 %"));
+    assert_in_range(end + strlen(" s left") - (text + strlen("\r\033[K")), 40, 59);
 }
 
 TEST(a_log_gets_a_line_a_minute)

@@ -121,6 +121,21 @@ TEST_WITH(what_commands_print_fits, fixture_open, fixture_close)
     }
 }
 
+TEST_WITH(text_fits_a_terminal_of_60_columns, fixture_open, fixture_close)
+{
+    setenv("COLUMNS", "60", 1);
+    most = 60;
+    fits("model gpt2");
+    fits("model gpt2 --device dgx-a100 -o g.json");
+    fits("cluster");
+    fits("cluster dgx-a100");
+    fits("sim -w g.json -c dgx-a100 --dp 64 --no-db");
+    fits("sim -w g.json -c dgx-a100 --pp 4 --micro-batches 8 --noise 0.01 --seed 3 --no-db");
+    fits("import $P/traces/recorded/gpt6__gloo2__cap5.rank0.json.gz -o i.json");
+    unsetenv("COLUMNS");
+    most = LW_TEXT_COLUMNS;
+}
+
 TEST_WITH(every_command_has_a_case_and_its_help_fits, fixture_open, fixture_close)
 {
     char *commands = strdup(lapwing("help --format csv", NULL)), args[64];
