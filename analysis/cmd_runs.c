@@ -13,6 +13,11 @@ struct options {
     struct lw_run_filter wanted;
 };
 
+static bool is_filtered(const struct lw_run_filter *f)
+{
+    return f->workload || f->since || f->kind;
+}
+
 static enum lw_status work(const struct options *o, struct lw_store *s, char **names, int n_names,
                            struct lw_arena *a, struct lw_err *err)
 {
@@ -25,6 +30,10 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
         return LW_OK;
     }
     LW_TRY(lw_run_filter_select(s, names, n_names, &o->wanted, a, &runs, &n, err));
+    if (n == 0 && o->format == LW_FORMAT_TEXT && is_filtered(&o->wanted)) {
+        printf("no run of %s matches the filter\n", o->db);
+        return LW_OK;
+    }
     if (!o->del)
         return lw_run_list_print(runs, n, a, o->format, stdout, err);
     LW_TRY(lw_store_delete_runs(s, runs, n, err));
@@ -65,7 +74,7 @@ int cmd_runs(int argc, char **argv)
         return rc;
     if (o.merge && (o.del || n > 0))
         return lw_cli_usage("runs", "--merge takes over a whole database: no --delete, no RUN");
-    if (o.del && n == 0 && !o.wanted.workload && !o.wanted.since && !o.wanted.kind)
+    if (o.del && n == 0 && !is_filtered(&o.wanted))
         return lw_cli_usage("runs",
                             "--delete needs the runs: numbers, --workload, --since or --kind");
     enum lw_status st = lw_run_filter_check(&o.wanted, &err);

@@ -238,6 +238,10 @@ TEST_WITH(a_deleted_run_takes_what_is_its_own, fixture_open, fixture_close)
     expect("export 1 --format csv -o first.csv", 0, "");
     expect("runs --delete --workload mlp", 0, "deleted run 3: second try");
     assert_null(strstr(lapwing("runs", NULL), "mlp"));
+    assert_string_equal(lapwing("runs --workload mlp", NULL),
+                        "no run of lapwing.db matches the filter\n");
+    assert_string_equal(lapwing("runs --workload mlp --delete", NULL),
+                        "no run of lapwing.db matches the filter\n");
     /* the plan is stored anew */
     lapwing("sim -w w.json -c dgx-a100 --as-recorded --dp 2 --spans", NULL);
     expect("export last --format csv -o again.csv", 0, "");
