@@ -5,8 +5,8 @@
  * ones, which have no gradient of their own, and for attention three times its forward, causal
  * scores half (PaLM, arXiv 2204.02311, appendix B, counts all). Of other models three times the
  * forward FLOPs of all modules, where these are known. Hardware FLOPs add what recomputation does
- * again: a forward of all, or of attention alone (Korthikanti et al., arXiv 2205.05198, section
- * 5). */
+ * again: a forward of the blocks, or of attention alone (Korthikanti et al., arXiv 2205.05198,
+ * section 5). */
 #include "shared/timeline/throughput.h"
 
 #include <math.h>
@@ -77,26 +77,57 @@ static bool recomputes_attention(const struct lw_workload *w)
     return false;
 }
 
-/* The share of a forward that full recomputation does again: modules that keep less, of each part
- * the first --recompute-layers. */
-static double share_again(const struct lw_plan *p, const struct lw_workload *w)
+static bool is_block(const struct lw_module *m)
+{
+    const int64_t full = m->kept_bytes[LW_RECOMPUTE_FULL];
+
+    return full < 0 || full != m->kept_bytes[LW_RECOMPUTE_NONE];
+}
+
+/* Elements of a module that one token uses. Idle elements are the same share of all experts. */
+static double module_numel(const struct lw_workload *w, int32_t module)
+{
+    double own = 0, own_experts = 0, experts = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *x = &w->params[i];
+        double n = x->tied < 0 ? (double)x->numel : 0;
+        experts += x->expert ? n : 0;
+        own += x->module == module ? n : 0;
+        own_experts += x->module == module && x->expert ? n : 0;
+    }
+    return experts > 0 ? own - own_experts / experts * (double)w->idle_numel : own;
+}
+
+/* Full recomputation: another forward of the blocks, which are the modules that keep less with it,
+ * of each part the first --recompute-layers. With tokens the blocks share attention evenly. */
+static double blocks_again(const struct lw_plan *p, const struct lw_workload *w, double forward,
+                           double samples)
 {
     const int64_t layers = p->strategy->recompute_layers;
-    double all = 0, again = 0;
-    int64_t n = 0;
+    double all = 0, again = 0, numel = 0;
+    int64_t n = 0, n_blocks = 0, n_again = 0;
 
     for (int32_t m = 0; m < w->n_modules; m++) {
-        const struct lw_module *x = &w->modules[m];
-        const int64_t full = x->kept_bytes[LW_RECOMPUTE_FULL];
-        if (x->forward_flops < 0)
-            return 1;
         if (m > 0 && p->stage_of[m] != p->stage_of[m - 1])
             n = 0;
-        all += (double)x->forward_flops;
-        if ((full < 0 || full != x->kept_bytes[LW_RECOMPUTE_NONE]) && (n++ < layers || layers == 0))
-            again += (double)x->forward_flops;
+        all += (double)w->modules[m].forward_flops;
+        if (!is_block(&w->modules[m]))
+            continue;
+        n_blocks++;
+        if (layers > 0 && n++ >= layers)
+            continue;
+        n_again++;
+        again += (double)w->modules[m].forward_flops;
+        if (w->sample_tokens > 0)
+            numel += module_numel(w, m);
     }
-    return all > 0 ? again / all : 1;
+    if (w->sample_tokens > 0)
+        return n_blocks > 0 ? samples * (2 * numel * (double)w->sample_tokens +
+                                         (double)w->attention_flops * (double)n_again /
+                                             (double)n_blocks)
+                            : 0;
+    return forward * again / all;
 }
 
 static double recomputed_flops(const struct lw_plan *p, const struct lw_workload *w,
@@ -107,7 +138,7 @@ static double recomputed_flops(const struct lw_plan *p, const struct lw_workload
     if (how == LW_RECOMPUTE_NONE)
         return 0;
     if (how == LW_RECOMPUTE_FULL)
-        return forward * share_again(p, w);
+        return blocks_again(p, w, forward, samples);
     return recomputes_attention(w) ? (double)w->attention_flops * samples : 0;
 }
 

@@ -9,6 +9,7 @@
 #include "sim/bench/bench_plan.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/sim/sim_help.h"
 
 /* One rank copies 2000 B in and 2000 B out: a table says 20 us, 1e9 B/s 2 us. */
@@ -468,6 +469,41 @@ TEST(from_device_replaces_the_files_device)
     assert_non_null(strstr(own, "step"));
     assert_non_null(strstr(replaced, "step"));
     assert_string_not_equal(own, replaced);
+}
+
+/* Each block's products and its half of the scores: 2 P + 2 s h per token, of the blocks alone. */
+TEST(full_recomputation_adds_a_forward_of_the_blocks)
+{
+    static const struct {
+        const char *model;
+        double layers, hidden, kv, ffn, seq;
+    } models[] = {
+        {"llama-3-8b", 32, 4096, 1024, 14336, 8192},
+        {"llama-2-7b", 32, 4096, 4096, 11008, 4096},
+        {"gpt-1.3b", 24, 2048, 2048, 0, 2048}, /* 12 h^2 weights and 13 h biases and norms */
+    };
+
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        double h = models[i].hidden, extra[2];
+        double block = models[i].ffn > 0
+                           ? 2 * h * h + 2 * h * models[i].kv + 3 * h * models[i].ffn + 2 * h
+                           : 12 * h * h + 13 * h;
+        for (int half = 0; half < 2; half++) {
+            char words[160];
+            snprintf(words, sizeof words,
+                     "sim -w %s -c dgx-h100 --dp 8 --zero 3 --recompute full "
+                     "--recompute-layers %g --format json --no-db",
+                     models[i].model, half ? models[i].layers / 2 : models[i].layers);
+            const char *out = lapwing(words, NULL);
+            extra[half] = (number_after(out, "\"hardware_flops_per_step\": ") -
+                           number_after(out, "\"model_flops_per_step\": ")) /
+                          number_after(out, "\"tokens_per_step\": ");
+        }
+        double expected = models[i].layers * (2 * block + 2 * models[i].seq * h);
+        if (fabs(extra[0] - expected) > 1 || fabs(extra[1] - expected / 2) > 1)
+            fail_msg("%s: %.0f, half %.0f, expected %.0f", models[i].model, extra[0], extra[1],
+                     expected);
+    }
 }
 
 TEST_GROUP(write_files, fixture_close)

@@ -30,7 +30,7 @@ TEST(published_models_have_their_published_use)
 
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         int64_t l = models[i].layers, h = models[i].hidden;
-        struct lw_module module = {.forward_flops = -1};
+        struct lw_module module = {.forward_flops = -1, .kept_bytes[LW_RECOMPUTE_FULL] = -1};
         struct lw_param param = {.numel = 12 * l * h * h + vocab * h, .dtype = LW_BF16, .tied = -1,
                                  .trainable = true};
         struct lw_workload w = {.n_modules = 1, .n_params = 1, .modules = &module, .params = &param,
