@@ -92,8 +92,10 @@ enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int
     if (f->kind == LW_FAULT_NONE || f->kind == LW_FAULT_MEMORY || f->rank != l->rank ||
         f->step != l->step || f->op != op)
         return LW_OK;
-    if (f->kind == LW_FAULT_FLIP)
+    if (f->kind == LW_FAULT_FLIP) {
+        r->flipped = true;
         return add_flip(r, at, err);
+    }
     if (r->rehearses)
         return LW_OK;
     if (lw_reserve(&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))

@@ -367,8 +367,7 @@ static enum lw_status measure(struct exec_run *r, struct lw_exec_result *out, st
         (void)exec_keep_ended(r, &out->timeline, NULL); /* why it stopped is what to say */
         return s;
     }
-    if (f->kind != LW_FAULT_NONE && exec_rank_is_here(r, f->rank) &&
-        (f->kind != LW_FAULT_FLIP || f->step >= r->n_done))
+    if (f->kind != LW_FAULT_NONE && exec_rank_is_here(r, f->rank) && !r->flipped)
         return lw_fail(err, LW_EINVAL,
                        "rank %d did not meet op %d in step %d: the fault was not made", f->rank,
                        f->op, f->step);

@@ -48,6 +48,7 @@ struct exec_run {
     int64_t stamp_capacity, lane_capacity, n_stamps, n_lanes;
     int64_t next_pass;            /* of the plan */
     int64_t origin_ns, released_ns; /* first step's start; this batch's */
+    bool flipped;                 /* the fault `flip` was made; after another the run has ended */
     bool rehearses;               /* steps at hand are compared and not measured: no compute time */
     int32_t n_done;               /* steps */
     bool graphs;                  /* steps at hand are submitted as graphs */

@@ -130,6 +130,7 @@ TEST(faults_that_make_no_sense_are_refused)
         {"9:0:0:fail", "fault in op 0 of rank 9: the plan has 30 ops and 3 ranks", 1},
         {"1:0:0:kill", "needs ranks that are processes", 1},
         {"1:0:27:flip", "needs an optimizer op, on backend threads or mpi: op 27 is all_reduce", 1},
+        {"1:0:29:flip", "rank 1 did not meet op 29 in step 0: the fault was not made", 1},
         {"1:0:27:fail", "rank 1 did not meet op 27 in step 0: the fault was not made", 1},
     };
 
