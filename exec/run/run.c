@@ -463,13 +463,14 @@ static void tear_down(struct exec_run *r)
     lw_arena_free(&r->arena);
 }
 
-/* Compute by the clock is no real compute, whatever the backend. */
-static enum exec_honesty honesty_of(enum exec_honesty backend, enum exec_compute compute)
+/* Compute by the clock, and ranks that share a core, are marked on every backend. */
+static enum exec_honesty honesty_of(const struct exec_facts *f, enum exec_compute compute)
 {
-    enum exec_honesty own = compute == EXEC_COMPUTE_SPIN    ? EXEC_SPUN
+    enum exec_honesty own = f->oversubscribed               ? EXEC_EMULATED
+                            : compute == EXEC_COMPUTE_SPIN  ? EXEC_SPUN
                             : compute == EXEC_COMPUTE_SLEEP ? EXEC_SLEPT
                                                             : EXEC_REAL;
-    return backend > own ? backend : own;
+    return f->honesty > own ? f->honesty : own;
 }
 
 static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_result *out)
@@ -491,7 +492,7 @@ static void report(const struct exec_run *r, int64_t began_ns, struct lw_exec_re
         out->over = lw_ns_to_ps(r->over_ns / measured / r->plan->n_ranks);
     if (!r->world)
         return;
-    out->honesty = honesty_of(f->honesty, r->options->compute);
+    out->honesty = honesty_of(f, r->options->compute);
     out->oversubscribed = f->oversubscribed;
     out->n_cores = f->n_cores;
     out->unit_ns = f->unit_ns;

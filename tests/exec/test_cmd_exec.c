@@ -1,4 +1,7 @@
 /* `lapwing exec` and `lapwing calibrate` as a user meets them. */
+#include <sched.h>
+#include <stdio.h>
+
 #include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
@@ -6,6 +9,7 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/exec/exec_plan.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 /* left_out: bytes at the end of bucket 1 that are not reduced. */
 static void write_plan(const struct exec_test_plan *t, int64_t left_out, const char *name)
@@ -45,9 +49,38 @@ TEST(a_run_is_verified_stored_and_told)
            "\"verified\": null");
     expect("exec good.json --compute spin --steps 2 --format json", 0,
            "\"n_checked_bytes\": 40080");
-    expect("exec good.json --compute spin --steps 2 --link-rate 100MB --format json", 0,
-           "\"honesty\": \"paced\"");
     expect("runs", 0, "exec threads");
+}
+
+/* The plan has two ranks. On one core they share it, whatever else the row could claim. */
+TEST(ranks_that_share_a_core_are_emulated)
+{
+    static const struct {
+        const char *options, *honesty;
+    } cases[] = {
+        {"gemm", "real"}, {"spin", "spin"}, {"sleep", "sleep"}, {"spin --link-rate 100MB", "paced"},
+    };
+    cpu_set_t all, one;
+    int core = 0;
+
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(core, &all))
+        core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    for (int n_cores = 1; n_cores <= (CPU_COUNT(&all) > 1 ? 2 : 1); n_cores++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            char words[128], says[64];
+            snprintf(words, sizeof words,
+                     "exec good.json --compute %s --steps 2 --no-db --format json",
+                     cases[i].options);
+            snprintf(says, sizeof says, "\"honesty\": \"%s\",\n  \"oversubscribed\": %s",
+                     n_cores == 1 ? "emulated" : cases[i].honesty, n_cores == 1 ? "true" : "false");
+            sched_setaffinity(0, sizeof one, n_cores == 1 ? &one : &all);
+            const char *out = lapwing(words, NULL);
+            sched_setaffinity(0, sizeof all, &all);
+            has(out, says);
+        }
 }
 
 TEST(a_wrong_plan_is_refused_or_found_out)
