@@ -62,6 +62,13 @@ void lw_period_figures(const struct lw_measure *m, lw_ps figure[LW_N_FIGURES])
     memcpy(figure + LW_FIGURE_WAIT, m->wait, sizeof m->wait);
 }
 
+/* A part that adds up may be 1 ns longer than its own rounded time: so is busy then. */
+static void raise_to_exposed(lw_ns *busy, lw_ns exposed)
+{
+    if (*busy < exposed)
+        *busy = exposed;
+}
+
 struct lw_period_row lw_period_row_of(const struct lw_measure *m)
 {
     struct lw_period_row row = {.rank = m->rank, .peak_memory_bytes = m->peak_memory_bytes};
@@ -80,5 +87,7 @@ struct lw_period_row lw_period_row_of(const struct lw_measure *m)
         if (i >= LW_PERIOD_TRANSFER && i < LW_PERIOD_IDLE)
             row.figure[LW_FIGURE_EXPOSED_COMM] += *part;
     }
+    raise_to_exposed(&row.figure[LW_FIGURE_COMM_BUSY], row.figure[LW_FIGURE_EXPOSED_COMM]);
+    raise_to_exposed(&row.figure[LW_FIGURE_COPY_BUSY], row.figure[LW_FIGURE_COPY]);
     return row;
 }

@@ -29,6 +29,26 @@ TEST(rounded_parts_add_up_to_the_rounded_period)
     assert_int_equal(row.peak_memory_bytes, 7);
 }
 
+/* 400 ps of transfer after 400 ps of compute are 1 - 0 = 1 ns, though 400 ps alone are 0 ns. Copies
+ * are rounded likewise. Busy is at least exposed, and no more than the period. */
+TEST(rounded_busy_is_not_below_exposed)
+{
+    for (lw_ps compute = 0; compute < 1000; compute += 100)
+        for (lw_ps copy = 0; copy < 1000; copy += 100)
+            for (lw_ps transfer = 0; transfer < 1000; transfer += 100) {
+                const struct lw_measure m = {.end = compute + copy + transfer + 100, .idle = 100,
+                                             .compute_busy = compute, .exposed_copy = copy,
+                                             .copy_busy = copy, .transfer = transfer,
+                                             .exposed_comm = transfer, .comm_busy = transfer};
+                const struct lw_period_row row = lw_period_row_of(&m);
+                const lw_ns *f = row.figure;
+                assert_true(f[LW_FIGURE_COMM_BUSY] >= f[LW_FIGURE_EXPOSED_COMM]);
+                assert_true(f[LW_FIGURE_COPY_BUSY] >= f[LW_FIGURE_COPY]);
+                assert_true(f[LW_FIGURE_COMM_BUSY] <= f[LW_FIGURE_PERIOD]);
+                assert_true(f[LW_FIGURE_COPY_BUSY] <= f[LW_FIGURE_PERIOD]);
+            }
+}
+
 TEST(every_wait_has_its_figure)
 {
     struct lw_measure m = {0};
