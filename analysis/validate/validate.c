@@ -340,8 +340,12 @@ static enum lw_status miss_tables(struct lw_validation *v, int32_t k, struct lw_
                  n);
         if (n > 0 && n < f->n && mean > f->table_bar_pct)
             LW_TRY(lw_validation_miss(v, k, "table", mean, f->table_bar_pct, text, err));
-        if (n > 0 && mean > base)
+        if (n > 0 && mean > base) {
+            size_t used = strlen(text);
+            snprintf(text + used, sizeof text - used, "; allowed is the error of %s",
+                     v->families[f->base].name);
             LW_TRY(lw_validation_miss(v, k, f->base_bar, mean, round(base * 100) / 100, text, err));
+        }
     }
     return LW_OK;
 }

@@ -20,9 +20,9 @@ struct lw_family {
     bool overall;         /* counts in the overall error: predictions of whole steps in time */
     double table_bar_pct; /* 0, or the bar of each table's mean, where there are several: of the
                            * series whose names are equal before the comma */
-    bool has_base;        /* no table may be worse than in family `base`; base_bar names that bar */
+    bool has_base;        /* no table may be worse than in family `base` */
     int32_t base;
-    const char *base_bar;
+    const char *base_bar; /* names the error that may not be worse */
     int32_t n_fitted, fit_rows;
     /* found by lw_validation_judge: */
     int32_t n, n_unmeasured; /* cases with a measured value, and without */

@@ -311,7 +311,7 @@ static enum lw_status add_table(const struct netbench_table *t, struct lw_valida
     f->table_bar_pct = MEAN_BAR;
     f->has_base = true;
     f->base = raw;
-    f->base_bar = "raw";
+    f->base_bar = "calibrated";
     LW_TRY(add_cases(t, v, raw, false, err));
     LW_TRY(add_cases(t, v, calibrated, true, err));
     if (t->host_us > 0) {
