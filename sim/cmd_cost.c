@@ -24,7 +24,7 @@ static const struct lw_usage usage = {
 
 int cmd_cost(int argc, char **argv)
 {
-    const char *cluster_name = "host", *op = NULL, *bytes = "1KiB..1GiB", *dtype = NULL,
+    const char *cluster_name = "host", *op = NULL, *bytes = NULL, *dtype = NULL,
                *algorithm = "auto", *measured = NULL, *where = NULL, *gemm = NULL;
     int64_t ranks = 0, nodes = 0, from = 0, to = 0;
     enum lw_format format = LW_FORMAT_TEXT;
@@ -57,11 +57,19 @@ int cmd_cost(int argc, char **argv)
 
     if (rc >= 0)
         return rc;
+    if (measured && (bytes || dtype || gemm))
+        return lw_cli_usage("cost",
+                            "--measured takes sizes and types from its file: leave out --%s",
+                            bytes ? "bytes" : dtype ? "dtype" : "gemm");
+    if (gemm && bytes)
+        return lw_cli_usage("cost", "--gemm is a product, of no --bytes: leave out one of them");
+    if (where && !measured)
+        return lw_cli_usage("cost", "--where chooses rows of --measured FILE, which is missing");
     dtype = dtype ? dtype : gemm ? "bf16" : "f32";
     if (lw_op_parse(op ? op : "all_reduce", &q.op, &err) != LW_OK ||
         lw_dtype_parse(dtype, &q.dtype, &err) != LW_OK ||
         lw_reducer_parse(algorithm, &q.algorithm, &err) != LW_OK ||
-        sim_cost_range(bytes, &from, &to, &err) != LW_OK)
+        sim_cost_range(bytes ? bytes : "1KiB..1GiB", &from, &to, &err) != LW_OK)
         return lw_cli_usage("cost", "%s", err.msg);
     enum lw_status status = lw_cluster_find(cluster_name, &c, &err);
     if (gemm || measured) {

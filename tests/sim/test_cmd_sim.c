@@ -192,6 +192,13 @@ TEST(cost_prints_time_and_bandwidths)
     fixture_put(fixture_path("trays.csv"), "op,nranks,nnodes,size_bytes,time_us\n"
                                            "all_reduce,72,18,8589934592,20299\n");
     expect("cost --measured trays.csv -c gb200 --format json", 0, "\"n_nodes\": 1,");
+    expect("cost --measured trays.csv -c gb200 --bytes 1MiB", 2, "leave out --bytes");
+    expect("cost --measured trays.csv -c gb200 --dtype bf16", 2, "leave out --dtype");
+    expect("cost --measured trays.csv -c gb200 --gemm 8,8,8", 2, "leave out --gemm");
+    expect("cost -c dgx-h100 --gemm 8,8,8 --bytes 1MiB", 2, "leave out one of them");
+    expect("cost -c dgx-h100 --where op=send", 2, "--where chooses rows of --measured FILE");
+    expect("cost --measured trays.csv -c gb200 --where op=send", 1,
+           "trays.csv: no row holds what --where asks for");
     expect("cost -c dgx-h100 --ranks 2147483647", 2, "--ranks");
     expect("cost -c dgx-h100 --ranks 16777216 --bytes 8", 0, "2097152 nodes");
     /* pairwise: 14 steps of 8 MiB as well; one-shot: 7 x 64 MiB at 50e9 B/s = 9395.241 us, + 0.5 */

@@ -227,7 +227,11 @@ static enum lw_status take_row(const struct csv *c, const struct bench_cell *cel
     LW_TRY(whole(c, cells, SIZE, INT64_MAX, &s.bytes));
     LW_TRY(bench_operation(c->r, cells[c->at[OP]], &t.op));
     LW_TRY(whole(c, cells, RANKS, INT32_MAX, &ranks));
-    LW_TRY(whole(c, cells, NODES, ranks, &nodes));
+    LW_TRY(whole(c, cells, NODES, INT32_MAX, &nodes));
+    if (nodes > ranks)
+        return lw_fail_at(c->r->err, LW_EFORMAT, c->r->in->name, c->r->line,
+                          "nnodes: found %lld, with %lld ranks: a node holds at least one rank",
+                          (long long)nodes, (long long)ranks);
     t.n_ranks = (int32_t)ranks;
     t.n_nodes = (int32_t)nodes;
     s.algbw = bench_decimal(cell(c, cells, ALGBW));
@@ -268,6 +272,10 @@ enum lw_status bench_read_csv(struct bench_reader *r)
         if (is_wanted(&c, cells))
             LW_TRY(take_row(&c, cells));
     }
+    if (r->n_rows == 0)
+        return lw_fail_at(r->err, LW_EFORMAT, r->in->name, 0,
+                          c.n_conditions ? "no row holds what --where asks for"
+                                         : "titles, but no row below them");
     return LW_OK;
 }
 
