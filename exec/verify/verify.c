@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "exec/backend/element.h"
 #include "exec/tensors/grad_norm.h"
@@ -35,6 +36,21 @@ static bool last_gradient(const struct exec_reference *f, int32_t param, int32_t
            m->backend->mem_read(m->world, rank, to, from + first * size, n * size, NULL) == LW_OK;
 }
 
+/* So many significant digits, 6 or more, that the two are printed differently. */
+static int digits_apart(double a, double b)
+{
+    char text[2][32];
+    int n = 6;
+
+    for (; n < 17; n++) {
+        snprintf(text[0], sizeof text[0], "%.*g", n, a);
+        snprintf(text[1], sizeof text[1], "%.*g", n, b);
+        if (strcmp(text[0], text[1]) != 0)
+            break;
+    }
+    return n;
+}
+
 /* The gradient of the last step, as the optimizer saw it, against its terms. */
 static void explain(const struct exec_reference *f, int32_t param, int32_t rank, int64_t element,
                     char *text, size_t room)
@@ -51,7 +67,8 @@ static void explain(const struct exec_reference *f, int32_t param, int32_t rank,
     for (int32_t r = 0; r < p->n_ranks; r++)
         all += exec_reference_term(f, param, rank, r, element);
     double right = exec_reference_clipped(f, param, all / n, squares);
-    snprintf(text, room, "; its last gradient is %g instead of %g", got, right);
+    int digits = digits_apart(got, right);
+    snprintf(text, room, "; its last gradient is %.*g instead of %.*g", digits, got, digits, right);
     if (got == right) {
         snprintf(text, room, "; its last gradient is right: the update, or a step before, is not");
         return;

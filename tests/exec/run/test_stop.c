@@ -119,6 +119,22 @@ TEST(a_flipped_bit_is_found_on_all_kinds_of_ranks)
         }
 }
 
+/* The lowest bit of a gradient is beyond six digits. */
+TEST(two_gradients_that_differ_are_printed_differently)
+{
+    char got[32], right[32];
+    int rc;
+    const char *out = stop_shell("$L exec -w w.json --dp 3 --steps 1 --warmup 0 --compute sleep "
+                                 "--no-db --optimizer adam --fault 1:0:14:flip 2>&1 | tr '\\n' ' '",
+                                 &rc);
+    const char *at = strstr(out, "its last gradient is ");
+
+    if (!at || sscanf(at, "its last gradient is %31s instead of %31s", got, right) != 2)
+        fail_msg("%s", out);
+    right[strcspn(right, ";")] = '\0';
+    assert_string_not_equal(got, right);
+}
+
 TEST(faults_that_make_no_sense_are_refused)
 {
     static const struct {
