@@ -65,7 +65,10 @@ static enum lw_status unit_parts(const struct exec_tensors *m, int32_t bucket, i
         return LW_OK;
     for (struct lw_slot_walk w = {0}; lw_plan_next_slot(p, u.bucket, &w);) {
         const struct lw_plan_param *a = &p->params[w.slot.param];
-        if (module < 0 || a->module == module)
+        bool uses = module < 0;
+        for (int32_t i = w.slot.param; !uses && i >= 0; i = m->next_tied[i])
+            uses = p->params[i].module == module;
+        if (uses)
             LW_TRY(add_pieces(&u, w.slot.offset, w.slot.offset + a->numel, err));
     }
     return LW_OK;

@@ -536,6 +536,8 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
 
     LW_TAKE(&m->arena, m->sharded, p->n_params, err);
     LW_TAKE(&m->arena, m->temporary, p->n_params, err);
+    LW_TAKE(&m->arena, m->next_tied, p->n_params, err);
+    lw_plan_link_tied(p, m->next_tied);
     LW_TAKE(&m->arena, m->member.data, p->n_ranks, err);
     LW_TAKE(&m->arena, m->member.expert, p->n_ranks, err);
     index_members(p, LW_COMM_DATA, m->member.data);

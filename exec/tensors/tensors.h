@@ -95,6 +95,7 @@ struct exec_tensors {
     int64_t *state_at;           /* [n_params] offset in masters and state, elements */
     bool *sharded;               /* [n_params] its shards have owners */
     bool *temporary;             /* [n_params] a member keeps its own shards alone */
+    int32_t *next_tied;          /* [n_params] lw_plan_link_tied */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */
     bool clips;                  /* the plan does: by what follows in squares */

@@ -47,6 +47,7 @@ struct lw_part_buffer {
     int64_t elements;            /* padding included */
     bool expert;                 /* its members share the experts' gradients */
     int32_t module;              /* gathered around its forward and backward; -1: after the optimizer */
+    int32_t first_user;          /* the lowest module that uses it, with units; else -1 */
     bool root;                   /* of all modules outside the blocks: gathered around theirs too */
 };
 
@@ -62,7 +63,7 @@ struct lw_part_shards {
     int64_t *owned;              /* [members of the data group] elements that each updates */
     int64_t n_elements, most_owned, padding;
     int32_t first_bucket;        /* plan's number of buffer 0 */
-    int32_t *unit_of;            /* buffers by module, with units (lower_fsdp.c): */
+    int32_t *unit_of;            /* buffers that a module uses, with units (lower_fsdp.c): */
     int32_t *first_unit;         /* [n_modules + 1] into unit_of */
 };
 

@@ -7,7 +7,10 @@
  *           the bucket is reduced.
  *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
  *           before the module's forward and again before its backward, and freed after each;
- *           the last module of a part keeps them, because its backward comes first. With
+ *           the last module of a part keeps them, because its backward comes first. A module
+ *           with a tied parameter also uses, gathers and frees the unit that holds its weight
+ *           (DeepSpeed: a parameter that two modules share is fetched for each,
+ *           runtime/zero/partitioned_param_coordinator.py). With
  *           --root-unit the modules outside the blocks are one unit, which stays from its first use
  *           to the end of the backward (torch/distributed/fsdp: the root is not resharded after
  *           its forward). Parameters below the persistence threshold (--persist, in elements) form
@@ -26,6 +29,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shared/base/checked.h"
 #include "shared/lower/lower_steps.h"
@@ -246,8 +250,8 @@ static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_
     if (d->s->shard_policy == LW_SHARD_ROWS)
         LW_TRY(by_rows(d, params, n, n_members, &room, err));
     *f = (struct lw_part_buffer){.dtype = first->dtype, .device = first->device, .owner = -1,
-                                 .first_item = h->n_items, .module = -1, .expert = first->expert,
-                                 .elements = room};
+                                 .first_item = h->n_items, .module = -1, .first_user = -1,
+                                 .expert = first->expert, .elements = room};
     if (d->s->zero == 3 && first->numel >= d->s->persist) {
         f->module = unit_module(d, first->module);
         f->root = in_root(d, first->module);
@@ -279,21 +283,53 @@ static enum lw_status make_frozen_units(struct lw_part *d, const struct placed *
     return LW_OK;
 }
 
+static void add_unit(struct lw_part_shards *h, int32_t module, int32_t unit, int32_t *end)
+{
+    for (int32_t u = h->first_unit[module]; u < *end; u++)
+        if (h->unit_of[u] == unit)
+            return;
+    if (h->buffers[unit].first_user < 0)
+        h->buffers[unit].first_user = module;
+    h->unit_of[(*end)++] = unit;
+}
+
+/* Parameters whose weights lie in the temporary unit of the one that they are tied to. */
+static int32_t list_tied(const struct lw_part *d, int32_t *unit_of_param, int32_t *tied)
+{
+    const struct lw_part_shards *h = &d->shards;
+    int32_t n = 0;
+
+    memset(unit_of_param, -1, (size_t)d->w->n_params * sizeof *unit_of_param);
+    for (int32_t b = 0; b < h->n_buffers; b++)
+        for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
+            unit_of_param[h->items[h->buffers[b].first_item + i]] = b;
+    for (int32_t i = 0; i < d->w->n_params; i++)
+        if (d->w->params[i].tied >= 0 && unit_of_param[d->w->params[i].tied] >= 0)
+            tied[n++] = i;
+    return n;
+}
+
 /* Buffers of each module, [first_unit[m], first_unit[m + 1]) of unit_of: forward finds them
- * there. */
+ * there. They hold its own parameters and those that its parameters are tied to. */
 static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int32_t n = d->w->n_modules, at = 0, n_root = 0;
+    int32_t n = d->w->n_modules, at = 0, n_root = 0, *tied, *unit_of_param;
 
     for (int32_t m = 0; m < n; m++)
         n_root += in_root(d, m);
+    LW_TAKE(&d->scratch, unit_of_param, d->w->n_params, err);
+    LW_TAKE(&d->scratch, tied, d->w->n_params, err);
+    int32_t n_tied = list_tied(d, unit_of_param, tied);
     LW_TAKE(&d->arena, h->first_unit, n + 1L, err);
-    LW_TAKE(&d->arena, h->unit_of, h->n_buffers * (n_root + 1L), err);
+    LW_TAKE(&d->arena, h->unit_of, h->n_buffers * (n_root + 1L) + n_tied, err);
     for (int32_t m = 0; m < n; m++) {
         for (int32_t b = 0; b < h->n_buffers; b++)
             if (h->buffers[b].module == m || (h->buffers[b].root && in_root(d, m)))
-                h->unit_of[at++] = b;
+                add_unit(h, m, b, &at);
+        for (int32_t i = 0; i < n_tied; i++)
+            if (d->w->params[tied[i]].module == m)
+                add_unit(h, m, unit_of_param[d->w->params[tied[i]].tied], &at);
         h->first_unit[m + 1] = at;
     }
     return LW_OK;
@@ -382,32 +418,43 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
     x->unit_waited[buffer] = false;
 }
 
+/* The i-th unit that the module uses: its part's, then those of other parts; part NULL: no more. */
+static struct lw_unit_elsewhere unit_at(struct lw_writer_part *x, int32_t module, int32_t i)
+{
+    const struct lw_part_shards *h = &x->d->shards;
+    int32_t n = x->unit_there ? h->first_unit[module + 1] - h->first_unit[module] : 0;
+
+    if (i < n)
+        return (struct lw_unit_elsewhere){x, module, h->unit_of[h->first_unit[module] + i]};
+    for (int32_t e = 0; e < x->n_elsewhere; e++)
+        if (x->elsewhere[e].module == module && i-- == n)
+            return x->elsewhere[e];
+    return (struct lw_unit_elsewhere){NULL, module, -1};
+}
+
 /* The units of the module and of those that are prefetched with it. */
 static void gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
                          int32_t step)
 {
-    const struct lw_part_shards *h = &x->d->shards;
     int64_t ahead = x->d->s->prefetch >= 0 ? x->d->s->prefetch : LW_PREFETCH_DEFAULT;
+    struct lw_unit_elsewhere u;
 
     for (int64_t i = 0, m = module; i <= ahead && m >= 0 && m < x->d->w->n_modules; i++, m += step)
-        for (int32_t u = h->first_unit[m]; u < h->first_unit[m + 1]; u++)
-            gather(k, x, h->unit_of[u]);
+        for (int32_t n = 0; (u = unit_at(x, (int32_t)m, n)).part; n++)
+            gather(k, u.part, u.unit);
 }
 
 void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step)
 {
-    const struct lw_part_shards *h = &x->d->shards;
+    struct lw_unit_elsewhere u;
     int32_t wait[8], n = 0;
 
-    if (!x->unit_there)
-        return;
     gather_ahead(k, x, module, step);
-    for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++) {
-        int32_t b = h->unit_of[u];
-        if (x->unit_waited[b])
+    for (int32_t i = 0; (u = unit_at(x, module, i)).part; i++) {
+        if (u.part->unit_waited[u.unit])
             continue;
-        x->unit_waited[b] = true;
-        wait[n++] = x->unit_at[b];
+        u.part->unit_waited[u.unit] = true;
+        wait[n++] = u.part->unit_at[u.unit];
         if (n == 8) {
             lw_write_wait(k, "unit", wait, n);
             n = 0;
@@ -417,18 +464,20 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
         lw_write_wait(k, "unit", wait, n);
 }
 
-/* The module's own, or those of all modules outside the blocks. */
+/* The module's, or those of all modules outside the blocks. Without --reshard a unit that tied
+ * parameters of its part share stays until the last backward that uses it. */
 static void free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, bool root)
 {
-    const struct lw_part_shards *h = &x->d->shards;
+    struct lw_unit_elsewhere u;
 
-    for (int32_t u = h->first_unit[module]; u < h->first_unit[module + 1]; u++) {
-        int32_t b = h->unit_of[u];
-        if (!x->unit_there[b] || h->buffers[b].root != root)
+    for (int32_t i = 0; (u = unit_at(x, module, i)).part; i++) {
+        const struct lw_part_buffer *f = &u.part->d->shards.buffers[u.unit];
+        bool later = !x->d->s->reshard && u.part == x && f->first_user != module;
+        if (!u.part->unit_there[u.unit] || f->root != root || later)
             continue;
-        struct lw_op op = memory_op(k, LW_OP_FREE, k->l->compute, x->d, b);
-        x->unit_freed[b] = lw_write_compute(k, &op, NULL, 0);
-        x->unit_there[b] = false;
+        struct lw_op op = memory_op(k, LW_OP_FREE, k->l->compute, u.part->d, u.unit);
+        u.part->unit_freed[u.unit] = lw_write_compute(k, &op, NULL, 0);
+        u.part->unit_there[u.unit] = false;
     }
 }
 
@@ -436,7 +485,7 @@ static bool frees_units(const struct lw_writer *k, const struct lw_writer_part *
 {
     bool stays = lw_part_keeps_units(x->d) && (x->uses_left > 0 || !k->pass->ends_step);
 
-    return x->unit_there && !stays;
+    return !stays;
 }
 
 void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
@@ -453,8 +502,51 @@ void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x)
 
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
-    if (x->unit_there && x->d->s->reshard && module + 1 < x->d->w->n_modules)
+    if (x->d->s->reshard && module + 1 < x->d->w->n_modules)
         free_units(k, x, module, false);
+}
+
+static struct lw_writer_part *writer_of(const struct lw_writer *k, int32_t param)
+{
+    const struct lw_part *d = &k->l->parts[k->l->part_of[k->l->w->params[param].module]];
+
+    for (int32_t i = 0; i < k->n_parts; i++)
+        if (k->parts[i].d == d)
+            return &k->parts[i];
+    return NULL;
+}
+
+/* Of the model's parameter; -1: it is in none that comes and goes. */
+static int32_t unit_with(const struct lw_part *d, int32_t param)
+{
+    const struct lw_part_shards *h = &d->shards;
+
+    for (int32_t b = 0; b < h->n_buffers; b++)
+        for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
+            if (lw_part_param(d, h->items[h->buffers[b].first_item + i]) == param)
+                return b;
+    return -1;
+}
+
+/* A V-shaped pipeline has the first module and the last one at one stage, in two parts. */
+enum lw_status lw_write_link_units(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_workload *w = k->l->w;
+
+    for (int32_t i = 0; k->n_parts > 1 && i < w->n_params; i++) {
+        if (w->params[i].tied < 0)
+            continue;
+        int32_t holder = lw_lower_holder(k->l, i);
+        struct lw_writer_part *user = writer_of(k, i), *x = writer_of(k, holder);
+        int32_t unit = user && x && user != x && x->unit_there ? unit_with(x->d, holder) : -1;
+        if (unit < 0)
+            continue;
+        if (!user->elsewhere)
+            LW_TAKE(room, user->elsewhere, w->n_params, err);
+        user->elsewhere[user->n_elsewhere++] = (struct lw_unit_elsewhere){
+            x, w->params[i].module - user->d->first_module, unit};
+    }
+    return LW_OK;
 }
 
 enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,

@@ -128,6 +128,13 @@ struct lw_pass {
 };
 
 /* What the writer of a pass keeps about one part of its rank. */
+/* A unit of another part of the stage, which holds the weight that a module's parameter is tied
+ * to. */
+struct lw_unit_elsewhere {
+    struct lw_writer_part *part;
+    int32_t module, unit;
+};
+
 struct lw_writer_part {
     struct lw_part *d;
     const struct lw_part_set *set; /* NULL: nothing is reduced */
@@ -144,6 +151,8 @@ struct lw_writer_part {
     int32_t *unit_at;              /* [buffers] its last gather in the pass; -1 = none */
     int32_t *unit_freed;           /* [buffers] when it was freed last; -1 = never */
     bool *unit_waited;             /* [buffers] the compute stream has waited for it */
+    struct lw_unit_elsewhere *elsewhere;
+    int32_t n_elsewhere;
     bool unused_copied, map_reduced;
 };
 
@@ -250,6 +259,8 @@ int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int
 enum { LW_PREFETCH_DEFAULT = 1 };
 enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
                                     struct lw_arena *room, struct lw_err *err);
+/* Once the parts of the role have begun theirs: the units of one that another uses. */
+enum lw_status lw_write_link_units(struct lw_writer *k, struct lw_arena *room, struct lw_err *err);
 void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
 void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x); /* after a backward */

@@ -177,6 +177,16 @@ bool lw_plan_holds(const struct lw_plan *p, int32_t param)
     return a->tied < 0 || a->tied == param || p->params[a->tied].stage != a->stage;
 }
 
+void lw_plan_link_tied(const struct lw_plan *p, int32_t *next)
+{
+    memset(next, -1, (size_t)p->n_params * sizeof *next);
+    for (int32_t i = p->n_params - 1; i >= 0; i--)
+        if (!lw_plan_holds(p, i)) {
+            next[i] = next[p->params[i].tied];
+            next[p->params[i].tied] = i;
+        }
+}
+
 const char *lw_plan_op_text(const struct lw_plan *p, int32_t op, char *text)
 {
     const struct lw_op *o = &p->ops[op];

@@ -290,6 +290,9 @@ bool lw_plan_uses_set(const struct lw_plan *p, int32_t variant, int32_t set);
 const struct lw_sparse *lw_plan_sparse(const struct lw_plan *p, int32_t bucket);
 /* The parameter has storage and a gradient of its own: it is not tied to another of its stage. */
 bool lw_plan_holds(const struct lw_plan *p, int32_t param);
+/* next[n_params]: the next parameter with the same storage at its stage, from the one that holds
+ * it; -1 = none. */
+void lw_plan_link_tied(const struct lw_plan *p, int32_t *next);
 /* The gradient norm counts what ranks with this tensor coordinate update of the parameter: it is no
  * copy of one at an earlier stage, and not counted by lower coordinates already. */
 bool lw_plan_counts(const struct lw_plan *p, int32_t param, int32_t tensor);

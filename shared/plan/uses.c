@@ -16,20 +16,24 @@ struct walk {
     struct lw_err *err;
 };
 
-/* Buckets of weights by the modules whose parameters they hold. */
+/* Buckets of weights by the modules whose parameters they hold: their own, or tied to one there. */
 static enum lw_status index_modules(struct lw_uses *u, struct lw_err *err)
 {
     const struct lw_plan *p = u->p;
+    int32_t *next;
 
+    LW_TAKE(&u->room, next, p->n_params, err);
+    lw_plan_link_tied(p, next);
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t b = 0; b < p->n_buckets; b++)
-            for (int32_t i = 0; lw_plan_is_weights(p, b) && i < p->buckets[b].n_slots; i++) {
-                int32_t m = p->params[p->slots[p->buckets[b].first_slot + i]].module;
-                if (pass == 0)
-                    u->module_first[m + 2]++;
-                else
-                    u->module_weights[u->module_first[m + 1]++] = b;
-            }
+            for (int32_t i = 0; lw_plan_is_weights(p, b) && i < p->buckets[b].n_slots; i++)
+                for (int32_t a = p->slots[p->buckets[b].first_slot + i]; a >= 0; a = next[a]) {
+                    int32_t m = p->params[a].module;
+                    if (pass == 0)
+                        u->module_first[m + 2]++;
+                    else
+                        u->module_weights[u->module_first[m + 1]++] = b;
+                }
         if (pass == 1)
             break;
         for (int32_t m = 0; m <= p->n_modules; m++)

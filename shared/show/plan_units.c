@@ -30,9 +30,12 @@ static bool uses(const struct lw_plan *p, const struct lw_op *op, const struct l
 {
     if (!lw_op_uses_weights(op))
         return false;
-    for (int32_t i = 0; i < b->n_slots; i++)
-        if (p->params[p->slots[b->first_slot + i]].module == op->module)
-            return true;
+    for (int32_t a = 0; a < p->n_params; a++) {
+        int32_t stored = lw_plan_holds(p, a) ? a : p->params[a].tied;
+        for (int32_t i = 0; p->params[a].module == op->module && i < b->n_slots; i++)
+            if (p->slots[b->first_slot + i] == stored)
+                return true;
+    }
     return false;
 }
 
