@@ -788,15 +788,19 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 
     if (r != CUDA_SUCCESS)
         return r;
+    pthread_mutex_lock(&fake_lock);
     contexts[d].device = d;
     contexts[d].users++;
+    pthread_mutex_unlock(&fake_lock);
     *c = &contexts[d];
     return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice d)
 {
+    pthread_mutex_lock(&fake_lock);
     contexts[d].users--;
+    pthread_mutex_unlock(&fake_lock);
     return CUDA_SUCCESS;
 }
 
