@@ -463,12 +463,12 @@ static void tear_down(struct exec_run *r)
     lw_arena_free(&r->arena);
 }
 
-/* Compute by the clock, and ranks that share a core, are marked on every backend. */
+/* Compute by the clock is marked on every backend, and real compute of ranks that share a core. */
 static enum exec_honesty honesty_of(const struct exec_facts *f, enum exec_compute compute)
 {
-    enum exec_honesty own = f->oversubscribed               ? EXEC_EMULATED
-                            : compute == EXEC_COMPUTE_SPIN  ? EXEC_SPUN
+    enum exec_honesty own = compute == EXEC_COMPUTE_SPIN    ? EXEC_SPUN
                             : compute == EXEC_COMPUTE_SLEEP ? EXEC_SLEPT
+                            : f->oversubscribed             ? EXEC_EMULATED
                                                             : EXEC_REAL;
     return f->honesty > own ? f->honesty : own;
 }
