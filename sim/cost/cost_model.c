@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "shared/base/checked.h"
+#include "shared/cluster/link_peak.h"
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_library.h"
 #include "sim/cost/cost_nccl.h"
@@ -87,6 +89,30 @@ static const struct {
     {always, sim_alpha_beta},
 };
 
+/* Of ranks that the nodes do not divide: they fill nodes one after the other, or are spread where
+ * fewer nodes would do. */
+static int32_t fewest_on_a_node(const struct lw_cluster *c, const struct lw_cost_query *q)
+{
+    int64_t filled = q->n_ranks - (int64_t)(q->n_nodes - 1) * c->devices_per_node;
+
+    return (int32_t)(filled >= 1 ? filled : q->n_ranks / q->n_nodes);
+}
+
+/* Models give each node the adapters of the fullest. Where ranks do not divide by nodes, all wait
+ * for the node with the fewest. Measured tables are what they are. */
+static void hold_to_links(const struct lw_cluster *c, const struct lw_cost_query *q,
+                          struct lw_cost_answer *a)
+{
+    if (q->n_nodes == 1 || q->n_ranks % q->n_nodes == 0 || strncmp(a->model, "table", 5) == 0)
+        return;
+    double peak = lw_link_peak(c, q->op, fewest_on_a_node(c, q) * q->n_nodes, q->n_nodes);
+    if (peak <= 0 || (double)a->time >= (double)q->bytes / peak * (double)LW_PS_PER_S)
+        return;
+    a->time = lw_round_sat((double)q->bytes / peak * (double)LW_PS_PER_S + (double)a->latency);
+    a->bytes_per_s = peak;
+    a->detail = "smaller node's links";
+}
+
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,
                                    struct lw_err *err)
@@ -104,7 +130,9 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
     }
     while (!models[m].applies(cluster, &q))
         m++;
-    return models[m].time(cluster, &q, out, err);
+    LW_TRY(models[m].time(cluster, &q, out, err));
+    hold_to_links(cluster, &q, out);
+    return LW_OK;
 }
 
 const char *sim_cost_basis(const struct lw_cost_answer *a)

@@ -1,0 +1,62 @@
+/* No modelled collective is faster than the links of the node with the fewest ranks. */
+#include "tests/lib/unit.h"
+
+#include "shared/cluster/link_peak.h"
+#include "shared/files/files.h"
+#include "sim/cost/cost_model.h"
+
+enum { GIB4_SHIFT = 32 };
+
+static double seconds(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
+                      int32_t n_nodes)
+{
+    struct lw_cost_query q = {op, LW_F32, INT64_C(1) << GIB4_SHIFT, n_ranks, n_nodes,
+                              LW_REDUCER_AUTO};
+    struct lw_cost_answer a;
+
+    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
+    return (double)a.time * 1e-12;
+}
+
+/* By hand on dgx-h100, one adapter of 50 GB/s a device, 4 GiB: the ninth rank is alone on the
+ * second of two nodes and receives 2 * 1/2 of the bytes, one of eight nodes with nine ranks
+ * 2 * 7/8. */
+TEST(one_rank_alone_on_a_node_holds_all)
+{
+    double bytes = 4294967296.0, port = 50e9;
+    struct lw_cluster c;
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    assert_true(seconds(&c, LW_OP_ALL_REDUCE, 9, 2) >= bytes / port);
+    assert_true(seconds(&c, LW_OP_ALL_REDUCE, 9, 2) < 1.01 * bytes / port);
+    assert_true(seconds(&c, LW_OP_ALL_REDUCE, 9, 8) >= 1.75 * bytes / port);
+    assert_true(seconds(&c, LW_OP_ALL_REDUCE, 9, 8) < 1.01 * 1.75 * bytes / port);
+    assert_true(seconds(&c, LW_OP_ALL_REDUCE, 16, 2) < 0.3 * bytes / port);
+    lw_cluster_free(&c);
+}
+
+TEST(no_shape_beats_the_links)
+{
+    static const char *const names[] = {"dgx-h100", "dgx-a100", "dgx-h200", "p4d", "v100-ib",
+                                        "gb200"};
+    static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_ALL_GATHER,
+                                          LW_OP_REDUCE_SCATTER};
+    struct lw_cluster c;
+
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        assert_int_equal(lw_cluster_find(names[k], &c, NULL), LW_OK);
+        for (int32_t nodes = 2; nodes <= 9; nodes++)
+            for (int32_t ranks = nodes; ranks <= nodes * c.devices_per_node; ranks += 1 + ranks / 8)
+                for (int o = 0; o < 3; o++) {
+                    int32_t last = ranks - (nodes - 1) * c.devices_per_node;
+                    int32_t least = ranks % nodes != 0 && last >= 1 ? last : ranks / nodes;
+                    double peak = lw_link_peak(&c, ops[o], least * nodes, nodes);
+                    double s = seconds(&c, ops[o], ranks, nodes);
+                    if (peak > 0 && 4294967296.0 / s > peak * (1 + 1e-9))
+                        fail_msg("%s of %d ranks on %d nodes of %s: %.4g GB/s, the links %.4g",
+                                 lw_op_name(ops[o]), ranks, nodes, names[k], 4.294967296 / s,
+                                 peak / 1e9);
+                }
+        lw_cluster_free(&c);
+    }
+}
