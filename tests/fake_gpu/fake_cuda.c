@@ -421,8 +421,10 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
     s->tail = &s->head;
     pthread_cond_init(&s->moved, NULL);
     s->priority = priority;
+    pthread_mutex_lock(&fake_lock);
     s->id = n_streams_made++;
     n_streams++;
+    pthread_mutex_unlock(&fake_lock);
     log_line("stream %d priority %d\n", s->id, priority);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -789,8 +791,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
     if (r != CUDA_SUCCESS)
         return r;
     pthread_mutex_lock(&fake_lock);
-    contexts[d].device = d;
-    contexts[d].users++;
+    if (contexts[d].users++ == 0)
+        contexts[d].device = d;
     pthread_mutex_unlock(&fake_lock);
     *c = &contexts[d];
     return CUDA_SUCCESS;
