@@ -16,8 +16,8 @@
 
 #include "analysis/store/run_name.h"
 #include "analysis/store/sql.h"
-#include "shared/base/median.h"
-#include "shared/base/order.h"
+#include "shared/numbers/median.h"
+#include "shared/numbers/order.h"
 
 enum { N_TIMES = 4 };
 

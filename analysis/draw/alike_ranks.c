@@ -1,7 +1,7 @@
 /* Groups of ranks with equal bars. Ranks are compared with each group bar by bar, which ends at the
  * first difference, so a rank that is unlike all groups costs little. */
 #include "analysis/draw/alike_ranks.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "analysis/draw/alike_ranks.h"
 #include "analysis/store/sql.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 /* The ranks of a plan are grouped, each alone, so that SQLite indexes them: it does not index what
  * a window function returns, and would compare each span with every rank. */

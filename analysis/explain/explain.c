@@ -24,7 +24,7 @@
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/rank_period.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 struct walk {
     const struct lw_timeline *t;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "analysis/published/run_table.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/plan/workload.h"
 
 struct lw_cluster;

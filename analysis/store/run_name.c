@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/base/shown_text.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/plan/strategy.h"
 
 enum { NAME_BYTES = 400, WORD_BYTES = 256 };

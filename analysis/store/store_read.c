@@ -7,7 +7,7 @@
 #include "analysis/store/run_name.h"
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 static const char run_columns[] =
     "SELECT run.id, run.kind, run.status, ifnull(run.plan, -1), plan.hash, plan.name,"

@@ -5,7 +5,7 @@
 
 #include "shared/base/err.h"
 #include "shared/base/progress.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"

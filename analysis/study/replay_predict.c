@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/import/read_traces.h"
 #include "traces/replay/recorded_timeline.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "analysis/validate/validate.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 enum { LEAST_RANKED = 4 };
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "exec/backend/optimizer.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
 #include "shared/plan/product.h"

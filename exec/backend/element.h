@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "exec/backend/scalar.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 
 /* Arithmetic on arrays of any element type; single elements are scalar.h's. */
 

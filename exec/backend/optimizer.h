@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "exec/backend/scalar.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 
 /* Optimizers in f32, element by element with fixed operations, so that the same inputs give the

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 
 /* What the host and a GPU must compute alike, element by element: nvcc compiles these for the
  * device, gcc and clang for the host. f16 follows IEEE 754 binary16, bf16 is the upper half of

@@ -19,7 +19,7 @@
 #include "exec/cpu/thread_group.h"
 #include "shared/base/arena.h"
 #include "shared/timeline/timeline.h"
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 
 enum { RANKS = 2, OPS = 8, STEPS = 7, WARMUP = 2, PAIRS = 30, BYTES = 256 * 1024, NICE = 19 };
 enum { EMPTY_OPS = 2000, EMPTY_STEPS = 10 };

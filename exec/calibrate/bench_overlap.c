@@ -6,7 +6,7 @@
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/run/run.h"
 #include "shared/base/arena.h"
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 
 enum { RANKS = 2, PAIRS = 5, STEPS = 10, WARMUP = 2 };
 #define BYTES (INT64_C(25) << 20)

@@ -3,10 +3,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 struct lw_plan;
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 
 enum lw_status exec_samples_add(struct exec_samples *s, double v, struct lw_err *err)
 {

@@ -14,7 +14,7 @@
 
 #include "exec/cpu/clock_wait.h"
 #include "shared/base/arena.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, ROUNDS = 400 };
 #define FOLLOW_SHARE 0.1

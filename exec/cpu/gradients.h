@@ -4,7 +4,7 @@
 
 #include "exec/backend/backend.h"
 #include "exec/backend/scalar.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 
 /* Gradients that can be checked exactly: whole numbers, a function of (parameter, element, step,

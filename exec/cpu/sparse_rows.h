@@ -4,7 +4,7 @@
 
 #include "exec/backend/backend.h"
 #include "exec/backend/scalar.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/sparse.h"
 

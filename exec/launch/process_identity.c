@@ -7,7 +7,7 @@
 
 #include "exec/launch/rendezvous.h"
 #include "exec/backend/scalar.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 static const struct launcher {
     const char *name, *rank, *size, *local, *job, *here;

@@ -7,7 +7,7 @@
 
 #include "exec/backend/optimizer.h"
 #include "exec/backend/scalar.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/plan/sparse.h"
 
 /* The bodies of the NCCL backend's kernels. nvcc compiles them for the GPU

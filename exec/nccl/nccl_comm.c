@@ -14,7 +14,7 @@
  * The members' ranges of a buffer differ by at most one element (exec_range). Where they differ, a
  * reduce-scatter is a group of reduces and an all-gather a group of broadcasts. */
 #include "exec/nccl/nccl_world.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 #include <stdlib.h>
 #include <string.h>

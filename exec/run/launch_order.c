@@ -9,7 +9,7 @@
 
 #include "shared/bucket/reducer.h"
 #include "shared/plan/sparse.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 struct moment {
     int64_t at_ns;

@@ -4,7 +4,7 @@
 
 #include "exec/tensors/tensors.h"
 #include "shared/base/arena.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 #include "shared/check/plan_check.h"
 
 /* No machine holds as much. A size grows at most eightfold (u8 to f64) and is rounded up to 64

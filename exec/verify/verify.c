@@ -12,7 +12,7 @@
 #include "exec/tensors/grad_norm.h"
 #include "exec/verify/reference.h"
 #include "exec/tensors/sparse_memory.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 struct check {
     struct exec_reference ref;

@@ -11,7 +11,7 @@
  * refused. Gradients of one bucket are chained by index while it grows, so growing allocates
  * nothing. */
 #include "shared/bucket/bucket.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 #include <string.h>

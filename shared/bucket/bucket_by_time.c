@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/bucket/bucket_merge.h"
 #include "shared/bucket/policy.h"
 

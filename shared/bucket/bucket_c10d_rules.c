@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "shared/bucket/policy.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 #define DEFAULT_CAP_BYTES (INT64_C(25) << 20)
 #define DEFAULT_FIRST_BYTES (INT64_C(1) << 20)

@@ -16,7 +16,7 @@
  * Sources: S. Shi et al., "MG-WFBP", INFOCOM 2019, and its repository@507f409d; research of the
  * recurrence: docs/design/bucket_merge.md. Not modelled: several channels, interference. */
 #include "shared/bucket/bucket_merge.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "shared/bucket/policy.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 LW_FREE_BY_ARENA(lw_sharded_buckets_free, struct lw_sharded_buckets)
 

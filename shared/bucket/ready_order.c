@@ -4,7 +4,7 @@
  * is attached to a stretch of its own module (or a later one, when the order demands it), also
  * where windows have no length; the stretches' lengths sum to the backward. */
 #include "shared/bucket/ready_order.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 

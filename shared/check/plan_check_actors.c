@@ -6,7 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/check/plan_check_run.h"
 #include "shared/plan/op.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 /* --- can roles stand for ranks? ----------------------------------------------------------------- */
 

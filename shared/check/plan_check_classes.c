@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "shared/check/plan_check.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 enum { AT_FIRST = 1, AT_OTHERS = 2 }; /* tensor coordinate 0, and all others */
 

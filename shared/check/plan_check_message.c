@@ -11,7 +11,7 @@
 #include "shared/base/arena.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 struct message {
     int32_t comm, from, to, op; /* ranks, or roles where these stand for them; op: of the one that

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "shared/check/plan_check.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"

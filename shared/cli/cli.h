@@ -20,7 +20,7 @@ enum lw_opt_kind {
     LW_OPT_FLAG,   /* bool *: set to true */
     LW_OPT_STRING, /* const char **: points into argv */
     LW_OPT_INT,    /* int64_t *: whole number in [min, max] */
-    LW_OPT_SIZE,   /* int64_t *: bytes, shared/base/units.h */
+    LW_OPT_SIZE,   /* int64_t *: bytes, shared/numbers/units.h */
     LW_OPT_TIME,   /* lw_ps * */
     LW_OPT_DOUBLE, /* double *: in [min, max] */
     LW_OPT_FORMAT, /* enum lw_format * */

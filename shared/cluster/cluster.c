@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/checked.h"
-#include "shared/base/order.h"
+#include "shared/numbers/checked.h"
+#include "shared/numbers/order.h"
 #include "shared/cluster/cluster_figures.h"
 #include "shared/plan/reducer_kind.h"
 

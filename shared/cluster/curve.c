@@ -3,7 +3,7 @@
  * spread, modes of small messages. */
 #include "shared/cluster/curve.h"
 
-#include "shared/base/loglog.h"
+#include "shared/numbers/loglog.h"
 
 static lw_ps round_ps(double t)
 {

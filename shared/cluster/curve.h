@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* Times measured over sizes that ascend; borrowed. */
 struct lw_curve {

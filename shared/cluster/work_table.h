@@ -2,8 +2,8 @@
 
 #include <stdint.h>
 
-#include "shared/base/dtype.h"
-#include "shared/base/units.h"
+#include "shared/numbers/dtype.h"
+#include "shared/numbers/units.h"
 
 /* What a device does by itself, as it was measured over sizes. A size is in bytes of the
  * payload, as ops have it; of a product in FLOPs. */

@@ -3,8 +3,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/dtype.h"
-#include "shared/base/units.h"
+#include "shared/numbers/dtype.h"
+#include "shared/numbers/units.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/product.h"
 

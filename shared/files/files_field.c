@@ -12,7 +12,7 @@
 #include "shared/files/files.h"
 #include "shared/io/output.h"
 #include "shared/plan/sparse.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 enum { FORMAT_VERSION = 1 };
 

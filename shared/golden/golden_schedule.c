@@ -11,7 +11,7 @@
 #include "shared/schedule/schedule_colossal.h"
 #include "shared/schedule/schedule_emit.h"
 #include "shared/timeline/timeline.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 enum { MOST_RANKS = 1 << 12, MOST_MICRO_BATCHES = 1 << 16, MOST_CHUNKS = 1 << 8 };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* --- lines and cells ---------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/json/json.h"
 
 /* The text under a reader's cursor; another one fails the reader and gives f32. */

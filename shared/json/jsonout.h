@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "shared/base/quantity.h"
-#include "shared/base/units.h"
+#include "shared/numbers/quantity.h"
+#include "shared/numbers/units.h"
 
 /* A writer of one JSON document: commas, quotes, escapes and indentation are its business. Keys are
  * NULL inside arrays. Write errors are found when the file is committed (shared/io/output.h).
@@ -43,7 +43,7 @@ void lw_jsonout_strings(struct lw_jsonout *o, const char *key, const char *const
 
 /* Up to twelve members at once, keys and values in turn: LW_JSON(o, "name", x->name, "n", x->n).
  * Each is written by its type: text, bool, double, whole number, or one of
- * shared/base/quantity.h. */
+ * shared/numbers/quantity.h. */
 #define LW_JSON(o, ...)                                                                          \
     LW_JSON_PICK(__VA_ARGS__, LW_JSON_12, 0, LW_JSON_11, 0, LW_JSON_10, 0, LW_JSON_9, 0,           \
                  LW_JSON_8, 0, LW_JSON_7, 0, LW_JSON_6, 0, LW_JSON_5, 0, LW_JSON_4, 0, LW_JSON_3,  \

@@ -31,9 +31,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 #include "shared/lower/lower_steps.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 bool lw_part_has_units(const struct lw_strategy *s)
 {

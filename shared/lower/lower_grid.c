@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/schedule/grid_order.h"
 #include "shared/plan/plan_builder.h"
 

@@ -3,7 +3,7 @@
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
 #include "shared/schedule/schedule.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* The grid of a schedule alone as a plan: a rank and a role per pipeline rank, a module per
  * stage, an op per action, a send and a receive per message. What takes how long is given;

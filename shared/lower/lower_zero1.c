@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "shared/lower/lower_chunk.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 /* --- what the policies are given ---------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
  * given while blocks are measured with 1 for 0; greedy filling leaves the last block light; the
  * cost is elements, not time. lw_partition_exact is the improved policy. */
 #include "shared/partition/partition.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 

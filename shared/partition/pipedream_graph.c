@@ -11,7 +11,7 @@
  * topological order. The root system's own order among incomparable states is that of Python sets.
  */
 #include "shared/partition/pipedream_graph.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 #include <string.h>

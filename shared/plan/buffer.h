@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 
 /* State of a module that has no gradient, as the running mean of a batch norm. */
 struct lw_buffer {

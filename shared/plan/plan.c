@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 #include "shared/plan/op.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 
 /* `batch` products of m x k and k x n, of one kernel (batched) or of as many groups (grouped:

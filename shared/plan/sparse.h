@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 
 /* Sparse gradients: of an embedding, only rows that a micro-batch looked up have a gradient. It
  * is a list of row numbers (i64) and as many rows of values. Members of a data group sum such

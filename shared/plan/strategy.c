@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "shared/base/nearest.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 #define ROW_WORD(id, symbol, word, help) word,
 #define ROW_HELP(id, symbol, word, help) help,

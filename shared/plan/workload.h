@@ -4,13 +4,13 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/recompute.h"
 #include "shared/plan/sparse.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* What one training step of one model costs on one device.
  *

@@ -6,7 +6,7 @@
  * order - the actions before it on its rank, what it needs, the messages before it on its
  * communicator - on whichever rank they are. */
 #include "shared/schedule/grid_order.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,7 @@
  * parameters (padding to a multiple of the members); llm.c llmc/zero.cuh@f1e2ace. Not modelled:
  * DeepSpeed's round-robin reordering of gradients, hybrid sharding. */
 #include "shared/shard/shard.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * `order`; buffers are by device in order of appearance, and within a device by the moment an owner
  * first had one. A change builds a whole new state in a new arena and swaps it in at the end. */
 #include "shared/shard/shard_oss.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/shown_text.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/text/wrap.h"
 
 /* A column that is cut keeps at least this much, in a narrow table and in a wide one; tables are

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "shared/base/err.h"
-#include "shared/base/quantity.h"
+#include "shared/numbers/quantity.h"
 
 /* A table for people or as CSV: cells are added row by row, widths are found when it is printed. A
  * title that begins with '>' makes its column align right (the '>' is not shown). A failure of

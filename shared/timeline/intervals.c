@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "shared/timeline/timeline.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 LW_COMPARATOR(by_start, struct lw_interval, a->start, b->start)
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/rank_period.h"
 #include "shared/timeline/timeline.h"

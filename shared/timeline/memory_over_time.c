@@ -10,8 +10,8 @@
 #include "shared/plan/op.h"
 #include "shared/plan/uses.h"
 #include "shared/timeline/param_memory.h"
-#include "shared/base/checked.h"
-#include "shared/base/order.h"
+#include "shared/numbers/checked.h"
+#include "shared/numbers/order.h"
 
 enum { TURN_GIVEN_BACK, TURN_ALLOCATION, TURN_TAKEN };
 

@@ -4,7 +4,7 @@
  * 1910.02054, section 3.1). Not counted: workspaces, fragmentation, what a framework itself
  * takes. */
 #include "shared/timeline/param_memory.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 int64_t lw_memory_state_bytes(enum lw_optimizer optimizer, enum lw_dtype param)
 {

@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"

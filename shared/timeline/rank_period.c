@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 
 struct lw_period_edge {

@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 #include "shared/plan/strategy.h"
 #include "shared/text/wrap.h"
 

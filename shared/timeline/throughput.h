@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/cluster/cluster.h"
 #include "shared/json/jsonout.h"
 #include "shared/plan/plan.h"

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 #include "shared/base/host_memory.h"
 #include "shared/plan/op.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 /* The columns as a table, so that growing, moving and freeing them are one loop each. */
 enum { N_COLUMNS = 12 };

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/err.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 struct lw_plan;
 

@@ -5,7 +5,7 @@
 
 #include "shared/plan/cost.h"
 #include "shared/base/err.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "sim/cost/tree_messages.h"
 
 /* Collectives as lists of messages, one generator for all algorithms: chunk detail runs the list,

@@ -17,7 +17,7 @@
 #include "sim/cost/cost_model.h"
 
 #include "sim/cost/cost_closed_form.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 struct lw_cost_query sim_of_pair(const struct lw_cost_query *query)
 {

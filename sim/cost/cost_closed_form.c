@@ -23,7 +23,7 @@
 
 #include <assert.h>
 
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 enum { MOST_PIECES = 1024 };
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 #include "shared/cluster/link_peak.h"
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_library.h"

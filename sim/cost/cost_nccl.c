@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 enum { N_PAIR_BITS = SIM_N_NCCL_PROTOCOLS };
 _Static_assert(LW_N_NCCL_ALGORITHM_LISTS == 1 << SIM_N_NCCL_ALGORITHMS &&

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"

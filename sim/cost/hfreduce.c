@@ -12,7 +12,7 @@
  * sim/cost/collective_messages.c's. Not modelled: pairs of devices that reduce over NVLink
  * first, the CPU's own speed. */
 #include "sim/cost/hfreduce.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 static enum lw_status missing(const struct lw_cluster *c, const char *what, struct lw_err *err)
 {

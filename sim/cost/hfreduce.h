@@ -1,7 +1,7 @@
 #pragma once
 
 #include "shared/base/err.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/cluster/cluster.h"
 
 /* What hfreduce can do on a node: devices copy to the host, the CPU adds, hosts reduce and

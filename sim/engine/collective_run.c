@@ -4,13 +4,13 @@
  * collectives on a communicator are one collective: different kinds there are a failure, not a
  * wait.
  *
- * A slow link adds to a ring what the recurrence of sim/engine/ring_recurrence.c gains by it,
+ * A slow link adds to a ring what the recurrence of sim/timing/ring_recurrence.c gains by it,
  * from a common entry; to an algorithm of sim/cost/collective_messages.c, what its messages
  * gain; to the rest, what the slowest hop of the group gains on the bytes that cross it. */
 #include "sim/engine/engine.h"
 
-#include "sim/engine/ring_recurrence.h"
-#include "shared/base/checked.h"
+#include "sim/timing/ring_recurrence.h"
+#include "shared/numbers/checked.h"
 #include "sim/cost/cost_library.h"
 #include "sim/cost/cost_scaled.h"
 

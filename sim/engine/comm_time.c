@@ -2,7 +2,7 @@
  * table scaled beyond its rows, or a model. Each op of the programs counts once, for the first rank
  * of its role; a message counts at its sender. */
 #include "sim/engine/engine.h"
-#include "sim/engine/work_time.h"
+#include "sim/timing/work_time.h"
 
 /* By its messages, at chunk detail. */
 static enum lw_status goes_by_messages(const struct sim_engine *e, const struct lw_cost_query *q,

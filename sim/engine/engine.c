@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "sim/engine/engine.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind kind,
                         uint32_t generation, int32_t index)
@@ -297,7 +297,7 @@ static void report(const struct sim_engine *e)
                        (double)reached / ((double)e->n_passes * e->plan->n_ranks));
 }
 
-/* Sums of time stop at this value (shared/base/checked.h). */
+/* Sums of time stop at this value (shared/numbers/checked.h). */
 static enum lw_status time_is_over(const struct sim_engine *e)
 {
     return lw_fail(e->err, LW_EINVAL,

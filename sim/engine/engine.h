@@ -5,13 +5,13 @@
 
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
-#include "sim/engine/device.h"
-#include "sim/engine/random_draws.h"
+#include "sim/timing/device.h"
+#include "sim/timing/random_draws.h"
 #include "sim/engine/rank_classes.h"
 #include "sim/engine/queue.h"
-#include "sim/engine/sim_options.h"
+#include "sim/timing/sim_options.h"
 #include "sim/engine/op_graph.h"
-#include "sim/engine/work_time.h"
+#include "sim/timing/work_time.h"
 
 /* The state of a simulation, shared by the files that move it on: engine.c (units, passes, the
  * loop), timer.c (work and rates), collective_run.c, ring_events.c, send_recv.c, deadlock.c.

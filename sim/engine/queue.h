@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* The pending events of a simulation. Times never run backwards: an event may not be pushed before
  * the time of the one popped last. Events of equal time leave in the order they were pushed. */

@@ -4,13 +4,13 @@
  * served, so rings of several communicators share it. A message is buffered at a member that has
  * not entered.
  *
- * By events, every arrival is one. By recurrence (sim/engine/ring_recurrence.c), the whole ring
+ * By events, every arrival is one. By recurrence (sim/timing/ring_recurrence.c), the whole ring
  * is computed when the last member enters and only the members' ends are events: the same times
  * as long as nothing else uses the links. Interference slows compute from the local entry on;
  * the messages themselves are not re-timed, which the run says. */
 #include "sim/engine/engine.h"
-#include "sim/engine/ring_recurrence.h"
-#include "shared/base/checked.h"
+#include "sim/timing/ring_recurrence.h"
+#include "shared/numbers/checked.h"
 
 /* Seed of the jitter on a communicator class. */
 static uint64_t jitter_seed(const struct sim_engine *e, int32_t place)

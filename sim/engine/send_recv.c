@@ -8,7 +8,7 @@
  * that lack an end form a list, all lacking the same end. Messages come from a pool and go back
  * to it. */
 #include "sim/engine/engine.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 enum { SENDER, RECEIVER };
 

@@ -9,7 +9,7 @@
  * that starts is scheduled once. Progress is counted in 1e-9 ps of work: no rounding but the
  * last, up to the next whole picosecond. Without any interference term nothing is ever marked. */
 #include "sim/engine/engine.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 void sim_timer_set(struct sim_timer *t, lw_ps now, lw_ps work)
 {

@@ -18,11 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "sim/cost/cost_library.h"
 #include "sim/cost/cost_model.h"
-#include "sim/engine/device.h"
-#include "sim/engine/sim_options.h"
+#include "sim/timing/device.h"
+#include "sim/timing/sim_options.h"
 #include "sim/fold/fold_state.h"
 
 /* --- refinement --- */

@@ -5,7 +5,7 @@
 
 #include "sim/cost/cost_model.h"
 #include "sim/fold/fold_state.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 /* --- what the plan says --- */
 

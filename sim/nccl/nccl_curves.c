@@ -18,7 +18,7 @@
 
 #include <math.h>
 
-#include "shared/base/loglog.h"
+#include "shared/numbers/loglog.h"
 
 #define WIDTH 2.0
 #define OTHER_PLACE 0.7

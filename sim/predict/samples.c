@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "shared/base/order.h"
-#include "sim/engine/device.h"
-#include "sim/engine/random_draws.h"
+#include "shared/numbers/order.h"
+#include "sim/timing/device.h"
+#include "sim/timing/random_draws.h"
 
 enum { MAX_THREADS = 256 };
 

@@ -8,7 +8,7 @@
 #include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
-#include "sim/engine/sim_options.h"
+#include "sim/timing/sim_options.h"
 
 /* Predict what a plan does on a cluster. See docs/design/engine.md. */
 

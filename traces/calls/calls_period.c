@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 #include "traces/calls/import_calls.h"
 
 enum { LEAST_REPEATS = 3 };

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "traces/calls/import_calls.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 struct reading { /* one collective */
     enum lw_op_kind op;

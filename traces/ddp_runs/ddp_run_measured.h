@@ -4,7 +4,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* What the runs of a measured-run file showed: to be compared with, never to predict from. */
 struct lw_input;

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* A measured-run file (schema lapwing-groundtruth/1: PyTorch DDP over gloo, two ranks): what its
  * user has before a run with overlapped all-reduces. Under ddp.cap* nothing is read but

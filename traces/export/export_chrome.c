@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/json/jsonout.h"
 #include "shared/plan/op.h"
 #include "traces/steps/device_figures.h"

@@ -17,7 +17,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/clock.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "traces/kineto/import_kineto.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "shared/base/err.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 struct lw_input;
 struct lw_jsonout;

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "traces/calls/import_calls.h"
 #include "traces/import/convert.h"
 

@@ -4,7 +4,7 @@
 
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "traces/import/convert.h"
 #include "traces/pipedream/import_pipedream.h"
 

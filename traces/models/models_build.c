@@ -9,8 +9,8 @@
  * to launch its kernels. Not modelled: caches, overlap of traffic and products beyond the
  * maximum. */
 #include "traces/models/models_build.h"
-#include "shared/base/checked.h"
-#include "shared/base/order.h"
+#include "shared/numbers/checked.h"
+#include "shared/numbers/order.h"
 
 #include <assert.h>
 #include <stdarg.h>

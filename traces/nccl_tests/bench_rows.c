@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "traces/trace/decimal_time.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 enum { MOST_TABLES = 256, MOST_RANKS = 1 << 20 };
 

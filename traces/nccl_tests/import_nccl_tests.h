@@ -6,7 +6,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/op.h"
 

@@ -12,7 +12,7 @@
 
 #include "traces/replay/host_comms.h"
 #include "traces/replay/rebucket.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 struct maker {
     const struct lw_trace *t;

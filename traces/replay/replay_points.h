@@ -5,7 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "traces/trace/runtime_calls.h"
 #include "traces/trace/kernel_launches.h"
 #include "traces/workload/to_workload.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 #include "traces/trace/kernel_launches.h"
 
 enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_kernel_table *table,

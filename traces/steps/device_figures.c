@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/timeline/timeline.h"
 #include "traces/trace/comm_facts.h"
 #include "traces/trace/kernel_launches.h"

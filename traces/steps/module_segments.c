@@ -8,7 +8,7 @@
  * before. Without ranges the outermost forward op of a gradient's producer begins a segment
  * (aten::linear, aten::conv2d...). Without sequence numbers each gradient is a segment of its
  * own. */
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "traces/steps/module_segments.h"
 
 #include <stdlib.h>

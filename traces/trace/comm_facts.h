@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
 #include "traces/trace/trace.h"

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 
 /* What a kernel is, by its name: the first mark that the name contains (any case) decides. Marks of

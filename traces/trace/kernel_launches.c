@@ -1,7 +1,7 @@
 /* Joins device rows to launch calls by correlation: calls are sorted by (correlation, start), each
  * device row looks its own up; of several calls with one correlation the first counts. */
 #include "traces/trace/kernel_launches.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 

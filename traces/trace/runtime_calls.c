@@ -14,7 +14,7 @@
  * to the last record on the thread. No device time is read here: only order and names. Not seen:
  * waits by polling (EventQuery), implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
 #include "traces/trace/runtime_calls.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 #include <string.h>

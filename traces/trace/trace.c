@@ -1,7 +1,7 @@
 /* The neutral tables of a recorded trace. Columns grow together: capacities are raised for all of
  * them before a row is written, so a failed allocation leaves n rows intact in every column. */
 #include "traces/trace/trace.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 #include "traces/steps/micro_batches.h"
 
 /* Columns of a step's row of numbers, before those of modules and gradients. The first N_PARTS sum

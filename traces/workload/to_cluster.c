@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "traces/steps/device_figures.h"
 
 struct sample {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/plan/cost.h"
 #include "tests/lib/exec/exec_chain.h"
 

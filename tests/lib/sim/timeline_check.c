@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/order.h"
+#include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 
 static enum lw_status bad_row(const struct lw_timeline *t, int64_t row, const char *what,

@@ -8,7 +8,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/cli/cli.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 struct opts {
     const char *unused;

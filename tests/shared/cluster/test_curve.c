@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "shared/base/loglog.h"
+#include "shared/numbers/loglog.h"
 #include "shared/cluster/curve.h"
 
 static void curve_is(struct lw_curve c, int64_t size, lw_ps time, const char *how)

@@ -7,7 +7,7 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_closed_form.h"
-#include "sim/engine/ring_recurrence.h"
+#include "sim/timing/ring_recurrence.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"

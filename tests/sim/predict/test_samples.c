@@ -8,7 +8,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
-#include "sim/engine/random_draws.h"
+#include "sim/timing/random_draws.h"
 #include "sim/predict/samples.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/sim/sim_help.h"

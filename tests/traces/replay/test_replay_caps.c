@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 #include "shared/bucket/bucket.h"
 #include "tests/lib/traces/replay_help.h"
 #include "traces/replay/recorded_timeline.h"

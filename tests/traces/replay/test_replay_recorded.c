@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "analysis/explain/explain.h"
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 #include "traces/replay/recorded_timeline.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/traces/replay_help.h"

@@ -1,5 +1,5 @@
 /* Units: picoseconds, bytes, and how people write them. Every conversion rounds half up once. */
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 #include <errno.h>
 #include <stdio.h>

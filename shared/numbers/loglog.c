@@ -1,7 +1,7 @@
 /* Interpolation on logarithmic axes, reproducible to the bit. libm's log and exp differ between
  * libraries in the last place; frexp and ldexp are exact everywhere, and the series below use only
  * the four operations (the build forbids contraction into fused ones). */
-#include "shared/base/loglog.h"
+#include "shared/numbers/loglog.h"
 
 #include <math.h>
 

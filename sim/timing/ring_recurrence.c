@@ -8,11 +8,11 @@
  * A message leaves without waiting for its receiver to enter: it is buffered there. For equal links
  * and entries this is S (c + L), the closed form. Walking r downwards lets one array hold both s-1
  * and s. */
-#include "sim/engine/ring_recurrence.h"
+#include "sim/timing/ring_recurrence.h"
 
 #include <stdbool.h>
 
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 static lw_ps later(lw_ps a, lw_ps b)
 {

@@ -1,10 +1,10 @@
 /* How long an op takes alone on its device: tables over sizes, and rates where there is none
- * (sim/engine/work_time.h). */
+ * (sim/timing/work_time.h). */
 #include <string.h>
 #include "tests/lib/unit.h"
 
 #include "sim/predict/sim.h"
-#include "sim/engine/work_time.h"
+#include "sim/timing/work_time.h"
 #include "tests/lib/sim/sim_help.h"
 
 /* 1000 B take 10 us, 4000 B 40 us (slope 1), 64000 B 160 us (slope 1/2: 16000 B 80 us); beyond,

@@ -4,12 +4,12 @@
  * other caches hold what it reads on the way into a bucket than on the way out. FLOPs are looked
  * up as those of one square product; memory traffic as that of a copy, which reads and writes
  * its payload. Not modelled: the shape of products, operands that are still in a cache. */
-#include "sim/engine/work_time.h"
+#include "sim/timing/work_time.h"
 
 #include <string.h>
 
-#include "sim/engine/sim_options.h"
-#include "shared/base/checked.h"
+#include "sim/timing/sim_options.h"
+#include "shared/numbers/checked.h"
 
 static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluster *c,
                               const struct lw_op *op, const char *what, struct lw_err *err)

@@ -1,7 +1,7 @@
 /* The median of whole numbers. */
 #include "tests/lib/unit.h"
 
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 
 TEST(it_is_the_middle_or_the_mean_of_the_middle_two)
 {

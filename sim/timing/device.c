@@ -15,9 +15,9 @@
  *               split max-min fairly, and who gets s of the v it wants runs at s/v. What the core and
  *               the SMs leave an op is what it wants memory for.
  * Not modelled: compute beside compute on other streams, but for memory. */
-#include "sim/engine/device.h"
+#include "sim/timing/device.h"
 
-#include "sim/engine/sim_options.h"
+#include "sim/timing/sim_options.h"
 
 int64_t sim_rate_of(double share)
 {

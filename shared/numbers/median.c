@@ -1,5 +1,5 @@
 /* The median of whole numbers. */
-#include "shared/base/median.h"
+#include "shared/numbers/median.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* Everything that a seed decides. Each draw is a function of the seed and of what it is for, never
  * of the order in which draws are made, so a run gives the same numbers however it is computed. See

@@ -2,7 +2,7 @@
  * runs that ask in another order, or ask for some of them only, get the same numbers.
  *
  * Not modelled: errors that last for a while, tails heavier than normal. */
-#include "sim/engine/random_draws.h"
+#include "sim/timing/random_draws.h"
 
 uint64_t sim_seed_of(uint64_t seed, uint64_t k)
 {

@@ -1,5 +1,5 @@
 /* Element types of parameters, gradients and messages, in one table. */
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 
 #include <string.h>
 #include <strings.h>

@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 /* A ring collective message by message, without a queue. Member r sends `steps` messages to member
  * r + 1, each cost[r] on the link and latency[r] on the way; message s leaves once message s - 1

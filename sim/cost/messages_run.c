@@ -7,13 +7,13 @@
  *   blocking  start = max(both have ended the steps before); both end this step, at the earliest, when
  *             it is there
  *
- * For the ring this is the recurrence of sim/engine/ring_recurrence.c. */
+ * For the ring this is the recurrence of sim/timing/ring_recurrence.c. */
 #include "sim/cost/collective_messages.h"
 
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 struct run {
     const struct sim_schedule *s;

@@ -3,9 +3,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/dtype.h"
+#include "shared/numbers/dtype.h"
 #include "shared/base/progress.h"
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 #include "shared/plan/op.h"
 
 /* What a simulation is asked to do, and what it counts. */

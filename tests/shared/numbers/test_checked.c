@@ -2,7 +2,7 @@
 #include <math.h>
 #include "tests/lib/unit.h"
 
-#include "shared/base/checked.h"
+#include "shared/numbers/checked.h"
 
 static int64_t clamp(__int128 x)
 {

@@ -1,7 +1,7 @@
-/* Sizes, times and rounding: shared/base/units.h. */
+/* Sizes, times and rounding: shared/numbers/units.h. */
 #include "tests/lib/unit.h"
 
-#include "shared/base/units.h"
+#include "shared/numbers/units.h"
 
 TEST(picoseconds_round_half_up_once)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/engine/random_draws.h"
+#include "sim/timing/random_draws.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
 #include "tests/lib/commands/command_fixture.h"
