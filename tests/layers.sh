@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks every #include against tests/layers.txt: who may include whom, and that there is no cycle.
+# Checks every #include against tests/layers.txt: who may include whom, that there is no cycle, and
+# that every listed arrow is used.
 cd "$(dirname "$0")/.." || exit 1
 find shared sim exec traces analysis -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' | sort |
     xargs grep -nE '^#include [<"]' | LC_ALL=C awk -v table=tests/layers.txt '
@@ -47,12 +48,18 @@ BEGIN {
     if (file ~ /\/cmd_[^\/]*$/) next
     to_room = room_of(target)
     if (!(from in allowed)) { complain(place ": " from " is not in " table); next }
+    used[from, to_room] = 1
     if (to_room != from && !((from, to_room) in arrow))
         complain(place ": " from " may not include " to_room)
 }
 END {
     for (r = 1; r <= n_rooms; r++)
         if (!(rooms[r] in seen)) complain(table ": there is no room " rooms[r])
+    for (way in arrow)
+        if (!(way in used)) {
+            split(way, ends, SUBSEP)
+            complain(table ": " ends[1] " includes nothing of " ends[2])
+        }
     if (!bad) print "check-layers: ok"
     exit bad
 }'

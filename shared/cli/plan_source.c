@@ -270,8 +270,8 @@ static void warn_of_shapes(const struct lw_workload *w, const struct lw_strategy
                 "lapwing: workload '%s' is timed by the products of --tp %d --cp %d; these times "
                 "are divided for --tp %lld --cp %lld, though smaller products are slower: make it "
                 "with these groups (lapwing model), or give the model's name to -w",
-                lw_shown_text(name, sizeof name, w->name), w->products_tp > 0 ? w->products_tp : 1,
-                w->products_cp > 0 ? w->products_cp : 1, (long long)s->tp, (long long)s->cp);
+                lw_shown_text(name, sizeof name, w->name), lw_products_tp(w),
+                lw_products_cp(w), (long long)s->tp, (long long)s->cp);
 }
 
 static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_cost *cost,

@@ -103,7 +103,7 @@ enum lw_status lw_compat_resolve(const struct lw_strategy *s, struct lw_strategy
     return LW_OK;
 }
 
-/* --- workloads a system stops at ---------------------------------------------------------------- */
+/* --- workloads a system stops at ------------------------------------------------------------- */
 
 /* Frozen and ignored parameters are looked at too. */
 static enum lw_status check_haiscale(const struct lw_workload *w, struct lw_err *err)
@@ -160,7 +160,7 @@ enum lw_status lw_compat_check(const struct lw_strategy *s, const struct lw_work
     return s->compat == LW_COMPAT_PICOTRON ? check_picotron(w, err) : LW_OK;
 }
 
-/* --- notes -------------------------------------------------------------------------------------- */
+/* --- notes ----------------------------------------------------------------------------------- */
 
 void lw_compat_notes(const struct lw_strategy *s, struct lw_builder *b)
 {

@@ -12,10 +12,6 @@
  * it, with the reason. The plan owns its memory. See docs/design/lower.md. */
 enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost, struct lw_plan *plan, struct lw_err *err);
-/* Whether the shapes of the workload's products are those of one rank of the strategy's tensor and
- * context groups. Where they are not, its times are divided by the group and its products left out.
- * False without products. */
-bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s);
 
 /* The gradient buckets of the last pass of that plan, decided without writing it. */
 struct lw_settled_buckets {

@@ -131,7 +131,7 @@ static enum lw_status add_tables(struct writer *k, struct lw_err *err)
     return add_links(k, err);
 }
 
-/* --- ops ---------------------------------------------------------------------------------------- */
+/* --- ops ------------------------------------------------------------------------------------- */
 
 static int32_t *received(const struct writer *k, bool gradient, int32_t stage, int32_t mb)
 {

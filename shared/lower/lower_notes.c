@@ -5,6 +5,7 @@
 #include "shared/lower/compat.h"
 #include "shared/lower/lower.h"
 #include "shared/lower/lower_steps.h"
+#include "shared/lower_ops/writer.h"
 
 static void note_rule(const struct lw_part *d, struct lw_builder *b)
 {
@@ -350,8 +351,8 @@ void lw_lower_notes(const struct lw_lowering *l)
     if (l->w->n_products > 0 && !lw_products_fit(l->w, l->s))
         lw_builder_note(b, "products: shapes are of tensor groups of %d and context groups of %d; "
                            "the plan has none (make the workload with --tp %" PRId64 " --cp %"
-                           PRId64 ")", l->w->products_tp > 0 ? l->w->products_tp : 1,
-                        l->w->products_cp > 0 ? l->w->products_cp : 1, l->s->tp, l->s->cp);
+                           PRId64 ")", lw_products_tp(l->w),
+                        lw_products_cp(l->w), l->s->tp, l->s->cp);
     note_memory(l);
     lw_compat_notes(d->s, b);
 }

@@ -4,8 +4,9 @@
 #include <stdio.h>
 
 #include "shared/lower/lower_steps.h"
+#include "shared/lower_ops/writer.h"
 
-/* --- passes ------------------------------------------------------------------------------------- */
+/* --- passes ---------------------------------------------------------------------------------- */
 
 /* accumulate: the variant of the first pass that does not synchronise, and that of the others. */
 static void add_cycle(struct lw_lowering *l, const int32_t accumulate[2], int32_t synchronised)
@@ -72,7 +73,7 @@ static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- all of it ---------------------------------------------------------------------------------- */
+/* --- all of it ------------------------------------------------------------------------------- */
 
 static enum lw_status decide(struct lw_lowering *l, const struct lw_cost *cost, struct lw_err *err)
 {

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/strategy.h"
+
 #define MOST_SIZE (INT64_MAX / 16) /* of all parameters, or of a field of all modules: 2^59 */
 #define MOST_TOKENS (INT64_C(1) << 40) /* of one micro-batch */
 
@@ -406,4 +408,9 @@ enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w)
     for (int32_t i = 0; i < w->n_params; i++)
         n[w->params[i].dtype] += w->params[i].numel;
     return lw_dtype_of_most(n);
+}
+
+bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s)
+{
+    return w->n_products > 0 && lw_products_tp(w) == s->tp && lw_products_cp(w) == s->cp;
 }

@@ -168,5 +168,22 @@ lw_ps lw_workload_forward_ps(const struct lw_workload *w);
 lw_ps lw_workload_backward_ps(const struct lw_workload *w);
 /* One step alone on one device: forward + backward + passes over gradients + optimizer + gaps. */
 lw_ps lw_workload_step_ps(const struct lw_workload *w);
+/* The groups that the shapes of products are of one rank of. */
+static inline int32_t lw_products_tp(const struct lw_workload *w)
+{
+    return w->products_tp > 0 ? w->products_tp : 1;
+}
+
+static inline int32_t lw_products_cp(const struct lw_workload *w)
+{
+    return w->products_cp > 0 ? w->products_cp : 1;
+}
+
+/* Whether the shapes of the workload's products are those of one rank of the strategy's tensor and
+ * context groups. Where they are not, its times are divided by the group and its products left out.
+ * False without products. */
+struct lw_strategy;
+bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s);
+
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */

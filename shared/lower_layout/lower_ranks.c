@@ -1,0 +1,324 @@
+/* Ranks over pipeline, data and tensor coordinates: their order, roles, streams, communicators, and
+ * rows of operands for what ranks of a role do not share.
+ *
+ * Invariants: a role's ranks ascend; a data group's members ascend by data coordinate, those of
+ * the second direction's pipeline rank after those of the first; the rank with the same data and
+ * tensor coordinate is the peer on another pipeline rank. Classes are made in ColossalAI's
+ * creation order: data, model, pipeline, tensor. */
+#include <stdio.h>
+
+#include "shared/lower_layout/lowering.h"
+
+/* --- coordinates ----------------------------------------------------------------------------- */
+
+enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_strategy *s = l->s;
+    bool colossal = s->rank_order == LW_RANKS_COLOSSAL;
+    int32_t *n_of = NULL;
+
+    l->cp = (int32_t)s->cp;
+    l->ep = (int32_t)s->ep;
+    l->dp = (int32_t)(s->dp * s->cp);
+    l->pp = (int32_t)s->pp;
+    l->tp = (int32_t)s->tp;
+    l->n_ranks = l->dp * l->pp * l->tp;
+    if (s->rank_order == LW_RANKS_HAISCALE && !lw_is_plain(l))
+        return lw_fail(err, LW_ENOTSUP,
+                       "--rank-order haiscale: HaiScale numbers data-parallel ranks "
+                       "alone; --pp and --tp need megatron or colossal");
+    l->axis_tp = colossal ? (int32_t)LW_COLOSSAL_TENSOR : (int32_t)LW_MEGATRON_TENSOR;
+    l->axis_pp = colossal ? (int32_t)LW_COLOSSAL_PIPELINE : (int32_t)LW_MEGATRON_PIPELINE;
+    l->axis_dp = colossal ? (int32_t)LW_COLOSSAL_DATA : (int32_t)LW_MEGATRON_DATA;
+    LW_TRY(colossal ? lw_rank_grid_colossal(l->n_ranks, l->pp, l->tp, &l->axes, err)
+                    : lw_rank_grid_megatron(l->n_ranks, l->pp, l->tp, &l->axes, err));
+    l->ranks_of = lw_arena_alloc(&l->arena, l->n_ranks, sizeof *l->ranks_of);
+    n_of = lw_calloc((size_t)l->pp, sizeof *n_of);
+    for (int32_t r = 0; l->ranks_of && n_of && r < l->n_ranks; r++) {
+        int32_t coord[LW_RANK_AXES];
+        lw_rank_grid_coords(&l->axes, r, coord);
+        int32_t role = coord[l->axis_pp];
+        l->ranks_of[role * l->dp * l->tp + n_of[role]++] = r;
+    }
+    bool memory = l->ranks_of && n_of;
+    lw_free(n_of);
+    return memory ? LW_OK : lw_fail_nomem(err);
+}
+
+int32_t lw_rank_at(const struct lw_lowering *l, int32_t dp, int32_t pp, int32_t tp)
+{
+    int32_t coord[LW_RANK_AXES] = {0};
+
+    coord[l->axis_dp] = dp;
+    coord[l->axis_pp] = pp;
+    coord[l->axis_tp] = tp;
+    return lw_rank_grid_rank(&l->axes, coord);
+}
+
+int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, int32_t *members)
+{
+    int32_t n = 0;
+
+    for (int32_t d = 0; d < l->dp; d++)
+        members[n++] = lw_rank_at(l, d, stage, tp);
+    for (int32_t d = 0; l->mirrored && d < l->dp; d++)
+        members[n++] = lw_rank_at(l, d, l->pp - 1 - stage, tp);
+    return n;
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+static int32_t member_of(const struct lw_lowering *l, enum lw_row_kind kind, int32_t role,
+                         int32_t which, const int32_t *coord)
+{
+    if (kind == LW_ROW_PEER)
+        return lw_rank_at(l, coord[l->axis_dp], which, coord[l->axis_tp]);
+    int32_t stage = lw_stage_of_role(l, role); /* which counts the members of lw_data_group */
+    return which < l->dp ? lw_rank_at(l, which, stage, coord[l->axis_tp])
+                         : lw_rank_at(l, which - l->dp, l->pp - 1 - stage, coord[l->axis_tp]);
+}
+
+/* The bytes of a rank's share, and where it lies. */
+static struct lw_operand share_of(const struct lw_lowering *l, int32_t role, int32_t n_members,
+                                  int64_t bytes, const int32_t *coord)
+{
+    int32_t at = coord[l->axis_dp] + (lw_stage_of_role(l, role) != role ? l->dp : 0);
+
+    return (struct lw_operand){bytes / n_members, at % n_members * (bytes / n_members), -1};
+}
+
+int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
+                     int64_t bytes)
+{
+    int32_t n = l->dp * l->tp, row = -1;
+
+    for (int64_t i = l->n_rows; i-- > 0;) {
+        const struct lw_row *x = &l->rows[i];
+        if (x->kind == kind && x->role == role && x->which == which && x->bytes == bytes)
+            return x->row;
+    }
+    if (lw_reserve(&l->rows, &l->rows_capacity, l->n_rows + 1, sizeof *l->rows) != 0) {
+        l->no_memory = true;
+        return -1;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t coord[LW_RANK_AXES];
+        lw_rank_grid_coords(&l->axes, l->ranks_of[role * n + i], coord);
+        struct lw_operand d = kind == LW_ROW_SHARE
+                                  ? share_of(l, role, which, bytes, coord)
+                                  : (struct lw_operand){bytes, 0,
+                                                        member_of(l, kind, role, which, coord)};
+        if (i == 0)
+            row = lw_builder_operand_row(l->b, &d, 1);
+        else
+            lw_builder_operand_more(l->b, &d);
+    }
+    l->rows[l->n_rows++] = (struct lw_row){kind, role, which, bytes, row};
+    return row;
+}
+
+/* --- the plan's ranks and communicators ------------------------------------------------------ */
+
+static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
+{
+    for (int32_t role = 0; role < l->pp; role++) {
+        char name[32];
+        snprintf(name, sizeof name, "stage %d", role);
+        struct lw_role x = {.name = l->pp > 1 ? name : "data", .stage = lw_stage_of_role(l, role)};
+        for (int32_t q = 0; q < l->n_parts; q++)
+            if (l->parts[q].stage == x.stage)
+                LW_TRY(lw_part_memory(&l->parts[q], x.static_bytes, err));
+        lw_builder_role(l->b, &x);
+    }
+    for (int32_t r = 0; r < l->n_ranks; r++) {
+        int32_t coord[LW_RANK_AXES];
+        lw_rank_grid_coords(&l->axes, r, coord);
+        lw_builder_rank(l->b, r, coord[l->axis_pp], coord[l->axis_dp], coord[l->axis_pp],
+                        coord[l->axis_tp]);
+    }
+    return LW_OK;
+}
+
+/* --zero-group: the same member of each data group of a stage and tensor coordinate. members: room
+ * for twice as many as have a copy. */
+static void add_replicas(struct lw_lowering *l, int32_t *members)
+{
+    int32_t each = l->parts[0].n_members, n = lw_n_copies(l), *of = members + n;
+
+    l->replicas_stream = lw_builder_stream(l->b, "replicas", LW_STREAM_COMM, 1);
+    l->replicas = lw_builder_comm(l->b, "replicas", LW_COMM_REPLICAS, l->s->reducer,
+                                  l->replicas_stream);
+    for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
+        for (int32_t t = 0; t < l->tp; t++) {
+            lw_data_group(l, stage, t, members);
+            for (int32_t i = 0; i < each; i++) {
+                for (int32_t g = 0; g < n / each; g++)
+                    of[g] = members[g * each + i];
+                lw_builder_group(l->b, l->replicas, of, n / each);
+            }
+        }
+}
+
+static void add_data(struct lw_lowering *l, int32_t *members)
+{
+    l->comm = lw_builder_stream(l->b, "comm", LW_STREAM_COMM, 1);
+    bool sparse = false;
+    for (int32_t i = 0; i < l->w->n_sparse; i++)
+        sparse = sparse || (l->w->params[l->w->sparse[i].param].trainable &&
+                            !l->w->params[l->w->sparse[i].param].ignored);
+    if (l->s->comm_hook != LW_HOOK_NONE || sparse)
+        l->copy = lw_builder_stream(l->b, "copy", LW_STREAM_COPY, 1);
+    l->data = lw_builder_comm(l->b, "data", LW_COMM_DATA, l->s->reducer, l->comm);
+    int32_t each = l->parts[0].n_members, n = lw_n_copies(l);
+    for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
+        for (int32_t t = 0; t < l->tp; t++) {
+            lw_data_group(l, stage, t, members);
+            for (int32_t first = 0; first < n; first += each)
+                lw_builder_group(l->b, l->data, members + first, each);
+        }
+    if (each < n)
+        add_replicas(l, members);
+}
+
+static void add_pipeline_groups(struct lw_lowering *l, int32_t comm, int32_t *members)
+{
+    for (int32_t d = 0; d < l->dp; d++) {
+        for (int32_t t = 0; t < l->tp; t++) {
+            for (int32_t p = 0; p < l->pp; p++)
+                members[p] = lw_rank_at(l, d, p, t);
+            lw_builder_group(l->b, comm, members, l->pp);
+        }
+    }
+}
+
+/* One communicator per direction. (One for both would let the two kinds of messages between the
+ * same ranks, in a ring of two, meet each other.) */
+static void add_pipeline(struct lw_lowering *l, int32_t *members)
+{
+    l->forward_stream = lw_builder_stream(l->b, "forward", LW_STREAM_COMM, 1);
+    l->backward_stream = lw_builder_stream(l->b, "backward", LW_STREAM_COMM, 1);
+    l->forward = lw_builder_comm(l->b, "forward", LW_COMM_FORWARD, LW_REDUCER_AUTO,
+                                 l->forward_stream);
+    add_pipeline_groups(l, l->forward, members);
+    l->backward = lw_builder_comm(l->b, "backward", LW_COMM_BACKWARD, LW_REDUCER_AUTO,
+                                  l->backward_stream);
+    add_pipeline_groups(l, l->backward, members);
+}
+
+/* Of two directions either holds the whole model. */
+static int32_t stages_of_replica(const struct lw_lowering *l)
+{
+    return l->mirrored ? l->pp / 2 : l->pp;
+}
+
+/* The model group: all ranks of a replica, consecutive in ColossalAI's order of ranks. */
+static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
+{
+    int32_t stages = stages_of_replica(l), n = stages * l->tp;
+    int32_t *members = lw_alloc((size_t)n * sizeof *members);
+
+    if (!members)
+        return lw_fail_nomem(err);
+    l->model_stream = lw_builder_stream(l->b, "model", LW_STREAM_COMM, 1);
+    l->model = lw_builder_comm(l->b, "model", LW_COMM_MODEL, l->s->reducer, l->model_stream);
+    for (int32_t d = 0; d < l->dp; d++) {
+        for (int32_t first = 0; first < l->pp; first += stages) {
+            for (int32_t p = 0; p < stages; p++)
+                for (int32_t t = 0; t < l->tp; t++)
+                    members[p * l->tp + t] = lw_rank_at(l, d, first + p, t);
+            lw_builder_group(l->b, l->model, members, n);
+        }
+    }
+    if (l->pp > 1 && l->s->compat == LW_COMPAT_COLOSSALAI) {
+        l->pipeline = lw_builder_comm(l->b, "pipeline", LW_COMM_MODEL, l->s->reducer,
+                                      l->model_stream);
+        add_pipeline_groups(l, l->pipeline, members);
+    }
+    lw_free(members);
+    return LW_OK;
+}
+
+static void add_tensor(struct lw_lowering *l, int32_t *members)
+{
+    l->tensor_stream = lw_builder_stream(l->b, "tensor", LW_STREAM_COMM, 1);
+    l->tensor = lw_builder_comm(l->b, "tensor", LW_COMM_TENSOR, l->s->reducer, l->tensor_stream);
+    for (int32_t d = 0; d < l->dp; d++) {
+        for (int32_t p = 0; p < l->pp; p++) {
+            for (int32_t t = 0; t < l->tp; t++)
+                members[t] = lw_rank_at(l, d, p, t);
+            lw_builder_group(l->b, l->tensor, members, l->tp);
+        }
+    }
+}
+
+/* Groups of n consecutive data coordinates. */
+static void add_data_parts(struct lw_lowering *l, int32_t comm, int32_t n, int32_t *members)
+{
+    for (int32_t d = 0; d < l->dp; d += n)
+        for (int32_t p = 0; p < l->pp; p++)
+            for (int32_t t = 0; t < l->tp; t++) {
+                for (int32_t i = 0; i < n; i++)
+                    members[i] = lw_rank_at(l, d + i, p, t);
+                lw_builder_group(l->b, comm, members, n);
+            }
+}
+
+/* Consecutive data coordinates share a sequence: Megatron's order has context before data. */
+static void add_context(struct lw_lowering *l, int32_t *members)
+{
+    l->context_stream = lw_builder_stream(l->b, "context", LW_STREAM_COMM, 1);
+    l->context =
+        lw_builder_comm(l->b, "context", LW_COMM_CONTEXT, l->s->reducer, l->context_stream);
+    add_data_parts(l, l->context, l->cp, members);
+}
+
+/* Consecutive data coordinates share the experts; those that are equal modulo ep hold the same
+ * ones, in both directions of a pipeline. */
+static void add_expert(struct lw_lowering *l, int32_t *members)
+{
+    l->expert_stream = lw_builder_stream(l->b, "expert", LW_STREAM_COMM, 1);
+    l->expert = lw_builder_comm(l->b, "expert", LW_COMM_EXPERT, l->s->reducer, l->expert_stream);
+    add_data_parts(l, l->expert, l->ep, members);
+    l->expert_data =
+        lw_builder_comm(l->b, "expert data", LW_COMM_EXPERT_DATA, l->s->reducer, l->comm);
+    for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
+        for (int32_t t = 0; t < l->tp; t++)
+            for (int32_t e = 0; e < l->ep; e++) {
+                int32_t n = 0;
+                for (int32_t d = e; d < l->dp; d += l->ep)
+                    members[n++] = lw_rank_at(l, d, stage, t);
+                for (int32_t d = e; l->mirrored && d < l->dp; d += l->ep)
+                    members[n++] = lw_rank_at(l, d, l->pp - 1 - stage, t);
+                lw_builder_group(l->b, l->expert_data, members, n);
+            }
+}
+
+enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
+{
+    int32_t most = 4 * l->dp > l->pp ? 4 * l->dp : l->pp;
+    int32_t *members = lw_alloc((size_t)(most > l->tp ? most : l->tp) * sizeof *members);
+
+    if (!members)
+        return lw_fail_nomem(err);
+    enum lw_status status = add_roles(l, err);
+    l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
+    l->replicas = -1;
+    l->comm = l->copy = l->data = l->forward = l->backward = l->tensor = -1;
+    l->model = l->pipeline = l->context = l->expert = l->expert_data = -1;
+    if (l->parts[0].n_members > 1)
+        add_data(l, members);
+    if (status == LW_OK && (l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
+        stages_of_replica(l) * l->tp > 1)
+        status = add_model(l, err);
+    if (l->pp > 1)
+        add_pipeline(l, members);
+    if (l->tp > 1)
+        add_tensor(l, members);
+    if (l->cp > 1)
+        add_context(l, members);
+    if (l->ep > 1)
+        add_expert(l, members);
+    lw_lower_tied_comms(l, members);
+    lw_free(members);
+    return status;
+}

@@ -1,0 +1,346 @@
+/* The model over a pipeline: the schedule's grid, the partition of modules into its stages, and
+ * each part's own workload.
+ *
+ * A part's workload has the modules of its stage, the parameters that live there and the buffers
+ * that belong to them; ready times count from the start of the part's backward. A parameter tied
+ * to one of another plan stage is a copy with a gradient of its own; one tied to a parameter
+ * that the same stage holds elsewhere is no parameter of this part. Stages without modules are
+ * refused. */
+#include <string.h>
+
+#include "shared/partition/partition.h"
+#include "shared/lower_layout/lowering.h"
+#include "shared/schedule/schedule.h"
+
+/* --- the grid -------------------------------------------------------------------------------- */
+
+static enum lw_status make_grid(struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_strategy *s = l->s;
+    struct lw_schedule_shape shape = {.schedule = l->pp > 1 ? s->schedule : LW_SCHEDULE_1F1B,
+                                      .n_ranks = l->pp,
+                                      .n_micro_batches = (int32_t)s->micro_batches,
+                                      .n_chunks = l->pp > 1 ? (int32_t)s->chunks : 1};
+
+    LW_TRY(lw_schedule_grid(&shape, &l->grid, err));
+    LW_TRY(lw_grid_check(&l->grid, err));
+    l->mirrored = l->grid.layout == LW_LAYOUT_BIDIR;
+    l->n_parts = l->grid.n_stages;
+    if (l->pp > 1 && lw_schedule_combines_calls(s->schedule))
+        return lw_colossal_order(&shape, false, &l->calls, err);
+    return LW_OK;
+}
+
+/* --- parts ----------------------------------------------------------------------------------- */
+
+static int32_t stage_of_part(const struct lw_lowering *l, int32_t part)
+{
+    return lw_stage_of_role(l, lw_grid_rank_of(&l->grid, part, 0));
+}
+
+int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module)
+{
+    return stage_of_part(l, l->part_of[module]);
+}
+
+/* The part that a buffer belongs to: that of the parameter whose dotted name it shares most of. */
+static int32_t part_of_buffer(const struct lw_lowering *l, const char *name)
+{
+    size_t best = 0;
+    int32_t part = 0;
+
+    for (int32_t i = 0; i < l->w->n_params; i++) {
+        const char *p = l->w->params[i].name;
+        size_t n = 0, dot = 0;
+        for (; p[n] && p[n] == name[n]; n++)
+            dot = p[n] == '.' ? n + 1 : dot;
+        if (dot > best) {
+            best = dot;
+            part = l->part_of[l->w->params[i].module];
+        }
+    }
+    return part;
+}
+
+struct split {
+    struct lw_lowering *l;
+    int32_t *local;  /* [n_params] number in its part; -1 = it lives with another */
+    int32_t *buffer_part;
+};
+
+static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct lw_range r,
+                                       int32_t n_params, struct lw_err *err)
+{
+    const struct lw_workload *w = l->w;
+    struct lw_workload *sub = lw_arena_alloc(&l->arena, 1, sizeof *sub);
+    struct lw_param *params = lw_arena_alloc(&l->arena, n_params, sizeof *params);
+    int32_t *map = lw_arena_alloc(&l->arena, n_params, sizeof *map);
+
+    if (!sub || !params || !map) {
+        lw_fail_nomem(err);
+        return NULL;
+    }
+    *sub = (struct lw_workload){.name = w->name, .modules = w->modules + r.begin,
+                                .n_modules = r.end - r.begin, .params = params, .batch = w->batch,
+                                .optimizer = w->optimizer, .optimizer_ps = w->optimizer_ps,
+                                .products = w->products, .n_products = w->n_products,
+                                .products_tp = w->products_tp, .products_cp = w->products_cp};
+    l->parts[q].w = sub;
+    l->parts[q].first_module = r.begin;
+    l->parts[q].param_in_model = map;
+    return sub;
+}
+
+int32_t lw_lower_holder(const struct lw_lowering *l, int32_t i)
+{
+    const struct lw_param *params = l->w->params;
+    int32_t first = params[i].tied, stage = lw_lower_stage_of(l, params[i].module);
+
+    for (int32_t j = first; j >= 0 && j < i; j++)
+        if ((j == first || params[j].tied == first) &&
+            lw_lower_stage_of(l, params[j].module) == stage)
+            return j;
+    return i;
+}
+
+static enum lw_status take_params(struct split *k, int32_t q, struct lw_range r, struct lw_err *err)
+{
+    struct lw_lowering *l = k->l;
+    const struct lw_workload *w = l->w;
+    int32_t n = 0;
+    lw_ps before = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        n += l->part_of[w->params[i].module] == q;
+    struct lw_workload *sub = workload_of(l, q, r, n, err);
+    if (!sub)
+        return LW_ENOMEM;
+    for (int32_t m = r.end; m < w->n_modules; m++)
+        before += w->modules[m].backward_input_ps + w->modules[m].backward_weight_ps;
+    for (int32_t i = 0; i < w->n_params; i++) {
+        int32_t holder;
+        if (l->part_of[w->params[i].module] != q)
+            continue;
+        holder = lw_lower_holder(l, i);
+        if (holder != i && l->part_of[w->params[holder].module] != q)
+            continue; /* another part of the stage holds it */
+        struct lw_param *p = &sub->params[sub->n_params];
+        *p = w->params[i];
+        p->module -= r.begin;
+        p->tied = holder == i ? -1 : k->local[holder];
+        p->ready_ps = p->ready_ps < 0 ? -1 : p->ready_ps > before ? p->ready_ps - before : 0;
+        ((int32_t *)l->parts[q].param_in_model)[sub->n_params] = i;
+        k->local[i] = sub->n_params++;
+    }
+    return LW_OK;
+}
+
+static enum lw_status take_sparse(struct split *k, int32_t q, struct lw_err *err)
+{
+    const struct lw_workload *w = k->l->w;
+    struct lw_workload *sub = (struct lw_workload *)k->l->parts[q].w;
+
+    LW_TAKE(&k->l->arena, sub->sparse, w->n_sparse, err);
+    for (int32_t i = 0; i < w->n_sparse; i++) {
+        struct lw_sparse x = w->sparse[i];
+        if (k->l->part_of[w->params[x.param].module] != q || k->local[x.param] < 0)
+            continue;
+        x.param = k->local[x.param];
+        sub->sparse[sub->n_sparse++] = x;
+    }
+    return LW_OK;
+}
+
+/* The model's order, cut to the part; a copy of a tied parameter, which the order leaves out,
+ * stands after the gradients of its own module. */
+static enum lw_status take_order(struct split *k, int32_t q, struct lw_err *err)
+{
+    struct lw_lowering *l = k->l;
+    const struct lw_workload *w = l->w;
+    struct lw_workload *sub = (struct lw_workload *)l->parts[q].w;
+    int32_t *order = lw_arena_alloc(&l->arena, sub->n_params, sizeof *order), n = 0;
+
+    if (!order)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < w->n_ready; i++)
+        if (l->part_of[w->params[w->ready_order[i]].module] == q &&
+            k->local[w->ready_order[i]] >= 0)
+            order[n++] = k->local[w->ready_order[i]];
+    for (int32_t i = 0; i < sub->n_params && w->n_ready > 0; i++) {
+        int32_t at = n;
+        if (w->params[l->parts[q].param_in_model[i]].tied < 0 || sub->params[i].tied >= 0 ||
+            !lw_param_has_gradient(&sub->params[i]))
+            continue;
+        while (at > 0 && sub->params[order[at - 1]].module < sub->params[i].module)
+            at--;
+        memmove(order + at + 1, order + at, (size_t)(n - at) * sizeof *order);
+        order[at] = i;
+        n++;
+    }
+    sub->ready_order = order;
+    sub->n_ready = n;
+    return LW_OK;
+}
+
+static enum lw_status take_buffers(struct split *k, int32_t q, struct lw_err *err)
+{
+    const struct lw_workload *w = k->l->w;
+    struct lw_workload *sub = (struct lw_workload *)k->l->parts[q].w;
+
+    LW_TAKE(&k->l->arena, sub->buffers, w->n_buffers, err);
+    for (int32_t i = 0; i < w->n_buffers; i++)
+        if (k->buffer_part[i] == q)
+            sub->buffers[sub->n_buffers++] = w->buffers[i];
+    return LW_OK;
+}
+
+static enum lw_status split_workload(struct lw_lowering *l, const struct lw_range *ranges,
+                                     struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_workload *w = l->w;
+    struct split k = {.l = l, .local = lw_arena_alloc(room, w->n_params, sizeof *k.local),
+                      .buffer_part = lw_arena_alloc(room, w->n_buffers, sizeof *k.buffer_part)};
+
+    if (!k.local || !k.buffer_part)
+        return lw_fail_nomem(err);
+    memset(k.local, -1, (size_t)w->n_params * sizeof *k.local);
+    for (int32_t i = 0; i < w->n_buffers; i++)
+        k.buffer_part[i] = part_of_buffer(l, w->buffers[i].name);
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        LW_TRY(take_params(&k, q, ranges[q], err));
+        LW_TRY(take_order(&k, q, err));
+        LW_TRY(take_sparse(&k, q, err));
+        LW_TRY(take_buffers(&k, q, err));
+    }
+    return LW_OK;
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static enum lw_status count_nodes(const struct lw_lowering *l, const struct lw_cost *cost,
+                                  struct lw_part *d, struct lw_err *err)
+{
+    int32_t per_node = cost ? cost->ranks_per_node : 0, last = -1;
+    int32_t *members = lw_alloc((size_t)lw_n_copies(l) * sizeof *members);
+
+    if (!members)
+        return lw_fail_nomem(err);
+    int32_t n = lw_data_group(l, d->stage, 0, members);
+    d->n_nodes = per_node > 0 ? 0 : 1;
+    for (int32_t i = 0; per_node > 0 && i < n; i++) { /* ascending, but for two directions' pairs */
+        d->n_nodes += members[i] / per_node != last;
+        last = members[i] / per_node;
+    }
+    lw_free(members);
+    return LW_OK;
+}
+
+static enum lw_status cut_model(struct lw_lowering *l, const struct lw_cost *cost,
+                                struct lw_arena *room, struct lw_err *err)
+{
+    struct lw_range *ranges = lw_arena_alloc(room, l->n_parts, sizeof *ranges);
+
+    if (!ranges)
+        return lw_fail_nomem(err);
+    if (l->n_parts == 1) {
+        l->parts[0].w = l->w;
+        return LW_OK;
+    }
+    LW_TRY(lw_lower_partition(l, cost, ranges, err));
+    for (int32_t q = 0; q < l->n_parts; q++)
+        for (int32_t m = ranges[q].begin; m < ranges[q].end; m++)
+            l->part_of[m] = q;
+    return split_workload(l, ranges, room, err);
+}
+
+/* Messages need sizes, and an element type: that of the first parameter. */
+static enum lw_status check_boundaries(struct lw_lowering *l, struct lw_err *err)
+{
+    l->activation_dtype = l->w->n_params > 0 ? l->w->params[0].dtype : LW_F32;
+    for (int32_t q = 0; q + 1 < l->n_parts; q++) {
+        int32_t m = l->parts[q].first_module + l->parts[q].w->n_modules - 1;
+        if (l->w->modules[m].output_bytes < 0)
+            return lw_fail(err, LW_EINVAL,
+                           "--pp %d: module %d '%s' ends a stage, and workload '%s' "
+                           "does not say how many bytes it passes on "
+                           "(output_bytes)",
+                           l->pp, m, l->w->modules[m].name, l->w->name);
+    }
+    return LW_OK;
+}
+
+static bool runs_halves(const struct lw_grid *g)
+{
+    for (int32_t i = 0; i < g->first[g->n_ranks]; i++)
+        if (g->actions[i].kind == LW_OP_BACKWARD_INPUT)
+            return true;
+    return false;
+}
+
+int32_t lw_lower_backwards(const struct lw_lowering *l, int32_t rank, int32_t part)
+{
+    const struct lw_grid *g = &l->grid;
+    int32_t n = 0;
+
+    for (int32_t i = g->first[rank]; i < g->first[rank + 1]; i++)
+        n += g->actions[i].stage == part && (g->actions[i].kind == LW_OP_BACKWARD ||
+                                             g->actions[i].kind == LW_OP_BACKWARD_WEIGHT);
+    return n;
+}
+
+enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost,
+                               struct lw_err *err)
+{
+    struct lw_arena room = {0};
+
+    LW_TRY(make_grid(l, err));
+    LW_TAKE(&l->arena, l->parts, l->n_parts, err);
+    LW_TAKE(&l->arena, l->part_of, l->w->n_modules, err);
+    enum lw_status s = cut_model(l, cost, &room, err);
+    lw_arena_free(&room);
+    if (s == LW_OK && l->s->tp_overlap != LW_TP_OVERLAP_OFF && runs_halves(&l->grid))
+        s = lw_fail(err, LW_ENOTSUP,
+                    "--tp-overlap with --schedule %s, which splits backwards: no weights' gradient "
+                    "is beside a sum (--tp-overlap off)",
+                    lw_schedule_name(l->s->schedule));
+    if (s == LW_OK)
+        s = check_boundaries(l, err);
+    for (int32_t q = 0; s == LW_OK && q < l->n_parts; q++) {
+        struct lw_part *d = &l->parts[q];
+        d->s = l->s;
+        d->cost = cost;
+        d->work.splits = runs_halves(&l->grid);
+        d->stage = stage_of_part(l, q);
+        d->n_members = l->s->zero_group > 0 ? (int32_t)l->s->zero_group : lw_n_copies(l);
+        d->n_expert_members = d->n_members / l->ep;
+        for (int32_t r = 0; r < l->pp; r++) {
+            int64_t n = lw_lower_backwards(l, r, q) * (l->s->no_sync + 1);
+            d->n_backwards = n > d->n_backwards ? n : d->n_backwards;
+        }
+        s = count_nodes(l, cost, d, err);
+        if (s == LW_OK)
+            s = lw_part_decide(d, err);
+    }
+    return s == LW_OK ? lw_lower_check_memory(l, err) : s;
+}
+
+enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err)
+{
+    struct lw_grid_costs *of_stage = lw_calloc((size_t)l->n_parts, sizeof *of_stage);
+    struct lw_grid_costs costs = {.of_stage = of_stage};
+
+    if (!of_stage)
+        return lw_fail_nomem(err);
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        const struct lw_workload *w = l->parts[q].w;
+        for (int32_t m = 0; m < w->n_modules; m++) {
+            of_stage[q].f += w->modules[m].forward_ps;
+            of_stage[q].i +=
+                w->modules[m].backward_input_ps + lw_recomputed_ps(l->s, &w->modules[m]);
+            of_stage[q].w += w->modules[m].backward_weight_ps;
+        }
+    }
+    enum lw_status s = lw_grid_order(&l->grid, &costs, &l->order, err);
+    lw_free(of_stage);
+    return s;
+}

@@ -1,0 +1,199 @@
+/* The plan's tables of a lowering: the model with the stage of each module and parameter, buckets,
+ * shards, works; and the memory of a part. A parameter's `tied` is the first at its own stage with
+ * the same storage, or, of a copy at another stage, the first of all. */
+#include "shared/timeline/param_memory.h"
+#include "shared/lower_layout/lowering.h"
+
+static void add_params(struct lw_lowering *l)
+{
+    const struct lw_workload *w = l->w;
+
+    for (int32_t m = 0; m < w->n_modules; m++)
+        lw_builder_module(l->b, lw_lower_stage_of(l, m));
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        int32_t holder = lw_lower_holder(l, i);
+        struct lw_plan_param q = {.name = p->name, .numel = p->numel, .dtype = p->dtype,
+                                  .stage = lw_lower_stage_of(l, p->module), .module = p->module,
+                                  .device = p->device, .tied = holder == i ? p->tied : holder,
+                                  .trainable = p->trainable, .sparse = p->sparse,
+                                  .used = p->used, .ignored = p->ignored,
+                                  .expert = p->expert && l->ep > 1};
+        lw_builder_param(l->b, &q);
+        if (l->tp > 1 && p->tp_split == LW_TP_REPLICATED)
+            lw_builder_whole(l->b, i);
+    }
+    for (int32_t i = 0; i < w->n_sparse; i++)
+        lw_builder_sparse(l->b, &w->sparse[i]);
+    for (int32_t i = 0; i < w->n_buffers; i++)
+        lw_builder_buffer(l->b, &w->buffers[i]);
+}
+
+/* Buckets beside the gradients: none where gradients are views of them, or where they come and
+ * go. */
+static int64_t set_bytes(const struct lw_part *d, const struct lw_part_set *set)
+{
+    int64_t bytes = 0;
+
+    if (d->storage != LW_STORED_COPIED)
+        return 0;
+
+    for (int32_t b = 0; set->name && b < set->buckets.n_buckets; b++)
+        bytes += lw_part_bucket_bytes(d, set, b);
+    return bytes;
+}
+
+/* What the shards add to the member that has most of them. */
+static enum lw_status add_owned(struct lw_part *d, const struct lw_memory_rule *rule,
+                                int64_t bytes[LW_N_MEM], struct lw_err *err)
+{
+    int64_t(*of_member)[LW_N_MEM] =
+        lw_arena_alloc(&d->arena, d->n_members, sizeof *of_member), most = 0;
+    int32_t which = 0;
+
+    if (!of_member)
+        return lw_fail_nomem(err);
+    for (int32_t i = 0; i < d->shards.n_shards; i++) {
+        const struct lw_shard *h = &d->shards.shards[i];
+        const struct lw_param *p = &d->w->params[h->param];
+        if (!p->trainable)
+            of_member[h->owner][LW_MEM_PARAMS] += h->numel * lw_dtype_size(p->dtype);
+        else if (h->owner >= 0)
+            lw_memory_add(rule, p->dtype, 0, h->numel, of_member[h->owner]);
+    }
+    for (int32_t m = 0; m < d->n_members; m++) {
+        int64_t sum = 0;
+        for (int k = 0; k < LW_N_MEM; k++)
+            sum += of_member[m][k];
+        which = sum > most ? m : which;
+        most = sum > most ? sum : most;
+    }
+    for (int k = 0; k < LW_N_MEM; k++)
+        bytes[k] += of_member[which][k];
+    return LW_OK;
+}
+
+/* Rows of sparse gradients, of all members once they are summed, in place of whole ones. */
+static int64_t sparse_bytes(const struct lw_part *d)
+{
+    int64_t bytes = 0;
+
+    for (int32_t i = 0; i < d->w->n_sparse; i++) {
+        const struct lw_sparse *x = &d->w->sparse[i];
+        const struct lw_param *p = &d->w->params[x->param];
+        enum lw_dtype grad = lw_strategy_grad_dtype(d->s, (enum lw_dtype)p->dtype);
+        if (p->trainable && p->tied < 0)
+            bytes += lw_part_rows(d, x, d->n_members) * lw_sparse_row_bytes(x, grad) -
+                     p->numel * lw_dtype_size(grad);
+    }
+    return bytes;
+}
+
+enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+    bool sharded = d->shards.n > 0;
+    struct lw_memory_rule rule = {.optimizer = w->optimizer, .zero = sharded ? (int)d->s->zero : 0};
+
+    if (sharded && rule.zero >= 2 && !lw_part_drops_gradients(d))
+        rule.whole_gradients = true;
+
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        if (p->tied >= 0)
+            continue;
+        rule.grad = lw_strategy_grad_dtype(d->s, p->dtype);
+        if (p->trainable)
+            lw_memory_add(&rule, p->dtype, p->numel, 0, bytes);
+        else if (!lw_part_shards_frozen(d, p))
+            bytes[LW_MEM_PARAMS] += p->numel * lw_dtype_size(p->dtype);
+    }
+    for (int32_t i = 0; i < w->n_buffers; i++)
+        bytes[LW_MEM_PARAMS] += w->buffers[i].numel * lw_dtype_size(w->buffers[i].dtype);
+    bytes[LW_MEM_BUCKETS] += set_bytes(d, &d->initial);
+    bytes[LW_MEM_GRADS] += sparse_bytes(d);
+    return sharded ? add_owned(d, &rule, bytes, err) : LW_OK;
+}
+
+/* What a stage updates: of the member with the most elements where they are sharded. */
+static int64_t updated_elements(const struct lw_lowering *l, int32_t stage)
+{
+    int64_t whole = 0, most = 0;
+
+    for (int32_t q = 0; q < l->n_parts; q++) {
+        const struct lw_part *d = &l->parts[q];
+        for (int32_t i = 0; d->stage == stage && d->shards.n == 0 && i < d->w->n_params; i++)
+            if (d->w->params[i].trainable && d->w->params[i].tied < 0)
+                whole += d->w->params[i].numel;
+    }
+    for (int32_t m = 0; m < l->parts[0].n_members; m++) {
+        int64_t owned = 0;
+        for (int32_t q = 0; q < l->n_parts; q++)
+            if (l->parts[q].stage == stage && l->parts[q].shards.owned)
+                owned += l->parts[q].shards.owned[m];
+        most = owned > most ? owned : most;
+    }
+    return whole + most;
+}
+
+/* Of whose gradients a stage holds all, whoever updates them. */
+static int64_t held_elements(const struct lw_lowering *l, int32_t stage)
+{
+    int64_t sum = 0;
+
+    if (l->s->zero >= 2)
+        return updated_elements(l, stage);
+    for (int32_t q = 0; q < l->n_parts; q++)
+        if (l->parts[q].stage == stage)
+            sum += lw_workload_numel(l->parts[q].w, true);
+    return sum;
+}
+
+/* The workload's time for all elements, in proportion, rounded up. */
+static lw_ps in_proportion(lw_ps time, int64_t elements, int64_t all)
+{
+    return all == 0 ? time : (lw_ps)(((__int128)time * elements + all - 1) / all);
+}
+
+/* The optimizer, and the passes over gradients before it. */
+static lw_ps optimizer_ps(const struct lw_lowering *l, int32_t stage)
+{
+    int64_t all = lw_workload_numel(l->given, true);
+
+    return in_proportion(l->w->optimizer_ps, updated_elements(l, stage), all) +
+           in_proportion(l->w->gradients_ps, held_elements(l, stage), all);
+}
+
+/* One number per stage, with --clip. */
+static void add_norm_sets(struct lw_lowering *l)
+{
+    const struct lw_bucket number = {.dtype = lw_norm_dtype(l),
+                                     .bytes = lw_dtype_size(lw_norm_dtype(l))};
+
+    for (int32_t stage = 0; l->s->clip > 0 && stage < (l->mirrored ? l->pp / 2 : l->pp); stage++) {
+        lw_builder_set(l->b, LW_BUCKET_NORM, NULL, stage);
+        int32_t bucket = lw_builder_bucket(l->b, &number, NULL, 0);
+        if (stage == 0)
+            l->norm_bucket = bucket;
+    }
+}
+
+enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err)
+{
+    LW_TAKE(&l->arena, l->optimizer_work, l->pp, err);
+    add_params(l);
+    for (int32_t i = 0; i < l->n_parts; i++) {
+        lw_part_add_sets(&l->parts[i], l->b);
+        lw_part_add_shards(&l->parts[i], l->b);
+    }
+    lw_lower_tied_sets(l);
+    add_norm_sets(l);
+    for (int32_t i = 0; lw_products_fit(l->w, l->s) && i < l->w->n_products; i++)
+        lw_builder_product(l->b, &l->w->products[i]);
+    for (int32_t i = 0; i < l->n_parts; i++)
+        LW_TRY(lw_part_add_works(&l->parts[i], l->b, err));
+    for (int32_t r = 0; r < l->pp; r++)
+        l->optimizer_work[r] = lw_builder_work(
+            l->b, &(struct lw_work){optimizer_ps(l, lw_stage_of_role(l, r)), -1, -1, 0, 0, 0});
+    return LW_OK;
+}

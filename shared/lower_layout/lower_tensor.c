@@ -1,0 +1,212 @@
+/* Tensor and context parallelism: what one rank of such groups computes and holds, and where its
+ * tensor group sums activations (Shoeybi et al., arXiv 1909.08053, section 3).
+ *
+ * A split module's times are its whole part plus the rest over tp, rounded up; flops are divided,
+ * memory traffic follows the forward's time. Parameters that the workload calls split have a tp-th
+ * of their elements: vocabularies are padded, others must divide. The sums are tp_calls all-reduces
+ * in forward and in backward, at equal distances in the module's time, the last at its end; what
+ * follows on the compute stream waits for each. Ready times keep their place within their module's
+ * window.
+ *
+ * With sequence parallelism (Korthikanti et al., arXiv 2205.05198, section 4.2) the whole part
+ * is divided too, and so is what a module passes on. With context parallelism every time and
+ * every activation is divided by cp, parameters are not. lower_tensor_ops.c places the group's
+ * collectives among a module's ops. */
+#include <inttypes.h>
+
+#include "shared/lower_layout/lowering.h"
+
+static int64_t over(int64_t whole, int64_t all, int32_t tp)
+{
+    return all < 0 ? -1 : whole + (all - whole + tp - 1) / tp;
+}
+
+static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool sequence)
+{
+    struct lw_module x = *m;
+
+    if (m->tp_split == LW_TP_REPLICATED)
+        return x;
+    x.forward_ps = over(sequence ? 0 : m->whole_forward_ps, m->forward_ps, tp);
+    x.backward_input_ps = over(sequence ? 0 : m->whole_input_ps, m->backward_input_ps, tp);
+    x.backward_weight_ps = over(sequence ? 0 : m->whole_weight_ps, m->backward_weight_ps, tp);
+    x.selective_ps = over(0, m->selective_ps, tp);
+    x.tp_column_ps = over(0, m->tp_column_ps, tp);
+    x.tp_row_ps = over(0, m->tp_row_ps, tp);
+    x.forward_flops = over(0, m->forward_flops, tp);
+    if (m->forward_bytes > 0 && m->forward_ps > 0)
+        x.forward_bytes = (int64_t)((__int128)m->forward_bytes * x.forward_ps / m->forward_ps);
+    for (int r = 0; r < LW_N_RECOMPUTE; r++)
+        x.kept_bytes[r] = over(sequence ? 0 : m->whole_kept_bytes[r], m->kept_bytes[r], tp);
+    x.kv_bytes = over(0, m->kv_bytes, tp);
+    x.dispatch_bytes = over(0, m->dispatch_bytes, sequence ? tp : 1);
+    x.output_bytes = over(0, m->output_bytes, sequence ? tp : 1);
+    return x;
+}
+
+/* One of cp equal parts of the tokens. */
+static void divide_tokens(struct lw_module *m, int32_t cp)
+{
+    int64_t *fields[LW_N_TOKEN_FIELDS];
+
+    lw_module_token_fields(m, fields);
+    for (int i = 0; i < LW_N_TOKEN_FIELDS; i++)
+        *fields[i] = over(0, *fields[i], cp);
+}
+
+/* Rows of a part of so many elements that has all columns; 0: it has no whole rows. */
+static int64_t fewer_rows(const struct lw_param *p, int64_t numel)
+{
+    int64_t columns = p->rows > 0 ? p->numel / p->rows : 0;
+
+    return columns > 0 && numel % columns == 0 ? numel / columns : 0;
+}
+
+static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, struct lw_param *out,
+                                    struct lw_err *err)
+{
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        out[i] = *p;
+        if (p->tied >= 0 && p->tp_split != w->params[p->tied].tp_split)
+            return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' shares the storage of '%s', "
+                                           "but the workload splits them differently (tp_split)",
+                           tp, i, p->name, w->params[p->tied].name);
+        if (p->tp_split == LW_TP_REPLICATED)
+            continue;
+        if (p->numel % tp != 0 && p->tp_split != LW_TP_VOCAB)
+            return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' has %" PRId64 " elements, "
+                                           "which make no %d equal parts", tp, i, p->name, p->numel,
+                           tp);
+        out[i].numel = over(0, p->numel, tp);
+        if (p->tp_split != LW_TP_ROW && !p->expert) /* experts' rows are the experts */
+            out[i].rows = fewer_rows(p, out[i].numel);
+        else if (p->rows > 0 && out[i].numel % p->rows != 0)
+            out[i].rows = 0;
+    }
+    return LW_OK;
+}
+
+/* A rank has the ep-th part of a module's experts. */
+static enum lw_status divide_experts(struct lw_param *params, int32_t n, int32_t ep,
+                                     struct lw_err *err)
+{
+    for (int32_t i = 0; i < n; i++) {
+        struct lw_param *p = &params[i];
+        if (!p->expert)
+            continue;
+        if (p->numel % ep != 0)
+            return lw_fail(err, LW_EINVAL,
+                           "--ep %d: the experts of parameter %d '%s' have %" PRId64
+                           " elements on a rank, which make no %d equal parts",
+                           ep, i, p->name, p->numel, ep);
+        p->rows = fewer_rows(p, p->numel / ep);
+        p->numel /= ep;
+    }
+    return LW_OK;
+}
+
+/* A ready time lies in the window of some module: it keeps its share of it. */
+static void move_ready(const struct lw_workload *w, struct lw_workload *x)
+{
+    for (int32_t i = 0; i < w->n_params; i++) {
+        lw_ps at = w->params[i].ready_ps, begin = 0, moved = 0;
+        int32_t m = w->n_modules - 1;
+        if (at < 0)
+            continue;
+        for (; m > 0 && at > begin + lw_module_backward(&w->modules[m]); m--) {
+            begin += lw_module_backward(&w->modules[m]);
+            moved += lw_module_backward(&x->modules[m]);
+        }
+        lw_ps length = lw_module_backward(&w->modules[m]);
+        if (length > 0)
+            moved += (lw_ps)((__int128)(at - begin) * lw_module_backward(&x->modules[m]) / length);
+        x->params[i].ready_ps = moved;
+    }
+}
+
+static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_workload *w = l->given;
+    bool any = false;
+
+    for (int32_t m = 0; m < w->n_modules; m++)
+        any = any || w->modules[m].kv_bytes > 0;
+    if (l->cp > 1 && !any)
+        return lw_fail(err, LW_EINVAL,
+                       "--cp %d: no module of workload '%s' says how many bytes of keys "
+                       "and values its attention reads (kv_bytes)",
+                       l->cp, w->name);
+    if (l->cp > 1 && w->n_sparse > 0)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--cp %d: which rows of a sparse gradient a part of the tokens "
+                       "touches is not known (--cp 1)",
+                       l->cp);
+    return LW_OK;
+}
+
+static enum lw_status check_experts(const struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_strategy *s = l->s;
+    bool any = false;
+
+    for (int32_t i = 0; i < l->given->n_params; i++)
+        any = any || l->given->params[i].expert;
+    if (l->ep == 1)
+        return LW_OK;
+    if (s->dp * s->cp % s->ep != 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--ep %d does not divide the %d ranks of --dp and --cp that would "
+                       "share the experts",
+                       l->ep, l->dp);
+    if (!any)
+        return lw_fail(err, LW_EINVAL,
+                       "--ep %d: workload '%s' has no parameter of experts (expert)", l->ep,
+                       l->given->name);
+    if (s->clip > 0)
+        return lw_fail(err, LW_ENOTSUP, "--ep %d with --clip: the norm over experts is not planned "
+                                        "(--clip 0)", l->ep);
+    if (s->zero > 0 && !lw_part_has_units(s))
+        return lw_fail(err, LW_ENOTSUP,
+                       "--ep %d with --zero %lld: experts are sharded in equal shares "
+                       "alone (--shard-policy flat-contiguous, --bucket-policy "
+                       "deepspeed)",
+                       l->ep, (long long)s->zero);
+    if (s->compat != LW_COMPAT_NONE)
+        return lw_fail(err, LW_EINVAL, "--compat %s has no --ep", lw_compat_name(s->compat));
+    return LW_OK;
+}
+
+enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
+{
+    const struct lw_workload *w = l->given;
+    struct lw_workload *x = lw_arena_alloc(&l->arena, 1, sizeof *x);
+    bool any = false;
+
+    l->w = w;
+    if (l->tp == 1 && l->cp == 1 && l->ep == 1)
+        return x ? LW_OK : lw_fail_nomem(err);
+    LW_TRY(check_context(l, err));
+    LW_TRY(check_experts(l, err));
+    for (int32_t m = 0; m < w->n_modules; m++)
+        any = any || w->modules[m].tp_split != LW_TP_REPLICATED;
+    if (l->tp > 1 && !any)
+        return lw_fail(err, LW_EINVAL, "--tp %d: workload '%s' names no module that tensor "
+                                       "parallelism splits (tp_split)", l->tp, w->name);
+    if (!x)
+        return lw_fail_nomem(err);
+    *x = *w;
+    x->arena = (struct lw_arena){0};
+    LW_TAKE(&l->arena, x->modules, w->n_modules, err);
+    LW_TAKE(&l->arena, x->params, w->n_params, err);
+    for (int32_t m = 0; m < w->n_modules; m++)
+        x->modules[m] = shrink(&w->modules[m], l->tp, l->s->sequence_parallel);
+    for (int32_t m = 0; l->cp > 1 && m < w->n_modules; m++)
+        divide_tokens(&x->modules[m], l->cp);
+    LW_TRY(shrink_params(w, l->tp, x->params, err));
+    if (l->ep > 1)
+        LW_TRY(divide_experts(x->params, w->n_params, l->ep, err));
+    move_ready(w, x);
+    l->w = x;
+    return LW_OK;
+}

@@ -1,0 +1,163 @@
+#pragma once
+
+#include "shared/groups/groups.h"
+#include "shared/lower_part/lower_chunk.h"
+#include "shared/partition/partition.h"
+#include "shared/schedule/grid_order.h"
+#include "shared/schedule/schedule_colossal.h"
+
+/* What a lowering holds before its ops are written: lower_stages.c lays the model over the
+ * pipeline, lower_ranks.c the ranks over both, lower_tables.c fills the plan's tables.
+ *
+ * A pipeline rank is a role of the plan. It holds one part of the model or several (chunks). A
+ * plan's stage is what holds the same parameters: the pipeline rank, but for two directions,
+ * where the ranks r and p-1-r hold the same two parts. */
+
+/* Operands that a row resolves for each rank of a role. */
+enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT, LW_ROW_SHARE };
+struct lw_row {
+    enum lw_row_kind kind;
+    int32_t role, which;         /* which: the peer's pipeline rank; the root's index in its group;
+                                  * members that a buffer has equal shares for */
+    int64_t bytes;
+    int32_t row;
+};
+
+/* A parameter's copies at several stages, ascending. */
+struct lw_tied_copy {
+    int32_t param, stage, bucket; /* bucket: the plan's number */
+};
+struct lw_tied_set {
+    int32_t first, n_copies, comm, stream;
+    struct lw_tied_copy *copies;
+};
+
+struct lw_lowering {
+    const struct lw_workload *given; /* the whole model */
+    const struct lw_workload *w;     /* of one rank of a tensor group */
+    const struct lw_strategy *s;
+    struct lw_builder *b;
+    struct lw_arena arena;
+    struct lw_grid grid;         /* of the pipeline; one rank and one stage without one */
+    struct lw_grid_order order;  /* what each of its ranks does */
+    struct lw_colossal_order calls; /* the same for schedules of combined calls; else empty */
+    bool mirrored;               /* two directions: two pipeline ranks hold the same parts */
+    int32_t n_parts;
+    struct lw_part *parts;       /* [n_parts] in the order of the model: part q is stage q of the
+                                  * grid */
+    int32_t *part_of;            /* [modules] */
+    int64_t slowest_part;        /* the exact partition's bottleneck, in picoseconds */
+    int32_t n_tied;
+    struct lw_tied_set *tied;
+
+    /* ranks */
+    int32_t n_ranks, dp, pp, tp; /* dp: ranks that share parameters, dp * cp of the strategy */
+    int32_t cp;                  /* consecutive ones of them share a sequence */
+    struct lw_rank_grid axes;
+    int32_t axis_dp, axis_pp, axis_tp;
+    int32_t *ranks_of;           /* [n_ranks] by role, ascending: role r has dp * tp of them, from
+                                  * r * dp * tp on */
+    struct lw_row *rows;         /* rows of operands made so far */
+    int64_t n_rows, rows_capacity;
+    bool no_memory;              /* for a row: the lowering has failed */
+
+    int32_t compute, comm, copy; /* streams; -1 = the plan has none */
+    int32_t data;                /* communicator class; -1 = none */
+    int32_t replicas, replicas_stream; /* class over the data groups that hold the same shards; -1 =
+                                  * there is one such group */
+    int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
+    int32_t forward_stream, backward_stream;
+    int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
+    int32_t context, context_stream; /* class of keys and values; -1 = none */
+    int32_t ep, expert, expert_stream; /* class of tokens to experts; -1 = none */
+    int32_t expert_data;         /* class of experts' gradients; -1 = none */
+    int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica (of two
+                                    * directions: of one), and of a pipeline (compat colossalai),
+                                    * agree on; -1 = none */
+    int32_t norm_bucket;         /* plan's number of stage 0's; stage s has the s-th after it */
+    enum lw_dtype activation_dtype;
+    int32_t *optimizer_work;     /* [pp] */
+};
+
+/* Ranks that run the same program have one role, the pipeline rank; this is its stage in the
+ * plan. */
+static inline int32_t lw_stage_of_role(const struct lw_lowering *l, int32_t role)
+{
+    return l->mirrored && role >= l->pp / 2 ? l->pp - 1 - role : role;
+}
+
+/* Ranks that hold a copy of a part. */
+static inline int32_t lw_n_copies(const struct lw_lowering *l)
+{
+    return l->mirrored ? 2 * l->dp : l->dp;
+}
+
+/* Without pipeline and tensor parallelism all ranks are alike. */
+static inline bool lw_is_plain(const struct lw_lowering *l)
+{
+    return l->pp == 1 && l->tp == 1;
+}
+
+/* The class that reduces, scatters and gathers what experts, or all others, have. */
+static inline int32_t lw_data_comm(const struct lw_lowering *l, bool expert)
+{
+    return expert && l->ep > 1 ? l->expert_data : l->data;
+}
+
+/* The gradients' norm travels as f64, ColossalAI's as f32. */
+static inline enum lw_dtype lw_norm_dtype(const struct lw_lowering *l)
+{
+    return l->s->compat == LW_COMPAT_COLOSSALAI ? LW_F32 : LW_F64;
+}
+
+/* A tensor rank sends its part of a pipeline message alone, and all put it together again. */
+static inline bool lw_scatters_messages(const struct lw_lowering *l)
+{
+    return l->s->scatter_gather && !l->s->sequence_parallel && l->tp > 1;
+}
+
+/* lower_tensor.c: l->w from l->given. */
+enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err);
+
+/* lower_stages.c: the schedule's grid, the partition, and the parts with their workloads. */
+enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost,
+                               struct lw_err *err);
+enum lw_status lw_lower_partition(struct lw_lowering *l, const struct lw_cost *cost,
+                                  struct lw_range *ranges /* [n_parts] */, struct lw_err *err);
+/* lower_partition_exact.c: the exact policy with work[modules] and what the strategy asks it to
+ * weigh; after the parts' decisions, that no stage holds more than --stage-memory. */
+enum lw_status lw_lower_exact(struct lw_lowering *l, const struct lw_cost *cost,
+                              const int64_t *work, struct lw_arena *room,
+                              struct lw_partitioning *out, struct lw_err *err);
+enum lw_status lw_lower_check_memory(struct lw_lowering *l, struct lw_err *err);
+/* Backwards of a part that a pipeline rank runs in a pass, and that complete its gradients. */
+int32_t lw_lower_backwards(const struct lw_lowering *l, int32_t rank, int32_t part);
+int32_t lw_lower_stage_of(const struct lw_lowering *l, int32_t module);
+/* The first parameter at this one's stage with the same storage: itself, unless it is tied
+ * there. */
+int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param);
+/* The parts are decided: what each rank does, in order. */
+enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err);
+
+/* lower_tied.c: sets of copies; their communicators (members: room for pp); their buffers. */
+enum lw_status lw_lower_tied(struct lw_lowering *l, struct lw_err *err);
+/* The parameter is a copy of a set: its gradient is added to those at other stages. */
+bool lw_lower_has_tied(const struct lw_lowering *l, int32_t param);
+void lw_lower_tied_comms(struct lw_lowering *l, int32_t *members);
+void lw_lower_tied_sets(struct lw_lowering *l);
+
+/* lower_ranks.c: coordinates; then roles, streams and communicators in the plan. */
+enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err);
+int32_t lw_rank_at(const struct lw_lowering *l, int32_t dp, int32_t pp, int32_t tp);
+/* Members of the data group with this stage and tensor coordinate, in order; returns their number.
+ * members: room for all that have a copy. */
+int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, int32_t *members);
+enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err);
+/* The row of operands of a role that names this peer or root, or each rank's share of `bytes`; -1
+ * when memory ran out. */
+int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
+                     int64_t bytes);
+
+/* lower_tables.c: the model with its buckets, shards and works. */
+enum lw_status lw_lower_model(struct lw_lowering *l, struct lw_err *err);
+enum lw_status lw_part_memory(struct lw_part *d, int64_t bytes[LW_N_MEM], struct lw_err *err);

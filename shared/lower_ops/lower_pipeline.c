@@ -1,0 +1,148 @@
+/* Forwards, backwards and messages of a pass on one pipeline rank, in the order of lw_grid_order.
+ *
+ * A receive waits for nothing but its turn on its communicator; what takes it waits for it. A
+ * send waits for the op after which its value is there. Gradients are reduced during the last
+ * backward of their part; host gaps come with the first forward and the first backward of a
+ * micro-batch on the rank. */
+#include <string.h>
+
+#include "shared/lower_ops/writer.h"
+
+int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb)
+{
+    return (backward * k->l->grid.n_stages + stage) * k->l->grid.n_micro_batches + mb;
+}
+
+static struct lw_writer_part *part_of(const struct lw_writer *k, int32_t stage)
+{
+    for (int32_t i = 0; i < k->n_parts; i++)
+        if (k->parts[i].d == &k->l->parts[stage])
+            return &k->parts[i];
+    return NULL;
+}
+
+static void write_gap(struct lw_writer *k, bool backward)
+{
+    bool *written = &k->gap_written[backward * k->l->grid.n_micro_batches + k->micro_batch];
+
+    if (!*written)
+        lw_write_gap(k, backward ? LW_GAP_BEFORE_BACKWARD : LW_GAP_BEFORE_FORWARD);
+    *written = true;
+}
+
+static int32_t last_micro_batch(const struct lw_writer *k, const struct lw_grid_step *s)
+{
+    const struct lw_grid *g = &k->l->grid;
+    int32_t last = g->n_micro_batches - 1;
+
+    return lw_grid_rank_of(g, s->action.stage, last) == k->role ? last : g->n_micro_batches / 2 - 1;
+}
+
+/* The module after which the value leaves, or before which the gradient does. */
+static int32_t boundary(const struct lw_lowering *l, const struct lw_action *a)
+{
+    const struct lw_part *d = &l->parts[a->kind == LW_OP_FORWARD ? a->stage : a->stage - 1];
+
+    return d->first_module + d->w->n_modules - 1;
+}
+
+/* What an action takes: put together where it came in parts, which only now holds up the tensor
+ * group. */
+static int32_t input_of(struct lw_writer *k, const struct lw_action *a, bool backward, int32_t at)
+{
+    const struct lw_lowering *l = k->l;
+    struct lw_action from = {.kind = backward ? LW_OP_BACKWARD : LW_OP_FORWARD,
+                             .stage = backward ? a->stage + 1 : a->stage - 1};
+    int32_t got = k->got[at];
+
+    if (got < 0 || !lw_scatters_messages(l))
+        return got;
+    int32_t module = boundary(l, &from);
+    return lw_write_whole_message(k, l->w->modules[module].output_bytes, module, got);
+}
+
+enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err)
+{
+    struct lw_writer_part *x = part_of(k, a->stage);
+    bool backward = a->kind != LW_OP_FORWARD;
+    int32_t at = lw_value_at(k, backward, a->stage, a->micro_batch);
+
+    k->micro_batch = a->micro_batch;
+    if (!backward) {
+        const struct lw_grid_step step = {LW_GRID_RUN, *a, -1};
+        write_gap(k, false);
+        if (x->reducer && a->micro_batch == last_micro_batch(k, &step))
+            lw_write_buffers(k, x);
+        k->made[at] = lw_write_forward(k, x, input_of(k, a, false, at));
+        return LW_OK;
+    }
+    if (a->kind != LW_OP_BACKWARD_WEIGHT)
+        write_gap(k, true);
+    if (a->kind != LW_OP_BACKWARD_WEIGHT)
+        x->uses_left--;
+    bool completes = a->kind != LW_OP_BACKWARD_INPUT && --x->backwards_left == 0;
+    int32_t input = a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : input_of(k, a, true, at), output = -1;
+    bool round = x->reducer && lw_part_reduces_each(x->d);
+    LW_TRY(
+        lw_write_backward(k, x, a->kind, input, (completes || round) && x->reducer, &output, err));
+    if (round && !completes)
+        LW_TRY(lw_write_round_end(k, x, err));
+    if (a->kind != LW_OP_BACKWARD_WEIGHT)
+        k->made[at] = output;
+    return LW_OK;
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
+                         int32_t peer, int32_t call, int32_t dep)
+{
+    struct lw_lowering *l = k->l;
+    bool backward = made->kind != LW_OP_FORWARD;
+    struct lw_op op = lw_builder_blank(sends ? LW_OP_SEND : LW_OP_RECV,
+                                       backward ? l->backward_stream : l->forward_stream);
+
+    op.comm = backward ? l->backward : l->forward;
+    op.work_ps = -1;
+    op.module = boundary(l, made);
+    op.bytes = l->w->modules[op.module].output_bytes;
+    if (lw_scatters_messages(l))
+        op.bytes = (op.bytes + l->tp - 1) / l->tp;
+    op.dtype = l->activation_dtype;
+    op.stage = k->stage;
+    op.micro_batch = made->micro_batch;
+    op.call = call;
+    op.name = backward ? "gradient" : "activation";
+    op.operand = lw_lower_row(l, LW_ROW_PEER, k->role, peer, op.bytes);
+    return lw_builder_op(l->b, &op, &dep, dep >= 0);
+}
+
+static void pass_on(struct lw_writer *k, const struct lw_grid_step *s)
+{
+    const struct lw_action *a = &s->action;
+    bool backward = a->kind != LW_OP_FORWARD;
+
+    if (s->kind == LW_GRID_SEND) {
+        lw_write_message(k, true, a, s->peer, -1,
+                      k->made[lw_value_at(k, backward, a->stage, a->micro_batch)]);
+        return;
+    }
+    int32_t target = lw_action_target(&k->l->grid, a);
+    k->got[lw_value_at(k, backward, target, a->micro_batch)] =
+        lw_write_message(k, false, a, s->peer, -1, -1);
+}
+
+enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err)
+{
+    const struct lw_grid_order *o = &k->l->order;
+
+    if (k->l->calls.n_ranks > 0)
+        return lw_write_calls(k, err);
+    for (int32_t i = o->first[k->role]; i < o->first[k->role + 1]; i++) {
+        if (o->steps[i].kind == LW_GRID_RUN)
+            LW_TRY(lw_write_action(k, &o->steps[i].action, err));
+        else
+            pass_on(k, &o->steps[i]);
+    }
+    return LW_OK;
+}

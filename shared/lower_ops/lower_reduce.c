@@ -1,0 +1,328 @@
+/* The reduction of a part's gradients: copies into buckets, launches as the reducer asks for them,
+ * and after the backward whatever is left. The reducer that decides the launches is the one exec
+ * runs.
+ *
+ * Invariant: a collective depends on the copy that completed its bucket, and by the compute
+ * stream's order on all earlier ones. Source of c10d's order: pytorch
+ * torch/csrc/distributed/c10d/reducer.cpp 1.13.1 (mark_variable_ready, mark_bucket_ready,
+ * finalize_backward). */
+#include "shared/lower_ops/writer.h"
+
+enum { MAP_BYTES_PER_PARAM = 4 };
+
+static enum lw_dtype dtype_of(const struct lw_part *d, int32_t param)
+{
+    return lw_strategy_grad_dtype(d->s, d->w->params[param].dtype);
+}
+
+static int64_t bytes_of(const struct lw_part *d, int32_t param)
+{
+    const struct lw_sparse *x = lw_part_sparse(d, param);
+
+    return x ? lw_part_rows(d, x, 1) * lw_sparse_row_bytes(x, dtype_of(d, param))
+             : d->w->params[param].numel * lw_dtype_size(dtype_of(d, param));
+}
+
+/* One pass over a bucket that holds its gradients already. */
+static int32_t scale_bucket(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
+{
+    const struct lw_part_set *set = x->set;
+    int32_t op = lw_write_copy(k, LW_OP_COPY_IN, set->elements[b] * lw_dtype_size(set->dtype[b]),
+                               set->dtype[b], -1, -1);
+
+    for (int32_t i = set->buckets.first[b]; i < set->buckets.first[b + 1]; i++)
+        lw_builder_ready(k->l->b, lw_part_param(x->d, set->buckets.items[i]));
+    return op;
+}
+
+/* A pass over the whole bucket: root systems that do not scale while they copy. */
+static int32_t divide(struct lw_writer *k, int64_t bytes, enum lw_dtype dtype, int32_t after)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_COPY, k->l->compute);
+
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = dtype;
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "divide";
+    return lw_write_compute(k, &op, &after, 1);
+}
+
+/* Gradients go to whoever updates them; to all where copies at other stages are added to one. */
+static enum lw_op_kind reduction_of(const struct lw_writer *k, const struct lw_writer_part *x,
+                                    int32_t b)
+{
+    const struct lw_bucketing *set = &x->set->buckets;
+
+    for (int32_t i = set->first[b]; k->l->n_tied > 0 && i < set->first[b + 1]; i++)
+        if (lw_lower_has_tied(k->l, lw_part_param(x->d, set->items[i])))
+            return LW_OP_ALL_REDUCE;
+    return x->d->root_of   ? LW_OP_REDUCE
+           : x->d->storage == LW_STORED_UNITS ? LW_OP_REDUCE_SCATTER
+                                            : LW_OP_ALL_REDUCE;
+}
+
+/* --- room for gradients ---------------------------------------------------------------------- */
+
+static struct lw_op room_op(const struct lw_writer *k, const struct lw_writer_part *x,
+                            enum lw_op_kind kind, int32_t b)
+{
+    const struct lw_part_set *set = x->set;
+    enum lw_dtype grad = set->dtype[b], wire = lw_strategy_wire_dtype(x->d->s, grad);
+    struct lw_op op = lw_builder_blank(kind, k->l->compute);
+
+    op.bytes = set->elements[b] * (lw_dtype_size(grad) + (wire == grad ? 0 : lw_dtype_size(wire)));
+    op.bucket = set->first_bucket + b;
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "gradients";
+    return op;
+}
+
+static void take_room(struct lw_writer *k, struct lw_writer_part *x, int32_t param)
+{
+    int32_t b = x->bucket_of[param];
+
+    if (b < 0 || x->room_at[b] >= 0)
+        return;
+    struct lw_op op = room_op(k, x, LW_OP_ALLOC, b);
+    x->room_at[b] = lw_write_compute(k, &op, NULL, 0);
+}
+
+void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
+                        int32_t n)
+{
+    for (int32_t i = 0; x->room_at && i < n; i++)
+        take_room(k, x, params[i]);
+    for (int32_t i = 0; x->room_at && n > 0 && i < x->d->n_unused; i++)
+        take_room(k, x, x->d->unused[i]); /* zeros go in with the first */
+}
+
+/* After the reduction: the member's share is kept elsewhere. */
+static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
+{
+    if (!x->room_at || x->room_at[b] < 0)
+        return;
+    struct lw_op op = room_op(k, x, LW_OP_FREE, b);
+    op.stream = k->l->comm;
+    x->done_of[x->set->buckets.n_buckets + b] = lw_builder_op(k->l->b, &op, &x->done_of[b], 1);
+    x->room_at[b] = -1;
+}
+
+/* --- launches -------------------------------------------------------------------------------- */
+
+/* The sum of a data group, which `reduced` left, is added to those of the groups that hold
+ * replicas: once, after the last micro-batch, as DeepSpeed's MiCS does (runtime/zero/mics.py,
+ * allreduce_mics_shard_grads). A member has its share, or of what was all-reduced all. */
+static int32_t add_replicas(struct lw_writer *k, struct lw_writer_part *x,
+                            const struct lw_op *reduced, int32_t after)
+{
+    struct lw_op op = *reduced;
+
+    if (k->l->replicas < 0 || (lw_part_reduces_each(x->d) && x->backwards_left > 0))
+        return after;
+    op.kind = LW_OP_ALL_REDUCE;
+    op.comm = k->l->replicas;
+    op.stream = k->l->replicas_stream;
+    if (reduced->kind == LW_OP_REDUCE_SCATTER) {
+        op.operand = lw_lower_row(k->l, LW_ROW_SHARE, k->role, x->d->n_members, reduced->bytes);
+        op.bytes /= x->d->n_members;
+    }
+    return lw_builder_op(k->l->b, &op, &after, 1);
+}
+
+/* Bucket b goes out; `after` is the op that completed it. */
+static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int32_t after)
+{
+    const struct lw_part_set *set = x->set;
+    enum lw_dtype grad = set->dtype[b], wire = lw_strategy_wire_dtype(x->d->s, grad);
+    int32_t number = set->first_bucket + b;
+    int64_t full = set->elements[b] * lw_dtype_size(grad);
+    int64_t bytes = set->elements[b] * lw_dtype_size(wire);
+
+    if (x->d->scaling == LW_SCALE_AT_LAUNCH)
+        after = scale_bucket(k, x, b);
+    const struct lw_sparse *sparse = lw_part_sparse_bucket(x->d, set, b);
+    if (x->d->scaling == LW_SCALE_IN_BUCKET)
+        after = divide(k, sparse ? bytes_of(x->d, sparse->param) : full, grad, after);
+    if (sparse) {
+        x->done_of[b] = lw_write_sparse(k, x, b, after);
+        return;
+    }
+    if (wire != grad)
+        after = lw_write_copy(k, LW_OP_CAST, full, wire, number, after);
+    if (x->d->scaling == LW_SCALE_ON_WIRE)
+        after = divide(k, bytes, wire, after);
+    enum lw_op_kind kind = reduction_of(k, x, b);
+    struct lw_op op = lw_write_collective(k, kind, bytes, wire);
+    op.comm = lw_data_comm(k->l, x->d->w->params[set->buckets.items[set->buckets.first[b]]].expert);
+    op.bucket = number;
+    if (kind == LW_OP_REDUCE)
+        lw_write_root(k, &op, x->d->root_of[b]);
+    x->done_of[b] = add_replicas(k, x, &op, lw_builder_op(k->l->b, &op, &after, 1));
+    if (wire != grad) {
+        struct lw_op back = lw_builder_blank(LW_OP_CAST, k->l->copy);
+        back.work_ps = -1;
+        back.bytes = full;
+        back.dtype = grad;
+        back.bucket = number;
+        back.stage = k->stage;
+        back.micro_batch = k->micro_batch;
+        x->done_of[b] = lw_builder_op(k->l->b, &back, &x->done_of[b], 1);
+    }
+    give_room(k, x, b);
+}
+
+/* The flags of used parameters, summed: how DDP finds what is unused everywhere. */
+static void reduce_used_map(struct lw_writer *k, struct lw_writer_part *x, int32_t after)
+{
+    struct lw_op op = lw_write_collective(
+        k, LW_OP_ALL_REDUCE, (int64_t)MAP_BYTES_PER_PARAM * x->d->n_grads, LW_I32);
+
+    op.name = "used map";
+    k->deps[k->n_deps++] = lw_builder_op(k->l->b, &op, &after, 1);
+    x->map_reduced = true;
+}
+
+/* One copy of these parameters' gradients into their buckets; false when none of them is reduced.
+ * The zeros of unused parameters go with the first copy, as at the first hook. */
+static bool copy_in(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
+                    int32_t n)
+{
+    const struct lw_part *d = x->d;
+    int64_t bytes = 0;
+    int32_t n_unused = x->unused_copied ? 0 : d->n_unused, last = -1;
+
+    for (int32_t i = 0; i < n; i++) {
+        if (!d->reduced[params[i]])
+            continue;
+        last = params[i];
+        bytes += bytes_of(d, last);
+    }
+    if (last < 0)
+        return false;
+    for (int32_t i = 0; i < n_unused; i++)
+        bytes += bytes_of(d, d->unused[i]);
+    lw_write_copy(k, LW_OP_COPY_IN, bytes, dtype_of(d, last), -1, -1);
+    for (int32_t i = 0; i < n_unused; i++)
+        lw_builder_ready(k->l->b, lw_part_param(d, d->unused[i]));
+    for (int32_t i = 0; i < n; i++)
+        if (d->reduced[params[i]])
+            lw_builder_ready(k->l->b, lw_part_param(d, params[i]));
+    x->unused_copied = true;
+    return true;
+}
+
+/* Copy, then let the reducer launch what the copied gradients complete. */
+enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
+                              int32_t n, struct lw_err *err)
+{
+    const struct lw_part *d = x->d;
+    bool late = k->pass->after_backward || !d->s->overlap || k->l->mirrored;
+
+    if (d->scaling != LW_SCALE_AT_LAUNCH && !copy_in(k, x, params, n))
+        return LW_OK;
+    int32_t copy = k->last_compute;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t n_launches;
+        if (!d->reduced[params[i]])
+            continue;
+        LW_TRY(lw_reducer_mark(x->reducer, params[i], x->launches, &n_launches, err));
+        for (int32_t l = 0; l < n_launches; l++) {
+            if (late)
+                x->late[x->n_late++] = x->launches[l];
+            else
+                launch(k, x, x->launches[l], copy);
+        }
+    }
+    if (!late && k->pass->used_map == LW_MAP_EACH && lw_reducer_finished(x->reducer))
+        reduce_used_map(k, x, copy);
+    return LW_OK;
+}
+
+/* The op after which the gradients of a bucket are averages. */
+static int32_t copy_out(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
+{
+    const struct lw_part_set *set = x->set;
+
+    if (lw_part_sparse_bucket(x->d, set, b))
+        return x->done_of[b];
+    return lw_write_copy(k, LW_OP_COPY_OUT, set->elements[b] * lw_dtype_size(set->dtype[b]),
+                         set->dtype[b], set->first_bucket + b, x->done_of[b]);
+}
+
+/* Flatten, reduce and spread one bucket after the other, each waited for (ColossalAI's handler). */
+static enum lw_status reduce_one_by_one(struct lw_writer *k, struct lw_writer_part *x,
+                                        struct lw_err *err)
+{
+    const struct lw_bucketing *set = &x->set->buckets;
+
+    for (int32_t b = 0; b < set->n_buckets; b++) {
+        int32_t n = 0;
+        for (int32_t i = set->first[b]; i < set->first[b + 1]; i++)
+            x->params[n++] = set->items[i];
+        LW_TRY(lw_write_ready(k, x, x->params, n, err));
+        int32_t copy = k->last_compute;
+        while (x->n_late > 0)
+            launch(k, x, x->late[--x->n_late], copy);
+        k->deps[k->n_deps++] = copy_out(k, x, b);
+    }
+    return LW_OK;
+}
+
+/* FairScale reduces a bucket that took no gradient like any other. */
+static void reduce_empty(struct lw_writer *k, struct lw_writer_part *x)
+{
+    for (int32_t i = 0; i < x->d->n_empty; i++) {
+        struct lw_op op = lw_write_collective(k, LW_OP_REDUCE, 0, LW_F32);
+        lw_write_root(k, &op, x->d->empty[i]);
+        op.name = "empty bucket";
+        k->deps[k->n_deps++] = lw_builder_op(k->l->b, &op, &k->last_compute, 1);
+    }
+}
+
+enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
+                                      struct lw_err *err)
+{
+    const struct lw_part_set *set = x->set;
+    const struct lw_backward *back = &x->d->back;
+
+    if (k->pass->used_map == LW_MAP_FIRST)
+        reduce_used_map(k, x, k->last_compute);
+    if (x->d->one_by_one)
+        return reduce_one_by_one(k, x, err);
+    if (k->pass->after_backward)
+        LW_TRY(lw_write_ready(k, x, back->ready, back->n_ready, err));
+    int32_t end = k->last_compute;
+    for (int32_t i = 0; i < x->n_late; i++)
+        launch(k, x, x->late[i], end);
+    if (!lw_reducer_finished(x->reducer))
+        return lw_fail(err, LW_EINVAL, "no parameter that is reduced gets a gradient in the step");
+    if (k->pass->used_map == LW_MAP_EACH && !x->map_reduced)
+        reduce_used_map(k, x, k->last_compute);
+    reduce_empty(k, x);
+    if (x->d->storage != LW_STORED_COPIED)
+        k->deps[k->n_deps++] = lw_write_wait(k, "buckets", x->done_of,
+                                             (1 + (x->room_at != NULL)) * set->buckets.n_buckets);
+    for (int32_t b = 0; x->d->storage == LW_STORED_COPIED && b < set->buckets.n_buckets; b++)
+        k->deps[k->n_deps++] = copy_out(k, x, b);
+    return LW_OK;
+}
+
+enum lw_status lw_write_round_begin(struct lw_writer_part *x, struct lw_err *err)
+{
+    LW_TRY(lw_reducer_begin(x->reducer, true, err));
+    return lw_reducer_unused(x->reducer, x->d->unused, x->d->n_unused, err);
+}
+
+enum lw_status lw_write_round_end(struct lw_writer *k, struct lw_writer_part *x, struct lw_err *err)
+{
+    int32_t n_deps = k->n_deps;
+
+    LW_TRY(lw_write_reduction_end(k, x, err));
+    k->n_deps = n_deps; /* the compute stream has waited */
+    x->n_late = 0;
+    x->unused_copied = x->map_reduced = false;
+    return lw_write_round_begin(x, err);
+}

@@ -1,0 +1,192 @@
+/* ZeRO-3's ops: which modules' weights are gathered when, what waits for them, and when they are
+ * freed. What a unit is: shared/lower_part/lower_fsdp.c. */
+#include "shared/lower_ops/writer.h"
+
+static struct lw_op memory_op(const struct lw_writer *k, enum lw_op_kind kind, int32_t stream,
+                              const struct lw_part *d, int32_t buffer)
+{
+    const struct lw_part_buffer *f = &d->shards.buffers[buffer];
+    struct lw_op op = lw_builder_blank(kind, stream);
+
+    op.bytes = f->elements * lw_dtype_size(f->dtype); /* beside the member's own share */
+    op.bucket = d->shards.first_bucket + buffer;
+    op.module = f->module < 0 ? -1 : lw_part_module(d, f->module);
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = "unit";
+    return op;
+}
+
+/* Room, then the weights: after what runs now, and after the last time they were freed. */
+static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer)
+{
+    const struct lw_part_buffer *f = &x->d->shards.buffers[buffer];
+    int32_t deps[2], n = 0;
+
+    if (x->unit_there[buffer])
+        return;
+    if (k->last_compute >= 0)
+        deps[n++] = k->last_compute;
+    if (x->unit_freed[buffer] >= 0)
+        deps[n++] = x->unit_freed[buffer];
+    struct lw_op room = memory_op(k, LW_OP_ALLOC, k->l->comm, x->d, buffer);
+    int32_t there = lw_builder_op(k->l->b, &room, deps, n);
+    struct lw_op op =
+        lw_write_collective(k, LW_OP_ALL_GATHER, f->elements * lw_dtype_size(f->dtype), f->dtype);
+    op.comm = lw_data_comm(k->l, f->expert);
+    op.bucket = room.bucket;
+    op.module = room.module;
+    op.name = "weights";
+    x->unit_at[buffer] = lw_builder_op(k->l->b, &op, &there, 1);
+    x->unit_there[buffer] = true;
+    x->unit_waited[buffer] = false;
+}
+
+/* The i-th unit that the module uses: its part's, then those of other parts; part NULL: no more. */
+static struct lw_unit_elsewhere unit_at(struct lw_writer_part *x, int32_t module, int32_t i)
+{
+    const struct lw_part_shards *h = &x->d->shards;
+    int32_t n = x->unit_there ? h->first_unit[module + 1] - h->first_unit[module] : 0;
+
+    if (i < n)
+        return (struct lw_unit_elsewhere){x, module, h->unit_of[h->first_unit[module] + i]};
+    for (int32_t e = 0; e < x->n_elsewhere; e++)
+        if (x->elsewhere[e].module == module && i-- == n)
+            return x->elsewhere[e];
+    return (struct lw_unit_elsewhere){NULL, module, -1};
+}
+
+/* The units of the module and of those that are prefetched with it. */
+static void gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
+                         int32_t step)
+{
+    int64_t ahead = x->d->s->prefetch >= 0 ? x->d->s->prefetch : LW_PREFETCH_DEFAULT;
+    struct lw_unit_elsewhere u;
+
+    for (int64_t i = 0, m = module; i <= ahead && m >= 0 && m < x->d->w->n_modules; i++, m += step)
+        for (int32_t n = 0; (u = unit_at(x, (int32_t)m, n)).part; n++)
+            gather(k, u.part, u.unit);
+}
+
+void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step)
+{
+    struct lw_unit_elsewhere u;
+    int32_t wait[8], n = 0;
+
+    gather_ahead(k, x, module, step);
+    for (int32_t i = 0; (u = unit_at(x, module, i)).part; i++) {
+        if (u.part->unit_waited[u.unit])
+            continue;
+        u.part->unit_waited[u.unit] = true;
+        wait[n++] = u.part->unit_at[u.unit];
+        if (n == 8) {
+            lw_write_wait(k, "unit", wait, n);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        lw_write_wait(k, "unit", wait, n);
+}
+
+/* The module's, or those of all modules outside the blocks. Without --reshard a unit that tied
+ * parameters of its part share stays until the last backward that uses it. */
+static void free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, bool root)
+{
+    struct lw_unit_elsewhere u;
+
+    for (int32_t i = 0; (u = unit_at(x, module, i)).part; i++) {
+        const struct lw_part_buffer *f = &u.part->d->shards.buffers[u.unit];
+        bool later = !x->d->s->reshard && u.part == x && f->first_user != module;
+        if (!u.part->unit_there[u.unit] || f->root != root || later)
+            continue;
+        struct lw_op op = memory_op(k, LW_OP_FREE, k->l->compute, u.part->d, u.unit);
+        u.part->unit_freed[u.unit] = lw_write_compute(k, &op, NULL, 0);
+        u.part->unit_there[u.unit] = false;
+    }
+}
+
+static bool frees_units(const struct lw_writer *k, const struct lw_writer_part *x)
+{
+    bool stays = lw_part_keeps_units(x->d) && (x->uses_left > 0 || !k->pass->ends_step);
+
+    return !stays;
+}
+
+void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+{
+    if (frees_units(k, x))
+        free_units(k, x, module, false);
+}
+
+void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x)
+{
+    for (int32_t m = 0; frees_units(k, x) && m < x->d->w->n_modules; m++)
+        free_units(k, x, m, true);
+}
+
+void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
+{
+    if (x->d->s->reshard && module + 1 < x->d->w->n_modules)
+        free_units(k, x, module, false);
+}
+
+static struct lw_writer_part *writer_of(const struct lw_writer *k, int32_t param)
+{
+    const struct lw_part *d = &k->l->parts[k->l->part_of[k->l->w->params[param].module]];
+
+    for (int32_t i = 0; i < k->n_parts; i++)
+        if (k->parts[i].d == d)
+            return &k->parts[i];
+    return NULL;
+}
+
+/* Of the model's parameter; -1: it is in none that comes and goes. */
+static int32_t unit_with(const struct lw_part *d, int32_t param)
+{
+    const struct lw_part_shards *h = &d->shards;
+
+    for (int32_t b = 0; b < h->n_buffers; b++)
+        for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
+            if (lw_part_param(d, h->items[h->buffers[b].first_item + i]) == param)
+                return b;
+    return -1;
+}
+
+/* A V-shaped pipeline has the first module and the last one at one stage, in two parts. */
+enum lw_status lw_write_link_units(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_workload *w = k->l->w;
+
+    for (int32_t i = 0; k->n_parts > 1 && i < w->n_params; i++) {
+        if (w->params[i].tied < 0)
+            continue;
+        int32_t holder = lw_lower_holder(k->l, i);
+        struct lw_writer_part *user = writer_of(k, i), *x = writer_of(k, holder);
+        int32_t unit = user && x && user != x && x->unit_there ? unit_with(x->d, holder) : -1;
+        if (unit < 0)
+            continue;
+        if (!user->elsewhere)
+            LW_TAKE(room, user->elsewhere, w->n_params, err);
+        user->elsewhere[user->n_elsewhere++] = (struct lw_unit_elsewhere){
+            x, w->params[i].module - user->d->first_module, unit};
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
+                                    struct lw_arena *room, struct lw_err *err)
+{
+    int32_t n = x->d->shards.n_buffers;
+
+    if (x->d->storage != LW_STORED_UNITS || x->d->s->zero < 3)
+        return LW_OK;
+    LW_TAKE(room, x->unit_there, n, err);
+    LW_TAKE(room, x->unit_at, n, err);
+    LW_TAKE(room, x->unit_freed, n, err);
+    LW_TAKE(room, x->unit_waited, n, err);
+    for (int32_t b = 0; b < n; b++) {
+        x->unit_at[b] = x->unit_freed[b] = -1;
+        x->unit_there[b] = x->unit_waited[b] = pass->held && x->d->shards.buffers[b].module >= 0;
+    }
+    return LW_OK;
+}

@@ -1,0 +1,104 @@
+/* The end of a step on one rank: the sums over tied copies, clipping and the optimizer after
+ * everything that was reduced, then the flat buffers that bring sharded weights to all members. */
+#include "shared/lower_ops/writer.h"
+
+/* ColossalAI flattens, sums, spreads, and waits. */
+static void sum_tied(struct lw_writer *k, const struct lw_tied_set *x, const struct lw_tied_copy *c)
+{
+    const struct lw_lowering *l = k->l;
+    const struct lw_param *p = &l->w->params[c->param];
+    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, x->stream);
+    bool flat = l->s->compat == LW_COMPAT_COLOSSALAI;
+
+    op.comm = x->comm;
+    op.work_ps = -1;
+    op.dtype = (uint8_t)lw_strategy_grad_dtype(l->s, p->dtype);
+    op.bytes = p->numel * lw_dtype_size((enum lw_dtype)op.dtype);
+    op.bucket = c->bucket;
+    op.module = p->module;
+    op.stage = (int16_t)k->stage;
+    op.name = p->name;
+    if (flat)
+        lw_write_copy(k, LW_OP_COPY, op.bytes, (enum lw_dtype)op.dtype, -1, -1);
+    int32_t at = lw_builder_op(l->b, &op, &k->last_compute, 1);
+    k->deps[k->n_deps++] = at;
+    if (flat)
+        lw_write_copy(k, LW_OP_COPY, op.bytes, (enum lw_dtype)op.dtype, -1, at);
+}
+
+static void sum_copies(struct lw_writer *k)
+{
+    for (int32_t s = 0; s < k->l->n_tied; s++)
+        for (int32_t i = 0; i < k->l->tied[s].n_copies; i++)
+            if (k->l->tied[s].copies[i].stage == k->stage)
+                sum_tied(k, &k->l->tied[s], &k->l->tied[s].copies[i]);
+}
+
+/* A flat buffer goes out, narrowed where --broadcast-dtype says so: after the optimizer. */
+static int32_t send_buffer(struct lw_writer *k, const struct lw_part *d, int32_t b,
+                           int32_t optimizer)
+{
+    const struct lw_part_buffer *f = &d->shards.buffers[b];
+    enum lw_dtype wire = lw_part_weights_dtype(d->s, f->dtype);
+    int32_t number = d->shards.first_bucket + b, after = optimizer;
+
+    if (wire != f->dtype)
+        after = lw_write_copy(k, LW_OP_CAST, f->elements * lw_dtype_size(f->dtype), wire, number,
+                              -1);
+    struct lw_op op = lw_write_collective(k, f->owner < 0 ? LW_OP_ALL_GATHER : LW_OP_BROADCAST,
+                                          f->elements * lw_dtype_size(wire), wire);
+    op.comm = lw_data_comm(k->l, f->expert);
+    if (f->owner >= 0)
+        lw_write_root(k, &op, f->owner);
+    op.bucket = number;
+    op.name = "weights";
+    return lw_builder_op(k->l->b, &op, &after, 1);
+}
+
+/* What came back narrowed is widened again. */
+static void widen_buffers(struct lw_writer *k)
+{
+    for (int32_t i = 0; i < k->n_parts; i++) {
+        const struct lw_part *d = k->parts[i].d;
+        for (int32_t b = 0; b < d->shards.n_buffers; b++) {
+            const struct lw_part_buffer *f = &d->shards.buffers[b];
+            if (f->module < 0 && lw_part_weights_dtype(d->s, f->dtype) != f->dtype)
+                lw_write_copy(k, LW_OP_CAST, f->elements * lw_dtype_size(f->dtype), f->dtype,
+                              d->shards.first_bucket + b, -1);
+        }
+    }
+}
+
+/* The new weights reach every member: flat buffer by flat buffer, in order. Those of units are
+ * gathered where they are used. */
+static void spread_weights(struct lw_writer *k, int32_t optimizer)
+{
+    k->n_deps = 0;
+    for (int32_t i = 0; i < k->n_parts; i++) {
+        const struct lw_part *d = k->parts[i].d;
+        for (int32_t b = 0; b < d->shards.n_buffers; b++)
+            if (d->shards.buffers[b].module < 0)
+                k->deps[k->n_deps++] = send_buffer(k, d, b, optimizer);
+    }
+    if (k->n_deps == 0)
+        return;
+    lw_write_wait(k, "weights", k->deps, k->n_deps);
+    widen_buffers(k);
+}
+
+void lw_write_update(struct lw_writer *k)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_OPTIMIZER, k->l->compute);
+
+    k->micro_batch = -1;
+    sum_copies(k);
+    lw_write_model_numbers(k);
+    lw_write_gap(k, LW_GAP_BEFORE_OPTIMIZER);
+    if (k->n_deps == 0)
+        k->deps[k->n_deps++] = k->last_compute;
+    lw_write_clip(k);
+    op.work = k->l->optimizer_work[k->role];
+    op.stage = k->stage;
+    spread_weights(k, lw_write_compute(k, &op, k->deps, k->n_deps));
+    lw_write_gap(k, LW_GAP_AFTER_OPTIMIZER);
+}

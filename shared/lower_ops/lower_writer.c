@@ -1,0 +1,168 @@
+/* Ops as every phase of a pass adds them: on the compute stream in the order in which they run,
+ * with the stage and micro-batch that the writer is at. */
+#include "shared/lower_ops/writer.h"
+
+int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *deps, int32_t n)
+{
+    op->stream = k->l->compute;
+    k->last_compute = lw_builder_op(k->l->b, op, deps, n);
+    if (k->after >= 0)
+        lw_builder_dep(k->l->b, k->after);
+    k->after = -1;
+    return k->last_compute;
+}
+
+struct line { /* a communicator and its stream */
+    int32_t comm, stream;
+};
+
+static struct line tensor_line(const struct lw_writer *k)
+{
+    return (struct line){k->l->tensor, k->l->tensor_stream};
+}
+
+static struct lw_op activations(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                                int32_t module, struct line line, const char *name)
+{
+    struct lw_op op = lw_builder_blank(kind, line.stream);
+
+    op.comm = line.comm;
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = (uint8_t)k->l->activation_dtype;
+    op.module = module;
+    op.stage = (int16_t)k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = name;
+    return op;
+}
+
+static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                               int32_t module, struct line line, const char *name, int32_t input)
+{
+    struct lw_op op = activations(k, kind, bytes, module, line, name);
+    int32_t deps[3], n = 0;
+
+    if (k->last_compute >= 0)
+        deps[n++] = k->last_compute;
+    if (k->after >= 0)
+        deps[n++] = k->after;
+    if (input >= 0)
+        deps[n++] = input;
+    return lw_builder_op(k->l->b, &op, deps, n);
+}
+
+void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                  int32_t input)
+{
+    k->after = add_activations(k, kind, bytes, module, tensor_line(k), "activations", input);
+}
+
+void lw_write_gathers(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)
+{
+    const int32_t n = LW_TENSOR_PIECES;
+
+    for (int32_t i = 0; i < n; i++)
+        k->gathers[i] = add_activations(k, LW_OP_ALL_GATHER, bytes * (i + 1) / n - bytes * i / n,
+                                        module, tensor_line(k), "activations", input);
+    k->after = k->gathers[0];
+    k->n_gathered = 1;
+}
+
+void lw_write_gathered(struct lw_writer *k)
+{
+    k->after = k->gathers[k->n_gathered++];
+}
+
+void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                   int32_t input)
+{
+    k->after = add_activations(k, kind, bytes, module,
+                               (struct line){k->l->context, k->l->context_stream},
+                               kind == LW_OP_REDUCE_SCATTER ? "key and value gradients"
+                                                            : "keys and values", input);
+}
+
+void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
+                     int32_t input)
+{
+    int64_t bytes = d->w->modules[module].dispatch_bytes;
+
+    if (k->l->ep > 1 && bytes > 0)
+        k->after = add_activations(k, LW_OP_ALL_TO_ALL, bytes, lw_part_module(d, module),
+                                   (struct line){k->l->expert, k->l->expert_stream}, name, input);
+}
+
+int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)
+{
+    struct lw_op op = activations(k, LW_OP_ALL_GATHER, bytes, module, tensor_line(k), "message");
+
+    return lw_builder_op(k->l->b, &op, &input, 1);
+}
+
+void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module)
+{
+    add_activations(k, LW_OP_ALL_GATHER, bytes, module, tensor_line(k), "saved activations",
+                    -1);
+}
+
+void lw_write_gap(struct lw_writer *k, enum lw_gap gap)
+{
+    static const char *const names[LW_N_GAPS] = {"gap before forward", "gap before backward",
+                                                 "gap before optimizer", "gap after optimizer"};
+    struct lw_op op = lw_builder_blank(LW_OP_HOST, k->l->compute);
+
+    if (k->l->w->gap_ps[gap] <= 0)
+        return;
+    op.work_ps = k->l->w->gap_ps[gap];
+    op.name = names[gap];
+    if (gap < LW_GAP_BEFORE_OPTIMIZER)
+        op.micro_batch = k->micro_batch;
+    lw_write_compute(k, &op, NULL, 0);
+}
+
+int32_t lw_write_copy(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, enum lw_dtype dtype,
+                      int32_t bucket, int32_t dep)
+{
+    struct lw_op op = lw_builder_blank(kind, k->l->compute);
+
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = dtype;
+    op.bucket = bucket;
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    return lw_write_compute(k, &op, &dep, dep >= 0);
+}
+
+struct lw_op lw_write_collective(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                                 enum lw_dtype dtype)
+{
+    struct lw_op op = lw_builder_blank(kind, k->l->comm);
+
+    op.comm = k->l->data;
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = dtype;
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    return op;
+}
+
+int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops, int32_t n)
+{
+    struct lw_op op = lw_builder_blank(LW_OP_EVENT_WAIT, k->l->compute);
+
+    op.stage = k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = what;
+    return lw_write_compute(k, &op, ops, n);
+}
+
+void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member)
+{
+    if (lw_is_plain(k->l))
+        op->peer = member;
+    else
+        op->operand = lw_lower_row(k->l, LW_ROW_ROOT, k->role, member, op->bytes);
+}

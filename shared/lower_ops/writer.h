@@ -1,0 +1,177 @@
+#pragma once
+
+#include "shared/bucket/reducer.h"
+#include "shared/lower_layout/lowering.h"
+
+/* The ops of a pass: lower_pass.c orders its phases, and each phase writes its ops:
+ * lower_pipeline.c, lower_forward.c, lower_backward.c, lower_reduce.c, lower_update.c. */
+
+/* Which of a part's bucket sets a pass reduces. */
+enum lw_pass_set { LW_PASS_REDUCES_NOTHING, LW_PASS_INITIAL, LW_PASS_REBUILT };
+
+struct lw_pass {
+    const char *name;
+    enum lw_pass_set set;
+    bool ends_step;
+    bool after_backward; /* copies and launches only when the backward has ended */
+    bool held;           /* weights are there since the pass before: see lw_part_keeps_units */
+    enum lw_used_map used_map;
+};
+
+/* What the writer of a pass keeps about one part of its rank. */
+/* A unit of another part of the stage, which holds the weight that a module's parameter is tied
+ * to. */
+struct lw_unit_elsewhere {
+    struct lw_writer_part *part;
+    int32_t module, unit;
+};
+
+struct lw_writer_part {
+    struct lw_part *d;
+    const struct lw_part_set *set; /* NULL: nothing is reduced */
+    struct lw_reducer *reducer;    /* NULL: nothing is reduced */
+    int32_t *launches;             /* [n_buckets] room for one mark */
+    int32_t *late, n_late;         /* [n_buckets] launches that wait for the end of the backward */
+    int32_t *done_of;              /* [n_buckets] op after which the bucket holds its result; after
+                                    * them, [n_buckets] of its room given back */
+    int32_t *room_at, *bucket_of;  /* [n_buckets] its room; -1 = none. [params] NULL: gradients
+                                    * stay */
+    int32_t *params;               /* [n_grads] room for the gradients of one bucket */
+    int32_t backwards_left;        /* until its gradients are complete */
+    int32_t uses_left;             /* backwards of it that read weights, in the pass */
+    bool *unit_there;              /* [buffers] gathered and not freed. NULL: no ZeRO-3 */
+    int32_t *unit_at;              /* [buffers] its last gather in the pass; -1 = none */
+    int32_t *unit_freed;           /* [buffers] when it was freed last; -1 = never */
+    bool *unit_waited;             /* [buffers] the compute stream has waited for it */
+    struct lw_unit_elsewhere *elsewhere;
+    int32_t n_elsewhere;
+    bool unused_copied, map_reduced;
+};
+
+/* The state of writing one pass of one rank. */
+struct lw_writer {
+    struct lw_lowering *l;
+    const struct lw_pass *pass;
+    int32_t role, stage;
+    struct lw_writer_part *parts;  /* [n_parts] those of the role */
+    int32_t n_parts;
+    int32_t micro_batch;
+    int32_t *made;                 /* [2 * grid stages * micro-batches] op after which the output of
+                                    * a forward, of a backward is there; -1 = not here */
+    int32_t *got;                  /* the same for what a forward, a backward takes */
+    bool *gap_written;             /* [2 * micro-batches] host gap before forward, before
+                                    * backward */
+    int32_t *deps, n_deps;         /* what the optimizer waits for, then what follows it */
+    int32_t last_compute;          /* op added last to the compute stream; -1 = none yet */
+    int32_t gathers[LW_TENSOR_PIECES], n_gathered; /* the last gather in pieces; waited for */
+    int32_t sum;                   /* the backward's last sum over the tensor group */
+    int32_t after;                 /* what the next one there waits for too; -1 = nothing */
+};
+
+/* lower_writer.c: ops with the fields that all of a pass share. */
+int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *deps, int32_t n);
+void lw_write_gap(struct lw_writer *k, enum lw_gap gap);
+/* A copy or cast on the compute stream; dep -1 = none. */
+int32_t lw_write_copy(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, enum lw_dtype dtype,
+                      int32_t bucket, int32_t dep);
+/* An op of the data communicator, not added yet. */
+struct lw_op lw_write_collective(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                                 enum lw_dtype dtype);
+/* What follows on the compute stream waits for these. */
+int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops, int32_t n);
+
+/* An op that others than the plain data group's first rank may be the root of. */
+void lw_write_root(struct lw_writer *k, struct lw_op *op, int32_t member);
+
+/* A collective of activations over the tensor group, of keys and values (or their gradients)
+ * over the context group: after the last compute and `input` (-1 = none), before the next
+ * compute. */
+void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                  int32_t input);
+/* A gather in LW_TENSOR_PIECES, the first before the next compute; the next of them too. */
+void lw_write_gathers(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input);
+void lw_write_gathered(struct lw_writer *k);
+void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
+                   int32_t input);
+/* Tokens to the experts of a module that has some, or back; nothing without expert parallelism. */
+void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
+                     int32_t input);
+/* Sequence parallelism: saved inputs are gathered again beside the next compute. */
+void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module);
+/* The parts of a pipeline message that the tensor ranks received, put together; returns the op. */
+int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input);
+
+/* lower_pipeline.c: forwards, backwards and messages in the schedule's order. */
+enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err);
+
+/* Its pieces, for lower_colossal.c: one forward or backward; one end of a message of what `made`
+ * made; where a value of a stage and micro-batch is kept in made[] and got[]. */
+enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err);
+int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action *made,
+                         int32_t peer, int32_t call, int32_t dep);
+int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb);
+
+/* lower_colossal.c: the same as lw_write_pipeline for combined calls; found-inf and norm. */
+enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err);
+void lw_write_model_numbers(struct lw_writer *k);
+
+/* lower_forward.c; `input`: the op that brings what it takes, -1 = none. Returns the op after
+ * which its output is there. */
+void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x);
+int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t input);
+/* What is recomputed of a module before its backward. */
+void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t module);
+
+/* lower_backward.c: the whole, the input's half or the weights' half (kind); reduce: gradients that
+ * are complete go into their buckets. *output as for forward. */
+enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x,
+                                 enum lw_op_kind kind, int32_t input, bool reduce, int32_t *output,
+                                 struct lw_err *err);
+
+/* lower_reduce.c: room for the gradients of these parameters, before they are written; copy
+ * these gradients and launch what they complete; what is left to do when the backward has ended. */
+void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
+                        int32_t n);
+enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
+                              int32_t n, struct lw_err *err);
+enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
+                                      struct lw_err *err);
+/* The same after a micro-batch that others follow: all is waited for, and the next is reduced
+ * alike. */
+enum lw_status lw_write_round_end(struct lw_writer *k, struct lw_writer_part *x,
+                                  struct lw_err *err);
+/* The reducer is ready for a round of gradients. */
+enum lw_status lw_write_round_begin(struct lw_writer_part *x, struct lw_err *err);
+
+/* lower_reduce_sparse.c: bucket b of a sparse gradient goes out after `after`; returns the op after
+ * which the sum is there. */
+int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int32_t b,
+                        int32_t after);
+
+/* lower_units.c: ZeRO-3's weights. Gather those of a module and of the next ones in the direction
+ * of `step` (1 forward, -1 backward), and wait for the module's; free them after the module's
+ * backward; free them after a forward, unless the backward follows. Nothing without ZeRO-3. */
+enum { LW_PREFETCH_DEFAULT = 1 };
+enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
+                                    struct lw_arena *room, struct lw_err *err);
+/* Once the parts of the role have begun theirs: the units of one that another uses. */
+enum lw_status lw_write_link_units(struct lw_writer *k, struct lw_arena *room, struct lw_err *err);
+void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
+void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
+void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x); /* after a backward */
+void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
+
+/* lower_clip.c, nothing of it without --clip: the norm's chain after all reductions, or piece by
+ * piece: the pass that takes the squares; their sum over a communicator; the pass that scales,
+ * after `last`. */
+void lw_write_clip(struct lw_writer *k);
+int32_t lw_write_squares(struct lw_writer *k);
+int32_t lw_write_norm_sum(struct lw_writer *k, int32_t comm, int32_t stream, int32_t last);
+int32_t lw_write_scale(struct lw_writer *k, int32_t last);
+
+/* lower_update.c: gaps, optimizer, weights to all members. */
+void lw_write_update(struct lw_writer *k);
+
+/* lower_pass.c: adds a variant with the ops of the pass on every stage; its number in *variant. */
+enum lw_status lw_write_pass(struct lw_lowering *l, const struct lw_pass *pass, int32_t *variant,
+                             struct lw_err *err);

@@ -1,0 +1,362 @@
+/* Data parallelism of one part of the model, decided: which gradients are reduced, in which buckets
+ * and order, who updates what, and the works of its modules.
+ *
+ * Invariants: a gradient is reduced when its parameter is trainable, not ignored and the first of a
+ * tied set in the part; each is in one bucket of every set. */
+#include "shared/lower_part/lower_chunk.h"
+
+#define BROADCAST_LIMIT_BYTES (INT64_C(250) << 20) /* of one coalesced broadcast, as in c10d */
+
+static bool is_reduced(const struct lw_part *d, const struct lw_param *p)
+{
+    if (lw_bucket_policy(d->s->bucket_policy)->skips_unused && !p->used)
+        return false;
+    return p->trainable && !p->ignored && p->tied < 0;
+}
+
+/* --- gradients ------------------------------------------------------------------------------- */
+
+static enum lw_status list_gradients(struct lw_part *d, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+    int32_t n = 0;
+
+    LW_TAKE(&d->scratch, d->grads, w->n_params, err);
+    LW_TAKE(&d->scratch, d->param_of, w->n_params, err);
+    LW_TAKE(&d->scratch, d->grad_of, w->n_params, err);
+    LW_TAKE(&d->scratch, d->order, w->n_params, err);
+    LW_TAKE(&d->arena, d->reduced, w->n_params, err);
+    LW_TAKE(&d->arena, d->unused, w->n_params, err);
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        d->grad_of[i] = -1;
+        if (d->n_members == 1 || !is_reduced(d, p))
+            continue;
+        d->reduced[i] = true;
+        d->grad_of[i] = d->n_grads;
+        d->param_of[d->n_grads] = i;
+        d->grads[d->n_grads++] = (struct lw_grad){
+            p->numel, lw_strategy_grad_dtype(d->s, p->dtype), lw_part_device(p), p->sparse};
+    }
+    for (int32_t i = 0; i < d->back.n_ready; i++)
+        if (d->grad_of[d->back.ready[i]] >= 0)
+            d->order[n++] = d->grad_of[d->back.ready[i]];
+    for (int32_t g = 0; g < d->n_grads; g++) {
+        if (lw_param_has_gradient(&w->params[d->param_of[g]]))
+            continue;
+        d->unused[d->n_unused++] = d->param_of[g];
+        d->order[n++] = g;
+    }
+    return LW_OK;
+}
+
+/* --- buckets --------------------------------------------------------------------------------- */
+
+/* Buffers that rank 0 sends before a synchronised forward, coalesced as one would bucket them. */
+static enum lw_status coalesce_buffers(struct lw_part *d, struct lw_err *err)
+{
+    /* FairScale sends them one by one */
+    const int64_t limit = d->s->compat == LW_COMPAT_FAIRSCALE ? 0 : BROADCAST_LIMIT_BYTES;
+    struct lw_grad *as_grads = lw_arena_alloc(&d->arena, d->w->n_buffers, sizeof *as_grads);
+
+    d->buffer_of = lw_arena_alloc(&d->arena, d->w->n_buffers, sizeof *d->buffer_of);
+    if (!as_grads || !d->buffer_of)
+        return lw_fail_nomem(err);
+    if (lw_part_has_units(d->s))
+        return LW_OK; /* DeepSpeed, FSDP and Megatron broadcast none */
+    for (int32_t i = 0; d->n_members > 1 && i < d->w->n_buffers; i++) {
+        if (!d->w->buffers[i].broadcast)
+            continue;
+        d->buffer_of[d->n_buffers] = i;
+        as_grads[d->n_buffers++] =
+            (struct lw_grad){d->w->buffers[i].numel, d->w->buffers[i].dtype, 0, false};
+    }
+    if (d->n_buffers == 0)
+        return LW_OK;
+    return lw_bucket_assign_c10d(as_grads, d->n_buffers, NULL, &limit, 1, &d->buffers, err);
+}
+
+struct lw_bucket lw_part_bucket(const struct lw_part *d, const struct lw_part_set *set, int32_t n)
+{
+    enum lw_dtype wire = lw_strategy_wire_dtype(d->s, set->dtype[n]);
+    int64_t limit = set->buckets.limit_bytes[n];
+
+    return (struct lw_bucket){.dtype = wire,
+                              .bytes = wire == set->dtype[n]
+                                           ? lw_part_bucket_bytes(d, set, n)
+                                           : set->elements[n] * lw_dtype_size(wire),
+                              .limit_bytes = limit == LW_BUCKET_NO_LIMIT ? 0 : limit};
+}
+
+static void add_set(struct lw_part *d, struct lw_builder *b, struct lw_part_set *set)
+{
+    const struct lw_bucketing *k = &set->buckets;
+
+    if (!set->name)
+        return;
+    lw_builder_set(b, LW_BUCKET_GRADIENTS, set->name, d->stage);
+    for (int32_t n = 0; n < k->n_buckets; n++) {
+        struct lw_bucket bucket = lw_part_bucket(d, set, n);
+        int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
+        int64_t at = 0;
+        for (int32_t i = k->first[n]; i < k->first[n + 1]; i++) {
+            int32_t param = k->items[i];
+            lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, param), at});
+            at += d->w->params[param].numel;
+        }
+        if (n == 0)
+            set->first_bucket = number;
+    }
+}
+
+/* --- works ----------------------------------------------------------------------------------- */
+
+/* Share of `whole` that lies in [from, to) of `length`; shares of a partition sum to the whole. */
+static int64_t share(int64_t whole, lw_ps from, lw_ps to, lw_ps length)
+{
+    if (whole < 0 || length <= 0)
+        return whole < 0 ? -1 : 0;
+    return (int64_t)((__int128)whole * to / length) - (int64_t)((__int128)whole * from / length);
+}
+
+/* Of a backward, from a forward's. -1 stays unknown. */
+static int64_t twice(int64_t x)
+{
+    return x < 0 ? -1 : x <= INT64_MAX / 2 ? 2 * x : INT64_MAX;
+}
+
+static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+    const struct lw_backward *back = &d->back;
+
+    LW_TAKE(&d->arena, d->work.ready, back->n_ready, err);
+    LW_TAKE(&d->arena, d->work.first_ready, w->n_modules + 2L, err);
+    int32_t *first = d->work.first_ready + 1; /* counted one too far, so that filling moves it back */
+    for (int32_t i = 0; i < back->n_ready; i++)
+        first[w->params[back->ready[i]].module + 1]++;
+    for (int32_t m = 0; m < w->n_modules; m++)
+        first[m + 1] += first[m];
+    for (int32_t i = 0; i < back->n_ready; i++)
+        d->work.ready[first[w->params[back->ready[i]].module]++] = back->ready[i];
+    return LW_OK;
+}
+
+/* A work of a module in n parts, equal ones (0: as one) unless it is a forward, with its products
+ * by phase; returns the number of the first. The first takes the activations that the work takes,
+ * the last gives back what it gives back. */
+static int32_t add_parts(const struct lw_part *d, struct lw_builder *b, const struct lw_work *w,
+                         int32_t n, int32_t module, enum lw_product_phase phase)
+{
+    int32_t first = -1;
+
+    n = n > 1 ? n : 1;
+    int32_t holder = w->keeps_bytes < 0 ? n - 1 : 0;
+    for (int32_t i = 0; i < n; i++) {
+        struct lw_share s = phase == LW_PRODUCTS_FORWARD ? lw_tensor_share(d, module, i)
+                                                         : (struct lw_share){i, i + 1, n};
+        int32_t at = lw_builder_work(
+            b, &(struct lw_work){share(w->ps, s.from, s.to, s.of),
+                                 share(w->flops, s.from, s.to, s.of),
+                                 share(w->bytes, s.from, s.to, s.of),
+                                 i == holder ? w->keeps_bytes : 0, 0, 0});
+        lw_part_add_products(d, b, module, 1u << phase, s);
+        first = i == 0 ? at : first;
+    }
+    return first;
+}
+
+static bool again(const struct lw_strategy *s, const struct lw_module *m)
+{
+    int64_t full = m->kept_bytes[LW_RECOMPUTE_FULL];
+
+    if (s->recompute == LW_RECOMPUTE_SELECTIVE)
+        return m->selective_ps > 0;
+    return s->recompute == LW_RECOMPUTE_FULL &&
+           (full < 0 || full != m->kept_bytes[LW_RECOMPUTE_NONE]);
+}
+
+/* --recompute-layers N: the first N modules of the part that have something to do again (Megatron-LM's
+ * method "block"); the others keep what they have. */
+static enum lw_recompute mode_of(const struct lw_part *d, int32_t module)
+{
+    int64_t n = 0;
+
+    for (int32_t m = 0; d->s->recompute_layers > 0 && m <= module; m++)
+        n += again(d->s, &d->w->modules[m]);
+    return n > d->s->recompute_layers ? LW_RECOMPUTE_NONE : d->s->recompute;
+}
+
+/* Activations are counted where every module tells them. */
+static bool tells_kept(const struct lw_part *d)
+{
+    for (int32_t m = 0; m < d->w->n_modules; m++)
+        if (d->w->modules[m].kept_bytes[mode_of(d, m)] < 0)
+            return false;
+    return true;
+}
+
+/* Of one micro-batch, from forward to backward; modules are a tensor rank's own. */
+static int64_t kept_bytes(const struct lw_part *d, int32_t module)
+{
+    return d->work.tells_kept ? d->w->modules[module].kept_bytes[mode_of(d, module)] : 0;
+}
+
+lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m)
+{
+    lw_ps time = s->recompute == LW_RECOMPUTE_FULL ? m->forward_ps : m->selective_ps;
+
+    return again(s, m) ? time : 0;
+}
+
+static bool does_again(const struct lw_part *d, int32_t module)
+{
+    return mode_of(d, module) != LW_RECOMPUTE_NONE && again(d->s, &d->w->modules[module]);
+}
+
+/* What recomputation brings back before the backward. */
+static int64_t regained_bytes(const struct lw_part *d, int32_t module)
+{
+    int64_t all = d->w->modules[module].kept_bytes[LW_RECOMPUTE_NONE], kept = kept_bytes(d, module);
+
+    return does_again(d, module) && d->work.tells_kept && all > kept ? all - kept : 0;
+}
+
+/* All of it is given back when the module's backward is through. */
+static int64_t given_back(const struct lw_part *d, int32_t module)
+{
+    return -kept_bytes(d, module) - regained_bytes(d, module);
+}
+
+/* Of it by the input half of a split backward: attention's core, which has no weights and is what
+ * selective recomputation leaves out. */
+static int64_t given_back_early(const struct lw_part *d, int32_t module)
+{
+    const int64_t *kept = d->w->modules[module].kept_bytes;
+    int64_t core = kept[LW_RECOMPUTE_NONE] - kept[LW_RECOMPUTE_SELECTIVE];
+    int64_t all = -given_back(d, module);
+
+    return !d->work.tells_kept || core <= 0 ? 0 : -(core < all ? core : all);
+}
+
+static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_t m, int64_t keeps)
+{
+    const struct lw_module *x = &d->w->modules[m];
+    struct lw_tensor_part t = lw_tensor_part_of(d, m);
+
+    return add_parts(
+        d, b, &(struct lw_work){x->forward_ps, x->forward_flops, x->forward_bytes, keeps, 0, 0},
+        t.n * t.n_ops, m, LW_PRODUCTS_FORWARD);
+}
+
+/* What recomputation does again: the whole forward with its sums, or what the workload says. */
+static enum lw_status add_again(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+
+    LW_TAKE(&d->arena, d->work.again, w->n_modules, err);
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        lw_ps selective = w->modules[m].selective_ps;
+        d->work.again[m] = -1;
+        if (!does_again(d, m))
+            continue;
+        if (d->s->recompute == LW_RECOMPUTE_FULL)
+            d->work.again[m] = add_forward(d, b, m, regained_bytes(d, m));
+        else
+            d->work.again[m] = lw_builder_work(
+                b, &(struct lw_work){selective, -1, -1, regained_bytes(d, m), 0, 0});
+    }
+    return LW_OK;
+}
+
+/* The halves of every module's backward, each with the flops and the bytes of a forward. */
+static enum lw_status add_halves(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+
+    LW_TAKE(&d->arena, d->work.input, w->n_modules, err);
+    LW_TAKE(&d->arena, d->work.weight, w->n_modules, err);
+    for (int32_t m = 0; m < w->n_modules; m++) {
+        const struct lw_module *x = &w->modules[m];
+        int64_t early = given_back_early(d, m);
+        d->work.input[m] =
+            add_parts(d, b, &(struct lw_work){x->backward_input_ps, x->forward_flops,
+                                              x->forward_bytes, early, 0, 0},
+                      lw_tensor_calls(d, m, true), m, LW_PRODUCTS_INPUT);
+        d->work.weight[m] =
+            add_parts(d, b, &(struct lw_work){x->backward_weight_ps, x->forward_flops,
+                                              x->forward_bytes, given_back(d, m) - early, 0, 0},
+                      0, m, LW_PRODUCTS_WEIGHT);
+    }
+    return list_ready(d, err);
+}
+
+enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+    lw_ps window = 0;
+    int32_t module = w->n_modules;
+
+    d->work.tells_kept = tells_kept(d);
+    LW_TAKE(&d->arena, d->work.forward, w->n_modules, err);
+    LW_TAKE(&d->arena, d->work.stretch, d->back.n_stretches, err);
+    for (int32_t m = 0; m < w->n_modules; m++)
+        d->work.forward[m] = add_forward(d, b, m, kept_bytes(d, m));
+    for (int32_t i = 0; i < d->back.n_stretches; i++) {
+        const struct lw_stretch *s = &d->back.stretches[i];
+        const struct lw_module *m = &w->modules[s->module];
+        lw_ps length = lw_module_backward(m);
+        if (s->module != module)
+            window = s->start;
+        module = s->module;
+        d->work.stretch[i] = lw_builder_work(
+            b, &(struct lw_work){s->end - s->start,
+                                 share(twice(m->forward_flops), s->start - window,
+                                       s->end - window, length),
+                                 share(twice(m->forward_bytes), s->start - window,
+                                       s->end - window, length),
+                                 i == d->back.n_stretches - 1 || s[1].module != s->module
+                                     ? given_back(d, s->module) : 0, 0, 0});
+        lw_part_add_products(d, b, s->module, 1u << LW_PRODUCTS_INPUT | 1u << LW_PRODUCTS_WEIGHT,
+                             (struct lw_share){s->start - window, s->end - window, length});
+    }
+    LW_TRY(add_again(d, b, err));
+    return d->work.splits ? add_halves(d, b, err) : LW_OK;
+}
+
+/* --- all ------------------------------------------------------------------------------------- */
+
+void lw_part_add_sets(struct lw_part *d, struct lw_builder *b)
+{
+    add_set(d, b, &d->initial);
+    add_set(d, b, &d->rebuilt);
+}
+
+enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err)
+{
+    LW_TRY(lw_backward_cut(d->w, &d->back, err));
+    LW_TRY(lw_tensor_cut(d, err));
+    LW_TRY(list_gradients(d, err));
+    LW_TRY(lw_part_assign_shards(d, err));
+    LW_TRY(lw_part_assign_buckets(d, err));
+    LW_TRY(lw_part_assign_units(d, err));
+    LW_TRY(coalesce_buffers(d, err));
+    lw_oss_free(d->shards.oss);
+    d->shards.oss = NULL;
+    lw_arena_free(&d->scratch);
+    d->grads = NULL;
+    d->param_of = d->grad_of = d->order = NULL;
+    return LW_OK;
+}
+
+void lw_part_free(struct lw_part *d)
+{
+    lw_oss_free(d->shards.oss);
+    lw_arena_free(&d->scratch);
+    lw_bucketing_free(&d->buffers);
+    lw_bucketing_free(&d->rebuilt.buckets);
+    lw_bucketing_free(&d->initial.buckets);
+    lw_backward_free(&d->back);
+    lw_arena_free(&d->arena);
+    *d = (struct lw_part){0};
+}

@@ -1,0 +1,227 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/bucket/ready_order.h"
+#include "shared/bucket/bucket.h"
+#include "shared/bucket/policy.h"
+#include "shared/plan/cost.h"
+#include "shared/plan/plan_builder.h"
+#include "shared/shard/shard_oss.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+
+/* The range [from, to) of something of length `of`. */
+struct lw_share {
+    int64_t from, to, of;
+};
+
+/* One part of the model: consecutive modules that live on one pipeline stage (all of them without a
+ * pipeline), with the decisions of data parallelism about their gradients. Numbers of modules and
+ * parameters inside a part count within it; lw_part_param and lw_part_module tell the plan's.
+ * lower_chunk.c decides, lower_buckets.c asks the bucket policy, lower_zero1.c the shard
+ * policy. */
+
+/* The buckets of one set: numbers within the set, and where they begin in the plan. */
+struct lw_part_set {
+    const char *name;
+    struct lw_bucketing buckets; /* items are parameters */
+    int32_t first_bucket;        /* plan's number of bucket 0 */
+    int64_t *elements;           /* [n_buckets] */
+    enum lw_dtype *dtype;        /* [n_buckets] of the gradients */
+};
+
+/* How gradients lie in their buckets. */
+enum lw_bucket_storage {
+    LW_STORED_COPIED, /* copied in and out */
+    LW_STORED_VIEWS,  /* gradients are views of their buckets: nothing is copied out */
+    LW_STORED_UNITS,  /* buckets are ZeRO units: reduce-scattered, nothing is copied out */
+};
+
+/* ZeRO: who updates what, and the flat buffers that bring updated weights to all members. */
+struct lw_part_buffer {
+    enum lw_dtype dtype;
+    int32_t device, owner;       /* owner -1: an all-gather of equal shares */
+    int32_t first_item, n_items;
+    int64_t elements;            /* padding included */
+    bool expert;                 /* its members share the experts' gradients */
+    int32_t module;              /* gathered around its forward and backward; -1: after the optimizer */
+    int32_t first_user;          /* the lowest module that uses it, with units; else -1 */
+    bool root;                   /* of all modules outside the blocks: gathered around theirs too */
+};
+
+struct lw_part_shards {
+    int32_t n, n_shards, n_buffers, n_items, shards_room;
+    int32_t *param_of;           /* [n] what a sharded optimizer is given: all but later tied ones */
+    struct lw_shard_param *as_given; /* [n] */
+    struct lw_shard *shards;     /* [n_shards] of the part's parameters, by parameter */
+    struct lw_part_buffer *buffers;
+    int32_t *items;              /* [n_items] parameters by buffer */
+    int64_t *offset;             /* [n_items] in elements of the buffer */
+    struct lw_oss *oss;          /* NULL but for oss-greedy */
+    int64_t *owned;              /* [members of the data group] elements that each updates */
+    int64_t n_elements, most_owned, padding;
+    int32_t first_bucket;        /* plan's number of buffer 0 */
+    int32_t *unit_of;            /* buffers that a module uses, with units (lower_fsdp.c): */
+    int32_t *first_unit;         /* [n_modules + 1] into unit_of */
+};
+
+/* The plan's numbers of a part's computing, and what it makes ready. Lists are by module unless said
+ * otherwise. */
+struct lw_part_work {
+    bool tells_kept;             /* every module tells the activations that it keeps */
+    uint8_t *marks;              /* enum lw_tensor_mark, after stretch i those from first_mark[i] */
+    int32_t *first_mark;         /* [stretches + 1]; NULL = no tensor group */
+    int32_t *forward;            /* the first op of the forward (struct lw_tensor_part) */
+    int32_t *again;              /* what recomputation does before the backward; -1 = none */
+    int32_t *stretch;            /* by stretch */
+    bool splits;                 /* some backwards run in halves: what follows is filled */
+    int32_t *input, *weight;     /* input: the first of lw_tensor_calls (or 1) */
+    int32_t *ready;              /* gradients, in ready order within a module: */
+    int32_t *first_ready;        /* [n_modules + 1] into ready */
+};
+
+struct lw_part {
+    const struct lw_workload *w; /* of this part alone */
+    const struct lw_strategy *s;
+    const struct lw_cost *cost;  /* NULL = none was handed in */
+    struct lw_arena arena;
+    int32_t stage;               /* of the plan */
+    int32_t n_members;           /* the size of its data groups: ranks that hold a copy, or of
+                                  * --zero-group */
+    int32_t n_expert_members;    /* the same of experts: n_members / ep */
+    int32_t n_nodes;             /* that the members of a data group live on */
+    int64_t n_backwards;         /* of it on one rank until gradients are reduced */
+    int32_t first_module;        /* of the model */
+    const int32_t *param_in_model; /* [w->n_params]; NULL = the same numbers */
+
+    struct lw_backward back;
+    struct lw_bucket_rules rules;
+
+    /* What decisions are made with; given back when all are made. */
+    struct lw_arena scratch;
+    struct lw_grad *grads;       /* [n_grads] in registration order */
+    int32_t *param_of;           /* [n_grads] */
+    int32_t *grad_of;            /* [n_params], -1 = not reduced */
+    int32_t *order;              /* [n_grads] as they become ready, unused ones last */
+
+    int32_t n_grads, n_unused;   /* gradients that are reduced; of these without a value */
+    bool *reduced;               /* [n_params] its gradient is */
+    int32_t *unused;             /* [n_unused] parameters */
+    struct lw_part_set initial, rebuilt;
+    struct lw_part_shards shards; /* n == 0: every member updates everything */
+    int32_t *root_of;            /* [buckets of initial] reduced to this member; NULL = all-reduced */
+    int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced after the backward */
+    enum lw_scaling scaling;     /* where gradients are averaged */
+    enum lw_bucket_storage storage;
+    bool one_by_one;             /* each bucket is reduced and waited for before the next */
+    struct lw_bucketing buffers; /* coalesced broadcasts: items are numbers into buffer_of */
+    int32_t n_buffers, *buffer_of;
+
+    struct lw_part_work work;
+};
+
+static inline int32_t lw_part_param(const struct lw_part *d, int32_t param)
+{
+    return d->param_in_model ? d->param_in_model[param] : param;
+}
+
+/* Experts lie in buckets and buffers of their own, as if on other devices. */
+enum { LW_EXPERT_DEVICE = 128 };
+static inline int32_t lw_part_device(const struct lw_param *p)
+{
+    return p->device + (p->expert ? LW_EXPERT_DEVICE : 0);
+}
+
+static inline int32_t lw_part_members(const struct lw_part *d, bool expert)
+{
+    return expert ? d->n_expert_members : d->n_members;
+}
+
+static inline int32_t lw_part_module(const struct lw_part *d, int32_t module)
+{
+    return d->first_module + module;
+}
+
+/* Forward work of a module that recomputation does again, before its backward. Full recomputation
+ * leaves out modules that drop nothing, such as a head outside the blocks. */
+lw_ps lw_recomputed_ps(const struct lw_strategy *s, const struct lw_module *m);
+
+/* lower_tensor_ops.c: sums over the tensor group in a module's forward or backward; gathers, which
+ * undo the sums of the other direction. */
+int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward);
+int32_t lw_tensor_gathers(const struct lw_part *d, int32_t module, bool backward);
+
+/* The ops of each of n equal parts of a module's forward: n_column pieces (0 or LW_TENSOR_PIECES)
+ * that wait for pieces of a gather, one op, n_row pieces that each have a piece of the sum. */
+struct lw_tensor_part {
+    int32_t n, n_column, n_row, n_ops;
+};
+struct lw_tensor_part lw_tensor_part_of(const struct lw_part *d, int32_t module);
+/* Op k of all n * n_ops as a share of the module's forward. */
+struct lw_share lw_tensor_share(const struct lw_part *d, int32_t module, int32_t k);
+
+/* The backward's gathers, one for each of its sums, are in LW_TENSOR_PIECES. */
+bool lw_tensor_gathers_in_pieces(const struct lw_part *d, int32_t module);
+
+/* What is after a stretch: a sum begins, the next op waits for it; the next op waits for the next
+ * piece of the gather before. */
+enum lw_tensor_mark { LW_TENSOR_SUM, LW_TENSOR_SUMMED, LW_TENSOR_GATHERED };
+/* Cut the part's stretches at its marks. */
+enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err);
+
+/* Make all decisions about a part: w, s, cost, stage, members and maps are set, the rest is zero.
+ * What was made by a call that fails is freed by lw_part_free, as always. */
+enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err);
+void lw_part_free(struct lw_part *d);
+
+/* Ask the strategy's policies: shards and weights buffers; rules, initial and rebuilt buckets. With
+ * units (ZeRO in equal shares) the shards follow from the buckets: assign_units. */
+bool lw_part_has_units(const struct lw_strategy *s);
+/* Gradients take room from the first backward that writes into their bucket until it is reduced. */
+bool lw_part_drops_gradients(const struct lw_part *d);
+/* Every micro-batch is reduced, and owners add up what comes, as FSDP and DeepSpeed do. */
+bool lw_part_reduces_each(const struct lw_part *d);
+/* Gathered weights stay over the micro-batches that are reduced together. */
+bool lw_part_keeps_units(const struct lw_part *d);
+/* ZeRO-3: a frozen parameter of which a member keeps a share. */
+bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p);
+enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
+                                      struct lw_err *err);
+enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
+enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
+enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
+enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
+
+/* lower_sparse.c: the entry of a reduced parameter whose gradient is sparse, or of a bucket that
+ * holds one, NULL = dense; rows that so many members have together, at most; what a bucket
+ * takes, of its gradients' type. */
+const struct lw_sparse *lw_part_sparse(const struct lw_part *d, int32_t param);
+const struct lw_sparse *lw_part_sparse_bucket(const struct lw_part *d, const struct lw_part_set *set,
+                                              int32_t b);
+int64_t lw_part_rows(const struct lw_part *d, const struct lw_sparse *x, int32_t n_members);
+int64_t lw_part_bucket_bytes(const struct lw_part *d, const struct lw_part_set *set, int32_t b);
+/* What one member's collective of that turn brings. */
+int64_t lw_part_gathered(const struct lw_part *d, const struct lw_sparse *x,
+                         enum lw_sparse_turn turn, enum lw_dtype dtype);
+/* LW_ENOTSUP: a sparse gradient that cannot be planned so. */
+enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_strategy *s,
+                                int32_t param, struct lw_err *err);
+/* Without its set and slots. */
+struct lw_bucket lw_part_bucket(const struct lw_part *d, const struct lw_part_set *set, int32_t b);
+
+/* Where a part's gradients are averaged, in words; asked when its buckets are made. */
+const char *lw_part_averaging(const struct lw_part *d);
+
+/* The element type of a flat buffer of weights on the wire: narrower where --broadcast-dtype is. */
+enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype weights);
+
+/* Put a part into the plan: its bucket sets, its shards with their buffers, its works. */
+void lw_part_add_sets(struct lw_part *d, struct lw_builder *b);
+void lw_part_add_shards(struct lw_part *d, struct lw_builder *b);
+/* The module's products of the phases whose FLOPs' middle lies in the share belong to the work
+ * added last. Those of backward phases run in reverse, phases side by side. */
+void lw_part_add_products(const struct lw_part *d, struct lw_builder *b, int32_t module,
+                          unsigned phases, struct lw_share s);
+enum lw_status lw_part_add_works(struct lw_part *d, struct lw_builder *b, struct lw_err *err);

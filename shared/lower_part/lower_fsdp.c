@@ -1,0 +1,377 @@
+/* ZeRO in equal shares: gradients are reduce-scattered in units, and each member updates its share
+ * of every unit. shared/lower_ops/lower_units.c writes the ops of ZeRO-3.
+ *
+ *   ZeRO-1  a unit is a gradient bucket: the policy's. Its weights are all-gathered after the
+ *           optimizer. Whole gradients stay (Megatron's distributed optimizer, DeepSpeed).
+ *   ZeRO-2  the same, but gradients take room from the first backward that writes into a bucket until
+ *           the bucket is reduced.
+ *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
+ *           before the module's forward and again before its backward, and freed after each;
+ *           the last module of a part keeps them, because its backward comes first. A module
+ *           with a tied parameter also uses, gathers and frees the unit that holds its weight
+ *           (DeepSpeed: a parameter that two modules share is fetched for each,
+ *           runtime/zero/partitioned_param_coordinator.py). With
+ *           --root-unit the modules outside the blocks are one unit, which stays from its first use
+ *           to the end of the backward (torch/distributed/fsdp: the root is not resharded after
+ *           its forward). Parameters below the persistence threshold (--persist, in elements) form
+ *           units of their own, which stay and are all-gathered after the optimizer.
+ *
+ * Invariants: a unit's gradient bucket and its flat buffer of weights hold the same parameters
+ * at the same offsets, padded to equal shares of whole 4-byte words; shards are the members'
+ * shares, so they tile what is trainable. Under ZeRO-3 the frozen parameters of a module lie in
+ * units of their own, after those with gradients. Under ZeRO-2 and 3 without a pipeline every
+ * micro-batch is reduced and the owners add up; with --no-sync, and in a pipeline, gradients are
+ * whole until the last backward. Sources: Rajbhandari et al., arXiv 1910.02054, sections 5 and
+ * 7; FSDP's notes (torch/distributed/ fsdp/fully_sharded_data_parallel.py, 2.x): units,
+ * prefetch, reshard_after_forward; DeepSpeed runtime/zero/config.py@edaa7221
+ * (stage3_param_persistence_threshold). Not modelled: DeepSpeed's one partition of all elements,
+ * which spreads a bucket over few owners. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/numbers/checked.h"
+#include "shared/lower_part/lower_chunk.h"
+#include "shared/numbers/order.h"
+
+bool lw_part_has_units(const struct lw_strategy *s)
+{
+    bool tensors = s->shard_policy == LW_SHARD_PER_TENSOR;
+    bool takes_shares = lw_bucket_policy(s->bucket_policy)->takes & LW_TAKES_SHARES;
+
+    if (s->zero == 1 && (tensors ? s->bucket_policy != LW_BUCKET_PER_TENSOR : !takes_shares))
+        return false; /* gradients are all-reduced in the buckets of any policy */
+    return s->zero >= 1 && (tensors || s->shard_policy == LW_SHARD_FLAT ||
+                            s->shard_policy == LW_SHARD_ROWS);
+}
+
+bool lw_part_drops_gradients(const struct lw_part *d)
+{
+    return d->s->zero >= 2 && d->shards.n > 0 && d->s->no_sync == 0;
+}
+
+bool lw_part_reduces_each(const struct lw_part *d)
+{
+    return lw_part_drops_gradients(d) && d->s->pp == 1;
+}
+
+/* FSDP frees after a backward what a forward does not free only where gradients are synchronised:
+ * torch/distributed/fsdp/_runtime_utils.py (_should_free_in_backward); torch's pipeline stages set
+ * reshard_after_backward only before the last micro-batch's (pipelining/stage.py). */
+bool lw_part_keeps_units(const struct lw_part *d)
+{
+    return d->s->zero == 3 && d->shards.n > 0 && !d->s->reshard && !lw_part_reduces_each(d);
+}
+
+bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p)
+{
+    return d->s->zero == 3 && d->n_members > 1 && !p->trainable && !p->ignored && p->tied < 0 &&
+           p->numel >= d->s->persist;
+}
+
+/* Outside the blocks: FSDP's root unit has what no wrapped module has. */
+static bool in_root(const struct lw_part *d, int32_t module)
+{
+    return d->s->root_unit && d->w->modules[module].tp_split != LW_TP_BLOCK;
+}
+
+/* The module whose unit has this one's parameters: its own, or the first one outside the blocks. */
+static int32_t unit_module(const struct lw_part *d, int32_t module)
+{
+    int32_t first = 0;
+
+    while (in_root(d, module) && !in_root(d, first))
+        first++;
+    return in_root(d, module) ? first : module;
+}
+
+/* --- ZeRO-3's buckets ------------------------------------------------------------------------ */
+
+struct placed {
+    int32_t module; /* -1: persistent */
+    int32_t device, dtype, item; /* item: a gradient, or a frozen parameter */
+};
+
+/* As they complete: persistent ones last, modules from the last to the first. */
+LW_COMPARATOR(by_unit, struct placed, b->module, a->module, a->device, b->device, a->dtype,
+              b->dtype, a->item, b->item)
+
+static bool same_unit(const struct placed *a, const struct placed *b)
+{
+    return a->module == b->module && a->device == b->device && a->dtype == b->dtype;
+}
+
+enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
+                                      struct lw_err *err)
+{
+    struct placed *p = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *p);
+    struct lw_bucketing b = {0};
+
+    b.first = lw_arena_alloc(&b.arena, d->n_grads + 1L, sizeof *b.first);
+    b.items = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.items);
+    b.limit_bytes = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.limit_bytes);
+    if (!p || !b.first || !b.items || !b.limit_bytes) {
+        lw_bucketing_free(&b);
+        return lw_fail_nomem(err);
+    }
+    for (int32_t g = 0; g < d->n_grads; g++) {
+        const struct lw_param *x = &d->w->params[d->param_of[g]];
+        p[g] = (struct placed){x->numel < d->s->persist ? -1 : unit_module(d, x->module),
+                               lw_part_device(x),
+                               (int32_t)x->dtype, g};
+    }
+    qsort(p, (size_t)d->n_grads, sizeof *p, by_unit);
+    for (int32_t i = 0; i < d->n_grads; i++) {
+        if (i == 0 || !same_unit(&p[i], &p[i - 1])) {
+            b.limit_bytes[b.n_buckets] = LW_BUCKET_NO_LIMIT;
+            b.first[b.n_buckets++] = i;
+        }
+        b.items[b.n_items++] = p[i].item;
+    }
+    b.first[b.n_buckets] = b.n_items;
+    *out = b;
+    snprintf(d->rules.why, sizeof d->rules.why, "a unit per module, dtype and device%s",
+             d->s->root_unit ? "; one for all outside the blocks" : "");
+    return LW_OK;
+}
+
+/* --- shards ---------------------------------------------------------------------------------- */
+
+/* Padded so that every share is a multiple of 4 bytes, as DeepSpeed does for NCCL. */
+static int64_t padded(int64_t elements, enum lw_dtype weights, enum lw_dtype grads, int32_t members)
+{
+    int64_t size = lw_dtype_size(weights) < lw_dtype_size(grads) ? lw_dtype_size(weights)
+                                                                 : lw_dtype_size(grads);
+    int64_t each = (int64_t)members * (size < 4 ? 4 / size : 1);
+
+    return (elements + each - 1) / each * each;
+}
+
+/* What FSDP2 allocates: each parameter's rows are cut into as many chunks as there are members,
+ * and every chunk is as large as the first (torch/distributed/fsdp/_fully_shard/_fsdp_param.py,
+ * _init_sharded_param: padded_sharded_size). */
+static enum lw_status by_rows(const struct lw_part *d, const int32_t *params, int32_t n,
+                              int32_t members, int64_t *elements, struct lw_err *err)
+{
+    *elements = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_param *p = &d->w->params[params[i]];
+        if (p->rows == 0 && p->numel > 0)
+            return lw_fail(err, LW_EINVAL,
+                           "--shard-policy rows: parameter %d '%s' has no \"rows\" in the "
+                           "workload: make it again, add them, or choose flat-contiguous",
+                           lw_part_param(d, params[i]), p->name);
+        int64_t chunk = p->rows > 0 ? (p->rows + members - 1) / members * (p->numel / p->rows) : 0;
+        *elements = lw_add_sat(*elements, lw_mul_sat(chunk, members));
+    }
+    if (*elements > INT64_MAX / 16)
+        return lw_fail(err, LW_EINVAL,
+                       "--shard-policy rows: the unit of '%s' has more than 2^59 elements on %d "
+                       "ranks: choose flat-contiguous",
+                       d->w->params[params[0]].name, members);
+    return LW_OK;
+}
+
+/* The members whose shares elements [at, at + numel) of a unit lie in, as shards; one of a
+ * parameter without elements. */
+static enum lw_status cut(struct lw_part *d, int32_t param, int64_t at, int64_t share,
+                          struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    int32_t n_members = lw_part_members(d, d->w->params[param].expert);
+    int64_t numel = d->w->params[param].numel, done = 0;
+
+    do {
+        int32_t owner = share > 0 ? (int32_t)((at + done) / share) : 0;
+        owner = owner < n_members ? owner : n_members - 1;
+        int64_t end = (owner + 1) * share - at;
+        end = end < numel ? end : numel;
+        if (h->n_shards == h->shards_room)
+            return lw_fail(err, LW_EPLAN, "parameter %d is cut into more shards than there are "
+                                          "members and units", lw_part_param(d, param));
+        h->shards[h->n_shards++] = (struct lw_shard){param, owner, done, end - done};
+        done = end;
+    } while (done < numel);
+    return LW_OK;
+}
+
+/* By parameter. Those of one were cut in their order. */
+static enum lw_status sort_shards(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    struct lw_shard *sorted;
+    int32_t *next; /* place of the next shard of each parameter */
+
+    LW_TAKE(&d->arena, sorted, h->n_shards, err);
+    LW_TAKE(&d->scratch, next, d->w->n_params + 1, err);
+    for (int32_t i = 0; i < h->n_shards; i++)
+        next[h->shards[i].param + 1]++;
+    for (int32_t p = 0; p < d->w->n_params; p++)
+        next[p + 1] += next[p];
+    for (int32_t i = 0; i < h->n_shards; i++)
+        sorted[next[h->shards[i].param]++] = h->shards[i];
+    h->shards = sorted;
+    return LW_OK;
+}
+
+/* One type of weights on one device, of gradients that are reduced as they are cut. */
+static enum lw_status check_unit(const struct lw_part *d, const int32_t *params, int32_t n,
+                                 struct lw_err *err)
+{
+    const struct lw_param *first = &d->w->params[params[0]];
+
+    for (int32_t i = 0; i < n; i++) {
+        const struct lw_param *p = &d->w->params[params[i]];
+        if (p->dtype != first->dtype || lw_part_device(p) != lw_part_device(first))
+            return lw_fail(err, LW_EINVAL, "--zero %" PRId64 ": '%s' (%s, device %d) and '%s' (%s, "
+                                           "device %d) lie in one unit, which has one flat buffer",
+                           d->s->zero, first->name, lw_dtype_name(first->dtype), first->device,
+                           p->name, lw_dtype_name(p->dtype), p->device);
+    }
+    return LW_OK;
+}
+
+/* The flat buffer of n parameters whose gradients are of type `grads`, and the shards that its
+ * shares are. */
+static enum lw_status make_unit(struct lw_part *d, const int32_t *params, int32_t n,
+                                enum lw_dtype grads, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    const struct lw_param *first = &d->w->params[params[0]];
+    struct lw_part_buffer *f = &h->buffers[h->n_buffers++];
+    int64_t elements = 0, at = 0, room;
+    int32_t n_members = lw_part_members(d, first->expert);
+
+    LW_TRY(check_unit(d, params, n, err));
+    for (int32_t i = 0; i < n; i++)
+        elements += d->w->params[params[i]].numel;
+    room = padded(elements, first->dtype, grads, n_members);
+    if (d->s->shard_policy == LW_SHARD_ROWS)
+        LW_TRY(by_rows(d, params, n, n_members, &room, err));
+    *f = (struct lw_part_buffer){.dtype = first->dtype, .device = first->device, .owner = -1,
+                                 .first_item = h->n_items, .module = -1, .first_user = -1,
+                                 .expert = first->expert, .elements = room};
+    if (d->s->zero == 3 && first->numel >= d->s->persist) {
+        f->module = unit_module(d, first->module);
+        f->root = in_root(d, first->module);
+    }
+    h->padding += f->elements - elements;
+    for (int32_t i = 0; i < n; i++) {
+        h->items[h->n_items] = params[i];
+        h->offset[h->n_items++] = at;
+        f->n_items++;
+        LW_TRY(cut(d, params[i], at, f->elements / n_members, err));
+        at += d->w->params[params[i]].numel;
+    }
+    return LW_OK;
+}
+
+static enum lw_status make_frozen_units(struct lw_part *d, const struct placed *p, int32_t n,
+                                        struct lw_err *err)
+{
+    int32_t *params;
+
+    LW_TAKE(&d->scratch, params, n, err);
+    for (int32_t i = 0; i < n; i++)
+        params[i] = p[i].item;
+    for (int32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && same_unit(&p[i], &p[end]);)
+            end++;
+        LW_TRY(make_unit(d, params + i, end - i, (enum lw_dtype)p[i].dtype, err));
+    }
+    return LW_OK;
+}
+
+static void add_unit(struct lw_part_shards *h, int32_t module, int32_t unit, int32_t *end)
+{
+    for (int32_t u = h->first_unit[module]; u < *end; u++)
+        if (h->unit_of[u] == unit)
+            return;
+    if (h->buffers[unit].first_user < 0)
+        h->buffers[unit].first_user = module;
+    h->unit_of[(*end)++] = unit;
+}
+
+/* Parameters whose weights lie in the temporary unit of the one that they are tied to. */
+static int32_t list_tied(const struct lw_part *d, int32_t *unit_of_param, int32_t *tied)
+{
+    const struct lw_part_shards *h = &d->shards;
+    int32_t n = 0;
+
+    memset(unit_of_param, -1, (size_t)d->w->n_params * sizeof *unit_of_param);
+    for (int32_t b = 0; b < h->n_buffers; b++)
+        for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
+            unit_of_param[h->items[h->buffers[b].first_item + i]] = b;
+    for (int32_t i = 0; i < d->w->n_params; i++)
+        if (d->w->params[i].tied >= 0 && unit_of_param[d->w->params[i].tied] >= 0)
+            tied[n++] = i;
+    return n;
+}
+
+/* Buffers of each module, [first_unit[m], first_unit[m + 1]) of unit_of: forward finds them
+ * there. They hold its own parameters and those that its parameters are tied to. */
+static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    int32_t n = d->w->n_modules, at = 0, n_root = 0, *tied, *unit_of_param;
+
+    for (int32_t m = 0; m < n; m++)
+        n_root += in_root(d, m);
+    LW_TAKE(&d->scratch, unit_of_param, d->w->n_params, err);
+    LW_TAKE(&d->scratch, tied, d->w->n_params, err);
+    int32_t n_tied = list_tied(d, unit_of_param, tied);
+    LW_TAKE(&d->arena, h->first_unit, n + 1L, err);
+    LW_TAKE(&d->arena, h->unit_of, h->n_buffers * (n_root + 1L) + n_tied, err);
+    for (int32_t m = 0; m < n; m++) {
+        for (int32_t b = 0; b < h->n_buffers; b++)
+            if (h->buffers[b].module == m || (h->buffers[b].root && in_root(d, m)))
+                add_unit(h, m, b, &at);
+        for (int32_t i = 0; i < n_tied; i++)
+            if (d->w->params[tied[i]].module == m)
+                add_unit(h, m, unit_of_param[d->w->params[tied[i]].tied], &at);
+        h->first_unit[m + 1] = at;
+    }
+    return LW_OK;
+}
+
+/* Frozen parameters of the part that are sharded, by unit. */
+static int32_t list_frozen(const struct lw_part *d, struct placed *p)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < d->w->n_params; i++) {
+        const struct lw_param *x = &d->w->params[i];
+        if (lw_part_shards_frozen(d, x))
+            p[n++] = (struct placed){unit_module(d, x->module), lw_part_device(x),
+                                     (int32_t)x->dtype, i};
+    }
+    qsort(p, (size_t)n, sizeof *p, by_unit);
+    return n;
+}
+
+enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    const struct lw_bucketing *k = &d->initial.buckets;
+    int32_t n_units = d->initial.name ? k->n_buckets : 0;
+    struct placed *frozen;
+
+    LW_TAKE(&d->scratch, frozen, d->w->n_params, err);
+    int32_t n_frozen = list_frozen(d, frozen);
+    if (!lw_part_has_units(d->s) || d->n_members == 1 || n_units + n_frozen == 0)
+        return LW_OK;
+    h->shards_room = d->n_grads + n_frozen + (n_units + n_frozen) * d->n_members;
+    LW_TAKE(&d->scratch, h->shards, h->shards_room, err); /* until they are sorted */
+    LW_TAKE(&d->arena, h->buffers, n_units + n_frozen, err);
+    for (int32_t u = 0; u < n_units; u++) {
+        LW_TRY(make_unit(d, k->items + k->first[u], k->first[u + 1] - k->first[u],
+                         d->initial.dtype[u], err));
+        d->initial.elements[u] = h->buffers[u].elements;
+    }
+    LW_TRY(make_frozen_units(d, frozen, n_frozen, err));
+    LW_TRY(sort_shards(d, err));
+    d->storage = LW_STORED_UNITS;
+    LW_TRY(index_units(d, err));
+    return lw_part_count_owned(d, err);
+}

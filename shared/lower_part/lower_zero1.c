@@ -1,0 +1,313 @@
+/* ZeRO-1 in a data-parallel plan: every parameter is updated by its owner alone, and all members
+ * get the new weights in flat buffers: a broadcast from the owner where parameters stay whole
+ * (oss-greedy, lpt), an all-gather of equal shares where buffers are cut (flat-contiguous,
+ * per-tensor).
+ *
+ * Invariants: shards tile what is trainable; each such parameter lies in exactly one buffer; a
+ * buffer has one dtype and device. Owner r is rank r of the one data group. The optimizer's time is
+ * that of the member with the most elements, for all: nobody's weights can arrive before.
+ * Sources: fairscale@146f1602 optim/oss.py (order of flat buffers and broadcasts); DeepSpeed's and
+ * FSDP's flat buffers; llm.c llmc/zero.cuh@f1e2ace. Not modelled: memory of optimizer state, which
+ * no workload tells, and broadcasts that overlap the next forward. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "shared/lower_part/lower_chunk.h"
+#include "shared/numbers/order.h"
+
+/* --- what the policies are given ------------------------------------------------------------- */
+
+static enum lw_status list_given(struct lw_part *d, struct lw_err *err)
+{
+    const struct lw_workload *w = d->w;
+    struct lw_part_shards *h = &d->shards;
+
+    LW_TAKE(&d->arena, h->param_of, w->n_params, err);
+    LW_TAKE(&d->arena, h->as_given, w->n_params, err);
+    LW_TAKE(&d->arena, h->items, w->n_params, err);
+    LW_TAKE(&d->arena, h->offset, w->n_params, err);
+    for (int32_t i = 0; i < w->n_params; i++) {
+        const struct lw_param *p = &w->params[i];
+        if (p->tied >= 0)
+            continue;
+        if (p->ignored && p->trainable)
+            return lw_fail(err, LW_EINVAL, "--zero 1: parameter %d '%s' is ignored by data "
+                                           "parallelism, and its owner's weights would overwrite "
+                                           "those of the others", lw_part_param(d, i), p->name);
+        h->param_of[h->n] = i;
+        h->as_given[h->n++] = (struct lw_shard_param){p->numel, p->dtype, lw_part_device(p),
+                                                              p->trainable};
+    }
+    return LW_OK;
+}
+
+static enum lw_status take_shards(struct lw_part *d, const struct lw_sharding *s,
+                                  struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+
+    LW_TAKE(&d->arena, h->shards, s->n_shards, err);
+    for (int32_t i = 0; i < s->n_shards; i++) {
+        struct lw_shard x = s->shards[i];
+        if (!h->as_given[x.param].trainable)
+            continue;
+        x.param = h->param_of[x.param];
+        h->shards[h->n_shards++] = x;
+    }
+    return LW_OK;
+}
+
+static enum lw_status room_for_buffers(struct lw_part *d, int64_t n, struct lw_err *err)
+{
+    d->shards.buffers = lw_arena_alloc(&d->arena, n, sizeof *d->shards.buffers);
+    return d->shards.buffers ? LW_OK : lw_fail_nomem(err);
+}
+
+static void open_buffer(struct lw_part_shards *h, enum lw_dtype dtype, int32_t device,
+                        int32_t owner)
+{
+    h->buffers[h->n_buffers++] = (struct lw_part_buffer){.dtype = dtype, .device = device,
+                                                         .owner = owner, .first_item = h->n_items,
+                                                         .module = -1};
+}
+
+static void put_item(struct lw_part_shards *h, int32_t given)
+{
+    struct lw_part_buffer *b = &h->buffers[h->n_buffers - 1];
+
+    h->items[h->n_items] = h->param_of[given];
+    h->offset[h->n_items++] = b->elements;
+    b->elements += h->as_given[given].numel;
+    b->n_items++;
+}
+
+/* The function of a row of LW_SHARD_POLICIES has its symbol for a name. */
+
+/* --- whole parameters ------------------------------------------------------------------------ */
+
+static enum lw_status oss_greedy(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    bool compat = d->s->compat == LW_COMPAT_FAIRSCALE;
+
+    LW_TRY(lw_oss_new(h->as_given, h->n, NULL, NULL, 0, d->n_members, compat, &h->oss, err));
+    LW_TAKE(&d->arena, h->shards, h->n, err);
+    for (int32_t i = 0; i < h->n; i++)
+        if (h->as_given[i].trainable)
+            h->shards[h->n_shards++] = (struct lw_shard){h->param_of[i], lw_oss_owner(h->oss, i), 0,
+                                                         h->as_given[i].numel};
+    LW_TRY(room_for_buffers(d, lw_oss_n_buffers(h->oss), err));
+    for (int32_t b = 0; b < lw_oss_n_buffers(h->oss); b++) {
+        const struct lw_oss_buffer *from = lw_oss_buffer(h->oss, b);
+        open_buffer(h, from->dtype, from->device, from->owner);
+        for (int32_t i = 0; i < from->n_items; i++)
+            put_item(h, from->items[i]);
+    }
+    return LW_OK;
+}
+
+struct place {
+    int32_t device, dtype, owner, given;
+};
+
+LW_COMPARATOR(by_buffer, struct place, a->device, b->device, a->owner, b->owner, a->dtype, b->dtype,
+              a->given, b->given)
+
+/* One buffer per device, owner and dtype. */
+static enum lw_status buffers_by_owner(struct lw_part *d, const struct lw_sharding *s,
+                                       struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    struct place *places = lw_arena_alloc(&d->arena, s->n_shards, sizeof *places);
+    int32_t n = 0;
+
+    if (!places)
+        return lw_fail_nomem(err);
+    LW_TRY(room_for_buffers(d, s->n_shards, err));
+    for (int32_t i = 0; i < s->n_shards; i++) {
+        int32_t g = s->shards[i].param;
+        if (h->as_given[g].trainable)
+            places[n++] = (struct place){h->as_given[g].device, (int32_t)h->as_given[g].dtype,
+                                         s->shards[i].owner, g};
+    }
+    qsort(places, (size_t)n, sizeof *places, by_buffer);
+    for (int32_t i = 0; i < n; i++) {
+        const struct place *x = &places[i], *before = &places[i > 0 ? i - 1 : 0];
+        if (i == 0 || x->device != before->device || x->owner != before->owner ||
+            x->dtype != before->dtype)
+            open_buffer(h, (enum lw_dtype)x->dtype, x->device, x->owner);
+        put_item(h, x->given);
+    }
+    return LW_OK;
+}
+
+static enum lw_status lpt(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_sharding s;
+
+    LW_TRY(lw_shard_lpt(d->shards.as_given, d->shards.n, d->n_members, 0, &s, err));
+    enum lw_status st = take_shards(d, &s, err);
+    if (st == LW_OK)
+        st = buffers_by_owner(d, &s, err);
+    lw_sharding_free(&s);
+    return st;
+}
+
+/* --- equal shares ---------------------------------------------------------------------------- */
+
+/* Lists of the trainable parameters by device and dtype: units of flat buffers. */
+static int32_t list_units(const struct lw_part_shards *h, struct place *places, int32_t *first,
+                          int32_t *items)
+{
+    int32_t n = 0, n_units = 0;
+
+    for (int32_t g = 0; g < h->n; g++)
+        if (h->as_given[g].trainable)
+            places[n++] =
+                (struct place){h->as_given[g].device, (int32_t)h->as_given[g].dtype, 0, g};
+    qsort(places, (size_t)n, sizeof *places, by_buffer);
+    for (int32_t i = 0; i < n; i++) {
+        if (i == 0 || places[i].device != places[i - 1].device ||
+            places[i].dtype != places[i - 1].dtype)
+            first[n_units++] = i;
+        items[i] = places[i].given;
+    }
+    first[n_units] = n;
+    return n_units;
+}
+
+/* Padded so that every share is a multiple of 4 bytes, as DeepSpeed does for NCCL. */
+static enum lw_status cut_units(struct lw_part *d, const int32_t *first, const int32_t *items,
+                               int32_t n_units, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    struct lw_sharding s;
+    int64_t align = 1;
+
+    for (int32_t u = 0; u < n_units; u++)
+        if (lw_dtype_size(h->as_given[items[first[u]]].dtype) < 4)
+            align = 2;
+    LW_TRY(lw_shard_flat(h->as_given, h->n, d->n_members, first, items, n_units, align, &s,
+                         err));
+    enum lw_status st = take_shards(d, &s, err);
+    for (int32_t u = 0; st == LW_OK && u < n_units; u++) {
+        const struct lw_shard_param *p = &h->as_given[items[first[u]]];
+        open_buffer(h, p->dtype, p->device, -1);
+        for (int32_t i = first[u]; i < first[u + 1]; i++)
+            put_item(h, items[i]);
+        h->buffers[h->n_buffers - 1].elements += s.units[u].padding;
+        h->padding += s.units[u].padding;
+    }
+    lw_sharding_free(&s);
+    return st;
+}
+
+static enum lw_status flat(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    struct place *places = lw_arena_alloc(&d->arena, h->n, sizeof *places);
+    int32_t *first = lw_arena_alloc(&d->arena, h->n + 1L, sizeof *first);
+    int32_t *items = lw_arena_alloc(&d->arena, h->n, sizeof *items);
+
+    if (!places || !first || !items)
+        return lw_fail_nomem(err);
+    int32_t n_units = list_units(h, places, first, items);
+    LW_TRY(room_for_buffers(d, n_units, err));
+    return cut_units(d, first, items, n_units, err);
+}
+
+static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+    struct lw_sharding s;
+
+    for (int32_t g = 0; g < h->n; g++)
+        if (h->as_given[g].trainable && h->as_given[g].numel % d->n_members != 0)
+            return lw_fail(err, LW_EINVAL,
+                           "--shard-policy per-tensor: parameter %d '%s' has %" PRId64
+                           " elements, which make no %" PRId64 " equal parts "
+                           "(flat-contiguous pads)",
+                           h->param_of[g], d->w->params[h->param_of[g]].name, h->as_given[g].numel,
+                           (int64_t)d->n_members);
+    LW_TRY(lw_shard_per_tensor(h->as_given, h->n, d->n_members, &s, err));
+    enum lw_status st = take_shards(d, &s, err);
+    if (st == LW_OK)
+        st = room_for_buffers(d, h->n, err);
+    for (int32_t g = 0; st == LW_OK && g < h->n; g++) {
+        if (!h->as_given[g].trainable)
+            continue;
+        open_buffer(h, h->as_given[g].dtype, h->as_given[g].device, -1);
+        put_item(h, g);
+    }
+    lw_sharding_free(&s);
+    return st;
+}
+
+enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype weights)
+{
+    bool narrows = s->broadcast_dtype != LW_F32; /* the default: as they are, f64 too */
+
+    return narrows && lw_dtype_size(s->broadcast_dtype) < lw_dtype_size(weights)
+               ? s->broadcast_dtype
+               : weights;
+}
+
+/* --- all ------------------------------------------------------------------------------------- */
+
+enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
+{
+    struct lw_part_shards *h = &d->shards;
+
+    LW_TAKE(&d->arena, h->owned, d->n_members, err);
+    for (int32_t i = 0; i < h->n_shards; i++) {
+        int64_t *mine = &h->owned[h->shards[i].owner];
+        if (!d->w->params[h->shards[i].param].trainable)
+            continue;
+        *mine += h->shards[i].numel;
+        h->n_elements += h->shards[i].numel;
+        h->most_owned = *mine > h->most_owned ? *mine : h->most_owned;
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err)
+{
+    static enum lw_status (*const policies[])(struct lw_part *, struct lw_err *) = {
+#define ROW(id, symbol, word, help) [LW_SHARD_##id] = symbol,
+        LW_SHARD_POLICIES(ROW)
+#undef ROW
+    };
+
+    if (d->s->zero == 0 || d->n_members == 1)
+        return LW_OK;
+    LW_TRY(list_given(d, err));
+    if (d->shards.n == 0 || lw_part_has_units(d->s))
+        return LW_OK;
+    if (policies[d->s->shard_policy](d, err) != LW_OK)
+        return lw_err_context(err, "--zero 1");
+    return lw_part_count_owned(d, err);
+}
+
+void lw_part_add_shards(struct lw_part *d, struct lw_builder *b)
+{
+    struct lw_part_shards *h = &d->shards;
+
+    if (h->n == 0)
+        return;
+    for (int32_t i = 0; i < h->n_shards; i++) {
+        struct lw_shard x = h->shards[i];
+        x.param = lw_part_param(d, x.param);
+        lw_builder_shard(b, &x);
+    }
+    lw_builder_set(b, LW_BUCKET_WEIGHTS, NULL, d->stage);
+    for (int32_t k = 0; k < h->n_buffers; k++) {
+        const struct lw_part_buffer *f = &h->buffers[k];
+        enum lw_dtype wire = lw_part_weights_dtype(d->s, f->dtype);
+        struct lw_bucket bucket = {.dtype = wire, .bytes = f->elements * lw_dtype_size(wire)};
+        int32_t number = lw_builder_bucket(b, &bucket, NULL, 0);
+        if (k == 0)
+            h->first_bucket = number;
+        for (int32_t i = f->first_item; i < f->first_item + f->n_items; i++)
+            lw_builder_slot(b, &(struct lw_slot){lw_part_param(d, h->items[i]), h->offset[i]});
+    }
+}
