@@ -5,6 +5,7 @@
  * the process exits; after a kill zero bytes follow the last line. */
 #include "exec/record/record_file.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,6 +16,8 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "exec/record/record_next.h"
 
 enum { WINDOW = 1 << 20, PAGE = 1 << 16 /* the largest of Linux */, LINE = 256, MAX_COMMS = 4096 };
 
@@ -278,6 +281,14 @@ void record_span(int64_t call, int64_t start_ns, int64_t end_ns)
     pthread_mutex_unlock(&all.mutex);
 }
 
+void record_lost(const char *function)
+{
+    pthread_mutex_lock(&all.mutex);
+    if (ready())
+        all.used += (size_t)snprintf(room(), LINE, "# not recorded %s\n", function);
+    pthread_mutex_unlock(&all.mutex);
+}
+
 /* Later calls, of threads that still run, are not recorded. */
 __attribute__((destructor)) static void at_exit(void)
 {
@@ -287,6 +298,21 @@ __attribute__((destructor)) static void at_exit(void)
         stop(strerror(errno));
     all.file = -1;
     pthread_mutex_unlock(&all.mutex);
+}
+
+void *record_next(const char *name, const char *library)
+{
+    void *f = dlsym(RTLD_NEXT, name);
+
+    if (!f) { /* the program opened the library for itself */
+        void *opened = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+        f = opened ? dlsym(opened, name) : NULL;
+    }
+    if (!f) {
+        fprintf(stderr, "lapwing-record: %s has no %s\n", library, name);
+        abort();
+    }
+    return f;
 }
 
 /* --- fork ------------------------------------------------------------------------------------- */

@@ -34,4 +34,7 @@ int64_t record_call(const struct record_call *c);
 /* When a call ran: on the device, or on the host where the library's calls block. */
 void record_span(int64_t call, int64_t start_ns, int64_t end_ns);
 
+/* Names a function of the library whose calls have no line. */
+void record_lost(const char *function);
+
 uint64_t record_hash(const void *bytes, int64_t n); /* FNV-1a, 64 bits */

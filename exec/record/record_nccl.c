@@ -8,37 +8,18 @@
  * driver around the call, or around the group that it belongs to. On a communicator that does
  * not block, the second event may precede the kernel; calls captured into a CUDA graph get no
  * span. */
-#include <dlfcn.h>
 #include <nccl.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "exec/record/record_cuda.h"
 #include "exec/record/record_file.h"
+#include "exec/record/record_next.h"
 
 static void *find(const char *name)
 {
-    void *f = dlsym(RTLD_NEXT, name);
-
-    if (!f) { /* the library was opened for the plugin that uses it alone */
-        void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
-        f = library ? dlsym(library, name) : NULL;
-    }
-    if (!f) {
-        fprintf(stderr, "lapwing-record: NCCL has no %s\n", name);
-        abort();
-    }
-    return f;
+    return record_next(name, "libnccl.so.2");
 }
-
-/* real_X: the library's own function, found at its first use by any thread. */
-#define REAL(name)                                              \
-    static _Atomic(__typeof__(&name)) real_##name;              \
-    if (!real_##name)                                           \
-    real_##name = (__typeof__(&name))find(#name)
 
 static void say_library(void)
 {
@@ -53,7 +34,7 @@ static void say_library(void)
     record_library("nccl", version / 10000, version / 100 % 100, version % 100);
 }
 
-/* --- communicators ------------------------------------------------------------------------------------ */
+/* --- communicators --------------------------------------------------------------------------- */
 
 enum { MAX_COMMS = 4096 };
 
@@ -204,7 +185,7 @@ ncclResult_t ncclCommShrink(ncclComm_t parent, int *excluded, int n_excluded, nc
 RECORD_END(ncclCommDestroy)
 RECORD_END(ncclCommAbort)
 
-/* --- calls ---------------------------------------------------------------------------------------------- */
+/* --- calls ----------------------------------------------------------------------------------- */
 
 enum { MOST_IN_GROUP = 1024 };
 
@@ -258,6 +239,10 @@ static struct under_way enter(const char *op, size_t count, ncclDataType_t t, in
 
 static ncclResult_t leave(struct under_way *u, ncclResult_t r)
 {
+    if (r != ncclSuccess && r != ncclInProgress) { /* nothing runs */
+        record_cuda_end(u->events, (void *)u->stream, NULL, 0);
+        return r;
+    }
     u->call.host_ns = record_now_ns() - u->call.entered_ns;
     u->call.comm = comm_of(u->comm);
     if (group.depth > 0 && group.n < MOST_IN_GROUP) {
@@ -270,79 +255,58 @@ static ncclResult_t leave(struct under_way *u, ncclResult_t r)
     return r;
 }
 
-ncclResult_t ncclAllReduce(const void *send, void *recv, size_t n, ncclDataType_t t, ncclRedOp_t op,
-                           ncclComm_t c, cudaStream_t s)
-{
-    REAL(ncclAllReduce);
-    struct under_way u = enter("all_reduce", n, t, -1, c, s);
-    return leave(&u, real_ncclAllReduce(send, recv, n, t, op, c, s));
-}
+/* One function: c and s are its communicator and stream. */
+#define CALL(name, op_, count, type, peer, parameters, arguments)         \
+    ncclResult_t name parameters                                          \
+    {                                                                     \
+        REAL(name);                                                       \
+        struct under_way u = enter(op_, count, type, peer, c, s);         \
+        return leave(&u, real_##name arguments);                          \
+    }
 
-ncclResult_t ncclReduce(const void *send, void *recv, size_t n, ncclDataType_t t, ncclRedOp_t op,
-                        int root, ncclComm_t c, cudaStream_t s)
-{
-    REAL(ncclReduce);
-    struct under_way u = enter("reduce", n, t, root, c, s);
-    return leave(&u, real_ncclReduce(send, recv, n, t, op, root, c, s));
-}
-
-ncclResult_t ncclBroadcast(const void *send, void *recv, size_t n, ncclDataType_t t, int root,
-                           ncclComm_t c, cudaStream_t s)
-{
-    REAL(ncclBroadcast);
-    struct under_way u = enter("broadcast", n, t, root, c, s);
-    return leave(&u, real_ncclBroadcast(send, recv, n, t, root, c, s));
-}
-
-ncclResult_t ncclBcast(void *buffer, size_t n, ncclDataType_t t, int root, ncclComm_t c,
-                       cudaStream_t s)
-{
-    REAL(ncclBcast);
-    struct under_way u = enter("broadcast", n, t, root, c, s);
-    return leave(&u, real_ncclBcast(buffer, n, t, root, c, s));
-}
-
-ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t n, ncclDataType_t t,
-                               ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
-{
-    REAL(ncclReduceScatter);
-    struct under_way u = enter("reduce_scatter", n, t, -1, c, s);
-    return leave(&u, real_ncclReduceScatter(send, recv, n, t, op, c, s));
-}
-
-ncclResult_t ncclAllGather(const void *send, void *recv, size_t n, ncclDataType_t t, ncclComm_t c,
-                           cudaStream_t s)
-{
-    REAL(ncclAllGather);
-    struct under_way u = enter("all_gather", n, t, -1, c, s);
-    return leave(&u, real_ncclAllGather(send, recv, n, t, c, s));
-}
-
-#if NCCL_VERSION_CODE >= 22800
-ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t n, ncclDataType_t t, ncclComm_t c,
-                          cudaStream_t s)
-{
-    REAL(ncclAlltoAll);
-    struct under_way u = enter("all_to_all", n, t, -1, c, s);
-    return leave(&u, real_ncclAlltoAll(send, recv, n, t, c, s));
-}
+#define ON ncclComm_t c, cudaStream_t s
+CALL(ncclAllReduce, "all_reduce", n, t, -1,
+     (const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ON),
+     (from, to, n, t, op, c, s))
+CALL(ncclReduce, "reduce", n, t, root,
+     (const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, int root, ON),
+     (from, to, n, t, op, root, c, s))
+CALL(ncclReduceScatter, "reduce_scatter", n, t, -1,
+     (const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ON),
+     (from, to, n, t, op, c, s))
+CALL(ncclBroadcast, "broadcast", n, t, root,
+     (const void *from, void *to, size_t n, ncclDataType_t t, int root, ON),
+     (from, to, n, t, root, c, s))
+CALL(ncclBcast, "broadcast", n, t, root, (void *b, size_t n, ncclDataType_t t, int root, ON),
+     (b, n, t, root, c, s))
+CALL(ncclAllGather, "all_gather", n, t, -1,
+     (const void *from, void *to, size_t n, ncclDataType_t t, ON), (from, to, n, t, c, s))
+CALL(ncclSend, "send", n, t, peer, (const void *b, size_t n, ncclDataType_t t, int peer, ON),
+     (b, n, t, peer, c, s))
+CALL(ncclRecv, "recv", n, t, peer, (void *b, size_t n, ncclDataType_t t, int peer, ON),
+     (b, n, t, peer, c, s))
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
+CALL(ncclAlltoAll, "all_to_all", n, t, -1,
+     (const void *from, void *to, size_t n, ncclDataType_t t, ON), (from, to, n, t, c, s))
+CALL(ncclGather, "gather", n, t, root,
+     (const void *from, void *to, size_t n, ncclDataType_t t, int root, ON),
+     (from, to, n, t, root, c, s))
+CALL(ncclScatter, "scatter", n, t, root,
+     (const void *from, void *to, size_t n, ncclDataType_t t, int root, ON),
+     (from, to, n, t, root, c, s))
 #endif
-
-ncclResult_t ncclSend(const void *send, size_t n, ncclDataType_t t, int peer, ncclComm_t c,
-                      cudaStream_t s)
-{
-    REAL(ncclSend);
-    struct under_way u = enter("send", n, t, peer, c, s);
-    return leave(&u, real_ncclSend(send, n, t, peer, c, s));
-}
-
-ncclResult_t ncclRecv(void *recv, size_t n, ncclDataType_t t, int peer, ncclComm_t c,
-                      cudaStream_t s)
-{
-    REAL(ncclRecv);
-    struct under_way u = enter("recv", n, t, peer, c, s);
-    return leave(&u, real_ncclRecv(recv, n, t, peer, c, s));
-}
+/* One-sided: a signal is a put of nothing. */
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 2)
+CALL(ncclPutSignal, "put", n, t, peer,
+     (const void *b, size_t n, ncclDataType_t t, int peer, ncclWindow_t w, size_t at, int signal,
+      int context, unsigned int flags, ON),
+     (b, n, t, peer, w, at, signal, context, flags, c, s))
+CALL(ncclSignal, "put", 0, ncclUint8, peer,
+     (int peer, int signal, int context, unsigned int flags, ON),
+     (peer, signal, context, flags, c, s))
+CALL(ncclWaitSignal, "wait", 0, ncclUint8, -1, (int n, ncclWaitSignalDesc_t *list, ON),
+     (n, list, c, s))
+#endif
 
 ncclResult_t ncclGroupStart(void); /* the header declares both without a prototype */
 ncclResult_t ncclGroupEnd(void);

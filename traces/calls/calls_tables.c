@@ -59,17 +59,18 @@ static enum lw_status collect_file(const struct traces_recorded *all, int n, int
     for (int64_t i = 0; status == LW_OK && i < c->n; i++) {
         const struct traces_recorded_call *call = &c->calls[i];
         const struct traces_recorded_comm *comm = &c->comms[call->comm];
-        if (lw_op_class(call->op) != LW_CLASS_COLLECTIVE)
+        if (call->op >= LW_N_OP_KINDS || lw_op_class(call->op) != LW_CLASS_COLLECTIVE)
             continue;
         int64_t at = turn[call->comm]++, bytes = traces_recorded_bytes(c, call);
-        if (call->start_ns < 0 || bytes <= 0 || comm->n_ranks < 2 || call->op == LW_OP_BARRIER)
+        if (call->start_ns < 0 || bytes <= 0 || comm->n_ranks < 2 || comm->id == 0 ||
+            call->op == LW_OP_BARRIER)
             continue;
         if (nodes[call->comm] == 0)
             nodes[call->comm] = nodes_of(all, n, comm->id);
         if (lw_reserve(&k->all, &k->capacity, k->n + 1, sizeof *k->all) != 0)
             status = lw_fail_nomem(err);
         else
-            k->all[k->n++] = (struct reading){call->op, call->dtype, comm->n_ranks,
+            k->all[k->n++] = (struct reading){(enum lw_op_kind)call->op, call->dtype, comm->n_ranks,
                                               nodes[call->comm], 1, bytes, comm->id, at,
                                               call->end_ns - call->start_ns};
     }

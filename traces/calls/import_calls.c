@@ -3,6 +3,7 @@
 #include "traces/calls/import_calls.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,28 @@ struct reader {
     char text[MAX_FIELDS][MAX_TEXT];
     int n_fields;
 };
+
+static const char *const others[] = {"gather", "scatter", "scan", "neighbor_gather",
+                                     "neighbor_all_to_all", "put", "wait"};
+
+const char *traces_call_name(int32_t op)
+{
+    return op < LW_N_OP_KINDS ? lw_op_name((enum lw_op_kind)op) : others[op - LW_N_OP_KINDS];
+}
+
+static bool is_communication(enum lw_op_kind op)
+{
+    return lw_op_class(op) == LW_CLASS_COLLECTIVE || lw_op_class(op) == LW_CLASS_P2P;
+}
+
+/* false: the word is not of a call. */
+static bool parse_call(const char *word, int32_t *op)
+{
+    for (*op = 0; *op < TRACES_N_CALLS; ++*op)
+        if (strcmp(word, traces_call_name(*op)) == 0)
+            return *op >= LW_N_OP_KINDS || is_communication((enum lw_op_kind)*op);
+    return false;
+}
 
 bool traces_recorded_is(const char *text, size_t len)
 {
@@ -103,9 +126,7 @@ static enum lw_status read_call(struct reader *r, struct lw_err *err)
         return bad(r, err, "call", 1, "the next number");
     if (comm > c->n_comms)
         return bad(r, err, "communicator", 8, "one that has a line before");
-    if (lw_op_parse(r->text[4], &k.op, &unused) != LW_OK ||
-        (lw_op_class(k.op) != LW_CLASS_COLLECTIVE && lw_op_class(k.op) != LW_CLASS_P2P &&
-         k.op != LW_OP_BARRIER))
+    if (!parse_call(r->text[4], &k.op))
         return bad(r, err, "op", 4, "a kind of communication, such as all_reduce");
     k.dtype_known = strcmp(r->text[6], "?") != 0;
     if (k.dtype_known && lw_dtype_parse(r->text[6], &k.dtype, &unused) != LW_OK)
@@ -136,25 +157,32 @@ static enum lw_status read_span(struct reader *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* "# library nccl 2.28.9": the rest of the line after the key. */
+/* "# library nccl 2.28.9": the rest of the line after the key, of "# host" the first word. Several
+ * "# not recorded" become a list. */
 static enum lw_status read_head(struct reader *r, const char *p, const char *end,
                                 struct lw_err *err)
 {
+    static const char library[] = "# library ", host[] = "# host ", lost[] = "# not recorded ";
     static const struct {
         const char *key;
         size_t place;
-    } heads[] = {{"# library ", offsetof(struct traces_recorded, library)},
-                 {"# host ", offsetof(struct traces_recorded, host)}};
+    } heads[] = {{library, offsetof(struct traces_recorded, library)},
+                 {host, offsetof(struct traces_recorded, host)},
+                 {lost, offsetof(struct traces_recorded, lost)}};
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-        size_t n = strlen(heads[i].key);
-        if ((size_t)(end - p) <= n || memcmp(p, heads[i].key, n) != 0)
+        const char *key = heads[i].key, **place = (void *)((char *)r->out + heads[i].place);
+        size_t n = strlen(key);
+        if ((size_t)(end - p) <= n || memcmp(p, key, n) != 0)
             continue;
-        const char *stop = i == 1 ? memchr(p + n, ' ', (size_t)(end - p) - n) : NULL;
-        char *text = lw_arena_strndup(&r->out->arena, p + n, (size_t)((stop ? stop : end) - p) - n);
-        if (!text)
+        const char *stop = key == host ? memchr(p + n, ' ', (size_t)(end - p) - n) : NULL;
+        const char *before = key == lost ? *place : "";
+        char text[1024];
+        snprintf(text, sizeof text, "%s%s%.*s", before, *before ? ", " : "",
+                 (int)((stop ? stop : end) - p - (ptrdiff_t)n), p + n);
+        *place = lw_arena_strdup(&r->out->arena, text);
+        if (!*place)
             return lw_fail_nomem(err);
-        memcpy((char *)r->out + heads[i].place, &text, sizeof text);
     }
     return LW_OK;
 }
@@ -191,7 +219,7 @@ static enum lw_status own(struct traces_recorded *c, struct lw_err *err)
 enum lw_status traces_recorded_read(const struct lw_input *in, struct traces_recorded *out,
                                  struct lw_err *err)
 {
-    struct traces_recorded c = {.file = in->name, .library = "", .host = ""};
+    struct traces_recorded c = {.file = in->name, .library = "", .host = "", .lost = ""};
     struct reader r = {.out = &c, .file = in->name};
     const char *p = in->text, *stop = in->text + in->len, *end;
     enum lw_status status = LW_OK;
@@ -219,7 +247,8 @@ int64_t traces_recorded_bytes(const struct traces_recorded *c,
 {
     int32_t n = c->comms[call->comm].n_ranks;
     bool each = call->op == LW_OP_ALL_GATHER || call->op == LW_OP_REDUCE_SCATTER ||
-                call->op == LW_OP_ALL_TO_ALL;
+                call->op == LW_OP_ALL_TO_ALL || call->op == TRACES_CALL_GATHER ||
+                call->op == TRACES_CALL_SCATTER;
 
     if (!call->dtype_known || (each && n < 1))
         return -1;

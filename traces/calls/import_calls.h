@@ -13,8 +13,22 @@
 /* Calls of a communication library, as a preloaded recorder wrote them: docs/formats/calls.md. */
 struct lw_input;
 
+/* Calls that no plan has, after the kinds of enum lw_op_kind: they are inspected, and give no
+ * table. */
+enum {
+    TRACES_CALL_GATHER = LW_N_OP_KINDS,
+    TRACES_CALL_SCATTER,
+    TRACES_CALL_SCAN,
+    TRACES_CALL_NEIGHBOR_GATHER,
+    TRACES_CALL_NEIGHBOR_ALL_TO_ALL,
+    TRACES_CALL_PUT,
+    TRACES_CALL_WAIT,
+    TRACES_N_CALLS,
+};
+const char *traces_call_name(int32_t op);
+
 struct traces_recorded_call {
-    enum lw_op_kind op;
+    int32_t op;                  /* enum lw_op_kind, or one of the above */
     enum lw_dtype dtype;         /* meaningless where dtype_known is false */
     bool dtype_known;
     int64_t count;               /* elements as the library counts them */
@@ -33,6 +47,7 @@ struct traces_recorded {
     struct lw_arena arena;       /* owns everything below */
     const char *file;            /* borrowed */
     const char *library, *host;  /* "nccl 2.28.9" */
+    const char *lost;            /* functions whose calls have no line: "MPI_Put, MPI_Get"; "" */
     int64_t n;
     struct traces_recorded_call *calls;   /* in the order in which they were entered */
     int32_t n_comms;

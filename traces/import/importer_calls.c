@@ -7,6 +7,7 @@
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
 #include "shared/text/table.h"
+#include "shared/text/wrap.h"
 #include "shared/numbers/units.h"
 #include "traces/calls/import_calls.h"
 #include "traces/import/convert.h"
@@ -54,7 +55,7 @@ static void forget(void *facts)
 }
 
 struct call_row {
-    enum lw_op_kind op;
+    int32_t op;
     const char *dtype;
     int64_t bytes, n, n_in_period, n_spans, span_ns, host_ns; /* sums of the two times */
     int32_t n_ranks;
@@ -120,12 +121,12 @@ static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_er
 
     LW_TRY(collect(c, &r, err));
     LW_JSON(o, "library", c->library, "host", c->host, "n_calls", c->n,
-            "n_communicators", c->n_comms, "n_calls_per_period", r.n_calls,
+            "not_recorded", c->lost, "n_communicators", c->n_comms, "n_calls_per_period", r.n_calls,
             "n_periods", r.n_periods, "period_ns", lw_known_if(r.n_calls > 0, r.period_ns));
     lw_jsonout_array(o, "calls");
     for (int64_t i = 0; i < r.n; i++) {
         const struct call_row *x = &r.rows[i];
-        LW_JSON_ROW(o, NULL, "op", lw_op_name(x->op), "dtype", x->dtype,
+        LW_JSON_ROW(o, NULL, "op", traces_call_name(x->op), "dtype", x->dtype,
                     "bytes", lw_known(x->bytes), "n_ranks", lw_known(x->n_ranks), "n_calls", x->n,
                     "n_calls_per_period", x->n_in_period,
                     "mean_span_ns", lw_known(x->n_spans ? x->span_ns / x->n_spans : -1),
@@ -147,6 +148,8 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
     LW_TRY(collect(c, &r, err));
     fprintf(f, "%s: %lld recorded calls of %s on %d communicator%s of this process\n", name,
             (long long)c->n, c->library, c->n_comms, lw_plural(c->n_comms));
+    if (*c->lost)
+        lw_printf_paragraph(f, "not recorded: calls of %s", c->lost);
     if (r.n_calls > 0)
         fprintf(f, "%lld calls repeat %lld times at the end, every %s (median)\n",
                 (long long)r.n_calls, (long long)r.n_periods,
@@ -156,7 +159,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
     struct lw_table *t = lw_table_new(8, titles);
     for (int64_t i = 0; i < r.n; i++) {
         const struct call_row *x = &r.rows[i];
-        LW_CELLS(t, lw_op_name(x->op), x->dtype, LW_BYTES(x->bytes), x->n_ranks, x->n,
+        LW_CELLS(t, traces_call_name(x->op), x->dtype, LW_BYTES(x->bytes), x->n_ranks, x->n,
                  x->n_in_period, x->n_spans == 0 ? LW_COUNT(-1) : LW_NS(x->span_ns / x->n_spans),
                  LW_NS(x->host_ns / x->n));
     }

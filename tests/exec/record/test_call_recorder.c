@@ -201,7 +201,7 @@ TEST_MAIN(calls_or_tests)
 /* --- tests ------------------------------------------------------------------------------------ */
 
 /* Counts of one op in a file and in the log of the fake. */
-static int64_t count_of(const struct traces_recorded *c, enum lw_op_kind op)
+static int64_t count_of(const struct traces_recorded *c, int32_t op)
 {
     int64_t n = 0;
 
@@ -241,7 +241,7 @@ TEST(every_call_of_nccl_is_recorded)
         read_calls(name, &c);
         n_calls += c.n;
         for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
-            n[k] += count_of(&c, ops[k].op);
+            n[k] += count_of(&c, (int32_t)ops[k].op);
         for (int64_t i = 0; i < c.n; i++)
             n_spans += c.calls[i].start_ns > 0 && c.calls[i].end_ns >= c.calls[i].start_ns;
         for (int32_t i = 0; i < c.n_comms; i++)
@@ -403,6 +403,68 @@ TEST(a_file_that_cannot_be_made_is_said_once)
     assert_null(strstr(said + 1, "/nowhere/calls.rank0.csv"));
 }
 
+/* --- what the headers declare ----------------------------------------------------------------- */
+
+/* The name of the function that is declared at `type` as PREFIX...(...); *end: its semicolon. */
+static bool declared(const char *at, const char *type, const char *prefix, char name[64],
+                     const char **end)
+{
+    at += strlen(type);
+    at += strspn(at, " ");
+    *end = strchr(at, ';');
+    return strncmp(at, prefix, strlen(prefix)) == 0 && sscanf(at, "%63[A-Za-z_]", name) == 1 &&
+           at[strlen(name)] == '(' && *end;
+}
+
+/* Every function of a header whose parameters, as text, have all of `words` is defined in the
+ * recorder. Returns how many there are. */
+static int each_is_defined(const char *header, const char *type, const char *prefix,
+                           const char *const *words, const char *recorder)
+{
+    char path[PATH_MAX], name[64];
+    char *text = fixture_get(header);
+    const char *end;
+    int n = 0;
+
+    snprintf(path, sizeof path, "%s", getenv("LAPWING"));
+    snprintf(strrchr(path, '/'), 64, "/%s", recorder);
+    void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    if (!library)
+        fail_msg("%s", dlerror());
+    for (const char *at = text; (at = strstr(at, type)); at++) {
+        bool all = declared(at, type, prefix, name, &end);
+        for (int w = 0; all && words[w]; w++) {
+            const char *found = strstr(at, words[w]);
+            all = found && found < end;
+        }
+        n += all;
+        if (all && !dlsym(library, name))
+            fail_msg("%s of %s is not in %s", name, header, recorder);
+    }
+    free(text);
+    return n;
+}
+
+/* NCCL: whatever takes a stream. */
+TEST(every_function_of_nccl_that_moves_data_is_intercepted)
+{
+    static const char *const words[] = {"ncclComm_t", "cudaStream_t", NULL};
+
+    if (needs_fakes())
+        skip();
+    const char *header = shell("printf %s $(ls $CUDA_HOME/include/nccl.h "
+                               "/usr/local/cuda/include/nccl.h /usr/include/nccl.h "
+                               "2>/dev/null | head -1)", NULL);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", header);
+    const char *at = strchr(path, '/');
+    if (!at) {
+        printf("SKIP functions of NCCL: no nccl.h\n");
+        skip();
+    }
+    assert_true(each_is_defined(at, "ncclResult_t", "nccl", words, "lapwing-record.so") >= 8);
+}
+
 static bool needs_mpi(void)
 {
     const char *built = getenv("LAPWING_MPI");
@@ -458,6 +520,124 @@ TEST(every_call_of_mpi_is_recorded)
     assert_int_equal(c[0].comms[0].id, c[1].comms[0].id);
     for (int rank = 0; rank < 2; rank++)
         traces_recorded_free(&c[rank]);
+}
+
+/* MPI: whatever takes a type and a communicator or window, or starts a persistent call. Types,
+ * files and packing have no communicator. */
+TEST(every_function_of_mpi_that_moves_data_is_intercepted)
+{
+    static const char *const kinds[][4] = {
+        {"MPI_", "MPI_Datatype", "MPI_Comm comm", NULL},
+        {"MPI_", "MPI_Datatype", "MPI_Win win", NULL},
+        {"MPI_", "MPI_Datatype", "MPI_Message", NULL},
+        {"MPI_Start", "MPI_Request", NULL},
+        {"MPI_Barrier", "MPI_Comm", NULL},
+        {"MPI_Ibarrier", "MPI_Comm", NULL},
+    };
+    char path[PATH_MAX];
+    int n = 0;
+
+    if (needs_mpi())
+        skip();
+    snprintf(path, sizeof path, "%s", shell("printf %s/mpi.h $(mpicc --showme:incdirs | "
+                                            "tr ' ' '\\n' | head -1)", NULL));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        n += each_is_defined(strchr(path, '/'), "int", kinds[i][0], kinds[i] + 1,
+                             "lapwing-record-mpi.so");
+    assert_true(n > 70); /* MPI 3.1 */
+}
+
+/* Two ranks call what a plan never does: in place, non-blocking, persistent, from and to nobody, on
+ * a communicator of the same members, and from Fortran, whose interfaces call PMPI. */
+static const char calls_of_all_kinds[] =
+    "#include <mpi.h>\n"
+    "int main(void) {\n"
+    "  int rank, a[4] = {0}, b[4]; MPI_Comm twin; MPI_Request q[2]; MPI_Win w;\n"
+    "  MPI_Init(0, 0); MPI_Comm_rank(MPI_COMM_WORLD, &rank);\n"
+    "  MPI_Allreduce(MPI_IN_PLACE, a, 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD);\n"
+    "  MPI_Comm_dup(MPI_COMM_WORLD, &twin);\n"
+    "  MPI_Allreduce(a, b, 3, MPI_INT, MPI_SUM, twin);\n"
+    "  MPI_Ibcast(a, 2, MPI_INT, 0, MPI_COMM_WORLD, q); MPI_Wait(q, MPI_STATUS_IGNORE);\n"
+    "  MPI_Gather(rank ? a : MPI_IN_PLACE, 2, MPI_INT, a, 2, MPI_INT, 0, MPI_COMM_WORLD);\n"
+    "  MPI_Send_init(a, 1, MPI_INT, 1 - rank, 5, MPI_COMM_WORLD, q);\n"
+    "  MPI_Recv_init(b, 1, MPI_INT, 1 - rank, 5, MPI_COMM_WORLD, q + 1);\n"
+    "  for (int i = 0; i < 3; i++) {\n"
+    "    MPI_Startall(2, q); MPI_Waitall(2, q, MPI_STATUSES_IGNORE); }\n"
+    "  MPI_Request_free(q); MPI_Request_free(q + 1);\n"
+    "  MPI_Sendrecv(a, 4, MPI_INT, MPI_PROC_NULL, 1, b, 4, MPI_INT, MPI_PROC_NULL, 1, twin, 0);\n"
+    "  PMPI_Barrier(MPI_COMM_WORLD); /* as Fortran's interfaces do */\n"
+    "  MPI_Win_create(b, 4, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &w); MPI_Win_fence(0, w);\n"
+    "  MPI_Put(a, 1, MPI_INT, 1 - rank, 0, 1, MPI_INT, w); MPI_Win_fence(0, w);\n"
+    "  MPI_Win_free(&w); MPI_Finalize(); return 0; }\n";
+
+TEST(calls_of_mpi_that_no_plan_makes_are_recorded)
+{
+    struct traces_recorded c[2];
+
+    if (needs_mpi())
+        skip();
+    fixture_put(fixture_path("all.c"), calls_of_all_kinds);
+    int rc;
+    const char *out =
+        shell("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+              "OMPI_MCA_orte_tmpdir_base=$PWD ASAN_OPTIONS=detect_leaks=0; mpicc all.c -o all && "
+              "timeout 60 mpirun --oversubscribe -x LD_PRELOAD=$LAPWING_ASAN:$(dirname "
+              "$L)/lapwing-record-mpi.so -x LAPWING_RECORD=$PWD/all -n 2 ./all", &rc);
+    if (rc != 0)
+        fail_msg("%s", out);
+    for (int rank = 0; rank < 2; rank++) {
+        char name[32];
+        snprintf(name, sizeof name, "all.rank%d.csv", rank);
+        read_calls(name, &c[rank]);
+        assert_int_equal(count_of(&c[rank], LW_OP_ALL_REDUCE), 2);
+        assert_int_equal(count_of(&c[rank], LW_OP_BROADCAST), 1);
+        assert_int_equal(count_of(&c[rank], TRACES_CALL_GATHER), 1);
+        assert_int_equal(count_of(&c[rank], LW_OP_SEND), 4);
+        assert_int_equal(count_of(&c[rank], LW_OP_RECV), 4);
+        assert_true(count_of(&c[rank], LW_OP_BARRIER) >= 1);
+        assert_string_equal(c[rank].lost, "MPI_Put");
+        assert_int_equal(c[rank].calls[0].count, 4);
+        assert_int_equal(c[rank].n_comms, 2);
+        assert_true(c[rank].comms[0].id != c[rank].comms[1].id);
+    }
+    assert_int_equal(c[0].comms[1].id, c[1].comms[1].id);
+    for (int rank = 0; rank < 2; rank++)
+        traces_recorded_free(&c[rank]);
+    assert_non_null(
+        strstr(lapwing("inspect all.rank0.csv", NULL), "not recorded: calls of MPI_Put"));
+}
+
+/* 0, 7 and 3 are Open MPI's MPI_COMM_WORLD, MPI_INTEGER and MPI_SUM in Fortran. */
+TEST(calls_from_fortran_are_recorded)
+{
+    struct traces_recorded c;
+    int rc;
+
+    if (needs_mpi())
+        skip();
+    fixture_put(fixture_path("fortran.c"),
+                "void mpi_init_(int *), mpi_finalize_(int *);\n"
+                "void mpi_allreduce_(void *, void *, int *, int *, int *, int *, int *);\n"
+                "int main(void) { int error, a[5] = {0}, b[5], n = 5, world = 0, type = 7;\n"
+                "int sum = 3; mpi_init_(&error);\n"
+                "mpi_allreduce_(a, b, &n, &type, &sum, &world, &error);\n"
+                "mpi_finalize_(&error); return error; }\n");
+    const char *out = shell("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                            "ASAN_OPTIONS=detect_leaks=0; "
+                            "mpicc fortran.c -o fortran -lmpi_mpifh || exit 9; "
+                            "RANK=0 LAPWING_RECORD=$PWD/fortran LD_PRELOAD=$LAPWING_ASAN:"
+                            "$(dirname $L)/lapwing-record-mpi.so ./fortran", &rc);
+    if (rc == 9) {
+        printf("SKIP calls from Fortran: no libmpi_mpifh\n");
+        skip();
+    }
+    if (rc != 0)
+        fail_msg("%s", out);
+    read_calls("fortran.rank0.csv", &c);
+    assert_int_equal(count_of(&c, LW_OP_ALL_REDUCE), 1);
+    assert_int_equal(c.calls[0].count, 5);
+    assert_true(c.calls[0].dtype_known && c.calls[0].dtype == LW_I32);
+    traces_recorded_free(&c);
 }
 
 TEST_GROUP(fixture_open, fixture_close)

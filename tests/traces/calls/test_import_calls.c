@@ -46,6 +46,27 @@ TEST(lines_become_calls)
     traces_recorded_free(&c);
 }
 
+/* Calls that no plan has are read; what was not recorded is a list. A gather counts per rank. */
+TEST(calls_that_no_plan_has_are_read)
+{
+    struct traces_recorded c;
+    struct lw_err err;
+    char text[1024];
+
+    snprintf(text, sizeof text, "%s%s", head,
+             "# not recorded MPI_Put\n# not recorded MPI_Get\n"
+             "comm,1,00000000000000ff,2,4\n"
+             "call,1,1000,50,gather,256,bf16,0,1,0,0\n"
+             "call,2,2000,60,neighbor_all_to_all,10,u8,-1,1,0,0\n");
+    assert_int_equal(read_text(text, &c, &err), LW_OK);
+    assert_string_equal(c.lost, "MPI_Put, MPI_Get");
+    assert_string_equal(traces_call_name(c.calls[0].op), "gather");
+    assert_int_equal(traces_recorded_bytes(&c, &c.calls[0]), 256 * 2 * 4);
+    assert_string_equal(traces_call_name(c.calls[1].op), "neighbor_all_to_all");
+    assert_int_equal(traces_recorded_bytes(&c, &c.calls[1]), 10);
+    traces_recorded_free(&c);
+}
+
 TEST(damaged_lines_are_named)
 {
     static const struct {

@@ -1,0 +1,14 @@
+#pragma once
+
+/* The library's own functions, of which a recorder defines functions of the same names. */
+
+/* The next definition of a function; library: where it is if the program opened that for itself.
+ * Without one the program stops: it could not have run either. */
+void *record_next(const char *name, const char *library);
+
+/* real_X: the library's own function, found at its first use by any thread. The file defines
+ * find(). */
+#define REAL(name)                                                          \
+    static _Atomic(__typeof__(&name)) real_##name;                          \
+    if (!real_##name)                                                       \
+    real_##name = (__typeof__(&name))find(#name)
