@@ -9,8 +9,9 @@
  * plan_check_shard.c's.
  *
  * A flat buffer of weights is temporary where a program frees it: gathered, used and freed, in
- * turn, over all passes of a step. Others are sent after the optimizer. O(ops + gradients + slots +
- * uses). */
+ * turn, over all passes of a step. Others are sent after the optimizer. A bucket of gradients has
+ * room from an alloc to a free where the plan has such ops, and backwards write into it between
+ * them. O(ops + gradients + slots + uses). */
 #include <string.h>
 
 #include "shared/base/arena.h"
@@ -29,7 +30,8 @@ struct lw_terms {
     int32_t *copied_of;              /* [n_params] the micro-batch that was copied last */
     int32_t *reduced_by, *summed_by; /* [n_buckets] summed: a sparse gradient's, or copies' */
     int32_t *spread_by;              /* [n_buckets] summed over the data groups with replicas */
-    int32_t *gathered_by, *freed_by; /* [n_buckets] of weights, temporary */
+    int32_t *gathered_by, *freed_by; /* [n_buckets] of weights, temporary; of gradients, room */
+    bool *roomed, has_rooms;         /* [n_buckets] of gradients whose room comes and goes */
     int32_t optimizer;
     bool has_replicas; /* of the role's stage: a class of LW_COMM_REPLICAS has groups there */
     int32_t placed; /* variant whose gradients were found in buckets */
@@ -152,6 +154,22 @@ static void reopen(struct lw_terms *k, int32_t param)
     }
 }
 
+/* A gradient that a backward adds to has room: visits the uses of the op at hand. */
+static enum lw_status check_room(void *ctx, const struct lw_use *x, struct lw_err *err)
+{
+    const struct lw_terms *k = ctx;
+    int32_t b = x->access != LW_ADD                 ? -1
+                : x->buffer == LW_USE_BUCKET        ? x->index
+                : x->buffer == LW_USE_GRADIENT      ? k->uses->bucket_of[x->index]
+                                                    : -1;
+
+    if (b < 0 || !k->roomed[b] || k->gathered_by[b] >= 0)
+        return LW_OK;
+    return wrong(k, k->freed_by[b] < 0 ? "writes gradients before they have room"
+                                       : "writes gradients whose room is freed by ",
+                 k->freed_by[b], err);
+}
+
 static enum lw_status follow_ready(struct lw_terms *k, struct lw_err *err)
 {
     const struct lw_op *o = &k->p->ops[k->op];
@@ -242,6 +260,18 @@ static enum lw_status follow_sparse(struct lw_terms *k, int32_t b, struct lw_err
     return LW_OK;
 }
 
+static enum lw_status follow_room(struct lw_terms *k, int32_t b, struct lw_err *err)
+{
+    bool takes = k->p->ops[k->op].kind == LW_OP_ALLOC;
+
+    if (takes == (k->gathered_by[b] >= 0))
+        return wrong(k, takes ? "takes room that the bucket has since "
+                              : "frees room that was not taken", k->gathered_by[b], err);
+    k->gathered_by[b] = takes ? k->op : -1;
+    k->freed_by[b] = takes ? -1 : k->op;
+    return LW_OK;
+}
+
 static enum lw_status follow_gradients(struct lw_terms *k, int32_t b, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;
@@ -255,6 +285,8 @@ static enum lw_status follow_gradients(struct lw_terms *k, int32_t b, struct lw_
         return follow_replicas(k, b, err);
     if (lw_plan_sparse(p, b))
         return follow_sparse(k, b, err);
+    if (o->kind == LW_OP_ALLOC || o->kind == LW_OP_FREE)
+        return follow_room(k, b, err);
     if (o->kind == LW_OP_ALL_REDUCE)
         return follow_all_reduce(k, b, err);
     if (o->kind == LW_OP_REDUCE || o->kind == LW_OP_REDUCE_SCATTER)
@@ -423,6 +455,8 @@ static enum lw_status follow_op(struct lw_terms *k, struct lw_err *err)
     const struct lw_op *o = &k->p->ops[k->op];
 
     LW_TRY(follow_ready(k, err));
+    if (k->has_rooms && o->kind != LW_OP_COPY_IN)
+        LW_TRY(lw_op_uses(k->uses, k->op, -1, check_room, k, err));
     if (lw_op_uses_weights(o))
         LW_TRY(check_there(k, o->module, err));
     if (o->kind == LW_OP_OPTIMIZER) {
@@ -461,6 +495,13 @@ static enum lw_status make_room(struct lw_terms *k, struct lw_arena *room, struc
     for (size_t i = 0; i < sizeof by_bucket / sizeof *by_bucket; i++)
         if (!(*by_bucket[i] = lw_arena_alloc(room, p->n_buckets, sizeof **by_bucket[i])))
             return lw_fail_nomem(err);
+    LW_TAKE(room, k->roomed, p->n_buckets, err);
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *o = &p->ops[i];
+        if (lw_op_class((enum lw_op_kind)o->kind) == LW_CLASS_MEMORY && o->bucket >= 0 &&
+            lw_plan_bucket_kind(p, o->bucket) == LW_BUCKET_GRADIENTS)
+            k->has_rooms = k->roomed[o->bucket] = true;
+    }
     LW_TAKE(room, k->made, p->n_params, err);
     LW_TAKE(room, k->copied, p->n_params, err);
     LW_TAKE(room, k->copied_of, p->n_params, err);

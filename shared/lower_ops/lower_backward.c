@@ -137,7 +137,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             left = enter(k, d, s->module, i == 0 ? input : -1);
             away = true;
         }
-        lw_write_grad_room(k, x, back->ready + s->first_ready, s->n_ready);
+        lw_write_grad_room(k, x, s->module, back->ready + s->first_ready, s->n_ready);
         add_module_op(k, d, LW_OP_BACKWARD, s->module, d->work.stretch[i], i == 0 ? input : -1);
         if (i + 1 == back->n_stretches)
             *output = k->last_compute;
@@ -211,7 +211,7 @@ enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x,
     for (int32_t m = d->w->n_modules - 1; m >= 0; m--) {
         const int32_t *ready = d->work.ready + d->work.first_ready[m];
         int32_t n_ready = d->work.first_ready[m + 1] - d->work.first_ready[m];
-        lw_write_grad_room(k, x, ready, n_ready);
+        lw_write_grad_room(k, x, m, ready, n_ready);
         for (int32_t i = 0; d->s->sequence_parallel && i < lw_tensor_calls(d, m, true); i++)
             lw_write_sum(k, LW_OP_ALL_GATHER, /* saved inputs */
                          d->w->modules[m].tp_backward_bytes / lw_tensor_calls(d, m, true),

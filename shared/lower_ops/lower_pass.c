@@ -108,7 +108,7 @@ static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, st
         n_reduced += x->d->n_empty + (x->set ? x->set->buckets.n_buckets : 0);
         n_weights += x->d->shards.n_buffers;
     }
-    LW_TRY(lw_write_link_units(k, room, err));
+    LW_TRY(lw_write_link_tied(k, room, err));
     k->deps = lw_arena_alloc(room, n_reduced > n_weights ? n_reduced : n_weights, sizeof *k->deps);
     return k->deps ? LW_OK : lw_fail_nomem(err);
 }

@@ -90,9 +90,12 @@ static void take_room(struct lw_writer *k, struct lw_writer_part *x, int32_t par
     x->room_at[b] = lw_write_compute(k, &op, NULL, 0);
 }
 
-void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
-                        int32_t n)
+void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
+                        const int32_t *params, int32_t n)
 {
+    for (int32_t i = 0; i < k->n_tied; i++)
+        if (k->tied[i].module == lw_part_module(x->d, module))
+            take_room(k, k->tied[i].part, k->tied[i].param);
     for (int32_t i = 0; x->room_at && i < n; i++)
         take_room(k, x, params[i]);
     for (int32_t i = 0; x->room_at && n > 0 && i < x->d->n_unused; i++)

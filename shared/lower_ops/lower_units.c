@@ -153,22 +153,48 @@ static int32_t unit_with(const struct lw_part *d, int32_t param)
 }
 
 /* A V-shaped pipeline has the first module and the last one at one stage, in two parts. */
-enum lw_status lw_write_link_units(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
+static enum lw_status link_unit(const struct lw_writer *k, struct lw_writer_part *user,
+                                struct lw_writer_part *x, int32_t param, struct lw_arena *room,
+                                struct lw_err *err)
 {
     const struct lw_workload *w = k->l->w;
+    int32_t unit =
+        user != x && x->unit_there ? unit_with(x->d, lw_lower_holder(k->l, param)) : -1;
 
-    for (int32_t i = 0; k->n_parts > 1 && i < w->n_params; i++) {
-        if (w->params[i].tied < 0)
-            continue;
-        int32_t holder = lw_lower_holder(k->l, i);
+    if (unit < 0)
+        return LW_OK;
+    if (!user->elsewhere)
+        LW_TAKE(room, user->elsewhere, w->n_params, err);
+    user->elsewhere[user->n_elsewhere++] =
+        (struct lw_unit_elsewhere){x, w->params[param].module - user->d->first_module, unit};
+    return LW_OK;
+}
+
+/* The module of a tied parameter adds to the gradient that another holds. */
+static void link_gradient(struct lw_writer *k, struct lw_writer_part *x, int32_t param)
+{
+    int32_t holder = lw_lower_holder(k->l, param);
+
+    for (int32_t i = 0; x->room_at && i < x->d->w->n_params; i++)
+        if (lw_part_param(x->d, i) == holder)
+            k->tied[k->n_tied++] = (struct lw_tied_use){x, k->l->w->params[param].module, i};
+}
+
+enum lw_status lw_write_link_tied(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_workload *w = k->l->w;
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++)
+        n += w->params[i].tied >= 0;
+    LW_TAKE(room, k->tied, n, err);
+    for (int32_t i = 0; n > 0 && i < w->n_params; i++) {
+        int32_t holder = w->params[i].tied < 0 ? i : lw_lower_holder(k->l, i);
         struct lw_writer_part *user = writer_of(k, i), *x = writer_of(k, holder);
-        int32_t unit = user && x && user != x && x->unit_there ? unit_with(x->d, holder) : -1;
-        if (unit < 0)
+        if (holder == i || !user || !x)
             continue;
-        if (!user->elsewhere)
-            LW_TAKE(room, user->elsewhere, w->n_params, err);
-        user->elsewhere[user->n_elsewhere++] = (struct lw_unit_elsewhere){
-            x, w->params[i].module - user->d->first_module, unit};
+        LW_TRY(link_unit(k, user, x, i, room, err));
+        link_gradient(k, x, i);
     }
     return LW_OK;
 }

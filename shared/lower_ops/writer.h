@@ -26,6 +26,13 @@ struct lw_unit_elsewhere {
     int32_t module, unit;
 };
 
+/* A gradient of `part` that the backward of another module of the stage adds to: a parameter of
+ * that module is tied to it. */
+struct lw_tied_use {
+    struct lw_writer_part *part;
+    int32_t module, param; /* module: of the model; param: of the part */
+};
+
 struct lw_writer_part {
     struct lw_part *d;
     const struct lw_part_set *set; /* NULL: nothing is reduced */
@@ -55,6 +62,8 @@ struct lw_writer {
     int32_t role, stage;
     struct lw_writer_part *parts;  /* [n_parts] those of the role */
     int32_t n_parts;
+    struct lw_tied_use *tied;      /* [n_tied] where gradients come and go */
+    int32_t n_tied;
     int32_t micro_batch;
     int32_t *made;                 /* [2 * grid stages * micro-batches] op after which the output of
                                     * a forward, of a backward is there; -1 = not here */
@@ -128,10 +137,11 @@ enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x,
                                  enum lw_op_kind kind, int32_t input, bool reduce, int32_t *output,
                                  struct lw_err *err);
 
-/* lower_reduce.c: room for the gradients of these parameters, before they are written; copy
- * these gradients and launch what they complete; what is left to do when the backward has ended. */
-void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
-                        int32_t n);
+/* lower_reduce.c: room for the gradients that a backward of the module writes, these parameters'
+ * and those that its own are tied to; copy these gradients and launch what they complete; what is
+ * left to do when the backward has ended. */
+void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
+                        const int32_t *params, int32_t n);
 enum lw_status lw_write_ready(struct lw_writer *k, struct lw_writer_part *x, const int32_t *params,
                               int32_t n, struct lw_err *err);
 enum lw_status lw_write_reduction_end(struct lw_writer *k, struct lw_writer_part *x,
@@ -154,8 +164,8 @@ int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int
 enum { LW_PREFETCH_DEFAULT = 1 };
 enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
                                     struct lw_arena *room, struct lw_err *err);
-/* Once the parts of the role have begun theirs: the units of one that another uses. */
-enum lw_status lw_write_link_units(struct lw_writer *k, struct lw_arena *room, struct lw_err *err);
+/* Once the parts of the role have begun: units and gradients that tied parameters share. */
+enum lw_status lw_write_link_tied(struct lw_writer *k, struct lw_arena *room, struct lw_err *err);
 void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step);
 void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x); /* after a backward */

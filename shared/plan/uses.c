@@ -43,6 +43,24 @@ static enum lw_status index_modules(struct lw_uses *u, struct lw_err *err)
     return LW_OK;
 }
 
+/* Parameters with gradients that are tied to another of their stage, by module. */
+static enum lw_status index_tied(struct lw_uses *u, struct lw_err *err)
+{
+    const struct lw_plan *p = u->p;
+
+    LW_TAKE(&u->room, u->module_tied, p->n_modules, err);
+    LW_TAKE(&u->room, u->next_tied, p->n_params, err);
+    memset(u->module_tied, -1, (size_t)p->n_modules * sizeof *u->module_tied);
+    for (int32_t i = p->n_params - 1; i >= 0; i--) {
+        const struct lw_plan_param *a = &p->params[i];
+        if (lw_plan_holds(p, i) || !a->trainable || !a->used || a->ignored)
+            continue;
+        u->next_tied[i] = u->module_tied[a->module];
+        u->module_tied[a->module] = i;
+    }
+    return LW_OK;
+}
+
 bool lw_plan_temporary_weights(const struct lw_plan *p, bool *temporary)
 {
     bool any = false;
@@ -68,6 +86,7 @@ enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct l
     u->has_temporary = lw_plan_temporary_weights(p, u->temporary);
     for (int32_t i = 0; !u->has_copies && i < p->n_params; i++)
         u->has_copies = p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i);
+    LW_TRY(index_tied(u, err));
     return index_modules(u, err);
 }
 
@@ -287,6 +306,18 @@ static enum lw_status use_ready(const struct walk *w)
     return LW_OK;
 }
 
+/* A module's backward adds to the gradients that its parameters are tied to. */
+static enum lw_status use_tied(const struct walk *w)
+{
+    bool makes = w->op->kind == LW_OP_BACKWARD || w->op->kind == LW_OP_BACKWARD_WEIGHT;
+
+    for (int32_t i = makes && w->op->module >= 0 ? w->u->module_tied[w->op->module] : -1; i >= 0;
+         i = w->u->next_tied[i])
+        if (w->u->here[w->u->p->params[i].tied])
+            LW_TRY(use_made(w, w->u->p->params[i].tied));
+    return LW_OK;
+}
+
 /* Squares are taken of what the optimizer reads, and scaling changes that. */
 static enum lw_status use_norm(const struct walk *w)
 {
@@ -396,6 +427,7 @@ enum lw_status lw_op_uses(const struct lw_uses *u, int32_t op, int32_t rank, lw_
     if (lw_op_memory(u->p, op, rank, &memory))
         LW_TRY(visit(ctx, &memory, err));
     LW_TRY(use_ready(&w));
+    LW_TRY(use_tied(&w));
     if (lw_op_uses_weights(w.op))
         LW_TRY(use_weights_of(&w, w.op->module));
     if (w.op->kind == LW_OP_OPTIMIZER)

@@ -45,6 +45,8 @@ struct lw_uses {
     bool *here;         /* [n_params] a rank of the role updates it */
     int32_t *module_first,
         *module_weights; /* buckets of weights by module: [n_modules + 1], [slots] */
+    int32_t *module_tied, *next_tied; /* parameters of a module that another one of the stage
+                                       * holds: the first, [n_modules]; the next, [n_params]; -1 */
     bool *temporary;     /* [n_buckets] weights that a program of the plan frees */
     int32_t *held;       /* [n_buckets] of these, at the start of the program: the op that gathered
                           * them in a pass before; -1 = not there */

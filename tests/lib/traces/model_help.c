@@ -30,6 +30,22 @@ struct lw_workload model_build(const char *name, struct traces_model_shape shape
     return w;
 }
 
+double model_fullest_share(const struct lw_workload *w, int n)
+{
+    double of[64] = {0}, most = 0;
+
+    for (int32_t i = 0; i < w->n_params; i++) {
+        int least = 0;
+        if (w->params[i].tied >= 0)
+            continue;
+        for (int k = 1; k < n; k++)
+            least = of[k] < of[least] ? k : least;
+        of[least] += (double)w->params[i].numel;
+        most = of[least] > most ? of[least] : most;
+    }
+    return most / (double)lw_workload_numel(w, true);
+}
+
 void model_without_memory(const char *name, struct traces_model_shape shape)
 {
     struct lw_device d = model_device();

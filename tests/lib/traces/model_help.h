@@ -6,5 +6,9 @@
 struct lw_device model_device(void);
 /* A model on that device; the test fails with the message if it is refused. */
 struct lw_workload model_build(const char *name, struct traces_model_shape shape);
+/* The largest share of FairScale's partition, which a plan counts for every rank of the role: each
+ * parameter, as registered, goes to the first of n <= 64 members with the fewest elements
+ * (fairscale/optim/oss.py, partition_parameters). */
+double model_fullest_share(const struct lw_workload *w, int n);
 /* The first, second, ... allocation fails, until none does; nothing is kept. */
 void model_without_memory(const char *name, struct traces_model_shape shape);

@@ -307,7 +307,8 @@ static void tie(struct tiny *t)
 
 /* Units b and a (weights 2 and 3). c uses a's: it is gathered again beside b's forward, stays until
  * c's backward is over and is gathered a third time for its own. One reduction brings the gradients
- * of both modules. With --reshard off one gather is enough. */
+ * of both modules, which have room from c's backward on. With --reshard off one gather is
+ * enough. */
 TEST(a_tied_weight_is_gathered_for_each_of_its_modules)
 {
     struct tiny t;
@@ -317,13 +318,13 @@ TEST(a_tied_weight_is_gathered_for_each_of_its_modules)
     tie(&t);
     expect(&t, &s,
            "+03/400 AG03/400 +12/808 AG12/808 Ew F0:1 -03/400 +03/400 AG03/400 Ew F1:2 -12/808 Ew "
-           "F2:3 +12/808 AG12/808 B2:6 -03/400 +03/400 AG03/400 Ew +0/808 B1:2 Ci/8 B1:2 -12/808 "
-           "Ci/800 RS0/808 -0/808 Ew +1/400 B0:2 -03/400 Ci/400 RS1/400 -1/400 Ew O:3",
+           "F2:3 +12/808 AG12/808 +1/400 B2:6 -03/400 +03/400 AG03/400 Ew +0/808 B1:2 Ci/8 B1:2 "
+           "-12/808 Ci/800 RS0/808 -0/808 Ew B0:2 -03/400 Ci/400 RS1/400 -1/400 Ew O:3",
            shards);
     s.reshard = false;
     expect(&t, &s,
-           "+03/400 AG03/400 +12/808 AG12/808 Ew F0:1 Ew F1:2 F2:3 B2:6 +0/808 B1:2 Ci/8 B1:2 "
-           "-12/808 Ci/800 RS0/808 -0/808 +1/400 B0:2 -03/400 Ci/400 RS1/400 -1/400 Ew O:3",
+           "+03/400 AG03/400 +12/808 AG12/808 Ew F0:1 Ew F1:2 F2:3 +1/400 B2:6 +0/808 B1:2 Ci/8 "
+           "B1:2 -12/808 Ci/800 RS0/808 -0/808 B0:2 -03/400 Ci/400 RS1/400 -1/400 Ew O:3",
            shards);
 }
 
@@ -348,6 +349,13 @@ static struct lw_plan build_third(void)
     return build(&t, &s);
 }
 
+static void replace_op(struct lw_op *op, enum lw_op_kind kind)
+{
+    op->kind = kind;
+    op->bytes = 0;
+    op->bucket = -1;
+}
+
 TEST(faults_around_gathered_weights_are_named)
 {
     struct lw_plan p = build_third();
@@ -365,10 +373,7 @@ TEST(faults_around_gathered_weights_are_named)
     expect_fault(&p, "does not wait for");
 
     p = build_third();
-    op = find_op(&p, LW_OP_ALL_GATHER, 4); /* a, for its backward, never comes */
-    p.ops[op].kind = LW_OP_BARRIER;
-    p.ops[op].bytes = 0;
-    p.ops[op].bucket = -1;
+    replace_op(&p.ops[find_op(&p, LW_OP_ALL_GATHER, 4)], LW_OP_BARRIER); /* a, for its backward */
     expect_fault(&p,
                  "(backward, module 0) of 'first' for role 'data' uses weights that are freed by");
 
@@ -389,16 +394,34 @@ TEST(faults_around_tied_weights_are_named)
 
     tie(&t);
     struct lw_plan p = build(&t, &s);
-    struct lw_op *op = &p.ops[find_op(&p, LW_OP_ALL_GATHER, 2)];
-    op->kind = LW_OP_BARRIER;
-    op->bytes = 0;
-    op->bucket = -1;
+    replace_op(&p.ops[find_op(&p, LW_OP_ALL_GATHER, 2)], LW_OP_BARRIER);
     expect_fault(&p, freed);
 
     p = build(&t, &s);
     p.ops[find_op(&p, LW_OP_EVENT_WAIT, 2)].n_deps = 0;
     expect_fault(&p, "(forward, module 2) of 'first' for role 'data' does not wait for op 8 "
                      "(all_gather");
+}
+
+/* A backward writes into a bucket while it has room: c's too, whose weight is a's. */
+TEST(faults_around_room_for_gradients_are_named)
+{
+    struct tiny t;
+    struct lw_strategy s = zero(3);
+
+    tie(&t);
+    struct lw_plan p = build(&t, &s);
+    replace_op(&p.ops[find_op(&p, LW_OP_ALLOC, 4)], LW_OP_EVENT_WAIT);
+    expect_fault(&p, "(backward, module 2) of 'first' for role 'data' writes gradients before they "
+                     "have room");
+
+    p = build(&t, &s);
+    p.ops[find_op(&p, LW_OP_ALLOC, 6)].kind = LW_OP_FREE;
+    expect_fault(&p, "(free, bucket 0) of 'first' for role 'data' frees room that was not taken");
+
+    p = build(&t, &s);
+    p.ops[find_op(&p, LW_OP_FREE, 4)].kind = LW_OP_ALLOC;
+    expect_fault(&p, "takes room that the bucket has since op");
 }
 
 /* Over passes too: of one that holds weights, what the others do. */

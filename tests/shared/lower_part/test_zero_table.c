@@ -88,23 +88,6 @@ static double share_of_module(const struct lw_workload *w, int32_t module)
     return (double)of_module / (double)lw_workload_numel(w, true);
 }
 
-/* The largest share of FairScale's partition, which a plan counts for every rank of the role: each
- * parameter, as registered, goes to the first member with the fewest elements
- * (fairscale/optim/oss.py, partition_parameters). */
-static double fullest_share(const struct lw_workload *w, int n_members)
-{
-    double of[64] = {0}, most = 0;
-
-    for (int32_t i = 0; i < w->n_params; i++) {
-        int least = 0;
-        for (int k = 1; k < n_members; k++)
-            least = of[k] < of[least] ? k : least;
-        of[least] += (double)w->params[i].numel;
-        most = of[least] > most ? of[least] : most;
-    }
-    return most / (double)lw_workload_numel(w, true);
-}
-
 /* Two sizes of llama on 2 to 64 ranks: 76 plans. Padding adds some: 3 %. */
 TEST(volumes_and_bytes_are_those_of_the_table)
 {
@@ -124,7 +107,7 @@ TEST(volumes_and_bytes_are_those_of_the_table)
                 bool whole = strstr(r->words, "oss") || strstr(r->words, "sharded");
                 double n = r->group > 0 ? r->group : dp[d], copies = dp[d] / n;
                 double moved = r->ring * (n - 1) / n + r->rooted + 2 * (copies - 1) / copies / n;
-                double share = whole ? fullest_share(&w, dp[d]) : 1 / n;
+                double share = whole ? model_fullest_share(&w, dp[d]) : 1 / n;
                 if (dp[d] < r->group || (r->group > 0 && dp[d] % r->group != 0))
                     continue;
                 snprintf(words, sizeof words, "dp %d %s", dp[d], r->words);
