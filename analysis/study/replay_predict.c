@@ -94,14 +94,11 @@ static enum lw_status check_unchanged(struct sim_replay *r, const struct traces_
     int32_t first = traces_replay_first(replay), n = replay->n_steps - first;
     lw_ps *v = lw_arena_alloc(&r->arena, replay->n_steps, sizeof *v);
     struct lw_sim_stats stats;
-    struct lw_timeline t;
 
     if (!v)
         return lw_fail_nomem(err);
-    LW_TRY(lw_sim_run(&replay->plan, &cluster, &o, &t, &stats, err));
-    enum lw_status status = traces_replay_periods(replay, &t, -1, v, err);
-    lw_timeline_free(&t);
-    LW_TRY(status);
+    LW_TRY(lw_sim_run(&replay->plan, &cluster, &o, &r->unchanged, &stats, err));
+    LW_TRY(traces_replay_periods(replay, &r->unchanged, -1, v, err));
     r->shown.unchanged = lw_median(v + first, n);
     memcpy(v, r->recorded, (size_t)replay->n_steps * sizeof *v);
     double error = error_pct(r->shown.unchanged, lw_median(v + first, n));
@@ -243,14 +240,27 @@ static enum lw_status fill_medians(struct sim_replay *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* Other times that move the period by less than the last printed digit are explained. */
-static enum lw_status check_change(struct sim_replay *r, struct lw_err *err)
+/* A change that the host hides is refused: where no op of the host moves, a period changes by what
+ * the last ops of the two steps at its ends differ, which says nothing about other steps. So is one
+ * that moves the period by less than the last printed digit. */
+static enum lw_status check_change(struct sim_replay *r, const struct lw_timeline *t,
+                                   struct lw_err *err)
 {
     struct lw_sim_replayed *x = &r->shown;
     double change = error_pct(x->period.predicted, x->unchanged);
+    bool host_bound = false;
 
     x->same_buckets = r->other_buckets && r->replay->n_new_buckets == 0;
-    if (!x->what_if || x->same_buckets || change >= 0.005 || change <= -0.005)
+    if (!x->what_if || x->same_buckets)
+        return LW_OK;
+    if (!r->other_buckets)
+        LW_TRY(traces_replay_host_bound(r->replay, &r->unchanged, t, &host_bound, err));
+    if (host_bound)
+        return lw_fail(err, LW_EINVAL,
+                       "the what-if changes the times of device ops, no op of the host moves, and "
+                       "in every step the device waits for the host: the period is the host's own "
+                       "and stays as recorded ('lapwing explain' of the replay shows the path)");
+    if (change >= 0.005 || change <= -0.005)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,
                    "the what-if changes the times of ops, and the period stays the same: none of "
@@ -274,7 +284,7 @@ enum lw_status sim_replay_compare(struct sim_replay *r, struct lw_timeline *t, i
     for (int32_t rank = -1; rank < x->n_ranks; rank++)
         LW_TRY(fill_periods(r, t, rank, err));
     LW_TRY(fill_medians(r, err));
-    LW_TRY(check_change(r, err));
+    LW_TRY(check_change(r, t, err));
     *n_warmup = 1 + traces_replay_first(r->replay);
     return traces_replay_divide(r->replay, t, err);
 }
@@ -284,5 +294,6 @@ void sim_replay_free(struct sim_replay *r)
     if (r->replay)
         traces_replay_free(r->replay);
     lw_free(r->replay);
+    lw_timeline_free(&r->unchanged);
     lw_arena_free(&r->arena);
 }

@@ -111,6 +111,69 @@ enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_tim
     return lw_timeline_sort(t, err);
 }
 
+/* --- who sets the period --- */
+
+/* Every op of the host ends when it does in the other pass. A pass has a row for each op. */
+static bool same_host(const struct lw_timeline *a, const struct lw_timeline *b, lw_ps *end_of_op)
+{
+    bool same = true;
+
+    for (int64_t i = 0; i < a->n; i++)
+        end_of_op[a->op[i]] = a->end[i];
+    for (int64_t i = 0; i < b->n; i++)
+        same = same && (is_device((enum lw_op_kind)b->kind[i]) || end_of_op[b->op[i]] == b->end[i]);
+    return same;
+}
+
+/* In each measured step the device of the rank has a moment without work; v has room for all
+ * rows. */
+static bool has_pauses(const struct traces_replay *r, const struct lw_timeline *t, int32_t rank,
+                       const lw_ps *ends, struct lw_interval *v)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->rank[i] == rank && is_device((enum lw_op_kind)t->kind[i]))
+            v[n++] = (struct lw_interval){t->start[i], t->end[i]};
+    for (int32_t k = traces_replay_first(r); k < r->n_steps; k++)
+        if (lw_intervals_union(v, n, ends[k], ends[k + 1]) == ends[k + 1] - ends[k])
+            return false;
+    return true;
+}
+
+static enum lw_status pauses(const struct traces_replay *r, const struct lw_timeline *t, bool *out,
+                             struct lw_err *err)
+{
+    lw_ps *ends = find_ends(r, t);
+    struct lw_interval *v = lw_alloc((size_t)t->n * sizeof *v);
+
+    *out = true;
+    for (int32_t rank = 0; ends && v && *out && rank < r->n_ranks; rank++)
+        *out = has_pauses(r, t, rank, ends + (int64_t)rank * (r->n_steps + 1), v);
+    bool made = ends && v;
+    lw_free(v);
+    lw_free(ends);
+    return made ? LW_OK : lw_fail_nomem(err);
+}
+
+enum lw_status traces_replay_host_bound(const struct traces_replay *r, const struct lw_timeline *a,
+                                        const struct lw_timeline *b, bool *out, struct lw_err *err)
+{
+    int64_t n_ops = 0;
+
+    *out = traces_replay_basis(r) == TRACES_DEVICE_PERIOD;
+    for (int64_t i = 0; i < a->n; i++)
+        n_ops = a->op[i] >= n_ops ? a->op[i] + 1 : n_ops;
+    lw_ps *end_of_op = lw_calloc((size_t)n_ops + 1, sizeof *end_of_op);
+    if (!end_of_op)
+        return lw_fail_nomem(err);
+    *out = *out && a->n == b->n && same_host(a, b, end_of_op);
+    lw_free(end_of_op);
+    if (*out)
+        LW_TRY(pauses(r, a, out, err));
+    return *out ? pauses(r, b, out, err) : LW_OK;
+}
+
 lw_ps traces_replay_host(const struct traces_replay *r, const struct lw_timeline *t, int32_t step,
                          int32_t rank)
 {

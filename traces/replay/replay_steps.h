@@ -31,6 +31,11 @@ enum lw_status traces_replay_divide(const struct traces_replay *r, struct lw_tim
 /* Periods of the rows of a pass, divided or not: periods[n_steps]; rank -1: of all. */
 enum lw_status traces_replay_periods(const struct traces_replay *r, const struct lw_timeline *t,
                                      int32_t rank, lw_ps *periods, struct lw_err *err);
+/* Of two undivided passes of one plan whose device ops take other times: each op of the host ends
+ * at the same time in both, and in each measured step of both the device of every rank has a moment
+ * without work. The device then never falls further behind, and the host alone sets the period. */
+enum lw_status traces_replay_host_bound(const struct traces_replay *r, const struct lw_timeline *a,
+                                        const struct lw_timeline *b, bool *out, struct lw_err *err);
 /* Predicted range of a step on the host, of a pass that is not divided yet: of rank, or (-1) of the
  * rank where it is longest. */
 lw_ps traces_replay_host(const struct traces_replay *r, const struct lw_timeline *t, int32_t step,

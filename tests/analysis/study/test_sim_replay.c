@@ -253,6 +253,49 @@ TEST(a_change_off_the_critical_path_is_refused_with_the_reason)
            "none of them is on the critical");
 }
 
+/* Steps of 100 us on the host of an A100, which launches a kernel of the given length 80 us into
+ * each. */
+static void put_steps(const char *file, const int *kernel_us, int n)
+{
+    char text[4096];
+    size_t at = (size_t)snprintf(text, sizeof text, "{\"deviceProperties\": [{\"name\": \"NVIDIA "
+                                                    "A100-SXM4-80GB\"}], \"traceEvents\": [");
+    int begin = 85; /* of the next kernel */
+
+    for (int k = 0; k < n; k++) {
+        begin = begin > 100 * k + 85 ? begin : 100 * k + 85;
+        at += (size_t)snprintf(
+            text + at, sizeof text - at,
+            "%s{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#%d\","
+            "\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":100},{\"ph\":\"X\",\"cat\":\"cuda_runtime\","
+            "\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":5,\"args\":"
+            "{\"correlation\":%d}},{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"elementwise\","
+            "\"pid\":0,\"tid\":7,\"ts\":%d,\"dur\":%d,\"args\":{\"correlation\":%d,"
+            "\"stream\":7}}",
+            k > 0 ? "," : "", k, 100 * k, 100 * k + 80, k + 1, begin, kernel_us[k], k + 1);
+        begin += kernel_us[k];
+    }
+    snprintf(text + at, sizeof text - at, "]}");
+    fixture_put(fixture_path(file), text);
+}
+
+/* The kernels end at 95, 193, 287 us: periods of 98 and 94, in which each step's kernel counts
+ * against the one before. An H100 has 3350 / 2039 of the bandwidth, and the host's 100 us remain. A
+ * device that is busy all the time takes the host's 100 us a step where it took 150. */
+TEST(another_device_under_a_host_that_sets_the_period_is_refused)
+{
+    const int pauses[] = {10, 8, 2}, full[] = {150, 150, 150, 150};
+
+    put_steps("pauses.json", pauses, 3);
+    expect("sim --replay pauses.json --no-db", 0, "recorded 96.000 us");
+    expect("sim --replay pauses.json --no-db --device dgx-h100", 1,
+           "in every step the device waits for the host");
+    put_steps("full.json", full, 4);
+    expect("sim --replay full.json --no-db --device dgx-h100", 0,
+           "predicted 100.000 us, recorded 150.000 us");
+    expect("sim --replay full.json --no-db --device dgx-h100", 0, "changes by -33.33 %");
+}
+
 /* The kernel waited for the copy on another stream, and no call in the trace says so. */
 static const char missed_text[] =
     "{\"deviceProperties\": [{\"name\": \"NVIDIA A100-SXM4-80GB\"}], \"traceEvents\": ["
