@@ -60,7 +60,7 @@ static double ratio_of(const struct netbench_table *t, int32_t i)
 {
     double moving = t->measured_us[i] - t->host_us;
 
-    return moving > t->measured_us[i] / 4 ? moving / (t->raw_us[i] + t->posting_us[i]) : 0;
+    return moving > t->measured_us[i] / 4 ? moving / (t->raw_us[i] + t->beyond_us[i]) : 0;
 }
 
 /* Mean error of the model alone, %. */

@@ -20,7 +20,7 @@ struct netbench_table {
     int32_t n;
     int64_t *bytes;
     double *measured_us;
-    double *raw_us, *posting_us; /* only where can_predict: the model, what nccl+cal adds to it */
+    double *raw_us, *beyond_us; /* only where can_predict: the model, what nccl+cal adds to it */
     uint32_t *marks;              /* sim_nccl_row_mark of each row */
     double host_us;               /* of a call, that the table's times contain */
 };

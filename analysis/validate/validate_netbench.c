@@ -86,7 +86,7 @@ static enum lw_status read_rows(const struct lw_rows *r, struct netbench_table *
     LW_TAKE(&t->arena, t->bytes, r->n_rows, err);
     LW_TAKE(&t->arena, t->measured_us, r->n_rows, err);
     LW_TAKE(&t->arena, t->raw_us, r->n_rows, err);
-    LW_TAKE(&t->arena, t->posting_us, r->n_rows, err);
+    LW_TAKE(&t->arena, t->beyond_us, r->n_rows, err);
     LW_TAKE(&t->arena, t->marks, r->n_rows, err);
     for (int32_t i = 0; i < r->n_rows; i++) {
         LW_TRY(lw_rows_int(r, i, "size_bytes", 1, INT64_C(1) << 50, &t->bytes[i], err));
@@ -116,7 +116,7 @@ static enum lw_status predict(struct netbench_table *t, struct lw_err *err)
         q.bytes = t->bytes[i];
         LW_TRY(sim_nccl_answer(&c, &q, &a, err));
         t->raw_us[i] = (double)a.time / 1e6;
-        t->posting_us[i] = sim_nccl_posting_us(&a, q.n_nodes);
+        t->beyond_us[i] = (double)a.beyond / 1e6;
     }
     return LW_OK;
 }
@@ -181,7 +181,7 @@ double netbench_raw_us(const struct netbench_table *t, int32_t i)
 
 double netbench_calibrated_us(const struct netbench_table *t, int32_t i, double factor)
 {
-    return t->host_us + (t->raw_us[i] + t->posting_us[i]) * factor;
+    return t->host_us + (t->raw_us[i] + t->beyond_us[i]) * factor;
 }
 
 /* --- cases --- */
@@ -282,7 +282,7 @@ static void count_fitted(struct lw_family *f)
     const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
 
     f->n_fitted = 6; /* the width, the weights and the common share of sim/nccl/nccl_curves.c, and
-                      * LL_BLOCK_US of sim/cost/cost_nccl.c */
+                      * LL_BLOCK_US of sim/nccl/nccl_tuning.c */
     f->fit_rows = 0;
     for (int i = 0; i < n; i++) {
         f->n_fitted += tables[i].n_knots;

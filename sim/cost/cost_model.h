@@ -32,6 +32,7 @@ struct lw_cost_answer {
     bool instead;     /* NCCL's own choice, where the algorithm asked for does not exist */
     int32_t n_blocks; /* thread blocks of the kernel, an SM each; 0: the model has none */
     lw_ps latency;
+    lw_ps beyond; /* what nccl+cal adds to the model's time before its curve */
     double bytes_per_s;
 };
 

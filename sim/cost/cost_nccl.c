@@ -30,7 +30,6 @@ _Static_assert(LW_N_NCCL_ALGORITHM_LISTS == 1 << SIM_N_NCCL_ALGORITHMS &&
 /* Of a ring's rate between two A100 on NVSwitch: an all-reduce of two reaches 197.3 of 240 GB/s at
  * 1 GiB, that of eight 229 (vTrain f8dda84, trace/a100, AR_GPU2_1M_1024M_LUT). */
 #define A100_PAIR 0.82
-#define LL_BLOCK_US 3.0
 #define NO_MODEL "NCCL has no model of it (docs/design/nccl.md)"
 
 static sim_nccl_pairs pairs(unsigned algorithms, unsigned protocols)
@@ -344,6 +343,7 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
                                    .n_channels = x.cell.n_channels,
                                    .n_blocks = sim_nccl_blocks(comm, x.algorithm, x.protocol,
                                                                q->bytes)};
+    out->beyond = ps_of(sim_nccl_beyond_us(comm, q->op, &x, out->n_blocks));
     double moving_us = x.time_us - x.latency_us;
     out->latency = ps_of(x.latency_us);
     out->bytes_per_s =
@@ -441,33 +441,24 @@ enum lw_status sim_nccl_check_shape(const struct lw_cluster *c, const struct lw_
     return lw_fail(err, why.code, "%s", why.msg);
 }
 
-double sim_nccl_posting_us(const struct lw_cost_answer *model, int32_t n_nodes)
-{
-    bool many = n_nodes > 1 && model->n_blocks > 1 && strcmp(model->protocol, "ll") == 0;
-
-    return many ? LL_BLOCK_US * model->n_blocks : 0;
-}
-
-/* The model and what the proxy takes, times the curve of measured tables. */
+/* The model and what it leaves out between nodes, times the curve of measured tables. */
 static enum lw_status calibrated(const struct lw_cluster *c, const struct lw_cost_query *q,
                                  struct lw_cost_answer *out, struct lw_err *err)
 {
     const struct sim_nccl_comm group = {
         .n_ranks = q->n_ranks, .n_nodes = q->n_nodes, .nvlink = has_nvlink(c)};
     struct lw_cost_query plain = *q;
-    int n_tables, n_used;
-    const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n_tables);
+    bool measured;
 
     plain.algorithm = LW_REDUCER_NCCL;
     LW_TRY(sim_nccl_answer(c, &plain, out, err));
     struct sim_nccl_spot at = {sim_nccl_place_of(&group),
                                sim_nccl_share(q->op, q->bytes, q->n_ranks)};
-    double factor = sim_nccl_factor(tables, n_tables, -1, &at, &n_used);
-    double posting = sim_nccl_posting_us(out, q->n_nodes) * 1e6;
+    double factor = sim_nccl_curve(&at, &measured);
     out->model = "nccl+cal";
-    out->detail = n_used > 0 ? "model times measured curve" : "model: no table of such a place";
-    out->time = lw_round_sat(((double)out->time + posting) * factor);
-    out->latency = lw_round_sat(((double)out->latency + posting) * factor);
+    out->detail = measured ? "model times measured curve" : "model: no table of such a place";
+    out->time = lw_round_sat((double)(out->time + out->beyond) * factor);
+    out->latency = lw_round_sat((double)(out->latency + out->beyond) * factor);
     out->bytes_per_s /= factor;
     return LW_OK;
 }

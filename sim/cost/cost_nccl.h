@@ -35,8 +35,3 @@ enum lw_status sim_nccl_check_shape(const struct lw_cluster *c, const struct lw_
  * operation that it does not list: answer.instead. */
 enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err);
-
-/* What nccl+cal adds to an answer of the model before the curve, us: LL between nodes takes 3 us
- * for each thread block, because the proxy thread posts a message for each and looks through its
- * flags (docs/design/nccl.md, "Calibration"). */
-double sim_nccl_posting_us(const struct lw_cost_answer *model, int32_t n_nodes);

@@ -78,8 +78,8 @@ static const struct sim_nccl_measured measured[] = {
     {"gb300_a4xmax_8_2n_allgather",
      "Google Cloud GKE A4X Max NCCL page as stored (file id 59794567040), CC-BY 4.0",
      SIM_NCCL_ACROSS, SIM_NCCL_BLACKWELL, LW_OP_ALL_GATHER, 34.2, 11, 23,
-     {0.590, 0.568, 0.529, 0.469, 0.405, 0.366, 0.377, 0.432, 0.499, 0.551, 0.579, 0.584,
-      0.558, 0.489, 0.386, 0.277, 0.191, 0.138, 0.110, 0.095, 0.085, 0.079, 0.076},
+     {0.258, 0.246, 0.223, 0.190, 0.158, 0.149, 0.177, 0.234, 0.293, 0.340, 0.378, 0.408,
+      0.417, 0.385, 0.314, 0.230, 0.163, 0.121, 0.100, 0.089, 0.082, 0.078, 0.074},
      23,
      (const uint32_t[]){
       0xb8a61c17u, 0x443c7b2eu, 0xd4f0f625u, 0x2546e6d2u, 0x172f4a87u, 0x073b8915u, 0x7b840569u,
@@ -89,8 +89,8 @@ static const struct sim_nccl_measured measured[] = {
     {"gh200_alps_2n_allreduce",
      "eth-cscs/cscs-docs docs/software/communication/nccl.md 80abed1",
      SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 29.7, 2, 25,
-     {-0.127, -0.119, -0.108, -0.092, -0.070, -0.039, 0.005, 0.063, 0.122, 0.165, 0.185, 0.201,
-      0.248, 0.342, 0.464, 0.571, 0.632, 0.645, 0.617, 0.555, 0.462, 0.350, 0.242, 0.157,
+     {-0.127, -0.119, -0.108, -0.092, -0.070, -0.039, 0.005, 0.063, 0.121, 0.160, 0.167, 0.154,
+      0.147, 0.168, 0.216, 0.282, 0.353, 0.419, 0.467, 0.472, 0.424, 0.336, 0.237, 0.156,
       0.100},
      25,
      (const uint32_t[]){
@@ -131,8 +131,8 @@ static const struct sim_nccl_measured measured[] = {
     {"t4_g4dn_2n_efa_allreduce",
      "aws-samples/aws-do-eks wd/conf/terraform/eks-efa/README.md f721602",
      SIM_NCCL_ACROSS_ONE, SIM_NCCL_VOLTA, LW_OP_ALL_REDUCE, 6.9, 3, 29,
-     {0.040, 0.040, 0.040, 0.040, 0.042, 0.043, 0.047, 0.052, 0.060, 0.069, 0.076, 0.076,
-      0.063, 0.033, -0.013, -0.062, -0.096, -0.100, -0.075, -0.036, -0.006, 0.008, 0.006, -0.005,
+     {0.040, 0.040, 0.040, 0.040, 0.042, 0.043, 0.047, 0.051, 0.057, 0.062, 0.061, 0.050,
+      0.027, -0.009, -0.054, -0.097, -0.123, -0.118, -0.085, -0.041, -0.008, 0.007, 0.006, -0.006,
       -0.019, -0.030, -0.038, -0.041, -0.042},
      29,
      (const uint32_t[]){
@@ -141,6 +141,19 @@ static const struct sim_nccl_measured measured[] = {
       0xe964476fu, 0x7a14d8aeu, 0x26dc3780u, 0x76a18a1au, 0x7a7a33ccu, 0x92c9804au, 0xb0fc28deu,
       0xae49c3afu, 0x7e8aa79eu, 0xa701f322u, 0x4873a5d2u, 0x8f07ae88u, 0xcec9371eu, 0x7c118799u,
       0x3c04f37fu}},
+    {"h200_2n_roce_allreduce",
+     "public GitHub file, stored id 55056782127 (Spectrum-X Host Configuration on OpenShift, "
+     "Performance Testing; NCCL 2.30.4, BlueField-3 SuperNICs; figures only)",
+     SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 27.7, 8, 25,
+     {0.523, 0.491, 0.442, 0.373, 0.289, 0.208, 0.154, 0.142, 0.168, 0.209, 0.250, 0.291,
+      0.336, 0.376, 0.389, 0.360, 0.296, 0.215, 0.138, 0.073, 0.025, -0.007, -0.027, -0.039,
+      -0.045},
+     25,
+     (const uint32_t[]){
+      0x962387d9u, 0x8e1f9e6au, 0x4239bbb1u, 0x625fa972u, 0x6e1c50e3u, 0xe3a5477fu, 0x340c9696u,
+      0xd2dcaf85u, 0x943be7d0u, 0xc2fdb66du, 0x6b13a9f0u, 0x90fab265u, 0xf133b6b7u, 0xf9bb0777u,
+      0x7f0ee3b9u, 0x4661b398u, 0xe391b4c1u, 0xb01a098au, 0x20cb4b76u, 0xd7fa118cu, 0x5b37d86eu,
+      0x3f21802cu, 0xc27698dfu, 0x0d885d13u, 0xb1ec3e5cu}},
 };
 
 const struct sim_nccl_measured *sim_nccl_measured_rows(int *n)

@@ -4,16 +4,17 @@
  * short, and 72 ranks cut 512 MiB into messages as short as 8 ranks cut 64 MiB.
  *
  * A table's ratios (measured over modelled) become logarithms at knots of powers of two, each the
- * mean of the table's rows weighted by a Gaussian of 2 octaves. The curve of a place at a share is
- * the weighted median of the tables and of one vote for the model itself (ratio 1, weight 3): a
+ * mean of the table's rows weighted by a Gaussian of 2 octaves. The curve of a place at a knot is
+ * the weighted median of the tables and of one vote for the model itself (ratio 1, weight 2.8): a
  * table of the place has weight 1, beyond its shares (two octaves below, six above) 0.05. From a
  * share of 1 MiB on, tables of one node by NVLink and of several nodes vote for each other with
- * 0.7: there the ratio is the fill of pipelines, below it the latency of a place. The weight grows
- * from 0 at 512 KiB. Between two votes the median is interpolated by weight. The vote for the
- * model keeps a single odd table from deciding; the median keeps two from it.
+ * 0.7: there the ratio is the fill of pipelines, below it the latency of a place. Between two votes
+ * the median is interpolated by weight. The vote for the model keeps a single odd table from
+ * deciding; the median keeps two from it.
  *
- * Width, weights and that share were chosen by leaving each visible table out in turn. Arithmetic
- * only: the same bits everywhere. */
+ * Width, weights and that share were chosen by leaving each visible table out in turn: the vote for
+ * the model is the least at which no table gets worse than the model. Arithmetic only: the same
+ * bits everywhere. */
 #include "sim/nccl/nccl_curves.h"
 
 #include <math.h>
@@ -23,7 +24,7 @@
 #define WIDTH 2.0
 #define OTHER_PLACE 0.7
 #define OUTSIDE 0.05
-#define MODEL 3.0
+#define MODEL 2.8
 
 enum { MOST_VOTES = 64, BELOW = 2, ABOVE = 6, COMMON = 20 - SIM_NCCL_FIRST_KNOT };
 
@@ -38,19 +39,13 @@ struct vote {
     double value, weight;
 };
 
-/* The table's logarithm at a place on the axis of knots, and whether its shares reach there. */
-static double value_at(const struct sim_nccl_measured *m, double knot, bool *inside)
+/* The table's logarithm at a knot, and whether its shares reach there. */
+static double value_at(const struct sim_nccl_measured *m, int knot, bool *inside)
 {
-    double first = m->first_knot, last = first + m->n_knots - 1;
+    int first = m->first_knot, last = first + m->n_knots - 1;
 
     *inside = knot >= first - BELOW && knot <= last + ABOVE;
-    if (knot <= first)
-        return m->log_ratio[0];
-    if (knot >= last)
-        return m->log_ratio[m->n_knots - 1];
-    int i = (int)(knot - first);
-    double part = knot - first - i;
-    return m->log_ratio[i] + part * (m->log_ratio[i + 1] - m->log_ratio[i]);
+    return m->log_ratio[knot < first ? 0 : knot > last ? last - first : knot - first];
 }
 
 static void insert(struct vote *votes, int *n, struct vote v)
@@ -137,28 +132,24 @@ static bool has_fabric(enum sim_nccl_place p)
     return p == SIM_NCCL_ON_NVLINK || p == SIM_NCCL_ACROSS;
 }
 
-/* What the tables of a place count for another at a place on the axis of knots. */
-static double weight_of(enum sim_nccl_place table, enum sim_nccl_place at, double knot)
+/* What the tables of a place count for another at a knot. */
+static double weight_of(enum sim_nccl_place table, enum sim_nccl_place at, int knot)
 {
-    double common = knot - (COMMON - 1);
-
     if (table == at)
         return 1;
-    if (!has_fabric(table) || !has_fabric(at) || common <= 0)
-        return 0;
-    return OTHER_PLACE * (common < 1 ? common : 1);
+    return has_fabric(table) && has_fabric(at) && knot >= COMMON ? OTHER_PLACE : 0;
 }
 
-double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int without,
-                       const struct sim_nccl_spot *at, int *n_used)
+/* The vote at a knot. */
+static double factor_at(const struct sim_nccl_measured *tables, int n, int without,
+                        enum sim_nccl_place place, int knot, int *n_used)
 {
     struct vote votes[MOST_VOTES + 1];
-    double knot = knot_of(at->share);
     int n_votes = 0;
 
     for (int i = 0; i < n && n_votes < MOST_VOTES; i++) {
         const struct sim_nccl_measured *m = &tables[i];
-        double weight = weight_of(m->place, at->place, knot);
+        double weight = weight_of(m->place, place, knot);
         if (weight == 0 || i == without)
             continue;
         bool inside;
@@ -170,6 +161,50 @@ double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int withou
         return 1;
     insert(votes, &n_votes, (struct vote){0, MODEL});
     return lw_exp(median(votes, n_votes));
+}
+
+/* The knot below a share, and how far the share is from it to the next: 0 to 1. */
+static int below(double share, double *part)
+{
+    double knot = knot_of(share), last = SIM_NCCL_N_KNOTS - 1;
+
+    knot = knot < 0 ? 0 : knot > last ? last : knot;
+    int k = knot < last ? (int)knot : SIM_NCCL_N_KNOTS - 2;
+    *part = knot - k;
+    return k;
+}
+
+double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int without,
+                       const struct sim_nccl_spot *at, int *n_used)
+{
+    double part;
+    int k = below(at->share, &part), n_next;
+    double here = factor_at(tables, n, without, at->place, k, n_used);
+    double next = factor_at(tables, n, without, at->place, k + 1, &n_next);
+
+    *n_used = part > 0 && n_next > *n_used ? n_next : *n_used;
+    return here + part * (next - here);
+}
+
+double sim_nccl_curve(const struct sim_nccl_spot *at, bool *measured)
+{
+    static _Thread_local struct {
+        double factor[SIM_NCCL_N_KNOTS]; /* 0: not yet */
+        bool measured;
+    } kept[SIM_N_NCCL_PLACES];
+    double part, *factor = kept[at->place].factor;
+
+    if (factor[0] == 0) {
+        int n, n_used;
+        const struct sim_nccl_measured *tables = sim_nccl_measured_rows(&n);
+        for (int k = 0; k < SIM_NCCL_N_KNOTS; k++) {
+            factor[k] = factor_at(tables, n, -1, at->place, k, &n_used);
+            kept[at->place].measured |= n_used > 0;
+        }
+    }
+    int k = below(at->share, &part);
+    *measured = kept[at->place].measured;
+    return factor[k] + part * (factor[k + 1] - factor[k]);
 }
 
 enum lw_status sim_nccl_smooth(const double *share, const double *ratio, int n,

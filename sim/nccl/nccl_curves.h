@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shared/base/err.h"
@@ -56,10 +57,13 @@ uint32_t sim_nccl_row_mark(enum lw_op_kind op, int32_t n_ranks, int32_t n_nodes,
 int sim_nccl_same_table(const struct sim_nccl_measured *tables, int n, const uint32_t *marks,
                         int32_t n_marks);
 
-/* What the model's time is multiplied by: of the n tables, without one of them (-1: all).
- * *n_used: tables that count there; 0: the factor is 1. */
+/* What the model's time is multiplied by: of the n tables, without one of them (-1: all). At a knot
+ * the vote of the tables, straight between knots. *n_used: tables that count there; 0: the factor
+ * is 1. */
 double sim_nccl_factor(const struct sim_nccl_measured *tables, int n, int without,
                        const struct sim_nccl_spot *at, int *n_used);
+/* The same of all stored tables; *measured: some count there. Each thread keeps the knots. */
+double sim_nccl_curve(const struct sim_nccl_spot *at, bool *measured);
 
 /* Smooths the ratios of a table's shares (ascending) into knots; a ratio of 0 is left out.
  * LW_EINVAL: no share in range. */

@@ -239,11 +239,30 @@ static double ratio_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum s
 
 /* --- latency --- */
 
-static double ring_latency(const struct sim_nccl_comm *c, enum lw_op_kind op,
-                           enum sim_nccl_protocol p, double intra, double inter)
+/* Of a hop between nodes; `as`: the algorithm whose constant it is. */
+static double hop_between(const struct sim_nccl_comm *c, enum sim_nccl_algorithm as,
+                          enum sim_nccl_protocol p)
+{
+    return c->version->latencies->wire[SIM_NCCL_NET][as][p] +
+           c->net_latency_us * (p == SIM_NCCL_SIMPLE ? 2 : 1);
+}
+
+/* All steps of a ring of which so many are between nodes. */
+static double ring_steps(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                         enum sim_nccl_protocol p, int64_t between, double inter)
 {
     double post = c->n_nodes > 1 ? c->post_us * (p == SIM_NCCL_SIMPLE ? 3 : 1) : 0;
-    int64_t steps = steps_of(op, c->n_ranks), between = c->n_nodes - 1;
+    enum sim_nccl_wire w = c->nvlink ? SIM_NCCL_NVLINK : SIM_NCCL_PCI;
+    double intra = c->version->latencies->wire[w][SIM_NCCL_RING][p];
+
+    intra = intra > post ? intra : post;
+    return (double)(steps_of(op, c->n_ranks) - between) * intra + (double)between * inter;
+}
+
+static double ring_latency(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                           enum sim_nccl_protocol p, double inter)
+{
+    int64_t between = c->n_nodes - 1;
 
     if (op == LW_OP_BROADCAST || op == LW_OP_REDUCE) {
         enum sim_nccl_wire w = c->n_nodes > 1 ? SIM_NCCL_NET
@@ -252,12 +271,11 @@ static double ring_latency(const struct sim_nccl_comm *c, enum lw_op_kind op,
         if (!c->graphs.rings_differ) /* one chain: one hop, whatever its length */
             return c->version->latencies->wire[w][SIM_NCCL_RING][p];
         enum sim_nccl_algorithm a = p == SIM_NCCL_SIMPLE ? SIM_NCCL_TREE : SIM_NCCL_RING;
-        return (double)steps * c->version->latencies->wire[w][a][p];
+        return (double)steps_of(op, c->n_ranks) * c->version->latencies->wire[w][a][p];
     }
     if (op == LW_OP_ALL_REDUCE)
         between = 2 * (c->version->rules.before_2_23 && c->n_nodes > 1 ? between + 1 : between);
-    intra = intra > post ? intra : post;
-    return (double)(steps - between) * intra + (double)between * inter;
+    return ring_steps(c, op, p, between, inter);
 }
 
 static double latency_of(const struct sim_nccl_comm *c, enum lw_op_kind op,
@@ -266,11 +284,10 @@ static double latency_of(const struct sim_nccl_comm *c, enum lw_op_kind op,
     const struct sim_nccl_latencies *t = c->version->latencies;
     bool exposed = c->version->rules.exposed_net && c->n_ranks == c->n_nodes;
     double base = t->base[a][p], intra = t->wire[c->nvlink ? SIM_NCCL_NVLINK : SIM_NCCL_PCI][a][p];
-    double inter = t->wire[SIM_NCCL_NET][exposed ? SIM_NCCL_TREE : a][p] +
-                   c->net_latency_us * (p == SIM_NCCL_SIMPLE ? 2 : 1);
+    double inter = hop_between(c, exposed ? SIM_NCCL_TREE : a, p);
 
     if (a == SIM_NCCL_RING)
-        return base + ring_latency(c, op, p, intra, inter);
+        return base + ring_latency(c, op, p, inter);
     int32_t others = c->n_ranks / c->n_nodes - 1, levels = floor_log2(c->n_nodes);
     switch (a) {
     case SIM_NCCL_TREE:
@@ -286,6 +303,23 @@ static double latency_of(const struct sim_nccl_comm *c, enum lw_op_kind op,
     default: /* PAT */
         return base + levels * (inter / 3.5) + c->n_ranks * 2.8;
     }
+}
+
+/* Where a node has several ranks, a chunk of a ring crosses all boundaries between nodes in each
+ * round. The model has one less, and hides a part of the network's latency; nothing hides it on the
+ * way of one chunk, and NCCL's own constant for that is the tree's. */
+static double ring_beyond(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                          enum sim_nccl_protocol p, double latency)
+{
+    int64_t rounds = op == LW_OP_ALL_REDUCE ? 2 : 1;
+
+    if (c->n_nodes < 2 || c->n_ranks == c->n_nodes || op == LW_OP_BROADCAST || op == LW_OP_REDUCE)
+        return 0;
+    bool exposed = c->version->rules.exposed_net;
+    double inter = hop_between(c, exposed ? SIM_NCCL_TREE : SIM_NCCL_RING, p);
+    double beyond = c->version->latencies->base[SIM_NCCL_RING][p] +
+                    ring_steps(c, op, p, rounds * c->n_nodes, inter) - latency;
+    return beyond > 0 ? beyond : 0;
 }
 
 /* --- what others ask --- */
@@ -305,6 +339,7 @@ bool sim_nccl_cell_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum si
     if (!(protocols_of(c, a) >> p & 1) || !algorithm_allowed(c, op, a))
         return false;
     out->latency_us = latency_of(c, op, a, p);
+    out->ring_us = a == SIM_NCCL_RING ? ring_beyond(c, op, p, out->latency_us) : 0;
     return add_rate(c, op, a, p, out);
 }
 
@@ -422,4 +457,20 @@ int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a
         return n < most ? n : most;
     int64_t block = bytes_of_block(c, a, p);
     return bytes < 2 * block ? 1 : bytes >= n * block ? n : (int32_t)(bytes / block);
+}
+
+/* Of a block in a round. NCCL keeps LL's buffers in host memory, and the proxy thread of a rank
+ * posts a message for each channel and looks through the flags of each (NVIDIA/nccl v2.30.7-1,
+ * src/transport/net.cc). Chosen by leaving tables out. */
+#define LL_BLOCK_US 3.0
+
+double sim_nccl_beyond_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                          const struct sim_nccl_choice *x, int32_t n_blocks)
+{
+    int rounds = x->algorithm == SIM_NCCL_RING && op == LW_OP_ALL_REDUCE ? 2 : 1;
+
+    if (c->n_nodes < 2)
+        return 0;
+    bool posts = x->protocol == SIM_NCCL_LL && n_blocks > 1;
+    return x->cell.ring_us + (posts ? LL_BLOCK_US * rounds * n_blocks : 0);
 }

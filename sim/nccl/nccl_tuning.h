@@ -27,6 +27,7 @@ struct sim_nccl_comm {
 
 struct sim_nccl_cell {
     double latency_us, gbs; /* gbs: bytes of the operation, not of the bus */
+    double ring_us; /* what a ring takes beyond latency_us: sim_nccl_beyond_us */
     int32_t n_channels;
 };
 
@@ -76,3 +77,8 @@ bool sim_nccl_offers(const struct sim_nccl_version *v, enum lw_op_kind op, sim_n
  * NCCL doubles after its search and lowers for small sizes. */
 int32_t sim_nccl_blocks(const struct sim_nccl_comm *c, enum sim_nccl_algorithm a,
                         enum sim_nccl_protocol p, int64_t bytes);
+
+/* What NCCL's model leaves out of the time between nodes of a choice on n_blocks blocks: boundaries
+ * that a ring crosses, and messages of LL. 0 on one node. docs/design/nccl.md, "Calibration". */
+double sim_nccl_beyond_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
+                          const struct sim_nccl_choice *choice, int32_t n_blocks);

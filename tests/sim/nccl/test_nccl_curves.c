@@ -46,42 +46,42 @@ TEST(smoothing_keeps_a_flat_table)
         assert_true(fabs(m.log_ratio[k] - 0.6931471805599453) < 1e-12);
 }
 
-/* One vote for the model (ratio 1, weight 3) and two tables of ratio 4 and 16 (weight 1): the votes
- * sit at 1.5, 3.5 and 4.5 of 5; half is 2.5, half of the way to 4. With one table half is 2 of 4, a
- * quarter of the way from 1.5 to 3.5. */
+/* One vote for the model (ratio 1, weight 2.8) and two tables of ratio 4 and 16 (weight 1): the
+ * votes sit at 1.4, 3.3 and 4.3 of 4.8; half is 2.4, 1 of 1.9 of the way to 4. With one table half
+ * is 1.9 of 3.8, 0.5 of 1.9 of the way. */
 TEST(curve_is_the_median_with_a_vote_for_the_model)
 {
     struct sim_nccl_measured t[] = {flat("a", 4), flat("b", 16)};
 
-    assert_true(fabs(factor(t, 1, -1, 1 << 16) - pow(4, .25)) < 1e-9);
-    assert_true(fabs(factor(t, 2, -1, 1 << 16) - pow(4, .5)) < 1e-9);
+    assert_true(fabs(factor(t, 1, -1, 1 << 16) - pow(4, .5 / 1.9)) < 1e-9);
+    assert_true(fabs(factor(t, 2, -1, 1 << 16) - pow(4, 1 / 1.9)) < 1e-9);
     assert_true(fabs(factor(t, 2, 1, 1 << 16) - factor(t, 1, -1, 1 << 16)) < 1e-12);
     assert_true(factor(t, 2, 0, 1 << 16) > factor(t, 1, -1, 1 << 16)); /* b alone */
     assert_true(factor(t, 1, 0, 1 << 16) == 1);
 }
 
-/* NVLink's table for several nodes: nothing to 512 KiB, weight 0.35 at 768 KiB, 0.7 from 1 MiB on:
- * the votes sit at 1.5 and 3.175 of 3.35, at 1.5 and 3.35 of 3.7. PCIe: nothing. */
+/* NVLink's table for several nodes: nothing to 512 KiB, weight 0.7 from 1 MiB on, where the votes
+ * sit at 1.4 and 3.15 of 3.5; half of the way between. PCIe: nothing. */
 TEST(places_vote_for_each_other_where_messages_are_long)
 {
-    static const struct {
+    const struct {
         enum sim_nccl_place place;
-        double share, power;
+        double share, factor;
         int used;
     } cases[] = {
-        {SIM_NCCL_ACROSS, 1 << 19, 0, 0},
-        {SIM_NCCL_ACROSS, 3 << 18, .175 / 1.675, 1},
-        {SIM_NCCL_ACROSS, 1 << 20, .35 / 1.85, 1},
-        {SIM_NCCL_ACROSS, 1 << 24, .35 / 1.85, 1},
-        {SIM_NCCL_ON_PCI, 1 << 24, 0, 0},
-        {SIM_NCCL_ACROSS_ONE, 1 << 24, 0, 0},
+        {SIM_NCCL_ACROSS, 1 << 19, 1, 0},
+        {SIM_NCCL_ACROSS, 3 << 18, (1 + pow(4, .2)) / 2, 1},
+        {SIM_NCCL_ACROSS, 1 << 20, pow(4, .2), 1},
+        {SIM_NCCL_ACROSS, 1 << 24, pow(4, .2), 1},
+        {SIM_NCCL_ON_PCI, 1 << 24, 1, 0},
+        {SIM_NCCL_ACROSS_ONE, 1 << 24, 1, 0},
     };
     struct sim_nccl_measured t = flat("a", 4);
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct sim_nccl_spot at = {cases[i].place, cases[i].share};
         int used;
-        assert_true(fabs(sim_nccl_factor(&t, 1, -1, &at, &used) - pow(4, cases[i].power)) < 1e-9);
+        assert_true(fabs(sim_nccl_factor(&t, 1, -1, &at, &used) - cases[i].factor) < 1e-9);
         assert_int_equal(used, cases[i].used);
     }
 }
@@ -179,12 +179,58 @@ TEST(ll_between_nodes_takes_time_for_each_block)
     assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
     assert_string_equal(raw.protocol, "ll");
     assert_int_equal(raw.n_blocks, 16);
-    assert_true(sim_nccl_posting_us(&raw, 2) == 48);
-    assert_true(sim_nccl_posting_us(&raw, 1) == 0);
+    assert_int_equal(raw.beyond, 48000000);
     q.algorithm = LW_REDUCER_NCCL_CAL;
     assert_int_equal(lw_sim_cost_explain(&c, &q, &cal, NULL), LW_OK);
     double f = sim_nccl_factor(t, n, -1, &at, &used);
     assert_true(fabs((double)cal.time - ((double)raw.time + 48e6) * f) <= 1);
     assert_true(fabs((double)cal.latency - ((double)raw.latency + 48e6) * f) <= 1);
     lw_cluster_free(&c);
+}
+
+/* 16 H100 on two nodes: an all-gather by ring/LL has 15 steps, of which the model counts one
+ * between nodes (14 x 1 + 2.7), and a chunk passes two (13 x 1 + 2 x 5): 6.3 us. An all-reduce goes
+ * round twice, and its blocks post in both rounds: 12.6 + 4 x 2 x 3. */
+TEST(rings_cross_every_boundary_between_nodes)
+{
+    struct lw_cluster c = {0};
+    struct lw_cost_answer raw;
+    struct lw_cost_query q = {LW_OP_ALL_GATHER, LW_F32, 1 << 12, 16, 2, LW_REDUCER_NCCL};
+    struct sim_nccl_comm comm;
+    struct sim_nccl_choice x = {.algorithm = SIM_NCCL_RING, .protocol = SIM_NCCL_LL};
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
+    assert_string_equal(raw.algorithm, "ring");
+    assert_string_equal(raw.protocol, "ll");
+    assert_int_equal(raw.n_blocks, 1);
+    assert_int_equal(raw.beyond, 6300000);
+    q.n_nodes = 1, q.n_ranks = 8;
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &raw, NULL), LW_OK);
+    assert_int_equal(raw.beyond, 0);
+    assert_int_equal(sim_nccl_comm_of(&c, 16, 2, &comm, NULL), LW_OK);
+    assert_true(sim_nccl_cell_of(&comm, LW_OP_ALL_REDUCE, x.algorithm, x.protocol, &x.cell));
+    assert_true(fabs(sim_nccl_beyond_us(&comm, LW_OP_ALL_REDUCE, &x, 4) - 36.6) < 1e-9);
+    assert_int_equal(sim_nccl_comm_of(&c, 2, 2, &comm, NULL), LW_OK); /* no step inside a node */
+    assert_true(sim_nccl_cell_of(&comm, LW_OP_ALL_REDUCE, x.algorithm, x.protocol, &x.cell));
+    assert_true(sim_nccl_beyond_us(&comm, LW_OP_ALL_REDUCE, &x, 1) == 0);
+    lw_cluster_free(&c);
+}
+
+/* The kept knots are those of the stored tables, and the factor is straight between two. */
+TEST(kept_curve_is_the_factor_of_the_stored_tables)
+{
+    int n, used;
+    const struct sim_nccl_measured *t = sim_nccl_measured_rows(&n);
+
+    for (int place = 0; place < SIM_N_NCCL_PLACES; place++)
+        for (double share = .1; share < 1e12; share *= 1.37) {
+            const struct sim_nccl_spot at = {(enum sim_nccl_place)place, share};
+            bool measured;
+            double f = sim_nccl_factor(t, n, -1, &at, &used);
+            assert_true(fabs(sim_nccl_curve(&at, &measured) - f) < 1e-12);
+            assert_true(used == 0 || measured);
+        }
+    double a = factor(t, n, -1, 1 << 20), b = factor(t, n, -1, 1 << 21);
+    assert_true(fabs(factor(t, n, -1, 1.25 * (1 << 20)) - (a + .25 * (b - a))) < 1e-12);
 }
