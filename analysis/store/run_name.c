@@ -69,13 +69,16 @@ static const char *shown(int option, const char *value, char buf[64])
     return lw_parse_size(value, &bytes, &ignored) == LW_OK ? lw_format_bytes(buf, bytes) : value;
 }
 
+/* Is the option among the words of the command? One whose name begins like it is another. */
 static bool is_given(const char *command, const char *name)
 {
-    char word[WORD_BYTES];
-    size_t len = (size_t)snprintf(word, sizeof word, "--%s", name);
-    const char *p = strstr(command, word);
+    size_t len = strlen(name);
 
-    return p && strchr(" =", p[len < sizeof word ? len : 0]);
+    for (const char *p = command; (p = strstr(p, "--")) != NULL; p += 2)
+        if ((p == command || p[-1] == ' ') && strncmp(p + 2, name, len) == 0 &&
+            strchr(" =", p[2 + len]))
+            return true;
+    return false;
 }
 
 /* command: of a run whose plan has the option; NULL: an option of the command. */

@@ -61,6 +61,18 @@ TEST(a_name_holds_options_of_the_command)
     expect_name(&r, "replay of rank0, p5");
 }
 
+/* Other words that hold the option's name do not hide it, and are not taken for it. */
+TEST(a_policy_that_was_given_counts_wherever_it_stands)
+{
+    struct lw_run r = plain_run();
+
+    r.options = "bucket-policy=deepspeed\nzero=1";
+    r.command = "sim -w a--bucket-policy-b.json --bucket-policy deepspeed";
+    expect_name(&r, "net, zero 1, bucket-policy deepspeed, dgx-a100");
+    r.command = "sim -w a--bucket-policy --zero 1";
+    expect_name(&r, "net, zero 1, dgx-a100");
+}
+
 /* Traits that tell all apart, in one order for all, then what all share. */
 TEST(what_tells_runs_apart_comes_first)
 {
