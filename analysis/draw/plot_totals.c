@@ -2,12 +2,15 @@
  * A prediction and an execution belong together when they have the same plan; of several the later
  * one counts. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/compare/compare.h"
 #include "analysis/draw/plot_labels.h"
 #include "analysis/draw/plot_style.h"
 #include "analysis/store/sql.h"
+#include "shared/base/arena.h"
+#include "shared/numbers/median.h"
 
 enum { BAND_PCT = 5 };
 
@@ -88,21 +91,21 @@ static lw_ps period_of(const struct totals *t)
 /* The end of the axis: the longest period, of those that are not DWARFS times the median. */
 enum { DWARFS = 8 };
 
-static lw_ps axis_of(const struct totals *t, int32_t n)
+static enum lw_status find_axis(const struct totals *t, int32_t n, lw_ps *axis, struct lw_err *err)
 {
-    lw_ps median = 0, most = 1;
+    lw_ps *periods, most = 1;
 
-    for (int32_t i = 0; i < n; i++) {
-        int32_t below = 0;
-        for (int32_t k = 0; k < n; k++)
-            below += period_of(&t[k]) < period_of(&t[i]) ||
-                     (period_of(&t[k]) == period_of(&t[i]) && k < i);
-        median = below == (n - 1) / 2 ? period_of(&t[i]) : median;
-    }
+    LW_NEW(periods, n, err);
+    for (int32_t i = 0; i < n; i++)
+        periods[i] = period_of(&t[i]);
+    qsort(periods, (size_t)n, sizeof *periods, lw_compare_int64);
+    lw_ps median = n > 0 ? periods[(n - 1) / 2] : 0;
+    lw_free(periods);
     for (int32_t i = 0; i < n; i++)
         if (period_of(&t[i]) > most && (median == 0 || period_of(&t[i]) / DWARFS <= median))
             most = period_of(&t[i]);
-    return most + most / 33;
+    *axis = most + most / 33;
+    return LW_OK;
 }
 
 static bool is_light(int part)
@@ -194,11 +197,10 @@ static int keys_of(const struct totals *t, int32_t n, struct plot_key keys[N_PAR
 }
 
 static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
-                        const struct totals *t, FILE *f)
+                        const struct totals *t, lw_ps axis, FILE *f)
 {
     struct plot_key keys[N_PARTS];
     int width = plot_width(p, 1200), n_keys = keys_of(t, p->n_runs, keys);
-    lw_ps axis = axis_of(t, p->n_runs);
     struct plot_unit unit = plot_unit_for(axis);
 
     plot_begin(p, f, 1200, 70 + plot_bottom(p, width, keys, n_keys) + BAR_PX * p->n_runs,
@@ -225,13 +227,16 @@ enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f
     struct totals *t = lw_calloc((size_t)p->n_runs + 1, sizeof *t);
     struct plot_names names = {.title = NULL};
     enum lw_status st = t ? LW_OK : lw_fail_nomem(err);
+    lw_ps axis;
 
     for (int32_t i = 0; i < p->n_runs && st == LW_OK; i++)
         st = read_totals(s, &p->runs[i], &t[i], err);
     if (st == LW_OK)
         st = plot_names_make(p->runs, p->n_runs, "What a step is made of", &names, err);
     if (st == LW_OK)
-        put_overlap(p, &names, t, f);
+        st = find_axis(t, p->n_runs, &axis, err);
+    if (st == LW_OK)
+        put_overlap(p, &names, t, axis, f);
     plot_names_free(&names);
     lw_free(t);
     return st;
