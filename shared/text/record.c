@@ -4,11 +4,14 @@
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/arena.h"
+#include "shared/numbers/median.h"
 #include "shared/text/table.h"
 
-enum { MAX_COLUMNS = 32 };
+enum { MAX_COLUMNS = 64 };
 
 static int64_t number_of(const struct lw_column *x, const void *field)
 {
@@ -48,7 +51,7 @@ static bool is_lacking(const struct lw_column *x, const void *field)
     }
     if (x->kind == LW_COLUMN_CHANGE_PCT || x->kind == LW_COLUMN_DOUBLE)
         return isnan(*(const double *)field);
-    if (x->kind == LW_COLUMN_MS)
+    if (x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_NS)
         return number_of(x, field) == -1;
     if (!x->lacking || x->kind == LW_COLUMN_FLAG || x->kind == LW_COLUMN_CHANGE_MS)
         return false;
@@ -83,12 +86,17 @@ void lw_record_json(struct lw_jsonout *o, const struct lw_column *columns, int n
             json_member(o, &columns[i], (const char *)row + columns[i].at);
 }
 
+static const char *row_of(const struct lw_records *r, int64_t i)
+{
+    return (const char *)r->rows + (size_t)i * r->size;
+}
+
 void lw_records_json(struct lw_jsonout *o, const struct lw_records *r)
 {
     lw_jsonout_array(o, r->key);
     for (int64_t i = 0; i < r->n; i++) {
         lw_jsonout_line_object(o, NULL);
-        lw_record_json(o, r->columns, r->n_columns, (const char *)r->rows + (size_t)i * r->size);
+        lw_record_json(o, r->columns, r->n_columns, row_of(r, i));
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -121,6 +129,8 @@ static void table_cell(struct lw_table *t, const struct lw_column *x, const void
         lw_table_cell(t, "%lld", (long long)lw_ps_to_ns(number_of(x, field)));
     else if (x->kind == LW_COLUMN_PS)
         lw_table_cell(t, "%s", lw_format_ps(buf, number_of(x, field)));
+    else if (x->kind == LW_COLUMN_NS && !csv)
+        lw_table_cell(t, "%s", lw_format_ps(buf, lw_ns_to_ps(number_of(x, field))));
     else if (is_time(x))
         lw_table_cell(t, x->kind == LW_COLUMN_MS ? "%.3f" : "%+.3f",
                       (double)number_of(x, field) / (double)LW_PS_PER_MS);
@@ -136,7 +146,7 @@ static bool is_column(const struct lw_column *x, bool csv)
 }
 
 /* titles[MAX_COLUMNS] must outlive the table. */
-static struct lw_table *table_of(const struct lw_records *r, bool csv, const char **titles)
+static struct lw_table *new_table(const struct lw_records *r, bool csv, const char **titles)
 {
     int n = 0;
 
@@ -144,33 +154,72 @@ static struct lw_table *table_of(const struct lw_records *r, bool csv, const cha
     for (int k = 0; k < r->n_columns; k++)
         if (is_column(&r->columns[k], csv))
             titles[n++] = csv ? r->columns[k].key : r->columns[k].title;
-    struct lw_table *t = lw_table_new(n, titles);
+    return lw_table_new(n, titles);
+}
+
+static void add_row(struct lw_table *t, const struct lw_records *r, int64_t i, bool csv)
+{
+    for (int k = 0; k < r->n_columns; k++)
+        if (is_column(&r->columns[k], csv))
+            table_cell(t, &r->columns[k], row_of(r, i) + r->columns[k].at, csv);
+}
+
+static int64_t size_of(const struct lw_records *r, int64_t i)
+{
+    return *(const int64_t *)(const void *)(row_of(r, i) + r->largest);
+}
+
+/* Those that `most` and `largest` choose. */
+static enum lw_status add_largest(struct lw_table *t, const struct lw_records *r,
+                                  struct lw_err *err)
+{
+    int64_t *sizes, n_larger = 0;
+
+    LW_NEW(sizes, r->n, err);
+    for (int64_t i = 0; i < r->n; i++)
+        sizes[i] = size_of(r, i);
+    qsort(sizes, (size_t)r->n, sizeof *sizes, lw_compare_int64);
+    int64_t least = sizes[r->n - r->most];
+    lw_free(sizes);
+    for (int64_t i = 0; i < r->n; i++)
+        n_larger += size_of(r, i) > least;
+    for (int64_t i = 0, n_equal = r->most - n_larger; i < r->n; i++)
+        if (size_of(r, i) > least || (size_of(r, i) == least && n_equal-- > 0))
+            add_row(t, r, i, false);
+    return LW_OK;
+}
+
+static enum lw_status add_rows(struct lw_table *t, const struct lw_records *r, bool csv,
+                               struct lw_err *err)
+{
+    if (!csv && r->most > 0 && r->n > r->most)
+        return add_largest(t, r, err);
     for (int64_t i = 0; t && i < r->n; i++)
-        for (int k = 0; k < r->n_columns; k++)
-            if (is_column(&r->columns[k], csv))
-                table_cell(t, &r->columns[k],
-                            (const char *)r->rows + (size_t)i * r->size + r->columns[k].at, csv);
-    return t;
+        add_row(t, r, i, csv);
+    return LW_OK;
+}
+
+static enum lw_status print_table(const struct lw_records *r, FILE *f, int indent,
+                                  struct lw_err *err)
+{
+    const char *titles[MAX_COLUMNS];
+    struct lw_table *t = new_table(r, indent == LW_TABLE_CSV, titles);
+    enum lw_status s = add_rows(t, r, indent == LW_TABLE_CSV, err);
+
+    if (s == LW_OK)
+        return lw_table_end(t, f, indent, err);
+    lw_table_free(t);
+    return s;
 }
 
 enum lw_status lw_records_text(const struct lw_records *r, FILE *f, int indent, struct lw_err *err)
 {
-    const char *titles[MAX_COLUMNS];
-    struct lw_table *t = table_of(r, false, titles);
-    enum lw_status s = t ? lw_table_print(t, f, indent, err) : lw_fail_nomem(err);
-
-    lw_table_free(t);
-    return s;
+    return print_table(r, f, indent, err);
 }
 
 enum lw_status lw_records_csv(const struct lw_records *r, FILE *f, struct lw_err *err)
 {
-    const char *titles[MAX_COLUMNS];
-    struct lw_table *t = table_of(r, true, titles);
-    enum lw_status s = t ? lw_table_print_csv(t, f, err) : lw_fail_nomem(err);
-
-    lw_table_free(t);
-    return s;
+    return print_table(r, f, LW_TABLE_CSV, err);
 }
 
 enum lw_status lw_records_print(const struct lw_records *r, enum lw_format format, FILE *f,

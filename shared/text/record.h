@@ -18,6 +18,7 @@ enum lw_column_kind {
     LW_COLUMN_INT32, /* int32_t */
     LW_COLUMN_BYTES, /* int64_t */
     LW_COLUMN_PS,    /* lw_ps */
+    LW_COLUMN_NS,    /* int64_t, a time in ns; -1 = lacking */
     LW_COLUMN_FLAG,  /* bool; yes, no in text and CSV */
     LW_COLUMN_TEXT,  /* const char *; NULL or "" = lacking */
     LW_COLUMN_CHARS, /* char[]; "" = lacking */
@@ -47,12 +48,15 @@ struct lw_records {
     const void *rows;
     int64_t n;
     size_t size;                 /* of one struct */
+    int64_t most;                /* rows of the text; 0 = all */
+    size_t largest;              /* those with the largest int64_t at this offset, of equals the
+                                  * earlier, in their order */
 };
 
 /* Of an array of columns, not of a pointer to one. */
-#define LW_RECORDS(key, columns, rows, n)                                                         \
-    ((struct lw_records){key, columns, (int)(sizeof(columns) / sizeof *(columns)), rows, n,        \
-                         sizeof *(rows)})
+#define LW_RECORDS(key, columns, rows, n) \
+    ((struct lw_records){key, columns, LW_N_COLUMNS(columns), rows, n, sizeof *(rows), 0, 0})
+#define LW_N_COLUMNS(columns) ((int)(sizeof(columns) / sizeof *(columns)))
 
 /* The members of one struct, into an object that is open. */
 void lw_record_json(struct lw_jsonout *o, const struct lw_column *columns, int n_columns,

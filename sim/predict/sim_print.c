@@ -15,7 +15,7 @@ struct bucket_times {
     int32_t bucket;
     enum lw_op_kind kind;
     int64_t bytes;
-    lw_ps ready, launch, start, all_in, end;
+    lw_ps ready, launch, start, all_in, end, moving;
 };
 
 struct bucket_list {
@@ -64,6 +64,7 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
         b->start = later(b->start, t->start[i] - began);
         b->all_in = later(b->all_in, t->all_in[i] - began);
         b->end = later(b->end, t->end[i] - began);
+        b->moving = b->end - b->start;
     }
     return LW_OK;
 }
@@ -71,19 +72,6 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
 /* --- text --- */
 
 enum { SHOWN = 10 }; /* buckets or steps of a summary */
-
-/* How many buckets move data for longer than this one; of equals the earlier. */
-static int64_t longer_ones(const struct bucket_list *l, int64_t i)
-{
-    lw_ps mine = l->v[i].end - l->v[i].start;
-    int64_t n = 0;
-
-    for (int64_t k = 0; k < l->n; k++) {
-        lw_ps other = l->v[k].end - l->v[k].start;
-        n += other > mine || (other == mine && k < i);
-    }
-    return n;
-}
 
 #define AT(field) offsetof(struct bucket_times, field)
 static const struct lw_column bucket_columns[] = {
@@ -96,29 +84,25 @@ static const struct lw_column bucket_columns[] = {
     {"all_in_ns", ">moves", LW_COLUMN_PS, AT(all_in)},
     {"end_ns", ">end", LW_COLUMN_PS, AT(end)},
 };
-#undef AT
 
 static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *f,
                                    struct lw_err *err)
 {
-    struct bucket_times longest[SHOWN];
-    bool whole = all || l->n <= SHOWN;
-    int64_t n = 0;
+    struct lw_records r = LW_RECORDS("buckets", bucket_columns, l->v, l->n);
 
     if (l->n == 0)
         return LW_OK;
-    for (int64_t i = 0; !whole && i < l->n; i++)
-        if (longer_ones(l, i) < SHOWN)
-            longest[n++] = l->v[i];
+    r.most = all ? 0 : SHOWN;
+    r.largest = AT(moving);
     lw_printf_paragraph(
         f, "\nbuckets, from the start of the step (last rank; moves: all members are in)");
-    enum lw_status status = lw_records_text(
-        &LW_RECORDS(NULL, bucket_columns, whole ? l->v : longest, whole ? l->n : n), f, 2, err);
-    if (!whole)
+    LW_TRY(lw_records_text(&r, f, 2, err));
+    if (!all && l->n > SHOWN)
         fprintf(f, "  the %d that take longest of %lld; --all prints every one\n", SHOWN,
                 (long long)l->n);
-    return status;
+    return LW_OK;
 }
+#undef AT
 
 static bool is_comm(const struct lw_sim_timed *x)
 {

@@ -5,7 +5,7 @@
 
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
-#include "traces/inspect/longest.h"
+#include "traces/inspect/inspect_rows.h"
 
 static const char *source_name(enum traces_wait_source s)
 {
@@ -63,13 +63,16 @@ void traces_put_host_bound(struct lw_jsonout *o, const struct traces_report_file
     lw_jsonout_end(o);
 }
 
-static void put_matched(struct lw_jsonout *o, const struct traces_matched *m)
-{
-    LW_JSON_ROW(o, NULL, "kernel", m->kernel, "same_kernel", m->same_kernel,
-                "transfer_ns", m->transfer_ns, "longest_ns", m->longest_ns,
-                "start_skew_ns", m->start_skew_ns, "end_skew_ns", m->end_skew_ns,
-                "last_start_to_last_end_ns", m->last_start_to_last_end_ns);
-}
+#define AT(field) offsetof(struct traces_matched, field)
+static const struct lw_column matched_columns[] = {
+    {"kernel", "collective", LW_COLUMN_STRING, AT(kernel), .digits = 40},
+    {"same_kernel", NULL, LW_COLUMN_FLAG, AT(same_kernel)},
+    {"transfer_ns", ">transfer", LW_COLUMN_NS, AT(transfer_ns)},
+    {"longest_ns", ">longest", LW_COLUMN_NS, AT(longest_ns)},
+    {"start_skew_ns", ">start skew", LW_COLUMN_NS, AT(start_skew_ns)},
+    {"end_skew_ns", ">end skew", LW_COLUMN_NS, AT(end_skew_ns)},
+    {"last_start_to_last_end_ns", NULL, LW_COLUMN_NS, AT(last_start_to_last_end_ns)},
+};
 
 static void put_class(struct lw_jsonout *o, const struct traces_report *r,
                       const struct traces_comm_class *c)
@@ -81,10 +84,7 @@ static void put_class(struct lw_jsonout *o, const struct traces_report *r,
         lw_jsonout_int(o, NULL, r->files[c->members[k]].trace.rank);
     lw_jsonout_end(o);
     LW_JSON(o, "matched", c->matched, "why_not", c->matched ? NULL : c->why);
-    lw_jsonout_array(o, "ops");
-    for (int64_t i = 0; c->matched && i < c->n; i++)
-        put_matched(o, &c->ops[i]);
-    lw_jsonout_end(o);
+    lw_records_json(o, &LW_RECORDS("ops", matched_columns, c->ops, c->matched ? c->n : 0));
     lw_jsonout_end(o);
 }
 
@@ -157,22 +157,12 @@ enum lw_status traces_text_host_bound(const struct traces_report_file *f, FILE *
 static enum lw_status text_class(const struct traces_comm_class *c, bool all, FILE *out,
                                  struct lw_err *err)
 {
-    static const char *const titles[] = {"collective", ">transfer", ">longest", ">start skew",
-                                         ">end skew"};
-    struct lw_table *t = lw_table_new(5, titles);
-    struct traces_longest shown = {.all = all};
+    struct lw_records r = LW_RECORDS(NULL, matched_columns, c->ops, c->n);
 
-    for (int64_t i = 0; i < c->n; i++)
-        traces_longest_add(&shown, c->ops[i].transfer_ns);
-    for (int64_t i = 0; i < c->n; i++) {
-        if (!traces_longest_shows(&shown, c->ops[i].transfer_ns))
-            continue;
-        lw_table_cell(t, "%.40s", c->ops[i].kernel);
-        LW_CELLS(t, LW_NS(c->ops[i].transfer_ns), LW_NS(c->ops[i].longest_ns),
-                 LW_NS(c->ops[i].start_skew_ns), LW_NS(c->ops[i].end_skew_ns));
-    }
-    LW_TRY(lw_table_end(t, out, 2, err));
-    traces_longest_note(&shown, out);
+    r.most = all ? 0 : INSPECT_SHOWN;
+    r.largest = AT(transfer_ns);
+    LW_TRY(lw_records_text(&r, out, 2, err));
+    inspect_left_out(&r, out);
     return LW_OK;
 }
 

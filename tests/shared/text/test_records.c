@@ -2,10 +2,12 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
 #include "shared/text/record.h"
+#include "tests/lib/prng.h"
 
 struct row {
     int64_t id, bytes;
@@ -150,4 +152,34 @@ TEST(a_failing_allocation_is_reported)
         }
     assert_true(n > 3);
     fclose(f);
+}
+
+/* Text shows those that a sort puts first, of equals the earlier, in their order. */
+TEST(the_largest_of_random_rows_are_shown)
+{
+    enum { MOST = 40, SHOWN = 10 };
+    struct prng p = prng_start("rows");
+
+    for (int round = 0; round < 500; round++) {
+        struct row v[MOST] = {0};
+        struct lw_records r = {.columns = columns, .n_columns = 1, .rows = v, .size = sizeof *v,
+                               .most = round % 5 ? SHOWN : 0, .largest = AT(bytes)};
+        int most = prng_below(&p, 30);
+        char expected[512] = "id\n--\n";
+        r.n = prng_below(&p, MOST);
+        for (int i = 0; i < r.n; i++) {
+            v[i].id = 10 + i;
+            v[i].bytes = prng_in(&p, 0, most);
+        }
+        for (int i = 0; i < r.n; i++) {
+            int n_before = 0;
+            for (int k = 0; k < r.n; k++)
+                n_before += v[k].bytes > v[i].bytes || (v[k].bytes == v[i].bytes && k < i);
+            if (r.most == 0 || n_before < SHOWN)
+                sprintf(expected + strlen(expected), "%d\n", 10 + i);
+        }
+        char *text = printed(&r, LW_FORMAT_TEXT);
+        assert_string_equal(text, expected);
+        free(text);
+    }
 }
