@@ -47,7 +47,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a death */
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
-    if (strcmp(name, "--version") == 0)
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-v") == 0)
         name = "version";
     for (const struct lw_command *c = lw_commands; c->name; c++)
         if (strcmp(c->name, name) == 0)

@@ -8,6 +8,7 @@
 #include "shared/cli/command.h"
 #include "shared/cli/completion.h"
 #include "shared/cli/strategy_help.h"
+#include "shared/plan/strategy.h"
 #include "shared/text/record.h"
 #include "shared/text/wrap.h"
 
@@ -87,6 +88,9 @@ int cmd_help(int argc, char **argv)
         if (strcmp(c->name, argv[1]) == 0)
             return c->run(2, ask);
     }
+    if (lw_strategy_find(argv[1]) >= 0)
+        return lw_cli_usage("help", "'%s' is an option of a strategy; see 'lapwing help strategy'",
+                            argv[1]);
     char hint[96];
     struct lw_nearest near = lw_nearest_begin(argv[1]);
     lw_nearest_try(&near, "strategy");

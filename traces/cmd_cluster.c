@@ -20,7 +20,9 @@ int cmd_cluster(int argc, char **argv)
 {
     const char *output = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
+    bool list = false;
     const struct lw_opt options[] = {
+        {"list", 0, LW_OPT_FLAG, &list, NULL, "list the known systems, as without a name"},
         {"output", 'o', LW_OPT_STRING, &output, "FILE", "write the cluster file instead"},
         LW_OPTION_FORCE,
         LW_OPTION_FORMAT(&format),
@@ -39,6 +41,8 @@ int cmd_cluster(int argc, char **argv)
         return rc;
     if (n == 0 && output)
         return lw_cli_usage("cluster", "-o needs a name or a file");
+    if (n > 0 && list)
+        return lw_cli_usage("cluster", "--list takes no NAME");
     enum lw_status s = n ? show(argv[1], output, format, &err) : lw_clusters_list(format, &err);
     return lw_cli_end("cluster", s, &err);
 }

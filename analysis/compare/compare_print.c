@@ -274,14 +274,19 @@ enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FIL
         ">measured step ms", ">error %", ">predicted exposed ms", ">measured exposed ms",
         "measured on"};
     struct lw_table *t = lw_table_new(9, titles);
+    int32_t n_measured = 0;
 
     for (int32_t i = 0; i < n; i++) {
         const struct lw_run *p = lw_run_is_measured(&runs[i])
                                      ? lw_prediction_of(runs, n, &runs[i]) : NULL;
         if (p)
             pair_row(t, p, &runs[i]);
+        n_measured += lw_run_is_measured(&runs[i]);
     }
     enum lw_status st = lw_table_end(t, f, csv ? LW_TABLE_CSV : 0, err);
+    if (st == LW_OK && !csv && n_measured == 0)
+        fputs("no run is measured: lapwing exec stores one of a plan, lapwing sim its prediction\n",
+              f);
     for (int32_t i = 0; st == LW_OK && !csv && i < n; i++)
         if (lw_run_is_measured(&runs[i]) && !lw_prediction_of(runs, n, &runs[i]))
             fprintf(f, "run %lld has no prediction: store one of its plan with lapwing sim\n",

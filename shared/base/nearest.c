@@ -1,10 +1,12 @@
 /* The nearest of several words by edit distance: insertions, deletions, replacements, and swaps
  * of neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when
  * at most a third of the longer word's letters are edited, or when the word is its beginning. Of
- * equally near ones the first counts. Upper and lower case are the same. */
+ * equally near ones the first counts. Upper and lower case are the same. A word that other tools
+ * use is nearest to what it is called here. */
 #include "shared/base/nearest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -44,6 +46,30 @@ static int edits(const char *a, int n, const char *b, int m)
     return n == 0 ? m : row[n % 3][m];
 }
 
+static const struct {
+    const char *word, *here;
+} elsewhere[] = {
+    {"predict", "sim"}, {"simulate", "sim"}, {"replay", "sim"}, {"run", "exec"},
+    {"train", "exec"}, {"launch", "exec"}, {"tune", "recommend"}, {"search", "recommend"},
+    {"optimize", "recommend"}, {"draw", "plot"}, {"diff", "compare"}, {"list", "runs"},
+    {"show", "runs"}, {"trace", "import"}, {"profile", "import"}, {"measure", "calibrate"},
+    {"check", "doctor"}, {"model", "workload"}, {"gpus", "dp"}, {"nodes", "dp"},
+    {"data-parallel", "dp"}, {"tensor-parallel", "tp"}, {"pipeline-parallel", "pp"},
+    {"world-size", "ranks"}, {"nproc", "ranks"}, {"np", "ranks"}, {"fsdp", "zero"},
+    {"gradient-accumulation-steps", "no-sync"}, {"accumulate", "no-sync"},
+    {"activation-checkpointing", "recompute"}, {"checkpointing", "recompute"},
+    {"bucket-cap-mb", "bucket-cap"}, {"bucket-size", "bucket-cap"}, {"hardware", "cluster"},
+    {"system", "cluster"}, {"zero-bubble", "zb-h1"},
+};
+
+static bool is_called_here(const char *word, const char *here)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strcasecmp(elsewhere[i].word, word) == 0 && strcmp(elsewhere[i].here, here) == 0)
+            return true;
+    return false;
+}
+
 struct lw_nearest lw_nearest_begin(const char *word)
 {
     return (struct lw_nearest){.word = word, .distance = LONGEST};
@@ -58,6 +84,8 @@ void lw_nearest_try(struct lw_nearest *n, const char *candidate)
     int far = edits(n->word, (int)a, candidate, (int)b), longer = (int)(a > b ? a : b);
     if (a >= 3 && strncasecmp(n->word, candidate, a) == 0)
         far = 1;
+    if (is_called_here(n->word, candidate))
+        far = 0;
     if (3 * far <= longer && far < n->distance) {
         n->distance = far;
         n->best = candidate;

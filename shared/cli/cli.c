@@ -8,11 +8,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/cli/cli_help.h"
 #include "shared/base/nearest.h"
 #include "shared/io/output.h"
 #include "shared/text/shown_stdout.h"
+#include "shared/text/wrap.h"
 #include "shared/base/shown_text.h"
 #include "shared/io/used_files.h"
 
@@ -273,10 +275,24 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
     return LW_OK;
 }
 
-static int check_operands(const struct lw_usage *u, char **argv, int n_operands)
+/* An operand that names no file, but an option of the command. */
+static bool is_option_name(const struct lw_opt *table, const char *word)
+{
+    for (; table->name; table++)
+        if (strcmp(table->name, word) == 0)
+            return access(word, F_OK) != 0;
+    return false;
+}
+
+static int check_operands(const struct lw_usage *u, const struct lw_opt *table, char **argv,
+                          int n_operands)
 {
     struct lw_err err = {0};
 
+    for (int i = 1; i <= n_operands; i++)
+        if (is_option_name(table, argv[i]))
+            return lw_cli_usage(u->command, "unexpected '%s' (did you mean '--%s'?)", argv[i],
+                                argv[i]);
     if (n_operands < u->min_operands)
         return lw_cli_usage(u->command, "needs %s", u->synopsis);
     if (u->max_operands >= 0 && n_operands > u->max_operands)
@@ -307,40 +323,50 @@ int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc,
     else if (help)
         lw_cli_help_text(stdout, u, table);
     else
-        return check_operands(u, argv, *n_operands);
+        return check_operands(u, table, argv, *n_operands);
     return lw_cli_end(u->command, s, &err);
+}
+
+/* For people; print_failure is for programs. */
+static void put_error(const char *command, const char *text)
+{
+    char before[64];
+
+    fflush(stdout);
+    snprintf(before, sizeof before, "lapwing%s%.40s: ", command ? " " : "", command ? command : "");
+    lw_put_paragraph(stderr, before, text);
 }
 
 int lw_cli_fail(const char *command, const struct lw_err *err)
 {
-    fflush(stdout);
-    fprintf(stderr, "lapwing %s: %s\n", command, err->msg);
+    put_error(command, err->msg);
     print_failure(command, err->msg, err->code);
     return exit_of(err->code);
 }
 
 int lw_cli_usage(const char *command, const char *fmt, ...)
 {
-    char raw[1024], shown[1024];
+    char raw[1024], shown[1024], text[1100];
     va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
-    fflush(stdout);
-    fprintf(stderr, "lapwing %s: %s", command, lw_shown_text(shown, sizeof shown, raw));
-    fprintf(stderr, "; see 'lapwing help %s'\n", command);
+    snprintf(text, sizeof text, "%s; see 'lapwing help %.40s'",
+             lw_shown_text(shown, sizeof shown, raw), command);
+    put_error(command, text);
     print_failure(command, shown, LW_EUSAGE);
     return LW_EXIT_USAGE;
 }
 
 int lw_cli_no_command(int argc, char **argv, const char *hint)
 {
-    char raw[512], shown[512];
+    char raw[512], shown[512], text[600];
 
     look_for_json(argc, argv);
     snprintf(raw, sizeof raw, "no command '%.128s'%s", argv[1], hint);
-    fprintf(stderr, "lapwing: %s; see 'lapwing help'\n", lw_shown_text(shown, sizeof shown, raw));
+    snprintf(text, sizeof text, "%s; see 'lapwing help'", lw_shown_text(shown, sizeof shown, raw));
+    put_error(NULL, text);
     print_failure(NULL, shown, LW_EUSAGE);
     return LW_EXIT_USAGE;
 }

@@ -10,7 +10,8 @@
 
 static void put_options(FILE *f, const struct lw_opt *table)
 {
-    enum { HELP_COLUMN = 28 };
+    enum { WIDE = 80 };
+    int column = lw_columns_of(f) < WIDE ? 10 : 28;
 
     for (; table->name; table++) {
         char left[128];
@@ -20,11 +21,11 @@ static void put_options(FILE *f, const struct lw_opt *table)
         if (table->arg)
             n += snprintf(left + n, sizeof left - (size_t)n, " %s", table->arg);
         fprintf(f, "%s", left);
-        if (n + 2 > HELP_COLUMN)
-            fprintf(f, "\n%*s", HELP_COLUMN, "");
+        if (n + 2 > column)
+            fprintf(f, "\n%*s", column, "");
         else
-            fprintf(f, "%*s", HELP_COLUMN - n, "");
-        lw_put_wrapped(f, table->help, HELP_COLUMN, 80);
+            fprintf(f, "%*s", column - n, "");
+        lw_put_wrapped(f, table->help, column, WIDE);
     }
 }
 

@@ -21,8 +21,8 @@ static void warn_of_bytes(const char *name, const char *value)
 
     if (o->arg && strcmp(o->arg, "SIZE") == 0 && strspn(value, "0123456789") == strlen(value) &&
         strlen(value) > 0 && strlen(value) < 5 && strcmp(value, "0") != 0)
-        fprintf(stderr, "lapwing: --%s %s means %s bytes; write %sMiB for mebibytes\n", name, value,
-                value, value);
+        lw_printf_paragraph(stderr, "lapwing: --%s %s means %s bytes; write %sMiB for mebibytes",
+                            name, value, value, value);
 }
 
 static enum lw_status set_option(void *ctx, const char *name, const char *value,
@@ -257,6 +257,10 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
     if (st != LW_OK)
         return lw_fail(err, st, "%s: no such file; as a model: %s%s", name, why.msg,
                        s->cluster_file || s->device ? "" : "; or give its cluster (-c NAME)");
+    if (!s->device && !s->cluster_file && s->workload_file)
+        lw_printf_paragraph(stderr, "lapwing: model '%.80s' is timed for cluster '%.80s', this "
+                                    "machine; -c NAME takes another (`lapwing cluster` lists them)",
+                            name, c->name);
     return LW_OK;
 }
 
@@ -318,6 +322,17 @@ static bool is_workload(const char *file)
            strcmp(kind, "workload") == 0;
 }
 
+/* A first operand that names no file. */
+static enum lw_status refuse_no_file(const struct lw_plan_source *s, const char *name,
+                                     const struct lw_cluster *c, struct lw_err *err)
+{
+    struct lw_workload w;
+
+    LW_TRY(lw_plan_source_workload(s, name, &s->given, c, &w, err));
+    lw_workload_free(&w);
+    return lw_fail(err, LW_EUSAGE, "'%s' is a model, not a plan file: give it with -w", name);
+}
+
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
                                    const struct lw_cost *cost, struct lw_cluster *c,
                                    struct lw_plan *plan, struct lw_err *err)
@@ -327,6 +342,8 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     if (plan_file && s->workload_file)
         return lw_fail(err, LW_EUSAGE, "takes plan file '%s' or -w %s, not both", plan_file,
                        s->workload_file);
+    if (plan_file && !lw_names_file(plan_file))
+        return refuse_no_file(s, plan_file, c, err);
     if (plan_file && is_workload(plan_file))
         return lw_fail(err, LW_EUSAGE, "'%s' is a workload, not a plan: give it with -w",
                        plan_file);

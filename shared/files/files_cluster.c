@@ -477,6 +477,36 @@ static enum lw_status find_with(const char *name, const char *with, struct lw_cl
     return st;
 }
 
+/* Whether the kind begins with a name that users say: "h100" of "H100-SXM5-80GB". */
+static bool is_kind_in_short(const char *kind, const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 0 && strncasecmp(kind, name, n) == 0 && (kind[n] == '-' || kind[n] == '\0');
+}
+
+static enum lw_status refuse_name(const char *name, struct lw_err *err)
+{
+    struct lw_nearest near = lw_nearest_begin(name);
+    char systems[300] = "", hint[96];
+    struct lw_cluster c;
+
+    for (int k = 0; lw_cluster_known(k); k++) {
+        lw_nearest_try(&near, lw_cluster_known(k));
+        LW_TRY(lw_cluster_find(lw_cluster_known(k), &c, err));
+        if (is_kind_in_short(c.device.kind, name))
+            lw_err_word(systems, sizeof systems, lw_cluster_known(k));
+        lw_cluster_free(&c);
+    }
+    if (systems[0])
+        return lw_fail(err, LW_EINVAL,
+                       "cluster '%s': a kind of device; systems with it: %s (-c NAME; `lapwing "
+                       "cluster` describes them)", name, systems);
+    return lw_fail(err, LW_EINVAL,
+                   "cluster '%s': no such file and no known system%s; `lapwing cluster` lists them",
+                   name, lw_nearest_hint(&near, "", hint, sizeof hint));
+}
+
 enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, struct lw_err *err)
 {
     const struct lw_embedded *known = find_known(name_or_file);
@@ -487,23 +517,7 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
     if (strcmp(name_or_file, "-") == 0 || stat(name_or_file, &st) == 0)
         return lw_cluster_read(name_or_file, c, err);
     const char *with = strstr(name_or_file, WITH);
-    if (with)
-        return find_with(name_or_file, with, c, err);
-    struct lw_nearest near = lw_nearest_begin(name_or_file);
-    char hint[96];
-    for (int k = 0; lw_cluster_known(k); k++)
-        lw_nearest_try(&near, lw_cluster_known(k));
-    return lw_fail(err, LW_EINVAL,
-                   "cluster '%s': no such file and no known system%s; `lapwing cluster` lists them",
-                   name_or_file, lw_nearest_hint(&near, "", hint, sizeof hint));
-}
-
-/* Whether the kind begins with a name that users say: "h100" of "H100-SXM5-80GB". */
-static bool is_kind_in_short(const char *kind, const char *name)
-{
-    size_t n = strlen(name);
-
-    return n > 0 && strncasecmp(kind, name, n) == 0 && (kind[n] == '-' || kind[n] == '\0');
+    return with ? find_with(name_or_file, with, c, err) : refuse_name(name_or_file, err);
 }
 
 enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err)

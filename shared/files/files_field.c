@@ -617,6 +617,17 @@ static bool read_head(struct lw_json *j, char kind[16])
     return ours;
 }
 
+/* What makes a file of that kind from a file of others. */
+static const char *hint_for(const char *kind)
+{
+    return strcmp(kind, "workload") == 0
+               ? "; `lapwing import` makes one of a recording, `lapwing model` of a config.json"
+           : strcmp(kind, "plan") == 0
+               ? "; `lapwing sim --replay` predicts a recording, `lapwing import` makes a workload "
+                 "of it"
+               : "";
+}
+
 enum lw_status lw_text_read(const char *name, const char *text, size_t len, const char *kind,
                             const struct lw_field *table, struct lw_arena *arena, void *base,
                             struct lw_err *err)
@@ -635,10 +646,7 @@ enum lw_status lw_text_read(const char *name, const char *text, size_t len, cons
                           "%s: found no \"lapwing\" and \"kind\", expected \"lapwing\": %d "
                           "and \"kind\": \"%s\"%s",
                           name, FORMAT_VERSION, kind,
-                          strcmp(kind, "workload") == 0
-                              ? "; `lapwing import` makes one of a recording, `lapwing model` of a "
-                                "config.json"
-                              : "");
+                          hint_for(kind));
     if (s == LW_OK) {
         lw_fields_read(&r, table, base);
         s = lw_json_done(r.j, err);

@@ -411,7 +411,8 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
                        (long long)s->dp, (long long)s->pp, (long long)s->tp, (long long)s->cp,
                        MAX_RANKS);
     if (s->zero > 3)
-        return lw_fail(err, LW_EINVAL, "--zero: %lld is no stage from 0 to 3", (long long)s->zero);
+        return lw_fail(err, LW_EINVAL, "--zero: %lld is not a stage from 0 to 3",
+                       (long long)s->zero);
     if (s->partition == LW_PARTITION_EXPLICIT && !s->partition_list)
         return lw_fail(err, LW_EINVAL, "--partition explicit needs --partition-list");
     for (size_t i = 0; s->partition != LW_PARTITION_EXACT && i < sizeof exact / sizeof *exact; i++)

@@ -20,19 +20,16 @@ int lw_text_width(const char *text, int n)
 /* From column `at`, later lines from `indent` on. */
 static void put(FILE *f, const char *text, int at, int indent, int width)
 {
-    bool first = true; /* of its line */
-
-    while (*text) {
+    for (int blanks = 0; *text; blanks = (int)strspn(text, " "), text += blanks) {
         int bytes = (int)strcspn(text, " "), word = lw_text_width(text, bytes);
-        if (!first && at + 1 + word > width) {
+        if (blanks > 0 && at + blanks + word > width) {
             fprintf(f, "\n%*s", indent, "");
             at = indent;
-            first = true;
+            blanks = 0;
         }
-        fprintf(f, "%s%.*s", first ? "" : " ", bytes, text);
-        at += word + !first;
-        first = false;
-        text += bytes + strspn(text + bytes, " ");
+        fprintf(f, "%*s%.*s", blanks, "", bytes, text);
+        at += blanks + word;
+        text += bytes;
     }
     fputc('\n', f);
 }

@@ -7,6 +7,7 @@
 #include "analysis/validate/validate_kinds.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/says.h"
 
 /* Validating the table exits with rc and says so: on standard output where all is well, else on
  * standard error. */
@@ -14,7 +15,7 @@ static void validate(const char *text, int rc, const char *says)
 {
     fixture_put(fixture_path("t.csv"), text);
     expect("validate t.csv --format json", rc, says);
-    assert_int_equal(strstr(shell_err(), says) != NULL, rc != 0);
+    assert_int_equal(text_says(shell_err(), says), rc != 0);
 }
 
 /* 30 G parameters on 8: 4 * 30 + 12 * 30 / 8 = 165; 2 * 30 + 14 * 30 / 8 = 112.5, which may be

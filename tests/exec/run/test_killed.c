@@ -11,6 +11,7 @@
 #include "tests/lib/commands/mpi_fixture.h"
 #include "tests/lib/commands/stop_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 TEST_GROUP(stop_open, fixture_close)
 
@@ -156,9 +157,8 @@ TEST(too_few_open_files_are_named_before_the_start)
         stop_shell("ulimit -n 16; timeout 20 $L exec -w w.json --dp 8 --spawn --steps 1 --no-db; "
                    "echo status $?",
                    &rc);
-    if (!strstr(out,
-                "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it (ulimit -n "
-                "26), or leave out --spawn\nstatus 1\n"))
+    if (!text_says(out, "8 processes: rank 0 needs 26 open files, and the limit is 16: raise it "
+                        "(ulimit -n 26), or leave out --spawn\nstatus 1\n"))
         fail_msg("%s", out);
     out = stop_shell(
         "ulimit -n 16; timeout 60 $L exec -w w.json --dp 3 --spawn --steps 1 --compute sleep --db "
@@ -179,9 +179,8 @@ TEST(ranks_with_other_options_are_refused)
         "--optimizer $3; echo status $?; }; t 0 3 sgd & t 1 3 adam & wait; t 0 3 sgd & t 1 4 sgd & "
         "wait",
         &rc);
-    if (!strstr(out, "rank 1 was started with optimizer adam, rank 0 with optimizer sgd: give all "
-                     "ranks the same "
-                     "options") ||
+    if (!text_says(out, "rank 1 was started with optimizer adam, rank 0 with optimizer sgd: give "
+                        "all ranks the same options") ||
         !strstr(out, "rank 1 was started with --steps 4, rank 0 with --steps 3") ||
         strstr(out, "status 0"))
         fail_msg("%s", out);

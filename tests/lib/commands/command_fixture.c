@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 static char text[1 << 21];
 static size_t n_out;
@@ -68,28 +68,11 @@ const char *shell_err(void)
     return text + n_out;
 }
 
-/* says, which holds no line end, in text whose prose was broken at blanks. */
-static bool says_in_lines(const char *out, const char *says)
-{
-    size_t n = strlen(says);
-
-    for (; *out; out++) {
-        const char *o = out, *s = says;
-        while (*s && (*o == *s || (*s == ' ' && *o == '\n'))) {
-            o += *o == '\n' ? 1 + strspn(o + 1, " ") : 1;
-            s++;
-        }
-        if ((size_t)(s - says) == n)
-            return true;
-    }
-    return false;
-}
-
 void expect(const char *args, int rc, const char *says)
 {
     int got;
     const char *out = lapwing(args, &got);
 
-    if (got != rc || !(strstr(out, says) || says_in_lines(out, says)))
+    if (got != rc || !text_says(out, says))
         fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, got, rc, says, out);
 }

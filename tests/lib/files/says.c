@@ -4,11 +4,35 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
+/* Whether words are here, where a blank may be a line end with blanks after it. */
+static bool begins_broken(const char *text, const char *words)
+{
+    for (; *words && (*text == *words || (*words == ' ' && *text == '\n')); words++)
+        text += *words == ' ' && *text == '\n' ? 1 + strspn(text + 1, " ") : 1;
+    return !*words;
+}
+
+bool text_says(const char *text, const char *words)
+{
+    bool there = strstr(text, words) != NULL;
+
+    for (; *text && !there; text++)
+        there = begins_broken(text, words);
+    return there;
+}
+
+bool is_one_message(const char *text)
+{
+    while ((text = strchr(text, '\n')) != NULL && strncmp(++text, "  ", 2) == 0)
+        ;
+    return text && !*text;
+}
+
 static void expect_words(const char *text, const char *words, bool there)
 {
     size_t n = strlen(text);
 
-    if ((strstr(text, words) != NULL) != there)
+    if (text_says(text, words) != there)
         fail_msg("'%s' is%s in:%s", words, there ? " not" : "", text + (n > 700 ? n - 700 : 0));
 }
 

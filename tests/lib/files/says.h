@@ -3,6 +3,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Whether the words are there, as they are or broken at blanks into lines; and whether the text is
+ * one message: a line, and lines that go on with it. */
+bool text_says(const char *text, const char *words);
+bool is_one_message(const char *text);
 /* `words` are in `text`, or not; a failure shows the end of the text. */
 void has(const char *text, const char *words);
 void has_not(const char *text, const char *words);

@@ -53,6 +53,33 @@ TEST_WITH(what_is_given_in_the_wrong_place_is_said, fixture_open, fixture_close)
            "--bucket-cap 5 means 5 bytes; write 5MiB for mebibytes");
 }
 
+TEST_WITH(a_newcomers_wrong_command_is_answered_with_the_next, fixture_open, fixture_close)
+{
+    static const struct {
+        const char *args;
+        int rc;
+        const char *says;
+    } cases[] = {
+        {"predict gpt2", 2, "did you mean 'sim'?"},
+        {"run gpt2", 2, "did you mean 'exec'?"},
+        {"sim gpt2", 2, "'gpt2' is a model, not a plan file: give it with -w"},
+        {"sim gpt-2", 1, "gpt-2: no such file; as a model: no model 'gpt-2' (did you mean 'gpt2'"},
+        {"sim -w gpt2 --gpus 8", 2, "did you mean '--dp'?"},
+        {"sim -w gpt2 --fsdp", 2, "did you mean '--zero'?"},
+        {"sim -w gpt2 -c h100", 1, "systems with it: dgx-h100, p5, a3-mega, nd-h100-v5"},
+        {"sim -w gpt2 -c a100 --dp 8", 1, "systems with it: dgx-a100, p4d"},
+        {"plan -w gpt2", 0, "this machine; -c NAME takes another (`lapwing cluster` lists them)"},
+        {"sim $R/gpt6__gloo2__cap5.rank0.json.gz", 1, "`lapwing sim --replay`"},
+        {"cluster --list", 0, "dgx-h100"},
+        {"help bucket-cap", 2, "see 'lapwing help strategy'"},
+        {"validate here", 2, "unexpected 'here' (did you mean '--here'?)"},
+        {"-v", 0, "lapwing "},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect(cases[i].args, cases[i].rc, cases[i].says);
+}
+
 /* A reader that has enough ends the program without a word. */
 TEST_WITH(a_closed_pipe_is_silent, fixture_open, fixture_close)
 {

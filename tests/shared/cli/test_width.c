@@ -23,13 +23,8 @@ static int columns(const char *line, size_t n)
 
 static int most = LW_TEXT_COLUMNS;
 
-static void fits(const char *args)
+static void text_fits(const char *args, const char *text)
 {
-    int rc;
-    const char *text = lapwing(args, &rc);
-
-    if (rc != 0 && rc != 3)
-        fail_msg("lapwing %s: exit %d: %s", args, rc, text);
     assert_true(*text);
     while (*text) {
         size_t n = strcspn(text, "\n");
@@ -37,6 +32,16 @@ static void fits(const char *args)
             fail_msg("lapwing %s: %d columns: %.*s", args, columns(text, n), (int)n, text);
         text += n + (text[n] == '\n');
     }
+}
+
+static void fits(const char *args)
+{
+    int rc;
+    const char *text = lapwing(args, &rc);
+
+    if (rc != 0 && rc != 3)
+        fail_msg("lapwing %s: exit %d: %s", args, rc, text);
+    text_fits(args, text);
 }
 
 /* In order: later ones read what earlier ones wrote. Cases of ../shared are left out where that is
@@ -132,6 +137,10 @@ TEST_WITH(text_fits_a_terminal_of_60_columns, fixture_open, fixture_close)
     fits("sim -w g.json -c dgx-a100 --dp 64 --no-db");
     fits("sim -w g.json -c dgx-a100 --pp 4 --micro-batches 8 --noise 0.01 --seed 3 --no-db");
     fits("import $P/traces/recorded/gpt6__gloo2__cap5.rank0.json.gz -o i.json");
+    static const char *const wrong[] = {"sim gpt2-smal", "sim -w gpt2 -c h100", "plot x",
+                                        "frobnicate", "sim -w gpt2 --dp 4096 -c host"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        text_fits(wrong[i], lapwing(wrong[i], &(int){0}));
     unsetenv("COLUMNS");
     most = LW_TEXT_COLUMNS;
 }
@@ -149,8 +158,8 @@ TEST_WITH(every_command_has_a_case_and_its_help_fits, fixture_open, fixture_clos
             fail_msg("'%s' has no case in this file", args);
         snprintf(args, sizeof args, "help %.*s", n, line);
         fits(args);
-        setenv("COLUMNS", "64", 1); /* the longest word of a help text needs 64 */
-        most = 64;
+        setenv("COLUMNS", "60", 1);
+        most = 60;
         fits(args);
         unsetenv("COLUMNS");
         most = LW_TEXT_COLUMNS;
