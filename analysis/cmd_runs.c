@@ -18,6 +18,21 @@ static bool is_filtered(const struct lw_run_filter *f)
     return f->workload || f->since || f->kind;
 }
 
+static void print_merged(const struct options *o, int32_t n)
+{
+    struct lw_jsonout out = {.file = stdout};
+
+    if (o->format == LW_FORMAT_TEXT)
+        printf("%d run%s of %s taken over into %s\n", n, lw_plural(n), o->merge, o->db);
+    if (o->format == LW_FORMAT_CSV)
+        printf("n_merged\n%d\n", n);
+    if (o->format != LW_FORMAT_JSON)
+        return;
+    lw_jsonout_object(&out, NULL);
+    LW_JSON(&out, "n_merged", n, "from", o->merge, "into", o->db);
+    lw_jsonout_end(&out);
+}
+
 static enum lw_status work(const struct options *o, struct lw_store *s, char **names, int n_names,
                            struct lw_arena *a, struct lw_err *err)
 {
@@ -26,7 +41,7 @@ static enum lw_status work(const struct options *o, struct lw_store *s, char **n
 
     if (o->merge) {
         LW_TRY(lw_store_merge(s, o->merge, &n, err));
-        printf("%d run%s of %s taken over into %s\n", n, lw_plural(n), o->merge, o->db);
+        print_merged(o, n);
         return LW_OK;
     }
     LW_TRY(lw_run_filter_select(s, names, n_names, &o->wanted, a, &runs, &n, err));

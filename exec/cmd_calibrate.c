@@ -10,6 +10,7 @@
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/io/output.h"
+#include "shared/io/used_files.h"
 
 /* One plan after the other takes hundreds of MiB: what one gave back serves the next, instead of
  * being fetched from the system page by page. */
@@ -19,6 +20,23 @@ static void keep_memory(void)
     mallopt(M_TRIM_THRESHOLD, -1);
 }
 
+/* The file of the rounds so far, for a calibration that does not end. */
+struct kept {
+    const char *file;
+    int n;
+};
+
+static enum lw_status keep_round(void *ctx, const struct lw_cluster *c, struct lw_err *err)
+{
+    struct kept *k = ctx;
+
+    if (lw_output_is_stdout(k->file))
+        return LW_OK;
+    if (k->n++ > 0)
+        lw_used_file_again(k->file);
+    return lw_cluster_write(c, k->file, err);
+}
+
 static enum lw_status calibrate(struct lw_calibrate_options *o, const char *file, bool quiet,
                                 enum lw_format format, struct lw_err *err)
 {
@@ -26,15 +44,25 @@ static enum lw_status calibrate(struct lw_calibrate_options *o, const char *file
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, quiet || (o->id && o->id->rank > 0));
 
+    struct kept kept = {.file = file};
+
+    if (!o->id) /* ranks of several processes end together with a signal */
+        progress.stop = lw_catch_signals();
     o->progress = &progress;
+    o->keep = keep_round;
+    o->keep_ctx = &kept;
     keep_memory();
     enum lw_status s = lw_calibrate(o, &c, err);
     lw_progress_bar_end(&bar);
+    if (lw_progress_stopped(&progress) && s != LW_OK)
+        snprintf(err->msg + strlen(err->msg), sizeof err->msg - strlen(err->msg), "%s%s",
+                 kept.n > 0 ? "; their medians are in " : "; nothing is written",
+                 kept.n > 0 ? file : "");
     if (o->id && o->id->rank > 0) { /* rank 0 writes */
         lw_cluster_free(&c);
         return s;
     }
-    if (s == LW_OK)
+    if (s == LW_OK && kept.n == 0)
         s = lw_cluster_write(&c, file, err);
     if (s == LW_OK && format == LW_FORMAT_JSON)
         exec_calibrate_print_json(&c, file, stdout);

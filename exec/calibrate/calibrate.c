@@ -172,6 +172,9 @@ static enum lw_status run_round(struct exec_calibration *c, const struct round *
         const struct exec_piece *p = &round->pieces[i];
         lw_progress_report(c->o->progress, "calibrating",
                            (double)(n_before * round->n + i) / (c->o->n_rounds * round->n));
+        if (lw_progress_stopped(c->o->progress))
+            return lw_fail(err, LW_EFAILED, "interrupted after %d of %d rounds", n_before,
+                           c->o->n_rounds);
         LW_TRY(p->run(c, p, err));
     }
     return LW_OK;
@@ -226,7 +229,36 @@ static enum lw_status decide(struct exec_calibration *c, int32_t n_rounds, int64
     return c->team ? exec_rendezvous_broadcast(c->team, more, sizeof *more, err) : LW_OK;
 }
 
-static enum lw_status measure(struct exec_calibration *c, struct lw_err *err)
+/* Medians sort samples; the pairs of rates and disturbances stay for the next round. */
+static enum lw_status cluster_so_far(struct exec_calibration *c, struct lw_cluster *out,
+                                     struct lw_err *err)
+{
+    struct exec_samples all = c->compute_rate, quiet = {0};
+    enum lw_status s = exec_calibrate_undisturbed(c, &quiet, err);
+
+    c->compute_rate = quiet;
+    if (s == LW_OK)
+        s = exec_calibrate_cluster(c, out, err);
+    exec_samples_free(&c->compute_rate);
+    c->compute_rate = all;
+    if (s != LW_OK)
+        lw_cluster_free(out);
+    return s;
+}
+
+/* The cluster of the rounds until here; *out is empty on ranks but 0. */
+static enum lw_status keep_round(struct exec_calibration *c, struct lw_cluster *out,
+                                 struct lw_err *err)
+{
+    if (c->o->id && c->o->id->rank > 0)
+        return LW_OK;
+    lw_cluster_free(out);
+    LW_TRY(cluster_so_far(c, out, err));
+    return c->o->keep ? c->o->keep(c->o->keep_ctx, out, err) : LW_OK;
+}
+
+static enum lw_status measure(struct exec_calibration *c, struct lw_cluster *out,
+                              struct lw_err *err)
 {
     struct round round = {.n = 0};
     int64_t began = exec_now_ns();
@@ -238,9 +270,10 @@ static enum lw_status measure(struct exec_calibration *c, struct lw_err *err)
         LW_TRY(meet(c, err));
     for (int32_t i = 0; more; i++) {
         LW_TRY(run_round(c, &round, i, err));
+        LW_TRY(keep_round(c, out, err));
         LW_TRY(decide(c, i + 1, exec_now_ns() - began, &more, err));
     }
-    return c->o->n_ranks > 1 ? exec_calibrate_drop_disturbed(c, err) : LW_OK;
+    return LW_OK;
 }
 
 /* A launcher that does not say how many it started here says 1. */
@@ -275,10 +308,8 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
         return lw_fail_nomem(err);
     c->o = o;
     c->per_node = ranks_of_a_node(o);
-    enum lw_status s = measure(c, err);
+    enum lw_status s = measure(c, &made, err);
     exec_rendezvous_close(c->team);
-    if (s == LW_OK && !(o->id && o->id->rank > 0))
-        s = exec_calibrate_cluster(c, &made, err);
     free_samples(c);
     lw_free(c);
     if (s == LW_OK)

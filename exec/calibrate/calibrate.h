@@ -26,11 +26,14 @@ struct lw_calibrate_options {
     double link_bytes_per_s; /* > 0: links are paced to this rate, as exec --link-rate does */
     int64_t link_latency_ns;
     const struct lw_progress *progress;
+    /* Called after each round with the cluster of the rounds until then, on rank 0; NULL = not. */
+    enum lw_status (*keep)(void *ctx, const struct lw_cluster *c, struct lw_err *err);
+    void *keep_ctx;
 };
 
 struct lw_calibrate_options lw_calibrate_options_default(void);
 
 /* Where ranks are processes, all call this; rank 0's *out is what was measured, the others' is
- * empty. LW_EINVAL: no rank. Errors of running are passed on. */
+ * empty. LW_EINVAL: no rank. LW_EFAILED: progress->stop. Errors of running are passed on. */
 enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_cluster *out,
                             struct lw_err *err);

@@ -265,21 +265,21 @@ static enum lw_status keep_overlap(struct exec_calibration *c, const struct exec
     return LW_OK;
 }
 
-enum lw_status exec_calibrate_drop_disturbed(struct exec_calibration *c, struct lw_err *err)
+enum lw_status exec_calibrate_undisturbed(const struct exec_calibration *c,
+                                          struct exec_samples *out, struct lw_err *err)
 {
-    int64_t n = c->disturbance.n, kept = 0;
-    double *copy = lw_alloc((size_t)(n > 0 ? n : 1) * sizeof *copy);
+    int64_t n = c->disturbance.n;
+    struct exec_samples sorted = {0};
+    enum lw_status s = LW_OK;
 
-    if (!copy)
-        return lw_fail_nomem(err);
-    memcpy(copy, c->disturbance.v, (size_t)n * sizeof *copy);
-    double limit = exec_samples_quarter(&c->disturbance);
-    for (int64_t i = 0; i < n; i++)
-        if (copy[i] <= limit)
-            c->compute_rate.v[kept++] = c->compute_rate.v[i];
-    c->compute_rate.n = kept;
-    lw_free(copy);
-    return LW_OK;
+    for (int64_t i = 0; s == LW_OK && i < n; i++)
+        s = exec_samples_add(&sorted, c->disturbance.v[i], err);
+    double limit = exec_samples_quarter(&sorted);
+    for (int64_t i = 0; s == LW_OK && i < n; i++)
+        if (c->disturbance.v[i] <= limit)
+            s = exec_samples_add(out, c->compute_rate.v[i], err);
+    exec_samples_free(&sorted);
+    return s;
 }
 
 /* Sizes from 1 MiB to 16 MiB, what buckets mostly are, each beside a kernel three times as long. */

@@ -108,9 +108,11 @@ enum lw_status exec_calibrate_messages(struct exec_calibration *c, const struct 
                                        struct lw_err *err);
 enum lw_status exec_calibrate_beside(struct exec_calibration *c, const struct exec_piece *p,
                                      struct lw_err *err);
-/* The lost compute is a small difference of long times: keep the rates of the steps that something
- * else on the machine disturbed least, the quarter with the shortest kernels. */
-enum lw_status exec_calibrate_drop_disturbed(struct exec_calibration *c, struct lw_err *err);
+/* The lost compute is a small difference of long times: *out, empty before, gets the rates of the
+ * steps that something else on the machine disturbed least, the quarter with the shortest
+ * kernels. */
+enum lw_status exec_calibrate_undisturbed(const struct exec_calibration *c,
+                                          struct exec_samples *out, struct lw_err *err);
 
 /* calibrate_work.c */
 struct exec_work_series {

@@ -176,6 +176,18 @@ enum lw_status lw_used_file(const char *path, enum lw_use use, struct lw_err *er
     return s;
 }
 
+void lw_used_file_again(const char *path)
+{
+    pthread_mutex_lock(&noted.mutex);
+    for (int64_t i = noted.n - 1; i >= 0; i--)
+        if (noted.files[i].use == LW_USE_OUTPUT && strcmp(noted.files[i].name, path) == 0) {
+            lw_free((char *)noted.files[i].name);
+            lw_free((char *)noted.files[i].at);
+            noted.files[i] = noted.files[--noted.n];
+        }
+    pthread_mutex_unlock(&noted.mutex);
+}
+
 void lw_used_files_begin(void)
 {
     struct used f = {.use = LW_USE_STDOUT};

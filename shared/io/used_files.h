@@ -16,6 +16,9 @@ void lw_used_files_begin(void);
  * Devices and pipes are never the same. Any thread may call it. */
 enum lw_status lw_used_file(const char *path, enum lw_use use, struct lw_err *err);
 
+/* The output noted under this path will be written again by the same part of this command. */
+void lw_used_file_again(const char *path);
+
 /* The file that a path leads to through symbolic links, which need not exist. LW_EIO: too many
  * links, or the path is too long. */
 enum lw_status lw_resolve_links(const char *path, char *out, int room, struct lw_err *err);

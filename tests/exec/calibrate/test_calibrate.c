@@ -65,15 +65,19 @@ TEST(rates_of_disturbed_steps_are_dropped)
 {
     static const double length[] = {80, 10, 70, 20, 60, 50, 40, 30};
     struct exec_calibration c = {0};
+    struct exec_samples kept = {0};
     struct lw_err err = {0};
 
     for (int i = 0; i < 8; i++) {
         put(&c.disturbance, length[i]);
         put(&c.compute_rate, length[i] / 100);
     }
-    assert_int_equal(exec_calibrate_drop_disturbed(&c, &err), LW_OK);
-    assert_int_equal(c.compute_rate.n, 2);
-    assert_true(c.compute_rate.v[0] == 0.1 && c.compute_rate.v[1] == 0.2);
+    assert_int_equal(exec_calibrate_undisturbed(&c, &kept, &err), LW_OK);
+    assert_int_equal(kept.n, 2);
+    assert_true(kept.v[0] == 0.1 && kept.v[1] == 0.2);
+    assert_int_equal(c.compute_rate.n, 8); /* in their order: of the next round */
+    assert_true(c.disturbance.v[0] == 80 && c.disturbance.v[7] == 30);
+    exec_samples_free(&kept);
     exec_samples_free(&c.disturbance);
     exec_samples_free(&c.compute_rate);
 }
@@ -451,6 +455,42 @@ TEST(a_short_calibration_gives_a_whole_cluster)
                 shares.step * (double)shares.n < 1.000001);
     assert_true(shares.last + shares.step > 0.999999);
     lw_cluster_free(&c);
+}
+
+struct stopping {
+    volatile sig_atomic_t stop;
+    int n_kept;
+};
+
+static enum lw_status keep_and_stop(void *ctx, const struct lw_cluster *c, struct lw_err *err)
+{
+    struct stopping *s = ctx;
+
+    communication_is_whole(c);
+    work_is_whole(&c->device);
+    s->stop = 1;
+    s->n_kept++;
+    return lw_cluster_check(c, err);
+}
+
+TEST(an_interrupted_calibration_has_kept_its_rounds)
+{
+    struct lw_calibrate_options o = lw_calibrate_options_default();
+    struct stopping stopping = {0};
+    struct lw_progress progress = {.stop = &stopping.stop};
+    struct lw_cluster c;
+    struct lw_err err = {0};
+
+    o.n_steps = 1;
+    o.max_bytes = 16 << 20;
+    o.max_side = 64;
+    o.progress = &progress;
+    o.budget_ns = INT64_MAX / 4; /* another round always fits */
+    o.keep = keep_and_stop;
+    o.keep_ctx = &stopping;
+    assert_int_equal(lw_calibrate(&o, &c, &err), LW_EFAILED);
+    assert_string_equal(err.msg, "interrupted after 1 of 3 rounds");
+    assert_int_equal(stopping.n_kept, 1);
 }
 
 TEST(bad_options_are_refused)
