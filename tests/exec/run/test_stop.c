@@ -11,6 +11,7 @@
 #include "tests/lib/commands/mpi_fixture.h"
 #include "tests/lib/commands/stop_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 TEST_GROUP(stop_open, fixture_close)
 
@@ -30,7 +31,7 @@ static void stops(enum how how, int rank, int op, const char *kind, const char *
              "--compute sleep --timeout 0.5 --db s.db --fault %d:2:%d:%s",
              stop_before[how], RANKS, stop_after[how], rank, op, kind);
     char *out = strdup(stop_shell(words, &rc));
-    if (rc == 0 || rc == 124 || (how != MPI && rc > 3) || !strstr(out, expected))
+    if (rc == 0 || rc == 124 || (how != MPI && rc > 3) || !text_says(out, expected))
         fail_msg("%s\nstatus %d, expected \"%s\" in:\n%s", words, rc, expected, out);
     const char *runs = stop_shell("$L runs --db s.db --format json", &rc_sql);
     bool stored = strstr(runs, "\"status\": \"failed\"") || strstr(runs, "\"status\": \"timeout\"");
@@ -125,7 +126,7 @@ TEST(two_gradients_that_differ_are_printed_differently)
     char got[32], right[32];
     int rc;
     const char *out = stop_shell("$L exec -w w.json --dp 3 --steps 1 --warmup 0 --compute sleep "
-                                 "--no-db --optimizer adam --fault 1:0:14:flip 2>&1 | tr '\\n' ' '",
+                                 "--no-db --optimizer adam --fault 1:0:14:flip 2>&1 | tr -s '\\n ' ' '",
                                  &rc);
     const char *at = strstr(out, "its last gradient is ");
 
