@@ -194,15 +194,13 @@ static enum lw_status put_script(struct lw_store *s, const struct lw_plot *p, st
                                  const char *unit, const char *title, FILE *f, struct lw_err *err)
 {
     struct plot_key keys[N_LAYERS];
-    char head[640];
     int n = 0, c;
 
     LW_TRY(put_changes(s, &p->runs[0], v, err));
     for (int k = N_LAYERS - 1; k >= 0; k--)
         if (v->shown[k])
             keys[n++] = layers[k].key;
-    snprintf(head, sizeof head, "%s, rank %d", title, v->rank);
-    plot_begin(p, f, 1200, 620, head, keys, n);
+    plot_begin(p, f, 1200, 620, title, keys, n);
     rewind(v->f);
     while ((c = fgetc(v->f)) != EOF)
         fputc(c, f);
@@ -220,6 +218,7 @@ enum lw_status plot_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
     struct view v = {.f = tmpfile()};
     struct picture_step step = {0};
     const char *unit;
+    char what[64];
 
     if (!v.f)
         return lw_fail(err, LW_EIO, "cannot make a temporary file");
@@ -229,8 +228,9 @@ enum lw_status plot_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
         st = picture_find_step(s, &p->runs[0], p->step, &step, err);
     v.from = step.from;
     v.length = step.length;
+    snprintf(what, sizeof what, "Memory of rank %d over one step", v.rank);
     if (st == LW_OK)
-        st = plot_names_make(p->runs, 1, "Memory over one step", &names, err);
+        st = plot_names_make(p->runs, 1, what, &names, err);
     if (st == LW_OK) {
         v.unit = plot_unit_for(v.length);
         st = put_script(s, p, &v, unit, names.title, f, err);

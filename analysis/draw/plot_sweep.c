@@ -61,11 +61,13 @@ static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FI
     return LW_OK;
 }
 
-/* As `lapwing recommend` decides: a small gain is no reason to leave the default. */
+/* As `lapwing recommend` decides: a small gain is no reason to leave the default. Without a run of
+ * the default the slowest cap is compared with. */
 static bool keeps_usual(const struct series *v)
 {
-    return v->usual && (double)(v->usual->step - v->best->step) <
-                           LW_LEAST_GAIN_PCT / 100 * (double)v->usual->step;
+    lw_ps step = v->usual ? v->usual->step : v->high;
+
+    return (double)(step - v->best->step) < LW_LEAST_GAIN_PCT / 100 * (double)step;
 }
 
 /* From the lowest to the highest step with some room, not below zero. */
@@ -163,7 +165,10 @@ enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, 
     struct series predicted = {.name = "predicted", .sim = true, .low = -1};
     struct series measured = {.name = "measured", .low = -1};
 
-    plot_begin(p, f, 1000, 640, "Step over bucket cap", NULL, 0);
+    struct plot_names names;
+    LW_TRY(plot_names_make(p->runs, p->n_runs, "Step over bucket cap", &names, err));
+    plot_begin(p, f, 1000, 640, names.title, NULL, 0);
+    plot_names_free(&names);
     LW_TRY(put_series(s, p, f, unit.ps, &predicted, err));
     LW_TRY(put_series(s, p, f, unit.ps, &measured, err));
     if (predicted.n + measured.n < 2)

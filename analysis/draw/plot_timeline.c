@@ -181,9 +181,12 @@ static void put_axes(const struct sheet *s)
     fprintf(s->f, "set xrange [0:%.6g]\nset yrange [%.3f:%.3f]\nset ytics (",
             (double)s->pic->most / s->unit.ps * 1.02, s->pic->bottom - 0.4, 0.0);
     for (int64_t i = 0; i < s->pic->n_rows; i++) {
-        row_text(&s->pic->rows[i], text);
+        const struct picture_row *r = &s->pic->rows[i];
+        row_text(r, text);
+        if (r->group[0] && plot_text_px(text, 10) > s->left - 24) /* the stream is its first */
+            snprintf(text, sizeof text, "%s", r->group);
         plot_tic(s->f, i == 0, plot_cut(cut, sizeof cut, text, (s->left - 24) / CHAR_PX),
-                 s->pic->rows[i].y);
+                 r->y);
     }
     fputs(")\nset grid noytics\nset border 1\n", s->f);
 }

@@ -419,7 +419,9 @@ static bool in_pass(const struct group *g, const struct trait *x, const char *va
         return false;
     if (which == LW_RUN_RARE)
         return g->differ && !common;
-    return which == LW_RUN_NAMES ? !(value ? x->usual : true) : g->differ;
+    if (which == LW_RUN_NAMES || which == LW_RUN_CHOICES)
+        return value && !x->usual && (g->differ || which == LW_RUN_NAMES);
+    return g->differ;
 }
 
 static void put_group(const struct traits *t, const struct group *g, int32_t n, bool *has,
@@ -439,6 +441,21 @@ static void put_group(const struct traits *t, const struct group *g, int32_t n, 
             append(texts + (size_t)r * NAME_BYTES, first, "default");
     for (int64_t i = g->from; i < g->to; i++)
         has[t->v[i].run] = false;
+}
+
+/* A run all of whose choices are the usual ones: they are its text. */
+static void put_usual(const struct traits *t, const struct group *g, int32_t n_groups, int32_t n,
+                      char *texts)
+{
+    for (int32_t r = 0; r < n; r++) {
+        char *text = texts + (size_t)r * NAME_BYTES;
+        bool empty = !text[0];
+        for (int32_t k = 0; empty && k < n_groups; k++)
+            for (int64_t i = g[k].from; i < g[k].to; i++)
+                if (t->v[i].run == r && t->v[i].rank != PLACE && g[k].differ &&
+                    (!t->v[i].extra || g[k].needed))
+                    append(text, &t->v[i], t->v[i].value);
+    }
 }
 
 struct named {
@@ -492,6 +509,8 @@ static enum lw_status write_texts(struct traits *t, const struct lw_run *runs, i
         for (int32_t k = 0; k < n_groups; k++)
             if (which != LW_RUN_CHOICES || t->v[groups[k].from].rank != PLACE)
                 put_group(t, &groups[k], n, has, pass, which, texts);
+    if (which == LW_RUN_CHOICES)
+        put_usual(t, groups, n_groups, n, texts);
     for (int32_t i = 0; i < n; i++)
         named[i] = (struct named){texts + (size_t)i * NAME_BYTES, &runs[i]};
     if (n > 0)

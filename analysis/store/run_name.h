@@ -6,7 +6,8 @@
 enum lw_run_words {
     LW_RUN_NAMES,       /* what differs, then what all share: values that are not the default's */
     LW_RUN_DIFFERENCES, /* what differs among the runs, defaults too; "" = none */
-    LW_RUN_CHOICES,     /* the same, without where they ran and without what was not given */
+    LW_RUN_CHOICES,     /* the same without where they ran; defaults only of a run that has nothing
+                         * else */
     LW_RUN_RARE         /* only values that are not the most common one; "" = none */
 };
 

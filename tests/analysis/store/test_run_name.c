@@ -126,6 +126,26 @@ TEST(an_option_that_was_not_given_is_a_difference)
     lw_arena_free(&a);
 }
 
+/* Of runs that differ in much, a picture's labels hold what each has unlike the defaults; one that
+ * has only defaults says them. */
+TEST(labels_of_pictures_leave_defaults_out)
+{
+    struct lw_run r[3] = {plain_run(), plain_run(), plain_run()};
+    static const char *const want[] = {"zero 0, bucket-cap default, dp 1", "zero 3, dp 2",
+                                       "bucket-cap 1.00 MiB"};
+    struct lw_arena a = {0};
+    struct lw_err err;
+    const char **texts;
+
+    r[0].options = "dp=1\nzero=0\nschedule=1f1b\nbucket-cap=-1";
+    r[1].options = "dp=2\nzero=3\nschedule=1f1b\nbucket-cap=-1";
+    r[2].options = "dp=1\nzero=0\nschedule=1f1b\nbucket-cap=1048576";
+    assert_int_equal(lw_run_texts(r, 3, LW_RUN_CHOICES, &a, &texts, &err), LW_OK);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(texts[i], want[i]);
+    lw_arena_free(&a);
+}
+
 /* As `runs` cut them: they differ in the workload's file alone, which came last, after defaults and
  * the policy that follows from zero. */
 TEST(a_workload_file_comes_first_where_it_alone_differs)

@@ -126,7 +126,8 @@ TEST(two_gradients_that_differ_are_printed_differently)
     char got[32], right[32];
     int rc;
     const char *out = stop_shell("$L exec -w w.json --dp 3 --steps 1 --warmup 0 --compute sleep "
-                                 "--no-db --optimizer adam --fault 1:0:14:flip 2>&1 | tr -s '\\n ' ' '",
+                                 "--no-db --optimizer adam --fault 1:0:14:flip 2>&1 | "
+                                 "tr -s '\\n ' ' '",
                                  &rc);
     const char *at = strstr(out, "its last gradient is ");
 
