@@ -100,16 +100,14 @@ static int device_count(void)
 
 __attribute__((format(printf, 1, 2))) static void log_line(const char *fmt, ...)
 {
-    const char *path = getenv("FAKE_GPU_LOG");
-    FILE *f = path && *path ? fopen(path, "a") : NULL;
+    int fd = fake_log_fd(FAKE_ENV("FAKE_GPU_LOG"));
     va_list args;
 
-    if (!f)
+    if (fd < 0)
         return;
     va_start(args, fmt);
-    vfprintf(f, fmt, args);
+    vdprintf(fd, fmt, args);
     va_end(args);
-    fclose(f);
 }
 
 /* The injected error of this call, or none. */
@@ -281,6 +279,7 @@ static void leave(CUevent e) /* the lock is held */
 {
     if (--e->users > 0)
         return;
+    pthread_cond_destroy(&e->moved);
     free(e->early);
     free(e);
 }
@@ -317,8 +316,8 @@ void fake_record(CUevent e, uint64_t target)
     note_record(e, target);
     if (target == e->given)
         e->at_ns = fake_now_ns();
+    pthread_cond_broadcast(&e->moved);
     leave(e);
-    pthread_cond_broadcast(&fake_moved);
     pthread_mutex_unlock(&fake_lock);
 }
 
@@ -326,7 +325,7 @@ static void wait_for(CUevent e, uint64_t target)
 {
     pthread_mutex_lock(&fake_lock);
     while (!has_run(e, target))
-        pthread_cond_wait(&fake_moved, &fake_lock);
+        pthread_cond_wait(&e->moved, &fake_lock);
     leave(e);
     pthread_mutex_unlock(&fake_lock);
 }
@@ -572,6 +571,7 @@ CUresult cuEventCreate(CUevent *e, unsigned int flags)
         return r;
     *e = calloc(1, sizeof **e);
     (*e)->users = 1;
+    pthread_cond_init(&(*e)->moved, NULL);
     (*e)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
     n_events++;
     return CUDA_SUCCESS;

@@ -51,6 +51,7 @@ struct CUstream_st {
 
 struct CUevent_st { /* lives until it is destroyed and no command refers to it */
     int users;
+    pthread_cond_t moved;
     uint64_t given, done; /* records; all up to `done` have run */
     uint64_t *early;      /* others that have run: streams record in any order */
     int n_early;
@@ -61,7 +62,7 @@ struct CUevent_st { /* lives until it is destroyed and no command refers to it *
 };
 
 extern pthread_mutex_t fake_lock;
-extern pthread_cond_t fake_moved; /* an event is done, or a lane's mark */
+extern pthread_cond_t fake_moved; /* a lane's mark is done */
 
 struct fake_command *fake_command_new(enum fake_kind kind, size_t args);
 void fake_give(CUstream s, struct fake_command *c); /* to its queue, or its capture */

@@ -340,7 +340,8 @@ static void *run_lane(void *arg)
             while (c->kind == JOIN && !m->done)
                 pthread_cond_wait(&fake_moved, &fake_lock);
             m->done = true;
-            pthread_cond_broadcast(&fake_moved);
+            if (c->kind == MARK)
+                pthread_cond_broadcast(&fake_moved);
             pthread_mutex_unlock(&fake_lock);
         } else {
             fake_run(l->stream, c);

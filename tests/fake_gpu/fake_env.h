@@ -1,6 +1,7 @@
 #ifndef FAKE_ENV_H
 #define FAKE_ENV_H
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +11,44 @@
 
 /* What the fake libraries share: settings from the environment, waiting, a log. */
 
-static inline int64_t fake_env_int(const char *name, int64_t otherwise)
+/* A setting is read once, where it is asked for: it is the same as long as the process runs. An empty
+ * one is as if it were not there. */
+static inline const char *fake_env_kept(const char **kept, const char *name)
 {
-    const char *s = getenv(name);
-    return s && *s ? strtoll(s, NULL, 10) : otherwise;
+    const char *s = __atomic_load_n(kept, __ATOMIC_ACQUIRE);
+
+    if (!s) {
+        s = getenv(name);
+        s = strdup(s ? s : "");
+        __atomic_store_n(kept, s, __ATOMIC_RELEASE);
+    }
+    return s;
+}
+
+#define FAKE_ENV(name)              \
+    ({                              \
+        static const char *kept;    \
+        fake_env_kept(&kept, name); \
+    })
+
+static inline int64_t fake_int(const char *s, int64_t otherwise)
+{
+    return *s ? strtoll(s, NULL, 10) : otherwise;
+}
+
+#define fake_env_int(name, otherwise) fake_int(FAKE_ENV(name), otherwise)
+
+/* Where a log named by a setting is, opened once; -1 = none is asked for. */
+static inline int fake_log_fd(const char *path)
+{
+    static int fd = -2;
+    int now = __atomic_load_n(&fd, __ATOMIC_ACQUIRE);
+
+    if (now == -2) {
+        now = *path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+        __atomic_store_n(&fd, now, __ATOMIC_RELEASE);
+    }
+    return now;
 }
 
 /* "a:b:c" with up to three fields; missing numbers are -1. false: not set. */
@@ -22,12 +57,11 @@ struct fake_spec {
     int64_t a, b, c;
 };
 
-static inline int fake_env_spec(const char *name, struct fake_spec *spec)
+static inline int fake_spec_read(const char *s, struct fake_spec *spec)
 {
-    const char *s = getenv(name);
     long long a = -1, b = -1, c = -1;
 
-    if (!s || !*s)
+    if (!*s)
         return 0;
     *spec = (struct fake_spec){.a = -1, .b = -1, .c = -1};
     if (sscanf(s, "%63[^:0-9]:%lld:%lld:%lld", spec->word, &a, &b, &c) < 1)
@@ -35,6 +69,8 @@ static inline int fake_env_spec(const char *name, struct fake_spec *spec)
     spec->a = a, spec->b = b, spec->c = c;
     return 1;
 }
+
+#define fake_env_spec(name, spec) fake_spec_read(FAKE_ENV(name), spec)
 
 static inline int64_t fake_now_ns(void)
 {
@@ -46,7 +82,9 @@ static inline int64_t fake_now_ns(void)
 static inline void fake_sleep_us(int64_t us)
 {
     struct timespec t = {us / 1000000, us % 1000000 * 1000};
-    nanosleep(&t, NULL);
+
+    if (us > 0)
+        nanosleep(&t, NULL);
 }
 
 /* Waits a little, longer after many tries. */

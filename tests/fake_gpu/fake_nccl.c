@@ -30,6 +30,7 @@
 #include <cuda.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <nccl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -38,6 +39,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "exec/backend/scalar.h"
 #include "tests/fake_gpu/fake_cuda.h"
@@ -65,6 +67,7 @@ struct box {
 };
 
 struct segment {
+    _Atomic uint32_t n_moves, n_asleep;           /* changes of what follows; members that wait */
     _Atomic int32_t arrived, mismatch, n_connected;
     _Atomic int32_t device[MAX_RANKS];            /* ordinal + 1 */
     _Atomic int32_t met[MAX_RANKS][MAX_RANKS];    /* [who][whom] came to their first message */
@@ -139,12 +142,36 @@ static bool stopped(const struct ncclComm *c)
     return atomic_load(&c->aborted) || atomic_load(&c->shared->mismatch);
 }
 
-static bool wait_u64(const struct ncclComm *c, _Atomic uint64_t *word, uint64_t target)
+/* A member changed something in the segment: those that wait look again. */
+static void say_moved(struct ncclComm *c)
 {
-    for (int i = 0; atomic_load(word) < target; i++) {
+    atomic_fetch_add(&c->shared->n_moves, 1);
+    if (atomic_load(&c->shared->n_asleep) > 0)
+        syscall(SYS_futex, &c->shared->n_moves, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static uint32_t count_moves(const struct ncclComm *c)
+{
+    return atomic_load(&c->shared->n_moves);
+}
+
+/* Until a member changes something after move number `seen`; after 10 ms at the latest, because a
+ * member may be killed before it says so. */
+static void wait_move(struct ncclComm *c, uint32_t seen)
+{
+    const struct timespec most = {0, 10000000};
+
+    atomic_fetch_add(&c->shared->n_asleep, 1);
+    syscall(SYS_futex, &c->shared->n_moves, FUTEX_WAIT, seen, &most, NULL, 0);
+    atomic_fetch_sub(&c->shared->n_asleep, 1);
+}
+
+static bool wait_u64(struct ncclComm *c, _Atomic uint64_t *word, uint64_t target)
+{
+    for (uint32_t seen = count_moves(c); atomic_load(word) < target; seen = count_moves(c)) {
         if (stopped(c))
             return false;
-        fake_doze(i);
+        wait_move(c, seen);
     }
     return true;
 }
@@ -167,6 +194,7 @@ static bool put(struct ncclComm *c, const struct item *it, const void *data, siz
         memcpy(mine->data, data, bytes);
     atomic_fetch_add(&n_sent, 1);
     atomic_store(&mine->written, c->round);
+    say_moved(c);
     for (int r = 0; r < c->n_ranks; r++) {
         struct slot *s = &c->shared->slot[r];
         if (!wait_u64(c, &s->written, c->round))
@@ -174,6 +202,7 @@ static bool put(struct ncclComm *c, const struct item *it, const void *data, siz
         if (s->kind != mine->kind || s->count != mine->count || s->dtype != mine->dtype ||
             s->root != mine->root) {
             atomic_store(&c->shared->mismatch, 1);
+            say_moved(c);
             return false;
         }
     }
@@ -184,6 +213,7 @@ static bool put(struct ncclComm *c, const struct item *it, const void *data, siz
 static void taken(struct ncclComm *c)
 {
     atomic_store(&c->shared->slot[c->rank].read, c->round);
+    say_moved(c);
 }
 
 static void sum_slots(const struct ncclComm *c, ncclDataType_t t, void *to, size_t n)
@@ -271,6 +301,7 @@ static bool p2p_step(struct ncclComm *c, const struct item *it, size_t *at)
         atomic_store(&b->received, received + 1);
     }
     *at += some;
+    say_moved(c);
     return true;
 }
 
@@ -287,10 +318,10 @@ static bool its_turn(const struct batch *b, const size_t *at, int i)
 static bool exchange(struct ncclComm *c, const struct batch *b)
 {
     size_t at[MAX_ITEMS] = {0};
-    int64_t n_idle = 0;
     bool all = false;
 
     while (!all) {
+        uint32_t seen = count_moves(c);
         bool any = false;
         all = true;
         for (int i = 0; i < b->n; i++) {
@@ -300,19 +331,17 @@ static bool exchange(struct ncclComm *c, const struct batch *b)
         }
         if (stopped(c))
             return false;
-        if (!any)
-            fake_doze(n_idle++);
-        else
-            n_idle = 0;
+        if (!any && !all)
+            wait_move(c, seen);
     }
     return true;
 }
 
 /* ---- what the environment asks for ---- */
 
-static bool asked(const char *name, const struct ncclComm *c, int64_t op, struct fake_spec *spec)
+static bool asked(const char *setting, const struct ncclComm *c, int64_t op, struct fake_spec *spec)
 {
-    return fake_env_spec(name, spec) && spec->a == c->world_rank && spec->b == op;
+    return fake_spec_read(setting, spec) && spec->a == c->world_rank && spec->b == op;
 }
 
 static void hang(const struct ncclComm *c)
@@ -325,14 +354,14 @@ static bool injected(struct ncclComm *c, int64_t op)
 {
     struct fake_spec spec;
 
-    if (asked("FAKE_NCCL_LOSE", c, op, &spec))
+    if (asked(FAKE_ENV("FAKE_NCCL_LOSE"), c, op, &spec))
         kill(getpid(), SIGKILL);
-    if (asked("FAKE_NCCL_ERROR", c, op, &spec)) {
+    if (asked(FAKE_ENV("FAKE_NCCL_ERROR"), c, op, &spec)) {
         atomic_store(&c->state, (int32_t)spec.c);
         hang(c);
         return true;
     }
-    if (asked("FAKE_NCCL_HANG", c, op, &spec)) {
+    if (asked(FAKE_ENV("FAKE_NCCL_HANG"), c, op, &spec)) {
         hang(c);
         return true;
     }
@@ -344,19 +373,16 @@ static void flip(const struct ncclComm *c, int64_t op, const struct item *it)
 {
     struct fake_spec spec;
 
-    if (asked("FAKE_NCCL_FLIP", c, op, &spec))
+    if (asked(FAKE_ENV("FAKE_NCCL_FLIP"), c, op, &spec))
         *(unsigned char *)it->recv ^= 1;
 }
 
 static void log_line(const struct ncclComm *c, const char *what, size_t n)
 {
-    const char *path = getenv("FAKE_NCCL_LOG");
-    FILE *f = path && *path ? fopen(path, "a") : NULL;
+    int fd = fake_log_fd(FAKE_ENV("FAKE_NCCL_LOG"));
 
-    if (!f)
-        return;
-    fprintf(f, "rank %d of %d: %s %zu\n", c->rank, c->n_ranks, what, n);
-    fclose(f);
+    if (fd >= 0)
+        dprintf(fd, "rank %d of %d: %s %zu\n", c->rank, c->n_ranks, what, n);
 }
 
 static void log_op(const struct ncclComm *c, const struct item *it)
@@ -423,12 +449,12 @@ static void launch(struct batch *b)
 
 /* ---- connecting ---- */
 
-static bool wait_i32(const struct ncclComm *c, _Atomic int32_t *word, int32_t target)
+static bool wait_i32(struct ncclComm *c, _Atomic int32_t *word, int32_t target)
 {
-    for (int i = 0; atomic_load(word) < target; i++) {
+    for (uint32_t seen = count_moves(c); atomic_load(word) < target; seen = count_moves(c)) {
         if (stopped(c))
             return false;
-        fake_doze(i);
+        wait_move(c, seen);
     }
     return true;
 }
@@ -445,6 +471,7 @@ static bool connect_pairs(struct batch *b)
 
     for (int i = 0; i < b->n; i++)
         atomic_store(&c->shared->met[c->rank][b->items[i].peer], 1);
+    say_moved(c);
     for (int i = 0; i < b->n; i++)
         if (!wait_i32(c, &c->shared->met[b->items[i].peer][c->rank], 1))
             return false;
@@ -457,6 +484,7 @@ static bool connect_all(struct ncclComm *c)
         return true;
     c->connected = true;
     atomic_fetch_add(&c->shared->n_connected, 1);
+    say_moved(c);
     return wait_i32(c, &c->shared->n_connected, c->n_ranks);
 }
 
@@ -688,8 +716,11 @@ static void arrive(struct ncclComm *c)
 {
     atomic_store(&c->shared->device[c->rank], c->device + 1);
     atomic_fetch_add(&c->shared->arrived, 1);
-    while (atomic_load(&c->shared->arrived) < c->n_ranks && !atomic_load(&c->aborted))
-        fake_sleep_us(50);
+    say_moved(c);
+    for (uint32_t seen = count_moves(c);
+         atomic_load(&c->shared->arrived) < c->n_ranks && !atomic_load(&c->aborted);
+         seen = count_moves(c))
+        wait_move(c, seen);
     shm_unlink(c->name);
     c->connected = !connects_at_runtime();
     if (shares_device(c)) {
@@ -705,9 +736,9 @@ static void *init_main(void *arg)
     struct ncclComm *c = arg;
     struct fake_spec spec;
 
-    if (asked("FAKE_NCCL_LOSE", c, 0, &spec))
+    if (asked(FAKE_ENV("FAKE_NCCL_LOSE"), c, 0, &spec))
         kill(getpid(), SIGKILL);
-    if (asked("FAKE_NCCL_HANG", c, 0, &spec))
+    if (asked(FAKE_ENV("FAKE_NCCL_HANG"), c, 0, &spec))
         while (!atomic_load(&c->aborted))
             fake_sleep_us(200);
     else
@@ -804,14 +835,16 @@ static void *split_main(void *arg)
     struct split *s = arg;
     struct ncclComm *p = s->parent;
     bool ok = true;
-    int64_t n_idle = 0;
     int32_t in_progress = ncclInProgress;
 
-    for (int r = 0; ok && r < p->n_ranks; r++)
+    for (int r = 0; ok && r < p->n_ranks; r++) {
+        uint32_t seen = count_moves(p);
         while (ok && atomic_load(&p->shared->slot[r].split_seq) < s->seq) {
             ok = !stopped(p) && !(s->child && atomic_load(&s->child->aborted));
-            fake_doze(n_idle++);
+            wait_move(p, seen);
+            seen = count_moves(p);
         }
+    }
     if (ok && s->child) {
         place(s);
         ok = attach(s->child);
@@ -848,6 +881,7 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
     mine->color[s->seq] = color;
     mine->key[s->seq] = key;
     atomic_store(&mine->split_seq, p->n_splits);
+    say_moved(p);
     atomic_store(&p->state, ncclInProgress);
     atomic_fetch_add(&p->n_flying, 1);
     if (p->blocking) {
@@ -938,6 +972,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
     atomic_store(&c->aborted, 1);
+    if (c->shared)
+        say_moved(c);
     release(c);
     return ncclSuccess;
 }
