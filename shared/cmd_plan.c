@@ -11,6 +11,7 @@
 #include "shared/json/jsonout.h"
 #include "shared/cli/plan_source.h"
 #include "sim/cost/cost_model.h"
+#include "sim/cost/plan_nccl.h"
 #include "traces/models/models.h"
 
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,
@@ -45,6 +46,11 @@ static enum lw_status diff(const char *first, const char *second, enum lw_format
     return s;
 }
 
+static void drop(void *ctx, const char *remark)
+{
+    (void)ctx, (void)remark; /* sim says it */
+}
+
 /* Policies that weigh times ask the cluster, which is the host's where none was named. */
 static enum lw_status load(struct lw_plan_source *src, const char *plan_file, struct lw_plan *p,
                            struct lw_err *err)
@@ -56,10 +62,9 @@ static enum lw_status load(struct lw_plan_source *src, const char *plan_file, st
     enum lw_status s = lw_plan_source_load(src, plan_file, &cost, &c, p, err);
     if (s == LW_OK && src->cluster_file) {
         p->cluster_name = lw_arena_strdup(&p->arena, c.name);
-        if (!p->cluster_name) {
+        s = p->cluster_name ? sim_nccl_check_plan(&c, p, drop, NULL, err) : lw_fail_nomem(err);
+        if (s != LW_OK)
             lw_plan_free(p);
-            s = lw_fail_nomem(err);
-        }
     }
     lw_cluster_free(&c);
     return s;

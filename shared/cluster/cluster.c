@@ -383,6 +383,25 @@ static bool begins_as_version(const char *text)
     return major > 0 && text[major] == '.' && strspn(text + major + 1, "0123456789") > 0;
 }
 
+static enum lw_status check_nccl_lists(const struct lw_nccl_facts *f, struct lw_err *err)
+{
+    uint8_t left[LW_N_NCCL_FUNCTIONS];
+
+    for (int i = 0; i < 2; i++) {
+        const char *text = i ? f->proto : f->algo;
+        if (text && !lw_nccl_lists(text, i, left))
+            return lw_fail(err, LW_EFORMAT,
+                           "at nccl.%s: found \"%s\", allowed: what NCCL_%s takes: a list of %s "
+                           "('^' before it: all but these), then lists of one function each, as "
+                           "\"%s\"",
+                           i ? "proto" : "algo", text, i ? "PROTO" : "ALGO",
+                           i ? "ll, ll128, simple"
+                             : "tree, ring, collnetdirect, collnetchain, nvls, nvlstree, pat",
+                           i ? "^ll128;allreduce:ll,simple" : "ring;allreduce:tree,ring");
+    }
+    return LW_OK;
+}
+
 /* NVLink SHARP: NVSwitch of the third generation, which Hopper has first. */
 static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
 {
@@ -404,6 +423,7 @@ static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
                        "at nccl.devices_per_host.value: found %g, allowed: a divisor of "
                        "devices_per_node, %d",
                        c->nccl.devices_per_host.value, c->devices_per_node);
+    LW_TRY(check_nccl_lists(&c->nccl, err));
     if (!is_one(c->nccl.multicast))
         return LW_OK;
     if (intra && strncmp(intra->name, "NVLink", 6) != 0)

@@ -122,6 +122,7 @@ struct lw_nccl_facts {
     struct lw_figure ll128;              /* 0: the protocol is switched off (NCCL_PROTO=^LL128) */
     struct lw_figure net_latency_ps;     /* that the network plug-in adds to a step between nodes */
     struct lw_figure post_ps;            /* host time to post a network operation (NCCL_NET_OVERHEAD) */
+    const char *algo, *proto;            /* as NCCL_ALGO and NCCL_PROTO; "" or NULL: not set */
 };
 
 struct lw_noise {

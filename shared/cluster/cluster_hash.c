@@ -46,6 +46,12 @@ static void feed_set(struct lw_hash *h, const struct lw_nccl_facts *n,
             lw_hash_int(h, i);
             feed_figure(h, all[i]);
         }
+    const char *const lists[] = {n->algo, n->proto};
+    for (int i = 0; i < 2; i++)
+        if (lists[i] && *lists[i]) {
+            lw_hash_int(h, 100 + i);
+            feed_text(h, lists[i]);
+        }
 }
 
 /* Only where there are any, so that the hashes of machines without them stay. */

@@ -219,7 +219,11 @@ static const struct lw_field host_fields[] = {LW_HOST_FIGURES(FIGURE){0}};
 #undef AT
 
 #define AT(field) offsetof(struct lw_nccl_facts, field)
-static const struct lw_field nccl_fields[] = {LW_NCCL_FIGURES(FIGURE, TIME){0}};
+static const struct lw_field nccl_fields[] = {
+    LW_F_STRING("algo", AT(algo)),
+    LW_F_STRING("proto", AT(proto)),
+    LW_NCCL_FIGURES(FIGURE, TIME){0},
+};
 #undef AT
 
 #define AT(field) offsetof(struct lw_noise, field)

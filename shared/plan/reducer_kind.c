@@ -114,6 +114,38 @@ static bool parse_lists(const char *text, enum lw_reducer_kind *kind)
     return true;
 }
 
+/* The function that a name before ':' means; LW_N_NCCL_FUNCTIONS: none. */
+static int function_of(const char *text, size_t n)
+{
+    static const char *const functions[LW_N_NCCL_FUNCTIONS] = {
+        "broadcast", "reduce", "all-gather", "reduce-scatter", "all-reduce"};
+    int f = 0;
+
+    while (f < LW_N_NCCL_FUNCTIONS && !same_word(text, n, functions[f]))
+        f++;
+    return f;
+}
+
+bool lw_nccl_lists(const char *text, bool is_protocols, uint8_t left[LW_N_NCCL_FUNCTIONS])
+{
+    const char *const *words = is_protocols ? protocols : algorithms;
+    const char *at = text;
+
+    memset(left, is_protocols ? LW_N_NCCL_PROTOCOL_LISTS - 1 : LW_N_NCCL_ALGORITHM_LISTS - 1,
+           LW_N_NCCL_FUNCTIONS);
+    for (size_t n; *at; at += n + (at[n] == ';')) {
+        n = strcspn(at, ";");
+        size_t name = strcspn(at, ":;");
+        bool named = at[name] == ':';
+        int f = named ? function_of(at, name) : 0;
+        unsigned bits = bits_of(named ? at + name + 1 : at, at + n, words);
+        if (bits == 0 || f == LW_N_NCCL_FUNCTIONS || (!named && at > text))
+            return false;
+        memset(left + f, (int)bits, named ? 1 : LW_N_NCCL_FUNCTIONS);
+    }
+    return true;
+}
+
 bool lw_reducer_find(const char *name, enum lw_reducer_kind *kind)
 {
     static const char nccl[] = "nccl:";

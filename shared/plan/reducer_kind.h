@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "shared/base/err.h"
 
@@ -54,6 +55,12 @@ static inline bool lw_reducer_is_nccl(enum lw_reducer_kind r)
 /* What the hash of a plan holds for r: where it had another number before lists, that one. */
 int lw_reducer_number(enum lw_reducer_kind r);
 const char *lw_reducer_name(enum lw_reducer_kind r); /* "auto", "nccl:tree,ring/ll128", ... */
+/* What the text of NCCL_ALGO (protocols: NCCL_PROTO) leaves each function of NCCL: bits as above,
+ * in the order of the library (broadcast, reduce, all-gather, reduce-scatter, all-reduce). Lists
+ * for a function follow its name, those of all come first: "ring;allreduce:tree,ring", "^tree".
+ * False: no such text. */
+enum { LW_N_NCCL_FUNCTIONS = 5 };
+bool lw_nccl_lists(const char *text, bool protocols, uint8_t left[LW_N_NCCL_FUNCTIONS]);
 /* In any case, '-' and '_' left out; of NCCL also lists: "nccl:Ring,Tree/^LL128". */
 bool lw_reducer_find(const char *name, enum lw_reducer_kind *kind);
 /* The same for --algorithm. LW_EINVAL lists the names. */

@@ -72,6 +72,10 @@ static void put_heading(const struct lw_cluster *c)
     if (*c->library)
         printf("collectives by %s%s%s\n", c->library, *c->library_version ? " " : "",
                c->library_version);
+    if (c->nccl.algo && *c->nccl.algo)
+        printf("NCCL_ALGO=%s\n", c->nccl.algo);
+    if (c->nccl.proto && *c->nccl.proto)
+        printf("NCCL_PROTO=%s\n", c->nccl.proto);
     for (int32_t i = 0; i < c->n_links; i++)
         printf("links[%d]: %s\n", i, c->links[i].name);
 }

@@ -128,6 +128,27 @@ static bool has_nvlink(const struct lw_cluster *c)
     return intra && strncmp(intra->name, "NVLink", 6) == 0;
 }
 
+static const char *text_of(const char *maybe)
+{
+    return maybe ? maybe : "";
+}
+
+/* What the cluster's NCCL_ALGO and NCCL_PROTO switch off. */
+static enum lw_status switch_off(const struct lw_cluster *c, struct sim_nccl_comm *comm,
+                                 struct lw_err *err)
+{
+    const char *algo = text_of(c->nccl.algo), *proto = text_of(c->nccl.proto);
+    uint8_t a[LW_N_NCCL_FUNCTIONS], p[LW_N_NCCL_FUNCTIONS];
+
+    if (!*algo && !*proto)
+        return LW_OK;
+    if (!lw_nccl_lists(algo, false, a) || !lw_nccl_lists(proto, true, p))
+        return lw_cluster_check(c, err);
+    for (int f = 0; f < LW_N_NCCL_FUNCTIONS; f++)
+        comm->off[f] = SIM_NCCL_ALL_PAIRS & ~pairs(a[f], p[f]);
+    return LW_OK;
+}
+
 enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
                                 struct sim_nccl_comm *out, struct lw_err *err)
 {
@@ -161,6 +182,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
             "GB/s an adapter): correct the links, or choose --reducer ring (cost: --algorithm)",
             c->name, node.device_gbs, node.adapter_gbs);
     comm.inter_gbs = left_gbs(c, &node);
+    LW_TRY(switch_off(c, &comm, err));
     *out = comm;
     return LW_OK;
 }
@@ -174,7 +196,7 @@ struct shape_key {
     int32_t n_ranks, n_nodes, devices_per_node;
     enum lw_op_kind op;
     char intra[8]; /* the name's beginning, which tells NVLink */
-    char version[24];
+    char version[24], algo[64], proto[64];
 };
 
 struct shape {
@@ -223,6 +245,15 @@ static void key_of(const struct lw_cluster *c, const struct lw_cost_query *q, st
     k->devices_per_node = c->devices_per_node;
     k->op = q->op;
     copy_text(k->version, sizeof k->version, c->library_version);
+    copy_text(k->algo, sizeof k->algo, text_of(f->algo));
+    copy_text(k->proto, sizeof k->proto, text_of(f->proto));
+}
+
+/* Whether the key holds all of the texts. */
+static bool is_whole(const struct shape_key *k)
+{
+    return !k->version[sizeof k->version - 2] && !k->algo[sizeof k->algo - 2] &&
+           !k->proto[sizeof k->proto - 2];
 }
 
 /* The communicator of a query and the cells of its operation. A few shapes come again and again
@@ -238,7 +269,7 @@ static enum lw_status shape_of(const struct lw_cluster *c, const struct lw_cost_
 
     key_of(c, q, &key);
     *out = s;
-    if (memcmp(&s->key, &key, sizeof key) == 0 && strlen(c->library_version) < sizeof key.version)
+    if (memcmp(&s->key, &key, sizeof key) == 0 && is_whole(&key))
         return LW_OK;
     s->key.n_ranks = 0;
     LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &s->comm, err));
@@ -279,8 +310,8 @@ static const char *missing(const struct sim_nccl_comm *comm, enum lw_op_kind op,
     return !(asked & ~ll128) && !comm->ll128 ? " (LL128 needs NVLink, and nccl.ll128 not 0)" : "";
 }
 
-static enum lw_status none_allowed(const struct sim_nccl_comm *comm, const struct lw_cost_query *q,
-                                   struct lw_err *err)
+static enum lw_status none_allowed(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
+                                   const struct lw_cost_query *q, struct lw_err *err)
 {
     char can[240] = "", pair[48];
     struct sim_nccl_cell cell;
@@ -299,6 +330,12 @@ static enum lw_status none_allowed(const struct sim_nccl_comm *comm, const struc
             if (!by_protocol)
                 break;
         }
+    if (!*can)
+        return lw_fail(err, LW_ENOTSUP,
+                       "NCCL has no algorithm left for %s on %d ranks of %d node%s: correct "
+                       "nccl.algo \"%s\" and nccl.proto \"%s\" of cluster '%s'",
+                       lw_op_name(q->op), q->n_ranks, q->n_nodes, lw_plural(q->n_nodes),
+                       text_of(c->nccl.algo), text_of(c->nccl.proto), c->name);
     return lw_fail(err, LW_ENOTSUP,
                    "NCCL %s has no %s by %s on %d ranks of %d node%s here%s: choose %s",
                    comm->version->name, lw_op_name(q->op), lw_reducer_name(q->algorithm),
@@ -324,7 +361,7 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
                                        &s->cells, &x);
     if (instead &&
         !sim_nccl_choose_of(comm, q->op, q->bytes, SIM_NCCL_ALL_PAIRS, &s->cells, &x))
-        return none_allowed(comm, q, err);
+        return none_allowed(c, comm, q, err);
     if (comm->inter_gbs > 0) {
         x.cell = s->shared.cell[x.algorithm * SIM_N_NCCL_PROTOCOLS + x.protocol];
         x.time_us = sim_nccl_time_us(comm, q->op, x.algorithm, x.protocol, &x.cell, q->bytes,
@@ -420,10 +457,11 @@ enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_
     LW_TRY(sim_nccl_comm_of(c, q->n_ranks, q->n_nodes, &comm, err));
     *has = !(asked & SIM_NCCL_ALL_PAIRS) || asked == SIM_NCCL_ALL_PAIRS ||
            sim_nccl_offers(comm.version, q->op, asked);
-    if (asked == SIM_NCCL_ALL_PAIRS || (*has && sim_nccl_choose(&comm, q->op, 1, asked, &x)))
+    if ((asked == SIM_NCCL_ALL_PAIRS && !modelled(q->op)) ||
+        (*has && sim_nccl_choose(&comm, q->op, 1, asked, &x)))
         return LW_OK;
     if (modelled(q->op))
-        return none_allowed(&comm, q, err);
+        return none_allowed(c, &comm, q, err);
     return lw_fail(err, LW_ENOTSUP,
                    "NCCL has no algorithms of %s to choose from: found '%s', choose nccl",
                    lw_op_name(q->op), lw_reducer_name(q->algorithm));

@@ -209,11 +209,8 @@ enum lw_status sim_post(struct sim_engine *e, lw_ps time, enum sim_event_kind ki
 void sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in);
 void sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in);
 
-/* nccl_choice.c */
 /* A remark of the result, as printf, once; beyond LW_SIM_MAX_REMARKS it is dropped. */
 void sim_remark(struct lw_sim_stats *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* LW_ENOTSUP: a reducer of NCCL that no operation of the plan can use. Needs the groups. */
-enum lw_status sim_check_nccl_choice(struct sim_engine *e);
 
 /* prepare.c: columns for a plan; everything is the arena's. */
 enum lw_status sim_prepare(struct sim_engine *e);

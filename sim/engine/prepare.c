@@ -1,10 +1,13 @@
 /* Columns of a simulation, sized from the plan: programs as graphs, the passes to run, ranks,
  * slots, groups and their places. After this, only the queue, the pool of messages and their
  * channels grow, and those stop growing once they are large enough. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_nccl.h"
+#include "sim/cost/plan_nccl.h"
 #include "sim/engine/engine.h"
 
 static void *column(struct sim_engine *e, int64_t n, size_t size, bool *ok)
@@ -396,6 +399,26 @@ static enum lw_status check_reducers(const struct sim_engine *e)
     return LW_OK;
 }
 
+void sim_remark(struct lw_sim_stats *s, const char *fmt, ...)
+{
+    va_list ap;
+    int32_t same = 0;
+
+    if (s->n_remarks == LW_SIM_MAX_REMARKS)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(s->remarks[s->n_remarks], sizeof s->remarks[0], fmt, ap);
+    va_end(ap);
+    while (strcmp(s->remarks[same], s->remarks[s->n_remarks]) != 0)
+        same++;
+    s->n_remarks += same == s->n_remarks;
+}
+
+static void say(void *stats, const char *remark)
+{
+    sim_remark(stats, "%s", remark);
+}
+
 enum lw_status sim_prepare(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
@@ -413,7 +436,8 @@ enum lw_status sim_prepare(struct sim_engine *e)
     LW_TRY(prepare_ranks(e));
     LW_TRY(apply_exceptions(e));
     LW_TRY(prepare_groups(e));
-    LW_TRY(sim_check_nccl_choice(e));
+    if (!e->options.cost)
+        LW_TRY(sim_nccl_check_plan(e->cluster, e->given, say, e->stats, e->err));
     LW_TRY(prepare_rows(e));
     if (e->terms.fair_links)
         LW_TRY(sim_net_prepare(e));

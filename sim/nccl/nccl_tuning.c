@@ -333,10 +333,22 @@ static bool add_rate(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim
     return out->gbs > 0;
 }
 
+static bool is_off(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
+                   enum sim_nccl_protocol p)
+{
+    int f = op == LW_OP_BROADCAST        ? 0
+            : op == LW_OP_REDUCE         ? 1
+            : op == LW_OP_ALL_GATHER     ? 2
+            : op == LW_OP_REDUCE_SCATTER ? 3
+                                         : 4;
+
+    return c->off[f] >> (a * SIM_N_NCCL_PROTOCOLS + p) & 1;
+}
+
 bool sim_nccl_cell_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum sim_nccl_algorithm a,
                       enum sim_nccl_protocol p, struct sim_nccl_cell *out)
 {
-    if (!(protocols_of(c, a) >> p & 1) || !algorithm_allowed(c, op, a))
+    if (!(protocols_of(c, a) >> p & 1) || !algorithm_allowed(c, op, a) || is_off(c, op, a, p))
         return false;
     out->latency_us = latency_of(c, op, a, p);
     out->ring_us = a == SIM_NCCL_RING ? ring_beyond(c, op, p, out->latency_us) : 0;

@@ -4,11 +4,17 @@
 #include <stdint.h>
 
 #include "shared/plan/op.h"
+#include "shared/plan/reducer_kind.h"
 #include "sim/nccl/nccl_constants.h"
 #include "sim/nccl/nccl_graph.h"
 
 /* NCCL's cost model: latency and bandwidth of every (operation, algorithm, protocol) of a
  * communicator, and the time of so many bytes. See docs/design/nccl.md. */
+
+/* The pairs that may be chosen: bit (algorithm * SIM_N_NCCL_PROTOCOLS + protocol). */
+typedef uint32_t sim_nccl_pairs;
+/* All there are: tree and ring by any protocol, the rest by Simple. */
+#define SIM_NCCL_ALL_PAIRS 0x12493fu
 
 struct sim_nccl_comm {
     const struct sim_nccl_version *version;
@@ -22,6 +28,8 @@ struct sim_nccl_comm {
     double net_latency_us; /* that the network plug-in adds to a step between nodes */
     double post_us;        /* host time to post one network operation */
     double inter_gbs;      /* what groups side by side leave of the node's adapters; 0: all */
+    /* what NCCL_ALGO and NCCL_PROTO switch off, by function as in lw_nccl_lists */
+    sim_nccl_pairs off[LW_N_NCCL_FUNCTIONS];
     struct sim_nccl_graphs graphs;
 };
 
@@ -40,11 +48,6 @@ bool sim_nccl_cell_of(const struct sim_nccl_comm *c, enum lw_op_kind op, enum si
 double sim_nccl_time_us(const struct sim_nccl_comm *c, enum lw_op_kind op,
                         enum sim_nccl_algorithm a, enum sim_nccl_protocol p,
                         const struct sim_nccl_cell *cell, int64_t bytes, double *latency_us);
-
-/* The pairs that may be chosen: bit (algorithm * SIM_N_NCCL_PROTOCOLS + protocol). */
-typedef uint32_t sim_nccl_pairs;
-/* All there are: tree and ring by any protocol, the rest by Simple. */
-#define SIM_NCCL_ALL_PAIRS 0x12493fu
 
 struct sim_nccl_choice {
     enum sim_nccl_algorithm algorithm;

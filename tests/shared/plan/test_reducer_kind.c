@@ -69,3 +69,36 @@ TEST(what_is_not_a_list_is_refused)
         assert_int_equal(k, LW_REDUCER_GLOO);
     }
 }
+
+/* NVIDIA/nccl v2.30.7-1, src/graph/tuning.cc, parseList, with the comment before it. Functions:
+ * broadcast, reduce, all-gather, reduce-scatter, all-reduce. */
+TEST(lists_of_functions_are_read_as_nccl_reads_them)
+{
+    static const struct {
+        const char *text;
+        bool protocols;
+        uint8_t left[LW_N_NCCL_FUNCTIONS];
+    } cases[] = {
+        {"", false, {127, 127, 127, 127, 127}},
+        {"ring;allreduce:tree,ring", false, {2, 2, 2, 2, 3}},
+        {"^tree", false, {126, 126, 126, 126, 126}},
+        {"allreduce:^NVLS,nvlsTree;ReduceScatter:PAT", false, {127, 127, 127, 64, 79}},
+        {"ring,collnetdirect;allreduce:tree,collnetdirect;broadcast:ring", false, {2, 6, 6, 6, 5}},
+        {"LL,Simple;allreduce:^LL", true, {5, 5, 5, 5, 6}},
+        {"^LL128;allreduce:LL128", true, {5, 5, 5, 5, 2}},
+        {"tree;allreduce:ring;AllReduce:pat;", false, {1, 1, 1, 1, 64}}, /* the last one counts */
+    };
+    static const char *const wrong[] = {"ring;tree", "fish", "ring,", ":ring", "reduce:",
+                                        "alltoall:ring", "reduce:ring:tree", "ll", "^", ";",
+                                        "^^tree"};
+    uint8_t left[LW_N_NCCL_FUNCTIONS];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(lw_nccl_lists(cases[i].text, cases[i].protocols, left));
+        assert_memory_equal(left, cases[i].left, sizeof left);
+    }
+    assert_true(lw_nccl_lists("ring;", false, left)); /* as NCCL: nothing follows */
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (lw_nccl_lists(wrong[i], false, left))
+            fail_msg("'%s' is read", wrong[i]);
+}

@@ -172,6 +172,36 @@ TEST(what_does_not_exist_is_one_line)
     lw_cluster_free(&pcie);
 }
 
+/* nccl.algo and nccl.proto hold for a function each, beside what is asked for. */
+TEST(a_cluster_sets_nccl_algo_and_proto)
+{
+    const enum lw_reducer_kind nccl = LW_REDUCER_NCCL;
+    struct lw_cluster c = known("dgx-h100");
+    char plain[33], limited[33];
+
+    assert_int_equal(lw_cluster_hash(&c, plain, NULL), LW_OK);
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 26, 8, 1, nccl).algorithm, "nvls");
+    assert_string_equal(ask(&c, LW_OP_ALL_GATHER, 1 << 24, 8, 1, nccl).protocol, "ll128");
+    c.nccl.algo = "ring;allreduce:tree,ring";
+    c.nccl.proto = "^LL128";
+    assert_int_equal(lw_cluster_check(&c, NULL), LW_OK);
+    assert_int_equal(lw_cluster_hash(&c, limited, NULL), LW_OK);
+    assert_string_not_equal(plain, limited);
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 26, 8, 1, nccl).algorithm, "ring");
+    assert_string_equal(ask(&c, LW_OP_ALL_GATHER, 1 << 24, 8, 1, nccl).protocol, "simple");
+    not_allowed(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_NCCL_NVLS, true,
+                "choose nccl:tree/ll, nccl:tree/simple, nccl:ring/ll, nccl:ring/simple");
+    c.nccl.algo = "pat";
+    not_allowed(&c, LW_OP_ALL_REDUCE, 8, 1, nccl, true,
+                "no algorithm left for all_reduce on 8 ranks of 1 node: correct nccl.algo "
+                "\"pat\"");
+    c.nccl.algo = "ring;tree";
+    struct lw_err err = {0};
+    assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
+    assert_non_null(strstr(err.msg, "at nccl.algo: found \"ring;tree\", allowed: what NCCL_ALGO"));
+    lw_cluster_free(&c);
+}
+
 /* With an adapter for each device the rings differ, and each hop pays: 6.6 + 16 x 2.7, 14 + 16 x 4,
  * 8.4 + 16 x 14 us, as NCCL 2.28.9 has them for two such nodes (tests/nccl_library.py). One adapter
  * makes one chain: 6.6 + 2.7. */

@@ -5,6 +5,8 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/lib/sim/sim_help.h"
 
 /* A broadcast, an all-gather and an all-reduce over all of n ranks; without all_reduce the first
@@ -136,5 +138,28 @@ TEST(a_library_beyond_the_newest_is_remarked)
     assert_string_equal(s.remarks[0], "NCCL 2.41.1 is newer than the newest known constants; those "
                                       "of 2.30 are used");
     lw_plan_free(&plan);
+    lw_cluster_free(&c);
+}
+
+/* plan and sim refuse alike; without a cluster plan cannot know. */
+TEST_WITH(plan_refuses_what_sim_refuses, fixture_open, fixture_close)
+{
+    struct lw_cluster c = {0};
+
+    expect("plan -w mlp -c dgx-h100 --dp 8 --reducer nccl:nvls-tree", 1,
+           "plan: NCCL 2.30 has no all_reduce by nccl:nvls-tree on 8 ranks of 1 node here: choose");
+    expect("sim -w mlp -c dgx-h100 --dp 8 --reducer nccl:nvls-tree --no-db", 1,
+           "sim: NCCL 2.30 has no all_reduce by nccl:nvls-tree on 8 ranks of 1 node here: choose");
+    expect("plan -w mlp -c dgx-h100 --dp 16 --reducer nccl:nvls-tree", 0, "");
+    expect("plan -w mlp --dp 8 --reducer nccl:nvls-tree", 0, "");
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    c.library_version = "2.18.3";
+    assert_int_equal(lw_cluster_write(&c, fixture_path("old.json"), NULL), LW_OK);
+    expect("plan -w mlp -c old.json --dp 8", 1, "unknown version '2.18.3' of NCCL");
+    expect("sim -w mlp -c old.json --dp 8 --no-db", 1, "unknown version '2.18.3' of NCCL");
+    c.library_version = "";
+    c.nccl.algo = "pat";
+    assert_int_equal(lw_cluster_write(&c, fixture_path("pat.json"), NULL), LW_OK);
+    expect("plan -w mlp -c pat.json --dp 8", 1, "NCCL has no algorithm left for");
     lw_cluster_free(&c);
 }
