@@ -2,7 +2,12 @@
  *
  *   nanotron       huggingface/nanotron@67c5ebb6: models/llama.py fuses norms and rotation, not the
  *                  loss; optim/gradient_accumulator.py adds all gradients to f32 sums after the
- *                  backward; its collectives record streams (run_memory.c)
+ *                  backward; its collectives record streams (run_memory.c).
+ *                  huggingface/nanotron@0e0a27ea: trainer.py has DDP beside ZeRO-0 alone and empties
+ *                  the cache before the first step; distributed.py, all_gather_coalesced: the
+ *                  parts of all ranks as flat tensors, which torch's all_gather takes as one more
+ *                  (ProcessGroupNCCL.cpp: newLikeFlat); pipeline_parallel/engine.py frees a stage's
+ *                  outputs in the backward
  *   Megatron       NVIDIA/Megatron-LM, gradient_accumulation_fusion (on): products of weights'
  *                  gradients add them to the f32 sums
  *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
@@ -23,8 +28,12 @@
  *                  where stage_1_and_2.py moves them to the host first; runtime/pipe/engine.py
  *                  frees a stage's outputs in the backward, and sends a tensor rank's part of a
  *                  message (is_pipe_partitioned, is_grad_partitioned)
- *   InternEvo      InternLM/InternEvo@c628a8c, solver/optimizer/hybrid_zero_optim.py, _step: the
- *                  same, and the square roots of torch's multi-tensor AdamW, 4 bytes; torch adds a
+ *   InternEvo      InternLM/InternEvo@66bffff, internlm/solver/optimizer: hybrid_zero_optim.py,
+ *                  _step: the same flat tensors; fsdp_optimizer.py, step: f32 ones alone; the two
+ *                  f32 results of torch's AdamW before it updates (pytorch/pytorch v2.0,
+ *                  torch/optim/adamw.py: exp_avg_sq_sqrt and denom), 4 + 8 bytes;
+ *                  _reduce_grads_by_rank fills a bucket while the one before is reduced, also on one
+ *                  data-parallel rank (configs/7B_sft.py: 512 Mi elements); torch adds a
  *                  micro-batch's gradient to its sum (pytorch/pytorch,
  *                  torch/csrc/autograd/functions/accumulate_grad.h)
  *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
@@ -73,7 +82,8 @@
 
 static const struct lw_run_framework frameworks[] = {
     {.name = "nanotron", .unfused = SUMS | TRACES_UNFUSED_BLOCK, .own_gradients = true,
-     .step = STEP, .runs_ahead = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+     .step = STEP, .runs_ahead = true, .step_gathers = true, .keeps_outputs = true,
+     .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "MLPerf", .kept = TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT,
      .shards_optimizer = true, .fp8_params = true, .fused_sums = true, .step = STEP,
      .tp_overlap = LW_TP_OVERLAP_BACKWARD},
@@ -85,15 +95,17 @@ static const struct lw_run_framework frameworks[] = {
     {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Megatron-DeepSpeed without ZeRO", .unfused = SUMS, .own_gradients = true},
-    {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true, .state_bytes = 18,
-     .splits_messages = true,
-     .bucket = 500000000, .keeps_outputs = true, .flat_weights = true},
-    {.name = "DeepSpeed", .unfused = EAGER, .state_bytes = 18, .bucket = 500000000},
+    {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true,
+     .flat_gradients = true, .step_bytes = 4, .splits_messages = true, .bucket = 500000000,
+     .keeps_outputs = true, .flat_weights = true},
+    {.name = "DeepSpeed", .unfused = EAGER, .flat_gradients = true, .step_bytes = 4,
+     .bucket = 500000000},
     {.name = "Megatron-LM 2021", .unfused = SUMS, .step = STEP_MEAN | TRACES_STEP_UNSCALE},
     {.name = "Megatron-LM 2022", .fused_sums = true, .step = STEP_MEAN | TRACES_STEP_UNSCALE},
     {.name = "Megatron", .fused_sums = true, .step = STEP_MEAN | TRACES_STEP_CHECK,
      .tp_overlap = LW_TP_OVERLAP_BACKWARD},
-    {.name = "InternEvo", .unfused = TRACES_UNFUSED_GRADS, .state_bytes = 22},
+    {.name = "InternEvo", .unfused = TRACES_UNFUSED_GRADS, .flat_gradients = true, .step_bytes = 12,
+     .bucket = 2 << 29, .buckets_alone = true},
     {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},
     {.name = "FSDP", .unfused = EAGER},
     {.name = "torchtune", .unfused = EAGER, .state_bytes = 4},

@@ -278,8 +278,10 @@ static int64_t n_mtp(const struct lw_run *r)
 
 enum { LORA_RANK = 16 }; /* MLPerf Training rules, llama2_70b_lora: rank 16 */
 
-enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_cluster *c,
-                               struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err)
+/* with_host: kernels wait for their host. */
+static enum lw_status workload_of(const struct lw_run *r, const struct lw_cluster *c,
+                                  bool with_host, struct lw_workload *w, enum lw_dtype *dtype,
+                                  struct lw_err *err)
 {
     const struct lw_device *device = &c->device;
     bool llama = strcmp(r->family, "llama") == 0;
@@ -318,8 +320,33 @@ enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_cluster *
     s.dtype = p.name;
     s.fp8 = p.fp8;
     take_framework(r, c, &s);
+    if (!with_host)
+        s.host_op_ps = s.host_collective_ps = 0;
     *dtype = p.dtype;
     const char *of_family = llama ? "decoder" : strcmp(r->family, "bert") == 0 ? "bert-large"
                                                                                 : "gpt-13b";
     return traces_model_build(r->base ? r->base : of_family, &s, device, w, err);
+}
+
+enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_cluster *c,
+                               struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err)
+{
+    return workload_of(r, c, true, w, dtype, err);
+}
+
+static double time_of(const struct lw_workload *w)
+{
+    return (double)(lw_workload_forward_ps(w) + lw_workload_backward_ps(w));
+}
+
+enum lw_status lw_run_device_share(const struct lw_run *r, const struct lw_cluster *c,
+                                   const struct lw_workload *w, double *share, struct lw_err *err)
+{
+    struct lw_workload alone;
+    enum lw_dtype dtype;
+
+    LW_TRY(workload_of(r, c, false, &alone, &dtype, err));
+    *share = time_of(w) > 0 ? time_of(&alone) / time_of(w) : 1;
+    lw_workload_free(&alone);
+    return LW_OK;
 }

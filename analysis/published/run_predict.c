@@ -194,8 +194,8 @@ static enum lw_status expressible(const struct lw_run *r, struct lw_err *err)
 /* --- prediction ------------------------------------------------------------------------------- */
 
 static enum lw_status simulate(const struct lw_run *r, const struct lw_plan *plan,
-                               const struct lw_cluster *c, struct lw_run_prediction *out,
-                               struct lw_err *err)
+                               const struct lw_cluster *c, double device_share,
+                               struct lw_run_prediction *out, struct lw_err *err)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_sim_classes classes = {0};
@@ -211,8 +211,8 @@ static enum lw_status simulate(const struct lw_run *r, const struct lw_plan *pla
     if (s != LW_OK)
         return s;
     out->step_ns = (double)summary.step / (double)LW_PS_PER_NS;
-    out->memory_bytes = lw_run_shown_bytes(r, &c->device, &summary);
-    out->needed_bytes = lw_run_needed_bytes(r, &summary);
+    out->memory_bytes = lw_run_shown_bytes(r, plan, &c->device, &summary, device_share);
+    out->needed_bytes = lw_run_needed_bytes(r, plan, &summary);
     lw_summary_free(&summary);
     return LW_OK;
 }
@@ -224,12 +224,14 @@ static enum lw_status plan_and_simulate(const struct lw_run *r, const struct lw_
     struct lw_strategy s;
     struct lw_cost cost = lw_sim_cost(c);
     struct lw_plan plan;
+    double device_share;
     char list[2048] = "";
 
+    LW_TRY(lw_run_device_share(r, c, w, &device_share, err));
     LW_TRY(strategy_of(r, list, sizeof list, &s, err));
     LW_TRY(lw_plan_build(w, &s, &cost, &plan, err));
     lw_run_hold(r, &plan);
-    enum lw_status status = simulate(r, &plan, c, out, err);
+    enum lw_status status = simulate(r, &plan, c, device_share, out, err);
     lw_plan_free(&plan);
     return status;
 }
