@@ -17,10 +17,12 @@ static const char bars_text[] =
     "  'stream ' || span.stream), op_kind.name, op_kind.class, ifnull(op.bucket, -1),"
     " ifnull(op.bytes, 0), ready_ps - ?3, max(start_ps - ?3, 0),"
     " iif(all_in_ps < ?3, -1, all_in_ps - ?3), end_ps - ?3,"
-    " iif(?4 > 0, ifnull(op.micro_batch, -1), -1), ifnull(op.name, '')"
+    " iif(?4 > 0, ifnull(op.micro_batch, -1), -1), ifnull(op.name, ''),"
+    " ifnull(comm.purpose = 'recorded data', 0)"
     " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span AND span.run = run.id"
     " JOIN op_kind ON op_kind.id = span.kind"
     " LEFT JOIN op ON op.plan = run.plan AND op.op = span.op"
+    " LEFT JOIN comm ON comm.plan = run.plan AND comm.comm = op.comm"
     " LEFT JOIN stream ON stream.plan = run.plan AND stream.stream = span.stream"
     " LEFT JOIN (SELECT rank, pp, place FROM"
     "   (SELECT rank, pp, row_number() OVER (PARTITION BY pp ORDER BY rank) AS place"
@@ -47,7 +49,8 @@ static enum lw_status read_bar(struct lw_sql *q, struct alike_bar *b, struct lw_
                 .comm = strcmp(class, "collective") == 0 || strcmp(class, "p2p") == 0,
                 .work = strcmp(class, "compute") == 0 || strcmp(class, "copy") == 0,
                 .n_ops = 1, .kind = (uint8_t)kind,
-                .look = (uint8_t)look_of(kind, bucket, lw_sql_text(q, 13))},
+                .look = (uint8_t)look_of(kind, lw_sql_int(q, 14) ? 0 : bucket,
+                                         lw_sql_text(q, 13))},
     };
     snprintf(b->stream_name, sizeof b->stream_name, "%.*s", (int)sizeof b->stream_name - 1,
              lw_sql_text(q, 3));

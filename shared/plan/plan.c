@@ -74,7 +74,8 @@ const char *lw_comm_purpose_word(int p)
 {
     static const char *const words[] = {"data",  "model",    "tensor",  "forward",
                                         "backward", "embedding", "world", "recorded",
-                                        "context", "expert", "expert data", "replicas"};
+                                        "context", "expert", "expert data", "replicas",
+                                        "recorded data"};
     return p >= 0 && p < LW_N_COMM_PURPOSES ? words[p] : NULL;
 }
 

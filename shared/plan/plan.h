@@ -49,6 +49,7 @@ enum lw_comm_purpose {
     LW_COMM_EXPERT,    /* tokens to experts and back */
     LW_COMM_EXPERT_DATA, /* gradients and shards of experts */
     LW_COMM_REPLICAS,  /* shards of gradients, over the data groups that hold replicas of them */
+    LW_COMM_RECORDED_DATA, /* recorded; its collectives sum or gather what data ranks share */
     LW_N_COMM_PURPOSES,
 };
 

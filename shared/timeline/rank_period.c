@@ -21,6 +21,7 @@ static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *p
         [LW_COMM_WORLD] = LW_WAIT_OTHER,       [LW_COMM_RECORDED] = LW_WAIT_OTHER,
         [LW_COMM_CONTEXT] = LW_WAIT_OTHER,     [LW_COMM_EXPERT] = LW_WAIT_OTHER,
         [LW_COMM_EXPERT_DATA] = LW_WAIT_DATA,  [LW_COMM_REPLICAS] = LW_WAIT_DATA,
+        [LW_COMM_RECORDED_DATA] = LW_WAIT_DATA,
     };
 
     if (plan && t->comm[row] >= 0 && t->comm[row] < plan->n_comms &&

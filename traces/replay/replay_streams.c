@@ -7,6 +7,8 @@
 
 #include "shared/plan/reducer_kind.h"
 #include "traces/replay/replay_maker.h"
+#include "traces/steps/gradient_reduce.h"
+#include "traces/trace/data_parallel.h"
 
 /* ---- streams ---- */
 
@@ -99,13 +101,58 @@ void replay_add_streams(struct replay_maker *m)
 
 /* ---- communicators ---- */
 
+static const struct lw_step *step_at(const struct lw_steps *s, int64_t ns)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        if (ns >= s->steps[i].start_ns && ns < s->steps[i].end_ns)
+            return &s->steps[i];
+    return NULL;
+}
+
+static bool shares_data(enum traces_wrapper wrapper, const struct lw_step *step,
+                        const struct traces_comm_item *x, int64_t ns)
+{
+    enum lw_op_kind kind = x->fact.op ? traces_comm_kind(x->fact.op) : LW_OP_ALL_REDUCE;
+    bool sharded = wrapper == TRACES_WRAPPER_FSDP1 || wrapper == TRACES_WRAPPER_FSDP2;
+
+    if (sharded && (kind == LW_OP_ALL_GATHER || kind == LW_OP_REDUCE_SCATTER))
+        return true;
+    return (wrapper != TRACES_WRAPPER_NONE || step->n_gradients > 0) &&
+           kind != LW_OP_BROADCAST && lw_step_reduces_gradients(step, ns);
+}
+
+/* Most of the group's collectives in the recorded steps sum gradients, by their place in the step,
+ * or are gathers and scatters of FSDP. */
+static bool is_data_parallel(const struct replay_maker *m, int32_t class)
+{
+    int64_t n = 0, n_data = 0;
+
+    for (int32_t k = 0; k < m->n; k++) {
+        const struct replay_rank *r = &m->ranks[k];
+        enum traces_wrapper wrapper = lw_trace_wrapper(r->t);
+        for (int64_t i = 0; i < r->comms.n; i++) {
+            const struct traces_comm_item *x = &r->comms.items[i];
+            int64_t ns = x->launch >= 0 ? r->t->start_ns[x->launch] : x->start_ns;
+            const struct lw_step *step = step_at(&r->s->steps, ns);
+            if (x->class != class || !step)
+                continue;
+            n++;
+            n_data += shares_data(wrapper, step, x, ns);
+        }
+    }
+    return 2 * n_data > n;
+}
+
 static enum lw_status add_comm(struct replay_maker *m, int32_t class)
 {
     const struct traces_comm_class *c = &m->cross.classes[class];
     int32_t *members;
 
     LW_TAKE(m->arena, members, c->n_members, m->err);
-    m->comm_of_class[class] = lw_builder_comm(m->b, c->name, LW_COMM_RECORDED, LW_REDUCER_AUTO, 0);
+    m->comm_of_class[class] =
+        lw_builder_comm(m->b, c->name,
+                        is_data_parallel(m, class) ? LW_COMM_RECORDED_DATA : LW_COMM_RECORDED,
+                        LW_REDUCER_AUTO, 0);
     if (c->matched) {
         lw_builder_group(m->b, m->comm_of_class[class], c->members, c->n_members);
     } else {
