@@ -65,7 +65,8 @@ static enum lw_status read_measures(struct lw_store *s, const struct lw_run *run
 {
     struct lw_sql *q;
 
-    *p = (struct lw_run_parts){.rank = rank, .figure[LW_FIGURE_PERIOD] = -1};
+    *p = (struct lw_run_parts){.rank = rank, .figure[LW_FIGURE_PERIOD] = -1,
+                               .figure[LW_FIGURE_HIDDEN] = -1};
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT name, value FROM metric WHERE run = ? AND step = -1 AND rank = ?",
                         "li", run->id, rank));

@@ -23,7 +23,7 @@ struct totals {
 
 static const struct plot_key part_style[N_PARTS] = {
     {"compute and copies alone", PLOT_FORWARD, -1},
-    {"communication under compute", PLOT_BACKWARD, -1},
+    {"transfers under compute", PLOT_BACKWARD, -1},
     {"exposed communication", PLOT_COMM_ODD, -1},
     {"waiting for pipeline neighbours", PLOT_LIGHT, -1},
     {"idle", 0xEAEAEA, -1},
@@ -35,10 +35,12 @@ static enum lw_status read_totals(struct lw_store *s, const struct lw_run *r, st
     struct lw_run_parts p;
 
     LW_TRY(lw_run_read_parts(s, r, -1, &p, err));
-    lw_ps hidden = p.figure[LW_FIGURE_COMM_BUSY] - p.figure[LW_FIGURE_EXPOSED_COMM];
+    lw_ps hidden = p.figure[LW_FIGURE_HIDDEN];
     lw_ps busy = p.figure[LW_FIGURE_COMPUTE] + p.figure[LW_FIGURE_COPY];
     lw_ps wait = p.figure[LW_FIGURE_WAIT + LW_WAIT_PIPELINE];
     wait = wait > 0 ? wait : 0; /* of an older database: not stored */
+    if (hidden < 0)
+        hidden = p.figure[LW_FIGURE_COMM_BUSY] - p.figure[LW_FIGURE_EXPOSED_COMM];
     *t = (struct totals){{busy - hidden, hidden, p.figure[LW_FIGURE_EXPOSED_COMM] - wait, wait,
                           p.figure[LW_FIGURE_IDLE]}};
     return LW_OK;

@@ -15,6 +15,7 @@ const struct lw_column lw_period_columns[LW_N_PERIOD_COLUMNS] = {
     {"idle_ns", "host and idle", FIGURE(LW_FIGURE_IDLE)},
     {"exposed_copy_ns", "copies, exposed", FIGURE(LW_FIGURE_COPY)},
     {"exposed_transfer_ns", "transfers, exposed", FIGURE(LW_FIGURE_TRANSFER)},
+    {"hidden_transfer_ns", "transfers under compute", FIGURE(LW_FIGURE_HIDDEN)},
     WAIT("tensor", LW_WAIT_TENSOR),
     WAIT("pipeline", LW_WAIT_PIPELINE),
     WAIT("data", LW_WAIT_DATA),
@@ -59,6 +60,7 @@ void lw_period_figures(const struct lw_measure *m, lw_ps figure[LW_N_FIGURES])
     figure[LW_FIGURE_IDLE] = m->idle;
     figure[LW_FIGURE_COPY] = m->exposed_copy;
     figure[LW_FIGURE_TRANSFER] = m->transfer;
+    figure[LW_FIGURE_HIDDEN] = m->hidden_transfer;
     memcpy(figure + LW_FIGURE_WAIT, m->wait, sizeof m->wait);
 }
 

@@ -15,6 +15,7 @@ enum lw_period_figure {
     LW_FIGURE_IDLE,
     LW_FIGURE_COPY, /* not under compute */
     LW_FIGURE_TRANSFER,
+    LW_FIGURE_HIDDEN, /* transfers under compute or copies */
     LW_FIGURE_WAIT, /* one for each enum lw_wait */
     LW_N_FIGURES = LW_FIGURE_WAIT + LW_N_WAITS,
 };

@@ -71,7 +71,8 @@ LW_COMPARATOR(by_time, struct lw_period_edge, a->at, b->at)
 static struct lw_period_stretch stretch(const int32_t active[LW_N_PERIOD_PARTS], lw_ps from,
                                         lw_ps to)
 {
-    struct lw_period_stretch s = {.from = from, .to = to, .copies = active[LW_PERIOD_COPY] > 0};
+    struct lw_period_stretch s = {.from = from, .to = to, .copies = active[LW_PERIOD_COPY] > 0,
+                                  .moves = active[LW_PERIOD_TRANSFER] > 0};
     int part = 0;
 
     while (part < LW_PERIOD_IDLE && active[part] == 0)
@@ -120,6 +121,8 @@ static void add_up(void *ctx, const struct lw_period_stretch *s)
 
     m->copy_busy += s->copies ? time : 0;
     m->comm_busy += s->comm ? time : 0;
+    if (s->part < LW_PERIOD_TRANSFER && s->moves)
+        m->hidden_transfer += time;
     if (s->part == LW_PERIOD_COMPUTE)
         m->compute_busy += time;
     else if (s->part == LW_PERIOD_COPY)

@@ -26,6 +26,7 @@ struct lw_period_stretch {
     lw_ps from, to;
     enum lw_period_part part;
     bool copies, comm; /* some run, whatever the part */
+    bool moves;        /* a communication has all its members */
 };
 
 /* Cut [m->start, m->end) into stretches, in time and without gaps: the one split of a period, which

@@ -56,13 +56,13 @@ enum lw_wait {
  *   end - start  = compute_busy + exposed_copy + exposed_comm + idle
  *   exposed_comm = transfer + the sum of wait[]
  * copy_busy and comm_busy are the unions of all copies and of all communication from local entry.
- * Host and memory ops are no work of the device: idle. Of an op whose last arrival is unknown all
- * is transfer. */
+ * hidden_transfer: data moves beside compute or copies. Host and memory ops are not work of the
+ * device: idle. Of an op whose last arrival is unknown all is transfer. */
 struct lw_measure {
     int32_t step, rank;
     lw_ps start, end;
     lw_ps compute_busy, copy_busy, comm_busy;
-    lw_ps exposed_copy, exposed_comm, transfer, wait[LW_N_WAITS], idle;
+    lw_ps exposed_copy, exposed_comm, transfer, hidden_transfer, wait[LW_N_WAITS], idle;
     int64_t peak_memory_bytes; /* over all steps; -1 without a plan */
 };
 

@@ -516,9 +516,10 @@ TEST_WITH(parts_of_a_step_stand_end_to_end, runs_open, fixture_close)
 {
     runs_store(&runs_predicted);
     char *text = script_of(LW_PLOT_OVERLAP);
-    /* rank 0: communication 202-412 = 210, of it exposed 112; compute 320, of it 98 with comm */
-    has(text, "$parts << EOD\n0 222 -0.340 0.340 5682409\n"
-              "222 320 -0.340 0.340 29362\n"
+    /* rank 0: communication 202-412 = 210, of it exposed 112; compute 320; of the 98 with
+     * communication 10 wait for rank 1 (202-212), and data moves in 88 */
+    has(text, "$parts << EOD\n0 232 -0.340 0.340 5682409\n"
+              "232 320 -0.340 0.340 29362\n"
               "320 432 -0.340 0.340 13983232\nEOD\n");
     has(text, "set label '112' at 376,0 center");
     test_free(text);
@@ -535,7 +536,7 @@ TEST_WITH(a_long_run_leaves_room_for_the_others, runs_open, fixture_close)
     has(text, "set xrange [0:445.09");
     has(text, "set label 'goes on to 8640 us >' at 445.09");
     has(text, "\n0 445.091 -2.340 -1.660 5682409\nEOD\n"); /* its first part alone is longer */
-    has(text, "\n0 222 -0.340 0.340 5682409\n");
+    has(text, "\n0 232 -0.340 0.340 5682409\n");
     test_free(text);
 }
 

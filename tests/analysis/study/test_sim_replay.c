@@ -358,6 +358,18 @@ TEST(a_rank_that_starts_early_has_a_longer_period)
 
 #define LINEAR "$L sim --no-db --replay $P/../shared/traces/kineto/linear_1gpu.json.gz "
 
+/* Rank 0 waits for rank 1 in a gradient all-reduce over gloo. */
+TEST(a_recorded_group_that_sums_gradients_is_data_parallel)
+{
+    const char *out = lapwing("sim --replay $R/gpt6__gloo2__cap5.rank0.json.gz "
+                              "$R/gpt6__gloo2__cap5.rank1.json.gz -q --format json --no-db", NULL);
+    const char *ranks = strstr(out, "\"rank\": 0");
+
+    assert_non_null(ranks);
+    assert_true(number_after(ranks, "\"wait_data_ns\": ") > 0);
+    assert_true(number_after(ranks, "\"wait_other_ns\": ") == 0);
+}
+
 TEST(ten_of_many_steps_are_printed)
 {
     if (!kineto_is_there())

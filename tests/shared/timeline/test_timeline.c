@@ -88,6 +88,25 @@ static void fill_two_steps(struct lw_timeline *t)
     add(t, 1, 1, 1, LW_OP_ALL_REDUCE, 1, 165, 200);
 }
 
+/* A receive that is entered at 0 and whose sender comes at 60: beside the compute of 0..80 data
+ * moves from 60 on; the 60 before are waiting, which hides nothing. */
+TEST(waiting_beside_compute_is_not_a_hidden_transfer)
+{
+    struct lw_timeline t = {0};
+    struct lw_summary s;
+
+    add(&t, 0, 0, 0, LW_OP_FORWARD, 0, 0, 80);
+    add(&t, 0, 0, 1, LW_OP_RECV, 1, 0, 100);
+    t.all_in[1] = 60;
+    assert_int_equal(lw_timeline_summarize(&t, NULL, 0, &s, NULL), LW_OK);
+    assert_int_equal(s.ranks[0].comm_busy, 100);
+    assert_int_equal(s.ranks[0].hidden_transfer, 20);
+    assert_int_equal(s.ranks[0].transfer, 20);
+    assert_int_equal(s.ranks[0].exposed_comm, 20);
+    lw_summary_free(&s);
+    lw_timeline_free(&t);
+}
+
 TEST(summary_has_the_values_worked_out_by_hand)
 {
     struct lw_timeline t = {0};
@@ -123,6 +142,7 @@ TEST(summary_has_the_values_worked_out_by_hand)
     assert_int_equal(s.ranks[1].exposed_copy, 10);
     assert_int_equal(s.ranks[1].comm_busy, 35);
     assert_int_equal(s.ranks[1].exposed_comm, 30);
+    assert_int_equal(s.ranks[1].hidden_transfer, 5);
     assert_int_equal(s.ranks[1].idle, 10);
     assert_int_equal(s.worst, 1);
     assert_int_equal(s.ranks[0].end, 190);
