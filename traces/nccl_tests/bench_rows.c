@@ -266,7 +266,22 @@ enum lw_status bench_said_operation(struct bench_reader *r, enum lw_op_kind *op,
     if (r->hint->op)
         name = (struct bench_cell){r->hint->op, strlen(r->hint->op)};
     *said = name.len > 0;
-    return *said ? bench_operation(r, name, op) : LW_OK;
+    if (*said)
+        LW_TRY(bench_operation(r, name, op));
+    if (!r->hint->op || r->test.len == 0)
+        return LW_OK;
+    enum lw_op_kind tested;
+    LW_TRY(bench_operation(r, r->test, &tested));
+    return bench_agrees(r, "--op", r->hint->op, tested == *op, lw_op_name(tested));
+}
+
+enum lw_status bench_agrees(const struct bench_reader *r, const char *option, const char *asked,
+                            bool agrees, const char *says)
+{
+    if (agrees)
+        return LW_OK;
+    return lw_fail_at(r->err, LW_EINVAL, r->in->name, r->line,
+                      "%s %s: the file says %s: leave %s out", option, asked, says, option);
 }
 
 enum lw_status bench_asks_operation(const struct bench_reader *r)

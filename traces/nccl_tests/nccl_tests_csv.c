@@ -3,6 +3,7 @@
  * published collections hold several machines and algorithms in one file. */
 #include "traces/nccl_tests/bench_rows.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_COLUMNS = 64, MOST_CONDITIONS = 8 };
@@ -217,6 +218,24 @@ static enum lw_status table_for(const struct csv *c, const struct bench_cell *ce
     return bench_add_table(c->r, t);
 }
 
+/* A CSV says what was measured; options may say the same. */
+static enum lw_status check_hint(struct bench_reader *r, const struct traces_bench_table *t)
+{
+    const struct traces_bench_hint *h = r->hint;
+    enum lw_op_kind op = t->op;
+    char asked[24], says[24];
+
+    if (h->op)
+        LW_TRY(bench_operation(r, (struct bench_cell){h->op, strlen(h->op)}, &op));
+    LW_TRY(bench_agrees(r, "--op", h->op, op == t->op, lw_op_name(t->op)));
+    snprintf(asked, sizeof asked, "%lld", (long long)h->n_ranks);
+    snprintf(says, sizeof says, "%d", t->n_ranks);
+    LW_TRY(bench_agrees(r, "--ranks", asked, h->n_ranks <= 0 || h->n_ranks == t->n_ranks, says));
+    snprintf(asked, sizeof asked, "%lld", (long long)h->n_nodes);
+    snprintf(says, sizeof says, "%d", t->n_nodes);
+    return bench_agrees(r, "--nodes", asked, h->n_nodes <= 0 || h->n_nodes == t->n_nodes, says);
+}
+
 static enum lw_status take_row(const struct csv *c, const struct bench_cell *cells)
 {
     struct traces_bench_table t = {.dtype = LW_F32};
@@ -234,6 +253,7 @@ static enum lw_status take_row(const struct csv *c, const struct bench_cell *cel
                           (long long)nodes, (long long)ranks);
     t.n_ranks = (int32_t)ranks;
     t.n_nodes = (int32_t)nodes;
+    LW_TRY(check_hint(c->r, &t));
     s.algbw = bench_decimal(cell(c, cells, ALGBW));
     s.busbw = bench_decimal(cell(c, cells, BUSBW));
     if (!bench_number(cell(c, cells, IN_PLACE), 6, &s.in_place))

@@ -271,6 +271,20 @@ TEST_WITH(measured_rows_stand_beside_the_model, fixture_open, fixture_close)
            "--measured no.csv: expected the output of nccl-tests");
 }
 
+TEST_WITH(options_may_not_contradict_a_measured_file, fixture_open, fixture_close)
+{
+    fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1048576,35.018\n");
+    fixture_put(fixture_path("t.log"), log_text);
+    expect("cost -c dgx-h100 --measured t.csv --op all_gather", 1,
+           "t.csv:2: --op all_gather: the file says all_reduce: leave --op out");
+    expect("cost -c dgx-h100 --measured t.csv --ranks 16", 1, "--ranks 16: the file says 8");
+    expect("cost -c dgx-h100 --measured t.csv --nodes 2", 1, "--nodes 2: the file says 1");
+    expect("cost -c dgx-h100 --measured t.log --op all_gather", 1,
+           "--op all_gather: the file says all_reduce");
+    expect("cost -c dgx-h100 --measured t.csv --op all_reduce --ranks 8 --nodes 1", 0, "1 row on");
+    expect("cost -c dgx-h100 --measured t.log --op all_reduce", 0, "1 row on");
+}
+
 /* A table of one node does not apply to several; both the cost and the run say so. */
 TEST_WITH(a_table_of_another_place_is_said_not_to_count, fixture_open, fixture_close)
 {
