@@ -113,6 +113,21 @@ static void hold_to_links(const struct lw_cluster *c, const struct lw_cost_query
     a->detail = "smaller node's links";
 }
 
+/* A curve below 1 stays at what the links carry. */
+static void hold_curve(const struct lw_cluster *c, const struct lw_cost_query *q,
+                       struct lw_cost_answer *a)
+{
+    double peak = lw_link_peak(c, q->op, q->n_ranks, q->n_nodes);
+    double least = peak > 0 ? (double)q->bytes / peak * (double)LW_PS_PER_S : 0;
+
+    if ((double)a->time >= least)
+        return;
+    a->time = lw_round_sat(least);
+    a->bytes_per_s = peak;
+    a->latency = 0;
+    a->detail = "the links' peak: the curve is faster";
+}
+
 enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                    const struct lw_cost_query *query, struct lw_cost_answer *out,
                                    struct lw_err *err)
@@ -132,6 +147,8 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
         m++;
     LW_TRY(models[m].time(cluster, &q, out, err));
     hold_to_links(cluster, &q, out);
+    if (q.algorithm == LW_REDUCER_NCCL_CAL)
+        hold_curve(cluster, &q, out);
     return LW_OK;
 }
 
