@@ -31,6 +31,7 @@ struct trait {
 struct traits {
     struct trait *v;
     int64_t n, capacity;
+    bool *hashed; /* [runs] the text has the cluster with its hash */
     struct lw_arena arena;
 };
 
@@ -92,22 +93,27 @@ static enum lw_status add_option(struct traits *t, int32_t run, const char *name
     struct trait x = {.run = run, .name = name, .value = shown(option, value, buf),
                       .rank = option < 0 ? SETTING : option_rank(name, option),
                       .alone = command != NULL};
-    x.extra = command && x.rank >= DERIVED && x.rank < SETTING && !is_given(command, name);
+    bool derived = command && x.rank >= DERIVED && x.rank < SETTING;
+    x.extra = derived && !is_given(command, name);
     if (option >= 0)
-        x.usual = strcmp(value, lw_strategy_get(&standard, option, usual)) == 0;
+        x.usual = derived ? x.extra
+                          : strcmp(value, lw_strategy_get(&standard, option, usual)) == 0;
     return add(t, x, err);
 }
 
-/* The "name=value" lines of a plan. */
+/* The "name=value" lines of a plan; of one without shards no policy for them. */
 static enum lw_status add_plan(struct traits *t, int32_t run, const char *lines,
                                const char *command, struct lw_err *err)
 {
+    bool shards = !strstr(lines, "\nzero=0\n");
+
     for (const char *p = lines; *p;) {
         int line = (int)strcspn(p, "\n"), name = (int)strcspn(p, "=\n");
         char word[WORD_BYTES], value[WORD_BYTES];
         snprintf(word, sizeof word, "%.*s", name, p);
         snprintf(value, sizeof value, "%.*s", name < line ? line - name - 1 : 0, p + name + 1);
-        LW_TRY(add_option(t, run, word, value, command, err));
+        if (shards || strcmp(word, "shard-policy") != 0)
+            LW_TRY(add_option(t, run, word, value, command, err));
         p += line + (p[line] == '\n');
     }
     return LW_OK;
@@ -293,19 +299,20 @@ struct group {
     int64_t n_absent;
     const char *common; /* the value that most runs have, of equals the first run's; NULL: none */
     bool differ;
+    bool extra;  /* all of its traits are */
     bool needed; /* among the traits that tell all runs apart */
 };
 
 static struct group find_group(const struct traits *t, int64_t from, int32_t n)
 {
     const struct trait *v = t->v;
-    struct group g = {.from = from, .to = from};
+    struct group g = {.from = from, .to = from, .extra = true};
     int64_t most = 0, same;
     int32_t first = -1;
 
     while (g.to < t->n && v[g.to].rank == v[from].rank &&
            strcmp(v[g.to].name, v[from].name) == 0)
-        g.to++;
+        g.extra = v[g.to++].extra && g.extra;
     g.n_absent = v[from].alone ? 0 : n - (g.to - from);
     for (int64_t i = from; i < g.to; i += same) {
         for (same = 1; i + same < g.to && strcmp(v[i].value, v[i + same].value) == 0;)
@@ -380,7 +387,7 @@ static void order_groups(const struct traits *t, struct group *g, int32_t n_grou
         int64_t least = n_alike;
         for (int extra = 0; extra < 2; extra++)
             for (int32_t k = at; k < n_groups; k++) {
-                if (!g[k].differ || t->v[g[k].from].extra != (extra == 1))
+                if (!g[k].differ || g[k].extra != (extra == 1))
                     continue;
                 int64_t alike = cut_sets(t, &g[k], set, told, n);
                 best = alike < least ? k : best;
@@ -415,13 +422,24 @@ static bool in_pass(const struct group *g, const struct trait *x, const char *va
 {
     bool common = value == g->common || (value && g->common && strcmp(value, g->common) == 0);
 
-    if (g->differ != (pass == DIFFER) || (x->extra && !g->needed))
+    if (g->differ != (pass == DIFFER) || (g->extra && !g->needed))
         return false;
     if (which == LW_RUN_RARE)
         return g->differ && !common;
     if (which == LW_RUN_NAMES || which == LW_RUN_CHOICES)
         return value && !x->usual && (g->differ || which == LW_RUN_NAMES);
     return g->differ;
+}
+
+/* A cluster's name with its hash stands for its name. */
+static void find_hashed(struct traits *t, const struct group *groups, int32_t n_groups,
+                        enum lw_run_words which)
+{
+    for (int32_t k = 0; k < n_groups; k++)
+        for (int64_t i = groups[k].from; i < groups[k].to; i++)
+            if (t->v[i].rank == CLUSTER_HASH)
+                t->hashed[t->v[i].run] =
+                    in_pass(&groups[k], &t->v[i], t->v[i].value, DIFFER, which);
 }
 
 static void put_group(const struct traits *t, const struct group *g, int32_t n, bool *has,
@@ -432,6 +450,8 @@ static void put_group(const struct traits *t, const struct group *g, int32_t n, 
     for (int64_t i = g->from; i < g->to; i++) {
         const struct trait *x = &t->v[i];
         has[x->run] = true;
+        if (x->rank == CLUSTER && t->hashed[x->run])
+            continue;
         if (in_pass(g, x, x->value, pass, which))
             append(texts + (size_t)x->run * NAME_BYTES, x, x->value);
     }
@@ -498,13 +518,15 @@ static enum lw_status write_texts(struct traits *t, const struct lw_run *runs, i
     int32_t *set = lw_arena_alloc(&t->arena, n, sizeof *set), n_groups = 0;
     struct told *told = lw_arena_alloc(&t->arena, n, sizeof *told);
 
-    if (!texts || !has || !named || !groups || !set || !told)
+    t->hashed = lw_arena_alloc(&t->arena, n, sizeof *t->hashed);
+    if (!texts || !has || !named || !groups || !set || !told || !t->hashed)
         return lw_fail_nomem(err);
     if (t->n > 0)
         qsort(t->v, (size_t)t->n, sizeof *t->v, by_trait);
     for (int64_t at = 0; at < t->n; at = groups[n_groups++].to)
         groups[n_groups] = find_group(t, at, n);
     order_groups(t, groups, n_groups, set, told, n);
+    find_hashed(t, groups, n_groups, which);
     for (enum pass pass = DIFFER; pass < N_PASSES; pass++)
         for (int32_t k = 0; k < n_groups; k++)
             if (which != LW_RUN_CHOICES || t->v[groups[k].from].rank != PLACE)

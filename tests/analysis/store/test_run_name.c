@@ -102,6 +102,58 @@ TEST(what_tells_runs_apart_comes_first)
     lw_arena_free(&a);
 }
 
+/* A policy of shards is one of runs that have shards; the one that follows from zero is what a run has
+ * unless another is given. */
+TEST(a_policy_that_was_given_is_named)
+{
+    struct lw_run r[3] = {plain_run(), plain_run(), plain_run()};
+    static const char *const want[][3] = {
+        [LW_RUN_NAMES] = {"net, dgx-a100", "zero 1, net, dgx-a100",
+                          "zero 1, shard-policy oss-greedy, net, dgx-a100"},
+        [LW_RUN_DIFFERENCES] = {"zero 0", "zero 1, shard-policy flat-contiguous",
+                                "zero 1, shard-policy oss-greedy"}};
+    struct lw_arena a = {0};
+    struct lw_err err;
+    const char **texts;
+
+    r[0].options = "bucket-policy=c10d-2\nzero=0\nshard-policy=oss-greedy\n";
+    r[1].options = "bucket-policy=deepspeed\nzero=1\nshard-policy=flat-contiguous\n";
+    r[2].options = "bucket-policy=c10d-2\nzero=1\nshard-policy=oss-greedy\n";
+    r[1].command = "sim -w w.json --zero 1";
+    r[2].command = "sim -w w.json --zero 1 --shard-policy oss-greedy";
+    for (enum lw_run_words w = LW_RUN_NAMES; w <= LW_RUN_DIFFERENCES; w++) {
+        assert_int_equal(lw_run_texts(r, 3, w, &a, &texts, &err), LW_OK);
+        for (int i = 0; i < 3; i++)
+            assert_string_equal(texts[i], want[w][i]);
+    }
+    assert_int_equal(lw_run_texts(r, 2, LW_RUN_DIFFERENCES, &a, &texts, &err), LW_OK);
+    assert_string_equal(texts[1], "zero 1");
+    lw_arena_free(&a);
+}
+
+/* Two cluster files of one name are told apart by their hashes; the name stands once. */
+TEST(a_cluster_is_named_once)
+{
+    struct lw_run r[3] = {plain_run(), plain_run(), plain_run()};
+    static const char *const want[][3] = {
+        [LW_RUN_NAMES] = {"dgx-a100 (c), net", "dgx-a100 (d), net", "box, net"},
+        [LW_RUN_DIFFERENCES] = {"dgx-a100 (c)", "dgx-a100 (d)", "box"},
+        [LW_RUN_CHOICES] = {"dgx-a100 (c)", "dgx-a100 (d)", "box"},
+        [LW_RUN_RARE] = {"", "dgx-a100 (d)", "box"}};
+    struct lw_arena a = {0};
+    struct lw_err err;
+    const char **texts;
+
+    r[1].cluster_hash = "d";
+    r[2].cluster_name = "box";
+    for (enum lw_run_words w = LW_RUN_NAMES; w <= LW_RUN_RARE; w++) {
+        assert_int_equal(lw_run_texts(r, 3, w, &a, &texts, &err), LW_OK);
+        for (int i = 0; i < 3; i++)
+            assert_string_equal(texts[i], want[w][i]);
+    }
+    lw_arena_free(&a);
+}
+
 /* Between two runs the one without an option has the word "default"; a picture and a list of them
  * name only what was given. */
 TEST(an_option_that_was_not_given_is_a_difference)
