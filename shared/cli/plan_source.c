@@ -226,7 +226,8 @@ static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w
         LW_TRY(retime(s, &t, err));
     t = timed_of(w, p);
     if (compared && lw_device_is_nameless(t.device))
-        return note_nameless(&t, c, err);
+        return s->as_recorded ? lw_cluster_put_device(c, "unnamed device", err)
+                              : note_nameless(&t, c, err);
     if (!compared || lw_device_same_kind(t.device, c->device.kind))
         return LW_OK;
     return s->as_recorded ? lw_cluster_put_device(c, t.device, err)

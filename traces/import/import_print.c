@@ -200,31 +200,35 @@ static void put_word(FILE *f, const char *before, const char *word)
 }
 
 /* The command that predicts with what was written: on the cluster file, on a known system with the
- * recorded device, else on the network of one with a device of its family, else on the host's. */
+ * recorded device, else on the network of one with a device of its family, of one that is not known
+ * on the network of a server with PCIe; of a processor on the host's. */
 static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, struct lw_err *err)
 {
     const struct lw_workload *w = &s->converted->workload;
     struct lw_cluster known = {0};
     const char *device = w->from.device ? w->from.device : "";
-    bool on_host = lw_device_same_kind(device, "cpu core"), to_file;
+    bool nameless = lw_device_is_nameless(device), to_file;
+    bool on_host = !nameless && lw_device_same_kind(device, "cpu core");
 
     if (lw_output_is_stdout(s->workload_file))
         return LW_OK;
     to_file = s->cluster_file && !lw_output_is_stdout(s->cluster_file);
-    if (!to_file && !on_host)
+    if (!to_file && !on_host && !nameless)
         LW_TRY(lw_cluster_find_recorded(device, &known, err));
+    bool unknown = !to_file && !on_host && !known.name;
+    if (unknown)
+        LW_TRY(lw_cluster_find("pcie-box", &known, err));
     fputs("next: lapwing sim", f);
     put_word(f, "-w", s->workload_file);
     if (to_file || known.name)
         put_word(f, "-c", to_file ? s->cluster_file : known.name);
-    if (!to_file && !on_host && (!known.name || !lw_device_same_kind(device, known.device.kind)))
+    if (unknown || (known.name && !lw_device_same_kind(device, known.device.kind)))
         fputs(" --as-recorded", f);
     if (w->recorded.world_size > 1)
         fprintf(f, " --dp %d", w->recorded.world_size);
     fputc('\n', f);
-    if (!to_file && !on_host && w->recorded.world_size > 1)
-        fprintf(f, "  the network of cluster '%s' is assumed: -c names another\n",
-                known.name ? known.name : "host");
+    if (unknown || (known.name && w->recorded.world_size > 1))
+        fprintf(f, "  the network of cluster '%s' is assumed: -c names another\n", known.name);
     lw_cluster_free(&known);
     return LW_OK;
 }

@@ -102,8 +102,8 @@ TEST(what_tells_runs_apart_comes_first)
     lw_arena_free(&a);
 }
 
-/* A policy of shards is one of runs that have shards; the one that follows from zero is what a run has
- * unless another is given. */
+/* A policy of shards is one of runs that have shards; the one that follows from zero is what a run
+ * has unless another is given. */
 TEST(a_policy_that_was_given_is_named)
 {
     struct lw_run r[3] = {plain_run(), plain_run(), plain_run()};

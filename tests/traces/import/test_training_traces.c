@@ -131,6 +131,23 @@ TEST_WITH(the_next_command_of_another_kind_takes_the_network_alone, fixture_open
     expect("sim -w w.json -c v100-ib --dp 8 --no-db", 1, "cluster 'v100-ib' has 'V100-SXM2-16GB'");
 }
 
+/* A device that no known system has, or that the trace does not name, is not this machine's. */
+TEST_WITH(the_next_command_of_an_unknown_device_names_a_network, fixture_open, fixture_close)
+{
+    static const char next[] = "next: lapwing sim -w w.json -c pcie-box --as-recorded\n"
+                               "  the network of cluster 'pcie-box' is assumed: -c names another";
+    static const char sim[] = "sim -w w.json -c pcie-box --as-recorded --no-db";
+
+    if (!is_there())
+        return;
+    expect("import $P/" TRACES "linear_1gpu.json.gz -o w.json", 0, next);
+    expect(sim, 0, "pcie-box with NVIDIA GeForce RTX 2080 Ti");
+    shell("zcat $P/" TRACES "linear_1gpu.json.gz | sed s/deviceProperties/devices/ > unnamed.json",
+          NULL);
+    expect("import unnamed.json -o w.json --force", 0, next);
+    expect(sim, 0, "pcie-box with unnamed device");
+}
+
 TEST_WITH(recorded_shapes_suffice_for_a_pipeline, fixture_open, fixture_close)
 {
     if (!is_there())
