@@ -141,10 +141,10 @@ static void put_links(const struct lw_plot *p, const struct shape *v, int n, FIL
     for (int i = 0; i < n; i++)
         several |= v[i].n_nodes > 1;
     if (p->cluster->devices_per_node > 1 &&
-        sim_path_of(p->cluster, p->cluster->devices_per_node, 1, &inside, NULL) == LW_OK)
+        sim_path_of(p->cluster, p->cluster->devices_per_node, 1, 0, &inside, NULL) == LW_OK)
         in = inside.bytes_per_s / 1e9;
     if (several &&
-        sim_path_of(p->cluster, 2 * p->cluster->devices_per_node, 2, &between, NULL) == LW_OK)
+        sim_path_of(p->cluster, 2 * p->cluster->devices_per_node, 2, 0, &between, NULL) == LW_OK)
         out = between.inter_bytes_per_s / 1e9;
     if (in > 0) {
         snprintf(name, sizeof name, "ring inside a node, %.4g GB/s", in);

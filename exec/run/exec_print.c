@@ -99,11 +99,11 @@ static struct call_row call_row(const struct lw_exec_report *r, const struct lw_
 {
     const struct lw_plan *p = r->plan;
     const struct lw_group *g = &p->groups[c->group];
-    int32_t nodes = lw_cluster_nodes_of(r->cluster, p->members + g->first_member, g->n_members);
-    struct lw_cost_query q = {c->op,        c->dtype, c->bytes,
-                              g->n_members, nodes,    p->comms[c->comm].reducer};
+    struct lw_spread at = lw_cluster_spread(r->cluster, p->members + g->first_member, g->n_members);
+    struct lw_cost_query q = {c->op,        c->dtype,   c->bytes,
+                              g->n_members, at.n_nodes, p->comms[c->comm].reducer, at.fewest};
 
-    return (struct call_row){*c, g->n_members, nodes, r->cost.time(r->cost.ctx, &q),
+    return (struct call_row){*c, g->n_members, at.n_nodes, r->cost.time(r->cost.ctx, &q),
                              c->n_measured > 0 ? c->measured : -1};
 }
 

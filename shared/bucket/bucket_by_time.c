@@ -106,7 +106,7 @@ static enum lw_status merge(const struct lw_bucket_task *t, lw_bucket_merge_rule
                          .query = {.op = LW_OP_ALL_REDUCE, .algorithm = t->s->reducer,
                                    .n_ranks = t->n_members,
                                    .dtype = lw_strategy_wire_dtype(t->s, t->grads[0].dtype),
-                                   .n_nodes = t->n_nodes}};
+                                   .n_nodes = t->n_nodes, .fewest = t->fewest}};
     if (t->s->count_forward)
         LW_TRY(list_forward(t, &m, err));
     LW_TRY(check_cost(t, &m, err));

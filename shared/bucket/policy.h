@@ -45,6 +45,7 @@ struct lw_bucket_task {
     const int32_t *order;           /* [n_grads] as they become ready, unused ones last */
     const struct lw_backward *back; /* when they become ready */
     int32_t n_members, n_nodes;     /* ranks that reduce, and the nodes they live on */
+    int32_t fewest;                 /* of them on the node that has the fewest */
     const struct lw_cost *cost;     /* NULL: no cluster was given */
     const struct lw_oss *oss;       /* owners of whole parameters; NULL but for oss-greedy */
     const struct lw_shard_param *as_given; /* what the sharded optimizer was given, and of which */

@@ -7,8 +7,15 @@
  *
  * S bytes on n ranks, N nodes of p. A device receives S (all-reduce by a switch that adds and
  * multicasts, broadcast, reduce, send), 2 (n-1)/n S (other all-reduce) or (n-1)/n S (all-gather,
- * reduce-scatter, all-to-all). A node receives 2 (N-1)/N S (all-reduce), (N-1)/N S (all-gather,
- * reduce-scatter), p (n-p)/n S (all-to-all) or S. Example: all-gather on 8 devices of 370.8 GB/s:
- * 8/7 x 370.8 = 423.8 GB/s. Example: all-reduce on 2 nodes with 8 adapters of 50 GB/s: 400 GB/s. */
+ * reduce-scatter, all-to-all). A node receives 2 (N-1)/N S (all-reduce), (n-p)/n S (all-gather;
+ * reduce-scatter: sends), p (n-p)/n S (all-to-all) or S. Example: all-gather on 8 devices of 370.8
+ * GB/s: 8/7 x 370.8 = 423.8 GB/s. Example: all-reduce on 2 nodes with 8 adapters of 50 GB/s: 400
+ * GB/s. */
 double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                     int32_t n_nodes);
+
+/* The same of the links between nodes alone, for the node that has the fewest ranks; fewest 0 =
+ * spread evenly. Example: all-gather on 8 + 1 devices with an adapter of 50 GB/s each: the ninth
+ * receives 8/9 S, 56.25 GB/s. */
+double lw_node_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
+                    int32_t n_nodes, int32_t fewest);

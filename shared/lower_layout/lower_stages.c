@@ -225,11 +225,16 @@ static enum lw_status count_nodes(const struct lw_lowering *l, const struct lw_c
 
     if (!members)
         return lw_fail_nomem(err);
-    int32_t n = lw_data_group(l, d->stage, 0, members);
+    int32_t n = lw_data_group(l, d->stage, 0, members), here = 0;
     d->n_nodes = per_node > 0 ? 0 : 1;
+    d->fewest = per_node > 0 ? n : 0;
     for (int32_t i = 0; per_node > 0 && i < n; i++) { /* ascending, but for two directions' pairs */
-        d->n_nodes += members[i] / per_node != last;
+        bool begins = members[i] / per_node != last;
+        here = begins ? 1 : here + 1;
+        d->n_nodes += begins;
         last = members[i] / per_node;
+        if ((i + 1 == n || members[i + 1] / per_node != last) && here < d->fewest)
+            d->fewest = here;
     }
     lw_free(members);
     return LW_OK;

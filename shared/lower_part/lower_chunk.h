@@ -91,7 +91,8 @@ struct lw_part {
     int32_t n_members;           /* the size of its data groups: ranks that hold a copy, or of
                                   * --zero-group */
     int32_t n_expert_members;    /* the same of experts: n_members / ep */
-    int32_t n_nodes;             /* that the members of a data group live on */
+    int32_t n_nodes, fewest;     /* that the members of a data group live on; of them on the node
+                                  * that has the fewest, 0 = not known */
     int64_t n_backwards;         /* of it on one rank until gradients are reduced */
     int32_t first_module;        /* of the model */
     const int32_t *param_in_model; /* [w->n_params]; NULL = the same numbers */

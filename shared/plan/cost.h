@@ -11,13 +11,16 @@
  * no header of sim/. bytes is the larger of what one member sends and receives: the buffer of an
  * all-reduce, broadcast or reduce; the gathered whole of an all-gather or reduce-scatter; the
  * message of a send. n_nodes: distinct nodes the members live on. algorithm: of a collective;
- * auto = what the cluster's library or model does by itself. */
+ * auto = what the cluster's library or model does by itself. fewest: members on the node that has
+ * the fewest; 0 = not known: spread evenly, or where nodes do not divide ranks, filling them in
+ * order. */
 struct lw_cost_query {
     enum lw_op_kind op;
     enum lw_dtype dtype;
     int64_t bytes;
     int32_t n_ranks, n_nodes;
     enum lw_reducer_kind algorithm;
+    int32_t fewest;
 };
 
 struct lw_cost {

@@ -132,7 +132,7 @@ enum lw_status sim_schedule_make(const struct lw_cost_query *q, int32_t k, int32
         s.algorithm = LW_REDUCER_RING;
     if (!sim_algorithm_does(s.algorithm, s.op))
         return refuse(q, err);
-    s.per_node = s.n % s.n_nodes == 0 ? s.n / s.n_nodes : 0;
+    s.per_node = sim_is_even(q) ? s.n / s.n_nodes : 0;
     if (s.algorithm == LW_REDUCER_TREE)
         status = size_trees(&s, k, err);
     else if (s.algorithm == LW_REDUCER_HFREDUCE)

@@ -26,6 +26,7 @@ struct lw_cost_query sim_of_pair(const struct lw_cost_query *query)
     if (q.op == LW_OP_SEND && q.n_ranks > 2) {
         q.n_ranks = 2;
         q.n_nodes = q.n_nodes > 1 ? 2 : 1;
+        q.fewest = 2 / q.n_nodes;
     }
     return q;
 }
@@ -113,8 +114,9 @@ double sim_share_of_node(const struct lw_cluster *c, double members)
 }
 
 enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
-                           struct sim_path *path, struct lw_err *err)
+                           int32_t fewest, struct sim_path *path, struct lw_err *err)
 {
+    double on_node = fewest > 0 ? fewest : (double)n_ranks / n_nodes;
     const struct lw_link *l;
     struct sim_path p = {0};
 
@@ -127,7 +129,7 @@ enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t 
     if (n_nodes > 1) {
         LW_TRY(link_of(c, LW_LINK_INTER, &l, err));
         double per_node = l->bytes_per_s.value * n_links(l);
-        p.inter_bytes_per_s = per_node * sim_share_of_node(c, (double)n_ranks / n_nodes);
+        p.inter_bytes_per_s = per_node * sim_share_of_node(c, on_node);
         p.inter_ps = lw_round_sat(l->latency_ps.value);
         if (n_ranks == n_nodes || p.inter_bytes_per_s < p.bytes_per_s) {
             p.bytes_per_s = p.inter_bytes_per_s;
@@ -157,7 +159,7 @@ enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_q
     int64_t steps = sim_ring_steps(q->op, q->n_ranks), hops = (int64_t)q->n_ranks - 1;
     lw_ps t;
 
-    LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, &p, err));
+    LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, &p, err));
     if (q->op == LW_OP_ALL_TO_ALL) {
         struct lw_cost_query exchange = *q;
         exchange.algorithm = LW_REDUCER_PAIRWISE;

@@ -66,7 +66,7 @@ bool sim_library_applies(const struct lw_cluster *c, const struct lw_cost_query 
 /* Whether the algorithm does the operation for the group. Hierarchical in one level is the ring. */
 static bool serves(const struct lw_cost_query *q, enum lw_reducer_kind k)
 {
-    bool even = q->n_ranks % q->n_nodes == 0;
+    bool even = sim_is_even(q);
 
     if (k == LW_REDUCER_RING)
         return true;

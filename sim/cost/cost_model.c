@@ -89,23 +89,25 @@ static const struct {
     {always, sim_alpha_beta},
 };
 
-/* Of ranks that the nodes do not divide: they fill nodes one after the other, or are spread where
- * fewer nodes would do. */
+/* Of ranks of which only the number is known: where nodes do not divide them, they fill one node
+ * after the other. */
 static int32_t fewest_on_a_node(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
     int64_t filled = q->n_ranks - (int64_t)(q->n_nodes - 1) * c->devices_per_node;
+    bool even = q->n_ranks % q->n_nodes == 0 || filled < 1;
 
-    return (int32_t)(filled >= 1 ? filled : q->n_ranks / q->n_nodes);
+    return (int32_t)(even ? q->n_ranks / q->n_nodes : filled);
 }
 
-/* Models give each node the adapters of the fullest. Where ranks do not divide by nodes, all wait
- * for the node with the fewest. Measured tables are what they are. */
+/* Models give each node the adapters of the fullest. All wait for the node with the fewest members.
+ * Measured tables are what they are; hfreduce's hosts use all adapters. */
 static void hold_to_links(const struct lw_cluster *c, const struct lw_cost_query *q,
                           struct lw_cost_answer *a)
 {
-    if (q->n_nodes == 1 || q->n_ranks % q->n_nodes == 0 || strncmp(a->model, "table", 5) == 0)
+    if (q->n_nodes == 1 || strncmp(a->model, "table", 5) == 0 ||
+        strcmp(a->algorithm, lw_reducer_name(LW_REDUCER_HFREDUCE)) == 0)
         return;
-    double peak = lw_link_peak(c, q->op, fewest_on_a_node(c, q) * q->n_nodes, q->n_nodes);
+    double peak = lw_node_peak(c, q->op, q->n_ranks, q->n_nodes, q->fewest);
     if (peak <= 0 || (double)a->time >= (double)q->bytes / peak * (double)LW_PS_PER_S)
         return;
     a->time = lw_round_sat((double)q->bytes / peak * (double)LW_PS_PER_S + (double)a->latency);
@@ -143,6 +145,8 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
                                        .algorithm = "none"};
         return LW_OK;
     }
+    if (q.fewest == 0)
+        q.fewest = fewest_on_a_node(cluster, &q);
     while (!models[m].applies(cluster, &q))
         m++;
     LW_TRY(models[m].time(cluster, &q, out, err));

@@ -65,9 +65,17 @@ struct sim_path {
     const char *source;          /* of that */
 };
 
-/* The links that n_ranks ranks on n_nodes nodes use in a ring or chain. LW_ENOTSUP as above. */
+/* All nodes have equally many members. */
+static inline bool sim_is_even(const struct lw_cost_query *q)
+{
+    return q->n_ranks % q->n_nodes == 0 &&
+           (q->fewest == 0 || q->fewest * q->n_nodes == q->n_ranks);
+}
+
+/* The links that n_ranks ranks on n_nodes nodes use in a ring or chain; fewest: ranks on the node
+ * that has the fewest, whose links all wait for; 0 = spread evenly. LW_ENOTSUP as above. */
 enum lw_status sim_path_of(const struct lw_cluster *cluster, int32_t n_ranks, int32_t n_nodes,
-                           struct sim_path *path, struct lw_err *err);
+                           int32_t fewest, struct sim_path *path, struct lw_err *err);
 
 /* Adapters of a node as its devices use them: one for as many devices as the inter-node link's
  * n_sharers says, else as many as there are links, a device each at most. Links beyond that add

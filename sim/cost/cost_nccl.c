@@ -95,7 +95,7 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
     int32_t on_node = (comm->n_ranks + comm->n_nodes - 1) / comm->n_nodes;
     struct sim_path whole;
 
-    LW_TRY(sim_path_of(c, comm->n_ranks, comm->n_nodes, &whole, err));
+    LW_TRY(sim_path_of(c, comm->n_ranks, comm->n_nodes, 0, &whole, err));
     *node = (struct sim_nccl_node){.arch = comm->arch,
                                    .version = comm->version,
                                    .n_ranks = on_node,

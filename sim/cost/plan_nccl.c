@@ -62,11 +62,12 @@ static enum lw_status ask_op(const struct check *k, const struct lw_op *op, stru
         const int32_t *members = p->members + g->first_member;
         if (g->n_members < 2 || group_of[members[0]] != i)
             continue;
-        int32_t n_nodes = lw_cluster_nodes_of(k->cluster, members, g->n_members);
-        if (g->n_members == q.n_ranks && n_nodes == q.n_nodes)
+        struct lw_spread at = lw_cluster_spread(k->cluster, members, g->n_members);
+        if (g->n_members == q.n_ranks && at.n_nodes == q.n_nodes && at.fewest == q.fewest)
             continue;
         q.n_ranks = g->n_members;
-        q.n_nodes = n_nodes;
+        q.n_nodes = at.n_nodes;
+        q.fewest = at.fewest;
         q.bytes = lw_plan_operand(p, op, members[0]).bytes;
         LW_TRY(ask_group(k, &q, x));
     }

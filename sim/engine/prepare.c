@@ -259,7 +259,10 @@ static void fill_group(struct sim_engine *e, int32_t g)
                             .known_time = -1, .known_share = -1, .core_share = -1,
                             .link_rate = SIM_FULL_RATE, .fair_rate = SIM_FULL_RATE,
                             .flow = -1, .turn = -1};
-    x->n_nodes = lw_cluster_nodes_of(e->cluster, e->given->members + given->first_member, x->n);
+    struct lw_spread at =
+        lw_cluster_spread(e->cluster, e->given->members + given->first_member, x->n);
+    x->n_nodes = at.n_nodes;
+    x->fewest = at.fewest;
     for (int32_t k = 1; k < e->n_workers; k++)
         x[k] = x[0];
     fill_places(e, g, given);

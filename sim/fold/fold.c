@@ -70,7 +70,8 @@ static void sign_groups(struct sim_folding *m, int32_t round)
         int64_t x = sim_trie_next(&m->trie, sim_trie_next(&m->trie, 0, SIM_PATH_GROUPS), round);
         x = sim_trie_next(&m->trie, x, c);
         x = sim_trie_next(&m->trie, x, m->plan->groups[g].n_members);
-        x = sim_trie_next(&m->trie, x, m->nodes[g]);
+        x = sim_trie_next(&m->trie, x, m->spread[g].n_nodes);
+        x = sim_trie_next(&m->trie, x, m->spread[g].fewest);
         x = sim_trie_next(&m->trie, x, m->ring[c] ? hops_of(m, g) : 2);
         for (int32_t i = 0; i < n; i++)
             x = sim_trie_next(&m->trie, x, m->set[i]);
@@ -274,7 +275,7 @@ static enum lw_status take_columns(struct sim_folding *m, int64_t **node, struct
     LW_TAKE(a, m->unlike, p->n_comms + 1, err);
     LW_TAKE(a, m->comm_of, p->n_groups + 1, err);
     LW_TAKE(a, m->signature, p->n_groups + 1, err);
-    LW_TAKE(a, m->nodes, p->n_groups + 1, err);
+    LW_TAKE(a, m->spread, p->n_groups + 1, err);
     LW_TAKE(a, m->set, largest, err);
     LW_TAKE(a, m->roles, p->n_roles, err);
     LW_TAKE(a, m->seen_as, p->n_ranks, err);

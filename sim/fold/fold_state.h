@@ -35,7 +35,7 @@ struct sim_folding {
                                   * whose members have parts of their own there, such as a root */
     int32_t *comm_of;            /* [n_groups]; -1 = none */
     int64_t *signature;          /* [n_groups] */
-    int32_t *nodes;              /* [n_groups] */
+    struct lw_spread *spread;    /* [n_groups] over nodes */
     int32_t *set;                /* [largest group]: scratch */
     struct sim_role_list *roles; /* [n_roles] */
     struct sim_relation *relations;

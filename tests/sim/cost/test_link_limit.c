@@ -38,6 +38,25 @@ TEST(one_rank_alone_on_a_node_holds_all)
     lw_cluster_free(&c);
 }
 
+/* All-gather and reduce-scatter: 8/9 of the bytes go to the ninth rank, or come from it. Of five
+ * ranks, of which one is alone on its node, 4/5. */
+TEST(fewest_ranks_on_a_node_hold_shares)
+{
+    struct lw_cost_query q = {LW_OP_REDUCE_SCATTER, LW_F32, INT64_C(1) << GIB4_SHIFT, 5, 2,
+                              LW_REDUCER_AUTO, 1};
+    double bytes = 4294967296.0, port = 50e9;
+    struct lw_cost_answer a;
+    struct lw_cluster c;
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    double took = seconds(&c, LW_OP_ALL_GATHER, 9, 2) * port / bytes;
+    assert_true(took >= 8 / 9.0 && took < 1.01 * 8 / 9.0);
+    assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_OK);
+    took = (double)a.time * 1e-12 * port / bytes;
+    assert_true(took >= 0.8 && took < 1.01 * 0.8);
+    lw_cluster_free(&c);
+}
+
 TEST(no_shape_beats_the_links)
 {
     static const char *const names[] = {"dgx-h100", "dgx-a100", "dgx-h200", "p4d", "v100-ib",
@@ -53,7 +72,7 @@ TEST(no_shape_beats_the_links)
                 for (int o = 0; o < 3; o++) {
                     int32_t last = ranks - (nodes - 1) * c.devices_per_node;
                     int32_t least = ranks % nodes != 0 && last >= 1 ? last : ranks / nodes;
-                    double peak = lw_link_peak(&c, ops[o], least * nodes, nodes);
+                    double peak = lw_node_peak(&c, ops[o], ranks, nodes, least);
                     double s = seconds(&c, ops[o], ranks, nodes);
                     if (peak > 0 && 4294967296.0 / s > peak * (1 + 1e-9))
                         fail_msg("%s of %d ranks on %d nodes of %s: %.4g GB/s, the links %.4g",
