@@ -11,8 +11,8 @@
 
 /* What the fake libraries share: settings from the environment, waiting, a log. */
 
-/* A setting is read once, where it is asked for: it is the same as long as the process runs. An empty
- * one is as if it were not there. */
+/* A setting is read once, where it is asked for: it is the same as long as the process runs. An
+ * empty one is as if it were not there. */
 static inline const char *fake_env_kept(const char **kept, const char *name)
 {
     const char *s = __atomic_load_n(kept, __ATOMIC_ACQUIRE);
