@@ -179,11 +179,13 @@ static bool best_row(struct array *a, struct pair p, struct row *best, struct lw
 
     for (int i = 0, kept = 0; i < TRIES && kept < KEPT_TRIES; i++) {
         struct row row = draw(a, p);
-        if (!matters(&row, p.f) || !matters(&row, p.g) || !can_be_planned(a, &row, err))
+        if (!matters(&row, p.f) || !matters(&row, p.g))
             continue;
         int n = new_pairs(a, &row, false);
-        kept++;
-        if (n > most) {
+        if (n <= most) { /* no better: whether it can be planned does not matter */
+            kept++;
+        } else if (can_be_planned(a, &row, err)) {
+            kept++;
             most = n;
             *best = row;
         }
