@@ -3,11 +3,11 @@
  *   nanotron       huggingface/nanotron@67c5ebb6: models/llama.py fuses norms and rotation, not the
  *                  loss; optim/gradient_accumulator.py adds all gradients to f32 sums after the
  *                  backward; its collectives record streams (run_memory.c).
- *                  huggingface/nanotron@0e0a27ea: trainer.py has DDP beside ZeRO-0 alone and empties
- *                  the cache before the first step; distributed.py, all_gather_coalesced: the
- *                  parts of all ranks as flat tensors, which torch's all_gather takes as one more
- *                  (ProcessGroupNCCL.cpp: newLikeFlat); pipeline_parallel/engine.py frees a stage's
- *                  outputs in the backward
+ *                  huggingface/nanotron@0e0a27ea: trainer.py has DDP beside ZeRO-0 alone and
+ *                  empties the cache before the first step; distributed.py, all_gather_coalesced:
+ *                  the parts of all ranks as flat tensors, which torch's all_gather takes as one
+ *                  more (ProcessGroupNCCL.cpp: newLikeFlat); pipeline_parallel/engine.py frees a
+ *                  stage's outputs in the backward
  *   Megatron       NVIDIA/Megatron-LM, gradient_accumulation_fusion (on): products of weights'
  *                  gradients add them to the f32 sums
  *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
@@ -32,8 +32,8 @@
  *                  _step: the same flat tensors; fsdp_optimizer.py, step: f32 ones alone; the two
  *                  f32 results of torch's AdamW before it updates (pytorch/pytorch v2.0,
  *                  torch/optim/adamw.py: exp_avg_sq_sqrt and denom), 4 + 8 bytes;
- *                  _reduce_grads_by_rank fills a bucket while the one before is reduced, also on one
- *                  data-parallel rank (configs/7B_sft.py: 512 Mi elements); torch adds a
+ *                  _reduce_grads_by_rank fills a bucket while the one before is reduced, also on
+ *                  one data-parallel rank (configs/7B_sft.py: 512 Mi elements); torch adds a
  *                  micro-batch's gradient to its sum (pytorch/pytorch,
  *                  torch/csrc/autograd/functions/accumulate_grad.h)
  *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of

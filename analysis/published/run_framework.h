@@ -16,14 +16,15 @@ struct lw_run_framework {
     bool fused_sums;       /* f32 gradients are summed by the products that compute them */
     bool own_gradients;    /* gradients of the parameters' type, whole, beside their f32 sums */
     bool runs_ahead;       /* the host is ahead of the device unless it is slower */
-    bool step_gathers;     /* ZeRO-1's step gathers its weights into tensors beside them; what a rank
-                            * holds throughout is made before an empty cache */
+    bool step_gathers;     /* ZeRO-1's step gathers its weights into tensors beside them; what a
+                            * rank holds throughout is made before an empty cache */
     bool flat_gradients;   /* below ZeRO-3 the step makes one tensor of a rank's gradients */
-    int step_bytes;        /* of an element that the step updates, what it allocates beside gradients
-                            * of the parameters' type */
-    int state_bytes;       /* of an element's optimizer state, beside such gradients; 0 = a master and
-                            * Adam's two */
-    int64_t bucket;        /* elements of buffers of reduced gradients, below ZeRO-3 beside such ones */
+    int step_bytes;        /* of an element that the step updates, what it allocates beside
+                            * gradients of the parameters' type */
+    int state_bytes;       /* of an element's optimizer state, beside such gradients; 0 = a master
+                            * and Adam's two */
+    int64_t bucket;        /* elements of buffers of reduced gradients, below ZeRO-3 beside such
+                            * gradients */
     bool buckets_alone;    /* such buffers without other data-parallel ranks too */
     bool splits_messages;  /* a tensor rank sends its part of a message between stages */
     bool keeps_outputs;    /* a stage holds what it sent until the micro-batch's backward */
