@@ -9,30 +9,34 @@
 #include "shared/json/value.h"
 #include "traces/models/models_transformer.h"
 
+enum { CLASSES = 1000 }; /* of models_vit.c */
+
 #define AT(field) offsetof(struct traces_model_shape, field)
 static const struct field {
-    const char *key, *other; /* as most spell it, and as others do */
+    const char *keys[4]; /* as most spell it, and as others do */
     size_t at;
     bool needed;
 } fields[] = {
-    {"num_hidden_layers", "n_layer", AT(layers), true},
-    {"hidden_size", "n_embd", AT(hidden), true},
-    {"num_attention_heads", "n_head", AT(heads), true},
-    {"num_key_value_heads", NULL, AT(kv_heads), false},
-    {"intermediate_size", "n_inner", AT(ffn), false},
-    {"vocab_size", NULL, AT(vocab), true},
-    {"max_position_embeddings", "n_positions", AT(seq), true},
-    {"head_dim", "qk_nope_head_dim", AT(head_width), false},
-    {"q_lora_rank", NULL, AT(q_lora), false},
-    {"kv_lora_rank", NULL, AT(kv_lora), false},
-    {"qk_rope_head_dim", NULL, AT(rope_width), false},
-    {"v_head_dim", NULL, AT(v_width), false},
-    {"num_local_experts", "n_routed_experts", AT(experts), false},
-    {"num_experts", NULL, AT(experts), false},
-    {"num_experts_per_tok", "experts_per_token", AT(topk), false},
-    {"moe_intermediate_size", NULL, AT(expert_ffn), false},
-    {"first_k_dense_replace", NULL, AT(dense_layers), false},
-    {"decoder_sparse_step", "interleave_moe_layer_step", AT(expert_every), false},
+    {{"num_hidden_layers", "n_layer", "n_layers"}, AT(layers), true},
+    {{"hidden_size", "n_embd", "n_embed", "d_model"}, AT(hidden), true},
+    {{"num_attention_heads", "n_head", "n_heads"}, AT(heads), true},
+    {{"num_key_value_heads"}, AT(kv_heads), false},
+    {{"intermediate_size", "n_inner"}, AT(ffn), false},
+    {{"vocab_size"}, AT(vocab), true},
+    {{"max_position_embeddings", "n_positions", "max_seq_len", "seq_length"}, AT(seq), true},
+    {{"image_size"}, AT(image), false},
+    {{"patch_size"}, AT(patch), false},
+    {{"head_dim", "qk_nope_head_dim"}, AT(head_width), false},
+    {{"q_lora_rank"}, AT(q_lora), false},
+    {{"kv_lora_rank"}, AT(kv_lora), false},
+    {{"qk_rope_head_dim"}, AT(rope_width), false},
+    {{"v_head_dim"}, AT(v_width), false},
+    {{"num_local_experts", "n_routed_experts"}, AT(experts), false},
+    {{"num_experts"}, AT(experts), false},
+    {{"num_experts_per_tok", "experts_per_token"}, AT(topk), false},
+    {{"moe_intermediate_size"}, AT(expert_ffn), false},
+    {{"first_k_dense_replace"}, AT(dense_layers), false},
+    {{"decoder_sparse_step", "interleave_moe_layer_step"}, AT(expert_every), false},
 };
 #undef AT
 
@@ -45,6 +49,8 @@ enum trait {
     SHARED_SAME = 16, /* a shared expert is as wide as the others */
     GPT_OSS = 32,     /* biases everywhere; every second block attends to a window */
     LATENT = 64,      /* head_dim is left out: its parts are given */
+    NO_TABLE = 128,   /* without max_position_embeddings: the family's usual sequence */
+    IMAGES = 256,     /* image_size and patch_size in place of vocabulary and sequence */
 };
 
 static const struct type {
@@ -64,6 +70,9 @@ static const struct type {
     {"llama4_text", "decoder", EXPERT_WIDTH | SHARED_SAME},
     {"gpt2", "gpt2", TIED},
     {"bert", "bert-base", TIED},
+    {"bloom", "bloom-560m", TIED | NO_TABLE},
+    {"mpt", "mpt-7b", TIED | NO_TABLE},
+    {"vit", "vit-b-16", IMAGES},
 };
 
 static const struct type *find_type(const char *text)
@@ -91,19 +100,31 @@ static enum lw_status take(const struct lw_input *in, const struct lw_value *v, 
     return LW_OK;
 }
 
-static enum lw_status take_field(const struct lw_input *in, const struct lw_value *v,
-                                 const struct field *f, struct traces_model_shape *shape,
-                                 struct lw_err *err)
+/* A type's file does without some fields, and its model without the sizes. */
+static bool is_needed(const struct field *f, const struct type *t)
 {
-    int64_t *to = (int64_t *)((char *)shape + f->at), found, other = 0;
+    bool sequence = f->at == offsetof(struct traces_model_shape, seq);
+    bool vocab = f->at == offsetof(struct traces_model_shape, vocab);
 
-    LW_TRY(take(in, v, f->key, f->needed, &found, err));
-    if (f->other)
-        LW_TRY(take(in, v, f->other, f->needed, &other, err));
-    found = found ? found : other;
-    if (f->needed && !found)
+    return f->needed && !(t->traits & NO_TABLE && sequence) &&
+           !(t->traits & IMAGES && (sequence || vocab));
+}
+
+static enum lw_status take_field(const struct lw_input *in, const struct lw_value *v,
+                                 const struct field *f, const struct type *t,
+                                 struct traces_model_shape *shape, struct lw_err *err)
+{
+    int64_t *to = (int64_t *)((char *)shape + f->at), found = 0;
+    bool image = f->at == offsetof(struct traces_model_shape, image) ||
+                 f->at == offsetof(struct traces_model_shape, patch);
+
+    if (image != ((t->traits & IMAGES) != 0) && (image || (f->needed && !is_needed(f, t))))
+        return LW_OK;
+    for (size_t k = 0; k < sizeof f->keys / sizeof *f->keys && f->keys[k] && !found; k++)
+        LW_TRY(take(in, v, f->keys[k], f->needed, &found, err));
+    if (is_needed(f, t) && !found)
         return lw_fail(err, LW_EFORMAT, "%s: no '%s': is this a model's config.json?", in->name,
-                       f->key);
+                       f->keys[0]);
     *to = *to ? *to : found;
     return LW_OK;
 }
@@ -167,6 +188,35 @@ static enum lw_status check_exact(const struct lw_input *in, const struct lw_val
     return LW_OK;
 }
 
+/* Of MPT a gated or grouped form, of ViT another classifier than that of 1000 classes. */
+static enum lw_status check_family(const struct lw_input *in, const struct lw_value *v,
+                                   const struct type *t, const struct traces_model_shape *s,
+                                   struct lw_err *err)
+{
+    const struct lw_value *attention = lw_value_get(v, "attn_config");
+    const struct lw_value *labels = lw_value_get(v, "id2label");
+    int64_t ratio = 0, kv = 0;
+
+    if (labels && labels->type == LW_JSON_OBJECT && t->traits & IMAGES && labels->n != CLASSES)
+        return lw_fail(err, LW_ENOTSUP, "%s: id2label: found %d classes, allowed: %d", in->name,
+                       labels->n, CLASSES);
+    if (strcmp(t->type, "mpt") != 0)
+        return LW_OK;
+    LW_TRY(take(in, v, "expansion_ratio", 1, &ratio, err));
+    if (attention && attention->type == LW_JSON_OBJECT)
+        LW_TRY(take(in, attention, "kv_n_heads", 1, &kv, err));
+    bool alibi = !attention || attention->type != LW_JSON_OBJECT ||
+                 (is_true(attention, "alibi", true) && !is_true(attention, "qk_ln", false));
+    if (ratio > 0 && ratio != 4)
+        return lw_fail(err, LW_ENOTSUP, "%s: expansion_ratio: found %lld, allowed: 4", in->name,
+                       (long long)ratio);
+    if (!alibi || (kv > 0 && kv != s->heads) || !is_true(v, "no_bias", true))
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: attn_config, no_bias: allowed are ALiBi without norms of queries, as "
+                       "many heads of keys as of queries, and no biases", in->name);
+    return LW_OK;
+}
+
 /* Sizes that follow from others, by type. */
 static enum lw_status complete(const struct lw_input *in, const struct lw_value *v,
                                const struct type *t, struct traces_model_shape *s,
@@ -217,12 +267,13 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     if (!t)
         return unknown_type(in, text->text, err);
     for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
-        LW_TRY(take_field(in, v, &fields[k], shape, err));
+        LW_TRY(take_field(in, v, &fields[k], t, shape, err));
     LW_TRY(check_exact(in, v, t, err));
     if (strcmp(t->model, "decoder") == 0)
         LW_TRY(complete(in, v, t, shape, err));
     else
         shape->kv_heads = shape->head_width = 0;
+    LW_TRY(check_family(in, v, t, shape, err));
     *name = t->model;
     return LW_OK;
 }

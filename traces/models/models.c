@@ -64,7 +64,8 @@ static const size_t inner_sizes[] = {
 };
 
 static const size_t inner_flags[] = {
-    AT(plain_ffn), AT(tied), AT(qk_norm), AT(qkv_bias), AT(expert_bias),
+    AT(plain_ffn), AT(tied), AT(qk_norm), AT(qkv_bias),
+    AT(expert_bias), AT(alibi), AT(embedding_norm), AT(no_bias),
 };
 
 static const struct {

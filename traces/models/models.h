@@ -87,6 +87,9 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool expert_bias;       /* llama: biases of attention, router and experts, and a sink for each
                              * head (GPT-OSS) */
     bool tied;              /* llama: the head's weights are the embedding's */
+    bool alibi;             /* gpt: scores take the distance of tokens; no position table */
+    bool embedding_norm;    /* gpt: a norm after the embedding (BLOOM) */
+    bool no_bias;           /* gpt: neither products nor norms have biases (MPT) */
     const char *dtype;      /* of parameters and activations: f32, bf16, f16 */
     const char *attention;  /* "full": scores are stored; "flash": they are not */
     const char *optimizer;  /* "sgd", "momentum", "adam" */

@@ -7,7 +7,11 @@
  * -xl: 1024 positions, 50,257 tokens, heads of 64). GPT-3: Brown et al., arXiv 2005.14165, table
  * 2.1, 2048 positions; where its heads times their width is not the hidden size (1.3B, 13B), the
  * nearest shape that fits stands. Their vocabulary is the one that Megatron-LM pads 50,257 to for
- * tensor groups of eight, 51,200 (Narayanan et al., SC'21, section 5). */
+ * tensor groups of eight, 51,200 (Narayanan et al., SC'21, section 5).
+ *
+ * BLOOM and MPT have ALiBi (Press et al., arXiv 2108.12409): a product of the scores' kernel, and
+ * no position table. Names and order are those of BloomForCausalLM and MptForCausalLM
+ * (huggingface/transformers, src/transformers/models/bloom and mpt). */
 
 #include "traces/models/models_transformer.h"
 
@@ -15,30 +19,58 @@
 
 enum { PARAMS_PER_BLOCK = 12 };
 
-static void add_embedding(struct transformer *t)
+/* Names of parameters in GPT-2, BLOOM and MPT. */
+static const struct names {
+    const char *embedding, *block, *last, *parts[6];
+} gpt = {"wte", "h", "ln_f",
+         {"ln_1.", "attn.c_attn.", "attn.c_proj.", "ln_2.", "mlp.c_fc.", "mlp.c_proj."}},
+  bloom = {"word_embeddings", "h", "ln_f",
+           {"input_layernorm.", "self_attention.query_key_value.", "self_attention.dense.",
+            "post_attention_layernorm.", "mlp.dense_h_to_4h.", "mlp.dense_4h_to_h."}},
+  mpt = {"wte", "blocks", "norm_f",
+         {"norm_1.", "attn.Wqkv.", "attn.out_proj.", "norm_2.", "ffn.up_proj.", "ffn.down_proj."}};
+
+static const struct names *names_of(const struct transformer *t)
+{
+    return !t->b.shape.alibi ? &gpt : t->b.shape.no_bias ? &mpt : &bloom;
+}
+
+/* Learned positions are added, with dropout. */
+static void add_positions(struct transformer *t)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, mask = t->tokens * t->hidden;
-    int64_t vocab = t->b.shape.vocab, positions = t->b.shape.positions;
-    struct traces_cost position = {
+    const struct traces_cost position = {
         .forward_bytes = 3 * x + mask, .weight_bytes = 2 * x + mask, .whole = true};
+    int32_t places = traces_builder_part(&t->b, &position);
+
+    traces_builder_param(&t->b, places, t->b.shape.positions, t->hidden, LW_TP_REPLICATED,
+                         "transformer.wpe.weight");
+    transformer_keep(t, mask, true);
+}
+
+static void add_embedding(struct transformer *t)
+{
+    int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
 
     transformer_module(t, "transformer.embedding");
     int32_t tokens = transformer_lookup(t, vocab);
-    int32_t places = traces_builder_part(&t->b, &position); /* addition and dropout */
-    traces_builder_param(&t->b, tokens, vocab, t->hidden, LW_TP_VOCAB, "transformer.wte.weight");
-    traces_builder_param(&t->b, places, positions, t->hidden, LW_TP_REPLICATED,
-                         "transformer.wpe.weight");
-    transformer_keep(t, 8 * t->tokens + mask, true);
+    traces_builder_param(&t->b, tokens, vocab, t->hidden, LW_TP_VOCAB, "transformer.%s.weight",
+                         names_of(t)->embedding);
+    if (!t->b.shape.alibi)
+        add_positions(t);
+    if (t->b.shape.embedding_norm)
+        transformer_pair(t, transformer_norm(t), t->hidden, t->hidden, LW_TP_REPLICATED,
+                         "transformer", "word_embeddings_layernorm.");
+    transformer_keep(t, 8 * t->tokens, true);
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
 }
 
 static void add_block(struct transformer *t, int32_t i)
 {
-    static const char *const names[] = {"attn.c_attn.", "attn.c_proj.", "mlp.c_fc.", "mlp.c_proj."};
     char block[64];
 
-    snprintf(block, sizeof block, "transformer.h.%d", i);
-    transformer_pre_norm_block(t, block, names);
+    snprintf(block, sizeof block, "transformer.%s.%d", names_of(t)->block, i);
+    transformer_pre_norm_block(t, block, names_of(t)->parts);
 }
 
 /* Vocabulary-parallel scores sum three numbers per token in forward, their maximum, their sum and
@@ -48,9 +80,11 @@ static void add_head(struct transformer *t)
     int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
 
     transformer_module(t, "lm_head");
-    int32_t norm = transformer_norm(t);
-    traces_builder_param(&t->b, norm, t->hidden, 1, LW_TP_REPLICATED, "transformer.ln_f.weight");
-    traces_builder_param(&t->b, norm, t->hidden, 1, LW_TP_REPLICATED, "transformer.ln_f.bias");
+    char norm[32];
+
+    snprintf(norm, sizeof norm, "%s.", names_of(t)->last);
+    transformer_pair(t, transformer_norm(t), t->hidden, t->hidden, LW_TP_REPLICATED, "transformer",
+                     norm);
     transformer_keep(t, x, true);
     int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
     traces_builder_param(&t->b, scores, vocab, t->hidden, LW_TP_VOCAB, "lm_head.weight")->tied = 0;
@@ -80,29 +114,44 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
     s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
     LW_TRY(transformer_init(&t, m->name, &s, device, err));
     t.causal = true;
-    t.dropout = true;
-    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 5, masks ? s.layers : 0);
+    t.dropout = !s.alibi;
+    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 6, masks ? s.layers : 0);
     add_embedding(&t);
     for (int32_t i = 0; i < s.layers; i++)
         add_block(&t, i);
     add_head(&t);
     if (masks)
         add_masks(&t);
-    traces_builder_note(&t.b, "vocabulary %lld, %lld positions; scores by the tied token embedding",
-                        (long long)s.vocab, (long long)s.positions);
+    if (s.alibi)
+        traces_builder_note(&t.b, "vocabulary %lld, ALiBi; scores by the tied token embedding",
+                            (long long)s.vocab);
+    else
+        traces_builder_note(&t.b,
+                            "vocabulary %lld, %lld positions; scores by the tied token embedding",
+                            (long long)s.vocab, (long long)s.positions);
     return transformer_finish(&t, m, w, err);
 }
 
-#define GPT(layers_, hidden_, heads_, seq_, vocab_, batch_, dtype_)                                \
-    {                                                                                              \
-        .batch = batch_, .layers = layers_, .hidden = hidden_, .heads = heads_, .seq = seq_,       \
-        .ffn = 4 * hidden_, .vocab = vocab_, .dtype = dtype_, .attention = "full",                 \
-        .optimizer = "adam",                                                                       \
-    }
+#define SIZES(layers_, hidden_, heads_, seq_, vocab_, batch_, dtype_)                              \
+    .batch = batch_, .layers = layers_, .hidden = hidden_, .heads = heads_, .seq = seq_,           \
+    .ffn = 4 * hidden_, .vocab = vocab_, .dtype = dtype_, .optimizer = "adam"
+#define GPT(...) {SIZES(__VA_ARGS__), .attention = "full"}
 #define GPT2(layers, hidden, heads) GPT(layers, hidden, heads, 1024, 50257, 8, "f32")
 #define GPT3(layers, hidden, heads) GPT(layers, hidden, heads, 2048, 51200, 1, "bf16")
+#define BLOOM(layers, hidden, heads)                                                               \
+    {                                                                                              \
+        SIZES(layers, hidden, heads, 2048, 250880, 1, "bf16"), .attention = "full",                \
+        .alibi = true, .embedding_norm = true,                                                     \
+    }
+#define MPT(layers, hidden, heads, seq)                                                            \
+    {                                                                                              \
+        SIZES(layers, hidden, heads, seq, 50432, 1, "bf16"), .attention = "flash",                 \
+        .alibi = true, .no_bias = true,                                                            \
+    }
 
 #define RADFORD "Radford et al. 2019, table 2; huggingface.co/openai-community"
+#define SCAO "Le Scao et al., arXiv 2211.05100, table 3; huggingface.co/bigscience"
+#define MOSAIC "huggingface.co/mosaicml, config.json"
 #define BROWN                                                                                      \
     "Brown et al., arXiv 2005.14165, table 2.1; vocabulary of Narayanan et al., SC'21, section 5"
 
@@ -123,5 +172,10 @@ const struct traces_model traces_models_gpt[] = {
     {"gpt-6.7b", "GPT-3 6.7B", GPT3(32, 4096, 32), build, 3, BROWN},
     {"gpt-13b", "GPT-3 13B, with 40 heads of 128", GPT3(40, 5120, 40), build, 3, BROWN},
     {"gpt-175b", "GPT-3 175B", GPT3(96, 12288, 96), build, 3, BROWN},
+    {"bloom-560m", "BLOOM 560M", BLOOM(24, 1024, 16), build, 3, SCAO},
+    {"bloom-7b1", "BLOOM 7.1B", BLOOM(30, 4096, 32), build, 3, SCAO},
+    {"bloom-176b", "BLOOM 176B", BLOOM(70, 14336, 112), build, 3, SCAO},
+    {"mpt-7b", "MPT 7B", MPT(32, 4096, 32, 2048), build, 3, MOSAIC},
+    {"mpt-30b", "MPT 30B", MPT(48, 7168, 64, 8192), build, 3, MOSAIC},
     {0},
 };

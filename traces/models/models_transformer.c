@@ -501,30 +501,31 @@ void transformer_pair(struct transformer *t, int32_t part, int64_t weight, int64
     enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
 
     traces_builder_param(&t->b, part, bias, weight / bias, split, "%s.%sweight", block, name);
-    traces_builder_param(&t->b, part, bias, 1, of_bias, "%s.%sbias", block, name);
+    if (!t->b.shape.no_bias)
+        traces_builder_param(&t->b, part, bias, 1, of_bias, "%s.%sbias", block, name);
 }
 
 void transformer_pre_norm_block(struct transformer *t, const char *block,
-                                const char *const names[4])
+                                const char *const names[6])
 {
     int64_t h = t->hidden, ffn = t->ffn;
 
     transformer_module(t, "%s", block);
-    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, "ln_1.");
+    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, names[0]);
     transformer_keep_operand(t, h, true);
     transformer_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h,
-                     LW_TP_COLUMN, block, names[0]);
+                     LW_TP_COLUMN, block, names[1]);
     transformer_attention(t);
     transformer_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW,
-                     block, names[1]);
+                     block, names[2]);
     transformer_residual(t);
-    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, "ln_2.");
+    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, names[3]);
     transformer_keep_operand(t, h, true);
     transformer_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn,
-                     LW_TP_COLUMN, block, names[2]);
+                     LW_TP_COLUMN, block, names[4]);
     transformer_activation(t, ffn);
     transformer_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW,
-                     block, names[3]);
+                     block, names[5]);
     transformer_residual(t);
     transformer_end_block(t);
 }

@@ -73,10 +73,11 @@ void transformer_loss(struct transformer *t, int64_t vocab);
 /* The weight and the bias of a part: "h.0" and "ln_1." name them h.0.ln_1.weight, h.0.ln_1.bias. */
 void transformer_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
                       enum lw_tp_split split, const char *block, const char *name);
-/* A block of GPT-2's form: norm, attention, norm, two products. names: of queries, keys and values
- * in one, of attention's projection, of the two products. */
+/* A block of GPT-2's form: norm, attention, norm, two products. names: of the first norm, of
+ * queries, keys and values in one, of attention's projection, of the second norm, of the two
+ * products. */
 void transformer_pre_norm_block(struct transformer *t, const char *block,
-                                const char *const names[4]);
+                                const char *const names[6]);
 
 /* The second half of a block with experts, and its parameters: router, experts, shared experts. */
 void transformer_experts(struct transformer *t, int32_t block);

@@ -37,8 +37,8 @@ static void add_patches(struct transformer *t)
 
 static void add_block(struct transformer *t, int32_t i)
 {
-    static const char *const names[] = {"self_attention.in_proj_", "self_attention.out_proj.",
-                                        "mlp.0.", "mlp.3."};
+    static const char *const names[] = {"ln_1.", "self_attention.in_proj_",
+                                        "self_attention.out_proj.", "ln_2.", "mlp.0.", "mlp.3."};
     char block[64];
 
     snprintf(block, sizeof block, "encoder.layers.encoder_layer_%d", i);

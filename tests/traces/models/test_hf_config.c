@@ -25,7 +25,7 @@ static enum lw_status read(const char *text, const char **name, struct traces_mo
 /* Counts of the released weights (huggingface.co model cards and safetensors headers): Llama 2 7B,
  * Llama 3 8B, Llama 3.2 1B (tied), Mistral 7B, GPT-2, Mixtral 8x7B, Qwen3 0.6B (tied) and 30B-A3B,
  * Qwen2.5 7B, DeepSeek-V2-Lite and V3 (without the 58 x 256 biases of its router, which are no
- * parameters), GPT-OSS 20B. */
+ * parameters), GPT-OSS 20B, BLOOM 176B and 560M, MPT 7B and 30B, ViT-B/16 and L/16. */
 TEST(published_counts_are_met)
 {
     static const struct {
@@ -94,6 +94,28 @@ TEST(published_counts_are_met)
          "\"num_local_experts\": 32, \"experts_per_token\": 4, \"sliding_window\": 128,"
          "\"attention_bias\": true}",
          INT64_C(20914757184)},
+        {"{\"model_type\": \"bloom\", \"n_layer\": 70, \"n_embed\": 14336,"
+         "\"num_attention_heads\": 112, \"vocab_size\": 250880, \"seq_length\": 2048,"
+         "\"hidden_dropout\": 0.0}",
+         INT64_C(176247271424)},
+        {"{\"model_type\": \"bloom\", \"n_layer\": 24, \"hidden_size\": 1024, \"n_head\": 16,"
+         "\"vocab_size\": 250880}",
+         INT64_C(559214592)},
+        {"{\"model_type\": \"mpt\", \"d_model\": 4096, \"n_heads\": 32, \"n_layers\": 32,"
+         "\"expansion_ratio\": 4, \"max_seq_len\": 2048, \"no_bias\": true, \"vocab_size\": 50432,"
+         "\"attn_config\": {\"alibi\": true, \"qk_ln\": false}}",
+         INT64_C(6649286656)},
+        {"{\"model_type\": \"mpt\", \"d_model\": 7168, \"n_heads\": 64, \"n_layers\": 48,"
+         "\"max_seq_len\": 8192, \"vocab_size\": 50432}",
+         INT64_C(29957200896)},
+        {"{\"model_type\": \"vit\", \"hidden_size\": 768, \"num_hidden_layers\": 12,"
+         "\"num_attention_heads\": 12, \"intermediate_size\": 3072, \"image_size\": 224,"
+         "\"patch_size\": 16, \"qkv_bias\": true}",
+         INT64_C(86567656)},
+        {"{\"model_type\": \"vit\", \"hidden_size\": 1024, \"num_hidden_layers\": 24,"
+         "\"num_attention_heads\": 16, \"intermediate_size\": 4096, \"image_size\": 224,"
+         "\"patch_size\": 16}",
+         INT64_C(304326632)},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct traces_model_shape shape;
@@ -116,7 +138,17 @@ TEST(what_is_not_modelled_is_refused_by_field)
         {"{\"model_type\": \"mamba\"}", "config.json: model_type 'mamba' is not modelled; known: "
                                         "llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, "
                                         "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, llama4_text, "
-                                        "gpt2, bert"},
+                                        "gpt2, bert, bloom, mpt, vit"},
+        {"{\"model_type\": \"mpt\", \"d_model\": 64, \"n_heads\": 4, \"n_layers\": 2,"
+         "\"vocab_size\": 100, \"expansion_ratio\": 2}",
+         "config.json: expansion_ratio: found 2, allowed: 4"},
+        {"{\"model_type\": \"mpt\", \"d_model\": 64, \"n_heads\": 4, \"n_layers\": 2,"
+         "\"vocab_size\": 100, \"attn_config\": {\"alibi\": false}}",
+         "config.json: attn_config, no_bias: allowed are ALiBi without norms of queries, as many "
+         "heads of keys as of queries, and no biases"},
+        {"{\"model_type\": \"vit\", \"hidden_size\": 64, \"num_hidden_layers\": 2,"
+         "\"num_attention_heads\": 4, \"id2label\": {\"0\": \"cat\", \"1\": \"dog\"}}",
+         "config.json: id2label: found 2 classes, allowed: 1000"},
         {"{\"model_type\": \"llama\"}",
          "config.json: no 'num_hidden_layers': is this a model's config.json?"},
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1.5}",
