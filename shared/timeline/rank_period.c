@@ -12,6 +12,8 @@ struct lw_period_edge {
     int8_t part, by; /* by: 1 = begins, -1 = ends */
 };
 
+/* For whom a member waits. The number that all stages agree on, the gradient norm, is waited for at
+ * the stage that ends last, as the first message of the next step would be without it. */
 static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *plan, int64_t row)
 {
     static const enum lw_wait of_purpose[] = {
@@ -25,8 +27,11 @@ static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *p
     };
 
     if (plan && t->comm[row] >= 0 && t->comm[row] < plan->n_comms &&
-        plan->comms[t->comm[row]].purpose < sizeof of_purpose / sizeof *of_purpose)
-        return of_purpose[plan->comms[t->comm[row]].purpose];
+        plan->comms[t->comm[row]].purpose < sizeof of_purpose / sizeof *of_purpose) {
+        enum lw_comm_purpose purpose = plan->comms[t->comm[row]].purpose;
+        bool stages_meet = purpose == LW_COMM_MODEL && plan->n_stages > 1;
+        return stages_meet ? LW_WAIT_PIPELINE : of_purpose[purpose];
+    }
     return lw_op_class((enum lw_op_kind)t->kind[row]) == LW_CLASS_P2P ? LW_WAIT_PIPELINE
                                                                       : LW_WAIT_OTHER;
 }

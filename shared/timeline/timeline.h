@@ -45,7 +45,7 @@ enum lw_wait {
     LW_WAIT_PIPELINE,
     LW_WAIT_DATA,
     LW_WAIT_TIED,
-    LW_WAIT_OTHER, /* norm, world, recorded communicators */
+    LW_WAIT_OTHER, /* world, recorded communicators */
     LW_N_WAITS,
 };
 

@@ -1,5 +1,6 @@
 /* A step is the steady period: closed forms of pipelines, and what must not change it. */
 #include <stdio.h>
+#include <string.h>
 #include "tests/lib/unit.h"
 
 #include "shared/files/files.h"
@@ -57,6 +58,37 @@ TEST(pipelines_have_the_periods_and_bubbles_of_their_closed_forms)
         lw_summary_free(&s);
         lw_plan_free(&p);
     }
+}
+
+/* Stages that meet for the norm of the gradients wait there for the stage that ends last, and not
+ * at the first message of the next step: the same waiting, by the same name, less the squares that
+ * they take meanwhile. zb-h2 fills it with the next step, which now waits for the norm. */
+TEST(clipping_changes_no_bubble)
+{
+    int n = 0;
+
+    for (int32_t i = 0; i < N_PIPELINES; i++) {
+        const struct pipeline_case *x = &pipeline_cases[i];
+        char words[160];
+        struct chain c;
+        double waits = 0;
+        if (strstr(x->words, "zb-h2"))
+            continue;
+        snprintf(words, sizeof words, "%s clip 1", x->words);
+        pipeline_chain(&c, UNIT);
+        struct lw_plan p = build(&c, words);
+        struct lw_summary s = simulate(&p, NULL, 2, false);
+        for (int32_t r = 0; r < x->p; r++) {
+            waits += (double)s.ranks[r].wait[LW_WAIT_PIPELINE] / UNIT;
+            assert_int_equal(s.ranks[r].wait[LW_WAIT_OTHER], 0);
+        }
+        if (waits > x->bubble || waits < 0.99 * x->bubble)
+            fail_msg("%s: %g units of waiting, %d without", words, waits, x->bubble);
+        n++;
+        lw_summary_free(&s);
+        lw_plan_free(&p);
+    }
+    assert_true(n > 3);
 }
 
 /* With costs of messages and gradients the bubble of a 1F1B pipeline holds no transfer. */
