@@ -107,8 +107,8 @@ TEST(no_curve_beats_the_links)
 }
 
 /* More bytes take no less time, but where NCCL's correction of trees changes with the size (by 1/4
- * of the moving time at most: LL128 has 0.6, then 0.8), and where NCCL changes the algorithm as if the adapters
- * that groups share were its own. */
+ * of the moving time at most: LL128 has 0.6, then 0.8), and where NCCL changes the algorithm as if
+ * the adapters that groups share were its own. */
 TEST(times_rise_with_the_size)
 {
     static const char *const names[] = {"dgx-a100", "dgx-h100", "dgx-b200", "gb200", "l40s", "p4d"};
