@@ -77,6 +77,17 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct traces_bench
     return source ? LW_OK : lw_fail_nomem(err);
 }
 
+/* rccl-tests prints what nccl-tests does; the devices tell them apart. */
+static bool is_amd(const char *gpu)
+{
+    static const char *const words[] = {"AMD", "Instinct", "Radeon", "Vega", "MI300", "gfx"};
+    size_t i = 0;
+
+    while (i < sizeof words / sizeof *words && !strstr(gpu, words[i]))
+        i++;
+    return i < sizeof words / sizeof *words;
+}
+
 static enum lw_status fill(struct lw_cluster *c, const struct traces_bench *b, int n, bool in_place,
                            struct lw_err *err)
 {
@@ -94,7 +105,7 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_bench *b, i
     c->name = lw_arena_strdup(&c->arena, lw_base_name(b[0].file));
     c->about = lw_arena_strdup(&c->arena, about);
     c->device.kind = lw_arena_strdup(&c->arena, *gpu ? gpu : "unknown");
-    c->library = b[0].is_nccl ? "nccl" : "";
+    c->library = !b[0].is_nccl ? "" : is_amd(gpu) ? "rccl" : "nccl";
     c->library_version = lw_arena_strdup(&c->arena, b[0].version);
     c->tables = lw_arena_alloc(&c->arena, n_tables, sizeof *c->tables);
     if (!c->name || !c->about || !c->device.kind || !c->library_version || !c->tables)

@@ -557,6 +557,33 @@ TEST(a_cluster_holds_the_rows_as_they_were_measured)
     traces_bench_free(&b);
 }
 
+/* rccl-tests (ROCm/rccl-tests): the titles of nccl-tests, devices of AMD. */
+TEST(rccl_tests_are_of_rccl)
+{
+    static const char *const devices[][2] = {{"AMD Instinct MI300X", "rccl"}, {"Vega 20", "rccl"},
+                                             {"NVIDIA H200", "nccl"}};
+    char text[700];
+
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        struct traces_bench b;
+        struct lw_cluster c;
+        struct lw_err err = {0};
+        snprintf(text, sizeof text,
+                 "# Collective test starting: all_reduce_perf\n"
+                 "rccl-tests: Version develop:3a0a3ea\n"
+                 "#  Rank  0 Group  0 Pid 22 on a device  0 [0000:05:00] %s\n"
+                 "#  Rank  1 Group  0 Pid 22 on a device  1 [0000:26:00] %s\n"
+                 "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+                 "   1024  256  float  sum  -1  26.80  0.04  0.04  0\n",
+                 devices[i][0], devices[i][0]);
+        read_ok(text, &b);
+        assert_ok(lw_cluster_from_bench(&b, 1, false, &c, &err), err);
+        assert_string_equal(c.library, devices[i][1]);
+        lw_cluster_free(&c);
+        traces_bench_free(&b);
+    }
+}
+
 TEST(files_of_different_devices_or_the_same_table_twice_are_refused)
 {
     static const char one[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_reduce,2,1,4,1,A100\n";
