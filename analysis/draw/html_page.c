@@ -1,5 +1,5 @@
-/* What every page of the report begins and ends with. Narrow screens show whole pictures, paper the
- * largest buckets alone. */
+/* What every page of the report begins and ends with. Narrow screens scroll pictures, whose text
+ * would be too small; paper shows the largest buckets alone. */
 #include "analysis/draw/html.h"
 
 const char html_head[] =
@@ -28,7 +28,7 @@ const char html_style[] =
     ".note{color:#555}footer{margin-top:3em;color:#666;font-size:.85em}\n"
     ".print{display:none}"
     "@media (max-width:600px){body{margin:1em auto;padding:0 .6em}th,td{padding:.2em .4em}"
-    "svg{min-width:0}}\n"
+    "svg{min-width:900px}}\n"
     "@media print{body{max-width:none;margin:0;font-size:11px}.wide{overflow:visible}"
     "svg{min-width:0}label,.more{display:none}.print{display:block}"
     "section,tr{break-inside:avoid}h2,h3{break-after:avoid}"

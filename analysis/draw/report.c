@@ -420,19 +420,28 @@ static bool has_earlier(const struct page *p, int32_t i)
     return false;
 }
 
-/* Of several runs also what tells them apart, each once. */
+/* Of several runs also what tells them apart, each once, as many as have room. */
 static void put_title(const struct page *p)
 {
+    enum { ROOM = 110 };
     char all[512] = "", cut[512];
     size_t n = 0;
+    int32_t n_more = 0;
 
-    for (int32_t i = 0; i < p->n && p->n > 1 && n < sizeof all; i++)
-        if (which(p, &p->runs[i])[0] && !has_earlier(p, i))
-            n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", n ? " | " : "",
-                                  which(p, &p->runs[i]));
+    for (int32_t i = 0; i < p->n && p->n > 1; i++) {
+        const char *text = which(p, &p->runs[i]);
+        if (!text[0] || has_earlier(p, i))
+            continue;
+        if (n > 0 && n + strlen(text) > ROOM)
+            n_more++;
+        else if (n < sizeof all)
+            n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", n ? " | " : "", text);
+    }
     html_text(p->f, p->names->title);
     fputs(n ? " (" : "", p->f);
     html_text(p->f, plot_cut(cut, sizeof cut, all, 120));
+    if (n_more > 0)
+        fprintf(p->f, " | and %d more", n_more);
     fputs(n ? ")" : "", p->f);
 }
 
@@ -458,7 +467,8 @@ static enum lw_status name_plan_files(struct page *p, struct lw_arena *a, struct
     for (int32_t i = 0; i < p->n; i++) {
         const struct lw_run *r = &p->runs[i];
         char text[640];
-        if (r->workload_name[0] || !r->plan_name[0])
+        if (r->workload_name[0] || !r->plan_name[0] ||
+            strncmp(p->differs[i], r->plan_name, strlen(r->plan_name)) == 0)
             continue;
         snprintf(text, sizeof text, "%.200s%s%s", r->plan_name, p->differs[i][0] ? ", " : "",
                  p->differs[i]);

@@ -181,8 +181,9 @@ static enum lw_status refuse_other_kind(const struct lw_plan_source *s, const st
 
     if (!s->cluster_file)
         return lw_fail(err, LW_EINVAL,
-                       "%s '%s' is timed for device '%s': give its cluster (-c NAME); without -c "
-                       "it is '%s', which has '%s'",
+                       "%s '%s' is timed for device '%s': give its cluster (-c NAME; `lapwing "
+                       "import --cluster-out FILE` writes a recording's); without -c it is '%s', "
+                       "which has '%s'",
                        t->what, t->name, t->device, c->name, c->device.kind);
     return lw_fail(err, LW_EINVAL,
                    "%s '%s' is timed for device '%s', cluster '%s' has '%s': %s--as-recorded keeps "

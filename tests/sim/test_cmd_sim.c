@@ -442,9 +442,10 @@ TEST(device_is_offered_where_it_can_time_the_modules)
 TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
 {
     expect("sim -w h100.json --dp 2 --no-db", 1,
-           "is timed for device 'H100-SXM5-80GB': give its cluster (-c NAME); without -c it is "
+           "is timed for device 'H100-SXM5-80GB': give its cluster (-c NAME; `lapwing import "
+           "--cluster-out FILE` writes a recording's); without -c it is "
            "'host', which has 'cpu core'");
-    expect("recommend h100.json --dp 2", 1, "give its cluster (-c NAME)");
+    expect("recommend h100.json --dp 2", 1, "give its cluster (-c NAME;");
     expect("sim -w h100.json --dp 2 --no-db --device host", 0, "step ");
     expect("plan -w h100.json --dp 2", 0, "");
     expect("exec -w h100.json --dp 2 --steps 1 --warmup 0 --no-verify --compute sleep --no-db", 0,
