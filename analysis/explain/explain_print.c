@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/text/table.h"
+#include "shared/base/arena.h"
+#include "shared/numbers/median.h"
+#include "shared/text/record.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/period_figures.h"
 #include "shared/timeline/summary_print.h"
@@ -26,66 +28,86 @@ static double share(lw_ps part, lw_ps whole)
 
 /* --- charges ---------------------------------------------------------------------------------- */
 
-static enum lw_status charge_csv(const struct lw_explanation *e, FILE *f, struct lw_err *err)
-{
-    static const char *const titles[] = {"cause", "time_ns", "share_pct", "exposed_comm_ns",
-                                         "critical_path_ns"};
-    struct lw_table *t = lw_table_new(5, titles);
+struct charge {
+    const char *key, *name;
+    lw_ps time, exposed, on_path; /* on_path -1: of a part of a cause */
+    double share_pct;
+};
 
-    for (int c = 0; c < LW_N_CAUSES; c++) {
-        lw_ns time = lw_ps_to_ns(e->charge[c]);
-        LW_CELLS(t, lw_cause_key((enum lw_cause)c), time,
-                 lw_decimals(share(e->charge[c], e->measure.end - e->measure.start), 3),
-                 lw_cause_is_exposed((enum lw_cause)c) ? time : 0, lw_ps_to_ns(e->on_path[c]));
+#define AT(field) offsetof(struct charge, field)
+static const struct lw_column charge_columns[] = {
+    {"cause", NULL, LW_COLUMN_STRING, AT(key)},
+    {NULL, "cause", LW_COLUMN_STRING, AT(name)},
+    {"time_ns", ">ms", LW_COLUMN_EXACT_MS, AT(time)},
+    {"share_pct", NULL, LW_COLUMN_REAL, AT(share_pct), .digits = 3},
+    {NULL, ">% of period", LW_COLUMN_REAL, AT(share_pct), .digits = 1},
+    {"exposed_comm_ns", NULL, LW_COLUMN_EXACT_MS, AT(exposed)},
+    {"critical_path_ns", ">on the critical path ms", LW_COLUMN_EXACT_MS, AT(on_path)},
+};
+#undef AT
+
+static struct charge charge_of(const struct lw_explanation *e, const char *name, lw_ps time,
+                               lw_ps on_path)
+{
+    return (struct charge){.name = name, .time = time, .on_path = on_path,
+                           .share_pct = share(time, e->measure.end - e->measure.start)};
+}
+
+static void find_charges(const struct lw_explanation *e, struct charge v[LW_N_CAUSES])
+{
+    for (int i = 0; i < LW_N_CAUSES; i++) {
+        enum lw_cause c = (enum lw_cause)i;
+        v[i] = charge_of(e, lw_cause_name(c), e->charge[c], e->on_path[c]);
+        v[i].key = lw_cause_key(c);
+        v[i].exposed = lw_cause_is_exposed(c) ? e->charge[c] : 0;
     }
-    return lw_table_end(t, f, LW_TABLE_CSV, err);
 }
 
-static void charge_row(struct lw_table *t, const struct lw_explanation *e, const char *name,
-                       lw_ps time, lw_ps on_path)
-{
-    LW_CELLS(t, name, lw_decimals(ms(time), 3),
-             lw_decimals(share(time, e->measure.end - e->measure.start), 1));
-    lw_table_cell(t, on_path < 0 ? "" : "%.3f", ms(on_path));
-}
-
-/* For whom the rank waited, below the row of all waits. */
-static void wait_rows(struct lw_table *t, const struct lw_explanation *e)
-{
-    char name[32];
-
-    for (int i = 0; i < LW_N_WAITS; i++) {
-        snprintf(name, sizeof name, "  %s", lw_period_figure_title(LW_FIGURE_WAIT + i));
-        if (e->measure.wait[i] > 0)
-            charge_row(t, e, name, e->measure.wait[i], -1);
-    }
-}
-
+/* Causes that take time; for whom the rank waited, below the row of all waits; the period. */
 static enum lw_status put_charges(const struct lw_explanation *e, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"cause", ">ms", ">% of period",
-                                         ">on the critical path ms"};
-    struct lw_table *t = lw_table_new(4, titles);
+    struct charge all[LW_N_CAUSES], v[LW_N_CAUSES + LW_N_WAITS + 1];
+    char names[LW_N_WAITS][32];
+    int n = 0;
 
+    find_charges(e, all);
     for (int c = 0; c < LW_N_CAUSES; c++) {
-        if (e->charge[c] == 0 && e->on_path[c] == 0)
-            continue;
-        charge_row(t, e, lw_cause_name((enum lw_cause)c), e->charge[c], e->on_path[c]);
-        if (c == LW_CAUSE_WAIT)
-            wait_rows(t, e);
+        if (all[c].time != 0 || all[c].on_path != 0)
+            v[n++] = all[c];
+        for (int i = 0; c == LW_CAUSE_WAIT && i < LW_N_WAITS; i++) {
+            snprintf(names[i], sizeof names[i], "  %s",
+                     lw_period_figure_title(LW_FIGURE_WAIT + i));
+            if (e->measure.wait[i] > 0)
+                v[n++] = charge_of(e, names[i], e->measure.wait[i], -1);
+        }
     }
-    charge_row(t, e, "all", e->measure.end - e->measure.start, e->length);
-    return lw_table_end(t, f, 0, err);
+    v[n++] = charge_of(e, "all", e->measure.end - e->measure.start, e->length);
+    return lw_records_text(&LW_RECORDS(NULL, charge_columns, v, n), f, 0, err);
 }
 
 /* --- the critical path ------------------------------------------------------------------------ */
 
+static const char *cause_name(int cause)
+{
+    return lw_cause_name((enum lw_cause)cause);
+}
+
 /* Neighbours that read the same: compute of one kind with the copies between, or one op. */
 struct stretch {
     struct lw_path_part first;
-    lw_ps to;
+    lw_ps to, length;
     int32_t n_ops, n_copies, last_op;
-    bool shown;
+    char text[320];
+};
+
+#define AT(field) offsetof(struct stretch, field)
+static const struct lw_column stretch_columns[] = {
+    {NULL, ">from ms", LW_COLUMN_MS, AT(first.from)},
+    {NULL, ">to ms", LW_COLUMN_MS, AT(to)},
+    {NULL, ">ms", LW_COLUMN_MS, AT(length)},
+    {NULL, ">rank", LW_COLUMN_INT32, AT(first.rank)},
+    {NULL, "cause", LW_COLUMN_WORD, AT(first.cause), .word = cause_name},
+    {NULL, "op", LW_COLUMN_CHARS, AT(text)},
 };
 
 static enum lw_op_kind kind_of(const struct lw_explain_report *r, const struct lw_path_part *p)
@@ -118,117 +140,105 @@ static int64_t join(const struct lw_explain_report *r, struct stretch *out)
             s->to = p->to;
             s->last_op = p->op;
         } else {
-            out[n++] = (struct stretch){*p, p->to, 1, 0, p->op, false};
+            out[n++] = (struct stretch){.first = *p, .to = p->to, .n_ops = 1, .last_op = p->op};
         }
     }
     return n;
 }
 
-static void describe(const struct lw_explain_report *r, const struct stretch *s, char *buf,
-                     size_t size)
+static void describe(const struct lw_explain_report *r, struct stretch *s)
 {
+    enum { SIZE = sizeof s->text };
     const struct lw_op *op = &r->plan->ops[s->first.op];
     const char *kind = lw_op_name(op->kind);
 
     if (s->n_copies > 0)
-        snprintf(buf, size, "%s, %d op%s, %d cop%s between", kind, s->n_ops,
+        snprintf(s->text, SIZE, "%s, %d op%s, %d cop%s between", kind, s->n_ops,
                  lw_plural(s->n_ops), s->n_copies, s->n_copies == 1 ? "y" : "ies");
     else if (s->n_ops > 1)
-        snprintf(buf, size, "%s, %d ops", kind, s->n_ops);
+        snprintf(s->text, SIZE, "%s, %d ops", kind, s->n_ops);
     else if (op->bucket >= 0)
-        snprintf(buf, size, "%s of bucket %d", kind, op->bucket);
+        snprintf(s->text, SIZE, "%s of bucket %d", kind, op->bucket);
     else if (op->kind == LW_OP_KERNEL && op->name[0]) /* "ops of the host" */
-        snprintf(buf, size, "%s", op->name);
+        snprintf(s->text, SIZE, "%s", op->name);
     else
-        snprintf(buf, size, "%s%s%s", kind, op->name[0] ? " " : "", op->name);
+        snprintf(s->text, SIZE, "%s%s%s", kind, op->name[0] ? " " : "", op->name);
 }
 
-static int by_length(const void *pa, const void *pb)
+/* Of all pieces but the longest. */
+static enum lw_status time_of_short(const struct stretch *v, int64_t n, lw_ps *sum,
+                                    struct lw_err *err)
 {
-    const struct stretch *a = *(const struct stretch *const *)pa;
-    const struct stretch *b = *(const struct stretch *const *)pb;
-    lw_ps x = a->to - a->first.from, y = b->to - b->first.from;
+    int64_t *lengths;
 
-    return x != y ? (x < y) - (x > y) : (a > b) - (a < b);
-}
-
-/* The longest pieces, of equals the earlier. */
-static enum lw_status choose_shown(struct stretch *v, int64_t n, bool all, struct lw_err *err)
-{
-    int64_t n_shown = all || n < PIECES_SHOWN ? n : PIECES_SHOWN;
-    struct stretch **order;
-
-    LW_NEW(order, n, err);
+    LW_NEW(lengths, n, err);
     for (int64_t i = 0; i < n; i++)
-        order[i] = &v[i];
-    qsort(order, (size_t)n, sizeof *order, by_length);
-    for (int64_t i = 0; i < n_shown; i++)
-        order[i]->shown = true;
-    lw_free(order);
+        lengths[i] = v[i].length;
+    qsort(lengths, (size_t)n, sizeof *lengths, lw_compare_int64);
+    *sum = 0;
+    for (int64_t i = 0; i + PIECES_SHOWN < n; i++)
+        *sum += lengths[i];
+    lw_free(lengths);
     return LW_OK;
 }
 
+static enum lw_status put_pieces(const struct lw_explain_report *r, struct stretch *v, int64_t n,
+                                 FILE *f, struct lw_err *err)
+{
+    struct lw_records rows = LW_RECORDS(NULL, stretch_columns, v, n);
+    lw_ps others;
+
+    for (int64_t i = 0; i < n; i++) {
+        v[i].length = v[i].to - v[i].first.from;
+        describe(r, &v[i]);
+    }
+    rows.most = r->all ? 0 : PIECES_SHOWN;
+    rows.largest = AT(length);
+    LW_TRY(time_of_short(v, n, &others, err));
+    fprintf(f, "\ncritical path over all ranks\n");
+    LW_TRY(lw_records_text(&rows, f, 0, err));
+    if (!r->all && n > PIECES_SHOWN)
+        fprintf(f, "the %d longest of %lld pieces; the others take %.3f ms; --all prints every "
+                   "one\n", PIECES_SHOWN, (long long)n, ms(others));
+    return LW_OK;
+}
+#undef AT
+
 static enum lw_status put_path(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {">from ms", ">to ms", ">ms", ">rank", "cause", "op"};
     struct stretch *v;
-    lw_ps hidden = 0;
-    int64_t n_hidden = 0;
-    char text[320];
 
     LW_NEW(v, r->e->n_path, err);
-    int64_t n = join(r, v);
-    enum lw_status st = choose_shown(v, n, r->all, err);
-    struct lw_table *t = lw_table_new(6, titles);
-    for (int64_t i = 0; i < n && st == LW_OK; i++) {
-        lw_ps length = v[i].to - v[i].first.from;
-        if (!v[i].shown) {
-            hidden += length;
-            n_hidden++;
-            continue;
-        }
-        describe(r, &v[i], text, sizeof text);
-        LW_CELLS(t, lw_decimals(ms(v[i].first.from), 3), lw_decimals(ms(v[i].to), 3),
-                 lw_decimals(ms(length), 3), v[i].first.rank, lw_cause_name(v[i].first.cause),
-                 text);
-    }
-    if (st == LW_OK) {
-        fprintf(f, "\ncritical path over all ranks\n");
-        st = lw_table_print(t, f, 0, err);
-    }
-    if (st == LW_OK && n_hidden > 0)
-        fprintf(f, "the %d longest of %lld pieces; the others take %.3f ms; --all prints every "
-                   "one\n", PIECES_SHOWN, (long long)n, ms(hidden));
-    lw_table_free(t);
+    enum lw_status st = put_pieces(r, v, join(r, v), f, err);
     lw_free(v);
     return st;
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
 
+#define AT(field) offsetof(struct lw_what_if, field)
+static const struct lw_column what_if_columns[] = {
+    {"change", NULL, LW_COLUMN_STRING, AT(key)},
+    {NULL, "what if", LW_COLUMN_STRING, AT(name)},
+    {"step_ns", ">step ms", LW_COLUMN_MS, AT(step)},
+    {NULL, ">change ms", LW_COLUMN_CHANGE_MS, AT(change), .lacking = "-"},
+    {NULL, ">change %", LW_COLUMN_CHANGE_PCT, AT(change_pct), .lacking = "-"},
+    {"exposed_comm_ns", ">exposed ms", LW_COLUMN_MS, AT(exposed_comm)},
+};
+#undef AT
+
 static enum lw_status put_what_ifs(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"what if", ">step ms", ">change ms", ">change %",
-                                         ">exposed ms"};
-
     if (r->n_what_ifs == 0) {
         lw_printf_paragraph(f, "\nwhat-ifs are not simulated: %s", r->why);
         return LW_OK;
     }
-    struct lw_table *t = lw_table_new(5, titles);
-    lw_ps base = r->what_ifs[0].step;
-    for (int i = 0; i < r->n_what_ifs; i++) {
-        const struct lw_what_if *w = &r->what_ifs[i];
-        LW_CELLS(t, w->name, lw_decimals(ms(w->step), 3));
-        lw_table_cell(t, i ? "%+.3f" : "-", ms(w->step - base));
-        lw_table_cell(t, i ? "%+.1f" : "-", share(w->step - base, base));
-        LW_CELLS(t, lw_decimals(ms(w->exposed_comm), 3));
-    }
     fprintf(f, "\nwhat if, simulated\n");
-    enum lw_status st = lw_table_end(t, f, 0, err);
+    LW_TRY(lw_records_text(&LW_RECORDS(NULL, what_if_columns, r->what_ifs, r->n_what_ifs), f, 0,
+                           err));
     if (r->why[0])
         lw_printf_paragraph(f, "note: %s", r->why);
-    return st;
+    return LW_OK;
 }
 
 static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
@@ -256,20 +266,6 @@ static enum lw_status put_text(const struct lw_explain_report *r, FILE *f, struc
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-static void json_charges(struct lw_jsonout *o, const struct lw_explanation *e)
-{
-    lw_jsonout_array(o, "charges");
-    for (int c = 0; c < LW_N_CAUSES; c++) {
-        lw_jsonout_line_object(o, NULL);
-        LW_JSON(o, "cause", lw_cause_key((enum lw_cause)c), "time_ns", LW_EXACT_NS(e->charge[c]),
-                "exposed_comm_ns",
-                LW_EXACT_NS(lw_cause_is_exposed((enum lw_cause)c) ? e->charge[c] : 0),
-                "critical_path_ns", LW_EXACT_NS(e->on_path[c]));
-        lw_jsonout_end(o);
-    }
-    lw_jsonout_end(o);
-}
-
 static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
 {
     lw_jsonout_array(o, "critical_path");
@@ -283,7 +279,7 @@ static void json_path(struct lw_jsonout *o, const struct lw_explain_report *r)
     lw_jsonout_end(o);
 }
 
-static void put_json(const struct lw_explain_report *r, FILE *f)
+static void put_json(const struct lw_explain_report *r, const struct lw_records *charges, FILE *f)
 {
     struct lw_jsonout o = {.file = f};
     const struct lw_explanation *e = r->e;
@@ -293,15 +289,9 @@ static void put_json(const struct lw_explain_report *r, FILE *f)
             "plan_hash", r->run->plan_hash, "step", e->step, "rank", e->rank,
             "step_ns", LW_EXACT_NS(e->length));
     lw_summary_json_measure(&o, &e->measure);
-    json_charges(&o, e);
+    lw_records_json(&o, charges);
     json_path(&o, r);
-    lw_jsonout_array(&o, "what_ifs");
-    for (int i = 0; i < r->n_what_ifs; i++) {
-        const struct lw_what_if *w = &r->what_ifs[i];
-        LW_JSON_ROW(&o, NULL, "change", w->key, "step_ns", lw_ps_to_ns(w->step),
-                    "exposed_comm_ns", lw_ps_to_ns(w->exposed_comm));
-    }
-    lw_jsonout_end(&o);
+    lw_records_json(&o, &LW_RECORDS("what_ifs", what_if_columns, r->what_ifs, r->n_what_ifs));
     lw_jsonout_string(&o, "what_ifs_note", r->why[0] ? r->why : NULL);
     lw_jsonout_end(&o);
 }
@@ -309,11 +299,14 @@ static void put_json(const struct lw_explain_report *r, FILE *f)
 enum lw_status lw_explain_print(const struct lw_explain_report *r, enum lw_format format, FILE *f,
                                 struct lw_err *err)
 {
+    struct charge v[LW_N_CAUSES];
+    const struct lw_records charges = LW_RECORDS("charges", charge_columns, v, LW_N_CAUSES);
+
     if (format == LW_FORMAT_TEXT)
         return put_text(r, f, err);
-    if (format == LW_FORMAT_JSON) {
-        put_json(r, f);
-        return LW_OK;
-    }
-    return charge_csv(r->e, f, err);
+    find_charges(r->e, v);
+    if (format == LW_FORMAT_CSV)
+        return lw_records_csv(&charges, f, err);
+    put_json(r, &charges, f);
+    return LW_OK;
 }

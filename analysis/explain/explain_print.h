@@ -10,6 +10,8 @@
 struct lw_what_if {
     const char *name, *key; /* "twice the bandwidth", "twice_the_bandwidth" */
     lw_ps step, exposed_comm;
+    lw_ps change;      /* of the step; INT64_MIN: nothing changes, as the run is */
+    double change_pct; /* NaN there */
 };
 
 /* An explanation with what belongs to it. n_what_ifs 0: none, and why; else the first one is the

@@ -61,8 +61,8 @@ static enum lw_status simulate(const struct lw_plan *plan, const struct lw_clust
     if (st == LW_OK)
         st = lw_timeline_measure(&t, plan, o.n_steps - 1, &s, err);
     if (st == LW_OK)
-        *out = (struct lw_what_if){changes[c].name, changes[c].key, s.step,
-                                   s.ranks[s.worst].exposed_comm};
+        *out = (struct lw_what_if){.name = changes[c].name, .key = changes[c].key, .step = s.step,
+                                   .exposed_comm = s.ranks[s.worst].exposed_comm};
     lw_summary_free(&s);
     lw_timeline_free(&t);
     return st;
@@ -118,6 +118,11 @@ enum lw_status lw_explain_what_ifs(struct lw_plan *plan, const struct lw_cluster
         st = try_change(plan, cluster, (enum change)c, kept, &out[made++], err);
     }
     lw_free(kept);
+    for (int i = 0; i < made && st == LW_OK; i++) {
+        double change = (double)(out[i].step - out[0].step);
+        out[i].change = i > 0 ? out[i].step - out[0].step : INT64_MIN;
+        out[i].change_pct = i > 0 ? lw_percent(change, (double)out[0].step) : (double)NAN;
+    }
     if (st == LW_OK)
         *n = made;
     return st;

@@ -40,7 +40,8 @@ static bool is_text(const struct lw_column *x)
 
 static bool is_time(const struct lw_column *x)
 {
-    return x->kind == LW_COLUMN_PS || x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_CHANGE_MS;
+    return x->kind == LW_COLUMN_PS || x->kind == LW_COLUMN_MS ||
+           x->kind == LW_COLUMN_EXACT_MS || x->kind == LW_COLUMN_CHANGE_MS;
 }
 
 static bool is_lacking(const struct lw_column *x, const void *field)
@@ -51,9 +52,11 @@ static bool is_lacking(const struct lw_column *x, const void *field)
     }
     if (x->kind == LW_COLUMN_CHANGE_PCT || x->kind == LW_COLUMN_DOUBLE)
         return isnan(*(const double *)field);
-    if (x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_NS)
+    if (x->kind == LW_COLUMN_MS || x->kind == LW_COLUMN_EXACT_MS || x->kind == LW_COLUMN_NS)
         return number_of(x, field) == -1;
-    if (!x->lacking || x->kind == LW_COLUMN_FLAG || x->kind == LW_COLUMN_CHANGE_MS)
+    if (x->kind == LW_COLUMN_CHANGE_MS)
+        return number_of(x, field) == INT64_MIN;
+    if (!x->lacking || x->kind == LW_COLUMN_FLAG)
         return false;
     return x->kind == LW_COLUMN_REAL ? !(*(const double *)field >= 0) : number_of(x, field) < 0;
 }
@@ -72,6 +75,8 @@ static void json_member(struct lw_jsonout *o, const struct lw_column *x, const v
         LW_JSON(o,
                 x->key,
                 lw_decimals(*(const double *)field, x->kind == LW_COLUMN_REAL ? x->digits : 3));
+    else if (x->kind == LW_COLUMN_EXACT_MS)
+        LW_JSON(o, x->key, LW_EXACT_NS(number_of(x, field)));
     else if (is_time(x))
         LW_JSON(o, x->key, LW_PS(number_of(x, field)));
     else
@@ -132,7 +137,7 @@ static void table_cell(struct lw_table *t, const struct lw_column *x, const void
     else if (x->kind == LW_COLUMN_NS && !csv)
         lw_table_cell(t, "%s", lw_format_ps(buf, lw_ns_to_ps(number_of(x, field))));
     else if (is_time(x))
-        lw_table_cell(t, x->kind == LW_COLUMN_MS ? "%.3f" : "%+.3f",
+        lw_table_cell(t, x->kind == LW_COLUMN_CHANGE_MS ? "%+.3f" : "%.3f",
                       (double)number_of(x, field) / (double)LW_PS_PER_MS);
     else if (x->kind == LW_COLUMN_BYTES && !csv)
         lw_table_cell(t, "%s", lw_format_bytes(buf, number_of(x, field)));

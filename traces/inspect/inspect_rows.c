@@ -253,8 +253,8 @@ void inspect_json_step(struct lw_jsonout *o, const struct lw_step *s)
     lw_record_json(o, step, LW_N_COLUMNS(step), &r);
 }
 
-void inspect_json_collective(struct lw_jsonout *o, const struct lw_trace *t, const struct lw_step *s,
-                             int64_t row)
+void inspect_json_collective(struct lw_jsonout *o, const struct lw_trace *t,
+                             const struct lw_step *s, int64_t row)
 {
     struct inspect_row r = collective_row(t, s, row);
 
@@ -304,7 +304,8 @@ enum lw_status inspect_rows_text(const struct inspect_rows *rows, bool all, FILE
         {INSPECT_STEP, INSPECT_STEP,
          {.columns = step, .n_columns = LW_N_COLUMNS(step)}},
         {INSPECT_COLLECTIVE, INSPECT_COLLECTIVE,
-         {.columns = collective_text, .n_columns = LW_N_COLUMNS(collective_text), .most = INSPECT_SHOWN}},
+         {.columns = collective_text, .n_columns = LW_N_COLUMNS(collective_text),
+          .most = INSPECT_SHOWN}},
     };
 
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {

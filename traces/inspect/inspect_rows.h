@@ -49,5 +49,5 @@ void inspect_left_out(const struct lw_records *r, FILE *f);
 void inspect_json_busy(struct lw_jsonout *o, const struct lw_busy *b, bool with_window);
 void inspect_json_comm(struct lw_jsonout *o, const struct lw_comm_op *c);
 void inspect_json_step(struct lw_jsonout *o, const struct lw_step *s);
-void inspect_json_collective(struct lw_jsonout *o, const struct lw_trace *t, const struct lw_step *s,
-                             int64_t row);
+void inspect_json_collective(struct lw_jsonout *o, const struct lw_trace *t,
+                             const struct lw_step *s, int64_t row);
