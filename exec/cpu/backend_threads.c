@@ -100,7 +100,7 @@ static enum lw_status threads_comm_reducer(struct exec_world *w, struct exec_com
                                            enum lw_reducer_kind reducer, struct lw_err *err)
 {
     struct cpu_link *l = c->link;
-    bool levels = reducer == LW_REDUCER_HIERARCHICAL || reducer == LW_REDUCER_HFREDUCE;
+    bool levels = lw_reducer_is(reducer) & LW_REDUCER_IN_LEVELS;
     int32_t each = levels ? members_per_node(l) : 1;
     struct exec_shape shape = {reducer, each > 0 ? l->n / each : 0, each};
     struct exec_group *group;

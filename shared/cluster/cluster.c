@@ -449,17 +449,18 @@ static enum lw_status check_nccl(const struct lw_cluster *c, struct lw_err *err)
 
 static enum lw_status check_algorithm(const char *name, int32_t i, struct lw_err *err)
 {
-    static const enum lw_reducer_kind can[] = {
-        LW_REDUCER_RING,   LW_REDUCER_TREE,     LW_REDUCER_HFREDUCE, LW_REDUCER_HIERARCHICAL,
-        LW_REDUCER_DIRECT, LW_REDUCER_ONE_SHOT, LW_REDUCER_PAIRWISE};
+    char allowed[160] = "";
 
-    for (size_t k = 0; k < sizeof can / sizeof *can; k++)
-        if (strcmp(name, lw_reducer_name(can[k])) == 0)
+    for (int k = 0; k < LW_REDUCER_NCCL; k++) {
+        const char *word = lw_reducer_name((enum lw_reducer_kind)k);
+        if (!(lw_reducer_is((enum lw_reducer_kind)k) & LW_REDUCER_ALGORITHM))
+            continue;
+        if (strcmp(name, word) == 0)
             return LW_OK;
-    return lw_fail(err, LW_EFORMAT,
-                   "at algorithms[%d]: found \"%s\", allowed: ring, tree, hfreduce, hierarchical, "
-                   "direct, one-shot, pairwise",
-                   i, name);
+        lw_err_word(allowed, sizeof allowed, word);
+    }
+    return lw_fail(err, LW_EFORMAT, "at algorithms[%d]: found \"%s\", allowed: %s", i, name,
+                   allowed);
 }
 
 enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)

@@ -12,8 +12,14 @@ static const char *const algorithms[] = {"tree", "ring", "collnet-direct", "coll
                                          "nvls-tree", "pat", NULL};
 static const char *const protocols[] = {"ll", "ll128", "simple", NULL};
 
-static const char *const plain[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
-                                    "hierarchical", "direct", "one-shot", "pairwise"};
+#define IS(id, word, is) is,
+static const char *const plain[] = {LW_REDUCERS(LW_ROW_REDUCER_WORD)};
+static const unsigned plain_is[] = {LW_REDUCERS(IS)};
+
+unsigned lw_reducer_is(enum lw_reducer_kind r)
+{
+    return r < LW_REDUCER_NCCL ? plain_is[r] : 0;
+}
 
 /* Every name is a constant: A of one list of algorithms, L7 of all lists in the order of their
  * bits. */

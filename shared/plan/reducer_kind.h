@@ -15,19 +15,36 @@ enum {
     LW_N_NCCL_LISTS = LW_N_NCCL_ALGORITHM_LISTS * LW_N_NCCL_PROTOCOL_LISTS,
 };
 
+/* What a kind is. */
+enum {
+    LW_REDUCER_ALGORITHM = 1, /* a cluster's list `algorithms` may name it, sim has its messages */
+    LW_REDUCER_OF_SUMS = 2,   /* sums alone are done by it: other operations go by ring */
+    LW_REDUCER_IN_LEVELS = 4, /* inside nodes and between them: every node holds as many ranks */
+};
+
+/* row(ID, "word", what it is): the constant, the word on the command line and in files, completion
+ * and refusals are made from the row. The order of the rows is kept: plans are hashed with it. */
+#define LW_REDUCERS(row) \
+    row(AUTO, "auto", 0) \
+    row(RING, "ring", LW_REDUCER_ALGORITHM) \
+    row(TREE, "tree", LW_REDUCER_ALGORITHM | LW_REDUCER_OF_SUMS) /* double binary tree */ \
+    row(NVLS, "nvls", 0) \
+    row(HFREDUCE, "hfreduce", LW_REDUCER_ALGORITHM | LW_REDUCER_OF_SUMS | LW_REDUCER_IN_LEVELS) \
+    row(GLOO, "gloo", 0) \
+    row(MPI, "mpi", 0) \
+    /* inside nodes, between nodes, inside nodes */ \
+    row(HIERARCHICAL, "hierarchical", \
+        LW_REDUCER_ALGORITHM | LW_REDUCER_OF_SUMS | LW_REDUCER_IN_LEVELS) \
+    row(DIRECT, "direct", LW_REDUCER_ALGORITHM) /* every member to every other, all at once */ \
+    row(ONE_SHOT, "one-shot", LW_REDUCER_ALGORITHM) /* the same with the whole buffer, once */ \
+    /* every member to every other, one partner after the other */ \
+    row(PAIRWISE, "pairwise", LW_REDUCER_ALGORITHM)
+#define LW_ROW_REDUCER_ID(id, word, is) LW_REDUCER_##id,
+#define LW_ROW_REDUCER_WORD(id, word, is) word,
+
 enum lw_reducer_kind {
-    LW_REDUCER_AUTO,
-    LW_REDUCER_RING,
-    LW_REDUCER_TREE,         /* double binary tree */
-    LW_REDUCER_NVLS,
-    LW_REDUCER_HFREDUCE,
-    LW_REDUCER_GLOO,
-    LW_REDUCER_MPI,
-    LW_REDUCER_HIERARCHICAL, /* inside nodes, between nodes, inside nodes */
-    LW_REDUCER_DIRECT,       /* every member to every other, all at once */
-    LW_REDUCER_ONE_SHOT,     /* the same with the whole buffer: one exchange */
-    LW_REDUCER_PAIRWISE,     /* every member to every other, one partner after the other */
-    LW_REDUCER_NCCL,         /* as NCCL's own cost model chooses */
+    LW_REDUCERS(LW_ROW_REDUCER_ID)
+    LW_REDUCER_NCCL, /* as NCCL's own cost model chooses */
 #define LW_REDUCER_NCCL_LISTS(algorithms, protocols) \
     (LW_REDUCER_NCCL + (algorithms) * LW_N_NCCL_PROTOCOL_LISTS + (protocols))
     /* ... of these alone: bits of enum sim_nccl_algorithm and sim_nccl_protocol, 0: of all. Some by
@@ -55,6 +72,7 @@ static inline bool lw_reducer_is_nccl(enum lw_reducer_kind r)
 /* What the hash of a plan holds for r: where it had another number before lists, that one. */
 int lw_reducer_number(enum lw_reducer_kind r);
 const char *lw_reducer_name(enum lw_reducer_kind r); /* "auto", "nccl:tree,ring/ll128", ... */
+unsigned lw_reducer_is(enum lw_reducer_kind r);      /* LW_REDUCER_ALGORITHM, ... */
 /* What the text of NCCL_ALGO (protocols: NCCL_PROTO) leaves each function of NCCL: bits as above,
  * in the order of the library (broadcast, reduce, all-gather, reduce-scatter, all-reduce). Lists
  * for a function follow its name, those of all come first: "ring;allreduce:tree,ring", "^tree".

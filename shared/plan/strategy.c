@@ -19,11 +19,9 @@ static const char *const partitions[] = {LW_PARTITIONERS(ROW_WORD) NULL};
 static const char *const partitions_helps[] = {LW_PARTITIONERS(ROW_HELP) NULL};
 static const char *const shard_policies[] = {LW_SHARD_POLICIES(ROW_WORD) NULL};
 static const char *const shard_policies_helps[] = {LW_SHARD_POLICIES(ROW_HELP) NULL};
-static const char *const reducers[] = {"auto", "ring", "tree", "nvls", "hfreduce", "gloo", "mpi",
-                                       "hierarchical", "direct", "one-shot", "pairwise", "nccl",
-                                       "nccl:ring", "nccl:nvls", "nccl:tree/ll128",
-                                       "nccl:ring,tree", "nccl:^tree/simple", "nccl:^ll128",
-                                       "nccl+cal", NULL};
+static const char *const reducers[] = {LW_REDUCERS(LW_ROW_REDUCER_WORD) "nccl", "nccl:ring",
+                                       "nccl:nvls", "nccl:tree/ll128", "nccl:ring,tree",
+                                       "nccl:^tree/simple", "nccl:^ll128", "nccl+cal", NULL};
 static const char *const launch_orders[] = {"in-order", "completion-order", NULL};
 static const char *const hooks[] = {"none", "fp16", "bf16", NULL};
 static const char *const rank_orders[] = {"megatron", "colossal", "haiscale", NULL};

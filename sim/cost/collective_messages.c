@@ -22,43 +22,7 @@
 
 #include "sim/cost/cost_model.h"
 
-bool sim_algorithm_does(enum lw_reducer_kind algorithm, enum lw_op_kind op)
-{
-    bool by_parts = op == LW_OP_ALL_REDUCE || op == LW_OP_REDUCE_SCATTER || op == LW_OP_ALL_GATHER;
-
-    switch (algorithm) {
-    case LW_REDUCER_AUTO:
-    case LW_REDUCER_RING:
-    case LW_REDUCER_GLOO:
-        return by_parts;
-    case LW_REDUCER_TREE:
-        return op == LW_OP_ALL_REDUCE || op == LW_OP_BROADCAST || op == LW_OP_REDUCE;
-    case LW_REDUCER_HIERARCHICAL:
-    case LW_REDUCER_PAIRWISE:
-        return by_parts || op == LW_OP_ALL_TO_ALL;
-    case LW_REDUCER_DIRECT:
-        return by_parts || op == LW_OP_ALL_TO_ALL || op == LW_OP_BROADCAST || op == LW_OP_REDUCE;
-    case LW_REDUCER_ONE_SHOT:
-    case LW_REDUCER_HFREDUCE:
-        return op == LW_OP_ALL_REDUCE;
-    default:
-        return false;
-    }
-}
-
-/* --- making --- */
-
-static enum lw_status refuse(const struct lw_cost_query *q, struct lw_err *err)
-{
-    char can[160] = "auto";
-
-    for (int k = LW_REDUCER_RING; k < LW_N_REDUCERS; k++)
-        if (k == LW_REDUCER_RING || /* its chain and its pairs: sim/cost/cost_alpha_beta.c */
-            (k != LW_REDUCER_GLOO && sim_algorithm_does((enum lw_reducer_kind)k, q->op)))
-            lw_err_word(can, sizeof can, lw_reducer_name((enum lw_reducer_kind)k));
-    return lw_fail(err, LW_ENOTSUP, "no model of %s by %s (--reducer): choose %s",
-                   lw_op_name(q->op), lw_reducer_name(q->algorithm), can);
-}
+/* --- sizes --- */
 
 static enum lw_status size_trees(struct sim_schedule *s, int32_t k, struct lw_err *err)
 {
@@ -89,11 +53,12 @@ static enum lw_status size_hfreduce(struct sim_schedule *s, int32_t k, struct lw
     return LW_OK;
 }
 
-static enum lw_status size_parts(struct sim_schedule *s, struct lw_err *err)
+static enum lw_status size_parts(struct sim_schedule *s, int32_t k, struct lw_err *err)
 {
     int64_t others = (int64_t)s->n - 1;
     bool hierarchical = s->algorithm == LW_REDUCER_HIERARCHICAL;
 
+    (void)k;
     if (hierarchical && s->per_node == 0)
         return lw_fail(err, LW_ENOTSUP,
                        "hierarchical: %d ranks on %d nodes: every node needs as many", s->n,
@@ -109,49 +74,16 @@ static enum lw_status size_parts(struct sim_schedule *s, struct lw_err *err)
     return LW_OK;
 }
 
-static void size_whole(struct sim_schedule *s)
+static enum lw_status size_whole(struct sim_schedule *s, int32_t k, struct lw_err *err)
 {
+    (void)k, (void)err;
     s->n_pieces = 1;
     s->n_steps = (int64_t)s->n - 1;
     if (s->op == LW_OP_ALL_REDUCE)
         s->n_crossing = (s->n + s->n_nodes - 1) / s->n_nodes;
     else
         s->most = 1;
-}
-
-enum lw_status sim_schedule_make(const struct lw_cost_query *q, int32_t k, int32_t root,
-                                 struct sim_schedule *out, struct lw_err *err)
-{
-    struct sim_schedule s = {.op = q->op, .algorithm = q->algorithm, .n = q->n_ranks,
-                             .n_endpoints = q->n_ranks, .n_nodes = q->n_nodes, .root = root,
-                             .n_crossing = 1, .most = q->n_ranks};
-    enum lw_status status = LW_OK;
-
-    assert(q->n_ranks >= 2 && k >= 1);
-    if (s.algorithm == LW_REDUCER_AUTO || s.algorithm == LW_REDUCER_GLOO)
-        s.algorithm = LW_REDUCER_RING;
-    if (!sim_algorithm_does(s.algorithm, s.op))
-        return refuse(q, err);
-    s.per_node = sim_is_even(q) ? s.n / s.n_nodes : 0;
-    if (s.algorithm == LW_REDUCER_TREE)
-        status = size_trees(&s, k, err);
-    else if (s.algorithm == LW_REDUCER_HFREDUCE)
-        status = size_hfreduce(&s, k, err);
-    else if (s.algorithm == LW_REDUCER_ONE_SHOT || s.op == LW_OP_BROADCAST || s.op == LW_OP_REDUCE)
-        size_whole(&s);
-    else
-        status = size_parts(&s, err);
-    if (status != LW_OK)
-        return status;
-    s.piece_bytes = sim_chunk_bytes(q->bytes, q->dtype, s.n_pieces);
-    *out = s;
     return LW_OK;
-}
-
-void sim_schedule_free(struct sim_schedule *s)
-{
-    sim_trees_free(&s->trees);
-    *s = (struct sim_schedule){0};
 }
 
 /* --- steps --- */
@@ -344,24 +276,90 @@ static int32_t hfreduce_step(const struct sim_schedule *s, int64_t step, struct 
     return n;
 }
 
+/* --- the algorithms --- */
+
+#define OP(name) (1u << LW_OP_##name)
+enum {
+    PARTS = OP(ALL_REDUCE) | OP(REDUCE_SCATTER) | OP(ALL_GATHER),
+    ROOTED = OP(BROADCAST) | OP(REDUCE),
+};
+
+/* The operations that an algorithm does, how many pieces and steps they take, and the messages of
+ * a step. */
+static const struct row {
+    enum lw_reducer_kind algorithm;
+    unsigned ops;
+    enum lw_status (*size)(struct sim_schedule *s, int32_t k, struct lw_err *err);
+    int32_t (*step)(const struct sim_schedule *s, int64_t step, struct sim_transfer *out);
+} rows[] = {
+    {LW_REDUCER_RING, PARTS, size_parts, ring_step},
+    {LW_REDUCER_TREE, OP(ALL_REDUCE) | ROOTED, size_trees, tree_step},
+    {LW_REDUCER_HIERARCHICAL, PARTS | OP(ALL_TO_ALL), size_parts, hierarchical_step},
+    {LW_REDUCER_PAIRWISE, PARTS | OP(ALL_TO_ALL), size_parts, exchange_step},
+    {LW_REDUCER_DIRECT, PARTS | OP(ALL_TO_ALL), size_parts, exchange_step},
+    {LW_REDUCER_DIRECT, ROOTED, size_whole, star_step},
+    {LW_REDUCER_ONE_SHOT, OP(ALL_REDUCE), size_whole, exchange_step},
+    {LW_REDUCER_HFREDUCE, OP(ALL_REDUCE), size_hfreduce, hfreduce_step},
+};
+#undef OP
+
+/* NULL: it does not do the operation. */
+static const struct row *find_row(enum lw_reducer_kind algorithm, enum lw_op_kind op)
+{
+    if (algorithm == LW_REDUCER_AUTO || algorithm == LW_REDUCER_GLOO)
+        algorithm = LW_REDUCER_RING;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].algorithm == algorithm && (rows[i].ops & 1u << op))
+            return &rows[i];
+    return NULL;
+}
+
+bool sim_algorithm_does(enum lw_reducer_kind algorithm, enum lw_op_kind op)
+{
+    return find_row(algorithm, op) != NULL;
+}
+
+static enum lw_status refuse(const struct lw_cost_query *q, struct lw_err *err)
+{
+    char can[160] = "auto";
+
+    for (int k = LW_REDUCER_RING; k < LW_N_REDUCERS; k++)
+        if (k == LW_REDUCER_RING || /* its chain and its pairs: sim/cost/cost_alpha_beta.c */
+            (k != LW_REDUCER_GLOO && sim_algorithm_does((enum lw_reducer_kind)k, q->op)))
+            lw_err_word(can, sizeof can, lw_reducer_name((enum lw_reducer_kind)k));
+    return lw_fail(err, LW_ENOTSUP, "no model of %s by %s (--reducer): choose %s",
+                   lw_op_name(q->op), lw_reducer_name(q->algorithm), can);
+}
+
+enum lw_status sim_schedule_make(const struct lw_cost_query *q, int32_t k, int32_t root,
+                                 struct sim_schedule *out, struct lw_err *err)
+{
+    struct sim_schedule s = {.op = q->op, .algorithm = q->algorithm, .n = q->n_ranks,
+                             .n_endpoints = q->n_ranks, .n_nodes = q->n_nodes, .root = root,
+                             .n_crossing = 1, .most = q->n_ranks};
+
+    assert(q->n_ranks >= 2 && k >= 1);
+    if (s.algorithm == LW_REDUCER_AUTO || s.algorithm == LW_REDUCER_GLOO)
+        s.algorithm = LW_REDUCER_RING;
+    if (!sim_algorithm_does(s.algorithm, s.op))
+        return refuse(q, err);
+    s.per_node = sim_is_even(q) ? s.n / s.n_nodes : 0;
+    LW_TRY(find_row(s.algorithm, s.op)->size(&s, k, err));
+    s.piece_bytes = sim_chunk_bytes(q->bytes, q->dtype, s.n_pieces);
+    *out = s;
+    return LW_OK;
+}
+
+void sim_schedule_free(struct sim_schedule *s)
+{
+    sim_trees_free(&s->trees);
+    *s = (struct sim_schedule){0};
+}
+
 int32_t sim_schedule_step(const struct sim_schedule *s, int64_t step, struct sim_transfer *out)
 {
     assert(step >= 1 && step <= s->n_steps);
-    switch (s->algorithm) {
-    case LW_REDUCER_TREE:
-        return tree_step(s, step, out);
-    case LW_REDUCER_HFREDUCE:
-        return hfreduce_step(s, step, out);
-    case LW_REDUCER_HIERARCHICAL:
-        return hierarchical_step(s, step, out);
-    case LW_REDUCER_DIRECT:
-    case LW_REDUCER_PAIRWISE:
-    case LW_REDUCER_ONE_SHOT:
-        return s->op == LW_OP_BROADCAST || s->op == LW_OP_REDUCE ? star_step(s, step, out)
-                                                                 : exchange_step(s, step, out);
-    default:
-        return ring_step(s, step, out);
-    }
+    return find_row(s->algorithm, s->op)->step(s, step, out);
 }
 
 bool sim_schedule_waits(const struct sim_schedule *s, int64_t step)

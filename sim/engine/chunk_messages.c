@@ -14,14 +14,10 @@
 enum lw_reducer_kind sim_reducer_of(const struct sim_engine *e, int32_t comm, enum lw_op_kind op)
 {
     enum lw_reducer_kind k = e->plan->comms[comm].reducer;
-    bool reduces_only = k == LW_REDUCER_TREE || k == LW_REDUCER_HIERARCHICAL ||
-                        k == LW_REDUCER_HFREDUCE;
-    bool by_name = reduces_only || k == LW_REDUCER_DIRECT || k == LW_REDUCER_ONE_SHOT ||
-                   k == LW_REDUCER_PAIRWISE;
 
-    if (!by_name) /* auto and gloo, which tables speak for; nvls and mpi, which are refused */
-        return k;
-    if (reduces_only && op != LW_OP_ALL_REDUCE)
+    if (!(lw_reducer_is(k) & LW_REDUCER_ALGORITHM))
+        return k; /* auto and gloo, which tables speak for; nvls and mpi, which are refused */
+    if ((lw_reducer_is(k) & LW_REDUCER_OF_SUMS) && op != LW_OP_ALL_REDUCE)
         return LW_REDUCER_RING;
     return sim_algorithm_does(k, op) ? k : LW_REDUCER_RING;
 }
@@ -55,7 +51,7 @@ static enum lw_status check_levels(const struct sim_engine *e, const struct sim_
                                    const int32_t *ranks)
 {
     int32_t per_node = e->cluster->devices_per_node;
-    bool levels = s->algorithm == LW_REDUCER_HIERARCHICAL || s->algorithm == LW_REDUCER_HFREDUCE;
+    bool levels = lw_reducer_is(s->algorithm) & LW_REDUCER_IN_LEVELS;
 
     for (int32_t i = 1; levels && i < s->n; i++)
         if ((ranks[i] / per_node == ranks[i - 1] / per_node) != (i % s->per_node != 0))
