@@ -18,39 +18,12 @@
 
 extern char **environ;
 
-typedef enum lw_status plot_writer(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                                   struct lw_err *err);
-
-/* A kind of picture is one row. `characters` draws it without gnuplot for "-"; NULL: gnuplot's dumb
- * terminal draws the script. */
-static const struct {
-    const char *name, *about, *needs;
-    plot_writer *script, *characters;
-    int32_t runs_per_page; /* 0: any number */
-    enum lw_plot_source source;
-} plots[LW_N_PLOTS] = {
-    [LW_PLOT_TIMELINE] = {"timeline", "streams of every rank over one step",
-                          "runs with spans (exec, or sim --spans)",
-                          plot_timeline, plot_characters, 6, LW_PLOT_FROM_RUNS},
-    [LW_PLOT_OVERLAP] = {"overlap", "what a step is made of", "finished runs",
-                         plot_overlap, NULL, 30, LW_PLOT_FROM_RUNS},
-    [LW_PLOT_PREDICTED] = {"predicted", "predicted against measured steps",
-                           "a prediction and an execution of one plan, or --validation",
-                           plot_predicted, NULL, 0, LW_PLOT_FROM_RUNS},
-    [LW_PLOT_SWEEP] = {"sweep", "step over bucket cap", "two runs with a --bucket-cap",
-                       plot_sweep, NULL, 0, LW_PLOT_FROM_RUNS},
-    [LW_PLOT_MEMORY] = {"memory", "what a rank holds over one step",
-                        "a run with spans (exec, or sim --spans)",
-                        plot_memory, NULL, 1, LW_PLOT_FROM_RUNS},
-    [LW_PLOT_ROOFLINE] = {"roofline", "bus bandwidth of a collective over its size", "-c CLUSTER",
-                          plot_roofline, NULL, 0, LW_PLOT_FROM_CLUSTER},
-    [LW_PLOT_GEMM] = {"gemm", "rate of matrix products over their size", "-c CLUSTER",
-                      plot_gemm, NULL, 0, LW_PLOT_FROM_CLUSTER},
-};
+#define ROW(id, symbol) [LW_PLOT_##id] = &plot_kind_##symbol,
+static const struct plot_kind *const plots[LW_N_PLOTS] = {LW_PLOTS(ROW)};
 
 const char *lw_plot_name(enum lw_plot_kind k)
 {
-    return plots[k].name;
+    return plots[k]->name;
 }
 
 char *lw_plot_about(char *buf, size_t size)
@@ -60,36 +33,36 @@ char *lw_plot_about(char *buf, size_t size)
     buf[0] = '\0';
     for (int k = 0; k < LW_N_PLOTS && n < size; k++)
         n += (size_t)snprintf(buf + n, size - n, "%s%s (%s; needs %s)", k ? ", " : "",
-                              plots[k].name, plots[k].about, plots[k].needs);
+                              plots[k]->name, plots[k]->about, plots[k]->needs);
     return buf;
 }
 
 enum lw_status lw_plot_parse(const char *name, enum lw_plot_kind *k, struct lw_err *err)
 {
     for (int i = 0; i < LW_N_PLOTS; i++)
-        if (strcmp(name, plots[i].name) == 0) {
+        if (strcmp(name, plots[i]->name) == 0) {
             *k = (enum lw_plot_kind)i;
             return LW_OK;
         }
     const char *names[LW_N_PLOTS + 1] = {NULL};
     for (int i = 0; i < LW_N_PLOTS; i++)
-        names[i] = plots[i].name;
+        names[i] = plots[i]->name;
     return lw_fail_word(err, NULL, name, names);
 }
 
 enum lw_plot_source lw_plot_source_of(enum lw_plot_kind k)
 {
-    return plots[k].source;
+    return plots[k]->source;
 }
 
 enum lw_status lw_plot_page(struct lw_plot *p, int64_t page, int64_t *n_pages, struct lw_err *err)
 {
-    int32_t room = plots[p->kind].runs_per_page > 0 ? plots[p->kind].runs_per_page : p->n_runs;
+    int32_t room = plots[p->kind]->runs_per_page > 0 ? plots[p->kind]->runs_per_page : p->n_runs;
 
     *n_pages = (p->n_runs + room - 1) / room;
     if (page > *n_pages)
         return lw_fail(err, LW_EINVAL, "--page %lld: a %s of %d runs has %lld page%s",
-                       (long long)page, plots[p->kind].name, p->n_runs, (long long)*n_pages,
+                       (long long)page, plots[p->kind]->name, p->n_runs, (long long)*n_pages,
                        lw_plural(*n_pages));
     p->runs += (page - 1) * room;
     p->n_runs = page < *n_pages ? room : p->n_runs - (int32_t)(page - 1) * room;
@@ -118,7 +91,7 @@ enum lw_status lw_plot_terminal_of(const char *file, enum lw_plot_terminal *t, s
 enum lw_status lw_plot_script(struct lw_store *s, const struct lw_plot *p, FILE *f,
                               struct lw_err *err)
 {
-    LW_TRY(plots[p->kind].script(s, p, f, err));
+    LW_TRY(plots[p->kind]->script(s, p, f, err));
     if (fflush(f) != 0 || ferror(f))
         return lw_fail(err, LW_EIO, "cannot write the plot script: %s", strerror(errno));
     return LW_OK;
@@ -241,7 +214,7 @@ static enum lw_status draw_characters(struct lw_store *s, const struct lw_plot *
     struct lw_output out = {0};
 
     LW_TRY(lw_output_open(file, &out, err));
-    enum lw_status st = plots[p->kind].characters(s, p, out.file, err);
+    enum lw_status st = plots[p->kind]->characters(s, p, out.file, err);
     if (st == LW_OK)
         st = lw_output_commit(&out, err);
     else
@@ -255,7 +228,7 @@ enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const c
     struct lw_output out = {0};
     FILE *script;
 
-    if (plots[p->kind].characters && p->terminal == LW_TERMINAL_DUMB)
+    if (plots[p->kind]->characters && p->terminal == LW_TERMINAL_DUMB)
         return draw_characters(s, p, file, err);
     LW_TRY(temporary(&script, err));
     enum lw_status st = lw_plot_script(s, p, script, err);

@@ -9,16 +9,20 @@
 /* Pictures of stored runs, and of what a cluster can do. Each is a gnuplot script with its data in
  * it, drawn by a gnuplot child process. Colours go by kind of op and are told apart without
  * colour vision and in grey (palette of Okabe and Ito, "Color Universal Design", 2008). */
-enum lw_plot_kind {
-    LW_PLOT_TIMELINE,  /* one step of each run: streams of every rank over time */
-    LW_PLOT_OVERLAP,   /* per run: compute, exposed and hidden communication, idle */
-    LW_PLOT_PREDICTED, /* predicted against measured step, one point a pair */
-    LW_PLOT_SWEEP,     /* step over bucket cap */
-    LW_PLOT_MEMORY,    /* memory of a rank over one step, by category */
-    LW_PLOT_ROOFLINE,  /* bus bandwidth of a collective over its size, on a cluster */
-    LW_PLOT_GEMM,      /* rate of matrix products over their size, on a device */
-    LW_N_PLOTS,
-};
+
+/* row(ID, symbol): a kind of picture. Its file defines plot_kind_SYMBOL (analysis/draw/plot_style.h):
+ * its name, its line of help and what draws it. */
+#define LW_PLOTS(row) \
+    row(TIMELINE, timeline)   /* one step of each run: streams of every rank over time */ \
+    row(OVERLAP, overlap)     /* per run: compute, exposed and hidden communication, idle */ \
+    row(PREDICTED, predicted) /* predicted against measured step, one point a pair */ \
+    row(SWEEP, sweep)         /* step over bucket cap */ \
+    row(MEMORY, memory)       /* memory of a rank over one step, by category */ \
+    row(ROOFLINE, roofline)   /* bus bandwidth of a collective over its size, on a cluster */ \
+    row(GEMM, gemm)           /* rate of matrix products over their size, on a device */
+#define LW_ROW_PLOT_ID(id, symbol) LW_PLOT_##id,
+
+enum lw_plot_kind { LW_PLOTS(LW_ROW_PLOT_ID) LW_N_PLOTS };
 
 enum lw_plot_terminal { LW_TERMINAL_PNG, LW_TERMINAL_SVG, LW_TERMINAL_DUMB, LW_TERMINAL_SCRIPT };
 

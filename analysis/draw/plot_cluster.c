@@ -173,8 +173,8 @@ static void put_curves(const struct shape *v, const int *n_points, int n, FILE *
     fputs("\n", f);
 }
 
-enum lw_status plot_roofline(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                             struct lw_err *err)
+static enum lw_status draw_roofline(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                    struct lw_err *err)
 {
     struct shape v[MOST_CURVES];
     int n = choose_shapes(p, v), n_points[MOST_CURVES];
@@ -197,6 +197,14 @@ enum lw_status plot_roofline(struct lw_store *s, const struct lw_plot *p, FILE *
     put_curves(v, n_points, n, f);
     return LW_OK;
 }
+
+const struct plot_kind plot_kind_roofline = {
+    .name = "roofline",
+    .about = "bus bandwidth of a collective over its size",
+    .needs = "-c CLUSTER",
+    .script = draw_roofline,
+    .source = LW_PLOT_FROM_CLUSTER,
+};
 
 /* --- products --------------------------------------------------------------------------------- */
 
@@ -248,7 +256,8 @@ static void put_bounds(const struct lw_device *d, enum lw_dtype dtype, FILE *f)
     fputs("EOD\n", f);
 }
 
-enum lw_status plot_gemm(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err)
+static enum lw_status draw_gemm(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                struct lw_err *err)
 {
     static const enum lw_dtype dtypes[] = {LW_BF16, LW_F32};
     const struct lw_device *d = &p->cluster->device;
@@ -281,3 +290,11 @@ enum lw_status plot_gemm(struct lw_store *s, const struct lw_plot *p, FILE *f, s
           "title 'memory bandwidth, m = n = k'\n", f);
     return LW_OK;
 }
+
+const struct plot_kind plot_kind_gemm = {
+    .name = "gemm",
+    .about = "rate of matrix products over their size",
+    .needs = "-c CLUSTER",
+    .script = draw_gemm,
+    .source = LW_PLOT_FROM_CLUSTER,
+};

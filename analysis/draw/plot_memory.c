@@ -212,7 +212,8 @@ static enum lw_status put_script(struct lw_store *s, const struct lw_plot *p, st
     return LW_OK;
 }
 
-enum lw_status plot_memory(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err)
+static enum lw_status draw_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                  struct lw_err *err)
 {
     struct plot_names names;
     struct view v = {.f = tmpfile()};
@@ -239,3 +240,11 @@ enum lw_status plot_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
     fclose(data);
     return st;
 }
+
+const struct plot_kind plot_kind_memory = {
+    .name = "memory",
+    .about = "what a rank holds over one step",
+    .needs = "a run with spans (exec, or sim --spans)",
+    .script = draw_memory,
+    .runs_per_page = 1,
+};

@@ -83,21 +83,21 @@ enum lw_status plot_names_make(const struct lw_run *runs, int32_t n,
                                const char *what, struct plot_names *out, struct lw_err *err);
 void plot_names_free(struct plot_names *names);
 
-enum lw_status plot_timeline(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                             struct lw_err *err);
+typedef enum lw_status plot_writer(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                   struct lw_err *err);
+
+/* A kind of picture. `characters` draws it without gnuplot for "-"; NULL: gnuplot's dumb terminal
+ * draws the script. */
+struct plot_kind {
+    const char *name, *about, *needs;
+    plot_writer *script, *characters;
+    int32_t runs_per_page; /* 0: any number */
+    enum lw_plot_source source;
+};
+#define PLOT_ROW_DECLARE(id, symbol) extern const struct plot_kind plot_kind_##symbol;
+LW_PLOTS(PLOT_ROW_DECLARE)
+
 /* The timeline in characters; no script. */
-enum lw_status plot_characters(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                               struct lw_err *err);
-enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                            struct lw_err *err);
-enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                              struct lw_err *err);
-enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                          struct lw_err *err);
-enum lw_status plot_memory(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                           struct lw_err *err);
-enum lw_status plot_roofline(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                             struct lw_err *err);
-enum lw_status plot_gemm(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err);
+plot_writer plot_characters;
 /* plot_predicted of a validation */
 enum lw_status plot_family(const struct lw_plot *p, FILE *f, struct lw_err *err);

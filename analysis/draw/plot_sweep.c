@@ -159,7 +159,8 @@ static void put_best(FILE *f, const struct series *v, double unit, int32_t colou
                 (unsigned)colour, v->name);
 }
 
-enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, struct lw_err *err)
+static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                 struct lw_err *err)
 {
     struct plot_unit unit = plot_unit_for(plot_longest_step(p));
     struct series predicted = {.name = "predicted", .sim = true, .low = -1};
@@ -190,3 +191,10 @@ enum lw_status plot_sweep(struct lw_store *s, const struct lw_plot *p, FILE *f, 
     fputs("\n", f);
     return LW_OK;
 }
+
+const struct plot_kind plot_kind_sweep = {
+    .name = "sweep",
+    .about = "step over bucket cap",
+    .needs = "two runs with a --bucket-cap",
+    .script = draw_sweep,
+};

@@ -236,8 +236,8 @@ static enum lw_status draw(struct sheet *s, struct lw_err *err)
     return LW_OK;
 }
 
-enum lw_status plot_timeline(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                             struct lw_err *err)
+static enum lw_status draw_timeline(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                    struct lw_err *err)
 {
     struct picture_view view = {p->runs, p->n_runs, p->step, p->max_ranks};
     struct plot_names names;
@@ -254,3 +254,12 @@ enum lw_status plot_timeline(struct lw_store *s, const struct lw_plot *p, FILE *
     plot_names_free(&names);
     return st;
 }
+
+const struct plot_kind plot_kind_timeline = {
+    .name = "timeline",
+    .about = "streams of every rank over one step",
+    .needs = "runs with spans (exec, or sim --spans)",
+    .script = draw_timeline,
+    .characters = plot_characters,
+    .runs_per_page = 6,
+};

@@ -223,8 +223,8 @@ static void put_overlap(const struct lw_plot *p, const struct plot_names *names,
     fputs("\n", f);
 }
 
-enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                            struct lw_err *err)
+static enum lw_status draw_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                   struct lw_err *err)
 {
     struct totals *t = lw_calloc((size_t)p->n_runs + 1, sizeof *t);
     struct plot_names names = {.title = NULL};
@@ -243,6 +243,14 @@ enum lw_status plot_overlap(struct lw_store *s, const struct lw_plot *p, FILE *f
     lw_free(t);
     return st;
 }
+
+const struct plot_kind plot_kind_overlap = {
+    .name = "overlap",
+    .about = "what a step is made of",
+    .needs = "finished runs",
+    .script = draw_overlap,
+    .runs_per_page = 30,
+};
 
 /* --- predicted against measured --------------------------------------------------------------- */
 
@@ -393,8 +401,8 @@ static enum lw_status put_pairs(const struct lw_plot *p, const struct pair *v, i
     return LW_OK;
 }
 
-enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,
-                              struct lw_err *err)
+static enum lw_status draw_predicted(struct lw_store *s, const struct lw_plot *p, FILE *f,
+                                     struct lw_err *err)
 {
     if (p->validation)
         return plot_family(p, f, err);
@@ -408,3 +416,10 @@ enum lw_status plot_predicted(struct lw_store *s, const struct lw_plot *p, FILE 
     lw_free(v);
     return st;
 }
+
+const struct plot_kind plot_kind_predicted = {
+    .name = "predicted",
+    .about = "predicted against measured steps",
+    .needs = "a prediction and an execution of one plan, or --validation",
+    .script = draw_predicted,
+};

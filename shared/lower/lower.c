@@ -154,10 +154,6 @@ static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err
  * docs/design/zero.md. */
 static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy *s)
 {
-    static const enum lw_bucket_policy_id of[LW_N_SHARD_POLICIES] = {
-        [LW_SHARD_OSS_GREEDY] = LW_BUCKET_SHARDED_DDP, [LW_SHARD_LPT] = LW_BUCKET_C10D_2,
-        [LW_SHARD_FLAT] = LW_BUCKET_DEEPSPEED, [LW_SHARD_PER_TENSOR] = LW_BUCKET_PER_TENSOR,
-        [LW_SHARD_ROWS] = LW_BUCKET_DEEPSPEED};
     bool whole = s->zero == 1 && s->shard_policy == LW_SHARD_OSS_GREEDY;
 
     if (s->zero >= 1 && s->compat == LW_COMPAT_NONE &&
@@ -168,7 +164,7 @@ static void resolve_sharding(const struct lw_strategy *given, struct lw_strategy
     }
     if ((s->zero == 1 || s->zero == 2) && !whole &&
         !lw_strategy_given(given, lw_strategy_find("bucket-policy")))
-        s->bucket_policy = of[s->shard_policy];
+        s->bucket_policy = lw_shard_policy(s->shard_policy)->buckets;
 }
 
 static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct lw_err *err)

@@ -177,6 +177,17 @@ enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_decide(struct lw_part *d, struct lw_err *err);
 void lw_part_free(struct lw_part *d);
 
+/* What a row of LW_SHARD_POLICIES does: its file defines lw_shard_policy_SYMBOL. */
+struct lw_shard_policy {
+    enum lw_status (*assign)(struct lw_part *d, struct lw_err *err);
+    enum lw_bucket_policy_id buckets; /* where --bucket-policy is not given */
+    bool equal_shares;                /* parameters are cut, so buckets can be: lw_part_has_units */
+};
+#define LW_ROW_SHARD_POLICY(id, symbol, word, help) \
+    extern const struct lw_shard_policy lw_shard_policy_##symbol;
+LW_SHARD_POLICIES(LW_ROW_SHARD_POLICY)
+const struct lw_shard_policy *lw_shard_policy(enum lw_shard_policy_id id);
+
 /* Ask the strategy's policies: shards and weights buffers; rules, initial and rebuilt buckets. With
  * units (ZeRO in equal shares) the shards follow from the buckets: assign_units. */
 bool lw_part_has_units(const struct lw_strategy *s);

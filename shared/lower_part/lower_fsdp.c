@@ -42,8 +42,7 @@ bool lw_part_has_units(const struct lw_strategy *s)
 
     if (s->zero == 1 && (tensors ? s->bucket_policy != LW_BUCKET_PER_TENSOR : !takes_shares))
         return false; /* gradients are all-reduced in the buckets of any policy */
-    return s->zero >= 1 && (tensors || s->shard_policy == LW_SHARD_FLAT ||
-                            s->shard_policy == LW_SHARD_ROWS);
+    return s->zero >= 1 && lw_shard_policy(s->shard_policy)->equal_shares;
 }
 
 bool lw_part_drops_gradients(const struct lw_part *d)

@@ -81,8 +81,6 @@ static void put_item(struct lw_part_shards *h, int32_t given)
     b->n_items++;
 }
 
-/* The function of a row of LW_SHARD_POLICIES has its symbol for a name. */
-
 /* --- whole parameters ------------------------------------------------------------------------ */
 
 static enum lw_status oss_greedy(struct lw_part *d, struct lw_err *err)
@@ -105,6 +103,9 @@ static enum lw_status oss_greedy(struct lw_part *d, struct lw_err *err)
     }
     return LW_OK;
 }
+
+const struct lw_shard_policy lw_shard_policy_oss_greedy = {
+    .assign = oss_greedy, .buckets = LW_BUCKET_SHARDED_DDP};
 
 struct place {
     int32_t device, dtype, owner, given;
@@ -152,6 +153,9 @@ static enum lw_status lpt(struct lw_part *d, struct lw_err *err)
     lw_sharding_free(&s);
     return st;
 }
+
+const struct lw_shard_policy lw_shard_policy_lpt = {
+    .assign = lpt, .buckets = LW_BUCKET_C10D_2};
 
 /* --- equal shares ---------------------------------------------------------------------------- */
 
@@ -216,6 +220,9 @@ static enum lw_status flat(struct lw_part *d, struct lw_err *err)
     return cut_units(d, first, items, n_units, err);
 }
 
+const struct lw_shard_policy lw_shard_policy_flat = {
+    .assign = flat, .buckets = LW_BUCKET_DEEPSPEED, .equal_shares = true};
+
 static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
@@ -242,6 +249,9 @@ static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
     lw_sharding_free(&s);
     return st;
 }
+
+const struct lw_shard_policy lw_shard_policy_per_tensor = {
+    .assign = per_tensor, .buckets = LW_BUCKET_PER_TENSOR, .equal_shares = true};
 
 enum lw_dtype lw_part_weights_dtype(const struct lw_strategy *s, enum lw_dtype weights)
 {
@@ -270,20 +280,23 @@ enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err)
     return LW_OK;
 }
 
+const struct lw_shard_policy *lw_shard_policy(enum lw_shard_policy_id id)
+{
+#define ROW(id, symbol, word, help) [LW_SHARD_##id] = &lw_shard_policy_##symbol,
+    static const struct lw_shard_policy *const policies[] = {LW_SHARD_POLICIES(ROW)};
+#undef ROW
+
+    return policies[id];
+}
+
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err)
 {
-    static enum lw_status (*const policies[])(struct lw_part *, struct lw_err *) = {
-#define ROW(id, symbol, word, help) [LW_SHARD_##id] = symbol,
-        LW_SHARD_POLICIES(ROW)
-#undef ROW
-    };
-
     if (d->s->zero == 0 || d->n_members == 1)
         return LW_OK;
     LW_TRY(list_given(d, err));
     if (d->shards.n == 0 || lw_part_has_units(d->s))
         return LW_OK;
-    if (policies[d->s->shard_policy](d, err) != LW_OK)
+    if (lw_shard_policy(d->s->shard_policy)->assign(d, err) != LW_OK)
         return lw_err_context(err, "--zero 1");
     return lw_part_count_owned(d, err);
 }

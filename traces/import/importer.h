@@ -24,8 +24,8 @@ struct traces_measured_row {
     int64_t bytes, time_ns, in_place_ns;
 };
 
-/* A format of recordings: one file traces/import/importer_NAME.c with one row of the table in
- * importers.c. Words of help and refusals, detection, import and inspect come from the rows. */
+/* A format of recordings: one file traces/import/importer_NAME.c that defines it, and one row of
+ * LW_IMPORTERS. Words of help and refusals, detection, import and inspect come from the rows. */
 struct lw_importer {
     const char *name;  /* "nccl-tests" */
     const char *reads; /* what files it is, after "what is read: " */
@@ -53,8 +53,11 @@ struct lw_importer {
     void (*free)(void *facts);
 };
 
-extern const struct lw_importer lw_importer_kineto, lw_importer_measured, lw_importer_pipedream,
-    lw_importer_calls, lw_importer_nccl_tests;
+/* row(symbol): a format, whose file defines lw_importer_SYMBOL. Formats are asked in this order, so
+ * Kineto's, which takes what JSON no other takes, is the last. */
+#define LW_IMPORTERS(row) row(measured) row(pipedream) row(calls) row(nccl_tests) row(kineto)
+#define LW_ROW_IMPORTER(symbol) extern const struct lw_importer lw_importer_##symbol;
+LW_IMPORTERS(LW_ROW_IMPORTER)
 
 extern const struct lw_importer *const lw_importers[];
 extern const int lw_n_importers;

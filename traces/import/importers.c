@@ -10,10 +10,8 @@
 
 enum { LOOKED_AT = 4096 };
 
-const struct lw_importer *const lw_importers[] = {
-    &lw_importer_measured,   &lw_importer_pipedream, &lw_importer_calls,
-    &lw_importer_nccl_tests, &lw_importer_kineto,
-};
+#define ROW(symbol) &lw_importer_##symbol,
+const struct lw_importer *const lw_importers[] = {LW_IMPORTERS(ROW)};
 const int lw_n_importers = sizeof lw_importers / sizeof *lw_importers;
 
 /* Formats that are known and not read, by how they begin. */
