@@ -10,7 +10,7 @@
  * it, drawn by a gnuplot child process. Colours go by kind of op and are told apart without
  * colour vision and in grey (palette of Okabe and Ito, "Color Universal Design", 2008). */
 
-/* row(ID, symbol): a kind of picture. Its file defines plot_kind_SYMBOL (analysis/draw/plot_style.h):
+/* row(ID, symbol): a kind of picture. Its file defines plot_kind_SYMBOL (plot_style.h):
  * its name, its line of help and what draws it. */
 #define LW_PLOTS(row) \
     row(TIMELINE, timeline)   /* one step of each run: streams of every rank over time */ \

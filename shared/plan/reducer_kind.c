@@ -47,14 +47,19 @@ static const int16_t former[] = {
     LW_REDUCER_NCCL_PAT, LW_REDUCER_NCCL_LL, LW_REDUCER_NCCL_LL128, LW_REDUCER_NCCL_SIMPLE,
     LW_REDUCER_NCCL_CAL};
 
+/* Rows before the first number of NCCL, as they were when plans were first hashed. */
+enum { N_FIRST_ROWS = LW_REDUCER_PAIRWISE + 1, N_FIRST = N_FIRST_ROWS + LW_N_NCCL_LISTS + 1 };
+
 int lw_reducer_number(enum lw_reducer_kind r)
 {
-    if (r <= LW_REDUCER_NCCL)
-        return (int)r;
+    int list = (int)r - (int)LW_REDUCER_NCCL;
+
+    if (list < 0) /* a row that was added later comes after all numbers of lists */
+        return (int)r < N_FIRST_ROWS ? (int)r : 2 * N_FIRST + (int)r;
     for (int i = 0; i < (int)(sizeof former / sizeof *former); i++)
         if (former[i] == (int)r)
-            return LW_REDUCER_NCCL + 1 + i;
-    return LW_N_REDUCERS + (int)r; /* beyond every former number */
+            return N_FIRST_ROWS + 1 + i;
+    return list == 0 ? N_FIRST_ROWS : N_FIRST + N_FIRST_ROWS + list;
 }
 
 const char *lw_reducer_name(enum lw_reducer_kind r)

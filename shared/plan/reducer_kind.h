@@ -23,7 +23,8 @@ enum {
 };
 
 /* row(ID, "word", what it is): the constant, the word on the command line and in files, completion
- * and refusals are made from the row. The order of the rows is kept: plans are hashed with it. */
+ * and refusals are made from the row. New rows are the last: plans are hashed with their numbers.
+ * What an algorithm does is a row of sim/cost/collective_messages.c. */
 #define LW_REDUCERS(row) \
     row(AUTO, "auto", 0) \
     row(RING, "ring", LW_REDUCER_ALGORITHM) \
