@@ -64,7 +64,7 @@ static int32_t ranks_here(const char *name, int32_t n_ranks)
 static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *err)
 {
     struct launcher own = launchers[i], *l = &own;
-    const char *job = getenv(l->job);
+    const char *job = getenv(l->job), *step = i == SLURM ? getenv("SLURM_STEP_ID") : NULL;
 
     l->size = size_variable(i);
     if (number(l->size, INT32_MAX, &id->n_ranks, err) != LW_OK ||
@@ -75,9 +75,10 @@ static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *e
         return lw_fail(err, LW_EINVAL, "started by %s: %s=%d of %s=%d", l->name, l->rank, id->rank,
                        l->size, id->n_ranks);
     if (!getenv(l->local))
-        id->local_rank = id->rank;
+        id->local_rank = -1;
     id->n_here = ranks_here(l->here, id->n_ranks);
-    snprintf(id->token, sizeof id->token, "%.63s", job ? job : "");
+    snprintf(id->token, sizeof id->token, "%.40s%s%.20s", job ? job : "", step ? "." : "",
+             step ? step : "");
     snprintf(id->source, sizeof id->source, "%s (%s, %s)", l->name, l->rank, l->size);
     return LW_OK;
 }
@@ -117,13 +118,19 @@ static int32_t port_of(const char *token)
 
 static bool several_nodes(void)
 {
-    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+    static const char *const here[][2] = {{"OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"},
+                                          {"MPI_LOCALNRANKS", "PMI_SIZE"}};
     const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+    bool several = nodes && strcmp(nodes, "1") != 0;
 
-    return (local && all && strcmp(local, all) != 0) || (nodes && strcmp(nodes, "1") != 0);
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++) {
+        const char *local = getenv(here[i][0]), *all = getenv(here[i][1]);
+        several |= local && all && strcmp(local, all) != 0;
+    }
+    return several;
 }
 
-/* The first name of "a[03-07,9],b": a03. */
+/* The first name of "a[03-07,9]-ib,b": a03-ib. */
 static bool first_node(char *host, size_t room)
 {
     const char *list = getenv("SLURM_STEP_NODELIST");
@@ -132,7 +139,9 @@ static bool first_node(char *host, size_t room)
     if (stem == 0)
         return false;
     const char *digits = list[stem] == '[' ? list + stem + 1 : "";
-    snprintf(host, room, "%.*s%.*s", (int)stem, list, (int)strcspn(digits, "-,]"), digits);
+    const char *end = strchr(digits, ']');
+    snprintf(host, room, "%.*s%.*s%.*s", (int)stem, list, (int)strcspn(digits, "-,]"), digits,
+             end ? (int)strcspn(end + 1, ",") : 0, end ? end + 1 : "");
     return true;
 }
 
@@ -176,6 +185,15 @@ static bool starts_launchers(int i)
     return i == SLURM && same(getenv("SLURM_STEP_NUM_TASKS"), getenv("SLURM_STEP_NUM_NODES"));
 }
 
+/* Of two launchers that agree, one may know more of the place on the machine. */
+static void add_place(struct exec_identity *id, const struct exec_identity *other)
+{
+    if (id->local_rank < 0)
+        id->local_rank = other->local_rank;
+    if (id->n_here <= 1)
+        id->n_here = other->n_here;
+}
+
 enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct lw_err *err)
 {
     struct exec_identity first = {0};
@@ -191,12 +209,15 @@ enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct 
                            "%s says rank %d of %d, %s says rank %d of %d: start with one launcher",
                            first.source, first.rank, first.n_ranks, other.source, other.rank,
                            other.n_ranks);
+        add_place(&first, &other);
         if (!*found)
             first = other;
         *found = true;
     }
     if (!*found)
         return LW_OK;
+    if (first.local_rank < 0) /* no launcher says it: one machine */
+        first.local_rank = first.rank;
     LW_TRY(read_address(&first, err));
     *id = first;
     return LW_OK;

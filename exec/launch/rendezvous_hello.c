@@ -32,6 +32,7 @@ enum { ANSWER_NO, ANSWER_YES, ANSWER_DIAL_AGAIN };
 #define LINGER_NS INT64_C(500000000)
 #define HELLO_NS INT64_C(2000000000)
 #define LOOK_NS INT64_C(50000000)
+#define EACH_NS INT64_C(1000000000) /* for an address, while others are left */
 
 struct waiting { /* a connection that has not said all of its hello; fd -1: it is done with */
     int fd;
@@ -66,10 +67,19 @@ static enum lw_status resolve(const struct exec_identity *id, struct addrinfo **
                : LW_OK;
 }
 
+/* Keep-alive: the end of a machine that loses its power or its link is seen within half a
+ * minute. */
 static void set_up_socket(int fd)
 {
-    int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    enum { IDLE_S = 10, EACH_S = 4, TRIES = 4 };
+    static const struct { int level, name, value; } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},       {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S}, {IPPROTO_TCP, TCP_KEEPINTVL, EACH_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, TRIES},
+    };
+
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
     fcntl(fd, F_SETFL, O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
@@ -93,6 +103,25 @@ static bool is_told_to_end(const struct exec_rendezvous *r)
     return r->id.signal && *r->id.signal;
 }
 
+/* A firewall may drop what is sent: an answer is waited for until the time is over. -1: none. */
+static int connect_to(const struct addrinfo *a, int64_t until_ns)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), bad = 0;
+    socklen_t len = sizeof bad;
+
+    if (fd < 0)
+        return -1;
+    if (connect(fd, a->ai_addr, a->ai_addrlen) == 0)
+        return fd;
+    struct pollfd p = {fd, POLLOUT, 0};
+    int64_t left_ms = (until_ns - exec_now_ns()) / 1000000;
+    if (errno == EINPROGRESS && poll(&p, 1, left_ms > 1 ? (int)left_ms : 1) > 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &bad, &len) == 0 && bad == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 /* Rank 0 may not listen yet: try until the time is over, or a launcher ends this process. */
 static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd, struct lw_err *err)
 {
@@ -100,13 +129,8 @@ static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd,
 
     LW_TRY(resolve(&r->id, &list, err));
     for (*fd = -1; *fd < 0;) {
-        for (struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) {
-            int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-            if (s >= 0 && connect(s, a->ai_addr, a->ai_addrlen) == 0)
-                *fd = s;
-            else if (s >= 0)
-                close(s);
-        }
+        for (struct addrinfo *a = list; a && *fd < 0; a = a->ai_next)
+            *fd = connect_to(a, a->ai_next ? exec_now_ns() + EACH_NS : until_ns);
         if (*fd < 0 && (exec_now_ns() > until_ns || is_told_to_end(r)))
             break;
         if (*fd < 0)
@@ -234,21 +258,50 @@ enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
     return answer.ok == ANSWER_YES ? LW_OK : lw_fail(e, LW_EINVAL, "%s", answer.words);
 }
 
+static bool is_loopback_address(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+}
+
+bool exec_rendezvous_is_loopback(const char *host)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
+    bool number = strspn(host, "0123456789.") == strlen(host) || strchr(host, ':');
+
+    if (number || strncmp(host, "localhost", 9) == 0 || getaddrinfo(host, NULL, &hints, &list) != 0)
+        return false;
+    bool is = is_loopback_address(list->ai_addr);
+    freeaddrinfo(list);
+    return is;
+}
+
+static enum lw_status cannot_listen(const struct exec_rendezvous *r, int bad, struct lw_err *err)
+{
+    return lw_fail(err, LW_EIO, "listening at %s:%d: %s: name an address and a free port of the "
+                                "machine of rank 0 (--rendezvous HOST:PORT)",
+                   r->id.host, r->id.port, strerror(bad));
+}
+
+/* Other machines cannot come in at loopback: a machine whose name is one there listens at all of
+ * its addresses. */
 static enum lw_status listen_here(struct exec_rendezvous *r, struct lw_err *err)
 {
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)r->id.port)};
     struct addrinfo *list;
     int on = 1, bad = 0;
 
     LW_TRY(resolve(&r->id, &list, err));
+    bool all = exec_rendezvous_is_loopback(r->id.host) && list->ai_family == AF_INET;
+    const struct sockaddr *at = all ? (struct sockaddr *)&any : list->ai_addr;
     r->listener = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (r->listener < 0 || bind(r->listener, list->ai_addr, list->ai_addrlen) != 0 ||
+    if (r->listener < 0 || bind(r->listener, at, list->ai_addrlen) != 0 ||
         listen(r->listener, SOMAXCONN) != 0)
         bad = errno;
     freeaddrinfo(list);
-    return bad ? lw_fail(err, LW_EIO, "listening at %s:%d: %s", r->id.host, r->id.port,
-                         strerror(bad))
-               : LW_OK;
+    return bad ? cannot_listen(r, bad, err) : LW_OK;
 }
 
 /* The first "name=value;" that differs; both have the same names in the same order. */

@@ -67,6 +67,9 @@ void exec_hello_prove(const char *token, const struct exec_challenge *c,
 enum lw_status exec_hello_give_up(const struct exec_identity *id, const char *why,
                                   int64_t limit_ns);
 
+/* The host is a name, not an address nor localhost, of a loopback address of this machine. */
+bool exec_rendezvous_is_loopback(const char *host);
+
 /* All of data[bytes], within the time limit; LW_EFAILED as soon as another process is lost. */
 enum lw_status exec_star_put(struct exec_rendezvous *r, int fd, const void *data, int64_t bytes,
                              struct lw_err *err);

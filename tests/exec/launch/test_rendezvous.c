@@ -1,6 +1,7 @@
 /* Who a process is, and how the processes of a run find each other: docs/design/rendezvous.md.
  * Processes are threads here. */
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include "tests/lib/unit.h"
 
@@ -45,6 +47,7 @@ static const char *const variables[] = {
     "SLURM_JOB_ID",
     "SLURM_STEP_NUM_NODES",
     "SLURM_STEP_NODELIST",
+    "SLURM_STEP_ID",
     "ENVIRONMENT",
     "LOCAL_WORLD_SIZE",
     "MPI_LOCALNRANKS",
@@ -91,6 +94,9 @@ TEST(every_launcher_is_understood)
         {"PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0", 0, 2, 0, "PMI (PMI_RANK, PMI_SIZE)", ""},
         {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=1 SLURM_JOB_ID=77", 3, 4, 1,
          "Slurm (SLURM_PROCID, SLURM_STEP_NUM_TASKS)", "77"},
+        /* two steps of one job are two runs */
+        {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=1 SLURM_JOB_ID=77 SLURM_STEP_ID=2",
+         3, 4, 1, "Slurm (SLURM_PROCID, SLURM_STEP_NUM_TASKS)", "77.2"},
         {"SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1", 3, 4, 1,
          "Slurm (SLURM_PROCID, SLURM_NTASKS)", ""},
         /* mpirun inside a batch script: the script's own variables say nothing */
@@ -102,6 +108,9 @@ TEST(every_launcher_is_understood)
         /* two that agree */
         {"PMI_RANK=1 PMI_SIZE=2 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", 1, 2, 1,
          "PMI (PMI_RANK, PMI_SIZE)", ""},
+        /* srun --mpi=pmi2: Slurm knows the place on the node */
+        {"PMI_RANK=9 PMI_SIZE=16 SLURM_PROCID=9 SLURM_STEP_NUM_TASKS=16 SLURM_LOCALID=1 "
+         "MASTER_ADDR=a", 9, 16, 1, "PMI (PMI_RANK, PMI_SIZE)", ""},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -131,6 +140,8 @@ TEST(ranks_of_this_machine_are_counted)
         {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
          "LAPWING_RENDEZVOUS=a:1", 2},
         {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8", 1},
+        {"PMI_RANK=3 PMI_SIZE=16 SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=16 "
+         "SLURM_STEP_TASKS_PER_NODE=8(x2)", 8},
         {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_TASKS_PER_NODE=8", 8},
         {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=16 SLURM_STEP_TASKS_PER_NODE=8(x2)", 8},
         {"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=7 SLURM_STEP_TASKS_PER_NODE=2(x3),1", 1},
@@ -207,6 +218,8 @@ TEST(what_is_incomplete_or_no_number_is_refused)
         {"RANK=0 WORLD_SIZE=2 LAPWING_RENDEZVOUS=a:0", "rendezvous 'a:0'"},
         {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2",
          "started processes on several machines: say where rank 0 listens"},
+        {"PMI_RANK=0 PMI_SIZE=4 MPI_LOCALNRANKS=2",
+         "started processes on several machines: say where rank 0 listens"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -237,6 +250,8 @@ TEST(rank_0_listens_where_it_is_told)
          "SLURM_STEP_NODELIST=gpu[03-04]", "gpu03", 29511},
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 "
          "SLURM_STEP_NODELIST=a,b", "a", 29511},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 "
+         "SLURM_STEP_NODELIST=gpu[3-4]-ib,x", "gpu3-ib", 29511},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -340,6 +355,128 @@ TEST(processes_meet_over_both_families)
         printf("SKIP the half over IPv6: this machine has no ::1\n");
     if (fd >= 0)
         close(fd);
+}
+
+/* Lines of /proc/net/tcp whose address and port are these and whose state or timer matches. */
+static bool tcp_has(const char *local, int32_t port, const char *state)
+{
+    char line[256], wanted[64];
+    bool found = false;
+    FILE *f = fopen("/proc/net/tcp", "r");
+
+    snprintf(wanted, sizeof wanted, "%s:%04X ", local, (unsigned)port);
+    while (f && !found && fgets(line, sizeof line, f)) {
+        const char *at = strstr(line, wanted), *remote = at ? strchr(at, ' ') + 1 : NULL;
+        found = remote && strlen(remote) > 16 && strncmp(remote + 13, state, 4) == 0;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* Debian's /etc/hosts gives a machine's own name a loopback address, at which no other machine
+ * comes in: rank 0 then listens at all addresses. */
+TEST(a_machine_that_calls_itself_loopback_listens_at_all_addresses)
+{
+    struct member m[2];
+    int32_t port = a_port();
+    char name[256] = "";
+    bool all = false;
+
+    gethostname(name, sizeof name - 1);
+    if (!exec_rendezvous_is_loopback(name)) {
+        printf("SKIP: '%s' is no name of a loopback address here\n", name);
+        skip();
+    }
+    assert_false(exec_rendezvous_is_loopback("127.0.0.1")); /* asked for */
+    assert_false(exec_rendezvous_is_loopback("::1"));
+    assert_false(exec_rendezvous_is_loopback("localhost"));
+    m[0] = member_of(0, 2, name, port);
+    start(&m[0]);
+    for (int i = 0; i < 2000 && !all; i++) {
+        all = tcp_has("00000000", port, " 0A ");
+        usleep(1000);
+    }
+    m[1] = member_of(1, 2, name, port);
+    start(&m[1]);
+    for (int32_t i = 0; i < 2; i++) {
+        pthread_join(m[i].thread, NULL);
+        if (m[i].status != LW_OK)
+            fail_msg("rank %d: %s", i, m[i].err.msg);
+    }
+    for (int32_t i = 0; i < 2; i++)
+        exec_rendezvous_close(m[i].r);
+    assert_true(all);
+}
+
+/* A node that loses its power sends nothing any more: the system asks it now and then. */
+TEST(connections_are_kept_alive)
+{
+    struct member m[2];
+    int on[2][N_CHANNELS] = {{0}}, idle = 0;
+    int32_t port = a_port();
+
+    for (int32_t i = 0; i < 2; i++) {
+        m[i] = member_of(i, 2, "127.0.0.1", port);
+        start(&m[i]);
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        pthread_join(m[i].thread, NULL);
+        if (m[i].status != LW_OK)
+            fail_msg("rank %d: %s", i, m[i].err.msg);
+    }
+    for (int32_t i = 0; i < 2; i++)
+        for (int c = 0; c < N_CHANNELS; c++) {
+            int fd = m[i].r->fds[i == 0 ? 1 : 0][c];
+            socklen_t len = sizeof(int);
+            getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on[i][c], &len);
+            getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &len);
+            assert_true(idle <= 10);
+        }
+    for (int32_t i = 0; i < 2; i++)
+        exec_rendezvous_close(m[i].r);
+    assert_true(on[0][DATA] && on[0][LIFE] && on[1][DATA] && on[1][LIFE]);
+}
+
+/* A listener whose queue is full answers no more connections, as a firewall that drops them does:
+ * the system alone would try for two minutes. */
+TEST(a_connection_that_nobody_answers_has_a_time_limit)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int32_t port = a_port();
+    int full[4], listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct timespec from, to;
+
+    a.sin_port = htons((uint16_t)port);
+    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    for (int i = 0; i < 4; i++) {
+        full[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(full[i], (struct sockaddr *)&a, sizeof a);
+    }
+    struct member m = member_of(1, 2, "127.0.0.1", port);
+    m.timeout_ns = INT64_C(500000000);
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    come(&m);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    assert_int_equal(m.status, LW_ETIMEOUT);
+    assert_non_null(strstr(m.err.msg, "rank 0 does not listen at 127.0.0.1"));
+    assert_true(to.tv_sec - from.tv_sec < 20);
+    for (int i = 0; i < 4; i++)
+        close(full[i]);
+    close(listener);
+}
+
+/* What to do is part of the message. */
+TEST(an_address_that_cannot_be_listened_at_is_refused_with_a_remedy)
+{
+    struct member m = member_of(0, 2, "192.0.2.1", a_port()); /* of no machine: RFC 5737 */
+
+    m.timeout_ns = INT64_C(500000000);
+    come(&m);
+    assert_int_equal(m.status, LW_EIO);
+    if (!strstr(m.err.msg, "--rendezvous") || !strstr(m.err.msg, "machine of rank 0"))
+        fail_msg("%s", m.err.msg);
 }
 
 TEST(strangers_are_turned_away_and_noted)
