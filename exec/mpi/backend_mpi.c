@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "exec/cpu/boot_id.h"
 #include "exec/cpu/cpu_world.h"
 #include "exec/cpu/thread_group.h"
 #include "exec/backend/element.h"
@@ -194,7 +195,8 @@ static int move_data(struct cpu_link *l, int32_t i, enum lw_op_kind op,
 static enum lw_status fits(enum lw_op_kind op, const struct exec_message *m, struct lw_err *err)
 {
     if (m->count > INT_MAX)
-        return lw_fail(err, LW_ENOTSUP, "%s of %lld elements: MPI counts to %d", lw_op_name(op),
+        return lw_fail(err, LW_ENOTSUP, "%s of %lld elements: MPI counts to %d; choose smaller "
+                                        "buckets (--bucket-cap)", lw_op_name(op),
                        (long long)m->count, INT_MAX);
     return LW_OK;
 }
@@ -442,11 +444,13 @@ static enum lw_status gather_seats(void *argument, struct lw_err *err)
 static struct seat seat_here(const struct exec_world *w)
 {
     struct seat s;
-    char name[256] = "";
+    char machine[EXEC_BOOT_ID];
 
     memset(&s, 0, sizeof s);
-    gethostname(name, sizeof name - 1);
-    for (const char *c = name; *c; c++)
+    exec_boot_id(machine); /* containers of several machines may share a host name */
+    if (!machine[0])
+        gethostname(machine, sizeof machine - 1);
+    for (const char *c = machine; *c; c++)
         s.machine = exec_mix(s.machine ^ (uint64_t)(unsigned char)*c);
     int32_t place = w->how.process ? w->how.process->local_rank : 0;
     s.core = w->how.pin ? w->cores[place % w->n_cores] : -1;

@@ -74,9 +74,7 @@ enum lw_status nccl_check_async(struct exec_world *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- communicators ------------------------------------------------------------------------------ */
-
-/* --- calls that block ---------------------------------------------------------------------------- */
+/* --- calls that block --------------------------------------------------------------------------- */
 
 enum { WATCH_NS = 20000000, STOP_NS = 200000000 };
 
@@ -177,7 +175,8 @@ static enum lw_status explain_shared(struct exec_world *w, enum lw_status status
     cuDeviceGetCount(&n_devices);
     return lw_fail(err, LW_ENOTSUP,
                    "%.120s: rank %d of %d sees %d GPU%s; start at most one process per visible GPU "
-                   "(CUDA_VISIBLE_DEVICES), or put all ranks on one device (--transport loop)",
+                   "(CUDA_VISIBLE_DEVICES; NCCL takes the instances of MIG of one GPU for one), or "
+                   "put all ranks on one device (--transport loop)",
                    theirs.msg, w->first, w->how.n_ranks, n_devices, lw_plural(n_devices));
 }
 
@@ -395,14 +394,20 @@ void nccl_comm_destroy(struct exec_world *w, struct exec_comm *comm)
     }
 }
 
+/* A split that has not ended writes its communicator when its parent is aborted: the parent goes
+ * first then. */
 void nccl_comms_close(struct exec_world *w, bool abort)
 {
+    if (abort) {
+        end_nccl(w, w->world_comm, true);
+        w->world_comm = NULL;
+    }
     while (w->comms) {
         struct exec_comm *c = w->comms;
         w->comms = c->next;
         end_comm(w, c, abort);
     }
-    end_nccl(w, w->world_comm, abort);
+    end_nccl(w, w->world_comm, false);
     w->world_comm = NULL;
     watch_close(w);
 }

@@ -69,10 +69,12 @@ static enum lw_status new_block(struct exec_world *w, int64_t bytes, bool from_n
         return lw_fail(err, LW_ENOMEM, "out of memory");
     b->bytes = bytes > 0 ? bytes : 1;
     b->from_nccl = from_nccl;
-    if (take(b, err) != LW_OK) {
+    enum lw_status s = take(b, err);
+    if (s != LW_OK) {
         nccl_free(b);
-        return lw_fail(err, LW_ENOMEM, "device %d has no %lld bytes left", (int)w->device,
-                       (long long)bytes);
+        return s != LW_ENOMEM ? s
+                              : lw_fail(err, s, "device %d has no %lld bytes left",
+                                        (int)w->device, (long long)bytes);
     }
     b->next = w->blocks;
     w->blocks = b;

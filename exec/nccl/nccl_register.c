@@ -40,10 +40,11 @@ enum lw_status nccl_register_open(const struct exec_world *w, struct lw_err *err
 enum lw_status nccl_register_alloc(int64_t bytes, CUdeviceptr *at, struct lw_err *err)
 {
     void *p = NULL;
+    ncclResult_t r = ncclMemAlloc(&p, (size_t)bytes);
 
-    LW_TRY(result(ncclMemAlloc(&p, (size_t)bytes), "ncclMemAlloc", err));
     *at = (CUdeviceptr)p;
-    return LW_OK;
+    return r == ncclUnhandledCudaError ? lw_fail(err, LW_ENOMEM, "out of memory")
+                                       : result(r, "ncclMemAlloc", err);
 }
 
 void nccl_register_free(CUdeviceptr at)

@@ -22,7 +22,7 @@
  * FAKE_NCCL_ERROR=rank:op:e   on that rank of the first communicator, op number `op` (1 = the first)
  *                             reports the asynchronous error e and never ends
  * FAKE_NCCL_LOSE=rank:op      that process kills itself there (op 0: while communicators are made)
- * FAKE_NCCL_HANG=rank:op      that rank never enters the op
+ * FAKE_NCCL_HANG=rank:op      that rank never enters the op (op -1: a split)
  * FAKE_NCCL_FLIP=rank:op      that rank receives its first element with the lowest bit flipped
  * FAKE_NCCL_LOG=file          one line per op a rank has finished, or buffer it has registered
  *
@@ -747,7 +747,8 @@ static void *init_main(void *arg)
     return NULL;
 }
 
-/* The same for all processes that see the device, whatever number it has there. */
+/* The same for all processes that see the device, whatever number it has there. Instances of MIG of
+ * one GPU, which share its address on the bus, are one device: MIG-a0 and MIG-a1 are of GPU a. */
 static int physical_device(void)
 {
     CUuuid id;
@@ -757,7 +758,7 @@ static int physical_device(void)
     cuCtxGetDevice(&d);
     if (cuDeviceGetUuid(&id, d) != CUDA_SUCCESS || sscanf(id.bytes, "fake-%d", &place) != 1)
         return d;
-    return place;
+    return place >= FAKE_FIRST_MIG ? FAKE_FIRST_MIG + (place - FAKE_FIRST_MIG) / 16 : place;
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int rank,
@@ -808,6 +809,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *out, int n, int rank, int n_id
 
 struct split {
     struct ncclComm *parent, *child; /* child NULL: no colour */
+    ncclComm_t *out;                 /* written at the end, as the real library does */
     uint64_t seq;
     int color, key;
 };
@@ -851,6 +853,7 @@ static void *split_main(void *arg)
         if (ok)
             arrive(s->child);
     }
+    *s->out = s->child;
     atomic_compare_exchange_strong(&p->state, &in_progress, ok ? ncclSuccess : ncclSystemError);
     if (s->child)
         atomic_fetch_sub(&s->child->n_flying, 1);
@@ -863,12 +866,14 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
 {
     struct slot *mine = &p->shared->slot[p->rank];
     struct split *s = calloc(1, sizeof *s);
+    struct fake_spec spec;
 
     if (atomic_load(&p->state) != ncclSuccess || p->n_splits + 1 == MAX_SPLITS) {
         free(s);
         return refuse("a split of a communicator that is not ready, or one too many");
     }
-    *s = (struct split){p, NULL, ++p->n_splits, color, key};
+    *s = (struct split){p, NULL, out, ++p->n_splits, color, key};
+    *out = NULL;
     if (color != NCCL_SPLIT_NOCOLOR) {
         s->child = calloc(1, sizeof *s->child);
         s->child->world_rank = p->world_rank;
@@ -877,10 +882,10 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
         atomic_store(&s->child->state, ncclInProgress);
         atomic_fetch_add(&s->child->n_flying, 1);
     }
-    *out = s->child;
     mine->color[s->seq] = color;
     mine->key[s->seq] = key;
-    atomic_store(&mine->split_seq, p->n_splits);
+    if (!asked("FAKE_NCCL_HANG", p, -1, &spec))
+        atomic_store(&mine->split_seq, p->n_splits);
     say_moved(p);
     atomic_store(&p->state, ncclInProgress);
     atomic_fetch_add(&p->n_flying, 1);

@@ -251,7 +251,8 @@ TEST(launchers_and_visible_devices_are_respected)
         {"X=", "bit by bit"},
         {"CUDA_VISIBLE_DEVICES=$R", "bit by bit"},
         {"CUDA_VISIBLE_DEVICES=GPU-$R", "bit by bit"},
-        {"CUDA_VISIBLE_DEVICES=MIG-a$R", "bit by bit"},
+        {"CUDA_VISIBLE_DEVICES=MIG-a$R", "instances of MIG"}, /* two of one GPU: NCCL has none */
+        {"CUDA_VISIBLE_DEVICES=MIG-${R}a", "bit by bit"},
         {"CUDA_VISIBLE_DEVICES=MIG-a", "Duplicate GPU"},
         {"CUDA_VISIBLE_DEVICES=3", "rank 0 of 2 sees 1 GPU; start at most one process per"},
         {"CUDA_VISIBLE_DEVICES=", "CUDA_ERROR_NO_DEVICE"},

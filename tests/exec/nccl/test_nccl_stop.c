@@ -44,6 +44,7 @@ TEST(errors_of_the_driver_are_named)
         int code;
     } cases[] = {
         {"FAKE_CUDA_FAIL", "cuMemAlloc:6:2", "has no", LW_ENOMEM},
+        {"FAKE_CUDA_FAIL", "cuMemAlloc:6:700", "cuMemAlloc: an illegal memory access", LW_EFAILED},
         {"FAKE_GPU_MEMORY", "790600", "has no", LW_ENOMEM},
         {"FAKE_CUDA_FAIL", "cuModuleLoadData:1:200", "cuModuleLoadData", LW_EFAILED},
         {"FAKE_CUDA_FAIL", "cuStreamCreateWithPriority:2:2", "CUDA", LW_ENOMEM},
@@ -148,6 +149,19 @@ TEST(a_rank_lost_while_opening_stops_the_others)
     for (int r = 0; r < 2; r++)
         if (hung.code[r] != LW_ETIMEOUT && hung.code[r] != LW_EFAILED)
             fail_msg("%s", hung.line[r]);
+}
+
+/* NCCL writes the communicator of a split when the split ends, which may be when its parent is
+ * aborted. (The address sanitizer finds a write into freed memory.) */
+TEST(a_split_that_does_not_end_stops_all)
+{
+    needs_fakes();
+    struct nccl_job j = {.n = 2, .set = {{"FAKE_NCCL_HANG", "1:-1"}, {"T_TIMEOUT_MS", "1500"}}};
+
+    nccl_run(&j);
+    for (int r = 0; r < 2; r++)
+        if (j.code[r] != LW_ETIMEOUT && j.code[r] != LW_EFAILED)
+            fail_msg("%s", j.line[r]);
 }
 
 TEST(a_driver_error_of_one_rank_stops_all)
