@@ -147,8 +147,6 @@ struct exec_gradient {
 };
 
 /* The real memory work inside a compute or copy op. */
-enum { EXEC_MAX_SIDE = 16384 }; /* rows of EXEC_PART_GEMM, at most: 3 GiB a rank */
-
 enum exec_part_kind {
     EXEC_PART_FILL, /* to[count] = gradient, or += when `add` */
     EXEC_PART_COPY, /* to[count] = from[count] / divisor, converted, or += when `add`, of one type */

@@ -168,22 +168,6 @@ static enum lw_status part_product(struct exec_stream *s, const struct exec_part
                                  p->to, n), "cublasSgemm", err);
 }
 
-/* Once alone for each size, while nothing runs: at its first use cuBLAS loads a kernel, for which
- * the driver may wait until the device is idle (CUDA programming guide, "Lazy Loading"). Beside a
- * collective whose other ranks wait for this one, that is for ever. */
-static enum lw_status run_before(struct exec_world *w, const struct exec_part *p,
-                                 struct lw_err *err)
-{
-    struct exec_stream setup = {.world = w, .cu = w->setup};
-
-    if (p->kind != EXEC_PART_GEMM || w->how.compute != EXEC_COMPUTE_GEMM ||
-        p->count > EXEC_MAX_SIDE || w->side_ran[p->count])
-        return LW_OK;
-    w->side_ran[p->count] = true;
-    LW_TRY(part_product(&setup, p, err));
-    return nccl_wait_setup(w, err);
-}
-
 /* Two threads at least: then there are whole warps of them. */
 static enum lw_status squares(struct exec_world *w, CUstream s, const struct exec_part *p,
                               struct lw_err *err)
@@ -275,11 +259,9 @@ enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *
     struct exec_world *w = s->world;
     CUdeviceptr table;
 
-    for (int32_t i = 0; i < t->n_parts; i++) {
+    for (int32_t i = 0; i < t->n_parts; i++)
         if (t->parts[i].gradient.table)
             LW_TRY(table_on_device(w, t->parts[i].gradient.table, &table, err));
-        LW_TRY(run_before(w, &t->parts[i], err));
-    }
     if (t->work_ns <= 0 || by_clock(w, t))
         return LW_OK;
     struct exec_task rest = nccl_rest_of(t);

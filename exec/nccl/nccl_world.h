@@ -205,7 +205,6 @@ struct exec_world {
     CUdeviceptr a, b, c;     /* f32 numbers; what is measured writes c */
     struct filler fill[N_FILLERS];
     struct shapes shapes;
-    bool side_ran[EXEC_MAX_SIDE + 1]; /* products of so many rows that have run */
     bool had_batch;          /* their lengths are measured again before the next */
     struct rates rates;
     atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */

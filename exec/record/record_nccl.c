@@ -147,13 +147,65 @@ ncclResult_t ncclCommInitAll(ncclComm_t *list, int n, const int *devices)
     return r;
 }
 
+/* Children whose handles NCCL has not written yet: it does so when a split of a parent that does not
+ * block, or within a group, ends. The program learns of that from the parent's state, or from the
+ * end of the group; until then the place of the handle lives. */
+enum { MAX_PENDING = 64 };
+static struct {
+    pthread_mutex_t mutex;
+    int32_t n;
+    struct { ncclComm_t parent; const ncclComm_t *place; uint64_t id; } all[MAX_PENDING];
+} pending = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void expect_child(ncclComm_t parent, const ncclComm_t *place, uint64_t id)
+{
+    pthread_mutex_lock(&pending.mutex);
+    if (pending.n < MAX_PENDING) {
+        pending.all[pending.n].parent = parent;
+        pending.all[pending.n].place = place;
+        pending.all[pending.n++].id = id;
+    }
+    pthread_mutex_unlock(&pending.mutex);
+}
+
+/* Of this parent, or of all (NULL). */
+static void take_children(ncclComm_t parent, bool failed)
+{
+    int32_t n = 0;
+
+    pthread_mutex_lock(&pending.mutex);
+    for (int32_t i = 0; i < pending.n; i++) {
+        bool mine = !parent || pending.all[i].parent == parent;
+        if (mine && !failed && *pending.all[i].place)
+            know(*pending.all[i].place, pending.all[i].id);
+        else if (!mine || !failed)
+            pending.all[n++] = pending.all[i];
+    }
+    pending.n = n;
+    pthread_mutex_unlock(&pending.mutex);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
+{
+    REAL(ncclCommGetAsyncError);
+    ncclResult_t r = real_ncclCommGetAsyncError(comm, state);
+
+    if (r == ncclSuccess && *state != ncclInProgress)
+        take_children(comm, *state != ncclSuccess);
+    return r;
+}
+
 /* A child of the parent's n-th split or shrink; all members of a shrink have colour 0. */
 static ncclResult_t note_child(ncclResult_t r, ncclComm_t parent, int color, const ncclComm_t *comm)
 {
     struct { uint64_t parent; int32_t split, color; } id = {.color = color};
 
     id.parent = id_of(parent, true, &id.split);
-    return color == NCCL_SPLIT_NOCOLOR ? r : note_comm(r, comm, record_hash(&id, sizeof id));
+    if (color == NCCL_SPLIT_NOCOLOR)
+        return r;
+    if ((r == ncclSuccess || r == ncclInProgress) && !*comm)
+        expect_child(parent, comm, record_hash(&id, sizeof id));
+    return note_comm(r, comm, record_hash(&id, sizeof id));
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *comm,
@@ -353,6 +405,8 @@ ncclResult_t ncclGroupEnd(void)
         events[n++] = record_cuda_begin((void *)group.stream[i]);
     }
     ncclResult_t r = real_ncclGroupEnd();
+    if (r == ncclSuccess)
+        take_children(NULL, false);
     for (int k = 0; k < n; k++) {
         int64_t calls[MOST_IN_GROUP];
         int n_calls = 0;

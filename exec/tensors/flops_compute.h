@@ -8,6 +8,7 @@
 
 /* Compute ops that say how many FLOPs they do and not how long they take: each is one product of
  * square f32 matrices, as near to that as their rows allow, at the device's own speed. */
+enum { EXEC_MAX_SIDE = 16384 }; /* 3 GiB a rank */
 
 /* Rows of the product; 0: the op has a time, or no FLOPs. More than EXEC_MAX_SIDE: EXEC_MAX_SIDE
  * + 1. */

@@ -2,7 +2,6 @@
  * host memory, as host functions of the fake driver's streams. */
 #include <cublas_v2.h>
 #include <cuda.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -108,26 +107,6 @@ static void CUDA_CB multiply(void *arg)
         free(p);
 }
 
-/* The first product of a size loads its kernel, for which the driver may wait until nothing runs
- * (CUDA programming guide, "Lazy Loading"): beside a collective that waits for another rank it may
- * wait for ever. Such a product is one line of FAKE_GPU_LOG. */
-static void load(CUstream s, const struct product *p)
-{
-    static struct { int m, n, k; bool narrow; } loaded[64];
-    static int n_loaded;
-    int i = 0;
-
-    while (i < n_loaded && (loaded[i].m != p->m || loaded[i].n != p->n || loaded[i].k != p->k ||
-                            loaded[i].narrow != (p->a16 != NULL)))
-        i++;
-    if (i < n_loaded || n_loaded == 64)
-        return;
-    loaded[i].m = p->m, loaded[i].n = p->n, loaded[i].k = p->k, loaded[i].narrow = p->a16 != NULL;
-    n_loaded++;
-    if (fake_cuda_busy(s))
-        fake_log("product of %d %d %d loaded beside other work\n", p->m, p->n, p->k);
-}
-
 static cublasStatus_t give(cublasHandle_t h, struct product made)
 {
     struct product *p = malloc(sizeof *p);
@@ -135,7 +114,6 @@ static cublasStatus_t give(cublasHandle_t h, struct product made)
     if (!p)
         return CUBLAS_STATUS_ALLOC_FAILED;
     *p = made;
-    load(h->stream, p);
     p->kept = fake_cuda_keep(h->stream, free, p);
     if (cuLaunchHostFunc(h->stream, multiply, p) == CUDA_SUCCESS)
         return CUBLAS_STATUS_SUCCESS;

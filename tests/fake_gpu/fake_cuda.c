@@ -64,7 +64,6 @@ static struct block *blocks;
 static CUresult sticky;
 static int n_streams_made, n_streams, n_events, n_modules;
 static uint64_t n_commands;
-static int64_t n_waiting; /* commands of all streams */
 static __thread CUcontext current;
 static bool started;
 
@@ -98,7 +97,7 @@ static int device_count(void)
     return visible(place);
 }
 
-void fake_log(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void log_line(const char *fmt, ...)
 {
     int fd = fake_log_fd(FAKE_ENV("FAKE_GPU_LOG"));
     va_list args;
@@ -262,7 +261,7 @@ static void run_command(int id, struct fake_command *c)
     switch (c->kind) {
     case KERNEL:
         c->function->run(c->args, c->n_threads);
-        fake_log("run %s stream %d threads %lld\n", c->function->name, id,
+        log_line("run %s stream %d threads %lld\n", c->function->name, id,
                  (long long)c->n_threads);
         if (fake_env_spec("FAKE_CUDA_ASYNC", &spec) && strcmp(spec.word, c->function->name) == 0 &&
             __atomic_add_fetch(&n_runs, 1, __ATOMIC_SEQ_CST) == spec.a)
@@ -372,7 +371,6 @@ static void *stream_main(void *arg)
         if (!s->head)
             s->tail = &s->head;
         s->done++;
-        n_waiting--;
         pthread_cond_broadcast(&s->moved);
         pthread_mutex_unlock(&fake_lock);
         free(c);
@@ -404,17 +402,8 @@ void fake_give(CUstream s, struct fake_command *c)
     *s->tail = c;
     s->tail = &c->next;
     s->given++;
-    n_waiting++;
     pthread_cond_broadcast(&s->moved);
     pthread_mutex_unlock(&fake_lock);
-}
-
-bool fake_cuda_busy(CUstream but)
-{
-    pthread_mutex_lock(&fake_lock);
-    bool busy = n_waiting > but->given - but->done;
-    pthread_mutex_unlock(&fake_lock);
-    return busy;
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
@@ -434,7 +423,7 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
     s->id = n_streams_made++;
     n_streams++;
     pthread_mutex_unlock(&fake_lock);
-    fake_log("stream %d priority %d\n", s->id, priority);
+    log_line("stream %d priority %d\n", s->id, priority);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_create(&s->thread, &attr, stream_main, s);
@@ -729,7 +718,7 @@ static void say_what_lives(void)
 
     for (const struct block *b = blocks; b; b = b->next)
         n_blocks++;
-    fake_log("live blocks %d streams %d events %d modules %d graphs %d\n", n_blocks, n_streams,
+    log_line("live blocks %d streams %d events %d modules %d graphs %d\n", n_blocks, n_streams,
              n_events, n_modules, fake_n_graphs);
 }
 

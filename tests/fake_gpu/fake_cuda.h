@@ -79,11 +79,7 @@ void fake_append(CUstream s, struct fake_command *c); /* the lock is held */
 void fake_graph_run(CUgraph g);                       /* all of it; then one user less */
 extern int fake_n_graphs;
 
-/* Of the other fakes: a stream other than this one has work to do. */
-bool fake_cuda_busy(CUstream but);
-/* A line into FAKE_GPU_LOG. */
-void fake_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* drop(p) when the graph that s is captured into goes. false: s runs. */
+/* Of the other fakes: drop(p) when the graph that s is captured into goes. false: s runs. */
 bool fake_cuda_keep(CUstream s, void (*drop)(void *), void *p);
 
 #endif

@@ -144,24 +144,4 @@ TEST(a_plan_without_shapes_says_that_its_products_are_square)
     has_not(out, "by shape");
 }
 
-/* A library loads the kernel of a product at its first use, and may wait until nothing runs: beside
- * a collective that would be for ever. */
-TEST(products_of_a_step_have_run_before_it)
-{
-    needs_fakes();
-    int rc;
-    const char *out = fake_shell(
-        "rm -f g; echo '{\"lapwing\": 1, \"kind\": \"workload\", \"name\": \"k\", \"modules\": "
-        "[{\"name\": \"a\", \"forward_flops\": 54000}, "
-        "{\"name\": \"b\", \"forward_flops\": 128000}], \"params\": "
-        "[{\"name\": \"v\", \"numel\": 1000, \"module\": 0}, "
-        "{\"name\": \"w\", \"numel\": 1000, \"module\": 1}]}' >f.json && FAKE_GPU_LOG=$PWD/g "
-        "$L exec -w f.json --dp 2 --spawn --backend nccl --compute gemm --steps 2 --warmup 0 "
-        "--no-db --format json && cat g", &rc);
-    if (rc != 0)
-        fail_msg("%s", out);
-    has(out, "\"verified\": true");
-    has_not(out, "loaded beside other work");
-}
-
 TEST_GROUP(fixture_open, fixture_close)
