@@ -16,7 +16,7 @@
 #include "exec/cpu/clock_wait.h"
 #include "exec/launch/multi_process.h"
 
-enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2, MAX_PIECES = 160 };
+enum { SMALL_BYTES = 4 << 20, BUCKET_BYTES = 64 << 20, LARGE_STEPS = 2, MAX_PIECES = 168 };
 
 struct round {
     struct exec_piece pieces[MAX_PIECES];
@@ -162,6 +162,9 @@ static void list_pieces(struct round *round, const struct exec_calibration *c)
     add(round, (struct exec_piece){exec_calibrate_launches, 0, 0, 1, steps});
     for (int s = SERIES_REDUCE_ALL; s < N_TABLES; s++)
         add_communication(round, c, (enum exec_series)s);
+    for (int32_t i = 0; i < exec_calibrate_n_pairs(); i++)
+        if (exec_calibrate_pair_fits(c, i))
+            add(round, (struct exec_piece){exec_calibrate_pairs, i, 0, 1, fewer});
     add(round, (struct exec_piece){exec_calibrate_steady, 0, 0, c->o->n_ranks, steps});
 }
 
@@ -199,6 +202,8 @@ static void free_samples(struct exec_calibration *c)
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         exec_samples_free(all[i]);
+    for (int i = 0; i < LW_N_ACTIVITIES * LW_N_ACTIVITIES; i++)
+        exec_samples_free(&c->pair[i / LW_N_ACTIVITIES][i % LW_N_ACTIVITIES]);
     for (int32_t i = 0; i < CALIBRATE_SIZES; i++) {
         for (int s = 0; s < N_TABLES; s++)
             exec_samples_free(&c->comm[s][i]);

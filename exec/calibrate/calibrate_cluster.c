@@ -259,6 +259,23 @@ static void fill_interference(struct making *m)
                                   : stated(0, "a stream of its own");
 }
 
+static enum lw_status fill_pairs(struct making *m, struct lw_err *err)
+{
+    enum { MOST = LW_N_ACTIVITIES * LW_N_ACTIVITIES };
+
+    LW_TAKE(&m->out->arena, m->out->pairs, MOST, err);
+    for (int i = 0; i < MOST; i++) {
+        enum lw_activity of = (enum lw_activity)(i / LW_N_ACTIVITIES);
+        enum lw_activity beside = (enum lw_activity)(i % LW_N_ACTIVITIES);
+        struct exec_samples *s = &m->c->pair[of][beside];
+        if (s->n == 0)
+            continue;
+        struct lw_figure f = figure(m, s, clamped(exec_samples_median(s)), "while both ran");
+        m->out->pairs[m->out->n_pairs++] = (struct lw_pair_rate){of, beside, f.value, f.source};
+    }
+    return LW_OK;
+}
+
 static double sigma(struct exec_samples *s)
 {
     return exec_samples_spread(s) / 1.349 / exec_samples_median(s);
@@ -297,6 +314,7 @@ enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_clus
     LW_TRY(fill_link(&m, err));
     fill_device(&m);
     fill_interference(&m);
+    LW_TRY(fill_pairs(&m, err));
     fill_noise(&m);
     snprintf(text, sizeof text,
              "this machine, measured by lapwing calibrate: backend %s, %d ranks, %s%s",

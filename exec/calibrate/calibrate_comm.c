@@ -155,6 +155,7 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
                                           struct lw_err *err)
 {
     enum exec_series which = (enum exec_series)p->series;
+    const enum lw_op_kind kinds[2] = {exec_series_op(which), exec_series_op(which)};
     int64_t sizes[CALIBRATE_SIZES + 1];
     struct lw_plan plan;
     int32_t n;
@@ -163,8 +164,8 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
     n = exec_calibrate_sizes(all, p->first, p->n, sizes);
     LW_TRY(exec_plan_collectives(c->o->n_ranks, exec_series_group(c, which),
                                  across(which) ? exec_calibrate_per_node(c) : 1,
-                                 exec_series_op(which), exec_series_in_flight(which), sizes, n,
-                                 GAP_PS, &plan, err));
+                                 kinds, exec_series_in_flight(which), sizes, n, GAP_PS, &plan,
+                                 err));
     return exec_calibrate_run(c, p, &plan, with_gaps(c, p->n_steps), keep_times, err);
 }
 

@@ -315,12 +315,13 @@ static void add_touched_variants(struct maker *k)
 }
 
 enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, int32_t stride,
-                                     enum lw_op_kind kind, int32_t n_at_once, const int64_t *bytes,
-                                     int32_t n, lw_ps work_ps, struct lw_plan *plan,
-                                     struct lw_err *err)
+                                     const enum lw_op_kind *kinds, int32_t n_at_once,
+                                     const int64_t *bytes, int32_t n, lw_ps work_ps,
+                                     struct lw_plan *plan, struct lw_err *err)
 {
     struct maker k = {.first_bucket = -1, .n_ranks = n_ranks, .group = group, .stride = stride};
-    int64_t whole = kind == LW_OP_ALL_TO_ALL ? 4 * group : 4; /* elements, or equal blocks */
+    bool blocks = kinds[0] == LW_OP_ALL_TO_ALL || kinds[n_at_once - 1] == LW_OP_ALL_TO_ALL;
+    int64_t whole = blocks ? 4 * group : 4; /* elements, or equal blocks */
     int32_t before[2] = {-1, -1}, streams[2], comms[2];
 
     LW_TRY(begin(&k, "collectives", n_ranks, err));
@@ -343,8 +344,30 @@ enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, int32_t str
         for (int32_t c = 0; c < n_at_once; c++) {
             k.comm_stream = streams[c];
             k.comm = comms[c];
-            before[c] = add_op(&k, kind, i, bytes[i] / whole * whole, -1, kernel);
+            before[c] = add_op(&k, kinds[c], i, bytes[i] / whole * whole, -1, kernel);
         }
+    }
+    return finish_touched(&k, plan, err);
+}
+
+enum lw_status exec_plan_with_compute(int32_t n_ranks, enum lw_op_kind kind, const int64_t *bytes,
+                                      int32_t n, lw_ps gap_ps, const lw_ps *work_ps,
+                                      struct lw_plan *plan, struct lw_err *err)
+{
+    struct maker k = {.first_bucket = -1, .n_ranks = n_ranks, .group = n_ranks, .stride = 1};
+    int64_t whole = 4 * (int64_t)n_ranks;
+    int32_t stream;
+
+    LW_TRY(begin(&k, "with compute", n_ranks, err));
+    stream = k.comm_stream;
+    add_touched_variants(&k);
+    touch(&k, 0, &stream, 1, largest(bytes, n));
+    lw_builder_program(k.b, 1, 0);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t gap = add_op(&k, LW_OP_KERNEL, i, 0, gap_ps, -1);
+        int32_t comm = add_op(&k, kind, i, bytes[i] / whole * whole, -1, gap);
+        add_op(&k, LW_OP_KERNEL, i, 0, work_ps[i], -1);
+        add_op(&k, LW_OP_KERNEL, i, 0, work_ps[i], comm);
     }
     return finish_touched(&k, plan, err);
 }

@@ -51,12 +51,18 @@ enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t
 
 /* Collectives, each after a kernel of work_ps; of all groups of `group` ranks that are `stride`
  * apart at once; group * stride divides n_ranks. A group's root is its first member. n_at_once is
- * 1, or 2: two of them at once, on communicators and streams of their own, and the next kernel
- * waits for both. */
+ * 1, or 2: kinds[2] at once, on communicators and streams of their own, and the next kernel waits
+ * for both. */
 enum lw_status exec_plan_collectives(int32_t n_ranks, int32_t group, int32_t stride,
-                                     enum lw_op_kind kind, int32_t n_at_once, const int64_t *bytes,
-                                     int32_t n, lw_ps work_ps, struct lw_plan *plan,
-                                     struct lw_err *err);
+                                     const enum lw_op_kind *kinds, int32_t n_at_once,
+                                     const int64_t *bytes, int32_t n, lw_ps work_ps,
+                                     struct lw_plan *plan, struct lw_err *err);
+
+/* For each size: a kernel of gap_ps, then at once a collective of all ranks and a kernel of
+ * work_ps[i]; after both the same kernel again, alone. */
+enum lw_status exec_plan_with_compute(int32_t n_ranks, enum lw_op_kind kind, const int64_t *bytes,
+                                      int32_t n, lw_ps gap_ps, const lw_ps *work_ps,
+                                      struct lw_plan *plan, struct lw_err *err);
 
 /* Messages between ranks 0 and `stride`, 1 and stride + 1, and so on of each 2 * stride ranks,
  * after a kernel of work_ps each: one there, then one back. both: beside each another one the

@@ -6,6 +6,7 @@
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibrate_samples.h"
 #include "exec/run/run.h"
+#include "shared/cluster/cluster.h"
 #include "shared/cluster/work_table.h"
 #include "shared/plan/plan.h"
 
@@ -13,6 +14,7 @@
  *
  *   calibrate.c          rounds of series, within their time; running a plan
  *   calibrate_comm.c     series of communication, and of compute beside it
+ *   calibrate_pairs.c    series of two activities at once
  *   calibrate_work.c     series of what a rank does by itself
  *   calibrate_cluster.c  the cluster that comes of them
  *   calibrate_plan.c     the plans */
@@ -53,6 +55,7 @@ struct exec_calibration {
     struct exec_samples work[CALIBRATE_N_WORK][CALIBRATE_SIZES]; /* ps */
     struct exec_samples copy_rate, launch, kernel;  /* bytes/s; ps; share of the time asked for */
     struct exec_samples compute_rate, comm_rate;    /* under each other */
+    struct exec_samples pair[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* rates: of, beside */
     struct exec_samples disturbance;                /* length of the kernels of each compute_rate, ps */
     struct exec_samples unit_alone, unit_all;       /* ns per GEMM */
     char name[320], device[96];
@@ -113,6 +116,15 @@ enum lw_status exec_calibrate_beside(struct exec_calibration *c, const struct ex
  * kernels. */
 enum lw_status exec_calibrate_undisturbed(const struct exec_calibration *c,
                                           struct exec_samples *out, struct lw_err *err);
+
+/* calibrate_pairs.c */
+int32_t exec_calibrate_n_pairs(void);
+bool exec_calibrate_pair_fits(const struct exec_calibration *c, int32_t pair);
+/* The rate beside another activity during `together`; 0: they did not meet. */
+double exec_calibrate_rate(lw_ps alone, lw_ps length, lw_ps together);
+enum lw_status exec_calibrate_pairs(struct exec_calibration *c, const struct exec_piece *p,
+                                    struct lw_err *err); /* series: which pair */
+exec_calibrate_keep exec_calibrate_keep_pairs;
 
 /* calibrate_work.c */
 struct exec_work_series {

@@ -82,6 +82,26 @@ int64_t lw_device_missing_bytes(const struct lw_device *d, int64_t peak)
     return (double)needed > d->memory_bytes.value ? needed - (int64_t)d->memory_bytes.value : 0;
 }
 
+enum lw_activity lw_activity_of(enum lw_op_kind op)
+{
+    if (op == LW_OP_RECV)
+        op = LW_OP_SEND;
+    if (op >= LW_OP_ALL_REDUCE && op <= LW_OP_SEND)
+        return (enum lw_activity)(LW_ACTIVITY_COMM + (int)op - LW_OP_ALL_REDUCE);
+    return lw_op_class(op) == LW_CLASS_COMPUTE || lw_op_class(op) == LW_CLASS_COPY
+               ? LW_ACTIVITY_COMPUTE
+               : LW_N_ACTIVITIES;
+}
+
+const char *lw_activity_word(int activity)
+{
+    if (activity == LW_ACTIVITY_COMPUTE)
+        return "compute";
+    return activity < LW_N_ACTIVITIES
+               ? lw_op_name((enum lw_op_kind)(LW_OP_ALL_REDUCE + activity - LW_ACTIVITY_COMM))
+               : NULL;
+}
+
 LW_FREE_BY_ARENA(lw_cluster_free, struct lw_cluster)
 
 static bool take(struct lw_figure *to, struct lw_figure from)
@@ -330,6 +350,25 @@ static enum lw_status check_work(const struct lw_work_table *t, int32_t i, struc
     return check_rows(&rows, err);
 }
 
+static enum lw_status check_pair(const struct lw_cluster *c, int32_t i, struct lw_err *err)
+{
+    const struct lw_pair_rate *p = &c->pairs[i];
+
+    if (p->op == p->beside)
+        return lw_fail(err, LW_EFORMAT, "at pairs[%d].beside: found %s beside itself, allowed: "
+                                        "another activity (tables with n_in_flight 2 hold for two "
+                                        "of one kind)", i, lw_activity_word((int)p->op));
+    if (!is_share(p->rate))
+        return lw_fail(err, LW_EFORMAT, "at pairs[%d].rate: found %g, allowed: %s (1: as fast as "
+                                        "alone)", i, p->rate, ranges[SHARE].allowed);
+    for (int32_t k = 0; k < i; k++)
+        if (c->pairs[k].op == p->op && c->pairs[k].beside == p->beside)
+            return lw_fail(err, LW_EFORMAT, "at pairs[%d]: found %s beside %s again, allowed: once "
+                                            "(pairs[%d] has it)", i,
+                           lw_activity_word((int)p->op), lw_activity_word((int)p->beside), k);
+    return LW_OK;
+}
+
 static enum lw_status check_exception(const struct lw_exception *x, int32_t i, struct lw_err *err)
 {
     if (x->rank < 0 || x->rank_to < -1 || x->rank_to == x->rank)
@@ -492,6 +531,8 @@ enum lw_status lw_cluster_check(const struct lw_cluster *c, struct lw_err *err)
                            "devices_per_node, %d, on each",
                            i, t->n_ranks, t->n_nodes, c->devices_per_node);
     }
+    for (int32_t i = 0; i < c->n_pairs; i++)
+        LW_TRY(check_pair(c, i, err));
     for (int32_t i = 0; i < c->n_exceptions; i++)
         LW_TRY(check_exception(&c->exceptions[i], i, err));
     return LW_OK;

@@ -104,6 +104,22 @@ struct lw_interference {
                                                   * nodes' adapters max-min fairly */
 };
 
+/* What a pair is of: compute (and copies), or communication of one kind. */
+enum lw_activity {
+    LW_ACTIVITY_COMPUTE,
+    LW_ACTIVITY_COMM, /* LW_OP_ALL_REDUCE; the other kinds up to LW_OP_SEND follow */
+    LW_N_ACTIVITIES = LW_ACTIVITY_COMM + LW_OP_SEND - LW_OP_ALL_REDUCE + 1,
+};
+enum lw_activity lw_activity_of(enum lw_op_kind op); /* LW_N_ACTIVITIES: no pair holds for it */
+const char *lw_activity_word(int activity); /* "compute", "all_reduce"; NULL beyond the last */
+
+/* One activity of a device beside another one of the same device. */
+struct lw_pair_rate {
+    enum lw_activity op, beside;
+    double rate; /* of `op` as a share of its speed when alone, in (0, 1] */
+    const char *source;
+};
+
 /* The host as a reducer of its devices' gradients (hfreduce). */
 struct lw_host {
     struct lw_figure n_numa;      /* memory nodes that devices read results from once each (GDRCopy);
@@ -147,6 +163,8 @@ struct lw_cluster {
     struct lw_link *links;
     struct lw_cost_table *tables;
     struct lw_exception *exceptions;
+    int32_t n_pairs;
+    struct lw_pair_rate *pairs; /* win over `interference` */
     const char *library, *library_version; /* collective library; "" = unknown */
     int32_t n_algorithms;    /* that the library chooses among; 0 = sim/cost/cost_library.c says */
     const char **algorithms; /* names of enum lw_reducer_kind */

@@ -162,6 +162,10 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
     feed_text(h, c->library_version);
     for (int32_t i = 0; i < c->n_algorithms; i++)
         feed_text(h, c->algorithms[i]);
+    for (int32_t i = 0; i < c->n_pairs; i++) {
+        lw_hash_int(h, c->pairs[i].op * LW_N_ACTIVITIES + c->pairs[i].beside);
+        feed_double(h, c->pairs[i].rate);
+    }
     feed_set(h, &c->nccl, &c->interference, &c->published);
     lw_hash_finish(h, hex);
     return LW_OK;

@@ -230,6 +230,16 @@ static const struct lw_field nccl_fields[] = {
 static const struct lw_field noise_fields[] = {LW_NOISE_FIGURES(FIGURE){0}};
 #undef AT
 
+#define AT(field) offsetof(struct lw_pair_rate, field)
+static const struct lw_field pair_fields[] = {
+    LW_F_MUST_WORD("op", AT(op), lw_activity_word),
+    LW_F_MUST_WORD("beside", AT(beside), lw_activity_word),
+    {.name = "rate", .kind = LW_FIELD_REAL, .must = true, .at = AT(rate)},
+    LW_F_NAME("source", AT(source)),
+    {0},
+};
+#undef AT
+
 #define AT(field) offsetof(struct lw_exception, field)
 static const struct lw_field exception_fields[] = {
     LW_F_MUST_INT32("rank", AT(rank)),
@@ -271,6 +281,7 @@ const struct lw_field lw_cluster_file_fields[] = {
     LW_F_OBJECT("nccl", AT(nccl), nccl_fields),
     LW_F_OBJECT("interference", AT(interference), interference_fields),
     LW_F_OBJECT("published_interference", AT(published), published_fields),
+    LW_F_LIST("pairs", AT(pairs), AT(n_pairs), pair_fields, struct lw_pair_rate),
     LW_F_OBJECT("noise", AT(noise), noise_fields),
     LW_F_LIST("exceptions", AT(exceptions), AT(n_exceptions), exception_fields,
               struct lw_exception),
@@ -463,6 +474,7 @@ enum lw_status lw_cluster_put_device(struct lw_cluster *c, const char *kind, str
         st = borrow_figures(&c->device, &c->arena, &own, err);
     c->device = own;
     c->interference = c->published = (struct lw_interference){0};
+    c->n_pairs = 0;
     c->price_per_device_hour = (struct lw_figure){0};
     lw_arena_join(&c->arena, &known.arena);
     return st;

@@ -184,15 +184,33 @@ int64_t sim_in_flight_rate(const struct sim_engine *e, const struct lw_cost_quer
     return beside > alone && alone > 0 ? sim_rate_of(alone / beside) : SIM_FULL_RATE;
 }
 
+/* Collectives beside which the table of several at once holds: not those that a pair holds for. */
+static int32_t n_alike(const struct sim_engine *e, int32_t rank, enum lw_op_kind op)
+{
+    const int32_t *moving = sim_moving(e, rank);
+    enum lw_activity of = lw_activity_of(op);
+    int32_t n = e->n_collectives[rank];
+
+    for (int k = LW_ACTIVITY_COMM; e->terms.pairs && of < LW_N_ACTIVITIES && k < LW_N_ACTIVITIES;
+         k++)
+        n -= e->terms.pair[of][k] ? moving[k] : 0;
+    return n;
+}
+
 int64_t sim_link_rate(const struct sim_engine *e, int32_t group)
 {
     const struct sim_group *g = &e->groups[group];
+    int64_t pair = SIM_FULL_RATE;
     int32_t most = 1;
 
-    for (int32_t i = 0; e->terms.in_flight && i < g->n_places; i++)
-        if (e->n_collectives[e->ring[g->first + i].rank] > most)
-            most = e->n_collectives[e->ring[g->first + i].rank];
+    for (int32_t i = 0; (e->terms.in_flight || e->terms.pairs) && i < g->n_places; i++) {
+        int32_t rank = e->ring[g->first + i].rank, n = n_alike(e, rank, g->query.op);
+        int64_t beside = sim_pair_rate(&e->terms, sim_moving(e, rank), g->query.op);
+        most = n > most ? n : most;
+        pair = beside < pair ? beside : pair;
+    }
     int64_t measured = most > 1 ? sim_in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
+    measured = sim_rate_product(measured, pair);
     return measured < g->fair_rate ? measured : g->fair_rate;
 }
 
@@ -210,9 +228,9 @@ int64_t sim_group_rate(const struct sim_engine *e, int32_t group)
 
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
-        int64_t mine = sim_rate_product(sim_comm_rate(&e->terms, want, e->core[r],
+        int64_t mine = sim_rate_product(sim_comm_rate(&e->terms, g->query.op, want, e->core[r],
                                                       e->n_device[r] > 0), g->link_rate);
-        if (!e->terms.comm_under_compute)
+        if (!sim_comm_measured(&e->terms, g->query.op))
             mine = sim_memory_rate(e, r, g->memory, mine);
         if (mine < rate)
             rate = mine;
@@ -259,7 +277,7 @@ static enum lw_status start(struct sim_engine *e, int32_t group)
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
         sim_rank_waiting(e, r, -1);
-        sim_rank_moving(e, r, 1);
+        sim_rank_moving(e, r, g->query.op, 1);
         e->n_collectives[r]++;
     }
     sim_timer_set(&g->timer, e->now, time);
@@ -347,7 +365,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);
         e->more_sms[r] -= g->more_sms;
-        sim_rank_moving(e, r, -1);
+        sim_rank_moving(e, r, sim_unit_op(e, r, unit)->kind, -1);
         e->n_collectives[r]--;
         sim_all_in(e, r, unit, g->all_in);
         LW_TRY(sim_unit_complete(e, r, unit));

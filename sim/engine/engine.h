@@ -160,6 +160,8 @@ struct sim_engine {
     int32_t *n_device;            /* compute and copies running */
     int32_t *n_moving, *n_waiting; /* communications moving data; collectives entered, not moving */
     int32_t *n_collectives;       /* collectives moving data */
+    int32_t *moving;              /* [n_ranks * LW_N_ACTIVITIES] communications moving data, by kind;
+                                   * where the terms have pairs */
     int64_t *more_sms;            /* share of SMs held by channels, beyond terms.sm_share each */
     int32_t *active_message;      /* first message moving at this rank, -1 = none */
     struct sim_core *core;        /* how its core is split */
@@ -237,7 +239,8 @@ enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, 
 /* A rate as far as the rank's memory lets what takes `share` of its bandwidth. */
 int64_t sim_memory_rate(const struct sim_engine *e, int32_t rank, int64_t share, int64_t rate);
 /* One communication more (+1) or less (-1) moves data or waits at a rank. */
-void sim_rank_moving(struct sim_engine *e, int32_t rank, int32_t by);
+void sim_rank_moving(struct sim_engine *e, int32_t rank, enum lw_op_kind op, int32_t by);
+const int32_t *sim_moving(const struct sim_engine *e, int32_t rank); /* its part of `moving` */
 void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
 
 /* collective_run.c */

@@ -161,6 +161,7 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
     COLUMN(n_moving, p->n_ranks);
     COLUMN(n_waiting, p->n_ranks);
     COLUMN(n_collectives, p->n_ranks);
+    COLUMN(moving, e->terms.pairs ? (int64_t)p->n_ranks * LW_N_ACTIVITIES : 1);
     COLUMN(more_sms, p->n_ranks);
     COLUMN(active_message, p->n_ranks);
     COLUMN(rank_dirty, p->n_ranks);

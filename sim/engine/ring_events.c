@@ -55,7 +55,7 @@ enum lw_status sim_ring_enter(struct sim_engine *e, int32_t place, int64_t bytes
     m->steps = (int32_t)sim_ring_steps(g->query.op, g->n);
     m->sent_done = e->now;
     e->stats->n_messages += (int64_t)m->steps * sim_n_alike(e, m->rank);
-    sim_rank_moving(e, m->rank, 1);
+    sim_rank_moving(e, m->rank, g->query.op, 1);
     return e->ring_by_events ? go_on(e, place) : LW_OK;
 }
 
@@ -117,7 +117,7 @@ enum lw_status sim_chunk_end(struct sim_engine *e, int32_t place)
     m->got -= m->steps;
     m->sent = 0;
     m->steps = 0;
-    sim_rank_moving(e, m->rank, -1);
+    sim_rank_moving(e, m->rank, sim_unit_op(e, m->rank, unit)->kind, -1);
     sim_all_in(e, m->rank, unit, e->groups[m->group].all_in);
     return sim_unit_complete(e, m->rank, unit);
 }

@@ -101,7 +101,7 @@ static void link_active(struct sim_engine *e, int32_t m)
         if (head >= 0)
             e->messages[head].active_before[e->messages[head].rank[0] == rank ? 0 : 1] = m;
         e->active_message[rank] = m;
-        sim_rank_moving(e, rank, 1);
+        sim_rank_moving(e, rank, LW_OP_SEND, 1);
     }
 }
 
@@ -116,7 +116,7 @@ static void unlink_active(struct sim_engine *e, int32_t m)
             e->messages[before].active_next[e->messages[before].rank[0] == rank ? 0 : 1] = next;
         else
             e->active_message[rank] = next;
-        sim_rank_moving(e, rank, -1);
+        sim_rank_moving(e, rank, LW_OP_SEND, -1);
     }
 }
 

@@ -57,9 +57,18 @@ void sim_group_changed(struct sim_engine *e, int32_t group)
     e->dirty_groups[e->n_dirty_groups++] = group;
 }
 
-void sim_rank_moving(struct sim_engine *e, int32_t rank, int32_t by)
+const int32_t *sim_moving(const struct sim_engine *e, int32_t rank)
 {
+    return e->terms.pairs ? e->moving + (int64_t)rank * LW_N_ACTIVITIES : e->moving;
+}
+
+void sim_rank_moving(struct sim_engine *e, int32_t rank, enum lw_op_kind op, int32_t by)
+{
+    enum lw_activity kind = lw_activity_of(op);
+
     e->n_moving[rank] += by;
+    if (e->terms.pairs && kind < LW_N_ACTIVITIES)
+        e->moving[(int64_t)rank * LW_N_ACTIVITIES + kind] += by;
     sim_rank_changed(e, rank);
 }
 
@@ -133,12 +142,20 @@ static void settle_core(struct sim_engine *e, int32_t rank)
                                    e->n_device[rank] > 0);
 }
 
+static int64_t measured_rate(const struct sim_engine *e, int32_t rank)
+{
+    return sim_compute_measured(&e->terms, sim_moving(e, rank), e->n_moving[rank]);
+}
+
 /* Of compute and copies, as far as memory lets them. */
 static int64_t rate_before_memory(const struct sim_engine *e, int32_t rank)
 {
-    return sim_rate_product(sim_compute_rate(&e->terms, e->core[rank], e->n_moving[rank],
-                                             e->n_waiting[rank], e->more_sms[rank]),
-                            e->speed[rank]);
+    int64_t rate = measured_rate(e, rank);
+
+    if (rate == 0)
+        rate = sim_compute_rate(&e->terms, e->core[rank], e->n_moving[rank], e->n_waiting[rank],
+                                e->more_sms[rank]);
+    return sim_rate_product(rate, e->speed[rank]);
 }
 
 static enum lw_status want_memory(struct sim_engine *e, int32_t *n, int64_t share, int64_t rate)
@@ -207,14 +224,17 @@ static int64_t rate_in_flight(const struct sim_engine *e, const struct sim_messa
 static int64_t rate_at(const struct sim_engine *e, const struct sim_message *x, int end)
 {
     int32_t rank = x->rank[end];
-    int64_t rate = sim_comm_rate(&e->terms, e->terms.core_share, e->core[rank],
+    int64_t rate = sim_comm_rate(&e->terms, LW_OP_SEND, e->terms.core_share, e->core[rank],
                                  e->n_device[rank] > 0);
-
     int64_t measured = rate_in_flight(e, x, rank);
+    int64_t pair = sim_pair_rate(&e->terms, sim_moving(e, rank), LW_OP_SEND);
 
     rate = rate < x->fair_rate ? rate : x->fair_rate;
     rate = rate < measured ? rate : measured;
-    return e->terms.comm_under_compute ? rate : sim_memory_rate(e, rank, x->memory, rate);
+    rate = sim_rate_product(rate, pair);
+    return sim_comm_measured(&e->terms, LW_OP_SEND)
+               ? rate
+               : sim_memory_rate(e, rank, x->memory, rate);
 }
 
 /* Rates of what runs on one rank, collectives apart. */
@@ -222,7 +242,7 @@ static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
 {
     const struct lw_plan *p = e->plan;
     int64_t rate = rate_before_memory(e, rank);
-    bool measured = e->terms.compute_under_comm && e->n_moving[rank] > 0;
+    bool measured = measured_rate(e, rank) > 0;
 
     for (int32_t s = 0; s < p->n_streams; s++) {
         int32_t slot = sim_slot(e, rank, s);

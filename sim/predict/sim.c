@@ -133,6 +133,8 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     list_memory(e, s, messages);
     if (e->terms.fair_links)
         figure(s, "fair_links", i->fair_links, messages);
+    if (e->cluster->n_pairs > 0)
+        term(s, "pairs", e->cluster->n_pairs, e->cluster->pairs[0].source, messages);
     for (int32_t t = 0; t < e->cluster->n_tables; t++) {
         const struct lw_cost_table *table = &e->cluster->tables[t];
         if (table->n_in_flight > 1) {

@@ -14,6 +14,9 @@
  *               Each takes its bytes over its time of the bandwidth; where that is more than all, it is
  *               split max-min fairly, and who gets s of the v it wants runs at s/v. What the core and
  *               the SMs leave an op is what it wants memory for.
+ * A measured rate of a pair (compute beside one kind of communication, or a kind beside compute or
+ * another kind) wins over the general one. Beside several others the lowest rate counts; beside
+ * compute and other communication at once the product of both.
  * Not modelled: compute beside compute on other streams, but for memory. */
 #include "sim/timing/device.h"
 
@@ -62,12 +65,17 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
         t.in_flight |= c->tables[i].n_in_flight > 1;
     for (int32_t i = 0; i < c->n_tables; i++)
         t.cpu_times |= t.core_share > 0 && c->tables[i].cpu_ps != NULL;
+    for (int32_t i = 0; i < c->n_pairs; i++) {
+        const struct lw_pair_rate *p = &c->pairs[i];
+        t.pair[p->op][p->beside] = sim_rate_of(p->rate);
+        t.pairs = true;
+    }
     t.memory = lw_figure_is_set(c->interference.memory_bytes_per_comm_byte) &&
                lw_figure_is_set(c->device.memory_bytes_per_s);
     t.fair_links = lw_figure_is_set(c->interference.fair_links) &&
                    c->interference.fair_links.value > 0;
     t.dynamic = t.memory || t.fair_links || t.compute_under_comm || t.comm_under_compute ||
-                t.core_share || t.sm_share || t.channel_sms > 0 || t.in_flight;
+                t.core_share || t.sm_share || t.channel_sms > 0 || t.in_flight || t.pairs;
     return t;
 }
 
@@ -96,13 +104,49 @@ struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, in
     return core;
 }
 
+static int64_t lower(int64_t a, int64_t b)
+{
+    return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
+int64_t sim_compute_measured(const struct sim_terms *t, const int32_t *moving, int32_t n_moving)
+{
+    int64_t least = 0;
+
+    if (!t->pairs)
+        return n_moving > 0 ? t->compute_under_comm : 0;
+    for (int k = LW_ACTIVITY_COMM; k < LW_N_ACTIVITIES; k++) {
+        int64_t pair = t->pair[LW_ACTIVITY_COMPUTE][k];
+        if (moving[k] > 0)
+            least = lower(least, pair ? pair : t->compute_under_comm);
+    }
+    return least;
+}
+
+int64_t sim_comm_measured(const struct sim_terms *t, enum lw_op_kind op)
+{
+    enum lw_activity of = lw_activity_of(op);
+    int64_t pair = of < LW_N_ACTIVITIES ? t->pair[of][LW_ACTIVITY_COMPUTE] : 0;
+
+    return pair ? pair : t->comm_under_compute;
+}
+
+int64_t sim_pair_rate(const struct sim_terms *t, const int32_t *moving, enum lw_op_kind op)
+{
+    enum lw_activity of = lw_activity_of(op);
+    int64_t least = 0;
+
+    for (int k = LW_ACTIVITY_COMM; t->pairs && of < LW_N_ACTIVITIES && k < LW_N_ACTIVITIES; k++)
+        if (moving[k] > 0)
+            least = lower(least, t->pair[of][k]);
+    return least ? least : SIM_FULL_RATE;
+}
+
 int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_t n_moving,
                          int32_t n_waiting, int64_t more_sms)
 {
     int64_t rate = SIM_FULL_RATE;
 
-    if (t->compute_under_comm && n_moving > 0)
-        return t->compute_under_comm;
     if (t->core_share && n_moving > 0)
         rate -= core.used;
     if (t->sm_share || more_sms) {
@@ -137,11 +181,13 @@ int64_t sim_comm_memory_share(const struct lw_cluster *c, int64_t bytes, lw_ps t
     return time > 0 ? memory_share(c, (double)bytes * each, time) : 0;
 }
 
-int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,
-                      bool computing)
+int64_t sim_comm_rate(const struct sim_terms *t, enum lw_op_kind op, int64_t want,
+                      struct sim_core core, bool computing)
 {
-    if (t->comm_under_compute)
-        return computing ? t->comm_under_compute : SIM_FULL_RATE;
+    int64_t measured = sim_comm_measured(t, op);
+
+    if (measured)
+        return computing ? measured : SIM_FULL_RATE;
     if (t->core_share && want > core.level)
         return core.level * SIM_FULL_RATE / want;
     return SIM_FULL_RATE;

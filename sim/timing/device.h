@@ -21,6 +21,8 @@ struct sim_terms {
     double channel_sms;         /* share of the SMs that one channel of a collective holds */
     bool in_flight;             /* tables for several collectives at once */
     bool memory;                /* communication and compute share device memory's bandwidth */
+    int64_t pair[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* [of][beside]: measured rates; 0 = none */
+    bool pairs;                 /* any of them */
     bool fair_links;            /* communications share links and adapters */
     bool dynamic;               /* any of them: rates depend on what runs */
 };
@@ -35,15 +37,23 @@ struct sim_core {
 struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, int32_t n_more,
                                bool computing);
 
-/* Rate of compute and copies on a device where n_moving communications move data and n_waiting
- * collectives were entered but still wait for other members; core: its split when it is shared;
- * more_sms: the share that collectives hold by their channels, beyond sm_share each. */
+/* Rate of compute and copies, where none was measured, on a device where n_moving communications
+ * move data and n_waiting collectives were entered but still wait for other members; core: its
+ * split when it is shared; more_sms: the share that collectives hold by their channels, beyond
+ * sm_share each. */
 int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_t n_moving,
                          int32_t n_waiting, int64_t more_sms);
+/* Measured rates, 0 = none: of compute beside what moves (moving[LW_N_ACTIVITIES], or NULL where
+ * the terms have no pairs) and of communication beside compute. sim_pair_rate: of communication
+ * beside that of other kinds, 1e9 where nothing else moves. Of several the lowest counts. */
+int64_t sim_compute_measured(const struct sim_terms *t, const int32_t *moving, int32_t n_moving);
+int64_t sim_comm_measured(const struct sim_terms *t, enum lw_op_kind op);
+int64_t sim_pair_rate(const struct sim_terms *t, const int32_t *moving, enum lw_op_kind op);
+
 /* Rate of a communication that wants a share of the core; computing: compute or copies run
  * there. */
-int64_t sim_comm_rate(const struct sim_terms *t, int64_t want, struct sim_core core,
-                      bool computing);
+int64_t sim_comm_rate(const struct sim_terms *t, enum lw_op_kind op, int64_t want,
+                      struct sim_core core, bool computing);
 
 /* Share of device memory's bandwidth, in parts of 1e9, that a compute op or copy takes at full
  * rate, where its bytes are known (a copy's: read and written), else 0; and a communication of

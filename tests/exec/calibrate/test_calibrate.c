@@ -82,6 +82,67 @@ TEST(rates_of_disturbed_steps_are_dropped)
     exec_samples_free(&c.compute_rate);
 }
 
+/* Two collectives, alone 100 and 200 us, that begin together. The first takes 150: a rate of
+ * 100/150. The second takes 260, the last 110 of it alone: it did 90 of its 200 in the 150. Beside
+ * compute: a gather of 100 us takes 125 while a kernel of 300 us takes 350; the kernel alone
+ * afterwards takes 300: it did 300 - 225 = 75 in the 125. */
+TEST(both_sides_of_a_pair_slow_down_as_by_hand)
+{
+    static const struct {
+        int32_t pair, n;
+        struct lw_op ops[4];
+        lw_ps start[4], end[4];
+        enum lw_activity of[2];
+        double rate[2];
+    } cases[] = {
+        {4, 3, {{.kind = LW_OP_KERNEL},
+                {.kind = LW_OP_ALL_GATHER, .comm = 0},
+                {.kind = LW_OP_REDUCE_SCATTER, .comm = 1}},
+         {0, 10, 10}, {10, 160, 270},
+         {LW_ACTIVITY_COMM + LW_OP_ALL_GATHER - LW_OP_ALL_REDUCE,
+          LW_ACTIVITY_COMM + LW_OP_REDUCE_SCATTER - LW_OP_ALL_REDUCE}, {100.0 / 150, 90.0 / 150}},
+        {1, 4, {{.kind = LW_OP_KERNEL},
+                {.kind = LW_OP_ALL_GATHER, .comm = 0},
+                {.kind = LW_OP_KERNEL, .work_ps = LW_PS_PER_MS},
+                {.kind = LW_OP_KERNEL, .work_ps = LW_PS_PER_MS}},
+         {0, 10, 10, 360}, {10, 135, 360, 660},
+         {LW_ACTIVITY_COMM + LW_OP_ALL_GATHER - LW_OP_ALL_REDUCE, LW_ACTIVITY_COMPUTE},
+         {100.0 / 125, 75.0 / 125}},
+    };
+    const struct lw_calibrate_options o = {.n_ranks = 2};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct exec_calibration *c = lw_calloc(1, sizeof *c);
+        struct exec_piece piece = {.series = cases[i].pair};
+        struct lw_err err = {0};
+        int32_t step[] = {2, 2, 2, 2}, rank[] = {0, 0, 0, 0}, op[] = {0, 1, 2, 3};
+        lw_ps start[4], end[4], all_in[] = {-1, -1, -1, -1};
+        for (int k = 0; k < 4; k++) {
+            start[k] = cases[i].start[k] * LW_PS_PER_US;
+            end[k] = cases[i].end[k] * LW_PS_PER_US;
+        }
+        const struct lw_plan p = {.ops = (struct lw_op *)cases[i].ops, .n_ops = cases[i].n};
+        struct lw_exec_result r = {.timeline = {.n = cases[i].n, .step = step, .rank = rank,
+                                                .op = op, .start = start, .end = end,
+                                                .all_in = all_in}};
+        c->o = &o;
+        c->n_sizes = 1;
+        c->bytes[0] = 1 << 20;
+        put(&c->comm[SERIES_GATHER][0], 100.0 * LW_PS_PER_US);
+        put(&c->comm[SERIES_SCATTER][0], 200.0 * LW_PS_PER_US);
+        assert_ok(exec_calibrate_keep_pairs(c, &piece, &p, &r, &err), err);
+        for (int k = 0; k < 2; k++) {
+            struct exec_samples *s = &c->pair[cases[i].of[k]][cases[i].of[1 - k]];
+            assert_int_equal(s->n, 1);
+            assert_float_equal(s->v[0], cases[i].rate[k], 1e-9);
+            exec_samples_free(s);
+        }
+        exec_samples_free(&c->comm[SERIES_GATHER][0]);
+        exec_samples_free(&c->comm[SERIES_SCATTER][0]);
+        lw_free(c);
+    }
+}
+
 /* 17 ranks divide by 17 and add up 17 such numbers: 289, more than 2^8, less than 2^11. */
 TEST(narrow_gradients_of_many_ranks_are_left_out)
 {

@@ -11,12 +11,14 @@ static const int64_t flops[] = {16, 54};
 
 enum {
     ALONE, BESIDE, PASSES, PASSES_HALF, PASSES_CAST, COPIES, UPDATES, PRODUCTS, KERNELS, OVERLAP,
-    COLLECTIVES, BARRIERS, PAIRS, MESSAGES, MESSAGES_BOTH, N_PLANS,
+    COLLECTIVES, BARRIERS, PAIRS, WITH_COMPUTE, MESSAGES, MESSAGES_BOTH, N_PLANS,
 };
 
 static enum lw_status build(int which, int32_t n, struct lw_plan *p, struct lw_err *err)
 {
     static const int64_t none[] = {0, 0};
+
+    static const enum lw_op_kind kinds[] = {LW_OP_BARRIER, LW_OP_BROADCAST, LW_OP_ALL_GATHER};
 
     switch (which) {
     case ALONE: return exec_plan_alone(n, sizes, 3, 0, p, err);
@@ -29,9 +31,11 @@ static enum lw_status build(int which, int32_t n, struct lw_plan *p, struct lw_e
     case PRODUCTS: return exec_plan_products(n, flops, 2, p, err);
     case KERNELS: return exec_plan_kernels(n, 3, 0, p, err);
     case COLLECTIVES:
-        return exec_plan_collectives(n, n, 1, LW_OP_BROADCAST, 1, sizes, 3, 0, p, err);
-    case BARRIERS: return exec_plan_collectives(n, n, 1, LW_OP_BARRIER, 1, none, 2, 0, p, err);
-    case PAIRS: return exec_plan_collectives(n, n, 1, LW_OP_ALL_REDUCE, 2, sizes, 3, 0, p, err);
+        return exec_plan_collectives(n, n, 1, &kinds[1], 1, sizes, 3, 0, p, err);
+    case BARRIERS: return exec_plan_collectives(n, n, 1, &kinds[0], 1, none, 2, 0, p, err);
+    case PAIRS: return exec_plan_collectives(n, n, 1, &kinds[1], 2, sizes, 3, 0, p, err);
+    case WITH_COMPUTE:
+        return exec_plan_with_compute(n, LW_OP_ALL_GATHER, sizes, 3, 0, works, p, err);
     case MESSAGES: return exec_plan_messages(n, 1, sizes, 3, false, 0, p, err);
     case MESSAGES_BOTH: return exec_plan_messages(n, 1, sizes, 3, true, 0, p, err);
     default: return exec_plan_overlap(n, 4096, 3, 0, p, err);
@@ -116,13 +120,14 @@ TEST(an_all_to_all_of_three_ranks_has_equal_blocks)
 {
     struct lw_exec_options o = lw_exec_options_default();
     struct lw_exec_result r;
+    const enum lw_op_kind all_to_all = LW_OP_ALL_TO_ALL;
     struct lw_plan p;
     struct lw_err err = {0};
 
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
-    assert_ok(exec_plan_collectives(3, 3, 1, LW_OP_ALL_TO_ALL, 1, sizes, 3, 0, &p, &err), err);
+    assert_ok(exec_plan_collectives(3, 3, 1, &all_to_all, 1, sizes, 3, 0, &p, &err), err);
     assert_int_equal(p.ops[lw_plan_program(&p, 1, 0).first_op + 1].bytes, 1020);
     assert_ok(lw_exec_run(&p, &o, &r, &err), err);
     assert_int_equal(r.n_checked_message_bytes, 3 * 100000 + 3 * (1020 + 4092 + 99996));
@@ -142,7 +147,7 @@ static void two_groups_meet(enum lw_op_kind kind, int32_t stride)
     o.compute = EXEC_COMPUTE_SPIN;
     o.n_steps = 2;
     o.n_warmup = 0;
-    assert_ok(exec_plan_collectives(4, 2, stride, kind, 1, sizes, 3, 0, &p, &err), err);
+    assert_ok(exec_plan_collectives(4, 2, stride, &kind, 1, sizes, 3, 0, &p, &err), err);
     int32_t comm = p.ops[lw_plan_program(&p, 1, 0).first_op + 1].comm;
     const int32_t *group = p.comm_group + (int64_t)comm * p.n_ranks;
     assert_int_equal(group[0], group[stride]);

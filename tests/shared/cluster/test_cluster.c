@@ -52,6 +52,10 @@ TEST(documented_example_reads_as_described)
     assert_int_equal(c.device.work[1].kind, LW_WORK_CAST);
     assert_int_equal(c.device.work[1].dtype, LW_BF16);
     assert_null(c.device.work[1].spread_ps);
+    assert_int_equal(c.n_pairs, 1);
+    assert_int_equal(c.pairs[0].op, LW_ACTIVITY_COMPUTE);
+    assert_int_equal(c.pairs[0].beside,
+                     LW_ACTIVITY_COMM + LW_OP_ALL_GATHER - LW_OP_ALL_REDUCE);
     assert_int_equal(c.exceptions[0].rank_to, -1);
     assert_int_equal(c.exceptions[1].late_ps, 10500);
     assert_true(c.exceptions[1].speed == 0.25);
@@ -116,9 +120,17 @@ TEST(damaged_files_are_refused_by_place)
          "at tables[0]: found 3 ranks on 1 nodes, allowed: at most devices_per_node, 2, on each"},
         {"\"rank_to\": 1", "\"rank_to\": 0",
          "at exceptions[1]: found rank 0 to 0, allowed: a rank alone, or to another"},
+        {"\"rate\": 0.9", "\"rate\": 1.5",
+         "at pairs[0].rate: found 1.5, allowed: more than 0 and at most 1 (1: as fast as alone)"},
+        {"\"beside\": \"all_gather\"", "\"beside\": \"compute\"",
+         "at pairs[0].beside: found compute beside itself, allowed: another activity (tables with "
+         "n_in_flight 2 hold for two of one kind)"},
+        {"{\"op\": \"compute\",", "{\"op\": \"compute\", \"beside\": \"all_gather\", \"rate\": "
+         "0.5, \"source\": \"a\"}, {\"op\": \"compute\",",
+         "at pairs[1]: found compute beside all_gather again, allowed: once (pairs[0] has it)"},
         {"\"speed\": 0.5", "\"speed\": 0", "at exceptions[0].speed: found 0, allowed: more than 0"},
         {"\"value\": 0.02", "\"valu\": 0.02",
-         "at noise.compute_sigma.valu (byte 1703): unknown field; allowed: value, source"},
+         "at noise.compute_sigma.valu (byte 1811): unknown field; allowed: value, source"},
     };
     char *text = fixture_example(example_page);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

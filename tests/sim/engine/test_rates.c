@@ -613,6 +613,79 @@ static lw_ps coconet_step(const struct lw_cluster *c, bool overlapped)
     return end;
 }
 
+/* --- pairs --- */
+
+static struct lw_pair_rate pair_of(enum lw_op_kind op, enum lw_op_kind beside, double rate)
+{
+    return (struct lw_pair_rate){lw_activity_of(op), lw_activity_of(beside), rate, "test"};
+}
+
+static int32_t add_kind(struct lw_builder *b, enum lw_op_kind kind, int32_t comm, int32_t stream,
+                        lw_ps time, int32_t dep)
+{
+    struct lw_op op = lw_builder_blank(kind, stream);
+
+    op.comm = comm;
+    op.bytes = 4000;
+    op.work_ps = time;
+    return lw_builder_op(b, &op, &dep, dep >= 0);
+}
+
+/* Compute of 100 us from 0 on, a gather of 40 us from 30 on. The pair says 0.5 and 0.8 and wins over
+ * the general rates: the gather takes 50 us, until 80; compute has done 30 + 25, and ends at 125. A
+ * scatter in place of the gather has no pair: at the general rates of 0.75 and 1 it ends at 70;
+ * compute has done 30 + 30, and ends at 110. */
+TEST(a_pair_of_compute_and_a_collective_wins_over_the_general_rates)
+{
+    static const struct {
+        enum lw_op_kind kind;
+        lw_ps comm, compute;
+    } cases[] = {{LW_OP_ALL_GATHER, 80, 125}, {LW_OP_REDUCE_SCATTER, 70, 110}};
+
+    for (int i = 0; i < 2; i++) {
+        struct lw_builder *b = begin_plan("p", 2);
+        struct world w;
+        int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
+        int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
+        int32_t g = add_kind(b, cases[i].kind, 0, 1, 40 * us, gap);
+        struct lw_pair_rate pairs[] = {pair_of(LW_OP_KERNEL, LW_OP_ALL_GATHER, 0.5),
+                                       pair_of(LW_OP_ALL_GATHER, LW_OP_KERNEL, 0.8)};
+        make_world(&w, b);
+        w.c.pairs = pairs;
+        w.c.n_pairs = 2;
+        w.c.interference.compute_rate_under_comm = given(0.75);
+        run_world(&w, lw_sim_options_default());
+        assert_int_equal(end_of(&w, 0, g), cases[i].comm * us);
+        assert_int_equal(end_of(&w, 1, k), cases[i].compute * us);
+        assert_true(term_of(&w, "pairs")->on);
+        free_world(&w);
+    }
+}
+
+/* A gather of 100 us and a scatter of 60 us at once, at 0.5 and 0.75 beside each other: the scatter
+ * ends at 80, when the gather has done 40; it ends at 140. */
+TEST(collectives_of_two_kinds_slow_each_other)
+{
+    struct lw_builder *b = begin_plan("p", 2);
+    const int32_t members[] = {0, 1};
+    struct world w;
+    int32_t stream = lw_builder_stream(b, "comm2", LW_STREAM_COMM, 1);
+    int32_t comm = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, stream);
+    struct lw_pair_rate pairs[] = {pair_of(LW_OP_ALL_GATHER, LW_OP_REDUCE_SCATTER, 0.5),
+                                   pair_of(LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER, 0.75)};
+
+    lw_builder_group(b, comm, members, 2);
+    int32_t g = add_kind(b, LW_OP_ALL_GATHER, 0, 1, 100 * us, -1);
+    int32_t s = add_kind(b, LW_OP_REDUCE_SCATTER, comm, stream, 60 * us, -1);
+    make_world(&w, b);
+    w.c.pairs = pairs;
+    w.c.n_pairs = 2;
+    run_world(&w, lw_sim_options_default());
+    assert_int_equal(end_of(&w, 0, s), 80 * us);
+    assert_int_equal(end_of(&w, 1, g), 140 * us);
+    free_world(&w);
+}
+
 TEST(overlap_can_lose_as_measured)
 {
     struct lw_cluster c;
