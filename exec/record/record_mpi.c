@@ -24,7 +24,7 @@ static void say_library(void)
     static _Atomic bool said;
     int version = 0, subversion = 0;
 
-    if (atomic_exchange(&said, true))
+    if (atomic_load_explicit(&said, memory_order_relaxed) || atomic_exchange(&said, true))
         return;
     PMPI_Get_version(&version, &subversion);
     record_library("mpi", version, subversion, 0);
@@ -77,9 +77,12 @@ static uint64_t id_of(MPI_Comm comm, int n)
 static int32_t comm_of(MPI_Comm comm)
 {
     int rank = -1, n = -1;
-
-    pthread_mutex_lock(&mutex);
     int32_t number = record_comm_of((const void *)comm);
+
+    if (number > 0)
+        return number;
+    pthread_mutex_lock(&mutex);
+    number = record_comm_of((const void *)comm);
     if (number == 0) {
         PMPI_Comm_rank(comm, &rank);
         PMPI_Comm_size(comm, &n);

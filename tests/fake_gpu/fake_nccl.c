@@ -884,7 +884,7 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
     }
     mine->color[s->seq] = color;
     mine->key[s->seq] = key;
-    if (!asked("FAKE_NCCL_HANG", p, -1, &spec))
+    if (!asked(FAKE_ENV("FAKE_NCCL_HANG"), p, -1, &spec))
         atomic_store(&mine->split_seq, p->n_splits);
     say_moved(p);
     atomic_store(&p->state, ncclInProgress);
