@@ -230,6 +230,7 @@ ncclResult_t ncclCommShrink(ncclComm_t parent, int *excluded, int n_excluded, nc
     {                                           \
         REAL(name);                             \
         record_cuda_finish();                   \
+        take_children(comm, true);              \
         forget(comm);                           \
         return real_##name(comm);               \
     }

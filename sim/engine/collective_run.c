@@ -189,10 +189,10 @@ static int32_t n_alike(const struct sim_engine *e, int32_t rank, enum lw_op_kind
 {
     const int32_t *moving = sim_moving(e, rank);
     enum lw_activity of = lw_activity_of(op);
+    enum lw_activity messages = lw_activity_of(LW_OP_SEND); /* not among n_collectives */
     int32_t n = e->n_collectives[rank];
 
-    for (int k = LW_ACTIVITY_COMM; e->terms.pairs && of < LW_N_ACTIVITIES && k < LW_N_ACTIVITIES;
-         k++)
+    for (int k = LW_ACTIVITY_COMM; e->terms.pairs && of < LW_N_ACTIVITIES && k < (int)messages; k++)
         n -= e->terms.pair[of][k] ? moving[k] : 0;
     return n;
 }
