@@ -225,7 +225,8 @@ static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, 
     if (unknown || (known.name && !lw_device_same_kind(device, known.device.kind)))
         fputs(" --as-recorded", f);
     if (w->recorded.world_size > 1)
-        fprintf(f, " --dp %d", w->recorded.world_size);
+        fprintf(f, " --dp %d%s", w->recorded.world_size,
+                s->converted->coverage.sharded ? " --zero 3" : "");
     fputc('\n', f);
     if (unknown || (known.name && w->recorded.world_size > 1))
         fprintf(f, "  the network of cluster '%s' is assumed: -c names another\n", known.name);

@@ -54,7 +54,10 @@ TEST_WITH(every_stored_loop_becomes_a_workload, fixture_open, fixture_close)
 
     for (size_t i = 0; i < sizeof loops / sizeof *loops; i++) {
         snprintf(words, sizeof words, "import $R/loops/%s.json.gz -o w.json", loops[i].files);
-        lapwing(words, NULL);
+        const char *out = lapwing(words, NULL);
+        snprintf(words, sizeof words, " %s\n", loops[i].strategy);
+        if (loops[i].world_size > 1 && !strstr(strstr(out, "next: lapwing sim -w w.json"), words))
+            fail_msg("next is not with%s:\n%s", words, out);
         check(loops[i].strategy, loops[i].n_params, loops[i].world_size, loops[i].says);
     }
 }
