@@ -1,13 +1,13 @@
 /* lapwing golden: do the policies of this build answer as the reference systems did? */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/golden/golden.h"
-#include "shared/json/jsonout.h"
-#include "shared/text/table.h"
+#include "shared/text/record.h"
 #include "sim/predict/free_cluster.h"
 
 static const struct lw_usage usage = {
@@ -43,29 +43,32 @@ static void print_text(const struct lw_golden_result *r)
     printf("%lld passed, %lld failed\n", (long long)r->n_passed, (long long)r->n_failed);
 }
 
-static void print_json(const struct lw_golden_result *r)
+#define AT(field) offsetof(struct lw_golden_failure, field)
+static const struct lw_column columns[] = {
+    {"file", NULL, LW_COLUMN_STRING, AT(file)},
+    {"line", NULL, LW_COLUMN_INT, AT(line)},
+    {"id", NULL, LW_COLUMN_STRING, AT(id)},
+    {"message", NULL, LW_COLUMN_STRING, AT(message)},
+};
+#undef AT
+
+static enum lw_status print(const struct lw_golden_result *r, enum lw_format format,
+                            struct lw_err *err)
 {
+    const struct lw_records failures = LW_RECORDS("failures", columns, r->failures, r->n_failed);
     struct lw_jsonout o = {.file = stdout};
 
+    if (format == LW_FORMAT_CSV)
+        return lw_records_csv(&failures, stdout, err);
+    if (format == LW_FORMAT_TEXT) {
+        print_text(r);
+        return LW_OK;
+    }
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "passed", r->n_passed, "failed", r->n_failed);
-    lw_jsonout_array(&o, "failures");
-    for (int64_t i = 0; i < r->n_failed; i++)
-        LW_JSON_ROW(&o, NULL, "file", r->failures[i].file, "line", r->failures[i].line,
-                    "id", r->failures[i].id, "message", r->failures[i].message);
+    lw_records_json(&o, &failures);
     lw_jsonout_end(&o);
-    lw_jsonout_end(&o);
-}
-
-static enum lw_status print_csv(const struct lw_golden_result *r, struct lw_err *err)
-{
-    static const char *const titles[] = {"file", "line", "id", "message"};
-    struct lw_table *t = lw_table_new(4, titles);
-
-    for (int64_t i = 0; i < r->n_failed; i++)
-        LW_CELLS(t, r->failures[i].file, r->failures[i].line, r->failures[i].id,
-                 r->failures[i].message);
-    return lw_table_end(t, stdout, LW_TABLE_CSV, err);
+    return LW_OK;
 }
 
 static enum lw_status add_profiles(void *ctx, const char *name, const char *value,
@@ -100,12 +103,8 @@ int cmd_golden(int argc, char **argv)
         return exit_status;
     for (int i = 1; status == LW_OK && i <= n_files; i++)
         status = lw_golden_file(argv[i], &r, &err);
-    if (status == LW_OK && format == LW_FORMAT_JSON)
-        print_json(&r);
-    else if (status == LW_OK && format == LW_FORMAT_CSV)
-        status = print_csv(&r, &err);
-    else if (status == LW_OK)
-        print_text(&r);
+    if (status == LW_OK)
+        status = print(&r, format, &err);
     exit_status = lw_cli_end("golden", status, &err);
     if (exit_status == LW_EXIT_OK && r.n_failed > 0)
         exit_status = LW_EXIT_NO;

@@ -217,7 +217,8 @@ static enum lw_status check_columns(const struct lw_rows *r, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v, struct lw_err *err)
+enum lw_status lw_validate_bubble(const struct lw_rows *r, struct lw_validation *v,
+                                  struct lw_err *err)
 {
     int32_t family;
 
@@ -244,15 +245,4 @@ static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v,
         return lw_fail(err, LW_EFORMAT, "%s: every cell of bubble_* is blank: there is nothing to "
                                         "compare with", r->file);
     return LW_OK;
-}
-
-enum lw_status lw_validate_bubble(const struct lw_input *in, struct lw_validation *v,
-                                  struct lw_err *err)
-{
-    struct lw_rows r;
-
-    LW_TRY(lw_rows_read(in, &r, err));
-    enum lw_status status = add_rows(&r, v, err);
-    lw_rows_free(&r);
-    return status;
 }

@@ -7,9 +7,9 @@ static const struct lw_validate_kind kinds[] = {
     {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",
      lw_validate_is_groundtruth, lw_validate_groundtruth},
     {"a table of memory under ZeRO (CSV with model, dp_degree and P_os...)", lw_validate_is_zero,
-     lw_validate_zero},
+     .add_rows = lw_validate_zero},
     {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
-     lw_validate_is_bubble, lw_validate_bubble},
+     lw_validate_is_bubble, .add_rows = lw_validate_bubble},
     {"a table of training runs (CSV with model, gpu, gpus, gbs, mbs, precision, step_s...)",
      lw_validate_is_runs, lw_validate_runs},
     {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
@@ -30,6 +30,19 @@ static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
                    list);
 }
 
+static enum lw_status add_file(const struct lw_validate_kind *k, const struct lw_input *in,
+                               struct lw_validation *v, struct lw_err *err)
+{
+    struct lw_rows rows;
+
+    if (k->add)
+        return k->add(in, v, err);
+    LW_TRY(lw_rows_read(in, &rows, err));
+    enum lw_status status = k->add_rows(&rows, v, err);
+    lw_rows_free(&rows);
+    return status;
+}
+
 enum lw_status lw_validate_file(const char *name, struct lw_validation *v, struct lw_err *err)
 {
     struct lw_input in;
@@ -38,7 +51,7 @@ enum lw_status lw_validate_file(const char *name, struct lw_validation *v, struc
     LW_TRY(lw_input_read(name, 0, &in, err));
     while (k < N_KINDS && !kinds[k].is(&in))
         k++;
-    enum lw_status status = k < N_KINDS ? kinds[k].add(&in, v, err) : foreign(&in, err);
+    enum lw_status status = k < N_KINDS ? add_file(&kinds[k], &in, v, err) : foreign(&in, err);
     lw_input_free(&in);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 
 #include "analysis/validate/validate.h"
+#include "shared/io/csv_rows.h"
 #include "shared/io/input.h"
 
 /* A kind of file that `lapwing validate` predicts and compares; one line of its table. */
@@ -12,6 +13,8 @@ struct lw_validate_kind {
     /* Add the families, series and cases of one file. Only its predictions' own inputs may enter
      * the predictions. */
     enum lw_status (*add)(const struct lw_input *in, struct lw_validation *v, struct lw_err *err);
+    enum lw_status (*add_rows)(const struct lw_rows *rows, struct lw_validation *v,
+                               struct lw_err *err); /* of a CSV table, in place of add */
 };
 
 /* validate_files.c: by the kind that the file's contents have. LW_EFORMAT names the kinds. */
@@ -24,12 +27,12 @@ enum lw_status lw_validate_groundtruth(const struct lw_input *in, struct lw_vali
 
 /* validate_zero.c: memory per device under ZeRO, as published. */
 bool lw_validate_is_zero(const struct lw_input *in);
-enum lw_status lw_validate_zero(const struct lw_input *in, struct lw_validation *v,
+enum lw_status lw_validate_zero(const struct lw_rows *r, struct lw_validation *v,
                                 struct lw_err *err);
 
 /* validate_bubble.c: bubble rates of pipeline schedules, as published. */
 bool lw_validate_is_bubble(const struct lw_input *in);
-enum lw_status lw_validate_bubble(const struct lw_input *in, struct lw_validation *v,
+enum lw_status lw_validate_bubble(const struct lw_rows *r, struct lw_validation *v,
                                   struct lw_err *err);
 
 /* validate_runs.c: training runs of GPU clusters, a run a row. */

@@ -84,7 +84,8 @@ static enum lw_status add_row(const struct lw_rows *r, int32_t row, struct lw_va
     return LW_OK;
 }
 
-static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v, struct lw_err *err)
+enum lw_status lw_validate_zero(const struct lw_rows *r, struct lw_validation *v,
+                                struct lw_err *err)
 {
     int32_t family;
 
@@ -100,15 +101,4 @@ static enum lw_status add_rows(const struct lw_rows *r, struct lw_validation *v,
         return lw_fail(err, LW_EFORMAT, "%s: every cell of P_os, P_os_g and P_os_g_p is blank: "
                                         "there is nothing to compare with", r->file);
     return LW_OK;
-}
-
-enum lw_status lw_validate_zero(const struct lw_input *in, struct lw_validation *v,
-                                struct lw_err *err)
-{
-    struct lw_rows r;
-
-    LW_TRY(lw_rows_read(in, &r, err));
-    enum lw_status status = add_rows(&r, v, err);
-    lw_rows_free(&r);
-    return status;
 }

@@ -77,17 +77,14 @@ TEST(an_interrupt_keeps_the_rows_that_are_done)
     const struct lw_progress progress = {ask_at_the_third, &n, &asked};
     struct lw_validation v = {.progress = &progress, .n_files = 1};
     struct lw_err err;
-    struct lw_input in;
 
     fixture_put(fixture_path("t.csv"),
                 "model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b\n"
                 "x,2,8,16,2,3,4,3,2,0,0.25\nx,2,8,16,2,6,4,3,2,0,0.1429\n"
                 "x,2,8,16,2,9,4,3,2,0,0.1\nx,2,8,16,2,12,4,3,2,0,0.0769\n");
-    assert_ok(lw_input_read(fixture_path("t.csv"), 0, &in, &err), err);
-    assert_ok(lw_validate_bubble(&in, &v, &err), err);
+    assert_ok(lw_validate_file(fixture_path("t.csv"), &v, &err), err);
     assert_int_equal(v.n_cases, 2);
     lw_validation_free(&v);
-    lw_input_free(&in);
 }
 
 TEST(what_has_no_meaning_is_refused_by_place)
