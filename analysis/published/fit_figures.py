@@ -21,9 +21,9 @@ FACTORS = (0.6, 0.8, 0.9, 1.1, 1.25, 1.6)
 TABLES = {
     "nanotron_ultrascale": (
         16, {"nanotron host-op": 56.2, "p5-playbook host-tensor": 20,
-             "p5-playbook host-tensor-stage": 250, "p5-playbook stage-message": 324},
-        {"nanotron host-op": 68, "p5-playbook host-tensor": 0, "p5-playbook host-tensor-stage": 0,
-         "p5-playbook stage-message": 0}),
+             "p5-playbook host-tensor-stage": 250},
+        {"nanotron host-op": 68, "p5-playbook host-tensor": 0,
+         "p5-playbook host-tensor-stage": 0}),
     "vtrain_ground_truth_single": (
         3, {"Megatron-DeepSpeed host-op": 68}, {"Megatron-DeepSpeed host-op": 56.2}),
     "mpt_fsdp": (2, {"Composer traffic": 1.75}, {"Composer traffic": 1}),

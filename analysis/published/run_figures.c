@@ -28,8 +28,6 @@ static const struct lw_run_figure figures[] = {
      "bloom_3d_a100", 17},
     {"Megatron-LM 23e00ed", LW_RUN_MEMORY_OP, MEMORY_OP, "us", 26, "network_fit_simumax", 0},
     {"(SimuMax scripts)", LW_RUN_MEMORY_OP, MEMORY_OP, "us", 36, "network_fit_simumax", 0},
-    {"p5-playbook", LW_RUN_STAGE_MESSAGE, "message between stages on 512 devices", "ms", 324, SWEEP,
-     55},
 };
 
 static const char *const kinds[] = {
@@ -37,7 +35,6 @@ static const char *const kinds[] = {
     [LW_RUN_TRAFFIC] = "traffic",
     [LW_RUN_HOST_TENSOR] = "host-tensor",
     [LW_RUN_HOST_TENSOR_STAGE] = "host-tensor-stage",
-    [LW_RUN_STAGE_MESSAGE] = "stage-message",
     [LW_RUN_MEMORY_OP] = "memory-op",
     [LW_RUN_NETWORK] = "network",
 };

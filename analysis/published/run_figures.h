@@ -11,7 +11,6 @@ enum lw_run_figure_kind {
     LW_RUN_HOST_TENSOR,       /* us of the host per collective and rank of a tensor group that
                                * spans nodes */
     LW_RUN_HOST_TENSOR_STAGE, /* the same where messages between stages cross nodes, any group */
-    LW_RUN_STAGE_MESSAGE,     /* ms of a message between nodes on most of the cluster */
     LW_RUN_MEMORY_OP,         /* us of a kernel without products, beside its bytes and a launch */
     LW_RUN_NETWORK,           /* of the line rate of a node's ports, what its messages reach */
 };

@@ -2,14 +2,18 @@
  *
  *   nanotron       huggingface/nanotron@67c5ebb6: models/llama.py fuses norms and rotation, not the
  *                  loss; optim/gradient_accumulator.py adds all gradients to f32 sums after the
- *                  backward; its collectives record streams (run_memory.c).
+ *                  backward; its collectives record streams (run_memory.c); trainer.py, make_ddp:
+ *                  without ZeRO-1 torch's DDP, whose hook sums in f32 beside the last backward, in
+ *                  buckets of 25 MiB of bf16 (examples/config_tiny_llama_bench.yaml).
  *                  huggingface/nanotron@0e0a27ea: trainer.py has DDP beside ZeRO-0 alone and
  *                  empties the cache before the first step; distributed.py, all_gather_coalesced:
  *                  the parts of all ranks as flat tensors, which torch's all_gather takes as one
  *                  more (ProcessGroupNCCL.cpp: newLikeFlat); pipeline_parallel/engine.py frees a
  *                  stage's outputs in the backward
  *   Megatron       NVIDIA/Megatron-LM, gradient_accumulation_fusion (on): products of weights'
- *                  gradients add them to the f32 sums
+ *                  gradients add them to the f32 sums; cross_entropy_loss_fusion is off unless a
+ *                  script sets it (megatron/core/transformer/transformer_config.py), and those of
+ *                  MooreThreads/SimuMax@4dcaae5, simu_tools/megatron_scripts, do not
  *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
  *                  GigaComputing/benchmarks/llama2_70b_lora: use_distributed_optimizer,
  *                  grad_reduce_in_fp32 off, bias_activation_fusion, fp8_params;
@@ -82,8 +86,8 @@
 
 static const struct lw_run_framework frameworks[] = {
     {.name = "nanotron", .unfused = SUMS | TRACES_UNFUSED_BLOCK, .own_gradients = true,
-     .step = STEP, .runs_ahead = true, .step_gathers = true, .keeps_outputs = true,
-     .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+     .ddp_bucket = 50 << 20, .step = STEP, .runs_ahead = true, .step_gathers = true,
+     .keeps_outputs = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "MLPerf", .kept = TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT,
      .shards_optimizer = true, .fp8_params = true, .fused_sums = true, .step = STEP,
      .tp_overlap = LW_TP_OVERLAP_BACKWARD},
@@ -101,9 +105,10 @@ static const struct lw_run_framework frameworks[] = {
     {.name = "DeepSpeed", .unfused = EAGER, .flat_gradients = true, .step_bytes = 4,
      .bucket = 500000000},
     {.name = "Megatron-LM 2021", .unfused = SUMS, .step = STEP_MEAN | TRACES_STEP_UNSCALE},
-    {.name = "Megatron-LM 2022", .fused_sums = true, .step = STEP_MEAN | TRACES_STEP_UNSCALE},
-    {.name = "Megatron", .fused_sums = true, .step = STEP_MEAN | TRACES_STEP_CHECK,
-     .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+    {.name = "Megatron-LM 2022", .unfused = TRACES_UNFUSED_LOSS, .fused_sums = true,
+     .step = STEP_MEAN | TRACES_STEP_UNSCALE},
+    {.name = "Megatron", .unfused = TRACES_UNFUSED_LOSS, .fused_sums = true,
+     .step = STEP_MEAN | TRACES_STEP_CHECK, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "InternEvo", .unfused = TRACES_UNFUSED_GRADS, .flat_gradients = true, .step_bytes = 12,
      .bucket = 2 << 29, .buckets_alone = true},
     {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},

@@ -14,6 +14,8 @@ struct lw_run_framework {
     bool fp8_params;       /* weights of 8 bits beside 8-bit products */
     enum lw_tp_overlap tp_overlap; /* beside tensor groups, where the row says nothing */
     bool fused_sums;       /* f32 gradients are summed by the products that compute them */
+    int64_t ddp_bucket;    /* bytes of gradients that are reduced at once beside the backward, where
+                            * ZeRO shards nothing; 0 = what the row says of overlap holds */
     bool own_gradients;    /* gradients of the parameters' type, whole, beside their f32 sums */
     bool runs_ahead;       /* the host is ahead of the device unless it is slower */
     bool step_gathers;     /* ZeRO-1's step gathers its weights into tensors beside them; what a

@@ -48,33 +48,6 @@ const char *lw_run_cluster(const struct lw_run *run)
     return NULL;
 }
 
-/* On 512 devices of the ultrascale playbook's cluster messages between stages take the same time
- * whatever their size (docs/design/gpu_accuracy.md). */
-enum { STALLED_FROM = 512, N_SIZES = 2 };
-
-static enum lw_status add_stalls(const struct lw_run *run, struct lw_cluster *c,
-                                 struct lw_err *err)
-{
-    double ms = lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0);
-    struct lw_cost_table *tables = lw_arena_alloc(&c->arena, c->n_tables + 1, sizeof *tables);
-    int64_t *bytes = lw_arena_alloc(&c->arena, N_SIZES, sizeof *bytes);
-    lw_ps *time = lw_arena_alloc(&c->arena, N_SIZES, sizeof *time);
-
-    if (!tables || !bytes || !time)
-        return lw_fail_nomem(err);
-    if (c->n_tables > 0)
-        memcpy(tables, c->tables, (size_t)c->n_tables * sizeof *tables);
-    bytes[0] = 1;
-    bytes[1] = INT64_MAX / 2;
-    time[0] = time[1] = (lw_ps)(ms * 1e9);
-    tables[c->n_tables++] = (struct lw_cost_table){
-        .op = LW_OP_SEND, .dtype = LW_BF16, .n_ranks = 2, .n_nodes = 2, .n_in_flight = 1,
-        .n_rows = N_SIZES, .bytes = bytes, .time_ps = time,
-        .source = "analysis/published/run_figures.c"};
-    c->tables = tables;
-    return LW_OK;
-}
-
 /* Jobs on racks of one NVLink domain take as many devices of each: 128 are two racks of 64, not 72
  * and 56. */
 static void fill_evenly(const struct lw_run *run, struct lw_cluster *c)
@@ -132,8 +105,6 @@ enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, st
     enum lw_status s = take_stated_network(run, c, err);
     if (s == LW_OK)
         slow_network(run, c);
-    if (s == LW_OK && run->gpus >= STALLED_FROM && lw_run_figure(run, LW_RUN_STAGE_MESSAGE, 0) > 0)
-        s = add_stalls(run, c, err);
     if (s != LW_OK)
         lw_cluster_free(c);
     return s;

@@ -98,7 +98,8 @@ static const struct traces_model *model_of(const struct lw_run *r, const char **
     return r->layers == 0 && r->hidden == 0 ? model_of_letters(name) : NULL;
 }
 
-/* *named: the model is known, and fills what the run does not say. */
+/* *named: the model is known, and fills what the run does not say. Its family holds, whatever most
+ * rows of the table have. */
 static enum lw_status take_named(struct lw_run *r, bool *named, struct lw_err *err)
 {
     const char *family = "";
@@ -119,7 +120,7 @@ static enum lw_status take_named(struct lw_run *r, bool *named, struct lw_err *e
     take(&r->ffn, m->defaults.ffn);
     take(&r->vocab, m->defaults.vocab);
     take(&r->seq, m->defaults.seq);
-    r->family = *r->family ? r->family : family;
+    r->family = *family ? family : r->family;
     return LW_OK;
 }
 

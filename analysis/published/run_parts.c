@@ -1,4 +1,4 @@
-/* How frameworks spread blocks over stages.
+/* How frameworks spread blocks over stages, and what they wait for between these.
  *
  * By cost, nanotron (huggingface/nanotron@67c5ebb6, src/nanotron/models/base.py and llama.py): a
  * block costs its weights, 4 h^2 + 3 f h, the head vocabulary * h, the embedding nothing. Stage q
@@ -11,12 +11,21 @@
  * (src/nanotron/parallel/pipeline_parallel/engine.py).
  *
  * Elsewhere: equal numbers of blocks. Where they do not divide, the first parts have one more,
- * unless embedding and head count as blocks. */
+ * unless embedding and head count as blocks.
+ *
+ * nanotron's version of 27 December 2024 polls (huggingface/nanotron@67c5ebb6,
+ * src/nanotron/parallel/pipeline_parallel/p2p.py, _send_meta and _recv_meta): before each tensor
+ * that crosses a stage's end, two messages of metadata, and after each of these the host sleeps
+ * 0.1 s until the message is complete. Forward two tensors cross (hidden states and the sequence
+ * mask, models/llama.py), backward one. The sender sleeps twice a tensor. The receiver sleeps once:
+ * the second message is there when it asks. Meanwhile the device has nothing to do. */
 #include "analysis/published/run_parts.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "analysis/published/run_model.h"
 
 static double fewer(double a, double b)
 {
@@ -49,15 +58,60 @@ static double next_even(const struct lw_run *r, int64_t q, double begin)
            (double)(ends_count ? (blocks + 2) / n - (q == 0) : blocks / n + (q < blocks % n));
 }
 
+/* First module of part q + 1, where part q begins at `begin`. */
+static double next_part(const struct lw_run *r, int64_t q, double begin)
+{
+    double last = (double)(r->layers + 3 + q - r->pp);
+
+    return is_by_cost(r) ? fewer(next_by_cost(r, q, begin), last) : next_even(r, q, begin);
+}
+
 void lw_run_parts(const struct lw_run *r, char *list, size_t size)
 {
     size_t used = (size_t)snprintf(list, size, "0");
     double begin = 0;
 
     for (int64_t q = 0; q < r->pp * r->vpp - 1 && used < size; q++) {
-        double last = (double)(r->layers + 3 + q - r->pp);
-        begin = is_by_cost(r) ? fewer(next_by_cost(r, q, begin), last) : next_even(r, q, begin);
+        begin = next_part(r, q, begin);
         used += (size_t)snprintf(list + used, size - used, ",%.0f", begin);
+    }
+}
+
+enum { POLLED_ON = 512, POLLED_GROUP = 32, POLLED_LARGE_ON = 256, LARGE_HIDDEN = 4096 };
+
+/* The table does not give a run's version. All pipelines on 512 devices poll, nearly all with
+ * tensor groups of 32, and on 256 devices all of 8B and more with micro-batches of more than one
+ * sample (docs/design/gpu_accuracy.md). A row may name the version itself. */
+static bool polls(const struct lw_run *r)
+{
+    if (r->pp == 1 || !strstr(r->framework, "nanotron"))
+        return false;
+    return strstr(r->framework, "67c5ebb6") || r->gpus >= POLLED_ON || r->tp >= POLLED_GROUP ||
+           (r->gpus == POLLED_LARGE_ON && r->hidden >= LARGE_HIDDEN && r->mbs > 1);
+}
+
+static const lw_ps POLL = LW_PS_PER_S / 10;
+
+/* Each rank of a tensor group waits; a plan divides what a module has, under sequence parallelism
+ * its whole part too. */
+static void wait_in(const struct lw_run *r, struct lw_module *m, int forward, int backward)
+{
+    lw_ps poll = POLL * (lw_run_is_yes(r->seq_parallel) ? r->tp : 1);
+
+    m->forward_ps += forward * poll;
+    m->whole_forward_ps += forward * poll;
+    m->backward_input_ps += backward * poll;
+    m->whole_input_ps += backward * poll;
+}
+
+void lw_run_add_polls(const struct lw_run *r, struct lw_workload *w)
+{
+    double begin = 0;
+
+    for (int64_t q = 0; polls(r) && q < r->pp - 1; q++) {
+        begin = next_part(r, q, begin);
+        wait_in(r, &w->modules[(int32_t)begin - 1], 4, 1);
+        wait_in(r, &w->modules[(int32_t)begin], 2, 2);
     }
 }
 

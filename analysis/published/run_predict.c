@@ -69,6 +69,19 @@ static enum lw_status complete_experts(struct lw_run *r, struct lw_err *err)
     return LW_OK;
 }
 
+/* Megatron refuses chunks that do not divide a stage's layers (megatron/training/arguments.py):
+ * the next number that does. */
+static int64_t chunks_of(const struct lw_run *r)
+{
+    int64_t chunks = at_least_1(r->vpp);
+
+    if (!has(r->framework, "Megatron") || r->layers % r->pp != 0 || chunks > r->layers / r->pp)
+        return chunks;
+    while (r->layers % (r->pp * chunks) != 0)
+        chunks++;
+    return chunks;
+}
+
 static enum lw_status complete_world(struct lw_run *r, struct lw_err *err)
 {
     LW_TRY(split_model(r, err));
@@ -76,7 +89,7 @@ static enum lw_status complete_world(struct lw_run *r, struct lw_err *err)
     r->tp = at_least_1(r->tp);
     r->pp = at_least_1(r->pp);
     r->ep = at_least_1(r->ep);
-    r->vpp = r->pp > 1 ? at_least_1(r->vpp) : 1;
+    r->vpp = r->pp > 1 ? chunks_of(r) : 1;
     int64_t inner = r->cp * r->tp * r->pp;
     if (r->gpus == 0)
         r->gpus = at_least_1(r->dp) * inner;
@@ -152,7 +165,7 @@ static const char *recompute_of(const struct lw_run *r)
 static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t size,
                                   struct lw_strategy *s, struct lw_err *err)
 {
-    bool overlap = !has(r->overlap, "no") && r->dp > 1;
+    const struct lw_run_framework *f = lw_run_framework_of(r);
 
     *s = lw_strategy_default();
     s->dp = r->dp;
@@ -161,14 +174,16 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
     s->tp = r->tp;
     s->sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel);
     s->tp_overlap = lw_run_tp_overlap(r);
-    s->scatter_gather = lw_run_framework_of(r)->splits_messages && s->tp > 1 && s->pp > 1 &&
+    s->scatter_gather = f->splits_messages && s->tp > 1 && s->pp > 1 &&
                         !s->sequence_parallel;
     s->micro_batches = r->micro_batches;
     s->zero = zero_of(r);
     s->reshard = !has(r->zero, "kept");
     s->ep = r->ep;
     s->chunks = r->vpp;
-    s->overlap = overlap || s->zero == 3;
+    bool ddp = s->zero == 0 && f->ddp_bucket > 0;
+    s->overlap = s->zero == 3 || (r->dp > 1 && (ddp || !has(r->overlap, "no")));
+    s->bucket_cap_bytes = ddp ? f->ddp_bucket : s->bucket_cap_bytes;
     if (s->zero > 0)
         s->shard_policy = LW_SHARD_FLAT;
     if (r->pp > 1)
@@ -265,6 +280,7 @@ static enum lw_status on_machine(struct lw_run *r, const struct lw_cluster *c,
     out->peak = c->device.peak_flops[dtype].value; /* of bf16 where products are of 8 bits */
     out->capacity_bytes =
         c->device.memory_bytes.value - (double)lw_device_framework_bytes(&c->device);
+    lw_run_add_polls(r, &w);
     enum lw_status s = plan_and_simulate(r, &w, c, out, err);
     lw_workload_free(&w);
     if (s == LW_OK)

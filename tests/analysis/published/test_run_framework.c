@@ -3,6 +3,7 @@
 
 #include "analysis/published/run_figures.h"
 #include "analysis/published/run_framework.h"
+#include "analysis/published/run_model.h"
 
 TEST(tensor_collectives_overlap_as_the_row_or_the_framework_says)
 {
@@ -51,4 +52,19 @@ TEST(a_figure_may_be_of_the_nodes_state)
     assert_true(lw_run_figure(&r, LW_RUN_NETWORK, 1) == 0.75);
     r.network = "8x HDR";
     assert_true(lw_run_figure(&r, LW_RUN_NETWORK, 1) == 1);
+}
+
+/* Most rows of a table may be of another family than a model that one row names. */
+TEST(the_family_of_a_named_model_holds)
+{
+    static const struct {
+        const char *model, *family;
+    } cases[] = {{"LLAMA3-70B", "llama"}, {"GPT3-175B", "gpt"}};
+    struct lw_err err = {0};
+
+    for (int k = 0; k < 2; k++) {
+        struct lw_run r = {.model = cases[k].model, .family = k ? "llama" : "gpt", .tied = ""};
+        assert_ok(lw_run_shape(&r, &err), err);
+        assert_string_equal(r.family, cases[k].family);
+    }
 }

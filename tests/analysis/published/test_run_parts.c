@@ -70,3 +70,62 @@ TEST(nanotron_refuses_fewer_micro_batches_than_stages_less_one)
     r.micro_batches = 7;
     assert_null(lw_run_refused(&r));
 }
+
+/* Times of the four modules of two stages, the second of which begins with module 2, in polls of
+ * 0.1 s; plans divide what sequence parallelism multiplies. */
+static void polls_are(struct lw_run r, const int forward[4], const int backward[4])
+{
+    struct lw_module modules[4] = {{.name = "embedding"}, {.name = "0"}, {.name = "1"},
+                                   {.name = "head"}};
+    struct lw_workload w = {.modules = modules, .n_modules = 4};
+
+    lw_run_add_polls(&r, &w);
+    for (int m = 0; m < 4; m++) {
+        assert_true(modules[m].forward_ps == forward[m] * LW_PS_PER_S / 10);
+        assert_true(modules[m].whole_forward_ps == modules[m].forward_ps);
+        assert_true(modules[m].backward_input_ps == backward[m] * LW_PS_PER_S / 10);
+        assert_true(modules[m].whole_input_ps == modules[m].backward_input_ps);
+    }
+}
+
+/* Sender: two tensors forward and one backward, two messages of metadata each; receiver: one poll a
+ * tensor (huggingface/nanotron@67c5ebb6, pipeline_parallel/p2p.py). */
+TEST(hosts_of_one_version_of_nanotron_poll_between_stages)
+{
+    static const int none[4], forward[4] = {0, 4, 2, 0}, backward[4] = {0, 1, 2, 0};
+    static const int forward_4[4] = {0, 16, 8, 0}, backward_4[4] = {0, 4, 8, 0};
+    struct lw_run r = {.framework = "nanotron v0.5", .partition = "", .seq_parallel = "", .gpus = 2,
+                       .layers = 2, .hidden = 64, .pp = 2, .vpp = 1, .tp = 1, .mbs = 2};
+
+    polls_are(r, none, none);
+    r.framework = "nanotron@67c5ebb6";
+    polls_are(r, forward, backward);
+    r.seq_parallel = "yes";
+    r.tp = 4;
+    polls_are(r, forward_4, backward_4);
+    r.pp = 1;
+    polls_are(r, none, none);
+}
+
+/* The published sweep names no version: its devices, groups and models tell. */
+TEST(runs_of_the_sweep_that_poll)
+{
+    static const struct {
+        int64_t gpus, tp, hidden, mbs;
+        bool polls;
+    } cases[] = {
+        {512, 1, 2048, 1, true},  {256, 1, 2048, 2, false}, {256, 1, 4096, 2, true},
+        {256, 1, 4096, 1, false}, {128, 1, 4096, 2, false}, {128, 32, 2048, 1, true},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_module modules[4] = {{.name = ""}};
+        struct lw_workload w = {.modules = modules, .n_modules = 4};
+        struct lw_run r = {.framework = "nanotron v0.5", .partition = "", .seq_parallel = "",
+                           .gpus = cases[k].gpus, .layers = 2, .hidden = cases[k].hidden, .pp = 2,
+                           .vpp = 1, .tp = cases[k].tp, .mbs = cases[k].mbs};
+        lw_run_add_polls(&r, &w);
+        if ((modules[1].forward_ps > 0) != cases[k].polls)
+            fail_msg("case %zu", k);
+    }
+}

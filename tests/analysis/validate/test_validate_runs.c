@@ -305,6 +305,43 @@ TEST(a_fitted_figure_can_be_replaced)
     assert_non_null(strstr(err.msg, "found 'nanotron host-op='"));
 }
 
+/* Predicted step of a Llama of 3B on eight devices. */
+static double step_of(const char *framework, const char *zero, const char *overlap, const char *pp,
+                      const char *vpp)
+{
+    char table[600];
+    struct lw_validation v;
+
+    snprintf(table, sizeof table,
+             "framework,zero,overlap,pp,vpp,model,gpu,gpus,layers,hidden,ffn,heads,vocab,seq,gbs,"
+             "mbs,precision,step_s\n"
+             "%s,%s,%s,%s,%s,llama-like,H100-80GB,8,24,3072,8192,32,32000,4096,64,1,bf16,1\n",
+             framework, zero, overlap, pp, vpp);
+    validate("r.csv", table, &v);
+    assert_int_equal(v.n_cases, 1);
+    double step = v.cases[0].predicted;
+    lw_validation_free(&v);
+    return step;
+}
+
+/* Without ZeRO-1 nanotron's gradients are reduced by torch's DDP, whatever the table says. */
+TEST(nanotron_without_zero_reduces_beside_the_backward)
+{
+    assert_true(step_of("nanotron", "0", "no", "1", "1") ==
+                step_of("nanotron", "0", "yes", "1", "1"));
+    assert_true(step_of("nanotron", "1", "no", "1", "1") >
+                step_of("nanotron", "1", "yes", "1", "1"));
+}
+
+/* 24 layers on two stages: five chunks do not divide the 12 of a stage, six do. */
+TEST(megatrons_chunks_divide_the_layers_of_a_stage)
+{
+    assert_true(step_of("Megatron", "0", "yes", "2", "5") ==
+                step_of("Megatron", "0", "yes", "2", "6"));
+    assert_true(step_of("Megatron", "0", "yes", "2", "4") !=
+                step_of("Megatron", "0", "yes", "2", "6"));
+}
+
 /* A model of some hundred MiB fits 80 GB: a row that ran is right, one that crashed is wrong. */
 TEST(a_failed_run_is_right_where_it_does_not_fit)
 {
