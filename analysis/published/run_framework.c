@@ -31,7 +31,9 @@
  *                  reduce_bucket_size; runtime/bf16_optimizer.py flattens weights on the device,
  *                  where stage_1_and_2.py moves them to the host first; runtime/pipe/engine.py
  *                  frees a stage's outputs in the backward, and sends a tensor rank's part of a
- *                  message (is_pipe_partitioned, is_grad_partitioned)
+ *                  message (is_pipe_partitioned, is_grad_partitioned).
+ *                  bigscience-workshop/bigscience@9e64ede, train/tr11-176B-ml, README.md and
+ *                  setup-test-n2.slurm: CUDA_LAUNCH_BLOCKING=1, as the model hung without
  *   InternEvo      InternLM/InternEvo@66bffff, internlm/solver/optimizer: hybrid_zero_optim.py,
  *                  _step: the same flat tensors; fsdp_optimizer.py, step: f32 ones alone; the two
  *                  f32 results of torch's AdamW before it updates (pytorch/pytorch v2.0,
@@ -101,7 +103,7 @@ static const struct lw_run_framework frameworks[] = {
     {.name = "Megatron-DeepSpeed without ZeRO", .unfused = SUMS, .own_gradients = true},
     {.name = "Megatron-DeepSpeed", .unfused = SUMS, .own_gradients = true,
      .flat_gradients = true, .step_bytes = 4, .splits_messages = true, .bucket = 500000000,
-     .keeps_outputs = true, .flat_weights = true},
+     .keeps_outputs = true, .flat_weights = true, .launch_blocking = true},
     {.name = "DeepSpeed", .unfused = EAGER, .flat_gradients = true, .step_bytes = 4,
      .bucket = 500000000},
     {.name = "Megatron-LM 2021", .unfused = SUMS, .step = STEP_MEAN | TRACES_STEP_UNSCALE},

@@ -17,6 +17,7 @@ struct lw_run_framework {
     int64_t ddp_bucket;    /* bytes of gradients that are reduced at once beside the backward, where
                             * ZeRO shards nothing; 0 = what the row says of overlap holds */
     bool own_gradients;    /* gradients of the parameters' type, whole, beside their f32 sums */
+    bool launch_blocking;  /* each launch waits for its kernel: CUDA_LAUNCH_BLOCKING=1 */
     bool runs_ahead;       /* the host is ahead of the device unless it is slower */
     bool step_gathers;     /* ZeRO-1's step gathers its weights into tensors beside them; what a
                             * rank holds throughout is made before an empty cache */

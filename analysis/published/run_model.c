@@ -209,6 +209,7 @@ static void take_framework(const struct lw_run *r, const struct lw_cluster *c,
     bool stages = r->pp > 1 && r->gpus > r->gpus_per_node;
 
     s->host_op_ps = us(lw_run_figure(r, LW_RUN_HOST_OP, 0));
+    s->host_waits = f->launch_blocking;
     s->traffic = lw_run_figure(r, LW_RUN_TRAFFIC, 0);
     s->memory_op_ps = us(lw_run_figure(r, LW_RUN_MEMORY_OP, 0));
     if (stages)

@@ -199,6 +199,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     leave_derived(m, shape, &s);
     s.tensor = shape->tensor;
     s.host_op_ps = shape->host_op_ps;
+    s.host_waits = shape->host_waits;
     s.host_collective_ps = shape->host_collective_ps;
     s.collective_ps = shape->collective_ps;
     s.unfused = shape->unfused;

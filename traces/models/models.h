@@ -64,6 +64,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     bool expert_whole;      /* a tensor group shares experts, and does not split each */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
     lw_ps host_op_ps; /* host time per launched kernel: a module is no faster; 0 = not counted */
+    bool host_waits;  /* each launch waits for the kernel before: the host's time is beside none */
     lw_ps host_collective_ps; /* the same per collective of the tensor group, beside */
     lw_ps collective_ps;      /* the device's time of such a collective, which a plan adds to the
                                * module's: the host launches beside it */

@@ -327,8 +327,8 @@ static lw_ps host_time(const struct traces_builder *b, int32_t module, bool back
            exposed(b, m, backward);
 }
 
-/* A module's forward and backward last at least as long as the host launches their kernels. What is
- * added is every rank's own: a plan divides it by the ranks, under sequence parallelism too. */
+/* A module's forward and backward last at least as long as the host launches their kernels; where it
+ * waits for each of them, as much longer. What is added is every rank's own: a plan divides it by the ranks, under sequence parallelism too. */
 static void hold_for_host(struct traces_builder *b)
 {
     int64_t ranks = b->shape.tensor > 1 ? b->shape.tensor : 1;
@@ -339,8 +339,9 @@ static void hold_for_host(struct traces_builder *b)
         lw_ps forward = of_rank(m->forward_ps, m->whole_forward_ps, split);
         lw_ps input = of_rank(m->backward_input_ps, m->whole_input_ps, split);
         lw_ps weight = of_rank(m->backward_weight_ps, m->whole_weight_ps, split);
-        lw_ps short_f = host_time(b, i, false) - forward;
-        lw_ps short_b = host_time(b, i, true) - input - weight;
+        bool waits = b->shape.host_waits;
+        lw_ps short_f = host_time(b, i, false) - (waits ? 0 : forward);
+        lw_ps short_b = host_time(b, i, true) - (waits ? 0 : input + weight);
         if (short_f > 0)
             m->forward_ps += short_f * split;
         if (short_b > 0)
