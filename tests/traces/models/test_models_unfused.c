@@ -239,6 +239,26 @@ TEST(the_host_launches_beside_the_devices_collectives)
     lw_workload_free(&a);
 }
 
+/* A host of 1 ms a kernel takes all the time of a block that runs beside it. */
+TEST(a_host_that_waits_is_added_to_the_device)
+{
+    const lw_ps ms = 1000 * LW_PS_PER_US;
+    struct lw_workload device = built(0, 0, 0, false), host = built(0, ms, 0, false), both;
+    struct traces_model_shape s = shape_of(0);
+    struct lw_err err;
+
+    s.host_op_ps = ms;
+    s.host_waits = true;
+    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &both, &err), err);
+    const struct lw_module *d = &device.modules[BLOCK], *h = &host.modules[BLOCK];
+    const struct lw_module *b = &both.modules[BLOCK];
+    assert_true(b->forward_ps == d->forward_ps + h->forward_ps);
+    assert_true(lw_module_backward(b) == lw_module_backward(d) + lw_module_backward(h));
+    lw_workload_free(&device);
+    lw_workload_free(&host);
+    lw_workload_free(&both);
+}
+
 static int unload(void **unused)
 {
     (void)unused;
