@@ -327,8 +327,9 @@ static lw_ps host_time(const struct traces_builder *b, int32_t module, bool back
            exposed(b, m, backward);
 }
 
-/* A module's forward and backward last at least as long as the host launches their kernels; where it
- * waits for each of them, as much longer. What is added is every rank's own: a plan divides it by the ranks, under sequence parallelism too. */
+/* A module's forward and backward last at least as long as the host launches their kernels; where
+ * it waits for each of them, that much longer than the device. What is added is every rank's own: a
+ * plan divides it by the ranks, under sequence parallelism too. */
 static void hold_for_host(struct traces_builder *b)
 {
     int64_t ranks = b->shape.tensor > 1 ? b->shape.tensor : 1;
