@@ -44,6 +44,22 @@ enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct
     return lw_fail(err, LW_EINVAL, "unknown compute '%s' (gemm, spin, sleep)", name);
 }
 
+exec_comm_fn *exec_backend_function(const struct exec_backend *b, enum lw_op_kind kind)
+{
+    switch (kind) {
+    case LW_OP_ALL_REDUCE: return b->all_reduce;
+    case LW_OP_REDUCE: return b->reduce;
+    case LW_OP_REDUCE_SCATTER: return b->reduce_scatter;
+    case LW_OP_ALL_GATHER: return b->all_gather;
+    case LW_OP_BROADCAST: return b->broadcast;
+    case LW_OP_ALL_TO_ALL: return b->all_to_all;
+    case LW_OP_BARRIER: return b->barrier;
+    case LW_OP_SEND: return b->send;
+    case LW_OP_RECV: return b->recv;
+    default: return NULL;
+    }
+}
+
 static bool bit_agrees(const struct exec_backend *b, uint32_t bit, bool there)
 {
     return ((b->capabilities & bit) != 0) == there;

@@ -358,6 +358,9 @@ enum lw_status exec_backend_find(const char *name, const struct exec_backend **b
  * contradict each other. */
 enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *err);
 
+/* The backend's function for a collective, a send or a receive; NULL: it has none. */
+exec_comm_fn *exec_backend_function(const struct exec_backend *b, enum lw_op_kind kind);
+
 const char *exec_honesty_name(enum exec_honesty h); /* "real", "spin", "sleep", ... */
 const char *exec_compute_name(enum exec_compute c); /* "gemm", "spin", "sleep" */
 enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct lw_err *err);

@@ -76,26 +76,17 @@ static enum lw_status refuse_sparse(const struct exec_run *r, struct lw_err *err
 
 static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
 {
-    static const struct {
-        enum lw_op_kind op;
-        uint32_t bit;
-    } needs[] = {
-        {LW_OP_ALL_REDUCE, EXEC_CAN_ALL_REDUCE}, {LW_OP_REDUCE, EXEC_CAN_REDUCE},
-        {LW_OP_REDUCE_SCATTER, EXEC_CAN_REDUCE_SCATTER}, {LW_OP_ALL_GATHER, EXEC_CAN_ALL_GATHER},
-        {LW_OP_BROADCAST, EXEC_CAN_BROADCAST}, {LW_OP_ALL_TO_ALL, EXEC_CAN_ALL_TO_ALL},
-        {LW_OP_BARRIER, EXEC_CAN_BARRIER}, {LW_OP_SEND, EXEC_CAN_SEND_RECV},
-        {LW_OP_RECV, EXEC_CAN_SEND_RECV},
-    };
     const struct lw_plan *p = r->plan;
 
     if (p->n_passes == 0 || p->n_ops == 0)
         return lw_fail(err, LW_EPLAN, "the plan has nothing to run");
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        for (size_t k = 0; k < sizeof needs / sizeof *needs; k++)
-            if (op->kind == needs[k].op && !(r->backend->capabilities & needs[k].bit))
-                return lw_fail(err, LW_ENOTSUP, "op %d: backend '%s' has no %s", i,
-                               r->backend->name, lw_op_name(op->kind));
+        bool talks = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ||
+                     lw_op_class(op->kind) == LW_CLASS_P2P;
+        if (talks && !exec_backend_function(r->backend, op->kind))
+            return lw_fail(err, LW_ENOTSUP, "op %d: backend '%s' has no %s", i, r->backend->name,
+                           lw_op_name(op->kind));
         LW_TRY(refuse_untimed(r, i, err));
     }
     LW_TRY(refuse_sparse(r, err));

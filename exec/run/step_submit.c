@@ -172,21 +172,6 @@ static enum lw_status give_compute(struct exec_run *r, const struct exec_lane *l
     return r->backend->compute(exec_run_stream(r, l->rank, op->stream), &task, &r->stamps[at], err);
 }
 
-static exec_comm_fn *comm_function(const struct exec_backend *b, enum lw_op_kind kind)
-{
-    switch (kind) {
-    case LW_OP_ALL_REDUCE: return b->all_reduce;
-    case LW_OP_REDUCE: return b->reduce;
-    case LW_OP_REDUCE_SCATTER: return b->reduce_scatter;
-    case LW_OP_ALL_GATHER: return b->all_gather;
-    case LW_OP_BROADCAST: return b->broadcast;
-    case LW_OP_ALL_TO_ALL: return b->all_to_all;
-    case LW_OP_SEND: return b->send;
-    case LW_OP_RECV: return b->recv;
-    default: return b->barrier;
-    }
-}
-
 static enum lw_status give_comm(struct exec_run *r, const struct exec_lane *l, int32_t i,
                                 const struct exec_layout *step_layout, struct lw_err *err)
 {
@@ -199,13 +184,13 @@ static enum lw_status give_comm(struct exec_run *r, const struct exec_lane *l, i
     struct exec_message m = exec_tensors_message(&r->memory, op, l->variant, l->rank, step_layout);
 
     if (g < 0)
-        return lw_fail(err, LW_EPLAN, "op %d (%s): rank %d is not a member of '%s'",
-                       l->program.first_op + i, lw_op_name(op->kind), l->rank,
-                       p->comms[op->comm].name);
+        return lw_plan_op_fail(p, l->program.first_op + i, err,
+                               ": rank %d is not a member of '%s'", l->rank,
+                               p->comms[op->comm].name);
     if (fault.n_parts > 0)
         LW_TRY(r->backend->compute(exec_run_stream(r, l->rank, op->stream), &fault, &r->fault_stamp,
                                    err));
-    enum lw_status s = comm_function(r->backend, op->kind)(
+    enum lw_status s = exec_backend_function(r->backend, op->kind)(
         exec_run_stream(r, l->rank, op->stream), r->comms[(int64_t)op->comm * p->n_groups + g], &m,
         &r->stamps[l->first_stamp + i], err);
     if (s == LW_OK)

@@ -38,19 +38,16 @@ static enum lw_status check_ops(const struct lw_plan *p, const struct lw_program
         if (op->bucket < 0 || op->comm < 0 || !lw_plan_sparse(p, op->bucket))
             continue;
         if (op->kind != LW_OP_ALL_GATHER)
-            return lw_fail(err, LW_EPLAN,
-                           "op %d (%s of bucket %d): a sparse gradient is all-gathered", i,
-                           lw_op_name(op->kind), op->bucket);
+            return lw_plan_op_fail(p, i, err, ": a sparse gradient is all-gathered");
         enum lw_sparse_turn turn = lw_plan_sparse_turn(p, i);
         int64_t end = turn + 1 < LW_N_SPARSE_TURNS
                           ? exec_rows_offset(p, l, op->bucket, (enum lw_sparse_turn)(turn + 1))
                           : p->buckets[op->bucket].bytes;
         int64_t room = end - exec_rows_offset(p, l, op->bucket, turn);
         if (op->operand >= 0 || op->bytes > room)
-            return lw_fail(err, LW_EPLAN,
-                           "op %d (all_gather of bucket %d): %lld bytes, where %lld are "
-                           "its part of a sparse gradient",
-                           i, op->bucket, (long long)op->bytes, (long long)room);
+            return lw_plan_op_fail(p, i, err,
+                                   ": %lld bytes, where %lld are its part of a sparse gradient",
+                                   (long long)op->bytes, (long long)room);
     }
     return LW_OK;
 }

@@ -455,11 +455,11 @@ static enum lw_status check_op(const struct lw_plan *p, int32_t i, struct lw_err
     bool talks =
         lw_op_class(o->kind) == LW_CLASS_COLLECTIVE || lw_op_class(o->kind) == LW_CLASS_P2P;
     if (talks != (o->comm >= 0))
-        return lw_fail(err, LW_EPLAN, "op %d (%s) %s", i, lw_op_name(o->kind),
-                       talks ? "needs a communicator" : "takes no communicator");
+        return lw_plan_op_fail(p, i, err, " %s",
+                               talks ? "needs a communicator" : "takes no communicator");
     if (o->bytes < 0 || o->work_ps < -1)
-        return lw_fail(err, LW_EPLAN, "op %d (%s): negative bytes %lld or work %lld ps", i,
-                       lw_op_name(o->kind), (long long)o->bytes, (long long)o->work_ps);
+        return lw_plan_op_fail(p, i, err, ": negative bytes %lld or work %lld ps",
+                               (long long)o->bytes, (long long)o->work_ps);
     return LW_OK;
 }
 
@@ -491,12 +491,11 @@ static enum lw_status check_kept(const struct lw_plan *p, const struct lw_progra
     for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
         int64_t change = p->ops[i].work < 0 ? 0 : p->works[p->ops[i].work].keeps_bytes;
         if (__builtin_add_overflow(kept, change, &kept))
-            return lw_fail(err, LW_EPLAN,
-                           "op %d (%s): keeps %lld bytes of activations, in all beyond 2^63",
-                           i, lw_op_name(p->ops[i].kind), (long long)change);
+            return lw_plan_op_fail(p, i, err,
+                                   ": keeps %lld bytes of activations, in all beyond 2^63",
+                                   (long long)change);
         if (kept < 0)
-            return lw_fail(err, LW_EPLAN, "op %d (%s): gives back more activations than are kept",
-                           i, lw_op_name(p->ops[i].kind));
+            return lw_plan_op_fail(p, i, err, ": gives back more activations than are kept");
     }
     if (kept == 0)
         return LW_OK;
@@ -523,10 +522,10 @@ static enum lw_status check_program(const struct lw_plan *p, const struct lw_pro
                            "op %d: the ops up to it complete 2^31 gradients and more", i);
         for (int32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
             if (p->deps[d] < g->first_op || p->deps[d] >= i)
-                return lw_fail(err, LW_EPLAN,
-                               "op %d (%s): depends on op %d, which is not an earlier op "
-                               "of its program (%d to %d)",
-                               i, lw_op_name(o->kind), p->deps[d], g->first_op, i - 1);
+                return lw_plan_op_fail(p, i, err,
+                                       ": depends on op %d, which is not an earlier op of its "
+                                       "program (%d to %d)",
+                                       p->deps[d], g->first_op, i - 1);
         for (int32_t r = o->first_ready; r < o->first_ready + o->n_ready; r++)
             LW_TRY(within("op", i, "ready gradient", p->ready[r], 0, p->n_params, err));
         if (o->operand >= 0)

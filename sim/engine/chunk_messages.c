@@ -76,8 +76,8 @@ static enum lw_status root_of(const struct sim_engine *e, const struct sim_group
         ++*root;
     if (*root < g->n)
         return LW_OK;
-    return lw_fail(e->err, LW_EPLAN, "op %d (%s): rank %d, its root, is in no group of its members",
-                   g->first_op, lw_op_name(op->kind), peer);
+    return lw_plan_op_fail(e->plan, g->first_op, e->err,
+                           ": rank %d, its root, is in no group of its members", peer);
 }
 
 /* The messages of the collective at hand and their links. */
@@ -146,14 +146,15 @@ enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place)
     struct sim_ring_place *m = &e->ring[place];
     const struct sim_group *g = &e->groups[m->group];
     enum lw_reducer_kind k;
+    char text[LW_OP_TEXT];
 
     if (e->ring_by_events) {
         LW_TRY(sim_algorithm_of(e->cluster, &g->query, &k, e->err));
         return lw_fail(e->err, LW_ENOTSUP,
-                       "op %d (%s): at chunk detail only rings can share links or go by events; "
+                       "%s: at chunk detail only rings can share links or go by events; "
                        "its communicator '%s' goes by %s: choose --detail collective or --reducer "
                        "ring",
-                       g->first_op, lw_op_name(g->query.op), e->plan->comms[g->comm].name,
+                       lw_plan_op_text(e->plan, g->first_op, text), e->plan->comms[g->comm].name,
                        lw_reducer_name(k));
     }
     m->sent_done = e->now;

@@ -209,9 +209,8 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
     switch (lw_op_class(op->kind)) {
     case LW_CLASS_COLLECTIVE:
         if (op->comm < 0 || e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank] < 0)
-            return lw_fail(e->err, LW_EPLAN,
-                           "op %d (%s): rank %d is in no group of its communicator",
-                           (int32_t)(op - e->plan->ops), lw_op_name(op->kind), rank);
+            return lw_plan_op_fail(e->plan, (int32_t)(op - e->plan->ops), e->err,
+                                   ": rank %d is in no group of its communicator", rank);
         return sim_collective_enter(e, rank, unit);
     case LW_CLASS_P2P:
         return sim_p2p_enter(e, rank, unit);

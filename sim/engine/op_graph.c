@@ -26,9 +26,8 @@ static enum lw_status name_units(const struct lw_plan *plan, struct sim_program 
             continue;
         }
         if (lw_op_class(op->kind) != LW_CLASS_P2P)
-            return lw_fail(err, LW_EPLAN,
-                           "op %d (%s): only sends and receives may form a group call",
-                           p->first_op + i, lw_op_name(op->kind));
+            return lw_plan_op_fail(plan, p->first_op + i, err,
+                                   ": only sends and receives may form a group call");
         if (s->unit_of_call[op->call] < 0)
             s->unit_of_call[op->call] = p->n_units++;
         p->unit_of[i] = s->unit_of_call[op->call];

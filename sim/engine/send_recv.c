@@ -221,12 +221,11 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
     int32_t m = -1;
 
     if (op->comm < 0)
-        return lw_fail(e->err, LW_EPLAN, "op %d (%s) names no communicator", i,
-                       lw_op_name(op->kind));
+        return lw_plan_op_fail(e->plan, i, e->err, " names no communicator");
     int32_t given = sim_given_rank(e, rank);
     if (operand.peer < 0 || operand.peer >= e->given->n_ranks || operand.peer == given)
-        return lw_fail(e->err, LW_EPLAN, "op %d (%s) of rank %d has peer %d: need another rank", i,
-                       lw_op_name(op->kind), given, operand.peer);
+        return lw_plan_op_fail(e->plan, i, e->err, " on rank %d has peer %d: need another rank",
+                               given, operand.peer);
     int32_t peer = sim_run_rank(e, operand.peer);
     LW_TRY(meet(e, op->comm, side == SENDER ? rank : peer, side == SENDER ? peer : rank, side, &m));
     struct sim_message *x = &e->messages[m];

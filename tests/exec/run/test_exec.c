@@ -464,6 +464,7 @@ TEST(an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it)
                                  "ranks: not equal blocks");
     without.capabilities &= ~(uint32_t)EXEC_CAN_ALL_TO_ALL;
     without.all_to_all = NULL;
+    without.all_to_all = NULL;
     o.backend = &without;
     assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENOTSUP);
     assert_string_equal(err.msg, "op 0: backend 'threads' has no all_to_all");

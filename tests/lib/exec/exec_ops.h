@@ -60,19 +60,6 @@ static inline bool exec_ops_expected(enum lw_op_kind op, int32_t n, int32_t r, i
     }
 }
 
-static inline exec_comm_fn *exec_ops_function(const struct exec_backend *b, enum lw_op_kind op)
-{
-    switch (op) {
-    case LW_OP_ALL_REDUCE: return b->all_reduce;
-    case LW_OP_REDUCE: return b->reduce;
-    case LW_OP_REDUCE_SCATTER: return b->reduce_scatter;
-    case LW_OP_ALL_GATHER: return b->all_gather;
-    case LW_OP_BROADCAST: return b->broadcast;
-    case LW_OP_ALL_TO_ALL: return b->all_to_all;
-    default: return b->barrier;
-    }
-}
-
 static inline enum lw_status exec_ops_fill(struct exec_ops *k, int64_t count, struct lw_err *err)
 {
     double host[512]; /* the widest type */
@@ -130,7 +117,7 @@ static inline enum lw_status exec_ops_collective(struct exec_ops *k, enum lw_op_
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         struct exec_message m = {k->mem[l], count, k->type, root};
-        LW_TRY(exec_ops_function(k->b, op)(k->stream[l], k->comm, &m, &stamps[l], err));
+        LW_TRY(exec_backend_function(k->b, op)(k->stream[l], k->comm, &m, &stamps[l], err));
     }
     LW_TRY(exec_ops_finish(k, err));
     for (int32_t l = 0; l < k->facts.n_local; l++)

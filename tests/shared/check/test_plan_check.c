@@ -232,8 +232,8 @@ TEST(indexes_outside_their_tables_are_named)
 
     p.deps[p.ops[ar].first_dep] = ar;
     assert_fault(
-        &p, "op 20 (all_reduce): depends on op 20, which is not an earlier op of its program (15 "
-            "to 19)");
+        &p, "op 20 (all_reduce, bucket 1) of 'steady' for role 'data': depends on op 20, which is "
+            "not an earlier op of its program (15 to 19)");
     p.deps[p.ops[ar].first_dep] = 3; /* of the other program */
     assert_fault(&p, "depends on op 3");
     p.deps[p.ops[ar].first_dep] = ar - 1;
@@ -241,7 +241,7 @@ TEST(indexes_outside_their_tables_are_named)
     assert_fault(&p, "op 20: stream is 2, allowed 0 to 1");
     p.ops[ar].stream = 1;
     p.ops[ar].comm = -1;
-    assert_fault(&p, "op 20 (all_reduce) needs a communicator");
+    assert_fault(&p, ") of 'steady' for role 'data' needs a communicator");
     p.ops[ar].comm = 0;
     p.ops[ar].bytes = -4;
     assert_fault(&p, "negative bytes -4");
