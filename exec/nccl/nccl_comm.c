@@ -261,7 +261,12 @@ static enum lw_status split(struct exec_world *w, int32_t color, struct exec_com
     config.blocking = 1;
     ncclResult_t r =
         ncclCommSplit(w->world_comm, c ? color : NCCL_SPLIT_NOCOLOR, c ? c->me : 0, into, &config);
-    LW_TRY(nccl_settle(w, w->world_comm, r, "ncclCommSplit", err));
+    struct lw_err why = {0};
+    enum lw_status ended = nccl_settle(w, w->world_comm, r, "ncclCommSplit", &why);
+    if (ended != LW_OK) { /* it may still write its communicator: the parent must be aborted */
+        nccl_stop(w, &why);
+        return err ? (*err = why, ended) : ended;
+    }
     if (!c)
         return LW_OK;
     LW_TRY(nccl_settle(w, c->nccl, ncclSuccess, "ncclCommSplit", err));
