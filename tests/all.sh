@@ -3,8 +3,9 @@
 # "N passed, M failed, K skipped" over all of them. A stage that counts nothing itself is one check.
 cd "$(dirname "$0")/.." || exit 1
 pass=0 fail=0 skip=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+folder=$(mktemp -d)
+log=$folder/log
+trap 'rm -rf "$folder"' EXIT
 
 stage() { # title, command...
     title=$1; shift
@@ -44,7 +45,7 @@ else
 fi
 stage "the GPU kernels for each architecture" make check-cuda
 stage "the demo" make demo
-stage "install into a folder" make install DESTDIR="$(mktemp -d)"
+stage "install into a folder" make install DESTDIR="$folder/install"
 if command -v dpkg-shlibdeps >/dev/null; then stage "a Debian package" make deb
 else left_out "a Debian package" "no dpkg-shlibdeps (package dpkg-dev)"; fi
 echo "$pass passed, $fail failed, $skip skipped"

@@ -5,8 +5,6 @@
 # first because they take long, those that wait more than they compute and run beside the others,
 # and those that measure time and run one at a time at the end. TIMES=1: the seconds of each
 # program, processor and clock.
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
 here=$(dirname "$0")
 
 took() { # name, milliseconds: those of the processor and of the clock to $folder/NAME.took
@@ -39,10 +37,11 @@ one() { # program: its output to $folder/NAME.out, its counts to $folder/NAME.co
 
 if [ "$1" = --one ]; then # a program of the parallel part, started by xargs below
     folder=$2
-    trap - EXIT
     one "$3"
     exit 0
 fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
 
 # The programs given that order.txt lists under a word, in its order; for '' those not listed.
 listed() {
