@@ -64,31 +64,54 @@ void lw_period_figures(const struct lw_measure *m, lw_ps figure[LW_N_FIGURES])
     memcpy(figure + LW_FIGURE_WAIT, m->wait, sizeof m->wait);
 }
 
-/* A part that adds up may be 1 ns longer than its own rounded time: so is busy then. */
+/* A part may be 1 ns longer than its own rounded time: so is busy then. */
 static void raise_to_exposed(lw_ns *busy, lw_ns exposed)
 {
     if (*busy < exposed)
         *busy = exposed;
 }
 
+/* How much of a nanosecond the part is beyond whole ones. Idle is lengthened before another part
+ * that is rounded down by itself. */
+static lw_ps claim(const lw_ps exact[LW_N_FIGURES], int part)
+{
+    lw_ps beyond = exact[lw_period_parts[part]] % LW_PS_PER_NS;
+
+    return part == LW_PERIOD_IDLE && beyond > 0 && beyond < LW_PS_PER_NS / 2 ? LW_PS_PER_NS / 2 - 1
+                                                                             : beyond;
+}
+
+/* Whole nanoseconds of the parts, which add up to the rounded period. Compute is rounded by itself,
+ * the others by the largest remainder: each is within 1 ns of its time, most are rounded half up. */
+static void round_parts(const lw_ps exact[LW_N_FIGURES], lw_ns figure[LW_N_FIGURES])
+{
+    bool longer[LW_N_PERIOD_PARTS] = {false};
+    lw_ns missing = figure[LW_FIGURE_PERIOD] - figure[LW_FIGURE_COMPUTE];
+
+    for (int i = LW_PERIOD_COPY; i < LW_N_PERIOD_PARTS; i++)
+        missing -= figure[lw_period_parts[i]] = exact[lw_period_parts[i]] / LW_PS_PER_NS;
+    for (int n = LW_PERIOD_COPY; missing > 0 && n < LW_N_PERIOD_PARTS; n++, missing--) {
+        int most = -1;
+        for (int i = LW_PERIOD_COPY; i < LW_N_PERIOD_PARTS; i++)
+            if (!longer[i] && (most < 0 || claim(exact, i) > claim(exact, most)))
+                most = i;
+        longer[most] = true;
+        figure[lw_period_parts[most]]++;
+    }
+}
+
 struct lw_period_row lw_period_row_of(const struct lw_measure *m)
 {
     struct lw_period_row row = {.rank = m->rank, .peak_memory_bytes = m->peak_memory_bytes};
-    lw_ps exact[LW_N_FIGURES], sum = 0;
-    lw_ns before = 0;
+    lw_ps exact[LW_N_FIGURES];
 
     lw_period_figures(m, exact);
     for (int k = 0; k < LW_N_FIGURES; k++)
         row.figure[k] = lw_ps_to_ns(exact[k]);
+    round_parts(exact, row.figure);
     row.figure[LW_FIGURE_EXPOSED_COMM] = 0;
-    for (int i = 0; i < LW_N_PERIOD_PARTS; i++) { /* each the difference of two rounded sums */
-        lw_ns *part = &row.figure[lw_period_parts[i]];
-        sum += exact[lw_period_parts[i]];
-        *part = lw_ps_to_ns(sum) - before;
-        before += *part;
-        if (i >= LW_PERIOD_TRANSFER && i < LW_PERIOD_IDLE)
-            row.figure[LW_FIGURE_EXPOSED_COMM] += *part;
-    }
+    for (int i = LW_PERIOD_TRANSFER; i < LW_PERIOD_IDLE; i++)
+        row.figure[LW_FIGURE_EXPOSED_COMM] += row.figure[lw_period_parts[i]];
     raise_to_exposed(&row.figure[LW_FIGURE_COMM_BUSY], row.figure[LW_FIGURE_EXPOSED_COMM]);
     raise_to_exposed(&row.figure[LW_FIGURE_COPY_BUSY], row.figure[LW_FIGURE_COPY]);
     return row;

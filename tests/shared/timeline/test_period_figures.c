@@ -7,7 +7,7 @@
 #include "shared/timeline/period_figures.h"
 #include "tests/lib/files/file_fixture.h"
 
-/* 4 parts of 400 ps are 0 ns each and 2 ns together: 400, 800, 1200, 1600 round to 0, 1, 1, 2. */
+/* 4 parts of 400 ps are 0 ns each and 2 ns together: idle and the first of the others get them. */
 TEST(rounded_parts_add_up_to_the_rounded_period)
 {
     const struct lw_measure m = {.rank = 3, .end = 1600, .compute_busy = 400, .exposed_copy = 400,
@@ -29,8 +29,7 @@ TEST(rounded_parts_add_up_to_the_rounded_period)
     assert_int_equal(row.peak_memory_bytes, 7);
 }
 
-/* 400 ps of transfer after 400 ps of compute are 1 - 0 = 1 ns, though 400 ps alone are 0 ns. Copies
- * are rounded likewise. Busy is at least exposed, and no more than the period. */
+/* 400 ps of transfer may count as 1 ns. Busy is at least exposed, and no more than the period. */
 TEST(rounded_busy_is_not_below_exposed)
 {
     for (lw_ps compute = 0; compute < 1000; compute += 100)
@@ -47,6 +46,23 @@ TEST(rounded_busy_is_not_below_exposed)
                 assert_true(f[LW_FIGURE_COMM_BUSY] <= f[LW_FIGURE_PERIOD]);
                 assert_true(f[LW_FIGURE_COPY_BUSY] <= f[LW_FIGURE_PERIOD]);
             }
+}
+
+/* 3.6 + 1.3 + 2.3 + 0.3 = 7.5 ns: 4 + 1 + 2 + 1. The parts that are busy times stay as they are
+ * rounded by themselves, and idle is lengthened. */
+TEST(idle_is_lengthened_before_busy_times)
+{
+    const struct lw_measure m = {.end = 7500, .compute_busy = 3600, .exposed_copy = 1300,
+                                 .copy_busy = 1300, .transfer = 2300, .exposed_comm = 2300,
+                                 .comm_busy = 2300, .idle = 300};
+    const struct lw_period_row row = lw_period_row_of(&m);
+
+    assert_int_equal(row.figure[LW_FIGURE_PERIOD], 8);
+    assert_int_equal(row.figure[LW_FIGURE_COMPUTE], 4);
+    assert_int_equal(row.figure[LW_FIGURE_COPY_BUSY], 1);
+    assert_int_equal(row.figure[LW_FIGURE_COMM_BUSY], 2);
+    assert_int_equal(row.figure[LW_FIGURE_TRANSFER], 2);
+    assert_int_equal(row.figure[LW_FIGURE_IDLE], 1);
 }
 
 TEST(every_wait_has_its_figure)
