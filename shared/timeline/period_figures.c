@@ -77,12 +77,13 @@ static lw_ps claim(const lw_ps exact[LW_N_FIGURES], int part)
 {
     lw_ps beyond = exact[lw_period_parts[part]] % LW_PS_PER_NS;
 
-    return part == LW_PERIOD_IDLE && beyond > 0 && beyond < LW_PS_PER_NS / 2 ? LW_PS_PER_NS / 2 - 1
-                                                                             : beyond;
+    if (part == LW_PERIOD_IDLE && beyond > 0 && beyond < LW_PS_PER_NS / 2)
+        return LW_PS_PER_NS / 2 - 1;
+    return beyond;
 }
 
 /* Whole nanoseconds of the parts, which add up to the rounded period. Compute is rounded by itself,
- * the others by the largest remainder: each is within 1 ns of its time, most are rounded half up. */
+ * the others by the largest remainder: each is within 1 ns of its time. */
 static void round_parts(const lw_ps exact[LW_N_FIGURES], lw_ns figure[LW_N_FIGURES])
 {
     bool longer[LW_N_PERIOD_PARTS] = {false};

@@ -89,7 +89,7 @@ struct sim_group {
     lw_ps all_in;           /* when the last member of the latest complete collective came */
     struct sim_timer timer; /* collective detail */
     bool dirty;
-    bool chunked, scheduled; /* the collective that gathers goes message by message; not as a ring */
+    bool chunked, scheduled; /* the collective that gathers goes message by message; not a ring */
     struct lw_cost_query known; /* one answer remembered */
     lw_ps known_time;       /* -1 = none yet */
     int64_t known_share;    /* of the core while it moves alone; -1 = no CPU time is known */

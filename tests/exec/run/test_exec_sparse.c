@@ -210,8 +210,8 @@ TEST(gathers_beyond_their_part_are_refused)
         if (strcmp(p.ops[i].name, "sparse indices") == 0)
             p.ops[i].bytes += 16;
     expect(&p, LW_EPLAN,
-           "(all_gather, bucket 1) of 'first' for role 'data': 96 bytes, where 80 are its part of a "
-           "sparse gradient");
+           "(all_gather, bucket 1) of 'first' for role 'data': 96 bytes, where 80 are its part of "
+           "a sparse gradient");
     lw_plan_free(&p);
 }
 
