@@ -37,8 +37,8 @@ static int check(const struct bench_choice *c, enum lw_format format)
     if (c->name && !bench_knows(c->name))
         return lw_cli_usage(
             "bench",
-            "no benchmark '%s': w-ar, w-ddp, 3d, streams, queue, cost, plan, plan-3d, "
-            "store, dispatch, by-hand, overlap, import",
+            "unknown benchmark '%s'; expected one of w-ar, w-ddp, 3d, streams, queue, cost, plan, "
+            "plan-3d, store, dispatch, by-hand, overlap, import",
             c->name);
     if (c->name && !bench_simulates(c->name) &&
         (c->method || c->jitter_ns > 0 || c->start_skew_ns > 0 || c->no_fold))

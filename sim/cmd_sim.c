@@ -9,12 +9,11 @@ static const struct lw_usage usage = {
     .synopsis = "PLAN.json | -w WORKLOAD.json|MODEL [-c CLUSTER] [strategy options] | --replay TRACE...",
     .about =
         "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
-        "Every term of the model that slows one thing beside another is off unless the "
-        "cluster gives it, and is listed with its source. Steps that only lead up to the "
-        "steady state (first buckets) are simulated and not measured. With --replay recorded "
-        "traces (one per rank) are run again: only durations, the host's own time and "
-        "dependencies are taken from them, and every step is compared with the recorded one. A "
-        "prediction that cannot be stored is printed all the same (exit status 1).",
+        "Interference terms are off unless the cluster file sets them; each is listed with its "
+        "source. Steps before the steady state (first buckets) are simulated and not measured. "
+        "With --replay, recorded traces (one per rank) are simulated again: only durations, the "
+        "host's own time and dependencies are taken from them, and every step is compared with the "
+        "recorded one. A prediction that cannot be stored is printed all the same (exit status 1).",
     .max_operands = -1,
 };
 

@@ -323,7 +323,7 @@ enum lw_status bench_run(const struct bench_choice *c, struct bench_result *r, s
     const struct load *l = find(c->name);
 
     if (!l)
-        return lw_fail(err, LW_EINVAL, "no benchmark '%s'", c->name);
+        return lw_fail(err, LW_EINVAL, "unknown benchmark '%s'", c->name);
     struct bench_result x = {.name = l->name, .ranks = c->ranks > 0 ? c->ranks : l->ranks,
                              .method = l->rings && c->method ? c->method : l->method};
     LW_TRY(l->run(c, &x, err));

@@ -263,7 +263,7 @@ enum lw_status lw_plot_version(char *buf, size_t size, struct lw_err *err)
     st = spawn_gnuplot(argv, NULL, fileno(out), complaints, err);
     rewind(out);
     if (st == LW_OK && !fgets(buf, (int)size, out))
-        st = lw_fail(err, LW_EFAILED, "gnuplot --version says nothing");
+        st = lw_fail(err, LW_EFAILED, "gnuplot --version printed nothing; expected a version");
     if (st == LW_OK)
         buf[strcspn(buf, "\n")] = '\0';
     fclose(out);

@@ -58,10 +58,10 @@ static enum lw_status complete_experts(struct lw_run *r, struct lw_err *err)
     if (r->etp == 0)
         r->etp = r->ep > ranks ? 1 : r->tp;
     if (r->etp != 1 && r->etp != r->tp)
-        return lw_fail(err, LW_ENOTSUP, "expert tensor groups of another size than 1 or tp");
+        return lw_fail(err, LW_ENOTSUP, "the expert tensor group has a size other than 1 or tp");
     if (r->etp < r->tp) {
         if (r->ep % r->tp != 0)
-            return lw_fail(err, LW_ENOTSUP, "expert ranks are no multiple of the tensor group");
+            return lw_fail(err, LW_ENOTSUP, "expert ranks are not a multiple of the tensor group");
         r->ep /= r->tp;
     }
     if (ranks % r->ep != 0)
@@ -94,7 +94,7 @@ static enum lw_status complete_world(struct lw_run *r, struct lw_err *err)
     if (r->gpus == 0)
         r->gpus = at_least_1(r->dp) * inner;
     if (r->gpus % inner != 0)
-        return lw_fail(err, LW_ENOTSUP, "devices are no multiple of tp * pp * cp");
+        return lw_fail(err, LW_ENOTSUP, "devices are not a multiple of tp * pp * cp");
     r->dp = r->gpus / inner;
     return complete_experts(r, err);
 }

@@ -485,13 +485,14 @@ static enum lw_status check_name(const char *file, struct lw_err *err)
 
     if (file[0] == '\0' || strcmp(file, ":memory:") == 0)
         return lw_fail(err, LW_EINVAL,
-                       "--db '%s' keeps nothing: give the name of a file, or --no-db", file);
+                       "--db '%s' stores nothing: give the name of a file, or --no-db", file);
     if (strncmp(file, "file:", 5) == 0) /* SQLite would read options of its own after it */
         return lw_fail(err, LW_EINVAL,
                        "--db '%s' is a URI: give the name of a file (./%s for one of this name)",
                        file, file);
     if (stat(file, &at) == 0 && !S_ISREG(at.st_mode))
-        return lw_fail_at(err, LW_EIO, file, 0, "%s, no database; give the name of a file to --db",
+        return lw_fail_at(err, LW_EIO, file, 0, "%s, not a database; give the name of a file to "
+                                                "--db",
                           S_ISDIR(at.st_mode) ? "a folder" : "a device or pipe");
     if (lw_belongs_to_database(file))
         return lw_fail_at(err, LW_EINVAL, file, 0, "belongs to another database; give --db the "
@@ -516,7 +517,7 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
     s->finds_dead = mode == LW_STORE_WRITE;
     enum lw_status st = check_name(file, err);
     if (st == LW_OK && !s->write && access(file, R_OK) != 0)
-        st = lw_fail_at(err, LW_EIO, file, 0, "no database there (%s)", strerror(errno));
+        st = lw_fail_at(err, LW_EIO, file, 0, "cannot open the database (%s)", strerror(errno));
     if (st == LW_OK)
         st = open_prepared(s, err);
     if (st != LW_OK) {

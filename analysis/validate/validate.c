@@ -96,7 +96,7 @@ enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case 
                        c.predicted, c.unit);
     for (int32_t i = 0; i < v->n_cases; i++)
         if (v->cases[i].family == c.family && strcmp(v->cases[i].id, c.id) == 0)
-            return lw_fail(err, LW_EFORMAT, "case %s is there twice: give each file once", c.id);
+            return lw_fail(err, LW_EFORMAT, "case %s is given twice: give each file once", c.id);
     c.id = copy(v, c.id);
     c.unit = copy(v, c.unit);
     c.remark = copy(v, c.remark);

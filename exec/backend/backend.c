@@ -41,7 +41,8 @@ enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct
             return LW_OK;
         }
     }
-    return lw_fail(err, LW_EINVAL, "unknown compute '%s' (gemm, spin, sleep)", name);
+    return lw_fail(err, LW_EINVAL, "--compute: unknown value '%s'; expected gemm, spin or sleep",
+                                   name);
 }
 
 exec_comm_fn *exec_backend_function(const struct exec_backend *b, enum lw_op_kind kind)
@@ -133,5 +134,5 @@ enum lw_status exec_backend_find(const char *name, const struct exec_backend **b
         *b = l.backend;
         return LW_OK;
     }
-    return lw_fail(err, LW_EINVAL, "unknown backend '%s' (threads, mpi, nccl)", name);
+    return lw_fail(err, LW_EINVAL, "unknown backend '%s'; expected threads, mpi or nccl", name);
 }

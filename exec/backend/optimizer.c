@@ -38,7 +38,8 @@ static enum lw_status parse(const char *name, enum exec_optimizer_kind *kind,
             *kind = (enum exec_optimizer_kind)k;
             return LW_OK;
         }
-    return lw_fail(err, LW_EUSAGE, "--optimizer %s (sgd, momentum, adam)", name);
+    return lw_fail(err, LW_EUSAGE, "--optimizer: unknown value '%s'; expected sgd, momentum or "
+                                   "adam", name);
 }
 
 static double power(double x, int64_t n)
@@ -125,8 +126,8 @@ enum lw_status exec_optimizer_choose(const char *name, double momentum, struct e
     if (name)
         LW_TRY(parse(name, &kind, err));
     if (kind == EXEC_SGD && momentum > 0)
-        return lw_fail(err, LW_EUSAGE, "--momentum %g: --optimizer sgd has none (momentum, adam)",
-                       momentum);
+        return lw_fail(err, LW_EUSAGE, "--momentum %g: --optimizer sgd has no momentum; choose "
+                                       "--optimizer momentum or adam", momentum);
     *out = exec_optimizer_of(kind);
     if (kind == EXEC_ADAM && momentum >= 0 && (float)momentum >= 1)
         return lw_fail(err, LW_EUSAGE,

@@ -297,7 +297,7 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
     struct lw_cluster made = {0};
 
     if (o->n_ranks < 1)
-        return lw_fail(err, LW_EINVAL, "calibrating needs a rank, got %d", o->n_ranks);
+        return lw_fail(err, LW_EINVAL, "--ranks: found %d, expected at least 1", o->n_ranks);
     if (o->max_bytes < (16 << 20) || o->max_bytes > (1 << 30))
         return lw_fail(err, LW_EINVAL,
                        "the largest message must be of 16 MiB to 1 GiB, got %lld bytes",

@@ -151,7 +151,8 @@ static enum lw_status threads_open(const struct exec_open *how, struct exec_worl
                                    struct lw_err *err)
 {
     if (how->n_ranks < 1 || how->n_ranks > MAX_RANKS)
-        return lw_fail(err, LW_EINVAL, "threads: %d ranks (1 to %d)", how->n_ranks, MAX_RANKS);
+        return lw_fail(err, LW_EINVAL, "backend threads: found %d ranks, expected 1 to %d",
+                       how->n_ranks, MAX_RANKS);
     struct exec_world *w;
     LW_TRY(cpu_open(how, &wire, &w, err));
     enum lw_status s =

@@ -55,7 +55,7 @@ static enum lw_status run_product(const struct exec_world *w, const struct exec_
                                   struct lw_err *err)
 {
     if (w->how.compute != EXEC_COMPUTE_GEMM)
-        return lw_fail(err, LW_ENOTSUP, "a product of %lld rows where compute goes by the clock",
+        return lw_fail(err, LW_ENOTSUP, "a product of %lld rows needs --compute gemm",
                        (long long)p->count);
     exec_gemm_product(&w->gemm, (int)p->count, p->from, p->state[0], p->to);
     return LW_OK;

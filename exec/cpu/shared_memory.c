@@ -59,7 +59,8 @@ static enum lw_status find(struct exec_region *r, const struct where *w, struct 
 
     exec_boot_id(here);
     if (!w->ok)
-        return lw_fail(err, LW_ENOTSUP, "rank 0 has no memory to share with the other processes");
+        return lw_fail(err, LW_ENOTSUP, "rank 0 could not create the memory that all processes "
+                                        "share");
     if (strncmp(here, w->machine, sizeof here) != 0)
         return lw_fail(err, LW_ENOTSUP, "backend threads needs all processes on one machine: this "
                                         "one is on another than rank 0");

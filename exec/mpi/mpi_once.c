@@ -97,7 +97,8 @@ enum lw_status mpi_once_call(mpi_job_fn *job, void *argument, const char *what, 
                              struct lw_err *err)
 {
     pthread_mutex_lock(&once.mutex);
-    enum lw_status s = once.lost ? lw_fail(err, LW_EFAILED, "MPI is lost to this process")
+    enum lw_status s = once.lost ? lw_fail(err, LW_EFAILED, "MPI cannot be used any more: an "
+                                                            "earlier call did not return")
                                  : start_thread(err);
     if (s == LW_OK) {
         once.job = job;
@@ -149,8 +150,9 @@ enum lw_status mpi_once_start(int64_t timeout_ns, struct lw_err *err)
 
     if (once.started && !mpi_once_is_lost()) {
         MPI_Query_thread(&level);
-        return level == MPI_THREAD_MULTIPLE ? LW_OK
-                                            : lw_fail(err, LW_ENOTSUP, "no MPI_THREAD_MULTIPLE");
+        if (level != MPI_THREAD_MULTIPLE)
+            return lw_fail(err, LW_ENOTSUP, "MPI was initialized without MPI_THREAD_MULTIPLE");
+        return LW_OK;
     }
     if (!once.started && on_exit(at_exit, NULL) != 0)
         return lw_fail(err, LW_EIO, "no exit handler can be set");

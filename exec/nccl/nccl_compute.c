@@ -161,7 +161,7 @@ static enum lw_status part_product(struct exec_stream *s, const struct exec_part
     int n = (int)p->count;
 
     if (s->world->how.compute != EXEC_COMPUTE_GEMM)
-        return lw_fail(err, LW_ENOTSUP, "a product of %d rows where compute goes by the clock", n);
+        return lw_fail(err, LW_ENOTSUP, "a product of %d rows needs --compute gemm", n);
     LW_TRY(nccl_blas(cublasSetStream(s->world->blas, (cudaStream_t)s->cu), "cublasSetStream", err));
     return nccl_blas(cublasSgemm(s->world->blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one,
                                  (const float *)p->state[0], n, (const float *)p->from, n, &zero,

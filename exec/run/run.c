@@ -79,13 +79,13 @@ static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
     const struct lw_plan *p = r->plan;
 
     if (p->n_passes == 0 || p->n_ops == 0)
-        return lw_fail(err, LW_EPLAN, "the plan has nothing to run");
+        return lw_fail(err, LW_EPLAN, "the plan has no op to run");
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         bool talks = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ||
                      lw_op_class(op->kind) == LW_CLASS_P2P;
         if (talks && !exec_backend_function(r->backend, op->kind))
-            return lw_fail(err, LW_ENOTSUP, "op %d: backend '%s' has no %s", i, r->backend->name,
+            return lw_fail(err, LW_ENOTSUP, "op %d: backend '%s' does not support %s", i, r->backend->name,
                            lw_op_name(op->kind));
         LW_TRY(refuse_untimed(r, i, err));
     }

@@ -172,7 +172,7 @@ static enum lw_status check_input(const struct lw_grad *grads, int32_t n, const 
                                   const int64_t *limits, int32_t n_limits, struct lw_err *err)
 {
     if (n < 1)
-        return lw_fail(err, LW_EINVAL, "there are no gradients to put into buckets");
+        return lw_fail(err, LW_EINVAL, "found no gradients, expected at least one");
     if (n_limits < 1)
         return lw_fail(err, LW_EINVAL, "a bucket needs at least one size limit");
     for (int32_t i = 0; i < n_limits; i++)
@@ -201,7 +201,7 @@ static enum lw_status run(struct assign *a, const int32_t *order, struct lw_buck
     for (int32_t i = 0; i < a->n; i++) {
         int32_t grad = order ? order[i] : i;
         if (a->next[grad] != UNSEEN)
-            return lw_fail(err, LW_EINVAL, "ready order: gradient %d stands there twice", grad);
+            return lw_fail(err, LW_EINVAL, "ready order: gradient %d is listed twice", grad);
         LW_TRY(visit(a, grad, i, err));
     }
     b->n_open = close_rest(a);

@@ -301,8 +301,8 @@ static enum lw_status sharded(const struct lw_bucket_task *t, struct lw_bucket_a
     struct lw_sharded_buckets made;
 
     if (!lw_bucket_keeps_dtype(t))
-        return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp reduces gradients as they are: "
-                                       "no --grad-dtype, no --comm-hook");
+        return lw_fail(err, LW_EINVAL, "--bucket-policy sharded-ddp reduces gradients in their own "
+                                       "type: leave out --grad-dtype and --comm-hook");
     if (t->s->bucket_cap_bytes >= 0) {
         LW_TRY(lw_bucket_need_one_kind(t, err));
         elements = t->s->bucket_cap_bytes / lw_dtype_size(t->grads[0].dtype);

@@ -48,8 +48,8 @@ static enum lw_status check_options(const struct lw_bucket_request *r, struct lw
                            lw_bucket_policy_name(r->policy), options[i].option,
                            lw_bucket_policies_that(options[i].takes, others));
     if (r->last_cap && r->find_unused && !r->static_graph)
-        return lw_fail(err, LW_EINVAL, "--last-bucket-cap on acts where buckets are rebuilt: with "
-                                       "--find-unused on they never are");
+        return lw_fail(err, LW_EINVAL, "--last-bucket-cap on needs buckets that are rebuilt: leave "
+                                       "out --find-unused on, with which they never are");
     return LW_OK;
 }
 

@@ -285,8 +285,8 @@ static enum lw_status check_params(const struct lw_plan *p, struct lw_err *err)
                       numel / x->row_numel + 1, err));
         if (numel % x->row_numel != 0)
             return lw_fail(err, LW_EPLAN,
-                           "sparse gradient %d: parameter %d '%s' has %lld elements, which "
-                           "are no rows of %d",
+                           "sparse gradient %d: parameter %d '%s' has %lld elements, "
+                           "not a multiple of the row size %d",
                            i, x->param, p->params[x->param].name, (long long)numel, x->row_numel);
     }
     for (int32_t i = 0; i < p->n_buffers; i++) {

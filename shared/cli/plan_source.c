@@ -60,7 +60,7 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
          "known cluster or cluster file (host)"},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
          "strategy file; options win over it"},
-        {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp", 1, INT32_MAX},
+        {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp * cp", 1, INT32_MAX},
         {"device", 0, LW_OPT_STRING, &s->device, "KIND",
          "time the workload, or a replay, for this device (a known system, its device's kind, a "
          "file)"},

@@ -516,8 +516,8 @@ static enum lw_status refuse_name(const char *name, struct lw_err *err)
     }
     if (systems[0])
         return lw_fail(err, LW_EINVAL,
-                       "cluster '%s': a kind of device; systems with it: %s (-c NAME; `lapwing "
-                       "cluster` describes them)", name, systems);
+                       "cluster '%s' is a device kind, not a system; systems with this device: %s "
+                       "(-c NAME; `lapwing cluster` describes them)", name, systems);
     return lw_fail(err, LW_EINVAL,
                    "cluster '%s': no such file and no known system%s; `lapwing cluster` lists them",
                    name, lw_nearest_hint(&near, "", hint, sizeof hint));

@@ -59,7 +59,7 @@ static enum lw_status check_value(struct lw_golden_case *c, struct lw_err *err)
     const struct lw_value *kind = lw_value_get(c->root, "kind");
 
     if (!kind || kind->type != LW_JSON_STRING)
-        return lw_fail(err, LW_EFORMAT, "no \"kind\": this is no recorded case");
+        return lw_fail(err, LW_EFORMAT, "missing \"kind\": not a recorded case");
     char lacks[96] = "";
     size_t at = 0;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {

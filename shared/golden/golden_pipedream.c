@@ -156,7 +156,7 @@ static enum lw_status find_profile(const struct lw_golden_case *c, const char *m
     snprintf(beside, sizeof beside, "%.*s../../../papers/pipedream_profiles",
              slash && slash - c->file < 400 ? (int)(slash - c->file + 1) : 0, c->file);
     if (strchr(model, '/'))
-        return lw_fail(err, LW_EFORMAT, "model: '%s' is no name", model);
+        return lw_fail(err, LW_EFORMAT, "model: found '%s', expected a name without '/'", model);
     for (int i = 0; i < c->n_profiles; i++)
         if (has_profile(c->profiles[i], model))
             return read_profile(c->profiles[i], model, g, err);

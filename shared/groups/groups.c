@@ -114,7 +114,7 @@ static enum lw_status derive_data(int32_t world, int32_t pipeline, int32_t tenso
                        world, pipeline, tensor);
     if (world % ((int64_t)pipeline * tensor) != 0)
         return lw_fail(err, LW_EINVAL,
-                       "%d ranks are no multiple of %d pipeline stages times %d tensor ranks",
+                       "%d ranks are not a multiple of %d pipeline stages times %d tensor ranks",
                        world, pipeline, tensor);
     *data = world / pipeline / tensor;
     return LW_OK;

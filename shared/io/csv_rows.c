@@ -143,7 +143,7 @@ static enum lw_status take_titles(struct lw_rows *r, const char *at, const char 
     LW_TRY(take_cells(r, at, end, 1, r->titles, err));
     for (int32_t k = 0; k < r->n_columns; k++)
         if (lw_rows_column(r, r->titles[k]) != k)
-            return lw_fail_at(err, LW_EFORMAT, r->file, 1, "the column '%s' is there twice",
+            return lw_fail_at(err, LW_EFORMAT, r->file, 1, "the column '%s' is given twice",
                               r->titles[k]);
     return LW_OK;
 }

@@ -20,7 +20,7 @@ static enum lw_status check_unique(const struct lw_value *v, int32_t n, struct l
 {
     for (int32_t i = 0; i + 1 < n; i++)
         if (strcmp(v[i].key, v[n - 1].key) == 0)
-            return lw_fail(err, LW_EFORMAT, "the field \"%s\" is there twice", v[i].key);
+            return lw_fail(err, LW_EFORMAT, "the field \"%s\" is given twice", v[i].key);
     return LW_OK;
 }
 

@@ -19,8 +19,8 @@ static enum lw_status refuse_unlowered(const struct lw_strategy *s, struct lw_er
 
     if (s->zero == 3 && s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_ENOTSUP,
-                       "--broadcast-dtype %s: --zero 3 gathers weights in their own "
-                       "dtype",
+                       "--broadcast-dtype %s: --zero 3 gathers weights in their own dtype; leave "
+                       "it out",
                        lw_dtype_name(s->broadcast_dtype));
     if (s->count_forward && !accepts(s, LW_TAKES_COUNT_FORWARD))
         return lw_fail(err, LW_EINVAL, "--count-forward on is for --bucket-policy %s, not %s",
@@ -39,7 +39,7 @@ static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct 
         return lw_fail(err, LW_EINVAL, "--scatter-gather on needs --tp and --pp of at least 2");
     if ((s->scatter_gather || s->sequence_parallel || s->tp_overlap != LW_TP_OVERLAP_OFF ||
          s->cp > 1) && s->compat == LW_COMPAT_COLOSSALAI)
-        return lw_fail(err, LW_EINVAL, "--compat colossalai has no --%s", s->cp > 1 ? "cp"
+        return lw_fail(err, LW_EINVAL, "--compat colossalai does not go with --%s", s->cp > 1 ? "cp"
                        : s->scatter_gather ? "scatter-gather"
                        : s->sequence_parallel ? "sequence-parallel" : "tp-overlap");
     if (s->recompute_layers > 0 && s->recompute != LW_RECOMPUTE_FULL)
@@ -79,16 +79,16 @@ static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *e
 
     if (s->zero == 3 && tensors)
         return lw_fail(err, LW_EINVAL,
-                       "--zero 3 gathers what a module needs at once: --shard-policy "
+                       "--zero 3 gathers the weights of a module in one op: choose --shard-policy "
                        "flat-contiguous, not per-tensor");
     if (s->zero == 3 && (lw_strategy_given(s, lw_strategy_find("bucket-policy")) ||
                          s->bucket_cap_bytes >= 0 || s->first_bucket_bytes >= 0))
-        return lw_fail(err, LW_EINVAL, "--zero 3 reduces gradients in the units of its modules: no "
-                                       "--bucket-policy, --bucket-cap or --first-bucket");
+        return lw_fail(err, LW_EINVAL, "--zero 3 reduces the gradients of each module in one "
+                                       "bucket: leave out --bucket-policy, --bucket-cap and "
+                                       "--first-bucket");
     if (s->zero == 2 && !accepts(s, LW_TAKES_SHARES))
         return lw_fail(err, LW_EINVAL,
-                       "--zero 2 cuts buckets into shares: one --bucket-policy of %s, "
-                       "not %s",
+                       "--zero 2 cuts buckets into shares: expected --bucket-policy %s, found %s",
                        lw_bucket_policies_that(LW_TAKES_SHARES, these), policy);
     if (tensors && s->bucket_policy != LW_BUCKET_PER_TENSOR)
         return lw_fail(err, LW_EINVAL,
@@ -108,17 +108,18 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
     if (s->zero == 0)
         return lw_fail(err, LW_EINVAL, "--zero-group needs --zero of at least 1");
     if (n == 1 || all % n != 0)
-        return lw_fail(err, LW_EINVAL, "--zero-group %lld: groups of at least 2 that divide the "
-                                       "%lld data-parallel ranks (--dp x --cp)%s", (long long)n,
+        return lw_fail(err, LW_EINVAL, "--zero-group: found %lld, expected at least 2 and a "
+                                       "divisor of the %lld data-parallel ranks (--dp x "
+                                       "--cp)%s", (long long)n,
                        (long long)all, n == 1 ? "; --zero 0 shards nothing" : "");
     if (!lw_part_has_units(s))
-        return lw_fail(err, LW_EINVAL, "--zero-group cuts buckets into shares: no --shard-policy "
-                                       "%s with --bucket-policy %s",
+        return lw_fail(err, LW_EINVAL, "--zero-group cuts buckets into shares: it excludes "
+                                       "--shard-policy %s with --bucket-policy %s",
                        lw_shard_policy_name(s->shard_policy),
                        lw_bucket_policy_name(s->bucket_policy));
     if (s->ep > 1 || s->find_unused)
-        return lw_fail(err, LW_ENOTSUP, "--zero-group is planned without %s",
-                       s->ep > 1 ? "experts of their own (--ep 1)" : "--find-unused");
+        return lw_fail(err, LW_ENOTSUP, "--zero-group does not go with %s",
+                       s->ep > 1 ? "--ep of more than 1" : "--find-unused");
     return LW_OK;
 }
 

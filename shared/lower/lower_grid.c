@@ -254,7 +254,8 @@ enum lw_status lw_grid_plan(const struct lw_grid *g, const char *name, enum lw_s
     struct lw_plan made;
 
     if (d->b < 0)
-        return lw_fail(err, LW_EINVAL, "a backward of %lld ps", (long long)d->b);
+        return lw_fail(err, LW_EINVAL, "--durations: found a backward of %lld ps, expected 0 or "
+                                       "more", (long long)d->b);
     k.b = lw_builder_new(name, g->n_ranks);
     if (!k.b)
         return lw_fail_nomem(err);

@@ -77,16 +77,16 @@ static enum lw_status explicit(const struct task *t, struct lw_partitioning *out
         at += *at == ',';
         long v = strtol(at, &end, 10);
         if (end == at || (*end && *end != ',') || v < 0 || v > INT32_MAX)
-            return lw_fail(err, LW_EINVAL, "--partition-list %s: '%.20s' is no module number", list,
-                           at);
+            return lw_fail(err, LW_EINVAL, "--partition-list %s: '%.20s' is not a module number",
+                           list, at);
         if (n == n_parts)
-            return lw_fail(err, LW_EINVAL, "--partition-list %s: more than %d stages (pp * chunks)",
-                           list, n_parts);
+            return lw_fail(err, LW_EINVAL, "--partition-list %s: found more than %d stages, "
+                                           "expected %d (--pp * --chunks)", list, n_parts, n_parts);
         begins[n++] = (int32_t)v;
     }
     if (n != n_parts)
-        return lw_fail(err, LW_EINVAL, "--partition-list %s: %d stages, --pp and --chunks make %d",
-                       list, n, n_parts);
+        return lw_fail(err, LW_EINVAL, "--partition-list %s: found %d stages, expected %d (--pp * "
+                                       "--chunks)", list, n, n_parts);
     return lw_partition_explicit(begins, t->n, n_parts, 1, out, err);
 }
 

@@ -173,7 +173,8 @@ static enum lw_status check_experts(const struct lw_lowering *l, struct lw_err *
                        "deepspeed)",
                        l->ep, (long long)s->zero);
     if (s->compat != LW_COMPAT_NONE)
-        return lw_fail(err, LW_EINVAL, "--compat %s has no --ep", lw_compat_name(s->compat));
+        return lw_fail(err, LW_EINVAL, "--compat %s does not go with --ep",
+                                       lw_compat_name(s->compat));
     return LW_OK;
 }
 

@@ -89,8 +89,8 @@ const char *lw_part_averaging(const struct lw_part *d)
 static enum lw_status unit_rules(struct lw_part *d, struct lw_err *err)
 {
     if (d->s->static_graph)
-        return lw_fail(err, LW_EINVAL, "--zero 3 reduces gradients in the units of its modules: no "
-                                       "--static-graph on");
+        return lw_fail(err, LW_EINVAL, "--zero 3 reduces the gradients of each module in one "
+                                       "bucket: leave out --static-graph");
     d->rules = (struct lw_bucket_rules){
         .used_map = d->s->find_unused ? LW_MAP_EACH : LW_MAP_NEVER};
     return LW_OK;

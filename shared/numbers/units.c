@@ -73,9 +73,10 @@ static enum lw_status parse_with_unit(const char *text, const struct unit *units
     errno = 0;
     double x = strtod(text, &end);
     if (end == text || (size_t)(end - text) > strspn(text, "+-.0123456789eE")) /* hex, inf, nan */
-        return lw_fail(err, LW_EINVAL, "'%s' is no %s (%s)", text, what, allowed);
+        return lw_fail(err, LW_EINVAL, "'%s' is not a %s; expected %s", text, what, allowed);
     if (errno == ERANGE || x < 0)
-        return lw_fail(err, LW_EINVAL, "%s '%s' is out of range (0 or more, %s)", what, text,
+        return lw_fail(err, LW_EINVAL, "%s '%s' is out of range; expected 0 or more, as %s",
+                                       what, text,
                        allowed);
     for (size_t i = 0; i < n_units; i++) {
         if (strcasecmp(end, units[i].name) != 0)
@@ -87,7 +88,7 @@ static enum lw_status parse_with_unit(const char *text, const struct unit *units
         *value = round_half_up(x * units[i].factor);
         return LW_OK;
     }
-    return lw_fail(err, LW_EINVAL, "'%s' has the unknown unit '%s' (%s)", text, end, allowed);
+    return lw_fail(err, LW_EINVAL, "'%s': unknown unit '%s'; expected %s", text, end, allowed);
 }
 
 enum lw_status lw_parse_size(const char *text, int64_t *bytes, struct lw_err *err)

@@ -69,7 +69,7 @@ static enum lw_status take_node(struct lw_profile_graph *g, const char *name, in
     struct lw_profile_node *n = &g->nodes[g->n_nodes];
 
     if (find_node(g, cells[0]) >= 0)
-        return lw_fail_at(err, LW_EFORMAT, name, line, "node '%s' is there twice", cells[0]);
+        return lw_fail_at(err, LW_EFORMAT, name, line, "node '%s' is given twice", cells[0]);
     n->name = cells[0];
     n->op = cells[1];
     LW_TRY(number(name, line, cells[2], &n->forward_ms, err));

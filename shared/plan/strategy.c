@@ -401,7 +401,8 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
                        "dp, pp, tp and cp must be at least 1, got %lld, %lld, %lld, %lld",
                        (long long)s->dp, (long long)s->pp, (long long)s->tp, (long long)s->cp);
     if (s->pp > INT16_MAX)
-        return lw_fail(err, LW_EINVAL, "--pp %lld: at most %d stages", (long long)s->pp, INT16_MAX);
+        return lw_fail(err, LW_EINVAL, "--pp: found %lld stages, expected at most %d",
+                                       (long long)s->pp, INT16_MAX);
     if (s->dp > MAX_RANKS / s->pp / s->tp / s->cp)
         return lw_fail(err, LW_EINVAL,
                        "--dp %lld, --pp %lld, --tp %lld and --cp %lld make more than the "
@@ -409,7 +410,7 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
                        (long long)s->dp, (long long)s->pp, (long long)s->tp, (long long)s->cp,
                        MAX_RANKS);
     if (s->zero > 3)
-        return lw_fail(err, LW_EINVAL, "--zero: %lld is not a stage from 0 to 3",
+        return lw_fail(err, LW_EINVAL, "--zero: found %lld, expected a stage from 0 to 3",
                        (long long)s->zero);
     if (s->partition == LW_PARTITION_EXPLICIT && !s->partition_list)
         return lw_fail(err, LW_EINVAL, "--partition explicit needs --partition-list");
@@ -418,11 +419,11 @@ enum lw_status lw_strategy_check(const struct lw_strategy *s, struct lw_err *err
             return lw_fail(err, LW_EINVAL, "--%s is for --partition exact, not %s", exact[i],
                            partitions[s->partition]);
     if (s->stage_bytes == 0)
-        return lw_fail(err, LW_EINVAL, "--stage-memory: a stage of 0 bytes holds nothing");
+        return lw_fail(err, LW_EINVAL, "--stage-memory: found 0 bytes, expected more");
     if (s->chunks > 1 && s->pp == 1)
         return lw_fail(err, LW_EINVAL, "--chunks %lld needs --pp of at least 2",
                        (long long)s->chunks);
     if (s->bucket_cap_bytes < -1 || s->first_bucket_bytes < -1)
-        return lw_fail(err, LW_EINVAL, "bucket limits cannot be negative");
+        return lw_fail(err, LW_EINVAL, "--bucket-cap, --first-bucket: found a negative size");
     return LW_OK;
 }

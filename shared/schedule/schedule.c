@@ -188,7 +188,8 @@ struct reader {
 static enum lw_status bad_cell(const struct reader *in, const char *cell, size_t n)
 {
     return lw_fail_at(in->err, LW_EFORMAT, in->name, in->line,
-                      "cell %d: '%.*s' is no action (0F3, 2I0, 2W0, 1B4 or (0F3;3B5)OVERLAP_F_B)",
+                      "cell %d: unknown action '%.*s'; expected one like 0F3, 2I0, 2W0, 1B4 or "
+                      "(0F3;3B5)OVERLAP_F_B",
                       in->cell, (int)n, cell);
 }
 

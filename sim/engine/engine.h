@@ -186,7 +186,8 @@ struct sim_engine {
                                    * -1 = none */
     struct sim_group *groups;     /* [groups * n_workers] */
     int64_t *place_turn;          /* collectives that the member entered; pooled only, as below */
-    int32_t *pool_next, *pool_running; /* workers: next unit in issue order, -1 = none; how many run */
+    int32_t *pool_next;           /* workers: next unit in issue order, -1 = none */
+    int32_t *pool_running;        /* how many units run */
     struct sim_ring_place *ring;
     lw_ps *ring_scratch[4];       /* [largest group] each */
 

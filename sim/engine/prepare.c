@@ -390,14 +390,14 @@ static enum lw_status check_reducers(const struct sim_engine *e)
         if (sim_nccl_is_asked(e->cluster, k) && e->options.detail == LW_SIM_CHUNK)
             return lw_fail(
                 e->err, LW_ENOTSUP,
-                "communicator '%s' asks for the reducer %s, whose messages are not modelled: "
-                "choose --detail collective, or --reducer auto for a ring at chunk detail",
+                "communicator '%s': the messages of reducer %s are not modelled: choose --detail "
+                "collective, or --reducer auto for a ring at chunk detail",
                 p->comms[op->comm].name, lw_reducer_name(k));
         by_table |= sim_nccl_is_asked(e->cluster, k);
         if (!by_table && !sim_algorithm_does(k, op->kind))
             return lw_fail(e->err, LW_ENOTSUP,
-                           "communicator '%s' asks for the reducer %s, of which there is no model "
-                           "for %s (see 'lapwing cost --algorithm'): choose auto, ring or another",
+                           "communicator '%s': reducer %s has no model of %s; choose --reducer "
+                           "auto or ring, or see 'lapwing cost --algorithm'",
                            p->comms[op->comm].name, lw_reducer_name(k), lw_op_name(op->kind));
     }
     return LW_OK;

@@ -142,7 +142,7 @@ static enum lw_status check(const struct lw_cluster *c, const struct lw_sim_opti
                             int32_t first_step, int32_t n, struct lw_err *err)
 {
     if (n < 1)
-        return lw_fail(err, LW_EINVAL, "%d samples: at least 1", n);
+        return lw_fail(err, LW_EINVAL, "--samples: found %d, expected at least 1", n);
     if (first_step < 0 || first_step >= o->n_steps)
         return lw_fail(err, LW_EINVAL,
                        "%d steps, of which the first %d are warm-up: nothing to "

@@ -25,7 +25,7 @@ enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value
                 return LW_OK;
             }
         }
-        return lw_fail(err, LW_EINVAL, "'%s' is no level (collective, chunk)", value);
+        return lw_fail(err, LW_EINVAL, "unknown value '%s'; expected collective or chunk", value);
     }
     for (int i = 0; i < 3; i++) {
         if (strcmp(value, rings[i]) == 0) {
@@ -33,7 +33,8 @@ enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value
             return LW_OK;
         }
     }
-    return lw_fail(err, LW_EINVAL, "'%s' is no way (auto, events, recurrence)", value);
+    return lw_fail(err, LW_EINVAL, "unknown value '%s'; expected auto, events or recurrence",
+                                   value);
 }
 
 int32_t lw_sim_warmup_steps(const struct lw_plan *plan)
@@ -48,16 +49,17 @@ int32_t lw_sim_warmup_steps(const struct lw_plan *plan)
 static enum lw_status check_options(const struct lw_sim_options *o, struct lw_err *err)
 {
     if (o->n_steps < 1)
-        return lw_fail(err, LW_EINVAL, "%d steps: at least 1", o->n_steps);
+        return lw_fail(err, LW_EINVAL, "--steps: found %d, expected at least 1", o->n_steps);
     if (o->jitter_ps < 0 || o->start_skew_ps < 0)
         return lw_fail(err, LW_EINVAL, "jitter and start skew must not be negative");
     if (!(o->sigma >= 0 && o->sigma <= 1) || !(o->rank_sigma >= 0 && o->rank_sigma <= 1))
-        return lw_fail(err, LW_EINVAL, "noise is a share of the time: 0 to 1, not %g",
+        return lw_fail(err, LW_EINVAL, "--noise, --rank-noise: found %g, expected a share from 0 "
+                                       "to 1",
                        o->sigma >= 0 && o->sigma <= 1 ? o->rank_sigma : o->sigma);
     if (o->jitter_ps > 0 && o->detail != LW_SIM_CHUNK)
-        return lw_fail(err, LW_EINVAL, "jitter is per message: it needs --detail chunk");
+        return lw_fail(err, LW_EINVAL, "--jitter applies to messages: it needs --detail chunk");
     if (o->ring != LW_SIM_RING_AUTO && o->detail != LW_SIM_CHUNK)
-        return lw_fail(err, LW_EINVAL, "events and recurrence are ways of --detail chunk");
+        return lw_fail(err, LW_EINVAL, "--ring events and recurrence need --detail chunk");
     return LW_OK;
 }
 

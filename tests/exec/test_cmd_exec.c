@@ -137,7 +137,7 @@ TEST(wrong_usage_is_said)
     expect("exec good.json --optimizer adam --momentum 1", 2,
            "--momentum 1: beta1 of adam must be below 1");
     expect("exec good.json --momentum 2", 2, "'2' is not a number from 0 to 1");
-    expect("exec good.json --optimizer sgd --momentum 0.5", 2, "--optimizer sgd has none");
+    expect("exec good.json --optimizer sgd --momentum 0.5", 2, "sgd has no momentum");
     expect("exec good.json -w w.json --clip 1e300", 2,
            "'1e300' is not a number of 0 or more, below 1e300");
 }

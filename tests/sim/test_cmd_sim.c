@@ -173,11 +173,11 @@ TEST(bad_requests_are_refused_in_one_line)
 {
     expect("sim absent.json -c eight.json --no-db", 1, "absent.json");
     expect("sim ddp.json -c absent --no-db", 1, "absent");
-    expect("sim ddp.json -c eight.json --no-db --detail fine", 2, "collective, chunk");
+    expect("sim ddp.json -c eight.json --no-db --detail fine", 2, "expected collective or chunk");
     expect("sim ddp.json -c eight.json --no-db --steps 0", 2, "steps");
     expect("sim ddp.json -c eight.json --no-db --jitter 5ns", 1, "--detail chunk");
     expect("sim ddp.json -c eight.json --no-db --ring events", 1,
-           "events and recurrence are ways of --detail chunk");
+           "--ring events and recurrence need --detail chunk");
     expect("sim ddp.json -c eight.json --db /absent/folder/x.db", 1, "/absent/folder/x.db");
 }
 
@@ -241,8 +241,8 @@ TEST(bench_simulates_the_oracles)
     expect("bench store --ranks 4 --format json", 0, "\"n_events\": 960,"); /* 8 x 4 x 30 ops */
     expect("bench w-ar --ranks 8 --no-fold", 0, "112"); /* messages: 2 x 8 x 7 */
     expect("bench nothing", 2,
-           "no benchmark 'nothing': w-ar, w-ddp, 3d, streams, queue, cost, plan, "
-           "plan-3d, store, dispatch, by-hand, overlap, import");
+           "unknown benchmark 'nothing'; expected one of w-ar, w-ddp, 3d, streams, queue, cost, "
+           "plan, plan-3d, store, dispatch, by-hand, overlap, import");
     expect("bench queue --jitter-ns 4", 2, "queue simulates nothing");
     expect("bench plan --method events", 2, "plan simulates nothing");
     expect("bench store --no-fold", 2, "store simulates nothing");

@@ -99,9 +99,9 @@ TEST_WITH(what_a_command_reads_is_no_output_of_it, open_with_workload, fixture_c
 TEST_WITH(a_database_is_a_file, open_with_workload, fixture_close)
 {
     expect("sim -w w.json --db ''", 1,
-           "--db '' keeps nothing: give the name of a file, or --no-db");
-    expect("sim -w w.json --db :memory:", 1, "--db ':memory:' keeps nothing");
-    expect("runs --db :memory:", 1, "keeps nothing");
+           "--db '' stores nothing: give the name of a file, or --no-db");
+    expect("sim -w w.json --db :memory:", 1, "--db ':memory:' stores nothing");
+    expect("runs --db :memory:", 1, "stores nothing");
     expect("sim -w w.json --db 'file:x?mode=memory'", 1, "is a URI");
     expect("plan -w - -o w.json <w.json", 1, "w.json");
 }

@@ -288,7 +288,7 @@ static void read_cap(struct reader *r, const char *config)
         lw_json_fail(r->j, "no rank says its \"bucket_cap_mb\"");
     for (int32_t i = 0; i < r->g->n_caps; i++)
         if (!lw_json_failed(r->j) && strcmp(r->g->caps[i].config, config) == 0)
-            lw_json_fail(r->j, "%s is there twice", config);
+            lw_json_fail(r->j, "%s is given twice", config);
     r->g->caps = room;
     r->g->caps[r->g->n_caps++] = c;
 }

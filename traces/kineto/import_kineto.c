@@ -516,14 +516,14 @@ static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
 {
     if (!r->has_events)
         return lw_fail_at(err, LW_EFORMAT, r->name, 0,
-                          "no \"traceEvents\": this is no Kineto (Chrome) trace%s",
+                          "no \"traceEvents\": not a Kineto (Chrome) trace%s",
                           r->is_own ? " but a file of Lapwing's own"
                           : r->has_nodes
                               ? " but perhaps a PyTorch execution trace, which holds no times"
                               : "");
     if (r->trace->n_events > 0 && r->n_phases == 0)
         return lw_fail_at(err, LW_EFORMAT, r->name, 0,
-                          "%lld entries, none with \"ph\": this is no Kineto (Chrome) trace",
+                          "%lld entries without \"ph\": not a Kineto (Chrome) trace",
                           (long long)r->trace->n_events);
     return check_span(r->name, r->trace, err);
 }

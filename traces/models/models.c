@@ -87,7 +87,7 @@ static enum lw_status take_size(const struct traces_model *m, size_t k,
     int64_t standard = *(const int64_t *)((const char *)&m->defaults + sizes[k].at);
 
     if (found && !standard)
-        return lw_fail(err, LW_EINVAL, "model %s has no --%s", m->name, sizes[k].option);
+        return lw_fail(err, LW_EINVAL, "--%s does not apply to model %s", sizes[k].option, m->name);
     if (found && (found < sizes[k].least || found > sizes[k].most))
         return lw_fail(err, LW_EINVAL, "--%s: found %" PRId64 ", allowed: %" PRId64 " to %" PRId64,
                        sizes[k].option, found, sizes[k].least, sizes[k].most);
@@ -117,7 +117,8 @@ static enum lw_status take_choice(const struct traces_model *m, size_t k,
     const char *standard = *(const char *const *)((const char *)&m->defaults + choices[k].at);
 
     if (found && !standard)
-        return lw_fail(err, LW_EINVAL, "model %s has no --%s", m->name, choices[k].option);
+        return lw_fail(err, LW_EINVAL, "--%s does not apply to model %s",
+                                       choices[k].option, m->name);
     found = found ? canonical(choices[k].option, found) : standard;
     *(const char **)((char *)out + choices[k].at) = found;
     for (int i = 0; found && choices[k].words[i]; i++)

@@ -209,8 +209,8 @@ enum lw_status bench_begin_table(struct bench_reader *r, int64_t ranks, int64_t 
     if (ranks == 0 || nodes == 0)
         return lw_fail_at(
             r->err, LW_EFORMAT, r->in->name, r->line,
-            "how many ranks ran is not said (the \"#  Rank\" lines are missing): give "
-            "--ranks N and --nodes N");
+            "the number of ranks is unknown (no \"#  Rank\" lines): give --ranks N and "
+            "--nodes N");
     if (nodes > ranks)
         return lw_fail_at(r->err, LW_EINVAL, r->in->name, r->line, "%lld ranks on %lld nodes",
                           (long long)ranks, (long long)nodes);
@@ -287,7 +287,7 @@ enum lw_status bench_agrees(const struct bench_reader *r, const char *option, co
 enum lw_status bench_asks_operation(const struct bench_reader *r)
 {
     return lw_fail_at(r->err, LW_EFORMAT, r->in->name, r->line,
-                      "which operation this table measures is not said: give --op (all_reduce, "
+                      "the operation of this table is unknown: give --op (all_reduce, "
                       "all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv)");
 }
 

@@ -425,7 +425,8 @@ enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_
     enum lw_status status = bench_plain_text(&b.arena, in, &plain, err);
 
     if (status == LW_OK && hint->where && !csv)
-        status = lw_fail(err, LW_EINVAL, "--where: %s is no CSV with titles", in->name);
+        status = lw_fail(err, LW_EINVAL, "--where selects rows of a CSV with titles, which %s is "
+                                         "not; leave out --where", in->name);
     if (status == LW_OK)
         status = traces_bench_is_json(plain.text, plain.len) ? bench_read_json(&r)
                  : csv                                       ? bench_read_csv(&r)

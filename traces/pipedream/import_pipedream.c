@@ -116,7 +116,7 @@ static enum lw_status take_node(struct text *t, char *line, char *end)
     n->op = dash + 4;
     for (int32_t i = 0; i < g->n_nodes; i++)
         if (strcmp(g->nodes[i].name, n->name) == 0)
-            return lw_fail_at(t->err, LW_EFORMAT, t->name, t->line, "node '%s' is there twice",
+            return lw_fail_at(t->err, LW_EFORMAT, t->name, t->line, "node '%s' is given twice",
                               n->name);
     g->n_nodes++;
     return LW_OK;

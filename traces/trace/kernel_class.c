@@ -160,12 +160,14 @@ static enum lw_status parse_line(const char *file, int64_t line, char *text,
         return LW_OK;
     if (parse_class(class, &m.class) != LW_OK)
         return lw_fail_at(err, LW_EFORMAT, file, line,
-                          "'%s' is no class of kernels (comm, compute, memory, other)", class);
+                          "unknown kernel class '%s'; expected comm, compute, memory or other",
+                          class);
     mark = strtok_r(NULL, blanks, &rest);
     dtype = strtok_r(NULL, blanks, &rest);
     if (!mark || *mark == '#')
         return lw_fail_at(err, LW_EFORMAT, file, line,
-                          "class '%s' needs a part of the kernels' names", class);
+                          "class '%s': missing text; expected a part of the kernels' names after "
+                          "it", class);
     m.has_dtype = dtype && *dtype != '#';
     if (m.has_dtype && lw_dtype_parse(dtype, &m.dtype, err) != LW_OK)
         return lw_err_context(err, "%s:%lld", file, (long long)line);

@@ -529,10 +529,10 @@ TEST_WITH(edited_version_numbers_are_named, open_folder, fixture_close)
 TEST_WITH(what_is_no_file_is_named, open_folder, fixture_close)
 {
     snprintf(file, sizeof file, "%s", fixture_path("."));
-    refused(LW_STORE_WRITE, LW_EIO, "a folder, no database; give the name of a file to --db");
-    refused(LW_STORE_READ, LW_EIO, "a folder, no database");
+    refused(LW_STORE_WRITE, LW_EIO, "a folder, not a database; give the name of a file to --db");
+    refused(LW_STORE_READ, LW_EIO, "a folder, not a database");
     snprintf(file, sizeof file, "/dev/null");
-    refused(LW_STORE_WRITE, LW_EIO, "a device or pipe, no database");
+    refused(LW_STORE_WRITE, LW_EIO, "a device or pipe, not a database");
     snprintf(file, sizeof file, "/proc/lapwing.db");
     refused(LW_STORE_WRITE, LW_EIO, "unable to open database file: No such file or directory");
 }
@@ -581,7 +581,7 @@ TEST_WITH(the_statements_of_the_documentation_work, open_folder, fixture_close)
 
 TEST_WITH(an_absent_file_is_created_only_for_writing, open_folder, fixture_close)
 {
-    refused(LW_STORE_READ, LW_EIO, "no database there (No such file or directory)");
+    refused(LW_STORE_READ, LW_EIO, "cannot open the database (No such file or directory)");
     assert_int_not_equal(access(file, F_OK), 0);
     snprintf(file, sizeof file, "%s", fixture_path("none/runs.db"));
     refused(LW_STORE_WRITE, LW_EIO, "No such file or directory");

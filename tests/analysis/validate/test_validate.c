@@ -161,7 +161,7 @@ TEST(a_case_twice_or_without_values_is_refused)
     struct lw_case again = {.id = "x", .unit = "ns", .family = f, .series = -1, .predicted = 1,
                             .measured = 1, .remark = ""};
     assert_int_equal(lw_validation_case(&v, &again, &err), LW_EFORMAT);
-    assert_string_equal(err.msg, "case x is there twice: give each file once");
+    assert_string_equal(err.msg, "case x is given twice: give each file once");
     again.id = "z";
     again.predicted = 0;
     assert_int_equal(lw_validation_case(&v, &again, &err), LW_EFORMAT);

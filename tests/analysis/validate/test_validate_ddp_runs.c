@@ -228,7 +228,7 @@ TEST(what_cannot_be_used_is_refused_with_its_place)
         {"\"bucket_cap_mb\": 1,", "\"bucket_cap_mb\": 2,", "where another rank has"},
         {"\"bucket_cap_mb\": 25, \"timing\": {\"step\": {\"median\": 0.0565}}",
          "\"bucket_cap_mb\": 0", "ddp.cap25.rank0.bucket_cap_mb"},
-        {"\"cap25\": {\n", "\"cap1\": {\n", "cap1 is there twice"},
+        {"\"cap25\": {\n", "\"cap1\": {\n", "cap1 is given twice"},
         {"{\"order\": [1, 0], \"ready_s\": [0.02,", "{\"order\": [1, 2], \"ready_s\": [0.02,",
          "grad_ready.order[1]: found 2"},
         {"{\"order\": [1, 0], \"ready_s\": [0.02,", "{\"order\": [1], \"ready_s\": [0.02,",
@@ -448,7 +448,7 @@ TEST(the_command_says_no_with_3_and_what_it_cannot_read_with_1)
     expect("validate $P/README.md", 1,
            "README.md: nothing that can be validated; expected a measured-run");
     expect("validate no-such-file.json", 1, "");
-    expect("validate $P/" TINY " $P/" TINY, 1, "is there twice");
+    expect("validate $P/" TINY " $P/" TINY, 1, "is given twice");
     expect("validate", 2, "");
     fixture_close(NULL);
     free(slow);

@@ -85,7 +85,7 @@ TEST(a_strategy_that_does_not_fit_is_told)
 TEST(wrong_words_are_refused)
 {
     expect("validate --here -c c.json w.json --only nothing", 2,
-           "--only 'nothing': no row of the grid is called so");
+           "--only 'nothing': it matches no row of the grid");
     expect("validate --here -c dgx-a100 w.json", 1, "'dgx-a100' is not calibrated");
     expect("validate", 2, "");
     expect("validate --only x w.json", 2, "");

@@ -262,7 +262,7 @@ TEST(rows_that_cannot_be_expressed_are_listed_with_their_reason)
     assert_int_equal(v.n_cases, 0);
     assert_int_equal(v.n_skips, 2);
     assert_string_equal(v.skips[0].id, "r:0");
-    assert_string_equal(v.skips[0].reason, "devices are no multiple of tp * pp * cp");
+    assert_string_equal(v.skips[0].reason, "devices are not a multiple of tp * pp * cp");
     assert_string_equal(v.skips[1].reason, "no measured column gives a step or memory");
     assert_int_equal(v.families[0].n_skipped, 2);
     lw_validation_free(&v);

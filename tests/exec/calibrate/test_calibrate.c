@@ -562,7 +562,7 @@ TEST(bad_options_are_refused)
 
     o.n_ranks = 0;
     assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "needs a rank, got 0"));
+    assert_non_null(strstr(err.msg, "--ranks: found 0, expected at least 1"));
     o.n_ranks = 2;
     o.max_bytes = 1 << 20;
     assert_int_equal(lw_calibrate(&o, &c, &err), LW_EINVAL);

@@ -131,7 +131,7 @@ TEST(refuses_what_makes_no_sense)
     assert_int_equal(lw_bucket_assign_c10d(g, 2, NULL, &below, 1, &b, &err), LW_EINVAL);
     assert_string_equal(err.msg, "bucket limit 0 is negative: -1 bytes");
     assert_int_equal(lw_bucket_assign_c10d(g, 2, twice, &limit, 1, &b, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "ready order: gradient 1 stands there twice");
+    assert_string_equal(err.msg, "ready order: gradient 1 is listed twice");
     assert_int_equal(lw_bucket_assign_c10d(g, 2, outside, &limit, 1, &b, &err), LW_EINVAL);
     g[1].numel = INT64_MAX / 4 + 1;
     assert_int_equal(lw_bucket_assign_c10d(g, 2, NULL, &limit, 1, &b, &err), LW_EINVAL);
@@ -235,7 +235,7 @@ TEST(the_small_bucket_can_be_the_last)
     q.policy = LW_BUCKET_C10D_2;
     q.find_unused = true;
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "with --find-unused on they never are"));
+    assert_non_null(strstr(err.msg, "leave out --find-unused on"));
     q.static_graph = true; /* rebuilds all the same */
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_OK);
 }

@@ -222,10 +222,10 @@ TEST(what_is_no_case_is_a_failure_in_words)
         {"{\"kind\":\"assign\"}\n", "a case of kind 'assign' needs \"bucket_size\" or \"limits\""},
         {"{\"kind\":\n",
          "broken JSON: at kind (byte 8): found the end of the text, expected a value"},
-        {"{\"id\":\"x\"}\n", "no \"kind\": this is no recorded case"},
+        {"{\"id\":\"x\"}\n", "missing \"kind\": not a recorded case"},
         {"{\"kind\":\"uniform\",\"items\":-1,\"stages\":1,\"chunks\":1}\n",
          "items: '-1' is not a whole number from 0 to 2147483647"},
-        {"{\"kind\":\"uniform\",\"items\":1,\"items\":1}\n", "the field \"items\" is there twice"},
+        {"{\"kind\":\"uniform\",\"items\":1,\"items\":1}\n", "the field \"items\" is given twice"},
         {"{\"kind\":\"uniform\",\"items\":5,\"stages\":2,\"chunks\":1,\"parts\":[[[0,3]],[[3,5]]],"
          "\"warned_empty_stage\":false}\n",
          "parts: computed [[[0,2]],[[2,5]]], the case says [[[0,3]],[[3,5]]]"},

@@ -70,7 +70,7 @@ TEST(sizes_that_do_not_divide_are_refused)
 
     assert_int_equal(lw_rank_grid_colossal(12, 5, 2, &grid, &err), LW_EINVAL);
     assert_string_equal(err.msg,
-                        "12 ranks are no multiple of 5 pipeline stages times 2 tensor ranks");
+                        "12 ranks are not a multiple of 5 pipeline stages times 2 tensor ranks");
     assert_int_equal(lw_rank_grid_megatron(0, 1, 1, &grid, &err), LW_EINVAL);
     grid = (struct lw_rank_grid){2, {1 << 16, 1 << 16}};
     assert_int_equal(lw_rank_grid_size(&grid, &n, &err), LW_EINVAL);

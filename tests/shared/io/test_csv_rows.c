@@ -72,7 +72,7 @@ TEST(damaged_tables_are_refused_by_line)
     } cases[] = {
         {"", "t.csv: an empty file"},
         {"a,b\n", "t.csv:1: found titles and no row"},
-        {"a,b,a\n1,2,3\n", "t.csv:1: the column 'a' is there twice"},
+        {"a,b,a\n1,2,3\n", "t.csv:1: the column 'a' is given twice"},
         {"a,b\n1,2\n1\n", "t.csv:3: found 1 cells, expected 2"},
         {"a,b\n1,2,3\n", "t.csv:2: found 3 cells, expected 2"},
         {"a,b\n\"1,2\n", "t.csv:2: found 1 cells, expected 2"},

@@ -171,9 +171,9 @@ TEST(parts_of_an_explicit_list_follow_the_layout)
     s.partition_list = "0,1,2";
     expect_refusal(&t, &s, LW_EINVAL, "more than 2 stages");
     s.partition_list = "0,x";
-    expect_refusal(&t, &s, LW_EINVAL, "'x' is no module number");
+    expect_refusal(&t, &s, LW_EINVAL, "'x' is not a module number");
     s.partition_list = "0";
-    expect_refusal(&t, &s, LW_EINVAL, "1 stages, --pp and --chunks make 2");
+    expect_refusal(&t, &s, LW_EINVAL, "found 1 stages, expected 2 (--pp * --chunks)");
     s.partition = LW_PARTITION_EXACT;
     expect_refusal(&t, &s, LW_EINVAL, "--partition-list 0 is for --partition explicit");
 }
@@ -269,7 +269,7 @@ TEST(no_stage_holds_more_than_it_may)
         t.modules[m].kept_bytes[LW_RECOMPUTE_NONE] = t.modules[m].kept_bytes[LW_RECOMPUTE_FULL] =
             1000;
     s.stage_bytes = 0;
-    expect_refusal(&t, &s, LW_EINVAL, "--stage-memory: a stage of 0 bytes");
+    expect_refusal(&t, &s, LW_EINVAL, "--stage-memory: found 0 bytes");
     s.stage_bytes = 6416;
     expect_cut(&t, &s, NULL, 0, "no stage holds more than 6.27 KiB");
     s.stage_bytes = 6415;

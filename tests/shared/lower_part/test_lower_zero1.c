@@ -228,7 +228,7 @@ TEST(contradictions_are_refused_in_words)
     s = zero(LW_SHARD_OSS_GREEDY);
     s.bucket_policy = LW_BUCKET_SHARDED_DDP;
     s.comm_hook = LW_HOOK_BF16;
-    expect_refusal(&t, &s, LW_EINVAL, "no --grad-dtype, no --comm-hook");
+    expect_refusal(&t, &s, LW_EINVAL, "leave out --grad-dtype and --comm-hook");
     s = zero(LW_SHARD_FLAT);
     t.params[B_BIAS].ignored = true;
     expect_refusal(&t, &s, LW_EINVAL, "'b.bias' is ignored by data parallelism");

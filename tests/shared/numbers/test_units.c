@@ -56,5 +56,6 @@ TEST(times_need_a_unit)
     assert_int_equal(lw_parse_time("3s", &t, &err), LW_OK);
     assert_int_equal(t, 3 * LW_PS_PER_S);
     assert_int_equal(lw_parse_time("3", &t, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "'3' has the unknown unit '' (a number with ps, ns, us, ms or s)");
+    assert_string_equal(err.msg, "'3': unknown unit ''; expected a number with ps, ns, us, ms or s"
+                                 );
 }

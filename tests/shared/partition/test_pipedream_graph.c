@@ -62,7 +62,7 @@ TEST(faults_of_a_profile_are_named)
          "node,op,fwd_ms,bwd_ms,activation_bytes,param_bytes"},
         {NODES "a,x,1,1,1\n", "src,dst\n", "n.csv:2: 5 cells, expected 6"},
         {NODES "a,x,1,-1,1,1\n", "src,dst\n", "n.csv:2: '-1' is not a number from 0"},
-        {NODES "a,x,1,1,1,1\na,x,1,1,1,1\n", "src,dst\n", "n.csv:3: node 'a' is there twice"},
+        {NODES "a,x,1,1,1,1\na,x,1,1,1,1\n", "src,dst\n", "n.csv:3: node 'a' is given twice"},
         {NODES "a,x,1,1,1,1\n", "src,dst\na,b\n", "e.csv:2: no node 'b'"},
         {NODES "a,x,1,1,1,1\nb,x,1,1,1,1\n", "src,dst\na,b\nb,a\n",
          "the graph has a cycle through 'a'"},

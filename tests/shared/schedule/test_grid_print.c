@@ -125,7 +125,7 @@ TEST(a_users_schedule_is_checked_and_drawn)
     expect("plan --schedule-file bad.csv", 1,
            "bad.csv: rank 0: action 0B0 can never run: what it needs is "
            "not done before it");
-    expect("plan --schedule-file word.csv", 1, "word.csv:2: cell 1: '0G0' is no action");
+    expect("plan --schedule-file word.csv", 1, "word.csv:2: cell 1: unknown action '0G0'");
     expect("plan --schedule-file none.csv", 1, "none.csv");
     expect("plan --schedule-file good.csv --pp 3", 1, "--pp 3: good.csv has 2 ranks");
     expect("plan --schedule-file good.csv --micro-batches 2", 1,

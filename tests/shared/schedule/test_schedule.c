@@ -244,8 +244,8 @@ TEST(a_changed_grid_is_found)
     assert_string_equal(err.msg, "stage 0 never finishes micro-batch 1");
     lw_grid_free(&g);
     assert_int_equal(lw_grid_parse("t.csv", "0F0\n0X0\n", LW_LAYOUT_LOOP, &g, &err), LW_EFORMAT);
-    assert_string_equal(err.msg, "t.csv:2: cell 1: '0X0' is no action (0F3, 2I0, 2W0, 1B4 or "
-                                 "(0F3;3B5)OVERLAP_F_B)");
+    assert_string_equal(err.msg, "t.csv:2: cell 1: unknown action '0X0'; expected one like 0F3, "
+                                 "2I0, 2W0, 1B4 or (0F3;3B5)OVERLAP_F_B");
 }
 
 TEST(a_users_grid_places_its_stages)
@@ -283,8 +283,8 @@ TEST(a_users_grid_that_cannot_run_is_refused)
          "u.csv: 2 actions are too few for 1 stages and 10000000 "
          "micro-batches"},
         {"0F0,0SEND_F0\n", LW_EFORMAT,
-         "u.csv:1: cell 2: '0SEND_F0' is no action (0F3, 2I0, 2W0, 1B4 "
-         "or (0F3;3B5)OVERLAP_F_B)"},
+         "u.csv:1: cell 2: unknown action '0SEND_F0'; expected one like 0F3, 2I0, 2W0, 1B4 or "
+         "(0F3;3B5)OVERLAP_F_B"},
         {"\n", LW_EFORMAT, "u.csv: holds no action"},
     };
 

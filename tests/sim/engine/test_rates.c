@@ -631,8 +631,8 @@ static int32_t add_kind(struct lw_builder *b, enum lw_op_kind kind, int32_t comm
     return lw_builder_op(b, &op, &dep, dep >= 0);
 }
 
-/* Compute of 100 us from 0 on, a gather of 40 us from 30 on. The pair says 0.5 and 0.8, before the
- * general rates: the gather takes 50 us, until 80; compute has done 30 + 25, and ends at 125. A
+/* Compute of 100 us from 0 on, a gather of 40 us from 30 on. The pair's rates, 0.5 and 0.8, replace
+ * the general ones: the gather takes 50 us, until 80; compute has done 30 + 25, and ends at 125. A
  * scatter in place of the gather has no pair: at the general rates of 0.75 and 1 it ends at 70;
  * compute has done 30 + 30, and ends at 110. */
 TEST(a_pair_of_compute_and_a_collective_wins_over_the_general_rates)

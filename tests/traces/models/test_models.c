@@ -207,12 +207,12 @@ TEST(sizes_that_a_model_cannot_have_are_refused)
         const char *message;
     } cases[] = {
         {"mlp", {.dtype = "i64"}, "--dtype: unknown value 'i64'; expected one of f32, bf16, f16"},
-        {"mlp", {.attention = "flash"}, "model mlp has no --attention"},
+        {"mlp", {.attention = "flash"}, "--attention does not apply to model mlp"},
         {"gpt2",
          {.attention = "fast"},
          "--attention: unknown value 'fast'; expected one of full, flash"},
         {"gpt2", {.heads = 7}, "--heads: found 7, allowed: divisors of the hidden size, 768"},
-        {"gpt2", {.kv_heads = 4}, "model gpt2 has no --kv-heads"},
+        {"gpt2", {.kv_heads = 4}, "--kv-heads does not apply to model gpt2"},
         {"gpt2",
          {.batch = 65536, .seq = 4194304},
          "batch 65536, sequence 4194304, hidden 768: the flops of one module are beyond 2^62; "
@@ -227,9 +227,9 @@ TEST(sizes_that_a_model_cannot_have_are_refused)
          "--layers: found 3, allowed: even numbers (a column and a row layer "
          "make a pair)"},
         {"mlp", {.layers = 4098}, "--layers: found 4098, allowed: 1 to 4096"},
-        {"mlp", {.image = 224}, "model mlp has no --image"},
+        {"mlp", {.image = 224}, "--image does not apply to model mlp"},
         {"mlp", {.batch = -1}, "--batch: found -1, allowed: 1 to 65536"},
-        {"resnet50", {.width = 64}, "model resnet50 has no --width"},
+        {"resnet50", {.width = 64}, "--width does not apply to model resnet50"},
         {"resnet50", {.image = 31}, "--image: found 31, allowed: 32 to 4096"},
     };
     struct lw_device d = model_device();

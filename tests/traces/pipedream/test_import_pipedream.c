@@ -96,7 +96,7 @@ TEST(bad_graphs_are_refused_with_file_and_line)
         {"a -- Op -- forward_compute_time=1, activation_size=2\n",
          "expected backward_compute_time="},
         {NODE("a", "1", "1", "1", "1") NODE("a", "1", "1", "1", "1"),
-         "graph.txt:2: node 'a' is there twice"},
+         "graph.txt:2: node 'a' is given twice"},
         {NODE("a", "1", "1", "1", "1") "\ta -- b\n", "graph.txt:2: no node 'b'"},
     };
 

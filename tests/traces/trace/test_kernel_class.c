@@ -60,8 +60,9 @@ TEST(a_wrong_line_is_named)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        {"comm a\nfast b\n", "classes.txt:2: 'fast' is no class of kernels"},
-        {"comm\n", "classes.txt:1: class 'comm' needs a part of the kernels' names"},
+        {"comm a\nfast b\n", "classes.txt:2: unknown kernel class 'fast'"},
+        {"comm\n", "classes.txt:1: class 'comm': missing text; expected a part of the kernels' "
+                   "names after it"},
         {"compute a f12\n", "classes.txt:1: "},
     };
     struct lw_kernel_table t;
