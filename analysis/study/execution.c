@@ -23,7 +23,8 @@ static enum lw_status load(struct lw_execution *s, const char *plan_file, struct
     if (!s->no_check || !plan_file)
         return lw_plan_source_load(&s->source, plan_file, &cost, &s->cluster, &s->plan, err);
     if (s->source.workload_file || s->source.n_given > 0)
-        return lw_fail(err, LW_EINVAL, "--no-check runs a plan file as it is: no -w, no strategy");
+        return lw_fail(err, LW_EINVAL, "--no-check runs a plan file unchanged: leave out -w and "
+                                       "strategy options");
     return lw_plan_source_read(&s->source, plan_file, true, &s->cluster, &s->plan, err);
 }
 

@@ -26,7 +26,7 @@
 static enum lw_status end_by(int signal, struct lw_err *err)
 {
     kill(getpid(), signal);
-    return lw_fail(err, LW_EFAILED, "went on after signal %d", signal);
+    return lw_fail(err, LW_EFAILED, "fault injection: the process survived signal %d", signal);
 }
 
 static void add_squares(const struct exec_part *p)

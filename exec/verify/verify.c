@@ -262,8 +262,8 @@ static enum lw_status has_numbers(const struct exec_reference *f, int32_t param,
     for (int64_t e = 0; e < a->numel; e++)
         if (!isfinite(f->weights[e]))
             return lw_fail(err, LW_ENO,
-                           "weight of parameter %d '%s', element %lld: %g in the one-rank run, so "
-                           "that nothing is proved (--momentum, --optimizer)",
+                           "cannot verify: weight of parameter %d '%s', element %lld, is %g in the "
+                           "one-rank run; change --momentum or --optimizer",
                            param, a->name, (long long)e, (double)f->weights[e]);
     return LW_OK;
 }

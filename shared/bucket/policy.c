@@ -44,7 +44,7 @@ static enum lw_status check_options(const struct lw_bucket_request *r, struct lw
 
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given && !(policies[r->policy]->takes & (unsigned)options[i].takes))
-            return lw_fail(err, LW_EINVAL, "--bucket-policy %s takes no %s; these do: %s",
+            return lw_fail(err, LW_EINVAL, "--bucket-policy %s does not support %s; these do: %s",
                            lw_bucket_policy_name(r->policy), options[i].option,
                            lw_bucket_policies_that(options[i].takes, others));
     if (r->last_cap && r->find_unused && !r->static_graph)

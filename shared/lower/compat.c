@@ -77,7 +77,7 @@ static enum lw_status fix(const struct fixed *f, const struct lw_strategy *s,
     if (lw_strategy_given(s, option)) {
         if (allows(f->allowed, word))
             return LW_OK;
-        return lw_fail(err, LW_EINVAL, "--compat %s contradicts --%s %s: it knows only %s",
+        return lw_fail(err, LW_EINVAL, "--compat %s contradicts --%s %s: it supports only %s",
                        lw_compat_name(s->compat), f->option, word, f->allowed);
     }
     memcpy(first, f->allowed, n);

@@ -115,9 +115,9 @@ static enum lw_status pipedream(const struct task *t, struct lw_partitioning *ou
         begins[i] = plan.stages[i].begin;
     lw_pipedream_free(&plan);
     if (n != n_parts)
-        return lw_fail(err, LW_EINVAL, "--partition pipedream: its planner makes %d stages of "
-                                       "workload '%s', --pp and --chunks ask for %d (--partition "
-                                       "exact)", n, t->l->w->name, n_parts);
+        return lw_fail(err, LW_EINVAL, "--partition pipedream: the planner makes %d stages of "
+                                       "workload '%s', expected %d (--pp * --chunks); choose "
+                                       "--partition exact", n, t->l->w->name, n_parts);
     return lw_partition_explicit(begins, t->n, n_parts, 1, out, err);
 }
 

@@ -305,8 +305,8 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
     lw_arena_free(&room);
     if (s == LW_OK && l->s->tp_overlap != LW_TP_OVERLAP_OFF && runs_halves(&l->grid))
         s = lw_fail(err, LW_ENOTSUP,
-                    "--tp-overlap with --schedule %s, which splits backwards: no weights' gradient "
-                    "is beside a sum (--tp-overlap off)",
+                    "--tp-overlap does not go with --schedule %s, which computes weight gradients "
+                    "in ops of their own; choose --tp-overlap off",
                     lw_schedule_name(l->s->schedule));
     if (s == LW_OK)
         s = check_boundaries(l, err);

@@ -76,7 +76,7 @@ static enum lw_status shrink_params(const struct lw_workload *w, int32_t tp, str
             continue;
         if (p->numel % tp != 0 && p->tp_split != LW_TP_VOCAB)
             return lw_fail(err, LW_EINVAL, "--tp %d: parameter %d '%s' has %" PRId64 " elements, "
-                                           "which make no %d equal parts", tp, i, p->name, p->numel,
+                                           "not a multiple of %d", tp, i, p->name, p->numel,
                            tp);
         out[i].numel = over(0, p->numel, tp);
         if (p->tp_split != LW_TP_ROW && !p->expert) /* experts' rows are the experts */
@@ -98,7 +98,7 @@ static enum lw_status divide_experts(struct lw_param *params, int32_t n, int32_t
         if (p->numel % ep != 0)
             return lw_fail(err, LW_EINVAL,
                            "--ep %d: the experts of parameter %d '%s' have %" PRId64
-                           " elements on a rank, which make no %d equal parts",
+                           " elements on a rank, not a multiple of %d",
                            ep, i, p->name, p->numel, ep);
         p->rows = fewer_rows(p, p->numel / ep);
         p->numel /= ep;

@@ -232,8 +232,8 @@ static enum lw_status per_tensor(struct lw_part *d, struct lw_err *err)
         if (h->as_given[g].trainable && h->as_given[g].numel % d->n_members != 0)
             return lw_fail(err, LW_EINVAL,
                            "--shard-policy per-tensor: parameter %d '%s' has %" PRId64
-                           " elements, which make no %" PRId64 " equal parts "
-                           "(flat-contiguous pads)",
+                           " elements, not a multiple of %" PRId64 " ranks; choose "
+                           "flat-contiguous, which pads",
                            h->param_of[g], d->w->params[h->param_of[g]].name, h->as_given[g].numel,
                            (int64_t)d->n_members);
     LW_TRY(lw_shard_per_tensor(h->as_given, h->n, d->n_members, &s, err));

@@ -292,7 +292,7 @@ enum lw_status lw_shard_per_tensor(const struct lw_shard_param *params, int32_t 
         if (params[i].trainable && params[i].numel % world != 0)
             return lw_fail(err, LW_EINVAL,
                            "per-tensor shards: parameter %d has %" PRId64
-                           " elements, no multiple of %d members (flat shards pad instead)",
+                           " elements, not a multiple of %d members (flat shards pad instead)",
                            i, params[i].numel, world);
         total += params[i].trainable ? world : 1;
     }

@@ -542,6 +542,6 @@ TEST(weights_that_are_no_numbers_prove_nothing)
     x.o.optimizer = exec_optimizer_of(EXEC_SGD);
     x.o.optimizer.rate = INFINITY;
     trial_build(&x);
-    trial_run(&x, LW_ENO, "in the one-rank run, so that nothing is proved");
+    trial_run(&x, LW_ENO, "in the one-rank run; change --momentum or --optimizer");
     trial_free(&x);
 }

@@ -196,7 +196,7 @@ TEST(unused_detection_and_static_graphs_change_what_is_rebuilt)
     assert_int_equal(lw_bucket_rules(&old, &r, &err), LW_EINVAL);
     struct lw_bucket_request other = {LW_BUCKET_MG_WFBP, 100, -1, false, false, false};
     assert_int_equal(lw_bucket_rules(&other, &r, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "mg-wfbp takes no --bucket-cap"));
+    assert_non_null(strstr(err.msg, "mg-wfbp does not support --bucket-cap"));
 }
 
 /* Limits 4 and 8, five gradients of 4 bytes, ready as 0 1 2 3 4. From after: 4 closes at 4 bytes,
@@ -228,8 +228,8 @@ TEST(the_small_bucket_can_be_the_last)
     q.policy = LW_BUCKET_C10D_2020;
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
     assert_string_equal(err.msg,
-                        "--bucket-policy c10d-2020 takes no --last-bucket-cap on; these do: "
-                        "c10d-1.13, c10d-2");
+                        "--bucket-policy c10d-2020 does not support --last-bucket-cap on; these "
+                        "do: c10d-1.13, c10d-2");
     q.policy = LW_BUCKET_SINGLE;
     assert_int_equal(lw_bucket_rules(&q, &r, &err), LW_EINVAL);
     q.policy = LW_BUCKET_C10D_2;

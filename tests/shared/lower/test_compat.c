@@ -49,11 +49,11 @@ TEST(what_the_user_gave_is_never_replaced)
         const char *compat, *option, *value, *message;
     } cases[] = {
         {"picotron", "bucket-policy", "c10d-2", "contradicts --bucket-policy c10d-2"},
-        {"picotron", "launch-order", "in-order", "it knows only completion-order"},
-        {"c10d", "bucket-policy", "single", "it knows only c10d-2|c10d-1.13|c10d-2020"},
+        {"picotron", "launch-order", "in-order", "it supports only completion-order"},
+        {"c10d", "bucket-policy", "single", "it supports only c10d-2|c10d-1.13|c10d-2020"},
         {"c10d", "launch-order", "completion", "contradicts --launch-order completion-order"},
         {"colossalai", "comm-hook", "bf16", "contradicts --comm-hook bf16"},
-        {"haiscale", "reducer", "ring", "it knows only hfreduce"},
+        {"haiscale", "reducer", "ring", "it supports only hfreduce"},
     };
     struct tiny t;
 

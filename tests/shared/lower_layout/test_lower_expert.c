@@ -137,6 +137,6 @@ TEST(what_makes_no_sense_is_refused)
     plan_refused(&w, "dp 2 ep 2 clip 1", "--ep 2 with --clip");
     plan_refused(&w, "dp 2 ep 2 zero 1 shard-policy oss-greedy",
                  "experts are sharded in equal shares");
-    plan_refused(&w, "dp 5 ep 5", "make no 5 equal parts");
+    plan_refused(&w, "dp 5 ep 5", "not a multiple of 5");
     lw_workload_free(&w);
 }

@@ -150,7 +150,7 @@ TEST(what_does_not_divide_is_refused_and_vocabularies_are_padded)
     init(&t);
     s.tp = 3;
     expect_refusal(&t, &s, LW_EINVAL,
-                   "parameter 1 'b.weight' has 200 elements, which make no 3 equal parts");
+                   "parameter 1 'b.weight' has 200 elements, not a multiple of 3");
     t.params[B_WEIGHT].tp_split = LW_TP_VOCAB; /* 67 each */
     struct lw_plan p = build(&t, &s);
     assert_int_equal(p.params[B_WEIGHT].numel, 67);

@@ -177,7 +177,7 @@ TEST(what_it_does_not_know_is_refused)
     init(&k);
     assert_int_equal(lw_strategy_set(&s, "schedule", "1f1b", &err), LW_OK);
     assert_int_equal(lw_plan_build(&k.t.w, &s, NULL, &p, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "it knows only colossal-1f1b|colossal-interleaved"));
+    assert_non_null(strstr(err.msg, "it supports only colossal-1f1b|colossal-interleaved"));
 }
 
 TEST(running_out_of_memory_leaves_nothing)

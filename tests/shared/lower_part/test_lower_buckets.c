@@ -106,7 +106,7 @@ TEST(colossal_leaves_out_what_has_no_gradient)
     expect_ops(&t, &s,
                "F0:1 F1:2 F2:3 B2:5 B2:1 B1:2 B1:2 B0:2 Ci/2008 AR0/2008 Co0/2008 O:7");
     s.find_unused = true;
-    expect_refusal(&t, &s, LW_EINVAL, "--bucket-policy colossal takes no --find-unused on");
+    expect_refusal(&t, &s, LW_EINVAL, "--bucket-policy colossal does not support --find-unused on");
 }
 
 /* 4 us + 1 ns a byte. MG-WFBP merges wherever waiting is below 4 us: 5 -> 8 -> 10 -> 12, one bucket
@@ -217,14 +217,14 @@ TEST(contradictions_are_refused_in_words)
     expect_refusal_with(&t, &s, &silent, LW_ENOTSUP,
                         "an all-reduce of 1200 bytes over 2 ranks on 1");
     s.bucket_cap_bytes = 100;
-    expect_refusal(&t, &s, LW_EINVAL, "optimal takes no --bucket-cap");
+    expect_refusal(&t, &s, LW_EINVAL, "optimal does not support --bucket-cap");
     s = with_policy(LW_BUCKET_PICOTRON);
     s.first_bucket_bytes = 100;
-    expect_refusal(&t, &s, LW_EINVAL, "picotron takes no --first-bucket");
+    expect_refusal(&t, &s, LW_EINVAL, "picotron does not support --first-bucket");
     s = with_policy(LW_BUCKET_MG_WFBP);
     s.static_graph = true;
     expect_refusal(&t, &s, LW_EINVAL,
-                   "mg-wfbp takes no --static-graph on; these do: c10d-1.13, c10d-2");
+                   "mg-wfbp does not support --static-graph on; these do: c10d-1.13, c10d-2");
     s = with_policy(LW_BUCKET_PICOTRON);
     t.params[B_BIAS].dtype = LW_BF16;
     expect_refusal(&t, &s, LW_EINVAL, "'a.weight' is f32 on 0, 'b.bias' is bf16 on 0");

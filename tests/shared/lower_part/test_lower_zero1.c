@@ -129,7 +129,7 @@ TEST(equal_parts_of_each_parameter_are_gathered_one_by_one)
     tiny_init(&t);
     expect_ops(&t, &s, REDUCED "O:3 AG1/400 AG2/800 AG3/8 AG4/1200 Ew");
     s.dp = 4;
-    expect_refusal(&t, &s, LW_EINVAL, "parameter 2 'b.bias' has 2 elements, which make no 4 equal");
+    expect_refusal(&t, &s, LW_EINVAL, "parameter 2 'b.bias' has 2 elements, not a multiple of 4");
 }
 
 /* By size: b.bias, a.weight, b.weight, c.weight. Owner 0 has b.bias, a.weight and c.weight, owner 1

@@ -140,8 +140,8 @@ TEST(per_tensor_shards_must_divide)
                         "0:0+2@0 0:2+2@1 0:4+2@2 0:6+2@3 1:0+1@0 1:1+1@1 1:2+1@2 1:3+1@3");
     lw_sharding_free(&s);
     assert_int_equal(lw_shard_per_tensor(p, 2, 3, &s, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "per-tensor shards: parameter 0 has 8 elements, no multiple of 3 "
-                                 "members (flat shards pad instead)");
+    assert_string_equal(err.msg, "per-tensor shards: parameter 0 has 8 elements, not a multiple of "
+                                 "3 members (flat shards pad instead)");
 }
 
 TEST(bad_sizes_are_refused)
