@@ -1,4 +1,5 @@
 /* lapwing model: a workload from a model's shape, without a recording. */
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/cli/cli.h"
@@ -7,6 +8,20 @@
 #include "traces/models/hf_config.h"
 #include "traces/models/model_print.h"
 #include "traces/models/models.h"
+
+/* The sizes are the configuration's, so the workload has the name of the kind: "bloom" of
+ * "bloom-560m". */
+static enum lw_status name_kind(struct lw_workload *w, const char *model, struct lw_err *err)
+{
+    char kind[32];
+
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(model, "-"), model);
+    w->name = lw_arena_strdup(&w->arena, kind);
+    if (w->name)
+        return LW_OK;
+    lw_workload_free(w);
+    return lw_fail_nomem(err);
+}
 
 /* A name that ends in .json is a Hugging Face configuration: its sizes, unless they were given. */
 static enum lw_status build(const char *name, const struct traces_model_shape *given,
@@ -22,7 +37,9 @@ static enum lw_status build(const char *name, const struct traces_model_shape *g
     LW_TRY(lw_input_read(name, 1 << 24, &in, err));
     enum lw_status s = traces_hf_config(&in, &name, &shape, err);
     lw_input_free(&in);
-    return s == LW_OK ? traces_model_build(name, &shape, device, w, err) : s;
+    LW_TRY(s);
+    LW_TRY(traces_model_build(name, &shape, device, w, err));
+    return name_kind(w, name, err);
 }
 
 static enum lw_status make(const char *name, const struct traces_model_shape *shape,

@@ -53,7 +53,7 @@ static const struct {
     {"train", "exec"}, {"launch", "exec"}, {"tune", "recommend"}, {"search", "recommend"},
     {"optimize", "recommend"}, {"draw", "plot"}, {"diff", "compare"}, {"list", "runs"},
     {"show", "runs"}, {"trace", "import"}, {"profile", "import"}, {"measure", "calibrate"},
-    {"check", "doctor"}, {"model", "workload"}, {"gpus", "dp"}, {"nodes", "dp"},
+    {"check", "doctor"}, {"model", "workload"}, {"gpus", "ranks"}, {"nodes", "ranks"},
     {"data-parallel", "dp"}, {"tensor-parallel", "tp"}, {"pipeline-parallel", "pp"},
     {"world-size", "ranks"}, {"nproc", "ranks"}, {"np", "ranks"}, {"fsdp", "zero"},
     {"gradient-accumulation-steps", "no-sync"}, {"accumulate", "no-sync"},

@@ -246,6 +246,7 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
                                        const struct lw_cluster *c, struct lw_workload *w,
                                        struct lw_err *err)
 {
+    const char *cluster = s->cluster_file || s->device ? "" : "; or give its cluster (-c NAME)";
     struct lw_err why = {0};
     struct lw_cluster of = {0};
 
@@ -256,9 +257,10 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
     enum lw_status st =
         s->make_model(name, strategy, s->device ? &of.device : &c->device, w, &why);
     lw_cluster_free(&of);
+    if (st != LW_OK && strncmp(why.msg, "no model", 8) != 0)
+        return lw_fail(err, st, "model %s: %s%s", name, why.msg, cluster);
     if (st != LW_OK)
-        return lw_fail(err, st, "%s: no such file; as a model: %s%s", name, why.msg,
-                       s->cluster_file || s->device ? "" : "; or give its cluster (-c NAME)");
+        return lw_fail(err, st, "%s: no such file; as a model: %s%s", name, why.msg, cluster);
     if (!s->device && !s->cluster_file && s->workload_file)
         lw_printf_paragraph(stderr, "lapwing: model '%.80s' is timed for cluster '%.80s', this "
                                     "machine; -c NAME takes another (`lapwing cluster` lists them)",

@@ -237,7 +237,7 @@ static enum lw_status set_reducer(const struct option *o, enum lw_reducer_kind *
                    "--%s: unknown value '%s'; expected nccl:ALGORITHMS, nccl:PROTOCOLS or "
                    "nccl:ALGORITHMS/PROTOCOLS, lists of tree, ring, collnet-direct, collnet-chain, "
                    "nvls, nvls-tree, pat and of ll, ll128, simple ('^' before a list: all but "
-                   "these); lists of one function belong into the cluster file: nccl.algo",
+                   "these); lists of one function belong in the cluster file: nccl.algo",
                    o->shown.name, value);
 }
 

@@ -142,8 +142,8 @@ static const struct sim_nccl_measured measured[] = {
       0xae49c3afu, 0x7e8aa79eu, 0xa701f322u, 0x4873a5d2u, 0x8f07ae88u, 0xcec9371eu, 0x7c118799u,
       0x3c04f37fu}},
     {"h200_2n_roce_allreduce",
-     "public GitHub file, stored id 55056782127 (Spectrum-X Host Configuration on OpenShift, "
-     "Performance Testing; NCCL 2.30.4, BlueField-3 SuperNICs; figures only)",
+     "Spectrum-X Host Configuration on OpenShift, section Performance Testing (public "
+     "Markdown page, Red Hat lab; NCCL 2.30.4, BlueField-3 SuperNICs; figures only)",
      SIM_NCCL_ACROSS, SIM_NCCL_HOPPER, LW_OP_ALL_REDUCE, 27.7, 8, 25,
      {0.523, 0.491, 0.442, 0.373, 0.289, 0.208, 0.154, 0.142, 0.168, 0.209, 0.250, 0.291,
       0.336, 0.376, 0.389, 0.360, 0.296, 0.215, 0.138, 0.073, 0.025, -0.007, -0.027, -0.039,

@@ -12,7 +12,7 @@
  * the median is interpolated by weight. The vote for the model keeps a single odd table from
  * deciding; the median keeps two from it.
  *
- * Width, weights and that share were chosen by leaving each visible table out in turn: the vote for
+ * Width, weights and that share were chosen by leaving each table out in turn: the vote for
  * the model is the least at which no table gets worse than the model. Arithmetic only: the same
  * bits everywhere. */
 #include "sim/nccl/nccl_curves.h"

@@ -198,7 +198,7 @@ TEST(cost_prints_time_and_bandwidths)
     expect("cost -c dgx-h100 --gemm 8,8,8 --bytes 1MiB", 2, "leave out one of them");
     expect("cost -c dgx-h100 --where op=send", 2, "--where chooses rows of --measured FILE");
     expect("cost --measured trays.csv -c gb200 --where op=send", 1,
-           "trays.csv: no row holds what --where asks for");
+           "trays.csv: no row holds --where 'op=send'");
     expect("cost -c dgx-h100 --ranks 2147483647", 2, "--ranks");
     expect("cost -c dgx-h100 --ranks 16777216 --bytes 8", 0, "2097152 nodes");
     /* pairwise: 14 steps of 8 MiB as well; one-shot: 7 x 64 MiB at 50e9 B/s = 9395.241 us, + 0.5 */

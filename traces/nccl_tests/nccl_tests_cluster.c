@@ -80,7 +80,7 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct traces_bench
 /* rccl-tests prints what nccl-tests does; the devices tell them apart. */
 static bool is_amd(const char *gpu)
 {
-    static const char *const words[] = {"AMD", "Instinct", "Radeon", "Vega", "MI300", "gfx"};
+    static const char *const words[] = {"AMD", "Instinct", "Radeon", "Vega", "MI2", "MI3", "gfx"};
     size_t i = 0;
 
     while (i < sizeof words / sizeof *words && !strstr(gpu, words[i]))

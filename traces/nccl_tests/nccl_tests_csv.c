@@ -292,10 +292,11 @@ enum lw_status bench_read_csv(struct bench_reader *r)
         if (is_wanted(&c, cells))
             LW_TRY(take_row(&c, cells));
     }
+    if (r->n_rows == 0 && c.n_conditions)
+        return lw_fail_at(r->err, LW_EFORMAT, r->in->name, 0, "no row holds --where '%s'",
+                          r->hint->where);
     if (r->n_rows == 0)
-        return lw_fail_at(r->err, LW_EFORMAT, r->in->name, 0,
-                          c.n_conditions ? "no row holds what --where asks for"
-                                         : "titles, but no row below them");
+        return lw_fail_at(r->err, LW_EFORMAT, r->in->name, 0, "titles, but no row below them");
     return LW_OK;
 }
 
