@@ -227,6 +227,8 @@ static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, 
     if (w->recorded.world_size > 1)
         fprintf(f, " --dp %d%s", w->recorded.world_size,
                 s->converted->coverage.sharded ? " --zero 3" : "");
+    if (s->converted->coverage.n_passes > 1) /* the workload is one of them */
+        fprintf(f, " --no-sync %d", s->converted->coverage.n_passes - 1);
     fputc('\n', f);
     if (unknown || (known.name && w->recorded.world_size > 1))
         fprintf(f, "  the network of cluster '%s' is assumed: -c names another\n", known.name);

@@ -758,6 +758,7 @@ enum lw_status lw_workload_from_traces(const struct traces_source *source, int n
     if (status == LW_OK) {
         *coverage = (struct traces_coverage){
             .sharded = lw_trace_wrapper(&m.main->trace) >= TRACES_WRAPPER_FSDP1,
+            .n_passes = m.profile.n_passes,
             .traced_ns = m.profile.step_ns, .excluded_ns = m.profile.excluded_ns,
             .measured_ns = m.measured ? m.main->sidecar.measured.step_ns : -1,
             .workload_ns = lw_ps_to_ns(lw_workload_step_ps(&w))};

@@ -59,6 +59,7 @@ struct traces_coverage {
     int64_t excluded_ns;             /* of it, left out as data parallelism's */
     int64_t measured_ns;             /* step without the profiler; -1 = not measured or not used */
     int64_t workload_ns;             /* step of the workload */
+    int32_t n_passes;                /* backward passes of a step; 0: not said */
     bool sharded;                    /* the run used FSDP: its plans are ZeRO-3 */
 };
 
