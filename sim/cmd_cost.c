@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "analysis/netbench/measured_costs.h"
+#include "shared/base/nearest.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
@@ -20,7 +21,20 @@ static const struct lw_usage usage = {
         "of a link. With --measured it prints what the model gives for every row of a measured "
         "table, beside what was measured. With --gemm: the time of one matrix product on the "
         "cluster's device, by its shape.",
+    .max_operands = 1, /* none: refused with a hint */
 };
+
+/* An operation without its option. */
+static int refuse_operand(const char *word)
+{
+    struct lw_nearest near = lw_nearest_begin(word);
+    char hint[96];
+
+    for (int i = 0; i < LW_N_OP_KINDS; i++)
+        lw_nearest_try(&near, lw_op_name((enum lw_op_kind)i));
+    return lw_cli_usage("cost", "unexpected '%s'%s", word,
+                        lw_nearest_hint(&near, "--op ", hint, sizeof hint));
+}
 
 int cmd_cost(int argc, char **argv)
 {
@@ -57,6 +71,8 @@ int cmd_cost(int argc, char **argv)
 
     if (rc >= 0)
         return rc;
+    if (n > 0)
+        return refuse_operand(argv[1]);
     if (measured && (bytes || dtype || gemm))
         return lw_cli_usage("cost",
                             "--measured takes sizes and types from its file: leave out --%s",

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "exec/backend/plugin.h"
+#include "shared/base/nearest.h"
 
 static const struct {
     const char *name, *about;
@@ -124,8 +125,11 @@ void exec_backend_list(struct exec_listing list[EXEC_N_BACKENDS])
 enum lw_status exec_backend_find(const char *name, const struct exec_backend **b,
                                  struct lw_err *err)
 {
+    const char *names[EXEC_N_BACKENDS + 1] = {0};
+
     for (int i = 0; i < EXEC_N_BACKENDS; i++) {
         struct exec_listing l;
+        names[i] = known[i].name;
         if (strcmp(name, known[i].name) != 0)
             continue;
         list_one(i, &l);
@@ -134,5 +138,5 @@ enum lw_status exec_backend_find(const char *name, const struct exec_backend **b
         *b = l.backend;
         return LW_OK;
     }
-    return lw_fail(err, LW_EINVAL, "unknown backend '%s'; expected threads, mpi or nccl", name);
+    return lw_fail_word(err, "backend", name, names);
 }

@@ -59,7 +59,8 @@ static const struct {
     {"gradient-accumulation-steps", "no-sync"}, {"accumulate", "no-sync"},
     {"activation-checkpointing", "recompute"}, {"checkpointing", "recompute"},
     {"bucket-cap-mb", "bucket-cap"}, {"bucket-size", "bucket-cap"}, {"hardware", "cluster"},
-    {"system", "cluster"}, {"zero-bubble", "zb-h1"},
+    {"system", "cluster"}, {"zero-bubble", "zb-h1"}, {"cuda", "nccl"}, {"gpu", "nccl"},
+    {"cpu", "threads"}, {"gloo", "threads"},
 };
 
 static bool is_called_here(const char *word, const char *here)

@@ -127,7 +127,8 @@ TEST(wrong_usage_is_said)
 {
     expect("exec", 2, "needs a plan file or a workload");
     expect("exec good.json --compute fast", 2, "--compute: unknown value 'fast'; expected one");
-    expect("exec good.json --backend rdma --no-db", 1, "unknown backend 'rdma'");
+    expect("exec good.json --backend rdma --no-db", 1,
+           "--backend: unknown value 'rdma'; expected one of threads, mpi, nccl");
     expect("exec good.json --ranks 4 --no-db", 2, "--ranks 4, but plan 'good.json' is for 2 ranks");
     expect("exec good.json --steps 0", 2, "'0' is not a whole number from 1");
     expect("exec good.json --timeout 0", 2, "must be more than 0 seconds");

@@ -41,6 +41,12 @@ TEST_WITH(commands_options_models_and_clusters_are_suggested, fixture_open, fixt
     expect("sim --bukcet-cap 5MiB", 2, "did you mean '--bucket-cap'?");
     expect("model gpt2-smal", 1, "did you mean");
     expect("cluster dgx-a10", 1, "did you mean 'dgx-a100'?");
+    expect("model mlp --device dgx-a100 -o w.json", 0, "");
+    expect("exec -w w.json --dp 2 --backend cuda --no-db", 1, "did you mean 'nccl'?");
+    expect("exec -w w.json --dp 2 --backend cpu --no-db", 1, "did you mean 'threads'?");
+    expect("cost allreduce", 2, "unexpected 'allreduce' (did you mean '--op all_reduce'?)");
+    expect("cost send -c dgx-a100", 2, "(did you mean '--op send'?)");
+    expect("cost frobnicate", 2, "unexpected 'frobnicate'; see");
     expect("frobnicate", 2, "no command 'frobnicate'; see");
 }
 
