@@ -102,6 +102,7 @@ enum lw_status cmd_bench_exec(const char *name, enum lw_format format, struct lw
         return LW_OK;
     }
     struct lw_progress progress = lw_progress_bar_begin(&bar, false);
+    progress.stop = lw_catch_signals();
     enum lw_status s = exec_bench_by_hand(&progress, &b, err);
     lw_progress_bar_end(&bar);
     if (s == LW_OK)

@@ -3,6 +3,7 @@
 #include "analysis/bench/bench_loads.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -361,6 +362,8 @@ enum lw_status bench_run_apart(const struct bench_choice *c, struct bench_result
     close(fd[1]);
     ssize_t n = child > 0 ? read(fd[0], &a, sizeof a) : -1;
     close(fd[0]);
+    if (child > 0 && n != (ssize_t)sizeof a)
+        kill(child, SIGKILL); /* a signal ended the read: the child may still measure */
     if (child > 0)
         waitpid(child, NULL, 0);
     if (n != (ssize_t)sizeof a)

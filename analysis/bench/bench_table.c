@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "shared/base/progress.h"
+
 #define AT(field) offsetof(struct bench_result, field)
 static const struct lw_column columns[] = {
     {"name", "name", LW_COLUMN_STRING, AT(name)},
@@ -27,7 +29,8 @@ static void add_row(struct lw_records *all, struct bench_result rows[MOST], stru
     rows[all->n++] = r;
 }
 
-/* Each in a process of its own. What this build cannot do yet is said, and the others go on. */
+/* Each in a process of its own. What this build cannot do yet is said, and the others go on. A
+ * signal ends the one that runs; LW_EFAILED: the rows before it are in *all. */
 static enum lw_status bench_all(const struct bench_choice *c, struct lw_records *all,
                                 struct bench_result done[MOST], FILE *notes, struct lw_err *err)
 {
@@ -46,7 +49,10 @@ static enum lw_status bench_all(const struct bench_choice *c, struct lw_records 
         {"plan-3d", NULL, 0, false},       {"store", NULL, 0, false},
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct lw_progress progress = {.stop = lw_catch_signals()};
+    const size_t n = sizeof rows / sizeof *rows;
+
+    for (size_t i = 0; i < n; i++) {
         struct bench_choice one = *c;
         struct bench_result r;
         one.name = rows[i].name;
@@ -54,6 +60,10 @@ static enum lw_status bench_all(const struct bench_choice *c, struct lw_records 
         one.ranks = c->ranks > 0 ? c->ranks : rows[i].ranks;
         one.no_fold = c->no_fold || rows[i].no_fold;
         enum lw_status status = bench_run_apart(&one, &r, err);
+        if (lw_progress_stopped(&progress))
+            return lw_fail(err, LW_EFAILED, "interrupted in benchmark %zu of %zu (%s): %s", i + 1,
+                           n, one.name, all->n > 0 ? "the rows above are those before it"
+                                                   : "nothing is measured");
         if (status == LW_OK)
             add_row(all, done, r);
         else if (status == LW_ENOTSUP || (status == LW_EINVAL && c->ranks > 0))
@@ -75,7 +85,13 @@ enum lw_status bench_print(const struct bench_choice *c, enum lw_format format, 
         LW_TRY(bench_run(c, &r, err));
         add_row(&all, rows, r);
     } else {
-        LW_TRY(bench_all(c, &all, rows, notes, err));
+        enum lw_status status = bench_all(c, &all, rows, notes, err);
+        if (status != LW_OK) {
+            if (all.n > 0)
+                LW_TRY(lw_records_print(&all, format, f, err));
+            fflush(f);
+            return status;
+        }
     }
     if (format != LW_FORMAT_JSON)
         return lw_records_print(&all, format, f, err);

@@ -270,6 +270,11 @@ enum lw_status exec_bench_by_hand(const struct lw_progress *progress, struct exe
     LW_TRY(exec_plan_overlap(RANKS, BYTES, OPS, WORK_NS * LW_PS_PER_NS, &plan, err));
     for (int i = 0; i < PAIRS && s == LW_OK; i++) {
         lw_progress_report(progress, "measuring", (double)i / PAIRS);
+        if (lw_progress_stopped(progress)) { /* the interval is that of all pairs */
+            s = lw_fail(err, LW_EFAILED, "interrupted after %d of %d pairs: nothing is kept", i,
+                        PAIRS);
+            break;
+        }
         s = i % 2 ? by_hand(&hand[i], err) : by_executor(&plan, &executor[i], err);
         if (s == LW_OK)
             s = i % 2 ? by_executor(&plan, &executor[i], err) : by_hand(&hand[i], err);
