@@ -308,6 +308,10 @@ enum lw_status lw_recommend(const struct lw_workload *w, const struct lw_strateg
     if (strategy->dp < 2)
         return lw_fail(err, LW_EINVAL,
                        "one data-parallel rank reduces nothing: choose --dp N, N at least 2");
+    if (strategy->zero == 3)
+        return lw_fail(err, LW_EINVAL,
+                       "--zero 3: no bucket cap changes the units that it reduces: choose --zero "
+                       "0, 1 or 2");
     enum lw_status st = search(&s);
     if (st != LW_OK) {
         lw_recommendation_free(&r);

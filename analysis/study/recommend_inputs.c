@@ -11,6 +11,15 @@
 #include "traces/import/convert.h"
 #include "traces/import/read_traces.h"
 
+/* What the traces show of the strategy, where no option says it. */
+static void plan_as_recorded(struct lw_strategy *s, const struct traces_coverage *c)
+{
+    if (c->n_passes > 1 && !lw_strategy_given(s, lw_strategy_find("no-sync")))
+        s->no_sync = c->n_passes - 1;
+    if (c->sharded && !lw_strategy_given(s, lw_strategy_find("zero")))
+        s->zero = 3;
+}
+
 enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, int n,
                                  struct lw_err *err)
 {
@@ -31,6 +40,7 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, in
         st = traces_convert(v, n, &want, &c, err);
     if (st == LW_OK) {
         s->workload = c.workload;
+        plan_as_recorded(&s->strategy, &c.coverage);
         c.has_workload = false;
     }
     traces_converted_free(&c);

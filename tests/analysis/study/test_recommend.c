@@ -396,6 +396,25 @@ TEST(a_trace_is_answered_in_one_sentence)
     expect("recommend $R/gpt6__local.rank0.json.gz --dp 1 --ranks 1", 1, "--dp N");
 }
 
+/* A pass of an accumulating loop is no step, and FSDP has no buckets that a cap makes. */
+TEST(a_trace_is_planned_as_it_ran)
+{
+    static const char words[] = "recommend $R/loops/accumulate_torch2.15.rank0.json.gz -c dgx-a100 "
+                                "--as-recorded --dp 2 --format json";
+    char given[300];
+
+    snprintf(given, sizeof given, "%s --no-sync 2", words);
+    char *out = strdup(lapwing(words, NULL));
+    assert_string_equal(out, lapwing(given, NULL));
+    snprintf(given, sizeof given, "%s --no-sync 0", words);
+    assert_string_not_equal(out, lapwing(given, NULL));
+    free(out);
+    expect("recommend $R/loops/fsdp1_torch2.15.rank0.json.gz", 1,
+           "--zero 3: no bucket cap changes");
+    expect("recommend $R/loops/fsdp1_torch2.15.rank0.json.gz --zero 0", 0,
+           "on 2 ranks as recorded");
+}
+
 /* As `import` reads them: sizes that a trace without shapes lacks are assumed. */
 TEST(a_trace_without_shapes_is_answered)
 {
