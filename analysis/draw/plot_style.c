@@ -105,7 +105,7 @@ int plot_width(const struct lw_plot *p, int usual)
     return p->width > 0 ? p->width : usual;
 }
 
-int plot_height(const struct lw_plot *p, int usual)
+static int height_of(const struct lw_plot *p, int usual)
 {
     return p->height > 0 ? p->height : usual;
 }
@@ -121,7 +121,7 @@ static void terminal(const struct lw_plot *p, FILE *f, int width, int height)
         break;
     case LW_TERMINAL_DUMB:
         fprintf(f, "set terminal dumb size %d,%d noenhanced\n", plot_width(p, 100),
-                plot_height(p, 30));
+                height_of(p, 30));
         break;
     default:
         fprintf(f, "set terminal pngcairo size %d,%d noenhanced font 'Sans,%d'\n", width, height,
@@ -236,7 +236,7 @@ void plot_begin(const struct lw_plot *p, FILE *f, int width, int height, const c
     bool plain = p->terminal == LW_TERMINAL_DUMB;
 
     width = plot_width(p, width);
-    height = plot_height(p, height);
+    height = height_of(p, height);
     fputs("# drawn by gnuplot 5 or newer: gnuplot THIS > picture\n", f);
     terminal(p, f, width, height);
     if (plain) {

@@ -57,7 +57,6 @@ double plot_tick(double most, int n);
 
 /* Pixels of the picture: what was asked for, else the usual size. */
 int plot_width(const struct lw_plot *p, int usual);
-int plot_height(const struct lw_plot *p, int usual);
 /* Pixels under the axis for its numbers and name, a legend and the provenance. */
 int plot_bottom(const struct lw_plot *p, int width, const struct plot_key *keys, int n);
 

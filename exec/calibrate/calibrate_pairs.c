@@ -45,7 +45,8 @@ bool exec_calibrate_pair_fits(const struct exec_calibration *c, int32_t pair)
     return fits;
 }
 
-double exec_calibrate_rate(lw_ps alone, lw_ps length, lw_ps together)
+/* The rate beside another activity during `together`; 0: they did not meet. */
+static double rate_beside(lw_ps alone, lw_ps length, lw_ps together)
 {
     return together > 0 ? (double)(alone - (length - together)) / (double)together : 0;
 }
@@ -79,8 +80,7 @@ static enum lw_status add_both(struct exec_calibration *c, const struct lw_timel
     for (int k = 0; k < 2 && to > from; k++) {
         enum lw_activity of = lw_activity_of(p->ops[t->op[s[k].row]].kind);
         enum lw_activity beside = lw_activity_of(p->ops[t->op[s[1 - k].row]].kind);
-        double rate = exec_calibrate_rate(s[k].alone, exec_calibrate_length(t, s[k].row),
-                                          to - from);
+        double rate = rate_beside(s[k].alone, exec_calibrate_length(t, s[k].row), to - from);
         LW_TRY(exec_samples_add(&c->pair[of][beside], rate, err));
     }
     return LW_OK;

@@ -120,8 +120,6 @@ enum lw_status exec_calibrate_undisturbed(const struct exec_calibration *c,
 /* calibrate_pairs.c */
 int32_t exec_calibrate_n_pairs(void);
 bool exec_calibrate_pair_fits(const struct exec_calibration *c, int32_t pair);
-/* The rate beside another activity during `together`; 0: they did not meet. */
-double exec_calibrate_rate(lw_ps alone, lw_ps length, lw_ps together);
 enum lw_status exec_calibrate_pairs(struct exec_calibration *c, const struct exec_piece *p,
                                     struct lw_err *err); /* series: which pair */
 exec_calibrate_keep exec_calibrate_keep_pairs;

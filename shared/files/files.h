@@ -26,7 +26,6 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
 enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err);
 /* The first known system with that kind of device (lw_device_same_kind), else of its family where
  * a recorder names one ("NVIDIA H100 NVL"), but no host; c->name NULL: there is none. */
-enum lw_status lw_cluster_find_kind(const char *kind, struct lw_cluster *c, struct lw_err *err);
 enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,
                                         struct lw_err *err);
 /* The network of a cluster with another kind of device: that of a known system, else a name and

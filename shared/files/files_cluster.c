@@ -407,7 +407,7 @@ static enum lw_status find_first(bool (*fits)(const char *kind, const char *name
     return LW_OK;
 }
 
-enum lw_status lw_cluster_find_kind(const char *name, struct lw_cluster *c, struct lw_err *err)
+static enum lw_status find_kind(const char *name, struct lw_cluster *c, struct lw_err *err)
 {
     *c = (struct lw_cluster){0};
     return lw_device_is_nameless(name) ? LW_OK : find_first(lw_device_same_kind, name, c, err);
@@ -416,7 +416,7 @@ enum lw_status lw_cluster_find_kind(const char *name, struct lw_cluster *c, stru
 enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,
                                         struct lw_err *err)
 {
-    LW_TRY(lw_cluster_find_kind(recorded, c, err));
+    LW_TRY(find_kind(recorded, c, err));
     if (!c->name)
         LW_TRY(find_first(lw_device_same_family, recorded, c, err));
     if (c->name && strcmp(c->name, "host") == 0)
@@ -464,7 +464,7 @@ enum lw_status lw_cluster_put_device(struct lw_cluster *c, const char *kind, str
 
     lw_shown_text(shown, sizeof shown, kind);
     snprintf(name, sizeof name, "%.160s" WITH "%s", c->name, shown);
-    LW_TRY(lw_cluster_find_kind(shown, &known, err));
+    LW_TRY(find_kind(shown, &known, err));
     own.kind = lw_arena_strdup(&c->arena, shown);
     c->name = lw_arena_strdup(&c->arena, name);
     enum lw_status st = own.kind && c->name ? LW_OK : lw_fail_nomem(err);

@@ -42,14 +42,13 @@ static sim_nccl_pairs pairs(unsigned algorithms, unsigned protocols)
     return all;
 }
 
-sim_nccl_pairs sim_nccl_pairs_of(enum lw_reducer_kind k)
+static sim_nccl_pairs pairs_of(enum lw_reducer_kind k)
 {
     unsigned both = (unsigned)k - LW_REDUCER_NCCL, a = both / LW_N_NCCL_PROTOCOL_LISTS,
              p = both % LW_N_NCCL_PROTOCOL_LISTS;
 
     if (k == LW_REDUCER_NVLS)
-        return sim_nccl_pairs_of(LW_REDUCER_NCCL_NVLS) |
-               sim_nccl_pairs_of(LW_REDUCER_NCCL_NVLS_TREE);
+        return pairs_of(LW_REDUCER_NCCL_NVLS) | pairs_of(LW_REDUCER_NCCL_NVLS_TREE);
     if (!lw_reducer_is_nccl(k) || k == LW_REDUCER_NCCL || k == LW_REDUCER_NCCL_CAL)
         return SIM_NCCL_ALL_PAIRS;
     return pairs(a ? a : LW_N_NCCL_ALGORITHM_LISTS - 1, p ? p : LW_N_NCCL_PROTOCOL_LISTS - 1);
@@ -294,10 +293,10 @@ static lw_ps ps_of(double us)
 static const char *missing(const struct sim_nccl_comm *comm, enum lw_op_kind op,
                            sim_nccl_pairs asked)
 {
-    sim_nccl_pairs nvls = sim_nccl_pairs_of(LW_REDUCER_NVLS);
-    sim_nccl_pairs ll128 = sim_nccl_pairs_of(LW_REDUCER_NCCL_LL128);
-    sim_nccl_pairs collnet = sim_nccl_pairs_of(LW_REDUCER_NCCL_COLLNET_DIRECT) |
-                             sim_nccl_pairs_of(LW_REDUCER_NCCL_COLLNET_CHAIN);
+    sim_nccl_pairs nvls = pairs_of(LW_REDUCER_NVLS);
+    sim_nccl_pairs ll128 = pairs_of(LW_REDUCER_NCCL_LL128);
+    sim_nccl_pairs collnet = pairs_of(LW_REDUCER_NCCL_COLLNET_DIRECT) |
+                             pairs_of(LW_REDUCER_NCCL_COLLNET_CHAIN);
 
     if (!(asked & SIM_NCCL_ALL_PAIRS))
         return " (tree and ring alone have LL and LL128)";
@@ -340,7 +339,7 @@ static enum lw_status none_allowed(const struct lw_cluster *c, const struct sim_
                    "NCCL %s has no %s by %s on %d ranks of %d node%s here%s: choose %s",
                    comm->version->name, lw_op_name(q->op), lw_reducer_name(q->algorithm),
                    q->n_ranks, q->n_nodes, lw_plural(q->n_nodes),
-                   missing(comm, q->op, sim_nccl_pairs_of(q->algorithm)), can);
+                   missing(comm, q->op, pairs_of(q->algorithm)), can);
 }
 
 static bool modelled(enum lw_op_kind op)
@@ -357,7 +356,7 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
 
     LW_TRY(shape_of(c, q, &s, err));
     const struct sim_nccl_comm *comm = &s->comm;
-    bool instead = !sim_nccl_choose_of(comm, q->op, q->bytes, sim_nccl_pairs_of(q->algorithm),
+    bool instead = !sim_nccl_choose_of(comm, q->op, q->bytes, pairs_of(q->algorithm),
                                        &s->cells, &x);
     if (instead &&
         !sim_nccl_choose_of(comm, q->op, q->bytes, SIM_NCCL_ALL_PAIRS, &s->cells, &x))
@@ -439,7 +438,7 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw
                                 .algorithm = "p2p",
                                 .protocol = "simple",
                                 .constants = version->source,
-                                .instead = sim_nccl_pairs_of(q->algorithm) != SIM_NCCL_ALL_PAIRS,
+                                .instead = pairs_of(q->algorithm) != SIM_NCCL_ALL_PAIRS,
                                 .n_channels = n_channels,
                                 .n_blocks = n_channels,
                                 .latency = ps_of(alpha)};
@@ -450,7 +449,7 @@ static enum lw_status point_to_point(const struct lw_cluster *c, const struct lw
 enum lw_status sim_nccl_allows(const struct lw_cluster *c, const struct lw_cost_query *q,
                                bool *has, struct lw_err *err)
 {
-    sim_nccl_pairs asked = sim_nccl_pairs_of(q->algorithm);
+    sim_nccl_pairs asked = pairs_of(q->algorithm);
     struct sim_nccl_comm comm;
     struct sim_nccl_choice x;
 

@@ -28,7 +28,6 @@ struct sim_nccl_measured {
     enum sim_nccl_place place;
     enum sim_nccl_arch arch;
     enum lw_op_kind op;
-    double raw_error_pct;               /* mean absolute error of the model alone on this table */
     int32_t first_knot, n_knots;        /* that the table's shares cover */
     double log_ratio[SIM_NCCL_N_KNOTS]; /* at knot first_knot + i */
     int32_t n_rows;

@@ -47,15 +47,6 @@ static enum lw_status read_sidecar(const char *file, const char *sidecar, struct
     return status;
 }
 
-enum lw_status traces_source_read(const char *file, const char *sidecar, struct traces_source *out,
-                                  struct lw_err *err)
-{
-    struct lw_input in;
-
-    LW_TRY(lw_input_read(file, 0, &in, err));
-    return traces_source_take(file, &in, NULL, NULL, sidecar, out, err);
-}
-
 enum lw_status traces_source_take(const char *file, struct lw_input *in,
                                   const struct lw_err *damage,
                                   const struct lw_kineto_options *options, const char *sidecar,

@@ -615,14 +615,3 @@ enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
         *out = t;
     return status;
 }
-
-enum lw_status lw_kineto_read(const char *file, struct lw_trace *out, char hash[33],
-                              struct lw_err *err)
-{
-    struct lw_input in;
-
-    LW_TRY(lw_input_read(file, 0, &in, err));
-    if (hash)
-        memcpy(hash, in.hash, sizeof in.hash);
-    return lw_kineto_take(&in, NULL, NULL, out, err);
-}

@@ -29,7 +29,3 @@ enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
 enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
                               const struct lw_kineto_options *options, struct lw_trace *out,
                               struct lw_err *err);
-
-/* Read, unpack, parse and sort a trace file. hash[33] (may be NULL) gets that of its bytes. */
-enum lw_status lw_kineto_read(const char *file, struct lw_trace *out, char hash[33],
-                              struct lw_err *err);

@@ -157,17 +157,18 @@ int64_t transformer_divided(const struct transformer *t, int64_t n)
     return (n + t->tp - 1) / t->tp;
 }
 
-int64_t transformer_queries(const struct transformer *t)
+/* Elements of all heads of all tokens. */
+static int64_t queries_of(const struct transformer *t)
 {
     return t->tokens * t->heads * t->qk_width;
 }
 
-int64_t transformer_keys(const struct transformer *t)
+static int64_t keys_of(const struct transformer *t)
 {
     return t->tokens * t->kv_heads * t->qk_width;
 }
 
-int64_t transformer_values(const struct transformer *t)
+static int64_t values_of(const struct transformer *t)
 {
     return t->tokens * t->kv_heads * t->v_width;
 }
@@ -366,8 +367,8 @@ static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_
 
 void transformer_attention(struct transformer *t)
 {
-    int64_t q = t->b.item * transformer_queries(t), out = t->b.item * results(t);
-    int64_t kv = t->b.item * (transformer_keys(t) + transformer_values(t));
+    int64_t q = t->b.item * queries_of(t), out = t->b.item * results(t);
+    int64_t kv = t->b.item * (keys_of(t) + values_of(t));
     int64_t keys = t->flash && t->window > 0 && t->window < t->seq ? t->window : t->seq;
 
     transformer_keep(t, q + kv, false);
@@ -488,7 +489,7 @@ void transformer_loss(struct transformer *t, int64_t vocab)
 static void keep_alternate(struct transformer *t)
 {
     struct lw_module *m = traces_builder_last(&t->b);
-    int64_t wide = transformer_queries(t) + transformer_values(t) + results(t) + t->tokens * t->ffn;
+    int64_t wide = queries_of(t) + values_of(t) + results(t) + t->tokens * t->ffn;
 
     m->kept_bytes[LW_RECOMPUTE_SELECTIVE] = m->whole_kept_bytes[LW_RECOMPUTE_SELECTIVE] = 0;
     keep(t, LW_RECOMPUTE_SELECTIVE, 2 * t->b.item * t->tokens * t->hidden, true);
@@ -543,7 +544,7 @@ void transformer_end_block(struct transformer *t)
     m->tp_split = LW_TP_BLOCK;
     m->tp_calls = 2;
     m->tp_forward_bytes = m->tp_backward_bytes = 2 * x;
-    m->kv_bytes = t->b.item * (transformer_keys(t) + transformer_values(t));
+    m->kv_bytes = t->b.item * (keys_of(t) + values_of(t));
 }
 
 void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,

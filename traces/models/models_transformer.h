@@ -48,10 +48,6 @@ int64_t transformer_divided(const struct transformer *t, int64_t n);
  * all ranks of the tensor group. */
 int32_t transformer_grouped(struct transformer *t, int64_t batch, int64_t rows, int64_t in,
                             int64_t out, int64_t flops);
-/* Elements of all heads of all tokens. */
-int64_t transformer_queries(const struct transformer *t);
-int64_t transformer_keys(const struct transformer *t);
-int64_t transformer_values(const struct transformer *t);
 /* Scores, softmax, dropout and the sum over values, or one fused kernel; keeps queries, keys,
  * values, their result and what lies between, which is done again with selective recomputation. */
 void transformer_attention(struct transformer *t);

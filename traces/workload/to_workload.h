@@ -20,10 +20,8 @@ struct traces_source {
     struct traces_sidecar sidecar;
 };
 
-/* sidecar NULL: the one beside the trace, if there is one. */
-enum lw_status traces_source_read(const char *file, const char *sidecar, struct traces_source *out,
-                                  struct lw_err *err);
-/* The same from what was read of a file already; frees `in` (see lw_kineto_take). */
+/* From what was read of a file, which is freed (see lw_kineto_take). sidecar NULL: the one beside
+ * the trace, if there is one. */
 struct lw_input;
 struct lw_kineto_options;
 enum lw_status traces_source_take(const char *file, struct lw_input *in,

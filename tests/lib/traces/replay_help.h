@@ -4,6 +4,8 @@
 #include "traces/replay/to_replay.h"
 
 /* Hand-made traces and their replays. Every failure stops the test. */
+/* A file, with the sidecar beside it. */
+void replay_read(struct traces_source *s, const char *file);
 void replay_begin(struct traces_source *s);   /* an empty trace */
 /* A row in us; returns nothing, as sorting moves it. */
 void replay_row(struct traces_source *s, enum lw_row_class class, const char *name, int64_t start,

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "tests/lib/traces/replay_help.h"
+
 enum { THREAD = 1 };
 
 void put_row(struct lw_trace *t, enum lw_row_class class, const char *name, int64_t start,
@@ -78,10 +80,8 @@ struct imported import_step(bool ranges)
 struct imported import_file(const char *file)
 {
     struct imported x = {0};
-    struct lw_err err = {0};
 
-    if (traces_source_read(file, NULL, &x.s, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    replay_read(&x.s, file);
     return x;
 }
 

@@ -36,7 +36,7 @@ struct imported {
 
 struct imported import_begin(void);               /* an empty trace, hand.json */
 struct imported import_step(bool ranges);         /* one step at 5000, ProfilerStep#3, sorted */
-struct imported import_file(const char *file);    /* as traces_source_read takes it */
+struct imported import_file(const char *file);    /* see replay_read */
 void import_sort(struct imported *x);             /* when all rows are there: order, steps */
 void import_as(struct imported *x, const struct traces_choice *c); /* w and c: of s alone */
 void import_median(struct imported *x);           /* of all steps */

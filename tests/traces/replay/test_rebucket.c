@@ -236,12 +236,11 @@ TEST(the_recorded_cap_keeps_the_recorded_buckets)
         struct traces_replay_choice choice = {.buckets = &want};
         struct traces_source s;
         struct replay_run x, recorded;
-        struct lw_err err = {0};
         char file[128];
         snprintf(file, sizeof file, "traces/recorded/%s__gloo2__cap%d.rank0.json.gz",
                  i < 3 ? "gpt6" : "resnet18", mib[i % 3]);
         want.cap_bytes = mib[i % 3] * MIB;
-        assert_ok(traces_source_read(file, NULL, &s, &err), err);
+        replay_read(&s, file);
         replay_run(&s, 1, &choice, &x);
         replay_run(&s, 1, &(struct traces_replay_choice){0}, &recorded);
         for (int32_t op = 0; op < x.r.plan.n_ops; op++)

@@ -29,10 +29,9 @@ static void read_run(const char *model, int cap, struct traces_source *s)
 {
     for (int rank = 0; rank < 2; rank++) {
         char file[128];
-        struct lw_err err = {0};
         snprintf(file, sizeof file, "traces/recorded/%s__gloo2__cap%s.rank%d.json.gz", model,
                  caps[cap].name, rank);
-        assert_ok(traces_source_read(file, NULL, &s[rank], &err), err);
+        replay_read(&s[rank], file);
     }
 }
 

@@ -23,10 +23,9 @@ static const struct traces_replay_choice plain = {0};
 static void read_trace(const char *folder, const char *name, struct traces_source *s)
 {
     char path[512];
-    struct lw_err err = {0};
 
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_ok(traces_source_read(path, NULL, s, &err), err);
+    replay_read(s, path);
     s->file = "trace";
 }
 

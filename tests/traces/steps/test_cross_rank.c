@@ -8,7 +8,6 @@
 #include "shared/json/json.h"
 #include "traces/steps/cross_rank.h"
 #include "traces/trace/decimal_time.h"
-#include "traces/kineto/import_kineto.h"
 
 #define TRUTH "../shared/traces/truth.json"
 #define ALL_REDUCE "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -127,7 +126,7 @@ static void check_op(struct lw_json *j, const struct traces_matched *m)
 
 static void check_run(struct lw_json *j, const char *stem)
 {
-    struct lw_trace t[16];
+    struct traces_source s[16];
     const struct lw_trace *p[16];
     struct traces_comm_list l[16];
     struct traces_cross_rank x;
@@ -140,8 +139,8 @@ static void check_run(struct lw_json *j, const char *stem)
         snprintf(path, sizeof path, "../shared/traces/kineto/%s%d.json.gz", stem, n);
         if (access(path, R_OK) != 0)
             break;
-        assert_int_equal(lw_kineto_read(path, &t[n], NULL, NULL), LW_OK);
-        p[n] = &t[n];
+        replay_read(&s[n], path);
+        p[n] = &s[n].trace;
     }
     assert_true(n > 1);
     build(l, p, n, &a, &x);
@@ -156,7 +155,7 @@ static void check_run(struct lw_json *j, const char *stem)
     assert_int_equal(k, x.classes[0].n);
     lw_arena_free(&a);
     for (int32_t i = 0; i < n; i++)
-        lw_trace_free(&t[i]);
+        traces_source_free(&s[i]);
 }
 
 TEST(every_cross_rank_figure_equals_truth)

@@ -8,7 +8,7 @@
 #include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "tests/lib/failing_alloc.h"
-#include "traces/kineto/import_kineto.h"
+#include "tests/lib/traces/replay_help.h"
 #include "traces/steps/device_figures.h"
 #include "traces/trace/decimal_time.h"
 
@@ -281,17 +281,16 @@ static void check_file(struct lw_json *j, const struct lw_trace *t, const struct
 static void check_named(struct lw_json *j, const char *name)
 {
     char path[512];
-    struct lw_trace t;
+    struct traces_source s;
     struct lw_inspection i;
-    struct lw_err err = {0};
 
     snprintf(path, sizeof path, "../shared/traces/%s", name);
-    if (lw_kineto_read(path, &t, NULL, &err) != LW_OK || lw_inspect(&t, &i, &err) != LW_OK)
-        fail_msg("%s", err.msg);
+    replay_read(&s, path);
+    assert_int_equal(lw_inspect(&s.trace, &i, NULL), LW_OK);
     print_message("%s\n", name);
-    check_file(j, &t, &i);
+    check_file(j, &s.trace, &i);
     lw_inspection_free(&i);
-    lw_trace_free(&t);
+    traces_source_free(&s);
 }
 
 TEST(every_kineto_file_equals_truth_to_the_nanosecond)
@@ -330,15 +329,15 @@ TEST(ddp_resnet50_has_five_all_reduces_of_the_published_sizes)
 {
     static const int64_t want[] = {8196000, 31502336, 26255360, 26550272, 9724160};
     const char *file = "../shared/traces/kineto/ddp_resnet50_2xA100_rank0.json.gz";
-    struct lw_trace t;
+    struct traces_source s;
     struct lw_inspection i;
 
     if (access(file, R_OK) != 0) {
         print_message("SKIP the five all-reduces: %s is absent\n", file);
         skip();
     }
-    assert_int_equal(lw_kineto_read(file, &t, NULL, NULL), LW_OK);
-    assert_int_equal(lw_inspect(&t, &i, NULL), LW_OK);
+    replay_read(&s, file);
+    assert_int_equal(lw_inspect(&s.trace, &i, NULL), LW_OK);
     assert_int_equal(i.n_iterations, 3);
     for (int64_t k = 0; k < i.n_iterations; k++) {
         int n = 0;
@@ -350,5 +349,5 @@ TEST(ddp_resnet50_has_five_all_reduces_of_the_published_sizes)
         assert_int_equal(n, 5);
     }
     lw_inspection_free(&i);
-    lw_trace_free(&t);
+    traces_source_free(&s);
 }

@@ -72,7 +72,7 @@ TEST(megatrons_tensor_parallel_all_reduces_are_not_buckets)
         print_message("SKIP Megatron: %s is absent\n", MEGATRON);
         skip();
     }
-    assert_int_equal(traces_source_read(MEGATRON, NULL, &s, NULL), LW_OK);
+    replay_read(&s, MEGATRON);
     assert_ok(lw_workload_from_traces(&s, 1, &choice, &w, &coverage, &err), err);
     assert_int_equal(w.recorded.world_size, 2);
     assert_int_equal(w.recorded.n_buckets, 0);
