@@ -98,3 +98,38 @@ int32_t replay_op(const struct replay_run *x, const char *name, int32_t skip)
     fail_msg("no op '%s'", name);
     return -1;
 }
+
+struct traces_source hand;
+struct replay_run ran;
+
+int hand_open(void **state)
+{
+    (void)state;
+    replay_begin(&hand);
+    ran = (struct replay_run){0};
+    return 0;
+}
+
+void hand_run(void)
+{
+    replay_ready(&hand);
+    replay_run(&hand, 1, &(struct traces_replay_choice){0}, &ran);
+}
+
+int hand_close(void **state)
+{
+    (void)state;
+    replay_run_free(&ran);
+    traces_source_free(&hand);
+    return 0;
+}
+
+lw_ps hand_start(const char *name, int32_t skip)
+{
+    return ran.t.start[replay_op(&ran, name, skip)];
+}
+
+lw_ps hand_end(const char *name, int32_t skip)
+{
+    return ran.t.end[replay_op(&ran, name, skip)];
+}

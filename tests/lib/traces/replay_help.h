@@ -26,3 +26,12 @@ void replay_run(const struct traces_source *s, int n, const struct traces_replay
 void replay_run_free(struct replay_run *x);
 lw_ps replay_step(const struct replay_run *x, int32_t step);
 int32_t replay_op(const struct replay_run *x, const char *name, int32_t skip); /* by name */
+
+/* For TEST_WITH: one hand-made trace, its replay, and when an op of it starts and ends. */
+extern struct traces_source hand;
+extern struct replay_run ran;
+int hand_open(void **state);
+void hand_run(void); /* when all rows are there */
+int hand_close(void **state);
+lw_ps hand_start(const char *name, int32_t skip);
+lw_ps hand_end(const char *name, int32_t skip);

@@ -40,7 +40,7 @@ static lw_ps example_step(int64_t gemm, int64_t last)
     return step;
 }
 
-TEST(every_start_is_computed_from_durations_and_the_hosts_own_time)
+TEST_WITH(every_start_is_computed_from_durations_and_the_hosts_own_time, hand_open, hand_close)
 {
     static const struct {
         const char *name;
@@ -55,21 +55,16 @@ TEST(every_start_is_computed_from_durations_and_the_hosts_own_time)
         {"last", 0, 100, 120},
         {"ProfilerStep#1 ends", 0, 185, 185},
     };
-    struct traces_source s;
-    struct replay_run x;
 
-    make_example(&s, 40, 20);
-    replay_run(&s, 1, &plain, &x);
+    make_example(&hand, 40, 20);
+    replay_run(&hand, 1, &plain, &ran);
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        int32_t op = replay_op(&x, want[i].name, want[i].skip);
-        assert_int_equal(x.t.start[op], want[i].start * US);
-        assert_int_equal(x.t.end[op], want[i].end * US);
+        assert_int_equal(hand_start(want[i].name, want[i].skip), want[i].start * US);
+        assert_int_equal(hand_end(want[i].name, want[i].skip), want[i].end * US);
     }
-    assert_int_equal(replay_step(&x, 0), 185 * US);
-    assert_int_equal(x.r.steps[0].host, 200 * US);
-    assert_string_equal(x.r.steps[0].name, "ProfilerStep#1");
-    replay_run_free(&x);
-    traces_source_free(&s);
+    assert_int_equal(replay_step(&ran, 0), 185 * US);
+    assert_int_equal(ran.r.steps[0].host, 200 * US);
+    assert_string_equal(ran.r.steps[0].name, "ProfilerStep#1");
 }
 
 TEST(a_critical_kernel_moves_the_step_and_another_does_not)
@@ -133,37 +128,30 @@ TEST(streams_wait_for_each_other_as_recorded_or_as_order_tells)
 }
 
 /* Main thread (0) is silent from 20 to 500 while thread 1 launches at 100 and 300 (until 310). */
-TEST(a_thread_that_was_silent_waits_for_the_other_one)
+TEST_WITH(a_thread_that_was_silent_waits_for_the_other_one, hand_open, hand_close)
 {
-    struct traces_source s;
-    struct replay_run x;
-
-    replay_begin(&s);
-    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 600, 0, -1);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 10, 0, 1);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaMemcpyAsync", 200, 60, 1, 2);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 300, 10, 1, 3);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 500, 10, 0, 4);
-    replay_row(&s, LW_ROW_KERNEL, "k1", 20, 5, 7, 1);
-    replay_row(&s, LW_ROW_MEM, "Memcpy DtoH (Device -> Pageable)", 210, 50, 7, 2);
-    replay_row(&s, LW_ROW_KERNEL, "k3", 310, 5, 7, 3);
-    replay_row(&s, LW_ROW_KERNEL, "k4", 510, 5, 7, 4);
-    replay_ready(&s);
-    for (int64_t i = 0; i < s.trace.n; i++) /* the copy takes 100 more than recorded */
-        if (s.trace.class[i] == LW_ROW_MEM)
-            s.trace.dur_ns[i] = 150000;
-    replay_run(&s, 1, &plain, &x);
+    replay_row(&hand, LW_ROW_USER, "ProfilerStep#1", 0, 600, 0, -1);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 10, 0, 1);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaMemcpyAsync", 200, 60, 1, 2);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaLaunchKernel", 300, 10, 1, 3);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaLaunchKernel", 500, 10, 0, 4);
+    replay_row(&hand, LW_ROW_KERNEL, "k1", 20, 5, 7, 1);
+    replay_row(&hand, LW_ROW_MEM, "Memcpy DtoH (Device -> Pageable)", 210, 50, 7, 2);
+    replay_row(&hand, LW_ROW_KERNEL, "k3", 310, 5, 7, 3);
+    replay_row(&hand, LW_ROW_KERNEL, "k4", 510, 5, 7, 4);
+    for (int64_t i = 0; i < hand.trace.n; i++) /* the copy takes 100 more than recorded */
+        if (hand.trace.class[i] == LW_ROW_MEM)
+            hand.trace.dur_ns[i] = 150000;
+    hand_run();
     /* Thread 1 begins 180 after thread 0's call ended at 20: at 200. Its copy call takes nothing
      * of its own (60 - 150 < 0), the copy ends at 350, 90 later than recorded: so does all that
      * follows, also on thread 0, which goes on 190 after thread 1's last call: 310 + 90 + 190 =
      * 590. */
-    assert_int_equal(x.t.start[replay_op(&x, "cudaMemcpyAsync", 0)], 200 * US);
-    assert_int_equal(x.t.end[replay_op(&x, "Memcpy DtoH (Device -> Pageable)", 0)], 350 * US);
-    assert_int_equal(x.t.start[replay_op(&x, "cudaLaunchKernel", 1)], 390 * US);
-    assert_int_equal(x.t.start[replay_op(&x, "cudaLaunchKernel", 2)], 590 * US);
-    assert_int_equal(replay_step(&x, 0), 690 * US);
-    replay_run_free(&x);
-    traces_source_free(&s);
+    assert_int_equal(hand_start("cudaMemcpyAsync", 0), 200 * US);
+    assert_int_equal(hand_end("Memcpy DtoH (Device -> Pageable)", 0), 350 * US);
+    assert_int_equal(hand_start("cudaLaunchKernel", 1), 390 * US);
+    assert_int_equal(hand_start("cudaLaunchKernel", 2), 590 * US);
+    assert_int_equal(replay_step(&ran, 0), 690 * US);
 }
 
 /* The same all-reduce of 20 on two ranks; rank 1 launches it 300 later, so rank 0's kernel took
@@ -210,90 +198,61 @@ TEST(with_all_ranks_waiting_is_simulated)
     traces_source_free(&s[1]);
 }
 
-TEST(ops_launched_before_the_recording_run_first_in_their_order)
+TEST_WITH(ops_launched_before_the_recording_run_first_in_their_order, hand_open, hand_close)
 {
-    struct traces_source s;
-    struct replay_run x;
-
-    replay_begin(&s);
-    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 100, 0, -1);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
-    replay_row(&s, LW_ROW_KERNEL, "early a", 1, 20, 7, 98);
-    replay_row(&s, LW_ROW_KERNEL, "early b", 30, 20, 7, 99);
-    replay_row(&s, LW_ROW_KERNEL, "mine", 60, 5, 7, 1);
-    replay_ready(&s);
-    replay_run(&s, 1, &plain, &x);
-    assert_int_equal(x.t.start[replay_op(&x, "early b", 0)], 20 * US);
-    assert_int_equal(x.t.start[replay_op(&x, "mine", 0)], 40 * US);
-    replay_run_free(&x);
-    traces_source_free(&s);
+    replay_row(&hand, LW_ROW_USER, "ProfilerStep#1", 0, 100, 0, -1);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
+    replay_row(&hand, LW_ROW_KERNEL, "early a", 1, 20, 7, 98);
+    replay_row(&hand, LW_ROW_KERNEL, "early b", 30, 20, 7, 99);
+    replay_row(&hand, LW_ROW_KERNEL, "mine", 60, 5, 7, 1);
+    hand_run();
+    assert_int_equal(hand_start("early b", 0), 20 * US);
+    assert_int_equal(hand_start("mine", 0), 40 * US);
 }
 
 /* The device runs `early` from 20 on, for 50; the host's first call is at 50, in a step that begins
  * there, and launches `mine` (20), which follows at 70 as recorded: 20 after the call. */
-TEST(the_device_runs_before_the_hosts_first_call)
+TEST_WITH(the_device_runs_before_the_hosts_first_call, hand_open, hand_close)
 {
-    struct traces_source s;
-    struct replay_run x;
-
-    replay_begin(&s);
-    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 50, 50, 0, -1);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 50, 5, 0, 1);
-    replay_row(&s, LW_ROW_KERNEL, "early", 20, 50, 7, 98);
-    replay_row(&s, LW_ROW_KERNEL, "mine", 70, 20, 7, 1);
-    replay_ready(&s);
-    replay_run(&s, 1, &plain, &x);
-    assert_int_equal(x.t.start[replay_op(&x, "early", 0)], 0);
-    assert_int_equal(x.t.start[replay_op(&x, "mine", 0)], 50 * US);
-    assert_int_equal(x.t.start[x.r.steps[0].first[0]], 30 * US);
+    replay_row(&hand, LW_ROW_USER, "ProfilerStep#1", 50, 50, 0, -1);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaLaunchKernel", 50, 5, 0, 1);
+    replay_row(&hand, LW_ROW_KERNEL, "early", 20, 50, 7, 98);
+    replay_row(&hand, LW_ROW_KERNEL, "mine", 70, 20, 7, 1);
+    hand_run();
+    assert_int_equal(hand_start("early", 0), 0);
+    assert_int_equal(hand_start("mine", 0), 50 * US);
+    assert_int_equal(ran.t.start[ran.r.steps[0].first[0]], 30 * US);
     lw_ps period;
-    assert_int_equal(traces_replay_periods(&x.r, &x.t, -1, &period, NULL), LW_OK);
+    assert_int_equal(traces_replay_periods(&ran.r, &ran.t, -1, &period, NULL), LW_OK);
     assert_int_equal(period, 40 * US); /* from 50 to 90 */
-    replay_run_free(&x);
-    traces_source_free(&s);
 }
 
 /* The communication stream (20) runs an op of before the recording, and is made to wait for `work`,
  * which ends at 15 + 50: that wait is after the early op, in the stream's order. */
-TEST(what_was_launched_before_the_recording_is_before_every_wait_in_it)
+TEST_WITH(what_was_launched_before_the_recording_is_before_every_wait_in_it, hand_open, hand_close)
 {
-    struct traces_source s;
-    struct replay_run x;
-
-    replay_begin(&s);
-    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaStreamWaitEvent", 20, 2, 0, 2);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 25, 5, 0, 3);
-    replay_row(&s, LW_ROW_KERNEL, "work", 16, 50, 7, 1);
-    replay_row(&s, LW_ROW_KERNEL, "early", 1, 30, 20, 99);
-    replay_row(&s, LW_ROW_KERNEL, "ncclKernel_AllReduce_RING_LL_Sum_float", 70, 10, 20, 3);
-    replay_ready(&s);
-    replay_run(&s, 1, &plain, &x);
-    assert_int_equal(x.t.start[replay_op(&x, "early", 0)], 0);
-    assert_int_equal(x.t.start[replay_op(&x, "ncclKernel_AllReduce_RING_LL_Sum_float", 0)],
-                     65 * US);
-    replay_run_free(&x);
-    traces_source_free(&s);
+    replay_row(&hand, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaStreamWaitEvent", 20, 2, 0, 2);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaLaunchKernel", 25, 5, 0, 3);
+    replay_row(&hand, LW_ROW_KERNEL, "work", 16, 50, 7, 1);
+    replay_row(&hand, LW_ROW_KERNEL, "early", 1, 30, 20, 99);
+    replay_row(&hand, LW_ROW_KERNEL, "ncclKernel_AllReduce_RING_LL_Sum_float", 70, 10, 20, 3);
+    hand_run();
+    assert_int_equal(hand_start("early", 0), 0);
+    assert_int_equal(hand_start("ncclKernel_AllReduce_RING_LL_Sum_float", 0), 65 * US);
 }
 
 /* A copy from pageable memory (30) moves while its call (100) stages it: done when the call is. */
-TEST(a_staged_copy_moves_beside_its_call)
+TEST_WITH(a_staged_copy_moves_beside_its_call, hand_open, hand_close)
 {
-    struct traces_source s;
-    struct replay_run x;
-
-    replay_begin(&s);
-    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaMemcpyAsync", 10, 100, 0, 1);
-    replay_row(&s, LW_ROW_LAUNCH, "cudaStreamSynchronize", 110, 0, 0, 2);
-    replay_row(&s, LW_ROW_MEM, "Memcpy HtoD (Pageable -> Device)", 80, 30, 7, 1);
-    replay_ready(&s);
-    replay_run(&s, 1, &plain, &x);
-    assert_int_equal(x.t.start[replay_op(&x, "Memcpy HtoD (Pageable -> Device)", 0)], 80 * US);
-    assert_int_equal(replay_step(&x, 0), 200 * US);
-    replay_run_free(&x);
-    traces_source_free(&s);
+    replay_row(&hand, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaMemcpyAsync", 10, 100, 0, 1);
+    replay_row(&hand, LW_ROW_LAUNCH, "cudaStreamSynchronize", 110, 0, 0, 2);
+    replay_row(&hand, LW_ROW_MEM, "Memcpy HtoD (Pageable -> Device)", 80, 30, 7, 1);
+    hand_run();
+    assert_int_equal(hand_start("Memcpy HtoD (Pageable -> Device)", 0), 80 * US);
+    assert_int_equal(replay_step(&ran, 0), 200 * US);
 }
 
 /* A synchronisation of 500, its work of 20 done at 35: the rest is nobody's, and kept after it.
