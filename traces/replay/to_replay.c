@@ -182,6 +182,28 @@ static void add_roles(struct replay_maker *m)
     }
 }
 
+static void note_buckets(struct replay_maker *m)
+{
+    const struct traces_points *p = &m->ranks[0].p;
+
+    if (p->n_buckets == 0) {
+        lw_builder_note(m->b, "what-if: these are the recorded buckets: nothing changes");
+        return;
+    }
+    lw_builder_note(m->b,
+                    "what-if: %lld new buckets instead of %lld recorded ones, %lld stay as "
+                    "recorded, in all steps; launched when their last gradient is there; time "
+                    "by %s the replaced ones of the step%s",
+                    (long long)p->n_buckets, (long long)p->n_replaced, (long long)p->n_kept,
+                    m->core_want > 0 ? "the bytes per second of" : "a line through",
+                    m->choice->rule ? " unless the network is asked" : "");
+    if (m->core_want > 0)
+        lw_builder_note(m->b,
+                        "what-if: on shared cores the time of other buckets is a weak guess: 24 "
+                        "such answers were off by 4.3 %% of the step on average and 12.9 %% at "
+                        "most (docs/design/replay_accuracy.md)");
+}
+
 static void add_notes(struct replay_maker *m)
 {
     lw_builder_note(m->b,
@@ -214,21 +236,8 @@ static void add_notes(struct replay_maker *m)
     else if (p->n_comms > 0 && p->launches.n == 0)
         lw_builder_note(m->b, "collectives of the host are taken to run on cores of their own (no "
                               "sidecar says that computing threads fill the cores)");
-    if (m->choice->buckets && p->n_buckets == 0)
-        lw_builder_note(m->b, "what-if: these are the recorded buckets: nothing changes");
-    else if (m->choice->buckets)
-        lw_builder_note(m->b,
-                        "what-if: %lld new buckets instead of %lld recorded ones, %lld stay as "
-                        "recorded, in all steps; launched when their last gradient is there; time "
-                        "by %s the replaced ones of the step%s",
-                        (long long)p->n_buckets, (long long)p->n_replaced, (long long)p->n_kept,
-                        m->core_want > 0 ? "the bytes per second of" : "a line through",
-                        m->choice->rule ? " unless the network is asked" : "");
-    if (m->choice->buckets && p->n_buckets > 0 && m->core_want > 0)
-        lw_builder_note(m->b,
-                        "what-if: on shared cores the time of other buckets is a weak guess: 24 "
-                        "such answers were off by 4.3 %% of the step on average and 12.9 %% at "
-                        "most (docs/design/replay_accuracy.md)");
+    if (m->choice->buckets)
+        note_buckets(m);
     const struct traces_replay_rule *rule = m->choice->rule;
     if (rule && m->n_guessed > 0)
         lw_builder_note(m->b,
