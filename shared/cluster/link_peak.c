@@ -1,13 +1,46 @@
 /* The ceiling of an operation's rate, from what each device and each node must receive. */
 #include "shared/cluster/link_peak.h"
 
+static double n_links(const struct lw_link *l)
+{
+    return lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
+}
+
+int32_t lw_adapters(const struct lw_cluster *c)
+{
+    const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
+    double devices = c->devices_per_node, n = l ? n_links(l) : 1;
+
+    if (l && lw_figure_is_set(l->n_sharers))
+        n = (devices + l->n_sharers.value - 1) / l->n_sharers.value;
+    n = n < devices ? n : devices;
+    return n < 1 ? 1 : (int32_t)n;
+}
+
+int32_t lw_adapters_of(const struct lw_cluster *c, double members)
+{
+    double n = lw_adapters(c), used = members * n / c->devices_per_node;
+
+    used = used < n ? used : n;
+    return (int32_t)used + (used > (int32_t)used);
+}
+
+double lw_share_of_node(const struct lw_cluster *c, double members)
+{
+    struct lw_figure fair = c->interference.fair_links;
+    double share = (double)lw_adapters_of(c, members) / lw_adapters(c);
+    double part = members / c->devices_per_node;
+
+    return (lw_figure_is_set(fair) && fair.value > 0) || share < part ? share : part;
+}
+
 static double rate_of(const struct lw_cluster *c, enum lw_link_level level)
 {
     const struct lw_link *l = lw_cluster_link(c, level);
 
     if (!l || !lw_figure_is_set(l->bytes_per_s))
         return 0;
-    return l->bytes_per_s.value * (lw_figure_is_set(l->n_links) ? l->n_links.value : 1);
+    return l->bytes_per_s.value * n_links(l);
 }
 
 /* Of the operation's bytes, what a device receives. */
@@ -27,9 +60,13 @@ static double into_device(const struct lw_cluster *c, enum lw_op_kind op, double
     }
 }
 
-/* The same of a node with p of the ranks. */
-static double into_node(enum lw_op_kind op, double n, double nodes, double p)
+/* The same of a node with p of the ranks; ring: by a ring. */
+static double into_node(enum lw_op_kind op, double n, double nodes, double p, bool ring)
 {
+    if (ring) { /* which passes each rank as if it were a node */
+        nodes = n;
+        p = 1;
+    }
     switch (op) {
     case LW_OP_ALL_REDUCE:
         return 2 * (nodes - 1) / nodes;
@@ -44,22 +81,26 @@ static double into_node(enum lw_op_kind op, double n, double nodes, double p)
 }
 
 double lw_node_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
-                    int32_t n_nodes, int32_t fewest)
+                    int32_t n_nodes, int32_t fewest, bool ring)
 {
     const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
     double p = fewest > 0 ? fewest : (double)n_ranks / n_nodes;
-    double share = p < c->devices_per_node ? p / c->devices_per_node : 1;
-    double rate = rate_of(c, LW_LINK_INTER) * share;
+
+    if (n_nodes < 2)
+        return 0;
+    double rate = rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p);
     double one = l ? l->bytes_per_s.value : 0; /* a rank alone has an adapter */
 
-    return (rate > one ? rate : one) / into_node(op, n_ranks, n_nodes, p);
+    return (rate > one ? rate : one) / into_node(op, n_ranks, n_nodes, p, ring);
 }
 
 double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                     int32_t n_nodes)
 {
+    if (n_ranks < 2)
+        return 0;
     double device = rate_of(c, LW_LINK_INTRA) / into_device(c, op, n_ranks);
-    double node = n_nodes > 1 ? lw_node_peak(c, op, n_ranks, n_nodes, 0) : 0;
+    double node = lw_node_peak(c, op, n_ranks, n_nodes, 0, false);
 
     if (n_nodes == 1 || !(node > 0))
         return n_nodes == 1 ? device : 0;

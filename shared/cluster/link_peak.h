@@ -3,7 +3,7 @@
 #include "shared/cluster/cluster.h"
 
 /* Bytes of an operation per second that no algorithm exceeds on a cluster's links; 0: the cluster
- * lacks a figure. n_ranks > 1, spread evenly over n_nodes.
+ * lacks a figure, or one rank, which needs no link. Ranks are spread evenly over n_nodes.
  *
  * S bytes on n ranks, N nodes of p. A device receives S (all-reduce by a switch that adds and
  * multicasts, broadcast, reduce, send), 2 (n-1)/n S (other all-reduce) or (n-1)/n S (all-gather,
@@ -15,7 +15,18 @@ double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ra
                     int32_t n_nodes);
 
 /* The same of the links between nodes alone, for the node that has the fewest ranks; fewest 0 =
- * spread evenly. Example: all-gather on 8 + 1 devices with an adapter of 50 GB/s each: the ninth
- * receives 8/9 S, 56.25 GB/s. */
+ * spread evenly; 0: one node. Example: all-gather on 8 + 1 devices with an adapter of 50 GB/s each:
+ * the ninth receives 8/9 S, 56.25 GB/s. ring: no ring exceeds it. Whatever the nodes, a ring brings
+ * 2 (n-1)/n S (all-reduce) or (n-1)/n S into each. */
 double lw_node_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
-                    int32_t n_nodes, int32_t fewest);
+                    int32_t n_nodes, int32_t fewest, bool ring);
+
+/* Adapters of a node as its devices use them: one for as many devices as the inter-node link's
+ * n_sharers says, else as many as there are links, a device each at most. Links beyond that add
+ * to each. */
+int32_t lw_adapters(const struct lw_cluster *cluster);
+/* Those that a group of so many members on a node is next to. */
+int32_t lw_adapters_of(const struct lw_cluster *cluster, double members);
+/* What of a node's adapters such a group gets as if every device had one. With fair_links all of
+ * those that it is next to: the engine shares them among those that move at the time. */
+double lw_share_of_node(const struct lw_cluster *cluster, double members);

@@ -12,12 +12,13 @@
  * Over several nodes every step moves at the pace of the slowest link; of the steps of a ring as
  * many pay the latency between nodes as the ring crosses nodes (n_nodes for each trip around
  * it). Between nodes a group shares its adapters with the groups side by side
- * (sim_share_of_node). Every piece is rounded to the picosecond once (lw_transfer_ps), so the
+ * (lw_share_of_node). Every piece is rounded to the picosecond once (lw_transfer_ps), so the
  * closed forms are exact. Not modelled: protocols, contention (the engine's business). */
 #include "sim/cost/cost_model.h"
 
-#include "sim/cost/cost_closed_form.h"
+#include "shared/cluster/link_peak.h"
 #include "shared/numbers/checked.h"
+#include "sim/cost/cost_closed_form.h"
 
 struct lw_cost_query sim_of_pair(const struct lw_cost_query *query)
 {
@@ -81,38 +82,6 @@ static double n_links(const struct lw_link *l)
     return lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
 }
 
-int32_t sim_adapters(const struct lw_cluster *c)
-{
-    const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
-    double devices = c->devices_per_node, n = l ? n_links(l) : 1;
-
-    if (l && lw_figure_is_set(l->n_sharers))
-        n = (devices + l->n_sharers.value - 1) / l->n_sharers.value;
-    n = n < devices ? n : devices;
-    return n < 1 ? 1 : (int32_t)n;
-}
-
-static bool links_are_fair(const struct lw_cluster *c)
-{
-    return lw_figure_is_set(c->interference.fair_links) && c->interference.fair_links.value > 0;
-}
-
-int32_t sim_adapters_of(const struct lw_cluster *c, double members)
-{
-    double n = sim_adapters(c), used = members * n / c->devices_per_node;
-
-    used = used < n ? used : n;
-    return (int32_t)used + (used > (int32_t)used);
-}
-
-double sim_share_of_node(const struct lw_cluster *c, double members)
-{
-    double share = (double)sim_adapters_of(c, members) / sim_adapters(c);
-    double part = members / c->devices_per_node;
-
-    return links_are_fair(c) || share < part ? share : part;
-}
-
 enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
                            int32_t fewest, struct sim_path *path, struct lw_err *err)
 {
@@ -129,7 +98,7 @@ enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t 
     if (n_nodes > 1) {
         LW_TRY(link_of(c, LW_LINK_INTER, &l, err));
         double per_node = l->bytes_per_s.value * n_links(l);
-        p.inter_bytes_per_s = per_node * sim_share_of_node(c, on_node);
+        p.inter_bytes_per_s = per_node * lw_share_of_node(c, on_node);
         p.inter_ps = lw_round_sat(l->latency_ps.value);
         if (n_ranks == n_nodes || p.inter_bytes_per_s < p.bytes_per_s) {
             p.bytes_per_s = p.inter_bytes_per_s;

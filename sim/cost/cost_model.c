@@ -100,19 +100,43 @@ static int32_t fewest_on_a_node(const struct lw_cluster *c, const struct lw_cost
 }
 
 /* Models give each node the adapters of the fullest. All wait for the node with the fewest members.
- * Measured tables are what they are; hfreduce's hosts use all adapters. */
-static void hold_to_links(const struct lw_cluster *c, const struct lw_cost_query *q,
+ * Measured tables are what they are; hfreduce's hosts use all adapters; a barrier has no bytes. */
+static bool hold_to_links(const struct lw_cluster *c, const struct lw_cost_query *q,
                           struct lw_cost_answer *a)
 {
-    if (q->n_nodes == 1 || strncmp(a->model, "table", 5) == 0 ||
+    bool ring = strcmp(a->algorithm, "ring") == 0;
+
+    if (q->n_nodes == 1 || q->op == LW_OP_BARRIER || strncmp(a->model, "table", 5) == 0 ||
         strcmp(a->algorithm, lw_reducer_name(LW_REDUCER_HFREDUCE)) == 0)
-        return;
-    double peak = lw_node_peak(c, q->op, q->n_ranks, q->n_nodes, q->fewest);
+        return false;
+    double peak = lw_node_peak(c, q->op, q->n_ranks, q->n_nodes, q->fewest, ring);
     if (peak <= 0 || (double)a->time >= (double)q->bytes / peak * (double)LW_PS_PER_S)
-        return;
+        return false;
     a->time = lw_round_sat((double)q->bytes / peak * (double)LW_PS_PER_S + (double)a->latency);
     a->bytes_per_s = peak;
-    a->detail = "smaller node's links";
+    a->detail = sim_is_even(q) ? "the links between nodes" : "smaller node's links";
+    return true;
+}
+
+/* NCCL chose as if all nodes were equal: the algorithm that is the cheapest on the links of the
+ * smallest takes the place of its choice. */
+static void choose_again(const struct lw_cluster *c, const struct lw_cost_query *q,
+                         struct lw_cost_answer *best)
+{
+    struct lw_cost_query one = *q;
+    struct lw_cost_answer a;
+
+    if (strcmp(best->model, "nccl") != 0 ||
+        (q->algorithm != LW_REDUCER_AUTO && q->algorithm != LW_REDUCER_NCCL))
+        return;
+    for (int list = 1; list < LW_N_NCCL_ALGORITHM_LISTS; list *= 2) {
+        one.algorithm = (enum lw_reducer_kind)LW_REDUCER_NCCL_LISTS(list, 0);
+        if (sim_nccl_answer(c, &one, &a, NULL) != LW_OK || a.instead)
+            continue;
+        hold_to_links(c, q, &a);
+        if (a.time < best->time)
+            *best = a;
+    }
 }
 
 /* A curve below 1 stays at what the links carry. */
@@ -150,8 +174,9 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
     while (!models[m].applies(cluster, &q))
         m++;
     LW_TRY(models[m].time(cluster, &q, out, err));
-    hold_to_links(cluster, &q, out);
-    if (q.algorithm == LW_REDUCER_NCCL_CAL)
+    if (hold_to_links(cluster, &q, out))
+        choose_again(cluster, &q, out);
+    if (strcmp(out->model, "nccl+cal") == 0 && q.op != LW_OP_BARRIER)
         hold_curve(cluster, &q, out);
     return LW_OK;
 }

@@ -77,16 +77,6 @@ static inline bool sim_is_even(const struct lw_cost_query *q)
 enum lw_status sim_path_of(const struct lw_cluster *cluster, int32_t n_ranks, int32_t n_nodes,
                            int32_t fewest, struct sim_path *path, struct lw_err *err);
 
-/* Adapters of a node as its devices use them: one for as many devices as the inter-node link's
- * n_sharers says, else as many as there are links, a device each at most. Links beyond that add
- * to each. */
-int32_t sim_adapters(const struct lw_cluster *cluster);
-/* Those that a group of so many members on a node is next to. */
-int32_t sim_adapters_of(const struct lw_cluster *cluster, double members);
-/* What of a node's adapters such a group gets as if every device had one. With fair_links all of
- * those that it is next to: the engine shares them among those that move at the time. */
-double sim_share_of_node(const struct lw_cluster *cluster, double members);
-
 /* A message is one pair's, however many ranks belong to the group: the query of 2 ranks, on 2 nodes
  * where the group has several. Other operations are what they are. */
 struct lw_cost_query sim_of_pair(const struct lw_cost_query *query);

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cluster/link_peak.h"
 #include "shared/numbers/checked.h"
 
 enum { N_PAIR_BITS = SIM_N_NCCL_PROTOCOLS };
@@ -101,11 +102,11 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
                                    .n_nodes = comm->n_nodes,
                                    .device_gbs = whole.intra_bytes_per_s / 1e9,
                                    .has_multicast = comm->multicast};
-    node->n_adapters = sim_adapters_of(c, on_node);
+    node->n_adapters = lw_adapters_of(c, on_node);
     if (comm->n_nodes > 1) {
         const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
         double links = lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
-        node->adapter_gbs = l->bytes_per_s.value * links / sim_adapters(c) / 1e9;
+        node->adapter_gbs = l->bytes_per_s.value * links / lw_adapters(c) / 1e9;
     }
     return LW_OK;
 }
@@ -113,7 +114,7 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
 /* What groups side by side leave of the adapters' rate; 0: all of it. */
 static double left_gbs(const struct lw_cluster *c, const struct sim_nccl_node *node)
 {
-    double share = sim_share_of_node(c, node->n_ranks) * sim_adapters(c);
+    double share = lw_share_of_node(c, node->n_ranks) * lw_adapters(c);
 
     if (node->n_nodes < 2 || share >= node->n_adapters * (1 - 1e-9))
         return 0;

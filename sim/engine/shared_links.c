@@ -18,6 +18,7 @@
 #include <math.h>
 
 #include "shared/base/arena.h"
+#include "shared/cluster/link_peak.h"
 
 enum direction { OUT, IN, N_DIRECTIONS };
 
@@ -91,7 +92,7 @@ enum lw_status sim_net_prepare(struct sim_engine *e)
     struct sim_net *n;
 
     LW_TAKE(&e->arena, n, 1, e->err);
-    *n = (struct sim_net){.per_node = c->devices_per_node, .adapters = sim_adapters(c)};
+    *n = (struct sim_net){.per_node = c->devices_per_node, .adapters = lw_adapters(c)};
     n->n_nodes = (e->given->n_ranks - 1) / n->per_node + 1;
     if (has_rate(inside)) {
         double sharers = lw_figure_is_set(inside->n_sharers) ? inside->n_sharers.value : 1;

@@ -57,6 +57,110 @@ TEST(fewest_ranks_on_a_node_hold_shares)
     lw_cluster_free(&c);
 }
 
+static struct lw_cost_answer ask(const struct lw_cluster *c, enum lw_op_kind op, int64_t bytes,
+                                 int32_t n_ranks, int32_t n_nodes, enum lw_reducer_kind k)
+{
+    struct lw_cost_query q = {op, LW_F32, bytes, n_ranks, n_nodes, k};
+    struct lw_cost_answer a;
+
+    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
+    return a;
+}
+
+/* A ring enters the node of the lone rank by its one adapter: 2 (n-1)/n of 16 GiB by hand. */
+TEST(a_ring_enters_the_smallest_node_with_all)
+{
+    static const struct {
+        const char *name;
+        int32_t n, nodes;
+        double port, ms;
+    } cases[] = {{"dgx-h100", 17, 3, 50e9, 646.8},
+                 {"dgx-a100", 9, 2, 25e9, 1221.7},
+                 {"p4d", 17, 3, 12.5e9, 2587.0}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_cluster c;
+        assert_int_equal(lw_cluster_find(cases[i].name, &c, NULL), LW_OK);
+        struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, INT64_C(16) << 30, cases[i].n,
+                                      cases[i].nodes, LW_REDUCER_NCCL_RING);
+        double least = 2.0 * (cases[i].n - 1) / cases[i].n * 17179869184.0 / cases[i].port;
+        assert_true((double)(a.time - a.latency) >= least * 1e12 * (1 - 1e-9));
+        assert_true((double)a.time < least * 1.002e12);
+        assert_true((double)a.time > (cases[i].ms - 1) * 1e9);
+        assert_string_equal(a.detail, "smaller node's links");
+        lw_cluster_free(&c);
+    }
+}
+
+/* A ring's all-reduce is its reduce-scatter, then its all-gather; and auto takes no longer than
+ * any algorithm of NCCL. */
+TEST(ring_is_two_halves_and_auto_the_cheapest)
+{
+    static const char *const names[] = {"dgx-h100", "dgx-a100", "p4d", "dgx-b200"};
+    struct prng r = prng_start("rings");
+    struct lw_cluster c;
+
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        assert_int_equal(lw_cluster_find(names[k], &c, NULL), LW_OK);
+        for (int i = 0; i < 200; i++) {
+            int32_t nodes = (int32_t)prng_in(&r, 2, 6);
+            int32_t n = (int32_t)prng_in(&r, (nodes - 1) * 8 + 1, nodes * 8);
+            int64_t bytes = INT64_C(1) << prng_in(&r, 28, 36);
+            enum lw_reducer_kind ring = LW_REDUCER_NCCL_RING;
+            struct lw_cost_answer all = ask(&c, LW_OP_ALL_REDUCE, bytes, n, nodes, ring),
+                                  out = ask(&c, LW_OP_REDUCE_SCATTER, bytes, n, nodes, ring),
+                                  in = ask(&c, LW_OP_ALL_GATHER, bytes, n, nodes, ring),
+                                  any = ask(&c, LW_OP_ALL_REDUCE, bytes, n, nodes,
+                                            LW_REDUCER_NCCL),
+                                  tree = ask(&c, LW_OP_ALL_REDUCE, bytes, n, nodes,
+                                             LW_REDUCER_NCCL_TREE);
+            double halves = (double)(out.time - out.latency + in.time - in.latency);
+            if ((double)all.time < halves * (1 - 1e-9))
+                fail_msg("%d ranks on %d nodes of %s: %lld ps, halves %.0f", n, nodes, names[k],
+                         (long long)all.time, halves);
+            if (any.time > all.time || any.time > tree.time)
+                fail_msg("%d ranks on %d nodes of %s, %lld bytes: %s takes %lld ps, ring %lld, "
+                         "tree %lld", n, nodes, names[k], (long long)bytes, any.algorithm,
+                         (long long)any.time, (long long)all.time, (long long)tree.time);
+        }
+        lw_cluster_free(&c);
+    }
+}
+
+/* Three of eight devices are next to two of four adapters of 12.5 GB/s, and have all of them where
+ * the engine shares: of an all-to-all of 1 GiB 3 x 3/6 enter each node. */
+TEST(fair_links_are_counted_once)
+{
+    struct lw_cluster c;
+
+    assert_int_equal(lw_cluster_find("a100-roce4", &c, NULL), LW_OK);
+    c.interference.fair_links = (struct lw_figure){1, "test"};
+    struct lw_cost_answer a = ask(&c, LW_OP_ALL_TO_ALL, 1 << 30, 6, 2, LW_REDUCER_PAIRWISE);
+    double least = 1.5 * 1073741824.0 / 25e9;
+    assert_true((double)a.time >= least * 1e12 * (1 - 1e-9));
+    assert_true((double)a.time < least * 1.03e12); /* and what goes from device to device inside */
+    assert_null(strstr(a.detail, "smaller"));
+    lw_cluster_free(&c);
+}
+
+/* A barrier has no bytes to carry, a rank alone no link to carry them. */
+TEST(barriers_and_lone_ranks_have_no_bound)
+{
+    struct lw_cluster c;
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    lw_ps none = ask(&c, LW_OP_BARRIER, 0, 17, 3, LW_REDUCER_AUTO).time;
+    assert_int_equal(ask(&c, LW_OP_BARRIER, 1 << 30, 17, 3, LW_REDUCER_AUTO).time, none);
+    struct lw_cost_answer a = ask(&c, LW_OP_BARRIER, 1 << 30, 17, 3, LW_REDUCER_NCCL_CAL);
+    assert_null(strstr(a.detail, "links"));
+    assert_true(a.time < LW_PS_PER_S / 1000);
+    for (int op = 0; op < LW_N_OP_KINDS; op++) {
+        assert_true(lw_link_peak(&c, (enum lw_op_kind)op, 1, 1) == 0);
+        assert_true(lw_node_peak(&c, (enum lw_op_kind)op, 8, 1, 0, true) == 0);
+    }
+    lw_cluster_free(&c);
+}
+
 TEST(no_shape_beats_the_links)
 {
     static const char *const names[] = {"dgx-h100", "dgx-a100", "dgx-h200", "p4d", "v100-ib",
@@ -72,7 +176,7 @@ TEST(no_shape_beats_the_links)
                 for (int o = 0; o < 3; o++) {
                     int32_t last = ranks - (nodes - 1) * c.devices_per_node;
                     int32_t least = ranks % nodes != 0 && last >= 1 ? last : ranks / nodes;
-                    double peak = lw_node_peak(&c, ops[o], ranks, nodes, least);
+                    double peak = lw_node_peak(&c, ops[o], ranks, nodes, least, false);
                     double s = seconds(&c, ops[o], ranks, nodes);
                     if (peak > 0 && 4294967296.0 / s > peak * (1 + 1e-9))
                         fail_msg("%s of %d ranks on %d nodes of %s: %.4g GB/s, the links %.4g",
