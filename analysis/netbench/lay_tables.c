@@ -22,10 +22,10 @@ static void say_doubts(const struct lw_cluster *c, int32_t n_tables, FILE *notes
         double ratio;
         if (sim_table_is_doubtful(c, &q, &ratio, &bytes))
             fprintf(notes,
-                    "%s: note: %s on %d ranks of %d node%s takes %.2g times NCCL's "
+                    "%s: note: %s on %d rank%s of %d node%s takes %.2g times NCCL's "
                     "model on '%s' at %s: was it measured on this fabric?\n",
-                    who, lw_op_name(t->op), t->n_ranks, t->n_nodes, lw_plural(t->n_nodes), ratio,
-                    c->name, lw_format_bytes(buf, bytes));
+                    who, lw_op_name(t->op), t->n_ranks, lw_plural(t->n_ranks), t->n_nodes,
+                    lw_plural(t->n_nodes), ratio, c->name, lw_format_bytes(buf, bytes));
     }
 }
 

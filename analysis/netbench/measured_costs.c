@@ -149,9 +149,9 @@ static void say_doubts(const struct lw_cluster *c, const struct traces_bench *b,
                                 lw_op_name(t->op), t->gpu, c->name, c->device.kind);
         if (sim_ratio_is_doubtful(ratio, !largest))
             lw_printf_paragraph(stdout,
-                                "note: %s on %d ranks of %d node%s takes %.2g times the model at "
+                                "note: %s on %d rank%s of %d node%s takes %.2g times the model at "
                                 "%s: was it measured on this fabric?",
-                                lw_op_name(t->op), x->n_ranks, x->n_nodes,
+                                lw_op_name(t->op), x->n_ranks, lw_plural(x->n_ranks), x->n_nodes,
                                 lw_plural(x->n_nodes), ratio, lw_format_bytes(buf, x->bytes));
     }
 }

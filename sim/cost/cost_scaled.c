@@ -234,7 +234,7 @@ double sim_table_over_model(const struct lw_cluster *c, const struct lw_cost_que
     struct lw_cost_answer a;
     const char *unused;
 
-    if (!t || !leaves_choice(c, q))
+    if (!t || q->n_ranks < 2 || !leaves_choice(c, q)) /* one rank has no links */
         return 0;
     *bytes = t->bytes[smallest ? 0 : t->n_rows - 1];
     if (model_at(c, q, t, *bytes, &a, NULL) != LW_OK || a.time <= 0)

@@ -175,6 +175,18 @@ TEST(a_version_without_constants_leaves_the_clusters_own)
     run_ok("cost -c c.json --ranks 8 --bytes 1024 --algorithm nccl");
 }
 
+/* One rank needs no link, so that no rate of its table is too fast. */
+TEST(a_table_of_one_rank_is_laid_onto_a_cluster)
+{
+    fixture_put(fixture_path("one.csv"), "op,nranks,nnodes,size_bytes,time_us\n"
+                                         "all_reduce,1,1,1073741824,1.5\n"
+                                         "all_gather,1,1,1073741824,1.5\n"
+                                         "broadcast,1,1,1073741824,1.5\n");
+    run_ok("import one.csv --onto dgx-h100 --cluster-out c.json");
+    assert_null(strstr(out, "measured on this fabric"));
+    assert_non_null(strstr(out, "3 measured tables"));
+}
+
 TEST(measured_tables_and_profiles_are_imported_by_content)
 {
     run_ok("import $P/tests/fuzz/corpus/bench/today.txt --cluster-out c.json");

@@ -80,22 +80,22 @@ static enum lw_status check_table(const struct lw_cluster *base, const struct lw
 
     if (on_node > base->devices_per_node)
         return lw_fail(err, LW_EINVAL,
-                       "--onto %s: the tables have %d ranks on a node, the cluster has %d "
+                       "--onto %s: the tables have %d rank%s on a node, the cluster has %d "
                        "devices",
-                       base->name, on_node, base->devices_per_node);
+                       base->name, on_node, lw_plural(on_node), base->devices_per_node);
     if (base->n_nodes > 0 && t->n_nodes > base->n_nodes)
-        return lw_fail(err, LW_EINVAL, "--onto %s: the tables have %d nodes, the cluster has %d",
-                       base->name, t->n_nodes, base->n_nodes);
+        return lw_fail(err, LW_EINVAL, "--onto %s: the tables have %d node%s, the cluster has %d",
+                       base->name, t->n_nodes, lw_plural(t->n_nodes), base->n_nodes);
     if (strcmp(kind, "unknown") != 0 && !lw_device_has_links_of(base->device.kind, kind))
         return lw_fail(err, LW_EINVAL,
                        "--onto %s: the tables were measured on '%s', the cluster has '%s'",
                        base->name, kind, base->device.kind);
     if (peak > 0 && rate > MORE_THAN_LINKS * peak)
         return lw_fail(err, LW_EINVAL,
-                       "--onto %s: %s on %d ranks of %d node%s reaches %.4g GB/s, the cluster's "
+                       "--onto %s: %s on %d rank%s of %d node%s reaches %.4g GB/s, the cluster's "
                        "links carry %.4g: the table is of another fabric, or its nodes share one "
                        "NVLink domain (--nodes N)",
-                       base->name, lw_op_name(t->op), t->n_ranks, t->n_nodes,
+                       base->name, lw_op_name(t->op), t->n_ranks, lw_plural(t->n_ranks), t->n_nodes,
                        lw_plural(t->n_nodes), rate / 1e9, peak / 1e9);
     return LW_OK;
 }
