@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/base/arena.h"
 #include "sim/cost/cost_nccl.h"
 
 struct check {
@@ -80,22 +81,26 @@ static bool is_collective(const struct lw_plan *p, const struct lw_op *op)
            lw_plan_work_ps(p, op) <= 0;
 }
 
-/* Each kind of collective on the communicators of one reducer. */
+/* Each kind of collective on the communicators of one reducer, once. */
 static enum lw_status ask_reducer(const struct check *k, struct choice *x)
 {
     const struct lw_plan *p = k->plan;
     char text[320];
+    enum lw_status status = LW_OK;
+    uint64_t *seen = lw_calloc((size_t)p->n_comms, sizeof *seen); /* kinds, of each communicator */
 
-    for (int32_t c = 0; c < p->n_comms; c++) {
-        uint64_t seen = 0;
-        for (int32_t i = 0; i < p->n_ops && p->comms[c].reducer == (int32_t)x->asked; i++) {
-            const struct lw_op *op = &p->ops[i];
-            if (!is_collective(p, op) || op->comm != c || (seen >> op->kind & 1))
-                continue;
-            seen |= UINT64_C(1) << op->kind;
-            LW_TRY(ask_op(k, op, x));
-        }
+    if (!seen)
+        return lw_fail_nomem(k->err);
+    for (int32_t i = 0; i < p->n_ops && status == LW_OK; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (!is_collective(p, op) || p->comms[op->comm].reducer != (int32_t)x->asked ||
+            (seen[op->comm] >> op->kind & 1))
+            continue;
+        seen[op->comm] |= UINT64_C(1) << op->kind;
+        status = ask_op(k, op, x);
     }
+    lw_free(seen);
+    LW_TRY(status);
     if (!*x->others)
         return LW_OK;
     if (x->n_used == 0)

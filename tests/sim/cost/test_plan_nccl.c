@@ -5,6 +5,8 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
+#include "sim/cost/plan_nccl.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/sim/sim_help.h"
@@ -121,6 +123,39 @@ TEST(each_reducer_is_judged_by_its_own_operations)
         lw_plan_free(&plan);
         lw_cluster_free(&c);
     }
+}
+
+static void count(void *ctx, const char *text)
+{
+    (void)text;
+    ++*(int *)ctx;
+}
+
+/* Forty communicators with as many broadcasts: what is said is said once. */
+TEST(many_communicators_of_one_reducer_have_one_remark)
+{
+    enum { N_COMMS = 40 };
+    struct lw_builder *b = begin_plan("p", 16);
+    int32_t members[16], said = 0;
+    struct lw_plan plan;
+    struct lw_cluster c;
+
+    for (int32_t r = 0; r < 16; r++)
+        members[r] = r;
+    int32_t k = add_work(b, LW_OP_KERNEL, 0, LW_PS_PER_US, -1);
+    for (int32_t i = 0; i < N_COMMS; i++) {
+        int32_t comm = lw_builder_comm(b, "data", LW_COMM_DATA, LW_REDUCER_NCCL_TREE, 1);
+        lw_builder_group(b, comm, members, 16);
+        add_collective(b, i == N_COMMS - 1 ? LW_OP_ALL_REDUCE : LW_OP_BROADCAST, comm, 1, 1 << 20,
+                       k);
+    }
+    finish_plan(b, &plan);
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    assert_int_equal(sim_nccl_check_plan(&c, &plan, count, &said, NULL), LW_OK);
+    assert_int_equal(said, 1);
+    EACH_ALLOCATION_FAILS_IN(1, sim_nccl_check_plan(&c, &plan, count, &said, NULL));
+    lw_plan_free(&plan);
+    lw_cluster_free(&c);
 }
 
 TEST(a_library_beyond_the_newest_is_remarked)
