@@ -45,7 +45,9 @@ int cmd_cost(int argc, char **argv)
     const struct lw_opt table[] = {
         {"cluster", 'c', LW_OPT_STRING, &cluster_name, "NAME",
          "known cluster or cluster file (host)"},
-        {"op", 0, LW_OPT_STRING, &op, "OP", "all_reduce, all_gather, send, ... (all_reduce)"},
+        {"op", 0, LW_OPT_STRING, &op, "OP",
+         "all_reduce, reduce, reduce_scatter, all_gather, broadcast, all_to_all, send, recv, "
+         "barrier (all_reduce)"},
         {"algorithm", 0, LW_OPT_STRING, &algorithm, "NAME",
          "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
          "nccl:tree/ll128, ... (auto)"},
@@ -82,7 +84,7 @@ int cmd_cost(int argc, char **argv)
     if (where && !measured)
         return lw_cli_usage("cost", "--where chooses rows of --measured FILE, which is missing");
     dtype = dtype ? dtype : gemm ? "bf16" : "f32";
-    if (lw_op_parse(op ? op : "all_reduce", &q.op, &err) != LW_OK ||
+    if (sim_cost_op(op ? op : "all_reduce", &q.op, &err) != LW_OK ||
         lw_dtype_parse(dtype, &q.dtype, &err) != LW_OK ||
         lw_reducer_parse(algorithm, &q.algorithm, &err) != LW_OK ||
         sim_cost_range(bytes ? bytes : "1KiB..1GiB", &from, &to, &err) != LW_OK)

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "shared/base/nearest.h"
 #include "sim/cost/cost_nccl.h"
 
 enum lw_status sim_cost_range(const char *text, int64_t *from, int64_t *to, struct lw_err *err)
@@ -25,6 +26,24 @@ enum lw_status sim_cost_range(const char *text, int64_t *from, int64_t *to, stru
     if (*from < 1 || *to < *from)
         return lw_fail(err, LW_EINVAL, "'%s': a range goes from at least 1 byte upwards", text);
     return LW_OK;
+}
+
+enum lw_status sim_cost_op(const char *text, enum lw_op_kind *op, struct lw_err *err)
+{
+    const char *words[LW_N_OP_KINDS + 1] = {NULL};
+    int n = 0;
+
+    for (int k = 0; k < LW_N_OP_KINDS; k++) {
+        enum lw_op_class class_ = lw_op_class((enum lw_op_kind)k);
+        if (class_ != LW_CLASS_COLLECTIVE && class_ != LW_CLASS_P2P)
+            continue;
+        words[n++] = lw_op_word(k);
+        if (strcmp(text, lw_op_word(k)) == 0) {
+            *op = (enum lw_op_kind)k;
+            return LW_OK;
+        }
+    }
+    return lw_fail_word(err, "op", text, words);
 }
 
 enum lw_status sim_cost_ask(const struct lw_cluster *c, struct lw_cost_query q, int64_t from,

@@ -8,6 +8,9 @@ enum { SIM_COST_MAX_RANKS = 1 << 24 }; /* sums of ranks and nodes stay within 32
 /* "1KiB..1GiB", or one size. */
 enum lw_status sim_cost_range(const char *text, int64_t *from, int64_t *to, struct lw_err *err);
 
+/* An operation that communicates. LW_EINVAL lists them. */
+enum lw_status sim_cost_op(const char *text, enum lw_op_kind *op, struct lw_err *err);
+
 /* Ranks and nodes of the question, 0 = not given: all devices, and as few nodes as hold them. */
 enum lw_status sim_cost_shape(const struct lw_cluster *c, int64_t ranks, int64_t nodes,
                               struct lw_cost_query *q, struct lw_err *err);

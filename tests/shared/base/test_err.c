@@ -41,5 +41,9 @@ TEST_WITH(every_reducer_is_listed, fixture_open, fixture_close)
 {
     expect("cost --algorithm bogus", 2, "nccl:^tree/simple, nccl:^ll128, nccl+cal; see");
     expect("cost --algorithm nccl:tree,foo", 2, "unknown value 'nccl:tree,foo'; expected nccl:ALG");
-    expect("cost --op all_redce", 2, "unknown operation 'all_redce' (did you mean 'all_reduce'?)");
+    expect("cost --op all_redce", 2,
+           "cost: --op: unknown value 'all_redce' (did you mean 'all_reduce'?)");
+    expect("cost --op gather", 2, "expected one of all_reduce, reduce, reduce_scatter, all_gather, "
+                                  "broadcast, all_to_all, send, recv, barrier");
+    expect("cost --op forward", 2, "--op: unknown value 'forward'");
 }
