@@ -89,9 +89,7 @@ static const struct {
     {always, sim_alpha_beta},
 };
 
-/* Of ranks of which only the number is known: where nodes do not divide them, they fill one node
- * after the other. */
-static int32_t fewest_on_a_node(const struct lw_cluster *c, const struct lw_cost_query *q)
+int32_t sim_fewest_on_a_node(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
     int64_t filled = q->n_ranks - (int64_t)(q->n_nodes - 1) * c->devices_per_node;
     bool even = q->n_ranks % q->n_nodes == 0 || filled < 1;
@@ -170,7 +168,7 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
         return LW_OK;
     }
     if (q.fewest == 0)
-        q.fewest = fewest_on_a_node(cluster, &q);
+        q.fewest = sim_fewest_on_a_node(cluster, &q);
     while (!models[m].applies(cluster, &q))
         m++;
     LW_TRY(models[m].time(cluster, &q, out, err));

@@ -72,6 +72,10 @@ static inline bool sim_is_even(const struct lw_cost_query *q)
            (q->fewest == 0 || q->fewest * q->n_nodes == q->n_ranks);
 }
 
+/* Of ranks of which only the number is known: where nodes do not divide them, they fill one node
+ * after the other. */
+int32_t sim_fewest_on_a_node(const struct lw_cluster *cluster, const struct lw_cost_query *query);
+
 /* The links that n_ranks ranks on n_nodes nodes use in a ring or chain; fewest: ranks on the node
  * that has the fewest, whose links all wait for; 0 = spread evenly. LW_ENOTSUP as above. */
 enum lw_status sim_path_of(const struct lw_cluster *cluster, int32_t n_ranks, int32_t n_nodes,

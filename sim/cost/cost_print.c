@@ -62,6 +62,31 @@ static int32_t fewest_nodes(const struct lw_cluster *c, const struct lw_cost_que
     return (q->n_ranks + c->devices_per_node - 1) / c->devices_per_node;
 }
 
+/* Where not all nodes are full: ": 8, 8, 1 ranks", or of more than four nodes ": 16 nodes of 8
+ * ranks, 1 of 1"; else "". */
+static const char *layout_of(const struct lw_cluster *c, const struct lw_cost_query *q, char *buf,
+                             size_t size)
+{
+    int32_t least = sim_fewest_on_a_node(c, q), nodes = q->n_nodes;
+    bool filled = (int64_t)(nodes - 1) * c->devices_per_node + least == q->n_ranks;
+    int32_t most = filled ? c->devices_per_node : least + 1;
+    int32_t n_most = filled ? nodes - 1 : q->n_ranks % nodes;
+    size_t at = 0;
+
+    buf[0] = '\0';
+    if (nodes == 1 || (int64_t)nodes * c->devices_per_node == q->n_ranks)
+        return buf;
+    if (nodes > 4 && n_most == 0)
+        snprintf(buf, size, ": %d rank%s each", least, lw_plural(least));
+    else if (nodes > 4)
+        snprintf(buf, size, ": %d node%s of %d ranks, %d of %d", n_most, lw_plural(n_most), most,
+                 nodes - n_most, least);
+    for (int32_t i = 0; nodes <= 4 && i < nodes; i++)
+        at += (size_t)snprintf(buf + at, size - at, "%s%d%s", i ? ", " : ": ",
+                               i < n_most ? most : least, i < nodes - 1 ? "" : " ranks");
+    return buf;
+}
+
 /* As many nodes are asked for as the ranks have hosts, where several hosts are one node. */
 static bool hosts_share_a_node(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
@@ -234,7 +259,7 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
 {
     const struct lw_cost_query *q = &a->query[0];
     struct row rows[SIM_COST_MAX_ROWS];
-    char remarks[MOST_REMARKS][REMARK];
+    char remarks[MOST_REMARKS][REMARK], layout[80];
     const struct lw_records r = {"rows", columns, has_protocols(a) ? N_COLUMNS : N_BASE,
                                  rows,   a->n,    sizeof *rows};
 
@@ -245,8 +270,9 @@ enum lw_status sim_cost_print(const struct lw_cluster *c, const struct sim_cost_
         print_json(c, a, rows, f);
         return LW_OK;
     }
-    fprintf(f, "%s of %s on %d ranks, %d node%s of '%s'\n", lw_op_name(q->op),
-            lw_dtype_name(q->dtype), q->n_ranks, q->n_nodes, lw_plural(q->n_nodes), c->name);
+    fprintf(f, "%s of %s on %d rank%s, %d node%s of '%s'%s\n", lw_op_name(q->op),
+            lw_dtype_name(q->dtype), q->n_ranks, lw_plural(q->n_ranks), q->n_nodes,
+            lw_plural(q->n_nodes), c->name, layout_of(c, q, layout, sizeof layout));
     LW_TRY(lw_records_text(&r, f, 0, err));
     print_sources(a, f);
     LW_TRY(print_ceilings(c, a, f, err));

@@ -6,6 +6,8 @@
 #include "shared/cluster/link_peak.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
 
 enum { GIB4_SHIFT = 32 };
@@ -159,6 +161,18 @@ TEST(barriers_and_lone_ranks_have_no_bound)
         assert_true(lw_node_peak(&c, (enum lw_op_kind)op, 8, 1, 0, true) == 0);
     }
     lw_cluster_free(&c);
+}
+
+TEST_WITH(nodes_that_are_not_full_are_named, fixture_open, fixture_close)
+{
+    expect("cost -c dgx-h100 --ranks 17 --bytes 1GiB", 0, "3 nodes of 'dgx-h100': 8, 8, 1 ranks\n");
+    expect("cost -c dgx-h100 --ranks 18 --bytes 1GiB", 0, "3 nodes of 'dgx-h100': 6, 6, 6 ranks\n");
+    expect("cost -c dgx-h100 --ranks 20 --bytes 1GiB", 0, "3 nodes of 'dgx-h100': 8, 8, 4 ranks\n");
+    expect("cost -c dgx-h100 --ranks 24 --bytes 1GiB", 0, "3 nodes of 'dgx-h100'\n");
+    expect("cost -c dgx-h100 --ranks 9 --nodes 8 --bytes 1GiB", 0, ": 1 node of 2 ranks, 7 of 1\n");
+    expect("cost -c dgx-h100 --ranks 8 --nodes 8 --bytes 1GiB", 0, "8 nodes of 'dgx-h100': 1 rank "
+                                                                   "each\n");
+    expect("cost -c dgx-h100 --ranks 131 --bytes 1GiB", 0, ": 16 nodes of 8 ranks, 1 of 3\n");
 }
 
 TEST(no_shape_beats_the_links)
