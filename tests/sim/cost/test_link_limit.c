@@ -145,6 +145,26 @@ TEST(fair_links_are_counted_once)
     lw_cluster_free(&c);
 }
 
+/* A measured message keeps its time, though the links carry 450 GB/s and it moves 1 TB/s: a table
+ * answers a query by nccl+cal, whose curve is the one held to the links. */
+TEST(a_measured_message_stays_as_it_is)
+{
+    static const int64_t bytes = 1000000000;
+    static const lw_ps time = 1000 * LW_PS_PER_US;
+    struct lw_cost_table t = {LW_OP_SEND, LW_F32, 2, 1, 1, 1, &bytes, &time, NULL, NULL, "own"};
+    struct lw_cluster c;
+
+    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
+    c.tables = &t;
+    c.n_tables = 1;
+    struct lw_cost_answer a = ask(&c, LW_OP_SEND, bytes, 2, 1, LW_REDUCER_NCCL_CAL);
+    assert_string_equal(a.model, "table");
+    assert_int_equal(a.time, time);
+    c.tables = NULL;
+    c.n_tables = 0;
+    lw_cluster_free(&c);
+}
+
 /* A barrier has no bytes to carry, a rank alone no link to carry them. */
 TEST(barriers_and_lone_ranks_have_no_bound)
 {
