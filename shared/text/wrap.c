@@ -58,9 +58,15 @@ void lw_put_wrapped(FILE *f, const char *text, int column, int width)
 void lw_put_paragraph(FILE *f, const char *before, const char *text)
 {
     int indent = (int)strspn(before, " ") + 2, room = lw_columns_of(f);
+    char *whole = NULL;
+    size_t n = 0;
+    FILE *m = open_memstream(&whole, &n), *to = m ? m : f;
 
     room = room < LW_TEXT_COLUMNS ? room : LW_TEXT_COLUMNS;
-    put(f, text, fprintf(f, "%s", before), indent, room);
+    put(to, text, fprintf(to, "%s", before), indent, room);
+    if (m && fclose(m) == 0)
+        fwrite(whole, 1, n, f);
+    free(whole);
 }
 
 /* Empty lines around the text, and blanks before it, are kept. */

@@ -19,7 +19,8 @@ int lw_columns_of(FILE *f);
  * f, broken at blanks; the next lines begin at the same column. Ends the last line. */
 void lw_put_wrapped(FILE *f, const char *text, int column, int width);
 /* The same after `before` in the columns of f, LW_TEXT_COLUMNS at most; later lines begin under its
- * first character, indented by two more. */
+ * first character, indented by two more. Written at once: lines of several processes on one stream
+ * stay apart. */
 void lw_put_paragraph(FILE *f, const char *before, const char *text);
 /* A line as printf writes it, broken likewise; what is beyond 2047 bytes is cut. Empty lines around
  * the text and up to 7 blanks before it, which indent it, are kept; the line end is implied. */

@@ -248,5 +248,5 @@ TEST(what_makes_no_sense_is_refused)
     init(&t);
     plan_refused(&t.w, "tp-overlap pieces", "--tp-overlap needs --tp of at least 2");
     plan_refused(&t.w, "tp 2 pp 2 micro-batches 2 schedule zb-h1 tp-overlap backward",
-                 "which splits backwards");
+                 "which computes weight gradients");
 }
