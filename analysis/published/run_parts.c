@@ -104,15 +104,18 @@ static void wait_in(const struct lw_run *r, struct lw_module *m, int forward, in
     m->whole_input_ps += backward * poll;
 }
 
-void lw_run_add_polls(const struct lw_run *r, struct lw_workload *w)
+enum lw_status lw_run_add_polls(const struct lw_run *r, struct lw_workload *w, struct lw_err *err)
 {
     double begin = 0;
 
     for (int64_t q = 0; polls(r) && q < r->pp - 1; q++) {
         begin = next_part(r, q, begin);
+        if (begin < 1 || begin >= w->n_modules)
+            return lw_fail(err, LW_ENOTSUP, "fewer modules than stages: a stage is left without one");
         wait_in(r, &w->modules[(int32_t)begin - 1], 4, 1);
         wait_in(r, &w->modules[(int32_t)begin], 2, 2);
     }
+    return LW_OK;
 }
 
 enum { AFTER_HEAD = 2 }; /* the scores' cast and the loss, a stage each where the head ends one */

@@ -9,8 +9,10 @@
  * the head in the last. */
 void lw_run_parts(const struct lw_run *r, char *list, size_t size);
 
-/* Adds what the hosts of two stages wait for between them, to the modules at their ends. */
-void lw_run_add_polls(const struct lw_run *r, struct lw_workload *w);
+/* Adds what the hosts of two stages wait for between them, to the modules at their ends.
+ * LW_ENOTSUP: there are fewer modules than stages. */
+enum lw_status lw_run_add_polls(const struct lw_run *r, struct lw_workload *w,
+                                struct lw_err *err);
 
 /* Why the framework itself ends such a run before its first step; NULL = it does not. */
 const char *lw_run_refused(const struct lw_run *r);

@@ -280,8 +280,9 @@ static enum lw_status on_machine(struct lw_run *r, const struct lw_cluster *c,
     out->peak = c->device.peak_flops[dtype].value; /* of bf16 where products are of 8 bits */
     out->capacity_bytes =
         c->device.memory_bytes.value - (double)lw_device_framework_bytes(&c->device);
-    lw_run_add_polls(r, &w);
-    enum lw_status s = plan_and_simulate(r, &w, c, out, err);
+    enum lw_status s = lw_run_add_polls(r, &w, err);
+    if (s == LW_OK)
+        s = plan_and_simulate(r, &w, c, out, err);
     lw_workload_free(&w);
     if (s == LW_OK)
         out->tokens_per_s_device = (double)r->gbs * (double)r->seq / (double)r->gpus /

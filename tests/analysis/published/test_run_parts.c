@@ -79,7 +79,7 @@ static void polls_are(struct lw_run r, const int forward[4], const int backward[
                                    {.name = "head"}};
     struct lw_workload w = {.modules = modules, .n_modules = 4};
 
-    lw_run_add_polls(&r, &w);
+    assert_int_equal(lw_run_add_polls(&r, &w, NULL), LW_OK);
     for (int m = 0; m < 4; m++) {
         assert_true(modules[m].forward_ps == forward[m] * LW_PS_PER_S / 10);
         assert_true(modules[m].whole_forward_ps == modules[m].forward_ps);
@@ -124,8 +124,23 @@ TEST(runs_of_the_sweep_that_poll)
         struct lw_run r = {.framework = "nanotron v0.5", .partition = "", .seq_parallel = "",
                            .gpus = cases[k].gpus, .layers = 2, .hidden = cases[k].hidden, .pp = 2,
                            .vpp = 1, .tp = cases[k].tp, .mbs = cases[k].mbs};
-        lw_run_add_polls(&r, &w);
+        assert_int_equal(lw_run_add_polls(&r, &w, NULL), LW_OK);
         if ((modules[1].forward_ps > 0) != cases[k].polls)
             fail_msg("case %zu", k);
     }
+}
+
+/* Embedding, one block and head on four stages: a second stage would begin with module 0. */
+TEST(polls_of_more_stages_than_modules_are_refused)
+{
+    struct lw_module modules[5] = {{.name = ""}}; /* the outer two are not the workload's */
+    struct lw_workload w = {.modules = modules + 1, .n_modules = 3};
+    struct lw_run r = {.framework = "nanotron", .partition = "cost", .seq_parallel = "",
+                       .gpus = 512, .layers = 1, .hidden = 4096, .ffn = 14336, .vocab = 2048,
+                       .pp = 4, .vpp = 1, .tp = 1, .mbs = 1};
+    struct lw_err err;
+
+    assert_int_equal(lw_run_add_polls(&r, &w, &err), LW_ENOTSUP);
+    assert_non_null(strstr(err.msg, "fewer modules than stages"));
+    assert_true(modules[0].forward_ps == 0 && modules[4].forward_ps == 0);
 }
