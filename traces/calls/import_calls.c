@@ -17,6 +17,8 @@ struct reader {
     struct traces_recorded *out;
     const char *file;
     int64_t line, calls_capacity, comms_capacity;
+    char *lost; /* what was not recorded, a list; NULL = nothing */
+    int64_t lost_size, lost_capacity;
     char text[MAX_FIELDS][MAX_TEXT];
     int n_fields;
 };
@@ -157,32 +159,45 @@ static enum lw_status read_span(struct reader *r, struct lw_err *err)
     return LW_OK;
 }
 
+static enum lw_status add_lost(struct reader *r, const char *word, size_t n, struct lw_err *err)
+{
+    static const char comma[] = ", ";
+    size_t before = (size_t)r->lost_size, at = before > 0 ? before - 1 + strlen(comma) : 0;
+
+    LW_ROOM(r->lost, r->lost_capacity, (int64_t)(at + n + 1), err);
+    if (before > 0)
+        memcpy(r->lost + before - 1, comma, strlen(comma));
+    memcpy(r->lost + at, word, n);
+    r->lost[at + n] = '\0';
+    r->lost_size = (int64_t)(at + n + 1);
+    return LW_OK;
+}
+
 /* "# library nccl 2.28.9": the rest of the line after the key, of "# host" the first word. Several
  * "# not recorded" become a list. */
 static enum lw_status read_head(struct reader *r, const char *p, const char *end,
                                 struct lw_err *err)
 {
-    static const char library[] = "# library ", host[] = "# host ", lost[] = "# not recorded ";
     static const struct {
         const char *key;
-        size_t place;
-    } heads[] = {{library, offsetof(struct traces_recorded, library)},
-                 {host, offsetof(struct traces_recorded, host)},
-                 {lost, offsetof(struct traces_recorded, lost)}};
+        size_t place; /* in struct traces_recorded */
+        char stop;
+    } heads[] = {{"# library ", offsetof(struct traces_recorded, library), '\n'},
+                 {"# host ", offsetof(struct traces_recorded, host), ' '}};
+    static const char lost[] = "# not recorded ";
 
+    if ((size_t)(end - p) >= sizeof lost && memcmp(p, lost, strlen(lost)) == 0)
+        return add_lost(r, p + strlen(lost), (size_t)(end - p) - strlen(lost), err);
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-        const char *key = heads[i].key, **place = (void *)((char *)r->out + heads[i].place);
-        size_t n = strlen(key);
-        if ((size_t)(end - p) <= n || memcmp(p, key, n) != 0)
+        size_t n = strlen(heads[i].key), rest = (size_t)(end - p) > n ? (size_t)(end - p) - n : 0;
+        if (rest == 0 || memcmp(p, heads[i].key, n) != 0)
             continue;
-        const char *stop = key == host ? memchr(p + n, ' ', (size_t)(end - p) - n) : NULL;
-        const char *before = key == lost ? *place : "";
-        char text[1024];
-        snprintf(text, sizeof text, "%s%s%.*s", before, *before ? ", " : "",
-                 (int)((stop ? stop : end) - p - (ptrdiff_t)n), p + n);
-        *place = lw_arena_strdup(&r->out->arena, text);
-        if (!*place)
-            return lw_fail_nomem(err);
+        const char *stop = memchr(p + n, heads[i].stop, rest);
+        size_t length = stop ? (size_t)(stop - p) - n : rest;
+        char *text;
+        LW_TAKE(&r->out->arena, text, (int64_t)length + 1, err); /* zeroed */
+        memcpy(text, p + n, length);
+        *(const char **)(void *)((char *)r->out + heads[i].place) = text;
     }
     return LW_OK;
 }
@@ -202,24 +217,26 @@ static enum lw_status read_line(struct reader *r, const char *p, const char *end
     return bad(r, err, "line", 0, "comm, call or span");
 }
 
-static enum lw_status own(struct traces_recorded *c, struct lw_err *err)
+static enum lw_status own(struct reader *r, struct lw_err *err)
 {
-    if (c->calls && lw_arena_adopt(&c->arena, c->calls) != 0) {
-        lw_free(c->calls);
-        lw_free(c->comms);
-        return lw_fail_nomem(err);
+    struct traces_recorded *c = r->out;
+    void *const blocks[] = {c->calls, c->comms, r->lost};
+    enum lw_status s = LW_OK;
+
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        if (!blocks[i] || (s == LW_OK && lw_arena_adopt(&c->arena, blocks[i]) == 0))
+            continue;
+        lw_free(blocks[i]);
+        s = lw_fail_nomem(err);
     }
-    if (c->comms && lw_arena_adopt(&c->arena, c->comms) != 0) {
-        lw_free(c->comms);
-        return lw_fail_nomem(err);
-    }
-    return LW_OK;
+    c->lost = r->lost ? r->lost : "";
+    return s;
 }
 
 enum lw_status traces_recorded_read(const struct lw_input *in, struct traces_recorded *out,
                                  struct lw_err *err)
 {
-    struct traces_recorded c = {.file = in->name, .library = "", .host = "", .lost = ""};
+    struct traces_recorded c = {.file = in->name, .library = "", .host = ""};
     struct reader r = {.out = &c, .file = in->name};
     const char *p = in->text, *stop = in->text + in->len, *end;
     enum lw_status status = LW_OK;
@@ -231,7 +248,7 @@ enum lw_status traces_recorded_read(const struct lw_input *in, struct traces_rec
         r.line++;
         status = read_line(&r, p, end, err);
     }
-    enum lw_status owned = own(&c, status == LW_OK ? err : NULL);
+    enum lw_status owned = own(&r, status == LW_OK ? err : NULL);
     if (status != LW_OK || owned != LW_OK) {
         lw_arena_free(&c.arena);
         return status != LW_OK ? status : owned;

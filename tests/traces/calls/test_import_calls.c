@@ -67,6 +67,25 @@ TEST(calls_that_no_plan_has_are_read)
     traces_recorded_free(&c);
 }
 
+TEST(a_long_list_of_what_was_not_recorded_is_whole)
+{
+    enum { LINES = 80 };
+    struct traces_recorded c;
+    struct lw_err err;
+    char text[8192], lost[8192] = "";
+    size_t n = (size_t)snprintf(text, sizeof text, "%s", head), m = 0;
+
+    for (int i = 0; i < LINES; i++) {
+        n += (size_t)snprintf(text + n, sizeof text - n, "# not recorded MPI_Function_number_%d\n",
+                              i);
+        m += (size_t)snprintf(lost + m, sizeof lost - m, "%sMPI_Function_number_%d", i ? ", " : "",
+                              i);
+    }
+    assert_int_equal(read_text(text, &c, &err), LW_OK);
+    assert_string_equal(c.lost, lost);
+    traces_recorded_free(&c);
+}
+
 TEST(damaged_lines_are_named)
 {
     static const struct {
