@@ -111,7 +111,8 @@ enum lw_status lw_run_add_polls(const struct lw_run *r, struct lw_workload *w, s
     for (int64_t q = 0; polls(r) && q < r->pp - 1; q++) {
         begin = next_part(r, q, begin);
         if (begin < 1 || begin >= w->n_modules)
-            return lw_fail(err, LW_ENOTSUP, "fewer modules than stages: a stage is left without one");
+            return lw_fail(err, LW_ENOTSUP,
+                           "fewer modules than stages: a stage is left without one");
         wait_in(r, &w->modules[(int32_t)begin - 1], 4, 1);
         wait_in(r, &w->modules[(int32_t)begin], 2, 2);
     }
