@@ -121,29 +121,25 @@ static bool shares_data(enum traces_wrapper wrapper, const struct lw_step *step,
            kind != LW_OP_BROADCAST && lw_step_reduces_gradients(step, ns);
 }
 
-/* Most of the group's collectives in the recorded steps sum gradients, by their place in the step,
- * or are gathers and scatters of FSDP. */
-static bool is_data_parallel(const struct replay_maker *m, int32_t class)
+/* By class: of the group's collectives in the recorded steps, those that sum gradients, by their
+ * place in the step, or are gathers and scatters of FSDP, less the others. More than 0: the group
+ * is data-parallel. */
+static void count_data(const struct replay_rank *r, int64_t *excess)
 {
-    int64_t n = 0, n_data = 0;
+    enum traces_wrapper wrapper = lw_trace_wrapper(r->t);
 
-    for (int32_t k = 0; k < m->n; k++) {
-        const struct replay_rank *r = &m->ranks[k];
-        enum traces_wrapper wrapper = lw_trace_wrapper(r->t);
-        for (int64_t i = 0; i < r->comms.n; i++) {
-            const struct traces_comm_item *x = &r->comms.items[i];
-            int64_t ns = x->launch >= 0 ? r->t->start_ns[x->launch] : x->start_ns;
-            const struct lw_step *step = step_at(&r->s->steps, ns);
-            if (x->class != class || !step)
-                continue;
-            n++;
-            n_data += shares_data(wrapper, step, x, ns);
-        }
+    for (int64_t i = 0; i < r->comms.n; i++) {
+        const struct traces_comm_item *x = &r->comms.items[i];
+        if (x->class < 0)
+            continue;
+        int64_t ns = x->launch >= 0 ? r->t->start_ns[x->launch] : x->start_ns;
+        const struct lw_step *step = step_at(&r->s->steps, ns);
+        if (step)
+            excess[x->class] += shares_data(wrapper, step, x, ns) ? 1 : -1;
     }
-    return 2 * n_data > n;
 }
 
-static enum lw_status add_comm(struct replay_maker *m, int32_t class)
+static enum lw_status add_comm(struct replay_maker *m, int32_t class, bool data)
 {
     const struct traces_comm_class *c = &m->cross.classes[class];
     int32_t *members;
@@ -151,8 +147,7 @@ static enum lw_status add_comm(struct replay_maker *m, int32_t class)
     LW_TAKE(m->arena, members, c->n_members, m->err);
     m->comm_of_class[class] =
         lw_builder_comm(m->b, c->name,
-                        is_data_parallel(m, class) ? LW_COMM_RECORDED_DATA : LW_COMM_RECORDED,
-                        LW_REDUCER_AUTO, 0);
+                        data ? LW_COMM_RECORDED_DATA : LW_COMM_RECORDED, LW_REDUCER_AUTO, 0);
     if (c->matched) {
         lw_builder_group(m->b, m->comm_of_class[class], c->members, c->n_members);
     } else {
@@ -209,7 +204,12 @@ enum lw_status replay_match_comms(struct replay_maker *m)
     }
     LW_TRY(traces_cross_rank_build(lists, m->n, m->arena, &m->cross, m->err));
     LW_TAKE(m->arena, m->comm_of_class, m->cross.n_classes, m->err);
+    int64_t *excess;
+
+    LW_TAKE(m->arena, excess, m->cross.n_classes, m->err);
+    for (int32_t k = 0; k < m->n; k++)
+        count_data(&m->ranks[k], excess);
     for (int32_t c = 0; c < m->cross.n_classes; c++)
-        LW_TRY(add_comm(m, c));
+        LW_TRY(add_comm(m, c, excess[c] > 0));
     return LW_OK;
 }
