@@ -465,17 +465,14 @@ static void put_group(const struct traits *t, const struct group *g, int32_t n, 
 
 /* A run all of whose choices are the usual ones: they are its text. */
 static void put_usual(const struct traits *t, const struct group *g, int32_t n_groups, int32_t n,
-                      char *texts)
+                      bool *empty, char *texts)
 {
-    for (int32_t r = 0; r < n; r++) {
-        char *text = texts + (size_t)r * NAME_BYTES;
-        bool empty = !text[0];
-        for (int32_t k = 0; empty && k < n_groups; k++)
-            for (int64_t i = g[k].from; i < g[k].to; i++)
-                if (t->v[i].run == r && t->v[i].rank != PLACE && g[k].differ &&
-                    (!t->v[i].extra || g[k].needed))
-                    append(text, &t->v[i], t->v[i].value);
-    }
+    for (int32_t r = 0; r < n; r++)
+        empty[r] = !texts[(size_t)r * NAME_BYTES];
+    for (int32_t k = 0; k < n_groups; k++)
+        for (int64_t i = g[k].from; g[k].differ && i < g[k].to; i++)
+            if (empty[t->v[i].run] && t->v[i].rank != PLACE && (!t->v[i].extra || g[k].needed))
+                append(texts + (size_t)t->v[i].run * NAME_BYTES, &t->v[i], t->v[i].value);
 }
 
 struct named {
@@ -532,7 +529,7 @@ static enum lw_status write_texts(struct traits *t, const struct lw_run *runs, i
             if (which != LW_RUN_CHOICES || t->v[groups[k].from].rank != PLACE)
                 put_group(t, &groups[k], n, has, pass, which, texts);
     if (which == LW_RUN_CHOICES)
-        put_usual(t, groups, n_groups, n, texts);
+        put_usual(t, groups, n_groups, n, has, texts);
     for (int32_t i = 0; i < n; i++)
         named[i] = (struct named){texts + (size_t)i * NAME_BYTES, &runs[i]};
     if (n > 0)
