@@ -97,7 +97,7 @@ struct stretch {
     struct lw_path_part first;
     lw_ps to, length;
     int32_t n_ops, n_copies, last_op;
-    char text[320];
+    const char *text; /* of those shown */
 };
 
 #define AT(field) offsetof(struct stretch, field)
@@ -107,7 +107,7 @@ static const struct lw_column stretch_columns[] = {
     {NULL, ">ms", LW_COLUMN_MS, AT(length)},
     {NULL, ">rank", LW_COLUMN_INT32, AT(first.rank)},
     {NULL, "cause", LW_COLUMN_WORD, AT(first.cause), .word = cause_name},
-    {NULL, "op", LW_COLUMN_CHARS, AT(text)},
+    {NULL, "op", LW_COLUMN_STRING, AT(text)},
 };
 
 static enum lw_op_kind kind_of(const struct lw_explain_report *r, const struct lw_path_part *p)
@@ -146,58 +146,68 @@ static int64_t join(const struct lw_explain_report *r, struct stretch *out)
     return n;
 }
 
-static void describe(const struct lw_explain_report *r, struct stretch *s)
+static enum lw_status describe(const struct lw_explain_report *r, struct stretch *s,
+                               struct lw_arena *room, struct lw_err *err)
 {
-    enum { SIZE = sizeof s->text };
     const struct lw_op *op = &r->plan->ops[s->first.op];
     const char *kind = lw_op_name(op->kind);
+    char text[320];
 
     if (s->n_copies > 0)
-        snprintf(s->text, SIZE, "%s, %d op%s, %d cop%s between", kind, s->n_ops,
+        snprintf(text, sizeof text, "%s, %d op%s, %d cop%s between", kind, s->n_ops,
                  lw_plural(s->n_ops), s->n_copies, s->n_copies == 1 ? "y" : "ies");
     else if (s->n_ops > 1)
-        snprintf(s->text, SIZE, "%s, %d ops", kind, s->n_ops);
+        snprintf(text, sizeof text, "%s, %d ops", kind, s->n_ops);
     else if (op->bucket >= 0)
-        snprintf(s->text, SIZE, "%s of bucket %d", kind, op->bucket);
+        snprintf(text, sizeof text, "%s of bucket %d", kind, op->bucket);
     else if (op->kind == LW_OP_KERNEL && op->name[0]) /* "ops of the host" */
-        snprintf(s->text, SIZE, "%s", op->name);
+        snprintf(text, sizeof text, "%s", op->name);
     else
-        snprintf(s->text, SIZE, "%s%s%s", kind, op->name[0] ? " " : "", op->name);
+        snprintf(text, sizeof text, "%s%s%s", kind, op->name[0] ? " " : "", op->name);
+    s->text = lw_arena_strdup(room, text);
+    return s->text ? LW_OK : lw_fail_nomem(err);
 }
 
-/* Of all pieces but the longest. */
-static enum lw_status time_of_short(const struct stretch *v, int64_t n, lw_ps *sum,
-                                    struct lw_err *err)
+/* Moves the PIECES_SHOWN longest of v[n], of equal ones the first, to the front, in their order;
+ * *others: the time of those left out. */
+static enum lw_status keep_longest(struct stretch *v, int64_t n, lw_ps *others, struct lw_err *err)
 {
-    int64_t *lengths;
+    int64_t *lengths, n_equal = PIECES_SHOWN, n_kept = 0;
 
     LW_NEW(lengths, n, err);
     for (int64_t i = 0; i < n; i++)
         lengths[i] = v[i].length;
     qsort(lengths, (size_t)n, sizeof *lengths, lw_compare_int64);
-    *sum = 0;
-    for (int64_t i = 0; i + PIECES_SHOWN < n; i++)
-        *sum += lengths[i];
+    int64_t least = lengths[n - PIECES_SHOWN];
     lw_free(lengths);
+    for (int64_t i = 0; i < n; i++)
+        n_equal -= v[i].length > least;
+    *others = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (v[i].length > least || (v[i].length == least && n_equal-- > 0))
+            v[n_kept++] = v[i];
+        else
+            *others += v[i].length;
+    }
     return LW_OK;
 }
 
 static enum lw_status put_pieces(const struct lw_explain_report *r, struct stretch *v, int64_t n,
-                                 FILE *f, struct lw_err *err)
+                                 struct lw_arena *room, FILE *f, struct lw_err *err)
 {
-    struct lw_records rows = LW_RECORDS(NULL, stretch_columns, v, n);
+    bool all = r->all || n <= PIECES_SHOWN;
+    struct lw_records rows = LW_RECORDS(NULL, stretch_columns, v, all ? n : PIECES_SHOWN);
     lw_ps others;
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         v[i].length = v[i].to - v[i].first.from;
-        describe(r, &v[i]);
-    }
-    rows.most = r->all ? 0 : PIECES_SHOWN;
-    rows.largest = AT(length);
-    LW_TRY(time_of_short(v, n, &others, err));
+    if (!all)
+        LW_TRY(keep_longest(v, n, &others, err));
+    for (int64_t i = 0; i < rows.n; i++)
+        LW_TRY(describe(r, &v[i], room, err));
     fprintf(f, "\ncritical path over all ranks\n");
     LW_TRY(lw_records_text(&rows, f, 0, err));
-    if (!r->all && n > PIECES_SHOWN)
+    if (!all)
         fprintf(f, "the %d longest of %lld pieces; the others take %.3f ms; --all prints every "
                    "one\n", PIECES_SHOWN, (long long)n, ms(others));
     return LW_OK;
@@ -206,11 +216,11 @@ static enum lw_status put_pieces(const struct lw_explain_report *r, struct stret
 
 static enum lw_status put_path(const struct lw_explain_report *r, FILE *f, struct lw_err *err)
 {
-    struct stretch *v;
+    struct lw_arena room = {0};
+    struct stretch *v = lw_arena_alloc(&room, r->e->n_path, sizeof *v);
+    enum lw_status st = v ? put_pieces(r, v, join(r, v), &room, f, err) : lw_fail_nomem(err);
 
-    LW_NEW(v, r->e->n_path, err);
-    enum lw_status st = put_pieces(r, v, join(r, v), f, err);
-    lw_free(v);
+    lw_arena_free(&room);
     return st;
 }
 
