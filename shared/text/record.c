@@ -197,9 +197,11 @@ static enum lw_status add_largest(struct lw_table *t, const struct lw_records *r
 static enum lw_status add_rows(struct lw_table *t, const struct lw_records *r, bool csv,
                                struct lw_err *err)
 {
+    if (!t)
+        return lw_fail_nomem(err);
     if (!csv && r->most > 0 && r->n > r->most)
         return add_largest(t, r, err);
-    for (int64_t i = 0; t && i < r->n; i++)
+    for (int64_t i = 0; i < r->n; i++)
         add_row(t, r, i, csv);
     return LW_OK;
 }

@@ -140,9 +140,19 @@ TEST(a_failing_allocation_is_reported)
     struct lw_err err = {0};
     FILE *f = fopen("/dev/null", "w");
     enum lw_status st = LW_ENOMEM;
+    struct lw_records largest = all;
     int n = 0;
 
     assert_non_null(f);
+    largest.most = 1;
+    largest.largest = offsetof(struct row, bytes);
+    for (st = LW_ENOMEM; st != LW_OK; n++) {
+        lw_alloc_fail_at(n + 1);
+        st = lw_records_text(&largest, f, 0, &err);
+        lw_alloc_fail_at(0);
+        assert_true(st == LW_OK || st == LW_ENOMEM);
+    }
+    assert_true(n > 3);
     for (int format = LW_FORMAT_TEXT; format <= LW_FORMAT_CSV; format += 2)
         for (st = LW_ENOMEM, n = 0; st != LW_OK; n++) {
             lw_alloc_fail_at(n + 1);
