@@ -64,7 +64,7 @@ static int32_t part_of_buffer(const struct lw_lowering *l, const char *name)
 
 struct split {
     struct lw_lowering *l;
-    int32_t *local;  /* [n_params] number in its part; -1 = it lives with another */
+    int32_t *local; /* [n_params] l->param_in_part */
     int32_t *buffer_part;
 };
 
@@ -91,16 +91,30 @@ static struct lw_workload *workload_of(struct lw_lowering *l, int32_t q, struct 
     return sub;
 }
 
-int32_t lw_lower_holder(const struct lw_lowering *l, int32_t i)
+int32_t lw_lower_holder(const struct lw_lowering *l, int32_t param)
 {
-    const struct lw_param *params = l->w->params;
-    int32_t first = params[i].tied, stage = lw_lower_stage_of(l, params[i].module);
+    return l->holder[param];
+}
 
-    for (int32_t j = first; j >= 0 && j < i; j++)
-        if ((j == first || params[j].tied == first) &&
-            lw_lower_stage_of(l, params[j].module) == stage)
-            return j;
-    return i;
+/* The holders of one storage, at a stage each, are a chain from the first parameter of all. */
+static enum lw_status find_holders(struct lw_lowering *l, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_workload *w = l->w;
+    int32_t *next;
+
+    LW_TAKE(&l->arena, l->holder, w->n_params, err);
+    LW_TAKE(room, next, w->n_params, err);
+    memset(next, -1, (size_t)w->n_params * sizeof *next);
+    for (int32_t i = 0; i < w->n_params; i++) {
+        int32_t stage = lw_lower_stage_of(l, w->params[i].module), last = -1;
+        int32_t j = w->params[i].tied < i ? w->params[i].tied : -1;
+        for (; j >= 0 && lw_lower_stage_of(l, w->params[j].module) != stage; j = next[j])
+            last = j;
+        l->holder[i] = j >= 0 ? j : i;
+        if (j < 0 && last >= 0)
+            next[last] = i;
+    }
+    return LW_OK;
 }
 
 static enum lw_status take_params(struct split *k, int32_t q, struct lw_range r, struct lw_err *err)
@@ -198,11 +212,11 @@ static enum lw_status split_workload(struct lw_lowering *l, const struct lw_rang
                                      struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_workload *w = l->w;
-    struct split k = {.l = l, .local = lw_arena_alloc(room, w->n_params, sizeof *k.local),
-                      .buffer_part = lw_arena_alloc(room, w->n_buffers, sizeof *k.buffer_part)};
+    struct split k = {.l = l};
 
-    if (!k.local || !k.buffer_part)
-        return lw_fail_nomem(err);
+    LW_TAKE(&l->arena, k.local, w->n_params, err);
+    LW_TAKE(room, k.buffer_part, w->n_buffers, err);
+    l->param_in_part = k.local;
     memset(k.local, -1, (size_t)w->n_params * sizeof *k.local);
     for (int32_t i = 0; i < w->n_buffers; i++)
         k.buffer_part[i] = part_of_buffer(l, w->buffers[i].name);
@@ -249,12 +263,13 @@ static enum lw_status cut_model(struct lw_lowering *l, const struct lw_cost *cos
         return lw_fail_nomem(err);
     if (l->n_parts == 1) {
         l->parts[0].w = l->w;
-        return LW_OK;
+        return find_holders(l, room, err);
     }
     LW_TRY(lw_lower_partition(l, cost, ranges, err));
     for (int32_t q = 0; q < l->n_parts; q++)
         for (int32_t m = ranges[q].begin; m < ranges[q].end; m++)
             l->part_of[m] = q;
+    LW_TRY(find_holders(l, room, err));
     return split_workload(l, ranges, room, err);
 }
 

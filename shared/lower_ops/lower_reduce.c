@@ -93,9 +93,10 @@ static void take_room(struct lw_writer *k, struct lw_writer_part *x, int32_t par
 void lw_write_grad_room(struct lw_writer *k, struct lw_writer_part *x, int32_t module,
                         const int32_t *params, int32_t n)
 {
-    for (int32_t i = 0; i < k->n_tied; i++)
-        if (k->tied[i].module == lw_part_module(x->d, module))
-            take_room(k, k->tied[i].part, k->tied[i].param);
+    int32_t use = k->module_tied ? k->module_tied[lw_part_module(x->d, module)] : -1;
+
+    for (; use >= 0; use = k->tied[use].next)
+        take_room(k, k->tied[use].part, k->tied[use].param);
     for (int32_t i = 0; x->room_at && i < n; i++)
         take_room(k, x, params[i]);
     for (int32_t i = 0; x->room_at && n > 0 && i < x->d->n_unused; i++)

@@ -1,5 +1,7 @@
 /* ZeRO-3's ops: which modules' weights are gathered when, what waits for them, and when they are
  * freed. What a unit is: shared/lower_part/lower_fsdp.c. */
+#include <string.h>
+
 #include "shared/lower_ops/writer.h"
 
 static struct lw_op memory_op(const struct lw_writer *k, enum lw_op_kind kind, int32_t stream,
@@ -130,26 +132,20 @@ void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t mod
         free_units(k, x, module, false);
 }
 
-static struct lw_writer_part *writer_of(const struct lw_writer *k, int32_t param)
+/* By part of the model; NULL: it is at another stage. */
+static enum lw_status index_writers(const struct lw_writer *k, struct lw_arena *room,
+                                    struct lw_writer_part ***out, struct lw_err *err)
 {
-    const struct lw_part *d = &k->l->parts[k->l->part_of[k->l->w->params[param].module]];
-
+    LW_TAKE(room, *out, k->l->n_parts, err);
     for (int32_t i = 0; i < k->n_parts; i++)
-        if (k->parts[i].d == d)
-            return &k->parts[i];
-    return NULL;
+        (*out)[k->parts[i].d - k->l->parts] = &k->parts[i];
+    return LW_OK;
 }
 
-/* Of the model's parameter; -1: it is in none that comes and goes. */
-static int32_t unit_with(const struct lw_part *d, int32_t param)
+/* Number of the model's parameter in the part that holds it. */
+static int32_t number_in_part(const struct lw_writer *k, int32_t param)
 {
-    const struct lw_part_shards *h = &d->shards;
-
-    for (int32_t b = 0; b < h->n_buffers; b++)
-        for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
-            if (lw_part_param(d, h->items[h->buffers[b].first_item + i]) == param)
-                return b;
-    return -1;
+    return k->l->param_in_part ? k->l->param_in_part[param] : param;
 }
 
 /* A V-shaped pipeline has the first module and the last one at one stage, in two parts. */
@@ -158,45 +154,71 @@ static enum lw_status link_unit(const struct lw_writer *k, struct lw_writer_part
                                 struct lw_err *err)
 {
     const struct lw_workload *w = k->l->w;
-    int32_t unit =
-        user != x && x->unit_there ? unit_with(x->d, lw_lower_holder(k->l, param)) : -1;
+    int32_t holder = number_in_part(k, lw_lower_holder(k->l, param));
+    int32_t unit = user != x && x->unit_of ? x->unit_of[holder] : -1;
+    int32_t module = w->params[param].module - user->d->first_module;
 
     if (unit < 0)
         return LW_OK;
     if (!user->elsewhere)
         LW_TAKE(room, user->elsewhere, w->n_params, err);
-    user->elsewhere[user->n_elsewhere++] =
-        (struct lw_unit_elsewhere){x, w->params[param].module - user->d->first_module, unit};
+    const struct lw_unit_elsewhere *last =
+        user->n_elsewhere > 0 ? &user->elsewhere[user->n_elsewhere - 1] : NULL;
+    if (!last || last->part != x || last->module != module || last->unit != unit)
+        user->elsewhere[user->n_elsewhere++] = (struct lw_unit_elsewhere){x, module, unit};
     return LW_OK;
 }
 
-/* The module of a tied parameter adds to the gradient that another holds. */
-static void link_gradient(struct lw_writer *k, struct lw_writer_part *x, int32_t param)
+/* The module of a tied parameter adds to the gradient that another holds. From the last one: each
+ * goes before those of its module. */
+static void link_gradients(struct lw_writer *k, struct lw_writer_part *const *writer_of)
 {
-    int32_t holder = lw_lower_holder(k->l, param);
+    const struct lw_workload *w = k->l->w;
+    int32_t n = 0;
 
-    for (int32_t i = 0; x->room_at && i < x->d->w->n_params; i++)
-        if (lw_part_param(x->d, i) == holder)
-            k->tied[k->n_tied++] = (struct lw_tied_use){x, k->l->w->params[param].module, i};
+    for (int32_t i = w->n_params - 1; i >= 0; i--) {
+        int32_t holder = lw_lower_holder(k->l, i), module = w->params[i].module;
+        struct lw_writer_part *x = writer_of[k->l->part_of[w->params[holder].module]];
+        if (holder == i || !x || !x->room_at || !writer_of[k->l->part_of[module]])
+            continue;
+        k->tied[n] = (struct lw_tied_use){x, number_in_part(k, holder), k->module_tied[module]};
+        k->module_tied[module] = n++;
+    }
 }
 
 enum lw_status lw_write_link_tied(struct lw_writer *k, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_workload *w = k->l->w;
+    struct lw_writer_part **writer_of;
     int32_t n = 0;
 
     for (int32_t i = 0; i < w->n_params; i++)
         n += w->params[i].tied >= 0;
+    if (n == 0)
+        return LW_OK;
+    LW_TRY(index_writers(k, room, &writer_of, err));
     LW_TAKE(room, k->tied, n, err);
-    for (int32_t i = 0; n > 0 && i < w->n_params; i++) {
-        int32_t holder = w->params[i].tied < 0 ? i : lw_lower_holder(k->l, i);
-        struct lw_writer_part *user = writer_of(k, i), *x = writer_of(k, holder);
-        if (holder == i || !user || !x)
-            continue;
-        LW_TRY(link_unit(k, user, x, i, room, err));
-        link_gradient(k, x, i);
+    LW_TAKE(room, k->module_tied, w->n_modules, err);
+    memset(k->module_tied, -1, (size_t)w->n_modules * sizeof *k->module_tied);
+    for (int32_t i = 0; i < w->n_params; i++) {
+        int32_t holder = lw_lower_holder(k->l, i);
+        struct lw_writer_part *user = writer_of[k->l->part_of[w->params[i].module]];
+        struct lw_writer_part *x = writer_of[k->l->part_of[w->params[holder].module]];
+        if (holder != i && user && x)
+            LW_TRY(link_unit(k, user, x, i, room, err));
     }
+    link_gradients(k, writer_of);
     return LW_OK;
+}
+
+static void index_units(struct lw_writer_part *x)
+{
+    const struct lw_part_shards *h = &x->d->shards;
+
+    memset(x->unit_of, -1, (size_t)x->d->w->n_params * sizeof *x->unit_of);
+    for (int32_t b = h->n_buffers - 1; b >= 0; b--)
+        for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
+            x->unit_of[h->items[h->buffers[b].first_item + i]] = b;
 }
 
 enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
@@ -210,6 +232,8 @@ enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer
     LW_TAKE(room, x->unit_at, n, err);
     LW_TAKE(room, x->unit_freed, n, err);
     LW_TAKE(room, x->unit_waited, n, err);
+    LW_TAKE(room, x->unit_of, x->d->w->n_params, err);
+    index_units(x);
     for (int32_t b = 0; b < n; b++) {
         x->unit_at[b] = x->unit_freed[b] = -1;
         x->unit_there[b] = x->unit_waited[b] = pass->held && x->d->shards.buffers[b].module >= 0;

@@ -18,7 +18,6 @@ struct lw_pass {
     enum lw_used_map used_map;
 };
 
-/* What the writer of a pass keeps about one part of its rank. */
 /* A unit of another part of the stage, which holds the weight that a module's parameter is tied
  * to. */
 struct lw_unit_elsewhere {
@@ -30,9 +29,11 @@ struct lw_unit_elsewhere {
  * that module is tied to it. */
 struct lw_tied_use {
     struct lw_writer_part *part;
-    int32_t module, param; /* module: of the model; param: of the part */
+    int32_t param;         /* of the part */
+    int32_t next;          /* of the same module; -1 = none */
 };
 
+/* What the writer of a pass keeps about one part of its rank. */
 struct lw_writer_part {
     struct lw_part *d;
     const struct lw_part_set *set; /* NULL: nothing is reduced */
@@ -50,6 +51,7 @@ struct lw_writer_part {
     int32_t *unit_at;              /* [buffers] its last gather in the pass; -1 = none */
     int32_t *unit_freed;           /* [buffers] when it was freed last; -1 = never */
     bool *unit_waited;             /* [buffers] the compute stream has waited for it */
+    int32_t *unit_of;              /* [params] that it comes and goes with; -1 = none */
     struct lw_unit_elsewhere *elsewhere;
     int32_t n_elsewhere;
     bool unused_copied, map_reduced;
@@ -62,8 +64,9 @@ struct lw_writer {
     int32_t role, stage;
     struct lw_writer_part *parts;  /* [n_parts] those of the role */
     int32_t n_parts;
-    struct lw_tied_use *tied;      /* [n_tied] where gradients come and go */
-    int32_t n_tied;
+    struct lw_tied_use *tied;      /* where gradients come and go */
+    int32_t *module_tied;          /* [modules of the model] the first of its tied uses; -1 = none.
+                                    * NULL: nothing is tied */
     int32_t micro_batch;
     int32_t *made;                 /* [2 * grid stages * micro-batches] op after which the output of
                                     * a forward, of a backward is there; -1 = not here */

@@ -328,6 +328,43 @@ TEST(a_tied_weight_is_gathered_for_each_of_its_modules)
            shards);
 }
 
+/* Modules whose parameters are all tied to the first one's: the backward of the last module takes
+ * room for all gradients, and no other one takes any. */
+TEST(many_tied_parameters_have_one_gradient_each)
+{
+    enum { MODULES = 30, EACH = 60, N = MODULES * EACH };
+    struct lw_module modules[MODULES];
+    struct lw_param params[N];
+    struct lw_workload w = {.name = "tied", .modules = modules, .n_modules = MODULES,
+                            .params = params, .n_params = N, .batch = 1, .optimizer_ps = 1};
+    struct lw_strategy s = zero(2);
+    struct lw_err err = {0};
+    struct lw_plan p;
+    int32_t n_room = 0, n_backwards = 0, at_first = 0;
+
+    for (int32_t m = 0; m < MODULES; m++)
+        modules[m] = tiny_module("m", 1);
+    for (int32_t i = 0; i < N; i++) {
+        params[i] = tiny_param("p", 10 + i % EACH, i / EACH, -1);
+        params[i].ready_ps = -1;
+        params[i].tied = i < EACH ? -1 : i % EACH;
+    }
+    w.from.rank = w.from.step = -1;
+    s.bucket_cap_bytes = 400;
+    assert_ok(lw_plan_build(&w, &s, NULL, &p, &err), err);
+    for (int32_t i = 0; i < N; i++)
+        assert_int_equal(p.params[i].tied, params[i].tied);
+    for (int32_t i = p.programs[0].first_op; i < p.programs[0].first_op + p.programs[0].n_ops;
+         i++) {
+        n_room += p.ops[i].kind == LW_OP_ALLOC;
+        if (p.ops[i].kind == LW_OP_BACKWARD && n_backwards++ == 0)
+            at_first = n_room;
+    }
+    assert_true(n_backwards >= MODULES && at_first > 10);
+    assert_int_equal(n_room, at_first);
+    lw_plan_free(&p);
+}
+
 /* --- the check ----------------------------------------------------------------------------------- */
 
 static void expect_fault(struct lw_plan *p, const char *part)
