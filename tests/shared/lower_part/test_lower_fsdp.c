@@ -452,6 +452,11 @@ TEST(faults_around_room_for_gradients_are_named)
     expect_fault(&p, "(backward, module 2) of 'first' for role 'data' writes gradients before they "
                      "have room");
 
+    p = build(&t, &s); /* instead of b's weights, a's gradient */
+    p.ops[find_op(&p, LW_OP_FREE, 3)].bucket = p.ops[find_op(&p, LW_OP_FREE, 6)].bucket;
+    expect_fault(&p, "(backward, module 0) of 'first' for role 'data' writes gradients whose room "
+                     "is freed by op ");
+
     p = build(&t, &s);
     p.ops[find_op(&p, LW_OP_ALLOC, 6)].kind = LW_OP_FREE;
     expect_fault(&p, "(free, bucket 0) of 'first' for role 'data' frees room that was not taken");
