@@ -28,6 +28,15 @@ void lw_cluster_tables_json(const struct lw_cluster *c, struct lw_jsonout *o)
     lw_jsonout_end(o);
 }
 
+#define AT(field) offsetof(struct lw_pair_rate, field)
+static const struct lw_column pair_columns[] = {
+    {"op", NULL, LW_COLUMN_WORD, AT(op), .word = lw_activity_word},
+    {"beside", NULL, LW_COLUMN_WORD, AT(beside), .word = lw_activity_word},
+    {"rate", NULL, LW_COLUMN_DOUBLE, AT(rate)},
+    {"source", NULL, LW_COLUMN_STRING, AT(source)},
+};
+#undef AT
+
 static void put_json(const struct lw_cluster *c)
 {
     struct lw_jsonout o = {.file = stdout};
@@ -57,6 +66,7 @@ static void put_json(const struct lw_cluster *c)
     }
     lw_jsonout_end(&o);
     lw_cluster_tables_json(c, &o);
+    lw_records_json(&o, &LW_RECORDS("pairs", pair_columns, c->pairs, c->n_pairs));
     lw_jsonout_end(&o);
 }
 
@@ -118,6 +128,13 @@ static enum lw_status put_figures(const struct lw_cluster *c, bool csv, struct l
         snprintf(range, sizeof range, "%d ranks, %lld to %lld B, %d in flight", m->n_ranks,
                  (long long)m->bytes[0], (long long)m->bytes[m->n_rows - 1], m->n_in_flight);
         lw_table_cell(t, "%s: %s", m->source, range);
+    }
+    for (int32_t i = 0; i < c->n_pairs; i++) {
+        const struct lw_pair_rate *p = &c->pairs[i];
+        lw_table_cell(t, "pairs[%d]: %s beside %s", i, lw_activity_word((int)p->op),
+                      lw_activity_word((int)p->beside));
+        lw_table_cell(t, "%.15g", p->rate);
+        LW_CELLS(t, "of its speed alone", p->source);
     }
     return lw_table_end(t, stdout, csv ? LW_TABLE_CSV : 0, err);
 }

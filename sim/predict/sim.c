@@ -1,6 +1,7 @@
 /* The public entry: prepare, run, say which terms were on, and give everything back. */
 #include "sim/predict/sim.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "sim/engine/engine.h"
@@ -66,9 +67,11 @@ static enum lw_status check_options(const struct lw_sim_options *o, struct lw_er
 static void term(struct lw_sim_stats *s, const char *name, double value, const char *source,
                  const char *why)
 {
-    if (s->n_terms < LW_SIM_MAX_TERMS)
-        s->terms[s->n_terms++] = (struct lw_sim_term){
-            name, value, source, !*why, why};
+    if (s->n_terms == LW_SIM_MAX_TERMS)
+        return;
+    struct lw_sim_term *x = &s->terms[s->n_terms++];
+    *x = (struct lw_sim_term){.value = value, .source = source, .on = !*why, .why = why};
+    snprintf(x->name, sizeof x->name, "%s", name);
 }
 
 static void figure(struct lw_sim_stats *s, const char *name, struct lw_figure f, const char *why)
@@ -115,6 +118,18 @@ static const char *why_no_channels(const struct sim_engine *e)
                : "only NCCL's cost model tells channels";
 }
 
+static void list_pairs(const struct lw_cluster *c, struct lw_sim_stats *s, const char *why)
+{
+    char name[48];
+
+    for (int32_t i = 0; i < c->n_pairs; i++) {
+        const struct lw_pair_rate *p = &c->pairs[i];
+        snprintf(name, sizeof name, "%s beside %s", lw_activity_word((int)p->op),
+                 lw_activity_word((int)p->beside));
+        term(s, name, p->rate, p->source, why);
+    }
+}
+
 static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s)
 {
     const struct lw_interference *i = &e->cluster->interference;
@@ -135,8 +150,7 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     list_memory(e, s, messages);
     if (e->terms.fair_links)
         figure(s, "fair_links", i->fair_links, messages);
-    if (e->cluster->n_pairs > 0)
-        term(s, "pairs", e->cluster->n_pairs, e->cluster->pairs[0].source, messages);
+    list_pairs(e->cluster, s, messages);
     for (int32_t t = 0; t < e->cluster->n_tables; t++) {
         const struct lw_cost_table *table = &e->cluster->tables[t];
         if (table->n_in_flight > 1) {

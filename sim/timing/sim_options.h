@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shared/cluster/cluster.h"
 #include "shared/numbers/dtype.h"
 #include "shared/base/progress.h"
 #include "shared/numbers/units.h"
@@ -40,14 +41,19 @@ struct lw_sim_options {
 
 /* A term of the model that is off unless the cluster gives it a figure. */
 struct lw_sim_term {
-    const char *name;   /* as the cluster file spells it */
+    char name[48];      /* as the cluster file spells it; "compute beside all_gather" of a pair */
     double value;
     const char *source; /* of the figure */
     bool on;            /* false: given, but this run does not use it */
     const char *why;    /* it is not used; "" when on */
 };
 
-enum { LW_SIM_MAX_TERMS = 16, LW_SIM_MAX_TIMED = 64, LW_SIM_MAX_REMARKS = 4 };
+enum {
+    LW_SIM_MAX_PAIRS = LW_N_ACTIVITIES * (LW_N_ACTIVITIES - 1),
+    LW_SIM_MAX_TERMS = 32 + LW_SIM_MAX_PAIRS,
+    LW_SIM_MAX_TIMED = 64,
+    LW_SIM_MAX_REMARKS = 4,
+};
 
 /* Ops of one kind and type that the cluster times, and by what. */
 struct lw_sim_timed {

@@ -440,6 +440,19 @@ TEST(list_of_systems_fits_a_page)
     }
 }
 
+TEST(command_shows_each_pair_with_its_rate)
+{
+    char *example = fixture_example(example_page);
+
+    fixture_put(fixture_path("pairs.json"), example);
+    free(example);
+    expect("cluster pairs.json --format csv", 0,
+           "pairs[0]: compute beside all_gather,0.9,of its speed alone,lapwing calibrate\n");
+    expect("cluster pairs.json --format json", 0,
+           "{\"op\": \"compute\", \"beside\": \"all_gather\", \"rate\": 0.9, \"source\": "
+           "\"lapwing calibrate\"}");
+}
+
 TEST(command_shows_tables_of_work_with_their_range)
 {
     char *example = fixture_example(example_page);

@@ -657,7 +657,9 @@ TEST(a_pair_of_compute_and_a_collective_wins_over_the_general_rates)
         run_world(&w, lw_sim_options_default());
         assert_int_equal(end_of(&w, 0, g), cases[i].comm * us);
         assert_int_equal(end_of(&w, 1, k), cases[i].compute * us);
-        assert_true(term_of(&w, "pairs")->on);
+        assert_true(term_of(&w, "compute beside all_gather")->on);
+        assert_true(term_of(&w, "compute beside all_gather")->value == 0.5);
+        assert_true(term_of(&w, "all_gather beside compute")->value == 0.8);
         free_world(&w);
     }
 }
