@@ -144,15 +144,15 @@ static double step_bytes(const struct lw_run *r, const struct lw_plan *plan,
 
 /* Of a rank: what it holds throughout, at most beside that, and gradients that take no freed
  * block. */
-struct share {
+struct rank_bytes {
     const int64_t *bytes;
     double fixed, active, gradients;
 };
 
-static struct share share_of(const struct lw_run *r, const struct lw_plan *plan,
-                             const struct lw_measure *m)
+static struct rank_bytes bytes_of_rank(const struct lw_run *r, const struct lw_plan *plan,
+                                       const struct lw_measure *m)
 {
-    struct share x = {.bytes = plan->roles[plan->role_of[m->rank]].static_bytes};
+    struct rank_bytes x = {.bytes = plan->roles[plan->role_of[m->rank]].static_bytes};
 
     for (int k = 0; k < LW_N_MEM; k++)
         x.fixed += (double)x.bytes[k];
@@ -179,7 +179,8 @@ static const struct lw_measure *rank_shown(const struct lw_run *r, const struct 
 /* Tensors of a rank at their most: in a backward, or in the optimizer's step. Before it updates,
  * the tensor of all gradients has replaced them and their buckets, and its f32 copy has replaced
  * it. */
-static double tensors(const struct lw_run *r, const struct lw_plan *plan, const struct share *x)
+static double tensors(const struct lw_run *r, const struct lw_plan *plan,
+                      const struct rank_bytes *x)
 {
     bool flat = lw_run_framework_of(r)->flat_gradients && is_flat(plan) && !sums_in_f32(r);
     double backward = x->active + x->gradients + whole_inputs(r, GATHERED_IN_BACKWARD) +
@@ -199,7 +200,7 @@ double lw_run_needed_bytes(const struct lw_run *r, const struct lw_plan *plan,
     double most = 0;
 
     for (int32_t i = 0; i < s->n_ranks; i++) {
-        struct share x = share_of(r, plan, &s->ranks[i]);
+        struct rank_bytes x = bytes_of_rank(r, plan, &s->ranks[i]);
         double bytes = RESERVE * tensors(r, plan, &x);
         most = bytes > most ? bytes : most;
     }
@@ -220,7 +221,7 @@ double lw_run_shown_bytes(const struct lw_run *r, const struct lw_plan *plan,
                           const struct lw_device *d, const struct lw_summary *s,
                           double device_share)
 {
-    const struct share x = share_of(r, plan, rank_shown(r, s));
+    const struct rank_bytes x = bytes_of_rank(r, plan, rank_shown(r, s));
     bool smi = strstr(r->memory, "nvidia-smi");
     double full = d->memory_bytes.value - (double)lw_device_framework_bytes(d);
     double framework = smi ? (double)lw_device_framework_bytes(d) : 0;

@@ -15,7 +15,7 @@ struct bucket_times {
     int32_t bucket;
     enum lw_op_kind kind;
     int64_t bytes;
-    lw_ps ready, launch, start, all_in, end, moving;
+    lw_ps ready, launch, start, all_in, end, length;
 };
 
 struct bucket_list {
@@ -64,7 +64,7 @@ static enum lw_status collect(const struct lw_sim_report *r, struct bucket_list 
         b->start = later(b->start, t->start[i] - began);
         b->all_in = later(b->all_in, t->all_in[i] - began);
         b->end = later(b->end, t->end[i] - began);
-        b->moving = b->end - b->start;
+        b->length = b->end - b->start;
     }
     return LW_OK;
 }
@@ -93,7 +93,7 @@ static enum lw_status text_buckets(const struct bucket_list *l, bool all, FILE *
     if (l->n == 0)
         return LW_OK;
     r.most = all ? 0 : SHOWN;
-    r.largest = AT(moving);
+    r.largest = AT(length);
     lw_printf_paragraph(
         f, "\nbuckets, from the start of the step (last rank; moves: all members are in)");
     LW_TRY(lw_records_text(&r, f, 2, err));
