@@ -404,3 +404,17 @@ TEST(ranks_of_a_sweep_are_correlated)
     assert_true(isnan(v.series[three].rank));
     lw_validation_free(&v);
 }
+
+/* nanotron's polls lie between the modules of two stages: three modules are on no four stages. */
+TEST(polls_of_more_stages_than_modules_are_a_reason)
+{
+    struct lw_validation v;
+
+    validate("mine.csv", "gpu,gpus,model,layers,hidden,ffn,heads,kv_heads,vocab,seq,mbs,grad_accum,"
+                         "tp,pp,dp,zero,precision,framework,tied_embeddings,tok_s\n"
+                         "H100-80GB,512,small,1,4096,14336,32,8,2048,512,1,4,1,4,128,0,bf16,"
+                         "nanotron,True,1000\n", &v);
+    assert_int_equal(v.n_cases, 0);
+    assert_non_null(strstr(v.skips[0].reason, "fewer modules than stages"));
+    lw_validation_free(&v);
+}
