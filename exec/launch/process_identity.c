@@ -7,6 +7,7 @@
 
 #include "exec/launch/rendezvous.h"
 #include "exec/backend/scalar.h"
+#include "shared/base/hash.h"
 #include "shared/numbers/units.h"
 
 static const struct launcher {
@@ -61,10 +62,29 @@ static int32_t ranks_here(const char *name, int32_t n_ranks)
     return alike && n <= n_ranks ? (int32_t)n : 1;
 }
 
+/* The launcher's name of the job and, under Slurm, of the step. A text without room is hashed as
+ * a whole: two jobs may differ in its last characters only. */
+static enum lw_status read_token(int i, struct exec_identity *id, struct lw_err *err)
+{
+    const char *job = getenv(launchers[i].job), *step = i == SLURM ? getenv("SLURM_STEP_ID") : NULL;
+    char hex[33];
+
+    if (snprintf(id->token, sizeof id->token, "%s%s%s", job ? job : "", step ? "." : "",
+                 step ? step : "") < (int)sizeof id->token)
+        return LW_OK;
+    struct lw_hash *h = lw_hash_new();
+    if (!h)
+        return lw_fail_nomem(err);
+    lw_hash_string(h, job ? job : "");
+    lw_hash_string(h, step ? step : "");
+    lw_hash_finish(h, hex);
+    snprintf(id->token, sizeof id->token, "%s", hex);
+    return LW_OK;
+}
+
 static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *err)
 {
     struct launcher own = launchers[i], *l = &own;
-    const char *job = getenv(l->job), *step = i == SLURM ? getenv("SLURM_STEP_ID") : NULL;
 
     l->size = size_variable(i);
     if (number(l->size, INT32_MAX, &id->n_ranks, err) != LW_OK ||
@@ -77,10 +97,8 @@ static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *e
     if (!getenv(l->local))
         id->local_rank = -1;
     id->n_here = ranks_here(l->here, id->n_ranks);
-    snprintf(id->token, sizeof id->token, "%.40s%s%.20s", job ? job : "", step ? "." : "",
-             step ? step : "");
     snprintf(id->source, sizeof id->source, "%s (%s, %s)", l->name, l->rank, l->size);
-    return LW_OK;
+    return read_token(i, id, err);
 }
 
 enum lw_status exec_identity_address(struct exec_identity *id, const char *text, struct lw_err *err)
@@ -185,13 +203,15 @@ static bool starts_launchers(int i)
     return i == SLURM && same(getenv("SLURM_STEP_NUM_TASKS"), getenv("SLURM_STEP_NUM_NODES"));
 }
 
-/* Of two launchers that agree, one may know more of the place on the machine. */
-static void add_place(struct exec_identity *id, const struct exec_identity *other)
+/* Of two launchers that agree, one may know more: the place on the machine, or the job. */
+static void add_missing(struct exec_identity *id, const struct exec_identity *other)
 {
     if (id->local_rank < 0)
         id->local_rank = other->local_rank;
     if (id->n_here <= 1)
         id->n_here = other->n_here;
+    if (!id->token[0])
+        memcpy(id->token, other->token, sizeof id->token);
 }
 
 enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct lw_err *err)
@@ -209,7 +229,7 @@ enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct 
                            "%s says rank %d of %d, %s says rank %d of %d: start with one launcher",
                            first.source, first.rank, first.n_ranks, other.source, other.rank,
                            other.n_ranks);
-        add_place(&first, &other);
+        add_missing(&first, &other);
         if (!*found)
             first = other;
         *found = true;

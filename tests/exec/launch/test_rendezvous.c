@@ -108,9 +108,12 @@ TEST(every_launcher_is_understood)
         /* two that agree */
         {"PMI_RANK=1 PMI_SIZE=2 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", 1, 2, 1,
          "PMI (PMI_RANK, PMI_SIZE)", ""},
-        /* srun --mpi=pmi2: Slurm knows the place on the node */
+        /* srun --mpi=pmi2: Slurm knows the job and the place on the node */
         {"PMI_RANK=9 PMI_SIZE=16 SLURM_PROCID=9 SLURM_STEP_NUM_TASKS=16 SLURM_LOCALID=1 "
-         "MASTER_ADDR=a", 9, 16, 1, "PMI (PMI_RANK, PMI_SIZE)", ""},
+         "SLURM_JOB_ID=77 SLURM_STEP_ID=1 MASTER_ADDR=a", 9, 16, 1, "PMI (PMI_RANK, PMI_SIZE)",
+         "77.1"},
+        {"PMI_RANK=1 PMI_SIZE=2 PMI_ID=j SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_JOB_ID=77",
+         1, 2, 1, "PMI (PMI_RANK, PMI_SIZE)", "j"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -124,6 +127,33 @@ TEST(every_launcher_is_understood)
         assert_int_equal(id.local_rank, cases[i].local_rank);
         assert_string_equal(id.source, cases[i].source);
         assert_string_equal(id.token, cases[i].token);
+    }
+}
+
+/* Two runs on one machine that differ only here have ports and tokens of their own. */
+TEST(each_run_has_a_token_and_a_port_of_its_own)
+{
+#define LONG "prterun-node0123456789.cluster.example.org-2026-11-23-123456789-"
+    static const char *const cases[][2] = {
+        {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=" LONG "1@1",
+         "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=" LONG "1@2"},
+        {"RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=0123456789012345678901234567890123456789a",
+         "RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=0123456789012345678901234567890123456789b"},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_JOB_ID=" LONG " SLURM_STEP_ID=1",
+         "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_JOB_ID=" LONG " SLURM_STEP_ID=2"},
+        {"PMI_RANK=0 PMI_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=77 SLURM_STEP_ID=1",
+         "PMI_RANK=0 PMI_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=77 SLURM_STEP_ID=2"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct exec_identity id[2];
+        struct lw_err err;
+        bool found;
+        for (int k = 0; k < 2; k++)
+            if (read_with(cases[i][k], &id[k], &found, &err) != LW_OK)
+                fail_msg("%s: %s", cases[i][k], err.msg);
+        assert_string_not_equal(id[0].token, id[1].token);
+        assert_int_not_equal(id[0].port, id[1].port);
     }
 }
 
