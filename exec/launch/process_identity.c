@@ -148,19 +148,25 @@ static bool several_nodes(void)
     return several;
 }
 
-/* The first name of "a[03-07,9]-ib,b": a03-ib. */
+/* The first name of "rack[0-1]n[03-07,9]-ib,b": rack0n03-ib. */
 static bool first_node(char *host, size_t room)
 {
-    const char *list = getenv("SLURM_STEP_NODELIST");
-    size_t stem = list ? strcspn(list, "[,") : 0;
+    const char *c = getenv("SLURM_STEP_NODELIST");
+    bool inside = false, first = true; /* of brackets; the first number there */
+    size_t n = 0;
 
-    if (stem == 0)
-        return false;
-    const char *digits = list[stem] == '[' ? list + stem + 1 : "";
-    const char *end = strchr(digits, ']');
-    snprintf(host, room, "%.*s%.*s%.*s", (int)stem, list, (int)strcspn(digits, "-,]"), digits,
-             end ? (int)strcspn(end + 1, ",") : 0, end ? end + 1 : "");
-    return true;
+    for (; c && *c && n + 1 < room && (inside || *c != ','); c++) {
+        if (*c == '[' || *c == ']') {
+            inside = *c == '[';
+            first = true;
+        } else if (inside && (*c == '-' || *c == ',')) {
+            first = false;
+        } else if (first) {
+            host[n++] = *c;
+        }
+    }
+    host[n] = '\0';
+    return n > 0;
 }
 
 /* LAPWING_RENDEZVOUS, or torchrun's MASTER_ADDR and MASTER_PORT (the next port: torch's own

@@ -282,6 +282,8 @@ TEST(rank_0_listens_where_it_is_told)
          "SLURM_STEP_NODELIST=a,b", "a", 29511},
         {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 "
          "SLURM_STEP_NODELIST=gpu[3-4]-ib,x", "gpu3-ib", 29511},
+        {"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_NUM_NODES=2 "
+         "SLURM_STEP_NODELIST=rack[0-1]n[3,5-7]-ib,x", "rack0n3-ib", 29511},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
