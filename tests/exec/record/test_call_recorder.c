@@ -416,6 +416,24 @@ static bool declared(const char *at, const char *type, const char *prefix, char 
            at[strlen(name)] == '(' && *end;
 }
 
+/* The definition is the recorder's own: a search of its handle finds the library's as well. */
+static bool is_of(void *library, const char *name, const char *recorder)
+{
+    Dl_info of = {0};
+    void *function = dlsym(library, name);
+    const char *file =
+        function && dladdr(function, &of) && of.dli_fname ? strrchr(of.dli_fname, '/') : NULL;
+
+    return file && strcmp(file + 1, recorder) == 0;
+}
+
+/* They have a communicator and a type, and move nothing between ranks. */
+static bool is_packing(const char *name)
+{
+    return strcmp(name, "MPI_Pack") == 0 || strcmp(name, "MPI_Pack_size") == 0 ||
+           strcmp(name, "MPI_Unpack") == 0;
+}
+
 /* Every function of a header whose parameters, as text, have all of `words` is defined in the
  * recorder. Returns how many there are. */
 static int each_is_defined(const char *header, const char *type, const char *prefix,
@@ -432,13 +450,13 @@ static int each_is_defined(const char *header, const char *type, const char *pre
     if (!library)
         fail_msg("%s", dlerror());
     for (const char *at = text; (at = strstr(at, type)); at++) {
-        bool all = declared(at, type, prefix, name, &end);
+        bool all = declared(at, type, prefix, name, &end) && !is_packing(name);
         for (int w = 0; all && words[w]; w++) {
             const char *found = strstr(at, words[w]);
             all = found && found < end;
         }
         n += all;
-        if (all && !dlsym(library, name))
+        if (all && !is_of(library, name, recorder))
             fail_msg("%s of %s is not in %s", name, header, recorder);
     }
     free(text);
@@ -522,8 +540,8 @@ TEST(every_call_of_mpi_is_recorded)
         traces_recorded_free(&c[rank]);
 }
 
-/* MPI: whatever takes a type and a communicator or window, or starts a persistent call. Types,
- * files and packing have no communicator. */
+/* MPI: whatever takes a type and a communicator or window, or starts a persistent call. Types
+ * and files have no communicator; packing moves nothing. */
 TEST(every_function_of_mpi_that_moves_data_is_intercepted)
 {
     static const char *const kinds[][4] = {
