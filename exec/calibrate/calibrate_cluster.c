@@ -294,12 +294,27 @@ static void fill_noise(struct making *m)
                                           comm_sigma, "mean over the all-reduces above 4 MiB");
 }
 
+/* How many rates of pairs have samples, all of which hardly overlap. */
+static int32_t n_without_rate(const struct exec_calibration *c)
+{
+    int32_t n = 0;
+
+    for (int of = 0; of < LW_N_ACTIVITIES; of++)
+        for (int beside = 0; beside < LW_N_ACTIVITIES; beside++)
+            n += c->n_apart[of][beside] > 0 && c->pair[of][beside].n == 0;
+    return n;
+}
+
 enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_cluster *out,
                                       struct lw_err *err)
 {
     struct making m = {c, out, false};
-    char text[256], paced[96] = "";
+    char text[320], paced[96] = "", left_out[80] = "";
+    int32_t without = n_without_rate(c);
 
+    if (without > 0)
+        snprintf(left_out, sizeof left_out, ", rates of pairs left out for too little overlap: %d",
+                 without);
     if (c->o->link_bytes_per_s > 0)
         snprintf(paced, sizeof paced, ", links paced to %.4g MB/s and %.4g us",
                  c->o->link_bytes_per_s / 1e6, (double)c->o->link_latency_ns / 1e3);
@@ -317,12 +332,12 @@ enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_clus
     LW_TRY(fill_pairs(&m, err));
     fill_noise(&m);
     snprintf(text, sizeof text,
-             "this machine, measured by lapwing calibrate: backend %s, %d ranks, %s%s",
+             "this machine, measured by lapwing calibrate: backend %s, %d ranks, %s%s%s",
              c->o->backend->name, c->o->n_ranks,
              c->o->loop   ? "all of them streams of one device (emulated)"
              : on_gpus(c) ? "a process and a GPU per rank"
                           : "a compute and a communication thread per rank on one core",
-             paced);
+             paced, left_out);
     out->about = keep(&m, text);
     return m.no_memory ? lw_fail_nomem(err) : lw_cluster_check(out, err);
 }

@@ -3,8 +3,10 @@
  *
  * What two activities do at once is seen where they overlap. One that takes `length` beside the
  * other, `together` of it at the same time, and `alone` by itself, has done alone - (length -
- * together) of its work in that time: its rate is that over `together`. Measured where ranks have
- * devices: on cores the split of the core says it (docs/design/engine_rates.md). */
+ * together) of its work in that time: its rate is that over `together`. A sample whose overlap is
+ * less than half of the shorter time alone gives no rate: it would divide the jitter of the lengths
+ * by a short time. Measured where ranks have devices. Ranks on cores share a core, and its split
+ * gives the rates (docs/design/engine_rates.md). */
 #include <string.h>
 
 #include "exec/calibrate/calibrate_plan.h"
@@ -77,9 +79,14 @@ static enum lw_status add_both(struct exec_calibration *c, const struct lw_timel
 
     from = began(t, s[1].row) > from ? began(t, s[1].row) : from;
     to = t->end[s[1].row] < to ? t->end[s[1].row] : to;
-    for (int k = 0; k < 2 && to > from; k++) {
+    lw_ps shorter = s[0].alone < s[1].alone ? s[0].alone : s[1].alone;
+    for (int k = 0; k < 2; k++) {
         enum lw_activity of = lw_activity_of(p->ops[t->op[s[k].row]].kind);
         enum lw_activity beside = lw_activity_of(p->ops[t->op[s[1 - k].row]].kind);
+        if (to <= from || to - from < shorter / 2) {
+            c->n_apart[of][beside]++;
+            continue;
+        }
         double rate = rate_beside(s[k].alone, exec_calibrate_length(t, s[k].row), to - from);
         LW_TRY(exec_samples_add(&c->pair[of][beside], rate, err));
     }

@@ -56,6 +56,7 @@ struct exec_calibration {
     struct exec_samples copy_rate, launch, kernel;  /* bytes/s; ps; share of the time asked for */
     struct exec_samples compute_rate, comm_rate;    /* under each other */
     struct exec_samples pair[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* rates: of, beside */
+    int32_t n_apart[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* samples that hardly overlap: no rate */
     struct exec_samples disturbance;                /* length of the kernels of each compute_rate, ps */
     struct exec_samples unit_alone, unit_all;       /* ns per GEMM */
     char name[320], device[96];

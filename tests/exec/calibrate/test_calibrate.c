@@ -85,7 +85,8 @@ TEST(rates_of_disturbed_steps_are_dropped)
 /* Two collectives, alone 100 and 200 us, that begin together. The first takes 150: a rate of
  * 100/150. The second takes 260, the last 110 of it alone: it did 90 of its 200 in the 150. Beside
  * compute: a gather of 100 us takes 125 while a kernel of 300 us takes 350; the kernel alone
- * afterwards takes 300: it did 300 - 225 = 75 in the 125. */
+ * afterwards takes 300: it did 300 - 225 = 75 in the 125. Where they hardly meet, the difference
+ * of long times would be divided by a short one: no rate. */
 TEST(both_sides_of_a_pair_slow_down_as_by_hand)
 {
     static const struct {
@@ -108,6 +109,13 @@ TEST(both_sides_of_a_pair_slow_down_as_by_hand)
          {0, 10, 10, 360}, {10, 135, 360, 660},
          {LW_ACTIVITY_COMM + LW_OP_ALL_GATHER - LW_OP_ALL_REDUCE, LW_ACTIVITY_COMPUTE},
          {100.0 / 125, 75.0 / 125}},
+        /* together for 49 of the 100 us of the shorter: no rate */
+        {4, 3, {{.kind = LW_OP_KERNEL},
+                {.kind = LW_OP_ALL_GATHER, .comm = 0},
+                {.kind = LW_OP_REDUCE_SCATTER, .comm = 1}},
+         {0, 10, 81}, {10, 130, 291},
+         {LW_ACTIVITY_COMM + LW_OP_ALL_GATHER - LW_OP_ALL_REDUCE,
+          LW_ACTIVITY_COMM + LW_OP_REDUCE_SCATTER - LW_OP_ALL_REDUCE}, {0}},
     };
     const struct lw_calibrate_options o = {.n_ranks = 2};
 
@@ -133,8 +141,11 @@ TEST(both_sides_of_a_pair_slow_down_as_by_hand)
         assert_ok(exec_calibrate_keep_pairs(c, &piece, &p, &r, &err), err);
         for (int k = 0; k < 2; k++) {
             struct exec_samples *s = &c->pair[cases[i].of[k]][cases[i].of[1 - k]];
-            assert_int_equal(s->n, 1);
-            assert_float_equal(s->v[0], cases[i].rate[k], 1e-9);
+            bool kept = cases[i].rate[k] > 0;
+            assert_int_equal(s->n, kept);
+            assert_int_equal(c->n_apart[cases[i].of[k]][cases[i].of[1 - k]], !kept);
+            if (kept)
+                assert_float_equal(s->v[0], cases[i].rate[k], 1e-9);
             exec_samples_free(s);
         }
         exec_samples_free(&c->comm[SERIES_GATHER][0]);
@@ -267,7 +278,9 @@ TEST(samples_become_tables_and_figures)
     struct lw_err err = {0};
 
     make_samples(&c);
+    c.n_apart[0][1] = 4;
     assert_ok(exec_calibrate_cluster(&c, &out, &err), err);
+    assert_non_null(strstr(out.about, ", rates of pairs left out for too little overlap: 1"));
     assert_int_equal(out.n_tables, 5);
     table_is(&out.tables[0], LW_OP_ALL_REDUCE, 3, 1, 2, 2000,
              "lapwing calibrate: all_reduce of backend few, medians of up to 3");
