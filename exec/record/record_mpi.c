@@ -54,10 +54,11 @@ static int32_t turn_of(uint64_t members)
 }
 
 /* MPI has no id that is equal on all members: the ranks of the world in the communicator's order
- * make one, with the number of communicators of the same members that were used before it. */
+ * and their number make one, with the number of communicators of the same members that were used
+ * before it. */
 static uint64_t id_of(MPI_Comm comm, int n)
 {
-    int members[MOST_MEMBERS], world[MOST_MEMBERS];
+    int members[MOST_MEMBERS], world[MOST_MEMBERS + 1];
     struct { uint64_t members; int64_t turn; } id;
     MPI_Group group, all;
     int known = n < MOST_MEMBERS ? n : MOST_MEMBERS;
@@ -69,7 +70,8 @@ static uint64_t id_of(MPI_Comm comm, int n)
     PMPI_Group_translate_ranks(group, known, members, all, world);
     PMPI_Group_free(&group);
     PMPI_Group_free(&all);
-    id.members = record_hash(world, (int64_t)known * (int64_t)sizeof *world);
+    world[known] = n;
+    id.members = record_hash(world, ((int64_t)known + 1) * (int64_t)sizeof *world);
     id.turn = turn_of(id.members);
     return id.turn == 0 ? id.members : record_hash(&id, sizeof id);
 }
@@ -124,10 +126,9 @@ static int64_t begin(void)
 }
 
 /* Nothing moves to or from MPI_PROC_NULL; MPI_ANY_SOURCE has no number. */
-static void write_call(const char *op, int64_t entered, int64_t count, MPI_Datatype t, int peer,
-                       int32_t comm, enum how how)
+static void write_call(const char *op, int64_t entered, int64_t end, int64_t count, MPI_Datatype t,
+                       int peer, int32_t comm, enum how how)
 {
-    int64_t end = record_now_ns();
     struct record_call c = {.op = op, .dtype = dtype_name(t), .peer = peer < 0 ? -1 : peer,
                             .count = peer == MPI_PROC_NULL || count < 0 ? 0 : count,
                             .comm = comm, .entered_ns = entered, .host_ns = end - entered};
@@ -140,8 +141,10 @@ static void write_call(const char *op, int64_t entered, int64_t count, MPI_Datat
 static int note(const char *op, int64_t entered, int64_t count, MPI_Datatype t, int peer,
                 MPI_Comm comm, enum how how, int result)
 {
+    int64_t end = record_now_ns();
+
     if (result == MPI_SUCCESS)
-        write_call(op, entered, count, t, peer, comm_of(comm), how);
+        write_call(op, entered, end, count, t, peer, comm_of(comm), how);
     return result;
 }
 
@@ -174,12 +177,16 @@ static int32_t n_requests;
 static int keep(int result, const char *op, int64_t count, MPI_Datatype t, int peer, MPI_Comm comm,
                 const MPI_Request *request)
 {
+    static _Atomic bool said;
     int32_t number = result == MPI_SUCCESS ? comm_of(comm) : 0;
 
     pthread_mutex_lock(&mutex);
-    if (number > 0 && n_requests < MOST_REQUESTS)
+    bool full = number > 0 && n_requests == MOST_REQUESTS;
+    if (number > 0 && !full)
         requests[n_requests++] = (struct persistent){*request, op, count, t, peer, number};
     pthread_mutex_unlock(&mutex);
+    if (full && !atomic_exchange(&said, true))
+        record_lost("MPI_Start");
     return result;
 }
 
@@ -200,12 +207,14 @@ static bool find_request(MPI_Request request, bool gone, struct persistent *foun
     return known;
 }
 
-static void note_start(MPI_Request request, int64_t at)
+static bool note_start(MPI_Request request, int64_t at, int64_t end)
 {
     struct persistent p;
+    bool known = find_request(request, false, &p);
 
-    if (find_request(request, false, &p))
-        write_call(p.op, at, p.count, p.type, p.peer, p.comm, RETURNS);
+    if (known)
+        write_call(p.op, at, end, p.count, p.type, p.peer, p.comm, RETURNS);
+    return known;
 }
 
 #define ALSO_PMPI(name, ...) int P##name(__VA_ARGS__) __attribute__((alias(#name)))
@@ -359,19 +368,22 @@ int MPI_Start(MPI_Request *q)
     int result = real_PMPI_Start(q);
 
     if (result == MPI_SUCCESS)
-        note_start(*q, at);
+        note_start(*q, at, record_now_ns());
     return result;
 }
 ALSO_PMPI(MPI_Start, MPI_Request *q);
 
+/* The first line has the time of the call, the others 0: their sum is the time. */
 int MPI_Startall(int n, MPI_Request q[])
 {
     REAL(PMPI_Startall);
     int64_t at = begin();
     int result = real_PMPI_Startall(n, q);
+    int64_t end = record_now_ns();
 
     for (int i = 0; i < n && result == MPI_SUCCESS; i++)
-        note_start(q[i], at);
+        if (note_start(q[i], at, end))
+            end = at;
     return result;
 }
 ALSO_PMPI(MPI_Startall, int n, MPI_Request q[]);

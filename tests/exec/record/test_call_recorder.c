@@ -625,6 +625,37 @@ TEST(calls_of_mpi_that_no_plan_makes_are_recorded)
         strstr(lapwing("inspect all.rank0.csv", NULL), "not recorded: calls of MPI_Put"));
 }
 
+/* The first line of a Startall has its time, the others 0; the 4097th request is named. */
+TEST(persistent_calls_have_their_time_once_and_a_limit_that_is_named)
+{
+    struct traces_recorded c;
+    int rc;
+
+    if (needs_mpi())
+        skip();
+    fixture_put(fixture_path("many_requests.c"),
+                "#include <mpi.h>\n"
+                "int main(void) { int a, b; MPI_Request q[2], more; MPI_Init(0, 0);\n"
+                "MPI_Recv_init(&b, 1, MPI_INT, 0, 5, MPI_COMM_SELF, q);\n"
+                "MPI_Send_init(&a, 1, MPI_INT, 0, 5, MPI_COMM_SELF, q + 1);\n"
+                "MPI_Startall(2, q); MPI_Waitall(2, q, MPI_STATUSES_IGNORE);\n"
+                "for (int i = 2; i < 4097; i++)\n"
+                "MPI_Send_init(&a, 1, MPI_INT, 0, 5, MPI_COMM_SELF, &more);\n"
+                "MPI_Finalize(); return 0; }\n");
+    const char *out = shell("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                            "ASAN_OPTIONS=detect_leaks=0; mpicc many_requests.c -o many_requests "
+                            "&& RANK=0 LAPWING_RECORD=$PWD/starts LD_PRELOAD=$LAPWING_ASAN:"
+                            "$(dirname $L)/lapwing-record-mpi.so ./many_requests", &rc);
+    if (rc != 0)
+        fail_msg("%s", out);
+    read_calls("starts.rank0.csv", &c);
+    assert_int_equal(c.n, 2);
+    assert_true(c.calls[0].host_ns > 0);
+    assert_int_equal(c.calls[1].host_ns, 0);
+    assert_string_equal(c.lost, "MPI_Start");
+    traces_recorded_free(&c);
+}
+
 /* 0, 7 and 3 are Open MPI's MPI_COMM_WORLD, MPI_INTEGER and MPI_SUM in Fortran. */
 TEST(calls_from_fortran_are_recorded)
 {
