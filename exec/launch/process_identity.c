@@ -122,14 +122,19 @@ enum lw_status exec_identity_address(struct exec_identity *id, const char *text,
     return LW_OK;
 }
 
+bool exec_identity_has_token(const struct exec_identity *id)
+{
+    return id->token[0] && strcmp(id->token, "none") != 0; /* torchrun's default */
+}
+
 /* Jobs on one machine get ports of their own where the launcher numbers its jobs. */
-static int32_t port_of(const char *token)
+static int32_t port_of(const struct exec_identity *id)
 {
     uint64_t h = 0;
 
-    if (!*token || strcmp(token, "none") == 0) /* torchrun's default */
+    if (!exec_identity_has_token(id))
         return DEFAULT_PORT;
-    for (const char *c = token; *c; c++)
+    for (const char *c = id->token; *c; c++)
         h = exec_mix(h ^ (uint64_t)(unsigned char)*c);
     return FIRST_PORT + (int32_t)(h % N_PORTS);
 }
@@ -177,7 +182,7 @@ static enum lw_status read_address(struct exec_identity *id, struct lw_err *err)
 
     if (own)
         return exec_identity_address(id, own, err);
-    id->port = port_of(id->token);
+    id->port = port_of(id);
     if (master)
         snprintf(id->host, sizeof id->host, "%.255s", master);
     else if (!several_nodes())

@@ -28,6 +28,7 @@
 #include "shared/base/hash.h"
 
 enum { MOST_WAITING = 16384, KEPT_FILES = 64, AT_ONCE = 512 };
+enum { SLICE_MS = 50 }; /* of a wait that a signal may end */
 enum { ANSWER_NO, ANSWER_YES, ANSWER_DIAL_AGAIN };
 #define LINGER_NS INT64_C(500000000)
 #define HELLO_NS INT64_C(2000000000)
@@ -69,9 +70,10 @@ static enum lw_status resolve(const struct exec_identity *id, struct addrinfo **
 
 /* Keep-alive: the end of a machine that loses its power or its link is seen within half a
  * minute. */
+enum { IDLE_S = 10, EACH_S = 4, TRIES = 4 };
+
 static void set_up_socket(int fd)
 {
-    enum { IDLE_S = 10, EACH_S = 4, TRIES = 4 };
     static const struct { int level, name, value; } options[] = {
         {IPPROTO_TCP, TCP_NODELAY, 1},       {SOL_SOCKET, SO_KEEPALIVE, 1},
         {IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S}, {IPPROTO_TCP, TCP_KEEPINTVL, EACH_S},
@@ -82,6 +84,16 @@ static void set_up_socket(int fd)
         setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
     fcntl(fd, F_SETFL, O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* Keep-alive asks nothing while sent bytes have no answer: they have the same time. Only on the
+ * connection of short messages: on the other one a rank that computes may leave results unread for
+ * longer. */
+static void set_up_life(int fd)
+{
+    const int ms = (IDLE_S + EACH_S * TRIES) * 1000;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
 void exec_hello_prove(const char *token, const struct exec_challenge *c,
@@ -103,8 +115,20 @@ static bool is_told_to_end(const struct exec_rendezvous *r)
     return r->id.signal && *r->id.signal;
 }
 
+/* Waits until the socket is connected or has failed. false: the time is over, or a launcher ends
+ * this process. */
+static bool is_answered(const struct exec_rendezvous *r, int fd, int64_t until_ns)
+{
+    struct pollfd p = {fd, POLLOUT, 0};
+
+    while (poll(&p, 1, SLICE_MS) <= 0)
+        if (exec_now_ns() > until_ns || is_told_to_end(r))
+            return false;
+    return true;
+}
+
 /* A firewall may drop what is sent: an answer is waited for until the time is over. -1: none. */
-static int connect_to(const struct addrinfo *a, int64_t until_ns)
+static int connect_to(const struct exec_rendezvous *r, const struct addrinfo *a, int64_t until_ns)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), bad = 0;
     socklen_t len = sizeof bad;
@@ -113,9 +137,7 @@ static int connect_to(const struct addrinfo *a, int64_t until_ns)
         return -1;
     if (connect(fd, a->ai_addr, a->ai_addrlen) == 0)
         return fd;
-    struct pollfd p = {fd, POLLOUT, 0};
-    int64_t left_ms = (until_ns - exec_now_ns()) / 1000000;
-    if (errno == EINPROGRESS && poll(&p, 1, left_ms > 1 ? (int)left_ms : 1) > 0 &&
+    if (errno == EINPROGRESS && is_answered(r, fd, until_ns) &&
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &bad, &len) == 0 && bad == 0)
         return fd;
     close(fd);
@@ -130,7 +152,7 @@ static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd,
     LW_TRY(resolve(&r->id, &list, err));
     for (*fd = -1; *fd < 0;) {
         for (struct addrinfo *a = list; a && *fd < 0; a = a->ai_next)
-            *fd = connect_to(a, a->ai_next ? exec_now_ns() + EACH_NS : until_ns);
+            *fd = connect_to(r, a, a->ai_next ? exec_now_ns() + EACH_NS : until_ns);
         if (*fd < 0 && (exec_now_ns() > until_ns || is_told_to_end(r)))
             break;
         if (*fd < 0)
@@ -181,6 +203,8 @@ static enum lw_status dial_and_introduce(struct exec_rendezvous *r, int32_t chan
         close(*fd);
     *fd = -1;
     LW_TRY(dial(r, until_ns, fd, err));
+    if (channel == LIFE)
+        set_up_life(*fd);
     return introduce(r, *fd, channel, err);
 }
 
@@ -206,7 +230,7 @@ static int32_t wait_for_any(struct exec_rendezvous *r, int64_t until_ns)
     while (exec_now_ns() < until_ns) {
         for (int c = 0; c < N_CHANNELS; c++)
             p[c] = (struct pollfd){r->fds[0][c], POLLIN, 0};
-        if (poll(p, N_CHANNELS, 50) <= 0)
+        if (poll(p, N_CHANNELS, SLICE_MS) <= 0)
             continue;
         for (int32_t c = 0; c < N_CHANNELS; c++)
             if (p[c].revents)
@@ -284,24 +308,45 @@ static enum lw_status cannot_listen(const struct exec_rendezvous *r, int bad, st
                    r->id.host, r->id.port, strerror(bad));
 }
 
+/* false: errno says why. */
+static bool bind_listener(struct exec_rendezvous *r, int family, const struct sockaddr *at,
+                          socklen_t len)
+{
+    int on = 1;
+
+    r->listener = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (r->listener < 0)
+        return false;
+    setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    return bind(r->listener, at, len) == 0 && listen(r->listener, SOMAXCONN) == 0;
+}
+
+/* Whoever reaches the machine reaches such a listener: the token is what turns strangers away. */
+static enum lw_status needs_token(const struct exec_rendezvous *r, struct lw_err *err)
+{
+    if (exec_identity_has_token(&r->id))
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "rendezvous at %s: the name is a loopback address here, and listening at all "
+                   "addresses needs a job token: set LAPWING_TOKEN or torchrun's --rdzv-id, or "
+                   "name an address (--rendezvous ADDRESS:PORT)", r->id.host);
+}
+
 /* Other machines cannot come in at loopback: a machine whose name is one there listens at all of
  * its addresses. */
 static enum lw_status listen_here(struct exec_rendezvous *r, struct lw_err *err)
 {
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)r->id.port)};
     struct addrinfo *list;
-    int on = 1, bad = 0;
 
     LW_TRY(resolve(&r->id, &list, err));
     bool all = exec_rendezvous_is_loopback(r->id.host) && list->ai_family == AF_INET;
     const struct sockaddr *at = all ? (struct sockaddr *)&any : list->ai_addr;
-    r->listener = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (r->listener < 0 || bind(r->listener, at, list->ai_addrlen) != 0 ||
-        listen(r->listener, SOMAXCONN) != 0)
-        bad = errno;
+    enum lw_status s = all ? needs_token(r, err) : LW_OK;
+    if (s == LW_OK && !bind_listener(r, list->ai_family, at, list->ai_addrlen))
+        s = cannot_listen(r, errno, err);
     freeaddrinfo(list);
-    return bad ? cannot_listen(r, bad, err) : LW_OK;
+    return s;
 }
 
 /* The first "name=value;" that differs; both have the same names in the same order. */
@@ -399,6 +444,8 @@ static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
     if (words[0] && !r->refusal[0])
         memcpy(r->refusal, words, sizeof words);
     if (fits) {
+        if (c->channel == LIFE)
+            set_up_life(w->fd);
         r->fds[c->rank][c->channel] = w->fd;
         ++*n;
     } else {
