@@ -194,10 +194,13 @@ static int move_data(struct cpu_link *l, int32_t i, enum lw_op_kind op,
 
 static enum lw_status fits(enum lw_op_kind op, const struct exec_message *m, struct lw_err *err)
 {
+    bool activations = op == LW_OP_SEND || op == LW_OP_RECV || op == LW_OP_ALL_TO_ALL;
+
     if (m->count > INT_MAX)
-        return lw_fail(err, LW_ENOTSUP, "%s of %lld elements: MPI counts to %d; choose smaller "
-                                        "buckets (--bucket-cap)", lw_op_name(op),
-                       (long long)m->count, INT_MAX);
+        return lw_fail(err, LW_ENOTSUP, "%s of %lld elements: MPI counts to %d; choose %s",
+                       lw_op_name(op), (long long)m->count, INT_MAX,
+                       activations ? "a smaller micro-batch (lapwing model --batch)"
+                                   : "smaller buckets (--bucket-cap)");
     return LW_OK;
 }
 

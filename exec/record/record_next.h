@@ -3,7 +3,7 @@
 /* The library's own functions, of which a recorder defines functions of the same names. */
 
 /* The next definition of a function; library: where it is if the program opened that for itself.
- * Without one the program stops: it could not have run either. */
+ * Without one the program stops, as it does without the recorder: its call has no definition. */
 void *record_next(const char *name, const char *library);
 
 /* real_X: the library's own function, found at its first use by any thread. The file defines
