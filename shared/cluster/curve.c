@@ -1,5 +1,5 @@
-/* Between and beyond measured sizes. Small sizes cost latency alone, so nothing below the
- * smallest is cheaper; large ones go on with the bandwidth of the last two. Not modelled:
+/* Between and beyond measured sizes. Below the smallest size the time is that of the smallest;
+ * beyond the largest it grows at the bandwidth that rows of different sizes show. Not modelled:
  * spread, modes of small messages. */
 #include "shared/cluster/curve.h"
 
@@ -10,16 +10,24 @@ static lw_ps round_ps(double t)
     return t < 9.2e18 ? (lw_ps)(t + 0.5) : INT64_MAX;
 }
 
+/* The slope to the next smaller row of at most half the size: between rows that are closer, the
+ * noise of the measurement is larger than what the bytes between them take. A slope above the
+ * largest row's mean rate would need a negative latency: the mean rate is the limit. */
 static lw_ps beyond(struct lw_curve c, int64_t size)
 {
-    int32_t last = c.n - 1;
+    int32_t last = c.n - 1, low = last - 1;
     double x = (double)c.size[last], y = (double)c.time[last];
 
-    if (last > 0 && c.time[last] > c.time[last - 1]) {
-        double slope = (y - (double)c.time[last - 1]) / (x - (double)c.size[last - 1]);
-        return round_ps(y + ((double)size - x) * slope);
+    while (low >= 0 && c.size[low] > c.size[last] / 2)
+        low--;
+    if (x <= 0)
+        return c.time[last];
+    double slope = y / x;
+    if (low >= 0 && c.time[last] > c.time[low]) {
+        double marginal = (y - (double)c.time[low]) / (x - (double)c.size[low]);
+        slope = marginal < slope ? marginal : slope;
     }
-    return x > 0 ? round_ps(y * ((double)size / x)) : c.time[last];
+    return round_ps(y + ((double)size - x) * slope);
 }
 
 static lw_ps between(struct lw_curve c, int32_t hi, int64_t size)
