@@ -162,6 +162,8 @@ enum lw_status lw_sim_cost_explain(const struct lw_cluster *cluster,
     LW_TRY(check(&q, err));
     if (q.op == LW_OP_RECV) /* both ends of one message cost the same */
         q.op = LW_OP_SEND;
+    if (q.op == LW_OP_BARRIER) /* carries no bytes, whatever the caller says */
+        q.bytes = 0;
     if (q.n_ranks == 1) {
         *out = (struct lw_cost_answer){.model = "nothing to do", .source = "", .detail = "one rank",
                                        .algorithm = "none"};

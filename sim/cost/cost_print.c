@@ -55,7 +55,7 @@ static void put_ceilings(struct lw_jsonout *o, const struct lw_cluster *c,
     lw_jsonout_end(o);
 }
 
-enum { MOST_REMARKS = 7, REMARK = 280 };
+enum { MOST_REMARKS = 8, REMARK = 280 };
 
 static int32_t fewest_nodes(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
@@ -108,6 +108,10 @@ static int remarks_of(const struct lw_cluster *c, const struct sim_cost_answers 
 
     while (instead < a->n && !a->answer[instead].instead)
         instead++;
+    if (q->op == LW_OP_BARRIER)
+        snprintf(remarks[n++], REMARK,
+                 "a barrier carries no bytes: its time is the same at every size, and it has no "
+                 "bandwidth");
     if (instead < a->n)
         snprintf(remarks[n++], REMARK, "NCCL has no %s for %s: its own choice is shown",
                  lw_reducer_name(q->algorithm), lw_op_name(q->op));
@@ -173,10 +177,10 @@ struct row {
 static const struct lw_column columns[] = {
     {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes)},
     {"time_ns", ">time", LW_COLUMN_PS, AT(x.time)},
-    {"algbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(algbw)},
-    {"busbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(busbw)},
-    {NULL, ">algbw GB/s", LW_COLUMN_REAL, AT(algbw_gb), .digits = 3},
-    {NULL, ">busbw GB/s", LW_COLUMN_REAL, AT(busbw_gb), .digits = 3},
+    {"algbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(algbw), .lacking = ""},
+    {"busbw_bytes_per_s", NULL, LW_COLUMN_REAL, AT(busbw), .lacking = ""},
+    {NULL, ">algbw GB/s", LW_COLUMN_REAL, AT(algbw_gb), .digits = 3, .lacking = ""},
+    {NULL, ">busbw GB/s", LW_COLUMN_REAL, AT(busbw_gb), .digits = 3, .lacking = ""},
     {"model", "model", LW_COLUMN_STRING, AT(x.model)},
     {"how", NULL, LW_COLUMN_STRING, AT(x.detail)},
     {NULL, "how", LW_COLUMN_CHARS, AT(how)},
@@ -203,6 +207,8 @@ static void make_rows(const struct sim_cost_answers *a, struct row *rows)
         struct row r = {.x = a->answer[i], .bytes = a->query[i].bytes};
         r.algbw = lw_sim_algbw(&a->query[i], r.x.time);
         r.busbw = lw_sim_busbw(&a->query[i], r.x.time);
+        if (a->query[i].op == LW_OP_BARRIER)
+            r.algbw = r.busbw = r.x.bytes_per_s = -1;
         r.algbw_gb = r.algbw * 1e-9;
         r.busbw_gb = r.busbw * 1e-9;
         r.gb_per_s = r.x.bytes_per_s * 1e-9;

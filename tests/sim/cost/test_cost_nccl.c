@@ -6,6 +6,8 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_nccl.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
 
 /* Bits of the lists: tree 1, ring 2; ll 1, ll128 2, simple 4. */
@@ -350,6 +352,21 @@ TEST(point_to_point_is_marked_as_assumed)
     a = ask(&c, LW_OP_BARRIER, 0, 8, 1, LW_REDUCER_AUTO);
     assert_int_equal(a.time, ask(&c, LW_OP_ALL_REDUCE, 4, 8, 1, LW_REDUCER_AUTO).time);
     lw_cluster_free(&c);
+}
+
+/* No bytes, so one time for all sizes: the least bytes that cross the links do not count. */
+TEST_WITH(a_barrier_takes_the_same_time_at_every_size, fixture_open, fixture_close)
+{
+    struct lw_cluster c = known("dgx-h100");
+    struct lw_cost_answer least = ask(&c, LW_OP_BARRIER, 0, 16, 2, LW_REDUCER_AUTO);
+    struct lw_cost_answer most = ask(&c, LW_OP_BARRIER, INT64_C(1) << 34, 16, 2, LW_REDUCER_AUTO);
+
+    assert_int_equal(most.time, least.time);
+    assert_string_equal(most.detail, least.detail);
+    lw_cluster_free(&c);
+    expect("cost -c dgx-h100 --op barrier --ranks 16 --bytes 16GiB --format csv", 0,
+           "\n17179869184,25200,,,nccl");
+    expect("cost -c dgx-h100 --op barrier --ranks 16 --bytes 16GiB", 0, "a barrier carries no");
 }
 
 /* A message is one pair's, whatever the group: 20 us + 1e8 B / 48 GB/s between nodes of H100. In
