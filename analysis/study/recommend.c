@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/device/device_kind.h"
 #include "shared/lower/lower.h"
 #include "shared/timeline/timeline.h"
 #include "sim/cost/cost_model.h"
@@ -244,7 +245,7 @@ static enum lw_status refine(struct search *s)
 
 /* --- the reference ---------------------------------------------------------------------------- */
 
-enum { DEFAULT_FIRST = 1 << 20, DEFAULT_CAP = 25 << 20 };
+enum { DEFAULT_FIRST = 1 << 20, DEFAULT_CAP = 25 << 20, DOUBTFUL_PCT = 25 };
 
 static void choose_reference(struct search *s)
 {
@@ -268,6 +269,36 @@ static void choose_reference(struct search *s)
                                          .high_bytes = ref->bucket_cap_bytes};
 }
 
+/* The reference is what ran in the recording, on a device of its kind. */
+static bool is_the_recorded_run(const struct search *s)
+{
+    const struct lw_recorded *rec = &s->w->recorded;
+    const struct lw_recommendation *r = s->r;
+    bool same_cap = r->source == LW_CAP_RECORDED ||
+                    (r->source == LW_CAP_GIVEN && rec->n_limits == 1 &&
+                     rec->limit_bytes[0] == r->reference.cap_bytes);
+
+    return same_cap && rec->step_ps > 0 && rec->world_size == s->strategy.dp &&
+           lw_device_same_kind(s->w->from.device, s->cluster->device.kind);
+}
+
+/* Gains of a prediction that misses its own recording are not to be relied on. */
+static void compare_with_recorded(struct search *s)
+{
+    struct lw_recommendation *r = s->r;
+    double recorded = (double)s->w->recorded.step_ps;
+    double off = 100 * ((double)r->reference.step / recorded - 1);
+    char step[32], was[32];
+
+    if (!is_the_recorded_run(s) || (off <= DOUBTFUL_PCT && off >= -DOUBTFUL_PCT))
+        return;
+    int32_t last = r->n_remarks < LW_SIM_MAX_REMARKS ? r->n_remarks++ : r->n_remarks - 1;
+    snprintf(r->remarks[last], sizeof r->remarks[last],
+             "the reference is predicted at %s, but a step of %s was recorded with it (%+.1f %%): "
+             "do not rely on the gain before the cluster is calibrated or measured",
+             lw_format_ps(step, r->reference.step), lw_format_ps(was, s->w->recorded.step_ps), off);
+}
+
 static enum lw_status search(struct search *s)
 {
     struct lw_recommendation *r = s->r;
@@ -276,6 +307,7 @@ static enum lw_status search(struct search *s)
     LW_TRY(look(s, &r->reference_strategy, &r->reference));
     r->reference.high_bytes = r->reference.low_bytes;
     LW_TRY(plan_and_simulate(s, &r->reference_strategy, &r->reference));
+    compare_with_recorded(s);
     LW_TRY(list_points(s));
     s->most = r->n_points <= share_of(s, SIMULATED_ALL)
                   ? r->n_points

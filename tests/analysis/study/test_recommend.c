@@ -158,6 +158,50 @@ TEST(many_ranks_need_no_large_buckets)
     lw_cluster_free(&c);
 }
 
+/* A reference that misses the recorded step by more than a quarter puts its gains in doubt. It says
+ * nothing where other limits, ranks or devices were recorded. */
+TEST(a_reference_far_from_the_recorded_step_is_said_to_be)
+{
+    static const int64_t limit[] = {808};
+    struct lw_recommendation r;
+    struct lw_cluster c;
+    struct tiny t;
+
+    tiny_init(&t);
+    two_ranks(&c, 1e9, 300 * LW_PS_PER_NS);
+    c.device.kind = "box";
+    t.w.from.device = "box";
+    t.w.recorded.world_size = 2;
+    t.w.recorded.n_limits = 1;
+    t.w.recorded.limit_bytes = limit;
+    const lw_ps step = step_with(&t.w, &c, 808);
+    const struct {
+        lw_ps recorded;
+        int32_t world;
+        const char *device;
+        int64_t cap;
+        bool said;
+    } cases[] = {
+        {step * 100 / 124, 2, "box", -1, false}, {step * 100 / 126, 2, "box", -1, true},
+        {step * 100 / 76, 2, "box", -1, false},  {step * 100 / 74, 2, "box", 808, true},
+        {step * 100 / 74, 4, "box", -1, false},  {step * 100 / 74, 2, "H100", -1, false},
+        {step * 100 / 74, 2, "box", 8, false},   {-1, 2, "box", -1, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        t.w.recorded.step_ps = cases[i].recorded;
+        t.w.recorded.world_size = cases[i].world;
+        t.w.from.device = cases[i].device;
+        recommend(&t.w, &c, cases[i].cap, &r);
+        assert_int_equal(r.n_remarks > 0 && strstr(r.remarks[r.n_remarks - 1], "was recorded"),
+                         cases[i].said);
+        if (i == 1)
+            assert_non_null(strstr(r.remarks[r.n_remarks - 1], "+26.0 %"));
+        lw_recommendation_free(&r);
+    }
+    c.device.kind = NULL;
+    lw_cluster_free(&c);
+}
+
 TEST(it_is_compared_with_what_was_recorded)
 {
     static const int64_t usual[] = {1 << 20, 25 << 20}, one[] = {400}, two[] = {100, 800};
