@@ -10,6 +10,7 @@
  * priced. */
 #include "traces/workload/to_cluster.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,30 +239,47 @@ static const struct lw_cost_table *link_table(const struct lw_cluster *c)
     return best;
 }
 
-/* What the tables leave open (reduce-scatter, messages between stages, other group sizes) is
- * computed from one link: a ring all-reduce of n ranks moves 2(n-1)/n of its bytes over each, so
- * the largest one gives its bandwidth; its 2(n-1) steps share the time of the smallest one. */
+bool traces_link_of_rows(const struct lw_cost_table *t, double *bytes_per_s, double *latency_ps)
+{
+    const int32_t last = t->n_rows - 1;
+    const double n = t->n_ranks, steps = 2 * (n - 1), most = (double)t->bytes[last],
+                 longest = (double)t->time_ps[last], least = (double)t->bytes[0];
+    double per_byte = longest / most;
+
+    *latency_ps = 0;
+    if (t->bytes[0] <= t->bytes[last] / 2 && t->time_ps[0] < t->time_ps[last]) {
+        double slope = (longest - (double)t->time_ps[0]) / (most - least);
+        if (slope < per_byte) {
+            per_byte = slope;
+            *latency_ps = floor((longest - slope * most) / steps + 0.5); /* whole picoseconds */
+        }
+    }
+    *bytes_per_s = steps / n / per_byte * (double)LW_PS_PER_S;
+    return *latency_ps > 0;
+}
+
 static enum lw_status fill_link(struct lw_cluster *c, struct lw_err *err)
 {
     const struct lw_cost_table *t = link_table(c);
-    char text[160];
+    char text[160], no_latency[240];
+    double bytes_per_s, latency_ps;
 
     if (!t)
         return LW_OK;
-    int64_t bytes = t->bytes[t->n_rows - 1], n = t->n_ranks;
-    double s = (double)t->time_ps[t->n_rows - 1] / 1e12;
     snprintf(text, sizeof text,
              "derived from the recorded all-reduces of %d ranks, %lld to %lld bytes", t->n_ranks,
-             (long long)t->bytes[0], (long long)bytes);
+             (long long)t->bytes[0], (long long)t->bytes[t->n_rows - 1]);
+    snprintf(no_latency, sizeof no_latency,
+             "%s: they do not separate latency from rate, taken as 0", text);
+    bool separate = traces_link_of_rows(t, &bytes_per_s, &latency_ps);
     const char *source = lw_arena_strdup(&c->arena, text);
+    const char *of_latency = separate ? source : lw_arena_strdup(&c->arena, no_latency);
     c->links = lw_arena_alloc(&c->arena, 1, sizeof *c->links);
-    if (!source || !c->links)
+    if (!source || !of_latency || !c->links)
         return lw_fail_nomem(err);
     c->links[c->n_links++] = (struct lw_link){
-        .name = "recorded", .level = LW_LINK_INTRA,
-        .bytes_per_s = {2.0 * (double)(n - 1) / (double)n * (double)bytes / s, source},
-        .latency_ps = {(double)(t->time_ps[0] / (2 * (n - 1))), source},
-        .n_links = {1, source}, .n_sharers = {1, source}};
+        .name = "recorded", .level = LW_LINK_INTRA, .bytes_per_s = {bytes_per_s, source},
+        .latency_ps = {latency_ps, of_latency}, .n_links = {1, source}, .n_sharers = {1, source}};
     return LW_OK;
 }
 

@@ -1,5 +1,6 @@
 /* Tables of collectives from the steps of one rank or of all. */
 #include "tests/lib/unit.h"
+#include <math.h>
 #include <string.h>
 
 #include "tests/lib/traces/step_help.h"
@@ -37,11 +38,12 @@ TEST(one_ranks_collectives_are_upper_bounds)
     assert_int_equal(c.tables[0].bytes[1], 160);
     assert_int_equal(c.tables[0].time_ps[1], 18000);
     assert_non_null(strstr(c.tables[0].source, "upper bounds"));
-    /* what plans need beside it: the largest, 160 bytes in 18 ns, moves 2(2-1)/2 of them over the
-     * link; the smallest takes 130 ns for 2(2-1) steps; a copy reads and writes 4 GB/s */
+    /* what plans need beside it: 160 bytes in 18 ns move 2(2-1)/2 of them over the link; 120 bytes
+     * are too near to give a latency; a copy reads and writes 4 GB/s */
     assert_int_equal(c.n_links, 1);
-    assert_true(c.links[0].bytes_per_s.value == 160 / 18e-9);
-    assert_true(c.links[0].latency_ps.value == 65000);
+    assert_true(fabs(c.links[0].bytes_per_s.value / (160 / 18e-9) - 1) < 1e-12);
+    assert_true(c.links[0].latency_ps.value == 0);
+    assert_non_null(strstr(c.links[0].latency_ps.source, "taken as 0"));
     assert_true(c.device.memory_bytes_per_s.value == 4e9);
     assert_true(c.device.copy_bytes_per_s.value == 2e9);
     lw_cluster_free(&c);
@@ -61,6 +63,33 @@ TEST(of_all_ranks_the_shortest_time_counts)
     lw_cluster_free(&c);
     traces_source_free(&s[0]);
     traces_source_free(&s[1]);
+}
+
+static void link_is(int64_t a, lw_ps in_a, int64_t b, lw_ps in_b, double bytes_per_s,
+                    double latency)
+{
+    const int64_t bytes[] = {a, b};
+    const lw_ps time[] = {in_a, in_b};
+    struct lw_cost_table t = {.op = LW_OP_ALL_REDUCE, .n_ranks = 2, .n_rows = 2, .bytes = bytes,
+                              .time_ps = time};
+    double rate, latency_ps;
+
+    assert_int_equal(traces_link_of_rows(&t, &rate, &latency_ps), latency > 0);
+    assert_true(fabs(rate / bytes_per_s - 1) < 1e-12);
+    assert_true(latency_ps == latency);
+}
+
+/* 1000 B in 3 us and 5000 B in 7 us: 1 ns a byte and 2 us at no bytes, 1 us a step. 5.02 MiB twice:
+ * one row. A time that grows faster than the bytes, or falls, has no latency. */
+TEST(a_link_has_a_latency_only_from_rows_of_different_sizes)
+{
+    link_is(1000, 3000000, 5000, 7000000, 1e9, 1000000);
+    link_is(2500, 4500000, 5000, 7000000, 1e9, 1000000);
+    link_is(1000, 3000000, 4000, 7000000, 750e6, 833333); /* 1.6667 us in 2 steps */
+    link_is(2501, 4500000, 5000, 7000000, 5000 / 7e-6, 0);
+    link_is(5263360, 11941906000, 5265408, 12197837000, 5265408 / 12.197837e-3, 0);
+    link_is(1000, 1000000, 5000, 7000000, 5000 / 7e-6, 0);
+    link_is(1000, 9000000, 5000, 7000000, 5000 / 7e-6, 0);
 }
 
 TEST(collectives_that_overlap_count_as_two_in_flight)
