@@ -6,11 +6,11 @@
  *
  * Without any links (tables alone): latency + bytes / bandwidth of the table's own rows. The
  * bandwidth B is that of the largest row, the latency L = t(smallest) - smallest / B, at least 0.
- * Below its sizes: L + bytes / B. On n ranks instead of m: L r(n) / r(m) + (t - L) f(n) / f(m). r
- * counts the rounds, log2(n) rounded up of all-reduce, broadcast and reduce (trees), n - 1 of the
- * rest, 1 of a message; f the bytes that a device receives, 2 (n-1)/n of all-reduce, (n-1)/n of
- * all-gather, reduce-scatter and all-to-all, else 1. The nodes of the other shape are not known to
- * these laws.
+ * Below its sizes: L + bytes / B, or, where L is 0, the smallest row's time in proportion to the
+ * bytes. On n ranks instead of m: L r(n) / r(m) + (t - L) f(n) / f(m). r counts the rounds, log2(n)
+ * rounded up of all-reduce, broadcast and reduce (trees), n - 1 of the rest, 1 of a message; f the
+ * bytes that a device receives, 2 (n-1)/n of all-reduce, (n-1)/n of all-gather, reduce-scatter and
+ * all-to-all, else 1. The nodes of the other shape are not known to these laws.
  *
  * Of the tables of the operation that are of one node where the query is, or of several where it
  * is, the one nearest in nodes counts, and of these the one nearest in ranks. A table of one node
@@ -186,8 +186,9 @@ static void by_rows(const struct lw_cost_query *q, const struct lw_cost_table *t
     const char *unused;
 
     latency = latency > 0 ? latency : 0;
-    double time = q->bytes < t->bytes[0] ? latency + (double)q->bytes * per_byte
-                                         : (double)sim_table_time(t, q->bytes, &unused);
+    double time = (double)sim_table_time(t, q->bytes, &unused);
+    if (q->bytes < t->bytes[0]) /* from the latency to the smallest row */
+        time = latency + ((double)t->time_ps[0] - latency) * (double)q->bytes / (double)t->bytes[0];
     double moving = time > latency ? time - latency : 0;
     latency = time - moving;
     latency *= rounds(q->op, q->n_ranks) / rounds(q->op, t->n_ranks);

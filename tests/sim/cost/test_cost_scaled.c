@@ -156,6 +156,26 @@ TEST(tables_alone_scale_by_their_own_rows)
     assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_ENOTSUP);
 }
 
+/* 1 us at 1 MB and 200 us at 100 MB leave no latency: in proportion to the smallest row, so that no
+ * smaller size takes longer than it. 2 us a MB of the largest row would give 1 us at 0.5 MB. */
+TEST(below_a_table_without_a_latency_time_is_in_proportion_to_its_smallest_row)
+{
+    static const lw_ps rows[] = {1000000, 200000000};
+    struct lw_cost_table t = table;
+    struct lw_cluster c = {.name = "alone", .library = "nccl", .library_version = "",
+                           .devices_per_node = 8, .tables = &t, .n_tables = 1};
+    lw_ps before = 0;
+
+    t.bytes = decimal;
+    t.time_ps = rows;
+    assert_int_equal(ask(&c, 500000, 8, 1, LW_REDUCER_AUTO).time, 500000);
+    for (int64_t size = 1000; size < 200000000; size += size / 7) {
+        lw_ps time = ask(&c, size, 8, 1, LW_REDUCER_AUTO).time;
+        assert_true(time >= before);
+        before = time;
+    }
+}
+
 /* A table three times as fast as the model: on 4 ranks, or beyond its sizes, the links' 370.8 GB/s
  * stay the ceiling. */
 TEST(no_scaled_answer_is_faster_than_the_links)
