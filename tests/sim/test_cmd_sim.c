@@ -452,6 +452,48 @@ TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
            "step ");
 }
 
+/* A recording's workload on its own links: at the recorded limits the step is within 25 % of the
+ * recorded one. Not so resnet18 with the default limits: its 28 MB and 16 MB all-reduces ran at the
+ * same time, so that the rate comes from 2 MB alone, and recommend says it. The last row has
+ * the default limits on a table of two sizes that are 2 KiB apart. */
+TEST(a_recording_is_predicted_from_its_own_links)
+{
+    static const struct {
+        const char *recording, *options;
+        bool is_near;
+    } runs[] = {
+        {"gpt6 cap1", "--bucket-cap 1MiB", true},      {"gpt6 cap5", "--bucket-cap 5MiB", true},
+        {"gpt6 cap25", "--bucket-cap 25MiB", true},    {"gpt6 capdefault", "", true},
+        {"resnet18 cap1", "--bucket-cap 1MiB", true},  {"resnet18 cap5", "--bucket-cap 5MiB", true},
+        {"resnet18 cap25", "--bucket-cap 25MiB", true}, {"resnet18 capdefault", "", false},
+        {"gpt6 cap5", "", true},
+    };
+
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        struct lw_workload w;
+        struct lw_err err = {0};
+        char model[16], cap[16], words[512];
+        sscanf(runs[i].recording, "%15s %15s", model, cap);
+        snprintf(words, sizeof words,
+                 "import $R/%s__gloo2__%s.rank?.json.gz $R/%s__local.rank0.json.gz -o own.json "
+                 "--cluster-out own_links.json",
+                 model, cap, model);
+        expect(words, 0, "next: lapwing sim -w own.json -c own_links.json --dp 2");
+        assert_int_equal(lw_workload_read(fixture_path("own.json"), &w, &err), LW_OK);
+        snprintf(words, sizeof words,
+                 "sim -w own.json -c own_links.json --dp 2 %s --no-db --format json",
+                 runs[i].options);
+        double step = number_after(lapwing(words, NULL), "\"step_ns\": ");
+        double recorded = (double)w.recorded.step_ps / 1e3;
+        print_message("%s %s: %.1f %%\n", runs[i].recording, runs[i].options,
+                      100 * (step / recorded - 1));
+        assert_int_equal(fabs(step / recorded - 1) <= .25, runs[i].is_near);
+        if (!runs[i].is_near)
+            expect("recommend own.json -c own_links.json --dp 2", 0, "was recorded with it");
+        lw_workload_free(&w);
+    }
+}
+
 /* Recorded on a device that no cluster has: the user says what it is like. */
 TEST(an_unknown_device_is_named_by_from_device)
 {
