@@ -49,6 +49,25 @@ static bool table_applies(const struct lw_cluster *c, const struct lw_cost_query
     return (!by_name(q) || speaks_for(q->algorithm)) && sim_table_find(c, q, 1) != NULL;
 }
 
+/* Alone a collective takes no longer than beside another: beyond the rows of those alone, a table
+ * of two at once is a limit. */
+static void hold_to_two_at_once(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                const struct lw_cost_table *alone, struct lw_cost_answer *out)
+{
+    const struct lw_cost_table *two = sim_table_find(c, q, 2);
+    const lw_ps least = alone->time_ps[alone->n_rows - 1];
+    const char *unused;
+
+    if (!two || q->bytes <= alone->bytes[alone->n_rows - 1])
+        return;
+    lw_ps beside = sim_table_time(two, q->bytes, &unused);
+    beside = beside > least ? beside : least;
+    if (beside >= out->time)
+        return;
+    out->time = beside;
+    out->detail = "beyond the largest measured alone: as two at once";
+}
+
 static enum lw_status table_time(const struct lw_cluster *c, const struct lw_cost_query *q,
                                  struct lw_cost_answer *out, struct lw_err *err)
 {
@@ -57,6 +76,7 @@ static enum lw_status table_time(const struct lw_cluster *c, const struct lw_cos
     (void)err;
     *out = (struct lw_cost_answer){.model = "table", .source = t->source, .algorithm = "library"};
     out->time = sim_table_time(t, q->bytes, &out->detail);
+    hold_to_two_at_once(c, q, t, out);
     return LW_OK;
 }
 

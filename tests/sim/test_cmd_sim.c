@@ -453,20 +453,18 @@ TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
 }
 
 /* A recording's workload on its own links: at the recorded limits the step is within 25 % of the
- * recorded one. Not so resnet18 with the default limits: its 28 MB and 16 MB all-reduces ran at the
- * same time, so that the rate comes from 2 MB alone, and recommend says it. The last row has
- * the default limits on a table of two sizes that are 2 KiB apart. */
+ * recorded one. The last row has the default limits on a table of two sizes that are 2 KiB apart,
+ * the row before it a table of 2 MB alone, and of 16 and 28 MB two at once. */
 TEST(a_recording_is_predicted_from_its_own_links)
 {
     static const struct {
         const char *recording, *options;
-        bool is_near;
     } runs[] = {
-        {"gpt6 cap1", "--bucket-cap 1MiB", true},      {"gpt6 cap5", "--bucket-cap 5MiB", true},
-        {"gpt6 cap25", "--bucket-cap 25MiB", true},    {"gpt6 capdefault", "", true},
-        {"resnet18 cap1", "--bucket-cap 1MiB", true},  {"resnet18 cap5", "--bucket-cap 5MiB", true},
-        {"resnet18 cap25", "--bucket-cap 25MiB", true}, {"resnet18 capdefault", "", false},
-        {"gpt6 cap5", "", true},
+        {"gpt6 cap1", "--bucket-cap 1MiB"},     {"gpt6 cap5", "--bucket-cap 5MiB"},
+        {"gpt6 cap25", "--bucket-cap 25MiB"},   {"gpt6 capdefault", ""},
+        {"resnet18 cap1", "--bucket-cap 1MiB"}, {"resnet18 cap5", "--bucket-cap 5MiB"},
+        {"resnet18 cap25", "--bucket-cap 25MiB"}, {"resnet18 capdefault", ""},
+        {"gpt6 cap5", ""},
     };
 
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
@@ -487,9 +485,7 @@ TEST(a_recording_is_predicted_from_its_own_links)
         double recorded = (double)w.recorded.step_ps / 1e3;
         print_message("%s %s: %.1f %%\n", runs[i].recording, runs[i].options,
                       100 * (step / recorded - 1));
-        assert_int_equal(fabs(step / recorded - 1) <= .25, runs[i].is_near);
-        if (!runs[i].is_near)
-            expect("recommend own.json -c own_links.json --dp 2", 0, "was recorded with it");
+        assert_true(fabs(step / recorded - 1) <= .25);
         lw_workload_free(&w);
     }
 }

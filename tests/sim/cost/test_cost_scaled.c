@@ -176,6 +176,31 @@ TEST(below_a_table_without_a_latency_time_is_in_proportion_to_its_smallest_row)
     }
 }
 
+/* Alone 1 MB takes 4 us, so that 100 MB would take 400 us; beside another they take 200 us, and
+ * alone no more. At 2 MB the table of two at once is slower than 8 us, at its 1.5 MB faster than what was
+ * measured alone at 1 MB. */
+TEST(beyond_the_rows_alone_those_of_two_at_once_are_a_limit)
+{
+    static const int64_t two_bytes[] = {1500000, 2000000, 100000000};
+    static const lw_ps alone[] = {4000000}, beside[] = {3000000, 9000000, 200000000};
+    struct lw_cost_table t[2] = {table, table};
+    struct lw_cluster c = {.name = "alone", .library = "gloo", .library_version = "",
+                           .devices_per_node = 8, .tables = t, .n_tables = 2};
+
+    t[0].n_rows = 1;
+    t[0].bytes = decimal;
+    t[0].time_ps = alone;
+    t[1].n_in_flight = 2;
+    t[1].n_rows = 3;
+    t[1].bytes = two_bytes;
+    t[1].time_ps = beside;
+    assert_int_equal(ask(&c, 100000000, 8, 1, LW_REDUCER_AUTO).time, 200000000);
+    assert_non_null(strstr(ask(&c, 100000000, 8, 1, LW_REDUCER_AUTO).detail, "two at once"));
+    assert_int_equal(ask(&c, 2000000, 8, 1, LW_REDUCER_AUTO).time, 8000000);
+    assert_int_equal(ask(&c, 1500000, 8, 1, LW_REDUCER_AUTO).time, 4000000);
+    assert_int_equal(ask(&c, 1000000, 8, 1, LW_REDUCER_AUTO).time, 4000000);
+}
+
 /* A table three times as fast as the model: on 4 ranks, or beyond its sizes, the links' 370.8 GB/s
  * stay the ceiling. */
 TEST(no_scaled_answer_is_faster_than_the_links)
