@@ -184,8 +184,30 @@ static int word_of(const void *field)
     return v;
 }
 
+/* Gradients travel in the type, and 8 bits are asked for. */
+static bool sums_8_bits(const struct option *o, const char *value)
+{
+    static const char *const words[] = {"fp8", "FP8", "f8", "F8", "float8", "e4m3", "e5m2"};
+    bool is = false;
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        is |= strstr(value, words[i]) != NULL;
+    return is && (strcmp(o->shown.name, "grad-dtype") == 0 ||
+                  strcmp(o->shown.name, "comm-hook") == 0);
+}
+
 static enum lw_status bad_word(const struct option *o, const char *value, struct lw_err *err)
 {
+    char all[64] = "";
+
+    for (int i = 0; sums_8_bits(o, value) && o->shown.values[i]; i++)
+        lw_err_word(all, sizeof all, o->shown.values[i]);
+    if (all[0])
+        return lw_fail(err, LW_EINVAL,
+                       "--%s: gradients are not summed in 8 bits ('%s'): e4m3 has 4 significant "
+                       "bits and e5m2 3, so a sum over ranks loses small terms or overflows "
+                       "without a scale per tensor, which plans do not have; expected one of %s",
+                       o->shown.name, value, all);
     return lw_fail_word(err, o->shown.name, value, o->shown.values);
 }
 

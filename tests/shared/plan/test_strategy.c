@@ -52,6 +52,24 @@ TEST(a_wrong_word_lists_the_right_ones)
     assert_int_equal(lw_strategy_set(&s, "nope", "1", &err), LW_EINVAL);
 }
 
+TEST(gradients_of_8_bits_are_refused_with_the_reason)
+{
+    static const char *const options[] = {"grad-dtype", "comm-hook"};
+    static const char *const words[] = {"fp8", "FP8", "f8", "float8_e4m3", "e4m3", "e5m2", "mxfp8"};
+
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+            struct lw_strategy s = lw_strategy_default();
+            struct lw_err err = {0};
+            char said[128];
+            assert_int_equal(lw_strategy_set(&s, options[i], words[k], &err), LW_EINVAL);
+            snprintf(said, sizeof said, "--%s: gradients are not summed in 8 bits ('%s')",
+                     options[i], words[k]);
+            if (!strstr(err.msg, said) || !strstr(err.msg, "; expected one of "))
+                fail_msg("%s", err.msg);
+        }
+}
+
 /* Each word of each closed list without one of its letters. */
 TEST(a_misspelt_word_is_answered_with_the_right_one)
 {
