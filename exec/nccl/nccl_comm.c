@@ -255,7 +255,7 @@ static enum lw_status split(struct exec_world *w, int32_t color, struct exec_com
                             struct lw_err *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    ncclComm_t none = NULL, *into = c ? &c->nccl : &none;
+    ncclComm_t *into = c ? &c->nccl : &w->no_comm;
     CUdeviceptr scratch;
 
     config.blocking = 1;
@@ -361,15 +361,11 @@ enum lw_status nccl_comm_connect(struct exec_world *w, struct exec_comm *c, int3
     return s;
 }
 
-/* An abort frees a communicator that cannot be finished; else wait until it is. */
-static void end_nccl(struct exec_world *w, ncclComm_t c, bool abort)
+/* Waits until the communicator is finished; one that cannot be finished is aborted. */
+static void end_nccl(struct exec_world *w, ncclComm_t c)
 {
     if (!c)
         return;
-    if (abort) {
-        ncclCommAbort(c);
-        return;
-    }
     enter(w, c);
     ncclResult_t r = ncclCommFinalize(c);
     if (!left(w))
@@ -380,39 +376,69 @@ static void end_nccl(struct exec_world *w, ncclComm_t c, bool abort)
         ncclCommAbort(c);
 }
 
-static void end_comm(struct exec_world *w, struct exec_comm *c, bool abort)
+static void abort_nccl(ncclComm_t *c)
+{
+    ncclComm_t there = *c;
+
+    *c = NULL; /* before the abort, which may write the handle of a split that has not ended */
+    if (there)
+        ncclCommAbort(there);
+}
+
+/* An abort frees device memory, which waits for all kernels of the device. A kernel of another
+ * communicator may wait for a lost rank until that communicator is aborted, too (NVIDIA/nccl issues
+ * 549 and 1013). From version 2.22 on a group of aborts asks all kernels to end before any memory is
+ * freed. An earlier version aborts the children first, because their kernels may run. A split that
+ * has not ended writes its handle when its parent is aborted: that communicator goes last. */
+static void abort_all(struct exec_world *w)
+{
+    int version = 0;
+    bool together = ncclGetVersion(&version) == ncclSuccess && version >= NCCL_VERSION(2, 22, 0);
+
+    for (struct exec_comm *c = w->comms; c; c = c->next)
+        nccl_deregister(c);
+    together = together && ncclGroupStart() == ncclSuccess;
+    for (struct exec_comm *c = w->comms; c; c = c->next)
+        abort_nccl(&c->nccl);
+    abort_nccl(&w->world_comm);
+    if (together)
+        ncclGroupEnd();
+    for (struct exec_comm *c = w->comms; c; c = c->next)
+        abort_nccl(&c->nccl);
+}
+
+static void end_comm(struct exec_world *w, struct exec_comm *c)
 {
     nccl_deregister(c);
-    end_nccl(w, c->nccl, abort);
+    end_nccl(w, c->nccl);
     cuEventDestroy(c->last);
     free_comm(c);
 }
 
+/* After a stop nccl_comms_close aborts all communicators together. */
 void nccl_comm_destroy(struct exec_world *w, struct exec_comm *comm)
 {
+    if (atomic_load(&w->stop))
+        return;
     for (struct exec_comm **c = &w->comms; *c; c = &(*c)->next) {
         if (*c != comm)
             continue;
         *c = comm->next;
-        end_comm(w, comm, atomic_load(&w->stop));
+        end_comm(w, comm);
         return;
     }
 }
 
-/* A split that has not ended writes its communicator when its parent is aborted: the parent goes
- * first then. */
 void nccl_comms_close(struct exec_world *w, bool abort)
 {
-    if (abort) {
-        end_nccl(w, w->world_comm, true);
-        w->world_comm = NULL;
-    }
+    if (abort)
+        abort_all(w);
     while (w->comms) {
         struct exec_comm *c = w->comms;
         w->comms = c->next;
-        end_comm(w, c, abort);
+        end_comm(w, c);
     }
-    end_nccl(w, w->world_comm, false);
+    end_nccl(w, w->world_comm);
     w->world_comm = NULL;
     watch_close(w);
 }

@@ -187,6 +187,7 @@ struct exec_world {
     struct exec_event *events;
     struct exec_comm *comms;
     ncclComm_t world_comm;   /* parent of all others; NULL in a loop */
+    ncclComm_t no_comm;      /* where NCCL writes that a split gave this process none */
     pthread_t watchdog;      /* nccl_comm.c: aborts a call that does not return */
     pthread_mutex_t call_mutex; /* guards the next six */
     ncclComm_t in_call;      /* NULL: no call under way */

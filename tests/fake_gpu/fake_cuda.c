@@ -62,6 +62,7 @@ pthread_cond_t fake_moved = PTHREAD_COND_INITIALIZER;
 static struct CUctx_st contexts[MAX_DEVICES];
 static struct block *blocks;
 static CUresult sticky;
+static int64_t n_unfinished; /* commands that streams have and have not run */
 static int n_streams_made, n_streams, n_events, n_modules;
 static uint64_t n_commands;
 static __thread CUcontext current;
@@ -217,9 +218,25 @@ CUresult cuMemAlloc(CUdeviceptr *p, size_t bytes)
     return r;
 }
 
+/* As the real driver: freeing device memory waits for all kernels of the device. */
+void fake_cuda_drain(void)
+{
+    bool runs = true;
+
+    for (int64_t i = 0; runs; i++) {
+        pthread_mutex_lock(&fake_lock);
+        runs = n_unfinished > 0;
+        pthread_mutex_unlock(&fake_lock);
+        if (runs)
+            fake_doze(i);
+    }
+}
+
 CUresult cuMemFree(CUdeviceptr p)
 {
     CUresult r = fake_enter_unsafe("cuMemFree");
+    if (r == CUDA_SUCCESS)
+        fake_cuda_drain();
     return r == CUDA_SUCCESS ? give((void *)p) : r;
 }
 
@@ -371,6 +388,7 @@ static void *stream_main(void *arg)
         if (!s->head)
             s->tail = &s->head;
         s->done++;
+        n_unfinished--;
         pthread_cond_broadcast(&s->moved);
         pthread_mutex_unlock(&fake_lock);
         free(c);
@@ -402,6 +420,7 @@ void fake_give(CUstream s, struct fake_command *c)
     *s->tail = c;
     s->tail = &c->next;
     s->given++;
+    n_unfinished++;
     pthread_cond_broadcast(&s->moved);
     pthread_mutex_unlock(&fake_lock);
 }

@@ -81,5 +81,6 @@ extern int fake_n_graphs;
 
 /* Of the other fakes: drop(p) when the graph that s is captured into goes. false: s runs. */
 bool fake_cuda_keep(CUstream s, void (*drop)(void *), void *p);
+void fake_cuda_drain(void); /* until no stream has a command left */
 
 #endif

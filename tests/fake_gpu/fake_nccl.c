@@ -13,6 +13,9 @@
  * reads what it needs, and lets the slots be used again. Sends and receives go through one box per
  * pair. Sums are made in member order in f64: no particular rounding of NCCL is imitated.
  *
+ * The end of a communicator frees device memory, which waits for all kernels of the device. From
+ * version 2.22 on, aborts of one group are all asked for before the first of them waits.
+ *
  * The thread sanitizer sees one process. That what is received comes after what was sent before (a
  * plan proves so through the programs of other ranks) is therefore shown to it by one counter,
  * which every send adds to and every receive reads.
@@ -22,9 +25,11 @@
  * FAKE_NCCL_ERROR=rank:op:e   on that rank of the first communicator, op number `op` (1 = the first)
  *                             reports the asynchronous error e and never ends
  * FAKE_NCCL_LOSE=rank:op      that process kills itself there (op 0: while communicators are made)
- * FAKE_NCCL_HANG=rank:op      that rank never enters the op (op -1: a split)
+ * FAKE_NCCL_HANG=rank:op      that rank never enters the op (op -1, -2: the first, second split)
  * FAKE_NCCL_FLIP=rank:op      that rank receives its first element with the lowest bit flipped
- * FAKE_NCCL_LOG=file          one line per op a rank has finished, or buffer it has registered
+ * FAKE_NCCL_LOG=file          one line per op a rank has finished, buffer it has registered,
+ *                             abort, or split whose handle has its place on the caller's stack
+ * FAKE_NCCL_VERSION=n         what ncclGetVersion reports
  *
  * Compiled with FAKE_NCCL_OLD it is a library before 2.19, without registered buffers. */
 #include <cuda.h>
@@ -82,9 +87,10 @@ struct ncclComm {
     int device;     /* of the context in which it was made, among all of the machine */
     int world_rank; /* of the communicator it was split from first: what FAKE_NCCL_* name */
     bool blocking, connected;
-    uint64_t round, n_splits;
+    uint64_t round, n_splits, of_split; /* of_split: number of the split it came from, 0 = none */
     _Atomic int32_t state, aborted, n_flying;
     int n_registered;
+    struct ncclComm *next_abort; /* of the group */
 };
 
 struct item {
@@ -111,6 +117,7 @@ struct batch { /* what goes to one stream as one host function */
 
 static __thread struct item pending[MAX_ITEMS];
 static __thread int n_pending, depth;
+static __thread struct ncclComm *aborts; /* of the group */
 static _Atomic int64_t n_ops, n_launches, n_sent;
 static char last_error[256]; /* of the process, as the real library's */
 
@@ -608,9 +615,19 @@ ncclResult_t ncclGroupStart(void)
     return ncclSuccess;
 }
 
+static void release(ncclComm_t c);
+
 ncclResult_t ncclGroupEnd(void)
 {
-    return --depth == 0 ? launch_pending() : ncclSuccess;
+    if (--depth > 0)
+        return ncclSuccess;
+    ncclResult_t r = launch_pending();
+    while (aborts) {
+        ncclComm_t c = aborts;
+        aborts = c->next_abort;
+        release(c);
+    }
+    return r;
 }
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *info)
@@ -674,7 +691,7 @@ ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t t, int peer, nccl
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = NCCL_VERSION_CODE;
+    *version = (int)fake_env_int("FAKE_NCCL_VERSION", NCCL_VERSION_CODE);
     return ncclSuccess;
 }
 
@@ -862,6 +879,14 @@ static void *split_main(void *arg)
     return NULL;
 }
 
+/* The handle of a split that goes on after the call is written there later. */
+static bool on_stack(const void *place)
+{
+    intptr_t apart = (intptr_t)place - (intptr_t)__builtin_frame_address(0);
+
+    return apart > -(1 << 20) && apart < 1 << 20;
+}
+
 ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, ncclConfig_t *config)
 {
     struct slot *mine = &p->shared->slot[p->rank];
@@ -874,9 +899,12 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
     }
     *s = (struct split){p, NULL, out, ++p->n_splits, color, key};
     *out = NULL;
+    if (!p->blocking && on_stack(out))
+        log_line(p, "place on the stack, split", s->seq);
     if (color != NCCL_SPLIT_NOCOLOR) {
         s->child = calloc(1, sizeof *s->child);
         s->child->world_rank = p->world_rank;
+        s->child->of_split = s->seq;
         s->child->blocking = config->blocking != 0;
         s->child->device = p->device;
         atomic_store(&s->child->state, ncclInProgress);
@@ -884,7 +912,7 @@ ncclResult_t ncclCommSplit(ncclComm_t p, int color, int key, ncclComm_t *out, nc
     }
     mine->color[s->seq] = color;
     mine->key[s->seq] = key;
-    if (!asked(FAKE_ENV("FAKE_NCCL_HANG"), p, -1, &spec))
+    if (!asked(FAKE_ENV("FAKE_NCCL_HANG"), p, -(int64_t)p->n_splits, &spec))
         atomic_store(&mine->split_seq, p->n_splits);
     say_moved(p);
     atomic_store(&p->state, ncclInProgress);
@@ -961,6 +989,7 @@ static void release(ncclComm_t c)
 {
     while (atomic_load(&c->n_flying) > 0)
         fake_sleep_us(50);
+    fake_cuda_drain();
     if (c->shared) {
         shm_unlink(c->name);
         munmap(c->shared, sizeof(struct segment));
@@ -976,10 +1005,19 @@ ncclResult_t ncclCommDestroy(ncclComm_t c)
 
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
+    int version;
+
+    ncclGetVersion(&version);
+    log_line(c, "aborted, split", c->of_split);
     atomic_store(&c->aborted, 1);
     if (c->shared)
         say_moved(c);
-    release(c);
+    if (depth > 0 && version >= 22200) {
+        c->next_abort = aborts;
+        aborts = c;
+    } else {
+        release(c);
+    }
     return ncclSuccess;
 }
 

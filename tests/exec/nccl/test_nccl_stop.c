@@ -151,17 +151,54 @@ TEST(a_rank_lost_while_opening_stops_the_others)
             fail_msg("%s", hung.line[r]);
 }
 
-/* NCCL writes the communicator of a split when the split ends, which may be when its parent is
- * aborted. (The address sanitizer finds a write into freed memory.) */
+static int occurrences(const char *text, const char *words)
+{
+    int n = 0;
+
+    while ((text = strstr(text, words)))
+        text += strlen(words), n++;
+    return n;
+}
+
+/* NCCL writes the handle of a split when the split ends, which may be when its parent is aborted:
+ * the place is not on the stack of a call that has returned, also of a rank outside all groups,
+ * and what was written there is aborted too. The second split is of ranks 1 and 2. */
 TEST(a_split_that_does_not_end_stops_all)
 {
     needs_fakes();
-    struct nccl_job j = {.n = 2, .set = {{"FAKE_NCCL_HANG", "1:-1"}, {"T_TIMEOUT_MS", "1500"}}};
+    char path[64], *text;
+    struct nccl_job j = {.n = 3,
+                         .set = {{"T_OPS", "1"},
+                                 {"FAKE_NCCL_HANG", "1:-2"},
+                                 {"FAKE_NCCL_LOG", nccl_log_path(path)},
+                                 {"T_TIMEOUT_MS", "3000"}}};
 
     nccl_run(&j);
-    for (int r = 0; r < 2; r++)
+    for (int r = 0; r < 3; r++)
         if (j.code[r] != LW_ETIMEOUT && j.code[r] != LW_EFAILED)
             fail_msg("%s", j.line[r]);
+    text = nccl_read_log(path);
+    assert_int_equal(occurrences(text, "on the stack"), 0);
+    assert_int_equal(occurrences(text, " of 3: aborted, split 0\n"), 3);
+    assert_int_equal(occurrences(text, " of 3: aborted, split 1\n"), 3);
+    assert_int_equal(occurrences(text, "aborted, split 2\n"), 2);
+    free(text);
+}
+
+/* An abort frees device memory, which waits for all kernels: those of other communicators end only
+ * when these are aborted. Versions before 2.22 abort one after the other. */
+TEST(kernels_of_other_communicators_do_not_hold_up_an_abort)
+{
+    needs_fakes();
+    static const char *const versions[] = {"22203", "22105"};
+
+    for (int i = 0; i < 2; i++) {
+        struct nccl_job j = {.n = 2,
+                             .set = {{"FAKE_NCCL_HANG", "1:4"},
+                                     {"FAKE_NCCL_VERSION", versions[i]},
+                                     {"T_TIMEOUT_MS", "2000"}}};
+        all_stop(&j, -1, "(all_reduce of bucket 0)");
+    }
 }
 
 TEST(a_driver_error_of_one_rank_stops_all)

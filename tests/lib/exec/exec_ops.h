@@ -353,9 +353,10 @@ static inline enum lw_status exec_ops_run(const struct exec_backend *b,
                                           bool all_types, int64_t *n_checked,
                                           struct lw_err *err)
 {
+    const char *ms = getenv("T_TIMEOUT_MS");
     struct exec_open how = {.n_ranks = n_ranks, .compute = EXEC_COMPUTE_SLEEP,
-                            .timeout_ns = INT64_C(10000000000), .loop = process == NULL,
-                            .process = process};
+                            .timeout_ns = strtoll(ms ? ms : "10000", NULL, 10) * 1000000,
+                            .loop = process == NULL, .process = process};
     struct exec_ops k = {.b = b};
 
     LW_TRY(b->open(&how, &k.w, err));
