@@ -163,7 +163,8 @@ void record_cuda_end(struct record_span_events *e, void *stream, const int64_t *
         drop(grown ? grown : e, false);
     } else {
         grown->n = n;
-        memcpy(grown->calls, calls, (size_t)n * sizeof *calls);
+        if (n > 0)
+            memcpy(grown->calls, calls, (size_t)n * sizeof *calls);
         grown->next = NULL;
         *cuda.tail = grown;
         cuda.tail = &grown->next;

@@ -19,15 +19,20 @@ static void *find(const char *name)
     return record_next(name, "libmpi.so.40");
 }
 
-static void say_library(void)
+static void say_version(void)
 {
-    static _Atomic bool said;
     int version = 0, subversion = 0;
 
-    if (atomic_load_explicit(&said, memory_order_relaxed) || atomic_exchange(&said, true))
-        return;
     PMPI_Get_version(&version, &subversion);
     record_library("mpi", version, subversion, 0);
+}
+
+/* No thread goes on before the library has been named. */
+static void say_library(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, say_version);
 }
 
 /* --- communicators --------------------------------------------------------------------------- */

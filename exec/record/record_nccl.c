@@ -21,18 +21,32 @@ static void *find(const char *name)
     return record_next(name, "libnccl.so.2");
 }
 
-static void say_library(void)
+static void say_version(void)
 {
-    static _Atomic bool said;
     int version = 0;
     REAL(ncclGetVersion);
 
-    if (said)
-        return;
-    said = true;
     real_ncclGetVersion(&version);
     record_library("nccl", version / 10000, version / 100 % 100, version % 100);
 }
+
+/* No thread goes on before the library has been named. */
+static void say_library(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, say_version);
+}
+
+enum { MOST_IN_GROUP = 1024 };
+
+/* Calls of a group are written when it ends: a group that is only simulated makes none. */
+static __thread struct {
+    int depth, n;
+    int64_t number; /* of the group */
+    struct record_call call[MOST_IN_GROUP];
+    cudaStream_t stream[MOST_IN_GROUP];
+} group;
 
 /* --- communicators --------------------------------------------------------------------------- */
 
@@ -154,32 +168,44 @@ enum { MAX_PENDING = 64 };
 static struct {
     pthread_mutex_t mutex;
     int32_t n;
-    struct { ncclComm_t parent; const ncclComm_t *place; uint64_t id; } all[MAX_PENDING];
+    struct {
+        ncclComm_t parent;
+        const ncclComm_t *place;
+        uint64_t id;
+        int64_t group; /* 0 = outside of groups */
+    } all[MAX_PENDING];
 } pending = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void expect_child(ncclComm_t parent, const ncclComm_t *place, uint64_t id)
 {
     pthread_mutex_lock(&pending.mutex);
-    if (pending.n < MAX_PENDING) {
+    bool room = pending.n < MAX_PENDING;
+    if (room) {
         pending.all[pending.n].parent = parent;
         pending.all[pending.n].place = place;
+        pending.all[pending.n].group = group.depth > 0 ? group.number : 0;
         pending.all[pending.n++].id = id;
     }
     pthread_mutex_unlock(&pending.mutex);
+    if (!room)
+        record_lost("ncclCommSplit");
 }
 
-/* Of this parent, or of all (NULL). */
-static void take_children(ncclComm_t parent, bool failed)
+/* Of this parent, or of a group (NULL). Whether a child came or not, its place may go now; those of
+ * a group that is still open wait for its end. */
+static void take_children(ncclComm_t parent, int64_t of_group, bool failed)
 {
+    int64_t open = group.depth > 0 ? group.number : -1;
     int32_t n = 0;
 
     pthread_mutex_lock(&pending.mutex);
     for (int32_t i = 0; i < pending.n; i++) {
-        bool mine = !parent || pending.all[i].parent == parent;
-        if (mine && !failed && *pending.all[i].place)
-            know(*pending.all[i].place, pending.all[i].id);
-        else if (!mine || !failed)
+        bool mine = parent ? pending.all[i].parent == parent && pending.all[i].group != open
+                           : pending.all[i].group == of_group;
+        if (!mine)
             pending.all[n++] = pending.all[i];
+        else if (!failed && *pending.all[i].place)
+            know(*pending.all[i].place, pending.all[i].id);
     }
     pending.n = n;
     pthread_mutex_unlock(&pending.mutex);
@@ -191,7 +217,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
     ncclResult_t r = real_ncclCommGetAsyncError(comm, state);
 
     if (r == ncclSuccess && *state != ncclInProgress)
-        take_children(comm, *state != ncclSuccess);
+        take_children(comm, 0, *state != ncclSuccess);
     return r;
 }
 
@@ -230,7 +256,7 @@ ncclResult_t ncclCommShrink(ncclComm_t parent, int *excluded, int n_excluded, nc
     {                                           \
         REAL(name);                             \
         record_cuda_finish();                   \
-        take_children(comm, true);              \
+        take_children(comm, 0, true);           \
         forget(comm);                           \
         return real_##name(comm);               \
     }
@@ -239,16 +265,6 @@ RECORD_END(ncclCommDestroy)
 RECORD_END(ncclCommAbort)
 
 /* --- calls ----------------------------------------------------------------------------------- */
-
-enum { MOST_IN_GROUP = 1024 };
-
-/* Calls of a group are written when it ends: a group that is only simulated makes none. */
-static __thread struct {
-    int depth, n;
-    int64_t number; /* of the group */
-    struct record_call call[MOST_IN_GROUP];
-    cudaStream_t stream[MOST_IN_GROUP];
-} group;
 
 static _Atomic int64_t n_groups;
 
@@ -397,7 +413,6 @@ ncclResult_t ncclGroupEnd(void)
         return real_ncclGroupEnd();
     for (int i = 0; i < group.n; i++) {
         bool seen = false;
-        number[i] = record_call(&group.call[i]);
         for (int k = 0; k < n; k++)
             seen |= streams[k] == group.stream[i];
         if (seen || n == 16)
@@ -406,8 +421,13 @@ ncclResult_t ncclGroupEnd(void)
         events[n++] = record_cuda_begin((void *)group.stream[i]);
     }
     ncclResult_t r = real_ncclGroupEnd();
-    if (r == ncclSuccess)
-        take_children(NULL, false);
+    bool made = r == ncclSuccess || r == ncclInProgress; /* else nothing runs */
+    if (r != ncclInProgress)
+        take_children(NULL, group.number, !made);
+    if (!made)
+        group.n = 0;
+    for (int i = 0; i < group.n; i++)
+        number[i] = record_call(&group.call[i]);
     for (int k = 0; k < n; k++) {
         int64_t calls[MOST_IN_GROUP];
         int n_calls = 0;

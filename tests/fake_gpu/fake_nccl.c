@@ -117,7 +117,8 @@ struct batch { /* what goes to one stream as one host function */
 
 static __thread struct item pending[MAX_ITEMS];
 static __thread int n_pending, depth;
-static __thread struct ncclComm *aborts; /* of the group */
+static __thread struct ncclComm *aborts;  /* of the group */
+static __thread ncclResult_t group_error; /* of a call in it: then none of its calls is made */
 static _Atomic int64_t n_ops, n_launches, n_sent;
 static char last_error[256]; /* of the process, as the real library's */
 
@@ -595,7 +596,7 @@ static ncclResult_t refuse(const char *why)
     return ncclInvalidUsage;
 }
 
-static ncclResult_t give(struct item it)
+static ncclResult_t check_and_give(struct item it)
 {
     int32_t state = atomic_load(&it.comm->state);
 
@@ -607,6 +608,15 @@ static ncclResult_t give(struct item it)
         return refuse("peer out of range, or too many calls in a group");
     pending[n_pending++] = it;
     return depth == 0 ? launch_pending() : ncclSuccess;
+}
+
+static ncclResult_t give(struct item it)
+{
+    ncclResult_t r = check_and_give(it);
+
+    if (depth > 0 && r != ncclSuccess)
+        group_error = r;
+    return r;
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -621,7 +631,12 @@ ncclResult_t ncclGroupEnd(void)
 {
     if (--depth > 0)
         return ncclSuccess;
-    ncclResult_t r = launch_pending();
+    ncclResult_t r = group_error;
+    if (r != ncclSuccess)
+        n_pending = 0;
+    else
+        r = launch_pending();
+    group_error = ncclSuccess;
     while (aborts) {
         ncclComm_t c = aborts;
         aborts = c->next_abort;

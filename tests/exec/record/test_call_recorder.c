@@ -73,7 +73,23 @@ static double cpu_us(void)
 struct caller { /* a thread with a communicator of its own */
     int64_t n;
     double us; /* of its processor time within calls; -1: one failed */
+    bool spoiled; /* makes a group that fails, too */
 };
+
+/* An all-reduce, and a send to a rank that does not exist; false: the group does not fail. */
+static bool group_fails(void *comm, void *stream)
+{
+    int (*start)(void) = (int (*)(void))function("ncclGroupStart");
+    int (*end)(void) = (int (*)(void))function("ncclGroupEnd");
+    int (*sum)(const void *, void *, size_t, int, int, void *, void *) =
+        (int (*)(const void *, void *, size_t, int, int, void *, void *))function("ncclAllReduce");
+    int (*send)(const void *, size_t, int, int, void *, void *) =
+        (int (*)(const void *, size_t, int, int, void *, void *))function("ncclSend");
+    float data[16] = {0};
+
+    return start() == 0 && sum(data, data, 16, 7, 0, comm, stream) == 0 &&
+           send(data, 16, 7, 5, comm, stream) != 0 && end() != 0;
+}
 
 /* So many all-reduces of 16 f32; what they take of this thread, without the waits between them. */
 static void *make_calls(void *arg)
@@ -104,7 +120,7 @@ static void *make_calls(void *arg)
         while (query(s) != 0)
             usleep(50);
     }
-    if (failed || leave(comm))
+    if (failed || (k->spoiled && !group_fails(comm, s)) || leave(comm))
         k->us = -1;
     return NULL;
 }
@@ -146,6 +162,7 @@ static int call(int64_t n, const char *label)
         return 1;
     if (!threads) {
         k[0].n = n;
+        k[0].spoiled = strcmp(label, "spoiled") == 0;
         make_calls(&k[0]);
     }
     for (int i = 0; threads && i < N_THREADS; i++)
@@ -302,6 +319,14 @@ TEST(calls_without_a_pause_are_all_recorded)
     if (needs_fakes())
         skip();
     assert_int_equal(calls_recorded(nccl, "calls", "recorded", "many.rank0.csv"), 20000);
+}
+
+/* Nothing of a group that failed has run. */
+TEST(calls_of_a_group_that_fails_are_not_recorded)
+{
+    if (needs_fakes())
+        skip();
+    assert_int_equal(calls_recorded(nccl, "calls", "spoiled", "many.rank0.csv"), 20000);
 }
 
 /* A process that ends by a signal or _exit has written all of its calls; zero bytes follow. */
