@@ -12,11 +12,11 @@
 TEST(a_paragraph_is_one_write_of_an_unbuffered_stream)
 {
     static const char text[] =
-        "rank 1 was started with --steps 2, rank 0 with --steps 1: give all ranks the same options, "
-        "or leave --steps out on all of them";
+        "rank 1 was started with --steps 2, rank 0 with --steps 1: give all ranks the same "
+        "options, or leave --steps out on all of them";
     static const char expected[] =
-        "lapwing exec: rank 1 was started with --steps 2, rank 0 with --steps 1: give all ranks the "
-        "same\n  options, or leave --steps out on all of them\n";
+        "lapwing exec: rank 1 was started with --steps 2, rank 0 with --steps 1: give all ranks "
+        "the same\n  options, or leave --steps out on all of them\n";
     char got[512];
     int pair[2];
 

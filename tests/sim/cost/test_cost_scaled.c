@@ -177,8 +177,8 @@ TEST(below_a_table_without_a_latency_time_is_in_proportion_to_its_smallest_row)
 }
 
 /* Alone 1 MB takes 4 us, so that 100 MB would take 400 us; beside another they take 200 us, and
- * alone no more. At 2 MB the table of two at once is slower than 8 us, at its 1.5 MB faster than what was
- * measured alone at 1 MB. */
+ * alone no more. At 2 MB the table of two at once is slower than 8 us, at its 1.5 MB faster than
+ * what was measured alone at 1 MB. */
 TEST(beyond_the_rows_alone_those_of_two_at_once_are_a_limit)
 {
     static const int64_t two_bytes[] = {1500000, 2000000, 100000000};
