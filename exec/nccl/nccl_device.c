@@ -54,9 +54,9 @@ enum lw_status nccl_wait_setup(struct exec_world *w, struct lw_err *err)
 
 /* --- memory ------------------------------------------------------------------------------------- */
 
-static enum lw_status take(struct block *b, struct lw_err *err)
+static enum lw_status take(const struct exec_world *w, struct block *b, struct lw_err *err)
 {
-    return b->from_nccl ? nccl_register_alloc(b->bytes, &b->at, err)
+    return b->from_nccl ? nccl_register_alloc(w, b->bytes, &b->at, err)
                         : nccl_cu(cuMemAlloc(&b->at, (size_t)b->bytes), "cuMemAlloc", err);
 }
 
@@ -69,7 +69,7 @@ static enum lw_status new_block(struct exec_world *w, int64_t bytes, bool from_n
         return lw_fail(err, LW_ENOMEM, "out of memory");
     b->bytes = bytes > 0 ? bytes : 1;
     b->from_nccl = from_nccl;
-    enum lw_status s = take(b, err);
+    enum lw_status s = take(w, b, err);
     if (s != LW_OK) {
         nccl_free(b);
         return s != LW_ENOMEM ? s

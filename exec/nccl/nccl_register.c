@@ -37,12 +37,19 @@ enum lw_status nccl_register_open(const struct exec_world *w, struct lw_err *err
                    version % 100);
 }
 
-enum lw_status nccl_register_alloc(int64_t bytes, CUdeviceptr *at, struct lw_err *err)
+/* NCCL does not say which error of CUDA it met. One that the device keeps is on every stream; else
+ * memory was lacking. */
+enum lw_status nccl_register_alloc(const struct exec_world *w, int64_t bytes, CUdeviceptr *at,
+                                   struct lw_err *err)
 {
     void *p = NULL;
     ncclResult_t r = ncclMemAlloc(&p, (size_t)bytes);
+    CUresult cuda = r == ncclUnhandledCudaError ? cuStreamQuery(w->setup) : CUDA_SUCCESS;
 
-    *at = (CUdeviceptr)p;
+    if (cuda != CUDA_SUCCESS && cuda != CUDA_ERROR_NOT_READY)
+        return nccl_cu(cuda, "ncclMemAlloc", err);
+    if (r == ncclSuccess)
+        *at = (CUdeviceptr)p;
     return r == ncclUnhandledCudaError ? lw_fail(err, LW_ENOMEM, "out of memory")
                                        : result(r, "ncclMemAlloc", err);
 }

@@ -330,7 +330,8 @@ enum lw_status nccl_comm_spare(struct exec_world *w, struct exec_comm *c, int64_
 
 /* nccl_register.c: refuse where the library lacks it; of the memory that `mem` lies in, once. */
 enum lw_status nccl_register_open(const struct exec_world *w, struct lw_err *err);
-enum lw_status nccl_register_alloc(int64_t bytes, CUdeviceptr *at, struct lw_err *err);
+enum lw_status nccl_register_alloc(const struct exec_world *w, int64_t bytes, CUdeviceptr *at,
+                                   struct lw_err *err);
 void nccl_register_free(CUdeviceptr at);
 enum lw_status nccl_register(struct exec_world *w, struct exec_comm *c, const void *mem,
                              struct lw_err *err);

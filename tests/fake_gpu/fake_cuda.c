@@ -110,7 +110,15 @@ __attribute__((format(printf, 1, 2))) static void log_line(const char *fmt, ...)
     va_end(args);
 }
 
-/* The injected error of this call, or none. */
+static void set_sticky(CUresult r)
+{
+    pthread_mutex_lock(&fake_lock);
+    if (sticky == CUDA_SUCCESS)
+        sticky = r;
+    pthread_mutex_unlock(&fake_lock);
+}
+
+/* The injected error of this call, or none. The device keeps those of its kernels. */
 static CUresult injected(const char *call)
 {
     static int64_t n_calls;
@@ -124,6 +132,8 @@ static CUresult injected(const char *call)
     if (++n_calls == spec.a)
         r = (CUresult)spec.b;
     pthread_mutex_unlock(&guard);
+    if (r == CUDA_ERROR_ILLEGAL_ADDRESS)
+        set_sticky(r);
     return r;
 }
 
@@ -139,14 +149,6 @@ CUresult fake_enter(const char *call)
     r = sticky;
     pthread_mutex_unlock(&fake_lock);
     return r;
-}
-
-static void set_sticky(CUresult r)
-{
-    pthread_mutex_lock(&fake_lock);
-    if (sticky == CUDA_SUCCESS)
-        sticky = r;
-    pthread_mutex_unlock(&fake_lock);
 }
 
 /* ---- memory ---- */

@@ -290,6 +290,26 @@ TEST(buffers_are_registered_with_nccl)
     has(out, "live blocks 0 streams 0 events 0 modules 0 graphs 0\n");
 }
 
+/* NCCL says "unhandled cuda error" of both. */
+TEST(an_error_under_a_registered_buffer_is_named)
+{
+    static const struct { const char *fail, *words; } cases[] = {
+        {"cuMemAlloc:8:2", "has no"},
+        {"cuMemAlloc:8:700", "ncclMemAlloc: an illegal memory access"},
+    };
+
+    needs_fakes();
+    for (int i = 0; i < 2; i++) {
+        char words[512];
+        int rc;
+        snprintf(words, sizeof words,
+                 "FAKE_CUDA_FAIL=%s $L exec -w w.json --dp 2 --zero 2 --no-db --backend nccl "
+                 "--spawn --nccl-register", cases[i].fail);
+        has(fake_shell(words, &rc), cases[i].words);
+        assert_int_not_equal(rc, 0);
+    }
+}
+
 TEST(settings_that_no_library_takes_are_refused)
 {
     static const struct {
