@@ -83,15 +83,12 @@ static double into_node(enum lw_op_kind op, double n, double nodes, double p, bo
 double lw_node_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                     int32_t n_nodes, int32_t fewest, bool ring)
 {
-    const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
     double p = fewest > 0 ? fewest : (double)n_ranks / n_nodes;
 
     if (n_nodes < 2)
         return 0;
-    double rate = rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p);
-    double one = l ? l->bytes_per_s.value : 0; /* a rank alone has an adapter */
-
-    return (rate > one ? rate : one) / into_node(op, n_ranks, n_nodes, p, ring);
+    return rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p) /
+           into_node(op, n_ranks, n_nodes, p, ring);
 }
 
 double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
@@ -99,11 +96,16 @@ double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ra
 {
     if (n_ranks < 2)
         return 0;
+    const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
     double device = rate_of(c, LW_LINK_INTRA) / into_device(c, op, n_ranks);
-    double node = lw_node_peak(c, op, n_ranks, n_nodes, 0, false);
+    double p = (double)n_ranks / n_nodes, one = l ? l->bytes_per_s.value : 0;
+    double rate = rate_of(c, LW_LINK_INTER) * lw_share_of_node(c, p);
 
-    if (n_nodes == 1 || !(node > 0))
-        return n_nodes == 1 ? device : 0;
+    if (n_nodes == 1)
+        return device;
+    double node = (rate > one ? rate : one) / into_node(op, n_ranks, n_nodes, p, false);
+    if (!(node > 0))
+        return 0;
     if (n_ranks == n_nodes)
         return node;
     return device < node ? device : node;

@@ -17,7 +17,8 @@ double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ra
 /* The same of the links between nodes alone, for the node that has the fewest ranks; fewest 0 =
  * spread evenly; 0: one node. Example: all-gather on 8 + 1 devices with an adapter of 50 GB/s each:
  * the ninth receives 8/9 S, 56.25 GB/s. ring: no ring exceeds it. Whatever the nodes, a ring brings
- * 2 (n-1)/n S (all-reduce) or (n-1)/n S into each. */
+ * 2 (n-1)/n S (all-reduce) or (n-1)/n S into each. The group has its share of the node's adapters
+ * beside groups like it, also where it is alone on fewer adapters than devices. */
 double lw_node_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                     int32_t n_nodes, int32_t fewest, bool ring);
 

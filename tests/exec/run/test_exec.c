@@ -515,7 +515,7 @@ TEST(backends_say_why_not)
     assert_int_equal(exec_backend_find("mpi", &b, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg, list[1].reason));
     assert_int_equal(exec_backend_find("rdma", &b, &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "threads, mpi or nccl"));
+    assert_non_null(strstr(err.msg, "threads, mpi, nccl"));
 }
 
 TEST(backend_tables_are_checked)
