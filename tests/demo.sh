@@ -58,7 +58,7 @@ cp out/last.txt out/table.txt
 run plot timeline --db "$db" -o out/timeline.png 3 4
 run plot overlap --db "$db" -o out/overlap.png
 run plot predicted --db "$db" -o out/predicted.png
-run plot sweep --db "$db" -o out/sweep.png
+run plot sweep --db "$db" -o out/sweep.png $(seq 1 6) # the runs over the paced link
 run report --db "$db" -o out/report.html
 rm -f out/last.txt out/errors.txt
 

@@ -7,7 +7,7 @@
 
 struct series {
     const char *name;
-    bool sim;
+    bool sim, mixed; /* mixed: of different workloads, clusters or ranks, which no line connects */
     int n;
     const struct lw_run *best, *usual; /* usual: with the policy's default cap */
     lw_ps low, high;                   /* of the steps, with the usual one */
@@ -24,15 +24,19 @@ static void widen(struct series *v, lw_ps step)
     v->high = step > v->high ? step : v->high;
 }
 
+static bool is_like(const struct lw_run *a, const struct lw_run *b)
+{
+    return a->n_ranks == b->n_ranks && strcmp(a->workload_hash, b->workload_hash) == 0 &&
+           strcmp(a->cluster_hash, b->cluster_hash) == 0;
+}
+
 /* The run without a cap that is most like the best: the same workload on as many ranks of the same
  * cluster; of several the last. */
 static void find_usual(const struct lw_plot *p, struct series *v)
 {
     for (int32_t i = 0; i < p->n_runs && v->best; i++) {
         const struct lw_run *r = &p->runs[i];
-        if (is_of(v, r) && r->bucket_cap_bytes < 0 && r->n_ranks == v->best->n_ranks &&
-            strcmp(r->workload_hash, v->best->workload_hash) == 0 &&
-            strcmp(r->cluster_hash, v->best->cluster_hash) == 0)
+        if (is_of(v, r) && r->bucket_cap_bytes < 0 && is_like(r, v->best))
             v->usual = r;
     }
     if (v->usual)
@@ -52,6 +56,7 @@ static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FI
         fprintf(f, "%.6g %.6g %.6g %.6g\n", (double)r->bucket_cap_bytes / 1048576.0,
                 (double)r->step / unit, (double)low / unit, (double)high / unit);
         widen(v, r->step);
+        v->mixed = v->mixed || (v->best && !is_like(v->best, r));
         v->n++;
         if (!v->best || r->step < v->best->step)
             v->best = r;
@@ -179,13 +184,16 @@ static enum lw_status draw_sweep(struct lw_store *s, const struct lw_plot *p, FI
     put_cap_axis(p, first_cap(p, &predicted, &measured), f);
     fprintf(f, "set xlabel 'bucket cap'\nset ylabel 'step [%s]'\n"
                "set key top right spacing 1.9\nset samples 2\nplot \\\n"
-               "  $predicted using 1:2 smooth unique with linespoints pointtype 5 linewidth 2 "
-               "linecolor rgb '#%06x' title 'predicted', \\\n"
-               "  $measured using 1:2 smooth unique with lines dashtype 2 linewidth 2 "
-               "linecolor rgb '#%06x' notitle, \\\n"
-               "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
+               "  $predicted using 1:2 %s pointtype 5 linewidth 2 linecolor rgb '#%06x' "
+               "title 'predicted', \\\n",
+            unit.name, predicted.mixed ? "with points" : "smooth unique with linespoints",
+            PLOT_BACKWARD);
+    if (!measured.mixed)
+        fprintf(f, "  $measured using 1:2 smooth unique with lines dashtype 2 linewidth 2 "
+                   "linecolor rgb '#%06x' notitle, \\\n", PLOT_COMM_ODD);
+    fprintf(f, "  $measured using 1:2:3:4 with yerrorbars pointtype 7 pointsize 1.3 linewidth 1.5 "
                "linecolor rgb '#%06x' title 'measured (median, quartiles)'",
-            unit.name, PLOT_BACKWARD, PLOT_COMM_ODD, PLOT_COMM_ODD);
+            PLOT_COMM_ODD);
     put_best(f, &predicted, unit.ps, PLOT_BACKWARD);
     put_best(f, &measured, unit.ps, PLOT_COMM_ODD);
     fputs("\n", f);

@@ -594,6 +594,21 @@ TEST_WITH(a_sweep_marks_the_best_cap, runs_open, fixture_close)
     test_free(text);
 }
 
+/* A line would connect steps of two clusters, and pass between two at one cap. */
+TEST_WITH(a_sweep_of_two_clusters_has_no_line, runs_open, fixture_close)
+{
+    runs_store(&runs_predicted);
+    runs_store(&runs_one_bucket);
+    char *text = script_of(LW_PLOT_SWEEP);
+    has(text, "$predicted using 1:2 smooth unique with linespoints");
+    has(text, "$measured using 1:2 smooth unique with lines");
+    test_free(text);
+    runs_sql("UPDATE run SET cluster_hash = 'another' WHERE id = 2");
+    text = script_of(LW_PLOT_SWEEP);
+    has(text, "$predicted using 1:2 with points");
+    test_free(text);
+}
+
 /* A default cap that is less than 1 % slower is kept, as `lapwing recommend` does. */
 TEST_WITH(a_sweep_keeps_a_default_that_is_as_fast, runs_open, fixture_close)
 {
