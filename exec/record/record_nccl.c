@@ -229,8 +229,10 @@ static ncclResult_t note_child(ncclResult_t r, ncclComm_t parent, int color, con
     id.parent = id_of(parent, true, &id.split);
     if (color == NCCL_SPLIT_NOCOLOR)
         return r;
-    if ((r == ncclSuccess || r == ncclInProgress) && !*comm)
+    if (r == ncclInProgress || (r == ncclSuccess && !*comm)) { /* NCCL may be writing it now */
         expect_child(parent, comm, record_hash(&id, sizeof id));
+        return r;
+    }
     return note_comm(r, comm, record_hash(&id, sizeof id));
 }
 
