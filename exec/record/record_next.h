@@ -7,8 +7,10 @@
 void *record_next(const char *name, const char *library);
 
 /* real_X: the library's own function, found at its first use by any thread. The file defines
- * find(). */
-#define REAL(name)                                                          \
-    static _Atomic(__typeof__(&name)) real_##name;                          \
-    if (!real_##name)                                                       \
-    real_##name = (__typeof__(&name))find(#name)
+ * find(). The pointer is kept as data: gcc 12 reads an atomic function pointer without atomicity
+ * where it is called. */
+#define REAL(name)                    \
+    static void *_Atomic found_##name; \
+    if (!found_##name)                \
+        found_##name = find(#name);   \
+    __typeof__(&name) real_##name = (__typeof__(&name))found_##name
