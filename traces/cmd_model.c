@@ -93,6 +93,8 @@ int cmd_model(int argc, char **argv)
          "times for tensor groups of N: each rank's shapes (1); as --tp of the plan", 1, 4096},
         {"ep", 0, LW_OPT_INT, &shape.expert_ranks, "N",
          "times for N ranks that share the experts (1); as --ep of the plan", 1, 65536},
+        {"expert-capacity", 0, LW_OPT_DOUBLE, &shape.expert_capacity, "F",
+         "each expert computes F times the even share of tokens, padded; 0: all tokens (0)"},
         {"cp", 0, LW_OPT_INT, &shape.context, "N", "ranks that share each sequence (1)", 1, 4096},
         {"sequence-parallel", 0, LW_OPT_FLAG, &shape.sequence_parallel, NULL,
          "norms and residuals are split over the tensor group too"},

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -278,6 +279,16 @@ static int64_t n_mtp(const struct lw_run *r)
     return trained && !strstr(r->moe, "w/o MTP");
 }
 
+static enum lw_status capacity_of(const struct lw_run *r, double *out, struct lw_err *err)
+{
+    char *end;
+
+    *out = strtod(r->expert_capacity, &end);
+    return *end ? lw_fail(err, LW_ENOTSUP, "expert_capacity: '%.40s' is not a number",
+                          r->expert_capacity)
+                : LW_OK;
+}
+
 enum { LORA_RANK = 16 }; /* MLPerf Training rules, llama2_70b_lora: rank 16 */
 
 /* with_host: kernels wait for their host. */
@@ -317,6 +328,7 @@ static enum lw_status workload_of(const struct lw_run *r, const struct lw_cluste
     };
 
     LW_TRY(precision_of(r, &p, err));
+    LW_TRY(capacity_of(r, &s.expert_capacity, err));
     if (p.fp8 && !lw_figure_is_set(device->fp8_speedup))
         return lw_fail(err, LW_ENOTSUP, "the device has no 8-bit products");
     s.dtype = p.name;
@@ -347,6 +359,9 @@ enum lw_status lw_run_device_share(const struct lw_run *r, const struct lw_clust
     struct lw_workload alone;
     enum lw_dtype dtype;
 
+    *share = 1;
+    if (!lw_run_framework_of(r)->runs_ahead || r->pp == 1) /* no figure depends on it */
+        return LW_OK;
     LW_TRY(workload_of(r, c, false, &alone, &dtype, err));
     *share = time_of(w) > 0 ? time_of(&alone) / time_of(w) : 1;
     lw_workload_free(&alone);

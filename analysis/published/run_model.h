@@ -23,6 +23,6 @@ enum lw_status lw_run_workload(const struct lw_run *run, const struct lw_cluster
                                struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err);
 
 /* Of the time of a micro-batch on the device with its host, `w`, the device's alone: 1 where the
- * host is never waited for. */
+ * host is never waited for, and where no figure depends on it. */
 enum lw_status lw_run_device_share(const struct lw_run *run, const struct lw_cluster *cluster,
                                    const struct lw_workload *w, double *share, struct lw_err *err);

@@ -35,6 +35,7 @@ static const struct {
     {"flops", "", AT(flops)},
     {"memory", "", AT(memory)},
     {"moe", "moe_variant", AT(moe)},
+    {"expert_capacity", "expert_capacity", AT(expert_capacity)},
     {"state", "node_state", AT(state)},
 };
 

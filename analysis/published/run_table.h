@@ -16,6 +16,7 @@ struct lw_run {
     const char *offload, *options, *linear_bias, *task, *compile, *schedule, *flops, *memory;
     const char *state;     /* of the nodes, where it changed between rows */
     const char *moe;       /* what the source says of the experts */
+    const char *expert_capacity; /* of the even share of tokens */
     const char *base;      /* known model that gives what the row does not; NULL = none */
     const char *figures;   /* fitted figures to take in place of the known ones; NULL = none */
     int64_t gpus, gpus_per_node, layers, hidden, ffn, heads, kv_heads, vocab, seq, gbs, mbs;

@@ -3,6 +3,7 @@
  * Blocks that predict further tokens (num_nextn_predict_layers) are left out, as there. */
 #include "traces/models/hf_config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/json/json.h"
@@ -129,6 +130,24 @@ static enum lw_status take_field(const struct lw_input *in, const struct lw_valu
     return LW_OK;
 }
 
+/* A factor of the even share: an option, else Megatron's name for it or GShard's; null is none. */
+static enum lw_status take_capacity(const struct lw_input *in, const struct lw_value *v,
+                                    struct traces_model_shape *s, struct lw_err *err)
+{
+    static const char *const keys[] = {"moe_expert_capacity_factor", "capacity_factor"};
+
+    for (size_t k = 0; k < sizeof keys / sizeof *keys && s->expert_capacity == 0; k++) {
+        const struct lw_value *f = lw_value_get(v, keys[k]);
+        if (!f || f->type == LW_JSON_NULL)
+            continue;
+        s->expert_capacity = f->type == LW_JSON_NUMBER ? strtod(f->text, NULL) : 0;
+        if (!(s->expert_capacity > 0))
+            return lw_fail(err, LW_EFORMAT, "%s: %s: expected a number above 0, or null", in->name,
+                           keys[k]);
+    }
+    return LW_OK;
+}
+
 static bool is_true(const struct lw_value *v, const char *key, bool otherwise)
 {
     const struct lw_value *f = lw_value_get(v, key);
@@ -237,6 +256,8 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
     s->qk_norm = t->traits & QK_NORM;
     s->qkv_bias = t->traits & QKV_BIAS;
     s->expert_bias = t->traits & GPT_OSS;
+    if (s->experts > 0)
+        LW_TRY(take_capacity(in, v, s, err));
     s->tied = is_true(v, "tie_word_embeddings", t->traits & TIED);
     return check_listed(in, v, s, err);
 }

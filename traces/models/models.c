@@ -218,7 +218,10 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     s.lora = shape->lora;
     s.expert_ranks = shape->expert_ranks;
     s.expert_whole = shape->expert_whole;
+    s.expert_capacity = shape->expert_capacity;
     take_inner(m, shape, &s);
+    if (s.expert_capacity != 0 && s.experts == 0)
+        return lw_fail(err, LW_EINVAL, "--expert-capacity: model %s has no experts", m->name);
     LW_TRY(need_roofline(device, s.dtype, err));
     return m->build(m, &s, device, w, err);
 }

@@ -60,11 +60,12 @@ struct traces_model_shape { /* 0, NULL = the model's default */
      * for all tokens. The first dense_layers blocks have none, then every expert_every-th has. */
     int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, expert_every;
     int64_t mtp_layers;     /* llama: blocks for further tokens, each with the head again */
+    double expert_capacity; /* rows that an expert takes of its even share, padded; 0 = all */
     int64_t expert_ranks;   /* ranks that share the experts and that times are for; 0 = 1 */
     bool expert_whole;      /* a tensor group shares experts, and does not split each */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
     lw_ps host_op_ps; /* host time per launched kernel: a module is no faster; 0 = not counted */
-    bool host_waits;  /* each launch waits for the kernel before: the host's time is beside none */
+    bool host_waits;  /* each launch waits for the previous kernel: host and device times add up */
     lw_ps host_collective_ps; /* the same per collective of the tensor group, beside */
     lw_ps collective_ps;      /* the device's time of such a collective, which a plan adds to the
                                * module's: the host launches beside it */

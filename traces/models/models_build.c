@@ -172,7 +172,7 @@ struct lw_module *traces_builder_last(struct traces_builder *b)
     return b->no_memory ? &b->spare : &b->w.modules[b->w.n_modules - 1];
 }
 
-/* Times stop at INT64_MAX, which the check of the workload then refuses in words. */
+/* Times stop at INT64_MAX, which the check of the workload then refuses. */
 static void add_ps(lw_ps *sum, lw_ps t)
 {
     if (__builtin_add_overflow(*sum, t, sum))

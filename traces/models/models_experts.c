@@ -1,14 +1,18 @@
 /* Blocks with experts: a router gives each token topk of many gated pairs, and a weighted sum of
  * their results; shared experts see all tokens (Shazeer et al., arXiv 1701.06538; Jiang et al.,
  * arXiv 2401.04088; DeepSeek-AI, arXiv 2405.04434, section 2.2). Tokens are spread evenly over the
- * experts and none is dropped: a capacity factor of 1 padded to the capacity is the same work.
+ * experts. None is dropped, or each expert takes its capacity, a factor of the even share: below 1
+ * tokens are dropped, above 1 rows are padding (Lepikhin et al., arXiv 2006.16668, section 2.2;
+ * Fedus et al., arXiv 2101.03961, section 2.2; Megatron's --moe-expert-capacity-factor with
+ * --moe-pad-expert-input-to-capacity). A factor of 1 is the same work as none.
  *
  * Work of a rank, T tokens of its tensor group, in the order of Megatron's all-to-all dispatcher
  * (NVIDIA/Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py): scores and the choice of
- * topk in f32; copies of T h elements to T topk h, ordered by expert; dispatch; a sort by expert
- * where a rank has several; one grouped product for gate and up, and one for down, of
- * T topk ranks / experts rows for each of the rank's experts; the way back. */
+ * topk in f32; copies of T h elements to C h, ordered by expert, where C is T topk times the
+ * capacity; dispatch; a sort by expert where a rank has several; one grouped product for gate and
+ * up, and one for down, of C ranks / experts rows for each of the rank's experts; the way back. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "traces/models/models_transformer.h"
 
@@ -23,6 +27,27 @@ static int64_t ranks_of(const struct traces_model_shape *s)
     int64_t tensor = s->expert_whole && s->tensor > 1 ? s->tensor : 1;
 
     return (s->expert_ranks > 1 ? s->expert_ranks : 1) * tensor;
+}
+
+/* Rows that experts take of a rank's tokens: without dropped ones, with padding; at least one. */
+static int64_t copies_of(const struct transformer *t)
+{
+    int64_t all = t->tokens * t->b.shape.topk;
+    double f = t->b.shape.expert_capacity;
+
+    return f == 0 ? all : f * (double)all < 1 ? 1 : llround(f * (double)all);
+}
+
+static enum lw_status check_capacity(const struct traces_model_shape *s, struct lw_err *err)
+{
+    double most = (double)s->experts / (double)s->topk;
+
+    if (s->expert_capacity >= 0 && s->expert_capacity <= most)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "--expert-capacity: found %g, allowed: 0 (no limit) to %g, where each of "
+                   "%" PRId64 " experts takes every token",
+                   s->expert_capacity, most, s->experts);
 }
 
 enum lw_status transformer_experts_check(const struct traces_model_shape *s, struct lw_err *err)
@@ -42,7 +67,7 @@ enum lw_status transformer_experts_check(const struct traces_model_shape *s, str
         return lw_fail(err, LW_EINVAL,
                        "--ep: found %" PRId64 " ranks, allowed: divisors of the experts, %" PRId64,
                        ranks, s->experts);
-    return LW_OK;
+    return check_capacity(s, err);
 }
 
 /* A kernel that moves so many bytes in forward and in backward. whole: on every tensor rank, or of
@@ -68,12 +93,12 @@ static int32_t route(struct transformer *t)
     return part;
 }
 
-/* Tokens in the order of experts, or back: T rows on one side and T topk on the other. Rows that
- * lie apart move at 0.5 of a B200's bandwidth (network_fit_simumax, permute_fwd and permute_bwd:
- * fused kernels), copies at 0.85. */
+/* Tokens in the order of experts, or back: T rows on one side and C on the other. Rows that lie
+ * apart move at 0.5 of a B200's bandwidth (network_fit_simumax, permute_fwd and permute_bwd: fused
+ * kernels), copies at 0.85. */
 static void permute(struct transformer *t)
 {
-    int64_t bytes = t->b.item * t->tokens * t->hidden * (1 + t->b.shape.topk);
+    int64_t bytes = t->b.item * t->hidden * (t->tokens + copies_of(t));
 
     move(t, bytes * 17 / 10, true);
 }
@@ -82,7 +107,7 @@ static void permute(struct transformer *t)
 static void sort(struct transformer *t, int64_t n_experts)
 {
     if (n_experts > 1 && ranks_of(&t->b.shape) > 1)
-        move(t, 2 * t->b.item * t->tokens * t->b.shape.topk * t->hidden * splits(t), false);
+        move(t, 2 * t->b.item * copies_of(t) * t->hidden * splits(t), false);
 }
 
 static void add_weights(struct transformer *t, int32_t part, int64_t rows, int64_t columns,
@@ -95,11 +120,21 @@ static void add_weights(struct transformer *t, int32_t part, int64_t rows, int64
     p->trainable = t->b.shape.lora == 0;
 }
 
+/* SiLU and the product: of every copy. */
+static void gate(struct transformer *t, int64_t copies)
+{
+    int64_t tokens = t->tokens;
+
+    t->tokens = copies;
+    transformer_gate(t, t->b.shape.expert_ffn);
+    t->tokens = tokens;
+}
+
 static void add_routed(struct transformer *t, int32_t i)
 {
     const struct traces_model_shape *s = &t->b.shape;
     int64_t h = t->hidden, f = s->expert_ffn, n = s->experts / ranks_of(s);
-    int64_t copies = t->tokens * s->topk, ranks = s->expert_ranks > 1 ? s->expert_ranks : 1;
+    int64_t copies = copies_of(t), ranks = s->expert_ranks > 1 ? s->expert_ranks : 1;
     int64_t rows = (copies * ranks + s->experts - 1) / s->experts;
     int64_t width = s->expert_whole ? f : transformer_divided(t, f);
 
@@ -107,7 +142,7 @@ static void add_routed(struct transformer *t, int32_t i)
     permute(t);
     sort(t, n);
     int32_t up = transformer_grouped(t, n, rows, h, 2 * width, 4 * copies * h * f);
-    transformer_gate(t, s->topk * f);
+    gate(t, copies);
     int32_t down = transformer_grouped(t, n, rows, width, h, 2 * copies * h * f);
     sort(t, n);
     permute(t);
@@ -144,7 +179,7 @@ void transformer_experts(struct transformer *t, int32_t block)
     add_routed(t, block);
     if (s->shared_ffn > 0)
         add_shared(t, block);
-    traces_builder_last(&t->b)->dispatch_bytes = t->b.item * t->tokens * s->topk * t->hidden;
+    traces_builder_last(&t->b)->dispatch_bytes = t->b.item * copies_of(t) * t->hidden;
     t->b.w.idle_numel += (s->experts - s->topk) * (3 * s->expert_ffn * t->hidden + biases);
 }
 
@@ -158,7 +193,7 @@ void transformer_end_experts(struct transformer *t)
     int64_t x = t->b.item * t->tokens * t->hidden, sum = s->shared_ffn > 0 ? x : 0;
 
     if (!s->expert_whole)
-        sum += s->sequence_parallel ? s->topk * x : x - sum;
+        sum += s->sequence_parallel ? t->b.item * copies_of(t) * t->hidden : x - sum;
     m->tp_calls = sum > 0 ? 2 : 1;
     m->tp_forward_bytes = m->tp_backward_bytes = x + sum;
 }

@@ -1,6 +1,6 @@
 /* Kernels of transformers: flops, memory traffic and what is kept for backward.
  *
- * Flops are those of matrix products, with every score of attention counted, also behind a causal
+ * Flops are those of matrix products, with every score of attention counted, also under a causal
  * mask (Narayanan et al., SC'21, appendix). Traffic counts each operand of a kernel once. Kept
  * activations are those of Korthikanti et al., arXiv 2205.05198, section 4.1, with an element of e
  * bytes in place of 2 and masks of one byte: with dropout, full attention and a four times wider

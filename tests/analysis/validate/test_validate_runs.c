@@ -45,6 +45,32 @@ TEST(runs_of_the_user_are_a_table)
     lw_validation_free(&v);
 }
 
+/* A capacity of 1 is dropless, and one of 2 computes twice as many rows of experts. */
+TEST(a_capacity_of_experts_is_a_column)
+{
+    static const char *const cells[] = {"", "1", "2"};
+    double predicted[3];
+    struct lw_validation v;
+    char text[300];
+
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(text, sizeof text,
+                 "model,gpu,gpus,gbs,mbs,ep,precision,step_s,expert_capacity\n"
+                 "mixtral-8x7b,H100-SXM5-80GB,8,64,1,8,bf16,1.2,%s\n", cells[i]);
+        validate("mine.csv", text, &v);
+        assert_int_equal(v.n_cases, 1);
+        predicted[i] = v.cases[0].predicted;
+        lw_validation_free(&v);
+    }
+    assert_true(predicted[1] == predicted[0]);
+    assert_true(predicted[2] > 1.2 * predicted[0] && predicted[2] < 2 * predicted[0]);
+    validate("mine.csv", "model,gpu,gpus,gbs,mbs,ep,precision,step_s,expert_capacity\n"
+                         "mixtral-8x7b,H100-SXM5-80GB,8,64,1,8,bf16,1.2,full\n", &v);
+    assert_int_equal(v.n_cases, 0);
+    assert_non_null(strstr(v.skips[0].reason, "expert_capacity: 'full' is not a number"));
+    lw_validation_free(&v);
+}
+
 /* Every transformer of `lapwing model --list` is known by its name, whatever its letters' case. */
 TEST(models_of_the_list_are_named)
 {

@@ -1,0 +1,186 @@
+/* Capacity of experts against closed forms (docs/design/models_experts.md). */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "tests/lib/exec/exec_words.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/plans/plan_words.h"
+#include "tests/lib/traces/model_help.h"
+#include "traces/models/hf_config.h"
+
+TEST_GROUP(fixture_open, fixture_close)
+
+enum { TOKENS = 32, H = 64, F = 48, TOP = 2, EXPERTS = 8 };
+
+static struct lw_workload build(double capacity, int64_t ranks)
+{
+    return model_build("decoder", (struct traces_model_shape){
+                                      .batch = 1, .layers = 2, .hidden = H, .heads = 4,
+                                      .kv_heads = 2, .ffn = 96, .seq = TOKENS, .vocab = 128,
+                                      .experts = EXPERTS, .topk = TOP, .expert_ffn = F,
+                                      .expert_capacity = capacity, .expert_ranks = ranks});
+}
+
+/* The file that the workload is written to. */
+static char *text_of(double capacity, const char *name)
+{
+    struct lw_workload w = build(capacity, 2);
+    struct lw_err err = {0};
+
+    assert_ok(lw_workload_write(&w, fixture_path(name), &err), err);
+    lw_workload_free(&w);
+    return fixture_get(fixture_path(name));
+}
+
+TEST(a_capacity_of_one_is_dropless)
+{
+    char *dropless = text_of(0, "dropless.json"), *one = text_of(1, "one.json");
+    char *half = text_of(0.5, "half.json");
+
+    assert_string_equal(one, dropless);
+    assert_string_not_equal(half, dropless);
+    free(dropless);
+    free(one);
+    free(half);
+}
+
+/* What depends on the C copies of a rank's tokens, of bf16:
+ *   products     3 * 2 * H * F * C FLOPs
+ *   exchange     2 * H * C bytes
+ *   kept         the operand of gate and up, H; results of gate and up, SiLU, the operand of down,
+ *                2 F + F + F: 2 * (H + 4 F) bytes a copy
+ *   traffic      two permutations of T + C rows at 1.7; two sorts, read and written; operands and
+ *                results of both products; SiLU 2 and product 3 of width F */
+TEST(work_exchange_and_memory_grow_with_the_capacity)
+{
+    static const double factors[] = {0.5, 1, 1.25, 2, 4};
+    struct lw_workload all = build(0, 2);
+    const struct lw_module *a = &all.modules[1];
+
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        struct lw_workload w = build(factors[i], 2);
+        const struct lw_module *m = &w.modules[1];
+        int64_t c = (int64_t)(factors[i] * TOKENS * TOP), more = c - TOKENS * TOP;
+        int64_t permute = 2 * H * (TOKENS + c) * 17 / 10;
+        int64_t before = 2 * H * (TOKENS + TOKENS * TOP) * 17 / 10;
+        int64_t row = 2 * 2 * 2 * H + 2 * (H + 2 * F) + 2 * (F + H) + 2 * 5 * F;
+
+        assert_int_equal(m->forward_flops - a->forward_flops, more * 3 * 2 * H * F);
+        assert_int_equal(m->dispatch_bytes, c * 2 * H);
+        assert_int_equal(m->kept_bytes[LW_RECOMPUTE_NONE] - a->kept_bytes[LW_RECOMPUTE_NONE],
+                         more * 2 * (H + 4 * F));
+        assert_int_equal(m->forward_bytes - a->forward_bytes, 2 * (permute - before) + more * row);
+        assert_int_equal(w.modules[0].forward_ps, all.modules[0].forward_ps);
+        assert_int_equal(w.idle_numel, all.idle_numel);
+        assert_int_equal(w.attention_flops, all.attention_flops);
+        lw_workload_free(&w);
+    }
+    lw_workload_free(&all);
+}
+
+/* With sequence parallelism a group that splits each expert gathers all copies. */
+TEST(a_tensor_group_gathers_the_copies)
+{
+    struct traces_model_shape s = {
+        .batch = 1, .layers = 2, .hidden = H, .heads = 4, .kv_heads = 2, .ffn = 96, .seq = TOKENS,
+        .vocab = 128, .experts = EXPERTS, .topk = TOP, .expert_ffn = F, .expert_capacity = 1.25,
+        .tensor = 2, .sequence_parallel = true};
+    struct lw_workload w = model_build("decoder", s);
+
+    assert_int_equal(w.modules[1].tp_forward_bytes, 2 * H * (TOKENS + TOKENS * TOP * 5 / 4));
+    lw_workload_free(&w);
+}
+
+TEST(a_plan_sends_the_copies_and_runs)
+{
+    static const double factors[] = {0.5, 1.25};
+    static const char *const words[] = {"dp 4 ep 2 zero 1"};
+
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        struct lw_workload w = build(factors[i], 2);
+        struct lw_plan p = plan_of_words(&w, words[0]);
+        int n = 0;
+        for (int64_t k = 0; k < p.n_ops; k++)
+            if (p.ops[k].kind == LW_OP_ALL_TO_ALL) {
+                n++;
+                assert_int_equal(p.ops[k].bytes, (int64_t)(factors[i] * TOKENS * TOP) * 2 * H);
+            }
+        assert_true(n > 0);
+        lw_plan_free(&p);
+        exec_expect_verified(&w, words, 1);
+        lw_workload_free(&w);
+    }
+}
+
+TEST(what_has_no_experts_or_too_few_is_refused)
+{
+    static const struct {
+        const char *model, *message;
+        double capacity;
+    } cases[] = {
+        {"gpt2", "--expert-capacity: model gpt2 has no experts", 1.25},
+        {"llama-7b", "--expert-capacity: model llama-7b has no experts", 1},
+        {"mixtral-8x7b",
+         "--expert-capacity: found 4.5, allowed: 0 (no limit) to 4, where each of 8 experts takes "
+         "every token", 4.5},
+        {"mixtral-8x7b",
+         "--expert-capacity: found -1, allowed: 0 (no limit) to 4, where each of 8 experts takes "
+         "every token", -1},
+    };
+    struct lw_device d = model_device();
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_model_shape s = {.expert_capacity = cases[i].capacity};
+        struct lw_err err = {0};
+        struct lw_workload w;
+        assert_int_equal(traces_model_build(cases[i].model, &s, &d, &w, &err), LW_EINVAL);
+        assert_string_equal(err.msg, cases[i].message);
+    }
+}
+
+/* The sizes of a configuration with this more; `given`: an option. */
+static enum lw_status read_config(const char *more, double given, double *found,
+                                  struct lw_err *err)
+{
+    char text[512];
+    struct traces_model_shape s = {.expert_capacity = given};
+    const char *name;
+
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"mixtral\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
+             "\"num_attention_heads\": 4, \"intermediate_size\": 48, \"vocab_size\": 128,"
+             "\"max_position_embeddings\": 32, \"num_local_experts\": 8,"
+             "\"num_experts_per_tok\": 2%s}", more);
+    struct lw_input in = {.name = "config.json", .text = text, .len = strlen(text)};
+    enum lw_status status = traces_hf_config(&in, &name, &s, err);
+    *found = s.expert_capacity;
+    return status;
+}
+
+TEST(a_configuration_may_give_it)
+{
+    static const struct {
+        const char *more;
+        double given, found;
+    } cases[] = {
+        {"", 0, 0},
+        {", \"moe_expert_capacity_factor\": null", 0, 0},
+        {", \"moe_expert_capacity_factor\": 1.25", 0, 1.25},
+        {", \"capacity_factor\": 2", 0, 2},
+        {", \"capacity_factor\": 2", 1, 1},
+    };
+    struct lw_err err = {0};
+    double found;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_ok(read_config(cases[i].more, cases[i].given, &found, &err), err);
+        assert_true(found == cases[i].found);
+    }
+    assert_int_equal(read_config(", \"capacity_factor\": \"2\"", 0, &found, &err), LW_EFORMAT);
+    assert_string_equal(err.msg,
+                        "config.json: capacity_factor: expected a number above 0, or null");
+}
