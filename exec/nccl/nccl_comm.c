@@ -265,7 +265,9 @@ static enum lw_status split(struct exec_world *w, int32_t color, struct exec_com
     enum lw_status ended = nccl_settle(w, w->world_comm, r, "ncclCommSplit", &why);
     if (ended != LW_OK) { /* it may still write its communicator: the parent must be aborted */
         nccl_stop(w, &why);
-        return err ? (*err = why, ended) : ended;
+        if (err)
+            *err = why;
+        return ended;
     }
     if (!c)
         return LW_OK;

@@ -154,18 +154,41 @@ static enum lw_status rows(struct exec_stream *s, const struct exec_part *p, str
 }
 
 /* Row after row: cuBLAS, which goes by columns, sees everything transposed, so the factors swap. */
-static enum lw_status part_product(struct exec_stream *s, const struct exec_part *p,
+static enum lw_status part_product(struct exec_world *w, CUstream s, const struct exec_part *p,
                                    struct lw_err *err)
 {
     const float one = 1.0f, zero = 0.0f;
     int n = (int)p->count;
 
-    if (s->world->how.compute != EXEC_COMPUTE_GEMM)
+    if (w->how.compute != EXEC_COMPUTE_GEMM)
         return lw_fail(err, LW_ENOTSUP, "a product of %d rows needs --compute gemm", n);
-    LW_TRY(nccl_blas(cublasSetStream(s->world->blas, (cudaStream_t)s->cu), "cublasSetStream", err));
-    return nccl_blas(cublasSgemm(s->world->blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one,
+    LW_TRY(nccl_blas(cublasSetStream(w->blas, (cudaStream_t)s), "cublasSetStream", err));
+    return nccl_blas(cublasSgemm(w->blas, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one,
                                  (const float *)p->state[0], n, (const float *)p->from, n, &zero,
                                  p->to, n), "cublasSgemm", err);
+}
+
+/* cuBLAS loads the kernel of a shape at its first product. Under CUDA's lazy loading that may wait
+ * for all kernels of the device, also for a collective that waits for another rank (CUDA
+ * programming guide, "Lazy Loading"): the first product runs when the task is given. Its result is
+ * overwritten when the task runs. Shapes of the plan and fillers first run when they are
+ * measured. */
+static enum lw_status load_product(struct exec_world *w, const struct exec_part *p,
+                                   struct lw_err *err)
+{
+    struct loaded *k = w->loaded;
+
+    while (k && k->side != p->count)
+        k = k->next;
+    if (k)
+        return LW_OK;
+    k = nccl_alloc(1, sizeof *k);
+    if (!k)
+        return lw_fail(err, LW_ENOMEM, "out of memory");
+    *k = (struct loaded){w->loaded, p->count};
+    w->loaded = k;
+    LW_TRY(part_product(w, w->setup, p, err));
+    return nccl_wait_setup(w, err);
 }
 
 /* Two threads at least: then there are whole warps of them. */
@@ -222,7 +245,7 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     case EXEC_PART_GEMM:
         *ns += pow((double)p->count / s->world->fill[FILL_F32].unit, 3) *
                s->world->fill[FILL_F32].unit_ns;
-        return part_product(s, p, err);
+        return part_product(s->world, s->cu, p, err);
     case EXEC_PART_SQUARES:
         *ns += r->copy_ns * (double)p->count;
         return squares(s->world, s->cu, p, err);
@@ -259,9 +282,12 @@ enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *
     struct exec_world *w = s->world;
     CUdeviceptr table;
 
-    for (int32_t i = 0; i < t->n_parts; i++)
+    for (int32_t i = 0; i < t->n_parts; i++) {
         if (t->parts[i].gradient.table)
             LW_TRY(table_on_device(w, t->parts[i].gradient.table, &table, err));
+        if (t->parts[i].kind == EXEC_PART_GEMM)
+            LW_TRY(load_product(w, &t->parts[i], err));
+    }
     if (t->work_ns <= 0 || by_clock(w, t))
         return LW_OK;
     struct exec_task rest = nccl_rest_of(t);
@@ -372,5 +398,10 @@ void nccl_compute_close(struct exec_world *w)
     if (w->blas)
         cublasDestroy(w->blas);
     w->blas = NULL;
+    while (w->loaded) {
+        struct loaded *k = w->loaded;
+        w->loaded = k->next;
+        nccl_free(k);
+    }
     nccl_products_close(w);
 }

@@ -158,6 +158,11 @@ struct gradient_table { /* on the device */
     CUdeviceptr at;
 };
 
+struct loaded { /* nccl_compute.c: products of so many rows that have run once */
+    struct loaded *next;
+    int64_t side;
+};
+
 struct rates { /* what one launch and one element cost, alone on the device */
     double launch_ns, fill_ns, copy_ns, update_ns;
 };
@@ -206,6 +211,7 @@ struct exec_world {
     CUdeviceptr a, b, c;     /* f32 numbers; what is measured writes c */
     struct filler fill[N_FILLERS];
     struct shapes shapes;
+    struct loaded *loaded;
     bool had_batch;          /* their lengths are measured again before the next */
     struct rates rates;
     atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */
@@ -269,7 +275,8 @@ void nccl_flight_drop(struct exec_world *w, struct flight *f); /* begun, never e
 enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);
 void nccl_compute_close(struct exec_world *w);
 enum lw_status nccl_compute_again(struct exec_world *w, struct lw_err *err); /* nothing runs */
-/* Room for the task's products and the tables of its parts, taken when it is given. */
+/* Room for the task's products and the tables of its parts, taken when it is given; its products
+ * run once. */
 enum lw_status nccl_compute_room(struct exec_stream *s, const struct exec_task *t,
                                  struct lw_err *err);
 int64_t nccl_task_entries(const struct exec_world *w, const struct exec_task *t); /* at most */

@@ -1,7 +1,12 @@
 /* A test fixture, not cuBLAS: the f32 and bf16 products that the NCCL backend computes with, on
- * host memory, as host functions of the fake driver's streams. */
+ * host memory, as host functions of the fake driver's streams.
+ *
+ * Each shape has a kernel of its own, which is loaded at its first product: that call waits until
+ * the device is idle, as CUDA may under lazy loading (CUDA programming guide, "Lazy Loading").
+ * FAKE_GPU_LOG gets a line for each load. */
 #include <cublas_v2.h>
 #include <cuda.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -107,12 +112,42 @@ static void CUDA_CB multiply(void *arg)
         free(p);
 }
 
+enum { MAX_LOADED = 256 };
+
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static struct product loaded[MAX_LOADED];
+static int n_loaded;
+
+static bool one_kernel(const struct product *a, const struct product *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && !a->a16 == !b->a16 &&
+           !a->c16 == !b->c16 && (a->beta > 0) == (b->beta > 0);
+}
+
+/* The lock is held while the device is waited for, as CUDA's own is. */
+static void load(const struct product *p, int stream)
+{
+    int fd = fake_log_fd(FAKE_ENV("FAKE_GPU_LOG")), i = 0;
+
+    pthread_mutex_lock(&loading);
+    while (i < n_loaded && !one_kernel(&loaded[i], p))
+        i++;
+    if (i == n_loaded && n_loaded < MAX_LOADED) {
+        loaded[n_loaded++] = *p;
+        fake_cuda_drain();
+        if (fd >= 0)
+            dprintf(fd, "load product %d %d %d stream %d\n", p->m, p->n, p->k, stream);
+    }
+    pthread_mutex_unlock(&loading);
+}
+
 static cublasStatus_t give(cublasHandle_t h, struct product made)
 {
     struct product *p = malloc(sizeof *p);
 
     if (!p)
         return CUBLAS_STATUS_ALLOC_FAILED;
+    load(&made, h->stream->id);
     *p = made;
     p->kept = fake_cuda_keep(h->stream, free, p);
     if (cuLaunchHostFunc(h->stream, multiply, p) == CUDA_SUCCESS)

@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FAKE_FIRST_MIG = 1000 }; /* number of MIG-0 */
-
 /* What the fake libraries share: settings from the environment, waiting, a log. */
+
+enum { FAKE_FIRST_MIG = 1000 }; /* number of MIG-0 */
 
 /* A setting is read once, where it is asked for: it is the same as long as the process runs. An
  * empty one is as if it were not there. */

@@ -35,7 +35,7 @@ static void all_verified(const struct nccl_job *j, int32_t local, const char *ho
 
 /* --- one process --- */
 
-TEST(a_world_of_one_leaves_nothing_behind)
+TEST(a_world_of_one_leaks_nothing)
 {
     needs_fakes();
     char path[64], *text;

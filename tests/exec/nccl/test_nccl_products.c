@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/files/files.h"
+#include "shared/plan/plan_builder.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/commands/fake_gpu.h"
 #include "tests/lib/files/file_fixture.h"
@@ -142,6 +143,63 @@ TEST(a_plan_without_shapes_says_that_its_products_are_square)
         fail_msg("%s", out);
     has(out, ", square for ops without shapes in the plan");
     has_not(out, "by shape");
+}
+
+/* Two ranks; of a kernel nothing is known but its FLOPs, 2 * 40^3. */
+static void write_plan_of_flops(void)
+{
+    struct lw_builder *b = lw_builder_new("flops", 2);
+    struct lw_role role = {.name = "all"};
+    struct lw_work work = {.ps = -1, .flops = 128000, .bytes = -1};
+    struct lw_plan p;
+    struct lw_err err = {0};
+
+    assert_non_null(b);
+    lw_builder_role(b, &role);
+    for (int32_t r = 0; r < 2; r++)
+        lw_builder_rank(b, r, 0, r, 0, 0);
+    lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
+    lw_builder_program(b, lw_builder_variant(b, "steady", "", true), 0);
+    struct lw_op op = lw_builder_blank(LW_OP_KERNEL, 0);
+    op.work = lw_builder_work(b, &work);
+    lw_builder_op(b, &op, NULL, 0);
+    lw_builder_pass(b, 0);
+    assert_ok(lw_builder_finish(b, &p, &err), err);
+    assert_ok(lw_plan_write(&p, fixture_path("flops.json"), &err), err);
+    lw_plan_free(&p);
+}
+
+/* cuBLAS loads the kernel of a shape at its first product, and may wait for an idle device: on the
+ * set-up stream (0) before a step, not on a stream of the plan while a collective waits for another
+ * rank. */
+TEST(every_shape_is_loaded_before_the_first_step)
+{
+    needs_fakes();
+    static const char *const runs[] = {"-w g.json --dp 2", "flops.json --no-check --no-verify"};
+    char line[600];
+    int rc;
+
+    write_plan_of_flops();
+    shell("$L model gpt2 --layers 2 --hidden 32 --heads 2 --seq 24 --vocab 40 --batch 2 --dtype "
+          "bf16 --attention full --device dgx-h100 -o g.json --force >log", NULL);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        snprintf(line, sizeof line,
+                 "rm -f gpu; FAKE_GPU_LOG=$PWD/gpu timeout 60 $L exec %s --backend nccl --spawn "
+                 "--compute gemm --steps 2 --warmup 0 --no-db 2>&1", runs[i]);
+        const char *out = fake_shell(line, &rc);
+        if (rc != 0)
+            fail_msg("%s", out);
+        char *log = fixture_get(fixture_path("gpu"));
+        int n = 0;
+        for (const char *at = log; (at = strstr(at, "load product ")); at++, n++) {
+            int stream = -1;
+            assert_int_equal(sscanf(at, "load product %*d %*d %*d stream %d", &stream), 1);
+            if (stream != 0)
+                fail_msg("%s: %.40s", runs[i], at);
+        }
+        assert_true(n >= 2 * 3); /* ranks; two that fill time, one of the plan */
+        free(log);
+    }
 }
 
 TEST_GROUP(fixture_open, fixture_close)

@@ -12,7 +12,7 @@
 
 TEST_MAIN(nccl_rank)
 
-TEST(running_out_of_memory_leaves_nothing_behind)
+TEST(running_out_of_memory_leaks_nothing)
 {
     needs_fakes();
     char path[64], *text;
@@ -151,15 +151,6 @@ TEST(a_rank_lost_while_opening_stops_the_others)
             fail_msg("%s", hung.line[r]);
 }
 
-static int occurrences(const char *text, const char *words)
-{
-    int n = 0;
-
-    while ((text = strstr(text, words)))
-        text += strlen(words), n++;
-    return n;
-}
-
 /* NCCL writes the handle of a split when the split ends, which may be when its parent is aborted:
  * the place is not on the stack of a call that has returned, also of a rank outside all groups,
  * and what was written there is aborted too. The second split is of ranks 1 and 2. */
@@ -178,10 +169,10 @@ TEST(a_split_that_does_not_end_stops_all)
         if (j.code[r] != LW_ETIMEOUT && j.code[r] != LW_EFAILED)
             fail_msg("%s", j.line[r]);
     text = nccl_read_log(path);
-    assert_int_equal(occurrences(text, "on the stack"), 0);
-    assert_int_equal(occurrences(text, " of 3: aborted, split 0\n"), 3);
-    assert_int_equal(occurrences(text, " of 3: aborted, split 1\n"), 3);
-    assert_int_equal(occurrences(text, "aborted, split 2\n"), 2);
+    assert_int_equal(count_words(text, "on the stack"), 0);
+    assert_int_equal(count_words(text, " of 3: aborted, split 0\n"), 3);
+    assert_int_equal(count_words(text, " of 3: aborted, split 1\n"), 3);
+    assert_int_equal(count_words(text, "aborted, split 2\n"), 2);
     free(text);
 }
 

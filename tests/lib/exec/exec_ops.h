@@ -133,14 +133,15 @@ static inline enum lw_status exec_ops_ring(struct exec_ops *k, struct lw_err *er
 {
     enum { N = 100 };
     int32_t n = k->facts.n_ranks;
-    float host[2 * N];
+    int64_t size = lw_dtype_size(k->type);
+    double host[2 * N]; /* the widest type */
 
     LW_TRY(exec_ops_fill(k, 2 * N, err));
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         int32_t r = k->facts.first_local + l;
-        struct exec_message out = {k->mem[l], N, LW_F32, (r + 1) % n};
-        struct exec_message in = {k->mem[l] + N * 4, N, LW_F32, (r + n - 1) % n};
+        struct exec_message out = {k->mem[l], N, k->type, (r + 1) % n};
+        struct exec_message in = {k->mem[l] + N * size, N, k->type, (r + n - 1) % n};
         LW_TRY(k->b->group_begin(k->stream[l], err));
         LW_TRY(k->b->send(k->stream[l], k->comm, &out, NULL, err));
         LW_TRY(k->b->recv(k->stream[l], k->comm, &in, NULL, err));
@@ -149,12 +150,14 @@ static inline enum lw_status exec_ops_ring(struct exec_ops *k, struct lw_err *er
     LW_TRY(exec_ops_finish(k, err));
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         int32_t r = k->facts.first_local + l;
-        LW_TRY(k->b->mem_read(k->w, r, host, k->mem[l], sizeof host, err));
-        for (int64_t i = 0; i < N; i++, k->n_checked += 4)
-            if (host[N + i] < exec_ops_value((r + n - 1) % n, i) ||
-                host[N + i] > exec_ops_value((r + n - 1) % n, i))
-                return lw_fail(err, LW_ENO, "ring: element %lld of rank %d is %g", (long long)i, r,
-                               (double)host[N + i]);
+        LW_TRY(k->b->mem_read(k->w, r, host, k->mem[l], 2 * N * size, err));
+        for (int64_t i = 0; i < 2 * N; i++, k->n_checked += size) {
+            double got = exec_get(k->type, host, i);
+            double want = (double)exec_ops_value(i < N ? r : (r + n - 1) % n, i % N);
+            if (got < want || got > want)
+                return lw_fail(err, LW_ENO, "ring of %s: element %lld of rank %d is %g, not %g",
+                               lw_dtype_name(k->type), (long long)i, r, got, want);
+        }
     }
     return LW_OK;
 }
@@ -303,10 +306,14 @@ static inline enum lw_status exec_ops_all(struct exec_ops *k, bool all_types, st
         LW_TRY(exec_ops_clip(k, false, err));
         LW_TRY(exec_ops_clip(k, true, err));
     }
-    k->type = LW_F32;
     if (k->facts.n_ranks < 2)
         return LW_OK;
-    LW_TRY(exec_ops_ring(k, err));
+    for (int t = 0; t < LW_N_DTYPES; t++) {
+        k->type = (enum lw_dtype)t;
+        if (t == LW_F32 || all_types)
+            LW_TRY(exec_ops_ring(k, err));
+    }
+    k->type = LW_F32;
     return exec_ops_pair(k, err);
 }
 
