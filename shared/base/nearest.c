@@ -2,7 +2,7 @@
  * of neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when
  * at most a third of the longer word's letters are edited, or when the word is its beginning. Of
  * equally near ones the first counts. Upper and lower case are the same. A word that other tools
- * use is nearest to what it is called here. */
+ * use for something counts as equal to its name in Lapwing. */
 #include "shared/base/nearest.h"
 
 #include <ctype.h>

@@ -138,60 +138,6 @@ const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_l
     return NULL;
 }
 
-LW_COMPARATOR(by_number, int32_t, *a, *b)
-
-/* Of ascending ranks. */
-static struct lw_spread count_nodes(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
-{
-    struct lw_spread x = {.fewest = n};
-
-    for (int32_t i = 0, from = 0; i < n; i++) {
-        if (i + 1 < n && ranks[i + 1] / c->devices_per_node == ranks[i] / c->devices_per_node)
-            continue;
-        x.n_nodes++;
-        x.fewest = i + 1 - from < x.fewest ? i + 1 - from : x.fewest;
-        from = i + 1;
-    }
-    return x;
-}
-
-/* Each member against all others: without memory for a sorted copy. */
-static struct lw_spread count_by_pairs(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
-{
-    struct lw_spread x = {.fewest = n};
-
-    for (int32_t i = 0; i < n; i++) {
-        int32_t before = 0, here = 0;
-        for (int32_t k = 0; k < n; k++) {
-            bool same = ranks[k] / c->devices_per_node == ranks[i] / c->devices_per_node;
-            here += same;
-            before += same && k < i;
-        }
-        x.n_nodes += before == 0;
-        x.fewest = here < x.fewest ? here : x.fewest;
-    }
-    return x;
-}
-
-/* Members of most groups ascend. */
-struct lw_spread lw_cluster_spread(const struct lw_cluster *c, const int32_t *ranks, int32_t n)
-{
-    int32_t i = 1;
-
-    while (i < n && ranks[i - 1] <= ranks[i])
-        i++;
-    if (i >= n)
-        return count_nodes(c, ranks, n);
-    int32_t *sorted = lw_alloc((size_t)n * sizeof *sorted);
-    if (!sorted)
-        return count_by_pairs(c, ranks, n);
-    memcpy(sorted, ranks, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_number);
-    struct lw_spread x = count_nodes(c, sorted, n);
-    lw_free(sorted);
-    return x;
-}
-
 static const struct row *row_of(const struct lw_cluster *c, int k, struct lw_cluster_figure *out)
 {
     if (k < N_CLUSTER_ROWS) {

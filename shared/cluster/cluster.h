@@ -200,9 +200,3 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
 
 /* The first link of that level, or NULL. */
 const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_level level);
-/* The nodes that n ranks live on, ranks filling node after node, and how many of them are on the
- * node that has the fewest. */
-struct lw_spread {
-    int32_t n_nodes, fewest;
-};
-struct lw_spread lw_cluster_spread(const struct lw_cluster *c, const int32_t *ranks, int32_t n);

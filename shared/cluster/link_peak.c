@@ -6,6 +6,11 @@ static double n_links(const struct lw_link *l)
     return lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
 }
 
+double lw_link_bytes_per_s(const struct lw_link *l)
+{
+    return l->bytes_per_s.value * n_links(l);
+}
+
 int32_t lw_adapters(const struct lw_cluster *c)
 {
     const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
@@ -40,7 +45,7 @@ static double rate_of(const struct lw_cluster *c, enum lw_link_level level)
 
     if (!l || !lw_figure_is_set(l->bytes_per_s))
         return 0;
-    return l->bytes_per_s.value * n_links(l);
+    return lw_link_bytes_per_s(l);
 }
 
 /* Of the operation's bytes, what a device receives. */

@@ -22,6 +22,8 @@ double lw_link_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ra
 double lw_node_peak(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                     int32_t n_nodes, int32_t fewest, bool ring);
 
+/* Of all links of a level together; its bandwidth is set. */
+double lw_link_bytes_per_s(const struct lw_link *link);
 /* Adapters of a node as its devices use them: one for as many devices as the inter-node link's
  * n_sharers says, else as many as there are links, a device each at most. Links beyond that add
  * to each. */

@@ -25,7 +25,7 @@ enum lw_status lw_cluster_find(const char *name_or_file, struct lw_cluster *c, s
  * begins so): its cluster. */
 enum lw_status lw_cluster_find_device(const char *name, struct lw_cluster *c, struct lw_err *err);
 /* The first known system with that kind of device (lw_device_same_kind), else of its family where
- * a recorder names one ("NVIDIA H100 NVL"), but no host; c->name NULL: there is none. */
+ * a recorder names one ("NVIDIA H100 NVL"), but never the host; c->name NULL: there is none. */
 enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster *c,
                                         struct lw_err *err);
 /* The network of a cluster with another kind of device: that of a known system, else a name and

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shared/partition/partition.h"
+#include "shared/plan/spread.h"
 #include "shared/lower_layout/lowering.h"
 #include "shared/schedule/schedule.h"
 
@@ -234,22 +235,16 @@ static enum lw_status split_workload(struct lw_lowering *l, const struct lw_rang
 static enum lw_status count_nodes(const struct lw_lowering *l, const struct lw_cost *cost,
                                   struct lw_part *d, struct lw_err *err)
 {
-    int32_t per_node = cost ? cost->ranks_per_node : 0, last = -1;
+    int32_t per_node = cost ? cost->ranks_per_node : 0;
     int32_t *members = lw_alloc((size_t)lw_n_copies(l) * sizeof *members);
 
     if (!members)
         return lw_fail_nomem(err);
-    int32_t n = lw_data_group(l, d->stage, 0, members), here = 0;
-    d->n_nodes = per_node > 0 ? 0 : 1;
-    d->fewest = per_node > 0 ? n : 0;
-    for (int32_t i = 0; per_node > 0 && i < n; i++) { /* ascending, but for two directions' pairs */
-        bool begins = members[i] / per_node != last;
-        here = begins ? 1 : here + 1;
-        d->n_nodes += begins;
-        last = members[i] / per_node;
-        if ((i + 1 == n || members[i + 1] / per_node != last) && here < d->fewest)
-            d->fewest = here;
-    }
+    int32_t n = lw_data_group(l, d->stage, 0, members);
+    struct lw_spread at = per_node > 0 ? lw_spread_over(per_node, members, n)
+                                       : (struct lw_spread){.n_nodes = 1};
+    d->n_nodes = at.n_nodes;
+    d->fewest = at.fewest;
     lw_free(members);
     return LW_OK;
 }

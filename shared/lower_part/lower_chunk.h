@@ -223,7 +223,7 @@ enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_str
 /* Without its set and slots. */
 struct lw_bucket lw_part_bucket(const struct lw_part *d, const struct lw_part_set *set, int32_t b);
 
-/* Where a part's gradients are averaged, in words; asked when its buckets are made. */
+/* A message's words for where a part's gradients are averaged; read when its buckets are made. */
 const char *lw_part_averaging(const struct lw_part *d);
 
 /* The element type of a flat buffer of weights on the wire: narrower where --broadcast-dtype is. */

@@ -200,15 +200,15 @@ static enum lw_status bad_word(const struct option *o, const char *value, struct
 {
     char all[64] = "";
 
-    for (int i = 0; sums_8_bits(o, value) && o->shown.values[i]; i++)
+    if (!sums_8_bits(o, value))
+        return lw_fail_word(err, o->shown.name, value, o->shown.values);
+    for (int i = 0; o->shown.values[i]; i++)
         lw_err_word(all, sizeof all, o->shown.values[i]);
-    if (all[0])
-        return lw_fail(err, LW_EINVAL,
-                       "--%s: gradients are not summed in 8 bits ('%s'): e4m3 has 4 significant "
-                       "bits and e5m2 3, so a sum over ranks loses small terms or overflows "
-                       "without a scale per tensor, which plans do not have; expected one of %s",
-                       o->shown.name, value, all);
-    return lw_fail_word(err, o->shown.name, value, o->shown.values);
+    return lw_fail(err, LW_EINVAL,
+                   "--%s: gradients are not summed in 8 bits ('%s'): e4m3 has 4 significant bits "
+                   "and e5m2 3, so a sum over ranks loses small terms or overflows without a scale "
+                   "per tensor, which plans do not have; expected one of %s",
+                   o->shown.name, value, all);
 }
 
 static void dashed(char *to, size_t room, const char *text)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "shared/cluster/link_peak.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 
@@ -163,9 +164,7 @@ static void find_rate(const struct lw_cluster *c, enum lw_link_level level, char
     const struct lw_link *l = lw_cluster_link(c, level);
 
     if (l && lw_figure_is_set(l->bytes_per_s))
-        snprintf(text, 16, "%.4g",
-                 l->bytes_per_s.value * (lw_figure_is_set(l->n_links) ? l->n_links.value : 1) /
-                     1e9);
+        snprintf(text, 16, "%.4g", lw_link_bytes_per_s(l) / 1e9);
 }
 
 #define AT(field) offsetof(struct listed, field)

@@ -341,10 +341,11 @@ enum lw_status sim_schedule_make(const struct lw_cost_query *q, int32_t k, int32
     assert(q->n_ranks >= 2 && k >= 1);
     if (s.algorithm == LW_REDUCER_AUTO || s.algorithm == LW_REDUCER_GLOO)
         s.algorithm = LW_REDUCER_RING;
-    if (!sim_algorithm_does(s.algorithm, s.op))
+    const struct row *row = find_row(s.algorithm, s.op);
+    if (!row)
         return refuse(q, err);
     s.per_node = sim_is_even(q) ? s.n / s.n_nodes : 0;
-    LW_TRY(find_row(s.algorithm, s.op)->size(&s, k, err));
+    LW_TRY(row->size(&s, k, err));
     s.piece_bytes = sim_chunk_bytes(q->bytes, q->dtype, s.n_pieces);
     *out = s;
     return LW_OK;

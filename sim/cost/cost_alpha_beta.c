@@ -77,11 +77,6 @@ static enum lw_status link_of(const struct lw_cluster *c, enum lw_link_level lev
     return need(c, (*link)->latency_ps, "latency", word, err);
 }
 
-static double n_links(const struct lw_link *l)
-{
-    return lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
-}
-
 enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t n_nodes,
                            int32_t fewest, struct sim_path *path, struct lw_err *err)
 {
@@ -91,13 +86,13 @@ enum lw_status sim_path_of(const struct lw_cluster *c, int32_t n_ranks, int32_t 
 
     if (n_ranks > n_nodes) {
         LW_TRY(link_of(c, LW_LINK_INTRA, &l, err));
-        p.bytes_per_s = p.intra_bytes_per_s = l->bytes_per_s.value * n_links(l);
+        p.bytes_per_s = p.intra_bytes_per_s = lw_link_bytes_per_s(l);
         p.intra_ps = lw_round_sat(l->latency_ps.value);
         p.source = l->bytes_per_s.source;
     }
     if (n_nodes > 1) {
         LW_TRY(link_of(c, LW_LINK_INTER, &l, err));
-        double per_node = l->bytes_per_s.value * n_links(l);
+        double per_node = lw_link_bytes_per_s(l);
         p.inter_bytes_per_s = per_node * lw_share_of_node(c, on_node);
         p.inter_ps = lw_round_sat(l->latency_ps.value);
         if (n_ranks == n_nodes || p.inter_bytes_per_s < p.bytes_per_s) {

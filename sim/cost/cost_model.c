@@ -117,6 +117,11 @@ int32_t sim_fewest_on_a_node(const struct lw_cluster *c, const struct lw_cost_qu
     return (int32_t)(even ? q->n_ranks / q->n_nodes : filled);
 }
 
+static double ps_at(const struct lw_cost_query *q, double bytes_per_s)
+{
+    return (double)q->bytes / bytes_per_s * (double)LW_PS_PER_S;
+}
+
 /* Models give each node the adapters of the fullest. All wait for the node with the fewest members.
  * Measured tables are what they are; hfreduce's hosts use all adapters; a barrier has no bytes. */
 static bool hold_to_links(const struct lw_cluster *c, const struct lw_cost_query *q,
@@ -128,9 +133,9 @@ static bool hold_to_links(const struct lw_cluster *c, const struct lw_cost_query
         strcmp(a->algorithm, lw_reducer_name(LW_REDUCER_HFREDUCE)) == 0)
         return false;
     double peak = lw_node_peak(c, q->op, q->n_ranks, q->n_nodes, q->fewest, ring);
-    if (peak <= 0 || (double)a->time >= (double)q->bytes / peak * (double)LW_PS_PER_S)
+    if (peak <= 0 || (double)a->time >= ps_at(q, peak))
         return false;
-    a->time = lw_round_sat((double)q->bytes / peak * (double)LW_PS_PER_S + (double)a->latency);
+    a->time = lw_round_sat(ps_at(q, peak) + (double)a->latency);
     a->bytes_per_s = peak;
     a->detail = sim_is_even(q) ? "the links between nodes" : "smaller node's links";
     return true;
@@ -162,7 +167,7 @@ static void hold_curve(const struct lw_cluster *c, const struct lw_cost_query *q
                        struct lw_cost_answer *a)
 {
     double peak = lw_link_peak(c, q->op, q->n_ranks, q->n_nodes);
-    double least = peak > 0 ? (double)q->bytes / peak * (double)LW_PS_PER_S : 0;
+    double least = peak > 0 ? ps_at(q, peak) : 0;
 
     if ((double)a->time >= least)
         return;

@@ -105,8 +105,7 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
     node->n_adapters = lw_adapters_of(c, on_node);
     if (comm->n_nodes > 1) {
         const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
-        double links = lw_figure_is_set(l->n_links) ? l->n_links.value : 1;
-        node->adapter_gbs = l->bytes_per_s.value * links / lw_adapters(c) / 1e9;
+        node->adapter_gbs = lw_link_bytes_per_s(l) / lw_adapters(c) / 1e9;
     }
     return LW_OK;
 }

@@ -12,6 +12,7 @@
  * sim/cost/collective_messages.c's. Not modelled: pairs of devices that reduce over NVLink
  * first, the CPU's own speed. */
 #include "sim/cost/hfreduce.h"
+#include "shared/cluster/link_peak.h"
 #include "shared/numbers/checked.h"
 
 static enum lw_status missing(const struct lw_cluster *c, const char *what, struct lw_err *err)
@@ -65,8 +66,7 @@ static enum lw_status network_ceiling(const struct lw_cluster *c, struct sim_hfr
 
     if (!nic || !lw_figure_is_set(nic->bytes_per_s) || !lw_figure_is_set(nic->latency_ps))
         return missing(c, "bandwidth and latency of its inter-node link", err);
-    double n = lw_figure_is_set(nic->n_links) ? nic->n_links.value : 1;
-    x->bytes_per_s[SIM_CEILING_NIC] = nic->bytes_per_s.value * n / 2;
+    x->bytes_per_s[SIM_CEILING_NIC] = lw_link_bytes_per_s(nic) / 2;
     x->latency = lw_round_sat(nic->latency_ps.value);
     source[SIM_CEILING_NIC] = nic->bytes_per_s.source;
     return LW_OK;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/plan/spread.h"
 #include "sim/cost/cost_nccl.h"
 
 struct check {
@@ -63,7 +64,7 @@ static enum lw_status ask_op(const struct check *k, const struct lw_op *op, stru
         const int32_t *members = p->members + g->first_member;
         if (g->n_members < 2 || group_of[members[0]] != i)
             continue;
-        struct lw_spread at = lw_cluster_spread(k->cluster, members, g->n_members);
+        struct lw_spread at = lw_spread_over(k->cluster->devices_per_node, members, g->n_members);
         if (g->n_members == q.n_ranks && at.n_nodes == q.n_nodes && at.fewest == q.fewest)
             continue;
         q.n_ranks = g->n_members;
@@ -143,9 +144,10 @@ enum lw_status sim_nccl_check_plan(const struct lw_cluster *c, const struct lw_p
     const struct sim_nccl_version *version;
     char newer[320];
 
+    bool limited = (c->nccl.algo && *c->nccl.algo) || (c->nccl.proto && *c->nccl.proto);
+
     for (int32_t i = 0; i < p->n_comms; i++) {
         struct choice x = {.asked = (enum lw_reducer_kind)p->comms[i].reducer};
-        bool limited = (c->nccl.algo && *c->nccl.algo) || (c->nccl.proto && *c->nccl.proto);
         const struct lw_cost_query any = {.op = LW_OP_ALL_REDUCE, .algorithm = x.asked};
         if ((limited ? sim_nccl_applies(c, &any) : sim_nccl_is_asked(c, x.asked)) && is_first(p, i))
             LW_TRY(ask_reducer(&k, &x));

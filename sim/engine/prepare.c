@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/spread.h"
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_nccl.h"
 #include "sim/cost/plan_nccl.h"
@@ -261,7 +262,8 @@ static void fill_group(struct sim_engine *e, int32_t g)
                             .link_rate = SIM_FULL_RATE, .fair_rate = SIM_FULL_RATE,
                             .flow = -1, .turn = -1};
     struct lw_spread at =
-        lw_cluster_spread(e->cluster, e->given->members + given->first_member, x->n);
+        lw_spread_over(e->cluster->devices_per_node, e->given->members + given->first_member,
+                       x->n);
     x->n_nodes = at.n_nodes;
     x->fewest = at.fewest;
     for (int32_t k = 1; k < e->n_workers; k++)

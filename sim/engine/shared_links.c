@@ -74,11 +74,6 @@ static double capacity(const struct sim_net *n, int32_t port)
 
 /* --- the links of the cluster --- */
 
-static double all_links(const struct lw_link *l)
-{
-    return l->bytes_per_s.value * (lw_figure_is_set(l->n_links) ? l->n_links.value : 1);
-}
-
 static bool has_rate(const struct lw_link *l)
 {
     return l && lw_figure_is_set(l->bytes_per_s);
@@ -97,10 +92,10 @@ enum lw_status sim_net_prepare(struct sim_engine *e)
     if (has_rate(inside)) {
         double sharers = lw_figure_is_set(inside->n_sharers) ? inside->n_sharers.value : 1;
         n->inside_ports = (int32_t)ceil(n->per_node / sharers);
-        n->inside_bytes_per_s = all_links(inside);
+        n->inside_bytes_per_s = lw_link_bytes_per_s(inside);
     }
     if (has_rate(inter))
-        n->adapter_bytes_per_s = all_links(inter) / n->adapters;
+        n->adapter_bytes_per_s = lw_link_bytes_per_s(inter) / n->adapters;
     int64_t ports = (int64_t)n->n_nodes * (n->inside_ports + n->adapters);
     if (ports > INT32_MAX / N_DIRECTIONS)
         return lw_fail(e->err, LW_ENOTSUP, "fair_links: %lld links are more than 2^30",

@@ -109,8 +109,9 @@ bool sim_fold_read_groups(struct sim_folding *m)
 
     for (int32_t g = 0; g < p->n_groups; g++) {
         m->comm_of[g] = -1;
-        m->spread[g] = lw_cluster_spread(m->cluster, p->members + p->groups[g].first_member,
-                                         p->groups[g].n_members);
+        m->spread[g] = lw_spread_over(m->cluster->devices_per_node,
+                                      p->members + p->groups[g].first_member,
+                                      p->groups[g].n_members);
     }
     for (int32_t c = 0; c < p->n_comms; c++) {
         for (int32_t r = 0; r < p->n_ranks; r++) {

@@ -7,6 +7,7 @@
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
+#include "shared/plan/spread.h"
 #include "sim/fold/trie.h"
 
 /* The state of finding classes, shared by fold.c (refinement) and fold_read.c (what the plan says).

@@ -339,29 +339,6 @@ TEST(an_unknown_name_gets_the_nearest)
                                  "mean 'dgx-h100'?); `lapwing cluster` lists them");
 }
 
-static void expect_spread(const struct lw_cluster *c, const int32_t *ranks, int32_t n,
-                          int32_t n_nodes, int32_t fewest)
-{
-    struct lw_spread x = lw_cluster_spread(c, ranks, n);
-
-    assert_int_equal(x.n_nodes, n_nodes);
-    assert_int_equal(x.fewest, fewest);
-}
-
-TEST(nodes_are_counted_once)
-{
-    const struct lw_cluster c = {.devices_per_node = 8};
-    const int32_t ranks[] = {0, 7, 8, 23, 1, 16}, ninth[] = {0, 2, 4, 6, 8};
-    expect_spread(&c, ranks, 2, 1, 2); /* 0, 7 */
-    expect_spread(&c, ranks, 6, 3, 1); /* nodes 0 0 1 2 0 2 */
-    expect_spread(&c, ninth, 5, 2, 1);
-    expect_spread(&c, ninth, 4, 1, 4);
-    expect_spread(&c, ranks, 0, 0, 0);
-    lw_alloc_fail_at(1); /* the same without memory */
-    expect_spread(&c, ranks, 6, 3, 1);
-    lw_alloc_fail_at(0);
-}
-
 static enum lw_status read_and_write(const char *in, const char *out)
 {
     struct lw_err err = {0};

@@ -7,6 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/bucket/policy.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/spread.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/failing_alloc.h"
@@ -163,6 +164,37 @@ TEST(the_optimum_can_count_the_next_forward)
                         "--count-forward on is for --bucket-policy optimal");
 }
 
+/* 1 us for each further node that the summing ranks live on. */
+static lw_ps time_by_nodes(const void *ctx, const struct lw_cost_query *q)
+{
+    struct lw_spread *largest = (struct lw_spread *)ctx;
+
+    largest->n_nodes = q->n_nodes > largest->n_nodes ? q->n_nodes : largest->n_nodes;
+    largest->fewest = q->fewest > largest->fewest ? q->fewest : largest->fewest;
+    return q->n_nodes * LW_PS_PER_US;
+}
+
+/* Two directions: both ranks of a pair hold both stages, so ranks 0 2 1 3 in this order sum a
+ * stage's gradients. At two ranks to a node they live on two nodes, two on each. */
+TEST(a_policy_is_told_the_nodes_of_two_directions)
+{
+    struct lw_spread largest = {0};
+    const struct lw_cost cost = {.time = time_by_nodes, .ctx = &largest, .ranks_per_node = 2};
+    struct tiny t;
+    struct lw_strategy s = with_policy(LW_BUCKET_OPTIMAL);
+
+    tiny_init(&t);
+    t.modules[0].output_bytes = t.modules[1].output_bytes = 8;
+    s.pp = 2;
+    s.rank_order = LW_RANKS_COLOSSAL;
+    s.schedule = LW_SCHEDULE_DUALPIPE;
+    s.micro_batches = 4;
+    struct lw_plan p = build_with(&t, &s, &cost);
+    lw_plan_free(&p);
+    assert_int_equal(largest.n_nodes, 2);
+    assert_int_equal(largest.fewest, 2);
+}
+
 /* Without overlap all is ready at 12 us: every further start-up is a loss. */
 TEST(the_optimum_without_overlap_is_one_bucket)
 {
@@ -206,7 +238,7 @@ TEST(the_cost_is_asked_for_the_group_and_what_travels)
     lw_plan_free(&p);
 }
 
-TEST(contradictions_are_refused_in_words)
+TEST(contradictions_are_refused_with_a_reason)
 {
     const struct lw_cost silent = {.time = no_answer};
     struct tiny t;

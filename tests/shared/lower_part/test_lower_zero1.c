@@ -207,7 +207,7 @@ TEST(fairscale_sends_buffers_one_by_one)
     lw_plan_free(&p);
 }
 
-TEST(contradictions_are_refused_in_words)
+TEST(contradictions_are_refused_with_a_reason)
 {
     struct tiny t;
     struct lw_strategy s = zero(LW_SHARD_LPT);

@@ -1,0 +1,62 @@
+#include "shared/plan/spread.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/base/arena.h"
+#include "shared/numbers/order.h"
+
+LW_COMPARATOR(by_number, int32_t, *a, *b)
+
+/* Of ascending ranks. */
+static struct lw_spread count_nodes(int32_t per_node, const int32_t *ranks, int32_t n)
+{
+    struct lw_spread x = {.fewest = n};
+
+    for (int32_t i = 0, from = 0; i < n; i++) {
+        if (i + 1 < n && ranks[i + 1] / per_node == ranks[i] / per_node)
+            continue;
+        x.n_nodes++;
+        x.fewest = i + 1 - from < x.fewest ? i + 1 - from : x.fewest;
+        from = i + 1;
+    }
+    return x;
+}
+
+/* Each member against all others: without memory for a sorted copy. */
+static struct lw_spread count_by_pairs(int32_t per_node, const int32_t *ranks, int32_t n)
+{
+    struct lw_spread x = {.fewest = n};
+
+    for (int32_t i = 0; i < n; i++) {
+        int32_t before = 0, here = 0;
+        for (int32_t k = 0; k < n; k++) {
+            bool same = ranks[k] / per_node == ranks[i] / per_node;
+            here += same;
+            before += same && k < i;
+        }
+        x.n_nodes += before == 0;
+        x.fewest = here < x.fewest ? here : x.fewest;
+    }
+    return x;
+}
+
+/* Members of most groups ascend. */
+struct lw_spread lw_spread_over(int32_t per_node, const int32_t *ranks, int32_t n)
+{
+    int32_t i = 1;
+
+    while (i < n && ranks[i - 1] <= ranks[i])
+        i++;
+    if (i >= n)
+        return count_nodes(per_node, ranks, n);
+    int32_t *sorted = lw_alloc((size_t)n * sizeof *sorted);
+    if (!sorted)
+        return count_by_pairs(per_node, ranks, n);
+    memcpy(sorted, ranks, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_number);
+    struct lw_spread x = count_nodes(per_node, sorted, n);
+    lw_free(sorted);
+    return x;
+}
