@@ -193,10 +193,10 @@ static enum lw_status read_head(struct reader *r, const char *p, const char *end
         if (rest == 0 || memcmp(p, heads[i].key, n) != 0)
             continue;
         const char *stop = memchr(p + n, heads[i].stop, rest);
-        size_t length = stop ? (size_t)(stop - p) - n : rest;
-        char *text;
-        LW_TAKE(&r->out->arena, text, (int64_t)length + 1, err); /* zeroed */
-        memcpy(text, p + n, length);
+        const char *text =
+            lw_arena_strndup(&r->out->arena, p + n, stop ? (size_t)(stop - p) - n : rest);
+        if (!text)
+            return lw_fail_nomem(err);
         *(const char **)(void *)((char *)r->out + heads[i].place) = text;
     }
     return LW_OK;

@@ -199,9 +199,9 @@ static void put_word(FILE *f, const char *before, const char *word)
     fputs(plain ? "" : "'", f);
 }
 
-/* The command that predicts with what was written: on the cluster file, on a known system with the
- * recorded device, else on the network of one with a device of its family, of one that is not known
- * on the network of a server with PCIe; of a processor on the host's. */
+/* The command that predicts with what was written. Its cluster: the file that was written; else a
+ * known system with the recorded device, or with one of its family; for an unknown device a server
+ * with PCIe; for a processor the host (no -c). */
 static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, struct lw_err *err)
 {
     const struct lw_workload *w = &s->converted->workload;

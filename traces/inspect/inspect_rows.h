@@ -15,7 +15,7 @@ enum inspect_kind {
     INSPECT_MEASURED,   /* a size of a table of collectives */
 };
 
-/* Texts are borrowed; numbers -1 and texts NULL are what such a row has not. */
+/* Texts are borrowed; numbers -1 and texts NULL are what such a row does not have. */
 struct inspect_row {
     enum inspect_kind kind;
     const char *file, *format, *in;

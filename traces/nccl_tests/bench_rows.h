@@ -83,7 +83,7 @@ enum lw_status bench_take_gpu(const struct bench_reader *r, struct bench_cell he
                               struct bench_cell *gpu);
 /* *said: the hint or the name of a test gives it. */
 enum lw_status bench_said_operation(struct bench_reader *r, enum lw_op_kind *op, bool *said);
-/* LW_EINVAL where an option says other than the file. */
+/* LW_EINVAL where an option contradicts the file. */
 enum lw_status bench_agrees(const struct bench_reader *r, const char *option, const char *asked,
                             bool agrees, const char *says);
 enum lw_status bench_asks_operation(const struct bench_reader *r);

@@ -161,13 +161,15 @@ enum lw_status traces_replay_host_bound(const struct traces_replay *r, const str
 {
     int64_t n_ops = 0;
 
-    *out = traces_replay_basis(r) == TRACES_DEVICE_PERIOD;
+    *out = traces_replay_basis(r) == TRACES_DEVICE_PERIOD && a->n == b->n;
+    if (!*out)
+        return LW_OK;
     for (int64_t i = 0; i < a->n; i++)
         n_ops = a->op[i] >= n_ops ? a->op[i] + 1 : n_ops;
     lw_ps *end_of_op = lw_calloc((size_t)n_ops + 1, sizeof *end_of_op);
     if (!end_of_op)
         return lw_fail_nomem(err);
-    *out = *out && a->n == b->n && same_host(a, b, end_of_op);
+    *out = same_host(a, b, end_of_op);
     lw_free(end_of_op);
     if (*out)
         LW_TRY(pauses(r, a, out, err));

@@ -113,9 +113,9 @@ static bool shares_data(enum traces_wrapper wrapper, const struct lw_step *step,
                         const struct traces_comm_item *x, int64_t ns)
 {
     enum lw_op_kind kind = x->fact.op ? traces_comm_kind(x->fact.op) : LW_OP_ALL_REDUCE;
-    bool sharded = wrapper == TRACES_WRAPPER_FSDP1 || wrapper == TRACES_WRAPPER_FSDP2;
 
-    if (sharded && (kind == LW_OP_ALL_GATHER || kind == LW_OP_REDUCE_SCATTER))
+    if (traces_wrapper_shards(wrapper) &&
+        (kind == LW_OP_ALL_GATHER || kind == LW_OP_REDUCE_SCATTER))
         return true;
     return (wrapper != TRACES_WRAPPER_NONE || step->n_gradients > 0) &&
            kind != LW_OP_BROADCAST && lw_step_reduces_gradients(step, ns);

@@ -8,8 +8,8 @@
 #include "shared/plan/op.h"
 #include "traces/trace/trace.h"
 
-/* What a trace tells of a collective: from its kernel, or from the host's record around its launch.
- */
+/* What a trace records of a collective: from its kernel, or from the host's record around its
+ * launch. */
 struct traces_comm_index {
     int64_t n;
     int64_t *noted; /* host rows with a detail, in start order */

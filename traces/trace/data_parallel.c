@@ -14,6 +14,11 @@ static const struct {
     {"FSDP::", "fully_shard (FSDP2)"},
 };
 
+bool traces_wrapper_shards(enum traces_wrapper w)
+{
+    return w == TRACES_WRAPPER_FSDP1 || w == TRACES_WRAPPER_FSDP2;
+}
+
 const char *traces_wrapper_name(enum traces_wrapper w)
 {
     return marks[w].name;

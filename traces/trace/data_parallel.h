@@ -1,5 +1,7 @@
 #pragma once
 
+#include <stdbool.h>
+
 #include "traces/trace/trace.h"
 
 /* Which data-parallel wrapper ran, by the ranges that it records on the host. */
@@ -11,5 +13,7 @@ enum traces_wrapper {
     TRACES_N_WRAPPERS,
 };
 
+/* Keeps shards of the parameters and gathers them: both forms of FSDP. */
+bool traces_wrapper_shards(enum traces_wrapper w);
 enum traces_wrapper lw_trace_wrapper(const struct lw_trace *t);
 const char *traces_wrapper_name(enum traces_wrapper w); /* "DistributedDataParallel", ... */

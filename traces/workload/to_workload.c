@@ -161,7 +161,7 @@ static enum lw_status note_wrapper(struct importer *m)
 {
     enum traces_wrapper w = lw_trace_wrapper(&m->main->trace);
 
-    if (w < TRACES_WRAPPER_FSDP1)
+    if (!traces_wrapper_shards(w))
         return LW_OK;
     return note(m, "the run used %s: a parameter is what one gradient accumulates (a flat "
                    "parameter counts as one); plan it with --zero 3",
@@ -757,7 +757,7 @@ enum lw_status lw_workload_from_traces(const struct traces_source *source, int n
 
     if (status == LW_OK) {
         *coverage = (struct traces_coverage){
-            .sharded = lw_trace_wrapper(&m.main->trace) >= TRACES_WRAPPER_FSDP1,
+            .sharded = traces_wrapper_shards(lw_trace_wrapper(&m.main->trace)),
             .n_passes = m.profile.n_passes,
             .traced_ns = m.profile.step_ns, .excluded_ns = m.profile.excluded_ns,
             .measured_ns = m.measured ? m.main->sidecar.measured.step_ns : -1,

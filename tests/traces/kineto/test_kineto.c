@@ -264,7 +264,7 @@ TEST(bad_contents_are_refused_with_file_and_place)
     }
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     static const char text[] =
         "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,"

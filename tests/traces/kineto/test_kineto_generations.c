@@ -85,7 +85,7 @@ TEST(float_microseconds_since_1970_lose_no_nanosecond)
     done(&r);
 }
 
-TEST(a_clock_base_may_stand_before_or_behind_the_events)
+TEST(a_clock_base_may_stand_before_or_after_the_events)
 {
     static const char events[] = KERNEL("a", "7", "1", "4458676522690.655", "2.5");
     char text[2][1024];

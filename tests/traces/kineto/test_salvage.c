@@ -279,7 +279,7 @@ static enum lw_status salvage_cut(void)
     return status;
 }
 
-TEST(failing_allocations_while_salvaging_leave_nothing_behind)
+TEST(failing_allocations_while_salvaging_leak_nothing)
 {
     size_t len;
     char *text = many_events(&len, 300), *packed = malloc(len + 1000);

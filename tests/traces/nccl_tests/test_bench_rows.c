@@ -168,7 +168,7 @@ TEST(json_that_cannot_be_is_refused_at_its_place)
     free(text);
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     static const struct traces_bench_hint none;
     const char *texts[] = {fixture_get(JSON_FILE), CSV "all_reduce,8,1,64,20,,\n"};

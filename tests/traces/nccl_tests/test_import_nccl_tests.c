@@ -625,7 +625,7 @@ static enum lw_status convert_today(struct lw_cluster *c)
     return status;
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct lw_cluster c = {0};
 

@@ -149,7 +149,7 @@ static enum lw_status convert_small(struct lw_workload *w)
     return status;
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct lw_workload w = {0};
 

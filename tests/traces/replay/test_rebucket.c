@@ -253,7 +253,7 @@ TEST(the_recorded_cap_keeps_the_recorded_buckets)
     }
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct traces_replay_choice choice = {.buckets = &one_mib};
     struct traces_source s;

@@ -300,7 +300,7 @@ static void refuses(struct traces_source *s, int n, const char *word)
         fail_msg("'%s' does not say '%s'", err.msg, word);
 }
 
-TEST(what_cannot_be_replayed_is_refused_in_words)
+TEST(what_cannot_be_replayed_is_refused_with_a_reason)
 {
     struct traces_source s[2];
 
@@ -355,7 +355,7 @@ TEST(traces_of_different_runs_are_refused_with_what_differs)
     traces_source_free(&s[1]);
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct traces_source s;
     struct traces_replay r = {0};

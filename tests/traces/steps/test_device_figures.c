@@ -132,7 +132,7 @@ TEST(a_trace_without_device_work_has_no_iterations)
     lw_trace_free(&t);
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct lw_trace t;
     struct lw_inspection i = {0};

@@ -55,7 +55,7 @@ TEST(idle_time_before_a_late_launch_is_host_bound)
     traces_source_free(&s);
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct traces_source s;
     struct lw_inspection in;

@@ -77,7 +77,7 @@ TEST(a_wrong_line_is_named)
     }
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     const char *file = fixture_path("classes.txt");
     struct lw_kernel_table t = {0};

@@ -122,7 +122,7 @@ TEST(a_capture_without_marks_is_one_step)
     import_free(&x);
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct imported x = make(71);
     struct traces_choice choice = {.step = -1};

@@ -320,7 +320,7 @@ TEST(a_missing_step_is_refused)
     import_free(&x);
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct traces_source s = import_step(true).s;
     struct lw_workload w = {.n_modules = 77};
