@@ -183,7 +183,7 @@ static void put_axes(const struct sheet *s)
     for (int64_t i = 0; i < s->pic->n_rows; i++) {
         const struct picture_row *r = &s->pic->rows[i];
         row_text(r, text);
-        if (r->group[0] && plot_text_px(text, 10) > s->left - 24) /* the stream is its first */
+        if (r->group[0] && plot_text_px(text, 10) > s->left - 24) /* no room: without the stream */
             snprintf(text, sizeof text, "%s", r->group);
         plot_tic(s->f, i == 0, plot_cut(cut, sizeof cut, text, (s->left - 24) / CHAR_PX),
                  r->y);

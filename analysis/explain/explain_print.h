@@ -10,7 +10,7 @@
 struct lw_what_if {
     const char *name, *key; /* "twice the bandwidth", "twice_the_bandwidth" */
     lw_ps step, exposed_comm;
-    lw_ps change;      /* of the step; INT64_MIN: nothing changes, as the run is */
+    lw_ps change;      /* of the step; INT64_MIN for the first, the unchanged run */
     double change_pct; /* NaN there */
 };
 

@@ -70,7 +70,8 @@ static const char *shown(int option, const char *value, char buf[64])
     return lw_parse_size(value, &bytes, &ignored) == LW_OK ? lw_format_bytes(buf, bytes) : value;
 }
 
-/* Is the option among the words of the command? One whose name begins like it is another. */
+/* Is the option among the words of the command? A longer option that begins so does not
+ * count. */
 static bool is_given(const char *command, const char *name)
 {
     size_t len = strlen(name);

@@ -157,7 +157,7 @@ enum exec_part_kind {
                        * where it is not first, when poll has said that all is done */
     EXEC_PART_CARRY,  /* to[i] += from[i modulo n_from] - its gradient, i < count */
     EXEC_PART_GEMM,   /* to = from * state[0], f32 matrices of `count` rows and columns, row after row;
-                       * with EXEC_COMPUTE_GEMM alone */
+                       * with EXEC_COMPUTE_GEMM alone; `to` may change when the task is given */
     EXEC_PART_SQUARES, /* to[0] += (from[i] / divisor)^2, all i < count; exact where squares are whole
                         * numbers over a power of two, in whatever order */
     EXEC_PART_SCALE,  /* to[count] = to / divisor * exec_clip_coefficient (exec/backend/scalar.h) */

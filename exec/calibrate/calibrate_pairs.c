@@ -58,13 +58,13 @@ struct side { /* a row of the timeline; -1: none */
     lw_ps alone;
 };
 
-static lw_ps alone(const struct exec_calibration *c, enum lw_op_kind op, int32_t beside)
+static lw_ps alone(struct exec_calibration *c, enum lw_op_kind op, int32_t beside)
 {
     int32_t size = 0;
 
     while (size + 1 < c->n_sizes && c->bytes[size] < INT64_C(1) << (FIRST_MIB + 2 * beside))
         size++;
-    return (lw_ps)exec_samples_median((struct exec_samples *)&c->comm[series_of(op)][size]);
+    return (lw_ps)exec_samples_median(&c->comm[series_of(op)][size]);
 }
 
 static lw_ps began(const struct lw_timeline *t, int64_t row)

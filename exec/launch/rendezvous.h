@@ -26,8 +26,10 @@ struct exec_identity {
 /* Who this process is, by the variables of its launcher: LAPWING_RANK ..., torchrun, Open MPI,
  * PMI, Slurm. *found false: none of them set, id untouched. LW_EINVAL: two launchers contradict
  * each other, or one is incomplete; the message names the variables and their values. */
-bool exec_identity_has_token(const struct exec_identity *id); /* one that is not public */
 enum lw_status exec_identity_read(struct exec_identity *id, bool *found, struct lw_err *err);
+
+/* The launcher gave the job a name of its own; "" and torchrun's default, "none", are not one. */
+bool exec_identity_has_token(const struct exec_identity *id);
 
 /* Where rank 0 listens: HOST:PORT, a name or an address; [ADDRESS]:PORT for IPv6. LW_EINVAL: not
  * so. */

@@ -321,7 +321,8 @@ static bool bind_listener(struct exec_rendezvous *r, int family, const struct so
     return bind(r->listener, at, len) == 0 && listen(r->listener, SOMAXCONN) == 0;
 }
 
-/* Whoever reaches the machine reaches such a listener: the token is what turns strangers away. */
+/* Every host that reaches the machine can connect to such a listener; only the token tells the
+ * processes of this run from others. */
 static enum lw_status needs_token(const struct exec_rendezvous *r, struct lw_err *err)
 {
     if (exec_identity_has_token(&r->id))

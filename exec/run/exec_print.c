@@ -10,6 +10,7 @@
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"
 #include "shared/text/wrap.h"
+#include "shared/plan/spread.h"
 
 #define DISTURBED 0.02 /* share of the processors from which on other work is worth a line */
 
@@ -99,7 +100,8 @@ static struct call_row call_row(const struct lw_exec_report *r, const struct lw_
 {
     const struct lw_plan *p = r->plan;
     const struct lw_group *g = &p->groups[c->group];
-    struct lw_spread at = lw_cluster_spread(r->cluster, p->members + g->first_member, g->n_members);
+    struct lw_spread at = lw_spread_over(r->cluster->devices_per_node,
+                                         p->members + g->first_member, g->n_members);
     struct lw_cost_query q = {c->op,        c->dtype,   c->bytes,
                               g->n_members, at.n_nodes, p->comms[c->comm].reducer, at.fewest};
 

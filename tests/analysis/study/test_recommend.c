@@ -440,7 +440,7 @@ TEST(a_trace_is_answered_in_one_sentence)
     expect("recommend $R/gpt6__local.rank0.json.gz --dp 1 --ranks 1", 1, "--dp N");
 }
 
-/* A pass of an accumulating loop is no step, and FSDP has no buckets that a cap makes. */
+/* A pass of an accumulating loop is not a step, and no cap changes the buckets of FSDP. */
 TEST(a_trace_is_planned_as_it_ran)
 {
     static const char words[] = "recommend $R/loops/accumulate_torch2.15.rank0.json.gz -c dgx-a100 "

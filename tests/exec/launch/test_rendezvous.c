@@ -389,7 +389,7 @@ TEST(processes_meet_over_both_families)
         close(fd);
 }
 
-/* Lines of /proc/net/tcp whose address and port are these and whose state or timer matches. */
+/* Whether a line of /proc/net/tcp has this local address, port and state. */
 static bool tcp_has(const char *local, int32_t port, const char *state)
 {
     char line[256], wanted[64];
@@ -420,10 +420,10 @@ TEST(a_machine_that_calls_itself_loopback_listens_at_all_addresses)
     assert_false(exec_rendezvous_is_loopback("localhost"));
     gethostname(name, sizeof name - 1);
     if (!exec_rendezvous_is_loopback(name)) {
-        printf("SKIP: '%s' is no name of a loopback address here\n", name);
+        printf("SKIP: '%s' does not name a loopback address here\n", name);
         skip();
     }
-    for (int i = 0; i < 2; i++) { /* strangers could come in */
+    for (int i = 0; i < 2; i++) { /* other hosts could connect */
         m[0] = member_of(0, 2, name, port);
         m[0].timeout_ns = 1;
         snprintf(m[0].id.token, sizeof m[0].id.token, "%s", i ? "none" : "");

@@ -179,7 +179,7 @@ TEST(members_that_disagree_fail_by_name)
     has(out, "members disagree: here it is all_reduce of ");
 }
 
-TEST(running_out_of_memory_leaves_nothing_behind)
+TEST(running_out_of_memory_leaks_nothing)
 {
     NEEDS_MPI();
     int rc;

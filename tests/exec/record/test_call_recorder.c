@@ -290,7 +290,7 @@ static const char *run_calls(const char *before, const char *preloaded, const ch
     snprintf(words, sizeof words,
              "rm -f many*; %s env RANK=0 LAPWING_RECORD=$PWD/many "
              "LD_LIBRARY_PATH=$LAPWING_FAKE_GPU LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/%s "
-             "ASAN_OPTIONS=detect_leaks=0 %s --%s 20000 %s; "
+             "ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=atexit_sleep_ms=0 %s --%s 20000 %s; "
              "mv many.rank0.pid*.csv child.csv 2>/dev/null; true",
              before, preloaded, self, kind, label);
     return shell(words, NULL);
@@ -590,8 +590,8 @@ TEST(every_function_of_mpi_that_moves_data_is_intercepted)
     assert_true(n > 70); /* MPI 3.1 */
 }
 
-/* Two ranks call what a plan never does: in place, non-blocking, persistent, from and to nobody, on
- * a communicator of the same members, and from Fortran, whose interfaces call PMPI. */
+/* Two ranks make calls that no plan makes: in place, non-blocking, persistent, with MPI_PROC_NULL,
+ * on a communicator of the same members, and from Fortran, whose interfaces call PMPI. */
 static const char calls_of_all_kinds[] =
     "#include <mpi.h>\n"
     "int main(void) {\n"

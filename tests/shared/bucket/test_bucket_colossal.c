@@ -116,7 +116,7 @@ TEST(every_gradient_is_in_the_bucket_of_its_key)
     }
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct lw_colossal_grad g[] = {grad(1, LW_F16, 2), grad(3, LW_F32, 2)};
     struct lw_colossal_buckets b = {.n_buckets = -7};

@@ -281,7 +281,7 @@ TEST(three_hundred_gradients_with_the_next_forward_are_searched)
     assert_true(end >= ready[N - 1] + forward[0]);
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     static const int64_t bytes[] = {1, 1, 4};
     static const lw_ps ready[] = {1, 2, 4}, forward[] = {1, 1, 1};

@@ -191,7 +191,7 @@ TEST(buckets_tile_the_trainable_gradients_within_capacity)
     }
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     static const int64_t numel[] = {5, 5, 4};
     struct lw_bucketing b = {.n_buckets = -7};

@@ -158,7 +158,7 @@ TEST(every_gradient_goes_to_its_owner_once)
     }
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     struct lw_shard_param p[] = {f32(10), f32(20), f32(30), f32(40)};
     struct lw_sharded_buckets b = {.limit = -7};

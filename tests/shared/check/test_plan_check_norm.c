@@ -212,7 +212,7 @@ TEST(a_chain_that_repeats_itself_is_named)
 }
 
 /* The gradients of the last bucket come back after the squares. */
-TEST(gradients_that_come_behind_the_norm_are_named)
+TEST(gradients_that_come_after_the_norm_are_named)
 {
     struct model k;
 

@@ -172,7 +172,7 @@ TEST(shared_modules_need_two_different_stages)
     assert_string_equal(err.msg, "a shared module on stage 4, allowed: 0 to 3");
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     static const int32_t stages[] = {0, 1};
     struct lw_rank_grid grid = {3, {1, 2, 2}};

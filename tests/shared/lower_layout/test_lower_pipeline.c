@@ -299,7 +299,7 @@ TEST(no_stage_holds_more_than_it_may)
 }
 
 /* A buffer is no module's: 500 bytes go to a stage after the cut, which then holds 6916. */
-TEST(what_only_the_cut_tells_is_checked_behind_it)
+TEST(what_only_the_cut_tells_is_checked_after_it)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();

@@ -60,7 +60,7 @@ TEST(shards_sum_their_norms_over_the_data_group)
 }
 
 /* The sum waits for the pass that makes it, the pass that scales for the last sum. */
-TEST(gradients_are_scaled_behind_the_sum)
+TEST(gradients_are_scaled_after_the_sum)
 {
     struct lw_plan p = build((const char *const[][2]){
         {"clip", "1"}, {"zero", "1"}, {"shard-policy", "flat-contiguous"}, {0}});

@@ -461,7 +461,7 @@ TEST(every_policy_tiles_and_none_beats_exact)
     }
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     static const int64_t w[] = {3, 5, 1, 1, 6, 5}, transfer[] = {2, 4, 1, 3, 0};
     static const int32_t begins[] = {0, 2, 4};

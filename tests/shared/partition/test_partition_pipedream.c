@@ -307,7 +307,7 @@ TEST(vgg16_is_as_fast_as_the_root_system_plans_it)
     assert_true(n_checked >= 3);
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     static const double time[] = {4, 4, 1, 3}, params[] = {0, 0, 0, 6};
     struct lw_pipedream_state s[4];

@@ -49,7 +49,7 @@ TEST(orders_are_as_written_in_the_design_page)
     expect_rank(LW_SCHEDULE_DUALPIPE, 2, 4, 2, 0, "0F0 1F2 0F1 1B2 1F3+ 0B0 1B3 0I1 0W1");
 }
 
-TEST(demands_are_refused_in_words)
+TEST(demands_are_refused_with_a_reason)
 {
     static const struct {
         struct lw_schedule_shape shape;

@@ -291,7 +291,7 @@ TEST(lpt_stays_within_grahams_bound)
     }
 }
 
-TEST(failing_allocations_leave_nothing_behind)
+TEST(failing_allocations_leak_nothing)
 {
     static const int32_t first[] = {0, 3}, items[] = {0, 1, 2};
     struct lw_shard_param p[] = {f32(4), f32(8), f32(4)};

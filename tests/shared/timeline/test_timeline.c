@@ -406,7 +406,7 @@ static enum lw_status fill_and_summarize(void)
     return status;
 }
 
-TEST(failed_allocations_leave_nothing_behind)
+TEST(failed_allocations_leak_nothing)
 {
     EACH_ALLOCATION_FAILS_IN(20, fill_and_summarize()); /* 12 columns twice at least */
 }

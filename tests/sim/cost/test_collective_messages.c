@@ -485,7 +485,7 @@ TEST(what_an_algorithm_cannot_do_is_refused_by_name)
     lw_cluster_free(&c);
 }
 
-TEST(failed_allocations_leave_nothing_behind)
+TEST(failed_allocations_leak_nothing)
 {
     struct lw_cluster c;
 

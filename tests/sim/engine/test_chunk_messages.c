@@ -259,7 +259,7 @@ static void expect_refusal(const struct lw_plan *plan, const struct lw_cluster *
         fail_msg("'%s' does not say '%s'", err.msg, says);
 }
 
-TEST(what_cannot_be_done_is_refused_in_words)
+TEST(what_cannot_be_done_is_refused_with_a_reason)
 {
     struct lw_plan plan;
     struct lw_cluster c;
@@ -276,7 +276,7 @@ TEST(what_cannot_be_done_is_refused_in_words)
     lw_cluster_free(&c);
 }
 
-TEST(failed_allocations_leave_nothing_behind)
+TEST(failed_allocations_leak_nothing)
 {
     struct lw_plan plan;
     struct lw_cluster c;

@@ -265,7 +265,7 @@ TEST(random_collectives_follow_the_rule_of_the_workers)
 
 /* Rank 0 receives before its first all-reduce; rank 1 sends after its second. The second of rank
  * 0 is ready, but the first one has not started. */
-TEST(a_collective_behind_one_that_never_starts_is_a_deadlock)
+TEST(a_collective_after_one_that_never_starts_is_a_deadlock)
 {
     struct lw_builder *b = lw_builder_new("p", 2);
     struct lw_role role = {.name = "r"};

@@ -450,7 +450,7 @@ TEST(ends_that_do_not_fit_are_failures)
     }
 }
 
-TEST(what_the_cluster_cannot_time_is_refused_in_words)
+TEST(what_the_cluster_cannot_time_is_refused_with_a_reason)
 {
     struct world w = {0};
 
@@ -547,7 +547,7 @@ TEST(noise_is_drawn_by_seed_and_said)
     free_world(&w);
 }
 
-TEST(failed_allocations_leave_nothing_behind)
+TEST(failed_allocations_leak_nothing)
 {
     int64_t live = lw_alloc_live();
     struct world w = {0};

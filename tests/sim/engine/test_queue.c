@@ -47,7 +47,7 @@ TEST(equal_times_leave_in_push_order)
     sim_queue_free(&q);
 }
 
-TEST(an_event_pushed_now_leaves_behind_those_of_now)
+TEST(an_event_pushed_now_comes_after_those_of_now)
 {
     struct sim_queue q = {0};
     struct sim_event e;

@@ -540,7 +540,7 @@ TEST(devices_on_a_switch_share_its_link)
     }
 }
 
-TEST(failed_allocations_leave_nothing_behind)
+TEST(failed_allocations_leak_nothing)
 {
     static const int32_t ends[][2] = {{0, 2}, {1, 3}, {2, 0}};
     struct world w = {0};

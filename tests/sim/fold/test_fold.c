@@ -520,7 +520,7 @@ TEST(what_waits_is_named_as_without_folding)
     }
 }
 
-TEST(failed_allocations_leave_nothing_behind)
+TEST(failed_allocations_leak_nothing)
 {
     const struct grid g = {.dp = 2, .pp = 2, .tp = 2, .n_micro = 1};
     struct prng r = {7};

@@ -188,7 +188,7 @@ static double adapters(const struct lw_cluster *c, double q)
     double part = all * q / c->devices_per_node;
 
     if (strcmp(c->library, "hfreduce") == 0)
-        return all; /* the host's, whoever reduces */
+        return all; /* hosts reduce: devices send all */
     return fmin(all, fmax(one, part));
 }
 
@@ -452,7 +452,7 @@ static void check(const struct drawn *d)
 
 static bool fits(const struct drawn *d, int64_t most)
 {
-    return d->s.dp * d->s.tp * d->s.pp * d->s.cp <= most;
+    return lw_strategy_ranks(&d->s) <= most;
 }
 
 TEST(no_prediction_beats_the_hardware)

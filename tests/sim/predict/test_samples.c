@@ -162,7 +162,7 @@ TEST(what_draws_nothing_is_refused)
     w->c.noise.comm_sigma = (struct lw_figure){0};
 }
 
-TEST(failed_allocations_leave_nothing_behind)
+TEST(failed_allocations_leak_nothing)
 {
     const struct world *w = *state;
     struct lw_sim_options o = {.n_steps = 1, .sigma = 0.1};
