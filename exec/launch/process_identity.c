@@ -119,6 +119,7 @@ enum lw_status exec_identity_address(struct exec_identity *id, const char *text,
         return lw_err_context(err, "rendezvous '%s'", text);
     snprintf(id->host, sizeof id->host, "%.*s", (int)(end - host), host);
     id->port = (int32_t)port;
+    id->n_ports = 0;
     return LW_OK;
 }
 
@@ -127,16 +128,22 @@ bool exec_identity_has_token(const struct exec_identity *id)
     return id->token[0] && strcmp(id->token, "none") != 0; /* torchrun's default */
 }
 
-/* Jobs on one machine get ports of their own where the launcher numbers its jobs. */
-static int32_t port_of(const struct exec_identity *id)
+/* Jobs on one machine get ports of their own where the launcher numbers its jobs: a sequence, for
+ * the case that the first is taken. Every rank computes the same one, wherever it runs. A job
+ * without a number has one port: at any other, it could meet a job like itself. */
+static void derive_ports(struct exec_identity *id)
 {
     uint64_t h = 0;
 
+    id->port = DEFAULT_PORT;
     if (!exec_identity_has_token(id))
-        return DEFAULT_PORT;
+        return;
     for (const char *c = id->token; *c; c++)
         h = exec_mix(h ^ (uint64_t)(unsigned char)*c);
-    return FIRST_PORT + (int32_t)(h % N_PORTS);
+    for (int32_t i = 0; i < EXEC_PORTS; i++, h = exec_mix(h))
+        id->ports[i] = FIRST_PORT + (int32_t)(h % N_PORTS);
+    id->n_ports = EXEC_PORTS;
+    id->port = id->ports[0];
 }
 
 static bool several_nodes(void)
@@ -182,7 +189,7 @@ static enum lw_status read_address(struct exec_identity *id, struct lw_err *err)
 
     if (own)
         return exec_identity_address(id, own, err);
-    id->port = port_of(id);
+    derive_ports(id);
     if (master)
         snprintf(id->host, sizeof id->host, "%.255s", master);
     else if (!several_nodes())
@@ -195,6 +202,7 @@ static enum lw_status read_address(struct exec_identity *id, struct lw_err *err)
         return LW_OK;
     LW_TRY(number("MASTER_PORT", 65534, &id->port, err));
     id->port++;
+    id->n_ports = 0;
     return LW_OK;
 }
 

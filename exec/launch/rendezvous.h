@@ -13,11 +13,14 @@
  * (broadcast, barrier, gathered results), the other one only says that its owner is alive, or
  * why it stops. */
 
+enum { EXEC_PORTS = 8 };
+
 struct exec_identity {
     int32_t rank, n_ranks, local_rank;
     int32_t n_here; /* ranks on this machine; 1 where the launcher does not say */
     char host[256]; /* where rank 0 listens */
     int32_t port;
+    int32_t n_ports, ports[EXEC_PORTS]; /* tried in this order; 0: `port` was asked for, no other */
     char token[64]; /* of the job: a stranger with another one is turned away */
     char source[96]; /* where this comes from, for people: "torchrun (RANK, WORLD_SIZE)" */
     const volatile sig_atomic_t *signal; /* not 0: rank 0 stops waiting for others; or NULL */

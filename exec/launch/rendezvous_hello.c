@@ -7,7 +7,12 @@
  * nothing, or say nothing for HELLO_NS are closed, not counted, and noted. All are listened to
  * at once: none holds up another. Where descriptors run out, the connection that has been silent
  * for the longest time makes room and is told so; a process of the run that this meets dials
- * again. */
+ * again.
+ *
+ * A port that was not asked for may be taken. Rank 0 then listens at the next of the job's ports,
+ * and the others look for it there: a hello is answered at once with whether its token is the
+ * job's, so a process that reaches another job, another program or silence goes on. After the
+ * answer "heard" a process stays with that rank 0. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -29,11 +34,12 @@
 
 enum { MOST_WAITING = 16384, KEPT_FILES = 64, AT_ONCE = 512 };
 enum { SLICE_MS = 50 }; /* of a wait that a signal may end */
-enum { ANSWER_NO, ANSWER_YES, ANSWER_DIAL_AGAIN };
+enum { ANSWER_NO, ANSWER_YES, ANSWER_DIAL_AGAIN, ANSWER_HEARD, ANSWER_OTHER_JOB };
 #define LINGER_NS INT64_C(500000000)
 #define HELLO_NS INT64_C(2000000000)
 #define LOOK_NS INT64_C(50000000)
 #define EACH_NS INT64_C(1000000000) /* for an address, while others are left */
+#define PATIENCE_NS INT64_C(250000000) /* the first time, for one of several ports that is silent */
 
 struct waiting { /* a connection that has not said all of its hello; fd -1: it is done with */
     int fd;
@@ -60,12 +66,35 @@ static enum lw_status resolve(const struct exec_identity *id, struct addrinfo **
                               struct lw_err *err)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    char port[16];
+    int bad = getaddrinfo(id->host, NULL, &hints, list);
 
-    snprintf(port, sizeof port, "%d", id->port);
-    int bad = getaddrinfo(id->host, port, &hints, list);
     return bad ? lw_fail(err, LW_EINVAL, "rendezvous at %s: %s", id->host, gai_strerror(bad))
                : LW_OK;
+}
+
+static void set_port(struct sockaddr *a, int32_t port)
+{
+    uint16_t number = htons((uint16_t)port);
+
+    if (a->sa_family == AF_INET)
+        ((struct sockaddr_in *)(void *)a)->sin_port = number;
+    else if (a->sa_family == AF_INET6)
+        ((struct sockaddr_in6 *)(void *)a)->sin6_port = number;
+}
+
+/* The ports where rank 0 may listen: the one asked for, or those of the job. */
+static int32_t count_ports(const struct exec_identity *id)
+{
+    return id->n_ports > 1 ? id->n_ports : 1;
+}
+
+static void name_address(const struct exec_identity *id, char *text, size_t room)
+{
+    int32_t first = id->n_ports > 0 ? id->ports[0] : id->port;
+    size_t at = (size_t)snprintf(text, room, "%s:%d", id->host, first);
+
+    for (int32_t i = 1; i < id->n_ports && at + 16 < room; i++)
+        at += (size_t)snprintf(text + at, room - at, ", %d", id->ports[i]);
 }
 
 /* Keep-alive: the end of a machine that loses its power or its link is seen within half a
@@ -144,45 +173,84 @@ static int connect_to(const struct exec_rendezvous *r, const struct addrinfo *a,
     return -1;
 }
 
-/* Rank 0 may not listen yet: try until the time is over, or a launcher ends this process. */
-static enum lw_status dial(struct exec_rendezvous *r, int64_t until_ns, int *fd, struct lw_err *err)
-{
-    struct addrinfo *list;
+enum heard { HEARD, SILENT, CLOSED, RESET };
 
-    LW_TRY(resolve(&r->id, &list, err));
-    for (*fd = -1; *fd < 0;) {
-        for (struct addrinfo *a = list; a && *fd < 0; a = a->ai_next)
-            *fd = connect_to(r, a, a->ai_next ? exec_now_ns() + EACH_NS : until_ns);
-        if (*fd < 0 && (exec_now_ns() > until_ns || is_told_to_end(r)))
-            break;
-        if (*fd < 0)
-            nanosleep(&(struct timespec){0, 20000000}, NULL);
+static enum heard hear_all(const struct exec_rendezvous *r, int fd, void *data, size_t bytes,
+                           int64_t until_ns)
+{
+    struct pollfd p = {fd, POLLIN, 0};
+    char *at = data;
+
+    while (bytes > 0) {
+        int n_ready = poll(&p, 1, SLICE_MS);
+        if (exec_now_ns() > until_ns || is_told_to_end(r))
+            return SILENT;
+        ssize_t n = n_ready > 0 ? recv(fd, at, bytes, 0) : -1;
+        if (n < 0 && (n_ready <= 0 || errno == EAGAIN || errno == EINTR))
+            continue;
+        if (n <= 0)
+            return n == 0 ? CLOSED : RESET;
+        at += n;
+        bytes -= (size_t)n;
     }
-    freeaddrinfo(list);
-    if (*fd < 0 && is_told_to_end(r))
-        return lw_fail(err, LW_EFAILED, "stopped by signal %d while rank 0 did not listen at %s:%d",
-                       (int)*r->id.signal, r->id.host, r->id.port);
-    if (*fd < 0)
-        return lw_fail(err, LW_ETIMEOUT, "rank 0 does not listen at %s:%d after %.3g s", r->id.host,
-                       r->id.port, (double)r->timeout_ns * 1e-9);
-    set_up_socket(*fd);
-    return LW_OK;
+    return HEARD;
 }
 
-static enum lw_status introduce(struct exec_rendezvous *r, int fd, int32_t channel,
-                                struct lw_err *err)
+/* What came of one connection. AGAIN: rank 0 does not listen yet, or had no descriptor left;
+ * QUIET: somebody is there, or nobody answers, and says nothing; OTHER: not rank 0 of this job. */
+enum met { MET, AGAIN, QUIET, OTHER };
+
+static enum met not_met(const struct exec_rendezvous *r, enum heard how, struct lw_err *why)
+{
+    if (how == RESET)
+        return AGAIN;
+    if (how == SILENT && why->code != LW_OK) /* silence says less than another port's answer */
+        return QUIET;
+    lw_fail(why, how == SILENT ? LW_ETIMEOUT : LW_EFAILED, "rendezvous with rank 0 at %s:%d: %s",
+            r->id.host, r->id.port,
+            how == SILENT ? "no answer within the time limit: if another program listens there, "
+                            "name a free port (--rendezvous HOST:PORT)"
+                          : "rank 0 is gone: its connection closed");
+    return how == SILENT ? QUIET : OTHER;
+}
+
+static enum met not_this_program(const struct exec_rendezvous *r, struct lw_err *why)
+{
+    lw_fail(why, LW_EINVAL, "what answers at %s:%d is not this program: name a free port "
+                            "(--rendezvous HOST:PORT)", r->id.host, r->id.port);
+    return OTHER;
+}
+
+static enum met judge_answer(const struct exec_rendezvous *r, const struct answer *a,
+                             struct lw_err *why)
+{
+    if (a->magic != EXEC_MAGIC)
+        return not_this_program(r, why);
+    if (a->ok != ANSWER_OTHER_JOB)
+        return a->ok == ANSWER_HEARD ? MET : AGAIN;
+    lw_fail(why, LW_EINVAL, "rank 0 at %s:%d belongs to another job: give each job a port of its "
+                            "own (--rendezvous HOST:PORT)", r->id.host, r->id.port);
+    return OTHER;
+}
+
+/* Rank 0 counts who has said hello: from then on its answer is waited for. */
+static enum met introduce(struct exec_rendezvous *r, int fd, int32_t channel, int64_t challenge_ns,
+                          int64_t until_ns, struct lw_err *why)
 {
     struct exec_challenge c;
     struct exec_hello h;
+    struct answer a;
+    enum heard how = hear_all(r, fd, &c, sizeof c, challenge_ns);
 
-    if (exec_star_get(r, fd, &c, sizeof c, err) != LW_OK)
-        return lw_err_context(err, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
+    if (how != HEARD)
+        return not_met(r, how, why);
     if (c.magic != EXEC_MAGIC)
-        return lw_fail(err, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
-                       r->id.port);
-    if (c.protocol != EXEC_PROTOCOL)
-        return lw_fail(err, LW_EINVAL, "rank 0 at %s:%d speaks protocol %u, this one %d",
-                       r->id.host, r->id.port, c.protocol, EXEC_PROTOCOL);
+        return not_this_program(r, why);
+    if (c.protocol != EXEC_PROTOCOL) {
+        lw_fail(why, LW_EINVAL, "rank 0 at %s:%d speaks protocol %u, this one %d", r->id.host,
+                r->id.port, c.protocol, EXEC_PROTOCOL);
+        return OTHER;
+    }
     memset(&h, 0, sizeof h);
     h.magic = EXEC_MAGIC;
     h.protocol = EXEC_PROTOCOL;
@@ -191,95 +259,136 @@ static enum lw_status introduce(struct exec_rendezvous *r, int fd, int32_t chann
     h.claim.channel = channel;
     h.claim.agreement = r->agreement;
     exec_hello_prove(r->id.token, &c, &h.claim, h.proof);
-    return exec_star_put(r, fd, &h, sizeof h, err);
+    if (exec_star_put(r, fd, &h, sizeof h, NULL) != LW_OK)
+        return AGAIN;
+    how = hear_all(r, fd, &a, sizeof a, until_ns);
+    return how == HEARD ? judge_answer(r, &a, why) : not_met(r, how, why);
 }
 
-static enum lw_status dial_and_introduce(struct exec_rendezvous *r, int32_t channel,
-                                         int64_t until_ns, struct lw_err *err)
+static int64_t later(int64_t a, int64_t b)
 {
-    int *fd = &r->fds[0][channel];
+    return a > b ? a : b;
+}
 
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-    LW_TRY(dial(r, until_ns, fd, err));
+/* At the port r->id.port of one address. patience_ns: for each of several ports; 0: only one. */
+static enum met try_address(struct exec_rendezvous *r, int32_t channel, const struct addrinfo *a,
+                            int64_t patience_ns, int64_t until_ns, int *fd, struct lw_err *why)
+{
+    int64_t now = exec_now_ns(), answer = later(until_ns, now + HELLO_NS),
+            limit = a->ai_next ? now + EACH_NS : until_ns, challenge = answer;
+
+    if (patience_ns) {
+        int64_t patient = now + patience_ns;
+        limit = challenge = later(now + PATIENCE_NS, patient < until_ns ? patient : until_ns);
+    }
+    set_port(a->ai_addr, r->id.port);
+    *fd = connect_to(r, a, limit);
+    if (*fd < 0)
+        return exec_now_ns() > limit ? QUIET : AGAIN;
+    set_up_socket(*fd);
     if (channel == LIFE)
         set_up_life(*fd);
-    return introduce(r, *fd, channel, err);
+    enum met met = introduce(r, *fd, channel, challenge, answer, why);
+    if (met == MET)
+        return MET;
+    close(*fd);
+    *fd = -1;
+    return met;
+}
+
+/* All ports, all addresses, once. What is not rank 0 of this job ends it only where it sits at the
+ * port that was asked for. */
+static enum met try_all(struct exec_rendezvous *r, int32_t channel, const struct addrinfo *list,
+                        int64_t patience_ns, int64_t until_ns, int *fd, struct lw_err *why)
+{
+    int32_t n = count_ports(&r->id);
+    bool quiet = false;
+
+    for (int32_t i = 0; i < n; i++) {
+        r->id.port = n > 1 ? r->id.ports[i] : r->id.port;
+        for (const struct addrinfo *a = list; a; a = a->ai_next) {
+            enum met met = try_address(r, channel, a, n > 1 ? patience_ns : 0, until_ns, fd, why);
+            if (met == MET || (n == 1 && why->code != LW_OK && met != AGAIN))
+                return met == MET ? MET : OTHER;
+            if (is_told_to_end(r) || (n > 1 && exec_now_ns() > until_ns))
+                return AGAIN;
+            quiet |= met == QUIET;
+        }
+    }
+    return quiet ? QUIET : AGAIN;
+}
+
+static enum lw_status say_absent(const struct exec_rendezvous *r, const struct lw_err *why,
+                                 struct lw_err *err)
+{
+    char at[EXEC_WORDS];
+
+    name_address(&r->id, at, sizeof at);
+    if (is_told_to_end(r))
+        return lw_fail(err, LW_EFAILED, "stopped by signal %d while rank 0 did not listen at %s",
+                       (int)*r->id.signal, at);
+    return lw_fail(err, LW_ETIMEOUT, "rank 0 does not listen at %s after %.3g s%s%s", at,
+                   (double)r->timeout_ns * 1e-9, why->code ? ": " : "", why->msg);
+}
+
+/* Rank 0 may not listen yet: try until the time is over, or a launcher ends this process. */
+static enum lw_status dial(struct exec_rendezvous *r, int32_t channel, int64_t until_ns, int *fd,
+                           struct lw_err *err)
+{
+    struct addrinfo *list;
+    struct lw_err why = {0};
+    int64_t patience = PATIENCE_NS;
+    enum met met;
+
+    LW_TRY(resolve(&r->id, &list, err));
+    for (;;) {
+        met = try_all(r, channel, list, patience, until_ns, fd, &why);
+        if (met == MET || met == OTHER || exec_now_ns() > until_ns || is_told_to_end(r))
+            break;
+        if (met == QUIET && patience < HELLO_NS)
+            patience *= 2;
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+    }
+    freeaddrinfo(list);
+    if (met == MET)
+        return LW_OK;
+    if (met != OTHER || is_told_to_end(r))
+        return say_absent(r, &why, err);
+    return lw_fail(err, why.code, "%s", why.msg);
 }
 
 enum lw_status exec_hello_give_up(const struct exec_identity *id, const char *why, int64_t limit_ns)
 {
-    struct exec_rendezvous r = {.id = *id, .timeout_ns = limit_ns,
+    struct exec_rendezvous r = {.id = *id, .timeout_ns = HELLO_NS,
                                 .mutex = PTHREAD_MUTEX_INITIALIZER};
     int fd;
 
     snprintf(r.agreement.settings, sizeof r.agreement.settings, "%s", why);
-    LW_TRY(dial(&r, exec_now_ns() + limit_ns, &fd, NULL));
-    r.timeout_ns = HELLO_NS;
-    enum lw_status s = introduce(&r, fd, EXEC_GIVES_UP, NULL);
+    LW_TRY(dial(&r, EXEC_GIVES_UP, exec_now_ns() + limit_ns, &fd, NULL));
     close(fd);
-    return s;
-}
-
-/* Which connection has something to read, an end or an error; DATA first; -1: the time is over. */
-static int32_t wait_for_any(struct exec_rendezvous *r, int64_t until_ns)
-{
-    struct pollfd p[N_CHANNELS];
-
-    while (exec_now_ns() < until_ns) {
-        for (int c = 0; c < N_CHANNELS; c++)
-            p[c] = (struct pollfd){r->fds[0][c], POLLIN, 0};
-        if (poll(p, N_CHANNELS, SLICE_MS) <= 0)
-            continue;
-        for (int32_t c = 0; c < N_CHANNELS; c++)
-            if (p[c].revents)
-                return c;
-    }
-    return -1;
-}
-
-/* Rank 0 was out of descriptors and closed this connection, with a word or by a reset. */
-static bool made_room(const struct exec_rendezvous *r, int32_t channel)
-{
-    struct answer a = {0};
-    ssize_t n = recv(r->fds[0][channel], &a, sizeof a, MSG_DONTWAIT | MSG_PEEK);
-
-    return (n < 0 && (errno == ECONNRESET || errno == EPIPE)) ||
-           (n >= 8 && a.magic == EXEC_MAGIC && a.ok == ANSWER_DIAL_AGAIN);
-}
-
-static enum lw_status introduce_all(struct exec_rendezvous *r, int64_t until_ns, struct lw_err *err)
-{
-    for (int32_t c = 0; c < N_CHANNELS;) {
-        if (dial_and_introduce(r, c, until_ns, err) == LW_OK)
-            c++;
-        else if (r->fds[0][c] < 0 || !made_room(r, c) || exec_now_ns() > until_ns)
-            return err ? err->code : LW_EFAILED;
-    }
     return LW_OK;
 }
 
 enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
 {
     int64_t until = exec_now_ns() + r->timeout_ns;
-    struct lw_err own = {0}, *e = err ? err : &own;
     struct answer answer;
-    int32_t c;
 
-    LW_TRY(introduce_all(r, until, e));
-    while ((c = wait_for_any(r, until)) >= 0 && made_room(r, c)) {
-        nanosleep(&(struct timespec){0, 5000000}, NULL);
-        LW_TRY(dial_and_introduce(r, c, until, e));
+    for (int32_t c = 0; c < N_CHANNELS; c++) {
+        LW_TRY(dial(r, c, until, &r->fds[0][c], err));
+        r->id.n_ports = 0; /* found: the other connection is to the same port */
     }
-    if (exec_star_get(r, r->fds[0][DATA], &answer, sizeof answer, e) != LW_OK)
-        return lw_err_context(e, "rendezvous with rank 0 at %s:%d", r->id.host, r->id.port);
-    if (answer.magic != EXEC_MAGIC)
-        return lw_fail(e, LW_EINVAL, "what answers at %s:%d is not this program", r->id.host,
-                       r->id.port);
+    /* rank 0 may have begun to wait later than this process: its words come after its time limit */
+    enum heard how = hear_all(r, r->fds[0][DATA], &answer, sizeof answer,
+                              exec_now_ns() + r->timeout_ns + HELLO_NS);
+    if (how != HEARD)
+        return lw_fail(err, how == SILENT ? LW_ETIMEOUT : LW_EFAILED,
+                       "rendezvous with rank 0 at %s:%d: %s", r->id.host, r->id.port,
+                       how == SILENT ? "no answer within the time limit"
+                                     : "rank 0 is gone: its connection closed");
     answer.words[EXEC_WORDS - 1] = '\0';
     r->run = answer.run;
-    return answer.ok == ANSWER_YES ? LW_OK : lw_fail(e, LW_EINVAL, "%s", answer.words);
+    return answer.ok == ANSWER_YES ? LW_OK : lw_fail(err, LW_EINVAL, "%s", answer.words);
 }
 
 static bool is_loopback_address(const struct sockaddr *a)
@@ -303,22 +412,44 @@ bool exec_rendezvous_is_loopback(const char *host)
 
 static enum lw_status cannot_listen(const struct exec_rendezvous *r, int bad, struct lw_err *err)
 {
-    return lw_fail(err, LW_EIO, "listening at %s:%d: %s: name an address and a free port of the "
-                                "machine of rank 0 (--rendezvous HOST:PORT)",
-                   r->id.host, r->id.port, strerror(bad));
+    char at[EXEC_WORDS];
+
+    name_address(&r->id, at, sizeof at);
+    return lw_fail(err, LW_EIO, "listening at %s: %s: name an address and a free port of the "
+                                "machine of rank 0 (--rendezvous HOST:PORT%s)",
+                   at, strerror(bad), r->id.n_ports ? "" : ", or another MASTER_PORT");
 }
 
-/* false: errno says why. */
-static bool bind_listener(struct exec_rendezvous *r, int family, const struct sockaddr *at,
-                          socklen_t len)
+/* 0, or the error. */
+static int bind_listener(struct exec_rendezvous *r, int family, struct sockaddr *at, socklen_t len)
 {
     int on = 1;
 
+    set_port(at, r->id.port);
     r->listener = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (r->listener < 0)
-        return false;
+        return errno;
     setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    return bind(r->listener, at, len) == 0 && listen(r->listener, SOMAXCONN) == 0;
+    if (bind(r->listener, at, len) == 0 && listen(r->listener, SOMAXCONN) == 0)
+        return 0;
+    int bad = errno;
+    close(r->listener);
+    r->listener = -1;
+    return bad;
+}
+
+/* At the first of its ports that is free. */
+static enum lw_status bind_any(struct exec_rendezvous *r, int family, struct sockaddr *at,
+                               socklen_t len, struct lw_err *err)
+{
+    int32_t n = count_ports(&r->id);
+    int bad = EADDRINUSE;
+
+    for (int32_t i = 0; i < n && bad == EADDRINUSE; i++) {
+        r->id.port = n > 1 ? r->id.ports[i] : r->id.port;
+        bad = bind_listener(r, family, at, len);
+    }
+    return bad ? cannot_listen(r, bad, err) : LW_OK;
 }
 
 /* Every host that reaches the machine can connect to such a listener; only the token tells the
@@ -337,15 +468,15 @@ static enum lw_status needs_token(const struct exec_rendezvous *r, struct lw_err
  * its addresses. */
 static enum lw_status listen_here(struct exec_rendezvous *r, struct lw_err *err)
 {
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)r->id.port)};
+    struct sockaddr_in any = {.sin_family = AF_INET};
     struct addrinfo *list;
 
     LW_TRY(resolve(&r->id, &list, err));
     bool all = exec_rendezvous_is_loopback(r->id.host) && list->ai_family == AF_INET;
-    const struct sockaddr *at = all ? (struct sockaddr *)&any : list->ai_addr;
+    struct sockaddr *at = all ? (struct sockaddr *)&any : list->ai_addr;
     enum lw_status s = all ? needs_token(r, err) : LW_OK;
-    if (s == LW_OK && !bind_listener(r, list->ai_family, at, list->ai_addrlen))
-        s = cannot_listen(r, errno, err);
+    if (s == LW_OK)
+        s = bind_any(r, list->ai_family, at, list->ai_addrlen, err);
     freeaddrinfo(list);
     return s;
 }
@@ -407,6 +538,14 @@ static void answer_all(struct exec_rendezvous *r, const char *words)
             exec_star_put(r, r->fds[k][DATA], &a, sizeof a, NULL);
 }
 
+/* A word of its own, before the answer to all. A socket that is new has room for it. */
+static void answer_one(int fd, uint32_t ok)
+{
+    struct answer a = {.magic = EXEC_MAGIC, .ok = ok};
+
+    send(fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void turn_away(struct exec_rendezvous *r, struct waiting *w, const char *why)
 {
     close(w->fd);
@@ -436,9 +575,11 @@ static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
     }
     exec_hello_prove(r->id.token, &w->challenge, c, proof);
     if (!proof[0] || !same_proof(proof, w->hello.proof)) {
+        answer_one(w->fd, ANSWER_OTHER_JOB);
         turn_away(r, w, "has another job token, or repeats an old hello");
         return;
     }
+    answer_one(w->fd, ANSWER_HEARD);
     c->agreement.plan_hash[32] = c->agreement.backend[15] = c->agreement.program[31] = '\0';
     c->agreement.settings[EXEC_SETTINGS - 1] = '\0';
     bool fits = compare(r, c, words);
@@ -518,8 +659,6 @@ static void list_compact(struct waiting_list *l)
  * instead. */
 static void make_room(struct exec_rendezvous *r, struct waiting_list *l, int32_t *n)
 {
-    struct answer a = {.magic = EXEC_MAGIC, .ok = ANSWER_DIAL_AGAIN};
-
     for (int i = 0; i < l->n; i++) {
         struct waiting *w = &l->at[i];
         if (w->fd < 0)
@@ -527,7 +666,7 @@ static void make_room(struct exec_rendezvous *r, struct waiting_list *l, int32_t
         hear(r, w, n);
         if (w->fd < 0)
             continue;
-        send(w->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT);
+        answer_one(w->fd, ANSWER_DIAL_AGAIN);
         turn_away(r, w, "was silent while others waited for a place");
         return;
     }
