@@ -263,6 +263,8 @@ static void close_world(struct exec_world *w)
         free_streams(w);
         nccl_device_close(w);
     }
+    if (w->stuck)
+        return;
     pthread_mutex_destroy(&w->mutex);
     pthread_mutex_destroy(&w->call_mutex);
     nccl_free(w);

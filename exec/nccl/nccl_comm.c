@@ -8,8 +8,15 @@
  * A blocking call can wait for another process only while it connects. Two measures keep that out
  * of a step: algorithms connect when a communicator is created (NCCL_RUNTIME_CONNECT=0), and pairs
  * of ranks connect in nccl_comm_connect, both in one order on all ranks. A watchdog thread aborts
- * the communicator of a call that outlasts the time limit or a stop (NCCL user guide, "Error
- * handling and communicator abort").
+ * all communicators when a call outlasts the time limit or a stop (NCCL user guide, "Error handling
+ * and communicator abort").
+ *
+ * All are aborted together. An abort frees device memory, which waits for all kernels of the device
+ * (NVIDIA/nccl issues 549 and 1013), and it ends the kernels of its own communicator only: a split
+ * has flags of its own (NVIDIA/nccl, src/init.cc, setCommAbortFlags and commReclaim). So one that is
+ * aborted alone waits for ever while a kernel of another one waits for a lost rank. From version
+ * 2.22 on, the aborts of a group set all flags before any memory is freed. In earlier versions each
+ * abort has a thread of its own, to the same effect.
  *
  * The members' ranges of a buffer differ by at most one element (exec_range). Where they differ, a
  * reduce-scatter is a group of reduces and an all-gather a group of broadcasts. */
@@ -77,6 +84,7 @@ enum lw_status nccl_check_async(struct exec_world *w, struct lw_err *err)
 /* --- calls that block --------------------------------------------------------------------------- */
 
 enum { WATCH_NS = 20000000, STOP_NS = 200000000 };
+#define ABORT_NS INT64_C(5000000000)
 
 /* A stop lets a call return by itself for a while: an abort ends kernels that have not done their
  * work. */
@@ -90,16 +98,99 @@ static bool overdue(const struct exec_world *w)
     return now > w->call_until || (stopped && now > w->call_from + STOP_NS);
 }
 
+static void *abort_one(void *comm)
+{
+    ncclCommAbort(comm);
+    return NULL;
+}
+
+static void abort_in_threads(ncclComm_t *comms, int32_t n)
+{
+    pthread_t *threads = nccl_alloc((size_t)n, sizeof *threads);
+
+    for (int32_t i = 0; i < n; i++)
+        if (threads && pthread_create(&threads[i], NULL, abort_one, comms[i]) == 0)
+            comms[i] = NULL;
+    for (int32_t i = 0; threads && i < n; i++)
+        if (!comms[i])
+            pthread_join(threads[i], NULL);
+    for (int32_t i = 0; i < n; i++)
+        if (comms[i])
+            ncclCommAbort(comms[i]);
+    nccl_free(threads);
+}
+
+static void abort_together(ncclComm_t *comms, int32_t n)
+{
+    int version = 0;
+
+    if (n == 0)
+        return;
+    if (ncclGetVersion(&version) != ncclSuccess || version < NCCL_VERSION(2, 22, 0) ||
+        ncclGroupStart() != ncclSuccess) {
+        abort_in_threads(comms, n);
+        return;
+    }
+    for (int32_t i = 0; i < n; i++)
+        ncclCommAbort(comms[i]);
+    ncclGroupEnd();
+}
+
+static void take(ncclComm_t *from, ncclComm_t *into, int32_t *n)
+{
+    if (*from)
+        into[(*n)++] = *from;
+    *from = NULL; /* before the abort, which may write the handle of a split that has not ended */
+}
+
+/* All handles that are left, the one of the call under way among them, and none stays in the world.
+ * comms[] has room for them. */
+static int32_t take_all(struct exec_world *w, ncclComm_t call, ncclComm_t *comms)
+{
+    int32_t n = 0;
+    bool listed = false;
+
+    for (struct exec_comm *c = w->comms; c; c = c->next)
+        take(&c->nccl, comms, &n);
+    take(&w->world_comm, comms, &n);
+    for (int32_t i = 0; i < n; i++)
+        listed |= comms[i] == call;
+    if (!listed) /* in its end: no longer in the list */
+        take(&call, comms, &n);
+    return n;
+}
+
+static ncclComm_t *room_for_all(const struct exec_world *w)
+{
+    size_t n = 2;
+
+    for (const struct exec_comm *c = w->comms; c; c = c->next)
+        n++;
+    return nccl_alloc(n, sizeof(ncclComm_t));
+}
+
+/* The mutex is held, and free during the aborts. The thread in the call waits in `left`. */
+static void abort_from_outside(struct exec_world *w)
+{
+    ncclComm_t one = w->in_call, *comms = room_for_all(w);
+    int32_t n = comms ? take_all(w, one, comms) : 1;
+
+    w->aborted = true;
+    pthread_mutex_unlock(&w->call_mutex);
+    abort_together(comms ? comms : &one, n);
+    nccl_free(comms);
+    pthread_mutex_lock(&w->call_mutex);
+    w->abort_done = true;
+}
+
 static void *watch(void *world)
 {
     struct exec_world *w = world;
 
     pthread_mutex_lock(&w->call_mutex);
     while (!w->watch_ends) {
-        if (w->in_call && !w->call_aborted && overdue(w)) {
-            w->call_aborted = true;
-            ncclCommAbort(w->in_call);
-        }
+        if (w->in_call && !w->aborted && overdue(w))
+            abort_from_outside(w);
         pthread_mutex_unlock(&w->call_mutex);
         nanosleep(&(struct timespec){0, WATCH_NS}, NULL);
         pthread_mutex_lock(&w->call_mutex);
@@ -114,14 +205,19 @@ static enum lw_status watch_open(struct exec_world *w, struct lw_err *err)
     return w->watched ? LW_OK : lw_fail(err, LW_EFAILED, "the watchdog thread cannot be started");
 }
 
+/* An abort that has not returned keeps its thread, and the world. */
 static void watch_close(struct exec_world *w)
 {
     if (!w->watched)
         return;
     pthread_mutex_lock(&w->call_mutex);
     w->watch_ends = true;
+    w->stuck = w->aborted && !w->abort_done;
     pthread_mutex_unlock(&w->call_mutex);
-    pthread_join(w->watchdog, NULL);
+    if (w->stuck)
+        pthread_detach(w->watchdog);
+    else
+        pthread_join(w->watchdog, NULL);
     w->watched = false;
 }
 
@@ -130,23 +226,29 @@ static void enter(struct exec_world *w, ncclComm_t c)
     pthread_mutex_lock(&w->call_mutex);
     w->in_call = c;
     w->in_capture = w->capturing;
-    w->call_aborted = false;
     w->call_from = nccl_now_ns();
     w->call_until = w->call_from + w->how.timeout_ns;
     pthread_mutex_unlock(&w->call_mutex);
 }
 
-/* After the call. false: the watchdog has aborted the communicator, which is gone. */
+/* After the call. false: the watchdog has aborted all communicators, which are gone. */
 static bool left(struct exec_world *w)
 {
+    int64_t until = nccl_now_ns() + ABORT_NS;
+
     pthread_mutex_lock(&w->call_mutex);
-    bool there = !w->call_aborted;
     w->in_call = NULL;
+    for (int32_t i = 0; w->aborted && !w->abort_done && nccl_now_ns() < until; i++) {
+        pthread_mutex_unlock(&w->call_mutex);
+        nccl_doze(i);
+        pthread_mutex_lock(&w->call_mutex);
+    }
+    bool there = !w->aborted;
     pthread_mutex_unlock(&w->call_mutex);
     return there;
 }
 
-/* After the call: its result, or why the watchdog aborted the communicator, which is then gone. */
+/* After the call: its result, or why the watchdog aborted all communicators, which are gone. */
 static enum lw_status leave(struct exec_world *w, struct exec_comm *c, ncclResult_t r,
                             const char *name, struct lw_err *err)
 {
@@ -378,35 +480,20 @@ static void end_nccl(struct exec_world *w, ncclComm_t c)
         ncclCommAbort(c);
 }
 
-static void abort_nccl(ncclComm_t *c)
-{
-    ncclComm_t there = *c;
-
-    *c = NULL; /* before the abort, which may write the handle of a split that has not ended */
-    if (there)
-        ncclCommAbort(there);
-}
-
-/* An abort frees device memory, which waits for all kernels of the device. A kernel of another
- * communicator may wait for a lost rank until that communicator is aborted, too (NVIDIA/nccl issues
- * 549 and 1013). From version 2.22 on a group of aborts asks all kernels to end before any memory is
- * freed. An earlier version aborts the children first, because their kernels may run. A split that
- * has not ended writes its handle when its parent is aborted: that communicator goes last. */
+/* A split that has not ended writes its handle when its parent is aborted: that communicator goes
+ * last. */
 static void abort_all(struct exec_world *w)
 {
-    int version = 0;
-    bool together = ncclGetVersion(&version) == ncclSuccess && version >= NCCL_VERSION(2, 22, 0);
-
     for (struct exec_comm *c = w->comms; c; c = c->next)
         nccl_deregister(c);
-    together = together && ncclGroupStart() == ncclSuccess;
-    for (struct exec_comm *c = w->comms; c; c = c->next)
-        abort_nccl(&c->nccl);
-    abort_nccl(&w->world_comm);
-    if (together)
-        ncclGroupEnd();
-    for (struct exec_comm *c = w->comms; c; c = c->next)
-        abort_nccl(&c->nccl);
+    for (int round = 0; round < 2; round++) {
+        pthread_mutex_lock(&w->call_mutex);
+        ncclComm_t *comms = room_for_all(w);
+        int32_t n = comms ? take_all(w, NULL, comms) : 0;
+        pthread_mutex_unlock(&w->call_mutex);
+        abort_together(comms, n);
+        nccl_free(comms);
+    }
 }
 
 static void end_comm(struct exec_world *w, struct exec_comm *c)

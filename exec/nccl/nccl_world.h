@@ -194,11 +194,13 @@ struct exec_world {
     ncclComm_t world_comm;   /* parent of all others; NULL in a loop */
     ncclComm_t no_comm;      /* where NCCL writes that a split gave this process none */
     pthread_t watchdog;      /* nccl_comm.c: aborts a call that does not return */
-    pthread_mutex_t call_mutex; /* guards the next six */
+    pthread_mutex_t call_mutex; /* guards the next seven */
     ncclComm_t in_call;      /* NULL: no call under way */
     int64_t call_from, call_until;
-    bool call_aborted, watch_ends, in_capture;
+    bool aborted, abort_done; /* by the watchdog: all communicators; the aborts have returned */
+    bool watch_ends, in_capture;
     bool watched;            /* the thread runs */
+    bool stuck;              /* the watchdog's aborts do not return: it still uses the world */
     bool cut_short;          /* a call was aborted: what ends now has not done its work */
     struct command *head, **tail;
     bool held, closing;

@@ -192,6 +192,27 @@ TEST(kernels_of_other_communicators_do_not_hold_up_an_abort)
     }
 }
 
+/* The same while a call does not return: the watchdog aborts all communicators, because the abort
+ * of the call's own one waits for the kernel of another. */
+TEST(a_call_that_does_not_return_ends_beside_kernels_of_other_communicators)
+{
+    needs_fakes();
+    static const char *const versions[] = {"22203", "22105"};
+
+    for (int i = 0; i < 2; i++) {
+        struct nccl_job j = {.n = 2,
+                             .set = {{"T_BLOCK", "1"},
+                                     {"FAKE_NCCL_HANG", "1:1"},
+                                     {"FAKE_NCCL_VERSION", versions[i]},
+                                     {"T_TIMEOUT_MS", "1000"}}};
+        nccl_run(&j);
+        assert_int_equal(j.code[0], LW_ETIMEOUT);
+        has(j.line[0], "NCCL: send and receive: the call did not return within 1 s");
+        assert_int_equal(j.code[1], LW_EFAILED);
+        has(j.line[1], "rank 0");
+    }
+}
+
 TEST(a_driver_error_of_one_rank_stops_all)
 {
     needs_fakes();

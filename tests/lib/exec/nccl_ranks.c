@@ -121,6 +121,49 @@ static enum lw_status run_ops(const struct exec_backend *b, const struct exec_pr
     return s;
 }
 
+/* Rank 1 does not run its first op (FAKE_NCCL_HANG), so rank 0 has a kernel of one communicator
+ * that does not end. Then rank 0 sends on another communicator, where rank 1 does not come to
+ * connect: the call does not return. */
+static enum lw_status block(const struct exec_backend *b, struct exec_world *w, struct lw_err *err)
+{
+    int32_t both[] = {0, 1};
+    struct exec_facts f;
+    struct exec_comm *comms[2];
+    struct exec_stream *streams[2];
+    struct exec_stamp stamp = {0};
+    struct exec_message m = {.count = 1, .dtype = LW_F32, .peer = 1};
+
+    b->facts(w, &f);
+    LW_TRY(b->mem_alloc(w, f.first_local, 64, &m.mem, err));
+    for (int i = 0; i < 2; i++) {
+        LW_TRY(b->comm_create(w, both, 2, &comms[i], err));
+        LW_TRY(b->stream_create(w, f.first_local, "s", 0, &streams[i], err));
+    }
+    LW_TRY(b->all_reduce(streams[0], comms[0], &m, &stamp, err));
+    if (f.first_local == 0)
+        return b->send(streams[1], comms[1], &m, &stamp, err);
+    if (b->poll(w, b->now_ns(w) + INT64_C(30000000000), err) != EXEC_FAILED)
+        return lw_fail(err, LW_ENO, "rank 0 was not heard of");
+    return err->code;
+}
+
+static enum lw_status run_blocked(const struct exec_backend *b, const struct exec_process *process)
+{
+    struct exec_open how = {.n_ranks = 2, .compute = EXEC_COMPUTE_SLEEP, .process = process,
+                            .timeout_ns = setting("T_TIMEOUT_MS", 2000) * 1000000};
+    struct lw_exec_result none = {0};
+    struct exec_world *w;
+    struct lw_err err = {0};
+    enum lw_status s = b->open(&how, &w, &err);
+
+    if (s == LW_OK) {
+        s = block(b, w, &err);
+        b->close(w);
+    }
+    say(s, &err, &none);
+    return s;
+}
+
 /* The n-th allocation fails, n = 1, 2, ... and later every 7th (every 29th without LAPWING_MANY),
  * until the whole succeeds: each time LW_ENOMEM and no block kept. */
 static enum lw_status starve(const struct exec_backend *b)
@@ -173,8 +216,9 @@ static enum lw_status be_rank(void)
         return starve(b);
     if (several)
         exec_rendezvous_process(r, &process);
-    s = setting("T_OPS", 0) ? run_ops(b, several ? &process : NULL, id.n_ranks)
-                            : run_plan(b, several ? &process : NULL, id.n_ranks);
+    s = setting("T_BLOCK", 0) ? run_blocked(b, &process)
+        : setting("T_OPS", 0) ? run_ops(b, several ? &process : NULL, id.n_ranks)
+                              : run_plan(b, several ? &process : NULL, id.n_ranks);
     exec_rendezvous_close(r);
     return s;
 }
