@@ -143,9 +143,15 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(if $(T),$(HELP_OF_T:%.c=$(BUILD)/%.o),$(B
 # --- the NCCL plugin: built where nvcc, cuda.h, nccl.h and cublas_v2.h are found -------------------
 NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_AT := $(or $(CUDA_HOME),$(patsubst %/bin/nvcc,%,$(NVCC)))
-cuda_header = $(if $(firstword $(wildcard $(CUDA_AT)/include/$(1) /usr/include/$(1))),,$(1))
-CUDA_LACKS := $(strip $(if $(NVCC),,nvcc) $(foreach h,cuda.h nccl.h cublas_v2.h,$(call cuda_header,$(h))))
-CUDA_WHY := $(if $(filter 0,$(strip $(CUDA))),CUDA=0,$(if $(CUDA_LACKS),not found: $(CUDA_LACKS)))
+cuda_header = $(firstword $(wildcard $(CUDA_AT)/include/$(1) /usr/include/$(1)))
+CUDA_LACKS := $(strip $(if $(NVCC),,nvcc) \
+                $(foreach h,cuda.h nccl.h cublas_v2.h,$(if $(call cuda_header,$(h)),,$(h))))
+# header, macro, oldest: what the header says, where that is older
+too_old = $(shell awk '$$2 == "$(2)" && $$3 + 0 && $$3 + 0 < $(3) { \
+              print $$2, $$3 " (oldest: $(3))" }' $(call cuda_header,$(1)))
+CUDA_OLD = $(strip $(call too_old,cuda.h,CUDA_VERSION,11040) \
+             $(call too_old,nccl.h,NCCL_VERSION_CODE,21801))
+CUDA_WHY := $(if $(filter 0,$(strip $(CUDA))),CUDA=0,$(if $(CUDA_LACKS),not found: $(CUDA_LACKS),$(CUDA_OLD)))
 NCCL_OBJ := $(patsubst %.c,$(BUILD)/plugin/%.o,$(NCCL_SRC) $(HOST_SRC)) \
             $(BUILD)/plugin/kernels.o
 CUDA_INC = -isystem $(CUDA_AT)/include

@@ -24,6 +24,33 @@ static int models(void **state)
     return 0;
 }
 
+/* cuGraphInstantiateWithFlags came with CUDA 11.4, ncclCommSplit with NCCL 2.18.1. */
+TEST(headers_that_are_too_old_are_named_and_left_out)
+{
+    static const char *const cases[][3] = {
+        {"11030", "22809", "CUDA_VERSION 11030 (oldest: 11040)"},
+        {"11040", "21700", "NCCL_VERSION_CODE 21700 (oldest: 21801)"},
+        {"11040", "21801", ""},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[512];
+        int rc;
+        snprintf(words, sizeof words,
+                 "mkdir -p old/bin old/include; touch old/bin/nvcc old/include/cublas_v2.h; "
+                 "echo '#define CUDA_VERSION %s' >old/include/cuda.h; "
+                 "echo '#define NCCL_VERSION_CODE %s' >old/include/nccl.h; "
+                 "env -u MAKEFLAGS make -s -n -C $P plugins CUDA_HOME=$PWD/old MPI=0 2>&1 | "
+                 "grep 'LEFT OUT.*nccl'",
+                 cases[i][0], cases[i][1]);
+        const char *out = shell(words, &rc);
+        if (cases[i][2][0])
+            has(out, cases[i][2]);
+        else
+            assert_string_equal(out, "");
+    }
+}
+
 TEST_GROUP(models, fixture_close)
 
 /* "lapwing exec ARGS", in the environment of these words, succeeds. */
