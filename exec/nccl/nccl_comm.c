@@ -136,28 +136,34 @@ static void abort_together(ncclComm_t *comms, int32_t n)
     ncclGroupEnd();
 }
 
-static void take(ncclComm_t *from, ncclComm_t *into, int32_t *n)
+static void add(ncclComm_t comm, ncclComm_t *comms, int32_t *n)
 {
-    if (*from)
-        into[(*n)++] = *from;
-    *from = NULL; /* before the abort, which may write the handle of a split that has not ended */
+    if (comm)
+        comms[(*n)++] = comm;
 }
 
-/* All handles that are left, the one of the call under way among them, and none stays in the world.
- * comms[] has room for them. */
-static int32_t take_all(struct exec_world *w, ncclComm_t call, ncclComm_t *comms)
+/* All handles, the one of the call under way among them. comms[] has room for them. */
+static int32_t list_all(const struct exec_world *w, ncclComm_t call, ncclComm_t *comms)
 {
     int32_t n = 0;
     bool listed = false;
 
-    for (struct exec_comm *c = w->comms; c; c = c->next)
-        take(&c->nccl, comms, &n);
-    take(&w->world_comm, comms, &n);
+    for (const struct exec_comm *c = w->comms; c; c = c->next)
+        add(c->nccl, comms, &n);
+    add(w->world_comm, comms, &n);
     for (int32_t i = 0; i < n; i++)
         listed |= comms[i] == call;
     if (!listed) /* in its end: no longer in the list */
-        take(&call, comms, &n);
+        add(call, comms, &n);
     return n;
+}
+
+/* By the thread that makes the calls alone. */
+static void forget_all(struct exec_world *w)
+{
+    for (struct exec_comm *c = w->comms; c; c = c->next)
+        c->nccl = NULL;
+    w->world_comm = NULL;
 }
 
 static ncclComm_t *room_for_all(const struct exec_world *w)
@@ -173,7 +179,7 @@ static ncclComm_t *room_for_all(const struct exec_world *w)
 static void abort_from_outside(struct exec_world *w)
 {
     ncclComm_t one = w->in_call, *comms = room_for_all(w);
-    int32_t n = comms ? take_all(w, one, comms) : 1;
+    int32_t n = comms ? list_all(w, one, comms) : 1;
 
     w->aborted = true;
     pthread_mutex_unlock(&w->call_mutex);
@@ -245,6 +251,8 @@ static bool left(struct exec_world *w)
     }
     bool there = !w->aborted;
     pthread_mutex_unlock(&w->call_mutex);
+    if (!there)
+        forget_all(w);
     return there;
 }
 
@@ -480,17 +488,16 @@ static void end_nccl(struct exec_world *w, ncclComm_t c)
         ncclCommAbort(c);
 }
 
-/* A split that has not ended writes its handle when its parent is aborted: that communicator goes
- * last. */
+/* A split that has not ended writes its handle when its parent is aborted: handles are forgotten
+ * before, and that communicator goes last. */
 static void abort_all(struct exec_world *w)
 {
     for (struct exec_comm *c = w->comms; c; c = c->next)
         nccl_deregister(c);
     for (int round = 0; round < 2; round++) {
-        pthread_mutex_lock(&w->call_mutex);
         ncclComm_t *comms = room_for_all(w);
-        int32_t n = comms ? take_all(w, NULL, comms) : 0;
-        pthread_mutex_unlock(&w->call_mutex);
+        int32_t n = comms ? list_all(w, NULL, comms) : 0;
+        forget_all(w);
         abort_together(comms, n);
         nccl_free(comms);
     }
