@@ -34,7 +34,6 @@
 
 enum { MOST_WAITING = 16384, KEPT_FILES = 64, AT_ONCE = 512 };
 enum { SLICE_MS = 50 }; /* of a wait that a signal may end */
-enum { ANSWER_NO, ANSWER_YES, ANSWER_DIAL_AGAIN, ANSWER_HEARD, ANSWER_OTHER_JOB };
 #define LINGER_NS INT64_C(500000000)
 #define HELLO_NS INT64_C(2000000000)
 #define LOOK_NS INT64_C(50000000)
@@ -54,12 +53,6 @@ struct waiting_list { /* in the order in which they came */
     struct waiting *at;
     struct pollfd *polls; /* [room + 1] */
     int n, room;
-};
-
-struct answer {
-    uint32_t magic, ok; /* ANSWER_... */
-    int64_t run;
-    char words[EXEC_WORDS];
 };
 
 static enum lw_status resolve(const struct exec_identity *id, struct addrinfo **list,
@@ -221,13 +214,13 @@ static enum met not_this_program(const struct exec_rendezvous *r, struct lw_err 
     return OTHER;
 }
 
-static enum met judge_answer(const struct exec_rendezvous *r, const struct answer *a,
+static enum met judge_answer(const struct exec_rendezvous *r, const struct exec_answer *a,
                              struct lw_err *why)
 {
     if (a->magic != EXEC_MAGIC)
         return not_this_program(r, why);
-    if (a->ok != ANSWER_OTHER_JOB)
-        return a->ok == ANSWER_HEARD ? MET : AGAIN;
+    if (a->ok != EXEC_ANSWER_OTHER_JOB)
+        return a->ok == EXEC_ANSWER_HEARD ? MET : AGAIN;
     lw_fail(why, LW_EINVAL, "rank 0 at %s:%d belongs to another job: give each job a port of its "
                             "own (--rendezvous HOST:PORT)", r->id.host, r->id.port);
     return OTHER;
@@ -239,7 +232,7 @@ static enum met introduce(struct exec_rendezvous *r, int fd, int32_t channel, in
 {
     struct exec_challenge c;
     struct exec_hello h;
-    struct answer a;
+    struct exec_answer a;
     enum heard how = hear_all(r, fd, &c, sizeof c, challenge_ns);
 
     if (how != HEARD)
@@ -331,7 +324,16 @@ static enum lw_status say_absent(const struct exec_rendezvous *r, const struct l
                    (double)r->timeout_ns * 1e-9, why->code ? ": " : "", why->msg);
 }
 
-/* Rank 0 may not listen yet: try until the time is over, or a launcher ends this process. */
+/* The answer to all has come, on the first connection, before there is a second one. */
+static bool is_decided(const struct exec_rendezvous *r, int32_t channel)
+{
+    struct pollfd p = {channel == LIFE ? r->fds[0][DATA] : -1, POLLIN, 0};
+
+    return poll(&p, 1, 0) > 0;
+}
+
+/* Rank 0 may not listen yet: try until the time is over, or a launcher ends this process. *fd stays
+ * -1 where rank 0 has decided. */
 static enum lw_status dial(struct exec_rendezvous *r, int32_t channel, int64_t until_ns, int *fd,
                            struct lw_err *err)
 {
@@ -343,14 +345,15 @@ static enum lw_status dial(struct exec_rendezvous *r, int32_t channel, int64_t u
     LW_TRY(resolve(&r->id, &list, err));
     for (;;) {
         met = try_all(r, channel, list, patience, until_ns, fd, &why);
-        if (met == MET || met == OTHER || exec_now_ns() > until_ns || is_told_to_end(r))
+        if (met == MET || met == OTHER || exec_now_ns() > until_ns || is_told_to_end(r) ||
+            is_decided(r, channel))
             break;
         if (met == QUIET && patience < HELLO_NS)
             patience *= 2;
         nanosleep(&(struct timespec){0, 20000000}, NULL);
     }
     freeaddrinfo(list);
-    if (met == MET)
+    if (met == MET || is_decided(r, channel))
         return LW_OK;
     if (met != OTHER || is_told_to_end(r))
         return say_absent(r, &why, err);
@@ -369,15 +372,22 @@ enum lw_status exec_hello_give_up(const struct exec_identity *id, const char *wh
     return LW_OK;
 }
 
-enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
+/* Rank 0 may have refused the run and closed its listener before this process dialled twice. */
+static enum lw_status dial_both(struct exec_rendezvous *r, struct lw_err *err)
 {
     int64_t until = exec_now_ns() + r->timeout_ns;
-    struct answer answer;
+    int *fds = r->fds[0];
 
-    for (int32_t c = 0; c < N_CHANNELS; c++) {
-        LW_TRY(dial(r, c, until, &r->fds[0][c], err));
-        r->id.n_ports = 0; /* found: the other connection is to the same port */
-    }
+    LW_TRY(dial(r, DATA, until, &fds[DATA], err));
+    r->id.n_ports = 0; /* found: the other connection is to the same port */
+    return dial(r, LIFE, until, &fds[LIFE], err);
+}
+
+enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
+{
+    struct exec_answer answer;
+
+    LW_TRY(dial_both(r, err));
     /* rank 0 may have begun to wait later than this process: its words come after its time limit */
     enum heard how = hear_all(r, r->fds[0][DATA], &answer, sizeof answer,
                               exec_now_ns() + r->timeout_ns + HELLO_NS);
@@ -388,7 +398,7 @@ enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
                                      : "rank 0 is gone: its connection closed");
     answer.words[EXEC_WORDS - 1] = '\0';
     r->run = answer.run;
-    return answer.ok == ANSWER_YES ? LW_OK : lw_fail(err, LW_EINVAL, "%s", answer.words);
+    return answer.ok == EXEC_ANSWER_YES ? LW_OK : lw_fail(err, LW_EINVAL, "%s", answer.words);
 }
 
 static bool is_loopback_address(const struct sockaddr *a)
@@ -530,7 +540,8 @@ static bool compare(const struct exec_rendezvous *r, const struct exec_claim *h,
 
 static void answer_all(struct exec_rendezvous *r, const char *words)
 {
-    struct answer a = {.magic = EXEC_MAGIC, .ok = words[0] ? ANSWER_NO : ANSWER_YES, .run = r->run};
+    struct exec_answer a = {.magic = EXEC_MAGIC, .run = r->run,
+                            .ok = words[0] ? EXEC_ANSWER_NO : EXEC_ANSWER_YES};
 
     snprintf(a.words, sizeof a.words, "%.*s", EXEC_WORDS - 1, words);
     for (int32_t k = 0; k < r->n_fds; k++)
@@ -541,7 +552,7 @@ static void answer_all(struct exec_rendezvous *r, const char *words)
 /* A word of its own, before the answer to all. A socket that is new has room for it. */
 static void answer_one(int fd, uint32_t ok)
 {
-    struct answer a = {.magic = EXEC_MAGIC, .ok = ok};
+    struct exec_answer a = {.magic = EXEC_MAGIC, .ok = ok};
 
     send(fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -575,11 +586,11 @@ static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
     }
     exec_hello_prove(r->id.token, &w->challenge, c, proof);
     if (!proof[0] || !same_proof(proof, w->hello.proof)) {
-        answer_one(w->fd, ANSWER_OTHER_JOB);
+        answer_one(w->fd, EXEC_ANSWER_OTHER_JOB);
         turn_away(r, w, "has another job token, or repeats an old hello");
         return;
     }
-    answer_one(w->fd, ANSWER_HEARD);
+    answer_one(w->fd, EXEC_ANSWER_HEARD);
     c->agreement.plan_hash[32] = c->agreement.backend[15] = c->agreement.program[31] = '\0';
     c->agreement.settings[EXEC_SETTINGS - 1] = '\0';
     bool fits = compare(r, c, words);
@@ -591,7 +602,7 @@ static void judge(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
         r->fds[c->rank][c->channel] = w->fd;
         ++*n;
     } else {
-        struct answer a = {.magic = EXEC_MAGIC};
+        struct exec_answer a = {.magic = EXEC_MAGIC};
         memcpy(a.words, words, sizeof words);
         exec_star_put(r, w->fd, &a, sizeof a, NULL);
         shutdown(w->fd, SHUT_WR); /* closed at the end of the process: the words must arrive */
@@ -666,7 +677,7 @@ static void make_room(struct exec_rendezvous *r, struct waiting_list *l, int32_t
         hear(r, w, n);
         if (w->fd < 0)
             continue;
-        answer_one(w->fd, ANSWER_DIAL_AGAIN);
+        answer_one(w->fd, EXEC_ANSWER_DIAL_AGAIN);
         turn_away(r, w, "was silent while others waited for a place");
         return;
     }

@@ -59,6 +59,17 @@ struct exec_hello {
     char proof[33];
 };
 
+enum { EXEC_ANSWER_NO, EXEC_ANSWER_YES, EXEC_ANSWER_DIAL_AGAIN, EXEC_ANSWER_HEARD,
+       EXEC_ANSWER_OTHER_JOB };
+
+/* To a hello at once: heard, another job, or dial again. To all that were heard: yes, or no and
+ * why. */
+struct exec_answer {
+    uint32_t magic, ok;
+    int64_t run;
+    char words[EXEC_WORDS];
+};
+
 /* proof[33] of the token for one challenge and claim; "" without memory. */
 void exec_hello_prove(const char *token, const struct exec_challenge *c,
                       const struct exec_claim *claim, char proof[33]);

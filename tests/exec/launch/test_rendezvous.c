@@ -971,6 +971,38 @@ TEST(a_replayed_hello_is_turned_away)
     exec_rendezvous_close(m[1].r);
 }
 
+/* The false rank 0 hears one connection, refuses the run and listens no more, as one does whose
+ * other ranks differed. The answer is read, not waited for until the time limit. */
+TEST(a_refusal_before_the_second_connection_is_read)
+{
+    struct exec_challenge challenge = {EXEC_MAGIC, EXEC_PROTOCOL, {1, 2}};
+    struct exec_answer heard = {.magic = EXEC_MAGIC, .ok = EXEC_ANSWER_HEARD},
+                       no = {.magic = EXEC_MAGIC, .ok = EXEC_ANSWER_NO, .words = "rank 2 differs"};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof a;
+    struct exec_hello hello;
+    int64_t began = now_ns();
+
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    getsockname(listener, (struct sockaddr *)&a, &len);
+    struct member m = member_of(1, 3, "127.0.0.1", ntohs(a.sin_port));
+    start(&m);
+    int fd = accept(listener, NULL, NULL);
+    assert_int_equal(send(fd, &challenge, sizeof challenge, 0), sizeof challenge);
+    assert_int_equal(recv(fd, &hello, sizeof hello, MSG_WAITALL), sizeof hello);
+    close(listener);
+    assert_int_equal(send(fd, &heard, sizeof heard, 0), sizeof heard);
+    usleep(50000);
+    assert_int_equal(send(fd, &no, sizeof no, 0), sizeof no);
+    pthread_join(m.thread, NULL);
+    close(fd);
+    assert_int_equal(m.status, LW_EINVAL);
+    assert_string_equal(m.err.msg, "rank 2 differs");
+    assert_true(now_ns() - began < INT64_C(5000000000)); /* the limit is 10 s */
+}
+
 TEST(what_differs_is_said_to_all)
 {
     static const char *const words[] = {"has another plan (1) than rank 0 (0)",
