@@ -239,15 +239,16 @@ static void set_int(const char *name, int64_t v)
     setenv(name, text, 1);
 }
 
-static int32_t a_port(void)
+/* The ranks meet at a port that they derive from it. */
+static int64_t a_token(void)
 {
-    static int32_t next;
-    return 20000 + (int32_t)((getpid() * 37 + next++ * 101) % 12000); /* below the ephemeral ones */
+    static int64_t next;
+    return getpid() * INT64_C(1000) + next++;
 }
 
-static void become(const struct nccl_job *j, int32_t rank, int32_t port)
+static void become(const struct nccl_job *j, int32_t rank, int64_t token)
 {
-    char plugins[PATH_MAX], address[64];
+    char plugins[PATH_MAX];
 
     if (!realpath(getenv("LAPWING"), plugins))
         _exit(98);
@@ -255,13 +256,11 @@ static void become(const struct nccl_job *j, int32_t rank, int32_t port)
     setenv("LAPWING_PLUGINS", plugins, 1);
     setenv("LD_LIBRARY_PATH", getenv("LAPWING_FAKE_GPU"), 1);
     setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
-    snprintf(address, sizeof address, "127.0.0.1:%d", port);
-    setenv("LAPWING_RENDEZVOUS", address, 1);
     if (!j->alone) {
         set_int("LAPWING_RANK", rank);
         set_int("LAPWING_RANKS", j->n);
         set_int("LAPWING_LOCAL_RANK", rank);
-        set_int("LAPWING_TOKEN", port);
+        set_int("LAPWING_TOKEN", token);
     }
     set_int("FAKE_GPU_COUNT", j->n); /* one device each; one alone has no identity */
     for (int i = 0; i < 12 && j->set[i][0]; i++)
@@ -275,7 +274,7 @@ static void become(const struct nccl_job *j, int32_t rank, int32_t port)
 
 static void start(struct nccl_job *j)
 {
-    int32_t port = a_port();
+    int64_t token = a_token();
 
     for (int32_t r = 0; r < j->n; r++) {
         int pipes[2];
@@ -286,7 +285,7 @@ static void start(struct nccl_job *j)
             dup2(pipes[1], STDOUT_FILENO);
             close(pipes[0]);
             close(pipes[1]);
-            become(j, r, port);
+            become(j, r, token);
         }
         close(pipes[1]);
         j->out[r] = pipes[0];
