@@ -214,7 +214,7 @@ $(BUILD)/plugin/kernels.fatbin: exec/nccl/kernels.cu exec/nccl/kernels.h exec/nc
 	$(call say,NVCC  $<) $(NVCC) $(NVCC_FLAGS) $(foreach a,$(CUDA_ARCHS),$(call gencode,$a)) \
 	    -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS)) $< -o $@
 
-# The kernels for each architecture alone; those that this nvcc does not know are named.
+# The kernels for each architecture alone; clang compiles those that this nvcc does not know.
 CUDA_WANTED := 60 70 75 80 90 100 120
 .PHONY: check-cuda
 check-cuda:
