@@ -2,13 +2,13 @@
  * buffers of the kind LW_BUCKET_WEIGHTS, and gradients that are reduced to one member go to the
  * owner.
  *
- * Proven for every variant that ends a step: each shard with an owner lies in a flat buffer that
- * is broadcast from that owner, or all-gathered with the shard inside the owner's share; no
- * parameter is sent twice (but for those that terms.c follows); a reduce-scatter leaves each
- * shard with its owner; a reduce has the owner of all of its bucket as root. Over replicas each
- * member sums its own share; replicas and data groups together are all that hold a copy, each
- * once. That these ops follow the optimizer is shown by terms.c. O(ops + shards + flat buffers *
- * members). */
+ * Proven for every variant: a broadcast comes from the owner of all shards of its flat buffer, an
+ * all-gather has each shard inside its owner's share; no parameter is sent twice (but for those
+ * that terms.c follows); a reduce-scatter leaves each shard with its owner; a reduce has the
+ * owner of all of its bucket as root; in variants that end a step each shard with an owner is
+ * sent. Over replicas each member sums its own share; replicas and data groups together are all
+ * that hold a copy, each once. That weights are sent after the optimizer, or before the next use,
+ * is shown by terms.c. O(ops + shards + flat buffers * members). */
 #include <string.h>
 
 #include "shared/base/arena.h"
@@ -21,7 +21,7 @@ struct shard_check {
     int32_t *first, *next; /* chains of shards by parameter; -1 = end */
     int32_t *sent_by;      /* [n_params] op of the program that sends it; -1 = none yet */
     enum lw_op_kind *reduced_as; /* [n_buckets] in the program, over a data group */
-    bool *temporary;       /* [n_buckets] weights that a program frees */
+    bool *temporary;       /* [n_buckets] weights that a program frees or gathers ahead */
 };
 
 static enum lw_status wrong_owner(const struct lw_plan *p, int32_t op, const struct lw_shard *h,
@@ -209,8 +209,8 @@ static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, 
     return LW_OK;
 }
 
-/* Weights that a program frees are sent again and again, before each use (terms.c): they count as
- * sent. */
+/* Weights that a program frees are sent again and again, before each use, and those that are
+ * gathered ahead once before all uses of a step (terms.c): they count as sent. */
 static void begin_sent(struct shard_check *k, struct lw_program g)
 {
     const struct lw_plan *p = k->p;
@@ -258,7 +258,7 @@ static enum lw_status check_program(struct shard_check *k, int32_t variant, int3
         if (lw_plan_is_weights(p, o->bucket))
             LW_TRY(note_sent(k, i, err));
     }
-    for (int32_t s = 0; s < p->n_shards; s++) {
+    for (int32_t s = 0; p->variants[variant].ends_step && s < p->n_shards; s++) {
         int32_t a = p->shards[s].param;
         if (p->shards[s].owner >= 0 && k->sent_by[a] < 0 &&
             p->params[a].stage == p->roles[role].stage && p->roles[role].n_ranks > 1)
@@ -306,10 +306,11 @@ enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err)
         k.next[i] = k.first[p->shards[i].param];
         k.first[p->shards[i].param] = i;
     }
+    lw_plan_weights_ahead(p, k.temporary);
     lw_plan_temporary_weights(p, k.temporary);
     s = check_replicas(p, err);
     for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
-        for (int32_t r = 0; s == LW_OK && p->variants[v].ends_step && r < p->n_roles; r++)
+        for (int32_t r = 0; s == LW_OK && r < p->n_roles; r++)
             s = check_program(&k, v, r, err);
     lw_arena_free(&room);
     return s;

@@ -9,7 +9,8 @@
  * plan_check_shard.c's.
  *
  * A flat buffer of weights is temporary where a program frees it: gathered, used and freed, in
- * turn, over all passes of a step. Others are sent after the optimizer. A bucket of gradients has
+ * turn, over all passes of a step. One that is gathered ahead is gathered once a step, before the
+ * first op that uses it. Others are sent after the optimizer. A bucket of gradients has
  * room from an alloc to a free where the plan has such ops, and backwards write into it between
  * them. O(ops + gradients + slots + uses). */
 #include <string.h>
@@ -30,7 +31,8 @@ struct lw_terms {
     int32_t *copied_of;              /* [n_params] the micro-batch that was copied last */
     int32_t *reduced_by, *summed_by; /* [n_buckets] summed: a sparse gradient's, or copies' */
     int32_t *spread_by;              /* [n_buckets] summed over the data groups with replicas */
-    int32_t *gathered_by, *freed_by; /* [n_buckets] of weights, temporary; of gradients, room */
+    int32_t *gathered_by, *freed_by; /* [n_buckets] of weights, temporary or gathered ahead; of
+                                      * gradients, room */
     bool *roomed, has_rooms;         /* [n_buckets] of gradients whose room comes and goes */
     int32_t optimizer;
     bool has_replicas; /* of the role's stage: a class of LW_COMM_REPLICAS has groups there */
@@ -404,11 +406,28 @@ static enum lw_status check_reduced(const struct lw_terms *k, bool ends, struct 
     return LW_OK;
 }
 
+/* Weights that are gathered ahead: what the optimizer before left has reached all members. */
+static enum lw_status make_stale(struct lw_terms *k, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+
+    for (int32_t b = 0; b < p->n_buckets; b++) {
+        if (!k->uses->ahead[b] || p->sets[p->buckets[b].set].stage != p->roles[k->role].stage)
+            continue;
+        if (k->gathered_by[b] < 0)
+            return lw_plan_op_fail(p, k->op, err, " updates the weights of bucket %d, which nobody "
+                                   "has gathered in the step", b);
+        k->gathered_by[b] = -1;
+    }
+    return LW_OK;
+}
+
 static enum lw_status follow_update(struct lw_terms *k, struct lw_err *err)
 {
     for (int32_t b = 0; b < k->p->n_buckets; b++)
         if (k->uses->temporary[b] && k->gathered_by[b] >= 0)
             return wrong(k, "makes weights stale that nobody frees: ", k->gathered_by[b], err);
+    LW_TRY(make_stale(k, err));
     k->optimizer = k->op;
     return LW_OK;
 }
@@ -417,7 +436,7 @@ static enum lw_status follow_weights(struct lw_terms *k, int32_t b, struct lw_er
 {
     const struct lw_op *o = &k->p->ops[k->op];
 
-    if (!k->uses->temporary[b])
+    if (!k->uses->temporary[b] && !k->uses->ahead[b])
         return k->optimizer >= 0 || o->comm < 0
                    ? LW_OK
                    : wrong(k, "sends weights: no optimizer comes before it", -1, err);
@@ -434,14 +453,15 @@ static enum lw_status follow_weights(struct lw_terms *k, int32_t b, struct lw_er
     return LW_OK;
 }
 
-/* Of temporary weights: ops that compute with them finds them gathered. */
+/* Of weights that are temporary or gathered ahead: ops that compute with them find them
+ * gathered. */
 static enum lw_status check_there(const struct lw_terms *k, int32_t module, struct lw_err *err)
 {
     const struct lw_uses *u = k->uses;
 
     for (int32_t i = u->module_first[module]; i < u->module_first[module + 1]; i++) {
         int32_t b = u->module_weights[i];
-        if (k->uses->temporary[b] && k->gathered_by[b] < 0)
+        if ((k->uses->temporary[b] || k->uses->ahead[b]) && k->gathered_by[b] < 0)
             return wrong(k,
                          k->freed_by[b] < 0 ? "uses weights that were never gathered"
                                             : "uses weights that are freed by ",

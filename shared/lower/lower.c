@@ -98,6 +98,31 @@ static enum lw_status refuse_units(const struct lw_strategy *s, struct lw_err *e
     return LW_OK;
 }
 
+/* The optimizer's shares of buckets, which are gathered bucket by bucket. */
+static enum lw_status refuse_gathers_ahead(const struct lw_strategy *s, struct lw_err *err)
+{
+    char these[256];
+
+    if (!s->overlap_param_gather)
+        return LW_OK;
+    if (s->zero == 0 || s->zero == 3)
+        return lw_fail(err, LW_EINVAL, "--overlap-param-gather needs --zero 1 or 2: %s",
+                       s->zero == 3 ? "--zero 3 gathers weights before each use (--prefetch)"
+                                    : "without it every rank updates all parameters");
+    if (!lw_part_has_units(s))
+        return lw_fail(err, LW_EINVAL,
+                       "--overlap-param-gather gathers buckets that are cut into shares: leave out "
+                       "--shard-policy %s and choose --bucket-policy %s, not %s",
+                       lw_shard_policy_name(s->shard_policy),
+                       lw_bucket_policies_that(LW_TAKES_SHARES, these),
+                       lw_bucket_policy_name(s->bucket_policy));
+    if (s->broadcast_dtype != LW_F32)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--broadcast-dtype %s: --overlap-param-gather gathers weights in their own "
+                       "dtype; leave it out", lw_dtype_name(s->broadcast_dtype));
+    return LW_OK;
+}
+
 /* Equal shares on some of the ranks: HSDP. */
 static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *err)
 {
@@ -125,11 +150,15 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
 
 static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err *err)
 {
-    static const char *const third[] = {"prefetch", "persist", "reshard", "root-unit"};
+    static const char *const third[] = {"persist", "reshard", "root-unit"};
 
     for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
         if (lw_strategy_given(s, lw_strategy_find(third[i])))
             return lw_fail(err, LW_EINVAL, "--%s needs --zero 3", third[i]);
+    if (s->zero < 3 && !s->overlap_param_gather &&
+        lw_strategy_given(s, lw_strategy_find("prefetch")))
+        return lw_fail(err, LW_EINVAL, "--prefetch needs --zero 3 or --overlap-param-gather on");
+    LW_TRY(refuse_gathers_ahead(s, err));
     if (s->zero > 0 && s->zero < 3 && s->shard_policy == LW_SHARD_ROWS)
         return lw_fail(err, LW_EINVAL, "--shard-policy rows cuts the units of modules: it needs "
                                        "--zero 3, not %lld", (long long)s->zero);

@@ -97,7 +97,12 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
     if (d->s->zero_group > 0)
         lw_builder_note(b, "shards lie on groups of %" PRId64 " ranks; each group holds a replica, "
                            "and gradients are summed over the replicas", d->s->zero_group);
-    if (d->s->zero == 2)
+    if (lw_part_gathers_ahead(d))
+        lw_builder_note(b,
+                        "weights: %d flat buffers are all-gathered before the first forward of the "
+                        "next step that uses them, %" PRId64 " ahead",
+                        n_kept, d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT);
+    else if (d->s->zero == 2)
         lw_builder_note(b, "weights: all-gathered after the optimizer, %d flat buffers", n_kept);
     if (d->s->zero == 3)
         lw_builder_note(

@@ -45,7 +45,7 @@ static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
     const struct lw_bucket_rules *r = &d->rules;
     enum lw_pass_set first_set = d->initial.name ? LW_PASS_INITIAL : LW_PASS_REDUCES_NOTHING;
     enum lw_used_map each = r->used_map == LW_MAP_EACH ? LW_MAP_EACH : LW_MAP_NEVER;
-    bool held = l->s->no_sync > 0 && lw_part_keeps_units(d);
+    bool held = l->s->no_sync > 0 && (lw_part_keeps_units(d) || lw_part_gathers_ahead(d));
     struct lw_pass first = {"first", first_set, true, r->first_after_backward, held, r->used_map};
     struct lw_pass second = {"second", first_set, true, false, false, each};
     struct lw_pass steady = {"steady", LW_PASS_REBUILT, true, false, false, each};

@@ -130,6 +130,7 @@ int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t 
 
     for (int32_t m = 0; m < x->d->w->n_modules; m++) {
         lw_write_units(k, x, m, 1);
+        lw_write_gather_ahead(k, x, m);
         write_module(k, x->d, m, LW_OP_FORWARD, x->d->work.forward[m], m == 0 ? input : -1);
         output = k->after >= 0 ? k->after : k->last_compute;
         lw_write_reshard(k, x, m);

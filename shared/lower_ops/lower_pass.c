@@ -73,6 +73,7 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     const struct lw_part *d = x->d;
 
     LW_TRY(lw_write_begin_units(k->pass, x, room, err));
+    LW_TRY(lw_write_begin_gathers_ahead(k->pass, x, room, err));
     x->set = set_of(d, k->pass->set);
     if (!x->set)
         return LW_OK;

@@ -70,13 +70,13 @@ static void widen_buffers(struct lw_writer *k)
 }
 
 /* The new weights reach every member: flat buffer by flat buffer, in order. Those of units are
- * gathered where they are used. */
+ * gathered where they are used, or ahead of the next step's forwards. */
 static void spread_weights(struct lw_writer *k, int32_t optimizer)
 {
     k->n_deps = 0;
     for (int32_t i = 0; i < k->n_parts; i++) {
         const struct lw_part *d = k->parts[i].d;
-        for (int32_t b = 0; b < d->shards.n_buffers; b++)
+        for (int32_t b = 0; !lw_part_gathers_ahead(d) && b < d->shards.n_buffers; b++)
             if (d->shards.buffers[b].module < 0)
                 k->deps[k->n_deps++] = send_buffer(k, d, b, optimizer);
     }

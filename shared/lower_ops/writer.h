@@ -14,7 +14,8 @@ struct lw_pass {
     enum lw_pass_set set;
     bool ends_step;
     bool after_backward; /* copies and launches only when the backward has ended */
-    bool held;           /* weights are there since the pass before: see lw_part_keeps_units */
+    bool held;           /* weights are there since the pass before: see lw_part_keeps_units,
+                          * lw_part_gathers_ahead */
     enum lw_used_map used_map;
 };
 
@@ -54,6 +55,9 @@ struct lw_writer_part {
     int32_t *unit_of;              /* [params] that it comes and goes with; -1 = none */
     struct lw_unit_elsewhere *elsewhere;
     int32_t n_elsewhere;
+    int32_t *gathered_by;          /* [buffers] --overlap-param-gather: the op of the pass that
+                                    * gathers each, in the order of forwards. NULL: without it */
+    int32_t n_gathered, n_waited;  /* of these */
     bool unused_copied, map_reduced;
 };
 
@@ -173,6 +177,12 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
 void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x); /* after a backward */
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
+
+/* lower_gathers_ahead.c: what the module's forward uses is gathered and waited for, and what comes
+ * next is gathered. Nothing without --overlap-param-gather. */
+enum lw_status lw_write_begin_gathers_ahead(const struct lw_pass *pass, struct lw_writer_part *x,
+                                            struct lw_arena *room, struct lw_err *err);
+void lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module);
 
 /* lower_clip.c, nothing of it without --clip: the norm's chain after all reductions, or piece by
  * piece: the pass that takes the squares; their sum over a communicator; the pass that scales,

@@ -48,6 +48,7 @@ struct lw_part_buffer {
     bool expert;                 /* its members share the experts' gradients */
     int32_t module;              /* gathered around its forward and backward; -1: after the optimizer */
     int32_t first_user;          /* the lowest module that uses it, with units; else -1 */
+    int32_t turn;                /* its place in shards.forward, if there is one */
     bool root;                   /* of all modules outside the blocks: gathered around theirs too */
 };
 
@@ -65,6 +66,8 @@ struct lw_part_shards {
     int32_t first_bucket;        /* plan's number of buffer 0 */
     int32_t *unit_of;            /* buffers that a module uses, with units (lower_fsdp.c): */
     int32_t *first_unit;         /* [n_modules + 1] into unit_of */
+    int32_t *forward;            /* [n_buffers] in the order in which forwards use them; NULL:
+                                  * without --overlap-param-gather */
 };
 
 /* The plan's numbers of a part's computing, and what it makes ready. Lists are by module unless said
@@ -197,11 +200,15 @@ bool lw_part_drops_gradients(const struct lw_part *d);
 bool lw_part_reduces_each(const struct lw_part *d);
 /* Gathered weights stay over the micro-batches that are reduced together. */
 bool lw_part_keeps_units(const struct lw_part *d);
+/* Weights that the optimizer changed are gathered before the next step's forward uses them. */
+bool lw_part_gathers_ahead(const struct lw_part *d);
 /* ZeRO-3: a frozen parameter of which a member keeps a share. */
 bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p);
 enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
                                       struct lw_err *err);
 enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
+/* lower_param_gather.c: with --overlap-param-gather, once the units are there. */
+enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);

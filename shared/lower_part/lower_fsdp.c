@@ -2,7 +2,8 @@
  * of every unit. shared/lower_ops/lower_units.c writes the ops of ZeRO-3.
  *
  *   ZeRO-1  a unit is a gradient bucket: the policy's. Its weights are all-gathered after the
- *           optimizer. Whole gradients stay (Megatron's distributed optimizer, DeepSpeed).
+ *           optimizer, or ahead (lower_param_gather.c). Whole gradients stay (Megatron's
+ *           distributed optimizer, DeepSpeed).
  *   ZeRO-2  the same, but gradients take room from the first backward that writes into a bucket until
  *           the bucket is reduced.
  *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
@@ -371,6 +372,6 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     LW_TRY(make_frozen_units(d, frozen, n_frozen, err));
     LW_TRY(sort_shards(d, err));
     d->storage = LW_STORED_UNITS;
-    LW_TRY(index_units(d, err));
+    LW_TRY(d->s->overlap_param_gather ? lw_part_order_gathers(d, err) : index_units(d, err));
     return lw_part_count_owned(d, err);
 }

@@ -8,7 +8,8 @@
  * that of the member with the most elements, for all: nobody's weights can arrive before.
  * Sources: fairscale@146f1602 optim/oss.py (order of flat buffers and broadcasts); DeepSpeed's and
  * FSDP's flat buffers; llm.c llmc/zero.cuh@f1e2ace. Not modelled: memory of optimizer state, which
- * no workload tells, and broadcasts that overlap the next forward. */
+ * no workload tells, and broadcasts that overlap the next forward (gathers that do:
+ * lower_param_gather.c). */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -45,7 +45,8 @@ struct lw_strategy {
     int64_t no_sync;               /* accumulating backwards before each synchronised one */
     int64_t bucket_cap_bytes;      /* -1 = the policy's default */
     int64_t first_bucket_bytes;    /* -1 = the policy's default */
-    int64_t prefetch;              /* units gathered ahead (ZeRO-3); -1 = default */
+    int64_t prefetch;              /* units (ZeRO-3) or buckets (overlap_param_gather) gathered
+                                    * ahead; -1 = default */
     int64_t persist;               /* ZeRO-3: parameters of fewer elements stay on every rank */
     int64_t zero;                  /* ZeRO stage 0..3 */
     int64_t zero_group;            /* ranks that shards lie on; 0 = all that hold a copy */
@@ -66,6 +67,8 @@ struct lw_strategy {
     bool reshard;                  /* ZeRO-3: weights are freed after the forward too */
     bool root_unit;                /* ZeRO-3: modules outside the blocks are one unit, kept until
                                     * the backward's end */
+    bool overlap_param_gather;     /* ZeRO-1 and 2: a bucket's weights are gathered before the next
+                                    * step's forward uses them, not after the optimizer */
     bool sequence_parallel;        /* activations between split layers are cut over the tensor group */
     enum lw_tp_overlap tp_overlap;
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */

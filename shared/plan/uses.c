@@ -72,6 +72,36 @@ bool lw_plan_temporary_weights(const struct lw_plan *p, bool *temporary)
     return any;
 }
 
+static bool note_ahead(const struct lw_plan *p, struct lw_program g, bool *ahead)
+{
+    bool any = false;
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (op->kind == LW_OP_OPTIMIZER)
+            break;
+        if (op->kind == LW_OP_ALL_GATHER && op->bucket >= 0 && lw_plan_is_weights(p, op->bucket))
+            any = ahead[op->bucket] = true;
+    }
+    return any;
+}
+
+bool lw_plan_weights_ahead(const struct lw_plan *p, bool *ahead)
+{
+    bool any = false;
+
+    for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
+        any = note_ahead(p, p->programs[i], ahead) || any;
+    for (int32_t i = 0; any && i < p->n_ops; i++)
+        if (lw_op_class((enum lw_op_kind)p->ops[i].kind) == LW_CLASS_MEMORY &&
+            p->ops[i].bucket >= 0)
+            ahead[p->ops[i].bucket] = false;
+    any = false;
+    for (int32_t b = 0; b < p->n_buckets; b++)
+        any = any || ahead[b];
+    return any;
+}
+
 enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err)
 {
     *u = (struct lw_uses){.p = p, .variant = -1, .role = -1, .here_stage = -1};
@@ -80,10 +110,12 @@ enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct l
     LW_TAKE(&u->room, u->copied_out, p->n_buckets, err);
     LW_TAKE(&u->room, u->here, p->n_params, err);
     LW_TAKE(&u->room, u->temporary, p->n_buckets, err);
+    LW_TAKE(&u->room, u->ahead, p->n_buckets, err);
     LW_TAKE(&u->room, u->held, 2L * p->n_buckets, err);
     LW_TAKE(&u->room, u->module_first, p->n_modules + 2L, err);
     LW_TAKE(&u->room, u->reduces, p->n_sets, err);
-    u->has_temporary = lw_plan_temporary_weights(p, u->temporary);
+    u->has_gathered = lw_plan_temporary_weights(p, u->temporary);
+    u->has_gathered = lw_plan_weights_ahead(p, u->ahead) || u->has_gathered;
     for (int32_t i = 0; !u->has_copies && i < p->n_params; i++)
         u->has_copies = p->params[i].tied >= 0 && p->params[i].tied != i && lw_plan_holds(p, i);
     LW_TRY(index_tied(u, err));
@@ -159,7 +191,7 @@ static void note_program(struct lw_uses *u)
         note_op(u, &p->ops[i]);
 }
 
-/* Gathered weights after a program of the role. */
+/* Gathered weights after a program of the role. An optimizer makes those stale that stay. */
 static void follow_gathers(const struct lw_uses *u, int32_t variant, int32_t *there)
 {
     const struct lw_plan *p = u->p;
@@ -167,15 +199,17 @@ static void follow_gathers(const struct lw_uses *u, int32_t variant, int32_t *th
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        if (op->bucket >= 0 && u->temporary[op->bucket] &&
+        for (int32_t b = 0; op->kind == LW_OP_OPTIMIZER && b < p->n_buckets; b++)
+            there[b] = u->ahead[b] ? -1 : there[b];
+        if (op->bucket >= 0 && (u->temporary[op->bucket] || u->ahead[op->bucket]) &&
             (op->kind == LW_OP_ALL_GATHER || op->kind == LW_OP_FREE))
             there[op->bucket] = op->kind == LW_OP_FREE ? -1 : i;
     }
 }
 
 /* What the passes before each pass of the variant left gathered: the same before all of them.
- * Nothing is left at the end of a step (terms.c). Of equal passes in a row the third leaves what
- * the second does. */
+ * Nothing that is still right is left at the end of a step (terms.c). Of equal passes in a row the
+ * third leaves what the second does. */
 static enum lw_status find_held(struct lw_uses *u, struct lw_err *err)
 {
     const struct lw_plan *p = u->p;
@@ -183,7 +217,7 @@ static enum lw_status find_held(struct lw_uses *u, struct lw_err *err)
     bool seen = false;
 
     memset(u->held, -1, 2 * (size_t)p->n_buckets * sizeof *u->held);
-    for (int32_t i = 0; u->has_temporary && i < 2 * p->n_passes - p->repeat_from; i++) {
+    for (int32_t i = 0; u->has_gathered && i < 2 * p->n_passes - p->repeat_from; i++) {
         int32_t v = lw_plan_variant_of_pass(p, i);
         if (v == before[0] && v == before[1])
             continue;

@@ -48,9 +48,11 @@ struct lw_uses {
     int32_t *module_tied, *next_tied; /* parameters of a module that another one of the stage
                                        * holds: the first, [n_modules]; the next, [n_params]; -1 */
     bool *temporary;     /* [n_buckets] weights that a program of the plan frees */
-    int32_t *held;       /* [n_buckets] of these, at the start of the program: the op that gathered
+    bool *ahead;         /* [n_buckets] weights that are gathered ahead of the forwards that use
+                          * them, and stay until the next optimizer makes them stale */
+    int32_t *held;       /* [n_buckets] of both, at the start of the program: the op that gathered
                           * them in a pass before; -1 = not there */
-    bool has_temporary;
+    bool has_gathered;   /* some bucket is temporary or gathered ahead */
     bool copies;         /* it copies gradients into buckets */
     bool talks;          /* it sends or receives; else `messages` is not filled */
     struct lw_message_ends messages;
@@ -60,6 +62,9 @@ struct lw_uses {
 
 /* temporary[n_buckets], of zeros: set for weights that a program of the plan frees; false: none. */
 bool lw_plan_temporary_weights(const struct lw_plan *p, bool *temporary);
+/* ahead[n_buckets], of zeros: set for weights that a program gathers before it updates, into memory
+ * that no op of the plan takes or frees; false: none. */
+bool lw_plan_weights_ahead(const struct lw_plan *p, bool *ahead);
 
 /* The plan's indexes are in range. lw_uses_free also after a failure. */
 enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err);

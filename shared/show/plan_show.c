@@ -55,6 +55,7 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
             if (!csv && lw_plan_is_gathered(p, set->first_bucket + i))
                 continue; /* lw_plan_show_units */
             bool weights = set->kind == LW_BUCKET_WEIGHTS;
+            bool ahead = weights && p->strategy->overlap_param_gather;
             bool summed = !weights && set->kind != LW_BUCKET_GRADIENTS;
             struct lw_launch_point at = points[i];
             LW_CELLS(t, set->name, set->first_bucket + i, lw_dtype_name(b->dtype), b->n_slots,
@@ -63,8 +64,14 @@ static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_
                 LW_CELLS(t, LW_BYTES_OR_COUNT(b->limit_bytes, csv));
             else
                 LW_CELLS(t, csv ? "" : "none");
-            if (weights || summed) /* sent after the optimizer, summed before it */
-                LW_CELLS(t, csv ? "" : weights ? "optimizer" : "all gradients", csv ? "" : "-");
+            if (weights || summed) /* sent after the optimizer or gathered in the next step,
+                                      * summed before the optimizer */
+                LW_CELLS(t,
+                         csv        ? ""
+                         : !weights ? "all gradients"
+                         : ahead    ? "next step"
+                                    : "optimizer",
+                         csv ? "" : "-");
             else
                 LW_CELLS(t, at.n_ready, csv ? LW_COUNT(lw_ps_to_ns(at.at)) : LW_PS(at.at));
         }

@@ -205,8 +205,17 @@ void random_strategy(struct prng *r, struct random_model *k, struct lw_strategy 
 
 void random_fsdp(struct prng *r, struct lw_strategy *s)
 {
+    bool shares = (s->zero == 1 || s->zero == 2) &&
+                  lw_bucket_policy(s->bucket_policy)->takes & LW_TAKES_SHARES &&
+                  (s->shard_policy == LW_SHARD_FLAT || s->bucket_policy == LW_BUCKET_PER_TENSOR);
+
     if (s->zero == 3 && prng_in(r, 0, 3) == 0)
         give(s, "root-unit", "on");
+    if (shares && s->broadcast_dtype == LW_F32 && prng_in(r, 0, 1)) {
+        give(s, "overlap-param-gather", "on");
+        if (prng_in(r, 0, 1))
+            give_number(s, "prefetch", prng_in(r, 0, 4));
+    }
     if (s->zero == 0 || s->dp == 1 || prng_in(r, 0, 2) > 0)
         return;
     give_number(s, "zero-group", s->dp);

@@ -24,8 +24,8 @@ void random_model(struct prng *r, struct random_model *k);
 /* Borrows k->list for an explicit partition. */
 void random_strategy(struct prng *r, struct random_model *k, struct lw_strategy *s);
 
-/* Of a strategy that shards: now and then two or three groups of ranks, each with a replica, and a
- * root unit. */
+/* Of a strategy that shards: now and then two or three groups of ranks, each with a replica, a
+ * root unit, and weights that are gathered ahead. */
 void random_fsdp(struct prng *r, struct lw_strategy *s);
 
 /* The options that were given, " --dp 4 --pp 2 ...". */

@@ -117,7 +117,7 @@ TEST(every_combination_is_proven_and_runs)
     struct prng r = prng_start("combinations");
     const int plans = unit_cases(400, 3000);
     int made = 0, pipelines = 0, tensor = 0, zero[4] = {0}, clipped = 0, cut_both_ways = 0;
-    int replicas = 0;
+    int replicas = 0, ahead = 0;
 
     for (int tries = 0; made < plans; tries++) {
         static struct random_model k;
@@ -147,14 +147,17 @@ TEST(every_combination_is_proven_and_runs)
         clipped += p.strategy->clip > 0;
         cut_both_ways += p.strategy->zero > 1 && p.strategy->dp > 1 && p.strategy->pp > 1;
         replicas += p.strategy->zero_group > 0;
+        ahead += p.strategy->overlap_param_gather && p.strategy->dp > 1;
         lw_plan_free(&p);
         made++;
     }
     printf("%d plans, %d of them pipelines, %d with tensor parallelism, ZeRO 0 to 3: %d %d %d %d "
-           "(%d of 2 and 3 on data-parallel pipelines), %d with replicas, %d clipped\n",
+           "(%d of 2 and 3 on data-parallel pipelines), %d with replicas, %d clipped, %d that "
+           "gather ahead\n",
            made, pipelines, tensor, zero[0], zero[1], zero[2], zero[3], cut_both_ways, replicas,
-           clipped);
+           clipped, ahead);
     assert_true(pipelines > plans / 3 && tensor > plans / 4 && clipped > plans / 4);
     assert_true(zero[1] > plans / 10 && zero[2] > plans / 10 && zero[3] > plans / 10);
     assert_true(cut_both_ways > plans / 10 && replicas > plans / 30);
+    assert_true(ahead > plans / 60);
 }
