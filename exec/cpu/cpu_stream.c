@@ -84,8 +84,9 @@ static enum lw_status run_part(const struct exec_world *w, const struct exec_par
     case EXEC_PART_CHECK:
         if (!exec_has_poison(p->from_dtype, p->from, p->count))
             return LW_OK;
-        return lw_fail(err, LW_EFAILED, "weights of %s are used after they were freed and before "
-                                        "they were gathered again", lw_dtype_name(p->from_dtype));
+        return lw_fail(err, LW_EFAILED,
+                       "weights of %s are used after they were freed or updated and before they "
+                       "were gathered again", lw_dtype_name(p->from_dtype));
     case EXEC_PART_EXPECT:
         exec_gradient_expect(p);
         return LW_OK;

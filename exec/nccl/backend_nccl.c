@@ -585,8 +585,8 @@ static enum lw_status failed_by_flag(int32_t flag, struct lw_err *err)
                    flag == 1                 ? "made to fail"
                    : flag == KERNEL_BAD_ROWS ? "a list of a sparse gradient's rows does not fit: "
                                                "another parameter's, or longer than its room"
-                                             : "weights are used after they were freed and before "
-                                               "they were gathered again");
+                                             : "weights are used after they were freed or updated "
+                                               "and before they were gathered again");
 }
 
 /* One look at everything. *done: all that was given has ended. */

@@ -11,7 +11,7 @@
 
 /* Of the run of reference: weights, two states, sum, what was read (twice as wide) and its own
  * type. */
-enum { VERIFY_BYTES = 8 * 4 };
+enum { VERIFY_BYTES = 8 * 4, BEFORE_BYTES = 2 * 4 /* its own, a step before */ };
 
 static double largest_param(const struct lw_plan *p)
 {
@@ -38,7 +38,8 @@ static enum lw_status compare(const struct exec_tensors *m, const struct lw_exec
                       (double)m->grad_bytes + (double)m->bucket_bytes + (double)m->sparse.bytes,
                       state, (double)exec_tensors_message_bytes(m)};
     double rank = parts[0] + parts[1] + parts[2] + parts[3];
-    double check = o->verify ? VERIFY_BYTES * largest_param(m->plan) : 0;
+    double each = VERIFY_BYTES + (m->has_ahead ? BEFORE_BYTES : 0);
+    double check = o->verify ? each * largest_param(m->plan) : 0;
 
     if (rank * n_here + check <= there)
         return LW_OK;

@@ -1,5 +1,6 @@
-/* Weights that a member does not keep (ZeRO-3). Giving them up overwrites what others own with a
- * pattern that no weight has; an op that uses weights looks for it first, where runs are
+/* Weights that a member does not keep (ZeRO-3), or that are stale from the optimizer to the next
+ * step's gather (--overlap-param-gather). Giving them up, or the optimizer, overwrites what others
+ * own with a pattern that no weight has; an op that uses weights looks for it first, where runs are
  * verified. So a gather that is lost, late or cut off fails by name instead of going unseen,
  * although gradients here do not depend on weights. */
 #include "exec/backend/element.h"
@@ -74,6 +75,13 @@ static enum lw_status unit_parts(const struct exec_tensors *m, int32_t bucket, i
     return LW_OK;
 }
 
+static bool is_ahead(const struct exec_tensors *m, int32_t bucket)
+{
+    const struct lw_bucket *b = &m->plan->buckets[bucket];
+
+    return b->n_slots > 0 && m->ahead[m->plan->slots[b->first_slot]];
+}
+
 enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op *op,
                                const struct exec_layout *own, int32_t rank,
                                struct exec_parts *parts, struct lw_err *err)
@@ -83,6 +91,9 @@ enum lw_status exec_unit_parts(const struct exec_tensors *m, const struct lw_op 
     if (op->kind == LW_OP_FREE && op->bucket >= 0 && own->units_comm[op->bucket] >= 0)
         return unit_parts(m, op->bucket, own->units_comm[op->bucket], -1, EXEC_PART_POISON, rank,
                           parts, err);
+    for (int32_t b = 0; op->kind == LW_OP_OPTIMIZER && b < m->plan->n_buckets; b++)
+        if (own->units_comm[b] >= 0 && is_ahead(m, b))
+            LW_TRY(unit_parts(m, b, own->units_comm[b], -1, EXEC_PART_POISON, rank, parts, err));
     for (int32_t b = 0; lw_op_uses_weights(op) && b < m->plan->n_buckets; b++)
         if (own->units_comm[b] >= 0)
             LW_TRY(unit_parts(m, b, own->units_comm[b], op->module, EXEC_PART_CHECK, rank, parts,

@@ -232,8 +232,8 @@ static void place_all_copies(struct exec_tensors *m)
                     place_copies(m, v, last, r);
 }
 
-/* Flat buffers of weights that are freed, and the class that gathers them in any pass of a
- * step. */
+/* Flat buffers of weights that are gathered before they are used, and the class that gathers them
+ * in any pass of a step. */
 static void note_units(const struct exec_tensors *m, int32_t role, struct exec_layout *l)
 {
     const struct lw_plan *p = m->plan;
@@ -244,26 +244,29 @@ static void note_units(const struct exec_tensors *m, int32_t role, struct exec_l
         const struct lw_program *g = &p->programs[(int64_t)v * p->n_roles + role];
         for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
             int32_t b = p->ops[i].kind == LW_OP_ALL_GATHER ? p->ops[i].bucket : -1;
-            if (b >= 0 && lw_plan_is_weights(p, b) && p->buckets[b].n_slots > 0 &&
-                m->temporary[p->slots[p->buckets[b].first_slot]])
+            int32_t a = b >= 0 && lw_plan_is_weights(p, b) && p->buckets[b].n_slots > 0
+                            ? p->slots[p->buckets[b].first_slot]
+                            : -1;
+            if (a >= 0 && (m->temporary[a] || m->ahead[a]))
                 l->units_comm[b] = p->ops[i].comm;
         }
     }
 }
 
-/* Parameters in flat buffers of weights that a program frees. */
-static enum lw_status note_temporary(struct exec_tensors *m, struct lw_err *err)
+/* Parameters in the buckets that `find` finds. */
+static enum lw_status note_params(const struct lw_plan *p,
+                                  bool (*find)(const struct lw_plan *, bool *), bool *params,
+                                  bool *any, struct lw_err *err)
 {
-    const struct lw_plan *p = m->plan;
-    bool *temporary = lw_calloc((size_t)p->n_buckets + 1, sizeof *temporary);
+    bool *found = lw_calloc((size_t)p->n_buckets + 1, sizeof *found);
 
-    if (!temporary)
+    if (!found)
         return lw_fail_nomem(err);
-    lw_plan_temporary_weights(p, temporary);
+    *any = find(p, found);
     for (int32_t b = 0; b < p->n_buckets; b++)
-        for (int32_t s = 0; temporary[b] && s < p->buckets[b].n_slots; s++)
-            m->temporary[p->slots[p->buckets[b].first_slot + s]] = true;
-    lw_free(temporary);
+        for (int32_t s = 0; found[b] && s < p->buckets[b].n_slots; s++)
+            params[p->slots[p->buckets[b].first_slot + s]] = true;
+    lw_free(found);
     return LW_OK;
 }
 
@@ -533,9 +536,11 @@ static void index_members(const struct lw_plan *p, enum lw_comm_purpose purpose,
 static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
+    bool any;
 
     LW_TAKE(&m->arena, m->sharded, p->n_params, err);
     LW_TAKE(&m->arena, m->temporary, p->n_params, err);
+    LW_TAKE(&m->arena, m->ahead, p->n_params, err);
     LW_TAKE(&m->arena, m->next_tied, p->n_params, err);
     lw_plan_link_tied(p, m->next_tied);
     LW_TAKE(&m->arena, m->member.data, p->n_ranks, err);
@@ -545,7 +550,8 @@ static enum lw_status index_shards(struct exec_tensors *m, struct lw_err *err)
     for (int32_t s = 0; s < p->n_shards; s++)
         if (p->shards[s].owner >= 0)
             m->sharded[p->shards[s].param] = true;
-    return note_temporary(m, err);
+    LW_TRY(note_params(p, lw_plan_temporary_weights, m->temporary, &any, err));
+    return note_params(p, lw_plan_weights_ahead, m->ahead, &m->has_ahead, err);
 }
 
 /* A run that compares first goes on in this layout. */

@@ -32,8 +32,8 @@ struct exec_layout {
     int64_t *stage_at;     /* [n_buckets] offset in the bucket memory, bytes; -1 = another variant's */
     int64_t *wire_at;      /* [n_buckets] what is reduced; = stage_at unless cast */
     int32_t *divisor;      /* [n_buckets] members of the group that reduces it; 1 = nobody */
-    int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights which a program
-                            * of the plan frees again; -1 = none such */
+    int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights before it is
+                            * used (temporary, ahead); -1 = none such */
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
     bool *apart;           /* [n_ops] its slot serves no other message, in any variant */
     int32_t *before_of;    /* [n_ops] the message whose slot it took over; -1 = none */
@@ -85,7 +85,8 @@ struct exec_tensors {
     struct exec_world *world;
     struct exec_facts facts;
     bool compares;               /* messages carry values, which ops compare: no op overwrites what
-                                  * is still to be compared, or uses weights that were freed */
+                                  * is still to be compared, or uses weights that were freed or
+                                  * that the optimizer made stale */
     struct exec_optimizer optimizer;
     int32_t batch_steps;         /* of the largest batch */
     struct exec_layout *layouts; /* [n_variants * n_roles] */
@@ -95,6 +96,8 @@ struct exec_tensors {
     int64_t *state_at;           /* [n_params] offset in masters and state, elements */
     bool *sharded;               /* [n_params] its shards have owners */
     bool *temporary;             /* [n_params] a member keeps its own shards alone */
+    bool *ahead, has_ahead;      /* [n_params] others' shards are those of the step before, from the
+                                  * optimizer to the next step's gather; some parameter is so */
     int32_t *next_tied;          /* [n_params] lw_plan_link_tied */
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */

@@ -314,6 +314,9 @@ void exec_reference_run(struct exec_reference *f, int32_t param, int32_t rank)
         memset(f->state[k], 0, (size_t)n * sizeof *f->state[k]);
     for (int32_t step = 0; step < f->n_steps; step++) {
         struct exec_update u = exec_update_of(&f->m->optimizer, step);
+        if (f->before && step + 1 == f->n_steps)
+            exec_convert((enum lw_dtype)p->params[param].dtype, f->before, LW_F32, f->weights, n,
+                         1);
         add_up(f, param, rank, step, first);
         if (f->m->clips)
             clip(f, param, divisor, exec_reference_squares(f, rank, step));
@@ -346,7 +349,7 @@ static enum lw_status make_room(struct exec_reference *f, struct lw_err *err)
     for (int32_t i = 0; i < f->m->plan->n_params; i++)
         if (f->m->plan->params[i].numel > most)
             most = f->m->plan->params[i].numel;
-    f->weights = lw_alloc((size_t)most * 8 * sizeof *f->weights);
+    f->weights = lw_alloc((size_t)most * (f->m->has_ahead ? 10 : 8) * sizeof *f->weights);
     f->copied = lw_calloc((size_t)f->m->plan->n_params + 1, sizeof *f->copied);
     if (!f->weights || !f->copied)
         return lw_fail_nomem(err);
@@ -355,6 +358,7 @@ static enum lw_status make_room(struct exec_reference *f, struct lw_err *err)
     f->sum = f->weights + 3 * most;
     f->got = f->weights + 4 * most; /* of any type: up to twice as wide */
     f->own = f->weights + 6 * most;
+    f->before = f->m->has_ahead ? f->weights + 8 * most : NULL;
     return LW_OK;
 }
 

@@ -19,6 +19,8 @@ struct exec_reference {
     float *weights, *state[EXEC_MAX_STATES], *sum; /* [largest parameter] of the one run last */
     void *own, *got;             /* [the same, of any type]: own its weights in their type, got: room
                                   * for what it is compared with */
+    void *before;                /* own, but for the last step's update; NULL: the plan gathers no
+                                  * weights ahead */
     bool *copied;                /* [n_params] at several stages */
     double *squares;             /* [n_steps] of all gradients but those of ignored parameters */
     double *own_squares;         /* [n_local * n_steps] of these, in the rank's replica of the model;
@@ -30,7 +32,8 @@ enum lw_status exec_reference_init(struct exec_reference *f, const struct exec_t
                                    int32_t n_steps, struct lw_err *err);
 void exec_reference_free(struct exec_reference *f);
 
-/* weights, state and own of a parameter after all steps, as a local rank should hold them. */
+/* weights, state, own and before of a parameter after all steps, as a local rank should hold
+ * them. */
 void exec_reference_run(struct exec_reference *f, int32_t param, int32_t rank);
 /* Local ranks that should hold the same of it. */
 bool exec_reference_alike(const struct exec_reference *f, int32_t param, int32_t rank,

@@ -115,7 +115,10 @@ static enum lw_status compare(struct check *k, int32_t param, int32_t rank,
     for (int64_t e = 0; e < n; e++) {
         if (memcmp(got + e * size, want + e * size, (size_t)size) == 0)
             continue;
-        explain(f, param, rank, first + e, why, sizeof why);
+        if (h->want == f->before)
+            snprintf(why, sizeof why, " before its last update");
+        else
+            explain(f, param, rank, first + e, why, sizeof why);
         return lw_fail(err, LW_ENO,
                        "%s of parameter %d '%s', element %lld, rank %d: %.9g, the one-rank run has "
                        "%.9g%s", h->what, param, m->plan->params[param].name,
@@ -145,6 +148,8 @@ static enum lw_status compare_state(struct check *k, int32_t param, int32_t rank
     return LW_OK;
 }
 
+/* What is gathered ahead is others' of the step before: the last update reaches them in a step
+ * that does not come. */
 static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank,
                                     struct lw_err *err)
 {
@@ -154,15 +159,23 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
     struct held h = {"weight", (enum lw_dtype)p->params[param].dtype,
                      (const char *)m->ranks[rank].weights + m->weights.at[param], k->ref.own};
 
-    if (!m->temporary[param])
+    struct held gathered = {"gathered weight", h.dtype, h.mem, k->ref.before};
+    bool apart = m->temporary[param] || m->ahead[param];
+
+    if (!apart)
         LW_TRY(compare(k, param, rank, &h, 0, n, err));
     if (!m->sharded[param])
         return compare_state(k, param, rank, 0, n, err);
     for (int32_t s = 0; s < p->n_shards; s++) {
         const struct lw_shard *x = &p->shards[s];
-        if (x->param != param || !exec_shard_is_mine(m, s, rank))
+        if (x->param != param)
             continue;
-        if (m->temporary[param])
+        if (!exec_shard_is_mine(m, s, rank)) {
+            if (m->ahead[param])
+                LW_TRY(compare(k, param, rank, &gathered, x->first, x->numel, err));
+            continue;
+        }
+        if (apart)
             LW_TRY(compare(k, param, rank, &h, x->first, x->numel, err));
         if (p->params[param].trainable)
             LW_TRY(compare_state(k, param, rank, x->first, x->numel, err));
