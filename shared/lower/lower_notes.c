@@ -88,9 +88,13 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
 {
     const struct lw_part_shards *h = &d->shards;
     int32_t n_kept = 0;
+    char ahead[32] = "all of two parts";
 
     for (int32_t i = 0; i < h->n_buffers; i++)
         n_kept += h->buffers[i].module < 0;
+    if (d->s->prefetch >= 0 || d->s->pp == 1)
+        snprintf(ahead, sizeof ahead, "%" PRId64,
+                 d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT);
     lw_builder_note(b, "gradients: %d %s, reduce-scattered; each member updates its share",
                     h->n_buffers, d->s->zero == 3 ? "units, one per module, dtype and device"
                                                   : "buckets");
@@ -100,8 +104,8 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
     if (lw_part_gathers_ahead(d))
         lw_builder_note(b,
                         "weights: %d flat buffers are all-gathered before the first forward of the "
-                        "next step that uses them, %" PRId64 " ahead",
-                        n_kept, d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT);
+                        "next step that uses them, %s ahead",
+                        n_kept, ahead);
     else if (d->s->zero == 2)
         lw_builder_note(b, "weights: all-gathered after the optimizer, %d flat buffers", n_kept);
     if (d->s->zero == 3)

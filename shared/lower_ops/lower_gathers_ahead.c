@@ -1,12 +1,15 @@
 /* The gathers of --overlap-param-gather: at the head of a step, what the optimizer of the step
  * before changed. The first module that uses a bucket waits for it; the next bucket's gather begins
- * when this wait is over, beside the modules that use this bucket. Later micro-batches find all
+ * when this wait is over, beside the modules that use this bucket. In a pipeline all other buckets
+ * of the part and of the next part on the rank follow the first wait. Later micro-batches find all
  * there.
  *
- * Source: NVIDIA/Megatron-LM@00119989 megatron/core/distributed/param_and_grad_buffer.py,
+ * Sources: NVIDIA/Megatron-LM@00119989 megatron/core/distributed/param_and_grad_buffer.py,
  * finish_param_sync: it issues the bucket's own gather unless it was issued before, waits, and
- * issues that of the next one. Which buckets, in which order:
- * shared/lower_part/lower_param_gather.c. */
+ * issues that of the next one; distributed_data_parallel.py: one bucket on stages after the first;
+ * NVIDIA/Megatron-LM@00611e6e megatron/core/pipeline_parallel/schedules.py, param_sync_func: an
+ * interleaved schedule begins with the gathers of two model chunks, and each later one is issued a
+ * chunk ahead. Which buckets, in which order: shared/lower_part/lower_param_gather.c. */
 #include "shared/lower_ops/writer.h"
 
 enum lw_status lw_write_begin_gathers_ahead(const struct lw_pass *pass, struct lw_writer_part *x,
@@ -21,12 +24,12 @@ enum lw_status lw_write_begin_gathers_ahead(const struct lw_pass *pass, struct l
     return LW_OK;
 }
 
-/* Buckets whose turn is up to `last`. */
-static void gather_to(struct lw_writer *k, struct lw_writer_part *x, int64_t last)
+/* The first n buckets of the part. */
+static void gather_first(struct lw_writer *k, struct lw_writer_part *x, int64_t n)
 {
     const struct lw_part_shards *h = &x->d->shards;
 
-    for (; x->n_gathered < h->n_buffers && x->n_gathered <= last; x->n_gathered++) {
+    for (; x->n_gathered < h->n_buffers && x->n_gathered < n; x->n_gathered++) {
         const struct lw_part_buffer *f = &h->buffers[h->forward[x->n_gathered]];
         struct lw_op op = lw_write_collective(
             k, LW_OP_ALL_GATHER, f->elements * lw_dtype_size(f->dtype), f->dtype);
@@ -39,10 +42,21 @@ static void gather_to(struct lw_writer *k, struct lw_writer_part *x, int64_t las
     }
 }
 
+/* How many buckets are issued beyond the part's bucket `last`: in a pipeline all others of the part
+ * and those of the next part on the rank. */
+static int64_t ahead_of(const struct lw_writer *k, const struct lw_writer_part *x, int32_t last)
+{
+    const struct lw_strategy *s = x->d->s;
+    bool is_last = x + 1 == k->parts + k->n_parts;
+
+    if (s->prefetch >= 0 || s->pp == 1)
+        return s->prefetch >= 0 ? s->prefetch : LW_PREFETCH_DEFAULT;
+    return x->d->shards.n_buffers - 1 - last + (is_last ? 0 : (x + 1)->d->shards.n_buffers);
+}
+
 void lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
     const struct lw_part_shards *h = &x->d->shards;
-    int64_t ahead = x->d->s->prefetch >= 0 ? x->d->s->prefetch : LW_PREFETCH_DEFAULT;
     int32_t last = -1;
 
     if (!x->gathered_by)
@@ -51,8 +65,10 @@ void lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_
         last = h->buffers[h->unit_of[i]].turn > last ? h->buffers[h->unit_of[i]].turn : last;
     if (last < x->n_waited)
         return;
-    gather_to(k, x, last);
+    gather_first(k, x, last + 1);
     lw_write_wait(k, "weights", x->gathered_by + x->n_waited, last + 1 - x->n_waited);
     x->n_waited = last + 1;
-    gather_to(k, x, last + ahead);
+    for (int64_t n = last + 1 + ahead_of(k, x, last); x < k->parts + k->n_parts && n > 0;
+         n -= x++->d->shards.n_buffers)
+        gather_first(k, x, n); /* also of the parts after it, whose forwards come next */
 }

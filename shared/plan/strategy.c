@@ -132,7 +132,8 @@ static const struct option {
            on_off),
      BOOLEAN, AT(overlap_param_gather), 0},
     {PLAIN("prefetch", "N",
-           "gathered ahead: units of ZeRO-3, buckets of --overlap-param-gather (1)"),
+           "gathered ahead: units of ZeRO-3, buckets of --overlap-param-gather (1; these in "
+           "pipelines: all of a part and the next part)"),
      INT, AT(prefetch), 0},
     {PLAIN("persist", "N", "ZeRO-3: parameters of fewer elements stay on every rank (0)"), INT,
      AT(persist), 0},

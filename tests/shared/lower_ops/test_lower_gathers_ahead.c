@@ -18,6 +18,32 @@
 
 enum { ROOM = 4096 };
 
+enum { MOST = 8 };
+
+struct line { /* modules with a bucket each */
+    struct lw_workload w;
+    struct lw_module modules[MOST];
+    struct lw_param params[MOST];
+    int32_t order[MOST];
+    lw_ps forward[MOST], gather[MOST];
+};
+
+static void line_of(struct line *x, int32_t n)
+{
+    memset(x, 0, sizeof *x);
+    for (int32_t i = 0; i < n; i++) {
+        x->modules[i] = tiny_module("m", 1);
+        x->modules[i].output_bytes = 80;
+        x->params[i] = tiny_param("p", 100, i, 2 * (n - i));
+        x->order[i] = n - 1 - i;
+    }
+    x->w = (struct lw_workload){.name = "line", .n_modules = n, .n_params = n, .n_ready = n,
+                                .modules = x->modules, .params = x->params,
+                                .ready_order = x->order, .batch = 1, .optimizer_ps = 1000000};
+    x->w.from.rank = x->w.from.step = -1;
+    x->w.recorded.step_ps = x->w.recorded.step_spread_ps = -1;
+}
+
 static struct lw_plan build_tiny(const char *words)
 {
     struct tiny t;
@@ -118,6 +144,50 @@ TEST(a_step_of_several_forwards_gathers_once)
     expect_variant("dp 2 micro-batches 2 " AHEAD, "first",
                    "AG05/400 Ew AG14/808 F0:1 Ew AG23/1200 F1:2 Ew F2:3 B2:5 B2:1 B1:2 B1:2 B0:2 "
                    "F0:1 F1:2 F2:3 " REDUCED);
+}
+
+/* The first ops of rank 0 that gather, wait for a gather, or compute. */
+static void expect_head(const struct lw_workload *w, const char *words, const char *head)
+{
+    char text[ROOM] = "";
+    size_t at = 0;
+    struct lw_plan p = plan_of_words(w, words);
+    struct lw_program g = lw_plan_program(&p, 0, 0);
+
+    for (int32_t i = g.first_op; i < g.first_op + g.n_ops && at < strlen(head); i++) {
+        enum lw_op_kind kind = (enum lw_op_kind)p.ops[i].kind;
+        bool waits = kind == LW_OP_EVENT_WAIT && strcmp(p.ops[i].name, "weights") == 0;
+        if (kind != LW_OP_ALL_GATHER && kind != LW_OP_FORWARD && !waits)
+            continue;
+        at += waits ? (size_t)snprintf(text + at, ROOM - at, "Ew ")
+                    : (size_t)snprintf(text + at, ROOM - at, "%s%d ", lw_op_letter(kind),
+                                       p.ops[i].module);
+    }
+    assert_string_equal(text, head);
+    lw_plan_free(&p);
+}
+
+/* Eight modules, a bucket each: two or four parts on each of two ranks. */
+TEST(a_pipeline_gathers_part_by_part)
+{
+    struct line x;
+
+    line_of(&x, 8);
+    expect_head(&x.w,
+                "dp 2 pp 2 micro-batches 4 bucket-policy per-tensor zero 1 overlap-param-gather on",
+                "AG0 Ew AG1 AG2 AG3 F0 Ew F1 Ew F2 Ew F3 F0 ");
+    expect_head(&x.w,
+                "dp 2 pp 2 micro-batches 4 bucket-policy per-tensor zero 1 overlap-param-gather on "
+                "prefetch 1",
+                "AG0 Ew AG1 F0 Ew AG2 F1 Ew AG3 F2 Ew F3 F0 ");
+    expect_head(&x.w,
+                "dp 2 pp 2 chunks 2 schedule interleaved-1f1b micro-batches 4 bucket-policy "
+                "per-tensor zero 1 overlap-param-gather on",
+                "AG0 Ew AG1 AG4 AG5 F0 Ew F1 F0 F1 Ew F4 Ew F5 ");
+    expect_head(&x.w,
+                "dp 2 pp 2 chunks 4 schedule interleaved-1f1b micro-batches 4 bucket-policy "
+                "per-tensor zero 1 overlap-param-gather on",
+                "AG0 Ew AG2 F0 F0 Ew AG4 F2 F2 Ew AG6 F4 ");
 }
 
 static int64_t static_bytes(const char *words)
@@ -264,33 +334,14 @@ TEST(a_share_of_another_owner_is_found)
 
 /* --- time ------------------------------------------------------------------------------------ */
 
-enum { MOST = 8 };
-
-struct line { /* modules with a bucket each */
-    struct lw_workload w;
-    struct lw_module modules[MOST];
-    struct lw_param params[MOST];
-    int32_t order[MOST];
-    lw_ps forward[MOST], gather[MOST];
-};
-
 static void draw(struct prng *r, struct line *x)
 {
-    int32_t n = (int32_t)prng_in(r, 2, MOST);
-
-    memset(x, 0, sizeof *x);
-    for (int32_t i = 0; i < n; i++) {
-        x->modules[i] = tiny_module("m", 1);
+    line_of(x, (int32_t)prng_in(r, 2, MOST));
+    for (int32_t i = 0; i < x->w.n_modules; i++) {
         x->forward[i] = x->modules[i].forward_ps = prng_in(r, 0, 600000);
-        x->params[i] = tiny_param("p", 2 * prng_in(r, 1, 500), i, 2 * (n - i));
+        x->params[i].numel = 2 * prng_in(r, 1, 500);
         x->gather[i] = x->params[i].numel * 4 * 125; /* two ranks: half of it at 4 bytes a ns */
-        x->order[i] = n - 1 - i;
     }
-    x->w = (struct lw_workload){.name = "line", .n_modules = n, .n_params = n, .n_ready = n,
-                                .modules = x->modules, .params = x->params,
-                                .ready_order = x->order, .batch = 1, .optimizer_ps = 1000000};
-    x->w.from.rank = x->w.from.step = -1;
-    x->w.recorded.step_ps = x->w.recorded.step_spread_ps = -1;
 }
 
 static lw_ps end_of(const struct line *x, const char *words, int32_t n_steps)
