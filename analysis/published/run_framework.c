@@ -142,6 +142,12 @@ enum lw_tp_overlap lw_run_tp_overlap(const struct lw_run *r)
     return lw_run_framework_of(r)->tp_overlap;
 }
 
+/* Cells of "yes (overlap-param-gather)" or "DP grad-reduce and param-gather" (Megatron-LM's). */
+bool lw_run_gathers_ahead(const struct lw_run *r)
+{
+    return strstr(r->dist_optimizer, "param-gather") || strstr(r->overlap, "param-gather");
+}
+
 const struct lw_run_framework *lw_run_framework_of(const struct lw_run *r)
 {
     const struct lw_run_framework *f = frameworks;

@@ -39,6 +39,9 @@ struct lw_run_framework {
  * framework's usual way. */
 enum lw_tp_overlap lw_run_tp_overlap(const struct lw_run *r);
 
+/* The row says that updated parameters are gathered beside the next forward. */
+bool lw_run_gathers_ahead(const struct lw_run *r);
+
 /* Whether the row's options contain `option`: one of the words of steps[] in run_framework.c. Rows
  * of "cumulative" options name the last one and contain those before it. */
 bool lw_run_takes(const struct lw_run *r, const char *option);

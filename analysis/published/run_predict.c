@@ -186,6 +186,7 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
     s->bucket_cap_bytes = ddp ? f->ddp_bucket : s->bucket_cap_bytes;
     if (s->zero > 0)
         s->shard_policy = LW_SHARD_FLAT;
+    s->overlap_param_gather = (s->zero == 1 || s->zero == 2) && lw_run_gathers_ahead(r);
     if (r->pp > 1)
         lw_run_parts(r, list, size);
     const struct setting settings[] = {

@@ -38,6 +38,22 @@ TEST(tensor_collectives_overlap_as_the_row_or_the_framework_says)
     }
 }
 
+TEST(parameters_are_gathered_ahead_where_the_row_says_so)
+{
+    static const struct {
+        const char *dist_optimizer, *overlap;
+        bool expected;
+    } cases[] = {{"yes (overlap-param-gather)", "", true},
+                 {"yes", "DP grad-reduce and param-gather, TP comm overlap", true},
+                 {"yes", "DP grad-reduce, TP comm overlap", false},
+                 {"", "yes", false}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_run r = {.dist_optimizer = cases[k].dist_optimizer, .overlap = cases[k].overlap};
+        assert_int_equal(lw_run_gathers_ahead(&r), cases[k].expected);
+    }
+}
+
 /* Rows of one cluster before and after a repair of its nodes have networks of their own. */
 TEST(a_figure_may_be_of_the_nodes_state)
 {

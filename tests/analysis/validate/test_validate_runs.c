@@ -359,6 +359,19 @@ TEST(nanotron_without_zero_reduces_beside_the_backward)
                 step_of("nanotron", "1", "yes", "1", "1"));
 }
 
+/* Gathers are no part of ZeRO-0; ZeRO-3 has its own. */
+TEST(gathers_beside_the_forward_shorten_a_step)
+{
+    static const char *const ahead = "grad-reduce and param-gather";
+
+    assert_true(step_of("Megatron", "1", ahead, "1", "1") <
+                step_of("Megatron", "1", "yes", "1", "1"));
+    assert_true(step_of("Megatron", "0", ahead, "1", "1") ==
+                step_of("Megatron", "0", "yes", "1", "1"));
+    assert_true(step_of("Megatron", "ZeRO-3", ahead, "1", "1") ==
+                step_of("Megatron", "ZeRO-3", "yes", "1", "1"));
+}
+
 /* 24 layers on two stages: five chunks do not divide the 12 of a stage, six do. */
 TEST(megatrons_chunks_divide_the_layers_of_a_stage)
 {
