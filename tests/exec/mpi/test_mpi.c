@@ -199,6 +199,7 @@ TEST(every_kind_of_plan_ends_like_one_rank)
         /* with LAPWING_MANY */
         "2 --dp 2",
         "4 --dp 4 --zero 1",
+        "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --overlap-param-gather on",
         "3 --dp 3 --bucket-policy per-tensor",
         "4 --pp 4 --schedule dualpipe --micro-batches 8",
         "4 --dp 2 --pp 2 --zero 1 --micro-batches 2 --consolidate 3",
