@@ -117,6 +117,7 @@ TEST(a_gather_that_is_missing_is_named)
     if (!strstr(err.msg, "step 1: weights of f32 are used after they were freed or updated and "
                          "before they were gathered again"))
         fail_msg("%s", err.msg);
+    lw_exec_result_free(&r);
     for (int32_t i = 0; i < p.n_ops; i++)
         p.ops[i].module = lw_op_uses_weights(&p.ops[i]) ? -1 : p.ops[i].module;
     exec_expect_fault(&p, &o, "gathered weight of parameter 0 'w0', element 5, rank 0: ");
