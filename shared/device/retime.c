@@ -203,12 +203,14 @@ static lw_ps at_most(lw_ps t, lw_ps most)
 static void scale_module(struct lw_module *m, const struct ratios *r)
 {
     lw_ps *const times[] = {&m->forward_ps, &m->backward_input_ps, &m->backward_weight_ps};
+    lw_ps forward = m->forward_ps, backward = lw_module_backward(m);
     lw_ps *const whole[] = {&m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps};
 
     for (int k = 0; k < LW_N_PRODUCT_PHASES; k++) {
         *times[k] = scaled(*times[k], r->phase[k]);
         *whole[k] = at_most(scaled(*whole[k], r->whole[k]), *times[k]);
     }
+    lw_module_move_attention(m, forward, backward);
     m->selective_ps = scaled(m->selective_ps, r->phase[LW_PRODUCTS_FORWARD]);
     /* the two together stay within the forward */
     lw_ps products = at_most(scaled(m->tp_column_ps + m->tp_row_ps, r->products), m->forward_ps);

@@ -44,12 +44,31 @@ void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIEL
         &m->whole_forward_ps, &m->whole_input_ps, &m->whole_weight_ps, &m->forward_flops,
         &m->forward_bytes, &m->output_bytes, &m->tp_forward_bytes, &m->tp_backward_bytes,
         &m->dispatch_bytes, &m->tp_column_ps, &m->tp_row_ps,
+        &m->attention_start_ps, &m->attention_ps,
+        &m->attention_backward_start_ps, &m->attention_backward_ps,
         &m->kept_bytes[0], &m->kept_bytes[1], &m->kept_bytes[2],
         &m->whole_kept_bytes[0], &m->whole_kept_bytes[1], &m->whole_kept_bytes[2],
     };
 
     _Static_assert(LW_N_RECOMPUTE == 3, "kept_bytes are listed above");
     memcpy(fields, all, sizeof all);
+}
+
+static void move_range(lw_ps *start, lw_ps *length, lw_ps old, lw_ps now)
+{
+    lw_ps from = *start, to = *start + *length;
+
+    if (old <= 0 || old == now)
+        return;
+    *start = (lw_ps)((__int128)from * now / old);
+    *length = (lw_ps)((__int128)to * now / old) - *start;
+}
+
+void lw_module_move_attention(struct lw_module *m, lw_ps old_forward, lw_ps old_backward)
+{
+    move_range(&m->attention_start_ps, &m->attention_ps, old_forward, m->forward_ps);
+    move_range(&m->attention_backward_start_ps, &m->attention_backward_ps, old_backward,
+               lw_module_backward(m));
 }
 
 lw_ps lw_workload_forward_ps(const struct lw_workload *w)
@@ -206,6 +225,30 @@ static enum lw_status check_products(int32_t i, const struct lw_module *m, struc
                    (double)m->forward_ps / LW_PS_PER_NS);
 }
 
+/* Attention lies inside the forward, and inside the backward. */
+static enum lw_status check_attention(int32_t i, const struct lw_module *m, struct lw_err *err)
+{
+    const struct {
+        const char *name;
+        lw_ps start, length, all;
+    } of[] = {
+        {"attention", m->attention_start_ps, m->attention_ps, m->forward_ps},
+        {"attention_backward", m->attention_backward_start_ps, m->attention_backward_ps,
+         lw_module_backward(m)},
+    };
+
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+        if (of[k].start < 0 || of[k].length < 0 || of[k].length > of[k].all ||
+            of[k].start > of[k].all - of[k].length)
+            return lw_fail(err, LW_EFORMAT,
+                           "at modules[%" PRId32 "].%s_ns: found %.3f from %s_start_ns %.3f on, "
+                           "allowed: a part of the module's %.3f",
+                           i, of[k].name, (double)of[k].length / LW_PS_PER_NS, of[k].name,
+                           (double)of[k].start / LW_PS_PER_NS,
+                           (double)of[k].all / LW_PS_PER_NS);
+    return LW_OK;
+}
+
 static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps *sum,
                                    struct lw_err *err)
 {
@@ -241,6 +284,7 @@ static enum lw_status check_module(const struct lw_workload *w, int32_t i, lw_ps
     LW_TRY(add_time(err, sum, m->forward_ps));
     LW_TRY(add_time(err, sum, m->backward_input_ps));
     LW_TRY(add_time(err, sum, m->backward_weight_ps));
+    LW_TRY(check_attention(i, m, err));
     return check_products(i, m, err);
 }
 

@@ -48,6 +48,10 @@ struct lw_module {
     int64_t whole_kept_bytes[LW_N_RECOMPUTE];
     int64_t kv_bytes; /* context parallelism: keys and values that its attention reads; 0 = none. A
                        * tensor group divides them */
+    /* Attention itself, scores and sums over values: where it begins in the forward and in the
+     * backward window, and how long it takes there; length 0 = unknown. */
+    lw_ps attention_start_ps, attention_ps;
+    lw_ps attention_backward_start_ps, attention_backward_ps;
     int64_t dispatch_bytes; /* expert parallelism: tokens that the experts get, and give back; 0 = it
                              * has no experts */
     /* Its matrix products in the order of the forward, by phase: indexes into the workload's table;
@@ -57,8 +61,11 @@ struct lw_module {
 };
 
 /* What grows with the tokens of a micro-batch, which a context group shares. */
-enum { LW_N_TOKEN_FIELDS = 21 };
+enum { LW_N_TOKEN_FIELDS = 25 };
 void lw_module_token_fields(struct lw_module *m, int64_t *fields[LW_N_TOKEN_FIELDS]);
+
+/* The module's forward and backward have become longer or shorter: attention keeps its share. */
+void lw_module_move_attention(struct lw_module *m, lw_ps old_forward, lw_ps old_backward);
 
 static inline lw_ps lw_module_backward(const struct lw_module *m)
 {

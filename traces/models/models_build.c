@@ -341,18 +341,15 @@ static void hold_for_host(struct traces_builder *b)
         lw_ps input = of_rank(m->backward_input_ps, m->whole_input_ps, split);
         lw_ps weight = of_rank(m->backward_weight_ps, m->whole_weight_ps, split);
         bool waits = b->shape.host_waits;
+        lw_ps all_f = m->forward_ps, all_b = lw_module_backward(m);
         lw_ps short_f = host_time(b, i, false) - (waits ? 0 : forward);
         lw_ps short_b = host_time(b, i, true) - (waits ? 0 : input + weight);
         if (short_f > 0)
             m->forward_ps += short_f * split;
         if (short_b > 0)
             m->backward_input_ps += short_b * split;
+        lw_module_move_attention(m, all_f, all_b);
     }
-}
-
-static lw_ps window_of(const struct lw_module *m)
-{
-    return m->backward_input_ps + m->backward_weight_ps;
 }
 
 /* Parts keep their share of their module's backward where the host has stretched it. */
@@ -360,7 +357,7 @@ static void stretch_parts(struct traces_builder *b)
 {
     for (int32_t k = 0, next; k < b->n_parts; k = next) {
         const struct lw_module *m = &b->w.modules[b->parts[k].module];
-        lw_ps sum = 0, done = 0, given = 0, window = window_of(m);
+        lw_ps sum = 0, done = 0, given = 0, window = lw_module_backward(m);
         for (next = k; next < b->n_parts && b->parts[next].module == b->parts[k].module; next++)
             sum += b->parts[next].backward_ps;
         for (int32_t i = k; i < next && sum > 0 && sum != window; i++) {

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/numbers/checked.h"
+
 static enum lw_status check_sizes(const struct traces_model_shape *s, struct lw_err *err)
 {
     double largest = 64.0 * (double)s->batch * (double)s->seq * (double)s->hidden *
@@ -365,6 +367,22 @@ static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_
     transformer_keep(t, sums, false);
 }
 
+/* Times stop at INT64_MAX, which the check of the workload then refuses. */
+static lw_ps backward_of(const struct lw_module *m)
+{
+    return lw_add_sat(m->backward_input_ps, m->backward_weight_ps);
+}
+
+/* Where it lies in the forward. Of the backward, which runs the other way, the end that is counted
+ * here is turned into a start when the block is complete. */
+static void note_attention(struct lw_module *m, const struct lw_module *before)
+{
+    m->attention_start_ps = before->forward_ps;
+    m->attention_ps = m->forward_ps - before->forward_ps;
+    m->attention_backward_start_ps = backward_of(m);
+    m->attention_backward_ps = backward_of(m) - backward_of(before);
+}
+
 void transformer_attention(struct transformer *t)
 {
     int64_t q = t->b.item * queries_of(t), out = t->b.item * results(t);
@@ -381,10 +399,12 @@ void transformer_attention(struct transformer *t)
     /* finish halves what a causal mask halves: not a window */
     t->attention_flops += (keys < t->seq && t->causal ? 4 : 2) * t->batch * t->seq * keys *
                           t->heads * (t->qk_width + t->v_width);
+    struct lw_module before = *traces_builder_last(&t->b);
     if (t->flash)
         flash_attention(t, q, kv, out);
     else
         full_attention(t);
+    note_attention(traces_builder_last(&t->b), &before);
     transformer_keep(t, out, false);
     if (t->b.shape.fp8)
         transformer_keep_operand(t, t->heads * t->v_width, false);
@@ -545,6 +565,7 @@ void transformer_end_block(struct transformer *t)
     m->tp_calls = 2;
     m->tp_forward_bytes = m->tp_backward_bytes = 2 * x;
     m->kv_bytes = t->b.item * (keys_of(t) + values_of(t));
+    m->attention_backward_start_ps = backward_of(m) - m->attention_backward_start_ps;
 }
 
 void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,

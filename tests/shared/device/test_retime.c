@@ -56,6 +56,27 @@ TEST(products_stay_within_the_forward)
     lw_arena_free(&t.w.arena);
 }
 
+/* Of 40 ps of forward attention has 8 .. 23, of 80 ps of backward 4 .. 44: a quarter of each. */
+TEST(attention_keeps_its_share)
+{
+    struct tiny t;
+    struct lw_err err = {0};
+
+    tiny_init(&t);
+    t.modules[0].forward_ps = t.modules[0].backward_input_ps = t.modules[0].backward_weight_ps = 40;
+    t.modules[0].attention_start_ps = 8;
+    t.modules[0].attention_ps = 15;
+    t.modules[0].attention_backward_start_ps = 4;
+    t.modules[0].attention_backward_ps = 40;
+    assert_int_equal(lw_workload_retime(&t.w, &slow, &fast, &err), LW_OK);
+    assert_int_equal(t.modules[0].forward_ps, 10);
+    assert_int_equal(t.modules[0].attention_start_ps, 2);
+    assert_int_equal(t.modules[0].attention_ps, 3); /* 23 / 4, rounded down, less 2 */
+    assert_int_equal(t.modules[0].attention_backward_start_ps, 1);
+    assert_int_equal(t.modules[0].attention_backward_ps, 10);
+    lw_arena_free(&t.w.arena);
+}
+
 /* So many SMs of 0.25 * 10^12 flop/s, half of it sustained, without fill and launches. */
 static struct lw_device shaped(const char *kind, double n_sms, double bytes_per_s)
 {

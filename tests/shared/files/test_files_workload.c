@@ -109,6 +109,12 @@ TEST(damaged_files_are_refused_by_place)
         {"\"tp_split\": \"row\"", "\"tp_column_ns\": 15000, \"tp_row_ns\": 5000.001",
          "at modules[1].tp_column_ns: found 15000.000 and tp_row_ns 5000.001, allowed: together "
          "the module's forward_ns, 20000.000, or less"},
+        {"\"tp_split\": \"row\"", "\"attention_start_ns\": 12000, \"attention_ns\": 8000.001",
+         "at modules[1].attention_ns: found 8000.001 from attention_start_ns 12000.000 on, "
+         "allowed: a part of the module's 20000.000"},
+        {"\"tp_split\": \"row\"", "\"attention_backward_ns\": 40000.376",
+         "at modules[1].attention_backward_ns: found 40000.376 from attention_backward_start_ns "
+         "0.000 on, allowed: a part of the module's 40000.375"},
         {"\"kept_bytes_full\": 0", "\"kept_bytes_full\": 0, \"whole_kept_bytes_full\": 1",
          "at modules[1].whole_kept_bytes_full: found 1, allowed: 0 to what the module has in all"},
         {"\"tied\": 0", "\"tp_split\": \"block\"",

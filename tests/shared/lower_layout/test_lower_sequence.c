@@ -87,6 +87,8 @@ TEST(gathers_of_a_backward_that_takes_no_time_stay)
                 w.modules[m].backward_weight_ps *= m < from;
                 w.modules[m].whole_input_ps *= m < from;
                 w.modules[m].whole_weight_ps *= m < from;
+                w.modules[m].attention_backward_start_ps *= m < from;
+                w.modules[m].attention_backward_ps *= m < from;
                 forward += w.modules[m].tp_forward_bytes;
                 backward += w.modules[m].tp_backward_bytes;
             }
