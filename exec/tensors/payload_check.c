@@ -29,7 +29,7 @@ static bool read_payload(const struct exec_tensors *m, int32_t variant, int32_t 
     bool passes = lw_op_class(op->kind) == LW_CLASS_P2P;
 
     if (op->comm < 0 || op->bucket >= 0 || op->kind == LW_OP_BARRIER ||
-        (passes && layout->flow.end_of[k0] >= 0))
+        (passes && (layout->flow.end_of[k0] >= 0 || layout->flow.passed[k0] >= 0)))
         return false;
     *l = (struct payload){.op = op, .group = lw_plan_group(p, op->comm, rank)};
     l->m = exec_tensors_message(m, op, variant, rank, layout);

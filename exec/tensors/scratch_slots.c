@@ -58,7 +58,8 @@ static int32_t taker_of(const struct finder *f, int32_t k)
 
 static bool comes_and_goes(const struct finder *f, int32_t k)
 {
-    return f->l->flow.end_of[k] >= 0 || f->l->payloads.maker[k] >= 0;
+    return f->l->flow.end_of[k] >= 0 || f->l->payloads.maker[k] >= 0 ||
+           f->l->flow.passed[k] >= 0;
 }
 
 static void note_uses(struct finder *f)
@@ -66,7 +67,7 @@ static void note_uses(struct finder *f)
     for (int32_t k = 0; k < f->g.n_ops; k++)
         f->first_use[k] = f->next_use[k] = -1;
     for (int32_t k = 0; k < f->g.n_ops; k++) {
-        int32_t from = f->l->flow.source[k];
+        int32_t from = f->l->flow.passed[k] >= 0 ? f->l->flow.passed[k] : f->l->flow.source[k];
         if (from < 0)
             continue;
         f->next_use[k] = f->first_use[from];
@@ -86,7 +87,7 @@ static bool is_over(const struct finder *f, int32_t k, int32_t i)
     if (!ended_before(f, taker_of(f, k), i))
         return false;
     for (int32_t s = f->first_use[k]; s >= 0; s = f->next_use[s])
-        if (!ended_before(f, f->l->flow.end_of[s], i))
+        if (!ended_before(f, f->l->flow.passed[s] >= 0 ? s : f->l->flow.end_of[s], i))
             return false;
     return true;
 }
@@ -121,6 +122,8 @@ static enum lw_status begin(struct finder *f, int32_t i, struct lw_err *err)
 {
     if (is_scratch(f, i) && comes_and_goes(f, i) && op_of(f, i)->kind == LW_OP_RECV)
         LW_TRY(find(f, i, i, err));
+    if (f->l->flow.passed[i] >= 0 && f->l->flow.end_of[i] < 0) /* sent from where it came */
+        f->l->scratch_at[i] = f->l->scratch_at[f->l->flow.passed[i]];
     for (int32_t k = f->l->flow.first[i]; k >= 0; k = f->l->flow.next[k])
         if (op_of(f, k)->kind == LW_OP_SEND && is_scratch(f, k))
             LW_TRY(find(f, k, i, err));

@@ -13,11 +13,42 @@
 
 #include <stdio.h>
 
-static struct exec_gradient value_of(const struct exec_tensors *m, const struct lw_op *op,
-                                     const struct exec_place *at)
+/* Whose block a message of a ring carries: of a forward the block comes from the ranks before its
+ * sender; a backward begins with the block of the rank after it. */
+static int32_t owner_of(const struct exec_tensors *m, const struct lw_op *op, int32_t variant,
+                        int32_t rank)
 {
-    const int32_t *coord = m->plan->coord + 3 * (int64_t)at->rank;
-    bool backward = lw_message_is_backward(m->plan, op);
+    const struct lw_plan *p = m->plan;
+    const struct lw_message_ends *f = &exec_tensors_layout(m, variant, rank)->flow;
+    int32_t i = (int32_t)(op - p->ops) - lw_plan_program(p, variant, rank).first_op;
+    int32_t sender = op->kind == LW_OP_SEND ? rank : lw_plan_operand(p, op, rank).peer;
+    const struct lw_group *g = lw_plan_group(p, op->comm, rank);
+    int32_t hops = (f->returns[i] ? f->hop[i] : -f->hop[i]) % g->n_members;
+    int32_t member = (lw_plan_member(p, g, sender) + hops + g->n_members) % g->n_members;
+
+    return p->members[g->first_member + member];
+}
+
+static bool goes_round(const struct exec_tensors *m, const struct lw_op *op)
+{
+    return m->plan->comms[op->comm].purpose == LW_COMM_CONTEXT;
+}
+
+static bool is_backward(const struct exec_tensors *m, const struct lw_op *op, int32_t variant,
+                        int32_t rank)
+{
+    int32_t i = (int32_t)(op - m->plan->ops) - lw_plan_program(m->plan, variant, rank).first_op;
+
+    return goes_round(m, op) ? exec_tensors_layout(m, variant, rank)->flow.returns[i]
+                             : lw_message_is_backward(m->plan, op);
+}
+
+static struct exec_gradient value_of(const struct exec_tensors *m, const struct lw_op *op,
+                                     int32_t variant, const struct exec_place *at)
+{
+    int32_t owner = goes_round(m, op) ? owner_of(m, op, variant, at->rank) : at->rank;
+    const int32_t *coord = m->plan->coord + 3 * (int64_t)owner;
+    bool backward = is_backward(m, op, variant, at->rank);
 
     return (struct exec_gradient){.table = &m->values,
                                   .param = op->module * 2 + backward,
@@ -49,7 +80,7 @@ enum lw_status exec_taken_parts(const struct exec_tensors *m, int32_t variant, i
                                  .from_dtype = x.dtype,
                                  .count = x.count,
                                  .message = k,
-                                 .gradient = value_of(m, op, at)};
+                                 .gradient = value_of(m, op, variant, at)};
         if (op->kind == LW_OP_RECV)
             LW_TRY(exec_parts_add(parts, part, err));
     }
@@ -70,7 +101,7 @@ enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, in
                                  .to = x.mem,
                                  .to_dtype = x.dtype,
                                  .count = x.count,
-                                 .gradient = value_of(m, op, at)};
+                                 .gradient = value_of(m, op, variant, at)};
         if (op->kind != LW_OP_SEND)
             continue;
         LW_TRY(exec_parts_add(parts, part, err));
@@ -81,7 +112,7 @@ enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, in
         part.from = from.mem;
         part.from_dtype = from.dtype;
         part.n_from = from.count;
-        part.gradient = value_of(m, &m->plan->ops[g.first_op + f->source[k]], at);
+        part.gradient = value_of(m, &m->plan->ops[g.first_op + f->source[k]], variant, at);
         LW_TRY(exec_parts_add(parts, part, err));
     }
     return LW_OK;
@@ -143,7 +174,7 @@ static bool was_there(const struct exec_tensors *m, int32_t variant, const struc
     if (before < 0 || l->flow.end_of[before] < 0)
         return false;
     int32_t first = lw_plan_program(m->plan, variant, at->rank).first_op;
-    struct exec_gradient g = value_of(m, &m->plan->ops[first + before], at);
+    struct exec_gradient g = value_of(m, &m->plan->ops[first + before], variant, at);
     return holds(x, seen, &g);
 }
 
@@ -181,7 +212,11 @@ enum lw_status exec_mismatch_tell(const struct exec_tensors *m, int32_t variant,
     int64_t element = part->found->place - 1;
     char name[96], why[128];
 
-    name_value(&part->gradient, at->micro_batches, name, sizeof name);
+    if (goes_round(m, op))
+        snprintf(name, sizeof name, "keys and values of module %d, micro-batch %d, of rank %d",
+                 op->module, op->micro_batch, owner_of(m, op, variant, at->rank));
+    else
+        name_value(&part->gradient, at->micro_batches, name, sizeof name);
     guess(m, variant, at, part, why, sizeof why);
     return lw_fail(err, LW_ENO,
                    "step %d: op %d (%s) of rank %d takes %s from rank %d (op %d): element %lld is "

@@ -143,6 +143,25 @@ static enum lw_status meet(void *ctx, const struct lw_use *x, struct lw_err *err
     return LW_OK;
 }
 
+/* What is passed on has come before; what a step has received is taken. */
+static enum lw_status check_rings(const struct lw_hazards *k, struct lw_err *err)
+{
+    const struct lw_message_ends *m = &k->uses->messages;
+    int32_t first = k->uses->program.first_op;
+    char other[LW_OP_TEXT];
+
+    for (int32_t i = 0; k->uses->talks && i < k->uses->program.n_ops; i++) {
+        if (m->passed[i] >= 0 && !lw_op_after(&k->clock, first + i, first + m->passed[i]))
+            return lw_plan_op_fail(k->p, first + i, err, " does not wait for %s, whose message it "
+                                   "passes on",
+                                   lw_plan_op_text(k->p, first + m->passed[i], other));
+        if (m->hop[i] >= 0 && m->passed[i] < 0 && m->end_of[i] < 0)
+            return lw_plan_op_fail(k->p, first + i, err, ": no op %s its keys and values",
+                                   k->p->ops[first + i].kind == LW_OP_SEND ? "makes" : "takes");
+    }
+    return LW_OK;
+}
+
 /* A message is read after it was written. */
 static enum lw_status check_ends(struct lw_hazards *k, struct lw_err *err)
 {
@@ -150,6 +169,7 @@ static enum lw_status check_ends(struct lw_hazards *k, struct lw_err *err)
     int32_t first = k->uses->program.first_op;
     char other[LW_OP_TEXT];
 
+    LW_TRY(check_rings(k, err));
     for (int32_t i = 0; k->uses->talks && i < k->uses->program.n_ops; i++) {
         bool sends = k->p->ops[first + i].kind == LW_OP_SEND;
         int32_t maker = sends ? m->end_of[i] : i, taker = sends ? i : m->end_of[i];

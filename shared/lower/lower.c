@@ -42,6 +42,13 @@ static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct 
         return lw_fail(err, LW_EINVAL, "--compat colossalai does not go with --%s", s->cp > 1 ? "cp"
                        : s->scatter_gather ? "scatter-gather"
                        : s->sequence_parallel ? "sequence-parallel" : "tp-overlap");
+    if (s->cp_comm == LW_CP_P2P && s->cp == 1)
+        return lw_fail(err, LW_EINVAL, "--cp-comm-type p2p needs --cp of at least 2");
+    if (s->cp_comm == LW_CP_P2P && s->tp_overlap != LW_TP_OVERLAP_OFF)
+        return lw_fail(err, LW_ENOTSUP,
+                       "--cp-comm-type p2p does not go with --tp-overlap: the pieces of a module "
+                       "are not planned around its attention; choose --tp-overlap off or "
+                       "--cp-comm-type all-gather");
     if (s->recompute_layers > 0 && s->recompute != LW_RECOMPUTE_FULL)
         return lw_fail(err, LW_EINVAL, "--recompute-layers %lld is for --recompute full",
                        (long long)s->recompute_layers);
@@ -273,7 +280,9 @@ static enum lw_status check_size(const struct lw_workload *w, const struct lw_st
     /* forward, both halves of backward, what is recomputed, and as many sums */
     calls *= s->sequence_parallel ? 3 : 1;
     calls *= s->tp_overlap == LW_TP_OVERLAP_PIECES ? LW_TENSOR_PIECES : 1;
-    int64_t ops = ((s->cp > 1 ? 6 : 0) + (s->ep > 1 ? 8 : 0)) * (int64_t)w->n_modules +
+    /* of each step of a ring, forward, again and backward: two messages and an op */
+    int64_t exchange = s->cp == 1 ? 0 : s->cp_comm == LW_CP_P2P ? 9 * s->cp + 6 : 6;
+    int64_t ops = (exchange + (s->ep > 1 ? 8 : 0)) * (int64_t)w->n_modules +
                   (s->tp > 1 || s->pp > 1 ? 8 * calls : 2) * w->n_modules +
                   6 * (int64_t)w->n_params + 16;
 

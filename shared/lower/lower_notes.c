@@ -298,7 +298,13 @@ static void note_tensor(const struct lw_lowering *l)
             "before and after the experts, forward and backward; their gradients are "
             "reduced over %d ranks",
             l->ep, l->parts[0].n_expert_members);
-    if (l->cp > 1)
+    if (l->cp > 1 && l->s->cp_comm == LW_CP_P2P)
+        lw_builder_note(l->b,
+                        "context parallelism: 1/%d of every sequence's tokens, causal work evened "
+                        "out; a module attends in %d equal steps, beside each a block of keys and "
+                        "values goes round the group; their gradients follow them in the backward",
+                        l->cp, l->cp);
+    if (l->cp > 1 && l->s->cp_comm != LW_CP_P2P)
         lw_builder_note(l->b,
                         "context parallelism: 1/%d of every sequence's tokens, causal work evened "
                         "out; keys and values are all-gathered before a module attends, their "

@@ -73,6 +73,11 @@ static int32_t member_of(const struct lw_lowering *l, enum lw_row_kind kind, int
 {
     if (kind == LW_ROW_PEER)
         return lw_rank_at(l, coord[l->axis_dp], which, coord[l->axis_tp]);
+    if (kind == LW_ROW_RING) {
+        int32_t at = coord[l->axis_dp] % l->cp, first = coord[l->axis_dp] - at;
+        return lw_rank_at(l, first + (at + which + l->cp) % l->cp, coord[l->axis_pp],
+                          coord[l->axis_tp]);
+    }
     int32_t stage = lw_stage_of_role(l, role); /* which counts the members of lw_data_group */
     return which < l->dp ? lw_rank_at(l, which, stage, coord[l->axis_tp])
                          : lw_rank_at(l, which - l->dp, l->pp - 1 - stage, coord[l->axis_tp]);

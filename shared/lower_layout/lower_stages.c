@@ -318,6 +318,11 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
                     "--tp-overlap does not go with --schedule %s, which computes weight gradients "
                     "in ops of their own; choose --tp-overlap off",
                     lw_schedule_name(l->s->schedule));
+    if (s == LW_OK && l->s->cp_comm == LW_CP_P2P && runs_halves(&l->grid))
+        s = lw_fail(err, LW_ENOTSUP,
+                    "--cp-comm-type p2p does not go with --schedule %s, which computes weight "
+                    "gradients in ops of their own; choose --cp-comm-type all-gather",
+                    lw_schedule_name(l->s->schedule));
     if (s == LW_OK)
         s = check_boundaries(l, err);
     for (int32_t q = 0; s == LW_OK && q < l->n_parts; q++) {

@@ -21,6 +21,23 @@ static int64_t over(int64_t whole, int64_t all, int32_t tp)
     return all < 0 ? -1 : whole + (all - whole + tp - 1) / tp;
 }
 
+static lw_ps least(lw_ps a, lw_ps b)
+{
+    return a < b ? a : b;
+}
+
+/* Rounding leaves attention inside the module. */
+static void hold_attention(struct lw_module *m)
+{
+    lw_ps backward = lw_module_backward(m);
+
+    m->attention_ps = least(m->attention_ps, m->forward_ps);
+    m->attention_start_ps = least(m->attention_start_ps, m->forward_ps - m->attention_ps);
+    m->attention_backward_ps = least(m->attention_backward_ps, backward);
+    m->attention_backward_start_ps =
+        least(m->attention_backward_start_ps, backward - m->attention_backward_ps);
+}
+
 static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool sequence)
 {
     struct lw_module x = *m;
@@ -30,6 +47,10 @@ static struct lw_module shrink(const struct lw_module *m, int32_t tp, bool seque
     x.forward_ps = over(sequence ? 0 : m->whole_forward_ps, m->forward_ps, tp);
     x.backward_input_ps = over(sequence ? 0 : m->whole_input_ps, m->backward_input_ps, tp);
     x.backward_weight_ps = over(sequence ? 0 : m->whole_weight_ps, m->backward_weight_ps, tp);
+    lw_module_move_attention(&x, m->forward_ps, lw_module_backward(m));
+    x.attention_ps = over(0, m->attention_ps, tp);
+    x.attention_backward_ps = over(0, m->attention_backward_ps, tp);
+    hold_attention(&x);
     x.selective_ps = over(0, m->selective_ps, tp);
     x.tp_column_ps = over(0, m->tp_column_ps, tp);
     x.tp_row_ps = over(0, m->tp_row_ps, tp);
@@ -52,6 +73,7 @@ static void divide_tokens(struct lw_module *m, int32_t cp)
     lw_module_token_fields(m, fields);
     for (int i = 0; i < LW_N_TOKEN_FIELDS; i++)
         *fields[i] = over(0, *fields[i], cp);
+    hold_attention(m);
 }
 
 /* Rows of a part of so many elements that has all columns; 0: it has no whole rows. */
@@ -124,6 +146,61 @@ static void move_ready(const struct lw_workload *w, struct lw_workload *x)
         x->params[i].ready_ps = moved;
     }
 }
+
+/* --- ring attention --------------------------------------------------------------------------- */
+
+/* No gradient of a parameter is made in attention: one that the workload says to be ready inside a
+ * step is ready at its end. */
+static void hold_ready(const struct lw_strategy *s, struct lw_workload *x)
+{
+    for (int32_t i = 0; i < x->n_params; i++) {
+        lw_ps at = x->params[i].ready_ps, begin = 0;
+        int32_t m = x->n_modules - 1;
+        for (; m > 0 && at > begin + lw_module_backward(&x->modules[m]); m--)
+            begin += lw_module_backward(&x->modules[m]);
+        const struct lw_ring r = lw_ring_of(s, &x->modules[m]);
+        for (int32_t k = 1; k <= r.n_steps; k++)
+            if (at > begin + lw_ring_backward_end(&r, k - 1) &&
+                at < begin + lw_ring_backward_end(&r, k))
+                x->params[i].ready_ps = begin + lw_ring_backward_end(&r, k);
+    }
+}
+
+/* Something is before attention and after it, in both directions; each step takes time. */
+static enum lw_status check_ring(const struct lw_lowering *l, const struct lw_workload *x,
+                                 struct lw_err *err)
+{
+    for (int32_t i = 0; i < x->n_modules; i++) {
+        const struct lw_module *m = &x->modules[i], *given = &l->given->modules[i];
+        const struct lw_ring r = lw_ring_of(l->s, m);
+        lw_ps least_ps = m->tp_calls > 1 ? m->tp_calls : 1;
+        lw_ps rest = lw_module_backward(m) - r.backward_start - r.backward_length;
+        if (r.n_steps == 0)
+            continue;
+        if (given->attention_ps == 0 || given->attention_backward_ps == 0)
+            return lw_fail(err, LW_EINVAL,
+                           "--cp-comm-type p2p: module %d '%s' reads keys and values, but workload "
+                           "'%s' does not say when its attention runs (attention_ns, "
+                           "attention_backward_ns): choose --cp-comm-type all-gather",
+                           i, given->name, l->given->name);
+        if (r.start < least_ps || r.backward_start < least_ps || rest < least_ps ||
+            r.length < r.n_steps || r.backward_length < r.n_steps)
+            return lw_fail(err, LW_EINVAL,
+                           "--cp-comm-type p2p: attention of module %d '%s' is expected after "
+                           "other work of the module in both directions, before other work in the "
+                           "backward, and to take %d ps or more: choose --cp-comm-type all-gather",
+                           i, given->name, r.n_steps);
+        if (l->s->recompute == LW_RECOMPUTE_SELECTIVE && m->selective_ps > 0)
+            return lw_fail(err, LW_ENOTSUP,
+                           "--cp-comm-type p2p: --recompute selective would run attention of "
+                           "module %d '%s' again without its messages: choose --recompute full or "
+                           "--cp-comm-type all-gather",
+                           i, given->name);
+    }
+    return LW_OK;
+}
+
+/* --- what a strategy needs -------------------------------------------------------------------- */
 
 static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *err)
 {
@@ -208,6 +285,8 @@ enum lw_status lw_lower_tensor(struct lw_lowering *l, struct lw_err *err)
     if (l->ep > 1)
         LW_TRY(divide_experts(x->params, w->n_params, l->ep, err));
     move_ready(w, x);
+    hold_ready(l->s, x);
+    LW_TRY(check_ring(l, x, err));
     l->w = x;
     return LW_OK;
 }

@@ -14,11 +14,12 @@
  * where the ranks r and p-1-r hold the same two parts. */
 
 /* Operands that a row resolves for each rank of a role. */
-enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT, LW_ROW_SHARE };
+enum lw_row_kind { LW_ROW_PEER, LW_ROW_ROOT, LW_ROW_SHARE, LW_ROW_RING };
 struct lw_row {
     enum lw_row_kind kind;
     int32_t role, which;         /* which: the peer's pipeline rank; the root's index in its group;
-                                  * members that a buffer has equal shares for */
+                                  * members that a buffer has equal shares for; how far the peer
+                                  * is ahead in the context group */
     int64_t bytes;
     int32_t row;
 };
@@ -156,8 +157,8 @@ int32_t lw_rank_at(const struct lw_lowering *l, int32_t dp, int32_t pp, int32_t 
  * members: room for all that have a copy. */
 int32_t lw_data_group(const struct lw_lowering *l, int32_t stage, int32_t tp, int32_t *members);
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err);
-/* The row of operands of a role that names this peer or root, or each rank's share of `bytes`; -1
- * when memory ran out. */
+/* The row of operands of a role that names this peer, root or neighbour in the context group, or
+ * each rank's share of `bytes`; -1 when memory ran out. */
 int32_t lw_lower_row(struct lw_lowering *l, enum lw_row_kind kind, int32_t role, int32_t which,
                      int64_t bytes);
 

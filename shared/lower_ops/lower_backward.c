@@ -64,7 +64,7 @@ static void add_sums(struct lw_writer *k, const struct lw_part *d, int32_t modul
 static void add_keys(struct lw_writer *k, const struct lw_part *d, int32_t module,
                      enum lw_op_kind kind, int32_t input)
 {
-    if (k->l->cp > 1 && d->w->modules[module].kv_bytes > 0)
+    if (k->l->cp > 1 && d->w->modules[module].kv_bytes > 0 && d->s->cp_comm != LW_CP_P2P)
         lw_write_keys(k, kind, d->w->modules[module].kv_bytes, lw_part_module(d, module), input);
 }
 
@@ -113,7 +113,7 @@ static void add_marked(struct lw_writer *k, const struct lw_part *d, int32_t mod
             add_sums(k, d, module, 1);
             k->sum = k->after;
             k->after = -1;
-        } else {
+        } else if (d->work.marks[i] == LW_TENSOR_SUMMED) {
             k->after = k->sum;
             if (left->parts-- > 0)
                 add_gathers(k, d, module, left->gathers-- > 0, -1, true);
@@ -128,6 +128,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
     const struct lw_backward *back = &d->back;
     struct parts_left left = {0};
     bool away = false; /* gradients of tokens are with the experts */
+    lw_ps window = 0;
 
     for (int32_t i = 0; i < back->n_stretches; i++) {
         const struct lw_stretch *s = &back->stretches[i];
@@ -135,10 +136,15 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
             lw_write_units(k, x, s->module, -1);
             lw_write_again(k, d, s->module);
             left = enter(k, d, s->module, i == 0 ? input : -1);
+            window = s->start;
             away = true;
         }
         lw_write_grad_room(k, x, s->module, back->ready + s->first_ready, s->n_ready);
+        struct lw_ring ring = lw_ring_of(d->s, &d->w->modules[s->module]);
+        int32_t step = lw_ring_backward_step(&ring, s->start - window);
+        int32_t received = step < 0 ? -1 : lw_write_ring(k, d, s->module, true, step, -1);
         add_module_op(k, d, LW_OP_BACKWARD, s->module, d->work.stretch[i], i == 0 ? input : -1);
+        k->after = step < 0 ? k->after : received;
         if (i + 1 == back->n_stretches)
             *output = k->last_compute;
         for (int32_t r = 0; r < s->n_ready; r++)

@@ -18,7 +18,7 @@ enum { DIMENSIONS = 3, BYTES_PER_NUMBER = 8 };
 /* Values leave and arrive in the order of the rank's own forwards and backwards. */
 struct queues {
     const struct lw_colossal_order *o;
-    int32_t rank, n_calls;
+    int32_t rank;
     int32_t at[4]; /* event that the next transfer of each kind belongs to */
 };
 
@@ -94,7 +94,7 @@ static void exchange_shapes(struct lw_writer *k, const struct queues *q, unsigne
 static void write_call(struct lw_writer *k, struct queues *q, unsigned moves, bool blocking)
 {
     const struct lw_grid *g = &k->l->grid;
-    int32_t after = k->last_compute, ops[4], n = 0, call = q->n_calls++;
+    int32_t after = k->last_compute, ops[4], n = 0, call = k->n_calls++;
 
     for (int bit = 0; bit < 4; bit++) {
         if (!(moves & 1u << bit))
@@ -117,7 +117,7 @@ enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err)
 {
     const struct lw_colossal_order *o = &k->l->calls;
     int32_t first = o->first[k->role];
-    struct queues q = {o, k->role, 0, {first, first, first, first}};
+    struct queues q = {o, k->role, {first, first, first, first}};
     bool blocking = k->l->s->compat == LW_COMPAT_COLOSSALAI;
 
     for (int32_t i = first; i < o->first[k->role + 1]; i++) {

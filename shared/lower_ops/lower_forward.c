@@ -99,22 +99,40 @@ static void end_part_of(struct lw_writer *k, struct module_ops *o, struct lw_ten
     }
 }
 
+/* The op of the first part of a module, or the whole of it: keys and values are gathered before, or
+ * they go round while it attends, step by step. */
+static void attend(struct lw_writer *k, struct module_ops *o)
+{
+    const struct lw_module *module = &o->d->w->modules[o->m];
+    struct lw_ring ring = lw_ring_of(o->d->s, module);
+
+    if (k->l->cp > 1 && module->kv_bytes > 0 && ring.n_steps == 0)
+        lw_write_keys(k, LW_OP_ALL_GATHER, module->kv_bytes, lw_part_module(o->d, o->m),
+                      o->input);
+    if (ring.n_steps > 0)
+        add_next(k, o);
+    for (int32_t step = 0; step < ring.n_steps; step++) {
+        int32_t received = lw_write_ring(k, o->d, o->m, false, step, -1);
+        add_next(k, o);
+        k->after = received;
+    }
+}
+
 /* One module's ops with the sums between and after them. With sequence parallelism the sum in
  * the backward of a part is a reduce-scatter there and an all-gather here, and the sum here a
  * reduce-scatter. Each part has one whole op, after the column pieces and before the row pieces.
- * Keys and values are gathered before that of the first part, which computes the attention; tokens
+ * Keys and values are exchanged with that of the first part, which computes the attention; tokens
  * go to the experts before that of the last part and come back after it. */
 static void write_module(struct lw_writer *k, const struct lw_part *d, int32_t m,
                          enum lw_op_kind kind, int32_t work, int32_t input)
 {
-    const struct lw_module *module = &d->w->modules[m];
     struct lw_tensor_part x = lw_tensor_part_of(d, m);
     struct module_ops o = {d, m, work, input, kind};
 
     for (int32_t i = 0; i < x.n; i++) {
         begin_part_of(k, &o, x, i);
-        if (i == 0 && k->l->cp > 1 && module->kv_bytes > 0)
-            lw_write_keys(k, LW_OP_ALL_GATHER, module->kv_bytes, lw_part_module(d, m), o.input);
+        if (i == 0)
+            attend(k, &o);
         if (i + 1 == x.n)
             lw_write_tokens(k, d, m, "dispatch", o.input);
         add_next(k, &o);

@@ -83,6 +83,37 @@ void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int
                                                             : "keys and values", input);
 }
 
+int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t module, bool backward,
+                      int32_t step, int32_t input)
+{
+    struct lw_ring ring = lw_ring_of(d->s, &d->w->modules[module]);
+    struct line line = {k->l->context, k->l->context_stream};
+    int64_t bytes = lw_ring_bytes(&ring, backward, step);
+    int32_t deps[3], n = 0, last = -1;
+    const char *name = !backward || step == 0        ? "keys and values"
+                       : step + 1 == ring.n_steps    ? "key and value gradients"
+                                                     : "keys, values and gradients";
+
+    if (step >= lw_ring_messages(&ring, backward))
+        return -1;
+    if (k->last_compute >= 0)
+        deps[n++] = k->last_compute;
+    if (k->after >= 0)
+        deps[n++] = k->after;
+    if (input >= 0)
+        deps[n++] = input;
+    for (int receives = 0; receives < 2; receives++) {
+        struct lw_op op = activations(k, receives ? LW_OP_RECV : LW_OP_SEND, bytes,
+                                      lw_part_module(d, module), line, name);
+        op.call = k->n_calls;
+        op.operand = lw_lower_row(k->l, LW_ROW_RING, k->role, receives == backward ? 1 : -1,
+                                  bytes);
+        last = lw_builder_op(k->l->b, &op, deps, n);
+    }
+    k->n_calls++;
+    return last;
+}
+
 void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
                      int32_t input)
 {

@@ -82,6 +82,7 @@ struct lw_writer {
     int32_t gathers[LW_TENSOR_PIECES], n_gathered; /* the last gather in pieces; waited for */
     int32_t sum;                   /* the backward's last sum over the tensor group */
     int32_t after;                 /* what the next one there waits for too; -1 = nothing */
+    int32_t n_calls;               /* group calls so far */
 };
 
 /* lower_writer.c: ops with the fields that all of a pass share. */
@@ -109,6 +110,11 @@ void lw_write_gathers(struct lw_writer *k, int64_t bytes, int32_t module, int32_
 void lw_write_gathered(struct lw_writer *k);
 void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                    int32_t input);
+/* A step of ring attention begins: a block goes to the next rank of the context group (of a
+ * backward to the one before), another comes, in one group call beside the step's op. Returns the
+ * receive, -1 where the step has no message; what follows the step waits for it (`after`). */
+int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t module, bool backward,
+                      int32_t step, int32_t input);
 /* Tokens to the experts of a module that has some, or back; nothing without expert parallelism. */
 void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t module, const char *name,
                      int32_t input);

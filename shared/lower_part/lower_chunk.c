@@ -246,7 +246,7 @@ static int32_t add_forward(const struct lw_part *d, struct lw_builder *b, int32_
 
     return add_parts(
         d, b, &(struct lw_work){x->forward_ps, x->forward_flops, x->forward_bytes, keeps, 0, 0},
-        t.n * t.n_ops, m, LW_PRODUCTS_FORWARD);
+        t.n_all, m, LW_PRODUCTS_FORWARD);
 }
 
 /* What recomputation does again: the whole forward with its sums, or what the workload says. */

@@ -75,7 +75,7 @@ struct lw_part_shards {
 struct lw_part_work {
     bool tells_kept;             /* every module tells the activations that it keeps */
     uint8_t *marks;              /* enum lw_tensor_mark, after stretch i those from first_mark[i] */
-    int32_t *first_mark;         /* [stretches + 1]; NULL = no tensor group */
+    int32_t *first_mark;         /* [stretches + 1]; NULL = no tensor group and no ring */
     int32_t *forward;            /* the first op of the forward (struct lw_tensor_part) */
     int32_t *again;              /* what recomputation does before the backward; -1 = none */
     int32_t *stretch;            /* by stretch */
@@ -158,20 +158,39 @@ int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward);
 int32_t lw_tensor_gathers(const struct lw_part *d, int32_t module, bool backward);
 
 /* The ops of each of n equal parts of a module's forward: n_column pieces (0 or LW_TENSOR_PIECES)
- * that wait for pieces of a gather, one op, n_row pieces that each have a piece of the sum. */
+ * that wait for pieces of a gather, one op, n_row pieces that each have a piece of the sum. Of a
+ * module with a ring, the first part lasts at least until its attention ends, the others are equal;
+ * in place of its one op there is one before the attention, one for each step, and one after it. */
 struct lw_tensor_part {
-    int32_t n, n_column, n_row, n_ops;
+    int32_t n, n_column, n_row, n_ops, n_all; /* n_all: of all parts */
 };
 struct lw_tensor_part lw_tensor_part_of(const struct lw_part *d, int32_t module);
-/* Op k of all n * n_ops as a share of the module's forward. */
+/* Op k of all n_all as a share of the module's forward. */
 struct lw_share lw_tensor_share(const struct lw_part *d, int32_t module, int32_t k);
+
+/* lower_ring.c: the attention of a module that keys and values pass by in steps (--cp-comm-type
+ * p2p), in picoseconds of its forward and of its backward. */
+struct lw_ring {
+    int32_t n_steps;             /* as many as ranks of the context group; 0 = no ring */
+    lw_ps start, length, backward_start, backward_length;
+    int64_t block_bytes;         /* keys and values of one rank's tokens */
+};
+struct lw_ring lw_ring_of(const struct lw_strategy *s, const struct lw_module *m);
+/* The end of the first k steps. */
+lw_ps lw_ring_end(const struct lw_ring *r, int32_t k);
+lw_ps lw_ring_backward_end(const struct lw_ring *r, int32_t k);
+/* Which step of the backward begins so long after its module's; -1 = none. */
+int32_t lw_ring_backward_step(const struct lw_ring *r, lw_ps at);
+/* Messages of a direction, and the bytes of that of step k. */
+int32_t lw_ring_messages(const struct lw_ring *r, bool backward);
+int64_t lw_ring_bytes(const struct lw_ring *r, bool backward, int32_t k);
 
 /* The backward's gathers, one for each of its sums, are in LW_TENSOR_PIECES. */
 bool lw_tensor_gathers_in_pieces(const struct lw_part *d, int32_t module);
 
 /* What is after a stretch: a sum begins, the next op waits for it; the next op waits for the next
- * piece of the gather before. */
-enum lw_tensor_mark { LW_TENSOR_SUM, LW_TENSOR_SUMMED, LW_TENSOR_GATHERED };
+ * piece of the gather before; a step of a ring begins or ends. */
+enum lw_tensor_mark { LW_TENSOR_SUM, LW_TENSOR_SUMMED, LW_TENSOR_GATHERED, LW_TENSOR_STEP };
 /* Cut the part's stretches at its marks. */
 enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err);
 

@@ -59,6 +59,7 @@ struct lw_tensor_part lw_tensor_part_of(const struct lw_part *d, int32_t module)
     int32_t calls = lw_tensor_calls(d, module, false), n = calls > 1 ? calls : 1;
     bool pieces = d->s->tp_overlap == LW_TP_OVERLAP_PIECES;
     lw_ps shortest = m->forward_ps / n, column = 0;
+    struct lw_ring ring = lw_ring_of(d->s, m);
     struct lw_tensor_part x = {.n = n};
 
     if (pieces && lw_tensor_gathers(d, module, false) == n)
@@ -68,6 +69,7 @@ struct lw_tensor_part lw_tensor_part_of(const struct lw_part *d, int32_t module)
     if (pieces && calls > 0 && has_pieces(row_of(m, n, shortest, column)))
         x.n_row = LW_TENSOR_PIECES;
     x.n_ops = x.n_column + 1 + x.n_row;
+    x.n_all = x.n * x.n_ops + (ring.n_steps > 0 ? ring.n_steps + 1 : 0);
     return x;
 }
 
@@ -85,14 +87,33 @@ static lw_ps end_of(const struct lw_part *d, int32_t module, struct lw_tensor_pa
     return end - row + at(row, done - x.n_column - 1, x.n_row);
 }
 
+/* The same with a ring in the first part. */
+static lw_ps end_with_ring(const struct lw_module *m, const struct lw_ring *r, int32_t n, int32_t k)
+{
+    lw_ps ring_end = lw_ring_end(r, r->n_steps), first = at(m->forward_ps, 1, n);
+    int32_t more = k - r->n_steps - 2; /* parts after the first */
+
+    first = first > ring_end ? first : ring_end;
+    if (k == 0)
+        return 0;
+    if (more < 0)
+        return lw_ring_end(r, k - 1);
+    return n > 1 ? first + at(m->forward_ps - first, more, n - 1) : m->forward_ps;
+}
+
 struct lw_share lw_tensor_share(const struct lw_part *d, int32_t module, int32_t k)
 {
+    const struct lw_module *m = &d->w->modules[module];
     struct lw_tensor_part x = lw_tensor_part_of(d, module);
+    struct lw_ring ring = lw_ring_of(d->s, m);
 
+    if (ring.n_steps > 0)
+        return (struct lw_share){end_with_ring(m, &ring, x.n, k),
+                                 end_with_ring(m, &ring, x.n, k + 1), m->forward_ps};
     if (x.n_ops == 1)
         return (struct lw_share){k, k + 1, x.n};
     return (struct lw_share){end_of(d, module, x, k), end_of(d, module, x, k + 1),
-                             d->w->modules[module].forward_ps};
+                             m->forward_ps};
 }
 
 /* The weights' gradients at the end of a part of such a length, of n in a module's backward. */
@@ -132,13 +153,38 @@ struct mark_at {
 
 enum { MARKS = 2 + LW_TENSOR_PIECES };
 
+/* The begin of part i of n of a module's backward: equal parts, but that attention lies in the last
+ * one. */
+static lw_ps part_begin(const struct lw_part *d, const struct lw_module *m, int32_t i, int32_t n)
+{
+    struct lw_ring ring = lw_ring_of(d->s, m);
+    lw_ps window = lw_module_backward(m), last = at(window, n - 1, n);
+
+    if (ring.n_steps == 0 || i == n)
+        return at(window, i, n);
+    last = least(last, ring.backward_start);
+    return i + 1 == n ? last : at(last, i, n - 1);
+}
+
+/* Where steps of a ring begin and end after the module's first moment. */
+static int32_t ring_marks(const struct lw_part *d, int32_t module, struct mark_at *out)
+{
+    struct lw_ring r = lw_ring_of(d->s, &d->w->modules[module]);
+    int32_t n = 0;
+
+    for (int32_t k = 0; r.n_steps > 0 && k <= r.n_steps; k++)
+        if (lw_ring_backward_end(&r, k) > 0)
+            out[n++] = (struct mark_at){lw_ring_backward_end(&r, k), LW_TENSOR_STEP};
+    return n;
+}
+
 /* Part i of n of a module's backward, from the module's first moment on; returns the number of
  * marks, in order of time. */
 static int32_t marks_of(const struct lw_part *d, int32_t module, int32_t i, int32_t n,
                         struct mark_at *out)
 {
     const struct lw_module *m = &d->w->modules[module];
-    lw_ps window = lw_module_backward(m), begin = at(window, i, n), end = at(window, i + 1, n);
+    lw_ps begin = part_begin(d, m, i, n), end = part_begin(d, m, i + 1, n);
     lw_ps weights = weights_of(d, m, n, end - begin);
     lw_ps row = row_of(m, n, end - begin, weights);
     bool pieces = lw_tensor_gathers_in_pieces(d, module);
@@ -196,8 +242,11 @@ static void cut_all(struct cutter *c, struct mark_at *marks)
             int32_t calls = lw_tensor_calls(c->d, s->module, true);
             window = s->start;
             done = n = 0;
-            for (int32_t part = 0; part < calls; part++)
+            for (int32_t part = 0; part < calls; part++) {
+                n += part + 1 == calls ? ring_marks(c->d, s->module, marks + n) : 0;
                 n += marks_of(c->d, s->module, part, calls, marks + n);
+            }
+            n += calls == 0 ? ring_marks(c->d, s->module, marks) : 0;
         }
         module = s->module;
         cut_stretch(c, s, window, marks, n, last, &done);
@@ -211,10 +260,11 @@ enum lw_status lw_tensor_cut(struct lw_part *d, struct lw_err *err)
     struct mark_at *marks;
     int64_t n_marks = 0, most = 0;
 
-    if (d->s->tp == 1)
+    if (d->s->tp == 1 && (d->s->cp == 1 || d->s->cp_comm != LW_CP_P2P))
         return LW_OK;
     for (int32_t m = 0; m < d->w->n_modules; m++) {
-        int64_t n = (int64_t)MARKS * lw_tensor_calls(d, m, true);
+        int64_t n = (int64_t)MARKS * lw_tensor_calls(d, m, true) +
+                    lw_ring_of(d->s, &d->w->modules[m]).n_steps + 1;
         n_marks += n;
         most = n > most ? n : most;
     }

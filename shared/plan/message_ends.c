@@ -95,6 +95,75 @@ static void connect(const struct lw_plan *p, const struct lw_program *g, const s
         f->source[i] = source_of(t, backward, op);
 }
 
+/* --- rings --------------------------------------------------------------------------------------
+ */
+
+static bool goes_round(const struct lw_plan *p, const struct lw_op *op)
+{
+    return lw_op_class(op->kind) == LW_CLASS_P2P && op->comm >= 0 &&
+           p->comms[op->comm].purpose == LW_COMM_CONTEXT;
+}
+
+struct ring {
+    int32_t last;             /* compute op */
+    int32_t sent, received;   /* messages of the step that comes */
+    int32_t before;           /* what the step before has received, and the next one takes */
+};
+
+static void give_end(struct lw_message_ends *f, int32_t message, int32_t end)
+{
+    f->end_of[message] = end;
+    f->next[message] = f->first[end];
+    f->first[end] = message;
+}
+
+/* A send begins a ring, or goes on from what the step before has received. */
+static void send_round(struct lw_message_ends *f, struct ring *r, int32_t i)
+{
+    f->hop[i] = r->before < 0 ? 0 : f->hop[r->before] + 1;
+    f->returns[i] = r->before >= 0 && f->returns[r->before];
+    f->passed[i] = r->before;
+    if (r->last >= 0 && (r->before < 0 || f->returns[i]))
+        give_end(f, i, r->last);
+    r->sent = i;
+}
+
+static void compute_step(struct lw_message_ends *f, struct ring *r, const struct lw_op *op,
+                         int32_t i)
+{
+    bool backward = op->kind == LW_OP_BACKWARD || op->kind == LW_OP_BACKWARD_INPUT;
+
+    if (r->before >= 0)
+        give_end(f, r->before, i);
+    if (r->sent >= 0)
+        f->returns[r->sent] = backward;
+    if (r->received >= 0)
+        f->returns[r->received] = backward;
+    r->before = r->received;
+    r->sent = r->received = -1;
+    r->last = i;
+}
+
+static void follow_rings(const struct lw_plan *p, const struct lw_program *g,
+                         struct lw_message_ends *f)
+{
+    struct ring r = {-1, -1, -1, -1};
+
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[g->first_op + i];
+        if (lw_op_class(op->kind) == LW_CLASS_COMPUTE && op->module >= 0)
+            compute_step(f, &r, op, i);
+        if (!goes_round(p, op))
+            continue;
+        if (op->kind == LW_OP_SEND) {
+            send_round(f, &r, i);
+        } else {
+            f->hop[i] = r.sent < 0 ? 0 : f->hop[r.sent];
+            r.received = i;
+        }
+    }
+}
+
 static enum lw_status fill(const struct lw_plan *p, const struct lw_program *g,
                            struct lw_message_ends *f, struct lw_err *err)
 {
@@ -122,15 +191,22 @@ enum lw_status lw_message_ends_init(const struct lw_plan *p, const struct lw_pro
                                     struct lw_arena *arena, struct lw_message_ends *f,
                                     struct lw_err *err)
 {
-    int32_t **lists[] = {&f->end_of, &f->first, &f->next, &f->source};
-    bool any = false;
+    int32_t **lists[] = {&f->end_of, &f->first, &f->next, &f->source, &f->passed, &f->hop};
+    bool any = false, rings = false;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         LW_TAKE(arena, *lists[i], g->n_ops, err);
         if (g->n_ops > 0)
             memset(*lists[i], -1, (size_t)g->n_ops * sizeof **lists[i]);
     }
-    for (int32_t i = 0; !any && i < g->n_ops; i++)
-        any = is_message(p, &p->ops[g->first_op + i]);
-    return any ? fill(p, g, f, err) : LW_OK;
+    LW_TAKE(arena, f->returns, g->n_ops, err);
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        any = any || is_message(p, &p->ops[g->first_op + i]);
+        rings = rings || goes_round(p, &p->ops[g->first_op + i]);
+    }
+    if (any)
+        LW_TRY(fill(p, g, f, err));
+    if (rings)
+        follow_rings(p, g, f);
+    return LW_OK;
 }

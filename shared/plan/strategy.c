@@ -31,6 +31,7 @@ static const char *const grad_dtypes[] = {"param", "f32", "f64", "f16", "bf16", 
 static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const tp_overlaps[] = {"off", "backward", "pieces", NULL};
+static const char *const cp_comms[] = {"all-gather", "p2p", NULL};
 static const char *const on_off[] = {"off", "on", NULL};
 
 enum kind { INT, SIZE, REAL, WORD, BOOLEAN, TEXT, REDUCER };
@@ -50,6 +51,12 @@ static const struct option {
     {PLAIN("tp", "N", "tensor-parallel ranks (1)"), INT, AT(tp), 1},
     {PLAIN("cp", "N", "context-parallel ranks: each has 1/N of every sequence's tokens (1)"), INT,
      AT(cp), 1},
+    {WORDS("cp-comm-type", "TYPE",
+           "--cp: how keys and values are exchanged: all-gather (Megatron-LM: allgather): before "
+           "attention; p2p: ring attention, a block to the next rank beside each step of attention "
+           "(all-gather)",
+           cp_comms),
+     WORD, AT(cp_comm), 0},
     {PLAIN("ep", "N", "expert-parallel ranks: each has 1/N of the experts; divides dp * cp (1)"),
      INT, AT(ep), 1},
     {WORDS("sequence-parallel", "on|off",
@@ -232,6 +239,8 @@ static const struct {
 } aliases[] = {
     {"bucket-policy", "c10d", "c10d-2"},
     {"launch-order", "completion", "completion-order"},
+    {"cp-comm-type", "allgather", "all-gather"},
+    {"cp-comm-type", "ring", "p2p"},
 };
 
 static enum lw_status set_word(const struct option *o, void *field, const char *value,

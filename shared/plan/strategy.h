@@ -30,6 +30,10 @@ enum lw_tp_overlap {
 };
 enum { LW_TENSOR_PIECES = 4 }; /* of a collective or of the products beside it */
 
+/* How a context group exchanges keys and values: the whole at once, or block by block around a ring
+ * beside the steps of attention. */
+enum lw_cp_comm { LW_CP_ALL_GATHER, LW_CP_P2P, LW_N_CP_COMMS };
+
 enum lw_rank_order { LW_RANKS_MEGATRON, LW_RANKS_COLOSSAL, LW_RANKS_HAISCALE, LW_N_RANK_ORDERS };
 
 enum lw_compat {
@@ -71,6 +75,7 @@ struct lw_strategy {
                                     * step's forward uses them, not after the optimizer */
     bool sequence_parallel;        /* activations between split layers are cut over the tensor group */
     enum lw_tp_overlap tp_overlap;
+    enum lw_cp_comm cp_comm;
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */
     int64_t recompute_layers;      /* of each part, with --recompute full; 0 = all */
     bool last_bucket_cap;          /* the first bucket's limit is the last one's instead */

@@ -418,13 +418,16 @@ static enum lw_status use_message(const struct walk *w, int32_t message, int acc
     return use(w, LW_USE_MESSAGE, op, w->u->p->ops[op].bytes, access);
 }
 
-/* A send reads what its maker wrote; a receive writes what its taker reads. */
+/* A send reads what its maker wrote, or what a receive brought that it passes on; a receive writes
+ * what its taker reads. */
 static enum lw_status use_messages(const struct walk *w)
 {
     const struct lw_message_ends *m = &w->u->messages;
     const struct lw_op *ops = w->u->p->ops + w->u->program.first_op;
     int32_t i = w->index - w->u->program.first_op;
 
+    if (m->passed[i] >= 0)
+        LW_TRY(use_message(w, m->passed[i], LW_READ));
     if (m->end_of[i] >= 0)
         LW_TRY(use_message(w, i, w->op->kind == LW_OP_SEND ? LW_READ : LW_WRITE));
     for (int32_t k = m->first[i]; k >= 0; k = m->next[k])

@@ -4,6 +4,7 @@
  * of warm-up steps count too: what does not fit there does not fit. Messages between stages take
  * room while they wait to be sent or used. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "shared/base/arena.h"
 #include "shared/plan/message_ends.h"
@@ -45,6 +46,10 @@ struct changes {
     int32_t *first, *next; /* [n_ops] messages of an op, of a message the next one; -1 = none. NULL:
                             * the plan sends none */
     bool *has_end;         /* [n_ops] of a message */
+    bool *passes;          /* [n_ops] of a send: it lies where a receive has put it */
+    bool *passed;          /* [n_ops] of a receive: a send passes it on */
+    int32_t *over;         /* [n_ops] of an op: the receive whose message was passed on when it
+                            * begins; -1 = none */
 };
 
 static enum lw_status add(struct changes *c, struct lw_memory_change x, struct lw_err *err)
@@ -87,6 +92,27 @@ static bool sends_any(const struct lw_plan *plan)
     return false;
 }
 
+/* What a ring passes on is needed until the send and the step beside it have ended: when the op
+ * that takes the next message begins. */
+static void note_passed(struct changes *c, const struct lw_program *g,
+                        const struct lw_message_ends *f)
+{
+    int32_t last = -1; /* send that passes something on, whose receive comes */
+
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        bool receives = c->plan->ops[g->first_op + i].kind == LW_OP_RECV && f->hop[i] >= 0;
+        if (f->passed[i] >= 0) {
+            last = i;
+        } else if (receives && last >= 0) {
+            if (f->end_of[i] >= 0) {
+                c->passed[g->first_op + f->passed[last]] = true;
+                c->over[g->first_op + f->end_of[i]] = g->first_op + f->passed[last];
+            }
+            last = -1;
+        }
+    }
+}
+
 static enum lw_status note_program(struct changes *c, const struct lw_program *g,
                                    struct lw_err *err)
 {
@@ -94,10 +120,15 @@ static enum lw_status note_program(struct changes *c, const struct lw_program *g
     struct lw_message_ends f;
     enum lw_status s = lw_message_ends_init(c->plan, g, &room, &f, err);
 
+    if (s == LW_OK)
+        memset(c->over + g->first_op, -1, (size_t)g->n_ops * sizeof *c->over);
+    if (s == LW_OK)
+        note_passed(c, g, &f);
     for (int32_t i = 0; s == LW_OK && i < g->n_ops; i++) {
         c->first[g->first_op + i] = f.first[i] < 0 ? -1 : g->first_op + f.first[i];
         c->next[g->first_op + i] = f.next[i] < 0 ? -1 : g->first_op + f.next[i];
         c->has_end[g->first_op + i] = f.end_of[i] >= 0;
+        c->passes[g->first_op + i] = f.passed[i] >= 0;
     }
     lw_arena_free(&room);
     return s;
@@ -112,6 +143,9 @@ static enum lw_status note_messages(struct changes *c, struct lw_err *err)
     LW_TAKE(&c->room, c->first, p->n_ops, err);
     LW_TAKE(&c->room, c->next, p->n_ops, err);
     LW_TAKE(&c->room, c->has_end, p->n_ops, err);
+    LW_TAKE(&c->room, c->passes, p->n_ops, err);
+    LW_TAKE(&c->room, c->passed, p->n_ops, err);
+    LW_TAKE(&c->room, c->over, p->n_ops, err);
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
         LW_TRY(note_program(c, &p->programs[i], err));
     return LW_OK;
@@ -136,7 +170,8 @@ static enum lw_status add_message(struct changes *c, int64_t row, int32_t messag
 
 /* A message that is sent takes room from the end of the op that makes it to the end of the send.
  * One that is received takes room from the start of the receive to the end of the op that uses
- * it; what a forward keeps counts as its activations from its start. */
+ * it; what a forward keeps counts as its activations from its start. What a ring passes on is sent
+ * from where it was received. */
 static enum lw_status add_messages(struct changes *c, int64_t i, struct lw_err *err)
 {
     const struct lw_plan *p = c->plan;
@@ -146,8 +181,14 @@ static enum lw_status add_messages(struct changes *c, int64_t i, struct lw_err *
 
     for (int32_t m = c->first[op]; m >= 0; m = c->next[m]) {
         bool made = p->ops[m].kind == LW_OP_SEND;
+        if (c->passes[m] || c->passed[m])
+            continue;
         LW_TRY(add_message(c, i, m, made ? 1 : -1, made || !keeps, err));
     }
+    if (c->over[op] >= 0)
+        LW_TRY(add_message(c, i, c->over[op], -1, false, err));
+    if (c->passes[op])
+        return LW_OK;
     if (receives || (sends && !c->has_end[op]))
         LW_TRY(add_message(c, i, op, 1, false, err));
     if (sends || (receives && !c->has_end[op]))
