@@ -9,6 +9,7 @@
 #include "shared/timeline/param_memory.h"
 #include "tests/lib/exec/exec_words.h"
 #include "tests/lib/plans/plan_words.h"
+#include "tests/lib/plans/random_strategy.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/sim/sim_help.h"
 #include "tests/lib/traces/model_help.h"
@@ -262,6 +263,134 @@ TEST(a_send_waits_for_what_it_sends)
     expect_fault_without(6, LW_OP_SEND);
 }
 
+/* --- any model ----------------------------------------------------------------------------- */
+
+static lw_ps part_of(struct prng *r, lw_ps all)
+{
+    return prng_in(r, all / 8, all / 3);
+}
+
+/* Attention somewhere in every third module, and gradients that are ready anywhere in theirs. */
+static void add_attention(struct prng *r, struct random_model *k, int64_t ranks)
+{
+    lw_ps end = 0;
+
+    k->w.n_sparse = 0;
+    for (int32_t m = k->w.n_modules - 1; m >= 0; m--) {
+        struct lw_module *x = &k->modules[m];
+        lw_ps backward = lw_module_backward(x);
+        end += backward;
+        for (int32_t i = 0; i < k->w.n_params; i++)
+            if (k->params[i].module == m && lw_param_has_gradient(&k->params[i]))
+                k->params[i].ready_ps = end - prng_in(r, 0, backward);
+        if (m % 3 != 1)
+            continue;
+        x->kv_bytes = ranks * prng_in(r, 1, 1000);
+        x->attention_start_ps = part_of(r, x->forward_ps);
+        x->attention_ps = part_of(r, x->forward_ps);
+        x->attention_backward_start_ps = part_of(r, backward);
+        x->attention_backward_ps = part_of(r, backward);
+    }
+    for (int32_t i = 0; i < k->w.n_params; i++)
+        k->params[i].sparse = false;
+}
+
+struct totals {
+    lw_ps work;
+    int64_t bytes;
+};
+
+static struct totals totals_of(const struct lw_plan *p)
+{
+    struct totals t = {0, 0};
+
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        if (lw_op_class(op->kind) == LW_CLASS_COMPUTE)
+            t.work += lw_plan_work_ps(p, op);
+        else if (op->comm >= 0 && p->comms[op->comm].purpose == LW_COMM_CONTEXT &&
+                 op->kind != LW_OP_RECV)
+            t.bytes += lw_plan_operand(p, op, 0).bytes > 0 ? op->bytes : 0;
+    }
+    return t;
+}
+
+static void expect_nothing_left(const struct lw_timeline *t, const struct lw_plan *p)
+{
+    struct lw_memory_change *v;
+    struct lw_err err = {0};
+    int64_t n, left = 0;
+
+    assert_int_equal(lw_memory_changes(t, p, &v, &n, &err), LW_OK);
+    for (int64_t i = 0; i < n; i++) {
+        left += v[i].memory == LW_MEMORY_MESSAGES ? v[i].bytes : 0;
+        if (i + 1 == n || v[i + 1].rank != v[i].rank)
+            assert_int_equal(left, 0);
+    }
+    lw_free(v);
+}
+
+static void simulate_any(const struct lw_plan *p)
+{
+    struct lw_cluster c;
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_stats stats;
+
+    make_cluster(&c, p->n_ranks, 1e9, 1000);
+    c.device.copy_bytes_per_s = given(1e12);
+    o.n_steps = 2;
+    for (int buffered = 0; buffered < 2; buffered++) {
+        struct lw_timeline t = {0};
+        o.buffered = buffered;
+        run_both(p, &c, o, &t, &stats);
+        expect_nothing_left(&t, p);
+        lw_timeline_free(&t);
+    }
+    lw_cluster_free(&c);
+}
+
+/* Every plan that is made is proven, runs folded as rank by rank, computes as long as with
+ * collectives, and sends (N - 1) / N of the bytes that these are called with. */
+TEST(rings_in_any_model_are_proven_and_run)
+{
+    struct prng r = prng_start("rings");
+    const int plans = unit_cases(60, 1000);
+    int made = 0;
+
+    for (int tries = 0; made < plans; tries++) {
+        static struct random_model k;
+        struct lw_strategy s;
+        struct lw_plan ring, whole;
+        struct lw_err err = {0};
+        char text[1024] = "";
+        random_model(&r, &k);
+        random_strategy(&r, &k, &s);
+        s.cp = prng_in(&r, 2, 4);
+        s.cp_comm = LW_CP_P2P;
+        s.dp = s.dp > 2 ? 2 : s.dp;
+        s.recompute = s.recompute == LW_RECOMPUTE_SELECTIVE ? LW_RECOMPUTE_NONE : s.recompute;
+        add_attention(&r, &k, s.cp * s.tp);
+        strategy_words(&s, text, sizeof text);
+        enum lw_status st = lw_plan_build(&k.w, &s, NULL, &ring, &err);
+        if (st == LW_EPLAN || st == LW_ENOMEM || tries > 40 * plans)
+            fail_msg("%d of %d made:%s: %s", made, tries, text, err.msg);
+        if (st != LW_OK)
+            continue;
+        s.cp_comm = LW_CP_ALL_GATHER;
+        assert_ok(lw_plan_build(&k.w, &s, NULL, &whole, &err), err);
+        struct totals a = totals_of(&ring), b = totals_of(&whole);
+        if (a.work != b.work || a.bytes * s.cp != b.bytes * (s.cp - 1))
+            fail_msg("%lld ps, %lld bytes, with collectives %lld ps, %lld bytes:%s",
+                     (long long)a.work, (long long)a.bytes, (long long)b.work,
+                     (long long)b.bytes, text);
+        if (ring.n_ranks <= 64)
+            simulate_any(&ring);
+        lw_plan_free(&ring);
+        lw_plan_free(&whole);
+        made++;
+    }
+}
+
 /* --- the whole -------------------------------------------------------------------------------- */
 
 static struct lw_workload model(void)
@@ -311,6 +440,26 @@ TEST(all_of_it_runs_and_is_verified)
 
     exec_expect_verified(&w, words, sizeof words / sizeof *words);
     lw_workload_free(&w);
+}
+
+/* A ring of four that goes the wrong way: the first block that comes is that of the sender,
+ * as it should be, but the second one is not that of the rank before it. */
+TEST(a_block_of_another_rank_is_found)
+{
+    struct tiny t;
+    struct lw_exec_options o = exec_asleep(1, EXEC_MOMENTUM);
+
+    init(&t, 4);
+    struct lw_plan p = plan_of_words(&t.w, "cp 4 cp-comm-type p2p");
+    for (int32_t i = 0; i < p.n_ops; i++) {
+        int32_t peers = p.ops[i].operand;
+        if (p.ops[i].kind != LW_OP_SEND)
+            continue;
+        p.ops[i].operand = p.ops[i + 1].operand;
+        p.ops[i + 1].operand = peers;
+    }
+    exec_expect_fault(&p, &o, "keys and values of module 1, micro-batch 0, of rank");
+    lw_plan_free(&p);
 }
 
 TEST(what_cannot_be_planned_is_refused)
