@@ -13,8 +13,9 @@
 
 #include <stdio.h>
 
-/* Whose block a message of a ring carries: of a forward the block comes from the ranks before its
- * sender; a backward begins with the block of the rank after it. */
+/* Whose block a message of a ring carries, in a backward whose gradients: a forward's blocks come
+ * from the ranks before its sender, a backward's from those after it. The first message is named
+ * for its sender. */
 static int32_t owner_of(const struct exec_tensors *m, const struct lw_op *op, int32_t variant,
                         int32_t rank)
 {
@@ -27,6 +28,14 @@ static int32_t owner_of(const struct exec_tensors *m, const struct lw_op *op, in
     int32_t member = (lw_plan_member(p, g, sender) + hops + g->n_members) % g->n_members;
 
     return p->members[g->first_member + member];
+}
+
+/* What tells the values of ranks apart. */
+static int32_t place_of(const struct exec_tensors *m, int32_t rank)
+{
+    const int32_t *coord = m->plan->coord + 3 * (int64_t)rank;
+
+    return (coord[0] << 16) + coord[2];
 }
 
 static bool goes_round(const struct exec_tensors *m, const struct lw_op *op)
@@ -47,12 +56,11 @@ static struct exec_gradient value_of(const struct exec_tensors *m, const struct 
                                      int32_t variant, const struct exec_place *at)
 {
     int32_t owner = goes_round(m, op) ? owner_of(m, op, variant, at->rank) : at->rank;
-    const int32_t *coord = m->plan->coord + 3 * (int64_t)owner;
     bool backward = is_backward(m, op, variant, at->rank);
 
     return (struct exec_gradient){.table = &m->values,
                                   .param = op->module * 2 + backward,
-                                  .rank = (coord[0] << 16) + coord[2],
+                                  .rank = place_of(m, owner),
                                   .step = at->step,
                                   .pass = at->pass * at->micro_batches + op->micro_batch};
 }
@@ -178,6 +186,22 @@ static bool was_there(const struct exec_tensors *m, int32_t variant, const struc
     return holds(x, seen, &g);
 }
 
+/* The rank of the group whose block it is; -1 = no one's. */
+static int32_t find_owner(const struct exec_tensors *m, const struct lw_op *op, int32_t rank,
+                          const struct exec_message *x, const double *seen, struct exec_gradient g)
+{
+    const struct lw_plan *p = m->plan;
+    const struct lw_group *group = lw_plan_group(p, op->comm, rank);
+
+    for (int32_t k = 0; k < group->n_members; k++) {
+        int32_t owner = p->members[group->first_member + k];
+        g.rank = place_of(m, owner);
+        if (holds(x, seen, &g))
+            return owner;
+    }
+    return -1;
+}
+
 /* What lies there instead, by what was seen and by what lies there now. */
 static void guess(const struct exec_tensors *m, int32_t variant, const struct exec_place *at,
                   const struct exec_part *part, char *text, size_t room)
@@ -185,6 +209,9 @@ static void guess(const struct exec_tensors *m, int32_t variant, const struct ex
     struct exec_message x = message_of(m, variant, part->message, at->rank);
     struct exec_gradient g = part->gradient;
     const double *seen = part->found->seen;
+    const struct lw_op *op =
+        &m->plan->ops[lw_plan_program(m->plan, variant, at->rank).first_op + part->message];
+    int32_t owner = goes_round(m, op) ? find_owner(m, op, at->rank, &x, seen, g) : -1;
     char name[96];
 
     text[0] = '\0';
@@ -192,6 +219,10 @@ static void guess(const struct exec_tensors *m, int32_t variant, const struct ex
         snprintf(text, room, "; it came later: nothing waits for it");
     } else if (was_there(m, variant, at, part->message, &x, seen)) {
         snprintf(text, room, "; it is what lay there before: nothing came");
+    } else if (owner >= 0) {
+        snprintf(text, room, "; it is that of rank %d", owner);
+    } else if (goes_round(m, op)) {
+        return;
     } else if (find_value(m, at, &x, seen, &g)) {
         name_value(&g, at->micro_batches, name, sizeof name);
         snprintf(text, room, "; it is %s", name);
