@@ -2,7 +2,7 @@
  * order of time. At one time what an ended op gives back goes first, so that a backward and the
  * forward after it are never both counted: the peaks in flight are those of the schedule. Rows
  * of warm-up steps count too: what does not fit there does not fit. Messages between stages take
- * room while they wait to be sent or used. */
+ * room while they wait to be sent or used, and all keys and values that a context group gathers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,20 +36,23 @@ static enum lw_memory memory_of(const struct lw_plan *plan, int32_t op, const st
     return room && plan->ops[op].bucket >= 0 ? LW_MEMORY_BUCKETS : LW_MEMORY_ACTIVATIONS;
 }
 
-/* Changes so far, and what each op makes or takes of messages, by the plan's op numbers. */
+/* A message begins (1) or ceases (-1) to take room when an op starts or ends. */
+struct turn {
+    int32_t message, next; /* op that moves it; turn at the same op, -1 = none */
+    int8_t sign;
+    bool at_end;
+};
+
+/* Changes so far, and the turns of messages at each op, by the plan's op numbers. */
 struct changes {
     const struct lw_timeline *t;
     const struct lw_plan *plan;
     struct lw_memory_change *v;
     int64_t n, capacity;
     struct lw_arena room;
-    int32_t *first, *next; /* [n_ops] messages of an op, of a message the next one; -1 = none. NULL:
-                            * the plan sends none */
-    bool *has_end;         /* [n_ops] of a message */
-    bool *passes;          /* [n_ops] of a send: it lies where a receive has put it */
-    bool *passed;          /* [n_ops] of a receive: a send passes it on */
-    int32_t *over;         /* [n_ops] of an op: the receive whose message was passed on when it
-                            * begins; -1 = none */
+    int32_t *first;        /* [n_ops] turns at an op; -1 = none. NULL: the plan has no messages */
+    struct turn *turns;
+    int64_t n_turns, turns_capacity;
 };
 
 static enum lw_status add(struct changes *c, struct lw_memory_change x, struct lw_err *err)
@@ -84,33 +87,114 @@ static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
 /* --- messages -----------------------------------------------------------------------------------
  */
 
-static bool sends_any(const struct lw_plan *plan)
+static bool of_context(const struct lw_plan *p, const struct lw_op *op, enum lw_op_kind kind)
 {
-    for (int32_t i = 0; i < plan->n_ops; i++)
-        if (plan->ops[i].kind == LW_OP_SEND)
+    return op->kind == kind && op->comm >= 0 && op->bucket < 0 &&
+           p->comms[op->comm].purpose == LW_COMM_CONTEXT;
+}
+
+static bool moves_any(const struct lw_plan *p)
+{
+    for (int32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == LW_OP_SEND || of_context(p, &p->ops[i], LW_OP_ALL_GATHER))
             return true;
     return false;
 }
 
-/* What a ring passes on is needed until the send and the step beside it have ended: when the op
- * that takes the next message begins. */
-static void note_passed(struct changes *c, const struct lw_program *g,
-                        const struct lw_message_ends *f)
-{
-    int32_t last = -1; /* send that passes something on, whose receive comes */
+enum moment { AT_START, AT_END };
 
-    for (int32_t i = 0; i < g->n_ops; i++) {
-        bool receives = c->plan->ops[g->first_op + i].kind == LW_OP_RECV && f->hop[i] >= 0;
-        if (f->passed[i] >= 0) {
-            last = i;
-        } else if (receives && last >= 0) {
-            if (f->end_of[i] >= 0) {
-                c->passed[g->first_op + f->passed[last]] = true;
-                c->over[g->first_op + f->end_of[i]] = g->first_op + f->passed[last];
-            }
-            last = -1;
+static enum lw_status note(struct changes *c, int32_t op, int32_t message, int sign,
+                           enum moment moment, struct lw_err *err)
+{
+    if (lw_reserve(&c->turns, &c->turns_capacity, c->n_turns + 1, sizeof *c->turns))
+        return lw_fail_nomem(err);
+    c->turns[c->n_turns] = (struct turn){message, c->first[op], (int8_t)sign, moment == AT_END};
+    c->first[op] = (int32_t)c->n_turns++;
+    return LW_OK;
+}
+
+/* A message that is sent takes room from the end of the op that makes it to the end of the send.
+ * One that is received takes room from the start of the receive to the end of the op that uses it;
+ * what a forward keeps counts as its activations from its start. What a ring passes on is sent from
+ * where it was received, and needed until the send and the step beside it have ended: when the op
+ * that takes the next message begins. */
+static enum lw_status note_sent(struct changes *c, const struct lw_program *g,
+                                const struct lw_message_ends *f, int32_t i, struct lw_err *err)
+{
+    int32_t op = g->first_op + i, end = f->end_of[i];
+
+    if (f->passed[i] >= 0)
+        return LW_OK;
+    LW_TRY(note(c, end >= 0 ? g->first_op + end : op, op, 1, end >= 0 ? AT_END : AT_START, err));
+    return note(c, op, op, -1, AT_END, err);
+}
+
+static enum lw_status note_received(struct changes *c, const struct lw_program *g,
+                                    const struct lw_message_ends *f, int32_t i, int32_t next_user,
+                                    struct lw_err *err)
+{
+    const struct lw_plan *p = c->plan;
+    int32_t op = g->first_op + i, user = g->first_op + f->end_of[i];
+
+    LW_TRY(note(c, op, op, 1, AT_START, err));
+    if (f->end_of[i] < 0)
+        return note(c, op, op, -1, AT_END, err);
+    if (next_user >= 0)
+        return note(c, g->first_op + next_user, op, -1, AT_START, err);
+    bool keeps = p->ops[user].work >= 0 && p->works[p->ops[user].work].keeps_bytes > 0;
+    return note(c, user, op, -1, keeps ? AT_START : AT_END, err);
+}
+
+/* From the last message to the first: the user of the next message of a ring is known. */
+static enum lw_status note_ends(struct changes *c, const struct lw_program *g,
+                                const struct lw_message_ends *f, struct lw_err *err)
+{
+    int32_t user = -1, next_user = -1; /* of the receive after, in a ring; where it is passed on */
+
+    for (int32_t i = g->n_ops - 1; i >= 0; i--) {
+        enum lw_op_kind kind = (enum lw_op_kind)c->plan->ops[g->first_op + i].kind;
+        if (kind == LW_OP_SEND) {
+            if (f->hop[i] >= 0)
+                next_user = f->passed[i] >= 0 ? user : -1;
+            LW_TRY(note_sent(c, g, f, i, err));
+        } else if (kind == LW_OP_RECV) {
+            LW_TRY(note_received(c, g, f, i, f->hop[i] >= 0 ? next_user : -1, err));
+            user = f->hop[i] >= 0 ? f->end_of[i] : user;
         }
     }
+    return LW_OK;
+}
+
+/* All keys and values of a context group take room from the start of their gather to the end of the
+ * op that attends, in a backward of the last op before their gradients are reduced. These are as
+ * large, from the start of the backward's first op to the end of the reduce-scatter. */
+static enum lw_status note_gathered(struct changes *c, const struct lw_program *g,
+                                    struct lw_err *err)
+{
+    const struct lw_plan *p = c->plan;
+    int32_t gathered = -1, last = -1;
+
+    for (int32_t i = g->first_op; i < g->first_op + g->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        bool backward = op->kind == LW_OP_BACKWARD || op->kind == LW_OP_BACKWARD_INPUT;
+        if (of_context(p, op, LW_OP_ALL_GATHER)) {
+            gathered = i;
+            last = -1;
+            LW_TRY(note(c, i, i, 1, AT_START, err));
+        } else if (gathered >= 0 && last >= 0 && of_context(p, op, LW_OP_REDUCE_SCATTER)) {
+            LW_TRY(note(c, last, gathered, -1, AT_END, err));
+            LW_TRY(note(c, i, gathered, -1, AT_END, err));
+            gathered = -1;
+        } else if (gathered >= 0 && lw_op_class(op->kind) == LW_CLASS_COMPUTE && op->module >= 0) {
+            if (!backward)
+                LW_TRY(note(c, i, gathered, -1, AT_END, err));
+            else if (last < 0)
+                LW_TRY(note(c, i, gathered, 1, AT_START, err));
+            gathered = backward ? gathered : -1;
+            last = i;
+        }
+    }
+    return LW_OK;
 }
 
 static enum lw_status note_program(struct changes *c, const struct lw_program *g,
@@ -121,15 +205,9 @@ static enum lw_status note_program(struct changes *c, const struct lw_program *g
     enum lw_status s = lw_message_ends_init(c->plan, g, &room, &f, err);
 
     if (s == LW_OK)
-        memset(c->over + g->first_op, -1, (size_t)g->n_ops * sizeof *c->over);
+        s = note_ends(c, g, &f, err);
     if (s == LW_OK)
-        note_passed(c, g, &f);
-    for (int32_t i = 0; s == LW_OK && i < g->n_ops; i++) {
-        c->first[g->first_op + i] = f.first[i] < 0 ? -1 : g->first_op + f.first[i];
-        c->next[g->first_op + i] = f.next[i] < 0 ? -1 : g->first_op + f.next[i];
-        c->has_end[g->first_op + i] = f.end_of[i] >= 0;
-        c->passes[g->first_op + i] = f.passed[i] >= 0;
-    }
+        s = note_gathered(c, g, err);
     lw_arena_free(&room);
     return s;
 }
@@ -138,61 +216,32 @@ static enum lw_status note_messages(struct changes *c, struct lw_err *err)
 {
     const struct lw_plan *p = c->plan;
 
-    if (!sends_any(p))
+    if (!moves_any(p))
         return LW_OK;
     LW_TAKE(&c->room, c->first, p->n_ops, err);
-    LW_TAKE(&c->room, c->next, p->n_ops, err);
-    LW_TAKE(&c->room, c->has_end, p->n_ops, err);
-    LW_TAKE(&c->room, c->passes, p->n_ops, err);
-    LW_TAKE(&c->room, c->passed, p->n_ops, err);
-    LW_TAKE(&c->room, c->over, p->n_ops, err);
+    memset(c->first, -1, (size_t)p->n_ops * sizeof *c->first);
     for (int64_t i = 0; i < (int64_t)p->n_variants * p->n_roles; i++)
         LW_TRY(note_program(c, &p->programs[i], err));
     return LW_OK;
 }
 
-/* The message begins (1) or ceases (-1) to take room when the row's op starts or ends. */
-static enum lw_status add_message(struct changes *c, int64_t row, int32_t message, int sign,
-                                  bool at_end, struct lw_err *err)
+static enum lw_status add_messages(struct changes *c, int64_t row, struct lw_err *err)
 {
     int32_t rank = c->t->rank[row];
 
-    return add(c,
-               (struct lw_memory_change){
-                   .rank = rank,
-                   .at = at_end ? c->t->end[row] : c->t->start[row],
-                   .turn = sign > 0 ? TURN_TAKEN : TURN_GIVEN_BACK,
-                   .row = row,
-                   .memory = LW_MEMORY_MESSAGES,
-                   .bytes = sign * lw_plan_operand(c->plan, &c->plan->ops[message], rank).bytes},
-               err);
-}
-
-/* A message that is sent takes room from the end of the op that makes it to the end of the send.
- * One that is received takes room from the start of the receive to the end of the op that uses
- * it; what a forward keeps counts as its activations from its start. What a ring passes on is sent
- * from where it was received. */
-static enum lw_status add_messages(struct changes *c, int64_t i, struct lw_err *err)
-{
-    const struct lw_plan *p = c->plan;
-    int32_t op = c->t->op[i];
-    bool sends = p->ops[op].kind == LW_OP_SEND, receives = p->ops[op].kind == LW_OP_RECV;
-    bool keeps = p->ops[op].work >= 0 && p->works[p->ops[op].work].keeps_bytes > 0;
-
-    for (int32_t m = c->first[op]; m >= 0; m = c->next[m]) {
-        bool made = p->ops[m].kind == LW_OP_SEND;
-        if (c->passes[m] || c->passed[m])
-            continue;
-        LW_TRY(add_message(c, i, m, made ? 1 : -1, made || !keeps, err));
+    for (int32_t i = c->first[c->t->op[row]]; i >= 0; i = c->turns[i].next) {
+        const struct turn *x = &c->turns[i];
+        LW_TRY(add(c,
+                   (struct lw_memory_change){
+                       .rank = rank,
+                       .at = x->at_end ? c->t->end[row] : c->t->start[row],
+                       .turn = x->sign > 0 ? TURN_TAKEN : TURN_GIVEN_BACK,
+                       .row = row,
+                       .memory = LW_MEMORY_MESSAGES,
+                       .bytes = x->sign *
+                                lw_plan_operand(c->plan, &c->plan->ops[x->message], rank).bytes},
+                   err));
     }
-    if (c->over[op] >= 0)
-        LW_TRY(add_message(c, i, c->over[op], -1, false, err));
-    if (c->passes[op])
-        return LW_OK;
-    if (receives || (sends && !c->has_end[op]))
-        LW_TRY(add_message(c, i, op, 1, false, err));
-    if (sends || (receives && !c->has_end[op]))
-        LW_TRY(add_message(c, i, op, -1, true, err));
     return LW_OK;
 }
 
@@ -211,6 +260,7 @@ enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_pl
             s = add_messages(&c, i, err);
     }
     lw_arena_free(&c.room);
+    lw_free(c.turns);
     if (s != LW_OK) {
         lw_free(c.v);
         return s;

@@ -135,7 +135,7 @@ struct seen {
     int64_t left;                /* at the end */
 };
 
-static struct seen simulate(int32_t n, double bytes_per_s)
+static struct seen simulate(int32_t n, const char *type, double bytes_per_s)
 {
     struct tiny t;
     struct world w = {0};
@@ -148,7 +148,7 @@ static struct seen simulate(int32_t n, double bytes_per_s)
     lw_ps first[2] = {-1, -1}, end[2] = {0, 0};
 
     init(&t, n);
-    snprintf(words, sizeof words, "cp %d cp-comm-type p2p", n);
+    snprintf(words, sizeof words, "cp %d cp-comm-type %s", n, type);
     w.plan = plan_of_words(&t.w, words);
     make_cluster(&w.c, n, bytes_per_s, 0);
     w.c.device.copy_bytes_per_s = given(1e18);
@@ -197,7 +197,7 @@ TEST(a_step_takes_the_longer_of_attention_and_message)
     for (int32_t n = 2; n <= 5; n++)
         for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
             lw_ps t = links[i].t;
-            struct seen seen = simulate(n, links[i].bytes_per_s);
+            struct seen seen = simulate(n, "p2p", links[i].bytes_per_s);
             lw_ps forward = 800 + (n - 1) * longer(c, t) + c + 200;
             lw_ps backward = 100 + 2 * longer(b, t) + (n - 2) * longer(b, 2 * t) + 300;
             assert_int_equal(seen.forward, forward * LW_PS_PER_NS);
@@ -207,16 +207,27 @@ TEST(a_step_takes_the_longer_of_attention_and_message)
 
 /* The block that is used and the one that comes: two in the forward, beside the own one that its
  * activations keep. In the backward both have gradients with them, from the second to the last but
- * one: 2 (2 ranks), 3 (3) or 4 blocks. What a group gathers at once would be n. */
+ * one: 2 (2 ranks), 3 (3) or 4 blocks. */
 TEST(two_blocks_of_keys_and_values_are_held)
 {
     for (int32_t n = 2; n <= 6; n++)
         for (double rate = 1e9; rate <= 1e10; rate *= 10) {
-            struct seen seen = simulate(n, rate);
+            struct seen seen = simulate(n, "p2p", rate);
             assert_int_equal(seen.most[0], 2 * BLOCK);
             assert_int_equal(seen.most[1], (n < 4 ? n : 4) * BLOCK);
             assert_int_equal(seen.left, 0);
         }
+}
+
+/* A group that gathers holds n blocks, and as many of gradients in the backward. */
+TEST(all_keys_and_values_are_held_where_they_are_gathered)
+{
+    for (int32_t n = 2; n <= 6; n++) {
+        struct seen seen = simulate(n, "all-gather", 1e9);
+        assert_int_equal(seen.most[0], n * BLOCK);
+        assert_int_equal(seen.most[1], 2 * n * BLOCK);
+        assert_int_equal(seen.left, 0);
+    }
 }
 
 /* --- proofs ----------------------------------------------------------------------------------- */
@@ -383,8 +394,10 @@ TEST(rings_in_any_model_are_proven_and_run)
             fail_msg("%lld ps, %lld bytes, with collectives %lld ps, %lld bytes:%s",
                      (long long)a.work, (long long)a.bytes, (long long)b.work,
                      (long long)b.bytes, text);
-        if (ring.n_ranks <= 64)
+        if (ring.n_ranks <= 64) {
             simulate_any(&ring);
+            simulate_any(&whole);
+        }
         lw_plan_free(&ring);
         lw_plan_free(&whole);
         made++;
@@ -458,7 +471,7 @@ TEST(a_block_of_another_rank_is_found)
         p.ops[i].operand = p.ops[i + 1].operand;
         p.ops[i + 1].operand = peers;
     }
-    exec_expect_fault(&p, &o, "keys and values of module 1, micro-batch 0, of rank");
+    exec_expect_fault(&p, &o, "; it is that of rank");
     lw_plan_free(&p);
 }
 
