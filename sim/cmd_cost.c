@@ -6,9 +6,9 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
-#include "sim/cost/cost_print.h"
-#include "sim/cost/cost_question.h"
-#include "sim/cost/gemm_cost.h"
+#include "sim/cost_query/cost_print.h"
+#include "sim/cost_query/cost_question.h"
+#include "sim/cost_query/gemm_cost.h"
 
 static const struct lw_usage usage = {
     .command = "cost",

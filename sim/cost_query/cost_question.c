@@ -1,5 +1,5 @@
 /* What `lapwing cost` asks of a cluster: a range of sizes, and ranks on nodes. */
-#include "sim/cost/cost_question.h"
+#include "sim/cost_query/cost_question.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* lapwing cost --gemm: a product by its shape, with what bounds it. */
-#include "sim/cost/gemm_cost.h"
+#include "sim/cost_query/gemm_cost.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

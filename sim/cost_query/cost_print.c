@@ -1,6 +1,6 @@
 /* What communication costs, as text, JSON or CSV: one row per size, each with the model or table
  * that gives it and where its figures come from. */
-#include "sim/cost/cost_print.h"
+#include "sim/cost_query/cost_print.h"
 
 #include <string.h>
 
