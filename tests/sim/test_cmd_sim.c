@@ -98,7 +98,7 @@ TEST(interference_speaks_of_links_of_any_kind)
     assert_non_null(strstr(out, "others on the same links"));
 }
 
-TEST(what_the_cluster_times_is_said_with_its_source)
+TEST(times_of_the_cluster_are_printed_with_their_source)
 {
     expect("sim copies.json -c copier.json --no-db", 0,
            "timed by the cluster: copy_in f32 by its table (copied by hand)\n"

@@ -61,7 +61,7 @@ TEST_WITH(the_mode_of_a_file_is_kept, open_with_workload, fixture_close)
     holds("umask 027 && $L plan -w w.json -o q && test $(stat -c %a q) = 640");
 }
 
-TEST_WITH(what_a_command_reads_is_no_output_of_it, open_with_workload, fixture_close)
+TEST_WITH(input_file_is_refused_as_output, open_with_workload, fixture_close)
 {
     static const char *const commands[] = {
         "plan -w w.json -o w.json",
@@ -124,7 +124,7 @@ TEST_WITH(a_folder_that_cannot_be_written_is_named_as_such, open_with_workload, 
 }
 
 /* The prediction is there, the exit status is 1, and the object says why. */
-TEST_WITH(what_could_not_be_stored_is_printed_as_failed, open_with_workload, fixture_close)
+TEST_WITH(failed_store_fails_the_command, open_with_workload, fixture_close)
 {
     static const char *const commands[] = {
         "sim -w w.json --db no/r.db --format json",
@@ -278,7 +278,7 @@ TEST_WITH(inputs_are_bounded_by_their_size, open_with_workload, fixture_close)
 }
 
 /* Every command that reads a file, from what has no end: one line each. */
-TEST_WITH(what_has_no_end_is_refused, open_with_workload, fixture_close)
+TEST_WITH(endless_output_is_refused, open_with_workload, fixture_close)
 {
     static const char *const commands[] = {
         "plan -w -",         "sim -w -",     "sim -w w.json -c -", "plan -w w.json -s -",

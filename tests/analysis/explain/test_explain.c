@@ -261,7 +261,7 @@ TEST(charges_add_up_on_pipelines_and_on_shaken_times)
     lw_plan_free(&p);
 }
 
-TEST_WITH(what_is_not_there_is_refused, runs_open, fixture_close)
+TEST_WITH(missing_run_is_refused, runs_open, fixture_close)
 {
     struct lw_explanation e = {0};
     struct lw_timeline t;

@@ -36,7 +36,7 @@ static void read_alike(const char *command)
         fail_msg("%s: %s", command, said);
 }
 
-TEST(what_is_read_is_that_of_every_rank)
+TEST(rows_of_each_rank_are_read_alike)
 {
     read_alike("explain 1");
     read_alike("explain 1 --rank 13");

@@ -74,7 +74,7 @@ TEST(a_policy_that_was_given_counts_wherever_it_stands)
 }
 
 /* Traits that tell all apart, in one order for all, then what all share. */
-TEST(what_tells_runs_apart_comes_first)
+TEST(differing_options_come_first)
 {
     struct lw_run r[3] = {plain_run(), plain_run(), plain_run()};
     static const char *const want[][3] = {

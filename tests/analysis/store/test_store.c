@@ -526,7 +526,7 @@ TEST_WITH(edited_version_numbers_are_named, open_folder, fixture_close)
     refused(LW_STORE_READ, LW_EFORMAT, "schema version 1 and no table 'run'");
 }
 
-TEST_WITH(what_is_no_file_is_named, open_folder, fixture_close)
+TEST_WITH(unreadable_database_is_named, open_folder, fixture_close)
 {
     snprintf(file, sizeof file, "%s", fixture_path("."));
     refused(LW_STORE_WRITE, LW_EIO, "a folder, not a database; give the name of a file to --db");

@@ -102,7 +102,7 @@ TEST_WITH(every_version_is_read_brought_up_to_date_or_named, fixture_open, fixtu
 }
 
 /* A view or a trigger of a stranger, which has no end, is not evaluated. */
-TEST_WITH(what_a_stranger_put_in_is_not_evaluated, fixture_open, fixture_close)
+TEST_WITH(sql_in_a_foreign_database_is_not_evaluated, fixture_open, fixture_close)
 {
     static const char endless[] = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)";
     struct lw_run_info info = {.kind = LW_RUN_SIM};

@@ -197,7 +197,7 @@ TEST(a_change_below_the_spread_of_the_recording_is_said_to_be)
     expect(words, 0, "off by 4.3 % of the step on average");
 }
 
-TEST(what_does_not_go_with_a_replay_is_refused)
+TEST(options_that_contradict_a_replay_are_refused)
 {
     static const struct {
         const char *options, *says;

@@ -209,7 +209,7 @@ TEST(a_run_that_was_not_measured_is_predicted_all_the_same)
     free(text);
 }
 
-TEST(what_cannot_be_used_is_refused_with_its_place)
+TEST(invalid_recording_is_refused_with_its_place)
 {
     static const struct {
         const char *from, *to, *says;

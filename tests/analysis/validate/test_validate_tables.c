@@ -33,7 +33,7 @@ TEST(zero_memory_agrees_to_one_unit_of_the_last_digit)
 }
 
 /* A blank cell is what the source does not give: no case, and no miss; a table of them has none. */
-TEST(what_a_source_does_not_give_is_no_case)
+TEST(blank_cells_make_no_case)
 {
     validate("model,dp_degree,P_os,P_os_g\n30B,8,,112\n", 0, "\"n\": 1,");
     validate("model,dp_degree,P_os\n30B,8,\n", 1,
@@ -87,7 +87,7 @@ TEST(an_interrupt_keeps_the_rows_that_are_done)
     lw_validation_free(&v);
 }
 
-TEST(what_has_no_meaning_is_refused_by_place)
+TEST(invalid_cell_is_refused_with_its_place)
 {
     static const struct {
         const char *text, *message;

@@ -39,7 +39,7 @@ TEST(samples_have_a_median_and_a_spread)
 
 /* Sizes from the smallest on come with one more of it in front, which does not count; later ones
  * as they are. Neither do the first two steps. */
-TEST(what_runs_first_in_a_step_is_not_kept)
+TEST(first_op_of_each_step_is_left_out)
 {
     static const int64_t all[] = {10, 20, 30, 40};
     int64_t sizes[CALIBRATE_SIZES + 1];

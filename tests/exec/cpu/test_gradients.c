@@ -32,7 +32,7 @@ TEST(the_table_fits_the_type)
 }
 
 /* 257 ranks in bf16: 257 is odd, and 257 terms of at least 257 do not fit 256 */
-TEST(what_cannot_be_exact_is_refused)
+TEST(sums_beyond_the_type_are_refused)
 {
     struct lw_err err = {0};
 

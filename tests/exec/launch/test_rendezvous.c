@@ -234,7 +234,7 @@ TEST(contradictions_name_both_sources)
             }
 }
 
-TEST(what_is_incomplete_or_no_number_is_refused)
+TEST(incomplete_or_invalid_environment_is_refused)
 {
     static const char *const cases[][2] = {
         {"RANK=0", "WORLD_SIZE is not set"},
@@ -1003,7 +1003,7 @@ TEST(a_refusal_before_the_second_connection_is_read)
     assert_true(now_ns() - began < INT64_C(5000000000)); /* the limit is 10 s */
 }
 
-TEST(what_differs_is_said_to_all)
+TEST(every_rank_reports_the_difference)
 {
     static const char *const words[] = {"has another plan (1) than rank 0 (0)",
                                         "runs backend 'mpi', rank 0 'threads'", "runs 2, rank 0 1",

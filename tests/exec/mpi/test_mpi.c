@@ -255,7 +255,7 @@ TEST(a_world_of_one_where_more_were_asked_is_refused)
     has(out, "sees rank 0 in a world of 1");
 }
 
-TEST(what_cannot_start_says_how_to)
+TEST(refused_start_names_a_launcher)
 {
     NEEDS_MPI();
     int rc;

@@ -217,7 +217,7 @@ TEST(sparse_gradients_end_like_one_rank)
     }
 }
 
-TEST(what_cannot_start_says_how_to)
+TEST(refused_start_names_a_launcher)
 {
     needs_fakes();
     static const struct {

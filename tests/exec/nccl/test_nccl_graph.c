@@ -110,7 +110,7 @@ TEST(a_rank_that_fails_in_a_graph_stops_all)
     }
 }
 
-TEST(what_no_graph_can_hold_is_refused)
+TEST(ops_outside_a_graph_are_refused)
 {
     static const char *const cases[][2] = {
         {"--backend threads --dp 2 --graph", "--graph: backend 'threads' submits nothing to a GPU"},

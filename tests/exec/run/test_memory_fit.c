@@ -15,7 +15,7 @@
  * 8064 + 4032 = 20160. A rank takes 80640; verifying 32 bytes for each of 1004 elements, 32128. */
 enum { RANK = 80640, VERIFY = 32128 };
 
-TEST(what_a_rank_needs_is_known_to_the_byte)
+TEST(memory_of_a_rank_is_exact)
 {
     struct exec_test_plan t = exec_test_plan_default();
     struct lw_exec_options o = lw_exec_options_default();

@@ -100,7 +100,7 @@ TEST(an_op_of_flops_alone_runs_as_one_product)
     assert_int_equal(n_rows, 2 * 2); /* ranks, steps */
 }
 
-TEST(what_is_no_product_is_refused_with_a_reason)
+TEST(op_without_a_product_is_refused)
 {
     struct lw_err err = {0};
     int64_t n_rows;

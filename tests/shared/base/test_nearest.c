@@ -50,7 +50,7 @@ TEST_WITH(commands_options_models_and_clusters_are_suggested, fixture_open, fixt
     expect("frobnicate", 2, "no command 'frobnicate'; see");
 }
 
-TEST_WITH(what_is_given_in_the_wrong_place_is_said, fixture_open, fixture_close)
+TEST_WITH(misplaced_argument_is_named, fixture_open, fixture_close)
 {
     lapwing("model mlp --device dgx-a100 -o w.json", NULL);
     expect("sim w.json -c dgx-a100", 2, "'w.json' is a workload, not a plan: give it with -w");

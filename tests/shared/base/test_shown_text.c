@@ -38,7 +38,7 @@ TEST(an_invalid_byte_counts_as_one_replacement)
     }
 }
 
-TEST(what_a_terminal_obeys_is_not_shown)
+TEST(control_characters_are_not_shown)
 {
     char buf[32];
 

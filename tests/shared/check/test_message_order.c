@@ -69,7 +69,7 @@ TEST(data_comes_when_its_sender_has_begun)
     lw_plan_free(&p);
 }
 
-TEST(what_meets_nothing_leaves_nothing_known)
+TEST(unmatched_message_orders_nothing)
 {
     struct lw_plan p = message_plan("pp 2 micro-batches 4");
     struct lw_op *send = &p.ops[find(&p, 0, LW_OP_SEND, -1, 3)];

@@ -120,7 +120,7 @@ TEST(the_norm_sums_over_whoever_updates_other_elements)
     expect_sums(&k, "dp 2 pp 2 tp 2 compat colossalai", "tensor/2 of f32, pipeline/2 of f32");
 }
 
-TEST(what_tensor_groups_hold_whole_is_listed)
+TEST(whole_parameters_of_tensor_groups_are_listed)
 {
     struct model k;
 
@@ -280,7 +280,7 @@ TEST(a_sum_that_is_missing_is_named)
     }
 }
 
-TEST(what_is_counted_twice_is_named)
+TEST(norm_counted_twice_is_refused)
 {
     struct model k;
 

@@ -103,7 +103,7 @@ TEST_WITH(a_file_of_that_name_wins, fixture_open, fixture_close)
     expect("sim -w gpt2 --no-db --format json", 0, "\"plan\": \"mlp dp1\"");
 }
 
-TEST_WITH(what_is_neither_file_nor_model_is_refused, fixture_open, fixture_close)
+TEST_WITH(name_of_no_file_and_no_model_is_refused, fixture_open, fixture_close)
 {
     expect("sim -w gpt-2 -c dgx-h100", 1, "gpt-2: no such file; as a model: no model 'gpt-2' "
                                           "(did you mean 'gpt2'?)");

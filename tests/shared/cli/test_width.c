@@ -112,7 +112,7 @@ static bool has_case(const char *command)
     return false;
 }
 
-TEST_WITH(what_commands_print_fits, fixture_open, fixture_close)
+TEST_WITH(outputs_fit_the_width, fixture_open, fixture_close)
 {
     char args[512];
 

@@ -190,7 +190,7 @@ TEST(whole_parts_are_nearly_as_fast_as_made_for_the_device)
     nearly_as_made(models, 3, whole_of, 0.08);
 }
 
-TEST(what_has_no_figures_is_refused_and_unchanged)
+TEST(workload_without_figures_is_refused_and_unchanged)
 {
     struct lw_device bare = {.kind = "bare"};
     struct tiny t;
@@ -206,7 +206,7 @@ TEST(what_has_no_figures_is_refused_and_unchanged)
     assert_int_equal(t.w.optimizer_ps, 7 * LW_PS_PER_US);
 }
 
-TEST(what_has_no_figures_is_known_before)
+TEST(missing_figures_are_found_before_retiming)
 {
     struct tiny t;
 

@@ -215,7 +215,7 @@ struct bad_case {
     const char *text, *message;
 };
 
-TEST(what_is_no_case_is_a_failure_with_a_reason)
+TEST(invalid_case_fails_with_a_reason)
 {
     static const struct bad_case cases[] = {
         {"{\"kind\":\"schedule_9\"}\n", "unknown kind 'schedule_9'"},

@@ -43,7 +43,7 @@ TEST(a_system_sets_what_the_user_left_alone)
 }
 
 /* Also a value that happens to be the default is the user's once it was given. */
-TEST(what_the_user_gave_is_never_replaced)
+TEST(given_option_is_never_replaced)
 {
     static const struct {
         const char *compat, *option, *value, *message;

@@ -379,7 +379,7 @@ TEST(flops_and_bytes_of_a_cut_module_sum_to_twice_its_forward)
     lw_plan_free(&p);
 }
 
-TEST(what_is_not_lowered_is_refused_with_a_reason)
+TEST(unsupported_option_is_refused_with_a_reason)
 {
     static const struct {
         const char *option, *value, *message;

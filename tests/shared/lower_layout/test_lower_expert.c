@@ -129,7 +129,7 @@ TEST(all_of_it_runs_and_is_verified)
     lw_workload_free(&w);
 }
 
-TEST(what_makes_no_sense_is_refused)
+TEST(contradictory_options_are_refused)
 {
     struct lw_workload w = model();
 

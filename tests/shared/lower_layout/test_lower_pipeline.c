@@ -299,7 +299,7 @@ TEST(no_stage_holds_more_than_it_may)
 }
 
 /* A buffer is no module's: 500 bytes go to a stage after the cut, which then holds 6916. */
-TEST(what_only_the_cut_tells_is_checked_after_it)
+TEST(activations_are_checked_after_the_cut)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();
@@ -315,7 +315,7 @@ TEST(what_only_the_cut_tells_is_checked_after_it)
     expect_refusal(&t, &s, LW_EINVAL, "stage 0 with modules 0 to 1 holds 6916 bytes");
 }
 
-TEST(what_makes_no_sense_is_refused_with_the_reason)
+TEST(contradictory_options_are_refused_with_the_reason)
 {
     struct tiny t;
     struct lw_strategy s = two_stages();

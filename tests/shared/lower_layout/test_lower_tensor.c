@@ -142,7 +142,7 @@ TEST(a_forward_is_done_again_before_its_backward)
     lw_plan_free(&p);
 }
 
-TEST(what_does_not_divide_is_refused_and_vocabularies_are_padded)
+TEST(indivisible_parameter_is_refused_and_vocabulary_is_padded)
 {
     struct tiny t;
     struct lw_strategy s = two_way();

@@ -167,7 +167,7 @@ TEST(by_default_transfers_overlap)
     lw_plan_free(&p);
 }
 
-TEST(what_it_does_not_know_is_refused)
+TEST(unsupported_options_are_refused)
 {
     struct model k;
     struct lw_strategy s = eight_ranks();

@@ -210,7 +210,7 @@ static lw_ps end_on_two(const char *words)
 /* A sum of 1000 bytes on two ranks takes 1000 / 4e9 s = 250 ns. In the backward each of two hides
  * beside 333 ns. In pieces, 62.5 ns beside 25 ns of product, three of four products hide 25 ns each
  * of a sum in the forward. */
-TEST(what_is_hidden_is_the_products_time)
+TEST(overlap_hides_the_time_of_the_product)
 {
     lw_ps off = end_on_two("tp 2"), ns = LW_PS_PER_NS;
 
@@ -241,7 +241,7 @@ TEST(all_of_it_runs_and_is_verified)
     lw_workload_free(&w);
 }
 
-TEST(what_makes_no_sense_is_refused)
+TEST(contradictory_options_are_refused)
 {
     struct tiny t;
 

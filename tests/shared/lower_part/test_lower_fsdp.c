@@ -876,7 +876,7 @@ TEST(f64_weights_travel_as_they_are)
     }
 }
 
-TEST(what_makes_no_sense_is_refused)
+TEST(contradictory_options_are_refused)
 {
     static const struct {
         int64_t stage;

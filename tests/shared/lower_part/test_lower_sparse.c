@@ -149,7 +149,7 @@ TEST(the_simulator_times_each_part)
 /* --- refusals ------------------------------------------------------------------------------------
  */
 
-TEST(what_cannot_be_planned_is_refused)
+TEST(unsupported_options_of_sparse_gradients_are_refused)
 {
     static const struct {
         const char *option, *value, *words;

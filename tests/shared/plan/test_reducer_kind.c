@@ -54,7 +54,7 @@ TEST(lists_are_read_as_nccl_reads_them)
     }
 }
 
-TEST(what_is_not_a_list_is_refused)
+TEST(malformed_list_is_refused)
 {
     static const char *const cases[] = {
         "", "nccl:", "nccl:/", "nccl:tree/", "nccl:/ll", "nccl:tree,", "nccl:,tree", "nccl:tree,ll",

@@ -137,7 +137,7 @@ TEST(a_users_schedule_is_checked_and_drawn)
     expect("plan --schedule custom --pp 2", 1, "--schedule custom needs --schedule-file FILE");
 }
 
-TEST(what_a_grid_has_no_place_for_is_refused)
+TEST(options_of_other_outputs_are_refused)
 {
     expect("plan --schedule 1f1b --pp 2 --zero 1", 1, "--zero needs -w FILE");
     expect("plan --schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE");

@@ -92,7 +92,7 @@ TEST(other_models_count_their_modules)
 
 /* Two stages of two blocks each, with a head that keeps the same in every mode: with
  * --recompute-layers 1 the first block of each stage is computed again, 2 x 100 of 440 FLOPs. */
-TEST(what_is_not_recomputed_is_not_counted_twice)
+TEST(only_recomputed_flops_count_twice)
 {
     int32_t variant = 0, role = 0, stage_of[] = {0, 0, 1, 1, 1};
     struct lw_module modules[5];
@@ -132,7 +132,7 @@ TEST(accumulated_passes_count)
     lw_plan_free(&p);
 }
 
-TEST(what_is_not_known_is_not_made_up)
+TEST(unknown_figures_are_nan)
 {
     struct lw_strategy s = lw_strategy_default();
     struct tiny tiny;

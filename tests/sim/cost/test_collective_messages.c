@@ -453,7 +453,7 @@ TEST(rings_run_as_their_recurrence)
     }
 }
 
-TEST(what_an_algorithm_cannot_do_is_refused_by_name)
+TEST(operation_outside_an_algorithm_is_refused_by_name)
 {
     static const struct {
         struct lw_cost_query q;

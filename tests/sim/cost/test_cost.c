@@ -151,7 +151,7 @@ TEST(bus_bandwidth_corrects_for_the_algorithm)
     assert_true(lw_sim_busbw(&q, 0) == 0);
 }
 
-TEST(what_cannot_be_timed_says_why)
+TEST(refusal_names_the_missing_figure)
 {
     static const struct {
         struct lw_cost_query q;

@@ -148,7 +148,7 @@ static void not_allowed(const struct lw_cluster *c, enum lw_op_kind op, int32_t 
     assert_null(strchr(err.msg, '\n'));
 }
 
-TEST(what_does_not_exist_is_one_line)
+TEST(unavailable_algorithm_is_refused_in_one_line)
 {
     struct lw_cluster c = known("dgx-h100"), a100 = known("dgx-a100"), pcie = known("pcie-box");
 
@@ -220,7 +220,7 @@ TEST(chains_of_several_orders_pay_every_hop)
 }
 
 /* Broadcast has rings alone; 8 H100, 4 KiB: ring/LL, 7.2 us + 4096 B / 141 GB/s. */
-TEST(what_does_not_exist_is_left_to_nccl)
+TEST(unavailable_algorithm_is_left_to_nccl)
 {
     static const enum lw_op_kind ops[] = {LW_OP_BROADCAST, LW_OP_ALL_GATHER, LW_OP_ALL_TO_ALL,
                                           LW_OP_SEND};
@@ -259,7 +259,7 @@ TEST(ll128_may_be_switched_off)
     lw_cluster_free(&c);
 }
 
-TEST(what_the_cluster_lacks_is_one_line)
+TEST(missing_cluster_figure_is_refused_in_one_line)
 {
     struct lw_cluster c = known("dgx-h100"), host = known("host");
 
@@ -442,7 +442,7 @@ TEST(every_known_cluster_answers)
 
 /* Shapes that come again are not worked out again: 20,000 queries of clusters that change in place,
  * against the tuning table made anew for each. */
-TEST(what_is_kept_between_calls_changes_no_answer)
+TEST(cached_graphs_change_no_answer)
 {
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_ALL_GATHER, LW_OP_REDUCE_SCATTER,
                                           LW_OP_BROADCAST, LW_OP_REDUCE};

@@ -84,7 +84,7 @@ static void refused(const char *cluster, int32_t n, enum lw_reducer_kind k, bool
     lw_cluster_free(&c);
 }
 
-TEST(what_no_operation_can_use_is_refused)
+TEST(reducer_that_no_operation_can_use_is_refused)
 {
     refused("dgx-h100", 16, LW_REDUCER_NCCL_TREE, false, "by nccl:tree on 16 ranks of 2 nodes");
     refused("pcie-box", 4, LW_REDUCER_NVLS, true,

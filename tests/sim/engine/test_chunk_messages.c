@@ -225,7 +225,7 @@ TEST(auto_is_the_same_at_both_details)
 
 /* A tree is for all-reduces, and so is one-shot: an all-gather of its communicator goes by ring,
  * 3 x 1 us, and the result says so. */
-TEST(what_a_reducer_does_not_do_goes_by_ring)
+TEST(operation_outside_the_reducer_goes_by_ring)
 {
     static const enum lw_reducer_kind asked[] = {LW_REDUCER_TREE, LW_REDUCER_ONE_SHOT};
 
@@ -259,7 +259,7 @@ static void expect_refusal(const struct lw_plan *plan, const struct lw_cluster *
         fail_msg("'%s' does not say '%s'", err.msg, says);
 }
 
-TEST(what_cannot_be_done_is_refused_with_a_reason)
+TEST(unsupported_reducer_is_refused_with_a_reason)
 {
     struct lw_plan plan;
     struct lw_cluster c;

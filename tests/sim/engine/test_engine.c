@@ -450,7 +450,7 @@ TEST(ends_that_do_not_fit_are_failures)
     }
 }
 
-TEST(what_the_cluster_cannot_time_is_refused_with_a_reason)
+TEST(missing_cluster_figure_is_refused_with_a_reason)
 {
     struct world w = {0};
 

@@ -228,7 +228,7 @@ TEST(a_slow_rank_unfolds_what_it_touches)
     assert_int_equal(simulated(&wide, 8, slow, lw_sim_options_default()), 8);
 }
 
-TEST(what_is_drawn_for_every_rank_unfolds_all)
+TEST(random_draws_per_rank_unfold_all_ranks)
 {
     const struct grid g = {.dp = 4, .pp = 1, .tp = 1, .n_micro = 2};
     struct lw_sim_options o = {.n_steps = 1, .detail = LW_SIM_CHUNK};
@@ -483,7 +483,7 @@ static void fail_both(const struct lw_plan *plan, const struct lw_cluster *c)
 /* Stages in a row of which the second never receives: all data ranks wait, and the ranks are
  * named as they are. And a pair whose receivers expect another sender, which only looks alike by
  * classes. */
-TEST(what_waits_is_named_as_without_folding)
+TEST(deadlock_names_the_same_op_as_without_folding)
 {
     struct lw_plan plan;
     struct lw_cluster c;

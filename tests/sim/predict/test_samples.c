@@ -139,7 +139,7 @@ TEST(a_rank_keeps_its_speed)
     free_world(&w);
 }
 
-TEST(what_draws_nothing_is_refused)
+TEST(samples_without_noise_are_refused)
 {
     struct world *w = *state;
     struct lw_sim_options o = {.n_steps = 1};

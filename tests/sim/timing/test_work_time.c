@@ -120,7 +120,7 @@ TEST(compute_goes_by_products_and_copies)
     lw_cluster_free(&c);
 }
 
-TEST(what_is_missing_is_named)
+TEST(missing_figure_is_named)
 {
     struct lw_work work = {.ps = -1, .flops = 2000, .bytes = -1};
     struct lw_plan plan = {.name = "p", .works = &work, .n_works = 1};

@@ -91,7 +91,7 @@ static void refuses(const struct traces_file *f, int n, const struct traces_want
         fail_msg("'%s' is not in: %s", says, err.msg);
 }
 
-TEST(what_a_row_does_not_give_is_refused)
+TEST(conversion_outside_the_row_is_refused)
 {
     for (int i = 0; i < lw_n_importers; i++) {
         const struct lw_importer *x = lw_importers[i];

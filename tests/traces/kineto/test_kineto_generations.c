@@ -364,7 +364,7 @@ TEST(huge_names_full_of_punctuation_are_kept_whole)
     free(want);
 }
 
-TEST(what_has_no_length_is_counted_and_skipped)
+TEST(events_without_duration_are_counted_and_skipped)
 {
     struct read r;
 

@@ -131,7 +131,7 @@ TEST(a_whole_trace_is_read_alike_with_and_without_salvaging)
     lw_trace_free(&t);
 }
 
-TEST(what_is_no_trace_is_not_salvaged)
+TEST(text_without_events_is_not_salvaged)
 {
     static const char *const texts[] = {
         "",        "hello", "{\"a\": 1}", "{\"a\": ", "[", "{\"traceEvents\":[", "[{\"a\": 1}]",

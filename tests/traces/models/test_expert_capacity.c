@@ -116,7 +116,7 @@ TEST(a_plan_sends_the_copies_and_runs)
     }
 }
 
-TEST(what_has_no_experts_or_too_few_is_refused)
+TEST(capacity_without_enough_experts_is_refused)
 {
     static const struct {
         const char *model, *message;

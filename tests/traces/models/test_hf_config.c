@@ -128,7 +128,7 @@ TEST(published_counts_are_met)
     }
 }
 
-TEST(what_is_not_modelled_is_refused_by_field)
+TEST(unsupported_field_is_refused_by_name)
 {
     static const struct {
         const char *text, *message;

@@ -200,7 +200,7 @@ TEST(mpirun_tags_and_repeated_host_names_are_seen_through)
     traces_bench_free(&b);
 }
 
-TEST(what_the_columns_decide_needs_no_name_and_what_they_leave_open_does)
+TEST(operation_follows_from_columns_unless_they_are_ambiguous)
 {
     static const struct {
         const char *row;

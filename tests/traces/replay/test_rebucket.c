@@ -160,7 +160,7 @@ TEST(buckets_that_nothing_waits_for_are_refused)
     traces_source_free(&s);
 }
 
-TEST(what_is_no_plain_data_parallelism_is_refused)
+TEST(trace_beyond_data_parallelism_is_refused)
 {
     struct traces_replay_choice choice = {.buckets = &one_mib};
     struct traces_source s;

@@ -229,7 +229,7 @@ TEST_WITH(the_device_runs_before_the_hosts_first_call, hand_open, hand_close)
 
 /* The communication stream (20) runs an op of before the recording, and is made to wait for `work`,
  * which ends at 15 + 50: that wait is after the early op, in the stream's order. */
-TEST_WITH(what_was_launched_before_the_recording_is_before_every_wait_in_it, hand_open, hand_close)
+TEST_WITH(work_launched_before_the_recording_precedes_its_waits, hand_open, hand_close)
 {
     replay_row(&hand, LW_ROW_USER, "ProfilerStep#1", 0, 200, 0, -1);
     replay_row(&hand, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
@@ -300,7 +300,7 @@ static void refuses(struct traces_source *s, int n, const char *word)
         fail_msg("'%s' does not say '%s'", err.msg, word);
 }
 
-TEST(what_cannot_be_replayed_is_refused_with_a_reason)
+TEST(incomplete_trace_is_refused_with_a_reason)
 {
     struct traces_source s[2];
 

@@ -55,7 +55,7 @@ TEST(transfer_is_told_apart_from_waiting)
         traces_source_free(&s[k]);
 }
 
-TEST(what_does_not_match_is_said)
+TEST(mismatched_collectives_are_reported)
 {
     static const struct {
         const char *second;
