@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/numbers/median.h"
+#include "shared/numbers/largest.h"
 #include "shared/text/record.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/period_figures.h"
@@ -172,19 +172,16 @@ static enum lw_status describe(const struct lw_explain_report *r, struct stretch
  * *others: the time of those left out. */
 static enum lw_status keep_longest(struct stretch *v, int64_t n, lw_ps *others, struct lw_err *err)
 {
-    int64_t *lengths, n_equal = PIECES_SHOWN, n_kept = 0;
+    int64_t *lengths, n_kept = 0;
 
     LW_NEW(lengths, n, err);
     for (int64_t i = 0; i < n; i++)
         lengths[i] = v[i].length;
-    qsort(lengths, (size_t)n, sizeof *lengths, lw_compare_int64);
-    int64_t least = lengths[n - PIECES_SHOWN];
+    struct lw_largest longest = lw_largest_of(lengths, n, PIECES_SHOWN);
     lw_free(lengths);
-    for (int64_t i = 0; i < n; i++)
-        n_equal -= v[i].length > least;
     *others = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (v[i].length > least || (v[i].length == least && n_equal-- > 0))
+        if (lw_largest_takes(&longest, v[i].length))
             v[n_kept++] = v[i];
         else
             *others += v[i].length;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/numbers/median.h"
+#include "shared/numbers/largest.h"
 #include "shared/text/table.h"
 
 enum { MAX_COLUMNS = 64 };
@@ -178,18 +178,15 @@ static int64_t size_of(const struct lw_records *r, int64_t i)
 static enum lw_status add_largest(struct lw_table *t, const struct lw_records *r,
                                   struct lw_err *err)
 {
-    int64_t *sizes, n_larger = 0;
+    int64_t *sizes;
 
     LW_NEW(sizes, r->n, err);
     for (int64_t i = 0; i < r->n; i++)
         sizes[i] = size_of(r, i);
-    qsort(sizes, (size_t)r->n, sizeof *sizes, lw_compare_int64);
-    int64_t least = sizes[r->n - r->most];
+    struct lw_largest l = lw_largest_of(sizes, r->n, r->most);
     lw_free(sizes);
     for (int64_t i = 0; i < r->n; i++)
-        n_larger += size_of(r, i) > least;
-    for (int64_t i = 0, n_equal = r->most - n_larger; i < r->n; i++)
-        if (size_of(r, i) > least || (size_of(r, i) == least && n_equal-- > 0))
+        if (lw_largest_takes(&l, size_of(r, i)))
             add_row(t, r, i, false);
     return LW_OK;
 }
