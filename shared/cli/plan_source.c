@@ -257,10 +257,11 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
     enum lw_status st =
         s->make_model(name, strategy, s->device ? &of.device : &c->device, w, &why);
     lw_cluster_free(&of);
-    if (st != LW_OK && strncmp(why.msg, "no model", 8) != 0)
-        return lw_fail(err, st, "model %s: %s%s", name, why.msg, cluster);
+    if (st == LW_ENO)
+        return lw_fail(err, LW_EINVAL, "%s: no such file; as a model: %s%s", name, why.msg,
+                       cluster);
     if (st != LW_OK)
-        return lw_fail(err, st, "%s: no such file; as a model: %s%s", name, why.msg, cluster);
+        return lw_fail(err, st, "model %s: %s%s", name, why.msg, cluster);
     if (!s->device && !s->cluster_file && s->workload_file)
         lw_printf_paragraph(stderr, "lapwing: model '%.80s' is timed for cluster '%.80s', this "
                                     "machine; -c NAME takes another (`lapwing cluster` lists them)",

@@ -235,5 +235,6 @@ enum lw_status traces_model_for(const char *name, const struct lw_strategy *stra
                                        .tp_overlap = strategy->tp_overlap,
                                        .sequence_parallel = strategy->sequence_parallel};
 
-    return traces_model_build(name, &shape, device, w, err);
+    return !find_model(name, err) ? LW_ENO
+                                  : traces_model_build(name, &shape, device, w, err);
 }

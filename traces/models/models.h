@@ -117,7 +117,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
                                   struct lw_err *err);
 
 /* The model of that name at its usual sizes, with the shapes that a rank of the strategy has.
- * Errors as traces_model_build. */
+ * LW_ENO: there is no model of that name; other errors as traces_model_build. */
 enum lw_status traces_model_for(const char *name, const struct lw_strategy *strategy,
                                 const struct lw_device *device, struct lw_workload *w,
                                 struct lw_err *err);
