@@ -10,8 +10,6 @@
 #include "shared/json/value.h"
 #include "traces/models/models_transformer.h"
 
-enum { CLASSES = 1000 }; /* of models_vit.c */
-
 #define AT(field) offsetof(struct traces_model_shape, field)
 static const struct field {
     const char *keys[4]; /* as most spell it, and as others do */
@@ -216,9 +214,10 @@ static enum lw_status check_family(const struct lw_input *in, const struct lw_va
     const struct lw_value *labels = lw_value_get(v, "id2label");
     int64_t ratio = 0, kv = 0;
 
-    if (labels && labels->type == LW_JSON_OBJECT && t->traits & IMAGES && labels->n != CLASSES)
+    if (labels && labels->type == LW_JSON_OBJECT && t->traits & IMAGES &&
+        labels->n != TRACES_N_LABELS)
         return lw_fail(err, LW_ENOTSUP, "%s: id2label: found %d classes, allowed: %d", in->name,
-                       labels->n, CLASSES);
+                       labels->n, TRACES_N_LABELS);
     if (strcmp(t->type, "mpt") != 0)
         return LW_OK;
     LW_TRY(take(in, v, "expansion_ratio", 1, &ratio, err));

@@ -10,6 +10,8 @@
  * for each kernel or few, in forward order; backward runs them in reverse, and the gradients of a
  * part's parameters are ready at its end. Parameters are registered in any order. */
 
+enum { TRACES_N_LABELS = 1000 }; /* of models that classify images */
+
 /* One part's work: matrix flops and device memory traffic of each direction. */
 struct traces_cost {
     int64_t forward_flops, forward_bytes;

@@ -12,7 +12,7 @@
 
 #include "traces/models/models_build.h"
 
-enum { STAGES = 4, CLASSES = 1000 };
+enum { STAGES = 4 };
 
 static const struct depth {
     int32_t depth;
@@ -156,8 +156,9 @@ static void add_head(struct traces_builder *b, struct tensor in)
 {
     int64_t batch = b->shape.batch, map = b->item * elements(b, in);
     int64_t pooled = b->item * batch * in.channels;
-    int64_t scores = b->item * batch * CLASSES, weight = b->item * in.channels * CLASSES;
-    int64_t flops = 2 * batch * in.channels * CLASSES;
+    int64_t scores = b->item * batch * TRACES_N_LABELS;
+    int64_t weight = b->item * in.channels * TRACES_N_LABELS;
+    int64_t flops = 2 * batch * in.channels * TRACES_N_LABELS;
     struct traces_cost cost = {
         .forward_flops = flops,
         .forward_bytes = map + 2 * pooled + weight + scores,
@@ -172,8 +173,8 @@ static void add_head(struct traces_builder *b, struct tensor in)
     m->output_bytes = scores;
     for (int r = 0; r < LW_N_RECOMPUTE; r++)
         m->kept_bytes[r] = r == LW_RECOMPUTE_FULL ? map : pooled;
-    traces_builder_param(b, part, CLASSES, in.channels, LW_TP_REPLICATED, "fc.weight");
-    traces_builder_param(b, part, CLASSES, 1, LW_TP_REPLICATED, "fc.bias");
+    traces_builder_param(b, part, TRACES_N_LABELS, in.channels, LW_TP_REPLICATED, "fc.weight");
+    traces_builder_param(b, part, TRACES_N_LABELS, 1, LW_TP_REPLICATED, "fc.bias");
 }
 
 static const struct depth *find_depth(int32_t depth)
@@ -218,7 +219,7 @@ static enum lw_status build(const struct traces_model *model,
     add_head(&b, t);
     traces_builder_note(&b, "%s: batch %lld, images of %lld x %lld, %d classes", model->name,
                         (long long)shape->batch, (long long)shape->image, (long long)shape->image,
-                        CLASSES);
+                        TRACES_N_LABELS);
     traces_builder_note(&b, "modules are convolutions, batch norms (with the ReLU, addition and "
                             "max pool after them) and fc (with the average pool before it)");
     snprintf(producer, sizeof producer, "lapwing model %s", model->name);

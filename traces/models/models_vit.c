@@ -9,7 +9,7 @@
 
 #include <inttypes.h>
 
-enum { PARAMS_PER_BLOCK = 12, CLASSES = 1000, CHANNELS = 3 };
+enum { PARAMS_PER_BLOCK = 12, CHANNELS = 3 };
 
 static void add_patches(struct transformer *t)
 {
@@ -47,15 +47,15 @@ static void add_block(struct transformer *t, int32_t i)
 
 static void add_head(struct transformer *t)
 {
-    int64_t h = t->hidden, scores = t->b.item * t->batch * CLASSES;
+    int64_t h = t->hidden, scores = t->b.item * t->batch * TRACES_N_LABELS;
 
     transformer_module(t, "heads");
     int32_t norm = transformer_norm(t),
-            head = transformer_linear(t, t->batch, h, CLASSES, LW_TP_REPLICATED);
+            head = transformer_linear(t, t->batch, h, TRACES_N_LABELS, LW_TP_REPLICATED);
     traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "encoder.ln.weight");
     traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "encoder.ln.bias");
-    traces_builder_param(&t->b, head, CLASSES, h, LW_TP_REPLICATED, "heads.head.weight");
-    traces_builder_param(&t->b, head, CLASSES, 1, LW_TP_REPLICATED, "heads.head.bias");
+    traces_builder_param(&t->b, head, TRACES_N_LABELS, h, LW_TP_REPLICATED, "heads.head.weight");
+    traces_builder_param(&t->b, head, TRACES_N_LABELS, 1, LW_TP_REPLICATED, "heads.head.bias");
     transformer_keep(t, t->b.item * t->batch * h + scores, true);
     transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, scores);
 }
@@ -84,7 +84,7 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
     traces_builder_note(&t.b, "images of %lld x %lld in patches of %lld x %lld, and a class token; "
                               "%d classes",
                         (long long)s.image, (long long)s.image, (long long)s.patch,
-                        (long long)s.patch, CLASSES);
+                        (long long)s.patch, TRACES_N_LABELS);
     return transformer_finish(&t, m, w, err);
 }
 
