@@ -1,7 +1,6 @@
 /* lapwing recommend: the best bucket cap for a recording on a cluster, in one line. */
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "shared/files/files.h"
 #include "shared/cli/plan_source.h"
 #include "analysis/study/recommend_inputs.h"
 #include "analysis/study/recommend_print.h"

@@ -33,8 +33,6 @@
 
 #include "analysis/published/run_framework.h"
 #include "analysis/published/run_model.h"
-#include "analysis/published/run_predict.h"
-#include "shared/plan/strategy.h"
 
 static const double RESERVE = 1.056, DEVICE_BOUND = 0.8;
 

@@ -10,7 +10,6 @@
 #include "exec/run/exec_print.h"
 #include "exec/run/memory_fit.h"
 #include "shared/cli/cli.h"
-#include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
 
 static enum lw_status load(struct lw_execution *s, const char *plan_file, struct lw_err *err)

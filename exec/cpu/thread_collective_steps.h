@@ -3,7 +3,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/err.h"
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 

@@ -13,6 +13,7 @@
 #include "shared/io/output.h"
 #include "shared/plan/sparse.h"
 #include "shared/numbers/units.h"
+#include "shared/io/input.h"
 
 enum { FORMAT_VERSION = 1 };
 

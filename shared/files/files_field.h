@@ -6,7 +6,6 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
-#include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "shared/json/jsonout.h"
 

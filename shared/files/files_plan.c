@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/files/files_plan_rows.h"
+#include "shared/files/files_field.h"
 
 static enum lw_status verify(struct lw_plan *p, const char *hash, bool unchecked,
                              struct lw_err *err)

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "shared/files/files_field.h"
 #include "shared/plan/plan.h"
 
 /* A plan as its file has it: rows of lists, and what needs no packing as it is in the plan. Between

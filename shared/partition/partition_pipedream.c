@@ -15,6 +15,7 @@
  * inside a level is divided by the machines of the level below for a single stage and not for the
  * last stage of a split. Only the outermost level needs rows with i > 0 left out. */
 #include "shared/partition/partition_pipedream.h"
+#include "shared/base/arena.h"
 
 #include <math.h>
 

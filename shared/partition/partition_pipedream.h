@@ -3,7 +3,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/base/arena.h"
 #include "shared/base/err.h"
 
 /* PipeDream's hierarchical planner: stages with replication over levels of machines (a machine's

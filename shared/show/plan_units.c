@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/numbers/units.h"
 #include "shared/text/table.h"
 
 /* The last program with an op of that kind on the bucket; none: no ops. Weights that accumulating

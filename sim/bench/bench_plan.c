@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/reducer_kind.h"
 
 enum { COMPUTE, COMM, DOWN, UP, N_MICRO = 32, MESSAGE_BYTES = 1 << 20 };
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "sim/cost/cost_model.h"
 #include "sim/cost_query/cost_print.h"
 
 enum { SIM_COST_MAX_RANKS = 1 << 24 }; /* sums of ranks and nodes stay within 32 bits */

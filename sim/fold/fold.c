@@ -20,7 +20,6 @@
 
 #include "shared/numbers/order.h"
 #include "sim/cost/cost_library.h"
-#include "sim/cost/cost_model.h"
 #include "sim/timing/device.h"
 #include "sim/timing/sim_options.h"
 #include "sim/fold/fold_state.h"

@@ -5,7 +5,6 @@
 
 #include "shared/cli/cli.h"
 #include "sim/predict/samples.h"
-#include "sim/predict/sim.h"
 
 /* A replay's steps. period: between the ends of two steps, host: its range on the host
  * (traces/replay/replay_steps.h). All borrowed. */

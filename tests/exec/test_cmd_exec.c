@@ -4,7 +4,6 @@
 
 #include "tests/lib/unit.h"
 
-#include "exec/run/run.h"
 #include "shared/files/files.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/exec/exec_plan.h"

@@ -9,7 +9,6 @@
  * launch they look as they did before. */
 #include "tests/fake_gpu/fake_cuda.h"
 
-#include "tests/fake_gpu/fake_env.h"
 
 enum { MAX_LANES = 128, MAX_MARKS = 1 << 16 };
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/files/files.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/commands/hostile.h"

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "shared/base/err.h"
-#include "shared/numbers/units.h"
 
 struct lw_input;
 struct lw_jsonout;

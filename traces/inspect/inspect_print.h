@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "shared/base/err.h"
-#include "shared/io/input.h"
 #include "traces/import/importer.h"
 #include "traces/import/read_traces.h"
 #include "traces/nccl_tests/import_nccl_tests.h"

@@ -16,6 +16,7 @@
 
 #include "shared/numbers/order.h"
 #include "traces/steps/device_figures.h"
+#include "traces/trace/kernel_launches.h"
 
 struct by_launch {
     int64_t launch_ns, row;

@@ -7,7 +7,6 @@
 #include "shared/base/err.h"
 #include "shared/timeline/timeline.h"
 #include "traces/steps/step_phases.h"
-#include "traces/trace/kernel_launches.h"
 #include "traces/trace/trace.h"
 
 /* Where the work of a host moment lies on the clock that counts: on the device's main stream where

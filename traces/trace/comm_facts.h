@@ -3,7 +3,6 @@
 #include <stdint.h>
 
 #include "shared/base/arena.h"
-#include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
 #include "traces/trace/trace.h"

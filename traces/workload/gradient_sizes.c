@@ -18,6 +18,7 @@
 #include "traces/trace/comm_facts.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/workload/step_profile.h"
+#include "traces/trace/kernel_launches.h"
 
 struct message { /* an all-reduce; last: the gradient whose hook launched it */
     int64_t launch_ns, numel, last;

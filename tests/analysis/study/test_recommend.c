@@ -8,7 +8,6 @@
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/timeline/timeline.h"
-#include "sim/cost/cost_model.h"
 #include "analysis/study/recommend_print.h"
 #include "analysis/study/recommend_store.h"
 #include "tests/lib/commands/command_fixture.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "analysis/published/run_figures.h"
-#include "analysis/published/run_table.h"
 #include "analysis/validate/validate_kinds.h"
 
 #define TITLES                                                                                     \

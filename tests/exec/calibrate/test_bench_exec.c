@@ -6,7 +6,6 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "exec/calibrate/bench_exec.h"
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/run/run.h"
 #include "tests/lib/commands/command_fixture.h"

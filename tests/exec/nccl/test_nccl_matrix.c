@@ -10,7 +10,6 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/bucket/policy.h"
 #include "shared/files/files.h"
 #include "shared/lower/lower.h"
 #include "shared/schedule/schedule.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "exec/run/run.h"
 #include "tests/lib/commands/fake_gpu.h"
 #include "tests/lib/exec/nccl_ranks.h"
 #include "tests/lib/files/says.h"

@@ -11,7 +11,6 @@
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"
 #include "shared/lower/lower.h"
-#include "shared/shard/shard.h"
 #include "tests/lib/exec/exec_ops.h"
 #include "tests/lib/exec/exec_plan.h"
 #include "tests/lib/exec/plain_module.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "exec/cpu/gradients.h"
 #include "exec/cpu/sparse_rows.h"
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"

@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "shared/plan/reducer_kind.h"
 #include "sim/bench/bench_plan.h"
 #include "tests/lib/sim/sim_help.h"
 #include "tests/lib/sim/timeline_check.h"

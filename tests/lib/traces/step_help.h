@@ -2,8 +2,6 @@
 
 #include <stdbool.h>
 
-#include "traces/kineto/import_kineto.h"
-#include "traces/steps/step_phases.h"
 #include "traces/workload/to_workload.h"
 
 /* A training step by hand, in ns, and what becomes of it. Every failure stops the test. */

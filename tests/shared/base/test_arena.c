@@ -6,7 +6,6 @@
 #include "shared/base/hash.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
-#include "shared/plan/reducer_kind.h"
 
 TEST(memory_from_an_arena_is_zero_and_aligned)
 {

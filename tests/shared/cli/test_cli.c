@@ -8,7 +8,6 @@
 #include "tests/lib/unit.h"
 
 #include "shared/cli/cli.h"
-#include "shared/numbers/units.h"
 
 struct opts {
     const char *unused;

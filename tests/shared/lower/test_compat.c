@@ -4,7 +4,6 @@
 #include "tests/lib/unit.h"
 
 #include "shared/lower/compat.h"
-#include "shared/lower/lower.h"
 #include "tests/lib/plans/tiny_build.h"
 
 static struct lw_strategy with(const char *compat)

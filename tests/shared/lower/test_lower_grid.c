@@ -4,7 +4,6 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
-#include "shared/schedule/grid_order.h"
 #include "shared/schedule/grid_time.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/timeline/timeline.h"

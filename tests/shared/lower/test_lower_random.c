@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include "tests/lib/unit.h"
 
-#include "shared/base/arena.h"
 #include "shared/schedule/grid_time.h"
 #include "shared/lower/lower.h"
 #include "shared/schedule/schedule.h"

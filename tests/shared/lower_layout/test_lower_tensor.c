@@ -4,7 +4,6 @@
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
-#include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
 

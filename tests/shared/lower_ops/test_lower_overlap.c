@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/lower/lower.h"
 #include "shared/plan/op.h"
 #include "tests/lib/exec/exec_words.h"
 #include "tests/lib/traces/model_help.h"

@@ -6,7 +6,6 @@
 #include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
-#include "shared/lower/lower.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "tests/lib/traces/model_help.h"
-#include "shared/base/arena.h"
 #include "shared/schedule/grid_time.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/lower/lower.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/plan/reducer_kind.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/sim/sim_help.h"
 

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "shared/plan/reducer_kind.h"
 #include "shared/timeline/timeline.h"
 #include "tests/lib/sim/sim_help.h"
 

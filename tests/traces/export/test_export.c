@@ -6,11 +6,9 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
-#include "sim/cost/cost_model.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/commands/run_fixture.h"

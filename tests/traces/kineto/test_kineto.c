@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/fuzz/kineto_target.h"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "shared/io/input.h"
-#include "shared/json/json.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/traces/bench_text.h"
 #include "tests/lib/failing_alloc.h"

@@ -3,7 +3,6 @@
 #include "tests/lib/unit.h"
 #include <string.h>
 
-#include "shared/base/arena.h"
 #include "tests/lib/files/says.h"
 #include "tests/lib/traces/step_help.h"
 #include "tests/lib/failing_alloc.h"
