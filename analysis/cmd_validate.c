@@ -78,73 +78,86 @@ static enum lw_status work(struct lw_validate_here *here, char **files, int n, b
     return status;
 }
 
+/* What the command line asks for. */
+struct request {
+    struct lw_validate_here here;
+    bool on, spawn; /* --here, --spawn */
+    char command[1024];
+    const char *curves, *figures, *backend, *transport;
+    enum lw_format format;
+};
+
+/* *exit_status: of the processes that --spawn started, where they did the work; else -1. */
+static enum lw_status validate_here(struct request *r, int *exit_status, struct lw_err *err)
+{
+    struct lw_validate_here *here = &r->here;
+    struct exec_ranks ranks = {0};
+
+    here->command = r->command;
+    here->loop = r->transport != NULL;
+    LW_TRY(exec_backend_find(r->backend, &here->backend, err));
+    bool alone = here->backend != &exec_backend_threads && !here->loop && !r->spawn;
+    enum lw_status status = exec_ranks_find(&ranks, here->backend, &here->n_ranks, alone ? 1 : 2,
+                                            r->spawn, err);
+    here->id = ranks.several ? &ranks.id : NULL;
+    if (ranks.printed)
+        lw_cli_no_json();
+    LW_TRY(status);
+    *exit_status = ranks.over ? ranks.exit_status : -1;
+    return ranks.over ? LW_OK
+                      : work(here, here->workload_files, here->n_workload_files, here->quiet,
+                             r->figures, r->format, err);
+}
+
 int cmd_validate(int argc, char **argv)
 {
-    enum lw_format format = LW_FORMAT_TEXT;
-    struct lw_validate_here here = {.n_steps = 20};
-    struct exec_ranks ranks = {0};
-    bool on = false, spawn = false;
-    char command[1024];
-    const char *curves = NULL, *figures = NULL, *backend = "threads", *transport = NULL;
+    struct request r = {.here.n_steps = 20, .backend = "threads"};
+    struct lw_validate_here *here = &r.here;
     const struct lw_opt table[] = {
-        {"here", 0, LW_OPT_FLAG, &on, NULL,
+        {"here", 0, LW_OPT_FLAG, &r.on, NULL,
          "predict and execute a grid of strategies on this machine"},
-        {"cluster", 'c', LW_OPT_STRING, &here.cluster_file, "FILE",
+        {"cluster", 'c', LW_OPT_STRING, &here->cluster_file, "FILE",
          "with --here: a calibration of this machine (calibrate first)"},
-        {"backend", 0, LW_OPT_STRING, &backend, "NAME", "with --here: backend (threads)"},
-        {"transport", 0, LW_OPT_STRING, &transport, "loop",
+        {"backend", 0, LW_OPT_STRING, &r.backend, "NAME", "with --here: backend (threads)"},
+        {"transport", 0, LW_OPT_STRING, &r.transport, "loop",
          "with --here, nccl: all ranks as streams of one GPU"},
-        {"spawn", 0, LW_OPT_FLAG, &spawn, NULL, "with --here: start one process per rank"},
-        {"ranks", 0, LW_OPT_INT, &here.n_ranks, "N",
+        {"spawn", 0, LW_OPT_FLAG, &r.spawn, NULL, "with --here: start one process per rank"},
+        {"ranks", 0, LW_OPT_INT, &here->n_ranks, "N",
          "with --here: ranks of a row (2, what a launcher started, or 1 on a GPU)", 1, 64},
-        {"steps", 0, LW_OPT_INT, &here.n_steps, "N", "with --here: measured steps of a row (20)", 1,
-         100000},
-        {"only", 0, LW_OPT_STRING, &here.only, "TEXT", "with --here: rows so called"},
-        {"db", 0, LW_OPT_STRING, &here.db, "FILE",
+        {"steps", 0, LW_OPT_INT, &here->n_steps, "N",
+         "with --here: measured steps of a row (20)", 1, 100000},
+        {"only", 0, LW_OPT_STRING, &here->only, "TEXT", "with --here: rows so called"},
+        {"db", 0, LW_OPT_STRING, &here->db, "FILE",
          "with --here: store both runs of each row (none)"},
-        {"fit-curves", 0, LW_OPT_STRING, &curves, "OUT",
+        {"fit-curves", 0, LW_OPT_STRING, &r.curves, "OUT",
          "nccl-tests tables: write the curves of NCCL's model as C "
          "(analysis/netbench/fit_curves.sh)"},
-        {"figures", 0, LW_OPT_STRING, &figures, "LIST",
+        {"figures", 0, LW_OPT_STRING, &r.figures, "LIST",
          "tables of runs: fitted figures, as 'nanotron host-op=85;...'"},
-        LW_OPTION_QUIET(&here.quiet),
-        LW_OPTION_FORMAT(&format),
+        LW_OPTION_QUIET(&here->quiet),
+        LW_OPTION_FORMAT(&r.format),
         {0},
     };
     struct lw_err err = {0};
-    int n;
+    int n, exit_status = -1;
 
-    lw_cli_join(argc, argv, command, sizeof command);
+    lw_cli_join(argc, argv, r.command, sizeof r.command);
     int rc = lw_cli_begin(&usage, table, argc, argv, &n);
     if (rc >= 0)
         return rc;
-    if (!on && n == 0)
+    if (!r.on && n == 0)
         return lw_cli_usage("validate", "needs files of measurements, or --here");
-    if (!on && (here.cluster_file || here.only || here.db))
+    if (!r.on && (here->cluster_file || here->only || here->db))
         return lw_cli_usage("validate", "-c, --only and --db go with --here");
-    if (transport && strcmp(transport, "loop") != 0)
-        return lw_cli_usage("validate", "--transport %s: validate knows 'loop'", transport);
-    if (curves && on)
+    if (r.transport && strcmp(r.transport, "loop") != 0)
+        return lw_cli_usage("validate", "--transport %s: validate knows 'loop'", r.transport);
+    if (r.curves && r.on)
         return lw_cli_usage("validate", "--fit-curves needs files, not --here");
-    if (curves)
-        return lw_cli_end("validate", netbench_fit(argv + 1, n, curves, &err), &err);
-    here.command = command;
-    here.workload_files = argv + 1;
-    here.n_workload_files = n;
-    here.loop = transport != NULL;
-    if (!on)
-        return lw_cli_end("validate", work(NULL, argv + 1, n, here.quiet, figures, format, &err),
-                          &err);
-    enum lw_status status = exec_backend_find(backend, &here.backend, &err);
-    bool alone = here.backend != &exec_backend_threads && !here.loop && !spawn;
-    if (status == LW_OK)
-        status = exec_ranks_find(&ranks, here.backend, &here.n_ranks, alone ? 1 : 2, spawn, &err);
-    here.id = ranks.several ? &ranks.id : NULL;
-    if (ranks.printed)
-        lw_cli_no_json();
-    if (status == LW_OK && ranks.over)
-        return ranks.exit_status;
-    if (status == LW_OK)
-        status = work(&here, argv + 1, n, here.quiet, figures, format, &err);
-    return lw_cli_end("validate", status, &err);
+    here->workload_files = argv + 1;
+    here->n_workload_files = n;
+    enum lw_status status =
+        r.curves ? netbench_fit(argv + 1, n, r.curves, &err)
+        : r.on   ? validate_here(&r, &exit_status, &err)
+                 : work(NULL, argv + 1, n, here->quiet, r.figures, r.format, &err);
+    return exit_status >= 0 ? exit_status : lw_cli_end("validate", status, &err);
 }

@@ -54,14 +54,29 @@ static void only_rank_0_prints(void)
         lw_cli_no_json();
 }
 
+/* Options whose value is one of some words. */
+struct words {
+    const char *optimizer, *compute, *fault;
+    double momentum;
+};
+
+static enum lw_status take_words(const struct words *w, struct lw_execution *s, struct lw_err *err)
+{
+    LW_TRY(exec_compute_parse(w->compute, &s->options.compute, err));
+    if (!(s->timeout_s > 0))
+        return lw_fail(err, LW_EUSAGE, "--timeout %g: must be more than 0 seconds", s->timeout_s);
+    if (w->fault)
+        LW_TRY(lw_exec_fault_parse(w->fault, &s->options.fault, err));
+    return exec_optimizer_choose(w->optimizer, w->momentum, &s->options.optimizer, err);
+}
+
 static int run_command(int argc, char **argv)
 {
     struct lw_execution s = {
         .options = lw_exec_options_default(), .backend = "threads", .db = "lapwing.db", .steps = 20,
         .warmup = 3, .timeout_s = 30, .team = {.run = -1}, .consolidate = -1,
         .source.make_model = traces_model_for};
-    const char *optimizer = NULL, *compute = "gemm", *fault = NULL;
-    double momentum = -1;
+    struct words words = {.compute = "gemm", .momentum = -1};
     bool list = false;
     const struct lw_opt_call env = {set_nccl_env, &s};
     const struct lw_opt own[] = {
@@ -78,12 +93,13 @@ static int run_command(int argc, char **argv)
         {"spawn", 0, LW_OPT_FLAG, &s.spawn, NULL, "start one process per rank on this machine"},
         {"rendezvous", 0, LW_OPT_STRING, &s.rendezvous, "HOST:PORT",
          "where rank 0 listens, [IPv6]:PORT too (127.0.0.1, or the launcher's)"},
-        {"fault", 0, LW_OPT_STRING, &fault, "RANK:STEP:OP:KIND",
+        {"fault", 0, LW_OPT_STRING, &words.fault, "RANK:STEP:OP:KIND",
          "tests of stopping, verification: fail|hang|memory|flip|exit|kill|stop (none)"},
         {"steps", 0, LW_OPT_INT, &s.steps, "N", "measured optimizer steps (20)", 1, 100000},
         {"warmup", 0, LW_OPT_INT, &s.warmup, "K", "steps before them; below 2 they begin cold (3)",
          0, 100000},
-        {"compute", 0, LW_OPT_STRING, &compute, "gemm|spin|sleep", "work of a compute op (gemm)"},
+        {"compute", 0, LW_OPT_STRING, &words.compute, "gemm|spin|sleep",
+         "work of a compute op (gemm)"},
         {"timeout", 0, LW_OPT_DOUBLE, &s.timeout_s, "SECONDS",
          "longest time without an op that ends (30)", 0, 1000000},
         {"no-check", 0, LW_OPT_FLAG, &s.no_check, NULL, "run a plan file without proving it"},
@@ -92,9 +108,9 @@ static int run_command(int argc, char **argv)
         {"link-rate", 0, LW_OPT_SIZE, &s.link_bytes_per_s, "BYTES",
          "pace links between nodes, or all on one node, to this many bytes per second"},
         {"link-latency", 0, LW_OPT_TIME, &s.link_latency, "TIME", "of a paced link (0)"},
-        {"optimizer", 0, LW_OPT_STRING, &optimizer, "sgd|momentum|adam",
+        {"optimizer", 0, LW_OPT_STRING, &words.optimizer, "sgd|momentum|adam",
          "what updates the weights (sgd)"},
-        {"momentum", 0, LW_OPT_DOUBLE, &momentum, "M",
+        {"momentum", 0, LW_OPT_DOUBLE, &words.momentum, "M",
          "of momentum, beta1 of adam (0.9); alone: --optimizer momentum", 0, 1},
         {"consolidate", 0, LW_OPT_INT, &s.consolidate, "RANK",
          "put the optimizer state of this rank's data group together on it (none)", 0, INT32_MAX},
@@ -115,15 +131,9 @@ static int run_command(int argc, char **argv)
         return rc;
     if (list)
         return lw_cli_end("exec", lw_exec_print_backends(s.format, stdout, &err), &err);
-    if (exec_compute_parse(compute, &s.options.compute, &err) != LW_OK)
-        return lw_cli_usage("exec", "%s", err.msg);
-    if (!(s.timeout_s > 0))
-        return lw_cli_usage("exec", "--timeout %g: must be more than 0 seconds", s.timeout_s);
-    if (fault && lw_exec_fault_parse(fault, &s.options.fault, &err) != LW_OK)
+    if (take_words(&words, &s, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
     s.options.signal = lw_catch_signals(); /* a run that a launcher or user ends is stored */
-    if (exec_optimizer_choose(optimizer, momentum, &s.options.optimizer, &err) != LW_OK)
-        return lw_cli_usage("exec", "%s", err.msg);
     enum lw_status status = lw_execution_run(&s, n > 0 ? argv[1] : NULL, stdout, stderr, &err);
     lw_execution_free(&s);
     return status == LW_OK && s.spawned.exit_status ? s.spawned.exit_status

@@ -36,38 +36,79 @@ static int refuse_operand(const char *word)
                         lw_nearest_hint(&near, "--op ", hint, sizeof hint));
 }
 
+/* What the command line asks for. */
+struct request {
+    const char *cluster, *op, *bytes, *dtype, *algorithm, *measured, *where, *gemm;
+    int64_t ranks, nodes, from, to;
+    struct lw_cost_query query;
+    enum lw_format format;
+};
+
+/* Options that contradict each other; NULL: none. */
+static const char *contradiction(const struct request *r)
+{
+    if (r->measured && (r->bytes || r->dtype || r->gemm))
+        return r->bytes   ? "--measured takes sizes and types from its file: leave out --bytes"
+               : r->dtype ? "--measured takes sizes and types from its file: leave out --dtype"
+                          : "--measured takes sizes and types from its file: leave out --gemm";
+    if (r->gemm && r->bytes)
+        return "--gemm is a product, of no --bytes: leave out one of them";
+    if (r->where && !r->measured)
+        return "--where chooses rows of --measured FILE, which is missing";
+    return NULL;
+}
+
+static enum lw_status take_words(struct request *r, struct lw_err *err)
+{
+    const char *dtype = r->dtype ? r->dtype : r->gemm ? "bf16" : "f32";
+
+    LW_TRY(sim_cost_op(r->op ? r->op : "all_reduce", &r->query.op, err));
+    LW_TRY(lw_dtype_parse(dtype, &r->query.dtype, err));
+    LW_TRY(lw_reducer_parse(r->algorithm, &r->query.algorithm, err));
+    return sim_cost_range(r->bytes ? r->bytes : "1KiB..1GiB", &r->from, &r->to, err);
+}
+
+static enum lw_status print(const struct lw_cluster *c, struct request *r, struct lw_err *err)
+{
+    const struct traces_bench_hint hint = {r->op, r->ranks, r->nodes, r->where};
+    struct sim_cost_answers a = {.n = 0};
+
+    if (r->gemm)
+        return sim_gemm_print(c, r->gemm, r->query.dtype, r->format, stdout, err);
+    if (r->measured)
+        return lw_measured_costs_print(c, r->measured, &hint, r->query.algorithm, r->format, err);
+    LW_TRY(sim_cost_shape(c, r->ranks, r->nodes, &r->query, err));
+    LW_TRY(sim_cost_ask(c, r->query, r->from, r->to, &a, err));
+    return sim_cost_print(c, &a, r->format, stdout, err);
+}
+
 int cmd_cost(int argc, char **argv)
 {
-    const char *cluster_name = "host", *op = NULL, *bytes = NULL, *dtype = NULL,
-               *algorithm = "auto", *measured = NULL, *where = NULL, *gemm = NULL;
-    int64_t ranks = 0, nodes = 0, from = 0, to = 0;
-    enum lw_format format = LW_FORMAT_TEXT;
+    struct request r = {.cluster = "host", .algorithm = "auto"};
     const struct lw_opt table[] = {
-        {"cluster", 'c', LW_OPT_STRING, &cluster_name, "NAME",
+        {"cluster", 'c', LW_OPT_STRING, &r.cluster, "NAME",
          "known cluster or cluster file (host)"},
-        {"op", 0, LW_OPT_STRING, &op, "OP",
+        {"op", 0, LW_OPT_STRING, &r.op, "OP",
          "all_reduce, reduce, reduce_scatter, all_gather, broadcast, all_to_all, send, recv, "
          "barrier (all_reduce)"},
-        {"algorithm", 0, LW_OPT_STRING, &algorithm, "NAME",
+        {"algorithm", 0, LW_OPT_STRING, &r.algorithm, "NAME",
          "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
          "nccl:tree/ll128, ... (auto)"},
-        {"ranks", 0, LW_OPT_INT, &ranks, "N", "members (all devices)", 1, SIM_COST_MAX_RANKS},
-        {"nodes", 0, LW_OPT_INT, &nodes, "N", "nodes they live on (as few as hold them)", 1,
+        {"ranks", 0, LW_OPT_INT, &r.ranks, "N", "members (all devices)", 1, SIM_COST_MAX_RANKS},
+        {"nodes", 0, LW_OPT_INT, &r.nodes, "N", "nodes they live on (as few as hold them)", 1,
          SIM_COST_MAX_RANKS},
-        {"bytes", 0, LW_OPT_STRING, &bytes, "A..B", "sizes, or one (1KiB..1GiB)"},
-        {"gemm", 0, LW_OPT_STRING, &gemm, "M,N,K",
+        {"bytes", 0, LW_OPT_STRING, &r.bytes, "A..B", "sizes, or one (1KiB..1GiB)"},
+        {"gemm", 0, LW_OPT_STRING, &r.gemm, "M,N,K",
          "a product of M x K and K x N; BATCH,M,N,K: as many; GROUPSxM,N,K: of experts"},
-        {"dtype", 0, LW_OPT_STRING, &dtype, "TYPE", "element type (f32; with --gemm bf16)"},
-        {"measured", 0, LW_OPT_STRING, &measured, "FILE",
+        {"dtype", 0, LW_OPT_STRING, &r.dtype, "TYPE", "element type (f32; with --gemm bf16)"},
+        {"measured", 0, LW_OPT_STRING, &r.measured, "FILE",
          "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us"},
-        {"where", 0, LW_OPT_STRING, &where, "COLUMN=TEXT[;...]",
+        {"where", 0, LW_OPT_STRING, &r.where, "COLUMN=TEXT[;...]",
          "with --measured CSV: rows whose cells hold these texts (gpu=H200)"},
-        LW_OPTION_FORMAT(&format),
+        LW_OPTION_FORMAT(&r.format),
         {0},
     };
     struct lw_cluster c = {0};
-    struct lw_cost_query q = {0};
-    struct sim_cost_answers a = {.n = 0};
     struct lw_err err = {0};
     int n, rc = lw_cli_begin(&usage, table, argc, argv, &n);
 
@@ -75,36 +116,12 @@ int cmd_cost(int argc, char **argv)
         return rc;
     if (n > 0)
         return refuse_operand(argv[1]);
-    if (measured && (bytes || dtype || gemm))
-        return lw_cli_usage("cost",
-                            "--measured takes sizes and types from its file: leave out --%s",
-                            bytes ? "bytes" : dtype ? "dtype" : "gemm");
-    if (gemm && bytes)
-        return lw_cli_usage("cost", "--gemm is a product, of no --bytes: leave out one of them");
-    if (where && !measured)
-        return lw_cli_usage("cost", "--where chooses rows of --measured FILE, which is missing");
-    dtype = dtype ? dtype : gemm ? "bf16" : "f32";
-    if (sim_cost_op(op ? op : "all_reduce", &q.op, &err) != LW_OK ||
-        lw_dtype_parse(dtype, &q.dtype, &err) != LW_OK ||
-        lw_reducer_parse(algorithm, &q.algorithm, &err) != LW_OK ||
-        sim_cost_range(bytes ? bytes : "1KiB..1GiB", &from, &to, &err) != LW_OK)
-        return lw_cli_usage("cost", "%s", err.msg);
-    enum lw_status status = lw_cluster_find(cluster_name, &c, &err);
-    if (gemm || measured) {
-        struct traces_bench_hint hint = {op, ranks, nodes, where};
-        if (status == LW_OK)
-            status = gemm ? sim_gemm_print(&c, gemm, q.dtype, format, stdout, &err)
-                          : lw_measured_costs_print(&c, measured, &hint, q.algorithm,
-                                                    format, &err);
-        lw_cluster_free(&c);
-        return lw_cli_end("cost", status, &err);
-    }
+    const char *refused = contradiction(&r);
+    if (refused || take_words(&r, &err) != LW_OK)
+        return lw_cli_usage("cost", "%s", refused ? refused : err.msg);
+    enum lw_status status = lw_cluster_find(r.cluster, &c, &err);
     if (status == LW_OK)
-        status = sim_cost_shape(&c, ranks, nodes, &q, &err);
-    if (status == LW_OK)
-        status = sim_cost_ask(&c, q, from, to, &a, &err);
-    if (status == LW_OK)
-        status = sim_cost_print(&c, &a, format, stdout, &err);
+        status = print(&c, &r, &err);
     lw_cluster_free(&c);
     return lw_cli_end("cost", status, &err);
 }
