@@ -15,15 +15,6 @@ static inline int64_t lw_add_sat(int64_t a, int64_t b)
     return b > 0 ? INT64_MAX : INT64_MIN;
 }
 
-static inline int64_t lw_sub_sat(int64_t a, int64_t b)
-{
-    int64_t difference;
-
-    if (!__builtin_sub_overflow(a, b, &difference))
-        return difference;
-    return b < 0 ? INT64_MAX : INT64_MIN;
-}
-
 static inline int64_t lw_mul_sat(int64_t a, int64_t b)
 {
     int64_t product;
