@@ -6,6 +6,7 @@
 #include "tests/lib/unit.h"
 
 #include "analysis/compare/compare.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/commands/run_fixture.h"
@@ -294,24 +295,11 @@ TEST_WITH(every_failing_allocation_is_reported_and_leaks_nothing, runs_open, fix
     struct lw_comparison c = {0};
     struct lw_store *s = NULL;
     struct lw_err err = {0};
-    enum lw_status st = LW_ENOMEM;
-    int n = 0;
 
     runs_store(&predicted);
     runs_store(&measured);
     assert_int_equal(lw_store_open(runs_db, LW_STORE_WRITE, &s, &err), LW_OK);
-    int64_t held = lw_alloc_live();
-    while (st != LW_OK && ++n < 10000) {
-        lw_alloc_fail_at(n);
-        st = try_compare(s, &c, &err);
-        lw_alloc_fail_at(0);
-        if (st != LW_OK)
-            assert_int_equal(st, LW_ENOMEM);
-        assert_null(c.arena.head);
-        assert_int_equal(lw_alloc_live(), held);
-    }
-    assert_int_equal(st, LW_OK);
-    assert_true(n > 10);
+    EACH_ALLOCATION_FAILS(10, try_compare(s, &c, &err), c, (void)0);
     lw_store_close(s);
 }
 

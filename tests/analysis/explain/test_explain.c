@@ -8,6 +8,7 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "sim/bench/bench_plan.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
@@ -275,16 +276,7 @@ TEST_WITH(missing_run_is_refused, runs_open, fixture_close)
     t.op[3] = 99;
     assert_int_equal(lw_explain(&t, &p, 0, -1, -1, &e, &err), LW_EINVAL);
     t.op[3] = 3;
-    enum lw_status st = LW_ENOMEM;
-    for (int64_t n = 1; st != LW_OK; n++) {
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        st = lw_explain(&t, &p, 0, -1, -1, &e, &err);
-        lw_alloc_fail_at(0);
-        if (st == LW_OK)
-            lw_explanation_free(&e);
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    EACH_ALLOCATION_FAILS(0, lw_explain(&t, &p, 0, -1, -1, &e, &err), e, lw_explanation_free(&e));
     lw_timeline_free(&t);
     lw_plan_free(&p);
 }

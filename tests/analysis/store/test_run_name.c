@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "analysis/store/run_name.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 
@@ -223,27 +224,24 @@ TEST(a_workload_file_comes_first_where_it_alone_differs)
     lw_arena_free(&a);
 }
 
+static enum lw_status name(struct lw_run *r, int32_t n)
+{
+    struct lw_arena a = {0};
+    const char **texts = NULL;
+    enum lw_status st = lw_run_texts(r, n, LW_RUN_NAMES, &a, &texts, NULL);
+
+    assert_int_equal(texts != NULL, st == LW_OK);
+    lw_arena_free(&a);
+    return st;
+}
+
 TEST(names_without_memory_leave_nothing)
 {
     struct lw_run r[2] = {plain_run(), plain_run()};
-    struct lw_err err;
 
     r[1].command = "sim --noise 0.1";
     r[1].options = "zero=2";
-    for (int64_t n = 1;; n++) {
-        struct lw_arena a = {0};
-        const char **texts = NULL;
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status st = lw_run_texts(r, 2, LW_RUN_NAMES, &a, &texts, &err);
-        lw_alloc_fail_at(0);
-        assert_int_equal(texts != NULL, st == LW_OK);
-        lw_arena_free(&a);
-        assert_int_equal(lw_alloc_live(), live);
-        if (st == LW_OK)
-            return;
-        assert_int_equal(st, LW_ENOMEM);
-    }
+    EACH_ALLOCATION_FAILS_IN(0, name(r, 2));
 }
 
 /* Twenty runs that differ in one option each; the list is cut as on a screen of 80 columns. */

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "shared/base/arena.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/plans/tiny_build.h"
 
 void tiny_block(struct tiny *t)
@@ -80,21 +81,14 @@ bool has_note(const struct lw_plan *p, const char *part)
 int64_t build_without_memory(const struct lw_workload *w, const struct lw_strategy *s,
                              const struct lw_cost *cost)
 {
-    for (int64_t n = 1;; n++) {
-        struct lw_plan p = {.n_ranks = -5};
-        struct lw_err err = {0};
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status status = lw_plan_build(w, s, cost, &p, &err);
-        lw_alloc_fail_at(0);
-        if (status == LW_OK) {
-            lw_plan_free(&p);
-            assert_int_equal(lw_alloc_live(), live);
-            return n - 1;
-        }
-        if (status != LW_ENOMEM)
-            fail_msg("allocation %d: %s", (int)n, err.msg);
-        assert_int_equal(p.n_ranks, -5);
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    struct lw_plan p = {.n_ranks = -5};
+    struct lw_err err;
+    struct failing_alloc k = failing_alloc_begin(&p, sizeof p);
+
+    do
+        lw_alloc_fail_at(++k.n);
+    while (failing_alloc_failed(&k, lw_plan_build(w, s, cost, &p, &err)));
+    lw_plan_free(&p);
+    failing_alloc_end(&k, 0);
+    return k.n - 1;
 }

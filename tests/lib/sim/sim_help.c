@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "sim/bench/bench_plan.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/sim/sim_help.h"
 #include "tests/lib/sim/timeline_check.h"
 
@@ -351,22 +352,16 @@ lw_ps run_end(const struct lw_plan *plan, const struct lw_cluster *c, struct lw_
 int64_t run_without_memory(const struct lw_plan *plan, const struct lw_cluster *c,
                            struct lw_sim_options o)
 {
-    for (int64_t n = 1;; n++) {
-        struct lw_timeline t = {0};
-        struct lw_sim_stats s = {.end = -5};
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        enum lw_status status = lw_sim_run(plan, c, &o, &t, &s, NULL);
-        lw_alloc_fail_at(0);
-        if (status == LW_OK) {
-            lw_timeline_free(&t);
-            assert_int_equal(lw_alloc_live(), live);
-            return n - 1;
-        }
-        assert_int_equal(status, LW_ENOMEM);
-        assert_null(t.start);
-        assert_int_equal(s.end, -5);
-        assert_int_equal(lw_alloc_live(), live);
-        assert_true(n < 2000);
-    }
+    struct {
+        struct lw_timeline t;
+        struct lw_sim_stats s;
+    } out = {.s.end = -5};
+    struct failing_alloc k = failing_alloc_begin(&out, sizeof out);
+
+    do
+        lw_alloc_fail_at(++k.n);
+    while (failing_alloc_failed(&k, lw_sim_run(plan, c, &o, &out.t, &out.s, NULL)));
+    lw_timeline_free(&out.t);
+    failing_alloc_end(&k, 0);
+    return k.n - 1;
 }

@@ -1,4 +1,5 @@
 /* Models on a device with round figures. */
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/traces/model_help.h"
 
 #include <setjmp.h>
@@ -49,18 +50,8 @@ double model_fullest_share(const struct lw_workload *w, int n)
 void model_without_memory(const char *name, struct traces_model_shape shape)
 {
     struct lw_device d = model_device();
-    int64_t live = lw_alloc_live(), n = 0;
-    enum lw_status s;
+    struct lw_workload w = {0};
 
-    do {
-        struct lw_err err = {0};
-        struct lw_workload w = {0};
-        lw_alloc_fail_at(++n);
-        s = traces_model_build(name, &shape, &d, &w, &err);
-        lw_alloc_fail_at(0);
-        lw_workload_free(&w);
-        assert_int_equal(lw_alloc_live(), live);
-    } while (s == LW_ENOMEM);
-    assert_int_equal(s, LW_OK);
-    assert_true(n > 2);
+    EACH_ALLOCATION_FAILS(2, traces_model_build(name, &shape, &d, &w, NULL), w,
+                          lw_workload_free(&w));
 }

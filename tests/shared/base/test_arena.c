@@ -6,6 +6,7 @@
 #include "shared/base/hash.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan_builder.h"
+#include "tests/lib/failing_alloc.h"
 
 TEST(memory_from_an_arena_is_zero_and_aligned)
 {
@@ -77,31 +78,20 @@ static enum lw_status small_plan(struct lw_plan *p, struct lw_err *err)
     return lw_builder_finish(b, p, err);
 }
 
+static void check_small_plan(struct lw_plan *p)
+{
+    assert_int_equal(p->n_ops, 1);
+    assert_int_equal(p->roles[0].n_ranks, 2);
+    assert_int_equal(p->index_in_role[1], 1);
+    assert_int_equal(strlen(p->hash), 32);
+    lw_plan_free(p);
+}
+
 TEST(every_failing_allocation_of_a_build_is_reported_and_leaks_nothing)
 {
     struct lw_plan p = {0};
-    struct lw_err err = {0};
-    enum lw_status s = LW_ENOMEM;
-    int n = 0;
 
-    while (s != LW_OK && ++n < 1000) {
-        lw_alloc_fail_at(n);
-        s = small_plan(&p, &err);
-        lw_alloc_fail_at(0);
-        if (s != LW_OK) {
-            assert_int_equal(s, LW_ENOMEM);
-            assert_int_equal(lw_alloc_live(), 0);
-            assert_int_equal(p.n_ranks, 0);
-        }
-    }
-    assert_int_equal(s, LW_OK);
-    assert_true(n > 10);
-    assert_int_equal(p.n_ops, 1);
-    assert_int_equal(p.roles[0].n_ranks, 2);
-    assert_int_equal(p.index_in_role[1], 1);
-    assert_int_equal(strlen(p.hash), 32);
-    lw_plan_free(&p);
-    assert_int_equal(lw_alloc_live(), 0);
+    EACH_ALLOCATION_FAILS(10, small_plan(&p, NULL), p, check_small_plan(&p));
 }
 
 TEST(the_hash_sees_decisions_and_not_their_notes)

@@ -7,6 +7,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/text/record.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 
 struct row {
@@ -139,28 +140,14 @@ TEST(a_failing_allocation_is_reported)
 {
     struct lw_err err = {0};
     FILE *f = fopen("/dev/null", "w");
-    enum lw_status st = LW_ENOMEM;
     struct lw_records largest = all;
-    int n = 0;
 
     assert_non_null(f);
     largest.most = 1;
     largest.largest = offsetof(struct row, bytes);
-    for (st = LW_ENOMEM; st != LW_OK; n++) {
-        lw_alloc_fail_at(n + 1);
-        st = lw_records_text(&largest, f, 0, &err);
-        lw_alloc_fail_at(0);
-        assert_true(st == LW_OK || st == LW_ENOMEM);
-    }
-    assert_true(n > 3);
+    EACH_ALLOCATION_FAILS_IN(3, lw_records_text(&largest, f, 0, &err));
     for (int format = LW_FORMAT_TEXT; format <= LW_FORMAT_CSV; format += 2)
-        for (st = LW_ENOMEM, n = 0; st != LW_OK; n++) {
-            lw_alloc_fail_at(n + 1);
-            st = lw_records_print(&all, (enum lw_format)format, f, &err);
-            lw_alloc_fail_at(0);
-            assert_true(st == LW_OK || st == LW_ENOMEM);
-        }
-    assert_true(n > 3);
+        EACH_ALLOCATION_FAILS_IN(3, lw_records_print(&all, (enum lw_format)format, f, &err));
     fclose(f);
 }
 

@@ -10,6 +10,7 @@
 #include "sim/cost/cost_model.h"
 #include "sim/fold/fold.h"
 #include "sim/fold/trie.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/sim/sim_help.h"
 #include "traces/models/models.h"
@@ -520,39 +521,36 @@ TEST(deadlock_names_the_same_op_as_without_folding)
     }
 }
 
+static enum lw_status run_and_expand(const struct lw_plan *plan, const struct lw_cluster *c,
+                                     struct lw_sim_stats *s)
+{
+    const struct lw_sim_options o = lw_sim_options_default();
+    struct lw_sim_classes classes = {0};
+    struct lw_timeline t = {0};
+    struct lw_summary summary = {0};
+    enum lw_status status = lw_sim_run_classes(plan, c, &o, &classes, s, NULL);
+
+    if (status == LW_OK)
+        status = lw_sim_expand(&classes, &t, NULL);
+    if (status == LW_OK)
+        status = lw_sim_summarize(&classes, 0, &summary, NULL);
+    lw_sim_classes_free(&classes);
+    lw_timeline_free(&t);
+    lw_summary_free(&summary);
+    return status;
+}
+
 TEST(failed_allocations_leak_nothing)
 {
     const struct grid g = {.dp = 2, .pp = 2, .tp = 2, .n_micro = 1};
     struct prng r = {7};
     struct lw_plan plan;
     struct lw_cluster c;
-    struct lw_sim_classes classes = {0};
-    struct lw_timeline t = {0};
-    struct lw_summary summary = {0};
-    struct lw_sim_options o = lw_sim_options_default();
     struct lw_sim_stats s;
-    enum lw_status status = LW_ENOMEM;
-    int64_t n = 1;
 
     make_grid(&g, &r, &plan);
     make_nodes(&c, plan.n_ranks, 4);
-    int64_t live = lw_alloc_live();
-    for (; status != LW_OK; n++) {
-        struct lw_err err = {0};
-        lw_alloc_fail_at(n);
-        status = lw_sim_run_classes(&plan, &c, &o, &classes, &s, &err);
-        if (status == LW_OK)
-            status = lw_sim_expand(&classes, &t, &err);
-        if (status == LW_OK)
-            status = lw_sim_summarize(&classes, 0, &summary, &err);
-        lw_alloc_fail_at(0);
-        assert_true(status == LW_OK || status == LW_ENOMEM);
-        lw_sim_classes_free(&classes);
-        lw_timeline_free(&t);
-        lw_summary_free(&summary);
-        assert_int_equal(lw_alloc_live(), live);
-    }
-    assert_true(n > 40);
+    EACH_ALLOCATION_FAILS_IN(40, run_and_expand(&plan, &c, &s));
     assert_int_equal(s.n_simulated, 2);
     lw_cluster_free(&c);
     lw_plan_free(&plan);

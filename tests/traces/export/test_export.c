@@ -9,6 +9,7 @@
 #include "shared/json/json.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/commands/run_fixture.h"
@@ -473,45 +474,39 @@ TEST_WITH(an_edited_database_is_refused, runs_open, fixture_close)
     }
 }
 
+static enum lw_status export_to_memory(const struct lw_plan *p)
+{
+    const struct lw_export e = {.timeline = &timeline, .plan = p, .title = "t"};
+    size_t len = 0;
+    char *out = NULL;
+    FILE *f = open_memstream(&out, &len);
+    enum lw_status st = lw_export_chrome(&e, f, NULL);
+
+    fclose(f);
+    free(out);
+    return st;
+}
+
+static void export_without_memory(struct lw_plan *p)
+{
+    EACH_ALLOCATION_FAILS_IN(0, export_to_memory(p));
+    lw_plan_free(p);
+}
+
 TEST_WITH(loading_gives_memory_back_when_it_runs_out, runs_open, fixture_close)
 {
     int64_t id = simulate(2, 1024, 1e9);
     struct lw_store *store;
     struct lw_arena arena = {0};
     struct lw_run run;
+    struct lw_plan p = {0};
     char text[24];
-    enum lw_status st = LW_ENOMEM;
 
     snprintf(text, sizeof text, "%lld", (long long)id);
     ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
     ok(lw_store_find_run(store, text, &arena, &run, &err));
-    for (int64_t n = 1; st != LW_OK; n++) {
-        struct lw_plan p = {0};
-        int64_t live = lw_alloc_live();
-        lw_alloc_fail_at(n);
-        st = lw_store_load_plan(store, &run, &p, &err);
-        lw_alloc_fail_at(0);
-        if (st == LW_OK) {
-            size_t len = 0;
-            char *out = NULL;
-            struct lw_export e = {.timeline = &timeline, .plan = &p, .title = "t"};
-            for (int64_t k = 1; k < 40; k++) {
-                FILE *f = open_memstream(&out, &len);
-                lw_alloc_fail_at(k);
-                enum lw_status s = lw_export_chrome(&e, f, &err);
-                lw_alloc_fail_at(0);
-                fclose(f);
-                free(out);
-                if (s == LW_OK)
-                    break;
-                assert_int_equal(s, LW_ENOMEM);
-            }
-            lw_plan_free(&p);
-        } else {
-            assert_int_equal(st, LW_ENOMEM);
-        }
-        assert_int_equal(lw_alloc_live(), live);
-    }
+    EACH_ALLOCATION_FAILS(0, lw_store_load_plan(store, &run, &p, &err), p,
+                          export_without_memory(&p));
     lw_store_close(store);
     lw_arena_free(&arena);
     forget();

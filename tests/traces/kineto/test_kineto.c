@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "shared/json/json.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/fuzz/kineto_target.h"
 #include "traces/trace/decimal_time.h"
@@ -263,31 +264,26 @@ TEST(bad_contents_are_refused_with_file_and_place)
     }
 }
 
+static enum lw_status parse_copy(const char *text, struct lw_trace *t)
+{
+    size_t n = strlen(text);
+    char *copy = calloc(n + LW_JSON_PADDING, 1);
+
+    memcpy(copy, text, n);
+    enum lw_status st = lw_kineto_parse("t.json", copy, n, NULL, t, NULL);
+    free(copy);
+    return st;
+}
+
 TEST(failing_allocations_leak_nothing)
 {
     static const char text[] =
         "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,"
         "\"ts\":0,\"dur\":1,\"args\":{\"Collective name\":\"x\"}}], \"deviceProperties\": "
         "[{\"name\":\"d\"}]}";
-    enum lw_status status = LW_ENOMEM;
     struct lw_trace t = {.n = 77};
 
-    for (int64_t n = 1; status != LW_OK; n++) {
-        char *copy = calloc(sizeof text + LW_JSON_PADDING, 1);
-        memcpy(copy, text, sizeof text);
-        lw_alloc_fail_at(n);
-        status = lw_kineto_parse("t.json", copy, sizeof text - 1, NULL, &t, NULL);
-        lw_alloc_fail_at(0);
-        free(copy);
-        if (status != LW_OK) {
-            assert_int_equal(status, LW_ENOMEM);
-            assert_int_equal(lw_alloc_live(), 0);
-            assert_int_equal(t.n, 77);
-        }
-    }
-    assert_int_equal(t.n, 1);
-    lw_trace_free(&t);
-    assert_int_equal(lw_alloc_live(), 0);
+    EACH_ALLOCATION_FAILS(0, parse_copy(text, &t), t, lw_trace_free(&t));
 }
 
 TEST(every_fuzz_corpus_file_is_read_or_refused)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/traces/step_help.h"
 #include "traces/workload/step_profile.h"
 #include "traces/workload/to_cluster.h"
@@ -325,21 +326,10 @@ TEST(failing_allocations_leak_nothing)
     struct traces_source s = import_step(true).s;
     struct lw_workload w = {.n_modules = 77};
     struct traces_coverage c;
-    enum lw_status status = LW_ENOMEM;
 
     add_sidecar(&s, false);
-    int64_t live = lw_alloc_live();
-    for (int64_t n = 1; status != LW_OK; n++) {
-        lw_alloc_fail_at(n);
-        status = lw_workload_from_traces(&s, 1, &median, &w, &c, NULL);
-        lw_alloc_fail_at(0);
-        if (status != LW_OK) {
-            assert_int_equal(status, LW_ENOMEM);
-            assert_int_equal(lw_alloc_live(), live);
-            assert_int_equal(w.n_modules, 77);
-        }
-    }
-    lw_workload_free(&w);
+    EACH_ALLOCATION_FAILS(0, lw_workload_from_traces(&s, 1, &median, &w, &c, NULL), w,
+                          lw_workload_free(&w));
     traces_source_free(&s);
 }
 
