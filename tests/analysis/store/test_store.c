@@ -15,6 +15,7 @@
 #include "shared/plan/strategy.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/files/sql_file.h"
 
 static char file[400];
 
@@ -180,28 +181,12 @@ static enum lw_status store_one(const struct lw_plan *p, enum lw_run_kind kind, 
 
 static int64_t ask(const char *sql)
 {
-    sqlite3 *db;
-    sqlite3_stmt *q;
-
-    assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
-    if (sqlite3_prepare_v2(db, sql, -1, &q, NULL) != SQLITE_OK)
-        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
-    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(q, 0);
-    sqlite3_finalize(q);
-    sqlite3_close(db);
-    return value;
+    return sql_ask(file, sql);
 }
 
 static void must_do(const char *sql)
 {
-    sqlite3 *db;
-    char *words = NULL;
-
-    assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, &words) != SQLITE_OK)
-        fail_msg("%s: %s", sql, words);
-    sqlite3_close(db);
+    sql_do(file, sql);
 }
 
 TEST_WITH(a_stored_run_comes_back_with_its_measures, open_folder, fixture_close)

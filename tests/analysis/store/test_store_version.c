@@ -1,7 +1,6 @@
 /* Databases whose version number or tables are not those that this program writes: older, newer,
  * edited, or made by a stranger. */
 #include "tests/lib/unit.h"
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,35 +9,16 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/files/sql_file.h"
 
 static const char *file(void)
 {
     return fixture_path("v.db");
 }
 
-static void run_sql(const char *sql)
+static int64_t version_of_file(void)
 {
-    sqlite3 *db;
-    char *words = NULL;
-
-    assert_int_equal(sqlite3_open(file(), &db), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, &words) != SQLITE_OK)
-        fail_msg("%s: %s", sql, words);
-    sqlite3_close(db);
-}
-
-static int version_of_file(void)
-{
-    sqlite3 *db;
-    sqlite3_stmt *q;
-
-    assert_int_equal(sqlite3_open(file(), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &q, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
-    int version = sqlite3_column_int(q, 0);
-    sqlite3_finalize(q);
-    sqlite3_close(db);
-    return version;
+    return sql_ask(file(), "PRAGMA user_version");
 }
 
 enum { NEWEST = 5 };
@@ -51,11 +31,11 @@ static void make_version(int tables, int number)
     snprintf(line, sizeof line, "-- version %d\n", tables + 1);
     schema[strstr(schema, line) ? strstr(schema, line) - schema : (long)strlen(schema)] = '\0';
     shell("rm -f v.db*", NULL);
-    run_sql(schema);
+    sql_do(file(), schema);
     free(schema);
     snprintf(line, sizeof line, "PRAGMA application_id = 0x4c617077; PRAGMA user_version = %d",
              number);
-    run_sql(line);
+    sql_do(file(), line);
 }
 
 /* Opening succeeds, or the message names the file, its version, the known versions and the remedy,
@@ -118,13 +98,13 @@ TEST_WITH(sql_in_a_foreign_database_is_not_evaluated, fixture_open, fixture_clos
     snprintf(line, sizeof line, "CREATE TRIGGER t AFTER INSERT ON run BEGIN INSERT INTO "
                                 "op_kind(name, letter, class) %s SELECT x, x, x FROM c; END",
              endless);
-    run_sql(line);
+    sql_do(file(), line);
     assert_int_equal(lw_store_open(file(), LW_STORE_WRITE, &s, &err), LW_OK);
     assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
     lw_store_close(s);
-    run_sql("ALTER TABLE run RENAME TO was");
+    sql_do(file(), "ALTER TABLE run RENAME TO was");
     snprintf(line, sizeof line, "CREATE VIEW run AS %s SELECT was.* FROM was, c", endless);
-    run_sql(line);
+    sql_do(file(), line);
     assert_int_equal(lw_store_open(file(), LW_STORE_READ, &s, &err), LW_OK);
     assert_int_equal(lw_store_runs(s, &arena, &runs, &n, &err), LW_EFORMAT);
     has(err.msg, "its tables are not those of schema version 5");

@@ -11,6 +11,7 @@
 #include "shared/plan/plan_builder.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/commands/fake_gpu.h"
+#include "tests/lib/exec/flops_plan.h"
 #include "tests/lib/files/file_fixture.h"
 
 enum { MAX_CALLS = 1 << 14 };
@@ -145,26 +146,13 @@ TEST(a_plan_without_shapes_says_that_its_products_are_square)
     has_not(out, "by shape");
 }
 
-/* Two ranks; of a kernel nothing is known but its FLOPs, 2 * 40^3. */
+/* Of a kernel nothing is known but its FLOPs, 2 * 40^3. */
 static void write_plan_of_flops(void)
 {
-    struct lw_builder *b = lw_builder_new("flops", 2);
-    struct lw_role role = {.name = "all"};
-    struct lw_work work = {.ps = -1, .flops = 128000, .bytes = -1};
     struct lw_plan p;
     struct lw_err err = {0};
 
-    assert_non_null(b);
-    lw_builder_role(b, &role);
-    for (int32_t r = 0; r < 2; r++)
-        lw_builder_rank(b, r, 0, r, 0, 0);
-    lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
-    lw_builder_program(b, lw_builder_variant(b, "steady", "", true), 0);
-    struct lw_op op = lw_builder_blank(LW_OP_KERNEL, 0);
-    op.work = lw_builder_work(b, &work);
-    lw_builder_op(b, &op, NULL, 0);
-    lw_builder_pass(b, 0);
-    assert_ok(lw_builder_finish(b, &p, &err), err);
+    flops_plan(128000, -1, &p);
     assert_ok(lw_plan_write(&p, fixture_path("flops.json"), &err), err);
     lw_plan_free(&p);
 }

@@ -14,6 +14,7 @@
 #include "tests/lib/exec/exec_ops.h"
 #include "tests/lib/exec/exec_plan.h"
 #include "tests/lib/exec/plain_module.h"
+#include "tests/lib/plans/norm_ops.h"
 #include "tests/lib/prng.h"
 
 enum { MODULES = 6, PARAMS = 2 * MODULES, WORDS = 512 };
@@ -323,27 +324,6 @@ TEST(a_random_grid_ends_like_one_rank)
 
 /* --- faults ------------------------------------------------------------------------------------- */
 
-/* The n-th op about the norm of a kind in a role's program of the first variant. */
-static struct lw_op *find(const struct lw_plan *p, int32_t role, enum lw_op_kind kind, int n)
-{
-    const struct lw_program g = p->programs[role];
-
-    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        bool norm = p->ops[i].bucket >= 0 && lw_plan_is_norm(p, p->ops[i].bucket);
-        if (p->ops[i].kind == kind && (norm || kind == LW_OP_OPTIMIZER) && n-- == 0)
-            return &p->ops[i];
-    }
-    fail_msg("no such op");
-    return NULL;
-}
-
-static void drop(struct lw_op *op)
-{
-    op->kind = LW_OP_EVENT_WAIT;
-    op->comm = op->bucket = -1;
-    op->bytes = 0;
-}
-
 static void expect_fault(struct lw_plan *p, const char *words, const char *more)
 {
     enum lw_exec_verified verified;
@@ -373,11 +353,11 @@ TEST(a_sum_that_is_missing_is_named_with_both_norms)
 
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
-    drop(find(&p, 0, LW_OP_ALL_REDUCE, 0));
+    drop(find_norm_op(&p, 0, 0, LW_OP_ALL_REDUCE, 0));
     expect_fault(&p, "gradient norm of step 0, rank 0: ", ", the one-rank run has ");
     p = of_one_variant(&k, "clip 1 dp 2 pp 2 tp 2 micro-batches 2");
     for (int32_t role = 0; role < 2; role++)
-        drop(find(&p, role, LW_OP_ALL_REDUCE, 0));
+        drop(find_norm_op(&p, 0, role, LW_OP_ALL_REDUCE, 0));
     expect_fault(&p, "gradient norm of step 0, rank 0: ", ", the one-rank run has ");
 }
 
@@ -391,7 +371,7 @@ TEST(a_sum_over_the_wrong_group_is_named)
     for (int32_t role = 0; role < 2; role++)
         for (int32_t c = 0; c < p.n_comms; c++)
             if (p.comms[c].purpose == LW_COMM_DATA)
-                find(&p, role, LW_OP_ALL_REDUCE, 0)->comm = c;
+                find_norm_op(&p, 0, role, LW_OP_ALL_REDUCE, 0)->comm = c;
     expect_fault(&p, "gradient norm of step 0, rank 0: ", ", the one-rank run has ");
 }
 
@@ -407,7 +387,7 @@ TEST(a_sum_that_is_repeated_doubles_the_squares)
     model_init(&k, LW_F32);
     k.w.gap_ps[LW_GAP_BEFORE_OPTIMIZER] = 1000;
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
-    struct lw_op *at = find(&p, 0, LW_OP_COPY_IN, 0) - 1;
+    struct lw_op *at = find_norm_op(&p, 0, 0, LW_OP_COPY_IN, 0) - 1;
     int32_t slot = at[1].first_dep, first = (int32_t)(at - p.ops);
     assert_int_equal(at->kind, LW_OP_HOST);
     at[0] = at[1];
@@ -431,12 +411,12 @@ TEST(a_chain_without_an_end_is_named)
 
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
-    drop(find(&p, 0, LW_OP_COPY_OUT, 0));
+    drop(find_norm_op(&p, 0, 0, LW_OP_COPY_OUT, 0));
     expect_fault(
         &p, "the plan clips at norm 1, but 1 ops take the squares of gradients and 0 scale them",
         "role 'data'");
     p = of_one_variant(&k, "clip 1 dp 2");
-    drop(find(&p, 0, LW_OP_COPY_IN, 0));
+    drop(find_norm_op(&p, 0, 0, LW_OP_COPY_IN, 0));
     expect_fault(&p, "0 ops take the squares of gradients and 1 scale them", "variant 'first'");
 }
 
@@ -458,10 +438,11 @@ TEST(missing_waits_are_named)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[160];
         struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 pp 2 micro-batches 2");
-        struct lw_op *op = find(&p, 0, cases[i].kind, 0);
+        struct lw_op *op = find_norm_op(&p, 0, 0, cases[i].kind, 0);
         op->n_deps = 0;
         if (cases[i].kind == LW_OP_OPTIMIZER) /* else after it on the compute stream */
-            find(&p, 0, LW_OP_COPY_OUT, 0)->stream = find(&p, 0, LW_OP_ALL_REDUCE, 0)->stream;
+            find_norm_op(&p, 0, 0, LW_OP_COPY_OUT, 0)->stream =
+                find_norm_op(&p, 0, 0, LW_OP_ALL_REDUCE, 0)->stream;
         snprintf(words, sizeof words, "op %d (%s", (int)(op - p.ops), lw_op_name(op->kind));
         expect_fault(&p, words, cases[i].words);
     }
@@ -537,7 +518,7 @@ TEST(a_norm_that_is_no_number_is_refused)
 
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
-    struct lw_bucket *b = &p.buckets[find(&p, 0, LW_OP_COPY_IN, 0)->bucket];
+    struct lw_bucket *b = &p.buckets[find_norm_op(&p, 0, 0, LW_OP_COPY_IN, 0)->bucket];
     b->bytes = 4096;
     assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EPLAN);
     assert_non_null(

@@ -7,27 +7,7 @@
 #include "shared/base/arena.h"
 #include "shared/plan/plan_builder.h"
 #include "tests/lib/exec/exec_ops.h"
-
-/* Two ranks, each a kernel of so many FLOPs; work_ps -1: no time. */
-static void make_plan(int64_t flops, lw_ps work_ps, struct lw_plan *plan)
-{
-    struct lw_builder *b = lw_builder_new("products", 2);
-    struct lw_role role = {.name = "all"};
-    struct lw_work work = {.ps = work_ps, .flops = flops, .bytes = -1};
-    struct lw_err err = {0};
-
-    assert_non_null(b);
-    lw_builder_role(b, &role);
-    for (int32_t r = 0; r < 2; r++)
-        lw_builder_rank(b, r, 0, r, 0, 0);
-    lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
-    lw_builder_program(b, lw_builder_variant(b, "steady", "", true), 0);
-    struct lw_op op = lw_builder_blank(LW_OP_KERNEL, 0);
-    op.work = lw_builder_work(b, &work);
-    lw_builder_op(b, &op, NULL, 0);
-    lw_builder_pass(b, 0);
-    assert_ok(lw_builder_finish(b, plan, &err), err);
-}
+#include "tests/lib/exec/flops_plan.h"
 
 /* 2 n^3: 2, 16, 54, 128. Halfway between 16 and 54 is 35. */
 TEST(the_nearest_side_is_taken)
@@ -80,7 +60,7 @@ static enum lw_status run(int64_t flops, enum exec_compute compute, int64_t *n_r
     struct lw_exec_result r = {0};
     struct lw_plan plan;
 
-    make_plan(flops, -1, &plan);
+    flops_plan(flops, -1, &plan);
     o.compute = compute;
     o.n_steps = 2;
     o.n_warmup = 0;
@@ -123,7 +103,7 @@ TEST(failing_allocations_leave_nothing)
     enum lw_status s;
     int64_t n = 0;
 
-    make_plan(16, -1, &plan);
+    flops_plan(16, -1, &plan);
     o.n_steps = 1;
     o.n_warmup = 0;
     int64_t live = lw_alloc_live();

@@ -3,13 +3,13 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <cmocka.h>
 
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/sql_file.h"
 #include "tests/lib/commands/run_fixture.h"
 
 char runs_db[128];
@@ -33,13 +33,7 @@ int runs_open(void **state)
 
 void runs_sql(const char *sql)
 {
-    sqlite3 *db;
-    char *words = NULL;
-
-    assert_int_equal(sqlite3_open(runs_db, &db), SQLITE_OK);
-    if (sqlite3_exec(db, sql, NULL, NULL, &words) != SQLITE_OK)
-        fail_msg("%s: %s", sql, words);
-    sqlite3_close(db);
+    sql_do(runs_db, sql);
 }
 
 enum { COMPUTE, WIRE, FORWARD = 0, BACKWARD, FIRST_BUCKET };

@@ -82,6 +82,17 @@ static int32_t add(struct lw_builder *b, const struct lw_op *op, int32_t dep)
     return lw_builder_op(b, op, &dep, dep >= 0);
 }
 
+int32_t add_class(struct lw_builder *b, int32_t n_ranks, enum lw_reducer_kind reducer)
+{
+    int32_t members[64], comm = lw_builder_comm(b, "by name", LW_COMM_DATA, reducer, 1);
+
+    assert_true(n_ranks <= 64);
+    for (int32_t r = 0; r < n_ranks; r++)
+        members[r] = r;
+    lw_builder_group(b, comm, members, n_ranks);
+    return comm;
+}
+
 int32_t add_work(struct lw_builder *b, enum lw_op_kind kind, int32_t stream, lw_ps work,
                  int32_t dep)
 {

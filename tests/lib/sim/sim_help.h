@@ -20,6 +20,8 @@ struct lw_figure given(double value);
  * (1) and one communicator class (0) over all ranks on it; one variant, whose program is open. */
 struct lw_builder *begin_plan(const char *name, int32_t n_ranks);
 void finish_plan(struct lw_builder *b, struct lw_plan *plan); /* one pass of the variant */
+/* One more class, over all ranks, on stream 1. */
+int32_t add_class(struct lw_builder *b, int32_t n_ranks, enum lw_reducer_kind reducer);
 /* Ops; dep -1 = none. Each returns the op's number. */
 int32_t add_work(struct lw_builder *b, enum lw_op_kind kind, int32_t stream, lw_ps work,
                  int32_t dep);

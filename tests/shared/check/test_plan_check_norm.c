@@ -11,6 +11,7 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/failing_alloc.h"
+#include "tests/lib/plans/norm_ops.h"
 #include "tests/lib/plans/tiny_workload.h"
 
 enum { COPY = 4 };
@@ -48,19 +49,10 @@ static void make(struct model *k, const char *words)
         fail_msg("%s: %s", words, err.msg);
 }
 
-/* The n-th op of a kind about the norm in a role's program of the last variant. */
+/* Of the last variant. */
 static struct lw_op *find(const struct model *k, int32_t role, enum lw_op_kind kind, int n)
 {
-    const struct lw_plan *p = &k->p;
-    struct lw_program g = p->programs[(int64_t)(p->n_variants - 1) * p->n_roles + role];
-
-    for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-        bool norm = p->ops[i].bucket >= 0 && lw_plan_is_norm(p, p->ops[i].bucket);
-        if (p->ops[i].kind == kind && (norm || kind == LW_OP_OPTIMIZER) && n-- == 0)
-            return &p->ops[i];
-    }
-    fail_msg("no such op");
-    return NULL;
+    return find_norm_op(&k->p, k->p.n_variants - 1, role, kind, n);
 }
 
 static void expect(struct model *k, const struct lw_op *op, const char *words)
@@ -74,14 +66,6 @@ static void expect(struct model *k, const struct lw_op *op, const char *words)
     if (!strstr(err.msg, words) || strncmp(err.msg, number, strlen(number)) != 0)
         fail_msg("'%s' does not begin with '%s' and say '%s'", err.msg, number, words);
     lw_plan_free(&k->p);
-}
-
-/* The op does nothing any more. */
-static void drop(struct lw_op *op)
-{
-    op->kind = LW_OP_EVENT_WAIT;
-    op->comm = op->bucket = -1;
-    op->bytes = 0;
 }
 
 /* What the norm sums over, with the number of members of rank 0's group. */

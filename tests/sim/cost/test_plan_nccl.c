@@ -16,12 +16,8 @@
 static void plan_of(struct lw_plan *plan, int32_t n, enum lw_reducer_kind reducer, bool all_reduce)
 {
     struct lw_builder *b = begin_plan("p", n);
-    int32_t members[64];
+    int32_t comm = add_class(b, n, reducer);
 
-    for (int32_t r = 0; r < n; r++)
-        members[r] = r;
-    int32_t comm = lw_builder_comm(b, "by name", LW_COMM_DATA, reducer, 1);
-    lw_builder_group(b, comm, members, n);
     int32_t k = add_work(b, LW_OP_KERNEL, 0, LW_PS_PER_US, -1);
     add_collective(b, LW_OP_BROADCAST, comm, 1, 1 << 20, k);
     add_collective(b, LW_OP_ALL_GATHER, comm, 1, 1 << 20, k);

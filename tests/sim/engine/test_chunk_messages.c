@@ -19,12 +19,8 @@ static void one_collective(struct lw_plan *plan, int32_t n, enum lw_reducer_kind
                            enum lw_op_kind kind, int64_t bytes)
 {
     struct lw_builder *b = begin_plan("p", n);
-    int32_t members[64];
+    int32_t comm = add_class(b, n, reducer);
 
-    for (int32_t r = 0; r < n; r++)
-        members[r] = r;
-    int32_t comm = lw_builder_comm(b, "by name", LW_COMM_DATA, reducer, 1);
-    lw_builder_group(b, comm, members, n);
     int32_t k = add_work(b, LW_OP_KERNEL, 0, 10 * us, -1);
     add_collective(b, kind, comm, 1, bytes, k);
     finish_plan(b, plan);

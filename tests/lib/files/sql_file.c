@@ -1,0 +1,30 @@
+#include "tests/lib/files/sql_file.h"
+
+#include <sqlite3.h>
+#include "tests/lib/unit.h"
+
+void sql_do(const char *file, const char *sql)
+{
+    sqlite3 *db;
+    char *words = NULL;
+
+    assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &words) != SQLITE_OK)
+        fail_msg("%s: %s", sql, words);
+    sqlite3_close(db);
+}
+
+int64_t sql_ask(const char *file, const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *q;
+
+    assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
+    if (sqlite3_prepare_v2(db, sql, -1, &q, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(q, 0);
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+    return value;
+}
