@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "exec/run/op_text.h"
 #include "shared/base/arena.h"
 #include "shared/text/record.h"
 #include "shared/plan/op.h"
@@ -230,32 +231,18 @@ static enum lw_status print_text(const struct lw_exec_report *r, FILE *f, struct
     return LW_OK;
 }
 
-static void print_op(const struct lw_plan *p, int32_t i, FILE *f)
-{
-    const struct lw_op *op = i >= 0 && i < p->n_ops ? &p->ops[i] : NULL;
-
-    if (!op)
-        fprintf(f, "none");
-    else if (op->bucket >= 0)
-        fprintf(f, "op %d (%s of bucket %d)", i, lw_op_name(op->kind), op->bucket);
-    else
-        fprintf(f, "op %d (%s%s%s)", i, lw_op_name(op->kind), op->name && *op->name ? " " : "",
-                op->name ? op->name : "");
-}
-
 void lw_exec_print_stop(const struct lw_exec_report *r, FILE *f)
 {
     const struct lw_exec_result *x = r->result;
+    char last[EXEC_OP_TEXT], open[EXEC_OP_TEXT];
 
     for (int32_t i = 0; i < x->n_places; i++) {
         const struct lw_exec_place *p = &x->places[i];
         fprintf(f, "rank %d: ", p->rank);
         if (p->known) {
-            fprintf(f, "step %d, last finished: ", p->step);
-            print_op(r->plan, p->last_op, f);
-            fprintf(f, "; first unfinished: ");
-            print_op(r->plan, p->open_op, f);
-            fprintf(f, "\n");
+            fprintf(f, "step %d, last finished: %s; first unfinished: %s\n", p->step,
+                    exec_op_text(r->plan, p->last_op, last),
+                    exec_op_text(r->plan, p->open_op, open));
         } else {
             fprintf(f, "outside its steps, or it did not answer\n");
         }

@@ -13,6 +13,7 @@
 #include "exec/verify/consolidate.h"
 #include "exec/run/batch_gaps.h"
 #include "exec/run/machine_load.h"
+#include "exec/run/op_text.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
 #include "shared/plan/sparse.h"
@@ -39,23 +40,22 @@ struct lw_exec_options lw_exec_options_default(void)
 static enum lw_status refuse_untimed(const struct exec_run *r, int32_t i, struct lw_err *err)
 {
     const struct lw_op *op = &r->plan->ops[i];
-    char name[64];
+    char text[EXEC_OP_TEXT];
     int32_t side = exec_product_side(r->plan, op);
 
     if (lw_op_class(op->kind) != LW_CLASS_COMPUTE || lw_plan_work_ps(r->plan, op) >= 0)
         return LW_OK;
-    snprintf(name, sizeof name, "%s%s%.40s", lw_op_name(op->kind), op->name && *op->name ? " " : "",
-             op->name ? op->name : "");
+    exec_op_text(r->plan, i, text);
     if (side == 0)
-        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own, nor FLOPs: exec cannot "
-                                        "derive one from a cluster", i, name);
+        return lw_fail(err, LW_ENOTSUP, "%s has no time of its own, nor FLOPs: exec cannot derive "
+                                        "one from a cluster", text);
     if (side > EXEC_MAX_SIDE)
-        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own, and its %lld FLOPs are "
-                                        "more than one product of %d rows", i, name,
+        return lw_fail(err, LW_ENOTSUP, "%s has no time of its own, and its %lld FLOPs are more "
+                                        "than one product of %d rows", text,
                        (long long)r->plan->works[op->work].flops, EXEC_MAX_SIDE);
     if (r->options->compute != EXEC_COMPUTE_GEMM)
-        return lw_fail(err, LW_ENOTSUP, "op %d (%s) has no time of its own: its FLOPs are computed "
-                                        "with --compute gemm alone", i, name);
+        return lw_fail(err, LW_ENOTSUP, "%s has no time of its own: its FLOPs are computed with "
+                                        "--compute gemm alone", text);
     return LW_OK;
 }
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/run/op_text.h"
 #include "exec/run/run_state.h"
-#include "shared/plan/op.h"
 
 #define LOOK_NS INT64_C(100000000) /* how soon a signal is seen */
 #define CAUSE_NS INT64_C(200000000) /* a launcher's signal follows a death: it is heard of first */
@@ -27,14 +27,10 @@ static bool more_to_blame(const struct lw_op *a, const struct exec_stamp *sa,
 static void describe_op(const struct exec_run *r, const struct exec_lane *l, int32_t i, char *text,
                         size_t room)
 {
-    const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
-    const char *name = op->name ? op->name : "";
-    char what[48] = "";
+    char op[EXEC_OP_TEXT];
 
-    if (op->bucket >= 0)
-        snprintf(what, sizeof what, " of bucket %d", op->bucket);
-    snprintf(text, room, "op %d (%s%s%.40s%s) of rank %d", l->program.first_op + i,
-             lw_op_name(op->kind), *name ? " " : "", name, what, l->rank);
+    snprintf(text, room, "%s of rank %d", exec_op_text(r->plan, l->program.first_op + i, op),
+             l->rank);
 }
 
 /* Of one rank: what ended last, and what is most to blame among what did not. */
