@@ -62,7 +62,7 @@ void lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_
     if (!x->gathered_by)
         return;
     for (int32_t i = h->first_unit[module]; i < h->first_unit[module + 1]; i++)
-        last = h->buffers[h->unit_of[i]].turn > last ? h->buffers[h->unit_of[i]].turn : last;
+        last = h->buffers[h->used_units[i]].turn > last ? h->buffers[h->used_units[i]].turn : last;
     if (last < x->n_waited)
         return;
     gather_first(k, x, last + 1);

@@ -51,7 +51,7 @@ static struct lw_unit_elsewhere unit_at(struct lw_writer_part *x, int32_t module
     int32_t n = x->unit_there ? h->first_unit[module + 1] - h->first_unit[module] : 0;
 
     if (i < n)
-        return (struct lw_unit_elsewhere){x, module, h->unit_of[h->first_unit[module] + i]};
+        return (struct lw_unit_elsewhere){x, module, h->used_units[h->first_unit[module] + i]};
     for (int32_t e = 0; e < x->n_elsewhere; e++)
         if (x->elsewhere[e].module == module && i-- == n)
             return x->elsewhere[e];
@@ -155,7 +155,7 @@ static enum lw_status link_unit(const struct lw_writer *k, struct lw_writer_part
 {
     const struct lw_workload *w = k->l->w;
     int32_t holder = number_in_part(k, lw_lower_holder(k->l, param));
-    int32_t unit = user != x && x->unit_of ? x->unit_of[holder] : -1;
+    int32_t unit = user != x && x->unit_there ? x->d->shards.unit_of_param[holder] : -1;
     int32_t module = w->params[param].module - user->d->first_module;
 
     if (unit < 0)
@@ -211,16 +211,6 @@ enum lw_status lw_write_link_tied(struct lw_writer *k, struct lw_arena *room, st
     return LW_OK;
 }
 
-static void index_units(struct lw_writer_part *x)
-{
-    const struct lw_part_shards *h = &x->d->shards;
-
-    memset(x->unit_of, -1, (size_t)x->d->w->n_params * sizeof *x->unit_of);
-    for (int32_t b = h->n_buffers - 1; b >= 0; b--)
-        for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
-            x->unit_of[h->items[h->buffers[b].first_item + i]] = b;
-}
-
 enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer_part *x,
                                     struct lw_arena *room, struct lw_err *err)
 {
@@ -232,8 +222,6 @@ enum lw_status lw_write_begin_units(const struct lw_pass *pass, struct lw_writer
     LW_TAKE(room, x->unit_at, n, err);
     LW_TAKE(room, x->unit_freed, n, err);
     LW_TAKE(room, x->unit_waited, n, err);
-    LW_TAKE(room, x->unit_of, x->d->w->n_params, err);
-    index_units(x);
     for (int32_t b = 0; b < n; b++) {
         x->unit_at[b] = x->unit_freed[b] = -1;
         x->unit_there[b] = x->unit_waited[b] = pass->held && x->d->shards.buffers[b].module >= 0;

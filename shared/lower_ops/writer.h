@@ -52,7 +52,6 @@ struct lw_writer_part {
     int32_t *unit_at;              /* [buffers] its last gather in the pass; -1 = none */
     int32_t *unit_freed;           /* [buffers] when it was freed last; -1 = never */
     bool *unit_waited;             /* [buffers] the compute stream has waited for it */
-    int32_t *unit_of;              /* [params] that it comes and goes with; -1 = none */
     struct lw_unit_elsewhere *elsewhere;
     int32_t n_elsewhere;
     int32_t *gathered_by;          /* [buffers] --overlap-param-gather: the op of the pass that

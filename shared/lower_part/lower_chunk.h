@@ -64,8 +64,10 @@ struct lw_part_shards {
     int64_t *owned;              /* [members of the data group] elements that each updates */
     int64_t n_elements, most_owned, padding;
     int32_t first_bucket;        /* plan's number of buffer 0 */
-    int32_t *unit_of;            /* buffers that a module uses, with units (lower_fsdp.c): */
-    int32_t *first_unit;         /* [n_modules + 1] into unit_of */
+    /* With units (lower_fsdp.c): */
+    int32_t *used_units;         /* buffers that a module uses */
+    int32_t *first_unit;         /* [n_modules + 1] into used_units */
+    int32_t *unit_of_param;      /* [n_params] that it comes and goes with; -1 = none */
     int32_t *forward;            /* [n_buffers] in the order in which forwards use them; NULL:
                                   * without --overlap-param-gather */
 };

@@ -286,50 +286,51 @@ static enum lw_status make_frozen_units(struct lw_part *d, const struct placed *
 static void add_unit(struct lw_part_shards *h, int32_t module, int32_t unit, int32_t *end)
 {
     for (int32_t u = h->first_unit[module]; u < *end; u++)
-        if (h->unit_of[u] == unit)
+        if (h->used_units[u] == unit)
             return;
     if (h->buffers[unit].first_user < 0)
         h->buffers[unit].first_user = module;
-    h->unit_of[(*end)++] = unit;
+    h->used_units[(*end)++] = unit;
 }
 
-/* Parameters whose weights lie in the temporary unit of the one that they are tied to. */
-static int32_t list_tied(const struct lw_part *d, int32_t *unit_of_param, int32_t *tied)
+/* Fills unit_of_param. tied[]: parameters whose weights lie in the temporary unit of the one that
+ * they are tied to. */
+static int32_t list_tied(const struct lw_part *d, int32_t *tied)
 {
     const struct lw_part_shards *h = &d->shards;
     int32_t n = 0;
 
-    memset(unit_of_param, -1, (size_t)d->w->n_params * sizeof *unit_of_param);
+    memset(h->unit_of_param, -1, (size_t)d->w->n_params * sizeof *h->unit_of_param);
     for (int32_t b = 0; b < h->n_buffers; b++)
         for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
-            unit_of_param[h->items[h->buffers[b].first_item + i]] = b;
+            h->unit_of_param[h->items[h->buffers[b].first_item + i]] = b;
     for (int32_t i = 0; i < d->w->n_params; i++)
-        if (d->w->params[i].tied >= 0 && unit_of_param[d->w->params[i].tied] >= 0)
+        if (d->w->params[i].tied >= 0 && h->unit_of_param[d->w->params[i].tied] >= 0)
             tied[n++] = i;
     return n;
 }
 
-/* Buffers of each module, [first_unit[m], first_unit[m + 1]) of unit_of: forward finds them
+/* Buffers of each module, [first_unit[m], first_unit[m + 1]) of used_units: forward finds them
  * there. They hold its own parameters and those that its parameters are tied to. */
 static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int32_t n = d->w->n_modules, at = 0, n_root = 0, *tied, *unit_of_param;
+    int32_t n = d->w->n_modules, at = 0, n_root = 0, *tied;
 
     for (int32_t m = 0; m < n; m++)
         n_root += in_root(d, m);
-    LW_TAKE(&d->scratch, unit_of_param, d->w->n_params, err);
+    LW_TAKE(&d->arena, h->unit_of_param, d->w->n_params, err);
     LW_TAKE(&d->scratch, tied, d->w->n_params, err);
-    int32_t n_tied = list_tied(d, unit_of_param, tied);
+    int32_t n_tied = list_tied(d, tied);
     LW_TAKE(&d->arena, h->first_unit, n + 1L, err);
-    LW_TAKE(&d->arena, h->unit_of, h->n_buffers * (n_root + 1L) + n_tied, err);
+    LW_TAKE(&d->arena, h->used_units, h->n_buffers * (n_root + 1L) + n_tied, err);
     for (int32_t m = 0; m < n; m++) {
         for (int32_t b = 0; b < h->n_buffers; b++)
             if (h->buffers[b].module == m || (h->buffers[b].root && in_root(d, m)))
                 add_unit(h, m, b, &at);
         for (int32_t i = 0; i < n_tied; i++)
             if (d->w->params[tied[i]].module == m)
-                add_unit(h, m, unit_of_param[d->w->params[tied[i]].tied], &at);
+                add_unit(h, m, h->unit_of_param[d->w->params[tied[i]].tied], &at);
         h->first_unit[m + 1] = at;
     }
     return LW_OK;

@@ -54,13 +54,13 @@ enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err)
     int32_t n = list_uses(d, unit_of, uses);
     LW_TAKE(&d->arena, h->forward, h->n_buffers, err);
     LW_TAKE(&d->arena, h->first_unit, n_modules + 1L, err);
-    LW_TAKE(&d->arena, h->unit_of, n, err);
+    LW_TAKE(&d->arena, h->used_units, n, err);
     for (int32_t m = 0, i = 0; m < n_modules; m++) {
         for (; i < n && uses[i].module == m; i++) {
             struct lw_part_buffer *f = &h->buffers[uses[i].unit];
-            if (at > h->first_unit[m] && h->unit_of[at - 1] == uses[i].unit)
+            if (at > h->first_unit[m] && h->used_units[at - 1] == uses[i].unit)
                 continue;
-            h->unit_of[at++] = uses[i].unit;
+            h->used_units[at++] = uses[i].unit;
             if (f->first_user >= 0)
                 continue;
             f->first_user = m;
