@@ -147,11 +147,9 @@ static int64_t measured_rate(const struct sim_engine *e, int32_t rank)
     return sim_compute_measured(&e->terms, sim_moving(e, rank), e->n_moving[rank]);
 }
 
-/* Of compute and copies, as far as memory lets them. */
-static int64_t rate_before_memory(const struct sim_engine *e, int32_t rank)
+/* Of compute and copies, as far as memory lets them; `rate` is the measured one. */
+static int64_t rate_before_memory(const struct sim_engine *e, int32_t rank, int64_t rate)
 {
-    int64_t rate = measured_rate(e, rank);
-
     if (rate == 0)
         rate = sim_compute_rate(&e->terms, e->core[rank], e->n_moving[rank], e->n_waiting[rank],
                                 e->more_sms[rank]);
@@ -172,7 +170,7 @@ static enum lw_status want_memory(struct sim_engine *e, int32_t *n, int64_t shar
 static enum lw_status settle_memory(struct sim_engine *e, int32_t rank)
 {
     const struct lw_plan *p = e->plan;
-    int64_t rate = rate_before_memory(e, rank);
+    int64_t rate = rate_before_memory(e, rank, measured_rate(e, rank));
     int32_t n = 0;
 
     if (!e->terms.memory)
@@ -241,12 +239,11 @@ static int64_t rate_at(const struct sim_engine *e, const struct sim_message *x, 
 static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
 {
     const struct lw_plan *p = e->plan;
-    int64_t rate = rate_before_memory(e, rank);
-    bool measured = measured_rate(e, rank) > 0;
+    int64_t measured = measured_rate(e, rank), rate = rate_before_memory(e, rank, measured);
 
     for (int32_t s = 0; s < p->n_streams; s++) {
         int32_t slot = sim_slot(e, rank, s);
-        int64_t mine = measured ? rate : sim_memory_rate(e, rank, e->slot_memory[slot], rate);
+        int64_t mine = measured > 0 ? rate : sim_memory_rate(e, rank, e->slot_memory[slot], rate);
         if (e->timers[slot].on_device)
             LW_TRY(sim_timer_rate(e, &e->timers[slot], mine, SIM_SLOT_END, slot));
     }
