@@ -33,7 +33,6 @@ enum lw_status lw_sql_finish(struct lw_sql *q, struct lw_err *err); /* frees; NU
 
 int64_t lw_sql_last_id(struct lw_store *s);
 int64_t lw_sql_changed(struct lw_store *s);          /* rows that the last statement changed */
-const char *lw_sql_file(const struct lw_store *s); /* as it was given */
 enum lw_status lw_sql_begin(struct lw_store *s, struct lw_err *err);
 enum lw_status lw_sql_commit(struct lw_store *s, struct lw_err *err);
 void lw_sql_rollback(struct lw_store *s); /* fine outside a transaction */

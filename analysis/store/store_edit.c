@@ -233,7 +233,7 @@ enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, 
     struct lw_store *from;
     struct lw_sql *q;
 
-    if (is_one_file(lw_sql_file(s), file))
+    if (is_one_file(lw_store_file(s), file))
         return lw_fail(err, LW_EINVAL, "%s is the database itself: --merge takes over another one",
                        file);
     LW_TRY(lw_store_open(file, LW_STORE_READ, &from, err)); /* ours, and of this schema */
