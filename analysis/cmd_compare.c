@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "analysis/compare/compare_show.h"
+#include "analysis/compare/compare_print.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 

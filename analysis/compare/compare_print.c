@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "analysis/compare/compare_show.h"
+#include "analysis/compare/compare_print.h"
 #include "shared/json/jsonout.h"
 #include "shared/text/record.h"
 #include "shared/text/table.h"

@@ -1,6 +1,6 @@
 /* What every page of the report begins and ends with. Narrow screens scroll pictures, whose text
  * would be too small; paper shows the largest buckets alone. */
-#include "analysis/draw/html.h"
+#include "analysis/draw/html_page.h"
 
 const char html_head[] =
     "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

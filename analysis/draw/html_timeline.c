@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "analysis/draw/html.h"
+#include "analysis/draw/html_page.h"
 #include "analysis/draw/plot_style.h"
 #include "shared/base/shown_text.h"
 

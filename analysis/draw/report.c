@@ -9,7 +9,7 @@
 
 #include "analysis/compare/compare.h"
 #include "analysis/store/run_name.h"
-#include "analysis/draw/html.h"
+#include "analysis/draw/html_page.h"
 #include "analysis/draw/plot_style.h"
 #include "analysis/store/sql.h"
 
