@@ -23,9 +23,23 @@ static const struct lw_run_figure figures[] = {
     {"p5-playbook", LW_RUN_HOST_TENSOR_STAGE,
      "host time per tensor collective and rank, stages on several nodes", "us", 250, SWEEP, 55},
     {"before PCIe/NUMA fix", LW_RUN_NETWORK, "share of the line rate of a node's ports", "", 0.08,
-     "bloom_3d_a100", 17},
+     "bloom_3d_a100", 17, .by_hand = true},
     {"jean-zay-a100", LW_RUN_NETWORK, "share of the line rate of a node's ports", "", 0.14,
-     "bloom_3d_a100", 17},
+     "bloom_3d_a100", 17, .by_hand = true},
+    {"nanotron", LW_RUN_POLL_DEVICES, "devices on which all pipelines sleep", "", 512, SWEEP, 105,
+     .by_hand = true},
+    {"nanotron", LW_RUN_POLL_GROUP, "ranks of tensor groups with which all pipelines sleep", "", 32,
+     SWEEP, 80, .by_hand = true},
+    {"nanotron", LW_RUN_POLL_LARGE_DEVICES, "devices on which large models' pipelines sleep", "",
+     256, SWEEP, 27, .by_hand = true},
+    {"nanotron", LW_RUN_POLL_LARGE_HIDDEN, "hidden size of these models", "", 4096, SWEEP, 27,
+     .by_hand = true},
+    {"nanotron", LW_RUN_HELD, "whole inputs held ahead of the device", "", 50, SWEEP, 294,
+     .by_hand = true},
+    {"nanotron", LW_RUN_HELD_FEW, "whole inputs held by one micro-batch or a first stage", "", 25,
+     SWEEP, 207, .by_hand = true},
+    {"nanotron", LW_RUN_HELD_SHARE, "device's share of the step above which it is the slower one",
+     "", 0.8, SWEEP, 119, .by_hand = true},
     {"Megatron-LM 23e00ed", LW_RUN_MEMORY_OP, MEMORY_OP, "us", 26, "network_fit_simumax", 0},
     {"(SimuMax scripts)", LW_RUN_MEMORY_OP, MEMORY_OP, "us", 36, "network_fit_simumax", 0},
 };
@@ -37,6 +51,13 @@ static const char *const kinds[] = {
     [LW_RUN_HOST_TENSOR_STAGE] = "host-tensor-stage",
     [LW_RUN_MEMORY_OP] = "memory-op",
     [LW_RUN_NETWORK] = "network",
+    [LW_RUN_POLL_DEVICES] = "poll-devices",
+    [LW_RUN_POLL_GROUP] = "poll-group",
+    [LW_RUN_POLL_LARGE_DEVICES] = "poll-large-devices",
+    [LW_RUN_POLL_LARGE_HIDDEN] = "poll-large-hidden",
+    [LW_RUN_HELD] = "held",
+    [LW_RUN_HELD_FEW] = "held-few",
+    [LW_RUN_HELD_SHARE] = "held-share",
 };
 
 const struct lw_run_figure *lw_run_figure_at(int k)
@@ -46,10 +67,20 @@ const struct lw_run_figure *lw_run_figure_at(int k)
 
 bool lw_run_figure_is_of(const struct lw_run_figure *f, const struct lw_run *run)
 {
+    if (strstr(run->framework, f->of) || strstr(run->state, f->of))
+        return true;
     const char *cluster = lw_run_cluster(run);
+    return cluster && strcmp(cluster, f->of) == 0;
+}
 
-    return strstr(run->framework, f->of) || strstr(run->state, f->of) ||
-           (cluster && strcmp(cluster, f->of) == 0);
+int32_t lw_run_figures_beside(const struct lw_run_figure *f)
+{
+    const struct lw_run_figure *x;
+    int32_t n = 0;
+
+    for (int k = 0; (x = lw_run_figure_at(k)) != NULL; k++)
+        n += x->n_rows > 0 && strcmp(x->of, f->of) == 0;
+    return n;
 }
 
 /* The text after "OF KIND=" in a list. */

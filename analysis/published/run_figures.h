@@ -2,9 +2,9 @@
 
 #include "analysis/published/run_table.h"
 
-/* Figures of frameworks and clusters that are fitted on published runs: at most one of a
- * framework, three of a cluster. analysis/published/fit_figures.py finds them on a part of each
- * table and prints the error of the rest. */
+/* Figures of frameworks and clusters that are fitted on published runs.
+ * analysis/published/fit_figures.py finds them on a part of each table and prints the error of the
+ * rest, except of those that are chosen by hand on all rows that they concern. */
 enum lw_run_figure_kind {
     LW_RUN_HOST_OP,           /* us of the host per kernel */
     LW_RUN_TRAFFIC,           /* bytes that kernels without products move, against those counted */
@@ -13,6 +13,15 @@ enum lw_run_figure_kind {
     LW_RUN_HOST_TENSOR_STAGE, /* the same where messages between stages cross nodes, any group */
     LW_RUN_MEMORY_OP,         /* us of a kernel without products, beside its bytes and a launch */
     LW_RUN_NETWORK,           /* of the line rate of a node's ports, what its messages reach */
+    /* Pipelines whose hosts sleep between stages (run_parts.c): */
+    LW_RUN_POLL_DEVICES,       /* all on at least so many devices */
+    LW_RUN_POLL_GROUP,         /* all with tensor groups of at least so many ranks */
+    LW_RUN_POLL_LARGE_DEVICES, /* on so many devices with micro-batches of several samples, */
+    LW_RUN_POLL_LARGE_HIDDEN,  /* where the hidden size is at least this */
+    /* What a host that is ahead of the device holds (run_memory.c): */
+    LW_RUN_HELD,       /* whole inputs */
+    LW_RUN_HELD_FEW,   /* the same of a step of one micro-batch, and of the first of many stages */
+    LW_RUN_HELD_SHARE, /* of the step, the device's own time above which the host is ahead */
 };
 
 struct lw_run_figure {
@@ -22,11 +31,17 @@ struct lw_run_figure {
     double value;
     const char *fitted_on;
     int32_t n_rows; /* of fitted_on; 0: stated by it, not fitted */
+    bool by_hand;   /* chosen on all n_rows rows, none of which is left out */
 };
+
+/* Fitted figures at most, of one framework and of one cluster. */
+enum { LW_RUN_FRAMEWORK_FIGURES = 1, LW_RUN_CLUSTER_FIGURES = 3 };
 
 /* Figure k of all, NULL beyond the last. */
 const struct lw_run_figure *lw_run_figure_at(int k);
 bool lw_run_figure_is_of(const struct lw_run_figure *f, const struct lw_run *run);
+/* Number of fitted figures that share f's owner. */
+int32_t lw_run_figures_beside(const struct lw_run_figure *f);
 /* Of the run's framework or cluster, `otherwise` where none is fitted. What the run's `figures`
  * say takes precedence. */
 double lw_run_figure(const struct lw_run *run, enum lw_run_figure_kind kind, double otherwise);

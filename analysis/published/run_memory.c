@@ -22,23 +22,25 @@
  * A tensor that a collective's stream reads is not reused before the collective has run
  * (pytorch/pytorch, torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp: recordStream). Where the host
  * is ahead of the device, whole inputs and results therefore pile up until its queue is full:
- * nanotron's runs hold HELD_AHEAD of them, whatever the number of blocks, half as many where a step
- * has one micro-batch, whose forward alone is ahead when most activations are held. Stages wait for
- * their neighbours: there so many pile up where the device takes longer than its host. Elsewhere
- * the first of four or more stages, which begins with several forwards, holds the half where its
- * tensor group is inside a node: some runs hold as many as without stages, some none. */
+ * nanotron's runs hold LW_RUN_HELD of them, whatever the number of blocks, LW_RUN_HELD_FEW where a
+ * step has one micro-batch, whose forward alone is ahead when most activations are held. Stages
+ * wait for their neighbours: there so many pile up where the device takes longer than its host
+ * (LW_RUN_HELD_SHARE). Elsewhere the first of four or more stages, which begins with several
+ * forwards, holds the fewer where its tensor group is inside a node: some runs hold as many as
+ * without stages, some none. */
 #include "analysis/published/run_memory.h"
 
 #include <string.h>
 
+#include "analysis/published/run_figures.h"
 #include "analysis/published/run_framework.h"
 #include "analysis/published/run_model.h"
 
-static const double RESERVE = 1.056, DEVICE_BOUND = 0.8;
+static const double RESERVE = 1.056;
 
 enum { NARROW = 64, MASTER_AND_ADAM = 12, ITEM = 2, GATHERED_IN_BACKWARD = 3 };
 
-enum { HELD_AHEAD = 50, MANY_STAGES = 4 };
+enum { MANY_STAGES = 4 };
 
 /* Embedding, head, norms, biases and adapters stay as they are. */
 static bool is_product(const struct lw_run *r, const struct lw_plan *plan,
@@ -209,10 +211,10 @@ static double n_held(const struct lw_run *r, double device_share)
 {
     if (!lw_run_framework_of(r)->runs_ahead)
         return GATHERED_IN_BACKWARD;
-    if (r->pp == 1 || device_share > DEVICE_BOUND)
-        return r->micro_batches == 1 ? HELD_AHEAD / 2 : HELD_AHEAD;
-    return r->pp >= MANY_STAGES && r->tp <= r->gpus_per_node ? HELD_AHEAD / 2
-                                                             : GATHERED_IN_BACKWARD;
+    double few = lw_run_figure(r, LW_RUN_HELD_FEW, GATHERED_IN_BACKWARD);
+    if (r->pp == 1 || device_share > lw_run_figure(r, LW_RUN_HELD_SHARE, 1))
+        return r->micro_batches == 1 ? few : lw_run_figure(r, LW_RUN_HELD, GATHERED_IN_BACKWARD);
+    return r->pp >= MANY_STAGES && r->tp <= r->gpus_per_node ? few : GATHERED_IN_BACKWARD;
 }
 
 double lw_run_shown_bytes(const struct lw_run *r, const struct lw_plan *plan,

@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/published/run_figures.h"
 #include "analysis/published/run_model.h"
 
 static double fewer(double a, double b)
@@ -77,17 +78,25 @@ void lw_run_parts(const struct lw_run *r, char *list, size_t size)
     }
 }
 
-enum { POLLED_ON = 512, POLLED_GROUP = 32, POLLED_LARGE_ON = 256, LARGE_HIDDEN = 4096 };
+static bool at_least(int64_t value, const struct lw_run *r, enum lw_run_figure_kind kind)
+{
+    return (double)value >= lw_run_figure(r, kind, INFINITY);
+}
 
 /* The table does not give a run's version. All pipelines on 512 devices poll, nearly all with
  * tensor groups of 32, and on 256 devices all of 8B and more with micro-batches of more than one
- * sample (docs/design/gpu_accuracy.md). A row may name the version itself. */
+ * sample (docs/design/gpu_accuracy.md): figures that are chosen by hand. A row may name the version
+ * itself. */
 static bool polls(const struct lw_run *r)
 {
     if (r->pp == 1 || !strstr(r->framework, "nanotron"))
         return false;
-    return strstr(r->framework, "67c5ebb6") || r->gpus >= POLLED_ON || r->tp >= POLLED_GROUP ||
-           (r->gpus == POLLED_LARGE_ON && r->hidden >= LARGE_HIDDEN && r->mbs > 1);
+    double large_on = lw_run_figure(r, LW_RUN_POLL_LARGE_DEVICES, INFINITY);
+
+    return strstr(r->framework, "67c5ebb6") || at_least(r->gpus, r, LW_RUN_POLL_DEVICES) ||
+           at_least(r->tp, r, LW_RUN_POLL_GROUP) ||
+           ((double)r->gpus == large_on && at_least(r->hidden, r, LW_RUN_POLL_LARGE_HIDDEN) &&
+            r->mbs > 1);
 }
 
 static const lw_ps POLL = LW_PS_PER_S / 10;

@@ -78,6 +78,7 @@ struct lw_fit {
     int32_t family, n_rows;
     const char *name, *unit, *fitted_on;
     double value;
+    bool by_hand;         /* chosen on all n_rows cases, none of which is left out */
 };
 
 struct lw_note {

@@ -33,6 +33,21 @@ static void id_of(const struct table *t, int32_t row, const struct lw_run_varian
     snprintf(id, size, "%s:%s%s%s", t->name, *cell ? cell : number, *v->name ? "/" : "", v->name);
 }
 
+static enum lw_status note_excess(struct table *t, const struct lw_run_figure *f, bool framework,
+                                  struct lw_err *err)
+{
+    int32_t n = lw_run_figures_beside(f);
+    int32_t most = framework ? LW_RUN_FRAMEWORK_FIGURES : LW_RUN_CLUSTER_FIGURES;
+    char text[200];
+
+    if (n <= most)
+        return LW_OK;
+    snprintf(text, sizeof text,
+             "%s: %d fitted figures, more than the %d allowed of one %s; errors without them: "
+             "docs/design/gpu_accuracy.md", f->of, n, most, framework ? "framework" : "cluster");
+    return lw_validation_note(t->v, t->family, f->of, text, err);
+}
+
 static enum lw_status add_fits(struct table *t, const struct lw_run *run, struct lw_err *err)
 {
     const struct lw_run_figure *f;
@@ -45,8 +60,10 @@ static enum lw_status add_fits(struct table *t, const struct lw_run *run, struct
         LW_TRY(lw_validation_fit(t->v, &(struct lw_fit){.family = t->family, .n_rows = f->n_rows,
                                                         .name = name, .unit = f->unit,
                                                         .fitted_on = f->fitted_on,
-                                                        .value = lw_run_figure(run, f->kind, 0)},
+                                                        .value = lw_run_figure(run, f->kind, 0),
+                                                        .by_hand = f->by_hand},
                                  err));
+        LW_TRY(note_excess(t, f, strstr(run->framework, f->of) != NULL, err));
     }
     return LW_OK;
 }

@@ -330,6 +330,59 @@ TEST(a_fitted_figure_can_be_replaced)
     assert_non_null(strstr(err.msg, "found 'nanotron host-op='"));
 }
 
+/* nanotron's figures chosen by hand are listed beside the fitted one, and their number is said to
+ * exceed that of one framework. */
+TEST(figures_chosen_by_hand_are_listed_as_such)
+{
+    static const char *const names[] = {"nanotron: devices on which all pipelines sleep",
+                                        "nanotron: whole inputs held ahead of the device"};
+    struct lw_validation v;
+    int n_by_hand = 0, n_found = 0;
+
+    validate("r.csv",
+             "framework," TITLES "nanotron,0,H100-80GB,8,NVLink,llama-like 1B,4,256,512,4,4,512,64,"
+             "64,8,1,1,1,8,0,bf16,none,True,5000,1,\n", &v);
+    for (int32_t i = 0; i < v.n_fits; i++) {
+        n_by_hand += v.fits[i].by_hand;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            n_found += strcmp(v.fits[i].name, names[k]) == 0 && v.fits[i].by_hand &&
+                       v.fits[i].n_rows > 0;
+    }
+    assert_int_equal(n_found, 2);
+    assert_int_equal(v.n_fits, n_by_hand + 1); /* host time per kernel */
+    assert_int_equal(v.n_notes, 1);
+    assert_non_null(strstr(v.notes[0].text, "8 fitted figures, more than the 1 allowed"));
+    lw_validation_free(&v);
+}
+
+/* Predicted step and memory of a pipeline of nanotron on 512 devices, which sleeps between stages,
+ * or of one stage, whose host is ahead. */
+static struct lw_case nanotron_with(const char *figures, const char *pp, const char *dp)
+{
+    char table[600];
+    struct lw_validation v = {.figures = figures};
+    struct lw_err err;
+
+    snprintf(table, sizeof table,
+             "framework," TITLES "nanotron,0,H100-80GB,512,\"EFA, NVLink\",llama-like 1B,8,1024,"
+             "4096,8,8,32000,2048,1024,2,4,2,%s,%s,0,\"bf16, fp32 gradient accumulation\",none,"
+             "True,5000,1,\n", pp, dp);
+    struct lw_input in = {.name = "r.csv", .text = table, .len = strlen(table)};
+    assert_ok(lw_validate_runs(&in, &v, &err), err);
+    assert_int_equal(v.n_cases, 1);
+    struct lw_case c = v.cases[0];
+    lw_validation_free(&v);
+    return c;
+}
+
+TEST(figures_chosen_by_hand_can_be_replaced)
+{
+    assert_true(nanotron_with(NULL, "2", "128").predicted >
+                nanotron_with("nanotron poll-devices=513", "2", "128").predicted + 1e8);
+    assert_true(nanotron_with("nanotron poll-devices=512", "2", "128").predicted ==
+                nanotron_with(NULL, "2", "128").predicted);
+}
+
 /* Predicted step of a Llama of 3B on eight devices. */
 static double step_of(const char *framework, const char *zero, const char *overlap, const char *pp,
                       const char *vpp)
