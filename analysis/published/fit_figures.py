@@ -28,8 +28,7 @@ TABLES = {
         3, {"Megatron-DeepSpeed host-op": 68}, {"Megatron-DeepSpeed host-op": 56.2}),
     "mpt_fsdp": (2, {"Composer traffic": 1.75}, {"Composer traffic": 1}),
     "bloom_3d_a100": (
-        4, {"before PCIe/NUMA fix network": 0.08, "jean-zay-a100 network": 0.14},
-        {"before PCIe/NUMA fix network": 1, "jean-zay-a100 network": 1}),
+        4, {"jean-zay-a100 network": 0.14}, {"jean-zay-a100 network": 0.101}),
     "narayanan2021_table1_weak_scaling": (
         1, {"Megatron-LM 202 traffic": 1.275}, {"Megatron-LM 202 traffic": 1}),
 }

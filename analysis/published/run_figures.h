@@ -39,11 +39,12 @@ enum { LW_RUN_FRAMEWORK_FIGURES = 1, LW_RUN_CLUSTER_FIGURES = 3 };
 
 /* Figure k of all, NULL beyond the last. */
 const struct lw_run_figure *lw_run_figure_at(int k);
-bool lw_run_figure_is_of(const struct lw_run_figure *f, const struct lw_run *run);
+/* The first one of the run's framework, of its nodes' state or of its cluster; NULL: none. */
+const struct lw_run_figure *lw_run_figure_of(const struct lw_run *run,
+                                             enum lw_run_figure_kind kind);
 /* Number of fitted figures that share f's owner. */
 int32_t lw_run_figures_beside(const struct lw_run_figure *f);
-/* Of the run's framework or cluster, `otherwise` where none is fitted. What the run's `figures`
- * say takes precedence. */
+/* Its value, `otherwise` where there is none. What the run's `figures` say takes precedence. */
 double lw_run_figure(const struct lw_run *run, enum lw_run_figure_kind kind, double otherwise);
 /* "OF KIND=VALUE;...": LW_EINVAL for a figure that there is not. */
 enum lw_status lw_run_figures_check(const char *list, struct lw_err *err);

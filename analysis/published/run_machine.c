@@ -8,6 +8,7 @@
 
 #include "analysis/published/run_figures.h"
 #include "shared/cluster/cluster.h"
+#include "shared/cluster/link_peak.h"
 #include "shared/files/files.h"
 
 /* The first row whose words are all part of the cells (in either case) decides. */
@@ -81,13 +82,17 @@ static enum lw_status take_stated_network(const struct lw_run *run, struct lw_cl
     return LW_OK;
 }
 
+/* NCCL searches with the line rate that the ports report. */
 static void slow_network(const struct lw_run *run, struct lw_cluster *c)
 {
     double share = lw_run_figure(run, LW_RUN_NETWORK, 1);
 
-    for (int32_t i = 0; i < c->n_links; i++)
-        if (c->links[i].level == LW_LINK_INTER)
+    for (int32_t i = 0; share < 1 && i < c->n_links; i++)
+        if (c->links[i].level == LW_LINK_INTER) {
+            c->nccl.adapter_bytes_per_s = (struct lw_figure){
+                lw_link_bytes_per_s(&c->links[i]) / lw_adapters(c), "the ports' line rate"};
             c->links[i].bytes_per_s.value *= share;
+        }
 }
 
 enum { ONE_DOMAIN = 72 }; /* devices of GB200 and GB300 NVL72 */

@@ -54,7 +54,7 @@ static enum lw_status add_fits(struct table *t, const struct lw_run *run, struct
     char name[160];
 
     for (int k = 0; (f = lw_run_figure_at(k)) != NULL; k++) {
-        if (f->n_rows == 0 || !lw_run_figure_is_of(f, run))
+        if (f->n_rows == 0 || lw_run_figure_of(run, f->kind) != f)
             continue;
         snprintf(name, sizeof name, "%s: %s", f->of, f->name);
         LW_TRY(lw_validation_fit(t->v, &(struct lw_fit){.family = t->family, .n_rows = f->n_rows,

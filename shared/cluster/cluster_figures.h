@@ -43,6 +43,7 @@
     row(collnet, "", FLAG) \
     row(devices_per_host, "", COUNT) \
     row(ll128, "", FLAG) \
+    row(adapter_bytes_per_s, "B/s", POSITIVE) \
     time(net_latency) \
     time(post)
 

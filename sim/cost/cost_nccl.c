@@ -5,8 +5,9 @@
  * share it, send through; a group has the adapters in proportion to its ranks on the node, rounded
  * up. NCCL searches and chooses as if these were the group's alone; the time is that of the choice
  * on channels as slow as the groups side by side make them. An intra link whose name begins with
- * NVLink is NVLink; another is PCIe. LL128 needs NVLink: NCCL refuses it over PCIe inside a node
- * and where the adapter is not near the GPU.
+ * NVLink is NVLink; another is PCIe. NCCL also searches with the rate that an adapter reports
+ * (nccl.adapter_bytes_per_s) where its link reaches less. LL128 needs NVLink: NCCL refuses it over
+ * PCIe inside a node and where the adapter is not near the GPU.
  *
  * NCCL has no model of send, receive and all-to-all. They take a latency (10 us inside a node, 20
  * us between nodes) plus bytes over the bandwidth of a ring's channels over the same ranks:
@@ -89,6 +90,12 @@ static enum sim_nccl_arch arch_of(double capability)
                               : SIM_NCCL_VOLTA;
 }
 
+/* Of an adapter's links. */
+static double adapter_gbs(const struct lw_cluster *c)
+{
+    return lw_link_bytes_per_s(lw_cluster_link(c, LW_LINK_INTER)) / lw_adapters(c) / 1e9;
+}
+
 static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_comm *comm,
                               struct sim_nccl_node *node, struct lw_err *err)
 {
@@ -103,21 +110,21 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
                                    .device_gbs = whole.intra_bytes_per_s / 1e9,
                                    .has_multicast = comm->multicast};
     node->n_adapters = lw_adapters_of(c, on_node);
-    if (comm->n_nodes > 1) {
-        const struct lw_link *l = lw_cluster_link(c, LW_LINK_INTER);
-        node->adapter_gbs = lw_link_bytes_per_s(l) / lw_adapters(c) / 1e9;
-    }
+    if (comm->n_nodes > 1)
+        node->adapter_gbs = lw_figure_is_set(c->nccl.adapter_bytes_per_s)
+                                ? c->nccl.adapter_bytes_per_s.value / 1e9
+                                : adapter_gbs(c);
     return LW_OK;
 }
 
-/* What groups side by side leave of the adapters' rate; 0: all of it. */
+/* What the links and groups side by side leave of the rate that the adapters report; 0: all of
+ * it. */
 static double left_gbs(const struct lw_cluster *c, const struct sim_nccl_node *node)
 {
     double share = lw_share_of_node(c, node->n_ranks) * lw_adapters(c);
+    double left = node->n_nodes < 2 ? 0 : share * adapter_gbs(c);
 
-    if (node->n_nodes < 2 || share >= node->n_adapters * (1 - 1e-9))
-        return 0;
-    return share * node->adapter_gbs;
+    return left < node->n_adapters * node->adapter_gbs * (1 - 1e-9) ? left : 0;
 }
 
 static bool has_nvlink(const struct lw_cluster *c)
@@ -191,7 +198,7 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
 /* All that a shape of an operation depends on. The whole of it is compared, so what is kept is
  * right whatever cluster asks. */
 struct shape_key {
-    double facts[8], links[2][4], fair;
+    double facts[9], links[2][4], fair;
     int32_t n_ranks, n_nodes, devices_per_node;
     enum lw_op_kind op;
     char intra[8]; /* the name's beginning, which tells NVLink */
@@ -220,12 +227,13 @@ static void key_of(const struct lw_cluster *c, const struct lw_cost_query *q, st
 {
     static const enum lw_link_level levels[] = {LW_LINK_INTRA, LW_LINK_INTER};
     const struct lw_nccl_facts *f = &c->nccl;
-    const struct lw_figure facts[8] = {f->compute_capability, f->multicast, f->amd_host,
+    const struct lw_figure facts[9] = {f->compute_capability, f->multicast, f->amd_host,
                                        f->arm_host,           f->collnet,   f->ll128,
-                                       f->net_latency_ps,     f->post_ps};
+                                       f->net_latency_ps,     f->post_ps,
+                                       f->adapter_bytes_per_s};
 
     memset(k, 0, sizeof *k);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 9; i++)
         k->facts[i] = value_of(facts[i]);
     for (int i = 0; i < 2; i++) {
         const struct lw_link *l = lw_cluster_link(c, levels[i]);
@@ -370,9 +378,11 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
                                    .model = "nccl",
                                    .source = comm->version->source,
                                    .constants = comm->version->source,
-                                   .detail = instead               ? "own choice"
-                                             : comm->inter_gbs > 0 ? "shared adapter"
-                                                                   : "model",
+                                   .detail = instead                ? "own choice"
+                                             : comm->inter_gbs == 0 ? "model"
+                                             : lw_figure_is_set(c->nccl.adapter_bytes_per_s)
+                                                 ? "slow adapter"
+                                                 : "shared adapter",
                                    .instead = instead,
                                    .algorithm = sim_nccl_algorithm_name(x.algorithm),
                                    .protocol = sim_nccl_protocol_name(x.protocol),

@@ -336,6 +336,29 @@ TEST(groups_side_by_side_share_an_adapter)
     lw_cluster_free(&alone);
 }
 
+/* Four ports of 12.5 GB/s that reach 1.75. Searched with 1.75, each has one channel of 1.2 GB/s,
+ * the next speed of NCCL's list. Searched with what they report, the ring has all of 4 x 1.75. A
+ * ring of 32 ranks passes 2 x 31/32 of the bytes; of two ranks on two nodes each has half of a
+ * port. */
+TEST(a_port_that_reaches_less_than_it_reports_is_searched_with_what_it_reports)
+{
+    struct lw_cluster c = known("jean-zay-a100");
+    double ring = 32.0 / 62;
+
+    c.links[1].bytes_per_s.value = 1.75e9;
+    double searched = ask(&c, LW_OP_ALL_REDUCE, 1 << 30, 32, 4, RING_SIMPLE).bytes_per_s;
+    assert_true(fabs(searched * 1e-9 - 4 * 1.2 * ring) < 1e-6);
+    c.nccl.adapter_bytes_per_s = (struct lw_figure){12.5e9, "test"};
+    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 30, 32, 4, RING_SIMPLE);
+    assert_true(fabs(a.bytes_per_s * 1e-9 - 4 * 1.75 * ring) < 1e-6);
+    assert_string_equal(a.detail, "slow adapter");
+    struct lw_cost_answer send = ask(&c, LW_OP_SEND, 1 << 30, 2, 2, LW_REDUCER_AUTO);
+    assert_true(fabs(send.bytes_per_s - 1.75e9 / 2) < 1);
+    c.nccl.adapter_bytes_per_s.value = 1.75e9;
+    assert_true(ask(&c, LW_OP_ALL_REDUCE, 1 << 30, 32, 4, RING_SIMPLE).bytes_per_s == searched);
+    lw_cluster_free(&c);
+}
+
 /* 100 MB between two devices of a node: 10 us + 1e8 B / 360 GB/s. All-to-all of 16 ranks on 2
  * nodes: half of the buffer of 8 ranks leaves the node at 360 GB/s: 20 us + 8 x 1e8 / 2 / 360 GB/s.
  */
