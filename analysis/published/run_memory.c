@@ -26,8 +26,12 @@
  * step has one micro-batch, whose forward alone is ahead when most activations are held. Stages
  * wait for their neighbours: there so many pile up where the device takes longer than its host
  * (LW_RUN_HELD_SHARE). Elsewhere the first of four or more stages, which begins with several
- * forwards, holds the fewer where its tensor group is inside a node: some runs hold as many as
- * without stages, some none. */
+ * forwards, holds the fewer. Where hosts sleep between stages (run_parts.c) the device catches up,
+ * and tensor groups over several nodes hold none.
+ *
+ * Where what is held does not fit, the allocator waits for the streams and frees it
+ * (CUDACachingAllocator.cpp: malloc tries again after release_cached_blocks, which synchronizes
+ * with the events of such blocks): the figure is then that without. */
 #include "analysis/published/run_memory.h"
 
 #include <string.h>
@@ -35,6 +39,9 @@
 #include "analysis/published/run_figures.h"
 #include "analysis/published/run_framework.h"
 #include "analysis/published/run_model.h"
+#include "analysis/published/run_parts.h"
+#include "analysis/published/run_predict.h"
+#include "shared/plan/strategy.h"
 
 static const double RESERVE = 1.056;
 
@@ -214,7 +221,8 @@ static double n_held(const struct lw_run *r, double device_share)
     double few = lw_run_figure(r, LW_RUN_HELD_FEW, GATHERED_IN_BACKWARD);
     if (r->pp == 1 || device_share > lw_run_figure(r, LW_RUN_HELD_SHARE, 1))
         return r->micro_batches == 1 ? few : lw_run_figure(r, LW_RUN_HELD, GATHERED_IN_BACKWARD);
-    return r->pp >= MANY_STAGES && r->tp <= r->gpus_per_node ? few : GATHERED_IN_BACKWARD;
+    bool catches_up = lw_run_polls(r) && r->tp > r->gpus_per_node;
+    return r->pp >= MANY_STAGES && !catches_up ? few : GATHERED_IN_BACKWARD;
 }
 
 double lw_run_shown_bytes(const struct lw_run *r, const struct lw_plan *plan,
@@ -230,8 +238,12 @@ double lw_run_shown_bytes(const struct lw_run *r, const struct lw_plan *plan,
         return tensors(r, plan, &x);
     double fixed = lw_run_framework_of(r)->step_gathers ? 1 : RESERVE;
     double bytes = fixed * (x.fixed + x.gradients + step_bytes(r, plan, x.bytes)) +
-                   RESERVE * (x.active + whole_inputs(r, n_held(r, device_share)) +
-                              stage_outputs(r));
+                   RESERVE * (x.active + stage_outputs(r));
+    double held = RESERVE * whole_inputs(r, n_held(r, device_share));
     bool fits = RESERVE * tensors(r, plan, &x) <= full;
+
+    if (fits && bytes + held > full)
+        held = RESERVE * whole_inputs(r, GATHERED_IN_BACKWARD);
+    bytes += held;
     return (fits && bytes > full ? full : bytes) + framework;
 }

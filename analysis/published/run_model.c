@@ -184,8 +184,8 @@ static lw_ps us(double v)
     return (lw_ps)(v * 1e6);
 }
 
-/* The device's time of a gather of a block's input over the tensor group. Inside a node it runs
- * beside the host's launches; between nodes both take their time, as the sweep on the playbook's
+/* The device's time of a gather of a block's input over the tensor group. It runs beside the host's
+ * launches. Without stages and between nodes both take their time, as the sweep on the playbook's
  * cluster has it. */
 static lw_ps collective_time(const struct lw_run *r, const struct lw_cluster *c)
 {
@@ -217,7 +217,7 @@ static void take_framework(const struct lw_run *r, const struct lw_cluster *c,
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR_STAGE, 0) * (double)r->tp);
     else if (r->tp > r->gpus_per_node)
         s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR, 0) * (double)r->tp);
-    if (s->host_collective_ps > 0 && r->tp <= r->gpus_per_node)
+    if (s->host_collective_ps > 0 && (stages || r->tp <= r->gpus_per_node))
         s->collective_ps = collective_time(r, c);
     bool compiled = strstr(r->compile, "yes") || lw_run_takes(r, "compile");
     s->unfused = compiled ? 0 : f->unfused;

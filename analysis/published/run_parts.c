@@ -87,7 +87,7 @@ static bool at_least(int64_t value, const struct lw_run *r, enum lw_run_figure_k
  * tensor groups of 32, and on 256 devices all of 8B and more with micro-batches of more than one
  * sample (docs/design/gpu_accuracy.md): figures that are chosen by hand. A row may name the version
  * itself. */
-static bool polls(const struct lw_run *r)
+bool lw_run_polls(const struct lw_run *r)
 {
     if (r->pp == 1 || !strstr(r->framework, "nanotron"))
         return false;
@@ -117,7 +117,7 @@ enum lw_status lw_run_add_polls(const struct lw_run *r, struct lw_workload *w, s
 {
     double begin = 0;
 
-    for (int64_t q = 0; polls(r) && q < r->pp - 1; q++) {
+    for (int64_t q = 0; lw_run_polls(r) && q < r->pp - 1; q++) {
         begin = next_part(r, q, begin);
         if (begin < 1 || begin >= w->n_modules)
             return lw_fail(err, LW_ENOTSUP,

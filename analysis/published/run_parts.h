@@ -9,6 +9,8 @@
  * the head in the last. */
 void lw_run_parts(const struct lw_run *r, char *list, size_t size);
 
+/* Whether the hosts sleep between stages until a message is complete. */
+bool lw_run_polls(const struct lw_run *r);
 /* Adds what the hosts of two stages wait for between them, to the modules at their ends.
  * LW_ENOTSUP: there are fewer modules than stages. */
 enum lw_status lw_run_add_polls(const struct lw_run *r, struct lw_workload *w,

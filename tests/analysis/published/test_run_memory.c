@@ -79,15 +79,19 @@ TEST(figures_of_each_kind)
 }
 
 /* Whole inputs that wait for a collective where the host is ahead: without stages, where the
- * device is slower, and in the first of several stages on one node. */
+ * device is slower, and in the first of several stages, unless hosts sleep between stages and the
+ * tensor group spans nodes. */
 TEST(a_host_that_is_ahead_holds_whole_inputs)
 {
     static const struct {
         int64_t tp, pp, micro_batches;
         double device_share, held;
+        int64_t gpus;
     } cases[] = {
-        {4, 1, 8, 0.5, 50}, {4, 1, 1, 0.5, 25}, {4, 2, 8, 0.9, 50}, {4, 2, 8, 0.5, 3},
-        {4, 2, 1, 0.9, 25}, {4, 4, 8, 0.5, 25}, {16, 4, 8, 0.5, 3}, {16, 4, 8, 0.9, 50},
+        {4, 1, 8, 0.5, 50},      {4, 1, 1, 0.5, 25},      {4, 2, 8, 0.9, 50},
+        {4, 2, 8, 0.5, 3},       {4, 2, 1, 0.9, 25},      {4, 4, 8, 0.5, 25},
+        {16, 4, 8, 0.5, 25},     {16, 4, 8, 0.9, 50},     {16, 4, 8, 0.5, 3, 512},
+        {16, 4, 8, 0.9, 50, 512}, {4, 4, 8, 0.5, 25, 512},
     };
     struct fixture x;
 
@@ -95,12 +99,27 @@ TEST(a_host_that_is_ahead_holds_whole_inputs)
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct lw_run r = run_of("nanotron", "reserved", cases[k].tp, cases[k].pp);
         r.micro_batches = cases[k].micro_batches;
+        r.gpus = cases[k].gpus;
         double outputs = r.pp == 1 ? 0 : fmin((double)r.pp, (double)r.micro_batches);
         double bytes = RESERVE * (2e9 + (cases[k].held + outputs / (double)r.tp) * 4e5);
         if (fabs(shown(&x, r, cases[k].device_share) - bytes) > 1)
             fail_msg("case %zu: found %.0f, expected %.0f", k, shown(&x, r, cases[k].device_share),
                      bytes);
     }
+}
+
+/* 78 GB and three whole inputs fit 80, fifty do not: these are freed. */
+TEST(what_is_held_gives_way_on_a_full_device)
+{
+    struct lw_run r = run_of("nanotron", "reserved", 4, 1);
+    struct fixture x;
+
+    set_up(&x, 0, 0, 0);
+    r.hidden = 100000; /* 40 MB a whole input */
+    x.ranks[1].peak_memory_bytes = 74000000000;
+    assert_true(fabs(shown(&x, r, 1) - RESERVE * (74e9 + 3 * 4e7)) < 1);
+    x.ranks[1].peak_memory_bytes = 70000000000;
+    assert_true(fabs(shown(&x, r, 1) - RESERVE * (70e9 + 50 * 4e7)) < 1);
 }
 
 /* The fullest rank, with the allocator's reserve; what the host is ahead of is not needed. */
