@@ -25,13 +25,16 @@
  * nanotron's runs hold LW_RUN_HELD of them, whatever the number of blocks, LW_RUN_HELD_FEW where a
  * step has one micro-batch, whose forward alone is ahead when most activations are held. Stages
  * wait for their neighbours: there so many pile up where the device takes longer than its host
- * (LW_RUN_HELD_SHARE). Elsewhere the first of four or more stages, which begins with several
- * forwards, holds the fewer. Where hosts sleep between stages (run_parts.c) the device catches up,
- * and tensor groups over several nodes hold none.
+ * (LW_RUN_HELD_SHARE), and in a first stage that has no more blocks than another: its device waits
+ * for the gradients of the slowest stage, and its host goes ahead meanwhile. Where hosts sleep
+ * between stages (run_parts.c) the device catches up: the first of four or more stages holds the
+ * fewer where its tensor group is inside a node, other stages none.
  *
- * Where what is held does not fit, the allocator waits for the streams and frees it
- * (CUDACachingAllocator.cpp: malloc tries again after release_cached_blocks, which synchronizes
- * with the events of such blocks): the figure is then that without. */
+ * Where what is held does not fit, the allocator waits for the streams and frees it, and all cached
+ * blocks where that is not enough (CUDACachingAllocator.cpp: malloc tries again after
+ * release_cached_blocks, which synchronizes with the events of such blocks). Where a step asks for
+ * one tensor of all weights, the figure is then what tensors need; smaller ones fill the device
+ * first. */
 #include "analysis/published/run_memory.h"
 
 #include <string.h>
@@ -219,10 +222,14 @@ static double n_held(const struct lw_run *r, double device_share)
     if (!lw_run_framework_of(r)->runs_ahead)
         return GATHERED_IN_BACKWARD;
     double few = lw_run_figure(r, LW_RUN_HELD_FEW, GATHERED_IN_BACKWARD);
+    double held = r->micro_batches == 1
+                      ? few
+                      : lw_run_figure(r, LW_RUN_HELD, GATHERED_IN_BACKWARD);
     if (r->pp == 1 || device_share > lw_run_figure(r, LW_RUN_HELD_SHARE, 1))
-        return r->micro_batches == 1 ? few : lw_run_figure(r, LW_RUN_HELD, GATHERED_IN_BACKWARD);
-    bool catches_up = lw_run_polls(r) && r->tp > r->gpus_per_node;
-    return r->pp >= MANY_STAGES && !catches_up ? few : GATHERED_IN_BACKWARD;
+        return held;
+    if (lw_run_polls(r))
+        return r->pp >= MANY_STAGES && r->tp <= r->gpus_per_node ? few : GATHERED_IN_BACKWARD;
+    return lw_run_first_stage_waits(r) ? held : GATHERED_IN_BACKWARD;
 }
 
 double lw_run_shown_bytes(const struct lw_run *r, const struct lw_plan *plan,
@@ -245,5 +252,7 @@ double lw_run_shown_bytes(const struct lw_run *r, const struct lw_plan *plan,
     if (fits && bytes + held > full)
         held = RESERVE * whole_inputs(r, GATHERED_IN_BACKWARD);
     bytes += held;
-    return (fits && bytes > full ? full : bytes) + framework;
+    if (fits && bytes > full)
+        bytes = lw_run_framework_of(r)->step_gathers ? RESERVE * tensors(r, plan, &x) : full;
+    return bytes + framework;
 }

@@ -78,6 +78,20 @@ void lw_run_parts(const struct lw_run *r, char *list, size_t size)
     }
 }
 
+bool lw_run_first_stage_waits(const struct lw_run *r)
+{
+    double begin = next_part(r, 0, 0), first = begin - 1; /* module 0 is the embedding */
+
+    for (int64_t q = 1; q < r->pp * r->vpp; q++) {
+        bool last = q == r->pp * r->vpp - 1;
+        double end = last ? (double)r->layers + 1 : next_part(r, q, begin);
+        if (end - begin >= first)
+            return true;
+        begin = end;
+    }
+    return false;
+}
+
 static bool at_least(int64_t value, const struct lw_run *r, enum lw_run_figure_kind kind)
 {
     return (double)value >= lw_run_figure(r, kind, INFINITY);

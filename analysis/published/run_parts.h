@@ -9,6 +9,8 @@
  * the head in the last. */
 void lw_run_parts(const struct lw_run *r, char *list, size_t size);
 
+/* Whether another stage has at least as many blocks as the first one. */
+bool lw_run_first_stage_waits(const struct lw_run *r);
 /* Whether the hosts sleep between stages until a message is complete. */
 bool lw_run_polls(const struct lw_run *r);
 /* Adds what the hosts of two stages wait for between them, to the modules at their ends.
