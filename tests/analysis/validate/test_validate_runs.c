@@ -194,6 +194,10 @@ TEST(no_table_has_a_measured_column_that_is_read)
         {"papers/vtrain_ground_truth_single", {0, 1}},
         {"papers/vtrain_ground_truth_multi", {0, 1}},
         {"papers/llama3_table4", {0, -1}},
+        {"papers/dlperf_gpt_v100_oneflow_megatron", {0, 2}},
+        {"gpu-tables/nanotron_ultrascale_failed", {0, 1}},
+        {"gpu-tables/nanotron_scaling_curves", {3, 4}},
+        {"gpu-tables/ablations_moe_recompute_fp8", {6, 7}},
     };
     int n_seen = 0;
 
