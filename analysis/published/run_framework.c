@@ -45,6 +45,12 @@
  *   torchtune      pytorch/torchtune@bd2a0fc7, recipes/full_finetune_single_device.py: weights of
  *                  bf16 without a master, AdamW's two states of the same type
  *
+ *   OneFlow        Oneflow-Inc/oneflow, oneflow/core/job_rewriter:
+ *                  pipeline_buffer_pass.cpp@0bc5c37e gives what a backward reads of its forward
+ *                  2 p buffers on all but the last of p stages, filled once a micro-batch;
+ *                  gradient_accumulation_rewrite_pass.cpp@0adf519a repeats the variables before
+ *                  their casts to fp16, so that these casts are buffered too
+ *
  * A step's passes over gradients:
  *
  *   Megatron       NVIDIA/Megatron-LM@00119989, megatron/core/distributed/param_and_grad_buffer.py:
@@ -116,6 +122,7 @@ static const struct lw_run_framework frameworks[] = {
     {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},
     {.name = "FSDP", .unfused = EAGER},
     {.name = "torchtune", .unfused = EAGER, .state_bytes = 4},
+    {.name = "OneFlow", .stage_buffers = 2},
     {.name = ""},
 };
 

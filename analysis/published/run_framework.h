@@ -31,6 +31,8 @@ struct lw_run_framework {
     bool buckets_alone;    /* such buffers without other data-parallel ranks too */
     bool splits_messages;  /* a tensor rank sends its part of a message between stages */
     bool keeps_outputs;    /* a stage holds what it sent until the micro-batch's backward */
+    int stage_buffers;     /* times the stages: buffers of each block's input and weights on all but
+                            * the last stage; 0 = as many inputs as micro-batches in flight */
     bool flat_weights;     /* beside f32 sums, weights are copied to one tensor on the device: the
                             * blocks of the former stay with the allocator */
 };

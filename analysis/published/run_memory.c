@@ -78,6 +78,32 @@ static double updated(const struct lw_run *r, const int64_t bytes[LW_N_MEM])
     return (double)bytes[LW_MEM_OPTIMIZER] / (double)(state > 0 ? state : MASTER_AND_ADAM);
 }
 
+static double whole_tensors(const struct lw_run *r, double n)
+{
+    return n * (double)(ITEM * r->mbs * r->hidden) * (double)r->seq / (double)r->cp;
+}
+
+/* Of a stage, buffers of its blocks' inputs and weights beside the inputs of the micro-batches in
+ * flight and the weights themselves. */
+static double buffer_bytes(const struct lw_run *r, const struct lw_plan *plan, int32_t stage)
+{
+    double buffers = (double)(lw_run_framework_of(r)->stage_buffers * r->pp), bytes = 0;
+    int64_t flight = r->pp - stage < r->micro_batches ? r->pp - stage : r->micro_batches;
+    int32_t module = -1;
+
+    if (buffers == 0 || stage == r->pp - 1)
+        return 0;
+    for (int32_t k = 0; k < plan->n_params; k++) {
+        const struct lw_plan_param *p = &plan->params[k];
+        if (p->stage != stage || !is_product(r, plan, p))
+            continue;
+        bytes += (buffers - 1) * (double)(ITEM * p->numel);
+        bytes += p->module != module ? whole_tensors(r, buffers - (double)flight) : 0;
+        module = p->module;
+    }
+    return bytes;
+}
+
 void lw_run_hold(const struct lw_run *r, struct lw_plan *plan)
 {
     const struct lw_run_framework *f = lw_run_framework_of(r);
@@ -90,17 +116,13 @@ void lw_run_hold(const struct lw_run *r, struct lw_plan *plan)
             bytes[LW_MEM_OPTIMIZER] = bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM * f->state_bytes;
         bytes[LW_MEM_GRADS] *= lw_run_takes(r, "optimizer in backward") ? 0 : 1;
         bytes[LW_MEM_BUCKETS] += reduced && !sums && is_flat(plan) ? f->bucket * ITEM : 0;
+        bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(r, plan, plan->roles[i].stage);
         bytes[LW_MEM_PARAMS] *= f->flat_weights && sums ? 2 : 1;
         for (int32_t k = 0; lw_run_is_8bit(r) && f->fp8_params && k < plan->n_params; k++)
             if (plan->params[k].stage == plan->roles[i].stage &&
                 is_product(r, plan, &plan->params[k]))
                 bytes[LW_MEM_PARAMS] -= plan->params[k].numel;
     }
-}
-
-static double whole_tensors(const struct lw_run *r, double n)
-{
-    return n * (double)(ITEM * r->mbs * r->hidden) * (double)r->seq / (double)r->cp;
 }
 
 static bool splits_sequence(const struct lw_run *r)

@@ -188,7 +188,7 @@ const struct lw_run_table lw_run_tables[] = {
      {{"oneflow", "framework=OneFlow", "oneflow_iter_ms:ms;oneflow_mem_mib:MiB"},
       {"megatron", "framework=Megatron-LM", "megatron_seq_per_s:samples/s"}},
      {0, 0, 0},
-     0,
+     8,
      0},
     {"llama3_table4",
      "bf16_mfu_pct tokens_per_batch",

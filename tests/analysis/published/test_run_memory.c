@@ -243,6 +243,31 @@ TEST(buckets_and_flat_weights_of_each_framework)
     }
 }
 
+/* Two stages of OneFlow: 4 buffers of one block's input on the first, of which 2 are in flight, and
+ * 3 copies of its weights beside them; none on the last. */
+TEST(static_buffers_of_all_but_the_last_stage)
+{
+    struct lw_plan_param params[] = {{.module = 0, .numel = 1000000},
+                                     {.module = 1, .numel = 500000},
+                                     {.module = 1, .numel = 300000}, {.module = 1, .numel = 1000},
+                                     {.module = 2, .stage = 1, .numel = 100000},
+                                     {.module = 3, .stage = 1, .numel = 1000000}};
+    struct lw_role roles[] = {{.static_bytes = {0}}, {.stage = 1, .static_bytes = {0}}};
+    struct lw_strategy strategy = lw_strategy_default();
+    struct lw_plan plan = {.n_roles = 2, .roles = roles, .n_params = 6, .params = params,
+                           .n_modules = 4, .strategy = &strategy};
+    struct lw_run r = run_of("OneFlow", "", 1, 2);
+
+    r.precision = "fp16";
+    lw_run_hold(&r, &plan);
+    assert_int_equal(roles[0].static_bytes[LW_MEM_BUCKETS], 2 * 400000 + 3 * 2 * 800000);
+    assert_int_equal(roles[1].static_bytes[LW_MEM_BUCKETS], 0);
+    r.framework = "Megatron-LM";
+    roles[0].static_bytes[LW_MEM_BUCKETS] = 0;
+    lw_run_hold(&r, &plan);
+    assert_int_equal(roles[0].static_bytes[LW_MEM_BUCKETS], 0);
+}
+
 /* Options of a cumulative row are those up to the last one. */
 TEST(cumulative_options_contain_those_before)
 {
