@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Fit the figures of analysis/published/run_figures.c on the tables that they belong to.
 
-    fit_figures.py LAPWING SHARED [OF...]     SHARED: gpu-tables/, papers/; OF: as in the C table
+    fit_figures.py LAPWING SHARED [--by-hand | OF...]     SHARED: gpu-tables/, papers/; OF: as in
+                                                          the C table
 
 Of each table every STRIDE-th row is fitted on and the others are left out. One figure after the
 other, twice round: of the present value times FACTORS, the one with the least mean error of the
 step times. Prints the figures, the error on the rows fitted on and on the rows left out, and the
-error of all rows with the figures that another table or none gives (leave-one-table-out).
+error of all rows with the figures that another table or none gives (leave-one-table-out). Figures
+that are chosen by hand are not searched: with --by-hand, prints the errors of their tables with and
+without each group of them.
 """
 import csv
 import glob
@@ -32,15 +35,37 @@ TABLES = {
     "narayanan2021_table1_weak_scaling": (
         1, {"Megatron-LM 202 traffic": 1.275}, {"Megatron-LM 202 traffic": 1}),
 }
+# Table: groups of figures chosen by hand, with values that switch them off.
+BY_HAND = {
+    "nanotron_ultrascale": (
+        {"nanotron poll-devices": 100000, "nanotron poll-group": 100000,
+         "nanotron poll-large-devices": 0},
+        {"nanotron held": 3, "nanotron held-few": 3},
+        {"nanotron held-share": 2}),
+}
 
 
-def error_of(lapwing, path, figures):
-    text = ";".join(f"{name}={value:.4g}" for name, value in figures.items())
+def family_of(lapwing, path, figures):
+    text = ";".join(f"{name}={value:.6g}" for name, value in figures.items())
     run = subprocess.run([lapwing, "validate", path, "--format", "json", "--figures", text],
                          capture_output=True, text=True, check=False)
     if run.returncode not in (0, 3):
         sys.exit(run.stderr)
-    return json.loads(run.stdout)["families"][0]["mean_abs_error_pct"]
+    return json.loads(run.stdout)["families"][0]
+
+
+def error_of(lapwing, path, figures):
+    return family_of(lapwing, path, figures)["mean_abs_error_pct"]
+
+
+def by_hand(lapwing, shared):
+    for table, groups in BY_HAND.items():
+        path = glob.glob(f"{shared}/*/{table}.csv")[0]
+        for figures in ({},) + groups:
+            f = family_of(lapwing, path, figures)
+            print(f"{table}: {'without ' + ', '.join(figures) if figures else 'all'}: step "
+                  f"{f['mean_abs_error_pct']:.2f} %, memory "
+                  f"{f['memory']['mean_abs_error_pct']:.2f} %", flush=True)
 
 
 def split(path, stride, folder):
@@ -72,6 +97,9 @@ def fit(lapwing, path, figures):
 
 def main():
     lapwing, shared, wanted = sys.argv[1], sys.argv[2], sys.argv[3:]
+    if wanted == ["--by-hand"]:
+        by_hand(lapwing, shared)
+        return
     for table, (stride, figures, without) in TABLES.items():
         if wanted and not any(name.startswith(w) for name in figures for w in wanted):
             continue
