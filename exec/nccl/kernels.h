@@ -161,7 +161,7 @@ EXEC_BOTH void kernel_doze(int64_t left_ns) /* at most left_ns, and short */
     (void)left_ns;
     __nanosleep(2000);
 #elif !defined(__CUDACC__)
-    nanosleep(&(struct timespec){0, left_ns < 200000 ? (long)left_ns : 200000}, 0);
+    nanosleep(&(struct timespec){0, left_ns < 1000000 ? (long)left_ns : 1000000}, 0);
 #else
     (void)left_ns;
 #endif

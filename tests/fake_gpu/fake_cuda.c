@@ -14,10 +14,13 @@
  * FAKE_CUDA_ASYNC=lw_X:n:e  the n-th run of kernel lw_X ends the device with error e
  * FAKE_GPU_LOG=file       one line per stream made and kernel run, and at exit what was not freed */
 #include <cuda.h>
+#include <linux/futex.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/syscall.h>
 
 #include "exec/nccl/kernels.h"
 #include "tests/fake_gpu/fake_cuda.h"
@@ -57,17 +60,48 @@ struct block {
 
 enum { MAX_DEVICES = 16 };
 
-pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_cond_t fake_moved = PTHREAD_COND_INITIALIZER;
+/* Held for less time than it takes to put a thread to sleep: who finds it taken tries again. */
+pthread_mutex_t fake_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 static struct CUctx_st contexts[MAX_DEVICES];
 static struct block *blocks;
-static CUresult sticky;
+static _Atomic CUresult sticky;
 static int64_t n_unfinished; /* commands that streams have and have not run */
 static int n_streams_made, n_streams, n_events, n_modules;
-static uint64_t n_commands;
+static _Atomic uint64_t n_commands;
 static __thread CUcontext current;
 static bool started;
 
+void fake_bell_wait(struct fake_bell *b)
+{
+    uint32_t seen = atomic_load(&b->n_rung);
+
+    b->n_asleep++;
+    pthread_mutex_unlock(&fake_lock);
+    syscall(SYS_futex, &b->n_rung, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    pthread_mutex_lock(&fake_lock);
+    b->n_asleep--;
+}
+
+/* true: somebody sleeps, to be woken when the lock is free. */
+static bool note_ring(struct fake_bell *b)
+{
+    atomic_fetch_add(&b->n_rung, 1);
+    return b->n_asleep > 0;
+}
+
+static void wake(struct fake_bell *b) /* of the address alone: *b may be gone */
+{
+    syscall(SYS_futex, &b->n_rung, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+void fake_bell_ring(struct fake_bell *b)
+{
+    bool asleep = note_ring(b);
+
+    pthread_mutex_unlock(&fake_lock);
+    if (asleep)
+        wake(b);
+}
 
 /* The devices that are visible; place[k]: which of all, or for an instance of MIG a number of
  * FAKE_FIRST_MIG and more that follows from its name. What is not understood ends the list. */
@@ -112,10 +146,9 @@ __attribute__((format(printf, 1, 2))) static void log_line(const char *fmt, ...)
 
 static void set_sticky(CUresult r)
 {
-    pthread_mutex_lock(&fake_lock);
-    if (sticky == CUDA_SUCCESS)
-        sticky = r;
-    pthread_mutex_unlock(&fake_lock);
+    CUresult none = CUDA_SUCCESS;
+
+    atomic_compare_exchange_strong(&sticky, &none, r);
 }
 
 /* The injected error of this call, or none. The device keeps those of its kernels. */
@@ -143,12 +176,7 @@ CUresult fake_enter(const char *call)
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (!current)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    pthread_mutex_lock(&fake_lock);
-    r = sticky;
-    pthread_mutex_unlock(&fake_lock);
-    return r;
+    return current ? atomic_load(&sticky) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* ---- memory ---- */
@@ -297,7 +325,6 @@ static void leave(CUevent e) /* the lock is held */
 {
     if (--e->users > 0)
         return;
-    pthread_cond_destroy(&e->moved);
     free(e->early);
     free(e);
 }
@@ -334,16 +361,18 @@ void fake_record(CUevent e, uint64_t target)
     note_record(e, target);
     if (target == e->given)
         e->at_ns = fake_now_ns();
-    pthread_cond_broadcast(&e->moved);
+    bool asleep = note_ring(&e->moved);
     leave(e);
     pthread_mutex_unlock(&fake_lock);
+    if (asleep)
+        wake(&e->moved);
 }
 
 static void wait_for(CUevent e, uint64_t target)
 {
     pthread_mutex_lock(&fake_lock);
     while (!has_run(e, target))
-        pthread_cond_wait(&e->moved, &fake_lock);
+        fake_bell_wait(&e->moved);
     leave(e);
     pthread_mutex_unlock(&fake_lock);
 }
@@ -353,49 +382,52 @@ void fake_run(int id, struct fake_command *c)
 {
     int64_t max_us = fake_env_int("FAKE_GPU_DELAY_US", 0);
 
-    pthread_mutex_lock(&fake_lock);
-    bool dead = sticky != CUDA_SUCCESS;
-    uint64_t n = n_commands++;
-    pthread_mutex_unlock(&fake_lock);
+    bool dead = atomic_load(&sticky) != CUDA_SUCCESS;
+    uint64_t n = atomic_fetch_add(&n_commands, 1);
     if (max_us > 0)
         fake_sleep_us(fake_delay_us(max_us, n));
     if (!dead || c->kind == HOST)
         run_command(id, c);
 }
 
+static void run_next(struct CUstream_st *s, struct fake_command *c)
+{
+    if (c->kind == RECORD)
+        fake_record(c->event, c->target);
+    else if (c->kind == WAIT)
+        wait_for(c->event, c->target);
+    else if (c->kind == LAUNCH)
+        fake_graph_run(c->graph);
+    else
+        fake_run(s->id, c);
+}
+
 static void *stream_main(void *arg)
 {
     struct CUstream_st *s = arg;
+    struct fake_command *c;
 
+    pthread_mutex_lock(&fake_lock);
     for (;;) {
-        pthread_mutex_lock(&fake_lock);
         while (!s->head && !s->closing)
-            pthread_cond_wait(&s->moved, &fake_lock);
-        struct fake_command *c = s->head;
-        if (!c) {
-            pthread_mutex_unlock(&fake_lock);
+            fake_bell_wait(&s->moved);
+        if (!(c = s->head))
             break;
-        }
         pthread_mutex_unlock(&fake_lock);
-        if (c->kind == RECORD)
-            fake_record(c->event, c->target);
-        else if (c->kind == WAIT)
-            wait_for(c->event, c->target);
-        else if (c->kind == LAUNCH)
-            fake_graph_run(c->graph);
-        else
-            fake_run(s->id, c);
+        run_next(s, c);
         pthread_mutex_lock(&fake_lock);
         s->head = c->next;
         if (!s->head)
             s->tail = &s->head;
         s->done++;
         n_unfinished--;
-        pthread_cond_broadcast(&s->moved);
-        pthread_mutex_unlock(&fake_lock);
+        if (s->moved.n_asleep > 0) { /* who waits for room */
+            fake_bell_ring(&s->moved);
+            pthread_mutex_lock(&fake_lock);
+        }
         free(c);
     }
-    pthread_cond_destroy(&s->moved);
+    pthread_mutex_unlock(&fake_lock);
     free(s);
     return NULL;
 }
@@ -418,13 +450,12 @@ void fake_give(CUstream s, struct fake_command *c)
         return;
     }
     while (s->given - s->done >= most && !s->closing)
-        pthread_cond_wait(&s->moved, &fake_lock);
+        fake_bell_wait(&s->moved);
     *s->tail = c;
     s->tail = &c->next;
     s->given++;
     n_unfinished++;
-    pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&fake_lock);
+    fake_bell_ring(&s->moved);
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
@@ -438,7 +469,6 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
         return CUDA_ERROR_INVALID_VALUE; /* the legacy stream's implicit waits are not modelled */
     struct CUstream_st *s = calloc(1, sizeof *s);
     s->tail = &s->head;
-    pthread_cond_init(&s->moved, NULL);
     s->priority = priority;
     pthread_mutex_lock(&fake_lock);
     s->id = n_streams_made++;
@@ -458,8 +488,7 @@ CUresult cuStreamDestroy(CUstream s)
     pthread_mutex_lock(&fake_lock);
     s->closing = true;
     n_streams--;
-    pthread_cond_broadcast(&s->moved);
-    pthread_mutex_unlock(&fake_lock);
+    fake_bell_ring(&s->moved);
     return CUDA_SUCCESS;
 }
 
@@ -591,7 +620,6 @@ CUresult cuEventCreate(CUevent *e, unsigned int flags)
         return r;
     *e = calloc(1, sizeof **e);
     (*e)->users = 1;
-    pthread_cond_init(&(*e)->moved, NULL);
     (*e)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
     n_events++;
     return CUDA_SUCCESS;

@@ -38,10 +38,20 @@ struct fake_command {
     _Alignas(16) unsigned char args[];
 };
 
+/* A condition of the lock, by the kernel's futex: who is woken does not find the lock taken by who
+ * woke it, as with pthread_cond_t. All zero is a valid one. */
+struct fake_bell {
+    _Atomic uint32_t n_rung;
+    uint32_t n_asleep; /* the lock guards it */
+};
+
+void fake_bell_wait(struct fake_bell *b); /* the lock is held; it is free meanwhile */
+void fake_bell_ring(struct fake_bell *b); /* the lock is held, and given back before it wakes */
+
 struct CUstream_st {
     pthread_t thread;
     struct fake_command *head, **tail;
-    pthread_cond_t moved; /* something was given or done, or it closes */
+    struct fake_bell moved; /* something was given or done, or it closes */
     int64_t given, done;
     int id, priority;
     bool closing;
@@ -51,7 +61,7 @@ struct CUstream_st {
 
 struct CUevent_st { /* lives until it is destroyed and no command refers to it */
     int users;
-    pthread_cond_t moved;
+    struct fake_bell moved;
     uint64_t given, done; /* records; all up to `done` have run */
     uint64_t *early;      /* others that have run: streams record in any order */
     int n_early;
@@ -62,7 +72,6 @@ struct CUevent_st { /* lives until it is destroyed and no command refers to it *
 };
 
 extern pthread_mutex_t fake_lock;
-extern pthread_cond_t fake_moved; /* a lane's mark is done */
 
 struct fake_command *fake_command_new(enum fake_kind kind, size_t args);
 void fake_give(CUstream s, struct fake_command *c); /* to its queue, or its capture */

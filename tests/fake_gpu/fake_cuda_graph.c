@@ -28,6 +28,7 @@ struct lane {
 struct mark {
     int lane, at; /* which of its commands */
     bool done;    /* in the launch under way */
+    struct fake_bell is_done;
 };
 
 struct CUgraph_st {
@@ -138,7 +139,7 @@ CUresult fake_record_captured(CUstream s, CUevent e, bool external, bool *done)
             abort();
         if (!external) {
             c->mark = e->mark = g->n_marks++;
-            g->mark[c->mark] = (struct mark){s->lane, g->lane[s->lane].n, false};
+            g->mark[c->mark] = (struct mark){.lane = s->lane, .at = g->lane[s->lane].n};
         }
         fake_append(s, c);
     }
@@ -337,11 +338,9 @@ static void *run_lane(void *arg)
             struct mark *m = &l->graph->mark[c->mark];
             pthread_mutex_lock(&fake_lock);
             while (c->kind == JOIN && !m->done)
-                pthread_cond_wait(&fake_moved, &fake_lock);
+                fake_bell_wait(&m->is_done);
             m->done = true;
-            if (c->kind == MARK)
-                pthread_cond_broadcast(&fake_moved);
-            pthread_mutex_unlock(&fake_lock);
+            fake_bell_ring(&m->is_done);
         } else {
             fake_run(l->stream, c);
         }

@@ -92,7 +92,7 @@ static inline void fake_sleep_us(int64_t us)
 /* Waits a little, longer after many tries. */
 static inline void fake_doze(int64_t n_tries)
 {
-    fake_sleep_us(n_tries < 20 ? 20 : 200);
+    fake_sleep_us(n_tries < 20 ? 20 : n_tries < 120 ? 200 : 2000);
 }
 
 /* A delay below max_us: a function of the seed and a counter. */

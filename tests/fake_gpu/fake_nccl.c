@@ -354,8 +354,8 @@ static bool asked(const char *setting, const struct ncclComm *c, int64_t op, str
 
 static void hang(const struct ncclComm *c)
 {
-    while (!stopped(c))
-        fake_sleep_us(200);
+    for (int64_t i = 0; !stopped(c); i++)
+        fake_doze(i);
 }
 
 static bool injected(struct ncclComm *c, int64_t op)
@@ -771,8 +771,8 @@ static void *init_main(void *arg)
     if (asked(FAKE_ENV("FAKE_NCCL_LOSE"), c, 0, &spec))
         kill(getpid(), SIGKILL);
     if (asked(FAKE_ENV("FAKE_NCCL_HANG"), c, 0, &spec))
-        while (!atomic_load(&c->aborted))
-            fake_sleep_us(200);
+        for (int64_t i = 0; !atomic_load(&c->aborted); i++)
+            fake_doze(i);
     else
         arrive(c);
     atomic_fetch_sub(&c->n_flying, 1);
@@ -1002,8 +1002,8 @@ ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
 
 static void release(ncclComm_t c)
 {
-    while (atomic_load(&c->n_flying) > 0)
-        fake_sleep_us(50);
+    for (int64_t i = 0; atomic_load(&c->n_flying) > 0; i++)
+        fake_doze(i);
     fake_cuda_drain();
     if (c->shared) {
         shm_unlink(c->name);
