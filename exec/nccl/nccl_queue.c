@@ -140,6 +140,7 @@ static enum lw_status note_entry(struct exec_world *w, struct flight *f, struct 
 
     LW_TRY(nccl_time_of(w, f->start, &at, err));
     f->noted = true;
+    w->n_moves++;
     if (f->round) {
         f->round->n_missing--;
         if (at > f->round->all_in_ns)
@@ -179,6 +180,7 @@ enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err)
             s->head = f->next;
             if (!s->head)
                 s->tail = &s->head;
+            w->n_moves++;
             leave_round(f);
             nccl_flight_drop(w, f);
         }
@@ -292,6 +294,7 @@ static enum lw_status pass(struct exec_world *w, bool *any, struct lw_err *err)
         if (!c->next)
             w->tail = at;
         *any = true;
+        w->n_moves++;
         if (c->kind != CMD_EXCHANGE || s != LW_OK)
             nccl_free(c); /* an exchange lives on in its flight */
         LW_TRY(s);

@@ -209,6 +209,8 @@ struct exec_world {
     int64_t n_graphs, n_graphs_done;
     CUevent fork;            /* into a capture and out of it */
     int64_t submit_ns;       /* the host's time in calls that submit work */
+    int64_t n_moves;         /* commands submitted, begun and ended so far */
+    int64_t seen_moves, moved_ns; /* as the last poll saw it, and since when */
     cublasHandle_t blas;
     CUdeviceptr a, b, c;     /* f32 numbers; what is measured writes c */
     struct filler fill[N_FILLERS];
