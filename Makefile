@@ -49,7 +49,7 @@ NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
 MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 RECORD_SRC := $(sort $(wildcard exec/record/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
-HOST_SRC := $(addprefix shared/base/,err.c nearest.c shown_text.c) shared/numbers/dtype.c \
+HOST_SRC := $(addprefix shared/base/,err.c large_pages.c nearest.c shown_text.c) shared/numbers/dtype.c \
             $(addprefix shared/plan/,op.c product.c) # in each plugin
 LIBRARY_EXAMPLE := analysis/library/example.c
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(sort $(shell find shared sim exec traces analysis -name '*.c')))

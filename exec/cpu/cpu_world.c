@@ -19,6 +19,7 @@
 
 #include "exec/cpu/cpu_world.h"
 #include "shared/base/arena.h"
+#include "shared/base/large_pages.h"
 
 enum { MEASURE_NS = 60 * 1000 * 1000, MEASURE_AGAIN_NS = 4 * 1000 * 1000 };
 #define CLOSE_WAIT_NS INT64_C(2000000000)
@@ -417,6 +418,8 @@ enum lw_status cpu_mem_alloc(struct exec_world *w, int32_t rank, int64_t bytes, 
     if (!b)
         return lw_fail(err, LW_ENOMEM, "rank %d: out of memory for %lld bytes", rank,
                        (long long)bytes);
+    if (!w->region)
+        lw_alloc_large(b, need);
     memset(b->bytes, 0, (size_t)bytes); /* pages are there before anything is timed */
     if (w->region) {
         *mem = b->bytes;

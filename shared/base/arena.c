@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum { BLOCK_BYTES = 64 * 1024, ALIGN = 16 };
 
@@ -52,20 +50,6 @@ void lw_alloc_setup(void)
 {
 #ifdef M_MMAP_THRESHOLD
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
-#endif
-}
-
-void lw_alloc_large(void *p, size_t n)
-{
-#ifdef MADV_HUGEPAGE
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
-              from = ((uintptr_t)p + page - 1) & ~(page - 1);
-
-    if (n >= 4 << 20)
-        (void)madvise((char *)p + (from - (uintptr_t)p), n - (from - (uintptr_t)p), MADV_HUGEPAGE);
-#else
-    (void)p;
-    (void)n;
 #endif
 }
 

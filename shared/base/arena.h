@@ -13,9 +13,6 @@ void lw_free(void *p);
 /* Once, at the start of a program: tables of 1 MiB and more come from the system and go back to it
  * whole, so that growing them moves pages and not bytes. */
 void lw_alloc_setup(void);
-/* A hint: these n bytes will be filled, so large pages suit them (a page fault per 2 MiB and not
- * per 4 KiB). Does nothing below 4 MiB, and where the system has no such pages. */
-void lw_alloc_large(void *p, size_t n);
 
 /* Make sure that *items (elements of `size` bytes, capacity *cap) has room for `need` elements;
  * grows by doubling. Returns 0, or -1 with everything unchanged when memory runs out. */

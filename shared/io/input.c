@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/large_pages.h"
 #include "shared/io/gzip_damage.h"
 #include "shared/base/hash.h"
 #include "shared/base/host_memory.h"

@@ -27,6 +27,7 @@
 
 extern "C" {
 #include "shared/base/arena.h"
+#include "shared/base/large_pages.h"
 #include "shared/base/shown_text.h"
 #include "shared/json/json.h"
 }
