@@ -540,7 +540,7 @@ static enum lw_status keep_and_stop(void *ctx, const struct lw_cluster *c, struc
 {
     struct stopping *s = ctx;
 
-    communication_is_whole(c);
+    assert_int_equal(c->n_tables, 0);
     work_is_whole(&c->device);
     s->stop = 1;
     s->n_kept++;
@@ -555,6 +555,7 @@ TEST(an_interrupted_calibration_has_kept_its_rounds)
     struct lw_cluster c;
     struct lw_err err = {0};
 
+    o.n_ranks = 1; /* no communication: a short round */
     o.n_steps = 1;
     o.max_bytes = 16 << 20;
     o.max_side = 64;
