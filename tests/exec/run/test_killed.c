@@ -25,7 +25,7 @@ TEST(a_rank_killed_at_any_moment_stops_all)
             int rc;
             snprintf(
                 words, sizeof words,
-                "rm -f s.db; timeout 40 %s$L exec -w big.json --dp %d%s --steps 100000 --no-verify "
+                "rm -f s.db; timeout 40 %s$L exec -w big.json --dp %d%s --steps 5000 --no-verify "
                 "--compute sleep --timeout 2 --db s.db -q >/dev/null 2>err & p=$!; ranks_up; "
                 "sleep 0.%d; kill -9 $(mine | tail -n 1); wait $p; echo status $?; cat err; "
                 "$L runs --db s.db 2>&1",
@@ -51,7 +51,7 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
             snprintf(ended, sizeof ended, "rank %d was ended", victim);
             snprintf(
                 words, sizeof words,
-                "rm -f s.db*; timeout 60 %s$L exec -w slow.json --dp %d%s --steps 100000 "
+                "rm -f s.db*; timeout 60 %s$L exec -w slow.json --dp %d%s --steps 5000 "
                 "--no-verify --compute sleep --timeout 2 --db s.db -q --format json >out 2>err & "
                 "p=$!; ranks_up; sleep 1.%d; kill -9 $(for q in $(mine); do "
                 "tr '\\0' '\\n' </proc/$q/environ | grep -qE "
@@ -78,6 +78,7 @@ TEST(a_killed_rank_is_stored_once_and_blamed)
         }
 }
 
+/* While steps sleep, and while they are rehearsed. */
 TEST(a_signal_ends_the_run_and_stores_it)
 {
     for (int how = THREADS; how <= SPAWN; how++) {
@@ -85,10 +86,10 @@ TEST(a_signal_ends_the_run_and_stores_it)
         int rc;
         snprintf(
             words, sizeof words,
-            "rm -f s.db; timeout 40 $L exec -w slow.json --dp 3%s --steps 100000 --compute sleep "
-            "--db s.db -q 2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; "
+            "rm -f s.db; timeout 40 $L exec -w slow.json --dp 3%s%s --compute sleep --db s.db "
+            "-q 2>&1 & p=$!; sleep 0.7; kill -TERM $(mine | head -n 1); wait $p; "
             "echo status $?; $L runs --db s.db --format json",
-            stop_after[how]);
+            stop_after[how], how == THREADS ? " --steps 5000 --no-verify" : " --steps 100000");
         const char *out = stop_shell(words, &rc);
         if (!strstr(out, "stopped by signal 15") || !strstr(out, "\"status\": \"failed\"") ||
             !strstr(out, "status 1\n"))
@@ -97,12 +98,14 @@ TEST(a_signal_ends_the_run_and_stores_it)
     }
 }
 
-/* At any moment, to the parent alone or to all as a terminal does: nobody and no file is left, and
- * the parent ends at once. */
+/* At any moment, of the rehearsal, of steps that sleep, of a calibration, to the parent alone or to
+ * all as a terminal does: nobody and no file is left, and the parent ends at once. */
 TEST(spawned_ranks_and_files_go_with_a_signal)
 {
     static const char *const commands[] = {
         "exec -w slow.json --dp 3 --spawn --steps 100000 --compute sleep --timeout 2 --db s.db -q",
+        "exec -w slow.json --dp 3 --spawn --steps 5000 --compute sleep --timeout 2 --db s.db -q "
+        "--no-verify",
         "calibrate --spawn --ranks 2 -o c.json -q"};
     static const char *const signals[] = {"INT", "TERM", "HUP"};
     unsigned seed = (unsigned)time(NULL);
@@ -116,7 +119,7 @@ TEST(spawned_ranks_and_files_go_with_a_signal)
                  "echo status $?; ls -A | grep -vE '^(s.db.*|(w|big|slow).json|out|err)$'; "
                  "true",
                  rand() % 2 ? "--foreground" : "", signals[k % 3], 1 + rand() % 99,
-                 commands[k % 4 == 3]);
+                 commands[k % 4 == 3 ? 2 : k % 2]);
         const char *out = stop_shell(words, &rc);
         const char *end = strchr(out, '\n');
         if (strncmp(out, "status ", 7) != 0 || strstr(out, "status 137") || !end || end[1])
