@@ -448,8 +448,9 @@ TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
     expect("recommend h100.json --dp 2", 1, "give its cluster (-c NAME;");
     expect("sim -w h100.json --dp 2 --no-db --device host", 0, "step ");
     expect("plan -w h100.json --dp 2", 0, "");
-    expect("exec -w h100.json --dp 2 --steps 1 --warmup 0 --no-verify --compute sleep --no-db", 0,
-           "step ");
+    expect("model mlp --layers 2 --width 16 --device dgx-h100 -o mlp_h100.json", 0, "");
+    expect("exec -w mlp_h100.json --dp 2 --steps 1 --warmup 0 --no-verify --compute sleep --no-db",
+           0, "step ");
 }
 
 /* A recording's workload on its own links: at the recorded limits the step is within 25 % of the

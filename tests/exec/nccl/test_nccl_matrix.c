@@ -2,7 +2,7 @@
  * shard policies, accumulation, types, options and the two ways to place ranks (streams of one
  * process, a process each). A covering array: every two values of two factors meet in at least one
  * run, as far as any plan has both. Each run is verified bitwise. LAPWING_MANY runs all of the
- * array, otherwise every eighth row. Values that never meet are refused by lw_plan_build with a
+ * array, otherwise every 16th row. Values that never meet are refused by lw_plan_build with a
  * message; which factors may refuse each other is written down here. */
 #include <stdbool.h>
 #include <stdio.h>
@@ -303,7 +303,7 @@ TEST(every_two_values_meet_in_a_run_that_ends_like_one_rank)
     assert_ok(lw_workload_read(fixture_path("w.json"), &a.w, &err), err);
     assert_ok(lw_cluster_find("dgx-a100", &a.c, &err), err);
     make_array(&a);
-    const int of = unit_cases(8, 1);
+    const int of = unit_cases(16, 1);
     printf("%d pairs of values in %d runs, %d pairs refused\n", a.n_pairs, a.n_rows, a.n_refused);
     for (int i = (int)prng_in(&a.r, 0, of - 1); i < a.n_rows; i += of)
         run_words(words_of(&a.rows[i], PLACE, text));

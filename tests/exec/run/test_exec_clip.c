@@ -286,7 +286,7 @@ static void draw_strategy(struct prng *r, struct model *k, char *words)
 TEST(a_random_grid_ends_like_one_rank)
 {
     struct prng r = prng_start("plans that clip");
-    const int grids = unit_cases(50, 120);
+    const int grids = unit_cases(25, 120);
     int made = 0, tries = 0, sharded = 0, cut = 0, ignored = 0;
 
     for (; made < grids && tries < 8 * grids; tries++) {

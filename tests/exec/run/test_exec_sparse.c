@@ -343,7 +343,7 @@ TEST(random_grids_end_like_one)
 {
     static const enum lw_dtype types[] = {LW_F32, LW_F64, LW_F16, LW_BF16};
     struct prng r = prng_start("sparse gradients");
-    const int grids = unit_cases(50, 120);
+    const int grids = unit_cases(25, 120);
     int made = 0, zero = 0, accumulated = 0, pipelines = 0;
     char words[400];
 

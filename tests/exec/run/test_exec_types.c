@@ -279,7 +279,7 @@ TEST(random_grids_end_like_one)
 {
     static const enum lw_dtype types[] = {LW_F32, LW_F64, LW_F16, LW_BF16};
     struct prng r = prng_start("types");
-    const int grids = unit_cases(60, 150);
+    const int grids = unit_cases(30, 150);
     int made = 0, mixed = 0, narrowed = 0, hooked = 0;
     char words[400];
 

@@ -458,7 +458,7 @@ static bool fits(const struct drawn *d, int64_t most)
 TEST(no_prediction_beats_the_hardware)
 {
     struct prng r = prng_start("physical bounds");
-    const int plans = unit_cases(300, 1500);
+    const int plans = unit_cases(150, 1500);
     static struct drawn x;
     struct lw_err err = {0};
 
