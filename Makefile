@@ -49,10 +49,11 @@ NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
 MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 RECORD_SRC := $(sort $(wildcard exec/record/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
-HOST_SRC := $(addprefix shared/base/,err.c large_pages.c nearest.c shown_text.c) shared/numbers/dtype.c \
-            $(addprefix shared/plan/,op.c product.c) # in each plugin
+HOST_SRC := $(addprefix shared/base/,err.c large_pages.c nearest.c shown_text.c) \
+            shared/numbers/dtype.c $(addprefix shared/plan/,op.c product.c) # in each plugin
 LIBRARY_EXAMPLE := analysis/library/example.c
-SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(sort $(shell find shared sim exec traces analysis -name '*.c')))
+ALL_C := $(sort $(shell find shared sim exec traces analysis -name '*.c'))
+SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(ALL_C))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/store/schema.sql)
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o
@@ -65,22 +66,24 @@ TEST_BIN := $(TESTS:tests/%.c=$(BUILD)/tests/%)
 ifeq ($(T),)
 CHECKED_SRC := $(TESTS)
 else
-CHECKED_SRC := $(or $(if $(findstring /,$(T)),$(filter tests/$(T)%,$(TESTS)),$(filter %/test_$(T).c,$(TESTS))), \
-                 $(error no test is named '$(T)'))
+CHECKED_SRC := $(filter $(if $(findstring /,$(T)),tests/$(T)%,%/test_$(T).c),$(TESTS))
+$(if $(CHECKED_SRC),,$(error no test is named '$(T)'))
 endif
 # Not under the thread sanitizer: Open MPI is not built for it, processes of one run share memory
 # at an address that it keeps for itself, and a calibration measures times.
 ifeq ($(TSAN),1)
-LEFT_OUT := $(filter $(addprefix %/test_,agreement calibrate cmd_exec gpu_check interfaces killed mpi stop),$(CHECKED_SRC:.c=))
+NOT_UNDER_TSAN := agreement calibrate cmd_exec gpu_check interfaces killed mpi stop
+LEFT_OUT := $(filter $(addprefix %/test_,$(NOT_UNDER_TSAN)),$(CHECKED_SRC:.c=))
 CHECKED_SRC := $(filter-out $(LEFT_OUT:%=%.c),$(CHECKED_SRC))
 endif
 CHECKED := $(CHECKED_SRC:tests/%.c=$(BUILD)/tests/%)
 # Headers that these files include from tests/, and the X.c of each X.h.
-help_of = $(sort $(foreach h,$(shell sed -n 's/^.include "\(tests\/.*\.h\)"/\1/p' $(1) /dev/null),$(h) $(wildcard $(h:.h=.c))) $(1))
+included_by = $(shell sed -n 's/^.include "\(tests\/.*\.h\)"/\1/p' $(1) /dev/null)
+help_of = $(sort $(foreach h,$(call included_by,$(1)),$(h) $(wildcard $(h:.h=.c))) $(1))
 HELP_OF_T = $(filter $(TEST_HELP),$(call help_of,$(call help_of,$(call help_of,$(CHECKED_SRC)))))
 runs_program = $(shell grep -lE 'lib/commands/command_fixture|getenv\("LAPWING"\)' $(1) /dev/null)
-DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev zlib1g-dev libsqlite3-dev \
-            libcmocka-dev libxxhash-dev gnuplot-nox libopenblas0
+DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev zlib1g-dev \
+            libsqlite3-dev libcmocka-dev libxxhash-dev gnuplot-nox libopenblas0
 ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
@@ -107,7 +110,8 @@ $(BUILD)/liblapwing.a: $(OBJ)
 	$(call say,AR    $@) ar rcs $@ $^
 
 # The library shows what analysis/library/lapwing.h declares and nothing else.
-$(BUILD)/liblapwing.so: $(BUILD)/analysis/library/library.o $(BUILD)/liblapwing.a analysis/library/lapwing.map
+$(BUILD)/liblapwing.so: $(BUILD)/analysis/library/library.o $(BUILD)/liblapwing.a \
+                        analysis/library/lapwing.map
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-soname,liblapwing.so.0 \
 	    -Wl,--version-script=analysis/library/lapwing.map -Wl,--no-undefined \
 	    $(BUILD)/analysis/library/library.o $(BUILD)/liblapwing.a $(LDLIBS) -o $@
@@ -136,12 +140,14 @@ $(BUILD)/tests/libhelp.a: $(TEST_HELP:%.c=$(BUILD)/%.o)
 	@ar rcs $@ $^
 
 .SECONDARY: $(TEST_BIN:%=%.o)
-$(BUILD)/tests/%: $(BUILD)/tests/%.o $(if $(T),$(HELP_OF_T:%.c=$(BUILD)/%.o),$(BUILD)/tests/libhelp.a) \
+$(BUILD)/tests/%: $(BUILD)/tests/%.o \
+                  $(if $(T),$(HELP_OF_T:%.c=$(BUILD)/%.o),$(BUILD)/tests/libhelp.a) \
                   $(BUILD)/liblapwing.a
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
-# --- the NCCL plugin: built where nvcc, cuda.h, nccl.h and cublas_v2.h are found -------------------
-NVCC := $(or $(wildcard $(CUDA_HOME)/bin/nvcc),$(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+# --- the NCCL plugin: built where nvcc, cuda.h, nccl.h and cublas_v2.h are found ------------------
+NVCC := $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc) \
+                    $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_AT := $(or $(CUDA_HOME),$(patsubst %/bin/nvcc,%,$(NVCC)))
 cuda_header = $(firstword $(wildcard $(CUDA_AT)/include/$(1) /usr/include/$(1)))
 CUDA_LACKS := $(strip $(if $(NVCC),,nvcc) \
@@ -151,7 +157,8 @@ too_old = $(shell awk '$$2 == "$(2)" && $$3 + 0 && $$3 + 0 < $(3) { \
               print $$2, $$3 " (oldest: $(3))" }' $(call cuda_header,$(1)))
 CUDA_OLD = $(strip $(call too_old,cuda.h,CUDA_VERSION,11040) \
              $(call too_old,nccl.h,NCCL_VERSION_CODE,21801))
-CUDA_WHY := $(if $(filter 0,$(strip $(CUDA))),CUDA=0,$(if $(CUDA_LACKS),not found: $(CUDA_LACKS),$(CUDA_OLD)))
+CUDA_MISS := $(if $(CUDA_LACKS),not found: $(CUDA_LACKS),$(CUDA_OLD))
+CUDA_WHY := $(if $(filter 0,$(strip $(CUDA))),CUDA=0,$(CUDA_MISS))
 NCCL_OBJ := $(patsubst %.c,$(BUILD)/plugin/%.o,$(NCCL_SRC) $(HOST_SRC)) \
             $(BUILD)/plugin/kernels.o
 CUDA_INC = -isystem $(CUDA_AT)/include
@@ -160,17 +167,20 @@ FAKE_DIR := $(BUILD)/fake_gpu
 FAKE_LIBS := libcuda libnccl libcublas libnvidia-ml old/libnccl
 FAKE_GPU := $(if $(CUDA_WHY),,$(FAKE_LIBS:%=$(FAKE_DIR)/%.so))
 
-# --- the Open MPI plugin: built where pkg-config knows ompi-c --------------------------------------
-MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1),,not found: ompi-c (pkg-config)))
+# --- the Open MPI plugin: built where pkg-config knows ompi-c -------------------------------------
+HAS_MPI := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1)
+MPI_WHY := $(if $(filter 0,$(strip $(MPI))),MPI=0,$(if $(HAS_MPI),,not found: ompi-c (pkg-config)))
 MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflags-only-I ompi-c)))
 MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
-MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) $(addprefix exec/cpu/,boot_id.c cpu_world.c cpu_stream.c cpu_comm.c \
-           gemm.c gradients.c sparse_rows.c clock_wait.c thread_group.c thread_collective_steps.c) \
+MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) \
+           $(addprefix exec/cpu/,boot_id.c cpu_world.c cpu_stream.c cpu_comm.c gemm.c gradients.c \
+           sparse_rows.c clock_wait.c thread_group.c thread_collective_steps.c) \
            $(addprefix exec/backend/,element.c optimizer.c) shared/groups/double_tree.c $(HOST_SRC))
 # What a plugin lacks is seen when it is linked.
 PLUGIN_LINK := $(if $(SANITIZER),,-Wl,-z,defs)
 PLUGINS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-nccl.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-openmpi.so)
-RECORDERS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-record.so) $(if $(MPI_WHY),,$(BUILD)/lapwing-record-mpi.so)
+RECORDERS := $(if $(CUDA_WHY),,$(BUILD)/lapwing-record.so) \
+             $(if $(MPI_WHY),,$(BUILD)/lapwing-record-mpi.so)
 
 .PHONY: plugins gpu-check gpu-pack
 plugins: $(PLUGINS) $(RECORDERS)
@@ -179,7 +189,8 @@ plugins: $(PLUGINS) $(RECORDERS)
 
 $(BUILD)/openmpi/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(MPI_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(MPI_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP \
+	    -c $< -o $@
 
 $(BUILD)/lapwing-openmpi.so: $(MPI_OBJ)
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared -Wl,-Bsymbolic $(PLUGIN_LINK) $^ $(MPI_LIB) \
@@ -199,40 +210,51 @@ $(BUILD)/lapwing-record-mpi.so: $(addprefix $(BUILD)/record/exec/record/record_,
 
 $(BUILD)/plugin/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP -c $< -o $@
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -fvisibility=hidden -MMD -MP \
+	    -c $< -o $@
 
 # One binary per architecture that this nvcc knows, and PTX of the last for devices that come later.
 # CUDA 11.4 is the oldest toolkit that compiles this (sm_60 to sm_86; graphs with events outside of
 # them), CUDA 13 begins at sm_75.
-CUDA_KNOWN = $(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch 2>/dev/null || echo compute_70 compute_80))
+CUDA_LISTED = $(shell $(NVCC) --list-gpu-arch 2>/dev/null || echo compute_70 compute_80)
+CUDA_KNOWN = $(CUDA_LISTED:compute_%=%)
 CUDA_ARCHS ?= $(filter 70 75 80 86 89 90 100 103 120,$(CUDA_KNOWN))
 gencode = -gencode arch=compute_$(1),code=sm_$(1)
 # -fmad=false: a multiplication and an addition round as they do on the host.
+KERNEL_H := exec/nccl/kernels.h exec/nccl/rows_kernel.h exec/backend/scalar.h
 NVCC_FLAGS = -fatbin -O3 -fmad=false -I.
-$(BUILD)/plugin/kernels.fatbin: exec/nccl/kernels.cu exec/nccl/kernels.h exec/nccl/rows_kernel.h exec/backend/scalar.h Makefile
+$(BUILD)/plugin/kernels.fatbin: exec/nccl/kernels.cu $(KERNEL_H) Makefile
 	@mkdir -p $(@D)
 	$(call say,NVCC  $<) $(NVCC) $(NVCC_FLAGS) $(foreach a,$(CUDA_ARCHS),$(call gencode,$a)) \
-	    -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS)) $< -o $@
+	    -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS)) \
+	    $< -o $@
 
 # The kernels for each architecture alone; clang compiles those that this nvcc does not know.
 CUDA_WANTED := 60 70 75 80 90 100 120
 .PHONY: check-cuda
 check-cuda:
-	$(if $(CUDA_WHY),@echo "SKIP check-cuda: $(CUDA_WHY)"; echo "0 passed$(comma) 0 failed$(comma) 1 skipped", \
+	$(if $(CUDA_WHY),@echo "SKIP check-cuda: $(CUDA_WHY)"; \
+	    echo "0 passed$(comma) 0 failed$(comma) 1 skipped", \
 	@tests/check_cuda.sh $(NVCC) "$(CUDA_KNOWN)" $(CUDA_WANTED) -- $(NVCC_FLAGS) exec/nccl/kernels.cu)
 
 $(BUILD)/plugin/kernels.o: $(BUILD)/plugin/kernels.fatbin
-	@printf '.section .rodata\n.balign 64\n.globl lw_kernels_fatbin\n.hidden lw_kernels_fatbin\nlw_kernels_fatbin:\n.incbin "%s"\n.section .note.GNU-stack,"",%%progbits\n' $< \
+	@printf '%s\n' '.section .rodata' '.balign 64' '.globl lw_kernels_fatbin' \
+	    '.hidden lw_kernels_fatbin' 'lw_kernels_fatbin:' '.incbin "$<"' \
+	    '.section .note.GNU-stack,"",%progbits' \
 	    | $(CC) -c -x assembler - -o $@
 
 $(BUILD)/lapwing-nccl.so: $(NCCL_OBJ)
 	$(call say,LINK  $@) $(CC) $(ALL_CFLAGS) -shared $(PLUGIN_LINK) $^ $(CUDA_LIB) -lm -o $@
 
 # Stand-ins for the driver, NCCL and cuBLAS on host memory: tests load the plugin against them.
-soname = $(or $(shell readelf -d $(CUDA_AT)/lib64/lib$(1).so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p'),lib$(1).so)
-$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c tests/fake_gpu/fake_env.h tests/fake_gpu/fake_cuda.h exec/nccl/kernels.h exec/nccl/rows_kernel.h exec/backend/scalar.h Makefile
+soname_read = $(shell readelf -d $(CUDA_AT)/lib64/lib$(1).so 2>/dev/null | \
+                      sed -n 's/.*soname: \[\(.*\)\]/\1/p')
+soname = $(or $(call soname_read,$(1)),lib$(1).so)
+FAKE_H := tests/fake_gpu/fake_env.h tests/fake_gpu/fake_cuda.h
+$(FAKE_DIR)/lib%.so: tests/fake_gpu/fake_%.c $(FAKE_H) $(KERNEL_H) Makefile
 	@mkdir -p $(@D)
-	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) $(if $(SANITIZER),,-O3) -Wno-missing-prototypes -shared $(filter %.c,$^) \
+	$(call say,FAKE  $<) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) $(if $(SANITIZER),,-O3) \
+	    -Wno-missing-prototypes -shared $(filter %.c,$^) \
 	    $(if $(filter cuda,$*),,$(FAKE_DIR)/libcuda.so) -lm \
 	    -Wl,-soname,$(fake_name) -o $@
 	@ln -sf lib$*.so $(FAKE_DIR)/$(fake_name)
@@ -243,7 +265,7 @@ $(FAKE_DIR)/libnccl.so $(FAKE_DIR)/libcublas.so $(FAKE_DIR)/libnvidia-ml.so: $(F
 $(FAKE_DIR)/libcublas.so: | $(FAKE_DIR)/libnvidia-ml.so $(FAKE_DIR)/old/libnccl.so
 
 # NCCL before it could register buffers.
-$(FAKE_DIR)/old/libnccl.so: tests/fake_gpu/fake_nccl.c tests/fake_gpu/fake_env.h tests/fake_gpu/fake_cuda.h $(FAKE_DIR)/libcuda.so
+$(FAKE_DIR)/old/libnccl.so: tests/fake_gpu/fake_nccl.c $(FAKE_H) $(FAKE_DIR)/libcuda.so
 	@mkdir -p $(@D)
 	$(call say,FAKE  $<$(comma) old) $(CC) $(CPPFLAGS) $(CUDA_INC) $(ALL_CFLAGS) -shared \
 	    -Wno-missing-prototypes -DFAKE_NCCL_OLD $< $(FAKE_DIR)/libcuda.so \
@@ -257,22 +279,25 @@ ASAN_LIB = $(if $(SANITIZER),$(shell $(CC) -print-file-name=lib$(SANITIZER).so))
 # A test that loads a plugin names its folder; with T only such a test builds them.
 loads_plugin = $(shell grep -lE 'LAPWING_(MPI|FAKE_GPU)' $(1) /dev/null)
 
-check: $(CHECKED) $(if $(filter-out library,$(T)),,$(BUILD)/library_example) $(if $(T),$(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lapwing) \
-                    $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(PLUGINS) $(RECORDERS) $(FAKE_GPU)), \
-                    $(BUILD)/lapwing $(PLUGINS) $(RECORDERS) $(FAKE_GPU) check-layers check-headers)
+LOADED := $(PLUGINS) $(RECORDERS) $(FAKE_GPU)
+NEEDED_BY_T = $(if $(call runs_program,$(CHECKED_SRC) $(HELP_OF_T)),$(BUILD)/lapwing) \
+              $(if $(call loads_plugin,$(CHECKED_SRC) $(HELP_OF_T)),$(LOADED))
+check: $(CHECKED) $(if $(filter-out library,$(T)),,$(BUILD)/library_example) \
+       $(if $(T),$(NEEDED_BY_T),$(BUILD)/lapwing $(LOADED) check-layers check-headers)
 	$(if $(LEFT_OUT),@echo "SKIP under the thread sanitizer: $(notdir $(LEFT_OUT))")
 	@LAPWING=$(BUILD)/lapwing LAPWING_FAKE_GPU='$(if $(CUDA_WHY),,$(abspath $(FAKE_DIR)))' \
-	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_ASAN='$(ASAN_LIB)' F='$(strip $(F))' tests/run.sh \
-	    $(CHECKED)
+	    LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_ASAN='$(ASAN_LIB)' \
+	    F='$(strip $(F))' tests/run.sh $(CHECKED)
 
 # Every way in which a run can stop, LOOPS times each.
 LOOPS ?= 50
 TEST_STOP := $(filter %/test_stop %/test_killed,$(TEST_BIN))
 stress: $(BUILD)/lapwing plugins $(TEST_STOP)
-	@LAPWING=$(BUILD)/lapwing LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' LAPWING_STRESS=$(LOOPS) \
+	@LAPWING=$(BUILD)/lapwing LAPWING_MPI='$(if $(MPI_WHY),,$(abspath $(BUILD)))' \
+	 LAPWING_STRESS=$(LOOPS) \
 	    tests/run.sh $(TEST_STOP)
 
-# Kills, damaged files and hostile connections for MINUTES; crash inputs are kept as ./torture-crash-*.
+# Kills, damaged files and hostile connections for MINUTES; crash inputs stay as ./torture-crash-*.
 MINUTES ?= 60
 TORTURE := $(BUILD)/tests/torture/torture
 torture: all $(TORTURE)
@@ -288,7 +313,8 @@ HEADERS := $(filter-out $(if $(CUDA_WHY),exec/nccl/nccl_%), \
 $(BUILD)/headers/%.alone: %.h Makefile
 	@mkdir -p $(@D)
 	@echo '#include "$<"' | $(CC) $(CPPFLAGS) $(CUDA_INC) -std=c11 $(WARN) -Werror -MMD -MP \
-	    -MF $@.d -MT $@ -fsyntax-only -x c - || { echo "check-headers: $< does not compile alone"; exit 1; }
+	    -MF $@.d -MT $@ -fsyntax-only -x c - || \
+	    { echo "check-headers: $< does not compile alone"; exit 1; }
 	@touch $@
 
 check-headers: $(HEADERS:%.h=$(BUILD)/headers/%.alone)
@@ -307,9 +333,11 @@ golden-update: $(BUILD)/lapwing $(GOLDEN_BIN)
 TIDY ?= $(filter-out $(NCCL_SRC) shared/base/err.c,$(SRC) $(MPI_SRC)) lapwing.c
 TIDY_TEXTS := -DLW_VERSION=__FILE__ -DLW_BUILD_FLAGS=__FILE__
 tidy:
-	@command -v clang-tidy >/dev/null || { echo "tidy: clang-tidy is not installed (apt-get install clang-tidy)"; exit 1; }
+	@command -v clang-tidy >/dev/null || \
+	    { echo "tidy: clang-tidy is not installed (apt-get install clang-tidy)"; exit 1; }
 	@printf '%s\n' $(TIDY) | xargs -P "$$(nproc 2>/dev/null || echo 2)" -n 4 \
-	    sh -c 'clang-tidy --quiet "$$@" -- -I. -D_GNU_SOURCE $(TIDY_TEXTS) $(MPI_INC) -include tests/tidy.h -std=c11 2>/dev/null' tidy && echo "tidy: ok"
+	    sh -c 'clang-tidy --quiet "$$@" -- -I. -D_GNU_SOURCE $(TIDY_TEXTS) $(MPI_INC) \
+	        -include tests/tidy.h -std=c11 2>/dev/null' tidy && echo "tidy: ok"
 
 # Each tests/fuzz/fuzz_X.c runs SECONDS_PER_FUZZ seconds on its corpus tests/fuzz/corpus/X.
 fuzz:
@@ -354,7 +382,7 @@ bench-record: $(RECORDED) $(RECORDERS) $(FAKE_GPU)
 	$(if $(CUDA_WHY),,$(call record_costs,lapwing-record.so,libcuda.so.1:libnccl.so.2,calls))
 	$(if $(MPI_WHY),,$(call record_costs,lapwing-record-mpi.so,libmpi.so.40,mpi-calls))
 
-# Predicted against executed on this machine, a minute for the calibration and three for each workload.
+# Predicted against executed on this machine: a minute to calibrate and three for each workload.
 validate-tables: $(BUILD)/lapwing
 	@mkdir -p out && nice tests/analysis/validate/tables.sh $(BUILD)/lapwing out/tables ../shared
 
@@ -365,8 +393,9 @@ validate-here: $(BUILD)/lapwing
 	@mkdir -p out && rm -f out/validate.db*
 	$(BUILD)/lapwing validate --here --db out/validate.db
 
+# Only the lines that differ from the last commit: tables that are laid out by hand stay.
 format:
-	clang-format -i lapwing.c $(shell find shared sim exec traces analysis tests -name '*.[ch]')
+	git clang-format --extensions c,h HEAD
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/lapwing
@@ -389,7 +418,8 @@ install: all
 deb: all
 	@rm -rf $(BUILD)/deb
 	@$(MAKE) --no-print-directory install PREFIX=/usr DESTDIR=$(abspath $(BUILD)/deb) >/dev/null
-	@tests/make_deb.sh $(VERSION) $(abspath $(BUILD)/deb) $(BUILD)/lapwing_$(VERSION)_$$(dpkg --print-architecture).deb
+	@tests/make_deb.sh $(VERSION) $(abspath $(BUILD)/deb) \
+	    $(BUILD)/lapwing_$(VERSION)_$$(dpkg --print-architecture).deb
 
 clean:
 	rm -rf build build-san build-tsan build-fuzz out
@@ -398,19 +428,20 @@ help:
 	@echo "make            build build/lapwing"
 	@echo "make demo       install what is missing, build, and run the main job on a recorded trace"
 	@echo "make test       install what is missing, then every check"
-	@echo "make check      the tests alone   T=bucket: one file   T=exec/: a folder   F='refuses*': by name"
+	@echo "make check      the tests alone; T=bucket: one file, T=exec/: a folder, F='r*': by name"
 	@echo "make golden-update   write the committed decisions (tests/golden) anew"
 	@echo "make SAN=1 check, TSAN=1 check    under sanitizers"
 	@echo "make stress     every failure of a run, LOOPS=50 times each"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
 	@echo "make torture MINUTES=60   kills, damaged files, hostile connections"
-	@echo "make validate-tables every published table of GPU runs in ../shared: errors by family (minutes)"
+	@echo "make validate-tables every table of GPU runs in ../shared: errors by family (minutes)"
 	@echo "make run-errors     the same, into the errors that sim prints"
-	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed on this machine"
+	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed here"
 	@echo "make gpu-pack   gpu-check as one file, for a machine without compilers and network"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=    make deb: a Debian package"
 	@echo "make format, tidy, check-layers, check-headers, format-check, deps, clean"
 
--include $(OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(RECORD_OBJ:.o=.d) $(MPI_OBJ:.o=.d) $(TEST_HELP:%.c=$(BUILD)/%.d) $(BUILD)/lapwing.d $(TEST_BIN:%=%.d) \
+-include $(patsubst %.o,%.d,$(OBJ) $(NCCL_OBJ) $(RECORD_OBJ) $(MPI_OBJ) $(BUILD)/lapwing.o) \
+         $(TEST_HELP:%.c=$(BUILD)/%.d) $(TEST_BIN:%=%.d) \
          $(HEADERS:%.h=$(BUILD)/headers/%.alone.d)

@@ -6,7 +6,8 @@
 
 static const struct lw_usage usage = {
     .command = "sim",
-    .synopsis = "PLAN.json | -w WORKLOAD.json|MODEL [-c CLUSTER] [strategy options] | --replay TRACE...",
+    .synopsis = "PLAN.json | -w WORKLOAD.json|MODEL [-c CLUSTER] [strategy options] | "
+                "--replay TRACE...",
     .about =
         "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
         "Interference terms are off unless the cluster file sets them; each is listed with its "

@@ -33,15 +33,19 @@ stage "layout of the sources" make format-check
 stage "checks" env LAPWING_MANY=1 make -j"$jobs" check
 stage "checks under address and undefined sanitizers" make -j"$jobs" SAN=1 check
 stage "the same plans from gcc and clang, -O0 and -O3" tests/same_bytes.sh
-stage "a minute of torture: kills, damaged files under sanitizers, hostile connections" make torture MINUTES=1
+stage "a minute of torture: kills, damaged files under sanitizers, hostile connections" \
+    make torture MINUTES=1
 [ -z "$STRESS" ] || stage "every failure of a run, $STRESS times" make stress LOOPS="$STRESS"
 stage "executor under the thread sanitizer" make -j"$jobs" TSAN=1 T=exec/ check
-if command -v clang >/dev/null && echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n);
-int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; return (int)(n & 0); }' |
+if command -v clang >/dev/null && echo '
+int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n);
+int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n)
+{ (void)d; return (int)(n & 0); }' |
     clang -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null; then
     stage "short fuzz of every importer" make -j"$jobs" fuzz
 else
-    left_out "short fuzz of every importer" "no clang with libFuzzer; the corpus is replayed in the checks"
+    left_out "short fuzz of every importer" \
+        "no clang with libFuzzer; the corpus is replayed in the checks"
 fi
 stage "the GPU kernels for each architecture" make check-cuda
 stage "the demo" make demo

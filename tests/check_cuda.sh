@@ -37,8 +37,11 @@ for arch in $wanted; do
         by_clang "$arch"
         case $? in
         0) echo "sm_$arch: ok (by clang; its PTX assembled for sm_$oldest)"; pass=$((pass + 1)) ;;
-        2) echo "SKIP sm_$arch: $("$nvcc" --version | tail -n 1) does not know it, and there is no clang"
-           skip=$((skip + 1)) ;;
+        2)
+            version=$("$nvcc" --version | tail -n 1)
+            echo "SKIP sm_$arch: $version does not know it, and there is no clang"
+            skip=$((skip + 1))
+            ;;
         *) echo "sm_$arch: not compiled by clang"; fail=$((fail + 1)) ;;
         esac ;;
     esac

@@ -1,9 +1,9 @@
 #!/bin/sh
 # The main job on a recorded training step: measure this machine, import the recording, then for
-# three bucket caps predict the step of two ranks and run the same plan for real on threads; compare,
-# draw, report. The ranks exchange over a link paced to 2 Gbit/s, so that the bucket cap decides how much
-# of the communication is hidden behind the backward; one more plan runs without pacing. Everything
-# goes to out/. A step that fails stops the demo with its own message.
+# three bucket caps predict the step of two ranks and run the same plan for real on threads;
+# compare, draw, report. The ranks exchange over a link paced to 2 Gbit/s, so that the bucket cap
+# decides how much of the communication is hidden behind the backward; one more plan runs without
+# pacing. Everything goes to out/. A step that fails stops the demo with its own message.
 cd "$(dirname "$0")/.." || exit 1
 lapwing=${LAPWING:-build/lapwing}
 trace=traces/recorded/gpt6__local.rank0.json.gz
@@ -40,7 +40,8 @@ both() { # cluster file, cap, options of exec: predicted, then run
     strategy="-w out/workload.json -c $cluster --dp $ranks --bucket-cap $cap"
     run plan $strategy -o "out/plan-$cap.json"
     run sim $strategy --spans --db "$db"
-    run exec $strategy --backend threads --steps $steps --warmup $warmup --compute gemm "$@" --db "$db"
+    run exec $strategy --backend threads --steps $steps --warmup $warmup --compute gemm "$@" \
+        --db "$db"
 }
 for cap in $caps; do both out/cluster.json "$cap" $link; done
 both out/cluster-unpaced.json 5MiB
@@ -69,6 +70,7 @@ echo "three rows exchange over a link paced to 2 Gbit/s, the last one over share
 echo
 cat out/table.txt
 echo
-echo "Written in $(($(date +%s) - began)) s: out/report.html (open it in a browser), out/timeline.png,"
-echo "out/overlap.png, out/predicted.png, out/sweep.png, out/demo.db ('$lapwing runs --db $db'),"
-echo "out/workload.json, out/cluster.json, out/plan-*.json, out/demo.log"
+echo "Written in $(($(date +%s) - began)) s: out/report.html (open it in a browser),"
+echo "out/timeline.png, out/overlap.png, out/predicted.png, out/sweep.png,"
+echo "out/demo.db ('$lapwing runs --db $db'), out/workload.json, out/cluster.json,"
+echo "out/plan-*.json, out/demo.log"

@@ -1,12 +1,12 @@
 #!/bin/sh
 # For the owner of 1 to 8 GPUs: what this machine does with the NCCL backend, in under 10 minutes.
 # Runs doctor, the tests, a calibration and a grid of plans (bucket caps and policies, ZeRO 1 to 3,
-# pipelines, tensor groups), each predicted first and then run; compares, draws, and packs one file to
-# send back. With one GPU, ranks are streams of it (--transport loop, rows say "emulated"); with
+# pipelines, tensor groups), each predicted first and then run; compares, draws, and packs one file
+# to send back. With one GPU, ranks are streams of it (--transport loop, rows say "emulated"); with
 # several, there is one process per GPU (rows say "real"). Every file's command line is in COMMANDS.
-# Stops with the reason where there is no GPU. A part that fails, or outlasts its limit, is listed in
-# FAILED, one without time in LEFT_OUT; the file is packed in every case, exit status 1 says that a
-# part failed. Needs no compiler and no network where build/ is there.
+# Stops with the reason where there is no GPU. A part that fails, or outlasts its limit, is listed
+# in FAILED, one without time in LEFT_OUT; the file is packed in every case, exit status 1 says that
+# a part failed. Needs no compiler and no network where build/ is there.
 #
 #   --quick             a small model, one or two of each part: does everything work?
 #
@@ -36,7 +36,8 @@ left() { echo $((budget - $(date +%s) + began)); }
 [ -x "$lapwing" ] || stop "$lapwing is not built; run 'make'"
 can=$("$lapwing" exec --list-backends --format csv | grep '^nccl,')
 case "$can" in nccl,*,yes,*) ;; *) stop "the NCCL backend cannot run here: $can" ;; esac
-command -v nvidia-smi >/dev/null || stop "no nvidia-smi: this is not a machine with an NVIDIA driver"
+command -v nvidia-smi >/dev/null ||
+    stop "no nvidia-smi: this is not a machine with an NVIDIA driver"
 device=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
 [ -n "$device" ] || stop "nvidia-smi names no device"
 n=$(nvidia-smi --query-gpu=name --format=csv,noheader | wc -l)

@@ -3,11 +3,16 @@
 # all of it. Compiles what planning needs into a temporary folder and compares the plan files.
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build}
-command -v clang >/dev/null || { echo "SKIP same bytes: no clang"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+command -v clang >/dev/null || {
+    echo "SKIP same bytes: no clang"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+}
 make "$build/shared/json/json.o" "$build/embedded.o" >/dev/null || exit 1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-sources="tests/portable/plans.c $(find sim shared -name "*.c" | grep -v -e /cmd_ -e /golden -e /cli -e plan_source -e plan_grid -e sim_print)"
+sources="tests/portable/plans.c $(find sim shared -name "*.c" |
+    grep -v -e /cmd_ -e /golden -e /cli -e plan_source -e plan_grid -e sim_print)"
 libs="-lsimdjson -ldeflate -lz -lstdc++ -lxxhash -lm -pthread"
 
 compile() { # name, compiler, level

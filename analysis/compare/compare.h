@@ -67,8 +67,9 @@ struct lw_comparison {
     const char *label[2];    /* what tells the two apart (run_name.h), else "run 7" */
     enum lw_joined joined;
     const char *note;        /* why not by op; "" when by op */
-    int32_t rank[2];         /* whose parts, predicted and measured: the measured run's rank with the
-                              * longest period, on both sides where both have it */
+    /* whose parts, predicted and measured: the measured run's rank with the longest period, on
+       both sides where both have it */
+    int32_t rank[2];
     struct lw_both step, figure[LW_N_FIGURES], skew;
     int32_t n_buckets, n_ops; /* at most LW_OPS_SHOWN ops */
     struct lw_bucket_line *buckets; /* in launch order */

@@ -31,7 +31,7 @@ struct walk {
     const struct lw_plan *p;
     struct lw_arena *arena;
     int64_t from, n;          /* rows [from, from + n) are the step's */
-    int64_t *before[2];       /* [n] the row before on the same stream, on the same communicator; -1 */
+    int64_t *before[2]; /* [n] the row before on the same stream, on the same communicator; -1 */
     int64_t *arrivals, n_arrivals; /* rows of communication by (communicator, start) */
     lw_ps start;              /* where the walk ends */
     struct lw_path_part *parts; /* backwards while walking */

@@ -15,8 +15,9 @@ enum lw_cause {
     LW_CAUSE_COMPUTE,  /* a compute op runs */
     LW_CAUSE_COPY,     /* a copy runs, no compute */
     LW_CAUSE_TRANSFER, /* data moves */
-    LW_CAUSE_QUEUE,    /* data moves, and what is waited for is ready but comes after it on its stream
-                        * or communicator */
+    /* data moves, and what is waited for is ready but comes after it on its stream or
+       communicator */
+    LW_CAUSE_QUEUE,
     LW_CAUSE_WAIT,     /* this rank is in, the last member is not */
     LW_CAUSE_HOST,     /* host work or a gap */
     LW_CAUSE_LAUNCH,   /* everything was there, the op was not handed to its stream yet */
@@ -43,7 +44,7 @@ bool lw_cause_is_exposed(enum lw_cause c);
 struct lw_explanation {
     struct lw_arena arena;         /* owns the rest */
     int32_t step, rank;
-    lw_ps length;                  /* of the step: from the latest end of the one before to its own */
+    lw_ps length; /* of the step: from the latest end of the one before to its own */
     struct lw_measure measure;     /* of the rank, in its period */
     lw_ps charge[LW_N_CAUSES];     /* add up to the rank's period, and part by part to measure */
     lw_ps on_path[LW_N_CAUSES];    /* the critical path by cause: adds up to the step */

@@ -39,7 +39,8 @@ LAPWING_API void lapwing_plan_free(lapwing_plan *plan);
 LAPWING_API const char *lapwing_plan_hash(const lapwing_plan *plan); /* 32 hex digits */
 LAPWING_API int32_t lapwing_plan_ranks(const lapwing_plan *plan);
 LAPWING_API int32_t lapwing_plan_buckets(const lapwing_plan *plan); /* that the run settles on */
-LAPWING_API int64_t lapwing_plan_bucket_bytes(const lapwing_plan *plan, int32_t bucket); /* -1: none */
+/* -1: none */
+LAPWING_API int64_t lapwing_plan_bucket_bytes(const lapwing_plan *plan, int32_t bucket);
 
 /* Simulate `steps` optimizer steps; 0: as many as lead to the steady state, and one more. Steps
  * that only lead there are not measured. The result does not refer to the plan. */

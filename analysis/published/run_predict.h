@@ -18,4 +18,5 @@ struct lw_run_prediction {
 /* Fills what a row leaves open from what it gives (dp from gpus, batch from its parts) and
  * predicts. LW_ENOTSUP: the run cannot be expressed; the message is the reason, without file or
  * row, so that equal reasons can be counted. */
-enum lw_status lw_run_predict(struct lw_run *run, struct lw_run_prediction *out, struct lw_err *err);
+enum lw_status lw_run_predict(struct lw_run *run, struct lw_run_prediction *out,
+                              struct lw_err *err);

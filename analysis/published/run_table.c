@@ -236,7 +236,8 @@ void lw_run_measure(const struct lw_run_variant *v, const struct lw_rows *rows, 
 {
     char title[TEXT_ROOM], unit[32];
 
-    *out = (struct lw_run_measured){.by = "", .failed = is_failure(lw_rows_cell(rows, row, "status"))};
+    *out = (struct lw_run_measured){.by = "",
+                                    .failed = is_failure(lw_rows_cell(rows, row, "status"))};
     for (const char *at = v->measured; *at; at += strcspn(at, ";"), at += *at == ';') {
         size_t n = strcspn(at, ":");
         snprintf(title, sizeof title, "%.*s", (int)n, at);

@@ -38,8 +38,9 @@ enum { LW_RUN_VARIANTS = 2 };
 struct lw_run_table {
     const char *name, *titles;
     const char *aliases;   /* "field=title;..." where a title is not the field's name */
-    const char *settings;  /* "field=text;...": what the source says beside the table; for cells that
-                            * are empty, and numbers that are not whole */
+    /* "field=text;...": what the source says beside the table; for cells that are empty, and
+       numbers that are not whole */
+    const char *settings;
     struct lw_run_variant variants[LW_RUN_VARIANTS];
     struct lw_bars bars;
     double memory_bar_pct, rank_bar;

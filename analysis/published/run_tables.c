@@ -3,7 +3,8 @@
  *
  *   mpt_fsdp          llm-foundry scripts/train/benchmarking: Triton flash attention; its parameter
  *                     counts are those of biases and learned positions
- *   nanotron          ultrascale playbook: reduce-scatter tensor mode, f32 gradients, blocks by cost
+ *   nanotron          ultrascale playbook: reduce-scatter tensor mode, f32 gradients, blocks by
+ *                     cost
  *   bloom_3d_a100     Megatron-DeepSpeed, ZeRO-1, gradients reduced after the backward
  *                     64 heads, as of most rows, where a row has none
  *   megatron_h100     its table has no micro-batch: 1; strong scaling: tensor and pipeline groups
@@ -17,7 +18,8 @@
  *   vtrain            its released configuration: vocabulary 50,257, recomputation, no bucketing
  *   internevo         the kind of its memory figure is not stated: taken as nvidia-smi's
  *   dlperf            OneFlow/LanguageModeling/GPT/README.md@087255cc: memory.used of nvidia-smi
- *   llama3            Grattafiori et al., arXiv 2407.21783, table 4: 405B, weights kept (no reshard) */
+ *   llama3            Grattafiori et al., arXiv 2407.21783, table 4: 405B, weights kept (no
+ *                     reshard) */
 #include "analysis/published/run_table.h"
 
 #define STEP                                                                                       \

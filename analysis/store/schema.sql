@@ -1,11 +1,11 @@
--- The results database. All times are integer picoseconds (columns *_ps), so that a run read back is
--- the run that was stored; the views show nanoseconds, rounded half up. -1 = none or unknown, as in
--- the structures of shared/; NULL = was not given. docs/formats/schema.md explains every column.
+-- The results database. All times are integer picoseconds (columns *_ps), so that a run read back
+-- is the run that was stored; the views show nanoseconds, rounded half up. -1 = none or unknown, as
+-- in the structures of shared/; NULL = was not given. docs/formats/schema.md explains every column.
 --
--- Each part below is run once, in order, on databases whose user_version is smaller than its number.
+-- Each part below is run once, in order, on databases whose user_version is less than its number.
 
 -- version 1
-CREATE TABLE op_kind (          -- names of span.kind, so that numbers mean the same in every version
+CREATE TABLE op_kind ( -- names of span.kind, so that numbers mean the same in every version
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,  -- all_reduce
     letter TEXT NOT NULL,
@@ -217,7 +217,7 @@ CREATE TABLE span (             -- one op that ran; a run's rows ascend by (step
     end_ps INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE metric (           -- step -1: over all steps; rank -1: of the run, or of its worst rank
+CREATE TABLE metric ( -- step -1: over all steps; rank -1: of the run, or of its worst rank
     run INTEGER NOT NULL REFERENCES run(id),
     name TEXT NOT NULL,
     step INTEGER NOT NULL,
@@ -280,10 +280,12 @@ CREATE TABLE run_process (      -- whose process runs or stores a run
 ) STRICT;
 
 -- version 3
-ALTER TABLE run ADD COLUMN name TEXT; -- the user's (--name); NULL: made of workload, options, cluster
+-- the user's (--name); NULL: made of workload, options, cluster
+ALTER TABLE run ADD COLUMN name TEXT;
 
 -- version 4
-ALTER TABLE comm ADD COLUMN purpose TEXT; -- data, tensor, forward, ...; NULL: stored before version 4
+-- data, tensor, forward, ...; NULL: stored before version 4
+ALTER TABLE comm ADD COLUMN purpose TEXT;
 CREATE TABLE memory (           -- what the rank with the largest peak holds, from at_ps on
     run INTEGER NOT NULL REFERENCES run(id),
     change INTEGER NOT NULL,    -- in the order of time; the first ones are before anything runs

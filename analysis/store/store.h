@@ -48,7 +48,8 @@ struct lw_run_info {
     const struct lw_plan *plan;         /* hashed; stored unless its hash is there already */
     const struct lw_cluster *cluster;   /* what it was predicted for, or ran on */
     const struct lw_workload *workload; /* name and provenance are kept */
-    const char *backend, *honesty;      /* exec: "threads"; "real", "spin", "sleep", "paced" or "emulated" */
+    /* exec: "threads"; "real", "spin", "sleep", "paced" or "emulated" */
+    const char *backend, *honesty;
     const char *command;                /* as the user typed it */
     const char *name;                   /* the user's; "" and NULL: made when it is read */
     int64_t seed;
@@ -97,9 +98,9 @@ enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char 
  * exposed_transfer_ps, wait_tensor_ps, wait_pipeline_ps, wait_data_ps, wait_tied_ps,
  * wait_other_ps and idle_ps; span_ps, bubble_ratio, compute_share, peak_memory_bytes, n_ops.
  * docs/glossary.md defines them. */
-enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run, const struct lw_summary *summary,
-                                   enum lw_run_status status, const char *message,
-                                   struct lw_err *err);
+enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run,
+                                   const struct lw_summary *summary, enum lw_run_status status,
+                                   const char *message, struct lw_err *err);
 
 /* Delete runs with all that belongs to them, and plans that no other run has; or none at all. */
 struct lw_run;
@@ -121,7 +122,7 @@ struct lw_run {
     const char *plan_hash, *plan_name;
     const char *options;         /* of the plan's strategy: "name=value" lines */
     int32_t n_ranks;             /* of the plan; 0 without one */
-    int32_t n_buckets;           /* of the set that the plan settles on (rebuilt, where there is one) */
+    int32_t n_buckets; /* of the set that the plan settles on (rebuilt, where there is one) */
     int64_t bucket_cap_bytes;    /* asked for; -1 = the policy's default */
     const char *workload_name, *workload_hash, *workload_from;
     const char *cluster_name, *cluster_hash;

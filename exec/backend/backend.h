@@ -117,7 +117,7 @@ struct exec_facts {
     int32_t n_cores;
     const char *compute;       /* "OpenBLAS 0.3.21, sgemm 192" */
     const char *about;         /* one line for people: placement, priorities */
-    double unit_ns;            /* compute: time of one GEMM with every rank computing; 0 = by clock */
+    double unit_ns; /* compute: time of one GEMM with every rank computing; 0 = by clock */
     double unit_flops;         /* floating point operations of one GEMM */
     const char *device;        /* what a rank computes on: "cpu core", "NVIDIA H200" */
     double memory_bytes;       /* of the device, or all ranks' share of this machine */
@@ -149,25 +149,32 @@ struct exec_gradient {
 /* The real memory work inside a compute or copy op. */
 enum exec_part_kind {
     EXEC_PART_FILL, /* to[count] = gradient, or += when `add` */
-    EXEC_PART_COPY, /* to[count] = from[count] / divisor, converted, or += when `add`, of one type */
-    EXEC_PART_UPDATE, /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
+    /* to[count] = from[count] / divisor, converted, or += when `add`, of one type */
+    EXEC_PART_COPY,
+    /* to = f32 weights, from = gradient * divisor, state[2]: as the update keeps */
+    EXEC_PART_UPDATE,
     EXEC_PART_POISON, /* to[count] = what no weight ever is: all bits set */
     EXEC_PART_CHECK,  /* fail where from[count] holds that */
-    EXEC_PART_EXPECT, /* from[count] must be gradient, or the sum of those of ranks[n_ranks]: *found says
-                       * where it is not first, when poll has said that all is done */
+    /* from[count] must be gradient, or the sum of those of ranks[n_ranks]: *found says where it
+       is not first, when poll has said that all is done */
+    EXEC_PART_EXPECT,
     EXEC_PART_CARRY,  /* to[i] += from[i modulo n_from] - its gradient, i < count */
-    EXEC_PART_GEMM,   /* to = from * state[0], f32 matrices of `count` rows and columns, row after row;
-                       * with EXEC_COMPUTE_GEMM alone; `to` may change when the task is given */
-    EXEC_PART_SQUARES, /* to[0] += (from[i] / divisor)^2, all i < count; exact where squares are whole
-                        * numbers over a power of two, in whatever order */
+    /* to = from * state[0], f32 matrices of `count` rows and columns, row after row; with
+       EXEC_COMPUTE_GEMM alone; `to` may change when the task is given */
+    EXEC_PART_GEMM,
+    /* to[0] += (from[i] / divisor)^2, all i < count; exact where squares are whole numbers over
+       a power of two, in whatever order */
+    EXEC_PART_SQUARES,
     EXEC_PART_SCALE,  /* to[count] = to / divisor * exec_clip_coefficient (exec/backend/scalar.h) */
-    EXEC_PART_ROWS_FILL, /* of sparse gradients (exec/cpu/sparse_rows.h): a backward's rows to the own
-                          * list, emptied before unless `add` */
+    /* of sparse gradients (exec/cpu/sparse_rows.h): a backward's rows to the own list, emptied
+       before unless `add` */
+    EXEC_PART_ROWS_FILL,
     EXEC_PART_ROWS_SEND, /* the own list, over divisor, to its place among all members' */
     EXEC_PART_ROWS_SUM,  /* sum += what came */
-    EXEC_PART_ROWS_UPDATE, /* rows that came step, in elements [first, first + count) of the parameter: to =
-                            * f32 weights there, and where to_dtype is another state[0] = its weights; for
-                            * optimizers that leave a weight without a gradient alone */
+    /* rows that came step, in elements [first, first + count) of the parameter: to = f32 weights
+       there, and where to_dtype is another state[0] = its weights; for optimizers that leave a
+       weight without a gradient alone */
+    EXEC_PART_ROWS_UPDATE,
     EXEC_PART_ROWS_CLEAR, /* rows that came are zero again */
     EXEC_PART_FAIL, /* report an error: tests of stopping */
     EXEC_PART_HANG, /* never end, until aborted: tests of stopping */
@@ -202,7 +209,8 @@ struct exec_part {
     const void *from;
     int64_t count, n_from;
     int32_t message;             /* EXPECT: which the host knows it by */
-    const int32_t *ranks;        /* EXPECT: whose gradients; n_ranks at most EXEC_MAX_SUMMED, 0 = gradient */
+    /* EXPECT: whose gradients; n_ranks at most EXEC_MAX_SUMMED, 0 = gradient */
+    const int32_t *ranks;
     int32_t n_ranks;
     struct exec_mismatch *found;
     struct exec_update update;

@@ -12,8 +12,9 @@
  *   sgd       w -= rate * g
  *   momentum  m = momentum * m + g; w -= rate * m              (torch.optim.SGD, no dampening)
  *   adam      m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g;
- *             w -= rate_t * m / (sqrt(v) / root_t + epsilon)    (Kingma and Ba, ICLR 2015, section 2,
- *             in torch.optim.Adam's order: rate_t = rate / (1 - beta1^t), root_t = sqrt(1 - beta2^t)) */
+ *             w -= rate_t * m / (sqrt(v) / root_t + epsilon)
+ *             (Kingma and Ba, ICLR 2015, section 2, in torch.optim.Adam's order:
+ *             rate_t = rate / (1 - beta1^t), root_t = sqrt(1 - beta2^t)) */
 enum exec_optimizer_kind { EXEC_SGD, EXEC_MOMENTUM, EXEC_ADAM, EXEC_N_OPTIMIZERS };
 
 struct exec_optimizer {
@@ -36,7 +37,8 @@ struct exec_update {
     int32_t kind;
     float rate, momentum, rest1, beta2, rest2, epsilon, root; /* rest = 1 - beta */
 };
-struct exec_update exec_update_of(const struct exec_optimizer *o, int64_t step); /* step 0, 1, ... */
+/* step 0, 1, ... */
+struct exec_update exec_update_of(const struct exec_optimizer *o, int64_t step);
 
 /* One element: the arithmetic that host and GPU share. */
 EXEC_BOTH void exec_update_one(const struct exec_update *u, float *w, float *m, float *v, float g)

@@ -31,7 +31,7 @@ static double pick(double *v, int64_t n, int64_t i)
     return v[i];
 }
 
-/* --- dispatch ----------------------------------------------------------------------------------- */
+/* --- dispatch --------------------------------------------------------------------------------- */
 
 static enum lw_status gaps(const struct lw_timeline *t, struct exec_bench_dispatch *d,
                            struct lw_err *err)
@@ -71,7 +71,7 @@ enum lw_status exec_bench_dispatch(struct exec_bench_dispatch *d, struct lw_err 
     return s;
 }
 
-/* --- by hand ------------------------------------------------------------------------------------ */
+/* --- by hand ---------------------------------------------------------------------------------- */
 
 struct hand;
 

@@ -31,7 +31,7 @@ struct lw_calibrate_options lw_calibrate_options_default(void)
                                          .budget_ns = INT64_C(55000000000)};
 }
 
-/* --- running one plan --------------------------------------------------------------------------- */
+/* --- running one plan ------------------------------------------------------------------------- */
 
 lw_ps exec_calibrate_length(const struct lw_timeline *t, int64_t row)
 {
@@ -106,7 +106,7 @@ enum lw_status exec_calibrate_run(struct exec_calibration *c, const struct exec_
     return s;
 }
 
-/* --- one round ---------------------------------------------------------------------------------- */
+/* --- one round -------------------------------------------------------------------------------- */
 
 static void add(struct round *round, struct exec_piece piece)
 {
@@ -183,7 +183,7 @@ static enum lw_status run_round(struct exec_calibration *c, const struct round *
     return LW_OK;
 }
 
-/* --- the whole ---------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static void list_sizes(struct exec_calibration *c)
 {

@@ -42,7 +42,7 @@ static double clamped(double rate)
     return rate > 1 ? 1 : rate < 0.001 ? 0.001 : rate;
 }
 
-/* --- tables ------------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 struct columns {
     int32_t n;
@@ -155,7 +155,7 @@ static enum lw_status fill_tables(struct making *m, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- figures ------------------------------------------------------------------------------------ */
+/* --- figures ---------------------------------------------------------------------------------- */
 
 /* All-reduces in the groups of a series, over their links. */
 static void add_link(struct making *m, enum lw_link_level level, enum exec_series series)

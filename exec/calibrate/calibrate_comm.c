@@ -169,7 +169,7 @@ enum lw_status exec_calibrate_collectives(struct exec_calibration *c, const stru
     return exec_calibrate_run(c, p, &plan, with_gaps(c, p->n_steps), keep_times, err);
 }
 
-/* --- messages ----------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static int32_t stride_of(const struct exec_calibration *c, int32_t which)
 {
@@ -211,7 +211,7 @@ enum lw_status exec_calibrate_messages(struct exec_calibration *c, const struct 
     return exec_calibrate_run(c, p, &plan, with_gaps(c, p->n_steps), keep_messages, err);
 }
 
-/* --- beside compute ----------------------------------------------------------------------------- */
+/* --- beside compute --------------------------------------------------------------------------- */
 
 /* One rank's step of the plan `beside`. */
 struct overlap {

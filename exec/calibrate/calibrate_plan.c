@@ -183,7 +183,7 @@ static int64_t largest(const int64_t *bytes, int32_t n)
     return most;
 }
 
-/* --- passes over memory and products ------------------------------------------------------------- */
+/* --- passes over memory and products ---------------------------------------------------------- */
 
 /* Of a bucket, on the stream given. */
 static int32_t add_cast(struct maker *k, enum lw_dtype to, int32_t stream, int32_t size,
@@ -282,7 +282,7 @@ enum lw_status exec_plan_products(int32_t n_ranks, const int64_t *flops, int32_t
     return finish(&k, plan, err);
 }
 
-/* --- communication without buckets --------------------------------------------------------------- */
+/* --- communication without buckets ------------------------------------------------------------ */
 
 /* A program of the variant that comes first: an all-reduce on each stream writes what it will
  * move. */
@@ -372,7 +372,7 @@ enum lw_status exec_plan_with_compute(int32_t n_ranks, enum lw_op_kind kind, con
     return finish_touched(&k, plan, err);
 }
 
-/* --- messages ----------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 enum { LEFT, RIGHT, ALONE, N_SIDES }; /* of a pair: roles */
 
@@ -484,7 +484,7 @@ enum lw_status exec_plan_messages(int32_t n_ranks, int32_t stride, const int64_t
     return finish_touched(&m.k, plan, err);
 }
 
-/* --- kernels ------------------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 enum lw_status exec_plan_overlap(int32_t n_ranks, int64_t bytes, int32_t n, lw_ps work_ps,
                                  struct lw_plan *plan, struct lw_err *err)

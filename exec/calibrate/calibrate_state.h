@@ -49,7 +49,8 @@ struct exec_calibration {
     const struct lw_calibrate_options *o;
     int32_t per_node;                   /* ranks; 0 = all are on one node */
     struct exec_rendezvous *team;       /* of processes: what rank 0 decides, all do; else NULL */
-    int32_t n_sizes, n_small, n_bucket; /* n_small of them in one plan; n_bucket with real buckets */
+    /* n_small of them in one plan; n_bucket with real buckets */
+    int32_t n_sizes, n_small, n_bucket;
     int64_t bytes[CALIBRATE_SIZES];
     struct exec_samples comm[N_TABLES][CALIBRATE_SIZES];         /* ps */
     struct exec_samples work[CALIBRATE_N_WORK][CALIBRATE_SIZES]; /* ps */
@@ -57,7 +58,7 @@ struct exec_calibration {
     struct exec_samples compute_rate, comm_rate;    /* under each other */
     struct exec_samples pair[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* rates: of, beside */
     int32_t n_apart[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* samples that hardly overlap: no rate */
-    struct exec_samples disturbance;                /* length of the kernels of each compute_rate, ps */
+    struct exec_samples disturbance; /* length of the kernels of each compute_rate, ps */
     struct exec_samples unit_alone, unit_all;       /* ns per GEMM */
     char name[320], device[96];
     double unit_flops, memory_bytes;

@@ -56,7 +56,7 @@ static int32_t list_sizes(int32_t series, int32_t n, int64_t sizes[CALIBRATE_SIZ
     return exec_calibrate_sizes(all, 0, n, sizes);
 }
 
-/* --- kernels ------------------------------------------------------------------------------------ */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 static struct exec_calibrate_run steps_of(const struct exec_piece *p)
 {
@@ -151,7 +151,7 @@ enum lw_status exec_calibrate_products(struct exec_calibration *c, const struct 
     return exec_calibrate_run(c, p, &plan, steps_of(p), keep_products, err);
 }
 
-/* --- passes over memory ------------------------------------------------------------------------- */
+/* --- passes over memory ----------------------------------------------------------------------- */
 
 static const struct pass_types {
     enum lw_dtype grad, wire;
@@ -256,7 +256,7 @@ enum lw_status exec_calibrate_copies(struct exec_calibration *c, const struct ex
     return exec_calibrate_run(c, p, &plan, steps_of(p), keep_copies, err);
 }
 
-/* --- optimizers --------------------------------------------------------------------------------- */
+/* --- optimizers ------------------------------------------------------------------------------- */
 
 static int32_t optimizer_series(const struct exec_piece *p)
 {

@@ -16,7 +16,7 @@ static bool threads_probe(char reason[EXEC_REASON])
     return true;
 }
 
-/* --- the wire ----------------------------------------------------------------------------------- */
+/* --- the wire --------------------------------------------------------------------------------- */
 
 struct cpu_link {
     const atomic_bool *stop;
@@ -145,7 +145,7 @@ static const struct cpu_wire wire = {.everyone = true,
                                      .collective = collective,
                                      .exchange = exchange};
 
-/* --- the table ---------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static enum lw_status threads_open(const struct exec_open *how, struct exec_world **world,
                                    struct lw_err *err)

@@ -31,7 +31,8 @@ struct cpu_wire {
     enum lw_status (*link_new)(struct exec_world *w, const struct exec_comm *c,
                                struct cpu_link **link, struct lw_err *err);
     void (*link_free)(struct cpu_link *link); /* NULL is fine */
-    void *(*memory)(struct exec_world *w, int32_t rank, int64_t bytes); /* of w->region, until close */
+    /* of w->region, until close */
+    void *(*memory)(struct exec_world *w, int32_t rank, int64_t bytes);
     /* *all_in_ns: when the last member, or of an exchange the last peer, entered; -1 unknown. */
     enum lw_status (*collective)(struct cpu_link *link, int32_t i, enum lw_op_kind op,
                                  const struct exec_message *m, int64_t *all_in_ns,
@@ -195,7 +196,8 @@ enum lw_status cpu_group_end(struct exec_stream *s, struct lw_err *err);
 
 /* Between the files of this idea. */
 enum lw_status cpu_give(struct exec_stream *s, const struct cpu_command *c, struct lw_err *err);
-void cpu_settle(const struct exec_world *w, int32_t rank); /* the calling thread, on the rank's core */
+/* the calling thread, on the rank's core */
+void cpu_settle(const struct exec_world *w, int32_t rank);
 bool cpu_renice(int delta);                                /* the calling thread */
 void cpu_stream_quit(struct exec_stream *s);
 void cpu_stream_free(struct exec_stream *s); /* its thread is gone */

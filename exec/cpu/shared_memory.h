@@ -17,5 +17,6 @@ void exec_region_close(struct exec_region *r); /* NULL is fine */
 
 /* Zeroed memory, 64-byte aligned, until close: a rank's own (only that rank's process asks), or
  * common (owner
- * -1: all processes ask for the same, in the same order, and get the same). NULL: the part is full. */
+ * -1: all processes ask for the same, in the same order, and get the same). NULL: the part is
+ * full. */
 void *exec_region_take(struct exec_region *r, int32_t owner, int64_t bytes);

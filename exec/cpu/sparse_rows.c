@@ -37,7 +37,7 @@ double exec_rows_at(const struct exec_gradient *g, const struct lw_sparse *x, in
     return 0;
 }
 
-/* --- parts -------------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 static int64_t row_bytes(const struct exec_rows *r)
 {

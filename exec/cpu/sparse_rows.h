@@ -8,12 +8,13 @@
 #include "shared/base/err.h"
 #include "shared/plan/sparse.h"
 
-/* Sparse gradients; the GPU has kernels of its own (exec/nccl/nccl_rows.c). On each rank one consists
- * of
+/* Sparse gradients; the GPU has kernels of its own (exec/nccl/nccl_rows.c). On each rank one
+ * consists of
  *
  *   its own list    count[1], indices[capacity], values[capacity * row_numel]: each row once
  *   what came       shapes[n_members * LW_SPARSE_SIZES], all_indices[n_members * capacity],
- *                   all_values[n_members * capacity * row_numel], in the bucket: member k's from place k on
+ *                   all_values[n_members * capacity * row_numel], in the bucket: member k's from
+ *                   place k on
  *   the sum         sum[n_rows * row_numel], zero but for rows that came in this step
  *
  * all of it in the rank's memory. */
@@ -69,7 +70,8 @@ static inline int64_t exec_touch_next(const struct exec_touch *t, int64_t row)
 }
 
 /* to[numel] += the gradient's rows, everything else being zero; and one element of it. */
-void exec_rows_add(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel, float *to);
+void exec_rows_add(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel,
+                   float *to);
 double exec_rows_at(const struct exec_gradient *g, const struct lw_sparse *x, int64_t numel,
                     int64_t element);
 

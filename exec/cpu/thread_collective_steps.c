@@ -1,10 +1,10 @@
 /* Collectives as pulls.
  *
  *   ring          range i of n: n-1 phases add range i-g-1 from the left neighbour, n-1 copy range
- *                 i-g (indices modulo n). Reduce-scatter is the first half on range i-g-2, all-gather
- *                 the second on range i-g-1. Broadcast and reduce are one phase along a chain.
- *                 (Patarasso and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
- *                 workstations", JPDC 69, 2009.)
+ *                 i-g (indices modulo n). Reduce-scatter is the first half on range i-g-2,
+ *                 all-gather the second on range i-g-1. Broadcast and reduce are one phase along a
+ *                 chain. (Patarasso and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
+ *                 of workstations", JPDC 69, 2009.)
  *   hierarchical  ring reduce-scatter within the node, ring all-reduce of one's part among the
  *                 members of the same place on all nodes, ring all-gather within the node
  *   tree          each half of the buffer up its tree of the double binary tree, then down
@@ -90,7 +90,7 @@ struct exec_script exec_script_of(const struct exec_shape *s, enum lw_op_kind op
                                 longest_range(count, n)};
 }
 
-/* --- rings -------------------------------------------------------------------------------------- */
+/* --- rings ------------------------------------------------------------------------------------ */
 
 /* A ring of n places that deals [first, first + count) into n ranges. */
 struct ring {
@@ -168,7 +168,7 @@ static struct exec_pull flat_pull(const struct exec_shape *s, enum lw_op_kind op
                                       : gather_step(&r, phase, phase, 1);
 }
 
-/* --- trees -------------------------------------------------------------------------------------- */
+/* --- trees ------------------------------------------------------------------------------------ */
 
 /* The tree's members: the first of each node, or everybody. */
 struct forest {
@@ -268,7 +268,7 @@ static int32_t tree_reader(const struct exec_shape *s, int32_t i, int32_t k)
     return -1;
 }
 
-/* --- all of it ---------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 void exec_script_phase(const struct exec_shape *s, enum lw_op_kind op, int64_t count, int32_t root,
                        int32_t member, int32_t phase, struct exec_pull *pulls)

@@ -18,7 +18,8 @@ struct exec_group;
 struct exec_pace {
     double bytes_per_s;  /* 0 = as fast as it goes */
     int64_t latency_ns;
-    const int32_t *node; /* of each member, borrowed: links within a node are not paced; NULL: all */
+    /* of each member, borrowed: links within a node are not paced; NULL: all */
+    const int32_t *node;
 };
 
 /* Bytes of what n members share. */

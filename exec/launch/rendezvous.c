@@ -19,7 +19,7 @@
 enum { PINGS = 16, MAX_RANKS = 4096, OWN_FILES = 12 }; /* OWN_FILES: of the rest of the process */
 #define MAX_RESULTS (INT64_C(1) << 30)
 
-/* --- bytes -------------------------------------------------------------------------------------- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static enum lw_status wait_ready(struct exec_rendezvous *r, int fd, short what, int64_t until_ns,
                                  struct lw_err *err)
@@ -88,7 +88,7 @@ enum lw_status exec_star_get(struct exec_rendezvous *r, int fd, void *data, int6
     return move_all(r, fd, data, bytes, false, err);
 }
 
-/* --- the whole ---------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 /* Rank by rank: the other sends an empty ping, rank 0 its clock. */
 static enum lw_status find_offset(struct exec_rendezvous *r, struct lw_err *err)
@@ -223,7 +223,7 @@ void exec_rendezvous_close(struct exec_rendezvous *r)
     lw_free(r);
 }
 
-/* --- together ----------------------------------------------------------------------------------- */
+/* --- together --------------------------------------------------------------------------------- */
 
 /* Everyone comes with one byte; then rank 0's data goes out. */
 enum lw_status exec_rendezvous_broadcast(struct exec_rendezvous *r, void *data, int32_t bytes,

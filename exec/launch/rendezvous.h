@@ -36,7 +36,8 @@ bool exec_identity_has_token(const struct exec_identity *id);
 
 /* Where rank 0 listens: HOST:PORT, a name or an address; [ADDRESS]:PORT for IPv6. LW_EINVAL: not
  * so. */
-enum lw_status exec_identity_address(struct exec_identity *id, const char *text, struct lw_err *err);
+enum lw_status exec_identity_address(struct exec_identity *id, const char *text,
+                                     struct lw_err *err);
 
 enum { EXEC_SETTINGS = 512 };
 

@@ -32,7 +32,8 @@ static void tell_place(int fd, uint32_t kind, const char *words, const struct lw
     if (place)
         l.place = *place;
     snprintf(l.words, sizeof l.words, "%.*s", EXEC_WORDS - 1, words);
-    for (int i = 0; i < 50; i++) { /* small beside a socket's buffer: nearly always the first time */
+    /* small beside a socket's buffer: nearly always the first time */
+    for (int i = 0; i < 50; i++) {
         if (send(fd, &l, sizeof l, MSG_NOSIGNAL) >= 0 || (errno != EAGAIN && errno != EINTR))
             return;
         nanosleep(&(struct timespec){0, 1000000}, NULL);

@@ -6,7 +6,8 @@
 
 /* A star of TCP connections around rank 0. Between the files of this idea:
  *
- *   rendezvous.c        opening, closing; bytes within the time limit; what all processes do together
+ *   rendezvous.c        opening, closing; bytes within the time limit; what all processes do
+ *                       together
  *   rendezvous_hello.c  who comes, and whether it belongs here
  *   rendezvous_liveness.c   who is gone, or says why it stops */
 

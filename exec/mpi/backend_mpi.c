@@ -46,7 +46,7 @@ struct cpu_link {
     struct exec_group *group; /* where they meet; NULL: by messages */
 };
 
-/* --- types and sums ----------------------------------------------------------------------------- */
+/* --- types and sums --------------------------------------------------------------------------- */
 
 static MPI_Datatype type_of(enum lw_dtype t)
 {
@@ -81,7 +81,7 @@ static enum lw_status make_sums(struct cpu_link *l, struct lw_err *err)
     return mpi_ok(MPI_Op_create(sum_bf16, 1, &l->sum[LW_BF16]), "MPI_Op_create", err);
 }
 
-/* --- waiting for the others --------------------------------------------------------------------- */
+/* --- waiting for the others ------------------------------------------------------------------- */
 
 static enum lw_status wait_all(struct cpu_link *l, MPI_Request *requests, int n, const char *what,
                                struct lw_err *err)
@@ -135,7 +135,7 @@ static enum lw_status meet(struct cpu_link *l, int32_t i, enum lw_op_kind op,
     return LW_OK;
 }
 
-/* --- collectives -------------------------------------------------------------------------------- */
+/* --- collectives ------------------------------------------------------------------------------ */
 
 static void deal(struct cpu_link *l, int64_t count)
 {
@@ -213,7 +213,7 @@ static enum lw_status collective(struct cpu_link *l, int32_t i, enum lw_op_kind 
     return l->n > 1 ? mpi_ok(move_data(l, i, op, m), lw_op_name(op), err) : LW_OK;
 }
 
-/* --- sends and receives ------------------------------------------------------------------------- */
+/* --- sends and receives ----------------------------------------------------------------------- */
 
 /* In shared memory: an exchange of nothing. */
 static enum lw_status meet_near_peers(struct cpu_link *l, int32_t i, const struct exec_message *m,
@@ -289,7 +289,7 @@ static enum lw_status exchange(struct cpu_link *l, int32_t i, const struct exec_
     return got_all(m, op, n, statuses, err);
 }
 
-/* --- communicators ------------------------------------------------------------------------------ */
+/* --- communicators ---------------------------------------------------------------------------- */
 
 struct group_job {
     const struct exec_comm *c;
@@ -388,7 +388,7 @@ static const struct cpu_wire wire = {.may_hang = true, .link_new = link_new,
                                      .link_free = link_free, .collective = collective,
                                      .exchange = exchange};
 
-/* --- opening ------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static bool probe(char reason[EXEC_REASON])
 {

@@ -62,7 +62,7 @@ void nccl_doze(int32_t n_tries)
         nanosleep(&(struct timespec){0, n_tries < 200 ? 20000 : 200000}, NULL);
 }
 
-/* --- stopping ----------------------------------------------------------------------------------- */
+/* --- stopping --------------------------------------------------------------------------------- */
 
 static void stop(struct exec_world *w, const struct lw_err *why)
 {
@@ -123,7 +123,7 @@ static void tell_others(struct exec_world *w)
     p->stop(p->context, words);
 }
 
-/* --- opening and closing ------------------------------------------------------------------------ */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static bool probe(char reason[EXEC_REASON])
 {
@@ -329,7 +329,7 @@ static int64_t now_ns(const struct exec_world *w)
     return nccl_now_ns();
 }
 
-/* --- memory, streams, events -------------------------------------------------------------------- */
+/* --- memory, streams, events ------------------------------------------------------------------ */
 
 static enum lw_status mem_alloc(struct exec_world *w, int32_t rank, int64_t bytes, void **mem,
                                 struct lw_err *err)
@@ -429,7 +429,7 @@ static enum lw_status event_wait(struct exec_stream *s, struct exec_event *e, st
     return nccl_give(s->world, &c, NULL, err);
 }
 
-/* --- work --------------------------------------------------------------------------------------- */
+/* --- work ------------------------------------------------------------------------------------- */
 
 static enum lw_status compute(struct exec_stream *s, const struct exec_task *task,
                               struct exec_stamp *stamp, struct lw_err *err)
@@ -579,7 +579,7 @@ static enum lw_status group_end(struct exec_stream *s, struct lw_err *err)
     return s->n_group > 0 ? give_group(s, err) : LW_OK;
 }
 
-/* --- waiting ------------------------------------------------------------------------------------ */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static enum lw_status failed_by_flag(int32_t flag, struct lw_err *err)
 {

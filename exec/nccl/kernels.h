@@ -63,7 +63,8 @@ struct kernel_found {
 };
 #define KERNEL_NOWHERE UINT64_MAX
 
-struct kernel_expect { /* found->place = the least where from[n] is not the sum of the ranks' gradients */
+/* found->place = the least where from[n] is not the sum of the ranks' gradients */
+struct kernel_expect {
     const void *from;
     const float *table;
     int64_t n;
@@ -72,7 +73,8 @@ struct kernel_expect { /* found->place = the least where from[n] is not the sum 
     struct kernel_found *found;
 };
 
-struct kernel_note { /* found->value = from[found->place], and what is seen of from[n], if anything was found */
+/* found->value = from[found->place], and what is seen of from[n], if anything was found */
+struct kernel_note {
     const void *from;
     struct kernel_found *found;
     int64_t n;
@@ -94,7 +96,8 @@ struct kernel_squares { /* *to += (from[i] / divisor)^2, all i < n; in blocks of
     int32_t to_dtype, from_dtype, divisor;
 };
 
-struct kernel_scale { /* to[n] = to / divisor, scaled so that the norm, the root of *squares, is at most `norm` */
+/* to[n] = to / divisor, scaled so that the norm, the root of *squares, is at most `norm` */
+struct kernel_scale {
     void *to;
     const void *squares;
     double norm;
@@ -283,7 +286,8 @@ EXEC_BOTH void kernel_carry_run(const struct kernel_carry *a, int64_t thread, in
         int64_t k = i % a->n_from;
         uint32_t start = exec_gradient_start(a->param, a->rank, a->step, a->pass,
                                              k / EXEC_GRADIENT_BLOCK);
-        double more = exec_get(from, a->from, k) - (double)a->table[start + k % EXEC_GRADIENT_BLOCK];
+        double more =
+            exec_get(from, a->from, k) - (double)a->table[start + k % EXEC_GRADIENT_BLOCK];
         exec_put(to, a->to, i, exec_get(to, a->to, i) + more);
     }
 }
@@ -300,7 +304,8 @@ __device__ inline void kernel_add_f64(double *to, double value)
 
     do {
         expected = seen;
-        seen = atomicCAS(word, expected, __double_as_longlong(__longlong_as_double(expected) + value));
+        seen =
+            atomicCAS(word, expected, __double_as_longlong(__longlong_as_double(expected) + value));
     } while (seen != expected);
 #endif
 }

@@ -13,8 +13,8 @@
  *
  * All are aborted together. An abort frees device memory, which waits for all kernels of the device
  * (NVIDIA/nccl issues 549 and 1013), and it ends the kernels of its own communicator only: a split
- * has flags of its own (NVIDIA/nccl, src/init.cc, setCommAbortFlags and commReclaim). So one that is
- * aborted alone waits for ever while a kernel of another one waits for a lost rank. From version
+ * has flags of its own (NVIDIA/nccl, src/init.cc, setCommAbortFlags and commReclaim). So one that
+ * is aborted alone waits for ever while a kernel of another one waits for a lost rank. From version
  * 2.22 on, the aborts of a group set all flags before any memory is freed. In earlier versions each
  * abort has a thread of its own, to the same effect.
  *
@@ -81,7 +81,7 @@ enum lw_status nccl_check_async(struct exec_world *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- calls that block --------------------------------------------------------------------------- */
+/* --- calls that block ------------------------------------------------------------------------- */
 
 enum { WATCH_NS = 20000000, STOP_NS = 200000000 };
 #define ABORT_NS INT64_C(5000000000)
@@ -270,7 +270,7 @@ static enum lw_status leave(struct exec_world *w, struct exec_comm *c, ncclResul
                    (double)w->how.timeout_ns * 1e-9);
 }
 
-/* --- opening -------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* NCCL refuses two ranks on one device; what to do about it is added to its message. */
 static enum lw_status explain_shared(struct exec_world *w, enum lw_status status,
@@ -539,7 +539,7 @@ void nccl_comms_close(struct exec_world *w, bool abort)
     watch_close(w);
 }
 
-/* --- collectives -------------------------------------------------------------------------------- */
+/* --- collectives ------------------------------------------------------------------------------ */
 
 struct range {
     char *mem;

@@ -52,7 +52,7 @@ enum lw_status nccl_wait_setup(struct exec_world *w, struct lw_err *err)
     return nccl_cu(r, "cuStreamQuery", err);
 }
 
-/* --- memory ------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static enum lw_status take(const struct exec_world *w, struct block *b, struct lw_err *err)
 {
@@ -124,7 +124,7 @@ void nccl_mem_free(struct exec_world *w, CUdeviceptr at)
     }
 }
 
-/* --- kernels ------------------------------------------------------------------------------------ */
+/* --- kernels ---------------------------------------------------------------------------------- */
 
 static enum lw_status load_kernels(struct exec_world *w, struct lw_err *err)
 {
@@ -151,7 +151,7 @@ enum lw_status nccl_launch(struct exec_world *w, CUstream s, enum kernel_id k, v
                    kernel_names[k], err);
 }
 
-/* --- time --------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 static enum lw_status new_timer(struct exec_world *w, CUevent *e, struct lw_err *err)
 {
@@ -272,7 +272,7 @@ enum lw_status nccl_time_of(const struct exec_world *w, CUevent e, int64_t *ns, 
     return LW_OK;
 }
 
-/* --- the device --------------------------------------------------------------------------------- */
+/* --- the device ------------------------------------------------------------------------------- */
 
 static enum lw_status open_flags(struct exec_world *w, struct lw_err *err)
 {

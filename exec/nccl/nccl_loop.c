@@ -220,7 +220,7 @@ enum lw_status nccl_loop_collective(struct command *cmd, bool *issued, struct lw
     return LW_OK;
 }
 
-/* --- sends and receives ------------------------------------------------------------------------- */
+/* --- sends and receives ----------------------------------------------------------------------- */
 
 /* The oldest item of `other` that pairs with item k of `c`. */
 static struct p2p *counterpart(const struct command *c, int32_t k, struct command *other)

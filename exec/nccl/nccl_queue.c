@@ -43,7 +43,7 @@ enum lw_status nccl_give(struct exec_world *w, const struct command *c, const st
     return nccl_pump(w, err);
 }
 
-/* --- measured ops ------------------------------------------------------------------------------- */
+/* --- measured ops ----------------------------------------------------------------------------- */
 
 void nccl_flight_drop(struct exec_world *w, struct flight *f)
 {
@@ -188,7 +188,7 @@ enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- handing over ------------------------------------------------------------------------------- */
+/* --- handing over ----------------------------------------------------------------------------- */
 
 static enum lw_status issue_compute(struct command *c, struct lw_err *err)
 {

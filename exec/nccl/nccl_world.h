@@ -110,7 +110,7 @@ struct exec_stream {
     struct exec_world *world;
     CUstream cu;
     int32_t rank;
-    int64_t n_queued, n_landed;         /* entries of the driver's queue: submitted, known to be done */
+    int64_t n_queued, n_landed; /* entries of the driver's queue: submitted, known to be done */
     int64_t *clock;                     /* device word: when the running task began */
     CUdeviceptr result[N_FILLERS];      /* of what fills its time; 0 = none yet */
     CUdeviceptr product;                /* result of the plan's products; 0 = none yet */
@@ -218,7 +218,8 @@ struct exec_world {
     struct loaded *loaded;
     bool had_batch;          /* their lengths are measured again before the next */
     struct rates rates;
-    atomic_bool stop, failed, told; /* failed: not by a plain abort; told: the other processes know */
+    /* failed: not by a plain abort; told: the other processes know */
+    atomic_bool stop, failed, told;
     pthread_mutex_t mutex;   /* guards why */
     struct lw_err why;       /* of the stop */
     double memory_bytes;     /* of the device */
@@ -273,7 +274,8 @@ enum lw_status nccl_begin(struct exec_stream *s, struct flight **f, struct lw_er
 enum lw_status nccl_end(struct exec_stream *s, struct flight *f, struct exec_stamp *stamp,
                         struct lw_err *err);
 
-void nccl_flight_drop(struct exec_world *w, struct flight *f); /* begun, never ended; NULL is fine */
+/* begun, never ended; NULL is fine */
+void nccl_flight_drop(struct exec_world *w, struct flight *f);
 
 /* nccl_compute.c */
 enum lw_status nccl_compute_open(struct exec_world *w, struct lw_err *err);

@@ -1,5 +1,5 @@
-/* The writer of docs/formats/calls.md. Lines are formatted by hand, since they are the whole cost of
- * a recording, into a shared mapping of the file: a process that ends by a signal or _exit loses
+/* The writer of docs/formats/calls.md. Lines are formatted by hand, since they are the whole cost
+ * of a recording, into a shared mapping of the file: a process that ends by a signal or _exit loses
  * nothing. The file is extended by a window at a time, its blocks are reserved before they are
  * mapped (a full disk is an error here, not a SIGBUS later), and what is not used is cut off when
  * the process exits; after a kill zero bytes follow the last line. */

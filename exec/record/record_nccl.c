@@ -161,9 +161,9 @@ ncclResult_t ncclCommInitAll(ncclComm_t *list, int n, const int *devices)
     return r;
 }
 
-/* Children whose handles NCCL has not written yet: it does so when a split of a parent that does not
- * block, or within a group, ends. The program learns of that from the parent's state, or from the
- * end of the group; until then the place of the handle lives. */
+/* Children whose handles NCCL has not written yet: it does so when a split of a parent that does
+ * not block, or within a group, ends. The program learns of that from the parent's state, or from
+ * the end of the group; until then the place of the handle lives. */
 enum { MAX_PENDING = 64 };
 static struct {
     pthread_mutex_t mutex;

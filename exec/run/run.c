@@ -34,7 +34,7 @@ struct lw_exec_options lw_exec_options_default(void)
                                     .optimizer = exec_optimizer_of(EXEC_SGD)};
 }
 
-/* --- set-up ------------------------------------------------------------------------------------- */
+/* --- set-up ----------------------------------------------------------------------------------- */
 
 /* A compute op without a time of its own is one product, if that can be. */
 static enum lw_status refuse_untimed(const struct exec_run *r, int32_t i, struct lw_err *err)
@@ -230,7 +230,7 @@ static enum lw_status set_up(struct exec_run *r, struct lw_err *err)
     return exec_create_comms(r, err);
 }
 
-/* --- the whole ---------------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 /* The host's time in calls that submitted the batch. */
 static void note_submission(struct exec_run *r, int32_t n_steps, int64_t before_ns)

@@ -57,7 +57,7 @@ struct lw_exec_options {
     double link_bytes_per_s;    /* > 0: paced links between nodes, or all of one node */
     int64_t link_latency_ns;
     struct exec_optimizer optimizer;
-    int32_t consolidate;        /* rank that puts its data group's optimizer state together; -1 = none */
+    int32_t consolidate; /* rank that puts its data group's optimizer state together; -1 = none */
     bool loop;                  /* all ranks as streams of one device */
     bool registered;            /* buffers are registered with NCCL */
     char nccl_env[33]; /* hash of all --nccl-env in their order; "" = none */
@@ -92,8 +92,8 @@ struct lw_exec_call {
 struct lw_exec_result {
     struct lw_timeline timeline; /* sorted; warm-up steps included; free with lw_exec_result_free */
     int32_t n_steps, n_warmup;   /* that ran to their end */
-    int32_t *first_of_batch, n_batches; /* steps from which ranks began together, after a pause that is
-                                         * not in the timeline */
+    /* steps from which ranks began together, after a pause that is not in the timeline */
+    int32_t *first_of_batch, n_batches;
     enum exec_honesty honesty;
     bool oversubscribed;
     int32_t n_cores;
@@ -106,8 +106,9 @@ struct lw_exec_result {
     char settings[512];          /* as in exec_facts; "" = nothing */
     struct exec_device_state state, *states; /* of this process; [n_states] of all processes */
     int32_t n_states;            /* 0: there is one process */
-    double others_share;         /* of all processors' time, taken by other programs from the opening to
-                                  * the end; -1 = not known, or ranks are processes */
+    /* of all processors' time, taken by other programs from the opening to the end; -1 = not
+       known, or ranks are processes */
+    double others_share;
     double submit_ns, graph_submit_ns; /* this process's time in calls that submit a step, op by
                                         * op and as a graph: means; 0 = no step was submitted so */
     int64_t clock_error_ns;      /* how far apart the clocks of the ranks' processes may still be */
@@ -117,16 +118,18 @@ struct lw_exec_result {
                                   * steps of the timeline */
     int64_t n_checked_bytes;     /* parameters and optimizer state compared, over all ranks */
     int64_t n_consolidated_bytes; /* of optimizer state on the rank that consolidates */
-    int64_t n_checked_message_bytes; /* what communication without a bucket brought, over all steps */
+    /* what communication without a bucket brought, over all steps */
+    int64_t n_checked_message_bytes;
     lw_ps over;                  /* real memory work beyond the plan's times, per step and rank */
     double wall_s;
     struct lw_exec_call *calls;   /* [n_calls] where the backend has estimates */
     int32_t n_calls, calls_rank;  /* of this rank */
-    struct lw_exec_place *places; /* [n_places] when the run stopped: of this process's ranks, or of all */
+    /* [n_places] when the run stopped: of this process's ranks, or of all */
+    struct lw_exec_place *places;
     int32_t n_places;
     int32_t n_turned_away;        /* connections of strangers, of processes that met */
     char turned_away[160];        /* the last of them, and why */
-    bool speaks;                  /* this process stores the run: rank 0, or the next one when that is lost */
+    bool speaks; /* this process stores the run: rank 0, or the next one when that is lost */
 };
 
 /* The figures of a device's state by the names that results have; NULL-ended. */

@@ -11,7 +11,7 @@
 
 enum { NUMBER_BYTES = 8, KEPT = 2 }; /* KEPT: where the copies begin */
 
-/* --- size --------------------------------------------------------------------------------------- */
+/* --- size ------------------------------------------------------------------------------------- */
 
 /* Ranks of a tensor group. */
 static int32_t tensor_ranks(const struct lw_plan *p)
@@ -91,7 +91,7 @@ enum lw_status exec_norm_alloc(struct exec_tensors *m, int32_t rank, struct lw_e
                : LW_OK;
 }
 
-/* --- parts -------------------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 static enum lw_status add_squares(const struct exec_tensors *m, const struct exec_place *at,
                                   int32_t a, int64_t first, int64_t n, enum lw_dtype number,
@@ -147,7 +147,7 @@ enum lw_status exec_norm_parts(const struct exec_tensors *m, const struct lw_op 
     return LW_OK;
 }
 
-/* --- what ranks clipped by ---------------------------------------------------------------------- */
+/* --- what ranks clipped by -------------------------------------------------------------------- */
 
 static enum lw_dtype number_of(const struct lw_plan *p, int32_t rank)
 {

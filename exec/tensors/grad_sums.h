@@ -30,4 +30,5 @@ enum lw_status exec_sums_add(struct exec_sums *s, const struct exec_tensors *m,
                              struct lw_err *err);
 
 /* The step has ended, and nothing is in flight: take its sums. LW_ENOMEM. */
-enum lw_status exec_sums_read(struct exec_sums *s, const struct exec_tensors *m, struct lw_err *err);
+enum lw_status exec_sums_read(struct exec_sums *s, const struct exec_tensors *m,
+                              struct lw_err *err);

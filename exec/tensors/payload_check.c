@@ -42,7 +42,7 @@ static bool read_payload(const struct exec_tensors *m, int32_t variant, int32_t 
     return l->group && l->m.count > 0;
 }
 
-/* --- ends --------------------------------------------------------------------------------------- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 static int32_t maker_of(const struct lw_plan *p, const struct lw_program *g, int32_t k)
 {
@@ -164,7 +164,7 @@ enum lw_status exec_payloads_made(const struct exec_tensors *m, int32_t variant,
     return LW_OK;
 }
 
-/* --- before and after the step ----------------------------------------------------------------- */
+/* --- before and after the step ---------------------------------------------------------------- */
 
 static bool is_apart(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t i)
 {

@@ -95,7 +95,7 @@ static int64_t terms_of(const struct lw_plan *p)
     return most * exec_plan_micro_batches(p) * sharers(p);
 }
 
-/* --- layout ------------------------------------------------------------------------------------- */
+/* --- layout ----------------------------------------------------------------------------------- */
 
 static enum lw_status alloc_layout(struct exec_tensors *m, struct exec_layout *l, int32_t n_ops,
                                    struct lw_err *err)
@@ -382,7 +382,7 @@ bool exec_shard_is_mine(const struct exec_tensors *m, int32_t shard, int32_t ran
     return owner < 0 || owner == m->member.data[rank];
 }
 
-/* --- memory ------------------------------------------------------------------------------------- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static enum lw_status alloc_some(struct exec_tensors *m, int32_t rank, int64_t bytes, void **mem,
                                  struct lw_err *err)

@@ -17,7 +17,7 @@
  * set and compare them. Op numbers count within the program; -1 = none. See payload_check.h. */
 struct exec_payload_ends {
     int32_t *maker, *taker;       /* [n_ops] of an all-reduce; both or none */
-    int32_t *made, *next_made;    /* [n_ops] of any op: the first that it makes; of that, the next */
+    int32_t *made, *next_made; /* [n_ops] of any op: the first that it makes; of that, the next */
     int32_t *taken, *next_taken;
 };
 
@@ -29,7 +29,7 @@ struct exec_layout {
     bool *produced;        /* [n_params] a backward op of the program completes it */
     bool *copied_out;      /* [n_buckets] back into the gradients */
     bool *cast;            /* [n_buckets] reduced in another type than it is filled in */
-    int64_t *stage_at;     /* [n_buckets] offset in the bucket memory, bytes; -1 = another variant's */
+    int64_t *stage_at; /* [n_buckets] offset in the bucket memory, bytes; -1 = another variant's */
     int64_t *wire_at;      /* [n_buckets] what is reduced; = stage_at unless cast */
     int32_t *divisor;      /* [n_buckets] members of the group that reduces it; 1 = nobody */
     int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights before it is
@@ -37,13 +37,15 @@ struct exec_layout {
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */
     bool *apart;           /* [n_ops] its slot serves no other message, in any variant */
     int32_t *before_of;    /* [n_ops] the message whose slot it took over; -1 = none */
-    int32_t *turn_of;      /* [n_ops of the program] which op of its communicator it is; of messages, of
-                            * those with this peer and direction */
+    /* [n_ops of the program] which op of its communicator it is; of messages, of those with this
+       peer and direction */
+    int32_t *turn_of;
     struct lw_message_ends flow; /* of messages between stages */
     struct exec_payload_ends payloads;
-    bool scales;           /* gradients are averaged and clipped in place, for the optimizer to read */
+    bool scales; /* gradients are averaged and clipped in place, for the optimizer to read */
     int64_t bucket_bytes;
-    int64_t apart_bytes, shared_bytes; /* of scratch: where slots of one message each end; all others */
+    /* of scratch: where slots of one message each end; all others */
+    int64_t apart_bytes, shared_bytes;
 };
 
 enum { EXEC_MAX_STATES = 2 };
@@ -60,14 +62,14 @@ struct exec_rank_memory {
 struct exec_weight_places {
     int64_t *at;                 /* [n_params] offset in weights, bytes */
     int64_t *bucket_at;          /* [n_buckets] the same of flat buffers of weights; -1 = others */
-    int64_t *wire_at;            /* [n_buckets] what of them travels: the same, unless it is narrowed */
+    int64_t *wire_at; /* [n_buckets] what of them travels: the same, unless it is narrowed */
     uint8_t *travels_as;         /* [n_params] enum lw_dtype of its weights on the wire; their own,
                                   * unless a flat buffer is narrowed */
 };
 
 /* Where the rows of sparse gradients lie. */
 struct exec_sparse_places {
-    int64_t *rows;               /* [plan->n_sparse] of a rank's own list; 0 = it is not reduced so */
+    int64_t *rows; /* [plan->n_sparse] of a rank's own list; 0 = it is not reduced so */
     int64_t *at;                 /* [plan->n_sparse] the list's offset in rows, bytes */
     int64_t bytes;               /* of all rows */
 };
@@ -102,9 +104,9 @@ struct exec_tensors {
     int64_t *grad_at;            /* [n_params] offset in grads, bytes */
     bool has_masters;            /* some parameter is not f32 */
     bool clips;                  /* the plan does: by what follows in squares */
-    double *squares;             /* [steps * n_local] of all gradients, as each local rank had them */
+    double *squares; /* [steps * n_local] of all gradients, as each local rank had them */
     int64_t squares_capacity;
-    struct exec_rows *lists;     /* [n_variants * n_ranks * plan->n_sparse] of local ranks, by layout */
+    struct exec_rows *lists; /* [n_variants * n_ranks * plan->n_sparse] of local ranks, by layout */
     int64_t weight_bytes, n_state, grad_bytes, bucket_bytes, scratch_bytes, copy_bytes;
     int64_t least_message_bytes; /* of a layout that does not compare: memory serves both */
     int64_t product_elements;    /* of a matrix of the largest product */
@@ -126,10 +128,11 @@ struct exec_sums;
 struct exec_place {
     int32_t step, pass;           /* optimizer step; pass within it */
     int32_t rank;
-    const struct exec_layout *layout;  /* of the pass that ends the step: it says where gradients lie */
+    /* of the pass that ends the step: it says where gradients lie */
+    const struct exec_layout *layout;
     bool *filled;                 /* [n_params] gradient holds something of this step already */
     int32_t micro_batches;        /* of the plan, per pass */
-    int32_t slot;                 /* of the step in its batch: where it keeps what is read after it */
+    int32_t slot; /* of the step in its batch: where it keeps what is read after it */
     struct exec_sums *sums;       /* of what the optimizer reads; NULL = the step is not compared */
     bool *copied;                 /* [n_params] its bucket holds a sum of this step already */
 };
@@ -141,7 +144,8 @@ enum lw_status exec_plan_is_safe(const struct lw_plan *p, struct lw_err *err);
 /* Lay out and allocate; weights get their first values. n_passes: largest number of passes of a
  * step. The plan is borrowed. LW_ENOTSUP: what this version does not execute, named. */
 enum lw_status exec_tensors_init(struct exec_tensors *m, struct lw_err *err);
-enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err); /* without a world */
+/* without a world */
+enum lw_status exec_tensors_lay_out(struct exec_tensors *m, struct lw_err *err);
 /* Everything is again as before the first step, in a layout that does not compare; the memory
  * stays. Nothing is in flight. After an error *m is as it was. */
 enum lw_status exec_tensors_restart(struct exec_tensors *m, struct lw_err *err);

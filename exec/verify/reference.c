@@ -16,7 +16,7 @@
 #include "exec/cpu/sparse_rows.h"
 #include "exec/tensors/sparse_memory.h"
 
-/* --- one gradient ------------------------------------------------------------------------------- */
+/* --- one gradient ----------------------------------------------------------------------------- */
 
 /* The micro-batches in which a program completes a parameter: counted by op. */
 static double add_terms(const struct exec_reference *f, struct exec_gradient *g, int32_t variant,
@@ -147,7 +147,7 @@ double exec_reference_term(const struct exec_reference *f, int32_t param, int32_
                : add_rank(f, copy, other, f->n_steps - 1, first_of_last_step(f), element, NULL, 0);
 }
 
-/* --- clipping ----------------------------------------------------------------------------------- */
+/* --- clipping --------------------------------------------------------------------------------- */
 
 /* f->sum[n] divided, scaled, and rounded to the gradient's type. */
 static void clip(struct exec_reference *f, int32_t param, int32_t divisor, double squares)
@@ -273,7 +273,7 @@ bool exec_reference_alike(const struct exec_reference *f, int32_t param, int32_t
            (!f->own_squares || in_one_replica(p, rank, other));
 }
 
-/* --- the run ------------------------------------------------------------------------------------ */
+/* --- the run ---------------------------------------------------------------------------------- */
 
 /* Weights as they come back from the wire; `room` holds as many of any type. */
 static void narrow(const struct exec_reference *f, int32_t param, void *weights, void *room)

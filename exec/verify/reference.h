@@ -17,14 +17,15 @@ struct exec_reference {
     void *context;
     int32_t n_steps, micro_batches;
     float *weights, *state[EXEC_MAX_STATES], *sum; /* [largest parameter] of the one run last */
-    void *own, *got;             /* [the same, of any type]: own its weights in their type, got: room
-                                  * for what it is compared with */
+    /* [the same, of any type]: own its weights in their type, got: room for what it is compared
+       with */
+    void *own, *got;
     void *before;                /* own, but for the last step's update; NULL: the plan gathers no
                                   * weights ahead */
     bool *copied;                /* [n_params] at several stages */
     double *squares;             /* [n_steps] of all gradients but those of ignored parameters */
-    double *own_squares;         /* [n_local * n_steps] of these, in the rank's replica of the model;
-                                  * NULL = there are none */
+    /* [n_local * n_steps] of these, in the rank's replica of the model; NULL = there are none */
+    double *own_squares;
 };
 
 /* Norms are taken here, where the plan clips. Frees what it made when it fails. */

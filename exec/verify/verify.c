@@ -86,7 +86,7 @@ static void explain(const struct exec_reference *f, int32_t param, int32_t rank,
     }
 }
 
-/* --- what ranks hold ---------------------------------------------------------------------------- */
+/* --- what ranks hold -------------------------------------------------------------------------- */
 
 /* What a rank holds of a parameter, whole, at mem; and what it should hold. */
 struct held {
@@ -183,7 +183,7 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
     return LW_OK;
 }
 
-/* --- what optimizers read ----------------------------------------------------------------------- */
+/* --- what optimizers read --------------------------------------------------------------------- */
 
 static int compare_keys(const struct exec_sum *a, const struct exec_sum *b)
 {
@@ -304,7 +304,7 @@ static enum lw_status verify_param(struct check *k, int32_t param, struct lw_err
     return LW_OK;
 }
 
-/* --- norms -------------------------------------------------------------------------------------- */
+/* --- norms ------------------------------------------------------------------------------------ */
 
 /* The first of elements [first, first + n) of the last gradient that is not the reference's,
  * which lies in f->sum; -1 = none, or it cannot be read. */
@@ -381,7 +381,7 @@ static enum lw_status verify_norms(struct exec_reference *f, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- all ---------------------------------------------------------------------------------------- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, struct exec_sums *sums,
                            int64_t *n_bytes, struct lw_err *err)

@@ -13,8 +13,8 @@
  *
  *   tables    every index and range lies inside its table; ranks, groups, buckets, shards agree
  *   terms     each gradient is reduced once, whole, before the update; weights are there when used
- *   hazards   uses of one buffer, of which one changes it, are ordered: the order of the list, which
- *             terms, shard and norm follow, is the order in time
+ *   hazards   uses of one buffer, of which one changes it, are ordered: the order of the list,
+ *             which terms, shard and norm follow, is the order in time
  *   shard     what one member updates reaches all others; reduces go to owners
  *   norm      gradients are clipped by a norm in which each element counts once
  *   comm      members of a communicator issue the same collectives; sends meet receives
@@ -27,7 +27,8 @@ enum lw_status lw_check_comm(const struct lw_plan *p, struct lw_err *err);
 
 /* Of the program that `uses` is set to; what several programs share is prepared once. */
 struct lw_terms;
-enum lw_status lw_check_terms_init(struct lw_terms **out, const struct lw_uses *uses, struct lw_err *err);
+enum lw_status lw_check_terms_init(struct lw_terms **out, const struct lw_uses *uses,
+                                   struct lw_err *err);
 enum lw_status lw_check_terms(struct lw_terms *k, struct lw_err *err);
 void lw_check_terms_free(struct lw_terms *k);
 

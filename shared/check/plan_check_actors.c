@@ -8,7 +8,7 @@
 #include "shared/plan/op.h"
 #include "shared/numbers/order.h"
 
-/* --- can roles stand for ranks? ----------------------------------------------------------------- */
+/* --- can roles stand for ranks? --------------------------------------------------------------- */
 
 /* In each class, a role meets one set of roles. class_of: the smallest of the set. */
 static bool collectives_fold(struct lw_check_run *k)
@@ -84,7 +84,7 @@ static void count_expected_roles(struct lw_check_run *k)
     }
 }
 
-/* --- tables ------------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 struct call {
     int32_t number, op;

@@ -29,7 +29,7 @@ static struct lw_program program_of(const struct lw_plan *p, int32_t variant, in
     return p->programs[(int64_t)variant * p->n_roles + role];
 }
 
-/* --- collectives -------------------------------------------------------------------------------- */
+/* --- collectives ------------------------------------------------------------------------------ */
 
 static void list_collectives(struct comm_check *k)
 {

@@ -198,12 +198,13 @@ enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
     return s;
 }
 
-/* --- roles in place of ranks -------------------------------------------------------------------- */
+/* --- roles in place of ranks ------------------------------------------------------------------ */
 
 struct folding {
     const struct lw_plan *p;
     struct lw_matches *out;
-    int32_t *ranks_of, *first_of; /* [n_ranks] ranks by role and index; [n_roles] where one begins */
+    /* [n_ranks] ranks by role and index; [n_roles] where one begins */
+    int32_t *ranks_of, *first_of;
     int32_t *role_of_row;         /* [n_operand_rows] role of all peers of the row, as looked at for
                                    * role seen_by[row] and class seen_in[row] */
     int32_t *seen_by, *seen_in;
@@ -352,7 +353,7 @@ static enum lw_status fold(const struct lw_plan *p, struct lw_matches *out, stru
     return memory ? LW_OK : lw_fail_nomem(err);
 }
 
-/* --- what an op says itself --------------------------------------------------------------------- */
+/* --- what an op says itself ------------------------------------------------------------------- */
 
 static int64_t most_of_ranks(const struct lw_plan *p, int32_t role, const struct lw_op *o)
 {

@@ -40,7 +40,7 @@ struct norm {
     int32_t n_met;
 };
 
-/* --- one chain ---------------------------------------------------------------------------------- */
+/* --- one chain -------------------------------------------------------------------------------- */
 
 static bool names_norm(const struct lw_plan *p, const struct lw_op *o)
 {
@@ -173,7 +173,7 @@ static enum lw_status check_program(struct norm *k, int32_t role, struct lw_err 
     return LW_OK;
 }
 
-/* --- what reaches a rank ------------------------------------------------------------------------ */
+/* --- what reaches a rank ---------------------------------------------------------------------- */
 
 static const struct chain *chain_of(const struct norm *k, int32_t rank)
 {
@@ -321,7 +321,7 @@ static enum lw_status check_ranks(struct norm *k, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- all ---------------------------------------------------------------------------------------- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static enum lw_status check_variant(struct norm *k, struct lw_err *err)
 {

@@ -85,7 +85,8 @@ static inline bool is_issued(const struct lw_check_run *k, int32_t actor, int32_
 }
 
 /* The actor that a send or receive meets, and its op there. */
-static inline int32_t partner(const struct lw_check_run *k, int32_t actor, int32_t op, int32_t *mate)
+static inline int32_t partner(const struct lw_check_run *k, int32_t actor, int32_t op,
+                              int32_t *mate)
 {
     const struct lw_matches *m = k->matches;
 

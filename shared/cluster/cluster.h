@@ -45,7 +45,7 @@ struct lw_device {
     struct lw_figure n_sms;
     struct lw_figure launch_ps;                  /* host time to launch one op */
     int32_t n_work;
-    struct lw_work_table *work;                  /* measured over sizes: wins over the rates above */
+    struct lw_work_table *work; /* measured over sizes: wins over the rates above */
 };
 
 /* What the framework and the driver take of the device's memory before the first tensor: the
@@ -61,7 +61,8 @@ enum lw_link_level {
     LW_LINK_INTRA,
     LW_LINK_INTER,
     LW_LINK_HOST,   /* a device's way to the host */
-    LW_LINK_BRIDGE, /* what several devices share on that way; bytes_per_s: both directions together */
+    /* what several devices share on that way; bytes_per_s: both directions together */
+    LW_LINK_BRIDGE,
     LW_N_LINK_LEVELS,
 };
 
@@ -97,11 +98,11 @@ struct lw_interference {
     struct lw_figure sms_per_channel;            /* ... for each channel that it runs on, where the
                                                   * cost model tells channels; comm_sms otherwise */
     struct lw_figure memory_bytes_per_comm_byte; /* device memory traffic per byte reduced */
-    struct lw_figure comm_on_compute_core;       /* share of the compute core it wants; 1: runs on it */
+    struct lw_figure comm_on_compute_core; /* share of the compute core it wants; 1: runs on it */
     struct lw_figure comm_workers;               /* collectives of one communicator that the library
                                                   * runs at once (gloo: 2 threads); absent: 1 */
-    struct lw_figure fair_links;                 /* 1: whatever moves at once shares devices' links and
-                                                  * nodes' adapters max-min fairly */
+    /* 1: whatever moves at once shares devices' links and nodes' adapters max-min fairly */
+    struct lw_figure fair_links;
 };
 
 /* What a pair is of: compute (and copies), or communication of one kind. */
@@ -122,8 +123,9 @@ struct lw_pair_rate {
 
 /* The host as a reducer of its devices' gradients (hfreduce). */
 struct lw_host {
-    struct lw_figure n_numa;      /* memory nodes that devices read results from once each (GDRCopy);
-                                   * absent: each device copies for itself */
+    /* memory nodes that devices read results from once each (GDRCopy); absent: each device
+       copies for itself */
+    struct lw_figure n_numa;
     struct lw_figure piece_bytes; /* of one device's buffer in each stage of its pipeline */
 };
 
@@ -133,12 +135,12 @@ struct lw_nccl_facts {
     struct lw_figure multicast;          /* 1: NVSwitch with multicast (NVLink SHARP) */
     struct lw_figure amd_host;           /* 1: x86 of AMD */
     struct lw_figure arm_host;           /* 1: no x86 */
-    struct lw_figure collnet;            /* 1: the network reduces (SHARP), and NCCL is told to use it */
+    struct lw_figure collnet; /* 1: the network reduces (SHARP), and NCCL is told to use it */
     struct lw_figure devices_per_host;   /* of one operating system, where a node has several */
     struct lw_figure ll128;              /* 0: the protocol is switched off (NCCL_PROTO=^LL128) */
     struct lw_figure adapter_bytes_per_s; /* that an adapter reports and its link does not reach */
     struct lw_figure net_latency_ps;     /* that the network plug-in adds to a step between nodes */
-    struct lw_figure post_ps;            /* host time to post a network operation (NCCL_NET_OVERHEAD) */
+    struct lw_figure post_ps; /* host time to post a network operation (NCCL_NET_OVERHEAD) */
     const char *algo, *proto;            /* as NCCL_ALGO and NCCL_PROTO; "" or NULL: not set */
 };
 
@@ -176,7 +178,8 @@ struct lw_cluster {
     struct lw_host host;
     struct lw_nccl_facts nccl;
     bool calibrated;                       /* measured on the machine itself */
-    struct lw_figure price_per_device_hour; /* in any currency; of no prediction, so not in the hash */
+    /* in any currency; of no prediction, so not in the hash */
+    struct lw_figure price_per_device_hour;
     const char *about;                     /* one line, with the source */
 };
 

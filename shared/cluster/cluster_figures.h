@@ -5,8 +5,8 @@
  *     row(member, "unit", RANGE)     its name in the file is the member's
  *     time(stem)                     member stem_ps, whole ps; "stem_ns" in the file
  *
- * The file format, the check (RANGE is one of shared/cluster/cluster.c) and what shows a cluster are
- * made from these lists. */
+ * The file format, the check (RANGE is one of shared/cluster/cluster.c) and what shows a cluster
+ * are made from these lists. */
 
 #define LW_DEVICE_FIGURES(row, time) \
     row(gemm_efficiency, "", SHARE) \

@@ -42,7 +42,8 @@ enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct
 /* LW_EPLAN when the plan in the file fails lw_plan_check, or when its "hash" is not that of its
  * contents (it was edited; without the field "hash" it is taken as it is). unchecked: read without
  * these two. Every index is verified in any case. */
-enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err);
+enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p,
+                            struct lw_err *err);
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err);
 
 /* A name with '/', that ends in .json or .gz, "-", or of a file that is there. Others may

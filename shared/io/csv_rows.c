@@ -11,7 +11,7 @@
 
 #include "shared/numbers/units.h"
 
-/* --- lines and cells ---------------------------------------------------------------------------- */
+/* --- lines and cells -------------------------------------------------------------------------- */
 
 /* The next line as [*at, *end), without its line break; false after the last. */
 static bool next_line(const char **from, const char *limit, const char **at, const char **end)
@@ -194,7 +194,7 @@ enum lw_status lw_rows_read(const struct lw_input *in, struct lw_rows *out, stru
 
 LW_FREE_BY_ARENA(lw_rows_free, struct lw_rows)
 
-/* --- values -------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 int32_t lw_rows_column(const struct lw_rows *r, const char *title)
 {

@@ -19,7 +19,7 @@
 #include "shared/io/own_output.h"
 #include "shared/io/used_files.h"
 
-/* --- names that a signal's handler removes ------------------------------------------------------ */
+/* --- names that a signal's handler removes ---------------------------------------------------- */
 
 enum { MOST_NAMES = 8 };
 static char *volatile names[MOST_NAMES];
@@ -60,7 +60,7 @@ static void forget_name(const char *name)
             names[i] = NULL;
 }
 
-/* --- opening ------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static void forget(struct lw_output *out)
 {
@@ -235,7 +235,7 @@ enum lw_status lw_output_try(const char *path, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- the end ------------------------------------------------------------------------------------ */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* A name in the target's folder for a complete file that has none. */
 static int give_name(struct lw_output *out, int fd)

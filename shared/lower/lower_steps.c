@@ -61,7 +61,8 @@ static enum lw_status add_passes(struct lw_lowering *l, struct lw_err *err)
     }
     int64_t passes = l->s->no_sync + 1;
     for (int32_t i = 0; r->n_initial_passes == 1 && i < l->n_parts; i++)
-        lw_bucketing_free(&l->parts[i].initial.buckets); /* written down; no later pass reads them */
+        /* written down; no later pass reads them */
+        lw_bucketing_free(&l->parts[i].initial.buckets);
     if (r->n_initial_passes > 1) {
         LW_TRY(lw_write_pass(l, &second, &v, err));
         add_cycle(l, acc, v);

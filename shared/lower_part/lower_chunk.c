@@ -132,7 +132,8 @@ static enum lw_status list_ready(struct lw_part *d, struct lw_err *err)
 
     LW_TAKE(&d->arena, d->work.ready, back->n_ready, err);
     LW_TAKE(&d->arena, d->work.first_ready, w->n_modules + 2L, err);
-    int32_t *first = d->work.first_ready + 1; /* counted one too far, so that filling moves it back */
+    /* counted one too far, so that filling moves it back */
+    int32_t *first = d->work.first_ready + 1;
     for (int32_t i = 0; i < back->n_ready; i++)
         first[w->params[back->ready[i]].module + 1]++;
     for (int32_t m = 0; m < w->n_modules; m++)
@@ -176,8 +177,8 @@ static bool again(const struct lw_strategy *s, const struct lw_module *m)
            (full < 0 || full != m->kept_bytes[LW_RECOMPUTE_NONE]);
 }
 
-/* --recompute-layers N: the first N modules of the part that have something to do again (Megatron-LM's
- * method "block"); the others keep what they have. */
+/* --recompute-layers N: the first N modules of the part that have something to do again
+ * (Megatron-LM's method "block"); the others keep what they have. */
 static enum lw_recompute mode_of(const struct lw_part *d, int32_t module)
 {
     int64_t n = 0;

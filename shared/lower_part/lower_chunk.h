@@ -46,7 +46,7 @@ struct lw_part_buffer {
     int32_t first_item, n_items;
     int64_t elements;            /* padding included */
     bool expert;                 /* its members share the experts' gradients */
-    int32_t module;              /* gathered around its forward and backward; -1: after the optimizer */
+    int32_t module; /* gathered around its forward and backward; -1: after the optimizer */
     int32_t first_user;          /* the lowest module that uses it, with units; else -1 */
     int32_t turn;                /* its place in shards.forward, if there is one */
     bool root;                   /* of all modules outside the blocks: gathered around theirs too */
@@ -54,7 +54,7 @@ struct lw_part_buffer {
 
 struct lw_part_shards {
     int32_t n, n_shards, n_buffers, n_items, shards_room;
-    int32_t *param_of;           /* [n] what a sharded optimizer is given: all but later tied ones */
+    int32_t *param_of; /* [n] what a sharded optimizer is given: all but later tied ones */
     struct lw_shard_param *as_given; /* [n] */
     struct lw_shard *shards;     /* [n_shards] of the part's parameters, by parameter */
     struct lw_part_buffer *buffers;
@@ -72,8 +72,8 @@ struct lw_part_shards {
                                   * without --overlap-param-gather */
 };
 
-/* The plan's numbers of a part's computing, and what it makes ready. Lists are by module unless said
- * otherwise. */
+/* The plan's numbers of a part's computing, and what it makes ready. Lists are by module unless
+ * said otherwise. */
 struct lw_part_work {
     bool tells_kept;             /* every module tells the activations that it keeps */
     uint8_t *marks;              /* enum lw_tensor_mark, after stretch i those from first_mark[i] */
@@ -117,7 +117,7 @@ struct lw_part {
     int32_t *unused;             /* [n_unused] parameters */
     struct lw_part_set initial, rebuilt;
     struct lw_part_shards shards; /* n == 0: every member updates everything */
-    int32_t *root_of;            /* [buckets of initial] reduced to this member; NULL = all-reduced */
+    int32_t *root_of; /* [buckets of initial] reduced to this member; NULL = all-reduced */
     int32_t n_empty, *empty;     /* [n_empty] roots of empty buckets, reduced after the backward */
     enum lw_scaling scaling;     /* where gradients are averaged */
     enum lw_bucket_storage storage;
@@ -238,8 +238,8 @@ enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err);
  * holds one, NULL = dense; rows that so many members have together, at most; what a bucket
  * takes, of its gradients' type. */
 const struct lw_sparse *lw_part_sparse(const struct lw_part *d, int32_t param);
-const struct lw_sparse *lw_part_sparse_bucket(const struct lw_part *d, const struct lw_part_set *set,
-                                              int32_t b);
+const struct lw_sparse *lw_part_sparse_bucket(const struct lw_part *d,
+                                              const struct lw_part_set *set, int32_t b);
 int64_t lw_part_rows(const struct lw_part *d, const struct lw_sparse *x, int32_t n_members);
 int64_t lw_part_bucket_bytes(const struct lw_part *d, const struct lw_part_set *set, int32_t b);
 /* What one member's collective of that turn brings. */

@@ -4,8 +4,8 @@
  *   ZeRO-1  a unit is a gradient bucket: the policy's. Its weights are all-gathered after the
  *           optimizer, or ahead (lower_param_gather.c). Whole gradients stay (Megatron's
  *           distributed optimizer, DeepSpeed).
- *   ZeRO-2  the same, but gradients take room from the first backward that writes into a bucket until
- *           the bucket is reduced.
+ *   ZeRO-2  the same, but gradients take room from the first backward that writes into a bucket
+ *           until the bucket is reduced.
  *   ZeRO-3  a unit is what one module trains, per dtype and device. Its weights are all-gathered
  *           before the module's forward and again before its backward, and freed after each;
  *           the last module of a part keeps them, because its backward comes first. A module

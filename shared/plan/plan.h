@@ -80,7 +80,7 @@ struct lw_plan_param {
     int8_t device;
     uint8_t dtype;             /* enum lw_dtype */
     bool trainable, sparse, used, ignored;
-    bool expert;               /* ranks whose data coordinates are equal modulo strategy.ep hold the same */
+    bool expert; /* ranks whose data coordinates are equal modulo strategy.ep hold the same */
 };
 
 /* One bucket: gradients that are reduced by one collective. Slots say where each lies. */
@@ -88,8 +88,9 @@ struct lw_bucket {
     int32_t set;               /* bucket set, below */
     int32_t first_slot, n_slots;
     enum lw_dtype dtype;       /* on the wire */
-    int64_t bytes;             /* of the whole buffer, padding included; of a sparse gradient, what its
-                                * three all-gathers bring */
+    /* of the whole buffer, padding included; of a sparse gradient, what its three all-gathers
+       bring */
+    int64_t bytes;
     int64_t limit_bytes;       /* that applied when it was closed; 0 = none */
     int32_t first_offset;      /* into plan->offsets, one per slot; -1 = each begins where the one
                                 * before it ends, and nothing is written down */
@@ -104,18 +105,20 @@ struct lw_slot {
 /* What a bucket is. Sets hold gradients, weights, tied gradients or norms; a set of gradients
  * may hold buckets of sparse gradients. */
 enum lw_bucket_kind {
-    LW_BUCKET_GRADIENTS, /* reduced in the data group; its set belongs to the variants that name it */
-    LW_BUCKET_WEIGHTS,   /* a flat buffer of parameters: after a sharded optimizer step every member gets
-                          * it by a broadcast from the one owner, or by an all-gather of equal shares, the
-                          * r-th owned by member r */
-    LW_BUCKET_TIED,      /* gradients of parameters with copies on several stages: a stage sums them with
-                          * the others' over a communicator of the purpose LW_COMM_EMBEDDING before its
-                          * update */
-    LW_BUCKET_NORM,      /* one number and no gradients, one bucket per stage: the sum of the squares of all
-                          * gradients. A COPY_IN sums the squares that this rank counts, all-reduces add
-                          * those of other ranks, a COPY_OUT scales what this rank updates:
-                          * docs/design/grad_norm.md */
-    LW_BUCKET_SPARSE,    /* one sparse gradient, reduced by three all-gathers: docs/design/sparse.md */
+    /* reduced in the data group; its set belongs to the variants that name it */
+    LW_BUCKET_GRADIENTS,
+    /* a flat buffer of parameters: after a sharded optimizer step every member gets it by a
+       broadcast from the one owner, or by an all-gather of equal shares, the r-th owned by
+       member r */
+    LW_BUCKET_WEIGHTS,
+    /* gradients of parameters with copies on several stages: a stage sums them with the others'
+       over a communicator of the purpose LW_COMM_EMBEDDING before its update */
+    LW_BUCKET_TIED,
+    /* one number and no gradients, one bucket per stage: the sum of the squares of all
+       gradients. A COPY_IN sums the squares that this rank counts, all-reduces add those of
+       other ranks, a COPY_OUT scales what this rank updates: docs/design/grad_norm.md */
+    LW_BUCKET_NORM,
+    LW_BUCKET_SPARSE, /* one sparse gradient, reduced by three all-gathers: docs/design/sparse.md */
     LW_N_BUCKET_KINDS,
 };
 
@@ -127,7 +130,8 @@ enum lw_bucket_kind lw_bucket_kind_of_set(const char *name);
 /* The buckets of one stage: [first_bucket, +n_buckets), those of gradients in launch index
  * order. */
 struct lw_bucket_set {
-    const char *name;          /* "initial" or "rebuilt"; of another kind than gradients the kind's word */
+    /* "initial" or "rebuilt"; of another kind than gradients the kind's word */
+    const char *name;
     int32_t stage, first_bucket, n_buckets;
     int32_t kind;              /* enum lw_bucket_kind, never LW_BUCKET_SPARSE */
 };
@@ -164,7 +168,7 @@ struct lw_op {
                                 * form one group call and complete together; -1 = alone */
     int32_t work;              /* index into plan->works; -1 = work_ps holds */
     lw_ps work_ps;             /* own work; 0 for none; -1 = timed by the cluster (copies, comm) */
-    int64_t bytes;             /* payload as in shared/plan/cost.h; memory ops: bytes taken or freed */
+    int64_t bytes; /* payload as in shared/plan/cost.h; memory ops: bytes taken or freed */
     int32_t peer;              /* global rank: receiver, sender or root; -1 = none */
     int32_t operand;           /* row of operands that replaces bytes and peer; -1 = none */
     int32_t first_dep, n_deps; /* into plan->deps: ops of the same program, all before this one */

@@ -26,7 +26,8 @@ int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *memb
 int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p);
 int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p);
 int32_t lw_builder_module(struct lw_builder *b, int32_t stage);
-void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x);  /* ascending by parameter */
+/* ascending by parameter */
+void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x);
 void lw_builder_whole(struct lw_builder *b, int32_t param); /* of plan->whole; ascending */
 /* name NULL: the kind's word */
 int32_t lw_builder_set(struct lw_builder *b, enum lw_bucket_kind kind, const char *name,

@@ -12,7 +12,7 @@
 struct lw_sparse {
     int32_t param;             /* lists are ascending by it */
     int32_t row_numel;         /* elements of a row, >= 1; divides the parameter's */
-    int32_t touched_rows;      /* different rows with a gradient in one micro-batch, 1 .. all rows */
+    int32_t touched_rows; /* different rows with a gradient in one micro-batch, 1 .. all rows */
 };
 
 /* The entry of a parameter; NULL = none. */
@@ -21,7 +21,8 @@ const struct lw_sparse *lw_sparse_of(const struct lw_sparse *list, int32_t n, in
 /* Rows that one member sends after n_backwards, at most: rows of different micro-batches are
  * taken to be different as long as there are others. */
 int64_t lw_sparse_rows(const struct lw_sparse *x, int64_t numel, int64_t n_backwards);
-int64_t lw_sparse_row_bytes(const struct lw_sparse *x, enum lw_dtype gradient); /* its number and values */
+/* its number and values */
+int64_t lw_sparse_row_bytes(const struct lw_sparse *x, enum lw_dtype gradient);
 
 /* i64 that each member tells first: the shape of the parameter, at [0] rows and at [4] elements of
  * one, and at [8] how many rows follow; as c10d's gloo lays them out. */

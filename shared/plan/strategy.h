@@ -73,7 +73,7 @@ struct lw_strategy {
                                     * the backward's end */
     bool overlap_param_gather;     /* ZeRO-1 and 2: a bucket's weights are gathered before the next
                                     * step's forward uses them, not after the optimizer */
-    bool sequence_parallel;        /* activations between split layers are cut over the tensor group */
+    bool sequence_parallel; /* activations between split layers are cut over the tensor group */
     enum lw_tp_overlap tp_overlap;
     enum lw_cp_comm cp_comm;
     bool scatter_gather;           /* a tensor rank sends 1/tp of a pipeline message */

@@ -52,8 +52,8 @@ struct lw_module {
      * backward window, and how long it takes there; length 0 = unknown. */
     lw_ps attention_start_ps, attention_ps;
     lw_ps attention_backward_start_ps, attention_backward_ps;
-    int64_t dispatch_bytes; /* expert parallelism: tokens that the experts get, and give back; 0 = it
-                             * has no experts */
+    /* expert parallelism: tokens that the experts get, and give back; 0 = it has no experts */
+    int64_t dispatch_bytes;
     /* Its matrix products in the order of the forward, by phase: indexes into the workload's table;
      * none = unknown, or there are none. */
     int32_t *products[LW_N_PRODUCT_PHASES];
@@ -77,9 +77,9 @@ struct lw_param {
     int64_t numel;          /* elements, >= 0 */
     int64_t rows;           /* of its first dimension, a divisor of numel; 0 = unknown */
     int32_t module;         /* index of its owner */
-    int32_t tied;           /* index of the first parameter that shares its storage; -1 = not tied */
+    int32_t tied; /* index of the first parameter that shares its storage; -1 = not tied */
     uint8_t dtype;          /* enum lw_dtype */
-    uint8_t tp_split;       /* enum lw_tp_split; REPLICATED: whole on every rank of a tensor group */
+    uint8_t tp_split; /* enum lw_tp_split; REPLICATED: whole on every rank of a tensor group */
     int8_t device;          /* index among the model's devices; 0 unless model-parallel */
     bool trainable, sparse; /* sparse: expects a sparse gradient (see lw_workload.sparse) */
     bool used;              /* takes part in the step (false: unused parameter) */

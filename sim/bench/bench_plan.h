@@ -9,8 +9,8 @@
  *   w-ar     one all-reduce of 64 MiB
  *   w-ddp    10 forwards of 1000 us, 10 backwards of 2000 us, each releasing such an all-reduce on
  *            the communication stream: 12,000 us + 10 all-reduces where those are longer
- *   streams  a pipeline of 32 micro-batches over all ranks: forward and backward of 100 us, messages
- *            of 1 MiB to the neighbours on their own streams, rendezvous */
+ *   streams  a pipeline of 32 micro-batches over all ranks: forward and backward of 100 us,
+ *            messages of 1 MiB to the neighbours on their own streams, rendezvous */
 enum sim_bench { SIM_BENCH_W_AR, SIM_BENCH_W_DDP, SIM_BENCH_STREAMS };
 
 enum { SIM_BENCH_BYTES = 67108864 };

@@ -1,19 +1,21 @@
 /* The messages of each algorithm, step by step. n members fill N nodes with m on each; member
  * i m + l is place l of node i. Members and pieces count from 0, steps from 1.
  *
- *   ring          n - 1 steps to reduce-scatter, n - 1 to all-gather: in step s member r sends piece
- *                 r - s (r - s + 1 when gathering) to r + 1 (Patarasuk and Yuan, JPDC 69(2), 2009)
+ *   ring          n - 1 steps to reduce-scatter, n - 1 to all-gather: in step s member r sends
+ *                 piece r - s (r - s + 1 when gathering) to r + 1 (Patarasuk and Yuan, JPDC 69(2),
+ *                 2009)
  *   hierarchical  the ring inside each node with n/m pieces at a time, then the ring between nodes
  *                 among members of equal place, and back
- *   direct        step by step the next member: all of its own node first, then node after node, each
- *                 time another place; nobody waits (all messages are posted at once)
+ *   direct        step by step the next member: all of its own node first, then node after node,
+ *                 each time another place; nobody waits (all messages are posted at once)
  *   pairwise      the same order, and each step waits for its messages (MPI's pairwise exchange)
  *   one-shot      direct with the whole buffer, added up by everyone
- *   tree          sim/cost/tree_messages.c: half of the pieces in each tree, even and odd steps by colour; an
- *                 all-reduce is the reduction up and then the broadcast down the same trees
- *   hfreduce      slots: pieces of all devices to their host, up the tree of hosts and down again, and
- *                 back to the devices; every slot holds all edges with different pieces (An et al.,
- *                 Fire-Flyer AI-HPC, SC'24, section IV-A, algorithms 1 and 2)
+ *   tree          sim/cost/tree_messages.c: half of the pieces in each tree, even and odd steps by
+ *                 colour; an all-reduce is the reduction up and then the broadcast down the same
+ *                 trees
+ *   hfreduce      slots: pieces of all devices to their host, up the tree of hosts and down again,
+ *                 and back to the devices; every slot holds all edges with different pieces (An et
+ *                 al., Fire-Flyer AI-HPC, SC'24, section IV-A, algorithms 1 and 2)
  *
  * Not modelled: reduction as work of its own, several rings over different links. */
 #include "sim/cost/collective_messages.h"

@@ -5,7 +5,7 @@
  *     all-reduce                   2(n-1) steps of C      (ring: reduce-scatter, then all-gather;
  *     reduce-scatter, all-gather    (n-1) steps of C       Patarasuk and Yuan, JPDC 69(2), 2009)
  *     all-to-all                   pairwise exchange      (sim/cost/cost_closed_form.c)
- *     broadcast, reduce            B / bandwidth + (n-1) latencies    (chain, pieces small against B)
+ *     broadcast, reduce            B / bandwidth + (n-1) latencies (chain, pieces small against B)
  *     send, receive                B / bandwidth + 1 latency
  *     barrier                      2(n-1) latencies       (an all-reduce of nothing)
  *

@@ -12,8 +12,8 @@
  *   tree          rounds (X(B / 2k) + A), rounds from sim/cost/tree_messages.h; of k = 1, 2, 4, ...
  *                 1024 the best
  *   hfreduce      k whole pieces (the last counts as one) through 2 H + 2 slots, H the height of
- *                 the tree of hosts: slots with copies to and from devices take d = piece / least of
- *                 memory, PCIe and bridge; slots of the tree e = piece / NIC + A
+ *                 the tree of hosts: slots with copies to and from devices take d = piece / least
+ *                 of memory, PCIe and bridge; slots of the tree e = piece / NIC + A
  *                 d >= e: min(2k, k + 2H + 1) d + max(0, 2H + 1 - k) e
  *                 d <  e: 2 d + (k + 2H - 1) e
  *

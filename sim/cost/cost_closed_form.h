@@ -13,7 +13,8 @@ struct sim_group_links {
     struct sim_hfreduce host;  /* hfreduce only */
     const int32_t *ranks;      /* of the members; NULL: members fill nodes in order */
     int32_t devices_per_node;  /* to tell the nodes of ranks */
-    double (*speed)(const void *ctx, int32_t from, int32_t to); /* of a rank's link to another; NULL */
+    /* of a rank's link to another; NULL */
+    double (*speed)(const void *ctx, int32_t from, int32_t to);
     const void *ctx;
 };
 

@@ -1,9 +1,10 @@
 /* hfreduce's four ceilings (An et al., Fire-Flyer AI-HPC, SC'24, arXiv 2408.14158, sections IV-A to
  * IV-D). With g devices on a node and B bytes in each device's buffer, for every byte:
  *
- *   host memory  g writes as the devices copy in; g reads and 1 write to add; 2 reads, 2 writes and 1
- *                read for the tree between hosts (none on one node); to copy out one read per memory
- *                node, or g without that figure: 2 g + 1 + 5 + h touches (24 for g = 8, h = 2)
+ *   host memory  g writes as the devices copy in; g reads and 1 write to add; 2 reads, 2 writes and
+ *                1 read for the tree between hosts (none on one node); to copy out one read per
+ *                memory node, or g without that figure: 2 g + 1 + 5 + h touches (24 for g = 8, h =
+ *                2)
  *   PCIe         in and out are two directions of a device's own link: its bandwidth
  *   host bridge  shared by s devices, both directions together: bandwidth / (2 s)
  *   NIC          in two trees a host sends twice and receives twice: bandwidth / 2

@@ -4,8 +4,8 @@
  *
  *   eager     start = max(sender's link free, receiver's link free, what the sender waits for)
  *             links are free again after the transfer; the message is there the latency later
- *   blocking  start = max(both have ended the steps before); both end this step, at the earliest, when
- *             it is there
+ *   blocking  start = max(both have ended the steps before); both end this step, at the earliest,
+ *             when it is there
  *
  * For the ring this is the recurrence of sim/timing/ring_recurrence.c. */
 #include "sim/cost/collective_messages.h"

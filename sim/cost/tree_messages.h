@@ -9,10 +9,11 @@
  * many as are left of two in the other: each carries half of a buffer, and no member sends or
  * receives more than twice per pair of pieces. Edges carry one of two colours; those of one colour
  * make each member send at most once and receive at most once, so they can move in one step.
- *   rooted     member 0 stands above both trees (broadcast, reduce); else each tree has its own root
+ *   rooted     member 0 stands above both trees (broadcast, reduce); else each tree has its own
+ *              root
  *   parent     [2][n]; -1 = none
- *   first      [2][n]: step, from 1, in which the first piece of a broadcast in that tree reaches the
- *              member; 0 at the root. Piece i comes 2 i steps later.
+ *   first      [2][n]: step, from 1, in which the first piece of a broadcast in that tree reaches
+ *              the member; 0 at the root. Piece i comes 2 i steps later.
  *   depth      [2][n]: edges above the member
  * The columns are one allocation, given back by sim_trees_free. */
 struct sim_trees {

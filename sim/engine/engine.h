@@ -93,7 +93,7 @@ struct sim_group {
     struct lw_cost_query known; /* one answer remembered */
     lw_ps known_time;       /* -1 = none yet */
     int64_t known_share;    /* of the core while it moves alone; -1 = no CPU time is known */
-    int64_t core_share;     /* the same, of the collective that moves; -1 = by the cluster's figure */
+    int64_t core_share; /* the same, of the collective that moves; -1 = by the cluster's figure */
     int64_t link_rate;      /* beside what else its members have in flight */
     int64_t memory;         /* share of memory bandwidth that it takes of each member, alone */
     int64_t more_sms;       /* share of SMs that its channels hold, beyond terms.sm_share */
@@ -143,7 +143,7 @@ struct sim_engine {
 
     int32_t n_passes;
     int32_t *pass_variant, *pass_step, *pass_in_step; /* [n_passes] */
-    lw_ps *step_end;              /* [n_steps], or NULL: when the last op of it or of one before ended */
+    lw_ps *step_end; /* [n_steps], or NULL: when the last op of it or of one before ended */
     lw_ps run_start;              /* of the earliest op; with step_end only */
     int64_t *pass_row;            /* [n_passes]: first row of the timeline */
     int64_t *variant_row;         /* [n_variants * n_ranks]: rows of the ranks before */
@@ -160,8 +160,9 @@ struct sim_engine {
     int32_t *n_device;            /* compute and copies running */
     int32_t *n_moving, *n_waiting; /* communications moving data; collectives entered, not moving */
     int32_t *n_collectives;       /* collectives moving data */
-    int32_t *moving;              /* [n_ranks * LW_N_ACTIVITIES] communications moving data, by kind;
-                                   * where the terms have pairs */
+    /* [n_ranks * LW_N_ACTIVITIES] communications moving data, by kind; where the terms have
+       pairs */
+    int32_t *moving;
     int64_t *more_sms;            /* share of SMs held by channels, beyond terms.sm_share each */
     int32_t *active_message;      /* first message moving at this rank, -1 = none */
     struct sim_core *core;        /* how its core is split */

@@ -36,7 +36,7 @@ struct lw_sim_classes {
     int32_t *class_of;       /* [n_ranks] */
     int32_t *rank_of;        /* [n_classes]: the lowest rank of the class; ascending */
     struct lw_timeline rows; /* `rank` is a class; else as lw_sim_run */
-    struct lw_plan plan;     /* of the classes: roles and operands by class. Borrows the plan's rest */
+    struct lw_plan plan; /* of the classes: roles and operands by class. Borrows the plan's rest */
 };
 
 /* As lw_sim_run, with the rows of the classes alone; free with lw_sim_classes_free. */

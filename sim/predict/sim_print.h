@@ -45,7 +45,7 @@ struct lw_sim_report {
     double wall_s;
     int64_t run;                          /* id in the database; -1 = not stored */
     const char *not_stored;               /* why it could not be stored; NULL: no fault */
-    int32_t n_past;                       /* compared predictions for this cluster; -1 = not asked */
+    int32_t n_past; /* compared predictions for this cluster; -1 = not asked */
     double mean_past_pct, max_past_pct;   /* absolute error of their step */
     /* Published runs on such a device, predicted and compared; n_like 0: none. */
     const char *like;                     /* "H100, split over ranks" */

@@ -9,11 +9,11 @@
  *               compute gets the rest. k of equal v: level = 1/(k+1) beside compute, else 1/k.
  *   SM share    a collective holds comm_sms of n_sms from its local entry on, moving or waiting; or
  *               sms_per_channel for each channel, where the cost model tells channels.
- *   memory      a collective moves memory_bytes_per_comm_byte for each of its bytes through the device's
- *               memory, a copy reads and writes its bytes, a compute op moves those its work says.
- *               Each takes its bytes over its time of the bandwidth; where that is more than all, it is
- *               split max-min fairly, and who gets s of the v it wants runs at s/v. What the core and
- *               the SMs leave an op is what it wants memory for.
+ *   memory      a collective moves memory_bytes_per_comm_byte for each of its bytes through the
+ *               device's memory, a copy reads and writes its bytes, a compute op moves those its
+ *               work says. Each takes its bytes over its time of the bandwidth; where that is more
+ *               than all, it is split max-min fairly, and who gets s of the v it wants runs at s/v.
+ *               What the core and the SMs leave an op is what it wants memory for.
  * A measured rate of a pair (compute beside one kind of communication, or a kind beside compute or
  * another kind) wins over the general one. Beside several others the lowest rate counts; beside
  * compute and other communication at once the product of both.

@@ -29,7 +29,7 @@ struct lw_sim_options {
     enum lw_sim_ring ring;
     bool buffered;           /* a send costs the sender nothing; default is rendezvous */
     bool noise;              /* apply the noise terms, drawn from seed */
-    double sigma;            /* of every compute op and transfer, instead of the cluster's; 0 = its */
+    double sigma; /* of every compute op and transfer, instead of the cluster's; 0 = its */
     double rank_sigma;       /* of each rank's compute speed, drawn once for the run; 0 = none */
     uint64_t seed;
     lw_ps jitter_ps;         /* chunk detail: each message takes up to this much longer, by seed */

@@ -31,7 +31,7 @@ static struct sim_work by_rate(int64_t amount, double per_s, const char *name, s
     return (struct sim_work){lw_transfer_ps(amount, per_s), name, f.source};
 }
 
-/* --- compute ------------------------------------------------------------------------------------ */
+/* --- compute ---------------------------------------------------------------------------------- */
 
 static enum lw_status products(const struct lw_plan *plan, const struct lw_cluster *c,
                                const struct lw_op *op, int64_t flops, struct sim_work *out,
@@ -81,7 +81,7 @@ static enum lw_status roofline(const struct lw_plan *plan, const struct lw_clust
     return LW_OK;
 }
 
-/* --- copies ------------------------------------------------------------------------------------- */
+/* --- copies ----------------------------------------------------------------------------------- */
 
 static enum lw_work_kind kind_of(enum lw_op_kind op)
 {
@@ -115,7 +115,7 @@ static enum lw_status copy(const struct lw_plan *plan, const struct lw_cluster *
     return LW_OK;
 }
 
-/* --- any ---------------------------------------------------------------------------------------- */
+/* --- any -------------------------------------------------------------------------------------- */
 
 static enum lw_status host(const struct lw_plan *plan, const struct lw_cluster *c,
                            const struct lw_op *op, struct sim_work *out, struct lw_err *err)

@@ -4,15 +4,18 @@
  * asynchronous, refuses calls without a current context, keeps an error until the end ("sticky"),
  * and times with its events. It models no speed: times are those of the host.
  *
- * FAKE_GPU_COUNT=n        devices (1); one alone has no identity, so that no run on it is called real
+ * FAKE_GPU_COUNT=n        devices (1); one alone has no identity, so that no run on it is called
+ *                         real
  * CUDA_VISIBLE_DEVICES=LIST of numbers and UUIDs (GPU-X, MIG-X); of MIG the first alone
  * FAKE_GPU_MEMORY=bytes   of each device (1 GiB): cuMemAlloc refuses more
- * FAKE_GPU_QUEUE=n        commands that a stream holds (1024): a call blocks while its stream is full
+ * FAKE_GPU_QUEUE=n        commands that a stream holds (1024): a call blocks while its stream is
+ *                         full
  * FAKE_GPU_DELAY_US=n     every command waits a random time below n first
  * FAKE_GPU_SEED=n         of those random times
  * FAKE_CUDA_FAIL=cuX:n:e  the n-th call of cuX returns error e
  * FAKE_CUDA_ASYNC=lw_X:n:e  the n-th run of kernel lw_X ends the device with error e
- * FAKE_GPU_LOG=file       one line per stream made and kernel run, and at exit what was not freed */
+ * FAKE_GPU_LOG=file       one line per stream made and kernel run, and at exit what was not
+ *                         freed */
 #include <cuda.h>
 #include <linux/futex.h>
 #include <malloc.h>

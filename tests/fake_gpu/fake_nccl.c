@@ -22,8 +22,8 @@
  *
  * FAKE_NCCL_DELAY_US=n        before each op a random wait below n (FAKE_GPU_SEED)
  * FAKE_NCCL_LAUNCH_US=n       a call is in progress for a random time below n
- * FAKE_NCCL_ERROR=rank:op:e   on that rank of the first communicator, op number `op` (1 = the first)
- *                             reports the asynchronous error e and never ends
+ * FAKE_NCCL_ERROR=rank:op:e   on that rank of the first communicator, op number `op` (1 = the
+ *                             first) reports the asynchronous error e and never ends
  * FAKE_NCCL_LOSE=rank:op      that process kills itself there (op 0: while communicators are made)
  * FAKE_NCCL_HANG=rank:op      that rank never enters the op (op -1, -2: the first, second split)
  * FAKE_NCCL_FLIP=rank:op      that rank receives its first element with the lowest bit flipped

@@ -62,7 +62,8 @@ enum lw_status traces_recorded_read(const struct lw_input *in, struct traces_rec
 void traces_recorded_free(struct traces_recorded *c);
 
 /* Bytes of a call by the convention of shared/plan/cost.h; -1 = its type is unknown. */
-int64_t traces_recorded_bytes(const struct traces_recorded *c, const struct traces_recorded_call *call);
+int64_t traces_recorded_bytes(const struct traces_recorded *c,
+                              const struct traces_recorded_call *call);
 
 /* The shortest sequence of calls that the recording repeats up to its end: the calls of one step.
  *   *n_calls    in one period; 0 = nothing repeats at least three times
@@ -76,5 +77,5 @@ enum lw_status traces_recorded_period(const struct traces_recorded *c, int64_t *
  * last one to come, so the time of a collective is the shortest span of all members that were
  * recorded; a size has the median over its occurrences. LW_EINVAL: no file has spans, or two files
  * are of one rank. */
-enum lw_status traces_recorded_tables(const struct traces_recorded *c, int n, struct traces_bench *out,
-                                   struct lw_err *err);
+enum lw_status traces_recorded_tables(const struct traces_recorded *c, int n,
+                                      struct traces_bench *out, struct lw_err *err);

@@ -13,7 +13,7 @@ struct lw_gt_measured {
     const char *config;        /* "cap25" */
     lw_ps step[2];             /* median by rank; -1 = not there */
     lw_ps first_step[2];       /* of a first run that was repeated; -1 = there was none */
-    double rel_iqr;            /* interquartile range over median, the larger rank's; -1 = unknown */
+    double rel_iqr; /* interquartile range over median, the larger rank's; -1 = unknown */
     int32_t n_buckets;         /* as DDP logged them after the rebuild; 0 = unknown */
     int64_t *bucket_bytes;
 };

@@ -32,7 +32,7 @@ struct lw_step {
     int32_t backward_thread; /* where most gradients were accumulated; -1 without gradients */
     int64_t n_gradients, n_nodes, n_collectives;
     struct lw_gradient *gradients; /* in time order */
-    int64_t *nodes;          /* rows of the backward's nodes on its thread, in time order, not nested */
+    int64_t *nodes; /* rows of the backward's nodes on its thread, in time order, not nested */
     int64_t *collectives;    /* rows of collectives that the host itself runs (gloo), by start */
 };
 

@@ -38,7 +38,7 @@ struct lw_trace {
     int64_t n, cap[8];     /* rows; capacities of the columns */
     int64_t *start_ns;     /* since base_ns */
     int64_t *dur_ns;       /* >= 0 */
-    int64_t *link;         /* device and launch: correlation; host op: autograd sequence number; -1 */
+    int64_t *link; /* device and launch: correlation; host op: autograd sequence number; -1 */
     int32_t *name;         /* string number */
     int32_t *track;        /* host: string number of its thread; device: stream, -1 = unknown;
                             * sync: stream that waits, -1 = the host */

@@ -19,7 +19,7 @@ struct traces_profile {
     int32_t n_steps;            /* that were used */
     int32_t n_left_out;         /* steps without a whole forward and backward */
     int32_t n_unlike;           /* whole steps left out: not the gradients and modules of most */
-    int32_t n_passes;           /* most backward passes of a step; only the last one is the profile */
+    int32_t n_passes; /* most backward passes of a step; only the last one is the profile */
     int64_t earlier_ns;         /* of the first used step: its passes before the last */
     const char *step_name;      /* of the only step used, else NULL */
     int32_t n_modules, n_gradients;

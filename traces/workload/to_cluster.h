@@ -14,7 +14,8 @@
  * number of traces where none of them tells it.
  * LW_EFORMAT: no collective of known size. */
 enum lw_status lw_cluster_from_traces(const struct traces_source *source, int n,
-                                      const struct traces_memory *memory, struct lw_cluster *out, struct lw_err *err);
+                                      const struct traces_memory *memory, struct lw_cluster *out,
+                                      struct lw_err *err);
 
 /* The link that a table of all-reduces shows (rows and ranks as cluster files demand). A ring of n
  * ranks moves 2(n-1)/n of its bytes over each link in 2(n-1) steps. Where the smallest row has at

@@ -48,7 +48,8 @@ struct traces_choice {
     struct traces_memory memory;
     int64_t step;                    /* as in traces_profile_build; -1 = median */
     bool as_traced;                  /* do not stretch to what was measured without the profiler */
-    const struct traces_sidecar *params; /* --model-params: parameters in registration order; NULL */
+    /* --model-params: parameters in registration order; NULL */
+    const struct traces_sidecar *params;
 };
 
 /* How much of the recorded step the workload holds. */

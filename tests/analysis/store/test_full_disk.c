@@ -50,7 +50,7 @@ TEST(a_reader_that_goes_away_ends_the_program_silently)
     assert_null(strstr(out, "lapwing export: "));
 }
 
-/* --- a run whose database is on a full disk ------------------------------------------------------ */
+/* --- a run whose database is on a full disk --------------------------------------------------- */
 
 enum how { THREADS, SPAWN, MPI, N_HOWS };
 enum { STEP_KIB = 256 };

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every published table of training runs through `lapwing validate`: families, coverage, errors.
-#   tables.sh LAPWING OUT SHARED     OUT: a folder for each table's JSON; SHARED: gpu-tables/, papers/
+#   tables.sh LAPWING OUT SHARED   OUT: a folder for each table's JSON; SHARED: gpu-tables/, papers/
 lapwing=$1
 out=$2
 shared=$3

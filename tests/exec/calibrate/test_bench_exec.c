@@ -67,7 +67,8 @@ TEST(all_reduces_run_beside_the_next_kernel)
     assert_int_equal(exec_plan_overlap(2, 65536, 4, LW_PS_PER_MS, &plan, &err), LW_OK);
     assert_ok(lw_exec_run(&plan, &o, &r, &err), err);
     assert_true(r.stamp_ns > 0);
-    for (int64_t i = 0; i + 1 < r.timeline.n; i++) /* sorted by op: kernel k, its all-reduce, kernel k + 1 */
+    /* sorted by op: kernel k, its all-reduce, kernel k + 1 */
+    for (int64_t i = 0; i + 1 < r.timeline.n; i++)
         beside += plan.ops[r.timeline.op[i]].kind == LW_OP_ALL_REDUCE &&
                   plan.ops[r.timeline.op[i + 1]].work_ps != 0 &&
                   r.timeline.start[i + 1] <= r.timeline.start[i];

@@ -13,7 +13,7 @@
 #include "shared/files/files.h"
 #include "tests/lib/failing_alloc.h"
 
-/* --- samples ------------------------------------------------------------------------------------ */
+/* --- samples ---------------------------------------------------------------------------------- */
 
 static void put(struct exec_samples *s, double v)
 {
@@ -170,7 +170,7 @@ TEST(narrow_gradients_of_many_ranks_are_left_out)
     }
 }
 
-/* --- the cluster that comes of samples ---------------------------------------------------------- */
+/* --- the cluster that comes of samples -------------------------------------------------------- */
 
 static int32_t work_series(enum lw_work_kind kind, enum lw_dtype dtype)
 {
@@ -389,7 +389,8 @@ TEST(tables_come_back_from_the_file)
     assert_int_equal(again.device.n_work, out.device.n_work);
     for (int32_t i = 0; i < out.device.n_work; i++)
         assert_int_equal(again.device.work[i].spread_ps[0], out.device.work[i].spread_ps[0]);
-    assert_int_equal(lw_cluster_hash(&out, before, &err), LW_OK); /* of every size, time and source */
+    /* of every size, time and source */
+    assert_int_equal(lw_cluster_hash(&out, before, &err), LW_OK);
     assert_int_equal(lw_cluster_hash(&again, after, &err), LW_OK);
     assert_string_equal(before, after);
     lw_cluster_free(&again);
@@ -417,7 +418,7 @@ TEST(failing_allocations_leave_nothing)
     free_all(&c);
 }
 
-/* --- a real one --------------------------------------------------------------------------------- */
+/* --- a real one ------------------------------------------------------------------------------- */
 
 struct shares { /* of progress */
     int64_t n;

@@ -17,7 +17,7 @@
 
 #include "exec/launch/rendezvous_star.h"
 
-/* --- who am I ----------------------------------------------------------------------------------- */
+/* --- who am I --------------------------------------------------------------------------------- */
 
 static const char *const variables[] = {
     "LAPWING_RANK",
@@ -328,7 +328,7 @@ TEST(jobs_with_a_port_in_common_differ_in_the_next)
     assert_true(n_same > 0); /* 300 jobs, 12000 ports: 3.7 pairs are expected */
 }
 
-/* --- meeting ------------------------------------------------------------------------------------ */
+/* --- meeting ---------------------------------------------------------------------------------- */
 
 struct member {
     struct exec_identity id;
@@ -702,7 +702,7 @@ TEST(silent_connections_make_room)
     assert_int_equal(status, 0);
 }
 
-/* --- a port that is taken ------------------------------------------------------------------------ */
+/* --- a port that is taken --------------------------------------------------------------------- */
 
 enum holder { OTHER_JOB, SILENT_PROGRAM, LOUD_PROGRAM, CLOSED_AT_ONCE, N_HOLDERS };
 

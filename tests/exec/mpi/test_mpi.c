@@ -17,7 +17,7 @@
 #include "tests/lib/commands/mpi_fixture.h"
 #include "tests/lib/files/says.h"
 
-/* --- a rank ------------------------------------------------------------------------------------- */
+/* --- a rank ----------------------------------------------------------------------------------- */
 
 /* Rank 1 brings one element less to an all-reduce. */
 static enum lw_status disagree(const struct exec_backend *b, const struct exec_process *p,
@@ -121,7 +121,7 @@ static int be_rank(const char *what)
     return 0;
 }
 
-/* --- the parent --------------------------------------------------------------------------------- */
+/* --- the parent ------------------------------------------------------------------------------- */
 
 #define NEEDS_MPI()                                                              \
     do {                                                                         \

@@ -398,7 +398,8 @@ TEST(recordings_are_inspected_and_imported)
         skip();
     const char *out = lapwing("inspect calls.rank0.csv --format json", NULL);
     assert_non_null(strstr(out, "\"format\": \"calls\""));
-    assert_non_null(strstr(out, "\"n_periods\": 3")); /* one unmeasured step and two measured ones */
+    /* one unmeasured step and two measured ones */
+    assert_non_null(strstr(out, "\"n_periods\": 3"));
     assert_non_null(
         strstr(lapwing("inspect calls.rank0.csv", NULL), "calls repeat 3 times at the end"));
     lapwing("import calls.rank*.csv --cluster-out c.json", NULL);

@@ -116,7 +116,7 @@ static void ends_like_one(const struct model *k, const char *words, enum exec_op
     lw_plan_free(&p);
 }
 
-/* --- the arithmetic ----------------------------------------------------------------------------- */
+/* --- the arithmetic --------------------------------------------------------------------------- */
 
 /* 3 parameters on two ranks, a norm of 7: exec_ops_clip; test_mpi and test_nccl run the same. */
 TEST(three_parameters_are_clipped_by_hand)
@@ -140,7 +140,7 @@ TEST(the_coefficient_is_torchs)
                         (float)fmin(most / (sqrt(squares[i]) + 1e-6), 1));
 }
 
-/* --- runs --------------------------------------------------------------------------------------- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 TEST(every_way_of_sharding_and_cutting_ends_like_one)
 {
@@ -322,7 +322,7 @@ TEST(a_random_grid_ends_like_one_rank)
     assert_true(sharded > grids / 5 && cut > grids / 4 && ignored > grids / 20);
 }
 
-/* --- faults ------------------------------------------------------------------------------------- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 static void expect_fault(struct lw_plan *p, const char *words, const char *more)
 {
@@ -470,7 +470,7 @@ TEST(a_gradient_that_is_lost_is_named_beside_the_norms)
     expect_fault(&p, "gradient norm of step 0, rank 0: ", words);
 }
 
-/* --- size --------------------------------------------------------------------------------------- */
+/* --- size ------------------------------------------------------------------------------------- */
 
 /* 2^33 elements: squares below 2^53 / 2^33 = 2^20 each, averages below 1024 units; multiples of
  * 3 for a divisor of 6. In f32, 2^24 / 2^21 = 8 leaves 2 terms; in f64 2^53 / 2^50 as many. */

@@ -157,7 +157,8 @@ TEST(keys_and_values_are_gathered)
         assert_int_equal(p.members[g->first_member], p.comms[c].purpose == LW_COMM_CONTEXT ? 4 : 0);
     }
     lw_plan_free(&p);
-    p = plan_of_words(&w, "cp 4 tp 2 recompute full"); /* a tensor rank has half; the forward is done again */
+    /* a tensor rank has half; the forward is done again */
+    p = plan_of_words(&w, "cp 4 tp 2 recompute full");
     assert_int_equal(moved(&p, LW_COMM_CONTEXT, LW_OP_ALL_GATHER), 3 * LAYERS * block / 2);
     lw_plan_free(&p);
     lw_workload_free(&w);

@@ -53,7 +53,7 @@ static void given(struct lw_strategy *s, const char *name, const char *value)
     assert_ok(lw_strategy_set(s, name, value, &err), err);
 }
 
-/* --- ZeRO-2 -------------------------------------------------------------------------------------- */
+/* --- ZeRO-2 ----------------------------------------------------------------------------------- */
 
 /* 300 elements a bucket: c.weight fills one; b.bias and b.weight make 202, a.weight would make 302.
  * Shares of two: 150 of c.weight; 101 of (b.bias, b.weight), so member 0 has b.bias and 99 of
@@ -89,7 +89,7 @@ TEST(one_bucket_is_padded_to_equal_shares)
     lw_plan_free(&p);
 }
 
-/* --- ZeRO-3 -------------------------------------------------------------------------------------- */
+/* --- ZeRO-3 ----------------------------------------------------------------------------------- */
 
 /* Units c, b, a as they complete, their weights buffers 3, 4, 5. One ahead: a and b are gathered at
  * the start, c when a's forward begins; a and b are freed after their forward, c is kept for its
@@ -365,7 +365,7 @@ TEST(many_tied_parameters_have_one_gradient_each)
     lw_plan_free(&p);
 }
 
-/* --- the check ----------------------------------------------------------------------------------- */
+/* --- the check -------------------------------------------------------------------------------- */
 
 static void expect_fault(struct lw_plan *p, const char *part)
 {
@@ -545,7 +545,7 @@ TEST(a_share_in_the_wrong_hands_is_named)
     expect_fault(&p, "belong to member 1, but lie in the share of member 0");
 }
 
-/* --- exec ---------------------------------------------------------------------------------------- */
+/* --- exec ------------------------------------------------------------------------------------- */
 
 static struct lw_exec_options options(void)
 {
@@ -851,7 +851,7 @@ TEST(weights_that_are_not_there_are_found_by_the_run)
     lw_plan_free(&p);
 }
 
-/* --- refusals and properties --------------------------------------------------------------------- */
+/* --- refusals and properties ------------------------------------------------------------------ */
 
 /* The default of --broadcast-dtype is f32, which narrows nothing. */
 TEST(f64_weights_travel_as_they_are)

@@ -233,7 +233,7 @@ TEST(contradictions_are_refused_with_a_reason)
     expect_refusal(&t, &s, LW_EINVAL, "'b.bias' is ignored by data parallelism");
 }
 
-/* --- the check ---------------------------------------------------------------------------------- */
+/* --- the check -------------------------------------------------------------------------------- */
 
 static void expect_fault(const struct lw_plan *p, const char *part)
 {
@@ -325,7 +325,7 @@ TEST(hostile_numbers_do_no_harm)
     lw_plan_free(&p);
 }
 
-/* --- run for real ------------------------------------------------------------------------------- */
+/* --- run for real ----------------------------------------------------------------------------- */
 
 static struct lw_exec_options options(void)
 {

@@ -176,8 +176,9 @@ TEST(members_are_interior_in_one_tree)
 
 /* Four members, no root: the first tree is 0 - 2 - {1, 3}, the second its mirror 3 - 1 - {0, 2}.
  *   edges out: 0 -> 2 | 2 -> 1, 2 -> 3 | 3 -> 1 | 1 -> 0, 1 -> 2
- *   edges that leave or enter one member differ in colour: 0->2 and 1->2 enter 2; 2->1 and 3->1 enter 1;
- *   2->1 and 2->3 leave 2; 1->0 and 1->2 leave 1: two paths, 2->3, 2->1, 3->1 and 1->0, 1->2, 0->2. */
+ *   edges that leave or enter one member differ in colour: 0->2 and 1->2 enter 2; 2->1 and 3->1
+ *   enter 1; 2->1 and 2->3 leave 2; 1->0 and 1->2 leave 1: two paths, 2->3, 2->1, 3->1 and 1->0,
+ *   1->2, 0->2. */
 TEST(four_members_have_the_trees_of_the_paper)
 {
     static const int32_t first[] = {-1, 2, 0, 2}, second[] = {1, 3, 1, -1};

@@ -112,7 +112,7 @@ TEST(an_op_is_retimed_when_a_collective_starts_beside_it)
 
 /* A shared core: communication wants 0.4 of it, compute gets 0.6 and the collective all it wants;
  * wanting all of it, both get a half. Compute 60, collective 30, both at 0:
- *   0.4: compute does 18 by 30, the other 42 by 72.    1: the collective ends at 60, compute has done
+ *   0.4: compute does 18 by 30, the other 42 by 72.  1: the collective ends at 60, compute has done
  *   30 and does the other 30 by 90. */
 TEST(communication_on_the_compute_core_shares_it_fairly)
 {

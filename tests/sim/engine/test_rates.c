@@ -32,8 +32,9 @@ static int32_t add_kernel(struct lw_builder *b, int32_t stream, lw_ps time, int6
 
 /* Memory moves 1000 B/us. A kernel of 100 us moves 80,000 B: it wants 0.8 of it. At 30 a collective
  * of 40 us and 4000 B enters; each of its bytes moves m through memory.
- *   m = 5   20,000 B in 40 us = 0.5. Together 1.3: split fairly, half each; the collective has what it
- *           wants, the kernel runs at 0.5 / 0.8 = 0.625. At 70 it has done 30 + 25, and ends at 115.
+ *   m = 5   20,000 B in 40 us = 0.5. Together 1.3: split fairly, half each; the collective has what
+ *           it wants, the kernel runs at 0.5 / 0.8 = 0.625. At 70 it has done 30 + 25, and ends at
+ *           115.
  *   m = 9   0.9: half each. The collective runs at 5/9: 72 us, until 102; the kernel has done
  *           30 + 72 x 0.625 = 75 by then, and ends at 127.
  *   m = 2   0.2: both fit. */
@@ -58,7 +59,8 @@ TEST(memory_is_shared_max_min_fairly)
         assert_in_range(end_of(&w, 0, ar), cases[i].collective * us, cases[i].collective * us + 1);
         assert_in_range(end_of(&w, 1, k), cases[i].kernel * us, cases[i].kernel * us + 1);
         assert_true(term_of(&w, "memory_bytes_per_comm_byte")->on);
-        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end); /* folded too */
+        /* folded too */
+        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end);
         free_world(&w);
     }
 }
@@ -323,8 +325,8 @@ static void plan_of_messages(struct lw_plan *plan, int32_t n_ranks, int32_t n,
 }
 
 /* Messages between three nodes of three devices, all at once, each with an adapter's rate alone:
- *   into node 1: 0 -> 3 from node 0, and 6 -> 3, 7 -> 4, 8 -> 5 from node 2: its adapter is full with four at
- *                1/4 each (node 2's: three at 1/4 fit)
+ *   into node 1: 0 -> 3 from node 0, and 6 -> 3, 7 -> 4, 8 -> 5 from node 2: its adapter is full
+ *                with four at 1/4 each (node 2's: three at 1/4 fit)
  *   1 -> 6       leaves node 0 beside 0 -> 3, which has 1/4 elsewhere: 3/4 are left for it
  * 3000 B take 3 us alone: 4 us at 3/4, 12 us at 1/4. */
 TEST(messages_get_what_others_cannot_use)
@@ -589,8 +591,8 @@ TEST(communication_varies_by_seed)
  * 106.608643 + GEMM 48.984436 + gaps of 1.677810; overlapped 207.144745: the GEMM takes 109.829987
  * and the all-reduce 206.435776, gaps 0.708969. The shares that say so:
  *   compute    48.984436 / 109.829987 = 0.4460024...
- *   all-reduce alone after the GEMM: 206.435776 - 109.829987 = 96.605789 of its 106.608643; the other
- *              10.002854 in 109.829987: 0.0910758... */
+ *   all-reduce alone after the GEMM: 206.435776 - 109.829987 = 96.605789 of its 106.608643; the
+ *              other 10.002854 in 109.829987: 0.0910758... */
 static const char coconet[] =
     "{\"lapwing\": 1, \"kind\": \"cluster\", \"name\": \"coconet\", \"n_nodes\": 1,\n"
     " \"devices_per_node\": 8, \"device\": {\"kind\": \"V100-SXM2\"},\n"

@@ -227,7 +227,8 @@ TEST(random_plans_keep_their_bounds_and_their_bytes)
         history_plan(&h, map, &plan, op_of);
         make_cluster(&c, h.n_ranks, 1e9, LATENCY);
         bounds(&h, &critical, &serial);
-        run_both(&plan, &c, lw_sim_options_default(), &a, &s); /* checks that streams do not overlap */
+        /* checks that streams do not overlap */
+        run_both(&plan, &c, lw_sim_options_default(), &a, &s);
         if (s.end < critical || s.end > serial)
             fail_msg("seed %llu: %lld ps is outside %lld..%lld", (unsigned long long)seed,
                      (long long)s.end, (long long)critical, (long long)serial);

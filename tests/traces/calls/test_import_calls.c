@@ -188,7 +188,8 @@ TEST(a_collective_takes_its_shortest_span)
     assert_non_null(
         strstr(b.tables[0].source, "3 recorded calls of nccl 2.28.9, shortest span of 2.0"));
     traces_bench_free(&b);
-    assert_int_equal(traces_recorded_tables(c, 1, &b, &err), LW_OK); /* one rank alone: an upper bound */
+    /* one rank alone: an upper bound */
+    assert_int_equal(traces_recorded_tables(c, 1, &b, &err), LW_OK);
     assert_int_equal(b.tables[0].rows[0].time, 100 * LW_PS_PER_NS);
     traces_bench_free(&b);
     struct traces_recorded twice[2] = {c[0], c[0]};

@@ -132,31 +132,17 @@ TEST(rocm_has_hip_names_stream_0_and_sizes_on_the_host_alone)
 {
     struct read r;
 
-    read_text(
-        "{\"traceEvents\":[" STEP("1", "0", "100") "," X(
-            "cpu_op", "record_param_comms", "1", "10", "20",
-            "\"Collective name\":\"allreduce\",\"In msg nelems\":256,\"Out msg nelems\":256,"
-            "\"Group size\":2,\"dtype\":\"BFloat16\"") "," X("cuda_runtime", "hipLaunchKernel", "1",
-                                                             "2", "1",
-                                                             "\"correlation\":1") "," X("cuda_"
-                                                                                        "runtime",
-                                                                                        "hipExtLaun"
-                                                                                        "chKernel",
-                                                                                        "1", "15",
-                                                                                        "1",
-                                                                                        "\"correlat"
-                                                                                        "ion\":2") "," X("kernel",
-                                                                                                         "Cijk_Ailk_Bljk_BBS",
-                                                                                                         "0",
-                                                                                                         "20",
-                                                                                                         "30",
-                                                                                                         "\"device\":4,\"stream\":0,\"correlation\":1,\"kind\":\"Dispatch Kernel\"") "," X("kernel",
-                                                                                                                                                                                           "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
-                                                                                                                                                                                           "0",
-                                                                                                                                                                                           "40",
-                                                                                                                                                                                           "20",
-                                                                                                                                                                                           "\"device\":4,\"stream\":0,\"correlation\":2,\"kind\":\"Dispatch Kernel\"") "]}",
-        &r);
+    read_text("{\"traceEvents\":[" STEP("1", "0", "100") ","
+              X("cpu_op", "record_param_comms", "1", "10", "20",
+                "\"Collective name\":\"allreduce\",\"In msg nelems\":256,\"Out msg nelems\":256,"
+                "\"Group size\":2,\"dtype\":\"BFloat16\"") ","
+              X("cuda_runtime", "hipLaunchKernel", "1", "2", "1", "\"correlation\":1") ","
+              X("cuda_runtime", "hipExtLaunchKernel", "1", "15", "1", "\"correlation\":2") ","
+              X("kernel", "Cijk_Ailk_Bljk_BBS", "0", "20", "30",
+                "\"device\":4,\"stream\":0,\"correlation\":1,\"kind\":\"Dispatch Kernel\"") ","
+              X("kernel", "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "0", "40",
+                "20", "\"device\":4,\"stream\":0,\"correlation\":2,\"kind\":\"Dispatch Kernel\"")
+              "]}", &r);
     assert_int_equal(r.i.n_resolved, 2);
     const struct lw_iteration *it = &r.i.iterations[0];
     assert_int_equal(it->n_comm, 1);
@@ -307,7 +293,8 @@ TEST(a_last_step_cut_short_has_no_device_work_of_its_own)
     assert_int_equal(r.i.n_iterations, 2);
     assert_int_equal(r.i.iterations[1].n_gpu_ops, 0);
     assert_int_equal(r.i.iterations[1].by_time.window_ns, 49);
-    assert_int_equal(r.i.iterations[1].by_time.compute_busy_ns, 49); /* the kernel runs through it */
+    /* the kernel runs through it */
+    assert_int_equal(r.i.iterations[1].by_time.compute_busy_ns, 49);
     done(&r);
 }
 

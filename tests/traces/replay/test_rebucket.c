@@ -66,7 +66,8 @@ TEST(buckets_of_the_host_are_launched_with_their_last_gradient)
     replay_run_free(&x);
     choice.buckets = &one_mib;
     replay_run(&s, 1, &choice, &x);
-    for (int k = 0; k < 3; k++) { /* 300 / 3 each, one worker; the first after 20 and a launch of 2 */
+    /* 300 / 3 each, one worker; the first after 20 and a launch of 2 */
+    for (int k = 0; k < 3; k++) {
         int32_t op = replay_op(&x, "a new bucket", k);
         assert_int_equal(x.r.plan.ops[op].bytes, MIB);
         assert_int_equal(x.t.start[op], start[k] * US);

@@ -121,7 +121,8 @@ TEST(streams_wait_for_each_other_as_recorded_or_as_order_tells)
             n_waits += x.r.plan.ops[i].kind == LW_OP_EVENT_WAIT;
         }
         assert_int_equal(n_waits, 2);
-        assert_int_equal(n_records, recorded ? 2 : 0); /* the recorder knows which events they are */
+        /* the recorder knows which events they are */
+        assert_int_equal(n_records, recorded ? 2 : 0);
         replay_run_free(&x);
         traces_source_free(&s);
     }

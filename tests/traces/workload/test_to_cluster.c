@@ -53,7 +53,8 @@ TEST(one_ranks_collectives_are_upper_bounds)
 TEST(of_all_ranks_the_shortest_time_counts)
 {
     struct traces_source s[2] = {make_rank(130, 18),
-                                 make_rank(90, 19)}; /* came later to the first, waited in the second */
+                                 /* came later to the first, waited in the second */
+                                 make_rank(90, 19)};
     struct lw_cluster c;
 
     assert_int_equal(lw_cluster_from_traces(s, 2, &memory, &c, NULL), LW_OK);

@@ -77,7 +77,8 @@ static void add_sidecar(struct traces_source *s, bool ddp)
     struct traces_sidecar *c = &s->sidecar;
     static const int64_t limits[] = {64, 128}, buckets[] = {120, 160};
 
-    *c = (struct traces_sidecar){.file = "hand.sidecar.json", .model = "hand", .torch_version = "2.9",
+    *c = (struct traces_sidecar){.file = "hand.sidecar.json", .model = "hand",
+                                 .torch_version = "2.9",
                                  .cpu = "cpu", .gpu = "", .backend = "gloo", .world_size = 1 + ddp,
                                  .is_ddp = ddp, .n_params = 3, .n_modules = 2, .n_ready = 2,
                                  .measured = {2000, 1900, 2200, 30, 400, 1000, 500}};
