@@ -340,10 +340,27 @@ struct member {
     pthread_t thread;
 };
 
+static bool is_free(int32_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool is = bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
+
+    close(fd);
+    return is;
+}
+
+/* Another test may hold one. */
 static int32_t a_port(void)
 {
     static int32_t next;
-    return 20000 + (int32_t)((getpid() * 41 + next++ * 103) % 12000);
+    int32_t port;
+
+    do
+        port = 20000 + (int32_t)((getpid() * 41 + next++ * 103) % 12000);
+    while (!is_free(port));
+    return port;
 }
 
 static int64_t now_ns(void)
