@@ -475,6 +475,15 @@ TEST(a_block_of_another_rank_is_found)
     lw_plan_free(&p);
 }
 
+TEST(a_failed_allocation_leaves_nothing)
+{
+    struct tiny t;
+    struct lw_strategy s = strategy("cp 2 cp-comm-type p2p");
+
+    init(&t, 2);
+    assert_true(build_without_memory(&t.w, &s, NULL) > 10);
+}
+
 TEST(what_cannot_be_planned_is_refused)
 {
     struct tiny t;
