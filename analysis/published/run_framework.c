@@ -13,7 +13,10 @@
  *   Megatron       NVIDIA/Megatron-LM, gradient_accumulation_fusion (on): products of weights'
  *                  gradients add them to the f32 sums; cross_entropy_loss_fusion is off unless a
  *                  script sets it (megatron/core/transformer/transformer_config.py), and those of
- *                  MooreThreads/SimuMax@4dcaae5, simu_tools/megatron_scripts, do not
+ *                  MooreThreads/SimuMax@4dcaae5, simu_tools/megatron_scripts, do not;
+ *                  NVIDIA/Megatron-LM@d98e8a64, megatron/training/arguments.py and
+ *                  megatron/core/extensions/transformer_engine.py: cp_comm_type is p2p where
+ *                  nothing else is asked for; NeMo and Megatron-Bridge run this code
  *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
  *                  GigaComputing/benchmarks/llama2_70b_lora: use_distributed_optimizer,
  *                  grad_reduce_in_fp32 off, bias_activation_fusion, fp8_params;
@@ -98,12 +101,13 @@ static const struct lw_run_framework frameworks[] = {
      .keeps_outputs = true, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
     {.name = "MLPerf", .kept = TRACES_KEPT_FUSED_GATE | TRACES_KEPT_GATE_8BIT,
      .shards_optimizer = true, .fp8_params = true, .fused_sums = true, .step = STEP,
-     .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+     .tp_overlap = LW_TP_OVERLAP_BACKWARD, .cp_comm = LW_CP_P2P},
     {.name = "AutoModel", .unfused = EAGER},
     {.name = "NeMo", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true, .fp8_params = true,
-     .fused_sums = true, .step = STEP, .tp_overlap = LW_TP_OVERLAP_PIECES},
+     .fused_sums = true, .step = STEP, .tp_overlap = LW_TP_OVERLAP_PIECES, .cp_comm = LW_CP_P2P},
     {.name = "Megatron-Bridge", .kept = TRACES_KEPT_FUSED_GATE, .shards_optimizer = true,
-     .fp8_params = true, .fused_sums = true, .step = STEP, .tp_overlap = LW_TP_OVERLAP_PIECES},
+     .fp8_params = true, .fused_sums = true, .step = STEP, .tp_overlap = LW_TP_OVERLAP_PIECES,
+     .cp_comm = LW_CP_P2P},
     {.name = "MaxText", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Paxml", .kept = TRACES_KEPT_PROJECTIONS, .recompute = "selective"},
     {.name = "Megatron-DeepSpeed without ZeRO", .unfused = SUMS, .own_gradients = true},
@@ -116,7 +120,8 @@ static const struct lw_run_framework frameworks[] = {
     {.name = "Megatron-LM 2022", .unfused = TRACES_UNFUSED_LOSS, .fused_sums = true,
      .step = STEP_MEAN | TRACES_STEP_UNSCALE},
     {.name = "Megatron", .unfused = TRACES_UNFUSED_LOSS, .fused_sums = true,
-     .step = STEP_MEAN | TRACES_STEP_CHECK, .tp_overlap = LW_TP_OVERLAP_BACKWARD},
+     .step = STEP_MEAN | TRACES_STEP_CHECK, .tp_overlap = LW_TP_OVERLAP_BACKWARD,
+     .cp_comm = LW_CP_P2P},
     {.name = "InternEvo", .unfused = TRACES_UNFUSED_GRADS, .flat_gradients = true, .step_bytes = 12,
      .bucket = 2 << 29, .buckets_alone = true},
     {.name = "torchtitan", .unfused = EAGER, .kept = TRACES_KEPT_ALTERNATE},

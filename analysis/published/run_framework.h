@@ -13,6 +13,8 @@ struct lw_run_framework {
     bool shards_optimizer; /* ZeRO-1 and bf16 gradients, where the row gives none */
     bool fp8_params;       /* weights of 8 bits beside 8-bit products */
     enum lw_tp_overlap tp_overlap; /* beside tensor groups, where the row says nothing */
+    enum lw_cp_comm cp_comm;       /* of context groups; rows that overlap a tensor group's
+                                    * collectives are planned with all-gathers */
     bool fused_sums;       /* f32 gradients are summed by the products that compute them */
     int64_t ddp_bucket;    /* bytes of gradients that are reduced at once beside the backward, where
                             * ZeRO shards nothing; 0 = what the row says of overlap holds */

@@ -169,11 +169,13 @@ static enum lw_status strategy_of(const struct lw_run *r, char *list, size_t siz
 
     *s = lw_strategy_default();
     s->dp = r->dp;
-    s->cp = r->cp;
     s->pp = r->pp;
     s->tp = r->tp;
     s->sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel);
     s->tp_overlap = lw_run_tp_overlap(r);
+    s->cp = r->cp;
+    if (s->cp > 1 && s->tp_overlap == LW_TP_OVERLAP_OFF)
+        s->cp_comm = f->cp_comm;
     s->scatter_gather = f->splits_messages && s->tp > 1 && s->pp > 1 &&
                         !s->sequence_parallel;
     s->micro_batches = r->micro_batches;

@@ -38,6 +38,24 @@ TEST(tensor_collectives_overlap_as_the_row_or_the_framework_says)
     }
 }
 
+/* Llama 3's code gathers (Grattafiori et al., arXiv 2407.21783, section 3.3.2): not Megatron. */
+TEST(context_groups_of_megatron_are_rings)
+{
+    static const char *const rings[] = {"Megatron-LM 23e00ed", "Megatron-Core", "Megatron-Bridge",
+                                        "NeMo 2.0", "NeMo / Megatron-Core (MLPerf submission)"},
+                      *const gathers[] = {"Megatron-DeepSpeed", "torchtitan", "Meta internal",
+                                          "NeMo AutoModel (PyTorch FSDP2)"};
+
+    for (size_t k = 0; k < sizeof rings / sizeof *rings; k++) {
+        struct lw_run r = {.framework = rings[k]};
+        assert_int_equal(lw_run_framework_of(&r)->cp_comm, LW_CP_P2P);
+    }
+    for (size_t k = 0; k < sizeof gathers / sizeof *gathers; k++) {
+        struct lw_run r = {.framework = gathers[k]};
+        assert_int_equal(lw_run_framework_of(&r)->cp_comm, LW_CP_ALL_GATHER);
+    }
+}
+
 TEST(parameters_are_gathered_ahead_where_the_row_says_so)
 {
     static const struct {
