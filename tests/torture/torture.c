@@ -324,22 +324,23 @@ static int rank_of(pid_t process)
     return -1;
 }
 
-/* Who may be blamed. A rank that had not met the others gave up; where rank 0 or the
- * process of all ranks is killed, its row is found by the next command. mpirun ends the others by
- * SIGTERM, sometimes before they saw that the rank is gone: that is counted. So is a launcher that
- * was killed before it had started all ranks. */
+/* Who may be blamed. A rank that had not met the others gave up, or has not come where the launcher
+ * ended one that had. Where rank 0 or the process of all ranks is killed, its row is found by the
+ * next command. mpirun ends the others by SIGTERM, sometimes before they saw that the rank is gone:
+ * that is counted. So is a launcher that was killed before it had started all ranks. */
 static bool blames(int how, int rank, bool *by_launcher)
 {
     static const char dead[] = "ended before the run was stored";
-    char gone[32], gave_up[32], ended[32], first[32];
+    char gone[32], gave_up[32], ended[32], first[32], absent[32];
 
     snprintf(gone, sizeof gone, "rank %d is gone", rank);
     snprintf(gave_up, sizeof gave_up, "rank %d gave up", rank);
     snprintf(ended, sizeof ended, "rank %d was ended", rank);
     snprintf(first, sizeof first, "rank %d ended first", rank);
+    snprintf(absent, sizeof absent, "(not come: %d)", rank);
     if (asks_text("r.db", "SELECT message FROM run WHERE id = 1") &&
         (strstr(answer, gone) || strstr(answer, gave_up) || strstr(answer, ended) ||
-         strstr(answer, first)))
+         strstr(answer, first) || strstr(answer, absent)))
         return true;
     *by_launcher = (how == MPI || (how == SPAWN_MPI && rank < 0)) &&
                    (strstr(answer, "stopped by signal 15") || strstr(answer, dead) ||
