@@ -20,8 +20,7 @@
 #include "exec/cpu/sparse_rows.h"
 #include "shared/base/arena.h"
 
-/* --- running commands ---------------------------------------------------------------------------
- */
+/* --- running commands ------------------------------------------------------------------------- */
 
 static enum lw_status end_by(int signal, struct lw_err *err)
 {
@@ -306,8 +305,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* --- giving commands ----------------------------------------------------------------------------
- */
+/* --- giving commands -------------------------------------------------------------------------- */
 
 void cpu_stream_quit(struct exec_stream *s)
 {

@@ -29,8 +29,7 @@ struct cpu_block {
     _Alignas(16) unsigned char bytes[];
 };
 
-/* --- placement ----------------------------------------------------------------------------------
- */
+/* --- placement -------------------------------------------------------------------------------- */
 
 static enum lw_status find_cores(struct exec_world *w, struct lw_err *err)
 {
@@ -68,8 +67,7 @@ bool cpu_renice(int delta)
     return setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + delta) == 0;
 }
 
-/* --- stopping -----------------------------------------------------------------------------------
- */
+/* --- stopping --------------------------------------------------------------------------------- */
 
 /* The first failure is kept; everything else then stops. */
 bool cpu_fail(struct exec_world *w, const struct lw_err *why)
@@ -114,8 +112,7 @@ static void tell_others(struct exec_world *w)
     p->stop(p->context, words);
 }
 
-/* --- opening and closing ------------------------------------------------------------------------
- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 struct measurement {
     struct exec_world *world;
@@ -404,8 +401,7 @@ enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_er
     return EXEC_FAILED;
 }
 
-/* --- memory -------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 enum lw_status cpu_mem_alloc(struct exec_world *w, int32_t rank, int64_t bytes, void **mem,
                              struct lw_err *err)

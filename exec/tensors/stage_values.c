@@ -126,8 +126,7 @@ enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, in
     return LW_OK;
 }
 
-/* --- words --------------------------------------------------------------------------------------
- */
+/* --- words ------------------------------------------------------------------------------------ */
 
 static bool holds(const struct exec_message *x, const double *seen, const struct exec_gradient *g)
 {

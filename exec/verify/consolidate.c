@@ -72,8 +72,7 @@ static void unpack(const struct gather *g, int32_t member, const float *flat)
     }
 }
 
-/* --- one member's part --------------------------------------------------------------------------
- */
+/* --- one member's part ------------------------------------------------------------------------ */
 
 static enum lw_status wait(const struct gather *g, struct lw_err *err)
 {
@@ -158,8 +157,7 @@ static enum lw_status take_part(const struct gather *g, int32_t member, struct l
     return s;
 }
 
-/* --- all ----------------------------------------------------------------------------------------
- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 /* What every member has: no shard of it has an owner. */
 static enum lw_status take_common(const struct gather *g, struct lw_err *err)

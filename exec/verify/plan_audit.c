@@ -21,8 +21,7 @@ static enum lw_status audit_messages(const struct lw_plan *p, struct lw_err *err
     return s;
 }
 
-/* --- clipping ------------------------------------------------------------------------------------
- */
+/* --- clipping --------------------------------------------------------------------------------- */
 
 static enum lw_status audit_clipping(const struct lw_plan *p, int32_t variant, int32_t role,
                                      struct lw_err *err)
@@ -47,8 +46,7 @@ static enum lw_status audit_clipping(const struct lw_plan *p, int32_t variant, i
                    scales, lw_bucket_kind_name(LW_BUCKET_NORM));
 }
 
-/* --- casts ---------------------------------------------------------------------------------------
- */
+/* --- casts ------------------------------------------------------------------------------------ */
 
 static enum lw_status no_cast_back(const struct lw_plan *p, int32_t bucket, int32_t role,
                                    struct lw_err *err)

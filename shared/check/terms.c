@@ -60,8 +60,7 @@ static enum lw_status wrong_gradient(const struct lw_terms *k, const char *what,
                            other >= 0 ? lw_plan_op_text(k->p, other, more) : "");
 }
 
-/* --- in which bucket ----------------------------------------------------------------------------
- */
+/* --- in which bucket -------------------------------------------------------------------------- */
 
 static bool has_gradient(const struct lw_plan_param *a)
 {
@@ -116,8 +115,7 @@ static enum lw_status place_tied(struct lw_terms *k, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- gradients ----------------------------------------------------------------------------------
- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 static int32_t tied_of(const struct lw_terms *k, int32_t param)
 {
@@ -302,8 +300,7 @@ static enum lw_status follow_gradients(struct lw_terms *k, int32_t b, struct lw_
     return LW_OK;
 }
 
-/* --- copies at other stages ---------------------------------------------------------------------
- */
+/* --- copies at other stages ------------------------------------------------------------------- */
 
 static int32_t first_of(const struct lw_plan *p, int32_t param)
 {
@@ -367,8 +364,7 @@ static enum lw_status follow_tied(struct lw_terms *k, int32_t b, struct lw_err *
     return LW_OK;
 }
 
-/* --- the update, and weights --------------------------------------------------------------------
- */
+/* --- the update, and weights ------------------------------------------------------------------ */
 
 /* All buckets of the stage have been reduced, and summed over copies, when the program updates or
  * ends. */

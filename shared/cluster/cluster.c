@@ -162,8 +162,7 @@ bool lw_cluster_figure(const struct lw_cluster *c, int k, struct lw_cluster_figu
     return row_of(c, k, out) != NULL;
 }
 
-/* --- check -------------------------------------------------------------------------------------
- */
+/* --- check ------------------------------------------------------------------------------------ */
 
 static bool is_positive(double v)
 {

@@ -25,8 +25,7 @@ static const char *level_word(int k)
     return k >= 0 && k < LW_N_LINK_LEVELS ? words[k] : NULL;
 }
 
-/* --- measured tables: rows in the file, columns in memory ----------------------------------------
- */
+/* --- measured tables: rows in the file, columns in memory ------------------------------------- */
 
 struct measured {
     int64_t size;
@@ -169,8 +168,7 @@ static const struct lw_field work_fields[] = {
 };
 #undef AT
 
-/* --- the parts of a cluster ----------------------------------------------------------------------
- */
+/* --- the parts of a cluster ------------------------------------------------------------------- */
 
 #define FIGURE(m, unit, range) LW_F_FIGURE(#m, AT(m)),
 #define TIME(m) {.name = #m "_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(m##_ps)},
@@ -250,8 +248,7 @@ static const struct lw_field exception_fields[] = {
 };
 #undef AT
 
-/* --- the whole ---------------------------------------------------------------------------------
- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 #define AT(field) offsetof(struct lw_cluster, field)
 const struct lw_field lw_cluster_file_fields[] = {
@@ -325,8 +322,7 @@ enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, st
     return lw_file_write(file, "cluster", lw_cluster_file_fields, c, err);
 }
 
-/* --- known systems -----------------------------------------------------------------------------
- */
+/* --- known systems ---------------------------------------------------------------------------- */
 
 static const char *const known_names[] = {
     "host", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200", "gb300", "dgx-b300", "p4d",

@@ -26,8 +26,7 @@ const struct lw_field lw_sparse_fields[] = {
 };
 #undef AT
 
-/* --- one value ----------------------------------------------------------------------------------
- */
+/* --- one value -------------------------------------------------------------------------------- */
 
 static void *at(const struct lw_field *f, void *base)
 {
@@ -174,8 +173,7 @@ static int64_t get_number(const struct lw_field *f, const void *from)
     return wide;
 }
 
-/* --- lists -------------------------------------------------------------------------------------
- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 /* Move `n` elements from a growing list into the arena; frees the list. */
 static bool settle(struct lw_fields *r, void *list, int64_t n, size_t size, void *items)
@@ -263,8 +261,7 @@ static void read_strings(struct lw_fields *r, const struct lw_field *f, void *ba
     settle(r, list, n, sizeof *list, at(f, base));
 }
 
-/* --- objects -----------------------------------------------------------------------------------
- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 static void set_absent(const struct lw_field *table, void *base)
 {
@@ -426,8 +423,7 @@ bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *bas
     return !lw_json_failed(r->j) && !r->no_memory;
 }
 
-/* --- writing -----------------------------------------------------------------------------------
- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static int32_t count_of(const struct lw_field *f, const void *base)
 {
@@ -591,8 +587,7 @@ void lw_fields_write(struct lw_jsonout *o, const struct lw_field *table, const v
             write_field(o, f, base);
 }
 
-/* --- whole files -------------------------------------------------------------------------------
- */
+/* --- whole files ------------------------------------------------------------------------------ */
 
 /* Find "lapwing" and "kind", wherever they stand, and go back to the start. False: the document is
  * none of ours. kind[0] == 0 when it does not say. */

@@ -36,8 +36,7 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)) + 1e-15;
 }
 
-/* --- reading -----------------------------------------------------------------------------------
- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* "4x4" and "1e+10x1.25e+09", innermost first. */
 static enum lw_status read_levels(struct lw_golden_case *c, struct row *r, struct lw_err *err)
@@ -117,8 +116,7 @@ static enum lw_status read_row(struct lw_golden_case *c, struct row *r, struct l
     return read_stages(c, r, err);
 }
 
-/* --- profiles ----------------------------------------------------------------------------------
- */
+/* --- profiles --------------------------------------------------------------------------------- */
 
 static enum lw_status read_profile(const char *folder, const char *model,
                                    struct lw_profile_graph *g, struct lw_err *err)
@@ -166,8 +164,7 @@ static enum lw_status find_profile(const struct lw_golden_case *c, const char *m
                    model, beside, model);
 }
 
-/* --- judging the recorded stages ---------------------------------------------------------------
- */
+/* --- judging the recorded stages -------------------------------------------------------------- */
 
 struct judge {
     const struct lw_pipedream_states *s;
@@ -300,8 +297,7 @@ static enum lw_status judge_stages(struct lw_golden_case *c, const struct row *r
     return judge_levels(&j, r, pipeline_s, err);
 }
 
-/* --- comparing ---------------------------------------------------------------------------------
- */
+/* --- comparing -------------------------------------------------------------------------------- */
 
 static enum lw_status expect_close(struct lw_golden_case *c, const char *title, double ours,
                                    struct lw_err *err)

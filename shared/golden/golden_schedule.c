@@ -15,8 +15,7 @@
 
 enum { MOST_RANKS = 1 << 12, MOST_MICRO_BATCHES = 1 << 16, MOST_CHUNKS = 1 << 8 };
 
-/* --- ColossalAI --------------------------------------------------------------------------------
- */
+/* --- ColossalAI ------------------------------------------------------------------------------- */
 
 static enum lw_status expect_events(struct lw_golden_case *c, const struct lw_colossal_order *o,
                                     bool interleaved, struct lw_err *err)
@@ -84,8 +83,7 @@ enum lw_status lw_golden_schedule_interleaved(struct lw_golden_case *c, struct l
     return check_colossal(c, &s, err);
 }
 
-/* --- the manifest ------------------------------------------------------------------------------
- */
+/* --- the manifest ----------------------------------------------------------------------------- */
 
 static enum lw_status cell_int(struct lw_golden_case *c, const char *title, int64_t min,
                                int64_t max, int32_t *v, struct lw_err *err)
@@ -263,8 +261,7 @@ enum lw_status lw_golden_manifest_row(struct lw_golden_case *c, struct lw_err *e
     return status;
 }
 
-/* --- Megatron-LM -------------------------------------------------------------------------------
- */
+/* --- Megatron-LM ------------------------------------------------------------------------------ */
 
 static enum lw_status expect_order(struct lw_golden_case *c, const struct lw_schedule_shape *s,
                                    int32_t rank, const struct lw_emit *e, struct lw_err *err)

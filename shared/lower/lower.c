@@ -116,17 +116,21 @@ static enum lw_status refuse_gathers_ahead(const struct lw_strategy *s, struct l
         return lw_fail(err, LW_EINVAL, "--overlap-param-gather needs --zero 1 or 2: %s",
                        s->zero == 3 ? "--zero 3 gathers weights before each use (--prefetch)"
                                     : "without it every rank updates all parameters");
+    if (!lw_shard_policy(s->shard_policy)->equal_shares)
+        return lw_fail(err, LW_EINVAL,
+                       "--overlap-param-gather gathers buckets that are cut into shares: leave out "
+                       "--shard-policy %s",
+                       lw_shard_policy_name(s->shard_policy));
     if (!lw_part_has_units(s))
         return lw_fail(err, LW_EINVAL,
                        "--overlap-param-gather gathers buckets that are cut into shares: leave out "
-                       "--shard-policy %s and choose --bucket-policy %s, not %s",
-                       lw_shard_policy_name(s->shard_policy),
-                       lw_bucket_policies_that(LW_TAKES_SHARES, these),
-                       lw_bucket_policy_name(s->bucket_policy));
+                       "--bucket-policy %s, or choose %s",
+                       lw_bucket_policy_name(s->bucket_policy),
+                       lw_bucket_policies_that(LW_TAKES_SHARES, these));
     if (s->broadcast_dtype != LW_F32)
         return lw_fail(err, LW_ENOTSUP,
-                       "--broadcast-dtype %s: --overlap-param-gather gathers weights in their own "
-                       "dtype; leave it out", lw_dtype_name(s->broadcast_dtype));
+                       "--overlap-param-gather gathers weights in their own dtype: leave out "
+                       "--broadcast-dtype %s", lw_dtype_name(s->broadcast_dtype));
     return LW_OK;
 }
 

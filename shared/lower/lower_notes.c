@@ -88,26 +88,28 @@ static void note_units(const struct lw_part *d, struct lw_builder *b)
 {
     const struct lw_part_shards *h = &d->shards;
     int32_t n_kept = 0;
-    char ahead[32] = "all of two parts";
+    char ahead[32] = "the whole part and the next one";
 
     for (int32_t i = 0; i < h->n_buffers; i++)
         n_kept += h->buffers[i].module < 0;
     if (d->s->prefetch >= 0 || d->s->pp == 1)
         snprintf(ahead, sizeof ahead, "%" PRId64,
                  d->s->prefetch >= 0 ? d->s->prefetch : LW_PREFETCH_DEFAULT);
-    lw_builder_note(b, "gradients: %d %s, reduce-scattered; each member updates its share",
-                    h->n_buffers, d->s->zero == 3 ? "units, one per module, dtype and device"
-                                                  : "buckets");
+    const char *many = h->n_buffers == 1 ? "" : "s";
+    lw_builder_note(b, "gradients: %d %s%s%s, reduce-scattered; each member updates its share",
+                    h->n_buffers, d->s->zero == 3 ? "unit" : "bucket", many,
+                    d->s->zero == 3 ? ", one per module, dtype and device" : "");
     if (d->s->zero_group > 0)
         lw_builder_note(b, "shards lie on groups of %" PRId64 " ranks; each group holds a replica, "
                            "and gradients are summed over the replicas", d->s->zero_group);
     if (lw_part_gathers_ahead(d))
         lw_builder_note(b,
-                        "weights: %d flat buffers are all-gathered before the first forward of the "
-                        "next step that uses them, %s ahead",
-                        n_kept, ahead);
+                        "weights: %d flat buffer%s all-gathered before the first forward of the "
+                        "next step that uses %s, %s ahead",
+                        n_kept, n_kept == 1 ? " is" : "s are", n_kept == 1 ? "it" : "them", ahead);
     else if (d->s->zero == 2)
-        lw_builder_note(b, "weights: all-gathered after the optimizer, %d flat buffers", n_kept);
+        lw_builder_note(b, "weights: all-gathered after the optimizer, %d flat buffer%s", n_kept,
+                        n_kept == 1 ? "" : "s");
     if (d->s->zero == 3)
         lw_builder_note(
             b,

@@ -46,7 +46,7 @@ struct lw_part_buffer {
     int32_t first_item, n_items;
     int64_t elements;            /* padding included */
     bool expert;                 /* its members share the experts' gradients */
-    int32_t module; /* gathered around its forward and backward; -1: after the optimizer */
+    int32_t module; /* gathered around its forward and backward; -1: once a step */
     int32_t first_user;          /* the lowest module that uses it, with units; else -1 */
     int32_t turn;                /* its place in shards.forward, if there is one */
     bool root;                   /* of all modules outside the blocks: gathered around theirs too */

@@ -22,8 +22,7 @@ LW_FREE_BY_ARENA(lw_profile_graph_free, struct lw_profile_graph)
 
 LW_FREE_BY_ARENA(lw_pipedream_states_free, struct lw_pipedream_states)
 
-/* --- text --------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* The cells of a line, cut in place; returns their number. */
 static int cut_cells(char *line, char **cells, int room)
@@ -154,8 +153,7 @@ enum lw_status lw_profile_graph_parse(const char *nodes_name, const char *nodes_
     return status;
 }
 
-/* --- sets of nodes -----------------------------------------------------------------------------
- */
+/* --- sets of nodes ---------------------------------------------------------------------------- */
 
 typedef uint64_t row; /* a set is `words` of them */
 
@@ -267,8 +265,7 @@ static enum lw_status find_pasts(struct work *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- states ------------------------------------------------------------------------------------
- */
+/* --- states ----------------------------------------------------------------------------------- */
 
 static enum lw_status add_state(struct work *w, const row *antichain, int32_t *state,
                                 struct lw_err *err)
@@ -370,8 +367,7 @@ static enum lw_status find_states(struct work *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* --- result ------------------------------------------------------------------------------------
- */
+/* --- result ----------------------------------------------------------------------------------- */
 
 /* A state's sums over its nodes, in their order; its size to *n. */
 static struct lw_pipedream_state sum_of(const struct work *w, int32_t state, int32_t *n)

@@ -95,8 +95,7 @@ static void connect(const struct lw_plan *p, const struct lw_program *g, const s
         f->source[i] = source_of(t, backward, op);
 }
 
-/* --- rings --------------------------------------------------------------------------------------
- */
+/* --- rings ------------------------------------------------------------------------------------ */
 
 static bool goes_round(const struct lw_plan *p, const struct lw_op *op)
 {

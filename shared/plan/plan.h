@@ -107,9 +107,9 @@ struct lw_slot {
 enum lw_bucket_kind {
     /* reduced in the data group; its set belongs to the variants that name it */
     LW_BUCKET_GRADIENTS,
-    /* a flat buffer of parameters: after a sharded optimizer step every member gets it by a
-       broadcast from the one owner, or by an all-gather of equal shares, the r-th owned by
-       member r */
+    /* a flat buffer of parameters: after a sharded optimizer step, or ahead of the forwards of the
+       next one, every member gets it by a broadcast from the one owner, or by an all-gather of
+       equal shares, the r-th owned by member r */
     LW_BUCKET_WEIGHTS,
     /* gradients of parameters with copies on several stages: a stage sums them with the others'
        over a communicator of the purpose LW_COMM_EMBEDDING before its update */

@@ -53,7 +53,7 @@ static const struct option {
      AT(cp), 1},
     {WORDS("cp-comm-type", "TYPE",
            "--cp: how keys and values are exchanged: all-gather (Megatron-LM: allgather): before "
-           "attention; p2p: ring attention, a block to the next rank beside each step of attention "
+           "attention; p2p (or ring): a block to the next rank beside each step of attention "
            "(all-gather)",
            cp_comms),
      WORD, AT(cp_comm), 0},

@@ -255,8 +255,7 @@ enum lw_status lw_uses_program(struct lw_uses *u, int32_t variant, int32_t role,
                     : LW_OK;
 }
 
-/* --- one op -------------------------------------------------------------------------------------
- */
+/* --- one op ----------------------------------------------------------------------------------- */
 
 static enum lw_status use(const struct walk *w, enum lw_use_buffer buffer, int32_t index, int64_t n,
                           int access)

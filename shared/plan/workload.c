@@ -114,8 +114,7 @@ bool lw_param_has_gradient(const struct lw_param *p)
     return p->trainable && p->used && p->tied < 0;
 }
 
-/* --- check -------------------------------------------------------------------------------------
- */
+/* --- check ------------------------------------------------------------------------------------ */
 
 static enum lw_status bad(struct lw_err *err, const char *list, int64_t i, const char *field,
                           int64_t found, const char *allowed)

@@ -53,8 +53,7 @@ enum lw_status lw_grid_merge(const struct lw_grid *g, struct lw_grid *out, struc
     return LW_OK;
 }
 
-/* --- lists that grow ---------------------------------------------------------------------------
- */
+/* --- lists that grow -------------------------------------------------------------------------- */
 
 struct list {
     struct lw_lowered_step *at;
@@ -133,8 +132,7 @@ enum lw_status lw_lower_plain(const struct lw_grid *g, struct lw_lowered *out, s
     return settle(&l, LW_OK, out, err);
 }
 
-/* --- messages ----------------------------------------------------------------------------------
- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 enum {
     HAS_INPUT = 1,
@@ -240,8 +238,7 @@ enum lw_status lw_lower_messages(const struct lw_grid *g, struct lw_lowered *out
     return settle(&x.l, status, out, err);
 }
 
-/* --- sharded stages ----------------------------------------------------------------------------
- */
+/* --- sharded stages --------------------------------------------------------------------------- */
 
 struct keeper {
     const struct lw_grid *g;
@@ -316,8 +313,7 @@ enum lw_status lw_lower_shards(const struct lw_grid *g, int32_t n_active, struct
     return settle(&k.l, status, out, err);
 }
 
-/* --- text --------------------------------------------------------------------------------------
- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static const char *const names_of[][LW_N_STEP_KINDS] = {
     [LW_IR_NAMES] = {"F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "UNSHARD",

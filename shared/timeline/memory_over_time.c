@@ -84,8 +84,7 @@ static enum lw_status add_own(struct changes *c, int64_t i, struct lw_err *err)
                err);
 }
 
-/* --- messages -----------------------------------------------------------------------------------
- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static bool of_context(const struct lw_plan *p, const struct lw_op *op, enum lw_op_kind kind)
 {

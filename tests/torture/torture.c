@@ -82,8 +82,7 @@ static void lost(int what, const char *fmt, ...)
     fflush(stdout);
 }
 
-/* --- children -----------------------------------------------------------------------------------
- */
+/* --- children --------------------------------------------------------------------------------- */
 
 /* A shell's words in the folder, in a session of their own; $L and $S are the programs. */
 static pid_t start(const char *words)
@@ -177,8 +176,7 @@ static void forget_output(void)
     unlink(in_folder("out"));
 }
 
-/* --- databases ----------------------------------------------------------------------------------
- */
+/* --- databases -------------------------------------------------------------------------------- */
 
 static long ask(const char *file, const char *sql)
 {
@@ -252,8 +250,7 @@ static void kill_store(void)
     }
 }
 
-/* --- ranks --------------------------------------------------------------------------------------
- */
+/* --- ranks ------------------------------------------------------------------------------------ */
 
 enum { THREADS, SPAWN, MPI, SPAWN_MPI };
 #define WITH_MPI                                                                                   \
@@ -411,8 +408,7 @@ static void kill_rank(void)
     totals->launcher_blames += by_launcher;
 }
 
-/* --- damaged files ------------------------------------------------------------------------------
- */
+/* --- damaged files ---------------------------------------------------------------------------- */
 
 /* Where the seeds of each kind of input lie (the folder of the run: seed-*), and who reads it. */
 static const struct kind {
@@ -567,8 +563,7 @@ static void try_file(void)
     }
 }
 
-/* --- hostile connections ------------------------------------------------------------------------
- */
+/* --- hostile connections ---------------------------------------------------------------------- */
 
 static struct exec_hello genuine; /* of a rank 1, with a proof for another connection */
 static const char token[] = "torture";

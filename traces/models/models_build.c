@@ -273,8 +273,7 @@ void traces_builder_note(struct traces_builder *b, const char *fmt, ...)
     b->w.notes[b->w.n_notes++] = copy;
 }
 
-/* --- what is left once all modules are there ---------------------------------------------------
- */
+/* --- what is left once all modules are there -------------------------------------------------- */
 
 struct ready {
     lw_ps at;

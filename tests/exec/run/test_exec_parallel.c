@@ -20,8 +20,7 @@ static int64_t verified(const struct lw_plan *p, enum exec_optimizer_kind kind, 
     return exec_verified(p, &o, p->name, messages);
 }
 
-/* --- every schedule ------------------------------------------------------------------------------
- */
+/* --- every schedule --------------------------------------------------------------------------- */
 
 /* Two stages of two modules, two micro-batches: an activation and a gradient each, 80 bytes, in 3
  * steps: 3 * 2 * 2 * 80 = 960 bytes of messages. Parameters of 10 to 13 elements: 46 * 4 = 184
@@ -145,8 +144,7 @@ TEST(a_grid_alone_is_verified_by_its_messages)
     lw_grid_free(&g);
 }
 
-/* --- dp x pp x tp x ZeRO -------------------------------------------------------------------------
- */
+/* --- dp x pp x tp x ZeRO ---------------------------------------------------------------------- */
 
 TEST(all_kinds_of_parallelism_together)
 {
@@ -215,8 +213,7 @@ TEST(passes_of_a_step_keep_their_numbers_apart)
     lw_plan_free(&p);
 }
 
-/* --- faults --------------------------------------------------------------------------------------
- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 static void expect_fault(const struct lw_plan *p, const char *words)
 {

@@ -66,8 +66,7 @@ static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_
     return bytes;
 }
 
-/* --- which rows ----------------------------------------------------------------------------------
- */
+/* --- which rows ------------------------------------------------------------------------------- */
 
 /* All different, all there, at least half as many as a micro-batch may touch; and others in the
  * next. */
@@ -94,8 +93,7 @@ TEST(touched_rows_are_different_and_there)
     assert_int_not_equal(first[0], first[1]);
 }
 
-/* --- runs ----------------------------------------------------------------------------------------
- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 /* 120 elements of the embedding and 12 + 24 + 36 others, f32 on two ranks. */
 TEST(rows_of_two_ranks_end_like_one)
@@ -131,8 +129,7 @@ TEST(shards_step_their_part_of_a_row)
          EXEC_MOMENTUM);
 }
 
-/* --- refusals and faults -------------------------------------------------------------------------
- */
+/* --- refusals and faults ---------------------------------------------------------------------- */
 
 TEST(adam_is_refused)
 {
@@ -317,8 +314,7 @@ TEST(lists_that_are_none_are_named)
     }
 }
 
-/* --- random grids --------------------------------------------------------------------------------
- */
+/* --- random grids ----------------------------------------------------------------------------- */
 
 static void draw(struct prng *r, char *words, size_t room)
 {

@@ -75,8 +75,7 @@ static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_
     return bytes;
 }
 
-/* --- gradients -----------------------------------------------------------------------------------
- */
+/* --- gradients -------------------------------------------------------------------------------- */
 
 /* 12 + 24 + ... + 72 = 252 elements on 2 ranks; weights of 2 bytes with masters of 4, or of 4. */
 TEST(gradients_of_another_type_end_like_one)
@@ -112,8 +111,7 @@ TEST(narrowed_weights_do_not_narrow_gradients)
     runs(LW_F32, "dp 4 micro-batches 80 zero 1 broadcast-dtype bf16", EXEC_SGD);
 }
 
-/* --- hooks and weights ---------------------------------------------------------------------------
- */
+/* --- hooks and weights ------------------------------------------------------------------------ */
 
 TEST(every_hook_ends_like_one)
 {
@@ -173,8 +171,7 @@ TEST(buffers_are_compared_whatever_their_type)
     lw_plan_free(&p);
 }
 
-/* --- faults --------------------------------------------------------------------------------------
- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 static void expect_fault(const struct lw_plan *p, const char *words)
 {
@@ -241,8 +238,7 @@ TEST(a_type_that_no_cast_makes_is_refused)
     lw_plan_free(&p);
 }
 
-/* --- random grids --------------------------------------------------------------------------------
- */
+/* --- random grids ----------------------------------------------------------------------------- */
 
 static void draw_zero(struct prng *r, char *words, size_t room)
 {

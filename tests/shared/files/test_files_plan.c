@@ -58,8 +58,7 @@ TEST(documented_example_reads_as_described)
     lw_plan_free(&p);
 }
 
-/* --- edited by hand ----------------------------------------------------------------------------
- */
+/* --- edited by hand --------------------------------------------------------------------------- */
 
 TEST(indexes_and_sizes_are_verified_before_use)
 {
@@ -215,8 +214,7 @@ TEST(edited_plan_without_its_hash_is_taken_as_it_is)
     free(edited);
 }
 
-/* --- round trips -------------------------------------------------------------------------------
- */
+/* --- round trips ------------------------------------------------------------------------------ */
 
 static int64_t up_to(int64_t n)
 {
@@ -394,8 +392,7 @@ TEST(planned_strategies_survive_writing_and_reading)
     free(text);
 }
 
-/* --- damaged at random -------------------------------------------------------------------------
- */
+/* --- damaged at random ------------------------------------------------------------------------ */
 
 /* Change one number, or one character: the reader may refuse or accept, but what it accepts is safe
  * to walk (the address sanitizer looks on), and the check may be asked about it. */

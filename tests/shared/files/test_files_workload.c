@@ -211,8 +211,7 @@ TEST(kind_is_found_wherever_it_stands)
     }
 }
 
-/* --- round trips of random workloads ------------------------------------------------------------
- */
+/* --- round trips of random workloads ---------------------------------------------------------- */
 
 static int64_t up_to(int64_t n)
 {
@@ -377,8 +376,7 @@ static enum lw_status read_and_write(const char *in, const char *out)
     return s;
 }
 
-/* --- memory and disks that run out ---------------------------------------------------------------
- */
+/* --- memory and disks that run out ------------------------------------------------------------ */
 
 TEST(failing_allocations_leave_nothing)
 {

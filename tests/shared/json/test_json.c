@@ -315,8 +315,7 @@ TEST(byte_order_mark_is_passed_and_counted)
     assert_refused(d, "t.json: at [0] (byte 4): found x, expected a value");
 }
 
-/* --- what it refuses, and the words ------------------------------------------------------------
- */
+/* --- what it refuses, and the words ----------------------------------------------------------- */
 
 TEST(malformed_texts_are_refused_by_place)
 {
@@ -523,8 +522,7 @@ TEST(failing_allocations_leave_nothing)
     assert_string_equal(err.msg, "out of memory");
 }
 
-/* --- against a grammar of its own ---------------------------------------------------------------
- */
+/* --- against a grammar of its own ------------------------------------------------------------- */
 
 static const char *blanks(const char *p)
 {

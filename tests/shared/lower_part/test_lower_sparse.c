@@ -146,8 +146,7 @@ TEST(the_simulator_times_each_part)
     lw_plan_free(&p);
 }
 
-/* --- refusals ------------------------------------------------------------------------------------
- */
+/* --- refusals --------------------------------------------------------------------------------- */
 
 TEST(unsupported_options_of_sparse_gradients_are_refused)
 {
@@ -233,8 +232,7 @@ TEST(rows_that_make_no_sense_are_refused)
     }
 }
 
-/* --- faults of a plan ----------------------------------------------------------------------------
- */
+/* --- faults of a plan ------------------------------------------------------------------------- */
 
 static struct lw_op *find(const struct lw_plan *p, const char *name)
 {
