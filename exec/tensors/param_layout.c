@@ -2,6 +2,7 @@
  * buffers of weights come first, laid out as the plan says; then whatever lies in none of them.
  * A rank holds one stage: all begin at 0, and there is room for the largest. */
 #include "exec/tensors/tensors.h"
+#include "exec/tensors/weight_turns.h"
 
 static int64_t most_of(int64_t a, int64_t b)
 {
@@ -34,13 +35,34 @@ static enum lw_status place_flat(struct exec_tensors *m, int32_t b, int64_t at, 
     return LW_OK;
 }
 
+/* One that takes turns lies where its slot does; the marks of the slot, and its own share, lie
+ * after. */
+static int64_t place_turn(struct exec_tensors *m, struct ends *e, int32_t b, int64_t *slot_at)
+{
+    struct exec_turn *t = &m->weights.turns[b];
+
+    if (slot_at[t->slot] < 0) {
+        slot_at[t->slot] = e->weight_bytes;
+        e->weight_bytes += t->slot_bytes + exec_turn_marks_bytes(t->n_turns);
+    }
+    t->marks_at = slot_at[t->slot] + t->slot_bytes;
+    t->share_at = e->weight_bytes;
+    e->weight_bytes += exec_aligned(exec_share_bytes(m, b));
+    return slot_at[t->slot];
+}
+
 /* Flat buffers of weights lie as the plan says, so that they travel without a copy; after one
  * that is cast on its way lies what travels. */
 static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *ends, bool *placed,
                                          struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
+    int64_t *slot_at;
 
+    LW_TRY(exec_turns_find(m, err));
+    LW_TAKE(&m->arena, slot_at, m->weights.n_slots, err);
+    for (int32_t i = 0; i < m->weights.n_slots; i++)
+        slot_at[i] = -1;
     for (int32_t b = 0; b < p->n_buckets; b++) {
         const struct lw_bucket *k = &p->buckets[b];
         m->weights.bucket_at[b] = -1;
@@ -48,6 +70,12 @@ static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *en
             continue;
         struct ends *e = &ends[p->params[p->slots[k->first_slot]].stage];
         enum lw_dtype own = exec_bucket_filled_in(p, b);
+        if (m->weights.turns[b].slot >= 0) {
+            int64_t at = place_turn(m, e, b, slot_at);
+            m->weights.wire_at[b] = m->weights.bucket_at[b] = at;
+            LW_TRY(place_flat(m, b, at, placed, err));
+            continue;
+        }
         LW_TRY(place_flat(m, b, e->weight_bytes, placed, err));
         m->weights.wire_at[b] = m->weights.bucket_at[b] = e->weight_bytes;
         e->weight_bytes += exec_aligned(k->bytes / lw_dtype_size(k->dtype) * lw_dtype_size(own));

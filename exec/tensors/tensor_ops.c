@@ -262,14 +262,14 @@ static enum lw_status update_parts(const struct exec_tensors *m, const struct ex
         part.kind = EXEC_PART_ROWS_UPDATE; /* it moves no other weight */
         part.first = first;
         part.to_dtype = own;
-        part.state[0] = (char *)r->weights + m->weights.at[a] + first * lw_dtype_size(own);
+        part.state[0] = exec_tensors_weights(m, at->rank, a) + first * lw_dtype_size(own);
         return exec_parts_add(parts, part, err);
     }
     LW_TRY(exec_parts_add(parts, part, err));
     if (own == LW_F32)
         return LW_OK;
     struct exec_part copy = {.kind = EXEC_PART_COPY, .from = part.to, .from_dtype = LW_F32,
-                             .to = (char *)r->weights + m->weights.at[a] +
+                             .to = exec_tensors_weights(m, at->rank, a) +
                                    first * lw_dtype_size(own),
                              .to_dtype = own, .count = n, .divisor = 1};
     return exec_parts_add(parts, copy, err);

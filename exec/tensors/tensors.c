@@ -11,6 +11,7 @@
 #include "exec/tensors/scratch_slots.h"
 #include "exec/tensors/flops_compute.h"
 #include "exec/tensors/sparse_memory.h"
+#include "exec/tensors/weight_turns.h"
 #include "shared/plan/uses.h"
 
 enum { VALUES = 3 /* in one element while it is computed: exec/tensors/stage_values.c */ };
@@ -390,13 +391,42 @@ static enum lw_status alloc_some(struct exec_tensors *m, int32_t rank, int64_t b
     return bytes > 0 ? m->backend->mem_alloc(m->world, rank, bytes, mem, err) : LW_OK;
 }
 
+/* The share lies after its slot, which is as large as all shares of the flat buffer: the place of
+ * others' elements is inside of the weights too. */
+char *exec_tensors_weights(const struct exec_tensors *m, int32_t rank, int32_t param)
+{
+    const struct exec_weight_places *w = &m->weights;
+    int32_t b = w->flat[param];
+    int64_t at = w->at[param];
+
+    if (b >= 0)
+        at += w->turns[b].share_at - w->bucket_at[b] -
+              exec_turn_member(m, b, rank) * exec_share_bytes(m, b);
+    return (char *)m->ranks[rank].weights + at;
+}
+
 float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t param)
 {
     const struct exec_rank_memory *r = &m->ranks[rank];
 
     if (m->plan->params[param].dtype != LW_F32)
         return r->masters + m->state_at[param];
-    return (float *)(void *)((char *)r->weights + m->weights.at[param]);
+    return (float *)(void *)exec_tensors_weights(m, rank, param);
+}
+
+/* Of a parameter in a flat buffer that takes turns, elements [*begin, *end) lie in the rank's
+ * share. */
+static void own_range(const struct exec_tensors *m, int32_t rank, int32_t param, int64_t *begin,
+                      int64_t *end)
+{
+    const struct lw_plan_param *a = &m->plan->params[param];
+    int32_t b = m->weights.flat[param];
+    int64_t size = lw_dtype_size((enum lw_dtype)a->dtype), each = exec_share_bytes(m, b) / size;
+    int64_t at = (m->weights.at[param] - m->weights.bucket_at[b]) / size;
+    int64_t first = exec_turn_member(m, b, rank) * each - at;
+
+    *begin = first > 0 ? first : 0;
+    *end = first + each < a->numel ? first + each : a->numel;
 }
 
 /* The first values of a parameter, in its type and as masters, unless it is frozen: first[n] and
@@ -405,16 +435,21 @@ static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t pa
                                 void *own, struct lw_err *err)
 {
     const struct lw_plan_param *a = &m->plan->params[param];
-    char *weights = (char *)m->ranks[rank].weights + m->weights.at[param];
     enum lw_dtype dtype = (enum lw_dtype)a->dtype;
+    int64_t size = lw_dtype_size(dtype), begin = 0, end = a->numel;
 
     exec_initial_weights(first, exec_param_root(m->plan, param), a->numel);
     if (a->trainable && dtype != LW_F32)
         LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
                                      a->numel * 4, err));
     exec_convert(dtype, own, LW_F32, first, a->numel, 1);
-    return m->backend->mem_write(m->world, rank, weights, own, a->numel * lw_dtype_size(dtype),
-                                 err);
+    if (m->weights.flat[param] >= 0)
+        own_range(m, rank, param, &begin, &end);
+    if (begin >= end)
+        return LW_OK;
+    return m->backend->mem_write(m->world, rank,
+                                 exec_tensors_weights(m, rank, param) + begin * size,
+                                 (char *)own + begin * size, (end - begin) * size, err);
 }
 
 static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct lw_err *err)

@@ -58,11 +58,26 @@ struct exec_rank_memory {
     void *norm;                                /* exec/tensors/grad_norm.c */
 };
 
+/* Of a flat buffer of weights that takes turns with others in one slot of memory
+ * (exec/tensors/weight_turns.h): what its member owns lies apart. A verified run has a mark for
+ * each flat buffer of a slot: the one that holds it has a number there, the others a pattern. */
+struct exec_turn {
+    int32_t slot;                /* -1 = it has memory of its own, with the member's share in it */
+    int32_t turn, n_turns;       /* its number among those of the slot */
+    int32_t comm, n_members;     /* class that gathers it; members of a group */
+    int64_t slot_bytes, share_at, marks_at; /* bytes of the slot; offsets in weights */
+};
+
+enum { EXEC_TURN_MARK = 8 }; /* bytes: any type's element */
+
 /* Where weights lie in a rank's memory, and as what they travel. */
 struct exec_weight_places {
     int64_t *at;                 /* [n_params] offset in weights, bytes */
     int64_t *bucket_at;          /* [n_buckets] the same of flat buffers of weights; -1 = others */
     int64_t *wire_at; /* [n_buckets] what of them travels: the same, unless it is narrowed */
+    struct exec_turn *turns;     /* [n_buckets] */
+    int32_t *flat;               /* [n_params] flat buffer that takes turns; -1 = none */
+    int32_t n_slots;
     uint8_t *travels_as;         /* [n_params] enum lw_dtype of its weights on the wire; their own,
                                   * unless a flat buffer is narrowed */
 };
@@ -166,6 +181,9 @@ bool exec_ranks_share(const struct lw_plan *p, int32_t param, int32_t rank, int3
 /* The first of the copies that start from the same weights: itself, unless it is tied. */
 int32_t exec_param_root(const struct lw_plan *p, int32_t param);
 
+/* What the rank keeps of a parameter's weights: all, or its own shards, each where it would be if
+ * all of the parameter began here. */
+char *exec_tensors_weights(const struct exec_tensors *m, int32_t rank, int32_t param);
 /* The f32 weights that the optimizer updates: the parameter's own, or masters beside them. */
 float *exec_tensors_master(const struct exec_tensors *m, int32_t rank, int32_t param);
 

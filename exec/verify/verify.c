@@ -157,7 +157,7 @@ static enum lw_status compare_param(struct check *k, int32_t param, int32_t rank
     const struct lw_plan *p = m->plan;
     int64_t n = p->params[param].numel;
     struct held h = {"weight", (enum lw_dtype)p->params[param].dtype,
-                     (const char *)m->ranks[rank].weights + m->weights.at[param], k->ref.own};
+                     exec_tensors_weights(m, rank, param), k->ref.own};
 
     struct held gathered = {"gathered weight", h.dtype, h.mem, k->ref.before};
     bool apart = m->temporary[param] || m->ahead[param];
