@@ -1,9 +1,11 @@
 /* Gathered weights that take turns in the same memory: exec/tensors/weight_turns.h. */
 #include "tests/lib/unit.h"
 
+#include "exec/run/memory_fit.h"
 #include "exec/tensors/weight_turns.h"
 #include "shared/plan/op.h"
 #include "tests/lib/exec/exec_chain.h"
+#include "tests/lib/failing_alloc.h"
 #include "tests/lib/plans/find_op.h"
 #include "tests/lib/plans/random_strategy.h"
 
@@ -84,6 +86,52 @@ TEST(a_slot_that_saves_nothing_is_dissolved)
 {
     assert_int_equal(weights_of(4, "dp 2 zero 3", 0), 4 * BLOCK);
     assert_int_equal(weights_of(4, "dp 4 zero 3", 2), 2 * BLOCK + 4 * 640 + 2 * marks(2));
+}
+
+/* The least memory that a run of 16 modules needs here. */
+static int64_t needed(const char *words)
+{
+    int64_t low = 0, high = INT64_C(1) << 30; /* too little, enough */
+    struct lw_exec_options o = lw_exec_options_default();
+    struct lw_err err = {0};
+    struct chain c;
+
+    blocks(&c, 16);
+    struct lw_plan p = build(&c, words);
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+        if (exec_fits_in(&p, &o, 2, (double)middle, &err) == LW_OK)
+            high = middle;
+        else
+            low = middle;
+    }
+    lw_plan_free(&p);
+    return high;
+}
+
+/* Two ranks. All else is the same. */
+TEST(a_run_fits_where_its_slots_do)
+{
+    assert_int_equal(needed("dp 2 zero 3 reshard off") - needed("dp 2 zero 3"),
+                     2 * (16 * BLOCK - (2 * BLOCK + 16 * SHARE + 2 * marks(8))));
+}
+
+static enum lw_status fits(const struct lw_plan *p)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+    struct lw_err err = {0};
+
+    return exec_fits_in(p, &o, 2, 1e9, &err);
+}
+
+TEST(without_memory_nothing_is_laid_out)
+{
+    struct chain c;
+
+    blocks(&c, 8);
+    struct lw_plan p = build(&c, "dp 2 zero 3");
+    EACH_ALLOCATION_FAILS_IN(40, fits(&p));
+    lw_plan_free(&p);
 }
 
 /* --- random plans --- */
