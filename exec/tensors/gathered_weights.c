@@ -73,7 +73,6 @@ static enum lw_status unit_parts(const struct exec_tensors *m, int32_t bucket, i
     struct unit u = {.bucket = &p->buckets[bucket], .group = lw_plan_group(p, comm, rank),
                      .weights = (char *)m->ranks[rank].weights + m->weights.bucket_at[bucket],
                      .kind = kind, .parts = parts};
-
     bool used = false;
 
     u.member = u.group ? lw_plan_member(p, u.group, rank) : -1;
