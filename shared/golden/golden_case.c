@@ -14,8 +14,8 @@ static bool named(const char *names, const char *name)
 {
     size_t len = strlen(name);
 
-    for (const char *p = names; (p = strstr(p, name)) != NULL; p += len)
-        if ((p == names || p[-1] == ' ') && (p[len] == ' ' || p[len] == '\0') && len > 0)
+    for (const char *p = names; len > 0 && (p = strstr(p, name)) != NULL; p += len)
+        if ((p == names || p[-1] == ' ') && (p[len] == ' ' || p[len] == '\0'))
             return true;
     return false;
 }

@@ -230,6 +230,9 @@ TEST(invalid_case_fails_with_a_reason)
         {"{\"kind\":\"uniform\",\"items\":5,\"stages\":2,\"chunks\":1,\"parts\":[[[0,3]],[[3,5]]],"
          "\"warned_empty_stage\":false}\n",
          "parts: computed [[[0,2]],[[2,5]]], the case says [[[0,3]],[[3,5]]]"},
+        {"{\"kind\":\"uniform\",\"items\":1,\"stages\":1,\"\":1}\n",
+         "unknown field '' (known: id kind name items stages chunks parts warned_empty_stage "
+         "error)"},
         {"a,b\n1,2\n", "unknown kind of file: neither JSON lines nor a known table"},
         {"\n \n", "holds no case"},
         {"name,n\n1\n", "1 cells, the table has 2 columns"},
