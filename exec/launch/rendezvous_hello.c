@@ -190,7 +190,8 @@ static enum heard hear_all(const struct exec_rendezvous *r, int fd, void *data, 
 }
 
 /* What came of one connection. AGAIN: rank 0 does not listen yet, or had no descriptor left;
- * QUIET: somebody is there, or nobody answers, and says nothing; OTHER: not rank 0 of this job. */
+ * QUIET: the connection is open, or not answered, and no byte comes; OTHER: it is not rank 0 of
+ * this job. */
 enum met { MET, AGAIN, QUIET, OTHER };
 
 static enum met not_met(const struct exec_rendezvous *r, enum heard how, struct lw_err *why)

@@ -37,11 +37,10 @@ static struct lw_op activations(const struct lw_writer *k, enum lw_op_kind kind,
     return op;
 }
 
-static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
-                               int32_t module, struct line line, const char *name, int32_t input)
+/* What communication of the writer waits for; `input` -1 = nothing more. Their number. */
+static int32_t waits_for(const struct lw_writer *k, int32_t input, int32_t deps[3])
 {
-    struct lw_op op = activations(k, kind, bytes, module, line, name);
-    int32_t deps[3], n = 0;
+    int32_t n = 0;
 
     if (k->last_compute >= 0)
         deps[n++] = k->last_compute;
@@ -49,6 +48,15 @@ static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_
         deps[n++] = k->after;
     if (input >= 0)
         deps[n++] = input;
+    return n;
+}
+
+static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
+                               int32_t module, struct line line, const char *name, int32_t input)
+{
+    struct lw_op op = activations(k, kind, bytes, module, line, name);
+    int32_t deps[3], n = waits_for(k, input, deps);
+
     return lw_builder_op(k->l->b, &op, deps, n);
 }
 
@@ -89,19 +97,13 @@ int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t modu
     struct lw_ring ring = lw_ring_of(d->s, &d->w->modules[module]);
     struct line line = {k->l->context, k->l->context_stream};
     int64_t bytes = lw_ring_bytes(&ring, backward, step);
-    int32_t deps[3], n = 0, last = -1;
+    int32_t deps[3], n = waits_for(k, input, deps), last = -1;
     const char *name = !backward || step == 0        ? "keys and values"
                        : step + 1 == ring.n_steps    ? "key and value gradients"
                                                      : "keys, values and gradients";
 
     if (step >= lw_ring_messages(&ring, backward))
         return -1;
-    if (k->last_compute >= 0)
-        deps[n++] = k->last_compute;
-    if (k->after >= 0)
-        deps[n++] = k->after;
-    if (input >= 0)
-        deps[n++] = input;
     for (int receives = 0; receives < 2; receives++) {
         struct lw_op op = activations(k, receives ? LW_OP_RECV : LW_OP_SEND, bytes,
                                       lw_part_module(d, module), line, name);

@@ -25,3 +25,14 @@ static inline void plan_refused(const struct lw_workload *w, const char *words, 
     if (lw_plan_build(w, &s, NULL, &p, &err) == LW_OK || !strstr(err.msg, part))
         fail_msg("%s: '%s' lacks '%s'", words, err.msg, part);
 }
+
+/* The check refuses the plan, and the message says so. Frees it. */
+static inline void plan_faulty(struct lw_plan *p, const char *part)
+{
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_plan_check(p, &err), LW_EPLAN);
+    if (!strstr(err.msg, part))
+        fail_msg("'%s' lacks '%s'", err.msg, part);
+    lw_plan_free(p);
+}

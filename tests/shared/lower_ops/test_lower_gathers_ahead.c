@@ -247,16 +247,6 @@ TEST(contradictions_are_refused)
 
 /* --- proof ----------------------------------------------------------------------------------- */
 
-static void expect_fault(struct lw_plan *p, const char *part)
-{
-    struct lw_err err = {0};
-
-    assert_int_equal(lw_plan_check(p, &err), LW_EPLAN);
-    if (!strstr(err.msg, part))
-        fail_msg("'%s' lacks '%s'", err.msg, part);
-    lw_plan_free(p);
-}
-
 static struct lw_op *gather_of(const struct lw_plan *p, int n)
 {
     return &p->ops[find_op(p, LW_OP_ALL_GATHER, n)];
@@ -275,12 +265,12 @@ TEST(a_forward_before_its_gather_is_found)
     struct lw_plan p = build_tiny("dp 2 " AHEAD);
 
     exchange(gather_of(&p, 0), gather_of(&p, 2)); /* c's first, a's after a's forward */
-    expect_fault(&p, "op 3 (forward, module 0) of 'first' for role 'data' uses weights that were "
+    plan_faulty(&p, "op 3 (forward, module 0) of 'first' for role 'data' uses weights that were "
                      "never gathered");
 
     p = build_tiny("dp 2 " AHEAD);
     p.ops[find_op(&p, LW_OP_EVENT_WAIT, 1)].n_deps = 0; /* b's forward does not wait */
-    expect_fault(&p, "(forward, module 1) of 'first' for role 'data' does not wait for op 2 "
+    plan_faulty(&p, "(forward, module 1) of 'first' for role 'data' does not wait for op 2 "
                      "(all_gather");
 
     p = build_tiny("dp 2 " AHEAD);
@@ -288,13 +278,13 @@ TEST(a_forward_before_its_gather_is_found)
     *lost = (struct lw_op){.kind = LW_OP_EVENT_WAIT, .stage = -1, .module = -1, .bucket = -1,
                            .micro_batch = -1, .stream = lost->stream, .comm = -1, .call = -1,
                            .work = -1, .peer = -1, .operand = -1, .name = ""};
-    expect_fault(&p, "the weights of parameter 1 'b.weight', which member 0 updates, never reach "
+    plan_faulty(&p, "the weights of parameter 1 'b.weight', which member 0 updates, never reach "
                      "role 'data'");
 
     p = build_tiny("dp 2 " AHEAD);
     gather_of(&p, 2)->bucket = gather_of(&p, 0)->bucket;
     gather_of(&p, 1)->bytes = gather_of(&p, 0)->bytes;
-    expect_fault(&p, "gathers weights that are there since op 0");
+    plan_faulty(&p, "gathers weights that are there since op 0");
 }
 
 /* The pass of a step that gathers comes first. */
@@ -303,12 +293,12 @@ TEST(faults_over_passes_are_named)
     struct lw_plan p = build_tiny("dp 2 no-sync 2 " AHEAD);
 
     p.pass_variant[0] = find_variant(&p, "accumulate, weights held");
-    expect_fault(&p, "(forward, module 0) of 'accumulate, weights held' for role 'data' uses "
+    plan_faulty(&p, "(forward, module 0) of 'accumulate, weights held' for role 'data' uses "
                      "weights that were never gathered");
 
     p = build_tiny("dp 2 no-sync 2 " AHEAD);
     p.pass_variant[1] = find_variant(&p, "accumulate");
-    expect_fault(&p, "are gathered before one pass of it, and not before another");
+    plan_faulty(&p, "are gathered before one pass of it, and not before another");
 
     p = build_tiny("dp 2 no-sync 1 " AHEAD); /* nobody reads them, and nobody gathers them */
     p.pass_variant[0] = find_variant(&p, "first");
@@ -316,7 +306,7 @@ TEST(faults_over_passes_are_named)
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
         if (lw_op_uses_weights(&p.ops[i]))
             p.ops[i].module = -1;
-    expect_fault(&p, "updates the weights of bucket 3, which nobody has gathered in the step");
+    plan_faulty(&p, "updates the weights of bucket 3, which nobody has gathered in the step");
 }
 
 /* Shares are looked at in the pass that gathers, which does not end the step. */
@@ -329,7 +319,7 @@ TEST(a_share_of_another_owner_is_found)
     for (int32_t i = 0; i < p.n_ops; i++)
         if (p.ops[i].kind == LW_OP_REDUCE_SCATTER)
             p.ops[i].kind = LW_OP_ALL_REDUCE;
-    expect_fault(&p, "(all_gather, bucket 5) of 'accumulate' for role 'data': elements 0 and 50 "
+    plan_faulty(&p, "(all_gather, bucket 5) of 'accumulate' for role 'data': elements 0 and 50 "
                      "more of parameter 0 'a.weight' belong to member 1");
 }
 

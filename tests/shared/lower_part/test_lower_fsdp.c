@@ -8,6 +8,7 @@
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "tests/lib/plans/freeze.h"
+#include "tests/lib/plans/plan_words.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/plans/tiny_build.h"
 
@@ -367,16 +368,6 @@ TEST(many_tied_parameters_have_one_gradient_each)
 
 /* --- the check -------------------------------------------------------------------------------- */
 
-static void expect_fault(struct lw_plan *p, const char *part)
-{
-    struct lw_err err = {0};
-
-    assert_int_equal(lw_plan_check(p, &err), LW_EPLAN);
-    if (!strstr(err.msg, part))
-        fail_msg("'%s' lacks '%s'", err.msg, part);
-    lw_plan_free(p);
-}
-
 static struct lw_plan build_third(void)
 {
     struct tiny t;
@@ -400,24 +391,24 @@ TEST(faults_around_gathered_weights_are_named)
 
     op = find_op(&p, LW_OP_EVENT_WAIT, 0); /* of module a's unit */
     p.ops[op].n_deps = 0;
-    expect_fault(
+    plan_faulty(
         &p,
         "op 5 (forward, module 0) of 'first' for role 'data' does not wait for op 1 (all_gather");
 
     p = build_third();
     op = find_op(&p, LW_OP_ALL_GATHER, 3); /* b, for its backward: not before it was freed */
     p.ops[find_op(&p, LW_OP_ALLOC, 3)].n_deps = 0;
-    expect_fault(&p, "does not wait for");
+    plan_faulty(&p, "does not wait for");
 
     p = build_third();
     replace_op(&p.ops[find_op(&p, LW_OP_ALL_GATHER, 4)], LW_OP_BARRIER); /* a, for its backward */
-    expect_fault(&p,
+    plan_faulty(&p,
                  "(backward, module 0) of 'first' for role 'data' uses weights that are freed by");
 
     p = build_third();
     op = find_op(&p, LW_OP_FREE, 4); /* a stays over the optimizer */
     p.ops[op].kind = LW_OP_ALLOC;
-    expect_fault(&p, "makes weights stale that nobody frees");
+    plan_faulty(&p, "makes weights stale that nobody frees");
 }
 
 /* c's weight is a's: without its second gather it is not there in c's forward; and c's forward does
@@ -432,11 +423,11 @@ TEST(faults_around_tied_weights_are_named)
     tie(&t);
     struct lw_plan p = build(&t, &s);
     replace_op(&p.ops[find_op(&p, LW_OP_ALL_GATHER, 2)], LW_OP_BARRIER);
-    expect_fault(&p, freed);
+    plan_faulty(&p, freed);
 
     p = build(&t, &s);
     p.ops[find_op(&p, LW_OP_EVENT_WAIT, 2)].n_deps = 0;
-    expect_fault(&p, "(forward, module 2) of 'first' for role 'data' does not wait for op 8 "
+    plan_faulty(&p, "(forward, module 2) of 'first' for role 'data' does not wait for op 8 "
                      "(all_gather");
 }
 
@@ -449,21 +440,21 @@ TEST(faults_around_room_for_gradients_are_named)
     tie(&t);
     struct lw_plan p = build(&t, &s);
     replace_op(&p.ops[find_op(&p, LW_OP_ALLOC, 4)], LW_OP_EVENT_WAIT);
-    expect_fault(&p, "(backward, module 2) of 'first' for role 'data' writes gradients before they "
+    plan_faulty(&p, "(backward, module 2) of 'first' for role 'data' writes gradients before they "
                      "have room");
 
     p = build(&t, &s); /* instead of b's weights, a's gradient */
     p.ops[find_op(&p, LW_OP_FREE, 3)].bucket = p.ops[find_op(&p, LW_OP_FREE, 6)].bucket;
-    expect_fault(&p, "(backward, module 0) of 'first' for role 'data' writes gradients whose room "
+    plan_faulty(&p, "(backward, module 0) of 'first' for role 'data' writes gradients whose room "
                      "is freed by op ");
 
     p = build(&t, &s);
     p.ops[find_op(&p, LW_OP_ALLOC, 6)].kind = LW_OP_FREE;
-    expect_fault(&p, "(free, bucket 0) of 'first' for role 'data' frees room that was not taken");
+    plan_faulty(&p, "(free, bucket 0) of 'first' for role 'data' frees room that was not taken");
 
     p = build(&t, &s);
     p.ops[find_op(&p, LW_OP_FREE, 4)].kind = LW_OP_ALLOC;
-    expect_fault(&p, "takes room that the bucket has since op");
+    plan_faulty(&p, "takes room that the bucket has since op");
 }
 
 /* Over passes too: of one that holds weights, what the others do. */
@@ -477,17 +468,17 @@ TEST(faults_around_held_weights_are_named)
     s.no_sync = 2;
     struct lw_plan p = build(&t, &s);
     p.pass_variant[0] = find_variant(&p, "accumulate, weights held");
-    expect_fault(&p, "(forward, module 0) of 'accumulate, weights held' for role 'data' uses "
+    plan_faulty(&p, "(forward, module 0) of 'accumulate, weights held' for role 'data' uses "
                      "weights that were never gathered");
 
     p = build(&t, &s);
     p.pass_variant[1] = find_variant(&p, "accumulate");
-    expect_fault(&p, "variant 'accumulate': the weights of bucket 3 are gathered before one pass "
+    plan_faulty(&p, "variant 'accumulate': the weights of bucket 3 are gathered before one pass "
                      "of it, and not before another");
 
     p = build(&t, &s);
     p.ops[find_op(&p, LW_OP_FREE, 0)].kind = LW_OP_ALLOC; /* its weights then stay */
-    expect_fault(&p, "sends weights: no optimizer comes before it");
+    plan_faulty(&p, "sends weights: no optimizer comes before it");
 }
 
 static struct lw_plan build_groups(void)
@@ -508,7 +499,7 @@ TEST(faults_around_replicas_are_named)
     struct lw_op *sum = &p.ops[find_op(&p, LW_OP_ALL_REDUCE, 0)];
 
     p.operands[p.operand_first[sum->operand] + 3].offset = 0;
-    expect_fault(&p, "rank 3 sums 1204 bytes of f32 from byte 0 of the bucket; it holds the 1204 "
+    plan_faulty(&p, "rank 3 sums 1204 bytes of f32 from byte 0 of the bucket; it holds the 1204 "
                      "bytes of f32 from byte 1204");
 
     p = build_groups();
@@ -516,13 +507,13 @@ TEST(faults_around_replicas_are_named)
     sum->kind = LW_OP_BARRIER;
     sum->bytes = 0;
     sum->bucket = sum->operand = -1;
-    expect_fault(&p, "updates before bucket 0 is summed over the replicas");
+    plan_faulty(&p, "updates before bucket 0 is summed over the replicas");
 
     p = build_groups();
     sum = &p.ops[find_op(&p, LW_OP_ALL_REDUCE, 0)];
     struct lw_op *scatter = &p.ops[find_op(&p, LW_OP_REDUCE_SCATTER, 0)], was = *sum;
     sum->comm = scatter->comm; /* over the data group again */
-    expect_fault(&p, "has already reduced this bucket");
+    plan_faulty(&p, "has already reduced this bucket");
 
     p = build_groups();
     sum = &p.ops[find_op(&p, LW_OP_ALL_REDUCE, 0)];
@@ -533,7 +524,7 @@ TEST(faults_around_replicas_are_named)
     others[1] = 2;
     of[2] = of[3];
     of[3] = mine;
-    expect_fault(&p, "ranks 0 and 3 sum over replicas, but are not the same member of two data "
+    plan_faulty(&p, "ranks 0 and 3 sum over replicas, but are not the same member of two data "
                      "groups");
 }
 
@@ -542,7 +533,7 @@ TEST(a_share_in_the_wrong_hands_is_named)
     struct lw_plan p = build_third();
 
     p.shards[0].owner = 1;
-    expect_fault(&p, "belong to member 1, but lie in the share of member 0");
+    plan_faulty(&p, "belong to member 1, but lie in the share of member 0");
 }
 
 /* --- exec ------------------------------------------------------------------------------------- */
