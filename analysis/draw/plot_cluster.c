@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/draw/plot_style.h"
+#include "shared/cluster/measured.h"
 #include "shared/device/device_time.h"
 #include "sim/cost/cost_model.h"
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "shared/cluster/measured.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_scaled.h"
 #include "sim/nccl/nccl_constants.h"

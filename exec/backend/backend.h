@@ -8,8 +8,9 @@
 #include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
-#include "shared/plan/product.h"
-#include "shared/plan/strategy.h"
+#include "shared/plan/reducer_kind.h"
+
+struct lw_product;
 
 /* What runs a plan on real hardware. One table of functions per backend; everything in it is
  * asynchronous: a call hands work to a stream and returns, and only `poll` blocks. Work given to

@@ -6,6 +6,7 @@
 
 #include "exec/calibrate/calibrate_state.h"
 #include "shared/cluster/cluster.h"
+#include "shared/cluster/measured.h"
 
 struct making {
     struct exec_calibration *c;

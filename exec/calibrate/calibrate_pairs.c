@@ -11,6 +11,7 @@
 
 #include "exec/calibrate/calibrate_plan.h"
 #include "exec/calibrate/calibrate_state.h"
+#include "shared/cluster/measured.h"
 
 enum { N_BESIDE = 3, FIRST_MIB = 20 }; /* 1, 4 and 16 MiB */
 #define GAP_PS (LW_PS_PER_MS / 5)

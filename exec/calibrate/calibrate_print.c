@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "shared/cluster/cluster.h"
+#include "shared/cluster/measured.h"
 #include "shared/json/jsonout.h"
+#include "shared/plan/op.h"
 #include "shared/text/table.h"
 
 static void put_work_json(struct lw_jsonout *o, const struct lw_device *d)

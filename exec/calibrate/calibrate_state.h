@@ -7,6 +7,7 @@
 #include "exec/calibrate/calibrate_samples.h"
 #include "exec/run/run.h"
 #include "shared/cluster/cluster.h"
+#include "shared/cluster/measured.h"
 #include "shared/cluster/work_table.h"
 #include "shared/plan/plan.h"
 

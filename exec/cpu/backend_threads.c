@@ -7,6 +7,7 @@
 #include "exec/cpu/shared_memory.h"
 #include "exec/cpu/thread_group.h"
 #include "shared/base/arena.h"
+#include "shared/base/err.h"
 
 enum { MAX_RANKS = 1024 };
 

@@ -17,6 +17,7 @@
 #include "exec/tensors/flops_compute.h"
 #include "exec/run/run_state.h"
 #include "shared/plan/sparse.h"
+#include "shared/plan/strategy.h"
 
 #define OPENING_NS INT64_C(10000000000)
 

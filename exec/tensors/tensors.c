@@ -12,6 +12,7 @@
 #include "exec/tensors/flops_compute.h"
 #include "exec/tensors/sparse_memory.h"
 #include "exec/tensors/weight_turns.h"
+#include "shared/plan/strategy.h"
 #include "shared/plan/uses.h"
 
 enum { VALUES = 3 /* in one element while it is computed: exec/tensors/stage_values.c */ };

@@ -7,7 +7,9 @@
 
 #include "shared/check/plan_check.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
+#include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 

@@ -8,7 +8,9 @@
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
 #include "shared/cluster/work_table.h"
-#include "shared/plan/op.h"
+
+struct lw_cost_table;
+struct lw_pair_rate;
 
 /* The machines a plan runs on: rates, links, measured tables, interference. Rates are doubles and
  * never decide an order; costs become picoseconds before anything is compared. */
@@ -76,20 +78,6 @@ struct lw_link {
     struct lw_figure n_sharers;         /* devices that share one of them */
 };
 
-/* A measured table: time of one op over sizes; wins over models. Rows ascend by bytes. */
-struct lw_cost_table {
-    enum lw_op_kind op;
-    enum lw_dtype dtype;
-    int32_t n_ranks, n_nodes;
-    int32_t n_in_flight;  /* how many ran at once; 1 = alone */
-    int32_t n_rows;
-    const int64_t *bytes; /* as in shared/plan/cost.h */
-    const lw_ps *time_ps;
-    const lw_ps *spread_ps; /* interquartile range; NULL = unknown */
-    const lw_ps *cpu_ps;    /* CPU time that one call takes from each member; NULL = unknown */
-    const char *source;
-};
-
 /* What runs slower beside what. Each rate is a share of the speed when alone, in (0, 1]. */
 struct lw_interference {
     struct lw_figure compute_rate_under_comm;    /* compute while a collective moves data */
@@ -103,22 +91,6 @@ struct lw_interference {
                                                   * runs at once (gloo: 2 threads); absent: 1 */
     /* 1: whatever moves at once shares devices' links and nodes' adapters max-min fairly */
     struct lw_figure fair_links;
-};
-
-/* What a pair is of: compute (and copies), or communication of one kind. */
-enum lw_activity {
-    LW_ACTIVITY_COMPUTE,
-    LW_ACTIVITY_COMM, /* LW_OP_ALL_REDUCE; the other kinds up to LW_OP_SEND follow */
-    LW_N_ACTIVITIES = LW_ACTIVITY_COMM + LW_OP_SEND - LW_OP_ALL_REDUCE + 1,
-};
-enum lw_activity lw_activity_of(enum lw_op_kind op); /* LW_N_ACTIVITIES: no pair holds for it */
-const char *lw_activity_word(int activity); /* "compute", "all_reduce"; NULL beyond the last */
-
-/* One activity of a device beside another one of the same device. */
-struct lw_pair_rate {
-    enum lw_activity op, beside;
-    double rate; /* of `op` as a share of its speed when alone, in (0, 1] */
-    const char *source;
 };
 
 /* The host as a reducer of its devices' gradients (hfreduce). */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/base/hash.h"
+#include "shared/cluster/measured.h"
 
 static void feed_text(struct lw_hash *h, const char *s)
 {

@@ -1,5 +1,6 @@
 /* The ceiling of an operation's rate, from what each device and each node must receive. */
 #include "shared/cluster/link_peak.h"
+#include "shared/plan/op.h"
 
 static double n_links(const struct lw_link *l)
 {

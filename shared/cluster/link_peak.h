@@ -1,6 +1,7 @@
 #pragma once
 
 #include "shared/cluster/cluster.h"
+#include "shared/plan/op.h"
 
 /* Bytes of an operation per second that no algorithm exceeds on a cluster's links; 0: the cluster
  * lacks a figure, or one rank, which needs no link. Ranks are spread evenly over n_nodes.

@@ -2,6 +2,7 @@
  * the binary. `host` is one of them, with the cores and the memory that this process may use put in
  * when it is asked for. */
 #include "shared/base/nearest.h"
+#include "shared/cluster/measured.h"
 #include "shared/files/files.h"
 
 #include <ctype.h>
@@ -18,6 +19,7 @@
 #include "shared/device/device_kind.h"
 #include "shared/files/files_field.h"
 #include "shared/io/embedded.h"
+#include "shared/plan/op.h"
 
 static const char *level_word(int k)
 {

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "shared/files/files_plan_rows.h"
+#include "shared/plan/buffer.h"
+#include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
 
 struct pack {

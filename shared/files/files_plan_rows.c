@@ -4,7 +4,9 @@
 #include <stddef.h>
 
 #include "shared/files/files_strategy.h"
+#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
+#include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
 
 static const char *reducer_word(int k)

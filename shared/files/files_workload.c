@@ -3,6 +3,9 @@
 
 #include "shared/files/files.h"
 #include "shared/files/files_field.h"
+#include "shared/plan/buffer.h"
+#include "shared/plan/product.h"
+#include "shared/plan/sparse.h"
 
 static const char *split_word(int k)
 {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "shared/lower_layout/lowering.h"
+#include "shared/plan/sparse.h"
 
 /* --- coordinates ----------------------------------------------------------------------------- */
 

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "shared/partition/partition.h"
+#include "shared/plan/buffer.h"
+#include "shared/plan/sparse.h"
 #include "shared/plan/spread.h"
 #include "shared/lower_layout/lowering.h"
 #include "shared/schedule/schedule.h"

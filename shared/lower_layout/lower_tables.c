@@ -1,6 +1,9 @@
 /* The plan's tables of a lowering: the model with the stage of each module and parameter, buckets,
  * shards, works; and the memory of a part. A parameter's `tied` is the first at its own stage with
  * the same storage, or, of a copy at another stage, the first of all. */
+#include "shared/plan/buffer.h"
+#include "shared/plan/product.h"
+#include "shared/plan/sparse.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/lower_layout/lowering.h"
 

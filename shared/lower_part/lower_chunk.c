@@ -4,6 +4,8 @@
  * Invariants: a gradient is reduced when its parameter is trainable, not ignored and the first of a
  * tied set in the part; each is in one bucket of every set. */
 #include "shared/lower_part/lower_chunk.h"
+#include "shared/plan/buffer.h"
+#include "shared/plan/product.h"
 
 #define BROADCAST_LIMIT_BYTES (INT64_C(250) << 20) /* of one coalesced broadcast, as in c10d */
 

@@ -8,6 +8,7 @@
 #include "shared/bucket/policy.h"
 #include "shared/plan/cost.h"
 #include "shared/plan/plan_builder.h"
+#include "shared/plan/sparse.h"
 #include "shared/shard/shard_oss.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"

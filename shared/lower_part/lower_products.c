@@ -3,6 +3,7 @@
  * share, so that each product belongs to one work. The shapes are those of one rank of the groups
  * that the workload was made for; a plan with other groups has no products. */
 #include "shared/lower_part/lower_chunk.h"
+#include "shared/plan/product.h"
 
 struct walk {
     const struct lw_part *d;

@@ -18,6 +18,7 @@
 #include <stdio.h>
 
 #include "shared/lower_part/lower_chunk.h"
+#include "shared/plan/sparse.h"
 
 static enum lw_status refuse(const struct lw_workload *w, int32_t param, const char *why,
                              struct lw_err *err)

@@ -8,9 +8,9 @@
 #include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
-#include "shared/plan/buffer.h"
-#include "shared/plan/product.h"
 
+struct lw_buffer;
+struct lw_product;
 struct lw_sparse;
 struct lw_strategy;
 

@@ -2,6 +2,8 @@
  * Invariant: the parts of an op that live in shared tables (deps, ready) belong to the op added
  * last, so they are contiguous. The first failure sticks; later additions do nothing. */
 #include "shared/plan/plan_builder.h"
+#include "shared/plan/buffer.h"
+#include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 

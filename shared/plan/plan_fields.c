@@ -1,6 +1,7 @@
 /* The fields of a plan that decide something, as tables. The canonical bytes that are hashed and
  * the first difference of two plans come from them, so that a new field is one row here. Names of
  * files, hashes of inputs and notes are left out: they say why and not what. */
+#include "shared/plan/buffer.h"
 #include "shared/plan/plan.h"
 
 #include <inttypes.h>
@@ -10,6 +11,7 @@
 
 #include "shared/base/hash.h"
 #include "shared/plan/op.h"
+#include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/buffer.h"
+#include "shared/plan/product.h"
+#include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 
 #define MOST_SIZE (INT64_MAX / 16) /* of all parameters, or of a field of all modules: 2^59 */

@@ -6,11 +6,13 @@
 #include "shared/base/arena.h"
 #include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
-#include "shared/plan/buffer.h"
+#include "shared/numbers/units.h"
 #include "shared/plan/product.h"
 #include "shared/plan/recompute.h"
-#include "shared/plan/sparse.h"
-#include "shared/numbers/units.h"
+
+struct lw_buffer;
+struct lw_product;
+struct lw_sparse;
 
 /* What one training step of one model costs on one device.
  *

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "shared/cluster/link_peak.h"
+#include "shared/cluster/measured.h"
+#include "shared/plan/op.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "shared/numbers/checked.h"
+#include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 #include "shared/text/wrap.h"
 

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "shared/cluster/measured.h"
 #include "shared/numbers/checked.h"
 #include "shared/cluster/link_peak.h"
 #include "sim/cost/cost_closed_form.h"

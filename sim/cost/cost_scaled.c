@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cluster/measured.h"
 #include "shared/numbers/checked.h"
 #include "shared/cluster/link_peak.h"
 #include "sim/cost/cost_nccl.h"

@@ -1,5 +1,6 @@
 /* Measured times. A table holds for one operation, group shape and number in flight; between and
  * beyond its sizes: shared/cluster/curve.h. */
+#include "shared/cluster/measured.h"
 #include "sim/cost/cost_model.h"
 
 #include "shared/cluster/curve.h"

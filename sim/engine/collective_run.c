@@ -7,6 +7,7 @@
  * A slow link adds to a ring what the recurrence of sim/timing/ring_recurrence.c gains by it,
  * from a common entry; to an algorithm of sim/cost/collective_messages.c, what its messages
  * gain; to the rest, what the slowest hop of the group gains on the bytes that cross it. */
+#include "shared/cluster/measured.h"
 #include "sim/engine/engine.h"
 
 #include "sim/timing/ring_recurrence.h"

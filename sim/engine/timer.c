@@ -8,6 +8,7 @@
  * memory, ops and collectives. So the order of events of equal time does not matter, and an op
  * that starts is scheduled once. Progress is counted in 1e-9 ps of work: no rounding but the
  * last, up to the next whole picosecond. Without any interference term nothing is ever marked. */
+#include "shared/cluster/measured.h"
 #include "sim/engine/engine.h"
 #include "shared/numbers/checked.h"
 

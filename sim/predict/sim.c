@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cluster/measured.h"
 #include "sim/engine/engine.h"
 #include "sim/fold/fold.h"
 

@@ -20,6 +20,8 @@
  * Not modelled: compute beside compute on other streams, but for memory. */
 #include "sim/timing/device.h"
 
+#include "shared/cluster/measured.h"
+#include "shared/plan/op.h"
 #include "sim/timing/sim_options.h"
 
 int64_t sim_rate_of(double share)

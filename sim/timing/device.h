@@ -4,6 +4,8 @@
 #include <stdint.h>
 
 #include "shared/cluster/cluster.h"
+#include "shared/cluster/measured.h"
+#include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 
 /* How much slower a device does something beside something else. Rates are whole parts in

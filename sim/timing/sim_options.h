@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "shared/cluster/cluster.h"
+#include "shared/cluster/measured.h"
 #include "shared/numbers/dtype.h"
 #include "shared/base/progress.h"
 #include "shared/numbers/units.h"

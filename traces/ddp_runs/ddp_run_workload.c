@@ -17,6 +17,8 @@
 
 #include <stdio.h>
 
+#include "shared/cluster/measured.h"
+#include "shared/plan/op.h"
 #include "traces/ddp_runs/import_ddp_run.h"
 
 const struct lw_fitted lw_gloo_fitted[LW_GLOO_N_FITTED] = {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "shared/cluster/measured.h"
 #include "shared/device/device_kind.h"
 #include "shared/files/files.h"
 #include "shared/io/output.h"

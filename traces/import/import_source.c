@@ -5,6 +5,7 @@
 
 #include "shared/files/files.h"
 #include "shared/io/input.h"
+#include "shared/plan/buffer.h"
 #include "traces/kineto/import_kineto.h"
 #include "traces/trace/data_parallel.h"
 #include "traces/trace/kernel_class.h"

@@ -11,6 +11,7 @@
 #include "traces/models/models_build.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/buffer.h"
 
 #include <assert.h>
 #include <stdarg.h>

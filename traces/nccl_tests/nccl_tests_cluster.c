@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cluster/measured.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 #include "shared/base/shown_text.h"
 

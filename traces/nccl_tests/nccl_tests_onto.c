@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "shared/cluster/link_peak.h"
+#include "shared/cluster/measured.h"
 #include "shared/device/device_kind.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 

@@ -4,6 +4,7 @@
  * overlap by a microsecond, where the recorder rounded. */
 #include "traces/replay/recorded_timeline.h"
 
+#include "shared/plan/op.h"
 #include "traces/replay/replay_steps.h"
 
 static lw_ps first_start(const struct traces_replay *r, const struct lw_plan *p)

@@ -1,5 +1,6 @@
 /* Steps of a replay: where they end, which rows are theirs (replay_steps.h). */
 #include "traces/replay/replay_steps.h"
+#include "shared/plan/op.h"
 
 enum traces_replay_basis traces_replay_basis(const struct traces_replay *r)
 {

@@ -6,6 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
+#include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/timeline.h"
 #include "traces/trace/kernel_class.h"

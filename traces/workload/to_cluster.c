@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/cluster/measured.h"
 #include "shared/numbers/order.h"
+#include "shared/plan/op.h"
 #include "traces/steps/device_figures.h"
 
 struct sample {

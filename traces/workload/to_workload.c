@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "shared/base/shown_text.h"
+#include "shared/plan/buffer.h"
 #include "traces/steps/device_figures.h"
 #include "traces/steps/gradient_reduce.h"
 #include "traces/trace/data_parallel.h"

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analysis/validate/validate_kinds.h"
+#include "shared/cluster/measured.h"
 #include "shared/json/jsonout.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/failing_alloc.h"

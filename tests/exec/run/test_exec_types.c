@@ -9,6 +9,7 @@
 
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/buffer.h"
 #include "tests/lib/exec/exec_words.h"
 #include "tests/lib/exec/plain_module.h"
 #include "tests/lib/prng.h"

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "shared/bucket/policy.h"
+#include "shared/plan/sparse.h"
 #include "shared/schedule/schedule.h"
 
 void random_model(struct prng *r, struct random_model *k)

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 #include "tests/lib/prng.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/workload.h"

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/cluster/measured.h"
+#include "shared/plan/op.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/plan/sparse.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
 #include "shared/files/files.h"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/plan/buffer.h"
+#include "shared/plan/sparse.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
 #include "shared/base/arena.h"

@@ -4,6 +4,7 @@
 
 #include "shared/bucket/ready_order.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/buffer.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"

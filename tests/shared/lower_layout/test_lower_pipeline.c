@@ -5,6 +5,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/buffer.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
 

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
+#include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/sim/sim_help.h"
 #include "tests/lib/plans/tiny_build.h"

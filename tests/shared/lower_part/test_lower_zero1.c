@@ -6,6 +6,9 @@
 #include "tests/lib/unit.h"
 
 #include "exec/run/run.h"
+#include "shared/plan/buffer.h"
+#include "shared/plan/policies.h"
+#include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/lower/lower.h"
+#include "shared/plan/buffer.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/param_memory.h"
 #include "tests/lib/plans/freeze.h"

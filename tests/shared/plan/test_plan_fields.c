@@ -2,8 +2,10 @@
 #include <string.h>
 #include "tests/lib/unit.h"
 
+#include "shared/plan/buffer.h"
 #include "shared/plan/plan.h"
 #include "shared/lower/lower.h"
+#include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_workload.h"
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "shared/cluster/measured.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_nccl.h"
 #include "tests/lib/commands/command_fixture.h"

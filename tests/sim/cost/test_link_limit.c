@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shared/cluster/link_peak.h"
+#include "shared/cluster/measured.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
 #include "tests/lib/commands/command_fixture.h"

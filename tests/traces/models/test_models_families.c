@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "shared/plan/buffer.h"
 #include "tests/lib/traces/model_help.h"
 #include "shared/base/arena.h"
 

@@ -2,6 +2,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
+#include "shared/plan/buffer.h"
 #include "tests/lib/traces/model_help.h"
 
 /* 12 h^2 + 13 h per block, both embeddings, the last norm; the head is the token embedding. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/cluster/measured.h"
 #include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "sim/cost/cost_model.h"

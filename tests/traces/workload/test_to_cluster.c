@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "shared/cluster/measured.h"
+#include "shared/plan/op.h"
 #include "tests/lib/traces/step_help.h"
 #include "traces/workload/to_cluster.h"
 
