@@ -49,7 +49,7 @@ struct lw_norm_classes {
     int32_t n;       /* of both kinds */
 };
 
-/* Lists come from the arena. LW_EPLAN: elements that nobody counts. */
+/* Lists come from the arena. LW_EPLAN: elements that no rank counts. */
 enum lw_status lw_norm_classes_find(const struct lw_plan *p, struct lw_norm_classes *out,
                                     struct lw_arena *room, struct lw_err *err);
 

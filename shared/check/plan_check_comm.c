@@ -1,6 +1,6 @@
 /* Communication of a plan: the members of a group issue the same collectives in the same order with
  * the same kind, bytes, dtype and root; every send has its receive (plan_check_message.c); and
- * nobody waits for ever (plan_check_progress.c).
+ * no rank waits for ever (plan_check_progress.c).
  *
  * Collectives are compared role by role, since ranks of a role run one list; each pair of roles
  * once per communicator class. Only what differs between the ranks of a role (operands) is

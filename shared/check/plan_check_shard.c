@@ -221,7 +221,7 @@ static void begin_sent(struct shard_check *k, struct lw_program g)
             k->sent_by[p->slots[p->buckets[b].first_slot + i]] = g.first_op;
 }
 
-/* The op sends these parameters; nobody else in the program does. */
+/* The op sends these parameters, as the only one of the program. */
 static enum lw_status note_sent(struct shard_check *k, int32_t op, struct lw_err *err)
 {
     const struct lw_plan *p = k->p;

@@ -132,7 +132,7 @@ struct place {
 LW_COMPARATOR(by_place, struct place, a->at[0], b->at[0], a->at[1], b->at[1], a->at[2], b->at[2],
               a->rank, b->rank)
 
-/* Nobody has another rank's place. */
+/* No two ranks have the same place. */
 static enum lw_status check_places(const struct lw_plan *p, struct lw_err *err)
 {
     struct place *list = lw_alloc((size_t)p->n_ranks * sizeof *list);

@@ -411,8 +411,8 @@ static enum lw_status make_stale(struct lw_terms *k, struct lw_err *err)
         if (!k->uses->ahead[b] || p->sets[p->buckets[b].set].stage != p->roles[k->role].stage)
             continue;
         if (k->gathered_by[b] < 0)
-            return lw_plan_op_fail(p, k->op, err, " updates the weights of bucket %d, which nobody "
-                                   "has gathered in the step", b);
+            return lw_plan_op_fail(p, k->op, err, " updates the weights of bucket %d, which were "
+                                   "not gathered in the step", b);
         k->gathered_by[b] = -1;
     }
     return LW_OK;
@@ -422,7 +422,7 @@ static enum lw_status follow_update(struct lw_terms *k, struct lw_err *err)
 {
     for (int32_t b = 0; b < k->p->n_buckets; b++)
         if (k->uses->temporary[b] && k->gathered_by[b] >= 0)
-            return wrong(k, "makes weights stale that nobody frees: ", k->gathered_by[b], err);
+            return wrong(k, "makes weights stale that are not freed: ", k->gathered_by[b], err);
     LW_TRY(make_stale(k, err));
     k->optimizer = k->op;
     return LW_OK;

@@ -4,7 +4,7 @@
 
 /* The double binary tree: two binary trees over positions 0..n-1 in which every position but one is
  * a leaf of at least one, so that each half of a buffer can go up and down its own tree while
- * nobody carries more than the whole. (Sanders, Speck, Traeff, "Two-tree algorithms for full
+ * no position carries more than the whole. (Sanders, Speck, Traeff, "Two-tree algorithms for full
  * bandwidth broadcast, reduction and scan", Parallel Computing 35, 2009.) */
 enum { LW_TREES = 2 };
 

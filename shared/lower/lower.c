@@ -274,6 +274,21 @@ static enum lw_status check_recompute(const struct lw_workload *w, const struct 
                    w->name);
 }
 
+/* Ring attention: each rank has an early and a late piece of each sequence, as Megatron-LM's ranks
+ * (NVIDIA/Megatron-LM megatron/training/arguments.py: --seq-length is a multiple of
+ * 2 * --context-parallel-size). */
+static enum lw_status check_sequences(const struct lw_workload *w, const struct lw_strategy *s,
+                                      struct lw_err *err)
+{
+    if (s->cp_comm != LW_CP_P2P || w->sample_tokens % (2 * s->cp) == 0)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "--cp-comm-type p2p: sequences of workload '%s' have %lld tokens, expected a "
+                   "multiple of %lld (2 x --cp): choose another --cp, or make the workload with "
+                   "another --seq",
+                   w->name, (long long)w->sample_tokens, (long long)(2 * s->cp));
+}
+
 static enum lw_status check_size(const struct lw_workload *w, const struct lw_strategy *s,
                                  struct lw_err *err)
 {
@@ -315,6 +330,7 @@ static enum lw_status resolve(const struct lw_workload *w, const struct lw_strat
     LW_TRY(refuse_contradictions(s, err));
     LW_TRY(check_recompute(w, s, err));
     LW_TRY(check_root(w, s, err));
+    LW_TRY(check_sequences(w, s, err));
     LW_TRY(check_size(w, s, err));
     if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));

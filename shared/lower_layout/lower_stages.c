@@ -294,6 +294,20 @@ static bool runs_halves(const struct lw_grid *g)
     return false;
 }
 
+/* Collectives and rings that run beside a whole backward. */
+static enum lw_status refuse_halves(const struct lw_lowering *l, struct lw_err *err)
+{
+    bool overlaps = l->s->tp_overlap != LW_TP_OVERLAP_OFF;
+
+    if (!runs_halves(&l->grid) || (!overlaps && l->s->cp_comm != LW_CP_P2P))
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP,
+                   "--%s does not go with --schedule %s, which computes weight gradients in ops of "
+                   "their own; choose --%s",
+                   overlaps ? "tp-overlap" : "cp-comm-type p2p", lw_schedule_name(l->s->schedule),
+                   overlaps ? "tp-overlap off" : "cp-comm-type all-gather");
+}
+
 int32_t lw_lower_backwards(const struct lw_lowering *l, int32_t rank, int32_t part)
 {
     const struct lw_grid *g = &l->grid;
@@ -315,16 +329,8 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
     LW_TAKE(&l->arena, l->part_of, l->w->n_modules, err);
     enum lw_status s = cut_model(l, cost, &room, err);
     lw_arena_free(&room);
-    if (s == LW_OK && l->s->tp_overlap != LW_TP_OVERLAP_OFF && runs_halves(&l->grid))
-        s = lw_fail(err, LW_ENOTSUP,
-                    "--tp-overlap does not go with --schedule %s, which computes weight gradients "
-                    "in ops of their own; choose --tp-overlap off",
-                    lw_schedule_name(l->s->schedule));
-    if (s == LW_OK && l->s->cp_comm == LW_CP_P2P && runs_halves(&l->grid))
-        s = lw_fail(err, LW_ENOTSUP,
-                    "--cp-comm-type p2p does not go with --schedule %s, which computes weight "
-                    "gradients in ops of their own; choose --cp-comm-type all-gather",
-                    lw_schedule_name(l->s->schedule));
+    if (s == LW_OK)
+        s = refuse_halves(l, err);
     if (s == LW_OK)
         s = check_boundaries(l, err);
     for (int32_t q = 0; s == LW_OK && q < l->n_parts; q++) {

@@ -155,7 +155,7 @@ static enum lw_status link_unit(const struct lw_writer *k, struct lw_writer_part
 {
     const struct lw_workload *w = k->l->w;
     int32_t holder = number_in_part(k, lw_lower_holder(k->l, param));
-    int32_t unit = user != x && x->unit_there ? x->d->shards.unit_of_param[holder] : -1;
+    int32_t unit = user != x && x->unit_there ? lw_part_temporary_unit(x->d, holder) : -1;
     int32_t module = w->params[param].module - user->d->first_module;
 
     if (unit < 0)

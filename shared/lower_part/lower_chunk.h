@@ -68,7 +68,7 @@ struct lw_part_shards {
     /* With units (lower_fsdp.c): */
     int32_t *used_units;         /* buffers that a module uses */
     int32_t *first_unit;         /* [n_modules + 1] into used_units */
-    int32_t *unit_of_param;      /* [n_params] that it comes and goes with; -1 = none */
+    int32_t *unit_of_param;      /* [n_params] the buffer that it lies in; -1 = none */
     int32_t *forward;            /* [n_buffers] in the order in which forwards use them; NULL:
                                   * without --overlap-param-gather */
 };
@@ -229,6 +229,8 @@ bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p);
 enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
                                       struct lw_err *err);
 enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err);
+/* The unit that comes and goes around modules, in which the parameter lies; -1 = none. */
+int32_t lw_part_temporary_unit(const struct lw_part *d, int32_t param);
 /* lower_param_gather.c: with --overlap-param-gather, once the units are there. */
 enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err);
 enum lw_status lw_part_count_owned(struct lw_part *d, struct lw_err *err);

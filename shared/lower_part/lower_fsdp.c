@@ -293,21 +293,23 @@ static void add_unit(struct lw_part_shards *h, int32_t module, int32_t unit, int
     h->used_units[(*end)++] = unit;
 }
 
-/* Fills unit_of_param. tied[]: parameters whose weights lie in the temporary unit of the one that
- * they are tied to. */
-static int32_t list_tied(const struct lw_part *d, int32_t *tied)
+static enum lw_status find_units(struct lw_part *d, struct lw_err *err)
 {
-    const struct lw_part_shards *h = &d->shards;
-    int32_t n = 0;
+    struct lw_part_shards *h = &d->shards;
 
+    LW_TAKE(&d->arena, h->unit_of_param, d->w->n_params, err);
     memset(h->unit_of_param, -1, (size_t)d->w->n_params * sizeof *h->unit_of_param);
     for (int32_t b = 0; b < h->n_buffers; b++)
-        for (int32_t i = 0; h->buffers[b].module >= 0 && i < h->buffers[b].n_items; i++)
+        for (int32_t i = 0; i < h->buffers[b].n_items; i++)
             h->unit_of_param[h->items[h->buffers[b].first_item + i]] = b;
-    for (int32_t i = 0; i < d->w->n_params; i++)
-        if (d->w->params[i].tied >= 0 && h->unit_of_param[d->w->params[i].tied] >= 0)
-            tied[n++] = i;
-    return n;
+    return LW_OK;
+}
+
+int32_t lw_part_temporary_unit(const struct lw_part *d, int32_t param)
+{
+    int32_t unit = d->shards.unit_of_param[param];
+
+    return unit >= 0 && d->shards.buffers[unit].module >= 0 ? unit : -1;
 }
 
 /* Buffers of each module, [first_unit[m], first_unit[m + 1]) of used_units: forward finds them
@@ -315,13 +317,20 @@ static int32_t list_tied(const struct lw_part *d, int32_t *tied)
 static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int32_t n = d->w->n_modules, at = 0, n_root = 0, *tied;
+    int32_t n = d->w->n_modules, at = 0, n_root = 0, n_tied = 0;
+    struct use {
+        int32_t module, unit;
+    } *tied;
 
     for (int32_t m = 0; m < n; m++)
         n_root += in_root(d, m);
-    LW_TAKE(&d->arena, h->unit_of_param, d->w->n_params, err);
     LW_TAKE(&d->scratch, tied, d->w->n_params, err);
-    int32_t n_tied = list_tied(d, tied);
+    for (int32_t i = 0; i < d->w->n_params; i++) {
+        const struct lw_param *p = &d->w->params[i];
+        int32_t unit = p->tied < 0 ? -1 : lw_part_temporary_unit(d, p->tied);
+        if (unit >= 0)
+            tied[n_tied++] = (struct use){p->module, unit};
+    }
     LW_TAKE(&d->arena, h->first_unit, n + 1L, err);
     LW_TAKE(&d->arena, h->used_units, h->n_buffers * (n_root + 1L) + n_tied, err);
     for (int32_t m = 0; m < n; m++) {
@@ -329,8 +338,8 @@ static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
             if (h->buffers[b].module == m || (h->buffers[b].root && in_root(d, m)))
                 add_unit(h, m, b, &at);
         for (int32_t i = 0; i < n_tied; i++)
-            if (d->w->params[tied[i]].module == m)
-                add_unit(h, m, h->unit_of_param[d->w->params[tied[i]].tied], &at);
+            if (tied[i].module == m)
+                add_unit(h, m, tied[i].unit, &at);
         h->first_unit[m + 1] = at;
     }
     return LW_OK;
@@ -373,6 +382,7 @@ enum lw_status lw_part_assign_units(struct lw_part *d, struct lw_err *err)
     LW_TRY(make_frozen_units(d, frozen, n_frozen, err));
     LW_TRY(sort_shards(d, err));
     d->storage = LW_STORED_UNITS;
+    LW_TRY(find_units(d, err));
     LW_TRY(d->s->overlap_param_gather ? lw_part_order_gathers(d, err) : index_units(d, err));
     return lw_part_count_owned(d, err);
 }

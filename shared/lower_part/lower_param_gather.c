@@ -23,19 +23,13 @@ struct use {
 LW_COMPARATOR(by_module, struct use, a->module, b->module, b->unit, a->unit)
 
 /* Each parameter's module with the unit that its weights lie in, sorted. */
-static int32_t list_uses(const struct lw_part *d, int32_t *unit_of, struct use *uses)
+static int32_t list_uses(const struct lw_part *d, struct use *uses)
 {
-    const struct lw_part_shards *h = &d->shards;
     const struct lw_workload *w = d->w;
     int32_t n = 0;
 
-    for (int32_t i = 0; i < w->n_params; i++)
-        unit_of[i] = -1;
-    for (int32_t b = 0; b < h->n_buffers; b++)
-        for (int32_t i = 0; i < h->buffers[b].n_items; i++)
-            unit_of[h->items[h->buffers[b].first_item + i]] = b;
     for (int32_t i = 0; i < w->n_params; i++) {
-        int32_t unit = unit_of[w->params[i].tied >= 0 ? w->params[i].tied : i];
+        int32_t unit = d->shards.unit_of_param[w->params[i].tied >= 0 ? w->params[i].tied : i];
         if (unit >= 0)
             uses[n++] = (struct use){w->params[i].module, unit};
     }
@@ -46,12 +40,11 @@ static int32_t list_uses(const struct lw_part *d, int32_t *unit_of, struct use *
 enum lw_status lw_part_order_gathers(struct lw_part *d, struct lw_err *err)
 {
     struct lw_part_shards *h = &d->shards;
-    int32_t n_modules = d->w->n_modules, at = 0, turn = 0, *unit_of;
+    int32_t n_modules = d->w->n_modules, at = 0, turn = 0;
     struct use *uses;
 
-    LW_TAKE(&d->scratch, unit_of, d->w->n_params, err);
     LW_TAKE(&d->scratch, uses, d->w->n_params, err);
-    int32_t n = list_uses(d, unit_of, uses);
+    int32_t n = list_uses(d, uses);
     LW_TAKE(&d->arena, h->forward, h->n_buffers, err);
     LW_TAKE(&d->arena, h->first_unit, n_modules + 1L, err);
     LW_TAKE(&d->arena, h->used_units, n, err);

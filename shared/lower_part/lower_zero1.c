@@ -5,7 +5,7 @@
  *
  * Invariants: shards tile what is trainable; each such parameter lies in exactly one buffer; a
  * buffer has one dtype and device. Owner r is rank r of the one data group. The optimizer's time is
- * that of the member with the most elements, for all: nobody's weights can arrive before.
+ * that of the member with the most elements, for all: no weights can arrive before.
  * Sources: fairscale@146f1602 optim/oss.py (order of flat buffers and broadcasts); DeepSpeed's and
  * FSDP's flat buffers; llm.c llmc/zero.cuh@f1e2ace. Not modelled: memory of optimizer state, which
  * no workload tells, and broadcasts that overlap the next forward (gathers that do:

@@ -31,7 +31,7 @@ struct lw_builder {
     int32_t variant, role; /* that ops are added to */
     bool list_open;        /* the op added last has a list that close_list has not seen */
     int64_t list_before, list_next, list_first; /* where in ready the next list may stand already */
-    int64_t slot_end;      /* where the slot added last ends in its bucket; -1 = nobody knows */
+    int64_t slot_end;      /* where the slot added last ends in its bucket; -1 = unknown */
     bool failed;
 };
 

@@ -478,7 +478,7 @@ TEST(sends_meet_receives_of_equal_bytes)
     }
 }
 
-/* Both ranks send first: without buffers nobody receives. In one group call it works. */
+/* Both ranks send first: without buffers neither receives. In one group call it works. */
 TEST(two_sends_face_to_face_are_a_deadlock_unless_grouped)
 {
     for (int grouped = 0; grouped < 2; grouped++) {

@@ -297,8 +297,8 @@ TEST(roles_that_sum_differently_are_named)
     expect(&k, find(&k, 0, LW_OP_ALL_REDUCE, 0), "rank 1 does not add its squares");
 }
 
-/* Faults that other checks find first; this one asks nobody. */
-TEST(elements_that_nobody_counts_are_named)
+/* Faults that other checks find first; here this one alone is asked. */
+TEST(elements_that_no_rank_counts_are_named)
 {
     struct model k;
     struct lw_err err = {0};

@@ -118,7 +118,7 @@ TEST(a_send_less_is_named_by_its_receive)
 
 /* Peers of one rank alone differ: roles no longer stand for ranks, and the words are those of
  * ranks. */
-/* An op that has operands says the most of them itself, or nothing: nobody else would see that it
+/* An op that has operands says the most of them itself, or nothing: no other check sees that it
  * does not. */
 TEST(a_message_that_says_other_bytes_than_it_has_is_named)
 {

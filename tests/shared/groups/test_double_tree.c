@@ -34,7 +34,7 @@ TEST(parents_and_children_agree_and_one_root_reaches_all)
         }
 }
 
-/* Both trees together load nobody twice: the ground of the full bandwidth. */
+/* Both trees together load no position twice: the ground of the full bandwidth. */
 TEST(at_most_one_position_is_inside_both_trees)
 {
     for (int32_t n = 2; n <= LARGEST; n++) {

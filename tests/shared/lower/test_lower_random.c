@@ -114,7 +114,7 @@ static void check_settled(const struct lw_plan *p, const struct lw_workload *w,
 TEST(every_combination_is_proven_and_runs)
 {
     struct prng r = prng_start("combinations");
-    const int plans = unit_cases(250, 3000);
+    const int plans = unit_cases(100, 3000);
     int made = 0, pipelines = 0, tensor = 0, zero[4] = {0}, clipped = 0, cut_both_ways = 0;
     int replicas = 0, ahead = 0;
 

@@ -116,7 +116,7 @@ TEST(sequence_parallelism_divides_all_activations)
 }
 
 /* 32 tokens of 16 f32: a stage passes on 2048 bytes. In parts of two each rank sends 1024 and
- * the group gathers 2048 before each action that takes one. With sequence parallelism nobody has
+ * the group gathers 2048 before each action that takes one. With sequence parallelism no rank has
  * more. */
 TEST(a_message_travels_in_parts)
 {

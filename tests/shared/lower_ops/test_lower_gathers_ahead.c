@@ -300,13 +300,13 @@ TEST(faults_over_passes_are_named)
     p.pass_variant[1] = find_variant(&p, "accumulate");
     plan_faulty(&p, "are gathered before one pass of it, and not before another");
 
-    p = build_tiny("dp 2 no-sync 1 " AHEAD); /* nobody reads them, and nobody gathers them */
+    p = build_tiny("dp 2 no-sync 1 " AHEAD); /* no op reads or gathers them */
     p.pass_variant[0] = find_variant(&p, "first");
     struct lw_program g = lw_plan_program(&p, find_variant(&p, "first"), 0);
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
         if (lw_op_uses_weights(&p.ops[i]))
             p.ops[i].module = -1;
-    plan_faulty(&p, "updates the weights of bucket 3, which nobody has gathered in the step");
+    plan_faulty(&p, "updates the weights of bucket 3, which were not gathered in the step");
 }
 
 /* Shares are looked at in the pass that gathers, which does not end the step. */

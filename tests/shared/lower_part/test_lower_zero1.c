@@ -379,7 +379,7 @@ TEST(sharded_runs_end_like_one_rank)
     }
 }
 
-/* The check is left out: owners 0 and 1 both update, but nobody else hears of b.weight. */
+/* The check is left out: owners 0 and 1 both update, but no other rank gets b.weight. */
 TEST(a_broadcast_from_the_wrong_owner_is_found_by_the_run)
 {
     struct tiny t;

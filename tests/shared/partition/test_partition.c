@@ -412,7 +412,7 @@ TEST(both_probes_agree_on_large_inputs)
     static int64_t work[N], none[N];
     struct prng r = prng_start(__func__);
 
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < unit_cases(4, 20); i++) {
         struct lw_partitioning a, b;
         struct lw_err err;
         int64_t best_a, best_b;

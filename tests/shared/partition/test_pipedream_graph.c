@@ -30,7 +30,7 @@ static struct lw_pipedream_states states_of(const char *nodes, const char *edges
 TEST(a_diamond_has_five_states)
 {
     /* a feeds b and c, both feed d. Cuts after a; a b; a c; a b c; all. The input is left out, and
-     * so is an element that nobody takes. */
+     * so is an element that no node takes. */
     struct lw_pipedream_states s =
         states_of(NODES "i,Input,9000,0,99,0\na,x,1000,0,1,10\nb,x,2000,0,2,20\nc,x,3000,500,4,40\n"
                         "d,x,4000,0,8,80\ng,__getitem__(1),7000,0,0,0\n",
@@ -190,7 +190,7 @@ TEST(altered_recordings_fail)
 {
     struct lw_input in;
     struct lw_err err = {0};
-    int n = 0;
+    int n = 0, step = unit_cases(4, 1);
 
     if (access(RECORDED, R_OK) != 0 || access("../shared/papers/pipedream_profiles", R_OK) != 0) {
         printf("SKIP altered_recordings_fail: no " RECORDED " or no profiles\n");
@@ -201,7 +201,7 @@ TEST(altered_recordings_fail)
         *end = '\0';
         for (char *p = strchr(line, '"'); *p; p++) {
             bool lead = strchr("[,x\"", p[-1]) || (p[-1] == '.' && *p != '0');
-            if (!isdigit((unsigned char)*p) || !lead)
+            if (!isdigit((unsigned char)*p) || !lead || n++ % step != 0)
                 continue;
             char was = *p, text[32768];
             *p = was == '9' ? '8' : (char)(was + 1);
@@ -216,7 +216,6 @@ TEST(altered_recordings_fail)
             if (r.n_passed)
                 fail_msg("passes: %s", text);
             lw_golden_free(&r);
-            n++;
         }
     }
     lw_input_free(&in);
