@@ -12,22 +12,30 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One growing table: elements of `size` bytes after *items. */
-struct table {
-    void *items;
-    int64_t n, capacity;
-};
+/* The tables of the plan that grow: row(items, number), both in the builder's plan; of two the
+ * number follows from others. */
+#define TABLES(row) \
+    row(roles, plan.n_roles) row(streams, plan.n_streams) row(comms, plan.n_comms) \
+    row(comm_group, n_comm_group) row(groups, plan.n_groups) row(members, plan.n_members) \
+    row(params, plan.n_params) row(buffers, plan.n_buffers) row(stage_of, plan.n_modules) \
+    row(whole, plan.n_whole) row(sparse, plan.n_sparse) row(sets, plan.n_sets) \
+    row(buckets, plan.n_buckets) row(slots, plan.n_slots) row(offsets, plan.n_offsets) \
+    row(shards, plan.n_shards) row(works, plan.n_works) row(products, plan.n_products) \
+    row(work_products, plan.n_work_products) row(variants, plan.n_variants) \
+    row(programs, n_programs) row(ops, plan.n_ops) row(deps, plan.n_deps) \
+    row(ready, plan.n_ready) row(operand_first, plan.n_operand_rows) \
+    row(operands, plan.n_operands) row(pass_variant, plan.n_passes) row(notes, plan.n_notes)
+#define ID(items, n) TABLE_##items,
+
+enum table { TABLES(ID) N_TABLES };
 
 struct lw_builder {
-    struct lw_plan plan; /* owns the strings; its table pointers are filled at the end */
+    struct lw_plan plan; /* its arena owns the strings; the tables go there at the end */
+    int32_t n_programs, n_comm_group;
+    int64_t capacity[N_TABLES];
+    int n_settled; /* tables that the plan's arena owns */
     const char **words;  /* [capacity] names of ops, each kept once: open addressing, NULL = free */
     int64_t n_words, words_capacity;
-    struct table roles, streams, comms, groups, members, params, buffers, modules, whole, sparse,
-        sets, buckets, slots, offsets, shards, works, products, work_products, variants, programs,
-        ops, deps, ready, rows, operands, passes, notes;
-    int32_t *comm_group; /* [comms * n_ranks] */
-    int64_t comm_group_capacity;
-    int32_t *role_of, *coord;
     int32_t variant, role; /* that ops are added to */
     bool list_open;        /* the op added last has a list that close_list has not seen */
     int64_t list_before, list_next, list_first; /* where in ready the next list may stand already */
@@ -35,18 +43,38 @@ struct lw_builder {
     bool failed;
 };
 
-static void *push(struct lw_builder *b, struct table *t, const void *item, size_t size)
+static const struct {
+    size_t items, n, size;
+} tables[N_TABLES] = {
+#define ROW(items, n)                                                                             \
+    {offsetof(struct lw_builder, plan.items), offsetof(struct lw_builder, n),                     \
+     sizeof *((struct lw_plan *)0)->items},
+    TABLES(ROW)};
+
+static void *items_of(struct lw_builder *b, int table)
 {
-    if (b->failed)
-        return NULL;
-    if (t->n >= INT32_MAX || lw_reserve(&t->items, &t->capacity, t->n + 1, size) != 0) {
-        b->failed = true;
-        return NULL;
-    }
-    void *slot = (char *)t->items + (size_t)t->n * size;
-    memcpy(slot, item, size);
-    t->n++;
-    return slot;
+    void *items;
+
+    memcpy(&items, (char *)b + tables[table].items, sizeof items);
+    return items;
+}
+
+static int32_t *number_of(struct lw_builder *b, int table)
+{
+    return (int32_t *)(void *)((char *)b + tables[table].n);
+}
+
+/* Returns the number of the table's last item, which is the new one unless the builder failed. */
+static int32_t push(struct lw_builder *b, enum table t, const void *item)
+{
+    size_t size = tables[t].size;
+    int32_t *n = number_of(b, t);
+
+    b->failed = b->failed || *n == INT32_MAX ||
+                lw_reserve((char *)b + tables[t].items, &b->capacity[t], *n + 1L, size) != 0;
+    if (!b->failed)
+        memcpy((char *)items_of(b, t) + (size_t)(*n)++ * size, item, size);
+    return *n - 1;
 }
 
 static const char *keep(struct lw_builder *b, const char *s)
@@ -114,11 +142,6 @@ static const char *keep_word(struct lw_builder *b, const char *s)
     return *slot ? *slot : "";
 }
 
-static int32_t last(const struct table *t)
-{
-    return (int32_t)t->n - 1;
-}
-
 struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks)
 {
     struct lw_builder *b = lw_calloc(1, sizeof *b);
@@ -128,9 +151,9 @@ struct lw_builder *lw_builder_new(const char *name, int32_t n_ranks)
     b->plan.n_ranks = n_ranks;
     b->plan.strategy = lw_arena_alloc(&b->plan.arena, 1, sizeof *b->plan.strategy);
     b->plan.name = keep(b, name);
-    b->role_of = lw_calloc((size_t)n_ranks, sizeof *b->role_of);
-    b->coord = lw_calloc((size_t)n_ranks * 3, sizeof *b->coord);
-    b->failed = b->failed || !b->role_of || !b->coord || !b->plan.strategy;
+    b->plan.role_of = lw_arena_alloc(&b->plan.arena, n_ranks, sizeof *b->plan.role_of);
+    b->plan.coord = lw_arena_alloc(&b->plan.arena, n_ranks * 3L, sizeof *b->plan.coord);
+    b->failed = b->failed || !b->plan.role_of || !b->plan.coord || !b->plan.strategy;
     if (b->plan.strategy)
         *b->plan.strategy = lw_strategy_default();
     b->variant = b->role = -1;
@@ -141,17 +164,9 @@ void lw_builder_free(struct lw_builder *b)
 {
     if (!b)
         return;
-    struct table *all[] = {&b->roles,  &b->streams,  &b->comms,    &b->groups,  &b->members,
-                           &b->params, &b->buffers,  &b->modules,  &b->whole,   &b->sparse,
-                           &b->sets,   &b->buckets,  &b->slots,    &b->offsets, &b->shards,
-                           &b->works,  &b->variants, &b->programs, &b->ops,     &b->deps,
-                           &b->ready,  &b->rows,     &b->operands, &b->passes,  &b->notes};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        lw_free(all[i]->items);
+    for (int t = b->n_settled; t < N_TABLES; t++)
+        lw_free(items_of(b, t));
     lw_free(b->words);
-    lw_free(b->comm_group);
-    lw_free(b->role_of);
-    lw_free(b->coord);
     lw_arena_free(&b->plan.arena);
     lw_free(b);
 }
@@ -171,8 +186,7 @@ int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role)
 
     r.name = keep(b, role->name);
     r.n_ranks = 0;
-    push(b, &b->roles, &r, sizeof r);
-    return last(&b->roles);
+    return push(b, TABLE_roles, &r);
 }
 
 void lw_builder_rank(struct lw_builder *b, int32_t rank, int32_t role, int32_t dp, int32_t pp,
@@ -180,11 +194,9 @@ void lw_builder_rank(struct lw_builder *b, int32_t rank, int32_t role, int32_t d
 {
     if (b->failed)
         return;
-    assert(rank >= 0 && rank < b->plan.n_ranks && role >= 0 && role < b->roles.n);
-    b->role_of[rank] = role;
-    b->coord[rank * 3L] = dp;
-    b->coord[rank * 3L + 1] = pp;
-    b->coord[rank * 3L + 2] = tp;
+    assert(rank >= 0 && rank < b->plan.n_ranks && role >= 0 && role < b->plan.n_roles);
+    b->plan.role_of[rank] = role;
+    memcpy(b->plan.coord + rank * 3L, (int32_t[]){dp, pp, tp}, 3 * sizeof dp);
 }
 
 int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream_class c,
@@ -192,53 +204,44 @@ int32_t lw_builder_stream(struct lw_builder *b, const char *name, enum lw_stream
 {
     struct lw_stream s = {keep(b, name), c, priority};
 
-    push(b, &b->streams, &s, sizeof s);
-    return last(&b->streams);
+    return push(b, TABLE_streams, &s);
 }
 
 int32_t lw_builder_comm(struct lw_builder *b, const char *name, enum lw_comm_purpose purpose,
                         enum lw_reducer_kind reducer, int32_t stream)
 {
     struct lw_comm c = {keep(b, name), purpose, reducer, stream};
-    int64_t n = b->plan.n_ranks, used = b->comms.n * n;
+    int32_t number = push(b, TABLE_comms, &c), outside = -1;
 
-    push(b, &b->comms, &c, sizeof c);
-    if (b->failed)
-        return -1;
-    if (lw_reserve(&b->comm_group, &b->comm_group_capacity, used + n, sizeof *b->comm_group) != 0) {
-        b->failed = true;
-        return -1;
-    }
-    for (int64_t r = 0; r < n; r++)
-        b->comm_group[used + r] = -1;
-    return last(&b->comms);
+    for (int32_t r = 0; r < b->plan.n_ranks; r++)
+        push(b, TABLE_comm_group, &outside);
+    return b->failed ? -1 : number;
 }
 
 int32_t lw_builder_group(struct lw_builder *b, int32_t comm, const int32_t *members, int32_t n)
 {
-    struct lw_group g = {(int32_t)b->members.n, n};
+    struct lw_group g = {b->plan.n_members, n};
 
     if (b->failed)
         return -1;
-    push(b, &b->groups, &g, sizeof g);
+    int32_t number = push(b, TABLE_groups, &g);
     for (int32_t i = 0; i < n && !b->failed; i++) {
         assert(members[i] >= 0 && members[i] < b->plan.n_ranks);
-        push(b, &b->members, &members[i], sizeof *members);
-        b->comm_group[(int64_t)comm * b->plan.n_ranks + members[i]] = last(&b->groups);
+        push(b, TABLE_members, &members[i]);
+        b->plan.comm_group[(int64_t)comm * b->plan.n_ranks + members[i]] = number;
     }
-    return last(&b->groups);
+    return number;
 }
 
 int32_t lw_builder_param(struct lw_builder *b, const struct lw_plan_param *p)
 {
+    const struct lw_plan_param *before =
+        b->plan.n_params > 0 ? &b->plan.params[b->plan.n_params - 1] : NULL;
     struct lw_plan_param copy = *p;
 
-    const struct lw_plan_param *before =
-        b->params.n > 0 ? (struct lw_plan_param *)b->params.items + b->params.n - 1 : NULL;
     bool same = before && p->name && strcmp(before->name, p->name) == 0;
     copy.name = same ? before->name : keep(b, p->name);
-    push(b, &b->params, &copy, sizeof copy);
-    return last(&b->params);
+    return push(b, TABLE_params, &copy);
 }
 
 int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p)
@@ -246,24 +249,22 @@ int32_t lw_builder_buffer(struct lw_builder *b, const struct lw_buffer *p)
     struct lw_buffer copy = *p;
 
     copy.name = keep(b, p->name);
-    push(b, &b->buffers, &copy, sizeof copy);
-    return last(&b->buffers);
+    return push(b, TABLE_buffers, &copy);
 }
 
 int32_t lw_builder_module(struct lw_builder *b, int32_t stage)
 {
-    push(b, &b->modules, &stage, sizeof stage);
-    return last(&b->modules);
+    return push(b, TABLE_stage_of, &stage);
 }
 
 void lw_builder_sparse(struct lw_builder *b, const struct lw_sparse *x)
 {
-    push(b, &b->sparse, x, sizeof *x);
+    push(b, TABLE_sparse, x);
 }
 
 void lw_builder_whole(struct lw_builder *b, int32_t param)
 {
-    push(b, &b->whole, &param, sizeof param);
+    push(b, TABLE_whole, &param);
 }
 
 int32_t lw_builder_set(struct lw_builder *b, enum lw_bucket_kind kind, const char *name,
@@ -271,11 +272,10 @@ int32_t lw_builder_set(struct lw_builder *b, enum lw_bucket_kind kind, const cha
 {
     struct lw_bucket_set s = {.name = keep(b, name ? name : lw_bucket_kind_name(kind)),
                               .stage = stage,
-                              .first_bucket = (int32_t)b->buckets.n,
+                              .first_bucket = b->plan.n_buckets,
                               .kind = (int32_t)kind};
 
-    push(b, &b->sets, &s, sizeof s);
-    return last(&b->sets);
+    return push(b, TABLE_sets, &s);
 }
 
 int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
@@ -285,36 +285,35 @@ int32_t lw_builder_bucket(struct lw_builder *b, const struct lw_bucket *bucket,
 
     if (b->failed)
         return -1;
-    assert(b->sets.n > 0);
-    copy.set = last(&b->sets);
-    copy.first_slot = (int32_t)b->slots.n;
+    assert(b->plan.n_sets > 0);
+    copy.set = b->plan.n_sets - 1;
+    copy.first_slot = b->plan.n_slots;
     copy.n_slots = 0;
     copy.first_offset = -1;
     b->slot_end = 0;
-    if (!push(b, &b->buckets, &copy, sizeof copy))
+    int32_t number = push(b, TABLE_buckets, &copy);
+    if (b->failed)
         return -1;
-    ((struct lw_bucket_set *)b->sets.items)[copy.set].n_buckets++;
+    b->plan.sets[copy.set].n_buckets++;
     for (int32_t i = 0; i < n; i++)
         lw_builder_slot(b, &slots[i]);
-    return last(&b->buckets);
+    return number;
 }
 
 static int64_t numel_of(const struct lw_builder *b, int32_t param)
 {
-    return param >= 0 && param < b->params.n
-               ? ((const struct lw_plan_param *)b->params.items)[param].numel
-               : -1;
+    return param >= 0 && param < b->plan.n_params ? b->plan.params[param].numel : -1;
 }
 
 /* The bucket's slots so far lie one after the other: write their offsets down. */
 static void write_offsets(struct lw_builder *b, struct lw_bucket *k)
 {
-    const int32_t *params = (const int32_t *)b->slots.items + k->first_slot;
+    const int32_t *params = b->plan.slots + k->first_slot;
     int64_t at = 0;
 
-    k->first_offset = (int32_t)b->offsets.n;
+    k->first_offset = b->plan.n_offsets;
     for (int32_t i = 0; i < k->n_slots; i++) {
-        push(b, &b->offsets, &at, sizeof at);
+        push(b, TABLE_offsets, &at);
         at += i + 1 < k->n_slots ? numel_of(b, params[i]) : 0;
     }
 }
@@ -325,39 +324,39 @@ void lw_builder_slot(struct lw_builder *b, const struct lw_slot *s)
 
     if (b->failed)
         return;
-    struct lw_bucket *k = (struct lw_bucket *)b->buckets.items + b->buckets.n - 1;
+    struct lw_bucket *k = &b->plan.buckets[b->plan.n_buckets - 1];
     if (k->first_offset < 0 && s->offset != b->slot_end)
         write_offsets(b, k);
     if (k->first_offset >= 0)
-        push(b, &b->offsets, &s->offset, sizeof s->offset);
-    if (push(b, &b->slots, &s->param, sizeof s->param))
-        k->n_slots++;
+        push(b, TABLE_offsets, &s->offset);
+    push(b, TABLE_slots, &s->param);
+    k->n_slots += !b->failed;
     b->slot_end = numel < 0 || __builtin_add_overflow(s->offset, numel, &end) ? -1 : end;
 }
 
 void lw_builder_shard(struct lw_builder *b, const struct lw_shard *s)
 {
-    push(b, &b->shards, s, sizeof *s);
+    push(b, TABLE_shards, s);
 }
 
 int32_t lw_builder_work(struct lw_builder *b, const struct lw_work *w)
 {
-    struct lw_work *mine = push(b, &b->works, w, sizeof *w);
+    struct lw_work mine = *w;
 
-    if (mine)
-        mine->first_product = (int32_t)b->work_products.n;
-    return last(&b->works);
+    mine.first_product = b->plan.n_work_products;
+    return push(b, TABLE_works, &mine);
 }
 
 void lw_builder_product(struct lw_builder *b, const struct lw_product *p)
 {
-    push(b, &b->products, p, sizeof *p);
+    push(b, TABLE_products, p);
 }
 
 void lw_builder_work_product(struct lw_builder *b, int32_t product)
 {
-    if (push(b, &b->work_products, &product, sizeof product))
-        ((struct lw_work *)b->works.items)[b->works.n - 1].n_products++;
+    push(b, TABLE_work_products, &product);
+    if (!b->failed)
+        b->plan.works[b->plan.n_works - 1].n_products++;
 }
 
 int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *set_name,
@@ -365,12 +364,11 @@ int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *s
 {
     struct lw_variant v = {
         .name = keep(b, name), .set_name = keep(b, set_name), .ends_step = ends_step};
-    struct lw_program none = {0, 0};
+    int32_t number = push(b, TABLE_variants, &v);
 
-    push(b, &b->variants, &v, sizeof v);
-    for (int64_t r = 0; r < b->roles.n; r++)
-        push(b, &b->programs, &none, sizeof none);
-    return last(&b->variants);
+    for (int32_t r = 0; r < b->plan.n_roles; r++)
+        push(b, TABLE_programs, &(struct lw_program){0, 0});
+    return number;
 }
 
 /* --- ready lists ---------------------------------------------------------------------------------
@@ -379,7 +377,7 @@ int32_t lw_builder_variant(struct lw_builder *b, const char *name, const char *s
 
 static bool list_stands_at(const struct lw_builder *b, int64_t at, const struct lw_op *op)
 {
-    const int32_t *ready = b->ready.items;
+    const int32_t *ready = b->plan.ready;
 
     return at + op->n_ready <= op->first_ready &&
            memcmp(ready + at, ready + op->first_ready, (size_t)op->n_ready * sizeof *ready) == 0;
@@ -388,7 +386,7 @@ static bool list_stands_at(const struct lw_builder *b, int64_t at, const struct 
 /* The op added last will get no more gradients. */
 static void close_list(struct lw_builder *b)
 {
-    struct lw_op *op = b->ops.n > 0 ? (struct lw_op *)b->ops.items + b->ops.n - 1 : NULL;
+    struct lw_op *op = b->plan.n_ops > 0 ? &b->plan.ops[b->plan.n_ops - 1] : NULL;
 
     if (b->failed || !op || op->n_ready == 0 || !b->list_open)
         return;
@@ -397,7 +395,7 @@ static void close_list(struct lw_builder *b)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (!list_stands_at(b, places[i], op))
             continue;
-        b->ready.n -= op->n_ready;
+        b->plan.n_ready -= op->n_ready;
         op->first_ready = (int32_t)places[i];
         break;
     }
@@ -405,15 +403,18 @@ static void close_list(struct lw_builder *b)
     b->list_next = op->first_ready + (int64_t)op->n_ready;
 }
 
+static struct lw_program *program_of(const struct lw_builder *b, int32_t variant)
+{
+    return &b->plan.programs[(int64_t)variant * b->plan.n_roles + b->role];
+}
+
 /* Lists of the program that begins now may be those of this role in another variant. */
 static void expect_lists(struct lw_builder *b)
 {
-    b->list_first = b->ready.n;
-    for (int64_t v = b->variants.n - 1; v >= 0; v--) {
-        struct lw_program g = ((struct lw_program *)b->programs.items)[v * b->roles.n + b->role];
-        if (g.n_ops > 0)
-            b->list_first = ((struct lw_op *)b->ops.items)[g.first_op].first_ready;
-    }
+    b->list_first = b->plan.n_ready;
+    for (int32_t v = b->plan.n_variants - 1; v >= 0; v--)
+        if (program_of(b, v)->n_ops > 0)
+            b->list_first = b->plan.ops[program_of(b, v)->first_op].first_ready;
     b->list_before = b->list_next = b->list_first;
 }
 
@@ -421,13 +422,12 @@ void lw_builder_program(struct lw_builder *b, int32_t variant, int32_t role)
 {
     if (b->failed)
         return;
-    assert(variant < b->variants.n && role < b->roles.n);
+    assert(variant < b->plan.n_variants && role < b->plan.n_roles);
     close_list(b);
     b->variant = variant;
     b->role = role;
     expect_lists(b);
-    ((struct lw_program *)b->programs.items)[variant * b->roles.n + role] =
-        (struct lw_program){(int32_t)b->ops.n, 0};
+    *program_of(b, variant) = (struct lw_program){b->plan.n_ops, 0};
 }
 
 struct lw_op lw_builder_blank(enum lw_op_kind kind, int32_t stream)
@@ -447,51 +447,50 @@ int32_t lw_builder_op(struct lw_builder *b, const struct lw_op *op, const int32_
     assert(b->variant >= 0);
     close_list(b);
     copy.name = keep_word(b, op->name);
-    copy.first_dep = (int32_t)b->deps.n;
+    copy.first_dep = b->plan.n_deps;
     copy.n_deps = n_deps;
-    copy.first_ready = (int32_t)b->ready.n;
+    copy.first_ready = b->plan.n_ready;
     copy.n_ready = 0;
     for (int32_t i = 0; i < n_deps; i++)
-        push(b, &b->deps, &deps[i], sizeof deps[i]);
-    push(b, &b->ops, &copy, sizeof copy);
+        push(b, TABLE_deps, &deps[i]);
+    int32_t number = push(b, TABLE_ops, &copy);
     if (!b->failed)
-        ((struct lw_program *)b->programs.items)[b->variant * b->roles.n + b->role].n_ops++;
-    return last(&b->ops);
+        program_of(b, b->variant)->n_ops++;
+    return number;
 }
 
 void lw_builder_dep(struct lw_builder *b, int32_t dep)
 {
-    push(b, &b->deps, &dep, sizeof dep);
+    push(b, TABLE_deps, &dep);
     if (!b->failed)
-        ((struct lw_op *)b->ops.items)[b->ops.n - 1].n_deps++;
+        b->plan.ops[b->plan.n_ops - 1].n_deps++;
 }
 
 void lw_builder_ready(struct lw_builder *b, int32_t param)
 {
-    push(b, &b->ready, &param, sizeof param);
+    push(b, TABLE_ready, &param);
     b->list_open = true;
     if (!b->failed)
-        ((struct lw_op *)b->ops.items)[b->ops.n - 1].n_ready++;
+        b->plan.ops[b->plan.n_ops - 1].n_ready++;
 }
 
 int32_t lw_builder_operand_row(struct lw_builder *b, const struct lw_operand *entries, int32_t n)
 {
-    int32_t first = (int32_t)b->operands.n;
+    int32_t number = push(b, TABLE_operand_first, &b->plan.n_operands);
 
-    push(b, &b->rows, &first, sizeof first);
     for (int32_t i = 0; i < n; i++)
-        push(b, &b->operands, &entries[i], sizeof entries[i]);
-    return last(&b->rows);
+        push(b, TABLE_operands, &entries[i]);
+    return number;
 }
 
 void lw_builder_operand_more(struct lw_builder *b, const struct lw_operand *entry)
 {
-    push(b, &b->operands, entry, sizeof *entry);
+    push(b, TABLE_operands, entry);
 }
 
 void lw_builder_pass(struct lw_builder *b, int32_t variant)
 {
-    push(b, &b->passes, &variant, sizeof variant);
+    push(b, TABLE_pass_variant, &variant);
 }
 
 void lw_builder_repeat_from(struct lw_builder *b, int32_t pass)
@@ -508,82 +507,31 @@ void lw_builder_note(struct lw_builder *b, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     const char *kept = keep(b, text);
-    push(b, &b->notes, &kept, sizeof kept);
+    push(b, TABLE_notes, &kept);
 }
 
-/* Hand a table to the plan's arena as it is, cut to its length. Always a pointer, also for an empty
- * table. */
-static void *settle(struct lw_builder *b, struct table *t, size_t size, int32_t *n)
-{
-    void *cut = b->failed ? NULL : lw_realloc(t->items, (size_t)t->n * size);
-
-    if (cut)
-        t->items = cut;
-    if (!cut || lw_arena_adopt(&b->plan.arena, cut) != 0) {
-        b->failed = true;
-        return NULL;
-    }
-    *n = (int32_t)t->n;
-    t->items = NULL;
-    return cut;
-}
-
+/* Hand the tables to the plan's arena as they are, cut to their length: always a pointer, also for
+ * an empty one. */
 static void settle_tables(struct lw_builder *b)
 {
-    struct lw_plan *p = &b->plan;
-
-#define SETTLE(field, table, count) p->field = settle(b, &b->table, sizeof *p->field, &p->count)
-    SETTLE(roles, roles, n_roles);
-    SETTLE(streams, streams, n_streams);
-    SETTLE(comms, comms, n_comms);
-    SETTLE(groups, groups, n_groups);
-    SETTLE(members, members, n_members);
-    SETTLE(params, params, n_params);
-    SETTLE(buffers, buffers, n_buffers);
-    SETTLE(stage_of, modules, n_modules);
-    SETTLE(whole, whole, n_whole);
-    SETTLE(sparse, sparse, n_sparse);
-    SETTLE(sets, sets, n_sets);
-    SETTLE(buckets, buckets, n_buckets);
-    SETTLE(slots, slots, n_slots);
-    SETTLE(offsets, offsets, n_offsets);
-    SETTLE(shards, shards, n_shards);
-    SETTLE(works, works, n_works);
-    SETTLE(products, products, n_products);
-    SETTLE(work_products, work_products, n_work_products);
-    SETTLE(variants, variants, n_variants);
-    SETTLE(ops, ops, n_ops);
-    SETTLE(deps, deps, n_deps);
-    SETTLE(ready, ready, n_ready);
-    SETTLE(operand_first, rows, n_operand_rows);
-    SETTLE(operands, operands, n_operands);
-    SETTLE(pass_variant, passes, n_passes);
-    SETTLE(notes, notes, n_notes);
-    int32_t n_programs;
-    p->programs = settle(b, &b->programs, sizeof *p->programs, &n_programs);
-#undef SETTLE
+    for (; !b->failed && b->n_settled < N_TABLES; b->n_settled += !b->failed) {
+        int t = b->n_settled;
+        void *cut = lw_realloc(items_of(b, t), (size_t)*number_of(b, t) * tables[t].size);
+        if (cut)
+            memcpy((char *)b + tables[t].items, &cut, sizeof cut);
+        b->failed = !cut || lw_arena_adopt(&b->plan.arena, cut) != 0;
+    }
 }
 
-static void settle_ranks(struct lw_builder *b)
+static void count(struct lw_builder *b)
 {
     struct lw_plan *p = &b->plan;
-    int64_t n = p->n_ranks;
 
-    p->role_of = lw_arena_alloc(&p->arena, n, sizeof *p->role_of);
-    p->index_in_role = lw_arena_alloc(&p->arena, n, sizeof *p->index_in_role);
-    p->coord = lw_arena_alloc(&p->arena, n * 3, sizeof *p->coord);
-    p->comm_group = lw_arena_alloc(&p->arena, n * p->n_comms, sizeof *p->comm_group);
-    if (b->failed || !p->role_of || !p->index_in_role || !p->coord || !p->comm_group) {
-        b->failed = true;
-        return;
-    }
-    memcpy(p->role_of, b->role_of, (size_t)n * sizeof *p->role_of);
-    memcpy(p->coord, b->coord, (size_t)n * 3 * sizeof *p->coord);
-    if (p->n_comms)
-        memcpy(p->comm_group, b->comm_group, (size_t)(n * p->n_comms) * sizeof *p->comm_group);
-    for (int64_t r = 0; r < n; r++)
+    p->index_in_role = lw_arena_alloc(&p->arena, p->n_ranks, sizeof *p->index_in_role);
+    b->failed = b->failed || !p->index_in_role;
+    for (int32_t r = 0; !b->failed && r < p->n_ranks; r++)
         p->index_in_role[r] = p->roles[p->role_of[r]].n_ranks++;
-    for (int32_t v = 0; v < p->n_variants; v++)
+    for (int32_t v = 0; !b->failed && v < p->n_variants; v++)
         for (int32_t s = 0; s < p->n_sets; s++)
             p->variants[v].n_sets += lw_plan_uses_set(p, v, s);
     for (int32_t s = 0; s < p->n_sets; s++)
@@ -598,8 +546,7 @@ enum lw_status lw_builder_finish(struct lw_builder *b, struct lw_plan *plan, str
         return lw_fail_nomem(err);
     close_list(b);
     settle_tables(b);
-    if (!b->failed)
-        settle_ranks(b);
+    count(b);
     b->plan.workload_hash = b->plan.cluster_name = b->plan.device = "";
     enum lw_status s = b->failed ? lw_fail_nomem(err) : lw_plan_hash(&b->plan, err);
     if (s == LW_OK) {
