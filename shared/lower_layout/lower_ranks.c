@@ -145,42 +145,52 @@ static enum lw_status add_roles(struct lw_lowering *l, struct lw_err *err)
     return LW_OK;
 }
 
+/* A class of that name with a stream of its own. */
+static struct lw_line add_line(struct lw_lowering *l, const char *name,
+                               enum lw_comm_purpose purpose)
+{
+    bool messages = purpose == LW_COMM_FORWARD || purpose == LW_COMM_BACKWARD;
+    int32_t stream = lw_builder_stream(l->b, name, LW_STREAM_COMM, 1);
+
+    return (struct lw_line){
+        lw_builder_comm(l->b, name, purpose, messages ? LW_REDUCER_AUTO : l->s->reducer, stream),
+        stream};
+}
+
 /* --zero-group: the same member of each data group of a stage and tensor coordinate. members: room
  * for twice as many as have a copy. */
 static void add_replicas(struct lw_lowering *l, int32_t *members)
 {
     int32_t each = l->parts[0].n_members, n = lw_n_copies(l), *of = members + n;
 
-    l->replicas_stream = lw_builder_stream(l->b, "replicas", LW_STREAM_COMM, 1);
-    l->replicas = lw_builder_comm(l->b, "replicas", LW_COMM_REPLICAS, l->s->reducer,
-                                  l->replicas_stream);
-    for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
+    l->replicas = add_line(l, "replicas", LW_COMM_REPLICAS);
+    for (int32_t stage = 0; stage < lw_n_replica_stages(l); stage++)
         for (int32_t t = 0; t < l->tp; t++) {
             lw_data_group(l, stage, t, members);
             for (int32_t i = 0; i < each; i++) {
                 for (int32_t g = 0; g < n / each; g++)
                     of[g] = members[g * each + i];
-                lw_builder_group(l->b, l->replicas, of, n / each);
+                lw_builder_group(l->b, l->replicas.comm, of, n / each);
             }
         }
 }
 
 static void add_data(struct lw_lowering *l, int32_t *members)
 {
-    l->comm = lw_builder_stream(l->b, "comm", LW_STREAM_COMM, 1);
+    l->data.stream = lw_builder_stream(l->b, "comm", LW_STREAM_COMM, 1);
     bool sparse = false;
     for (int32_t i = 0; i < l->w->n_sparse; i++)
         sparse = sparse || (l->w->params[l->w->sparse[i].param].trainable &&
                             !l->w->params[l->w->sparse[i].param].ignored);
     if (l->s->comm_hook != LW_HOOK_NONE || sparse)
         l->copy = lw_builder_stream(l->b, "copy", LW_STREAM_COPY, 1);
-    l->data = lw_builder_comm(l->b, "data", LW_COMM_DATA, l->s->reducer, l->comm);
+    l->data.comm = lw_builder_comm(l->b, "data", LW_COMM_DATA, l->s->reducer, l->data.stream);
     int32_t each = l->parts[0].n_members, n = lw_n_copies(l);
-    for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
+    for (int32_t stage = 0; stage < lw_n_replica_stages(l); stage++)
         for (int32_t t = 0; t < l->tp; t++) {
             lw_data_group(l, stage, t, members);
             for (int32_t first = 0; first < n; first += each)
-                lw_builder_group(l->b, l->data, members + first, each);
+                lw_builder_group(l->b, l->data.comm, members + first, each);
         }
     if (each < n)
         add_replicas(l, members);
@@ -201,44 +211,34 @@ static void add_pipeline_groups(struct lw_lowering *l, int32_t comm, int32_t *me
  * same ranks, in a ring of two, meet each other.) */
 static void add_pipeline(struct lw_lowering *l, int32_t *members)
 {
-    l->forward_stream = lw_builder_stream(l->b, "forward", LW_STREAM_COMM, 1);
-    l->backward_stream = lw_builder_stream(l->b, "backward", LW_STREAM_COMM, 1);
-    l->forward = lw_builder_comm(l->b, "forward", LW_COMM_FORWARD, LW_REDUCER_AUTO,
-                                 l->forward_stream);
-    add_pipeline_groups(l, l->forward, members);
-    l->backward = lw_builder_comm(l->b, "backward", LW_COMM_BACKWARD, LW_REDUCER_AUTO,
-                                  l->backward_stream);
-    add_pipeline_groups(l, l->backward, members);
-}
-
-/* Of two directions either holds the whole model. */
-static int32_t stages_of_replica(const struct lw_lowering *l)
-{
-    return l->mirrored ? l->pp / 2 : l->pp;
+    l->forward = add_line(l, "forward", LW_COMM_FORWARD);
+    add_pipeline_groups(l, l->forward.comm, members);
+    l->backward = add_line(l, "backward", LW_COMM_BACKWARD);
+    add_pipeline_groups(l, l->backward.comm, members);
 }
 
 /* The model group: all ranks of a replica, consecutive in ColossalAI's order of ranks. */
 static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
 {
-    int32_t stages = stages_of_replica(l), n = stages * l->tp;
+    int32_t stages = lw_n_replica_stages(l), n = stages * l->tp;
     int32_t *members = lw_alloc((size_t)n * sizeof *members);
 
     if (!members)
         return lw_fail_nomem(err);
-    l->model_stream = lw_builder_stream(l->b, "model", LW_STREAM_COMM, 1);
-    l->model = lw_builder_comm(l->b, "model", LW_COMM_MODEL, l->s->reducer, l->model_stream);
+    l->model = add_line(l, "model", LW_COMM_MODEL);
     for (int32_t d = 0; d < l->dp; d++) {
         for (int32_t first = 0; first < l->pp; first += stages) {
             for (int32_t p = 0; p < stages; p++)
                 for (int32_t t = 0; t < l->tp; t++)
                     members[p * l->tp + t] = lw_rank_at(l, d, first + p, t);
-            lw_builder_group(l->b, l->model, members, n);
+            lw_builder_group(l->b, l->model.comm, members, n);
         }
     }
     if (l->pp > 1 && l->s->compat == LW_COMPAT_COLOSSALAI) {
-        l->pipeline = lw_builder_comm(l->b, "pipeline", LW_COMM_MODEL, l->s->reducer,
-                                      l->model_stream);
-        add_pipeline_groups(l, l->pipeline, members);
+        l->pipeline.stream = l->model.stream;
+        l->pipeline.comm =
+            lw_builder_comm(l->b, "pipeline", LW_COMM_MODEL, l->s->reducer, l->model.stream);
+        add_pipeline_groups(l, l->pipeline.comm, members);
     }
     lw_free(members);
     return LW_OK;
@@ -246,18 +246,18 @@ static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
 
 static void add_tensor(struct lw_lowering *l, int32_t *members)
 {
-    l->tensor_stream = lw_builder_stream(l->b, "tensor", LW_STREAM_COMM, 1);
-    l->tensor = lw_builder_comm(l->b, "tensor", LW_COMM_TENSOR, l->s->reducer, l->tensor_stream);
+    l->tensor = add_line(l, "tensor", LW_COMM_TENSOR);
     for (int32_t d = 0; d < l->dp; d++) {
         for (int32_t p = 0; p < l->pp; p++) {
             for (int32_t t = 0; t < l->tp; t++)
                 members[t] = lw_rank_at(l, d, p, t);
-            lw_builder_group(l->b, l->tensor, members, l->tp);
+            lw_builder_group(l->b, l->tensor.comm, members, l->tp);
         }
     }
 }
 
-/* Groups of n consecutive data coordinates. */
+/* Groups of n consecutive data coordinates: they share a sequence (Megatron's order has context
+ * before data), or the experts. */
 static void add_data_parts(struct lw_lowering *l, int32_t comm, int32_t n, int32_t *members)
 {
     for (int32_t d = 0; d < l->dp; d += n)
@@ -269,25 +269,16 @@ static void add_data_parts(struct lw_lowering *l, int32_t comm, int32_t n, int32
             }
 }
 
-/* Consecutive data coordinates share a sequence: Megatron's order has context before data. */
-static void add_context(struct lw_lowering *l, int32_t *members)
-{
-    l->context_stream = lw_builder_stream(l->b, "context", LW_STREAM_COMM, 1);
-    l->context =
-        lw_builder_comm(l->b, "context", LW_COMM_CONTEXT, l->s->reducer, l->context_stream);
-    add_data_parts(l, l->context, l->cp, members);
-}
-
 /* Consecutive data coordinates share the experts; those that are equal modulo ep hold the same
  * ones, in both directions of a pipeline. */
 static void add_expert(struct lw_lowering *l, int32_t *members)
 {
-    l->expert_stream = lw_builder_stream(l->b, "expert", LW_STREAM_COMM, 1);
-    l->expert = lw_builder_comm(l->b, "expert", LW_COMM_EXPERT, l->s->reducer, l->expert_stream);
-    add_data_parts(l, l->expert, l->ep, members);
-    l->expert_data =
-        lw_builder_comm(l->b, "expert data", LW_COMM_EXPERT_DATA, l->s->reducer, l->comm);
-    for (int32_t stage = 0; stage < (l->mirrored ? l->pp / 2 : l->pp); stage++)
+    l->expert = add_line(l, "expert", LW_COMM_EXPERT);
+    add_data_parts(l, l->expert.comm, l->ep, members);
+    l->expert_data = l->data;
+    l->expert_data.comm =
+        lw_builder_comm(l->b, "expert data", LW_COMM_EXPERT_DATA, l->s->reducer, l->data.stream);
+    for (int32_t stage = 0; stage < lw_n_replica_stages(l); stage++)
         for (int32_t t = 0; t < l->tp; t++)
             for (int32_t e = 0; e < l->ep; e++) {
                 int32_t n = 0;
@@ -295,7 +286,7 @@ static void add_expert(struct lw_lowering *l, int32_t *members)
                     members[n++] = lw_rank_at(l, d, stage, t);
                 for (int32_t d = e; l->mirrored && d < l->dp; d += l->ep)
                     members[n++] = lw_rank_at(l, d, l->pp - 1 - stage, t);
-                lw_builder_group(l->b, l->expert_data, members, n);
+                lw_builder_group(l->b, l->expert_data.comm, members, n);
             }
 }
 
@@ -308,20 +299,23 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
         return lw_fail_nomem(err);
     enum lw_status status = add_roles(l, err);
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
-    l->replicas = -1;
-    l->comm = l->copy = l->data = l->forward = l->backward = l->tensor = -1;
-    l->model = l->pipeline = l->context = l->expert = l->expert_data = -1;
+    const struct lw_line none = {-1, -1};
+    l->copy = -1;
+    l->data = l->replicas = l->forward = l->backward = l->tensor = none;
+    l->model = l->pipeline = l->context = l->expert = l->expert_data = none;
     if (l->parts[0].n_members > 1)
         add_data(l, members);
     if (status == LW_OK && (l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
-        stages_of_replica(l) * l->tp > 1)
+        lw_n_replica_stages(l) * l->tp > 1)
         status = add_model(l, err);
     if (l->pp > 1)
         add_pipeline(l, members);
     if (l->tp > 1)
         add_tensor(l, members);
-    if (l->cp > 1)
-        add_context(l, members);
+    if (l->cp > 1) {
+        l->context = add_line(l, "context", LW_COMM_CONTEXT);
+        add_data_parts(l, l->context.comm, l->cp, members);
+    }
     if (l->ep > 1)
         add_expert(l, members);
     lw_lower_tied_comms(l, members);

@@ -173,7 +173,7 @@ static void add_norm_sets(struct lw_lowering *l)
     const struct lw_bucket number = {.dtype = lw_norm_dtype(l),
                                      .bytes = lw_dtype_size(lw_norm_dtype(l))};
 
-    for (int32_t stage = 0; l->s->clip > 0 && stage < (l->mirrored ? l->pp / 2 : l->pp); stage++) {
+    for (int32_t stage = 0; l->s->clip > 0 && stage < lw_n_replica_stages(l); stage++) {
         lw_builder_set(l->b, LW_BUCKET_NORM, NULL, stage);
         int32_t bucket = lw_builder_bucket(l->b, &number, NULL, 0);
         if (stage == 0)

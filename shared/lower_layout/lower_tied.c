@@ -89,7 +89,7 @@ static void add_groups(struct lw_lowering *l, const struct lw_tied_set *x, int32
                     int32_t stage = x->copies[i].stage;
                     members[i] = lw_rank_at(l, d, half ? l->pp - 1 - stage : stage, t);
                 }
-                lw_builder_group(l->b, x->comm, members, x->n_copies);
+                lw_builder_group(l->b, x->line.comm, members, x->n_copies);
             }
         }
     }
@@ -106,19 +106,18 @@ void lw_lower_tied_comms(struct lw_lowering *l, int32_t *members)
         struct lw_tied_set *x = &l->tied[s];
         int32_t like = 0;
         char name[32] = "embedding";
+        x->line.stream = stream;
         while (like < s && !same_stages(&l->tied[like], x))
             like++;
         if (like < s) {
-            x->comm = l->tied[like].comm;
+            x->line = l->tied[like].line;
             continue;
         }
         if (n++ > 0)
             snprintf(name, sizeof name, "embedding %d", n);
-        x->comm = lw_builder_comm(l->b, name, LW_COMM_EMBEDDING, l->s->reducer, stream);
+        x->line.comm = lw_builder_comm(l->b, name, LW_COMM_EMBEDDING, l->s->reducer, stream);
         add_groups(l, x, members);
     }
-    for (int32_t s = 0; s < l->n_tied; s++)
-        l->tied[s].stream = stream;
 }
 
 void lw_lower_tied_sets(struct lw_lowering *l)

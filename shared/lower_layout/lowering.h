@@ -24,12 +24,18 @@ struct lw_row {
     int32_t row;
 };
 
+/* A communicator class of the plan and the stream of its ops; comm -1 = none. */
+struct lw_line {
+    int32_t comm, stream;
+};
+
 /* A parameter's copies at several stages, ascending. */
 struct lw_tied_copy {
     int32_t param, stage, bucket; /* bucket: the plan's number */
 };
 struct lw_tied_set {
-    int32_t first, n_copies, comm, stream;
+    int32_t first, n_copies;
+    struct lw_line line;
     struct lw_tied_copy *copies;
 };
 
@@ -65,19 +71,17 @@ struct lw_lowering {
     int64_t n_rows, rows_capacity;
     bool no_memory;              /* for a row: the lowering has failed */
 
-    int32_t compute, comm, copy; /* streams; -1 = the plan has none */
-    int32_t data;                /* communicator class; -1 = none */
-    int32_t replicas, replicas_stream; /* class over the data groups that hold the same shards; -1 =
-                                  * there is one such group */
-    int32_t forward, backward;   /* classes of activations and of their gradients; -1 = none */
-    int32_t forward_stream, backward_stream;
-    int32_t tensor, tensor_stream; /* class of sums over the tensor group; -1 = none */
-    int32_t context, context_stream; /* class of keys and values; -1 = none */
-    int32_t ep, expert, expert_stream; /* class of tokens to experts; -1 = none */
-    int32_t expert_data;         /* class of experts' gradients; -1 = none */
-    int32_t model, pipeline, model_stream; /* classes of numbers that the ranks of a replica (of two
-                                    * directions: of one), and of a pipeline (compat colossalai),
-                                    * agree on; -1 = none */
+    int32_t compute, copy; /* streams; -1 = the plan has none */
+    struct lw_line data;
+    struct lw_line replicas; /* over the data groups that hold the same shards; none where there
+                              * is one such group */
+    struct lw_line forward, backward;   /* activations and their gradients */
+    struct lw_line tensor;              /* sums over the tensor group */
+    struct lw_line context;             /* keys and values */
+    struct lw_line expert, expert_data; /* tokens to experts; experts' gradients */
+    int32_t ep;                         /* ranks that share the experts */
+    struct lw_line model, pipeline; /* numbers that the ranks of a replica (of two directions: of
+                                     * one), and of a pipeline (compat colossalai), agree on */
     int32_t norm_bucket;         /* plan's number of stage 0's; stage s has the s-th after it */
     enum lw_dtype activation_dtype;
     int32_t *optimizer_work;     /* [pp] */
@@ -96,14 +100,20 @@ static inline int32_t lw_n_copies(const struct lw_lowering *l)
     return l->mirrored ? 2 * l->dp : l->dp;
 }
 
+/* Stages of a replica: of two directions either holds the whole model. */
+static inline int32_t lw_n_replica_stages(const struct lw_lowering *l)
+{
+    return l->mirrored ? l->pp / 2 : l->pp;
+}
+
 /* Without pipeline and tensor parallelism all ranks are alike. */
 static inline bool lw_is_plain(const struct lw_lowering *l)
 {
     return l->pp == 1 && l->tp == 1;
 }
 
-/* The class that reduces, scatters and gathers what experts, or all others, have. */
-static inline int32_t lw_data_comm(const struct lw_lowering *l, bool expert)
+/* What reduces, scatters and gathers what experts, or all others, have. */
+static inline struct lw_line lw_data_line(const struct lw_lowering *l, bool expert)
 {
     return expert && l->ep > 1 ? l->expert_data : l->data;
 }

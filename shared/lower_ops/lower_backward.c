@@ -4,19 +4,6 @@
  * op. What is recomputed of a module stands before the first of its backward. */
 #include "shared/lower_ops/writer.h"
 
-static void add_module_op(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
-                          int32_t module, int32_t work, int32_t input)
-{
-    struct lw_op op = lw_builder_blank(kind, k->l->compute);
-
-    op.work = work;
-    op.module = lw_part_module(d, module);
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = d->w->modules[module].name;
-    lw_write_compute(k, &op, &input, input >= 0);
-}
-
 static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x,
                                 const int32_t *params, int32_t n, bool reduce, struct lw_err *err)
 {
@@ -143,7 +130,7 @@ static enum lw_status whole(struct lw_writer *k, struct lw_writer_part *x, int32
         struct lw_ring ring = lw_ring_of(d->s, &d->w->modules[s->module]);
         int32_t step = lw_ring_backward_step(&ring, s->start - window);
         int32_t received = step < 0 ? -1 : lw_write_ring(k, d, s->module, true, step, -1);
-        add_module_op(k, d, LW_OP_BACKWARD, s->module, d->work.stretch[i], i == 0 ? input : -1);
+        lw_write_work(k, d, LW_OP_BACKWARD, s->module, d->work.stretch[i], i == 0 ? input : -1);
         k->after = step < 0 ? k->after : received;
         if (i + 1 == back->n_stretches)
             *output = k->last_compute;
@@ -188,7 +175,7 @@ static int32_t input_half(struct lw_writer *k, struct lw_writer_part *x, int32_t
                 add_keys(k, d, m, LW_OP_ALL_GATHER, input);
                 lw_write_tokens(k, d, m, "combine", input);
             }
-            add_module_op(k, d, LW_OP_BACKWARD_INPUT, m, d->work.input[m] + i, input);
+            lw_write_work(k, d, LW_OP_BACKWARD_INPUT, m, d->work.input[m] + i, input);
             input = -1;
             if (i == 0)
                 lw_write_tokens(k, d, m, "dispatch", -1);
@@ -222,7 +209,7 @@ enum lw_status lw_write_backward(struct lw_writer *k, struct lw_writer_part *x,
             lw_write_sum(k, LW_OP_ALL_GATHER, /* saved inputs */
                          d->w->modules[m].tp_backward_bytes / lw_tensor_calls(d, m, true),
                          lw_part_module(d, m), -1);
-        add_module_op(k, d, kind, m, d->work.weight[m], -1);
+        lw_write_work(k, d, kind, m, d->work.weight[m], -1);
         LW_TRY(add_ready(k, x, ready, n_ready, reduce, err));
     }
     return LW_OK;

@@ -31,15 +31,13 @@ static int64_t updated_bytes(const struct lw_part *d)
 
 static struct lw_op pass_over(const struct lw_writer *k, enum lw_op_kind kind, const char *name)
 {
-    struct lw_op op = lw_builder_blank(kind, k->l->compute);
+    int64_t bytes = 0;
 
     for (int32_t i = 0; i < k->n_parts; i++)
-        op.bytes += updated_bytes(k->parts[i].d);
-    op.work_ps = -1;
-    op.dtype = LW_F32;
-    op.stage = (int16_t)k->stage;
+        bytes += updated_bytes(k->parts[i].d);
+    struct lw_op op =
+        lw_write_moved(k, kind, (struct lw_line){-1, k->l->compute}, bytes, LW_F32, name);
     op.bucket = k->l->norm_bucket + k->stage;
-    op.name = name;
     return op;
 }
 
@@ -50,17 +48,13 @@ int32_t lw_write_squares(struct lw_writer *k)
     return lw_write_compute(k, &op, k->deps, k->n_deps);
 }
 
-int32_t lw_write_norm_sum(struct lw_writer *k, int32_t comm, int32_t stream, int32_t last)
+int32_t lw_write_norm_sum(struct lw_writer *k, struct lw_line line, int32_t last)
 {
-    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, stream);
+    enum lw_dtype dtype = lw_norm_dtype(k->l);
+    struct lw_op op =
+        lw_write_moved(k, LW_OP_ALL_REDUCE, line, lw_dtype_size(dtype), dtype, "gradient norm");
 
-    op.comm = comm;
-    op.work_ps = -1;
-    op.dtype = (uint8_t)lw_norm_dtype(k->l);
-    op.bytes = lw_dtype_size(lw_norm_dtype(k->l));
-    op.stage = (int16_t)k->stage;
     op.bucket = k->l->norm_bucket + k->stage;
-    op.name = "gradient norm";
     return lw_builder_op(k->l->b, &op, &last, 1);
 }
 
@@ -81,10 +75,10 @@ void lw_write_clip(struct lw_writer *k)
     for (int32_t i = 0; i < k->n_parts; i++)
         sharded = sharded || k->parts[i].d->shards.n > 0;
     int32_t last = lw_write_squares(k);
-    if (sharded && l->data >= 0)
-        last = lw_write_norm_sum(k, l->data, l->comm, last);
-    if (l->model >= 0)
-        last = lw_write_norm_sum(k, l->model, l->model_stream, last);
+    if (sharded && l->data.comm >= 0)
+        last = lw_write_norm_sum(k, l->data, last);
+    if (l->model.comm >= 0)
+        last = lw_write_norm_sum(k, l->model, last);
     k->deps[0] = lw_write_scale(k, last);
     k->n_deps = 1;
 }

@@ -49,16 +49,12 @@ static struct lw_action next_of(struct queues *q, const struct lw_grid *g, int b
 static void tell(struct lw_writer *k, bool sends, int32_t peer, int32_t module, int64_t bytes)
 {
     struct lw_lowering *l = k->l;
-    struct lw_op op = lw_builder_blank(sends ? LW_OP_SEND : LW_OP_RECV, l->forward_stream);
+    struct lw_op op =
+        lw_write_moved(k, sends ? LW_OP_SEND : LW_OP_RECV, l->forward, bytes, LW_I64, "shape");
     int32_t dep = k->after >= 0 ? k->after : k->last_compute;
 
-    op.comm = l->forward;
-    op.work_ps = -1;
-    op.bytes = bytes;
-    op.dtype = LW_I64;
     op.module = module;
-    op.stage = (int16_t)k->stage;
-    op.name = "shape";
+    op.micro_batch = -1;
     op.operand = lw_lower_row(l, LW_ROW_PEER, k->role, peer, bytes);
     k->after = lw_builder_op(l->b, &op, &dep, dep >= 0);
 }
@@ -138,17 +134,12 @@ enum lw_status lw_write_calls(struct lw_writer *k, struct lw_err *err)
 /* --- after the reductions -------------------------------------------------------------------- */
 
 /* A number that all members of a group agree on; whatever follows waits for it. */
-static void agree(struct lw_writer *k, int32_t comm, const char *what)
+static void agree(struct lw_writer *k, struct lw_line line, const char *what)
 {
-    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, k->l->model_stream);
+    struct lw_op op =
+        lw_write_moved(k, LW_OP_ALL_REDUCE, line, lw_dtype_size(LW_F32), LW_F32, what);
     int32_t dep = k->after >= 0 ? k->after : k->last_compute;
 
-    op.comm = comm;
-    op.work_ps = -1;
-    op.bytes = lw_dtype_size(LW_F32);
-    op.dtype = LW_F32;
-    op.stage = (int16_t)k->stage;
-    op.name = what;
     k->after = lw_builder_op(k->l->b, &op, &dep, 1);
 }
 
@@ -166,10 +157,10 @@ static void clip(struct lw_writer *k)
     const struct lw_lowering *l = k->l;
     int32_t last = lw_write_squares(k);
 
-    if (l->tensor >= 0)
-        last = lw_write_norm_sum(k, l->tensor, l->model_stream, last);
-    if (l->pipeline >= 0)
-        last = lw_write_norm_sum(k, l->pipeline, l->model_stream, last);
+    if (l->tensor.comm >= 0)
+        last = lw_write_norm_sum(k, (struct lw_line){l->tensor.comm, l->model.stream}, last);
+    if (l->pipeline.comm >= 0)
+        last = lw_write_norm_sum(k, l->pipeline, last);
     lw_write_scale(k, last);
 }
 
@@ -179,7 +170,7 @@ void lw_write_model_numbers(struct lw_writer *k)
 
     if (l->s->compat != LW_COMPAT_COLOSSALAI)
         return;
-    if (l->model >= 0 && has_f16(l))
+    if (l->model.comm >= 0 && has_f16(l))
         agree(k, l->model, "found inf");
     if (l->s->clip > 0)
         clip(k);

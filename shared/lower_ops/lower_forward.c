@@ -35,9 +35,8 @@ void lw_write_buffers(struct lw_writer *k, const struct lw_writer_part *x)
             bytes += f->numel * lw_dtype_size(dtype);
         }
         int32_t flat = lw_write_copy(k, LW_OP_COPY, bytes, dtype, -1, -1);
-        struct lw_op op = lw_write_collective(k, LW_OP_BROADCAST, bytes, dtype);
+        struct lw_op op = lw_write_moved(k, LW_OP_BROADCAST, k->l->data, bytes, dtype, "buffers");
         lw_write_root(k, &op, 0);
-        op.name = "buffers";
         flying[at] = lw_builder_op(k->l->b, &op, &flat, 1);
         bytes_of[at] = bytes;
         dtype_of[at] = dtype;
@@ -53,14 +52,7 @@ struct module_ops {
 
 static void add_next(struct lw_writer *k, struct module_ops *o)
 {
-    struct lw_op op = lw_builder_blank(o->kind, k->l->compute);
-
-    op.work = o->work++;
-    op.module = lw_part_module(o->d, o->m);
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = o->kind == LW_OP_FORWARD ? o->d->w->modules[o->m].name : "recompute";
-    lw_write_compute(k, &op, &o->input, o->input >= 0);
+    lw_write_work(k, o->d, o->kind, o->m, o->work++, o->input);
     o->input = -1;
 }
 
@@ -159,18 +151,10 @@ int32_t lw_write_forward(struct lw_writer *k, struct lw_writer_part *x, int32_t 
 
 void lw_write_again(struct lw_writer *k, const struct lw_part *d, int32_t m)
 {
-    struct lw_op op = lw_builder_blank(LW_OP_KERNEL, k->l->compute);
-
     if (d->work.again[m] < 0)
         return;
-    if (d->s->recompute == LW_RECOMPUTE_FULL) {
+    if (d->s->recompute == LW_RECOMPUTE_FULL)
         write_module(k, d, m, LW_OP_KERNEL, d->work.again[m], -1);
-        return;
-    }
-    op.work = d->work.again[m];
-    op.module = lw_part_module(d, m);
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = "recompute";
-    lw_write_compute(k, &op, NULL, 0);
+    else
+        lw_write_work(k, d, LW_OP_KERNEL, m, d->work.again[m], -1);
 }

@@ -31,12 +31,9 @@ static void gather_first(struct lw_writer *k, struct lw_writer_part *x, int64_t 
 
     for (; x->n_gathered < h->n_buffers && x->n_gathered < n; x->n_gathered++) {
         const struct lw_part_buffer *f = &h->buffers[h->forward[x->n_gathered]];
-        struct lw_op op = lw_write_collective(
-            k, LW_OP_ALL_GATHER, f->elements * lw_dtype_size(f->dtype), f->dtype);
-        op.comm = lw_data_comm(k->l, f->expert);
-        op.bucket = h->first_bucket + h->forward[x->n_gathered];
+        struct lw_op op =
+            lw_write_weights(k, x->d, h->forward[x->n_gathered], LW_OP_ALL_GATHER, f->dtype);
         op.module = lw_part_module(x->d, f->first_user);
-        op.name = "weights";
         x->gathered_by[x->n_gathered] =
             lw_builder_op(k->l->b, &op, &k->last_compute, k->last_compute >= 0);
     }

@@ -99,20 +99,16 @@ int32_t lw_write_message(struct lw_writer *k, bool sends, const struct lw_action
 {
     struct lw_lowering *l = k->l;
     bool backward = made->kind != LW_OP_FORWARD;
-    struct lw_op op = lw_builder_blank(sends ? LW_OP_SEND : LW_OP_RECV,
-                                       backward ? l->backward_stream : l->forward_stream);
+    int32_t module = boundary(l, made);
+    int64_t whole = l->w->modules[module].output_bytes;
+    struct lw_op op =
+        lw_write_moved(k, sends ? LW_OP_SEND : LW_OP_RECV, backward ? l->backward : l->forward,
+                       lw_scatters_messages(l) ? (whole + l->tp - 1) / l->tp : whole,
+                       l->activation_dtype, backward ? "gradient" : "activation");
 
-    op.comm = backward ? l->backward : l->forward;
-    op.work_ps = -1;
-    op.module = boundary(l, made);
-    op.bytes = l->w->modules[op.module].output_bytes;
-    if (lw_scatters_messages(l))
-        op.bytes = (op.bytes + l->tp - 1) / l->tp;
-    op.dtype = l->activation_dtype;
-    op.stage = k->stage;
+    op.module = module;
     op.micro_batch = made->micro_batch;
     op.call = call;
-    op.name = backward ? "gradient" : "activation";
     op.operand = lw_lower_row(l, LW_ROW_PEER, k->role, peer, op.bytes);
     return lw_builder_op(l->b, &op, &dep, dep >= 0);
 }

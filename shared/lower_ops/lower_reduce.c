@@ -39,14 +39,9 @@ static int32_t scale_bucket(struct lw_writer *k, struct lw_writer_part *x, int32
 /* A pass over the whole bucket: root systems that do not scale while they copy. */
 static int32_t divide(struct lw_writer *k, int64_t bytes, enum lw_dtype dtype, int32_t after)
 {
-    struct lw_op op = lw_builder_blank(LW_OP_COPY, k->l->compute);
+    struct lw_op op =
+        lw_write_moved(k, LW_OP_COPY, (struct lw_line){-1, k->l->compute}, bytes, dtype, "divide");
 
-    op.work_ps = -1;
-    op.bytes = bytes;
-    op.dtype = dtype;
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = "divide";
     return lw_write_compute(k, &op, &after, 1);
 }
 
@@ -71,13 +66,10 @@ static struct lw_op room_op(const struct lw_writer *k, const struct lw_writer_pa
 {
     const struct lw_part_set *set = x->set;
     enum lw_dtype grad = set->dtype[b], wire = lw_strategy_wire_dtype(x->d->s, grad);
-    struct lw_op op = lw_builder_blank(kind, k->l->compute);
+    struct lw_op op = lw_write_op(k, kind, k->l->compute, "gradients");
 
     op.bytes = set->elements[b] * (lw_dtype_size(grad) + (wire == grad ? 0 : lw_dtype_size(wire)));
     op.bucket = set->first_bucket + b;
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = "gradients";
     return op;
 }
 
@@ -110,7 +102,7 @@ static void give_room(struct lw_writer *k, struct lw_writer_part *x, int32_t b)
     if (!x->room_at || x->room_at[b] < 0)
         return;
     struct lw_op op = room_op(k, x, LW_OP_FREE, b);
-    op.stream = k->l->comm;
+    op.stream = k->l->data.stream;
     x->done_of[x->set->buckets.n_buckets + b] = lw_builder_op(k->l->b, &op, &x->done_of[b], 1);
     x->room_at[b] = -1;
 }
@@ -125,11 +117,11 @@ static int32_t add_replicas(struct lw_writer *k, struct lw_writer_part *x,
 {
     struct lw_op op = *reduced;
 
-    if (k->l->replicas < 0 || (lw_part_reduces_each(x->d) && x->backwards_left > 0))
+    if (k->l->replicas.comm < 0 || (lw_part_reduces_each(x->d) && x->backwards_left > 0))
         return after;
     op.kind = LW_OP_ALL_REDUCE;
-    op.comm = k->l->replicas;
-    op.stream = k->l->replicas_stream;
+    op.comm = k->l->replicas.comm;
+    op.stream = k->l->replicas.stream;
     if (reduced->kind == LW_OP_REDUCE_SCATTER) {
         op.operand = lw_lower_row(k->l, LW_ROW_SHARE, k->role, x->d->n_members, reduced->bytes);
         op.bytes /= x->d->n_members;
@@ -160,20 +152,16 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
     if (x->d->scaling == LW_SCALE_ON_WIRE)
         after = divide(k, bytes, wire, after);
     enum lw_op_kind kind = reduction_of(k, x, b);
-    struct lw_op op = lw_write_collective(k, kind, bytes, wire);
-    op.comm = lw_data_comm(k->l, x->d->w->params[set->buckets.items[set->buckets.first[b]]].expert);
+    const struct lw_param *first = &x->d->w->params[set->buckets.items[set->buckets.first[b]]];
+    struct lw_op op = lw_write_moved(k, kind, lw_data_line(k->l, first->expert), bytes, wire, "");
     op.bucket = number;
     if (kind == LW_OP_REDUCE)
         lw_write_root(k, &op, x->d->root_of[b]);
     x->done_of[b] = add_replicas(k, x, &op, lw_builder_op(k->l->b, &op, &after, 1));
     if (wire != grad) {
-        struct lw_op back = lw_builder_blank(LW_OP_CAST, k->l->copy);
-        back.work_ps = -1;
-        back.bytes = full;
-        back.dtype = grad;
+        struct lw_op back =
+            lw_write_moved(k, LW_OP_CAST, (struct lw_line){-1, k->l->copy}, full, grad, "");
         back.bucket = number;
-        back.stage = k->stage;
-        back.micro_batch = k->micro_batch;
         x->done_of[b] = lw_builder_op(k->l->b, &back, &x->done_of[b], 1);
     }
     give_room(k, x, b);
@@ -182,10 +170,10 @@ static void launch(struct lw_writer *k, struct lw_writer_part *x, int32_t b, int
 /* The flags of used parameters, summed: how DDP finds what is unused everywhere. */
 static void reduce_used_map(struct lw_writer *k, struct lw_writer_part *x, int32_t after)
 {
-    struct lw_op op = lw_write_collective(
-        k, LW_OP_ALL_REDUCE, (int64_t)MAP_BYTES_PER_PARAM * x->d->n_grads, LW_I32);
+    struct lw_op op =
+        lw_write_moved(k, LW_OP_ALL_REDUCE, k->l->data,
+                       (int64_t)MAP_BYTES_PER_PARAM * x->d->n_grads, LW_I32, "used map");
 
-    op.name = "used map";
     k->deps[k->n_deps++] = lw_builder_op(k->l->b, &op, &after, 1);
     x->map_reduced = true;
 }
@@ -280,9 +268,8 @@ static enum lw_status reduce_one_by_one(struct lw_writer *k, struct lw_writer_pa
 static void reduce_empty(struct lw_writer *k, struct lw_writer_part *x)
 {
     for (int32_t i = 0; i < x->d->n_empty; i++) {
-        struct lw_op op = lw_write_collective(k, LW_OP_REDUCE, 0, LW_F32);
+        struct lw_op op = lw_write_moved(k, LW_OP_REDUCE, k->l->data, 0, LW_F32, "empty bucket");
         lw_write_root(k, &op, x->d->empty[i]);
-        op.name = "empty bucket";
         k->deps[k->n_deps++] = lw_builder_op(k->l->b, &op, &k->last_compute, 1);
     }
 }

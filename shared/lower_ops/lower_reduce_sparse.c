@@ -12,23 +12,19 @@ int32_t lw_write_sparse(struct lw_writer *k, const struct lw_writer_part *x, int
     const struct lw_part *d = x->d;
     const struct lw_sparse *rows = lw_part_sparse_bucket(d, x->set, b);
     enum lw_dtype dtype = x->set->dtype[b];
-    struct lw_op sum = lw_builder_blank(LW_OP_COPY, k->l->copy);
 
     for (int turn = 0; turn < LW_N_SPARSE_TURNS; turn++) {
         enum lw_sparse_turn t = (enum lw_sparse_turn)turn;
         struct lw_op op =
-            lw_write_collective(k, LW_OP_ALL_GATHER, lw_part_gathered(d, rows, t, dtype),
-                                lw_sparse_dtype(t, dtype));
+            lw_write_moved(k, LW_OP_ALL_GATHER, k->l->data, lw_part_gathered(d, rows, t, dtype),
+                           lw_sparse_dtype(t, dtype), names[t]);
         op.bucket = x->set->first_bucket + b;
-        op.name = names[t];
         after = lw_builder_op(k->l->b, &op, &after, 1);
     }
-    sum.work_ps = -1;
-    sum.bytes = d->n_members * lw_part_rows(d, rows, 1) * lw_sparse_row_bytes(rows, dtype);
-    sum.dtype = (uint8_t)dtype;
+    struct lw_op sum =
+        lw_write_moved(k, LW_OP_COPY, (struct lw_line){-1, k->l->copy},
+                       d->n_members * lw_part_rows(d, rows, 1) * lw_sparse_row_bytes(rows, dtype),
+                       dtype, "sparse sum");
     sum.bucket = x->set->first_bucket + b;
-    sum.stage = (int16_t)k->stage;
-    sum.micro_batch = k->micro_batch;
-    sum.name = "sparse sum";
     return lw_builder_op(k->l->b, &sum, &after, 1);
 }

@@ -8,14 +8,11 @@ static struct lw_op memory_op(const struct lw_writer *k, enum lw_op_kind kind, i
                               const struct lw_part *d, int32_t buffer)
 {
     const struct lw_part_buffer *f = &d->shards.buffers[buffer];
-    struct lw_op op = lw_builder_blank(kind, stream);
+    struct lw_op op = lw_write_op(k, kind, stream, "unit");
 
     op.bytes = f->elements * lw_dtype_size(f->dtype); /* beside the member's own share */
     op.bucket = d->shards.first_bucket + buffer;
     op.module = f->module < 0 ? -1 : lw_part_module(d, f->module);
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = "unit";
     return op;
 }
 
@@ -31,14 +28,10 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
         deps[n++] = k->last_compute;
     if (x->unit_freed[buffer] >= 0)
         deps[n++] = x->unit_freed[buffer];
-    struct lw_op room = memory_op(k, LW_OP_ALLOC, k->l->comm, x->d, buffer);
+    struct lw_op room = memory_op(k, LW_OP_ALLOC, k->l->data.stream, x->d, buffer);
     int32_t there = lw_builder_op(k->l->b, &room, deps, n);
-    struct lw_op op =
-        lw_write_collective(k, LW_OP_ALL_GATHER, f->elements * lw_dtype_size(f->dtype), f->dtype);
-    op.comm = lw_data_comm(k->l, f->expert);
-    op.bucket = room.bucket;
+    struct lw_op op = lw_write_weights(k, x->d, buffer, LW_OP_ALL_GATHER, f->dtype);
     op.module = room.module;
-    op.name = "weights";
     x->unit_at[buffer] = lw_builder_op(k->l->b, &op, &there, 1);
     x->unit_there[buffer] = true;
     x->unit_waited[buffer] = false;

@@ -7,23 +7,19 @@ static void sum_tied(struct lw_writer *k, const struct lw_tied_set *x, const str
 {
     const struct lw_lowering *l = k->l;
     const struct lw_param *p = &l->w->params[c->param];
-    struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, x->stream);
+    enum lw_dtype dtype = lw_strategy_grad_dtype(l->s, p->dtype);
+    int64_t bytes = p->numel * lw_dtype_size(dtype);
+    struct lw_op op = lw_write_moved(k, LW_OP_ALL_REDUCE, x->line, bytes, dtype, p->name);
     bool flat = l->s->compat == LW_COMPAT_COLOSSALAI;
 
-    op.comm = x->comm;
-    op.work_ps = -1;
-    op.dtype = (uint8_t)lw_strategy_grad_dtype(l->s, p->dtype);
-    op.bytes = p->numel * lw_dtype_size((enum lw_dtype)op.dtype);
     op.bucket = c->bucket;
     op.module = p->module;
-    op.stage = (int16_t)k->stage;
-    op.name = p->name;
     if (flat)
-        lw_write_copy(k, LW_OP_COPY, op.bytes, (enum lw_dtype)op.dtype, -1, -1);
+        lw_write_copy(k, LW_OP_COPY, bytes, dtype, -1, -1);
     int32_t at = lw_builder_op(l->b, &op, &k->last_compute, 1);
     k->deps[k->n_deps++] = at;
     if (flat)
-        lw_write_copy(k, LW_OP_COPY, op.bytes, (enum lw_dtype)op.dtype, -1, at);
+        lw_write_copy(k, LW_OP_COPY, bytes, dtype, -1, at);
 }
 
 static void sum_copies(struct lw_writer *k)
@@ -45,13 +41,10 @@ static int32_t send_buffer(struct lw_writer *k, const struct lw_part *d, int32_t
     if (wire != f->dtype)
         after = lw_write_copy(k, LW_OP_CAST, f->elements * lw_dtype_size(f->dtype), wire, number,
                               -1);
-    struct lw_op op = lw_write_collective(k, f->owner < 0 ? LW_OP_ALL_GATHER : LW_OP_BROADCAST,
-                                          f->elements * lw_dtype_size(wire), wire);
-    op.comm = lw_data_comm(k->l, f->expert);
+    struct lw_op op =
+        lw_write_weights(k, d, b, f->owner < 0 ? LW_OP_ALL_GATHER : LW_OP_BROADCAST, wire);
     if (f->owner >= 0)
         lw_write_root(k, &op, f->owner);
-    op.bucket = number;
-    op.name = "weights";
     return lw_builder_op(k->l->b, &op, &after, 1);
 }
 
@@ -88,9 +81,9 @@ static void spread_weights(struct lw_writer *k, int32_t optimizer)
 
 void lw_write_update(struct lw_writer *k)
 {
-    struct lw_op op = lw_builder_blank(LW_OP_OPTIMIZER, k->l->compute);
-
     k->micro_batch = -1;
+    struct lw_op op = lw_write_op(k, LW_OP_OPTIMIZER, k->l->compute, "");
+
     sum_copies(k);
     lw_write_model_numbers(k);
     lw_write_gap(k, LW_GAP_BEFORE_OPTIMIZER);
@@ -98,7 +91,6 @@ void lw_write_update(struct lw_writer *k)
         k->deps[k->n_deps++] = k->last_compute;
     lw_write_clip(k);
     op.work = k->l->optimizer_work[k->role];
-    op.stage = k->stage;
     spread_weights(k, lw_write_compute(k, &op, k->deps, k->n_deps));
     lw_write_gap(k, LW_GAP_AFTER_OPTIMIZER);
 }

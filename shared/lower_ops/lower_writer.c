@@ -2,6 +2,29 @@
  * with the stage and micro-batch that the writer is at. */
 #include "shared/lower_ops/writer.h"
 
+struct lw_op lw_write_op(const struct lw_writer *k, enum lw_op_kind kind, int32_t stream,
+                         const char *name)
+{
+    struct lw_op op = lw_builder_blank(kind, stream);
+
+    op.stage = (int16_t)k->stage;
+    op.micro_batch = k->micro_batch;
+    op.name = name;
+    return op;
+}
+
+struct lw_op lw_write_moved(const struct lw_writer *k, enum lw_op_kind kind, struct lw_line line,
+                            int64_t bytes, enum lw_dtype dtype, const char *name)
+{
+    struct lw_op op = lw_write_op(k, kind, line.stream, name);
+
+    op.comm = line.comm;
+    op.work_ps = -1;
+    op.bytes = bytes;
+    op.dtype = (uint8_t)dtype;
+    return op;
+}
+
 int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *deps, int32_t n)
 {
     op->stream = k->l->compute;
@@ -12,28 +35,23 @@ int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *d
     return k->last_compute;
 }
 
-struct line { /* a communicator and its stream */
-    int32_t comm, stream;
-};
-
-static struct line tensor_line(const struct lw_writer *k)
+void lw_write_work(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
+                   int32_t module, int32_t work, int32_t input)
 {
-    return (struct line){k->l->tensor, k->l->tensor_stream};
+    struct lw_op op = lw_write_op(k, kind, k->l->compute, d->w->modules[module].name);
+
+    op.name = kind == LW_OP_KERNEL ? "recompute" : op.name;
+    op.work = work;
+    op.module = lw_part_module(d, module);
+    lw_write_compute(k, &op, &input, input >= 0);
 }
 
 static struct lw_op activations(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
-                                int32_t module, struct line line, const char *name)
+                                int32_t module, struct lw_line line, const char *name)
 {
-    struct lw_op op = lw_builder_blank(kind, line.stream);
+    struct lw_op op = lw_write_moved(k, kind, line, bytes, k->l->activation_dtype, name);
 
-    op.comm = line.comm;
-    op.work_ps = -1;
-    op.bytes = bytes;
-    op.dtype = (uint8_t)k->l->activation_dtype;
     op.module = module;
-    op.stage = (int16_t)k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = name;
     return op;
 }
 
@@ -52,7 +70,7 @@ static int32_t waits_for(const struct lw_writer *k, int32_t input, int32_t deps[
 }
 
 static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
-                               int32_t module, struct line line, const char *name, int32_t input)
+                               int32_t module, struct lw_line line, const char *name, int32_t input)
 {
     struct lw_op op = activations(k, kind, bytes, module, line, name);
     int32_t deps[3], n = waits_for(k, input, deps);
@@ -63,7 +81,7 @@ static int32_t add_activations(struct lw_writer *k, enum lw_op_kind kind, int64_
 void lw_write_sum(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                   int32_t input)
 {
-    k->after = add_activations(k, kind, bytes, module, tensor_line(k), "activations", input);
+    k->after = add_activations(k, kind, bytes, module, k->l->tensor, "activations", input);
 }
 
 void lw_write_gathers(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)
@@ -72,7 +90,7 @@ void lw_write_gathers(struct lw_writer *k, int64_t bytes, int32_t module, int32_
 
     for (int32_t i = 0; i < n; i++)
         k->gathers[i] = add_activations(k, LW_OP_ALL_GATHER, bytes * (i + 1) / n - bytes * i / n,
-                                        module, tensor_line(k), "activations", input);
+                                        module, k->l->tensor, "activations", input);
     k->after = k->gathers[0];
     k->n_gathered = 1;
 }
@@ -85,17 +103,15 @@ void lw_write_gathered(struct lw_writer *k)
 void lw_write_keys(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, int32_t module,
                    int32_t input)
 {
-    k->after = add_activations(k, kind, bytes, module,
-                               (struct line){k->l->context, k->l->context_stream},
-                               kind == LW_OP_REDUCE_SCATTER ? "key and value gradients"
-                                                            : "keys and values", input);
+    k->after = add_activations(
+        k, kind, bytes, module, k->l->context,
+        kind == LW_OP_REDUCE_SCATTER ? "key and value gradients" : "keys and values", input);
 }
 
 int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t module, bool backward,
                       int32_t step, int32_t input)
 {
     struct lw_ring ring = lw_ring_of(d->s, &d->w->modules[module]);
-    struct line line = {k->l->context, k->l->context_stream};
     int64_t bytes = lw_ring_bytes(&ring, backward, step);
     int32_t deps[3], n = waits_for(k, input, deps), last = -1;
     const char *name = !backward || step == 0        ? "keys and values"
@@ -106,7 +122,7 @@ int32_t lw_write_ring(struct lw_writer *k, const struct lw_part *d, int32_t modu
         return -1;
     for (int receives = 0; receives < 2; receives++) {
         struct lw_op op = activations(k, receives ? LW_OP_RECV : LW_OP_SEND, bytes,
-                                      lw_part_module(d, module), line, name);
+                                      lw_part_module(d, module), k->l->context, name);
         op.call = k->n_calls;
         op.operand = lw_lower_row(k->l, LW_ROW_RING, k->role, receives == backward ? 1 : -1,
                                   bytes);
@@ -123,20 +139,19 @@ void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t modul
 
     if (k->l->ep > 1 && bytes > 0)
         k->after = add_activations(k, LW_OP_ALL_TO_ALL, bytes, lw_part_module(d, module),
-                                   (struct line){k->l->expert, k->l->expert_stream}, name, input);
+                                   k->l->expert, name, input);
 }
 
 int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input)
 {
-    struct lw_op op = activations(k, LW_OP_ALL_GATHER, bytes, module, tensor_line(k), "message");
+    struct lw_op op = activations(k, LW_OP_ALL_GATHER, bytes, module, k->l->tensor, "message");
 
     return lw_builder_op(k->l->b, &op, &input, 1);
 }
 
 void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module)
 {
-    add_activations(k, LW_OP_ALL_GATHER, bytes, module, tensor_line(k), "saved activations",
-                    -1);
+    add_activations(k, LW_OP_ALL_GATHER, bytes, module, k->l->tensor, "saved activations", -1);
 }
 
 void lw_write_gap(struct lw_writer *k, enum lw_gap gap)
@@ -157,38 +172,27 @@ void lw_write_gap(struct lw_writer *k, enum lw_gap gap)
 int32_t lw_write_copy(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, enum lw_dtype dtype,
                       int32_t bucket, int32_t dep)
 {
-    struct lw_op op = lw_builder_blank(kind, k->l->compute);
+    struct lw_op op = lw_write_moved(k, kind, (struct lw_line){-1, -1}, bytes, dtype, "");
 
-    op.work_ps = -1;
-    op.bytes = bytes;
-    op.dtype = dtype;
     op.bucket = bucket;
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
     return lw_write_compute(k, &op, &dep, dep >= 0);
 }
 
-struct lw_op lw_write_collective(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
-                                 enum lw_dtype dtype)
+struct lw_op lw_write_weights(const struct lw_writer *k, const struct lw_part *d, int32_t buffer,
+                              enum lw_op_kind kind, enum lw_dtype wire)
 {
-    struct lw_op op = lw_builder_blank(kind, k->l->comm);
+    const struct lw_part_buffer *f = &d->shards.buffers[buffer];
+    struct lw_op op = lw_write_moved(k, kind, lw_data_line(k->l, f->expert),
+                                     f->elements * lw_dtype_size(wire), wire, "weights");
 
-    op.comm = k->l->data;
-    op.work_ps = -1;
-    op.bytes = bytes;
-    op.dtype = dtype;
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
+    op.bucket = d->shards.first_bucket + buffer;
     return op;
 }
 
 int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops, int32_t n)
 {
-    struct lw_op op = lw_builder_blank(LW_OP_EVENT_WAIT, k->l->compute);
+    struct lw_op op = lw_write_op(k, LW_OP_EVENT_WAIT, k->l->compute, what);
 
-    op.stage = k->stage;
-    op.micro_batch = k->micro_batch;
-    op.name = what;
     return lw_write_compute(k, &op, ops, n);
 }
 

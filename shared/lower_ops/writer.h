@@ -85,14 +85,23 @@ struct lw_writer {
 };
 
 /* lower_writer.c: ops with the fields that all of a pass share. */
+/* About the stage and micro-batch at hand; not added yet. */
+struct lw_op lw_write_op(const struct lw_writer *k, enum lw_op_kind kind, int32_t stream,
+                         const char *name);
+/* The same of bytes that are moved, timed by the cluster: on a line, or on the compute stream. */
+struct lw_op lw_write_moved(const struct lw_writer *k, enum lw_op_kind kind, struct lw_line line,
+                            int64_t bytes, enum lw_dtype dtype, const char *name);
 int32_t lw_write_compute(struct lw_writer *k, struct lw_op *op, const int32_t *deps, int32_t n);
+/* A work of a module: of its forward or backward, or recomputed (LW_OP_KERNEL); input -1 = none. */
+void lw_write_work(struct lw_writer *k, const struct lw_part *d, enum lw_op_kind kind,
+                   int32_t module, int32_t work, int32_t input);
 void lw_write_gap(struct lw_writer *k, enum lw_gap gap);
 /* A copy or cast on the compute stream; dep -1 = none. */
 int32_t lw_write_copy(struct lw_writer *k, enum lw_op_kind kind, int64_t bytes, enum lw_dtype dtype,
                       int32_t bucket, int32_t dep);
-/* An op of the data communicator, not added yet. */
-struct lw_op lw_write_collective(const struct lw_writer *k, enum lw_op_kind kind, int64_t bytes,
-                                 enum lw_dtype dtype);
+/* Weights of a flat buffer, of that type on the wire, over who shares them; not added yet. */
+struct lw_op lw_write_weights(const struct lw_writer *k, const struct lw_part *d, int32_t buffer,
+                              enum lw_op_kind kind, enum lw_dtype wire);
 /* What follows on the compute stream waits for these. */
 int32_t lw_write_wait(struct lw_writer *k, const char *what, const int32_t *ops, int32_t n);
 
@@ -194,7 +203,7 @@ void lw_write_gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_
  * after `last`. */
 void lw_write_clip(struct lw_writer *k);
 int32_t lw_write_squares(struct lw_writer *k);
-int32_t lw_write_norm_sum(struct lw_writer *k, int32_t comm, int32_t stream, int32_t last);
+int32_t lw_write_norm_sum(struct lw_writer *k, struct lw_line line, int32_t last);
 int32_t lw_write_scale(struct lw_writer *k, int32_t last);
 
 /* lower_update.c: gaps, optimizer, weights to all members. */
