@@ -231,9 +231,5 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
     lw_free(a.at_limit);
     lw_free(a.open);
     lw_free(a.keys);
-    if (s == LW_OK)
-        *out = b;
-    else
-        lw_bucketing_free(&b);
-    return s;
+    LW_GIVE(s, b, out, lw_bucketing_free);
 }

@@ -136,9 +136,5 @@ enum lw_status lw_backward_cut(const struct lw_workload *w, struct lw_backward *
     }
     lw_free(c.at);
     lw_free(c.window_end);
-    if (s == LW_OK)
-        *out = b;
-    else
-        lw_backward_free(&b);
-    return s;
+    LW_GIVE(s, b, out, lw_backward_free);
 }

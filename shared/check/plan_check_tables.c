@@ -46,49 +46,34 @@ static enum lw_status check_counts(const struct lw_plan *p, struct lw_err *err)
 {
     const struct {
         const char *name;
-        int64_t n, least;
+        int32_t n, least;
     } counts[] = {
-        {"ranks", p->n_ranks, 1},
-        {"roles", p->n_roles, 1},
-        {"variants", p->n_variants, 1},
-        {"streams", p->n_streams, 1},
-        {"passes", p->n_passes, 1},
-        {"comms", p->n_comms, 0},
-        {"groups", p->n_groups, 0},
-        {"members", p->n_members, 0},
-        {"params", p->n_params, 0},
-        {"buffers", p->n_buffers, 0},
-        {"modules", p->n_modules, 0},
-        {"sets", p->n_sets, 0},
-        {"whole params", p->n_whole, 0},
-        {"sparse gradients", p->n_sparse, 0},
-        {"buckets", p->n_buckets, 0},
-        {"slots", p->n_slots, 0},
-        {"shards", p->n_shards, 0},
-        {"offsets", p->n_offsets, 0},
-        {"works", p->n_works, 0},
-        {"products", p->n_products, 0},
-        {"products of works", p->n_work_products, 0},
-        {"ops", p->n_ops, 0},
-        {"deps", p->n_deps, 0},
-        {"ready", p->n_ready, 0},
-        {"operand rows", p->n_operand_rows, 0},
-        {"operands", p->n_operands, 0},
-        {"stages", p->n_stages, 0},
+        {"ranks", p->n_ranks, 1}, {"roles", p->n_roles, 1}, {"variants", p->n_variants, 1},
+        {"streams", p->n_streams, 1}, {"passes", p->n_passes, 1}, {"comms", p->n_comms, 0},
+        {"groups", p->n_groups, 0}, {"members", p->n_members, 0}, {"params", p->n_params, 0},
+        {"buffers", p->n_buffers, 0}, {"modules", p->n_modules, 0}, {"sets", p->n_sets, 0},
+        {"whole params", p->n_whole, 0}, {"sparse gradients", p->n_sparse, 0},
+        {"buckets", p->n_buckets, 0}, {"slots", p->n_slots, 0}, {"shards", p->n_shards, 0},
+        {"offsets", p->n_offsets, 0}, {"works", p->n_works, 0}, {"products", p->n_products, 0},
+        {"products of works", p->n_work_products, 0}, {"ops", p->n_ops, 0}, {"deps", p->n_deps, 0},
+        {"ready", p->n_ready, 0}, {"operand rows", p->n_operand_rows, 0},
+        {"operands", p->n_operands, 0}, {"stages", p->n_stages, 0},
     };
 
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].n < counts[i].least)
-            return lw_fail(err, LW_EPLAN, "plan has %lld %s, needs at least %lld",
-                           (long long)counts[i].n, counts[i].name, (long long)counts[i].least);
+            return lw_fail(err, LW_EPLAN, "plan has %d %s, needs at least %d", counts[i].n,
+                           counts[i].name, counts[i].least);
     return LW_OK;
 }
 
 /* Ranks of a role are numbered 0 .. n_ranks-1, each number once. */
-static enum lw_status check_ranks(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status check_ranks(const struct lw_plan *p, struct lw_arena *room,
+                                  struct lw_err *err)
 {
     int64_t sum = 0;
-    enum lw_status s = LW_OK;
+    int32_t *first;
+    bool *seen;
 
     for (int32_t r = 0; r < p->n_roles; r++) {
         LW_TRY(within("role", r, "stage", p->roles[r].stage, 0,
@@ -103,26 +88,21 @@ static enum lw_status check_ranks(const struct lw_plan *p, struct lw_err *err)
     if (sum != p->n_ranks)
         return lw_fail(err, LW_EPLAN, "roles count %lld ranks, the plan has %d", (long long)sum,
                        p->n_ranks);
-    int32_t *first = lw_calloc((size_t)p->n_roles, sizeof *first);
-    bool *seen = lw_calloc((size_t)p->n_ranks, sizeof *seen);
-    if (!first || !seen)
-        s = lw_fail_nomem(err);
-    for (int32_t r = 1; s == LW_OK && r < p->n_roles; r++)
+    LW_TAKE(room, first, p->n_roles, err);
+    LW_TAKE(room, seen, p->n_ranks, err);
+    for (int32_t r = 1; r < p->n_roles; r++)
         first[r] = first[r - 1] + p->roles[r - 1].n_ranks;
-    for (int32_t r = 0; s == LW_OK && r < p->n_ranks; r++) {
-        if ((s = within("rank", r, "role", p->role_of[r], 0, p->n_roles, err)) != LW_OK ||
-            (s = within("rank", r, "index in role", p->index_in_role[r], 0,
-                        p->roles[p->role_of[r]].n_ranks, err)) != LW_OK)
-            break;
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        LW_TRY(within("rank", r, "role", p->role_of[r], 0, p->n_roles, err));
+        LW_TRY(within("rank", r, "index in role", p->index_in_role[r], 0,
+                      p->roles[p->role_of[r]].n_ranks, err));
         bool *mine = &seen[first[p->role_of[r]] + p->index_in_role[r]];
         if (*mine)
-            s = lw_fail(err, LW_EPLAN, "rank %d: its role has another rank with index %d", r,
-                        p->index_in_role[r]);
+            return lw_fail(err, LW_EPLAN, "rank %d: its role has another rank with index %d", r,
+                           p->index_in_role[r]);
         *mine = true;
     }
-    lw_free(seen);
-    lw_free(first);
-    return s;
+    return LW_OK;
 }
 
 struct place {
@@ -133,30 +113,30 @@ LW_COMPARATOR(by_place, struct place, a->at[0], b->at[0], a->at[1], b->at[1], a-
               a->rank, b->rank)
 
 /* No two ranks have the same place. */
-static enum lw_status check_places(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status check_places(const struct lw_plan *p, struct lw_arena *room,
+                                   struct lw_err *err)
 {
-    struct place *list = lw_alloc((size_t)p->n_ranks * sizeof *list);
-    enum lw_status s = list ? LW_OK : lw_fail_nomem(err);
+    struct place *list;
 
-    for (int32_t r = 0; list && r < p->n_ranks; r++) {
+    LW_TAKE(room, list, p->n_ranks, err);
+    for (int32_t r = 0; r < p->n_ranks; r++) {
         memcpy(list[r].at, p->coord + r * 3L, sizeof list[r].at);
         list[r].rank = r;
     }
-    if (list)
-        qsort(list, (size_t)p->n_ranks, sizeof *list, by_place);
-    for (int32_t r = 1; s == LW_OK && r < p->n_ranks; r++) {
+    qsort(list, (size_t)p->n_ranks, sizeof *list, by_place);
+    for (int32_t r = 1; r < p->n_ranks; r++) {
         const int32_t *at = list[r].at;
         if (memcmp(list[r - 1].at, at, sizeof list[r].at) == 0)
-            s = lw_fail(err, LW_EPLAN, "ranks %d and %d both stand at dp %d, pp %d, tp %d",
-                        list[r - 1].rank, list[r].rank, at[0], at[1], at[2]);
+            return lw_fail(err, LW_EPLAN, "ranks %d and %d both stand at dp %d, pp %d, tp %d",
+                           list[r - 1].rank, list[r].rank, at[0], at[1], at[2]);
     }
-    lw_free(list);
-    return s;
+    return LW_OK;
 }
 
 /* Coordinates lie in the strategy's grid, or where that does not make up the ranks (a recorded
  * plan) below their number. */
-static enum lw_status check_coords(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status check_coords(const struct lw_plan *p, struct lw_arena *room,
+                                   struct lw_err *err)
 {
     static const char *const names[] = {"dp", "pp", "tp"};
     const int64_t sizes[] = {p->strategy->dp * p->strategy->cp, p->strategy->pp, p->strategy->tp};
@@ -168,7 +148,7 @@ static enum lw_status check_coords(const struct lw_plan *p, struct lw_err *err)
         for (int k = 0; k < 3; k++)
             LW_TRY(within("rank", r, names[k], p->coord[r * 3L + k], 0,
                           grid ? sizes[k] : p->n_ranks, err));
-    return check_places(p, err);
+    return check_places(p, room, err);
 }
 
 static enum lw_status check_streams(const struct lw_plan *p, struct lw_err *err)
@@ -193,54 +173,60 @@ static enum lw_status check_streams(const struct lw_plan *p, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status check_distinct(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status check_distinct(const struct lw_plan *p, struct lw_arena *room,
+                                     struct lw_err *err)
 {
-    int32_t *group_of = lw_calloc((size_t)p->n_ranks, sizeof *group_of); /* 1 + the last one */
-    enum lw_status s = group_of ? LW_OK : lw_fail_nomem(err);
+    int32_t *group_of; /* 1 + the last one */
 
-    for (int32_t g = 0; s == LW_OK && g < p->n_groups; g++) {
+    LW_TAKE(room, group_of, p->n_ranks, err);
+    for (int32_t g = 0; g < p->n_groups; g++) {
         const int32_t *members = p->members + p->groups[g].first_member;
-        for (int32_t i = 0; s == LW_OK && i < p->groups[g].n_members; i++) {
+        for (int32_t i = 0; i < p->groups[g].n_members; i++) {
             if (group_of[members[i]] == g + 1)
-                s = lw_fail(err, LW_EPLAN, "group %d: rank %d stands in it twice", g, members[i]);
+                return lw_fail(err, LW_EPLAN, "group %d: rank %d stands in it twice", g,
+                               members[i]);
             group_of[members[i]] = g + 1;
         }
     }
-    lw_free(group_of);
-    return s;
+    return LW_OK;
 }
 
-/* In every class, the ranks that name a group are exactly its members. */
-static enum lw_status check_membership(const struct lw_plan *p, struct lw_err *err)
+/* In a class, the ranks that name a group are exactly its members. named[n_groups] is room. */
+static enum lw_status check_named(const struct lw_plan *p, int32_t comm, int32_t *named,
+                                  struct lw_err *err)
 {
-    int32_t *named = lw_alloc((size_t)p->n_groups * sizeof *named);
-    enum lw_status s = named ? LW_OK : lw_fail_nomem(err);
+    const int32_t *of = p->comm_group + (int64_t)comm * p->n_ranks;
+    const char *name = p->comms[comm].name;
 
-    for (int32_t c = 0; s == LW_OK && c < p->n_comms; c++) {
-        const int32_t *of = p->comm_group + (int64_t)c * p->n_ranks;
-        memset(named, 0, (size_t)p->n_groups * sizeof *named);
-        for (int32_t r = 0; s == LW_OK && r < p->n_ranks; r++) {
-            s = within("rank", r, "group", of[r], -1, p->n_groups, err);
-            if (s == LW_OK && of[r] >= 0)
-                named[of[r]]++;
-        }
-        for (int32_t g = 0; s == LW_OK && g < p->n_groups; g++) {
-            if (named[g] == 0)
-                continue;
-            const int32_t *members = p->members + p->groups[g].first_member;
-            if (named[g] != p->groups[g].n_members)
-                s = lw_fail(err, LW_EPLAN, "communicator '%s', group %d: %d members, but %d ranks "
-                                           "name it", p->comms[c].name, g,
-                            p->groups[g].n_members, named[g]);
-            for (int32_t i = 0; s == LW_OK && i < p->groups[g].n_members; i++)
-                if (of[members[i]] != g)
-                    s = lw_fail(err, LW_EPLAN, "communicator '%s', group %d: member rank %d names "
-                                               "group %d", p->comms[c].name, g, members[i],
-                                of[members[i]]);
-        }
+    memset(named, 0, (size_t)p->n_groups * sizeof *named);
+    for (int32_t r = 0; r < p->n_ranks; r++) {
+        LW_TRY(within("rank", r, "group", of[r], -1, p->n_groups, err));
+        if (of[r] >= 0)
+            named[of[r]]++;
     }
-    lw_free(named);
-    return s;
+    for (int32_t g = 0; g < p->n_groups; g++) {
+        const int32_t *members = p->members + p->groups[g].first_member;
+        int32_t n = named[g] > 0 ? p->groups[g].n_members : 0;
+        if (n != named[g])
+            return lw_fail(err, LW_EPLAN, "communicator '%s', group %d: %d members, but %d ranks "
+                                          "name it", name, g, n, named[g]);
+        for (int32_t i = 0; i < n; i++)
+            if (of[members[i]] != g)
+                return lw_fail(err, LW_EPLAN, "communicator '%s', group %d: member rank %d names "
+                                              "group %d", name, g, members[i], of[members[i]]);
+    }
+    return LW_OK;
+}
+
+static enum lw_status check_membership(const struct lw_plan *p, struct lw_arena *room,
+                                       struct lw_err *err)
+{
+    int32_t *named;
+
+    LW_TAKE(room, named, p->n_groups, err);
+    for (int32_t c = 0; c < p->n_comms; c++)
+        LW_TRY(check_named(p, c, named, err));
+    return LW_OK;
 }
 
 static enum lw_status check_products(const struct lw_plan *p, struct lw_err *err)
@@ -394,16 +380,16 @@ static enum lw_status check_slots(const struct lw_plan *p, int32_t variant, int3
     return LW_OK;
 }
 
-static enum lw_status check_all_slots(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status check_all_slots(const struct lw_plan *p, struct lw_arena *room,
+                                      struct lw_err *err)
 {
-    int32_t *seen = lw_alloc((size_t)p->n_params * sizeof *seen + 1);
-    enum lw_status s = seen ? LW_OK : lw_fail_nomem(err);
+    int32_t *seen;
 
-    for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
+    LW_TAKE(room, seen, p->n_params, err);
+    for (int32_t v = 0; v < p->n_variants; v++)
         if (*p->variants[v].set_name)
-            s = check_slots(p, v, seen, err);
-    lw_free(seen);
-    return s;
+            LW_TRY(check_slots(p, v, seen, err));
+    return LW_OK;
 }
 
 static enum lw_status check_buckets(const struct lw_plan *p, struct lw_err *err)
@@ -579,55 +565,62 @@ static enum lw_status check_passes(const struct lw_plan *p, struct lw_err *err)
 
 /* Shards of a parameter, in table order, tile it; a parameter that the optimizer updates has some,
  * unless there are none at all: then every member updates everything. */
-static enum lw_status check_shards(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status check_shards(const struct lw_plan *p, struct lw_arena *room,
+                                   struct lw_err *err)
 {
+    int64_t *end;
+    bool *has;
+
     if (p->n_shards == 0)
         return LW_OK;
-    int64_t *end = lw_calloc((size_t)p->n_params, sizeof *end);
-    bool *has = lw_calloc((size_t)p->n_params, sizeof *has);
-    enum lw_status s = end && has ? LW_OK : lw_fail_nomem(err);
-
-    for (int32_t i = 0; s == LW_OK && i < p->n_shards; i++) {
+    LW_TAKE(room, end, p->n_params, err);
+    LW_TAKE(room, has, p->n_params, err);
+    for (int32_t i = 0; i < p->n_shards; i++) {
         const struct lw_shard *h = &p->shards[i];
-        if ((s = within("shard", i, "parameter", h->param, 0, p->n_params, err)) != LW_OK ||
-            (s = within("shard", i, "owner", h->owner, -1, p->n_ranks, err)) != LW_OK)
-            break;
+        LW_TRY(within("shard", i, "parameter", h->param, 0, p->n_params, err));
+        LW_TRY(within("shard", i, "owner", h->owner, -1, p->n_ranks, err));
         const struct lw_plan_param *a = &p->params[h->param];
         if (h->numel < 0 || h->first != end[h->param] || h->numel > a->numel - h->first)
-            s = lw_fail(err, LW_EPLAN,
-                        "shard %d of parameter %d '%s': elements %lld and %lld more, "
-                        "the shards before it end at %lld of %lld",
-                        i, h->param, a->name, (long long)h->first, (long long)h->numel,
-                        (long long)end[h->param], (long long)a->numel);
+            return lw_fail(err, LW_EPLAN,
+                           "shard %d of parameter %d '%s': elements %lld and %lld more, the shards "
+                           "before it end at %lld of %lld",
+                           i, h->param, a->name, (long long)h->first, (long long)h->numel,
+                           (long long)end[h->param], (long long)a->numel);
         end[h->param] = h->first + h->numel;
         has[h->param] = true;
     }
-    for (int32_t i = 0; s == LW_OK && i < p->n_params; i++) {
+    for (int32_t i = 0; i < p->n_params; i++) {
         const struct lw_plan_param *a = &p->params[i];
-        bool updated = a->trainable && lw_plan_holds(p, i);
-        if (updated && !has[i])
-            s = lw_fail(err, LW_EPLAN, "parameter %d '%s': no shard holds it", i, a->name);
-        else if (has[i] && end[i] != a->numel)
-            s = lw_fail(err, LW_EPLAN, "parameter %d '%s': shards cover %lld of %lld elements", i,
-                        a->name, (long long)end[i], (long long)a->numel);
+        if (a->trainable && lw_plan_holds(p, i) && !has[i])
+            return lw_fail(err, LW_EPLAN, "parameter %d '%s': no shard holds it", i, a->name);
+        if (has[i] && end[i] != a->numel)
+            return lw_fail(err, LW_EPLAN, "parameter %d '%s': shards cover %lld of %lld elements",
+                           i, a->name, (long long)end[i], (long long)a->numel);
     }
-    lw_free(has);
-    lw_free(end);
-    return s;
+    return LW_OK;
 }
 
-enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status check_all(const struct lw_plan *p, struct lw_arena *room, struct lw_err *err)
 {
     LW_TRY(check_counts(p, err));
-    LW_TRY(check_ranks(p, err));
-    LW_TRY(check_coords(p, err));
+    LW_TRY(check_ranks(p, room, err));
+    LW_TRY(check_coords(p, room, err));
     LW_TRY(check_streams(p, err));
-    LW_TRY(check_distinct(p, err));
-    LW_TRY(check_membership(p, err));
+    LW_TRY(check_distinct(p, room, err));
+    LW_TRY(check_membership(p, room, err));
     LW_TRY(check_params(p, err));
     LW_TRY(check_buckets(p, err));
     LW_TRY(check_programs(p, err));
     LW_TRY(check_passes(p, err));
-    LW_TRY(check_all_slots(p, err));
-    return check_shards(p, err);
+    LW_TRY(check_all_slots(p, room, err));
+    return check_shards(p, room, err);
+}
+
+enum lw_status lw_check_tables(const struct lw_plan *p, struct lw_err *err)
+{
+    struct lw_arena room = {0};
+    enum lw_status s = check_all(p, &room, err);
+
+    lw_arena_free(&room);
+    return s;
 }

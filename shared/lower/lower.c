@@ -356,10 +356,5 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_TRY(resolve(w, s, &resolved, err));
     LW_TRY(lw_lower(w, &resolved, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
-    if (st != LW_OK) {
-        lw_plan_free(&made);
-        return st;
-    }
-    *plan = made;
-    return LW_OK;
+    LW_GIVE(st, made, plan, lw_plan_free);
 }

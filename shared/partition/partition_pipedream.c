@@ -320,9 +320,5 @@ enum lw_status lw_pipedream_plan(const struct lw_pipedream_problem *p,
     enum lw_status status = plan_levels(&q, err);
 
     lw_arena_free(&work);
-    if (status != LW_OK)
-        lw_pipedream_free(&result);
-    else
-        *out = result;
-    return status;
+    LW_GIVE(status, result, out, lw_pipedream_free);
 }

@@ -146,11 +146,7 @@ enum lw_status lw_profile_graph_parse(const char *nodes_name, const char *nodes_
                        "node,op,fwd_ms,bwd_ms,activation_bytes,param_bytes", 6, take_node, err);
     if (status == LW_OK)
         status = take_lines(&g, edges_name, edges_text, "src,dst", 2, take_edge, err);
-    if (status == LW_OK)
-        *out = g;
-    else
-        lw_profile_graph_free(&g);
-    return status;
+    LW_GIVE(status, g, out, lw_profile_graph_free);
 }
 
 /* --- sets of nodes ---------------------------------------------------------------------------- */
@@ -485,9 +481,5 @@ enum lw_status lw_pipedream_states_make(const struct lw_profile_graph *g,
     lw_free(w.antichain);
     lw_free(w.reached_from);
     lw_arena_free(&arena);
-    if (status == LW_OK)
-        *out = s;
-    else
-        lw_pipedream_states_free(&s);
-    return status;
+    LW_GIVE(status, s, out, lw_pipedream_states_free);
 }

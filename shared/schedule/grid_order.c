@@ -91,9 +91,5 @@ enum lw_status lw_grid_order(const struct lw_grid *g, const struct lw_grid_costs
     lw_free(at);
     lw_free(keys);
     lw_grid_times_free(&t);
-    if (s == LW_OK)
-        *out = o;
-    else
-        lw_grid_order_free(&o);
-    return s;
+    LW_GIVE(s, o, out, lw_grid_order_free);
 }

@@ -177,9 +177,5 @@ enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs 
     lw_free(c.at);
     lw_free(c.now);
     lw_free(c.end);
-    if (status == LW_OK)
-        *out = t;
-    else
-        lw_grid_times_free(&t);
-    return status;
+    LW_GIVE(status, t, out, lw_grid_times_free);
 }

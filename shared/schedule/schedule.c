@@ -153,11 +153,7 @@ enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_gri
     g.n_stages = own->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
     enum lw_status status =
         own->rank ? make_ranks(s, own->rank, &g, err) : make_all(s, own->all, &g, err);
-    if (status != LW_OK)
-        lw_grid_free(&g);
-    else
-        *out = g;
-    return status;
+    LW_GIVE(status, g, out, lw_grid_free);
 }
 
 int32_t lw_grid_rank_of(const struct lw_grid *g, int32_t stage, int32_t micro_batch)
@@ -313,11 +309,7 @@ enum lw_status lw_grid_parse(const char *name, const char *text, enum lw_layout 
         s = place_stages(&g, err);
     lw_free(first);
     lw_free(in.emit.actions);
-    if (s != LW_OK)
-        lw_grid_free(&g);
-    else
-        *out = g;
-    return s;
+    LW_GIVE(s, g, out, lw_grid_free);
 }
 
 /* --- check ------------------------------------------------------------------------------------ */

@@ -115,11 +115,7 @@ static enum lw_status settle(struct lists *l, enum lw_status status, struct lw_l
         lw_free(l->rank[r].at);
     }
     lw_free(l->rank);
-    if (status == LW_OK)
-        *out = s;
-    else
-        lw_lowered_free(&s);
-    return status;
+    LW_GIVE(status, s, out, lw_lowered_free);
 }
 
 enum lw_status lw_lower_plain(const struct lw_grid *g, struct lw_lowered *out, struct lw_err *err)
