@@ -36,9 +36,22 @@ struct assign {
     struct chain *closed; /* [n] */
     int32_t n_closed;
     int32_t *next;        /* [n]: the gradient after this one in its bucket */
+    struct lw_arena room; /* of these lists */
 };
 
 LW_FREE_BY_ARENA(lw_bucketing_free, struct lw_bucketing)
+
+enum lw_status lw_bucketing_room(struct lw_bucketing *b, int32_t n_buckets, int32_t n_items,
+                                 struct lw_err *err)
+{
+    b->first = lw_arena_alloc(&b->arena, n_buckets + 1L, sizeof *b->first);
+    b->items = lw_arena_alloc(&b->arena, n_items, sizeof *b->items);
+    b->limit_bytes = lw_arena_alloc(&b->arena, n_buckets, sizeof *b->limit_bytes);
+    if (b->first && b->items && b->limit_bytes)
+        return LW_OK;
+    lw_bucketing_free(b);
+    return lw_fail_nomem(err);
+}
 
 enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err)
 {
@@ -77,23 +90,24 @@ static struct key key_of(const struct lw_grad *g)
 /* Sorted, each once. Gradients of one key come in runs: each run is noted once. */
 static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
 {
-    int64_t room = 0;
     int32_t n = 0;
 
     for (int32_t i = 0; i < a->n; i++) {
         struct key key = key_of(&a->grads[i]);
         if (n > 0 && compare_keys(&a->keys[n - 1], &key) == 0)
             continue;
-        LW_ROOM(a->keys, room, n + 1L, err);
+        a->keys = lw_arena_more(&a->room, a->keys, n, sizeof *a->keys);
+        if (!a->keys)
+            return lw_fail_nomem(err);
         a->keys[n++] = key;
     }
     qsort(a->keys, (size_t)n, sizeof *a->keys, compare_keys);
     for (int32_t i = 0; i < n; i++)
         if (a->n_keys == 0 || compare_keys(&a->keys[a->n_keys - 1], &a->keys[i]) != 0)
             a->keys[a->n_keys++] = a->keys[i];
-    a->open = lw_calloc((size_t)a->n_keys, sizeof *a->open);
-    a->at_limit = lw_calloc((size_t)a->n_keys, sizeof *a->at_limit);
-    return a->open && a->at_limit ? LW_OK : lw_fail_nomem(err);
+    LW_TAKE(&a->room, a->open, a->n_keys, err);
+    LW_TAKE(&a->room, a->at_limit, a->n_keys, err);
+    return LW_OK;
 }
 
 static void append(struct assign *a, struct chain *c, int32_t grad, int32_t visit)
@@ -155,9 +169,7 @@ static int32_t close_rest(struct assign *a)
 
 static enum lw_status emit(const struct assign *a, struct lw_bucketing *b, struct lw_err *err)
 {
-    LW_TAKE(&b->arena, b->first, (int64_t)a->n_closed + 1, err);
-    LW_TAKE(&b->arena, b->items, a->n, err);
-    LW_TAKE(&b->arena, b->limit_bytes, a->n_closed, err);
+    LW_TRY(lw_bucketing_room(b, a->n_closed, a->n, err));
     for (int32_t i = 0; i < a->n_closed; i++) {
         for (int32_t g = a->closed[i].head; g >= 0; g = a->next[g])
             b->items[b->n_items++] = g;
@@ -195,6 +207,8 @@ static enum lw_status run(struct assign *a, const int32_t *order, struct lw_buck
 {
     enum { UNSEEN = -2 };
 
+    LW_TAKE(&a->room, a->closed, a->n, err);
+    LW_TAKE(&a->room, a->next, a->n, err);
     LW_TRY(collect_keys(a, err));
     for (int32_t i = 0; i < a->n; i++)
         a->next[i] = UNSEEN;
@@ -217,19 +231,8 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
     LW_TRY(check_input(grads, n, order, limits, n_limits, err));
     struct lw_bucketing b = {0};
     struct assign a = {.grads = grads, .limits = limits, .n = n, .n_limits = n_limits};
-    enum lw_status s = LW_ENOMEM;
-    size_t room = (size_t)n;
+    enum lw_status s = run(&a, order, &b, err);
 
-    a.closed = lw_alloc(room * sizeof *a.closed);
-    a.next = lw_alloc(room * sizeof *a.next);
-    if (a.closed && a.next)
-        s = run(&a, order, &b, err);
-    else
-        lw_fail_nomem(err);
-    lw_free(a.next);
-    lw_free(a.closed);
-    lw_free(a.at_limit);
-    lw_free(a.open);
-    lw_free(a.keys);
+    lw_arena_free(&a.room);
     LW_GIVE(s, b, out, lw_bucketing_free);
 }

@@ -158,10 +158,7 @@ static enum lw_status emit(const struct lw_merge *m, const int32_t *cuts_backwar
     struct lw_bucketing b = {.n_buckets = n_buckets, .n_items = m->n};
     lw_ps t;
 
-    b.first = lw_arena_alloc(&b.arena, (int64_t)n_buckets + 1, sizeof *b.first);
-    b.items = lw_arena_alloc(&b.arena, m->n, sizeof *b.items);
-    b.limit_bytes = lw_arena_alloc(&b.arena, n_buckets, sizeof *b.limit_bytes);
-    enum lw_status status = b.first && b.items && b.limit_bytes ? LW_OK : lw_fail_nomem(err);
+    enum lw_status status = lw_bucketing_room(&b, n_buckets, m->n, err);
 
     if (status == LW_OK) {
         for (int32_t i = 0; i < n_buckets; i++)

@@ -65,13 +65,7 @@ enum lw_status lw_bucket_picotron(const int64_t *numel, const bool *trainable, i
     int64_t fill = 0;
 
     LW_TRY(check_input(numel, n, capacity, compat, err));
-    b.first = lw_arena_alloc(&b.arena, (int64_t)n + 2, sizeof *b.first);
-    b.items = lw_arena_alloc(&b.arena, n, sizeof *b.items);
-    b.limit_bytes = lw_arena_alloc(&b.arena, (int64_t)n + 1, sizeof *b.limit_bytes);
-    if (!b.first || !b.items || !b.limit_bytes) {
-        lw_bucketing_free(&b);
-        return lw_fail_nomem(err);
-    }
+    LW_TRY(lw_bucketing_room(&b, n + 1, n, err));
     for (int32_t i = 0; i < n; i++) {
         places[i] = (struct lw_picotron_place){.bucket = -1};
         if (trainable && !trainable[i])

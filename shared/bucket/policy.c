@@ -96,15 +96,3 @@ bool lw_bucket_keeps_dtype(const struct lw_bucket_task *t)
             return false;
     return t->s->comm_hook == LW_HOOK_NONE;
 }
-
-enum lw_status lw_bucketing_room(struct lw_bucketing *b, int32_t n_buckets, int32_t n_items,
-                                 struct lw_err *err)
-{
-    b->first = lw_arena_alloc(&b->arena, n_buckets + 1L, sizeof *b->first);
-    b->items = lw_arena_alloc(&b->arena, n_items, sizeof *b->items);
-    b->limit_bytes = lw_arena_alloc(&b->arena, n_buckets, sizeof *b->limit_bytes);
-    if (b->first && b->items && b->limit_bytes)
-        return LW_OK;
-    lw_bucketing_free(b);
-    return lw_fail_nomem(err);
-}

@@ -92,7 +92,3 @@ enum lw_status lw_bucket_need_one_kind(const struct lw_bucket_task *t, struct lw
 
 /* Gradients have the dtype of their parameters and travel in it. */
 bool lw_bucket_keeps_dtype(const struct lw_bucket_task *t);
-
-/* Room for at most so many buckets of n items. */
-enum lw_status lw_bucketing_room(struct lw_bucketing *b, int32_t n_buckets, int32_t n_items,
-                                 struct lw_err *err);

@@ -14,6 +14,7 @@ struct cut {
     lw_ps *window_end;  /* [n_modules] */
     lw_ps *at;          /* [n_ready] effective time of ready[i] */
     int32_t next;       /* first gradient not attached yet */
+    struct lw_arena room;
 };
 
 struct timed {
@@ -37,15 +38,13 @@ static enum lw_status assume_order(struct cut *c, struct lw_err *err)
             b->ready[b->n_ready++] = i;
     if (b->n_untimed > 0)
         return LW_OK;
-    struct timed *t = lw_alloc((size_t)b->n_ready * sizeof *t);
-    if (!t)
-        return lw_fail_nomem(err);
+    struct timed *t;
+    LW_TAKE(&c->room, t, b->n_ready, err);
     for (int32_t i = 0; i < b->n_ready; i++)
         t[i] = (struct timed){w->params[b->ready[i]].ready_ps, b->ready[i]};
     qsort(t, (size_t)b->n_ready, sizeof *t, compare_timed);
     for (int32_t i = 0; i < b->n_ready; i++)
         b->ready[i] = t[i].param;
-    lw_free(t);
     b->order_known = b->n_ready > 0;
     return LW_OK;
 }
@@ -113,28 +112,29 @@ static void cut_module(struct cut *c, int32_t m, lw_ps from)
             (struct lw_stretch){m, at, c->window_end[m], c->next, 0};
 }
 
+static enum lw_status cut_all(struct cut *c, struct lw_err *err)
+{
+    const struct lw_workload *w = c->w;
+    struct lw_backward *b = c->b;
+
+    LW_TAKE(&b->arena, b->ready, w->n_params, err);
+    LW_TAKE(&b->arena, b->stretches, (int64_t)w->n_modules + w->n_params, err);
+    LW_TAKE(&c->room, c->window_end, w->n_modules, err);
+    LW_TAKE(&c->room, c->at, w->n_params, err);
+    LW_TRY(find_order(c, err));
+    find_times(c);
+    for (int32_t m = w->n_modules - 1; m >= 0; m--)
+        cut_module(c, m, m + 1 < w->n_modules ? c->window_end[m + 1] : 0);
+    return LW_OK;
+}
+
 enum lw_status lw_backward_cut(const struct lw_workload *w, struct lw_backward *out,
                                struct lw_err *err)
 {
     struct lw_backward b = {0};
     struct cut c = {.w = w, .b = &b};
-    enum lw_status s = LW_ENOMEM;
+    enum lw_status s = cut_all(&c, err);
 
-    b.ready = lw_arena_alloc(&b.arena, w->n_params, sizeof *b.ready);
-    b.stretches = lw_arena_alloc(&b.arena, (int64_t)w->n_modules + w->n_params,
-                                 sizeof *b.stretches);
-    c.window_end = lw_alloc((size_t)w->n_modules * sizeof *c.window_end);
-    c.at = lw_alloc((size_t)w->n_params * sizeof *c.at);
-    if (b.ready && b.stretches && c.window_end && c.at)
-        s = find_order(&c, err);
-    else
-        lw_fail_nomem(err);
-    if (s == LW_OK) {
-        find_times(&c);
-        for (int32_t m = w->n_modules - 1; m >= 0; m--)
-            cut_module(&c, m, m + 1 < w->n_modules ? c.window_end[m + 1] : 0);
-    }
-    lw_free(c.at);
-    lw_free(c.window_end);
+    lw_arena_free(&c.room);
     LW_GIVE(s, b, out, lw_backward_free);
 }

@@ -105,16 +105,11 @@ static bool same_unit(const struct placed *a, const struct placed *b)
 enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *out,
                                       struct lw_err *err)
 {
-    struct placed *p = lw_arena_alloc(&d->scratch, d->n_grads, sizeof *p);
+    struct placed *p;
     struct lw_bucketing b = {0};
 
-    b.first = lw_arena_alloc(&b.arena, d->n_grads + 1L, sizeof *b.first);
-    b.items = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.items);
-    b.limit_bytes = lw_arena_alloc(&b.arena, d->n_grads, sizeof *b.limit_bytes);
-    if (!p || !b.first || !b.items || !b.limit_bytes) {
-        lw_bucketing_free(&b);
-        return lw_fail_nomem(err);
-    }
+    LW_TAKE(&d->scratch, p, d->n_grads, err);
+    LW_TRY(lw_bucketing_room(&b, d->n_grads, d->n_grads, err));
     for (int32_t g = 0; g < d->n_grads; g++) {
         const struct lw_param *x = &d->w->params[d->param_of[g]];
         p[g] = (struct placed){x->numel < d->s->persist ? -1 : unit_module(d, x->module),

@@ -57,9 +57,17 @@ static void walk(const struct lw_grid *g, const struct key *keys, struct lw_grid
     }
 }
 
-static enum lw_status fill(const struct lw_grid *g, const struct key *keys, int32_t *at,
-                           struct lw_grid_order *o, struct lw_err *err)
+static enum lw_status fill(const struct lw_grid *g, const struct lw_grid_times *t,
+                           struct lw_arena *room, struct lw_grid_order *o, struct lw_err *err)
 {
+    int32_t n = g->first[g->n_ranks], *at;
+    struct key *keys;
+
+    LW_TAKE(room, keys, n, err);
+    LW_TAKE(room, at, g->n_ranks, err);
+    for (int32_t i = 0; i < n; i++)
+        keys[i] = (struct key){t->end[i], t->turn[i], i};
+    qsort(keys, (size_t)n, sizeof *keys, compare_keys);
     LW_TAKE(&o->arena, o->first, (int64_t)g->n_ranks + 1, err);
     walk(g, keys, o, at);
     for (int32_t r = 0; r < g->n_ranks; r++)
@@ -74,22 +82,13 @@ static enum lw_status fill(const struct lw_grid *g, const struct key *keys, int3
 enum lw_status lw_grid_order(const struct lw_grid *g, const struct lw_grid_costs *costs,
                              struct lw_grid_order *out, struct lw_err *err)
 {
-    int32_t n = g->first[g->n_ranks];
     struct lw_grid_order o = {.n_ranks = g->n_ranks};
     struct lw_grid_times t;
+    struct lw_arena room = {0};
 
     LW_TRY(lw_grid_time(g, costs, &t, err));
-    struct key *keys = lw_alloc((size_t)n * sizeof *keys);
-    int32_t *at = lw_calloc((size_t)g->n_ranks, sizeof *at);
-    enum lw_status s = keys && at ? LW_OK : lw_fail_nomem(err);
-    if (s == LW_OK) {
-        for (int32_t i = 0; i < n; i++)
-            keys[i] = (struct key){t.end[i], t.turn[i], i};
-        qsort(keys, (size_t)n, sizeof *keys, compare_keys);
-        s = fill(g, keys, at, &o, err);
-    }
-    lw_free(at);
-    lw_free(keys);
+    enum lw_status s = fill(g, &t, &room, &o, err);
+    lw_arena_free(&room);
     lw_grid_times_free(&t);
     LW_GIVE(s, o, out, lw_grid_order_free);
 }

@@ -113,12 +113,21 @@ static void count_in_flight(const struct clock *c, int32_t rank)
     }
 }
 
-static enum lw_status run(struct clock *c, struct lw_err *err)
+static enum lw_status run(struct clock *c, struct lw_arena *room, struct lw_err *err)
 {
     const struct lw_grid *g = c->g;
+    int64_t n_values = (int64_t)N_VALUES * g->n_stages * g->n_micro_batches;
+    int32_t n = g->first[g->n_ranks];
 
-    memset(c->end, -1,
-           N_VALUES * (size_t)g->n_stages * (size_t)g->n_micro_batches * sizeof *c->end);
+    LW_TAKE(&c->t->arena, c->t->start, n, err);
+    LW_TAKE(&c->t->arena, c->t->end, n, err);
+    LW_TAKE(&c->t->arena, c->t->turn, n, err);
+    LW_TAKE(&c->t->arena, c->t->peak_until_input, g->n_ranks, err);
+    LW_TAKE(&c->t->arena, c->t->peak_until_weight, g->n_ranks, err);
+    LW_TAKE(room, c->end, n_values, err);
+    LW_TAKE(room, c->now, g->n_ranks, err);
+    LW_TAKE(room, c->at, g->n_ranks, err);
+    memset(c->end, -1, (size_t)n_values * sizeof *c->end);
     memcpy(c->at, g->first, (size_t)g->n_ranks * sizeof *c->at);
     for (bool moved = true; moved;) {
         moved = false;
@@ -158,24 +167,12 @@ enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs 
 {
     struct lw_grid_times t = {0};
     struct clock c = {.g = g, .cost = costs, .t = &t};
-    size_t cells = (size_t)g->n_stages * (size_t)g->n_micro_batches;
+    struct lw_arena room = {0};
 
     LW_TRY(check_costs(costs, err));
     for (int32_t s = 0; costs->of_stage && s < g->n_stages; s++)
         LW_TRY(check_costs(&costs->of_stage[s], err));
-    t.start = lw_arena_alloc(&t.arena, g->first[g->n_ranks], sizeof *t.start);
-    t.end = lw_arena_alloc(&t.arena, g->first[g->n_ranks], sizeof *t.end);
-    t.turn = lw_arena_alloc(&t.arena, g->first[g->n_ranks], sizeof *t.turn);
-    t.peak_until_input = lw_arena_alloc(&t.arena, g->n_ranks, sizeof *t.peak_until_input);
-    t.peak_until_weight = lw_arena_alloc(&t.arena, g->n_ranks, sizeof *t.peak_until_weight);
-    c.end = lw_calloc(cells, N_VALUES * sizeof *c.end);
-    c.now = lw_calloc((size_t)g->n_ranks, sizeof *c.now);
-    c.at = lw_calloc((size_t)g->n_ranks, sizeof *c.at);
-    bool memory = t.start && t.end && t.turn && t.peak_until_input && t.peak_until_weight &&
-                  c.end && c.now && c.at;
-    enum lw_status status = memory ? run(&c, err) : lw_fail_nomem(err);
-    lw_free(c.at);
-    lw_free(c.now);
-    lw_free(c.end);
+    enum lw_status status = run(&c, &room, err);
+    lw_arena_free(&room);
     LW_GIVE(status, t, out, lw_grid_times_free);
 }

@@ -57,18 +57,15 @@ void lw_emit_pair(struct lw_emit *e, int32_t f_stage, int32_t f_mb, int32_t b_st
         e->actions[before].with_next = true;
 }
 
-/* Move what was emitted into the grid's arena. */
-static enum lw_status settle(struct lw_emit *e, const int32_t *first, struct lw_grid *g,
-                             struct lw_err *err)
+/* The grid takes over what was emitted. */
+static enum lw_status settle(struct lw_emit *e, struct lw_grid *g, struct lw_err *err)
 {
-    g->first = lw_arena_alloc(&g->arena, (int64_t)g->n_ranks + 1, sizeof *g->first);
-    g->actions = lw_arena_alloc(&g->arena, e->n, sizeof *g->actions);
-    if (e->failed || !g->first || !g->actions)
-        return lw_fail_nomem(err);
-    memcpy(g->first, first, ((size_t)g->n_ranks + 1) * sizeof *first);
-    if (e->n)
-        memcpy(g->actions, e->actions, (size_t)e->n * sizeof *e->actions);
-    return LW_OK;
+    if (!e->failed && lw_arena_adopt(&g->arena, e->actions) == 0) {
+        g->actions = e->actions;
+        return LW_OK;
+    }
+    lw_free(e->actions);
+    return lw_fail_nomem(err);
 }
 
 /* A rule that goes rank by rank. */
@@ -76,16 +73,13 @@ static enum lw_status make_ranks(const struct lw_schedule_shape *s, lw_schedule_
                                  struct lw_grid *g, struct lw_err *err)
 {
     struct lw_emit e = {.skip_from = s->n_micro_batches};
-    int32_t *first = lw_calloc((size_t)s->n_ranks + 1, sizeof *first);
 
-    for (int32_t r = 0; first && r < s->n_ranks; r++) {
+    LW_TAKE(&g->arena, g->first, g->n_ranks + 1L, err);
+    for (int32_t r = 0; r < s->n_ranks; r++) {
         rule(&e, s, r);
-        first[r + 1] = (int32_t)e.n;
+        g->first[r + 1] = (int32_t)e.n;
     }
-    enum lw_status status = first ? settle(&e, first, g, err) : lw_fail_nomem(err);
-    lw_free(first);
-    lw_free(e.actions);
-    return status;
+    return settle(&e, g, err);
 }
 
 /* A rule that searches: F, I and W of every stage, on every rank the same number. */
@@ -98,7 +92,10 @@ static enum lw_status make_all(const struct lw_schedule_shape *s, lw_schedule_se
     LW_TAKE(&g->arena, g->actions, (int64_t)g->n_ranks * n, err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         g->first[r + 1] = g->first[r] + n;
-    return search(s, g->actions, err);
+    struct lw_arena room = {0};
+    enum lw_status status = search(s, g->actions, &room, err);
+    lw_arena_free(&room);
+    return status;
 }
 
 /* Sizes that are positive, and few enough actions for indices of 32 bits. */
@@ -278,37 +275,40 @@ static enum lw_status place_stages(struct lw_grid *g, struct lw_err *err)
     return LW_OK;
 }
 
+/* Lines to ranks: fills the grid but for its stages' places. */
+static enum lw_status read_lines(struct reader *in, const char *text, struct lw_grid *g,
+                                 struct lw_err *err)
+{
+    for (bool more = true; more;) {
+        const char *end = text + strcspn(text, "\n");
+        g->first = lw_arena_more(&g->arena, g->first, g->n_ranks, sizeof *g->first);
+        if (!g->first)
+            return lw_fail_nomem(err);
+        g->first[g->n_ranks] = (int32_t)in->emit.n;
+        more = *text != '\0';
+        if (more) {
+            LW_TRY(take_line(in, text, end));
+            g->n_ranks++;
+        }
+        text = *end ? end + 1 : end;
+    }
+    g->n_stages = in->max_stage + 1;
+    g->n_micro_batches = in->max_mb + 1;
+    return in->emit.n > 0 ? LW_OK : lw_fail(err, LW_EFORMAT, "%s: holds no action", in->name);
+}
+
 enum lw_status lw_grid_parse(const char *name, const char *text, enum lw_layout layout,
                              struct lw_grid *out, struct lw_err *err)
 {
     struct reader in = {
         .name = name, .emit = {.skip_from = INT32_MAX}, .err = err, .max_stage = -1, .max_mb = -1};
-    int32_t *first = NULL;
-    int64_t capacity = 0;
     struct lw_grid g = {.layout = layout};
-    enum lw_status s = lw_reserve(&first, &capacity, 1, sizeof *first) ? lw_fail_nomem(err) : LW_OK;
+    enum lw_status s = read_lines(&in, text, &g, err);
 
-    if (s == LW_OK)
-        first[0] = 0;
-    while (s == LW_OK && *text) {
-        const char *end = text + strcspn(text, "\n");
-        s = take_line(&in, text, end);
-        if (s == LW_OK && lw_reserve(&first, &capacity, g.n_ranks + 2, sizeof *first) != 0)
-            s = lw_fail_nomem(err);
-        if (s == LW_OK)
-            first[++g.n_ranks] = (int32_t)in.emit.n;
-        text = *end ? end + 1 : end;
-    }
-    if (s == LW_OK && in.emit.n == 0)
-        s = lw_fail(err, LW_EFORMAT, "%s: holds no action", name);
-    g.n_stages = in.max_stage + 1;
-    g.n_micro_batches = in.max_mb + 1;
-    if (s == LW_OK)
-        s = settle(&in.emit, first, &g, err);
-    if (s == LW_OK)
+    if (s != LW_OK)
+        lw_free(in.emit.actions);
+    else if ((s = settle(&in.emit, &g, err)) == LW_OK)
         s = place_stages(&g, err);
-    lw_free(first);
-    lw_free(in.emit.actions);
     LW_GIVE(s, g, out, lw_grid_free);
 }
 
@@ -357,10 +357,13 @@ static enum lw_status action_fault(const struct lw_action *a, int32_t rank, stru
 }
 
 /* Let every rank go as far as it can until none moves. */
-static enum lw_status run_all(struct run *r, struct lw_err *err)
+static enum lw_status run_all(const struct lw_grid *g, struct lw_arena *room, struct lw_err *err)
 {
-    const struct lw_grid *g = r->g;
+    struct run run = {.g = g}, *r = &run;
 
+    LW_TAKE(room, r->done, (int64_t)g->n_stages * g->n_micro_batches, err);
+    LW_TAKE(room, r->at, g->n_ranks, err);
+    memcpy(r->at, g->first, (size_t)g->n_ranks * sizeof *r->at);
     for (bool moved = true; moved;) {
         moved = false;
         for (int32_t rank = 0; rank < g->n_ranks; rank++) {
@@ -397,15 +400,9 @@ enum lw_status lw_grid_check(const struct lw_grid *g, struct lw_err *err)
                 return action_fault(a, rank, err, "belongs to another rank");
         }
     }
-    struct run r = {g, lw_calloc((size_t)g->n_stages, (size_t)g->n_micro_batches),
-                    lw_calloc((size_t)g->n_ranks, sizeof(int32_t))};
-    enum lw_status s = r.done && r.at ? LW_OK : lw_fail_nomem(err);
-    if (s == LW_OK) {
-        memcpy(r.at, g->first, (size_t)g->n_ranks * sizeof *r.at);
-        s = run_all(&r, err);
-    }
-    lw_free(r.done);
-    lw_free(r.at);
+    struct lw_arena room = {0};
+    enum lw_status s = run_all(g, &room, err);
+    lw_arena_free(&room);
     return s;
 }
 

@@ -20,9 +20,10 @@ void lw_emit_pair(struct lw_emit *e, int32_t f_stage, int32_t f_mb, int32_t b_st
 typedef void lw_schedule_rule(struct lw_emit *e, const struct lw_schedule_shape *s, int32_t rank);
 
 /* A schedule that searches makes the whole grid at once: actions[rank * n + k], n = 3 m v of them
- * on every rank, F, I and W apart. */
+ * on every rank, F, I and W apart. room: given back afterwards. */
 typedef enum lw_status lw_schedule_search(const struct lw_schedule_shape *s,
-                                          struct lw_action *actions, struct lw_err *err);
+                                          struct lw_action *actions, struct lw_arena *room,
+                                          struct lw_err *err);
 
 /* One scheduler, the constant lw_scheduler_SYMBOL of its file; LW_SCHEDULES
  * (shared/plan/policies.h) has its row. */

@@ -259,25 +259,18 @@ static void take_orders(const struct v *v, struct lw_action *actions)
 }
 
 static enum lw_status search_v_greedy(const struct lw_schedule_shape *s, struct lw_action *actions,
-                                  struct lw_err *err)
+                                      struct lw_arena *room, struct lw_err *err)
 {
     struct v v = {.p = s->n_ranks, .m = s->n_micro_batches};
 
     v.room = PERIOD * v.p + 2 * PERIOD * v.m + PERIOD; /* the pattern's end, and all W after it */
-    v.slot = lw_calloc((size_t)v.p * (size_t)v.room, sizeof *v.slot);
-    v.before = lw_calloc((size_t)v.p * (size_t)v.room, sizeof *v.before);
-    v.at = lw_calloc((size_t)LW_N_LEGS * (size_t)v.p * 2 * (size_t)v.m, sizeof *v.at);
-    v.ready = lw_calloc((size_t)v.p, sizeof *v.ready);
-    bool memory = v.slot && v.before && v.at && v.ready;
-    if (memory) {
-        search(&v, s->schedule);
-        take_orders(&v, actions);
-    }
-    lw_free(v.ready);
-    lw_free(v.at);
-    lw_free(v.before);
-    lw_free(v.slot);
-    return memory ? LW_OK : lw_fail_nomem(err);
+    LW_TAKE(room, v.slot, (int64_t)v.p * v.room, err);
+    LW_TAKE(room, v.before, (int64_t)v.p * v.room, err);
+    LW_TAKE(room, v.at, (int64_t)LW_N_LEGS * v.p * 2 * v.m, err);
+    LW_TAKE(room, v.ready, v.p, err);
+    search(&v, s->schedule);
+    take_orders(&v, actions);
+    return LW_OK;
 }
 
 const struct lw_scheduler lw_scheduler_v_half = {

@@ -233,27 +233,18 @@ static void try_all(struct search *z, struct lw_action *best)
 static const struct lw_schedule_costs usual = {1, 1, 1, 0, 303104, -172032, -131072};
 
 static enum lw_status search_zb_auto(const struct lw_schedule_shape *s, struct lw_action *actions,
-                                 struct lw_err *err)
+                                     struct lw_arena *room, struct lw_err *err)
 {
     struct search z = {
         .p = s->n_ranks, .m = s->n_micro_batches, .cost = s->costs ? *s->costs : usual};
-    size_t n = 3 * (size_t)z.p * (size_t)z.m;
-    int64_t times = s->schedule == LW_SCHEDULE_ZB_AUTO_1P ? 1 : 2;
+    int64_t n = INT64_C(3) * z.p * z.m, times = s->schedule == LW_SCHEDULE_ZB_AUTO_1P ? 1 : 2;
 
     z.limit = times * z.p * z.cost.mem_f;
-    z.stage = lw_calloc((size_t)z.p, sizeof *z.stage);
-    z.wanted = lw_calloc((size_t)z.p, sizeof *z.wanted);
-    z.end = lw_calloc(n, sizeof *z.end);
-    z.order = lw_calloc(n, sizeof *z.order);
-    bool memory = z.stage && z.wanted && z.end && z.order;
-    if (memory)
-        try_all(&z, actions);
-    lw_free(z.order);
-    lw_free(z.end);
-    lw_free(z.wanted);
-    lw_free(z.stage);
-    if (!memory)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, z.stage, z.p, err);
+    LW_TAKE(room, z.wanted, z.p, err);
+    LW_TAKE(room, z.end, n, err);
+    LW_TAKE(room, z.order, n, err);
+    try_all(&z, actions);
     if (z.no_room)
         return lw_fail(err, LW_EINVAL,
                        "--schedule %s: the search finds no order that keeps %d forwards "

@@ -273,32 +273,24 @@ static void refine(struct search *z, bool *second, int64_t *shortest, struct lw_
 static const struct lw_schedule_costs usual = {1000, 1000, 1000, 1, 303104, -172032, -131072};
 
 static enum lw_status search_zbv_auto(const struct lw_schedule_shape *s, struct lw_action *actions,
-                                  struct lw_err *err)
+                                      struct lw_arena *room, struct lw_err *err)
 {
     struct search z = {
         .p = s->n_ranks, .m = s->n_micro_batches, .cost = s->costs ? *s->costs : usual};
-    size_t n = LW_N_LEGS * (size_t)z.p * (size_t)z.m;
-    int64_t shortest = INT64_MAX;
-    bool *second = lw_calloc((size_t)z.p, sizeof *second);
+    int64_t n = (int64_t)LW_N_LEGS * z.p * z.m, shortest = INT64_MAX;
+    bool *second;
 
     z.limit = 2 * z.p * z.cost.mem_f;
-    z.lane = lw_calloc((size_t)z.p, sizeof *z.lane);
-    z.forecast = lw_calloc((size_t)z.p, sizeof *z.forecast);
-    z.end = lw_calloc(n, sizeof *z.end);
-    z.order = lw_calloc(n, sizeof *z.order);
-    bool memory = second && z.lane && z.forecast && z.end && z.order;
-    for (int choice = 0; choice < 4 && memory && !z.stuck; choice++) {
+    LW_TAKE(room, second, z.p, err);
+    LW_TAKE(room, z.lane, z.p, err);
+    LW_TAKE(room, z.forecast, z.p, err);
+    LW_TAKE(room, z.end, n, err);
+    LW_TAKE(room, z.order, n, err);
+    for (int choice = 0; choice < 4 && !z.stuck; choice++) {
         z.late_i = !(choice & 2);
         z.late_f = !(choice & 1);
         refine(&z, second, &shortest, actions);
     }
-    lw_free(z.order);
-    lw_free(z.end);
-    lw_free(z.forecast);
-    lw_free(z.lane);
-    lw_free(second);
-    if (!memory)
-        return lw_fail_nomem(err);
     if (z.stuck)
         return lw_fail(err, LW_EINVAL,
                        "--schedule zbv-auto: the search finds no order that keeps %d "
