@@ -40,14 +40,12 @@ static int make_plans(void **state)
 
 TEST(a_run_is_verified_stored_and_told)
 {
-    expect("exec good.json --compute spin --steps 3 --warmup 1", 0,
-           "verified: 39.14 KiB equal to a one-rank run"); /* 5010 * 4 * 2 bytes / 1024 */
-    expect("exec good.json --compute spin --steps 3 --warmup 1 --format json", 0,
-           "\"verified\": true");
-    expect("exec good.json --compute spin --steps 2 --no-verify --format json", 0,
-           "\"verified\": null");
-    expect("exec good.json --compute spin --steps 2 --format json", 0,
-           "\"n_checked_bytes\": 40080");
+    EXPECT("exec good.json --compute spin --steps",
+           /* 5010 * 4 * 2 bytes / 1024 */
+           {"3 --warmup 1", 0, "verified: 39.14 KiB equal to a one-rank run"},
+           {"3 --warmup 1 --format json", 0, "\"verified\": true"},
+           {"2 --no-verify --format json", 0, "\"verified\": null"},
+           {"2 --format json", 0, "\"n_checked_bytes\": 40080"});
     expect("runs", 0, "exec threads");
 }
 
@@ -69,15 +67,13 @@ TEST(ranks_that_share_a_core_are_emulated)
     CPU_SET(core, &one);
     for (int n_cores = 1; n_cores <= (CPU_COUNT(&all) > 1 ? 2 : 1); n_cores++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-            char words[128], says[64];
-            snprintf(words, sizeof words,
-                     "exec good.json --compute %s --steps 2 --no-db --format json",
-                     cases[i].options);
+            char says[64];
             snprintf(says, sizeof says, "\"honesty\": \"%s\",\n  \"oversubscribed\": %s",
                      n_cores == 1 && i == 0 ? "emulated" : cases[i].honesty,
                      n_cores == 1 ? "true" : "false");
             sched_setaffinity(0, sizeof one, n_cores == 1 ? &one : &all);
-            const char *out = lapwing(words, NULL);
+            const char *out = lapwingf(
+                "exec good.json --compute %s --steps 2 --no-db --format json", cases[i].options);
             sched_setaffinity(0, sizeof all, &all);
             has(out, says);
         }
@@ -85,34 +81,28 @@ TEST(ranks_that_share_a_core_are_emulated)
 
 TEST(a_wrong_plan_is_refused_or_found_out)
 {
-    expect("exec short.json --compute spin --no-db", 1, "but the bucket has");
-    expect("exec short.json --compute spin --steps 2 --no-check --no-db", 3,
-           "parameter 0 'w00', element 993, rank 0");
-    expect("exec short.json --compute spin --steps 2 --no-check --no-db --format json", 3,
-           "\"verified\": false");
+    EXPECT("exec short.json --compute spin", {"--no-db", 1, "but the bucket has"},
+           {"--steps 2 --no-check --no-db", 3, "parameter 0 'w00', element 993, rank 0"},
+           {"--steps 2 --no-check --no-db --format json", 3, "\"verified\": false"});
 }
 
 /* Adam keeps two f32 arrays: 5010 * 2 * 4 bytes. */
 TEST(optimizer_state_comes_together)
 {
-    expect("exec good.json --compute spin --steps 2 --no-db --optimizer adam --consolidate 1", 0,
-           "consolidated: 39.14 KiB of optimizer state on rank 1");
-    expect("exec good.json --compute spin --no-db --optimizer adam --consolidate 2", 1,
-           "--consolidate 2: the plan has ranks 0 to 1");
-    expect("exec good.json --compute spin --no-db --consolidate 0", 1, "sgd keeps no state");
+    EXPECT("exec good.json --compute spin --no-db",
+           {"--steps 2 --optimizer adam --consolidate 1", 0,
+            "consolidated: 39.14 KiB of optimizer state on rank 1"},
+           {"--optimizer adam --consolidate 2", 1, "--consolidate 2: the plan has ranks 0 to 1"},
+           {"--consolidate 0", 1, "sgd keeps no state"});
 }
 
 TEST(pipelines_run_as_processes)
 {
     expect("model mlp --layers 4 --width 8 -o w.json", 0, "wrote w.json");
-    expect("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --schedule zb-h1 --spawn "
-           "--compute "
-           "sleep --steps 2 --no-db --optimizer adam --consolidate 3 --format json",
-           0, "\"verified\": true");
-    expect(
-        "exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --clip 1 --spawn --compute sleep "
-        "--steps 2 --no-db --optimizer adam --consolidate 0 --format json",
-        0, "\"verified\": true");
+    EXPECT("exec -w w.json --dp 2 --pp 2 --zero 1 --micro-batches 2 --spawn --compute sleep "
+           "--steps 2 --no-db --optimizer adam --format json",
+           {"--schedule zb-h1 --consolidate 3", 0, "\"verified\": true"},
+           {"--clip 1 --consolidate 0", 0, "\"verified\": true"});
 }
 
 TEST(a_step_beyond_its_time_is_stored_as_timeout)
@@ -124,29 +114,25 @@ TEST(a_step_beyond_its_time_is_stored_as_timeout)
 
 TEST(wrong_usage_is_said)
 {
-    expect("exec", 2, "needs a plan file or a workload");
-    expect("exec good.json --compute fast", 2, "--compute: unknown value 'fast'; expected one");
-    expect("exec good.json --backend rdma --no-db", 1,
-           "--backend: unknown value 'rdma'; expected one of threads, mpi, nccl");
-    expect("exec good.json --ranks 4 --no-db", 2, "--ranks 4, but plan 'good.json' is for 2 ranks");
-    expect("exec good.json --steps 0", 2, "'0' is not a whole number from 1");
-    expect("exec good.json --timeout 0", 2, "must be more than 0 seconds");
-    expect("exec nowhere.json --no-db", 1, "nowhere.json");
-    expect("calibrate", 2, "needs -o FILE");
-    expect("calibrate -o c.json --ranks 0", 2, "from 1");
-    expect("exec good.json --optimizer adam --momentum 1", 2,
-           "--momentum 1: beta1 of adam must be below 1");
-    expect("exec good.json --momentum 2", 2, "'2' is not a number from 0 to 1");
-    expect("exec good.json --optimizer sgd --momentum 0.5", 2, "sgd has no momentum");
-    expect("exec good.json -w w.json --clip 1e300", 2,
-           "'1e300' is not a number of 0 or more, below 1e300");
+    EXPECT("calibrate", {"", 2, "needs -o FILE"}, {"-o c.json --ranks 0", 2, "from 1"});
+    EXPECT("exec", {"", 2, "needs a plan file or a workload"},
+           {"nowhere.json --no-db", 1, "nowhere.json"});
+    EXPECT("exec good.json", {"--compute fast", 2, "--compute: unknown value 'fast'; expected one"},
+           {"--backend rdma --no-db", 1,
+            "--backend: unknown value 'rdma'; expected one of threads, mpi, nccl"},
+           {"--ranks 4 --no-db", 2, "--ranks 4, but plan 'good.json' is for 2 ranks"},
+           {"--steps 0", 2, "'0' is not a whole number from 1"},
+           {"--timeout 0", 2, "must be more than 0 seconds"},
+           {"--optimizer adam --momentum 1", 2, "--momentum 1: beta1 of adam must be below 1"},
+           {"--momentum 2", 2, "'2' is not a number from 0 to 1"},
+           {"--optimizer sgd --momentum 0.5", 2, "sgd has no momentum"},
+           {"-w w.json --clip 1e300", 2, "'1e300' is not a number of 0 or more, below 1e300"});
 }
 
 TEST(backends_are_listed_with_reasons)
 {
-    expect("exec --list-backends", 0, "threads");
-    expect("exec --list-backends --format json", 0, "\"available\": true");
-    expect("exec --list-backends --format json", 0, "\"available\": false");
+    EXPECT("exec --list-backends", {"", 0, "threads"},
+           {"--format json", 0, "\"available\": true", {"\"available\": false"}});
 }
 
 TEST_GROUP(make_plans, fixture_close)

@@ -140,10 +140,9 @@ TEST_WITH(failed_store_fails_the_command, open_with_workload, fixture_close)
 
 TEST_WITH(two_outputs_are_not_both_standard_output, open_with_workload, fixture_close)
 {
-    expect("import $R/gpt6__local.rank0.json.gz -o - --cluster-out -", 2,
-           "-o and --cluster-out are both standard output");
-    expect("import $R/gpt6__local.rank0.json.gz -o /dev/stdout --cluster-out -", 2,
-           "give one of them a file");
+    EXPECT("import $R/gpt6__local.rank0.json.gz -o",
+           {"- --cluster-out -", 2, "-o and --cluster-out are both standard output"},
+           {"/dev/stdout --cluster-out -", 2, "give one of them a file"});
 }
 
 /* Runs that are stored nowhere else are not replaced by a workload. */

@@ -214,12 +214,8 @@ TEST_WITH(beyond_the_tolerance_the_command_exits_with_3, runs_open, fixture_clos
 {
     runs_store(&predicted);
     runs_store(&measured);
-    expect("compare 1 2 --tolerance 15.6", 3, "");
-    expect("compare 1 2 --tolerance 15.7", 0, "");
-    expect("compare 1 2 --format json", 0, "");
-    expect("compare 1 last", 0, "");
-    expect("compare 1 9", 1, "");
-    expect("compare 1", 2, "");
+    EXPECT("compare", {"1 2 --tolerance 15.6", 3}, {"1 2 --tolerance 15.7", 0},
+           {"1 2 --format json", 0}, {"1 last", 0}, {"1 9", 1}, {"1", 2});
 }
 
 TEST_WITH(json_holds_what_the_documentation_shows, runs_open, fixture_close)
@@ -321,12 +317,13 @@ TEST_WITH(two_predictions_are_a_and_b, runs_open, fixture_close)
     assert_string_equal(c.label[1], "bucket-cap 1.00 KiB");
     assert_true(fabs(lw_comparison_pct(&c, c.step) + 15.625) < 1e-9); /* (432 - 512) / 512 */
     lw_comparison_free(&c);
-    expect("compare 1 2", 0, "A = run 1 (sim)");
-    expect("compare 1 2", 0, "bucket-cap 8.00 KiB");
-    expect("compare 1 2", 0, "B is 80.000 us longer than A");
-    assert_null(strstr(lapwing("compare 1 2", NULL), "predict"));
-    expect("compare 1 2 --format json", 0,
-           "\"a_ns\": 432000, \"b_ns\": 512000, \"change_pct\": 18.519");
+    EXPECT("compare 1 2",
+           {"",
+            0,
+            "A = run 1 (sim)",
+            {"bucket-cap 8.00 KiB", "B is 80.000 us longer than A"},
+            .lacks = "predict"},
+           {"--format json", 0, "\"a_ns\": 432000, \"b_ns\": 512000, \"change_pct\": 18.519"});
     expect("runs --format csv", 0, "bucket-cap 8.00 KiB");
 }
 

@@ -11,6 +11,7 @@
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/commands/run_fixture.h"
 #include "tests/lib/sim/sim_help.h"
@@ -296,15 +297,16 @@ TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
     expect("import $R/gpt6__local.rank0.json.gz -o w.json", 0, "w.json");
     expect("sim -w w.json --dp 2 -c dgx-a100 --as-recorded --spans --db r.db", 0,
            "step 150.083 ms");
-    expect("explain last --db r.db", 0, "as it is                  150.083          -         -");
-    expect("explain 1 --db r.db", 0, "twice the bandwidth");
-    expect("explain 1 --db r.db --format json", 0, "\"change\": \"no_communication\"");
-    expect("explain 1 --db r.db --format json", 0, "\"what_ifs_note\": null");
-    expect("explain 1 --db r.db --format json", 0, "\"wait_pipeline_ns\": ");
-    expect("explain 1 --db r.db --format csv", 0,
-           "cause,time_ns,share_pct,exposed_comm_ns,critical_path_ns");
-    expect("explain 1 --db r.db -c dgx-h100", 0, "note: 'dgx-h100' is not the cluster of the run");
-    expect("explain 2 --db r.db", 1, "no run '2'");
+    EXPECT(
+        "explain", {"last --db r.db", 0, "as it is                  150.083          -         -"},
+        {"1 --db r.db", 0, "twice the bandwidth"},
+        {"1 --db r.db --format json",
+         0,
+         "\"change\": \"no_communication\"",
+         {"\"what_ifs_note\": null", "\"wait_pipeline_ns\": "}},
+        {"1 --db r.db --format csv", 0, "cause,time_ns,share_pct,exposed_comm_ns,critical_path_ns"},
+        {"1 --db r.db -c dgx-h100", 0, "note: 'dgx-h100' is not the cluster of the run"},
+        {"2 --db r.db", 1, "no run '2'"});
     /* spans are kept without being asked for up to 50,000 ops */
     expect("sim -w w.json --dp 2 -c dgx-a100 --as-recorded --db r.db", 0, "run 2");
     expect("explain 2 --db r.db", 0, "twice the bandwidth");
@@ -313,8 +315,7 @@ TEST_WITH(what_ifs_are_simulated_or_it_says_why_not, runs_open, fixture_close)
     expect("explain --db r.db", 1, "run 3"); /* the last run, where none is named */
     expect("export --db r.db -o - --format csv", 1, "run 3");
     runs_store(&by_hand);
-    char command[256];
-    snprintf(command, sizeof command, "explain 1 --db %s", runs_db);
-    expect(command, 0, "what-ifs are not simulated: ");
-    expect(command, 0, "name the run's cluster file with -c");
+    const char *out = lapwingf("explain 1 --db %s", runs_db);
+    has(out, "what-ifs are not simulated: ");
+    has(out, "name the run's cluster file with -c");
 }

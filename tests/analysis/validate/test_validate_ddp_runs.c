@@ -424,10 +424,8 @@ TEST(import_and_sim_give_the_same_step)
     fixture_open(NULL);
     expect("import $P/" TINY " -o w.json --cluster-out c.json", 0,
            "note: ready times of rank 0 of the no_sync step");
-    expect(
-        "sim -w w.json -c c.json --dp 2 --bucket-policy c10d-1.13 --bucket-cap 1MiB --reducer gloo "
-        "--no-db --format json",
-        0, "\"step_ns\": 55786432");
+    EXPECT("sim -w w.json -c c.json --dp 2 --bucket-policy c10d-1.13 --bucket-cap 1MiB",
+           {"--reducer gloo --no-db --format json", 0, "\"step_ns\": 55786432"});
     expect("import $P/" TINY " -o w.json --step 1", 1, "concern PyTorch traces");
     fixture_close(NULL);
 }
@@ -443,12 +441,13 @@ TEST(the_command_says_no_with_3_and_what_it_cannot_read_with_1)
     /* 55.786432 / 80 - 1 = -30.3 %, the mean with -1.4 %: 15.9 %; 80 against 56.6 is a wrong
      * pair */
     fixture_put(fixture_path("slow.json"), slow);
-    expect("validate slow.json", 3, "missed: groundtruth: worst 30.27 %, allowed 15 %: "
-                                    "tiny__1g__cap1 is -30.3 % off");
-    expect("validate slow.json", 3, "missed: groundtruth: order 0.00 %");
-    expect("validate $P/README.md", 1,
-           "README.md: nothing that can be validated; expected a measured-run");
-    expect("validate no-such-file.json", 1, "");
+    EXPECT("validate",
+           {"slow.json",
+            3,
+            "missed: groundtruth: worst 30.27 %, allowed 15 %: tiny__1g__cap1 is -30.3 % off",
+            {"missed: groundtruth: order 0.00 %"}},
+           {"$P/README.md", 1, "README.md: nothing that can be validated; expected a measured-run"},
+           {"no-such-file.json", 1});
     expect("validate $P/" TINY " $P/" TINY, 1, "is given twice");
     expect("validate", 2, "");
     fixture_close(NULL);

@@ -68,11 +68,56 @@ const char *shell_err(void)
     return text + n_out;
 }
 
+static void expect_case(const char *args, const struct command_case *c)
+{
+    int rc;
+    const char *out = lapwing(args, &rc), *says = c->says;
+
+    for (int i = 0; rc == c->rc && says && text_says(out, says); i++)
+        says = c->also[i];
+    if (rc != c->rc || says)
+        fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, rc, c->rc, says, out);
+    if (c->lacks && text_says(out, c->lacks))
+        fail_msg("lapwing %s: '%s' is in:\n%s", args, c->lacks, out);
+}
+
 void expect(const char *args, int rc, const char *says)
 {
-    int got;
-    const char *out = lapwing(args, &got);
+    expect_case(args, &(struct command_case){.rc = rc, .says = says});
+}
 
-    if (got != rc || !text_says(out, says))
-        fail_msg("lapwing %s: exit %d, expected %d and '%s':\n%s", args, got, rc, says, out);
+void expect_cases(const char *command, const struct command_case *cases)
+{
+    char line[2048];
+
+    for (const struct command_case *c = cases; c->args; c++) {
+        assert_true((size_t)snprintf(line, sizeof line, "%s %s", command, c->args) < sizeof line);
+        expect_case(line, c);
+    }
+}
+
+/* Its arguments, in a buffer that the next call overwrites. */
+#define PRINT_LINE(fmt)                                                                            \
+    static char line[4096];                                                                        \
+    va_list ap;                                                                                    \
+    va_start(ap, fmt);                                                                             \
+    assert_true((size_t)vsnprintf(line, sizeof line, fmt, ap) < sizeof line);                      \
+    va_end(ap)
+
+void expectf(int rc, const char *says, const char *args, ...)
+{
+    PRINT_LINE(args);
+    expect(line, rc, says);
+}
+
+const char *lapwingf(const char *args, ...)
+{
+    PRINT_LINE(args);
+    return lapwing(line, NULL);
+}
+
+const char *shellf(const char *words, ...)
+{
+    PRINT_LINE(words);
+    return shell(line, NULL);
 }

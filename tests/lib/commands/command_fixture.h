@@ -10,3 +10,18 @@ const char *lapwing(const char *args, int *rc); /* "lapwing ARGS" */
 const char *shell_err(void);                      /* of the last: its standard error alone */
 /* "lapwing ARGS" exits with rc and says so; prose may be broken at blanks into lines. */
 void expect(const char *args, int rc, const char *says);
+/* The same with arguments as printf writes them; lapwingf: what it wrote, and its exit status is
+ * 0. */
+void expectf(int rc, const char *says, const char *args, ...) __attribute__((format(printf, 3, 4)));
+const char *lapwingf(const char *args, ...) __attribute__((format(printf, 1, 2)));
+const char *shellf(const char *words, ...) __attribute__((format(printf, 1, 2)));
+
+/* A row of a table of cases: "lapwing COMMAND ARGS", run once, exits with rc, says these words and
+ * lacks those. */
+struct command_case {
+    const char *args;
+    int rc;
+    const char *says, *also[7], *lacks;
+};
+#define EXPECT(command, ...) expect_cases(command, (const struct command_case[]){__VA_ARGS__, {0}})
+void expect_cases(const char *command, const struct command_case *cases);

@@ -78,40 +78,39 @@ TEST(ranks_are_summed_up)
 
 TEST(the_command_draws_a_schedule)
 {
-    expect("plan --schedule 1f1b --pp 2 --micro-batches 2", 0,
-           "1f1b: 2 ranks, 2 stages, 2 micro-batches; one column is one unit of time\n"
-           "(F, I, W 1 unit, B 2, overlapped pairs 3, transfers 0)\n\n"
-           "rank 0  0F0 0F1 .   .   0B0---- .   0B1----\n"
-           "rank 1  .   1F0 1B0---- 1F1 1B1---- .   .\n");
-    /* two stages a rank need not be said where nothing else is possible */
-    expect("plan --schedule zbv --pp 1 --micro-batches 1", 0, "rank 0  0F0 1F0 1I0 1W0 0I0 0W0\n");
-    expect("plan --schedule colossal-1f1b --pp 2 --micro-batches 2", 0,
-           "rank 0  F0 CN F1 CnN B0 Cn B1\nrank 1  Cp F0 B0 CPp F1 B1 CP\n");
-    expect("plan --schedule interleaved-1f1b --pp 2 --micro-batches 5 --chunks 2 --group 3 "
-           "--format csv",
-           0, "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1F3,1B0,1F4,1B1,3F3,1B2,3F4,3B3,3B4,1B3,1B4\n");
+    EXPECT("plan --schedule",
+           {"1f1b --pp 2 --micro-batches 2", 0,
+            "1f1b: 2 ranks, 2 stages, 2 micro-batches; one column is one unit of time\n"
+            "(F, I, W 1 unit, B 2, overlapped pairs 3, transfers 0)\n\n"
+            "rank 0  0F0 0F1 .   .   0B0---- .   0B1----\n"
+            "rank 1  .   1F0 1B0---- 1F1 1B1---- .   .\n"},
+           /* two stages a rank need not be said where nothing else is possible */
+           {"zbv --pp 1 --micro-batches 1", 0, "rank 0  0F0 1F0 1I0 1W0 0I0 0W0\n"},
+           {"colossal-1f1b --pp 2 --micro-batches 2", 0,
+            "rank 0  F0 CN F1 CnN B0 Cn B1\nrank 1  Cp F0 B0 CPp F1 B1 CP\n"},
+           {"interleaved-1f1b --pp 2 --micro-batches 5 --chunks 2 --group 3 --format csv", 0,
+            "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1F3,1B0,1F4,1B1,3F3,1B2,3F4,3B3,3B4,1B3,1B4\n"});
 }
 
 TEST(csv_is_the_schedule_ir_of_torch)
 {
-    expect("plan --schedule zb-h1 --pp 1 --micro-batches 1 --format csv", 0, "0F0,0I0,0W0\n");
-    expect("plan --schedule dualpipev --pp 1 --micro-batches 2 --format csv", 0,
-           "0F0,1F0,0F1,1B0,(1F1;0B0)OVERLAP_F_B,1B1,0I1,0W1\n");
-    expect("plan --schedule zb-h1 --pp 2 --micro-batches 1 --format csv --lower messages", 0,
-           "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n");
-    expect("plan --schedule zb-h1 --pp 1 --micro-batches 1 --format csv --lower shards", 0,
-           "0UNSHARD,0F0,0B0,0RESHARD\n");
+    EXPECT("plan --schedule", {"zb-h1 --pp 1 --micro-batches 1 --format csv", 0, "0F0,0I0,0W0\n"},
+           {"dualpipev --pp 1 --micro-batches 2 --format csv", 0,
+            "0F0,1F0,0F1,1B0,(1F1;0B0)OVERLAP_F_B,1B1,0I1,0W1\n"},
+           {"zb-h1 --pp 2 --micro-batches 1 --format csv --lower messages", 0,
+            "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n"},
+           {"zb-h1 --pp 1 --micro-batches 1 --format csv --lower shards", 0,
+            "0UNSHARD,0F0,0B0,0RESHARD\n"});
 }
 
 TEST(json_holds_every_action)
 {
-    expect("plan --schedule zb-h1 --pp 1 --micro-batches 1 --format json", 0,
-        "{\"stage\": 0, \"kind\": \"I\", \"micro_batch\": 0, \"start_units\": 1, \"end_units\": 2, "
-        "\"with_next\": false}");
-    expect("plan --schedule colossal-1f1b --pp 1 --micro-batches 1 --format json", 0,
-           "\"events\": [\n    [\"F0\", \"B0\"]\n  ]");
-    expect("plan --schedule gpipe --pp 2 --micro-batches 1 --format json", 0,
-           "\"bubble_fraction\": 0.5,");
+    EXPECT("plan --micro-batches 1 --format json --schedule",
+           {"zb-h1 --pp 1", 0,
+            "{\"stage\": 0, \"kind\": \"I\", \"micro_batch\": 0, \"start_units\": 1, "
+            "\"end_units\": 2, \"with_next\": false}"},
+           {"colossal-1f1b --pp 1", 0, "\"events\": [\n    [\"F0\", \"B0\"]\n  ]"},
+           {"gpipe --pp 2", 0, "\"bubble_fraction\": 0.5,"});
 }
 
 TEST(a_users_schedule_is_checked_and_drawn)
@@ -119,41 +118,38 @@ TEST(a_users_schedule_is_checked_and_drawn)
     fixture_put(fixture_path("good.csv"), "1F0,,1B0\n0F0,0B0\n");
     fixture_put(fixture_path("bad.csv"), "0F0,0B0\n1B0,1F0\n");
     fixture_put(fixture_path("word.csv"), "0F0\n0G0\n");
-    expect("plan --schedule-file good.csv", 0, "rank 0  .   1F0 1B0----");
-    expect("plan --schedule custom --schedule-file good.csv --pp 2 --format csv", 0,
-           "1F0,1B0\n0F0,0B0\n");
-    expect("plan --schedule-file bad.csv", 1,
-           "bad.csv: rank 0: action 0B0 can never run: what it needs is "
-           "not done before it");
-    expect("plan --schedule-file word.csv", 1, "word.csv:2: cell 1: unknown action '0G0'");
-    expect("plan --schedule-file none.csv", 1, "none.csv");
-    expect("plan --schedule-file good.csv --pp 3", 1, "--pp 3: good.csv has 2 ranks");
-    expect("plan --schedule-file good.csv --micro-batches 2", 1,
-           "--micro-batches 2: good.csv has 1");
-    expect("plan --schedule-file good.csv --chunks 1", 1,
-           "--chunks: the stages of a rank follow from "
-           "good.csv");
-    expect("plan --schedule-file good.csv --schedule gpipe", 1, "leave one of them out");
-    expect("plan --schedule custom --pp 2", 1, "--schedule custom needs --schedule-file FILE");
+    EXPECT(
+        "plan", {"--schedule-file good.csv", 0, "rank 0  .   1F0 1B0----"},
+        {"--schedule custom --schedule-file good.csv --pp 2 --format csv", 0, "1F0,1B0\n0F0,0B0\n"},
+        {"--schedule-file bad.csv", 1,
+         "bad.csv: rank 0: action 0B0 can never run: what it needs is not done before it"},
+        {"--schedule-file word.csv", 1, "word.csv:2: cell 1: unknown action '0G0'"},
+        {"--schedule-file none.csv", 1, "none.csv"},
+        {"--schedule-file good.csv --pp 3", 1, "--pp 3: good.csv has 2 ranks"},
+        {"--schedule-file good.csv --micro-batches 2", 1, "--micro-batches 2: good.csv has 1"},
+        {"--schedule-file good.csv --chunks 1", 1,
+         "--chunks: the stages of a rank follow from good.csv"},
+        {"--schedule-file good.csv --schedule gpipe", 1, "leave one of them out"},
+        {"--schedule custom --pp 2", 1, "--schedule custom needs --schedule-file FILE"});
 }
 
 TEST(options_of_other_outputs_are_refused)
 {
-    expect("plan --schedule 1f1b --pp 2 --zero 1", 1, "--zero needs -w FILE");
-    expect("plan --schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE");
-    expect("plan --schedule 1f1b --pp 2 --lower shards", 1, "--lower needs --format csv");
-    expect("plan --schedule 1f1b --pp 2 --format csv --lower nothing", 2,
-           "--lower: unknown value 'nothing'; expected one of messages, shards");
-    expect("plan --schedule 1f1b --pp 2 --group 2", 1,
-           "--group is of --schedule interleaved-1f1b, not of 1f1b");
-    expect("plan --schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 1, "--durations needs -o");
-    expect("plan --schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 1, "needs four times");
-    expect("plan --schedule 1f1b --pp 2 -o -", 0, "\"name\":");
-    expect("plan --group 2 -w w.json", 2, "--lower and --durations are for a grid alone");
-    expect("plan --schedule dualpipe --pp 3 --micro-batches 6", 1, "it needs an even pp");
-    expect("plan --schedule zbv --pp 2 --chunks 3", 1, "it takes --chunks 2");
-    expect("plan --schedule gpipe --pp 40000 --micro-batches 1", 1,
-           "these are more actions than a grid holds");
+    EXPECT("plan", {"--schedule 1f1b --pp 2 --zero 1", 1, "--zero needs -w FILE"},
+           {"--schedule 1f1b --pp 2 -c host", 1, "-c, -s and --ranks need -w FILE"},
+           {"--schedule 1f1b --pp 2 --lower shards", 1, "--lower needs --format csv"},
+           {"--schedule 1f1b --pp 2 --format csv --lower nothing", 2,
+            "--lower: unknown value 'nothing'; expected one of messages, shards"},
+           {"--schedule 1f1b --pp 2 --group 2", 1,
+            "--group is of --schedule interleaved-1f1b, not of 1f1b"},
+           {"--schedule 1f1b --pp 2 --durations 1us,1us,1us,0us", 1, "--durations needs -o"},
+           {"--schedule 1f1b --pp 2 -o - --durations 1us,1us,1us", 1, "needs four times"},
+           {"--schedule 1f1b --pp 2 -o -", 0, "\"name\":"},
+           {"--group 2 -w w.json", 2, "--lower and --durations are for a grid alone"},
+           {"--schedule dualpipe --pp 3 --micro-batches 6", 1, "it needs an even pp"},
+           {"--schedule zbv --pp 2 --chunks 3", 1, "it takes --chunks 2"},
+           {"--schedule gpipe --pp 40000 --micro-batches 1", 1,
+            "these are more actions than a grid holds"});
 }
 
 TEST(a_failed_allocation_is_reported)

@@ -2,13 +2,14 @@
 #include "tests/lib/unit.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "shared/cluster/measured.h"
 #include "shared/files/files.h"
 #include "sim/cost/cost_scaled.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 
 static const int64_t bytes[] = {1 << 20, 32 << 20};
 static lw_ps times[2];
@@ -32,6 +33,23 @@ static struct lw_cost_answer ask(const struct lw_cluster *c, int64_t size, int32
     return a;
 }
 
+static lw_ps by_nccl(const struct lw_cluster *c, int64_t size, int32_t ranks)
+{
+    return ask(c, size, ranks, 1, LW_REDUCER_NCCL).time;
+}
+
+/* What auto says; time -1: any. */
+static void expect_auto(const struct lw_cluster *c, int64_t size, int32_t ranks, int32_t nodes,
+                        lw_ps time, const char *model, const char *detail)
+{
+    struct lw_cost_answer a = ask(c, size, ranks, nodes, LW_REDUCER_AUTO);
+
+    assert_string_equal(a.model, model);
+    has(a.detail, detail);
+    if (time >= 0)
+        assert_int_equal(a.time, time);
+}
+
 /* dgx-h100 with a table of two rows: 1 MiB takes twice the model, 32 MiB three times. */
 static struct lw_cluster with_table(void)
 {
@@ -45,72 +63,46 @@ static struct lw_cluster with_table(void)
     return c;
 }
 
-TEST(below_and_beyond_its_sizes_the_model_goes_on)
+TEST(outside_its_sizes_and_ranks_the_model_goes_on)
 {
     struct lw_cluster c = with_table();
-    struct lw_cost_answer low = ask(&c, 1024, 8, 1, LW_REDUCER_AUTO);
-    struct lw_cost_answer high = ask(&c, 1 << 30, 8, 1, LW_REDUCER_AUTO);
 
-    assert_string_equal(low.model, "table+nccl");
-    assert_non_null(strstr(low.detail, "below its sizes"));
-    assert_string_equal(low.source, "measured here");
-    assert_int_equal(low.time, 2 * ask(&c, 1024, 8, 1, LW_REDUCER_NCCL).time);
-    assert_non_null(strstr(high.detail, "beyond its sizes"));
-    assert_int_equal(high.time, 3 * ask(&c, 1 << 30, 8, 1, LW_REDUCER_NCCL).time);
-    assert_string_equal(ask(&c, bytes[0], 8, 1, LW_REDUCER_AUTO).model, "table");
-    assert_string_equal(ask(&c, 2 << 20, 8, 1, LW_REDUCER_AUTO).model, "table");
+    expect_auto(&c, 1024, 8, 1, 2 * by_nccl(&c, 1024, 8), "table+nccl", "below its sizes");
+    assert_string_equal(ask(&c, 1024, 8, 1, LW_REDUCER_AUTO).source, "measured here");
+    expect_auto(&c, 1 << 30, 8, 1, 3 * by_nccl(&c, 1 << 30, 8), "table+nccl", "beyond its sizes");
+    expect_auto(&c, bytes[0], 8, 1, times[0], "table", "");
+    expect_auto(&c, 2 << 20, 8, 1, -1, "table", "");
+    expect_auto(&c, bytes[0], 4, 1, 2 * by_nccl(&c, bytes[0], 4), "table+nccl", "other ranks");
+    expect_auto(&c, bytes[0], 16, 2, -1, "nccl", ""); /* a network */
     lw_cluster_free(&c);
 }
 
-TEST(other_ranks_of_the_same_place_are_scaled)
+/* The tables of two groups, the second ten times as slow, and the ranks and nodes asked for. Of
+ * one node the nearest in ranks counts; of a network its extent counts before the ranks: 16 ranks
+ * on 16 nodes are like 128 on 16. */
+TEST(nearest_table_in_nodes_and_then_in_ranks_counts)
 {
-    struct lw_cluster c = with_table();
-    struct lw_cost_answer four = ask(&c, bytes[0], 4, 1, LW_REDUCER_AUTO);
+    static const int32_t cases[][6] = {{8, 1, 4, 1, 3, 1}, {16, 2, 128, 16, 16, 16}};
 
-    assert_non_null(strstr(four.detail, "other ranks"));
-    assert_int_equal(four.time, 2 * ask(&c, bytes[0], 4, 1, LW_REDUCER_NCCL).time);
-    assert_string_equal(ask(&c, bytes[0], 16, 2, LW_REDUCER_AUTO).model, "nccl"); /* a network */
-    lw_cluster_free(&c);
-}
-
-TEST(nearest_table_in_ranks_counts)
-{
-    struct lw_cluster c = with_table();
-    lw_ps slow[2] = {10 * times[0], 10 * times[1]};
-    struct lw_cost_table two[2] = {table, table};
-
-    two[1].n_ranks = 4;
-    two[1].time_ps = slow;
-    c.tables = two;
-    c.n_tables = 2;
-    lw_ps model4 = ask(&c, bytes[0], 4, 1, LW_REDUCER_NCCL).time;
-    double factor = 10 * (double)times[0] / (double)model4;
-    lw_ps model3 = ask(&c, bytes[0], 3, 1, LW_REDUCER_NCCL).time;
-    assert_true(
-        fabs((double)ask(&c, bytes[0], 3, 1, LW_REDUCER_AUTO).time - factor * (double)model3) < 2);
-    lw_cluster_free(&c);
-}
-
-/* Of a network its extent counts before the ranks: 16 ranks on 16 nodes are like 128 on 16. */
-TEST(of_several_nodes_the_nearest_in_nodes_counts)
-{
-    struct lw_cluster c = with_table();
-    lw_ps slow[2] = {10 * times[0], 10 * times[1]};
-    struct lw_cost_table two[2] = {table, table};
-
-    two[0].n_ranks = 16;
-    two[0].n_nodes = 2;
-    two[1].n_ranks = 128;
-    two[1].n_nodes = 16;
-    two[1].time_ps = slow;
-    c.tables = two;
-    c.n_tables = 2;
-    double factor = 10 * (double)times[0] /
-                    (double)ask(&c, bytes[0], 128, 16, LW_REDUCER_NCCL).time;
-    double model = (double)ask(&c, bytes[0], 16, 16, LW_REDUCER_NCCL).time;
-    double found = (double)ask(&c, bytes[0], 16, 16, LW_REDUCER_AUTO).time;
-    assert_true(fabs(found - factor * model) < 2);
-    lw_cluster_free(&c);
+    for (int i = 0; i < 2; i++) {
+        const int32_t *k = cases[i];
+        struct lw_cluster c = with_table();
+        lw_ps slow[2] = {10 * times[0], 10 * times[1]};
+        struct lw_cost_table two[2] = {table, table};
+        for (int t = 0; t < 2; t++) {
+            two[t].n_ranks = k[2 * t];
+            two[t].n_nodes = k[2 * t + 1];
+        }
+        two[1].time_ps = slow;
+        c.tables = two;
+        c.n_tables = 2;
+        double factor =
+            10 * (double)times[0] / (double)ask(&c, bytes[0], k[2], k[3], LW_REDUCER_NCCL).time;
+        double model = (double)ask(&c, bytes[0], k[4], k[5], LW_REDUCER_NCCL).time;
+        double found = (double)ask(&c, bytes[0], k[4], k[5], LW_REDUCER_AUTO).time;
+        assert_true(fabs(found - factor * model) < 2);
+        lw_cluster_free(&c);
+    }
 }
 
 TEST(doubt_is_the_ratio_at_the_largest_size)
@@ -130,25 +122,34 @@ TEST(doubt_is_the_ratio_at_the_largest_size)
 
 static const int64_t decimal[] = {1000000, 100000000};
 
+/* Tables of these rows and no links. */
+static struct lw_cluster alone(struct lw_cost_table *t, int n, const lw_ps *rows,
+                               const char *library)
+{
+    for (int i = 0; i < n; i++)
+        t[i] = table;
+    t->bytes = decimal;
+    t->time_ps = rows;
+    return (struct lw_cluster){.name = "alone",
+                               .library = library,
+                               .library_version = "",
+                               .devices_per_node = 8,
+                               .tables = t,
+                               .n_tables = n};
+}
+
 /* Tables alone: 21 us at 1 MB, 200 us at 100 MB: 500 GB/s, and 19 us at no bytes. */
 TEST(tables_alone_scale_by_their_own_rows)
 {
     static const lw_ps rows[] = {21000000, 200000000};
-    struct lw_cost_table t = table;
-    struct lw_cluster c = {.name = "alone", .library = "nccl", .library_version = "",
-                           .devices_per_node = 8, .tables = &t, .n_tables = 1};
+    struct lw_cost_table t;
+    struct lw_cluster c = alone(&t, 1, rows, "nccl");
+    struct lw_cost_answer a;
 
-    t.bytes = decimal;
-    t.time_ps = rows;
-    assert_int_equal(ask(&c, 1000, 8, 1, LW_REDUCER_AUTO).time, 19002000);
-    assert_string_equal(ask(&c, 1000, 8, 1, LW_REDUCER_AUTO).model, "table+fit");
-    assert_int_equal(ask(&c, 1000000, 8, 1, LW_REDUCER_AUTO).time, 21000000);
-    assert_string_equal(ask(&c, 1000000, 8, 1, LW_REDUCER_AUTO).model, "table");
-    /* 4 rounds instead of 3, 15/16 of the buffer instead of 7/8 */
-    struct lw_cost_answer a = ask(&c, 1000000, 16, 1, LW_REDUCER_AUTO);
-    assert_int_equal(a.time, 27476190); /* 19 x 4/3 + 2 x 15/14 us */
-    assert_string_equal(a.model, "table+fit");
-    assert_non_null(strstr(a.detail, "other ranks"));
+    expect_auto(&c, 1000, 8, 1, 19002000, "table+fit", "");
+    expect_auto(&c, 1000000, 8, 1, 21000000, "table", "");
+    /* 4 rounds instead of 3, 15/16 of the buffer instead of 7/8: 19 x 4/3 + 2 x 15/14 us */
+    expect_auto(&c, 1000000, 16, 1, 27476190, "table+fit", "other ranks");
     t.op = LW_OP_ALL_GATHER; /* n - 1 steps: 19 x 15/7 + 2 x 15/14 us */
     struct lw_cost_query q = {LW_OP_ALL_GATHER, LW_F32, 1000000, 16, 1, LW_REDUCER_AUTO};
     assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_OK);
@@ -162,13 +163,10 @@ TEST(tables_alone_scale_by_their_own_rows)
 TEST(below_a_table_without_a_latency_time_is_in_proportion_to_its_smallest_row)
 {
     static const lw_ps rows[] = {1000000, 200000000};
-    struct lw_cost_table t = table;
-    struct lw_cluster c = {.name = "alone", .library = "nccl", .library_version = "",
-                           .devices_per_node = 8, .tables = &t, .n_tables = 1};
+    struct lw_cost_table t;
+    struct lw_cluster c = alone(&t, 1, rows, "nccl");
     lw_ps before = 0;
 
-    t.bytes = decimal;
-    t.time_ps = rows;
     assert_int_equal(ask(&c, 500000, 8, 1, LW_REDUCER_AUTO).time, 500000);
     for (int64_t size = 1000; size < 200000000; size += size / 7) {
         lw_ps time = ask(&c, size, 8, 1, LW_REDUCER_AUTO).time;
@@ -183,23 +181,19 @@ TEST(below_a_table_without_a_latency_time_is_in_proportion_to_its_smallest_row)
 TEST(beyond_the_rows_alone_those_of_two_at_once_are_a_limit)
 {
     static const int64_t two_bytes[] = {1500000, 2000000, 100000000};
-    static const lw_ps alone[] = {4000000}, beside[] = {3000000, 9000000, 200000000};
-    struct lw_cost_table t[2] = {table, table};
-    struct lw_cluster c = {.name = "alone", .library = "gloo", .library_version = "",
-                           .devices_per_node = 8, .tables = t, .n_tables = 2};
+    static const lw_ps one[] = {4000000}, beside[] = {3000000, 9000000, 200000000};
+    struct lw_cost_table t[2];
+    struct lw_cluster c = alone(t, 2, one, "gloo");
 
     t[0].n_rows = 1;
-    t[0].bytes = decimal;
-    t[0].time_ps = alone;
     t[1].n_in_flight = 2;
     t[1].n_rows = 3;
     t[1].bytes = two_bytes;
     t[1].time_ps = beside;
-    assert_int_equal(ask(&c, 100000000, 8, 1, LW_REDUCER_AUTO).time, 200000000);
-    assert_non_null(strstr(ask(&c, 100000000, 8, 1, LW_REDUCER_AUTO).detail, "two at once"));
-    assert_int_equal(ask(&c, 2000000, 8, 1, LW_REDUCER_AUTO).time, 8000000);
-    assert_int_equal(ask(&c, 1500000, 8, 1, LW_REDUCER_AUTO).time, 4000000);
-    assert_int_equal(ask(&c, 1000000, 8, 1, LW_REDUCER_AUTO).time, 4000000);
+    expect_auto(&c, 100000000, 8, 1, 200000000, "table", "two at once");
+    expect_auto(&c, 2000000, 8, 1, 8000000, "table", "");
+    expect_auto(&c, 1500000, 8, 1, 4000000, "table", "");
+    expect_auto(&c, 1000000, 8, 1, 4000000, "table", "");
 }
 
 /* A table three times as fast as the model: on 4 ranks, or beyond its sizes, the links' 370.8 GB/s
@@ -209,9 +203,7 @@ TEST(no_scaled_answer_is_faster_than_the_links)
     struct lw_cluster c = with_table();
 
     times[1] = times[1] / 9;
-    struct lw_cost_answer a = ask(&c, 1 << 30, 8, 1, LW_REDUCER_AUTO);
-    assert_non_null(strstr(a.detail, "links' peak"));
-    assert_int_equal(a.time, lw_transfer_ps(1 << 30, 370.8e9));
+    expect_auto(&c, 1 << 30, 8, 1, lw_transfer_ps(1 << 30, 370.8e9), "table+nccl", "links' peak");
     for (int64_t size = 8; size < INT64_C(1) << 34; size *= 2)
         for (int32_t n = 2; n <= 8; n++)
             if (n < 8 || size < bytes[0] || size > bytes[1])
@@ -220,38 +212,45 @@ TEST(no_scaled_answer_is_faster_than_the_links)
     lw_cluster_free(&c);
 }
 
-#define CSV "op,nranks,nnodes,gpu,size_bytes,time_us\n"
+/* A measured table t.csv of these rows. */
+static void put_table(const char *rows)
+{
+    char text[256];
+
+    snprintf(text, sizeof text, "op,nranks,nnodes,gpu,size_bytes,time_us\n%s", rows);
+    fixture_put(fixture_path("t.csv"), text);
+}
 
 TEST_WITH(tables_are_laid_onto_a_cluster, fixture_open, fixture_close)
 {
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,NVIDIA H100 80GB HBM3,1048576,56.028\n"
-                                           "all_reduce,8,1,NVIDIA H100 80GB HBM3,2097152,60\n");
+    put_table("all_reduce,8,1,NVIDIA H100 80GB HBM3,1048576,56.028\n"
+              "all_reduce,8,1,NVIDIA H100 80GB HBM3,2097152,60\n");
     expect("import t.csv --cluster-out c.json --onto dgx-h100", 0, "c.json: dgx-h100");
-    expect("cost -c c.json --ranks 8 --bytes 1MiB", 0, "measured");
-    expect("cost -c c.json --ranks 8 --bytes 4KiB", 0, "30.101 us"); /* 2 x 15.051 */
-    expect("cost -c c.json --ranks 8 --bytes 4KiB", 0,
-           "scaled by NCCL's model, constants of NVIDIA/nccl v2.30.7-1");
-    expect("cost -c c.json --ranks 8 --bytes 4KiB --format json", 0,
-           "\"constants\": \"constants of NVIDIA/nccl v2.30.7-1");
-    expect("cost -c c.json --ranks 16 --bytes 1MiB", 0, "nccl ");
-    expect("import t.csv --cluster-out d.json --onto dgx-a100", 1,
-           "measured on 'NVIDIA H100 80GB HBM3', the cluster has 'A100-SXM4-80GB'");
-    expect("import t.csv --cluster-out d.json --onto pcie-box", 1,
-           "the tables have 8 ranks on a node");
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,2,1,NVIDIA H100 PCIe,1048576,90\n");
+    EXPECT(
+        "cost -c c.json --ranks", {"8 --bytes 1MiB", 0, "measured"},
+        {"8 --bytes 4KiB",
+         0,
+         "30.101 us", /* 2 x 15.051 */
+         {"scaled by NCCL's model, constants of NVIDIA/nccl v2.30.7-1"}},
+        {"8 --bytes 4KiB --format json", 0, "\"constants\": \"constants of NVIDIA/nccl v2.30.7-1"},
+        {"16 --bytes 1MiB", 0, "nccl "});
+    EXPECT("import t.csv --cluster-out d.json --onto",
+           {"dgx-a100", 1, "measured on 'NVIDIA H100 80GB HBM3', the cluster has 'A100-SXM4-80GB'"},
+           {"pcie-box", 1, "the tables have 8 ranks on a node"});
+    put_table("all_reduce,2,1,NVIDIA H100 PCIe,1048576,90\n");
     expect("import t.csv --cluster-out d.json --onto dgx-h100", 1,
            "measured on 'NVIDIA H100 PCIe', the cluster has 'H100-SXM5-80GB'");
     expect("cost -c dgx-h100 --measured t.csv", 0, "note: all_reduce was measured on 'NVIDIA H100");
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1073741824,2000\n");
+    put_table("all_reduce,8,1,H100,1073741824,2000\n");
     expect("import t.csv --cluster-out d.json --onto dgx-h100", 1,
            "all_reduce on 8 ranks of 1 node reaches 536.9 GB/s, the cluster's links carry 370.8");
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,16,2,H100,8,70\n"
-                                           "all_reduce,16,2,H100,1073741824,9000\n");
+    put_table("all_reduce,16,2,H100,8,70\n"
+              "all_reduce,16,2,H100,1073741824,9000\n");
     expect("import t.csv --cluster-out d.json --onto dgx-h100", 0,
            "times NCCL's model on 'dgx-h100' at 1.00 GiB: was it measured on this fabric?");
-    expect("cost -c dgx-h100 --measured t.csv", 0, "takes 2 times the model at 1.00 GiB");
-    expect("cost -c dgx-a100 --measured t.csv", 0,
-           "note: all_reduce was measured on 'H100', 'dgx-a100' has 'A100-SXM4-80GB'");
+    EXPECT("cost --measured t.csv -c", {"dgx-h100", 0, "takes 2 times the model at 1.00 GiB"},
+           {"dgx-a100", 0,
+            "note: all_reduce was measured on 'H100', 'dgx-a100' has 'A100-SXM4-80GB'"});
     expect("import t.csv -o w.json --onto dgx-h100", 2, "--onto goes with --cluster-out");
 }
 
@@ -259,24 +258,31 @@ TEST_WITH(tables_are_laid_onto_a_cluster, fixture_open, fixture_close)
  * a rate that a network has are on two racks. */
 TEST_WITH(trays_of_a_rack_are_one_node, fixture_open, fixture_close)
 {
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,72,18,GB200,8589934592,20299\n");
-    expect("import t.csv --cluster-out c.json --onto gb200", 0, "c.json: gb200");
-    expect("cost -c c.json --ranks 72 --nodes 1 --bytes 8GiB", 0, "20.299 ms");
-    expect("cost -c c.json --ranks 72 --nodes 1 --bytes 8GiB", 0, "measured");
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,128,32,GB200,8589934592,21493\n");
-    expect("import t.csv --cluster-out c.json --onto gb200", 0, "c.json: gb200");
-    expect("cost -c c.json --ranks 128 --nodes 2 --bytes 8GiB", 0, "measured");
-    fixture_put(fixture_path("t.csv"), CSV "all_gather,8,2,GB300,8589934592,21012\n");
-    expect("import t.csv --cluster-out c.json --onto gb300", 0, "c.json: gb300");
-    expect("cost -c c.json --op all_gather --ranks 8 --nodes 2 --bytes 8GiB", 0, "measured");
+    static const struct {
+        const char *row, *cluster, *args, *time;
+    } cases[] = {
+        {"all_reduce,72,18,GB200,8589934592,20299\n", "gb200", "--ranks 72 --nodes 1", "20.299 ms"},
+        {"all_reduce,128,32,GB200,8589934592,21493\n", "gb200", "--ranks 128 --nodes 2", ""},
+        {"all_gather,8,2,GB300,8589934592,21012\n", "gb300", "--op all_gather --ranks 8 --nodes 2",
+         ""},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put_table(cases[i].row);
+        lapwingf("import t.csv --cluster-out c.json --onto %s --force", cases[i].cluster);
+        const char *out = lapwingf("cost -c c.json --bytes 8GiB %s", cases[i].args);
+        has(out, "measured");
+        has(out, cases[i].time);
+    }
 }
 
 /* Hosts of one domain that are asked for as nodes. */
 TEST_WITH(hosts_of_a_domain_are_said_not_to_be_nodes, fixture_open, fixture_close)
 {
-    expect("cost -c gb200 --ranks 72 --nodes 18 --bytes 1GiB", 0,
-           "NVLink domain of 72 devices: these are 18 domains; --nodes 1 takes");
-    assert_null(strstr(lapwing("cost -c gb200 --ranks 144 --nodes 2 --bytes 1GiB", NULL), "note"));
+    EXPECT("cost -c gb200 --bytes 1GiB",
+           {"--ranks 72 --nodes 18", 0,
+            "NVLink domain of 72 devices: these are 18 domains; --nodes 1 takes"},
+           {"--ranks 144 --nodes 2", 0, .lacks = "note"});
 }
 
 static const char log_text[] =
@@ -292,25 +298,27 @@ TEST_WITH(another_network_is_told, fixture_open, fixture_close)
     fixture_put(fixture_path("t.log"), log_text);
     expect("import t.log --cluster-out c.json --onto dgx-h100", 0,
            "note: the log's network is 'AWS Libfabric', that of 'dgx-h100' is 'NDR InfiniBand'");
-    expect("cost -c dgx-h100 --measured t.log", 0, "note: the log's network is 'AWS Libfabric'");
-    lapwing("cost -c p5 --measured t.log", NULL);
-    assert_null(strstr(lapwing("cost -c p5 --measured t.log", NULL), "network"));
+    EXPECT("cost --measured t.log -c",
+           {"dgx-h100", 0, "note: the log's network is 'AWS Libfabric'"},
+           {"p5", 0, .lacks = "network"});
 }
 
 /* 28.014 us by the model against 35.018: 20 % too fast. */
 TEST_WITH(measured_rows_stand_beside_the_model, fixture_open, fixture_close)
 {
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1048576,35.018\n");
-    expect("cost -c dgx-h100 --measured t.csv", 0, "28.014 us  35.018 us  -20.0 %  nccl");
-    expect("cost -c dgx-h100 --measured t.csv", 0, "1 row on 'dgx-h100': mean error 20.0 %");
-    expect("cost -c dgx-h100 --measured t.csv --format json", 0, "\"mean_abs_error_pct\": 20.0");
-    expect("cost -c dgx-h100 --measured t.csv --format csv", 0,
-           "all_reduce,8,1,1048576,28014,35018,-20.0");
-    expect("cost -c dgx-h100 --measured t.csv --algorithm nccl:tree/ll128", 0, "45.069 us");
-    expect("cost -c dgx-h100 --measured t.csv --algorithm nccl:collnet-direct", 1,
-           "by nccl:collnet-direct on 8 ranks of 1 node here (CollNet needs nccl.collnet)");
-    fixture_put(fixture_path("u.csv"), CSV "broadcast,8,1,H100,1048576,35.018\n");
-    expect("cost -c dgx-h100 --measured u.csv --algorithm nccl:tree", 0,
+    put_table("all_reduce,8,1,H100,1048576,35.018\n");
+    EXPECT("cost -c dgx-h100 --measured",
+           {"t.csv",
+            0,
+            "28.014 us  35.018 us  -20.0 %  nccl",
+            {"1 row on 'dgx-h100': mean error 20.0 %"}},
+           {"t.csv --format json", 0, "\"mean_abs_error_pct\": 20.0"},
+           {"t.csv --format csv", 0, "all_reduce,8,1,1048576,28014,35018,-20.0"},
+           {"t.csv --algorithm nccl:tree/ll128", 0, "45.069 us"},
+           {"t.csv --algorithm nccl:collnet-direct", 1,
+            "by nccl:collnet-direct on 8 ranks of 1 node here (CollNet needs nccl.collnet)"});
+    put_table("broadcast,8,1,H100,1048576,35.018\n");
+    expect("cost -c dgx-h100 --measured t.csv --algorithm nccl:tree", 0,
            "note: NCCL has no nccl:tree for broadcast: its own choice is shown");
     fixture_put(fixture_path("no.csv"), "a,b\n1,2\n");
     expect("cost -c dgx-h100 --measured no.csv", 1,
@@ -319,16 +327,16 @@ TEST_WITH(measured_rows_stand_beside_the_model, fixture_open, fixture_close)
 
 TEST_WITH(options_may_not_contradict_a_measured_file, fixture_open, fixture_close)
 {
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1048576,35.018\n");
+    put_table("all_reduce,8,1,H100,1048576,35.018\n");
     fixture_put(fixture_path("t.log"), log_text);
-    expect("cost -c dgx-h100 --measured t.csv --op all_gather", 1,
-           "t.csv:2: --op all_gather: the file says all_reduce: leave --op out");
-    expect("cost -c dgx-h100 --measured t.csv --ranks 16", 1, "--ranks 16: the file says 8");
-    expect("cost -c dgx-h100 --measured t.csv --nodes 2", 1, "--nodes 2: the file says 1");
-    expect("cost -c dgx-h100 --measured t.log --op all_gather", 1,
-           "--op all_gather: the file says all_reduce");
-    expect("cost -c dgx-h100 --measured t.csv --op all_reduce --ranks 8 --nodes 1", 0, "1 row on");
-    expect("cost -c dgx-h100 --measured t.log --op all_reduce", 0, "1 row on");
+    EXPECT("cost -c dgx-h100 --measured",
+           {"t.csv --op all_gather", 1,
+            "t.csv:2: --op all_gather: the file says all_reduce: leave --op out"},
+           {"t.csv --ranks 16", 1, "--ranks 16: the file says 8"},
+           {"t.csv --nodes 2", 1, "--nodes 2: the file says 1"},
+           {"t.log --op all_gather", 1, "--op all_gather: the file says all_reduce"},
+           {"t.csv --op all_reduce --ranks 8 --nodes 1", 0, "1 row on"},
+           {"t.log --op all_reduce", 0, "1 row on"});
 }
 
 /* A table of one node does not apply to several; both the cost and the run say so. */
@@ -337,46 +345,43 @@ TEST_WITH(a_table_of_another_place_is_said_not_to_count, fixture_open, fixture_c
     static const char remark[] = "no measured table applies to this group (all_reduce: 8 "
                                  "ranks of 1 node), modelled by nccl";
 
-    fixture_put(fixture_path("t.csv"), CSV "all_reduce,8,1,H100,1048576,60\n"
-                                           "all_reduce,8,1,H100,67108864,400\n");
+    put_table("all_reduce,8,1,H100,1048576,60\n"
+              "all_reduce,8,1,H100,67108864,400\n");
     expect("import t.csv --onto dgx-h100 --cluster-out mine.json", 0, "");
-    expect("cost -c mine.json --ranks 16 --nodes 2 --bytes 1MiB", 0, "no measured table applies");
-    expect("cost -c mine.json --ranks 16 --nodes 2 --bytes 1MiB --format json", 0, remark);
-    assert_null(strstr(lapwing("cost -c mine.json --ranks 8 --bytes 1MiB", NULL), "measured t"));
+    EXPECT("cost -c mine.json --bytes 1MiB --ranks",
+           {"16 --nodes 2", 0, "no measured table applies"},
+           {"16 --nodes 2 --format json", 0, remark}, {"8", 0, .lacks = "measured t"});
     expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
-    expect("sim -w w.json -c mine.json --dp 16 --no-db", 0, "no measured table applies");
-    expect("sim -w w.json -c mine.json --dp 16 --no-db --format json", 0, remark);
-    assert_null(strstr(lapwing("sim -w w.json -c mine.json --dp 8 --no-db", NULL), "measured t"));
+    EXPECT("sim -w w.json -c mine.json --no-db --dp", {"16", 0, "no measured table applies"},
+           {"16 --format json", 0, remark}, {"8", 0, .lacks = "measured t"});
 }
 
 /* What a run leaves out is said where its figures are. */
 TEST_WITH(communicators_that_do_not_share_nvlinks_are_said_not_to, fixture_open, fixture_close)
 {
     expect("model gpt2 --device dgx-h100 -o w.json", 0, "");
-    expect("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db", 0, "no such term unless");
-    expect("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db --published-interference", 0,
-           "interference: fair_links = 1");
+    EXPECT("sim -w w.json -c dgx-h100 --dp 4 --tp 2 --no-db", {"", 0, "no such term unless"},
+           {"--published-interference", 0, "interference: fair_links = 1"});
 }
 
 /* A cluster whose library is nccl and that does not say which device it has. */
 TEST_WITH(times_without_the_model_of_nccl_are_said_to_be, fixture_open, fixture_close)
 {
-    expect("cost -c a100-pcie-8 --ranks 6 --nodes 2 --bytes 1MiB", 0,
-           "NCCL's own choice is not modelled without nccl.compute_capability: alpha-beta");
-    expect("cost -c a100-pcie-8 --ranks 6 --nodes 2 --bytes 1MiB --format json", 0,
-           "not modelled without nccl.compute_capability");
-    assert_null(strstr(lapwing("cost -c v100-ib --ranks 8 --bytes 1MiB", NULL), "not modelled"));
-    expect("cost -c v100-ib --ranks 8 --bytes 1MiB", 0, "NVIDIA/nccl v2.30.7-1");
+    EXPECT("cost --bytes 1MiB -c",
+           {"a100-pcie-8 --ranks 6 --nodes 2", 0,
+            "NCCL's own choice is not modelled without nccl.compute_capability: alpha-beta"},
+           {"a100-pcie-8 --ranks 6 --nodes 2 --format json", 0,
+            "not modelled without nccl.compute_capability"},
+           {"v100-ib --ranks 8", 0, "NVIDIA/nccl v2.30.7-1", .lacks = "not modelled"});
 }
 
 TEST_WITH(rccl_is_not_taken_for_nccl, fixture_open, fixture_close)
 {
     expect("model gpt2 --device mi300x -o w.json", 0, "");
     expect("sim -w w.json -c mi300x --dp 8 --no-db", 0, "RCCL's own choice is not modelled");
-    expect("recommend w.json -c mi300x --dp 8", 0, "RCCL's own choice is not modelled");
-    expect("recommend w.json -c mi300x --dp 8 --format json", 0,
-           "\"RCCL's own choice is not modelled");
-    expect("cost -c mi300x --ranks 8 --bytes 1MiB", 0,
-           "RCCL's own choice is not modelled: alpha-beta times on the links of 'mi300x'");
-    expect("cost -c mi300x --ranks 8 --bytes 1MiB --algorithm nccl", 1, "nccl.compute_capability");
+    EXPECT("recommend w.json -c mi300x --dp 8", {"", 0, "RCCL's own choice is not modelled"},
+           {"--format json", 0, "\"RCCL's own choice is not modelled"});
+    EXPECT("cost -c mi300x --ranks 8 --bytes 1MiB",
+           {"", 0, "RCCL's own choice is not modelled: alpha-beta times on the links of 'mi300x'"},
+           {"--algorithm nccl", 1, "nccl.compute_capability"});
 }

@@ -187,14 +187,14 @@ TEST(barriers_and_lone_ranks_have_no_bound)
 
 TEST_WITH(nodes_that_are_not_full_are_named, fixture_open, fixture_close)
 {
-    expect("cost -c dgx-h100 --ranks 17 --bytes 1GiB", 0, "3 nodes of 'dgx-h100': 8, 8, 1 ranks\n");
-    expect("cost -c dgx-h100 --ranks 18 --bytes 1GiB", 0, "3 nodes of 'dgx-h100': 6, 6, 6 ranks\n");
-    expect("cost -c dgx-h100 --ranks 20 --bytes 1GiB", 0, "3 nodes of 'dgx-h100': 8, 8, 4 ranks\n");
-    expect("cost -c dgx-h100 --ranks 24 --bytes 1GiB", 0, "3 nodes of 'dgx-h100'\n");
-    expect("cost -c dgx-h100 --ranks 9 --nodes 8 --bytes 1GiB", 0, ": 1 node of 2 ranks, 7 of 1\n");
-    expect("cost -c dgx-h100 --ranks 8 --nodes 8 --bytes 1GiB", 0, "8 nodes of 'dgx-h100': 1 rank "
-                                                                   "each\n");
-    expect("cost -c dgx-h100 --ranks 131 --bytes 1GiB", 0, ": 16 nodes of 8 ranks, 1 of 3\n");
+    EXPECT("cost -c dgx-h100 --bytes 1GiB --ranks",
+           {"17", 0, "3 nodes of 'dgx-h100': 8, 8, 1 ranks\n"},
+           {"18", 0, "3 nodes of 'dgx-h100': 6, 6, 6 ranks\n"},
+           {"20", 0, "3 nodes of 'dgx-h100': 8, 8, 4 ranks\n"},
+           {"24", 0, "3 nodes of 'dgx-h100'\n"},
+           {"9 --nodes 8", 0, ": 1 node of 2 ranks, 7 of 1\n"},
+           {"8 --nodes 8", 0, "8 nodes of 'dgx-h100': 1 rank each\n"},
+           {"131", 0, ": 16 nodes of 8 ranks, 1 of 3\n"});
 }
 
 TEST(no_shape_beats_the_links)
