@@ -172,12 +172,29 @@ static bool sums_8_bits(const struct option *o, const char *value)
                   strcmp(o->shown.name, "comm-hook") == 0);
 }
 
+/* Words that mean another one. */
+static const struct {
+    const char *option, *word, *means;
+} aliases[] = {
+    {"bucket-policy", "c10d", "c10d-2"},
+    {"launch-order", "completion", "completion-order"},
+    {"cp-comm-type", "allgather", "all-gather"},
+    {"cp-comm-type", "ring", "p2p"},
+};
+
 static enum lw_status bad_word(const struct option *o, const char *value, struct lw_err *err)
 {
+    const char *words[64] = {NULL};
     char all[64] = "";
+    size_t n = 0;
 
+    for (; o->shown.values[n]; n++)
+        words[n] = o->shown.values[n];
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(o->shown.name, aliases[i].option) == 0)
+            words[n++] = aliases[i].word;
     if (!sums_8_bits(o, value))
-        return lw_fail_word(err, o->shown.name, value, o->shown.values);
+        return lw_fail_word(err, o->shown.name, value, words);
     for (int i = 0; o->shown.values[i]; i++)
         lw_err_word(all, sizeof all, o->shown.values[i]);
     return lw_fail(err, LW_EINVAL,
@@ -194,16 +211,6 @@ static void dashed(char *to, size_t room, const char *text)
         if (*to == '_')
             *to = '-';
 }
-
-/* Words that mean another one. */
-static const struct {
-    const char *option, *word, *means;
-} aliases[] = {
-    {"bucket-policy", "c10d", "c10d-2"},
-    {"launch-order", "completion", "completion-order"},
-    {"cp-comm-type", "allgather", "all-gather"},
-    {"cp-comm-type", "ring", "p2p"},
-};
 
 static enum lw_status set_word(const struct option *o, void *field, const char *value,
                                struct lw_err *err)

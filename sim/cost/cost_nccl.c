@@ -117,6 +117,14 @@ static enum lw_status node_of(const struct lw_cluster *c, const struct sim_nccl_
     return LW_OK;
 }
 
+/* The link reaches less than what its adapters report. */
+static bool is_slow(const struct lw_cluster *c)
+{
+    struct lw_figure reported = c->nccl.adapter_bytes_per_s;
+
+    return lw_figure_is_set(reported) && adapter_gbs(c) * 1e9 < reported.value * (1 - 1e-9);
+}
+
 /* What the links and groups side by side leave of the rate that the adapters report; 0: all of
  * it. */
 static double left_gbs(const struct lw_cluster *c, const struct sim_nccl_node *node)
@@ -380,9 +388,8 @@ static enum lw_status collective(const struct lw_cluster *c, const struct lw_cos
                                    .constants = comm->version->source,
                                    .detail = instead                ? "own choice"
                                              : comm->inter_gbs == 0 ? "model"
-                                             : lw_figure_is_set(c->nccl.adapter_bytes_per_s)
-                                                 ? "slow adapter"
-                                                 : "shared adapter",
+                                             : is_slow(c)           ? "slow adapter"
+                                                                    : "shared adapter",
                                    .instead = instead,
                                    .algorithm = sim_nccl_algorithm_name(x.algorithm),
                                    .protocol = sim_nccl_protocol_name(x.protocol),

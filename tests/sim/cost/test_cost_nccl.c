@@ -353,6 +353,10 @@ TEST(a_port_that_reaches_less_than_it_reports_is_searched_with_what_it_reports)
     struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 30, 32, 4, RING_SIMPLE);
     assert_true(fabs(a.bytes_per_s * 1e-9 - 4 * 1.75 * ring) < 1e-6);
     assert_string_equal(a.detail, "slow adapter");
+    c.links[1].bytes_per_s.value = 12.5e9; /* as reported: two ranks share it with others */
+    a = ask(&c, LW_OP_ALL_REDUCE, 1 << 30, 2, 2, RING_SIMPLE);
+    assert_string_equal(a.detail, "shared adapter");
+    c.links[1].bytes_per_s.value = 1.75e9;
     struct lw_cost_answer send = ask(&c, LW_OP_SEND, 1 << 30, 2, 2, LW_REDUCER_AUTO);
     assert_true(fabs(send.bytes_per_s - 1.75e9 / 2) < 1);
     c.nccl.adapter_bytes_per_s.value = 1.75e9;
