@@ -9,98 +9,47 @@
 #include <string.h>
 
 /* Order within a row: LL, LL128, Simple. Order of rows: tree, ring, CollNet direct, CollNet chain,
- * NVLS, NVLSTree, PAT. */
-static const struct sim_nccl_latencies latencies_2_19 = {
-    {{6.8, 14, 0}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {0}},
-    {
-        {{.6, 1.25, 28}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 23}, {0, 0, 23}, {0}},
-        {{1, 1.9, 28}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0}},
-        {{5, 8.5, 28}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 14}, {0}},
-    },
-};
-static const struct sim_nccl_latencies latencies_2_21 = {
-    {{6.8, 14, 0}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {0}},
-    {
-        {{.6, 1.25, 28}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25}, {0}},
-        {{1, 1.9, 28}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0}},
-        {{5, 8.5, 28}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 14}, {0}},
-    },
-};
-static const struct sim_nccl_latencies latencies_2_23 = {
-    {{6.8, 14, 8.4}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {8, 8, 8}},
-    {
-        {{.6, 1.25, 4}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25},
-         {0, 0, 4}},
-        {{1, 1.9, 4}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0, 0, 4}},
-        {{5, 8.5, 14}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 14}, {0, 0, 14}},
-    },
-};
-static const struct sim_nccl_latencies latencies_2_30 = {
-    {{6.8, 14, 8.4}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {8, 8, 8}},
-    {
-        {{.6, 1.25, 4}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, 25}, {0, 0, 25},
-         {0, 0, 4}},
-        {{1, 1.9, 4}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0, 0, 4}},
-        {{5, 8.5, 14}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18}, {0, 0, 20.9}, {0, 0, 14}},
-    },
-};
+ * NVLS, NVLSTree, PAT. What changed between versions: Simple of trees (base, inside a node, between
+ * nodes), NVLS and NVLSTree inside a node, NVLSTree between nodes, PAT (base, inside, between). */
+#define LATENCIES(tree, tree_in, tree_net, nvls, nvls_tree_net, pat, pat_in, pat_net)           \
+    {{{6.8, 14, tree}, {6.6, 14, 8.4}, {0}, {0}, {0}, {0}, {pat, pat, pat}},                    \
+     {{{.6, 1.25, tree_in}, {.6, 1.9, 3.4}, {0, 0, 3.7}, {0, 0, 2.8}, {0, 0, nvls},             \
+       {0, 0, nvls}, {0, 0, pat_in}},                                                           \
+      {{1, 1.9, tree_in}, {1, 2.5, 5.7}, {0, 0, 3.7}, {0, 0, 2.8}, {0}, {0}, {0, 0, pat_in}},   \
+      {{5, 8.5, tree_net}, {2.7, 4, 14}, {0, 0, 31}, {0, 0, 30}, {0, 0, 18},                    \
+       {0, 0, nvls_tree_net}, {0, 0, pat_net}}}}
+static const struct sim_nccl_latencies
+    latencies_2_19 = LATENCIES(0, 28, 28, 23, 14, 0, 0, 0),
+    latencies_2_21 = LATENCIES(0, 28, 28, 25, 14, 0, 0, 0),
+    latencies_2_23 = LATENCIES(8.4, 4, 14, 25, 14, 8, 4, 14),
+    latencies_2_28_9 = LATENCIES(8.4, 4, 14, 25, 20.9, 8, 4, 14);
 
-/* Order of rows: Volta, Ampere, Hopper, Blackwell (before 2.25 NCCL counts Blackwell as Hopper). */
-static const struct sim_nccl_bandwidths bandwidths_2_19 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {87.7, 22.5, 19}, {87.7, 22.5, 19}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {36.7, 36.7, 36.7}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {36.7, 36.7, 29}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {38.7, 41.4, 36}},
-};
-static const struct sim_nccl_bandwidths bandwidths_2_21 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {141, 45, 35}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {36.7, 36.7, 36.7}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {36.7, 36.7, 29}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {38.7, 41.4, 36}},
-};
-static const struct sim_nccl_bandwidths bandwidths_2_25 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 73.4, 73.4}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {73.4, 73.4, 58}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {77.4, 82.8, 72}},
-};
-static const struct sim_nccl_bandwidths bandwidths_2_28 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 73.4, 73.4}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
-    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.1}},
-};
-
-static const struct sim_nccl_bandwidths bandwidths_2_28_9 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {73.4, 34.6, 73.4}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
-    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}},
-};
-
-static const struct sim_nccl_bandwidths bandwidths_2_29_2 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {34.5, 34.6, 34.5}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
-    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}},
-};
-static const struct sim_nccl_bandwidths bandwidths_2_29_7 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
-    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 43.8}},
-};
-static const struct sim_nccl_bandwidths bandwidths_2_30 = {
-    .ll = {{39, 39, 20.4}, {87.7, 22.5, 19}, {141, 45, 35}, {282, 90, 70}},
-    .ring_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 36.7}, {40, 40, 40}},
-    .tree_ll128 = {{20, 20, 20}, {20, 20, 20}, {36.7, 36.7, 29}, {55.6, 31.67, 20}},
-    .tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {38.7, 41.4, 36}, {70, 42.8, 24}},
-    .nvls_tree = {{26.5, 18.5, 10}, {24, 23.6, 17.8}, {0, 57.7, 45.5}, {0, 96, 80}},
-};
+/* Order of rows: Volta, Ampere, Hopper, Blackwell (before 2.25 NCCL counts Blackwell as Hopper).
+ * What changed between versions: LL of Hopper, and all of Blackwell. nvls_tree: before 2.28 none. */
+#define CAPS(one, two, more) {one, two, more}
+#define BANDWIDTHS(hopper_ll, of_ll, of_ring, of_tree_ll128, of_tree, ...)                      \
+    {.ll = {CAPS(39, 39, 20.4), CAPS(87.7, 22.5, 19), hopper_ll, of_ll},                        \
+     .ring_ll128 = {CAPS(20, 20, 20), CAPS(20, 20, 20), CAPS(36.7, 36.7, 36.7), of_ring},       \
+     .tree_ll128 = {CAPS(20, 20, 20), CAPS(20, 20, 20), CAPS(36.7, 36.7, 29), of_tree_ll128},   \
+     .tree = {CAPS(26.5, 18.5, 10), CAPS(24, 23.6, 17.8), CAPS(38.7, 41.4, 36), of_tree},       \
+     __VA_ARGS__}
+#define FROM_2_28(ring_one, ring_two, ring_more, nvls_tree_more)                                \
+    BANDWIDTHS(CAPS(141, 45, 35), CAPS(282, 90, 70), CAPS(ring_one, ring_two, ring_more),       \
+               CAPS(55.6, 31.67, 20), CAPS(70, 42.8, 24),                                       \
+               .nvls_tree = {CAPS(26.5, 18.5, 10), CAPS(24, 23.6, 17.8), CAPS(0, 57.7, 45.5),   \
+                             CAPS(0, 96, nvls_tree_more)})
+static const struct sim_nccl_bandwidths
+    bandwidths_2_19 = BANDWIDTHS(CAPS(87.7, 22.5, 19), CAPS(87.7, 22.5, 19),
+                                 CAPS(36.7, 36.7, 36.7), CAPS(36.7, 36.7, 29), CAPS(38.7, 41.4, 36)),
+    bandwidths_2_21 = BANDWIDTHS(CAPS(141, 45, 35), CAPS(141, 45, 35), CAPS(36.7, 36.7, 36.7),
+                                 CAPS(36.7, 36.7, 29), CAPS(38.7, 41.4, 36)),
+    bandwidths_2_25 = BANDWIDTHS(CAPS(141, 45, 35), CAPS(282, 90, 70), CAPS(73.4, 73.4, 73.4),
+                                 CAPS(73.4, 73.4, 58), CAPS(77.4, 82.8, 72)),
+    bandwidths_2_28 = FROM_2_28(73.4, 73.4, 73.4, 43.1),
+    bandwidths_2_28_9 = FROM_2_28(73.4, 34.6, 73.4, 43.8),
+    bandwidths_2_29_2 = FROM_2_28(34.5, 34.6, 34.5, 43.8),
+    bandwidths_2_29_7 = FROM_2_28(40, 40, 40, 43.8),
+    bandwidths_2_30 = FROM_2_28(40, 40, 40, 80);
 
 /* Speeds of a channel that the graph search tries, in src/graph/search.cc of the tag: falling, 0
  * after the last. Rows: up to Ampere, Hopper, Blackwell (before 2.25 that of Hopper). */
@@ -113,80 +62,49 @@ static const struct sim_nccl_bandwidths bandwidths_2_30 = {
 #define HOPPER_INTER SPEEDS(48, 45, 42, FROM_40)
 #define BLACKWELL_INTRA SPEEDS(90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18)
 #define BLACKWELL_INTRA_45 SPEEDS(90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18)
-static const struct sim_nccl_speeds speeds_2_19 = {
-    {OLDER_INTRA, SPEEDS(60, 50, 40, 30, 24, 20, 15, 12, 6, 3),
-     SPEEDS(60, 50, 40, 30, 24, 20, 15, 12, 6, 3)},
-    {OLDER_INTER, HOPPER_INTER, HOPPER_INTER}};
-static const struct sim_nccl_speeds speeds_2_21 = {{OLDER_INTRA, HOPPER_INTRA, HOPPER_INTRA},
-                                                   {OLDER_INTER, HOPPER_INTER, HOPPER_INTER}};
-static const struct sim_nccl_speeds speeds_2_25 = {
-    {OLDER_INTRA, HOPPER_INTRA, SPEEDS(90, 80, 70, 60, 50, 40, 30, 24, 20, 19)},
-    {OLDER_INTER, HOPPER_INTER, HOPPER_INTER}};
-static const struct sim_nccl_speeds speeds_2_27 = {
-    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA},
-    {OLDER_INTER, HOPPER_INTER, SPEEDS(47.9, 45, 42, FROM_40)}};
-static const struct sim_nccl_speeds speeds_2_27_5 = {
-    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA},
-    {OLDER_INTER, HOPPER_INTER, SPEEDS(48, 45.1, 42, FROM_40)}};
-static const struct sim_nccl_speeds speeds_2_27_6 = {
-    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA},
-    {OLDER_INTER, HOPPER_INTER, SPEEDS(96, 48, 45.1, 42, FROM_40)}};
-static const struct sim_nccl_speeds speeds_2_29_2 = {
-    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA_45},
-    {OLDER_INTER, HOPPER_INTER, SPEEDS(96, 48, 45.1, 42, FROM_40)}};
-static const struct sim_nccl_speeds speeds_2_29_7 = {
-    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA_45},
-    {OLDER_INTER, HOPPER_INTER, SPEEDS(96, 80, 48, 45.1, 42, FROM_40)}};
-static const struct sim_nccl_speeds speeds_2_30 = {
-    {OLDER_INTRA, HOPPER_INTRA, BLACKWELL_INTRA_45},
-    {OLDER_INTER, HOPPER_INTER, SPEEDS(96, 86, 80, 48, 45.1, 42, FROM_40)}};
+#define SPEEDS_OF(hopper_intra, intra, inter) \
+    {{OLDER_INTRA, hopper_intra, intra}, {OLDER_INTER, HOPPER_INTER, inter}}
+static const struct sim_nccl_speeds
+    speeds_2_19 = SPEEDS_OF(SPEEDS(60, 50, 40, 30, 24, 20, 15, 12, 6, 3),
+                            SPEEDS(60, 50, 40, 30, 24, 20, 15, 12, 6, 3), HOPPER_INTER),
+    speeds_2_21 = SPEEDS_OF(HOPPER_INTRA, HOPPER_INTRA, HOPPER_INTER),
+    speeds_2_25 = SPEEDS_OF(HOPPER_INTRA, SPEEDS(90, 80, 70, 60, 50, 40, 30, 24, 20, 19),
+                            HOPPER_INTER),
+    speeds_2_27 = SPEEDS_OF(HOPPER_INTRA, BLACKWELL_INTRA, SPEEDS(47.9, 45, 42, FROM_40)),
+    speeds_2_27_5 = SPEEDS_OF(HOPPER_INTRA, BLACKWELL_INTRA, SPEEDS(48, 45.1, 42, FROM_40)),
+    speeds_2_27_6 = SPEEDS_OF(HOPPER_INTRA, BLACKWELL_INTRA, SPEEDS(96, 48, 45.1, 42, FROM_40)),
+    speeds_2_29_2 = SPEEDS_OF(HOPPER_INTRA, BLACKWELL_INTRA_45, SPEEDS(96, 48, 45.1, 42, FROM_40)),
+    speeds_2_29_7 = SPEEDS_OF(HOPPER_INTRA, BLACKWELL_INTRA_45,
+                              SPEEDS(96, 80, 48, 45.1, 42, FROM_40)),
+    speeds_2_30 = SPEEDS_OF(HOPPER_INTRA, BLACKWELL_INTRA_45,
+                            SPEEDS(96, 86, 80, 48, 45.1, 42, FROM_40));
 
-#define SOURCE(tag) "constants of NVIDIA/nccl " tag ", src/graph/tuning.cc"
-
+/* Since which version, and before which, a rule holds. */
+#define RULES(n)                                                                                \
+    {.ring_ll_quarter = (n) < 22100, .before_2_23 = (n) < 22300, .exposed_net = (n) >= 22300,   \
+     .has_pat = (n) >= 22300, .collnet_gathers = (n) >= 22000,                                  \
+     .collnet_by_share = (n) >= 22000 && (n) < 22700,                                           \
+     .nvls_gather_by_ranks = (n) >= 22700 && (n) < 22800, .nvls_by_efficiency = (n) >= 22800,   \
+     .nvls_tree_corrected = (n) >= 22902, .nvls_arity = (n) < 22100 ? 8 : 32,                   \
+     .least_nvls_ranks = (n) < 23000 ? 3 : 2}
+#define VERSION(name, tag, n, latencies, bandwidths, speeds)                                    \
+    {name, "constants of NVIDIA/nccl " tag ", src/graph/tuning.cc", n, &latencies, &bandwidths, \
+     &speeds, (n) < 22300 ? 0 : (n) < 22400 ? .85 : .75, RULES(n)}
 static const struct sim_nccl_version versions[] = {
-    {"2.19", SOURCE("v2.19.3-1"), 21900, &latencies_2_19, &bandwidths_2_19, &speeds_2_19, 0,
-     {.ring_ll_quarter = true, .before_2_23 = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
-    {"2.20", SOURCE("v2.20.5-1"), 22000, &latencies_2_19, &bandwidths_2_19, &speeds_2_19, 0,
-     {.ring_ll_quarter = true, .before_2_23 = true, .collnet_gathers = true,
-      .collnet_by_share = true, .nvls_arity = 8, .least_nvls_ranks = 3}},
-    {"2.21", SOURCE("v2.21.5-1"), 22100, &latencies_2_21, &bandwidths_2_21, &speeds_2_21, 0,
-     {.before_2_23 = true, .collnet_gathers = true, .collnet_by_share = true, .nvls_arity = 32,
-      .least_nvls_ranks = 3}},
-    {"2.23", SOURCE("v2.23.4-1"), 22300, &latencies_2_23, &bandwidths_2_21, &speeds_2_21, .85,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.24", SOURCE("v2.24.3-1"), 22400, &latencies_2_23, &bandwidths_2_21, &speeds_2_21, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.25", SOURCE("v2.25.1-1"), 22500, &latencies_2_23, &bandwidths_2_25, &speeds_2_25, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .collnet_by_share = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.27", SOURCE("v2.27.3-1"), 22700, &latencies_2_23, &bandwidths_2_25, &speeds_2_27, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.27.5", SOURCE("v2.27.5-1"), 22705, &latencies_2_23, &bandwidths_2_25, &speeds_2_27_5, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.27.6", SOURCE("v2.27.6-1"), 22706, &latencies_2_23, &bandwidths_2_25, &speeds_2_27_6, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_gather_by_ranks = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.28", SOURCE("v2.28.3-1"), 22800, &latencies_2_23, &bandwidths_2_28, &speeds_2_27_6, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.28.9", SOURCE("v2.28.9-1"), 22809, &latencies_2_30, &bandwidths_2_28_9, &speeds_2_27_6, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.29.2", SOURCE("v2.29.2-1"), 22902, &latencies_2_30, &bandwidths_2_29_2, &speeds_2_29_2, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
-      .nvls_tree_corrected = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.29.7", SOURCE("v2.29.7-1"), 22907, &latencies_2_30, &bandwidths_2_29_7, &speeds_2_29_7, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
-      .nvls_tree_corrected = true,
-      .nvls_arity = 32, .least_nvls_ranks = 3}},
-    {"2.30", SOURCE("v2.30.7-1"), 23000, &latencies_2_30, &bandwidths_2_30, &speeds_2_30, .75,
-     {.exposed_net = true, .has_pat = true, .collnet_gathers = true, .nvls_by_efficiency = true,
-      .nvls_tree_corrected = true, .nvls_arity = 32, .least_nvls_ranks = 2}},
+    VERSION("2.19", "v2.19.3-1", 21900, latencies_2_19, bandwidths_2_19, speeds_2_19),
+    VERSION("2.20", "v2.20.5-1", 22000, latencies_2_19, bandwidths_2_19, speeds_2_19),
+    VERSION("2.21", "v2.21.5-1", 22100, latencies_2_21, bandwidths_2_21, speeds_2_21),
+    VERSION("2.23", "v2.23.4-1", 22300, latencies_2_23, bandwidths_2_21, speeds_2_21),
+    VERSION("2.24", "v2.24.3-1", 22400, latencies_2_23, bandwidths_2_21, speeds_2_21),
+    VERSION("2.25", "v2.25.1-1", 22500, latencies_2_23, bandwidths_2_25, speeds_2_25),
+    VERSION("2.27", "v2.27.3-1", 22700, latencies_2_23, bandwidths_2_25, speeds_2_27),
+    VERSION("2.27.5", "v2.27.5-1", 22705, latencies_2_23, bandwidths_2_25, speeds_2_27_5),
+    VERSION("2.27.6", "v2.27.6-1", 22706, latencies_2_23, bandwidths_2_25, speeds_2_27_6),
+    VERSION("2.28", "v2.28.3-1", 22800, latencies_2_23, bandwidths_2_28, speeds_2_27_6),
+    VERSION("2.28.9", "v2.28.9-1", 22809, latencies_2_28_9, bandwidths_2_28_9, speeds_2_27_6),
+    VERSION("2.29.2", "v2.29.2-1", 22902, latencies_2_28_9, bandwidths_2_29_2, speeds_2_29_2),
+    VERSION("2.29.7", "v2.29.7-1", 22907, latencies_2_28_9, bandwidths_2_29_7, speeds_2_29_7),
+    VERSION("2.30", "v2.30.7-1", 23000, latencies_2_28_9, bandwidths_2_30, speeds_2_30),
 };
 
 enum { N_VERSIONS = sizeof versions / sizeof *versions };
@@ -251,22 +169,16 @@ enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_versi
                    text, known);
 }
 
-const char *sim_nccl_newest(const char *text)
-{
-    const struct sim_nccl_version *newest = &versions[N_VERSIONS - 1];
-
-    return number_of(text) / 100 > newest->number / 100 ? newest->name : NULL;
-}
-
 bool sim_nccl_say_newer(const char *text, char *out, size_t size)
 {
-    const char *newest = sim_nccl_newest(text);
+    const struct sim_nccl_version *newest = &versions[N_VERSIONS - 1];
+    bool newer = number_of(text) / 100 > newest->number / 100;
 
-    if (newest)
+    if (newer)
         snprintf(out, size,
                  "NCCL %s is newer than the newest known constants; those of %s are used", text,
-                 newest);
-    return newest != NULL;
+                 newest->name);
+    return newer;
 }
 
 const char *sim_nccl_algorithm_name(enum sim_nccl_algorithm a)

@@ -87,9 +87,7 @@ struct sim_nccl_version {
  * all. LW_EINVAL: no version number, or one before the first row. */
 enum lw_status sim_nccl_version_of(const char *text, const struct sim_nccl_version **out,
                                    struct lw_err *err);
-/* The newest row's name where `text` is a newer version; else NULL. */
-const char *sim_nccl_newest(const char *text);
-/* ... and the sentence that says so; false: there is nothing to say. */
+/* The sentence that says that `text` is a newer version than the newest row; false: it is not. */
 bool sim_nccl_say_newer(const char *text, char *out, size_t size);
 
 extern const double sim_nccl_nvls_efficiency[SIM_N_NCCL_ARCHS];
