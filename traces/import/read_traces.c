@@ -2,7 +2,7 @@
 #include "traces/import/read_traces.h"
 
 #include "traces/kineto/import_kineto.h"
-#include "traces/import/parallel_files.h"
+#include "shared/base/parallel.h"
 
 struct job {
     const struct traces_reading *reading;
@@ -54,11 +54,11 @@ enum lw_status traces_files_read(const struct traces_reading *r, char **names, i
                                  struct traces_file *out, struct lw_err *err)
 {
     struct job job = {r, names, out};
-    struct traces_work work = {read_one, &job, n, "reading", r->progress};
+    struct lw_parallel_work work = {read_one, &job, n, "reading", r->progress};
 
     for (int i = 0; i < n; i++)
         out[i] = (struct traces_file){0};
-    enum lw_status status = traces_parallel(&work, err);
+    enum lw_status status = lw_parallel(&work, err);
     if (status != LW_OK)
         traces_files_free(out, n);
     return status;

@@ -6,7 +6,7 @@
 #include "shared/base/arena.h"
 #include "traces/kineto/import_kineto.h"
 #include "traces/inspect/inspect_print.h"
-#include "traces/import/parallel_files.h"
+#include "shared/base/parallel.h"
 #include "traces/trace/same_run.h"
 
 struct job {
@@ -111,11 +111,11 @@ enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
                                   const struct traces_bench_hint *hint, struct lw_err *err)
 {
     struct job job = {r, names, reading, hint};
-    struct traces_work work = {read_one, &job, n, "reading", reading->progress};
+    struct lw_parallel_work work = {read_one, &job, n, "reading", reading->progress};
 
     LW_NEW(r->files, n, err);
     r->n = n;
-    enum lw_status status = traces_parallel(&work, err);
+    enum lw_status status = lw_parallel(&work, err);
     if (status == LW_OK && is_one_run(r))
         status = compare_ranks(r, err);
     if (status != LW_OK)

@@ -1,23 +1,23 @@
-/* Files side by side. Threads take numbers from a counter; after a failure no further number is
- * handed out. Numbers go out in order, so every number below one that failed was handed out and
- * is finished before the threads are joined: the lowest failure is the same in any order of
- * completion. Progress is the mean of the files' shares and is reported by one thread at a time. */
-#include "traces/import/parallel_files.h"
+/* Threads take numbers from a counter; after a failure no further number is handed out. Numbers go
+ * out in order, so every number below one that failed was handed out and is finished before the
+ * threads are joined: the lowest failure is the same in any order of completion. Progress is the
+ * mean of the numbers' shares and is reported by one thread at a time. */
+#include "shared/base/parallel.h"
 
 #include <pthread.h>
 #include <sched.h>
 
-enum { MOST_THREADS = 64 };
+enum { MOST_THREADS = 256 };
 
 struct pool {
-    const struct traces_work *work;
+    const struct lw_parallel_work *work;
     pthread_mutex_t lock;
     int next, failed; /* lowest number that failed; n = none */
     struct lw_err err;
-    double shares; /* sum over files */
+    double shares; /* sum over numbers */
 };
 
-struct reporter { /* of one file */
+struct reporter { /* of one number */
     struct pool *pool;
     double share;
 };
@@ -71,12 +71,13 @@ static int n_cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-enum lw_status traces_parallel(const struct traces_work *w, struct lw_err *err)
+enum lw_status lw_parallel(const struct lw_parallel_work *w, struct lw_err *err)
 {
     struct pool p = {.work = w, .lock = PTHREAD_MUTEX_INITIALIZER, .failed = w->n};
     pthread_t threads[MOST_THREADS];
-    int want = n_cores() < w->n ? n_cores() : w->n, n = 0;
+    int want = w->n_threads > 0 ? w->n_threads : n_cores(), n = 0;
 
+    want = want < w->n ? want : w->n;
     want = want < MOST_THREADS ? want : MOST_THREADS;
     while (n < want - 1 && pthread_create(&threads[n], NULL, run, &p) == 0)
         n++; /* fewer threads only take longer */
