@@ -188,10 +188,10 @@ int64_t sim_in_flight_rate(const struct sim_engine *e, const struct lw_cost_quer
 /* Collectives beside which the table of several at once holds: not those that a pair holds for. */
 static int32_t n_alike(const struct sim_engine *e, int32_t rank, enum lw_op_kind op)
 {
-    const int32_t *moving = sim_moving(e, rank);
+    const int32_t *moving = e->ranks[rank].moving;
     enum lw_activity of = lw_activity_of(op);
     enum lw_activity messages = lw_activity_of(LW_OP_SEND); /* not among n_collectives */
-    int32_t n = e->n_collectives[rank];
+    int32_t n = e->ranks[rank].n_collectives;
 
     for (int k = LW_ACTIVITY_COMM; e->terms.pairs && of < LW_N_ACTIVITIES && k < (int)messages; k++)
         n -= e->terms.pair[of][k] ? moving[k] : 0;
@@ -206,7 +206,7 @@ int64_t sim_link_rate(const struct sim_engine *e, int32_t group)
 
     for (int32_t i = 0; (e->terms.in_flight || e->terms.pairs) && i < g->n_places; i++) {
         int32_t rank = e->ring[g->first + i].rank, n = n_alike(e, rank, g->query.op);
-        int64_t beside = sim_pair_rate(&e->terms, sim_moving(e, rank), g->query.op);
+        int64_t beside = sim_pair_rate(&e->terms, e->ranks[rank].moving, g->query.op);
         most = n > most ? n : most;
         pair = beside < pair ? beside : pair;
     }
@@ -229,8 +229,9 @@ int64_t sim_group_rate(const struct sim_engine *e, int32_t group)
 
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
-        int64_t mine = sim_rate_product(sim_comm_rate(&e->terms, g->query.op, want, e->core[r],
-                                                      e->n_device[r] > 0), g->link_rate);
+        int64_t mine =
+            sim_comm_rate(&e->terms, g->query.op, want, e->ranks[r].core, e->ranks[r].n_device > 0);
+        mine = sim_rate_product(mine, g->link_rate);
         if (!sim_comm_measured(&e->terms, g->query.op))
             mine = sim_memory_rate(e, r, g->memory, mine);
         if (mine < rate)
@@ -279,7 +280,7 @@ static enum lw_status start(struct sim_engine *e, int32_t group)
         int32_t r = e->ring[g->first + i].rank;
         sim_rank_waiting(e, r, -1);
         sim_rank_moving(e, r, g->query.op, 1);
-        e->n_collectives[r]++;
+        e->ranks[r].n_collectives++;
     }
     sim_timer_set(&g->timer, e->now, time);
     if (!e->terms.dynamic)
@@ -341,7 +342,7 @@ enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t 
     if (g->chunked)
         LW_TRY(g->scheduled ? sim_messages_enter(e, place) : sim_ring_enter(e, place, bytes));
     else {
-        e->more_sms[rank] += g->more_sms;
+        e->ranks[rank].more_sms += g->more_sms;
         sim_rank_waiting(e, rank, 1);
     }
     if (++g->n_arrived < g->n_places)
@@ -365,9 +366,9 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
         int32_t place = g->first + i, r = e->ring[place].rank;
         int32_t unit = e->place_unit[place * e->n_workers + group - e->ring[place].group];
         bool pooled = sim_is_pooled(e, r, unit);
-        e->more_sms[r] -= g->more_sms;
+        e->ranks[r].more_sms -= g->more_sms;
         sim_rank_moving(e, r, sim_unit_op(e, r, unit)->kind, -1);
-        e->n_collectives[r]--;
+        e->ranks[r].n_collectives--;
         sim_all_in(e, r, unit, g->all_in);
         LW_TRY(sim_unit_complete(e, r, unit));
         if (pooled)

@@ -11,32 +11,32 @@
 
 bool sim_is_pooled(const struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct sim_program *p = e->program[rank];
+    const struct sim_program *p = e->ranks[rank].program;
 
     return p->next_pooled && p->next_pooled[unit] != SIM_NOT_POOLED;
 }
 
 void sim_workers_pass(struct sim_engine *e, int32_t rank)
 {
-    const struct sim_program *p = e->program[rank];
+    const struct sim_program *p = e->ranks[rank].program;
 
     for (int32_t c = 0; p->first_pooled && c < e->plan->n_comms; c++) {
         int32_t place = e->place_of[(int64_t)c * e->plan->n_ranks + rank];
         if (place >= 0 && e->pooled[c])
-            e->pool_next[place] = p->first_pooled[c];
+            e->ring[place].pool_next = p->first_pooled[c];
     }
 }
 
 static enum lw_status take(struct sim_engine *e, int32_t place)
 {
     int32_t rank = e->ring[place].rank;
-    int32_t *wait = e->wait + e->first_wait[rank];
+    int32_t *wait = e->ranks[rank].wait;
 
-    while (e->pool_running[place] < e->n_workers && e->pool_next[place] >= 0 &&
-           wait[e->pool_next[place]] == SIM_QUEUED) {
-        int32_t unit = e->pool_next[place];
-        e->pool_next[place] = e->program[rank]->next_pooled[unit];
-        e->pool_running[place]++;
+    while (e->ring[place].pool_running < e->n_workers && e->ring[place].pool_next >= 0 &&
+           wait[e->ring[place].pool_next] == SIM_QUEUED) {
+        int32_t unit = e->ring[place].pool_next;
+        e->ring[place].pool_next = e->ranks[rank].program->next_pooled[unit];
+        e->ring[place].pool_running++;
         LW_TRY(sim_unit_begin(e, rank, unit));
     }
     return LW_OK;
@@ -49,14 +49,14 @@ enum lw_status sim_workers_ready(struct sim_engine *e, int32_t rank, int32_t uni
 
     if (place < 0)
         return sim_unit_begin(e, rank, unit); /* says what is wrong */
-    e->wait[e->first_wait[rank] + unit] = SIM_QUEUED;
+    e->ranks[rank].wait[unit] = SIM_QUEUED;
     return take(e, place);
 }
 
 int32_t sim_workers_lane(struct sim_engine *e, int32_t place)
 {
     int32_t first = e->ring[place].group, unused = first;
-    int64_t turn = e->place_turn[place]++;
+    int64_t turn = e->ring[place].turn++;
 
     for (int32_t k = first; k < first + e->n_workers; k++) {
         if (e->groups[k].turn == turn)
@@ -71,6 +71,6 @@ int32_t sim_workers_lane(struct sim_engine *e, int32_t place)
 enum lw_status sim_workers_end(struct sim_engine *e, int32_t lane, int32_t place)
 {
     e->place_unit[place * e->n_workers + lane - e->ring[place].group] = -1;
-    e->pool_running[place]--;
+    e->ring[place].pool_running--;
     return take(e, place);
 }

@@ -14,12 +14,12 @@ struct where {
 
 static const int32_t *waits(const struct sim_engine *e, int32_t rank)
 {
-    return e->wait + e->first_wait[rank];
+    return e->ranks[rank].wait;
 }
 
 static bool is_finished(const struct sim_engine *e, int32_t rank)
 {
-    return e->pass[rank] >= e->n_passes;
+    return e->ranks[rank].pass >= e->n_passes;
 }
 
 /* First unit of the rank's pass on a communicator that has not entered; for sends and receives,
@@ -27,7 +27,7 @@ static bool is_finished(const struct sim_engine *e, int32_t rank)
 static int32_t not_entered(const struct sim_engine *e, int32_t rank, int32_t comm, int32_t peer,
                            enum lw_op_kind kind)
 {
-    const struct sim_program *p = e->program[rank];
+    const struct sim_program *p = e->ranks[rank].program;
 
     if (is_finished(e, rank) || !p)
         return -1;
@@ -63,7 +63,7 @@ static struct where missing_member(const struct sim_engine *e, const struct lw_o
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
         int32_t u = e->place_unit[(g->first + i) * e->n_workers + lane];
-        if (!is_finished(e, r) && e->program[r] && u >= 0 && waits(e, r)[u] == SIM_STARTED &&
+        if (!is_finished(e, r) && e->ranks[r].program && u >= 0 && waits(e, r)[u] == SIM_STARTED &&
             sim_unit_op(e, r, u)->comm == op->comm)
             continue;
         return (struct where){r, not_entered(e, r, op->comm, -1, op->kind)};
@@ -88,7 +88,7 @@ static struct where missing_peer(const struct sim_engine *e, int32_t rank, int32
 /* First unit of the rank that is not done and has an edge into `unit`; -1 = none. */
 static int32_t first_edge_into(const struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct sim_program *p = e->program[rank];
+    const struct sim_program *p = e->ranks[rank].program;
 
     for (int32_t u = 0; u < p->n_units; u++)
         for (int32_t i = p->first_next[u]; i < p->first_next[u + 1]; i++)
@@ -103,8 +103,8 @@ static struct where waits_for_worker(const struct sim_engine *e, const struct lw
 {
     int32_t place = e->place_of[(int64_t)op->comm * e->plan->n_ranks + rank];
 
-    if (e->pool_running[place] < e->n_workers)
-        return (struct where){rank, e->pool_next[place]};
+    if (e->ring[place].pool_running < e->n_workers)
+        return (struct where){rank, e->ring[place].pool_next};
     return (struct where){rank, e->place_unit[place * e->n_workers]};
 }
 

@@ -37,7 +37,7 @@ static void make_ready(struct sim_engine *e, int32_t rank, int32_t unit)
 
 static int64_t row_of(const struct sim_engine *e, int32_t rank, int32_t op)
 {
-    return e->row[rank] + op - e->program[rank]->first_op;
+    return e->ranks[rank].row + op - e->ranks[rank].program->first_op;
 }
 
 void sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in)
@@ -48,7 +48,7 @@ void sim_op_all_in(struct sim_engine *e, int32_t rank, int32_t op, lw_ps all_in)
 
 void sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in)
 {
-    const struct sim_program *p = e->program[rank];
+    const struct sim_program *p = e->ranks[rank].program;
 
     sim_op_all_in(e, rank, p->parts[p->first_part[unit]], all_in);
 }
@@ -57,7 +57,7 @@ void sim_all_in(struct sim_engine *e, int32_t rank, int32_t unit, lw_ps all_in)
 static void ready_and_issue(const struct sim_engine *e, int32_t rank, const struct lw_op *op,
                             struct lw_span *s)
 {
-    s->ready = e->pass_start[rank];
+    s->ready = e->ranks[rank].pass_start;
     s->issue = -1;
     for (int32_t d = 0; d < op->n_deps; d++) {
         int32_t dep = e->plan->deps[op->first_dep + d];
@@ -73,14 +73,20 @@ static void ready_and_issue(const struct sim_engine *e, int32_t rank, const stru
 
 static void record_start(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct sim_program *p = e->program[rank];
-    int32_t pass = e->pass[rank];
+    const struct sim_program *p = e->ranks[rank].program;
+    const struct sim_pass *pass = &e->passes[e->ranks[rank].pass];
 
     for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++) {
         const struct lw_op *op = &e->plan->ops[p->parts[i]];
-        struct lw_span s = {.step = e->pass_step[pass], .pass = e->pass_in_step[pass],
-                            .rank = rank, .stream = op->stream, .comm = op->comm,
-                            .op = p->parts[i], .kind = op->kind, .start = e->now, .all_in = -1,
+        struct lw_span s = {.step = pass->step,
+                            .pass = pass->in_step,
+                            .rank = rank,
+                            .stream = op->stream,
+                            .comm = op->comm,
+                            .op = p->parts[i],
+                            .kind = op->kind,
+                            .start = e->now,
+                            .all_in = -1,
                             .end = e->now};
         ready_and_issue(e, rank, op, &s);
         lw_timeline_put(e->timeline, row_of(e, rank, s.op), &s);
@@ -89,7 +95,7 @@ static void record_start(struct sim_engine *e, int32_t rank, int32_t unit)
 
 static void record_end(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct sim_program *p = e->program[rank];
+    const struct sim_program *p = e->ranks[rank].program;
 
     for (int32_t i = p->first_part[unit]; i < p->first_part[unit + 1]; i++)
         e->timeline->end[row_of(e, rank, p->parts[i])] = e->now;
@@ -99,16 +105,16 @@ static void record_end(struct sim_engine *e, int32_t rank, int32_t unit)
 
 static void enter_pass(struct sim_engine *e, int32_t rank)
 {
-    int32_t variant = e->pass_variant[e->pass[rank]];
+    struct sim_rank *r = &e->ranks[rank];
+    const struct sim_pass *pass = &e->passes[r->pass];
     const struct sim_program *p =
-        &e->programs[(int64_t)variant * e->plan->n_roles + e->plan->role_of[rank]];
+        &e->programs[(int64_t)pass->variant * e->plan->n_roles + e->plan->role_of[rank]];
 
-    e->program[rank] = p;
-    e->pass_start[rank] = e->now;
-    e->row[rank] = e->pass_row[e->pass[rank]] +
-                   e->variant_row[(int64_t)variant * e->plan->n_ranks + rank];
-    e->units_left[rank] = p->n_units;
-    memcpy(e->wait + e->first_wait[rank], p->wait, (size_t)p->n_units * sizeof *e->wait);
+    r->program = p;
+    r->pass_start = e->now;
+    r->row = pass->row + e->variant_row[(int64_t)pass->variant * e->plan->n_ranks + rank];
+    r->units_left = p->n_units;
+    memcpy(r->wait, p->wait, (size_t)p->n_units * sizeof *r->wait);
     sim_workers_pass(e, rank);
     for (int32_t i = 0; i < p->n_roots; i++)
         make_ready(e, rank, p->roots[i]);
@@ -117,20 +123,23 @@ static void enter_pass(struct sim_engine *e, int32_t rank)
 /* How much later than possible a rank enters a step. */
 static lw_ps delay_of(const struct sim_engine *e, int32_t rank)
 {
-    uint64_t seed = sim_seed_of(e->options.seed, (uint64_t)e->pass_step[e->pass[rank]]);
+    const struct sim_rank *r = &e->ranks[rank];
+    uint64_t seed = sim_seed_of(e->options.seed, (uint64_t)e->passes[r->pass].step);
 
-    return e->late[rank] + (e->options.start_skew_ps ? sim_skew(seed, e->skew, rank) : 0);
+    return r->late + (e->options.start_skew_ps ? sim_skew(seed, e->skew, rank) : 0);
 }
 
-/* From e->pass[rank] on, until a pass has something to do. */
+/* From the rank's pass on, until one has something to do. */
 static enum lw_status begin_passes(struct sim_engine *e, int32_t rank)
 {
-    for (; e->pass[rank] < e->n_passes; e->pass[rank]++) {
-        lw_ps delay = e->pass_in_step[e->pass[rank]] == 0 ? delay_of(e, rank) : 0;
+    struct sim_rank *r = &e->ranks[rank];
+
+    for (; r->pass < e->n_passes; r->pass++) {
+        lw_ps delay = e->passes[r->pass].in_step == 0 ? delay_of(e, rank) : 0;
         if (delay > 0)
             return sim_post(e, lw_add_sat(e->now, delay), SIM_RANK_BEGIN, 0, rank);
         enter_pass(e, rank);
-        if (e->units_left[rank] > 0)
+        if (r->units_left > 0)
             return LW_OK;
     }
     return LW_OK;
@@ -139,9 +148,9 @@ static enum lw_status begin_passes(struct sim_engine *e, int32_t rank)
 static enum lw_status late_begin(struct sim_engine *e, int32_t rank)
 {
     enter_pass(e, rank);
-    if (e->units_left[rank] > 0)
+    if (e->ranks[rank].units_left > 0)
         return LW_OK;
-    e->pass[rank]++;
+    e->ranks[rank].pass++;
     return begin_passes(e, rank);
 }
 
@@ -156,20 +165,20 @@ enum lw_status sim_engine_begin(struct sim_engine *e)
 
 enum lw_status sim_unit_complete(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct sim_program *p = e->program[rank];
-    int32_t *wait = e->wait + e->first_wait[rank];
+    struct sim_rank *r = &e->ranks[rank];
+    const struct sim_program *p = r->program;
 
-    wait[unit] = SIM_DONE;
+    r->wait[unit] = SIM_DONE;
     if (e->timeline)
         record_end(e, rank, unit);
     for (int32_t i = p->first_next[unit]; i < p->first_next[unit + 1]; i++)
-        if (--wait[p->next[i]] == 0)
+        if (--r->wait[p->next[i]] == 0)
             make_ready(e, rank, p->next[i]);
-    if (--e->units_left[rank] > 0)
+    if (--r->units_left > 0)
         return LW_OK;
     if (e->step_end)
-        e->step_end[e->pass_step[e->pass[rank]]] = e->now;
-    e->pass[rank]++;
+        e->step_end[e->passes[r->pass].step] = e->now;
+    r->pass++;
     return begin_passes(e, rank);
 }
 
@@ -189,11 +198,11 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
         memory = sim_memory_share(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
                                   work);
     if (on_device && e->compute_sigma > 0)
-        work = sim_noisy(e->options.seed, (uint64_t)rank, (uint64_t)e->pass[rank], (uint64_t)index,
-                         e->compute_sigma, work);
+        work = sim_noisy(e->options.seed, (uint64_t)rank, (uint64_t)e->ranks[rank].pass,
+                         (uint64_t)index, e->compute_sigma, work);
     if (work == 0)
         return sim_unit_complete(e, rank, unit);
-    e->slot_unit[slot] = unit;
+    e->slots[slot].unit = unit;
     return sim_slot_start(e, rank, slot, work, on_device, memory);
 }
 
@@ -201,7 +210,7 @@ enum lw_status sim_unit_begin(struct sim_engine *e, int32_t rank, int32_t unit)
 {
     const struct lw_op *op = sim_unit_op(e, rank, unit);
 
-    e->wait[e->first_wait[rank] + unit] = SIM_STARTED;
+    e->ranks[rank].wait[unit] = SIM_STARTED;
     if (e->now < e->run_start)
         e->run_start = e->now;
     if (e->timeline)
@@ -237,16 +246,16 @@ static enum lw_status start_ready(struct sim_engine *e)
 
 static enum lw_status slot_end(struct sim_engine *e, int32_t slot)
 {
-    struct sim_timer *t = &e->timers[slot];
+    struct sim_timer *t = &e->slots[slot].timer;
     int32_t rank = slot / e->plan->n_streams;
 
     t->running = false;
     if (t->on_device) {
         t->on_device = false;
-        e->n_device[rank]--;
+        e->ranks[rank].n_device--;
         sim_rank_changed(e, rank);
     }
-    return sim_unit_complete(e, rank, e->slot_unit[slot]);
+    return sim_unit_complete(e, rank, e->slots[slot].unit);
 }
 
 /* --- the loop --- */
@@ -256,7 +265,7 @@ static const struct sim_timer *timer_of(const struct sim_engine *e, enum sim_eve
 {
     switch (kind) {
     case SIM_SLOT_END:
-        return &e->timers[index];
+        return &e->slots[index].timer;
     case SIM_GROUP_END:
         return &e->groups[index].timer;
     case SIM_MESSAGE_END:
@@ -291,7 +300,7 @@ static void report(const struct sim_engine *e)
     int64_t reached = 0;
 
     for (int32_t r = 0; r < e->plan->n_ranks; r++)
-        reached += e->pass[r];
+        reached += e->ranks[r].pass;
     lw_progress_report(e->options.progress, "simulating",
                        (double)reached / ((double)e->n_passes * e->plan->n_ranks));
 }
@@ -349,7 +358,7 @@ enum lw_status sim_engine_loop(struct sim_engine *e)
         return lw_fail_nomem(e->err);
     e->stats->end = e->now;
     for (int32_t r = 0; r < e->plan->n_ranks; r++)
-        if (e->pass[r] < e->n_passes)
+        if (e->ranks[r].pass < e->n_passes)
             return sim_deadlock(e);
     return LW_OK;
 }

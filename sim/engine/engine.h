@@ -73,6 +73,41 @@ struct sim_ring_place {
     int32_t steps;          /* 0 = not in a collective */
     int32_t rank, group;
     uint64_t n_before;      /* messages of the collectives before this one */
+    /* pooled: collectives that the member entered; its workers: next unit in issue order, -1 =
+     * none, and how many units run */
+    int64_t turn;
+    int32_t pool_next, pool_running;
+};
+
+/* What a rank does. */
+struct sim_rank {
+    const struct sim_program *program;
+    int32_t pass, units_left;
+    int32_t *wait; /* edges a unit still waits for; or one of the marks below */
+    lw_ps pass_start;
+    int64_t row;                 /* of the pass's first op */
+    int32_t n_device;            /* compute and copies running */
+    int32_t n_moving, n_waiting; /* communications moving data; collectives entered, not moving */
+    int32_t n_collectives;       /* collectives moving data */
+    int32_t active_message;      /* first message moving here, -1 = none */
+    bool dirty;
+    int64_t speed;                   /* own compute rate, in 1e9 */
+    lw_ps late, link_free;           /* link_free: when its outgoing link is free, chunk detail */
+    int64_t more_sms;                /* share of SMs held by channels, beyond terms.sm_share each */
+    int64_t memory_level;            /* what no user of its memory gets more than */
+    struct sim_core core;            /* how its core is split */
+    int32_t moving[LW_N_ACTIVITIES]; /* communications moving data, by kind */
+};
+
+struct sim_slot_state {
+    struct sim_timer timer;
+    int32_t unit, parts; /* parts of a group call not done yet */
+    int64_t memory;      /* share of memory bandwidth that the op takes */
+};
+
+struct sim_pass {
+    int32_t variant, step, in_step;
+    int64_t row; /* first one of the timeline */
 };
 
 /* What is the same for all instances of a communicator. NCCL runs its collectives one by one; a
@@ -142,42 +177,17 @@ struct sim_engine {
     lw_ps *work;                  /* [n_ops]: at full rate; -1 = depends on the rank */
 
     int32_t n_passes;
-    int32_t *pass_variant, *pass_step, *pass_in_step; /* [n_passes] */
+    struct sim_pass *passes; /* [n_passes] */
     lw_ps *step_end; /* [n_steps], or NULL: when the last op of it or of one before ended */
-    lw_ps run_start;              /* of the earliest op; with step_end only */
-    int64_t *pass_row;            /* [n_passes]: first row of the timeline */
+    lw_ps run_start; /* of the earliest op; with step_end only */
     int64_t *variant_row;         /* [n_variants * n_ranks]: rows of the ranks before */
 
-    /* ranks */
-    const struct sim_program **program;
-    int32_t *pass, *units_left;
-    int64_t *first_wait;          /* into wait */
-    int32_t *wait;                /* edges a unit still waits for; or one of the marks below */
-    lw_ps *pass_start;
-    int64_t *row;                 /* of the pass's first op */
-    int64_t *speed;               /* own compute rate, in 1e9 */
-    lw_ps *late;
-    int32_t *n_device;            /* compute and copies running */
-    int32_t *n_moving, *n_waiting; /* communications moving data; collectives entered, not moving */
-    int32_t *n_collectives;       /* collectives moving data */
-    /* [n_ranks * LW_N_ACTIVITIES] communications moving data, by kind; where the terms have
-       pairs */
-    int32_t *moving;
-    int64_t *more_sms;            /* share of SMs held by channels, beyond terms.sm_share each */
-    int32_t *active_message;      /* first message moving at this rank, -1 = none */
-    struct sim_core *core;        /* how its core is split */
+    struct sim_rank *ranks;
+    struct sim_slot_state *slots;
     int64_t *wants;               /* scratch: [n_comms * n_workers] */
     int64_t *memory_wants, memory_capacity; /* scratch, grows with the messages of a rank */
-    int64_t *memory_level;        /* [n_ranks]: what no user of its memory gets more than */
-    struct sim_net *net;          /* NULL: links are not shared */
-    bool *rank_dirty;
+    struct sim_net *net;                    /* NULL: links are not shared */
     int32_t *dirty_ranks, n_dirty_ranks, *dirty_groups, n_dirty_groups;
-    lw_ps *link_free;             /* when the rank's outgoing link is free, chunk detail */
-
-    /* slots */
-    struct sim_timer *timers;
-    int32_t *slot_unit, *slot_parts; /* parts of a group call not done yet */
-    int64_t *slot_memory;         /* share of memory bandwidth that the op takes */
     uint64_t *ready;              /* ring of (rank, unit) to start now */
     int64_t ready_capacity, ready_head, n_ready;
 
@@ -186,9 +196,6 @@ struct sim_engine {
     int32_t *place_unit;          /* [places * n_workers]: unit in which the member entered last;
                                    * -1 = none */
     struct sim_group *groups;     /* [groups * n_workers] */
-    int64_t *place_turn;          /* collectives that the member entered; pooled only, as below */
-    int32_t *pool_next;           /* workers: next unit in issue order, -1 = none */
-    int32_t *pool_running;        /* how many units run */
     struct sim_ring_place *ring;
     lw_ps *ring_scratch[4];       /* [largest group] each */
 
@@ -242,7 +249,6 @@ enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, 
 int64_t sim_memory_rate(const struct sim_engine *e, int32_t rank, int64_t share, int64_t rate);
 /* One communication more (+1) or less (-1) moves data or waits at a rank. */
 void sim_rank_moving(struct sim_engine *e, int32_t rank, enum lw_op_kind op, int32_t by);
-const int32_t *sim_moving(const struct sim_engine *e, int32_t rank); /* its part of `moving` */
 void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
 
 /* collective_run.c */
@@ -333,6 +339,6 @@ static inline int32_t sim_slot(const struct sim_engine *e, int32_t rank, int32_t
 static inline const struct lw_op *sim_unit_op(const struct sim_engine *e, int32_t rank,
                                               int32_t unit)
 {
-    const struct sim_program *p = e->program[rank];
+    const struct sim_program *p = e->ranks[rank].program;
     return &e->plan->ops[p->parts[p->first_part[unit]]];
 }

@@ -11,15 +11,8 @@
 #include "sim/cost/plan_nccl.h"
 #include "sim/engine/engine.h"
 
-static void *column(struct sim_engine *e, int64_t n, size_t size, bool *ok)
-{
-    void *p = lw_arena_alloc(&e->arena, n > 0 ? n : 1, size);
-
-    *ok &= p != NULL;
-    return p;
-}
-
-#define COLUMN(field, n) (e->field = column(e, (n), sizeof *e->field, &ok))
+/* At least one, so that no column is empty. */
+#define COLUMN(field, n) LW_TAKE(&e->arena, e->field, (int64_t)(n) + 1, e->err)
 
 static enum lw_status count_passes(const struct sim_engine *e, int32_t *n_passes)
 {
@@ -43,20 +36,13 @@ static enum lw_status count_passes(const struct sim_engine *e, int32_t *n_passes
 static enum lw_status prepare_passes(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
-    bool ok = true;
     int32_t step = 0, in_step = 0;
 
     LW_TRY(count_passes(e, &e->n_passes));
-    COLUMN(pass_variant, e->n_passes);
-    COLUMN(pass_step, e->n_passes);
-    COLUMN(pass_in_step, e->n_passes);
-    if (!ok)
-        return lw_fail_nomem(e->err);
+    COLUMN(passes, e->n_passes);
     for (int32_t i = 0; i < e->n_passes; i++) {
-        e->pass_variant[i] = lw_plan_variant_of_pass(p, i);
-        e->pass_step[i] = step;
-        e->pass_in_step[i] = in_step++;
-        if (p->variants[e->pass_variant[i]].ends_step) {
+        e->passes[i] = (struct sim_pass){lw_plan_variant_of_pass(p, i), step, in_step++, 0};
+        if (p->variants[e->passes[i].variant].ends_step) {
             step++;
             in_step = 0;
         }
@@ -68,15 +54,11 @@ static enum lw_status prepare_passes(struct sim_engine *e)
 static enum lw_status prepare_rows(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
-    bool ok = true;
-    int64_t n = 0;
+    int64_t n = 0, *of_variant, *n_ops;
 
-    COLUMN(pass_row, e->n_passes);
     COLUMN(variant_row, (int64_t)p->n_variants * p->n_ranks);
-    int64_t *of_variant = column(e, p->n_variants, sizeof *of_variant, &ok);
-    int64_t *n_ops = column(e, p->n_variants, sizeof *n_ops, &ok);
-    if (!ok)
-        return lw_fail_nomem(e->err);
+    LW_TAKE(&e->arena, of_variant, p->n_variants + 1, e->err);
+    LW_TAKE(&e->arena, n_ops, p->n_variants + 1, e->err);
     for (int32_t v = 0; v < p->n_variants; v++) {
         for (int32_t r = 0; r < p->n_ranks; r++) {
             e->variant_row[(int64_t)v * p->n_ranks + r] = of_variant[v];
@@ -85,9 +67,9 @@ static enum lw_status prepare_rows(struct sim_engine *e)
         }
     }
     for (int32_t i = 0; i < e->n_passes; i++) {
-        e->pass_row[i] = n;
-        n += of_variant[e->pass_variant[i]];
-        e->stats->n_ops += n_ops[e->pass_variant[i]];
+        e->passes[i].row = n;
+        n += of_variant[e->passes[i].variant];
+        e->stats->n_ops += n_ops[e->passes[i].variant];
     }
     if (!e->timeline)
         return LW_OK;
@@ -102,7 +84,6 @@ static enum lw_status choose_workers(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
     struct lw_figure f = e->cluster->interference.comm_workers;
-    bool ok = true;
 
     e->n_workers = 1;
     if (!lw_figure_is_set(f) || f.value < 2 || e->options.detail == LW_SIM_CHUNK)
@@ -111,8 +92,6 @@ static enum lw_status choose_workers(struct sim_engine *e)
         return lw_fail(e->err, LW_ENOTSUP, "cluster '%s': %g comm_workers, at most 1024",
                        e->cluster->name, f.value);
     COLUMN(pooled, p->n_comms);
-    if (!ok)
-        return lw_fail_nomem(e->err);
     for (int32_t c = 0; c < p->n_comms; c++)
         e->pooled[c] = true;
     for (int32_t i = 0; i < p->n_ops; i++)
@@ -126,12 +105,9 @@ static enum lw_status prepare_programs(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
     int64_t n = (int64_t)p->n_variants * p->n_roles;
-    bool ok = true;
 
     COLUMN(programs, n);
     COLUMN(work, p->n_ops);
-    if (!ok)
-        return lw_fail_nomem(e->err);
     LW_TRY(choose_workers(e));
     for (int64_t i = 0; i < n; i++)
         LW_TRY(sim_program_make(p, p->programs[i], e->pooled, &e->arena, &e->programs[i], e->err));
@@ -144,56 +120,47 @@ static enum lw_status prepare_programs(struct sim_engine *e)
     return LW_OK;
 }
 
+/* Units, and pooled ones, of the largest program of a role. */
+struct most {
+    int32_t units, pooled;
+};
+
+static struct most most_of(const struct sim_engine *e, int32_t role)
+{
+    struct most most = {0, 0};
+
+    for (int32_t v = 0; v < e->plan->n_variants; v++) {
+        const struct sim_program *x = &e->programs[(int64_t)v * e->plan->n_roles + role];
+        most.units = x->n_units > most.units ? x->n_units : most.units;
+        most.pooled = x->n_pooled > most.pooled ? x->n_pooled : most.pooled;
+    }
+    return most;
+}
+
 static enum lw_status prepare_ranks(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
     int64_t n_wait = 0, n_pooled = 0, n_slots = (int64_t)p->n_ranks * p->n_streams;
-    bool ok = true;
+    int32_t *wait;
 
-    COLUMN(program, p->n_ranks);
-    COLUMN(pass, p->n_ranks);
-    COLUMN(units_left, p->n_ranks);
-    COLUMN(first_wait, p->n_ranks);
-    COLUMN(pass_start, p->n_ranks);
-    COLUMN(row, p->n_ranks);
-    COLUMN(speed, p->n_ranks);
-    COLUMN(late, p->n_ranks);
-    COLUMN(n_device, p->n_ranks);
-    COLUMN(n_moving, p->n_ranks);
-    COLUMN(n_waiting, p->n_ranks);
-    COLUMN(n_collectives, p->n_ranks);
-    COLUMN(moving, e->terms.pairs ? (int64_t)p->n_ranks * LW_N_ACTIVITIES : 1);
-    COLUMN(more_sms, p->n_ranks);
-    COLUMN(active_message, p->n_ranks);
-    COLUMN(rank_dirty, p->n_ranks);
+    COLUMN(ranks, p->n_ranks);
+    COLUMN(slots, n_slots);
     COLUMN(dirty_ranks, p->n_ranks);
-    COLUMN(link_free, p->n_ranks);
-    COLUMN(timers, n_slots);
-    COLUMN(slot_unit, n_slots);
-    COLUMN(slot_parts, n_slots);
-    COLUMN(core, p->n_ranks);
-    COLUMN(slot_memory, n_slots);
-    COLUMN(memory_level, p->n_ranks);
     COLUMN(wants, (int64_t)p->n_comms * e->n_workers);
-    if (!ok)
-        return lw_fail_nomem(e->err);
     for (int32_t r = 0; r < p->n_ranks; r++) {
-        int32_t most = 0, most_pooled = 0;
-        for (int32_t v = 0; v < p->n_variants; v++) {
-            const struct sim_program *x = &e->programs[(int64_t)v * p->n_roles + p->role_of[r]];
-            most = x->n_units > most ? x->n_units : most;
-            most_pooled = x->n_pooled > most_pooled ? x->n_pooled : most_pooled;
-        }
-        n_pooled += most_pooled;
-        e->first_wait[r] = n_wait;
-        n_wait += most;
-        e->active_message[r] = -1;
-        e->memory_level[r] = SIM_FULL_RATE;
+        struct most most = most_of(e, p->role_of[r]);
+        n_pooled += most.pooled;
+        n_wait += most.units;
     }
-    COLUMN(wait, n_wait);
+    LW_TAKE(&e->arena, wait, n_wait + 1, e->err);
+    for (int32_t r = 0; r < p->n_ranks; wait += most_of(e, p->role_of[r++]).units) {
+        e->ranks[r].active_message = -1;
+        e->ranks[r].memory_level = SIM_FULL_RATE;
+        e->ranks[r].wait = wait;
+    }
     e->ready_capacity = n_slots + n_pooled + 1;
     COLUMN(ready, e->ready_capacity);
-    return ok ? LW_OK : lw_fail_nomem(e->err);
+    return LW_OK;
 }
 
 /* A rank whose work takes a drawn factor as long; at most a hundred times faster. */
@@ -210,18 +177,17 @@ static int64_t drawn_speed(const struct sim_engine *e, int32_t rank, int64_t spe
 static enum lw_status apply_exceptions(struct sim_engine *e)
 {
     int32_t n = e->given->n_ranks;
-    bool ok = true;
-    int64_t *speed = column(e, n, sizeof *speed, &ok);
-    lw_ps *late = column(e, n, sizeof *late, &ok);
+    int64_t *speed;
+    lw_ps *late;
 
-    if (!ok)
-        return lw_fail_nomem(e->err);
+    LW_TAKE(&e->arena, speed, n, e->err);
+    LW_TAKE(&e->arena, late, n, e->err);
     sim_speeds(e->cluster, n, speed, late);
     for (int32_t r = 0; e->options.rank_sigma > 0 && r < n; r++)
         speed[r] = drawn_speed(e, r, speed[r]);
     for (int32_t r = 0; r < e->plan->n_ranks; r++) {
-        e->speed[r] = speed[sim_given_rank(e, r)];
-        e->late[r] = late[sim_given_rank(e, r)];
+        e->ranks[r].speed = speed[sim_given_rank(e, r)];
+        e->ranks[r].late = late[sim_given_rank(e, r)];
     }
     for (int32_t i = 0; i < e->cluster->n_exceptions; i++) {
         const struct lw_exception *x = &e->cluster->exceptions[i];
@@ -274,7 +240,6 @@ static void fill_group(struct sim_engine *e, int32_t g)
 static enum lw_status prepare_groups(struct sim_engine *e)
 {
     const struct lw_plan *p = e->plan;
-    bool ok = true;
     int32_t largest = 0;
 
     if ((int64_t)p->n_groups * e->n_workers > INT32_MAX ||
@@ -285,14 +250,7 @@ static enum lw_status prepare_groups(struct sim_engine *e)
     COLUMN(dirty_groups, (int64_t)p->n_groups * e->n_workers);
     COLUMN(ring, p->n_members);
     COLUMN(place_unit, (int64_t)p->n_members * e->n_workers);
-    if (e->pooled) {
-        COLUMN(place_turn, p->n_members);
-        COLUMN(pool_next, p->n_members);
-        COLUMN(pool_running, p->n_members);
-    }
     COLUMN(place_of, (int64_t)p->n_comms * p->n_ranks);
-    if (!ok)
-        return lw_fail_nomem(e->err);
     memset(e->place_unit, 0xff,
            (size_t)p->n_members * (size_t)e->n_workers * sizeof *e->place_unit);
     memset(e->place_of, 0xff, (size_t)p->n_comms * (size_t)p->n_ranks * sizeof *e->place_of);
@@ -320,7 +278,7 @@ static enum lw_status prepare_groups(struct sim_engine *e)
         if (c >= 0)
             e->place_of[(int64_t)c * p->n_ranks + e->ring[i].rank] = i;
     }
-    return ok ? LW_OK : lw_fail_nomem(e->err);
+    return LW_OK;
 }
 
 /* What auto chooses is an all-reduce, by messages in any case. */

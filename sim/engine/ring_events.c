@@ -21,7 +21,7 @@ static uint64_t jitter_seed(const struct sim_engine *e, int32_t place)
 static enum lw_status send(struct sim_engine *e, int32_t place)
 {
     struct sim_ring_place *m = &e->ring[place];
-    lw_ps start = e->link_free[m->rank] > e->now ? e->link_free[m->rank] : e->now;
+    lw_ps start = e->ranks[m->rank].link_free > e->now ? e->ranks[m->rank].link_free : e->now;
 
     m->sent_done = lw_add_sat(start, m->chunk);
     if (e->options.jitter_ps > 0)
@@ -29,7 +29,7 @@ static enum lw_status send(struct sim_engine *e, int32_t place)
                                   sim_jitter(jitter_seed(e, place), e->jitter, m->rank,
                                              m->n_before + (uint64_t)m->sent));
     m->sent++;
-    e->link_free[m->rank] = m->sent_done;
+    e->ranks[m->rank].link_free = m->sent_done;
     return sim_post(e, lw_add_sat(m->sent_done, m->latency), SIM_CHUNK_ARRIVE, 0, m->next);
 }
 

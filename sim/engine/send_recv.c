@@ -95,12 +95,12 @@ static void link_active(struct sim_engine *e, int32_t m)
 {
     for (int side = 0; side < 2; side++) {
         struct sim_message *x = &e->messages[m];
-        int32_t rank = x->rank[side], head = e->active_message[rank];
+        int32_t rank = x->rank[side], head = e->ranks[rank].active_message;
         x->active_next[side] = head;
         x->active_before[side] = -1;
         if (head >= 0)
             e->messages[head].active_before[e->messages[head].rank[0] == rank ? 0 : 1] = m;
-        e->active_message[rank] = m;
+        e->ranks[rank].active_message = m;
         sim_rank_moving(e, rank, LW_OP_SEND, 1);
     }
 }
@@ -115,7 +115,7 @@ static void unlink_active(struct sim_engine *e, int32_t m)
         if (before >= 0)
             e->messages[before].active_next[e->messages[before].rank[0] == rank ? 0 : 1] = next;
         else
-            e->active_message[rank] = next;
+            e->ranks[rank].active_message = next;
         sim_rank_moving(e, rank, LW_OP_SEND, -1);
     }
 }
@@ -124,7 +124,7 @@ static enum lw_status part_done(struct sim_engine *e, int32_t rank, int32_t unit
 {
     int32_t slot = sim_slot(e, rank, sim_unit_op(e, rank, unit)->stream);
 
-    return --e->slot_parts[slot] == 0 ? sim_unit_complete(e, rank, unit) : LW_OK;
+    return --e->slots[slot].parts == 0 ? sim_unit_complete(e, rank, unit) : LW_OK;
 }
 
 struct lw_cost_query sim_message_query(const struct sim_engine *e, const struct sim_message *m)
@@ -162,8 +162,9 @@ static lw_ps with_noise(const struct sim_engine *e, const struct sim_message *x,
 
     if (e->comm_sigma <= 0)
         return time;
-    return sim_noisy(sim_seed_of(e->options.seed, 2), ends, (uint64_t)e->pass[x->rank[SENDER]],
-                     (uint64_t)x->op[SENDER], e->comm_sigma, time);
+    return sim_noisy(sim_seed_of(e->options.seed, 2), ends,
+                     (uint64_t)e->ranks[x->rank[SENDER]].pass, (uint64_t)x->op[SENDER],
+                     e->comm_sigma, time);
 }
 
 static enum lw_status move(struct sim_engine *e, int32_t m, const struct lw_op *op)
@@ -265,11 +266,11 @@ static enum lw_status enter_part(struct sim_engine *e, int32_t rank, int32_t uni
 
 enum lw_status sim_p2p_enter(struct sim_engine *e, int32_t rank, int32_t unit)
 {
-    const struct sim_program *p = e->program[rank];
+    const struct sim_program *p = e->ranks[rank].program;
     int32_t first = p->first_part[unit], n = p->first_part[unit + 1] - first;
     int32_t slot = sim_slot(e, rank, e->plan->ops[p->parts[first]].stream);
 
-    e->slot_parts[slot] = n + 1; /* one more, so that it cannot complete while it enters */
+    e->slots[slot].parts = n + 1; /* one more, so that it cannot complete while it enters */
     for (int32_t i = 0; i < n; i++)
         LW_TRY(enter_part(e, rank, unit, p->parts[first + i]));
     return part_done(e, rank, unit);

@@ -44,9 +44,9 @@ enum lw_status sim_timer_rate(struct sim_engine *e, struct sim_timer *t, int64_t
 
 void sim_rank_changed(struct sim_engine *e, int32_t rank)
 {
-    if (!e->terms.dynamic || e->rank_dirty[rank])
+    if (!e->terms.dynamic || e->ranks[rank].dirty)
         return;
-    e->rank_dirty[rank] = true;
+    e->ranks[rank].dirty = true;
     e->dirty_ranks[e->n_dirty_ranks++] = rank;
 }
 
@@ -58,40 +58,35 @@ void sim_group_changed(struct sim_engine *e, int32_t group)
     e->dirty_groups[e->n_dirty_groups++] = group;
 }
 
-const int32_t *sim_moving(const struct sim_engine *e, int32_t rank)
-{
-    return e->terms.pairs ? e->moving + (int64_t)rank * LW_N_ACTIVITIES : e->moving;
-}
-
 void sim_rank_moving(struct sim_engine *e, int32_t rank, enum lw_op_kind op, int32_t by)
 {
     enum lw_activity kind = lw_activity_of(op);
 
-    e->n_moving[rank] += by;
-    if (e->terms.pairs && kind < LW_N_ACTIVITIES)
-        e->moving[(int64_t)rank * LW_N_ACTIVITIES + kind] += by;
+    e->ranks[rank].n_moving += by;
+    if (kind < LW_N_ACTIVITIES)
+        e->ranks[rank].moving[kind] += by;
     sim_rank_changed(e, rank);
 }
 
 void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by)
 {
-    e->n_waiting[rank] += by;
+    e->ranks[rank].n_waiting += by;
     sim_rank_changed(e, rank);
 }
 
 enum lw_status sim_slot_start(struct sim_engine *e, int32_t rank, int32_t slot, lw_ps work,
                               bool on_device, int64_t memory)
 {
-    struct sim_timer *t = &e->timers[slot];
+    struct sim_timer *t = &e->slots[slot].timer;
 
     sim_timer_set(t, e->now, work);
     t->on_device = on_device;
-    e->slot_memory[slot] = memory;
+    e->slots[slot].memory = memory;
     if (!on_device)
         return sim_timer_rate(e, t, SIM_FULL_RATE, SIM_SLOT_END, slot);
-    e->n_device[rank]++;
+    e->ranks[rank].n_device++;
     if (!e->terms.dynamic)
-        return sim_timer_rate(e, t, e->speed[rank], SIM_SLOT_END, slot);
+        return sim_timer_rate(e, t, e->ranks[rank].speed, SIM_SLOT_END, slot);
     sim_rank_changed(e, rank);
     return LW_OK;
 }
@@ -129,6 +124,7 @@ static void settle_link(struct sim_engine *e, int32_t group)
 static void settle_core(struct sim_engine *e, int32_t rank)
 {
     const struct lw_plan *p = e->plan;
+    struct sim_rank *r = &e->ranks[rank];
     int32_t n = 0;
 
     if (!e->terms.core_share)
@@ -139,22 +135,22 @@ static void settle_core(struct sim_engine *e, int32_t rank)
             if (e->groups[g * e->n_workers + k].timer.running)
                 e->wants[n++] = sim_core_want(e, &e->groups[g * e->n_workers + k]);
     }
-    e->core[rank] = sim_core_split(e->wants, n, e->terms.core_share, e->n_moving[rank] - n,
-                                   e->n_device[rank] > 0);
+    r->core = sim_core_split(e->wants, n, e->terms.core_share, r->n_moving - n, r->n_device > 0);
 }
 
 static int64_t measured_rate(const struct sim_engine *e, int32_t rank)
 {
-    return sim_compute_measured(&e->terms, sim_moving(e, rank), e->n_moving[rank]);
+    return sim_compute_measured(&e->terms, e->ranks[rank].moving, e->ranks[rank].n_moving);
 }
 
 /* Of compute and copies, as far as memory lets them; `rate` is the measured one. */
 static int64_t rate_before_memory(const struct sim_engine *e, int32_t rank, int64_t rate)
 {
+    const struct sim_rank *r = &e->ranks[rank];
+
     if (rate == 0)
-        rate = sim_compute_rate(&e->terms, e->core[rank], e->n_moving[rank], e->n_waiting[rank],
-                                e->more_sms[rank]);
-    return sim_rate_product(rate, e->speed[rank]);
+        rate = sim_compute_rate(&e->terms, r->core, r->n_moving, r->n_waiting, r->more_sms);
+    return sim_rate_product(rate, r->speed);
 }
 
 static enum lw_status want_memory(struct sim_engine *e, int32_t *n, int64_t share, int64_t rate)
@@ -177,8 +173,8 @@ static enum lw_status settle_memory(struct sim_engine *e, int32_t rank)
     if (!e->terms.memory)
         return LW_OK;
     for (int32_t s = 0; s < p->n_streams; s++)
-        if (e->timers[sim_slot(e, rank, s)].on_device)
-            LW_TRY(want_memory(e, &n, e->slot_memory[sim_slot(e, rank, s)], rate));
+        if (e->slots[sim_slot(e, rank, s)].timer.on_device)
+            LW_TRY(want_memory(e, &n, e->slots[sim_slot(e, rank, s)].memory, rate));
     for (int32_t c = 0; c < p->n_comms; c++) {
         int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
         for (int32_t k = 0; g >= 0 && k < e->n_workers; k++) {
@@ -187,18 +183,18 @@ static enum lw_status settle_memory(struct sim_engine *e, int32_t rank)
                 LW_TRY(want_memory(e, &n, x->memory, x->link_rate));
         }
     }
-    for (int32_t m = e->active_message[rank]; m >= 0;) {
+    for (int32_t m = e->ranks[rank].active_message; m >= 0;) {
         const struct sim_message *x = &e->messages[m];
         LW_TRY(want_memory(e, &n, x->memory, x->fair_rate));
         m = x->active_next[x->rank[0] == rank ? 0 : 1];
     }
-    e->memory_level[rank] = sim_core_split(e->memory_wants, n, 0, 0, false).level;
+    e->ranks[rank].memory_level = sim_core_split(e->memory_wants, n, 0, 0, false).level;
     return LW_OK;
 }
 
 int64_t sim_memory_rate(const struct sim_engine *e, int32_t rank, int64_t share, int64_t rate)
 {
-    int64_t level = e->terms.memory ? e->memory_level[rank] : SIM_FULL_RATE;
+    int64_t level = e->terms.memory ? e->ranks[rank].memory_level : SIM_FULL_RATE;
 
     if (share == 0 || sim_rate_product(share, rate) <= level)
         return rate;
@@ -211,7 +207,7 @@ static int64_t rate_in_flight(const struct sim_engine *e, const struct sim_messa
 {
     int32_t k = 0;
 
-    for (int32_t m = e->terms.in_flight ? e->active_message[rank] : -1; m >= 0; k++)
+    for (int32_t m = e->terms.in_flight ? e->ranks[rank].active_message : -1; m >= 0; k++)
         m = e->messages[m].active_next[e->messages[m].rank[0] == rank ? 0 : 1];
     if (k < 2)
         return SIM_FULL_RATE;
@@ -223,10 +219,10 @@ static int64_t rate_in_flight(const struct sim_engine *e, const struct sim_messa
 static int64_t rate_at(const struct sim_engine *e, const struct sim_message *x, int end)
 {
     int32_t rank = x->rank[end];
-    int64_t rate = sim_comm_rate(&e->terms, LW_OP_SEND, e->terms.core_share, e->core[rank],
-                                 e->n_device[rank] > 0);
+    int64_t rate = sim_comm_rate(&e->terms, LW_OP_SEND, e->terms.core_share, e->ranks[rank].core,
+                                 e->ranks[rank].n_device > 0);
     int64_t measured = rate_in_flight(e, x, rank);
-    int64_t pair = sim_pair_rate(&e->terms, sim_moving(e, rank), LW_OP_SEND);
+    int64_t pair = sim_pair_rate(&e->terms, e->ranks[rank].moving, LW_OP_SEND);
 
     rate = rate < x->fair_rate ? rate : x->fair_rate;
     rate = rate < measured ? rate : measured;
@@ -244,11 +240,11 @@ static enum lw_status settle_rank(struct sim_engine *e, int32_t rank)
 
     for (int32_t s = 0; s < p->n_streams; s++) {
         int32_t slot = sim_slot(e, rank, s);
-        int64_t mine = measured > 0 ? rate : sim_memory_rate(e, rank, e->slot_memory[slot], rate);
-        if (e->timers[slot].on_device)
-            LW_TRY(sim_timer_rate(e, &e->timers[slot], mine, SIM_SLOT_END, slot));
+        int64_t mine = measured > 0 ? rate : sim_memory_rate(e, rank, e->slots[slot].memory, rate);
+        if (e->slots[slot].timer.on_device)
+            LW_TRY(sim_timer_rate(e, &e->slots[slot].timer, mine, SIM_SLOT_END, slot));
     }
-    for (int32_t m = e->active_message[rank]; m >= 0;) {
+    for (int32_t m = e->ranks[rank].active_message; m >= 0;) {
         struct sim_message *x = &e->messages[m];
         int64_t from = rate_at(e, x, 0), to = rate_at(e, x, 1);
         LW_TRY(sim_timer_rate(e, &x->timer, from < to ? from : to, SIM_MESSAGE_END, m));
@@ -274,7 +270,7 @@ enum lw_status sim_rates_settle(struct sim_engine *e)
         LW_TRY(settle_memory(e, e->dirty_ranks[i]));
     for (int32_t i = 0; i < e->n_dirty_ranks; i++) {
         LW_TRY(settle_rank(e, e->dirty_ranks[i]));
-        e->rank_dirty[e->dirty_ranks[i]] = false;
+        e->ranks[e->dirty_ranks[i]].dirty = false;
     }
     e->n_dirty_ranks = 0;
     for (int32_t i = 0; i < e->n_dirty_groups; i++) {
