@@ -229,8 +229,9 @@ enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_
     return LW_OK;
 }
 
-double sim_table_over_model(const struct lw_cluster *c, const struct lw_cost_query *q,
-                            bool smallest, int64_t *bytes)
+/* 0: there is no such table, or no model. */
+static double over_model(const struct lw_cluster *c, const struct lw_cost_query *q, bool smallest,
+                         int64_t *bytes)
 {
     const struct lw_cost_table *t = sim_table_find(c, q, 1);
     struct lw_cost_answer a;
@@ -255,7 +256,7 @@ bool sim_table_is_doubtful(const struct lw_cluster *c, const struct lw_cost_quer
                            int64_t *bytes)
 {
     for (int smallest = 0; smallest < 2; smallest++) {
-        *ratio = sim_table_over_model(c, q, smallest, bytes);
+        *ratio = over_model(c, q, smallest, bytes);
         if (sim_ratio_is_doubtful(*ratio, smallest))
             return true;
     }

@@ -14,12 +14,8 @@ bool sim_fitted_applies(const struct lw_cluster *c, const struct lw_cost_query *
 enum lw_status sim_scaled_time(const struct lw_cluster *c, const struct lw_cost_query *q,
                                struct lw_cost_answer *out, struct lw_err *err);
 
-/* Measured over modelled time at the largest or the smallest size of the table that answers for q;
- * 0: there is no such table, or no model. A table of this fabric is near 1. */
-double sim_table_over_model(const struct lw_cluster *c, const struct lw_cost_query *q,
-                            bool smallest, int64_t *bytes);
-/* Off by more than 1.5 at the largest size or 2 at the smallest: published tables of known fabrics
- * seldom are (docs/design/nccl.md). */
+/* Measured over modelled time off by more than 1.5 at the largest size of a table or 2 at the
+ * smallest: published tables of known fabrics seldom are (docs/design/nccl.md). 0: not known. */
 bool sim_ratio_is_doubtful(double ratio, bool smallest);
 /* Either end of the table that answers for q: *ratio and *bytes of the doubtful one. */
 bool sim_table_is_doubtful(const struct lw_cluster *c, const struct lw_cost_query *q, double *ratio,

@@ -191,9 +191,12 @@ static enum lw_status start_work(struct sim_engine *e, int32_t rank, int32_t uni
     lw_ps work = e->work[index];
     int64_t memory = 0;
 
-    if (work < 0)
-        LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes, &work,
-                           e->err));
+    if (work < 0) {
+        struct sim_work found;
+        LW_TRY(sim_work_of(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
+                           &found, e->err));
+        work = found.time;
+    }
     if (on_device && e->terms.memory)
         memory = sim_memory_share(e->plan, e->cluster, op, lw_plan_operand(e->plan, op, rank).bytes,
                                   work);

@@ -113,9 +113,10 @@ static enum lw_status prepare_programs(struct sim_engine *e)
         LW_TRY(sim_program_make(p, p->programs[i], e->pooled, &e->arena, &e->programs[i], e->err));
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
-        e->work[i] = -1;
+        struct sim_work work = {.time = -1};
         if (op->operand < 0 || lw_plan_work_ps(p, op) >= 0)
-            LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &e->work[i], e->err));
+            LW_TRY(sim_work_of(p, e->cluster, op, op->bytes, &work, e->err));
+        e->work[i] = work.time;
     }
     return LW_OK;
 }

@@ -25,7 +25,7 @@ static const struct sim_nccl_latencies
     latencies_2_28_9 = LATENCIES(8.4, 4, 14, 25, 20.9, 8, 4, 14);
 
 /* Order of rows: Volta, Ampere, Hopper, Blackwell (before 2.25 NCCL counts Blackwell as Hopper).
- * What changed between versions: LL of Hopper, and all of Blackwell. nvls_tree: before 2.28 none. */
+ * What changed between versions: LL of Hopper, all of Blackwell, and nvls_tree, new in 2.28. */
 #define CAPS(one, two, more) {one, two, more}
 #define BANDWIDTHS(hopper_ll, of_ll, of_ring, of_tree_ll128, of_tree, ...)                      \
     {.ll = {CAPS(39, 39, 20.4), CAPS(87.7, 22.5, 19), hopper_ll, of_ll},                        \
@@ -39,8 +39,8 @@ static const struct sim_nccl_latencies
                .nvls_tree = {CAPS(26.5, 18.5, 10), CAPS(24, 23.6, 17.8), CAPS(0, 57.7, 45.5),   \
                              CAPS(0, 96, nvls_tree_more)})
 static const struct sim_nccl_bandwidths
-    bandwidths_2_19 = BANDWIDTHS(CAPS(87.7, 22.5, 19), CAPS(87.7, 22.5, 19),
-                                 CAPS(36.7, 36.7, 36.7), CAPS(36.7, 36.7, 29), CAPS(38.7, 41.4, 36)),
+    bandwidths_2_19 = BANDWIDTHS(CAPS(87.7, 22.5, 19), CAPS(87.7, 22.5, 19), CAPS(36.7, 36.7, 36.7),
+                                 CAPS(36.7, 36.7, 29), CAPS(38.7, 41.4, 36)),
     bandwidths_2_21 = BANDWIDTHS(CAPS(141, 45, 35), CAPS(141, 45, 35), CAPS(36.7, 36.7, 36.7),
                                  CAPS(36.7, 36.7, 29), CAPS(38.7, 41.4, 36)),
     bandwidths_2_25 = BANDWIDTHS(CAPS(141, 45, 35), CAPS(282, 90, 70), CAPS(73.4, 73.4, 73.4),

@@ -52,28 +52,37 @@ static int64_t find_pass(const struct lw_sim_classes *c, int64_t from, int64_t *
     return i;
 }
 
+/* Rows of all ranks: a row of a class stands for as many as are alike. */
+static enum lw_status count_rows(const struct lw_sim_classes *c, int64_t *n, struct lw_err *err)
+{
+    int64_t *alike;
+
+    LW_NEW(alike, c->n_classes, err);
+    for (int32_t r = 0; r < c->n_ranks; r++)
+        alike[c->class_of[r]]++;
+    *n = 0;
+    for (int64_t i = 0; i < c->rows.n; i++)
+        *n += alike[c->rows.rank[i]];
+    lw_free(alike);
+    return LW_OK;
+}
+
 enum lw_status lw_sim_expand(const struct lw_sim_classes *c, struct lw_timeline *timeline,
                              struct lw_err *err)
 {
-    struct lw_arena scratch = {0};
     struct lw_timeline out = {.comm_workers = c->rows.comm_workers};
-    int64_t *first = lw_arena_alloc(&scratch, c->n_classes, sizeof *first);
-    int64_t *last = lw_arena_alloc(&scratch, c->n_classes, sizeof *last), n = 0;
-    int64_t *of_class = lw_arena_alloc(&scratch, c->n_classes, sizeof *of_class);
-    enum lw_status status = first && last && of_class ? LW_OK : lw_fail_nomem(err);
+    int64_t *first, *last, n;
 
-    for (int64_t i = 0; status == LW_OK && i < c->rows.n; i++)
-        of_class[c->rows.rank[i]]++;
-    for (int32_t r = 0; status == LW_OK && r < c->n_ranks; r++)
-        n += of_class[c->class_of[r]];
-    if (status == LW_OK)
-        status = lw_timeline_reserve(&out, n, err);
+    LW_TRY(count_rows(c, &n, err));
+    LW_NEW(first, 2 * (int64_t)c->n_classes, err);
+    last = first + c->n_classes;
+    enum lw_status status = lw_timeline_reserve(&out, n, err);
     for (int64_t i = 0; status == LW_OK && i < c->rows.n;) {
         i = find_pass(c, i, first, last);
         for (int32_t r = 0; r < c->n_ranks; r++)
             copy_rows(&c->rows, first[c->class_of[r]], last[c->class_of[r]], r, &out);
     }
-    lw_arena_free(&scratch);
+    lw_free(first);
     if (status == LW_OK)
         *timeline = out;
     else
@@ -97,22 +106,6 @@ static void spread(const struct lw_sim_classes *c, const struct lw_summary *s,
     if (s->memory.rank >= 0)
         out->memory.rank = c->rank_of[s->memory.rank];
     lw_summary_shares(out);
-}
-
-/* Rows of all ranks: a row of a class stands for as many as are alike. */
-static enum lw_status count_rows(const struct lw_sim_classes *c, int64_t *n, struct lw_err *err)
-{
-    int64_t *alike = lw_calloc((size_t)c->n_classes, sizeof *alike);
-
-    if (!alike)
-        return lw_fail_nomem(err);
-    for (int32_t r = 0; r < c->n_ranks; r++)
-        alike[c->class_of[r]]++;
-    *n = 0;
-    for (int64_t i = 0; i < c->rows.n; i++)
-        *n += alike[c->rows.rank[i]];
-    lw_free(alike);
-    return LW_OK;
 }
 
 enum lw_status lw_sim_summarize(const struct lw_sim_classes *c, int32_t first_step,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/base/nearest.h"
 #include "shared/cluster/measured.h"
 #include "sim/engine/engine.h"
 #include "sim/fold/fold.h"
@@ -16,27 +17,21 @@ struct lw_sim_options lw_sim_options_default(void)
 enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value,
                                   struct lw_err *err)
 {
-    static const char *const details[] = {"collective", "chunk"};
-    static const char *const rings[] = {"auto", "events", "recurrence"};
+    static const char *const words[][4] = {{"collective", "chunk"},
+                                           {"auto", "events", "recurrence"}};
     struct lw_sim_options *o = ctx;
+    bool ring = strcmp(name, "ring") == 0;
 
-    if (strcmp(name, "detail") == 0) {
-        for (int i = 0; i < 2; i++) {
-            if (strcmp(value, details[i]) == 0) {
-                o->detail = (enum lw_sim_detail)i;
-                return LW_OK;
-            }
-        }
-        return lw_fail(err, LW_EINVAL, "unknown value '%s'; expected collective or chunk", value);
-    }
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(value, rings[i]) == 0) {
+    for (int i = 0; words[ring][i]; i++) {
+        if (strcmp(value, words[ring][i]) != 0)
+            continue;
+        if (ring)
             o->ring = (enum lw_sim_ring)i;
-            return LW_OK;
-        }
+        else
+            o->detail = (enum lw_sim_detail)i;
+        return LW_OK;
     }
-    return lw_fail(err, LW_EINVAL, "unknown value '%s'; expected auto, events or recurrence",
-                                   value);
+    return lw_fail_word(err, NULL, value, words[ring]);
 }
 
 int32_t lw_sim_warmup_steps(const struct lw_plan *plan)
@@ -215,14 +210,6 @@ static void list_noise(const struct sim_engine *e, struct lw_sim_stats *s)
         term(s, "rank_noise", o->rank_sigma, "--rank-noise", "");
 }
 
-static void list_terms(const struct sim_engine *e, struct lw_sim_stats *s)
-{
-    list_interference(e, s);
-    list_noise(e, s);
-    list_exceptions(e, s);
-    list_by_ring(e, s);
-}
-
 static enum lw_status check_devices(const struct lw_plan *p, const struct lw_cluster *c,
                                     struct lw_err *err)
 {
@@ -237,10 +224,20 @@ static enum lw_status check_devices(const struct lw_plan *p, const struct lw_clu
     return LW_OK;
 }
 
-static enum lw_status watch_steps(struct sim_engine *e)
+/* lengths: when steps end is wanted. */
+static enum lw_status simulate(struct sim_engine *e, const lw_ps *lengths)
 {
-    e->step_end = lw_arena_alloc(&e->arena, e->options.n_steps, sizeof *e->step_end);
-    return e->step_end ? LW_OK : lw_fail_nomem(e->err);
+    LW_TRY(sim_prepare(e));
+    if (lengths)
+        LW_TAKE(&e->arena, e->step_end, e->options.n_steps, e->err);
+    LW_TRY(sim_engine_begin(e));
+    LW_TRY(sim_engine_loop(e));
+    list_interference(e, e->stats);
+    list_noise(e, e->stats);
+    list_exceptions(e, e->stats);
+    list_by_ring(e, e->stats);
+    sim_list_timed(e->plan, e->cluster, e->stats);
+    return sim_list_comm(e);
 }
 
 /* Steps as lw_timeline_summarize counts them. */
@@ -270,18 +267,7 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
                            .timeline = rows ? &made : NULL, .stats = &counted, .err = err,
                            .free_message = -1, .run_start = INT64_MAX};
 
-    enum lw_status status = sim_prepare(&e);
-    if (status == LW_OK && lengths)
-        status = watch_steps(&e);
-    if (status == LW_OK)
-        status = sim_engine_begin(&e);
-    if (status == LW_OK)
-        status = sim_engine_loop(&e);
-    if (status == LW_OK) {
-        list_terms(&e, &counted);
-        sim_list_timed(e.plan, cluster, &counted);
-        status = sim_list_comm(&e);
-    }
+    enum lw_status status = simulate(&e, lengths);
     if (status == LW_OK) {
         counted.n_simulated = e.plan->n_ranks;
         made.comm_workers = e.n_workers;
@@ -332,9 +318,8 @@ static enum lw_status take_classes(const struct lw_plan *plan, const struct sim_
     c->plan.arena = (struct lw_arena){0};
     if (fold->n_classes > 0)
         return LW_OK;
-    c->class_of = c->rank_of = lw_arena_alloc(&c->arena, plan->n_ranks, sizeof *c->class_of);
-    if (!c->class_of)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, c->class_of, plan->n_ranks, err);
+    c->rank_of = c->class_of;
     for (int32_t r = 0; r < plan->n_ranks; r++)
         c->class_of[r] = r;
     return LW_OK;
@@ -365,17 +350,16 @@ enum lw_status lw_sim_run(const struct lw_plan *plan, const struct lw_cluster *c
                           const struct lw_sim_options *options, struct lw_timeline *timeline,
                           struct lw_sim_stats *stats, struct lw_err *err)
 {
-    struct lw_sim_classes c = {0};
-    struct sim_fold fold = {0};
+    struct lw_sim_classes c;
     struct lw_sim_stats counted;
+    enum lw_status status = LW_OK;
 
-    enum lw_status status = run_folded(plan, cluster, options, &c.arena, &fold,
-                                       timeline ? &c.rows : NULL, NULL, &counted, err);
-    if (status == LW_OK && timeline && fold.n_classes > 0)
-        status = take_classes(plan, &fold, &c, err);
-    if (status == LW_OK && timeline && fold.n_classes > 0) {
+    if (!timeline)
+        return lw_sim_run_steps(plan, cluster, options, NULL, stats, err);
+    LW_TRY(lw_sim_run_classes(plan, cluster, options, &c, &counted, err));
+    if (c.n_classes < c.n_ranks) {
         status = lw_sim_expand(&c, timeline, err);
-    } else if (status == LW_OK && timeline) {
+    } else {
         *timeline = c.rows;
         c.rows = (struct lw_timeline){0};
     }

@@ -9,7 +9,8 @@ uint64_t sim_seed_of(uint64_t seed, uint64_t k)
     return k == 0 ? seed : sim_mix(seed + k);
 }
 
-double sim_draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+/* Uniform in [0, 1), for the four numbers that name the draw. */
+static double draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
     uint64_t h = sim_mix(sim_mix(sim_mix(sim_mix(sim_mix(seed) ^ a) ^ b) ^ c) ^ d);
 
@@ -21,7 +22,7 @@ lw_ps sim_noisy(uint64_t seed, uint64_t rank, uint64_t pass, uint64_t op, double
     double sum = -6; /* twelve draws: mean 6, variance 1 */
 
     for (uint64_t i = 0; i < 12; i++)
-        sum += sim_draw(seed, rank, pass, op, 3 + i);
+        sum += draw(seed, rank, pass, op, 3 + i);
     double time = (double)work * (1 + sigma * sum) + 0.5;
     return time >= 1 ? (lw_ps)time : 0;
 }

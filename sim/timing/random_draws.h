@@ -20,9 +20,6 @@ static inline uint64_t sim_mix(uint64_t x)
 /* Seed of the k-th of many independent things: the seed itself for k = 0. */
 uint64_t sim_seed_of(uint64_t seed, uint64_t k);
 
-/* Uniform in [0, 1), for the four numbers that name the draw. */
-double sim_draw(uint64_t seed, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
-
 /* A relative error of mean 0 and standard deviation sigma, roughly normal (the sum of twelve
  * uniform draws, which ends at 6 sigma), on `work`: rounded to the nearest picosecond, never below
  * 0. */

@@ -130,9 +130,9 @@ static enum lw_status host(const struct lw_plan *plan, const struct lw_cluster *
     return LW_OK;
 }
 
-enum lw_status sim_work_explain(const struct lw_plan *plan, const struct lw_cluster *c,
-                                const struct lw_op *op, int64_t bytes, struct sim_work *out,
-                                struct lw_err *err)
+enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *c,
+                           const struct lw_op *op, int64_t bytes, struct sim_work *out,
+                           struct lw_err *err)
 {
     lw_ps own = lw_plan_work_ps(plan, op);
 
@@ -148,16 +148,6 @@ enum lw_status sim_work_explain(const struct lw_plan *plan, const struct lw_clus
         *out = (struct sim_work){0, "the plan", ""};
         return LW_OK;
     }
-}
-
-enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *c,
-                           const struct lw_op *op, int64_t bytes, lw_ps *work, struct lw_err *err)
-{
-    struct sim_work found;
-
-    LW_TRY(sim_work_explain(plan, c, op, bytes, &found, err));
-    *work = found.time;
-    return LW_OK;
 }
 
 void sim_note_timed(struct lw_sim_stats *s, const struct lw_op *op, const char *by,
@@ -185,7 +175,7 @@ void sim_list_timed(const struct lw_plan *p, const struct lw_cluster *c,
     for (int32_t i = 0; i < p->n_ops; i++) {
         const struct lw_op *op = &p->ops[i];
         if (lw_plan_work_ps(p, op) < 0 && op->comm < 0 &&
-            sim_work_explain(p, c, op, op->bytes, &w, NULL) == LW_OK && *w.source)
+            sim_work_of(p, c, op, op->bytes, &w, NULL) == LW_OK && *w.source)
             sim_note_timed(stats, op, w.by, w.source,
                            strcmp(w.by, "its table") == 0 ? "measured" : "modelled");
     }

@@ -17,11 +17,9 @@ struct sim_work {
 };
 
 /* LW_ENOTSUP names the figure that is missing. */
-enum lw_status sim_work_explain(const struct lw_plan *plan, const struct lw_cluster *cluster,
-                                const struct lw_op *op, int64_t bytes, struct sim_work *out,
-                                struct lw_err *err);
 enum lw_status sim_work_of(const struct lw_plan *plan, const struct lw_cluster *cluster,
-                           const struct lw_op *op, int64_t bytes, lw_ps *work, struct lw_err *err);
+                           const struct lw_op *op, int64_t bytes, struct sim_work *out,
+                           struct lw_err *err);
 
 /* What timed the ops of a run that the cluster times, kind by kind. */
 struct lw_sim_stats;

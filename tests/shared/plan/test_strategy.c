@@ -44,8 +44,8 @@ TEST(a_wrong_word_lists_the_right_ones)
     struct lw_err err = {0};
 
     assert_int_equal(lw_strategy_set(&s, "launch-order", "random", &err), LW_EINVAL);
-    assert_string_equal(err.msg, "--launch-order: unknown value 'random'; expected one of in-order, "
-                                 "completion-order, completion");
+    assert_string_equal(err.msg, "--launch-order: unknown value 'random'; expected one of "
+                                 "in-order, completion-order, completion");
     assert_int_equal(lw_strategy_set(&s, "cp-comm-type", "rings", &err), LW_EINVAL);
     assert_string_equal(err.msg, "--cp-comm-type: unknown value 'rings' (did you mean 'ring'?); "
                                  "expected one of all-gather, p2p, allgather, ring");

@@ -109,12 +109,14 @@ TEST(doubt_is_the_ratio_at_the_largest_size)
 {
     struct lw_cluster c = with_table();
     struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 8, 8, 1, LW_REDUCER_AUTO};
+    double ratio;
     int64_t at;
 
-    assert_true(fabs(sim_table_over_model(&c, &q, false, &at) - 3) < 1e-6);
+    assert_true(sim_table_is_doubtful(&c, &q, &ratio, &at));
+    assert_true(fabs(ratio - 3) < 1e-6);
     assert_int_equal(at, bytes[1]);
     q.n_ranks = 4;
-    assert_true(sim_table_over_model(&c, &q, false, &at) == 0);
+    assert_false(sim_table_is_doubtful(&c, &q, &ratio, &at));
     assert_true(sim_ratio_is_doubtful(1.6, false) && sim_ratio_is_doubtful(.6, false));
     assert_false(sim_ratio_is_doubtful(1.6, true) || sim_ratio_is_doubtful(.6, true));
     lw_cluster_free(&c);
