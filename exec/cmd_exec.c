@@ -114,11 +114,7 @@ static int run_command(int argc, char **argv)
          "of momentum, beta1 of adam (0.9); alone: --optimizer momentum", 0, 1},
         {"consolidate", 0, LW_OPT_INT, &s.consolidate, "RANK",
          "put the optimizer state of this rank's data group together on it (none)", 0, INT32_MAX},
-        LW_OPTION_DB(&s.db),
-        {"name", 0, LW_OPT_STRING, &s.name, "TEXT", "what to call the run (made from its options)"},
-        LW_OPTION_QUIET(&s.quiet),
-        LW_OPTION_NO_DB(&s.no_db),
-        LW_OPTION_FORMAT(&s.format),
+        LW_OPTIONS_OF_RUNS(s),
         {0},
     };
     struct lw_err err = {0};

@@ -80,11 +80,7 @@ int cmd_sim(int argc, char **argv)
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL,
          "store every op of every rank (up to 50,000, of ranks that are alike those of one)"},
         {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket and replayed step (ten of each)"},
-        LW_OPTION_DB(&s.db),
-        {"name", 0, LW_OPT_STRING, &s.name, "TEXT", "what to call the run (made from its options)"},
-        LW_OPTION_QUIET(&s.quiet),
-        LW_OPTION_NO_DB(&s.no_db),
-        LW_OPTION_FORMAT(&s.format),
+        LW_OPTIONS_OF_RUNS(s),
         {0},
     };
     struct lw_err err = {0};

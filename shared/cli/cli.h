@@ -51,8 +51,14 @@ struct lw_opt {
 #define LW_OPTION_FORCE \
     {"force", 0, LW_OPT_FLAG, lw_force_option(), NULL, \
      "replace a file that lapwing did not write"}
-#define LW_OPTION_NO_DB(flag) {"no-db", 0, LW_OPT_FLAG, (flag), NULL, "store nothing"}
 #define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress"}
+/* Those of a command whose runs are stored, in order. */
+#define LW_OPTIONS_OF_RUNS(s)                                                                    \
+    LW_OPTION_DB(&(s).db),                                                                       \
+    {"name", 0, LW_OPT_STRING, &(s).name, "TEXT",                                                \
+     "what to call the run (made from its options)"},                                            \
+    LW_OPTION_QUIET(&(s).quiet),                                                                 \
+    {"no-db", 0, LW_OPT_FLAG, &(s).no_db, NULL, "store nothing"}, LW_OPTION_FORMAT(&(s).format)
 
 /* Parse argv[1..] of a subcommand with one table (ends with name == NULL). What is not an option is
  * moved to argv[1..*n_operands], in order; "--" ends the options, "-" is an operand.
