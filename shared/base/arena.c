@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,6 +185,29 @@ void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size)
     if (grown && n > 0)
         memcpy(grown, items, (size_t)n * size);
     return grown;
+}
+
+char *lw_arena_vprintf(struct lw_arena *a, const char *fmt, va_list ap)
+{
+    va_list again;
+
+    va_copy(again, ap);
+    int len = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    char *text = lw_arena_alloc(a, len + 1, 1);
+    if (text)
+        vsnprintf(text, (size_t)len + 1, fmt, ap);
+    return text;
+}
+
+char *lw_arena_printf(struct lw_arena *a, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    char *text = lw_arena_vprintf(a, fmt, ap);
+    va_end(ap);
+    return text;
 }
 
 void lw_arena_join(struct lw_arena *a, struct lw_arena *from)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -59,6 +60,14 @@ char *lw_arena_strdup(struct lw_arena *a, const char *s);         /* NULL only w
  * still the caller's. */
 int lw_arena_adopt(struct lw_arena *a, void *block);
 char *lw_arena_strndup(struct lw_arena *a, const char *s, size_t len);
+/* A text as printf makes it; NULL only without memory. */
+char *lw_arena_printf(struct lw_arena *a, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+char *lw_arena_vprintf(struct lw_arena *a, const char *fmt, va_list ap);
+/* pointer = such a text, or return as LW_TAKE does. */
+#define LW_PRINT(arena, pointer, err, ...)                                            \
+    LW_TRY(((pointer) = lw_arena_printf(arena, __VA_ARGS__)) != NULL ? LW_OK          \
+                                                                   : lw_fail_nomem(err))
 /* Room for element n of an array of the arena that doubles when it is full: items, or a copy with
  * zeroed rest; NULL without memory. */
 void *lw_arena_more(struct lw_arena *a, void *items, int32_t n, size_t size);

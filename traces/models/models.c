@@ -43,27 +43,23 @@ static const struct traces_model *find_model(const char *name, struct lw_err *er
 }
 
 #define AT(field) offsetof(struct traces_model_shape, field)
+/* Those without an option are of a model, or of a configuration that gives them. */
 static const struct {
-    const char *option;
     size_t at;
+    const char *option;
     int64_t least, most;
 } sizes[] = {
-    {"batch", AT(batch), 1, 65536},      {"layers", AT(layers), 1, 4096},
-    {"width", AT(width), 1, 65536},      {"image", AT(image), 32, 4096},
-    {"patch", AT(patch), 1, 4096},       {"hidden", AT(hidden), 1, 262144},
-    {"heads", AT(heads), 1, 4096},       {"kv-heads", AT(kv_heads), 1, 4096},
-    {"ffn", AT(ffn), 1, 1048576},        {"seq", AT(seq), 1, 4194304},
-    {"vocab", AT(vocab), 1, 16777216},
+    {AT(batch), "batch", 1, 65536},      {AT(layers), "layers", 1, 4096},
+    {AT(width), "width", 1, 65536},      {AT(image), "image", 32, 4096},
+    {AT(patch), "patch", 1, 4096},       {AT(hidden), "hidden", 1, 262144},
+    {AT(heads), "heads", 1, 4096},       {AT(kv_heads), "kv-heads", 1, 4096},
+    {AT(ffn), "ffn", 1, 1048576},        {AT(seq), "seq", 1, 4194304},
+    {AT(vocab), "vocab", 1, 16777216},   {AT(head_width)}, {AT(window)}, {AT(q_lora)},
+    {AT(kv_lora)}, {AT(rope_width)}, {AT(v_width)}, {AT(experts)}, {AT(topk)}, {AT(expert_ffn)},
+    {AT(shared_ffn)}, {AT(dense_layers)}, {AT(expert_every)}, {AT(mtp_layers)},
 };
 
-/* Sizes that have no option: of a model, or of a configuration that gives them. */
-static const size_t inner_sizes[] = {
-    AT(head_width), AT(window), AT(q_lora), AT(kv_lora), AT(rope_width), AT(v_width),
-    AT(experts), AT(topk), AT(expert_ffn), AT(shared_ffn), AT(dense_layers), AT(expert_every),
-    AT(mtp_layers),
-};
-
-static const size_t inner_flags[] = {
+static const size_t flags[] = {
     AT(plain_ffn), AT(tied), AT(qk_norm), AT(qkv_bias),
     AT(expert_bias), AT(alibi), AT(embedding_norm), AT(no_bias),
 };
@@ -79,19 +75,19 @@ static const struct {
 };
 #undef AT
 
+/* Where it is not given, the model's own size. */
 static enum lw_status take_size(const struct traces_model *m, size_t k,
-                                const struct traces_model_shape *given,
-                                struct traces_model_shape *out, struct lw_err *err)
+                                struct traces_model_shape *s, struct lw_err *err)
 {
-    int64_t found = *(const int64_t *)((const char *)given + sizes[k].at);
+    int64_t *size = (int64_t *)((char *)s + sizes[k].at);
     int64_t standard = *(const int64_t *)((const char *)&m->defaults + sizes[k].at);
 
-    if (found && !standard)
+    if (sizes[k].option && *size && !standard)
         return lw_fail(err, LW_EINVAL, "--%s does not apply to model %s", sizes[k].option, m->name);
-    if (found && (found < sizes[k].least || found > sizes[k].most))
+    if (sizes[k].option && *size && (*size < sizes[k].least || *size > sizes[k].most))
         return lw_fail(err, LW_EINVAL, "--%s: found %" PRId64 ", allowed: %" PRId64 " to %" PRId64,
-                       sizes[k].option, found, sizes[k].least, sizes[k].most);
-    *(int64_t *)((char *)out + sizes[k].at) = found ? found : standard;
+                       sizes[k].option, *size, sizes[k].least, sizes[k].most);
+    *size = *size ? *size : standard;
     return LW_OK;
 }
 
@@ -110,21 +106,19 @@ static const char *canonical(const char *option, const char *found)
 }
 
 static enum lw_status take_choice(const struct traces_model *m, size_t k,
-                                  const struct traces_model_shape *given,
-                                  struct traces_model_shape *out, struct lw_err *err)
+                                  struct traces_model_shape *s, struct lw_err *err)
 {
-    const char *found = *(const char *const *)((const char *)given + choices[k].at);
+    const char **word = (const char **)((char *)s + choices[k].at);
     const char *standard = *(const char *const *)((const char *)&m->defaults + choices[k].at);
 
-    if (found && !standard)
-        return lw_fail(err, LW_EINVAL, "--%s does not apply to model %s",
-                                       choices[k].option, m->name);
-    found = found ? canonical(choices[k].option, found) : standard;
-    *(const char **)((char *)out + choices[k].at) = found;
-    for (int i = 0; found && choices[k].words[i]; i++)
-        if (strcmp(found, choices[k].words[i]) == 0)
+    if (*word && !standard)
+        return lw_fail(err, LW_EINVAL, "--%s does not apply to model %s", choices[k].option,
+                       m->name);
+    *word = *word ? canonical(choices[k].option, *word) : standard;
+    for (int i = 0; *word && choices[k].words[i]; i++)
+        if (strcmp(*word, choices[k].words[i]) == 0)
             return LW_OK;
-    return found ? lw_fail_word(err, choices[k].option, found, choices[k].words) : LW_OK;
+    return *word ? lw_fail_word(err, choices[k].option, *word, choices[k].words) : LW_OK;
 }
 
 /* What follows from another size unless it is given: 0 asks the family for its rule. */
@@ -169,57 +163,22 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
     return traffic ? LW_OK : need(d, d->memory_bytes_per_s, "memory_bytes_per_s", err);
 }
 
-static void take_inner(const struct traces_model *m, const struct traces_model_shape *given,
-                       struct traces_model_shape *out)
-{
-    const char *found = (const char *)given, *standard = (const char *)&m->defaults;
-
-    for (size_t k = 0; k < sizeof inner_sizes / sizeof *inner_sizes; k++) {
-        int64_t v = *(const int64_t *)(found + inner_sizes[k]);
-        *(int64_t *)((char *)out + inner_sizes[k]) =
-            v ? v : *(const int64_t *)(standard + inner_sizes[k]);
-    }
-    for (size_t k = 0; k < sizeof inner_flags / sizeof *inner_flags; k++)
-        *(bool *)((char *)out + inner_flags[k]) = *(const bool *)(found + inner_flags[k]) ||
-                                                  *(const bool *)(standard + inner_flags[k]);
-}
-
 enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
                                   const struct lw_device *device, struct lw_workload *w,
                                   struct lw_err *err)
 {
     const struct traces_model *m = find_model(name, err);
-    struct traces_model_shape s = {0};
+    struct traces_model_shape s = *shape;
 
     if (!m)
         return LW_EINVAL;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-        LW_TRY(take_size(m, k, shape, &s, err));
+        LW_TRY(take_size(m, k, &s, err));
     for (size_t k = 0; k < sizeof choices / sizeof *choices; k++)
-        LW_TRY(take_choice(m, k, shape, &s, err));
+        LW_TRY(take_choice(m, k, &s, err));
+    for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
+        *(bool *)((char *)&s + flags[k]) |= *(const bool *)((const char *)&m->defaults + flags[k]);
     leave_derived(m, shape, &s);
-    s.tensor = shape->tensor;
-    s.host_op_ps = shape->host_op_ps;
-    s.host_waits = shape->host_waits;
-    s.host_collective_ps = shape->host_collective_ps;
-    s.collective_ps = shape->collective_ps;
-    s.unfused = shape->unfused;
-    s.fused_sums = shape->fused_sums;
-    s.step = shape->step;
-    s.grad_item = shape->grad_item;
-    s.kept = shape->kept;
-    s.memory_op_ps = shape->memory_op_ps;
-    s.attention_speed = shape->attention_speed;
-    s.fp8 = shape->fp8;
-    s.traffic = shape->traffic;
-    s.sequence_parallel = shape->sequence_parallel;
-    s.tp_overlap = shape->tp_overlap;
-    s.context = shape->context;
-    s.lora = shape->lora;
-    s.expert_ranks = shape->expert_ranks;
-    s.expert_whole = shape->expert_whole;
-    s.expert_capacity = shape->expert_capacity;
-    take_inner(m, shape, &s);
     if (s.expert_capacity != 0 && s.experts == 0)
         return lw_fail(err, LW_EINVAL, "--expert-capacity: model %s has no experts", m->name);
     LW_TRY(need_roofline(device, s.dtype, err));

@@ -103,8 +103,8 @@ struct traces_model {
     enum lw_status (*build)(const struct traces_model *m, const struct traces_model_shape *shape,
                             const struct lw_device *device, struct lw_workload *w,
                             struct lw_err *err);
-    int32_t member;     /* which of its family: a resnet's depth, the generation of a gpt */
     const char *source; /* of the shapes */
+    int32_t member;     /* which of its family: a resnet's depth, the generation of a gpt; 0 */
 };
 
 /* Model k of all, NULL after the last. */

@@ -13,55 +13,45 @@ enum { PARAMS_PER_BLOCK = 16, SEGMENTS = 2 };
 static void add_embedding(struct transformer *t)
 {
     int64_t h = t->hidden, x = t->b.item * t->tokens * h, mask = t->tokens * h;
-    int64_t vocab = t->b.shape.vocab, positions = t->b.shape.positions;
     const struct traces_cost add = {.forward_bytes = 3 * x, .weight_bytes = 2 * x, .whole = true};
-    const struct traces_cost dropout = {
-        .forward_bytes = 2 * x + mask, .input_bytes = 2 * x + mask, .whole = true};
 
     transformer_module(t, "embeddings");
-    int32_t words = transformer_lookup(t, vocab);
+    int32_t words = transformer_lookup(t, t->b.shape.vocab);
     int32_t places = traces_builder_part(&t->b, &add), segments = traces_builder_part(&t->b, &add);
-    int32_t norm = transformer_norm(t);
-    traces_builder_part(&t->b, &dropout);
-    traces_builder_param(&t->b, words, vocab, h, LW_TP_VOCAB, "embeddings.word_embeddings.weight");
-    traces_builder_param(&t->b, places, positions, h, LW_TP_REPLICATED,
+    traces_builder_param(&t->b, words, t->b.shape.vocab, h, LW_TP_VOCAB,
+                         "embeddings.word_embeddings.weight");
+    traces_builder_param(&t->b, places, t->b.shape.positions, h, LW_TP_REPLICATED,
                          "embeddings.position_embeddings.weight");
     traces_builder_param(&t->b, segments, SEGMENTS, h, LW_TP_REPLICATED,
                          "embeddings.token_type_embeddings.weight");
-    traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "embeddings.LayerNorm.weight");
-    traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "embeddings.LayerNorm.bias");
+    transformer_norm_layer(t, "embeddings", "LayerNorm.");
+    TRACES_PART(&t->b, .forward_bytes = 2 * x + mask, .input_bytes = 2 * x + mask, .whole = true);
     transformer_keep(t, 2 * 8 * t->tokens + mask, true); /* words and segments */
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
 }
 
 static void add_block(struct transformer *t, int32_t i)
 {
+    static const char *const inputs[] = {"attention.self.query.", "attention.self.key.",
+                                         "attention.self.value."};
     int64_t h = t->hidden, ffn = t->ffn;
     char block[40];
 
     snprintf(block, sizeof block, "encoder.layer.%d", i);
     transformer_module(t, "%s", block);
     transformer_keep_operand(t, h, true);
-    for (int k = 0; k < 3; k++) {
-        static const char *const names[] = {"attention.self.query.", "attention.self.key.",
-                                            "attention.self.value."};
-        transformer_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_COLUMN), h * h, h,
-                         LW_TP_COLUMN, block, names[k]);
-    }
+    for (int k = 0; k < 3; k++)
+        transformer_layer(t, t->tokens, h, h, LW_TP_COLUMN, block, inputs[k]);
     transformer_attention(t);
-    transformer_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW,
-                     block, "attention.output.dense.");
+    transformer_layer(t, t->tokens, h, h, LW_TP_ROW, block, "attention.output.dense.");
     transformer_residual(t);
-    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block,
-                     "attention.output.LayerNorm.");
+    transformer_norm_layer(t, block, "attention.output.LayerNorm.");
     transformer_keep_operand(t, h, true);
-    transformer_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn,
-                     LW_TP_COLUMN, block, "intermediate.dense.");
+    transformer_layer(t, t->tokens, h, ffn, LW_TP_COLUMN, block, "intermediate.dense.");
     transformer_activation(t, ffn);
-    transformer_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h,
-                     LW_TP_ROW, block, "output.dense.");
+    transformer_layer(t, t->tokens, ffn, h, LW_TP_ROW, block, "output.dense.");
     transformer_residual(t);
-    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, "output.LayerNorm.");
+    transformer_norm_layer(t, block, "output.LayerNorm.");
     transformer_end_block(t);
 }
 
@@ -71,11 +61,8 @@ static void add_pooler(struct transformer *t)
     int64_t h = t->hidden, pooled = t->b.item * t->batch * h;
 
     transformer_module(t, "pooler");
-    int32_t part = transformer_linear(t, t->batch, h, h, LW_TP_REPLICATED);
-    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * pooled,
-                                                     .input_bytes = 3 * pooled, .whole = true});
-    traces_builder_param(&t->b, part, h, h, LW_TP_REPLICATED, "pooler.dense.weight");
-    traces_builder_param(&t->b, part, h, 1, LW_TP_REPLICATED, "pooler.dense.bias");
+    transformer_layer(t, t->batch, h, h, LW_TP_REPLICATED, "pooler", "dense.");
+    TRACES_PART(&t->b, .forward_bytes = 2 * pooled, .input_bytes = 3 * pooled, .whole = true);
     transformer_keep(t, 2 * pooled, true);
     transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, pooled);
 }
@@ -84,23 +71,21 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
                             const struct lw_device *device, struct lw_workload *w,
                             struct lw_err *err)
 {
-    struct traces_model_shape s = *shape;
+    const struct traces_model_shape *s;
     struct transformer t;
 
-    s.kv_heads = s.heads;
-    s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
-    s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
-    LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    LW_TRY(transformer_init(&t, m, shape, device, err));
+    s = &t.b.shape;
     t.dropout = true;
-    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 7, 2);
+    traces_builder_room(&t.b, s->layers + 2, PARAMS_PER_BLOCK * s->layers + 7, 2);
     add_embedding(&t);
-    for (int32_t i = 0; i < s.layers; i++)
+    for (int32_t i = 0; i < s->layers; i++)
         add_block(&t, i);
     add_pooler(&t);
-    traces_builder_buffer(&t.b, s.positions, LW_I64, "embeddings.position_ids");
-    traces_builder_buffer(&t.b, s.positions, LW_I64, "embeddings.token_type_ids");
+    traces_builder_buffer(&t.b, s->positions, LW_I64, "embeddings.position_ids");
+    traces_builder_buffer(&t.b, s->positions, LW_I64, "embeddings.token_type_ids");
     traces_builder_note(&t.b, "vocabulary %lld, %lld positions; without a head for a task",
-                        (long long)s.vocab, (long long)s.positions);
+                        (long long)s->vocab, (long long)s->positions);
     return transformer_finish(&t, m, w, err);
 }
 
@@ -112,7 +97,7 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
 #define DEVLIN "Devlin et al., arXiv 1810.04805, section 3; huggingface/transformers BertModel"
 
 const struct traces_model traces_models_bert[] = {
-    {"bert-base", "BERT base", BERT(12, 768, 12), build, 0, DEVLIN},
-    {"bert-large", "BERT large", BERT(24, 1024, 16), build, 0, DEVLIN},
+    {"bert-base", "BERT base", BERT(12, 768, 12), build, DEVLIN},
+    {"bert-large", "BERT large", BERT(24, 1024, 16), build, DEVLIN},
     {0},
 };

@@ -15,11 +15,10 @@
 
 #include <assert.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NOTES = 20, NAME_ROOM = 160 };
+enum { MAX_NOTES = 20 };
 
 void traces_builder_init(struct traces_builder *b, const char *name,
                          const struct traces_model_shape *shape, const struct lw_device *device)
@@ -47,8 +46,8 @@ void traces_builder_room(struct traces_builder *b, int64_t max_modules, int64_t 
     w->params = lw_arena_alloc(&w->arena, max_params, sizeof *w->params);
     w->ready_order = lw_arena_alloc(&w->arena, max_params, sizeof *w->ready_order);
     w->buffers = lw_arena_alloc(&w->arena, max_buffers, sizeof *w->buffers);
-    b->part_of = lw_alloc((size_t)max_params * sizeof *b->part_of);
-    b->launches = lw_calloc((size_t)max_modules + 1, sizeof *b->launches);
+    b->part_of = lw_arena_alloc(&b->scratch, max_params, sizeof *b->part_of);
+    b->launches = lw_arena_alloc(&b->scratch, max_modules, sizeof *b->launches);
     b->no_memory = b->no_memory || !w->modules || !w->params || !w->ready_order || !w->buffers ||
                    !b->part_of || !b->launches;
 }
@@ -148,6 +147,14 @@ static void count_launches(struct traces_builder *b, const struct traces_cost *c
         c->n_backward > 0 ? c->n_backward : (c->input_bytes > 0) + (c->weight_bytes > 0);
 }
 
+static const char *text_of(struct traces_builder *b, const char *fmt, va_list ap)
+{
+    const char *text = b->no_memory ? NULL : lw_arena_vprintf(&b->w.arena, fmt, ap);
+
+    b->no_memory = !text;
+    return text;
+}
+
 static const char *copy_name(struct traces_builder *b, const char *name)
 {
     const char *copy = b->no_memory ? NULL : lw_arena_strdup(&b->w.arena, name);
@@ -176,14 +183,13 @@ struct lw_module *traces_builder_last(struct traces_builder *b)
 /* Times stop at INT64_MAX, which the check of the workload then refuses. */
 static void add_ps(lw_ps *sum, lw_ps t)
 {
-    if (__builtin_add_overflow(*sum, t, sum))
-        *sum = INT64_MAX;
+    *sum = lw_add_sat(*sum, t);
 }
 
 int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *cost)
 {
     struct part_times t = times_of(b, cost);
-    lw_ps forward = t.forward, input = t.input, weight = t.weight;
+    bool column = cost->split == LW_TP_COLUMN || cost->split == LW_TP_VOCAB;
     struct lw_module *m = traces_builder_last(b);
 
     if (!b->no_memory)
@@ -195,21 +201,19 @@ int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *
     traces_builder_products(b, cost);
     m->forward_flops += cost->forward_flops;
     m->forward_bytes += cost->forward_bytes;
-    add_ps(&m->forward_ps, forward);
-    add_ps(&m->backward_input_ps, input);
-    add_ps(&m->backward_weight_ps, weight);
-    add_ps(&m->selective_ps, cost->again || b->again ? forward : 0);
-    add_ps(&m->tp_column_ps,
-           cost->split == LW_TP_COLUMN || cost->split == LW_TP_VOCAB ? forward : 0);
-    add_ps(&m->tp_row_ps, cost->split == LW_TP_ROW ? forward : 0);
+    add_ps(&m->forward_ps, t.forward);
+    add_ps(&m->backward_input_ps, t.input);
+    add_ps(&m->backward_weight_ps, t.weight);
+    add_ps(&m->selective_ps, cost->again || b->again ? t.forward : 0);
+    add_ps(&m->tp_column_ps, column ? t.forward : 0);
+    add_ps(&m->tp_row_ps, cost->split == LW_TP_ROW ? t.forward : 0);
     if (is_whole(b, cost)) {
-        add_ps(&m->whole_forward_ps, forward);
-        add_ps(&m->whole_input_ps, input);
-        add_ps(&m->whole_weight_ps, weight);
+        add_ps(&m->whole_forward_ps, t.forward);
+        add_ps(&m->whole_input_ps, t.input);
+        add_ps(&m->whole_weight_ps, t.weight);
     }
-    lw_ps backward = input;
-    add_ps(&backward, weight);
-    b->parts[b->n_parts] = (struct traces_part){b->w.n_modules - 1, backward};
+    b->parts[b->n_parts] =
+        (struct traces_part){b->w.n_modules - 1, lw_add_sat(t.input, t.weight)};
     return b->n_parts++;
 }
 
@@ -217,13 +221,11 @@ struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, in
                                       int64_t columns, enum lw_tp_split split, const char *name,
                                       ...)
 {
-    char text[NAME_ROOM];
     va_list ap;
 
     va_start(ap, name);
-    vsnprintf(text, sizeof text, name, ap);
+    const char *copy = text_of(b, name, ap);
     va_end(ap);
-    const char *copy = copy_name(b, text);
     if (!copy)
         return &b->spare_param;
     assert(b->w.n_params < b->max_params);
@@ -245,13 +247,11 @@ struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, in
 void traces_builder_buffer(struct traces_builder *b, int64_t numel, enum lw_dtype dtype,
                            const char *name, ...)
 {
-    char text[NAME_ROOM];
     va_list ap;
 
     va_start(ap, name);
-    vsnprintf(text, sizeof text, name, ap);
+    const char *copy = text_of(b, name, ap);
     va_end(ap);
-    const char *copy = copy_name(b, text);
     if (!copy)
         return;
     assert(b->w.n_buffers < b->max_buffers);
@@ -261,13 +261,11 @@ void traces_builder_buffer(struct traces_builder *b, int64_t numel, enum lw_dtyp
 
 void traces_builder_note(struct traces_builder *b, const char *fmt, ...)
 {
-    char text[400];
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    const char *copy = text_of(b, fmt, ap);
     va_end(ap);
-    const char *copy = copy_name(b, text);
     if (!copy)
         return;
     assert(b->w.n_notes < MAX_NOTES);
@@ -391,15 +389,12 @@ static void hold_whole_sequences(struct traces_builder *b)
 static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *err)
 {
     struct lw_workload *w = &b->w;
-    struct ready *ready = lw_alloc((size_t)(w->n_params + 1) * sizeof *ready);
-    lw_ps *end = lw_alloc((size_t)(b->n_parts + 1) * sizeof *end), now = 0;
+    struct ready *ready;
+    lw_ps *end, now = 0;
     int32_t n = 0;
 
-    if (!ready || !end) {
-        lw_free(ready);
-        lw_free(end);
-        return lw_fail_nomem(err);
-    }
+    LW_TAKE(&b->scratch, ready, w->n_params, err);
+    LW_TAKE(&b->scratch, end, b->n_parts, err);
     for (int32_t k = b->n_parts - 1; k >= 0; k--)
         end[k] = now += b->parts[k].backward_ps;
     for (int32_t i = 0; i < w->n_params; i++) {
@@ -411,8 +406,6 @@ static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *e
     qsort(ready, (size_t)n, sizeof *ready, compare_ready);
     for (int32_t k = 0; k < n; k++)
         w->ready_order[w->n_ready++] = ready[k].param;
-    lw_free(ready);
-    lw_free(end);
     return LW_OK;
 }
 
@@ -433,13 +426,18 @@ static bool does(const struct traces_builder *b, enum traces_step what)
     return (b->shape.step & what) != 0;
 }
 
+static int64_t grad_bytes(const struct traces_builder *b)
+{
+    return b->shape.grad_item > 0 ? b->shape.grad_item : b->item;
+}
+
 /* Bytes that the step moves per element that it updates: the gradient is read, the parameter and
  * each of n - 1 states read and written; half precision computes on 4-byte masters and writes a
  * copy. Clipping and loss scales take gradients in f32, which are cast where they are not: the norm
  * reads them, a factor reads and writes them. */
 static int64_t step_bytes(const struct traces_builder *b, int n, bool masters)
 {
-    int64_t f32 = 4, grad = b->shape.grad_item > 0 ? b->shape.grad_item : b->item;
+    int64_t f32 = 4, grad = grad_bytes(b);
     bool in_f32 = does(b, TRACES_STEP_CLIP) || does(b, TRACES_STEP_UNSCALE);
     int64_t bytes = (in_f32 ? f32 : grad) + 2 * f32 * n;
 
@@ -452,10 +450,8 @@ static int64_t step_bytes(const struct traces_builder *b, int n, bool masters)
 /* And per gradient that a rank holds. */
 static int64_t held_bytes(const struct traces_builder *b)
 {
-    int64_t grad = b->shape.grad_item > 0 ? b->shape.grad_item : b->item;
-
-    return grad * (does(b, TRACES_STEP_ZERO) + does(b, TRACES_STEP_CHECK) +
-                   2 * does(b, TRACES_STEP_SCALE));
+    return grad_bytes(b) * (does(b, TRACES_STEP_ZERO) + does(b, TRACES_STEP_CHECK) +
+                            2 * does(b, TRACES_STEP_SCALE));
 }
 
 static lw_ps pass_over(const struct traces_builder *b, int64_t bytes)
@@ -594,8 +590,7 @@ enum lw_status traces_builder_finish(struct traces_builder *b, const char *produ
     lw_free(b->parts);
     lw_free(b->products);
     lw_free(b->uses);
-    lw_free(b->part_of);
-    lw_free(b->launches);
+    lw_arena_free(&b->scratch);
     if (s != LW_OK) {
         lw_workload_free(&b->w);
         return s;

@@ -55,8 +55,9 @@ struct traces_builder {
     int64_t products_capacity, uses_capacity, n_uses;
     struct lw_product *products;    /* those that are different; goes with finish */
     struct traces_product *uses;    /* goes with finish */
+    struct lw_arena scratch;   /* of the two; goes with finish */
     int32_t *part_of;          /* [max_params] */
-    struct traces_launches *launches; /* [max_modules]; goes with finish */
+    struct traces_launches *launches; /* [max_modules] */
     bool again;                /* parts added now are done once more with selective recomputation */
     bool no_memory;
     struct lw_module spare;    /* take what is set on things that there was no memory for */
@@ -74,6 +75,7 @@ struct lw_module *traces_builder_module(struct traces_builder *b, const char *na
 struct lw_module *traces_builder_last(struct traces_builder *b); /* the module added last */
 /* One more part of the module added last; returns its number, for parameters. */
 int32_t traces_builder_part(struct traces_builder *b, const struct traces_cost *cost);
+#define TRACES_PART(b, ...) traces_builder_part(b, &(struct traces_cost){__VA_ARGS__})
 /* A parameter of a part: rows x columns elements, rows being its first dimension (out features of a
  * linear layer, out channels of a convolution); a vector has 1 column. */
 struct lw_param *traces_builder_param(struct traces_builder *b, int32_t part, int64_t rows,

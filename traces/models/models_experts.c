@@ -74,8 +74,7 @@ enum lw_status transformer_experts_check(const struct traces_model_shape *s, str
  * its own tokens under sequence parallelism. */
 static void move(struct transformer *t, int64_t bytes, bool whole)
 {
-    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = bytes, .input_bytes = bytes,
-                                                     .whole = whole});
+    TRACES_PART(&t->b, .forward_bytes = bytes, .input_bytes = bytes, .whole = whole);
 }
 
 /* Scores in f32, their softmax, the choice and its weights: each reads and writes all scores. */
@@ -215,37 +214,37 @@ void transformer_end_experts(struct transformer *t)
 
 const struct traces_model traces_models_experts[] = {
     {"mixtral-8x7b", "Mixtral 8x7B, 12.9 G parameters active",
-     {LLAMA(32, 4096, 32, 8, 14336, 4096, 32000), EXPERTS(8, 2, 14336)}, llama_build, 1,
+     {LLAMA(32, 4096, 32, 8, 14336, 4096, 32000), EXPERTS(8, 2, 14336)}, llama_build,
      MIXTRAL},
     {"mixtral-8x22b", "Mixtral 8x22B, 39 G parameters active",
-     {LLAMA(56, 6144, 48, 8, 16384, 4096, 32768), EXPERTS(8, 2, 16384)}, llama_build, 1,
+     {LLAMA(56, 6144, 48, 8, 16384, 4096, 32768), EXPERTS(8, 2, 16384)}, llama_build,
      MIXTRAL},
     {"grok-1", "Grok-1 314B, 8 experts",
      {LLAMA(64, 6144, 48, 8, 32768, 8192, 131072), EXPERTS(8, 2, 32768), .tied = true},
-     llama_build, 1, GROK},
+     llama_build, GROK},
     {"deepseek-v2", "DeepSeek-V2 236B, 21 G parameters active",
      {LLAMA(60, 5120, 128, 128, 12288, 4096, 102400), EXPERTS(160, 6, 1536), LATENT(1536),
-      .shared_ffn = 3072, .dense_layers = 1}, llama_build, 2, DEEPSEEK_2},
+      .shared_ffn = 3072, .dense_layers = 1}, llama_build, DEEPSEEK_2},
     {"deepseek-v3", "DeepSeek-V3 671B, 37 G parameters active",
      {LLAMA(61, 7168, 128, 128, 18432, 4096, 129280), EXPERTS(256, 8, 2048), LATENT(1536),
-      .shared_ffn = 2048, .dense_layers = 3}, llama_build, 3, DEEPSEEK_3},
+      .shared_ffn = 2048, .dense_layers = 3}, llama_build, DEEPSEEK_3},
     {"kimi-k2", "Kimi K2 of 1 T parameters, 32 G active",
      {LLAMA(61, 7168, 64, 64, 18432, 4096, 163840), EXPERTS(384, 8, 2048), LATENT(1536),
-      .shared_ffn = 2048, .dense_layers = 1}, llama_build, 3, KIMI},
+      .shared_ffn = 2048, .dense_layers = 1}, llama_build, KIMI},
     {"qwen3-30b-a3b", "Qwen3 30B, 3.3 G parameters active",
      {LLAMA(48, 2048, 32, 4, 6144, 4096, 151936), EXPERTS(128, 8, 768), .head_width = 128,
-      .qk_norm = true}, llama_build, 3, QWEN_3},
+      .qk_norm = true}, llama_build, QWEN_3},
     {"qwen3-235b-a22b", "Qwen3 235B, 22 G parameters active",
      {LLAMA(94, 4096, 64, 4, 12288, 4096, 151936), EXPERTS(128, 8, 1536), .head_width = 128,
-      .qk_norm = true}, llama_build, 3, QWEN_3},
+      .qk_norm = true}, llama_build, QWEN_3},
     {"gpt-oss-120b", "GPT-OSS 120B, 5.1 G parameters active",
      {LLAMA(36, 2880, 64, 8, 2880, 4096, 201088), EXPERTS(128, 4, 2880), .head_width = 64,
-      .window = 128, .expert_bias = true}, llama_build, 3, GPT_OSS},
+      .window = 128, .expert_bias = true}, llama_build, GPT_OSS},
     {"llama-4-scout", "Llama 4 Scout, text: 109 G parameters, 17 G active",
      {LLAMA(48, 5120, 40, 8, 16384, 8192, 202048), EXPERTS(16, 1, 8192), .shared_ffn = 8192},
-     llama_build, 4, LLAMA_4},
+     llama_build, LLAMA_4},
     {"llama-4-maverick", "Llama 4 Maverick, text: 400 G parameters, 17 G active",
      {LLAMA(48, 5120, 40, 8, 16384, 8192, 202048), EXPERTS(128, 1, 8192), .shared_ffn = 8192,
-      .expert_every = 2}, llama_build, 4, LLAMA_4},
+      .expert_every = 2}, llama_build, LLAMA_4},
     {0},
 };

@@ -22,12 +22,12 @@ enum { PARAMS_PER_BLOCK = 12 };
 /* Names of parameters in GPT-2, BLOOM and MPT. */
 static const struct names {
     const char *embedding, *block, *last, *parts[6];
-} gpt = {"wte", "h", "ln_f",
+} gpt = {"wte", "h", "ln_f.",
          {"ln_1.", "attn.c_attn.", "attn.c_proj.", "ln_2.", "mlp.c_fc.", "mlp.c_proj."}},
-  bloom = {"word_embeddings", "h", "ln_f",
+  bloom = {"word_embeddings", "h", "ln_f.",
            {"input_layernorm.", "self_attention.query_key_value.", "self_attention.dense.",
             "post_attention_layernorm.", "mlp.dense_h_to_4h.", "mlp.dense_4h_to_h."}},
-  mpt = {"wte", "blocks", "norm_f",
+  mpt = {"wte", "blocks", "norm_f.",
          {"norm_1.", "attn.Wqkv.", "attn.out_proj.", "norm_2.", "ffn.up_proj.", "ffn.down_proj."}};
 
 static const struct names *names_of(const struct transformer *t)
@@ -39,9 +39,8 @@ static const struct names *names_of(const struct transformer *t)
 static void add_positions(struct transformer *t)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, mask = t->tokens * t->hidden;
-    const struct traces_cost position = {
-        .forward_bytes = 3 * x + mask, .weight_bytes = 2 * x + mask, .whole = true};
-    int32_t places = traces_builder_part(&t->b, &position);
+    int32_t places = TRACES_PART(&t->b, .forward_bytes = 3 * x + mask, .weight_bytes = 2 * x + mask,
+                                 .whole = true);
 
     traces_builder_param(&t->b, places, t->b.shape.positions, t->hidden, LW_TP_REPLICATED,
                          "transformer.wpe.weight");
@@ -59,8 +58,7 @@ static void add_embedding(struct transformer *t)
     if (!t->b.shape.alibi)
         add_positions(t);
     if (t->b.shape.embedding_norm)
-        transformer_pair(t, transformer_norm(t), t->hidden, t->hidden, LW_TP_REPLICATED,
-                         "transformer", "word_embeddings_layernorm.");
+        transformer_norm_layer(t, "transformer", "word_embeddings_layernorm.");
     transformer_keep(t, 8 * t->tokens, true);
     transformer_end_plain(t, LW_TP_VOCAB, x, 0, x);
 }
@@ -80,11 +78,7 @@ static void add_head(struct transformer *t)
     int64_t x = t->b.item * t->tokens * t->hidden, vocab = t->b.shape.vocab;
 
     transformer_module(t, "lm_head");
-    char norm[32];
-
-    snprintf(norm, sizeof norm, "%s.", names_of(t)->last);
-    transformer_pair(t, transformer_norm(t), t->hidden, t->hidden, LW_TP_REPLICATED, "transformer",
-                     norm);
+    transformer_norm_layer(t, "transformer", names_of(t)->last);
     transformer_keep(t, x, true);
     int32_t scores = transformer_linear(t, t->tokens, t->hidden, vocab, LW_TP_VOCAB);
     traces_builder_param(&t->b, scores, vocab, t->hidden, LW_TP_VOCAB, "lm_head.weight")->tied = 0;
@@ -105,30 +99,28 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
                             const struct lw_device *device, struct lw_workload *w,
                             struct lw_err *err)
 {
-    struct traces_model_shape s = *shape;
+    const struct traces_model_shape *s;
     struct transformer t;
     bool masks = m->member == 2;
 
-    s.kv_heads = s.heads;
-    s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
-    s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
-    LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    LW_TRY(transformer_init(&t, m, shape, device, err));
+    s = &t.b.shape;
     t.causal = true;
-    t.dropout = !s.alibi;
-    traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 6, masks ? s.layers : 0);
+    t.dropout = !s->alibi;
+    traces_builder_room(&t.b, s->layers + 2, PARAMS_PER_BLOCK * s->layers + 6, masks ? s->layers : 0);
     add_embedding(&t);
-    for (int32_t i = 0; i < s.layers; i++)
+    for (int32_t i = 0; i < s->layers; i++)
         add_block(&t, i);
     add_head(&t);
     if (masks)
         add_masks(&t);
-    if (s.alibi)
+    if (s->alibi)
         traces_builder_note(&t.b, "vocabulary %lld, ALiBi; scores by the tied token embedding",
-                            (long long)s.vocab);
+                            (long long)s->vocab);
     else
         traces_builder_note(&t.b,
                             "vocabulary %lld, %lld positions; scores by the tied token embedding",
-                            (long long)s.vocab, (long long)s.positions);
+                            (long long)s->vocab, (long long)s->positions);
     return transformer_finish(&t, m, w, err);
 }
 
@@ -156,26 +148,24 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
     "Brown et al., arXiv 2005.14165, table 2.1; vocabulary of Narayanan et al., SC'21, section 5"
 
 const struct traces_model traces_models_gpt[] = {
-    {"gpt2", "GPT-2 of 124 M parameters", GPT2(12, 768, 12), build, 2, RADFORD},
-    {"gpt2-medium", "GPT-2 of 355 M parameters", GPT2(24, 1024, 16), build, 2, RADFORD},
-    {"gpt2-large", "GPT-2 of 774 M parameters", GPT2(36, 1280, 20), build, 2, RADFORD},
-    {"gpt2-xl", "GPT-2 of 1.5 G parameters", GPT2(48, 1600, 25), build, 2, RADFORD},
-    {"gpt-125m", "GPT-3 Small", GPT3(12, 768, 12), build, 3, BROWN},
-    {"gpt-350m", "GPT-3 Medium", GPT3(24, 1024, 16), build, 3, BROWN},
-    {"gpt-760m", "GPT-3 Large", GPT3(24, 1536, 16), build, 3, BROWN},
-    {"gpt-1.3b", "GPT-3 XL, with 16 heads of 128", GPT3(24, 2048, 16), build, 3, BROWN},
-    {"gpt-2.7b", "GPT-3 2.7B", GPT3(32, 2560, 32), build, 3, BROWN},
-    {"gpt-5b", "GPT of 24 layers of 4096, as of NeMo", GPT3(24, 4096, 32), build, 3,
-     "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/base.py"},
-    {"gpt-20b", "GPT of 44 layers of 6144, as of NeMo", GPT3(44, 6144, 48), build, 3,
-     "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/base.py"},
-    {"gpt-6.7b", "GPT-3 6.7B", GPT3(32, 4096, 32), build, 3, BROWN},
-    {"gpt-13b", "GPT-3 13B, with 40 heads of 128", GPT3(40, 5120, 40), build, 3, BROWN},
-    {"gpt-175b", "GPT-3 175B", GPT3(96, 12288, 96), build, 3, BROWN},
-    {"bloom-560m", "BLOOM 560M", BLOOM(24, 1024, 16), build, 3, SCAO},
-    {"bloom-7b1", "BLOOM 7.1B", BLOOM(30, 4096, 32), build, 3, SCAO},
-    {"bloom-176b", "BLOOM 176B", BLOOM(70, 14336, 112), build, 3, SCAO},
-    {"mpt-7b", "MPT 7B", MPT(32, 4096, 32, 2048), build, 3, MOSAIC},
-    {"mpt-30b", "MPT 30B", MPT(48, 7168, 64, 8192), build, 3, MOSAIC},
+    {"gpt2", "GPT-2 of 124 M parameters", GPT2(12, 768, 12), build, RADFORD, 2},
+    {"gpt2-medium", "GPT-2 of 355 M parameters", GPT2(24, 1024, 16), build, RADFORD, 2},
+    {"gpt2-large", "GPT-2 of 774 M parameters", GPT2(36, 1280, 20), build, RADFORD, 2},
+    {"gpt2-xl", "GPT-2 of 1.5 G parameters", GPT2(48, 1600, 25), build, RADFORD, 2},
+    {"gpt-125m", "GPT-3 Small", GPT3(12, 768, 12), build, BROWN},
+    {"gpt-350m", "GPT-3 Medium", GPT3(24, 1024, 16), build, BROWN},
+    {"gpt-760m", "GPT-3 Large", GPT3(24, 1536, 16), build, BROWN},
+    {"gpt-1.3b", "GPT-3 XL, with 16 heads of 128", GPT3(24, 2048, 16), build, BROWN},
+    {"gpt-2.7b", "GPT-3 2.7B", GPT3(32, 2560, 32), build, BROWN},
+    {"gpt-5b", "GPT of 24 layers of 4096, as of NeMo", GPT3(24, 4096, 32), build, "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/base.py"},
+    {"gpt-20b", "GPT of 44 layers of 6144, as of NeMo", GPT3(44, 6144, 48), build, "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/base.py"},
+    {"gpt-6.7b", "GPT-3 6.7B", GPT3(32, 4096, 32), build, BROWN},
+    {"gpt-13b", "GPT-3 13B, with 40 heads of 128", GPT3(40, 5120, 40), build, BROWN},
+    {"gpt-175b", "GPT-3 175B", GPT3(96, 12288, 96), build, BROWN},
+    {"bloom-560m", "BLOOM 560M", BLOOM(24, 1024, 16), build, SCAO},
+    {"bloom-7b1", "BLOOM 7.1B", BLOOM(30, 4096, 32), build, SCAO},
+    {"bloom-176b", "BLOOM 176B", BLOOM(70, 14336, 112), build, SCAO},
+    {"mpt-7b", "MPT 7B", MPT(32, 4096, 32, 2048), build, MOSAIC},
+    {"mpt-30b", "MPT 30B", MPT(48, 7168, 64, 8192), build, MOSAIC},
     {0},
 };

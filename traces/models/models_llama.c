@@ -241,10 +241,9 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
     struct traces_model_shape s = *shape;
     struct transformer t;
 
-    s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
     s.ffn = s.ffn ? s.ffn : inner_width(s.hidden);
     LW_TRY(transformer_experts_check(&s, err));
-    LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    LW_TRY(transformer_init(&t, m, &s, device, err));
     t.causal = true;
     traces_builder_room(&t.b, s.layers + s.mtp_layers + 2,
                         PARAMS_PER_BLOCK * (s.layers + s.mtp_layers) + 3, 1);
@@ -259,7 +258,7 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
     traces_builder_note(&t.b,
                         "vocabulary %lld; %lld heads of keys and values; scores by weights of "
                         "their own",
-                        (long long)s.vocab, (long long)s.kv_heads);
+                        (long long)s.vocab, (long long)t.kv_heads);
     return transformer_finish(&t, m, w, err);
 }
 
@@ -271,42 +270,39 @@ enum lw_status llama_build(const struct traces_model *m, const struct traces_mod
 
 const struct traces_model traces_models_llama[] = {
     {"decoder", "sizes of options or of a config.json",
-     {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, llama_build, 2,
+     {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, llama_build,
      "options or config.json; what they leave out as Llama 2 7B"},
-    {"llama-7b", "Llama 7B", {LLAMA(32, 4096, 32, 32, 11008, 2048, 32000)}, llama_build, 1, ONE},
-    {"llama-13b", "Llama 13B", {LLAMA(40, 5120, 40, 40, 13824, 2048, 32000)}, llama_build, 1, ONE},
-    {"llama-33b", "Llama 33B", {LLAMA(60, 6656, 52, 52, 17920, 2048, 32000)}, llama_build, 1, ONE},
-    {"llama-65b", "Llama 65B", {LLAMA(80, 8192, 64, 64, 22016, 2048, 32000)}, llama_build, 1, ONE},
-    {"llama-2-7b", "Llama 2 7B",
-     {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, llama_build, 2, TWO},
-    {"llama-2-13b", "Llama 2 13B",
-     {LLAMA(40, 5120, 40, 40, 13824, 4096, 32000)}, llama_build, 2, TWO},
+    {"llama-7b", "Llama 7B", {LLAMA(32, 4096, 32, 32, 11008, 2048, 32000)}, llama_build, ONE},
+    {"llama-13b", "Llama 13B", {LLAMA(40, 5120, 40, 40, 13824, 2048, 32000)}, llama_build, ONE},
+    {"llama-33b", "Llama 33B", {LLAMA(60, 6656, 52, 52, 17920, 2048, 32000)}, llama_build, ONE},
+    {"llama-65b", "Llama 65B", {LLAMA(80, 8192, 64, 64, 22016, 2048, 32000)}, llama_build, ONE},
+    {"llama-2-7b", "Llama 2 7B", {LLAMA(32, 4096, 32, 32, 11008, 4096, 32000)}, llama_build, TWO},
+    {"llama-2-13b", "Llama 2 13B", {LLAMA(40, 5120, 40, 40, 13824, 4096, 32000)}, llama_build, TWO},
     {"llama-2-70b", "Llama 2 70B, 8 heads of keys and values",
-     {LLAMA(80, 8192, 64, 8, 28672, 4096, 32000)}, llama_build, 2, TWO},
-    {"llama-3-8b", "Llama 3 8B",
-     {LLAMA(32, 4096, 32, 8, 14336, 8192, 128256)}, llama_build, 3, THREE},
+     {LLAMA(80, 8192, 64, 8, 28672, 4096, 32000)}, llama_build, TWO},
+    {"llama-3-8b", "Llama 3 8B", {LLAMA(32, 4096, 32, 8, 14336, 8192, 128256)}, llama_build, THREE},
     {"llama-3-70b", "Llama 3 70B",
-     {LLAMA(80, 8192, 64, 8, 28672, 8192, 128256)}, llama_build, 3, THREE},
+     {LLAMA(80, 8192, 64, 8, 28672, 8192, 128256)}, llama_build, THREE},
     {"llama-3-405b", "Llama 3 405B",
-     {LLAMA(126, 16384, 128, 8, 53248, 8192, 128256)}, llama_build, 3, THREE},
+     {LLAMA(126, 16384, 128, 8, 53248, 8192, 128256)}, llama_build, THREE},
     {"llama-3.2-3b", "Llama 3.2 3B, tied",
-     {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, llama_build, 3,
+     {LLAMA(28, 3072, 24, 8, 8192, 8192, 128256), .tied = true}, llama_build,
      "huggingface.co/meta-llama/Llama-3.2-3B, config.json"},
     {"internlm-7b", "InternLM 7B",
-     {LLAMA(32, 4096, 32, 32, 11008, 2048, 103168)}, llama_build, 2, INTERN "7B.py"},
+     {LLAMA(32, 4096, 32, 32, 11008, 2048, 103168)}, llama_build, INTERN "7B.py"},
     {"internlm-20b", "InternLM 20B",
-     {LLAMA(60, 5120, 40, 40, 13824, 4096, 103168)}, llama_build, 2, INTERN "20B.py"},
+     {LLAMA(60, 5120, 40, 40, 13824, 4096, 103168)}, llama_build, INTERN "20B.py"},
     {"nemotron-3-22b", "Nemotron 3 22B, squared ReLU",
-     {LLAMA(40, 6144, 48, 48, 24576, 4096, 256000), .plain_ffn = true}, llama_build, 3, NEMO},
+     {LLAMA(40, 6144, 48, 48, 24576, 4096, 256000), .plain_ffn = true}, llama_build, NEMO},
     {"nemotron-4-15b", "Nemotron 4 15B, squared ReLU",
-     {LLAMA(32, 6144, 48, 8, 24576, 4096, 256000), .plain_ffn = true}, llama_build, 3, NEMO},
+     {LLAMA(32, 6144, 48, 8, 24576, 4096, 256000), .plain_ffn = true}, llama_build, NEMO},
     {"nemotron-4-340b", "Nemotron 4 340B, squared ReLU",
-     {LLAMA(96, 18432, 96, 8, 73728, 4096, 256000), .plain_ffn = true}, llama_build, 3, NEMO},
+     {LLAMA(96, 18432, 96, 8, 73728, 4096, 256000), .plain_ffn = true}, llama_build, NEMO},
     {"qwen-2.5-32b", "Qwen 2.5 32B",
      {LLAMA(64, 5120, 40, 8, 27648, 4096, 152064), .qkv_bias = true},
-     llama_build, 3, "huggingface.co/Qwen/Qwen2.5-32B, config.json"},
+     llama_build, "huggingface.co/Qwen/Qwen2.5-32B, config.json"},
     {"qwen3-8b", "Qwen3 8B",
      {LLAMA(36, 4096, 32, 8, 12288, 4096, 151936), .head_width = 128, .qk_norm = true},
-     llama_build, 3, "Yang et al., arXiv 2505.09388, table 1; huggingface.co/Qwen, config.json"},
+     llama_build, "Yang et al., arXiv 2505.09388, table 1; huggingface.co/Qwen, config.json"},
     {0},
 };

@@ -44,26 +44,26 @@ static int64_t part_of(int64_t seq, int64_t ranks)
     return ranks > 1 ? (seq + ranks - 1) / ranks : seq;
 }
 
-enum lw_status transformer_init(struct transformer *t, const char *name,
+enum lw_status transformer_init(struct transformer *t, const struct traces_model *m,
                                 const struct traces_model_shape *shape,
                                 const struct lw_device *device, struct lw_err *err)
 {
-    LW_TRY(check_sizes(shape, err));
-    int64_t width = shape->head_width > 0 ? shape->head_width : shape->hidden / shape->heads;
+    struct traces_model_shape s = *shape;
+
+    s.kv_heads = s.kv_heads ? s.kv_heads : s.heads;
+    s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
+    s.positions = s.seq > m->defaults.seq ? s.seq : m->defaults.seq;
+    LW_TRY(check_sizes(&s, err));
+    int64_t width = s.head_width > 0 ? s.head_width : s.hidden / s.heads;
     *t = (struct transformer){
-        .batch = shape->batch,
-        .seq = shape->seq,
-        .tokens = shape->batch * part_of(shape->seq, shape->context),
-        .hidden = shape->hidden,
-        .heads = shape->heads,
-        .kv_heads = shape->kv_heads,
-        .tp = shape->tensor > 0 ? shape->tensor : 1,
-        .qk_width = width + (shape->kv_lora > 0 ? shape->rope_width : 0),
-        .v_width = shape->v_width > 0 ? shape->v_width : width,
-        .ffn = shape->ffn,
-        .flash = strcmp(shape->attention, "flash") == 0,
+        .batch = s.batch, .seq = s.seq, .tokens = s.batch * part_of(s.seq, s.context),
+        .hidden = s.hidden, .heads = s.heads, .kv_heads = s.kv_heads, .ffn = s.ffn,
+        .tp = s.tensor > 0 ? s.tensor : 1,
+        .qk_width = width + (s.kv_lora > 0 ? s.rope_width : 0),
+        .v_width = s.v_width > 0 ? s.v_width : width,
+        .flash = strcmp(s.attention, "flash") == 0,
     };
-    traces_builder_init(&t->b, name, shape, device);
+    traces_builder_init(&t->b, m->name, &s, device);
     return LW_OK;
 }
 
@@ -137,16 +137,11 @@ int32_t transformer_norm_of(struct transformer *t, int64_t width, bool whole)
     transformer_keep(t, x, whole);
     if (is_unfused(t, TRACES_UNFUSED_NORMS)) {
         transformer_keep(t, 4 * n, whole);
-        return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 36 * n,
-                                                                .input_bytes = 74 * n,
-                                                                .whole = whole,
-                                                                .n_forward = 6,
-                                                                .n_backward = 10});
+        return TRACES_PART(&t->b, .forward_bytes = 36 * n, .input_bytes = 74 * n, .whole = whole,
+                           .n_forward = 6, .n_backward = 10);
     }
-    return traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * x,
-                                                            .input_bytes = 4 * x,
-                                                            .weight_bytes = 2 * x,
-                                                            .whole = whole});
+    return TRACES_PART(&t->b, .forward_bytes = 2 * x, .input_bytes = 4 * x, .weight_bytes = 2 * x,
+                       .whole = whole);
 }
 
 int32_t transformer_norm(struct transformer *t)
@@ -187,7 +182,7 @@ static int64_t results(const struct transformer *t)
  * not counted. */
 static void quantise(struct transformer *t, int64_t rows, int64_t n)
 {
-    traces_builder_part(&t->b, &(struct traces_cost){.input_bytes = 4 * rows * n * t->tp});
+    TRACES_PART(&t->b, .input_bytes = 4 * rows * n * t->tp);
 }
 
 enum { SUM_BYTES = 4 }; /* sums in f32: always of experts' gradients */
@@ -197,8 +192,7 @@ static int32_t add_to_sums(struct transformer *t, int64_t params)
 {
     int64_t sum = is_unfused(t, TRACES_UNFUSED_SUMS) ? SUM_BYTES : t->b.item;
 
-    return traces_builder_part(&t->b, &(struct traces_cost){
-                                          .weight_bytes = (t->b.item + 2 * sum) * params});
+    return TRACES_PART(&t->b, .weight_bytes = (t->b.item + 2 * sum) * params);
 }
 
 /* A product and its two gradients, each as one rank has it; `flops` and `bytes` of the group. */
@@ -284,11 +278,11 @@ static void attention_products(struct transformer *t, struct traces_cost cost, b
     }
     cost.input_flops /= 2;
     cost.input_bytes /= 2;
-    struct traces_cost second = {.input_flops = cost.input_flops, .input_bytes = cost.input_bytes,
-                                 .input = cost.second_input};
+    struct lw_product second = cost.second_input;
     cost.second_input = (struct lw_product){0};
     traces_builder_part(&t->b, &cost);
-    traces_builder_part(&t->b, &second);
+    TRACES_PART(&t->b, .input_flops = cost.input_flops, .input_bytes = cost.input_bytes,
+                .input = second);
 }
 
 /* The product of scores, or of values, with every score. */
@@ -308,16 +302,12 @@ static void one_product(struct transformer *t, int64_t score_bytes, bool scores)
 static void full_attention(struct transformer *t)
 {
     int64_t n_scores = t->batch * t->heads * t->seq * t->seq, scores = t->b.item * n_scores;
-    struct traces_cost softmax = {
-        .forward_bytes = 2 * scores, .input_bytes = 3 * scores, .again = true};
-    struct traces_cost dropout = {.forward_bytes = 2 * scores + n_scores,
-                                  .input_bytes = 2 * scores + n_scores,
-                                  .again = true};
 
     one_product(t, scores, true);
-    traces_builder_part(&t->b, &softmax);
+    TRACES_PART(&t->b, .forward_bytes = 2 * scores, .input_bytes = 3 * scores, .again = true);
     if (t->dropout)
-        traces_builder_part(&t->b, &dropout);
+        TRACES_PART(&t->b, .forward_bytes = 2 * scores + n_scores,
+                    .input_bytes = 2 * scores + n_scores, .again = true);
     one_product(t, scores, false);
     keep(t, LW_RECOMPUTE_NONE, scores + (t->dropout ? scores + n_scores : 0), false);
 }
@@ -327,10 +317,8 @@ static void full_attention(struct transformer *t)
  * (NVIDIA/TransformerEngine, pytorch/attention: context parallelism by messages). */
 static void join_step(struct transformer *t, int64_t q, int64_t kv, int64_t out, int64_t sums)
 {
-    traces_builder_part(&t->b,
-                        &(struct traces_cost){.forward_bytes = 3 * out, .input_bytes = 3 * q});
-    traces_builder_part(&t->b,
-                        &(struct traces_cost){.forward_bytes = 3 * sums, .input_bytes = 3 * kv});
+    TRACES_PART(&t->b, .forward_bytes = 3 * out, .input_bytes = 3 * q);
+    TRACES_PART(&t->b, .forward_bytes = 3 * sums, .input_bytes = 3 * kv);
 }
 
 /* Ranks that share a sequence run it as a ring: as many kernels as ranks, on a rank's share of the
@@ -355,11 +343,9 @@ static void flash_attention(struct transformer *t, int64_t q, int64_t kv, int64_
     steps = steps > 1 ? steps : 1;
     for (int64_t i = 0; i < steps; i++) {
         int64_t part = i == 0 ? flops - flops / steps * (steps - 1) : flops / steps;
-        traces_builder_part(&t->b, &(struct traces_cost){.forward_flops = part,
-                                                         .forward_bytes = q + kv + out + sums,
-                                                         .input_flops = part / 2 * 5,
-                                                         .input_bytes = 2 * (q + kv + out) + sums,
-                                                         .attention = a});
+        TRACES_PART(&t->b, .forward_flops = part, .forward_bytes = q + kv + out + sums,
+                    .input_flops = part / 2 * 5, .input_bytes = 2 * (q + kv + out) + sums,
+                    .attention = a);
         if (i > 0)
             join_step(t, q, kv, out, sums);
     }
@@ -392,10 +378,8 @@ void transformer_attention(struct transformer *t)
     transformer_keep(t, q + kv, false);
     begin_again(t);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK)) /* heads before tokens, and back */
-        traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * (q + out + kv),
-                                                         .input_bytes = 2 * (q + out + kv),
-                                                         .n_forward = 2,
-                                                         .n_backward = 2});
+        TRACES_PART(&t->b, .forward_bytes = 2 * (q + out + kv), .input_bytes = 2 * (q + out + kv),
+                    .n_forward = 2, .n_backward = 2);
     /* finish halves what a causal mask halves: not a window */
     t->attention_flops += (keys < t->seq && t->causal ? 4 : 2) * t->batch * t->seq * keys *
                           t->heads * (t->qk_width + t->v_width);
@@ -414,23 +398,19 @@ void transformer_attention(struct transformer *t)
 void transformer_residual(struct transformer *t)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, mask = t->dropout ? t->tokens * t->hidden : 0;
-
     int64_t sum = is_unfused(t, TRACES_UNFUSED_BLOCK) ? 3 * x : 0;
 
     if (t->dropout)
         transformer_keep(t, mask, true);
-    traces_builder_part(
-        &t->b, &(struct traces_cost){.forward_bytes = 3 * x + mask,
-                                     .input_bytes = (t->dropout ? 2 * x + mask : 0) + sum,
-                                     .whole = true});
+    TRACES_PART(&t->b, .forward_bytes = 3 * x + mask,
+                .input_bytes = (t->dropout ? 2 * x + mask : 0) + sum, .whole = true);
 }
 
 void transformer_elementwise(struct transformer *t, int64_t width, int reads)
 {
     int64_t x = t->b.item * t->tokens * width;
 
-    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = (reads + 1) * x,
-                                                     .input_bytes = (2 * reads + 1) * x});
+    TRACES_PART(&t->b, .forward_bytes = (reads + 1) * x, .input_bytes = (2 * reads + 1) * x);
 }
 
 void transformer_activation(struct transformer *t, int64_t width)
@@ -452,8 +432,7 @@ void transformer_gate(struct transformer *t, int64_t width)
     transformer_elementwise(t, width, 1);
     transformer_elementwise(t, width, 2);
     if (is_unfused(t, TRACES_UNFUSED_BLOCK))
-        traces_builder_part(&t->b, &(struct traces_cost){
-                                       .input_bytes = 5 * x});
+        TRACES_PART(&t->b, .input_bytes = 5 * x);
     t->b.again = false;
 }
 
@@ -463,10 +442,8 @@ void transformer_rotation(struct transformer *t, int64_t width)
     int64_t n = t->tokens * width;
 
     if (is_unfused(t, TRACES_UNFUSED_NORMS))
-        traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 20 * n,
-                                                         .input_bytes = 20 * n,
-                                                         .n_forward = 6,
-                                                         .n_backward = 6});
+        TRACES_PART(&t->b, .forward_bytes = 20 * n, .input_bytes = 20 * n, .n_forward = 6,
+                    .n_backward = 6);
     else
         transformer_elementwise(t, width, 1);
 }
@@ -477,10 +454,9 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows)
 {
     int64_t x = t->b.item * t->tokens * t->hidden, ids = 8 * t->tokens;
 
-    int32_t part = traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = 2 * x + ids,
-                                                                    .weight_bytes = 3 * x + ids,
-                                                                    .whole = true});
-    traces_builder_part(&t->b, &(struct traces_cost){.weight_bytes = t->b.item * rows * t->hidden});
+    int32_t part = TRACES_PART(&t->b, .forward_bytes = 2 * x + ids, .weight_bytes = 3 * x + ids,
+                               .whole = true);
+    TRACES_PART(&t->b, .weight_bytes = t->b.item * rows * t->hidden);
     return part;
 }
 
@@ -499,8 +475,7 @@ void transformer_loss(struct transformer *t, int64_t vocab)
         forward += 4 + 8 + 8 + 4 + 8;
         backward += 8;
     }
-    traces_builder_part(&t->b, &(struct traces_cost){.forward_bytes = forward * scores,
-                                                     .input_bytes = backward * scores});
+    TRACES_PART(&t->b, .forward_bytes = forward * scores, .input_bytes = backward * scores);
 }
 
 /* Of a block's seven products the first is of queries, the third of values, the fifth of the gate,
@@ -516,14 +491,25 @@ static void keep_alternate(struct transformer *t)
     keep(t, LW_RECOMPUTE_SELECTIVE, t->b.item * wide + 4 * t->tokens * t->heads, false);
 }
 
-void transformer_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
-                      enum lw_tp_split split, const char *block, const char *name)
+static void add_pair(struct transformer *t, int32_t part, int64_t rows, int64_t columns,
+                     enum lw_tp_split split, const char *block, const char *name)
 {
     enum lw_tp_split of_bias = split == LW_TP_COLUMN ? LW_TP_COLUMN : LW_TP_REPLICATED;
 
-    traces_builder_param(&t->b, part, bias, weight / bias, split, "%s.%sweight", block, name);
+    traces_builder_param(&t->b, part, rows, columns, split, "%s.%sweight", block, name);
     if (!t->b.shape.no_bias)
-        traces_builder_param(&t->b, part, bias, 1, of_bias, "%s.%sbias", block, name);
+        traces_builder_param(&t->b, part, rows, 1, of_bias, "%s.%sbias", block, name);
+}
+
+void transformer_layer(struct transformer *t, int64_t rows, int64_t in, int64_t out,
+                       enum lw_tp_split split, const char *block, const char *name)
+{
+    add_pair(t, transformer_linear(t, rows, in, out, split), out, in, split, block, name);
+}
+
+void transformer_norm_layer(struct transformer *t, const char *block, const char *name)
+{
+    add_pair(t, transformer_norm(t), t->hidden, 1, LW_TP_REPLICATED, block, name);
 }
 
 void transformer_pre_norm_block(struct transformer *t, const char *block,
@@ -532,21 +518,17 @@ void transformer_pre_norm_block(struct transformer *t, const char *block,
     int64_t h = t->hidden, ffn = t->ffn;
 
     transformer_module(t, "%s", block);
-    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, names[0]);
+    transformer_norm_layer(t, block, names[0]);
     transformer_keep_operand(t, h, true);
-    transformer_pair(t, transformer_linear(t, t->tokens, h, 3 * h, LW_TP_COLUMN), 3 * h * h, 3 * h,
-                     LW_TP_COLUMN, block, names[1]);
+    transformer_layer(t, t->tokens, h, 3 * h, LW_TP_COLUMN, block, names[1]);
     transformer_attention(t);
-    transformer_pair(t, transformer_linear(t, t->tokens, h, h, LW_TP_ROW), h * h, h, LW_TP_ROW,
-                     block, names[2]);
+    transformer_layer(t, t->tokens, h, h, LW_TP_ROW, block, names[2]);
     transformer_residual(t);
-    transformer_pair(t, transformer_norm(t), h, h, LW_TP_REPLICATED, block, names[3]);
+    transformer_norm_layer(t, block, names[3]);
     transformer_keep_operand(t, h, true);
-    transformer_pair(t, transformer_linear(t, t->tokens, h, ffn, LW_TP_COLUMN), h * ffn, ffn,
-                     LW_TP_COLUMN, block, names[4]);
+    transformer_layer(t, t->tokens, h, ffn, LW_TP_COLUMN, block, names[4]);
     transformer_activation(t, ffn);
-    transformer_pair(t, transformer_linear(t, t->tokens, ffn, h, LW_TP_ROW), h * ffn, h, LW_TP_ROW,
-                     block, names[5]);
+    transformer_layer(t, t->tokens, ffn, h, LW_TP_ROW, block, names[5]);
     transformer_residual(t);
     transformer_end_block(t);
 }

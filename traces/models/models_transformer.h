@@ -19,9 +19,9 @@ struct transformer {
     int64_t attention_flops; /* forward of one micro-batch, all scores */
 };
 
-/* Reads shape; kv_heads and ffn must stand. LW_EINVAL: heads do not divide, or sizes whose flops
- * are beyond counting. */
-enum lw_status transformer_init(struct transformer *t, const char *name,
+/* Reads shape; without kv_heads as many as heads, without ffn four times the hidden size.
+ * LW_EINVAL: heads do not divide, or sizes whose flops are beyond counting. */
+enum lw_status transformer_init(struct transformer *t, const struct traces_model *m,
                                 const struct traces_model_shape *shape,
                                 const struct lw_device *device, struct lw_err *err);
 
@@ -66,9 +66,11 @@ int32_t transformer_lookup(struct transformer *t, int64_t rows);
 /* Scores over the vocabulary -> one loss, in f32. */
 void transformer_loss(struct transformer *t, int64_t vocab);
 
-/* The weight and the bias of a part: "h.0" and "ln_1." name them h.0.ln_1.weight, h.0.ln_1.bias. */
-void transformer_pair(struct transformer *t, int32_t part, int64_t weight, int64_t bias,
-                      enum lw_tp_split split, const char *block, const char *name);
+/* transformer_linear and transformer_norm with weight and bias: "h.0" and "ln_1." name them
+ * h.0.ln_1.weight, h.0.ln_1.bias. */
+void transformer_layer(struct transformer *t, int64_t rows, int64_t in, int64_t out,
+                       enum lw_tp_split split, const char *block, const char *name);
+void transformer_norm_layer(struct transformer *t, const char *block, const char *name);
 /* A block of GPT-2's form: norm, attention, norm, two products. names: of the first norm, of
  * queries, keys and values in one, of attention's projection, of the second norm, of the two
  * products. */

@@ -5,9 +5,8 @@
  * of its children: the class token is the first. */
 #include "traces/models/models_transformer.h"
 
-#include <stdio.h>
-
 #include <inttypes.h>
+#include <stdio.h>
 
 enum { PARAMS_PER_BLOCK = 12, CHANNELS = 3 };
 
@@ -16,16 +15,11 @@ static void add_patches(struct transformer *t)
     int64_t h = t->hidden, item = t->b.item, x = item * t->tokens * h;
     int64_t rows = t->tokens - t->batch, in = CHANNELS * t->b.shape.patch * t->b.shape.patch;
     int64_t flops = 2 * rows * in * h, bytes = item * (rows * in + in * h + rows * h);
-    /* the images need no gradient */
-    const struct traces_cost patches = {.forward_flops = flops,
-                                        .forward_bytes = bytes,
-                                        .weight_flops = flops,
-                                        .weight_bytes = bytes,
-                                        .whole = true};
     const struct traces_cost add = {.forward_bytes = 3 * x, .weight_bytes = x, .whole = true};
 
-    transformer_module(t, "conv_proj");
-    int32_t conv = traces_builder_part(&t->b, &patches);
+    transformer_module(t, "conv_proj"); /* the images need no gradient */
+    int32_t conv = TRACES_PART(&t->b, .forward_flops = flops, .forward_bytes = bytes,
+                               .weight_flops = flops, .weight_bytes = bytes, .whole = true);
     int32_t tokens = traces_builder_part(&t->b, &add), places = traces_builder_part(&t->b, &add);
     traces_builder_param(&t->b, tokens, 1, h, LW_TP_REPLICATED, "class_token");
     traces_builder_param(&t->b, conv, h, in, LW_TP_REPLICATED, "conv_proj.weight");
@@ -50,12 +44,8 @@ static void add_head(struct transformer *t)
     int64_t h = t->hidden, scores = t->b.item * t->batch * TRACES_N_LABELS;
 
     transformer_module(t, "heads");
-    int32_t norm = transformer_norm(t),
-            head = transformer_linear(t, t->batch, h, TRACES_N_LABELS, LW_TP_REPLICATED);
-    traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "encoder.ln.weight");
-    traces_builder_param(&t->b, norm, h, 1, LW_TP_REPLICATED, "encoder.ln.bias");
-    traces_builder_param(&t->b, head, TRACES_N_LABELS, h, LW_TP_REPLICATED, "heads.head.weight");
-    traces_builder_param(&t->b, head, TRACES_N_LABELS, 1, LW_TP_REPLICATED, "heads.head.bias");
+    transformer_norm_layer(t, "encoder", "ln.");
+    transformer_layer(t, t->batch, h, TRACES_N_LABELS, LW_TP_REPLICATED, "heads", "head.");
     transformer_keep(t, t->b.item * t->batch * h + scores, true);
     transformer_end_plain(t, LW_TP_REPLICATED, 0, 0, scores);
 }
@@ -72,10 +62,8 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
                        "--patch: found %" PRId64
                        ", allowed: divisors of the image's side, %" PRId64,
                        s.patch, s.image);
-    s.kv_heads = s.heads;
-    s.ffn = s.ffn ? s.ffn : 4 * s.hidden;
     s.seq = (s.image / s.patch) * (s.image / s.patch) + 1;
-    LW_TRY(transformer_init(&t, m->name, &s, device, err));
+    LW_TRY(transformer_init(&t, m, &s, device, err));
     traces_builder_room(&t.b, s.layers + 2, PARAMS_PER_BLOCK * s.layers + 8, 0);
     add_patches(&t);
     for (int32_t i = 0; i < s.layers; i++)
@@ -96,10 +84,10 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
 #define DOSOVITSKIY "Dosovitskiy et al., arXiv 2010.11929, table 1; torchvision"
 
 const struct traces_model traces_models_vit[] = {
-    {"vit-b-16", "ViT-B/16 at 224 pixels", VIT(12, 768, 12, 16), build, 0, DOSOVITSKIY},
-    {"vit-b-32", "ViT-B/32 at 224 pixels", VIT(12, 768, 12, 32), build, 0, DOSOVITSKIY},
-    {"vit-l-16", "ViT-L/16 at 224 pixels", VIT(24, 1024, 16, 16), build, 0, DOSOVITSKIY},
-    {"vit-l-32", "ViT-L/32 at 224 pixels", VIT(24, 1024, 16, 32), build, 0, DOSOVITSKIY},
-    {"vit-h-14", "ViT-H/14 at 224 pixels", VIT(32, 1280, 16, 14), build, 0, DOSOVITSKIY},
+    {"vit-b-16", "ViT-B/16 at 224 pixels", VIT(12, 768, 12, 16), build, DOSOVITSKIY},
+    {"vit-b-32", "ViT-B/32 at 224 pixels", VIT(12, 768, 12, 32), build, DOSOVITSKIY},
+    {"vit-l-16", "ViT-L/16 at 224 pixels", VIT(24, 1024, 16, 16), build, DOSOVITSKIY},
+    {"vit-l-32", "ViT-L/32 at 224 pixels", VIT(24, 1024, 16, 32), build, DOSOVITSKIY},
+    {"vit-h-14", "ViT-H/14 at 224 pixels", VIT(32, 1280, 16, 14), build, DOSOVITSKIY},
     {0},
 };
