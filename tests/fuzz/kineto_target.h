@@ -61,7 +61,7 @@ static void read_figures(struct lw_trace *t)
     struct lw_inspection inspection;
     struct lw_err err;
 
-    if (lw_inspect(&s.trace, &inspection, &err) == LW_OK) {
+    if (lw_inspect(&s.trace, NULL, &inspection, &err) == LW_OK) {
         struct traces_host_bound host_bound;
         if (traces_host_bound_find(&s.trace, &inspection, NULL, &host_bound, &err) == LW_OK)
             traces_host_bound_free(&host_bound);

@@ -30,7 +30,7 @@ static void free_file(struct traces_report_file *f)
 static enum lw_status look_at_trace(struct traces_report_file *f,
                                     const struct lw_kernel_table *kernels, struct lw_err *err)
 {
-    LW_TRY(lw_inspect_with(&f->trace, kernels, &f->device, err));
+    LW_TRY(lw_inspect(&f->trace, kernels, &f->device, err));
     LW_TRY(traces_host_bound_find(&f->trace, &f->device, kernels, &f->host_bound, err));
     return lw_steps_find(&f->trace, &f->steps, err);
 }

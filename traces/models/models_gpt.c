@@ -107,7 +107,8 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
     s = &t.b.shape;
     t.causal = true;
     t.dropout = !s->alibi;
-    traces_builder_room(&t.b, s->layers + 2, PARAMS_PER_BLOCK * s->layers + 6, masks ? s->layers : 0);
+    traces_builder_room(&t.b, s->layers + 2, PARAMS_PER_BLOCK * s->layers + 6,
+                        masks ? s->layers : 0);
     add_embedding(&t);
     for (int32_t i = 0; i < s->layers; i++)
         add_block(&t, i);
@@ -144,6 +145,7 @@ static enum lw_status build(const struct traces_model *m, const struct traces_mo
 #define RADFORD "Radford et al. 2019, table 2; huggingface.co/openai-community"
 #define SCAO "Le Scao et al., arXiv 2211.05100, table 3; huggingface.co/bigscience"
 #define MOSAIC "huggingface.co/mosaicml, config.json"
+#define NEMO "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/base.py"
 #define BROWN                                                                                      \
     "Brown et al., arXiv 2005.14165, table 2.1; vocabulary of Narayanan et al., SC'21, section 5"
 
@@ -157,8 +159,8 @@ const struct traces_model traces_models_gpt[] = {
     {"gpt-760m", "GPT-3 Large", GPT3(24, 1536, 16), build, BROWN},
     {"gpt-1.3b", "GPT-3 XL, with 16 heads of 128", GPT3(24, 2048, 16), build, BROWN},
     {"gpt-2.7b", "GPT-3 2.7B", GPT3(32, 2560, 32), build, BROWN},
-    {"gpt-5b", "GPT of 24 layers of 4096, as of NeMo", GPT3(24, 4096, 32), build, "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/base.py"},
-    {"gpt-20b", "GPT of 44 layers of 6144, as of NeMo", GPT3(44, 6144, 48), build, "NVIDIA/NeMo@8cfedd7, nemo/collections/llm/gpt/model/base.py"},
+    {"gpt-5b", "GPT of 24 layers of 4096, as of NeMo", GPT3(24, 4096, 32), build, NEMO},
+    {"gpt-20b", "GPT of 44 layers of 6144, as of NeMo", GPT3(44, 6144, 48), build, NEMO},
     {"gpt-6.7b", "GPT-3 6.7B", GPT3(32, 4096, 32), build, BROWN},
     {"gpt-13b", "GPT-3 13B, with 40 heads of 128", GPT3(40, 5120, 40), build, BROWN},
     {"gpt-175b", "GPT-3 175B", GPT3(96, 12288, 96), build, BROWN},

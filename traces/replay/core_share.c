@@ -73,17 +73,10 @@ static enum lw_status find_edges(struct replay_maker *m, struct replay_rank *r)
 /* Collectives that move at ns, and when that changes next. */
 static int64_t moving_at(const struct replay_rank *r, int64_t ns, int64_t *until)
 {
-    int64_t low = 0, high = r->n_edges;
+    int64_t n = lw_items_upto(r->edges, r->n_edges, sizeof *r->edges, ns);
 
-    while (low < high) { /* the first edge after ns */
-        int64_t mid = low + (high - low) / 2;
-        if (r->edges[mid].ns <= ns)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    *until = low < r->n_edges ? r->edges[low].ns : INT64_MAX;
-    return low > 0 ? r->edges[low - 1].moving : 0;
+    *until = n < r->n_edges ? r->edges[n].ns : INT64_MAX;
+    return n > 0 ? r->edges[n - 1].moving : 0;
 }
 
 /* ---- times alone ---- */

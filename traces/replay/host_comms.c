@@ -94,10 +94,9 @@ static enum lw_status find_entries(struct finder *f)
 {
     const struct lw_trace *t = f->t;
     struct traces_points *p = f->p;
-    int64_t *least = lw_arena_alloc(f->arena, t->strings.n, sizeof *least), longest = 0;
+    int64_t *least, longest = 0;
 
-    if (!least)
-        return lw_fail_nomem(f->err);
+    LW_TAKE(f->arena, least, t->strings.n, f->err);
     for (int64_t s = 0; s < t->strings.n; s++)
         least[s] = INT64_MAX;
     for (int64_t i = 0; i < p->n_comms; i++) {
@@ -142,16 +141,7 @@ static enum lw_status find_gaps(struct finder *f, int32_t thread)
 /* How many gaps start before ns. */
 static int64_t gaps_before(const struct finder *f, int64_t ns)
 {
-    int64_t low = 0, high = f->n_gaps;
-
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (f->gaps[mid].start < ns)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return lw_items_upto(f->gaps, f->n_gaps, sizeof *f->gaps, ns - 1);
 }
 
 /* The collective ends its wait at `to` at the latest, and began to wait at `from`. */
@@ -180,14 +170,13 @@ enum lw_status traces_copies_out(const struct lw_trace *t, const struct lw_step 
     int64_t from = step->n_gradients > 0 ? step->gradients[step->n_gradients - 1].node_end_ns : 0;
     int64_t first = lw_trace_row_at(t, from), last = lw_trace_row_at(t, step->end_ns);
 
+    int64_t n_all;
+
+    LW_TRY(lw_trace_pick(t, first, last, is_copy_out, arena, rows, &n_all, err));
     *n = 0;
-    for (int64_t i = first; i < last; i++)
-        *n += is_copy_out(t, i) && t->track[i] == step->backward_thread;
-    LW_TAKE(arena, *rows, *n, err);
-    *n = 0;
-    for (int64_t i = first; i < last; i++)
-        if (is_copy_out(t, i) && t->track[i] == step->backward_thread)
-            (*rows)[(*n)++] = i;
+    for (int64_t k = 0; k < n_all; k++)
+        if (t->track[(*rows)[k]] == step->backward_thread)
+            (*rows)[(*n)++] = (*rows)[k];
     return LW_OK;
 }
 
@@ -254,11 +243,9 @@ static void wait_after(struct finder *f, struct traces_host_comm *c, int64_t fro
 static enum lw_status wait_for_buckets(struct finder *f, const struct lw_step *s)
 {
     int32_t n = number_buckets(f, s);
-    int64_t *copy, n_copies, *last = lw_arena_alloc(f->arena, n, sizeof *last);
-    int64_t from = s->gradients[s->n_gradients - 1].node_end_ns;
+    int64_t *copy, n_copies, *last, from = s->gradients[s->n_gradients - 1].node_end_ns;
 
-    if (!last)
-        return lw_fail_nomem(f->err);
+    LW_TAKE(f->arena, last, n, f->err);
     LW_TRY(traces_copies_out(f->t, s, f->arena, &copy, &n_copies, f->err));
     bool copies = find_copies(f, s, copy, n_copies, last);
     for (int64_t i = 0; i < f->p->n_comms; i++) {

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "traces/replay/host_comms.h"
-#include "traces/steps/gradient_reduce.h"
 #include "traces/trace/comm_facts.h"
 
 struct old {            /* a recorded bucket */
@@ -229,13 +228,13 @@ static enum lw_status cut_anew(struct rebucketer *b, struct cut *c, const struct
 static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *s, int64_t step)
 {
     int32_t n = (int32_t)s->n_gradients;
-    struct lw_grad *grads = lw_arena_alloc(b->arena, n, sizeof *grads);
-    int32_t *order = lw_arena_alloc(b->arena, n, sizeof *order);
+    struct lw_grad *grads;
     struct lw_bucketing v;
+    int32_t *order;
     int64_t sum = 0;
 
-    if (!grads || !order)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(b->arena, grads, n, b->err);
+    LW_TAKE(b->arena, order, n, b->err);
     find_old(b, s);
     if (b->n_old == 0)
         return LW_OK; /* a step without synchronisation */
@@ -266,11 +265,10 @@ struct latest { /* launch on a device stream */
 static enum lw_status follow_records(struct rebucketer *b)
 {
     const struct traces_calls *calls = &b->p->calls;
-    struct latest *v = lw_arena_alloc(b->arena, calls->n, sizeof *v);
+    struct latest *v;
     int64_t n = 0;
 
-    if (!v)
-        return lw_fail_nomem(b->err);
+    LW_TAKE(b->arena, v, calls->n, b->err);
     for (int64_t i = 0; i < calls->n; i++) {
         const struct traces_call *c = &calls->calls[i];
         int64_t k = 0;

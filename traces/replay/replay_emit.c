@@ -22,11 +22,12 @@ static int32_t emit(struct replay_maker *m, const struct replay_rank *r, const s
     int32_t id = lw_builder_op(m->b, op, deps, n_deps);
     lw_ps start = m->stream_end[op->stream];
 
-    if (id < 0 || m->nomem ||
-        lw_reserve(&m->ops, &m->ops_cap, (int64_t)m->n_ops + 1, sizeof *m->ops) < 0) {
-        m->nomem = true;
+    struct replay_op *ops = lw_arena_more(m->arena, m->ops, m->n_ops, sizeof *m->ops);
+
+    m->nomem = m->nomem || id < 0 || !ops;
+    if (m->nomem)
         return id;
-    }
+    m->ops = ops;
     for (int32_t i = 0; i < n_deps; i++)
         start = m->ops[deps[i]].end > start ? m->ops[deps[i]].end : start;
     m->stream_end[op->stream] = start + recorded;
@@ -116,20 +117,21 @@ static void emit_wait(struct replay_maker *m, struct replay_rank *r, struct repl
 static enum lw_status note_device_op(struct replay_maker *m, struct replay_device *d, int64_t call,
                                      int32_t op)
 {
-    if (lw_reserve(&d->call, &d->cap[0], d->n + 1, sizeof *d->call) < 0 ||
-        lw_reserve(&d->op, &d->cap[1], d->n + 1, sizeof *d->op) < 0)
+    struct replay_emitted *ops = lw_arena_more(m->arena, d->ops, d->n, sizeof *ops);
+
+    if (!ops)
         return lw_fail_nomem(m->err);
-    d->call[d->n] = call;
-    d->op[d->n++] = op;
+    d->ops = ops;
+    d->ops[d->n++] = (struct replay_emitted){call, op};
     return LW_OK;
 }
 
 /* The last op on a device stream that was launched up to a call; -1 = none. */
 static int32_t last_op_upto(const struct replay_device *d, int64_t call)
 {
-    int64_t n = lw_values_upto(d->call, d->n, call);
+    int64_t n = lw_items_upto(d->ops, d->n, sizeof *d->ops, call);
 
-    return n > 0 ? d->op[n - 1] : -1;
+    return n > 0 ? d->ops[n - 1].op : -1;
 }
 
 static int64_t gathered_bytes(const struct traces_comm_fact *f)

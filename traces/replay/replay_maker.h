@@ -19,11 +19,14 @@ struct replay_host {
     struct traces_host_busy busy;    /* empty where the rank recorded device ops */
 };
 
+struct replay_emitted {
+    int64_t call;
+    int32_t op;
+};
+
 struct replay_device { /* a device stream, and what was emitted on it */
-    int32_t id, stream, last_op;
-    int64_t n, cap[2];
-    int64_t *call; /* [n] */
-    int32_t *op;   /* [n] */
+    int32_t id, stream, last_op, n;
+    struct replay_emitted *ops; /* [n] */
 };
 
 struct replay_edge { /* from here on, collectives of the host that move data */
@@ -69,7 +72,6 @@ struct replay_maker {
     int32_t *comm_of_class; /* plan's communicators, one per class */
     struct traces_replay *out;
     struct replay_op *ops; /* [n_ops], grows */
-    int64_t ops_cap;
     double core_want;  /* share of the core that a collective of the host wants; 0 = has its own */
     lw_ps *stream_end; /* [n_streams] of the rank that is emitted */
     int64_t n_unexplained;

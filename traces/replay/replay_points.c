@@ -20,7 +20,6 @@ struct maker {
     struct lw_arena *arena;
     struct lw_err *err;
     const struct lw_bucket_request *want;
-    int64_t cap;
 };
 
 LW_COMPARATOR(by_time, struct traces_point, a->ns, b->ns, a->kind, b->kind, a->index, b->index)
@@ -42,12 +41,11 @@ static void add_row(struct maker *m, enum traces_point_kind kind, int64_t row, i
 static enum lw_status whole_file(struct maker *m)
 {
     const struct lw_trace *t = m->t;
-    int64_t *votes = lw_arena_alloc(m->arena, t->strings.n, sizeof *votes);
+    int64_t *votes;
     int32_t most = -1;
     struct traces_range *r = m->out->steps;
 
-    if (!votes)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, votes, t->strings.n, m->err);
     for (int64_t i = 0; i < t->n; i++) {
         bool call = t->class[i] == LW_ROW_LAUNCH;
         if ((call || lw_trace_on_host(t, i)) && t->track[i] >= 0) {
@@ -161,25 +159,19 @@ LW_COMPARATOR(by_stream, struct on_stream, a->stream, b->stream, a->at, b->at)
 
 LW_COMPARATOR(by_call, struct on_stream, a->call, b->call, a->at, b->at)
 
-/* The call of each row of `calls`, by row of the trace. */
-static void calls_of_rows(const struct traces_points *p, int64_t *call_of)
-{
-    for (int64_t i = 0; i < p->calls.n; i++)
-        call_of[p->calls.calls[i].row] = i;
-}
-
 static enum lw_status place_orphans(struct maker *m)
 {
     struct traces_points *p = m->out;
     const struct traces_launches *l = &p->launches;
-    struct on_stream *v = lw_arena_alloc(m->arena, l->n, sizeof *v);
-    int64_t *call_of = lw_arena_alloc(m->arena, m->t->n, sizeof *call_of);
+    struct on_stream *v;
+    int64_t *call_of; /* of a row of the trace */
 
-    p->orphan = lw_arena_alloc(m->arena, l->n, sizeof *p->orphan);
-    p->before = lw_arena_alloc(m->arena, l->n, sizeof *p->before);
-    if (!v || !call_of || !p->orphan || !p->before)
-        return lw_fail_nomem(m->err);
-    calls_of_rows(p, call_of);
+    LW_TAKE(m->arena, v, l->n, m->err);
+    LW_TAKE(m->arena, call_of, m->t->n, m->err);
+    LW_TAKE(m->arena, p->orphan, l->n, m->err);
+    LW_TAKE(m->arena, p->before, l->n, m->err);
+    for (int64_t i = 0; i < p->calls.n; i++)
+        call_of[p->calls.calls[i].row] = i;
     for (int64_t i = 0; i < l->n; i++)
         v[i] = (struct on_stream){m->t->track[l->row[i]], i,
                                   l->launch[i] >= 0 ? call_of[l->launch[i]] : -1};
@@ -267,13 +259,14 @@ static enum lw_status make(struct maker *m, const struct traces_source *s,
 {
     struct traces_points *p = m->out;
 
+    LW_TRY(traces_launches_build(m->t, m->arena, &p->launches, m->err));
     LW_TRY(traces_calls_build(m->t, &p->launches, kernels, m->arena, &p->calls, m->err));
     LW_TRY(find_ranges(m, &s->steps));
     LW_TRY(traces_host_comms_find(s, m->arena, p, m->err));
     if (m->want)
         LW_TRY(traces_rebucket(s, m->want, m->arena, p, m->err));
-    m->cap = p->calls.n + 2 * (p->n_steps + p->n_comms + p->n_buckets);
-    LW_TAKE(m->arena, p->points, m->cap, m->err);
+    LW_TAKE(m->arena, p->points, p->calls.n + 2 * (p->n_steps + p->n_comms + p->n_buckets),
+            m->err);
     LW_TAKE(m->arena, p->own_ns, m->t->strings.n, m->err);
     LW_TRY(add_calls(m));
     own_times(m);
@@ -292,11 +285,7 @@ enum lw_status traces_points_build(const struct traces_source *s,
     struct traces_points p = {0};
     struct maker m = {.t = &s->trace, .out = &p, .arena = arena, .want = buckets, .err = err};
 
-    LW_TRY(traces_launches_build(&s->trace, &p.launches, err));
-    enum lw_status status = make(&m, s, kernels);
-    if (status != LW_OK)
-        traces_launches_free(&p.launches);
-    else
-        *out = p;
-    return status;
+    LW_TRY(make(&m, s, kernels));
+    *out = p;
+    return LW_OK;
 }

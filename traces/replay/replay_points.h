@@ -90,8 +90,7 @@ struct traces_points {
     int64_t *own_ns; /* [strings] what a waiting call of that name takes of the host itself */
 };
 
-/* buckets: cut the gradients' buckets anew; NULL = as recorded. Arrays live in the arena but the
- * launches: free them. */
+/* buckets: cut the gradients' buckets anew; NULL = as recorded. Memory is the arena's. */
 enum lw_status traces_points_build(const struct traces_source *s,
                                    const struct lw_kernel_table *kernels,
                                    const struct lw_bucket_request *buckets, struct lw_arena *arena,

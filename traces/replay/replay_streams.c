@@ -7,7 +7,6 @@
 
 #include "shared/plan/reducer_kind.h"
 #include "traces/replay/replay_maker.h"
-#include "traces/steps/gradient_reduce.h"
 #include "traces/trace/data_parallel.h"
 
 /* ---- streams ---- */
@@ -39,20 +38,14 @@ enum lw_status replay_collect_streams(struct replay_maker *m, struct replay_rank
     for (int32_t i = 0; i < r->n_hosts && r->p.launches.n == 0; i++)
         LW_TRY(traces_host_busy_build(r->t, r->hosts[i].thread, m->arena, &r->hosts[i].busy,
                                       m->err));
-    int64_t n = 0, cap = 0;
     for (int64_t i = 0; i < r->p.launches.n; i++) {
-        int32_t id = r->t->track[r->p.launches.row[i]];
+        int32_t id = r->t->track[r->p.launches.row[i]], n = r->n_devices;
         if (replay_device_of(r, id))
             continue;
-        if (n == cap) {
-            struct replay_device *grown;
-            LW_TAKE(m->arena, grown, cap = 2 * cap + 8, m->err);
-            if (n > 0)
-                memcpy(grown, r->devices, (size_t)n * sizeof *grown);
-            r->devices = grown;
-        }
-        r->devices[n++] = (struct replay_device){.id = id, .stream = -1, .last_op = -1};
-        r->n_devices = (int32_t)n;
+        r->devices = lw_arena_more(m->arena, r->devices, n, sizeof *r->devices);
+        if (!r->devices)
+            return lw_fail_nomem(m->err);
+        r->devices[r->n_devices++] = (struct replay_device){.id = id, .stream = -1, .last_op = -1};
     }
     return LW_OK;
 }

@@ -111,12 +111,10 @@ static enum lw_status take_steps(struct replay_maker *m)
     }
     for (int32_t i = 0; i < out->n_steps; i++) {
         struct traces_replay_step *s = &out->steps[i];
-        s->name = lw_arena_strdup(m->result, a->p.steps[i].name);
-        s->first = lw_arena_alloc(m->result, m->n, sizeof *s->first);
-        s->last = lw_arena_alloc(m->result, m->n, sizeof *s->last);
-        s->host_of_rank = lw_arena_alloc(m->result, m->n, sizeof *s->host_of_rank);
-        if (!s->name || !s->first || !s->last || !s->host_of_rank)
-            return lw_fail_nomem(m->err);
+        LW_PRINT(m->result, s->name, m->err, "%s", a->p.steps[i].name);
+        LW_TAKE(m->result, s->first, m->n, m->err);
+        LW_TAKE(m->result, s->last, m->n, m->err);
+        LW_TAKE(m->result, s->host_of_rank, m->n, m->err);
         for (int32_t k = 0; k < m->n; k++) {
             const struct traces_range *x = &m->ranks[k].p.steps[i];
             s->host_of_rank[k] = lw_ns_to_ps(x->end_ns - x->start_ns);
@@ -163,23 +161,18 @@ static enum lw_status align(struct replay_maker *m)
     return LW_OK;
 }
 
-static enum lw_status number_ranks(struct replay_maker *m)
-{
-    LW_TAKE(m->result, m->out->rank_of_file, m->n, m->err);
-    for (int32_t k = 0; k < m->n; k++)
-        m->out->rank_of_file[k] = m->ranks[k].t->rank;
-    return LW_OK;
-}
-
-static void add_roles(struct replay_maker *m)
+static enum lw_status add_roles(struct replay_maker *m)
 {
     char name[32];
 
+    LW_TAKE(m->result, m->out->rank_of_file, m->n, m->err);
     for (int32_t k = 0; k < m->n; k++) {
+        m->out->rank_of_file[k] = m->ranks[k].t->rank;
         snprintf(name, sizeof name, "rank %d", m->ranks[k].t->rank >= 0 ? m->ranks[k].t->rank : k);
         m->ranks[k].role = lw_builder_role(m->b, &(struct lw_role){.name = name});
         lw_builder_rank(m->b, k, m->ranks[k].role, k, 0, 0);
     }
+    return LW_OK;
 }
 
 static void note_buckets(struct replay_maker *m)
@@ -264,10 +257,9 @@ static enum lw_status make(struct replay_maker *m, const struct traces_source *s
     for (int32_t k = 0; k < m->n; k++)
         LW_TRY(read_rank(m, k, &source[k]));
     LW_TRY(traces_sources_of_one_run(source, m->n, m->err));
-    LW_TRY(number_ranks(m));
     LW_TRY(take_steps(m));
     LW_TRY(align(m));
-    add_roles(m);
+    LW_TRY(add_roles(m));
     replay_add_streams(m);
     LW_TRY(replay_match_comms(m));
     LW_TRY(replay_share_cores(m));
@@ -282,30 +274,18 @@ static enum lw_status make(struct replay_maker *m, const struct traces_source *s
     return check_buckets(m);
 }
 
-static void free_ranks(struct replay_maker *m)
-{
-    for (int32_t k = 0; m->ranks && k < m->n; k++) {
-        traces_launches_free(&m->ranks[k].p.launches);
-        for (int32_t i = 0; i < m->ranks[k].n_devices; i++) {
-            lw_free(m->ranks[k].devices[i].call);
-            lw_free(m->ranks[k].devices[i].op);
-        }
-    }
-}
-
 /* Hand the builder's plan and the columns of its ops over. */
 static enum lw_status finish(struct replay_maker *m)
 {
     struct traces_replay *out = m->out;
 
     LW_TRY(lw_builder_finish(m->b, &out->plan, m->err)); /* frees the builder in every case */
-    out->step_of = lw_arena_alloc(m->result, m->n_ops, sizeof *out->step_of);
-    out->row_of = lw_arena_alloc(m->result, m->n_ops, sizeof *out->row_of);
-    out->recorded_start = lw_arena_alloc(m->result, m->n_ops, sizeof *out->recorded_start);
-    out->recorded_time = lw_arena_alloc(m->result, m->n_ops, sizeof *out->recorded_time);
-    if (m->nomem || m->n_ops != out->plan.n_ops || !out->step_of || !out->row_of ||
-        !out->recorded_start || !out->recorded_time)
+    if (m->nomem || m->n_ops != out->plan.n_ops)
         return lw_fail_nomem(m->err);
+    LW_TAKE(m->result, out->step_of, m->n_ops, m->err);
+    LW_TAKE(m->result, out->row_of, m->n_ops, m->err);
+    LW_TAKE(m->result, out->recorded_start, m->n_ops, m->err);
+    LW_TAKE(m->result, out->recorded_time, m->n_ops, m->err);
     for (int32_t i = 0; i < m->n_ops; i++) {
         out->step_of[i] = m->ops[i].step;
         out->row_of[i] = m->ops[i].row;
@@ -322,12 +302,8 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
 {
     struct traces_replay result = {0};
     struct lw_arena scratch = {0};
-    struct replay_maker m = {.choice = choice,
-                             .arena = &scratch,
-                             .result = &result.arena,
-                             .n = n,
-                             .out = &result,
-                             .err = err};
+    struct replay_maker m = {.choice = choice, .arena = &scratch, .result = &result.arena, .n = n,
+                             .out = &result, .err = err};
     enum lw_status status = LW_OK;
 
     m.ranks = lw_arena_alloc(&scratch, n, sizeof *m.ranks);
@@ -340,8 +316,6 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
         status = finish(&m);
     else
         lw_builder_free(m.b);
-    free_ranks(&m);
-    lw_free(m.ops);
     lw_arena_free(&scratch);
     if (status != LW_OK)
         traces_replay_free(&result);

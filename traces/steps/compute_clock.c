@@ -57,16 +57,13 @@ static enum lw_status collect_ops(const struct lw_trace *t, const struct traces_
                                   struct lw_arena *arena, struct traces_ops *out,
                                   struct lw_err *err)
 {
-    struct by_launch *v = lw_alloc((size_t)l->n * sizeof *v);
+    struct by_launch *v;
     int64_t n = 0;
 
     out->stream = main_stream(t, l);
-    out->row = lw_arena_alloc(arena, l->n, sizeof *out->row);
-    out->launch_ns = lw_arena_alloc(arena, l->n, sizeof *out->launch_ns);
-    if (!v || !out->row || !out->launch_ns) {
-        lw_free(v);
-        return lw_fail_nomem(err);
-    }
+    LW_TAKE(arena, out->row, l->n, err);
+    LW_TAKE(arena, out->launch_ns, l->n, err);
+    LW_NEW(v, l->n, err);
     for (int64_t i = 0; i < l->n; i++)
         if (l->launch[i] >= 0 && t->track[l->row[i]] == out->stream)
             v[n++] = (struct by_launch){t->start_ns[l->launch[i]], l->row[i]};
@@ -87,10 +84,8 @@ enum lw_status traces_ops_build(const struct lw_trace *t, struct lw_arena *arena
     struct traces_launches l;
 
     *out = (struct traces_ops){.stream = -1};
-    LW_TRY(traces_launches_build(t, &l, err));
-    enum lw_status status = l.n > 0 ? collect_ops(t, &l, arena, out, err) : LW_OK;
-    traces_launches_free(&l);
-    return status;
+    LW_TRY(traces_launches_build(t, arena, &l, err));
+    return l.n > 0 ? collect_ops(t, &l, arena, out, err) : LW_OK;
 }
 
 /* The first op launched at or after ns. */

@@ -23,13 +23,11 @@ enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_
     struct traces_launches l;
     bool *is_comm;
 
-    LW_TAKE(arena, is_comm, t->strings.n, err);
-    for (int64_t s = 0; s < t->strings.n; s++)
-        is_comm[s] = lw_kernel_class_of(table, t->strings.text[s]) == LW_KERNEL_COMM;
+    LW_TRY(traces_comm_names(t, table, arena, &is_comm, err));
     LW_TRY(traces_comm_index_build(t, arena, &index, err));
-    LW_TRY(traces_launches_build(t, &l, err));
-    list.items = lw_arena_alloc(arena, l.n, sizeof *list.items);
-    for (int64_t i = 0; list.items && i < l.n; i++) {
+    LW_TRY(traces_launches_build(t, arena, &l, err));
+    LW_TAKE(arena, list.items, l.n, err);
+    for (int64_t i = 0; i < l.n; i++) {
         int64_t row = l.row[i];
         if (t->class[row] == LW_ROW_KERNEL && is_comm[t->name[row]])
             list.items[list.n++] = (struct traces_comm_item){
@@ -37,9 +35,6 @@ enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_
                 .dur_ns = t->dur_ns[row], .class = -1, .k = -1,
                 .fact = traces_comm_fact_of(t, &index, row, l.launch[i])};
     }
-    traces_launches_free(&l);
-    if (!list.items)
-        return lw_fail_nomem(err);
     *out = list;
     return LW_OK;
 }
@@ -86,12 +81,9 @@ static enum lw_status class_of(struct matcher *m, const char *key, int32_t list,
         if (out->n_classes == 4096)
             return lw_fail(m->err, LW_ENOTSUP, "more than 4096 process groups in these traces");
         c = &out->classes[out->n_classes++];
-        *c = (struct traces_comm_class){.name = lw_arena_strdup(m->arena, key),
-                                        .why = "",
-                                        .members =
-                                            lw_arena_alloc(m->arena, m->n, sizeof *c->members)};
-        if (!c->name || !c->members)
-            return lw_fail_nomem(m->err);
+        *c = (struct traces_comm_class){.why = ""};
+        LW_PRINT(m->arena, c->name, m->err, "%s", key);
+        LW_TAKE(m->arena, c->members, m->n, m->err);
     }
     c = &out->classes[*class];
     if (c->n_members == 0 || c->members[c->n_members - 1] != list) {
@@ -139,13 +131,11 @@ static const char *say(struct matcher *m, const char *fmt, ...)
 
 static const char *say(struct matcher *m, const char *fmt, ...)
 {
-    char text[160];
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    const char *s = lw_arena_vprintf(m->arena, fmt, args);
     va_end(args);
-    const char *s = lw_arena_strdup(m->arena, text);
     return s ? s : "";
 }
 
@@ -248,10 +238,9 @@ static enum lw_status match(struct matcher *m, int32_t class)
 static enum lw_status clock_of(struct matcher *m, int32_t k, int64_t *const *end_of)
 {
     struct traces_comm_list *l = &m->lists[k];
-    int64_t n = 0, *late = lw_arena_alloc(m->arena, l->n, sizeof *late);
+    int64_t n = 0, *late;
 
-    if (!late)
-        return lw_fail_nomem(m->err);
+    LW_TAKE(m->arena, late, l->n, m->err);
     for (int64_t i = 0; i < l->n; i++) {
         const struct traces_comm_item *x = &l->items[i];
         const struct traces_comm_class *c = &m->out->classes[x->class];
@@ -271,18 +260,13 @@ static enum lw_status clock_of(struct matcher *m, int32_t k, int64_t *const *end
 static enum lw_status compare_clocks(struct matcher *m)
 {
     const struct traces_comm_list *l = &m->lists[0];
-    int64_t **end_of = lw_arena_alloc(m->arena, m->out->n_classes, sizeof *end_of);
+    int64_t **end_of;
 
-    m->out->clock_ns = lw_arena_alloc(m->arena, m->n, sizeof *m->out->clock_ns);
-    m->out->clock_known = lw_arena_alloc(m->arena, m->n, sizeof *m->out->clock_known);
-    if (!end_of || !m->out->clock_ns || !m->out->clock_known)
-        return lw_fail_nomem(m->err);
-    for (int32_t c = 0; c < m->out->n_classes; c++) {
-        int64_t n = m->out->classes[c].n;
-        end_of[c] = lw_arena_alloc(m->arena, n, sizeof **end_of);
-        if (!end_of[c])
-            return lw_fail_nomem(m->err);
-    }
+    LW_TAKE(m->arena, end_of, m->out->n_classes, m->err);
+    LW_TAKE(m->arena, m->out->clock_ns, m->n, m->err);
+    LW_TAKE(m->arena, m->out->clock_known, m->n, m->err);
+    for (int32_t c = 0; c < m->out->n_classes; c++)
+        LW_TAKE(m->arena, end_of[c], m->out->classes[c].n, m->err);
     for (int64_t i = 0; i < l->n; i++)
         if (m->out->classes[l->items[i].class].matched)
             end_of[l->items[i].class][l->items[i].k] =
@@ -298,11 +282,10 @@ enum lw_status traces_cross_rank_build(struct traces_comm_list *lists, int32_t n
 {
     struct traces_cross_rank result = {0};
     struct matcher m = {.lists = lists, .n = n, .arena = arena, .out = &result, .err = err};
-    int64_t *count = lw_arena_alloc(arena, 4096, sizeof *count);
+    int64_t *count;
 
-    result.classes = lw_arena_alloc(arena, 4096, sizeof *result.classes);
-    if (!count || !result.classes)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, count, 4096, err);
+    LW_TAKE(arena, result.classes, 4096, err);
     for (int32_t k = 0; k < n; k++)
         LW_TRY(classify(&m, k, count));
     for (int32_t c = 0; c < result.n_classes; c++)

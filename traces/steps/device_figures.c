@@ -17,13 +17,18 @@
 
 enum kind { COMPUTE, COMM, MEM, N_KINDS };
 
+struct launched {
+    int64_t launch_ns, launch, i;
+};
+
 struct context {
     const struct lw_trace *t;
     const struct lw_kernel_table *table; /* a user's classes; NULL = none */
     struct traces_launches launches;
     uint8_t *kind;                     /* [launches.n] enum kind */
     struct traces_comm_index comms;
-    int64_t *launched, n_launched;     /* those with a launch, in order of it */
+    struct launched *launched;         /* [n_launched] those with a launch, in order of it */
+    int64_t n_launched;
     int64_t *mine;                     /* [n_launched] scratch: an iteration's, in start order */
     int64_t *latest_end;               /* [launches.n] of the rows up to here */
     struct lw_interval *set[N_KINDS];  /* [launches.n] each: the rows of one window */
@@ -153,16 +158,7 @@ LW_COMPARATOR(by_number, int64_t, *a, *b)
 /* Place in `launched` of the first call that starts at or after ns. */
 static int64_t first_launch(const struct context *c, int64_t ns)
 {
-    int64_t low = 0, high = c->n_launched;
-
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (c->t->start_ns[c->launches.launch[c->launched[mid]]] < ns)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return lw_items_upto(c->launched, c->n_launched, sizeof *c->launched, ns - 1);
 }
 
 static enum lw_status measure_by_launch(struct context *c, struct lw_iteration *it,
@@ -172,10 +168,9 @@ static enum lw_status measure_by_launch(struct context *c, struct lw_iteration *
 
     clear(c);
     it->n_gpu_ops = to > from ? to - from : 0;
-    if (it->n_gpu_ops > 0) {
-        memcpy(c->mine, c->launched + from, (size_t)it->n_gpu_ops * sizeof *c->mine);
-        qsort(c->mine, (size_t)it->n_gpu_ops, sizeof *c->mine, by_number);
-    }
+    for (int64_t k = 0; k < it->n_gpu_ops; k++)
+        c->mine[k] = c->launched[from + k].i;
+    qsort(c->mine, (size_t)it->n_gpu_ops, sizeof *c->mine, by_number);
     for (int64_t k = 0; k < it->n_gpu_ops; k++) {
         put(c, c->mine[k]);
         n_comm += c->kind[c->mine[k]] == COMM;
@@ -199,32 +194,29 @@ static enum lw_status measure_iterations(struct context *c, struct lw_arena *scr
                                          struct lw_inspection *out, struct lw_err *err)
 {
     const struct lw_trace *t = c->t;
-    bool *seen = lw_arena_alloc(scratch, t->strings.n, sizeof *seen);
-    int64_t n = 0;
+    int64_t *rows, n;
+    bool *seen;
 
-    for (int64_t row = 0; row < t->n; row++)
-        n += is_step(t, row);
-    out->iterations = lw_arena_alloc(&out->arena, n, sizeof *out->iterations);
-    if (!seen || !out->iterations)
-        return lw_fail_nomem(err);
-    for (int64_t row = 0; row < t->n; row++)
-        if (is_step(t, row) && !seen[t->name[row]]) {
-            struct lw_iteration *it = &out->iterations[out->n_iterations++];
-            seen[t->name[row]] = true;
-            it->name = lw_trace_name(t, row);
-            it->start_ns = t->start_ns[row];
-            it->end_ns = lw_trace_end_ns(t, row);
-            measure_by_time(c, it);
-            LW_TRY(measure_by_launch(c, it, &out->arena, err));
-        }
+    LW_TAKE(scratch, seen, t->strings.n, err);
+    LW_TRY(lw_trace_pick(t, 0, t->n, is_step, scratch, &rows, &n, err));
+    LW_TAKE(&out->arena, out->iterations, n, err);
+    for (int64_t k = 0; k < n; k++) {
+        struct lw_iteration *it = &out->iterations[out->n_iterations];
+        int64_t row = rows[k];
+        if (seen[t->name[row]])
+            continue;
+        out->n_iterations++;
+        seen[t->name[row]] = true;
+        it->name = lw_trace_name(t, row);
+        it->start_ns = t->start_ns[row];
+        it->end_ns = lw_trace_end_ns(t, row);
+        measure_by_time(c, it);
+        LW_TRY(measure_by_launch(c, it, &out->arena, err));
+    }
     return LW_OK;
 }
 
 /* ---- the whole ---- */
-
-struct launched { /* while they are sorted */
-    int64_t launch, i;
-};
 
 LW_COMPARATOR(by_launch_order, struct launched, a->launch, b->launch, a->i, b->i)
 
@@ -232,25 +224,17 @@ LW_COMPARATOR(by_launch_order, struct launched, a->launch, b->launch, a->i, b->i
 static enum lw_status index_rows(struct context *c, struct lw_arena *scratch, struct lw_err *err)
 {
     int64_t n = c->launches.n, latest = INT64_MIN;
-    struct launched *v = lw_alloc((size_t)n * sizeof *v);
 
-    c->launched = lw_arena_alloc(scratch, n, sizeof *c->launched);
-    c->mine = lw_arena_alloc(scratch, n, sizeof *c->mine);
-    c->latest_end = lw_arena_alloc(scratch, n, sizeof *c->latest_end);
-    if (!v || !c->launched || !c->mine || !c->latest_end) {
-        lw_free(v);
-        return lw_fail_nomem(err);
-    }
+    LW_TAKE(scratch, c->launched, n, err);
+    LW_TAKE(scratch, c->mine, n, err);
+    LW_TAKE(scratch, c->latest_end, n, err);
     for (int64_t i = 0; i < n; i++) {
-        int64_t end = lw_trace_end_ns(c->t, c->launches.row[i]);
+        int64_t end = lw_trace_end_ns(c->t, c->launches.row[i]), launch = c->launches.launch[i];
         c->latest_end[i] = latest = end > latest ? end : latest;
-        if (c->launches.launch[i] >= 0)
-            v[c->n_launched++] = (struct launched){c->launches.launch[i], i};
+        if (launch >= 0)
+            c->launched[c->n_launched++] = (struct launched){c->t->start_ns[launch], launch, i};
     }
-    qsort(v, (size_t)c->n_launched, sizeof *v, by_launch_order);
-    for (int64_t k = 0; k < c->n_launched; k++)
-        c->launched[k] = v[k].i;
-    lw_free(v);
+    qsort(c->launched, (size_t)c->n_launched, sizeof *c->launched, by_launch_order);
     return LW_OK;
 }
 
@@ -258,69 +242,52 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
 {
     const struct lw_trace *t = c->t;
     int64_t n = c->launches.n;
-    uint8_t *is_comm = lw_arena_alloc(scratch, t->strings.n, 1);
+    bool *is_comm;
 
-    c->kind = lw_arena_alloc(scratch, n, sizeof *c->kind);
-    c->a = lw_arena_alloc(scratch, n, sizeof *c->a);
-    c->b = lw_arena_alloc(scratch, n, sizeof *c->b);
+    LW_TRY(traces_comm_names(t, c->table, scratch, &is_comm, err));
+    LW_TAKE(scratch, c->kind, n, err);
+    LW_TAKE(scratch, c->a, n, err);
+    LW_TAKE(scratch, c->b, n, err);
     for (int k = 0; k < N_KINDS; k++)
-        c->set[k] = lw_arena_alloc(scratch, n, sizeof *c->set[k]);
-    if (!is_comm || !c->kind || !c->a || !c->b || !c->set[COMPUTE] ||
-        !c->set[COMM] || !c->set[MEM])
-        return lw_fail_nomem(err);
-    for (int64_t s = 0; s < t->strings.n; s++)
-        is_comm[s] =
-            lw_kernel_class_of(c->table, t->strings.text[s]) == LW_KERNEL_COMM;
+        LW_TAKE(scratch, c->set[k], n, err);
     for (int64_t i = 0; i < n; i++) {
         int64_t row = c->launches.row[i];
         c->kind[i] = t->class[row] == LW_ROW_MEM ? MEM : is_comm[t->name[row]] ? COMM : COMPUTE;
     }
-    return traces_comm_index_build(t, scratch, &c->comms, err);
+    LW_TRY(traces_comm_index_build(t, scratch, &c->comms, err));
+    return index_rows(c, scratch, err);
 }
 
 static enum lw_status inspect(struct context *c, struct lw_arena *scratch,
                               struct lw_inspection *out, struct lw_err *err)
 {
-    clear(c);
-    for (int64_t i = 0; i < c->launches.n; i++) {
+    LW_TRY(traces_launches_build(c->t, scratch, &c->launches, err));
+    if (c->launches.n == 0)
+        return LW_OK;
+    LW_TRY(prepare(c, scratch, err));
+    for (int64_t i = 0; i < c->launches.n; i++)
         put(c, i);
-        out->n_resolved += c->launches.launch[i] >= 0;
-    }
+    out->n_resolved = c->n_launched;
     out->n_device_rows = c->launches.n;
     out->has_device = true;
     out->whole = measure_span(c);
     return measure_iterations(c, scratch, out, err);
 }
 
-enum lw_status lw_inspect(const struct lw_trace *t, struct lw_inspection *out, struct lw_err *err)
-{
-    return lw_inspect_with(t, NULL, out, err);
-}
-
-enum lw_status lw_inspect_with(const struct lw_trace *t, const struct lw_kernel_table *table,
-                               struct lw_inspection *out, struct lw_err *err)
+enum lw_status lw_inspect(const struct lw_trace *t, const struct lw_kernel_table *table,
+                          struct lw_inspection *out, struct lw_err *err)
 {
     struct lw_inspection result = {0};
     struct lw_arena scratch = {0};
     struct context c = {.t = t, .table = table};
+    enum lw_status status = inspect(&c, &scratch, &result, err);
 
-    LW_TRY(traces_launches_build(t, &c.launches, err));
-    enum lw_status status = LW_OK;
-    if (c.launches.n > 0) {
-        status = prepare(&c, &scratch, err);
-        if (status == LW_OK)
-            status = index_rows(&c, &scratch, err);
-        if (status == LW_OK)
-            status = inspect(&c, &scratch, &result, err);
-    }
-    traces_launches_free(&c.launches);
     lw_arena_free(&scratch);
-    if (status != LW_OK) {
+    if (status == LW_OK)
+        *out = result;
+    else
         lw_inspection_free(&result);
-        return status;
-    }
-    *out = result;
-    return LW_OK;
+    return status;
 }
 
 LW_FREE_BY_ARENA(lw_inspection_free, struct lw_inspection)

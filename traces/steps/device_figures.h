@@ -46,8 +46,7 @@ struct lw_inspection {
     struct lw_iteration *iterations;
 };
 
-enum lw_status lw_inspect(const struct lw_trace *t, struct lw_inspection *out, struct lw_err *err);
-/* The same with a user's kernel classes before the built-in ones; table may be NULL. */
-enum lw_status lw_inspect_with(const struct lw_trace *t, const struct lw_kernel_table *table,
-                               struct lw_inspection *out, struct lw_err *err);
+/* table: a user's kernel classes before the built-in ones, or NULL. */
+enum lw_status lw_inspect(const struct lw_trace *t, const struct lw_kernel_table *table,
+                          struct lw_inspection *out, struct lw_err *err);
 void lw_inspection_free(struct lw_inspection *i);

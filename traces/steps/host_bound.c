@@ -101,9 +101,9 @@ enum lw_status traces_host_bound_find(const struct lw_trace *t, const struct lw_
     struct traces_host_bound m = {0};
     struct finder f = {.t = t, .in = in, .out = &m};
 
-    LW_TRY(traces_launches_build(t, &f.launches, err));
-    enum lw_status status = find(&f, table, err);
-    traces_launches_free(&f.launches);
+    enum lw_status status = traces_launches_build(t, &m.arena, &f.launches, err);
+    if (status == LW_OK)
+        status = find(&f, table, err);
     if (status != LW_OK)
         traces_host_bound_free(&m);
     else

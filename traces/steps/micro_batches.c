@@ -42,25 +42,6 @@ static int32_t find_cuts(const struct lw_trace *t, const struct lw_step *s, cons
     return n_passes;
 }
 
-/* The engine's rows from `from` on: their first start and last end. */
-static struct lw_phase_span find_backward(const struct lw_trace *t, const struct lw_step *s,
-                                          int64_t from)
-{
-    struct lw_phase_span b = {0};
-    int64_t last = lw_trace_row_at(t, s->end_ns);
-
-    for (int64_t i = lw_trace_row_at(t, from); i < last; i++) {
-        int64_t end = lw_trace_end_ns(t, i);
-        if (t->class[i] != LW_ROW_HOST || t->track[i] != s->backward_thread ||
-            (t->track[i] == s->thread && !lw_row_is_engine(t, i)))
-            continue;
-        if (!b.found)
-            b = (struct lw_phase_span){true, t->start_ns[i], end};
-        b.end_ns = end > b.end_ns ? end : b.end_ns;
-    }
-    return b;
-}
-
 enum lw_status lw_step_last_pass(const struct lw_trace *t, const struct lw_step *s,
                                  struct lw_arena *arena, struct lw_step *out, int32_t *n_passes,
                                  struct lw_err *err)
@@ -74,7 +55,8 @@ enum lw_status lw_step_last_pass(const struct lw_trace *t, const struct lw_step 
     if (*n_passes == 1)
         return LW_OK;
     int64_t forward = t->start_ns[cut.forward];
-    struct lw_phase_span b = find_backward(t, s, forward);
+    struct lw_phase_span b = lw_step_engine(t, s, lw_trace_row_at(t, forward),
+                                            lw_trace_row_at(t, s->end_ns));
     if (!b.found) { /* no engine to be seen: nothing to take apart */
         *n_passes = 1;
         return LW_OK;

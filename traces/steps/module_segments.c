@@ -59,19 +59,12 @@ static enum lw_status index_forward(struct cutter *c)
 /* When the forward op of this node ran; INT64_MIN when the trace does not tell. */
 static int64_t forward_of(const struct cutter *c, int64_t node)
 {
-    int64_t low = 0, high = c->n_forward, sequence = c->t->link[node];
+    int64_t sequence = c->t->link[node];
+    int64_t n = lw_items_upto(c->forward, c->n_forward, sizeof *c->forward, sequence);
 
-    if (sequence < 0)
-        return INT64_MIN;
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (c->forward[mid].sequence <= sequence)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low > 0 && c->forward[low - 1].sequence == sequence ? c->forward[low - 1].start_ns
-                                                               : INT64_MIN;
+    return sequence >= 0 && n > 0 && c->forward[n - 1].sequence == sequence
+               ? c->forward[n - 1].start_ns
+               : INT64_MIN;
 }
 
 /* The segment in which a forward moment lies; what runs before the first belongs to it. */
@@ -90,9 +83,9 @@ static void add_segment(struct cutter *c, int64_t row, const char *name)
 
 static enum lw_status make_room(struct cutter *c, int64_t n)
 {
-    c->out->name = lw_arena_alloc(c->arena, n, sizeof *c->out->name);
-    c->out->start_ns = lw_arena_alloc(c->arena, n, sizeof *c->out->start_ns);
-    return c->out->name && c->out->start_ns ? LW_OK : lw_fail_nomem(c->err);
+    LW_TAKE(c->arena, c->out->name, n, c->err);
+    LW_TAKE(c->arena, c->out->start_ns, n, c->err);
+    return LW_OK;
 }
 
 static enum lw_status cut_by_ranges(struct cutter *c)

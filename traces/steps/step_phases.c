@@ -14,7 +14,6 @@
  * micro_batches.c. Not modelled: steps that overlap. */
 #include "traces/steps/step_phases.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const char ACCUMULATE[] = "torch::autograd::AccumulateGrad";
@@ -169,22 +168,17 @@ static enum lw_status by_capture(struct finder *f)
 
 static enum lw_status find_marks(struct finder *f, const char **found_by)
 {
-    *found_by = "ProfilerStep#N";
-    LW_TRY(by_profiler(f));
-    if (f->n > 0)
-        return LW_OK;
-    *found_by = "lw: ranges";
-    LW_TRY(by_ranges(f));
-    if (f->n > 0)
-        return LW_OK;
-    *found_by = "Optimizer.step#";
-    LW_TRY(by_optimizer(f));
-    if (f->n > 0)
-        return LW_OK;
-    *found_by = "the whole capture";
-    LW_TRY(by_capture(f));
-    if (f->n == 0)
-        *found_by = "nothing";
+    static const struct {
+        enum lw_status (*look)(struct finder *f);
+        const char *by;
+    } ways[] = {{by_profiler, "ProfilerStep#N"}, {by_ranges, "lw: ranges"},
+                {by_optimizer, "Optimizer.step#"}, {by_capture, "the whole capture"}};
+
+    *found_by = "nothing";
+    for (size_t k = 0; k < sizeof ways / sizeof *ways && f->n == 0; k++) {
+        LW_TRY(ways[k].look(f));
+        *found_by = f->n > 0 ? ways[k].by : *found_by;
+    }
     return LW_OK;
 }
 
@@ -234,50 +228,41 @@ bool lw_row_is_engine(const struct lw_trace *t, int64_t row)
 static enum lw_status find_gradients(const struct lw_trace *t, struct lw_step *s, int64_t from,
                                      int64_t to, struct lw_arena *arena, struct lw_err *err)
 {
-    int64_t n = 0, votes = 0;
+    int64_t *rows, votes = 0;
 
-    for (int64_t i = from; i < to; i++)
-        n += is_gradient(t, i);
-    LW_TAKE(arena, s->gradients, n, err);
-    for (int64_t i = from; i < to; i++)
-        if (is_gradient(t, i)) {
-            s->gradients[s->n_gradients++] = (struct lw_gradient){
-                i, t->start_ns[i], lw_trace_end_ns(t, i), -1};
-            /* majority vote (Boyer and Moore): which thread runs the backward */
-            s->backward_thread = votes == 0 ? t->track[i] : s->backward_thread;
-            votes += t->track[i] == s->backward_thread ? 1 : -1;
-        }
+    LW_TRY(lw_trace_pick(t, from, to, is_gradient, arena, &rows, &s->n_gradients, err));
+    LW_TAKE(arena, s->gradients, s->n_gradients, err);
+    for (int64_t k = 0; k < s->n_gradients; k++) {
+        int64_t i = rows[k];
+        s->gradients[k] = (struct lw_gradient){i, t->start_ns[i], lw_trace_end_ns(t, i), -1};
+        /* majority vote (Boyer and Moore): which thread runs the backward */
+        s->backward_thread = votes == 0 ? t->track[i] : s->backward_thread;
+        votes += t->track[i] == s->backward_thread ? 1 : -1;
+    }
     return LW_OK;
 }
 
-static enum lw_status find_collectives(const struct lw_trace *t, struct lw_step *s, int64_t from,
-                                       int64_t to, struct lw_arena *arena, struct lw_err *err)
+static bool is_host_collective(const struct lw_trace *t, int64_t row)
 {
-    int64_t n = 0;
-
-    for (int64_t i = from; i < to; i++)
-        n += begins(t, i, "gloo:");
-    LW_TAKE(arena, s->collectives, n, err);
-    for (int64_t i = from; i < to; i++)
-        if (begins(t, i, "gloo:"))
-            s->collectives[s->n_collectives++] = i;
-    return LW_OK;
+    return begins(t, row, "gloo:");
 }
 
-/* Where no range says it: the engine's own nodes, or any op of a thread that only runs backward. */
-static void infer_backward(const struct lw_trace *t, struct lw_step *s, int64_t from, int64_t to)
+/* The engine's own nodes, or any op of a thread that only runs backward. */
+struct lw_phase_span lw_step_engine(const struct lw_trace *t, const struct lw_step *s, int64_t from,
+                                    int64_t to)
 {
-    struct lw_phase_span *b = &s->phase[LW_PHASE_BACKWARD];
+    struct lw_phase_span b = {0};
 
     for (int64_t i = from; i < to; i++) {
         int64_t end = lw_trace_end_ns(t, i);
         if (t->class[i] != LW_ROW_HOST || t->track[i] != s->backward_thread ||
             (t->track[i] == s->thread && !lw_row_is_engine(t, i)))
             continue;
-        if (!b->found)
-            *b = (struct lw_phase_span){true, t->start_ns[i], end};
-        b->end_ns = end > b->end_ns ? end : b->end_ns;
+        if (!b.found)
+            b = (struct lw_phase_span){true, t->start_ns[i], end};
+        b.end_ns = end > b.end_ns ? end : b.end_ns;
     }
+    return b;
 }
 
 /* The end of what a step does before its forward: zero_grad, and waiting for the data loader. */
@@ -361,11 +346,12 @@ static enum lw_status fill_step(const struct lw_trace *t, struct lw_step *s, str
     s->backward_thread = -1;
     find_ranges(t, s, from, to);
     LW_TRY(find_gradients(t, s, from, to, arena, err));
-    LW_TRY(find_collectives(t, s, from, to, arena, err));
+    LW_TRY(lw_trace_pick(t, from, to, is_host_collective, arena, &s->collectives,
+                         &s->n_collectives, err));
     if (s->n_gradients == 0)
         return LW_OK;
     if (!b->found)
-        infer_backward(t, s, from, to);
+        *b = lw_step_engine(t, s, from, to);
     if (!s->phase[LW_PHASE_FORWARD].found && b->found)
         infer_forward(t, s, from, to);
     if (b->found)
@@ -373,18 +359,6 @@ static enum lw_status fill_step(const struct lw_trace *t, struct lw_step *s, str
                            &s->n_nodes, err));
     link_gradients(t, s);
     return LW_OK;
-}
-
-static enum lw_status name_step(struct lw_step *s, int64_t k, struct lw_arena *arena,
-                                struct lw_err *err)
-{
-    char text[32];
-
-    if (s->name)
-        return LW_OK;
-    snprintf(text, sizeof text, "step %lld", (long long)k);
-    s->name = lw_arena_strdup(arena, text);
-    return s->name ? LW_OK : lw_fail_nomem(err);
 }
 
 static enum lw_status fill_steps(const struct finder *f, struct lw_steps *out, struct lw_err *err)
@@ -396,7 +370,8 @@ static enum lw_status fill_steps(const struct finder *f, struct lw_steps *out, s
         s->start_ns = f->marks[k].start;
         s->end_ns = f->marks[k].end;
         s->thread = f->marks[k].thread;
-        LW_TRY(name_step(s, k, &out->arena, err));
+        if (!s->name)
+            LW_PRINT(&out->arena, s->name, err, "step %lld", (long long)k);
         LW_TRY(fill_step(f->t, s, &out->arena, err));
     }
     return LW_OK;
@@ -433,6 +408,21 @@ enum lw_status lw_steps_find(const struct lw_trace *t, struct lw_steps *out, str
     else
         *out = result;
     return status;
+}
+
+bool lw_step_reduces_gradients(const struct lw_step *s, int64_t ns)
+{
+    const struct lw_phase_span *optimizer = &s->phase[LW_PHASE_OPTIMIZER];
+    int64_t end = optimizer->found ? optimizer->start_ns : s->end_ns;
+
+    if (s->n_gradients == 0)
+        return ns >= s->start_ns && ns < s->end_ns;
+    if (ns >= s->gradients[s->n_gradients - 1].node_end_ns)
+        return ns < end;
+    for (int64_t i = 0; i < s->n_gradients; i++)
+        if (ns >= s->gradients[i].node_start_ns && ns < s->gradients[i].node_end_ns)
+            return true;
+    return false;
 }
 
 LW_FREE_BY_ARENA(lw_steps_free, struct lw_steps)

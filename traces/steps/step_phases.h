@@ -52,6 +52,15 @@ bool lw_row_is_range(const struct lw_trace *t, int64_t row);
 /* Is this host row a node that the autograd engine ran, by its name? */
 bool lw_row_is_engine(const struct lw_trace *t, int64_t row);
 
+/* Whether a collective that the host launched at ns reduces gradients of the step: inside the node
+ * that accumulated one, where DistributedDataParallel's hooks launch a full bucket, or after the
+ * last one and before the optimizer. Others belong to the forward or to ops of the backward:
+ * tensor parallelism, buffers, losses. True for all where the step shows no gradient. */
+bool lw_step_reduces_gradients(const struct lw_step *s, int64_t ns);
+
+/* The first start and the last end of what the autograd engine ran in rows [from, to). */
+struct lw_phase_span lw_step_engine(const struct lw_trace *t, const struct lw_step *s, int64_t from,
+                                    int64_t to);
 /* Ops of one thread that start in [from, to) and lie in no other op of it, in time order. */
 enum lw_status lw_top_rows(const struct lw_trace *t, int32_t thread, int64_t from, int64_t to,
                            struct lw_arena *arena, int64_t **rows, int64_t *n, struct lw_err *err);

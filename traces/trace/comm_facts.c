@@ -6,17 +6,25 @@
 
 #include <string.h>
 
+/* Shapes of activations are not messages. */
+static bool is_noted(const struct lw_trace *t, int64_t row)
+{
+    return t->detail[row] >= 0 && lw_trace_on_host(t, row) &&
+           !lw_trace_name_begins(t, row, "aten::");
+}
+
 enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena *arena,
                                        struct traces_comm_index *out, struct lw_err *err)
 {
-    struct traces_comm_index x = {0};
+    return lw_trace_pick(t, 0, t->n, is_noted, arena, &out->noted, &out->n, err);
+}
 
-    LW_TAKE(arena, x.noted, t->n_details, err);
-    for (int64_t row = 0; row < t->n; row++)
-        if (t->detail[row] >= 0 && lw_trace_on_host(t, row) &&
-            !lw_trace_name_begins(t, row, "aten::")) /* shapes of activations are not messages */
-            x.noted[x.n++] = row;
-    *out = x;
+enum lw_status traces_comm_names(const struct lw_trace *t, const struct lw_kernel_table *table,
+                                 struct lw_arena *arena, bool **is_comm, struct lw_err *err)
+{
+    LW_TAKE(arena, *is_comm, t->strings.n, err);
+    for (int64_t s = 0; s < t->strings.n; s++)
+        (*is_comm)[s] = lw_kernel_class_of(table, t->strings.text[s]) == LW_KERNEL_COMM;
     return LW_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/plan/op.h"
+#include "traces/trace/kernel_class.h"
 #include "traces/trace/trace.h"
 
 /* What a trace records of a collective: from its kernel, or from the host's record around its
@@ -16,6 +17,10 @@ struct traces_comm_index {
 
 enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena *arena,
                                        struct traces_comm_index *out, struct lw_err *err);
+
+/* Whether each string, as a kernel's name, means communication: is_comm[strings] of the arena. */
+enum lw_status traces_comm_names(const struct lw_trace *t, const struct lw_kernel_table *table,
+                                 struct lw_arena *arena, bool **is_comm, struct lw_err *err);
 
 struct traces_comm_fact { /* strings are NULL and numbers -1 where the trace does not tell */
     const char *op, *dtype, *group;

@@ -13,9 +13,9 @@ struct traces_launches {
     int64_t *launch; /* [n] row of the runtime or driver call, -1 = not in the trace */
 };
 
-enum lw_status traces_launches_build(const struct lw_trace *t, struct traces_launches *out,
-                                     struct lw_err *err);
-void traces_launches_free(struct traces_launches *l);
+/* Memory is the arena's. */
+enum lw_status traces_launches_build(const struct lw_trace *t, struct lw_arena *arena,
+                                     struct traces_launches *out, struct lw_err *err);
 
 /* Calls by the number that the recorder gave each; `at` is the caller's: a row, or a place in a
  * list. */

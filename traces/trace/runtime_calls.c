@@ -23,7 +23,7 @@ struct builder {
     const struct lw_trace *t;
     struct traces_calls *out;
     int64_t *next, *before;    /* [n] the launch on the same thread after and before a call; -1 */
-    int64_t *ranges, n_ranges; /* host rows of collectives, in start order */
+    int64_t *ranges, n_ranges; /* host rows of collectives: a wait inside depends on its launch */
     int32_t *origin; /* [n] of a collective: the stream whose work it was launched for; -1 */
     bool *taken;     /* [n] of a collective: some wait is for it */
     int64_t oldest;  /* no collective before it is untaken */
@@ -103,21 +103,18 @@ static void attach(struct builder *b, struct traces_call *c, const struct pair *
 
 static enum lw_status list_calls(struct builder *b, const struct traces_launches *l,
                                  const struct lw_kernel_table *table, struct lw_arena *arena,
-                                 struct lw_err *err)
+                                 struct lw_arena *scratch, struct lw_err *err)
 {
     const struct lw_trace *t = b->t;
     struct traces_calls *out = b->out;
     int64_t n_calls = 0, n = 0, k = 0;
-    struct pair *v = lw_alloc((size_t)(l->n + 1) * sizeof *v);
+    struct pair *v;
 
     for (int64_t i = 0; i < t->n; i++)
         n_calls += t->class[i] == LW_ROW_LAUNCH;
-    out->calls = lw_arena_alloc(arena, n_calls, sizeof *out->calls);
-    out->device = lw_arena_alloc(arena, l->n, sizeof *out->device);
-    if (!v || !out->calls || !out->device) {
-        lw_free(v);
-        return lw_fail_nomem(err);
-    }
+    LW_TAKE(scratch, v, l->n, err);
+    LW_TAKE(arena, out->calls, n_calls, err);
+    LW_TAKE(arena, out->device, l->n, err);
     for (int64_t i = 0; i < l->n; i++)
         if (l->launch[i] >= 0)
             v[n++] = (struct pair){l->launch[i], i, l->row[i]};
@@ -126,16 +123,12 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
         if (t->class[i] != LW_ROW_LAUNCH)
             continue;
         struct traces_call *c = &out->calls[out->n++];
-        *c = (struct traces_call){.row = i,
-                                  .kind = kind_of_name(lw_trace_name(t, i)),
-                                  .stream = -1,
-                                  .on_stream = -1,
-                                  .upto = -1};
+        *c = (struct traces_call){.row = i, .kind = kind_of_name(lw_trace_name(t, i)),
+                                  .stream = -1, .on_stream = -1, .upto = -1};
         for (; k < n && v[k].launch < i; k++)
             ;
         attach(b, c, v + k, n - k, table);
     }
-    lw_free(v);
     return LW_OK;
 }
 
@@ -168,14 +161,14 @@ static void take_sync(struct builder *b, int64_t row, const struct traces_correl
     c->source = TRACES_WAIT_RECORDED;
 }
 
-static enum lw_status take_syncs(struct builder *b, bool *any, struct lw_err *err)
+static enum lw_status take_syncs(struct builder *b, bool *any, struct lw_arena *scratch,
+                                 struct lw_err *err)
 {
     const struct lw_trace *t = b->t;
     int64_t n = 0;
-    struct traces_correlated *v = lw_alloc((size_t)(b->out->n + 1) * sizeof *v);
+    struct traces_correlated *v;
 
-    if (!v)
-        return lw_fail_nomem(err);
+    LW_TAKE(scratch, v, b->out->n, err);
     for (int64_t i = 0; i < b->out->n; i++)
         if (t->link[b->out->calls[i].row] >= 0)
             v[n++] = (struct traces_correlated){t->link[b->out->calls[i].row], i};
@@ -185,7 +178,6 @@ static enum lw_status take_syncs(struct builder *b, bool *any, struct lw_err *er
             *any = true;
             take_sync(b, i, v, n);
         }
-    lw_free(v);
     return LW_OK;
 }
 
@@ -246,20 +238,6 @@ static bool is_comm_range(const struct lw_trace *t, int64_t row)
         if (lw_trace_name_begins(t, row, prefixes[i]))
             return true;
     return false;
-}
-
-/* Host rows of collectives: what waits inside one of them are for depends on its launch. */
-static enum lw_status list_ranges(struct builder *b, struct lw_arena *scratch, struct lw_err *err)
-{
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < b->t->n; i++)
-        n += is_comm_range(b->t, i);
-    LW_TAKE(scratch, b->ranges, n, err);
-    for (int64_t i = 0; i < b->t->n; i++)
-        if (is_comm_range(b->t, i))
-            b->ranges[b->n_ranges++] = i;
-    return LW_OK;
 }
 
 /* Some range of a collective holds both calls of one thread. */
@@ -431,17 +409,16 @@ static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_aren
                                 struct lw_err *err)
 {
     struct traces_calls *out = b->out;
-    int32_t *of_string = lw_arena_alloc(scratch, b->t->strings.n, sizeof *of_string);
-
-    b->before = lw_arena_alloc(scratch, out->n, sizeof *b->before);
-    b->next = lw_arena_alloc(scratch, out->n, sizeof *b->next);
-    if (!of_string || !b->before || !b->next)
-        return lw_fail_nomem(err);
-    int32_t n_threads = number_threads(b, of_string);
+    int32_t *of_string;
     int64_t *last;
+
+    LW_TAKE(scratch, of_string, b->t->strings.n, err);
+    LW_TAKE(scratch, b->before, out->n, err);
+    LW_TAKE(scratch, b->next, out->n, err);
+    int32_t n_threads = number_threads(b, of_string);
     LW_TAKE(scratch, last, n_threads, err);
     link_launches(b, of_string, last, n_threads);
-    LW_TRY(list_ranges(b, scratch, err));
+    LW_TRY(lw_trace_pick(b->t, 0, b->t->n, is_comm_range, scratch, &b->ranges, &b->n_ranges, err));
     LW_TRY(find_origins(b, scratch, err));
     for (int64_t i = 0; i < out->n; i++)
         if (!recorded || out->calls[i].kind == TRACES_CALL_DEVICE_SYNC)
@@ -458,9 +435,11 @@ enum lw_status traces_calls_build(const struct lw_trace *t, const struct traces_
     struct builder b = {.t = t, .out = &calls};
     bool recorded = false;
 
-    LW_TRY(list_calls(&b, launches, table, arena, err));
-    LW_TRY(take_syncs(&b, &recorded, err));
-    enum lw_status status = infer_all(&b, recorded, &scratch, err);
+    enum lw_status status = list_calls(&b, launches, table, arena, &scratch, err);
+    if (status == LW_OK)
+        status = take_syncs(&b, &recorded, &scratch, err);
+    if (status == LW_OK)
+        status = infer_all(&b, recorded, &scratch, err);
     lw_arena_free(&scratch);
     if (status == LW_OK)
         *out = calls;

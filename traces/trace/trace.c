@@ -162,18 +162,24 @@ bool lw_trace_on_host(const struct lw_trace *t, int64_t row)
     return t->class[row] == LW_ROW_HOST || t->class[row] == LW_ROW_USER;
 }
 
-int64_t lw_values_upto(const int64_t *v, int64_t n, int64_t x)
+int64_t lw_items_upto(const void *items, int64_t n, size_t size, int64_t x)
 {
-    int64_t low = 0, high = n;
+    int64_t low = 0, high = n, at;
 
     while (low < high) {
         int64_t mid = low + (high - low) / 2;
-        if (v[mid] <= x)
+        memcpy(&at, (const char *)items + (size_t)mid * size, sizeof at);
+        if (at <= x)
             low = mid + 1;
         else
             high = mid;
     }
     return low;
+}
+
+int64_t lw_values_upto(const int64_t *v, int64_t n, int64_t x)
+{
+    return lw_items_upto(v, n, sizeof *v, x);
 }
 
 int64_t lw_values_below(const int64_t *v, int64_t n, int64_t x)
@@ -188,14 +194,21 @@ int64_t lw_trace_row_at(const struct lw_trace *t, int64_t ns)
 
 int64_t lw_trace_rows_upto(const struct lw_trace *t, const int64_t *rows, int64_t n, int64_t ns)
 {
-    int64_t low = 0, high = n;
+    return lw_values_below(rows, n, lw_values_upto(t->start_ns, t->n, ns));
+}
 
-    while (low < high) {
-        int64_t mid = low + (high - low) / 2;
-        if (t->start_ns[rows[mid]] <= ns)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+enum lw_status lw_trace_pick(const struct lw_trace *t, int64_t from, int64_t to,
+                             bool (*is)(const struct lw_trace *t, int64_t row),
+                             struct lw_arena *arena, int64_t **rows, int64_t *n,
+                             struct lw_err *err)
+{
+    *n = 0;
+    for (int64_t i = from; i < to; i++)
+        *n += is(t, i);
+    LW_TAKE(arena, *rows, *n, err);
+    *n = 0;
+    for (int64_t i = from; i < to; i++)
+        if (is(t, i))
+            (*rows)[(*n)++] = i;
+    return LW_OK;
 }

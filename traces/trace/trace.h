@@ -83,10 +83,18 @@ bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *pre
 int64_t lw_trace_end_ns(const struct lw_trace *t, int64_t row);
 bool lw_trace_on_device(const struct lw_trace *t, int64_t row); /* kernel, copy or set */
 bool lw_trace_on_host(const struct lw_trace *t, int64_t row);   /* op or user range */
+/* Those of rows [from, to) that `is` is true of. Memory is the arena's. */
+enum lw_status lw_trace_pick(const struct lw_trace *t, int64_t from, int64_t to,
+                             bool (*is)(const struct lw_trace *t, int64_t row),
+                             struct lw_arena *arena, int64_t **rows, int64_t *n,
+                             struct lw_err *err);
 /* The first row that starts at or after `ns`; n when none does. */
 int64_t lw_trace_row_at(const struct lw_trace *t, int64_t ns);
 /* How many of the rows, which are in start order, start at or before `ns`. */
 int64_t lw_trace_rows_upto(const struct lw_trace *t, const int64_t *rows, int64_t n, int64_t ns);
+/* How many of n structs, which ascend by the int64_t that each begins with, have at most `x` there.
+ */
+int64_t lw_items_upto(const void *items, int64_t n, size_t size, int64_t x);
 /* How many of the values, which ascend, are at most `x`, and less than it. */
 int64_t lw_values_upto(const int64_t *v, int64_t n, int64_t x);
 int64_t lw_values_below(const int64_t *v, int64_t n, int64_t x);

@@ -93,9 +93,9 @@ static enum lw_status device_messages(struct filler *f)
     enum lw_dtype dtype;
 
     LW_TRY(traces_comm_index_build(t, &f->scratch, &index, f->err));
-    LW_TRY(traces_launches_build(t, &l, f->err));
-    f->messages = lw_arena_alloc(&f->scratch, l.n + f->s->n_collectives, sizeof *f->messages);
-    for (int64_t i = 0; f->messages && i < l.n; i++) {
+    LW_TRY(traces_launches_build(t, &f->scratch, &l, f->err));
+    LW_TAKE(&f->scratch, f->messages, l.n + f->s->n_collectives, f->err);
+    for (int64_t i = 0; i < l.n; i++) {
         int64_t launch = l.launch[i];
         if (launch < 0 || t->class[l.row[i]] != LW_ROW_KERNEL ||
             t->start_ns[launch] < f->s->start_ns || t->start_ns[launch] >= f->s->end_ns ||
@@ -106,8 +106,7 @@ static enum lw_status device_messages(struct filler *f)
             c.dtype && lw_trace_dtype_named(c.dtype, &dtype))
             add_message(f, t->start_ns[launch], c.bytes / lw_dtype_size(dtype));
     }
-    traces_launches_free(&l);
-    return f->messages ? LW_OK : lw_fail_nomem(f->err);
+    return LW_OK;
 }
 
 /* ---- sharing out ---- */

@@ -69,7 +69,7 @@ static enum lw_status add(struct list *l, struct sample s, struct lw_err *err)
 static enum lw_status add_device(const struct traces_source *s, struct list *l, struct lw_err *err)
 {
     struct lw_inspection in;
-    enum lw_status status = lw_inspect(&s->trace, &in, err);
+    enum lw_status status = lw_inspect(&s->trace, NULL, &in, err);
 
     LW_TRY(status);
     for (int64_t i = 0; i < in.n_iterations; i++)

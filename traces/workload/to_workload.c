@@ -18,7 +18,6 @@
 #include "shared/base/shown_text.h"
 #include "shared/plan/buffer.h"
 #include "traces/steps/device_figures.h"
-#include "traces/steps/gradient_reduce.h"
 #include "traces/trace/data_parallel.h"
 #include "traces/trace/same_run.h"
 #include "traces/workload/gradient_sizes.h"
@@ -572,7 +571,7 @@ static enum lw_status buckets_of_trace(struct importer *m, const struct traces_s
     struct lw_inspection in;
     int64_t *bytes, n = 0;
 
-    LW_TRY(lw_inspect(&s->trace, &in, m->err));
+    LW_TRY(lw_inspect(&s->trace, NULL, &in, m->err));
     const struct lw_iteration *it = in.n_iterations > 0 ? &in.iterations[0] : NULL;
     const struct lw_step *step = s->steps.n > 0 ? &s->steps.steps[0] : NULL;
     int64_t most = (it ? it->n_comm : 0) + (step ? step->n_collectives : 0);

@@ -349,7 +349,7 @@ static void expect_same(const struct lw_plan *p, const struct lw_timeline *t, in
     char *text = export_text(p, t, rank, &len);
     ok(lw_kineto_parse("export.json", text, len, NULL, &trace, &err));
     ok(lw_trace_sort(&trace, &err));
-    ok(lw_inspect(&trace, &seen, &err));
+    ok(lw_inspect(&trace, NULL, &seen, &err));
     assert_int_equal(trace.rank, rank);
     assert_int_equal(trace.world_size, p->n_ranks);
     assert_int_equal(seen.n_iterations, t->step[t->n - 1] + 1);

@@ -27,7 +27,7 @@ static void read_text(const char *text, struct read *r)
     assert_ok(lw_kineto_parse("t.json", copy, len, NULL, &r->t, &err), err);
     free(copy);
     assert_int_equal(lw_trace_sort(&r->t, &err), LW_OK);
-    assert_int_equal(lw_inspect(&r->t, &r->i, &err), LW_OK);
+    assert_int_equal(lw_inspect(&r->t, NULL, &r->i, &err), LW_OK);
     assert_int_equal(lw_steps_find(&r->t, &r->s, &err), LW_OK);
 }
 

@@ -62,7 +62,7 @@ TEST(figures_of_a_small_trace_match_hand_arithmetic)
     struct lw_inspection i;
 
     make_small(&t);
-    assert_int_equal(lw_inspect(&t, &i, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
     assert_int_equal(i.n_device_rows, 5);
     assert_int_equal(i.n_resolved, 4);
     /* [0,120): compute 4+30+30, comm 30, mem 15; comm alone [40,60), mem alone [60,70);
@@ -84,7 +84,7 @@ TEST(a_comm_op_gives_its_launch_and_start_after_the_step_start)
     struct lw_inspection i;
 
     make_small(&t);
-    assert_int_equal(lw_inspect(&t, &i, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
     assert_int_equal(i.iterations[0].n_comm, 1);
     const struct lw_comm_op *op = &i.iterations[0].comm[0];
     assert_string_equal(op->kernel, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
@@ -112,7 +112,7 @@ TEST(sizes_come_from_the_host_where_the_kernel_has_none)
     row.name = traces_strings_add(&t.strings, "nccl:all_reduce", 15);
     assert_int_equal(lw_trace_add(&t, &row, &d, NULL), LW_OK);
     assert_int_equal(lw_trace_sort(&t, NULL), LW_OK);
-    assert_int_equal(lw_inspect(&t, &i, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
     assert_int_equal(i.iterations[0].comm[0].bytes, 2000); /* 1000 x 2 bytes */
     lw_inspection_free(&i);
     lw_trace_free(&t);
@@ -125,7 +125,7 @@ TEST(a_trace_without_device_work_has_no_iterations)
 
     lw_trace_init(&t);
     add(&t, LW_ROW_USER, "ProfilerStep#3", 0, 100, 1, -1);
-    assert_int_equal(lw_inspect(&t, &i, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
     assert_false(i.has_device);
     assert_int_equal(i.n_iterations, 0);
     lw_inspection_free(&i);
@@ -138,7 +138,7 @@ TEST(failing_allocations_leak_nothing)
     struct lw_inspection i = {0};
 
     make_small(&t);
-    EACH_ALLOCATION_FAILS(1, lw_inspect(&t, &i, NULL), i, lw_inspection_free(&i));
+    EACH_ALLOCATION_FAILS(1, lw_inspect(&t, NULL, &i, NULL), i, lw_inspection_free(&i));
     lw_trace_free(&t);
 }
 
@@ -286,7 +286,7 @@ static void check_named(struct lw_json *j, const char *name)
 
     snprintf(path, sizeof path, "../shared/traces/%s", name);
     replay_read(&s, path);
-    assert_int_equal(lw_inspect(&s.trace, &i, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&s.trace, NULL, &i, NULL), LW_OK);
     print_message("%s\n", name);
     check_file(j, &s.trace, &i);
     lw_inspection_free(&i);
@@ -337,7 +337,7 @@ TEST(ddp_resnet50_has_five_all_reduces_of_the_published_sizes)
         skip();
     }
     replay_read(&s, file);
-    assert_int_equal(lw_inspect(&s.trace, &i, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&s.trace, NULL, &i, NULL), LW_OK);
     assert_int_equal(i.n_iterations, 3);
     for (int64_t k = 0; k < i.n_iterations; k++) {
         int n = 0;

@@ -29,7 +29,7 @@ TEST(idle_time_before_a_late_launch_is_host_bound)
     struct traces_host_bound m;
 
     make(&s);
-    assert_int_equal(lw_inspect(&s.trace, &in, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&s.trace, NULL, &in, NULL), LW_OK);
     assert_int_equal(traces_host_bound_find(&s.trace, &in, NULL, &m, NULL), LW_OK);
     assert_int_equal(in.n_iterations, 1);
     const struct traces_host_use *u = &m.host[0];
@@ -62,8 +62,8 @@ TEST(failing_allocations_leak_nothing)
     struct traces_host_bound m = {0};
 
     make(&s);
-    assert_int_equal(lw_inspect(&s.trace, &in, NULL), LW_OK);
-    EACH_ALLOCATION_FAILS(5, traces_host_bound_find(&s.trace, &in, NULL, &m, NULL), m,
+    assert_int_equal(lw_inspect(&s.trace, NULL, &in, NULL), LW_OK);
+    EACH_ALLOCATION_FAILS(2, traces_host_bound_find(&s.trace, &in, NULL, &m, NULL), m,
                           traces_host_bound_free(&m));
     lw_inspection_free(&in);
     traces_source_free(&s);

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "tests/lib/traces/replay_help.h"
-#include "traces/steps/gradient_reduce.h"
+#include "traces/steps/step_phases.h"
 
 #define ENGINE "autograd::engine::evaluate_function: "
 #define MEGATRON "../shared/traces/kineto/megatron_tp2_2xV100_rank0.json.gz"

@@ -13,14 +13,13 @@ struct made {
 static void make(const struct traces_source *s, struct made *m)
 {
     *m = (struct made){0};
-    assert_int_equal(traces_launches_build(&s->trace, &m->launches, NULL), LW_OK);
+    assert_int_equal(traces_launches_build(&s->trace, &m->arena, &m->launches, NULL), LW_OK);
     assert_int_equal(traces_calls_build(&s->trace, &m->launches, NULL, &m->arena, &m->calls, NULL),
                      LW_OK);
 }
 
 static void made_free(struct made *m, struct traces_source *s)
 {
-    traces_launches_free(&m->launches);
     lw_arena_free(&m->arena);
     traces_source_free(s);
 }
