@@ -231,10 +231,11 @@ static void read_ints(struct lw_fields *r, const struct lw_field *f, void *base)
 
     if (lw_json_enter(r->j, LW_JSON_ARRAY))
         while (!r->no_memory && lw_json_next(r->j)) {
-            int64_t v = lw_json_int64(r->j);
+            bool none = r->foreign && lw_json_type(r->j) == LW_JSON_NULL;
+            int64_t v = none ? -1 : lw_json_int64(r->j);
             void *slot = grow(r, &list, n, &capacity, size);
             int64_t most = size == sizeof v || f->most < INT32_MAX ? f->most : INT32_MAX;
-            if (!slot || lw_json_failed(r->j) || !in_range(r->j, v, f->least, most))
+            if (!slot || lw_json_failed(r->j) || (!none && !in_range(r->j, v, f->least, most)))
                 break;
             int32_t narrow = (int32_t)v;
             memcpy(slot, size == sizeof v ? (void *)&v : (void *)&narrow, size);
@@ -402,12 +403,14 @@ bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *bas
         if (!table[k].name)
             for (k = 0; table[k].name && !lw_json_key_is(r->j, table[k].name);)
                 k++;
+        if (r->foreign && (!table[k].name || lw_json_type(r->j) == LW_JSON_NULL))
+            continue;
         if (!table[k].name) {
             fail_unknown(r->j, table);
             return false;
         }
         assert(k < 64);
-        if (seen >> k & 1) {
+        if (seen >> k & 1 && !r->foreign) {
             lw_json_fail(r->j, "field given twice");
             return false;
         }
@@ -649,6 +652,19 @@ enum lw_status lw_text_read(const char *name, const char *text, size_t len, cons
     }
     if (s == LW_OK && r.no_memory)
         s = lw_fail_nomem(err);
+    lw_json_close(r.j);
+    return s;
+}
+
+enum lw_status lw_foreign_read(const char *name, const char *text, size_t len,
+                               const struct lw_field *table, struct lw_arena *arena, void *base,
+                               struct lw_err *err)
+{
+    struct lw_fields r = {.arena = arena, .foreign = true};
+
+    LW_TRY(lw_json_open(name, text, len, &r.j, err));
+    lw_fields_read(&r, table, base);
+    enum lw_status s = r.no_memory ? lw_fail_nomem(err) : lw_json_done(r.j, err);
     lw_json_close(r.j);
     return s;
 }

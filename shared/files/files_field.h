@@ -144,6 +144,7 @@ extern const struct lw_field lw_plan_file_fields[];
 struct lw_fields {
     struct lw_json *j;
     struct lw_arena *arena;
+    bool foreign; /* of another program: see lw_foreign_read */
     bool no_memory;
 };
 
@@ -165,6 +166,11 @@ enum lw_status lw_file_read(const char *file, const char *kind, const struct lw_
 enum lw_status lw_text_read(const char *name, const char *text, size_t len, const char *kind,
                             const struct lw_field *table, struct lw_arena *arena, void *base,
                             struct lw_err *err);
+/* A text of another program: fields that the table does not know are skipped, of one given twice
+ * the last counts, null is as if absent (an item of numbers: -1). */
+enum lw_status lw_foreign_read(const char *name, const char *text, size_t len,
+                               const struct lw_field *table, struct lw_arena *arena, void *base,
+                               struct lw_err *err);
 /* "-" is standard output; a regular file appears whole or not at all. */
 enum lw_status lw_file_write(const char *file, const char *kind, const struct lw_field *table,
                              const void *base, struct lw_err *err);

@@ -94,10 +94,8 @@ static enum lw_status copy_lists(const struct lw_workload *w, struct traces_side
             return lw_fail_nomem(err);
     for (int32_t i = 0; i < w->n_buffers; i++) {
         const struct lw_buffer *b = &w->buffers[i];
-        s->buffers[i] = (struct traces_buffer){lw_arena_strdup(&s->arena, b->name), b->numel,
-                                               b->dtype};
-        if (!s->buffers[i].name)
-            return lw_fail_nomem(err);
+        s->buffers[i] = *b;
+        LW_PRINT(&s->arena, s->buffers[i].name, err, "%s", b->name);
     }
     for (int32_t i = 0; i < w->n_params; i++) {
         const struct lw_param *p = &w->params[i];
@@ -115,7 +113,7 @@ static enum lw_status from_workload(const char *file, struct traces_sidecar *out
                                     struct lw_err *err)
 {
     struct traces_sidecar s = {.torch_version = "", .cpu = "", .gpu = "", .backend = "",
-                               .world_size = 1, .measured = {-1, -1, -1, -1, -1, -1, -1}};
+                               .world_size = 1, .measured.step.median = -1};
     struct lw_workload w;
 
     LW_TRY(lw_workload_read(file, &w, err));

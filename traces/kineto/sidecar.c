@@ -1,421 +1,244 @@
 /* The sidecar of a recording (record_ddp.py: "lapwing": 1, "kind": "recording").
  *
- * Arrays are read into the arena by growing copies; indexes (ready_order, a module's parameters)
- * are checked against the parameters once all is read, since key order is free. What is not
- * needed for a workload (raw step times, DDP's own timers) is skipped. */
+ * Indexes (ready_order, a module's parameters) are checked against the parameters once all is read,
+ * since key order is free. What is not needed for a workload (raw step times, DDP's own timers) is
+ * skipped. */
 #include "traces/kineto/sidecar.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/files/files_field.h"
 #include "shared/io/input.h"
 #include "shared/json/dtype_read.h"
-#include "shared/json/json.h"
 
-struct owner { /* module m lists parameter p */
-    int32_t module, param;
+struct module {
+    const char *name;
+    int32_t n;
+    int32_t *params;
 };
 
-struct reader {
-    struct lw_json *json;
-    struct traces_sidecar *s;
-    struct lw_err *err;
-    bool nomem, is_recording;
+struct document {
+    struct traces_sidecar s;
+    const char *kind;
     int64_t version;
-    struct owner *owners;
-    int64_t n_owners, owners_cap, *ready;
-    int32_t n_ready_ns;
+    int32_t n_modules, n_ready_ns;
+    struct module *modules;
+    int64_t *ready_ns; /* [n_ready_ns]: by parameter */
 };
 
-static const char *read_text(struct reader *r)
-{
-    size_t len;
+/* A time; picoseconds must fit int64 several times over. */
+#define NS(json, at_)                                                                              \
+    {.name = json, .kind = LW_FIELD_INT64, .at = at_, .absent = -1, .least = INT64_MIN,            \
+     .most = INT64_MAX / 4000}
+#define NS_LIST(json, at_, n_at_)                                                                  \
+    {.name = json, .kind = LW_FIELD_INTS64, .at = at_, .n_at = n_at_, .least = INT64_MIN,          \
+     .most = INT64_MAX / 4000}
 
-    if (lw_json_type(r->json) == LW_JSON_NULL)
-        return "";
-    const char *copy = lw_arena_strdup(&r->s->arena, lw_json_string(r->json, &len));
-    r->nomem |= !copy;
-    return copy ? copy : "";
+/* ---- fields that are more than a number or a text ---- */
+
+static void read_param_dtype(struct lw_fields *r, void *base)
+{
+    ((struct traces_param *)base)->dtype = lw_dtype_read(r->j);
 }
 
-/* A count or a time; null = -1. Times in picoseconds must fit int64 several times over. */
-static int64_t read_number(struct reader *r)
+static void read_buffer_dtype(struct lw_fields *r, void *base)
 {
-    int64_t n = lw_json_type(r->json) == LW_JSON_NULL ? -1 : lw_json_int64(r->json);
-
-    if (n > INT64_MAX / 4000)
-        lw_json_fail(r->json, "found %lld, expected at most %lld", (long long)n,
-                     (long long)(INT64_MAX / 4000));
-    return n;
-}
-
-static int64_t read_size(struct reader *r)
-{
-    int64_t n = lw_json_int64(r->json);
-
-    if (!lw_json_failed(r->json) && n < 0)
-        lw_json_fail(r->json, "found %lld, expected 0 or more", (long long)n);
-    return n;
-}
-
-/* Array of integers (null = -1) under the cursor, moved into the arena. */
-static int64_t *read_ints(struct reader *r, int32_t *n)
-{
-    int64_t *v = NULL, cap = 0, count = 0, *copy = NULL;
-
-    *n = 0;
-    if (lw_json_type(r->json) == LW_JSON_NULL || !lw_json_enter(r->json, LW_JSON_ARRAY))
-        return NULL;
-    while (lw_json_next(r->json)) {
-        if (count == INT32_MAX || lw_reserve(&v, &cap, count + 1, sizeof *v) < 0)
-            r->nomem = true;
-        else
-            v[count++] = read_number(r);
-    }
-    copy = lw_arena_alloc(&r->s->arena, count, sizeof *copy);
-    r->nomem |= !copy;
-    if (copy && count > 0)
-        memcpy(copy, v, (size_t)count * sizeof *copy);
-    lw_free(v);
-    *n = copy ? (int32_t)count : 0;
-    return copy;
-}
-
-/* Room for one more element of an arena array that doubles; elements are moved. */
-static void *one_more(struct reader *r, void *items, int32_t n, size_t size)
-{
-    void *room = lw_arena_more(&r->s->arena, items, n, size);
-
-    r->nomem |= !room;
-    return room;
+    ((struct lw_buffer *)base)->dtype = lw_dtype_read(r->j);
 }
 
 /* The first number of a shape; 0 of a scalar. */
-static int64_t read_rows(struct reader *r)
+static void read_shape(struct lw_fields *r, void *base)
 {
-    int32_t n;
-    const int64_t *shape = read_ints(r, &n);
+    struct traces_param *p = base;
+    int64_t rows = -1;
 
-    return n > 0 && shape[0] > 0 ? shape[0] : 0;
-}
-
-static void read_param(struct reader *r)
-{
-    struct traces_param p = {.name = "", .numel = -1, .ready_ns = -1, .module = -1,
-                             .requires_grad = true};
-    struct traces_param *room = one_more(r, r->s->params, r->s->n_params, sizeof p);
-
-    if (!room || !lw_json_enter(r->json, LW_JSON_OBJECT))
+    if (!lw_json_enter(r->j, LW_JSON_ARRAY))
         return;
-    while (lw_json_next(r->json)) {
-        if (lw_json_key_is(r->json, "name"))
-            p.name = read_text(r);
-        else if (lw_json_key_is(r->json, "numel"))
-            p.numel = read_size(r);
-        else if (lw_json_key_is(r->json, "shape"))
-            p.rows = read_rows(r);
-        else if (lw_json_key_is(r->json, "dtype"))
-            p.dtype = lw_dtype_read(r->json);
-        else if (lw_json_key_is(r->json, "requires_grad"))
-            p.requires_grad = lw_json_bool(r->json);
-        else if (lw_json_key_is(r->json, "sparse"))
-            p.sparse = lw_json_bool(r->json);
-    }
-    if (p.numel < 0 && !lw_json_failed(r->json))
-        lw_json_fail(r->json, "a parameter needs \"numel\"");
-    if (p.rows > 0 && p.numel % p.rows != 0 && !lw_json_failed(r->json))
-        lw_json_fail(r->json, "a shape of %lld rows does not divide %lld elements",
-                     (long long)p.rows, (long long)p.numel);
-    r->s->params = room;
-    r->s->params[r->s->n_params++] = p;
-}
-
-static void read_buffer(struct reader *r)
-{
-    struct traces_buffer b = {.name = "", .numel = -1};
-    struct traces_buffer *room = one_more(r, r->s->buffers, r->s->n_buffers, sizeof b);
-
-    if (!room || !lw_json_enter(r->json, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->json)) {
-        if (lw_json_key_is(r->json, "name"))
-            b.name = read_text(r);
-        else if (lw_json_key_is(r->json, "numel"))
-            b.numel = read_size(r);
-        else if (lw_json_key_is(r->json, "dtype"))
-            b.dtype = lw_dtype_read(r->json);
-    }
-    if (b.numel < 0 && !lw_json_failed(r->json))
-        lw_json_fail(r->json, "a buffer needs \"numel\"");
-    r->s->buffers = room;
-    r->s->buffers[r->s->n_buffers++] = b;
-}
-
-static void read_owned(struct reader *r)
-{
-    int32_t n;
-    int64_t *params = read_ints(r, &n);
-
-    for (int32_t i = 0; i < n && !r->nomem; i++) {
-        if (params[i] < 0 || params[i] > INT32_MAX) {
-            lw_json_fail(r->json, "found parameter %lld, expected an index", (long long)params[i]);
-            return;
-        }
-        if (lw_reserve(&r->owners, &r->owners_cap, r->n_owners + 1, sizeof *r->owners) < 0)
-            r->nomem = true;
-        else
-            r->owners[r->n_owners++] = (struct owner){r->s->n_modules, (int32_t)params[i]};
-    }
-}
-
-static void read_module(struct reader *r)
-{
-    const char *name = "";
-    const char **room = one_more(r, r->s->modules, r->s->n_modules, sizeof name);
-
-    if (!room || !lw_json_enter(r->json, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->json)) {
-        if (lw_json_key_is(r->json, "name"))
-            name = read_text(r);
-        else if (lw_json_key_is(r->json, "parameters"))
-            read_owned(r);
-    }
-    r->s->modules = room;
-    r->s->modules[r->s->n_modules++] = name;
-}
-
-static void read_list(struct reader *r, void (*element)(struct reader *))
-{
-    if (!lw_json_enter(r->json, LW_JSON_ARRAY))
-        return;
-    while (lw_json_next(r->json))
-        element(r);
-}
-
-/* The median, and of the step its quartiles. */
-static void read_summary(struct reader *r, int64_t *median, int64_t *p25, int64_t *p75)
-{
-    if (!lw_json_enter(r->json, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->json)) {
-        if (lw_json_key_is(r->json, "median"))
-            *median = read_number(r);
-        else if (p25 && lw_json_key_is(r->json, "p25"))
-            *p25 = read_number(r);
-        else if (p75 && lw_json_key_is(r->json, "p75"))
-            *p75 = read_number(r);
-    }
-}
-
-static void read_measured(struct reader *r)
-{
-    struct traces_measured *m = &r->s->measured;
-    const struct {
-        const char *key;
-        int64_t *median;
-    } fields[] = {{"step_ns", &m->step_ns},
-                  {"zero_grad_ns", &m->zero_grad_ns},
-                  {"forward_ns", &m->forward_ns},
-                  {"backward_ns", &m->backward_ns},
-                  {"optimizer_ns", &m->optimizer_ns}};
-
-    if (!lw_json_enter(r->json, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->json))
-        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-            if (lw_json_key_is(r->json, fields[i].key)) {
-                read_summary(r, fields[i].median, i == 0 ? &m->step_p25_ns : NULL,
-                             i == 0 ? &m->step_p75_ns : NULL);
-                break;
-            }
-}
-
-static void read_logged(struct reader *r)
-{
-    if (!lw_json_enter(r->json, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->json))
-        if (lw_json_key_is(r->json, "rebuilt_bucket_sizes_bytes"))
-            r->s->bucket_bytes = read_ints(r, &r->s->n_buckets);
-}
-
-static void read_ddp(struct reader *r)
-{
-    if (lw_json_type(r->json) == LW_JSON_NULL || !lw_json_enter(r->json, LW_JSON_OBJECT))
-        return;
-    r->s->is_ddp = true;
-    while (lw_json_next(r->json)) {
-        if (lw_json_key_is(r->json, "limits_bytes"))
-            r->s->limit_bytes = read_ints(r, &r->s->n_limits);
-        else if (lw_json_key_is(r->json, "broadcast_buffers"))
-            r->s->broadcast_buffers = lw_json_bool(r->json);
-        else if (lw_json_key_is(r->json, "logged"))
-            read_logged(r);
-    }
-}
-
-static int32_t read_rank(struct reader *r)
-{
-    int64_t n = read_size(r);
-
-    if (n > INT32_MAX)
-        lw_json_fail(r->json, "found %lld, expected at most %d", (long long)n, INT32_MAX);
-    return (int32_t)n;
-}
-
-static void read_cpu(struct reader *r)
-{
-    if (lw_json_type(r->json) == LW_JSON_NULL || !lw_json_enter(r->json, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->json))
-        if (lw_json_key_is(r->json, "name"))
-            r->s->cpu = read_text(r);
-        else if (lw_json_key_is(r->json, "cores"))
-            r->s->n_cores = read_rank(r);
-        else if (lw_json_key_is(r->json, "threads"))
-            r->s->n_threads = read_rank(r);
-}
-
-static void read_ready_order(struct reader *r)
-{
-    int32_t n;
-
-    r->ready = read_ints(r, &n);
-    r->s->n_ready = n;
-}
-
-static int64_t *ready_ns_of(struct reader *r)
-{
-    return read_ints(r, &r->n_ready_ns);
+    while (lw_json_next(r->j))
+        rows = rows < 0 ? lw_json_int64(r->j) : rows;
+    p->rows = rows > 0 ? rows : 0;
 }
 
 /* "SGD, momentum 0.9", "AdamW": whose state the parameters have. */
-static enum lw_optimizer read_optimizer(struct reader *r)
+static void read_optimizer(struct lw_fields *r, void *base)
 {
-    const char *text = read_text(r), *momentum = strstr(text, "momentum");
+    struct traces_sidecar *s = base;
+    const char *text = lw_json_string(r->j, NULL), *momentum = strstr(text, "momentum");
 
     if (strcmp(text, "Adam") == 0 || strncmp(text, "AdamW", 5) == 0 ||
         strncmp(text, "Adam,", 5) == 0)
-        return LW_OPTIMIZER_ADAM;
-    if (strncmp(text, "SGD", 3) != 0)
-        return LW_OPTIMIZER_UNKNOWN;
-    return momentum && strtod(momentum + strlen("momentum"), NULL) > 0 ? LW_OPTIMIZER_MOMENTUM
-                                                                        : LW_OPTIMIZER_SGD;
+        s->optimizer = LW_OPTIMIZER_ADAM;
+    else if (strncmp(text, "SGD", 3) == 0)
+        s->optimizer = momentum && strtod(momentum + strlen("momentum"), NULL) > 0
+                           ? LW_OPTIMIZER_MOMENTUM
+                           : LW_OPTIMIZER_SGD;
 }
 
-static void read_root(struct reader *r, int64_t **ready_ns)
-{
-    struct lw_json *j = r->json;
-    struct traces_sidecar *s = r->s;
+/* ---- the tables ---- */
 
-    if (!lw_json_enter(j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(j)) {
-        if (lw_json_key_is(j, "lapwing"))
-            r->version = lw_json_int64(j);
-        else if (lw_json_key_is(j, "kind"))
-            r->is_recording = strcmp(read_text(r), "recording") == 0;
-        else if (lw_json_key_is(j, "model"))
-            s->model = read_text(r);
-        else if (lw_json_key_is(j, "torch_version"))
-            s->torch_version = read_text(r);
-        else if (lw_json_key_is(j, "optimizer"))
-            s->optimizer = read_optimizer(r);
-        else if (lw_json_key_is(j, "cpu"))
-            read_cpu(r);
-        else if (lw_json_key_is(j, "gpu"))
-            s->gpu = read_text(r);
-        else if (lw_json_key_is(j, "backend"))
-            s->backend = read_text(r);
-        else if (lw_json_key_is(j, "rank"))
-            s->rank = read_rank(r);
-        else if (lw_json_key_is(j, "world_size"))
-            s->world_size = read_rank(r);
-        else if (lw_json_key_is(j, "parameters"))
-            read_list(r, read_param);
-        else if (lw_json_key_is(j, "buffers"))
-            read_list(r, read_buffer);
-        else if (lw_json_key_is(j, "modules"))
-            read_list(r, read_module);
-        else if (lw_json_key_is(j, "ready_order"))
-            read_ready_order(r);
-        else if (lw_json_key_is(j, "ready_ns"))
-            *ready_ns = ready_ns_of(r);
-        else if (lw_json_key_is(j, "measured"))
-            read_measured(r);
-        else if (lw_json_key_is(j, "ddp"))
-            read_ddp(r);
-    }
+#define AT(field) offsetof(struct traces_param, field)
+static const struct lw_field param_fields[] = {
+    LW_F_STRING("name", AT(name)),
+    LW_F_MUST_INT64("numel", AT(numel)),
+    LW_F_OWN("shape", read_shape, NULL),
+    LW_F_OWN("dtype", read_param_dtype, NULL),
+    LW_F_BOOL("requires_grad", AT(requires_grad), true),
+    LW_F_BOOL("sparse", AT(sparse), false),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_buffer, field)
+static const struct lw_field buffer_fields[] = {
+    LW_F_STRING("name", AT(name)),
+    LW_F_MUST_INT64("numel", AT(numel)),
+    LW_F_OWN("dtype", read_buffer_dtype, NULL),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct module, field)
+static const struct lw_field module_fields[] = {
+    LW_F_STRING("name", AT(name)),
+    {.name = "parameters", .kind = LW_FIELD_INTS32, .at = AT(params), .n_at = AT(n),
+     .most = INT32_MAX},
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct traces_summary, field)
+static const struct lw_field summary_fields[] = {
+    NS("median", AT(median)), NS("p25", AT(p25)), NS("p75", AT(p75)), {0}};
+#undef AT
+
+#define PHASE(json, field)                                                                         \
+    LW_F_OBJECT(json, offsetof(struct traces_measured, field), summary_fields)
+static const struct lw_field measured_fields[] = {
+    PHASE("step_ns", step), PHASE("zero_grad_ns", zero_grad), PHASE("forward_ns", forward),
+    PHASE("backward_ns", backward), PHASE("optimizer_ns", optimizer), {0}};
+
+#define AT(field) offsetof(struct traces_sidecar, field)
+static const struct lw_field logged_fields[] = {
+    NS_LIST("rebuilt_bucket_sizes_bytes", AT(bucket_bytes), AT(n_buckets)), {0}};
+
+static const struct lw_field ddp_fields[] = {
+    NS_LIST("limits_bytes", AT(limit_bytes), AT(n_limits)),
+    LW_F_BOOL("broadcast_buffers", AT(broadcast_buffers), false),
+    LW_F_OBJECT("logged", 0, logged_fields),
+    {0},
+};
+
+static const struct lw_field cpu_fields[] = {
+    LW_F_STRING("name", AT(cpu)),
+    LW_F_INT32("cores", AT(n_cores), 0),
+    LW_F_INT32("threads", AT(n_threads), 0),
+    {0},
+};
+
+static void read_ddp(struct lw_fields *r, void *base)
+{
+    ((struct traces_sidecar *)base)->is_ddp = true;
+    lw_fields_read(r, ddp_fields, base);
 }
+#undef AT
 
-/* Indexes and lengths that only make sense once everything is there. */
-static enum lw_status link_up(struct reader *r, const int64_t *ready_ns)
+#define AT(field) offsetof(struct document, s.field)
+static const struct lw_field document_fields[] = {
+    {.name = "lapwing", .kind = LW_FIELD_INT64, .at = offsetof(struct document, version),
+     .least = INT64_MIN, .most = INT64_MAX},
+    LW_F_STRING("kind", offsetof(struct document, kind)),
+    LW_F_STRING("model", AT(model)),
+    LW_F_STRING("torch_version", AT(torch_version)),
+    LW_F_OWN("optimizer", read_optimizer, NULL),
+    LW_F_OBJECT("cpu", 0, cpu_fields),
+    LW_F_STRING("gpu", AT(gpu)),
+    LW_F_STRING("backend", AT(backend)),
+    LW_F_INT32("rank", AT(rank), 0),
+    LW_F_INT32("world_size", AT(world_size), 1),
+    LW_F_LIST("parameters", AT(params), AT(n_params), param_fields, struct traces_param),
+    LW_F_LIST("buffers", AT(buffers), AT(n_buffers), buffer_fields, struct lw_buffer),
+    LW_F_LIST("modules", offsetof(struct document, modules), offsetof(struct document, n_modules),
+              module_fields, struct module),
+    {.name = "ready_order", .kind = LW_FIELD_INTS32, .at = AT(ready_order), .n_at = AT(n_ready),
+     .most = INT32_MAX},
+    NS_LIST("ready_ns", offsetof(struct document, ready_ns), offsetof(struct document, n_ready_ns)),
+    LW_F_OBJECT("measured", AT(measured), measured_fields),
+    LW_F_OWN("ddp", read_ddp, NULL),
+    {0},
+};
+#undef AT
+
+/* ---- the whole ---- */
+
+static enum lw_status own_params(struct document *d, struct lw_err *err)
 {
-    struct traces_sidecar *s = r->s;
+    struct traces_sidecar *s = &d->s;
 
-    if (!r->is_recording || r->version != 1)
-        return lw_fail(r->err, LW_EFORMAT,
-                       "%s: not a recording's sidecar (\"lapwing\": 1, \"kind\": \"recording\")",
-                       s->file);
-    for (int64_t i = 0; i < r->n_owners; i++) {
-        struct owner o = r->owners[i];
-        if (o.param >= s->n_params)
-            return lw_fail(r->err, LW_EFORMAT, "%s: modules[%d]: parameter %d of %d", s->file,
-                           o.module, o.param, s->n_params);
-        if (s->params[o.param].module < 0)
-            s->params[o.param].module = o.module;
+    s->n_modules = d->n_modules;
+    LW_TAKE(&s->arena, s->modules, s->n_modules, err);
+    for (int32_t i = 0; i < s->n_params; i++)
+        s->params[i].module = s->params[i].ready_ns = -1;
+    for (int32_t m = 0; m < s->n_modules; m++) {
+        s->modules[m] = d->modules[m].name;
+        for (int32_t k = 0; k < d->modules[m].n; k++) {
+            int32_t p = d->modules[m].params[k];
+            if (p < 0 || p >= s->n_params)
+                return lw_fail(err, LW_EFORMAT, "%s: modules[%d]: parameter %d of %d", s->file, m,
+                               p, s->n_params);
+            if (s->params[p].module < 0)
+                s->params[p].module = m;
+        }
     }
-    LW_TAKE(&s->arena, s->ready_order, s->n_ready, r->err);
-    for (int32_t i = 0; i < s->n_ready; i++) {
-        if (r->ready[i] < 0 || r->ready[i] >= s->n_params)
-            return lw_fail(r->err, LW_EFORMAT, "%s: ready_order[%d]: parameter %lld of %d",
-                           s->file, i, (long long)r->ready[i], s->n_params);
-        s->ready_order[i] = (int32_t)r->ready[i];
-    }
-    if (ready_ns && r->n_ready_ns != s->n_params)
-        return lw_fail(r->err, LW_EFORMAT, "%s: ready_ns has %d entries for %d parameters",
-                       s->file, r->n_ready_ns, s->n_params);
-    for (int32_t i = 0; ready_ns && i < s->n_params; i++)
-        s->params[i].ready_ns = ready_ns[i];
     return LW_OK;
 }
 
-static enum lw_status read_document(struct reader *r)
+/* Indexes and lengths that only make sense once everything is there. */
+static enum lw_status link_up(struct document *d, struct lw_err *err)
 {
-    int64_t *ready_ns = NULL;
+    struct traces_sidecar *s = &d->s;
 
-    read_root(r, &ready_ns);
-    if (r->nomem)
-        return lw_fail_nomem(r->err);
-    LW_TRY(lw_json_done(r->json, r->err));
-    return link_up(r, ready_ns);
+    if (strcmp(d->kind, "recording") != 0 || d->version != 1)
+        return lw_fail(err, LW_EFORMAT,
+                       "%s: not a recording's sidecar (\"lapwing\": 1, \"kind\": \"recording\")",
+                       s->file);
+    LW_TRY(own_params(d, err));
+    for (int32_t i = 0; i < s->n_ready; i++)
+        if (s->ready_order[i] < 0 || s->ready_order[i] >= s->n_params)
+            return lw_fail(err, LW_EFORMAT, "%s: ready_order[%d]: parameter %d of %d", s->file, i,
+                           s->ready_order[i], s->n_params);
+    if (d->ready_ns && d->n_ready_ns != s->n_params)
+        return lw_fail(err, LW_EFORMAT, "%s: ready_ns has %d entries for %d parameters", s->file,
+                       d->n_ready_ns, s->n_params);
+    for (int32_t i = 0; i < s->n_params; i++) {
+        const struct traces_param *p = &s->params[i];
+        if (p->rows > 0 && p->numel % p->rows != 0)
+            return lw_fail(err, LW_EFORMAT,
+                           "%s: parameters[%d]: a shape of %lld rows does not divide %lld elements",
+                           s->file, i, (long long)p->rows, (long long)p->numel);
+        s->params[i].ready_ns = d->ready_ns ? d->ready_ns[i] : -1;
+    }
+    return LW_OK;
 }
 
 enum lw_status traces_sidecar_read(const char *file, struct traces_sidecar *out,
                                    struct lw_err *err)
 {
-    struct traces_sidecar s = {
-        .model = "", .torch_version = "", .cpu = "", .gpu = "", .backend = "", .world_size = 1,
-        .measured = {-1, -1, -1, -1, -1, -1, -1},
-    };
-    struct reader r = {.s = &s, .err = err};
+    struct document d = {.s.arena = {0}};
     struct lw_input in;
 
     LW_TRY(lw_input_read(file, 0, &in, err));
-    s.file = lw_arena_strdup(&s.arena, file);
-    enum lw_status status = s.file ? lw_json_open(file, in.text, in.len, &r.json, err)
-                                   : lw_fail_nomem(err);
-    if (status == LW_OK) {
-        status = read_document(&r);
-        lw_json_close(r.json);
-    }
-    lw_free(r.owners);
+    enum lw_status status =
+        lw_foreign_read(file, in.text, in.len, document_fields, &d.s.arena, &d, err);
     lw_input_free(&in);
+    if (status == LW_OK && !(d.s.file = lw_arena_strdup(&d.s.arena, file)))
+        status = lw_fail_nomem(err);
+    if (status == LW_OK)
+        status = link_up(&d, err);
     if (status != LW_OK)
-        traces_sidecar_free(&s);
+        traces_sidecar_free(&d.s);
     else
-        *out = s;
+        *out = d.s;
     return status;
 }
 

@@ -21,14 +21,12 @@ struct traces_param {
     int64_t rows;       /* the first number of its shape; 0 = none said */
 };
 
-struct traces_buffer {
-    const char *name;
-    int64_t numel;
-    enum lw_dtype dtype;
+struct traces_summary { /* ns */
+    int64_t median, p25, p75;
 };
 
-struct traces_measured { /* medians over steps without the profiler */
-    int64_t step_ns, step_p25_ns, step_p75_ns, zero_grad_ns, forward_ns, backward_ns, optimizer_ns;
+struct traces_measured { /* over steps without the profiler */
+    struct traces_summary step, zero_grad, forward, backward, optimizer;
 };
 
 struct traces_sidecar {
@@ -39,7 +37,7 @@ struct traces_sidecar {
     int32_t n_cores, n_threads;  /* of the machine; that compute on each rank; 0 = absent */
     int32_t n_params, n_buffers, n_modules, n_ready;
     struct traces_param *params;   /* in registration order, shared ones once */
-    struct traces_buffer *buffers;
+    struct lw_buffer *buffers; /* without what is broadcast */
     const char **modules;
     int32_t *ready_order;          /* parameters as their gradients became ready */
     struct traces_measured measured;

@@ -117,22 +117,22 @@ static enum lw_status build_profile(struct importer *m)
     int64_t *ns = NULL;
 
     m->measured = s && !m->main->parallel && m->choice->step < 0 && !m->choice->as_traced &&
-                  s->measured.step_ns > 0 && s->measured.forward_ns >= 0 &&
-                  s->measured.backward_ns > 0 && s->measured.optimizer_ns >= 0;
+                  s->measured.step.median > 0 && s->measured.forward.median >= 0 &&
+                  s->measured.backward.median > 0 && s->measured.optimizer.median >= 0;
     if (m->measured && s->n_ready > 0) {
         LW_TAKE(&scratch, ns, s->n_ready, m->err);
         for (int32_t k = 0; k < s->n_ready && ns; k++) {
             ns[k] = s->params[s->ready_order[k]].ready_ns;
             ns = ns[k] >= 0 ? ns : NULL;
         }
-        ready = (struct traces_ready){ns, s->n_ready, s->measured.backward_ns};
+        ready = (struct traces_ready){ns, s->n_ready, s->measured.backward.median};
     }
     enum lw_status status =
         traces_profile_build(m->main->file, &m->main->trace, &m->main->steps, m->main->parallel,
                              m->choice->step, &ready, &m->profile, m->err);
     lw_arena_free(&scratch);
     if (status == LW_OK && m->measured && !ns)
-        stretch_ready(&m->profile, s->measured.backward_ns);
+        stretch_ready(&m->profile, s->measured.backward.median);
     return status;
 }
 
@@ -191,7 +191,7 @@ static enum lw_status note_profile(struct importer *m)
     if (m->measured)
         LW_TRY(note(m, "stretched to what was measured without the profiler: step %.3f ms (in the "
                        "trace %.3f ms)",
-                    (double)m->main->sidecar.measured.step_ns / 1e6, (double)p->step_ns / 1e6));
+                    (double)m->main->sidecar.measured.step.median / 1e6, (double)p->step_ns / 1e6));
     if (!p->device && m->main->parallel && is_nccl(m))
         LW_TRY(note(m, "no device events in the file: times are the host's, not the device's"));
     if (p->device)
@@ -490,8 +490,8 @@ static enum lw_status fill_modules(struct importer *m)
     w->n_modules = p->n_modules;
     LW_TAKE(&w->arena, w->modules, w->n_modules, m->err);
     if (m->measured) {
-        traces_scale(p->forward_ns, p->n_modules, m->main->sidecar.measured.forward_ns);
-        traces_scale(p->backward_ns, p->n_modules, m->main->sidecar.measured.backward_ns);
+        traces_scale(p->forward_ns, p->n_modules, m->main->sidecar.measured.forward.median);
+        traces_scale(p->backward_ns, p->n_modules, m->main->sidecar.measured.backward.median);
     }
     for (int32_t i = 0; i < w->n_modules; i++) {
         w->modules[i] = (struct lw_module){
@@ -510,11 +510,12 @@ static void fill_gaps(struct importer *m)
     struct lw_workload *w = m->w;
 
     if (m->measured) {
-        int64_t zero = s->zero_grad_ns > 0 ? s->zero_grad_ns : 0;
-        int64_t rest = s->step_ns - zero - s->forward_ns - s->backward_ns - s->optimizer_ns;
+        int64_t zero = s->zero_grad.median > 0 ? s->zero_grad.median : 0;
+        int64_t rest = s->step.median - zero - s->forward.median - s->backward.median -
+                       s->optimizer.median;
         w->gap_ps[LW_GAP_BEFORE_FORWARD] = lw_ns_to_ps(zero);
         w->gap_ps[LW_GAP_AFTER_OPTIMIZER] = lw_ns_to_ps(rest > 0 ? rest : 0);
-        w->optimizer_ps = lw_ns_to_ps(s->optimizer_ns);
+        w->optimizer_ps = lw_ns_to_ps(s->optimizer.median);
         return;
     }
     for (int g = 0; g < LW_N_GAPS; g++)
@@ -603,10 +604,10 @@ static enum lw_status recorded_by_sidecar(struct importer *m, const struct trace
     struct lw_recorded *r = &m->w->recorded;
 
     r->world_size = s->world_size;
-    if (s->measured.step_ns > 0 && lw_ns_to_ps(s->measured.step_ns) > r->step_ps) {
-        r->step_ps = lw_ns_to_ps(s->measured.step_ns);
-        r->step_spread_ps = s->measured.step_p25_ns >= 0 && s->measured.step_p75_ns >= 0
-                                ? lw_ns_to_ps(s->measured.step_p75_ns - s->measured.step_p25_ns)
+    if (s->measured.step.median > 0 && lw_ns_to_ps(s->measured.step.median) > r->step_ps) {
+        r->step_ps = lw_ns_to_ps(s->measured.step.median);
+        r->step_spread_ps = s->measured.step.p25 >= 0 && s->measured.step.p75 >= 0
+                                ? lw_ns_to_ps(s->measured.step.p75 - s->measured.step.p25)
                                 : -1;
     }
     if (r->n_limits == 0)
@@ -760,7 +761,7 @@ enum lw_status lw_workload_from_traces(const struct traces_source *source, int n
             .sharded = traces_wrapper_shards(lw_trace_wrapper(&m.main->trace)),
             .n_passes = m.profile.n_passes,
             .traced_ns = m.profile.step_ns, .excluded_ns = m.profile.excluded_ns,
-            .measured_ns = m.measured ? m.main->sidecar.measured.step_ns : -1,
+            .measured_ns = m.measured ? m.main->sidecar.measured.step.median : -1,
             .workload_ns = lw_ps_to_ns(lw_workload_step_ps(&w))};
         *out = w;
     } else {

@@ -81,7 +81,7 @@ static void add_sidecar(struct traces_source *s, bool ddp)
                                  .torch_version = "2.9",
                                  .cpu = "cpu", .gpu = "", .backend = "gloo", .world_size = 1 + ddp,
                                  .is_ddp = ddp, .n_params = 3, .n_modules = 2, .n_ready = 2,
-                                 .measured = {2000, 1900, 2200, 30, 400, 1000, 500}};
+                                 .measured = {{2000, 1900, 2200}, {30}, {400}, {1000}, {500}}};
     c->params = lw_arena_alloc(&c->arena, 3, sizeof *c->params);
     c->modules = lw_arena_alloc(&c->arena, 2, sizeof *c->modules);
     c->ready_order = lw_arena_alloc(&c->arena, 2, sizeof *c->ready_order);
@@ -223,7 +223,7 @@ TEST(a_local_trace_gives_the_times_and_parallel_ones_what_was_recorded)
     struct traces_coverage c;
 
     add_sidecar(&s[0], true); /* the parallel one comes first on the command line */
-    s[0].sidecar.measured.step_ns = 3000;
+    s[0].sidecar.measured.step.median = 3000;
     add_sidecar(&s[1], false);
     import_ok(s, 2, &median, &w, &c);
     assert_int_equal(lw_workload_step_ps(&w), 2000000);
