@@ -114,7 +114,6 @@ static enum lw_status fill_table(const struct traces_recorded *c, const struct r
 {
     struct traces_bench_table *t = &out->tables[out->n];
     int64_t n_seen = 0;
-    char source[160];
 
     LW_TAKE(&out->arena, t->rows, n, err);
     for (int64_t i = 0, next; i < n; i = next) {
@@ -127,7 +126,7 @@ static enum lw_status fill_table(const struct traces_recorded *c, const struct r
     }
     for (int64_t i = 0; i < n; i++)
         n_seen += r[i].n_seen;
-    snprintf(source, sizeof source,
+    LW_PRINT(&out->arena, t->source, err,
              "%lld recorded calls of %.60s, shortest span of %.1f of %d members", (long long)n,
              c->library, (double)n_seen / (double)n, r->n_ranks);
     t->op = r->op;
@@ -135,9 +134,8 @@ static enum lw_status fill_table(const struct traces_recorded *c, const struct r
     t->n_ranks = r->n_ranks;
     t->n_nodes = r->n_nodes;
     t->gpu = "";
-    t->source = lw_arena_strdup(&out->arena, source);
     out->n++;
-    return t->source ? LW_OK : lw_fail_nomem(err);
+    return LW_OK;
 }
 
 static enum lw_status fill(const struct traces_recorded *c, const struct collected *k,

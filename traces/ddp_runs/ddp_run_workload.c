@@ -28,14 +28,6 @@ const struct lw_fitted lw_gloo_fitted[LW_GLOO_N_FITTED] = {
 
 /* --- workload --- */
 
-static const char *join(struct lw_arena *a, const char *x, const char *y, const char *z)
-{
-    char text[512];
-
-    snprintf(text, sizeof text, "%s%s%s", x, y, z);
-    return lw_arena_strdup(a, text);
-}
-
 static bool has_ready_times(const struct lw_gt_profile *p)
 {
     return p->there && p->n_order > 0 && p->n_ready > 0 && p->backward > 0;
@@ -124,11 +116,9 @@ static enum lw_status fill_workload(const struct lw_groundtruth *g, struct lw_wo
                        "%s: neither ddp.no_sync nor local has a backward time with "
                        "grad_ready (order, ready_s)",
                        g->file);
-    w->modules = lw_arena_alloc(&w->arena, 1, sizeof *w->modules);
-    w->notes = lw_arena_alloc(&w->arena, 1, sizeof *w->notes);
-    w->name = lw_arena_strdup(&w->arena, g->model);
-    if (!w->modules || !w->notes || !w->name)
-        return lw_fail_nomem(err);
+    LW_TAKE(&w->arena, w->modules, 1, err);
+    LW_TAKE(&w->arena, w->notes, 1, err);
+    LW_PRINT(&w->arena, w->name, err, "%s", g->model);
     w->n_modules = w->n_notes = 1;
     w->modules[0] = (struct lw_module){.name = w->name, .forward_flops = -1, .forward_bytes = -1,
                                        .output_bytes = -1, .kept_bytes = {-1, -1, -1}};
@@ -136,7 +126,8 @@ static enum lw_status fill_workload(const struct lw_groundtruth *g, struct lw_wo
     w->recorded = (struct lw_recorded){.step_ps = -1, .step_spread_ps = -1};
     w->from = (struct lw_provenance){
         "groundtruth", lw_arena_strdup(&w->arena, g->file), lw_arena_strdup(&w->arena, g->hash),
-        lw_arena_strdup(&w->arena, g->cpu), join(&w->arena, "torch ", g->torch, ""), -1, -1};
+        lw_arena_strdup(&w->arena, g->cpu), lw_arena_printf(&w->arena, "torch %s", g->torch),
+        -1, -1};
     if (!w->notes[0] || !w->from.file || !w->from.hash || !w->from.device || !w->from.producer)
         return lw_fail_nomem(err);
     fill_times(g, p, w);
@@ -170,15 +161,16 @@ static enum lw_status fill_tables(const struct lw_groundtruth *g, struct lw_clus
                                   struct lw_err *err)
 {
     int32_t n = g->n_sizes;
-    int64_t *bytes = lw_arena_alloc(&c->arena, n, sizeof *bytes);
-    lw_ps *single = lw_arena_alloc(&c->arena, n, sizeof *single);
-    lw_ps *cpu = lw_arena_alloc(&c->arena, n, sizeof *cpu);
-    lw_ps *two = lw_arena_alloc(&c->arena, n, sizeof *two);
-    const char *source = join(&c->arena, g->file, ": net.microbench", "");
+    const char *source;
+    int64_t *bytes;
+    lw_ps *single, *cpu, *two;
 
-    c->tables = lw_arena_alloc(&c->arena, 2, sizeof *c->tables);
-    if (!bytes || !single || !cpu || !two || !source || !c->tables)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, bytes, n, err);
+    LW_TAKE(&c->arena, single, n, err);
+    LW_TAKE(&c->arena, cpu, n, err);
+    LW_TAKE(&c->arena, two, n, err);
+    LW_TAKE(&c->arena, c->tables, 2, err);
+    LW_PRINT(&c->arena, source, err, "%s: net.microbench", g->file);
     for (int32_t i = n - 1; i >= 0; i--) {
         const struct lw_gt_size *s = &g->sizes[i];
         bytes[i] = s->bytes;
@@ -201,27 +193,24 @@ static enum lw_status fill_tables(const struct lw_groundtruth *g, struct lw_clus
 static enum lw_status fill_cluster(const struct lw_groundtruth *g, struct lw_cluster *c,
                                    struct lw_err *err)
 {
-    char fitted[160];
+    struct lw_figure *copy = &c->device.copy_bytes_per_s;
 
-    snprintf(fitted, sizeof fitted, "fitted on %d measured steps: %s", lw_gloo_fitted[0].n_rows,
-             lw_gloo_fitted[0].fitted_on);
     c->n_nodes = LW_GROUNDTRUTH_RANKS;
     c->devices_per_node = 1;
     c->calibrated = true;
-    c->name = join(&c->arena, "gloo over ", g->net, "");
-    c->about = join(&c->arena, g->file, ": two processes, a core each, network ", g->net);
     c->library = "gloo";
-    c->library_version = join(&c->arena, "of PyTorch ", g->torch, "");
-    c->device.kind = lw_arena_strdup(&c->arena, g->cpu);
-    c->device.copy_bytes_per_s =
-        (struct lw_figure){lw_gloo_fitted[0].value, lw_arena_strdup(&c->arena, fitted)};
+    LW_PRINT(&c->arena, c->name, err, "gloo over %s", g->net);
+    LW_PRINT(&c->arena, c->about, err, "%s: two processes, a core each, network %s", g->file,
+             g->net);
+    LW_PRINT(&c->arena, c->library_version, err, "of PyTorch %s", g->torch);
+    LW_PRINT(&c->arena, c->device.kind, err, "%s", g->cpu);
+    LW_PRINT(&c->arena, copy->source, err, "fitted on %d measured steps: %s",
+             lw_gloo_fitted[0].n_rows, lw_gloo_fitted[0].fitted_on);
+    copy->value = lw_gloo_fitted[0].value;
     c->interference.comm_on_compute_core =
         (struct lw_figure){1, "all threads of a rank are pinned on its core"};
     c->interference.comm_workers =
         (struct lw_figure){2, "threads of PyTorch's gloo process group (default of 1.13)"};
-    if (!c->name || !c->about || !c->library_version || !c->device.kind ||
-        !c->device.copy_bytes_per_s.source)
-        return lw_fail_nomem(err);
     return fill_tables(g, c, err);
 }
 

@@ -91,18 +91,14 @@ static void put_name(struct writer *w, const char *what, int32_t pid, int32_t ti
                      const char *text)
 {
     begin(w, "M", what, pid, tid);
-    lw_jsonout_object(&w->o, "args");
-    lw_jsonout_string(&w->o, "name", text);
-    lw_jsonout_end(&w->o);
+    LW_JSON_ROW(&w->o, "args", "name", text);
     lw_jsonout_end(&w->o);
 }
 
 static void put_order(struct writer *w, const char *what, int32_t pid, int32_t tid, int32_t place)
 {
     begin(w, "M", what, pid, tid);
-    lw_jsonout_object(&w->o, "args");
-    lw_jsonout_int(&w->o, "sort_index", place);
-    lw_jsonout_end(&w->o);
+    LW_JSON_ROW(&w->o, "args", "sort_index", place);
     lw_jsonout_end(&w->o);
 }
 
@@ -184,9 +180,8 @@ static void put_op_args(struct writer *w, const struct lw_span *s, int64_t row)
     const struct lw_op *op = &w->p->ops[s->op];
 
     lw_jsonout_object(&w->o, "args");
-    if (is_device(lw_op_class(op->kind))) {
+    if (is_device(lw_op_class(op->kind)))
         LW_JSON(&w->o, "stream", s->stream, "correlation", row + 1);
-    }
     LW_JSON(&w->o, "step", s->step, "op", s->op);
     if (op->bucket >= 0)
         lw_jsonout_int(&w->o, "bucket", op->bucket);
@@ -210,9 +205,7 @@ static void put_launch(struct writer *w, const struct lw_span *s, const char *na
     begin(w, "X", name, s->rank, launch_thread(w));
     put_category(w, "cuda_runtime", s->rank);
     put_span(w, at, at);
-    lw_jsonout_object(&w->o, "args");
-    lw_jsonout_int(&w->o, "correlation", row + 1);
-    lw_jsonout_end(&w->o);
+    LW_JSON_ROW(&w->o, "args", "correlation", row + 1);
     lw_jsonout_end(&w->o);
 }
 
@@ -345,9 +338,7 @@ static void put_counter(struct writer *w, const char *name, int32_t rank, lw_ps 
 {
     begin(w, "C", name, rank, 0);
     put_us(&w->o, "ts", at);
-    lw_jsonout_object(&w->o, "args");
-    lw_jsonout_int(&w->o, unit, value);
-    lw_jsonout_end(&w->o);
+    LW_JSON_ROW(&w->o, "args", unit, value);
     lw_jsonout_end(&w->o);
 }
 
@@ -396,17 +387,25 @@ static void put_counters(struct writer *w, struct edge *v)
 
 /* --- the file --------------------------------------------------------------------------------- */
 
+enum lw_status lw_export_check(const struct lw_export *e, struct lw_err *err)
+{
+    const struct lw_timeline *t = e->timeline;
+    const struct lw_plan *p = e->plan;
+
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->op[i] < 0 || t->op[i] >= p->n_ops || t->rank[i] < 0 || t->rank[i] >= p->n_ranks ||
+            t->stream[i] < 0 || t->stream[i] >= p->n_streams)
+            return lw_fail(err, LW_EINVAL,
+                           "span %lld (rank %d, stream %d, op %d) is not the plan's", (long long)i,
+                           t->rank[i], t->stream[i], t->op[i]);
+    return LW_OK;
+}
+
 static enum lw_status check(const struct writer *w, struct lw_err *err)
 {
     if (w->t->n == 0)
         return lw_fail(err, LW_EINVAL, "a timeline without spans cannot be exported");
-    for (int64_t i = 0; i < w->t->n; i++)
-        if (w->t->op[i] < 0 || w->t->op[i] >= w->p->n_ops || w->t->rank[i] < 0 ||
-            w->t->rank[i] >= w->p->n_ranks || w->t->stream[i] < 0 ||
-            w->t->stream[i] >= w->p->n_streams)
-            return lw_fail(err, LW_EINVAL,
-                           "span %lld (rank %d, stream %d, op %d) is not the plan's", (long long)i,
-                           w->t->rank[i], w->t->stream[i], w->t->op[i]);
+    LW_TRY(lw_export_check(w->e, err));
     if (w->e->rank < 0 || w->e->rank >= w->p->n_ranks)
         return lw_fail(err, LW_EINVAL, "rank %d: the run has ranks 0 to %d", w->e->rank,
                        w->p->n_ranks - 1);
@@ -434,21 +433,18 @@ static void find_step(struct writer *w, int64_t from)
 static enum lw_status put_events(struct writer *w, struct lw_err *err)
 {
     int64_t n_params = w->p->n_params, n_buckets = w->p->n_buckets, most = 0;
-    struct path path = {
-        .made = lw_arena_alloc(&w->scratch, n_params, sizeof *path.made),
-        .copied = lw_arena_alloc(&w->scratch, n_params, sizeof *path.copied),
-        .reduced = lw_arena_alloc(&w->scratch, n_buckets, sizeof *path.reduced),
-    };
+    struct path path;
+    struct edge *edges;
 
-    w->step_start = lw_arena_alloc(&w->scratch, w->n_ranks, sizeof *w->step_start);
-    w->step_end = lw_arena_alloc(&w->scratch, w->n_ranks, sizeof *w->step_end);
-    if (!path.made || !path.copied || !path.reduced || !w->step_start || !w->step_end)
-        return lw_fail_nomem(err);
+    LW_TAKE(&w->scratch, path.made, n_params, err);
+    LW_TAKE(&w->scratch, path.copied, n_params, err);
+    LW_TAKE(&w->scratch, path.reduced, n_buckets, err);
+    LW_TAKE(&w->scratch, w->step_start, w->n_ranks, err);
+    LW_TAKE(&w->scratch, w->step_end, w->n_ranks, err);
     for (int64_t i = 0; i < w->t->n; i = w->to) {
         find_step(w, i);
         most = w->to - w->from > most ? w->to - w->from : most;
     }
-    struct edge *edges;
     LW_TAKE(&w->scratch, edges, 3 * most, err);
     put_names(w);
     for (int64_t i = 0; i < w->t->n; i = w->to) {
@@ -468,9 +464,7 @@ static enum lw_status put_file(struct writer *w, struct lw_err *err)
 
     lw_jsonout_object(o, NULL);
     LW_JSON(o, "schemaVersion", 1, "displayTimeUnit", "ns");
-    lw_jsonout_line_object(o, "lapwing");
-    lw_jsonout_bool(o, "copies_hide_comm", true);
-    lw_jsonout_end(o);
+    LW_JSON_ROW(o, "lapwing", "copies_hide_comm", (bool)true);
     LW_JSON_ROW(o, "distributedInfo", "backend", "lapwing", "rank", w->e->rank,
                 "world_size", w->p->n_ranks);
     lw_jsonout_object(o, "otherData");

@@ -28,5 +28,8 @@ struct lw_export {
  * LW_EINVAL: an op, rank or bucket outside the plan. Write errors are found when f is closed. */
 enum lw_status lw_export_chrome(const struct lw_export *e, FILE *f, struct lw_err *err);
 
+/* LW_EINVAL: a span whose op, rank or stream is not the plan's. */
+enum lw_status lw_export_check(const struct lw_export *e, struct lw_err *err);
+
 /* Every span as a line of comma-separated values, times in ns. */
 enum lw_status lw_export_csv(const struct lw_export *e, FILE *f, struct lw_err *err);

@@ -13,15 +13,11 @@ enum lw_status lw_export_csv(const struct lw_export *e, FILE *f, struct lw_err *
 {
     const struct lw_plan *p = e->plan;
 
+    LW_TRY(lw_export_check(e, err));
     fputs("step,pass,rank,op,kind,name,stream,communicator,bucket,bytes,ready_ns,issue_ns,start_ns,"
           "all_in_ns,end_ns\n", f);
     for (int64_t i = 0; i < e->timeline->n; i++) {
         struct lw_span s = lw_timeline_get(e->timeline, i);
-        if (s.op < 0 || s.op >= p->n_ops || s.rank < 0 || s.rank >= p->n_ranks || s.stream < 0 ||
-            s.stream >= p->n_streams)
-            return lw_fail(err, LW_EINVAL,
-                           "span %lld (rank %d, stream %d, op %d) is not the plan's", (long long)i,
-                           s.rank, s.stream, s.op);
         const struct lw_op *op = &p->ops[s.op];
         fprintf(f, "%d,%d,%d,%d,%s,", s.step, s.pass, s.rank, s.op, lw_op_name(s.kind));
         lw_csv_text(f, op->name);

@@ -6,7 +6,7 @@
 #include "shared/numbers/order.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
-#include "shared/text/table.h"
+#include "shared/text/record.h"
 #include "shared/text/wrap.h"
 #include "shared/numbers/units.h"
 #include "traces/calls/import_calls.h"
@@ -58,8 +58,22 @@ struct call_row {
     int32_t op;
     const char *dtype;
     int64_t bytes, n, n_in_period, n_spans, span_ns, host_ns; /* sums of the two times */
+    int64_t mean_span_ns, mean_host_ns; /* the first -1: no span */
     int32_t n_ranks;
 };
+
+#define AT(field) offsetof(struct call_row, field)
+static const struct lw_column columns[] = {
+    {"op", "op", LW_COLUMN_WORD, AT(op), .word = traces_call_name},
+    {"dtype", "dtype", LW_COLUMN_STRING, AT(dtype)},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes), .lacking = "-"},
+    {"n_ranks", ">ranks", LW_COLUMN_INT32, AT(n_ranks), .lacking = "-1"},
+    {"n_calls", ">calls", LW_COLUMN_INT, AT(n)},
+    {"n_calls_per_period", ">per period", LW_COLUMN_INT, AT(n_in_period)},
+    {"mean_span_ns", ">mean time", LW_COLUMN_NS, AT(mean_span_ns), .lacking = "-"},
+    {"mean_host_ns", ">mean time on the host", LW_COLUMN_NS, AT(mean_host_ns)},
+};
+#undef AT
 
 struct call_rows {
     struct call_row *rows;
@@ -108,6 +122,11 @@ static enum lw_status collect(const struct traces_recorded *c, struct call_rows 
         last->span_ns += x->span_ns;
         last->host_ns += x->host_ns;
     }
+    for (int64_t i = 0; i < n; i++) {
+        struct call_row *x = &r.rows[i];
+        x->mean_span_ns = x->n_spans > 0 ? x->span_ns / x->n_spans : -1;
+        x->mean_host_ns = x->host_ns / x->n;
+    }
     r.n = n;
     qsort(r.rows, (size_t)n, sizeof *r.rows, by_weight);
     *out = r;
@@ -123,24 +142,13 @@ static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_er
     LW_JSON(o, "library", c->library, "host", c->host, "n_calls", c->n,
             "not_recorded", c->lost, "n_communicators", c->n_comms, "n_calls_per_period", r.n_calls,
             "n_periods", r.n_periods, "period_ns", lw_known_if(r.n_calls > 0, r.period_ns));
-    lw_jsonout_array(o, "calls");
-    for (int64_t i = 0; i < r.n; i++) {
-        const struct call_row *x = &r.rows[i];
-        LW_JSON_ROW(o, NULL, "op", traces_call_name(x->op), "dtype", x->dtype,
-                    "bytes", lw_known(x->bytes), "n_ranks", lw_known(x->n_ranks), "n_calls", x->n,
-                    "n_calls_per_period", x->n_in_period,
-                    "mean_span_ns", lw_known(x->n_spans ? x->span_ns / x->n_spans : -1),
-                    "mean_host_ns", x->host_ns / x->n);
-    }
-    lw_jsonout_end(o);
+    lw_records_json(o, &LW_RECORDS("calls", columns, r.rows, r.n));
     lw_free(r.rows);
     return LW_OK;
 }
 
 static enum lw_status text(const void *facts, const char *name, FILE *f, struct lw_err *err)
 {
-    static const char *const titles[] = {"op", "dtype", ">size", ">ranks", ">calls", ">per period",
-                                         ">mean time", ">mean time on the host"};
     const struct traces_recorded *c = facts;
     struct call_rows r;
     char buf[32];
@@ -156,15 +164,10 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
                 lw_format_ps(buf, r.period_ns * LW_PS_PER_NS));
     else
         fputs("no sequence of calls repeats at least three times at the end\n", f);
-    struct lw_table *t = lw_table_new(8, titles);
-    for (int64_t i = 0; i < r.n; i++) {
-        const struct call_row *x = &r.rows[i];
-        LW_CELLS(t, traces_call_name(x->op), x->dtype, LW_BYTES(x->bytes), x->n_ranks, x->n,
-                 x->n_in_period, x->n_spans == 0 ? LW_COUNT(-1) : LW_NS(x->span_ns / x->n_spans),
-                 LW_NS(x->host_ns / x->n));
-    }
+    enum lw_status status =
+        lw_records_text(&LW_RECORDS("calls", columns, r.rows, r.n), f, 0, err);
     lw_free(r.rows);
-    return lw_table_end(t, f, 0, err);
+    return status;
 }
 
 const struct lw_importer lw_importer_calls = {

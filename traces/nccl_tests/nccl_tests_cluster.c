@@ -51,12 +51,12 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct traces_bench
                                  const struct traces_bench_table *t, bool in_place,
                                  struct lw_err *err)
 {
-    int64_t *bytes = lw_arena_alloc(&c->arena, t->n_rows, sizeof *bytes);
-    lw_ps *time = lw_arena_alloc(&c->arena, t->n_rows, sizeof *time);
-    char about[400];
+    const char *source;
+    int64_t *bytes;
+    lw_ps *time;
 
-    if (!bytes || !time)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, bytes, t->n_rows, err);
+    LW_TAKE(&c->arena, time, t->n_rows, err);
     LW_TRY(check_once(c, b->file, t, err));
     for (int32_t i = 0; i < t->n_rows; i++) {
         const struct traces_bench_row *row = &t->rows[i];
@@ -67,15 +67,14 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct traces_bench
                               "%lld bytes were not measured in place",
                               (long long)row->bytes);
     }
-    snprintf(about, sizeof about, "%.120s%s%.200s, %s%s%s", lw_base_name(b->file),
+    LW_PRINT(&c->arena, source, err, "%.120s%s%.200s, %s%s%s", lw_base_name(b->file),
              *t->source ? ": " : "", t->source,
              in_place || t->only_in_place ? "in place" : "out of place",
              b->time_is ? ", " : "", b->time_is ? b->time_is : "");
-    char *source = lw_arena_strdup(&c->arena, about);
     c->tables[c->n_tables++] = (struct lw_cost_table){
         .op = t->op, .dtype = t->dtype, .n_ranks = t->n_ranks, .n_nodes = t->n_nodes,
         .n_in_flight = 1, .n_rows = t->n_rows, .bytes = bytes, .time_ps = time, .source = source};
-    return source ? LW_OK : lw_fail_nomem(err);
+    return LW_OK;
 }
 
 /* rccl-tests prints what nccl-tests does; the devices tell them apart. */
@@ -94,23 +93,18 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_bench *b, i
 {
     const char *gpu;
     int64_t n_tables = 0;
-    char about[160];
 
     LW_TRY(check_devices(b, n, &gpu, err));
     for (int i = 0; i < n; i++)
         n_tables += b[i].n;
-    snprintf(about, sizeof about,
-             "measured collectives of %d file%s: tables alone, no links and no "
-             "device rates",
-             n, lw_plural(n));
-    c->name = lw_arena_strdup(&c->arena, lw_base_name(b[0].file));
-    c->about = lw_arena_strdup(&c->arena, about);
-    c->device.kind = lw_arena_strdup(&c->arena, *gpu ? gpu : "unknown");
+    LW_PRINT(&c->arena, c->name, err, "%s", lw_base_name(b[0].file));
+    LW_PRINT(&c->arena, c->about, err,
+             "measured collectives of %d file%s: tables alone, no links and no device rates", n,
+             lw_plural(n));
+    LW_PRINT(&c->arena, c->device.kind, err, "%s", *gpu ? gpu : "unknown");
+    LW_PRINT(&c->arena, c->library_version, err, "%s", b[0].version);
     c->library = !b[0].is_nccl ? "" : is_amd(gpu) ? "rccl" : "nccl";
-    c->library_version = lw_arena_strdup(&c->arena, b[0].version);
-    c->tables = lw_arena_alloc(&c->arena, n_tables, sizeof *c->tables);
-    if (!c->name || !c->about || !c->device.kind || !c->library_version || !c->tables)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, c->tables, n_tables, err);
     for (int i = 0; i < n; i++)
         for (int32_t k = 0; k < b[i].n; k++) {
             const struct traces_bench_table *t = &b[i].tables[k];

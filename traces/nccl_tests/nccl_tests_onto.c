@@ -104,13 +104,13 @@ static enum lw_status check_table(const struct lw_cluster *base, const struct lw
 static enum lw_status copy_table(struct lw_arena *arena, const struct lw_cost_table *from,
                                  struct lw_cost_table *to, struct lw_err *err)
 {
-    int64_t *bytes = lw_arena_alloc(arena, from->n_rows, sizeof *bytes);
-    lw_ps *time = lw_arena_alloc(arena, from->n_rows, sizeof *time);
+    int64_t *bytes;
+    lw_ps *time;
 
     *to = *from;
-    to->source = lw_arena_strdup(arena, from->source);
-    if (!bytes || !time || !to->source)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, bytes, from->n_rows, err);
+    LW_TAKE(arena, time, from->n_rows, err);
+    LW_PRINT(arena, to->source, err, "%s", from->source);
     memcpy(bytes, from->bytes, (size_t)from->n_rows * sizeof *bytes);
     memcpy(time, from->time_ps, (size_t)from->n_rows * sizeof *time);
     to->bytes = bytes;
@@ -123,9 +123,9 @@ enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_clus
                                    struct lw_err *err)
 {
     int64_t n = (int64_t)base->n_tables + tables->n_tables;
-    struct lw_cost_table *all = lw_arena_alloc(&base->arena, n, sizeof *all);
-    if (!all)
-        return lw_fail_nomem(err);
+    struct lw_cost_table *all;
+
+    LW_TAKE(&base->arena, all, n, err);
     for (int32_t i = 0; i < tables->n_tables; i++) { /* first: of equals the first is found */
         LW_TRY(copy_table(&base->arena, &tables->tables[i], &all[i], err));
         all[i].n_nodes = traces_domains(base, all[i].op, all[i].n_ranks, all[i].n_nodes,
@@ -134,12 +134,8 @@ enum lw_status lw_cluster_lay_onto(struct lw_cluster *base, const struct lw_clus
     }
     for (int32_t i = 0; i < base->n_tables; i++)
         all[tables->n_tables + i] = base->tables[i];
-    if (*tables->library_version) {
-        const char *version = lw_arena_strdup(&base->arena, tables->library_version);
-        if (!version)
-            return lw_fail_nomem(err);
-        base->library_version = version;
-    }
+    if (*tables->library_version)
+        LW_PRINT(&base->arena, base->library_version, err, "%s", tables->library_version);
     base->tables = all;
     base->n_tables = (int32_t)n;
     return lw_cluster_check(base, err);

@@ -60,8 +60,7 @@ static bool op_named(const char *name, enum lw_op_kind *op)
 
 static enum lw_status add(struct list *l, struct sample s, struct lw_err *err)
 {
-    if (lw_reserve(&l->v, &l->cap, l->n + 1, sizeof *l->v) < 0)
-        return lw_fail_nomem(err);
+    LW_ROOM(l->v, l->cap, l->n + 1, err);
     l->v[l->n++] = s;
     return LW_OK;
 }
@@ -185,12 +184,12 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct sample *v, i
                                  int64_t to, const char *about, struct lw_err *err)
 {
     struct lw_cost_table *t = &c->tables[c->n_tables++];
-    int64_t *bytes = lw_arena_alloc(&c->arena, to - from, sizeof *bytes);
-    lw_ps *time = lw_arena_alloc(&c->arena, to - from, sizeof *time);
-    lw_ps *spread = lw_arena_alloc(&c->arena, to - from, sizeof *spread);
+    int64_t *bytes;
+    lw_ps *time, *spread;
 
-    if (!bytes || !time || !spread)
-        return lw_fail_nomem(err);
+    LW_TAKE(&c->arena, bytes, to - from, err);
+    LW_TAKE(&c->arena, time, to - from, err);
+    LW_TAKE(&c->arena, spread, to - from, err);
     *t = (struct lw_cost_table){.op = v[from].op, .dtype = v[from].dtype,
                                 .n_ranks = v[from].n_ranks, .n_nodes = 1,
                                 .n_in_flight = v[from].n_in_flight, .bytes = bytes,
@@ -212,16 +211,13 @@ static enum lw_status fill_table(struct lw_cluster *c, const struct sample *v, i
 static const char *about_samples(struct lw_cluster *c, const struct list *l, int n_matched,
                                  int32_t world)
 {
-    char text[200];
-
     if (n_matched >= world)
-        snprintf(text, sizeof text, "traces of %d ranks, %lld collectives: shortest over ranks",
-                 n_matched, (long long)l->n);
-    else
-        snprintf(text, sizeof text, "traces of %d of %d ranks, %lld collectives: upper bounds, "
-                                    "waiting for late ranks is inside",
-                 n_matched, world, (long long)l->n);
-    return lw_arena_strdup(&c->arena, text);
+        return lw_arena_printf(&c->arena,
+                               "traces of %d ranks, %lld collectives: shortest over ranks",
+                               n_matched, (long long)l->n);
+    return lw_arena_printf(&c->arena, "traces of %d of %d ranks, %lld collectives: upper bounds, "
+                                      "waiting for late ranks is inside",
+                           n_matched, world, (long long)l->n);
 }
 
 /* The row of the all-reduce tables from which the link is taken: alone in flight, the most bytes;
@@ -263,22 +259,19 @@ bool traces_link_of_rows(const struct lw_cost_table *t, double *bytes_per_s, dou
 static enum lw_status fill_link(struct lw_cluster *c, struct lw_err *err)
 {
     const struct lw_cost_table *t = link_table(c);
-    char text[160], no_latency[240];
+    const char *source, *of_latency;
     double bytes_per_s, latency_ps;
 
     if (!t)
         return LW_OK;
-    snprintf(text, sizeof text,
+    LW_PRINT(&c->arena, source, err,
              "derived from the recorded all-reduces of %d ranks, %lld to %lld bytes", t->n_ranks,
              (long long)t->bytes[0], (long long)t->bytes[t->n_rows - 1]);
-    snprintf(no_latency, sizeof no_latency,
-             "%s: they do not separate latency from rate, taken as 0", text);
-    bool separate = traces_link_of_rows(t, &bytes_per_s, &latency_ps);
-    const char *source = lw_arena_strdup(&c->arena, text);
-    const char *of_latency = separate ? source : lw_arena_strdup(&c->arena, no_latency);
-    c->links = lw_arena_alloc(&c->arena, 1, sizeof *c->links);
-    if (!source || !of_latency || !c->links)
-        return lw_fail_nomem(err);
+    of_latency = source;
+    if (!traces_link_of_rows(t, &bytes_per_s, &latency_ps))
+        LW_PRINT(&c->arena, of_latency, err,
+                 "%s: they do not separate latency from rate, taken as 0", source);
+    LW_TAKE(&c->arena, c->links, 1, err);
     c->links[c->n_links++] = (struct lw_link){
         .name = "recorded", .level = LW_LINK_INTRA, .bytes_per_s = {bytes_per_s, source},
         .latency_ps = {latency_ps, of_latency}, .n_links = {1, source}, .n_sharers = {1, source}};
@@ -288,18 +281,15 @@ static enum lw_status fill_link(struct lw_cluster *c, struct lw_err *err)
 static enum lw_status fill_memory(struct lw_cluster *c, const struct traces_memory *m,
                                   struct lw_err *err)
 {
-    char text[sizeof m->source + 40];
+    struct lw_device *d = &c->device;
 
     if (m->bytes_per_s <= 0)
         return LW_OK;
-    snprintf(text, sizeof text, "%s; a copy reads and writes", m->source);
-    c->device.memory_bytes_per_s =
-        (struct lw_figure){m->bytes_per_s, lw_arena_strdup(&c->arena, m->source)};
-    c->device.copy_bytes_per_s =
-        (struct lw_figure){m->bytes_per_s / 2, lw_arena_strdup(&c->arena, text)};
-    return c->device.memory_bytes_per_s.source && c->device.copy_bytes_per_s.source
-               ? LW_OK
-               : lw_fail_nomem(err);
+    d->memory_bytes_per_s.value = m->bytes_per_s;
+    d->copy_bytes_per_s.value = m->bytes_per_s / 2;
+    LW_PRINT(&c->arena, d->memory_bytes_per_s.source, err, "%s", m->source);
+    LW_PRINT(&c->arena, d->copy_bytes_per_s.source, err, "%s; a copy reads and writes", m->source);
+    return LW_OK;
 }
 
 static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,

@@ -39,47 +39,26 @@ struct importer {
     struct lw_err *err;
 };
 
-static enum lw_status add_note(struct importer *m, const char *prefix, const char *fmt, va_list ap)
-{
-    char text[1024];
-    int n = snprintf(text, sizeof text, "%s", prefix);
+static enum lw_status note(struct importer *m, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
-    vsnprintf(text + n, sizeof text - (size_t)n, fmt, ap);
+static enum lw_status note(struct importer *m, const char *fmt, ...)
+{
+    va_list ap;
+
     if (m->w->n_notes == MAX_NOTES)
         return LW_OK;
-    const char *copy = lw_arena_strdup(&m->w->arena, text);
-    if (!copy)
+    va_start(ap, fmt);
+    const char *text = lw_arena_vprintf(&m->w->arena, fmt, ap);
+    va_end(ap);
+    if (!text)
         return lw_fail_nomem(m->err);
-    m->notes[m->w->n_notes++] = copy;
+    m->notes[m->w->n_notes++] = text;
     return LW_OK;
 }
 
-static enum lw_status note(struct importer *m, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static enum lw_status note(struct importer *m, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    enum lw_status status = add_note(m, "", fmt, ap);
-    va_end(ap);
-    return status;
-}
-
 /* A note of what the recording does not show, and what is taken instead. */
-static enum lw_status assume(struct importer *m, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static enum lw_status assume(struct importer *m, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    enum lw_status status = add_note(m, LW_ASSUMPTION, fmt, ap);
-    va_end(ap);
-    return status;
-}
+#define ASSUME(m, ...) note(m, LW_ASSUMPTION __VA_ARGS__)
 
 static const char *keep(struct importer *m, const char *text, enum lw_status *status)
 {
@@ -210,7 +189,7 @@ static enum lw_status note_profile(struct importer *m)
         LW_TRY(note(m, "no lw:module ranges: a module is a forward op whose backward gave "
                        "gradients, with what follows it"));
     if (p->cut == TRACES_CUT_GRADIENTS)
-        LW_TRY(assume(m, "neither module ranges nor sequence numbers: a module per gradient, cut "
+        LW_TRY(ASSUME(m, "neither module ranges nor sequence numbers: a module per gradient, cut "
                        "at its ready time; the forward is shared out like the backward"));
     return note(m, "the backward is not divided: all of it counts as input gradient");
 }
@@ -232,19 +211,19 @@ static enum lw_status note_sizes(struct importer *m)
     const struct traces_sizes *z = &m->sizes;
 
     if (z->n_bucket > 0)
-        LW_TRY(assume(m, "%d of %d gradients have no recorded size: each takes a share of the "
+        LW_TRY(ASSUME(m, "%d of %d gradients have no recorded size: each takes a share of the "
                        "all-reduce that carried it (%d all-reduces of known size)",
                     z->n_bucket, m->profile.n_gradients, z->n_buckets));
     if (z->n_undefined > 0)
-        LW_TRY(assume(m, "%d of %d gradients are not tensors in the trace (fused into the "
+        LW_TRY(ASSUME(m, "%d of %d gradients are not tensors in the trace (fused into the "
                          "backward, sparse, or unused): one element each is assumed",
                     z->n_undefined, m->profile.n_gradients));
     if (z->n_total > 0 && !z->optimizer)
-        LW_TRY(assume(m, "%d of %d gradients have no recorded size: shared out from --elements "
+        LW_TRY(ASSUME(m, "%d of %d gradients have no recorded size: shared out from --elements "
                          "%lld",
                     z->n_total, m->profile.n_gradients, (long long)m->choice->n_elements));
     if (z->n_total > 0 && z->optimizer)
-        LW_TRY(assume(m, "%d of %d gradients have no recorded size: at most %lld elements in all, "
+        LW_TRY(ASSUME(m, "%d of %d gradients have no recorded size: at most %lld elements in all, "
                        "shared out, as %s takes %.3f ms and moves %d bytes per element at %.4g "
                        "GB/s (%s); --elements N gives the true total",
                     z->n_total, m->profile.n_gradients, (long long)z->total_numel, z->optimizer,
@@ -302,7 +281,7 @@ static enum lw_status match_list(struct importer *m)
                            m->main->file, k, p->numel[k], param->name, s->file, param->numel);
     }
     return s->n_ready > 0 ? LW_OK
-                          : assume(m, "which gradient is whose is not recorded: taken in reverse "
+                          : ASSUME(m, "which gradient is whose is not recorded: taken in reverse "
                                       "order of registration of %s",
                                  lw_base_name(s->file));
 }
@@ -359,12 +338,12 @@ static enum lw_status nameless_params(struct importer *m)
             .name = "", .numel = p->numel[k], .dtype = p->dtype[k], .module = p->module_of[k],
             .tied = -1, .trainable = true, .used = true, .ready_ps = -1};
     }
-    LW_TRY(assume(m, "the trace names no parameter: %sregistration order taken to be the ready "
+    LW_TRY(ASSUME(m, "the trace names no parameter: %sregistration order taken to be the ready "
                      "order "
                    "backwards", m->sizes.total_numel ? "" : "sizes from the gradients' shapes, "));
     if (!p->dtype_known)
-        LW_TRY(assume(m, "element types of gradients are not recorded: float32 assumed"));
-    return assume(m, "buffers are not recorded: none assumed");
+        LW_TRY(ASSUME(m, "element types of gradients are not recorded: float32 assumed"));
+    return ASSUME(m, "buffers are not recorded: none assumed");
 }
 
 static enum lw_status fill_params(struct importer *m)
@@ -374,11 +353,9 @@ static enum lw_status fill_params(struct importer *m)
 
     w->n_ready = p->n_gradients;
     w->n_params = m->list ? m->list->n_params : p->n_gradients;
-    w->params = lw_arena_alloc(&w->arena, w->n_params, sizeof *w->params);
-    w->ready_order = lw_arena_alloc(&w->arena, w->n_ready, sizeof *w->ready_order);
+    LW_TAKE(&w->arena, w->params, w->n_params, m->err);
+    LW_TAKE(&w->arena, w->ready_order, w->n_ready, m->err);
     m->param_of = w->ready_order;
-    if (!w->params || !w->ready_order)
-        return lw_fail_nomem(m->err);
     if (m->list) {
         LW_TRY(match_list(m));
         LW_TRY(listed_params(m));
@@ -409,7 +386,7 @@ static enum lw_status fill_buffers(struct importer *m)
             if (m->source[i].has_sidecar)
                 w->buffers[k].broadcast = m->source[i].sidecar.broadcast_buffers;
     if (status == LW_OK && w->n_buffers > 0 && !known)
-        status = assume(m, "buffers are broadcast before a synchronised forward (DDP's default)");
+        status = ASSUME(m, "buffers are broadcast before a synchronised forward (DDP's default)");
     return status;
 }
 
@@ -426,39 +403,36 @@ static const char *owner_name(const struct importer *m, int32_t segment)
     return NULL;
 }
 
-static const char *bare_name(const struct importer *m, int32_t i, char text[256])
+static enum lw_status bare_name(const struct importer *m, int32_t i, const char **out)
 {
-    const char *name = m->profile.module_name[i], *owner = NULL;
+    const char *name = m->profile.module_name[i], *colon = strrchr(name, ':');
 
-    if (m->profile.cut == TRACES_CUT_RANGES)
-        return name;
-    if ((owner = owner_name(m, i)) != NULL)
-        return owner;
-    const char *colon = strrchr(name, ':');
-    snprintf(text, 256, "%.200s.%d", *name ? colon ? colon + 1 : name : "module", i);
-    return text;
+    *out = m->profile.cut == TRACES_CUT_RANGES ? name : owner_name(m, i);
+    if (!*out)
+        LW_PRINT(&m->w->arena, *out, m->err, "%.200s.%d",
+                 *name ? colon ? colon + 1 : name : "module", i);
+    return LW_OK;
 }
 
+/* The name, numbered where modules before it have the same. */
 static enum lw_status name_module(struct importer *m, int32_t i)
 {
-    char text[256], numbered[300];
-    const char *name = bare_name(m, i, text);
-    size_t len = strlen(name);
+    const char *name;
     int calls = 1;
-    enum lw_status status = LW_OK;
 
+    LW_TRY(bare_name(m, i, &name));
+    size_t len = strlen(name);
     for (int32_t k = 0; k < i; k++) {
         const char *other = m->w->modules[k].name;
         if (strncmp(other, name, len) == 0 &&
             (other[len] == '\0' || strncmp(other + len, " (call ", 7) == 0))
             calls++;
     }
-    if (calls > 1) {
-        snprintf(numbered, sizeof numbered, "%.250s (call %d)", name, calls);
-        name = numbered;
-    }
-    m->w->modules[i].name = keep(m, name, &status);
-    return status;
+    if (calls > 1)
+        LW_PRINT(&m->w->arena, m->w->modules[i].name, m->err, "%.250s (call %d)", name, calls);
+    else
+        LW_PRINT(&m->w->arena, m->w->modules[i].name, m->err, "%s", name);
+    return LW_OK;
 }
 
 /* A module without a recorded shape passes on what the one before it passes on. */
@@ -477,7 +451,7 @@ static enum lw_status fill_passed(struct importer *m)
     for (int32_t i = 0; i < w->n_modules; i++)
         if (w->modules[i].output_bytes < 0)
             w->modules[i].output_bytes = w->modules[i ? i - 1 : first].output_bytes;
-    return assume(m, "bytes passed between modules are the first input of the next module (%d of "
+    return ASSUME(m, "bytes passed between modules are the first input of the next module (%d of "
                      "%d recorded, the others taken to pass on what they get)",
                 n_known, w->n_modules);
 }
@@ -685,25 +659,34 @@ static enum lw_status fill_provenance(struct importer *m)
     return status;
 }
 
-enum lw_status traces_sources_of_one_run(const struct traces_source *v, int n, struct lw_err *err)
+static enum lw_status not_one_run(const struct traces_source *a, const struct traces_source *b,
+                                  const char *why, struct lw_err *err)
 {
+    return lw_fail(err, LW_EFORMAT,
+                   "%s and %s are not of one run: %s (give the ranks of one run together)", a->file,
+                   b->file, why);
+}
+
+static enum lw_status check_pair(const struct traces_source *a, const struct traces_source *b,
+                                 struct lw_err *err)
+{
+    bool sidecars = a->has_sidecar && b->has_sidecar;
     char why[128];
 
+    if (!lw_traces_same_run(&a->trace, &b->trace, why, sizeof why))
+        return not_one_run(a, b, why, err);
+    if (!sidecars || strcmp(a->sidecar.model, b->sidecar.model) == 0)
+        return LW_OK;
+    snprintf(why, sizeof why, "one is of the model '%.30s', the other of '%.30s'",
+             a->sidecar.model, b->sidecar.model);
+    return not_one_run(a, b, why, err);
+}
+
+enum lw_status traces_sources_of_one_run(const struct traces_source *v, int n, struct lw_err *err)
+{
     for (int i = 0; i < n; i++)
-        for (int k = 0; k < i; k++) {
-            const char *a = v[k].sidecar.model, *b = v[i].sidecar.model;
-            bool same = lw_traces_same_run(&v[k].trace, &v[i].trace, why, sizeof why);
-            if (same && v[k].has_sidecar && v[i].has_sidecar && strcmp(a, b) != 0) {
-                snprintf(why, sizeof why, "one is of the model '%.30s', the other of '%.30s'", a,
-                         b);
-                same = false;
-            }
-            if (!same)
-                return lw_fail(err, LW_EFORMAT,
-                               "%s and %s are not of one run: %s (give the ranks of one run "
-                               "together)",
-                               v[k].file, v[i].file, why);
-        }
+        for (int k = 0; k < i; k++)
+            LW_TRY(check_pair(&v[k], &v[i], err));
     return LW_OK;
 }
 
@@ -719,10 +702,8 @@ static enum lw_status check_same_model(struct importer *m)
                            "model",
                            s->file, s->sidecar.n_params, m->main->file, m->main->sidecar.n_params);
         for (int k = 0; k < i && s->parallel; k++)
-            if (m->source[k].parallel) {
-                struct traces_source two[2] = {m->source[k], *s};
-                LW_TRY(traces_sources_of_one_run(two, 2, m->err));
-            }
+            if (m->source[k].parallel)
+                LW_TRY(check_pair(&m->source[k], s, m->err));
     }
     return LW_OK;
 }
