@@ -16,6 +16,7 @@
 
 #include "shared/numbers/order.h"
 #include "traces/steps/device_figures.h"
+#include "traces/trace/comm_facts.h"
 #include "traces/trace/kernel_launches.h"
 
 struct by_launch {
@@ -30,7 +31,8 @@ struct stream_time {
 };
 
 /* The stream with the most compute; few streams, so a linear list will do. */
-static int32_t main_stream(const struct lw_trace *t, const struct traces_launches *l)
+static int32_t main_stream(const struct lw_trace *t, const struct traces_launches *l,
+                           const uint8_t *class_of)
 {
     struct stream_time seen[64];
     int n = 0, best = 0;
@@ -38,7 +40,7 @@ static int32_t main_stream(const struct lw_trace *t, const struct traces_launche
     for (int64_t i = 0; i < l->n; i++) {
         int64_t row = l->row[i];
         int k = 0;
-        if (t->class[row] != LW_ROW_KERNEL || lw_kernel_is_comm(lw_trace_name(t, row)))
+        if (t->class[row] != LW_ROW_KERNEL || class_of[t->name[row]] == LW_KERNEL_COMM)
             continue;
         while (k < n && seen[k].stream != t->track[row])
             k++;
@@ -58,9 +60,11 @@ static enum lw_status collect_ops(const struct lw_trace *t, const struct traces_
                                   struct lw_err *err)
 {
     struct by_launch *v;
+    uint8_t *class_of;
     int64_t n = 0;
 
-    out->stream = main_stream(t, l);
+    LW_TRY(traces_kernel_classes(t, NULL, arena, &class_of, err));
+    out->stream = main_stream(t, l, class_of);
     LW_TAKE(arena, out->row, l->n, err);
     LW_TAKE(arena, out->launch_ns, l->n, err);
     LW_NEW(v, l->n, err);

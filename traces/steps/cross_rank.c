@@ -21,15 +21,15 @@ enum lw_status traces_comm_list_build(const struct lw_trace *t, const struct lw_
     struct traces_comm_list list = {.t = t};
     struct traces_comm_index index;
     struct traces_launches l;
-    bool *is_comm;
+    uint8_t *class_of;
 
-    LW_TRY(traces_comm_names(t, table, arena, &is_comm, err));
+    LW_TRY(traces_kernel_classes(t, table, arena, &class_of, err));
     LW_TRY(traces_comm_index_build(t, arena, &index, err));
     LW_TRY(traces_launches_build(t, arena, &l, err));
     LW_TAKE(arena, list.items, l.n, err);
     for (int64_t i = 0; i < l.n; i++) {
         int64_t row = l.row[i];
-        if (t->class[row] == LW_ROW_KERNEL && is_comm[t->name[row]])
+        if (t->class[row] == LW_ROW_KERNEL && class_of[t->name[row]] == LW_KERNEL_COMM)
             list.items[list.n++] = (struct traces_comm_item){
                 .row = row, .launch = l.launch[i], .start_ns = t->start_ns[row],
                 .dur_ns = t->dur_ns[row], .class = -1, .k = -1,

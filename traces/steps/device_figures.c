@@ -242,9 +242,9 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
 {
     const struct lw_trace *t = c->t;
     int64_t n = c->launches.n;
-    bool *is_comm;
+    uint8_t *class_of;
 
-    LW_TRY(traces_comm_names(t, c->table, scratch, &is_comm, err));
+    LW_TRY(traces_kernel_classes(t, c->table, scratch, &class_of, err));
     LW_TAKE(scratch, c->kind, n, err);
     LW_TAKE(scratch, c->a, n, err);
     LW_TAKE(scratch, c->b, n, err);
@@ -252,7 +252,9 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
         LW_TAKE(scratch, c->set[k], n, err);
     for (int64_t i = 0; i < n; i++) {
         int64_t row = c->launches.row[i];
-        c->kind[i] = t->class[row] == LW_ROW_MEM ? MEM : is_comm[t->name[row]] ? COMM : COMPUTE;
+        c->kind[i] = t->class[row] == LW_ROW_MEM                      ? MEM
+                     : class_of[t->name[row]] == LW_KERNEL_COMM ? COMM
+                                                                : COMPUTE;
     }
     LW_TRY(traces_comm_index_build(t, scratch, &c->comms, err));
     return index_rows(c, scratch, err);

@@ -4,6 +4,8 @@
  * Only ops launched inside the iteration are looked at, in the order in which they started. */
 #include "traces/steps/host_bound.h"
 
+#include "traces/trace/comm_facts.h"
+
 enum { LEAST_STRETCH_NS = 50000 };
 
 struct finder {
@@ -13,17 +15,19 @@ struct finder {
     struct traces_host_bound *out;
 };
 
-static void count_classes(struct finder *f, const struct lw_kernel_table *table)
+static enum lw_status count_classes(struct finder *f, const struct lw_kernel_table *table,
+                                    struct lw_err *err)
 {
-    for (int64_t i = 0; i < f->launches.n; i++) {
-        int64_t row = f->launches.row[i];
-        if (f->t->class[row] != LW_ROW_KERNEL)
-            continue;
-        struct traces_class_use *u =
-            &f->out->classes[lw_kernel_class_of(table, lw_trace_name(f->t, row))];
-        u->n++;
-        u->total_ns += f->t->dur_ns[row];
-    }
+    uint8_t *class_of;
+
+    LW_TRY(traces_kernel_classes(f->t, table, &f->out->arena, &class_of, err));
+    for (int64_t i = 0; i < f->t->n; i++)
+        if (f->t->class[i] == LW_ROW_KERNEL) {
+            struct traces_class_use *u = &f->out->classes[class_of[f->t->name[i]]];
+            u->n++;
+            u->total_ns += f->t->dur_ns[i];
+        }
+    return LW_OK;
 }
 
 static void count_waits(struct finder *f)
@@ -84,7 +88,7 @@ static enum lw_status find(struct finder *f, const struct lw_kernel_table *table
     struct traces_host_bound *out = f->out;
 
     LW_TRY(traces_calls_build(f->t, &f->launches, table, &out->arena, &out->calls, err));
-    count_classes(f, table);
+    LW_TRY(count_classes(f, table, err));
     count_waits(f);
     LW_TAKE(&out->arena, out->host, f->in->n_iterations, err);
     for (int64_t k = 0; k < f->in->n_iterations; k++) {

@@ -19,12 +19,21 @@ enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena
     return lw_trace_pick(t, 0, t->n, is_noted, arena, &out->noted, &out->n, err);
 }
 
-enum lw_status traces_comm_names(const struct lw_trace *t, const struct lw_kernel_table *table,
-                                 struct lw_arena *arena, bool **is_comm, struct lw_err *err)
+enum lw_status traces_kernel_classes(const struct lw_trace *t, const struct lw_kernel_table *table,
+                                     struct lw_arena *arena, uint8_t **class_of,
+                                     struct lw_err *err)
 {
-    LW_TAKE(arena, *is_comm, t->strings.n, err);
-    for (int64_t s = 0; s < t->strings.n; s++)
-        (*is_comm)[s] = lw_kernel_class_of(table, t->strings.text[s]) == LW_KERNEL_COMM;
+    bool *seen;
+
+    LW_TAKE(arena, seen, t->strings.n, err);
+    LW_TAKE(arena, *class_of, t->strings.n, err);
+    for (int64_t i = 0; i < t->n; i++) {
+        int32_t name = t->name[i];
+        if (t->class[i] != LW_ROW_KERNEL || seen[name])
+            continue;
+        seen[name] = true;
+        (*class_of)[name] = (uint8_t)lw_kernel_class_of(table, t->strings.text[name]);
+    }
     return LW_OK;
 }
 

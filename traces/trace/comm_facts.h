@@ -18,9 +18,10 @@ struct traces_comm_index {
 enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena *arena,
                                        struct traces_comm_index *out, struct lw_err *err);
 
-/* Whether each string, as a kernel's name, means communication: is_comm[strings] of the arena. */
-enum lw_status traces_comm_names(const struct lw_trace *t, const struct lw_kernel_table *table,
-                                 struct lw_arena *arena, bool **is_comm, struct lw_err *err);
+/* class_of[strings]: the enum lw_kernel_class of each name of a kernel. Memory is the arena's. */
+enum lw_status traces_kernel_classes(const struct lw_trace *t, const struct lw_kernel_table *table,
+                                     struct lw_arena *arena, uint8_t **class_of,
+                                     struct lw_err *err);
 
 struct traces_comm_fact { /* strings are NULL and numbers -1 where the trace does not tell */
     const char *op, *dtype, *group;

@@ -14,6 +14,7 @@
  * to the last record on the thread. No device time is read here: only order and names. Not seen:
  * waits by polling (EventQuery), implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
 #include "traces/trace/runtime_calls.h"
+#include "traces/trace/comm_facts.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
@@ -85,7 +86,7 @@ struct pair {
 LW_COMPARATOR(by_launch, struct pair, a->launch, b->launch, a->at, b->at)
 
 static void attach(struct builder *b, struct traces_call *c, const struct pair *v, int64_t n,
-                   const struct lw_kernel_table *table)
+                   const uint8_t *class_of)
 {
     const struct lw_trace *t = b->t;
 
@@ -98,7 +99,7 @@ static void attach(struct builder *b, struct traces_call *c, const struct pair *
     c->kind = copy_blocks(t, c->row, v[0].row) ? TRACES_CALL_COPY : TRACES_CALL_LAUNCH;
     for (int64_t i = 0; i < c->n_device && !c->comm; i++)
         c->comm = t->class[v[i].row] == LW_ROW_KERNEL &&
-                  lw_kernel_class_of(table, lw_trace_name(t, v[i].row)) == LW_KERNEL_COMM;
+                  class_of[t->name[v[i].row]] == LW_KERNEL_COMM;
 }
 
 static enum lw_status list_calls(struct builder *b, const struct traces_launches *l,
@@ -108,8 +109,10 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
     const struct lw_trace *t = b->t;
     struct traces_calls *out = b->out;
     int64_t n_calls = 0, n = 0, k = 0;
+    uint8_t *class_of;
     struct pair *v;
 
+    LW_TRY(traces_kernel_classes(t, table, scratch, &class_of, err));
     for (int64_t i = 0; i < t->n; i++)
         n_calls += t->class[i] == LW_ROW_LAUNCH;
     LW_TAKE(scratch, v, l->n, err);
@@ -127,7 +130,7 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
                                   .stream = -1, .on_stream = -1, .upto = -1};
         for (; k < n && v[k].launch < i; k++)
             ;
-        attach(b, c, v + k, n - k, table);
+        attach(b, c, v + k, n - k, class_of);
     }
     return LW_OK;
 }
