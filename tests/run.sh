@@ -5,34 +5,42 @@
 # first because they take long, those that wait more than they compute and run beside the others,
 # and those that measure time and run one at a time at the end. TIMES=1: the seconds of each
 # program, processor and clock.
-here=$(dirname "$0")
+here=${0%/*}
 
-took() { # name, milliseconds: those of the processor and of the clock to $folder/NAME.took
-    sed -n 2p "$folder/$1.times" | awk -v name="$1" -v ms="$2" '
-        { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); cpu += 60 * t[1] + t[2] } }
-        END { printf "%8.2f %8.2f  %s\n", cpu, ms / 1000, name }' >"$folder/$1.took"
-}
-
-one() { # program: its output to $folder/NAME.out, its counts to $folder/NAME.count
-    name=$(basename "$1")
-    out=$folder/$name.out
-    begun=$(date +%s%N)
-    (LAPWING_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$1" >"$out" 2>&1; rc=$?
-     times >"$folder/$name.times"; exit $rc)
-    rc=$?
-    took "$name" $((($(date +%s%N) - begun) / 1000000))
-    p=$(grep -c '^\[       OK \]' "$out")
+# Of the program's output (and, read before it, of what `times` said): its counts to NAME.count, its
+# seconds of processor and clock to NAME.took, and what is printed of it.
+count='
+    FNR == 1 { n_files++ }
+    n_files == 1 {
+        if (FNR == 2) # of the children, as 0m1.250s 0m0.500s
+            for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); seconds += 60 * t[1] + t[2] }
+        next
+    }
+    { text = text $0 "\n" }
+    /^\[       OK \]/ { passed++ }
     # cmocka lists failed and skipped tests twice: as they happen and in the summary
-    f=$(grep '^\[  FAILED  \] [^0-9]' "$out" | sort -u | wc -l)
-    s=$(grep '^\[  SKIPPED \] [^0-9]' "$out" | sort -u | wc -l)
-    [ $rc -ne 0 ] && [ "$f" -eq 0 ] && f=1
-    echo "$p $f $s" >"$folder/$name.count"
-    {
-        if [ "$f" -gt 0 ]; then echo "--- $1 (exit $rc)"; cat "$out"; fi
-        grep -E '^SKIP' "$out"
-        printf '%-40s %3d passed %3d failed %3d skipped\n' "$name" "$p" "$f" "$s"
-    } >"$folder/$name.text"
-    cat "$folder/$name.text"
+    /^\[  FAILED  \] [^0-9]/ && !seen[$0]++ { failed++ }
+    /^\[  SKIPPED \] [^0-9]/ && !seen[$0]++ { skipped++ }
+    /^SKIP/ { skips = skips $0 "\n" }
+    END {
+        if (rc && !failed) failed = 1
+        if (failed) printf "--- %s (exit %d)\n%s", program, rc, text
+        printf "%s%-40s %3d passed %3d failed %3d skipped\n", skips, name, passed, failed, skipped
+        printf "%d %d %d\n", passed, failed, skipped >(base ".count")
+        printf "%8.2f %8.2f  %s\n", seconds, ended - begun, name >(base ".took")
+    }'
+
+one() { # program
+    name=${1##*/}
+    base=$folder/$name
+    read -r begun _ </proc/uptime
+    (LAPWING_TEST_FILTER=${F:-} CMOCKA_MESSAGE_OUTPUT=STDOUT "$1" >"$base.out" 2>&1; rc=$?
+     times >"$base.times"; exit $rc)
+    rc=$?
+    read -r ended _ </proc/uptime
+    awk -v program="$1" -v name="$name" -v base="$base" -v rc=$rc -v begun="$begun" \
+        -v ended="$ended" "$count" "$base.times" "$base.out" >"$base.text"
+    cat "$base.text"
 }
 
 if [ "$1" = --one ]; then # a program of the parallel part, started by xargs below

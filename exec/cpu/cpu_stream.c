@@ -358,7 +358,8 @@ enum lw_status cpu_stream_create(struct exec_world *w, int32_t rank, const char 
     snprintf(s->name, sizeof s->name, "%.9s.%d", name, rank % 10000);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->given, NULL);
-    enum lw_status status = exec_gemm_space_new(&s->space, err);
+    enum lw_status status =
+        w->how.compute == EXEC_COMPUTE_GEMM ? exec_gemm_space_new(&s->space, err) : LW_OK;
     int failed = status == LW_OK ? pthread_create(&s->thread, NULL, work, s) : 0;
     if (failed)
         status = lw_fail(err, LW_EIO, "starting a thread: %s", strerror(failed));

@@ -89,7 +89,7 @@ enum lw_status exec_gemm_space_new(struct exec_gemm_space *s, struct lw_err *err
     if (!all)
         return lw_fail_nomem(err);
     for (size_t i = 0; i < 3 * n; i++)
-        all[i] = (float)(i % 7) * 0.25f - 0.75f;
+        all[i] = i < 7 ? (float)i * 0.25f - 0.75f : all[i - 7];
     *s = (struct exec_gemm_space){all, all + n, all + 2 * n};
     return LW_OK;
 }
