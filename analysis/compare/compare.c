@@ -123,22 +123,24 @@ struct bucket_list {
     struct bucket_side *v;
 };
 
+#define SPANS                                                                        \
+    " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"        \
+    "  AND span.run = run.id AND span.step >= run.n_warmup"
+#define THEIR_OPS " JOIN op ON op.plan = run.plan AND op.op = span.op"
+
+/* Spans are read three times and not kept: a table of them all would be written to a file. */
 static const char bucket_text[] =
-    "WITH s AS (SELECT span.*, op.bucket, op.kind AS op_kind, op.bytes FROM run"
-    "  JOIN span ON span.id BETWEEN run.first_span AND run.last_span AND span.run = run.id"
-    "   AND span.step >= run.n_warmup"
-    "  JOIN op ON op.plan = run.plan AND op.op = span.op WHERE run.id = ?1),"
-    " t AS (SELECT step, min(start_ps) AS t0 FROM s GROUP BY step),"
-    " used AS (SELECT DISTINCT bucket FROM s WHERE bucket >= 0"
-    "  AND step = (SELECT max(step) FROM s))"
-    " SELECT s.bucket, s.op_kind, b.launch, max(s.bytes), s.step,"
+    "WITH t AS (SELECT step, min(start_ps) AS t0" SPANS " WHERE run.id = ?1 GROUP BY step),"
+    " used AS (SELECT DISTINCT bucket" SPANS THEIR_OPS
+    "  WHERE run.id = ?1 AND bucket >= 0 AND step = (SELECT max(step) FROM t))"
+    " SELECT op.bucket, op.kind, b.launch, max(op.bytes), span.step,"
     "  max(ready_ps - t0), iif(min(issue_ps) < 0, -1, max(issue_ps - t0)), max(start_ps - t0),"
     "  max(end_ps - t0)"
-    " FROM s JOIN t ON t.step = s.step JOIN op_kind ON op_kind.id = s.kind"
-    " JOIN run ON run.id = ?1"
-    " JOIN bucket AS b ON b.plan = run.plan AND b.bucket = s.bucket"
-    " WHERE op_kind.class = 'collective' AND s.bucket IN (SELECT bucket FROM used)"
-    " GROUP BY s.bucket, s.op_kind, s.step ORDER BY s.bucket, s.op_kind, s.step";
+    SPANS THEIR_OPS
+    " JOIN t ON t.step = span.step JOIN op_kind ON op_kind.id = span.kind"
+    " JOIN bucket AS b ON b.plan = run.plan AND b.bucket = op.bucket"
+    " WHERE run.id = ?1 AND op_kind.class = 'collective' AND op.bucket IN (SELECT bucket FROM used)"
+    " GROUP BY op.bucket, op.kind, span.step ORDER BY op.bucket, op.kind, span.step";
 
 /* Column-wise values of one group of rows, one per step. */
 struct samples {
@@ -272,9 +274,7 @@ static const char op_text[] =
     "SELECT span.op, cast(1.0 * sum(ifnull(n_alike, 1) *"
     "  iif(all_in_ps < 0, end_ps - start_ps, end_ps - all_in_ps)) / sum(ifnull(n_alike, 1)) + 0.5"
     "  AS INTEGER)"
-    " FROM run JOIN span ON span.id BETWEEN run.first_span AND run.last_span"
-    "  AND span.run = run.id AND span.step >= run.n_warmup"
-    " LEFT JOIN (SELECT cast(value AS INTEGER) AS rows_of, count(*) AS n_alike FROM metric"
+    SPANS " LEFT JOIN (SELECT cast(value AS INTEGER) AS rows_of, count(*) AS n_alike FROM metric"
     "  WHERE run = ?1 AND name = 'rows_of_rank' GROUP BY value) ON rows_of = span.rank"
     " JOIN op_kind ON op_kind.id = span.kind"
     " WHERE run.id = ?1 AND op_kind.class IN ('compute', 'copy', 'collective', 'p2p')"
