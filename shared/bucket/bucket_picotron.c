@@ -8,7 +8,7 @@
  *
  * All gradients share one dtype, the gradient dtype; the division by the group's size happens in
  * the buffer before the all-reduce. Compat differs in the capacity (4 bytes for every type but
- * bf16) and in the empty parameter list, which stops the root system with an index error. */
+ * bf16) and in the empty parameter list, which stops the reference system with an index error. */
 #include "shared/bucket/bucket_picotron.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static enum lw_status check_input(const int64_t *numel, int32_t n, int64_t capac
     int64_t sum = 0;
 
     if (compat && n == 0)
-        return lw_fail(err, LW_EINVAL, "no parameters: the root system stops with an index error");
+        return lw_fail(err, LW_EINVAL, "no parameters: picotron stops with an index error");
     if (capacity < 0)
         return lw_fail(err, LW_EINVAL, "bucket capacity %" PRId64 " elements, allowed: 0 or more",
                        capacity);

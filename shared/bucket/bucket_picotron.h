@@ -22,8 +22,8 @@ struct lw_picotron_place {
 /* buckets: the parameters of each in order (limit_bytes holds the capacity in ELEMENTS);
  * places[n] is filled. There is always a bucket, an empty one when nothing is trainable.
  *   n_numel[n], trainable[n] (NULL = all)
- * LW_EINVAL: negative sizes or capacity; compat: no parameters at all (the root system stops with
- * an index error there). O(n). */
+ * LW_EINVAL: negative sizes or capacity; compat: no parameters at all (the reference system stops
+ * with an index error there). O(n). */
 enum lw_status lw_bucket_picotron(const int64_t *numel, const bool *trainable, int32_t n,
                                   int64_t capacity, bool compat, struct lw_bucketing *buckets,
                                   struct lw_picotron_place *places, struct lw_err *err);

@@ -105,7 +105,7 @@ static enum lw_status fill_buckets(struct fill *f, struct lw_err *err)
         if (out->buckets[b].n_items > 0 && out->buckets[b].numel == 0)
             return lw_fail(err, LW_EINVAL,
                            "the bucket of device %d and rank %d holds %d gradients without an "
-                           "element: the root system stops with an assertion",
+                           "element: FairScale stops with an assertion",
                            out->buckets[b].device, out->buckets[b].owner, out->buckets[b].n_items);
     return LW_OK;
 }

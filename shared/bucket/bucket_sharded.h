@@ -30,9 +30,10 @@ void lw_sharded_buckets_free(struct lw_sharded_buckets *b);
 /* Compat: limit = min(buffer_elements, elements of the whole model), 0 for one member; one bucket
  * per (device, owner), filled while fill + n < limit (an exact fit is refused), so it is a prefix
  * by size; every other gradient is reduced alone; a bucket that only holds gradients without
- * elements is refused (the root system asserts). By default an exact fit is taken, a full bucket is
- * followed by another, and no bucket is empty. params[n]: as given to the optimizer, with today's
- * trainability LW_EINVAL: buffer_elements below 0, dtypes mixed in a bucket, the refusal above. */
+ * elements is refused (the reference system asserts). By default an exact fit is taken, a full
+ * bucket is followed by another, and no bucket is empty. params[n]: as given to the optimizer, with
+ * today's trainability. LW_EINVAL: buffer_elements below 0, dtypes mixed in a bucket, the refusal
+ * above. */
 enum lw_status lw_bucket_sharded(const struct lw_oss *oss, const struct lw_shard_param *params,
                                  int32_t world, int64_t buffer_elements, bool compat,
                                  struct lw_sharded_buckets *out, struct lw_err *err);

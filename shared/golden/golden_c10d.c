@@ -1,6 +1,7 @@
 /* c10d's recorded bucket assignments: by index (kind "assign" with "limits"), in ready order
  * ("rebuild"), and inputs that raise ("error"). Buckets that stay open in ready order are emitted
- * in hash order by the root system, so several of them are compared as a set ("order_defined"). */
+ * in hash order by the reference system, so several of them are compared as a set
+ * ("order_defined"). */
 #include <string.h>
 
 #include "shared/bucket/bucket.h"
@@ -11,7 +12,7 @@ struct input {
     int64_t *limits;
     int32_t *order;
     int32_t n, n_limits;
-    const char *raises; /* the root system's refusal, NULL = none */
+    const char *raises; /* the reference system's refusal, NULL = none */
 };
 
 static enum lw_status read_grads(struct lw_golden_case *c, struct input *in, struct lw_err *err)

@@ -1,7 +1,7 @@
 /* Recorded runs of DistributedDataParallel (kind "ddp_trace"): every iteration's ready gradients
  * and launched buckets are repeated by the bucket rules of torch 1.13 and the reducer.
  *
- * Where the rebuilt list leaves several buckets open the root system's order is that of a hash
+ * Where the rebuilt list leaves several buckets open the reference system's order is that of a hash
  * table. The order of those is then read off the case's own launches; their contents, and
  * everything else, are still compared. */
 #include <string.h>

@@ -304,7 +304,7 @@ static enum lw_status expect_sharded(struct lw_golden_case *c, const struct lw_s
     return lw_golden_expect(c, "buckets", &t, err);
 }
 
-/* The root system's assertion on a bucket without elements, which the default form takes. */
+/* The reference system's assertion on a bucket without elements, which the default form takes. */
 static enum lw_status expect_empty_bucket(struct lw_golden_case *c, const struct lw_oss *o,
                                           const struct input *in, int64_t buffer,
                                           struct lw_err *err)

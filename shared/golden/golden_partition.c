@@ -25,7 +25,7 @@ static enum lw_status expect_parts(struct lw_golden_case *c, const struct lw_par
     return lw_golden_expect(c, "warned_empty_stage", &t, err);
 }
 
-/* `made` is what the policy returned: its one refusal here is the root system's assertion that
+/* `made` is what the policy returned: its one refusal here is the reference system's assertion that
  * items divide into chunks. */
 static enum lw_status expect_answer(struct lw_golden_case *c, enum lw_status made,
                                     struct lw_partitioning *p, struct lw_err *err)
@@ -130,7 +130,7 @@ static enum lw_status check_deepspeed(struct lw_golden_case *c, const struct row
     return lw_golden_expect_number(c, "deepspeed_balanced_min", lightest, err);
 }
 
-/* A cell where the root system stopped with an assertion: empty, or a word for that. */
+/* A cell where the reference system stopped with an assertion: empty, or a word for that. */
 static enum lw_status expect_assertion(struct lw_golden_case *c, const char *title,
                                        struct lw_err *err)
 {

@@ -2,7 +2,7 @@
  *
  * Invariants: ranks lie on a grid whose first axis varies fastest; the groups along a set of axes
  * partition the ranks; groups and members are numbered with the lowest axis fastest, which is the
- * creation order of both root systems (checked for ColossalAI by its own answers).
+ * creation order of both reference systems (checked for ColossalAI by its own answers).
  *
  * Sources: Megatron-LM megatron/core/parallel_state.py@d98e8a64, ColossalAI
  * colossalai/context/process_group_initializer/ and nn/layer/wrapper/pipeline_wrapper.py@96780e6.
@@ -203,7 +203,7 @@ enum lw_status lw_shared_module_source(const struct lw_groups *g, const int32_t 
         return lw_fail(err, LW_EINVAL, "rank %d does not hold the shared module", rank);
     if (index >= lw_groups_size(g, group))
         return lw_fail(err, LW_EINVAL,
-                       "the root system takes member %d (its stage number) of a subgroup of %d as "
+                       "ColossalAI takes member %d (its stage number) of a subgroup of %d as "
                        "source of the shared module: it stops with an index error",
                        index, lw_groups_size(g, group));
     *source = g->members[g->first[group] + index];

@@ -68,7 +68,7 @@ enum lw_status lw_groups_shared_module(const struct lw_rank_grid *grid, const in
                                        int32_t n_stages, struct lw_groups *out, struct lw_err *err);
 
 /* The rank that broadcasts the shared parameters to `rank` at start: the subgroup's first member.
- * In compat the root system's subgroup[stages[0]]
+ * In compat the reference system's subgroup[stages[0]]
  * (colossalai/nn/layer/wrapper/pipeline_wrapper.py): right only when that stage is 0; LW_EINVAL
  * where the index is beyond the subgroup, or the rank is not a member. */
 enum lw_status lw_shared_module_source(const struct lw_groups *g, const int32_t *stages,

@@ -1,4 +1,4 @@
-/* The root systems' fixed choices and refusals, as tables.
+/* The reference systems' fixed choices and refusals, as tables.
  *
  * Sources: picotron@59714b1 (data_parallel/), pytorch c10d 1.13.1, fairscale@146f1602
  * (optim/oss.py, nn/data_parallel/sharded_ddp.py), HaiScale's DDP wrapper over hfreduce >=

@@ -5,7 +5,7 @@
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
 
-/* --compat NAME: decide as that root system does. What a system fixes is a table of strategy
+/* --compat NAME: decide as that reference system does. What a system fixes is a table of strategy
  * options with the words it allows, the first of them its own. See docs/design/compat.md. */
 
 /* *out = s with every option that the system fixes and the user left alone set to the system's own

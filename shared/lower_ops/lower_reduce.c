@@ -36,7 +36,7 @@ static int32_t scale_bucket(struct lw_writer *k, struct lw_writer_part *x, int32
     return op;
 }
 
-/* A pass over the whole bucket: root systems that do not scale while they copy. */
+/* A pass over the whole bucket: reference systems that do not scale while they copy. */
 static int32_t divide(struct lw_writer *k, int64_t bytes, enum lw_dtype dtype, int32_t after)
 {
     struct lw_op op =

@@ -19,7 +19,7 @@ struct lw_partitioning {
     struct lw_range
         *parts;        /* [n_stages * n_chunks]: chunk c of stage s is parts[s * n_chunks + c] */
     bool has_empty;    /* a part is empty */
-    bool warned_empty; /* the root system warns of stages without work for this input */
+    bool warned_empty; /* the reference system warns of stages without work for this input */
 };
 
 void lw_partition_free(struct lw_partitioning *p);

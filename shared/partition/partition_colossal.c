@@ -8,7 +8,7 @@
  *    place); a block of one item is set aside and counts for nothing.
  * 3. Blocks in order of their begin go to the stages in turn.
  *
- * Kept as it is, because it is the root system's: the search's lower bound uses the weights as
+ * Kept as it is, because it is the reference system's: the search's lower bound uses the weights as
  * given while blocks are measured with 1 for 0; greedy filling leaves the last block light; the
  * cost is elements, not time. lw_partition_exact is the improved policy. */
 #include "shared/partition/partition.h"

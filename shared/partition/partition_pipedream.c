@@ -6,9 +6,9 @@
  * computing and the gradient exchange 4 m w / (bandwidth (m + 1)), or the best A[i][k][m - m'] and
  * after it one stage of states k+1..j on m' machines. What a whole machine of this level needs for
  * i..j is the computing time that the next level starts from. Of equal times the first found wins:
- * a single stage, then k in the order given (ascending in a chain; in the root system the order of
- * a Python set of objects, so its choice among equals is undefined), then m' upward. The
- * expressions keep the root system's order of operations, because near ties are decided by
+ * a single stage, then k in the order given (ascending in a chain; in the reference system the
+ * order of a Python set of objects, so its choice among equals is undefined), then m' upward. The
+ * expressions keep the reference system's order of operations, because near ties are decided by
  * rounding.
  *
  * Kept as it is: activation transfer counts only when a compression ratio is given; the exchange
@@ -203,8 +203,8 @@ static enum lw_status add_stage(struct planner *q, struct lw_pipedream_stage s, 
     return LW_OK;
 }
 
-/* The stages of [begin, end) on one machine of `level`, from the input on. The root system looks
- * the split up with the state before the one it was made after, row `begin`. */
+/* The stages of [begin, end) on one machine of `level`, from the input on. The reference system
+ * looks the split up with the state before the one it was made after, row `begin`. */
 static enum lw_status read_level(struct planner *q, int32_t level, int32_t begin, int32_t end,
                                  struct lw_err *err)
 {

@@ -8,7 +8,7 @@
 /* PipeDream's hierarchical planner: stages with replication over levels of machines (a machine's
  * devices, then machines, ...). Works on the states of the model: state j means "everything up to
  * the antichain j was computed"; in a chain of layers state j is layer j. Times and sizes are
- * doubles, as in the root system: its ties are decided by their last bit. */
+ * doubles, as in the reference system: its ties are decided by their last bit. */
 struct lw_pipedream_state {
     double time_s;                  /* forward + backward of all work up to and with this state */
     double activation_bytes;        /* kept by all work up to and with this state */
@@ -30,7 +30,7 @@ struct lw_pipedream_problem {
     bool straight;                           /* one machine per stage */
     double memory_bytes;                     /* per machine; 0 = not considered */
     double compression; /* of activations; 0 = activation transfer is not considered, as in
-                         * the root system without this option */
+                         * the reference system without this option */
 };
 
 /* One stage as the planner reports it: states begin .. end-1 on `replicas` machines of `level`,

@@ -8,8 +8,8 @@
  * bits.
  *
  * States are ordered by size, ties by discovery: a state only leads to larger ones, so that is a
- * topological order. The root system's own order among incomparable states is that of Python sets.
- */
+ * topological order. The reference system's own order among incomparable states is that of Python
+ * sets. */
 #include "shared/partition/pipedream_graph.h"
 #include "shared/numbers/order.h"
 

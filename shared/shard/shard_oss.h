@@ -7,7 +7,7 @@
 
 /* FairScale's sharded optimizer (OSS, ZeRO-1) over its life: the owner of every parameter, the flat
  * buffers that are broadcast after a step, and what changes when parameters are frozen or param
- * groups are added. Compat reproduces the root system's two faults; the default repairs them:
+ * groups are added. Compat reproduces the reference system's two faults; the default repairs them:
  *   - add_group: the partition is made anew and old parameters can move, but compat's inner
  *     optimizers keep the parameters they had; default: the state moves along;
  *   - refresh: a (device, owner) without a trainable parameter keeps its old buffer in compat, and

@@ -1,5 +1,5 @@
 /* picotron's buckets: shared/bucket/bucket_picotron.h, with the example of
- * docs/design/bucket_picotron.md. The root system's own answers are checked by test_golden. */
+ * docs/design/bucket_picotron.md. The reference system's own answers are checked by test_golden. */
 #include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
@@ -76,7 +76,7 @@ TEST(frozen_parameters_have_no_place_and_there_is_always_a_bucket)
     assert_int_equal(b.n_buckets, 1);
     lw_bucketing_free(&b);
     assert_int_equal(lw_bucket_picotron(numel, NULL, 0, 10, true, &b, p, &err), LW_EINVAL);
-    assert_string_equal(err.msg, "no parameters: the root system stops with an index error");
+    assert_string_equal(err.msg, "no parameters: picotron stops with an index error");
 }
 
 TEST(compat_counts_four_bytes_for_all_but_bf16)

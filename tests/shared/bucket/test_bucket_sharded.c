@@ -1,5 +1,5 @@
 /* ShardedDataParallel's buckets: shared/bucket/bucket_sharded.h, with the example of
- * docs/design/bucket_sharded.md. The root system's own answers are checked by test_golden. */
+ * docs/design/bucket_sharded.md. The reference system's own answers are checked by test_golden. */
 #include <stdio.h>
 #include "tests/lib/unit.h"
 
@@ -105,7 +105,7 @@ TEST(a_bucket_without_elements_is_refused_in_compat)
 
     assert_int_equal(make(p, 2, 5, 100, true, &b, &err), LW_EINVAL);
     assert_string_equal(err.msg, "the bucket of device 0 and rank 1 holds 1 gradients without an "
-                                 "element: the root system stops with an assertion");
+                                 "element: FairScale stops with an assertion");
     assert_int_equal(make(p, 2, 5, 100, false, &b, &err), LW_OK);
     lw_sharded_buckets_free(&b);
     assert_int_equal(make(p, 2, 5, -1, true, &b, &err), LW_EINVAL);

@@ -151,7 +151,7 @@ TEST(compat_indexes_the_subgroup_by_stage_number)
     assert_int_equal(lw_groups_shared_module(&grid, last, 2, &g, &err), LW_OK);
     assert_int_equal(lw_shared_module_source(&g, last, 3, true, &source, &err), LW_EINVAL);
     assert_string_equal(err.msg,
-                        "the root system takes member 2 (its stage number) of a subgroup of 2 as "
+                        "ColossalAI takes member 2 (its stage number) of a subgroup of 2 as "
                         "source of the shared module: it stops with an index error");
     lw_groups_free(&g);
 }

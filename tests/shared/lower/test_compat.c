@@ -1,5 +1,5 @@
-/* --compat: what a root system fixes, and each quirk beside the behaviour without it. Table 6 of
- * docs/design/compat.md; the workload is that of tests/lib/plans/tiny_workload.h. */
+/* --compat: what a reference system fixes, and each quirk beside the behaviour without it. Table 6
+ * of docs/design/compat.md; the workload is that of tests/lib/plans/tiny_workload.h. */
 #include <string.h>
 #include "tests/lib/unit.h"
 

@@ -1,6 +1,6 @@
 /* PipeDream's hierarchical planner: shared/partition/partition_pipedream.h. Compared with all
- * assignments of small chains, and with the root system's own answers for a VGG-16 where ../shared
- * holds them. */
+ * assignments of small chains, and with the reference system's own answers for a VGG-16 where
+ * ../shared holds them. */
 #include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
@@ -236,8 +236,8 @@ static int32_t read_weights(const char *row, double *v, double unit)
     return n;
 }
 
-/* "[0,15)@0.5x3 [15,40)@0.16x1": the root system's own stages, which at equal times depend on where
- * Python put its objects, must be as slow as the plan says. Several levels are not judged. */
+/* "[0,15)@0.5x3 [15,40)@0.16x1": the reference system's own stages, which at equal times depend on
+ * where Python put its objects, must be as slow as the plan says. Several levels are not judged. */
 static double slowest_stage(const char *text, const struct lw_pipedream_problem *p)
 {
     double slowest = 0;

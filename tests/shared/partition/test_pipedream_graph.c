@@ -36,8 +36,8 @@ TEST(a_diamond_has_five_states)
                         "d,x,4000,0,8,80\ng,__getitem__(1),7000,0,0,0\n",
                   "src,dst\ni,a\na,b\na,c\nb,d\nc,d\na,g\n");
     static const double time[] = {1, 3, 4.5, 6.5, 10.5}, params[] = {10, 30, 50, 70, 150};
-    /* what crosses the cut: a; b and a (for c); c and a (for b); b, c and a, which the root system
-     * counts as long as either of them is an end; d */
+    /* what crosses the cut: a; b and a (for c); c and a (for b); b, c and a, which the reference
+     * system counts as long as either of them is an end; d */
     static const double output[] = {1, 3, 5, 7, 8};
     static const int32_t n_before[] = {0, 1, 1, 3, 4};
 

@@ -1,5 +1,5 @@
 /* The life of a sharded optimizer: shared/shard/shard_oss.h, with the examples of
- * docs/design/shard.md. The root system's own answers are checked by test_golden. */
+ * docs/design/shard.md. The reference system's own answers are checked by test_golden. */
 #include <stdio.h>
 #include "tests/lib/unit.h"
 
