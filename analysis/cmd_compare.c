@@ -85,7 +85,8 @@ int cmd_compare(int argc, char **argv)
     struct request r = {.db = "lapwing.db", .tolerance = -1};
     const struct lw_opt options[] = {
         {"tolerance", 0, LW_OPT_DOUBLE, &r.tolerance, "PCT",
-         "exit with 3 when the steps differ by more percent of the measured one", 0, 1000000},
+         "exit with status 3 if the steps differ by more than this percentage of the measured "
+         "one", 0, 1000000},
         LW_OPTION_DB(&r.db),
         LW_OPTION_FORMAT(&r.format),
         {0},

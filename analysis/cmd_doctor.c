@@ -39,7 +39,7 @@ int cmd_doctor(int argc, char **argv)
     };
     const struct lw_usage usage = {
         "doctor", "[options]",
-        "Say what this machine has for planning, running and drawing, and what is missing.", 0, 0};
+        "Show what this machine has for planning, running and drawing, and what is missing.", 0, 0};
     struct lw_finding findings[LW_N_FINDINGS] = {0};
     struct lw_err err = {0};
     int n_operands, rc;

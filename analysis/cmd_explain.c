@@ -119,7 +119,7 @@ int cmd_explain(int argc, char **argv)
     };
     const struct lw_usage usage = {
         "explain", "[RUN] [options]",
-        "Say why a stored run's step took as long as it did: every moment of its slowest rank "
+        "Show why a stored run's step took as long as it did: every moment of its slowest rank is "
         "charged to one cause, the critical path over all ranks, and what-ifs that are simulated "
         "from the run's own plan. RUN is a number (the last run).",
         0, 1};

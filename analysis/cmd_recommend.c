@@ -10,10 +10,10 @@
 static const struct lw_usage usage = {
     .command = "recommend",
     .synopsis = "TRACE...|WORKLOAD.json [-c CLUSTER] [strategy options]",
-    .about = "Says in one line which bucket cap is best, what it gains against the recorded (or, "
-             "with --bucket-cap, the given) one, and how sure that is from the errors of earlier "
-             "predictions for the cluster. Every bucketing that a cap can make is simulated, or a "
-             "grid of them and all near its best where there are too many.",
+    .about = "Prints in one line the best bucket cap, its gain over the recorded cap (or that of "
+             "--bucket-cap), and how certain this is, from the errors of earlier predictions for "
+             "the cluster. It simulates every bucketing that a cap can make. If there are too "
+             "many, it simulates evenly spaced ones and those near the best.",
     .max_operands = -1,
 };
 

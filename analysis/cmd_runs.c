@@ -63,23 +63,23 @@ int cmd_runs(int argc, char **argv)
     const struct lw_opt table[] = {
         LW_OPTION_DB(&o.db),
         {"workload", 0, LW_OPT_STRING, &o.wanted.workload, "TEXT",
-         "only runs whose workload's name holds TEXT"},
+         "only runs whose workload's name contains TEXT"},
         {"since", 0, LW_OPT_STRING, &o.wanted.since, "WHEN",
          "only runs since a date (2026-11-22, UTC) or for so long (30m, 12h, 7d)"},
         {"kind", 0, LW_OPT_STRING, &o.wanted.kind, "sim|exec|import", "only runs of that kind"},
         {"delete", 0, LW_OPT_FLAG, &o.del, NULL,
          "delete these runs with their spans; needs operands or a filter"},
         {"merge", 0, LW_OPT_STRING, &o.merge, "FILE",
-         "take over all runs of another database, with new numbers"},
+         "copy all runs of another database, with new numbers"},
         LW_OPTION_FORMAT(&o.format),
         {0},
     };
     const struct lw_usage usage = {
         "runs", "[RUN...] [--workload TEXT] [--since WHEN] [--kind KIND] [--delete | --merge FILE]",
-        "List the runs of the results database, delete some, or take over those of another one. A "
+        "List the runs of the results database, delete some, or copy those of another database. A "
         "run is named by its workload, the options that differ from their defaults, where it ran "
-        "and its cluster; what tells it from the other listed runs comes first. --name of the "
-        "command that made it overrides that.", 0, -1};
+        "and its cluster; the traits that distinguish it from the other listed runs come first. "
+        "The option --name of the command that made the run gives another name.", 0, -1};
     struct lw_err err = {0};
     struct lw_store *store = NULL;
     struct lw_arena arena = {0};

@@ -15,10 +15,10 @@ static const struct lw_usage usage = {
     .synopsis = "FILE... | --here [WORKLOAD.json...]",
     .about =
         "Predicts what the files measured, from what was known before the run, and says how far "
-        "apart the two are: by case, by family, and in the order of choices such as bucket "
-        "caps. With --here it calibrates this machine, then predicts and executes a grid of caps, "
-        "policies, ZeRO stages and schedules on it. Exit status 3 when a bar is missed, with what "
-        "the numbers say about why.",
+        "apart the two are: by case, by family, and in the order of choices such as bucket caps. "
+        "With --here it calibrates this machine, then predicts and executes a grid of caps, "
+        "policies, ZeRO stages and schedules on it. If a bar (the limit for a family's errors) is "
+        "missed, the exit status is 3 and a reason is printed.",
     .max_operands = -1,
 };
 
@@ -126,7 +126,8 @@ int cmd_validate(int argc, char **argv)
          "with --here: ranks of a row (2, what a launcher started, or 1 on a GPU)", 1, 64},
         {"steps", 0, LW_OPT_INT, &here->n_steps, "N",
          "with --here: measured steps of a row (20)", 1, 100000},
-        {"only", 0, LW_OPT_STRING, &here->only, "TEXT", "with --here: rows so called"},
+        {"only", 0, LW_OPT_STRING, &here->only, "TEXT", "with --here: only rows whose name "
+                                                        "contains TEXT"},
         {"db", 0, LW_OPT_STRING, &here->db, "FILE",
          "with --here: store both runs of each row (none)"},
         {"fit-curves", 0, LW_OPT_STRING, &r.curves, "OUT",

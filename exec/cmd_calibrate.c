@@ -117,8 +117,8 @@ static const struct lw_usage usage = {
     "calibrate", "-o cluster.json [options]",
     "Measure this machine as `lapwing exec` uses it: matrix products, copies, casts and optimizer "
     "steps over sizes, dispatch, collectives and messages over sizes, and how much compute and "
-    "communication of a rank slow each other down. Writes a cluster file for `lapwing sim -c`. "
-    "Leave the machine alone meanwhile.",
+    "communication of a rank slow each other down. Writes a cluster file for `lapwing sim -c`. Run "
+    "no other program meanwhile.",
     0, 0};
 
 int cmd_calibrate(int argc, char **argv)
@@ -129,9 +129,9 @@ int cmd_calibrate(int argc, char **argv)
         {"transport", 0, LW_OPT_STRING, &r.transport, "loop",
          "nccl: all ranks as streams of one GPU"},
         {"ranks", 0, LW_OPT_INT, &r.n_ranks, "N",
-         "size of the measured groups (2, or what a launcher started)", 1, 64},
+         "ranks (2, or as many as a launcher started)", 1, 64},
         {"ranks-per-node", 0, LW_OPT_INT, &r.per_node, "N",
-         "consecutive ranks that share a node (as many as the launcher says, else all)", 1, 64},
+         "consecutive ranks that share a node (the launcher's number, else all)", 1, 64},
         {"spawn", 0, LW_OPT_FLAG, &r.spawn, NULL, "start one process per rank on this machine"},
         {"rounds", 0, LW_OPT_INT, &r.n_rounds, "N", "repetitions of the whole series (3)", 1, 100},
         {"steps", 0, LW_OPT_INT, &r.n_steps, "N", "measured steps of each plan in a round (8)", 1,

@@ -99,12 +99,13 @@ int cmd_cost(int argc, char **argv)
          SIM_COST_MAX_RANKS},
         {"bytes", 0, LW_OPT_STRING, &r.bytes, "A..B", "sizes, or one (1KiB..1GiB)"},
         {"gemm", 0, LW_OPT_STRING, &r.gemm, "M,N,K",
-         "a product of M x K and K x N; BATCH,M,N,K: as many; GROUPSxM,N,K: of experts"},
+         "a product of M x K and K x N; BATCH,M,N,K: a batch of them; GROUPSxM,N,K: one for each "
+         "expert"},
         {"dtype", 0, LW_OPT_STRING, &r.dtype, "TYPE", "element type (f32; with --gemm bf16)"},
         {"measured", 0, LW_OPT_STRING, &r.measured, "FILE",
          "nccl-tests output, or CSV with op, nranks, nnodes, size_bytes, time_us"},
         {"where", 0, LW_OPT_STRING, &r.where, "COLUMN=TEXT[;...]",
-         "with --measured CSV: rows whose cells hold these texts (gpu=H200)"},
+         "with --measured CSV: only rows whose cells contain these texts (gpu=H200)"},
         LW_OPTION_FORMAT(&r.format),
         {0},
     };

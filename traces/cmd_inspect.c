@@ -25,7 +25,7 @@ int cmd_inspect(int argc, char **argv)
     struct traces_report report = {0};
     const struct lw_opt table[] = {
         {"salvage", 0, LW_OPT_FLAG, &reading.salvage, NULL,
-         "of a cut or damaged trace show what stands before the damage, and say where it is"},
+         "show a truncated or damaged trace up to the damage, and report its place"},
         {"op", 0, LW_OPT_STRING, &hint.op, "OP",
          "nccl-tests: the operation, where the output does not say"},
         {"ranks", 0, LW_OPT_INT, &hint.n_ranks, "N", "nccl-tests: ranks that ran", 1, INT32_MAX},
@@ -34,8 +34,8 @@ int cmd_inspect(int argc, char **argv)
         {"where", 0, LW_OPT_STRING, &hint.where, "COLUMN=TEXT[;...]",
          "of a CSV of collectives: rows whose cells hold these texts"},
         {"kernel-classes", 0, LW_OPT_STRING, &kernels_file, "FILE",
-         "what kernels are (comm, compute, memory), before the built-in table"},
-        {"all", 0, LW_OPT_FLAG, &report.all, NULL, "every collective, not the ten longest alone"},
+         "classes of kernels (comm, compute, memory), which precede the built-in table"},
+        {"all", 0, LW_OPT_FLAG, &report.all, NULL, "print every collective (the ten longest)"},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv",
          "how to print; csv: a row per window, kernel, step or size (text)"},
         {0},

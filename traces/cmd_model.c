@@ -70,7 +70,8 @@ int cmd_model(int argc, char **argv)
     bool list = false;
     const struct lw_opt options[] = {
         {"list", 0, LW_OPT_FLAG, &list, NULL, "show every model with its size and source"},
-        {"output", 'o', LW_OPT_STRING, &output, "FILE", "write the workload (else only summed up)"},
+        {"output", 'o', LW_OPT_STRING, &output, "FILE", "write the workload (default: only print a "
+                                                        "summary)"},
         LW_OPTION_FORCE,
         {"device", 0, LW_OPT_STRING, &device, "KIND",
          "a known system, its device's kind, or a cluster file (host)"},
@@ -97,7 +98,7 @@ int cmd_model(int argc, char **argv)
          "each expert computes F times the even share of tokens, padded; 0: all tokens (0)"},
         {"cp", 0, LW_OPT_INT, &shape.context, "N", "ranks that share each sequence (1)", 1, 4096},
         {"sequence-parallel", 0, LW_OPT_FLAG, &shape.sequence_parallel, NULL,
-         "norms and residuals are split over the tensor group too"},
+         "split norms and residuals over the tensor group too"},
         {"fp8", 0, LW_OPT_FLAG, &shape.fp8, NULL, "products of blocks take 8-bit operands"},
         {"attention", 0, LW_OPT_STRING, &shape.attention, "HOW",
          "scores stored or fused: full|flash (the model's)"},

@@ -62,13 +62,14 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
          "strategy file; options win over it"},
         {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp * cp", 1, INT32_MAX},
         {"device", 0, LW_OPT_STRING, &s->device, "KIND",
-         "time the workload, or a replay, for this device (a known system, its device's kind, a "
-         "file)"},
+         "compute the times of the workload or replay for this device: a known system, a device "
+         "kind, or a cluster file"},
         {"from-device", 0, LW_OPT_STRING, &s->from_device, "KIND",
-         "with --device: the device that was recorded or timed for (what the file names)"},
+         "with --device: the device that the input was recorded on or timed for (the one that the "
+         "file names)"},
         {"as-recorded", 0, LW_OPT_FLAG, &s->as_recorded, NULL,
-         "on a cluster of another kind keep the workload's times and its device, and take the "
-         "cluster's network alone"},
+         "with a cluster of another device kind: keep the workload's times and device, and use "
+         "only the cluster's network"},
     };
     size_t n = sizeof first / sizeof *first;
 

@@ -55,17 +55,18 @@ static const struct option {
     COUNT("tp", tp, 1, "N", "tensor-parallel ranks (1)"),
     COUNT("cp", cp, 1, "N", "context-parallel ranks: each has 1/N of every sequence's tokens (1)"),
     CHOICE("cp-comm-type", cp_comm, "TYPE", cp_comms,
-           "--cp: how keys and values are exchanged: all-gather (Megatron-LM: allgather): before "
-           "attention; p2p (or ring): a block to the next rank beside each step of attention "
+           "--cp: exchange of keys and values: all-gather (Megatron-LM: allgather) before "
+           "attention, or p2p (or ring): a block to the next rank during each step of attention "
            "(all-gather)"),
     COUNT("ep", ep, 1, "N",
            "expert-parallel ranks: each has 1/N of the experts; divides dp * cp (1)"),
     ON_OFF("sequence-parallel", sequence_parallel,
-           "--tp: activations between split layers are cut over the tensor group, all-gathered "
-           "and reduce-scattered in place of sums (off)"),
+           "--tp: activations between split layers are sharded over the tensor group; "
+           "all-gathers and reduce-scatters replace all-reduces (off)"),
     CHOICE("tp-overlap", tp_overlap, "MODE", tp_overlaps,
-           "--tp: collectives beside products: backward: its sums beside the weights' gradients; "
-           "pieces: the others too, in four pieces of a product (off)"),
+           "--tp: collectives that overlap matrix products: backward: all-reduces of the "
+           "backward, during the weights' gradients; pieces: the others too, in four pieces of a "
+           "product (off)"),
     ON_OFF("scatter-gather", scatter_gather,
            "--tp with --pp: each tensor rank sends 1/tp of a pipeline message, gathered where it "
            "is used (off)"),
@@ -74,7 +75,7 @@ static const struct option {
     COUNT("micro-batches", micro_batches, 1, "N", "micro-batches of one step (1)"),
     COUNT("chunks", chunks, 1, "N", "model chunks per pipeline stage (1)"),
     POLICY("schedule", schedule, schedules, "pipeline schedule (1f1b)"),
-    POLICY("partition", partition, partitions, "modules to stages (exact)"),
+    POLICY("partition", partition, partitions, "how modules are assigned to stages (exact)"),
     PLAIN("partition-list", TEXT, partition_list, "LIST",
            "first module of each stage, for --partition explicit"),
     PLAIN("stage-memory", SIZE, stage_bytes, "SIZE",
@@ -87,54 +88,57 @@ static const struct option {
            "--partition exact: a stage's time includes the transfers at its ends by the cluster's "
            "cost (off)"),
     POLICY("bucket-policy", bucket_policy, bucket_policies,
-           "gradients to buckets (c10d-2; c10d means the same)"),
+           "how gradients are assigned to buckets (c10d-2; c10d means the same)"),
     ON_OFF("count-forward", count_forward,
-           "--bucket-policy optimal: the least end of the next step's forward, sums halved around "
-           "the optimizer as DeAR (off)"),
+           "--bucket-policy optimal: minimize the end of the next step's forward; each "
+           "all-reduce is split around the optimizer, as in DeAR (off)"),
     PLAIN("bucket-cap", SIZE, bucket_cap_bytes, "SIZE",
-           "bucket size limit (the policy's own: 25 MiB for c10d)"),
+           "bucket size limit (the policy's default: 25 MiB for c10d)"),
     PLAIN("first-bucket", SIZE, first_bucket_bytes, "SIZE",
-           "limit of the first bucket (the policy's own: 1 MiB for c10d)"),
+           "limit of the first bucket (the policy's default: 1 MiB for c10d)"),
     ON_OFF("last-bucket-cap", last_bucket_cap,
-           "the first bucket's limit is the last one's instead, as DDP_SET_LAST_BUCKET_CAP=1 "
-           "(off)"),
+           "apply the limit of the first bucket to the last one instead, as "
+           "DDP_SET_LAST_BUCKET_CAP=1 does (off)"),
     CHOICE("launch-order", launch_order, "ORDER", launch_orders,
            "buckets start in index order or as they complete (in-order)"),
     ON_OFF("find-unused", find_unused, "detect unused parameters each step (off)"),
     ON_OFF("static-graph", static_graph, "the graph never changes (off)"),
-    COUNT("no-sync", no_sync, 0, "K", "accumulating backwards before each synchronised one (0)"),
+    COUNT("no-sync", no_sync, 0, "K",
+           "backwards that only accumulate, before each one that is synchronised (0)"),
     CHOICE("grad-dtype", grad_dtype, "DTYPE", grad_dtypes,
            "element type of gradients (each parameter's own)"),
     CHOICE("comm-hook", comm_hook, "NAME", hooks, "compress gradients on the wire (none)"),
     COUNT("zero", zero, 0, "STAGE", "ZeRO stage 0..3 (0)"),
     COUNT("zero-group", zero_group, 0, "N",
-           "--zero: shards lie on groups of N data-parallel ranks, with a replica in each group "
-           "(0: all ranks are one group)"),
-    POLICY("shard-policy", shard_policy, shard_policies, "parameters to owners (flat-contiguous)"),
+           "--zero: shard over groups of N data-parallel ranks; each group holds a replica (0: "
+           "all ranks are one group)"),
+    POLICY("shard-policy", shard_policy, shard_policies,
+           "how parameters are assigned to owners (flat-contiguous)"),
     ON_OFF("overlap-param-gather", overlap_param_gather,
-           "ZeRO-1 and 2: a bucket's updated parameters are gathered beside the next step's "
+           "ZeRO-1 and 2: a bucket's updated parameters are gathered during the next step's "
            "forward (off)"),
     COUNT("prefetch", prefetch, 0, "N",
-           "gathered ahead: units of ZeRO-3, buckets of --overlap-param-gather (1; these in "
-           "pipelines: all of a part and the next part)"),
+           "how many weights are gathered ahead: units of ZeRO-3, or buckets of "
+           "--overlap-param-gather (1; of these in pipelines all of a part and of the next part)"),
     COUNT("persist", persist, 0, "N",
            "ZeRO-3: parameters of fewer elements stay on every rank (0)"),
     ON_OFF("reshard", reshard,
            "ZeRO-3: gathered weights are freed after forward and gathered again (on)"),
     ON_OFF("root-unit", root_unit,
-           "ZeRO-3: parameters outside the blocks are one unit, gathered once, as FSDP's root "
-           "(off)"),
+           "ZeRO-3: parameters outside the blocks are one unit, gathered once, as in FSDP's root "
+           "module (off)"),
     ROW("reducer", REDUCER, reducer, 0, "NAME", reducers, NULL,
-           "how collectives are done (auto); of nccl lists of algorithms, of protocols or both, "
-           "as NCCL_ALGO and NCCL_PROTO take them"),
+           "algorithm of the collectives (auto); with nccl: lists of algorithms, protocols or "
+           "both, as in NCCL_ALGO and NCCL_PROTO"),
     CHOICE("broadcast-dtype", broadcast_dtype, "DTYPE", dtypes,
-           "parameters on the wire after a sharded step (f32)"),
+           "type in which parameters are sent after a sharded optimizer step (f32)"),
     PLAIN("clip", REAL, clip, "NORM", "clip the gradient norm (0: off)"),
     CHOICE("recompute", recompute, "MODE", recomputes, "activations recomputed in backward (none)"),
     COUNT("recompute-layers", recompute_layers, 0, "N",
-           "--recompute full: of the first N modules of each stage that recompute (0: all)"),
+           "--recompute full: only the first N modules of each stage that can recompute (0: all)"),
     ON_OFF("overlap", overlap, "communicate during backward (on)"),
-    CHOICE("compat", compat, "NAME", compats, "decide as this system does, quirks included (none)"),
+    CHOICE("compat", compat, "NAME", compats,
+           "decide as this system does, including its faults (none)"),
 };
 
 enum { MAX_RANKS = 1 << 22 }; /* a plan of that many takes a second and 220 MB */
