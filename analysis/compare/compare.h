@@ -16,8 +16,8 @@ struct lw_both {
     lw_ps predicted, measured;
 };
 
-/* Less is no reason to leave the default. Steps of one configuration differ more: by 1.3 % in the
- * median between MLPerf submitters, by 1.9 % between releases of NVIDIA's DGX Cloud
+/* A smaller gain does not justify a change of the default. Steps of one configuration differ more:
+ * by 1.3 % in the median between MLPerf submitters, by 1.9 % between releases of NVIDIA's DGX Cloud
  * benchmarking. */
 #define LW_LEAST_GAIN_PCT 1.0
 

@@ -196,7 +196,7 @@ static void put_side(const struct lw_comparison *c, int side, FILE *f)
             c->label[side][0] ? ": " : "", c->label[side]);
 }
 
-/* A shorter step is no gain where it trains fewer samples. */
+/* A shorter step that trains fewer samples is not an improvement. */
 static void put_samples(const struct lw_comparison *c, FILE *f)
 {
     int64_t a = c->predicted.samples, b = c->measured.samples;

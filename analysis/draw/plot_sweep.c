@@ -66,8 +66,8 @@ static enum lw_status put_series(struct lw_store *s, const struct lw_plot *p, FI
     return LW_OK;
 }
 
-/* As `lapwing recommend` decides: a small gain is no reason to leave the default. Without a run of
- * the default the slowest cap is compared with. */
+/* As `lapwing recommend` decides: a small gain does not justify a change of the default. Without a
+ * run of the default the slowest cap is compared with. */
 static bool keeps_usual(const struct series *v)
 {
     lw_ps step = v->usual ? v->usual->step : v->high;

@@ -70,7 +70,7 @@ static enum lw_status run_part(struct lw_store *s, const char *part, size_t len,
     return st;
 }
 
-/* Whose database is it? An empty one is nobody's yet. */
+/* Which program does the database belong to? An empty one belongs to none yet. */
 static enum lw_status check_owner(struct lw_store *s, bool *empty, struct lw_err *err)
 {
     int64_t id, tables;

@@ -13,7 +13,7 @@ struct lw_store;
 /* The row of a prediction, from its first moment to its end. */
 struct lw_sim_row {
     const char *db;
-    struct lw_store *store; /* NULL: there is no row */
+    struct lw_store *store; /* NULL: the run has no row */
     int64_t id;             /* -1 without one */
     struct lw_err unstored; /* why there is none */
 };
@@ -38,7 +38,7 @@ struct lw_sim_end {
 enum lw_status lw_sim_row_end(struct lw_sim_row *row, const struct lw_sim_end *end,
                               struct lw_err *err);
 /* A prediction that failed: it is stored as such (LW_EFAILED, LW_ENOMEM). A request that was
- * refused is no run, and its row goes. */
+ * refused is not a run, and its row is deleted. */
 void lw_sim_row_fail(struct lw_sim_row *row, enum lw_status status, const char *message,
                      int32_t n_warmup);
 void lw_sim_row_close(struct lw_sim_row *row);
