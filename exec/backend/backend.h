@@ -79,7 +79,7 @@ typedef enum lw_status exec_take_fn(void *context, int32_t rank, const void *dat
  * limit; they come from one thread. */
 struct exec_process {
     int32_t rank, local_rank; /* local_rank: among the processes of this machine */
-    /* data[bytes] of rank 0 on every rank; nobody returns before all have come. */
+    /* data[bytes] of rank 0 on every rank; no rank returns before all have called it. */
     enum lw_status (*broadcast)(void *context, void *data, int32_t bytes, struct lw_err *err);
     enum lw_status (*barrier)(void *context, struct lw_err *err);
     /* `lost` is called, from another thread and at most once, when another process is gone or gave
@@ -286,8 +286,8 @@ struct exec_backend {
     enum lw_status (*mem_write)(struct exec_world *w, int32_t rank, void *mem, const void *host,
                                 int64_t bytes, struct lw_err *err);
 
-    /* Streams and events live until close. An event wait waits for the record given last before
-     * it; a wait without an earlier record is no wait. */
+    /* Streams and events live until close. An event wait waits for the record given last before it;
+     * a wait without an earlier record returns at once. */
     enum lw_status (*stream_create)(struct exec_world *w, int32_t rank, const char *name,
                                     int32_t priority, struct exec_stream **s, struct lw_err *err);
     enum lw_status (*event_create)(struct exec_world *w, int32_t rank, struct exec_event **e,

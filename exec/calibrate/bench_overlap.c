@@ -1,4 +1,4 @@
-/* How much of an all-reduce compute hides. Compute sleeps, so that a core is no reason for
+/* How much of an all-reduce compute hides. Compute sleeps, so that a core is not a reason for
  * waiting: what is not hidden is the executor's doing. */
 #include <stdlib.h>
 

@@ -15,11 +15,11 @@
  * All-reduce goes by the shape's reducer; the other collectives are rings and chains always, as
  * NCCL has no trees for them. An all-to-all pulls nothing: blocks change places (thread_group.c).
  *
- * Why nobody reads what is being overwritten. Ring: the final value of a range has travelled
+ * Why no member reads what is being overwritten. Ring: the final value of a range has travelled
  * through every member that read a partial one. Trees: a member is overwritten when its parent's
- * value is final, which is when its parent has added it. Nobody waits in a circle: within a
- * phase, pulls depend on earlier chunks, on earlier pulls of the chunk, or on the same pull of a
- * member that is nearer to the source; across phases on earlier ones. */
+ * value is final, which is when its parent has added it. No cycle of waiting members is possible:
+ * within a phase, pulls depend on earlier chunks, on earlier pulls of the chunk, or on the same
+ * pull of a member that is nearer to the source; across phases on earlier ones. */
 #include "exec/cpu/thread_collective_steps.h"
 
 #include "exec/backend/element.h"
@@ -248,8 +248,8 @@ static void tree_phase(const struct exec_shape *s, int64_t count, int32_t i, int
     }
 }
 
-/* Parents in the downward phase, and for a member that is no first nobody: its first has added it
- * before it could copy. */
+/* Parents in the downward phase, and for a member that is not a first one there is none: its first
+ * has added it before it could copy. */
 static int32_t tree_reader(const struct exec_shape *s, int32_t i, int32_t k)
 {
     struct forest f = forest_of(s);

@@ -4,7 +4,7 @@
  * added. Order. Each member counts the pulls it has finished, chunk by chunk, in `progress` (never
  * reset: an op begins at the value that the ops before it left, the same on all members): pull q of
  * chunk k in phase p of an op with c chunks and w pulls is number (p c + k) w + q + 1. A pull waits
- * until the member that it reads has come as far as the script says. Nobody leaves before its
+ * until the member that it reads has come as far as the script says. No member leaves before its
  * readers have. Entries are kept for two ops: to enter op t+2 a member must have seen everybody
  * enter t+1, that is finish t.
  *

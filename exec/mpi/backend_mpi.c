@@ -1,7 +1,7 @@
 /* The MPI backend, a plugin: one process per rank, on cores (cpu_world.h); its wire is Open MPI.
  *
  * MPI's nonblocking collectives do not move by themselves: measured on Open MPI 4.1, none of an
- * MPI_Iallreduce is hidden behind compute. So the thread of a communication stream issues blocking
+ * MPI_Iallreduce is hidden by compute. So the thread of a communication stream issues blocking
  * ones, and MPI must grant MPI_THREAD_MULTIPLE, because several streams of a rank may block at
  * once.
  *

@@ -293,7 +293,7 @@ EXEC_BOTH void kernel_carry_run(const struct kernel_carry *a, int64_t thread, in
 }
 
 #ifdef __CUDA_ARCH__
-/* Devices before sm_60 have no atomic addition of f64: exchange until nobody else has come
+/* Devices before sm_60 have no atomic addition of f64: exchange until no other thread has come
  * between. */
 __device__ inline void kernel_add_f64(double *to, double value)
 {

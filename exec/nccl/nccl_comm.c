@@ -643,7 +643,7 @@ static ncclResult_t call(const struct exec_comm *c, enum lw_op_kind op,
         return ncclAllGather(mine.mem, m->mem, mine.count, t, c->nccl, s);
     case LW_OP_ALL_TO_ALL:
         return all_to_all(c, m, s);
-    default: /* barrier: nobody has the sum before all have come */
+    default: /* barrier: no rank has the sum before all have entered */
         return ncclAllReduce(c->scratch, c->scratch, 1, ncclInt32, ncclSum, c->nccl, s);
     }
 }

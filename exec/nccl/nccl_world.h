@@ -267,7 +267,7 @@ enum lw_status nccl_give(struct exec_world *w, const struct command *c, const st
 enum lw_status nccl_pump(struct exec_world *w, struct lw_err *err); /* hand over what may go */
 enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err); /* stamp what is done */
 bool nccl_idle(const struct exec_world *w); /* all given, all stamped */
-bool nccl_computing(const struct exec_world *w); /* an op that waits for nobody is under way */
+bool nccl_computing(const struct exec_world *w); /* an op that waits for no other rank is running */
 void nccl_queue_drop(struct exec_world *w);
 /* Begin and end the measured part of a command on its stream. end puts it in flight. */
 enum lw_status nccl_begin(struct exec_stream *s, struct flight **f, struct lw_err *err);

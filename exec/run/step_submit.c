@@ -74,7 +74,7 @@ static enum lw_status list_lanes(struct exec_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-/* Of the i-th op of a lane, which is no communication. */
+/* Of the i-th op of a lane, which is not a communication. */
 static enum lw_status op_parts(struct exec_run *r, const struct exec_lane *l, int32_t i,
                                const struct exec_place *at, struct lw_err *err)
 {
@@ -328,7 +328,7 @@ enum lw_status exec_give_batch(struct exec_run *r, int32_t n_steps, struct lw_er
     r->n_given = n_steps;
     enum lw_status listed = list_lanes(r, err);
     if (listed != LW_OK) {
-        r->n_lanes = 0; /* there are no stamps to look at */
+        r->n_lanes = 0; /* no timestamps are kept */
         return listed;
     }
     LW_TRY(list_parts(r, err));

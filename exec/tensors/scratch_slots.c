@@ -81,7 +81,7 @@ static bool ended_before(const struct finder *f, int32_t a, int32_t b)
     return lw_ended_before(f->order, f->g.first_op + a, f->g.first_op + b);
 }
 
-/* Nobody looks at message k any more when op i begins. */
+/* No op reads message k when op i begins or later. */
 static bool is_over(const struct finder *f, int32_t k, int32_t i)
 {
     if (!ended_before(f, taker_of(f, k), i))

@@ -3,7 +3,7 @@
  * op that makes a message computes it from what its stage received: to = own value + (received -
  * what should have been received), so data really flows and damage goes on flowing. The op that
  * takes a message compares it, element by element, and notes the first that differs; the step goes
- * on, so nobody hangs.
+ * on, so no rank hangs.
  *
  * After the step the note becomes words. What else could the values be? Those of another
  * micro-batch or boundary (a message that went astray), of the step before (nothing came), or, when

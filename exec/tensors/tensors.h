@@ -31,7 +31,7 @@ struct exec_layout {
     bool *cast;            /* [n_buckets] reduced in another type than it is filled in */
     int64_t *stage_at; /* [n_buckets] offset in the bucket memory, bytes; -1 = another variant's */
     int64_t *wire_at;      /* [n_buckets] what is reduced; = stage_at unless cast */
-    int32_t *divisor;      /* [n_buckets] members of the group that reduces it; 1 = nobody */
+    int32_t *divisor;      /* [n_buckets] members of the group that reduces it; 1: none */
     int32_t *units_comm;   /* [n_buckets] class that gathers a flat buffer of weights before it is
                             * used (temporary, ahead); -1 = none such */
     int64_t *scratch_at;   /* [n_ops of the program] of communication without a bucket */

@@ -8,7 +8,7 @@
 /* The optimizer state that the members of a data group hold in parts, put together on one of them:
  * what one rank alone would hold. */
 
-/* How the group of `rank` meets: its communicator, NULL where nobody else is in it, and the stream
+/* How the group of `rank` meets: its communicator, NULL if it has no other member, and the stream
  * of each rank of this process, by rank. */
 struct exec_meeting {
     struct exec_comm *comm;

@@ -289,7 +289,7 @@ static void narrow(const struct exec_reference *f, int32_t param, void *weights,
     exec_convert(own, weights, wire, room, a->numel, 1);
 }
 
-/* The optimizer leaves alone what no backward of the step completes and nobody reduces. */
+/* The optimizer leaves alone what no backward of the step completes and no rank reduces. */
 static bool takes_step(const struct exec_reference *f, int32_t param, int32_t rank, int64_t first)
 {
     const struct lw_plan *p = f->m->plan;
