@@ -19,7 +19,8 @@ static double meminfo(const char *what)
     return found;
 }
 
-/* The number in a file of a control group; what is not there, or no number ("max"), is no limit. */
+/* The number in a file of a control group; a missing file, or a text that is not a number ("max"),
+ * means no limit. */
 static void at_most(double *bytes, const char *root, const char *group, const char *file)
 {
     char path[512];

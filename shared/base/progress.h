@@ -20,7 +20,7 @@ bool lw_progress_stopped(const struct lw_progress *p);
  * the process. */
 const volatile sig_atomic_t *lw_catch_signals(void);
 
-/* A bar with the time that is left, on standard error; a line a minute where that is no terminal.
+/* A bar with the time that is left, on standard error; a line a minute if that is not a terminal.
  * Silent when `quiet`, and for the first half second or minute. */
 struct lw_progress_bar {
     bool on, shown, lines;

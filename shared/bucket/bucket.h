@@ -38,7 +38,7 @@ enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err);
  * size has reached the limit; each key walks the limit list on its own.
  *   order[n]  the order in which gradients are visited, NULL = by index; with an order the buckets
  *             stay in closing order, the ones left open by their first-ready gradient
- * LW_EINVAL: no gradients, no limit, a negative limit or size, an order that is no permutation.
+ * LW_EINVAL: no gradients, no limit, a negative limit or size, an order that is not a permutation.
  * O(n log n). */
 enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, const int32_t *order,
                                      const int64_t *limits, int32_t n_limits,

@@ -57,7 +57,7 @@ void lw_cli_no_json(void)
     says_nothing = true;
 }
 
-/* Programs that read JSON get an object also where there is no result. */
+/* With JSON output an object is printed also if there is no result. */
 static void print_failure(const char *command, const char *message, enum lw_status code)
 {
     struct lw_jsonout o = {.file = stdout};

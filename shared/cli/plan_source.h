@@ -27,7 +27,7 @@ enum { LW_PLAN_SOURCE_OPTIONS = 64, LW_PLAN_SOURCE_OWN = 48 };
 struct lw_plan_source {
     const char *workload_file, *cluster_file, *strategy_file; /* as given; NULL = not */
     /* Set before begin by commands that take models by name: makes the workload of one for a
-     * device; LW_ENO = there is no model of that name. NULL = -w names a file. */
+     * device; LW_ENO = no model has that name. NULL = -w names a file. */
     enum lw_status (*make_model)(const char *name, const struct lw_strategy *strategy,
                                  const struct lw_device *device, struct lw_workload *w,
                                  struct lw_err *err);

@@ -49,7 +49,7 @@ static bool in_range(struct lw_json *j, int64_t v, int64_t least, int64_t most)
     return false;
 }
 
-/* "1234.567" ns -> 1234567 ps; false when it is no such decimal or beyond int64. */
+/* "1234.567" ns -> 1234567 ps; false if the text has another form or exceeds int64. */
 static bool parse_ns(const char *p, size_t len, lw_ps *out)
 {
     const char *end = p + len;

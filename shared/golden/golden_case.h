@@ -72,7 +72,7 @@ enum lw_status lw_golden_expect_cell(const struct lw_golden_case *c, const char 
                                      struct lw_text *ours, struct lw_err *err);
 enum lw_status lw_golden_expect_number(const struct lw_golden_case *c, const char *title, int64_t v,
                                        struct lw_err *err);
-/* A cell's text; LW_EFORMAT when there is no such column. */
+/* A cell's text; LW_EFORMAT if the table has no such column. */
 enum lw_status lw_golden_cell(const struct lw_golden_case *c, const char *title, const char **text,
                               struct lw_err *err);
 /* Whole numbers separated by ';'. */

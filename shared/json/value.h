@@ -22,7 +22,7 @@ struct lw_value {
 enum lw_status lw_value_read(struct lw_json *j, struct lw_arena *arena, struct lw_value *out,
                              struct lw_err *err);
 
-/* A field of an object; NULL when it is absent or v is no object. */
+/* A field of an object; NULL if it is absent or v is not an object. */
 const struct lw_value *lw_value_get(const struct lw_value *v, const char *key);
 
 /* A text that grows. Additions after a failed allocation do nothing; `failed` tells. Zeroed = "".

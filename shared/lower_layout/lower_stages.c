@@ -2,9 +2,9 @@
  * each part's own workload.
  *
  * A part's workload has the modules of its stage, the parameters that live there and the buffers
- * that belong to them; ready times count from the start of the part's backward. A parameter tied
- * to one of another plan stage is a copy with a gradient of its own; one tied to a parameter
- * that the same stage holds elsewhere is no parameter of this part. Stages without modules are
+ * that belong to them; ready times count from the start of the part's backward. A parameter tied to
+ * one of another plan stage is a copy with a gradient of its own; one tied to a parameter that the
+ * same stage holds elsewhere is not a parameter of this part. Stages without modules are
  * refused. */
 #include <string.h>
 

@@ -23,7 +23,7 @@ lw_ps lw_ps_from_seconds(double s);   /* rounds half up; saturates at INT64_MAX 
 lw_ps lw_transfer_ps(int64_t bytes, double bytes_per_s);
 
 /* "25MiB", "1.5GB", "1024" -> bytes. KiB MiB GiB TiB = 2^n, KB MB GB TB = 10^n, bare = bytes.
- * LW_EINVAL names the text when it is no size, negative, or beyond int64. */
+ * LW_EINVAL names the text when it is not a size, negative, or beyond int64. */
 enum lw_status lw_parse_size(const char *text, int64_t *bytes, struct lw_err *err);
 
 /* "250us", "1.5ms", "3s", "40ns", "7ps" -> picoseconds; a bare number is refused. */

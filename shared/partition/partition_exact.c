@@ -7,10 +7,10 @@
  *
  * Two probes:
  *   - without transfer and memory limit, each stage takes as many items as fit (binary search on
- * the prefix sums): O(k log n) a probe. An exchange argument shows that a later cut never hurts (A.
- * Pinar, C. Aykanat, "Fast optimal load balancing algorithms for 1D partitioning", JPDC 2004,
- * section 3);
- *   - with a transfer a later cut can be dearer, and with a limit that differs by stage an item can
+ *     the prefix sums): O(k log n) a probe. An exchange argument shows that a later cut is never
+ *     worse (A. Pinar, C. Aykanat, "Fast optimal load balancing algorithms for 1D partitioning",
+ *     JPDC 2004, section 3);
+ *   - with a transfer a later cut can cost more, and with a limit that differs by stage an item can
  *     fit one stage and not the one before it. So the probe computes, from the last stage back, the
  *     set of places from where the remaining stages can cover the rest: place a works for stage s
  *     when some b in the next set has prefix[b] + x(b) <= B + prefix[a] - x(a) and fits in memory.

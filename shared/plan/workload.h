@@ -19,7 +19,7 @@ struct lw_sparse;
  * Time axes: modules run forward in their order and backward in the reverse order; their backward
  * windows tile the backward, so module m's window begins at the sum of (backward_input +
  * backward_weight) of all modules after it. A gradient's ready_ps counts from the start of the
- * backward. Gaps (host) lie between the phases and are no part of any module. */
+ * backward. Gaps (host) lie between the phases and belong to no module. */
 
 /* How tensor parallelism splits weights. BLOCK, of modules only: column layers with row layers
  * after them, as a transformer block; its parameters say which is which. */
