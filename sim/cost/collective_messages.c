@@ -7,7 +7,7 @@
  *   hierarchical  the ring inside each node with n/m pieces at a time, then the ring between nodes
  *                 among members of equal place, and back
  *   direct        step by step the next member: all of its own node first, then node after node,
- *                 each time another place; nobody waits (all messages are posted at once)
+ *                 each time another place; no member waits (all messages are posted at once)
  *   pairwise      the same order, and each step waits for its messages (MPI's pairwise exchange)
  *   one-shot      direct with the whole buffer, added up by everyone
  *   tree          sim/cost/tree_messages.c: half of the pieces in each tree, even and odd steps by

@@ -155,7 +155,7 @@ enum lw_status sim_deadlock(struct sim_engine *e)
         w.rank++;
     while (waits(e, w.rank)[w.unit] == SIM_DONE)
         w.unit++;
-    /* Brent's cycle search: mark stays behind at growing distances until w meets it. */
+    /* Brent's cycle search: mark is set to w at growing distances until w meets it again. */
     mark = (struct where){-1, -1};
     for (; steps < LIMIT; steps++) {
         if (steps == power) {

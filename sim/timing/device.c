@@ -81,7 +81,7 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
     return t;
 }
 
-/* Raise the level to an equal part of what those who want no more leave, until nobody else is
+/* Raise the level to an equal part of what those who want no more leave, until no other is
  * satisfied by it: at most n + 1 rounds. */
 struct sim_core sim_core_split(const int64_t *wants, int32_t n, int64_t more, int32_t n_more,
                                bool computing)

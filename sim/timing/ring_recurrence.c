@@ -1,5 +1,6 @@
-/* The recurrence of a ring whose links nobody else uses. With t[s][r] = when member r's message s
- * has left, t[0][r] = its entry, c_r and L_r the time on its link and the latency after it:
+/* The recurrence of a ring whose links no other communicator uses. With t[s][r] = when member r's
+ * message s has left, t[0][r] = its entry, c_r and L_r the time on its link and the latency after
+ * it:
  *
  *     t[1][r] = t[0][r] + c_r
  *     t[s][r] = max(t[s-1][r], t[s-1][r-1] + L_{r-1}) + c_r

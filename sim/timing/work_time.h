@@ -6,10 +6,10 @@
 #include "shared/cluster/cluster.h"
 #include "shared/plan/plan.h"
 
-/* Time alone, at full rate, of an op that is no communication; bytes: its payload as the rank
- * sees it. An op with work of its own has that; the rest is timed by the cluster: by its table
- * for the kind of work where it has one, else copies by the copy rate, compute of known FLOPs or
- * bytes by the roofline; launches by the launch time. */
+/* Time alone, at full rate, of an op that is not a communication; bytes: its payload as the rank
+ * sees it. An op with work of its own has that; the rest is timed by the cluster: by its table for
+ * the kind of work where it has one, else copies by the copy rate, compute of known FLOPs or bytes
+ * by the roofline; launches by the launch time. */
 struct sim_work {
     lw_ps time;
     const char *by;     /* "the plan", "its table", or the name of the figure in a cluster file */
