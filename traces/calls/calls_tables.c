@@ -1,10 +1,10 @@
 /* Measured collectives out of recorded calls.
  *
- * Members of a communicator issue the same collectives in the same order, so the k-th collective
- * of one member is the k-th of every other. A member's span begins when its own stream reaches
- * the collective and includes the wait for the last member; the last member waits for nobody.
- * The shortest span of all recorded members is therefore the time of the collective, and an
- * upper bound of it where not all members were recorded. */
+ * Members of a communicator issue the same collectives in the same order, so the k-th collective of
+ * one member is the k-th of every other. A member's span begins when its own stream reaches the
+ * collective and includes the wait for the last member; the last member does not wait. The shortest
+ * span of all recorded members is therefore the time of the collective, and an upper bound of it
+ * where not all members were recorded. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static void join(struct collected *k)
 {
     int64_t n = 0;
 
-    if (k->n == 0) /* there is no array */
+    if (k->n == 0) /* the array is empty */
         return;
     qsort(k->all, (size_t)k->n, sizeof *k->all, by_collective);
     for (int64_t i = 0; i < k->n; i++) {

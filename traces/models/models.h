@@ -64,7 +64,7 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t expert_ranks;   /* ranks that share the experts and that times are for; 0 = 1 */
     bool expert_whole;      /* a tensor group shares experts, and does not split each */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
-    lw_ps host_op_ps; /* host time per launched kernel: a module is no faster; 0 = not counted */
+    lw_ps host_op_ps; /* host time per launched kernel: a lower bound of a module; 0: none */
     bool host_waits;  /* each launch waits for the previous kernel: host and device times add up */
     lw_ps host_collective_ps; /* the same per collective of the tensor group, beside */
     lw_ps collective_ps;      /* the device's time of such a collective, which a plan adds to the
@@ -117,7 +117,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
                                   struct lw_err *err);
 
 /* The model of that name at its usual sizes, with the shapes that a rank of the strategy has.
- * LW_ENO: there is no model of that name; other errors as traces_model_build. */
+ * LW_ENO: no model has that name; other errors as traces_model_build. */
 enum lw_status traces_model_for(const char *name, const struct lw_strategy *strategy,
                                 const struct lw_device *device, struct lw_workload *w,
                                 struct lw_err *err);

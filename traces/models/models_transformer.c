@@ -581,7 +581,7 @@ enum lw_status transformer_finish(struct transformer *t, const struct traces_mod
                         "kept activations: Korthikanti et al., arXiv 2205.05198, section 4.1, "
                         "without sequence parallelism");
     snprintf(producer, sizeof producer, "lapwing model %s", m->name);
-    t->b.w.sample_tokens = m->defaults.seq > 0 ? t->seq : 0; /* patches of an image are no tokens */
+    t->b.w.sample_tokens = m->defaults.seq > 0 ? t->seq : 0; /* patches are not tokens */
     t->b.w.attention_flops = t->attention_flops / t->batch / (t->causal ? 2 : 1);
     return traces_builder_finish(&t->b, producer, w, err);
 }

@@ -98,7 +98,7 @@ bool llama_has_experts(const struct traces_model_shape *s, int64_t block);
 /* Ends a block: with full recomputation it keeps its input alone. Two sums over the tensor group in
  * each direction, one after each half (Shoeybi et al., arXiv 1909.08053, section 3). */
 void transformer_end_block(struct transformer *t);
-/* Ends what is no block: recomputation does not touch it. */
+/* Ends what is not a block: recomputation does not touch it. */
 void transformer_end_plain(struct transformer *t, enum lw_tp_split split, int64_t tp_forward_bytes,
                            int64_t tp_backward_bytes, int64_t output_bytes);
 

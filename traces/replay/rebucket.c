@@ -1,12 +1,12 @@
-/* Buckets anew. The gradients of a step in the order in which they were accumulated, closed by
- * the policy's own rules (shared/bucket/bucket.h), replace the all-reduces that were launched
- * while gradients were accumulated; both must hold the same bytes, else this is no plain
- * DistributedDataParallel. A new bucket is launched when its last gradient is accumulated, and
- * no bucket before an earlier one. What waited for a recorded bucket waits for the new ones that
- * hold its gradients; a host thread waits for a new bucket before it copies the first of its
- * gradients out. A recorded bucket that holds just the gradients of a new one stays as recorded.
- * On a device the host's time in the recorded launches stays where it was, and new launches take
- * none; launches of collectives of the host move with the buckets. */
+/* Buckets anew. The gradients of a step in the order in which they were accumulated, closed by the
+ * policy's own rules (shared/bucket/bucket.h), replace the all-reduces that were launched while
+ * gradients were accumulated; both must hold the same bytes, else this is not a plain
+ * DistributedDataParallel. A new bucket is launched when its last gradient is accumulated, and no
+ * bucket before an earlier one. What waited for a recorded bucket waits for the new ones that hold
+ * its gradients; a host thread waits for a new bucket before it copies the first of its gradients
+ * out. A recorded bucket that holds just the gradients of a new one stays as recorded. On a device
+ * the host's time in the recorded launches stays where it was, and new launches take none; launches
+ * of collectives of the host move with the buckets. */
 #include "traces/replay/rebucket.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@
  * ops, the latest end of their ranges on the host. E_(-1) is the start of the first step's range on
  * the host. Device ops that were launched before the first step end none. The period of step k is
  * E_k - E_(k-1). The first period of a recording with device ops begins on the host and ends on the
- * device, so it is measured only where there is no other. */
+ * device, so it is measured only if no other figure exists. */
 enum traces_replay_basis {
     TRACES_DEVICE_PERIOD, /* two steps or more */
     TRACES_DEVICE_SPAN,   /* one step */
@@ -33,7 +33,7 @@ enum lw_status traces_replay_periods(const struct traces_replay *r, const struct
                                      int32_t rank, lw_ps *periods, struct lw_err *err);
 /* Of two undivided passes of one plan whose device ops take other times: each op of the host ends
  * at the same time in both, and in each measured step of both the device of every rank has a moment
- * without work. The device then never falls further behind, and the host alone sets the period. */
+ * without work. The device's delay then never grows, and the host alone sets the period. */
 enum lw_status traces_replay_host_bound(const struct traces_replay *r, const struct lw_timeline *a,
                                         const struct lw_timeline *b, bool *out, struct lw_err *err);
 /* Predicted range of a step on the host, of a pass that is not divided yet: of rank, or (-1) of the

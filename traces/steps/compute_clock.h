@@ -37,7 +37,7 @@ enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_o
                                  struct traces_axis *out, struct lw_err *err);
 
 /* When work launched from host moment ns on starts; when all launched before it has ended. The same
- * moment where there is no device; INT64_MAX / INT64_MIN where there is no such work. */
+ * moment without a device; INT64_MAX / INT64_MIN without such work. */
 int64_t traces_axis_start(const struct traces_axis *a, int64_t ns);
 int64_t traces_axis_end(const struct traces_axis *a, int64_t ns);
 /* Length of [from, to) without the excluded stretches. */

@@ -1,6 +1,6 @@
 /* Matching collectives over ranks by order: members of a process group issue the same collectives
  * in the same order (NCCL and gloo demand it), so the k-th of each are one. All end together but
- * for the clock; the member that came last waited for nobody, so the shortest duration is the
+ * for the clock; the member that entered last did not wait, so the shortest duration is the
  * transfer. Ranks whose counts or kinds differ are not matched, and the reason is kept. Clocks:
  * base times are added, nothing is corrected; how far the ends of collectives are apart says how
  * good that is. */

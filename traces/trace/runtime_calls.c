@@ -6,13 +6,16 @@
  * ProcessGroupNCCL.cpp: before a collective the communication stream waits for an event on the
  * current one; Work.wait makes the current stream wait for the collective's end event):
  *   - a stream wait before a launch of communication, inside the host's range of that collective:
- * the communication stream waits for the one that the thread launched on before;
- *   - one after the launch in that range is for callbacks and holds nothing of this file up;
+ *     the communication stream waits for the one that the thread launched on before;
+ *   - one after the launch in that range is for callbacks and delays nothing of this file;
  *   - any other: the stream of the thread's launch before or after waits for the oldest collective
- *     that was launched for its work and that nobody waited for yet; without one it stays unknown;
+ *     that was launched for its work and for which no call has waited yet; without one it stays
+ *     unknown;
  *   - an event's or stream's synchronisation: the stream of the thread's last launch, an event up
- * to the last record on the thread. No device time is read here: only order and names. Not seen:
- * waits by polling (EventQuery), implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
+ *     to the last record on the thread.
+ *
+ * Device times are not used, only order and names. Not seen: waits by polling (EventQuery),
+ * implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
 #include "traces/trace/runtime_calls.h"
 #include "traces/trace/comm_facts.h"
 #include "shared/numbers/order.h"
@@ -306,8 +309,8 @@ static void set_wait(struct traces_call *c, int32_t on_stream, int64_t upto)
     c->source = TRACES_WAIT_INFERRED;
 }
 
-/* The oldest collective before call i that was launched for work of one of two streams and that
- * nobody waited for; it now is waited for. -1 = none. */
+/* The oldest collective before call i that was launched for work of one of two streams and that no
+ * call has waited for; it now is waited for. -1 = none. */
 static int64_t take_collective(struct builder *b, int64_t i, int32_t one, int32_t other)
 {
     const struct traces_calls *out = b->out;
@@ -406,8 +409,8 @@ static void infer(struct builder *b, int64_t i)
     }
 }
 
-/* Where the recorder wrote cuda_sync rows, what they do not tell is no wait for work of this file.
- */
+/* Where the recorder wrote cuda_sync rows, a call without such a row does not wait for work of this
+ * file. */
 static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_arena *scratch,
                                 struct lw_err *err)
 {

@@ -26,7 +26,7 @@ enum traces_call_kind {
 
 /* Who told what a wait is for. */
 enum traces_wait_source {
-    TRACES_WAIT_UNKNOWN,  /* nobody: it waits for nothing that could be found */
+    TRACES_WAIT_UNKNOWN,  /* it waits for nothing that could be found */
     TRACES_WAIT_RECORDED, /* a cuda_sync row */
     TRACES_WAIT_INFERRED, /* the order of calls */
 };

@@ -2,12 +2,11 @@
  *
  * A collective waits inside for its last member, so one rank's time is an upper bound of the
  * transfer. With traces of all ranks the k-th collectives of each kind belong together (one
- * communicator runs in one order); the member that came last waited for nobody, so the shortest
- * time over ranks is taken. Per size the smallest of all samples is the row, their interquartile
- * range its spread. Gloo runs several at a time: those that overlapped another count as two in
- * flight. A trace does not tell which links were used, nor nodes. One link of the bandwidth and
- * latency that the all-reduces show stands for them, so that plans with other collectives can be
- * priced. */
+ * communicator runs in one order); the member that entered last did not wait, so the shortest time
+ * over ranks is taken. Per size the smallest of all samples is the row, their interquartile range
+ * its spread. Gloo runs several at a time: those that overlapped another count as two in flight. A
+ * trace does not tell which links were used, nor nodes. One link of the bandwidth and latency that
+ * the all-reduces show stands for them, so that plans with other collectives can be priced. */
 #include "traces/workload/to_cluster.h"
 
 #include <math.h>
