@@ -65,8 +65,8 @@ static bool find_cluster(struct session *s)
         snprintf(s->why, sizeof s->why, "'%s' is not the cluster of the run: its figures differ",
                  name);
     else
-        snprintf(s->why, sizeof s->why, "the figures of cluster '%s' are not those of the run any "
-                                        "more; name its cluster file with -c", name);
+        snprintf(s->why, sizeof s->why, "the figures of cluster '%s' differ from those of the run; "
+                                        "name the run's cluster file with -c", name);
     return s->cluster_file != NULL;
 }
 

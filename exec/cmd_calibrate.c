@@ -139,7 +139,7 @@ int cmd_calibrate(int argc, char **argv)
         {"max-bytes", 0, LW_OPT_SIZE, &r.options.max_bytes, "BYTES",
          "largest message, 16MiB to 1GiB (256MiB)"},
         {"max-side", 0, LW_OPT_INT, &r.max_side, "N",
-         "rows of the largest matrix product (1024; a GPU wants more)", 32, 8192},
+         "rows of the largest matrix product (1024; use more for a GPU)", 32, 8192},
         {"link-rate", 0, LW_OPT_SIZE, &r.link_rate, "BYTES",
          "pace links to this many bytes per second, as exec --link-rate does"},
         {"link-latency", 0, LW_OPT_TIME, &r.link_latency, "TIME", "of a paced link (0)"},

@@ -16,8 +16,8 @@ static void list_commands(void)
 {
     puts("usage: lapwing COMMAND [options]\n");
     lw_put_wrapped(stdout, "Lapwing computes the schedule of a distributed training step once, "
-                           "predicts it, runs the very same plan, and says how far apart the two "
-                           "are.", 0, 80);
+                           "predicts it, runs the same plan, and shows the difference of the "
+                           "two.", 0, 80);
     putchar('\n');
     for (const struct lw_command *c = lw_commands; c->name; c++)
         lw_put_wrapped(stdout, c->about, printf("  %-10s ", c->name), LW_TEXT_COLUMNS);

@@ -23,7 +23,7 @@ static enum lw_status load_replay(struct lw_prediction *s, struct lw_err *err)
 
     if (p->workload_file || p->strategy_file)
         return lw_fail(err, LW_EUSAGE,
-                       "a replay takes its plan from the traces: %s does not go with "
+                       "a replay takes its plan from the traces: %s cannot be combined with "
                        "--replay",
                        p->workload_file ? "-w" : "-s");
     LW_TRY(sim_replay_buckets(&s->replay, p, err));

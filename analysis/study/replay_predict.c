@@ -21,8 +21,8 @@ enum lw_status sim_replay_buckets(struct sim_replay *r, const struct lw_plan_sou
             ok |= strcmp(given->names[i], allowed[k]) == 0;
         if (!ok)
             return lw_fail(err, LW_EUSAGE,
-                           "a replay takes its plan from the traces: --%s does not "
-                           "go with --replay",
+                           "a replay takes its plan from the traces: --%s cannot be combined with "
+                           "--replay",
                            given->names[i]);
     }
     r->other_buckets = given->n_given > 0;

@@ -42,9 +42,9 @@ static enum lw_status ask_network(struct sim_whatif *w, const struct traces_repl
 
     if (op->bytes < 0)
         return lw_fail(err, LW_EINVAL,
-                       "-c: the traces do not tell the size of '%.80s': another "
-                       "network can be asked about collectives of known size (torch 2.2 and later "
-                       "record it)",
+                       "-c: the traces do not contain the size of '%.80s': only collectives of "
+                       "known size can be timed on another network (torch 2.2 and later record "
+                       "sizes)",
                        op->name);
     q.n_nodes = (n + w->net.devices_per_node - 1) / w->net.devices_per_node;
     LW_TRY(lw_sim_cost_explain(&w->net, &q, &answer, err));
@@ -82,7 +82,7 @@ static enum lw_status time_comm(struct sim_whatif *w, const struct traces_replay
         return LW_OK;
     }
     if (op->group_size < 0)
-        return lw_fail(err, LW_EINVAL, "the traces do not tell how many ranks '%.80s' has",
+        return lw_fail(err, LW_EINVAL, "the traces do not contain the number of ranks of '%.80s'",
                        op->name);
     w->n_comm++;
     return w->network ? ask_network(w, op, size, time, err) : scale(op, size, time, err);
@@ -191,17 +191,17 @@ static enum lw_status find_recorded(struct sim_whatif *w, struct lw_err *err)
 static enum lw_status check(const struct sim_whatif *w, struct lw_err *err)
 {
     if (w->ranks > 0 && w->world < 0)
-        return lw_fail(err, LW_EINVAL, "--ranks: the traces do not tell how many ranks ran");
+        return lw_fail(err, LW_EINVAL, "--ranks: the traces do not contain the number of ranks");
     if (w->from_device && !w->device)
         return lw_fail(err, LW_EUSAGE,
-                       "--from-device says what was recorded on; --device says what "
-                       "to ask about");
+                       "--from-device names the recorded device, and needs --device, which names "
+                       "the device to predict");
     if (w->as_recorded && !w->network)
-        return lw_fail(err, LW_EUSAGE, "--as-recorded takes the network of a cluster with another "
-                                       "device: give a cluster (-c NAME)");
+        return lw_fail(err, LW_EUSAGE, "--as-recorded uses the network of a cluster with another "
+                                       "device: give that cluster (-c NAME)");
     if (w->as_recorded && w->device)
-        return lw_fail(err, LW_EUSAGE, "--device times the kernels anew, --as-recorded keeps their "
-                                       "times: give one of them");
+        return lw_fail(err, LW_EUSAGE, "--device computes new times of the kernels, --as-recorded "
+                                       "keeps the recorded ones: give only one of them");
     return LW_OK;
 }
 
@@ -214,8 +214,8 @@ static enum lw_status check_kind(const struct sim_whatif *w, struct lw_err *err)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,
                    "the kernels are of device '%s', cluster '%s' has '%s': --device %s times them "
-                   "for that device; --as-recorded keeps them and takes the cluster's network "
-                   "alone; or record on that device",
+                   "for that device; --as-recorded keeps them and uses only the cluster's network; "
+                   "or record on that device",
                    kind, w->net.name, w->net.device.kind, w->network);
 }
 

@@ -429,8 +429,9 @@ static enum lw_status read_cluster(struct here *h, struct lw_err *err)
     LW_TRY(lw_cluster_find(h->o->cluster_file, &h->cluster, err));
     if (h->cluster.calibrated)
         return LW_OK;
-    return lw_fail(err, LW_EINVAL, "-c %s: '%s' is not calibrated; --here wants what `lapwing "
-                                   "calibrate -o FILE` wrote, or no -c", h->o->cluster_file,
+    return lw_fail(err, LW_EINVAL, "-c %s: '%s' is not calibrated; --here needs a file that "
+                                   "`lapwing calibrate -o FILE` wrote, or no "
+                                   "-c", h->o->cluster_file,
                    h->cluster.name);
 }
 

@@ -330,7 +330,8 @@ static enum lw_status receive(struct exec_group *g, int32_t i, const struct exec
     if (!exec_counter_wait(&b->posted, ++b->n_received, INT64_MAX, g->stop))
         return stopped(err);
     if (p->bytes != bytes)
-        return lw_fail(err, LW_EFAILED, "member %d sent %lld bytes, member %d wants %lld", m->peer,
+        return lw_fail(err, LW_EFAILED, "member %d sent %lld bytes, member %d expects "
+                                        "%lld", m->peer,
                        (long long)p->bytes, i, (long long)bytes);
     if (bytes > 0) /* an empty message has no memory */
         memcpy(m->mem, p->mem, (size_t)bytes);

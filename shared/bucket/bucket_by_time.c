@@ -52,8 +52,8 @@ static enum lw_status check_cost(const struct lw_bucket_task *t, const struct lw
     for (int i = m->forward ? 1 : 0; i < (m->forward ? 3 : 1); i++) {
         q.op = ops[i].op;
         if (m->cost->time(m->cost->ctx, &q) < 0)
-            return lw_fail(err, LW_ENOTSUP, "--bucket-policy %s: the cluster cannot tell what "
-                                            "%s of %" PRId64 " bytes over %d ranks on %d nodes "
+            return lw_fail(err, LW_ENOTSUP, "--bucket-policy %s: the cluster gives no time for %s "
+                                            "of %" PRId64 " bytes over %d ranks on %d nodes "
                                             "costs (see 'lapwing cost'); calibrate it or name "
                                             "another (-c)", policy, ops[i].words, q.bytes,
                            q.n_ranks, q.n_nodes);

@@ -188,7 +188,7 @@ static enum lw_status refuse_other_kind(const struct lw_plan_source *s, const st
                        t->what, t->name, t->device, c->name, c->device.kind);
     return lw_fail(err, LW_EINVAL,
                    "%s '%s' is timed for device '%s', cluster '%s' has '%s': %s--as-recorded keeps "
-                   "its times and takes the cluster's network alone; or make %sit for that device",
+                   "its times and uses only the cluster's network; or make %sit for that device",
                    t->what, t->name, t->device, c->name, c->device.kind,
                    device_hint(s, t, hint, sizeof hint),
                    t->w ? "or record " : "");
@@ -215,15 +215,15 @@ static enum lw_status fit_device(struct lw_plan_source *s, struct lw_workload *w
     struct timed t = timed_of(w, p);
 
     if (s->from_device && !s->device)
-        return lw_fail(err, LW_EUSAGE, "--from-device says what the %s is timed for; --device "
-                                       "says what to time it for", t.what);
+        return lw_fail(err, LW_EUSAGE, "--from-device names the device that the %s is timed for, "
+                                       "and needs --device, which names the new one", t.what);
     if (s->device && s->as_recorded)
-        return lw_fail(err, LW_EUSAGE, "--device times the %s anew, --as-recorded keeps its "
-                                       "times: give one of them", t.what);
+        return lw_fail(err, LW_EUSAGE, "--device computes new times of the %s, --as-recorded keeps "
+                                       "its times: give only one of them", t.what);
     bool compared = s->cluster_file || s->predicts;
     if (s->as_recorded && !compared)
-        return lw_fail(err, LW_EUSAGE, "--as-recorded takes the network of a cluster with another "
-                                       "device: give a cluster (-c NAME)");
+        return lw_fail(err, LW_EUSAGE, "--as-recorded uses the network of a cluster with another "
+                                       "device: give that cluster (-c NAME)");
     if (s->device)
         LW_TRY(retime(s, &t, err));
     t = timed_of(w, p);

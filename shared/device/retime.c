@@ -188,7 +188,7 @@ static enum lw_status find_ratios(const struct lw_workload *w, const struct figu
         *n_shaped += out[i].shaped;
         if (out[i].rest[0] <= 0 && m->forward_ps + lw_module_backward(m) > 0)
             return lw_fail(err, LW_ENOTSUP,
-                           "module %d '%s' says neither FLOPs nor bytes: it cannot be timed for "
+                           "module %d '%s' gives neither FLOPs nor bytes: it cannot be timed for "
                            "device '%s'; make or record the workload for that device", i, m->name,
                            kind);
     }
@@ -391,7 +391,7 @@ static enum lw_status find_work_ratios(const struct lw_plan *p, const struct fig
             of_work[op->work] = work_ratio(p, op, of, from, to);
         if (op->work < 0 || of_work[op->work] <= 0)
             return lw_fail(err, LW_ENOTSUP,
-                           "%s says neither FLOPs nor bytes: it cannot be timed for device '%s'; "
+                           "%s gives neither FLOPs nor bytes: it cannot be timed for device '%s'; "
                            "make the plan again from a workload for that device",
                            lw_plan_op_text(p, i, text), kind);
     }

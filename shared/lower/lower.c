@@ -39,15 +39,16 @@ static enum lw_status refuse_without_tensor(const struct lw_strategy *s, struct 
         return lw_fail(err, LW_EINVAL, "--scatter-gather on needs --tp and --pp of at least 2");
     if ((s->scatter_gather || s->sequence_parallel || s->tp_overlap != LW_TP_OVERLAP_OFF ||
          s->cp > 1) && s->compat == LW_COMPAT_COLOSSALAI)
-        return lw_fail(err, LW_EINVAL, "--compat colossalai does not go with --%s", s->cp > 1 ? "cp"
+        return lw_fail(err, LW_EINVAL, "--compat colossalai cannot be combined with "
+                                       "--%s", s->cp > 1 ? "cp"
                        : s->scatter_gather ? "scatter-gather"
                        : s->sequence_parallel ? "sequence-parallel" : "tp-overlap");
     if (s->cp_comm == LW_CP_P2P && s->cp == 1)
         return lw_fail(err, LW_EINVAL, "--cp-comm-type p2p needs --cp of at least 2");
     if (s->cp_comm == LW_CP_P2P && s->tp_overlap != LW_TP_OVERLAP_OFF)
         return lw_fail(err, LW_ENOTSUP,
-                       "--cp-comm-type p2p does not go with --tp-overlap: the pieces of a module "
-                       "are not planned around its attention; choose --tp-overlap off or "
+                       "--cp-comm-type p2p cannot be combined with --tp-overlap: the pieces of a "
+                       "module are not planned around its attention; choose --tp-overlap off or "
                        "--cp-comm-type all-gather");
     if (s->recompute_layers > 0 && s->recompute != LW_RECOMPUTE_FULL)
         return lw_fail(err, LW_EINVAL, "--recompute-layers %lld is for --recompute full",
@@ -154,7 +155,7 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
                        lw_shard_policy_name(s->shard_policy),
                        lw_bucket_policy_name(s->bucket_policy));
     if (s->ep > 1 || s->find_unused)
-        return lw_fail(err, LW_ENOTSUP, "--zero-group does not go with %s",
+        return lw_fail(err, LW_ENOTSUP, "--zero-group cannot be combined with %s",
                        s->ep > 1 ? "--ep of more than 1" : "--find-unused");
     return LW_OK;
 }
@@ -269,8 +270,9 @@ static enum lw_status check_recompute(const struct lw_workload *w, const struct 
     for (int32_t m = 0; m < w->n_modules; m++)
         if (w->modules[m].selective_ps > 0 || w->modules[m].kept_bytes[LW_RECOMPUTE_SELECTIVE] >= 0)
             return LW_OK;
-    return lw_fail(err, LW_EINVAL, "--recompute selective: workload '%s' does not say what of a "
-                                   "module's forward it does again (selective_ns); full does all",
+    return lw_fail(err, LW_EINVAL, "--recompute selective: workload '%s' does not give the time "
+                                   "that it repeats of a module's forward (selective_ns); full "
+                                   "repeats all of it",
                    w->name);
 }
 

@@ -331,10 +331,10 @@ static void note_memory(const struct lw_lowering *l)
         kept = kept && l->parts[q].work.tells_kept;
     lw_builder_note(l->b, "memory: parameters, gradients, buckets; %s; %s",
                     l->w->optimizer == LW_OPTIMIZER_UNKNOWN
-                        ? "no optimizer state, since the workload does not tell its optimizer"
+                        ? "no optimizer state, since the workload does not name its optimizer"
                         : lw_optimizer_name((int)l->w->optimizer),
                     kept ? "activations from the forward to the end of its backward"
-                         : "no activations, since the workload does not tell what modules keep");
+                         : "no activations, since the workload does not give what modules keep");
 }
 
 void lw_lower_notes(const struct lw_lowering *l)

@@ -278,9 +278,8 @@ static enum lw_status check_boundaries(struct lw_lowering *l, struct lw_err *err
         int32_t m = l->parts[q].first_module + l->parts[q].w->n_modules - 1;
         if (l->w->modules[m].output_bytes < 0)
             return lw_fail(err, LW_EINVAL,
-                           "--pp %d: module %d '%s' ends a stage, and workload '%s' "
-                           "does not say how many bytes it passes on "
-                           "(output_bytes)",
+                           "--pp %d: module %d '%s' ends a stage, and workload '%s' does not give "
+                           "the bytes that it passes on (output_bytes)",
                            l->pp, m, l->w->modules[m].name, l->w->name);
     }
     return LW_OK;

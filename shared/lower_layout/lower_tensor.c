@@ -180,7 +180,7 @@ static enum lw_status check_ring(const struct lw_lowering *l, const struct lw_wo
         if (given->attention_ps == 0 || given->attention_backward_ps == 0)
             return lw_fail(err, LW_EINVAL,
                            "--cp-comm-type p2p: module %d '%s' reads keys and values, but workload "
-                           "'%s' does not say when its attention runs (attention_ns, "
+                           "'%s' does not give the times of its attention (attention_ns, "
                            "attention_backward_ns): choose --cp-comm-type all-gather",
                            i, given->name, l->given->name);
         if (r.start < least_ps || r.backward_start < least_ps || rest < least_ps ||
@@ -211,8 +211,8 @@ static enum lw_status check_context(const struct lw_lowering *l, struct lw_err *
         any = any || w->modules[m].kv_bytes > 0;
     if (l->cp > 1 && !any)
         return lw_fail(err, LW_EINVAL,
-                       "--cp %d: no module of workload '%s' says how many bytes of keys "
-                       "and values its attention reads (kv_bytes)",
+                       "--cp %d: no module of workload '%s' gives the bytes of keys and values "
+                       "that its attention reads (kv_bytes)",
                        l->cp, w->name);
     if (l->cp > 1 && w->n_sparse > 0)
         return lw_fail(err, LW_ENOTSUP,
@@ -250,7 +250,7 @@ static enum lw_status check_experts(const struct lw_lowering *l, struct lw_err *
                        "deepspeed)",
                        l->ep, (long long)s->zero);
     if (s->compat != LW_COMPAT_NONE)
-        return lw_fail(err, LW_EINVAL, "--compat %s does not go with --ep",
+        return lw_fail(err, LW_EINVAL, "--compat %s cannot be combined with --ep",
                                        lw_compat_name(s->compat));
     return LW_OK;
 }

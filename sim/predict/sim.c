@@ -99,7 +99,7 @@ static void list_memory(const struct sim_engine *e, struct lw_sim_stats *s, cons
                 (p->ops[i].work >= 0 && p->works[p->ops[i].work].bytes > 0);
     figure(s, "memory_bytes_per_comm_byte", e->cluster->interference.memory_bytes_per_comm_byte,
            !e->terms.memory ? "the device's memory_bytes_per_s is not given"
-           : !known         ? "no op of the plan says how many bytes it moves"
+           : !known         ? "no op of the plan gives the bytes that it moves"
                             : messages);
 }
 
@@ -111,7 +111,7 @@ static const char *why_no_channels(const struct sim_engine *e)
         return "the device's n_sms is not given";
     return lw_figure_is_set(e->cluster->nccl.compute_capability)
                ? ""
-               : "only NCCL's cost model tells channels";
+               : "only NCCL's cost model gives channels";
 }
 
 static void list_pairs(const struct lw_cluster *c, struct lw_sim_stats *s, const char *why)

@@ -391,8 +391,8 @@ TEST(a_recording_on_a_cpu_gets_no_memory_of_this_machine)
 /* --as-recorded is about a comparison: where there is none it says so. */
 TEST(as_recorded_needs_a_cluster_to_compare)
 {
-    expect("plan -w h100.json --dp 2 --as-recorded", 2, "give a cluster (-c NAME)");
-    expect("exec -w h100.json --dp 2 --as-recorded --no-db", 2, "give a cluster (-c NAME)");
+    expect("plan -w h100.json --dp 2 --as-recorded", 2, "give that cluster (-c NAME)");
+    expect("exec -w h100.json --dp 2 --as-recorded --no-db", 2, "give that cluster (-c NAME)");
     expect("plan -w h100.json --dp 2 --as-recorded -c p4d", 0, "");
     expect("sim -w h100.json --dp 2 --as-recorded --no-db", 0, "cluster 'host with H100");
 }

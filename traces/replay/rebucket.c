@@ -89,7 +89,7 @@ static enum lw_status check_bytes(const struct rebucketer *b, const struct lw_st
     if (buckets != gradients)
         return lw_fail_at(b->err, LW_EFORMAT, b->s->file, 0,
                           "%s: its %lld all-reduces during backward hold %lld bytes, its gradients "
-                          "%lld: only the buckets of plain data parallelism can be cut anew",
+                          "%lld: only the buckets of plain data parallelism can be changed",
                           s->name, (long long)b->n_old, (long long)buckets, (long long)gradients);
     return LW_OK;
 }
@@ -309,6 +309,6 @@ enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bu
     if (p->n_buckets + p->n_kept == 0)
         return lw_fail_at(err, LW_EFORMAT, s->file, 0,
                           "no all-reduce was launched while gradients were accumulated: there are "
-                          "no buckets to cut anew");
+                          "no buckets to change");
     return LW_OK;
 }

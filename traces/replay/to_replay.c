@@ -234,7 +234,7 @@ static void add_notes(struct replay_maker *m)
     const struct traces_replay_rule *rule = m->choice->rule;
     if (rule && m->n_guessed > 0)
         lw_builder_note(m->b,
-                        "%lld collectives whose ranks the traces do not tell are taken as "
+                        "%lld collectives whose ranks the traces do not contain are taken as "
                         "collectives of all ranks",
                         (long long)m->n_guessed);
     for (int k = 0; rule && rule->note && rule->note(rule->ctx, k); k++)

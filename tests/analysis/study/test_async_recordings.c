@@ -155,8 +155,9 @@ TEST(periods_of_recordings_are_those_that_they_were_made_with)
 TEST(a_change_that_cannot_act_is_refused)
 {
     write_recording(&recordings[0]);
-    expect("sim --replay trace.json --bucket-cap 1MiB --no-db", 1, "there are no buckets to cut");
-    expect("sim --replay trace.json --ranks 4 --no-db", 1, "do not tell how many ranks ran");
+    expect("sim --replay trace.json --bucket-cap 1MiB --no-db", 1,
+           "there are no buckets to change");
+    expect("sim --replay trace.json --ranks 4 --no-db", 1, "do not contain the number of ranks");
 }
 
 TEST_GROUP(fixture_open, fixture_close)

@@ -102,7 +102,7 @@ TEST(another_network_is_asked_about_sizes_and_ranks)
     assert_int_equal(sim_whatif_open(&w, &rule, NULL), LW_OK);
     assert_int_equal(traces_replay_build(&s, 1, &(struct traces_replay_choice){.rule = &rule}, &r,
                                          &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "do not tell the size of '" ALL_REDUCE "'"));
+    assert_non_null(strstr(err.msg, "do not contain the size of '" ALL_REDUCE "'"));
     sim_whatif_close(&w);
     traces_source_free(&s);
 }
@@ -202,7 +202,7 @@ TEST(options_that_contradict_a_replay_are_refused)
     static const struct {
         const char *options, *says;
     } cases[] = {
-        {"--tp 2", "--tp does not go with --replay"},
+        {"--tp 2", "--tp cannot be combined with --replay"},
         {"--steps 3", "--steps: a replay has the steps of its traces"},
         {"--samples 5", "--samples goes with a plan: a replay has the steps of its traces"},
         {"--noise 0.01", "a replay has the recorded times, noise included"},
@@ -211,13 +211,13 @@ TEST(options_that_contradict_a_replay_are_refused)
         {"--start-skew 1ms", "a replay has the recorded times, noise included"},
         {"--detail chunk", "a replay has recorded transfers"},
         {"--buffered", "a replay has recorded transfers"},
-        {"--ranks 4", "--ranks: the traces do not tell how many ranks ran"},
+        {"--ranks 4", "--ranks: the traces do not contain the number of ranks"},
         {"--device dgx-h100", "recorded on 'X', which is not a known device"},
-        {"--from-device dgx-h100", "--from-device says what was recorded on"},
+        {"--from-device dgx-h100", "--from-device names the recorded device"},
         {"--kernel-classes /nowhere", "/nowhere"},
-        {"-c dgx-h100", "--as-recorded keeps them and takes the cluster's network alone"},
+        {"-c dgx-h100", "--as-recorded keeps them and uses only the cluster's network"},
         {"-c dgx-h100 --as-recorded", "-c: the traces hold no collective"},
-        {"--bucket-cap 1MiB", "no buckets to cut anew"},
+        {"--bucket-cap 1MiB", "no buckets to change"},
     };
 
     fixture_put(fixture_path("trace.json"), trace_text);
@@ -326,9 +326,9 @@ TEST(a_replay_that_misses_the_recording_answers_no_what_if)
 TEST(as_recorded_that_changes_nothing_is_wrong_usage)
 {
     fixture_put(fixture_path("bound.json"), bound_text);
-    expect("sim --replay bound.json --no-db --as-recorded", 2, "give a cluster (-c NAME)");
+    expect("sim --replay bound.json --no-db --as-recorded", 2, "give that cluster (-c NAME)");
     expect("sim --replay bound.json --no-db --as-recorded --device dgx-h100 -c dgx-h100", 2,
-           "give one of them");
+           "give only one of them");
 }
 
 static bool kineto_is_there(void)

@@ -199,7 +199,7 @@ TEST(workload_without_figures_is_refused_and_unchanged)
     tiny_init(&t);
     t.modules[1].forward_flops = -1;
     assert_int_equal(lw_workload_retime(&t.w, &slow, &fast, &err), LW_ENOTSUP);
-    assert_non_null(strstr(err.msg, "module 1 'b' says neither FLOPs nor bytes"));
+    assert_non_null(strstr(err.msg, "module 1 'b' gives neither FLOPs nor bytes"));
     assert_int_equal(t.modules[0].forward_ps, LW_PS_PER_US);
     assert_int_equal(lw_workload_retime(&t.w, &slow, &bare, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg, "'bare'"));

@@ -411,7 +411,8 @@ TEST(unsupported_option_is_refused_with_a_reason)
     struct lw_err err = {0};
     t.params[B_WEIGHT].sparse = true;
     assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_ENOTSUP);
-    assert_non_null(strstr(err.msg, "'b.weight' has a sparse gradient: the workload does not say"));
+    assert_non_null(strstr(err.msg,
+                           "'b.weight' has a sparse gradient: the workload does not give"));
 }
 
 TEST(the_same_input_gives_the_same_hash)

@@ -229,6 +229,6 @@ TEST(contradictory_options_are_refused)
     plan_refused(&w, "recompute-layers 1", "--recompute-layers 1 is for --recompute full");
     lw_workload_free(&w);
     w = model_build("mlp", (struct traces_model_shape){.layers = 2, .width = 4});
-    plan_refused(&w, "cp 2", "says how many bytes of keys and values");
+    plan_refused(&w, "cp 2", "gives the bytes of keys and values");
     lw_workload_free(&w);
 }

@@ -158,7 +158,7 @@ TEST(indivisible_parameter_is_refused_and_vocabulary_is_padded)
     expect_refusal(&t, &s, LW_EINVAL, "names no module that tensor parallelism splits");
     s.tp = 1;
     s.recompute = LW_RECOMPUTE_SELECTIVE;
-    expect_refusal(&t, &s, LW_EINVAL, "does not say what of a module's forward it does again");
+    expect_refusal(&t, &s, LW_EINVAL, "does not give the time that it repeats");
 }
 
 TEST(running_out_of_memory_leaves_nothing)

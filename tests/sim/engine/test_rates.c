@@ -191,7 +191,7 @@ TEST(memory_needs_known_bytes)
     w.c.device.memory_bytes_per_s = given(1e9);
     run_world(&w, lw_sim_options_default());
     assert_int_equal(end_of(&w, 0, k), 100 * us);
-    assert_non_null(strstr(term_of(&w, "memory_bytes_per_comm_byte")->why, "how many bytes"));
+    assert_non_null(strstr(term_of(&w, "memory_bytes_per_comm_byte")->why, "gives the bytes"));
     free_world(&w);
 }
 
