@@ -265,7 +265,7 @@ TEST(a_plan_of_another_device_is_refused)
                {"plan_h100.json -c p4d", 1,
                 "plan 'gpt2 dp2' is timed for device 'H100-SXM5-80GB', cluster 'p4d' has "
                 "'A100-SXM4-40GB': --device p4d times it by FLOPs and bytes; --as-recorded keeps "
-                "its times and takes the cluster's network alone; or make it for that device"});
+                "its times and uses only the cluster's network; or make it for that device"});
 }
 
 /* A plan that is timed for another device has the step of the plan of the re-timed workload, and
@@ -369,7 +369,7 @@ TEST(as_recorded_mixes_no_figures_of_two_devices)
             0,
             "\"mfu\": null",
             {"\"device_memory_bytes\": null", "of 'A100-SXM4-40GB': no figure of 'Tesla X'"}});
-    expect("sim -w h100.json -c p4d --as-recorded --device p4d --no-db", 2, "give one of them");
+    expect("sim -w h100.json -c p4d --as-recorded --device p4d --no-db", 2, "give only one of them");
 }
 
 /* The memory of the machine that predicts is not that of a CPU that recorded. */
@@ -471,7 +471,7 @@ TEST(an_unknown_device_is_named_by_from_device)
             "--device: unknown device 'Tesla X' of the workload; name a similar one with "
             "--from-device"},
            {"--device p4d --from-device dgx-h100 --dp 2 --no-db", 0, "step "},
-           {"--from-device dgx-h100 --dp 2 --no-db", 2, "--device says what to time it for"});
+           {"--from-device dgx-h100 --dp 2 --no-db", 2, "needs --device, which names the new one"});
 }
 
 /* The file's own device is the one of --device: its times are replaced all the same. */

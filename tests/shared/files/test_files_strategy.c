@@ -88,7 +88,7 @@ TEST(wrong_options_are_refused_by_place)
         {"{\"dp\":[]}", "at options.dp (byte 47): found an array, expected a string"},
         {"{\"launch-order\":\"none\"}",
          "at options.launch-order (byte 57): --launch-order: "
-         "unknown value 'none'; expected one of in-order, completion-order"},
+         "unknown value 'none'; expected one of in-order, completion-order, completion"},
         {"{\"zero\":4}", "--zero: found 4, expected a stage from 0 to 3"},
         {"[]", "at options (byte 41): found an array, expected an object"},
     };
