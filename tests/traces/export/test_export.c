@@ -61,14 +61,31 @@ static int64_t simulate(int32_t dp, int64_t cap, double bytes_per_s)
     return id;
 }
 
+/* What a test read back from the database, and its export. */
+static struct lw_plan stored_plan;
+static struct lw_timeline stored;
+static char *exported;
+
 static void forget(void)
 {
     lw_timeline_free(&timeline);
     lw_cluster_free(&cluster);
     lw_plan_free(&plan);
+    lw_timeline_free(&stored);
+    lw_plan_free(&stored_plan);
+    free(exported);
+    exported = NULL;
 }
 
-static void load(int64_t id, struct lw_plan *p, struct lw_timeline *t)
+static int close_runs(void **state)
+{
+    forget();
+    return fixture_close(state);
+}
+
+#define EXPORT_TEST(name) TEST_WITH(name, runs_open, close_runs)
+
+static void load(int64_t id)
 {
     struct lw_store *store;
     struct lw_arena arena = {0};
@@ -78,19 +95,18 @@ static void load(int64_t id, struct lw_plan *p, struct lw_timeline *t)
     snprintf(text, sizeof text, "%lld", (long long)id);
     ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
     ok(lw_store_find_run(store, text, &arena, &run, &err));
-    ok(lw_store_load_plan(store, &run, p, &err));
-    ok(lw_store_load_timeline(store, &run, t, &err));
+    ok(lw_store_load_plan(store, &run, &stored_plan, &err));
+    ok(lw_store_load_timeline(store, &run, &stored, &err));
     lw_store_close(store);
     lw_arena_free(&arena);
 }
 
-/* The exported text, with room after it for the JSON reader; to be freed. */
-static char *export_text(const struct lw_plan *p, const struct lw_timeline *t, int32_t rank,
-                         size_t *len)
+/* Its length; the text has room after it for the JSON reader. */
+static size_t export_text(int32_t rank)
 {
     const struct lw_export_note notes[] = {{"command", "lapwing sim \"x\""}};
-    struct lw_export e = {.timeline = t, .plan = p, .title = "predicted (run 1)", .rank = rank,
-                          .notes = notes, .n_notes = 1};
+    struct lw_export e = {.timeline = &stored, .plan = &stored_plan, .title = "predicted (run 1)",
+                          .rank = rank, .notes = notes, .n_notes = 1};
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
@@ -98,11 +114,11 @@ static char *export_text(const struct lw_plan *p, const struct lw_timeline *t, i
     assert_non_null(f);
     ok(lw_export_chrome(&e, f, &err));
     assert_int_equal(fclose(f), 0);
-    char *padded = calloc(n + LW_JSON_PADDING, 1);
-    memcpy(padded, text, n);
+    free(exported);
+    exported = calloc(n + LW_JSON_PADDING, 1);
+    memcpy(exported, text, n);
     free(text);
-    *len = n;
-    return padded;
+    return n;
 }
 
 /* --- the trace-event format ------------------------------------------------------------------- */
@@ -174,12 +190,14 @@ enum { MOST_EVENTS = 20000 };
 static struct event events[MOST_EVENTS];
 static int n_events;
 
-static void read_events(const char *text, size_t len)
+static void read_events(int64_t id)
 {
     struct lw_json *j;
 
+    load(id);
+    size_t len = export_text(0);
     n_events = 0;
-    ok(lw_json_open("export.json", text, len, &j, &err));
+    ok(lw_json_open("export.json", exported, len, &j, &err));
     assert_true(lw_json_enter(j, LW_JSON_OBJECT));
     while (lw_json_next(j))
         if (lw_json_key_is(j, "traceEvents") && lw_json_enter(j, LW_JSON_ARRAY))
@@ -234,17 +252,11 @@ static const struct event *slice_at(const struct event *point)
     return NULL;
 }
 
-TEST_WITH(every_event_has_what_its_phase_needs, runs_open, fixture_close)
+EXPORT_TEST(every_event_has_what_its_phase_needs)
 {
-    int64_t id = simulate(2, 1024, 1e9);
-    struct lw_plan p;
-    struct lw_timeline t;
-    size_t len;
     int n_slices = 0;
 
-    load(id, &p, &t);
-    char *text = export_text(&p, &t, 0, &len);
-    read_events(text, len);
+    read_events(simulate(2, 1024, 1e9));
     for (int i = 0; i < n_events; i++) {
         check_event(&events[i]);
         if (events[i].ph == 'X') {
@@ -256,23 +268,13 @@ TEST_WITH(every_event_has_what_its_phase_needs, runs_open, fixture_close)
     assert_true(n_slices > 100);
     assert_string_equal(named("process_name", 1, -1)->args_name, "predicted (run 1), rank 1");
     assert_string_equal(named("thread_name", 0, 0)->args_name, "compute");
-    free(text);
-    lw_timeline_free(&t);
-    lw_plan_free(&p);
-    forget();
 }
 
-TEST_WITH(flows_lead_from_gradient_to_bucket_to_collective, runs_open, fixture_close)
+EXPORT_TEST(flows_lead_from_gradient_to_bucket_to_collective)
 {
-    int64_t id = simulate(2, 1024, 1e9);
-    struct lw_plan p;
-    struct lw_timeline t;
-    size_t len;
     int n_flows = 0;
 
-    load(id, &p, &t);
-    char *text = export_text(&p, &t, 0, &len);
-    read_events(text, len);
+    read_events(simulate(2, 1024, 1e9));
     for (int i = 0; i < n_events; i++) {
         const struct event *s = &events[i];
         if (s->ph != 's')
@@ -293,24 +295,15 @@ TEST_WITH(flows_lead_from_gradient_to_bucket_to_collective, runs_open, fixture_c
         for (int k = i + 1; k < n_events; k++)
             assert_false(events[i].ph == 's' && events[k].ph == 's' &&
                          events[i].id == events[k].id);
-    free(text);
-    lw_timeline_free(&t);
-    lw_plan_free(&p);
-    forget();
 }
 
-TEST_WITH(counters_end_at_zero_and_show_bytes_in_flight, runs_open, fixture_close)
+EXPORT_TEST(counters_end_at_zero_and_show_bytes_in_flight)
 {
     static const int64_t sizes[] = {1 << 20, 3 << 20};
     const struct fixture_run f = {.kind = LW_RUN_SIM, .sizes = sizes, .n_buckets = 2,
                                   .n_steps = 1, .wire_us = 100, .cap_bytes = 1 << 20};
-    struct lw_plan p;
-    struct lw_timeline t;
-    size_t len;
 
-    load(runs_store(&f), &p, &t);
-    char *text = export_text(&p, &t, 0, &len);
-    read_events(text, len);
+    read_events(runs_store(&f));
     /* both move from 212 us (rank 1 arrives) to 312, then the second bucket to 412 */
     const double at[] = {212, 312, 412};
     int n = 0;
@@ -321,10 +314,7 @@ TEST_WITH(counters_end_at_zero_and_show_bytes_in_flight, runs_open, fixture_clos
             assert_true(events[i].ts == at[n++]);
         }
     assert_int_equal(n, 3);
-    assert_non_null(strstr(text, "\"bytes\": 1048576"));
-    free(text);
-    lw_timeline_free(&t);
-    lw_plan_free(&p);
+    assert_non_null(strstr(exported, "\"bytes\": 1048576"));
 }
 
 /* --- read back -------------------------------------------------------------------------------- */
@@ -336,23 +326,22 @@ static int64_t far(lw_ps a, int64_t b_ns)
 }
 
 /* Measures of the run's rank and those that inspect finds differ by `most` ns at most. */
-static void expect_same(const struct lw_plan *p, const struct lw_timeline *t, int32_t rank,
-                        int64_t most)
+static void expect_same(int32_t rank, int64_t most)
 {
+    int32_t last = stored.step[stored.n - 1];
     struct lw_summary s = {0};
     struct lw_trace trace;
     struct lw_inspection seen;
-    size_t len;
     char name[48];
 
-    ok(lw_timeline_summarize(t, NULL, t->step[t->n - 1], &s, &err));
-    char *text = export_text(p, t, rank, &len);
-    ok(lw_kineto_parse("export.json", text, len, NULL, &trace, &err));
+    ok(lw_timeline_summarize(&stored, NULL, last, &s, &err));
+    size_t len = export_text(rank);
+    ok(lw_kineto_parse("export.json", exported, len, NULL, &trace, &err));
     ok(lw_trace_sort(&trace, &err));
     ok(lw_inspect(&trace, NULL, &seen, &err));
     assert_int_equal(trace.rank, rank);
-    assert_int_equal(trace.world_size, p->n_ranks);
-    assert_int_equal(seen.n_iterations, t->step[t->n - 1] + 1);
+    assert_int_equal(trace.world_size, stored_plan.n_ranks);
+    assert_int_equal(seen.n_iterations, last + 1);
     const struct lw_iteration *it = &seen.iterations[seen.n_iterations - 1];
     const struct lw_measure *m = &s.ranks[rank];
     snprintf(name, sizeof name, "ProfilerStep#%d", m->step);
@@ -366,64 +355,54 @@ static void expect_same(const struct lw_plan *p, const struct lw_timeline *t, in
     assert_int_equal(it->by_launch.comm_busy_ns, it->by_time.comm_busy_ns);
     assert_true(it->n_comm > 0);
     assert_string_equal(it->comm[0].op, "all_reduce");
-    assert_int_equal(it->comm[0].group_size, p->n_ranks);
+    assert_int_equal(it->comm[0].group_size, stored_plan.n_ranks);
     lw_inspection_free(&seen);
     lw_trace_free(&trace);
     lw_summary_free(&s);
-    free(text);
 }
 
-TEST_WITH(inspect_finds_the_measures_of_the_run, runs_open, fixture_close)
+EXPORT_TEST(inspect_finds_the_measures_of_the_run)
 {
     static const int64_t sizes[] = {1 << 20, 3 << 20};
     const struct fixture_run f = {.kind = LW_RUN_EXEC, .sizes = sizes, .n_buckets = 2,
                                   .n_steps = 2, .wire_us = 100, .cap_bytes = 1 << 20};
-    struct lw_plan p;
-    struct lw_timeline t;
 
-    load(runs_store(&f), &p, &t);
-    expect_same(&p, &t, 0, 0); /* whole ns: exact */
-    expect_same(&p, &t, 1, 0);
-    lw_timeline_free(&t);
-    lw_plan_free(&p);
+    load(runs_store(&f));
+    expect_same(0, 0); /* whole ns: exact */
+    expect_same(1, 0);
 }
 
 /* Communication hidden by copies alone is not exposed, as in the run's own measures; each of the at
  * most 30 ends of an interval in a step of the tiny plan is rounded. */
-TEST_WITH(inspect_agrees_on_random_clusters, runs_open, fixture_close)
+EXPORT_TEST(inspect_agrees_on_random_clusters)
 {
     struct prng r = prng_start("exports");
 
     for (int i = 0; i < 20; i++) {
-        struct lw_plan p;
-        struct lw_timeline t;
         int32_t dp = (int32_t)prng_in(&r, 2, 4);
         int64_t cap = 4 * prng_in(&r, 0, 700);
         double rate = 1e8 * (double)prng_in(&r, 1, 100);
         print_message("dp %d, cap %lld, %g B/s\n", dp, (long long)cap, rate);
-        load(simulate(dp, cap, rate), &p, &t);
-        expect_same(&p, &t, (int32_t)prng_in(&r, 0, dp - 1), 30);
-        lw_timeline_free(&t);
-        lw_plan_free(&p);
+        load(simulate(dp, cap, rate));
+        expect_same((int32_t)prng_in(&r, 0, dp - 1), 30);
         forget();
     }
 }
 
 /* --- the plan out of the database ------------------------------------------------------------- */
 
-TEST_WITH(a_stored_plan_simulates_as_before, runs_open, fixture_close)
+EXPORT_TEST(a_stored_plan_simulates_as_before)
 {
     struct lw_sim_options o = lw_sim_options_default();
-    struct lw_timeline stored, again = {0};
+    struct lw_timeline again = {0};
     struct lw_sim_stats stats;
-    struct lw_plan p;
 
-    load(simulate(3, 1024, 2e9), &p, &stored);
+    load(simulate(3, 1024, 2e9));
     o.n_steps = 3;
-    assert_string_equal(p.hash, plan.hash);
-    assert_int_equal(p.n_ops, plan.n_ops);
-    assert_int_equal(p.strategy->bucket_cap_bytes, 1024);
-    ok(lw_sim_run(&p, &cluster, &o, &again, &stats, &err));
+    assert_string_equal(stored_plan.hash, plan.hash);
+    assert_int_equal(stored_plan.n_ops, plan.n_ops);
+    assert_int_equal(stored_plan.strategy->bucket_cap_bytes, 1024);
+    ok(lw_sim_run(&stored_plan, &cluster, &o, &again, &stats, &err));
     assert_int_equal(again.n, timeline.n);
     for (int64_t i = 0; i < again.n; i++) {
         assert_int_equal(again.start[i], timeline.start[i]);
@@ -431,12 +410,9 @@ TEST_WITH(a_stored_plan_simulates_as_before, runs_open, fixture_close)
         assert_int_equal(again.op[i], timeline.op[i]);
     }
     lw_timeline_free(&again);
-    lw_timeline_free(&stored);
-    lw_plan_free(&p);
-    forget();
 }
 
-TEST_WITH(an_edited_database_is_refused, runs_open, fixture_close)
+EXPORT_TEST(an_edited_database_is_refused)
 {
     static const char *const damage[] = {
         "UPDATE OR REPLACE dep SET dep = 99999",
@@ -493,7 +469,7 @@ static void export_without_memory(struct lw_plan *p)
     lw_plan_free(p);
 }
 
-TEST_WITH(loading_gives_memory_back_when_it_runs_out, runs_open, fixture_close)
+EXPORT_TEST(loading_gives_memory_back_when_it_runs_out)
 {
     int64_t id = simulate(2, 1024, 1e9);
     struct lw_store *store;
@@ -509,5 +485,4 @@ TEST_WITH(loading_gives_memory_back_when_it_runs_out, runs_open, fixture_close)
                           export_without_memory(&p));
     lw_store_close(store);
     lw_arena_free(&arena);
-    forget();
 }

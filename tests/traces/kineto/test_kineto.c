@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/json/json.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/traces/kineto_text.h"
 #include "tests/fuzz/kineto_target.h"
 #include "traces/trace/decimal_time.h"
 
@@ -65,48 +65,43 @@ TEST(decimal_agrees_with_integer_arithmetic_on_random_times)
 
 /* ---- formats ---- */
 
-static enum lw_status parse(const char *text, struct lw_trace *t, struct lw_err *err)
-{
-    size_t len = strlen(text);
-    char *copy = calloc(len + LW_JSON_PADDING, 1);
+/* What was read last. */
+static struct lw_trace t;
 
-    memcpy(copy, text, len);
-    enum lw_status status = lw_kineto_parse("t.json", copy, len, NULL, t, err);
-    free(copy);
-    return status;
+static int done(void **state)
+{
+    (void)state;
+    lw_trace_free(&t);
+    return 0;
 }
 
-static void parse_ok(const char *text, struct lw_trace *t)
+static void parse_ok(const char *text)
 {
     struct lw_err err = {0};
 
-    assert_ok(parse(text, t, &err), err);
+    assert_ok(kineto_text(text, NULL, &t, &err), err);
 }
 
-TEST(an_object_gives_rank_world_device_and_base)
-{
-    struct lw_trace t;
+#define TRACE_TEST(name) TEST_WITH(name, NULL, done)
 
+TRACE_TEST(an_object_gives_rank_world_device_and_base)
+{
     parse_ok("{\"baseTimeNanoseconds\": 1711964646000000000, \"traceEvents\": [],"
              "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": 1, \"world_size\": 2},"
-             "\"deviceProperties\": [{\"id\": 0, \"name\": \"A100\"}, {\"id\": 1}]}", &t);
+             "\"deviceProperties\": [{\"id\": 0, \"name\": \"A100\"}, {\"id\": 1}]}");
     assert_int_equal(t.rank, 1);
     assert_int_equal(t.world_size, 2);
     assert_string_equal(lw_trace_text(&t, t.device), "A100");
     assert_string_equal(lw_trace_text(&t, t.backend), "nccl");
     assert_int_equal(t.base_ns, 1711964646000000000);
     assert_int_equal(t.n, 0);
-    lw_trace_free(&t);
 }
 
-TEST(a_bare_array_is_a_trace_whose_rank_is_unknown)
+TRACE_TEST(a_bare_array_is_a_trace_whose_rank_is_unknown)
 {
-    struct lw_trace t;
-
     parse_ok("[{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\", \"pid\": 0, \"tid\": 7, "
              "\"ts\": 1.5,"
-             "\"dur\": 2, \"args\": {\"stream\": 9, \"correlation\": 5}}, {\"ph\": \"i\"}]",
-             &t);
+             "\"dur\": 2, \"args\": {\"stream\": 9, \"correlation\": 5}}, {\"ph\": \"i\"}]");
     assert_int_equal(t.n_events, 2);
     assert_int_equal(t.n, 1);
     assert_int_equal(t.class[0], LW_ROW_KERNEL);
@@ -115,13 +110,10 @@ TEST(a_bare_array_is_a_trace_whose_rank_is_unknown)
     assert_int_equal(t.track[0], 9);
     assert_int_equal(t.link[0], 5);
     assert_int_equal(t.rank, -1);
-    lw_trace_free(&t);
 }
 
-TEST(torch_1_9_categories_and_string_streams_are_understood)
+TRACE_TEST(torch_1_9_categories_and_string_streams_are_understood)
 {
-    struct lw_trace t;
-
     parse_ok("{\"traceEvents\": ["
              "{\"ph\":\"X\",\"cat\":\"Operator\",\"name\":\"o\",\"pid\":1,\"tid\":\"2\",\"ts\":0,"
              "\"dur\":1},"
@@ -132,8 +124,7 @@ TEST(torch_1_9_categories_and_string_streams_are_understood)
              "{\"ph\":\"X\",\"cat\":\"Memcpy\",\"name\":\"m\",\"pid\":0,\"tid\":\"stream "
              "8\",\"ts\":3,\"dur\":1},"
              "{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"t\",\"pid\":\"Traces\",\"tid\":\"x\","
-             "\"ts\":3,\"dur\":1}]}",
-             &t);
+             "\"ts\":3,\"dur\":1}]}");
     static const int want[] = {LW_ROW_HOST, LW_ROW_LAUNCH, LW_ROW_KERNEL, LW_ROW_MEM};
     assert_int_equal(t.n, 4);
     for (int i = 0; i < 4; i++)
@@ -141,13 +132,10 @@ TEST(torch_1_9_categories_and_string_streams_are_understood)
     assert_int_equal(t.track[0], t.track[1]);
     assert_int_equal(t.track[2], 7);
     assert_int_equal(t.track[3], 8);
-    lw_trace_free(&t);
 }
 
-TEST(collective_arguments_and_shapes_are_kept)
+TRACE_TEST(collective_arguments_and_shapes_are_kept)
 {
-    struct lw_trace t;
-
     parse_ok(
         "{\"traceEvents\": ["
         "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nccl\",\"pid\":0,\"tid\":7,\"ts\":0,\"dur\":1,"
@@ -162,8 +150,7 @@ TEST(collective_arguments_and_shapes_are_kept)
         "\"args\":{\"Input Dims\":[[2,3]],\"Sequence number\":12}},"
         "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"torch::autograd::AccumulateGrad\",\"pid\":1,"
         "\"tid\":1,"
-        "\"ts\":3,\"dur\":1,\"args\":{\"Input Dims\":[[]],\"Input type\":[\"c10::Half\"]}}]}",
-        &t);
+        "\"ts\":3,\"dur\":1,\"args\":{\"Input Dims\":[[]],\"Input type\":[\"c10::Half\"]}}]}");
     assert_int_equal(t.n_details, 3); /* shapes of ordinary ops are not worth their memory */
     const struct lw_row_detail *d = &t.details[t.detail[0]];
     assert_string_equal(lw_trace_text(&t, d->op), "_allgather_base");
@@ -177,53 +164,36 @@ TEST(collective_arguments_and_shapes_are_kept)
     enum lw_dtype dtype;
     assert_true(lw_trace_dtype(&t, t.details[t.detail[3]].shape_type, &dtype));
     assert_int_equal(dtype, LW_F16);
-    lw_trace_free(&t);
 }
 
-TEST(keys_may_come_in_any_order)
+TRACE_TEST(keys_may_come_in_any_order)
 {
-    struct lw_trace t;
-
     parse_ok(
         "{\"traceEvents\": [{\"args\": {\"Input Dims\": [[8, 4]], \"Input type\": [\"float\"]},"
         "\"dur\": 3, \"ts\": \"2\", \"tid\": 4, \"pid\": 1, \"name\": \"gloo:all_reduce\","
-        "\"cat\": \"user_annotation\", \"ph\": \"X\"}]}",
-        &t);
+        "\"cat\": \"user_annotation\", \"ph\": \"X\"}]}");
     assert_int_equal(t.n, 1);
     assert_int_equal(t.start_ns[0], 2000);
     assert_int_equal(t.details[t.detail[0]].shape_numel, 32);
-    lw_trace_free(&t);
 }
 
-TEST(negative_durations_count_as_zero_and_are_reported)
+TRACE_TEST(negative_durations_count_as_zero_and_are_reported)
 {
-    struct lw_trace t;
-
-    parse_ok("[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":5,"
-             "\"dur\":-1}]",
-             &t);
+    parse_ok("[" X("cpu_op", "a", "1", "5", "-1", "") "]");
     assert_int_equal(t.dur_ns[0], 0);
     assert_int_equal(t.n_negative, 1);
-    lw_trace_free(&t);
 }
 
-TEST(sorting_puts_parents_before_their_children)
+TRACE_TEST(sorting_puts_parents_before_their_children)
 {
-    struct lw_trace t;
-
-    parse_ok("[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"late\",\"pid\":1,\"tid\":1,\"ts\":9,"
-             "\"dur\":1},"
-             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"child\",\"pid\":1,\"tid\":1,\"ts\":5,"
-             "\"dur\":1},"
-             "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"parent\",\"pid\":1,\"tid\":1,\"ts\":5,"
-             "\"dur\":4}]",
-             &t);
+    parse_ok("[" X("cpu_op", "late", "1", "9", "1", "") ","
+             X("cpu_op", "child", "1", "5", "1", "") ","
+             X("cpu_op", "parent", "1", "5", "4", "") "]");
     assert_int_equal(lw_trace_sort(&t, NULL), LW_OK);
     assert_string_equal(lw_trace_name(&t, 0), "parent");
     assert_string_equal(lw_trace_name(&t, 1), "child");
     assert_string_equal(lw_trace_name(&t, 2), "late");
     assert_int_equal(lw_trace_row_at(&t, 5001), 2);
-    lw_trace_free(&t);
 }
 
 /* ---- what is refused ---- */
@@ -255,24 +225,13 @@ TEST(bad_contents_are_refused_with_file_and_place)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_trace t = {.n = 77};
+        struct lw_trace none = {.n = 77};
         struct lw_err err = {0};
-        assert_int_equal(parse(cases[i].text, &t, &err), LW_EFORMAT);
+        assert_int_equal(kineto_text(cases[i].text, NULL, &none, &err), LW_EFORMAT);
         if (!strstr(err.msg, "t.json") || !strstr(err.msg, cases[i].want) || strchr(err.msg, '\n'))
             fail_msg("%s -> %s", cases[i].text, err.msg);
-        assert_int_equal(t.n, 77); /* output unset */
+        assert_int_equal(none.n, 77); /* output unset */
     }
-}
-
-static enum lw_status parse_copy(const char *text, struct lw_trace *t)
-{
-    size_t n = strlen(text);
-    char *copy = calloc(n + LW_JSON_PADDING, 1);
-
-    memcpy(copy, text, n);
-    enum lw_status st = lw_kineto_parse("t.json", copy, n, NULL, t, NULL);
-    free(copy);
-    return st;
 }
 
 TEST(failing_allocations_leak_nothing)
@@ -281,9 +240,9 @@ TEST(failing_allocations_leak_nothing)
         "{\"traceEvents\": [{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,"
         "\"ts\":0,\"dur\":1,\"args\":{\"Collective name\":\"x\"}}], \"deviceProperties\": "
         "[{\"name\":\"d\"}]}";
-    struct lw_trace t = {.n = 77};
+    struct lw_trace read = {.n = 77};
 
-    EACH_ALLOCATION_FAILS(0, parse_copy(text, &t), t, lw_trace_free(&t));
+    EACH_ALLOCATION_FAILS(0, kineto_text(text, NULL, &read, NULL), read, lw_trace_free(&read));
 }
 
 TEST(every_fuzz_corpus_file_is_read_or_refused)

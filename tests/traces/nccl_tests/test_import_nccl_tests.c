@@ -18,11 +18,28 @@
 #include "traces/import/importer.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 
-static void read_ok(const char *text, struct traces_bench *b)
-{
-    struct lw_err err = {0};
+/* What was read last. */
+static struct traces_bench b;
+static struct lw_err err;
 
-    assert_ok(read_text(text, NULL, b, &err), err);
+static int forget(void **state)
+{
+    (void)state;
+    traces_bench_free(&b);
+    return (int)lw_alloc_live();
+}
+
+#define BENCH_TEST(name) TEST_WITH(name, NULL, forget)
+
+static enum lw_status reads(const char *text, const struct traces_bench_hint *hint)
+{
+    traces_bench_free(&b);
+    return read_text(text, hint, &b, &err);
+}
+
+static void read_ok(const char *text)
+{
+    assert_ok(reads(text, NULL), err);
 }
 
 /* 2.17: the test is named, a root column, #wrong. Two nodes of two devices. */
@@ -51,11 +68,9 @@ static const char today[] =
     "# Avg bus bandwidth    : 0.025\n"
     "# Collective test concluded: all_reduce_perf\n";
 
-TEST(todays_output_gives_ranks_nodes_device_and_both_times)
+BENCH_TEST(todays_output_gives_ranks_nodes_device_and_both_times)
 {
-    struct traces_bench b;
-
-    read_ok(today, &b);
+    read_ok(today);
     assert_int_equal(b.n, 1);
     assert_true(b.is_nccl);
     assert_string_equal(b.version, "2.26.2"); /* 22602 = 2 * 10000 + 26 * 100 + 2 */
@@ -71,8 +86,6 @@ TEST(todays_output_gives_ranks_nodes_device_and_both_times)
     assert_int_equal(t->rows[0].in_place, 27960000);
     assert_int_equal(t->rows[1].bytes, 1024);
     assert_int_equal(t->rows[1].time, 30500000);
-    traces_bench_free(&b);
-    assert_int_equal(lw_alloc_live(), 0);
 }
 
 /* The text with a tag before every line. */
@@ -88,7 +101,7 @@ static char *tagged(const char *tag, const char *text)
     return out;
 }
 
-TEST(tags_of_launchers_and_loggers_are_left_out)
+BENCH_TEST(tags_of_launchers_and_loggers_are_left_out)
 {
     static const char *const tags[] = {
         "[1,0]<stdout>:",           "[prterun-a-7@1,0]<stdout>: ",
@@ -106,48 +119,43 @@ TEST(tags_of_launchers_and_loggers_are_left_out)
         "node07:",
     };
     const struct lw_importer *importer;
-    struct traces_bench b;
 
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
         char *text = tagged(tags[i], today);
         struct lw_input in = {.name = "t.txt", .text = text, .len = strlen(text)};
         assert_int_equal(lw_importer_of(&in, &importer, NULL), LW_OK);
         assert_ptr_equal(importer, &lw_importer_nccl_tests);
-        read_ok(text, &b);
+        read_ok(text);
         assert_int_equal(b.n, 1);
         assert_string_equal(b.version, "2.26.2");
         assert_int_equal(b.tables[0].n_ranks, 4);
         assert_int_equal(b.tables[0].n_nodes, 2);
         assert_int_equal(b.tables[0].n_rows, 2);
         assert_int_equal(b.tables[0].rows[1].time, 30500000);
-        traces_bench_free(&b);
         free(text);
     }
 }
 
 /* A byte-order mark, and the escapes of a terminal that colours titles. */
-TEST(marks_and_colours_of_a_terminal_are_left_out)
+BENCH_TEST(marks_and_colours_of_a_terminal_are_left_out)
 {
     static const char csv[] = "\xef\xbb\xbf"
                               "op,nranks,nnodes,size_bytes,time_us\nall_reduce,2,1,64,9\n";
-    struct traces_bench b;
     char text[4096] = "\xef\xbb\xbf";
 
     for (const char *p = today; *p; p += strcspn(p, "\n") + 1)
         snprintf(text + strlen(text), sizeof text - strlen(text), "\x1b[1;33m%.*s\x1b[0m\x1b(B\n",
                  (int)strcspn(p, "\n"), p);
-    read_ok(text, &b);
+    read_ok(text);
     assert_int_equal(b.tables[0].n_ranks, 4);
     assert_string_equal(b.tables[0].gpu, "NVIDIA H100 80GB HBM3");
     assert_int_equal(b.tables[0].rows[1].time, 30500000);
-    traces_bench_free(&b);
-    read_ok(csv, &b);
+    read_ok(csv);
     assert_int_equal(b.tables[0].rows[0].time, 9000000);
-    traces_bench_free(&b);
 }
 
 /* 2.0 of 2019: no root column, "error"; what it was follows from busbw = 2 (n - 1) / n of algbw. */
-TEST(output_of_2019_without_root_or_name_is_understood)
+BENCH_TEST(output_of_2019_without_root_or_name_is_understood)
 {
     static const char text[] =
         "# nThread 1 nGpus 4 minBytes 8 maxBytes 134217728 step: 2(factor)\n"
@@ -163,15 +171,13 @@ TEST(output_of_2019_without_root_or_name_is_understood)
         "(GB/s)  (GB/s)       \n"
         "   134217728      33554432   float     sum   1563.1   85.87  128.80  2e-07   1561.9   "
         "85.93  128.90  2e-07\n";
-    struct traces_bench b;
 
-    read_ok(text, &b);
+    read_ok(text);
     assert_int_equal(b.tables[0].op, LW_OP_ALL_REDUCE);
     assert_int_equal(b.tables[0].n_ranks, 4);
     assert_int_equal(b.tables[0].n_nodes, 1);
     assert_int_equal(b.tables[0].rows[0].time, 1563100000);
     assert_int_equal(b.tables[0].rows[0].in_place, 1561900000);
-    traces_bench_free(&b);
 }
 
 #define RANK(r, host, device)                                                                      \
@@ -179,7 +185,7 @@ TEST(output_of_2019_without_root_or_name_is_understood)
 #define TITLES                                                                                     \
     "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
 
-TEST(mpirun_tags_and_repeated_host_names_are_seen_through)
+BENCH_TEST(mpirun_tags_and_repeated_host_names_are_seen_through)
 {
     static const char text[] =
         "[1,0]<stdout>:# Collective test starting: reduce_scatter_perf\n"
@@ -189,19 +195,17 @@ TEST(mpirun_tags_and_repeated_host_names_are_seen_through)
         "[1,0]<stdout>:  0    0  half  sum  -1  9.1  0.00  0.00  0  9.1  0.00  0.00  0\n"
         "[1,1]<stderr>: NCCL WARN something\n"
         "[1,0]<stdout>:  4096  512  half  sum  -1  20.5  0.20  0.15  0  N/A  N/A  N/A  N/A\n";
-    struct traces_bench b;
 
-    read_ok(text, &b);
+    read_ok(text);
     assert_int_equal(b.tables[0].op, LW_OP_REDUCE_SCATTER);
     assert_int_equal(b.tables[0].dtype, LW_F16);
     assert_int_equal(b.tables[0].n_ranks, 4);
     assert_int_equal(b.tables[0].n_nodes, 2); /* "node" shows device 0 twice */
     assert_int_equal(b.tables[0].n_rows, 1);  /* a size of 0 bytes is none */
     assert_int_equal(b.tables[0].rows[0].in_place, -1);
-    traces_bench_free(&b);
 }
 
-TEST(operation_follows_from_columns_unless_they_are_ambiguous)
+BENCH_TEST(operation_follows_from_columns_unless_they_are_ambiguous)
 {
     static const struct {
         const char *row;
@@ -217,110 +221,95 @@ TEST(operation_follows_from_columns_unless_they_are_ambiguous)
     char text[1024];
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct traces_bench b;
-        struct lw_err err = {0};
         snprintf(text, sizeof text, "%s%s%s%s%s%s", RANK(0, "h", 0), RANK(1, "h", 1),
                  RANK(2, "h", 2), RANK(3, "h", 3), TITLES, cases[i].row);
-        enum lw_status status = read_text(text, NULL, &b, &err);
+        enum lw_status status = reads(text, NULL);
         if (cases[i].op < 0) {
             assert_int_equal(status, LW_EFORMAT);
             assert_non_null(strstr(err.msg, "t.txt:6: "));
             assert_non_null(strstr(err.msg, "--op"));
             struct traces_bench_hint hint = {.op = "all_gather"};
-            assert_int_equal(read_text(text, &hint, &b, &err), LW_OK);
+            assert_int_equal(reads(text, &hint), LW_OK);
             assert_int_equal(b.tables[0].op, LW_OP_ALL_GATHER);
         } else {
             assert_int_equal(status, LW_OK);
             assert_int_equal(b.tables[0].op, cases[i].op);
         }
-        traces_bench_free(&b);
     }
 }
 
-TEST(output_without_its_rank_lines_asks_for_them)
+BENCH_TEST(output_without_its_rank_lines_asks_for_them)
 {
     static const char text[] = TITLES "64 16 float sum -1 5 0.01 0.01 0 4 0.01 0.01 0\n";
     struct traces_bench_hint hint = {.n_ranks = 16, .n_nodes = 2};
-    struct traces_bench b;
-    struct lw_err err = {0};
 
-    assert_int_equal(read_text(text, NULL, &b, &err), LW_EFORMAT);
+    assert_int_equal(reads(text, NULL), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "--ranks N and --nodes N"));
-    assert_int_equal(read_text(text, &hint, &b, &err), LW_OK);
+    assert_int_equal(reads(text, &hint), LW_OK);
     assert_int_equal(b.tables[0].n_ranks, 16);
     assert_int_equal(b.tables[0].n_nodes, 2);
-    traces_bench_free(&b);
 }
 
 /* As large as a number can be: one more than it is not asked for. */
-TEST(a_rank_that_cannot_be_is_missing_the_others)
+BENCH_TEST(a_rank_that_cannot_be_is_missing_the_others)
 {
     struct traces_bench_hint hint = {.op = "all_reduce"};
-    struct lw_err err = {0};
-    struct traces_bench b;
 
-    assert_int_equal(read_text(RANK(9223372036854775807, "h", 0) TITLES
-                               "64 16 float sum -1 5 0.01 0.01 0\n", &hint, &b, &err),
+    assert_int_equal(reads(RANK(9223372036854775807, "h", 0) TITLES
+                               "64 16 float sum -1 5 0.01 0.01 0\n", &hint),
                      LW_EFORMAT);
     assert_non_null(strstr(err.msg, "the highest rank is 9223372036854775807: lines are missing"));
 }
 
 /* 15 lines of 16: no rank is missing before the last, and 2 x 15/16 is within 1 % of 2 x 14/15. */
-TEST(rank_lines_that_are_cut_off_are_found_by_the_bandwidths)
+BENCH_TEST(rank_lines_that_are_cut_off_are_found_by_the_bandwidths)
 {
     struct traces_bench_hint hint = {.n_ranks = 16, .n_nodes = 2};
-    struct lw_err err = {0};
-    struct traces_bench b;
     char text[4096] = "./all_reduce_perf\n";
 
     for (int r = 0; r < 15; r++)
         snprintf(text + strlen(text), sizeof text - strlen(text), RANK(%d, "h", %d), r, r);
     strcat(text, TITLES "1048576 262144 float sum -1 52.43 20.00 37.50 0\n");
-    assert_int_equal(read_text(text, NULL, &b, &err), LW_EFORMAT);
+    assert_int_equal(reads(text, NULL), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "t.txt:18: busbw 37.50 over algbw 20.00 is all_reduce on 16 "
                                     "ranks, the \"#  Rank\" lines say 15"));
-    assert_int_equal(read_text(text, &hint, &b, &err), LW_OK);
-    traces_bench_free(&b);
+    assert_int_equal(reads(text, &hint), LW_OK);
     hint.n_ranks = 18;
-    assert_int_equal(read_text(text, &hint, &b, &err), LW_EFORMAT);
+    assert_int_equal(reads(text, &hint), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "on 16 ranks, --ranks is 18"));
 }
 
-TEST(a_size_that_was_measured_again_counts_by_its_median)
+BENCH_TEST(a_size_that_was_measured_again_counts_by_its_median)
 {
     struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 2, .n_nodes = 1};
-    struct traces_bench b;
 
-    assert_int_equal(read_text(TITLES "64 16 float sum -1 9 0.01 0.01 0 3 0.01 0.01 0\n"
+    assert_int_equal(reads(TITLES "64 16 float sum -1 9 0.01 0.01 0 3 0.01 0.01 0\n"
                                       "64 16 float sum -1 5 0.01 0.01 0 8 0.01 0.01 0\n"
                                       "64 16 float sum -1 7 0.01 0.01 0 4 0.01 0.01 0\n",
-                               &hint, &b, NULL), LW_OK);
+                               &hint), LW_OK);
     assert_int_equal(b.tables[0].n_rows, 1);
     assert_int_equal(b.tables[0].rows[0].time, 7000000);     /* of 5, 7, 9 */
     assert_int_equal(b.tables[0].rows[0].in_place, 4000000); /* of 3, 4, 8 */
-    traces_bench_free(&b);
 }
 
-TEST(two_tests_in_one_log_are_two_tables)
+BENCH_TEST(two_tests_in_one_log_are_two_tables)
 {
     static const char text[] =
         "./all_reduce_perf -b 8\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
         "64 16 float sum -1 5 0.01 0.01 0\n"
         "./all_gather_perf -b 8\n" RANK(0, "h", 0) RANK(1, "h", 1) RANK(2, "i", 0) TITLES
         "96 8 float none -1 6 0.01 0.01 0\n";
-    struct traces_bench b;
 
-    read_ok(text, &b);
+    read_ok(text);
     assert_int_equal(b.n, 2);
     assert_int_equal(b.tables[0].op, LW_OP_ALL_REDUCE);
     assert_int_equal(b.tables[0].n_ranks, 2);
     assert_int_equal(b.tables[1].op, LW_OP_ALL_GATHER);
     assert_int_equal(b.tables[1].n_ranks, 3);
     assert_int_equal(b.tables[1].n_nodes, 2);
-    traces_bench_free(&b);
 }
 
-TEST(ranks_that_see_one_device_each_differ_by_bus_address)
+BENCH_TEST(ranks_that_see_one_device_each_differ_by_bus_address)
 {
     static const char text[] =
         "./all_reduce_perf\n"
@@ -329,16 +318,14 @@ TEST(ranks_that_see_one_device_each_differ_by_bus_address)
         "#  Rank  2 Group  0 Pid  13 on i device  0 [0000:07:00] A100\n"
         "#  Rank  3 Group  0 Pid  14 on i device  0 [0000:0f:00] A100\n" TITLES
         "64 16 float sum -1 9 0.01 0.01 0\n";
-    struct traces_bench b;
 
-    read_ok(text, &b);
+    read_ok(text);
     assert_int_equal(b.tables[0].n_ranks, 4);
     assert_int_equal(b.tables[0].n_nodes, 2);
-    traces_bench_free(&b);
 }
 
 /* As text, as the CSV and the JSON of nccl-tests, and as a CSV with titles. */
-TEST(the_in_place_half_alone_is_called_in_place)
+BENCH_TEST(the_in_place_half_alone_is_called_in_place)
 {
     static const char *const texts[] = {
         "./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1)
@@ -358,12 +345,10 @@ TEST(the_in_place_half_alone_is_called_in_place)
         "op,nranks,nnodes,size_bytes,in_place_us\nall_reduce,2,1,64,9\n",
         "op,nranks,nnodes,size_bytes,time_us,in_place_us\nall_reduce,2,1,64,,9\n",
     };
-    struct traces_bench b;
     struct lw_cluster c;
-    struct lw_err err = {0};
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        read_ok(texts[i], &b);
+        read_ok(texts[i]);
         assert_true(traces_bench_is(texts[i], strlen(texts[i])));
         assert_int_equal(b.n, 1);
         assert_true(b.tables[0].only_in_place);
@@ -374,13 +359,12 @@ TEST(the_in_place_half_alone_is_called_in_place)
             assert_int_equal(c.tables[0].time_ps[0], 9000000);
             lw_cluster_free(&c);
         }
-        traces_bench_free(&b);
     }
 }
 
 /* Cut in the third row, within its size or after its time: the rest of it is not a measurement. A
  * last line without an end is whole when it has the columns of the row before. */
-TEST(a_log_that_is_cut_off_is_refused_at_its_last_row)
+BENCH_TEST(a_log_that_is_cut_off_is_refused_at_its_last_row)
 {
     static const char text[] = "./all_reduce_perf\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
         "64 16 float sum -1 9 0.01 0.01 0\n"
@@ -389,24 +373,21 @@ TEST(a_log_that_is_cut_off_is_refused_at_its_last_row)
     static const char *const more[] = {"", "6 64 float sum -1 9.", "6 64 float sum -1 9.1 0.03",
                                        "6 64 float sum -1 9.1 0.03 0.03",
                                        "6 64 float sum -1 9.1 0.03 0.03 0"};
-    struct lw_err err = {0};
-    struct traces_bench b;
     char whole[1024];
 
     for (int i = 0; i < 5; i++) {
         snprintf(whole, sizeof whole, "%s%s", text, more[i]);
         if (i == 4) {
-            read_ok(whole, &b);
+            read_ok(whole);
             assert_int_equal(b.tables[0].n_rows, 3);
-            traces_bench_free(&b);
             continue;
         }
-        assert_int_equal(read_text(whole, NULL, &b, &err), LW_EFORMAT);
+        assert_int_equal(reads(whole, NULL), LW_EFORMAT);
         assert_non_null(strstr(err.msg, "t.txt:7: the last row ends after "));
     }
 }
 
-TEST(types_of_one_run_are_tables_of_their_own)
+BENCH_TEST(types_of_one_run_are_tables_of_their_own)
 {
     static const char text[] =
         "./all_reduce_perf -d all\n" RANK(0, "h", 0) RANK(1, "h", 1) TITLES
@@ -414,19 +395,17 @@ TEST(types_of_one_run_are_tables_of_their_own)
         "64 16 float sum -1 5 0.01 0.01 0\n"
         "128 32 float sum -1 6 0.02 0.02 0\n"
         "64 64 uint8 sum -1 9 0.01 0.01 0\n";
-    struct traces_bench b;
 
-    read_ok(text, &b);
+    read_ok(text);
     assert_int_equal(b.n, 2);
     assert_int_equal(b.tables[0].dtype, LW_U8); /* int8 and uint8: one dtype */
     assert_int_equal(b.tables[0].n_rows, 1);
     assert_int_equal(b.tables[0].rows[0].time, 9000000);
     assert_int_equal(b.tables[1].dtype, LW_F32);
     assert_int_equal(b.tables[1].n_rows, 2);
-    traces_bench_free(&b);
 }
 
-TEST(the_csv_that_nccl_tests_writes_is_read_too)
+BENCH_TEST(the_csv_that_nccl_tests_writes_is_read_too)
 {
     static const char text[] =
         ",,,,,out-of-place,out-of-place,out-of-place,out-of-place,in-place,in-place,in-place,in-"
@@ -436,25 +415,22 @@ TEST(the_csv_that_nccl_tests_writes_is_read_too)
         "(B), (elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),,,,\n"
         "1024, 256, bfloat16, sum, -1, 20.25, 0.1, 0.1, 0, 21.5, 0.1, 0.1, 0,1,sum,0\n";
     struct traces_bench_hint hint = {.op = "all_reduce", .n_ranks = 8, .n_nodes = 1};
-    struct traces_bench b;
 
-    assert_int_equal(read_text(text, &hint, &b, NULL), LW_OK);
+    assert_int_equal(reads(text, &hint), LW_OK);
     assert_int_equal(b.tables[0].dtype, LW_BF16);
     assert_int_equal(b.tables[0].rows[0].time, 20250000);
     assert_int_equal(b.tables[0].rows[0].in_place, 21500000);
-    traces_bench_free(&b);
 }
 
-TEST(csv_columns_are_found_by_title_and_cells_may_be_quoted)
+BENCH_TEST(csv_columns_are_found_by_title_and_cells_may_be_quoted)
 {
     static const char text[] =
         "time_us,source,op,size_bytes,nnodes,nranks,gpu\r\n"
         "13.5,\"a \"\"b\"\", c\",sendrecv,4096,1,8,\"A100, SXM\"\r\n"
         "9,x,all_gather,64,2,16,\"A100, SXM\"\r\n"
         "12,x,sendrecv,1024,1,8,\"A100, SXM\"\r\n\r\n";
-    struct traces_bench b;
 
-    read_ok(text, &b);
+    read_ok(text);
     assert_int_equal(b.n, 2);
     assert_int_equal(b.tables[0].op, LW_OP_SEND);
     assert_string_equal(b.tables[0].source, "a \"b\", c");
@@ -463,7 +439,6 @@ TEST(csv_columns_are_found_by_title_and_cells_may_be_quoted)
     assert_int_equal(b.tables[0].rows[0].bytes, 1024);
     assert_int_equal(b.tables[0].rows[1].time, 13500000);
     assert_int_equal(b.tables[1].n_nodes, 2);
-    traces_bench_free(&b);
 }
 
 TEST(bad_tables_are_refused_with_file_and_line)
@@ -523,23 +498,20 @@ TEST(bad_tables_are_refused_with_file_and_line)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct traces_bench b = {.n = 77};
-        struct lw_err err = {0};
-        enum lw_status status = read_text(cases[i].text, NULL, &b, &err);
+        struct traces_bench none = {.n = 77};
+        enum lw_status status = read_text(cases[i].text, NULL, &none, &err);
         if (status != cases[i].status || !strstr(err.msg, cases[i].want) || strchr(err.msg, '\n'))
             fail_msg("case %zu: %d %s", i, status, err.msg);
-        assert_int_equal(b.n, 77);
+        assert_int_equal(none.n, 77);
     }
     assert_int_equal(lw_alloc_live(), 0);
 }
 
-TEST(a_cluster_holds_the_rows_as_they_were_measured)
+BENCH_TEST(a_cluster_holds_the_rows_as_they_were_measured)
 {
-    struct traces_bench b;
     struct lw_cluster c;
-    struct lw_err err = {0};
 
-    read_ok(today, &b);
+    read_ok(today);
     for (int in_place = 0; in_place < 2; in_place++) {
         assert_int_equal(lw_cluster_from_bench(&b, 1, in_place, &c, &err), LW_OK);
         assert_int_equal(c.n_nodes, 2);
@@ -555,20 +527,17 @@ TEST(a_cluster_holds_the_rows_as_they_were_measured)
         assert_int_equal(a.time, in_place ? 31250000 : 30500000);
         lw_cluster_free(&c);
     }
-    traces_bench_free(&b);
 }
 
 /* rccl-tests (ROCm/rccl-tests): the titles of nccl-tests, devices of AMD. */
-TEST(rccl_tests_are_of_rccl)
+BENCH_TEST(rccl_tests_are_of_rccl)
 {
     static const char *const devices[][2] = {{"AMD Instinct MI300X", "rccl"}, {"Vega 20", "rccl"},
                                              {"NVIDIA H200", "nccl"}};
     char text[700];
 
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        struct traces_bench b;
         struct lw_cluster c;
-        struct lw_err err = {0};
         snprintf(text, sizeof text,
                  "# Collective test starting: all_reduce_perf\n"
                  "rccl-tests: Version develop:3a0a3ea\n"
@@ -577,11 +546,10 @@ TEST(rccl_tests_are_of_rccl)
                  "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
                  "   1024  256  float  sum  -1  26.80  0.04  0.04  0\n",
                  devices[i][0], devices[i][0]);
-        read_ok(text, &b);
+        read_ok(text);
         assert_ok(lw_cluster_from_bench(&b, 1, false, &c, &err), err);
         assert_string_equal(c.library, devices[i][1]);
         lw_cluster_free(&c);
-        traces_bench_free(&b);
     }
 }
 
@@ -591,37 +559,36 @@ TEST(files_of_different_devices_or_the_same_table_twice_are_refused)
     static const char two[] = "op,nranks,nnodes,size_bytes,time_us,gpu\nall_gather,2,1,4,1,H100\n";
     static const char three[] =
         "op,nranks,nnodes,size_bytes,time_us,gpu\nall_gather,2,1,4,1,A100\n";
-    struct traces_bench b[2];
+    struct traces_bench pair[2];
     struct lw_cluster c;
-    struct lw_err err = {0};
 
-    read_ok(one, &b[0]);
-    read_ok(two, &b[1]);
-    assert_int_equal(lw_cluster_from_bench(b, 2, false, &c, &err), LW_EINVAL);
+    assert_ok(read_text(one, NULL, &pair[0], &err), err);
+    assert_ok(read_text(two, NULL, &pair[1], &err), err);
+    assert_int_equal(lw_cluster_from_bench(pair, 2, false, &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "'A100'"));
-    traces_bench_free(&b[1]);
-    read_ok(one, &b[1]);
-    assert_int_equal(lw_cluster_from_bench(b, 2, false, &c, &err), LW_EINVAL);
+    traces_bench_free(&pair[1]);
+    assert_ok(read_text(one, NULL, &pair[1], &err), err);
+    assert_int_equal(lw_cluster_from_bench(pair, 2, false, &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "second table of all_reduce"));
-    traces_bench_free(&b[1]);
-    read_ok(three, &b[1]);
-    assert_int_equal(lw_cluster_from_bench(b, 2, false, &c, &err), LW_OK);
+    traces_bench_free(&pair[1]);
+    assert_ok(read_text(three, NULL, &pair[1], &err), err);
+    assert_int_equal(lw_cluster_from_bench(pair, 2, false, &c, &err), LW_OK);
     assert_int_equal(c.n_tables, 2);
     lw_cluster_free(&c);
-    assert_int_equal(lw_cluster_from_bench(b, 1, true, &c, &err), LW_EINVAL);
+    assert_int_equal(lw_cluster_from_bench(pair, 1, true, &c, &err), LW_EINVAL);
     assert_non_null(strstr(err.msg, "not measured in place"));
-    traces_bench_free(&b[0]);
-    traces_bench_free(&b[1]);
+    traces_bench_free(&pair[0]);
+    traces_bench_free(&pair[1]);
 }
 
 static enum lw_status convert_today(struct lw_cluster *c)
 {
-    struct traces_bench b;
-    enum lw_status status = read_text(today, NULL, &b, NULL);
+    struct traces_bench one;
+    enum lw_status status = read_text(today, NULL, &one, NULL);
 
     if (status == LW_OK) {
-        status = lw_cluster_from_bench(&b, 1, false, c, NULL);
-        traces_bench_free(&b);
+        status = lw_cluster_from_bench(&one, 1, false, c, NULL);
+        traces_bench_free(&one);
     }
     return status;
 }
@@ -634,7 +601,7 @@ TEST(failing_allocations_leak_nothing)
 }
 
 /* Every row of every published table comes back from the cost function to the picosecond. */
-TEST(published_tables_come_back_from_the_cost_function)
+BENCH_TEST(published_tables_come_back_from_the_cost_function)
 {
     DIR *dir = opendir("../shared/netbench");
     static const struct traces_bench_hint none;
@@ -648,9 +615,7 @@ TEST(published_tables_come_back_from_the_cost_function)
     while ((e = readdir(dir)) != NULL) {
         char path[512];
         struct lw_input in;
-        struct traces_bench b;
         struct lw_cluster c;
-        struct lw_err err = {0};
         const struct lw_importer *importer;
         if (!strstr(e->d_name, ".csv"))
             continue;
@@ -658,6 +623,7 @@ TEST(published_tables_come_back_from_the_cost_function)
         assert_int_equal(lw_input_read(path, 0, &in, &err), LW_OK);
         assert_int_equal(lw_importer_of(&in, &importer, &err), LW_OK);
         assert_ptr_equal(importer, &lw_importer_nccl_tests);
+        traces_bench_free(&b);
         if (traces_bench_read(&in, &none, &b, &err) != LW_OK ||
             lw_cluster_from_bench(&b, 1, false, &c, &err) != LW_OK)
             fail_msg("%s", err.msg);
@@ -670,7 +636,6 @@ TEST(published_tables_come_back_from_the_cost_function)
             assert_int_equal(a.time, t->rows[k].time);
         }
         lw_cluster_free(&c);
-        traces_bench_free(&b);
         lw_input_free(&in);
         n_files++;
     }

@@ -16,32 +16,51 @@
 
 /* ---- a small trace, figures by hand ---- */
 
-static void add(struct lw_trace *t, enum lw_row_class class, const char *name, int64_t start,
-                int64_t dur, int32_t track, int64_t link)
+/* The trace of a test and its figures. */
+static struct lw_trace t;
+static struct lw_inspection i;
+
+static int done(void **state)
+{
+    (void)state;
+    lw_inspection_free(&i);
+    lw_trace_free(&t);
+    return 0;
+}
+
+#define FIGURES_TEST(name) TEST_WITH(name, NULL, done)
+
+static void add(enum lw_row_class class, const char *name, int64_t start, int64_t dur,
+                int32_t track, int64_t link)
 {
     struct lw_row row = {class, start, dur, link,
-                         traces_strings_add(&t->strings, name, strlen(name)), track};
+                         traces_strings_add(&t.strings, name, strlen(name)), track};
 
-    assert_int_equal(lw_trace_add(t, &row, NULL, NULL), LW_OK);
+    assert_int_equal(lw_trace_add(&t, &row, NULL, NULL), LW_OK);
+}
+
+static void inspect(void)
+{
+    assert_int_equal(lw_trace_sort(&t, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
 }
 
 /* Step [0,100): kernels launched at 5, 6, 7 run as compute [10,40) on stream 7, all-reduce [30,60)
  * on stream 20, copy [55,70) on stream 7; a kernel [90,120) is launched at 80 and ends later; one
  * [0,4) has no launch in the trace. */
-static void make_small(struct lw_trace *t)
+static void make_small(void)
 {
-    lw_trace_init(t);
-    add(t, LW_ROW_USER, "ProfilerStep#3", 0, 100, 1, -1);
-    add(t, LW_ROW_LAUNCH, "cudaLaunchKernel", 5, 1, 1, 11);
-    add(t, LW_ROW_LAUNCH, "cudaLaunchKernel", 6, 1, 1, 12);
-    add(t, LW_ROW_LAUNCH, "cudaMemcpyAsync", 7, 1, 1, 13);
-    add(t, LW_ROW_LAUNCH, "cudaLaunchKernel", 80, 1, 1, 14);
-    add(t, LW_ROW_KERNEL, "early", 0, 4, 7, 99);
-    add(t, LW_ROW_KERNEL, "gemm", 10, 30, 7, 11);
-    add(t, LW_ROW_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", 30, 30, 20, 12);
-    add(t, LW_ROW_MEM, "Memcpy DtoD", 55, 15, 7, 13);
-    add(t, LW_ROW_KERNEL, "gemm", 90, 30, 7, 14);
-    assert_int_equal(lw_trace_sort(t, NULL), LW_OK);
+    lw_trace_init(&t);
+    add(LW_ROW_USER, "ProfilerStep#3", 0, 100, 1, -1);
+    add(LW_ROW_LAUNCH, "cudaLaunchKernel", 5, 1, 1, 11);
+    add(LW_ROW_LAUNCH, "cudaLaunchKernel", 6, 1, 1, 12);
+    add(LW_ROW_LAUNCH, "cudaMemcpyAsync", 7, 1, 1, 13);
+    add(LW_ROW_LAUNCH, "cudaLaunchKernel", 80, 1, 1, 14);
+    add(LW_ROW_KERNEL, "early", 0, 4, 7, 99);
+    add(LW_ROW_KERNEL, "gemm", 10, 30, 7, 11);
+    add(LW_ROW_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", 30, 30, 20, 12);
+    add(LW_ROW_MEM, "Memcpy DtoD", 55, 15, 7, 13);
+    add(LW_ROW_KERNEL, "gemm", 90, 30, 7, 14);
 }
 
 static void assert_busy(const struct lw_busy *b, int64_t window, int64_t compute, int64_t comm,
@@ -56,13 +75,10 @@ static void assert_busy(const struct lw_busy *b, int64_t window, int64_t compute
     assert_int_equal(b->idle_ns, idle);
 }
 
-TEST(figures_of_a_small_trace_match_hand_arithmetic)
+FIGURES_TEST(figures_of_a_small_trace_match_hand_arithmetic)
 {
-    struct lw_trace t;
-    struct lw_inspection i;
-
-    make_small(&t);
-    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
+    make_small();
+    inspect();
     assert_int_equal(i.n_device_rows, 5);
     assert_int_equal(i.n_resolved, 4);
     /* [0,120): compute 4+30+30, comm 30, mem 15; comm alone [40,60), mem alone [60,70);
@@ -74,17 +90,12 @@ TEST(figures_of_a_small_trace_match_hand_arithmetic)
     /* launched inside: [10,120), without the early kernel; idle [70,90) */
     assert_busy(&i.iterations[0].by_launch, 110, 60, 30, 15, 20, 10, 20);
     assert_int_equal(i.iterations[0].n_gpu_ops, 4);
-    lw_inspection_free(&i);
-    lw_trace_free(&t);
 }
 
-TEST(a_comm_op_gives_its_launch_and_start_after_the_step_start)
+FIGURES_TEST(a_comm_op_gives_its_launch_and_start_after_the_step_start)
 {
-    struct lw_trace t;
-    struct lw_inspection i;
-
-    make_small(&t);
-    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
+    make_small();
+    inspect();
     assert_int_equal(i.iterations[0].n_comm, 1);
     const struct lw_comm_op *op = &i.iterations[0].comm[0];
     assert_string_equal(op->kernel, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
@@ -94,52 +105,36 @@ TEST(a_comm_op_gives_its_launch_and_start_after_the_step_start)
     assert_int_equal(op->start_ns, 30);
     assert_int_equal(op->dur_ns, 30);
     assert_int_equal(op->bytes, -1); /* neither kernel nor host says */
-    lw_inspection_free(&i);
-    lw_trace_free(&t);
 }
 
-TEST(sizes_come_from_the_host_where_the_kernel_has_none)
+FIGURES_TEST(sizes_come_from_the_host_where_the_kernel_has_none)
 {
-    struct lw_trace t;
-    struct lw_inspection i;
-    struct lw_row_detail d = {.op = -1, .dtype = -1, .group = -1, .wait_stream = -1,
-                             .wait_record = -1, .in_numel = -1, .out_numel = -1,
-                              .shape_numel = 1000};
+    struct lw_row_detail d = replay_no_detail();
     struct lw_row row = {LW_ROW_USER, 3, 5, -1, 0, 1};
 
-    make_small(&t);
+    make_small();
+    d.shape_numel = 1000;
     d.shape_type = traces_strings_add(&t.strings, "c10::Half", 9);
     row.name = traces_strings_add(&t.strings, "nccl:all_reduce", 15);
     assert_int_equal(lw_trace_add(&t, &row, &d, NULL), LW_OK);
-    assert_int_equal(lw_trace_sort(&t, NULL), LW_OK);
-    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
+    inspect();
     assert_int_equal(i.iterations[0].comm[0].bytes, 2000); /* 1000 x 2 bytes */
-    lw_inspection_free(&i);
-    lw_trace_free(&t);
 }
 
-TEST(a_trace_without_device_work_has_no_iterations)
+FIGURES_TEST(a_trace_without_device_work_has_no_iterations)
 {
-    struct lw_trace t;
-    struct lw_inspection i;
-
     lw_trace_init(&t);
-    add(&t, LW_ROW_USER, "ProfilerStep#3", 0, 100, 1, -1);
-    assert_int_equal(lw_inspect(&t, NULL, &i, NULL), LW_OK);
+    add(LW_ROW_USER, "ProfilerStep#3", 0, 100, 1, -1);
+    inspect();
     assert_false(i.has_device);
     assert_int_equal(i.n_iterations, 0);
-    lw_inspection_free(&i);
-    lw_trace_free(&t);
 }
 
-TEST(failing_allocations_leak_nothing)
+FIGURES_TEST(failing_allocations_leak_nothing)
 {
-    struct lw_trace t;
-    struct lw_inspection i = {0};
-
-    make_small(&t);
+    make_small();
+    assert_int_equal(lw_trace_sort(&t, NULL), LW_OK);
     EACH_ALLOCATION_FAILS(1, lw_inspect(&t, NULL, &i, NULL), i, lw_inspection_free(&i));
-    lw_trace_free(&t);
 }
 
 /* ---- truth.json ---- */
@@ -247,49 +242,50 @@ static void check_iteration(struct lw_json *j, const struct lw_iteration *it)
     assert_int_equal(by_launch, it->n_gpu_ops > 0);
 }
 
-static void check_file(struct lw_json *j, const struct lw_trace *t, const struct lw_inspection *i)
+static void check_file(struct lw_json *j, const struct lw_trace *trace,
+                       const struct lw_inspection *seen)
 {
     bool whole = false;
 
     assert_true(lw_json_enter(j, LW_JSON_OBJECT));
     while (lw_json_next(j)) {
         if (lw_json_key_is(j, "events"))
-            assert_int_equal(t->n_events, number(j));
+            assert_int_equal(trace->n_events, number(j));
         else if (lw_json_key_is(j, "gpu_ops"))
-            assert_int_equal(i->n_device_rows, number(j));
+            assert_int_equal(seen->n_device_rows, number(j));
         else if (lw_json_key_is(j, "launch_resolved"))
-            assert_int_equal(i->n_resolved, number(j));
+            assert_int_equal(seen->n_resolved, number(j));
         else if (lw_json_key_is(j, "rank"))
-            assert_int_equal(t->rank, number(j));
+            assert_int_equal(trace->rank, number(j));
         else if (lw_json_key_is(j, "world_size"))
-            assert_int_equal(t->world_size, number(j));
+            assert_int_equal(trace->world_size, number(j));
         else if (lw_json_key_is(j, "whole_gpu_span")) {
             whole = true;
-            check_busy(j, &i->whole, -1);
+            check_busy(j, &seen->whole, -1);
         } else if (lw_json_key_is(j, "iterations") && lw_json_enter(j, LW_JSON_ARRAY)) {
             int64_t k = 0;
             for (; lw_json_next(j); k++) {
-                assert_true(k < i->n_iterations);
-                check_iteration(j, &i->iterations[k]);
+                assert_true(k < seen->n_iterations);
+                check_iteration(j, &seen->iterations[k]);
             }
-            assert_int_equal(k, i->n_iterations);
+            assert_int_equal(k, seen->n_iterations);
         }
     }
-    assert_int_equal(whole, i->has_device);
+    assert_int_equal(whole, seen->has_device);
 }
 
 static void check_named(struct lw_json *j, const char *name)
 {
     char path[512];
     struct traces_source s;
-    struct lw_inspection i;
+    struct lw_inspection seen;
 
     snprintf(path, sizeof path, "../shared/traces/%s", name);
     replay_read(&s, path);
-    assert_int_equal(lw_inspect(&s.trace, NULL, &i, NULL), LW_OK);
+    assert_int_equal(lw_inspect(&s.trace, NULL, &seen, NULL), LW_OK);
     print_message("%s\n", name);
-    check_file(j, &s.trace, &i);
-    lw_inspection_free(&i);
+    check_file(j, &s.trace, &seen);
+    lw_inspection_free(&seen);
     traces_source_free(&s);
 }
 
@@ -325,12 +321,11 @@ TEST(every_kineto_file_equals_truth_to_the_nanosecond)
     assert_true(n_compared > 1000);
 }
 
-TEST(ddp_resnet50_has_five_all_reduces_of_the_published_sizes)
+FIGURES_TEST(ddp_resnet50_has_five_all_reduces_of_the_published_sizes)
 {
     static const int64_t want[] = {8196000, 31502336, 26255360, 26550272, 9724160};
     const char *file = "../shared/traces/kineto/ddp_resnet50_2xA100_rank0.json.gz";
     struct traces_source s;
-    struct lw_inspection i;
 
     if (access(file, R_OK) != 0) {
         print_message("SKIP the five all-reduces: %s is absent\n", file);
@@ -348,6 +343,5 @@ TEST(ddp_resnet50_has_five_all_reduces_of_the_published_sizes)
             }
         assert_int_equal(n, 5);
     }
-    lw_inspection_free(&i);
     traces_source_free(&s);
 }
