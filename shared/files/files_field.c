@@ -341,7 +341,7 @@ static void read_field(struct lw_fields *r, const struct lw_field *f, void *base
     case LW_FIELD_SKIP:
         break;
     case LW_FIELD_OWN:
-        f->read(r, base);
+        f->read(r, to);
         break;
     case LW_FIELD_STRING:
         text = read_string(r);

@@ -6,32 +6,33 @@
  * profiler traces that belong to the file, buffers, noise of the machine. */
 #include "traces/ddp_runs/import_ddp_run.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "shared/files/files_field.h"
 #include "shared/io/input.h"
 #include "shared/json/dtype_read.h"
-#include "shared/json/json.h"
 
 #define SCHEMA "lapwing-groundtruth/"
 #define MOST_SECONDS 1e5
 
-struct reader {
-    struct lw_json *j;
-    struct lw_groundtruth *g;
-    const char *schema;
-    bool nomem;
+struct process {
+    struct lw_gt_profile profile;
+    int32_t n_params;
+    struct lw_gt_param *params;
 };
 
-static const char *read_text(struct reader *r)
-{
-    const char *copy = lw_arena_strdup(&r->g->arena, lw_json_string(r->j, NULL));
+struct document {
+    struct lw_groundtruth g;
+    const char *schema;
+    struct process local, no_sync[LW_GROUNDTRUTH_RANKS];
+};
 
-    r->nomem |= !copy;
-    return copy ? copy : "";
-}
+static const struct lw_gt_profile none = {.step = -1, .zero = -1, .forward = -1, .backward = -1,
+                                          .optimizer = -1};
 
-static double read_real(struct reader *r, double least, double most)
+/* --- values ----------------------------------------------------------------------------------- */
+
+static double read_real(struct lw_fields *r, double least, double most)
 {
     double v = lw_json_double(r->j);
 
@@ -42,112 +43,41 @@ static double read_real(struct reader *r, double least, double most)
     return v;
 }
 
-static lw_ps read_seconds(struct reader *r)
+static void read_seconds(struct lw_fields *r, void *to)
 {
-    if (lw_json_type(r->j) == LW_JSON_NULL)
-        return -1;
-    return lw_ps_from_seconds(read_real(r, 0, MOST_SECONDS));
+    *(lw_ps *)to = lw_ps_from_seconds(read_real(r, 0, MOST_SECONDS));
 }
 
 /* {median, p25, ...} or the number itself. */
-static lw_ps read_median(struct reader *r)
+static void read_median(struct lw_fields *r, void *to)
 {
-    lw_ps t = -1;
+    static const struct lw_field summary[] = {LW_F_OWN("median", read_seconds, NULL), {0}};
 
-    if (lw_json_type(r->j) != LW_JSON_OBJECT)
-        return read_seconds(r);
-    if (!lw_json_enter(r->j, LW_JSON_OBJECT))
-        return -1;
-    while (lw_json_next(r->j))
-        if (lw_json_key_is(r->j, "median"))
-            t = read_seconds(r);
-    return t;
+    *(lw_ps *)to = -1;
+    if (lw_json_type(r->j) == LW_JSON_OBJECT)
+        lw_fields_read(r, summary, to);
+    else
+        read_seconds(r, to);
+}
+
+static void read_dtype(struct lw_fields *r, void *to)
+{
+    *(enum lw_dtype *)to = lw_dtype_read(r->j);
 }
 
 /* Room for element n of an arena array that doubles; elements are moved. */
-static void *one_more(struct reader *r, void *items, int32_t n, size_t size)
+static void *one_more(struct lw_fields *r, void *items, int32_t n, size_t size)
 {
-    void *room = lw_arena_more(&r->g->arena, items, n, size);
+    void *room = lw_arena_more(r->arena, items, n, size);
 
-    r->nomem |= !room;
+    r->no_memory |= !room;
     return room;
 }
 
-/* --- the model and the profile of one process --- */
-
-static void read_param(struct reader *r)
+static void read_ready(struct lw_fields *r, void *to)
 {
-    struct lw_gt_param p = {.name = "", .numel = -1, .trainable = true};
-    struct lw_gt_param *room = one_more(r, r->g->params, r->g->n_params, sizeof p);
+    struct lw_gt_profile *p = to;
 
-    if (!room || !lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j)) {
-        if (lw_json_key_is(r->j, "name"))
-            p.name = read_text(r);
-        else if (lw_json_key_is(r->j, "numel"))
-            p.numel = lw_json_int64(r->j);
-        else if (lw_json_key_is(r->j, "dtype"))
-            p.dtype = lw_dtype_read(r->j);
-        else if (lw_json_key_is(r->j, "requires_grad"))
-            p.trainable = lw_json_bool(r->j);
-    }
-    if (!lw_json_failed(r->j) && p.numel < 0)
-        lw_json_fail(r->j, "a parameter needs \"numel\" of 0 or more");
-    r->g->params = room;
-    r->g->params[r->g->n_params++] = p;
-}
-
-static void read_model(struct reader *r)
-{
-    if (!lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j)) {
-        if (!lw_json_key_is(r->j, "params") || !lw_json_enter(r->j, LW_JSON_ARRAY))
-            continue;
-        r->g->n_params = 0;
-        while (lw_json_next(r->j))
-            read_param(r);
-    }
-}
-
-static void read_timing(struct reader *r, struct lw_gt_profile *p)
-{
-    const struct {
-        const char *name;
-        lw_ps *into;
-    } fields[] = {{"step", &p->step}, {"zero", &p->zero}, {"forward", &p->forward},
-                  {"backward", &p->backward}, {"optimizer", &p->optimizer}};
-
-    if (!lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j))
-        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-            if (lw_json_key_is(r->j, fields[i].name)) {
-                *fields[i].into = read_median(r);
-                break;
-            }
-}
-
-static void read_order(struct reader *r, struct lw_gt_profile *p)
-{
-    p->n_order = 0;
-    if (!lw_json_enter(r->j, LW_JSON_ARRAY))
-        return;
-    while (lw_json_next(r->j)) {
-        int32_t *room = one_more(r, p->order, p->n_order, sizeof *room);
-        int64_t i = lw_json_int64(r->j);
-        if (!lw_json_failed(r->j) && (i < 0 || i >= INT32_MAX))
-            lw_json_fail(r->j, "found %lld, allowed: the index of a parameter", (long long)i);
-        if (!room || lw_json_failed(r->j))
-            return;
-        p->order = room;
-        p->order[p->n_order++] = (int32_t)i;
-    }
-}
-
-static void read_ready(struct reader *r, struct lw_gt_profile *p)
-{
     p->n_ready = 0;
     if (!lw_json_enter(r->j, LW_JSON_ARRAY))
         return;
@@ -156,100 +86,66 @@ static void read_ready(struct reader *r, struct lw_gt_profile *p)
         if (!room)
             return;
         p->ready = room;
-        p->ready[p->n_ready++] = read_seconds(r);
+        p->ready[p->n_ready] = -1;
+        if (lw_json_type(r->j) != LW_JSON_NULL)
+            read_seconds(r, &p->ready[p->n_ready]);
+        p->n_ready++;
     }
 }
 
-static void read_grad_ready(struct reader *r, struct lw_gt_profile *p)
+/* --- the profile of one process and its model ------------------------------------------------- */
+
+#define OWN(json, at_, read_) {.name = json, .kind = LW_FIELD_OWN, .at = at_, .read = read_}
+
+#define AT(field) offsetof(struct lw_gt_param, field)
+static const struct lw_field param_fields[] = {
+    LW_F_STRING("name", AT(name)),
+    LW_F_MUST_INT64("numel", AT(numel)),
+    OWN("dtype", AT(dtype), read_dtype),
+    LW_F_BOOL("requires_grad", AT(trainable), true),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct lw_gt_profile, field)
+static const struct lw_field timing_fields[] = {
+    OWN("step", AT(step), read_median),
+    OWN("zero", AT(zero), read_median),
+    OWN("forward", AT(forward), read_median),
+    OWN("backward", AT(backward), read_median),
+    OWN("optimizer", AT(optimizer), read_median),
+    {0},
+};
+
+static const struct lw_field grad_ready_fields[] = {
+    LW_F_ITEMS("order", LW_FIELD_INTS32, AT(order), AT(n_order)),
+    OWN("ready_s", 0, read_ready),
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct process, field)
+static const struct lw_field model_fields[] = {
+    LW_F_LIST("params", AT(params), AT(n_params), param_fields, struct lw_gt_param), {0}};
+
+static const struct lw_field process_fields[] = {
+    LW_F_OBJECT("timing", AT(profile), timing_fields),
+    LW_F_OBJECT("grad_ready", AT(profile), grad_ready_fields),
+    LW_F_OBJECT("model", 0, model_fields),
+    {0},
+};
+#undef AT
+
+static void read_process(struct lw_fields *r, void *to)
 {
-    if (lw_json_type(r->j) == LW_JSON_NULL || !lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j)) {
-        if (lw_json_key_is(r->j, "order"))
-            read_order(r, p);
-        else if (lw_json_key_is(r->j, "ready_s"))
-            read_ready(r, p);
-    }
+    struct process *p = to;
+
+    p->profile = none;
+    p->profile.there = true;
+    lw_fields_read(r, process_fields, p);
 }
 
-static void read_profile(struct reader *r, struct lw_gt_profile *p)
-{
-    *p = (struct lw_gt_profile){.step = -1, .zero = -1, .forward = -1, .backward = -1,
-                                .optimizer = -1};
-    if (lw_json_type(r->j) == LW_JSON_NULL || !lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    p->there = true;
-    while (lw_json_next(r->j)) {
-        if (lw_json_key_is(r->j, "timing"))
-            read_timing(r, p);
-        else if (lw_json_key_is(r->j, "grad_ready"))
-            read_grad_ready(r, p);
-        else if (lw_json_key_is(r->j, "model"))
-            read_model(r);
-    }
-}
-
-/* --- the network --- */
-
-static void read_size(struct reader *r)
-{
-    struct lw_gt_size s = {-1, -1, -1, -1};
-    struct lw_gt_size *room = one_more(r, r->g->sizes, r->g->n_sizes, sizeof s);
-
-    if (!room || !lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j)) {
-        if (lw_json_key_is(r->j, "bytes"))
-            s.bytes = lw_json_int64(r->j);
-        else if (lw_json_key_is(r->j, "single"))
-            s.single = read_median(r);
-        else if (lw_json_key_is(r->j, "single_cpu_s"))
-            s.single_cpu = read_median(r);
-        else if (lw_json_key_is(r->j, "two_in_flight"))
-            s.two = read_median(r);
-    }
-    if (lw_json_failed(r->j))
-        return;
-    if (s.bytes < 1 || s.single <= 0 || s.single_cpu < 0)
-        lw_json_fail(r->j, "a size needs \"bytes\" of 1 or more, \"single\" with a median above 0 "
-                           "and \"single_cpu_s\"");
-    else if (r->g->n_sizes > 0 && room[r->g->n_sizes - 1].bytes >= s.bytes)
-        lw_json_fail(r->j, "found %lld bytes, allowed: more than the size before",
-                     (long long)s.bytes);
-    r->g->sizes = room;
-    r->g->sizes[r->g->n_sizes++] = s;
-}
-
-static void read_net(struct reader *r)
-{
-    if (!lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j)) {
-        if (!lw_json_key_is(r->j, "microbench") || !lw_json_enter(r->j, LW_JSON_OBJECT))
-            continue;
-        while (lw_json_next(r->j)) {
-            if (!lw_json_key_is(r->j, "sizes") || !lw_json_enter(r->j, LW_JSON_ARRAY))
-                continue;
-            r->g->n_sizes = 0;
-            while (lw_json_next(r->j))
-                read_size(r);
-        }
-    }
-}
-
-static void read_machine(struct reader *r)
-{
-    if (!lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j)) {
-        if (lw_json_key_is(r->j, "cpu"))
-            r->g->cpu = read_text(r);
-        else if (lw_json_key_is(r->j, "pytorch"))
-            r->g->torch = read_text(r);
-    }
-}
-
-/* --- configurations --- */
+/* --- configurations --------------------------------------------------------------------------- */
 
 static bool is_cap(const char *config)
 {
@@ -258,8 +154,10 @@ static bool is_cap(const char *config)
     return strncmp(config, "cap", 3) == 0 && n > 0 && config[3 + n] == '\0';
 }
 
-static void read_cap_of_rank(struct reader *r, int64_t *cap_bytes)
+static void read_cap_of_rank(struct lw_fields *r, void *to)
 {
+    int64_t *cap_bytes = to;
+
     if (lw_json_type(r->j) != LW_JSON_OBJECT || !lw_json_enter(r->j, LW_JSON_OBJECT))
         return;
     while (lw_json_next(r->j)) {
@@ -274,86 +172,100 @@ static void read_cap_of_rank(struct reader *r, int64_t *cap_bytes)
     }
 }
 
-static void read_cap(struct reader *r, const char *config)
+static void read_cap(struct lw_fields *r, struct lw_groundtruth *g, const char *config)
 {
-    struct lw_gt_cap c = {config, -1};
-    struct lw_gt_cap *room = one_more(r, r->g->caps, r->g->n_caps, sizeof c);
+    static const struct lw_field fields[] = {
+        LW_F_OWN("rank0", read_cap_of_rank, NULL), LW_F_OWN("rank1", read_cap_of_rank, NULL), {0}};
+    struct lw_gt_cap *room = one_more(r, g->caps, g->n_caps, sizeof *room);
+    int64_t bytes = -1;
 
-    if (!room || !lw_json_enter(r->j, LW_JSON_OBJECT))
+    if (!room || !lw_fields_read(r, fields, &bytes))
         return;
-    while (lw_json_next(r->j))
-        if (lw_json_key_is(r->j, "rank0") || lw_json_key_is(r->j, "rank1"))
-            read_cap_of_rank(r, &c.cap_bytes);
-    if (!lw_json_failed(r->j) && c.cap_bytes < 0)
+    if (bytes < 0)
         lw_json_fail(r->j, "no rank says its \"bucket_cap_mb\"");
-    for (int32_t i = 0; i < r->g->n_caps; i++)
-        if (!lw_json_failed(r->j) && strcmp(r->g->caps[i].config, config) == 0)
+    for (int32_t i = 0; i < g->n_caps; i++)
+        if (!lw_json_failed(r->j) && strcmp(g->caps[i].config, config) == 0)
             lw_json_fail(r->j, "%s is given twice", config);
-    r->g->caps = room;
-    r->g->caps[r->g->n_caps++] = c;
+    g->caps = room;
+    g->caps[g->n_caps++] = (struct lw_gt_cap){config, bytes};
 }
 
-static void read_no_sync(struct reader *r)
+#define AT(field) offsetof(struct document, field)
+static void read_ddp(struct lw_fields *r, void *to)
 {
+    static const struct lw_field no_sync[] = {
+        OWN("rank0", AT(no_sync[0]), read_process), OWN("rank1", AT(no_sync[1]), read_process),
+        {0}};
+    struct document *d = to;
+
     if (!lw_json_enter(r->j, LW_JSON_OBJECT))
         return;
     while (lw_json_next(r->j)) {
-        if (lw_json_key_is(r->j, "rank0"))
-            read_profile(r, &r->g->no_sync[0]);
-        else if (lw_json_key_is(r->j, "rank1"))
-            read_profile(r, &r->g->no_sync[1]);
-    }
-}
-
-static void read_ddp(struct reader *r)
-{
-    if (!lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j)) {
-        const char *config = lw_arena_strdup(&r->g->arena, lw_json_key(r->j, NULL));
-        r->nomem |= !config;
+        const char *config = lw_arena_strdup(r->arena, lw_json_key(r->j, NULL));
+        r->no_memory |= !config;
         if (lw_json_key_is(r->j, "no_sync"))
-            read_no_sync(r);
+            lw_fields_read(r, no_sync, d);
         else if (config && is_cap(config))
-            read_cap(r, config);
+            read_cap(r, &d->g, config);
     }
 }
 
-/* --- the whole --- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
-static void read_root(struct reader *r)
+static const struct lw_field size_fields[] = {
+    LW_F_INT64("bytes", offsetof(struct lw_gt_size, bytes), -1),
+    OWN("single", offsetof(struct lw_gt_size, single), read_median),
+    {.name = "single_cpu_s", .kind = LW_FIELD_OWN, .must = true,
+     .at = offsetof(struct lw_gt_size, single_cpu), .read = read_median},
+    OWN("two_in_flight", offsetof(struct lw_gt_size, two), read_median),
+    {0},
+};
+static const struct lw_field microbench_fields[] = {
+    LW_F_LIST("sizes", AT(g.sizes), AT(g.n_sizes), size_fields, struct lw_gt_size), {0}};
+static const struct lw_field net_fields[] = {
+    LW_F_OBJECT("microbench", 0, microbench_fields), {0}};
+static const struct lw_field machine_fields[] = {
+    LW_F_STRING("cpu", AT(g.cpu)), LW_F_STRING("pytorch", AT(g.torch)), {0}};
+static const struct lw_field document_fields[] = {
+    LW_F_STRING("schema", AT(schema)),
+    LW_F_STRING("model_name", AT(g.model)),
+    LW_F_STRING("net_name", AT(g.net)),
+    LW_F_OBJECT("machine", 0, machine_fields),
+    LW_F_OBJECT("net", 0, net_fields),
+    OWN("local", AT(local), read_process),
+    LW_F_OWN("ddp", read_ddp, NULL),
+    {0},
+};
+#undef AT
+
+static enum lw_status check_sizes(const struct lw_groundtruth *g, const char *name,
+                                  struct lw_err *err)
 {
-    if (!lw_json_enter(r->j, LW_JSON_OBJECT))
-        return;
-    while (lw_json_next(r->j)) {
-        if (lw_json_key_is(r->j, "schema"))
-            r->schema = read_text(r);
-        else if (lw_json_key_is(r->j, "model_name"))
-            r->g->model = read_text(r);
-        else if (lw_json_key_is(r->j, "net_name"))
-            r->g->net = read_text(r);
-        else if (lw_json_key_is(r->j, "machine"))
-            read_machine(r);
-        else if (lw_json_key_is(r->j, "net"))
-            read_net(r);
-        else if (lw_json_key_is(r->j, "local"))
-            read_profile(r, &r->g->local);
-        else if (lw_json_key_is(r->j, "ddp"))
-            read_ddp(r);
+    for (int32_t i = 0; i < g->n_sizes; i++) {
+        const struct lw_gt_size *s = &g->sizes[i];
+        if (s->bytes < 1 || s->single <= 0 || s->single_cpu < 0)
+            return lw_fail(err, LW_EFORMAT,
+                           "%s: at net.microbench.sizes[%d]: a size needs \"bytes\" of 1 or more, "
+                           "\"single\" with a median above 0 and \"single_cpu_s\"", name, i);
+        if (i > 0 && s[-1].bytes >= s->bytes)
+            return lw_fail(err, LW_EFORMAT,
+                           "%s: at net.microbench.sizes[%d]: found %lld bytes, allowed: more than "
+                           "the size before", name, i, (long long)s->bytes);
     }
+    return LW_OK;
 }
 
-static enum lw_status check(const struct reader *r, const char *name, struct lw_err *err)
+static enum lw_status check(const struct document *d, const char *name, struct lw_err *err)
 {
-    const struct lw_groundtruth *g = r->g;
+    const struct lw_groundtruth *g = &d->g;
 
-    if (strncmp(r->schema, SCHEMA, strlen(SCHEMA)) != 0)
+    if (strncmp(d->schema, SCHEMA, strlen(SCHEMA)) != 0)
         return lw_fail(err, LW_EFORMAT, "%s: at schema: found \"%.40s\", expected \"%s1\"", name,
-                       r->schema, SCHEMA);
-    if (strcmp(r->schema, SCHEMA "1") != 0)
+                       d->schema, SCHEMA);
+    if (strcmp(d->schema, SCHEMA "1") != 0)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: at schema: found \"%.40s\"; this program reads \"%s1\"", name,
-                       r->schema, SCHEMA);
+                       d->schema, SCHEMA);
     if (!*g->model || !*g->net)
         return lw_fail(err, LW_EFORMAT, "%s: needs \"model_name\" and \"net_name\"", name);
     if (g->n_params == 0)
@@ -361,6 +273,7 @@ static enum lw_status check(const struct reader *r, const char *name, struct lw_
     if (g->n_sizes == 0)
         return lw_fail(err, LW_EFORMAT, "%s: at net.microbench.sizes: no size was measured, so "
                        "nothing is known of the network", name);
+    LW_TRY(check_sizes(g, name, err));
     for (int i = 0; i < LW_GROUNDTRUTH_RANKS; i++)
         if (!g->no_sync[i].there || g->no_sync[i].step <= 0)
             return lw_fail(err, LW_EFORMAT,
@@ -390,27 +303,29 @@ bool lw_groundtruth_is(const char *text, size_t len)
 enum lw_status lw_groundtruth_read(const struct lw_input *in, struct lw_groundtruth *out,
                                    struct lw_err *err)
 {
-    static const struct lw_gt_profile none = {.step = -1, .zero = -1, .forward = -1,
-                                              .backward = -1, .optimizer = -1};
-    struct lw_groundtruth g = {.model = "", .net = "", .cpu = "", .torch = "", .local = none,
-                               .no_sync = {none, none}};
-    struct reader r = {.g = &g, .schema = ""};
+    struct document d = {.local.profile = none, .no_sync = {{none, 0, NULL}, {none, 0, NULL}}};
+    const struct process *model = &d.local;
     const char *slash = strrchr(in->name, '/');
+    enum lw_status status =
+        lw_foreign_read(in->name, in->text, in->len, document_fields, &d.g.arena, &d, err);
 
-    LW_TRY(lw_json_open(in->name, in->text, in->len, &r.j, err));
-    read_root(&r);
-    enum lw_status status = lw_json_done(r.j, err);
-    lw_json_close(r.j);
-    g.file = lw_arena_strdup(&g.arena, slash ? slash + 1 : in->name);
-    g.hash = lw_arena_strdup(&g.arena, in->hash);
-    if (r.nomem || !g.file || !g.hash)
+    for (int i = 0; i < LW_GROUNDTRUTH_RANKS; i++) {
+        d.g.no_sync[i] = d.no_sync[i].profile;
+        model = model->n_params > 0 ? model : &d.no_sync[i];
+    }
+    d.g.local = d.local.profile;
+    d.g.params = model->params;
+    d.g.n_params = model->n_params;
+    d.g.file = lw_arena_strdup(&d.g.arena, slash ? slash + 1 : in->name);
+    d.g.hash = lw_arena_strdup(&d.g.arena, in->hash);
+    if (status == LW_OK && (!d.g.file || !d.g.hash))
         status = lw_fail_nomem(err);
     if (status == LW_OK)
-        status = check(&r, in->name, err);
+        status = check(&d, in->name, err);
     if (status == LW_OK)
-        *out = g;
+        *out = d.g;
     else
-        lw_groundtruth_free(&g);
+        lw_groundtruth_free(&d.g);
     return status;
 }
 

@@ -38,14 +38,9 @@ struct document {
 
 /* ---- fields that are more than a number or a text ---- */
 
-static void read_param_dtype(struct lw_fields *r, void *base)
+static void read_dtype(struct lw_fields *r, void *to)
 {
-    ((struct traces_param *)base)->dtype = lw_dtype_read(r->j);
-}
-
-static void read_buffer_dtype(struct lw_fields *r, void *base)
-{
-    ((struct lw_buffer *)base)->dtype = lw_dtype_read(r->j);
+    *(enum lw_dtype *)to = lw_dtype_read(r->j);
 }
 
 /* The first number of a shape; 0 of a scalar. */
@@ -83,7 +78,7 @@ static const struct lw_field param_fields[] = {
     LW_F_STRING("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
     LW_F_OWN("shape", read_shape, NULL),
-    LW_F_OWN("dtype", read_param_dtype, NULL),
+    {.name = "dtype", .kind = LW_FIELD_OWN, .at = AT(dtype), .read = read_dtype},
     LW_F_BOOL("requires_grad", AT(requires_grad), true),
     LW_F_BOOL("sparse", AT(sparse), false),
     {0},
@@ -94,7 +89,7 @@ static const struct lw_field param_fields[] = {
 static const struct lw_field buffer_fields[] = {
     LW_F_STRING("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
-    LW_F_OWN("dtype", read_buffer_dtype, NULL),
+    {.name = "dtype", .kind = LW_FIELD_OWN, .at = AT(dtype), .read = read_dtype},
     {0},
 };
 #undef AT
