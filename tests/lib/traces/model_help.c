@@ -20,15 +20,42 @@ struct lw_device model_device(void)
     return d;
 }
 
-struct lw_workload model_build(const char *name, struct traces_model_shape shape)
+static struct lw_workload build(const char *name, const struct lw_device *device,
+                                const struct traces_model_shape *shape)
 {
-    struct lw_device d = model_device();
     struct lw_workload w = {0};
     struct lw_err err = {0};
 
-    if (traces_model_build(name, &shape, &d, &w, &err) != LW_OK)
+    if (traces_model_build(name, shape, device, &w, &err) != LW_OK)
         fail_msg("%s", err.msg);
     return w;
+}
+
+struct lw_workload model_build(const char *name, struct traces_model_shape shape)
+{
+    struct lw_device d = model_device();
+
+    return build(name, &d, &shape);
+}
+
+static struct lw_workload kept[256];
+static int n_kept;
+
+struct lw_workload model_kept(const char *name, const struct lw_device *device,
+                              struct traces_model_shape shape)
+{
+    struct lw_device round = model_device();
+
+    assert_true(n_kept < 256);
+    return kept[n_kept++] = build(name, device ? device : &round, &shape);
+}
+
+int model_forget(void **state)
+{
+    (void)state;
+    while (n_kept > 0)
+        lw_workload_free(&kept[--n_kept]);
+    return 0;
 }
 
 double model_fullest_share(const struct lw_workload *w, int n)

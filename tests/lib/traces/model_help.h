@@ -6,6 +6,13 @@
 struct lw_device model_device(void);
 /* A model on that device; the test fails with the message if it is refused. */
 struct lw_workload model_build(const char *name, struct traces_model_shape shape);
+/* The same, freed by the teardown of MODEL_TEST; device NULL: that one. MODEL("gpt2", .seq = 2048).
+ */
+struct lw_workload model_kept(const char *name, const struct lw_device *device,
+                              struct traces_model_shape shape);
+#define MODEL(name, ...) model_kept(name, NULL, (struct traces_model_shape){__VA_ARGS__})
+int model_forget(void **state);
+#define MODEL_TEST(name) TEST_WITH(name, NULL, model_forget)
 /* The largest share of FairScale's partition, which a plan counts for every rank of the role: each
  * parameter, as registered, goes to the first of n <= 64 members with the fewest elements
  * (fairscale/optim/oss.py, partition_parameters). */

@@ -14,7 +14,7 @@
 #include "traces/models/models.h"
 #include "tests/lib/files/says.h"
 
-TEST(resnet50_has_the_parameters_of_torchvision)
+MODEL_TEST(resnet50_has_the_parameters_of_torchvision)
 {
     static const struct {
         int32_t index;
@@ -33,7 +33,7 @@ TEST(resnet50_has_the_parameters_of_torchvision)
         {159, "fc.weight"},
         {160, "fc.bias"},
     };
-    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){0});
+    struct lw_workload w = MODEL("resnet50", 0);
     int64_t expected[RESNET50_PARAMS], sum = 0;
     resnet50_sizes(expected);
     assert_int_equal(w.n_params, 161);
@@ -45,12 +45,11 @@ TEST(resnet50_has_the_parameters_of_torchvision)
     assert_int_equal(lw_workload_numel(&w, true), 25557032);
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
         assert_string_equal(w.params[names[k].index].name, names[k].name);
-    lw_workload_free(&w);
 }
 
-TEST(resnet50_has_three_buffers_per_batch_norm)
+MODEL_TEST(resnet50_has_three_buffers_per_batch_norm)
 {
-    struct lw_workload w = model_build("resnet50", (struct traces_model_shape){0});
+    struct lw_workload w = MODEL("resnet50", 0);
     assert_int_equal(w.n_buffers, 159); /* 53 batch norms */
     assert_string_equal(w.buffers[0].name, "bn1.running_mean");
     assert_string_equal(w.buffers[1].name, "bn1.running_var");
@@ -59,14 +58,13 @@ TEST(resnet50_has_three_buffers_per_batch_norm)
     assert_int_equal(w.buffers[2].numel, 1);
     assert_int_equal(w.buffers[2].dtype, LW_I64);
     assert_string_equal(w.buffers[158].name, "layer4.2.bn3.num_batches_tracked");
-    lw_workload_free(&w);
 }
 
 /* torchvision states 4.089 GFLOPS (multiply-adds) for ResNet50 at 224 x 224. */
-TEST(resnet50_needs_4089_million_multiply_adds_per_image)
+MODEL_TEST(resnet50_needs_4089_million_multiply_adds_per_image)
 {
-    struct lw_workload one = model_build("resnet50", (struct traces_model_shape){.batch = 1});
-    struct lw_workload eight = model_build("resnet50", (struct traces_model_shape){.batch = 8});
+    struct lw_workload one = MODEL("resnet50", .batch = 1);
+    struct lw_workload eight = MODEL("resnet50", .batch = 8);
     int64_t flops_one = 0, flops_eight = 0;
     for (int32_t m = 0; m < one.n_modules; m++) {
         flops_one += one.modules[m].forward_flops;
@@ -74,14 +72,11 @@ TEST(resnet50_needs_4089_million_multiply_adds_per_image)
     }
     assert_int_equal(flops_one, 2 * INT64_C(4089184256));
     assert_int_equal(flops_eight, 8 * flops_one);
-    lw_workload_free(&one);
-    lw_workload_free(&eight);
 }
 
-TEST(resnet50_gradients_become_ready_in_reverse_registration_order)
+MODEL_TEST(resnet50_gradients_become_ready_in_reverse_registration_order)
 {
-    struct lw_workload w =
-        model_build("resnet50", (struct traces_model_shape){.batch = 2, .image = 64});
+    struct lw_workload w = MODEL("resnet50", .batch = 2, .image = 64);
     const struct lw_module *fc = &w.modules[w.n_modules - 1];
     assert_int_equal(w.n_ready, 161);
     for (int32_t k = 0; k < w.n_ready; k++)
@@ -89,15 +84,13 @@ TEST(resnet50_gradients_become_ready_in_reverse_registration_order)
     assert_int_equal(w.params[160].ready_ps, fc->backward_input_ps + fc->backward_weight_ps);
     assert_int_equal(w.params[0].ready_ps, lw_workload_backward_ps(&w));
     assert_int_equal(w.modules[0].backward_input_ps, 0); /* images need no gradient */
-    lw_workload_free(&w);
 }
 
 /* docs/design/models.md works these out. */
-TEST(times_are_the_rooflines)
+MODEL_TEST(times_are_the_rooflines)
 {
-    struct lw_workload mlp = model_build("mlp", (struct traces_model_shape){0});
-    struct lw_workload resnet =
-        model_build("resnet50", (struct traces_model_shape){.batch = 1, .image = 32});
+    struct lw_workload mlp = MODEL("mlp", 0);
+    struct lw_workload resnet = MODEL("resnet50", .batch = 1, .image = 32);
     assert_int_equal(mlp.modules[0].forward_bytes, 4718592);
     assert_int_equal(mlp.modules[0].forward_ps, INT64_C(4718592000));
     /* traffic of dx: dy, y, dy and W in, dx out, ReLU's masked dy out: 6 activations + W;
@@ -110,25 +103,20 @@ TEST(times_are_the_rooflines)
     assert_int_equal(resnet.modules[1].output_bytes, 4 * 64 * 8 * 8);
     /* SGD with momentum: 5 passes * 4 B * 25,557,032 at 1 GB/s */
     assert_int_equal(resnet.optimizer_ps, INT64_C(511140640000));
-    lw_workload_free(&mlp);
-    lw_workload_free(&resnet);
 
     /* products decide on a device with fast memory: 67,108,864 / 5e11 s */
     struct lw_device d = model_device();
-    struct traces_model_shape shape = {0};
-    struct lw_err err = {0};
     d.memory_bytes_per_s.value = 1e12;
-    assert_int_equal(traces_model_build("mlp", &shape, &d, &mlp, &err), LW_OK);
+    mlp = model_kept("mlp", &d, (struct traces_model_shape){0});
     assert_int_equal(mlp.modules[7].forward_ps, INT64_C(134217728));
     assert_int_equal(mlp.modules[7].backward_input_ps, INT64_C(134217728));
     assert_int_equal(mlp.modules[7].backward_weight_ps, INT64_C(134217728));
-    lw_workload_free(&mlp);
 }
 
 /* Products of 10^6 flops take 10 us, of 10^8 1 ms: 67,108,864 take 671.08864 us. Copies of 1 MiB
  * take 100 us, of 4 MiB 400 us: 4,718,592 B of traffic are a copy of 2,359,296 B, 225 us. The
  * optimizer: 16 layers of 1024^2 + 1024 f32 are 67,174,400 B, 64.0625 MiB at 100 us each. */
-TEST(measured_tables_replace_the_rates)
+MODEL_TEST(measured_tables_replace_the_rates)
 {
     static const int64_t flops[] = {1000000, 100000000}, bytes[] = {1 << 20, 4 << 20};
     static const lw_ps gemm[] = {10000000, 1000000000}, copy[] = {100000000, 400000000},
@@ -166,10 +154,9 @@ TEST(measured_tables_replace_the_rates)
     lw_workload_free(&w);
 }
 
-TEST(mlp_layers_are_equal_and_split_in_pairs)
+MODEL_TEST(mlp_layers_are_equal_and_split_in_pairs)
 {
-    struct lw_workload w =
-        model_build("mlp", (struct traces_model_shape){.batch = 4, .width = 256});
+    struct lw_workload w = MODEL("mlp", .batch = 4, .width = 256);
     assert_int_equal(w.n_modules, 16);
     assert_int_equal(lw_workload_numel(&w, true), 16 * (256 * 256 + 256));
     for (int32_t m = 0; m < w.n_modules; m++) {
@@ -184,10 +171,9 @@ TEST(mlp_layers_are_equal_and_split_in_pairs)
     }
     assert_string_equal(w.params[2].name, "layers.1.weight");
     assert_int_equal(w.ready_order[0], 31); /* the last bias */
-    lw_workload_free(&w);
 }
 
-TEST(mlp_step_on_host_is_well_under_a_second)
+MODEL_TEST(mlp_step_on_host_is_well_under_a_second)
 {
     struct lw_cluster host;
     struct lw_workload w;
@@ -200,7 +186,7 @@ TEST(mlp_step_on_host_is_well_under_a_second)
     lw_cluster_free(&host);
 }
 
-TEST(sizes_that_a_model_cannot_have_are_refused)
+MODEL_TEST(sizes_that_a_model_cannot_have_are_refused)
 {
     static const struct {
         const char *model;
@@ -256,7 +242,7 @@ TEST(sizes_that_a_model_cannot_have_are_refused)
 
 /* The largest of everything either fits or is refused with a message, here by its 2,000 days a
  * step. */
-TEST(largest_sizes_do_not_overflow)
+MODEL_TEST(largest_sizes_do_not_overflow)
 {
     struct traces_model_shape images = {.batch = 65536, .image = 4096};
     struct traces_model_shape layers = {.batch = 65536, .width = 65536, .layers = 4096};

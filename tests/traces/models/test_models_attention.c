@@ -9,10 +9,9 @@ enum { HIDDEN = 16, HEADS = 4, SEQ = 32, FIRST_BLOCK = 1 };
 
 static struct lw_workload llama(const char *attention)
 {
-    return model_build("llama-7b", (struct traces_model_shape){
-                           .batch = 1, .layers = 2, .hidden = HIDDEN, .heads = HEADS, .ffn = 32,
-                           .seq = SEQ, .vocab = 32, .dtype = "f32", .attention = attention,
-                           .optimizer = "adam"});
+    return MODEL("llama-7b", .batch = 1, .layers = 2, .hidden = HIDDEN, .heads = HEADS, .ffn = 32,
+                 .seq = SEQ, .vocab = 32, .dtype = "f32", .attention = attention, .optimizer =
+                 "adam");
 }
 
 /* Queries, keys, values and results are 32 x 16 x 4 = 2048 bytes each, the rows' sums 32 x 4 x 4 =

@@ -10,7 +10,7 @@
  * (1.04 T and 32.6), 2505.09388 (30.5 and 3.3, 235 and 22), 2508.10925 (116.8 and 5.1),
  * huggingface.co/meta-llama (400 and 17: text alone). Cards differ in whether the embedding is
  * active; the values here count it: total +-1 %, active +-2 %. */
-TEST(active_parameters_are_the_published_ones)
+MODEL_TEST(active_parameters_are_the_published_ones)
 {
     static const struct {
         const char *name;
@@ -23,13 +23,12 @@ TEST(active_parameters_are_the_published_ones)
         {"llama-4-maverick", 400, 17.2}, {"grok-1", 314, 84},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_workload w = model_build(cases[i].name, (struct traces_model_shape){0});
+        struct lw_workload w = MODEL(cases[i].name, 0);
         double total = (double)lw_workload_numel(&w, false) * 1e-9;
         double active = total - (double)w.idle_numel * 1e-9;
         if (total < 0.99 * cases[i].total_g || total > 1.01 * cases[i].total_g ||
             active < 0.98 * cases[i].active_g || active > 1.02 * cases[i].active_g)
             fail_msg("%s: %.4g G, %.4g active", cases[i].name, total, active);
-        lw_workload_free(&w);
     }
 }
 
@@ -40,7 +39,7 @@ static const struct traces_model_shape small = {
 
 static struct lw_workload build(struct traces_model_shape s)
 {
-    return model_build("decoder", s);
+    return model_kept("decoder", NULL, s);
 }
 
 /* Block of 32 tokens, h 64, 4 heads of 16, 2 of keys and values:
@@ -48,7 +47,7 @@ static struct lw_workload build(struct traces_model_shape s)
  *   attention 4*32*32*64 = 262,144; router 2*32*64*8 = 32,768;
  *   experts 2*32*2 rows of 3 products 64 x 48: 3 * 2*64*64*48 = 1,179,648.
  * Dispatch: 32 tokens x 2 experts x 64 x 2 bytes = 8,192. */
-TEST(a_block_has_its_products_by_hand)
+MODEL_TEST(a_block_has_its_products_by_hand)
 {
     struct lw_workload w = build(small);
     assert_int_equal(w.modules[1].forward_flops, 4 * 262144 + 32768 + 1179648);
@@ -56,15 +55,13 @@ TEST(a_block_has_its_products_by_hand)
     assert_int_equal(w.modules[0].dispatch_bytes, 0);
     /* 2 of 8 experts of 3 * 64 * 48 in 2 blocks */
     assert_int_equal(w.idle_numel, INT64_C(2) * 6 * 3 * 64 * 48);
-    lw_workload_free(&w);
     struct traces_model_shape s = small;
     s.expert_bias = true; /* each expert has biases of 2 * 48 and of 64 elements */
     w = build(s);
     assert_int_equal(w.idle_numel, INT64_C(2) * 6 * (3 * 64 * 48 + 2 * 48 + 64));
-    lw_workload_free(&w);
 }
 
-TEST(the_first_blocks_and_every_second_one_may_be_dense)
+MODEL_TEST(the_first_blocks_and_every_second_one_may_be_dense)
 {
     struct traces_model_shape s = small;
     s.layers = 4;
@@ -73,7 +70,6 @@ TEST(the_first_blocks_and_every_second_one_may_be_dense)
     struct lw_workload w = build(s);
     for (int32_t m = 1; m <= 4; m++)
         assert_int_equal(w.modules[m].dispatch_bytes, m % 2 == 0 ? 8192 : 0);
-    lw_workload_free(&w);
 }
 
 /* Latent attention and no experts. */
@@ -95,7 +91,7 @@ static struct traces_model_shape latent_shape(void)
  *   64*40 + 40*4*24 + 64*(24+8) + 24*4*(16+12) + 4*12*64
  * = 2560 + 3840 + 2048 + 2688 + 3072 = 14,208 elements, and
  * as many products a token; scores and sums 2 * (24 + 12) * 4 a pair of tokens. */
-TEST(latent_attention_has_its_products_by_hand)
+MODEL_TEST(latent_attention_has_its_products_by_hand)
 {
     struct traces_model_shape s = latent_shape();
     int64_t numel = 0;
@@ -107,14 +103,13 @@ TEST(latent_attention_has_its_products_by_hand)
     assert_int_equal(numel, 14208);
     int64_t pair = 3 * 2 * 32 * 64 * 96, scores = INT64_C(2) * 32 * 32 * 4 * (24 + 12);
     assert_int_equal(w.modules[1].forward_flops, 2 * 32 * 14208 + scores + pair);
-    lw_workload_free(&w);
 }
 
 /* Queries of latent attention are wider than its results: 2*32*4*24 bytes against 2*32*4*12. At
  * 10^9 B/s and hardly any FLOPs a byte is a nanosecond. Each further rank of a sequence, of 32
  * tokens a rank, adds a backward of attention, 2 * (queries + keys and values + results) + rows,
  * and the sums of the gradients of queries and of keys and values, 3 bytes for each of theirs. */
-TEST(a_ring_sums_the_gradients_of_wide_queries)
+MODEL_TEST(a_ring_sums_the_gradients_of_wide_queries)
 {
     enum { Q = 2 * 32 * 4 * 24, KV = 2 * 32 * 4 * (24 + 12), OUT = 2 * 32 * 4 * 12,
            ROWS = 4 * 32 * 4 };
@@ -125,14 +120,13 @@ TEST(a_ring_sums_the_gradients_of_wide_queries)
         s.seq = 32 * s.context;
         struct lw_workload w = build(s);
         backward[k] = w.modules[1].backward_input_ps / s.context; /* a rank's */
-        lw_workload_free(&w);
     }
     assert_int_equal(backward[1] - backward[0],
                      lw_ns_to_ps(2 * (Q + KV + OUT) + ROWS + 3 * Q + 3 * KV));
 }
 
 /* Ranks that share the experts: each has as many products as one rank alone and fewer weights. */
-TEST(sharing_experts_keeps_flops_and_reads_fewer_weights)
+MODEL_TEST(sharing_experts_keeps_flops_and_reads_fewer_weights)
 {
     struct traces_model_shape s = small;
     struct lw_workload alone = build(s);
@@ -144,12 +138,10 @@ TEST(sharing_experts_keeps_flops_and_reads_fewer_weights)
      * for 2 experts: 64 rows of 64, read and written, before and after */
     assert_int_equal(alone.modules[1].forward_bytes - shared.modules[1].forward_bytes,
                      2 * 6 * 3 * 64 * 48 - 2 * 2 * 2 * 64 * 64);
-    lw_workload_free(&alone);
-    lw_workload_free(&shared);
 }
 
 /* A tensor group that splits each expert exchanges all copies; one that shares them, none. */
-TEST(a_tensor_group_splits_or_shares_experts)
+MODEL_TEST(a_tensor_group_splits_or_shares_experts)
 {
     struct traces_model_shape s = small;
     int64_t x = 2 * 32 * 64;
@@ -163,11 +155,9 @@ TEST(a_tensor_group_splits_or_shares_experts)
     assert_int_equal(whole.modules[1].tp_calls, 1);
     assert_int_equal(whole.modules[1].tp_forward_bytes, x);
     assert_int_equal(split.modules[1].forward_flops, whole.modules[1].forward_flops);
-    lw_workload_free(&split);
-    lw_workload_free(&whole);
 }
 
-TEST(experts_that_do_not_divide_are_refused)
+MODEL_TEST(experts_that_do_not_divide_are_refused)
 {
     static const struct {
         int64_t experts, topk, ranks;

@@ -27,12 +27,11 @@ static const struct published published[] = {
     {"llama-3-70b", INT64_C(70553706496)},  {"llama-3-405b", INT64_C(405853388800)},
 };
 
-TEST(parameter_counts_are_the_published_ones)
+MODEL_TEST(parameter_counts_are_the_published_ones)
 {
     for (size_t k = 0; k < sizeof published / sizeof *published; k++) {
-        struct lw_workload w = model_build(published[k].name, (struct traces_model_shape){0});
+        struct lw_workload w = MODEL(published[k].name, 0);
         assert_int_equal(lw_workload_numel(&w, false), published[k].count);
-        lw_workload_free(&w);
     }
 }
 
@@ -65,7 +64,7 @@ static int64_t roll(int64_t n)
     return 1 + rand() % n;
 }
 
-TEST(any_shape_has_the_parameters_of_its_formula)
+MODEL_TEST(any_shape_has_the_parameters_of_its_formula)
 {
     unsigned seed = 11;
     print_message("seed %u\n", seed);
@@ -78,26 +77,24 @@ TEST(any_shape_has_the_parameters_of_its_formula)
         text.vocab = roll(1000);
         image.patch = roll(20);
         image.image = image.patch * (31 / image.patch + roll(4));
-        struct lw_workload b = model_build("bert-base", text), v = model_build("vit-b-16", image);
+        struct lw_workload b = model_kept("bert-base", NULL, text);
+        struct lw_workload v = model_kept("vit-b-16", NULL, image);
         text.kv_heads = roll(2) * (text.heads / 2);
-        struct lw_workload l = model_build("llama-7b", text);
+        struct lw_workload l = model_kept("llama-7b", NULL, text);
         assert_int_equal(lw_workload_numel(&l, true), llama(&text));
         assert_int_equal(lw_workload_numel(&b, true), bert(&text));
         assert_int_equal(lw_workload_numel(&v, true), vit(&image));
-        lw_workload_free(&b);
-        lw_workload_free(&v);
-        lw_workload_free(&l);
     }
 }
 
 /* What holds of every model: gradients of a module inside its window of the backward, whole parts
  * no larger than their whole, kept bytes falling with recomputation, parameters of every module
  * that tensor parallelism splits. */
-TEST(every_model_is_consistent)
+MODEL_TEST(every_model_is_consistent)
 {
     const struct traces_model *m;
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++) {
-        struct lw_workload w = model_build(m->name, (struct traces_model_shape){.batch = 2});
+        struct lw_workload w = MODEL(m->name, .batch = 2);
         int32_t expected = 0;
         lw_ps end = 0;
         for (int32_t i = 0; i < w.n_params; i++)
@@ -117,16 +114,14 @@ TEST(every_model_is_consistent)
             assert_true(x->selective_ps <= x->forward_ps);
         }
         assert_int_equal(end, lw_workload_backward_ps(&w));
-        lw_workload_free(&w);
     }
 }
 
 /* A block's e s b (6 h + 2 kv + 4 ffn) and flops of its seven products and two of attention. */
-TEST(llama_blocks_keep_and_compute_by_their_widths)
+MODEL_TEST(llama_blocks_keep_and_compute_by_their_widths)
 {
     int64_t b = 3, s = 64, h = 4096, kv = 1024, ffn = 14336, a = 32, n = b * s;
-    struct lw_workload w =
-        model_build("llama-3-8b", (struct traces_model_shape){.batch = 3, .seq = 64, .layers = 2});
+    struct lw_workload w = MODEL("llama-3-8b", .batch = 3, .seq = 64, .layers = 2);
     const struct lw_module *m = &w.modules[1];
     assert_int_equal(m->kept_bytes[LW_RECOMPUTE_NONE],
                      2 * n * (6 * h + 2 * kv + 4 * ffn) + 4 * a * n);
@@ -134,12 +129,11 @@ TEST(llama_blocks_keep_and_compute_by_their_widths)
     assert_int_equal(m->forward_flops,
                      2 * n * (2 * h * h + 2 * h * kv + 3 * h * ffn) + 4 * n * s * h);
     assert_int_equal(m->tp_calls, 2);
-    lw_workload_free(&w);
 }
 
-TEST(llama_registers_norms_last_and_readies_them_in_place)
+MODEL_TEST(llama_registers_norms_last_and_readies_them_in_place)
 {
-    struct lw_workload w = model_build("llama-7b", (struct traces_model_shape){.layers = 1});
+    struct lw_workload w = MODEL("llama-7b", .layers = 1);
     assert_string_equal(w.params[0].name, "model.embed_tokens.weight");
     assert_string_equal(w.params[1].name, "model.layers.0.self_attn.q_proj.weight");
     assert_string_equal(w.params[7].name, "model.layers.0.mlp.down_proj.weight");
@@ -153,54 +147,48 @@ TEST(llama_registers_norms_last_and_readies_them_in_place)
     assert_int_equal(w.params[4].tp_split, LW_TP_ROW);
     assert_int_equal(w.n_buffers, 1);
     assert_int_equal(w.buffers[0].numel, 64); /* half a head of 128 */
-    lw_workload_free(&w);
 }
 
-TEST(sizes_that_follow_others_do)
+MODEL_TEST(sizes_that_follow_others_do)
 {
-    struct lw_workload a =
-        model_build("llama-7b", (struct traces_model_shape){.hidden = 5120, .heads = 40});
-    struct lw_workload b = model_build("llama-2-70b", (struct traces_model_shape){.layers = 1});
+    struct lw_workload a = MODEL("llama-7b", .hidden = 5120, .heads = 40);
+    struct lw_workload b = MODEL("llama-2-70b", .layers = 1);
     assert_int_equal(a.params[2].numel, INT64_C(5120) * 5120); /* keys: as many heads */
     assert_int_equal(a.params[5].numel, INT64_C(5120) * 13824);
     assert_int_equal(b.params[2].numel, INT64_C(8192) * 1024); /* 8 of 64 heads */
-    lw_workload_free(&a);
-    lw_workload_free(&b);
 }
 
 /* 1810.04805: as GPT's block, 34 s b h + 5 a s^2 b at 2 bytes. */
-TEST(bert_blocks_keep_by_the_formula)
+MODEL_TEST(bert_blocks_keep_by_the_formula)
 {
     int64_t s = 512, b = 8, h = 1024, a = 16;
-    struct lw_workload w = model_build("bert-large", (struct traces_model_shape){.dtype = "fp16"});
+    struct lw_workload w = MODEL("bert-large", .dtype = "fp16");
     assert_int_equal(w.modules[1].kept_bytes[LW_RECOMPUTE_NONE],
                      34 * s * b * h + 5 * a * s * s * b);
     assert_int_equal(w.modules[1].whole_kept_bytes[LW_RECOMPUTE_NONE], 10 * s * b * h);
     assert_string_equal(w.params[5].name, "encoder.layer.0.attention.self.query.weight");
     assert_string_equal(w.params[w.n_params - 1].name, "pooler.dense.bias");
-    lw_workload_free(&w);
 }
 
 /* torchvision's _ops, in multiply-adds: 17.56, 61.55, 167.29 G; 1.814, 3.664, 7.801, 11.514 G. */
-TEST(flops_are_torchvisions)
+MODEL_TEST(flops_are_torchvisions)
 {
     static const struct published ops[] = {
         {"vit-b-16", 17563}, {"vit-l-16", 61554}, {"vit-h-14", 167295}, {"resnet18", 1814},
         {"resnet34", 3663},  {"resnet101", 7801}, {"resnet152", 11513},
     };
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
-        struct lw_workload w = model_build(ops[k].name, (struct traces_model_shape){.batch = 1});
+        struct lw_workload w = MODEL(ops[k].name, .batch = 1);
         int64_t sum = 0;
         for (int32_t m = 0; m < w.n_modules; m++)
             sum += w.modules[m].forward_flops;
         assert_int_equal(sum / 2 / 1000000, ops[k].count);
-        lw_workload_free(&w);
     }
 }
 
-TEST(vit_registers_the_class_token_first)
+MODEL_TEST(vit_registers_the_class_token_first)
 {
-    struct lw_workload w = model_build("vit-b-16", (struct traces_model_shape){0});
+    struct lw_workload w = MODEL("vit-b-16", 0);
     struct lw_device d = model_device();
     struct traces_model_shape odd = {.patch = 15};
     struct lw_err err = {0};
@@ -215,7 +203,6 @@ TEST(vit_registers_the_class_token_first)
     assert_int_equal(traces_model_build("vit-b-16", &odd, &d, &none, &err), LW_EINVAL);
     assert_string_equal(err.msg,
                         "--patch: found 15, allowed: divisors of the image's side, 224");
-    lw_workload_free(&w);
 }
 
 TEST(failing_allocations_leave_nothing)

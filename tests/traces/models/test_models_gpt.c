@@ -11,7 +11,7 @@ static int64_t formula(int64_t l, int64_t h, int64_t vocab, int64_t positions)
     return l * (12 * h * h + 13 * h) + (vocab + positions) * h + 2 * h;
 }
 
-TEST(parameter_counts_are_the_published_ones)
+MODEL_TEST(parameter_counts_are_the_published_ones)
 {
     static const struct {
         const char *name;
@@ -26,16 +26,15 @@ TEST(parameter_counts_are_the_published_ones)
         {"gpt-175b", 96, 12288, 51200, 2048, INT64_C(174615846912)},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_workload w = model_build(cases[i].name, (struct traces_model_shape){0});
+        struct lw_workload w = MODEL(cases[i].name, 0);
         assert_int_equal(lw_workload_numel(&w, false), cases[i].count);
         assert_int_equal(formula(cases[i].l, cases[i].h, cases[i].vocab, cases[i].positions),
                          cases[i].count);
         assert_int_equal(w.n_modules, cases[i].l + 2);
-        lw_workload_free(&w);
     }
 }
 
-TEST(parameters_stand_in_registration_order_with_their_splits)
+MODEL_TEST(parameters_stand_in_registration_order_with_their_splits)
 {
     static const struct {
         const char *name;
@@ -58,7 +57,7 @@ TEST(parameters_stand_in_registration_order_with_their_splits)
         {"transformer.h.0.mlp.c_proj.bias", 768, LW_TP_REPLICATED},
         {"transformer.h.1.ln_1.weight", 768, LW_TP_REPLICATED},
     };
-    struct lw_workload w = model_build("gpt2", (struct traces_model_shape){0});
+    struct lw_workload w = MODEL("gpt2", 0);
     assert_int_equal(w.n_params, 2 + 12 * 12 + 3);
     for (int32_t i = 0; i < (int32_t)(sizeof first / sizeof *first); i++) {
         assert_string_equal(w.params[i].name, first[i].name);
@@ -72,14 +71,13 @@ TEST(parameters_stand_in_registration_order_with_their_splits)
     assert_int_equal(w.n_buffers, 12); /* causal masks */
     assert_string_equal(w.buffers[11].name, "transformer.h.11.attn.bias");
     assert_int_equal(w.buffers[11].numel, 1024 * 1024);
-    lw_workload_free(&w);
 }
 
 /* Gradients are ready kernel by kernel inside a block: the reverse of registration, since GPT
  * registers in the order of use; the tied embedding last but for the positions beside it. */
-TEST(gradients_become_ready_within_their_block)
+MODEL_TEST(gradients_become_ready_within_their_block)
 {
-    struct lw_workload w = model_build("gpt2", (struct traces_model_shape){.layers = 2});
+    struct lw_workload w = MODEL("gpt2", .layers = 2);
     lw_ps before = w.modules[3].backward_input_ps + w.modules[3].backward_weight_ps;
     lw_ps block = w.modules[2].backward_input_ps + w.modules[2].backward_weight_ps;
     assert_int_equal(w.n_ready, 2 + 2 * 12 + 2);
@@ -92,17 +90,15 @@ TEST(gradients_become_ready_within_their_block)
     assert_true(w.params[22].ready_ps < before + block);
     assert_int_equal(w.params[14].ready_ps, before + block); /* h.1.ln_1.weight ends the block */
     assert_int_equal(w.params[0].ready_ps, lw_workload_backward_ps(&w));
-    lw_workload_free(&w);
 }
 
 /* Narayanan et al., SC'21: 24 B s h^2 + 4 B s^2 h flops of a block's forward, 2 B s h V of the
  * scores. Korthikanti et al., arXiv 2205.05198, equations 1 and 2 and section 5, at 2 bytes:
  * s b h (34 + 5 a s / h), of which s b h 10 are whole; 34 s b h; 2 s b h. */
-TEST(work_and_kept_bytes_are_those_of_the_papers)
+MODEL_TEST(work_and_kept_bytes_are_those_of_the_papers)
 {
     int64_t s = 2048, b = 4, h = 12288, a = 96, vocab = 51200, sbh = s * b * h;
-    struct lw_workload w =
-        model_build("gpt-175b", (struct traces_model_shape){.batch = 4, .layers = 3});
+    struct lw_workload w = MODEL("gpt-175b", .batch = 4, .layers = 3);
     const struct lw_module *m = &w.modules[2], *head = &w.modules[4];
     assert_int_equal(m->forward_flops, 24 * b * s * h * h + 4 * b * s * s * h);
     assert_int_equal(head->forward_flops, 2 * b * s * h * vocab);
@@ -117,15 +113,13 @@ TEST(work_and_kept_bytes_are_those_of_the_papers)
     assert_int_equal(m->tp_forward_bytes, 2 * 2 * sbh);
     assert_int_equal(m->tp_backward_bytes, 2 * 2 * sbh);
     assert_int_equal(m->output_bytes, 2 * sbh);
-    lw_workload_free(&w);
 }
 
-TEST(flash_attention_keeps_no_scores_and_does_nothing_again)
+MODEL_TEST(flash_attention_keeps_no_scores_and_does_nothing_again)
 {
     int64_t s = 2048, h = 768, a = 12, sbh = s * h;
-    struct lw_workload full = model_build("gpt-125m", (struct traces_model_shape){0});
-    struct lw_workload flash =
-        model_build("gpt-125m", (struct traces_model_shape){.attention = "flash"});
+    struct lw_workload full = MODEL("gpt-125m", 0);
+    struct lw_workload flash = MODEL("gpt-125m", .attention = "flash");
     const struct lw_module *m = &flash.modules[1], *f = &full.modules[1];
     assert_int_equal(m->kept_bytes[LW_RECOMPUTE_NONE], 34 * sbh + 4 * a * s);
     assert_int_equal(m->kept_bytes[LW_RECOMPUTE_SELECTIVE], m->kept_bytes[LW_RECOMPUTE_NONE]);
@@ -133,8 +127,6 @@ TEST(flash_attention_keeps_no_scores_and_does_nothing_again)
     assert_int_equal(m->forward_flops, f->forward_flops);
     assert_true(m->forward_bytes < f->forward_bytes);
     assert_true(f->selective_ps > 0 && f->selective_ps < f->forward_ps);
-    lw_workload_free(&flash);
-    lw_workload_free(&full);
 }
 
 /* 10^12 flop/s at 0.5 and 10^9 B/s, h 2, heads 1, ffn 4, sequence 3, batch 1, f32; n = 3 tokens.
@@ -145,12 +137,10 @@ TEST(flash_attention_keeps_no_scores_and_does_nothing_again)
  *   c_proj      24 + 16 + 24 = 64;  residual 3 x + mask = 72 + 6 = 78
  *   norm 48;  c_fc 24 + 32 + 48 = 104;  gelu 96;  c_proj 48 + 32 + 24 = 104;  residual 78
  * Sum 48 + 144 + 321 + 64 + 78 + 48 + 104 + 96 + 104 + 78 = 1085. */
-TEST(a_block_takes_the_sum_of_its_kernels)
+MODEL_TEST(a_block_takes_the_sum_of_its_kernels)
 {
-    struct lw_workload w = model_build(
-        "gpt2",
-        (struct traces_model_shape){
-            .batch = 1, .layers = 1, .hidden = 2, .heads = 1, .ffn = 4, .seq = 3, .vocab = 5});
+    struct lw_workload w = MODEL("gpt2", .batch = 1, .layers = 1, .hidden = 2, .heads = 1, .ffn = 4,
+                                 .seq = 3, .vocab = 5);
     const struct lw_module *m = &w.modules[1];
     assert_int_equal(m->forward_bytes, 1085);
     assert_int_equal(m->forward_ps, 1085 * LW_PS_PER_NS);
@@ -161,22 +151,20 @@ TEST(a_block_takes_the_sum_of_its_kernels)
     /* by input: norms 4 x = 96 each; products 416; scores 2 * 84 twice, softmax 3 s = 108, dropout
      * 81; gelu 3 * 48 = 144; residuals 2 x + mask = 54 each */
     assert_int_equal(m->backward_input_ps, (192 + 416 + 336 + 108 + 81 + 144 + 108) * LW_PS_PER_NS);
-    lw_workload_free(&w);
 }
 
-TEST(optimizer_moves_masters_and_states)
+MODEL_TEST(optimizer_moves_masters_and_states)
 {
-    struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){0});
+    struct lw_workload w = MODEL("gpt-125m", 0);
     /* bf16 gradient 2 and weight 2, f32 master and both moments read and written: 28 B at 1 GB/s */
     assert_int_equal(w.optimizer, LW_OPTIMIZER_ADAM);
     assert_int_equal(w.optimizer_ps, INT64_C(125950464) * 28 * LW_PS_PER_NS);
-    lw_workload_free(&w);
 }
 
 /* In bf16: f32 gradients 4 in place of 2, clipping 4 + 8, a copy that reads the master once more 4.
  * Of all gradients: zeros 4, a norm 4, a factor 8. Gradients of 2 bytes are cast for clipping and
  * for a loss scale, 2 + 4, and the scale is a factor of its own, 8. */
-TEST(a_step_passes_over_gradients)
+MODEL_TEST(a_step_passes_over_gradients)
 {
     static const struct {
         unsigned step;
@@ -190,21 +178,17 @@ TEST(a_step_passes_over_gradients)
     };
 
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct lw_workload w = model_build("gpt-125m", (struct traces_model_shape){
-                                               .step = cases[k].step,
-                                               .grad_item = cases[k].grad_item});
+        struct lw_workload w = MODEL("gpt-125m", .step = cases[k].step, .grad_item =
+                                     cases[k].grad_item);
         assert_int_equal(w.optimizer_ps, 125950464 * cases[k].updated * LW_PS_PER_NS);
         assert_int_equal(w.gradients_ps, 125950464 * cases[k].held * LW_PS_PER_NS);
-        lw_workload_free(&w);
     }
 }
 
-TEST(a_longer_sequence_lengthens_the_position_table)
+MODEL_TEST(a_longer_sequence_lengthens_the_position_table)
 {
-    struct lw_workload w = model_build("gpt2", (struct traces_model_shape){.seq = 2048});
-    struct lw_workload shorter = model_build("gpt2", (struct traces_model_shape){.seq = 512});
+    struct lw_workload w = MODEL("gpt2", .seq = 2048);
+    struct lw_workload shorter = MODEL("gpt2", .seq = 512);
     assert_int_equal(w.params[1].numel, 2048 * 768);
     assert_int_equal(shorter.params[1].numel, 1024 * 768);
-    lw_workload_free(&w);
-    lw_workload_free(&shorter);
 }

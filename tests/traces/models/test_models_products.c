@@ -22,7 +22,7 @@ static bool has_shape(const struct lw_product *p, int64_t batch, int64_t m, int6
 
 /* Queries, keys and values; scores; values; projection; the pair: 48 tokens. The gradient of an
  * input is (m, k, n), that of the weights (k, n, m); scores and values have two gradients each. */
-TEST(a_block_has_the_products_of_its_kernels)
+MODEL_TEST(a_block_has_the_products_of_its_kernels)
 {
     static const int64_t forward[][4] = {{1, 48, 96, 32}, {4, 24, 24, 16}, {4, 24, 16, 24},
                                          {1, 48, 32, 32}, {1, 48, 128, 32}, {1, 48, 32, 128}};
@@ -35,7 +35,7 @@ TEST(a_block_has_the_products_of_its_kernels)
         const int64_t (*shapes)[4];
         int32_t n;
     } phases[LW_N_PRODUCT_PHASES] = {{forward, 6}, {input, 8}, {weight, 4}};
-    struct lw_workload w = model_build("gpt2", small);
+    struct lw_workload w = model_kept("gpt2", NULL, small);
 
     for (int32_t block = 1; block <= 3; block++)
         for (int f = 0; f < LW_N_PRODUCT_PHASES; f++) {
@@ -48,7 +48,6 @@ TEST(a_block_has_the_products_of_its_kernels)
         }
     /* with the head's three, shared by blocks and by directions of one shape */
     assert_true(w.n_products < 18 + 3);
-    lw_workload_free(&w);
 }
 
 static int64_t uses_of(const struct lw_workload *w, int32_t product)
@@ -80,7 +79,7 @@ static int64_t uses_in_plan(const struct lw_plan *p, int32_t product)
 }
 
 /* However modules are cut, each product is in one op of a pass; hash and file keep them. */
-TEST(each_product_is_in_one_op)
+MODEL_TEST(each_product_is_in_one_op)
 {
     static const struct {
         const char *name, *options;
@@ -99,7 +98,7 @@ TEST(each_product_is_in_one_op)
         struct lw_plan p, read;
         struct lw_err err = {0};
         shape.tensor = cases[i].tensor;
-        struct lw_workload w = model_build(cases[i].name, shape);
+        struct lw_workload w = model_kept(cases[i].name, NULL, shape);
         char options[128];
         snprintf(options, sizeof options, "%s", cases[i].options);
         for (char *rest = options, *o; (o = strtok_r(rest, " ", &rest));) {
@@ -121,14 +120,13 @@ TEST(each_product_is_in_one_op)
         assert_string_not_equal(read.hash, p.hash);
         lw_plan_free(&p);
         lw_plan_free(&read);
-        lw_workload_free(&w);
     }
 }
 
 /* Shapes of other groups than the plan's are left out, and a note says so. */
-TEST(shapes_of_other_groups_are_left_out)
+MODEL_TEST(shapes_of_other_groups_are_left_out)
 {
-    struct lw_workload w = model_build("gpt2", small);
+    struct lw_workload w = model_kept("gpt2", NULL, small);
     struct lw_strategy s = lw_strategy_default();
     struct lw_plan p;
     struct lw_err err = {0};
@@ -141,7 +139,6 @@ TEST(shapes_of_other_groups_are_left_out)
         said = said || strstr(p.notes[i], "make the workload with --tp 2 --cp 1");
     assert_true(said);
     lw_plan_free(&p);
-    lw_workload_free(&w);
 }
 
 TEST_GROUP(fixture_open, fixture_close)

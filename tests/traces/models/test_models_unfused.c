@@ -3,7 +3,7 @@
 
 #include "shared/device/device_time.h"
 #include "shared/files/files.h"
-#include "traces/models/models.h"
+#include "tests/lib/traces/model_help.h"
 
 enum { LAYERS = 2, HIDDEN = 512, HEADS = 8, KV = 2, FFN = 1024, SEQ = 256, VOCAB = 4096 };
 enum { BATCH = 2 };
@@ -18,19 +18,20 @@ static struct traces_model_shape shape_of(unsigned unfused)
         .ffn = FFN, .seq = SEQ, .vocab = VOCAB, .unfused = unfused};
 }
 
+static struct lw_workload built_as(struct traces_model_shape s)
+{
+    return model_kept("llama-2-7b", &cluster.device, s);
+}
+
 static struct lw_workload built(unsigned unfused, lw_ps host_op, lw_ps host_collective, bool sp)
 {
     struct traces_model_shape s = shape_of(unfused);
-    struct lw_workload w;
-    struct lw_err err;
 
     s.host_op_ps = host_op;
     s.host_collective_ps = host_collective;
     s.tensor = host_collective > 0 ? 2 : 0;
     s.sequence_parallel = sp;
-
-    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &w, &err), err);
-    return w;
+    return built_as(s);
 }
 
 static int64_t more_bytes(unsigned unfused, int32_t module)
@@ -38,13 +39,11 @@ static int64_t more_bytes(unsigned unfused, int32_t module)
     struct lw_workload a = built(0, 0, 0, false), b = built(unfused, 0, 0, false);
     int64_t more = b.modules[module].forward_bytes - a.modules[module].forward_bytes;
 
-    lw_workload_free(&a);
-    lw_workload_free(&b);
     return more;
 }
 
 /* Fused: 4 bytes an element of a norm and of what is rotated; the loss 6 a score. */
-TEST(forward_bytes_are_those_of_the_kernels)
+MODEL_TEST(forward_bytes_are_those_of_the_kernels)
 {
     assert_int_equal(more_bytes(TRACES_UNFUSED_NORMS, BLOCK),
                      2 * (36 - 4) * TOKENS * HIDDEN + (20 - 4) * TOKENS * (HIDDEN + KV_WIDTH));
@@ -55,15 +54,13 @@ TEST(forward_bytes_are_those_of_the_kernels)
 }
 
 /* bf16 scores and their f32 copy, beside the f32 probabilities. */
-TEST(an_unfused_loss_holds_scores_three_times)
+MODEL_TEST(an_unfused_loss_holds_scores_three_times)
 {
     struct lw_workload a = built(0, 0, 0, false), b = built(TRACES_UNFUSED_LOSS, 0, 0, false);
 
     for (int mode = 0; mode < LW_N_RECOMPUTE; mode++)
         assert_int_equal(b.modules[HEAD].kept_bytes[mode] - a.modules[HEAD].kept_bytes[mode],
                          (2 + 4) * TOKENS * VOCAB);
-    lw_workload_free(&a);
-    lw_workload_free(&b);
 }
 
 /* A weight gradient, rows x columns of a block's matrix, with and without sums in f32. */
@@ -77,45 +74,38 @@ static lw_ps more_for_sums(int64_t rows, int64_t columns)
     return lw_product_time(&cluster.device, &p) - plain;
 }
 
-TEST(fused_sums_are_part_of_the_weights_products)
+MODEL_TEST(fused_sums_are_part_of_the_weights_products)
 {
     struct traces_model_shape s = shape_of(0);
     struct lw_workload a = built(0, 0, 0, false), b;
-    struct lw_err err;
 
     s.fused_sums = true;
-    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &b, &err), err);
+    b = built_as(s);
     lw_ps more = b.modules[BLOCK].backward_weight_ps - a.modules[BLOCK].backward_weight_ps;
     lw_ps sums = 2 * more_for_sums(HIDDEN, HIDDEN) + 2 * more_for_sums(HIDDEN, KV_WIDTH) +
                  2 * more_for_sums(HIDDEN, FFN) + more_for_sums(FFN, HIDDEN);
     assert_true(sums > 0);
     assert_int_equal(more, sums);
     assert_int_equal(b.modules[BLOCK].forward_ps, a.modules[BLOCK].forward_ps);
-    lw_workload_free(&a);
-    lw_workload_free(&b);
 }
 
 /* A norm's input in f32 beside what it gives: 4 bytes an element more, of two norms. A loss in
  * pieces keeps bf16 scores and no f32 probabilities. */
-TEST(norms_and_losses_keep_what_their_kernels_read)
+MODEL_TEST(norms_and_losses_keep_what_their_kernels_read)
 {
     struct traces_model_shape s = shape_of(0);
     struct lw_workload a = built(0, 0, 0, false), b = built(TRACES_UNFUSED_NORMS, 0, 0, false), c;
-    struct lw_err err;
 
     assert_int_equal(b.modules[BLOCK].kept_bytes[0] - a.modules[BLOCK].kept_bytes[0],
                      2 * 4 * TOKENS * HIDDEN);
     s.kept = TRACES_KEPT_CHUNKED_LOSS;
-    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &c, &err), err);
+    c = built_as(s);
     assert_int_equal(a.modules[HEAD].kept_bytes[0] - c.modules[HEAD].kept_bytes[0],
                      (4 - 2) * TOKENS * VOCAB);
-    lw_workload_free(&a);
-    lw_workload_free(&b);
-    lw_workload_free(&c);
 }
 
 /* Each matrix of a block: its gradient is read, its sum read and written, in f32 or in bf16. */
-TEST(sums_take_ten_bytes_a_parameter_or_six)
+MODEL_TEST(sums_take_ten_bytes_a_parameter_or_six)
 {
     static const int64_t matrices[] = {HIDDEN * HIDDEN, HIDDEN * KV_WIDTH, HIDDEN * KV_WIDTH,
                                        HIDDEN * HIDDEN, HIDDEN * FFN, HIDDEN * FFN, FFN * HIDDEN};
@@ -131,33 +121,28 @@ TEST(sums_take_ten_bytes_a_parameter_or_six)
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             more -= lw_traffic_time(&cluster.device, cases[c].bytes * matrices[k]);
         assert_int_equal(more, 0);
-        lw_workload_free(&b);
     }
-    lw_workload_free(&a);
 }
 
 /* Of a block, each kernel without a product takes 1 ms longer: two norms (in the backward of input
  * and of weights), rotation, the gate's two, and in forward two residuals. */
-TEST(kernels_without_products_may_take_longer)
+MODEL_TEST(kernels_without_products_may_take_longer)
 {
     const lw_ps ms = 1000 * LW_PS_PER_US;
     struct traces_model_shape s = shape_of(0);
     struct lw_workload a = built(0, 0, 0, false), b;
-    struct lw_err err;
 
     s.memory_op_ps = ms;
-    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &b, &err), err);
+    b = built_as(s);
     const struct lw_module *x = &a.modules[BLOCK], *y = &b.modules[BLOCK];
     assert_int_equal(y->forward_ps - x->forward_ps, 7 * ms);
     assert_int_equal(y->backward_weight_ps - x->backward_weight_ps, 2 * ms);
     assert_int_equal(y->backward_input_ps - x->backward_input_ps, 5 * ms);
-    lw_workload_free(&a);
-    lw_workload_free(&b);
 }
 
 /* A host far slower than the device: a block's forward has two sums over the group, its backward
  * two; with sequence parallelism four and six collectives. */
-TEST(the_host_launches_collectives)
+MODEL_TEST(the_host_launches_collectives)
 {
     enum { RANKS = 2 }; /* a plan divides by them */
     static const int64_t calls[2][2] = {{2, 2}, {4, 6}};
@@ -171,14 +156,12 @@ TEST(the_host_launches_collectives)
                          RANKS * calls[sp][1] * collective);
         assert_int_equal(y->whole_forward_ps, x->whole_forward_ps);
         assert_int_equal(b.modules[HEAD].forward_ps, a.modules[HEAD].forward_ps);
-        lw_workload_free(&a);
-        lw_workload_free(&b);
     }
 }
 
 /* One of four ranks of a sequence against one of a sequence of a quarter: as many tokens, three
  * more kernels of attention, and three times two that join their results. */
-TEST(ranks_of_a_sequence_run_a_ring)
+MODEL_TEST(ranks_of_a_sequence_run_a_ring)
 {
     enum { RANKS = 4, LOCAL = TOKENS / RANKS, Q = 2 * LOCAL * HIDDEN, ROWS = 4 * LOCAL * HEADS };
     const int64_t kv = 2 * LOCAL * KV_WIDTH;
@@ -189,15 +172,13 @@ TEST(ranks_of_a_sequence_run_a_ring)
     for (int k = 0; k < 2; k++) {
         s.seq = k ? SEQ : SEQ / RANKS;
         s.context = k ? RANKS : 0;
-        assert_int_equal(traces_model_build("llama-2-7b", &s, &cluster.device, &w[k], NULL), LW_OK);
+        w[k] = built_as(s);
     }
     const struct lw_module *a = &w[0].modules[BLOCK], *b = &w[1].modules[BLOCK];
     assert_int_equal(b->forward_bytes / RANKS - a->forward_bytes,
                      (RANKS - 1) * (2 * Q + 2 * kv + ROWS + 3 * Q + 3 * ROWS));
     assert_int_equal(b->forward_flops / RANKS - a->forward_flops,
                      4 * (int64_t)LOCAL * HIDDEN * (SEQ - SEQ / RANKS));
-    lw_workload_free(&w[0]);
-    lw_workload_free(&w[1]);
 }
 
 static int load(void **unused)
@@ -210,7 +191,7 @@ static int load(void **unused)
  * forward's four collectives and the backward's six, two of which are of saved inputs, those that a
  * module waits for make its host's time shorter. Sums run beside the weights' gradients with
  * backward; with pieces a quarter of each is left. */
-TEST(the_host_launches_beside_the_devices_collectives)
+MODEL_TEST(the_host_launches_beside_the_devices_collectives)
 {
     static const struct {
         enum lw_tp_overlap overlap;
@@ -222,41 +203,34 @@ TEST(the_host_launches_beside_the_devices_collectives)
     struct traces_model_shape s = shape_of(0);
     struct lw_workload a = built(0, ms, ms, true), b;
     const struct lw_module *x = &a.modules[BLOCK];
-    struct lw_err err;
 
     s.host_op_ps = s.host_collective_ps = s.collective_ps = ms;
     s.tensor = 2;
     s.sequence_parallel = true;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         s.tp_overlap = cases[k].overlap;
-        assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &b, &err), err);
+        b = built_as(s);
         const struct lw_module *y = &b.modules[BLOCK];
         assert_int_equal(x->forward_ps - y->forward_ps, 2 * cases[k].forward_us * LW_PS_PER_US);
         assert_int_equal(lw_module_backward(x) - lw_module_backward(y),
                          2 * cases[k].backward_us * LW_PS_PER_US);
-        lw_workload_free(&b);
     }
-    lw_workload_free(&a);
 }
 
 /* A host of 1 ms a kernel takes all the time of a block that runs beside it. */
-TEST(a_host_that_waits_is_added_to_the_device)
+MODEL_TEST(a_host_that_waits_is_added_to_the_device)
 {
     const lw_ps ms = 1000 * LW_PS_PER_US;
     struct lw_workload device = built(0, 0, 0, false), host = built(0, ms, 0, false), both;
     struct traces_model_shape s = shape_of(0);
-    struct lw_err err;
 
     s.host_op_ps = ms;
     s.host_waits = true;
-    assert_ok(traces_model_build("llama-2-7b", &s, &cluster.device, &both, &err), err);
+    both = built_as(s);
     const struct lw_module *d = &device.modules[BLOCK], *h = &host.modules[BLOCK];
     const struct lw_module *b = &both.modules[BLOCK];
     assert_true(b->forward_ps == d->forward_ps + h->forward_ps);
     assert_true(lw_module_backward(b) == lw_module_backward(d) + lw_module_backward(h));
-    lw_workload_free(&device);
-    lw_workload_free(&host);
-    lw_workload_free(&both);
 }
 
 static int unload(void **unused)
