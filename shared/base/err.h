@@ -54,3 +54,14 @@ enum lw_status lw_fail_nomem(struct lw_err *err);
         if (lw_try_status_ != LW_OK)              \
             return lw_try_status_;                \
     } while (0)
+
+/* The end of a function that makes its result apart: *out = made where all went well, else what was
+ * made is released. Returns the status. */
+#define LW_GIVE(status, out, made, release) \
+    do {                                    \
+        if ((status) == LW_OK)              \
+            *(out) = (made);                \
+        else                                \
+            release;                        \
+        return status;                      \
+    } while (0)

@@ -191,9 +191,5 @@ enum lw_status traces_recorded_tables(const struct traces_recorded *c, int n,
         status = b.version ? LW_OK : lw_fail_nomem(err);
     }
     lw_free(k.all);
-    if (status != LW_OK)
-        lw_arena_free(&b.arena);
-    else
-        *out = b;
-    return status;
+    LW_GIVE(status, out, b, lw_arena_free(&b.arena));
 }

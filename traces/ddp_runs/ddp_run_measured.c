@@ -147,11 +147,7 @@ enum lw_status lw_groundtruth_measured(const struct lw_input *in, struct lw_gt_r
     lw_json_close(r.j);
     if (r.nomem)
         status = lw_fail_nomem(err);
-    if (status == LW_OK)
-        *out = results;
-    else
-        lw_gt_results_free(&results);
-    return status;
+    LW_GIVE(status, out, results, lw_gt_results_free(&results));
 }
 
 const struct lw_gt_measured *lw_gt_measured_find(const struct lw_gt_results *r, const char *config)

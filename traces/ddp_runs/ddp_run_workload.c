@@ -143,11 +143,7 @@ enum lw_status lw_gloo_workload(const struct lw_groundtruth *g, struct lw_worklo
 
     if (status == LW_OK && (status = lw_workload_check(&w, err)) != LW_OK)
         lw_err_context(err, "%s", g->file);
-    if (status == LW_OK)
-        *out = w;
-    else
-        lw_workload_free(&w);
-    return status;
+    LW_GIVE(status, out, w, lw_workload_free(&w));
 }
 
 /* --- cluster --- */
@@ -222,9 +218,5 @@ enum lw_status lw_gloo_cluster(const struct lw_groundtruth *g, struct lw_cluster
 
     if (status == LW_OK && (status = lw_cluster_check(&c, err)) != LW_OK)
         lw_err_context(err, "%s", g->file);
-    if (status == LW_OK)
-        *out = c;
-    else
-        lw_cluster_free(&c);
-    return status;
+    LW_GIVE(status, out, c, lw_cluster_free(&c));
 }

@@ -322,11 +322,7 @@ enum lw_status lw_groundtruth_read(const struct lw_input *in, struct lw_groundtr
         status = lw_fail_nomem(err);
     if (status == LW_OK)
         status = check(&d, in->name, err);
-    if (status == LW_OK)
-        *out = d.g;
-    else
-        lw_groundtruth_free(&d.g);
-    return status;
+    LW_GIVE(status, out, d.g, lw_groundtruth_free(&d.g));
 }
 
 LW_FREE_BY_ARENA(lw_groundtruth_free, struct lw_groundtruth)

@@ -49,11 +49,7 @@ enum lw_status traces_convert(const struct traces_file *f, int n, const struct t
 
     LW_TRY(check(f, n, want, err));
     enum lw_status status = f[0].importer->convert(f, n, want, &c, err);
-    if (status != LW_OK)
-        traces_converted_free(&c);
-    else
-        *out = c;
-    return status;
+    LW_GIVE(status, out, c, traces_converted_free(&c));
 }
 
 void traces_converted_free(struct traces_converted *c)

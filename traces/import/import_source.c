@@ -121,11 +121,7 @@ static enum lw_status from_workload(const char *file, struct traces_sidecar *out
     lw_workload_free(&w);
     if (status == LW_OK && !(s.file = lw_arena_strdup(&s.arena, file)))
         status = lw_fail_nomem(err);
-    if (status != LW_OK)
-        traces_sidecar_free(&s);
-    else
-        *out = s;
-    return status;
+    LW_GIVE(status, out, s, traces_sidecar_free(&s));
 }
 
 enum lw_status traces_params_read(const char *file, struct traces_sidecar *out, struct lw_err *err)

@@ -25,11 +25,7 @@ enum lw_status traces_file_open(const char *name, bool salvage, struct lw_input 
         status = damage->code;
         *err = *damage;
     }
-    if (status != LW_OK)
-        lw_input_free(&opened);
-    else
-        *in = opened;
-    return status;
+    LW_GIVE(status, in, opened, lw_input_free(&opened));
 }
 
 static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)

@@ -576,11 +576,7 @@ enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
     lw_trace_init(&t);
     status = read_document(&r, &broken, salvage, err);
     lw_json_close(r.json);
-    if (status != LW_OK)
-        lw_trace_free(&t);
-    else
-        *out = t;
-    return status;
+    LW_GIVE(status, out, t, lw_trace_free(&t));
 }
 
 /* Packed data that ends early leaves a text that ends early: both are told. */
@@ -609,9 +605,5 @@ enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
     status = add_damage(&t, damage, err);
     if (status == LW_OK)
         status = lw_trace_sort(&t, err);
-    if (status != LW_OK)
-        lw_trace_free(&t);
-    else
-        *out = t;
-    return status;
+    LW_GIVE(status, out, t, lw_trace_free(&t));
 }

@@ -231,11 +231,7 @@ enum lw_status traces_sidecar_read(const char *file, struct traces_sidecar *out,
         status = lw_fail_nomem(err);
     if (status == LW_OK)
         status = link_up(&d, err);
-    if (status != LW_OK)
-        traces_sidecar_free(&d.s);
-    else
-        *out = d.s;
-    return status;
+    LW_GIVE(status, out, d.s, traces_sidecar_free(&d.s));
 }
 
 LW_FREE_BY_ARENA(traces_sidecar_free, struct traces_sidecar)

@@ -436,11 +436,7 @@ enum lw_status traces_bench_read(const struct lw_input *in, const struct traces_
     lw_free(r.tables);
     lw_free(r.rows);
     lw_free(r.ranks);
-    if (status != LW_OK)
-        traces_bench_free(&b);
-    else
-        *out = b;
-    return status;
+    LW_GIVE(status, out, b, traces_bench_free(&b));
 }
 
 LW_FREE_BY_ARENA(traces_bench_free, struct traces_bench)

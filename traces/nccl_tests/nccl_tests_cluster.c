@@ -122,9 +122,5 @@ enum lw_status lw_cluster_from_bench(const struct traces_bench *b, int n, bool i
     struct lw_cluster c = {0};
     enum lw_status status = fill(&c, b, n, in_place, err);
 
-    if (status != LW_OK)
-        lw_arena_free(&c.arena);
-    else
-        *out = c;
-    return status;
+    LW_GIVE(status, out, c, lw_arena_free(&c.arena));
 }

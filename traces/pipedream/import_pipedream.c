@@ -182,11 +182,7 @@ enum lw_status traces_pipedream_read(const struct lw_input *in, struct lw_profil
     }
     if (status == LW_OK && g.n_nodes == 0)
         status = lw_fail(err, LW_EFORMAT, "%s: no node", in->name);
-    if (status != LW_OK)
-        lw_profile_graph_free(&g);
-    else
-        *out = g;
-    return status;
+    LW_GIVE(status, out, g, lw_profile_graph_free(&g));
 }
 
 /* ---- the workload ---- */
@@ -350,9 +346,5 @@ enum lw_status lw_workload_from_pipedream(const struct lw_profile_graph *g, cons
     struct build b = {.g = g, .w = &w, .err = err};
     enum lw_status status = build(&b, file, hash);
 
-    if (status != LW_OK)
-        lw_arena_free(&w.arena);
-    else
-        *out = w;
-    return status;
+    LW_GIVE(status, out, w, lw_arena_free(&w.arena));
 }

@@ -46,11 +46,7 @@ enum lw_status traces_recorded_rows(const struct traces_replay *r, const struct 
 
     for (int32_t k = 0; status == LW_OK && k < r->n_ranks; k++)
         status = add_rank(r, p, k, first, &all, err);
-    if (status == LW_OK)
-        *t = all;
-    else
-        lw_timeline_free(&all);
-    return status;
+    LW_GIVE(status, t, all, lw_timeline_free(&all));
 }
 
 static bool has_rows(const struct traces_replay *r, const struct lw_plan *p)

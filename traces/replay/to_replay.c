@@ -317,11 +317,7 @@ enum lw_status traces_replay_build(const struct traces_source *source, int n,
     else
         lw_builder_free(m.b);
     lw_arena_free(&scratch);
-    if (status != LW_OK)
-        traces_replay_free(&result);
-    else
-        *out = result;
-    return status;
+    LW_GIVE(status, out, result, traces_replay_free(&result));
 }
 
 struct lw_cluster traces_replay_cluster(const struct traces_replay *r)

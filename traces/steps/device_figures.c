@@ -285,11 +285,7 @@ enum lw_status lw_inspect(const struct lw_trace *t, const struct lw_kernel_table
     enum lw_status status = inspect(&c, &scratch, &result, err);
 
     lw_arena_free(&scratch);
-    if (status == LW_OK)
-        *out = result;
-    else
-        lw_inspection_free(&result);
-    return status;
+    LW_GIVE(status, out, result, lw_inspection_free(&result));
 }
 
 LW_FREE_BY_ARENA(lw_inspection_free, struct lw_inspection)

@@ -108,11 +108,7 @@ enum lw_status traces_host_bound_find(const struct lw_trace *t, const struct lw_
     enum lw_status status = traces_launches_build(t, &m.arena, &f.launches, err);
     if (status == LW_OK)
         status = find(&f, table, err);
-    if (status != LW_OK)
-        traces_host_bound_free(&m);
-    else
-        *out = m;
-    return status;
+    LW_GIVE(status, out, m, traces_host_bound_free(&m));
 }
 
 LW_FREE_BY_ARENA(traces_host_bound_free, struct traces_host_bound)

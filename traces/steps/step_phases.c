@@ -403,11 +403,7 @@ enum lw_status lw_steps_find(const struct lw_trace *t, struct lw_steps *out, str
     if (status == LW_OK)
         status = fill_steps(&f, &result, err);
     lw_free(f.marks);
-    if (status != LW_OK)
-        lw_steps_free(&result);
-    else
-        *out = result;
-    return status;
+    LW_GIVE(status, out, result, lw_steps_free(&result));
 }
 
 bool lw_step_reduces_gradients(const struct lw_step *s, int64_t ns)

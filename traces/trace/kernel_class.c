@@ -10,98 +10,33 @@
 
 #include "shared/io/input.h"
 
-#define COMM(m)                                                                                    \
-    {                                                                                              \
-        LW_KERNEL_COMM, m, false, LW_F32                                                           \
-    }
-#define COMPUTE(m)                                                                                 \
-    {                                                                                              \
-        LW_KERNEL_COMPUTE, m, false, LW_F32                                                        \
-    }
-#define TYPED(m, t)                                                                                \
-    {                                                                                              \
-        LW_KERNEL_COMPUTE, m, true, t                                                              \
-    }
-#define MEMORY(m)                                                                                  \
-    {                                                                                              \
-        LW_KERNEL_MEMORY, m, false, LW_F32                                                         \
-    }
-
 /* Communication first: lw_kernel_is_comm stops after it. Figures of traces are compared between
  * tools, so this is the published definition of ../shared/traces (nccl, rccl, deep_ep, deepep,
- * internode, intranode) and NVSHMEM; other libraries are a user's line each. */
-static const struct lw_kernel_mark builtin[] = {
-    COMM("nccl"),
-    COMM("rccl"),
-    COMM("deep_ep"),
-    COMM("deepep"),
-    COMM("internode"),
-    COMM("intranode"),
-    COMM("nvshmem"),
-    /* memory-bound kernels whose names hold a mark of the next group */
-    MEMORY("im2col"),
-    MEMORY("nchwToNhwc"),
-    MEMORY("nhwcToNchw"),
-    MEMORY("convertTensor"),
-    MEMORY("splitKreduce"),
-    MEMORY("gemvNSP"),
-    MEMORY("gemv"),
-    MEMORY("conv_depthwise"),
-    /* type by the library's own letters */
-    TYPED("bf16gemm", LW_BF16),
-    TYPED("bf16_s", LW_BF16),
-    TYPED("hgemm", LW_F16),
-    TYPED("h884", LW_F16),
-    TYPED("h16816", LW_F16),
-    TYPED("h1688", LW_F16),
-    TYPED("f16_s", LW_F16),
-    TYPED("fp16", LW_F16),
-    TYPED("sgemm", LW_F32),
-    TYPED("scudnn", LW_F32),
-    TYPED("dgemm", LW_F64),
-    COMPUTE("gemm"),
-    COMPUTE("cutlass"),
-    COMPUTE("xmma"),
-    COMPUTE("wgrad"),
-    COMPUTE("dgrad"),
-    COMPUTE("fprop"),
-    COMPUTE("implicit_con"),
-    COMPUTE("convolve"),
-    COMPUTE("winograd"),
-    COMPUTE("conv2d"),
-    COMPUTE("Cijk_"),
-    COMPUTE("miopenSp3AsmConv"),
-    COMPUTE("igemm"),
-    COMPUTE("flash_fwd"),
-    COMPUTE("flash_bwd"),
-    COMPUTE("fmha"),
-    COMPUTE("nvjet"),
-    COMPUTE("_mm_"),
-    COMPUTE("matmul"),
-    MEMORY("elementwise"),
-    MEMORY("reduce"),
-    MEMORY("norm"),
-    MEMORY("softmax"),
-    MEMORY("bn_fw"),
-    MEMORY("bn_bw"),
-    MEMORY("dropout"),
-    MEMORY("pool"),
-    MEMORY("copy"),
-    MEMORY("transpose"),
-    MEMORY("embedding"),
-    MEMORY("index"),
-    MEMORY("scatter"),
-    MEMORY("gather"),
-    MEMORY("CatArray"),
-    MEMORY("multi_tensor"),
-    MEMORY("fill"),
-    MEMORY("adam"),
-    MEMORY("sgd"),
-    MEMORY("triton_"),
-    MEMORY("cub::"),
-    MEMORY("thrust::"),
-    MEMORY("sort"),
-    MEMORY("nll_loss"),
+ * internode, intranode) and NVSHMEM; other libraries are a user's line each. Memory-bound kernels
+ * whose names hold a mark of a later group come next, then those whose library's own letters tell
+ * the type. */
+static const struct {
+    struct lw_kernel_mark is;
+    const char *marks[28];
+} builtin[] = {
+    {{LW_KERNEL_COMM},
+     {"nccl", "rccl", "deep_ep", "deepep", "internode", "intranode", "nvshmem"}},
+    {{LW_KERNEL_MEMORY},
+     {"im2col", "nchwToNhwc", "nhwcToNchw", "convertTensor", "splitKreduce", "gemvNSP", "gemv",
+      "conv_depthwise"}},
+    {{LW_KERNEL_COMPUTE, .has_dtype = true, .dtype = LW_BF16}, {"bf16gemm", "bf16_s"}},
+    {{LW_KERNEL_COMPUTE, .has_dtype = true, .dtype = LW_F16},
+     {"hgemm", "h884", "h16816", "h1688", "f16_s", "fp16"}},
+    {{LW_KERNEL_COMPUTE, .has_dtype = true, .dtype = LW_F32}, {"sgemm", "scudnn"}},
+    {{LW_KERNEL_COMPUTE, .has_dtype = true, .dtype = LW_F64}, {"dgemm"}},
+    {{LW_KERNEL_COMPUTE},
+     {"gemm", "cutlass", "xmma", "wgrad", "dgrad", "fprop", "implicit_con", "convolve", "winograd",
+      "conv2d", "Cijk_", "miopenSp3AsmConv", "igemm", "flash_fwd", "flash_bwd", "fmha", "nvjet",
+      "_mm_", "matmul"}},
+    {{LW_KERNEL_MEMORY},
+     {"elementwise", "reduce", "norm", "softmax", "bn_fw", "bn_bw", "dropout", "pool", "copy",
+      "transpose", "embedding", "index", "scatter", "gather", "CatArray", "multi_tensor", "fill",
+      "adam", "sgd", "triton_", "cub::", "thrust::", "sort", "nll_loss"}},
 };
 
 static const char *const class_names[LW_N_KERNEL_CLASSES] = {"other", "comm", "compute", "memory"};
@@ -116,16 +51,17 @@ const struct lw_kernel_mark *lw_kernel_mark_of(const struct lw_kernel_table *use
     for (int32_t i = 0; user && i < user->n; i++)
         if (strcasestr(name, user->marks[i].mark))
             return &user->marks[i];
-    for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++)
-        if (strcasestr(name, builtin[i].mark))
-            return &builtin[i];
+    for (size_t g = 0; g < sizeof builtin / sizeof *builtin; g++)
+        for (const char *const *mark = builtin[g].marks; *mark; mark++)
+            if (strcasestr(name, *mark))
+                return &builtin[g].is;
     return NULL;
 }
 
 bool lw_kernel_is_comm(const char *name)
 {
-    for (const struct lw_kernel_mark *m = builtin; m->class == LW_KERNEL_COMM; m++)
-        if (strcasestr(name, m->mark))
+    for (const char *const *mark = builtin[0].marks; *mark; mark++)
+        if (strcasestr(name, *mark))
             return true;
     return false;
 }
@@ -206,11 +142,7 @@ enum lw_status lw_kernel_table_read(const char *file, struct lw_kernel_table *ou
     LW_TRY(lw_input_read(file, 1 << 20, &in, err));
     enum lw_status status = parse(&in, &t, err);
     lw_input_free(&in);
-    if (status != LW_OK)
-        lw_kernel_table_free(&t);
-    else
-        *out = t;
-    return status;
+    LW_GIVE(status, out, t, lw_kernel_table_free(&t));
 }
 
 LW_FREE_BY_ARENA(lw_kernel_table_free, struct lw_kernel_table)

@@ -19,7 +19,7 @@ enum lw_kernel_class {
 
 struct lw_kernel_mark {
     enum lw_kernel_class class;
-    const char *mark;
+    const char *mark; /* of a user's; NULL: of the built-in ones */
     bool has_dtype; /* of the arithmetic, where the name tells it */
     enum lw_dtype dtype;
 };

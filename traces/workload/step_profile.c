@@ -571,11 +571,7 @@ enum lw_status traces_profile_build(const char *file, const struct lw_trace *t,
                         .err = err};
     enum lw_status status = build(&b, step);
 
-    if (status != LW_OK)
-        traces_profile_free(&p);
-    else
-        *out = p;
-    return status;
+    LW_GIVE(status, out, p, traces_profile_free(&p));
 }
 
 LW_FREE_BY_ARENA(traces_profile_free, struct traces_profile)

@@ -345,9 +345,5 @@ enum lw_status lw_cluster_from_traces(const struct traces_source *source, int n,
             break;
         }
     lw_free(all.v);
-    if (status != LW_OK)
-        lw_arena_free(&c.arena);
-    else
-        *out = c;
-    return status;
+    LW_GIVE(status, out, c, lw_arena_free(&c.arena));
 }
