@@ -8,7 +8,7 @@
  *
  * The recorded times hold this slowdown. What an op would have taken alone is the integral of its
  * rate over its recorded time; the engine, given these times and the same v, slows them again. */
-#include "traces/replay/core_share.h"
+#include "traces/replay/replay_state.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>

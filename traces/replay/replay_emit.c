@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "traces/replay/core_share.h"
-#include "traces/replay/replay_maker.h"
+#include "traces/replay/replay_state.h"
 
 enum {
     LEAST_SILENCE_NS = 100000,     /* of a thread while another works, to be a wait for it */

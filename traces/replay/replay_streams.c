@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "shared/plan/reducer_kind.h"
-#include "traces/replay/replay_maker.h"
+#include "traces/replay/replay_state.h"
 #include "traces/trace/data_parallel.h"
 
 /* ---- streams ---- */

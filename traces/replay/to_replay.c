@@ -29,8 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "traces/replay/core_share.h"
-#include "traces/replay/replay_maker.h"
+#include "traces/replay/replay_state.h"
 
 /* In the worst case all durations follow each other: their sum must fit the clock of picoseconds.
  */

@@ -9,8 +9,8 @@
 #include "traces/replay/to_replay.h"
 #include "traces/steps/cross_rank.h"
 
-/* A replay while it is made, shared by to_replay.c (the whole), replay_streams.c (streams and
- * communicators) and replay_emit.c (ops). */
+/* The state of a replay while it is made: to_replay.c (the whole), replay_streams.c (streams and
+ * communicators), core_share.c (times alone) and replay_emit.c (ops) fill it in that order. */
 
 struct replay_host {
     int32_t thread, stream, last_op; /* last_op -1 = none yet */
@@ -43,7 +43,7 @@ struct replay_rank {
     struct replay_host *hosts;
     struct replay_device *devices;
     int64_t n_edges;
-    struct replay_edge *edges; /* [n_edges] where cores are shared (core_share.h) */
+    struct replay_edge *edges; /* [n_edges] where cores are shared (core_share.c) */
     int64_t offset_ns; /* of its first moment after that of the earliest rank */
     int64_t next_orphan;
     int32_t *record_op; /* [calls] event records emitted; -1 */
@@ -87,6 +87,18 @@ enum lw_status replay_collect_streams(struct replay_maker *m, struct replay_rank
 void replay_add_streams(struct replay_maker *m);
 /* Lists the collectives of all ranks, matches them, and adds a communicator for each group. */
 enum lw_status replay_match_comms(struct replay_maker *m);
+
+/* core_share.c: ranks whose collectives run on the core that computes, and what a recorded time
+ * would have been without the other, by the engine's own rule (comm_on_compute_core,
+ * docs/design/engine_rates.md). */
+/* Finds out whether the ranks share their cores (m->core_want), and when their collectives moved
+ * data. After the collectives were matched. */
+enum lw_status replay_share_cores(struct replay_maker *m);
+/* How long the ops of [from, to) on a thread would have run alone. */
+int64_t replay_compute_alone(const struct replay_maker *m, const struct replay_rank *r,
+                             const struct replay_host *h, int64_t from, int64_t to);
+/* How long the collective of that row takes, with nothing beside it where cores are shared. */
+int64_t replay_comm_alone(const struct replay_maker *m, const struct replay_rank *r, int64_t row);
 
 /* replay_emit.c: the program of one rank. */
 enum lw_status replay_emit_rank(struct replay_maker *m, struct replay_rank *r);
