@@ -194,6 +194,72 @@ void expect_span(const struct world *w, int32_t rank, int32_t op, lw_ps start, l
                  (long long)s.start, (long long)s.end, (long long)start, (long long)end);
 }
 
+/* The streams and communicators of the rows that the plan does not have yet. */
+static void add_lanes(struct lw_builder *b, int32_t n_ranks, size_t n, const struct hand_op *rows)
+{
+    int32_t n_streams = 2, n_comms = 1, members[64];
+
+    for (int32_t r = 0; r < n_ranks; r++)
+        members[r] = r;
+    for (size_t i = 0; i < n; i++) {
+        for (; n_streams <= rows[i].stream; n_streams++)
+            lw_builder_stream(b, "more", LW_STREAM_COMM, 1);
+        if (rows[i].comm < n_comms)
+            continue;
+        assert_int_equal(rows[i].comm, n_comms++);
+        int32_t comm = lw_builder_comm(b, "more", LW_COMM_DATA, LW_REDUCER_AUTO, rows[i].stream);
+        lw_builder_group(b, comm, members, n_ranks);
+    }
+}
+
+static void add_row(struct lw_builder *b, const struct hand_op *x)
+{
+    struct lw_op op = lw_builder_blank(x->kind, x->stream);
+    enum lw_op_class k = lw_op_class(x->kind);
+
+    op.bytes = k == LW_CLASS_COMPUTE ? 0 : x->bytes;
+    op.work_ps = x->us * LW_PS_PER_US;
+    if (k == LW_CLASS_COLLECTIVE || k == LW_CLASS_P2P)
+        op.comm = x->comm;
+    if (k == LW_CLASS_P2P)
+        op.peer = x->peer;
+    if (x->call > 0)
+        op.call = x->call - 1;
+    if (k == LW_CLASS_COMPUTE && x->bytes > 0)
+        op.work =
+            lw_builder_work(b, &(struct lw_work){.ps = op.work_ps, .flops = -1, .bytes = x->bytes});
+    add(b, &op, x->after - 1);
+}
+
+void make_hand_of(struct world *w, int32_t n_ranks, size_t n, const struct hand_op *rows)
+{
+    bool roles = rows[0].rank != EVERY;
+    struct lw_builder *b = roles ? begin_roles(n_ranks) : begin_plan("p", n_ranks);
+    int32_t rank = EVERY;
+
+    assert_true(n_ranks <= 64);
+    add_lanes(b, n_ranks, n, rows);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(rows[i].rank >= rank && (rows[i].rank == EVERY) == !roles);
+        while (rank < rows[i].rank)
+            lw_builder_program(b, 0, ++rank);
+        add_row(b, &rows[i]);
+    }
+    while (roles && rank + 1 < n_ranks)
+        lw_builder_program(b, 0, ++rank);
+    make_world(w, b);
+}
+
+void run_hand_of(struct world *w, size_t n, const struct hand_op *rows)
+{
+    run_world(w, lw_sim_options_default());
+    for (size_t i = 0; i < n; i++)
+        for (int32_t r = 0; rows[i].end > 0 && r < w->plan.n_ranks; r++)
+            if (rows[i].rank == r || rows[i].rank == EVERY)
+                expect_span(w, r, (int32_t)i, rows[i].start * LW_PS_PER_US,
+                            rows[i].end * LW_PS_PER_US);
+}
+
 const struct lw_sim_term *term_of(const struct world *w, const char *name)
 {
     for (int32_t i = 0; i < w->s.n_terms; i++)

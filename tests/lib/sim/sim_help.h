@@ -38,7 +38,6 @@ int32_t add_timed(struct lw_builder *b, int32_t comm, int32_t stream, int64_t by
 
 /* One prediction: what it is made of, and what came out. Zeroed: nothing yet. */
 struct world {
-    struct lw_builder *b; /* of the plan, where a test keeps it here */
     struct lw_plan plan;
     struct lw_cluster c;
     struct lw_timeline t;
@@ -55,6 +54,25 @@ struct lw_span row_of(const struct world *w, int32_t step, int32_t rank, int32_t
 void expect_span(const struct world *w, int32_t rank, int32_t op, lw_ps start, lw_ps end);
 /* NULL: the run has no such term. */
 const struct lw_sim_term *term_of(const struct world *w, const char *name);
+
+/* A plan by hand as a table of its ops, sorted by rank, and when they run, in us. Row i is op i. */
+enum { EVERY = -1 };
+struct hand_op {
+    int32_t rank; /* EVERY: of all ranks, which then have one role, else each its own */
+    enum lw_op_kind kind;
+    int32_t stream,
+        comm;      /* comm: each but the first is of all ranks, on the stream of its first op */
+    int64_t bytes; /* of compute: that it moves through its device's memory */
+    int32_t us;    /* its own time; 0: the cluster's */
+    int32_t peer, call; /* call: of a group call, from 1; 0 = none */
+    int32_t after;      /* the row it waits for, from 1; 0 = none */
+    int32_t start, end; /* end 0: not looked at */
+};
+/* The plan of the rows in a world of n ranks, as make_world; run it and compare. */
+#define make_hand(w, n_ranks, rows) make_hand_of(w, n_ranks, sizeof(rows) / sizeof *(rows), rows)
+#define run_hand(w, rows) run_hand_of(w, sizeof(rows) / sizeof *(rows), rows)
+void make_hand_of(struct world *w, int32_t n_ranks, size_t n, const struct hand_op *rows);
+void run_hand_of(struct world *w, size_t n, const struct hand_op *rows);
 
 /* The exact oracles of sim/bench/bench_plan.h. */
 enum { ORACLE_BYTES = 67108864 };

@@ -5,6 +5,7 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/sim/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
@@ -14,16 +15,17 @@ static const enum lw_reducer_kind algorithms[] = {
 };
 enum { N_ALGORITHMS = sizeof algorithms / sizeof *algorithms, BYTES = 5040 * 4 };
 
-/* Compute, then one collective over all of n ranks. */
-static void one_collective(struct lw_plan *plan, int32_t n, enum lw_reducer_kind reducer,
-                           enum lw_op_kind kind, int64_t bytes)
+/* Compute of 10 us, then one collective over all of n ranks, on links of 1000 bytes/us. */
+static struct world one_collective(int32_t n, enum lw_reducer_kind reducer, enum lw_op_kind kind,
+                                   int64_t bytes)
 {
     struct lw_builder *b = begin_plan("p", n);
-    int32_t comm = add_class(b, n, reducer);
+    int32_t comm = add_class(b, n, reducer), k = add_work(b, LW_OP_KERNEL, 0, 10 * us, -1);
+    struct world w;
 
-    int32_t k = add_work(b, LW_OP_KERNEL, 0, 10 * us, -1);
     add_collective(b, kind, comm, 1, bytes, k);
-    finish_plan(b, plan);
+    make_world(&w, b);
+    return w;
 }
 
 static struct lw_sim_options chunk(void)
@@ -32,6 +34,12 @@ static struct lw_sim_options chunk(void)
 
     o.detail = LW_SIM_CHUNK;
     return o;
+}
+
+static void expect_ends(const struct world *w, lw_ps chunked, lw_ps collective)
+{
+    assert_int_equal(run_end(&w->plan, &w->c, chunk()), chunked);
+    assert_int_equal(run_end(&w->plan, &w->c, lw_sim_options_default()), collective);
 }
 
 static lw_ps by_cost(const struct lw_cluster *c, int32_t n, enum lw_reducer_kind k)
@@ -47,15 +55,11 @@ TEST(both_details_take_the_algorithms_cost)
 {
     for (int i = 0; i < N_ALGORITHMS; i++) {
         for (int32_t n = 2; n <= 16; n++) {
-            struct lw_plan plan;
-            struct lw_cluster c;
-            make_cluster(&c, 16, 1e9, 7000);
-            one_collective(&plan, n, algorithms[i], LW_OP_ALL_REDUCE, BYTES);
-            lw_ps expected = 10 * us + by_cost(&c, n, algorithms[i]);
-            assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), expected);
-            assert_int_equal(run_end(&plan, &c, chunk()), expected);
-            lw_plan_free(&plan);
-            lw_cluster_free(&c);
+            struct world w = one_collective(n, algorithms[i], LW_OP_ALL_REDUCE, BYTES);
+            w.c.links[0].latency_ps = given(7000);
+            lw_ps expected = 10 * us + by_cost(&w.c, n, algorithms[i]);
+            expect_ends(&w, expected, expected);
+            free_world(&w);
         }
     }
 }
@@ -68,17 +72,12 @@ TEST(both_details_take_the_algorithms_cost)
  * without. */
 TEST(a_slow_link_delays_whom_it_concerns)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w = one_collective(4, LW_REDUCER_ONE_SHOT, LW_OP_ALL_REDUCE, 4000);
 
-    one_collective(&plan, 4, LW_REDUCER_ONE_SHOT, LW_OP_ALL_REDUCE, 4000);
-    make_cluster(&c, 4, 1e9, 0);
-    assert_int_equal(run_end(&plan, &c, chunk()), (10 + 12) * us);
-    add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = 2, .speed = 0.5});
-    assert_int_equal(run_end(&plan, &c, chunk()), (10 + 16) * us);
-    assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), (10 + 16) * us);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    expect_ends(&w, (10 + 12) * us, (10 + 12) * us);
+    add_exception(&w.c, (struct lw_exception){.rank = 1, .rank_to = 2, .speed = 0.5});
+    expect_ends(&w, (10 + 16) * us, (10 + 16) * us);
+    free_world(&w);
 }
 
 /* The same, with rank 2 entering 5 us late: who sends to it does not wait (eager), it sends its
@@ -92,15 +91,11 @@ TEST(a_late_member_holds_up_who_waits_for_it)
     } cases[] = {{LW_REDUCER_ONE_SHOT, 17}, {LW_REDUCER_PAIRWISE, 11}};
 
     for (int i = 0; i < 2; i++) {
-        struct lw_plan plan;
-        struct lw_cluster c;
-        one_collective(&plan, 4, cases[i].k, LW_OP_ALL_REDUCE, 4000);
-        make_cluster(&c, 4, 1e9, 0);
-        add_exception(&c, (struct lw_exception){.rank = 2, .rank_to = -1, .speed = 1,
-                                                .late_ps = 5 * us});
-        assert_int_equal(run_end(&plan, &c, chunk()), (10 + cases[i].expected) * us);
-        lw_plan_free(&plan);
-        lw_cluster_free(&c);
+        struct world w = one_collective(4, cases[i].k, LW_OP_ALL_REDUCE, 4000);
+        add_exception(
+            &w.c, (struct lw_exception){.rank = 2, .rank_to = -1, .speed = 1, .late_ps = 5 * us});
+        assert_int_equal(run_end(&w.plan, &w.c, chunk()), (10 + cases[i].expected) * us);
+        free_world(&w);
     }
 }
 
@@ -110,23 +105,18 @@ TEST(a_broadcasts_root_waits_for_the_last_to_enter)
 {
     struct lw_builder *b = begin_plan("p", 4);
     struct lw_op op = lw_builder_blank(LW_OP_BROADCAST, 1);
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w;
 
-    op.comm = lw_builder_comm(b, "by name", LW_COMM_DATA, LW_REDUCER_DIRECT, 1);
-    lw_builder_group(b, op.comm, (int32_t[]){0, 1, 2, 3}, 4);
+    op.comm = add_class(b, 4, LW_REDUCER_DIRECT);
     op.bytes = 4000;
     op.peer = 0;
     lw_builder_op(b, &op, NULL, 0);
-    finish_plan(b, &plan);
-    make_cluster(&c, 4, 1e9, 0);
-    assert_int_equal(run_end(&plan, &c, chunk()), 12 * us);
-    add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 1,
-                                            .late_ps = 50 * us});
-    assert_int_equal(run_end(&plan, &c, chunk()), 50 * us);
-    assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), 62 * us);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    make_world(&w, b);
+    expect_ends(&w, 12 * us, 12 * us);
+    add_exception(&w.c,
+                  (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 1, .late_ps = 50 * us});
+    expect_ends(&w, 50 * us, 62 * us);
+    free_world(&w);
 }
 
 /* Later entries never make anything earlier: with entries up to 20 us late, a run takes at least
@@ -139,21 +129,21 @@ TEST(skewed_entries_cost_at_most_the_skew)
     for (int i = 0; i < N_ALGORITHMS; i++) {
         for (int o = 0; o < 4; o++) {
             for (int32_t n = 2; n <= 12; n += 1 + o % 2) {
-                struct lw_plan plan;
-                struct lw_cluster c;
                 struct lw_sim_options options = chunk();
-                make_cluster(&c, n % 3 == 0 ? 3 : 16, 1e9, 7000);
-                c.n_nodes = 0;
-                c.links[1] = (struct lw_link){.name = "nic", .level = LW_LINK_INTER,
-                                              .bytes_per_s = given(5e8), .latency_ps = given(9000)};
-                c.n_links = 2;
-                one_collective(&plan, n, algorithms[i], ops[o], BYTES);
-                lw_ps together = run_end(&plan, &c, options);
+                struct world w = one_collective(n, algorithms[i], ops[o], BYTES);
+                w.c.devices_per_node = n % 3 == 0 ? 3 : 16;
+                w.c.n_nodes = 0;
+                w.c.links[0].latency_ps = given(7000);
+                w.c.links[1] = (struct lw_link){.name = "nic",
+                                                .level = LW_LINK_INTER,
+                                                .bytes_per_s = given(5e8),
+                                                .latency_ps = given(9000)};
+                w.c.n_links = 2;
+                lw_ps together = run_end(&w.plan, &w.c, options);
                 options.start_skew_ps = 20 * us;
                 options.seed = (uint64_t)n;
-                assert_in_range(run_end(&plan, &c, options), together, together + 20 * us);
-                lw_plan_free(&plan);
-                lw_cluster_free(&c);
+                assert_in_range(run_end(&w.plan, &w.c, options), together, together + 20 * us);
+                free_world(&w);
             }
         }
     }
@@ -161,38 +151,30 @@ TEST(skewed_entries_cost_at_most_the_skew)
 
 TEST(messages_are_counted_and_jittered_by_seed)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w = one_collective(8, LW_REDUCER_PAIRWISE, LW_OP_ALL_REDUCE, 8000);
     struct lw_sim_options o = chunk();
-    struct lw_sim_stats s, again;
 
-    one_collective(&plan, 8, LW_REDUCER_PAIRWISE, LW_OP_ALL_REDUCE, 8000);
-    make_cluster(&c, 8, 1e9, 0);
-    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
-    assert_int_equal(s.n_messages, 8 * 14);
+    assert_int_equal(lw_sim_run(&w.plan, &w.c, &o, NULL, &w.s, NULL), LW_OK);
+    assert_int_equal(w.s.n_messages, 8 * 14);
     o.jitter_ps = 1000;
     o.seed = 7;
-    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &again, NULL), LW_OK);
-    assert_in_range(again.end, s.end + 1, s.end + 14 * 1000);
-    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
-    assert_int_equal(s.end, again.end);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    lw_ps jittered = run_end(&w.plan, &w.c, o);
+    assert_in_range(jittered, w.s.end + 1, w.s.end + 14 * 1000);
+    assert_int_equal(run_end(&w.plan, &w.c, o), jittered);
+    free_world(&w);
 }
 
 /* 16 devices of the Fire-Flyer node: both details have the figure of docs/design/collectives.md. */
 TEST(hfreduce_runs_message_by_message)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w = one_collective(16, LW_REDUCER_AUTO, LW_OP_ALL_REDUCE, 186 << 20);
 
-    one_collective(&plan, 16, LW_REDUCER_AUTO, LW_OP_ALL_REDUCE, 186 << 20);
-    assert_int_equal(lw_cluster_find("fire-flyer", &c, NULL), LW_OK);
-    lw_ps end = run_end(&plan, &c, lw_sim_options_default());
+    lw_cluster_free(&w.c);
+    assert_int_equal(lw_cluster_find("fire-flyer", &w.c, NULL), LW_OK);
+    lw_ps end = run_end(&w.plan, &w.c, lw_sim_options_default());
     assert_int_equal((end - 10 * us + us / 2) / us, 24855);
-    assert_int_equal(run_end(&plan, &c, chunk()), end);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    assert_int_equal(run_end(&w.plan, &w.c, chunk()), end);
+    free_world(&w);
 }
 
 /* Of 16 ranks on a library that says nothing a few bytes go by tree and many by ring; every message
@@ -205,17 +187,13 @@ TEST(auto_is_the_same_at_both_details)
     for (int i = 0; i < 3; i++) {
         struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, sizes[i], 16, 1, LW_REDUCER_AUTO};
         struct lw_cost_answer a;
-        struct lw_plan plan;
-        struct lw_cluster c;
-        one_collective(&plan, 16, LW_REDUCER_AUTO, LW_OP_ALL_REDUCE, sizes[i]);
-        make_cluster(&c, 16, 1e9, 2 * us);
-        c.library = "";
-        assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_OK);
+        struct world w = one_collective(16, LW_REDUCER_AUTO, LW_OP_ALL_REDUCE, sizes[i]);
+        w.c.links[0].latency_ps = given(2 * (double)us);
+        w.c.library = "";
+        assert_int_equal(lw_sim_cost_explain(&w.c, &q, &a, NULL), LW_OK);
         assert_string_equal(a.algorithm, by[i]);
-        assert_int_equal(run_end(&plan, &c, lw_sim_options_default()), 10 * us + a.time);
-        assert_int_equal(run_end(&plan, &c, chunk()), 10 * us + a.time);
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        expect_ends(&w, 10 * us + a.time, 10 * us + a.time);
+        free_world(&w);
     }
 }
 
@@ -226,62 +204,47 @@ TEST(operation_outside_the_reducer_goes_by_ring)
     static const enum lw_reducer_kind asked[] = {LW_REDUCER_TREE, LW_REDUCER_ONE_SHOT};
 
     for (int i = 0; i < 2; i++) {
-        struct lw_plan plan;
-        struct lw_cluster c;
-        struct lw_sim_options o = lw_sim_options_default();
-        struct lw_sim_stats s;
-        one_collective(&plan, 4, asked[i], LW_OP_ALL_GATHER, 4000);
-        make_cluster(&c, 4, 1e9, 0);
-        assert_int_equal(run_end(&plan, &c, o), 13 * us);
-        assert_int_equal(run_end(&plan, &c, chunk()), 13 * us);
-        assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
-        assert_int_equal(s.n_terms, 1);
-        assert_string_equal(s.terms[0].name, "ring_instead");
-        assert_string_equal(s.terms[0].source, lw_reducer_name(asked[i]));
-        assert_true(s.terms[0].value == 1);
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        struct world w = one_collective(4, asked[i], LW_OP_ALL_GATHER, 4000);
+        expect_ends(&w, 13 * us, 13 * us);
+        run_world(&w, lw_sim_options_default());
+        assert_int_equal(w.s.n_terms, 1);
+        assert_string_equal(w.s.terms[0].name, "ring_instead");
+        assert_string_equal(w.s.terms[0].source, lw_reducer_name(asked[i]));
+        assert_true(w.s.terms[0].value == 1);
+        free_world(&w);
     }
-}
-
-static void expect_refusal(const struct lw_plan *plan, const struct lw_cluster *c,
-                           struct lw_sim_options o, const char *says)
-{
-    struct lw_sim_stats s;
-    struct lw_err err = {0};
-
-    assert_int_equal(lw_sim_run(plan, c, &o, NULL, &s, &err), LW_ENOTSUP);
-    if (!strstr(err.msg, says))
-        fail_msg("'%s' does not say '%s'", err.msg, says);
 }
 
 TEST(unsupported_reducer_is_refused_with_a_reason)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
-    struct lw_sim_options o = chunk();
+    static const struct {
+        enum lw_reducer_kind reducer;
+        enum lw_op_kind op;
+        struct lw_sim_options o;
+        const char *says;
+    } cases[] = {
+        {LW_REDUCER_NVLS, LW_OP_ALL_GATHER, {.n_steps = 1}, "reducer nvls"},
+        {LW_REDUCER_TREE,
+         LW_OP_ALL_REDUCE,
+         {.n_steps = 1, .detail = LW_SIM_CHUNK, .ring = LW_SIM_RING_EVENTS},
+         "only rings can share links or go by events"},
+    };
 
-    make_cluster(&c, 4, 1e9, 0);
-    one_collective(&plan, 4, LW_REDUCER_NVLS, LW_OP_ALL_GATHER, 4000);
-    expect_refusal(&plan, &c, lw_sim_options_default(), "reducer nvls");
-    lw_plan_free(&plan);
-    o.ring = LW_SIM_RING_EVENTS;
-    one_collective(&plan, 4, LW_REDUCER_TREE, LW_OP_ALL_REDUCE, 4000);
-    expect_refusal(&plan, &c, o, "only rings can share links or go by events");
-    lw_plan_free(&plan);
-    lw_cluster_free(&c);
+    for (int i = 0; i < 2; i++) {
+        struct world w = one_collective(4, cases[i].reducer, cases[i].op, 4000);
+        struct lw_err err = {0};
+        assert_int_equal(lw_sim_run(&w.plan, &w.c, &cases[i].o, NULL, &w.s, &err), LW_ENOTSUP);
+        has(err.msg, cases[i].says);
+        free_world(&w);
+    }
 }
 
 TEST(failed_allocations_leak_nothing)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w = one_collective(4, LW_REDUCER_TREE, LW_OP_ALL_REDUCE, 4000);
 
-    one_collective(&plan, 4, LW_REDUCER_TREE, LW_OP_ALL_REDUCE, 4000);
-    make_cluster(&c, 4, 1e9, 0);
-    add_exception(&c, (struct lw_exception){.rank = 1, .rank_to = 2, .speed = 0.5});
-    assert_true(run_without_memory(&plan, &c, lw_sim_options_default()) > 5);
-    assert_true(run_without_memory(&plan, &c, chunk()) > 5);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    add_exception(&w.c, (struct lw_exception){.rank = 1, .rank_to = 2, .speed = 0.5});
+    assert_true(run_without_memory(&w.plan, &w.c, lw_sim_options_default()) > 5);
+    assert_true(run_without_memory(&w.plan, &w.c, chunk()) > 5);
+    free_world(&w);
 }

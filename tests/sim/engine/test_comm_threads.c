@@ -6,6 +6,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/timeline/timeline.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/sim/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
@@ -14,28 +15,12 @@ static const lw_ps us = LW_PS_PER_US;
 static const int64_t bytes[] = {1000};
 static const lw_ps alone[] = {100 * LW_PS_PER_US}, two[] = {200 * LW_PS_PER_US};
 
-static void begin(struct world *w, const lw_ps *cpu)
+/* Two ranks whose communication is on the compute core, if that takes CPU time. */
+static void time_by_table(struct lw_cluster *c, const lw_ps *cpu)
 {
-    *w = (struct world){.b = begin_plan("p", 2)};
-    make_cluster(&w->c, 2, 1e9, 0);
-    add_table(&w->c, LW_OP_ALL_REDUCE, 2, 1, 1, bytes, alone);
-    w->c.tables[0].cpu_ps = cpu;
-    w->c.interference.comm_on_compute_core = given(1);
-}
-
-static void run(struct world *w)
-{
-    finish_plan(w->b, &w->plan);
-    run_world(w, lw_sim_options_default());
-}
-
-static void expect(const struct world *w, int32_t op, lw_ps start, lw_ps finish)
-{
-    for (int64_t i = 0; i < w->t.n; i++)
-        if (w->t.op[i] == op && (w->t.start[i] != start || w->t.end[i] != finish))
-            fail_msg("rank %d op %d: %lld..%lld ps, expected %lld..%lld", w->t.rank[i], op,
-                     (long long)w->t.start[i], (long long)w->t.end[i], (long long)start,
-                     (long long)finish);
+    add_table(c, LW_OP_ALL_REDUCE, 2, 1, 1, bytes, alone);
+    c->tables[0].cpu_ps = cpu;
+    c->interference.comm_on_compute_core = given(1);
 }
 
 /* Compute 120 and a collective, both at 0.
@@ -45,16 +30,16 @@ static void expect(const struct world *w, int32_t op, lw_ps start, lw_ps finish)
 TEST(a_collective_wants_its_cpu_time_of_the_core)
 {
     static const lw_ps cpu[] = {40 * LW_PS_PER_US, 80 * LW_PS_PER_US};
-    static const lw_ps ends[][2] = {{160, 100}, {200, 160}};
 
     for (int i = 0; i < 2; i++) {
+        const struct hand_op ops[] = {
+            {EVERY, LW_OP_KERNEL, 0, .us = 120, .start = 0, .end = i ? 200 : 160},
+            {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1000, .start = 0, .end = i ? 160 : 100},
+        };
         struct world w;
-        begin(&w, &cpu[i]);
-        int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 120 * us, -1);
-        int32_t a = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
-        run(&w);
-        expect(&w, k, 0, ends[i][0] * us);
-        expect(&w, a, 0, ends[i][1] * us);
+        make_hand(&w, 2, ops);
+        time_by_table(&w.c, &cpu[i]);
+        run_hand(&w, ops);
         assert_true(term_of(&w, "cpu_ns")->on);
         free_world(&w);
     }
@@ -64,15 +49,16 @@ TEST(a_collective_wants_its_cpu_time_of_the_core)
 TEST(cpu_times_are_off_unless_communication_is_on_the_core)
 {
     static const lw_ps cpu[] = {40 * LW_PS_PER_US};
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .us = 120, .start = 0, .end = 120},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1000, .start = 0, .end = 100},
+    };
     struct world w;
 
-    begin(&w, cpu);
+    make_hand(&w, 2, ops);
+    time_by_table(&w.c, cpu);
     w.c.interference.comm_on_compute_core = (struct lw_figure){0, NULL};
-    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 120 * us, -1);
-    int32_t a = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
-    run(&w);
-    expect(&w, k, 0, 120 * us);
-    expect(&w, a, 0, 100 * us);
+    run_hand(&w, ops);
     assert_false(term_of(&w, "cpu_ns")->on);
     free_world(&w);
 }
@@ -85,20 +71,19 @@ TEST(cpu_times_are_off_unless_communication_is_on_the_core)
 TEST(two_workers_share_the_link_and_the_third_collective_waits)
 {
     static const lw_ps cpu[] = {40 * LW_PS_PER_US};
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .us = 200, .start = 0, .end = 320},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1000, .start = 0, .end = 200},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1000, .start = 0, .end = 200},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1000, .start = 200, .end = 300},
+    };
     struct world w;
-    int32_t a[3];
 
-    begin(&w, cpu);
+    make_hand(&w, 2, ops);
+    time_by_table(&w.c, cpu);
     add_table(&w.c, LW_OP_ALL_REDUCE, 2, 2, 1, bytes, two);
     w.c.interference.comm_workers = given(2);
-    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 200 * us, -1);
-    for (int i = 0; i < 3; i++)
-        a[i] = add_collective(w.b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
-    run(&w);
-    expect(&w, a[0], 0, 200 * us);
-    expect(&w, a[1], 0, 200 * us);
-    expect(&w, a[2], 200 * us, 300 * us);
-    expect(&w, k, 0, 320 * us);
+    run_hand(&w, ops);
     assert_true(term_of(&w, "comm_workers")->on);
     free_world(&w);
 }
@@ -108,48 +93,48 @@ TEST(two_workers_share_the_link_and_the_third_collective_waits)
  * third's worker at 50 + 10. A kernel on the communication stream comes after all of them. */
 TEST(a_free_worker_takes_the_next_in_issue_order)
 {
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .us = 50},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 100, .start = 0, .end = 100},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 30, .start = 0, .end = 30},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 10, .after = 1, .start = 50, .end = 60},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 20, .start = 60, .end = 80},
+        {EVERY, LW_OP_KERNEL, 1, .us = 5, .start = 100, .end = 105},
+    };
     struct world w;
 
-    begin(&w, NULL);
-    w.c.interference = (struct lw_interference){.comm_workers = given(2)};
-    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 50 * us, -1);
-    int32_t a = add_timed(w.b, 0, 1, 8, 100 * us, -1), b = add_timed(w.b, 0, 1, 8, 30 * us, -1);
-    int32_t c = add_timed(w.b, 0, 1, 8, 10 * us, k), d = add_timed(w.b, 0, 1, 8, 20 * us, -1);
-    int32_t last = add_work(w.b, LW_OP_KERNEL, 1, 5 * us, -1);
-    run(&w);
-    expect(&w, a, 0, 100 * us);
-    expect(&w, b, 0, 30 * us);
-    expect(&w, c, 50 * us, 60 * us);
-    expect(&w, d, 60 * us, 80 * us);
-    expect(&w, last, 100 * us, 105 * us);
+    make_hand(&w, 2, ops);
+    w.c.interference.comm_workers = given(2);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
 TEST(a_table_tells_every_cpu_time_or_none)
 {
     static const lw_ps cpu[] = {-1};
-    struct world w;
+    struct lw_cluster c;
     struct lw_err err = {0};
 
-    begin(&w, cpu);
-    w.c.device.kind = "core";
-    assert_int_equal(lw_cluster_check(&w.c, &err), LW_EFORMAT);
+    make_cluster(&c, 2, 1e9, 0);
+    time_by_table(&c, cpu);
+    c.device.kind = "core";
+    assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "at tables[0].rows[0].cpu_ns"));
-    lw_builder_free(w.b);
-    lw_cluster_free(&w.c);
+    lw_cluster_free(&c);
 }
 
 /* The same plan on a library that says nothing of workers: one by one. */
 TEST(without_the_figure_collectives_go_one_by_one)
 {
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 100, .start = 0, .end = 100},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 30, .start = 100, .end = 130},
+    };
     struct world w;
 
-    begin(&w, NULL);
-    w.c.interference = (struct lw_interference){.comm_workers = given(1)};
-    int32_t a = add_timed(w.b, 0, 1, 8, 100 * us, -1), b = add_timed(w.b, 0, 1, 8, 30 * us, -1);
-    run(&w);
-    expect(&w, a, 0, 100 * us);
-    expect(&w, b, 100 * us, 130 * us);
+    make_hand(&w, 2, ops);
+    w.c.interference.comm_workers = given(1);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
@@ -157,22 +142,24 @@ TEST(without_the_figure_collectives_go_one_by_one)
  * one, so both begin to move at 40, and three workers run three at once. */
 TEST(the_kth_collectives_of_all_members_are_one)
 {
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 30},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 20},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 10},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 5},
+    };
+    static const lw_ps ends[] = {70, 60, 50, 55};
     struct world w;
 
-    begin(&w, NULL);
-    w.c.interference = (struct lw_interference){.comm_workers = given(3)};
+    make_hand(&w, 2, ops);
+    w.c.interference.comm_workers = given(3);
     add_exception(&w.c, (struct lw_exception){1, -1, 1, 40 * us});
-    int32_t a = add_timed(w.b, 0, 1, 8, 30 * us, -1), b = add_timed(w.b, 0, 1, 8, 20 * us, -1);
-    int32_t c = add_timed(w.b, 0, 1, 8, 10 * us, -1), d = add_timed(w.b, 0, 1, 8, 5 * us, -1);
-    run(&w);
-    const int32_t ops[] = {a, b, c, d};
-    const lw_ps ends[] = {70, 60, 50, 55};
-    for (int64_t i = 0; i < w.t.n; i++)
-        for (int k = 0; k < 4; k++)
-            if (w.t.op[i] == ops[k]) {
-                assert_int_equal(w.t.end[i], ends[k] * us);
-                assert_int_equal(w.t.all_in[i], k < 3 ? 40 * us : 50 * us);
-            }
+    run_world(&w, lw_sim_options_default());
+    assert_int_equal(w.t.n, 8);
+    for (int64_t i = 0; i < w.t.n; i++) {
+        assert_int_equal(w.t.end[i], ends[w.t.op[i]] * us);
+        assert_int_equal(w.t.all_in[i], w.t.op[i] < 3 ? 40 * us : 50 * us);
+    }
     free_world(&w);
 }
 
@@ -180,15 +167,14 @@ TEST(the_kth_collectives_of_all_members_are_one)
  * allocations: the run ends or reports memory, and every stretch of two is 2 x 7. */
 TEST(ready_collectives_queue_without_bound)
 {
+    struct hand_op ops[41] = {{EVERY, LW_OP_KERNEL, 0, .us = 1}};
     struct world w;
     struct lw_sim_options o = lw_sim_options_default();
 
-    begin(&w, NULL);
-    w.c.interference = (struct lw_interference){.comm_workers = given(2)};
-    int32_t k = add_work(w.b, LW_OP_KERNEL, 0, 1 * us, -1);
-    for (int i = 0; i < 40; i++)
-        add_timed(w.b, 0, 1, 8, 7 * us, k);
-    finish_plan(w.b, &w.plan);
+    for (int i = 1; i <= 40; i++)
+        ops[i] = (struct hand_op){EVERY, LW_OP_ALL_REDUCE, 1, .us = 7, .after = 1};
+    make_hand(&w, 2, ops);
+    w.c.interference.comm_workers = given(2);
     o.n_steps = 3;
     assert_true(run_without_memory(&w.plan, &w.c, o) > 15);
     assert_int_equal(run_end(&w.plan, &w.c, o), 3 * (1 + 20 * 7) * us);
@@ -207,19 +193,22 @@ static uint64_t draw(uint64_t below)
 
 static void random_world(struct world *w, int32_t n_workers, int32_t n_collectives, int32_t *ops)
 {
+    struct lw_builder *b = begin_plan("p", 2);
+    struct lw_exception x[2];
     int32_t last = -1;
 
-    begin(w, NULL);
-    w->c.interference = (struct lw_interference){.comm_workers = given(n_workers)};
     for (int32_t r = 0; r < 2; r++)
-        add_exception(&w->c, (struct lw_exception){r, -1, 0.25 * (double)(1 + draw(4)),
-                                                   (lw_ps)draw(50) * us});
+        x[r] = (struct lw_exception){r, -1, 0.25 * (double)(1 + draw(4)), (lw_ps)draw(50) * us};
     for (int32_t i = 0; i < n_collectives; i++) {
         if (draw(2))
-            last = add_work(w->b, LW_OP_KERNEL, 0, (lw_ps)draw(40) * us, draw(2) ? last : -1);
-        ops[i] = add_timed(w->b, 0, 1, 8, (lw_ps)(1 + draw(90)) * us, last);
+            last = add_work(b, LW_OP_KERNEL, 0, (lw_ps)draw(40) * us, draw(2) ? last : -1);
+        ops[i] = add_timed(b, 0, 1, 8, (lw_ps)(1 + draw(90)) * us, last);
     }
-    run(w);
+    make_world(w, b);
+    w->c.interference.comm_workers = given(n_workers);
+    for (int32_t r = 0; r < 2; r++)
+        add_exception(&w->c, x[r]);
+    run_world(w, lw_sim_options_default());
 }
 
 /* Against the rule itself, computed the slow way: on each rank a collective starts when it is
@@ -266,41 +255,23 @@ TEST(random_collectives_follow_the_rule_of_the_workers)
  * 0 is ready, but the first one has not started. */
 TEST(a_collective_after_one_that_never_starts_is_a_deadlock)
 {
-    struct lw_builder *b = lw_builder_new("p", 2);
-    struct lw_role role = {.name = "r"};
+    static const struct hand_op ops[] = {
+        {0, LW_OP_RECV, 2, .comm = 1, .bytes = 8, .peer = 1},
+        {0, LW_OP_ALL_REDUCE, 1, .bytes = 1000, .after = 1},
+        {0, LW_OP_ALL_REDUCE, 1, .bytes = 1000},
+        {1, LW_OP_ALL_REDUCE, 1, .bytes = 1000},
+        {1, LW_OP_ALL_REDUCE, 1, .bytes = 1000},
+        {1, LW_OP_SEND, 2, .comm = 1, .bytes = 8, .peer = 0, .after = 5},
+    };
     struct lw_sim_options o = lw_sim_options_default();
-    struct lw_sim_stats s;
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w;
     struct lw_err err = {0};
 
-    for (int32_t r = 0; r < 2; r++) {
-        lw_builder_role(b, &role);
-        lw_builder_rank(b, r, r, r, 0, 0);
-    }
-    lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
-    lw_builder_stream(b, "messages", LW_STREAM_COMM, 1);
-    lw_builder_comm(b, "all", LW_COMM_DATA, LW_REDUCER_GLOO, 0);
-    lw_builder_comm(b, "pair", LW_COMM_FORWARD, LW_REDUCER_GLOO, 1);
-    lw_builder_group(b, 0, (int32_t[]){0, 1}, 2);
-    lw_builder_group(b, 1, (int32_t[]){0, 1}, 2);
-    lw_builder_variant(b, "steady", "", true);
-    lw_builder_program(b, 0, 0);
-    int32_t got = add_message(b, LW_OP_RECV, 1, 1, 8, 1, -1, -1);
-    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, got);
-    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
-    lw_builder_program(b, 0, 1);
-    add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
-    int32_t second = add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 1000, -1);
-    add_message(b, LW_OP_SEND, 1, 1, 8, 0, -1, second);
-    finish_plan(b, &plan);
-    make_cluster(&c, 2, 1e9, 0);
-    c.interference.comm_workers = given(2);
-    assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, &err), LW_EFAILED);
-    if (strncmp(err.msg, "ops wait for each other: ", 25) != 0 ||
-        !strstr(err.msg, "rank 0 all_reduce (op 1) cannot start") ||
-        !strstr(err.msg, "rank 0 recv from 1 (op 0) entered"))
-        fail_msg("%s", err.msg);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    make_hand(&w, 2, ops);
+    w.c.interference.comm_workers = given(2);
+    assert_int_equal(lw_sim_run(&w.plan, &w.c, &o, NULL, &w.s, &err), LW_EFAILED);
+    has(err.msg, "ops wait for each other: ");
+    has(err.msg, "rank 0 all_reduce (op 1) cannot start");
+    has(err.msg, "rank 0 recv from 1 (op 0) entered");
+    free_world(&w);
 }

@@ -12,22 +12,18 @@ static const lw_ps us = LW_PS_PER_US;
 
 TEST(streams_run_beside_each_other_and_ops_of_one_in_order)
 {
-    struct lw_builder *b = begin_plan("p", 1);
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .us = 10, .start = 0, .end = 10},
+        {EVERY, LW_OP_KERNEL, 0, .us = 5, .start = 10, .end = 15},
+        {EVERY, LW_OP_KERNEL, 2, .us = 7, .start = 0, .end = 7},
+        {EVERY, LW_OP_KERNEL, 2, .us = 4, .after = 1, .start = 10, .end = 14}, /* not after 2 */
+    };
     struct world w;
 
-    int32_t second = lw_builder_stream(b, "compute 2", LW_STREAM_COMPUTE, 0);
-    int32_t k0 = add_work(b, LW_OP_KERNEL, 0, 10 * us, -1);
-    int32_t k1 = add_work(b, LW_OP_KERNEL, 0, 5 * us, -1);
-    int32_t k2 = add_work(b, LW_OP_KERNEL, second, 7 * us, -1);
-    int32_t k3 = add_work(b, LW_OP_KERNEL, second, 4 * us, k0);
-    make_world(&w, b);
-    run_world(&w, lw_sim_options_default());
-    expect_span(&w, 0, k0, 0, 10 * us);
-    expect_span(&w, 0, k1, 10 * us, 15 * us);
-    expect_span(&w, 0, k2, 0, 7 * us);
-    expect_span(&w, 0, k3, 10 * us, 14 * us); /* waits for k0, not for k1 */
-    assert_int_equal(row_of(&w, 0, 0, k1).ready, 0);
-    assert_int_equal(row_of(&w, 0, 0, k3).ready, 10 * us);
+    make_hand(&w, 1, ops);
+    run_hand(&w, ops);
+    assert_int_equal(row_of(&w, 0, 0, 1).ready, 0);
+    assert_int_equal(row_of(&w, 0, 0, 3).ready, 10 * us);
     assert_int_equal(w.s.n_ops, 4);
     assert_int_equal(w.s.n_events, 4);
     free_world(&w);
@@ -37,45 +33,34 @@ TEST(streams_run_beside_each_other_and_ops_of_one_in_order)
  * first communicator has a free stream and nothing to wait for, but its communicator is busy. */
 TEST(ops_of_one_communicator_run_in_issue_order_across_streams)
 {
-    struct lw_builder *b = begin_plan("p", 2);
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .us = 10, .start = 0, .end = 10},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .us = 20, .after = 1, .start = 10, .end = 30},
+        {EVERY, LW_OP_ALL_REDUCE, 2, .us = 5, .start = 30, .end = 35},
+        {EVERY, LW_OP_ALL_REDUCE, 3, .comm = 1, .us = 12, .start = 0, .end = 12},
+    };
     struct world w;
 
-    int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
-    int32_t s3 = lw_builder_stream(b, "comm 3", LW_STREAM_COMM, 1);
-    int32_t other = lw_builder_comm(b, "other", LW_COMM_WORLD, LW_REDUCER_AUTO, s3);
-    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
-    int32_t k = add_work(b, LW_OP_KERNEL, 0, 10 * us, -1);
-    int32_t a1 = add_timed(b, 0, 1, 8, 20 * us, k);
-    int32_t a2 = add_timed(b, 0, s2, 8, 5 * us, -1);
-    int32_t x = add_timed(b, other, s3, 8, 12 * us, -1);
-    make_world(&w, b);
-    run_world(&w, lw_sim_options_default());
-    for (int32_t r = 0; r < 2; r++) {
-        expect_span(&w, r, a1, 10 * us, 30 * us);
-        expect_span(&w, r, a2, 30 * us, 35 * us);
-        expect_span(&w, r, x, 0, 12 * us);
-    }
+    make_hand(&w, 2, ops);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
 /* Rank 0 is in at 10, rank 1 at 25: both occupy their streams from entry, data moves 25..45. */
 TEST(a_collective_occupies_from_entry_and_moves_from_the_last)
 {
-    struct lw_builder *b = begin_roles(2);
+    static const struct hand_op ops[] = {
+        {0, LW_OP_KERNEL, 0, .us = 10},
+        {0, LW_OP_ALL_REDUCE, 1, .us = 20, .after = 1, .start = 10, .end = 45},
+        {1, LW_OP_KERNEL, 0, .us = 25},
+        {1, LW_OP_ALL_REDUCE, 1, .us = 20, .after = 3, .start = 25, .end = 45},
+    };
     struct world w;
-    int32_t ar[2];
 
-    for (int32_t r = 0; r < 2; r++) {
-        lw_builder_program(b, 0, r);
-        int32_t k = add_work(b, LW_OP_KERNEL, 0, r == 0 ? 10 * us : 25 * us, -1);
-        ar[r] = add_timed(b, 0, 1, 8, 20 * us, k);
-    }
-    make_world(&w, b);
-    run_world(&w, lw_sim_options_default());
-    expect_span(&w, 0, ar[0], 10 * us, 45 * us);
-    expect_span(&w, 1, ar[1], 25 * us, 45 * us);
-    assert_int_equal(row_of(&w, 0, 0, ar[0]).all_in, 25 * us);
-    assert_int_equal(row_of(&w, 0, 1, ar[1]).all_in, 25 * us);
+    make_hand(&w, 2, ops);
+    run_hand(&w, ops);
+    assert_int_equal(row_of(&w, 0, 0, 1).all_in, 25 * us);
+    assert_int_equal(row_of(&w, 0, 1, 3).all_in, 25 * us);
     free_world(&w);
 }
 
@@ -85,23 +70,17 @@ TEST(a_collective_occupies_from_entry_and_moves_from_the_last)
 TEST(an_op_is_retimed_when_a_collective_starts_beside_it)
 {
     for (int both = 0; both < 2; both++) {
-        struct lw_builder *b = begin_plan("p", 2);
+        const struct hand_op ops[] = {
+            {EVERY, LW_OP_KERNEL, 0, .us = 100, .start = 0, .end = both ? 125 : 120},
+            {EVERY, LW_OP_HOST, 2, .us = 30, .start = 0, .end = 30},
+            {EVERY, LW_OP_ALL_REDUCE, 1, .us = 40, .after = 2, .start = 30, .end = both ? 80 : 70},
+        };
         struct world w;
-
-        int32_t host = lw_builder_stream(b, "host", LW_STREAM_HOST, 0);
-        int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
-        int32_t gap = add_work(b, LW_OP_HOST, host, 30 * us, -1);
-        int32_t ar = add_timed(b, 0, 1, 8, 40 * us, gap);
-        make_world(&w, b);
+        make_hand(&w, 2, ops);
         w.c.interference.compute_rate_under_comm = given(0.5);
         if (both)
             w.c.interference.comm_rate_under_compute = given(0.8);
-        run_world(&w, lw_sim_options_default());
-        for (int32_t r = 0; r < 2; r++) {
-            expect_span(&w, r, k, 0, both ? 125 * us : 120 * us);
-            expect_span(&w, r, ar, 30 * us, both ? 80 * us : 70 * us);
-            expect_span(&w, r, gap, 0, 30 * us);
-        }
+        run_hand(&w, ops);
         assert_int_equal(w.s.n_stale, 4); /* two re-timings of compute on each of two ranks */
         assert_int_equal(w.s.n_terms, 1 + both);
         assert_string_equal(w.s.terms[0].name, "compute_rate_under_comm");
@@ -116,46 +95,37 @@ TEST(an_op_is_retimed_when_a_collective_starts_beside_it)
  *   30 and does the other 30 by 90. */
 TEST(communication_on_the_compute_core_shares_it_fairly)
 {
-    static const struct {
-        double wanted;
-        lw_ps compute_end, comm_end;
-    } cases[] = {{0.4, 72, 30}, {1, 90, 60}};
-
-    for (int i = 0; i < 2; i++) {
-        struct lw_builder *b = begin_plan("p", 2);
+    for (int all = 0; all < 2; all++) {
+        const struct hand_op ops[] = {
+            {EVERY, LW_OP_KERNEL, 0, .us = 60, .start = 0, .end = all ? 90 : 72},
+            {EVERY, LW_OP_ALL_REDUCE, 1, .us = 30, .start = 0, .end = all ? 60 : 30},
+        };
         struct world w;
-        int32_t k = add_work(b, LW_OP_KERNEL, 0, 60 * us, -1);
-        int32_t ar = add_timed(b, 0, 1, 8, 30 * us, -1);
-        make_world(&w, b);
-        w.c.interference.comm_on_compute_core = given(cases[i].wanted);
-        run_world(&w, lw_sim_options_default());
-        expect_span(&w, 1, k, 0, cases[i].compute_end * us);
-        expect_span(&w, 1, ar, 0, cases[i].comm_end * us);
+        make_hand(&w, 2, ops);
+        w.c.interference.comm_on_compute_core = given(all ? 1 : 0.4);
+        run_hand(&w, ops);
         free_world(&w);
     }
 }
+
+static const int64_t table_bytes[] = {1000, 2000};
+static const lw_ps one_at_once[] = {100000000, 150000000}, two_at_once[] = {200000000, 300000000};
 
 /* Alone 100, two at once 200 each. A starts at 0, B at 50: A does 50 by 50 and its other 50 at half
  * speed by 150; B has then done 50 and does the other 50 alone by 200. */
 TEST(tables_for_two_in_flight_slow_both)
 {
-    static const int64_t bytes[] = {1000, 2000};
-    static const lw_ps one[] = {100000000, 150000000}, two[] = {200000000, 300000000};
-    struct lw_builder *b = begin_plan("p", 2);
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .us = 50},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 1000, .start = 0, .end = 150},
+        {EVERY, LW_OP_ALL_REDUCE, 2, .comm = 1, .bytes = 1000, .after = 1, .start = 50, .end = 200},
+    };
     struct world w;
 
-    int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
-    int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_GLOO, s2);
-    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
-    int32_t k = add_work(b, LW_OP_KERNEL, 0, 50 * us, -1);
-    int32_t x = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 1000, -1);
-    int32_t y = add_collective(b, LW_OP_ALL_REDUCE, other, s2, 1000, k);
-    make_world(&w, b);
-    add_table(&w.c, LW_OP_ALL_REDUCE, 2, 1, 2, bytes, one);
-    add_table(&w.c, LW_OP_ALL_REDUCE, 2, 2, 2, bytes, two);
-    run_world(&w, lw_sim_options_default());
-    expect_span(&w, 0, x, 0, 150 * us);
-    expect_span(&w, 0, y, 50 * us, 200 * us);
+    make_hand(&w, 2, ops);
+    add_table(&w.c, LW_OP_ALL_REDUCE, 2, 1, 2, table_bytes, one_at_once);
+    add_table(&w.c, LW_OP_ALL_REDUCE, 2, 2, 2, table_bytes, two_at_once);
+    run_hand(&w, ops);
     assert_string_equal(w.s.terms[0].name, "in_flight");
     free_world(&w);
 }
@@ -164,36 +134,27 @@ TEST(tables_for_two_in_flight_slow_both)
  * above. The links themselves would take 1. */
 TEST(messages_both_ways_go_by_their_table)
 {
-    static const int64_t bytes[] = {1000, 2000};
-    static const lw_ps one[] = {100000000, 150000000}, two[] = {200000000, 300000000};
-    struct lw_builder *b = begin_roles(2);
-    struct world w;
-    int32_t op[2][2];
-
-    int32_t s2 = lw_builder_stream(b, "back", LW_STREAM_COMM, 1);
-    int32_t back = lw_builder_comm(b, "backward", LW_COMM_BACKWARD, LW_REDUCER_AUTO, s2);
-    lw_builder_group(b, back, (int32_t[]){0, 1}, 2);
-    for (int32_t r = 0; r < 2; r++) {
-        lw_builder_program(b, 0, r);
-        int32_t k = add_work(b, LW_OP_KERNEL, 0, 50 * us, -1);
-        op[r][0] = add_message(b, r ? LW_OP_RECV : LW_OP_SEND, 0, 1, 1000, !r, -1, -1);
-        op[r][1] = add_message(b, r ? LW_OP_SEND : LW_OP_RECV, back, s2, 1000, !r, -1, k);
+    for (int two = 0; two < 2; two++) {
+        const int32_t there = two ? 150 : 100, back = two ? 200 : 150;
+        const struct hand_op ops[] = {
+            {0, LW_OP_KERNEL, 0, .us = 50},
+            {0, LW_OP_SEND, 1, .bytes = 1000, .peer = 1, .start = 0, .end = there},
+            {0, LW_OP_RECV, 2, .comm = 1, .bytes = 1000, .peer = 1, .after = 1, .start = 50,
+             .end = back},
+            {1, LW_OP_KERNEL, 0, .us = 50},
+            {1, LW_OP_RECV, 1, .bytes = 1000, .peer = 0, .start = 0, .end = there},
+            {1, LW_OP_SEND, 2, .comm = 1, .bytes = 1000, .peer = 0, .after = 4, .start = 50,
+             .end = back},
+        };
+        struct world w;
+        make_hand(&w, 2, ops);
+        add_table(&w.c, LW_OP_SEND, 2, 1, 2, table_bytes, one_at_once);
+        if (two)
+            add_table(&w.c, LW_OP_SEND, 2, 2, 2, table_bytes, two_at_once);
+        run_hand(&w, ops);
+        assert_true(!two || strcmp(w.s.terms[0].name, "in_flight") == 0);
+        free_world(&w);
     }
-    make_world(&w, b);
-    add_table(&w.c, LW_OP_SEND, 2, 1, 2, bytes, one);
-    run_world(&w, lw_sim_options_default());
-    for (int32_t r = 0; r < 2; r++) {
-        expect_span(&w, r, op[r][0], 0, 100 * us);
-        expect_span(&w, r, op[r][1], 50 * us, 150 * us);
-    }
-    add_table(&w.c, LW_OP_SEND, 2, 2, 2, bytes, two);
-    run_world(&w, lw_sim_options_default());
-    for (int32_t r = 0; r < 2; r++) {
-        expect_span(&w, r, op[r][0], 0, 150 * us);
-        expect_span(&w, r, op[r][1], 50 * us, 200 * us);
-    }
-    assert_string_equal(w.s.terms[0].name, "in_flight");
-    free_world(&w);
 }
 
 /* comm_sms 27 of 108: compute runs at 3/4 from the local entry on, also while rank 0 waits for
@@ -201,37 +162,34 @@ TEST(messages_both_ways_go_by_their_table)
  * other 55 by 115. */
 TEST(a_waiting_collective_holds_its_sms)
 {
-    struct lw_builder *b = begin_roles(2);
+    static const struct hand_op ops[] = {
+        {0, LW_OP_KERNEL, 0, .us = 100, .start = 0, .end = 115},
+        {0, LW_OP_ALL_REDUCE, 1, .us = 20, .start = 0, .end = 60},
+        {1, LW_OP_HOST, 0, .us = 40},
+        {1, LW_OP_ALL_REDUCE, 1, .us = 20, .after = 3},
+    };
     struct world w;
 
-    lw_builder_program(b, 0, 0);
-    int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
-    int32_t ar = add_timed(b, 0, 1, 8, 20 * us, -1);
-    lw_builder_program(b, 0, 1);
-    int32_t gap = add_work(b, LW_OP_HOST, 0, 40 * us, -1);
-    add_timed(b, 0, 1, 8, 20 * us, gap);
-    make_world(&w, b);
+    make_hand(&w, 2, ops);
     w.c.interference.comm_sms = given(27);
     w.c.device.n_sms = given(108);
-    run_world(&w, lw_sim_options_default());
-    expect_span(&w, 0, k, 0, 115 * us);
-    expect_span(&w, 0, ar, 0, 60 * us);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
 TEST(a_slow_rank_computes_at_its_speed)
 {
-    struct lw_builder *b = begin_plan("p", 2);
+    static const struct hand_op ops[] = {
+        {0, LW_OP_KERNEL, 0, .us = 100, .start = 0, .end = 100},
+        {0, LW_OP_ALL_REDUCE, 1, .us = 10, .after = 1, .start = 100, .end = 135},
+        {1, LW_OP_KERNEL, 0, .us = 100, .start = 0, .end = 125},
+        {1, LW_OP_ALL_REDUCE, 1, .us = 10, .after = 3, .start = 125, .end = 135},
+    };
     struct world w;
 
-    int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
-    int32_t ar = add_timed(b, 0, 1, 8, 10 * us, k);
-    make_world(&w, b);
+    make_hand(&w, 2, ops);
     add_exception(&w.c, (struct lw_exception){.rank = 1, .rank_to = -1, .speed = 0.8});
-    run_world(&w, lw_sim_options_default());
-    expect_span(&w, 0, k, 0, 100 * us);
-    expect_span(&w, 1, k, 0, 125 * us);
-    expect_span(&w, 0, ar, 100 * us, 135 * us);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
@@ -241,58 +199,50 @@ TEST(a_slow_rank_computes_at_its_speed)
  * Buffered: F 0..30 without a pause, R0 ends 13, C0 13..33, R1 finds its message, C1 33..53. */
 TEST(rendezvous_holds_the_sender_and_buffered_does_not)
 {
-    for (int buffered = 0; buffered < 2; buffered++) {
-        struct lw_builder *b = begin_roles(2);
-        struct world w;
-        struct lw_sim_options o = {.n_steps = 1, .buffered = buffered};
-        int32_t op[9];
+    static const struct {
+        struct hand_op op;
+        int32_t start, end; /* buffered */
+    } cases[] = {
+        {{0, LW_OP_FORWARD, 0, .us = 10, .start = 0, .end = 10}, 0, 10},
+        {{0, LW_OP_SEND, 0, .bytes = 3000, .peer = 1, .start = 10, .end = 13}, 10, 10},
+        {{0, LW_OP_FORWARD, 0, .us = 10, .start = 13, .end = 23}, 10, 20},
+        {{0, LW_OP_SEND, 0, .bytes = 3000, .peer = 1, .start = 23, .end = 36}, 20, 20},
+        {{0, LW_OP_FORWARD, 0, .us = 10, .start = 36, .end = 46}, 20, 30},
+        {{1, LW_OP_RECV, 0, .bytes = 3000, .peer = 0, .start = 0, .end = 13}, 0, 13},
+        {{1, LW_OP_FORWARD, 0, .us = 20, .start = 13, .end = 33}, 13, 33},
+        {{1, LW_OP_RECV, 0, .bytes = 3000, .peer = 0, .start = 33, .end = 36}, 33, 33},
+        {{1, LW_OP_FORWARD, 0, .us = 20, .start = 36, .end = 56}, 33, 53},
+    };
+    struct hand_op ops[9];
+    struct world w;
 
-        lw_builder_program(b, 0, 0);
-        op[0] = add_work(b, LW_OP_FORWARD, 0, 10 * us, -1);
-        op[1] = add_message(b, LW_OP_SEND, 0, 0, 3000, 1, -1, -1);
-        op[2] = add_work(b, LW_OP_FORWARD, 0, 10 * us, -1);
-        op[3] = add_message(b, LW_OP_SEND, 0, 0, 3000, 1, -1, -1);
-        op[4] = add_work(b, LW_OP_FORWARD, 0, 10 * us, -1);
-        lw_builder_program(b, 0, 1);
-        op[5] = add_message(b, LW_OP_RECV, 0, 0, 3000, 0, -1, -1);
-        op[6] = add_work(b, LW_OP_FORWARD, 0, 20 * us, -1);
-        op[7] = add_message(b, LW_OP_RECV, 0, 0, 3000, 0, -1, -1);
-        op[8] = add_work(b, LW_OP_FORWARD, 0, 20 * us, -1);
-        make_world(&w, b);
-        run_world(&w, o);
-        expect_span(&w, 0, op[1], 10 * us, buffered ? 10 * us : 13 * us);
-        expect_span(&w, 0, op[3], buffered ? 20 * us : 23 * us, buffered ? 20 * us : 36 * us);
-        expect_span(&w, 0, op[4], buffered ? 20 * us : 36 * us, buffered ? 30 * us : 46 * us);
-        expect_span(&w, 1, op[5], 0, 13 * us);
-        expect_span(&w, 1, op[7], 33 * us, buffered ? 33 * us : 36 * us);
-        expect_span(&w, 1, op[8], buffered ? 33 * us : 36 * us, buffered ? 53 * us : 56 * us);
-        assert_int_equal(w.s.n_messages, 2);
-        free_world(&w);
-    }
+    for (int i = 0; i < 9; i++)
+        ops[i] = cases[i].op;
+    make_hand(&w, 2, ops);
+    run_hand(&w, ops);
+    assert_int_equal(w.s.n_messages, 2);
+    run_world(&w, (struct lw_sim_options){.n_steps = 1, .buffered = true});
+    for (int i = 0; i < 9; i++)
+        expect_span(&w, ops[i].rank, i, cases[i].start * us, cases[i].end * us);
+    assert_int_equal(w.s.n_messages, 2);
+    free_world(&w);
 }
 
 /* Rank 0 sends 2000 bytes to 1 and 5000 to 2 in one call: both its ops last until the longer one is
  * through (5 us), while rank 1's receive ends after 2 us. */
 TEST(a_group_call_completes_as_a_unit)
 {
-    struct lw_builder *b = begin_roles(3);
+    static const struct hand_op ops[] = {
+        {0, LW_OP_SEND, 1, .bytes = 2000, .peer = 1, .call = 1, .start = 0, .end = 5},
+        {0, LW_OP_SEND, 1, .bytes = 5000, .peer = 2, .call = 1, .start = 0, .end = 5},
+        {0, LW_OP_KERNEL, 0, .us = 1, .after = 1, .start = 5, .end = 6},
+        {1, LW_OP_RECV, 1, .bytes = 2000, .peer = 0, .start = 0, .end = 2},
+        {2, LW_OP_RECV, 1, .bytes = 5000, .peer = 0, .start = 0, .end = 5},
+    };
     struct world w;
 
-    lw_builder_program(b, 0, 0);
-    int32_t s1 = add_message(b, LW_OP_SEND, 0, 1, 2000, 1, 0, -1);
-    int32_t s2 = add_message(b, LW_OP_SEND, 0, 1, 5000, 2, 0, -1);
-    int32_t k = add_work(b, LW_OP_KERNEL, 0, us, s1);
-    lw_builder_program(b, 0, 1);
-    int32_t r1 = add_message(b, LW_OP_RECV, 0, 1, 2000, 0, -1, -1);
-    lw_builder_program(b, 0, 2);
-    int32_t r2 = add_message(b, LW_OP_RECV, 0, 1, 5000, 0, -1, -1);
-    make_world(&w, b);
-    run_world(&w, lw_sim_options_default());
-    expect_span(&w, 0, s1, 0, 5 * us);
-    expect_span(&w, 0, s2, 0, 5 * us);
-    expect_span(&w, 0, k, 5 * us, 6 * us);
-    expect_span(&w, 1, r1, 0, 2 * us);
-    expect_span(&w, 2, r2, 0, 5 * us);
+    make_hand(&w, 3, ops);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
@@ -373,79 +323,50 @@ static void expect_failure(const struct lw_plan *plan, const struct lw_cluster *
     assert_int_equal(lw_alloc_live(), live);
 }
 
-TEST(sends_that_wait_for_each_other_are_named)
+/* Two ranks whose ops wait for each other, or do not fit: the message names the ops. */
+TEST(ops_that_never_end_are_named)
 {
-    struct lw_builder *b = begin_roles(2);
+    static const struct {
+        struct hand_op op[4];
+        const char *says[3];
+    } cases[] = {
+        {{{0, LW_OP_SEND, 1, .bytes = 8, .peer = 1},
+          {0, LW_OP_RECV, 1, .bytes = 8, .peer = 1},
+          {1, LW_OP_SEND, 1, .bytes = 8, .peer = 0},
+          {1, LW_OP_RECV, 1, .bytes = 8, .peer = 0}},
+         {"ops wait for each other: rank 0 send to 1 (op 0) entered",
+          "rank 1 send to 0 (op 2) entered"}},
+        /* two communicators in opposite order; one stream is an order */
+        {{{0, LW_OP_ALL_REDUCE, 1, .bytes = 8},
+          {0, LW_OP_ALL_REDUCE, 1, .comm = 1, .bytes = 8},
+          {1, LW_OP_ALL_REDUCE, 1, .comm = 1, .bytes = 8},
+          {1, LW_OP_ALL_REDUCE, 1, .bytes = 8}},
+         {"rank 0 all_reduce (op 0) entered", "rank 1 all_reduce (op 2) entered"}},
+        {{{0, LW_OP_ALL_REDUCE, 1, .bytes = 8},
+          {0, LW_OP_KERNEL, 0, .us = 1},
+          {1, LW_OP_KERNEL, 0, .us = 1},
+          {1, LW_OP_KERNEL, 0, .us = 1}},
+         {"rank 0 all_reduce (op 0)", "rank 1, which has finished"}},
+        {{{0, LW_OP_ALL_REDUCE, 1, .bytes = 8},
+          {0, LW_OP_KERNEL, 0, .us = 1},
+          {1, LW_OP_BROADCAST, 1, .bytes = 8},
+          {1, LW_OP_KERNEL, 0, .us = 1}},
+         {"all_reduce (op 0)", "broadcast (op 2)"}},
+        {{{0, LW_OP_SEND, 1, .bytes = 8, .peer = 1},
+          {0, LW_OP_KERNEL, 0, .us = 1},
+          {1, LW_OP_RECV, 1, .bytes = 16, .peer = 0},
+          {1, LW_OP_KERNEL, 0, .us = 1}},
+         {"sends 8 bytes (op 0)", "receives 16 (op 2)"}},
+    };
     struct world w;
 
-    for (int32_t r = 0; r < 2; r++) {
-        lw_builder_program(b, 0, r);
-        add_message(b, LW_OP_SEND, 0, 1, 8, !r, -1, -1);
-        add_message(b, LW_OP_RECV, 0, 1, 8, !r, -1, -1);
-    }
-    make_world(&w, b);
-    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
-                   (const char *[]){"wait for each other", "rank 0 send to 1 (op 0) entered",
-                                    "rank 1 send to 0 (op 2) entered", NULL});
-    /* buffered sends do not wait */
-    assert_int_equal(
-        run_end(&w.plan, &w.c, (struct lw_sim_options){.n_steps = 1, .buffered = true}), 8000);
-    free_world(&w);
-}
-
-TEST(communicators_issued_in_opposite_order_are_named)
-{
-    struct lw_builder *b = begin_roles(2);
-    struct world w;
-
-    int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, 1);
-    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
-    for (int32_t r = 0; r < 2; r++) {
-        lw_builder_program(b, 0, r);
-        add_collective(b, LW_OP_ALL_REDUCE, r, 1, 8, -1); /* one stream: an order */
-        add_collective(b, LW_OP_ALL_REDUCE, !r, 1, 8, -1);
-    }
-    make_world(&w, b);
-    expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
-                   (const char *[]){"rank 0 all_reduce (op 0) entered",
-                                    "rank 1 all_reduce (op 2) entered", NULL});
-    free_world(&w);
-}
-
-TEST(a_collective_that_a_member_never_issues_is_named)
-{
-    struct lw_builder *b = begin_roles(2);
-    struct world w;
-
-    lw_builder_program(b, 0, 0);
-    add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 8, -1);
-    lw_builder_program(b, 0, 1);
-    add_work(b, LW_OP_KERNEL, 0, us, -1);
-    make_world(&w, b);
-    expect_failure(
-        &w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
-        (const char *[]){"rank 0 all_reduce (op 0)", "rank 1, which has finished", NULL});
-    free_world(&w);
-}
-
-TEST(ends_that_do_not_fit_are_failures)
-{
-    for (int i = 0; i < 2; i++) {
-        struct lw_builder *b = begin_roles(2);
-        struct world w;
-
-        for (int32_t r = 0; r < 2; r++) {
-            lw_builder_program(b, 0, r);
-            if (i == 0)
-                add_collective(b, r == 0 ? LW_OP_ALL_REDUCE : LW_OP_BROADCAST, 0, 1, 8, -1);
-            else
-                add_message(b, r == 0 ? LW_OP_SEND : LW_OP_RECV, 0, 1, r == 0 ? 8 : 16, !r, -1, -1);
-        }
-        make_world(&w, b);
-        expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED,
-                       i == 0
-                           ? (const char *[]){"all_reduce (op 0)", "broadcast (op 1)", NULL}
-                           : (const char *[]){"sends 8 bytes (op 0)", "receives 16 (op 1)", NULL});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_hand(&w, 2, cases[i].op);
+        expect_failure(&w.plan, &w.c, lw_sim_options_default(), LW_EFAILED, cases[i].says);
+        if (i == 0) /* buffered sends do not wait */
+            assert_int_equal(
+                run_end(&w.plan, &w.c, (struct lw_sim_options){.n_steps = 1, .buffered = true}),
+                8000);
         free_world(&w);
     }
 }
@@ -508,16 +429,14 @@ TEST(the_cost_is_the_callers_function)
  * latency. Messages queue up: the links are busy 4 c, so both rings end at 4 us, not 2. */
 TEST(rings_of_two_communicators_share_the_link)
 {
-    struct lw_builder *b = begin_plan("p", 2);
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 2000},
+        {EVERY, LW_OP_ALL_REDUCE, 2, .comm = 1, .bytes = 2000},
+    };
     struct world w;
     struct lw_sim_options o = {.n_steps = 1, .detail = LW_SIM_CHUNK};
 
-    int32_t s2 = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
-    int32_t other = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, s2);
-    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
-    add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 2000, -1);
-    add_collective(b, LW_OP_ALL_REDUCE, other, s2, 2000, -1);
-    make_world(&w, b);
+    make_hand(&w, 2, ops);
     assert_int_equal(run_end(&w.plan, &w.c, o), 4 * us);
     o.ring = LW_SIM_RING_RECURRENCE;
     expect_failure(&w.plan, &w.c, o, LW_EINVAL, (const char *[]){"two communicators", NULL});

@@ -13,19 +13,23 @@
 
 static const lw_ps us = LW_PS_PER_US;
 
+/* A kernel that moves bytes through memory, and from 30 on a collective of 40 us. */
+static void beside_a_collective(struct world *w, int32_t n_ranks, int64_t kernel_bytes,
+                                int64_t bytes)
+{
+    const struct hand_op ops[] = {
+        {EVERY, LW_OP_KERNEL, 0, .bytes = kernel_bytes, .us = 100},
+        {EVERY, LW_OP_HOST, 1, .us = 30},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = bytes, .us = 40, .after = 2},
+    };
+
+    make_hand(w, n_ranks, ops);
+}
+enum { KERNEL, GAP, COLLECTIVE };
+
 static lw_ps end_of(const struct world *w, int32_t rank, int32_t op)
 {
     return row_of(w, 0, rank, op).end;
-}
-
-/* A kernel of known bytes. */
-static int32_t add_kernel(struct lw_builder *b, int32_t stream, lw_ps time, int64_t bytes)
-{
-    struct lw_work work = {.ps = time, .flops = -1, .bytes = bytes};
-    struct lw_op op = lw_builder_blank(LW_OP_KERNEL, stream);
-
-    op.work = lw_builder_work(b, &work);
-    return lw_builder_op(b, &op, NULL, 0);
 }
 
 /* --- memory --- */
@@ -46,21 +50,16 @@ TEST(memory_is_shared_max_min_fairly)
     } cases[] = {{5, 115, 70}, {9, 127, 102}, {2, 100, 70}};
 
     for (int i = 0; i < 3; i++) {
-        struct lw_builder *b = begin_plan("p", 2);
         struct world w;
-        int32_t k = add_kernel(b, 0, 100 * us, 80000);
-        int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
-        int32_t ar = add_timed(b, 0, 1, 4000, 40 * us, gap);
-        make_world(&w, b);
+        beside_a_collective(&w, 2, 80000, 4000);
         w.c.device.memory_bytes_per_s = given(1e9);
         w.c.interference.memory_bytes_per_comm_byte = given(cases[i].each);
         run_world(&w, lw_sim_options_default());
         /* 5/9 is no whole part of 1e9: up to a picosecond in 1e9 */
-        assert_in_range(end_of(&w, 0, ar), cases[i].collective * us, cases[i].collective * us + 1);
-        assert_in_range(end_of(&w, 1, k), cases[i].kernel * us, cases[i].kernel * us + 1);
+        assert_in_range(end_of(&w, 0, COLLECTIVE), cases[i].collective * us,
+                        cases[i].collective * us + 1);
+        assert_in_range(end_of(&w, 1, KERNEL), cases[i].kernel * us, cases[i].kernel * us + 1);
         assert_true(term_of(&w, "memory_bytes_per_comm_byte")->on);
-        /* folded too */
-        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end);
         free_world(&w);
     }
 }
@@ -71,23 +70,14 @@ TEST(memory_is_shared_max_min_fairly)
  * With m = 2 memory has room for both: 0.75, 30 us, and the end at 110. */
 TEST(memory_and_sms_leave_the_smaller_part)
 {
-    static const struct {
-        double each;
-        lw_ps kernel;
-    } cases[] = {{5, 115}, {2, 110}};
-
     for (int i = 0; i < 2; i++) {
-        struct lw_builder *b = begin_plan("p", 2);
         struct world w;
-        add_kernel(b, 0, 100 * us, 80000);
-        int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
-        add_timed(b, 0, 1, 4000, 40 * us, gap);
-        make_world(&w, b);
+        beside_a_collective(&w, 2, 80000, 4000);
         w.c.device.memory_bytes_per_s = given(1e9);
         w.c.device.n_sms = given(108);
         w.c.interference.comm_sms = given(27);
-        w.c.interference.memory_bytes_per_comm_byte = given(cases[i].each);
-        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), cases[i].kernel * us);
+        w.c.interference.memory_bytes_per_comm_byte = given(i ? 2 : 5);
+        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), (i ? 110 : 115) * us);
         free_world(&w);
     }
 }
@@ -106,12 +96,8 @@ TEST(a_collective_holds_the_sms_of_its_channels)
                  {256 << 10, false, 110000000}};
 
     for (int i = 0; i < 3; i++) {
-        struct lw_builder *b = begin_plan("p", 8);
         struct world w;
-        int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
-        int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
-        int32_t ar = add_timed(b, 0, 1, cases[i].bytes, 40 * us, gap);
-        make_world(&w, b);
+        beside_a_collective(&w, 8, 0, cases[i].bytes);
         w.c.device.n_sms = given(96);
         w.c.interference.sms_per_channel = given(1);
         w.c.interference.comm_sms = given(24);
@@ -123,11 +109,9 @@ TEST(a_collective_holds_the_sms_of_its_channels)
             w.c.links[0].n_links = given(18);
         }
         run_world(&w, lw_sim_options_default());
-        assert_int_equal(end_of(&w, 7, ar), 70 * us);
-        assert_in_range(end_of(&w, 0, k), cases[i].kernel, cases[i].kernel + 1);
-        const struct lw_sim_term *term = term_of(&w, "sms_per_channel");
-        assert_int_equal(term->on, cases[i].nccl);
-        assert_int_equal(run_end(&w.plan, &w.c, lw_sim_options_default()), w.s.end);
+        assert_int_equal(end_of(&w, 7, COLLECTIVE), 70 * us);
+        assert_in_range(end_of(&w, 0, KERNEL), cases[i].kernel, cases[i].kernel + 1);
+        assert_int_equal(term_of(&w, "sms_per_channel")->on, cases[i].nccl);
         free_world(&w);
     }
 }
@@ -137,23 +121,18 @@ TEST(a_collective_holds_the_sms_of_its_channels)
  * message, and the kernel has done 4 of 10 at 8: 14. */
 TEST(messages_share_memory_too)
 {
-    struct lw_builder *b = begin_roles(2);
+    static const struct hand_op ops[] = {
+        {0, LW_OP_KERNEL, 0, .bytes = 10000, .us = 10, .start = 0, .end = 14},
+        {0, LW_OP_SEND, 1, .bytes = 4000, .peer = 1, .start = 0, .end = 8},
+        {1, LW_OP_KERNEL, 0, .bytes = 10000, .us = 10, .start = 0, .end = 14},
+        {1, LW_OP_RECV, 1, .bytes = 4000, .peer = 0, .start = 0, .end = 8},
+    };
     struct world w;
-    int32_t k[2], m[2];
 
-    for (int32_t r = 0; r < 2; r++) {
-        lw_builder_program(b, 0, r);
-        k[r] = add_kernel(b, 0, 10 * us, 10000);
-        m[r] = add_message(b, r ? LW_OP_RECV : LW_OP_SEND, 0, 1, 4000, !r, -1, -1);
-    }
-    make_world(&w, b);
+    make_hand(&w, 2, ops);
     w.c.device.memory_bytes_per_s = given(1e9);
     w.c.interference.memory_bytes_per_comm_byte = given(3);
-    run_world(&w, lw_sim_options_default());
-    for (int32_t r = 0; r < 2; r++) {
-        assert_int_equal(end_of(&w, r, m[r]), 8 * us);
-        assert_int_equal(end_of(&w, r, k[r]), 14 * us);
-    }
+    run_hand(&w, ops);
     free_world(&w);
 }
 
@@ -161,36 +140,30 @@ TEST(messages_share_memory_too)
  * memory_is_shared with m = 5 wants half: half each, the copy takes 16 us beside it. */
 TEST(copies_read_and_write)
 {
-    struct lw_builder *b = begin_plan("p", 2);
-    struct lw_op op = lw_builder_blank(LW_OP_COPY_IN, 0);
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_COPY_IN, 0, .bytes = 4000, .us = 8, .start = 0, .end = 16},
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 4000, .us = 40},
+    };
     struct world w;
 
-    op.bytes = 4000;
-    op.work_ps = 8 * us;
-    int32_t copy = lw_builder_op(b, &op, NULL, 0);
-    add_timed(b, 0, 1, 4000, 40 * us, -1);
-    make_world(&w, b);
+    make_hand(&w, 2, ops);
     w.c.device.memory_bytes_per_s = given(1e9);
     w.c.interference.memory_bytes_per_comm_byte = given(5);
-    run_world(&w, lw_sim_options_default());
-    assert_int_equal(end_of(&w, 0, copy), 16 * us);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
 TEST(memory_needs_known_bytes)
 {
-    struct lw_builder *b = begin_plan("p", 2);
     struct world w;
 
-    int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
-    add_timed(b, 0, 1, 4000, 40 * us, -1);
-    make_world(&w, b);
+    beside_a_collective(&w, 2, 0, 4000);
     w.c.interference.memory_bytes_per_comm_byte = given(5);
     run_world(&w, lw_sim_options_default());
     assert_non_null(strstr(term_of(&w, "memory_bytes_per_comm_byte")->why, "memory_bytes_per_s"));
     w.c.device.memory_bytes_per_s = given(1e9);
     run_world(&w, lw_sim_options_default());
-    assert_int_equal(end_of(&w, 0, k), 100 * us);
+    assert_int_equal(end_of(&w, 0, KERNEL), 100 * us);
     assert_non_null(strstr(term_of(&w, "memory_bytes_per_comm_byte")->why, "gives the bytes"));
     free_world(&w);
 }
@@ -210,6 +183,26 @@ static void one_adapter(struct lw_cluster *c, int32_t per_node, bool fair)
     c->interference.fair_links = fair ? given(1) : (struct lw_figure){0, NULL};
 }
 
+/* Data groups of two: ranks r and r + per_node, for the first two r of a node; the programs of
+ * these two roles, and of the third for all others, are the caller's. */
+static struct lw_builder *begin_neighbours(int32_t per_node)
+{
+    struct lw_builder *b = lw_builder_new("p", 2 * per_node);
+    struct lw_role role = {.name = "r"};
+
+    for (int r = 0; r < 2 + (per_node > 2); r++)
+        lw_builder_role(b, &role);
+    for (int32_t r = 0; r < 2 * per_node; r++)
+        lw_builder_rank(b, r, r % per_node < 2 ? r % per_node : 2, r, 0, 0);
+    lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
+    lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
+    lw_builder_comm(b, "data", LW_COMM_DATA, LW_REDUCER_AUTO, 1);
+    for (int32_t r = 0; r < 2; r++)
+        lw_builder_group(b, 0, (int32_t[]){r, r + per_node}, 2);
+    lw_builder_variant(b, "steady", "", true);
+    return b;
+}
+
 /* Two nodes of two devices, groups {0, 2} and {1, 3}; each all-reduces 2000 B: 2 steps of 1000
  * B. Alone each has the adapter: 2 us. The second one enters at 1: the first has done half of
  * its own, both go on at half the speed; the first ends at 1 + 2 = 3, the second has done 1 us
@@ -218,20 +211,9 @@ static void one_adapter(struct lw_cluster *c, int32_t per_node, bool fair)
 TEST(collectives_share_an_adapter)
 {
     for (int fair = 0; fair < 2; fair++) {
-        struct lw_builder *b = lw_builder_new("p", 4);
-        struct lw_role role = {.name = "r"};
+        struct lw_builder *b = begin_neighbours(2);
         struct world w = {0};
         int32_t first, second;
-        lw_builder_role(b, &role);
-        lw_builder_role(b, &role);
-        for (int32_t r = 0; r < 4; r++)
-            lw_builder_rank(b, r, r % 2, r, 0, 0);
-        lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
-        lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
-        lw_builder_comm(b, "data", LW_COMM_DATA, LW_REDUCER_AUTO, 1);
-        lw_builder_group(b, 0, (int32_t[]){0, 2}, 2);
-        lw_builder_group(b, 0, (int32_t[]){1, 3}, 2);
-        lw_builder_variant(b, "steady", "", true);
         lw_builder_program(b, 0, 0);
         first = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 2000, -1);
         lw_builder_program(b, 0, 1);
@@ -255,21 +237,10 @@ TEST(collectives_share_an_adapter)
 TEST(collectives_timed_by_nccl_share_an_adapter)
 {
     for (int fair = 0; fair < 2; fair++) {
-        struct lw_builder *b = lw_builder_new("p", 16);
-        struct lw_role role = {.name = "r"};
+        struct lw_builder *b = begin_neighbours(8);
         struct world w = {0};
         struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, 1000000000, 2, 2, LW_REDUCER_AUTO};
         int32_t ar = -1;
-        for (int r = 0; r < 3; r++)
-            lw_builder_role(b, &role);
-        for (int32_t r = 0; r < 16; r++)
-            lw_builder_rank(b, r, r % 8 < 2 ? r % 8 : 2, r, 0, 0);
-        lw_builder_stream(b, "compute", LW_STREAM_COMPUTE, 0);
-        lw_builder_stream(b, "comm", LW_STREAM_COMM, 1);
-        lw_builder_comm(b, "data", LW_COMM_DATA, LW_REDUCER_AUTO, 1);
-        lw_builder_group(b, 0, (int32_t[]){0, 8}, 2);
-        lw_builder_group(b, 0, (int32_t[]){1, 9}, 2);
-        lw_builder_variant(b, "steady", "", true);
         for (int r = 0; r < 2; r++) {
             lw_builder_program(b, 0, r);
             ar = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, q.bytes, -1);
@@ -296,32 +267,40 @@ enum { MOST_MESSAGES = 12 };
 static void plan_of_messages(struct lw_plan *plan, int32_t n_ranks, int32_t n,
                              const int32_t (*ends)[2], int64_t bytes, int32_t *received)
 {
-    struct lw_builder *b = lw_builder_new("p", n_ranks);
-    int32_t members[64];
+    struct lw_builder *b = begin_roles(n_ranks);
+    int32_t comm[MOST_MESSAGES];
 
-    for (int32_t i = 0; i < n; i++)
-        lw_builder_stream(b, "s", LW_STREAM_COMM, 1);
-    for (int32_t r = 0; r < n_ranks; r++) {
-        struct lw_role role = {.name = "r"};
-        lw_builder_role(b, &role);
-        lw_builder_rank(b, r, r, 0, r, 0);
-        members[r] = r;
-    }
     for (int32_t i = 0; i < n; i++) {
-        lw_builder_comm(b, "world", LW_COMM_WORLD, LW_REDUCER_AUTO, i);
-        lw_builder_group(b, i, members, n_ranks);
+        lw_builder_stream(b, "s", LW_STREAM_COMM, 1);
+        comm[i] = add_class(b, n_ranks, LW_REDUCER_AUTO);
     }
-    lw_builder_variant(b, "steady", "", true);
     for (int32_t r = 0; r < n_ranks; r++) {
         lw_builder_program(b, 0, r);
         for (int32_t i = 0; i < n; i++) {
             if (ends[i][0] == r)
-                add_message(b, LW_OP_SEND, i, i, bytes, ends[i][1], -1, -1);
+                add_message(b, LW_OP_SEND, comm[i], 2 + i, bytes, ends[i][1], -1, -1);
             if (ends[i][1] == r)
-                received[i] = add_message(b, LW_OP_RECV, i, i, bytes, ends[i][0], -1, -1);
+                received[i] = add_message(b, LW_OP_RECV, comm[i], 2 + i, bytes, ends[i][0], -1, -1);
         }
     }
     finish_plan(b, plan);
+}
+
+/* Messages of 3000 B on nodes with so many adapters end at these times. */
+static void expect_ends(int32_t per_node, int32_t n_adapters, int32_t n_ranks, int32_t n,
+                        const int32_t (*ends)[2], const int32_t *ends_us)
+{
+    struct world w = {0};
+    int32_t received[MOST_MESSAGES];
+
+    plan_of_messages(&w.plan, n_ranks, n, ends, 3000, received);
+    one_adapter(&w.c, per_node, true);
+    w.c.links[1].n_links = given(n_adapters);
+    w.c.links[1].n_sharers = given((double)per_node / n_adapters);
+    run_world(&w, lw_sim_options_default());
+    for (int32_t i = 0; i < n; i++)
+        assert_int_equal(end_of(&w, ends[i][1], received[i]), ends_us[i] * us);
+    free_world(&w);
 }
 
 /* Messages between three nodes of three devices, all at once, each with an adapter's rate alone:
@@ -332,15 +311,9 @@ static void plan_of_messages(struct lw_plan *plan, int32_t n_ranks, int32_t n,
 TEST(messages_get_what_others_cannot_use)
 {
     static const int32_t ends[][2] = {{0, 3}, {6, 3}, {7, 4}, {8, 5}, {1, 6}};
-    struct world w = {0};
-    int32_t received[5];
+    static const int32_t ends_us[] = {12, 12, 12, 12, 4};
 
-    plan_of_messages(&w.plan, 9, 5, ends, 3000, received);
-    one_adapter(&w.c, 3, true);
-    run_world(&w, lw_sim_options_default());
-    for (int32_t i = 0; i < 5; i++)
-        assert_int_equal(end_of(&w, ends[i][1], received[i]), (i == 4 ? 4 : 12) * us);
-    free_world(&w);
+    expect_ends(3, 1, 9, 5, ends, ends_us);
 }
 
 /* Nodes of four devices with two adapters of 1000 B/us, a pair of devices at each: 0 -> 4 and 1
@@ -349,37 +322,24 @@ TEST(messages_get_what_others_cannot_use)
 TEST(adapters_of_a_node_are_apart)
 {
     static const int32_t ends[][2] = {{0, 4}, {1, 5}, {2, 6}};
-    struct world w = {0};
-    int32_t received[3];
+    static const int32_t ends_us[] = {6, 6, 3};
 
-    plan_of_messages(&w.plan, 8, 3, ends, 3000, received);
-    one_adapter(&w.c, 4, true);
-    w.c.links[1].n_links = w.c.links[1].n_sharers = given(2);
-    run_world(&w, lw_sim_options_default());
-    for (int32_t i = 0; i < 3; i++)
-        assert_int_equal(end_of(&w, ends[i][1], received[i]), (i == 2 ? 3 : 6) * us);
-    free_world(&w);
+    expect_ends(4, 2, 8, 3, ends, ends_us);
 }
 
 /* Two communicators of the same two ranks inside a node, on their own streams: both all-reduces
  * use the ranks' links, half each, 4 us instead of 2. */
 TEST(collectives_of_a_device_share_its_link)
 {
-    struct lw_builder *b = begin_plan("p", 2);
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_ALL_REDUCE, 1, .bytes = 2000, .start = 0, .end = 4},
+        {EVERY, LW_OP_ALL_REDUCE, 2, .comm = 1, .bytes = 2000, .start = 0, .end = 4},
+    };
     struct world w;
-    int32_t two[2];
 
-    int32_t stream = lw_builder_stream(b, "comm 2", LW_STREAM_COMM, 1);
-    int32_t other = lw_builder_comm(b, "other", LW_COMM_WORLD, LW_REDUCER_AUTO, stream);
-    lw_builder_group(b, other, (int32_t[]){0, 1}, 2);
-    two[0] = add_collective(b, LW_OP_ALL_REDUCE, 0, 1, 2000, -1);
-    two[1] = add_collective(b, LW_OP_ALL_REDUCE, other, stream, 2000, -1);
-    make_world(&w, b);
+    make_hand(&w, 2, ops);
     w.c.interference.fair_links = given(1);
-    run_world(&w, lw_sim_options_default());
-    for (int32_t r = 0; r < 2; r++)
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(end_of(&w, r, two[i]), 4 * us);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
@@ -485,43 +445,27 @@ TEST(random_messages_share_as_by_hand)
  * to 2 wants the adapter for 6 us: half each, both end at 12. With links of 500 B/us inside the
  * nodes the ring takes 12 us anyway and needs half of the adapter: the message has the other
  * half. */
-static void ring_beside_a_message(double inside_bytes_per_s)
-{
-    struct lw_builder *b = lw_builder_new("p", 4);
-    struct world w = {0};
-    int32_t ar = -1, members[] = {0, 1, 2, 3};
-
-    lw_builder_stream(b, "one", LW_STREAM_COMM, 1);
-    lw_builder_stream(b, "two", LW_STREAM_COMM, 1);
-    for (int32_t r = 0; r < 4; r++) {
-        struct lw_role role = {.name = "r"};
-        lw_builder_role(b, &role);
-        lw_builder_rank(b, r, r, 0, r, 0);
-    }
-    for (int32_t i = 0; i < 2; i++) {
-        lw_builder_comm(b, "c", LW_COMM_WORLD, LW_REDUCER_AUTO, i);
-        lw_builder_group(b, i, members, 4);
-    }
-    lw_builder_variant(b, "steady", "", true);
-    for (int32_t r = 0; r < 4; r++) {
-        lw_builder_program(b, 0, r);
-        ar = add_collective(b, LW_OP_ALL_REDUCE, 0, 0, 4000, -1);
-        if (r % 2 == 0)
-            add_message(b, r ? LW_OP_RECV : LW_OP_SEND, 1, 1, 6000, 2 - r, -1, -1);
-    }
-    finish_plan(b, &w.plan);
-    one_adapter(&w.c, 2, true);
-    w.c.links[0].bytes_per_s = given(inside_bytes_per_s);
-    run_world(&w, lw_sim_options_default());
-    assert_int_equal(end_of(&w, 3, ar), 12 * us);
-    assert_int_equal(w.s.end, 12 * us);
-    free_world(&w);
-}
-
 TEST(a_ring_leaves_each_node_once)
 {
-    ring_beside_a_message(100e9);
-    ring_beside_a_message(0.5e9);
+    static const struct hand_op ops[] = {
+        {0, LW_OP_ALL_REDUCE, 1, .bytes = 4000, .start = 0, .end = 12},
+        {0, LW_OP_SEND, 2, .comm = 1, .bytes = 6000, .peer = 2, .start = 0, .end = 12},
+        {1, LW_OP_ALL_REDUCE, 1, .bytes = 4000},
+        {2, LW_OP_ALL_REDUCE, 1, .bytes = 4000},
+        {2, LW_OP_RECV, 2, .comm = 1, .bytes = 6000, .peer = 0},
+        {3, LW_OP_ALL_REDUCE, 1, .bytes = 4000, .start = 0, .end = 12},
+    };
+    static const double inside_bytes_per_s[] = {100e9, 0.5e9};
+
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+        make_hand(&w, 4, ops);
+        lw_cluster_free(&w.c);
+        one_adapter(&w.c, 2, true);
+        w.c.links[0].bytes_per_s = given(inside_bytes_per_s[i]);
+        run_hand(&w, ops);
+        free_world(&w);
+    }
 }
 
 /* Four devices of one node, two on each switch whose uplink has 1000 B/us: 0 -> 2 and 1 -> 3
@@ -622,43 +566,27 @@ static struct lw_pair_rate pair_of(enum lw_op_kind op, enum lw_op_kind beside, d
     return (struct lw_pair_rate){lw_activity_of(op), lw_activity_of(beside), rate, "test"};
 }
 
-static int32_t add_kind(struct lw_builder *b, enum lw_op_kind kind, int32_t comm, int32_t stream,
-                        lw_ps time, int32_t dep)
-{
-    struct lw_op op = lw_builder_blank(kind, stream);
-
-    op.comm = comm;
-    op.bytes = 4000;
-    op.work_ps = time;
-    return lw_builder_op(b, &op, &dep, dep >= 0);
-}
-
 /* Compute of 100 us from 0 on, a gather of 40 us from 30 on. The pair's rates, 0.5 and 0.8, replace
  * the general ones: the gather takes 50 us, until 80; compute has done 30 + 25, and ends at 125. A
  * scatter in place of the gather has no pair: at the general rates of 0.75 and 1 it ends at 70;
  * compute has done 30 + 30, and ends at 110. */
 TEST(a_pair_of_compute_and_a_collective_wins_over_the_general_rates)
 {
-    static const struct {
-        enum lw_op_kind kind;
-        lw_ps comm, compute;
-    } cases[] = {{LW_OP_ALL_GATHER, 80, 125}, {LW_OP_REDUCE_SCATTER, 70, 110}};
-
     for (int i = 0; i < 2; i++) {
-        struct lw_builder *b = begin_plan("p", 2);
-        struct world w;
-        int32_t k = add_work(b, LW_OP_KERNEL, 0, 100 * us, -1);
-        int32_t gap = add_work(b, LW_OP_HOST, 1, 30 * us, -1);
-        int32_t g = add_kind(b, cases[i].kind, 0, 1, 40 * us, gap);
+        const struct hand_op ops[] = {
+            {EVERY, LW_OP_KERNEL, 0, .us = 100, .start = 0, .end = i ? 110 : 125},
+            {EVERY, LW_OP_HOST, 1, .us = 30},
+            {EVERY, i ? LW_OP_REDUCE_SCATTER : LW_OP_ALL_GATHER, 1, .bytes = 4000, .us = 40,
+             .after = 2, .start = 30, .end = i ? 70 : 80},
+        };
         struct lw_pair_rate pairs[] = {pair_of(LW_OP_KERNEL, LW_OP_ALL_GATHER, 0.5),
                                        pair_of(LW_OP_ALL_GATHER, LW_OP_KERNEL, 0.8)};
-        make_world(&w, b);
+        struct world w;
+        make_hand(&w, 2, ops);
         w.c.pairs = pairs;
         w.c.n_pairs = 2;
         w.c.interference.compute_rate_under_comm = given(0.75);
-        run_world(&w, lw_sim_options_default());
-        assert_int_equal(end_of(&w, 0, g), cases[i].comm * us);
-        assert_int_equal(end_of(&w, 1, k), cases[i].compute * us);
+        run_hand(&w, ops);
         assert_true(term_of(&w, "compute beside all_gather")->on);
         assert_true(term_of(&w, "compute beside all_gather")->value == 0.5);
         assert_true(term_of(&w, "all_gather beside compute")->value == 0.8);
@@ -670,23 +598,18 @@ TEST(a_pair_of_compute_and_a_collective_wins_over_the_general_rates)
  * ends at 80, when the gather has done 40; it ends at 140. */
 TEST(collectives_of_two_kinds_slow_each_other)
 {
-    struct lw_builder *b = begin_plan("p", 2);
-    const int32_t members[] = {0, 1};
-    struct world w;
-    int32_t stream = lw_builder_stream(b, "comm2", LW_STREAM_COMM, 1);
-    int32_t comm = lw_builder_comm(b, "other", LW_COMM_DATA, LW_REDUCER_AUTO, stream);
+    static const struct hand_op ops[] = {
+        {EVERY, LW_OP_ALL_GATHER, 1, .bytes = 4000, .us = 100, .start = 0, .end = 140},
+        {EVERY, LW_OP_REDUCE_SCATTER, 2, .comm = 1, .bytes = 4000, .us = 60, .start = 0, .end = 80},
+    };
     struct lw_pair_rate pairs[] = {pair_of(LW_OP_ALL_GATHER, LW_OP_REDUCE_SCATTER, 0.5),
                                    pair_of(LW_OP_REDUCE_SCATTER, LW_OP_ALL_GATHER, 0.75)};
+    struct world w;
 
-    lw_builder_group(b, comm, members, 2);
-    int32_t g = add_kind(b, LW_OP_ALL_GATHER, 0, 1, 100 * us, -1);
-    int32_t s = add_kind(b, LW_OP_REDUCE_SCATTER, comm, stream, 60 * us, -1);
-    make_world(&w, b);
+    make_hand(&w, 2, ops);
     w.c.pairs = pairs;
     w.c.n_pairs = 2;
-    run_world(&w, lw_sim_options_default());
-    assert_int_equal(end_of(&w, 0, s), 80 * us);
-    assert_int_equal(end_of(&w, 1, g), 140 * us);
+    run_hand(&w, ops);
     free_world(&w);
 }
 
