@@ -9,6 +9,7 @@
 #include "sim/cost/collective_messages.h"
 #include "sim/cost/cost_library.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/sim/cost_help.h"
 #include "tests/lib/sim/sim_help.h"
 
 static void one_round(const void *ctx, const struct sim_transfer *m, int64_t bytes, lw_ps *time,
@@ -72,31 +73,13 @@ TEST(trees_take_the_rounds_of_their_messages)
         expect_rounds((int32_t)prng_in(&rng, 129, 3000), 5);
 }
 
-static struct lw_cost_answer ask_op(const struct lw_cluster *c, enum lw_op_kind op, int64_t bytes,
-                                    int32_t n, int32_t nodes, enum lw_reducer_kind k)
-{
-    struct lw_cost_query q = {op, LW_F32, bytes, n, nodes, k};
-    struct lw_cost_answer a;
-    struct lw_err err = {0};
-
-    assert_ok(lw_sim_cost_explain(c, &q, &a, &err), err);
-    return a;
-}
-
-static struct lw_cost_answer ask(const struct lw_cluster *c, int64_t bytes, int32_t n,
-                                 int32_t nodes, enum lw_reducer_kind k)
-{
-    return ask_op(c, LW_OP_ALL_REDUCE, bytes, n, nodes, k);
-}
-
 /* 512 nodes of 8: a ring pays 8190 latencies, a tree those of 52 rounds. */
 TEST(a_mebibyte_on_4096_ranks_goes_by_tree)
 {
-    struct lw_cluster c;
+    struct lw_cluster c = known("mi300x");
 
-    assert_int_equal(lw_cluster_find("mi300x", &c, NULL), LW_OK);
-    struct lw_cost_answer a = ask(&c, 1 << 20, 4096, 512, LW_REDUCER_AUTO);
-    struct lw_cost_answer ring = ask(&c, 1 << 20, 4096, 512, LW_REDUCER_RING);
+    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 4096, 512, LW_REDUCER_AUTO);
+    struct lw_cost_answer ring = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 4096, 512, LW_REDUCER_RING);
     assert_string_equal(a.algorithm, "tree");
     assert_int_equal(a.n_steps, 52);
     assert_in_range(a.time, 790 * LW_PS_PER_US, 800 * LW_PS_PER_US);
@@ -141,14 +124,14 @@ TEST(auto_is_the_cheapest_that_the_library_has)
         for (int k = 0; k < 3; k++) {
             if (!each[i % 6].by[k])
                 continue;
-            lw_ps t = ask_op(&c, each[i % 6].op, bytes, n, nodes, all[k]).time;
+            lw_ps t = ask(&c, each[i % 6].op, bytes, n, nodes, all[k]).time;
             if (least < 0 || t < least) {
                 least = t;
                 best = k;
             }
         }
         wins[i % 6][best]++;
-        struct lw_cost_answer a = ask_op(&c, each[i % 6].op, bytes, n, nodes, LW_REDUCER_AUTO);
+        struct lw_cost_answer a = ask(&c, each[i % 6].op, bytes, n, nodes, LW_REDUCER_AUTO);
         assert_int_equal(a.time, least);
         struct lw_cost_query q = {each[i % 6].op, LW_F32, bytes, n, nodes, LW_REDUCER_AUTO};
         enum lw_reducer_kind kind;
@@ -170,12 +153,12 @@ TEST(a_library_has_algorithms_by_operation)
     struct lw_cluster c;
 
     two_levels(&c, "rccl");
-    assert_string_equal(ask(&c, 8, 512, 64, LW_REDUCER_AUTO).algorithm, "tree");
-    assert_int_equal(ask_op(&c, other, 8, 512, 64, LW_REDUCER_AUTO).time,
-                     ask_op(&c, other, 8, 512, 64, LW_REDUCER_RING).time);
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 512, 64, LW_REDUCER_AUTO).algorithm, "tree");
+    assert_int_equal(ask(&c, other, 8, 512, 64, LW_REDUCER_AUTO).time,
+                     ask(&c, other, 8, 512, 64, LW_REDUCER_RING).time);
     c.algorithms = listed;
     c.n_algorithms = 2;
-    assert_string_equal(ask_op(&c, other, 8, 512, 64, LW_REDUCER_AUTO).algorithm, "tree");
+    assert_string_equal(ask(&c, other, 8, 512, 64, LW_REDUCER_AUTO).algorithm, "tree");
     lw_cluster_free(&c);
 }
 
@@ -188,11 +171,11 @@ TEST(a_library_of_rings_stays_a_ring)
     for (int i = 0; i < 3; i++) {
         two_levels(&c, libraries[i]);
         assert_false(sim_auto_chooses(&c));
-        assert_int_equal(ask(&c, 8, 64, 8, LW_REDUCER_AUTO).time,
-                         ask(&c, 8, 64, 8, LW_REDUCER_RING).time);
+        assert_int_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 64, 8, LW_REDUCER_AUTO).time,
+                         ask(&c, LW_OP_ALL_REDUCE, 8, 64, 8, LW_REDUCER_RING).time);
         c.algorithms = listed; /* unless its file names more */
         c.n_algorithms = 2;
-        assert_string_equal(ask(&c, 8, 64, 8, LW_REDUCER_AUTO).algorithm, "tree");
+        assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 64, 8, LW_REDUCER_AUTO).algorithm, "tree");
         lw_cluster_free(&c);
     }
 }
@@ -211,7 +194,7 @@ TEST(a_file_names_the_algorithms)
     assert_int_equal(lw_cluster_check(&c, NULL), LW_OK);
     assert_int_equal(lw_cluster_hash(&c, after, NULL), LW_OK);
     assert_string_not_equal(before, after);
-    assert_string_equal(ask(&c, 8, 4, 1, LW_REDUCER_AUTO).algorithm, "one-shot");
+    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 4, 1, LW_REDUCER_AUTO).algorithm, "one-shot");
     c.algorithms = bad;
     assert_int_equal(lw_cluster_check(&c, &err), LW_EFORMAT);
     assert_non_null(strstr(err.msg, "at algorithms[1]: found \"halving\""));

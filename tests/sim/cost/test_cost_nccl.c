@@ -9,7 +9,9 @@
 #include "sim/cost/cost_nccl.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/sim/cost_help.h"
 
 /* Bits of the lists: tree 1, ring 2; ll 1, ll128 2, simple 4. */
 #define LISTS(a, p) ((enum lw_reducer_kind)LW_REDUCER_NCCL_LISTS(a, p))
@@ -20,55 +22,21 @@
 #define RING_LL128 LISTS(2, 2)
 #define RING_SIMPLE LISTS(2, 4)
 
-static struct lw_cluster known(const char *name)
-{
-    struct lw_cluster c = {0};
-
-    assert_int_equal(lw_cluster_find(name, &c, NULL), LW_OK);
-    return c;
-}
-
-static struct lw_cost_answer ask(const struct lw_cluster *c, enum lw_op_kind op, int64_t bytes,
-                                 int32_t n_ranks, int32_t n_nodes, enum lw_reducer_kind algorithm)
-{
-    struct lw_cost_query q = {op, LW_F32, bytes, n_ranks, n_nodes, algorithm};
-    struct lw_cost_answer a = {0};
-
-    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
-    return a;
-}
-
-static void refused(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
-                    int32_t n_nodes, enum lw_reducer_kind algorithm, enum lw_status status,
-                    const char *words)
-{
-    struct lw_cost_query q = {op, LW_F32, 4096, n_ranks, n_nodes, algorithm};
-    struct lw_cost_answer a;
-    struct lw_err err = {0};
-
-    assert_int_equal(lw_sim_cost_explain(c, &q, &a, &err), status);
-    if (!strstr(err.msg, words))
-        fail_msg("'%s' does not say '%s'", err.msg, words);
-    assert_null(strchr(err.msg, '\n'));
-}
-
 /* 1 MiB on 8 H100: ring/LL, 6.6 + 14 x 0.6 us and 80.571 GB/s; 32 MiB: NVLS, 25 us and 272 GB/s. */
 TEST(unmeasured_cluster_takes_the_model)
 {
+    static const struct cost_case cases[] = {
+        {LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO, 28014241, 15000000, "ring", "ll",
+         "nccl"},
+        {LW_OP_ALL_REDUCE, 32 << 20, 8, 1, LW_REDUCER_AUTO, 148361882, .algorithm = "nvls"},
+    };
     struct lw_cluster c = known("dgx-h100");
     struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO);
 
-    assert_string_equal(a.model, "nccl");
-    assert_string_equal(a.algorithm, "ring");
-    assert_string_equal(a.protocol, "ll");
+    expect_costs(&c, cases);
     assert_int_equal(a.n_channels, 12);
-    assert_int_equal(a.latency, 15000000);
-    assert_true(a.bytes_per_s > 80.57e9 && a.bytes_per_s < 80.572e9);
-    assert_int_equal(a.time, 28014241); /* 15 us + 1048576 B / (141 x 8/14 GB/s) */
-    assert_non_null(strstr(a.source, "v2.30.7-1"));
-    a = ask(&c, LW_OP_ALL_REDUCE, 32 << 20, 8, 1, LW_REDUCER_AUTO);
-    assert_string_equal(a.algorithm, "nvls");
-    assert_int_equal(a.time, 148361882); /* 25 us + 33554432 B / 272 GB/s */
+    assert_true(a.bytes_per_s > 80.57e9 && a.bytes_per_s < 80.572e9); /* 141 x 8/14 */
+    has(a.source, "v2.30.7-1");
     lw_cluster_free(&c);
 }
 
@@ -76,6 +44,11 @@ TEST(measured_table_wins)
 {
     static const int64_t bytes[] = {1 << 20};
     static const lw_ps time[] = {33000000};
+    static const struct cost_case cases[] = {
+        {LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO, .model = "table"},
+        {LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_NCCL, .model = "nccl"},
+        {LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_RING, .model = "table"},
+    };
     struct lw_cost_table t = {.op = LW_OP_ALL_REDUCE,
                               .dtype = LW_F32,
                               .n_ranks = 8,
@@ -89,63 +62,48 @@ TEST(measured_table_wins)
 
     c.tables = &t;
     c.n_tables = 1;
-    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_AUTO).model, "table");
-    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_NCCL).model, "nccl");
-    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, LW_REDUCER_RING).model, "table");
+    expect_costs(&c, cases);
     lw_cluster_free(&c);
 }
 
-/* tree/LL128 of 1 MiB on one node: 14 + 2 x 7 x 1.25 us; 128.8 GB/s x 0.6. */
+/* tree/LL128 of 1 MiB on one node: 14 + 2 x 7 x 1.25 us, and 257.6 / 2 GB/s x 0.6. */
 TEST(named_pairs_are_forced)
 {
-    struct lw_cluster c = known("dgx-h100");
-    struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, 1 << 20, 8, 1, TREE_LL128);
-    static const struct {
-        enum lw_reducer_kind k;
-        const char *algorithm, *protocol; /* NULL: any */
-    } cases[] = {
-        {RING_SIMPLE, "ring", "simple"},
-        {RING_LL, "ring", "ll"},
-        {RING_LL128, "ring", "ll128"},
-        {TREE_LL, "tree", "ll"},
-        {TREE_SIMPLE, "tree", "simple"},
-        {LW_REDUCER_NCCL_TREE, "tree", NULL},
-        {LW_REDUCER_NCCL_RING, "ring", NULL},
-        {LW_REDUCER_NCCL_LL128, NULL, "ll128"},
-        {LW_REDUCER_NCCL_SIMPLE, NULL, "simple"},
-        {LW_REDUCER_NCCL_LL, NULL, "ll"},
-        {LW_REDUCER_NCCL_NVLS, "nvls", "simple"},
-        {LW_REDUCER_NVLS, "nvls", "simple"},
+    enum { B = 1 << 16 };
+    const enum lw_op_kind OP = LW_OP_ALL_REDUCE;
+    const struct cost_case cases[] = {
+        {OP, 1 << 20, 8, 1, TREE_LL128, 45068530, 31500000, "tree", "ll128"},
+        {OP, B, 8, 1, RING_SIMPLE, .algorithm = "ring", .protocol = "simple"},
+        {OP, B, 8, 1, RING_LL, .algorithm = "ring", .protocol = "ll"},
+        {OP, B, 8, 1, RING_LL128, .algorithm = "ring", .protocol = "ll128"},
+        {OP, B, 8, 1, TREE_LL, .algorithm = "tree", .protocol = "ll"},
+        {OP, B, 8, 1, TREE_SIMPLE, .algorithm = "tree", .protocol = "simple"},
+        {OP, B, 8, 1, LW_REDUCER_NCCL_TREE, .algorithm = "tree"},
+        {OP, B, 8, 1, LW_REDUCER_NCCL_RING, .algorithm = "ring"},
+        {OP, B, 8, 1, LW_REDUCER_NCCL_LL128, .protocol = "ll128"},
+        {OP, B, 8, 1, LW_REDUCER_NCCL_SIMPLE, .protocol = "simple"},
+        {OP, B, 8, 1, LW_REDUCER_NCCL_LL, .protocol = "ll"},
+        {OP, B, 8, 1, LW_REDUCER_NCCL_NVLS, .algorithm = "nvls", .protocol = "simple"},
+        {OP, B, 8, 1, LW_REDUCER_NVLS, .algorithm = "nvls", .protocol = "simple"},
+        {OP, 8, 16, 2, LW_REDUCER_NVLS, .algorithm = "nvls-tree"},
     };
+    struct lw_cluster c = known("dgx-h100");
 
-    assert_string_equal(a.algorithm, "tree");
-    assert_string_equal(a.protocol, "ll128");
-    assert_int_equal(a.latency, 31500000);
-    assert_int_equal(a.time, 45068530); /* 31.5 us + 1048576 B / (257.6 / 2 x 0.6 GB/s) */
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        a = ask(&c, LW_OP_ALL_REDUCE, 1 << 16, 8, 1, cases[i].k);
-        if (cases[i].algorithm)
-            assert_string_equal(a.algorithm, cases[i].algorithm);
-        if (cases[i].protocol)
-            assert_string_equal(a.protocol, cases[i].protocol);
-    }
-    assert_string_equal(ask(&c, LW_OP_ALL_REDUCE, 8, 16, 2, LW_REDUCER_NVLS).algorithm,
-                        "nvls-tree");
+    expect_costs(&c, cases);
     lw_cluster_free(&c);
 }
 
 static void not_allowed(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
-                        int32_t n_nodes, enum lw_reducer_kind algorithm, bool has,
+                        int32_t n_nodes, enum lw_reducer_kind algorithm, bool exists,
                         const char *words)
 {
     struct lw_cost_query q = {op, LW_F32, 4096, n_ranks, n_nodes, algorithm};
     struct lw_err err = {0};
-    bool found = !has;
+    bool found = !exists;
 
     assert_int_equal(sim_nccl_allows(c, &q, &found, &err), LW_ENOTSUP);
-    assert_int_equal(found, has);
-    if (!strstr(err.msg, words))
-        fail_msg("'%s' does not say '%s'", err.msg, words);
+    assert_int_equal(found, exists);
+    has(err.msg, words);
     assert_null(strchr(err.msg, '\n'));
 }
 
@@ -210,13 +168,15 @@ TEST(a_cluster_sets_nccl_algo_and_proto)
  * makes one chain: 6.6 + 2.7. */
 TEST(chains_of_several_orders_pay_every_hop)
 {
+    static const struct cost_case cases[] = {
+        {LW_OP_BROADCAST, 8, 16, 2, RING_LL, .latency = 49800000},
+        {LW_OP_REDUCE, 8, 16, 2, RING_LL128, .latency = 78000000},
+        {LW_OP_BROADCAST, 8, 16, 2, RING_SIMPLE, .latency = 232400000},
+        {LW_OP_BROADCAST, 8, 2, 2, RING_LL, .latency = 9300000},
+    };
     struct lw_cluster c = known("dgx-h100");
 
-    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, RING_LL).latency, 49800000);
-    assert_int_equal(ask(&c, LW_OP_REDUCE, 8, 16, 2, RING_LL128).latency, 78000000);
-    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 16, 2, RING_SIMPLE).latency,
-                     232400000);
-    assert_int_equal(ask(&c, LW_OP_BROADCAST, 8, 2, 2, RING_LL).latency, 9300000);
+    expect_costs(&c, cases);
     lw_cluster_free(&c);
 }
 
@@ -226,16 +186,15 @@ TEST(unavailable_algorithm_is_left_to_nccl)
     static const enum lw_op_kind ops[] = {LW_OP_BROADCAST, LW_OP_ALL_GATHER, LW_OP_ALL_TO_ALL,
                                           LW_OP_SEND};
     struct lw_cluster c = known("dgx-h100");
-    struct lw_cost_answer a = ask(&c, LW_OP_BROADCAST, 4096, 8, 1, LW_REDUCER_NCCL_TREE);
+    static const struct cost_case broadcast[] = {{LW_OP_BROADCAST, 4096, 8, 1, LW_REDUCER_NCCL_TREE,
+                                                  7229050, .algorithm = "ring",
+                                                  .detail = "own choice"}};
 
-    assert_true(a.instead);
-    assert_string_equal(a.algorithm, "ring");
-    assert_string_equal(a.detail, "own choice");
-    assert_int_equal(a.time, 7229050);
+    expect_costs(&c, broadcast);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         struct lw_cost_answer own = ask(&c, ops[i], 1 << 20, 8, 1, LW_REDUCER_NCCL);
         assert_false(own.instead);
-        a = ask(&c, ops[i], 1 << 20, 8, 1, TREE_LL);
+        struct lw_cost_answer a = ask(&c, ops[i], 1 << 20, 8, 1, TREE_LL);
         assert_true(a.instead);
         assert_int_equal(a.time, own.time);
     }
@@ -264,17 +223,19 @@ TEST(missing_cluster_figure_is_refused_in_one_line)
 {
     struct lw_cluster c = known("dgx-h100"), host = known("host");
 
-    refused(&host, LW_OP_ALL_REDUCE, 2, 1, LW_REDUCER_NCCL, LW_ENOTSUP, "nccl.compute_capability");
+    expect_no_cost(&host, LW_OP_ALL_REDUCE, 2, 1, LW_REDUCER_NCCL, LW_ENOTSUP,
+                   "nccl.compute_capability");
     c.library_version = "2.4.8";
-    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_EINVAL,
-            "unknown version '2.4.8' of NCCL");
+    expect_no_cost(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_EINVAL,
+                   "unknown version '2.4.8' of NCCL");
     c.library_version = "";
     for (int32_t i = 0; i < c.n_links; i++)
         c.links[i].bytes_per_s.value /= 1e4;
-    refused(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_ENOTSUP, "finds no channel on cluster");
+    expect_no_cost(&c, LW_OP_ALL_REDUCE, 8, 1, LW_REDUCER_AUTO, LW_ENOTSUP,
+                   "finds no channel on cluster");
     c.n_links = 1;
-    refused(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_AUTO, LW_ENOTSUP,
-            "no bandwidth for its inter-node");
+    expect_no_cost(&c, LW_OP_ALL_REDUCE, 16, 2, LW_REDUCER_AUTO, LW_ENOTSUP,
+                   "no bandwidth for its inter-node");
     lw_cluster_free(&c);
     lw_cluster_free(&host);
 }
@@ -370,15 +331,15 @@ TEST(a_port_that_reaches_less_than_it_reports_is_searched_with_what_it_reports)
 TEST(point_to_point_is_marked_as_assumed)
 {
     struct lw_cluster c = known("dgx-h100");
-    struct lw_cost_answer a = ask(&c, LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO);
+    const struct cost_case cases[] = {
+        {LW_OP_SEND, 100000000, 2, 1, LW_REDUCER_AUTO, 10000000 + 277777778, .detail = "assumed"},
+        {LW_OP_ALL_TO_ALL, 100000000, 16, 2, LW_REDUCER_AUTO, 20000000 + INT64_C(1111111111)},
+        {LW_OP_BARRIER, 0, 8, 1, LW_REDUCER_AUTO,
+         ask(&c, LW_OP_ALL_REDUCE, 4, 8, 1, LW_REDUCER_AUTO).time},
+    };
 
-    assert_string_equal(a.detail, "assumed");
-    assert_non_null(strstr(a.source, "NCCL has no model"));
-    assert_int_equal(a.time, 10000000 + 277777778);
-    a = ask(&c, LW_OP_ALL_TO_ALL, 100000000, 16, 2, LW_REDUCER_AUTO);
-    assert_int_equal(a.time, 20000000 + INT64_C(1111111111));
-    a = ask(&c, LW_OP_BARRIER, 0, 8, 1, LW_REDUCER_AUTO);
-    assert_int_equal(a.time, ask(&c, LW_OP_ALL_REDUCE, 4, 8, 1, LW_REDUCER_AUTO).time);
+    expect_costs(&c, cases);
+    has(ask(&c, LW_OP_SEND, 8, 2, 1, LW_REDUCER_AUTO).source, "NCCL has no model");
     lw_cluster_free(&c);
 }
 
@@ -392,9 +353,8 @@ TEST_WITH(a_barrier_takes_the_same_time_at_every_size, fixture_open, fixture_clo
     assert_int_equal(most.time, least.time);
     assert_string_equal(most.detail, least.detail);
     lw_cluster_free(&c);
-    expect("cost -c dgx-h100 --op barrier --ranks 16 --bytes 16GiB --format csv", 0,
-           "\n17179869184,25200,,,nccl");
-    expect("cost -c dgx-h100 --op barrier --ranks 16 --bytes 16GiB", 0, "a barrier carries no");
+    EXPECT("cost -c dgx-h100 --op barrier --ranks 16 --bytes 16GiB",
+           {"--format csv", 0, "\n17179869184,25200,,,nccl"}, {"", 0, "a barrier carries no"});
 }
 
 /* A message is one pair's, whatever the group: 20 us + 1e8 B / 48 GB/s between nodes of H100. In

@@ -10,6 +10,9 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/says.h"
+#include "tests/lib/sim/cost_help.h"
+
+static const enum lw_op_kind AR = LW_OP_ALL_REDUCE;
 
 static const int64_t bytes[] = {1 << 20, 32 << 20};
 static lw_ps times[2];
@@ -23,26 +26,16 @@ static struct lw_cost_table table = {.op = LW_OP_ALL_REDUCE,
                                      .time_ps = times,
                                      .source = "measured here"};
 
-static struct lw_cost_answer ask(const struct lw_cluster *c, int64_t size, int32_t ranks,
-                                 int32_t nodes, enum lw_reducer_kind k)
-{
-    struct lw_cost_query q = {LW_OP_ALL_REDUCE, LW_F32, size, ranks, nodes, k};
-    struct lw_cost_answer a = {0};
-
-    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
-    return a;
-}
-
 static lw_ps by_nccl(const struct lw_cluster *c, int64_t size, int32_t ranks)
 {
-    return ask(c, size, ranks, 1, LW_REDUCER_NCCL).time;
+    return ask(c, AR, size, ranks, 1, LW_REDUCER_NCCL).time;
 }
 
 /* What auto says; time -1: any. */
 static void expect_auto(const struct lw_cluster *c, int64_t size, int32_t ranks, int32_t nodes,
                         lw_ps time, const char *model, const char *detail)
 {
-    struct lw_cost_answer a = ask(c, size, ranks, nodes, LW_REDUCER_AUTO);
+    struct lw_cost_answer a = ask(c, AR, size, ranks, nodes, LW_REDUCER_AUTO);
 
     assert_string_equal(a.model, model);
     has(a.detail, detail);
@@ -53,11 +46,10 @@ static void expect_auto(const struct lw_cluster *c, int64_t size, int32_t ranks,
 /* dgx-h100 with a table of two rows: 1 MiB takes twice the model, 32 MiB three times. */
 static struct lw_cluster with_table(void)
 {
-    struct lw_cluster c = {0};
+    struct lw_cluster c = known("dgx-h100");
 
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
-    times[0] = 2 * ask(&c, bytes[0], 8, 1, LW_REDUCER_NCCL).time;
-    times[1] = 3 * ask(&c, bytes[1], 8, 1, LW_REDUCER_NCCL).time;
+    times[0] = 2 * ask(&c, AR, bytes[0], 8, 1, LW_REDUCER_NCCL).time;
+    times[1] = 3 * ask(&c, AR, bytes[1], 8, 1, LW_REDUCER_NCCL).time;
     c.tables = &table;
     c.n_tables = 1;
     return c;
@@ -68,7 +60,7 @@ TEST(outside_its_sizes_and_ranks_the_model_goes_on)
     struct lw_cluster c = with_table();
 
     expect_auto(&c, 1024, 8, 1, 2 * by_nccl(&c, 1024, 8), "table+nccl", "below its sizes");
-    assert_string_equal(ask(&c, 1024, 8, 1, LW_REDUCER_AUTO).source, "measured here");
+    assert_string_equal(ask(&c, AR, 1024, 8, 1, LW_REDUCER_AUTO).source, "measured here");
     expect_auto(&c, 1 << 30, 8, 1, 3 * by_nccl(&c, 1 << 30, 8), "table+nccl", "beyond its sizes");
     expect_auto(&c, bytes[0], 8, 1, times[0], "table", "");
     expect_auto(&c, 2 << 20, 8, 1, -1, "table", "");
@@ -97,9 +89,9 @@ TEST(nearest_table_in_nodes_and_then_in_ranks_counts)
         c.tables = two;
         c.n_tables = 2;
         double factor =
-            10 * (double)times[0] / (double)ask(&c, bytes[0], k[2], k[3], LW_REDUCER_NCCL).time;
-        double model = (double)ask(&c, bytes[0], k[4], k[5], LW_REDUCER_NCCL).time;
-        double found = (double)ask(&c, bytes[0], k[4], k[5], LW_REDUCER_AUTO).time;
+            10 * (double)times[0] / (double)ask(&c, AR, bytes[0], k[2], k[3], LW_REDUCER_NCCL).time;
+        double model = (double)ask(&c, AR, bytes[0], k[4], k[5], LW_REDUCER_NCCL).time;
+        double found = (double)ask(&c, AR, bytes[0], k[4], k[5], LW_REDUCER_AUTO).time;
         assert_true(fabs(found - factor * model) < 2);
         lw_cluster_free(&c);
     }
@@ -169,9 +161,9 @@ TEST(below_a_table_without_a_latency_time_is_in_proportion_to_its_smallest_row)
     struct lw_cluster c = alone(&t, 1, rows, "nccl");
     lw_ps before = 0;
 
-    assert_int_equal(ask(&c, 500000, 8, 1, LW_REDUCER_AUTO).time, 500000);
+    assert_int_equal(ask(&c, AR, 500000, 8, 1, LW_REDUCER_AUTO).time, 500000);
     for (int64_t size = 1000; size < 200000000; size += size / 7) {
-        lw_ps time = ask(&c, size, 8, 1, LW_REDUCER_AUTO).time;
+        lw_ps time = ask(&c, AR, size, 8, 1, LW_REDUCER_AUTO).time;
         assert_true(time >= before);
         before = time;
     }
@@ -209,7 +201,7 @@ TEST(no_scaled_answer_is_faster_than_the_links)
     for (int64_t size = 8; size < INT64_C(1) << 34; size *= 2)
         for (int32_t n = 2; n <= 8; n++)
             if (n < 8 || size < bytes[0] || size > bytes[1])
-                assert_true(ask(&c, size, n, 1, LW_REDUCER_AUTO).time >=
+                assert_true(ask(&c, AR, size, n, 1, LW_REDUCER_AUTO).time >=
                             lw_transfer_ps(size, 370.8e9));
     lw_cluster_free(&c);
 }

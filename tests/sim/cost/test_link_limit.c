@@ -10,18 +10,16 @@
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/sim/cost_help.h"
 
 enum { GIB4_SHIFT = 32 };
 
 static double seconds(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_ranks,
                       int32_t n_nodes)
 {
-    struct lw_cost_query q = {op, LW_F32, INT64_C(1) << GIB4_SHIFT, n_ranks, n_nodes,
-                              LW_REDUCER_AUTO};
-    struct lw_cost_answer a;
+    int64_t bytes = INT64_C(1) << GIB4_SHIFT;
 
-    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
-    return (double)a.time * 1e-12;
+    return (double)ask(c, op, bytes, n_ranks, n_nodes, LW_REDUCER_AUTO).time * 1e-12;
 }
 
 /* By hand on dgx-h100, one adapter of 50 GB/s a device, 4 GiB: the ninth rank is alone on the
@@ -30,9 +28,8 @@ static double seconds(const struct lw_cluster *c, enum lw_op_kind op, int32_t n_
 TEST(one_rank_alone_on_a_node_holds_all)
 {
     double bytes = 4294967296.0, port = 50e9;
-    struct lw_cluster c;
+    struct lw_cluster c = known("dgx-h100");
 
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     assert_true(seconds(&c, LW_OP_ALL_REDUCE, 9, 2) >= bytes / port);
     assert_true(seconds(&c, LW_OP_ALL_REDUCE, 9, 2) < 1.01 * bytes / port);
     assert_true(seconds(&c, LW_OP_ALL_REDUCE, 9, 8) >= 1.75 * bytes / port);
@@ -49,25 +46,14 @@ TEST(fewest_ranks_on_a_node_hold_shares)
                               LW_REDUCER_AUTO, 1};
     double bytes = 4294967296.0, port = 50e9;
     struct lw_cost_answer a;
-    struct lw_cluster c;
+    struct lw_cluster c = known("dgx-h100");
 
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     double took = seconds(&c, LW_OP_ALL_GATHER, 9, 2) * port / bytes;
     assert_true(took >= 8 / 9.0 && took < 1.01 * 8 / 9.0);
     assert_int_equal(lw_sim_cost_explain(&c, &q, &a, NULL), LW_OK);
     took = (double)a.time * 1e-12 * port / bytes;
     assert_true(took >= 0.8 && took < 1.01 * 0.8);
     lw_cluster_free(&c);
-}
-
-static struct lw_cost_answer ask(const struct lw_cluster *c, enum lw_op_kind op, int64_t bytes,
-                                 int32_t n_ranks, int32_t n_nodes, enum lw_reducer_kind k)
-{
-    struct lw_cost_query q = {op, LW_F32, bytes, n_ranks, n_nodes, k};
-    struct lw_cost_answer a;
-
-    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
-    return a;
 }
 
 /* A ring enters the node of the lone rank by its one adapter, on p4d by half of one, which two
@@ -83,8 +69,7 @@ TEST(a_ring_enters_the_smallest_node_with_all)
                  {"p4d", 17, 3, 6.25e9, 5174.1}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_cluster c;
-        assert_int_equal(lw_cluster_find(cases[i].name, &c, NULL), LW_OK);
+        struct lw_cluster c = known(cases[i].name);
         struct lw_cost_answer a = ask(&c, LW_OP_ALL_REDUCE, INT64_C(16) << 30, cases[i].n,
                                       cases[i].nodes, LW_REDUCER_NCCL_RING);
         double least = 2.0 * (cases[i].n - 1) / cases[i].n * 17179869184.0 / cases[i].port;
@@ -102,10 +87,9 @@ TEST(ring_is_two_halves_and_auto_the_cheapest)
 {
     static const char *const names[] = {"dgx-h100", "dgx-a100", "p4d", "dgx-b200"};
     struct prng r = prng_start("rings");
-    struct lw_cluster c;
 
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        assert_int_equal(lw_cluster_find(names[k], &c, NULL), LW_OK);
+        struct lw_cluster c = known(names[k]);
         for (int i = 0; i < 200; i++) {
             int32_t nodes = (int32_t)prng_in(&r, 2, 6);
             int32_t n = (int32_t)prng_in(&r, (nodes - 1) * 8 + 1, nodes * 8);
@@ -135,9 +119,8 @@ TEST(ring_is_two_halves_and_auto_the_cheapest)
  * the engine shares: of an all-to-all of 1 GiB 3 x 3/6 enter each node. */
 TEST(fair_links_are_counted_once)
 {
-    struct lw_cluster c;
+    struct lw_cluster c = known("a100-roce4");
 
-    assert_int_equal(lw_cluster_find("a100-roce4", &c, NULL), LW_OK);
     c.interference.fair_links = (struct lw_figure){1, "test"};
     struct lw_cost_answer a = ask(&c, LW_OP_ALL_TO_ALL, 1 << 30, 6, 2, LW_REDUCER_PAIRWISE);
     double least = 1.5 * 1073741824.0 / 25e9;
@@ -154,9 +137,8 @@ TEST(a_measured_message_stays_as_it_is)
     static const int64_t bytes = 1000000000;
     static const lw_ps time = 1000 * LW_PS_PER_US;
     struct lw_cost_table t = {LW_OP_SEND, LW_F32, 2, 1, 1, 1, &bytes, &time, NULL, NULL, "own"};
-    struct lw_cluster c;
+    struct lw_cluster c = known("dgx-h100");
 
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     c.tables = &t;
     c.n_tables = 1;
     struct lw_cost_answer a = ask(&c, LW_OP_SEND, bytes, 2, 1, LW_REDUCER_NCCL_CAL);
@@ -170,9 +152,8 @@ TEST(a_measured_message_stays_as_it_is)
 /* A barrier has no bytes to carry, a rank alone no link to carry them. */
 TEST(barriers_and_lone_ranks_have_no_bound)
 {
-    struct lw_cluster c;
+    struct lw_cluster c = known("dgx-h100");
 
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     lw_ps none = ask(&c, LW_OP_BARRIER, 0, 17, 3, LW_REDUCER_AUTO).time;
     assert_int_equal(ask(&c, LW_OP_BARRIER, 1 << 30, 17, 3, LW_REDUCER_AUTO).time, none);
     struct lw_cost_answer a = ask(&c, LW_OP_BARRIER, 1 << 30, 17, 3, LW_REDUCER_NCCL_CAL);
@@ -203,10 +184,9 @@ TEST(no_shape_beats_the_links)
                                         "gb200"};
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_ALL_GATHER,
                                           LW_OP_REDUCE_SCATTER};
-    struct lw_cluster c;
 
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        assert_int_equal(lw_cluster_find(names[k], &c, NULL), LW_OK);
+        struct lw_cluster c = known(names[k]);
         for (int32_t nodes = 2; nodes <= 9; nodes++)
             for (int32_t ranks = nodes; ranks <= nodes * c.devices_per_node; ranks += 1 + ranks / 8)
                 for (int o = 0; o < 3; o++) {
@@ -228,10 +208,9 @@ TEST(no_curve_beats_the_links)
 {
     static const char *const names[] = {"l40s", "a10g", "dgx-b200", "gb300", "p5"};
     static const enum lw_op_kind ops[] = {LW_OP_ALL_REDUCE, LW_OP_BROADCAST, LW_OP_ALL_TO_ALL};
-    struct lw_cluster c;
 
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        assert_int_equal(lw_cluster_find(names[k], &c, NULL), LW_OK);
+        struct lw_cluster c = known(names[k]);
         for (int i = 0; i < 3; i++)
             for (int32_t nodes = 1; nodes <= 2; nodes++)
                 for (int64_t bytes = 1 << 20; bytes <= INT64_C(1) << 34; bytes *= 2) {
@@ -253,10 +232,9 @@ TEST(times_rise_with_the_size)
 {
     static const char *const names[] = {"dgx-a100", "dgx-h100", "dgx-b200", "gb200", "l40s", "p4d"};
     struct prng r = prng_start("sizes");
-    struct lw_cluster c;
 
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        assert_int_equal(lw_cluster_find(names[k], &c, NULL), LW_OK);
+        struct lw_cluster c = known(names[k]);
         for (int i = 0; i < 2000; i++) {
             struct lw_cost_query q = {i % 3 ? LW_OP_ALL_REDUCE : LW_OP_ALL_GATHER, LW_F32, 0, 0, 0,
                                       LW_REDUCER_NCCL};

@@ -9,6 +9,7 @@
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/sim/cost_help.h"
 #include "tests/lib/sim/sim_help.h"
 
 /* A broadcast, an all-gather and an all-reduce over all of n ranks; without all_reduce the first
@@ -26,14 +27,9 @@ static void plan_of(struct lw_plan *plan, int32_t n, enum lw_reducer_kind reduce
     finish_plan(b, plan);
 }
 
-static lw_ps cost(const struct lw_cluster *c, enum lw_op_kind op, int32_t n,
-                  enum lw_reducer_kind k)
+static lw_ps time_of(const struct lw_cluster *c, enum lw_op_kind op, enum lw_reducer_kind by)
 {
-    struct lw_cost_query q = {op, LW_F32, 1 << 20, n, (n + 7) / 8, k};
-    struct lw_cost_answer a;
-
-    assert_int_equal(lw_sim_cost_explain(c, &q, &a, NULL), LW_OK);
-    return a.time;
+    return ask(c, op, 1 << 20, 16, 2, by).time;
 }
 
 /* The all-reduce goes by tree, the rest as NCCL chooses, and one remark says so. */
@@ -41,15 +37,14 @@ TEST(other_operations_are_left_to_nccl_with_one_remark)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_plan plan;
-    struct lw_cluster c;
+    struct lw_cluster c = known("dgx-h100");
     struct lw_sim_stats s;
 
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     plan_of(&plan, 16, LW_REDUCER_NCCL_TREE, true);
     assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
-    assert_int_equal(s.end, LW_PS_PER_US + cost(&c, LW_OP_BROADCAST, 16, LW_REDUCER_NCCL) +
-                                cost(&c, LW_OP_ALL_GATHER, 16, LW_REDUCER_NCCL) +
-                                cost(&c, LW_OP_ALL_REDUCE, 16, LW_REDUCER_NCCL_TREE));
+    assert_int_equal(s.end, LW_PS_PER_US + time_of(&c, LW_OP_BROADCAST, LW_REDUCER_NCCL) +
+                                time_of(&c, LW_OP_ALL_GATHER, LW_REDUCER_NCCL) +
+                                time_of(&c, LW_OP_ALL_REDUCE, LW_REDUCER_NCCL_TREE));
     assert_int_equal(s.n_remarks, 1);
     assert_string_equal(s.remarks[0],
                         "reducer nccl:tree: NCCL's own choice where it has no such form: "
@@ -67,11 +62,10 @@ static void refused(const char *cluster, int32_t n, enum lw_reducer_kind k, bool
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_plan plan;
-    struct lw_cluster c;
+    struct lw_cluster c = known(cluster);
     struct lw_sim_stats s;
     struct lw_err err = {0};
 
-    assert_int_equal(lw_cluster_find(cluster, &c, NULL), LW_OK);
     plan_of(&plan, n, k, all_reduce);
     assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, &err), LW_ENOTSUP);
     if (!strstr(err.msg, words))
@@ -97,12 +91,11 @@ TEST(each_reducer_is_judged_by_its_own_operations)
         struct lw_builder *b = begin_plan("p", 8);
         struct lw_sim_options o = lw_sim_options_default();
         struct lw_plan plan;
-        struct lw_cluster c;
+        struct lw_cluster c = known("dgx-h100");
         struct lw_sim_stats s;
         struct lw_err err = {0};
         int32_t members[8] = {0, 1, 2, 3, 4, 5, 6, 7}, comms[2];
 
-        assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
         for (int k = 0; k < 2; k++) {
             comms[k] = lw_builder_comm(b, k ? "second" : "first", LW_COMM_DATA,
                                        k ? second[with_ring] : LW_REDUCER_NVLS, 1);
@@ -134,7 +127,7 @@ TEST(many_communicators_of_one_reducer_have_one_remark)
     struct lw_builder *b = begin_plan("p", 16);
     int32_t members[16], said = 0;
     struct lw_plan plan;
-    struct lw_cluster c;
+    struct lw_cluster c = known("dgx-h100");
 
     for (int32_t r = 0; r < 16; r++)
         members[r] = r;
@@ -146,7 +139,6 @@ TEST(many_communicators_of_one_reducer_have_one_remark)
                        k);
     }
     finish_plan(b, &plan);
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     assert_int_equal(sim_nccl_check_plan(&c, &plan, count, &said, NULL), LW_OK);
     assert_int_equal(said, 1);
     EACH_ALLOCATION_FAILS_IN(1, sim_nccl_check_plan(&c, &plan, count, &said, NULL));
@@ -158,10 +150,9 @@ TEST(a_library_beyond_the_newest_is_remarked)
 {
     struct lw_sim_options o = lw_sim_options_default();
     struct lw_plan plan;
-    struct lw_cluster c;
+    struct lw_cluster c = known("dgx-h100");
     struct lw_sim_stats s;
 
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     c.library_version = "2.41.1";
     plan_of(&plan, 8, LW_REDUCER_AUTO, true);
     assert_int_equal(lw_sim_run(&plan, &c, &o, NULL, &s, NULL), LW_OK);
@@ -175,7 +166,7 @@ TEST(a_library_beyond_the_newest_is_remarked)
 /* plan and sim refuse alike; without a cluster plan cannot know. */
 TEST_WITH(plan_refuses_what_sim_refuses, fixture_open, fixture_close)
 {
-    struct lw_cluster c = {0};
+    struct lw_cluster c = known("dgx-h100");
 
     expect("plan -w mlp -c dgx-h100 --dp 8 --reducer nccl:nvls-tree", 1,
            "plan: NCCL 2.30 has no all_reduce by nccl:nvls-tree on 8 ranks of 1 node here: choose");
@@ -183,7 +174,6 @@ TEST_WITH(plan_refuses_what_sim_refuses, fixture_open, fixture_close)
            "sim: NCCL 2.30 has no all_reduce by nccl:nvls-tree on 8 ranks of 1 node here: choose");
     expect("plan -w mlp -c dgx-h100 --dp 16 --reducer nccl:nvls-tree", 0, "");
     expect("plan -w mlp --dp 8 --reducer nccl:nvls-tree", 0, "");
-    assert_int_equal(lw_cluster_find("dgx-h100", &c, NULL), LW_OK);
     c.library_version = "2.18.3";
     assert_int_equal(lw_cluster_write(&c, fixture_path("old.json"), NULL), LW_OK);
     expect("plan -w mlp -c old.json --dp 8", 1, "unknown version '2.18.3' of NCCL");
