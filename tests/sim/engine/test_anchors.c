@@ -17,11 +17,6 @@ static const int32_t sizes[] = {8, 64, 512};
 
 static const lw_ps us = LW_PS_PER_US;
 
-static lw_ps longer(lw_ps a, lw_ps b)
-{
-    return a > b ? a : b;
-}
-
 TEST(closed_form_has_the_published_value)
 {
     /* chunk 8388608 B * 20 ps = 167772160 ps, + 500000 ps, times 14 */
@@ -30,32 +25,39 @@ TEST(closed_form_has_the_published_value)
     assert_int_equal(w_ar_time(512), INT64_C(3190111680));  /* 1022 (2621440 + 500000) */
 }
 
+/* The plan on n ranks with links of 50e9 B/s and 500 ns. */
+static struct world oracle(void (*make)(struct lw_plan *plan, int32_t n_ranks), int32_t n)
+{
+    struct world w = {0};
+
+    make(&w.plan, n);
+    make_cluster(&w.c, n, 50e9, 500 * LW_PS_PER_NS);
+    return w;
+}
+
+static void expect_end(struct world *w, int way, lw_ps end)
+{
+    assert_int_equal(run_end(&w->plan, &w->c, ways[way]), end);
+}
+
 TEST(all_reduce_takes_the_closed_form)
 {
     for (int s = 0; s < 3; s++) {
-        struct lw_plan plan;
-        struct lw_cluster c;
-        make_w_ar(&plan, sizes[s]);
-        make_cluster(&c, sizes[s], 50e9, 500 * LW_PS_PER_NS);
-        for (int w = 0; w < N_WAYS; w++)
-            assert_int_equal(run_end(&plan, &c, ways[w]), w_ar_time(sizes[s]));
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        struct world w = oracle(make_w_ar, sizes[s]);
+        for (int way = 0; way < N_WAYS; way++)
+            expect_end(&w, way, w_ar_time(sizes[s]));
+        free_world(&w);
     }
 }
 
 TEST(ddp_step_takes_the_closed_form)
 {
     for (int s = 0; s < 3; s++) {
-        struct lw_plan plan;
-        struct lw_cluster c;
-        make_w_ddp(&plan, sizes[s]);
-        make_cluster(&c, sizes[s], 50e9, 500 * LW_PS_PER_NS);
+        struct world w = oracle(make_w_ddp, sizes[s]);
         /* 10 forwards and the first backward, then 10 all-reduces, each longer than a backward */
-        for (int w = 0; w < N_WAYS; w++)
-            assert_int_equal(run_end(&plan, &c, ways[w]), 12000 * us + 10 * w_ar_time(sizes[s]));
-        lw_cluster_free(&c);
-        lw_plan_free(&plan);
+        for (int way = 0; way < N_WAYS; way++)
+            expect_end(&w, way, 12000 * us + 10 * w_ar_time(sizes[s]));
+        free_world(&w);
     }
 }
 
@@ -68,26 +70,23 @@ TEST(ddp_step_takes_the_closed_form)
 TEST(half_speed_link_gives_the_hand_formula)
 {
     for (int s = 0; s < 3; s++) {
-        struct lw_plan ar, ddp;
-        struct lw_cluster c;
         int32_t n = sizes[s];
+        struct world ar = oracle(make_w_ar, n), ddp = oracle(make_w_ddp, n);
+        const struct lw_exception slow = {.rank = n / 2, .rank_to = n / 2 + 1, .speed = 0.5};
         lw_ps chunk = ORACLE_BYTES / n * 20, t = 2 * (n - 1) * 2 * chunk + 500 * LW_PS_PER_NS;
-        make_w_ar(&ar, n);
-        make_w_ddp(&ddp, n);
-        make_cluster(&c, n, 50e9, 500 * LW_PS_PER_NS);
-        add_exception(&c, (struct lw_exception){.rank = n / 2, .rank_to = n / 2 + 1, .speed = 0.5});
-        for (int w = 0; w < N_WAYS; w++)
-            assert_int_equal(run_end(&ar, &c, ways[w]), t);
-        assert_int_equal(run_end(&ddp, &c, ways[COLLECTIVE]), 12000 * us + 10 * t);
+        add_exception(&ar.c, slow);
+        add_exception(&ddp.c, slow);
+        for (int way = 0; way < N_WAYS; way++)
+            expect_end(&ar, way, t);
+        expect_end(&ddp, COLLECTIVE, 12000 * us + 10 * t);
         /* message by message a member goes on before the slowest one has ended, so the next bucket
          * begins earlier there: the slow link works without a pause, 10 S messages of 2c, and the
          * last of them takes L to arrive */
         lw_ps all = 12000 * us + 10 * 2 * (n - 1) * 2 * chunk + 500 * LW_PS_PER_NS;
-        assert_int_equal(run_end(&ddp, &c, ways[1]), all);
-        assert_int_equal(run_end(&ddp, &c, ways[2]), all);
-        lw_cluster_free(&c);
-        lw_plan_free(&ar);
-        lw_plan_free(&ddp);
+        expect_end(&ddp, 1, all);
+        expect_end(&ddp, 2, all);
+        free_world(&ar);
+        free_world(&ddp);
     }
 }
 
@@ -97,23 +96,18 @@ TEST(half_speed_link_gives_the_hand_formula)
 TEST(late_rank_shifts_the_end_by_its_delay)
 {
     const lw_ps late = 12345678901;
+    const struct lw_exception x = {.rank = 3, .rank_to = -1, .speed = 1, .late_ps = late};
 
     for (int s = 0; s < 3; s++) {
-        struct lw_plan ar, ddp;
-        struct lw_cluster c;
         int32_t n = sizes[s];
-        make_w_ar(&ar, n);
-        make_w_ddp(&ddp, n);
-        make_cluster(&c, n, 50e9, 500 * LW_PS_PER_NS);
-        add_exception(&c, (struct lw_exception){.rank = 3, .rank_to = -1, .speed = 1,
-                                                .late_ps = late});
-        for (int w = 0; w < N_WAYS; w++)
-            assert_int_equal(run_end(&ar, &c, ways[w]), late + w_ar_time(n));
-        assert_int_equal(run_end(&ddp, &c, ways[COLLECTIVE]),
-                         late + 12000 * us + 10 * w_ar_time(n));
-        lw_cluster_free(&c);
-        lw_plan_free(&ar);
-        lw_plan_free(&ddp);
+        struct world ar = oracle(make_w_ar, n), ddp = oracle(make_w_ddp, n);
+        add_exception(&ar.c, x);
+        add_exception(&ddp.c, x);
+        for (int way = 0; way < N_WAYS; way++)
+            expect_end(&ar, way, late + w_ar_time(n));
+        expect_end(&ddp, COLLECTIVE, late + 12000 * us + 10 * w_ar_time(n));
+        free_world(&ar);
+        free_world(&ddp);
     }
 }
 
@@ -126,45 +120,34 @@ TEST(late_rank_shifts_the_end_by_its_delay)
  * 1177905120 ps, whole. */
 TEST(rate_that_halves_midway_gives_the_hand_value)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w = oracle(make_w_ddp, 8);
     lw_ps t = w_ar_time(8);
 
-    make_w_ddp(&plan, 8);
-    make_cluster(&c, 8, 50e9, 500 * LW_PS_PER_NS);
-    c.interference.compute_rate_under_comm = given(0.5);
-    for (int w = 0; w < N_WAYS; w++)
-        assert_int_equal(run_end(&plan, &c, ways[w]), 12000 * us + 9 * (2000 * us + t / 2) + t);
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    w.c.interference.compute_rate_under_comm = given(0.5);
+    for (int way = 0; way < N_WAYS; way++)
+        expect_end(&w, way, 12000 * us + 9 * (2000 * us + t / 2) + t);
+    free_world(&w);
 }
 
 /* For all-reduces longer than a slowed backward (4000 us), backwards hide fully and nothing
  * changes. */
 TEST(slowed_backwards_hide_under_longer_all_reduces)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w = oracle(make_w_ddp, 8);
 
-    make_w_ddp(&plan, 8);
-    make_cluster(&c, 8, 10e9, 500 * LW_PS_PER_NS);
-    c.interference.compute_rate_under_comm = given(0.5);
-    lw_ps t = 14 * (ORACLE_BYTES / 8 * 100 + 500 * LW_PS_PER_NS); /* 11751.05 us */
-    assert_int_equal(run_end(&plan, &c, ways[COLLECTIVE]), 12000 * us + 10 * longer(t, 4000 * us));
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    w.c.links[0].bytes_per_s = given(10e9);
+    w.c.interference.compute_rate_under_comm = given(0.5);
+    lw_ps t = 14 * (ORACLE_BYTES / 8 * 100 + 500 * LW_PS_PER_NS); /* 11751.05 us, beyond 4000 us */
+    expect_end(&w, COLLECTIVE, 12000 * us + 10 * t);
+    free_world(&w);
 }
 
 TEST(large_rings_stay_exact)
 {
-    struct lw_plan plan;
-    struct lw_cluster c;
+    struct world w = oracle(make_w_ar, 4096);
 
-    make_w_ar(&plan, 4096);
-    make_cluster(&c, 4096, 50e9, 500 * LW_PS_PER_NS);
     assert_int_equal(w_ar_time(4096), INT64_C(6778699200));
-    assert_int_equal(run_end(&plan, &c, ways[COLLECTIVE]), w_ar_time(4096));
-    assert_int_equal(run_end(&plan, &c, ways[2]), w_ar_time(4096));
-    lw_cluster_free(&c);
-    lw_plan_free(&plan);
+    expect_end(&w, COLLECTIVE, w_ar_time(4096));
+    expect_end(&w, 2, w_ar_time(4096));
+    free_world(&w);
 }

@@ -2,15 +2,16 @@
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shared/base/arena.h"
 #include "shared/files/files.h"
 #include "sim/timing/random_draws.h"
 #include "sim/predict/samples.h"
+#include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/failing_alloc.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
 #include "tests/lib/sim/sim_help.h"
 
 static const lw_ps us = LW_PS_PER_US;
@@ -212,59 +213,31 @@ TEST(a_run_twice_as_long_allocates_nothing_more)
 
 /* --- the command --- */
 
-static char *sim(const char *args, const char *plan)
-{
-    static char out[1 << 16];
-    char command[1024];
-    const char *binary = getenv("LAPWING");
-
-    if (!binary) {
-        printf("SKIP LAPWING does not name the binary\n");
-        skip();
-    }
-    snprintf(command, sizeof command, "%s sim %s --no-db %s 2>&1", binary, plan, args);
-    FILE *f = popen(command, "r");
-    assert_non_null(f);
-    out[fread(out, 1, sizeof out - 1, f)] = '\0';
-    pclose(f);
-    return out;
-}
-
-static int64_t number(const char *json, const char *field)
-{
-    const char *at = strstr(json, field);
-
-    if (!at)
-        fail_msg("no %s in %s", field, json);
-    return strtoll(at + strlen(field), NULL, 10);
-}
-
 TEST(the_command_prints_percentiles_and_seed)
 {
+    static const char args[] =
+        "sim plan.json -c dgx-a100 --no-db --noise 0.1 --samples 50 --seed 77";
+    static const char *const keys[] = {"min", "p50", "p90", "p99", "max"};
     const struct world *w = *state;
-    char path[] = "/tmp/lapwing_samples_XXXXXX.json", args[256];
     struct lw_err err = {0};
-    int fd = mkstemps(path, 5);
+    double at[5];
+    char key[32];
 
-    assert_true(fd >= 0);
-    assert_ok(lw_plan_write(&w->plan, path, &err), err);
-    snprintf(args, sizeof args, "-c dgx-a100 --noise 0.1 --samples 50 --seed 77 --format json");
-    char *out = sim(args, path);
-    int64_t p50 = number(out, "\"step_p50_ns\":"), p90 = number(out, "\"step_p90_ns\":");
-    assert_int_equal(number(out, "\"seed\":"), 77);
-    assert_int_equal(number(out, "\"n_samples\":"), 50);
-    assert_true(number(out, "\"step_min_ns\":") < p50 && p50 < p90);
-    assert_true(p90 <= number(out, "\"step_p99_ns\":"));
-    assert_true(number(out, "\"step_p99_ns\":") <= number(out, "\"step_max_ns\":"));
-    assert_int_equal(number(sim(args, path), "\"step_p50_ns\":"), p50);
-    out = sim("-c dgx-a100 --noise 0.1 --samples 50 --seed 77", path);
-    if (!strstr(out, "50 samples of the step: p50 ") || !strstr(out, "seed 77"))
-        fail_msg("%s", out);
-    out = sim("-c dgx-a100 --format json", path);
-    assert_non_null(strstr(out, "\"seed\": null"));
-    assert_null(strstr(out, "n_samples"));
-    unlink(path);
-    close(fd);
+    fixture_open(NULL);
+    assert_ok(lw_plan_write(&w->plan, fixture_path("plan.json"), &err), err);
+    const char *out = lapwingf("%s --format json", args);
+    has(out, "\"seed\": 77,");
+    has(out, "\"n_samples\": 50,");
+    for (int i = 0; i < 5; i++) {
+        snprintf(key, sizeof key, "\"step_%s_ns\": ", keys[i]);
+        at[i] = number_after(out, key);
+    }
+    assert_true(at[0] < at[1] && at[1] < at[2] && at[2] <= at[3] && at[3] <= at[4]);
+    assert_true(number_after(lapwingf("%s --format json", args), "\"step_p50_ns\": ") == at[1]);
+    EXPECT(args, {"", 0, "50 samples of the step: p50 ", {"seed 77"}});
+    EXPECT("sim plan.json -c dgx-a100 --no-db",
+           {"--format json", 0, "\"seed\": null", .lacks = "n_samples"});
+    fixture_close(NULL);
 }
 
 TEST_GROUP(begin, end)
