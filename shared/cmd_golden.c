@@ -8,7 +8,7 @@
 #include "shared/cli/command.h"
 #include "shared/golden/golden.h"
 #include "shared/text/record.h"
-#include "sim/predict/free_cluster.h"
+#include "sim/predict/sim.h"
 
 static const struct lw_usage usage = {
     .command = "golden",

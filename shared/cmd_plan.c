@@ -11,7 +11,7 @@
 #include "shared/json/jsonout.h"
 #include "shared/cli/plan_source.h"
 #include "sim/cost/cost_model.h"
-#include "sim/cost/plan_nccl.h"
+#include "sim/cost/cost_nccl.h"
 #include "traces/models/models.h"
 
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,

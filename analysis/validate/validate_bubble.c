@@ -16,7 +16,7 @@
 #include "shared/io/csv_rows.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/timeline/timeline.h"
-#include "sim/predict/free_cluster.h"
+#include "sim/predict/sim.h"
 
 static const struct column {
     const char *title;

@@ -2,7 +2,6 @@
  * that NCCL does not have by it, or whose group's shape excludes it, goes by NCCL's own choice
  * (sim/cost/cost_nccl.c); a remark for each reducer names these operations and what they use. A
  * plan of which no operation can use one of its reducers is refused with the reason. */
-#include "sim/cost/plan_nccl.h"
 
 #include <stdio.h>
 #include <string.h>

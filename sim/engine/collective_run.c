@@ -275,7 +275,7 @@ static enum lw_status start(struct sim_engine *e, int32_t group)
     g->time = time;
     time = with_noise(e, g, time);
     if (e->net && g->time > 0 && g->n > 1)
-        LW_TRY(sim_net_add_group(e, group));
+        LW_TRY(sim_net_add(e, group));
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t r = e->ring[g->first + i].rank;
         sim_rank_waiting(e, r, -1);
@@ -359,8 +359,7 @@ enum lw_status sim_group_end(struct sim_engine *e, int32_t group)
     struct sim_group *g = &e->groups[group];
 
     g->timer.running = false;
-    if (g->flow >= 0)
-        sim_net_remove_group(e, group);
+    sim_net_remove(e, group);
     g->turn = -1; /* before its members go on: the lane is free for what their workers take next */
     for (int32_t i = 0; i < g->n_places; i++) {
         int32_t place = g->first + i, r = e->ring[place].rank;

@@ -303,11 +303,9 @@ struct lw_cost_query sim_message_query(const struct sim_engine *e, const struct 
 /* LW_ENOTSUP: a link without its figures. */
 enum lw_status sim_net_prepare(struct sim_engine *e);
 void sim_net_free(struct sim_engine *e);
-/* A group (a lane) or a message begins or ends to move data. */
-enum lw_status sim_net_add_group(struct sim_engine *e, int32_t group);
-enum lw_status sim_net_add_message(struct sim_engine *e, int32_t message);
-void sim_net_remove_group(struct sim_engine *e, int32_t group);
-void sim_net_remove_message(struct sim_engine *e, int32_t message);
+/* A group (a lane) begins or ends to move data, or ~message; not there: nothing ends. */
+enum lw_status sim_net_add(struct sim_engine *e, int32_t what);
+void sim_net_remove(struct sim_engine *e, int32_t what);
 /* Share the links anew, where something began or ended, and mark whose rate changed. */
 enum lw_status sim_net_settle(struct sim_engine *e);
 

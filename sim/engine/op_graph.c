@@ -100,10 +100,8 @@ static void visit_edges(const struct lw_plan *plan, struct sim_program *p, struc
     }
 }
 
-static int32_t *ints(struct lw_arena *a, int64_t n)
-{
-    return lw_arena_alloc(a, n > 0 ? n : 1, sizeof(int32_t));
-}
+/* At least one, so that no column is empty. */
+#define TAKE(arena, pointer, n) LW_TAKE(arena, pointer, (int64_t)(n) + 1, err)
 
 static enum lw_status take_scratch(const struct lw_plan *plan, const struct sim_program *p,
                                    struct lw_arena *a, struct scratch *s, struct lw_err *err)
@@ -111,14 +109,11 @@ static enum lw_status take_scratch(const struct lw_plan *plan, const struct sim_
     for (int32_t i = 0; i < p->n_ops; i++)
         if (plan->ops[p->first_op + i].call >= s->n_calls)
             s->n_calls = plan->ops[p->first_op + i].call + 1;
-    s->last_on_stream = ints(a, plan->n_streams);
-    s->last_on_comm = ints(a, plan->n_comms);
-    s->unit_of_call = ints(a, s->n_calls);
-    s->pool_on_stream = ints(a, plan->n_streams);
-    s->pool_before = ints(a, p->n_ops);
-    if (!s->last_on_stream || !s->last_on_comm || !s->unit_of_call || !s->pool_on_stream ||
-        !s->pool_before)
-        return lw_fail_nomem(err);
+    TAKE(a, s->last_on_stream, plan->n_streams);
+    TAKE(a, s->last_on_comm, plan->n_comms);
+    TAKE(a, s->unit_of_call, s->n_calls);
+    TAKE(a, s->pool_on_stream, plan->n_streams);
+    TAKE(a, s->pool_before, p->n_ops);
     memset(s->unit_of_call, 0xff, (size_t)s->n_calls * sizeof *s->unit_of_call);
     return LW_OK;
 }
@@ -126,22 +121,19 @@ static enum lw_status take_scratch(const struct lw_plan *plan, const struct sim_
 static enum lw_status fill(const struct lw_plan *plan, struct sim_program *p, struct scratch *s,
                            struct lw_arena *arena, struct lw_err *err)
 {
-    p->first_part = ints(arena, (int64_t)p->n_units + 1);
-    p->parts = ints(arena, p->n_ops);
-    p->wait = ints(arena, p->n_units);
-    p->first_next = ints(arena, (int64_t)p->n_units + 1);
-    if (!p->first_part || !p->parts || !p->wait || !p->first_next)
-        return lw_fail_nomem(err);
+    int32_t *cursor;
+
+    TAKE(arena, p->first_part, p->n_units);
+    TAKE(arena, p->parts, p->n_ops);
+    TAKE(arena, p->wait, p->n_units);
+    TAKE(arena, p->first_next, p->n_units);
     sort_parts(p);
     visit_edges(plan, p, s, NULL);
     for (int32_t u = 0; u < p->n_units; u++)
         p->first_next[u + 1] += p->first_next[u];
-
-    int32_t *cursor = ints(arena, p->n_units);
-    p->next = ints(arena, p->first_next[p->n_units]);
-    p->roots = ints(arena, p->n_units);
-    if (!cursor || !p->next || !p->roots)
-        return lw_fail_nomem(err);
+    TAKE(arena, cursor, p->n_units);
+    TAKE(arena, p->next, p->first_next[p->n_units]);
+    TAKE(arena, p->roots, p->n_units);
     memcpy(cursor, p->first_next, (size_t)p->n_units * sizeof *cursor);
     visit_edges(plan, p, s, cursor);
     for (int32_t u = 0; u < p->n_units; u++)
@@ -156,10 +148,8 @@ static enum lw_status list_pooled(const struct lw_plan *plan, struct sim_program
 {
     if (!s->pooled)
         return LW_OK;
-    p->first_pooled = ints(arena, plan->n_comms);
-    p->next_pooled = ints(arena, p->n_units);
-    if (!p->first_pooled || !p->next_pooled)
-        return lw_fail_nomem(err);
+    TAKE(arena, p->first_pooled, plan->n_comms);
+    TAKE(arena, p->next_pooled, p->n_units);
     memset(p->first_pooled, 0xff, (size_t)plan->n_comms * sizeof *p->first_pooled);
     for (int32_t u = 0; u < p->n_units; u++)
         p->next_pooled[u] = SIM_NOT_POOLED;
@@ -174,27 +164,25 @@ static enum lw_status list_pooled(const struct lw_plan *plan, struct sim_program
     return LW_OK;
 }
 
+static enum lw_status make(const struct lw_plan *plan, struct sim_program *p, struct scratch *s,
+                           struct lw_arena *temporary, struct lw_arena *arena, struct lw_err *err)
+{
+    TAKE(arena, p->unit_of, p->n_ops);
+    LW_TRY(take_scratch(plan, p, temporary, s, err));
+    LW_TRY(name_units(plan, p, s, err));
+    LW_TRY(fill(plan, p, s, arena, err));
+    return list_pooled(plan, p, s, arena, err);
+}
+
 enum lw_status sim_program_make(const struct lw_plan *plan, struct lw_program range,
                                 const bool *pooled, struct lw_arena *arena,
                                 struct sim_program *out, struct lw_err *err)
 {
-    struct sim_program p = {.first_op = range.first_op, .n_ops = range.n_ops};
     struct lw_arena temporary = {0};
     struct scratch s = {.pooled = pooled};
-    enum lw_status status = LW_ENOMEM;
 
-    p.unit_of = ints(arena, p.n_ops);
-    if (!p.unit_of)
-        return lw_fail_nomem(err);
-    status = take_scratch(plan, &p, &temporary, &s, err);
-    if (status == LW_OK)
-        status = name_units(plan, &p, &s, err);
-    if (status == LW_OK)
-        status = fill(plan, &p, &s, arena, err);
-    if (status == LW_OK)
-        status = list_pooled(plan, &p, &s, arena, err);
-    if (status == LW_OK)
-        *out = p;
+    *out = (struct sim_program){.first_op = range.first_op, .n_ops = range.n_ops};
+    enum lw_status status = make(plan, out, &s, &temporary, arena, err);
     lw_arena_free(&temporary);
     return status;
 }

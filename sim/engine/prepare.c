@@ -8,7 +8,6 @@
 #include "shared/plan/spread.h"
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_nccl.h"
-#include "sim/cost/plan_nccl.h"
 #include "sim/engine/engine.h"
 
 /* At least one, so that no column is empty. */

@@ -179,7 +179,7 @@ static enum lw_status move(struct sim_engine *e, int32_t m, const struct lw_op *
     x->flow = -1;
     if (e->net && time > 0 && x->bytes > 0) {
         x->wire_bytes_per_s = (double)x->bytes / ((double)time / (double)LW_PS_PER_S);
-        LW_TRY(sim_net_add_message(e, m));
+        LW_TRY(sim_net_add(e, ~m));
     }
     time = with_noise(e, x, time);
     e->stats->n_messages += sim_n_alike(e, e->messages[m].rank[SENDER]);
@@ -281,8 +281,7 @@ enum lw_status sim_message_end(struct sim_engine *e, int32_t m)
     struct sim_message x = e->messages[m];
 
     e->messages[m].timer.running = false;
-    if (x.flow >= 0)
-        sim_net_remove_message(e, m);
+    sim_net_remove(e, ~m);
     if (e->terms.dynamic)
         unlink_active(e, m);
     if (e->options.buffered && x.unit[RECEIVER] < 0) {

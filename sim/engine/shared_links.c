@@ -119,50 +119,34 @@ void sim_net_free(struct sim_engine *e)
 
 /* --- what moves --- */
 
-static enum lw_status add(struct sim_engine *e, int32_t what, int32_t *at)
+static int32_t *flow_of(struct sim_engine *e, int32_t what)
+{
+    return what >= 0 ? &e->groups[what].flow : &e->messages[~what].flow;
+}
+
+enum lw_status sim_net_add(struct sim_engine *e, int32_t what)
 {
     struct sim_net *n = e->net;
 
     if (lw_reserve(&n->flows, &n->flows_capacity, n->n_flows + 1, sizeof *n->flows) != 0)
         return lw_fail_nomem(e->err);
-    *at = (int32_t)n->n_flows;
+    *flow_of(e, what) = (int32_t)n->n_flows;
     n->flows[n->n_flows++] = (struct flow){.what = what};
     n->changed = true;
     return LW_OK;
 }
 
-static void take_out(struct sim_engine *e, int32_t *at)
+void sim_net_remove(struct sim_engine *e, int32_t what)
 {
     struct sim_net *n = e->net;
-    struct flow last = n->flows[--n->n_flows];
+    int32_t *at = flow_of(e, what);
 
-    n->flows[*at] = last;
-    if (last.what >= 0)
-        e->groups[last.what].flow = *at;
-    else
-        e->messages[~last.what].flow = *at;
+    if (*at < 0)
+        return;
+    n->flows[*at] = n->flows[--n->n_flows];
+    *flow_of(e, n->flows[*at].what) = *at;
     *at = -1;
     n->changed = true;
-}
-
-enum lw_status sim_net_add_group(struct sim_engine *e, int32_t group)
-{
-    return add(e, group, &e->groups[group].flow);
-}
-
-enum lw_status sim_net_add_message(struct sim_engine *e, int32_t message)
-{
-    return add(e, ~message, &e->messages[message].flow);
-}
-
-void sim_net_remove_group(struct sim_engine *e, int32_t group)
-{
-    take_out(e, &e->groups[group].flow);
-}
-
-void sim_net_remove_message(struct sim_engine *e, int32_t message)
-{
-    take_out(e, &e->messages[message].flow);
 }
 
 /* --- what it uses --- */

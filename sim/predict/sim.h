@@ -51,6 +51,13 @@ enum lw_status lw_sim_summarize(const struct lw_sim_classes *c, int32_t first_st
                                 struct lw_summary *out, struct lw_err *err);
 void lw_sim_classes_free(struct lw_sim_classes *c);
 
+/* One step of a plan whose ops all have times of their own, on devices that share nothing; a
+ * send costs its sender nothing. What shared/golden/golden.h asks of an engine; ctx is not used.
+ * *timeline is zeroed before and the caller's to free. LW_ENOTSUP: an op that a cluster would
+ * have to time. */
+enum lw_status lw_sim_alone(const void *ctx, const struct lw_plan *plan,
+                            struct lw_timeline *timeline, struct lw_err *err);
+
 /* Set "detail" or "ring" by its word; ctx is a struct lw_sim_options (a handler of lw_opt_call).
  * LW_EINVAL names the words allowed. */
 enum lw_status lw_sim_options_set(void *ctx, const char *name, const char *value,

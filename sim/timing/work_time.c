@@ -21,14 +21,29 @@ static enum lw_status missing(const struct lw_plan *plan, const struct lw_cluste
                    op->name, c->name, what);
 }
 
-static struct sim_work by_table(const struct lw_work_table *t, int64_t size)
-{
-    return (struct sim_work){lw_work_time(t, size), "its table", t->source};
-}
+/* By the device's table for the kind of work, at `size`, else `amount` at the rate of a figure,
+ * which must be known: `what`, and its name in a cluster file. */
+struct way {
+    const struct lw_work_table *table;
+    int64_t size, amount;
+    struct lw_figure rate;
+    double share; /* of the rate that is reached */
+    const char *name, *what;
+};
 
-static struct sim_work by_rate(int64_t amount, double per_s, const char *name, struct lw_figure f)
+static enum lw_status take(const struct lw_plan *plan, const struct lw_cluster *c,
+                           const struct lw_op *op, const struct way *w, struct sim_work *out,
+                           struct lw_err *err)
 {
-    return (struct sim_work){lw_transfer_ps(amount, per_s), name, f.source};
+    if (w->table) {
+        *out = (struct sim_work){lw_work_time(w->table, w->size), "its table", w->table->source};
+        return LW_OK;
+    }
+    if (!lw_figure_is_set(w->rate))
+        return missing(plan, c, op, w->what, err);
+    lw_ps time = lw_transfer_ps(w->amount, w->rate.value * w->share);
+    *out = (struct sim_work){time, w->name, w->rate.source};
+    return LW_OK;
 }
 
 /* --- compute ---------------------------------------------------------------------------------- */
@@ -37,29 +52,31 @@ static enum lw_status products(const struct lw_plan *plan, const struct lw_clust
                                const struct lw_op *op, int64_t flops, struct sim_work *out,
                                struct lw_err *err)
 {
-    const struct lw_work_table *t = lw_work_find(&c->device, LW_WORK_GEMM, op->dtype, op->dtype);
-    struct lw_figure peak = c->device.peak_flops[op->dtype], eff = c->device.gemm_efficiency;
+    struct lw_figure efficiency = c->device.gemm_efficiency;
+    const struct way w = {lw_work_find(&c->device, LW_WORK_GEMM, op->dtype, op->dtype),
+                          flops,
+                          flops,
+                          c->device.peak_flops[op->dtype],
+                          lw_figure_is_set(efficiency) ? efficiency.value : 1,
+                          "peak_flops",
+                          "peak FLOP rate of its data type"};
 
-    if (!t && !lw_figure_is_set(peak))
-        return missing(plan, c, op, "peak FLOP rate of its data type", err);
-    *out = t ? by_table(t, flops)
-             : by_rate(flops, peak.value * (lw_figure_is_set(eff) ? eff.value : 1), "peak_flops",
-                       peak);
-    return LW_OK;
+    return take(plan, c, op, &w, out, err);
 }
 
 static enum lw_status traffic(const struct lw_plan *plan, const struct lw_cluster *c,
                               const struct lw_op *op, int64_t bytes, struct sim_work *out,
                               struct lw_err *err)
 {
-    const struct lw_work_table *t = lw_work_find(&c->device, LW_WORK_COPY, op->dtype, op->dtype);
-    struct lw_figure rate = c->device.memory_bytes_per_s;
+    const struct way w = {lw_work_find(&c->device, LW_WORK_COPY, op->dtype, op->dtype),
+                          bytes / 2,
+                          bytes,
+                          c->device.memory_bytes_per_s,
+                          1,
+                          "memory_bytes_per_s",
+                          "device memory bandwidth"};
 
-    if (!t && !lw_figure_is_set(rate))
-        return missing(plan, c, op, "device memory bandwidth", err);
-    *out = t ? by_table(t, bytes / 2)
-             : by_rate(bytes, rate.value, "memory_bytes_per_s", rate);
-    return LW_OK;
+    return take(plan, c, op, &w, out, err);
 }
 
 /* Roofline: the longer of computing and moving, of what is known (Williams, Waterman, Patterson,
@@ -105,14 +122,15 @@ static enum lw_status copy(const struct lw_plan *plan, const struct lw_cluster *
                            const struct lw_op *op, int64_t bytes, struct sim_work *out,
                            struct lw_err *err)
 {
-    const struct lw_work_table *t =
-        lw_work_find(&c->device, kind_of(op->kind), op->dtype, read_by(plan, op));
-    struct lw_figure rate = c->device.copy_bytes_per_s;
+    const struct way w = {lw_work_find(&c->device, kind_of(op->kind), op->dtype, read_by(plan, op)),
+                          bytes,
+                          bytes,
+                          c->device.copy_bytes_per_s,
+                          1,
+                          "copy_bytes_per_s",
+                          "copy bandwidth (copy_bytes_per_s)"};
 
-    if (!t && !lw_figure_is_set(rate))
-        return missing(plan, c, op, "copy bandwidth (copy_bytes_per_s)", err);
-    *out = t ? by_table(t, bytes) : by_rate(bytes, rate.value, "copy_bytes_per_s", rate);
-    return LW_OK;
+    return take(plan, c, op, &w, out, err);
 }
 
 /* --- any -------------------------------------------------------------------------------------- */

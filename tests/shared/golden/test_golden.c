@@ -10,7 +10,7 @@
 
 #include "shared/golden/golden.h"
 #include "shared/io/input.h"
-#include "sim/predict/free_cluster.h"
+#include "sim/predict/sim.h"
 #include "tests/lib/failing_alloc.h"
 
 #define SHARED "../shared/golden/"

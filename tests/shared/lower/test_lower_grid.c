@@ -7,7 +7,6 @@
 #include "shared/schedule/grid_time.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/timeline/timeline.h"
-#include "sim/predict/free_cluster.h"
 #include "sim/predict/sim.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"

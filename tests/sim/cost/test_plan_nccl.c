@@ -5,7 +5,7 @@
 
 #include "shared/files/files.h"
 #include "sim/cost/cost_model.h"
-#include "sim/cost/plan_nccl.h"
+#include "sim/cost/cost_nccl.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
