@@ -33,6 +33,13 @@ enum lw_status sim_is_scheduled(const struct lw_cluster *c, const struct lw_cost
     return LW_OK;
 }
 
+enum lw_status sim_goes_by_messages(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                    bool *by_messages, struct lw_err *err)
+{
+    *by_messages = sim_ring_steps(q->op, q->n_ranks) > 0;
+    return *by_messages ? LW_OK : sim_is_scheduled(c, q, by_messages, err);
+}
+
 const int32_t *sim_given_members(const struct sim_engine *e, int32_t group)
 {
     int32_t g = group / e->n_workers;

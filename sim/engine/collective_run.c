@@ -4,13 +4,12 @@
  * collectives on a communicator are one collective: different kinds there are a failure, not a
  * wait.
  *
- * A slow link adds to a ring what the recurrence of sim/timing/ring_recurrence.c gains by it,
- * from a common entry; to an algorithm of sim/cost/collective_messages.c, what its messages
- * gain; to the rest, what the slowest hop of the group gains on the bytes that cross it. */
-#include "shared/cluster/measured.h"
+ * A slow link adds to an algorithm of sim/cost/collective_messages.c, a ring too, what its messages
+ * gain by it from a common entry; to the rest, what the slowest hop of the group gains on the bytes
+ * that cross it. */
 #include "sim/engine/engine.h"
 
-#include "sim/timing/ring_recurrence.h"
+#include "shared/cluster/measured.h"
 #include "shared/numbers/checked.h"
 #include "sim/cost/cost_library.h"
 #include "sim/cost/cost_scaled.h"
@@ -89,47 +88,23 @@ enum lw_status sim_hop(struct sim_engine *e, int32_t place, int64_t bytes, bool 
     return LW_OK;
 }
 
-/* End of a ring entered by all at 0, with or without the slow links. */
-static enum lw_status ring_time(struct sim_engine *e, const struct sim_group *g, int64_t steps,
-                                int64_t chunk, bool slow, lw_ps *time)
-{
-    lw_ps *t = e->ring_scratch[0], *cost = e->ring_scratch[1], *latency = e->ring_scratch[2],
-          *end = e->ring_scratch[3];
-
-    for (int32_t i = 0; i < g->n_places; i++) {
-        t[i] = 0;
-        LW_TRY(sim_hop(e, g->first + i, chunk, slow, &cost[i], &latency[i]));
-    }
-    sim_ring_run(g->n_places, steps, t, cost, latency, NULL, NULL, end);
-    *time = 0;
-    for (int32_t i = 0; i < g->n_places; i++)
-        if (end[i] > *time)
-            *time = end[i];
-    return LW_OK;
-}
-
 /* What the slow links of the cluster add to the collective at hand; 0 when the group has none. */
 static enum lw_status slow_link_extra(struct sim_engine *e, const struct sim_group *g, lw_ps *extra)
 {
     const struct lw_cost_query *q = &g->query;
-    int64_t steps = sim_ring_steps(q->op, g->n), chunk = sim_chunk_bytes(q->bytes, q->dtype, g->n);
+    int64_t chunk = sim_chunk_bytes(q->bytes, q->dtype, g->n);
     int64_t crossing = q->op == LW_OP_ALL_TO_ALL ? chunk * (g->n - 1) : q->bytes;
     lw_ps with, without, latency;
 
-    if (g->scheduled)
-        return sim_messages_extra(e, (int32_t)(g - e->groups), extra);
     *extra = 0;
-    for (int32_t i = 0; i < g->n_places; i++) {
+    for (int32_t i = 0; !g->scheduled && i < g->n_places; i++) {
         LW_TRY(sim_hop(e, g->first + i, crossing, true, &with, &latency));
         LW_TRY(sim_hop(e, g->first + i, crossing, false, &without, &latency));
         if (with - without > *extra)
             *extra = with - without;
     }
-    if (*extra == 0 || steps == 0)
-        return LW_OK;
-    LW_TRY(ring_time(e, g, steps, chunk, true, &with));
-    LW_TRY(ring_time(e, g, steps, chunk, false, &without));
-    *extra = with - without;
+    if (g->scheduled || (*extra > 0 && sim_ring_steps(q->op, g->n) > 0))
+        return sim_messages_extra(e, (int32_t)(g - e->groups), extra);
     return LW_OK;
 }
 

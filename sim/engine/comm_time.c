@@ -4,18 +4,6 @@
 #include "sim/engine/engine.h"
 #include "sim/timing/work_time.h"
 
-/* By its messages, at chunk detail. */
-static enum lw_status goes_by_messages(const struct sim_engine *e, const struct lw_cost_query *q,
-                                       bool *by_messages)
-{
-    *by_messages = false;
-    if (e->options.detail != LW_SIM_CHUNK || lw_op_class(q->op) != LW_CLASS_COLLECTIVE)
-        return LW_OK;
-    LW_TRY(sim_is_scheduled(e->cluster, q, by_messages, e->err));
-    *by_messages |= sim_ring_steps(q->op, q->n_ranks) > 0;
-    return LW_OK;
-}
-
 static struct lw_cost_query query_of(const struct sim_engine *e, const struct lw_op *op,
                                      int32_t rank)
 {
@@ -38,14 +26,15 @@ static enum lw_status list_op(struct sim_engine *e, const struct lw_op *op, int3
     enum lw_op_class k = lw_op_class(op->kind);
     lw_ps own = lw_plan_work_ps(e->plan, op);
     const struct sim_asked *known;
-    bool by_messages;
+    bool by_messages = false;
 
     if ((k != LW_CLASS_COLLECTIVE && k != LW_CLASS_P2P) || op->kind == LW_OP_RECV)
         return LW_OK;
     struct lw_cost_query q = query_of(e, op, rank);
     if (q.n_ranks < 2 || (own == 0 && q.bytes == 0)) /* in no time */
         return LW_OK;
-    LW_TRY(goes_by_messages(e, &q, &by_messages));
+    if (e->options.detail == LW_SIM_CHUNK && k == LW_CLASS_COLLECTIVE)
+        LW_TRY(sim_goes_by_messages(e->cluster, &q, &by_messages, e->err));
     if (own > 0 || by_messages) {
         sim_note_timed(e->stats, op, own > 0 ? "the plan" : "messages",
                        own > 0 ? "recorded times" : "chunk detail",

@@ -280,6 +280,9 @@ enum lw_status sim_list_comm(struct sim_engine *e);
 enum lw_reducer_kind sim_reducer_of(const struct sim_engine *e, int32_t comm, enum lw_op_kind op);
 enum lw_status sim_is_scheduled(const struct lw_cluster *c, const struct lw_cost_query *q,
                                 bool *scheduled, struct lw_err *err);
+/* ... or by ring. */
+enum lw_status sim_goes_by_messages(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                    bool *by_messages, struct lw_err *err);
 /* Ranks of a group's members, in the plan as it was given; group: a lane. */
 const int32_t *sim_given_members(const struct sim_engine *e, int32_t group);
 enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place);

@@ -281,20 +281,6 @@ static enum lw_status prepare_groups(struct sim_engine *e)
     return LW_OK;
 }
 
-/* What auto chooses is an all-reduce, by messages in any case. */
-static enum lw_status goes_by_messages(const struct sim_engine *e, const struct lw_op *op,
-                                       bool *by_messages)
-{
-    struct lw_cost_query q = {.op = op->kind, .n_ranks = 2, .n_nodes = 1};
-
-    *by_messages = false;
-    if (op->comm < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
-        return LW_OK;
-    q.algorithm = sim_reducer_of(e, op->comm, op->kind);
-    *by_messages = sim_ring_steps(op->kind, 2) > 0;
-    return *by_messages ? LW_OK : sim_is_scheduled(e->cluster, &q, by_messages, e->err);
-}
-
 /* Classes whose collectives go message by message, as bits; more than 63 count as shared. */
 static enum lw_status links_are_shared(const struct sim_engine *e, bool *shared)
 {
@@ -303,10 +289,15 @@ static enum lw_status links_are_shared(const struct sim_engine *e, bool *shared)
 
     *shared = p->n_comms > 63;
     for (int32_t i = 0; !*shared && i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        struct lw_cost_query q = {.op = op->kind, .n_ranks = 2, .n_nodes = 1};
         bool by_messages;
-        LW_TRY(goes_by_messages(e, &p->ops[i], &by_messages));
-        if (by_messages)
-            chunked |= UINT64_C(1) << p->ops[i].comm;
+        if (op->comm < 0 || lw_op_class(op->kind) != LW_CLASS_COLLECTIVE)
+            continue;
+        q.algorithm = sim_reducer_of(e, op->comm, op->kind);
+        LW_TRY(sim_goes_by_messages(e->cluster, &q, &by_messages, e->err));
+        if (by_messages) /* of any shape: what auto chooses is an all-reduce */
+            chunked |= UINT64_C(1) << op->comm;
     }
     for (int32_t r = 0; !*shared && r < p->n_ranks; r++) {
         int32_t n = 0;

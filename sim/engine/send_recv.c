@@ -70,9 +70,7 @@ static enum lw_status take_message(struct sim_engine *e, int32_t *m)
         *m = e->free_message;
         e->free_message = e->messages[*m].next;
     } else {
-        if (lw_reserve(&e->messages, &e->messages_capacity, e->n_messages + 1,
-                       sizeof *e->messages) != 0)
-            return lw_fail_nomem(e->err);
+        LW_ROOM(e->messages, e->messages_capacity, e->n_messages + 1, e->err);
         *m = e->n_messages++;
         e->messages[*m].timer.generation = 0;
     }

@@ -128,8 +128,7 @@ enum lw_status sim_net_add(struct sim_engine *e, int32_t what)
 {
     struct sim_net *n = e->net;
 
-    if (lw_reserve(&n->flows, &n->flows_capacity, n->n_flows + 1, sizeof *n->flows) != 0)
-        return lw_fail_nomem(e->err);
+    LW_ROOM(n->flows, n->flows_capacity, n->n_flows + 1, e->err);
     *flow_of(e, what) = (int32_t)n->n_flows;
     n->flows[n->n_flows++] = (struct flow){.what = what};
     n->changed = true;
@@ -157,8 +156,7 @@ static enum lw_status use(struct sim_engine *e, struct flow *f, int32_t port, do
 
     if (capacity(n, port) <= 0 || bytes_per_s <= 0)
         return LW_OK;
-    if (lw_reserve(&n->uses, &n->uses_capacity, n->n_uses + 1, sizeof *n->uses) != 0)
-        return lw_fail_nomem(e->err);
+    LW_ROOM(n->uses, n->uses_capacity, n->n_uses + 1, e->err);
     n->uses[n->n_uses++] = (struct use){port, bytes_per_s};
     f->n_uses++;
     return LW_OK;

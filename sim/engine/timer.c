@@ -157,8 +157,7 @@ static enum lw_status want_memory(struct sim_engine *e, int32_t *n, int64_t shar
 {
     if (share == 0)
         return LW_OK;
-    if (lw_reserve(&e->memory_wants, &e->memory_capacity, *n + 1, sizeof *e->memory_wants) != 0)
-        return lw_fail_nomem(e->err);
+    LW_ROOM(e->memory_wants, e->memory_capacity, *n + 1, e->err);
     e->memory_wants[(*n)++] = sim_rate_product(share, rate);
     return LW_OK;
 }

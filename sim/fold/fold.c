@@ -62,16 +62,13 @@ static int hops_of(const struct sim_folding *m, int32_t group)
 static void sign_groups(struct sim_folding *m, int32_t round)
 {
     for (int32_t g = 0; g < m->plan->n_groups; g++) {
-        int32_t c = m->comm_of[g], n;
+        int32_t c = m->comm_of[g];
         if (c < 0)
             continue;
-        n = classes_of(m, g);
-        int64_t x = sim_trie_next(&m->trie, sim_trie_next(&m->trie, 0, SIM_PATH_GROUPS), round);
-        x = sim_trie_next(&m->trie, x, c);
-        x = sim_trie_next(&m->trie, x, m->plan->groups[g].n_members);
-        x = sim_trie_next(&m->trie, x, m->spread[g].n_nodes);
-        x = sim_trie_next(&m->trie, x, m->spread[g].fewest);
-        x = sim_trie_next(&m->trie, x, m->ring[c] ? hops_of(m, g) : 2);
+        int32_t n = classes_of(m, g);
+        int64_t x = SIM_TRIE_PATH(&m->trie, 0, SIM_PATH_GROUPS, round, c,
+                                  m->plan->groups[g].n_members, m->spread[g].n_nodes,
+                                  m->spread[g].fewest, m->ring[c] ? hops_of(m, g) : 2);
         for (int32_t i = 0; i < n; i++)
             x = sim_trie_next(&m->trie, x, m->set[i]);
         m->signature[g] = x;
@@ -84,18 +81,16 @@ static int64_t sign_rank(struct sim_folding *m, int32_t rank, int32_t round)
     const struct sim_role_list *l = &m->roles[p->role_of[rank]];
     struct sim_trie *t = &m->trie;
     int32_t per_node = m->cluster->devices_per_node;
-    int64_t x = sim_trie_next(t, sim_trie_next(t, 0, SIM_PATH_RANKS), round);
+    int64_t x =
+        SIM_TRIE_PATH(t, 0, SIM_PATH_RANKS, round, m->colour[rank], m->single[rank] ? rank : -1);
 
-    x = sim_trie_next(t, x, m->colour[rank]);
-    x = sim_trie_next(t, x, m->single[rank] ? rank : -1);
     for (int32_t c = 0; c < p->n_comms; c++) {
         int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
         x = sim_trie_next(t, x, g >= 0 ? m->signature[g] : -1);
     }
     for (int32_t i = 0; i < l->n_relations; i++) {
         int32_t peer = sim_fold_peer(m, &m->relations[l->first_relation + i], rank);
-        x = sim_trie_next(t, x, m->colour[peer]);
-        x = sim_trie_next(t, x, peer / per_node == rank / per_node);
+        x = SIM_TRIE_PATH(t, x, m->colour[peer], peer / per_node == rank / per_node);
     }
     return x;
 }
@@ -106,16 +101,14 @@ static int64_t sign_constants(struct sim_folding *m, int32_t rank, const int64_t
 {
     const struct lw_plan *p = m->plan;
     const struct sim_role_list *l = &m->roles[p->role_of[rank]];
-    int64_t x = sim_trie_next(&m->trie, sim_trie_next(&m->trie, 0, SIM_PATH_RANKS), 0);
+    const int32_t *row = m->rows + l->first_row;
+    int64_t x =
+        SIM_TRIE_PATH(&m->trie, 0, SIM_PATH_RANKS, 0, p->role_of[rank], speed[rank], late[rank]);
 
-    x = sim_trie_next(&m->trie, x, p->role_of[rank]);
-    x = sim_trie_next(&m->trie, x, speed[rank]);
-    x = sim_trie_next(&m->trie, x, late[rank]);
-    for (int32_t i = 0; i < l->n_rows; i++)
-        x = sim_trie_next(
-            &m->trie, x,
-            p->operands[p->operand_first[m->rows[l->first_row + i]] + p->index_in_role[rank]]
-                .bytes);
+    for (int32_t i = 0; i < l->n_rows; i++) {
+        int64_t at = p->operand_first[row[i]] + p->index_in_role[rank];
+        x = sim_trie_next(&m->trie, x, p->operands[at].bytes);
+    }
     return x;
 }
 

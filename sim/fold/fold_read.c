@@ -23,10 +23,9 @@ LW_COMPARATOR(compare_relations, struct sim_relation, a->comm, b->comm, a->sends
 /* The path is new: it was not asked for before. */
 bool sim_fold_is_new(struct sim_trie *t, const int64_t *path, int n)
 {
-    int64_t before = t->n, node = 0;
+    int64_t before = t->n;
 
-    for (int i = 0; i < n; i++)
-        node = sim_trie_next(t, node, path[i]);
+    sim_trie_path(t, 0, path, (size_t)n);
     return t->n > before;
 }
 
@@ -58,15 +57,12 @@ static enum lw_status add_op(struct sim_folding *m, int32_t role, const struct l
     int64_t relation[] = {SIM_PATH_RELATIONS, role, x.comm, x.sends, x.row, x.peer};
 
     if (op->operand >= 0 && !have_row(m, l, op->operand) && sim_fold_is_new(&m->trie, row, 3)) {
-        if (lw_reserve(&m->rows, &m->rows_capacity, m->n_rows + 1, sizeof *m->rows) != 0)
-            return lw_fail_nomem(err);
+        LW_ROOM(m->rows, m->rows_capacity, m->n_rows + 1, err);
         m->rows[m->n_rows++] = op->operand;
     }
     if (lw_op_class(op->kind) == LW_CLASS_P2P && !have_relation(m, l, &x) &&
         sim_fold_is_new(&m->trie, relation, 6)) {
-        if (lw_reserve(&m->relations, &m->relations_capacity, m->n_relations + 1,
-                       sizeof *m->relations) != 0)
-            return lw_fail_nomem(err);
+        LW_ROOM(m->relations, m->relations_capacity, m->n_relations + 1, err);
         m->relations[m->n_relations++] = x;
     }
     if (m->chunk && op->comm >= 0 && lw_op_class(op->kind) == LW_CLASS_COLLECTIVE) {

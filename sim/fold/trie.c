@@ -49,6 +49,13 @@ int64_t sim_trie_next(struct sim_trie *t, int64_t node, int64_t value)
     return x->to;
 }
 
+int64_t sim_trie_path(struct sim_trie *t, int64_t node, const int64_t *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        node = sim_trie_next(t, node, values[i]);
+    return node;
+}
+
 void sim_trie_free(struct sim_trie *t)
 {
     lw_free(t->edges);

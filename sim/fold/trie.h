@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Numbers for sequences of whole numbers: two sequences have the same number if and only if they
@@ -13,6 +14,10 @@ struct sim_trie {
     bool failed;      /* memory ran out: answers since then are 0 */
 };
 
-/* The node after `node` for one more number of the sequence. */
+/* The node after `node` for one more number of the sequence, and for n more. */
 int64_t sim_trie_next(struct sim_trie *t, int64_t node, int64_t value);
+int64_t sim_trie_path(struct sim_trie *t, int64_t node, const int64_t *values, size_t n);
+#define SIM_TRIE_PATH(t, node, ...)                                                                \
+    sim_trie_path(t, node, (const int64_t[]){__VA_ARGS__},                                         \
+                  sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 void sim_trie_free(struct sim_trie *t);
