@@ -1,5 +1,7 @@
 # Lapwing. `make` builds build/lapwing; `make help` lists the targets.
 
+MAKEFLAGS += -r # every rule is here, and looking for others takes most of a second
+
 # --- what you may set -----------------------------------------------------------------------------
 ifeq ($(origin CC),default)
 CC      := gcc

@@ -10,7 +10,7 @@
 TEST_WITH(an_interrupted_table_has_its_first_rows, fixture_open, fixture_close)
 {
     int rc;
-    const char *out = shell("timeout --foreground -k 60 -s INT 2 $L bench --params 100000000",
+    const char *out = shell("timeout --foreground -k 60 -s INT 0.8 $L bench --params 100000000",
                             &rc);
 
     assert_int_equal(rc, 124); /* timeout's own */
@@ -21,7 +21,7 @@ TEST_WITH(an_interrupted_table_has_its_first_rows, fixture_open, fixture_close)
 TEST_WITH(an_interrupted_comparison_keeps_nothing_and_says_so, fixture_open, fixture_close)
 {
     int rc;
-    const char *out = shell("timeout --foreground -k 60 -s INT 1 $L bench by-hand", &rc);
+    const char *out = shell("timeout --foreground -k 60 -s INT 0.5 $L bench by-hand", &rc);
 
     assert_int_equal(rc, 124);
     assert_non_null(strstr(out, " of 30 pairs: nothing is kept"));

@@ -21,7 +21,7 @@
 
 enum factor { GROUPS, SCHEDULE, BUCKETS, SHARDS, MICRO, TYPE, HOOK, CLIP, OVERLAP, SUBMIT, PLACE,
               N_FACTORS };
-enum { MOST_VALUES = 32, MOST_ROWS = 512, TRIES = 3000, KEPT_TRIES = 20 };
+enum { MOST_VALUES = 32, MOST_ROWS = 512, TRIES = 3000, FEW_TRIES = 500, KEPT_TRIES = 20 };
 
 /* What a value adds to the command line. SCHEDULE and BUCKETS are filled from their tables. */
 static struct {
@@ -172,27 +172,6 @@ static struct row draw(struct array *a, struct pair p)
     return row;
 }
 
-/* Of some random rows with the pair the one that meets the most. false: none can be planned. */
-static bool best_row(struct array *a, struct pair p, struct row *best, struct lw_err *err)
-{
-    int most = 0;
-
-    for (int i = 0, kept = 0; i < TRIES && kept < KEPT_TRIES; i++) {
-        struct row row = draw(a, p);
-        if (!matters(&row, p.f) || !matters(&row, p.g))
-            continue;
-        int n = new_pairs(a, &row, false);
-        if (n <= most) { /* no better: whether it can be planned does not matter */
-            kept++;
-        } else if (can_be_planned(a, &row, err)) {
-            kept++;
-            most = n;
-            *best = row;
-        }
-    }
-    return most > 0;
-}
-
 /* Values that no plan has both of: words of one, and of a later factor. */
 static bool never_meets(struct pair p)
 {
@@ -218,6 +197,27 @@ static bool never_meets(struct pair p)
             strstr(factors[p.g].value[p.u], apart[i][1]))
             return true;
     return false;
+}
+
+/* Of some random rows with the pair the one that meets the most. false: none can be planned. */
+static bool best_row(struct array *a, struct pair p, struct row *best, struct lw_err *err)
+{
+    int most = 0, tries = never_meets(p) ? unit_cases(FEW_TRIES, TRIES) : TRIES;
+
+    for (int i = 0, kept = 0; i < tries && kept < KEPT_TRIES; i++) {
+        struct row row = draw(a, p);
+        if (!matters(&row, p.f) || !matters(&row, p.g))
+            continue;
+        int n = new_pairs(a, &row, false);
+        if (n <= most) { /* no better: whether it can be planned does not matter */
+            kept++;
+        } else if (can_be_planned(a, &row, err)) {
+            kept++;
+            most = n;
+            *best = row;
+        }
+    }
+    return most > 0;
 }
 
 /* A schedule applies to some groups only. */
