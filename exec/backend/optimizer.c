@@ -115,7 +115,8 @@ void exec_update_run(const struct exec_update *u, float *w, float *m, float *v, 
 void exec_initial_weights(float *w, int32_t param, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        w[i] = (float)((i * 37 + param * 101) % 2048 - 1024) / 1024.0f;
+        w[i] = i < EXEC_WEIGHTS_REPEAT ? (float)((i * 37 + param * 101) % 2048 - 1024) / 1024.0f
+                                       : w[i - EXEC_WEIGHTS_REPEAT];
 }
 
 enum lw_status exec_optimizer_choose(const char *name, double momentum, struct exec_optimizer *out,

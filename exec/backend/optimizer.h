@@ -59,5 +59,7 @@ EXEC_BOTH void exec_update_one(const struct exec_update *u, float *w, float *m, 
 void exec_update_run(const struct exec_update *u, float *w, float *m, float *v, enum lw_dtype t,
                      const void *g, int64_t n, int32_t divisor);
 
-/* The weights a run starts from: the same on every rank, a function of (parameter, element). */
+/* The weights a run starts from: the same on every rank, a function of (parameter, element), where
+ * element i + EXEC_WEIGHTS_REPEAT has the value of element i. */
+enum { EXEC_WEIGHTS_REPEAT = 2048 };
 void exec_initial_weights(float *w, int32_t param, int64_t n);

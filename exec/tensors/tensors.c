@@ -430,46 +430,51 @@ static void own_range(const struct exec_tensors *m, int32_t rank, int32_t param,
     *end = first + each < a->numel ? first + each : a->numel;
 }
 
-/* The first values of a parameter, in its type and as masters, unless it is frozen: first[n] and
- * own[n] are room. What the optimizer keeps begins with zeros. */
+/* Values repeat, so that what is made of the first of them is written for all. */
+enum { PIECE = 32 * EXEC_WEIGHTS_REPEAT };
+
+/* The first values of a parameter, in its type and as masters, unless it is frozen: first[PIECE]
+ * and own[PIECE] are room. What the optimizer keeps begins with zeros. */
 static enum lw_status set_param(struct exec_tensors *m, int32_t rank, int32_t param, float *first,
-                                void *own, struct lw_err *err)
+                                char *own, struct lw_err *err)
 {
     const struct lw_plan_param *a = &m->plan->params[param];
     enum lw_dtype dtype = (enum lw_dtype)a->dtype;
-    int64_t size = lw_dtype_size(dtype), begin = 0, end = a->numel;
+    int64_t size = lw_dtype_size(dtype), n = a->numel < PIECE ? a->numel : PIECE, begin = 0,
+            end = a->numel;
 
-    exec_initial_weights(first, exec_param_root(m->plan, param), a->numel);
-    if (a->trainable && dtype != LW_F32)
-        LW_TRY(m->backend->mem_write(m->world, rank, exec_tensors_master(m, rank, param), first,
-                                     a->numel * 4, err));
-    exec_convert(dtype, own, LW_F32, first, a->numel, 1);
+    exec_initial_weights(first, exec_param_root(m->plan, param), n);
+    exec_convert(dtype, own, LW_F32, first, n, 1);
     if (m->weights.flat[param] >= 0)
         own_range(m, rank, param, &begin, &end);
-    if (begin >= end)
-        return LW_OK;
-    return m->backend->mem_write(m->world, rank,
-                                 exec_tensors_weights(m, rank, param) + begin * size,
-                                 (char *)own + begin * size, (end - begin) * size, err);
+    for (int64_t at = 0; at < a->numel; at += PIECE) {
+        int64_t next = at + PIECE < a->numel ? at + PIECE : a->numel;
+        int64_t from = at > begin ? at : begin, to = next < end ? next : end;
+        if (a->trainable && dtype != LW_F32)
+            LW_TRY(m->backend->mem_write(m->world, rank,
+                                         exec_tensors_master(m, rank, param) + at, first,
+                                         (next - at) * 4, err));
+        if (from < to)
+            LW_TRY(m->backend->mem_write(m->world, rank,
+                                         exec_tensors_weights(m, rank, param) + from * size,
+                                         own + (from - at) * size, (to - from) * size, err));
+    }
+    return LW_OK;
 }
 
 static enum lw_status set_weights(struct exec_tensors *m, int32_t rank, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
+    float *first = lw_alloc(PIECE * sizeof *first);
+    char *own = lw_alloc(PIECE * sizeof(double)); /* of the widest type */
+    enum lw_status s = first && own ? LW_OK : lw_fail_nomem(err);
 
-    for (int32_t i = 0; i < p->n_params; i++) {
-        size_t n = (size_t)p->params[i].numel;
-        if (n == 0 || !exec_weights_are_here(m, i, rank))
-            continue;
-        float *first = lw_alloc(n * sizeof *first);
-        void *own = lw_alloc(n * (size_t)lw_dtype_size(p->params[i].dtype));
-        enum lw_status s = first && own ? set_param(m, rank, i, first, own, err)
-                                        : lw_fail_nomem(err);
-        lw_free(first);
-        lw_free(own);
-        LW_TRY(s);
-    }
-    return LW_OK;
+    for (int32_t i = 0; i < p->n_params && s == LW_OK; i++)
+        if (p->params[i].numel > 0 && exec_weights_are_here(m, i, rank))
+            s = set_param(m, rank, i, first, own, err);
+    lw_free(first);
+    lw_free(own);
+    return s;
 }
 
 char *exec_tensors_scratch(const struct exec_tensors *m, int32_t rank, int32_t stream)
