@@ -37,5 +37,5 @@ export LD_LIBRARY_PATH="$PWD/used:$LD_LIBRARY_PATH" LAPWING=build/lapwing TESTS=
 exec sh tests/gpu_check.sh "$@"
 END
 chmod +x "$to/run"
-tar -czf "$file" -C "$folder" lapwing-gpu || stop "cannot write $file"
+tar -I 'gzip -1' -cf "$file" -C "$folder" lapwing-gpu || stop "cannot write $file"
 echo "$file: unpack it on the machine with GPUs, and run lapwing-gpu/run"

@@ -71,7 +71,7 @@ beside() { # how many at once, programs
     [ $# -eq 0 ] || printf '%s\n' "$@" | xargs -P "$n" -I{} "$0" --one "$folder" {}
 }
 
-beside 4 $waiting &
+beside 6 $waiting &
 beside "${JOBS:-$(nproc 2>/dev/null || echo 2)}" $first $others
 wait
 for t in $alone; do one "$t"; done

@@ -110,11 +110,17 @@ TEST(a_lost_rank_stops_the_others)
 TEST(a_hanging_rank_ends_at_the_time_limit)
 {
     needs_fakes();
-    for (int32_t n = 2; n <= 4; n++) {
-        struct nccl_job j = {.n = n, .set = {{"FAKE_NCCL_HANG", "1:4"}, {"T_TIMEOUT_MS", "3000"}}};
-        all_stop(&j, -1, "first unfinished: op ");
-        for (int32_t r = 0; r < n; r++)
-            has(j.line[r], "(all_reduce of bucket 0)");
+    struct nccl_job jobs[3];
+
+    for (int32_t i = 0; i < 3; i++) {
+        jobs[i] = (struct nccl_job){
+            .n = 2 + i, .set = {{"FAKE_NCCL_HANG", "1:4"}, {"T_TIMEOUT_MS", "3000"}}};
+        nccl_start(&jobs[i]);
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        all_stop(&jobs[i], -1, "first unfinished: op ");
+        for (int32_t r = 0; r < jobs[i].n; r++)
+            has(jobs[i].line[r], "(all_reduce of bucket 0)");
     }
 }
 
@@ -128,6 +134,8 @@ TEST(a_failing_and_a_hanging_kernel_stop_all)
         .alone = true,
         .set = {{"T_LOOP", "1"}, {"T_RANKS", "2"}, {"T_FAULT", "2"}, {"T_TIMEOUT_MS", "1000"}}};
 
+    nccl_start(&hangs);
+    nccl_start(&loop);
     all_stop(&fails, -1, "step 1");
     has(fails.line[1], "made to fail");
     has(fails.line[1], "first unfinished: op 7 (backward) of rank 1");
@@ -143,6 +151,7 @@ TEST(a_rank_lost_while_opening_stops_the_others)
     struct nccl_job lost = {.n = 3, .set = {{"FAKE_NCCL_LOSE", "2:0"}}};
     struct nccl_job hung = {.n = 2, .set = {{"FAKE_NCCL_HANG", "1:0"}, {"T_TIMEOUT_MS", "1500"}}};
 
+    nccl_start(&hung);
     all_stop(&lost, 2, "rank 2 is gone");
     nccl_run(&hung);
     for (int r = 0; r < 2; r++)
@@ -182,13 +191,17 @@ TEST(kernels_of_other_communicators_do_not_hold_up_an_abort)
     needs_fakes();
     static const char *const versions[] = {"22203", "22105"};
 
+    struct nccl_job jobs[2];
+
     for (int i = 0; i < 2; i++) {
-        struct nccl_job j = {.n = 2,
-                             .set = {{"FAKE_NCCL_HANG", "1:4"},
-                                     {"FAKE_NCCL_VERSION", versions[i]},
-                                     {"T_TIMEOUT_MS", "2000"}}};
-        all_stop(&j, -1, "(all_reduce of bucket 0)");
+        jobs[i] = (struct nccl_job){.n = 2,
+                                    .set = {{"FAKE_NCCL_HANG", "1:4"},
+                                            {"FAKE_NCCL_VERSION", versions[i]},
+                                            {"T_TIMEOUT_MS", "2000"}}};
+        nccl_start(&jobs[i]);
     }
+    for (int i = 0; i < 2; i++)
+        all_stop(&jobs[i], -1, "(all_reduce of bucket 0)");
 }
 
 /* The same while a call does not return: the watchdog aborts all communicators, because the abort

@@ -22,7 +22,10 @@ struct nccl_job {
     int code[NCCL_MAX_RANKS]; /* as printed; 999: killed, nothing printed */
 };
 
-/* Starts all ranks and waits until each has ended; the test fails where one has to be killed. */
+/* Starts all ranks, unless nccl_start has, and waits until each has ended; the test fails where one
+ * has to be killed. Jobs that are started before the first of them runs wait for their time limits
+ * together. */
+void nccl_start(struct nccl_job *j);
 void nccl_run(struct nccl_job *j);
 
 /* The options that the T_ variables of the environment ask for. */
