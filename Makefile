@@ -52,7 +52,8 @@ MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 RECORD_SRC := $(sort $(wildcard exec/record/*.c))
 PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
 HOST_SRC := $(addprefix shared/base/,err.c large_pages.c nearest.c shown_text.c) \
-            shared/numbers/dtype.c $(addprefix shared/plan/,op.c product.c) # in each plugin
+            shared/numbers/dtype.c $(addprefix shared/plan/,op.c product.c) \
+            exec/backend/members.c # in each plugin
 LIBRARY_EXAMPLE := analysis/library/example.c
 ALL_C := $(sort $(shell find shared sim exec traces analysis -name '*.c'))
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(ALL_C))

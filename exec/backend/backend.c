@@ -46,42 +46,26 @@ enum lw_status exec_compute_parse(const char *name, enum exec_compute *c, struct
                                    name);
 }
 
-exec_comm_fn *exec_backend_function(const struct exec_backend *b, enum lw_op_kind kind)
+bool exec_backend_can(const struct exec_backend *b, enum lw_op_kind kind)
 {
-    switch (kind) {
-    case LW_OP_ALL_REDUCE: return b->all_reduce;
-    case LW_OP_REDUCE: return b->reduce;
-    case LW_OP_REDUCE_SCATTER: return b->reduce_scatter;
-    case LW_OP_ALL_GATHER: return b->all_gather;
-    case LW_OP_BROADCAST: return b->broadcast;
-    case LW_OP_ALL_TO_ALL: return b->all_to_all;
-    case LW_OP_BARRIER: return b->barrier;
-    case LW_OP_SEND: return b->send;
-    case LW_OP_RECV: return b->recv;
-    default: return NULL;
-    }
+    static const uint32_t bits[LW_N_OP_KINDS] = {
+        [LW_OP_ALL_REDUCE] = EXEC_CAN_ALL_REDUCE,
+        [LW_OP_REDUCE] = EXEC_CAN_REDUCE,
+        [LW_OP_REDUCE_SCATTER] = EXEC_CAN_REDUCE_SCATTER,
+        [LW_OP_ALL_GATHER] = EXEC_CAN_ALL_GATHER,
+        [LW_OP_BROADCAST] = EXEC_CAN_BROADCAST,
+        [LW_OP_ALL_TO_ALL] = EXEC_CAN_ALL_TO_ALL,
+        [LW_OP_BARRIER] = EXEC_CAN_BARRIER,
+        [LW_OP_SEND] = EXEC_CAN_SEND_RECV,
+        [LW_OP_RECV] = EXEC_CAN_SEND_RECV,
+    };
+
+    return (b->capabilities & bits[kind]) != 0;
 }
 
 static bool bit_agrees(const struct exec_backend *b, uint32_t bit, bool there)
 {
     return ((b->capabilities & bit) != 0) == there;
-}
-
-static bool optional_ones_agree(const struct exec_backend *b)
-{
-    bool p2p = b->send && b->recv && b->group_begin && b->group_end;
-    bool some_p2p = b->send || b->recv || b->group_begin || b->group_end;
-
-    return p2p == some_p2p && bit_agrees(b, EXEC_CAN_SEND_RECV, p2p) &&
-           bit_agrees(b, EXEC_CAN_ALL_REDUCE, b->all_reduce) &&
-           bit_agrees(b, EXEC_CAN_REDUCE, b->reduce) &&
-           bit_agrees(b, EXEC_CAN_REDUCE_SCATTER, b->reduce_scatter) &&
-           bit_agrees(b, EXEC_CAN_ALL_GATHER, b->all_gather) &&
-           bit_agrees(b, EXEC_CAN_BROADCAST, b->broadcast) &&
-           bit_agrees(b, EXEC_CAN_ALL_TO_ALL, b->all_to_all) &&
-           bit_agrees(b, EXEC_CAN_BARRIER, b->barrier) &&
-           bit_agrees(b, EXEC_CAN_GRAPH, b->step_graph) &&
-           bit_agrees(b, EXEC_CAN_ALGORITHM, b->comm_reducer);
 }
 
 enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *err)
@@ -96,10 +80,11 @@ enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *e
     if (!b->probe || !b->open || !b->close || !b->abort || !b->facts || !b->now_ns ||
         !b->mem_alloc || !b->mem_free || !b->mem_read || !b->mem_write || !b->stream_create ||
         !b->event_create || !b->event_record || !b->event_wait || !b->compute || !b->hold ||
-        !b->release || !b->comm_create || !b->comm_destroy || !b->poll)
+        !b->release || !b->comm_create || !b->comm_destroy || !b->communicate || !b->poll)
         return lw_fail(err, LW_ENOTSUP, "backend '%s' lacks a function that every backend needs",
                        b->name);
-    if (!optional_ones_agree(b))
+    if (!bit_agrees(b, EXEC_CAN_GRAPH, b->step_graph) ||
+        !bit_agrees(b, EXEC_CAN_ALGORITHM, b->comm_reducer))
         return lw_fail(err, LW_ENOTSUP, "backend '%s': capability bits %#x and functions disagree",
                        b->name, b->capabilities);
     return LW_OK;

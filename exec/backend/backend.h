@@ -23,7 +23,7 @@ struct lw_product;
  * messages' contents) is kept until poll reports that the work is done. Times are ns on the
  * world's clock. */
 
-#define EXEC_API_VERSION 11
+#define EXEC_API_VERSION 12
 
 struct exec_rows;
 struct exec_world;
@@ -40,18 +40,18 @@ enum exec_capability {
     EXEC_CAN_BROADCAST = 1 << 5,
     EXEC_CAN_ALL_TO_ALL = 1 << 6,
     EXEC_CAN_BARRIER = 1 << 7,
-    EXEC_CAN_SEND_RECV = 1 << 8, /* send, recv, group_begin, group_end */
-    EXEC_CAN_PACE = 1 << 10,     /* links of a chosen speed */
-    EXEC_CAN_ALL_IN = 1 << 11,   /* stamps say when the last member arrived */
-    EXEC_CAN_LOOP = 1 << 12,     /* several ranks as streams of one device */
-    EXEC_CAN_SPAWN = 1 << 13,    /* processes need no launcher of a library: --spawn starts them */
+    EXEC_CAN_SEND_RECV = 1 << 8,
+    EXEC_CAN_PACE = 1 << 10,      /* links of a chosen speed */
+    EXEC_CAN_ALL_IN = 1 << 11,    /* stamps say when the last member arrived */
+    EXEC_CAN_LOOP = 1 << 12,      /* several ranks as streams of one device */
+    EXEC_CAN_SPAWN = 1 << 13,     /* processes need no launcher of a library: --spawn starts them */
     EXEC_CAN_ALGORITHM = 1 << 14, /* comm_reducer */
-    EXEC_CAN_PROCESS = 1 << 15,  /* a rank may be a process: exec_open.process */
-    EXEC_CAN_END = 1 << 16,      /* EXEC_PART_EXIT, KILL and STOP */
+    EXEC_CAN_PROCESS = 1 << 15,   /* a rank may be a process: exec_open.process */
+    EXEC_CAN_END = 1 << 16,       /* EXEC_PART_EXIT, KILL and STOP */
     EXEC_IN_HOST_MEMORY = 1 << 17, /* what ranks take is this machine's memory */
-    EXEC_CAN_REGISTER = 1 << 19, /* exec_open.registered; NCCL_* variables steer it */
-    EXEC_CAN_GRAPH = 1 << 20,    /* step_graph */
-    EXEC_BY_MPIRUN = 1 << 21,    /* --spawn starts mpirun, which starts the processes */
+    EXEC_CAN_REGISTER = 1 << 19,   /* exec_open.registered; NCCL_* variables steer it */
+    EXEC_CAN_GRAPH = 1 << 20,      /* step_graph */
+    EXEC_BY_MPIRUN = 1 << 21,      /* --spawn starts mpirun, which starts the processes */
 };
 
 /* What a row of results may claim. */
@@ -255,11 +255,15 @@ struct exec_message {
 
 enum exec_state { EXEC_RUNNING, EXEC_DONE, EXEC_FAILED };
 
-enum { EXEC_REASON = 256 };
+/* What one rank does with a message: a collective (peer = root of a rooted one), a send or a
+ * receive. stamp NULL: not wanted. */
+struct exec_transfer {
+    enum lw_op_kind op;
+    struct exec_message message;
+    struct exec_stamp *stamp;
+};
 
-typedef enum lw_status exec_comm_fn(struct exec_stream *s, struct exec_comm *c,
-                                    const struct exec_message *m, struct exec_stamp *stamp,
-                                    struct lw_err *err);
+enum { EXEC_REASON = 256, EXEC_MOST_TRANSFERS = 64 };
 
 struct exec_backend {
     uint32_t api_version;
@@ -334,12 +338,11 @@ struct exec_backend {
     enum lw_status (*comm_reducer)(struct exec_world *w, struct exec_comm *c,
                                    enum lw_reducer_kind reducer, struct lw_err *err);
 
-    exec_comm_fn *all_reduce, *reduce, *reduce_scatter, *all_gather, *broadcast, *all_to_all,
-        *barrier; /* (optional) sums; peer = root */
-    exec_comm_fn *send, *recv; /* (optional) peer = the other rank; complete by rendezvous */
-    /* (optional) Sends and receives of a stream between these two complete together. */
-    enum lw_status (*group_begin)(struct exec_stream *s, struct lw_err *err);
-    enum lw_status (*group_end)(struct exec_stream *s, struct lw_err *err);
+    /* One collective of those that the capabilities name, or up to EXEC_MOST_TRANSFERS sends and
+     * receives, which complete together, by rendezvous. x[n] is copied. LW_EINVAL: the stream's
+     * rank, a root or a peer is not a member; LW_ENOTSUP: an all-to-all without equal blocks. */
+    enum lw_status (*communicate)(struct exec_stream *s, struct exec_comm *c,
+                                  const struct exec_transfer *x, int32_t n, struct lw_err *err);
 
     /* Wait until everything given so far is done (EXEC_DONE), something failed (EXEC_FAILED: err
      * holds its own words) or the clock passes deadline_ns (EXEC_RUNNING). The only call that
@@ -367,8 +370,8 @@ enum lw_status exec_backend_find(const char *name, const struct exec_backend **b
  * contradict each other. */
 enum lw_status exec_backend_check(const struct exec_backend *b, struct lw_err *err);
 
-/* The backend's function for a collective, a send or a receive; NULL: it has none. */
-exec_comm_fn *exec_backend_function(const struct exec_backend *b, enum lw_op_kind kind);
+/* The backend has this collective, or sends and receives; false of other ops. */
+bool exec_backend_can(const struct exec_backend *b, enum lw_op_kind kind);
 
 const char *exec_honesty_name(enum exec_honesty h); /* "real", "spin", "sleep", ... */
 const char *exec_compute_name(enum exec_compute c); /* "gemm", "spin", "sleep" */

@@ -12,20 +12,14 @@ enum { N_BESIDE = 5, LARGEST_PAIR = 64 << 20 };
 
 static const struct {
     enum lw_op_kind op;
-    uint32_t needs;
     int32_t n_in_flight;
 } series[N_SERIES] = {
-    [SERIES_REDUCE_ALL] = {LW_OP_ALL_REDUCE, EXEC_CAN_ALL_REDUCE, 1},
-    [SERIES_BROADCAST] = {LW_OP_BROADCAST, EXEC_CAN_BROADCAST, 1},
-    [SERIES_GATHER] = {LW_OP_ALL_GATHER, EXEC_CAN_ALL_GATHER, 1},
-    [SERIES_SCATTER] = {LW_OP_REDUCE_SCATTER, EXEC_CAN_REDUCE_SCATTER, 1},
-    [SERIES_REDUCE_ONE] = {LW_OP_REDUCE, EXEC_CAN_REDUCE, 1},
-    [SERIES_ALL_TO_ALL] = {LW_OP_ALL_TO_ALL, EXEC_CAN_ALL_TO_ALL, 1},
-    [SERIES_BARRIER] = {LW_OP_BARRIER, EXEC_CAN_BARRIER, 1},
-    [SERIES_SEND] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 1},
-    [SERIES_SEND_BOTH] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 2},
-    [SERIES_SEND_FAR] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 1},
-    [SERIES_SEND_FAR_BOTH] = {LW_OP_SEND, EXEC_CAN_SEND_RECV, 2},
+    [SERIES_REDUCE_ALL] = {LW_OP_ALL_REDUCE, 1}, [SERIES_BROADCAST] = {LW_OP_BROADCAST, 1},
+    [SERIES_GATHER] = {LW_OP_ALL_GATHER, 1},     [SERIES_SCATTER] = {LW_OP_REDUCE_SCATTER, 1},
+    [SERIES_REDUCE_ONE] = {LW_OP_REDUCE, 1},     [SERIES_ALL_TO_ALL] = {LW_OP_ALL_TO_ALL, 1},
+    [SERIES_BARRIER] = {LW_OP_BARRIER, 1},       [SERIES_SEND] = {LW_OP_SEND, 1},
+    [SERIES_SEND_BOTH] = {LW_OP_SEND, 2},        [SERIES_SEND_FAR] = {LW_OP_SEND, 1},
+    [SERIES_SEND_FAR_BOTH] = {LW_OP_SEND, 2},
 };
 
 /* The row of the table above of a series, in groups or not. */
@@ -85,7 +79,7 @@ bool exec_series_can(const struct exec_calibration *c, enum exec_series s)
 
     if (is_far_message(s) && n_nodes(c) < 2)
         return false;
-    return fits && (c->o->backend->capabilities & series[base(s)].needs) != 0;
+    return fits && exec_backend_can(c->o->backend, exec_series_op(s));
 }
 
 enum lw_op_kind exec_series_op(enum exec_series s)

@@ -127,11 +127,10 @@ static enum lw_status collective(struct cpu_link *link, int32_t i, enum lw_op_ki
     return exec_group_run(link->group, i, op, m, all_in_ns, err);
 }
 
-static enum lw_status exchange(struct cpu_link *link, int32_t i, const struct exec_message *m,
-                               const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
-                               struct lw_err *err)
+static enum lw_status exchange(struct cpu_link *link, int32_t i, const struct exec_transfer *x,
+                               int32_t n, int64_t *all_in_ns, struct lw_err *err)
 {
-    return exec_group_exchange(link->group, i, m, op, n, all_in_ns, err);
+    return exec_group_exchange(link->group, i, x, n, all_in_ns, err);
 }
 
 static void *memory(struct exec_world *w, int32_t rank, int64_t bytes)

@@ -181,23 +181,15 @@ static enum lw_status run_collective(struct exec_stream *s, const struct cpu_com
 static enum lw_status run_exchange(struct exec_stream *s, const struct cpu_command *c,
                                    int64_t *all_in_ns, struct lw_err *err)
 {
-    const struct cpu_item *items = c->message.mem;
-    struct exec_message m[CPU_GROUP_MAX];
-    enum lw_op_kind op[CPU_GROUP_MAX];
-
-    for (int32_t k = 0; k < c->n_items; k++) {
-        m[k] = items[k].message;
-        op[k] = items[k].op;
-    }
-    LW_TRY(s->world->wire->exchange(c->comm->link, c->comm->index_of[s->rank], m, op, c->n_items,
-                                    all_in_ns, err));
+    LW_TRY(s->world->wire->exchange(c->comm->link, c->comm->index_of[s->rank], c->message.mem,
+                                    c->n_items, all_in_ns, err));
     exec_counter_set(turn_of(s, c), c->ticket + 1);
     return LW_OK;
 }
 
 static void stamp_items(const struct cpu_command *c, const struct exec_stamp *stamp)
 {
-    const struct cpu_item *items = c->message.mem;
+    const struct exec_transfer *items = c->message.mem;
 
     for (int32_t k = 0; k < c->n_items; k++)
         if (items[k].stamp)

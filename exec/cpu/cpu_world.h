@@ -37,12 +37,9 @@ struct cpu_wire {
     enum lw_status (*collective)(struct cpu_link *link, int32_t i, enum lw_op_kind op,
                                  const struct exec_message *m, int64_t *all_in_ns,
                                  struct lw_err *err);
-    enum lw_status (*exchange)(struct cpu_link *link, int32_t i, const struct exec_message *m,
-                               const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
-                               struct lw_err *err);
+    enum lw_status (*exchange)(struct cpu_link *link, int32_t i, const struct exec_transfer *x,
+                               int32_t n, int64_t *all_in_ns, struct lw_err *err);
 };
-
-enum { CPU_GROUP_MAX = 64 };
 
 enum cpu_command_kind { CPU_RECORD, CPU_WAIT, CPU_COMPUTE, CPU_COLLECTIVE, CPU_EXCHANGE };
 
@@ -51,18 +48,12 @@ struct cpu_command {
     enum lw_op_kind op;
     uint32_t batch;  /* held back until `released` reaches it */
     uint32_t ticket; /* events: value of `done`; communication: turn of the member */
-    int32_t n_items; /* exchange: sends and receives, in message.mem as struct cpu_item */
+    int32_t n_items; /* exchange: sends and receives, in message.mem as struct exec_transfer */
     struct exec_event *event;
     struct exec_comm *comm;
     struct exec_stamp *stamp;
     struct exec_task task;
     struct exec_message message;
-};
-
-struct cpu_item { /* one send or receive of an exchange */
-    enum lw_op_kind op;
-    struct exec_message message;
-    struct exec_stamp *stamp;
 };
 
 struct cpu_queue { /* commands [head, n) wait; a mutex of the stream guards it */
@@ -85,11 +76,6 @@ struct exec_stream {
     struct exec_gemm_space space;
     int64_t issue_ns; /* when it came to the op at hand; 0 = not yet */
     int64_t free_ns;  /* since when it could run the next op, if it never slept since; else 0 */
-    /* group of sends and receives being given; copied into the command's own block */
-    bool in_group;
-    struct exec_comm *group_comm;
-    int32_t n_group;
-    struct cpu_item group[CPU_GROUP_MAX];
 };
 
 struct exec_event {
@@ -175,10 +161,8 @@ enum lw_status cpu_compute(struct exec_stream *s, const struct exec_task *task,
 enum lw_status cpu_comm_create(struct exec_world *w, const int32_t *members, int32_t n,
                                struct exec_comm **comm, struct lw_err *err);
 void cpu_comm_destroy(struct exec_world *w, struct exec_comm *comm);
-exec_comm_fn cpu_all_reduce, cpu_reduce, cpu_reduce_scatter, cpu_all_gather, cpu_broadcast,
-    cpu_all_to_all, cpu_barrier, cpu_send, cpu_recv;
-enum lw_status cpu_group_begin(struct exec_stream *s, struct lw_err *err);
-enum lw_status cpu_group_end(struct exec_stream *s, struct lw_err *err);
+enum lw_status cpu_communicate(struct exec_stream *s, struct exec_comm *c,
+                               const struct exec_transfer *x, int32_t n, struct lw_err *err);
 
 /* What a backend on cores puts into its table beside its name, capabilities, probe, open and
  * close. */
@@ -188,11 +172,8 @@ enum lw_status cpu_group_end(struct exec_stream *s, struct lw_err *err);
     .stream_create = cpu_stream_create, .event_create = cpu_event_create,                          \
     .event_record = cpu_event_record, .event_wait = cpu_event_wait, .compute = cpu_compute,        \
     .hold = cpu_hold, .release = cpu_release, .comm_create = cpu_comm_create,                      \
-    .comm_destroy = cpu_comm_destroy,                                                              \
-    .all_reduce = cpu_all_reduce, .reduce = cpu_reduce, .reduce_scatter = cpu_reduce_scatter,      \
-    .all_gather = cpu_all_gather, .broadcast = cpu_broadcast, .all_to_all = cpu_all_to_all,        \
-    .barrier = cpu_barrier, .send = cpu_send, .recv = cpu_recv, .group_begin = cpu_group_begin,    \
-    .group_end = cpu_group_end, .poll = cpu_poll, .pending = cpu_pending
+    .comm_destroy = cpu_comm_destroy, .communicate = cpu_communicate, .poll = cpu_poll,            \
+    .pending = cpu_pending
 
 /* Between the files of this idea. */
 enum lw_status cpu_give(struct exec_stream *s, const struct cpu_command *c, struct lw_err *err);

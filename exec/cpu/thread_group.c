@@ -355,23 +355,25 @@ static enum lw_status wait_taken(struct exec_group *g, int32_t i, const struct e
 }
 
 enum lw_status exec_group_exchange(struct exec_group *group, int32_t i,
-                                   const struct exec_message *m, const enum lw_op_kind *op,
-                                   int32_t n, int64_t *all_in_ns, struct lw_err *err)
+                                   const struct exec_transfer *x, int32_t n, int64_t *all_in_ns,
+                                   struct lw_err *err)
 {
     int64_t entered_ns = *all_in_ns = exec_now_ns();
 
-    for (int32_t k = 0; k < n; k++)
-        if (m[k].count < 0 || m[k].count > PTRDIFF_MAX / lw_dtype_size(m[k].dtype))
+    for (int32_t k = 0; k < n; k++) {
+        const struct exec_message *m = &x[k].message;
+        if (m->count < 0 || m->count > PTRDIFF_MAX / lw_dtype_size(m->dtype))
             return lw_fail(err, LW_EINVAL, "member %d: %s of %lld %s is more than memory can hold",
-                           i, lw_op_name(op[k]), (long long)m[k].count, lw_dtype_name(m[k].dtype));
+                           i, lw_op_name(x[k].op), (long long)m->count, lw_dtype_name(m->dtype));
+    }
     for (int32_t k = 0; k < n; k++)
-        if (op[k] == LW_OP_SEND)
-            LW_TRY(post(group, i, &m[k], err));
+        if (x[k].op == LW_OP_SEND)
+            LW_TRY(post(group, i, &x[k].message, err));
     for (int32_t k = 0; k < n; k++)
-        if (op[k] == LW_OP_RECV)
-            LW_TRY(receive(group, i, &m[k], entered_ns, all_in_ns, err));
+        if (x[k].op == LW_OP_RECV)
+            LW_TRY(receive(group, i, &x[k].message, entered_ns, all_in_ns, err));
     for (int32_t k = 0; k < n; k++)
-        if (op[k] == LW_OP_SEND)
-            LW_TRY(wait_taken(group, i, &m[k], all_in_ns, err));
+        if (x[k].op == LW_OP_SEND)
+            LW_TRY(wait_taken(group, i, &x[k].message, all_in_ns, err));
     return LW_OK;
 }

@@ -46,8 +46,8 @@ enum lw_status exec_group_meet(struct exec_group *group, int32_t i, enum lw_op_k
                                struct lw_err *err);
 
 /* Send and receive by rendezvous: a list of them completes together. In any order on both sides;
- * several between one pair match in the order given. m[k].peer is the member number of the peer.
+ * several between one pair match in the order given. A message's peer is a member number.
  * *all_in_ns: when the last of the peers was there. */
 enum lw_status exec_group_exchange(struct exec_group *group, int32_t i,
-                                   const struct exec_message *m, const enum lw_op_kind *op,
-                                   int32_t n, int64_t *all_in_ns, struct lw_err *err);
+                                   const struct exec_transfer *x, int32_t n, int64_t *all_in_ns,
+                                   struct lw_err *err);

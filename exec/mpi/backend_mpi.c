@@ -216,77 +216,77 @@ static enum lw_status collective(struct cpu_link *l, int32_t i, enum lw_op_kind 
 /* --- sends and receives ----------------------------------------------------------------------- */
 
 /* In shared memory: an exchange of nothing. */
-static enum lw_status meet_near_peers(struct cpu_link *l, int32_t i, const struct exec_message *m,
-                                      const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
-                                      struct lw_err *err)
+static enum lw_status meet_near_peers(struct cpu_link *l, int32_t i, const struct exec_transfer *x,
+                                      int32_t n, int64_t *all_in_ns, struct lw_err *err)
 {
-    struct exec_message empty[CPU_GROUP_MAX];
+    struct exec_transfer empty[EXEC_MOST_TRANSFERS];
 
     for (int32_t k = 0; k < n; k++)
-        empty[k] = (struct exec_message){.peer = m[k].peer, .dtype = LW_U8};
-    return exec_group_exchange(l->group, i, empty, op, n, all_in_ns, err);
+        empty[k] =
+            (struct exec_transfer){x[k].op, {.peer = x[k].message.peer, .dtype = LW_U8}, NULL};
+    return exec_group_exchange(l->group, i, empty, n, all_in_ns, err);
 }
 
 /* Each pair of a send and a receive meets by an empty message both ways; then the data moves
  * with both sides inside MPI. Messages of one pair match in the order given. */
-static enum lw_status meet_peers(struct cpu_link *l, int32_t i, const struct exec_message *m,
-                                 const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
-                                 struct lw_err *err)
+static enum lw_status meet_peers(struct cpu_link *l, int32_t i, const struct exec_transfer *x,
+                                 int32_t n, int64_t *all_in_ns, struct lw_err *err)
 {
-    MPI_Request requests[2 * CPU_GROUP_MAX];
+    MPI_Request requests[2 * EXEC_MOST_TRANSFERS];
 
     if (l->group)
-        return meet_near_peers(l, i, m, op, n, all_in_ns, err);
+        return meet_near_peers(l, i, x, n, all_in_ns, err);
     for (int32_t k = 0; k < n; k++) {
-        LW_TRY(mpi_ok(MPI_Irecv(NULL, 0, MPI_BYTE, m[k].peer, TAG_READY, l->comm,
-                                &requests[2 * k]), "MPI_Irecv", err));
-        LW_TRY(mpi_ok(MPI_Isend(NULL, 0, MPI_BYTE, m[k].peer, TAG_READY, l->comm,
-                                &requests[2 * k + 1]), "MPI_Isend", err));
+        int peer = x[k].message.peer;
+        LW_TRY(mpi_ok(MPI_Irecv(NULL, 0, MPI_BYTE, peer, TAG_READY, l->comm, &requests[2 * k]),
+                      "MPI_Irecv", err));
+        LW_TRY(mpi_ok(MPI_Isend(NULL, 0, MPI_BYTE, peer, TAG_READY, l->comm, &requests[2 * k + 1]),
+                      "MPI_Isend", err));
     }
     LW_TRY(wait_all(l, requests, 2 * n, "MPI_Testall", err));
     *all_in_ns = exec_now_ns();
     return LW_OK;
 }
 
-static int start(struct cpu_link *l, const struct exec_message *m, enum lw_op_kind op,
-                 MPI_Request *request)
+static int start(struct cpu_link *l, const struct exec_transfer *x, MPI_Request *request)
 {
+    const struct exec_message *m = &x->message;
     MPI_Datatype t = type_of(m->dtype);
 
-    if (op == LW_OP_RECV)
+    if (x->op == LW_OP_RECV)
         return MPI_Irecv(m->mem, (int)m->count, t, m->peer, TAG_DATA, l->comm, request);
     return MPI_Isend(m->mem, (int)m->count, t, m->peer, TAG_DATA, l->comm, request);
 }
 
-static enum lw_status got_all(const struct exec_message *m, const enum lw_op_kind *op, int32_t n,
-                              const MPI_Status *statuses, struct lw_err *err)
+static enum lw_status got_all(const struct exec_transfer *x, int32_t n, const MPI_Status *statuses,
+                              struct lw_err *err)
 {
     for (int32_t k = 0; k < n; k++) {
+        const struct exec_message *m = &x[k].message;
         int count = 0;
-        if (op[k] != LW_OP_RECV)
+        if (x[k].op != LW_OP_RECV)
             continue;
-        MPI_Get_count(&statuses[k], type_of(m[k].dtype), &count);
-        if (count != m[k].count)
-            return lw_fail(err, LW_EFAILED, "member %d sent %d elements, %lld are wanted",
-                           m[k].peer, count, (long long)m[k].count);
+        MPI_Get_count(&statuses[k], type_of(m->dtype), &count);
+        if (count != m->count)
+            return lw_fail(err, LW_EFAILED, "member %d sent %d elements, %lld are wanted", m->peer,
+                           count, (long long)m->count);
     }
     return LW_OK;
 }
 
-static enum lw_status exchange(struct cpu_link *l, int32_t i, const struct exec_message *m,
-                               const enum lw_op_kind *op, int32_t n, int64_t *all_in_ns,
-                               struct lw_err *err)
+static enum lw_status exchange(struct cpu_link *l, int32_t i, const struct exec_transfer *x,
+                               int32_t n, int64_t *all_in_ns, struct lw_err *err)
 {
-    MPI_Request requests[CPU_GROUP_MAX];
-    MPI_Status statuses[CPU_GROUP_MAX];
+    MPI_Request requests[EXEC_MOST_TRANSFERS];
+    MPI_Status statuses[EXEC_MOST_TRANSFERS];
 
     for (int32_t k = 0; k < n; k++)
-        LW_TRY(fits(op[k], &m[k], err));
-    LW_TRY(meet_peers(l, i, m, op, n, all_in_ns, err));
+        LW_TRY(fits(x[k].op, &x[k].message, err));
+    LW_TRY(meet_peers(l, i, x, n, all_in_ns, err));
     for (int32_t k = 0; k < n; k++)
-        LW_TRY(mpi_ok(start(l, &m[k], op[k], &requests[k]), lw_op_name(op[k]), err));
+        LW_TRY(mpi_ok(start(l, &x[k], &requests[k]), lw_op_name(x[k].op), err));
     LW_TRY(mpi_ok(MPI_Waitall(n, requests, statuses), "MPI_Waitall", err));
-    return got_all(m, op, n, statuses, err);
+    return got_all(x, n, statuses, err);
 }
 
 /* --- communicators ---------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "exec/backend/members.h"
 #include "exec/nccl/nccl_world.h"
 
 #define CLOSE_WAIT_NS INT64_C(5000000000)
@@ -472,111 +473,38 @@ static enum lw_status release(struct exec_world *w, struct lw_err *err)
     return LW_OK;
 }
 
-static enum lw_status member(const struct exec_stream *s, const struct exec_comm *c,
-                             enum lw_op_kind op, int32_t peer, struct lw_err *err)
+/* Room and registration for what is communicated. */
+static enum lw_status make_room(struct exec_world *w, struct exec_comm *c, enum lw_op_kind op,
+                                const struct exec_message *m, struct lw_err *err)
 {
-    bool needs_peer = op == LW_OP_BROADCAST || op == LW_OP_REDUCE || op == LW_OP_SEND ||
-                      op == LW_OP_RECV;
-
-    if (c->index_of[s->rank] < 0)
-        return lw_fail(err, LW_EINVAL, "rank %d is not a member of the communicator", s->rank);
-    if (needs_peer && (peer < 0 || peer >= s->world->how.n_ranks || c->index_of[peer] < 0))
-        return lw_fail(err, LW_EINVAL, "%s: rank %d is not a member of the communicator",
-                       lw_op_name(op), peer);
-    return LW_OK;
-}
-
-static enum lw_status collective(struct exec_stream *s, struct exec_comm *comm, enum lw_op_kind op,
-                                 const struct exec_message *m, struct exec_stamp *stamp,
-                                 struct lw_err *err)
-{
-    struct command c = {.kind = CMD_COLLECTIVE, .stream = s, .comm = comm, .op = op,
-                        .message = *m, .stamp = stamp};
-
-    LW_TRY(member(s, comm, op, m->peer, err));
     if (op == LW_OP_ALL_TO_ALL) {
-        if (m->count % comm->n != 0)
-            return lw_fail(err, LW_EINVAL,
-                           "all_to_all of %lld elements among %d ranks: not equal blocks",
-                           (long long)m->count, comm->n);
-        LW_TRY(nccl_comm_spare(s->world, comm, m->count * lw_dtype_size(m->dtype), err));
-        LW_TRY(nccl_register(s->world, comm, (const void *)comm->spare, err));
+        LW_TRY(nccl_comm_spare(w, c, m->count * lw_dtype_size(m->dtype), err));
+        LW_TRY(nccl_register(w, c, (const void *)c->spare, err));
     }
-    LW_TRY(nccl_register(s->world, comm, m->mem, err));
-    c.message.peer = op == LW_OP_BROADCAST || op == LW_OP_REDUCE ? comm->index_of[m->peer] : 0;
+    return nccl_register(w, c, m->mem, err);
+}
+
+static enum lw_status communicate(struct exec_stream *s, struct exec_comm *comm,
+                                  const struct exec_transfer *x, int32_t n, struct lw_err *err)
+{
+    bool p2p = lw_op_class(x->op) == LW_CLASS_P2P;
+    struct exec_transfer items[EXEC_MOST_TRANSFERS];
+
+    LW_TRY(exec_transfers_check(x, n, s->rank, s->world->how.n_ranks, comm->n, comm->index_of,
+                                items, err));
+    for (int32_t i = 0; i < n; i++)
+        LW_TRY(make_room(s->world, comm, items[i].op, &items[i].message, err));
+    struct command c = {.kind = p2p ? CMD_EXCHANGE : CMD_COLLECTIVE,
+                        .stream = s,
+                        .comm = comm,
+                        .op = items[0].op,
+                        .n_items = p2p ? n : 0};
+    if (!p2p) {
+        c.message = items[0].message;
+        c.stamp = items[0].stamp;
+    }
     c.ticket = comm->n_given[comm->index_of[s->rank]]++;
-    return nccl_give(s->world, &c, NULL, err);
-}
-
-#define DEFINE_COLLECTIVE(NAME, OP)                                                       \
-    static enum lw_status NAME(struct exec_stream *s, struct exec_comm *c,                \
-                               const struct exec_message *m, struct exec_stamp *stamp,    \
-                               struct lw_err *err)                                        \
-    {                                                                                     \
-        return collective(s, c, OP, m, stamp, err);                                       \
-    }
-
-DEFINE_COLLECTIVE(all_reduce, LW_OP_ALL_REDUCE)
-DEFINE_COLLECTIVE(reduce, LW_OP_REDUCE)
-DEFINE_COLLECTIVE(reduce_scatter, LW_OP_REDUCE_SCATTER)
-DEFINE_COLLECTIVE(all_gather, LW_OP_ALL_GATHER)
-DEFINE_COLLECTIVE(broadcast, LW_OP_BROADCAST)
-DEFINE_COLLECTIVE(all_to_all, LW_OP_ALL_TO_ALL)
-DEFINE_COLLECTIVE(barrier, LW_OP_BARRIER)
-
-static enum lw_status give_group(struct exec_stream *s, struct lw_err *err)
-{
-    struct command c = {.kind = CMD_EXCHANGE, .stream = s, .comm = s->group_comm,
-                        .op = s->group[0].op, .n_items = s->n_group};
-
-    s->n_group = 0;
-    c.ticket = c.comm->n_given[c.comm->index_of[s->rank]]++;
-    return nccl_give(s->world, &c, s->group, err);
-}
-
-static enum lw_status p2p(struct exec_stream *s, struct exec_comm *c, enum lw_op_kind op,
-                          const struct exec_message *m, struct exec_stamp *stamp,
-                          struct lw_err *err)
-{
-    LW_TRY(member(s, c, op, m->peer, err));
-    if (m->peer == s->rank)
-        return lw_fail(err, LW_EINVAL, "%s of rank %d to itself", lw_op_name(op), s->rank);
-    if (s->n_group == GROUP_MAX || (s->n_group > 0 && s->group_comm != c))
-        return lw_fail(err, LW_ENOTSUP,
-                       "a group of sends and receives holds %d of one communicator", GROUP_MAX);
-    LW_TRY(nccl_register(s->world, c, m->mem, err));
-    s->group_comm = c;
-    s->group[s->n_group] = (struct p2p){.op = op, .message = *m, .stamp = stamp};
-    s->group[s->n_group++].message.peer = c->index_of[m->peer];
-    return s->in_group ? LW_OK : give_group(s, err);
-}
-
-static enum lw_status send_to(struct exec_stream *s, struct exec_comm *c,
-                              const struct exec_message *m, struct exec_stamp *stamp,
-                              struct lw_err *err)
-{
-    return p2p(s, c, LW_OP_SEND, m, stamp, err);
-}
-
-static enum lw_status recv_from(struct exec_stream *s, struct exec_comm *c,
-                                const struct exec_message *m, struct exec_stamp *stamp,
-                                struct lw_err *err)
-{
-    return p2p(s, c, LW_OP_RECV, m, stamp, err);
-}
-
-static enum lw_status group_begin(struct exec_stream *s, struct lw_err *err)
-{
-    if (s->in_group)
-        return lw_fail(err, LW_EINVAL, "groups of sends and receives do not nest");
-    s->in_group = true;
-    return LW_OK;
-}
-
-static enum lw_status group_end(struct exec_stream *s, struct lw_err *err)
-{
-    s->in_group = false;
-    return s->n_group > 0 ? give_group(s, err) : LW_OK;
+    return nccl_give(s->world, &c, items, err);
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */
@@ -679,9 +607,8 @@ static const struct exec_backend backend = {
     .about = "one process per GPU, collectives of NCCL; or a loop of ranks on one GPU",
     .capabilities = EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
-                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV |
-                    EXEC_CAN_LOOP | EXEC_CAN_SPAWN | EXEC_CAN_PROCESS |
-                    EXEC_CAN_REGISTER | EXEC_CAN_GRAPH,
+                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_LOOP |
+                    EXEC_CAN_SPAWN | EXEC_CAN_PROCESS | EXEC_CAN_REGISTER | EXEC_CAN_GRAPH,
     .probe = probe,
     .open = open_world,
     .close = close_world,
@@ -705,17 +632,7 @@ static const struct exec_backend backend = {
     .comm_connect = nccl_comm_connect,
     .comm_estimate = nccl_comm_estimate,
     .comm_destroy = nccl_comm_destroy,
-    .all_reduce = all_reduce,
-    .reduce = reduce,
-    .reduce_scatter = reduce_scatter,
-    .all_gather = all_gather,
-    .broadcast = broadcast,
-    .all_to_all = all_to_all,
-    .barrier = barrier,
-    .send = send_to,
-    .recv = recv_from,
-    .group_begin = group_begin,
-    .group_end = group_end,
+    .communicate = communicate,
     .poll = poll_world,
 };
 

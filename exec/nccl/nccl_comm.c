@@ -20,6 +20,7 @@
  *
  * The members' ranges of a buffer differ by at most one element (exec_range). Where they differ, a
  * reduce-scatter is a group of reduces and an all-gather a group of broadcasts. */
+#include "exec/backend/members.h"
 #include "exec/nccl/nccl_world.h"
 #include "shared/numbers/units.h"
 
@@ -336,7 +337,6 @@ static enum lw_status note_members(struct exec_world *w, struct exec_comm *c,
                                    const int32_t *members, int32_t n, struct lw_err *err)
 {
     c->n = n;
-    c->me = -1;
     c->members = nccl_alloc((size_t)n, sizeof *c->members);
     c->index_of = nccl_alloc((size_t)w->how.n_ranks, sizeof *c->index_of);
     c->n_given = nccl_alloc((size_t)n, sizeof *c->n_given);
@@ -344,18 +344,8 @@ static enum lw_status note_members(struct exec_world *w, struct exec_comm *c,
     c->posted = nccl_alloc((size_t)n, sizeof *c->posted);
     if (!c->members || !c->index_of || !c->n_given || !c->n_issued || !c->posted)
         return lw_fail(err, LW_ENOMEM, "out of memory");
-    for (int32_t r = 0; r < w->how.n_ranks; r++)
-        c->index_of[r] = -1;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t r = members[i];
-        if (r < 0 || r >= w->how.n_ranks || c->index_of[r] >= 0)
-            return lw_fail(err, LW_EINVAL, "member %d of a group is rank %d: %s", i, r,
-                             r < 0 || r >= w->how.n_ranks ? "no such rank" : "named twice");
-        c->members[i] = r;
-        c->index_of[r] = i;
-        if (!w->loop && r == w->first)
-            c->me = i;
-    }
+    LW_TRY(exec_members_index(members, n, w->how.n_ranks, c->members, c->index_of, err));
+    c->me = w->loop ? -1 : c->index_of[w->first];
     return LW_OK;
 }
 
@@ -729,9 +719,9 @@ static ncclResult_t call_all(const struct command *c)
     ncclResult_t r = ncclGroupStart(), ended;
 
     for (int32_t i = 0; r == ncclSuccess && i < c->n_items; i++) {
-        const struct exec_message *m = &c->items[i].message;
+        const struct exec_message *m = &c->items[i].x.message;
         ncclDataType_t t = dtypes[m->dtype];
-        r = c->items[i].op == LW_OP_SEND
+        r = c->items[i].x.op == LW_OP_SEND
                 ? ncclSend(m->mem, (size_t)m->count, t, m->peer, comm, s)
                 : ncclRecv(m->mem, (size_t)m->count, t, m->peer, comm, s);
     }

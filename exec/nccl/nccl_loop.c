@@ -226,11 +226,11 @@ enum lw_status nccl_loop_collective(struct command *cmd, bool *issued, struct lw
 static struct p2p *counterpart(const struct command *c, int32_t k, struct command *other)
 {
     int32_t me = c->comm->index_of[c->stream->rank];
-    enum lw_op_kind wanted = c->items[k].op == LW_OP_SEND ? LW_OP_RECV : LW_OP_SEND;
+    enum lw_op_kind wanted = c->items[k].x.op == LW_OP_SEND ? LW_OP_RECV : LW_OP_SEND;
 
     for (int32_t i = 0; other && other->kind == CMD_EXCHANGE && i < other->n_items; i++) {
         struct p2p *o = &other->items[i];
-        if (!o->moved && o->op == wanted && o->message.peer == me)
+        if (!o->moved && o->x.op == wanted && o->x.message.peer == me)
             return o;
     }
     return NULL;
@@ -239,10 +239,10 @@ static struct p2p *counterpart(const struct command *c, int32_t k, struct comman
 static enum lw_status pair(struct command *c, struct p2p *mine, struct command *other,
                            struct p2p *theirs, struct lw_err *err)
 {
-    bool sends = mine->op == LW_OP_SEND;
+    bool sends = mine->x.op == LW_OP_SEND;
     struct command *from = sends ? c : other, *to = sends ? other : c;
-    const struct exec_message *src = sends ? &mine->message : &theirs->message;
-    const struct exec_message *dst = sends ? &theirs->message : &mine->message;
+    const struct exec_message *src = sends ? &mine->x.message : &theirs->x.message;
+    const struct exec_message *dst = sends ? &theirs->x.message : &mine->x.message;
 
     if (src->count != dst->count || src->dtype != dst->dtype)
         return lw_fail(err, LW_EFAILED, "rank %d sends %lld %s, rank %d receives %lld %s",
@@ -268,7 +268,7 @@ enum lw_status nccl_loop_exchange(struct command *c, bool *issued, struct lw_err
     if (!c->flight)
         LW_TRY(begin(c->comm, c->stream, &c->flight, err));
     for (int32_t k = 0; k < c->n_items; k++) {
-        struct command *other = c->comm->posted[c->items[k].message.peer];
+        struct command *other = c->comm->posted[c->items[k].x.message.peer];
         struct p2p *theirs = c->items[k].moved ? NULL : counterpart(c, k, other);
         if (theirs && other->flight)
             LW_TRY(pair(c, &c->items[k], other, theirs, err));

@@ -24,19 +24,19 @@
 
 enum { MAX_QUEUED = 512 };
 
-enum lw_status nccl_give(struct exec_world *w, const struct command *c, const struct p2p *items,
-                         struct lw_err *err)
+enum lw_status nccl_give(struct exec_world *w, const struct command *c,
+                         const struct exec_transfer *items, struct lw_err *err)
 {
     struct command *k;
 
     if (atomic_load(&w->stop))
         return nccl_stopped(w, err);
-    k = nccl_alloc(1, sizeof *k + (size_t)c->n_items * sizeof *items);
+    k = nccl_alloc(1, sizeof *k + (size_t)c->n_items * sizeof *k->items);
     if (!k)
         return lw_fail(err, LW_ENOMEM, "out of memory");
     memcpy(k, c, sizeof *k);
-    if (c->n_items > 0)
-        memcpy(k->items, items, (size_t)c->n_items * sizeof *items);
+    for (int32_t i = 0; i < c->n_items; i++)
+        k->items[i].x = items[i];
     k->next = NULL;
     *w->tail = k;
     w->tail = &k->next;
@@ -103,8 +103,8 @@ static void stamp_all(const struct flight *f, const struct exec_stamp *stamp)
     if (f->stamp)
         *f->stamp = *stamp;
     for (int32_t i = 0; f->exchange && i < f->exchange->n_items; i++)
-        if (f->exchange->items[i].stamp)
-            *f->exchange->items[i].stamp = *stamp;
+        if (f->exchange->items[i].x.stamp)
+            *f->exchange->items[i].x.stamp = *stamp;
 }
 
 static void leave_round(struct flight *f)

@@ -38,8 +38,6 @@ enum kernel_id {
 
 enum { FLAG_STOP, FLAG_FAILED, N_FLAGS };
 
-enum { GROUP_MAX = 64 };
-
 enum filler_kind { FILL_F32, FILL_BF16, FILL_STREAM, N_FILLERS };
 
 struct filler { /* nccl_filler.c */
@@ -61,10 +59,8 @@ struct shapes { /* nccl_products.c: of the plan's products */
 enum command_kind { CMD_RECORD, CMD_WAIT, CMD_COMPUTE, CMD_COLLECTIVE, CMD_EXCHANGE };
 
 struct p2p { /* one send or receive of an exchange */
-    enum lw_op_kind op;
-    struct exec_message message; /* peer: member number */
-    struct exec_stamp *stamp;
-    bool moved;                  /* loop: its data is on the way */
+    struct exec_transfer x; /* peer: member number */
+    bool moved;             /* loop: its data is on the way */
 };
 
 struct command {
@@ -118,10 +114,6 @@ struct exec_stream {
     struct flight *head, **tail;
     int64_t last_end_ns, floor_ns;      /* of this step, 0 = none yet; of all */
     bool blocked;                       /* in this pass over the queue */
-    bool in_group;
-    struct exec_comm *group_comm;
-    int32_t n_group;
-    struct p2p group[GROUP_MAX];
 };
 
 struct exec_event {
@@ -262,8 +254,8 @@ enum lw_status nccl_anchor(struct exec_world *w, struct lw_err *err); /* while n
 enum lw_status nccl_time_of(const struct exec_world *w, CUevent e, int64_t *ns, struct lw_err *err);
 
 /* nccl_queue.c */
-enum lw_status nccl_give(struct exec_world *w, const struct command *c, const struct p2p *items,
-                         struct lw_err *err);
+enum lw_status nccl_give(struct exec_world *w, const struct command *c,
+                         const struct exec_transfer *items, struct lw_err *err);
 enum lw_status nccl_pump(struct exec_world *w, struct lw_err *err); /* hand over what may go */
 enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err); /* stamp what is done */
 bool nccl_idle(const struct exec_world *w); /* all given, all stamped */

@@ -85,7 +85,7 @@ static enum lw_status refuse(const struct exec_run *r, struct lw_err *err)
         const struct lw_op *op = &p->ops[i];
         bool talks = lw_op_class(op->kind) == LW_CLASS_COLLECTIVE ||
                      lw_op_class(op->kind) == LW_CLASS_P2P;
-        if (talks && !exec_backend_function(r->backend, op->kind))
+        if (talks && !exec_backend_can(r->backend, op->kind))
             return lw_fail(err, LW_ENOTSUP, "op %d: backend '%s' does not support %s", i,
                            r->backend->name, lw_op_name(op->kind));
         LW_TRY(refuse_untimed(r, i, err));

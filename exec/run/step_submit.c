@@ -172,8 +172,16 @@ static enum lw_status give_compute(struct exec_run *r, const struct exec_lane *l
     return r->backend->compute(exec_run_stream(r, l->rank, op->stream), &task, &r->stamps[at], err);
 }
 
-static enum lw_status give_comm(struct exec_run *r, const struct exec_lane *l, int32_t i,
-                                const struct exec_layout *step_layout, struct lw_err *err)
+static enum lw_status comm_failed(const struct exec_lane *l, const struct lw_plan *p, int32_t op,
+                                  struct lw_err *err)
+{
+    return lw_err_context(err, "op %d (%s) of rank %d", op, lw_op_name(p->ops[op].kind), l->rank);
+}
+
+/* What the i-th op of the lane gives to its communicator; a fault before it is given. */
+static enum lw_status prepare(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                              const struct exec_layout *step_layout, struct exec_transfer *x,
+                              struct exec_comm **comm, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
     const struct lw_op *op = &p->ops[l->program.first_op + i];
@@ -181,22 +189,46 @@ static enum lw_status give_comm(struct exec_run *r, const struct exec_lane *l, i
     int64_t at = l->first_stamp + i;
     struct exec_task fault = {.n_parts = (int32_t)(r->first_part[at + 1] - r->first_part[at]),
                               .parts = r->parts.items + r->first_part[at]};
-    struct exec_message m = exec_tensors_message(&r->memory, op, l->variant, l->rank, step_layout);
 
     if (g < 0)
         return lw_plan_op_fail(p, l->program.first_op + i, err,
                                ": rank %d is not a member of '%s'", l->rank,
                                p->comms[op->comm].name);
-    if (fault.n_parts > 0)
-        LW_TRY(r->backend->compute(exec_run_stream(r, l->rank, op->stream), &fault, &r->fault_stamp,
-                                   err));
-    enum lw_status s = exec_backend_function(r->backend, op->kind)(
-        exec_run_stream(r, l->rank, op->stream), r->comms[(int64_t)op->comm * p->n_groups + g], &m,
-        &r->stamps[l->first_stamp + i], err);
-    if (s == LW_OK)
-        return LW_OK;
-    lw_err_context(err, "op %d (%s) of rank %d", l->program.first_op + i, lw_op_name(op->kind),
-                   l->rank);
+    *x = (struct exec_transfer){
+        op->kind, exec_tensors_message(&r->memory, op, l->variant, l->rank, step_layout),
+        &r->stamps[at]};
+    *comm = r->comms[(int64_t)op->comm * p->n_groups + g];
+    return fault.n_parts > 0 ? r->backend->compute(exec_run_stream(r, l->rank, op->stream), &fault,
+                                                   &r->fault_stamp, err)
+                             : LW_OK;
+}
+
+/* Of the ops i .. end - 1, those on the stream of op `first`: a collective, or messages that
+ * complete together. */
+static enum lw_status give_comms(struct exec_run *r, const struct exec_lane *l, int32_t i,
+                                 int32_t end, int32_t first, const struct exec_layout *layout,
+                                 struct lw_err *err)
+{
+    const struct lw_op *ops = r->plan->ops + l->program.first_op;
+    struct exec_transfer x[EXEC_MOST_TRANSFERS];
+    struct exec_comm *comm = NULL;
+    int32_t n = 0;
+
+    for (int32_t k = i; k < end; k++) {
+        if (ops[k].stream != ops[first].stream)
+            continue;
+        if (n == EXEC_MOST_TRANSFERS || ops[k].comm != ops[first].comm) {
+            lw_fail(err, LW_ENOTSUP, "a group of sends and receives holds %d of one communicator",
+                    EXEC_MOST_TRANSFERS);
+            comm_failed(l, r->plan, l->program.first_op + k, err);
+            return LW_ENOTSUP;
+        }
+        LW_TRY(prepare(r, l, k, layout, &x[n++], &comm, err));
+    }
+    enum lw_status s =
+        r->backend->communicate(exec_run_stream(r, l->rank, ops[first].stream), comm, x, n, err);
+    if (s != LW_OK)
+        comm_failed(l, r->plan, l->program.first_op + first, err);
     return s;
 }
 
@@ -234,21 +266,6 @@ static bool in_call(const struct exec_run *r, const struct exec_lane *l, int32_t
     return i >= 0 && i < l->program.n_ops && r->plan->ops[l->program.first_op + i].call == call;
 }
 
-/* Of a call's ops i .. end - 1, those on the stream of op `first`: one group. */
-static enum lw_status give_group(struct exec_run *r, const struct exec_lane *l, int32_t i,
-                                 int32_t end, int32_t first, const struct exec_layout *layout,
-                                 struct lw_err *err)
-{
-    const struct lw_op *ops = r->plan->ops + l->program.first_op;
-    struct exec_stream *s = exec_run_stream(r, l->rank, ops[first].stream);
-
-    LW_TRY(r->backend->group_begin(s, err));
-    for (int32_t k = i; k < end; k++)
-        if (ops[k].stream == ops[first].stream)
-            LW_TRY(give_comm(r, l, k, layout, err));
-    return r->backend->group_end(s, err);
-}
-
 /* Sends and receives of one call, numbered i .. end - 1: everything they wait for first. Streams
  * do not wait for each other within it. */
 static enum lw_status give_call(struct exec_run *r, const struct exec_lane *l, int32_t i,
@@ -263,7 +280,7 @@ static enum lw_status give_call(struct exec_run *r, const struct exec_lane *l, i
         while (ops[first].stream != ops[k].stream)
             first++;
         if (first == k)
-            LW_TRY(give_group(r, l, i, end, k, layout, err));
+            LW_TRY(give_comms(r, l, i, end, k, layout, err));
     }
     for (int32_t k = i; k < end; k++)
         LW_TRY(give_record(r, l, k, err));
@@ -309,7 +326,8 @@ static enum lw_status give_lane(struct exec_run *r, const struct exec_lane *l, s
             continue;
         }
         LW_TRY(give_waits(r, l, i, err));
-        LW_TRY(op->comm >= 0 ? give_comm(r, l, i, layout, err) : give_compute(r, l, i, err));
+        LW_TRY(op->comm >= 0 ? give_comms(r, l, i, i + 1, i, layout, err)
+                             : give_compute(r, l, i, err));
         LW_TRY(give_record(r, l, i, err));
     }
     return LW_OK;

@@ -100,10 +100,10 @@ static enum lw_status broadcast(const struct gather *g, int32_t member, int64_t 
 
     m->backend->hold(m->world);
     for (int32_t i = 0; i < g->group->n_members; i++) {
-        struct exec_message x = {mem[i], n, LW_F32, members[member]};
+        struct exec_transfer x = {LW_OP_BROADCAST, {mem[i], n, LW_F32, members[member]}, NULL};
         if (is_local(g, members[i]))
-            LW_TRY(m->backend->broadcast(g->meeting->streams[members[i]], g->meeting->comm, &x,
-                                         NULL, err));
+            LW_TRY(m->backend->communicate(g->meeting->streams[members[i]], g->meeting->comm, &x, 1,
+                                           err));
     }
     return wait(g, err);
 }

@@ -240,12 +240,11 @@ static void *exchange(void *arg)
 {
     struct job *j = arg;
     int32_t sent = j->i * 10, *got = j->mem;
-    struct exec_message m[2] = {{&sent, 1, LW_I32, (j->i + 1) % j->n},
-                                {got, 1, LW_I32, (j->i + j->n - 1) % j->n}};
-    enum lw_op_kind op[2] = {LW_OP_SEND, LW_OP_RECV};
+    struct exec_transfer x[2] = {{LW_OP_SEND, {&sent, 1, LW_I32, (j->i + 1) % j->n}, NULL},
+                                 {LW_OP_RECV, {got, 1, LW_I32, (j->i + j->n - 1) % j->n}, NULL}};
 
     for (int t = 0; t < 50 && j->status == LW_OK; t++)
-        j->status = exec_group_exchange(j->group, j->i, m, op, 2, &j->all_in_ns, &j->err);
+        j->status = exec_group_exchange(j->group, j->i, x, 2, &j->all_in_ns, &j->err);
     return NULL;
 }
 
@@ -278,13 +277,13 @@ enum { PACED = 1000 };
 static void *one_way(void *arg)
 {
     struct job *j = arg;
-    struct exec_message m = {j->mem, PACED, LW_I32, 1 - j->i};
-    enum lw_op_kind op = j->i == 0 ? LW_OP_SEND : LW_OP_RECV;
+    struct exec_transfer x = {
+        j->i == 0 ? LW_OP_SEND : LW_OP_RECV, {j->mem, PACED, LW_I32, 1 - j->i}, NULL};
 
     if (j->i == 0)
         exec_sleep_until(exec_now_ns() + 20000000, &never);
     j->began = exec_now_ns();
-    j->status = exec_group_exchange(j->group, j->i, &m, &op, 1, &j->all_in_ns, &j->err);
+    j->status = exec_group_exchange(j->group, j->i, &x, 1, &j->all_in_ns, &j->err);
     j->ended = exec_now_ns();
     return NULL;
 }

@@ -76,6 +76,17 @@ static enum lw_status read_with(const char *settings, struct exec_identity *id, 
     return s;
 }
 
+static struct exec_identity read_found(const char *settings)
+{
+    struct exec_identity id;
+    struct lw_err err;
+    bool found;
+
+    if (read_with(settings, &id, &found, &err) != LW_OK || !found)
+        fail_msg("%s: %s", settings, err.msg);
+    return id;
+}
+
 TEST(every_launcher_is_understood)
 {
     static const struct {
@@ -117,11 +128,7 @@ TEST(every_launcher_is_understood)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct exec_identity id;
-        struct lw_err err;
-        bool found;
-        if (read_with(cases[i].settings, &id, &found, &err) != LW_OK || !found)
-            fail_msg("%s: %s", cases[i].settings, err.msg);
+        struct exec_identity id = read_found(cases[i].settings);
         assert_int_equal(id.rank, cases[i].rank);
         assert_int_equal(id.n_ranks, cases[i].n_ranks);
         assert_int_equal(id.local_rank, cases[i].local_rank);
@@ -146,12 +153,7 @@ TEST(each_run_has_a_token_and_a_port_of_its_own)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct exec_identity id[2];
-        struct lw_err err;
-        bool found;
-        for (int k = 0; k < 2; k++)
-            if (read_with(cases[i][k], &id[k], &found, &err) != LW_OK)
-                fail_msg("%s: %s", cases[i][k], err.msg);
+        struct exec_identity id[2] = {read_found(cases[i][0]), read_found(cases[i][1])};
         assert_string_not_equal(id[0].token, id[1].token);
         assert_int_not_equal(id[0].port, id[1].port);
     }
@@ -179,11 +181,7 @@ TEST(ranks_of_this_machine_are_counted)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct exec_identity id;
-        struct lw_err err;
-        bool found;
-        if (read_with(cases[i].settings, &id, &found, &err) != LW_OK)
-            fail_msg("%s: %s", cases[i].settings, err.msg);
+        struct exec_identity id = read_found(cases[i].settings);
         assert_int_equal(id.n_here, cases[i].n_here);
     }
 }
@@ -287,11 +285,7 @@ TEST(rank_0_listens_where_it_is_told)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct exec_identity id;
-        struct lw_err err;
-        bool found;
-        if (read_with(cases[i].settings, &id, &found, &err) != LW_OK)
-            fail_msg("%s: %s", cases[i].settings, err.msg);
+        struct exec_identity id = read_found(cases[i].settings);
         assert_string_equal(id.host, cases[i].host);
         if (cases[i].port) {
             assert_int_equal(id.port, cases[i].port);
@@ -309,15 +303,12 @@ TEST(rank_0_listens_where_it_is_told)
 TEST(jobs_with_a_port_in_common_differ_in_the_next)
 {
     static struct exec_identity first[12000];
-    struct lw_err err;
-    bool found;
     int n_same = 0;
 
     for (int i = 0; i < 300; i++) {
-        struct exec_identity id;
         char settings[64];
         snprintf(settings, sizeof settings, "PMI_RANK=0 PMI_SIZE=2 PMI_ID=job%d", i);
-        assert_int_equal(read_with(settings, &id, &found, &err), LW_OK);
+        struct exec_identity id = read_found(settings);
         struct exec_identity *other = &first[id.port - 20000];
         if (other->n_ports > 0) {
             n_same++;
@@ -340,10 +331,16 @@ struct member {
     pthread_t thread;
 };
 
+static struct sockaddr_in loopback(int32_t port)
+{
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)port),
+                                .sin_addr = {htonl(INADDR_LOOPBACK)}};
+}
+
 static bool is_free(int32_t port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in a = loopback(port);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     bool is = bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
 
@@ -393,8 +390,7 @@ static void start(struct member *m)
 
 static int dial(int32_t port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in a = loopback(port);
     int fd = -1;
 
     for (int i = 0; i < 2000 && fd < 0; i++) {
@@ -409,22 +405,52 @@ static int dial(int32_t port)
     return fd;
 }
 
+/* At a free port of the loopback, or at this one. */
+static int listen_at(int32_t *port, int backlog)
+{
+    struct sockaddr_in a = loopback(*port);
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fd, backlog), 0);
+    getsockname(fd, (struct sockaddr *)&a, &len);
+    *port = ntohs(a.sin_port);
+    return fd;
+}
+
+/* Ranks 0 .. n - 1 of a run, each in a thread. */
+static void start_all(struct member *m, int32_t n, const char *host, int32_t port)
+{
+    for (int32_t i = 0; i < n; i++) {
+        m[i] = member_of(i, n, host, port);
+        start(&m[i]);
+    }
+}
+
+static void join_all(struct member *m, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        pthread_join(m[i].thread, NULL);
+    for (int32_t i = 0; i < n; i++)
+        if (m[i].status != LW_OK)
+            fail_msg("rank %d of token %s: %s", i, m[i].id.token, m[i].err.msg);
+}
+
+static void close_all(struct member *m, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        exec_rendezvous_close(m[i].r);
+}
+
 static void meet_and_part(const char *host)
 {
     struct member m[3];
-    int32_t port = a_port();
 
-    for (int32_t i = 0; i < 3; i++) {
-        m[i] = member_of(i, 3, host, port);
-        start(&m[i]);
-    }
-    for (int32_t i = 0; i < 3; i++) {
-        pthread_join(m[i].thread, NULL);
-        if (m[i].status != LW_OK)
-            fail_msg("rank %d: %s", i, m[i].err.msg);
-    }
-    for (int32_t i = 0; i < 3; i++)
-        exec_rendezvous_close(m[i].r);
+    start_all(m, 3, host, a_port());
+    join_all(m, 3);
+    close_all(m, 3);
 }
 
 TEST(processes_meet_over_both_families)
@@ -492,13 +518,8 @@ TEST(a_machine_that_calls_itself_loopback_listens_at_all_addresses)
     }
     m[1] = member_of(1, 2, name, port);
     start(&m[1]);
-    for (int32_t i = 0; i < 2; i++) {
-        pthread_join(m[i].thread, NULL);
-        if (m[i].status != LW_OK)
-            fail_msg("rank %d: %s", i, m[i].err.msg);
-    }
-    for (int32_t i = 0; i < 2; i++)
-        exec_rendezvous_close(m[i].r);
+    join_all(m, 2);
+    close_all(m, 2);
     assert_true(all);
 }
 
@@ -512,17 +533,9 @@ TEST(connections_are_kept_alive)
         {IPPROTO_TCP, TCP_KEEPCNT, {4, 4}},   {IPPROTO_TCP, TCP_USER_TIMEOUT, {0, 26000}},
     };
     struct member m[2];
-    int32_t port = a_port();
 
-    for (int32_t i = 0; i < 2; i++) {
-        m[i] = member_of(i, 2, "127.0.0.1", port);
-        start(&m[i]);
-    }
-    for (int32_t i = 0; i < 2; i++) {
-        pthread_join(m[i].thread, NULL);
-        if (m[i].status != LW_OK)
-            fail_msg("rank %d: %s", i, m[i].err.msg);
-    }
+    start_all(m, 2, "127.0.0.1", a_port());
+    join_all(m, 2);
     for (int32_t i = 0; i < 2; i++)
         for (int c = 0; c < N_CHANNELS; c++)
             for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
@@ -532,22 +545,18 @@ TEST(connections_are_kept_alive)
                            &value, &len);
                 assert_int_equal(value, options[k].value[c]);
             }
-    for (int32_t i = 0; i < 2; i++)
-        exec_rendezvous_close(m[i].r);
+    close_all(m, 2);
 }
 
 /* A listener whose queue is full answers no more connections, as a firewall that drops them does:
  * the system alone would try for two minutes. */
 TEST(a_connection_that_nobody_answers_has_a_time_limit_and_can_be_stopped)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int32_t port = a_port();
-    int full[4], listener = socket(AF_INET, SOCK_STREAM, 0);
     static volatile sig_atomic_t signal_no = SIGTERM;
+    int32_t port = 0;
+    int full[4], listener = listen_at(&port, 0);
+    struct sockaddr_in a = loopback(port);
 
-    a.sin_port = htons((uint16_t)port);
-    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(listener, 0), 0);
     for (int i = 0; i < 4; i++) {
         full[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
         connect(full[i], (struct sockaddr *)&a, sizeof a);
@@ -616,23 +625,18 @@ TEST(strangers_are_turned_away_and_noted)
     close(brief);
     m[1] = member_of(1, 2, "127.0.0.1", port);
     start(&m[1]);
-    pthread_join(m[0].thread, NULL);
-    pthread_join(m[1].thread, NULL);
-    assert_int_equal(m[0].status, LW_OK);
-    assert_int_equal(m[1].status, LW_OK);
+    join_all(m, 2);
     assert_int_equal(exec_rendezvous_turned_away(m[0].r, &last), 3);
     assert_non_null(strstr(last, "127.0.0.1 port "));
     close(silent);
     close(loud);
-    exec_rendezvous_close(m[0].r);
-    exec_rendezvous_close(m[1].r);
+    close_all(m, 2);
 }
 
 /* A child that keeps n silent connections to the port and replaces those that are closed. */
 static pid_t crowd(int32_t port, int n)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in a = loopback(port);
     pid_t child = fork();
 
     if (child != 0)
@@ -750,15 +754,9 @@ static void *hold(void *arg)
 
 static void hold_port(struct holding *h, enum holder kind, int32_t port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
-
-    *h = (struct holding){.kind = kind, .listener = socket(AF_INET, SOCK_STREAM, 0)};
+    *h = (struct holding){.kind = kind, .listener = listen_at(&port, 64)};
     for (int i = 0; i < 16; i++)
         h->fds[i] = -1;
-    setsockopt(h->listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
-    assert_int_equal(bind(h->listener, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(h->listener, 64), 0);
     assert_int_equal(pthread_create(&h->thread, NULL, hold, h), 0);
 }
 
@@ -798,10 +796,10 @@ TEST(a_taken_port_is_passed_over_by_all)
         struct member m[3], other[2];
         struct holding h;
         if (kind == OTHER_JOB) {
-            other[0] = member_of(0, 2, "127.0.0.1", ports[0]);
-            other[1] = member_of(1, 2, "127.0.0.1", ports[0]);
-            for (int i = 0; i < 2; i++)
+            for (int i = 0; i < 2; i++) {
+                other[i] = member_of(i, 2, "127.0.0.1", ports[0]);
                 snprintf(other[i].id.token, sizeof other[i].id.token, "another");
+            }
             start(&other[0]);
             close(dial(ports[0])); /* it listens */
         } else {
@@ -813,30 +811,20 @@ TEST(a_taken_port_is_passed_over_by_all)
             start(&m[i]);
             usleep(i == 1 ? 100000 : 0);
         }
-        for (int32_t i = 0; i < 3; i++) {
-            pthread_join(m[i].thread, NULL);
-            if (m[i].status != LW_OK)
-                fail_msg("holder %d, rank %d: %s", kind, i, m[i].err.msg);
-        }
+        join_all(m, 3);
         assert_int_equal(same_port(m, 3), ports[1]);
         assert_true(now_ns() - began < INT64_C(8000000000)); /* within the time limit */
-        for (int32_t i = 0; i < 3; i++)
-            exec_rendezvous_close(m[i].r);
+        close_all(m, 3);
         if (kind != OTHER_JOB) {
             let_go(&h);
             continue;
         }
         start(&other[1]); /* the other job has lost nothing */
         const char *last;
-        for (int i = 0; i < 2; i++) {
-            pthread_join(other[i].thread, NULL);
-            if (other[i].status != LW_OK)
-                fail_msg("the other job, rank %d: %s", i, other[i].err.msg);
-        }
+        join_all(other, 2);
         assert_true(exec_rendezvous_turned_away(other[0].r, &last) >= 2);
         assert_non_null(strstr(last, "has another job token"));
-        for (int i = 0; i < 2; i++)
-            exec_rendezvous_close(other[i].r);
+        close_all(other, 2);
     }
 }
 
@@ -858,16 +846,11 @@ TEST(jobs_with_the_same_ports_meet_apart)
         for (int job = 0; job < 4; job++)
             start(&m[job][rank]);
     for (int job = 0; job < 4; job++)
-        for (int rank = 0; rank < 2; rank++) {
-            pthread_join(m[job][rank].thread, NULL);
-            if (m[job][rank].status != LW_OK)
-                fail_msg("job %d, rank %d: %s", job, rank, m[job][rank].err.msg);
-        }
+        join_all(m[job], 2);
     for (int job = 0; job < 4; job++) {
         assert_int_equal(m[job][1].run, job); /* of its own rank 0 */
         same_port(m[job], 2);
-        for (int rank = 0; rank < 2; rank++)
-            exec_rendezvous_close(m[job][rank].r);
+        close_all(m[job], 2);
     }
 }
 
@@ -944,18 +927,14 @@ TEST(another_token_is_turned_away_by_name)
  * challenge and keeps what it is told. */
 TEST(a_replayed_hello_is_turned_away)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof a;
     struct exec_challenge challenge = {EXEC_MAGIC, EXEC_PROTOCOL, {1, 2}};
     char hello[1024];
     struct member victim, m[2];
     const char *last;
+    int32_t port = 0;
 
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(listener, 4), 0);
-    getsockname(listener, (struct sockaddr *)&a, &len);
-    victim = member_of(1, 2, "127.0.0.1", ntohs(a.sin_port));
+    int listener = listen_at(&port, 4);
+    victim = member_of(1, 2, "127.0.0.1", port);
     victim.timeout_ns = INT64_C(500000000);
     start(&victim);
     int fd = accept(listener, NULL, NULL);
@@ -967,7 +946,7 @@ TEST(a_replayed_hello_is_turned_away)
     pthread_join(victim.thread, NULL);
     assert_true(victim.status != LW_OK);
 
-    int32_t port = a_port();
+    port = a_port();
     m[0] = member_of(0, 2, "127.0.0.1", port);
     m[1] = member_of(1, 2, "127.0.0.1", port);
     start(&m[0]);
@@ -977,15 +956,11 @@ TEST(a_replayed_hello_is_turned_away)
     while (recv(again, hello, sizeof hello, 0) > 0)
         ; /* closed after "another job": judged before the rank comes */
     start(&m[1]);
-    for (int i = 0; i < 2; i++) {
-        pthread_join(m[i].thread, NULL);
-        assert_int_equal(m[i].status, LW_OK);
-    }
+    join_all(m, 2);
     assert_int_equal(exec_rendezvous_turned_away(m[0].r, &last), 1);
     assert_non_null(strstr(last, "repeats an old hello"));
     close(again);
-    exec_rendezvous_close(m[0].r);
-    exec_rendezvous_close(m[1].r);
+    close_all(m, 2);
 }
 
 /* The false rank 0 hears one connection, refuses the run and listens no more, as one does whose
@@ -995,16 +970,12 @@ TEST(a_refusal_before_the_second_connection_is_read)
     struct exec_challenge challenge = {EXEC_MAGIC, EXEC_PROTOCOL, {1, 2}};
     struct exec_answer heard = {.magic = EXEC_MAGIC, .ok = EXEC_ANSWER_HEARD},
                        no = {.magic = EXEC_MAGIC, .ok = EXEC_ANSWER_NO, .words = "rank 2 differs"};
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof a;
     struct exec_hello hello;
     int64_t began = now_ns();
+    int32_t port = 0;
 
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(listener, 4), 0);
-    getsockname(listener, (struct sockaddr *)&a, &len);
-    struct member m = member_of(1, 3, "127.0.0.1", ntohs(a.sin_port));
+    int listener = listen_at(&port, 4);
+    struct member m = member_of(1, 3, "127.0.0.1", port);
     start(&m);
     int fd = accept(listener, NULL, NULL);
     assert_int_equal(send(fd, &challenge, sizeof challenge, 0), sizeof challenge);
@@ -1071,22 +1042,16 @@ TEST(results_have_a_limit)
 {
     struct member m[2];
     struct lw_err err = {0};
-    int32_t port = a_port();
     pthread_t sender;
 
-    for (int32_t i = 0; i < 2; i++) {
-        m[i] = member_of(i, 2, "127.0.0.1", port);
-        start(&m[i]);
-    }
-    for (int32_t i = 0; i < 2; i++)
-        pthread_join(m[i].thread, NULL);
+    start_all(m, 2, "127.0.0.1", a_port());
+    join_all(m, 2);
     assert_int_equal(pthread_create(&sender, NULL, send_too_much, &m[1]), 0);
     assert_int_equal(exec_rendezvous_gather(m[0].r, "", 1, no_take, NULL, &err), LW_EFAILED);
     assert_non_null(strstr(err.msg, "results of rank 1: 1073741825 bytes announced"));
     exec_rendezvous_abort(m[0].r, "too much");
     pthread_join(sender, NULL);
-    exec_rendezvous_close(m[0].r);
-    exec_rendezvous_close(m[1].r);
+    close_all(m, 2);
 }
 
 static void *stay_until_done(void *arg)
@@ -1106,15 +1071,10 @@ TEST(stopped_processes_say_where_they_were)
     struct member m[3];
     struct lw_exec_place mine = {.rank = 0, .step = 4, .last_op = 7, .open_op = 8, .known = true},
                          all[3];
-    int32_t port = a_port();
     pthread_t one;
 
-    for (int32_t i = 0; i < 3; i++) {
-        m[i] = member_of(i, 3, "127.0.0.1", port);
-        start(&m[i]);
-    }
-    for (int32_t i = 0; i < 3; i++)
-        pthread_join(m[i].thread, NULL);
+    start_all(m, 3, "127.0.0.1", a_port());
+    join_all(m, 3);
     exec_rendezvous_abort(m[2].r, "lost");
     exec_rendezvous_close(m[2].r);
     assert_int_equal(pthread_create(&one, NULL, stay_until_done, &m[1]), 0);

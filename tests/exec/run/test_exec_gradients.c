@@ -13,13 +13,13 @@ static struct exec_backend broken;
 static int32_t n_calls, broken_step;
 
 static enum lw_status all_reduce_but_one(struct exec_stream *s, struct exec_comm *c,
-                                         const struct exec_message *m, struct exec_stamp *stamp,
+                                         const struct exec_transfer *x, int32_t n,
                                          struct lw_err *err)
 {
-    struct exec_message less = *m;
+    struct exec_transfer less = *x;
 
-    less.count -= n_calls++ / 2 % STEPS == broken_step;
-    return exec_backend_threads.all_reduce(s, c, &less, stamp, err);
+    less.message.count -= n_calls++ / 2 % STEPS == broken_step;
+    return exec_backend_threads.communicate(s, c, &less, n, err);
 }
 
 /* step -1: right. */
@@ -32,7 +32,7 @@ static enum lw_status run(const char *words, float rate, int32_t step, struct lw
     chain_init(&c, 2);
     struct lw_plan p = build(&c, words);
     broken = exec_backend_threads;
-    broken.all_reduce = all_reduce_but_one;
+    broken.communicate = all_reduce_but_one;
     n_calls = 0;
     broken_step = step;
     o.backend = &broken;
@@ -145,18 +145,13 @@ static enum lw_status hear_task(struct exec_stream *s, const struct exec_task *t
     return exec_backend_threads.compute(s, task, stamp, err);
 }
 
-#define HEAR_COMM(NAME, KIND)                                                                      \
-    static enum lw_status hear_##NAME(struct exec_stream *s, struct exec_comm *c,                  \
-                                      const struct exec_message *m, struct exec_stamp *stamp,      \
-                                      struct lw_err *err)                                          \
-    {                                                                                              \
-        hear(KIND, m->count);                                                                      \
-        return exec_backend_threads.NAME(s, c, m, stamp, err);                                     \
-    }
-
-HEAR_COMM(all_reduce, -2)
-HEAR_COMM(send, -3)
-HEAR_COMM(recv, -3)
+static enum lw_status hear_comm(struct exec_stream *s, struct exec_comm *c,
+                                const struct exec_transfer *x, int32_t n, struct lw_err *err)
+{
+    for (int32_t i = 0; i < n; i++)
+        hear(x[i].op == LW_OP_ALL_REDUCE ? -2 : -3, x[i].message.count);
+    return exec_backend_threads.communicate(s, c, x, n, err);
+}
 
 /* `first` batches are not listened to. */
 static void listen(const char *words, bool verify, int32_t first)
@@ -174,9 +169,7 @@ static void listen(const char *words, bool verify, int32_t first)
     listening = exec_backend_threads;
     listening.hold = hear_batch;
     listening.compute = hear_task;
-    listening.all_reduce = hear_all_reduce;
-    listening.send = hear_send;
-    listening.recv = hear_recv;
+    listening.communicate = hear_comm;
     o.backend = &listening;
     o.verify = verify;
     if (lw_exec_run(&p, &o, &r, &err) != LW_OK)

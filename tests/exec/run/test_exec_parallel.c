@@ -255,32 +255,19 @@ TEST(swapped_sends_are_named)
 /* One of the messages that rank 0 is given goes elsewhere: what lay in its place stays there. */
 static int32_t diverted_in; /* so many before it */
 
-static const struct exec_message *divert(const struct exec_message *m, struct exec_message *copy)
+static enum lw_status divert(struct exec_stream *s, struct exec_comm *c,
+                             const struct exec_transfer *x, int32_t n, struct lw_err *err)
 {
     static char elsewhere[4096];
+    struct exec_transfer copy[EXEC_MOST_TRANSFERS];
 
-    *copy = *m;
-    if (diverted_in-- == 0)
-        copy->mem = elsewhere;
-    return copy;
-}
-
-static enum lw_status diverted_recv(struct exec_stream *s, struct exec_comm *c,
-                                    const struct exec_message *m, struct exec_stamp *stamp,
-                                    struct lw_err *err)
-{
-    struct exec_message copy;
-
-    return exec_backend_threads.recv(s, c, m->peer == 1 ? divert(m, &copy) : m, stamp, err);
-}
-
-static enum lw_status diverted_sum(struct exec_stream *s, struct exec_comm *c,
-                                   const struct exec_message *m, struct exec_stamp *stamp,
-                                   struct lw_err *err)
-{
-    struct exec_message copy;
-
-    return exec_backend_threads.all_reduce(s, c, divert(m, &copy), stamp, err);
+    for (int32_t i = 0; i < n; i++) {
+        bool counts = x[i].op == LW_OP_RECV ? x[i].message.peer == 1 : x[i].op == LW_OP_ALL_REDUCE;
+        copy[i] = x[i];
+        if (counts && diverted_in-- == 0)
+            copy[i].message.mem = elsewhere;
+    }
+    return exec_backend_threads.communicate(s, c, copy, n, err);
 }
 
 static void run_diverted(const struct chain *c, const char *words, int32_t n, const char *says)
@@ -291,8 +278,7 @@ static void run_diverted(const struct chain *c, const char *words, int32_t n, co
     struct lw_err err = {0};
     struct lw_plan p = build(c, words);
 
-    b.recv = diverted_recv;
-    b.all_reduce = diverted_sum;
+    b.communicate = divert;
     o.backend = &b;
     o.n_warmup = 0;
     diverted_in = n;

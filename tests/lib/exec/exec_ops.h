@@ -116,8 +116,8 @@ static inline enum lw_status exec_ops_collective(struct exec_ops *k, enum lw_op_
     LW_TRY(exec_ops_fill(k, count, err));
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
-        struct exec_message m = {k->mem[l], count, k->type, root};
-        LW_TRY(exec_backend_function(k->b, op)(k->stream[l], k->comm, &m, &stamps[l], err));
+        struct exec_transfer x = {op, {k->mem[l], count, k->type, root}, &stamps[l]};
+        LW_TRY(k->b->communicate(k->stream[l], k->comm, &x, 1, err));
     }
     LW_TRY(exec_ops_finish(k, err));
     for (int32_t l = 0; l < k->facts.n_local; l++)
@@ -140,12 +140,10 @@ static inline enum lw_status exec_ops_ring(struct exec_ops *k, struct lw_err *er
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         int32_t r = k->facts.first_local + l;
-        struct exec_message out = {k->mem[l], N, k->type, (r + 1) % n};
-        struct exec_message in = {k->mem[l] + N * size, N, k->type, (r + n - 1) % n};
-        LW_TRY(k->b->group_begin(k->stream[l], err));
-        LW_TRY(k->b->send(k->stream[l], k->comm, &out, NULL, err));
-        LW_TRY(k->b->recv(k->stream[l], k->comm, &in, NULL, err));
-        LW_TRY(k->b->group_end(k->stream[l], err));
+        struct exec_transfer both[] = {
+            {LW_OP_SEND, {k->mem[l], N, k->type, (r + 1) % n}, NULL},
+            {LW_OP_RECV, {k->mem[l] + N * size, N, k->type, (r + n - 1) % n}, NULL}};
+        LW_TRY(k->b->communicate(k->stream[l], k->comm, both, 2, err));
     }
     LW_TRY(exec_ops_finish(k, err));
     for (int32_t l = 0; l < k->facts.n_local; l++) {
@@ -173,9 +171,9 @@ static inline enum lw_status exec_ops_pair(struct exec_ops *k, struct lw_err *er
     LW_TRY(exec_ops_fill(k, 10, err));
     k->b->hold(k->w);
     for (int32_t l = 0; l < k->facts.n_local; l++) {
-        struct exec_message m = {k->mem[l], 10, LW_F32, -1};
+        struct exec_transfer x = {LW_OP_ALL_REDUCE, {k->mem[l], 10, LW_F32, -1}, NULL};
         if (k->facts.first_local + l >= n - 2)
-            LW_TRY(k->b->all_reduce(k->stream[l], pair, &m, NULL, err));
+            LW_TRY(k->b->communicate(k->stream[l], pair, &x, 1, err));
     }
     LW_TRY(exec_ops_finish(k, err));
     for (int32_t l = 0; l < k->facts.n_local; l++) {
@@ -267,9 +265,9 @@ static inline enum lw_status exec_ops_clip(struct exec_ops *k, bool more, struct
     for (int32_t l = 0; l < k->facts.n_local; l++) {
         struct exec_task squares = {.n_parts = parts[l][0].count > 0, .parts = &parts[l][0]};
         struct exec_task scale = {.n_parts = parts[l][1].count > 0, .parts = &parts[l][1]};
-        struct exec_message m = {k->mem[l], 1, LW_F64, -1};
+        struct exec_transfer x = {LW_OP_ALL_REDUCE, {k->mem[l], 1, LW_F64, -1}, NULL};
         LW_TRY(k->b->compute(k->stream[l], &squares, NULL, err));
-        LW_TRY(k->b->all_reduce(k->stream[l], k->comm, &m, NULL, err));
+        LW_TRY(k->b->communicate(k->stream[l], k->comm, &x, 1, err));
         LW_TRY(k->b->compute(k->stream[l], &scale, NULL, err));
     }
     LW_TRY(exec_ops_finish(k, err));
@@ -299,7 +297,7 @@ static inline enum lw_status exec_ops_all(struct exec_ops *k, bool all_types, st
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
                 LW_TRY(exec_ops_collective(k, ops[o], (int32_t)(c % (size_t)k->facts.n_ranks),
                                            counts[c], err));
-        if (k->b->all_to_all && (t == LW_F32 || all_types))
+        if (exec_backend_can(k->b, LW_OP_ALL_TO_ALL) && (t == LW_F32 || all_types))
             LW_TRY(exec_ops_collective(k, LW_OP_ALL_TO_ALL, -1, 36 * k->facts.n_ranks, err));
     }
     for (k->type = LW_F32; k->type <= LW_BF16; k->type++) {

@@ -131,17 +131,18 @@ static enum lw_status block(const struct exec_backend *b, struct exec_world *w, 
     struct exec_comm *comms[2];
     struct exec_stream *streams[2];
     struct exec_stamp stamp = {0};
-    struct exec_message m = {.count = 1, .dtype = LW_F32, .peer = 1};
+    struct exec_transfer x = {LW_OP_ALL_REDUCE, {.count = 1, .dtype = LW_F32, .peer = 1}, &stamp};
 
     b->facts(w, &f);
-    LW_TRY(b->mem_alloc(w, f.first_local, 64, &m.mem, err));
+    LW_TRY(b->mem_alloc(w, f.first_local, 64, &x.message.mem, err));
     for (int i = 0; i < 2; i++) {
         LW_TRY(b->comm_create(w, both, 2, &comms[i], err));
         LW_TRY(b->stream_create(w, f.first_local, "s", 0, &streams[i], err));
     }
-    LW_TRY(b->all_reduce(streams[0], comms[0], &m, &stamp, err));
+    LW_TRY(b->communicate(streams[0], comms[0], &x, 1, err));
+    x.op = LW_OP_SEND;
     if (f.first_local == 0)
-        return b->send(streams[1], comms[1], &m, &stamp, err);
+        return b->communicate(streams[1], comms[1], &x, 1, err);
     if (b->poll(w, b->now_ns(w) + INT64_C(30000000000), err) != EXEC_FAILED)
         return lw_fail(err, LW_ENO, "rank 0 was not heard of");
     return err->code;
