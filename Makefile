@@ -50,10 +50,11 @@ LDLIBS = -lsimdjson -ldeflate -lz -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
 NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
 MPI_SRC  := $(sort $(wildcard exec/mpi/*.c))
 RECORD_SRC := $(sort $(wildcard exec/record/*.c))
-PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC)
+PLUGIN_HOST := exec/plugin/plugin_host.c
+PLUGIN_SRC := $(MPI_SRC) $(NCCL_SRC) $(RECORD_SRC) $(PLUGIN_HOST)
 HOST_SRC := $(addprefix shared/base/,err.c large_pages.c nearest.c shown_text.c) \
             shared/numbers/dtype.c $(addprefix shared/plan/,op.c product.c) \
-            exec/backend/members.c # in each plugin
+            $(PLUGIN_HOST) exec/backend/contract.c exec/cpu/clock_wait.c # in each plugin
 LIBRARY_EXAMPLE := analysis/library/example.c
 ALL_C := $(sort $(shell find shared sim exec traces analysis -name '*.c'))
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(ALL_C))
@@ -177,7 +178,7 @@ MPI_INC := $(if $(MPI_WHY),,$(patsubst -I%,-isystem %,$(shell pkg-config --cflag
 MPI_LIB := $(if $(MPI_WHY),,$(shell pkg-config --libs ompi-c))
 MPI_OBJ := $(patsubst %.c,$(BUILD)/openmpi/%.o,$(MPI_SRC) \
            $(addprefix exec/cpu/,boot_id.c cpu_world.c cpu_stream.c cpu_comm.c gemm.c gradients.c \
-           sparse_rows.c clock_wait.c thread_group.c thread_collective_steps.c) \
+           sparse_rows.c thread_group.c thread_collective_steps.c) \
            $(addprefix exec/backend/,element.c optimizer.c) shared/groups/double_tree.c $(HOST_SRC))
 # What a plugin lacks is seen when it is linked.
 PLUGIN_LINK := $(if $(SANITIZER),,-Wl,-z,defs)

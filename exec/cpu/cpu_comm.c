@@ -2,7 +2,7 @@
  * with a link of the world's wire; each member hands out tickets for its ops in the order given. */
 #include <string.h>
 
-#include "exec/backend/members.h"
+#include "exec/backend/contract.h"
 #include "exec/cpu/cpu_world.h"
 #include "shared/base/arena.h"
 

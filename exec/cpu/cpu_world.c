@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "exec/backend/contract.h"
 #include "exec/cpu/cpu_world.h"
 #include "shared/base/arena.h"
 #include "shared/base/large_pages.h"
@@ -96,20 +97,6 @@ static void lost(void *world, const char *why)
 
     atomic_store(&w->told, true);
     cpu_abort(w, why);
-}
-
-/* The other processes stop when this one does, not at their own time limit. */
-static void tell_others(struct exec_world *w)
-{
-    const struct exec_process *p = w->how.process;
-    char words[320];
-
-    if (!p || atomic_exchange(&w->told, true))
-        return;
-    pthread_mutex_lock(&w->mutex);
-    snprintf(words, sizeof words, "rank %d gave up: %.280s", p->rank, w->failure.msg);
-    pthread_mutex_unlock(&w->mutex);
-    p->stop(p->context, words);
 }
 
 /* --- opening and closing ---------------------------------------------------------------------- */
@@ -394,11 +381,13 @@ enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_er
     if (!atomic_load(&w->stop))
         return EXEC_RUNNING;
     pthread_mutex_lock(&w->mutex);
-    if (err)
-        *err = w->failure;
+    struct lw_err why = w->failure;
     pthread_mutex_unlock(&w->mutex);
+    if (err)
+        *err = why;
     w->failed = true;
-    tell_others(w);
+    if (!atomic_exchange(&w->told, true))
+        exec_tell_others(w->how.process, why.msg);
     return EXEC_FAILED;
 }
 

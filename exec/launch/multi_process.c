@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "exec/backend/contract.h"
 #include "exec/run/batch_gaps.h"
 #include "shared/base/arena.h"
 
@@ -41,13 +42,8 @@ static enum lw_status add_spans(struct whole *w, const struct lw_span *spans, in
                                 lw_ps shift, struct lw_err *err)
 {
     for (int64_t i = 0; i < n; i++) {
-        struct lw_span s = spans[i];
-        s.ready += shift;
-        s.issue += s.issue >= 0 ? shift : 0;
-        s.start += shift;
-        s.all_in += s.all_in >= 0 ? shift : 0;
-        s.end += shift;
-        LW_TRY(lw_timeline_add(&w->timeline, &s, err));
+        LW_TRY(lw_timeline_add(&w->timeline, &spans[i], err));
+        exec_move_span(&w->timeline, w->timeline.n - 1, shift);
     }
     return LW_OK;
 }
@@ -127,13 +123,8 @@ static enum lw_status put_together(struct whole *w, struct lw_err *err)
 {
     struct lw_timeline *t = &w->timeline;
 
-    for (int64_t i = 0; w->earliest < 0 && i < t->n; i++) {
-        t->ready[i] -= w->earliest;
-        t->issue[i] -= t->issue[i] >= 0 ? w->earliest : 0;
-        t->start[i] -= w->earliest;
-        t->all_in[i] -= t->all_in[i] >= 0 ? w->earliest : 0;
-        t->end[i] -= w->earliest;
-    }
+    for (int64_t i = 0; w->earliest < 0 && i < t->n; i++)
+        exec_move_span(t, i, -w->earliest);
     LW_TRY(lw_timeline_sort(t, err));
     lw_timeline_free(&w->result->timeline);
     w->result->timeline = *t;
@@ -169,15 +160,6 @@ static enum lw_status gather(struct exec_rendezvous *r, const struct exec_identi
         return w.status;
     }
     return s != LW_OK ? s : ran;
-}
-
-static void give_up(struct exec_rendezvous *r, const struct exec_identity *id,
-                    const struct lw_err *err)
-{
-    char words[320];
-
-    snprintf(words, sizeof words, "rank %d gave up: %.280s", id->rank, err->msg);
-    exec_rendezvous_abort(r, words);
 }
 
 static bool has_result(enum lw_status s)
@@ -228,7 +210,7 @@ static enum lw_status run_and_part(const struct lw_plan *plan,
         s = gather(r, id, s, out, err);
     out->speaks = id->rank == 0;
     if (s != LW_OK && s != LW_ENO) {
-        give_up(r, id, err);
+        exec_tell_others(&process, err->msg);
         part(r, id, options->timeout_ns, out);
     }
     const char *last;

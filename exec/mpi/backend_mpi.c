@@ -27,9 +27,9 @@
 #include "exec/cpu/cpu_world.h"
 #include "exec/cpu/thread_group.h"
 #include "exec/backend/element.h"
-#include "exec/mpi/mpi_host.h"
 #include "exec/mpi/mpi_near.h"
 #include "exec/mpi/mpi_once.h"
+#include "exec/plugin/plugin_host.h"
 #include "shared/base/arena.h"
 
 enum { TAG_READY, TAG_DATA, SPIN_NS = 10000, NAP_NS = 15000 };
@@ -539,28 +539,17 @@ static enum lw_status mpi_open(const struct exec_open *how, struct exec_world **
     return s;
 }
 
-static const struct exec_backend backend = {
+const struct exec_backend exec_plugin_backend = {
     .api_version = EXEC_API_VERSION,
     .size = sizeof(struct exec_backend),
     .name = "mpi",
     .about = "one process per rank, collectives of Open MPI",
     .capabilities = EXEC_BY_MPIRUN | EXEC_CAN_PRIORITY | EXEC_CAN_ALL_REDUCE | EXEC_CAN_REDUCE |
                     EXEC_CAN_REDUCE_SCATTER | EXEC_CAN_ALL_GATHER | EXEC_CAN_BROADCAST |
-                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV |
-                    EXEC_CAN_ALL_IN | EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_IN_HOST_MEMORY,
+                    EXEC_CAN_ALL_TO_ALL | EXEC_CAN_BARRIER | EXEC_CAN_SEND_RECV | EXEC_CAN_ALL_IN |
+                    EXEC_CAN_PROCESS | EXEC_CAN_END | EXEC_IN_HOST_MEMORY,
     .probe = probe,
     .open = mpi_open,
     .close = mpi_close,
     CPU_TABLE,
 };
-
-__attribute__((visibility("default"))) const struct exec_backend *
-lapwing_backend_v1(const struct exec_host *lent);
-
-const struct exec_backend *lapwing_backend_v1(const struct exec_host *lent)
-{
-    if (lent->api_version != EXEC_API_VERSION || lent->size != sizeof *lent)
-        return NULL;
-    mpi_host_set(lent);
-    return &backend;
-}

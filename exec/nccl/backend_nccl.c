@@ -19,8 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "exec/backend/members.h"
+#include "exec/backend/contract.h"
 #include "exec/nccl/nccl_world.h"
+#include "exec/plugin/plugin_host.h"
 
 #define CLOSE_WAIT_NS INT64_C(5000000000)
 #define GRACE_NS INT64_C(200000000)
@@ -29,31 +30,6 @@
 #define QUIET_DOZE_NS 2000000
 
 enum { NCCL_OLDEST = 21801 }; /* 2.18.1: ncclCommSplit */
-
-/* Lent by the program once, when it loads the plugin; the table's functions have no other way to
- * it. */
-static const struct exec_host *host;
-
-void *nccl_alloc(size_t n, size_t size)
-{
-    void *p = n > SIZE_MAX / size ? NULL : host->alloc(n > 0 ? n * size : 1);
-
-    if (p)
-        memset(p, 0, n * size);
-    return p;
-}
-
-void nccl_free(void *p)
-{
-    host->free(p);
-}
-
-int64_t nccl_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 void nccl_doze(int32_t n_tries)
 {
@@ -110,18 +86,14 @@ static void lost(void *world, const char *why)
     nccl_stop(w, &err);
 }
 
-/* The other processes stop when this one does, not at their own time limit. */
 static void tell_others(struct exec_world *w)
 {
-    const struct exec_process *p = w->how.process;
-    char words[320];
+    struct lw_err why = {0};
 
-    if (!p || atomic_exchange(&w->told, true))
+    if (atomic_exchange(&w->told, true))
         return;
-    pthread_mutex_lock(&w->mutex);
-    snprintf(words, sizeof words, "rank %d gave up: %.280s", p->rank, w->why.msg);
-    pthread_mutex_unlock(&w->mutex);
-    p->stop(p->context, words);
+    nccl_stopped(w, &why);
+    exec_tell_others(w->how.process, why.msg);
 }
 
 /* --- opening and closing ---------------------------------------------------------------------- */
@@ -229,13 +201,13 @@ static void free_streams(struct exec_world *w)
         cuStreamDestroy(s->cu);
         if (s->begun)
             cuEventDestroy(s->begun);
-        nccl_free(s);
+        lw_free(s);
     }
     while (w->events) {
         struct exec_event *e = w->events;
         w->events = e->next;
         cuEventDestroy(e->cu);
-        nccl_free(e);
+        lw_free(e);
     }
 }
 
@@ -245,7 +217,7 @@ static void close_world(struct exec_world *w)
         return;
     const struct exec_process *p = w->how.process;
     bool unfinished = atomic_load(&w->failed) || !nccl_idle(w);
-    int64_t until = nccl_now_ns() + CLOSE_WAIT_NS;
+    int64_t until = exec_now_ns() + CLOSE_WAIT_NS;
 
     backend_abort(w, "closed");
     nccl_device_unwatch(w);
@@ -258,7 +230,7 @@ static void close_world(struct exec_world *w)
         p->watch(p->context, NULL, NULL);
     nccl_graphs_drop(w);
     nccl_comms_close(w, unfinished);
-    for (int32_t i = 0; !at_rest(w) && nccl_now_ns() < until; i++)
+    for (int32_t i = 0; !at_rest(w) && exec_now_ns() < until; i++)
         nccl_doze(i);
     nccl_queue_drop(w);
     if (at_rest(w)) {
@@ -270,7 +242,7 @@ static void close_world(struct exec_world *w)
         return;
     pthread_mutex_destroy(&w->mutex);
     pthread_mutex_destroy(&w->call_mutex);
-    nccl_free(w);
+    lw_free(w);
 }
 
 static enum lw_status open_world(const struct exec_open *how, struct exec_world **world,
@@ -279,9 +251,7 @@ static enum lw_status open_world(const struct exec_open *how, struct exec_world 
     struct exec_world *w;
 
     LW_TRY(check_how(how, err));
-    w = nccl_alloc(1, sizeof *w);
-    if (!w)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    LW_NEW(w, 1, err);
     w->how = *how;
     w->tail = &w->head;
     pthread_mutex_init(&w->mutex, NULL);
@@ -327,7 +297,7 @@ static void facts(const struct exec_world *w, struct exec_facts *f)
 static int64_t now_ns(const struct exec_world *w)
 {
     (void)w;
-    return nccl_now_ns();
+    return exec_now_ns();
 }
 
 /* --- memory, streams, events ------------------------------------------------------------------ */
@@ -371,19 +341,19 @@ static enum lw_status stream_create(struct exec_world *w, int32_t rank, const ch
                                     int32_t priority, struct exec_stream **stream,
                                     struct lw_err *err)
 {
-    struct exec_stream *s = nccl_alloc(1, sizeof *s);
+    struct exec_stream *s = lw_calloc(1, sizeof *s);
     int cu = priority > w->least - w->greatest ? w->greatest : w->least - (int)priority;
     CUdeviceptr clock = 0;
 
     if (!s)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+        return lw_fail_nomem(err);
     enum lw_status status = nccl_mem_new(w, sizeof(int64_t), &clock, err);
     if (status == LW_OK)
         status = nccl_cu(cuStreamCreateWithPriority(&s->cu, CU_STREAM_NON_BLOCKING,
                                                     cu > w->least ? w->least : cu),
                          name, err);
     if (status != LW_OK) {
-        nccl_free(s);
+        lw_free(s);
         return status;
     }
     if (w->loop)
@@ -401,15 +371,15 @@ static enum lw_status stream_create(struct exec_world *w, int32_t rank, const ch
 static enum lw_status event_create(struct exec_world *w, int32_t rank, struct exec_event **event,
                                    struct lw_err *err)
 {
-    struct exec_event *e = nccl_alloc(1, sizeof *e);
+    struct exec_event *e = lw_calloc(1, sizeof *e);
 
     (void)rank;
     if (!e)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+        return lw_fail_nomem(err);
     enum lw_status s =
         nccl_cu(cuEventCreate(&e->cu, CU_EVENT_DISABLE_TIMING), "cuEventCreate", err);
     if (s != LW_OK) {
-        nccl_free(e);
+        lw_free(e);
         return s;
     }
     e->next = w->events;
@@ -541,11 +511,11 @@ static enum lw_status look(struct exec_world *w, bool *done, struct lw_err *err)
  * would end there as if nothing had failed. */
 static void last_look(struct exec_world *w)
 {
-    int64_t until = nccl_now_ns() + GRACE_NS;
+    int64_t until = exec_now_ns() + GRACE_NS;
     bool first = w->how.process && !atomic_load(&w->told);
 
     for (int32_t i = 0; !w->cut_short && nccl_harvest(w, NULL) == LW_OK; i++) {
-        if (!nccl_computing(w) || nccl_now_ns() > until)
+        if (!nccl_computing(w) || exec_now_ns() > until)
             break;
         nccl_doze(i);
     }
@@ -593,14 +563,14 @@ static enum exec_state poll_world(struct exec_world *w, int64_t deadline_ns, str
             nccl_device_active(w, false);
             return EXEC_DONE;
         }
-        int64_t now = nccl_now_ns();
+        int64_t now = exec_now_ns();
         if (now >= deadline_ns)
             return EXEC_RUNNING;
         doze(w, i, now);
     }
 }
 
-static const struct exec_backend backend = {
+const struct exec_backend exec_plugin_backend = {
     .api_version = EXEC_API_VERSION,
     .size = sizeof(struct exec_backend),
     .name = "nccl",
@@ -635,14 +605,3 @@ static const struct exec_backend backend = {
     .communicate = communicate,
     .poll = poll_world,
 };
-
-__attribute__((visibility("default"))) const struct exec_backend *
-lapwing_backend_v1(const struct exec_host *lent);
-
-const struct exec_backend *lapwing_backend_v1(const struct exec_host *lent)
-{
-    if (lent->api_version != EXEC_API_VERSION || lent->size != sizeof *lent)
-        return NULL;
-    host = lent;
-    return &backend;
-}

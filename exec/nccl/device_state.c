@@ -134,10 +134,9 @@ static void *watch(void *context)
 
 enum lw_status nccl_device_watch(struct exec_world *w, struct lw_err *err)
 {
-    struct device_watch *d = nccl_alloc(1, sizeof *d);
+    struct device_watch *d;
 
-    if (!d)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    LW_NEW(d, 1, err);
     pthread_mutex_init(&d->mutex, NULL);
     pthread_cond_init(&d->changed, NULL);
     if (find(d) && d->nvml.init() == 0) {
@@ -149,7 +148,7 @@ enum lw_status nccl_device_watch(struct exec_world *w, struct lw_err *err)
     }
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->mutex);
-    nccl_free(d);
+    lw_free(d);
     return LW_OK;
 }
 
@@ -196,6 +195,6 @@ void nccl_device_unwatch(struct exec_world *w)
     d->nvml.shutdown();
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->mutex);
-    nccl_free(d);
+    lw_free(d);
     w->device_watch = NULL;
 }

@@ -20,7 +20,7 @@
  *
  * The members' ranges of a buffer differ by at most one element (exec_range). Where they differ, a
  * reduce-scatter is a group of reduces and an all-gather a group of broadcasts. */
-#include "exec/backend/members.h"
+#include "exec/backend/contract.h"
 #include "exec/nccl/nccl_world.h"
 #include "shared/numbers/units.h"
 
@@ -49,7 +49,7 @@ static enum lw_status failed(struct exec_world *w, ncclComm_t c, ncclResult_t r,
 enum lw_status nccl_settle(struct exec_world *w, ncclComm_t c, ncclResult_t r, const char *call,
                            struct lw_err *err)
 {
-    int64_t until = nccl_now_ns() + w->how.timeout_ns;
+    int64_t until = exec_now_ns() + w->how.timeout_ns;
 
     if (r != ncclSuccess && r != ncclInProgress)
         return failed(w, c, r, call, err);
@@ -62,7 +62,7 @@ enum lw_status nccl_settle(struct exec_world *w, ncclComm_t c, ncclResult_t r, c
             return LW_OK;
         if (atomic_load(&w->stop) && !w->closing)
             return nccl_stopped(w, err);
-        if (nccl_now_ns() > until)
+        if (exec_now_ns() > until)
             return lw_fail(err, LW_ETIMEOUT, "NCCL: %s: still in progress after %.3g s", call,
                              (double)w->how.timeout_ns * 1e-9);
         nccl_doze(i);
@@ -91,7 +91,7 @@ enum { WATCH_NS = 20000000, STOP_NS = 200000000 };
  * work. */
 static bool overdue(const struct exec_world *w)
 {
-    int64_t now = nccl_now_ns();
+    int64_t now = exec_now_ns();
     bool stopped = atomic_load(&w->stop) && !w->closing;
 
     if (w->in_capture) /* nothing runs, and an abort would wait for the graph to go */
@@ -107,7 +107,7 @@ static void *abort_one(void *comm)
 
 static void abort_in_threads(ncclComm_t *comms, int32_t n)
 {
-    pthread_t *threads = nccl_alloc((size_t)n, sizeof *threads);
+    pthread_t *threads = lw_calloc((size_t)n, sizeof *threads);
 
     for (int32_t i = 0; i < n; i++)
         if (threads && pthread_create(&threads[i], NULL, abort_one, comms[i]) == 0)
@@ -118,7 +118,7 @@ static void abort_in_threads(ncclComm_t *comms, int32_t n)
     for (int32_t i = 0; i < n; i++)
         if (comms[i])
             ncclCommAbort(comms[i]);
-    nccl_free(threads);
+    lw_free(threads);
 }
 
 static void abort_together(ncclComm_t *comms, int32_t n)
@@ -173,7 +173,7 @@ static ncclComm_t *room_for_all(const struct exec_world *w)
 
     for (const struct exec_comm *c = w->comms; c; c = c->next)
         n++;
-    return nccl_alloc(n, sizeof(ncclComm_t));
+    return lw_calloc(n, sizeof(ncclComm_t));
 }
 
 /* The mutex is held, and free during the aborts. The thread in the call waits in `left`. */
@@ -185,7 +185,7 @@ static void abort_from_outside(struct exec_world *w)
     w->aborted = true;
     pthread_mutex_unlock(&w->call_mutex);
     abort_together(comms ? comms : &one, n);
-    nccl_free(comms);
+    lw_free(comms);
     pthread_mutex_lock(&w->call_mutex);
     w->abort_done = true;
 }
@@ -233,7 +233,7 @@ static void enter(struct exec_world *w, ncclComm_t c)
     pthread_mutex_lock(&w->call_mutex);
     w->in_call = c;
     w->in_capture = w->capturing;
-    w->call_from = nccl_now_ns();
+    w->call_from = exec_now_ns();
     w->call_until = w->call_from + w->how.timeout_ns;
     pthread_mutex_unlock(&w->call_mutex);
 }
@@ -241,11 +241,11 @@ static void enter(struct exec_world *w, ncclComm_t c)
 /* After the call. false: the watchdog has aborted all communicators, which are gone. */
 static bool left(struct exec_world *w)
 {
-    int64_t until = nccl_now_ns() + ABORT_NS;
+    int64_t until = exec_now_ns() + ABORT_NS;
 
     pthread_mutex_lock(&w->call_mutex);
     w->in_call = NULL;
-    for (int32_t i = 0; w->aborted && !w->abort_done && nccl_now_ns() < until; i++) {
+    for (int32_t i = 0; w->aborted && !w->abort_done && exec_now_ns() < until; i++) {
         pthread_mutex_unlock(&w->call_mutex);
         nccl_doze(i);
         pthread_mutex_lock(&w->call_mutex);
@@ -325,25 +325,25 @@ enum lw_status nccl_world_comm_open(struct exec_world *w, struct lw_err *err)
 
 static void free_comm(struct exec_comm *c)
 {
-    nccl_free(c->members);
-    nccl_free(c->index_of);
-    nccl_free(c->n_given);
-    nccl_free(c->n_issued);
-    nccl_free(c->posted);
-    nccl_free(c);
+    lw_free(c->members);
+    lw_free(c->index_of);
+    lw_free(c->n_given);
+    lw_free(c->n_issued);
+    lw_free(c->posted);
+    lw_free(c);
 }
 
 static enum lw_status note_members(struct exec_world *w, struct exec_comm *c,
                                    const int32_t *members, int32_t n, struct lw_err *err)
 {
     c->n = n;
-    c->members = nccl_alloc((size_t)n, sizeof *c->members);
-    c->index_of = nccl_alloc((size_t)w->how.n_ranks, sizeof *c->index_of);
-    c->n_given = nccl_alloc((size_t)n, sizeof *c->n_given);
-    c->n_issued = nccl_alloc((size_t)n, sizeof *c->n_issued);
-    c->posted = nccl_alloc((size_t)n, sizeof *c->posted);
+    c->members = lw_calloc((size_t)n, sizeof *c->members);
+    c->index_of = lw_calloc((size_t)w->how.n_ranks, sizeof *c->index_of);
+    c->n_given = lw_calloc((size_t)n, sizeof *c->n_given);
+    c->n_issued = lw_calloc((size_t)n, sizeof *c->n_issued);
+    c->posted = lw_calloc((size_t)n, sizeof *c->posted);
     if (!c->members || !c->index_of || !c->n_given || !c->n_issued || !c->posted)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+        return lw_fail_nomem(err);
     LW_TRY(exec_members_index(members, n, w->how.n_ranks, c->members, c->index_of, err));
     c->me = w->loop ? -1 : c->index_of[w->first];
     return LW_OK;
@@ -385,9 +385,7 @@ static enum lw_status new_comm(struct exec_world *w, const int32_t *members, int
     if (w->loop && n > KERNEL_MAX_MEMBERS)
         return lw_fail(err, LW_ENOTSUP, "a loop on one device joins up to %d ranks, not %d",
                          KERNEL_MAX_MEMBERS, n);
-    c = nccl_alloc(1, sizeof *c);
-    if (!c)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    LW_NEW(c, 1, err);
     enum lw_status s = note_members(w, c, members, n, err);
     if (s == LW_OK)
         s = nccl_cu(cuEventCreate(&c->last, CU_EVENT_DISABLE_TIMING), "cuEventCreate", err);
@@ -489,7 +487,7 @@ static void abort_all(struct exec_world *w)
         int32_t n = comms ? list_all(w, NULL, comms) : 0;
         forget_all(w);
         abort_together(comms, n);
-        nccl_free(comms);
+        lw_free(comms);
     }
 }
 

@@ -29,14 +29,13 @@ static enum lw_status table_on_device(struct exec_world *w, const struct exec_gr
             *at = k->at;
             return LW_OK;
         }
-    struct gradient_table *k = nccl_alloc(1, sizeof *k);
-    if (!k)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    struct gradient_table *k;
+    LW_NEW(k, 1, err);
     enum lw_status s = nccl_mem_new(w, sizeof t->value, &k->at, err);
     if (s == LW_OK)
         s = nccl_mem_put(w, k->at, t->value, sizeof t->value, err);
     if (s != LW_OK) {
-        nccl_free(k);
+        lw_free(k);
         return s;
     }
     k->multiple = t->multiple;
@@ -182,9 +181,7 @@ static enum lw_status load_product(struct exec_world *w, const struct exec_part 
         k = k->next;
     if (k)
         return LW_OK;
-    k = nccl_alloc(1, sizeof *k);
-    if (!k)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    LW_NEW(k, 1, err);
     *k = (struct loaded){w->loaded, p->count};
     w->loaded = k;
     LW_TRY(part_product(w, w->setup, p, err));
@@ -401,7 +398,7 @@ void nccl_compute_close(struct exec_world *w)
     while (w->loaded) {
         struct loaded *k = w->loaded;
         w->loaded = k->next;
-        nccl_free(k);
+        lw_free(k);
     }
     nccl_products_close(w);
 }

@@ -38,13 +38,13 @@ enum lw_status nccl_cu(CUresult r, const char *call, struct lw_err *err)
 
 enum lw_status nccl_wait_setup(struct exec_world *w, struct lw_err *err)
 {
-    int64_t until = nccl_now_ns() + w->how.timeout_ns;
+    int64_t until = exec_now_ns() + w->how.timeout_ns;
     CUresult r;
 
     for (int32_t i = 0; (r = cuStreamQuery(w->setup)) == CUDA_ERROR_NOT_READY; i++) {
         if (atomic_load(&w->stop))
             return nccl_stopped(w, err);
-        if (nccl_now_ns() > until)
+        if (exec_now_ns() > until)
             return lw_fail(err, LW_ETIMEOUT, "the device is not done after %.3g s",
                            (double)w->how.timeout_ns * 1e-9);
         nccl_doze(i);
@@ -63,15 +63,14 @@ static enum lw_status take(const struct exec_world *w, struct block *b, struct l
 static enum lw_status new_block(struct exec_world *w, int64_t bytes, bool from_nccl,
                                 CUdeviceptr *at, struct lw_err *err)
 {
-    struct block *b = nccl_alloc(1, sizeof *b);
+    struct block *b;
 
-    if (!b)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    LW_NEW(b, 1, err);
     b->bytes = bytes > 0 ? bytes : 1;
     b->from_nccl = from_nccl;
     enum lw_status s = take(w, b, err);
     if (s != LW_OK) {
-        nccl_free(b);
+        lw_free(b);
         return s != LW_ENOMEM ? s
                               : lw_fail(err, s, "device %d has no %lld bytes left",
                                         (int)w->device, (long long)bytes);
@@ -119,7 +118,7 @@ void nccl_mem_free(struct exec_world *w, CUdeviceptr at)
             nccl_register_free(at);
         else
             cuMemFree(at);
-        nccl_free(gone);
+        lw_free(gone);
         return;
     }
 }
@@ -157,12 +156,11 @@ static enum lw_status new_timer(struct exec_world *w, CUevent *e, struct lw_err 
 {
     if (w->n_timers == w->pool_capacity) { /* room for all of them to come back */
         int64_t more = w->pool_capacity ? 2 * w->pool_capacity : 64;
-        CUevent *grown = nccl_alloc((size_t)more, sizeof *grown);
-        if (!grown)
-            return lw_fail(err, LW_ENOMEM, "out of memory");
+        CUevent *grown;
+        LW_NEW(grown, (size_t)more, err);
         if (w->n_pool > 0)
             memcpy(grown, w->pool, (size_t)w->n_pool * sizeof *grown);
-        nccl_free(w->pool);
+        lw_free(w->pool);
         w->pool = grown;
         w->pool_capacity = more;
     }
@@ -212,7 +210,7 @@ static enum lw_status record_and_see(struct exec_world *w, CUevent e, int64_t *s
     while ((r = cuEventQuery(e)) == CUDA_ERROR_NOT_READY)
         if (atomic_load(&w->stop))
             return nccl_stopped(w, err);
-    *seen_ns = nccl_now_ns();
+    *seen_ns = exec_now_ns();
     return nccl_cu(r, "cuEventQuery", err);
 }
 
@@ -244,7 +242,7 @@ enum lw_status nccl_anchor(struct exec_world *w, struct lw_err *err)
         CUevent e;
         int64_t from, seen = 0;
         LW_TRY(nccl_timer_take(w, &e, err));
-        from = nccl_now_ns();
+        from = exec_now_ns();
         s = record_and_see(w, e, &seen, err);
         bool better = s == LW_OK && seen - from < best_seen - best_from;
         CUevent worse = better ? best : e;
@@ -330,11 +328,11 @@ void nccl_device_close(struct exec_world *w)
         cuEventDestroy(w->fork);
     for (int64_t i = 0; i < w->n_pool; i++)
         cuEventDestroy(w->pool[i]);
-    nccl_free(w->pool);
+    lw_free(w->pool);
     while (w->tables) {
         struct gradient_table *t = w->tables;
         w->tables = t->next;
-        nccl_free(t);
+        lw_free(t);
     }
     nccl_found_free(w);
     while (w->blocks)

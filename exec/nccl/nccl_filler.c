@@ -159,10 +159,10 @@ static enum lw_status open_products(struct exec_world *w, enum filler_kind kind,
     int64_t n = (int64_t)f->unit * f->unit;
     enum lw_dtype t = kind == FILL_BF16 ? LW_BF16 : LW_F32;
     int64_t bytes = n * lw_dtype_size(t);
-    void *host = nccl_alloc((size_t)n, (size_t)lw_dtype_size(t));
+    void *host = lw_calloc((size_t)n, (size_t)lw_dtype_size(t));
 
     if (!host)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+        return lw_fail_nomem(err);
     for (int64_t i = 0; i < n; i++)
         exec_put(t, host, i, (double)(exec_mix((uint64_t)i) >> 40) / 16777216.0 - 0.5);
     CUdeviceptr *factors[] = {&f->a, &f->b};
@@ -172,7 +172,7 @@ static enum lw_status open_products(struct exec_world *w, enum filler_kind kind,
         if (s == LW_OK)
             s = nccl_mem_put(w, *factors[i], host, bytes, err);
     }
-    nccl_free(host);
+    lw_free(host);
     return s;
 }
 

@@ -94,7 +94,7 @@ static void drop(struct exec_world *w, struct graph *g)
         cuGraphDestroy(g->graph);
     if (g->end)
         nccl_timer_give(w, g->end);
-    nccl_free(g);
+    lw_free(g);
 }
 
 static enum lw_status make(struct exec_world *w, struct graph *g, struct lw_err *err)
@@ -116,9 +116,7 @@ enum lw_status nccl_step_graph(struct exec_world *w, struct lw_err *err)
         LW_TRY(nccl_compute_again(w, err));
     while (*tail)
         tail = &(*tail)->next;
-    g = nccl_alloc(1, sizeof *g);
-    if (!g)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    LW_NEW(g, 1, err);
     w->n_graphs++;
     enum lw_status s = make(w, g, err);
     if (s != LW_OK) {
@@ -131,11 +129,11 @@ enum lw_status nccl_step_graph(struct exec_world *w, struct lw_err *err)
 
 static enum lw_status launch(struct exec_world *w, struct graph *g, struct lw_err *err)
 {
-    int64_t from = nccl_now_ns();
+    int64_t from = exec_now_ns();
 
     g->launched = true;
     LW_TRY(nccl_cu(cuGraphLaunch(g->exec, w->setup), "cuGraphLaunch", err));
-    w->submit_ns += nccl_now_ns() - from;
+    w->submit_ns += exec_now_ns() - from;
     return nccl_cu(cuEventRecord(g->end, w->setup), "cuEventRecord", err);
 }
 

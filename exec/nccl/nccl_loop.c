@@ -205,15 +205,14 @@ enum lw_status nccl_loop_collective(struct command *cmd, bool *issued, struct lw
         if (!c->posted[i])
             return LW_OK;
     LW_TRY(agree(c, err));
-    struct loop_round *round = nccl_alloc(1, sizeof *round);
-    if (!round)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    struct loop_round *round;
+    LW_NEW(round, 1, err);
     round->n_missing = c->n;
     enum lw_status s = run_round(c, round, flights, err);
     for (int32_t i = 0; i < c->n; i++)
         nccl_flight_drop(c->posted[i]->stream->world, flights[i]);
     if (round->n_flights == 0)
-        nccl_free(round);
+        lw_free(round);
     LW_TRY(s);
     for (int32_t i = 0; i < c->n; i++)
         unpost(c->posted[i]);

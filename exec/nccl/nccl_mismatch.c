@@ -32,14 +32,13 @@ static enum lw_status room(struct exec_world *w, struct found **found, struct lw
     for (*found = w->found; *found; *found = (*found)->next)
         if ((*found)->n < PLACES)
             return LW_OK;
-    struct found *f = nccl_alloc(1, sizeof *f);
-    if (!f)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    struct found *f;
+    LW_NEW(f, 1, err);
     enum lw_status s = nccl_mem_new(w, PLACES * sizeof(struct kernel_found), &f->at, err);
     if (s == LW_OK)
         s = clear(w, f, err);
     if (s != LW_OK) {
-        nccl_free(f);
+        lw_free(f);
         return s;
     }
     f->next = w->found;
@@ -97,6 +96,6 @@ void nccl_found_free(struct exec_world *w)
     while (w->found) {
         struct found *f = w->found;
         w->found = f->next;
-        nccl_free(f);
+        lw_free(f);
     }
 }

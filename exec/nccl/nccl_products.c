@@ -102,14 +102,14 @@ static enum lw_status open_factors(struct exec_world *w, const struct exec_task 
                                    struct lw_err *err)
 {
     struct shapes *x = &w->shapes;
-    uint16_t *block = nccl_alloc(BLOCK, sizeof *block);
+    uint16_t *block = lw_calloc(BLOCK, sizeof *block);
     int64_t a = 1, b = 1;
 
-    nccl_free(x->ns);
-    x->ns = nccl_alloc((size_t)t->n_table, sizeof *x->ns);
+    lw_free(x->ns);
+    x->ns = lw_calloc((size_t)t->n_table, sizeof *x->ns);
     if (!block || !x->ns) {
-        nccl_free(block);
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+        lw_free(block);
+        return lw_fail_nomem(err);
     }
     x->table = t->table;
     x->n = t->n_table;
@@ -134,7 +134,7 @@ static enum lw_status open_factors(struct exec_world *w, const struct exec_task 
         s = fill_factor(w, x->a, a, block, err);
     if (s == LW_OK)
         s = fill_factor(w, x->b, b, block, err);
-    nccl_free(block);
+    lw_free(block);
     return s;
 }
 
@@ -176,7 +176,7 @@ enum lw_status nccl_products_again(struct exec_world *w, struct lw_err *err)
 
 void nccl_products_close(struct exec_world *w)
 {
-    nccl_free(w->shapes.ns);
+    lw_free(w->shapes.ns);
     w->shapes.ns = NULL;
 }
 

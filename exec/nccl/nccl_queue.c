@@ -31,9 +31,9 @@ enum lw_status nccl_give(struct exec_world *w, const struct command *c,
 
     if (atomic_load(&w->stop))
         return nccl_stopped(w, err);
-    k = nccl_alloc(1, sizeof *k + (size_t)c->n_items * sizeof *k->items);
+    k = lw_calloc(1, sizeof *k + (size_t)c->n_items * sizeof *k->items);
     if (!k)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+        return lw_fail_nomem(err);
     memcpy(k, c, sizeof *k);
     for (int32_t i = 0; i < c->n_items; i++)
         k->items[i].x = items[i];
@@ -53,8 +53,8 @@ void nccl_flight_drop(struct exec_world *w, struct flight *f)
         nccl_timer_give(w, f->start);
     if (f->end)
         nccl_timer_give(w, f->end);
-    nccl_free(f->exchange);
-    nccl_free(f);
+    lw_free(f->exchange);
+    lw_free(f);
 }
 
 /* In a graph it is an event outside of it, recorded when the graph runs. */
@@ -69,10 +69,9 @@ static enum lw_status record_timer(struct exec_stream *s, CUevent e, struct lw_e
 
 enum lw_status nccl_begin(struct exec_stream *s, struct flight **flight, struct lw_err *err)
 {
-    struct flight *f = nccl_alloc(1, sizeof *f);
+    struct flight *f;
 
-    if (!f)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    LW_NEW(f, 1, err);
     enum lw_status status = nccl_timer_take(s->world, &f->start, err);
     if (status == LW_OK)
         status = nccl_timer_take(s->world, &f->end, err);
@@ -110,7 +109,7 @@ static void stamp_all(const struct flight *f, const struct exec_stamp *stamp)
 static void leave_round(struct flight *f)
 {
     if (f->round && --f->round->n_flights == 0)
-        nccl_free(f->round);
+        lw_free(f->round);
     f->round = NULL;
 }
 
@@ -278,9 +277,9 @@ static enum lw_status pass(struct exec_world *w, bool *any, struct lw_err *err)
         if (atomic_load(&w->stop))
             return nccl_stopped(w, err);
         if (!c->issued && !c->stream->blocked && has_room(c)) {
-            int64_t from = nccl_now_ns();
+            int64_t from = exec_now_ns();
             s = issue(c, err);
-            w->submit_ns += w->capturing ? 0 : nccl_now_ns() - from;
+            w->submit_ns += w->capturing ? 0 : exec_now_ns() - from;
         }
         if (!c->issued) {
             LW_TRY(s);
@@ -296,7 +295,7 @@ static enum lw_status pass(struct exec_world *w, bool *any, struct lw_err *err)
         *any = true;
         w->n_moves++;
         if (c->kind != CMD_EXCHANGE || s != LW_OK)
-            nccl_free(c); /* an exchange lives on in its flight */
+            lw_free(c); /* an exchange lives on in its flight */
         LW_TRY(s);
     }
     return LW_OK;
@@ -335,7 +334,7 @@ void nccl_queue_drop(struct exec_world *w)
         struct command *c = w->head;
         w->head = c->next;
         nccl_flight_drop(w, c->flight);
-        nccl_free(c);
+        lw_free(c);
     }
     w->tail = &w->head;
     for (struct exec_stream *s = w->streams; s; s = s->next) {

@@ -50,8 +50,7 @@ enum lw_status nccl_register_alloc(const struct exec_world *w, int64_t bytes, CU
         return nccl_cu(cuda, "ncclMemAlloc", err);
     if (r == ncclSuccess)
         *at = (CUdeviceptr)p;
-    return r == ncclUnhandledCudaError ? lw_fail(err, LW_ENOMEM, "out of memory")
-                                       : result(r, "ncclMemAlloc", err);
+    return r == ncclUnhandledCudaError ? lw_fail_nomem(err) : result(r, "ncclMemAlloc", err);
 }
 
 void nccl_register_free(CUdeviceptr at)
@@ -79,14 +78,12 @@ enum lw_status nccl_register(struct exec_world *w, struct exec_comm *c, const vo
     for (r = c->registered; r; r = r->next)
         if (r->at == b->at)
             return LW_OK;
-    r = nccl_alloc(1, sizeof *r);
-    if (!r)
-        return lw_fail(err, LW_ENOMEM, "out of memory");
+    LW_NEW(r, 1, err);
     enum lw_status s =
         result(ncclCommRegister(c->nccl, (void *)b->at, (size_t)b->bytes, &r->handle),
                "ncclCommRegister", err);
     if (s != LW_OK) {
-        nccl_free(r);
+        lw_free(r);
         return s;
     }
     r->at = b->at;
@@ -102,6 +99,6 @@ void nccl_deregister(struct exec_comm *c)
         c->registered = r->next;
         if (c->nccl)
             ncclCommDeregister(c->nccl, r->handle);
-        nccl_free(r);
+        lw_free(r);
     }
 }

@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 #include "exec/backend/backend.h"
+#include "exec/cpu/clock_wait.h"
 #include "exec/nccl/kernels.h"
+#include "shared/base/arena.h"
 #include "shared/plan/op.h"
 
 /* What the files of the NCCL plugin share: one world, its streams, events, communicators and the
@@ -218,10 +220,6 @@ struct exec_world {
     char name[96], compute[320], about[256], settings[512];
 };
 
-/* Memory comes from the program that loaded the plugin. */
-void *nccl_alloc(size_t n, size_t size); /* zeroed */
-void nccl_free(void *p);
-int64_t nccl_now_ns(void); /* CLOCK_MONOTONIC */
 void nccl_doze(int32_t n_tries); /* wait a little, longer after many tries */
 
 /* LW_OK, or "call: the library's words". */

@@ -1,13 +1,13 @@
 /* The time between batches, taken out. Rows ascend by step, so that one pass over them suffices. */
 #include "exec/run/batch_gaps.h"
 
-static void move_row(struct lw_timeline *t, int64_t i, lw_ps by)
+void exec_move_span(struct lw_timeline *t, int64_t i, lw_ps by)
 {
-    t->ready[i] -= by;
-    t->start[i] -= by;
-    t->end[i] -= by;
-    t->issue[i] -= t->issue[i] >= 0 ? by : 0;
-    t->all_in[i] -= t->all_in[i] >= 0 ? by : 0;
+    t->ready[i] += by;
+    t->start[i] += by;
+    t->end[i] += by;
+    t->issue[i] += t->issue[i] >= 0 ? by : 0;
+    t->all_in[i] += t->all_in[i] >= 0 ? by : 0;
 }
 
 void exec_close_gaps(struct lw_exec_result *r)
@@ -23,7 +23,7 @@ void exec_close_gaps(struct lw_exec_result *r)
             began = t->ready[k] < began ? t->ready[k] : began;
         lw_ps gap = b > 0 && began < INT64_MAX ? began - ended : 0;
         for (; i < t->n && t->step[i] < end_step; i++) {
-            move_row(t, i, gap);
+            exec_move_span(t, i, -gap);
             ended = t->end[i] > ended ? t->end[i] : ended;
         }
     }

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "exec/backend/contract.h"
 #include "exec/verify/plan_audit.h"
 #include "exec/verify/consolidate.h"
 #include "exec/run/batch_gaps.h"
@@ -280,17 +281,6 @@ static int32_t next_batch(struct exec_run *r)
     return (rest + n - 1) / n;
 }
 
-static void tell_others(const struct exec_run *r, const char *why)
-{
-    const struct exec_process *p = r->options->process;
-    char words[320];
-
-    if (!p)
-        return;
-    snprintf(words, sizeof words, "rank %d gave up: %.280s", p->rank, why);
-    p->stop(p->context, words);
-}
-
 /* A batch that could not even be given, or that the others stopped meanwhile, is a run that
  * failed, too; so is one that had no memory left. */
 static enum lw_status batch_failed(struct exec_run *r, enum lw_status s, struct lw_exec_result *out,
@@ -302,7 +292,7 @@ static enum lw_status batch_failed(struct exec_run *r, enum lw_status s, struct 
         return s;
     if (err)
         why = *err;
-    tell_others(r, why.msg);
+    exec_tell_others(r->options->process, why.msg);
     exec_keep_places(r, out);
     return exec_blame(r, s == LW_ETIMEOUT ? s : LW_EFAILED, why.msg, err);
 }

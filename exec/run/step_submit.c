@@ -82,13 +82,13 @@ static enum lw_status op_parts(struct exec_run *r, const struct exec_lane *l, in
     const struct exec_layout *own = exec_tensors_layout(&r->memory, l->variant, l->rank);
 
     LW_TRY(exec_unit_parts(&r->memory, op, own, l->rank, &r->parts, err));
-    LW_TRY(exec_taken_parts(&r->memory, l->variant, i, at, &r->parts, err));
-    LW_TRY(exec_payloads_taken(&r->memory, l->variant, i, at, &r->parts, err));
+    LW_TRY(exec_value_parts(&r->memory, l->variant, i, false, at, &r->parts, err));
+    LW_TRY(exec_payload_parts(&r->memory, l->variant, i, false, at, &r->parts, err));
     LW_TRY(exec_tensors_parts(&r->memory, op, at, &r->parts, err));
     if (!r->rehearses)
         LW_TRY(exec_product_parts(&r->memory, op, l->rank, &r->parts, err));
-    LW_TRY(exec_payloads_made(&r->memory, l->variant, i, at, &r->parts, err));
-    return exec_made_parts(&r->memory, l->variant, i, at, &r->parts, err);
+    LW_TRY(exec_payload_parts(&r->memory, l->variant, i, true, at, &r->parts, err));
+    return exec_value_parts(&r->memory, l->variant, i, true, at, &r->parts, err);
 }
 
 static enum lw_status give_room_to_compare(struct exec_run *r, struct lw_err *err)

@@ -24,41 +24,49 @@ static bool more_to_blame(const struct lw_op *a, const struct exec_stamp *sa,
     return sa->start_ns > 0 && sa->start_ns < sb->start_ns;
 }
 
-static void describe_op(const struct exec_run *r, const struct exec_lane *l, int32_t i, char *text,
-                        size_t room)
-{
-    char op[EXEC_OP_TEXT];
+/* Of one rank, or of all (-1): what ended last, and what is most to blame among what did not. Lane
+ * NULL, op -1: there is none such. */
+struct blame {
+    const struct exec_lane *last, *open;
+    const struct exec_stamp *last_stamp, *open_stamp;
+    int32_t last_op, open_op;
+};
 
-    snprintf(text, room, "%s of rank %d", exec_op_text(r->plan, l->program.first_op + i, op),
-             l->rank);
-}
-
-/* Of one rank: what ended last, and what is most to blame among what did not. */
-static struct lw_exec_place place_of(const struct exec_run *r, int32_t rank)
+static struct blame find_blame(const struct exec_run *r, int32_t rank)
 {
-    struct lw_exec_place place = {.rank = rank, .step = r->n_done, .last_op = -1, .open_op = -1,
-                                  .known = true};
-    const struct exec_stamp *last = NULL, *open = NULL;
+    struct blame b = {.last_op = -1, .open_op = -1};
 
     for (int64_t k = 0; k < r->n_lanes; k++) {
         const struct exec_lane *l = &r->lanes[k];
-        for (int32_t i = 0; l->rank == rank && i < l->program.n_ops; i++) {
+        for (int32_t i = 0; (rank < 0 || l->rank == rank) && i < l->program.n_ops; i++) {
             const struct exec_stamp *s = &r->stamps[l->first_stamp + i];
             int32_t op = l->program.first_op + i;
-            if (s->end_ns > 0 && (!last || s->end_ns > last->end_ns)) {
-                last = s;
-                place.last_op = op;
-                place.step = open ? place.step : l->step;
+            if (s->end_ns > 0 && (!b.last || s->end_ns > b.last_stamp->end_ns)) {
+                b.last = l;
+                b.last_stamp = s;
+                b.last_op = op;
             } else if (s->end_ns <= 0 &&
-                       (!open ||
-                        more_to_blame(&r->plan->ops[op], s, &r->plan->ops[place.open_op], open))) {
-                open = s;
-                place.open_op = op;
-                place.step = l->step;
+                       (!b.open || more_to_blame(&r->plan->ops[op], s, &r->plan->ops[b.open_op],
+                                                 b.open_stamp))) {
+                b.open = l;
+                b.open_stamp = s;
+                b.open_op = op;
             }
         }
     }
-    return place;
+    return b;
+}
+
+static struct lw_exec_place place_of(const struct exec_run *r, int32_t rank)
+{
+    struct blame b = find_blame(r, rank);
+    const struct exec_lane *at = b.open ? b.open : b.last;
+
+    return (struct lw_exec_place){.rank = rank,
+                                  .step = at ? at->step : r->n_done,
+                                  .last_op = b.last_op,
+                                  .open_op = b.open_op,
+                                  .known = true};
 }
 
 /* Without memory for it the message alone says where. */
@@ -71,37 +79,24 @@ void exec_keep_places(const struct exec_run *r, struct lw_exec_result *out)
         out->places[out->n_places++] = place_of(r, f->first_local + k);
 }
 
-enum lw_status exec_blame(const struct exec_run *r, enum lw_status code, const char *why,
-                            struct lw_err *err)
+static const char *name_op(const struct exec_run *r, const struct exec_lane *l, int32_t op,
+                           char text[EXEC_OP_TEXT + 24])
 {
-    const struct exec_lane *last = NULL, *open = NULL;
-    int32_t last_i = 0, open_i = 0;
-    char done[128] = "none", undone[128] = "none";
+    exec_op_text(r->plan, op, text);
+    if (l)
+        snprintf(text + strlen(text), 24, " of rank %d", l->rank);
+    return text;
+}
 
-    for (int64_t k = 0; k < r->n_lanes; k++) {
-        const struct exec_lane *l = &r->lanes[k];
-        for (int32_t i = 0; i < l->program.n_ops; i++) {
-            const struct exec_stamp *s = &r->stamps[l->first_stamp + i];
-            const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
-            if (s->end_ns > 0 &&
-                (!last || s->end_ns > r->stamps[last->first_stamp + last_i].end_ns)) {
-                last = l;
-                last_i = i;
-            } else if (s->end_ns <= 0 &&
-                       (!open ||
-                        more_to_blame(op, s, &r->plan->ops[open->program.first_op + open_i],
-                                      &r->stamps[open->first_stamp + open_i]))) {
-                open = l;
-                open_i = i;
-            }
-        }
-    }
-    if (last)
-        describe_op(r, last, last_i, done, sizeof done);
-    if (open)
-        describe_op(r, open, open_i, undone, sizeof undone);
+enum lw_status exec_blame(const struct exec_run *r, enum lw_status code, const char *why,
+                          struct lw_err *err)
+{
+    struct blame b = find_blame(r, -1);
+    char done[EXEC_OP_TEXT + 24], undone[EXEC_OP_TEXT + 24];
+
     return lw_fail(err, code, "step %d: %.160s; last finished: %s; first unfinished: %s",
-                   open ? open->step : r->n_done, why, done, undone);
+                   b.open ? b.open->step : r->n_done, why, name_op(r, b.last, b.last_op, done),
+                   name_op(r, b.open, b.open_op, undone));
 }
 
 /* Commands that have not ended; -1 = the backend does not count them. */

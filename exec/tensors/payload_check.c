@@ -36,9 +36,7 @@ static bool read_payload(const struct exec_tensors *m, int32_t variant, int32_t 
     l->g =
         (struct exec_gradient){&m->messages, layout->turn_of[k0] * p->n_comms + op->comm, rank,
                                step, passes ? 1 + (op->kind == LW_OP_SEND ? l->m.peer : rank) : 0};
-    for (int32_t k = 0; l->group && k < l->group->n_members; k++)
-        if (p->members[l->group->first_member + k] == rank)
-            l->member = k;
+    l->member = l->group ? lw_plan_member(p, l->group, rank) : -1;
     return l->group && l->m.count > 0;
 }
 
@@ -128,18 +126,25 @@ static bool payload_at(const struct exec_tensors *m, int32_t variant, int32_t k,
     return is;
 }
 
-enum lw_status exec_payloads_taken(const struct exec_tensors *m, int32_t variant, int32_t i,
-                                   const struct exec_place *at, struct exec_parts *parts,
-                                   struct lw_err *err)
+enum lw_status exec_payload_parts(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                  bool made, const struct exec_place *at, struct exec_parts *parts,
+                                  struct lw_err *err)
 {
     const struct exec_payload_ends *e = &exec_tensors_layout(m, variant, at->rank)->payloads;
+    const int32_t *first = made ? e->made : e->taken, *next = made ? e->next_made : e->next_taken;
     struct payload l;
 
-    for (int32_t k = m->compares ? e->taken[i] : -1; k >= 0; k = e->next_taken[k]) {
+    for (int32_t k = m->compares ? first[i] : -1; k >= 0; k = next[k]) {
         if (!payload_at(m, variant, k, at, &l))
             continue;
-        struct exec_part part = {.kind = EXEC_PART_EXPECT, .from = l.m.mem, .from_dtype = l.m.dtype,
-                                 .count = l.m.count, .message = k, .gradient = l.g,
+        struct exec_part part = {.kind = made ? EXEC_PART_FILL : EXEC_PART_EXPECT,
+                                 .to = l.m.mem,
+                                 .from = l.m.mem,
+                                 .to_dtype = l.m.dtype,
+                                 .from_dtype = l.m.dtype,
+                                 .count = l.m.count,
+                                 .message = k,
+                                 .gradient = l.g,
                                  .ranks = m->plan->members + l.group->first_member,
                                  .n_ranks = l.group->n_members};
         LW_TRY(exec_parts_add(parts, part, err));
@@ -147,53 +152,47 @@ enum lw_status exec_payloads_taken(const struct exec_tensors *m, int32_t variant
     return LW_OK;
 }
 
-enum lw_status exec_payloads_made(const struct exec_tensors *m, int32_t variant, int32_t i,
-                                  const struct exec_place *at, struct exec_parts *parts,
-                                  struct lw_err *err)
-{
-    const struct exec_payload_ends *e = &exec_tensors_layout(m, variant, at->rank)->payloads;
-    struct payload l;
+/* --- before and after the step ---------------------------------------------------------------- */
 
-    for (int32_t k = m->compares ? e->made[i] : -1; k >= 0; k = e->next_made[k]) {
-        if (!payload_at(m, variant, k, at, &l))
-            continue;
-        struct exec_part part = {.kind = EXEC_PART_FILL, .to = l.m.mem, .to_dtype = l.m.dtype,
-                                 .count = l.m.count, .gradient = l.g};
-        LW_TRY(exec_parts_add(parts, part, err));
+/* One payload whose place serves no other message; *n_bytes counts what is compared. */
+typedef enum lw_status payload_fn(const struct exec_tensors *m, const struct payload *l,
+                                  int64_t *n_bytes, struct lw_err *err);
+
+static enum lw_status each_apart(const struct exec_tensors *m, int32_t variant, int32_t step,
+                                 payload_fn *work, int64_t *n_bytes, struct lw_err *err)
+{
+    for (int32_t k = 0; k < m->facts.n_local; k++) {
+        int32_t rank = m->facts.first_local + k;
+        struct lw_program g = lw_plan_program(m->plan, variant, rank);
+        const bool *apart = exec_tensors_layout(m, variant, rank)->apart;
+        for (int32_t i = 0; i < g.n_ops; i++) {
+            struct payload l;
+            if (apart[i] && read_payload(m, variant, rank, step, g.first_op + i, &l))
+                LW_TRY(work(m, &l, n_bytes, err));
+        }
     }
     return LW_OK;
 }
 
-/* --- before and after the step ---------------------------------------------------------------- */
-
-static bool is_apart(const struct exec_tensors *m, int32_t variant, int32_t rank, int32_t i)
+static enum lw_status set_payload(const struct exec_tensors *m, const struct payload *l,
+                                  int64_t *n_bytes, struct lw_err *err)
 {
-    int32_t first = lw_plan_program(m->plan, variant, rank).first_op;
+    int64_t bytes = l->m.count * lw_dtype_size(l->m.dtype);
+    void *host = lw_alloc((size_t)bytes);
 
-    return exec_tensors_layout(m, variant, rank)->apart[i - first];
+    (void)n_bytes;
+    if (!host)
+        return lw_fail_nomem(err);
+    exec_gradient_fill(&l->g, l->m.dtype, host, 0, l->m.count, false);
+    enum lw_status s = m->backend->mem_write(m->world, l->g.rank, l->m.mem, host, bytes, err);
+    lw_free(host);
+    return s;
 }
 
 enum lw_status exec_payloads_set(const struct exec_tensors *m, int32_t variant, int32_t step,
                                  struct lw_err *err)
 {
-    for (int32_t k = 0; k < m->facts.n_local; k++) {
-        int32_t rank = m->facts.first_local + k;
-        struct lw_program g = lw_plan_program(m->plan, variant, rank);
-        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            struct payload l;
-            if (!is_apart(m, variant, rank, i) || !read_payload(m, variant, rank, step, i, &l))
-                continue;
-            int64_t bytes = l.m.count * lw_dtype_size(l.m.dtype);
-            void *host = lw_alloc((size_t)bytes);
-            if (!host)
-                return lw_fail_nomem(err);
-            exec_gradient_fill(&l.g, l.m.dtype, host, 0, l.m.count, false);
-            enum lw_status s = m->backend->mem_write(m->world, rank, l.m.mem, host, bytes, err);
-            lw_free(host);
-            LW_TRY(s);
-        }
-    }
-    return LW_OK;
+    return each_apart(m, variant, step, set_payload, NULL, err);
 }
 
 /* The range of elements that the op defines on this rank. */
@@ -310,16 +309,7 @@ static enum lw_status check_payload(const struct exec_tensors *m, const struct p
 enum lw_status exec_payloads_check(const struct exec_tensors *m, int32_t variant, int32_t step,
                                    int64_t *n_bytes, struct lw_err *err)
 {
-    for (int32_t k = 0; k < m->facts.n_local; k++) {
-        int32_t rank = m->facts.first_local + k;
-        struct lw_program g = lw_plan_program(m->plan, variant, rank);
-        for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++) {
-            struct payload l;
-            if (is_apart(m, variant, rank, i) && read_payload(m, variant, rank, step, i, &l))
-                LW_TRY(check_payload(m, &l, n_bytes, err));
-        }
-    }
-    return LW_OK;
+    return each_apart(m, variant, step, check_payload, n_bytes, err);
 }
 
 enum lw_status exec_payloads_explain(const struct exec_tensors *m, int32_t variant,

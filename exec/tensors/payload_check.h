@@ -16,12 +16,10 @@ enum lw_status exec_payload_ends_init(const struct lw_plan *p, const struct lw_p
                                       int32_t rank, struct lw_arena *arena,
                                       struct exec_payload_ends *ends, struct lw_err *err);
 
-/* Append what op i of the program does with them: before its other parts, and after. LW_ENOMEM. */
-enum lw_status exec_payloads_taken(const struct exec_tensors *m, int32_t variant, int32_t i,
-                                   const struct exec_place *at, struct exec_parts *parts,
-                                   struct lw_err *err);
-enum lw_status exec_payloads_made(const struct exec_tensors *m, int32_t variant, int32_t i,
-                                  const struct exec_place *at, struct exec_parts *parts,
+/* Append what op i of the program does with them: before its other parts it compares what it takes;
+ * after them (made) it sets what it makes. LW_ENOMEM. */
+enum lw_status exec_payload_parts(const struct exec_tensors *m, int32_t variant, int32_t i,
+                                  bool made, const struct exec_place *at, struct exec_parts *parts,
                                   struct lw_err *err);
 /* LW_ENO with the words for a part of theirs that found something else. */
 enum lw_status exec_payloads_explain(const struct exec_tensors *m, int32_t variant,

@@ -73,7 +73,7 @@ static struct exec_message message_of(const struct exec_tensors *m, int32_t vari
     return exec_tensors_message(m, &m->plan->ops[g.first_op + i], variant, rank, NULL);
 }
 
-enum lw_status exec_taken_parts(const struct exec_tensors *m, int32_t variant, int32_t i,
+enum lw_status exec_value_parts(const struct exec_tensors *m, int32_t variant, int32_t i, bool made,
                                 const struct exec_place *at, struct exec_parts *parts,
                                 struct lw_err *err)
 {
@@ -82,38 +82,19 @@ enum lw_status exec_taken_parts(const struct exec_tensors *m, int32_t variant, i
 
     for (int32_t k = m->compares ? f->first[i] : -1; k >= 0; k = f->next[k]) {
         const struct lw_op *op = &m->plan->ops[g.first_op + k];
+        if (op->kind != (made ? LW_OP_SEND : LW_OP_RECV))
+            continue;
         struct exec_message x = message_of(m, variant, k, at->rank);
-        struct exec_part part = {.kind = EXEC_PART_EXPECT,
+        struct exec_part part = {.kind = made ? EXEC_PART_FILL : EXEC_PART_EXPECT,
+                                 .to = x.mem,
                                  .from = x.mem,
+                                 .to_dtype = x.dtype,
                                  .from_dtype = x.dtype,
                                  .count = x.count,
                                  .message = k,
                                  .gradient = value_of(m, op, variant, at)};
-        if (op->kind == LW_OP_RECV)
-            LW_TRY(exec_parts_add(parts, part, err));
-    }
-    return LW_OK;
-}
-
-enum lw_status exec_made_parts(const struct exec_tensors *m, int32_t variant, int32_t i,
-                               const struct exec_place *at, struct exec_parts *parts,
-                               struct lw_err *err)
-{
-    const struct lw_message_ends *f = &exec_tensors_layout(m, variant, at->rank)->flow;
-    const struct lw_program g = lw_plan_program(m->plan, variant, at->rank);
-
-    for (int32_t k = m->compares ? f->first[i] : -1; k >= 0; k = f->next[k]) {
-        const struct lw_op *op = &m->plan->ops[g.first_op + k];
-        struct exec_message x = message_of(m, variant, k, at->rank);
-        struct exec_part part = {.kind = EXEC_PART_FILL,
-                                 .to = x.mem,
-                                 .to_dtype = x.dtype,
-                                 .count = x.count,
-                                 .gradient = value_of(m, op, variant, at)};
-        if (op->kind != LW_OP_SEND)
-            continue;
         LW_TRY(exec_parts_add(parts, part, err));
-        if (f->source[k] < 0)
+        if (!made || f->source[k] < 0)
             continue;
         struct exec_message from = message_of(m, variant, f->source[k], at->rank);
         part.kind = EXEC_PART_CARRY;

@@ -1,5 +1,7 @@
-/* Members of communicators by rank, and what they give. Part of every backend and plugin. */
-#include "exec/backend/members.h"
+/* What all backends do alike; part of the program and of each plugin. */
+#include "exec/backend/contract.h"
+
+#include <stdio.h>
 
 enum lw_status exec_members_index(const int32_t *members, int32_t n, int32_t n_ranks, int32_t *own,
                                   int32_t *index_of, struct lw_err *err)
@@ -41,4 +43,14 @@ enum lw_status exec_transfers_check(const struct exec_transfer *x, int32_t n, in
         out[i].message.peer = rooted || p2p ? peer : 0;
     }
     return LW_OK;
+}
+
+void exec_tell_others(const struct exec_process *p, const char *why)
+{
+    char words[320];
+
+    if (!p)
+        return;
+    snprintf(words, sizeof words, "rank %d gave up: %.280s", p->rank, why);
+    p->stop(p->context, words);
 }

@@ -1,16 +1,21 @@
-/* shared/base/arena.h's allocation within the MPI plugin, by way of the program that loaded it:
- * the program counts every block, and its tests can fail every one. Arenas are not used in the
- * plugin. */
-#include "exec/mpi/mpi_host.h"
+/* The symbol of a plugin, and shared/base/arena.h's allocation within it, by way of the program
+ * that loaded it: the program counts every block, and its tests can fail every one. Arenas are not
+ * used in plugins. */
+#include "exec/plugin/plugin_host.h"
 
 #include "shared/base/arena.h"
 
 /* Lent by the program once, when it loads the plugin; allocation has no other way to it. */
 static const struct exec_host *host;
 
-void mpi_host_set(const struct exec_host *lent)
+__attribute__((visibility("default"))) exec_plugin_fn lapwing_backend_v1;
+
+const struct exec_backend *lapwing_backend_v1(const struct exec_host *lent)
 {
+    if (lent->api_version != EXEC_API_VERSION || lent->size != sizeof *lent)
+        return NULL;
     host = lent;
+    return &exec_plugin_backend;
 }
 
 void *lw_alloc(size_t size)
