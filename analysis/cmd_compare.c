@@ -52,9 +52,10 @@ static enum lw_status judge_pairs(const struct request *r, const struct lw_run *
     for (int32_t i = 0; i < n; i++) {
         const struct lw_run *p = lw_run_is_measured(&runs[i])
                                      ? lw_prediction_of(runs, n, &runs[i]) : NULL;
-        if (p && judge((struct lw_both){p->step, runs[i].step}, r->tolerance, err) != LW_OK)
-            return lw_err_context(err, "runs %lld and %lld", (long long)p->id,
-                                  (long long)runs[i].id);
+        if (p)
+            LW_TRY(lw_err_context(
+                err, judge((struct lw_both){p->step, runs[i].step}, r->tolerance, err),
+                "runs %lld and %lld", (long long)p->id, (long long)runs[i].id));
     }
     return LW_OK;
 }

@@ -41,8 +41,8 @@ static enum lw_status parse_step(const char *text, int64_t *step, struct lw_err 
     *step = -1;
     if (!text || strcmp(text, "median") == 0)
         return LW_OK;
-    if (lw_parse_int(text, 0, INT32_MAX, step, err) != LW_OK)
-        return lw_err_context(err, "--step (a number, or 'median')");
+    LW_TRY(lw_err_context(err, lw_parse_int(text, 0, INT32_MAX, step, err),
+                          "--step (a number, or 'median')"));
     return LW_OK;
 }
 

@@ -177,8 +177,9 @@ static enum lw_status add_case(const struct lw_rows *r, int32_t row, struct sett
     LW_TRY(lw_rows_printed(r, row, k->title, &c.measured, &c.allowed, err));
     if (k->closed_form)
         LW_TRY(by_form(r, row, s, &c.predicted, remark, sizeof remark, err));
-    else if (by_engine(s, k->schedule, 1, &c.predicted, err) != LW_OK)
-        return lw_err_context(err, "%s:%d: %s", r->file, r->line[row], k->title);
+    else
+        LW_TRY(lw_err_context(err, by_engine(s, k->schedule, 1, &c.predicted, err), "%s:%d: %s",
+                              r->file, r->line[row], k->title));
     snprintf(id, sizeof id, "%s__p%lld__m%lld__b%lld__%s", lw_rows_cell(r, row, "model"),
              (long long)s->p, (long long)s->m, (long long)s->micro_batch, k->title + 7);
     c.id = id;

@@ -184,8 +184,8 @@ static enum lw_status add_cases(struct file *f, struct lw_err *err)
          i < f->g.n_caps && lw_validation_goes_on(f->v, f->in->name, i, f->g.n_caps); i++) {
         struct prediction p;
         memset(&p, 0, sizeof p);
-        if (predict(f, f->g.caps[i].cap_bytes, &p, err) != LW_OK)
-            return lw_err_context(err, "%s: %s", f->in->name, f->g.caps[i].config);
+        LW_TRY(lw_err_context(err, predict(f, f->g.caps[i].cap_bytes, &p, err), "%s: %s",
+                              f->in->name, f->g.caps[i].config));
         enum lw_status status = LW_OK;
         if (f->results.n == 0)
             status = lw_groundtruth_measured(f->in, &f->results, err);

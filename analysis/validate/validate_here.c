@@ -286,9 +286,8 @@ static enum lw_status try_row(struct here *h, const struct row *row, int32_t ser
     lw_progress_report(h->progress, row->name, (double)h->done++ / h->all);
     enum lw_status s = build(h, row, &c.plan, &why);
     if (s == LW_OK) {
-        s = run_case(h, row, series, &c, err);
-        if (s != LW_OK)
-            lw_err_context(err, "%s: %s", h->workload->name, row->name);
+        s = lw_err_context(err, run_case(h, row, series, &c, err), "%s: %s", h->workload->name,
+                           row->name);
     } else if (s != LW_ENOMEM) {
         snprintf(text, sizeof text, "not planned: %s: %s: %.300s", h->workload->name, row->name,
                  why.msg);

@@ -33,8 +33,7 @@ static enum lw_status number(const char *name, int64_t max, int32_t *value, stru
 
     if (!text)
         return lw_fail(err, LW_EINVAL, "%s is not set", name);
-    if (lw_parse_int(text, 0, max, &n, err) != LW_OK)
-        return lw_err_context(err, "%s", name);
+    LW_TRY(lw_err_context(err, lw_parse_int(text, 0, max, &n, err), "%s", name));
     *value = (int32_t)n;
     return LW_OK;
 }
@@ -87,10 +86,12 @@ static enum lw_status read_one(int i, struct exec_identity *id, struct lw_err *e
     struct launcher own = launchers[i], *l = &own;
 
     l->size = size_variable(i);
-    if (number(l->size, INT32_MAX, &id->n_ranks, err) != LW_OK ||
-        number(l->rank, INT32_MAX, &id->rank, err) != LW_OK ||
-        (getenv(l->local) && number(l->local, INT32_MAX, &id->local_rank, err) != LW_OK))
-        return lw_err_context(err, "started by %s", l->name);
+    enum lw_status s = number(l->size, INT32_MAX, &id->n_ranks, err);
+    if (s == LW_OK)
+        s = number(l->rank, INT32_MAX, &id->rank, err);
+    if (s == LW_OK && getenv(l->local))
+        s = number(l->local, INT32_MAX, &id->local_rank, err);
+    LW_TRY(lw_err_context(err, s, "started by %s", l->name));
     if (id->rank >= id->n_ranks)
         return lw_fail(err, LW_EINVAL, "started by %s: %s=%d of %s=%d", l->name, l->rank, id->rank,
                        l->size, id->n_ranks);
@@ -115,8 +116,8 @@ enum lw_status exec_identity_address(struct exec_identity *id, const char *text,
     }
     if (!colon || end <= host || end - host >= (ptrdiff_t)sizeof id->host)
         return lw_fail(err, LW_EINVAL, "rendezvous '%s' is not HOST:PORT", text);
-    if (lw_parse_int(colon + 1, 1, 65535, &port, err) != LW_OK)
-        return lw_err_context(err, "rendezvous '%s'", text);
+    LW_TRY(lw_err_context(err, lw_parse_int(colon + 1, 1, 65535, &port, err), "rendezvous '%s'",
+                          text));
     snprintf(id->host, sizeof id->host, "%.*s", (int)(end - host), host);
     id->port = (int32_t)port;
     id->n_ports = 0;

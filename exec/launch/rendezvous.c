@@ -236,8 +236,8 @@ enum lw_status exec_rendezvous_broadcast(struct exec_rendezvous *r, void *data, 
         return exec_star_get(r, r->fds[0][DATA], data, bytes, err);
     }
     for (int32_t k = 1; k < r->n_fds; k++)
-        if (exec_star_get(r, r->fds[k][DATA], &here, 1, err) != LW_OK)
-            return lw_err_context(err, "waiting for rank %d", k);
+        LW_TRY(lw_err_context(err, exec_star_get(r, r->fds[k][DATA], &here, 1, err),
+                              "waiting for rank %d", k));
     for (int32_t k = 1; k < r->n_fds; k++)
         LW_TRY(exec_star_put(r, r->fds[k][DATA], data, bytes, err));
     return LW_OK;
@@ -271,8 +271,8 @@ enum lw_status exec_rendezvous_gather(struct exec_rendezvous *r, const void *dat
     }
     LW_TRY(take_it(context, 0, data, bytes, err));
     for (int32_t k = 1; k < r->n_fds; k++)
-        if (take_from(r, k, take_it, context, err) != LW_OK)
-            return lw_err_context(err, "results of rank %d", k);
+        LW_TRY(lw_err_context(err, take_from(r, k, take_it, context, err), "results of rank %d",
+                              k));
     return LW_OK;
 }
 

@@ -309,8 +309,7 @@ static enum lw_status mem_alloc(struct exec_world *w, int32_t rank, int64_t byte
 
     if (bytes < 0)
         return lw_fail(err, LW_EINVAL, "rank %d: %lld bytes of memory", rank, (long long)bytes);
-    if (nccl_mem_new_message(w, bytes, &at, err) != LW_OK)
-        return lw_err_context(err, "rank %d", rank);
+    LW_TRY(lw_err_context(err, nccl_mem_new_message(w, bytes, &at, err), "rank %d", rank));
     *mem = (void *)at;
     return LW_OK;
 }

@@ -182,12 +182,7 @@ enum lw_status exec_launch_order_check(const struct lw_plan *plan, const struct 
     struct check c = {.plan = plan, .layout = layout, .stamps = stamps, .rank = rank,
                       .program = lw_plan_program(plan, variant, rank)};
 
-    for (int32_t i = 0; i < plan->n_sets; i++) {
-        enum lw_status s = check_set(&c, &plan->sets[i], err);
-        if (s != LW_OK) {
-            lw_err_context(err, "rank %d", rank);
-            return s;
-        }
-    }
+    for (int32_t i = 0; i < plan->n_sets; i++)
+        LW_TRY(lw_err_context(err, check_set(&c, &plan->sets[i], err), "rank %d", rank));
     return LW_OK;
 }

@@ -335,9 +335,7 @@ static enum lw_status rehearse(struct exec_run *r, struct lw_exec_result *out, s
     r->next_pass = 0;
     if (s == LW_OK)
         return exec_tensors_restart(&r->memory, err);
-    if (s == LW_EFAILED || s == LW_ETIMEOUT)
-        (void)lw_err_context(err, "rehearsal");
-    return s;
+    return s == LW_EFAILED || s == LW_ETIMEOUT ? lw_err_context(err, s, "rehearsal") : s;
 }
 
 static enum lw_status measure(struct exec_run *r, struct lw_exec_result *out, struct lw_err *err)

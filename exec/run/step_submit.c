@@ -173,9 +173,10 @@ static enum lw_status give_compute(struct exec_run *r, const struct exec_lane *l
 }
 
 static enum lw_status comm_failed(const struct exec_lane *l, const struct lw_plan *p, int32_t op,
-                                  struct lw_err *err)
+                                  enum lw_status status, struct lw_err *err)
 {
-    return lw_err_context(err, "op %d (%s) of rank %d", op, lw_op_name(p->ops[op].kind), l->rank);
+    return lw_err_context(err, status, "op %d (%s) of rank %d", op, lw_op_name(p->ops[op].kind),
+                          l->rank);
 }
 
 /* What the i-th op of the lane gives to its communicator; a fault before it is given. */
@@ -220,16 +221,13 @@ static enum lw_status give_comms(struct exec_run *r, const struct exec_lane *l, 
         if (n == EXEC_MOST_TRANSFERS || ops[k].comm != ops[first].comm) {
             lw_fail(err, LW_ENOTSUP, "a group of sends and receives holds %d of one communicator",
                     EXEC_MOST_TRANSFERS);
-            comm_failed(l, r->plan, l->program.first_op + k, err);
-            return LW_ENOTSUP;
+            return comm_failed(l, r->plan, l->program.first_op + k, LW_ENOTSUP, err);
         }
         LW_TRY(prepare(r, l, k, layout, &x[n++], &comm, err));
     }
     enum lw_status s =
         r->backend->communicate(exec_run_stream(r, l->rank, ops[first].stream), comm, x, n, err);
-    if (s != LW_OK)
-        comm_failed(l, r->plan, l->program.first_op + first, err);
-    return s;
+    return comm_failed(l, r->plan, l->program.first_op + first, s, err);
 }
 
 static enum lw_status give_waits(struct exec_run *r, const struct exec_lane *l, int32_t i,

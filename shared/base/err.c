@@ -48,13 +48,13 @@ enum lw_status lw_fail_at(struct lw_err *err, enum lw_status code, const char *n
     return code;
 }
 
-enum lw_status lw_err_context(struct lw_err *err, const char *fmt, ...)
+enum lw_status lw_err_context(struct lw_err *err, enum lw_status status, const char *fmt, ...)
 {
     char head[256], tail[sizeof err->msg];
     va_list ap;
 
-    if (!err)
-        return LW_EINVAL;
+    if (!err || status == LW_OK)
+        return status;
     va_start(ap, fmt);
     vsnprintf(head, sizeof head, fmt, ap);
     va_end(ap);
@@ -64,7 +64,7 @@ enum lw_status lw_err_context(struct lw_err *err, const char *fmt, ...)
         snprintf(err->msg + n, sizeof err->msg - (size_t)n, "%.*s",
                  (int)(sizeof err->msg - (size_t)n - 1), tail);
     make_shown(err);
-    return err->code;
+    return status;
 }
 
 void lw_err_word(char *list, size_t size, const char *word)

@@ -35,9 +35,12 @@ enum lw_status lw_fail(struct lw_err *err, enum lw_status code, const char *fmt,
 enum lw_status lw_fail_at(struct lw_err *err, enum lw_status code, const char *name, int64_t line,
                           const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* Put "context: " before the message that err holds; returns its code. */
-enum lw_status lw_err_context(struct lw_err *err, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Put "context: " before the message that err holds of a call that failed; returns its status,
+ * which LW_OK too passes through:
+ *
+ *     LW_TRY(lw_err_context(err, lw_parse_int(text, 0, 9, &n, err), "--%s", name)); */
+enum lw_status lw_err_context(struct lw_err *err, enum lw_status status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Append a word of a list that a message shows, ", " before all but the first. Where it does not
  * fit whole, ", ..." ends the list. `list` begins as "". */

@@ -267,8 +267,7 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
         if (c >= FIRST_LONG && !is_whole_name(word, o->name))
             return unknown_option(table, word, err);
         const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
-        if (set_value(o, value, err) != LW_OK)
-            return lw_err_context(err, "--%s", o->name);
+        LW_TRY(lw_err_context(err, set_value(o, value, err), "--%s", o->name));
     }
     *n_operands = argc - optind;
     memmove(argv + 1, argv + optind, (size_t)*n_operands * sizeof *argv);

@@ -298,8 +298,8 @@ const struct lw_field lw_cluster_file_fields[] = {
 static enum lw_status finish(const char *file, enum lw_status s, struct lw_cluster *read,
                              struct lw_cluster *c, struct lw_err *err)
 {
-    if (s == LW_OK && lw_cluster_check(read, err) != LW_OK)
-        s = lw_err_context(err, "%s", file);
+    if (s == LW_OK)
+        s = lw_err_context(err, lw_cluster_check(read, err), "%s", file);
     if (s != LW_OK) {
         lw_cluster_free(read);
         return s;

@@ -12,8 +12,7 @@
 static enum lw_status verify(struct lw_plan *p, const char *hash, bool unchecked,
                              struct lw_err *err)
 {
-    if (lw_strategy_check(p->strategy, err) != LW_OK)
-        return lw_err_context(err, "at strategy");
+    LW_TRY(lw_err_context(err, lw_strategy_check(p->strategy, err), "at strategy"));
     if (!unchecked)
         LW_TRY(lw_plan_check(p, err));
     LW_TRY(lw_plan_hash(p, err));
@@ -42,8 +41,8 @@ enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p,
         s = lw_plan_file_pack(&f, &f.plan, err);
         if (s == LW_OK)
             s = verify(&f.plan, f.hash, unchecked, err);
-        if (s != LW_OK && s != LW_ENOMEM)
-            lw_err_context(err, "%s", file);
+        if (s != LW_ENOMEM)
+            s = lw_err_context(err, s, "%s", file);
     }
     if (s != LW_OK) {
         lw_plan_free(&f.plan);

@@ -104,8 +104,7 @@ enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct
     struct strategy_file read = {lw_strategy_default()};
 
     LW_TRY(lw_file_read(file, "strategy", strategy_fields, arena, &read, err));
-    if (lw_strategy_check(&read.s, err) != LW_OK)
-        return lw_err_context(err, "%s", file);
+    LW_TRY(lw_err_context(err, lw_strategy_check(&read.s, err), "%s", file));
     *s = read.s;
     return LW_OK;
 }

@@ -157,8 +157,8 @@ enum lw_status lw_workload_read(const char *file, struct lw_workload *w, struct 
 
     if (s == LW_OK) {
         s = lw_workload_check(&read, err);
-        if (s != LW_OK && s != LW_ENOMEM)
-            lw_err_context(err, "%s", file);
+        if (s != LW_ENOMEM)
+            s = lw_err_context(err, s, "%s", file);
     }
     if (s != LW_OK) {
         lw_workload_free(&read);

@@ -269,10 +269,7 @@ static enum lw_status run_all(struct run *r, struct lw_err *err)
         enum lw_status status =
             stopped ? lw_fail(err, LW_ENO, "computed an error before it, nothing can follow")
                     : run_iteration(r, &it, &stopped, err);
-        if (status != LW_OK) {
-            lw_err_context(err, "iteration %d", i);
-            return status;
-        }
+        LW_TRY(lw_err_context(err, status, "iteration %d", i));
     }
     return LW_OK;
 }

@@ -203,10 +203,7 @@ static enum lw_status run_steps(struct lw_golden_case *c, struct lw_oss *o, stru
             status = expect_snapshot(&step, o, in, err);
         if (status == LW_OK)
             status = expect_local(&step, o, in, err);
-        if (status != LW_OK) {
-            lw_err_context(err, "step %d", i);
-            return status;
-        }
+        LW_TRY(lw_err_context(err, status, "step %d", i));
     }
     return LW_OK;
 }

@@ -212,5 +212,5 @@ enum lw_status lw_lower_exact(struct lw_lowering *l, const struct lw_cost *cost,
     if (l->s->stage_bytes >= 0)
         LW_TRY(weigh_memory(l, room, &p, err));
     enum lw_status s = lw_partition_exact(&p, out, &l->slowest_part, err);
-    return s == LW_EINVAL ? lw_err_context(err, "--partition exact") : s;
+    return s == LW_EINVAL ? lw_err_context(err, s, "--partition exact") : s;
 }

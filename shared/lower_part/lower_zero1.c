@@ -297,8 +297,7 @@ enum lw_status lw_part_assign_shards(struct lw_part *d, struct lw_err *err)
     LW_TRY(list_given(d, err));
     if (d->shards.n == 0 || lw_part_has_units(d->s))
         return LW_OK;
-    if (lw_shard_policy(d->s->shard_policy)->assign(d, err) != LW_OK)
-        return lw_err_context(err, "--zero 1");
+    LW_TRY(lw_err_context(err, lw_shard_policy(d->s->shard_policy)->assign(d, err), "--zero 1"));
     return lw_part_count_owned(d, err);
 }
 

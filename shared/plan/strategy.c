@@ -288,7 +288,7 @@ static enum lw_status set_field(const struct option *o, void *field, const char 
         *(const char **)field = value;
         return LW_OK;
     }
-    return st == LW_OK ? LW_OK : lw_err_context(err, "--%s", o->shown.name);
+    return lw_err_context(err, st, "--%s", o->shown.name);
 }
 
 int lw_strategy_find(const char *name)

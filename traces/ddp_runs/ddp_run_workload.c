@@ -141,8 +141,8 @@ enum lw_status lw_gloo_workload(const struct lw_groundtruth *g, struct lw_worklo
     struct lw_workload w = {0};
     enum lw_status status = fill_workload(g, &w, err);
 
-    if (status == LW_OK && (status = lw_workload_check(&w, err)) != LW_OK)
-        lw_err_context(err, "%s", g->file);
+    if (status == LW_OK)
+        status = lw_err_context(err, lw_workload_check(&w, err), "%s", g->file);
     LW_GIVE(status, out, w, lw_workload_free(&w));
 }
 
@@ -216,7 +216,7 @@ enum lw_status lw_gloo_cluster(const struct lw_groundtruth *g, struct lw_cluster
     struct lw_cluster c = {0};
     enum lw_status status = fill_cluster(g, &c, err);
 
-    if (status == LW_OK && (status = lw_cluster_check(&c, err)) != LW_OK)
-        lw_err_context(err, "%s", g->file);
+    if (status == LW_OK)
+        status = lw_err_context(err, lw_cluster_check(&c, err), "%s", g->file);
     LW_GIVE(status, out, c, lw_cluster_free(&c));
 }

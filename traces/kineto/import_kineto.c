@@ -532,11 +532,9 @@ static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
 static enum lw_status keep_damage(struct reader *r, const struct lw_err *damage, struct lw_err *err)
 {
     if (r->trace->n_events == 0) {
-        if (err) {
+        if (err)
             *err = *damage;
-            lw_err_context(err, "nothing to salvage");
-        }
-        return damage->code;
+        return lw_err_context(err, damage->code, "nothing to salvage");
     }
     r->trace->damage = intern(r, damage->msg, strlen(damage->msg));
     return r->nomem ? lw_fail_nomem(err) : LW_OK;

@@ -221,8 +221,7 @@ enum lw_status bench_begin_table(struct bench_reader *r, int64_t ranks, int64_t 
                                      .algo = ""};
     if (type.len > 0)
         t->dtype = bench_dtype(type, r->err, &status);
-    if (status != LW_OK)
-        return lw_err_context(r->err, "%s:%lld", r->in->name, (long long)r->line);
+    LW_TRY(lw_err_context(r->err, status, "%s:%lld", r->in->name, (long long)r->line));
     t->gpu = bench_copy(r, gpu, &status);
     return status;
 }
@@ -238,8 +237,7 @@ enum lw_status bench_table_of(struct bench_reader *r, int64_t from, struct bench
         return LW_OK;
     if (type.len > 0)
         dtype = bench_dtype(type, r->err, &status);
-    if (status != LW_OK)
-        return lw_err_context(r->err, "%s:%lld", r->in->name, (long long)r->line);
+    LW_TRY(lw_err_context(r->err, status, "%s:%lld", r->in->name, (long long)r->line));
     for (int64_t i = from; i < r->n_tables; i++)
         if (r->tables[i].dtype == dtype)
             *table = i;

@@ -261,8 +261,7 @@ static enum lw_status take_row(const struct csv *c, const struct bench_cell *cel
     LW_TRY(take_time(c, cells, &t, &s));
     if (cell(c, cells, TYPE).len > 0)
         t.dtype = bench_dtype(cells[c->at[TYPE]], c->r->err, &status);
-    if (status != LW_OK)
-        return lw_err_context(c->r->err, "%s:%lld", c->r->in->name, (long long)c->r->line);
+    LW_TRY(lw_err_context(c->r->err, status, "%s:%lld", c->r->in->name, (long long)c->r->line));
     LW_TRY(table_for(c, cells, &t, &table));
     return bench_take_row(c->r, table, &s);
 }

@@ -325,8 +325,7 @@ static enum lw_status build(struct build *b, const char *file, const char *hash)
     LW_TAKE(&w->arena, w->modules, n, b->err);
     LW_TAKE(&w->arena, w->params, n, b->err);
     LW_TAKE(&w->arena, w->ready_order, n, b->err);
-    if (sort_nodes(b) != LW_OK)
-        return lw_err_context(b->err, "%s", file);
+    LW_TRY(lw_err_context(b->err, sort_nodes(b), "%s", file));
     for (int32_t i = 0; i < n; i++)
         if (!is_input(&b->g->nodes[b->order[i]]))
             LW_TRY(fill_module(b, &b->g->nodes[b->order[i]]));

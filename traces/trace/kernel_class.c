@@ -105,8 +105,9 @@ static enum lw_status parse_line(const char *file, int64_t line, char *text,
                           "class '%s': missing text; expected a part of the kernels' names after "
                           "it", class);
     m.has_dtype = dtype && *dtype != '#';
-    if (m.has_dtype && lw_dtype_parse(dtype, &m.dtype, err) != LW_OK)
-        return lw_err_context(err, "%s:%lld", file, (long long)line);
+    if (m.has_dtype)
+        LW_TRY(lw_err_context(err, lw_dtype_parse(dtype, &m.dtype, err), "%s:%lld", file,
+                              (long long)line));
     m.mark = lw_arena_strdup(&t->arena, mark);
     if (!m.mark)
         return lw_fail_nomem(err);

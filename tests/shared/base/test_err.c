@@ -37,6 +37,17 @@ TEST(a_list_stays_in_its_room)
     }
 }
 
+TEST(context_passes_the_status_on)
+{
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_err_context(&err, LW_OK, "a"), LW_OK);
+    assert_string_equal(err.msg, "");
+    assert_int_equal(lw_err_context(&err, lw_fail(&err, LW_EIO, "b %d", 1), "%s", "a"), LW_EIO);
+    assert_string_equal(err.msg, "a: b 1");
+    assert_int_equal(lw_err_context(NULL, LW_EPLAN, "a"), LW_EPLAN);
+}
+
 TEST_WITH(every_reducer_is_listed, fixture_open, fixture_close)
 {
     expect("cost --algorithm bogus", 2, "nccl:^tree/simple, nccl:^ll128, nccl+cal; see");

@@ -59,7 +59,7 @@ TEST(messages_hold_only_what_is_shown)
     assert_string_equal(err.msg, "'x?[31m '");
     lw_fail_at(&err, LW_EFORMAT, "a\ab", 3, "%s", "\xff");
     assert_string_equal(err.msg, "a?b:3: \xef\xbf\xbd");
-    lw_err_context(&err, "%s", "\033");
+    lw_err_context(&err, LW_EFORMAT, "%s", "\033");
     assert_string_equal(err.msg, "?: a?b:3: \xef\xbf\xbd");
 }
 
