@@ -37,40 +37,37 @@ struct measured {
 #define AT(field) offsetof(struct measured, field)
 static const struct lw_field measured_fields[] = {
     LW_F_MUST_INT64("bytes", AT(size)),
-    {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
+    LW_F_MUST_NS("ns", AT(time)),
     LW_F_NS("spread_ns", AT(spread), -1),
     LW_F_NS("cpu_ns", AT(cpu), -1),
     {0},
 };
 static const struct lw_field work_row_fields[] = {
     LW_F_MUST_INT64("size", AT(size)),
-    {.name = "ns", .kind = LW_FIELD_NS, .must = true, .at = AT(time), .most = INT64_MAX},
+    LW_F_MUST_NS("ns", AT(time)),
     LW_F_NS("spread_ns", AT(spread), -1),
     {0},
 };
 #undef AT
 
-struct columns {
-    int32_t n;
-    const int64_t *size;
-    const lw_ps *time, *spread, *cpu; /* the last two: NULL where no row has them */
-};
-
-static bool read_columns(struct lw_fields *r, const struct lw_field *fields, struct columns *out)
+/* cpu may be NULL; spread and cpu become NULL where no row has them. */
+static void read_columns(struct lw_fields *r, const struct lw_field *fields, int32_t *n_rows,
+                         const int64_t **sizes, const lw_ps **times, const lw_ps **spreads,
+                         const lw_ps **cpus)
 {
     struct measured *rows = NULL;
     bool has_spread = false, has_cpu = false;
     int32_t n = 0;
 
     if (!lw_fields_read_list(r, fields, sizeof *rows, &rows, &n))
-        return false;
+        return;
     int64_t *size = lw_arena_alloc(r->arena, n, sizeof *size);
     lw_ps *time = lw_arena_alloc(r->arena, n, sizeof *time);
     lw_ps *spread = lw_arena_alloc(r->arena, n, sizeof *spread);
     lw_ps *cpu = lw_arena_alloc(r->arena, n, sizeof *cpu);
     if (!size || !time || !spread || !cpu) {
         r->no_memory = true;
-        return false;
+        return;
     }
     for (int32_t i = 0; i < n; i++) {
         size[i] = rows[i].size;
@@ -80,17 +77,21 @@ static bool read_columns(struct lw_fields *r, const struct lw_field *fields, str
         has_spread = has_spread || spread[i] >= 0;
         has_cpu = has_cpu || cpu[i] >= 0;
     }
-    *out = (struct columns){n, size, time, has_spread ? spread : NULL, has_cpu ? cpu : NULL};
-    return true;
+    *n_rows = n;
+    *sizes = size;
+    *times = time;
+    *spreads = has_spread ? spread : NULL;
+    if (cpus)
+        *cpus = has_cpu ? cpu : NULL;
 }
 
 static void write_columns(struct lw_jsonout *o, const char *name, const struct lw_field *fields,
-                          struct columns c)
+                          int32_t n, const int64_t *size, const lw_ps *time, const lw_ps *spread,
+                          const lw_ps *cpu)
 {
     lw_jsonout_array(o, name);
-    for (int32_t i = 0; i < c.n; i++) {
-        struct measured row = {c.size[i], c.time[i], c.spread ? c.spread[i] : -1,
-                               c.cpu ? c.cpu[i] : -1};
+    for (int32_t i = 0; i < n; i++) {
+        struct measured row = {size[i], time[i], spread ? spread[i] : -1, cpu ? cpu[i] : -1};
         lw_jsonout_line_object(o, NULL);
         lw_fields_write(o, fields, &row);
         lw_jsonout_end(o);
@@ -101,23 +102,16 @@ static void write_columns(struct lw_jsonout *o, const char *name, const struct l
 static void read_rows(struct lw_fields *r, void *base)
 {
     struct lw_cost_table *t = base;
-    struct columns c;
 
-    if (!read_columns(r, measured_fields, &c))
-        return;
-    t->n_rows = c.n;
-    t->bytes = c.size;
-    t->time_ps = c.time;
-    t->spread_ps = c.spread;
-    t->cpu_ps = c.cpu;
+    read_columns(r, measured_fields, &t->n_rows, &t->bytes, &t->time_ps, &t->spread_ps, &t->cpu_ps);
 }
 
 static void write_rows(struct lw_jsonout *o, const struct lw_field *f, const void *base)
 {
     const struct lw_cost_table *t = base;
 
-    write_columns(o, f->name, measured_fields,
-                  (struct columns){t->n_rows, t->bytes, t->time_ps, t->spread_ps, t->cpu_ps});
+    write_columns(o, f->name, measured_fields, t->n_rows, t->bytes, t->time_ps, t->spread_ps,
+                  t->cpu_ps);
 }
 
 #define AT(field) offsetof(struct lw_cost_table, field)
@@ -136,22 +130,15 @@ static const struct lw_field table_fields[] = {
 static void read_work_rows(struct lw_fields *r, void *base)
 {
     struct lw_work_table *t = base;
-    struct columns c;
 
-    if (!read_columns(r, work_row_fields, &c))
-        return;
-    t->n_rows = c.n;
-    t->size = c.size;
-    t->time_ps = c.time;
-    t->spread_ps = c.spread;
+    read_columns(r, work_row_fields, &t->n_rows, &t->size, &t->time_ps, &t->spread_ps, NULL);
 }
 
 static void write_work_rows(struct lw_jsonout *o, const struct lw_field *f, const void *base)
 {
     const struct lw_work_table *t = base;
 
-    write_columns(o, f->name, work_row_fields,
-                  (struct columns){t->n_rows, t->size, t->time_ps, t->spread_ps, NULL});
+    write_columns(o, f->name, work_row_fields, t->n_rows, t->size, t->time_ps, t->spread_ps, NULL);
 }
 
 static const char *work_word(int k)
@@ -173,7 +160,7 @@ static const struct lw_field work_fields[] = {
 /* --- the parts of a cluster ------------------------------------------------------------------- */
 
 #define FIGURE(m, unit, range) LW_F_FIGURE(#m, AT(m)),
-#define TIME(m) {.name = #m "_ns", .kind = LW_FIELD_FIGURE_NS, .at = AT(m##_ps)},
+#define TIME(m) LW_F(#m "_ns", FIGURE_NS, AT(m##_ps)),
 
 #define AT(dtype) (sizeof(struct lw_figure) * dtype)
 static const struct lw_field peak_fields[] = {
@@ -189,13 +176,7 @@ static const struct lw_field device_fields[] = {
     LW_F_NAME("kind", AT(kind)),
     LW_F_OBJECT("peak_flops", AT(peak_flops), peak_fields),
     LW_DEVICE_FIGURES(FIGURE, TIME)
-    {.name = "work",
-     .kind = LW_FIELD_LIST,
-     .at = AT(work),
-     .n_at = AT(n_work),
-     .fields = work_fields,
-     .size = sizeof(struct lw_work_table),
-     .spread_out = true},
+    LW_F_LIST("work", AT(work), AT(n_work), work_fields, struct lw_work_table, .spread_out = true),
     {0},
 };
 #undef AT
@@ -234,7 +215,7 @@ static const struct lw_field noise_fields[] = {LW_NOISE_FIGURES(FIGURE){0}};
 static const struct lw_field pair_fields[] = {
     LW_F_MUST_WORD("op", AT(op), lw_activity_word),
     LW_F_MUST_WORD("beside", AT(beside), lw_activity_word),
-    {.name = "rate", .kind = LW_FIELD_REAL, .must = true, .at = AT(rate)},
+    LW_F_MUST_REAL("rate", AT(rate)),
     LW_F_NAME("source", AT(source)),
     {0},
 };
@@ -244,7 +225,7 @@ static const struct lw_field pair_fields[] = {
 static const struct lw_field exception_fields[] = {
     LW_F_MUST_INT32("rank", AT(rank)),
     LW_F_INT32("rank_to", AT(rank_to), -1),
-    {.name = "speed", .kind = LW_FIELD_REAL, .must = true, .at = AT(speed)},
+    LW_F_MUST_REAL("speed", AT(speed)),
     LW_F_NS("late_ns", AT(late_ps), 0),
     {0},
 };
@@ -259,20 +240,12 @@ const struct lw_field lw_cluster_file_fields[] = {
     LW_F_STRING("about", AT(about)),
     LW_F_BOOL("calibrated", AT(calibrated), false),
     LW_F_INT32("n_nodes", AT(n_nodes), 0),
-    {.name = "devices_per_node",
-     .kind = LW_FIELD_INT32,
-     .must = true,
-     .at = AT(devices_per_node),
-     .least = 1,
-     .most = INT32_MAX},
+    LW_F("devices_per_node", INT32, AT(devices_per_node), .must = true, .least = 1,
+         .most = INT32_MAX),
     LW_F_STRING("library", AT(library)),
     LW_F_STRING("library_version", AT(library_version)),
-    LW_F_ITEMS("algorithms", LW_FIELD_STRINGS, AT(algorithms), AT(n_algorithms)),
-    {.name = "device",
-     .kind = LW_FIELD_OBJECT,
-     .must = true,
-     .at = AT(device),
-     .fields = device_fields},
+    LW_F_ITEMS("algorithms", STRINGS, AT(algorithms), AT(n_algorithms)),
+    LW_F("device", OBJECT, AT(device), .must = true, .fields = device_fields),
     LW_F_LIST("links", AT(links), AT(n_links), link_fields, struct lw_link),
     LW_F_FIGURE("price_per_device_hour", AT(price_per_device_hour)),
     LW_F_FIGURE("host_bytes_per_s", AT(host_bytes_per_s)),
@@ -284,13 +257,8 @@ const struct lw_field lw_cluster_file_fields[] = {
     LW_F_OBJECT("noise", AT(noise), noise_fields),
     LW_F_LIST("exceptions", AT(exceptions), AT(n_exceptions), exception_fields,
               struct lw_exception),
-    {.name = "tables",
-     .kind = LW_FIELD_LIST,
-     .at = AT(tables),
-     .n_at = AT(n_tables),
-     .fields = table_fields,
-     .size = sizeof(struct lw_cost_table),
-     .spread_out = true},
+    LW_F_LIST("tables", AT(tables), AT(n_tables), table_fields, struct lw_cost_table,
+              .spread_out = true),
     {0},
 };
 #undef AT
@@ -311,10 +279,9 @@ static enum lw_status finish(const char *file, enum lw_status s, struct lw_clust
 enum lw_status lw_cluster_read(const char *file, struct lw_cluster *c, struct lw_err *err)
 {
     struct lw_cluster read = {0};
-    struct lw_arena arena = {0};
-    enum lw_status s = lw_file_read(file, "cluster", lw_cluster_file_fields, &arena, &read, err);
+    enum lw_status s =
+        lw_file_read(file, "cluster", lw_cluster_file_fields, &read.arena, &read, err);
 
-    read.arena = arena;
     return finish(file, s, &read, c, err);
 }
 
@@ -380,11 +347,9 @@ static enum lw_status read_known(const struct lw_embedded *e, struct lw_cluster 
                                  struct lw_err *err)
 {
     struct lw_cluster read = {0};
-    struct lw_arena arena = {0};
     enum lw_status s = lw_text_read(e->path, (const char *)e->text, e->len, "cluster",
-                                    lw_cluster_file_fields, &arena, &read, err);
+                                    lw_cluster_file_fields, &read.arena, &read, err);
 
-    read.arena = arena;
     if (s == LW_OK && strcmp(read.name, "host") == 0)
         measure_host(&read);
     return finish(e->path, s, &read, c, err);

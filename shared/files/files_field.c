@@ -131,64 +131,51 @@ static int64_t read_number(const struct lw_field *f, struct lw_json *j)
     return lw_json_failed(j) || !in_range(j, v, f->least, f->most) ? 0 : v;
 }
 
+static bool is_number(const struct lw_field *f)
+{
+    return f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_INT64 || f->kind == LW_FIELD_BOOL ||
+           f->kind == LW_FIELD_NS || f->kind == LW_FIELD_WORD;
+}
+
+static size_t width(const struct lw_field *f)
+{
+    if (f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD)
+        return f->size ? f->size : sizeof(int32_t);
+    return f->kind == LW_FIELD_BOOL ? sizeof(bool) : sizeof(int64_t);
+}
+
 static void set_number(const struct lw_field *f, void *to, int64_t v)
 {
-    int32_t narrow = (int32_t)v;
-    int16_t half = (int16_t)v;
-    int8_t byte = (int8_t)v;
-    bool is_narrow = f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD;
-
-    if (is_narrow && f->size == sizeof byte)
-        memcpy(to, &byte, sizeof byte);
-    else if (is_narrow && f->size == sizeof half)
-        memcpy(to, &half, sizeof half);
-    else if (is_narrow)
-        memcpy(to, &narrow, sizeof narrow);
-    else if (f->kind == LW_FIELD_BOOL)
-        *(bool *)to = v != 0;
-    else
-        memcpy(to, &v, sizeof v);
+    switch (width(f)) {
+    case 1:
+        *(int8_t *)to = (int8_t)v;
+        break;
+    case 2:
+        *(int16_t *)to = (int16_t)v;
+        break;
+    case 4:
+        *(int32_t *)to = (int32_t)v;
+        break;
+    default:
+        *(int64_t *)to = v;
+    }
 }
 
 static int64_t get_number(const struct lw_field *f, const void *from)
 {
-    int64_t wide;
-    int32_t narrow;
-    int16_t half;
-    bool is_narrow = f->kind == LW_FIELD_INT32 || f->kind == LW_FIELD_WORD;
-
-    if (f->kind == LW_FIELD_BOOL)
-        return *(const bool *)from;
-    if (is_narrow && f->size == sizeof(int8_t))
+    switch (width(f)) {
+    case 1:
         return *(const int8_t *)from;
-    if (is_narrow && f->size == sizeof half) {
-        memcpy(&half, from, sizeof half);
-        return half;
+    case 2:
+        return *(const int16_t *)from;
+    case 4:
+        return *(const int32_t *)from;
+    default:
+        return *(const int64_t *)from;
     }
-    if (is_narrow) {
-        memcpy(&narrow, from, sizeof narrow);
-        return narrow;
-    }
-    memcpy(&wide, from, sizeof wide);
-    return wide;
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
-
-/* Move `n` elements from a growing list into the arena; frees the list. */
-static bool settle(struct lw_fields *r, void *list, int64_t n, size_t size, void *items)
-{
-    void *kept = lw_json_failed(r->j) || r->no_memory ? NULL : lw_arena_alloc(r->arena, n, size);
-
-    if (!kept && !lw_json_failed(r->j))
-        r->no_memory = true;
-    if (kept && n)
-        memcpy(kept, list, (size_t)n * size);
-    lw_free(list);
-    if (kept)
-        memcpy(items, &kept, sizeof kept);
-    return kept != NULL;
-}
 
 /* Room for one more; NULL after an error. */
 static void *grow(struct lw_fields *r, void *list, int64_t n, int64_t *capacity, size_t size)
@@ -206,97 +193,98 @@ static void *grow(struct lw_fields *r, void *list, int64_t n, int64_t *capacity,
     return memset((char *)items + (size_t)n * size, 0, size);
 }
 
-bool lw_fields_read_list(struct lw_fields *r, const struct lw_field *table, size_t size,
-                         void *items, int32_t *n)
+/* An array whose items `item` reads; it knows them by `how`. *items lies in the arena. */
+static bool read_array(struct lw_fields *r, size_t size,
+                       bool (*item)(struct lw_fields *r, const void *how, void *slot),
+                       const void *how, void *items, int32_t *n)
 {
-    void *list = NULL;
+    void *list = NULL, *kept = NULL;
     int64_t count = 0, capacity = 0;
 
     if (lw_json_enter(r->j, LW_JSON_ARRAY))
         while (!r->no_memory && lw_json_next(r->j)) {
-            void *item = grow(r, &list, count, &capacity, size);
-            if (!item || !lw_fields_read(r, table, item))
+            void *slot = grow(r, &list, count, &capacity, size);
+            if (!slot || !item(r, how, slot))
                 break;
             count++;
         }
     *n = (int32_t)count;
-    return settle(r, list, count, size, items);
+    if (!lw_json_failed(r->j) && !r->no_memory) {
+        kept = lw_arena_alloc(r->arena, count, size);
+        r->no_memory = !kept;
+    }
+    if (kept && count)
+        memcpy(kept, list, (size_t)count * size);
+    if (kept)
+        memcpy(items, &kept, sizeof kept);
+    lw_free(list);
+    return kept != NULL;
 }
 
-static void read_ints(struct lw_fields *r, const struct lw_field *f, void *base)
-{
-    size_t size = f->kind == LW_FIELD_INTS32 ? sizeof(int32_t) : sizeof(int64_t);
-    void *list = NULL;
-    int64_t n = 0, capacity = 0;
+static bool read_fields(struct lw_fields *r, const void *table, void *base);
 
-    if (lw_json_enter(r->j, LW_JSON_ARRAY))
-        while (!r->no_memory && lw_json_next(r->j)) {
-            bool none = r->foreign && lw_json_type(r->j) == LW_JSON_NULL;
-            int64_t v = none ? -1 : lw_json_int64(r->j);
-            void *slot = grow(r, &list, n, &capacity, size);
-            int64_t most = size == sizeof v || f->most < INT32_MAX ? f->most : INT32_MAX;
-            if (!slot || lw_json_failed(r->j) || (!none && !in_range(r->j, v, f->least, most)))
-                break;
-            int32_t narrow = (int32_t)v;
-            memcpy(slot, size == sizeof v ? (void *)&v : (void *)&narrow, size);
-            n++;
-        }
-    *(int32_t *)((char *)base + f->n_at) = (int32_t)n;
-    settle(r, list, n, size, at(f, base));
+bool lw_fields_read_list(struct lw_fields *r, const struct lw_field *table, size_t size,
+                         void *items, int32_t *n)
+{
+    return read_array(r, size, read_fields, table, items, n);
 }
 
-static void read_strings(struct lw_fields *r, const struct lw_field *f, void *base)
+static bool read_int(struct lw_fields *r, const void *how, void *slot)
 {
-    const char **list = NULL;
-    int64_t n = 0, capacity = 0;
+    const struct lw_field *f = how;
+    bool none = r->foreign && lw_json_type(r->j) == LW_JSON_NULL;
+    int64_t v = none ? -1 : lw_json_int64(r->j);
+    bool wide = f->kind == LW_FIELD_INTS64;
+    int64_t most = wide || f->most < INT32_MAX ? f->most : INT32_MAX;
 
-    if (lw_json_enter(r->j, LW_JSON_ARRAY))
-        while (!r->no_memory && lw_json_next(r->j)) {
-            const char **slot = grow(r, &list, n, &capacity, sizeof *list);
-            if (!slot)
-                break;
-            *slot = read_string(r);
-            n++;
-        }
-    *(int32_t *)((char *)base + f->n_at) = (int32_t)n;
-    settle(r, list, n, sizeof *list, at(f, base));
+    if (lw_json_failed(r->j) || (!none && !in_range(r->j, v, f->least, most)))
+        return false;
+    if (wide)
+        *(int64_t *)slot = v;
+    else
+        *(int32_t *)slot = (int32_t)v;
+    return true;
+}
+
+static bool read_text(struct lw_fields *r, const void *how, void *slot)
+{
+    (void)how;
+    *(const char **)slot = read_string(r);
+    return true;
 }
 
 /* --- objects ---------------------------------------------------------------------------------- */
+
+static int32_t *count_of(const struct lw_field *f, const void *base)
+{
+    return (int32_t *)((char *)base + f->n_at);
+}
+
+static bool is_array(const struct lw_field *f)
+{
+    return f->kind == LW_FIELD_LIST || f->kind == LW_FIELD_INTS32 || f->kind == LW_FIELD_INTS64 ||
+           f->kind == LW_FIELD_STRINGS;
+}
 
 static void set_absent(const struct lw_field *table, void *base)
 {
     const char *empty = "";
     const void *none = NULL;
-    double zero = 0;
 
     for (const struct lw_field *f = table; f->name; f++) {
-        switch (f->kind) {
-        case LW_FIELD_SKIP:
-        case LW_FIELD_OWN:
-            break;
-        case LW_FIELD_STRING:
-            memcpy(at(f, base), &empty, sizeof empty);
-            break;
-        case LW_FIELD_OBJECT:
-            set_absent(f->fields, at(f, base));
-            break;
-        case LW_FIELD_REAL:
-            memcpy(at(f, base), &zero, sizeof zero);
-            break;
-        case LW_FIELD_FIGURE:
-        case LW_FIELD_FIGURE_NS:
-            *(struct lw_figure *)at(f, base) = (struct lw_figure){0};
-            break;
-        case LW_FIELD_LIST:
-        case LW_FIELD_INTS32:
-        case LW_FIELD_INTS64:
-        case LW_FIELD_STRINGS:
-            memcpy(at(f, base), &none, sizeof none);
-            *(int32_t *)((char *)base + f->n_at) = 0;
-            break;
-        default:
+        if (is_number(f)) {
             set_number(f, at(f, base), f->absent);
+        } else if (is_array(f)) {
+            memcpy(at(f, base), &none, sizeof none);
+            *count_of(f, base) = 0;
+        } else if (f->kind == LW_FIELD_STRING) {
+            memcpy(at(f, base), &empty, sizeof empty);
+        } else if (f->kind == LW_FIELD_OBJECT) {
+            set_absent(f->fields, at(f, base));
+        } else if (f->kind == LW_FIELD_REAL) {
+            *(double *)at(f, base) = 0;
+        } else if (f->kind == LW_FIELD_FIGURE || f->kind == LW_FIELD_FIGURE_NS) {
+            *(struct lw_figure *)at(f, base) = (struct lw_figure){0};
         }
     }
 }
@@ -316,14 +304,11 @@ static void read_figure(struct lw_fields *r, const struct lw_field *f, struct lw
          .must = true,
          .at = ns ? offsetof(struct named, ps) : offsetof(struct named, value),
          .most = INT64_MAX},
-        {.name = "source",
-         .kind = LW_FIELD_STRING,
-         .must = true,
-         .at = offsetof(struct named, source)},
+        LW_F_NAME("source", offsetof(struct named, source)),
         {0},
     };
 
-    if (!lw_fields_read(r, table, &v))
+    if (!read_fields(r, table, &v))
         return;
     if (!*v.source)
         lw_json_fail(r->j, "the source of a figure cannot be empty");
@@ -334,8 +319,6 @@ static void read_figure(struct lw_fields *r, const struct lw_field *f, struct lw
 static void read_field(struct lw_fields *r, const struct lw_field *f, void *base)
 {
     void *to = at(f, base);
-    double real;
-    const char *text;
 
     switch (f->kind) {
     case LW_FIELD_SKIP:
@@ -344,8 +327,7 @@ static void read_field(struct lw_fields *r, const struct lw_field *f, void *base
         f->read(r, to);
         break;
     case LW_FIELD_STRING:
-        text = read_string(r);
-        memcpy(to, &text, sizeof text);
+        read_text(r, NULL, to);
         break;
     case LW_FIELD_BOOL:
         set_number(f, to, lw_json_bool(r->j));
@@ -354,25 +336,26 @@ static void read_field(struct lw_fields *r, const struct lw_field *f, void *base
         set_number(f, to, read_word(f, r->j));
         break;
     case LW_FIELD_REAL:
-        real = lw_json_double(r->j);
-        memcpy(to, &real, sizeof real);
+        *(double *)to = lw_json_double(r->j);
         break;
     case LW_FIELD_FIGURE:
     case LW_FIELD_FIGURE_NS:
         read_figure(r, f, to);
         break;
     case LW_FIELD_OBJECT:
-        lw_fields_read(r, f->fields, to);
+        read_fields(r, f->fields, to);
         break;
     case LW_FIELD_LIST:
-        lw_fields_read_list(r, f->fields, f->size, to, (int32_t *)((char *)base + f->n_at));
+        read_array(r, f->size, read_fields, f->fields, to, count_of(f, base));
         break;
     case LW_FIELD_INTS32:
+        read_array(r, sizeof(int32_t), read_int, f, to, count_of(f, base));
+        break;
     case LW_FIELD_INTS64:
-        read_ints(r, f, base);
+        read_array(r, sizeof(int64_t), read_int, f, to, count_of(f, base));
         break;
     case LW_FIELD_STRINGS:
-        read_strings(r, f, base);
+        read_array(r, sizeof(const char *), read_text, NULL, to, count_of(f, base));
         break;
     default:
         set_number(f, to, read_number(f, r->j));
@@ -388,8 +371,10 @@ static void fail_unknown(struct lw_json *j, const struct lw_field *table)
     lw_json_fail(j, "unknown field; allowed: %s", all);
 }
 
-bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *base)
+/* The object under the cursor into *base: all of it is set, absent fields too. */
+static bool read_fields(struct lw_fields *r, const void *how, void *base)
 {
+    const struct lw_field *table = how;
     uint64_t seen = 0;
     int next = 0;
 
@@ -426,29 +411,29 @@ bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *bas
     return !lw_json_failed(r->j) && !r->no_memory;
 }
 
-/* --- writing ---------------------------------------------------------------------------------- */
-
-static int32_t count_of(const struct lw_field *f, const void *base)
+bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *base)
 {
-    return *(const int32_t *)((const char *)base + f->n_at);
+    return read_fields(r, table, base);
 }
+
+/* --- writing ---------------------------------------------------------------------------------- */
 
 static bool is_absent(const struct lw_field *f, const void *base)
 {
     const char *text;
-    double real;
 
+    if (is_number(f))
+        return get_number(f, const_at(f, base)) == f->absent;
+    if (is_array(f))
+        return *count_of(f, base) == 0;
     switch (f->kind) {
     case LW_FIELD_SKIP:
         return true;
-    case LW_FIELD_OWN:
-        return false;
     case LW_FIELD_STRING:
         memcpy(&text, const_at(f, base), sizeof text);
         return !text || !*text;
     case LW_FIELD_REAL:
-        memcpy(&real, const_at(f, base), sizeof real);
-        return real == 0;
+        return *(const double *)const_at(f, base) == 0;
     case LW_FIELD_FIGURE:
     case LW_FIELD_FIGURE_NS:
         return !((const struct lw_figure *)const_at(f, base))->source;
@@ -457,13 +442,8 @@ static bool is_absent(const struct lw_field *f, const void *base)
             if (!is_absent(g, const_at(f, base)))
                 return false;
         return true;
-    case LW_FIELD_LIST:
-    case LW_FIELD_INTS32:
-    case LW_FIELD_INTS64:
-    case LW_FIELD_STRINGS:
-        return count_of(f, base) == 0;
     default:
-        return get_number(f, const_at(f, base)) == f->absent;
+        return false; /* OWN */
     }
 }
 
@@ -473,7 +453,7 @@ static void write_list(struct lw_jsonout *o, const struct lw_field *f, const voi
 
     memcpy(&items, const_at(f, base), sizeof items);
     lw_jsonout_array(o, f->name);
-    for (int32_t i = 0; i < count_of(f, base); i++) {
+    for (int32_t i = 0; i < *count_of(f, base); i++) {
         if (f->spread_out)
             lw_jsonout_object(o, NULL);
         else
@@ -489,18 +469,14 @@ static void write_items(struct lw_jsonout *o, const struct lw_field *f, const vo
     const void *items;
 
     memcpy(&items, const_at(f, base), sizeof items);
-    if (f->kind == LW_FIELD_STRINGS)
-        lw_jsonout_array(o, f->name);
-    else
-        lw_jsonout_line_array(o, f->name);
-    for (int32_t i = 0; i < count_of(f, base); i++) {
-        if (f->kind == LW_FIELD_STRINGS)
-            lw_jsonout_string(o, NULL, ((const char *const *)items)[i]);
-        else
-            lw_jsonout_int(o, NULL,
-                           f->kind == LW_FIELD_INTS32 ? ((const int32_t *)items)[i]
-                                                      : ((const int64_t *)items)[i]);
+    if (f->kind == LW_FIELD_STRINGS) {
+        lw_jsonout_strings(o, f->name, items, *count_of(f, base));
+        return;
     }
+    lw_jsonout_line_array(o, f->name);
+    for (int32_t i = 0; i < *count_of(f, base); i++)
+        lw_jsonout_int(o, NULL, f->kind == LW_FIELD_INTS32 ? ((const int32_t *)items)[i]
+                                                           : ((const int64_t *)items)[i]);
     lw_jsonout_end(o);
 }
 
@@ -538,7 +514,6 @@ static void write_figure(struct lw_jsonout *o, const struct lw_field *f,
 static void write_field(struct lw_jsonout *o, const struct lw_field *f, const void *base)
 {
     const void *from = const_at(f, base);
-    double real;
     const char *text;
 
     switch (f->kind) {
@@ -558,8 +533,7 @@ static void write_field(struct lw_jsonout *o, const struct lw_field *f, const vo
         lw_jsonout_string(o, f->name, f->word((int)get_number(f, from)));
         break;
     case LW_FIELD_REAL:
-        memcpy(&real, from, sizeof real);
-        write_real(o, f->name, real);
+        write_real(o, f->name, *(const double *)from);
         break;
     case LW_FIELD_FIGURE:
     case LW_FIELD_FIGURE_NS:
@@ -647,7 +621,7 @@ enum lw_status lw_text_read(const char *name, const char *text, size_t len, cons
                           name, FORMAT_VERSION, kind,
                           hint_for(kind));
     if (s == LW_OK) {
-        lw_fields_read(&r, table, base);
+        read_fields(&r, table, base);
         s = lw_json_done(r.j, err);
     }
     if (s == LW_OK && r.no_memory)
@@ -663,7 +637,7 @@ enum lw_status lw_foreign_read(const char *name, const char *text, size_t len,
     struct lw_fields r = {.arena = arena, .foreign = true};
 
     LW_TRY(lw_json_open(name, text, len, &r.j, err));
-    lw_fields_read(&r, table, base);
+    read_fields(&r, table, base);
     enum lw_status s = r.no_memory ? lw_fail_nomem(err) : lw_json_done(r.j, err);
     lw_json_close(r.j);
     return s;

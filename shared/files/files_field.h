@@ -51,87 +51,33 @@ struct lw_field {
     void (*write)(struct lw_jsonout *o, const struct lw_field *f, const void *base);
 };
 
-/* Rows of a table: name, offsetof, and what absence means. */
-#define LW_F_STRING(json, at_)                                                                     \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_STRING, .at = at_                                           \
-    }
-#define LW_F_NAME(json, at_)                                                                       \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_STRING, .must = true, .at = at_                             \
-    }
-#define LW_F_BOOL(json, at_, absent_)                                                              \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_BOOL, .at = at_, .absent = absent_                          \
-    }
-#define LW_F_INT32(json, at_, absent_)                                                             \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT32_MAX      \
-    }
-#define LW_F_INT16(json, at_, absent_)                                                             \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT16_MAX,     \
-        .size = sizeof(int16_t)                                                                    \
-    }
-#define LW_F_INT8(json, at_, absent_)                                                              \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_INT32, .at = at_, .absent = absent_, .most = INT8_MAX,      \
-        .size = sizeof(int8_t)                                                                     \
-    }
-#define LW_F_INT64(json, at_, absent_)                                                             \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_INT64, .at = at_, .absent = absent_, .most = INT64_MAX      \
-    }
-#define LW_F_NS(json, at_, absent_)                                                                \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_NS, .at = at_, .absent = absent_, .most = INT64_MAX         \
-    }
-#define LW_F_WORD(json, at_, words)                                                                \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_WORD, .at = at_, .word = words                              \
-    }
-#define LW_F_BYTE_WORD(json, at_, words)                                                           \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_WORD, .at = at_, .word = words, .size = 1                   \
-    }
-#define LW_F_MUST_INT32(json, at_)                                                                 \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_INT32, .must = true, .at = at_, .most = INT32_MAX           \
-    }
-#define LW_F_MUST_INT64(json, at_)                                                                 \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_INT64, .must = true, .at = at_, .most = INT64_MAX           \
-    }
-#define LW_F_MUST_WORD(json, at_, words)                                                           \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_WORD, .must = true, .at = at_, .word = words                \
-    }
-#define LW_F_FIGURE(json, at_)                                                                     \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_FIGURE, .at = at_                                           \
-    }
-#define LW_F_OBJECT(json, at_, table)                                                              \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_OBJECT, .at = at_, .fields = table                          \
-    }
-#define LW_F_LIST(json, at_, n_at_, table, type)                                                   \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_LIST, .at = at_, .n_at = n_at_, .fields = table,            \
-        .size = sizeof(type)                                                                       \
-    }
-#define LW_F_ITEMS(json, kind_, at_, n_at_)                                                        \
-    {                                                                                              \
-        .name = json, .kind = kind_, .at = at_, .n_at = n_at_, .most = INT64_MAX                   \
-    }
-#define LW_F_OWN(json, read_, write_)                                                              \
-    {                                                                                              \
-        .name = json, .kind = LW_FIELD_OWN, .read = read_, .write = write_                         \
-    }
-#define LW_F_HEAD                                                                                  \
-    {.name = "lapwing"},                                                                           \
-    {                                                                                              \
-        .name = "kind"                                                                             \
-    } /* LW_FIELD_SKIP */
+/* Rows of a table: name, kind, offsetof, and what differs from nothing, 0 and false. */
+#define LW_F(json, kind_, at_, ...) {.name = json, .kind = LW_FIELD_##kind_, .at = at_, __VA_ARGS__}
+#define LW_F_STRING(json, at_) LW_F(json, STRING, at_)
+#define LW_F_NAME(json, at_) LW_F(json, STRING, at_, .must = true)
+#define LW_F_BOOL(json, at_, absent_) LW_F(json, BOOL, at_, .absent = absent_)
+#define LW_F_INT32(json, at_, absent_) LW_F(json, INT32, at_, .absent = absent_, .most = INT32_MAX)
+#define LW_F_INT16(json, at_, absent_) \
+    LW_F(json, INT32, at_, .absent = absent_, .most = INT16_MAX, .size = sizeof(int16_t))
+#define LW_F_INT8(json, at_, absent_) \
+    LW_F(json, INT32, at_, .absent = absent_, .most = INT8_MAX, .size = sizeof(int8_t))
+#define LW_F_INT64(json, at_, absent_) LW_F(json, INT64, at_, .absent = absent_, .most = INT64_MAX)
+#define LW_F_NS(json, at_, absent_) LW_F(json, NS, at_, .absent = absent_, .most = INT64_MAX)
+#define LW_F_WORD(json, at_, words) LW_F(json, WORD, at_, .word = words)
+#define LW_F_BYTE_WORD(json, at_, words) LW_F(json, WORD, at_, .word = words, .size = 1)
+#define LW_F_MUST_INT32(json, at_) LW_F(json, INT32, at_, .must = true, .most = INT32_MAX)
+#define LW_F_MUST_INT64(json, at_) LW_F(json, INT64, at_, .must = true, .most = INT64_MAX)
+#define LW_F_MUST_NS(json, at_) LW_F(json, NS, at_, .must = true, .most = INT64_MAX)
+#define LW_F_MUST_WORD(json, at_, words) LW_F(json, WORD, at_, .must = true, .word = words)
+#define LW_F_MUST_REAL(json, at_) LW_F(json, REAL, at_, .must = true)
+#define LW_F_FIGURE(json, at_) LW_F(json, FIGURE, at_)
+#define LW_F_OBJECT(json, at_, table) LW_F(json, OBJECT, at_, .fields = table)
+#define LW_F_LIST(json, at_, n_at_, table, type, ...) \
+    LW_F(json, LIST, at_, .n_at = n_at_, .fields = table, .size = sizeof(type), __VA_ARGS__)
+#define LW_F_ITEMS(json, kind_, at_, n_at_) \
+    LW_F(json, kind_, at_, .n_at = n_at_, .most = INT64_MAX)
+#define LW_F_OWN(json, read_, write_) LW_F(json, OWN, 0, .read = read_, .write = write_)
+#define LW_F_HEAD LW_F("lapwing", SKIP, 0), LW_F("kind", SKIP, 0)
 
 extern const struct lw_field lw_sparse_fields[]; /* of struct lw_sparse */
 extern const struct lw_field lw_product_fields[]; /* of struct lw_product */
@@ -142,7 +88,7 @@ extern const struct lw_field lw_plan_file_fields[];
 
 /* A document being read. Memory of the result comes from the arena. */
 struct lw_fields {
-    struct lw_json *j;
+    struct lw_json *j; /* keeps the first error */
     struct lw_arena *arena;
     bool foreign; /* of another program: see lw_foreign_read */
     bool no_memory;
@@ -154,7 +100,7 @@ bool lw_fields_read(struct lw_fields *r, const struct lw_field *table, void *bas
 /* The fields of *base that are not as if absent, into the object that is open. */
 void lw_fields_write(struct lw_jsonout *o, const struct lw_field *table, const void *base);
 
-/* The array of objects under the cursor; *items in the arena. */
+/* The array of objects under the cursor; *items in the arena. False after an error. */
 bool lw_fields_read_list(struct lw_fields *r, const struct lw_field *table, size_t size,
                          void *items, int32_t *n);
 

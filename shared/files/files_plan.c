@@ -28,10 +28,8 @@ enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p,
 {
     struct lw_strategy strategy = lw_strategy_default();
     struct plan_file f = {.plan.strategy = &strategy};
-    struct lw_arena arena = {0};
-    enum lw_status s = lw_file_read(file, "plan", lw_plan_file_fields, &arena, &f, err);
+    enum lw_status s = lw_file_read(file, "plan", lw_plan_file_fields, &f.plan.arena, &f, err);
 
-    f.plan.arena = arena;
     f.plan.strategy = lw_arena_alloc(&f.plan.arena, 1, sizeof strategy);
     if (!f.plan.strategy)
         s = s == LW_OK ? lw_fail_nomem(err) : s;
@@ -161,20 +159,22 @@ static enum lw_status unpack_ops(struct plan_file *f, struct lw_arena *a, struct
     return LW_OK;
 }
 
+static enum lw_status write_rows(struct plan_file *f, struct lw_arena *rows, const char *file,
+                                 struct lw_err *err)
+{
+    LW_TRY(unpack_ranks(f, rows, err));
+    LW_TRY(unpack_comms(f, rows, err));
+    LW_TRY(unpack_sets(f, rows, err));
+    LW_TRY(unpack_ops(f, rows, err));
+    return lw_file_write(file, "plan", lw_plan_file_fields, f, err);
+}
+
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err)
 {
     struct plan_file f = {.plan = *p, .hash = p->hash};
     struct lw_arena rows = {0};
-    enum lw_status s = unpack_ranks(&f, &rows, err);
+    enum lw_status s = write_rows(&f, &rows, file, err);
 
-    if (s == LW_OK)
-        s = unpack_comms(&f, &rows, err);
-    if (s == LW_OK)
-        s = unpack_sets(&f, &rows, err);
-    if (s == LW_OK)
-        s = unpack_ops(&f, &rows, err);
-    if (s == LW_OK)
-        s = lw_file_write(file, "plan", lw_plan_file_fields, &f, err);
     lw_arena_free(&rows);
     return s;
 }

@@ -48,17 +48,13 @@ static const struct lw_field role_fields[] = {
 static const struct lw_field stream_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_MUST_WORD("class", AT(class_), lw_stream_class_word),
-    {.name = "priority",
-     .kind = LW_FIELD_INT32,
-     .at = AT(priority),
-     .least = INT32_MIN,
-     .most = INT32_MAX},
+    LW_F("priority", INT32, AT(priority), .least = INT32_MIN, .most = INT32_MAX),
     {0},
 };
 #undef AT
 
 static const struct lw_field group_fields[] = {
-    LW_F_ITEMS("members", LW_FIELD_INTS32, offsetof(struct group_row, members),
+    LW_F_ITEMS("members", INTS32, offsetof(struct group_row, members),
                offsetof(struct group_row, n_members)),
     {0},
 };
@@ -69,7 +65,7 @@ static const struct lw_field comm_fields[] = {
     LW_F_MUST_WORD("purpose", AT(comm.purpose), lw_comm_purpose_word),
     LW_F_WORD("reducer", AT(comm.reducer), reducer_word),
     LW_F_MUST_INT32("stream", AT(comm.stream)),
-    LW_F_ITEMS("groups", LW_FIELD_INTS32, AT(groups), AT(n_groups)),
+    LW_F_ITEMS("groups", INTS32, AT(groups), AT(n_groups)),
     {0},
 };
 #undef AT
@@ -97,8 +93,8 @@ static const struct lw_field bucket_fields[] = {
     LW_F_WORD("dtype", AT(bucket.dtype), lw_dtype_word),
     LW_F_MUST_INT64("bytes", AT(bucket.bytes)),
     LW_F_INT64("limit_bytes", AT(bucket.limit_bytes), 0),
-    LW_F_ITEMS("params", LW_FIELD_INTS32, AT(params), AT(n_params)),
-    LW_F_ITEMS("offsets", LW_FIELD_INTS64, AT(offsets), AT(n_offsets)),
+    LW_F_ITEMS("params", INTS32, AT(params), AT(n_params)),
+    LW_F_ITEMS("offsets", INTS64, AT(offsets), AT(n_offsets)),
     {0},
 };
 #undef AT
@@ -106,11 +102,7 @@ static const struct lw_field bucket_fields[] = {
 #define AT(field) offsetof(struct set_row, field)
 static const struct lw_field set_fields[] = {
     LW_F_NAME("name", AT(set.name)),
-    {.name = "kind",
-     .kind = LW_FIELD_WORD,
-     .at = AT(set.kind),
-     .word = set_kind_word,
-     .absent = -1},
+    LW_F("kind", WORD, AT(set.kind), .word = set_kind_word, .absent = -1),
     LW_F_INT32("stage", AT(set.stage), 0),
     LW_F_LIST("buckets", AT(buckets), AT(n_buckets), bucket_fields, struct bucket_row),
     {0},
@@ -132,9 +124,8 @@ static const struct lw_field work_fields[] = {
     LW_F_NS("ns", AT(work.ps), -1),
     LW_F_INT64("flops", AT(work.flops), -1),
     LW_F_INT64("bytes", AT(work.bytes), -1),
-    {.name = "keeps_bytes", .kind = LW_FIELD_INT64, .at = AT(work.keeps_bytes), .least = -INT64_MAX,
-     .most = INT64_MAX},
-    LW_F_ITEMS("products", LW_FIELD_INTS32, AT(products), AT(work.n_products)),
+    LW_F("keeps_bytes", INT64, AT(work.keeps_bytes), .least = -INT64_MAX, .most = INT64_MAX),
+    LW_F_ITEMS("products", INTS32, AT(products), AT(work.n_products)),
     {0},
 };
 #undef AT
@@ -160,21 +151,12 @@ static const struct lw_field program_fields[] = {
 
 #define AT(field) offsetof(struct op_row, field)
 static const struct lw_field op_fields[] = {
-    {.name = "kind",
-     .kind = LW_FIELD_WORD,
-     .must = true,
-     .at = AT(op.kind),
-     .word = lw_op_word,
-     .size = 1},
+    LW_F("kind", WORD, AT(op.kind), .must = true, .word = lw_op_word, .size = 1),
     LW_F_STRING("name", AT(op.name)),
     LW_F_MUST_INT32("stream", AT(op.stream)),
-    LW_F_ITEMS("deps", LW_FIELD_INTS32, AT(deps), AT(op.n_deps)),
+    LW_F_ITEMS("deps", INTS32, AT(deps), AT(op.n_deps)),
     INDEX("work", AT(op.work)),
-    {.name = "work_ns",
-     .kind = LW_FIELD_NS,
-     .at = AT(op.work_ps),
-     .most = INT64_MAX,
-     .null_is_minus_1 = true},
+    LW_F("work_ns", NS, AT(op.work_ps), .most = INT64_MAX, .null_is_minus_1 = true),
     LW_F_BYTE_WORD("dtype", AT(op.dtype), lw_dtype_word),
     INDEX("comm", AT(op.comm)),
     INDEX("call", AT(op.call)),
@@ -185,7 +167,7 @@ static const struct lw_field op_fields[] = {
     LW_F_INT16("stage", AT(op.stage), -1),
     INDEX("micro_batch", AT(op.micro_batch)),
     INDEX("bucket", AT(op.bucket)),
-    LW_F_ITEMS("ready", LW_FIELD_INTS32, AT(ready), AT(op.n_ready)),
+    LW_F_ITEMS("ready", INTS32, AT(ready), AT(op.n_ready)),
     {0},
 };
 #undef AT
@@ -224,7 +206,7 @@ const struct lw_field lw_plan_file_fields[] = {
     LW_F_STRING("cluster", AT(plan.cluster_name)),
     LW_F_STRING("device", AT(plan.device)),
     LW_F_OWN("strategy", read_strategy, write_strategy),
-    LW_F_ITEMS("notes", LW_FIELD_STRINGS, AT(plan.notes), AT(plan.n_notes)),
+    LW_F_ITEMS("notes", STRINGS, AT(plan.notes), AT(plan.n_notes)),
     LW_F_INT32("n_stages", AT(plan.n_stages), 1),
     LW_F_LIST("ranks", AT(ranks), AT(n_rank_rows), rank_fields, struct rank_row),
     LW_F_LIST("roles", AT(plan.roles), AT(plan.n_roles), role_fields, struct lw_role),
@@ -233,17 +215,9 @@ const struct lw_field lw_plan_file_fields[] = {
     LW_F_LIST("comms", AT(comms), AT(n_comm_rows), comm_fields, struct comm_row),
     LW_F_LIST("params", AT(plan.params), AT(plan.n_params), param_fields, struct lw_plan_param),
     LW_F_LIST("buffers", AT(plan.buffers), AT(plan.n_buffers), lw_buffer_fields, struct lw_buffer),
-    {.name = "stage_of_module",
-     .kind = LW_FIELD_INTS32,
-     .at = AT(plan.stage_of),
-     .n_at = AT(plan.n_modules),
-     .least = -1,
-     .most = INT32_MAX},
-    {.name = "whole_params",
-     .kind = LW_FIELD_INTS32,
-     .at = AT(plan.whole),
-     .n_at = AT(plan.n_whole),
-     .most = INT32_MAX},
+    LW_F("stage_of_module", INTS32, AT(plan.stage_of), .n_at = AT(plan.n_modules), .least = -1,
+         .most = INT32_MAX),
+    LW_F_ITEMS("whole_params", INTS32, AT(plan.whole), AT(plan.n_whole)),
     LW_F_LIST("sparse", AT(plan.sparse), AT(plan.n_sparse), lw_sparse_fields, struct lw_sparse),
     LW_F_LIST("bucket_sets", AT(sets), AT(n_set_rows), set_fields, struct set_row),
     LW_F_LIST("shards", AT(plan.shards), AT(plan.n_shards), shard_fields, struct lw_shard),
@@ -252,7 +226,7 @@ const struct lw_field lw_plan_file_fields[] = {
     LW_F_LIST("works", AT(works), AT(n_work_rows), work_fields, struct work_row),
     LW_F_LIST("variants", AT(plan.variants), AT(plan.n_variants), variant_fields,
               struct lw_variant),
-    LW_F_ITEMS("passes", LW_FIELD_INTS32, AT(plan.pass_variant), AT(plan.n_passes)),
+    LW_F_ITEMS("passes", INTS32, AT(plan.pass_variant), AT(plan.n_passes)),
     LW_F_INT32("repeat_from", AT(plan.repeat_from), 0),
     LW_F_LIST("programs", AT(programs), AT(n_program_rows), program_fields, struct program_row),
     LW_F_LIST("ops", AT(ops), AT(n_op_rows), op_fields, struct op_row),

@@ -83,13 +83,9 @@ void lw_strategy_fields_write(struct lw_jsonout *o, const char *key, const struc
     lw_jsonout_end(o);
 }
 
-struct strategy_file {
-    struct lw_strategy s;
-};
-
 static void read_options(struct lw_fields *r, void *base)
 {
-    lw_strategy_fields_read(r, &((struct strategy_file *)base)->s);
+    lw_strategy_fields_read(r, base);
 }
 
 static const struct lw_field strategy_fields[] = {
@@ -101,10 +97,10 @@ static const struct lw_field strategy_fields[] = {
 enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct lw_strategy *s,
                                 struct lw_err *err)
 {
-    struct strategy_file read = {lw_strategy_default()};
+    struct lw_strategy read = lw_strategy_default();
 
     LW_TRY(lw_file_read(file, "strategy", strategy_fields, arena, &read, err));
-    LW_TRY(lw_err_context(err, lw_strategy_check(&read.s, err), "%s", file));
-    *s = read.s;
+    LW_TRY(lw_err_context(err, lw_strategy_check(&read, err), "%s", file));
+    *s = read;
     return LW_OK;
 }

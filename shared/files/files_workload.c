@@ -15,8 +15,7 @@ static const char *split_word(int k)
 
 #define AT(field) offsetof(struct lw_product, field)
 const struct lw_field lw_product_fields[] = {
-    {.name = "batch", .kind = LW_FIELD_INT64, .at = AT(batch), .least = 1, .most = INT64_MAX,
-     .absent = 1},
+    LW_F("batch", INT64, AT(batch), .least = 1, .most = INT64_MAX, .absent = 1),
     LW_F_MUST_INT64("m", AT(m)),
     LW_F_MUST_INT64("n", AT(n)),
     LW_F_MUST_INT64("k", AT(k)),
@@ -31,7 +30,7 @@ const struct lw_field lw_product_fields[] = {
 
 #define AT(field) offsetof(struct lw_module, field)
 #define PRODUCTS(json, phase)                                                                      \
-    LW_F_ITEMS(json, LW_FIELD_INTS32, AT(products[phase]), AT(n_products[phase]))
+    LW_F_ITEMS(json, INTS32, AT(products[phase]), AT(n_products[phase]))
 static const struct lw_field module_fields[] = {
     LW_F_NAME("name", AT(name)),
     LW_F_NS("forward_ns", AT(forward_ps), 0),
@@ -104,8 +103,8 @@ static const struct lw_field recorded_fields[] = {
     LW_F_INT32("world_size", AT(world_size), 0),
     LW_F_NS("step_ns", AT(step_ps), -1),
     LW_F_NS("step_spread_ns", AT(step_spread_ps), -1),
-    LW_F_ITEMS("limit_bytes", LW_FIELD_INTS64, AT(limit_bytes), AT(n_limits)),
-    LW_F_ITEMS("bucket_bytes", LW_FIELD_INTS64, AT(bucket_bytes), AT(n_buckets)),
+    LW_F_ITEMS("limit_bytes", INTS64, AT(limit_bytes), AT(n_limits)),
+    LW_F_ITEMS("bucket_bytes", INTS64, AT(bucket_bytes), AT(n_buckets)),
     {0},
 };
 #undef AT
@@ -124,7 +123,7 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_HEAD,
     LW_F_NAME("name", AT(name)),
     LW_F_OBJECT("from", AT(from), from_fields),
-    LW_F_ITEMS("notes", LW_FIELD_STRINGS, AT(notes), AT(n_notes)),
+    LW_F_ITEMS("notes", STRINGS, AT(notes), AT(n_notes)),
     LW_F_INT64("batch", AT(batch), 0),
     LW_F_INT64("sample_tokens", AT(sample_tokens), 0),
     LW_F_INT64("attention_flops", AT(attention_flops), 0),
@@ -144,7 +143,7 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_LIST("params", AT(params), AT(n_params), param_fields, struct lw_param),
     LW_F_LIST("sparse", AT(sparse), AT(n_sparse), lw_sparse_fields, struct lw_sparse),
     LW_F_LIST("buffers", AT(buffers), AT(n_buffers), lw_buffer_fields, struct lw_buffer),
-    LW_F_ITEMS("ready_order", LW_FIELD_INTS32, AT(ready_order), AT(n_ready)),
+    LW_F_ITEMS("ready_order", INTS32, AT(ready_order), AT(n_ready)),
     {0},
 };
 #undef AT
