@@ -6,6 +6,7 @@
  * groupings in doubles, in the order of the model. They agree to 1e-9 of the value and half a unit
  * of the last printed digit (at least the sixth). */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,8 +63,8 @@ static enum lw_status read_layers(struct lw_golden_case *c, struct row *r, struc
     int64_t *tb;
     int32_t n_tb;
 
-    LW_TRY(lw_golden_cell_ints(c, "sizes", 0, INT64_MAX / 64, &r->sizes, &r->n, err));
-    LW_TRY(lw_golden_cell_ints(c, "tb_us", 0, INT32_MAX, &tb, &n_tb, err));
+    LW_TRY(lw_golden_list(c, "sizes", 0, INT64_MAX / 64, &r->sizes, &r->n, err));
+    LW_TRY(lw_golden_list(c, "tb_us", 0, INT32_MAX, &tb, &n_tb, err));
     if (n_tb != r->n)
         return lw_fail(err, LW_EFORMAT, "tb_us: %d times for %d sizes", n_tb, r->n);
     LW_TAKE(c->arena, r->ready, r->n, err);
@@ -80,19 +81,14 @@ static enum lw_status read_layers(struct lw_golden_case *c, struct row *r, struc
 
 static enum lw_status read_row(struct lw_golden_case *c, struct row *r, struct lw_err *err)
 {
-    int64_t *n;
-    int32_t one;
     double backward;
     const char *text;
 
     LW_TRY(read_layers(c, r, err));
     LW_TRY(cell_double(c, "alpha_s", &r->alpha, &text, err));
     LW_TRY(cell_double(c, "beta_s_per_B", &r->beta, &text, err));
-    LW_TRY(lw_golden_cell_ints(c, "n_layers", 1, INT32_MAX, &n, &one, err));
+    LW_TRY(lw_golden_expect_number(c, "n_layers", r->n, err));
     LW_TRY(cell_double(c, "backward_s", &backward, &text, err));
-    if (*n != r->n)
-        return lw_fail(err, LW_ENO, "n_layers: computed %d, the case says %lld", r->n,
-                       (long long)*n);
     if (fabs(backward - r->ready[r->n - 1]) > 1e-9 * backward)
         return lw_fail(err, LW_ENO, "backward_s: computed %.9f, the case says %s",
                        r->ready[r->n - 1], text);
@@ -134,26 +130,19 @@ static enum lw_status expect_buckets(struct lw_golden_case *c, const struct row 
                                      const char *policy, bool lists, const int32_t *first,
                                      int32_t n_buckets, struct lw_err *err)
 {
-    struct lw_text name = {0}, t = {0};
-    enum lw_status status;
+    char name[64];
+    struct lw_text t = {0};
 
-    lw_text_add(&name, "%s_end_s", policy);
-    status =
-        name.failed ? lw_fail_nomem(err) : expect_end(c, name.at, end_of(r, first, n_buckets), err);
-    lw_text_free(&name);
-    LW_TRY(status);
-    lw_text_add(&name, "%s_groups", policy);
-    lw_text_add(&t, "%d", n_buckets);
-    status = name.failed ? lw_fail_nomem(err) : lw_golden_expect_cell(c, name.at, &t, err);
-    lw_text_free(&name);
-    if (status != LW_OK || !lists)
-        return status;
-    lw_text_add(&name, "%s_layers_per_group", policy);
+    snprintf(name, sizeof name, "%s_end_s", policy);
+    LW_TRY(expect_end(c, name, end_of(r, first, n_buckets), err));
+    snprintf(name, sizeof name, "%s_groups", policy);
+    LW_TRY(lw_golden_expect_number(c, name, n_buckets, err));
+    if (!lists)
+        return LW_OK;
+    snprintf(name, sizeof name, "%s_layers_per_group", policy);
     for (int32_t b = 0; b < n_buckets; b++)
         lw_text_add(&t, "%s%d", b ? ";" : "", first[b + 1] - first[b]);
-    status = name.failed ? lw_fail_nomem(err) : lw_golden_expect_cell(c, name.at, &t, err);
-    lw_text_free(&name);
-    return status;
+    return lw_golden_expect(c, name, &t, err);
 }
 
 static enum lw_status check_by_time(struct lw_golden_case *c, const struct row *r,
@@ -210,13 +199,6 @@ enum lw_status lw_golden_bucketing_row(struct lw_golden_case *c, struct lw_err *
 {
     struct row r = {0};
 
-    LW_TRY(lw_golden_known(
-        c,
-        "model net workers alpha_s beta_s_per_B n_layers backward_s sizes tb_us per_layer_end_s "
-        "per_layer_groups single_end_s single_groups cap25MiB_first1MiB_end_s "
-        "cap25MiB_first1MiB_groups mgwfbp_end_s mgwfbp_groups mgwfbp_layers_per_group "
-        "optimal_dp_end_s optimal_dp_groups optimal_dp_layers_per_group",
-        err));
     LW_TRY(read_row(c, &r, err));
     LW_TRY(check_by_size(c, &r, err));
     return check_by_time(c, &r, err);

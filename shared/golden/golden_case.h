@@ -35,14 +35,18 @@ lw_golden_check lw_golden_bucketing_row;
 lw_golden_check lw_golden_schedule_1f1b, lw_golden_schedule_interleaved;
 lw_golden_check lw_golden_manifest_row, lw_golden_megatron_row, lw_golden_pipedream_row;
 
-/* Every field or column is one of these (separated by blanks), so that none goes unchecked. */
+/* Every field or column is one of these (separated by blanks), so that none goes unchecked. Called
+ * before the checker of a case; of what a case holds in a list each checker sees to it. */
 enum lw_status lw_golden_known(const struct lw_golden_case *c, const char *names,
                                struct lw_err *err);
 
-/* Inputs. A field of another type, or a number out of range, is LW_EFORMAT; so is an absent one
- * except where said. Lists live in the case's arena. */
+/* Inputs: fields of a JSON line, or cells of a row. A field of another type, or a number out of
+ * range, is LW_EFORMAT; so is an absent one except where said. Lists (of a cell: with ';' between)
+ * live in the case's arena. */
 enum lw_status lw_golden_int(const struct lw_golden_case *c, const char *name, int64_t min,
                              int64_t max, int64_t *v, struct lw_err *err);
+enum lw_status lw_golden_int32(const struct lw_golden_case *c, const char *name, int32_t min,
+                               int32_t max, int32_t *v, struct lw_err *err);
 enum lw_status lw_golden_bool(const struct lw_golden_case *c, const char *name, bool *v,
                               struct lw_err *err); /* absent: false */
 enum lw_status lw_golden_list(const struct lw_golden_case *c, const char *name, int64_t min,
@@ -58,23 +62,24 @@ enum lw_status lw_golden_value_ints(struct lw_arena *arena, const struct lw_valu
 enum lw_status lw_golden_dtypes(const struct lw_golden_case *c, int32_t n, enum lw_dtype **v,
                                 struct lw_err *err);
 
-/* Expected answers. `ours` is freed in every case. */
+/* Expected answers, of a field or a cell. `ours` is freed in every case. */
 enum lw_status lw_golden_expect(const struct lw_golden_case *c, const char *name,
                                 struct lw_text *ours, struct lw_err *err);
 enum lw_status lw_golden_expect_word(const struct lw_golden_case *c, const char *name,
                                      const char *word, struct lw_err *err);
+enum lw_status lw_golden_expect_number(const struct lw_golden_case *c, const char *name, int64_t v,
+                                       struct lw_err *err);
 /* The reference raised this class of error (NULL: none, then "error" is absent or null), and none
  * of the answers named is there beside it. */
 enum lw_status lw_golden_expect_error(const struct lw_golden_case *c, const char *error,
                                       const char *answers, struct lw_err *err);
-/* The same for a cell of a row. */
-enum lw_status lw_golden_expect_cell(const struct lw_golden_case *c, const char *title,
-                                     struct lw_text *ours, struct lw_err *err);
-enum lw_status lw_golden_expect_number(const struct lw_golden_case *c, const char *title, int64_t v,
-                                       struct lw_err *err);
 /* A cell's text; LW_EFORMAT if the table has no such column. */
 enum lw_status lw_golden_cell(const struct lw_golden_case *c, const char *title, const char **text,
                               struct lw_err *err);
-/* Whole numbers separated by ';'. */
-enum lw_status lw_golden_cell_ints(const struct lw_golden_case *c, const char *title, int64_t min,
-                                   int64_t max, int64_t **v, int32_t *n, struct lw_err *err);
+
+/* Our buckets that stay open, which the reference system has in the order of a hash table, in that of
+ * the case: wanted[k], its list of bucket k (NULL: unknown). One that is none of ours changes
+ * nothing, and the comparison shows the difference. */
+struct lw_bucketing;
+enum lw_status lw_golden_order_open(struct lw_golden_case *c, const struct lw_value *const *wanted,
+                                    struct lw_bucketing *b, struct lw_err *err);

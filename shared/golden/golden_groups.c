@@ -9,27 +9,25 @@
 static enum lw_status read_grid(struct lw_golden_case *c, struct lw_rank_grid *grid,
                                 struct lw_err *err)
 {
-    int64_t data, pipeline, tensor, world;
+    int32_t data, pipeline, tensor, world;
 
-    LW_TRY(lw_golden_int(c, "data", 1, 1 << 22, &data, err));
-    LW_TRY(lw_golden_int(c, "pipeline", 1, 1 << 22, &pipeline, err));
-    LW_TRY(lw_golden_int(c, "tensor", 1, 1 << 22, &tensor, err));
-    LW_TRY(lw_golden_int(c, "world", 1, 1 << 22, &world, err));
-    LW_TRY(lw_rank_grid_colossal((int32_t)world, (int32_t)pipeline, (int32_t)tensor, grid, err));
+    LW_TRY(lw_golden_int32(c, "data", 1, 1 << 22, &data, err));
+    LW_TRY(lw_golden_int32(c, "pipeline", 1, 1 << 22, &pipeline, err));
+    LW_TRY(lw_golden_int32(c, "tensor", 1, 1 << 22, &tensor, err));
+    LW_TRY(lw_golden_int32(c, "world", 1, 1 << 22, &world, err));
+    LW_TRY(lw_rank_grid_colossal(world, pipeline, tensor, grid, err));
     if (grid->size[LW_COLOSSAL_DATA] != data)
-        return lw_fail(err, LW_EINVAL, "data: %lld, %d follows from the other sizes",
-                       (long long)data, grid->size[LW_COLOSSAL_DATA]);
+        return lw_fail(err, LW_EINVAL, "data: %d, %d follows from the other sizes", data,
+                       grid->size[LW_COLOSSAL_DATA]);
     return LW_OK;
 }
 
 static void add_groups(const struct lw_groups *g, struct lw_text *t)
 {
-    lw_text_add(t, "[");
-    for (int32_t k = 0; k < g->n_groups; k++) {
-        lw_text_add(t, k ? "," : "");
+    lw_text_open(t);
+    for (int32_t k = 0; k < g->n_groups; k++)
         lw_text_ints(t, g->members + g->first[k], lw_groups_size(g, k));
-    }
-    lw_text_add(t, "]");
+    lw_text_close(t);
 }
 
 static enum lw_status expect_groups(struct lw_golden_case *c, const char *name,
@@ -41,10 +39,10 @@ static enum lw_status expect_groups(struct lw_golden_case *c, const char *name,
     add_groups(g, &t);
     snprintf(field, sizeof field, "%s_groups", name);
     LW_TRY(lw_golden_expect(c, field, &t, err));
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t r = 0; r < g->n_ranks; r++)
-        lw_text_add(&t, "%s[%d,%d]", r ? "," : "", g->local_rank[r], g->group_of[r]);
-    lw_text_add(&t, "]");
+        lw_text_item(&t, "[%d,%d]", g->local_rank[r], g->group_of[r]);
+    lw_text_close(&t);
     snprintf(field, sizeof field, "%s_local_rank_and_group", name);
     return lw_golden_expect(c, field, &t, err);
 }
@@ -61,12 +59,6 @@ enum lw_status lw_golden_groups(struct lw_golden_case *c, struct lw_err *err)
     struct lw_rank_grid grid;
     struct lw_groups g;
 
-    LW_TRY(lw_golden_known(c,
-                           "id kind name error data pipeline tensor world data_groups "
-                           "data_local_rank_and_group model_groups model_local_rank_and_group "
-                           "pipeline_groups pipeline_local_rank_and_group tensor_groups "
-                           "tensor_local_rank_and_group",
-                           err));
     enum lw_status shaped = read_grid(c, &grid, err);
     if (shaped == LW_EINVAL && lw_value_get(c->root, "error"))
         return lw_golden_expect_error(c, "AssertionError", answers, err);
@@ -89,12 +81,12 @@ static enum lw_status expect_shared(struct lw_golden_case *c, const struct lw_gr
 
     add_groups(g, &t);
     LW_TRY(lw_golden_expect(c, "subgroups", &t, err));
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t r = 0; r < g->n_ranks; r++) {
         int32_t k = g->group_of[r], source;
-        lw_text_add(&t, "%s[%d,", r ? "," : "", r);
+        lw_text_item(&t, "[%d", r);
         if (k < 0) {
-            lw_text_add(&t, "null,\"not_a_member\"]");
+            lw_text_add(&t, ",null,\"not_a_member\"]");
             continue;
         }
         lw_text_ints(&t, g->members + g->first[k], lw_groups_size(g, k));
@@ -103,7 +95,7 @@ static enum lw_status expect_shared(struct lw_golden_case *c, const struct lw_gr
         else
             lw_text_add(&t, ",\"IndexError\"]");
     }
-    lw_text_add(&t, "]");
+    lw_text_close(&t);
     return lw_golden_expect(c, "per_rank", &t, err);
 }
 
@@ -113,10 +105,6 @@ enum lw_status lw_golden_shared_module(struct lw_golden_case *c, struct lw_err *
     struct lw_groups g;
     int32_t *stages, n;
 
-    LW_TRY(lw_golden_known(c,
-                           "id kind name data pipeline tensor world pipeline_ranks subgroups "
-                           "per_rank error",
-                           err));
     LW_TRY(read_grid(c, &grid, err));
     LW_TRY(lw_golden_indices(c, "pipeline_ranks", 0, INT32_MAX, &stages, &n, err));
     if (n < 0)
@@ -169,17 +157,15 @@ static enum lw_status expect_buckets(struct lw_golden_case *c, const char *field
 {
     struct lw_text t = {0};
 
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t k = 0; k < b->n_buckets; k++) {
         const struct lw_colossal_bucket *x = &b->buckets[k];
-        lw_text_add(&t, k ? ",[" : "[");
-        if (x->group < 0)
-            lw_text_add(&t, "\"data\"");
-        else
-            lw_text_add(&t, "%d", x->group);
-        lw_text_add(&t, ",\"%s\",%lld]", lw_dtype_name(x->dtype), (long long)x->numel);
+        lw_text_open(&t);
+        lw_text_item(&t, x->group < 0 ? "\"data\"" : "%d", x->group);
+        lw_text_item(&t, "\"%s\",%lld", lw_dtype_name(x->dtype), (long long)x->numel);
+        lw_text_close(&t);
     }
-    lw_text_add(&t, "]");
+    lw_text_close(&t);
     return lw_golden_expect(c, field, &t, err);
 }
 
@@ -187,18 +173,16 @@ enum lw_status lw_golden_grad_handlers(struct lw_golden_case *c, struct lw_err *
 {
     struct lw_colossal_grad *grads = NULL;
     struct lw_colossal_buckets b;
-    int64_t pipeline, data;
-    int32_t n = 0;
+    int32_t pipeline, data, n = 0;
 
-    LW_TRY(lw_golden_known(c, "id kind name params pipeline data shared data_parallel", err));
     LW_TRY(read_grads(c, &grads, &n, err));
-    LW_TRY(lw_golden_int(c, "pipeline", 1, 1 << 22, &pipeline, err));
-    LW_TRY(lw_golden_int(c, "data", 1, 1 << 22, &data, err));
-    LW_TRY(lw_bucket_colossal_shared(grads, n, (int32_t)pipeline, &b, err));
+    LW_TRY(lw_golden_int32(c, "pipeline", 1, 1 << 22, &pipeline, err));
+    LW_TRY(lw_golden_int32(c, "data", 1, 1 << 22, &data, err));
+    LW_TRY(lw_bucket_colossal_shared(grads, n, pipeline, &b, err));
     enum lw_status status = expect_buckets(c, "shared", &b, err);
     lw_colossal_buckets_free(&b);
     LW_TRY(status);
-    LW_TRY(lw_bucket_colossal_data(grads, n, (int32_t)data, &b, err));
+    LW_TRY(lw_bucket_colossal_data(grads, n, data, &b, err));
     status = expect_buckets(c, "data_parallel", &b, err);
     lw_colossal_buckets_free(&b);
     return status;

@@ -15,19 +15,18 @@ struct input {
 
 static enum lw_status read_params(struct lw_golden_case *c, struct input *in, struct lw_err *err)
 {
-    int64_t *numel, world;
+    int64_t *numel;
     int32_t *trainable, *device, n_trainable, n_device;
     enum lw_dtype *dtype;
 
     LW_TRY(lw_golden_list(c, "numel", 0, INT64_MAX, &numel, &in->n, err));
-    LW_TRY(lw_golden_int(c, "world", 1, 1 << 22, &world, err));
+    LW_TRY(lw_golden_int32(c, "world", 1, 1 << 22, &in->world, err));
     LW_TRY(lw_golden_indices(c, "trainable", 0, 1, &trainable, &n_trainable, err));
     LW_TRY(lw_golden_indices(c, "device", INT32_MIN, INT32_MAX, &device, &n_device, err));
     LW_TRY(lw_golden_dtypes(c, in->n, &dtype, err));
     if ((trainable && n_trainable != in->n) || (device && n_device != in->n))
         return lw_fail(err, LW_EFORMAT, "trainable or device: not one for each of %d parameters",
                        in->n);
-    in->world = (int32_t)world;
     LW_TAKE(c->arena, in->params, in->n, err);
     for (int32_t i = 0; i < in->n; i++)
         in->params[i] = (struct lw_shard_param){numel[i], dtype[i], device ? device[i] : 0,
@@ -72,30 +71,26 @@ static const char *torch_name(enum lw_dtype t)
 
 static void add_partition(const struct lw_oss *o, const struct input *in, struct lw_text *t)
 {
-    lw_text_add(t, "[");
+    lw_text_open(t);
     for (int32_t r = 0; r < in->world; r++) {
-        lw_text_add(t, r ? ",[" : "[");
-        for (int32_t g = 0; g < lw_oss_n_groups(o); g++) {
-            lw_text_add(t, g ? "," : "");
+        lw_text_open(t);
+        for (int32_t g = 0; g < lw_oss_n_groups(o); g++)
             lw_text_ints(t, in->list, lw_oss_partition(o, r, g, in->list));
-        }
-        lw_text_add(t, "]");
+        lw_text_close(t);
     }
-    lw_text_add(t, "]");
+    lw_text_close(t);
 }
 
 static void add_devices(const struct lw_oss *o, const struct input *in, struct lw_text *t)
 {
-    lw_text_add(t, "[");
+    lw_text_open(t);
     for (int32_t d = 0; d < lw_oss_n_devices(o); d++) {
-        lw_text_add(t, "%s[%d,[", d ? "," : "", lw_oss_device(o, d));
-        for (int32_t r = 0; r < in->world; r++) {
-            lw_text_add(t, r ? "," : "");
+        lw_text_item(t, "[%d,[", lw_oss_device(o, d));
+        for (int32_t r = 0; r < in->world; r++)
             lw_text_ints(t, in->list, lw_oss_of_device(o, d, r, in->list));
-        }
         lw_text_add(t, "]]");
     }
-    lw_text_add(t, "]");
+    lw_text_close(t);
 }
 
 /* What the optimizer is now: the four answers of a case or of one of its steps. */
@@ -108,22 +103,22 @@ static enum lw_status expect_snapshot(struct lw_golden_case *c, const struct lw_
     LW_TRY(lw_golden_expect(c, "partition", &t, err));
     add_devices(o, in, &t);
     LW_TRY(lw_golden_expect(c, "per_device", &t, err));
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t b = 0; b < lw_oss_n_buffers(o); b++) {
         const struct lw_oss_buffer *x = lw_oss_buffer(o, b);
-        lw_text_add(&t, "%s[%d,%d,%lld,", b ? "," : "", x->device, x->owner, (long long)x->numel);
+        lw_text_item(&t, "[%d,%d,%lld", x->device, x->owner, (long long)x->numel);
         lw_text_ints(&t, x->items, x->n_items);
-        lw_text_add(&t, "]");
+        lw_text_close(&t);
     }
-    lw_text_add(&t, "]");
+    lw_text_close(&t);
     LW_TRY(lw_golden_expect(c, "buckets", &t, err));
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t b = 0; b < lw_oss_n_buffers(o); b++) {
         const struct lw_oss_buffer *x = lw_oss_buffer(o, b);
-        lw_text_add(&t, "%s[\"bcast\",%d,%lld,\"%s\"]", b ? "," : "", x->owner, (long long)x->numel,
-                    torch_name(x->dtype));
+        lw_text_item(&t, "[\"bcast\",%d,%lld,\"%s\"]", x->owner, (long long)x->numel,
+                     torch_name(x->dtype));
     }
-    lw_text_add(&t, "]");
+    lw_text_close(&t);
     return lw_golden_expect(c, "broadcasts", &t, err);
 }
 
@@ -132,12 +127,10 @@ static enum lw_status expect_local(struct lw_golden_case *c, const struct lw_oss
 {
     struct lw_text t = {0};
 
-    lw_text_add(&t, "[");
-    for (int32_t g = 0; g < lw_oss_n_groups(o); g++) {
-        lw_text_add(&t, g ? "," : "");
+    lw_text_open(&t);
+    for (int32_t g = 0; g < lw_oss_n_groups(o); g++)
         lw_text_ints(&t, in->list, lw_oss_local(o, 0, g, in->list));
-    }
-    lw_text_add(&t, "]");
+    lw_text_close(&t);
     return lw_golden_expect(c, "local_optim_groups_rank0", &t, err);
 }
 
@@ -183,6 +176,18 @@ static enum lw_status do_step(struct lw_golden_case *c, struct lw_oss *o, const 
     return lw_oss_set_trainable(o, params, n, *name == 'u', err);
 }
 
+static enum lw_status run_step(struct lw_golden_case *step, struct lw_oss *o, struct input *in,
+                               struct lw_err *err)
+{
+    LW_TRY(lw_golden_known(step,
+                           "op partition per_device buckets broadcasts local_optim_groups_rank0",
+                           err));
+    LW_TRY(do_step(step, o, in, err));
+    LW_TAKE(step->arena, in->list, lw_oss_n_params(o), err);
+    LW_TRY(expect_snapshot(step, o, in, err));
+    return expect_local(step, o, in, err);
+}
+
 static enum lw_status run_steps(struct lw_golden_case *c, struct lw_oss *o, struct input *in,
                                 struct lw_err *err)
 {
@@ -190,20 +195,7 @@ static enum lw_status run_steps(struct lw_golden_case *c, struct lw_oss *o, stru
 
     for (int32_t i = 0; steps && i < steps->n; i++) {
         struct lw_golden_case step = {.arena = c->arena, .root = &steps->items[i]};
-        enum lw_status status = lw_golden_known(&step,
-                                                "op partition per_device buckets broadcasts "
-                                                "local_optim_groups_rank0",
-                                                err);
-        if (status == LW_OK)
-            status = do_step(&step, o, in, err);
-        in->list = lw_arena_alloc(c->arena, lw_oss_n_params(o), sizeof *in->list);
-        if (status == LW_OK && !in->list)
-            status = lw_fail_nomem(err);
-        if (status == LW_OK)
-            status = expect_snapshot(&step, o, in, err);
-        if (status == LW_OK)
-            status = expect_local(&step, o, in, err);
-        LW_TRY(lw_err_context(err, status, "step %d", i));
+        LW_TRY(lw_err_context(err, run_step(&step, o, in, err), "step %d", i));
     }
     return LW_OK;
 }
@@ -252,10 +244,6 @@ enum lw_status lw_golden_oss(struct lw_golden_case *c, struct lw_err *err)
     struct lw_oss *o;
     bool mixed;
 
-    LW_TRY(lw_golden_known(c,
-                           "id kind name numel trainable world groups dtype device partition "
-                           "per_device buckets broadcasts steps error reason",
-                           err));
     LW_TRY(make(c, &in, &o, &mixed, err));
     if (mixed)
         return expect_assertion(c, "dtype_mismatch",
@@ -269,35 +257,27 @@ enum lw_status lw_golden_oss(struct lw_golden_case *c, struct lw_err *err)
     return status;
 }
 
-static enum lw_status expect_limit(struct lw_golden_case *c, int64_t limit, struct lw_err *err)
-{
-    struct lw_text t = {0};
-
-    lw_text_add(&t, "%lld", (long long)limit);
-    return lw_golden_expect(c, "effective_buffer_size", &t, err);
-}
-
 static enum lw_status expect_sharded(struct lw_golden_case *c, const struct lw_sharded_buckets *b,
                                      struct lw_err *err)
 {
     struct lw_text t = {0};
 
-    LW_TRY(expect_limit(c, b->limit, err));
+    LW_TRY(lw_golden_expect_number(c, "effective_buffer_size", b->limit, err));
     lw_text_ints(&t, b->order, b->n_trainable);
     LW_TRY(lw_golden_expect(c, "trainable_order", &t, err));
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t k = 0; b->limit > 0 && k < b->n_trainable; k++)
-        lw_text_add(&t, "%s%d", k ? "," : "", b->bucket_of[k] >= 0);
-    lw_text_add(&t, "]");
+        lw_text_item(&t, "%d", b->bucket_of[k] >= 0);
+    lw_text_close(&t);
     LW_TRY(lw_golden_expect(c, "bucketed", &t, err));
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t k = 0; k < b->n_buckets; k++) {
         const struct lw_sharded_bucket *x = &b->buckets[k];
-        lw_text_add(&t, "%s[%d,%lld,", k ? "," : "", x->owner, (long long)x->numel);
+        lw_text_item(&t, "[%d,%lld", x->owner, (long long)x->numel);
         lw_text_ints(&t, x->items, x->n_items);
-        lw_text_add(&t, "]");
+        lw_text_close(&t);
     }
-    lw_text_add(&t, "]");
+    lw_text_close(&t);
     return lw_golden_expect(c, "buckets", &t, err);
 }
 
@@ -311,7 +291,8 @@ static enum lw_status expect_empty_bucket(struct lw_golden_case *c, const struct
 
     if (lw_bucket_sharded(o, in->params, in->world, buffer, false, &b, &other) != LW_OK)
         return LW_EINVAL;
-    enum lw_status status = expect_limit(c, b.limit, err);
+    enum lw_status status =
+        lw_golden_expect_number(c, "effective_buffer_size", b.limit, err);
     lw_sharded_buckets_free(&b);
     LW_TRY(status);
     return expect_assertion(c, "empty_grad_bucket_before_add", "trainable_order bucketed buckets",
@@ -327,10 +308,6 @@ enum lw_status lw_golden_sharded(struct lw_golden_case *c, struct lw_err *err)
     int64_t buffer;
     bool mixed;
 
-    LW_TRY(lw_golden_known(c,
-                           "id kind name numel trainable world dtype device reduce_buffer_size "
-                           "effective_buffer_size trainable_order bucketed buckets error reason",
-                           err));
     LW_TRY(lw_golden_int(c, "reduce_buffer_size", 0, INT64_MAX, &buffer, err));
     LW_TRY(make(c, &in, &o, &mixed, err));
     if (mixed)

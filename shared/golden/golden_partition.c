@@ -10,16 +10,16 @@ static enum lw_status expect_parts(struct lw_golden_case *c, const struct lw_par
 {
     struct lw_text t = {0};
 
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t s = 0; s < p->n_stages; s++) {
-        lw_text_add(&t, s ? ",[" : "[");
+        lw_text_open(&t);
         for (int32_t k = 0; k < p->n_chunks; k++) {
             const struct lw_range *r = lw_partition_part(p, s, k);
-            lw_text_add(&t, "%s[%d,%d]", k ? "," : "", r->begin, r->end);
+            lw_text_item(&t, "[%d,%d]", r->begin, r->end);
         }
-        lw_text_add(&t, "]");
+        lw_text_close(&t);
     }
-    lw_text_add(&t, "]");
+    lw_text_close(&t);
     LW_TRY(lw_golden_expect(c, "parts", &t, err));
     lw_text_add(&t, p->warned_empty ? "true" : "false");
     return lw_golden_expect(c, "warned_empty_stage", &t, err);
@@ -40,60 +40,47 @@ static enum lw_status expect_answer(struct lw_golden_case *c, enum lw_status mad
     return status;
 }
 
-static enum lw_status read_shape(struct lw_golden_case *c, int64_t *stages, int64_t *chunks,
+static enum lw_status read_shape(struct lw_golden_case *c, int32_t *stages, int32_t *chunks,
                                  struct lw_err *err)
 {
-    LW_TRY(lw_golden_int(c, "stages", 1, 1 << 16, stages, err));
-    return lw_golden_int(c, "chunks", 1, 1 << 10, chunks, err);
+    LW_TRY(lw_golden_int32(c, "stages", 1, 1 << 16, stages, err));
+    return lw_golden_int32(c, "chunks", 1, 1 << 10, chunks, err);
 }
 
 enum lw_status lw_golden_uniform(struct lw_golden_case *c, struct lw_err *err)
 {
     struct lw_partitioning p;
-    int64_t items, stages, chunks;
+    int32_t items, stages, chunks;
 
-    LW_TRY(
-        lw_golden_known(c, "id kind name items stages chunks parts warned_empty_stage error", err));
-    LW_TRY(lw_golden_int(c, "items", 0, INT32_MAX, &items, err));
+    LW_TRY(lw_golden_int32(c, "items", 0, INT32_MAX, &items, err));
     LW_TRY(read_shape(c, &stages, &chunks, err));
-    enum lw_status made =
-        lw_partition_uniform((int32_t)items, (int32_t)stages, (int32_t)chunks, &p, err);
+    enum lw_status made = lw_partition_uniform(items, stages, chunks, &p, err);
     return expect_answer(c, made, &p, err);
 }
 
 enum lw_status lw_golden_balanced(struct lw_golden_case *c, struct lw_err *err)
 {
     struct lw_partitioning p;
-    int64_t *weights, stages, chunks, total;
-    int32_t n;
+    int64_t *weights, total;
+    int32_t n, stages, chunks;
 
-    LW_TRY(lw_golden_known(c, "id kind name weights stages chunks parts warned_empty_stage error",
-                           err));
     LW_TRY(lw_golden_list(c, "weights", 0, INT64_MAX, &weights, &n, err));
     LW_TRY(read_shape(c, &stages, &chunks, err));
     LW_TRY(lw_partition_check_weights(weights, n, &total, err));
-    enum lw_status made =
-        lw_partition_colossal(weights, n, (int32_t)stages, (int32_t)chunks, &p, err);
+    enum lw_status made = lw_partition_colossal(weights, n, stages, chunks, &p, err);
     return expect_answer(c, made, &p, err);
 }
 
 struct row {
-    int64_t *weights, k;
-    int32_t n;
+    int64_t *weights;
+    int32_t n, k;
 };
 
 static enum lw_status read_row(struct lw_golden_case *c, struct row *r, struct lw_err *err)
 {
-    int64_t *n, *k;
-    int32_t one;
-
-    LW_TRY(lw_golden_cell_ints(c, "weights", 0, INT64_MAX, &r->weights, &r->n, err));
-    LW_TRY(lw_golden_cell_ints(c, "n", 1, INT32_MAX, &n, &one, err));
-    LW_TRY(lw_golden_cell_ints(c, "k", 1, 1 << 16, &k, &one, err));
-    if (*n != r->n)
-        return lw_fail(err, LW_ENO, "n: computed %d, the case says %lld", r->n, (long long)*n);
-    r->k = *k;
-    return LW_OK;
+    LW_TRY(lw_golden_list(c, "weights", 0, INT64_MAX, &r->weights, &r->n, err));
+    LW_TRY(lw_golden_expect_number(c, "n", r->n, err));
+    return lw_golden_int32(c, "k", 1, 1 << 16, &r->k, err);
 }
 
 /* Boundaries "0;11;22", or stages "0-13,20-22|13-20,22-25"; freed. */
@@ -112,7 +99,7 @@ static enum lw_status expect_cuts(struct lw_golden_case *c, const char *title, b
                 lw_text_add(&t, "%s%d-%d", k ? "," : s ? "|" : "", r->begin, r->end);
         }
     lw_partition_free(p);
-    return lw_golden_expect_cell(c, title, &t, err);
+    return lw_golden_expect(c, title, &t, err);
 }
 
 static enum lw_status check_deepspeed(struct lw_golden_case *c, const struct row *r,
@@ -121,9 +108,9 @@ static enum lw_status check_deepspeed(struct lw_golden_case *c, const struct row
     struct lw_partitioning p;
     int64_t heaviest, lightest;
 
-    LW_TRY(lw_partition_deepspeed_uniform(r->n, (int32_t)r->k, &p, err));
+    LW_TRY(lw_partition_deepspeed_uniform(r->n, r->k, &p, err));
     LW_TRY(expect_cuts(c, "deepspeed_uniform", true, &p, err));
-    LW_TRY(lw_partition_deepspeed_balanced(r->weights, r->n, (int32_t)r->k, &p, err));
+    LW_TRY(lw_partition_deepspeed_balanced(r->weights, r->n, r->k, &p, err));
     lw_partition_extremes(&p, r->weights, &heaviest, &lightest);
     LW_TRY(expect_cuts(c, "deepspeed_balanced", true, &p, err));
     LW_TRY(lw_golden_expect_number(c, "deepspeed_balanced_max", heaviest, err));
@@ -150,11 +137,11 @@ static enum lw_status check_colossal(struct lw_golden_case *c, const struct row 
     struct lw_partitioning p;
     int64_t heaviest, lightest;
 
-    LW_TRY(lw_partition_colossal(r->weights, r->n, (int32_t)r->k, 1, &p, err));
+    LW_TRY(lw_partition_colossal(r->weights, r->n, r->k, 1, &p, err));
     lw_partition_extremes(&p, r->weights, &heaviest, &lightest);
     LW_TRY(expect_cuts(c, "colossal_balanced_chunks1", false, &p, err));
     LW_TRY(lw_golden_expect_number(c, "colossal_balanced_max", heaviest, err));
-    enum lw_status status = lw_partition_colossal(r->weights, r->n, (int32_t)r->k, 2, &p, err);
+    enum lw_status status = lw_partition_colossal(r->weights, r->n, r->k, 2, &p, err);
     if (status == LW_EINVAL)
         return expect_assertion(c, "colossal_balanced_chunks2", err);
     LW_TRY(status);
@@ -167,12 +154,6 @@ enum lw_status lw_golden_partition_row(struct lw_golden_case *c, struct lw_err *
     struct lw_partitioning p;
     int64_t bottleneck;
 
-    LW_TRY(lw_golden_known(c,
-                           "name n k weights deepspeed_uniform deepspeed_balanced "
-                           "deepspeed_balanced_max deepspeed_balanced_min "
-                           "colossal_balanced_chunks1 colossal_balanced_max "
-                           "colossal_balanced_chunks2 optimal_bottleneck",
-                           err));
     LW_TRY(read_row(c, &r, err));
     LW_TRY(check_deepspeed(c, &r, err));
     LW_TRY(check_colossal(c, &r, err));

@@ -102,17 +102,12 @@ static enum lw_status read_stages(struct lw_golden_case *c, struct row *r, struc
 
 static enum lw_status read_row(struct lw_golden_case *c, struct row *r, struct lw_err *err)
 {
-    int64_t *straight;
-    int32_t n;
+    int64_t straight;
 
-    LW_TRY(lw_golden_known(c,
-                           "model machines bandwidth_Bps straight stages_per_level stages "
-                           "single_stage_s pipeline_stage_s speedup dp_speedup",
-                           err));
     LW_TRY(lw_golden_cell(c, "model", &r->model, err));
     LW_TRY(read_levels(c, r, err));
-    LW_TRY(lw_golden_cell_ints(c, "straight", 0, 1, &straight, &n, err));
-    r->straight = n == 1 && straight[0] == 1;
+    LW_TRY(lw_golden_int(c, "straight", 0, 1, &straight, err));
+    r->straight = straight == 1;
     return read_stages(c, r, err);
 }
 

@@ -23,16 +23,16 @@ static enum lw_status expect_events(struct lw_golden_case *c, const struct lw_co
     struct lw_text t = {0};
     char token[32];
 
-    lw_text_add(&t, "[");
+    lw_text_open(&t);
     for (int32_t r = 0; r < o->n_ranks; r++) {
-        lw_text_add(&t, r ? ",\"" : "\"");
+        lw_text_item(&t, "\"");
         for (int32_t i = o->first[r]; i < o->first[r + 1]; i++) {
             lw_colossal_token(&o->events[i], interleaved, token);
             lw_text_add(&t, "%s%s", i > o->first[r] ? " " : "", token);
         }
         lw_text_add(&t, "\"");
     }
-    lw_text_add(&t, "]");
+    lw_text_close(&t);
     return lw_golden_expect(c, "events", &t, err);
 }
 
@@ -40,17 +40,13 @@ static enum lw_status check_colossal(struct lw_golden_case *c, struct lw_schedul
                                      struct lw_err *err)
 {
     bool interleaved = s->schedule == LW_SCHEDULE_COLOSSAL_INTERLEAVED, forward_only;
-    int64_t stages, micro_batches, chunks = 1;
     struct lw_colossal_order o;
 
-    LW_TRY(lw_golden_int(c, "stages", 1, MOST_RANKS, &stages, err));
-    LW_TRY(lw_golden_int(c, "microbatches", 1, MOST_MICRO_BATCHES, &micro_batches, err));
+    LW_TRY(lw_golden_int32(c, "stages", 1, MOST_RANKS, &s->n_ranks, err));
+    LW_TRY(lw_golden_int32(c, "microbatches", 1, MOST_MICRO_BATCHES, &s->n_micro_batches, err));
     if (interleaved)
-        LW_TRY(lw_golden_int(c, "chunks", 1, MOST_CHUNKS, &chunks, err));
+        LW_TRY(lw_golden_int32(c, "chunks", 1, MOST_CHUNKS, &s->n_chunks, err));
     LW_TRY(lw_golden_bool(c, "forward_only", &forward_only, err));
-    s->n_ranks = (int32_t)stages;
-    s->n_micro_batches = (int32_t)micro_batches;
-    s->n_chunks = (int32_t)chunks;
     enum lw_status status = lw_colossal_order(s, forward_only, &o, err);
     if (status == LW_EINVAL) { /* its one refusal here is the reference's assertion */
         struct lw_text none = {0};
@@ -68,9 +64,8 @@ static enum lw_status check_colossal(struct lw_golden_case *c, struct lw_schedul
 
 enum lw_status lw_golden_schedule_1f1b(struct lw_golden_case *c, struct lw_err *err)
 {
-    struct lw_schedule_shape s = {.schedule = LW_SCHEDULE_COLOSSAL_1F1B};
+    struct lw_schedule_shape s = {.schedule = LW_SCHEDULE_COLOSSAL_1F1B, .n_chunks = 1};
 
-    LW_TRY(lw_golden_known(c, "id kind name stages microbatches forward_only events error", err));
     return check_colossal(c, &s, err);
 }
 
@@ -78,25 +73,10 @@ enum lw_status lw_golden_schedule_interleaved(struct lw_golden_case *c, struct l
 {
     struct lw_schedule_shape s = {.schedule = LW_SCHEDULE_COLOSSAL_INTERLEAVED};
 
-    LW_TRY(lw_golden_known(c, "id kind name stages microbatches chunks forward_only events error",
-                           err));
     return check_colossal(c, &s, err);
 }
 
 /* --- the manifest ----------------------------------------------------------------------------- */
-
-static enum lw_status cell_int(struct lw_golden_case *c, const char *title, int64_t min,
-                               int64_t max, int32_t *v, struct lw_err *err)
-{
-    int64_t *values;
-    int32_t n;
-
-    LW_TRY(lw_golden_cell_ints(c, title, min, max, &values, &n, err));
-    if (n != 1)
-        return lw_fail(err, LW_EFORMAT, "%s: expected one number, got %d", title, n);
-    *v = (int32_t)values[0];
-    return LW_OK;
-}
 
 static enum lw_status expect_list(struct lw_golden_case *c, const char *title, const int32_t *v,
                                   int32_t n, struct lw_err *err)
@@ -105,16 +85,7 @@ static enum lw_status expect_list(struct lw_golden_case *c, const char *title, c
 
     for (int32_t i = 0; i < n; i++)
         lw_text_add(&t, "%s%d", i ? ";" : "", v[i]);
-    return lw_golden_expect_cell(c, title, &t, err);
-}
-
-static enum lw_status expect_word(struct lw_golden_case *c, const char *title, const char *word,
-                                  struct lw_err *err)
-{
-    struct lw_text t = {0};
-
-    lw_text_add(&t, "%s", word);
-    return lw_golden_expect_cell(c, title, &t, err);
+    return lw_golden_expect(c, title, &t, err);
 }
 
 static const char *layout_name(enum lw_layout layout)
@@ -228,7 +199,7 @@ static enum lw_status expect_grid(struct lw_golden_case *c, const struct lw_grid
         cells += !g->actions[i].with_next; /* a unit is one cell, counted with its second half */
     LW_TRY(lw_golden_expect_number(c, "n_stages", g->n_stages, err));
     LW_TRY(lw_golden_expect_number(c, "n_actions", cells, err));
-    LW_TRY(expect_word(c, "layout", layout_name(g->layout), err));
+    LW_TRY(lw_golden_expect_word(c, "layout", layout_name(g->layout), err));
     return expect_times(c, g, schedule, err);
 }
 
@@ -238,18 +209,13 @@ enum lw_status lw_golden_manifest_row(struct lw_golden_case *c, struct lw_err *e
     struct lw_grid g;
     const char *name, *file;
 
-    LW_TRY(lw_golden_known(c,
-                           "file schedule p m v n_stages layout n_actions makespan_unit "
-                           "longest_rank_unit makespan_F10_I11_W7_C2 longest_rank_F10_I11_W7_C2 "
-                           "peak_inflight_until_dgrad peak_inflight_until_wgrad source note",
-                           err));
     LW_TRY(lw_golden_cell(c, "schedule", &name, err));
     LW_TRY(lw_golden_cell(c, "file", &file, err));
     if (!lw_golden_schedule_named(name, strlen(name), &s.schedule))
         return lw_fail(err, LW_EFORMAT, "unknown schedule '%s'", name);
-    LW_TRY(cell_int(c, "p", 1, MOST_RANKS, &s.n_ranks, err));
-    LW_TRY(cell_int(c, "m", 1, MOST_MICRO_BATCHES, &s.n_micro_batches, err));
-    LW_TRY(cell_int(c, "v", 1, MOST_CHUNKS, &s.n_chunks, err));
+    LW_TRY(lw_golden_int32(c, "p", 1, MOST_RANKS, &s.n_ranks, err));
+    LW_TRY(lw_golden_int32(c, "m", 1, MOST_MICRO_BATCHES, &s.n_micro_batches, err));
+    LW_TRY(lw_golden_int32(c, "v", 1, MOST_CHUNKS, &s.n_chunks, err));
     if (!lw_golden_schedule_shape(file, &of_file) || of_file.schedule != s.schedule ||
         of_file.n_ranks != s.n_ranks || of_file.n_micro_batches != s.n_micro_batches ||
         of_file.n_chunks != s.n_chunks)
@@ -275,7 +241,7 @@ static enum lw_status expect_order(struct lw_golden_case *c, const struct lw_sch
         if (forward)
             lw_text_add(&table, "%s%d.%d", table.n ? ";" : "", e->actions[i].micro_batch, chunk);
     }
-    enum lw_status status = lw_golden_expect_cell(c, "chunk_order_pos_fwd_neg_bwd", &order, err);
+    enum lw_status status = lw_golden_expect(c, "chunk_order_pos_fwd_neg_bwd", &order, err);
     if (status == LW_OK && rank > 0) { /* one table for all ranks, recorded with the first */
         const char *cell;
         status = lw_golden_cell(c, "schedule_table_mb.chunk", &cell, err);
@@ -288,7 +254,7 @@ static enum lw_status expect_order(struct lw_golden_case *c, const struct lw_sch
         lw_text_free(&table);
         return status;
     }
-    return lw_golden_expect_cell(c, "schedule_table_mb.chunk", &table, err);
+    return lw_golden_expect(c, "schedule_table_mb.chunk", &table, err);
 }
 
 enum lw_status lw_golden_megatron_row(struct lw_golden_case *c, struct lw_err *err)
@@ -298,20 +264,16 @@ enum lw_status lw_golden_megatron_row(struct lw_golden_case *c, struct lw_err *e
     const char *v;
     int32_t rank;
 
-    LW_TRY(lw_golden_known(c,
-                           "p rank v_blank_is_none microbatch_group_size m warmup "
-                           "chunk_order_pos_fwd_neg_bwd schedule_table_mb.chunk",
-                           err));
-    LW_TRY(cell_int(c, "p", 1, MOST_RANKS, &s.n_ranks, err));
-    LW_TRY(cell_int(c, "rank", 0, s.n_ranks - 1, &rank, err));
-    LW_TRY(cell_int(c, "m", 1, MOST_MICRO_BATCHES, &s.n_micro_batches, err));
-    LW_TRY(cell_int(c, "microbatch_group_size", 1, MOST_MICRO_BATCHES, &s.group, err));
+    LW_TRY(lw_golden_int32(c, "p", 1, MOST_RANKS, &s.n_ranks, err));
+    LW_TRY(lw_golden_int32(c, "rank", 0, s.n_ranks - 1, &rank, err));
+    LW_TRY(lw_golden_int32(c, "m", 1, MOST_MICRO_BATCHES, &s.n_micro_batches, err));
+    LW_TRY(lw_golden_int32(c, "microbatch_group_size", 1, MOST_MICRO_BATCHES, &s.group, err));
     LW_TRY(lw_golden_cell(c, "v_blank_is_none", &v, err));
     int32_t warmup = s.n_ranks - 1 - rank;
     warmup = warmup < s.n_micro_batches ? warmup : s.n_micro_batches;
     e.skip_from = s.n_micro_batches;
     if (*v) { /* the rule alone: a recorded order need not be one that can run */
-        LW_TRY(cell_int(c, "v_blank_is_none", 1, MOST_CHUNKS, &s.n_chunks, err));
+        LW_TRY(lw_golden_int32(c, "v_blank_is_none", 1, MOST_CHUNKS, &s.n_chunks, err));
         warmup = lw_interleaved_warmup(&s, rank);
         lw_scheduler_interleaved_1f1b.rank(&e, &s, rank);
     } else {

@@ -107,23 +107,51 @@ const struct lw_value *lw_value_get(const struct lw_value *v, const char *key)
     return NULL;
 }
 
+static void add(struct lw_text *t, const char *fmt, va_list ap)
+{
+    va_list again;
+
+    if (t->failed)
+        return;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    if (n < 0 || lw_reserve(&t->at, &t->cap, t->n + n + 1, 1) != 0) {
+        t->failed = true;
+        return;
+    }
+    vsnprintf(t->at + t->n, (size_t)n + 1, fmt, ap);
+    t->n += n;
+}
+
 void lw_text_add(struct lw_text *t, const char *fmt, ...)
 {
     va_list ap;
 
-    if (t->failed)
-        return;
     va_start(ap, fmt);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    add(t, fmt, ap);
     va_end(ap);
-    if (n < 0 || lw_reserve(&t->at, &t->cap, t->n + n + 1, 1)) {
-        t->failed = true;
-        return;
-    }
+}
+
+void lw_text_item(struct lw_text *t, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (t->n > 0 && t->at[t->n - 1] != '[')
+        lw_text_add(t, ",");
     va_start(ap, fmt);
-    vsnprintf(t->at + t->n, (size_t)n + 1, fmt, ap);
+    add(t, fmt, ap);
     va_end(ap);
-    t->n += n;
+}
+
+void lw_text_open(struct lw_text *t)
+{
+    lw_text_item(t, "[");
+}
+
+void lw_text_close(struct lw_text *t)
+{
+    lw_text_add(t, "]");
 }
 
 void lw_text_free(struct lw_text *t)
@@ -134,10 +162,10 @@ void lw_text_free(struct lw_text *t)
 
 void lw_text_ints(struct lw_text *t, const int32_t *v, int32_t n)
 {
-    lw_text_add(t, "[");
+    lw_text_open(t);
     for (int32_t i = 0; i < n; i++)
-        lw_text_add(t, "%s%d", i ? "," : "", v[i]);
-    lw_text_add(t, "]");
+        lw_text_item(t, "%d", v[i]);
+    lw_text_close(t);
 }
 
 static void print_string(const char *s, struct lw_text *t)

@@ -34,8 +34,11 @@ struct lw_text {
 };
 void lw_text_add(struct lw_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_text_free(struct lw_text *t);
-/* "[1,2,3]" */
-void lw_text_ints(struct lw_text *t, const int32_t *v, int32_t n);
+/* Lists as compact JSON: a ',' goes before what does not begin the text or a list. */
+void lw_text_item(struct lw_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void lw_text_open(struct lw_text *t);  /* "[" */
+void lw_text_close(struct lw_text *t); /* "]" */
+void lw_text_ints(struct lw_text *t, const int32_t *v, int32_t n); /* "[1,2,3]" */
 
 /* The tree as compact JSON: no blanks, fields in their order, numbers as they were written. */
 void lw_value_print(const struct lw_value *v, struct lw_text *t);
