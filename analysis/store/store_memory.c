@@ -38,7 +38,7 @@ enum lw_status lw_store_memory(struct lw_store *s, int64_t run, const struct lw_
     struct writer w = {.run = run};
     int64_t n;
 
-    LW_TRY(lw_memory_at_peak(t, plan, &peak, err));
+    LW_TRY(lw_memory_peaks(t, plan, NULL, &peak, err));
     LW_TRY(lw_memory_changes(t, plan, &v, &n, err));
     w.rank = peak.rank;
     enum lw_status st = lw_sql_begin(s, err);

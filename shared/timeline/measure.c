@@ -169,15 +169,11 @@ static enum lw_status peak_memory(const struct lw_timeline *t, const struct lw_p
     int64_t *peak;
 
     LW_TAKE(a, peak, plan->n_ranks, err);
-    LW_TRY(lw_memory_peaks(t, plan, peak, err));
-    out->peak_memory_bytes = 0;
-    for (int32_t r = 0; r < plan->n_ranks; r++) {
-        if (r < out->n_ranks)
-            out->ranks[r].peak_memory_bytes = peak[r];
-        if (peak[r] > out->peak_memory_bytes)
-            out->peak_memory_bytes = peak[r];
-    }
-    return lw_memory_at_peak(t, plan, &out->memory, err);
+    LW_TRY(lw_memory_peaks(t, plan, peak, &out->memory, err));
+    out->peak_memory_bytes = out->memory.total;
+    for (int32_t r = 0; r < plan->n_ranks && r < out->n_ranks; r++)
+        out->ranks[r].peak_memory_bytes = peak[r];
+    return LW_OK;
 }
 
 static enum lw_status summarize(const struct lw_timeline *t, const struct lw_plan *plan,

@@ -11,20 +11,9 @@
 #include "shared/plan/op.h"
 #include "shared/plan/uses.h"
 #include "shared/timeline/param_memory.h"
-#include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 
 enum { TURN_GIVEN_BACK, TURN_ALLOCATION, TURN_TAKEN };
-
-int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank)
-{
-    const struct lw_role *role = &plan->roles[plan->role_of[rank]];
-    int64_t sum = 0;
-
-    for (int k = 0; k < LW_N_MEM; k++)
-        sum = lw_add_sat(sum, role->static_bytes[k]);
-    return sum;
-}
 
 /* Rooms of buckets are those of gradients, or of weights that are gathered. */
 static enum lw_memory memory_of(const struct lw_plan *plan, int32_t op, const struct lw_use *use)
@@ -268,24 +257,5 @@ enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_pl
         qsort(c.v, (size_t)c.n, sizeof *c.v, compare_changes);
     *out = c.v;
     *n = c.n;
-    return LW_OK;
-}
-
-enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan *plan,
-                               int64_t *peak, struct lw_err *err)
-{
-    struct lw_memory_change *v;
-    int64_t n, now = 0;
-
-    LW_TRY(lw_memory_changes(t, plan, &v, &n, err));
-    for (int32_t r = 0; r < plan->n_ranks; r++)
-        peak[r] = lw_memory_fixed(plan, r);
-    for (int64_t i = 0; i < n; i++) {
-        if (i == 0 || v[i].rank != v[i - 1].rank)
-            now = lw_memory_fixed(plan, v[i].rank);
-        now = lw_add_sat(now, v[i].bytes);
-        peak[v[i].rank] = now > peak[v[i].rank] ? now : peak[v[i].rank];
-    }
-    lw_free(v);
     return LW_OK;
 }

@@ -1,6 +1,7 @@
 /* What a rank's memory is made of at its largest: one walk over the changes of all ranks in
  * time. */
 #include "shared/base/arena.h"
+#include "shared/numbers/checked.h"
 #include "shared/timeline/param_memory.h"
 
 const char *lw_memory_name(enum lw_memory m)
@@ -21,26 +22,43 @@ void lw_memory_at_start(const struct lw_plan *plan, int32_t rank, int64_t bytes[
     bytes[LW_MEMORY_GATHERED] = bytes[LW_MEMORY_ACTIVATIONS] = 0;
 }
 
+int64_t lw_memory_fixed(const struct lw_plan *plan, int32_t rank)
+{
+    const struct lw_role *role = &plan->roles[plan->role_of[rank]];
+    int64_t sum = 0;
+
+    for (int k = 0; k < LW_N_MEM; k++)
+        sum = lw_add_sat(sum, role->static_bytes[k]);
+    return sum;
+}
+
 static void begin(const struct lw_plan *plan, int32_t rank, struct lw_memory_peak *now)
 {
-    *now = (struct lw_memory_peak){.rank = rank, .step = -1, .op = -1};
+    *now = (struct lw_memory_peak){
+        .rank = rank, .step = -1, .op = -1, .total = lw_memory_fixed(plan, rank)};
     lw_memory_at_start(plan, rank, now->bytes);
-    for (int k = 0; k < LW_N_MEMORY; k++)
-        now->total += now->bytes[k];
 }
 
 static void apply(const struct lw_timeline *t, const struct lw_memory_change *c,
                   struct lw_memory_peak *now)
 {
     now->bytes[c->memory] += c->bytes;
-    now->total += c->bytes;
+    now->total = lw_add_sat(now->total, c->bytes);
     now->at = c->at;
     now->step = t->step[c->row];
     now->op = t->op[c->row];
 }
 
-enum lw_status lw_memory_at_peak(const struct lw_timeline *t, const struct lw_plan *plan,
-                                 struct lw_memory_peak *out, struct lw_err *err)
+static void keep_largest(const struct lw_memory_peak *now, int64_t *peak, struct lw_memory_peak *at)
+{
+    if (peak && now->total > peak[now->rank])
+        peak[now->rank] = now->total;
+    if (now->total > at->total)
+        *at = *now;
+}
+
+enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan *plan,
+                               int64_t *peak, struct lw_memory_peak *out, struct lw_err *err)
 {
     struct lw_memory_peak now = {.rank = -1}, best = {.rank = -1, .total = -1};
     struct lw_memory_change *v;
@@ -49,15 +67,18 @@ enum lw_status lw_memory_at_peak(const struct lw_timeline *t, const struct lw_pl
     LW_TRY(lw_memory_changes(t, plan, &v, &n, err));
     for (int32_t r = 0; r < plan->n_ranks; r++) {
         begin(plan, r, &now);
-        best = now.total > best.total ? now : best;
+        if (peak)
+            peak[r] = now.total;
+        keep_largest(&now, peak, &best);
     }
     for (int64_t i = 0; i < n; i++) {
         if (i == 0 || v[i].rank != v[i - 1].rank)
             begin(plan, v[i].rank, &now);
         apply(t, &v[i], &now);
-        best = now.total > best.total ? now : best;
+        keep_largest(&now, peak, &best);
     }
     lw_free(v);
-    *out = best;
+    if (out)
+        *out = best;
     return LW_OK;
 }

@@ -6,7 +6,8 @@
 #include "shared/timeline/param_memory.h"
 #include "shared/numbers/checked.h"
 
-int64_t lw_memory_state_bytes(enum lw_optimizer optimizer, enum lw_dtype param)
+/* Per element: 4 for each state tensor (8 beside f64) and, in half precision, 4 for the master. */
+static int64_t state_bytes(enum lw_optimizer optimizer, enum lw_dtype param)
 {
     static const int64_t n_states[LW_N_OPTIMIZERS] = {
         [LW_OPTIMIZER_MOMENTUM] = 1, [LW_OPTIMIZER_ADAM] = 2};
@@ -29,7 +30,7 @@ void lw_memory_add(const struct lw_memory_rule *rule, enum lw_dtype param, int64
 
     for (int stage = 1; stage <= rule->zero && stage <= 3; stage++)
         held[stage - 1] = stage == 2 && rule->whole_gradients ? numel : owned;
-    add(&bytes[LW_MEM_OPTIMIZER], held[0], lw_memory_state_bytes(rule->optimizer, param));
+    add(&bytes[LW_MEM_OPTIMIZER], held[0], state_bytes(rule->optimizer, param));
     add(&bytes[LW_MEM_GRADS], held[1], lw_dtype_size(rule->grad));
     add(&bytes[LW_MEM_PARAMS], held[2], lw_dtype_size(param));
 }

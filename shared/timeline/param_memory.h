@@ -17,10 +17,6 @@ struct lw_memory_rule {
     bool whole_gradients;        /* at any stage: they accumulate over passes */
 };
 
-/* Bytes of optimizer state per element of that type: 4 for each state tensor (8 beside f64) and, in
- * half precision, 4 for the master. */
-int64_t lw_memory_state_bytes(enum lw_optimizer optimizer, enum lw_dtype param);
-
 /* Add what a rank holds of `numel` elements, of which `owned` are its shard (all of them where
  * nothing is shared out): whole without ZeRO; optimizer state by shard from stage 1, gradients from
  * stage 2, parameters at stage 3 (Rajbhandari et al., arXiv 1910.02054, section 5). */
@@ -47,9 +43,7 @@ struct lw_memory_change {
 enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_plan *plan,
                                  struct lw_memory_change **out, int64_t *n, struct lw_err *err);
 
-/* The most that each rank of the plan holds at any time; peak[plan->n_ranks] is filled. */
+/* The most that each rank of the plan holds at any time, into peak[plan->n_ranks], and the moment
+ * of the largest; each may be NULL. */
 enum lw_status lw_memory_peaks(const struct lw_timeline *t, const struct lw_plan *plan,
-                               int64_t *peak, struct lw_err *err);
-
-enum lw_status lw_memory_at_peak(const struct lw_timeline *t, const struct lw_plan *plan,
-                                 struct lw_memory_peak *out, struct lw_err *err);
+                               int64_t *peak, struct lw_memory_peak *at, struct lw_err *err);

@@ -147,7 +147,7 @@ static double peak_of(const struct lw_workload *w, const char *words)
     c.device.copy_bytes_per_s = given(1e12);
     assert_true(p.n_ranks <= 64);
     if (lw_sim_run(&p, &c, &o, &t, &stats, &err) != LW_OK ||
-        lw_memory_peaks(&t, &p, peak, &err) != LW_OK)
+        lw_memory_peaks(&t, &p, peak, NULL, &err) != LW_OK)
         fail_msg("%s: %s", words, err.msg);
     for (int32_t r = 0; r < p.n_ranks; r++)
         most = peak[r] > most ? peak[r] : most;

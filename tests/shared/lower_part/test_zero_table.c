@@ -341,7 +341,7 @@ TEST(seventy_billion_parameters_fit)
     make_cluster(&c, 64, 1e12, 0);
     c.device.copy_bytes_per_s = given(1e12);
     if (lw_sim_run(&p, &c, &o, &t, &stats, &err) != LW_OK ||
-        lw_memory_peaks(&t, &p, peak, &err) != LW_OK)
+        lw_memory_peaks(&t, &p, peak, NULL, &err) != LW_OK)
         fail_msg("%s", err.msg);
     for (int32_t m = 0; m < w.n_modules; m++)
         activations += (double)w.modules[m].kept_bytes[LW_RECOMPUTE_FULL];

@@ -54,8 +54,7 @@ static void peaks_of(const struct lw_plan *p, bool sends_take_time, int64_t *pea
     make_cluster(&c, p->n_ranks, 1e12, 0);
     o.buffered = !sends_take_time;
     if (lw_sim_run(p, &c, &o, &t, &stats, &err) != LW_OK ||
-        lw_memory_peaks(&t, p, peak, &err) != LW_OK ||
-        (most && lw_memory_at_peak(&t, p, most, &err) != LW_OK))
+        lw_memory_peaks(&t, p, peak, most, &err) != LW_OK)
         fail_msg("%s", err.msg);
     for (int32_t r = 0; r < p->n_ranks; r++)
         peak[r] -= lw_memory_fixed(p, r);

@@ -14,14 +14,24 @@ static int64_t sum(const int64_t bytes[LW_N_MEM])
 
 TEST(state_counts_tensors_and_masters)
 {
-    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_BF16), 12); /* 4 + 4 + 4 */
-    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_F32), 8);
-    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_ADAM, LW_F64), 16);
-    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_MOMENTUM, LW_F16), 8);
-    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_MOMENTUM, LW_F32), 4);
-    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_SGD, LW_F32), 0);
-    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_SGD, LW_BF16), 4);
-    assert_int_equal(lw_memory_state_bytes(LW_OPTIMIZER_UNKNOWN, LW_BF16), 0);
+    static const struct {
+        enum lw_optimizer optimizer;
+        enum lw_dtype param;
+        int64_t bytes;
+    } cases[] = {
+        {LW_OPTIMIZER_ADAM, LW_BF16, 12}, /* 4 + 4 + 4 */
+        {LW_OPTIMIZER_ADAM, LW_F32, 8},     {LW_OPTIMIZER_ADAM, LW_F64, 16},
+        {LW_OPTIMIZER_MOMENTUM, LW_F16, 8}, {LW_OPTIMIZER_MOMENTUM, LW_F32, 4},
+        {LW_OPTIMIZER_SGD, LW_F32, 0},      {LW_OPTIMIZER_SGD, LW_BF16, 4},
+        {LW_OPTIMIZER_UNKNOWN, LW_BF16, 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct lw_memory_rule rule = {cases[i].param, cases[i].optimizer, 0, false};
+        int64_t bytes[LW_N_MEM] = {0};
+        lw_memory_add(&rule, cases[i].param, 1, 1, bytes);
+        assert_int_equal(bytes[LW_MEM_OPTIMIZER], cases[i].bytes);
+    }
 }
 
 /* docs/design/memory.md works these out. */
