@@ -1,13 +1,14 @@
 /* lapwing version: which program this is; with -v, what it was built from. */
 #include <gnu/libc-version.h>
 #include <libdeflate.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <xxhash.h>
 
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/json/jsonout.h"
-#include "shared/text/table.h"
+#include "shared/text/record.h"
 
 enum { N_FACTS = 6 };
 
@@ -46,15 +47,10 @@ static void put_json(const struct fact *facts, int n)
     lw_jsonout_end(&o);
 }
 
-static enum lw_status put_csv(const struct fact *facts, int n, struct lw_err *err)
-{
-    static const char *const titles[] = {"what", "value"};
-    struct lw_table *t = lw_table_new(2, titles);
-
-    for (int i = 0; i < n; i++)
-        LW_CELLS(t, facts[i].name, facts[i].value);
-    return lw_table_end(t, stdout, LW_TABLE_CSV, err);
-}
+static const struct lw_column columns[] = {
+    {"what", NULL, LW_COLUMN_STRING, offsetof(struct fact, name)},
+    {"value", NULL, LW_COLUMN_STRING, offsetof(struct fact, value)},
+};
 
 int cmd_version(int argc, char **argv)
 {
@@ -79,7 +75,7 @@ int cmd_version(int argc, char **argv)
     if (format == LW_FORMAT_JSON)
         put_json(facts, n);
     else if (format == LW_FORMAT_CSV)
-        st = put_csv(facts, n, &err);
+        st = lw_records_csv(&LW_RECORDS("facts", columns, facts, n), stdout, &err);
     else
         put_text(facts, n);
     return lw_cli_end("version", st, &err);

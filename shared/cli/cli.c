@@ -274,6 +274,25 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
     return LW_OK;
 }
 
+/* For people; print_failure is for programs. */
+static void put_error(const char *command, const char *text)
+{
+    char before[64];
+
+    fflush(stdout);
+    snprintf(before, sizeof before, "lapwing%s%.40s: ", command ? " " : "", command ? command : "");
+    lw_put_paragraph(stderr, before, text);
+}
+
+/* "lapwing COMMAND: message" to stderr, and with --format json an object with status and error to
+ * stdout, unless something was printed there; the exit status that goes with the code. */
+static int fail(const char *command, const struct lw_err *err)
+{
+    put_error(command, err->msg);
+    print_failure(command, err->msg, err->code);
+    return exit_of(err->code);
+}
+
 /* An operand that names no file, but an option of the command. */
 static bool is_option_name(const struct lw_opt *table, const char *word)
 {
@@ -298,7 +317,7 @@ static int check_operands(const struct lw_usage *u, const struct lw_opt *table, 
         return lw_cli_usage(u->command, "unexpected '%s'", argv[u->max_operands + 1]);
     for (int i = 1; u->max_operands < 0 && i <= n_operands; i++) /* before one result is printed */
         if (lw_used_file(argv[i], LW_USE_INPUT, &err) != LW_OK)
-            return lw_cli_fail(u->command, &err);
+            return fail(u->command, &err);
     return -1;
 }
 
@@ -324,23 +343,6 @@ int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc,
     else
         return check_operands(u, table, argv, *n_operands);
     return lw_cli_end(u->command, s, &err);
-}
-
-/* For people; print_failure is for programs. */
-static void put_error(const char *command, const char *text)
-{
-    char before[64];
-
-    fflush(stdout);
-    snprintf(before, sizeof before, "lapwing%s%.40s: ", command ? " " : "", command ? command : "");
-    lw_put_paragraph(stderr, before, text);
-}
-
-int lw_cli_fail(const char *command, const struct lw_err *err)
-{
-    put_error(command, err->msg);
-    print_failure(command, err->msg, err->code);
-    return exit_of(err->code);
 }
 
 int lw_cli_usage(const char *command, const char *fmt, ...)
@@ -372,11 +374,9 @@ int lw_cli_no_command(int argc, char **argv, const char *hint)
 
 int lw_cli_end(const char *command, enum lw_status status, struct lw_err *err)
 {
-    if (status != LW_OK)
-        return lw_cli_fail(command, err);
-    if (lw_stdout_close(err) != LW_OK)
-        return lw_cli_fail(command, err);
-    return LW_EXIT_OK;
+    if (status == LW_OK)
+        status = lw_stdout_close(err);
+    return status == LW_OK ? LW_EXIT_OK : fail(command, err);
 }
 
 char *lw_cli_join(int argc, char **argv, char *buf, size_t size)

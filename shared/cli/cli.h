@@ -83,10 +83,9 @@ int lw_cli_begin(const struct lw_usage *u, const struct lw_opt *table, int argc,
  * lw_cli_begin, which moves operands. Returns buf. */
 char *lw_cli_join(int argc, char **argv, char *buf, size_t size);
 
-/* "lapwing COMMAND: message" to stderr, and with --format json an object with status and error to
- * stdout, unless something was printed there; the exit status that goes with the code. */
-int lw_cli_fail(const char *command, const struct lw_err *err);
-/* The same for wrong usage, with a hint at "lapwing help COMMAND". */
+/* Wrong usage: "lapwing COMMAND: message", with a hint at "lapwing help COMMAND", to stderr, and
+ * with --format json an object with status and error to stdout, unless something was printed there;
+ * the exit status. */
 int lw_cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same for a first word, argv[1], that names no command; hint: "" or the nearest one. */
 int lw_cli_no_command(int argc, char **argv, const char *hint);
@@ -94,5 +93,6 @@ int lw_cli_no_command(int argc, char **argv, const char *hint);
 /* No such object from here on: another process of the same run prints it. */
 void lw_cli_no_json(void);
 
-/* Check standard output and turn the status of the command's work into its exit status. */
+/* Check standard output and turn the status of the command's work into its exit status; an error is
+ * printed as wrong usage is, without the hint. */
 int lw_cli_end(const char *command, enum lw_status status, struct lw_err *err);

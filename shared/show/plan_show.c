@@ -1,13 +1,14 @@
 /* What a person or a program sees of a plan: text, CSV of its buckets, one JSON object. */
 #include "shared/show/plan_show.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "shared/plan/op.h"
 #include "shared/plan/strategy.h"
 #include "shared/show/plan_stages.h"
 #include "shared/show/plan_units.h"
-#include "shared/text/table.h"
+#include "shared/text/record.h"
 #include "shared/text/wrap.h"
 
 static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};
@@ -31,57 +32,81 @@ static struct lw_launch_point *points_of(const struct lw_plan *p, const struct l
     bool launched = set->kind == LW_BUCKET_GRADIENTS;
 
     for (int32_t i = 0; v && !launched && i < set->n_buckets; i++)
-        v[i] = (struct lw_launch_point){0, 0, -1};
+        v[i] = (struct lw_launch_point){-1, -1, -1};
     if (v && launched)
         lw_plan_launch_points(p, variant_of_set(p, set), set->first_bucket, set->n_buckets, v);
     return v;
 }
 
+struct bucket_row {
+    const char *set, *dtype;
+    int32_t bucket, n_slots, n_ready;
+    int64_t bytes, limit_bytes;
+    lw_ps at;
+    char after[24]; /* what n_ready says, or in words */
+};
+
+#define AT(field) offsetof(struct bucket_row, field)
+static const struct lw_column bucket_columns[] = {
+    {"set", "set", LW_COLUMN_STRING, AT(set)},
+    {"bucket", ">bucket", LW_COLUMN_INT32, AT(bucket)},
+    {"dtype", "dtype", LW_COLUMN_STRING, AT(dtype)},
+    {"gradients", ">gradients", LW_COLUMN_INT32, AT(n_slots)},
+    {"bytes", ">size", LW_COLUMN_BYTES, AT(bytes)},
+    {"limit bytes", ">limit", LW_COLUMN_BYTES, AT(limit_bytes), .lacking = "none"},
+    {"launched after gradients", NULL, LW_COLUMN_INT32, AT(n_ready), .lacking = ""},
+    {NULL, ">launched after gradient", LW_COLUMN_CHARS, AT(after)},
+    {"launched at ns of backward", ">at, in the backward", LW_COLUMN_PS, AT(at), .lacking = "-"},
+};
+#undef AT
+
+/* Weights are sent after the optimizer or gathered in the next step, copies and norms are summed
+ * before the optimizer. */
+static struct bucket_row row_of(const struct lw_plan *p, const struct lw_bucket_set *set, int32_t i,
+                                const struct lw_launch_point *at)
+{
+    const struct lw_bucket *b = &p->buckets[i];
+    struct bucket_row row = {.set = set->name,
+                             .dtype = lw_dtype_name(b->dtype),
+                             .bucket = i,
+                             .n_slots = b->n_slots,
+                             .n_ready = at->n_ready,
+                             .bytes = b->bytes,
+                             .limit_bytes = b->limit_bytes > 0 ? b->limit_bytes : -1,
+                             .at = at->at};
+
+    if (set->kind == LW_BUCKET_GRADIENTS)
+        snprintf(row.after, sizeof row.after, "%d", at->n_ready);
+    else
+        snprintf(row.after, sizeof row.after, "%s",
+                 set->kind != LW_BUCKET_WEIGHTS          ? "all gradients"
+                 : p->strategy->overlap_param_gather ? "next step"
+                                                     : "optimizer");
+    return row;
+}
+
+/* In text without the units that are gathered: lw_plan_show_units. */
 static enum lw_status bucket_table(const struct lw_plan *p, bool csv, struct lw_err *err)
 {
-    static const char *const exact[] = {"set", ">bucket", "dtype", ">gradients", ">bytes",
-                                        ">limit bytes", ">launched after gradients",
-                                        ">launched at ns of backward"};
-    static const char *const rounded[] = {"set", ">bucket", "dtype", ">gradients", ">size",
-                                          ">limit", ">launched after gradient",
-                                          ">at, in the backward"};
-    struct lw_table *t = lw_table_new(8, csv ? exact : rounded);
+    struct bucket_row *rows;
+    int64_t n = 0;
+    enum lw_status st = LW_OK;
 
-    for (int32_t s = 0; s < p->n_sets; s++) {
+    LW_NEW(rows, p->n_buckets, err);
+    for (int32_t s = 0; st == LW_OK && s < p->n_sets; s++) {
         const struct lw_bucket_set *set = &p->sets[s];
         struct lw_launch_point *points = points_of(p, set);
-        for (int32_t i = 0; points && i < set->n_buckets; i++) {
-            const struct lw_bucket *b = &p->buckets[set->first_bucket + i];
-            if (!csv && lw_plan_is_gathered(p, set->first_bucket + i))
-                continue; /* lw_plan_show_units */
-            bool weights = set->kind == LW_BUCKET_WEIGHTS;
-            bool ahead = weights && p->strategy->overlap_param_gather;
-            bool summed = !weights && set->kind != LW_BUCKET_GRADIENTS;
-            struct lw_launch_point at = points[i];
-            LW_CELLS(t, set->name, set->first_bucket + i, lw_dtype_name(b->dtype), b->n_slots,
-                     LW_BYTES_OR_COUNT(b->bytes, csv));
-            if (b->limit_bytes > 0)
-                LW_CELLS(t, LW_BYTES_OR_COUNT(b->limit_bytes, csv));
-            else
-                LW_CELLS(t, csv ? "" : "none");
-            if (weights || summed) /* sent after the optimizer or gathered in the next step,
-                                      * summed before the optimizer */
-                LW_CELLS(t,
-                         csv        ? ""
-                         : !weights ? "all gradients"
-                         : ahead    ? "next step"
-                                    : "optimizer",
-                         csv ? "" : "-");
-            else
-                LW_CELLS(t, at.n_ready, csv ? LW_COUNT(lw_ps_to_ns(at.at)) : LW_PS(at.at));
-        }
-        if (!points) {
-            lw_table_free(t);
-            return lw_fail_nomem(err);
-        }
+        st = points ? LW_OK : lw_fail_nomem(err);
+        for (int32_t i = 0; points && i < set->n_buckets; i++)
+            if (csv || !lw_plan_is_gathered(p, set->first_bucket + i))
+                rows[n++] = row_of(p, set, set->first_bucket + i, &points[i]);
         lw_free(points);
     }
-    return lw_table_end(t, stdout, csv ? LW_TABLE_CSV : 2, err);
+    const struct lw_records r = LW_RECORDS("buckets", bucket_columns, rows, n);
+    if (st == LW_OK)
+        st = csv ? lw_records_csv(&r, stdout, err) : lw_records_text(&r, stdout, 2, err);
+    lw_free(rows);
+    return st;
 }
 
 static void count_kinds(const struct lw_plan *p, int32_t variant, int64_t n[LW_N_OP_KINDS])

@@ -1,28 +1,47 @@
 /* The roles of a parallel plan as a table: a rank's memory and one pass of its program, summed. */
 #include "shared/show/plan_stages.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
-#include "shared/text/table.h"
+#include "shared/text/record.h"
 #include "shared/text/wrap.h"
+#include "shared/base/arena.h"
 #include "shared/plan/op.h"
 
-struct pass {
-    lw_ps forward, backward, again;
-    int64_t sent_bytes, reduced_bytes, summed_bytes;
+struct stage_row {
+    const char *role;
+    int32_t n_ranks, n_modules;
+    int64_t n_elements, memory_bytes;
+    lw_ps forward, backward; /* with what is done again */
+    double forward_ms, backward_ms;
+    int64_t sent_bytes, summed_bytes, reduced_bytes;
 };
 
-static void add_op(struct pass *x, const struct lw_plan *p, const struct lw_op *o)
+#define AT(field) offsetof(struct stage_row, field)
+static const struct lw_column columns[] = {
+    {NULL, "role", LW_COLUMN_STRING, AT(role)},
+    {NULL, ">ranks", LW_COLUMN_INT32, AT(n_ranks)},
+    {NULL, ">modules", LW_COLUMN_INT32, AT(n_modules)},
+    {NULL, ">elements", LW_COLUMN_INT, AT(n_elements)},
+    {NULL, ">memory", LW_COLUMN_BYTES, AT(memory_bytes)},
+    {NULL, ">forward ms", LW_COLUMN_REAL, AT(forward_ms), .digits = 1},
+    {NULL, ">backward ms", LW_COLUMN_REAL, AT(backward_ms), .digits = 1},
+    {NULL, ">sent", LW_COLUMN_BYTES, AT(sent_bytes)},
+    {NULL, ">tensor sums", LW_COLUMN_BYTES, AT(summed_bytes)},
+    {NULL, ">gradients reduced", LW_COLUMN_BYTES, AT(reduced_bytes)},
+};
+#undef AT
+
+static void add_op(struct stage_row *x, const struct lw_plan *p, const struct lw_op *o)
 {
     lw_ps work = lw_plan_work_ps(p, o);
 
     if (o->kind == LW_OP_FORWARD)
         x->forward += work;
     else if (o->kind == LW_OP_BACKWARD || o->kind == LW_OP_BACKWARD_INPUT ||
-             o->kind == LW_OP_BACKWARD_WEIGHT)
+             o->kind == LW_OP_BACKWARD_WEIGHT || o->kind == LW_OP_KERNEL)
         x->backward += work;
-    else if (o->kind == LW_OP_KERNEL)
-        x->again += work;
     else if (o->comm >= 0 && p->comms[o->comm].purpose == LW_COMM_TENSOR)
         x->summed_bytes += o->bytes;
     else if (o->kind == LW_OP_SEND)
@@ -33,49 +52,40 @@ static void add_op(struct pass *x, const struct lw_plan *p, const struct lw_op *
         x->reduced_bytes += o->bytes;
 }
 
-static struct pass pass_of(const struct lw_plan *p, int32_t role)
+static struct stage_row row_of(const struct lw_plan *p, int32_t role)
 {
+    const struct lw_role *r = &p->roles[role];
     struct lw_program g = p->programs[(int64_t)(p->n_variants - 1) * p->n_roles + role];
-    struct pass x = {0};
+    struct stage_row x = {.role = r->name, .n_ranks = r->n_ranks};
 
     for (int32_t i = g.first_op; i < g.first_op + g.n_ops; i++)
         add_op(&x, p, &p->ops[i]);
-    return x;
-}
-
-static void add_role(struct lw_table *t, const struct lw_plan *p, int32_t role)
-{
-    const struct lw_role *r = &p->roles[role];
-    struct pass x = pass_of(p, role);
-    int64_t elements = 0, memory = 0;
-    int32_t modules = 0;
-
     for (int32_t m = 0; m < p->n_modules; m++)
-        modules += p->stage_of[m] == r->stage;
+        x.n_modules += p->stage_of[m] == r->stage;
     for (int32_t i = 0; i < p->n_params; i++)
         if (p->params[i].stage == r->stage && lw_plan_holds(p, i))
-            elements += p->params[i].numel;
+            x.n_elements += p->params[i].numel;
     for (int m = 0; m < LW_N_MEM; m++)
-        memory += r->static_bytes[m];
-    LW_CELLS(t, r->name, r->n_ranks, modules, elements, LW_BYTES(memory),
-             lw_decimals((double)x.forward / (double)LW_PS_PER_MS, 1),
-             lw_decimals((double)(x.backward + x.again) / (double)LW_PS_PER_MS, 1),
-             LW_BYTES(x.sent_bytes), LW_BYTES(x.summed_bytes), LW_BYTES(x.reduced_bytes));
+        x.memory_bytes += r->static_bytes[m];
+    x.forward_ms = (double)x.forward / (double)LW_PS_PER_MS;
+    x.backward_ms = (double)x.backward / (double)LW_PS_PER_MS;
+    return x;
 }
 
 enum lw_status lw_plan_show_stages(const struct lw_plan *p, struct lw_err *err)
 {
-    static const char *const titles[] = {"role", ">ranks", ">modules", ">elements", ">memory",
-                                         ">forward ms", ">backward ms", ">sent", ">tensor sums",
-                                         ">gradients reduced"};
-    struct lw_table *t = lw_table_new(10, titles);
+    struct stage_row *rows;
 
+    LW_NEW(rows, p->n_roles, err);
     for (int32_t r = 0; r < p->n_roles; r++)
-        add_role(t, p, r);
+        rows[r] = row_of(p, r);
     lw_printf_paragraph(stdout,
                         "stages: what a rank holds (memory without activations), and one pass of "
                         "'%s': work alone on the device with what is recomputed, bytes sent and "
                         "reduced by a rank",
                         p->variants[p->n_variants - 1].name);
-    return lw_table_end(t, stdout, 1, err);
+    enum lw_status s = lw_records_text(&LW_RECORDS("stages", columns, rows, p->n_roles), stdout, 1,
+                                       err);
+    lw_free(rows);
+    return s;
 }

@@ -2,10 +2,12 @@
  * the program of a role that has it. */
 #include "shared/show/plan_units.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "shared/text/table.h"
+#include "shared/base/arena.h"
+#include "shared/text/record.h"
 
 /* The last program with an op of that kind on the bucket; none: no ops. Weights that accumulating
  * passes hold are gathered in another variant than they are freed in. */
@@ -73,28 +75,44 @@ const char *lw_plan_unit_uses(const struct lw_plan *p, int32_t bucket,
     return buf;
 }
 
+struct unit_row {
+    int32_t unit, n_params;
+    const char *dtype;
+    int64_t bytes;
+    char gathered[256], freed[256];
+};
+
+#define AT(field) offsetof(struct unit_row, field)
+static const struct lw_column columns[] = {
+    {NULL, ">unit", LW_COLUMN_INT32, AT(unit)},
+    {NULL, "dtype", LW_COLUMN_STRING, AT(dtype)},
+    {NULL, ">parameters", LW_COLUMN_INT32, AT(n_params)},
+    {NULL, ">size", LW_COLUMN_BYTES, AT(bytes)},
+    {NULL, "gathered before (module)", LW_COLUMN_CHARS, AT(gathered)},
+    {NULL, "freed after", LW_COLUMN_CHARS, AT(freed)},
+};
+#undef AT
+
 enum lw_status lw_plan_show_units(const struct lw_plan *p, struct lw_err *err)
 {
-    static const char *const titles[] = {">unit", "dtype", ">parameters", ">size",
-                                         "gathered before (module)", "freed after"};
-    struct lw_table *t = lw_table_new(6, titles);
-    char text[256];
+    struct unit_row *rows;
     int64_t n = 0;
+    enum lw_status st = LW_OK;
 
+    LW_NEW(rows, p->n_buckets, err);
     for (int32_t i = 0; i < p->n_buckets; i++) {
         const struct lw_bucket *b = &p->buckets[i];
         if (!lw_plan_is_gathered(p, i))
             continue;
-        n++;
-        LW_CELLS(t, i, lw_dtype_name(b->dtype), b->n_slots, LW_BYTES(b->bytes),
-                 lw_plan_unit_uses(p, i, LW_OP_ALL_GATHER, text, sizeof text));
-        lw_table_text(t, lw_plan_unit_uses(p, i, LW_OP_FREE, text, sizeof text));
+        struct unit_row *x = &rows[n++];
+        *x = (struct unit_row){i, b->n_slots, lw_dtype_name(b->dtype), b->bytes};
+        lw_plan_unit_uses(p, i, LW_OP_ALL_GATHER, x->gathered, sizeof x->gathered);
+        lw_plan_unit_uses(p, i, LW_OP_FREE, x->freed, sizeof x->freed);
     }
-    enum lw_status st = LW_OK;
     if (n > 0) {
         printf("\nunits of weights, gathered before use\n");
-        st = lw_table_print(t, stdout, 2, err);
+        st = lw_records_text(&LW_RECORDS("units", columns, rows, n), stdout, 2, err);
     }
-    lw_table_free(t);
+    lw_free(rows);
     return st;
 }

@@ -283,7 +283,7 @@ void lw_csv_text(FILE *f, const char *s)
     fputc('"', f);
 }
 
-enum lw_status lw_table_print_csv(const struct lw_table *t, FILE *f, struct lw_err *err)
+static enum lw_status print_csv(const struct lw_table *t, FILE *f, struct lw_err *err)
 {
     if (!t || t->failed)
         return lw_fail_nomem(err);
@@ -336,7 +336,7 @@ void lw_table_quantity(struct lw_table *t, struct lw_quantity x)
 
 enum lw_status lw_table_end(struct lw_table *t, FILE *f, int indent, struct lw_err *err)
 {
-    enum lw_status status = indent == LW_TABLE_CSV ? lw_table_print_csv(t, f, err)
+    enum lw_status status = indent == LW_TABLE_CSV ? print_csv(t, f, err)
                                                    : lw_table_print(t, f, indent, err);
 
     lw_table_free(t);

@@ -184,8 +184,7 @@ static void write_table(FILE *f)
     struct lw_err err;
 
     assert_int_equal(lw_table_print(t, f, 1, &err), LW_OK);
-    assert_int_equal(lw_table_print_csv(t, f, &err), LW_OK);
-    lw_table_free(t);
+    assert_int_equal(lw_table_end(t, f, LW_TABLE_CSV, &err), LW_OK);
 }
 
 TEST(tables_align_by_characters_and_csv_quotes_commas)
