@@ -36,17 +36,12 @@ namespace
 {
 
 constexpr int MAX_DEPTH = 1024;
-constexpr size_t CHUNK_BYTES = 64 * 1024, SHOWN_BYTES = 32;
+constexpr size_t SHOWN_BYTES = 32;
 
 struct frame {
     uint32_t open;           /* token */
     uint32_t key, key_bytes; /* the key under the cursor: its place in the text, between quotes */
     int64_t index;
-};
-
-struct chunk { /* of the strings handed out */
-    chunk *next;
-    size_t used, size;
 };
 
 } // namespace
@@ -65,7 +60,7 @@ struct lw_json {
     int depth;
     const frame *field;               /* the frame whose key is under the cursor, or NULL */
     size_t backslash, backslash_from; /* the first backslash in text[backslash_from..] */
-    chunk *strings;
+    lw_arena strings; /* those handed out */
     char *key;
     int64_t key_cap;
     lw_err err;
@@ -320,26 +315,6 @@ int hex4(const char *p, const char *end)
     return v;
 }
 
-char *put_utf8(char *to, int code)
-{
-    if (code < 0x80) {
-        *to++ = (char)code;
-    } else if (code < 0x800) {
-        *to++ = (char)(0xc0 | code >> 6);
-        *to++ = (char)(0x80 | (code & 0x3f));
-    } else if (code < 0x10000) {
-        *to++ = (char)(0xe0 | code >> 12);
-        *to++ = (char)(0x80 | (code >> 6 & 0x3f));
-        *to++ = (char)(0x80 | (code & 0x3f));
-    } else {
-        *to++ = (char)(0xf0 | code >> 18);
-        *to++ = (char)(0x80 | (code >> 12 & 0x3f));
-        *to++ = (char)(0x80 | (code >> 6 & 0x3f));
-        *to++ = (char)(0x80 | (code & 0x3f));
-    }
-    return to;
-}
-
 /* The character of one escape, p after its backslash; -1: no escape, -2: half of a pair. */
 int escape_code(const char **at, const char *end)
 {
@@ -368,14 +343,14 @@ int escape_code(const char **at, const char *end)
 int64_t unescape(lw_json *j, size_t begin, size_t end, char *to)
 {
     const char *p = j->text + begin, *stop = j->text + end;
-    char scratch[4], *first = to;
+    char scratch[4];
     int64_t n = 0;
 
     while (p < stop) {
         const char *b = (const char *)memchr(p, '\\', (size_t)(stop - p));
         size_t plain = (size_t)((b ? b : stop) - p);
         if (to)
-            memcpy(first + n, p, plain);
+            memcpy(to + n, p, plain);
         n += (int64_t)plain;
         if (!b)
             break;
@@ -390,8 +365,7 @@ int64_t unescape(lw_json *j, size_t begin, size_t end, char *to)
             fail_at(j, LW_EFORMAT, (size_t)(b - j->text), what);
             return -1;
         }
-        char *q = to ? first + n : scratch;
-        n += put_utf8(q, code) - q;
+        n += lw_utf8_encode((uint32_t)code, to ? to + n : scratch);
     }
     return n;
 }
@@ -617,33 +591,6 @@ lw_status scan(lw_json *j, size_t *good, lw_err *err)
     j->n = j->scanner->n_structural_indexes;
     return LW_OK;
 }
-
-/* `n` bytes that live until the document is closed. */
-char *string_room(lw_json *j, size_t n)
-{
-    chunk *c = j->strings;
-
-    if (!c || c->size - c->used < n) {
-        size_t size = n > CHUNK_BYTES / 4 ? n : CHUNK_BYTES;
-        chunk *fresh = (chunk *)lw_alloc(sizeof *fresh + size);
-        if (!fresh)
-            return nullptr;
-        fresh->used = 0;
-        fresh->size = size;
-        if (c && size == n) { /* a long string of its own: the open chunk stays in front */
-            fresh->next = c->next;
-            c->next = fresh;
-        } else {
-            fresh->next = c;
-            j->strings = fresh;
-        }
-        c = fresh;
-    }
-    char *p = (char *)(c + 1) + c->used;
-    c->used += n;
-    return p;
-}
-
 } // namespace
 
 /* --- the interface ---------------------------------------------------------------------------- */
@@ -715,11 +662,7 @@ void lw_json_close(struct lw_json *j)
 {
     if (!j)
         return;
-    while (j->strings) {
-        chunk *next = j->strings->next;
-        lw_free(j->strings);
-        j->strings = next;
-    }
+    lw_arena_free(&j->strings);
     lw_free(j->key);
     lw_free(j->repaired);
     j->~lw_json();
@@ -870,7 +813,7 @@ const char *lw_json_string(struct lw_json *j, size_t *len)
     if (!wants(j, LW_JSON_STRING, "a string"))
         return "";
     string_range(j, j->cur, &begin, &end);
-    char *room = string_room(j, end - begin + 1);
+    char *room = lw_arena_strndup(&j->strings, j->text + begin, end - begin);
     if (!room) {
         fail_nomem(j);
         return "";
@@ -878,8 +821,6 @@ const char *lw_json_string(struct lw_json *j, size_t *len)
     int64_t n = (int64_t)(end - begin);
     if (has_backslash(j, begin, end))
         n = unescape(j, begin, end, room);
-    else
-        memcpy(room, j->text + begin, (size_t)n);
     if (n < 0)
         return "";
     room[n] = 0;
@@ -948,12 +889,9 @@ double lw_json_double(struct lw_json *j)
 
     if (r.ec ==
         std::errc::result_out_of_range) { /* tiny counts as 0 or denormal, huge is refused */
-        size_t n = (size_t)(end - begin);
-        char *copy = string_room(j, n + 1);
+        char *copy = lw_arena_strndup(&j->strings, begin, (size_t)(end - begin));
         if (!copy)
             return fail_nomem(j), 0;
-        memcpy(copy, begin, n);
-        copy[n] = 0;
         v = strtod(copy, nullptr);
         if (std::isinf(v))
             return fail_found(j, j->cur, "a number of at most 1.797e308"), 0;
