@@ -119,13 +119,10 @@ enum lw_status lw_cluster_use_published(struct lw_cluster *c, struct lw_err *err
 {
     struct lw_interference *x = &c->interference;
     const struct lw_interference *p = &c->published;
-    int n = take(&x->compute_rate_under_comm, p->compute_rate_under_comm) +
-            take(&x->comm_rate_under_compute, p->comm_rate_under_compute) +
-            take(&x->comm_sms, p->comm_sms) +
-            take(&x->sms_per_channel, p->sms_per_channel) +
-            take(&x->memory_bytes_per_comm_byte, p->memory_bytes_per_comm_byte) +
-            take(&x->fair_links, p->fair_links);
+    int n = 0;
 
+#define TAKE(m, unit, range) n += take(&x->m, p->m);
+    LW_PUBLISHED_FIGURES(TAKE)
     if (n == 0)
         return lw_fail(err, LW_ENOTSUP, "cluster '%s' has no published interference terms: give it "
                                         "\"interference\" of your own, or leave them off", c->name);
@@ -166,59 +163,27 @@ bool lw_cluster_figure(const struct lw_cluster *c, int k, struct lw_cluster_figu
 
 /* --- check ------------------------------------------------------------------------------------ */
 
-static bool is_positive(double v)
-{
-    return v > 0 && v < 1e300;
-}
-
-static bool is_share(double v)
-{
-    return v > 0 && v <= 1;
-}
-
-static bool is_part(double v)
-{
-    return v >= 0 && v <= 1;
-}
-
-static bool is_count(double v)
-{
-    return v >= 1 && v < 9.2e18 && v == floor(v);
-}
-
-static bool is_whole_ps(double v)
-{
-    return v >= 0 && v <= (double)LW_PS_PER_S && v == floor(v);
-}
-
-static bool is_capability(double v)
-{
-    return v >= 50 && v < 200 && v == floor(v);
-}
-
-static bool is_sigma(double v)
-{
-    return v >= 0 && v < 1e300;
-}
-
-static bool is_flag(double v)
-{
-    return v == 0 || v == 1;
-}
-
 static const struct {
-    bool (*holds)(double v);
+    double least, most;
+    bool beyond, whole; /* more than `least`; whole numbers alone */
     const char *allowed;
 } ranges[] = {
-    [POSITIVE] = {is_positive, "more than 0"},
-    [SHARE] = {is_share, "more than 0 and at most 1"},
-    [PART] = {is_part, "0 to 1"},
-    [COUNT] = {is_count, "a whole number of at least 1"},
-    [WHOLE_PS] = {is_whole_ps, "whole picoseconds, at most 10^12 (1 s)"},
-    [SIGMA] = {is_sigma, "0 or more"},
-    [FLAG] = {is_flag, "0 or 1"},
-    [CAPABILITY] = {is_capability, "50 (5.0) to 199 (19.9), as 90 of an H100"},
+    [POSITIVE] = {0, 1e300, .beyond = true, .allowed = "more than 0"},
+    [SHARE] = {0, 1, .beyond = true, .allowed = "more than 0 and at most 1"},
+    [PART] = {0, 1, .allowed = "0 to 1"},
+    [COUNT] = {1, 9.2e18, .whole = true, .allowed = "a whole number of at least 1"},
+    [WHOLE_PS] = {0, (double)LW_PS_PER_S, .whole = true,
+                  .allowed = "whole picoseconds, at most 10^12 (1 s)"},
+    [SIGMA] = {0, 1e300, .allowed = "0 or more"},
+    [FLAG] = {0, 1, .whole = true, .allowed = "0 or 1"},
+    [CAPABILITY] = {50, 199, .whole = true, .allowed = "50 (5.0) to 199 (19.9), as 90 of an H100"},
 };
+
+static bool holds(enum range r, double v)
+{
+    return v >= ranges[r].least && v <= ranges[r].most &&
+           !(ranges[r].beyond && v == ranges[r].least) && (!ranges[r].whole || v == floor(v));
+}
 
 static enum lw_status check_figures(const struct lw_cluster *c, struct lw_err *err)
 {
@@ -226,7 +191,7 @@ static enum lw_status check_figures(const struct lw_cluster *c, struct lw_err *e
     const struct row *r;
 
     for (int k = 0; (r = row_of(c, k, &f)); k++)
-        if (lw_figure_is_set(f.figure) && !ranges[r->range].holds(f.figure.value))
+        if (lw_figure_is_set(f.figure) && !holds(r->range, f.figure.value))
             return lw_fail(err, LW_EFORMAT, "at %s.value: found %g%s%s, allowed: %s", f.name,
                            f.figure.value, *f.unit ? " " : "", f.unit, ranges[r->range].allowed);
     return LW_OK;
@@ -305,7 +270,7 @@ static enum lw_status check_pair(const struct lw_cluster *c, int32_t i, struct l
         return lw_fail(err, LW_EFORMAT, "at pairs[%d].beside: found %s beside itself, allowed: "
                                         "another activity (tables with n_in_flight 2 hold for two "
                                         "of one kind)", i, lw_activity_word((int)p->op));
-    if (!is_share(p->rate))
+    if (!holds(SHARE, p->rate))
         return lw_fail(err, LW_EFORMAT, "at pairs[%d].rate: found %g, allowed: %s (1: as fast as "
                                         "alone)", i, p->rate, ranges[SHARE].allowed);
     for (int32_t k = 0; k < i; k++)
@@ -323,7 +288,7 @@ static enum lw_status check_exception(const struct lw_exception *x, int32_t i, s
             err, LW_EFORMAT,
             "at exceptions[%d]: found rank %d to %d, allowed: a rank alone, or to another", i,
             x->rank, x->rank_to);
-    if (!is_positive(x->speed))
+    if (!holds(POSITIVE, x->speed))
         return lw_fail(err, LW_EFORMAT, "at exceptions[%d].speed: found %g, allowed: more than 0",
                        i, x->speed);
     if (x->late_ps < 0)

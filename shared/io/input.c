@@ -26,19 +26,14 @@ enum { MOST_TIMES = 100 };
 #define ANY_SIZE ((size_t)64 << 20) /* that small is not looked at */
 #define MOST_PIPED ((size_t)256 << 20) /* of a pipe, which may never end */
 
-struct bytes {
-    char *p;
-    size_t n, room;
-};
-
-static enum lw_status make_room(struct bytes *b, size_t room, struct lw_err *err)
+static enum lw_status make_room(struct lw_gzip_text *b, size_t room, struct lw_err *err)
 {
-    char *p = lw_realloc(b->p, room + LW_JSON_PADDING);
+    char *p = lw_realloc(b->text, room + LW_JSON_PADDING);
 
     if (!p)
         return lw_fail_nomem(err);
     lw_alloc_large(p, room);
-    b->p = p;
+    b->text = p;
     b->room = room;
     return LW_OK;
 }
@@ -50,7 +45,7 @@ static bool is_null_device(const struct stat *st)
     return stat("/dev/null", &null) == 0 && null.st_rdev == st->st_rdev;
 }
 
-static enum lw_status slurp(const char *name, int fd, size_t max, struct bytes *b,
+static enum lw_status slurp(const char *name, int fd, size_t max, struct lw_gzip_text *b,
                             struct lw_err *err)
 {
     struct stat st = {0};
@@ -67,40 +62,38 @@ static enum lw_status slurp(const char *name, int fd, size_t max, struct bytes *
     size_t first = st.st_size > 0 ? (size_t)st.st_size + 1 : 1 << 16;
     LW_TRY(make_room(b, first, err));
     for (;;) {
-        if (b->n == b->room)
-            LW_TRY(make_room(b, b->n == MOST_PIPED ? b->room + 1 : b->room * 2, err));
-        ssize_t got = read(fd, b->p + b->n, b->room - b->n);
+        if (b->len == b->room)
+            LW_TRY(make_room(b, b->len == MOST_PIPED ? b->room + 1 : b->room * 2, err));
+        ssize_t got = read(fd, b->text + b->len, b->room - b->len);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return lw_fail(err, LW_EIO, "%s: cannot read: %s", name, strerror(errno));
         if (got == 0)
             return LW_OK;
-        b->n += (size_t)got;
-        if (piped && b->n > MOST_PIPED)
+        b->len += (size_t)got;
+        if (piped && b->len > MOST_PIPED)
             return lw_fail(err, LW_EIO, "%s: no end after %zu bytes, the most that is read from a "
                                         "pipe or a terminal; give a file", name, MOST_PIPED);
-        if (max && b->n > max)
+        if (max && b->len > max)
             return lw_fail(err, LW_EIO, "%s: larger than %zu bytes", name, max);
     }
 }
 
-static bool is_gzip(const struct bytes *b)
+static bool is_gzip(const struct lw_gzip_text *b)
 {
-    return b->n >= 2 && (unsigned char)b->p[0] == 0x1f && (unsigned char)b->p[1] == 0x8b;
+    return b->len >= 2 && (unsigned char)b->text[0] == 0x1f && (unsigned char)b->text[1] == 0x8b;
 }
 
 /* A member that libdeflate refuses: its error, or with `damage` the text before the damage. */
-static enum lw_status take_damaged(const char *name, const struct bytes *packed, size_t from,
-                                   size_t max, struct bytes *out, struct lw_err *damage,
+static enum lw_status take_damaged(const char *name, const struct lw_gzip_text *packed, size_t from,
+                                   size_t max, struct lw_gzip_text *out, struct lw_err *damage,
                                    struct lw_err *err)
 {
-    struct lw_gzip_text text = {out->p, out->n, out->room};
     struct lw_err why = {0};
-    enum lw_status s = lw_gzip_damage(name, packed->p, packed->n, from, max, damage ? &text : NULL,
-                                      &why, err);
+    enum lw_status s = lw_gzip_damage(name, packed->text, packed->len, from, max,
+                                      damage ? out : NULL, &why, err);
 
-    *out = (struct bytes){text.text, text.len, text.room};
     if (s == LW_OK && damage)
         *damage = why;
     else if (s == LW_OK && err)
@@ -110,47 +103,47 @@ static enum lw_status take_damaged(const char *name, const struct bytes *packed,
 
 /* The text of the member at `from`, appended to out; *used = its packed length. */
 static enum lw_status unpack_member(struct libdeflate_decompressor *d, const char *name,
-                                    const struct bytes *packed, size_t from, size_t max,
-                                    struct bytes *out, size_t *used, struct lw_err *damage,
+                                    const struct lw_gzip_text *packed, size_t from, size_t max,
+                                    struct lw_gzip_text *out, size_t *used, struct lw_err *damage,
                                     struct lw_err *err)
 {
     for (;;) {
         size_t made = 0;
-        enum libdeflate_result r =
-            libdeflate_gzip_decompress_ex(d, packed->p + from, packed->n - from, out->p + out->n,
-                                          out->room - out->n, used, &made);
+        enum libdeflate_result r = libdeflate_gzip_decompress_ex(
+            d, packed->text + from, packed->len - from, out->text + out->len,
+            out->room - out->len, used, &made);
         if (r == LIBDEFLATE_SUCCESS) {
-            out->n += made;
+            out->len += made;
             return LW_OK;
         }
         if (r != LIBDEFLATE_INSUFFICIENT_SPACE) {
-            *used = packed->n - from;
+            *used = packed->len - from;
             return take_damaged(name, packed, from, max, out, damage, err);
         }
         if (max && out->room > max)
             return lw_fail(err, LW_EIO,
                            "%s: unpacks to more than %zu bytes, the most for a file of "
                            "%zu: unpack it first if that is right",
-                           name, max, packed->n);
+                           name, max, packed->len);
         LW_TRY(make_room(out, out->room * 2 < max + 1 ? out->room * 2 : max + 1, err));
     }
 }
 
-static enum lw_status unpack(const char *name, const struct bytes *packed, size_t max,
-                             struct bytes *out, struct lw_err *damage, struct lw_err *err)
+static enum lw_status unpack(const char *name, const struct lw_gzip_text *packed, size_t max,
+                             struct lw_gzip_text *out, struct lw_err *damage, struct lw_err *err)
 {
     struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
-    enum lw_status s = d ? make_room(out, packed->n * 4 + 4096, err) : lw_fail_nomem(err);
+    enum lw_status s = d ? make_room(out, packed->len * 4 + 4096, err) : lw_fail_nomem(err);
     size_t at = 0;
 
-    if (s == LW_OK && packed->n >= 18) { /* the last member's size is a good first guess */
-        const unsigned char *tail = (const unsigned char *)packed->p + packed->n - 4;
+    if (s == LW_OK && packed->len >= 18) { /* the last member's size is a good first guess */
+        const unsigned char *tail = (const unsigned char *)packed->text + packed->len - 4;
         size_t guess = (size_t)tail[0] | (size_t)tail[1] << 8 | (size_t)tail[2] << 16 |
                        (size_t)tail[3] << 24;
-        if (guess > out->room && guess / 1100 < packed->n && !(max && guess > max))
+        if (guess > out->room && guess / 1100 < packed->len && !(max && guess > max))
             s = make_room(out, guess + 1, err);
     }
-    while (s == LW_OK && at < packed->n) {
+    while (s == LW_OK && at < packed->len) {
         size_t used = 0;
         s = unpack_member(d, name, packed, at, max, out, &used, damage, err);
         at += used;
@@ -163,7 +156,7 @@ static enum lw_status unpack(const char *name, const struct bytes *packed, size_
 static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_input *in,
                                  struct lw_err *damage, struct lw_err *err)
 {
-    struct bytes raw = {0}, text = {0};
+    struct lw_gzip_text raw = {0}, text = {0};
     bool is_stdin = strcmp(name, "-") == 0;
     LW_TRY(lw_used_file(is_stdin ? "/dev/stdin" : name, LW_USE_INPUT, err));
     int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
@@ -174,23 +167,23 @@ static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_i
         close(fd);
     if (s == LW_OK) {
         *in = (struct lw_input){.name = is_stdin ? "<standard input>" : name};
-        lw_hash_of(raw.p, raw.n, in->hash);
+        lw_hash_of(raw.text, raw.len, in->hash);
         if (is_gzip(&raw)) {
-            size_t most = raw.n > ANY_SIZE / MOST_TIMES ? raw.n * MOST_TIMES : ANY_SIZE;
+            size_t most = raw.len > ANY_SIZE / MOST_TIMES ? raw.len * MOST_TIMES : ANY_SIZE;
             most = max_bytes && max_bytes < most ? max_bytes : most;
             s = unpack(in->name, &raw, most, &text, damage, err);
-            lw_free(raw.p);
+            lw_free(raw.text);
             raw = text;
         }
     }
     if (s != LW_OK) {
-        lw_free(raw.p);
+        lw_free(raw.text);
         *in = (struct lw_input){0};
         return s;
     }
-    memset(raw.p + raw.n, 0, LW_JSON_PADDING);
-    in->text = raw.p;
-    in->len = raw.n;
+    memset(raw.text + raw.len, 0, LW_JSON_PADDING);
+    in->text = raw.text;
+    in->len = raw.len;
     return LW_OK;
 }
 
