@@ -163,7 +163,7 @@ static enum lw_status set_value(const struct lw_opt *o, const char *text, struct
 {
     struct lw_opt_call *call;
 
-    if (!is_switch(o))
+    if (!is_switch(o) || o->kind == LW_OPT_STRING) /* another names its own values */
         LW_TRY(check_word(o, text, err));
     switch (o->kind) {
     case LW_OPT_FLAG:
@@ -206,12 +206,18 @@ static const struct lw_opt *option_of(const struct lw_opt *table, int n, int c)
     return c >= FIRST_LONG && c < FIRST_LONG + n ? &table[c - FIRST_LONG] : find_letter(table, c);
 }
 
-/* A switch alone means "on": a word after it that is neither on nor off is left for the scan. */
+/* A switch alone means "on": a word after it is left for the scan, unless it can only be meant as a
+ * value ("yes" is then refused as one). */
 static const char *switch_value(char **argv, bool is_last)
 {
+    static const char *const values[] = {"on", "off", "yes", "no", "true", "false"};
+
     if (is_last)
         return "on";
-    if (strcmp(optarg, "on") != 0 && strcmp(optarg, "off") != 0 && optarg == argv[optind - 1]) {
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (strcmp(optarg, values[i]) == 0)
+            return optarg;
+    if (optarg == argv[optind - 1]) {
         optind--;
         return "on";
     }
