@@ -1,5 +1,5 @@
 /* Bucket assignment and the rules of the torch generations: shared/bucket/bucket.h,
- * docs/design/bucket.md. Golden answers of the reference are in test_golden_c10d. */
+ * docs/design/bucket.md. Golden answers of the reference are in test_golden. */
 #include <stdio.h>
 #include <string.h>
 #include "tests/lib/unit.h"
