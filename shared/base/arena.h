@@ -27,17 +27,6 @@ int lw_reserve(void *items, int64_t *cap, int64_t need, size_t size);
 #define LW_ROOM(items, capacity, n, err)                                                    \
     LW_TRY(lw_reserve(&(items), &(capacity), n, sizeof *(items)) == 0 ? LW_OK : lw_fail_nomem(err))
 
-/* The end of a function that makes something: *out = made or, when it failed, made is freed. */
-#define LW_GIVE(status, made, out, free_made)        \
-    do {                                             \
-        enum lw_status lw_give_status_ = (status);   \
-        if (lw_give_status_ == LW_OK)                \
-            *(out) = (made);                         \
-        else                                         \
-            free_made(&(made));                      \
-        return lw_give_status_;                      \
-    } while (0)
-
 /* Test hook: the n-th allocation from now fails (1 = the next), all later ones too; 0 = never.
  * lw_alloc_live() counts blocks taken and not given back. */
 void lw_alloc_fail_at(int64_t n);

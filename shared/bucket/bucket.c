@@ -234,5 +234,5 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
     enum lw_status s = run(&a, order, &b, err);
 
     lw_arena_free(&a.room);
-    LW_GIVE(s, b, out, lw_bucketing_free);
+    LW_GIVE(s, out, b, lw_bucketing_free(&b));
 }

@@ -199,7 +199,7 @@ enum lw_status lw_bucket_sharded(const struct lw_oss *oss, const struct lw_shard
     if (status == LW_OK)
         status = assign(&f, buffer_elements, err);
     lw_arena_free(&work);
-    LW_GIVE(status, result, out, lw_sharded_buckets_free);
+    LW_GIVE(status, out, result, lw_sharded_buckets_free(&result));
 }
 
 /* --- the policy ------------------------------------------------------------------------------- */

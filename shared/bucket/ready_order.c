@@ -136,5 +136,5 @@ enum lw_status lw_backward_cut(const struct lw_workload *w, struct lw_backward *
     enum lw_status s = cut_all(&c, err);
 
     lw_arena_free(&c.room);
-    LW_GIVE(s, b, out, lw_backward_free);
+    LW_GIVE(s, out, b, lw_backward_free(&b));
 }

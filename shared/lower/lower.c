@@ -358,5 +358,5 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
     LW_TRY(resolve(w, s, &resolved, err));
     LW_TRY(lw_lower(w, &resolved, cost, &made, err));
     enum lw_status st = lw_plan_check(&made, err);
-    LW_GIVE(st, made, plan, lw_plan_free);
+    LW_GIVE(st, plan, made, lw_plan_free(&made));
 }

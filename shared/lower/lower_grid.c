@@ -269,5 +269,5 @@ enum lw_status lw_grid_plan(const struct lw_grid *g, const char *name, enum lw_s
     }
     LW_TRY(lw_builder_finish(k.b, &made, err));
     status = lw_plan_check(&made, err);
-    LW_GIVE(status, made, plan, lw_plan_free);
+    LW_GIVE(status, plan, made, lw_plan_free(&made));
 }

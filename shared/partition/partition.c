@@ -181,7 +181,7 @@ enum lw_status lw_partition_deepspeed_balanced(const int64_t *weights, int32_t n
         return lw_partition_deepspeed_uniform(n_items, n_stages, out, err);
     LW_TRY(lw_partition_alloc(n_items, n_stages, 1, &p, err));
     enum lw_status status = balance_differences(weights, &p, err);
-    LW_GIVE(status, p, out, lw_partition_free);
+    LW_GIVE(status, out, p, lw_partition_free(&p));
 }
 
 enum lw_status lw_partition_explicit(const int32_t *begins, int32_t n_items, int32_t n_stages,

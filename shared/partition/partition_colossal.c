@@ -177,5 +177,5 @@ enum lw_status lw_partition_colossal(const int64_t *weights, int32_t n_items, in
         return lw_partition_uniform(n_items, n_stages, n_chunks, out, err);
     LW_TRY(lw_partition_alloc(n_items, n_stages, n_chunks, &p, err));
     enum lw_status status = balance(weights, &p, err);
-    LW_GIVE(status, p, out, lw_partition_free);
+    LW_GIVE(status, out, p, lw_partition_free(&p));
 }

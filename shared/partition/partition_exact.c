@@ -297,5 +297,5 @@ enum lw_status lw_partition_exact(const struct lw_stage_problem *p, struct lw_pa
     if (status == LW_OK)
         status = solve(&s, &result, bottleneck, err);
     lw_arena_free(&work);
-    LW_GIVE(status, result, out, lw_partition_free);
+    LW_GIVE(status, out, result, lw_partition_free(&result));
 }

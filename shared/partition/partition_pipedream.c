@@ -320,5 +320,5 @@ enum lw_status lw_pipedream_plan(const struct lw_pipedream_problem *p,
     enum lw_status status = plan_levels(&q, err);
 
     lw_arena_free(&work);
-    LW_GIVE(status, result, out, lw_pipedream_free);
+    LW_GIVE(status, out, result, lw_pipedream_free(&result));
 }

@@ -146,7 +146,7 @@ enum lw_status lw_profile_graph_parse(const char *nodes_name, const char *nodes_
                        "node,op,fwd_ms,bwd_ms,activation_bytes,param_bytes", 6, take_node, err);
     if (status == LW_OK)
         status = take_lines(&g, edges_name, edges_text, "src,dst", 2, take_edge, err);
-    LW_GIVE(status, g, out, lw_profile_graph_free);
+    LW_GIVE(status, out, g, lw_profile_graph_free(&g));
 }
 
 /* --- sets of nodes ---------------------------------------------------------------------------- */
@@ -481,5 +481,5 @@ enum lw_status lw_pipedream_states_make(const struct lw_profile_graph *g,
     lw_free(w.antichain);
     lw_free(w.reached_from);
     lw_arena_free(&arena);
-    LW_GIVE(status, s, out, lw_pipedream_states_free);
+    LW_GIVE(status, out, s, lw_pipedream_states_free(&s));
 }

@@ -90,5 +90,5 @@ enum lw_status lw_grid_order(const struct lw_grid *g, const struct lw_grid_costs
     enum lw_status s = fill(g, &t, &room, &o, err);
     lw_arena_free(&room);
     lw_grid_times_free(&t);
-    LW_GIVE(s, o, out, lw_grid_order_free);
+    LW_GIVE(s, out, o, lw_grid_order_free(&o));
 }

@@ -174,5 +174,5 @@ enum lw_status lw_grid_time(const struct lw_grid *g, const struct lw_grid_costs 
         LW_TRY(check_costs(&costs->of_stage[s], err));
     enum lw_status status = run(&c, &room, err);
     lw_arena_free(&room);
-    LW_GIVE(status, t, out, lw_grid_times_free);
+    LW_GIVE(status, out, t, lw_grid_times_free(&t));
 }

@@ -150,7 +150,7 @@ enum lw_status lw_schedule_grid(const struct lw_schedule_shape *s, struct lw_gri
     g.n_stages = own->layout == LW_LAYOUT_BIDIR ? s->n_ranks : s->n_ranks * s->n_chunks;
     enum lw_status status =
         own->rank ? make_ranks(s, own->rank, &g, err) : make_all(s, own->all, &g, err);
-    LW_GIVE(status, g, out, lw_grid_free);
+    LW_GIVE(status, out, g, lw_grid_free(&g));
 }
 
 int32_t lw_grid_rank_of(const struct lw_grid *g, int32_t stage, int32_t micro_batch)
@@ -309,7 +309,7 @@ enum lw_status lw_grid_parse(const char *name, const char *text, enum lw_layout 
         lw_free(in.emit.actions);
     else if ((s = settle(&in.emit, &g, err)) == LW_OK)
         s = place_stages(&g, err);
-    LW_GIVE(s, g, out, lw_grid_free);
+    LW_GIVE(s, out, g, lw_grid_free(&g));
 }
 
 /* --- check ------------------------------------------------------------------------------------ */

@@ -115,7 +115,7 @@ static enum lw_status settle(struct lists *l, enum lw_status status, struct lw_l
         lw_free(l->rank[r].at);
     }
     lw_free(l->rank);
-    LW_GIVE(status, s, out, lw_lowered_free);
+    LW_GIVE(status, out, s, lw_lowered_free(&s));
 }
 
 enum lw_status lw_lower_plain(const struct lw_grid *g, struct lw_lowered *out, struct lw_err *err)

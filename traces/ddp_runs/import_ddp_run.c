@@ -118,7 +118,7 @@ static const struct lw_field timing_fields[] = {
 };
 
 static const struct lw_field grad_ready_fields[] = {
-    LW_F_ITEMS("order", LW_FIELD_INTS32, AT(order), AT(n_order)),
+    LW_F_ITEMS("order", INTS32, AT(order), AT(n_order)),
     OWN("ready_s", 0, read_ready),
     {0},
 };
