@@ -4,6 +4,7 @@
 
 #include "shared/bucket/reducer.h"
 #include "tests/lib/failing_alloc.h"
+#include "tests/lib/plans/strategy_words.h"
 
 /* Gradients 0..4: bucket 0 = {3, 4}, bucket 1 = {1, 2}, bucket 2 = {0}. */
 static const int32_t bucket_of[] = {2, 1, 1, 0, 0};
@@ -146,9 +147,8 @@ TEST(c10d_of_2020_launches_early_on_a_double_mark)
 
 TEST(rules_follow_compat_and_generation)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("bucket-policy c10d-2020");
 
-    s.bucket_policy = LW_BUCKET_C10D_2020;
     assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_REPAIRED);
     s.compat = LW_COMPAT_C10D;
     assert_int_equal(lw_reducer_rules_of(&s), LW_REDUCER_C10D_2020);

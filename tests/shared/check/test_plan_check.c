@@ -10,19 +10,18 @@
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/plans/tiny_workload.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/plans/strategy_words.h"
 
 /* The worked example of docs/design/lower.md: ops 15 .. 31 are the steady pass, buckets 1 and 2
  * its set. Op 20 is the all-reduce of bucket 1, op 26 that of bucket 2. */
 static struct lw_plan example_of(int32_t micro_batches)
 {
     struct tiny t;
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 4 bucket-cap 1200");
     struct lw_plan p = {0};
     struct lw_err err = {0};
 
     tiny_init(&t);
-    s.dp = 4;
-    s.bucket_cap_bytes = 1200;
     s.micro_batches = micro_batches;
     assert_ok(lw_plan_build(&t.w, &s, NULL, &p, &err), err);
     assert_int_equal(find_variant(&p, "steady"), 1);
@@ -594,12 +593,11 @@ TEST(ranks_of_a_role_are_matched_one_by_one)
 TEST(thousands_of_ranks_cost_no_more_than_their_roles)
 {
     struct tiny t;
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 4096");
     struct lw_plan p;
     struct lw_err err = {0};
 
     tiny_init(&t);
-    s.dp = 4096;
     assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_OK);
     assert_int_equal(p.n_roles, 1);
     assert_int_equal(p.groups[0].n_members, 4096);

@@ -5,13 +5,13 @@
 
 #include "shared/lower/compat.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/plans/strategy_words.h"
 
 static struct lw_strategy with(const char *compat)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 2");
     struct lw_err err = {0};
 
-    s.dp = 2;
     assert_int_equal(lw_strategy_set(&s, "compat", compat, &err), LW_OK);
     return s;
 }

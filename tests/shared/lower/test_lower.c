@@ -8,15 +8,14 @@
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/plans/strategy_words.h"
 
 enum { ROOM = 4096 };
 
 static struct lw_strategy two_ranks(void)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 2 bucket-cap 1200");
 
-    s.dp = 2;
-    s.bucket_cap_bytes = 1200;
     return s;
 }
 

@@ -8,6 +8,7 @@
 #include "shared/plan/buffer.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/plans/strategy_words.h"
 
 enum { ROOM = 4096 };
 
@@ -20,11 +21,8 @@ static void init(struct tiny *t)
 
 static struct lw_strategy two_stages(void)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("pp 2 micro-batches 2 bucket-cap 1200");
 
-    s.pp = 2;
-    s.micro_batches = 2;
-    s.bucket_cap_bytes = 1200;
     return s;
 }
 

@@ -6,6 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/plans/strategy_words.h"
 
 enum { ROOM = 4096 };
 
@@ -22,9 +23,8 @@ static void init(struct tiny *t)
 
 static struct lw_strategy two_way(void)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("tp 2");
 
-    s.tp = 2;
     return s;
 }
 

@@ -7,6 +7,7 @@
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/plans/strategy_words.h"
 
 enum { ROOM = 4096 };
 
@@ -59,9 +60,8 @@ static const char *ops_of(const struct lw_plan *p, int32_t rank, char *text)
 
 static struct lw_strategy eight_ranks(void)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("compat colossalai");
 
-    s.compat = LW_COMPAT_COLOSSALAI;
     s.dp = s.pp = s.tp = 2;
     s.micro_batches = 2;
     s.clip = 1;

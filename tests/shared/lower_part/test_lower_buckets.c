@@ -11,6 +11,7 @@
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/failing_alloc.h"
+#include "tests/lib/plans/strategy_words.h"
 
 struct affine {
     lw_ps startup, per_byte;
@@ -32,9 +33,8 @@ static lw_ps no_answer(const void *ctx, const struct lw_cost_query *q)
 
 static struct lw_strategy with_policy(enum lw_bucket_policy_id policy)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 2");
 
-    s.dp = 2;
     s.bucket_policy = policy;
     return s;
 }

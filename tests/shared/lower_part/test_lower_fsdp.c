@@ -16,9 +16,8 @@ enum { ROOM = 4096 };
 
 static struct lw_strategy zero(int64_t stage)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 2");
 
-    s.dp = 2;
     s.zero = stage;
     return s;
 }
@@ -62,10 +61,9 @@ static void given(struct lw_strategy *s, const char *name, const char *value)
 TEST(buckets_are_cut_into_shares)
 {
     struct tiny t;
-    struct lw_strategy s = zero(2);
+    struct lw_strategy s = strategy("dp 2 zero 2 bucket-cap 1200");
 
     tiny_init(&t);
-    s.bucket_cap_bytes = 1200;
     expect(&t, &s,
            "F0:1 F1:2 F2:3 +0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 +1/808 B1:2 Ci/8 B1:2 Ci/800 "
            "RS1/808 -1/808 +2/400 B0:2 Ci/400 RS2/400 -2/400 Ew O:3 AG3/1200 AG4/808 AG5/400 Ew",
@@ -116,10 +114,9 @@ TEST(modules_are_gathered_before_and_freed_after_use)
 TEST(small_parameters_persist)
 {
     struct tiny t;
-    struct lw_strategy s = zero(3);
+    struct lw_strategy s = strategy("dp 2 zero 3 persist 150");
 
     tiny_init(&t);
-    s.persist = 150;
     expect(&t, &s,
            "+14/800 AG14/800 F0:1 +23/1200 AG23/1200 Ew F1:2 -14/800 Ew F2:3 +14/800 AG14/800 "
            "+0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 -23/1200 Ew +2/408 B1:2 Ci/8 +1/800 B1:2 "
@@ -131,13 +128,10 @@ TEST(small_parameters_persist)
 TEST(weights_may_stay_until_their_backward)
 {
     struct tiny t;
-    struct lw_strategy s = zero(3);
     char text[ROOM];
 
     tiny_init(&t);
-    given(&s, "prefetch", "0");
-    given(&s, "reshard", "off");
-    struct lw_plan p = build(&t, &s);
+    struct lw_plan p = plan_of_words(&t.w, "dp 2 zero 3 prefetch 0 reshard off");
     assert_string_equal(tiny_ops(&p, "first", text, sizeof text),
                         "+05/400 AG05/400 Ew F0:1 +14/808 AG14/808 Ew F1:2 +23/1200 AG23/1200 "
                         "Ew F2:3 +0/1200 B2:5 Ci/1200 RS0/1200 -0/1200 B2:1 -23/1200 +1/808 B1:2 "
@@ -158,12 +152,9 @@ static void expect_variant(const struct lw_plan *p, const char *variant, const c
 TEST(weights_stay_over_passes_without_synchronisation)
 {
     struct tiny t;
-    struct lw_strategy s = zero(3);
+    struct lw_strategy s = strategy("dp 2 zero 3 prefetch 0 reshard off no-sync 3");
 
     tiny_init(&t);
-    given(&s, "prefetch", "0");
-    given(&s, "reshard", "off");
-    s.no_sync = 3;
     struct lw_plan p = build(&t, &s);
     expect_variant(&p, "accumulate",
                    "+05/400 AG05/400 Ew F0:1 +14/808 AG14/808 Ew F1:2 +23/1200 AG23/1200 Ew F2:3 "
@@ -191,11 +182,9 @@ TEST(weights_stay_where_micro_batches_are_reduced_together)
         int n_gathers;
     } cases[] = {{0, 6}, {1, 0}};
     struct tiny t;
-    struct lw_strategy s = zero(3);
+    struct lw_strategy s = strategy("dp 2 zero 3 reshard off micro-batches 2");
 
     tiny_init(&t);
-    given(&s, "reshard", "off");
-    s.micro_batches = 2;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         s.no_sync = cases[c].no_sync;
         struct lw_plan p = build(&t, &s);
@@ -213,13 +202,9 @@ TEST(weights_stay_where_micro_batches_are_reduced_together)
 TEST(groups_sum_their_shares_over_replicas)
 {
     struct tiny t;
-    struct lw_strategy s = zero(3);
+    struct lw_strategy s = strategy("dp 4 zero 3 zero-group 2 prefetch 0 reshard off");
 
     tiny_init(&t);
-    s.dp = 4;
-    given(&s, "zero-group", "2");
-    given(&s, "prefetch", "0");
-    given(&s, "reshard", "off");
     expect(&t, &s,
            "+05/400 AG05/400 Ew F0:1 +14/808 AG14/808 Ew F1:2 +23/1200 AG23/1200 Ew F2:3 +0/1200 "
            "B2:5 Ci/1200 RS0/1200 AR0/600 -0/1200 B2:1 -23/1200 +1/808 B1:2 Ci/8 B1:2 -14/808 "
@@ -240,14 +225,10 @@ TEST(groups_sum_their_shares_over_replicas)
 TEST(replicas_meet_after_the_last_micro_batch)
 {
     struct tiny t;
-    struct lw_strategy s = zero(2);
 
     tiny_init(&t);
-    s.dp = 4;
-    s.micro_batches = 3;
-    given(&s, "zero-group", "2");
-    given(&s, "bucket-policy", "single");
-    struct lw_plan p = build(&t, &s);
+    struct lw_plan p = plan_of_words(
+        &t.w, "dp 4 zero 2 micro-batches 3 zero-group 2 bucket-policy single");
     int n_scatters = 0, n_sums = 0;
     for (int32_t i = 0; i < p.n_ops; i++) {
         n_scatters += p.ops[i].kind == LW_OP_REDUCE_SCATTER;
@@ -264,12 +245,10 @@ TEST(replicas_meet_after_the_last_micro_batch)
 TEST(the_root_unit_is_gathered_once)
 {
     struct tiny t;
-    struct lw_strategy s = zero(3);
+    struct lw_strategy s = strategy("dp 2 zero 3 prefetch 0 root-unit on");
 
     tiny_init(&t);
     t.modules[1].tp_split = LW_TP_BLOCK;
-    given(&s, "prefetch", "0");
-    given(&s, "root-unit", "on");
     expect(&t, &s,
            "+03/1600 AG03/1600 Ew F0:1 +12/808 AG12/808 Ew F1:2 -12/808 F2:3 +1/1600 B2:5 Ci/1200 "
            "B2:1 +12/808 AG12/808 Ew +0/808 B1:2 Ci/8 B1:2 -12/808 Ci/800 RS0/808 -0/808 B0:2 "
@@ -461,11 +440,9 @@ TEST(faults_around_room_for_gradients_are_named)
 TEST(faults_around_held_weights_are_named)
 {
     struct tiny t;
-    struct lw_strategy s = zero(3);
+    struct lw_strategy s = strategy("dp 2 zero 3 reshard off no-sync 2");
 
     tiny_init(&t);
-    given(&s, "reshard", "off");
-    s.no_sync = 2;
     struct lw_plan p = build(&t, &s);
     p.pass_variant[0] = find_variant(&p, "accumulate, weights held");
     plan_faulty(&p, "(forward, module 0) of 'accumulate, weights held' for role 'data' uses "
@@ -484,13 +461,9 @@ TEST(faults_around_held_weights_are_named)
 static struct lw_plan build_groups(void)
 {
     struct tiny t;
-    struct lw_strategy s = zero(2);
 
     tiny_init(&t);
-    s.dp = 4;
-    given(&s, "zero-group", "2");
-    given(&s, "bucket-policy", "single");
-    return build(&t, &s);
+    return plan_of_words(&t.w, "dp 4 zero 2 zero-group 2 bucket-policy single");
 }
 
 TEST(faults_around_replicas_are_named)
@@ -720,10 +693,9 @@ TEST(frozen_weights_come_back_unchanged)
 TEST(gradients_go_to_owners_under_zero_2_as_well)
 {
     struct tiny t;
-    struct lw_strategy s = zero(2);
+    struct lw_strategy s = strategy("dp 2 zero 2 shard-policy oss-greedy");
 
     tiny_init(&t);
-    given(&s, "shard-policy", "oss-greedy");
     run_verified(&t, &s, 602 * 4 * (2 + 2));
 }
 
@@ -769,8 +741,7 @@ static int32_t n_scattered(const struct lw_strategy *s)
  * under no_sync. ZeRO-1 reduces once. */
 TEST(every_micro_batch_is_reduced)
 {
-    struct lw_strategy s = zero(3);
-    s.micro_batches = 4;
+    struct lw_strategy s = strategy("dp 2 zero 3 micro-batches 4");
     assert_int_equal(n_scattered(&s), 12);
     s.micro_batches = 1;
     s.no_sync = 3;
@@ -804,11 +775,9 @@ TEST(a_reduction_that_is_lost_is_named)
     struct lw_exec_result r;
     struct lw_err err = {0};
     struct tiny t;
-    struct lw_strategy s = zero(3);
 
     tiny_init(&t);
-    s.micro_batches = 2;
-    struct lw_plan p = build(&t, &s);
+    struct lw_plan p = plan_of_words(&t.w, "dp 2 zero 3 micro-batches 2");
     struct lw_op *op = &p.ops[find_op(&p, LW_OP_REDUCE_SCATTER, 0)];
     op->kind = LW_OP_BARRIER;
     op->bytes = 0;

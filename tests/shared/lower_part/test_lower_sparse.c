@@ -7,6 +7,7 @@
 #include "shared/plan/strategy.h"
 #include "tests/lib/sim/sim_help.h"
 #include "tests/lib/plans/tiny_build.h"
+#include "tests/lib/plans/strategy_words.h"
 
 static struct lw_sparse of_b = {B_WEIGHT, 10, 3};
 
@@ -21,10 +22,9 @@ static void sparse_init(struct tiny *t)
 
 static struct lw_strategy with(const char *const options[][2])
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 4");
     struct lw_err err = {0};
 
-    s.dp = 4;
     for (int i = 0; options && options[i][0]; i++)
         assert_ok(lw_strategy_set(&s, options[i][0], options[i][1], &err), err);
     return s;

@@ -11,15 +11,14 @@
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_build.h"
 #include "tests/lib/prng.h"
+#include "tests/lib/plans/strategy_words.h"
 
 static struct lw_strategy zero(enum lw_shard_policy_id policy)
 {
     static const char *const names[] = {"oss-greedy", "lpt", "flat-contiguous", "per-tensor"};
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 2 zero 1");
     struct lw_err err = {0};
 
-    s.dp = 2;
-    s.zero = 1;
     assert_int_equal(lw_strategy_set(&s, "shard-policy", names[policy], &err), LW_OK);
     s.bucket_policy = LW_BUCKET_SINGLE;
     return s;

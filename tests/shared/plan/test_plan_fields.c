@@ -8,14 +8,14 @@
 #include "shared/plan/sparse.h"
 #include "shared/plan/strategy.h"
 #include "tests/lib/plans/tiny_workload.h"
+#include "tests/lib/plans/strategy_words.h"
 
 static struct lw_plan build(const struct tiny *t, int64_t cap)
 {
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_strategy s = strategy("dp 2");
     struct lw_plan p = {0};
     struct lw_err err = {0};
 
-    s.dp = 2;
     s.bucket_cap_bytes = cap;
     assert_ok(lw_plan_build(&t->w, &s, NULL, &p, &err), err);
     return p;
