@@ -320,37 +320,41 @@ static bool match_roles(struct folding *f, int64_t n)
     return true;
 }
 
+static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct lw_arena *scratch,
+                              struct lw_err *err)
+{
+    const struct lw_plan *p = f->p;
+    int64_t n = f->out->first[p->n_roles];
+
+    LW_TAKE(room, f->out->mate, p->n_ops, err);
+    LW_TAKE(room, f->out->mate_role, p->n_ops, err);
+    LW_TAKE(scratch, f->ranks_of, p->n_ranks, err);
+    LW_TAKE(scratch, f->first_of, p->n_roles + 1L, err);
+    LW_TAKE(scratch, f->role_of_row, p->n_operand_rows, err);
+    LW_TAKE(scratch, f->seen_by, p->n_operand_rows, err);
+    LW_TAKE(scratch, f->seen_in, p->n_operand_rows, err);
+    LW_TAKE(scratch, f->list, n, err);
+    memset(f->seen_by, -1, (size_t)p->n_operand_rows * sizeof *f->seen_by);
+    for (int32_t r = 0; r < p->n_roles; r++)
+        f->first_of[r + 1] = f->first_of[r] + p->roles[r].n_ranks;
+    for (int32_t r = 0; r < p->n_ranks; r++)
+        f->ranks_of[f->first_of[p->role_of[r]] + p->index_in_role[r]] = r;
+    if (!list_roles(f, &n))
+        return LW_OK;
+    qsort(f->list, (size_t)n, sizeof *f->list, compare_messages);
+    f->out->folded = match_roles(f, n);
+    return LW_OK;
+}
+
 static enum lw_status fold(const struct lw_plan *p, struct lw_matches *out, struct lw_arena *room,
                            struct lw_err *err)
 {
     struct folding f = {.p = p, .out = out};
     struct lw_arena scratch = {0};
-    int64_t n = out->first[p->n_roles];
+    enum lw_status s = fold_in(&f, room, &scratch, err);
 
-    out->mate = lw_arena_alloc(room, p->n_ops, sizeof *out->mate);
-    out->mate_role = lw_arena_alloc(room, p->n_ops, sizeof *out->mate_role);
-    f.ranks_of = lw_arena_alloc(&scratch, p->n_ranks, sizeof *f.ranks_of);
-    f.first_of = lw_arena_alloc(&scratch, p->n_roles + 1L, sizeof *f.first_of);
-    f.role_of_row = lw_arena_alloc(&scratch, p->n_operand_rows, sizeof *f.role_of_row);
-    f.seen_by = lw_arena_alloc(&scratch, p->n_operand_rows, sizeof *f.seen_by);
-    f.seen_in = lw_arena_alloc(&scratch, p->n_operand_rows, sizeof *f.seen_in);
-    f.list = lw_arena_alloc(&scratch, n, sizeof *f.list);
-    bool memory = out->mate && out->mate_role && f.ranks_of && f.first_of && f.role_of_row &&
-                  f.seen_by && f.seen_in && f.list;
-    if (memory) {
-        memset(f.seen_by, -1, (size_t)p->n_operand_rows * sizeof *f.seen_by);
-        for (int32_t r = 0; r < p->n_roles; r++)
-            f.first_of[r + 1] = f.first_of[r] + p->roles[r].n_ranks;
-        for (int32_t r = 0; r < p->n_ranks; r++)
-            f.ranks_of[f.first_of[p->role_of[r]] + p->index_in_role[r]] = r;
-        out->folded = list_roles(&f, &n);
-    }
-    if (out->folded) {
-        qsort(f.list, (size_t)n, sizeof *f.list, compare_messages);
-        out->folded = match_roles(&f, n);
-    }
     lw_arena_free(&scratch);
-    return memory ? LW_OK : lw_fail_nomem(err);
+    return s;
 }
 
 /* --- what an op says itself ------------------------------------------------------------------- */

@@ -169,7 +169,8 @@ static enum lw_status check_class(const struct lw_plan *p, int32_t comm, int32_t
     return LW_OK;
 }
 
-static enum lw_status check_replicas(const struct lw_plan *p, struct lw_err *err)
+static enum lw_status check_replicas(const struct lw_plan *p, struct lw_arena *room,
+                                     struct lw_err *err)
 {
     int32_t n_tensor = 1, comm = 0, *copies;
 
@@ -179,15 +180,10 @@ static enum lw_status check_replicas(const struct lw_plan *p, struct lw_err *err
         return LW_OK;
     for (int32_t r = 0; r < p->n_ranks; r++)
         n_tensor = p->coord[3L * r + 2] >= n_tensor ? p->coord[3L * r + 2] + 1 : n_tensor;
-    copies = lw_calloc((size_t)n_tensor * (size_t)(p->n_stages > 0 ? p->n_stages : 1),
-                       sizeof *copies);
-    if (!copies)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, copies, (int64_t)n_tensor * (p->n_stages > 0 ? p->n_stages : 1), err);
     for (int32_t r = 0; r < p->n_ranks; r++)
         copies[copy_key(p, n_tensor, r)]++;
-    enum lw_status s = check_class(p, comm, n_tensor, copies, err);
-    lw_free(copies);
-    return s;
+    return check_class(p, comm, n_tensor, copies, err);
 }
 
 static enum lw_status check_op(struct shard_check *k, int32_t op, int32_t rank, struct lw_err *err)
@@ -284,34 +280,35 @@ static bool is_sharded(const struct lw_plan *p)
     return false;
 }
 
+static enum lw_status check_all(struct shard_check *k, struct lw_arena *room, struct lw_err *err)
+{
+    const struct lw_plan *p = k->p;
+
+    LW_TAKE(room, k->first, p->n_params, err);
+    LW_TAKE(room, k->next, p->n_shards, err);
+    LW_TAKE(room, k->sent_by, p->n_params, err);
+    LW_TAKE(room, k->temporary, p->n_buckets, err);
+    LW_TAKE(room, k->reduced_as, p->n_buckets, err);
+    memset(k->first, -1, (size_t)p->n_params * sizeof *k->first);
+    for (int32_t i = p->n_shards - 1; i >= 0; i--) {
+        k->next[i] = k->first[p->shards[i].param];
+        k->first[p->shards[i].param] = i;
+    }
+    lw_plan_weights_ahead(p, k->temporary);
+    lw_plan_temporary_weights(p, k->temporary);
+    LW_TRY(check_replicas(p, room, err));
+    for (int32_t v = 0; v < p->n_variants; v++)
+        for (int32_t r = 0; r < p->n_roles; r++)
+            LW_TRY(check_program(k, v, r, err));
+    return LW_OK;
+}
+
 enum lw_status lw_check_shards(const struct lw_plan *p, struct lw_err *err)
 {
     struct shard_check k = {.p = p};
     struct lw_arena room = {0};
-    enum lw_status s = LW_OK;
+    enum lw_status s = is_sharded(p) ? check_all(&k, &room, err) : LW_OK;
 
-    if (!is_sharded(p))
-        return LW_OK;
-    k.first = lw_arena_alloc(&room, p->n_params, sizeof *k.first);
-    k.next = lw_arena_alloc(&room, p->n_shards, sizeof *k.next);
-    k.sent_by = lw_arena_alloc(&room, p->n_params, sizeof *k.sent_by);
-    k.temporary = lw_arena_alloc(&room, p->n_buckets, sizeof *k.temporary);
-    k.reduced_as = lw_arena_alloc(&room, p->n_buckets, sizeof *k.reduced_as);
-    if (!k.first || !k.next || !k.sent_by || !k.temporary || !k.reduced_as) {
-        lw_arena_free(&room);
-        return lw_fail_nomem(err);
-    }
-    memset(k.first, -1, (size_t)p->n_params * sizeof *k.first);
-    for (int32_t i = p->n_shards - 1; i >= 0; i--) {
-        k.next[i] = k.first[p->shards[i].param];
-        k.first[p->shards[i].param] = i;
-    }
-    lw_plan_weights_ahead(p, k.temporary);
-    lw_plan_temporary_weights(p, k.temporary);
-    s = check_replicas(p, err);
-    for (int32_t v = 0; s == LW_OK && v < p->n_variants; v++)
-        for (int32_t r = 0; s == LW_OK && r < p->n_roles; r++)
-            s = check_program(&k, v, r, err);
     lw_arena_free(&room);
     return s;
 }

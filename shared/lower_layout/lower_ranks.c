@@ -16,7 +16,7 @@ enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err)
 {
     const struct lw_strategy *s = l->s;
     bool colossal = s->rank_order == LW_RANKS_COLOSSAL;
-    int32_t *n_of = NULL;
+    int32_t *n_of;
 
     l->cp = (int32_t)s->cp;
     l->ep = (int32_t)s->ep;
@@ -33,17 +33,15 @@ enum lw_status lw_lower_axes(struct lw_lowering *l, struct lw_err *err)
     l->axis_dp = colossal ? (int32_t)LW_COLOSSAL_DATA : (int32_t)LW_MEGATRON_DATA;
     LW_TRY(colossal ? lw_rank_grid_colossal(l->n_ranks, l->pp, l->tp, &l->axes, err)
                     : lw_rank_grid_megatron(l->n_ranks, l->pp, l->tp, &l->axes, err));
-    l->ranks_of = lw_arena_alloc(&l->arena, l->n_ranks, sizeof *l->ranks_of);
-    n_of = lw_calloc((size_t)l->pp, sizeof *n_of);
-    for (int32_t r = 0; l->ranks_of && n_of && r < l->n_ranks; r++) {
+    LW_TAKE(&l->arena, l->ranks_of, l->n_ranks, err);
+    LW_TAKE(&l->arena, n_of, l->pp, err);
+    for (int32_t r = 0; r < l->n_ranks; r++) {
         int32_t coord[LW_RANK_AXES];
         lw_rank_grid_coords(&l->axes, r, coord);
         int32_t role = coord[l->axis_pp];
         l->ranks_of[role * l->dp * l->tp + n_of[role]++] = r;
     }
-    bool memory = l->ranks_of && n_of;
-    lw_free(n_of);
-    return memory ? LW_OK : lw_fail_nomem(err);
+    return LW_OK;
 }
 
 int32_t lw_rank_at(const struct lw_lowering *l, int32_t dp, int32_t pp, int32_t tp)
@@ -221,10 +219,9 @@ static void add_pipeline(struct lw_lowering *l, int32_t *members)
 static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
 {
     int32_t stages = lw_n_replica_stages(l), n = stages * l->tp;
-    int32_t *members = lw_alloc((size_t)n * sizeof *members);
+    int32_t *members;
 
-    if (!members)
-        return lw_fail_nomem(err);
+    LW_TAKE(&l->arena, members, n > l->pp ? n : l->pp, err);
     l->model = add_line(l, "model", LW_COMM_MODEL);
     for (int32_t d = 0; d < l->dp; d++) {
         for (int32_t first = 0; first < l->pp; first += stages) {
@@ -240,7 +237,6 @@ static enum lw_status add_model(struct lw_lowering *l, struct lw_err *err)
             lw_builder_comm(l->b, "pipeline", LW_COMM_MODEL, l->s->reducer, l->model.stream);
         add_pipeline_groups(l, l->pipeline.comm, members);
     }
-    lw_free(members);
     return LW_OK;
 }
 
@@ -293,11 +289,10 @@ static void add_expert(struct lw_lowering *l, int32_t *members)
 enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
 {
     int32_t most = 4 * l->dp > l->pp ? 4 * l->dp : l->pp;
-    int32_t *members = lw_alloc((size_t)(most > l->tp ? most : l->tp) * sizeof *members);
+    int32_t *members;
 
-    if (!members)
-        return lw_fail_nomem(err);
-    enum lw_status status = add_roles(l, err);
+    LW_TAKE(&l->arena, members, most > l->tp ? most : l->tp, err);
+    LW_TRY(add_roles(l, err));
     l->compute = lw_builder_stream(l->b, "compute", LW_STREAM_COMPUTE, 0);
     const struct lw_line none = {-1, -1};
     l->copy = -1;
@@ -305,9 +300,9 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     l->model = l->pipeline = l->context = l->expert = l->expert_data = none;
     if (l->parts[0].n_members > 1)
         add_data(l, members);
-    if (status == LW_OK && (l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
+    if ((l->s->compat == LW_COMPAT_COLOSSALAI || l->s->clip > 0) &&
         lw_n_replica_stages(l) * l->tp > 1)
-        status = add_model(l, err);
+        LW_TRY(add_model(l, err));
     if (l->pp > 1)
         add_pipeline(l, members);
     if (l->tp > 1)
@@ -319,6 +314,5 @@ enum lw_status lw_lower_ranks(struct lw_lowering *l, struct lw_err *err)
     if (l->ep > 1)
         add_expert(l, members);
     lw_lower_tied_comms(l, members);
-    lw_free(members);
-    return status;
+    return LW_OK;
 }

@@ -234,20 +234,18 @@ static enum lw_status split_workload(struct lw_lowering *l, const struct lw_rang
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static enum lw_status count_nodes(const struct lw_lowering *l, const struct lw_cost *cost,
+static enum lw_status count_nodes(struct lw_lowering *l, const struct lw_cost *cost,
                                   struct lw_part *d, struct lw_err *err)
 {
     int32_t per_node = cost ? cost->ranks_per_node : 0;
-    int32_t *members = lw_alloc((size_t)lw_n_copies(l) * sizeof *members);
+    int32_t *members;
 
-    if (!members)
-        return lw_fail_nomem(err);
+    LW_TAKE(&l->arena, members, lw_n_copies(l), err);
     int32_t n = lw_data_group(l, d->stage, 0, members);
     struct lw_spread at = per_node > 0 ? lw_spread_over(per_node, members, n)
                                        : (struct lw_spread){.n_nodes = 1};
     d->n_nodes = at.n_nodes;
     d->fewest = at.fewest;
-    lw_free(members);
     return LW_OK;
 }
 
@@ -353,11 +351,9 @@ enum lw_status lw_lower_stages(struct lw_lowering *l, const struct lw_cost *cost
 
 enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err)
 {
-    struct lw_grid_costs *of_stage = lw_calloc((size_t)l->n_parts, sizeof *of_stage);
-    struct lw_grid_costs costs = {.of_stage = of_stage};
+    struct lw_grid_costs *of_stage;
 
-    if (!of_stage)
-        return lw_fail_nomem(err);
+    LW_TAKE(&l->arena, of_stage, l->n_parts, err);
     for (int32_t q = 0; q < l->n_parts; q++) {
         const struct lw_workload *w = l->parts[q].w;
         for (int32_t m = 0; m < w->n_modules; m++) {
@@ -367,7 +363,6 @@ enum lw_status lw_lower_order(struct lw_lowering *l, struct lw_err *err)
             of_stage[q].w += w->modules[m].backward_weight_ps;
         }
     }
-    enum lw_status s = lw_grid_order(&l->grid, &costs, &l->order, err);
-    lw_free(of_stage);
-    return s;
+    const struct lw_grid_costs costs = {.of_stage = of_stage};
+    return lw_grid_order(&l->grid, &costs, &l->order, err);
 }

@@ -51,20 +51,17 @@ static enum lw_status index_room(struct lw_writer_part *x, struct lw_arena *room
 }
 
 static enum lw_status new_reducer(const struct lw_part *d, const struct lw_part_set *set,
-                                  struct lw_reducer **out, struct lw_err *err)
+                                  struct lw_arena *room, struct lw_reducer **out,
+                                  struct lw_err *err)
 {
     const struct lw_bucketing *k = &set->buckets;
-    int32_t *bucket_of = lw_alloc((size_t)d->w->n_params * sizeof *bucket_of);
+    int32_t *bucket_of;
 
-    if (!bucket_of)
-        return lw_fail_nomem(err);
+    LW_TAKE(room, bucket_of, d->w->n_params, err);
     find_buckets(d, k, bucket_of);
-    enum lw_status s = lw_reducer_new(d->w->n_params, bucket_of, k->n_buckets, d->s->launch_order,
-                                      out, err);
-    lw_free(bucket_of);
-    if (s == LW_OK)
-        lw_reducer_set_rules(*out, lw_reducer_rules_of(d->s));
-    return s;
+    LW_TRY(lw_reducer_new(d->w->n_params, bucket_of, k->n_buckets, d->s->launch_order, out, err));
+    lw_reducer_set_rules(*out, lw_reducer_rules_of(d->s));
+    return LW_OK;
 }
 
 static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
@@ -84,7 +81,7 @@ static enum lw_status begin_part(struct lw_writer *k, struct lw_writer_part *x,
     LW_TAKE(room, x->params, d->n_grads, err);
     if (lw_part_drops_gradients(d))
         LW_TRY(index_room(x, room, err));
-    LW_TRY(new_reducer(d, x->set, &x->reducer, err));
+    LW_TRY(new_reducer(d, x->set, room, &x->reducer, err));
     return lw_write_round_begin(x, err);
 }
 

@@ -57,19 +57,21 @@ enum lw_status lw_grid_merge(const struct lw_grid *g, struct lw_grid *out, struc
 
 struct list {
     struct lw_lowered_step *at;
-    int64_t n, capacity;
+    int32_t n;
 };
 
 struct lists {
-    struct list *rank; /* [n_ranks] */
+    struct lw_arena room; /* of the lists, and of what they are made with */
+    struct list *rank;    /* [n_ranks] */
     int32_t n_ranks;
     bool failed;
 };
 
 static struct lists lists_of(int32_t n_ranks)
 {
-    struct lists l = {lw_calloc((size_t)n_ranks, sizeof(struct list)), n_ranks, false};
+    struct lists l = {.n_ranks = n_ranks};
 
+    l.rank = lw_arena_alloc(&l.room, n_ranks, sizeof *l.rank);
     l.failed = !l.rank;
     return l;
 }
@@ -78,11 +80,11 @@ static void append(struct lists *l, int32_t rank, struct lw_lowered_step step)
 {
     struct list *x = l->failed ? NULL : &l->rank[rank];
 
-    if (!x || lw_reserve(&x->at, &x->capacity, x->n + 1, sizeof *x->at) != 0) {
-        l->failed = true;
-        return;
-    }
-    x->at[x->n++] = step;
+    if (x)
+        x->at = lw_arena_more(&l->room, x->at, x->n, sizeof *x->at);
+    l->failed = !x || !x->at;
+    if (!l->failed)
+        x->at[x->n++] = step;
 }
 
 static struct lw_lowered_step step_of(const struct lw_action *a)
@@ -91,30 +93,29 @@ static struct lw_lowered_step step_of(const struct lw_action *a)
                                     a->stage, a->micro_batch, a->with_next};
 }
 
+static enum lw_status join(const struct lists *l, struct lw_lowered *s, struct lw_err *err)
+{
+    if (l->failed)
+        return lw_fail_nomem(err);
+    LW_TAKE(&s->arena, s->first, l->n_ranks + 1L, err);
+    for (int32_t r = 0; r < l->n_ranks; r++)
+        s->first[r + 1] = s->first[r] + l->rank[r].n;
+    LW_TAKE(&s->arena, s->steps, s->first[l->n_ranks], err);
+    for (int32_t r = 0; r < l->n_ranks; r++)
+        if (l->rank[r].n > 0)
+            memcpy(s->steps + s->first[r], l->rank[r].at, (size_t)l->rank[r].n * sizeof *s->steps);
+    return LW_OK;
+}
+
 /* The lists become one result, unless `status` or a list failed; they are freed in every case. */
 static enum lw_status settle(struct lists *l, enum lw_status status, struct lw_lowered *out,
                              struct lw_err *err)
 {
     struct lw_lowered s = {.n_ranks = l->n_ranks};
-    int64_t n = 0;
 
-    for (int32_t r = 0; !l->failed && r < l->n_ranks; r++)
-        n += l->rank[r].n;
-    if (status == LW_OK && !l->failed) {
-        s.first = lw_arena_alloc(&s.arena, (int64_t)l->n_ranks + 1, sizeof *s.first);
-        s.steps = lw_arena_alloc(&s.arena, n, sizeof *s.steps);
-    }
-    if (status == LW_OK && (!s.first || !s.steps))
-        status = lw_fail_nomem(err);
-    for (int32_t r = 0; l->rank && r < l->n_ranks; r++) {
-        if (status == LW_OK) {
-            if (l->rank[r].n)
-                memcpy(s.steps + s.first[r], l->rank[r].at, (size_t)l->rank[r].n * sizeof *s.steps);
-            s.first[r + 1] = s.first[r] + (int32_t)l->rank[r].n;
-        }
-        lw_free(l->rank[r].at);
-    }
-    lw_free(l->rank);
+    if (status == LW_OK)
+        status = join(l, &s, err);
+    lw_arena_free(&l->room);
     LW_GIVE(status, out, s, lw_lowered_free(&s));
 }
 
@@ -198,6 +199,8 @@ static enum lw_status exchange_all(struct exchange *x, struct lw_err *err)
     const struct lw_grid *g = x->g;
     bool moved = true, left = true;
 
+    LW_TAKE(&x->l.room, x->got, (int64_t)g->n_stages * g->n_micro_batches, err);
+    LW_TAKE(&x->l.room, x->at, g->n_ranks, err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         x->at[r] = g->first[r];
     while (moved && left) {
@@ -222,16 +225,9 @@ static enum lw_status exchange_all(struct exchange *x, struct lw_err *err)
 enum lw_status lw_lower_messages(const struct lw_grid *g, struct lw_lowered *out,
                                  struct lw_err *err)
 {
-    struct exchange x = {g, lists_of(g->n_ranks),
-                         lw_calloc((size_t)g->n_stages, (size_t)g->n_micro_batches),
-                         lw_calloc((size_t)g->n_ranks, sizeof(int32_t))};
-    enum lw_status status = x.got && x.at && !x.l.failed ? LW_OK : lw_fail_nomem(err);
+    struct exchange x = {.g = g, .l = lists_of(g->n_ranks)};
 
-    if (status == LW_OK)
-        status = exchange_all(&x, err);
-    lw_free(x.at);
-    lw_free(x.got);
-    return settle(&x.l, status, out, err);
+    return settle(&x.l, exchange_all(&x, err), out, err);
 }
 
 /* --- sharded stages --------------------------------------------------------------------------- */
@@ -286,27 +282,27 @@ static void keep_rank(struct keeper *k, int32_t rank)
     }
 }
 
+static enum lw_status keep_all(struct keeper *k, struct lw_err *err)
+{
+    const struct lw_grid *g = k->g;
+
+    if (k->n_active < 1)
+        return lw_fail(err, LW_EINVAL, "a rank must hold at least 1 gathered stage, got %d",
+                       k->n_active);
+    LW_TAKE(&k->l.room, k->held, g->n_stages, err);
+    LW_TAKE(&k->l.room, k->soon, g->n_stages, err);
+    LW_TAKE(&k->l.room, k->next, g->n_stages, err);
+    for (int32_t r = 0; r < g->n_ranks; r++)
+        keep_rank(k, r);
+    return LW_OK;
+}
+
 enum lw_status lw_lower_shards(const struct lw_grid *g, int32_t n_active, struct lw_lowered *out,
                                struct lw_err *err)
 {
     struct keeper k = {.g = g, .l = lists_of(g->n_ranks), .n_active = n_active};
-    size_t n = (size_t)g->n_stages;
-    enum lw_status status = LW_OK;
 
-    k.held = lw_calloc(n, sizeof *k.held);
-    k.soon = lw_calloc(n, sizeof *k.soon);
-    k.next = lw_calloc(n, sizeof *k.next);
-    if (n_active < 1)
-        status =
-            lw_fail(err, LW_EINVAL, "a rank must hold at least 1 gathered stage, got %d", n_active);
-    else if (!k.held || !k.soon || !k.next || k.l.failed)
-        status = lw_fail_nomem(err);
-    for (int32_t r = 0; r < g->n_ranks && status == LW_OK; r++)
-        keep_rank(&k, r);
-    lw_free(k.next);
-    lw_free(k.soon);
-    lw_free(k.held);
-    return settle(&k.l, status, out, err);
+    return settle(&k.l, keep_all(&k, err), out, err);
 }
 
 /* --- text ------------------------------------------------------------------------------------- */

@@ -236,6 +236,6 @@ TEST(a_failed_allocation_leaves_nothing)
     struct lw_err err = {0};
 
     assert_int_equal(lw_schedule_grid(&shape, &g, &err), LW_OK);
-    EACH_ALLOCATION_FAILS_IN(10, lower_all(&g, &err));
+    EACH_ALLOCATION_FAILS_IN(5, lower_all(&g, &err));
     lw_grid_free(&g);
 }
