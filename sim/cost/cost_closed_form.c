@@ -119,14 +119,12 @@ static enum lw_status best_tree(const struct sim_path *p, const struct lw_cost_q
 
 /* --- schedules --- */
 
-static enum lw_status pieces_of(const struct lw_cluster *c, const struct lw_cost_query *q,
-                                const struct sim_group_links *links, int32_t *k,
-                                struct lw_err *err)
+static enum lw_status pieces_of(const struct lw_cost_query *q, const struct sim_group_links *links,
+                                int32_t *k, struct lw_err *err)
 {
     int64_t rounds, n;
     lw_ps time;
 
-    (void)c;
     *k = 1;
     if (q->algorithm == LW_REDUCER_TREE)
         return best_tree(&links->path, q, k, &rounds, &time, err);
@@ -145,7 +143,7 @@ enum lw_status sim_algorithm_schedule(const struct lw_cluster *c, const struct l
                                       struct sim_group_links *links, struct lw_err *err)
 {
     struct sim_group_links g = {.s = s, .devices_per_node = c->devices_per_node};
-    int32_t k;
+    int32_t k = 1;
 
     if (q->algorithm == LW_REDUCER_HFREDUCE && sim_is_even(q))
         LW_TRY(sim_hfreduce_of(c, q->n_ranks / q->n_nodes, q->n_nodes, &g.host, err));
@@ -154,9 +152,7 @@ enum lw_status sim_algorithm_schedule(const struct lw_cluster *c, const struct l
     else
         g.host.piece_bytes = 1; /* refused below */
     if (sim_algorithm_does(q->algorithm, q->op))
-        LW_TRY(pieces_of(c, q, &g, &k, err));
-    else
-        k = 1;
+        LW_TRY(pieces_of(q, &g, &k, err));
     LW_TRY(sim_schedule_make(q, k, root, s, err));
     if (q->algorithm == LW_REDUCER_HFREDUCE && k > 1) /* half of a whole piece, so is the last */
         s->piece_bytes = g.host.piece_bytes / 2 + g.host.piece_bytes % 2;

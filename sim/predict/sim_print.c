@@ -455,27 +455,20 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
 
 /* --- JSON --- */
 
-static void json_like(struct lw_jsonout *o, const struct lw_sim_report *r)
-{
-    if (r->n_like <= 0) {
-        lw_jsonout_null(o, "runs_like_this");
-        return;
-    }
-    LW_JSON_ROW(o, "runs_like_this", "what", r->like, "n", r->n_like,
-                "mean_abs_error_pct", lw_decimals(r->mean_like_pct, 1),
-                "p90_abs_error_pct", lw_decimals(r->p90_like_pct, 1));
-}
-
 static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
-    json_like(o, r);
-    if (r->n_past <= 0) {
+    if (r->n_like > 0)
+        LW_JSON_ROW(o, "runs_like_this", "what", r->like, "n", r->n_like, "mean_abs_error_pct",
+                    lw_decimals(r->mean_like_pct, 1), "p90_abs_error_pct",
+                    lw_decimals(r->p90_like_pct, 1));
+    else
+        lw_jsonout_null(o, "runs_like_this");
+    if (r->n_past > 0)
+        LW_JSON_ROW(o, "past_error", "n_compared", r->n_past, "mean_abs_error_pct",
+                    lw_decimals(r->mean_past_pct, 3), "max_abs_error_pct",
+                    lw_decimals(r->max_past_pct, 3));
+    else
         lw_jsonout_null(o, "past_error");
-        return;
-    }
-    LW_JSON_ROW(o, "past_error", "n_compared", r->n_past,
-                "mean_abs_error_pct", lw_decimals(r->mean_past_pct, 3),
-                "max_abs_error_pct", lw_decimals(r->max_past_pct, 3));
 }
 
 static void json_replayed_time(struct lw_jsonout *o, const char *what, bool known,

@@ -158,11 +158,13 @@ int64_t sim_compute_rate(const struct sim_terms *t, struct sim_core core, int32_
     return rate;
 }
 
+/* 0 where that takes no time. */
 static int64_t memory_share(const struct lw_cluster *c, double bytes, lw_ps time)
 {
+    if (time <= 0)
+        return 0;
     double share =
         bytes / ((double)time / (double)LW_PS_PER_S) / c->device.memory_bytes_per_s.value;
-
     return share < 1 ? (int64_t)(share * (double)SIM_FULL_RATE + 0.5) : SIM_FULL_RATE;
 }
 
@@ -173,14 +175,12 @@ int64_t sim_memory_share(const struct lw_plan *plan, const struct lw_cluster *c,
 
     if (moved < 0 && lw_op_class(op->kind) == LW_CLASS_COPY)
         moved = 2 * bytes;
-    return moved > 0 && work > 0 ? memory_share(c, (double)moved, work) : 0;
+    return moved > 0 ? memory_share(c, (double)moved, work) : 0;
 }
 
 int64_t sim_comm_memory_share(const struct lw_cluster *c, int64_t bytes, lw_ps time)
 {
-    double each = c->interference.memory_bytes_per_comm_byte.value;
-
-    return time > 0 ? memory_share(c, (double)bytes * each, time) : 0;
+    return memory_share(c, (double)bytes * c->interference.memory_bytes_per_comm_byte.value, time);
 }
 
 int64_t sim_comm_rate(const struct sim_terms *t, enum lw_op_kind op, int64_t want,
@@ -210,20 +210,17 @@ void sim_speeds(const struct lw_cluster *cluster, int32_t n, int64_t *speed, lw_
     }
 }
 
+static double sigma(struct lw_figure f, const struct lw_sim_options *o)
+{
+    return !o->noise ? 0 : o->sigma > 0 ? o->sigma : lw_figure_is_set(f) ? f.value : 0;
+}
+
 double sim_compute_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o)
 {
-    const struct lw_figure *f = &cluster->noise.compute_sigma;
-
-    if (!o->noise)
-        return 0;
-    return o->sigma > 0 ? o->sigma : lw_figure_is_set(*f) ? f->value : 0;
+    return sigma(cluster->noise.compute_sigma, o);
 }
 
 double sim_comm_sigma(const struct lw_cluster *cluster, const struct lw_sim_options *o)
 {
-    const struct lw_figure *f = &cluster->noise.comm_sigma;
-
-    if (!o->noise || o->detail == LW_SIM_CHUNK)
-        return 0;
-    return o->sigma > 0 ? o->sigma : lw_figure_is_set(*f) ? f->value : 0;
+    return o->detail == LW_SIM_CHUNK ? 0 : sigma(cluster->noise.comm_sigma, o);
 }
