@@ -369,7 +369,8 @@ TEST(as_recorded_mixes_no_figures_of_two_devices)
             0,
             "\"mfu\": null",
             {"\"device_memory_bytes\": null", "of 'A100-SXM4-40GB': no figure of 'Tesla X'"}});
-    expect("sim -w h100.json -c p4d --as-recorded --device p4d --no-db", 2, "give only one of them");
+    expect("sim -w h100.json -c p4d --as-recorded --device p4d --no-db", 2,
+           "give only one of them");
 }
 
 /* The memory of the machine that predicts is not that of a CPU that recorded. */
