@@ -48,7 +48,3 @@ enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct
 /* One table: a row per window, communication kernel, host step, host collective or measured
  * size. */
 enum lw_status traces_report_csv(const struct traces_report *r, FILE *f, struct lw_err *err);
-
-/* Elements and bytes of a collective that the host ran; -1 = not recorded. */
-int64_t traces_host_numel(const struct lw_trace *t, int64_t row);
-int64_t traces_host_bytes(const struct lw_trace *t, int64_t row);

@@ -131,20 +131,3 @@ void traces_report_free(struct traces_report *r)
     lw_arena_free(&r->arena);
     *r = (struct traces_report){0};
 }
-
-int64_t traces_host_numel(const struct lw_trace *t, int64_t row)
-{
-    return t->detail[row] >= 0 ? t->details[t->detail[row]].shape_numel : -1;
-}
-
-int64_t traces_host_bytes(const struct lw_trace *t, int64_t row)
-{
-    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
-    enum lw_dtype dtype;
-    int64_t bytes;
-
-    if (!d || d->shape_numel < 0 || !lw_trace_dtype(t, d->shape_type, &dtype) ||
-        __builtin_mul_overflow(d->shape_numel, lw_dtype_size(dtype), &bytes))
-        return -1;
-    return bytes;
-}

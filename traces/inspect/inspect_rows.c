@@ -127,14 +127,15 @@ static struct inspect_row collective_row(const struct lw_trace *t, const struct 
                                          int64_t row)
 {
     struct inspect_row r = new_row(INSPECT_COLLECTIVE, s->name);
-    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
+    const struct lw_row_detail *d = lw_trace_detail(t, row);
+    enum lw_dtype dtype;
 
     r.comm.op = lw_trace_name(t, row) + strlen("gloo:");
     r.comm.start_ns = t->start_ns[row] - s->start_ns;
     r.comm.dur_ns = t->dur_ns[row];
-    r.comm.dtype = d && d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL;
-    r.comm.bytes = traces_host_bytes(t, row);
-    r.numel = traces_host_numel(t, row);
+    r.comm.dtype = d->shape_type >= 0 ? lw_trace_text(t, d->shape_type) : NULL;
+    r.comm.bytes = lw_trace_shape_bytes(t, row, &dtype);
+    r.numel = d->shape_numel;
     return r;
 }
 

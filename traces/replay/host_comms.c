@@ -182,9 +182,9 @@ enum lw_status traces_copies_out(const struct lw_trace *t, const struct lw_step 
 
 static int64_t elements(const struct lw_trace *t, int64_t row)
 {
-    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
+    const struct lw_row_detail *d = lw_trace_detail(t, row);
 
-    return !d ? -1 : d->in_numel >= 0 ? d->in_numel : d->shape_numel;
+    return d->in_numel >= 0 ? d->in_numel : d->shape_numel;
 }
 
 /* The all-reduces that the step's backward launched, numbered. */

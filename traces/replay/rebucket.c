@@ -34,16 +34,8 @@ struct rebucketer {
 static int64_t gradient_bytes(const struct rebucketer *b, const struct lw_gradient *g,
                               struct lw_grad *out)
 {
-    const struct lw_trace *t = b->t;
-    const struct lw_row_detail *d = t->detail[g->row] >= 0 ? &t->details[t->detail[g->row]] : NULL;
-    int64_t bytes;
-
-    *out = (struct lw_grad){.dtype = LW_F32};
-    if (!d || d->shape_numel < 0 || !lw_trace_dtype(t, d->shape_type, &out->dtype) ||
-        __builtin_mul_overflow(d->shape_numel, lw_dtype_size(out->dtype), &bytes))
-        return -1;
-    out->numel = d->shape_numel;
-    return bytes;
+    *out = (struct lw_grad){.numel = lw_trace_detail(b->t, g->row)->shape_numel};
+    return lw_trace_shape_bytes(b->t, g->row, &out->dtype);
 }
 
 static bool is_bucket(const struct lw_step *s, int64_t ns, int64_t to)

@@ -50,7 +50,7 @@ static int64_t host_record(const struct lw_trace *t, const struct traces_comm_in
         int64_t row = x->noted[i];
         if (t->track[row] != t->track[launch] || lw_trace_end_ns(t, row) < at)
             continue;
-        if (t->details[t->detail[row]].in_numel >= 0)
+        if (lw_trace_detail(t, row)->in_numel >= 0)
             return row;
         best = best >= 0 ? best : row;
     }
@@ -97,14 +97,12 @@ struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
     int64_t from = t->detail[kernel] >= 0 ? kernel
                    : launch >= 0          ? host_record(t, index, launch)
                                           : -1;
-    const struct lw_row_detail *d = from >= 0 ? &t->details[t->detail[from]] : NULL;
-    struct traces_comm_fact f = {.op = op_of_kernel(lw_trace_name(t, kernel)),
-                                 .bytes = -1,
-                                 .out_bytes = -1,
-                                 .group_size = -1};
+    struct traces_comm_fact f = {.op = op_of_kernel(lw_trace_name(t, kernel)), .bytes = -1,
+                                 .out_bytes = -1, .group_size = -1};
 
-    if (!d)
+    if (from < 0)
         return f;
+    const struct lw_row_detail *d = lw_trace_detail(t, from);
     f.group = d->group >= 0 ? lw_trace_text(t, d->group) : NULL;
     if (d->in_numel >= 0) {
         f.op = d->op >= 0 ? lw_trace_text(t, d->op) : f.op;

@@ -143,15 +143,15 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
 static void take_sync(struct builder *b, int64_t row, const struct traces_correlated *v, int64_t n)
 {
     const struct lw_trace *t = b->t;
-    const struct lw_row_detail *d = t->detail[row] >= 0 ? &t->details[t->detail[row]] : NULL;
+    const struct lw_row_detail *d = lw_trace_detail(t, row);
     int64_t call = traces_correlated_find(v, n, t->link[row]);
-    int64_t record = d ? traces_correlated_find(v, n, d->wait_record) : -1;
+    int64_t record = traces_correlated_find(v, n, d->wait_record);
 
     if (call < 0)
         return;
     struct traces_call *c = &b->out->calls[call];
     if (c->kind == TRACES_CALL_STREAM_WAIT || c->kind == TRACES_CALL_EVENT_SYNC) {
-        if (!d || d->wait_stream < 0 || (record >= 0 && record > call))
+        if (d->wait_stream < 0 || (record >= 0 && record > call))
             return; /* the event is unknown to the recorder: it was recorded before the capture */
         c->on_stream = d->wait_stream;
         c->upto = record >= 0 ? record : call;

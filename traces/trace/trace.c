@@ -142,6 +142,27 @@ bool lw_trace_dtype_named(const char *name, enum lw_dtype *dtype)
     return lw_dtype_parse(name, dtype, NULL) == LW_OK;
 }
 
+const struct lw_row_detail *lw_trace_detail(const struct lw_trace *t, int64_t row)
+{
+    static const struct lw_row_detail none = {.op = -1, .dtype = -1, .group = -1,
+                                              .wait_stream = -1, .wait_record = -1, .in_numel = -1,
+                                              .out_numel = -1, .shape_type = -1,
+                                              .shape_numel = -1};
+
+    return t->detail[row] >= 0 ? &t->details[t->detail[row]] : &none;
+}
+
+int64_t lw_trace_shape_bytes(const struct lw_trace *t, int64_t row, enum lw_dtype *dtype)
+{
+    const struct lw_row_detail *d = lw_trace_detail(t, row);
+    int64_t bytes;
+
+    if (d->shape_numel < 0 || !lw_trace_dtype(t, d->shape_type, dtype) ||
+        __builtin_mul_overflow(d->shape_numel, lw_dtype_size(*dtype), &bytes))
+        return -1;
+    return bytes;
+}
+
 bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix)
 {
     return strncmp(lw_trace_name(t, row), prefix, strlen(prefix)) == 0;

@@ -79,6 +79,10 @@ const char *lw_trace_name(const struct lw_trace *t, int64_t row);
  * input's C++ element ("long int", "c10::Half"). False: absent, or none of ours. */
 bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype);
 bool lw_trace_dtype_named(const char *name, enum lw_dtype *dtype);
+/* The detail of a row, or one in which everything is absent. */
+const struct lw_row_detail *lw_trace_detail(const struct lw_trace *t, int64_t row);
+/* Bytes of the first input, and its element type; -1 = not recorded, or no type of ours. */
+int64_t lw_trace_shape_bytes(const struct lw_trace *t, int64_t row, enum lw_dtype *dtype);
 bool lw_trace_name_begins(const struct lw_trace *t, int64_t row, const char *prefix);
 int64_t lw_trace_end_ns(const struct lw_trace *t, int64_t row);
 bool lw_trace_on_device(const struct lw_trace *t, int64_t row); /* kernel, copy or set */

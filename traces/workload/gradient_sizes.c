@@ -79,9 +79,8 @@ static void host_messages(struct filler *f)
 {
     for (int64_t i = 0; i < f->s->n_collectives; i++) {
         int64_t row = f->s->collectives[i];
-        int32_t d = f->t->detail[row];
-        if (d >= 0 && strcmp(lw_trace_name(f->t, row), "gloo:all_reduce") == 0)
-            add_message(f, f->t->start_ns[row], f->t->details[d].shape_numel);
+        if (strcmp(lw_trace_name(f->t, row), "gloo:all_reduce") == 0)
+            add_message(f, f->t->start_ns[row], lw_trace_detail(f->t, row)->shape_numel);
     }
 }
 
@@ -252,8 +251,8 @@ static enum lw_status fill(struct filler *f, int64_t given_numel, double bytes_p
     LW_TAKE(&f->scratch, f->weight, 2 * n, f->err);
     LW_TAKE(&f->scratch, f->undefined, n, f->err);
     for (int64_t g = 0; g < n; g++) { /* a detail without a shape: the input was no tensor */
-        int32_t d = f->t->detail[f->s->gradients[g].row];
-        f->undefined[g] = d >= 0 && f->t->details[d].shape_numel < 0;
+        int64_t row = f->s->gradients[g].row;
+        f->undefined[g] = f->t->detail[row] >= 0 && lw_trace_detail(f->t, row)->shape_numel < 0;
     }
     set_weights(f);
     LW_TRY(device_messages(f));

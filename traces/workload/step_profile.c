@@ -434,13 +434,13 @@ static int64_t input_bytes(const struct builder *b, int64_t from, int64_t to)
     int64_t bytes;
 
     for (int64_t i = lw_trace_row_at(t, from), n = lw_trace_row_at(t, to); i < n; i++) {
-        int32_t d = t->detail[i];
+        const struct lw_row_detail *d = lw_trace_detail(t, i);
         enum lw_dtype dtype = LW_F32;
-        if (d < 0 || t->track[i] != b->used[0]->thread || t->details[d].shape_numel <= 0 ||
+        if (t->track[i] != b->used[0]->thread || d->shape_numel <= 0 ||
             !lw_trace_name_begins(t, i, "aten::"))
             continue;
-        lw_trace_dtype(t, t->details[d].shape_type, &dtype); /* f32 where it is not recorded */
-        if (!__builtin_mul_overflow(t->details[d].shape_numel, lw_dtype_size(dtype), &bytes))
+        lw_trace_dtype(t, d->shape_type, &dtype); /* f32 where it is not recorded */
+        if (!__builtin_mul_overflow(d->shape_numel, lw_dtype_size(dtype), &bytes))
             return bytes;
     }
     return -1;
@@ -469,9 +469,9 @@ static enum lw_status fill_shapes(struct builder *b)
     LW_TAKE(&p->arena, p->dtype, p->n_gradients, b->err);
     p->dtype_known = true;
     for (int32_t i = 0; i < p->n_gradients; i++) {
-        int32_t detail = b->t->detail[b->used[0]->gradients[i].row];
-        p->numel[i] = detail >= 0 ? b->t->details[detail].shape_numel : -1;
-        if (detail < 0 || !lw_trace_dtype(b->t, b->t->details[detail].shape_type, &p->dtype[i])) {
+        const struct lw_row_detail *d = lw_trace_detail(b->t, b->used[0]->gradients[i].row);
+        p->numel[i] = d->shape_numel;
+        if (!lw_trace_dtype(b->t, d->shape_type, &p->dtype[i])) {
             p->dtype[i] = LW_F32;
             p->dtype_known = false;
         }

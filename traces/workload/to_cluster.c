@@ -114,14 +114,14 @@ static enum lw_status add_host(const struct traces_source *s, int n_parallel, st
     for (int64_t i = 0; i < s->steps.n; i++)
         for (int64_t k = 0; k < s->steps.steps[i].n_collectives; k++) {
             int64_t row = s->steps.steps[i].collectives[k];
-            int32_t d = t->detail[row];
+            const struct lw_row_detail *d = lw_trace_detail(t, row);
             struct sample v = {.dtype = LW_F32, .dur_ns = t->dur_ns[row], .n_ranks = world,
                                .n_in_flight = 1 + overlaps(t, &s->steps.steps[i], row)};
-            if (d < 0 || t->details[d].shape_numel <= 0 || world < 2 ||
+            if (d->shape_numel <= 0 || world < 2 ||
                 !op_named(lw_trace_name(t, row) + strlen("gloo:"), &v.op) ||
-                (t->details[d].shape_type >= 0 && /* not recorded (torch 1.13): f32 is assumed */
-                 !lw_trace_dtype(t, t->details[d].shape_type, &v.dtype)) ||
-                __builtin_mul_overflow(t->details[d].shape_numel, lw_dtype_size(v.dtype), &v.bytes))
+                (d->shape_type >= 0 && /* not recorded (torch 1.13): f32 is assumed */
+                 !lw_trace_dtype(t, d->shape_type, &v.dtype)) ||
+                __builtin_mul_overflow(d->shape_numel, lw_dtype_size(v.dtype), &v.bytes))
                 continue;
             LW_TRY(add(l, v, err));
         }

@@ -557,14 +557,12 @@ static enum lw_status buckets_of_trace(struct importer *m, const struct traces_s
             bytes[n++] = it->comm[i].bytes;
     for (int64_t i = 0; bytes && step && i < step->n_collectives; i++) {
         int64_t row = step->collectives[i];
-        int32_t d = s->trace.detail[row];
+        const struct lw_row_detail *d = lw_trace_detail(&s->trace, row);
         enum lw_dtype dtype = LW_F32;
-        if (d < 0 || s->trace.details[d].shape_numel < 0 ||
-            strcmp(lw_trace_name(&s->trace, row), "gloo:all_reduce") != 0 ||
-            (!lw_trace_dtype(&s->trace, s->trace.details[d].shape_type, &dtype) &&
-             m->profile.dtype_known))
+        if (d->shape_numel < 0 || strcmp(lw_trace_name(&s->trace, row), "gloo:all_reduce") != 0 ||
+            (!lw_trace_dtype(&s->trace, d->shape_type, &dtype) && m->profile.dtype_known))
             continue;
-        bytes[n++] = s->trace.details[d].shape_numel * lw_dtype_size(dtype);
+        bytes[n++] = d->shape_numel * lw_dtype_size(dtype);
     }
     enum lw_status status = it && step && s == m->main ? note_others(m, s, it, step) : LW_OK;
     lw_inspection_free(&in);
