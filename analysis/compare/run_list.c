@@ -18,8 +18,8 @@ struct listed {
 static const struct lw_column columns[] = {
     {"id", ">run", LW_COLUMN_INT, AT(run.id)},
     {"name", NULL, LW_COLUMN_TEXT, AT(run.name)},
-    {"kind", "kind", LW_COLUMN_WORD, AT(run.kind), .word = lw_run_kind_word},
-    {"status", "status", LW_COLUMN_WORD, AT(run.status), .word = lw_run_status_word},
+    {"kind", "kind", LW_COLUMN_WORD, AT(run.kind), .word = lw_run_kind_name},
+    {"status", "status", LW_COLUMN_WORD, AT(run.status), .word = lw_run_status_name},
     {NULL, "name", LW_COLUMN_TEXT, AT(run.name)},
     {"message", NULL, LW_COLUMN_TEXT, AT(run.message)},
     {"plan_hash", NULL, LW_COLUMN_TEXT, AT(run.plan_hash)},

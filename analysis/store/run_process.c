@@ -82,15 +82,11 @@ static void describe_death(const struct process *p, const char *message, char *b
 enum lw_status lw_run_process_note(struct lw_store *s, int64_t run, struct lw_err *err)
 {
     struct process p = this_process();
-    struct lw_sql *q;
 
-    LW_TRY(
-        lw_sql_prepare(s,
-                       "INSERT OR REPLACE INTO run_process (run, host, machine, pid, pid_started)"
-                       " VALUES (?,?,?,?,?)",
-                       &q, err));
-    lw_sql_run(q, "lttll", run, p.host, p.machine, p.pid, p.started);
-    return lw_sql_finish(q, err);
+    return lw_sql_do(s, err,
+                     "INSERT OR REPLACE INTO run_process (run, host, machine, pid, pid_started)"
+                     " VALUES (?,?,?,?,?)",
+                     "lttll", run, p.host, p.machine, p.pid, p.started);
 }
 
 /* The next row of q: id, message, host, machine, pid, pid_started. */
@@ -106,17 +102,6 @@ static bool next_process(struct lw_sql *q, int64_t *run, char *message, size_t s
     p->pid = lw_sql_int(q, 4);
     p->started = lw_sql_int(q, 5);
     return true;
-}
-
-static enum lw_status end_one(struct lw_store *s, int64_t run, const char *message,
-                              struct lw_err *err)
-{
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_prepare(s, "UPDATE run SET status = 'failed', message = ?, ended_at = ?"
-                             " WHERE id = ? AND status = 'running'", &q, err));
-    lw_sql_run(q, "tll", message, (int64_t)time(NULL), run);
-    return lw_sql_finish(q, err);
 }
 
 static const char running_text[] =
@@ -136,10 +121,12 @@ enum lw_status lw_run_process_end_dead(struct lw_store *s, struct lw_err *err)
         if (!is_dead(&me, &p))
             continue;
         describe_death(&p, message, words, sizeof words);
-        st = end_one(s, run, words, err);
+        st = lw_sql_do(s, err,
+                       "UPDATE run SET status = 'failed', message = ?, ended_at = ?"
+                       " WHERE id = ? AND status = 'running'",
+                       "tll", words, (int64_t)time(NULL), run);
     }
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
-    return st != LW_OK ? st : end;
+    return lw_sql_end(q, st, err);
 }
 
 enum lw_status lw_run_process_judge(struct lw_store *s, struct lw_arena *a, struct lw_run *r,

@@ -118,15 +118,6 @@ static void bind_all(struct lw_sql *q, const char *types, va_list ap)
     }
 }
 
-void lw_sql_bind(struct lw_sql *q, const char *types, ...)
-{
-    va_list ap;
-
-    va_start(ap, types);
-    bind_all(q, types, ap);
-    va_end(ap);
-}
-
 bool lw_sql_next(struct lw_sql *q)
 {
     if (q->rc != SQLITE_OK)
@@ -160,6 +151,34 @@ enum lw_status lw_sql_query(struct lw_store *s, struct lw_sql **out, struct lw_e
     bind_all(*out, types, ap);
     va_end(ap);
     return LW_OK;
+}
+
+enum lw_status lw_sql_do(struct lw_store *s, struct lw_err *err, const char *text,
+                         const char *types, ...)
+{
+    struct lw_sql *q;
+    va_list ap;
+
+    LW_TRY(lw_sql_prepare(s, text, &q, err));
+    va_start(ap, types);
+    bind_all(q, types, ap);
+    va_end(ap);
+    lw_sql_next(q);
+    return lw_sql_finish(q, err);
+}
+
+enum lw_status lw_sql_number(struct lw_store *s, int64_t *value, struct lw_err *err,
+                             const char *text, const char *types, ...)
+{
+    struct lw_sql *q;
+    va_list ap;
+
+    LW_TRY(lw_sql_prepare(s, text, &q, err));
+    va_start(ap, types);
+    bind_all(q, types, ap);
+    va_end(ap);
+    *value = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
+    return lw_sql_finish(q, err);
 }
 
 int64_t lw_sql_int(struct lw_sql *q, int column)
@@ -202,6 +221,12 @@ enum lw_status lw_sql_finish(struct lw_sql *q, struct lw_err *err)
     return st;
 }
 
+enum lw_status lw_sql_end(struct lw_sql *q, enum lw_status st, struct lw_err *err)
+{
+    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
+    return st != LW_OK ? st : end;
+}
+
 int64_t lw_sql_last_id(struct lw_store *s)
 {
     return sqlite3_last_insert_rowid(s->db);
@@ -217,9 +242,10 @@ enum lw_status lw_sql_begin(struct lw_store *s, struct lw_err *err)
     return lw_sql_exec(s, "BEGIN IMMEDIATE", err);
 }
 
-enum lw_status lw_sql_commit(struct lw_store *s, struct lw_err *err)
+enum lw_status lw_sql_commit(struct lw_store *s, enum lw_status st, struct lw_err *err)
 {
-    enum lw_status st = lw_sql_exec(s, "COMMIT", err);
+    if (st == LW_OK)
+        st = lw_sql_exec(s, "COMMIT", err);
     if (st != LW_OK)
         lw_sql_rollback(s);
     return st;

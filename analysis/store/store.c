@@ -29,16 +29,6 @@
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
 enum { MOST_TEXT = 64 << 20 }; /* bytes of one value */
 
-static enum lw_status one_int(struct lw_store *s, const char *text, int64_t *value,
-                              struct lw_err *err)
-{
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_prepare(s, text, &q, err));
-    *value = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
-    return lw_sql_finish(q, err);
-}
-
 /* The part of the schema that brings a database from version - 1 to version: the text between its
  * "-- version N" line and the next. *len = 0 when there is none. */
 static const char *schema_part(const char *text, size_t text_len, int64_t version, size_t *len)
@@ -75,8 +65,8 @@ static enum lw_status check_owner(struct lw_store *s, bool *empty, struct lw_err
 {
     int64_t id, tables;
 
-    LW_TRY(one_int(s, "PRAGMA application_id", &id, err));
-    LW_TRY(one_int(s, "SELECT count(*) FROM sqlite_schema", &tables, err));
+    LW_TRY(lw_sql_number(s, &id, err, "PRAGMA application_id", ""));
+    LW_TRY(lw_sql_number(s, &tables, err, "SELECT count(*) FROM sqlite_schema", ""));
     *empty = id == 0 && tables == 0;
     if (*empty || id == APPLICATION_ID)
         return LW_OK;
@@ -95,7 +85,8 @@ static enum lw_status check_version(struct lw_store *s, bool empty, struct lw_er
         return lw_fail_at(err, LW_EFORMAT, s->file, 0,
                           "schema version %lld, of a newer lapwing (this one knows 1 to %lld): use "
                           "that one, or another --db", have, newest);
-    LW_TRY(one_int(s, "SELECT count(*) FROM sqlite_schema WHERE name = 'run'", &runs, err));
+    LW_TRY(
+        lw_sql_number(s, &runs, err, "SELECT count(*) FROM sqlite_schema WHERE name = 'run'", ""));
     if (have < 0 || (have == 0) != (runs == 0))
         return lw_fail_at(err, LW_EFORMAT, s->file, 0,
                           "schema version %lld and %s table 'run' (this lapwing knows 1 to %lld, "
@@ -119,7 +110,7 @@ static enum lw_status look(struct lw_store *s, struct lw_err *err)
     LW_TRY(lw_sql_exec(s, "BEGIN", err));
     enum lw_status st = check_owner(s, &empty, err);
     if (st == LW_OK)
-        st = one_int(s, "PRAGMA user_version", &s->version, err);
+        st = lw_sql_number(s, &s->version, err, "PRAGMA user_version", "");
     if (st == LW_OK)
         st = check_version(s, empty, err);
     lw_sql_rollback(s);
@@ -135,16 +126,12 @@ static enum lw_status migrate(struct lw_store *s, const char *schema, size_t len
     if (s->version == s->newest)
         return LW_OK;
     LW_TRY(lw_sql_begin(s, err));
-    enum lw_status st = one_int(s, "PRAGMA user_version", &s->version, err);
+    enum lw_status st = lw_sql_number(s, &s->version, err, "PRAGMA user_version", "");
     for (int64_t v = s->version + 1; st == LW_OK && v <= s->newest; v++) {
         const char *part = schema_part(schema, len, v, &part_len);
         st = run_part(s, part, part_len, v, err);
     }
-    if (st == LW_OK)
-        st = lw_sql_commit(s, err);
-    else
-        lw_sql_rollback(s);
-    return st;
+    return lw_sql_commit(s, st, err);
 }
 
 /* A WAL database in a folder that cannot be written can be read only while no process writes it:
@@ -221,7 +208,7 @@ static enum lw_status prepare_file(struct lw_store *s, struct lw_err *err)
     if (sqlite3_db_readonly(s->db, "main"))
         return lw_sql_fail(s, SQLITE_READONLY, err);
     LW_TRY(lw_sql_exec(s, "PRAGMA page_size = 8192", err));
-    LW_TRY(one_int(s, "PRAGMA journal_mode = WAL", &unused, err));
+    LW_TRY(lw_sql_number(s, &unused, err, "PRAGMA journal_mode = WAL", ""));
     LW_TRY(lw_sql_exec(s, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON", err));
     LW_TRY(migrate(s, text, schema->len, err));
     return s->finds_dead ? lw_run_process_end_dead(s, err) : LW_OK;

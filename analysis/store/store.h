@@ -36,11 +36,8 @@ void lw_store_wait_at_most(struct lw_store *s, int ms); /* for another writer; 1
 enum lw_run_kind { LW_RUN_SIM, LW_RUN_EXEC, LW_RUN_IMPORT };
 enum lw_run_status { LW_RUN_RUNNING, LW_RUN_OK, LW_RUN_FAILED, LW_RUN_TIMEOUT };
 
-const char *lw_run_kind_name(enum lw_run_kind k);
-const char *lw_run_status_name(enum lw_run_status s);
-/* The same for columns of words. */
-const char *lw_run_kind_word(int kind);
-const char *lw_run_status_word(int status);
+const char *lw_run_kind_name(int kind); /* of enum lw_run_kind */
+const char *lw_run_status_name(int status);
 
 /* What is known before a run begins. Pointers are borrowed; NULL = not known. */
 struct lw_run_info {

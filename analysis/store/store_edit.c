@@ -7,7 +7,6 @@
 #include "analysis/store/store.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "analysis/store/sql.h"
@@ -19,40 +18,21 @@ static const char *const plan_tables[] = {
 
 enum { N_PLAN_TABLES = sizeof plan_tables / sizeof *plan_tables };
 
-static enum lw_status run_sql(struct lw_store *s, const char *text, int64_t a, int64_t b,
-                              struct lw_err *err)
-{
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_prepare(s, text, &q, err));
-    lw_sql_run(q, strchr(text, '?') == strrchr(text, '?') ? "l" : "ll", a, b);
-    return lw_sql_finish(q, err);
-}
-
-/* Inside one transaction: what `change` did stands whole or not at all. */
-static enum lw_status in_transaction(struct lw_store *s, enum lw_status status, struct lw_err *err)
-{
-    if (status == LW_OK)
-        return lw_sql_commit(s, err);
-    lw_sql_rollback(s);
-    return status;
-}
-
 /* ---- deleting ---- */
 
 static enum lw_status delete_plan(struct lw_store *s, int64_t plan, struct lw_err *err)
 {
     char text[96];
-    struct lw_sql *q;
+    int64_t n_runs;
 
-    LW_TRY(lw_sql_query(s, &q, err, "SELECT count(*) FROM run WHERE plan = ?", "l", plan));
-    bool used = lw_sql_next(q) && lw_sql_int(q, 0) > 0;
-    LW_TRY(lw_sql_finish(q, err));
-    for (int i = N_PLAN_TABLES - 1; i >= 0 && !used; i--) {
+    LW_TRY(lw_sql_number(s, &n_runs, err, "SELECT count(*) FROM run WHERE plan = ?", "l", plan));
+    if (n_runs > 0)
+        return LW_OK;
+    for (int i = N_PLAN_TABLES - 1; i >= 0; i--) {
         snprintf(text, sizeof text, "DELETE FROM %s WHERE plan = ?", plan_tables[i]);
-        LW_TRY(run_sql(s, text, plan, 0, err));
+        LW_TRY(lw_sql_do(s, err, text, "l", plan));
     }
-    return used ? LW_OK : run_sql(s, "DELETE FROM plan WHERE id = ?", plan, 0, err);
+    return lw_sql_do(s, err, "DELETE FROM plan WHERE id = ?", "l", plan);
 }
 
 static enum lw_status delete_run(struct lw_store *s, const struct lw_run *r, struct lw_err *err)
@@ -67,12 +47,8 @@ static enum lw_status delete_run(struct lw_store *s, const struct lw_run *r, str
         "DELETE FROM run WHERE id = ?1",
     };
 
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        struct lw_sql *q;
-        LW_TRY(lw_sql_prepare(s, parts[i], &q, err));
-        lw_sql_run(q, "l", r->id);
-        LW_TRY(lw_sql_finish(q, err));
-    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        LW_TRY(lw_sql_do(s, err, parts[i], "l", r->id));
     return r->plan >= 0 ? delete_plan(s, r->plan, err) : LW_OK;
 }
 
@@ -84,95 +60,74 @@ enum lw_status lw_store_delete_runs(struct lw_store *s, const struct lw_run *run
     LW_TRY(lw_sql_begin(s, err));
     for (int32_t i = 0; i < n && status == LW_OK; i++)
         status = delete_run(s, &runs[i], err);
-    return in_transaction(s, status, err);
+    return lw_sql_commit(s, status, err);
 }
 
 /* ---- merging ---- */
 
-static enum lw_status copy_table(struct lw_store *s, const char *table, int64_t from, int64_t to,
-                                 struct lw_err *err)
+/* The rows of the other database where `where` = from, with `to` as their `set` (-1: NULL, of which
+ * SQLite makes the next id). Ids and ranges of spans are not copied. */
+static enum lw_status copy_rows(struct lw_store *s, const char *table, const char *set,
+                                const char *where, int64_t from, int64_t to, struct lw_err *err)
 {
     char columns[1024], text[2400];
     struct lw_sql *q;
 
-    snprintf(text, sizeof text,
-             "SELECT group_concat(name) FROM pragma_table_info('%s') WHERE name <> 'plan'", table);
-    LW_TRY(lw_sql_prepare(s, text, &q, err));
+    LW_TRY(lw_sql_query(s, &q, err,
+                        "SELECT group_concat(name) FROM pragma_table_info(?)"
+                        " WHERE name NOT IN (?, 'id', 'first_span', 'last_span')",
+                        "tt", table, set));
     lw_sql_next(q);
     snprintf(columns, sizeof columns, "%s", lw_sql_text(q, 0));
     LW_TRY(lw_sql_finish(q, err));
     snprintf(text, sizeof text,
-             "INSERT INTO main.%s (plan, %s) SELECT ?1, %s FROM other.%s WHERE plan = ?2", table,
-             columns, columns, table);
-    return run_sql(s, text, to, from, err);
+             "INSERT INTO main.%s (%s, %s) SELECT nullif(?1, -1), %s FROM other.%s WHERE %s = ?2",
+             table, set, columns, columns, table, where);
+    return lw_sql_do(s, err, text, "ll", to, from);
 }
 
 /* The id here of a plan of the other database. */
 static enum lw_status copy_plan(struct lw_store *s, int64_t from, int64_t *to, struct lw_err *err)
 {
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_query(s, &q, err,
-                        "SELECT id FROM main.plan WHERE hash ="
-                        " (SELECT hash FROM other.plan WHERE id = ?)", "l", from));
-    bool here = lw_sql_next(q);
-    *to = here ? lw_sql_int(q, 0) : -1;
-    LW_TRY(lw_sql_finish(q, err));
-    if (here)
+    LW_TRY(lw_sql_number(s, to, err,
+                         "SELECT id FROM main.plan WHERE hash ="
+                         " (SELECT hash FROM other.plan WHERE id = ?)",
+                         "l", from));
+    if (*to > 0)
         return LW_OK;
-    LW_TRY(run_sql(s,
-                   "INSERT INTO main.plan (hash, name, n_ranks, n_stages, n_params, n_buckets,"
-                   " n_ops, bucket_cap_bytes, repeat_from, workload_hash, cluster_name)"
-                   " SELECT hash, name, n_ranks, n_stages, n_params, n_buckets, n_ops,"
-                   " bucket_cap_bytes, repeat_from, workload_hash, cluster_name"
-                   " FROM other.plan WHERE id = ?", from, 0, err));
+    LW_TRY(copy_rows(s, "plan", "id", "id", from, -1, err));
     *to = lw_sql_last_id(s);
     for (int i = 0; i < N_PLAN_TABLES; i++)
-        LW_TRY(copy_table(s, plan_tables[i], from, *to, err));
+        LW_TRY(copy_rows(s, plan_tables[i], "plan", "plan", from, *to, err));
     return LW_OK;
 }
 
 static enum lw_status copy_spans(struct lw_store *s, int64_t from, int64_t to, struct lw_err *err)
 {
-    LW_TRY(run_sql(s,
-                   "INSERT INTO main.span (run, step, pass, rank, op, kind, stream, comm, ready_ps,"
-                   " issue_ps, start_ps, all_in_ps, end_ps)"
-                   " SELECT ?1, step, pass, rank, op, mine.id, stream, comm, ready_ps, issue_ps,"
-                   " start_ps, all_in_ps, end_ps FROM other.span"
-                   " JOIN other.op_kind AS theirs ON theirs.id = span.kind"
-                   " JOIN main.op_kind AS mine ON mine.name = theirs.name"
-                   " WHERE span.run = ?2 ORDER BY span.id", to, from, err));
-    return run_sql(
-        s,
+    LW_TRY(
+        lw_sql_do(s, err,
+                  "INSERT INTO main.span (run, step, pass, rank, op, kind, stream, comm, ready_ps,"
+                  " issue_ps, start_ps, all_in_ps, end_ps)"
+                  " SELECT ?1, step, pass, rank, op, mine.id, stream, comm, ready_ps, issue_ps,"
+                  " start_ps, all_in_ps, end_ps FROM other.span"
+                  " JOIN other.op_kind AS theirs ON theirs.id = span.kind"
+                  " JOIN main.op_kind AS mine ON mine.name = theirs.name"
+                  " WHERE span.run = ?2 ORDER BY span.id",
+                  "ll", to, from));
+    return lw_sql_do(
+        s, err,
         "UPDATE main.run SET first_span = (SELECT min(id) FROM main.span WHERE run = ?1),"
-        " last_span = (SELECT max(id) FROM main.span WHERE run = ?1) WHERE id = ?2",
-        to, to, err);
+        " last_span = (SELECT max(id) FROM main.span WHERE run = ?1) WHERE id = ?1",
+        "l", to);
 }
 
 static enum lw_status copy_run(struct lw_store *s, int64_t from, int64_t plan, struct lw_err *err)
 {
-    int64_t to;
-
-    LW_TRY(
-        run_sql(s,
-                "INSERT INTO main.run (kind, status, message, plan, workload_name, workload_hash,"
-                " workload_from, cluster_name, cluster_hash, backend, honesty, seed, n_warmup,"
-                " command, version, started_at, ended_at, n_spans, name, settings)"
-                " SELECT kind, status, message, nullif(?1, -1), workload_name, workload_hash,"
-                " workload_from, cluster_name, cluster_hash, backend, honesty, seed, n_warmup,"
-                " command, version, started_at, ended_at, n_spans, name, settings"
-                " FROM other.run WHERE id = ?2",
-                plan, from, err));
-    to = lw_sql_last_id(s);
-    LW_TRY(run_sql(s,
-                   "INSERT INTO main.metric (run, name, step, rank, value)"
-                   " SELECT ?1, name, step, rank, value FROM other.metric WHERE run = ?2",
-                   to, from, err));
-    LW_TRY(run_sql(s,
-                   "INSERT INTO main.memory (run, change, rank, at_ps, category, bytes)"
-                   " SELECT ?1, change, rank, at_ps, category, bytes FROM other.memory"
-                   " WHERE run = ?2", to, from, err));
-    LW_TRY(run_sql(s, "INSERT INTO temp.merged VALUES (?1, ?2)", from, to, err));
+    LW_TRY(copy_rows(s, "run", "plan", "id", from, plan, err));
+    int64_t to = lw_sql_last_id(s);
+    LW_TRY(copy_rows(s, "metric", "run", "run", from, to, err));
+    LW_TRY(copy_rows(s, "memory", "run", "run", from, to, err));
+    LW_TRY(lw_sql_do(s, err, "INSERT INTO temp.merged VALUES (?1, ?2)", "ll", from, to));
     return copy_spans(s, from, to, err);
 }
 
@@ -216,7 +171,7 @@ static enum lw_status merge(struct lw_store *s, struct lw_store *from, int32_t *
     enum lw_status status = lw_sql_exec(s, prepare, err);
     if (status == LW_OK)
         status = copy_all(s, from, n, err);
-    status = in_transaction(s, status, err);
+    status = lw_sql_commit(s, status, err);
     lw_sql_exec(s, "DROP TABLE IF EXISTS temp.merged", NULL);
     return status;
 }
@@ -231,17 +186,12 @@ static bool is_one_file(const char *a, const char *b)
 enum lw_status lw_store_merge(struct lw_store *s, const char *file, int32_t *n, struct lw_err *err)
 {
     struct lw_store *from;
-    struct lw_sql *q;
 
     if (is_one_file(lw_store_file(s), file))
         return lw_fail(err, LW_EINVAL, "%s is the database itself: --merge takes over another one",
                        file);
     LW_TRY(lw_store_open(file, LW_STORE_READ, &from, err)); /* ours, and of this schema */
-    enum lw_status status = lw_sql_prepare(s, "ATTACH ? AS other", &q, err);
-    if (status == LW_OK) {
-        lw_sql_run(q, "t", file);
-        status = lw_sql_finish(q, err);
-    }
+    enum lw_status status = lw_sql_do(s, err, "ATTACH ? AS other", "t", file);
     if (status == LW_OK) {
         status = merge(s, from, n, err);
         lw_sql_exec(s, "DETACH other", NULL);

@@ -48,8 +48,5 @@ enum lw_status lw_store_memory(struct lw_store *s, int64_t run, const struct lw_
         st = put_all(&w, plan, v, n);
     enum lw_status inserted = lw_sql_finish(w.insert, err);
     lw_free(v);
-    if (st == LW_OK && inserted == LW_OK)
-        return lw_sql_commit(s, err);
-    lw_sql_rollback(s);
-    return inserted != LW_OK ? inserted : st;
+    return lw_sql_commit(s, inserted != LW_OK ? inserted : st, err);
 }

@@ -159,16 +159,6 @@ static const struct {
     {"INSERT OR IGNORE INTO ready VALUES (?,?,?)", put_ready},
 };
 
-static enum lw_status find_plan(struct lw_store *s, const char *hash, int64_t *id,
-                                struct lw_err *err)
-{
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_query(s, &q, err, "SELECT id FROM plan WHERE hash = ?", "t", hash));
-    *id = lw_sql_next(q) ? lw_sql_int(q, 0) : -1;
-    return lw_sql_finish(q, err);
-}
-
 enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, int64_t *id,
                                  struct lw_err *err)
 {
@@ -176,18 +166,16 @@ enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, in
 
     if (!p->hash[0])
         return lw_fail(err, LW_EINVAL, "plan '%s' has no hash: it cannot be stored", p->name);
-    LW_TRY(find_plan(s, p->hash, id, err));
-    if (*id >= 0)
+    LW_TRY(lw_sql_number(s, id, err, "SELECT id FROM plan WHERE hash = ?", "t", p->hash));
+    if (*id > 0)
         return LW_OK;
-    LW_TRY(lw_sql_prepare(s,
-                          "INSERT INTO plan (hash, name, n_ranks, n_stages, n_params, n_buckets,"
-                          " n_ops, bucket_cap_bytes, repeat_from, workload_hash, cluster_name)"
-                          " VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-                          &q, err));
-    lw_sql_run(q, "ttiiiiilitt", p->hash, p->name ? p->name : "", p->n_ranks, p->n_stages,
-               p->n_params, p->n_buckets, p->n_ops, p->strategy->bucket_cap_bytes, p->repeat_from,
-               p->workload_hash, p->cluster_name);
-    LW_TRY(lw_sql_finish(q, err));
+    LW_TRY(lw_sql_do(s, err,
+                     "INSERT INTO plan (hash, name, n_ranks, n_stages, n_params, n_buckets,"
+                     " n_ops, bucket_cap_bytes, repeat_from, workload_hash, cluster_name)"
+                     " VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                     "ttiiiiilitt", p->hash, p->name ? p->name : "", p->n_ranks, p->n_stages,
+                     p->n_params, p->n_buckets, p->n_ops, p->strategy->bucket_cap_bytes,
+                     p->repeat_from, p->workload_hash, p->cluster_name));
     *id = lw_sql_last_id(s);
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         LW_TRY(lw_sql_prepare(s, tables[i].insert, &q, err));

@@ -91,8 +91,8 @@ static enum lw_status read_run(struct lw_sql *q, struct lw_arena *a, struct lw_r
 {
     *r = (struct lw_run){
         .id = lw_sql_int(q, 0),
-        .kind = (enum lw_run_kind)word_index(lw_sql_text(q, 1), lw_run_kind_word, 3),
-        .status = (enum lw_run_status)word_index(lw_sql_text(q, 2), lw_run_status_word, 4),
+        .kind = (enum lw_run_kind)word_index(lw_sql_text(q, 1), lw_run_kind_name, 3),
+        .status = (enum lw_run_status)word_index(lw_sql_text(q, 2), lw_run_status_name, 4),
         .plan = lw_sql_int(q, 3),
         .n_ranks = (int32_t)lw_sql_int(q, 6),
         .n_buckets = (int32_t)lw_sql_int(q, 7),
@@ -126,19 +126,15 @@ enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_r
 {
     char text[sizeof run_columns + 32];
     struct lw_sql *q;
+    struct lw_run *v;
+    int64_t room;
     int32_t k = 0;
 
-    LW_TRY(lw_sql_prepare(s, "SELECT count(*) FROM run", &q, err));
-    int64_t room = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
-    LW_TRY(lw_sql_finish(q, err));
-    struct lw_run *v;
+    LW_TRY(lw_sql_number(s, &room, err, "SELECT count(*) FROM run", ""));
     LW_TAKE(a, v, room, err);
     strcat(strcpy(text, run_columns), "ORDER BY run.id");
     LW_TRY(lw_sql_prepare(s, text, &q, err));
-    enum lw_status st = collect_runs(q, a, v, room, &k, err);
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
-    if (st != LW_OK || end != LW_OK)
-        return st != LW_OK ? st : end;
+    LW_TRY(lw_sql_end(q, collect_runs(q, a, v, room, &k, err), err));
     for (int32_t i = 0; i < k; i++)
         LW_TRY(lw_run_process_judge(s, a, &v[i], err));
     *runs = v;
@@ -177,13 +173,8 @@ enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw
     LW_TRY(run_id(s, text, &id, err));
     strcat(strcpy(sql, run_columns), "WHERE run.id = ?");
     LW_TRY(lw_sql_query(s, &q, err, sql, "l", id));
-    enum lw_status st = LW_OK;
     bool found = lw_sql_next(q);
-    if (found)
-        st = read_run(q, a, run, err);
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
-    if (st != LW_OK || end != LW_OK)
-        return st != LW_OK ? st : end;
+    LW_TRY(lw_sql_end(q, found ? read_run(q, a, run, err) : LW_OK, err));
     return found ? LW_OK
                  : lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0, "no run '%s'", text);
 }

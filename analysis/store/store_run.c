@@ -20,22 +20,12 @@ enum { ROWS_PER_TRANSACTION = 10000 };
 static const char *const kind_name[] = {"sim", "exec", "import"};
 static const char *const status_name[] = {"running", "ok", "failed", "timeout"};
 
-const char *lw_run_kind_name(enum lw_run_kind k)
-{
-    return kind_name[k];
-}
-
-const char *lw_run_status_name(enum lw_run_status st)
-{
-    return status_name[st];
-}
-
-const char *lw_run_kind_word(int kind)
+const char *lw_run_kind_name(int kind)
 {
     return kind_name[kind];
 }
 
-const char *lw_run_status_word(int status)
+const char *lw_run_status_name(int status)
 {
     return status_name[status];
 }
@@ -53,27 +43,24 @@ static enum lw_status insert_run(struct lw_store *s, const struct lw_run_info *i
 {
     const struct lw_workload *w = info->workload;
     char cluster_hash[33] = "", origin[512] = "";
-    struct lw_sql *q;
 
     if (info->cluster)
         LW_TRY(lw_cluster_hash(info->cluster, cluster_hash, err));
     if (w)
         describe_origin(w, origin, sizeof origin);
-    LW_TRY(
-        lw_sql_prepare(s,
-                       "INSERT INTO run (kind, status, message, plan, workload_name, workload_hash,"
-                       " workload_from, cluster_name, cluster_hash, backend, honesty, seed,"
-                       " n_warmup, command, version, started_at, name)"
-                       " VALUES (?,?,?,nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,''))",
-                       &q, err));
-    lw_sql_run(q, "tttltttttttlittlt", kind_name[info->kind],
-               status_name[info->over ? LW_RUN_FAILED : LW_RUN_RUNNING],
-               info->over ? "not stored whole" : "", plan, w ? w->name : NULL,
-               w ? w->from.hash : NULL, w ? origin : NULL,
-               info->cluster ? info->cluster->name : NULL, info->cluster ? cluster_hash : NULL,
-               info->backend, info->honesty, info->seed, info->n_warmup,
-               info->command ? info->command : "", LW_VERSION, (int64_t)time(NULL), info->name);
-    LW_TRY(lw_sql_finish(q, err));
+    LW_TRY(lw_sql_do(s, err,
+                     "INSERT INTO run (kind, status, message, plan, workload_name, workload_hash,"
+                     " workload_from, cluster_name, cluster_hash, backend, honesty, seed,"
+                     " n_warmup, command, version, started_at, name)"
+                     " VALUES (?,?,?,nullif(?,-1),?,?,?,?,?,?,?,?,?,?,?,?,nullif(?,''))",
+                     "tttltttttttlittlt", kind_name[info->kind],
+                     status_name[info->over ? LW_RUN_FAILED : LW_RUN_RUNNING],
+                     info->over ? "not stored whole" : "", plan, w ? w->name : NULL,
+                     w ? w->from.hash : NULL, w ? origin : NULL,
+                     info->cluster ? info->cluster->name : NULL,
+                     info->cluster ? cluster_hash : NULL, info->backend, info->honesty, info->seed,
+                     info->n_warmup, info->command ? info->command : "", LW_VERSION,
+                     (int64_t)time(NULL), info->name));
     *run = lw_sql_last_id(s);
     return LW_OK;
 }
@@ -101,73 +88,56 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
         st = put_samples(s, info, id, err);
     if (st == LW_OK && !info->over)
         st = lw_run_process_note(s, id, err);
-    if (st != LW_OK) {
-        lw_sql_rollback(s);
-        return st;
-    }
-    LW_TRY(lw_sql_commit(s, err));
+    LW_TRY(lw_sql_commit(s, st, err));
     *run = id;
     return LW_OK;
 }
 
 enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, struct lw_err *err)
 {
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_prepare(s, "UPDATE run SET message = ? WHERE id = ? AND status = 'running'", &q,
-                          err));
-    lw_sql_run(q, "tl", why, run);
-    return lw_sql_finish(q, err);
+    return lw_sql_do(s, err, "UPDATE run SET message = ? WHERE id = ? AND status = 'running'", "tl",
+                     why, run);
 }
 
 enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, const char *cause,
                                    bool sure, struct lw_err *err)
 {
     char who[24] = "%", gone[64], gave_up[64], ended[64];
-    struct lw_sql *q;
 
     if (sure)
         snprintf(who, sizeof who, "%d", rank);
     snprintf(gone, sizeof gone, "%%rank %s is gone%%", who);
     snprintf(gave_up, sizeof gave_up, "%%rank %s gave up%%", who);
     snprintf(ended, sizeof ended, "%%rank %s was ended%%", who);
-    LW_TRY(lw_sql_prepare(s,
-                          "UPDATE run SET message = ? || '; ' || message WHERE id = ?"
-                          " AND status IN ('failed', 'timeout') AND message NOT LIKE ?"
-                          " AND message NOT LIKE ? AND message NOT LIKE ?",
-                          &q, err));
-    lw_sql_run(q, "tlttt", cause, run, gone, gave_up, ended);
-    return lw_sql_finish(q, err);
+    return lw_sql_do(s, err,
+                     "UPDATE run SET message = ? || '; ' || message WHERE id = ?"
+                     " AND status IN ('failed', 'timeout') AND message NOT LIKE ?"
+                     " AND message NOT LIKE ? AND message NOT LIKE ?",
+                     "tlttt", cause, run, gone, gave_up, ended);
 }
 
 enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
                                    int32_t n_warmup, bool *mine, struct lw_err *err)
 {
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_prepare(s, "UPDATE run SET status = 'failed', message = 'not stored whole',"
-                             " honesty = ?, n_warmup = ? WHERE id = ? AND status = 'running'", &q,
-                          err));
-    lw_sql_run(q, "til", honesty, n_warmup, run);
-    *mine = !lw_sql_failed(q) && lw_sql_changed(s) == 1;
-    return lw_sql_finish(q, err);
+    enum lw_status st = lw_sql_do(s, err,
+                                  "UPDATE run SET status = 'failed', message = 'not stored whole',"
+                                  " honesty = ?, n_warmup = ? WHERE id = ? AND status = 'running'",
+                                  "til", honesty, n_warmup, run);
+    *mine = st == LW_OK && lw_sql_changed(s) == 1;
+    return st;
 }
 
 enum lw_status lw_store_settings(struct lw_store *s, int64_t run, const char *settings,
                                  struct lw_err *err)
 {
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_prepare(s, "UPDATE run SET settings = ? WHERE id = ?", &q, err));
-    lw_sql_run(q, "tl", settings, run);
-    return lw_sql_finish(q, err);
+    return lw_sql_do(s, err, "UPDATE run SET settings = ? WHERE id = ?", "tl", settings, run);
 }
 
 /* kind_id[kind] = its number in this database, which may know kinds in another order. */
 static enum lw_status kind_ids(struct lw_store *s, int64_t kind_id[LW_N_OP_KINDS],
                                struct lw_err *err)
 {
-    struct lw_sql *add, *find;
+    struct lw_sql *add;
 
     LW_TRY(lw_sql_prepare(s, "INSERT OR IGNORE INTO op_kind (name, letter, class) VALUES (?,?,?)",
                           &add, err));
@@ -175,13 +145,10 @@ static enum lw_status kind_ids(struct lw_store *s, int64_t kind_id[LW_N_OP_KINDS
         lw_sql_run(add, "ttt", lw_op_name((enum lw_op_kind)k), lw_op_letter((enum lw_op_kind)k),
                    lw_store_class_name((enum lw_op_kind)k));
     LW_TRY(lw_sql_finish(add, err));
-    LW_TRY(lw_sql_prepare(s, "SELECT id FROM op_kind WHERE name = ?", &find, err));
-    for (int k = 0; k < LW_N_OP_KINDS; k++) {
-        lw_sql_bind(find, "t", lw_op_name((enum lw_op_kind)k));
-        kind_id[k] = lw_sql_next(find) ? lw_sql_int(find, 0) : -1;
-        lw_sql_next(find);
-    }
-    return lw_sql_finish(find, err);
+    for (int k = 0; k < LW_N_OP_KINDS; k++)
+        LW_TRY(lw_sql_number(s, &kind_id[k], err, "SELECT id FROM op_kind WHERE name = ?", "t",
+                             lw_op_name((enum lw_op_kind)k)));
+    return LW_OK;
 }
 
 /* Rows [from, to) in one transaction, which also moves the end of the run's range. */
@@ -201,7 +168,7 @@ static enum lw_status put_rows(struct lw_store *s, struct lw_sql *insert, struct
     lw_sql_run(range, "llll", first, lw_sql_last_id(s), to - from, run);
     if (lw_sql_failed(insert) || lw_sql_failed(range))
         return LW_EIO; /* the statement holds the words */
-    return lw_sql_commit(s, err);
+    return lw_sql_commit(s, LW_OK, err);
 }
 
 enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_timeline *t,
@@ -231,32 +198,19 @@ enum lw_status lw_store_spans(struct lw_store *s, int64_t run, const struct lw_t
     return inserted != LW_OK ? inserted : ranged != LW_OK ? ranged : st;
 }
 
-static enum lw_status put_metric(struct lw_store *s, struct lw_sql **q, struct lw_err *err)
-{
-    return lw_sql_prepare(s,
-                          "INSERT OR REPLACE INTO metric (run, name, step, rank, value)"
-                          " VALUES (?,?,?,?,?)",
-                          q, err);
-}
+static const char metric_text[] =
+    "INSERT OR REPLACE INTO metric (run, name, step, rank, value) VALUES (?,?,?,?,?)";
 
 enum lw_status lw_store_metric_int(struct lw_store *s, int64_t run, const char *name, int32_t step,
                                    int32_t rank, int64_t value, struct lw_err *err)
 {
-    struct lw_sql *q;
-
-    LW_TRY(put_metric(s, &q, err));
-    lw_sql_run(q, "ltiil", run, name, step, rank, value);
-    return lw_sql_finish(q, err);
+    return lw_sql_do(s, err, metric_text, "ltiil", run, name, step, rank, value);
 }
 
 enum lw_status lw_store_metric_real(struct lw_store *s, int64_t run, const char *name,
                                     int32_t step, int32_t rank, double value, struct lw_err *err)
 {
-    struct lw_sql *q;
-
-    LW_TRY(put_metric(s, &q, err));
-    lw_sql_run(q, "ltiid", run, name, step, rank, value);
-    return lw_sql_finish(q, err);
+    return lw_sql_do(s, err, metric_text, "ltiid", run, name, step, rank, value);
 }
 
 static void put_measure(struct lw_sql *q, int64_t run, int32_t rank, const struct lw_measure *m)
@@ -294,14 +248,12 @@ static enum lw_status end_run(struct lw_store *s, int64_t run, const struct lw_s
     struct lw_sql *q;
 
     if (summary) {
-        LW_TRY(put_metric(s, &q, err));
+        LW_TRY(lw_sql_prepare(s, metric_text, &q, err));
         put_summary(q, run, summary);
         LW_TRY(lw_sql_finish(q, err));
     }
-    LW_TRY(lw_sql_prepare(s, "UPDATE run SET status = ?, message = ?, ended_at = ? WHERE id = ?",
-                          &q, err));
-    lw_sql_run(q, "ttll", status_name[status], message, (int64_t)time(NULL), run);
-    return lw_sql_finish(q, err);
+    return lw_sql_do(s, err, "UPDATE run SET status = ?, message = ?, ended_at = ? WHERE id = ?",
+                     "ttll", status_name[status], message, (int64_t)time(NULL), run);
 }
 
 enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run,
@@ -309,10 +261,5 @@ enum lw_status lw_store_finish_run(struct lw_store *s, int64_t run,
                                    const char *message, struct lw_err *err)
 {
     LW_TRY(lw_sql_begin(s, err));
-    enum lw_status st = end_run(s, run, summary, status, message ? message : "", err);
-    if (st != LW_OK) {
-        lw_sql_rollback(s);
-        return st;
-    }
-    return lw_sql_commit(s, err);
+    return lw_sql_commit(s, end_run(s, run, summary, status, message ? message : "", err), err);
 }

@@ -39,21 +39,15 @@ enum lw_status lw_store_rows_of_ranks(struct lw_store *s, int64_t run, const int
 
     for (int32_t r = 0; r < n && st == LW_OK; r++)
         st = lw_store_metric_int(s, run, "rows_of_rank", -1, r, rows_of[r], err);
-    if (st == LW_OK)
-        return lw_sql_commit(s, err);
-    lw_sql_rollback(s);
-    return st;
+    return lw_sql_commit(s, st, err);
 }
 
 /* *n: the rows of the run's timeline. */
 static enum lw_status count_rows(struct lw_store *s, int64_t run, int64_t *n, struct lw_err *err)
 {
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_query(s, &q, err, "SELECT sum(ifnull(n_alike, 1))"
-                        SPANS_WITH("count(*) AS n_alike", "value"), "l", run));
-    *n = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
-    LW_TRY(lw_sql_finish(q, err));
+    LW_TRY(lw_sql_number(
+        s, n, err, "SELECT sum(ifnull(n_alike, 1))" SPANS_WITH("count(*) AS n_alike", "value"), "l",
+        run));
     if (*n > MOST_ROWS)
         return lw_fail_at(err, LW_ENOTSUP, lw_store_file(s), 0,
                           "run %lld has %lld ops over all ranks, this reads up to %d: take fewer "
@@ -84,9 +78,7 @@ enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *r
                         "l", run->id));
     while (st == LW_OK && lw_sql_next(q))
         st = add_span(q, &loaded, err);
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
-    if (st == LW_OK)
-        st = end;
+    st = lw_sql_end(q, st, err);
     if (st != LW_OK) {
         lw_timeline_free(&loaded);
         return st;
