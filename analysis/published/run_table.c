@@ -7,35 +7,20 @@
 #include <string.h>
 
 #define AT(field) offsetof(struct lw_run, field)
+/* The column's title is the field's name. */
+#define TITLED(field) {#field, #field, AT(field)}
 static const struct {
     const char *name, *title; /* of the column, unless the table has an alias */
     size_t at;
 } texts[] = {
-    {"gpu", "gpu", AT(gpu)},
-    {"network", "network", AT(network)},
-    {"model", "model", AT(model)},
-    {"framework", "framework", AT(framework)},
-    {"zero", "zero", AT(zero)},
-    {"precision", "precision", AT(precision)},
-    {"recompute", "recompute", AT(recompute)},
-    {"attention", "flash_attn", AT(attention)},
-    {"seq_parallel", "seq_parallel", AT(seq_parallel)},
-    {"overlap", "overlap", AT(overlap)},
-    {"dist_optimizer", "dist_optimizer", AT(dist_optimizer)},
-    {"family", "", AT(family)},
-    {"tied", "tied_embeddings", AT(tied)},
-    {"grad_dtype", "", AT(grad_dtype)},
-    {"partition", "", AT(partition)},
-    {"offload", "cpu_offload", AT(offload)},
-    {"options", "step_variant", AT(options)},
-    {"linear_bias", "linear_bias", AT(linear_bias)},
-    {"task", "task", AT(task)},
-    {"compile", "compile", AT(compile)},
-    {"schedule", "schedule", AT(schedule)},
-    {"flops", "", AT(flops)},
-    {"memory", "", AT(memory)},
-    {"moe", "moe_variant", AT(moe)},
-    {"expert_capacity", "expert_capacity", AT(expert_capacity)},
+    TITLED(gpu), TITLED(network), TITLED(model), TITLED(framework), TITLED(zero),
+    TITLED(precision), TITLED(recompute), {"attention", "flash_attn", AT(attention)},
+    TITLED(seq_parallel), TITLED(overlap), TITLED(dist_optimizer), {"family", "", AT(family)},
+    {"tied", "tied_embeddings", AT(tied)}, {"grad_dtype", "", AT(grad_dtype)},
+    {"partition", "", AT(partition)}, {"offload", "cpu_offload", AT(offload)},
+    {"options", "step_variant", AT(options)}, TITLED(linear_bias), TITLED(task),
+    TITLED(compile), TITLED(schedule), {"flops", "", AT(flops)}, {"memory", "", AT(memory)},
+    {"moe", "moe_variant", AT(moe)}, TITLED(expert_capacity),
     {"state", "node_state", AT(state)},
 };
 
@@ -43,34 +28,16 @@ static const struct {
     const char *name, *title;
     size_t at;
 } numbers[] = {
-    {"gpus", "gpus", AT(gpus)},
-    {"gpus_per_node", "gpus_per_node", AT(gpus_per_node)},
-    {"layers", "layers", AT(layers)},
-    {"hidden", "hidden", AT(hidden)},
-    {"ffn", "ffn", AT(ffn)},
-    {"heads", "heads", AT(heads)},
-    {"kv_heads", "kv_heads", AT(kv_heads)},
-    {"vocab", "vocab", AT(vocab)},
-    {"seq", "seq", AT(seq)},
-    {"gbs", "gbs", AT(gbs)},
-    {"mbs", "mbs", AT(mbs)},
-    {"micro_batches", "grad_accum", AT(micro_batches)},
-    {"tp", "tp", AT(tp)},
-    {"pp", "pp", AT(pp)},
-    {"model_parallel", "model_parallel_size", AT(model_parallel)},
-    {"vpp", "vpp", AT(vpp)},
-    {"dp", "dp", AT(dp)},
-    {"cp", "cp", AT(cp)},
-    {"ep", "ep", AT(ep)},
-    {"etp", "etp", AT(etp)},
-    {"experts", "experts", AT(experts)},
-    {"topk", "topk", AT(topk)},
-    {"moe_ffn", "moe_ffn", AT(moe_ffn)},
-    {"shared_ffn", "shared_expert_ffn", AT(shared_ffn)},
-    {"dense_layers", "dense_layers", AT(dense_layers)},
-    {"batch_per_dp", "batch_per_dp", AT(batch_per_dp)},
+    TITLED(gpus), TITLED(gpus_per_node), TITLED(layers), TITLED(hidden), TITLED(ffn),
+    TITLED(heads), TITLED(kv_heads), TITLED(vocab), TITLED(seq), TITLED(gbs), TITLED(mbs),
+    {"micro_batches", "grad_accum", AT(micro_batches)}, TITLED(tp), TITLED(pp),
+    {"model_parallel", "model_parallel_size", AT(model_parallel)}, TITLED(vpp), TITLED(dp),
+    TITLED(cp), TITLED(ep), TITLED(etp), TITLED(experts), TITLED(topk), TITLED(moe_ffn),
+    {"shared_ffn", "shared_expert_ffn", AT(shared_ffn)}, TITLED(dense_layers),
+    TITLED(batch_per_dp),
 };
 #undef AT
+#undef TITLED
 
 enum {
     N_TEXTS = sizeof texts / sizeof *texts,
