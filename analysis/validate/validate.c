@@ -13,12 +13,16 @@
 #include <math.h>
 #include <string.h>
 
-enum { FAMILIES, SERIES, CASES, FITS, NOTES, MISSES, SKIPS };
-
 static const char *copy(struct lw_validation *v, const char *text)
 {
     return lw_arena_strdup(&v->arena, text ? text : "");
 }
+
+/* items[n++] = item, in the arena. */
+#define APPEND(v, items, n, item, err)                                                             \
+    LW_TRY(((v)->items = lw_arena_more(&(v)->arena, (v)->items, (v)->n, sizeof *(v)->items))       \
+               ? ((v)->items[(v)->n++] = (item), LW_OK)                                            \
+               : lw_fail_nomem(err))
 
 bool lw_validation_goes_on(const struct lw_validation *v, const char *file, int32_t i, int32_t n)
 {
@@ -38,11 +42,10 @@ enum lw_status lw_validation_family(struct lw_validation *v, const char *name, s
         }
     }
     struct lw_family f = {.name = copy(v, name), .bars = bars, .overall = overall, .worst = -1};
-    if (!f.name || lw_reserve(&v->families, &v->capacity[FAMILIES], v->n_families + 1,
-                              sizeof *v->families) != 0)
+    if (!f.name)
         return lw_fail_nomem(err);
     *out = v->n_families;
-    v->families[v->n_families++] = f;
+    APPEND(v, families, n_families, f, err);
     return LW_OK;
 }
 
@@ -51,11 +54,10 @@ enum lw_status lw_validation_series(struct lw_validation *v, int32_t family, con
 {
     struct lw_series s = {.name = copy(v, name), .family = family, .margin_pct = margin_pct};
 
-    if (!s.name ||
-        lw_reserve(&v->series, &v->capacity[SERIES], v->n_series + 1, sizeof *v->series) != 0)
+    if (!s.name)
         return lw_fail_nomem(err);
     *out = v->n_series;
-    v->series[v->n_series++] = s;
+    APPEND(v, series, n_series, s, err);
     return LW_OK;
 }
 
@@ -78,10 +80,9 @@ enum lw_status lw_validation_skip(struct lw_validation *v, int32_t family, const
 {
     struct lw_skip s = {family, copy(v, id), copy(v, reason)};
 
-    if (!s.id || !s.reason ||
-        lw_reserve(&v->skips, &v->capacity[SKIPS], v->n_skips + 1, sizeof *v->skips) != 0)
+    if (!s.id || !s.reason)
         return lw_fail_nomem(err);
-    v->skips[v->n_skips++] = s;
+    APPEND(v, skips, n_skips, s, err);
     v->families[family].n_skipped++;
     return LW_OK;
 }
@@ -102,10 +103,9 @@ enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case 
     c.remark = copy(v, c.remark);
     c.measured = c.measured > 0 ? c.measured : 0;
     c.error_pct = c.measured > 0 ? 100 * (c.predicted - c.measured) / c.measured : 0;
-    if (!c.id || !c.unit || !c.remark ||
-        lw_reserve(&v->cases, &v->capacity[CASES], v->n_cases + 1, sizeof *v->cases) != 0)
+    if (!c.id || !c.unit || !c.remark)
         return lw_fail_nomem(err);
-    v->cases[v->n_cases++] = c;
+    APPEND(v, cases, n_cases, c, err);
     return LW_OK;
 }
 
@@ -120,10 +120,9 @@ enum lw_status lw_validation_fit(struct lw_validation *v, const struct lw_fit *g
     f.name = copy(v, f.name);
     f.unit = copy(v, f.unit);
     f.fitted_on = copy(v, f.fitted_on);
-    if (!f.name || !f.unit || !f.fitted_on ||
-        lw_reserve(&v->fits, &v->capacity[FITS], v->n_fits + 1, sizeof *v->fits) != 0)
+    if (!f.name || !f.unit || !f.fitted_on)
         return lw_fail_nomem(err);
-    v->fits[v->n_fits++] = f;
+    APPEND(v, fits, n_fits, f, err);
     v->families[f.family].n_fitted++;
     if (f.n_rows > v->families[f.family].fit_rows)
         v->families[f.family].fit_rows = f.n_rows;
@@ -137,10 +136,9 @@ enum lw_status lw_validation_note(struct lw_validation *v, int32_t family, const
         if (v->notes[i].family == family && strcmp(v->notes[i].about, about) == 0)
             return LW_OK;
     struct lw_note n = {family, copy(v, about), copy(v, text)};
-    if (!n.about || !n.text ||
-        lw_reserve(&v->notes, &v->capacity[NOTES], v->n_notes + 1, sizeof *v->notes) != 0)
+    if (!n.about || !n.text)
         return lw_fail_nomem(err);
-    v->notes[v->n_notes++] = n;
+    APPEND(v, notes, n_notes, n, err);
     return LW_OK;
 }
 
@@ -255,10 +253,9 @@ enum lw_status lw_validation_miss(struct lw_validation *v, int32_t family, const
 {
     struct lw_miss m = {family, bar, value, allowed, copy(v, reason)};
 
-    if (!m.reason ||
-        lw_reserve(&v->misses, &v->capacity[MISSES], v->n_misses + 1, sizeof *v->misses) != 0)
+    if (!m.reason)
         return lw_fail_nomem(err);
-    v->misses[v->n_misses++] = m;
+    APPEND(v, misses, n_misses, m, err);
     return LW_OK;
 }
 
@@ -436,15 +433,4 @@ enum lw_status lw_validation_judge(struct lw_validation *v, struct lw_err *err)
     return lw_validation_judge_runs(v, err);
 }
 
-void lw_validation_free(struct lw_validation *v)
-{
-    lw_free(v->families);
-    lw_free(v->series);
-    lw_free(v->cases);
-    lw_free(v->fits);
-    lw_free(v->notes);
-    lw_free(v->misses);
-    lw_free(v->skips);
-    lw_arena_free(&v->arena);
-    *v = (struct lw_validation){0};
-}
+LW_FREE_BY_ARENA(lw_validation_free, struct lw_validation)

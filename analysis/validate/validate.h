@@ -96,7 +96,7 @@ struct lw_miss {
 };
 
 struct lw_validation {
-    struct lw_arena arena; /* owns the strings */
+    struct lw_arena arena; /* owns the lists and their strings */
     const char *figures;   /* borrowed; of runs: see lw_run_figures_check; NULL = the known ones */
     const struct lw_progress *progress; /* of the files; borrowed; NULL = silent */
     int32_t n_files, n_done; /* of them */
@@ -109,7 +109,6 @@ struct lw_validation {
     struct lw_note *notes;
     struct lw_miss *misses;
     struct lw_skip *skips;
-    int64_t capacity[7];
     double mean_abs_pct, max_abs_pct; /* of the families that count overall; -1 = none */
     int64_t n_pairs, n_right;
 };

@@ -38,11 +38,6 @@ struct setting {
     lw_ps f, b, w, comm;
 };
 
-bool lw_validate_is_bubble(const struct lw_input *in)
-{
-    return lw_rows_have(in, "p m T_F T_B T_W T_comm");
-}
-
 static enum lw_status read_ms(const struct lw_rows *r, int32_t row, const char *title, lw_ps *t,
                               struct lw_err *err)
 {

@@ -5,18 +5,23 @@
 
 static const struct lw_validate_kind kinds[] = {
     {"a measured-run file (JSON, \"schema\": \"lapwing-groundtruth/1\")",
-     lw_validate_is_groundtruth, lw_validate_groundtruth},
-    {"a table of memory under ZeRO (CSV with model, dp_degree and P_os...)", lw_validate_is_zero,
+     .is = lw_validate_is_groundtruth, .add = lw_validate_groundtruth},
+    {"a table of memory under ZeRO (CSV with model, dp_degree and P_os...)", "model dp_degree P_os",
      .add_rows = lw_validate_zero},
     {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
-     lw_validate_is_bubble, .add_rows = lw_validate_bubble},
+     "p m T_F T_B T_W T_comm", .add_rows = lw_validate_bubble},
     {"a table of training runs (CSV with model, gpu, gpus, gbs, mbs, precision, step_s...)",
-     lw_validate_is_runs, lw_validate_runs},
+     .is = lw_validate_is_runs, .add = lw_validate_runs},
     {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
-     lw_validate_is_netbench, lw_validate_netbench},
+     "op algo nranks nnodes gpu intra inter size_bytes time_us", .add = lw_validate_netbench},
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+static bool is_kind(const struct lw_validate_kind *k, const struct lw_input *in)
+{
+    return k->titles ? lw_rows_have(in, k->titles) : k->is(in);
+}
 
 static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
 {
@@ -49,7 +54,7 @@ enum lw_status lw_validate_file(const char *name, struct lw_validation *v, struc
     int k = 0;
 
     LW_TRY(lw_input_read(name, 0, &in, err));
-    while (k < N_KINDS && !kinds[k].is(&in))
+    while (k < N_KINDS && !is_kind(&kinds[k], &in))
         k++;
     enum lw_status status = k < N_KINDS ? add_file(&kinds[k], &in, v, err) : foreign(&in, err);
     lw_input_free(&in);

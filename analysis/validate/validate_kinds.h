@@ -9,6 +9,7 @@
 /* A kind of file that `lapwing validate` predicts and compares; one line of its table. */
 struct lw_validate_kind {
     const char *what;     /* for the message about a file that is none of them */
+    const char *titles;   /* of a CSV table: it has these; NULL: `is` tells */
     bool (*is)(const struct lw_input *in);
     /* Add the families, series and cases of one file. Only its predictions' own inputs may enter
      * the predictions. */
@@ -26,12 +27,10 @@ enum lw_status lw_validate_groundtruth(const struct lw_input *in, struct lw_vali
                                        struct lw_err *err);
 
 /* validate_zero.c: memory per device under ZeRO, as published. */
-bool lw_validate_is_zero(const struct lw_input *in);
 enum lw_status lw_validate_zero(const struct lw_rows *r, struct lw_validation *v,
                                 struct lw_err *err);
 
 /* validate_bubble.c: bubble rates of pipeline schedules, as published. */
-bool lw_validate_is_bubble(const struct lw_input *in);
 enum lw_status lw_validate_bubble(const struct lw_rows *r, struct lw_validation *v,
                                   struct lw_err *err);
 
@@ -40,6 +39,5 @@ bool lw_validate_is_runs(const struct lw_input *in);
 enum lw_status lw_validate_runs(const struct lw_input *in, struct lw_validation *v,
                                 struct lw_err *err);
 /* validate_netbench.c: published nccl-tests tables. */
-bool lw_validate_is_netbench(const struct lw_input *in);
 enum lw_status lw_validate_netbench(const struct lw_input *in, struct lw_validation *v,
                                     struct lw_err *err);

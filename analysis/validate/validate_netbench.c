@@ -27,11 +27,6 @@ static int class_of(int64_t bytes)
     return bytes < 1 << 20 ? 0 : bytes <= 64 << 20 ? 1 : 2;
 }
 
-bool lw_validate_is_netbench(const struct lw_input *in)
-{
-    return lw_rows_have(in, "op algo nranks nnodes gpu intra inter size_bytes time_us");
-}
-
 static enum lw_status op_of(const char *word, enum lw_op_kind *op, struct lw_err *err)
 {
     if (strcmp(word, "sendrecv") == 0) {

@@ -15,11 +15,6 @@
 
 static const char *const stages[] = {"P_os", "P_os_g", "P_os_g_p"};
 
-bool lw_validate_is_zero(const struct lw_input *in)
-{
-    return lw_rows_have(in, "model dp_degree P_os");
-}
-
 /* "7.5B" -> 7.5 * 10^9. */
 static enum lw_status parse_model(const struct lw_rows *r, int32_t row, int64_t *numel,
                                   struct lw_err *err)
