@@ -50,8 +50,7 @@ static enum lw_status judge_pairs(const struct request *r, const struct lw_run *
                                   struct lw_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *p = lw_run_is_measured(&runs[i])
-                                     ? lw_prediction_of(runs, n, &runs[i]) : NULL;
+        const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
         if (p)
             LW_TRY(lw_err_context(
                 err, judge((struct lw_both){p->step, runs[i].step}, r->tolerance, err),

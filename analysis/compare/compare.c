@@ -19,8 +19,6 @@
 #include "shared/numbers/median.h"
 #include "shared/numbers/order.h"
 
-enum { N_TIMES = 4 };
-
 double lw_both_error_pct(struct lw_both v)
 {
     if (v.predicted < 0 || v.measured <= 0)
@@ -115,7 +113,7 @@ struct bucket_side {
     const char *kind;
     int32_t bucket, place;
     int64_t bytes;
-    lw_ps time[N_TIMES]; /* ready, launch, start, finish */
+    lw_ps time[LW_N_BUCKET_TIMES];
 };
 
 struct bucket_list {
@@ -144,15 +142,15 @@ static const char bucket_text[] =
 
 /* Column-wise values of one group of rows, one per step. */
 struct samples {
-    lw_ps *v[N_TIMES];
-    int64_t capacity[N_TIMES];
+    lw_ps *v[LW_N_BUCKET_TIMES];
+    int64_t capacity[LW_N_BUCKET_TIMES];
     int64_t n;
 };
 
 static enum lw_status add_sample(struct samples *m, struct lw_sql *q, int first_column,
                                  struct lw_err *err)
 {
-    for (int i = 0; i < N_TIMES; i++) {
+    for (int i = 0; i < LW_N_BUCKET_TIMES; i++) {
         if (lw_reserve(&m->v[i], &m->capacity[i], m->n + 1, sizeof *m->v[i]) != 0)
             return lw_fail_nomem(err);
         m->v[i][m->n] = lw_sql_int(q, first_column + i);
@@ -163,7 +161,7 @@ static enum lw_status add_sample(struct samples *m, struct lw_sql *q, int first_
 
 static void free_samples(struct samples *m)
 {
-    for (int i = 0; i < N_TIMES; i++)
+    for (int i = 0; i < LW_N_BUCKET_TIMES; i++)
         lw_free(m->v[i]);
 }
 
@@ -174,7 +172,7 @@ static enum lw_status close_bucket(struct bucket_list *list, int64_t *capacity,
         return LW_OK;
     if (lw_reserve(&list->v, capacity, list->n + 1, sizeof *list->v) != 0)
         return lw_fail_nomem(err);
-    for (int i = 0; i < N_TIMES; i++)
+    for (int i = 0; i < LW_N_BUCKET_TIMES; i++)
         open->time[i] = lw_median(m->v[i], m->n);
     list->v[list->n++] = *open;
     m->n = 0;
@@ -211,24 +209,21 @@ static enum lw_status read_buckets(struct lw_store *s, const struct lw_run *run,
     struct lw_sql *q;
 
     LW_TRY(lw_sql_query(s, &q, err, bucket_text, "l", run->id));
-    enum lw_status st = collect_buckets(q, a, &m, list, err);
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
+    enum lw_status st = lw_sql_end(q, collect_buckets(q, a, &m, list, err), err);
     free_samples(&m);
-    return st != LW_OK ? st : end;
+    return st;
 }
 
-LW_COMPARATOR(by_launch, struct lw_bucket_line, a->start.predicted, b->start.predicted, a->bucket,
-              b->bucket)
+LW_COMPARATOR(by_launch, struct lw_bucket_line, a->time[LW_BUCKET_START].predicted,
+              b->time[LW_BUCKET_START].predicted, a->bucket, b->bucket)
 
 static struct lw_bucket_line join_bucket(const struct bucket_side *p, const struct bucket_side *m,
                                          int32_t number)
 {
-    struct lw_bucket_line line = {.kind = p->kind, .bucket = number,
-                                  .bytes = {p->bytes, m->bytes}};
-    struct lw_both *const out[N_TIMES] = {&line.ready, &line.launch, &line.start, &line.finish};
+    struct lw_bucket_line line = {.kind = p->kind, .bucket = number, .bytes = {p->bytes, m->bytes}};
 
-    for (int i = 0; i < N_TIMES; i++)
-        *out[i] = (struct lw_both){p->time[i], m->time[i]};
+    for (int i = 0; i < LW_N_BUCKET_TIMES; i++)
+        line.time[i] = (struct lw_both){p->time[i], m->time[i]};
     return line;
 }
 
@@ -311,10 +306,9 @@ static enum lw_status read_ops(struct lw_store *s, const struct lw_run *run, lw_
     for (int64_t i = 0; i < n_ops; i++)
         time[i] = -1;
     LW_TRY(lw_sql_query(s, &q, err, op_text, "l", run->id));
-    enum lw_status st = collect_ops(q, &m, time, n_ops, err);
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
+    enum lw_status st = lw_sql_end(q, collect_ops(q, &m, time, n_ops, err), err);
     free_samples(&m);
-    return st != LW_OK ? st : end;
+    return st;
 }
 
 /* "transfer of bucket 2", "backward of module 3", or the op's own name */
@@ -367,14 +361,11 @@ static enum lw_status name_ops(struct lw_store *s, struct lw_comparison *c, cons
 
 static enum lw_status compare_ops(struct lw_store *s, struct lw_comparison *c, struct lw_err *err)
 {
-    struct lw_sql *q;
     struct lw_arena work = {0};
     int64_t n_ops, n = 0;
 
-    LW_TRY(lw_sql_query(s, &q, err, "SELECT n_ops FROM plan WHERE id = ?", "l",
-                        c->predicted.plan));
-    n_ops = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
-    LW_TRY(lw_sql_finish(q, err));
+    LW_TRY(lw_sql_number(s, &n_ops, err, "SELECT n_ops FROM plan WHERE id = ?", "l",
+                         c->predicted.plan));
     lw_ps *p = lw_arena_alloc(&work, n_ops, sizeof *p),
           *m = lw_arena_alloc(&work, n_ops, sizeof *m);
     struct ranked_op *order = lw_arena_alloc(&work, n_ops, sizeof *order);
@@ -495,7 +486,7 @@ const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
 {
     const struct lw_run *other = NULL;
 
-    for (int32_t i = n - 1; i >= 0; i--) {
+    for (int32_t i = n - 1; i >= 0 && lw_run_is_measured(measured); i--) {
         const struct lw_run *r = &runs[i];
         if (r->kind != LW_RUN_SIM || r->plan != measured->plan || measured->plan < 0 ||
             r->status != LW_RUN_OK || r->step < 0)
@@ -532,9 +523,5 @@ static const char record_text[] =
 
 enum lw_status lw_comparison_record(struct lw_store *s, int64_t run, struct lw_err *err)
 {
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_prepare(s, record_text, &q, err));
-    lw_sql_run(q, "ll", run, (int64_t)time(NULL));
-    return lw_sql_finish(q, err);
+    return lw_sql_do(s, err, record_text, "ll", run, (int64_t)time(NULL));
 }

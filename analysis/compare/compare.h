@@ -40,12 +40,18 @@ enum lw_status lw_run_read_parts(struct lw_store *s, const struct lw_run *run, i
                                  struct lw_run_parts *p, struct lw_err *err);
 
 /* The collectives of one kind on one bucket. Times count from the start of the step (first start on
- * any rank) to the last rank's event: ready (dependencies done), launch (handed to its stream; -1
- * unknown), start (local entry), finish. */
+ * any rank) to the last rank's event. */
+enum lw_bucket_time {
+    LW_BUCKET_READY,  /* dependencies done */
+    LW_BUCKET_LAUNCH, /* handed to its stream; -1 unknown */
+    LW_BUCKET_START,  /* local entry */
+    LW_BUCKET_FINISH,
+    LW_N_BUCKET_TIMES
+};
 struct lw_bucket_line {
     const char *kind;        /* "all_reduce" */
     int32_t bucket;          /* of the prediction; its number or, across plans, its place */
-    struct lw_both bytes, ready, launch, start, finish;
+    struct lw_both bytes, time[LW_N_BUCKET_TIMES];
 };
 
 /* One op of both runs (same plan only): its time, and for communication the time from the arrival
@@ -87,7 +93,7 @@ void lw_comparison_free(struct lw_comparison *c);
 
 /* The prediction that belongs to an execution (or import) among `runs`, which ascend by id: the
  * last simulation of the same plan on the same cluster that has a step, else of the same plan;
- * NULL = none. */
+ * NULL = none, or not an execution that has a step. */
 const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
                                       const struct lw_run *measured);
 bool lw_run_is_measured(const struct lw_run *r); /* an execution or import that has a step */

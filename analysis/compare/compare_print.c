@@ -80,15 +80,7 @@ static void csv_row(const struct lw_comparison *c, struct lw_table *t, const cha
     lw_table_cell(t, isnan(e) ? "" : "%.3f", e);
 }
 
-enum { N_BUCKET_TIMES = 4 };
-static const char *const bucket_times[N_BUCKET_TIMES] = {"ready", "launch", "start", "finish"};
-
-static struct lw_both bucket_time(const struct lw_bucket_line *b, int k)
-{
-    const struct lw_both times[N_BUCKET_TIMES] = {b->ready, b->launch, b->start, b->finish};
-
-    return times[k];
-}
+static const char *const bucket_times[LW_N_BUCKET_TIMES] = {"ready", "launch", "start", "finish"};
 
 enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct lw_err *err)
 {
@@ -106,8 +98,8 @@ enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct 
     for (int32_t i = 0; i < c->n_buckets; i++) {
         const struct lw_bucket_line *b = &c->buckets[i];
         csv_row(c, t, "bucket", b->bucket, "size", b->bytes, true);
-        for (int k = 0; k < N_BUCKET_TIMES; k++)
-            csv_row(c, t, "bucket", b->bucket, bucket_times[k], bucket_time(b, k), false);
+        for (int k = 0; k < LW_N_BUCKET_TIMES; k++)
+            csv_row(c, t, "bucket", b->bucket, bucket_times[k], b->time[k], false);
     }
     for (int32_t i = 0; i < c->n_ops; i++)
         csv_row(c, t, "op", -1, c->ops[i].name, c->ops[i].time, false);
@@ -147,10 +139,12 @@ static enum lw_status put_buckets(const struct lw_comparison *c, FILE *f, struct
             c->of_one_kind ? "" : ", p predicted, m measured");
     for (int32_t i = 0; i < c->n_buckets; i++) {
         const struct lw_bucket_line *b = &c->buckets[i];
-        double pct = lw_comparison_pct(c, b->finish);
-        LW_CELLS(t, b->bucket, b->kind, LW_BYTES(b->bytes.predicted), LW_MS(b->ready.predicted),
-                 LW_MS(b->ready.measured), LW_MS(b->start.predicted), LW_MS(b->start.measured),
-                 LW_MS(b->finish.predicted), LW_MS(b->finish.measured));
+        struct lw_both ready = b->time[LW_BUCKET_READY], start = b->time[LW_BUCKET_START],
+                       finish = b->time[LW_BUCKET_FINISH];
+        double pct = lw_comparison_pct(c, finish);
+        LW_CELLS(t, b->bucket, b->kind, LW_BYTES(b->bytes.predicted), LW_MS(ready.predicted),
+                 LW_MS(ready.measured), LW_MS(start.predicted), LW_MS(start.measured),
+                 LW_MS(finish.predicted), LW_MS(finish.measured));
         lw_table_cell(t, isnan(pct) ? "-" : "%+.1f", pct);
     }
     return lw_table_end(t, f, 0, err);
@@ -277,8 +271,7 @@ enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FIL
     int32_t n_measured = 0;
 
     for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *p = lw_run_is_measured(&runs[i])
-                                     ? lw_prediction_of(runs, n, &runs[i]) : NULL;
+        const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
         if (p)
             pair_row(t, p, &runs[i]);
         n_measured += lw_run_is_measured(&runs[i]);
@@ -353,8 +346,8 @@ static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
         LW_JSON(o, "bucket", b->bucket, "op", b->kind,
                 side_key(c, 0, "_bytes", key), b->bytes.predicted,
                 side_key(c, 1, "_bytes", key), b->bytes.measured);
-        for (int k = 0; k < N_BUCKET_TIMES; k++)
-            json_figure(o, c, bucket_times[k], bucket_time(b, k));
+        for (int k = 0; k < LW_N_BUCKET_TIMES; k++)
+            json_figure(o, c, bucket_times[k], b->time[k]);
         lw_jsonout_end(o);
     }
     lw_jsonout_end(o);
@@ -412,8 +405,7 @@ void lw_pairs_json(const struct lw_run *runs, int32_t n, FILE *f)
     lw_jsonout_object(&o, NULL);
     lw_jsonout_array(&o, "pairs");
     for (int32_t i = 0; i < n; i++) {
-        const struct lw_run *p = lw_run_is_measured(&runs[i])
-                                     ? lw_prediction_of(runs, n, &runs[i]) : NULL;
+        const struct lw_run *p = lw_prediction_of(runs, n, &runs[i]);
         if (p)
             json_pair(&o, p, &runs[i]);
     }

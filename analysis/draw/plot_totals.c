@@ -72,13 +72,6 @@ lw_ps plot_longest_step(const struct lw_plot *p)
     return most;
 }
 
-static void cap_text(char *buf, size_t size, const struct lw_run *r)
-{
-    char cap[32];
-    snprintf(buf, size, "%s",
-             r->bucket_cap_bytes < 0 ? "default cap" : lw_format_bytes(cap, r->bucket_cap_bytes));
-}
-
 /* --- overlap ---------------------------------------------------------------------------------- */
 
 static lw_ps period_of(const struct totals *t)
@@ -283,13 +276,17 @@ static int n_worse(const struct pair *v, int n, int i)
 /* What tells pairs apart: their plans' names, or the cap where these are all alike. */
 static void pair_text(char *buf, size_t size, const struct pair *v, int n, int i)
 {
+    int64_t bytes = v[i].m->bucket_cap_bytes;
     char cap[32];
     bool alike = true;
 
     for (int k = 1; k < n; k++)
         alike = alike && strcmp(v[k].m->plan_name, v[0].m->plan_name) == 0;
-    cap_text(cap, sizeof cap, v[i].m);
-    snprintf(buf, size, "%.60s, %+.1f %%", alike ? cap : v[i].m->plan_name, v[i].error_pct);
+    snprintf(buf, size, "%.60s, %+.1f %%",
+             !alike      ? v[i].m->plan_name
+             : bytes < 0 ? "default cap"
+                         : lw_format_bytes(cap, bytes),
+             v[i].error_pct);
 }
 
 /* Beside each point, of many the farthest off, its name and error, where nothing else is; a thin
@@ -337,9 +334,7 @@ static enum lw_status find_pairs(struct lw_store *s, const struct lw_plot *p, st
                                  int *n, struct lw_err *err)
 {
     for (int32_t i = 0; i < p->n_runs; i++) {
-        struct pair x = {.m = &p->runs[i]};
-        if (lw_run_is_measured(x.m))
-            x.q = lw_prediction_of(p->runs, p->n_runs, x.m);
+        struct pair x = {.m = &p->runs[i], .q = lw_prediction_of(p->runs, p->n_runs, &p->runs[i])};
         if (!x.q)
             continue;
         LW_TRY(plot_quartiles(s, x.m, &x.from, &x.to, err));

@@ -119,7 +119,7 @@ static void put_pair_row(const struct page *page, const struct lw_run *p, const 
 /* The prediction of run i, where it is an execution that has one. */
 static const struct lw_run *partner(const struct page *p, int32_t i)
 {
-    return lw_run_is_measured(&p->runs[i]) ? lw_prediction_of(p->runs, p->n, &p->runs[i]) : NULL;
+    return lw_prediction_of(p->runs, p->n, &p->runs[i]);
 }
 
 static void put_pairs(const struct page *page)
@@ -196,10 +196,10 @@ static void put_bucket_lines(FILE *f, const struct lw_comparison *c)
         fprintf(f, "<tr><td>%d</td>", b->bucket);
         cell(f, b->kind);
         fprintf(f, "<td>%s</td>", lw_format_bytes(size, b->bytes.predicted));
-        both_cells(f, b->ready);
-        both_cells(f, b->start);
-        both_cells(f, b->finish);
-        pct_cell(f, b->finish);
+        both_cells(f, b->time[LW_BUCKET_READY]);
+        both_cells(f, b->time[LW_BUCKET_START]);
+        both_cells(f, b->time[LW_BUCKET_FINISH]);
+        pct_cell(f, b->time[LW_BUCKET_FINISH]);
         fputs("</tr>\n", f);
     }
     fputs("</table></div>\n</details>\n", f);

@@ -134,14 +134,11 @@ enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, i
     struct lw_sql *q;
 
     *out = (struct picture_step){.step = wanted};
-    if (wanted < 0) {
-        LW_TRY(lw_sql_query(s, &q, err,
-                            "SELECT coalesce((SELECT value FROM metric WHERE run = ?1 AND"
-                            " name = 'shown_step'), (SELECT n_warmup FROM run WHERE id = ?1))",
-                            "l", run->id));
-        out->step = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
-        LW_TRY(lw_sql_finish(q, err));
-    }
+    if (wanted < 0)
+        LW_TRY(lw_sql_number(s, &out->step, err,
+                             "SELECT coalesce((SELECT value FROM metric WHERE run = ?1 AND"
+                             " name = 'shown_step'), (SELECT n_warmup FROM run WHERE id = ?1))",
+                             "l", run->id));
     LW_TRY(lw_sql_query(s, &q, err,
                         "SELECT count(*),"
                         " coalesce(min(iif(class = 'p2p', NULL, start_ps)), min(start_ps), 0),"
@@ -165,18 +162,6 @@ enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, i
                       (long long)run->id, (long long)out->step);
 }
 
-/* 1 where the ops of a run belong to several micro-batches. */
-static enum lw_status has_micro_batches(struct lw_store *s, const struct lw_run *run,
-                                        int64_t *several, struct lw_err *err)
-{
-    struct lw_sql *q;
-
-    LW_TRY(lw_sql_query(s, &q, err, "SELECT ifnull(max(micro_batch), 0) > 0 FROM op WHERE plan = ?",
-                        "l", run->plan));
-    *several = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
-    return lw_sql_finish(q, err);
-}
-
 /* The ranks that others' rows stand for. */
 static enum lw_status add_alike(struct lw_store *s, int64_t run, struct alike_ranks *alike,
                                 struct lw_err *err)
@@ -189,8 +174,7 @@ static enum lw_status add_alike(struct lw_store *s, int64_t run, struct alike_ra
                         " AND value <> rank ORDER BY rank", "l", run));
     while (st == LW_OK && lw_sql_next(q))
         st = alike_ranks_same(alike, (int32_t)lw_sql_int(q, 0), (int32_t)lw_sql_int(q, 1), err);
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
-    return st != LW_OK ? st : end;
+    return lw_sql_end(q, st, err);
 }
 
 static enum lw_status read_run(struct lw_store *s, const struct picture_view *p, int32_t run,
@@ -199,11 +183,13 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
     struct alike_ranks alike = {.max_groups = p->max_ranks};
     struct picture_step *step = &pic->step[run];
     struct alike_bar bar;
-    int64_t several;
+    int64_t several; /* the ops belong to several micro-batches */
     struct lw_sql *q;
 
     LW_TRY(picture_find_step(s, &p->runs[run], p->step, step, err));
-    LW_TRY(has_micro_batches(s, &p->runs[run], &several, err));
+    LW_TRY(lw_sql_number(s, &several, err,
+                         "SELECT ifnull(max(micro_batch), 0) > 0 FROM op WHERE plan = ?", "l",
+                         p->runs[run].plan));
     pic->most = step->length > pic->most ? step->length : pic->most;
     LW_TRY(lw_sql_query(s, &q, err, bars_text, "llll", p->runs[run].id, step->step,
                         step->from, several));
@@ -213,13 +199,13 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
         if (st == LW_OK)
             st = alike_ranks_add(&alike, &bar, err);
     }
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? err : NULL);
-    if (st == LW_OK && end == LW_OK)
+    st = lw_sql_end(q, st, err);
+    if (st == LW_OK)
         st = add_alike(s, p->runs[run].id, &alike, err);
-    if (st == LW_OK && end == LW_OK)
+    if (st == LW_OK)
         st = alike_ranks_finish(&alike, run, pic, err);
     alike_ranks_free(&alike);
-    return st != LW_OK ? st : end;
+    return st;
 }
 
 struct edge {

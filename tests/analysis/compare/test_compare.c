@@ -60,13 +60,13 @@ TEST_WITH(times_of_buckets_and_step_are_those_of_the_runs, runs_open, fixture_cl
     assert_both(c.figure[LW_FIGURE_IDLE], 0, 0);
     assert_both(c.skew, 0, 0);
     assert_int_equal(c.n_buckets, 2);
-    assert_both(c.buckets[0].ready, 200, 200);
-    assert_both(c.buckets[0].launch, 201, 201);
-    assert_both(c.buckets[0].start, 212, 212);  /* rank 1, the later one */
-    assert_both(c.buckets[0].finish, 312, 352);
-    assert_both(c.buckets[1].ready, 250, 250);
-    assert_both(c.buckets[1].start, 312, 352);
-    assert_both(c.buckets[1].finish, 412, 492);
+    assert_both(c.buckets[0].time[LW_BUCKET_READY], 200, 200);
+    assert_both(c.buckets[0].time[LW_BUCKET_LAUNCH], 201, 201);
+    assert_both(c.buckets[0].time[LW_BUCKET_START], 212, 212); /* rank 1, the later one */
+    assert_both(c.buckets[0].time[LW_BUCKET_FINISH], 312, 352);
+    assert_both(c.buckets[1].time[LW_BUCKET_READY], 250, 250);
+    assert_both(c.buckets[1].time[LW_BUCKET_START], 312, 352);
+    assert_both(c.buckets[1].time[LW_BUCKET_FINISH], 412, 492);
     assert_int_equal(c.buckets[1].bytes.predicted, 4096);
     lw_comparison_free(&c);
 }
@@ -82,7 +82,7 @@ TEST_WITH(of_an_even_number_of_steps_the_middle_two_are_halved, runs_open, fixtu
     runs_store(&two_steps);
     runs_sql("UPDATE span SET end_ps = end_ps + 10000000 WHERE run = 2 AND step = 1 AND op = 2");
     compare("1", "2", &c);
-    assert_both(c.buckets[0].finish, 312, 357); /* of 352 and 352 + 10 */
+    assert_both(c.buckets[0].time[LW_BUCKET_FINISH], 312, 357); /* of 352 and 352 + 10 */
     lw_comparison_free(&c);
 }
 
@@ -147,7 +147,7 @@ TEST_WITH(different_plans_are_joined_by_launch_place_and_say_so, runs_open, fixt
     assert_int_equal(c.joined, LW_JOINED_BUCKET);
     assert_non_null(strstr(c.note, "the plans differ"));
     assert_int_equal(c.n_buckets, 1);
-    assert_both(c.buckets[0].finish, 312, 362); /* 212 + 150 */
+    assert_both(c.buckets[0].time[LW_BUCKET_FINISH], 312, 362); /* 212 + 150 */
     assert_int_equal(c.n_ops, 0);
     lw_comparison_free(&c);
 }
