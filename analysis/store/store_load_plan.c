@@ -35,22 +35,24 @@ static bool within(int64_t value, int64_t low, int64_t end)
     return value >= low && value < end;
 }
 
-static enum lw_status each(struct loader *l, const char *text, row_fn *fn)
+static int32_t number(struct lw_sql *q, int column)
+{
+    int64_t v = lw_sql_int(q, column);
+    return within(v, INT32_MIN, (int64_t)INT32_MAX + 1) ? (int32_t)v : INT32_MIN;
+}
+
+/* n (NULL: none): column 0 numbers the rows of `table` from 0, and *n becomes how many there are.
+ */
+static enum lw_status each(struct loader *l, const char *table, int32_t *n, const char *text,
+                           row_fn *fn)
 {
     struct lw_sql *q;
     enum lw_status st = LW_OK;
 
     LW_TRY(lw_sql_query(l->store, &q, l->err, text, "l", l->plan));
     while (st == LW_OK && lw_sql_next(q))
-        st = fn(l, q);
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? l->err : NULL);
-    return st != LW_OK ? st : end;
-}
-
-static int32_t number(struct lw_sql *q, int column)
-{
-    int64_t v = lw_sql_int(q, column);
-    return within(v, INT32_MIN, (int64_t)INT32_MAX + 1) ? (int32_t)v : INT32_MIN;
+        st = n && number(q, 0) != (*n)++ ? bad(l, table) : fn(l, q);
+    return lw_sql_end(q, st, l->err);
 }
 
 /* --- head, ranks, streams, communicators ------------------------------------------------------ */
@@ -70,9 +72,6 @@ static enum lw_status begin(struct loader *l, struct lw_sql *q)
 
 static enum lw_status add_role(struct loader *l, struct lw_sql *q)
 {
-    if (number(q, 0) != l->n_roles)
-        return bad(l, "plan_rank");
-    l->n_roles++;
     lw_builder_role(l->builder,
                     &(struct lw_role){.name = lw_sql_text(q, 1), .stage = number(q, 2)});
     return LW_OK;
@@ -100,9 +99,8 @@ static enum lw_status add_stream(struct loader *l, struct lw_sql *q)
 {
     int c = place_of(lw_sql_text(q, 2), lw_stream_class_word);
 
-    if (number(q, 0) != l->n_streams || c < 0)
+    if (c < 0)
         return bad(l, "stream");
-    l->n_streams++;
     lw_builder_stream(l->builder, lw_sql_text(q, 1), (enum lw_stream_class)c, number(q, 3));
     return LW_OK;
 }
@@ -112,10 +110,8 @@ static enum lw_status add_comm(struct loader *l, struct lw_sql *q)
     struct lw_strategy s = lw_strategy_default();
     int purpose = place_of(lw_sql_text(q, 4), lw_comm_purpose_word);
 
-    if (number(q, 0) != l->n_comms || !within(number(q, 3), 0, l->n_streams) ||
-        purpose < 0)
+    if (!within(number(q, 3), 0, l->n_streams) || purpose < 0)
         return bad(l, "comm");
-    l->n_comms++;
     LW_TRY(lw_strategy_set(&s, "reducer", lw_sql_text(q, 2), l->err));
     lw_builder_comm(l->builder, lw_sql_text(q, 1), (enum lw_comm_purpose)purpose, s.reducer,
                     number(q, 3));
@@ -167,9 +163,8 @@ static enum lw_status add_param(struct loader *l, struct lw_sql *q)
                               .trainable = number(q, 6) != 0, .used = true};
     enum lw_dtype dtype;
 
-    if (number(q, 0) != l->n_params || !within(number(q, 4), 0, LW_MAX_STAGES))
+    if (!within(number(q, 4), 0, LW_MAX_STAGES))
         return bad(l, "param");
-    l->n_params++;
     LW_TRY(lw_dtype_parse(lw_sql_text(q, 3), &dtype, l->err));
     p.dtype = (uint8_t)dtype;
     p.stage = (int16_t)number(q, 4);
@@ -199,9 +194,8 @@ static enum lw_status add_bucket(struct loader *l, struct lw_sql *q)
     struct lw_bucket b = {.bytes = lw_sql_int(q, 5), .limit_bytes = lw_sql_int(q, 6)};
     int32_t n = number(q, 7);
 
-    if (number(q, 0) != l->n_buckets || !within(n, 0, (int64_t)l->n_params + 1))
+    if (!within(n, 0, (int64_t)l->n_params + 1))
         return bad(l, "bucket");
-    l->n_buckets++;
     LW_TRY(lw_dtype_parse(lw_sql_text(q, 4), &b.dtype, l->err));
     struct lw_slot *slots;
     LW_TAKE(&l->scratch, slots, n, l->err);
@@ -234,9 +228,6 @@ static enum lw_status add_operand(struct loader *l, struct lw_sql *q)
 
 static enum lw_status add_variant(struct loader *l, struct lw_sql *q)
 {
-    if (number(q, 0) != l->n_variants)
-        return bad(l, "program");
-    l->n_variants++;
     lw_builder_variant(l->builder, lw_sql_text(q, 1), lw_sql_text(q, 3), number(q, 2) != 0);
     return LW_OK;
 }
@@ -260,35 +251,28 @@ static enum lw_status read_edges(struct loader *l, const char *table, const char
                                  int32_t n_values, struct edges *out)
 {
     struct lw_sql *q;
-    int64_t n = 0, capacity = 0;
-    int32_t *grown = NULL;
-    bool sound = true;
+    enum lw_status st = LW_OK;
+    int32_t n = 0;
 
+    *out = (struct edges){NULL, NULL};
     LW_TAKE(&l->scratch, out->first, (int64_t)l->n_ops + 1, l->err);
     LW_TRY(lw_sql_query(l->store, &q, l->err, text, "l", l->plan));
-    while (sound && lw_sql_next(q)) {
+    while (st == LW_OK && lw_sql_next(q)) {
         int32_t op = number(q, 0), v = number(q, 1);
-        sound = within(op, 0, l->n_ops) && within(v, 0, n_values < 0 ? op : n_values);
-        if (sound && lw_reserve(&grown, &capacity, n + 1, sizeof *grown) != 0) {
-            (void)lw_sql_finish(q, NULL);
-            lw_free(grown);
-            return lw_fail_nomem(l->err);
-        }
-        if (sound) {
-            grown[n++] = v;
+        out->value = lw_arena_more(&l->scratch, out->value, n, sizeof *out->value);
+        if (!within(op, 0, l->n_ops) || !within(v, 0, n_values < 0 ? op : n_values)) {
+            st = bad(l, table);
+        } else if (!out->value) {
+            st = lw_fail_nomem(l->err);
+        } else {
+            out->value[n++] = v;
             out->first[op + 1] = n;
         }
     }
-    enum lw_status st = lw_sql_finish(q, l->err);
-    out->value = lw_arena_alloc(&l->scratch, n, sizeof *out->value);
-    if (st == LW_OK && !out->value)
-        st = lw_fail_nomem(l->err);
-    if (st == LW_OK && n > 0)
-        memcpy(out->value, grown, (size_t)n * sizeof *grown);
-    lw_free(grown);
+    LW_TRY(lw_sql_end(q, st, l->err));
     for (int32_t o = 0; o < l->n_ops; o++) /* ops without edges */
         out->first[o + 1] = out->first[o + 1] < out->first[o] ? out->first[o] : out->first[o + 1];
-    return st == LW_OK && !sound ? bad(l, table) : st;
+    return LW_OK;
 }
 
 static enum lw_status read_op(struct loader *l, struct lw_sql *q, struct lw_op *op)
@@ -348,16 +332,14 @@ static enum lw_status add_ops(struct loader *l, const struct edges *deps, const 
         }
         if (st != LW_OK)
             break;
-        lw_builder_op(l->builder, &op, deps->value + deps->first[at],
+        lw_builder_op(l->builder, &op, deps->value ? deps->value + deps->first[at] : NULL,
                       (int32_t)(deps->first[at + 1] - deps->first[at]));
         for (int64_t k = ready->first[at]; k < ready->first[at + 1]; k++)
             lw_builder_ready(l->builder, ready->value[k]);
         at++;
     }
-    enum lw_status ended = lw_sql_finish(q, st == LW_OK ? l->err : NULL);
-    if (st == LW_OK && ended == LW_OK && at != l->n_ops)
-        return bad(l, "op");
-    return st != LW_OK ? st : ended;
+    LW_TRY(lw_sql_end(q, st, l->err));
+    return at == l->n_ops ? LW_OK : bad(l, "op");
 }
 
 static enum lw_status add_strategy(struct loader *l)
@@ -377,46 +359,60 @@ static enum lw_status add_strategy(struct loader *l)
         else
             (void)lw_strategy_set(&s, lw_sql_text(q, 0), value, &unused);
     }
-    enum lw_status end = lw_sql_finish(q, st == LW_OK ? l->err : NULL);
     lw_builder_strategy(l->builder, &s);
-    return st != LW_OK ? st : end;
+    return lw_sql_end(q, st, l->err);
 }
 
 static enum lw_status load(struct loader *l)
 {
     struct edges deps, ready;
 
-    LW_TRY(each(l, "SELECT name, n_ranks, n_ops, repeat_from FROM plan WHERE id = ?", begin));
+    LW_TRY(each(l, "plan", NULL, "SELECT name, n_ranks, n_ops, repeat_from FROM plan WHERE id = ?",
+                begin));
     if (!l->builder)
         return lw_fail_at(l->err, LW_EINVAL, lw_store_file(l->store), 0, "holds no plan %lld",
                           (long long)l->plan);
     LW_TRY(add_strategy(l));
-    LW_TRY(each(l, "SELECT DISTINCT role, role_name, pp FROM plan_rank WHERE plan = ?"
-                   " GROUP BY role ORDER BY role", add_role));
-    LW_TRY(each(l, "SELECT rank, role, dp, pp, tp FROM plan_rank WHERE plan = ? ORDER BY rank",
+    LW_TRY(each(l, "plan_rank", &l->n_roles,
+                "SELECT DISTINCT role, role_name, pp FROM plan_rank WHERE plan = ?"
+                " GROUP BY role ORDER BY role",
+                add_role));
+    LW_TRY(each(l, "plan_rank", NULL,
+                "SELECT rank, role, dp, pp, tp FROM plan_rank WHERE plan = ? ORDER BY rank",
                 add_rank));
-    LW_TRY(each(l, "SELECT stream, name, class, priority FROM stream WHERE plan = ?"
-                   " ORDER BY stream", add_stream));
-    LW_TRY(each(l,
-                "SELECT comm, name, reducer, stream, ifnull(purpose, 'data') FROM comm WHERE plan "
-                "= ? ORDER BY comm",
+    LW_TRY(each(l, "stream", &l->n_streams,
+                "SELECT stream, name, class, priority FROM stream WHERE plan = ? ORDER BY stream",
+                add_stream));
+    LW_TRY(each(l, "comm", &l->n_comms,
+                "SELECT comm, name, reducer, stream, ifnull(purpose, 'data') FROM comm"
+                " WHERE plan = ? ORDER BY comm",
                 add_comm));
     LW_TRY(add_groups(l));
-    LW_TRY(each(l, "SELECT max(stage) FROM param WHERE plan = ? GROUP BY module ORDER BY module",
+    LW_TRY(each(l, "param", NULL,
+                "SELECT max(stage) FROM param WHERE plan = ? GROUP BY module ORDER BY module",
                 add_module));
-    LW_TRY(each(l, "SELECT param, name, numel, dtype, stage, module, trainable FROM param"
-                   " WHERE plan = ? ORDER BY param", add_param));
-    LW_TRY(each(l, "SELECT bucket, set_name, stage, launch, dtype, bytes, limit_bytes, n_params"
-                   " FROM bucket WHERE plan = ? ORDER BY bucket", add_bucket));
-    LW_TRY(each(l, "SELECT row, index_in_role, bytes, offset, peer FROM operand WHERE plan = ?"
-                   " ORDER BY row, index_in_role", add_operand));
-    LW_TRY(each(l, "SELECT variant, variant_name, max(ends_step),"
-                   " ifnull((SELECT bucket.set_name FROM op JOIN bucket"
-                   "   ON bucket.plan = op.plan AND bucket.bucket = op.bucket"
-                   "   WHERE op.plan = program.plan AND op.op >= program.first_op"
-                   "    AND op.op < program.first_op + program.n_ops LIMIT 1), '')"
-                   " FROM program WHERE plan = ? GROUP BY variant ORDER BY variant", add_variant));
-    LW_TRY(each(l, "SELECT variant FROM pass WHERE plan = ? ORDER BY pass", add_pass));
+    LW_TRY(each(l, "param", &l->n_params,
+                "SELECT param, name, numel, dtype, stage, module, trainable FROM param"
+                " WHERE plan = ? ORDER BY param",
+                add_param));
+    LW_TRY(each(l, "bucket", &l->n_buckets,
+                "SELECT bucket, set_name, stage, launch, dtype, bytes, limit_bytes, n_params"
+                " FROM bucket WHERE plan = ? ORDER BY bucket",
+                add_bucket));
+    LW_TRY(each(l, "operand", NULL,
+                "SELECT row, index_in_role, bytes, offset, peer FROM operand WHERE plan = ?"
+                " ORDER BY row, index_in_role",
+                add_operand));
+    LW_TRY(each(l, "program", &l->n_variants,
+                "SELECT variant, variant_name, max(ends_step),"
+                " ifnull((SELECT bucket.set_name FROM op JOIN bucket"
+                "   ON bucket.plan = op.plan AND bucket.bucket = op.bucket"
+                "   WHERE op.plan = program.plan AND op.op >= program.first_op"
+                "    AND op.op < program.first_op + program.n_ops LIMIT 1), '')"
+                " FROM program WHERE plan = ? GROUP BY variant ORDER BY variant",
+                add_variant));
+    LW_TRY(
+        each(l, "pass", NULL, "SELECT variant FROM pass WHERE plan = ? ORDER BY pass", add_pass));
     LW_TRY(read_edges(l, "dep", "SELECT op, dep FROM dep WHERE plan = ? ORDER BY op, dep",
                       -1, &deps));
     LW_TRY(read_edges(l, "ready", "SELECT op, param FROM ready WHERE plan = ? ORDER BY op, param",
