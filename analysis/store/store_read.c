@@ -1,6 +1,8 @@
 /* Runs out of the database: list, look up, past errors. */
 #include "analysis/store/store.h"
 
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,32 +11,69 @@
 #include "analysis/store/sql.h"
 #include "shared/numbers/order.h"
 
-static const char run_columns[] =
-    "SELECT run.id, run.kind, run.status, ifnull(run.plan, -1), plan.hash, plan.name,"
-    " ifnull(plan.n_ranks, 0),"
-    " (SELECT count(*) FROM bucket WHERE bucket.plan = run.plan AND set_name = (SELECT set_name"
-    "   FROM bucket WHERE bucket.plan = run.plan ORDER BY bucket DESC LIMIT 1)),"
-    " ifnull(plan.bucket_cap_bytes, -1),"
-    " run.workload_name, run.workload_hash, run.workload_from, run.cluster_name, run.cluster_hash,"
-    " run.backend, run.honesty, run.command, run.message, run.version, run.seed, run.started_at,"
-    " run.n_spans, run.n_warmup,"
-    " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'step_ps'"
-    "   AND m.step = -1 AND m.rank = -1),"
-    " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'exposed_comm_ps'"
-    "   AND m.step = -1 AND m.rank = -1),"
-    " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'compute_busy_ps'"
-    "   AND m.step = -1 AND m.rank = -1),"
-    " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'comm_busy_ps'"
-    "   AND m.step = -1 AND m.rank = -1),"
-    " run.name, (SELECT group_concat(name || '=' || value, char(10)) FROM plan_option"
-    "   WHERE plan_option.plan = run.plan),"
-    " (SELECT value FROM metric m WHERE m.run = run.id AND m.name = 'samples')"
-    " FROM run LEFT JOIN plan ON plan.id = run.plan ";
+#define METRIC(name)                                                                               \
+    "(SELECT value FROM metric m WHERE m.run = run.id AND m.name = '" name "'"                     \
+    " AND m.step = -1 AND m.rank = -1)"
 
-/* Copy a text column; NULL only without memory. */
-static const char *keep(struct lw_arena *a, struct lw_sql *q, int column)
+/* Where each field of a run comes from. MEASURE: -1 where it is not stored. */
+enum kind { INT, INT32, MEASURE, TEXT };
+#define AT(field) offsetof(struct lw_run, field)
+static const struct {
+    const char *from;
+    enum kind kind;
+    size_t at;
+} columns[] = {
+    {"run.id", INT, AT(id)},
+    {"run.plan", MEASURE, AT(plan)},
+    {"plan.hash", TEXT, AT(plan_hash)},
+    {"plan.name", TEXT, AT(plan_name)},
+    {"plan.n_ranks", INT32, AT(n_ranks)},
+    {"(SELECT count(*) FROM bucket WHERE bucket.plan = run.plan AND set_name = (SELECT set_name"
+     " FROM bucket WHERE bucket.plan = run.plan ORDER BY bucket DESC LIMIT 1))",
+     INT32, AT(n_buckets)},
+    {"plan.bucket_cap_bytes", MEASURE, AT(bucket_cap_bytes)},
+    {"workload_name", TEXT, AT(workload_name)},
+    {"run.workload_hash", TEXT, AT(workload_hash)},
+    {"workload_from", TEXT, AT(workload_from)},
+    {"run.cluster_name", TEXT, AT(cluster_name)},
+    {"cluster_hash", TEXT, AT(cluster_hash)},
+    {"backend", TEXT, AT(backend)},
+    {"honesty", TEXT, AT(honesty)},
+    {"command", TEXT, AT(command)},
+    {"message", TEXT, AT(message)},
+    {"version", TEXT, AT(version)},
+    {"seed", INT, AT(seed)},
+    {"started_at", INT, AT(started_at)},
+    {"n_spans", INT, AT(n_spans)},
+    {"n_warmup", INT32, AT(n_warmup)},
+    {METRIC("step_ps"), MEASURE, AT(step)},
+    {METRIC("exposed_comm_ps"), MEASURE, AT(exposed_comm)},
+    {METRIC("compute_busy_ps"), MEASURE, AT(compute_busy)},
+    {METRIC("comm_busy_ps"), MEASURE, AT(comm_busy)},
+    {METRIC("samples"), MEASURE, AT(samples)},
+    {"run.name", TEXT, AT(name)},
+    {"(SELECT group_concat(name || '=' || value, char(10)) FROM plan_option"
+     " WHERE plan_option.plan = run.plan)",
+     TEXT, AT(options)},
+};
+#undef AT
+
+enum { N_COLUMNS = sizeof columns / sizeof *columns, KIND = N_COLUMNS, STATUS, NAMED };
+
+/* `rest`: which runs, in which order. */
+static enum lw_status select_runs(struct lw_store *s, struct lw_sql **q, const char *rest,
+                                  const char *types, int64_t id, struct lw_err *err)
 {
-    return lw_arena_strdup(a, lw_sql_text(q, column));
+    char text[4096] = "SELECT ";
+    size_t n = strlen(text);
+
+    for (int i = 0; i < N_COLUMNS; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s, ", columns[i].from);
+    snprintf(text + n, sizeof text - n,
+             "run.kind, run.status, run.name IS NOT NULL"
+             " FROM run LEFT JOIN plan ON plan.id = run.plan %s",
+             rest);
+    return lw_sql_query(s, q, err, text, types, id);
 }
 
 /* The schema allows no other word; an unread row ("") counts as the first. */
@@ -55,59 +94,25 @@ static enum lw_status name_run(struct lw_arena *a, struct lw_run *r, struct lw_e
     return LW_OK;
 }
 
-static enum lw_status read_strings(struct lw_sql *q, struct lw_arena *a, struct lw_run *r,
-                                   struct lw_err *err)
-{
-    const char **const fields[] = {
-        &r->workload_name, &r->workload_hash, &r->workload_from, &r->cluster_name,
-        &r->cluster_hash,  &r->backend,       &r->honesty,       &r->command,
-        &r->message,       &r->version,
-    };
-
-    r->plan_hash = keep(a, q, 4);
-    r->plan_name = keep(a, q, 5);
-    if (!r->plan_hash || !r->plan_name)
-        return lw_fail_nomem(err);
-    for (int i = 0; i < 10; i++) {
-        *fields[i] = keep(a, q, 9 + i);
-        if (!*fields[i])
-            return lw_fail_nomem(err);
-    }
-    r->options = keep(a, q, 28);
-    r->named = !lw_sql_is_null(q, 27);
-    r->name = keep(a, q, 27);
-    if (!r->options || !r->name)
-        return lw_fail_nomem(err);
-    return r->named ? LW_OK : name_run(a, r, err);
-}
-
-static int64_t measure(struct lw_sql *q, int column)
-{
-    return lw_sql_is_null(q, column) ? -1 : lw_sql_int(q, column);
-}
-
 static enum lw_status read_run(struct lw_sql *q, struct lw_arena *a, struct lw_run *r,
                                struct lw_err *err)
 {
     *r = (struct lw_run){
-        .id = lw_sql_int(q, 0),
-        .kind = (enum lw_run_kind)word_index(lw_sql_text(q, 1), lw_run_kind_name, 3),
-        .status = (enum lw_run_status)word_index(lw_sql_text(q, 2), lw_run_status_name, 4),
-        .plan = lw_sql_int(q, 3),
-        .n_ranks = (int32_t)lw_sql_int(q, 6),
-        .n_buckets = (int32_t)lw_sql_int(q, 7),
-        .bucket_cap_bytes = lw_sql_int(q, 8),
-        .seed = lw_sql_int(q, 19),
-        .started_at = lw_sql_int(q, 20),
-        .n_spans = lw_sql_int(q, 21),
-        .n_warmup = (int32_t)lw_sql_int(q, 22),
-        .step = measure(q, 23),
-        .exposed_comm = measure(q, 24),
-        .compute_busy = measure(q, 25),
-        .comm_busy = measure(q, 26),
-        .samples = measure(q, 29),
+        .kind = (enum lw_run_kind)word_index(lw_sql_text(q, KIND), lw_run_kind_name, 3),
+        .status = (enum lw_run_status)word_index(lw_sql_text(q, STATUS), lw_run_status_name, 4),
+        .named = lw_sql_int(q, NAMED) != 0,
     };
-    return read_strings(q, a, r, err);
+    for (int i = 0; i < N_COLUMNS; i++) {
+        void *to = (char *)r + columns[i].at;
+        if (columns[i].kind == INT32)
+            *(int32_t *)to = (int32_t)lw_sql_int(q, i);
+        else if (columns[i].kind != TEXT)
+            *(int64_t *)to =
+                columns[i].kind == MEASURE && lw_sql_is_null(q, i) ? -1 : lw_sql_int(q, i);
+        else if (!(*(const char **)to = lw_arena_strdup(a, lw_sql_text(q, i))))
+            return lw_fail_nomem(err);
+    }
+    return r->named ? LW_OK : name_run(a, r, err);
 }
 
 static enum lw_status collect_runs(struct lw_sql *q, struct lw_arena *a, struct lw_run *v,
@@ -124,7 +129,6 @@ static enum lw_status collect_runs(struct lw_sql *q, struct lw_arena *a, struct 
 enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_run **runs,
                              int32_t *n, struct lw_err *err)
 {
-    char text[sizeof run_columns + 32];
     struct lw_sql *q;
     struct lw_run *v;
     int64_t room;
@@ -132,8 +136,7 @@ enum lw_status lw_store_runs(struct lw_store *s, struct lw_arena *a, struct lw_r
 
     LW_TRY(lw_sql_number(s, &room, err, "SELECT count(*) FROM run", ""));
     LW_TAKE(a, v, room, err);
-    strcat(strcpy(text, run_columns), "ORDER BY run.id");
-    LW_TRY(lw_sql_prepare(s, text, &q, err));
+    LW_TRY(select_runs(s, &q, "ORDER BY run.id", "", 0, err));
     LW_TRY(lw_sql_end(q, collect_runs(q, a, v, room, &k, err), err));
     for (int32_t i = 0; i < k; i++)
         LW_TRY(lw_run_process_judge(s, a, &v[i], err));
@@ -166,13 +169,11 @@ static enum lw_status run_id(struct lw_store *s, const char *text, int64_t *id, 
 enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw_arena *a,
                                  struct lw_run *run, struct lw_err *err)
 {
-    char sql[sizeof run_columns + 32];
     struct lw_sql *q;
     int64_t id;
 
     LW_TRY(run_id(s, text, &id, err));
-    strcat(strcpy(sql, run_columns), "WHERE run.id = ?");
-    LW_TRY(lw_sql_query(s, &q, err, sql, "l", id));
+    LW_TRY(select_runs(s, &q, "WHERE run.id = ?", "l", id, err));
     bool found = lw_sql_next(q);
     LW_TRY(lw_sql_end(q, found ? read_run(q, a, run, err) : LW_OK, err));
     return found ? LW_OK
