@@ -37,7 +37,8 @@ enum { LW_RUN_VARIANTS = 2 };
 /* A kind of table, told apart by its titles; a row of the table in run_tables.c. */
 struct lw_run_table {
     const char *name, *titles;
-    const char *aliases;   /* "field=title;..." where a title is not the field's name; NULL = none */
+    const char *aliases;   /* "field=title;..." where a title is not the field's
+                            * name; NULL = none */
     /* "field=text;...": what the source says beside the table; for cells that are empty, and
        numbers that are not whole */
     const char *settings;
