@@ -5,7 +5,7 @@
 #include "analysis/published/run_figures.h"
 #include "analysis/validate/validate_here.h"
 #include "analysis/validate/validate_kinds.h"
-#include "exec/launch/multi_process.h"
+#include "exec/launch/spawn.h"
 #include "shared/base/progress.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"

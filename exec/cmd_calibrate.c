@@ -5,7 +5,7 @@
 
 #include "exec/calibrate/calibrate.h"
 #include "exec/calibrate/calibrate_print.h"
-#include "exec/launch/multi_process.h"
+#include "exec/launch/spawn.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "exec/launch/multi_process.h"
+#include "exec/launch/spawn.h"
 #include "exec/run/run.h"
 #include "shared/cli/plan_source.h"
 #include "shared/text/record.h"

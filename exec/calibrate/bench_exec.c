@@ -23,12 +23,26 @@
 
 enum { RANKS = 2, OPS = 8, STEPS = 7, WARMUP = 2, PAIRS = 30, BYTES = 256 * 1024, NICE = 19 };
 enum { EMPTY_OPS = 2000, EMPTY_STEPS = 10 };
+enum { OVERLAP_OPS = 5, OVERLAP_STEPS = 10 };
 #define WORK_NS INT64_C(600000)
+#define OVERLAP_BYTES (INT64_C(25) << 20)
+#define KERNEL_LENGTH 1.5 /* beside an all-reduce, in all-reduces */
 
 static double pick(double *v, int64_t n, int64_t i)
 {
     qsort(v, (size_t)n, sizeof *v, lw_compare_double);
     return v[i];
+}
+
+static struct lw_exec_options options(enum exec_compute compute, int32_t n_steps)
+{
+    struct lw_exec_options o = lw_exec_options_default();
+
+    o.compute = compute;
+    o.verify = false;
+    o.n_steps = n_steps;
+    o.n_warmup = WARMUP;
+    return o;
 }
 
 /* --- dispatch --------------------------------------------------------------------------------- */
@@ -52,15 +66,11 @@ static enum lw_status gaps(const struct lw_timeline *t, struct exec_bench_dispat
 
 enum lw_status exec_bench_dispatch(struct exec_bench_dispatch *d, struct lw_err *err)
 {
-    struct lw_exec_options o = lw_exec_options_default();
+    struct lw_exec_options o = options(EXEC_COMPUTE_SPIN, EMPTY_STEPS);
     struct lw_exec_result r = {0};
     struct lw_plan plan;
 
     *d = (struct exec_bench_dispatch){.n_ops = EMPTY_OPS, .n_steps = EMPTY_STEPS};
-    o.compute = EXEC_COMPUTE_SPIN;
-    o.verify = false;
-    o.n_steps = EMPTY_STEPS;
-    o.n_warmup = WARMUP;
     LW_TRY(exec_plan_kernels(1, EMPTY_OPS, 0, &plan, err));
     enum lw_status s = lw_exec_run(&plan, &o, &r, err);
     if (s == LW_OK)
@@ -243,14 +253,10 @@ static enum lw_status by_hand(double *step_ns, struct lw_err *err)
 
 static enum lw_status by_executor(const struct lw_plan *plan, double *step_ns, struct lw_err *err)
 {
-    struct lw_exec_options o = lw_exec_options_default();
+    struct lw_exec_options o = options(EXEC_COMPUTE_SPIN, STEPS);
     struct lw_exec_result r = {0};
     struct lw_summary m = {0};
 
-    o.compute = EXEC_COMPUTE_SPIN;
-    o.verify = false;
-    o.n_steps = STEPS;
-    o.n_warmup = WARMUP;
     enum lw_status s = lw_exec_run(plan, &o, &r, err);
     if (s == LW_OK)
         s = lw_timeline_summarize(&r.timeline, plan, WARMUP, &m, err);
@@ -291,5 +297,79 @@ enum lw_status exec_bench_by_hand(const struct lw_progress *progress, struct exe
     b->ratio = (pick(ratio, PAIRS, PAIRS / 2 - 1) + ratio[PAIRS / 2]) / 2;
     b->low = ratio[9];
     b->high = ratio[20];
+    return LW_OK;
+}
+
+/* --- overlap ---------------------------------------------------------------------------------- */
+
+/* How much of an all-reduce compute hides. Compute sleeps, so that a core is no reason for waiting:
+ * what is not hidden is the executor's doing. */
+struct looked {
+    double *time_ns, *share; /* [n], [n_beside]: of those with a kernel beside them */
+    int64_t n, n_beside;
+};
+
+/* Of the all-reduces after warm-up: their times, and the share of each in which the kernel after it
+ * ran. Rows of a rank and step are in the order of the program. */
+static void look(const struct lw_plan *plan, const struct lw_timeline *t, struct looked *l)
+{
+    for (int64_t i = 0; i + 1 < t->n; i++) {
+        if (t->step[i] < WARMUP || plan->ops[t->op[i]].kind != LW_OP_ALL_REDUCE)
+            continue;
+        double time = (double)(t->end[i] - t->start[i]);
+        l->time_ns[l->n++] = time / LW_PS_PER_NS;
+        if (plan->ops[t->op[i + 1]].work_ps <= 0)
+            continue; /* the empty kernel after the last */
+        lw_ps from = t->start[i] > t->start[i + 1] ? t->start[i] : t->start[i + 1];
+        lw_ps to = t->end[i] < t->end[i + 1] ? t->end[i] : t->end[i + 1];
+        l->share[l->n_beside++] = to > from ? (double)(to - from) / time : 0;
+    }
+}
+
+static enum lw_status medians(const struct lw_plan *plan, const struct lw_timeline *t,
+                              double *time_ns, double *hidden, struct lw_err *err)
+{
+    struct looked l = {lw_calloc((size_t)t->n + 1, sizeof *l.time_ns),
+                       lw_calloc((size_t)t->n + 1, sizeof *l.share), 0, 0};
+    bool there = l.time_ns && l.share;
+
+    if (there) {
+        look(plan, t, &l);
+        *time_ns = l.n > 0 ? pick(l.time_ns, l.n, l.n / 2) : 0;
+        *hidden = l.n_beside > 0 ? pick(l.share, l.n_beside, l.n_beside / 2) : 0;
+    }
+    lw_free(l.time_ns);
+    lw_free(l.share);
+    return there ? LW_OK : lw_fail_nomem(err);
+}
+
+static enum lw_status run(int32_t n, lw_ps work, double *time_ns, double *hidden,
+                          struct lw_err *err)
+{
+    struct lw_exec_options o = options(EXEC_COMPUTE_SLEEP, OVERLAP_STEPS);
+    struct lw_exec_result r = {0};
+    struct lw_plan plan;
+
+    LW_TRY(exec_plan_overlap(RANKS, OVERLAP_BYTES, n, work, &plan, err));
+    enum lw_status s = lw_exec_run(&plan, &o, &r, err);
+    if (s == LW_OK)
+        s = medians(&plan, &r.timeline, time_ns, hidden, err);
+    lw_exec_result_free(&r);
+    lw_plan_free(&plan);
+    return s;
+}
+
+enum lw_status exec_bench_overlap(struct exec_bench_overlap *b, struct lw_err *err)
+{
+    double alone = 0, beside = 0, unused;
+
+    LW_TRY(run(1, LW_PS_PER_MS, &alone, &unused, err));
+    *b = (struct exec_bench_overlap){.n_ranks = RANKS,
+                                     .n = (OVERLAP_OPS - 1) * OVERLAP_STEPS * RANKS,
+                                     .bytes = OVERLAP_BYTES,
+                                     .alone_ns = (int64_t)alone,
+                                     .work_ns = (int64_t)(alone * KERNEL_LENGTH)};
+    LW_TRY(run(OVERLAP_OPS, lw_ns_to_ps(b->work_ns), &beside, &b->hidden, err));
+    b->beside_ns = (int64_t)beside;
     return LW_OK;
 }

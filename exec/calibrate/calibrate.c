@@ -308,9 +308,8 @@ enum lw_status lw_calibrate(const struct lw_calibrate_options *o, struct lw_clus
     if (o->ranks_per_node > 0 && o->n_ranks % o->ranks_per_node != 0)
         return lw_fail(err, LW_EINVAL, "%d ranks per node do not divide %d ranks",
                        o->ranks_per_node, o->n_ranks);
-    struct exec_calibration *c = lw_calloc(1, sizeof *c);
-    if (!c)
-        return lw_fail_nomem(err);
+    struct exec_calibration *c;
+    LW_NEW(c, 1, err);
     c->o = o;
     c->per_node = ranks_of_a_node(o);
     enum lw_status s = measure(c, &made, err);

@@ -134,7 +134,7 @@ enum lw_status exec_calibrate_alone(struct exec_calibration *c, const struct exe
     int32_t n = exec_calibrate_sizes(c->bytes, p->first, p->n, sizes);
     struct lw_plan plan;
 
-    LW_TRY(exec_plan_alone(c->o->n_ranks, sizes, n, GAP_PS, &plan, err));
+    LW_TRY(exec_plan_reduce(c->o->n_ranks, sizes, n, GAP_PS, NULL, &plan, err));
     return exec_calibrate_run(c, p, &plan, how, keep_times_and_unit, err);
 }
 
@@ -303,6 +303,6 @@ enum lw_status exec_calibrate_beside(struct exec_calibration *c, const struct ex
         LW_TRY(exec_rendezvous_broadcast(c->team, work, sizeof work, err));
     while (n < N_BESIDE && (n == 0 || work[n] <= LONGEST_BESIDE_PS))
         n++; /* on slow links the small ones alone */
-    LW_TRY(exec_plan_beside(c->o->n_ranks, bytes, n, work, &plan, err));
+    LW_TRY(exec_plan_reduce(c->o->n_ranks, bytes, n, GAP_PS, work, &plan, err));
     return exec_calibrate_run(c, p, &plan, how, keep_overlap, err);
 }

@@ -138,38 +138,23 @@ static int32_t add_op(struct maker *k, enum lw_op_kind kind, int32_t size, int64
     return number;
 }
 
-enum lw_status exec_plan_alone(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
-                               struct lw_plan *plan, struct lw_err *err)
+enum lw_status exec_plan_reduce(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps gap_ps,
+                                const lw_ps *beside_ps, struct lw_plan *plan, struct lw_err *err)
 {
     struct maker k = {.first_bucket = -1};
 
-    LW_TRY(begin(&k, "alone", n_ranks, err));
+    LW_TRY(begin(&k, beside_ps ? "beside" : "alone", n_ranks, err));
     add_buckets(&k, bytes, n);
     start_program(&k, "rebuilt");
     for (int32_t i = 0; i < n; i++) {
-        add_op(&k, LW_OP_BACKWARD, i, 0, work_ps, -1);
+        add_op(&k, LW_OP_BACKWARD, i, 0, gap_ps, -1);
         int32_t in = add_op(&k, LW_OP_COPY_IN, i, bytes[i], -1, -1);
         int32_t reduced = add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, in);
-        add_op(&k, LW_OP_COPY_OUT, i, bytes[i], -1, reduced);
-    }
-    return finish(&k, plan, err);
-}
-
-enum lw_status exec_plan_beside(int32_t n_ranks, const int64_t *bytes, int32_t n,
-                                const lw_ps *work_ps, struct lw_plan *plan, struct lw_err *err)
-{
-    struct maker k = {.first_bucket = -1};
-
-    LW_TRY(begin(&k, "beside", n_ranks, err));
-    add_buckets(&k, bytes, n);
-    start_program(&k, "rebuilt");
-    for (int32_t i = 0; i < n; i++) {
-        add_op(&k, LW_OP_BACKWARD, i, 0, LW_PS_PER_MS / 5, -1);
-        int32_t in = add_op(&k, LW_OP_COPY_IN, i, bytes[i], -1, -1);
-        int32_t reduced = add_op(&k, LW_OP_ALL_REDUCE, i, bytes[i] / 4 * 4, -1, in);
-        add_op(&k, LW_OP_KERNEL, i, 0, work_ps[i], -1);
-        add_op(&k, LW_OP_KERNEL, i, 0, work_ps[i], reduced);
-        add_op(&k, LW_OP_COPY_OUT, i, bytes[i], -1, -1);
+        if (beside_ps) {
+            add_op(&k, LW_OP_KERNEL, i, 0, beside_ps[i], -1);
+            add_op(&k, LW_OP_KERNEL, i, 0, beside_ps[i], reduced);
+        }
+        add_op(&k, LW_OP_COPY_OUT, i, bytes[i], -1, beside_ps ? -1 : reduced);
     }
     return finish(&k, plan, err);
 }

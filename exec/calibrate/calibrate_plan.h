@@ -13,15 +13,11 @@ struct lw_plan;
 /* The small plans that calibrate runs. Ops carry in `module` the number of the size they belong
  * to. */
 
-/* For each size, one after the other with nothing beside it: a backward of work_ps that fills a
- * gradient of that size, the copy into its bucket, the all-reduce, the copy out. */
-enum lw_status exec_plan_alone(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps work_ps,
-                               struct lw_plan *plan, struct lw_err *err);
-
-/* The same, but beside each all-reduce a kernel of work_ps[i], and after both the same kernel
- * again, alone. */
-enum lw_status exec_plan_beside(int32_t n_ranks, const int64_t *bytes, int32_t n,
-                                const lw_ps *work_ps, struct lw_plan *plan, struct lw_err *err);
+/* For each size, one after the other: a backward of gap_ps that fills a gradient of that size, the
+ * copy into its bucket, the all-reduce, the copy out. beside_ps, unless NULL: beside each
+ * all-reduce a kernel of beside_ps[i], and after both the same kernel again, alone. */
+enum lw_status exec_plan_reduce(int32_t n_ranks, const int64_t *bytes, int32_t n, lw_ps gap_ps,
+                                const lw_ps *beside_ps, struct lw_plan *plan, struct lw_err *err);
 
 /* A step's passes over memory, for each size: a backward of no time that fills a gradient of
  * type `grad`, a millisecond of compute, the copy into its bucket, its cast to `wire` where that

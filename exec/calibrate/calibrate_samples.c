@@ -9,8 +9,7 @@
 
 enum lw_status exec_samples_add(struct exec_samples *s, double v, struct lw_err *err)
 {
-    if (lw_reserve(&s->v, &s->capacity, s->n + 1, sizeof *s->v))
-        return lw_fail_nomem(err);
+    LW_ROOM(s->v, s->capacity, s->n + 1, err);
     s->v[s->n++] = v;
     return LW_OK;
 }

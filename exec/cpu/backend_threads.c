@@ -58,9 +58,7 @@ static enum lw_status fill_link(struct cpu_link *l, const struct exec_world *w,
     l->stop = &w->stop;
     l->n = c->n;
     l->ranks_per_node = per_node;
-    l->node = lw_calloc((size_t)c->n, sizeof *l->node);
-    if (!l->node)
-        return lw_fail_nomem(err);
+    LW_NEW(l->node, c->n, err);
     for (int32_t i = 0; i < c->n && !one_node; i++)
         l->node[i] = c->members[i] / per_node;
     l->pace = (struct exec_pace){w->how.link_bytes_per_s, w->how.link_latency_ns,
@@ -71,10 +69,9 @@ static enum lw_status fill_link(struct cpu_link *l, const struct exec_world *w,
 static enum lw_status link_new(struct exec_world *w, const struct exec_comm *c,
                                struct cpu_link **link, struct lw_err *err)
 {
-    struct cpu_link *l = lw_calloc(1, sizeof *l);
+    struct cpu_link *l;
 
-    if (!l)
-        return lw_fail_nomem(err);
+    LW_NEW(l, 1, err);
     enum lw_status s = fill_link(l, w, c, err);
     if (s != LW_OK) {
         link_free(l);

@@ -22,12 +22,10 @@ static enum lw_status fill_comm(struct exec_world *w, struct exec_comm *c, const
     bool here = false;
 
     c->n = n;
-    c->members = lw_calloc((size_t)n, sizeof *c->members);
-    c->index_of = lw_calloc((size_t)w->how.n_ranks, sizeof *c->index_of);
-    c->n_given = lw_calloc((size_t)n, sizeof *c->n_given);
-    c->turn = lw_calloc((size_t)n, sizeof *c->turn);
-    if (!c->members || !c->index_of || !c->n_given || !c->turn)
-        return lw_fail_nomem(err);
+    LW_NEW(c->members, n, err);
+    LW_NEW(c->index_of, w->how.n_ranks, err);
+    LW_NEW(c->n_given, n, err);
+    LW_NEW(c->turn, n, err);
     LW_TRY(exec_members_index(members, n, w->how.n_ranks, c->members, c->index_of, err));
     for (int32_t i = 0; i < n; i++)
         here = here || (members[i] >= w->first && members[i] < w->first + w->n_local);
@@ -37,10 +35,9 @@ static enum lw_status fill_comm(struct exec_world *w, struct exec_comm *c, const
 enum lw_status cpu_comm_create(struct exec_world *w, const int32_t *members, int32_t n,
                                struct exec_comm **comm, struct lw_err *err)
 {
-    struct exec_comm *c = lw_calloc(1, sizeof *c);
+    struct exec_comm *c;
 
-    if (!c)
-        return lw_fail_nomem(err);
+    LW_NEW(c, 1, err);
     enum lw_status status = fill_comm(w, c, members, n, err);
     if (status != LW_OK) {
         cpu_comm_free(w, c);

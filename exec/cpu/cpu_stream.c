@@ -339,10 +339,9 @@ enum lw_status cpu_give(struct exec_stream *s, const struct cpu_command *c, stru
 enum lw_status cpu_stream_create(struct exec_world *w, int32_t rank, const char *name,
                                  int32_t priority, struct exec_stream **stream, struct lw_err *err)
 {
-    struct exec_stream *s = lw_calloc(1, sizeof *s);
+    struct exec_stream *s;
 
-    if (!s)
-        return lw_fail_nomem(err);
+    LW_NEW(s, 1, err);
     s->world = w;
     s->rank = rank;
     s->priority = priority;

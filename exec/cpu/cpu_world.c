@@ -39,9 +39,7 @@ static enum lw_status find_cores(struct exec_world *w, struct lw_err *err)
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) == 0)
         return lw_fail(err, LW_EIO, "the system does not say which cores this process may use");
-    w->cores = lw_calloc((size_t)CPU_COUNT(&set), sizeof *w->cores);
-    if (!w->cores)
-        return lw_fail_nomem(err);
+    LW_NEW(w->cores, CPU_COUNT(&set), err);
     for (int c = 0; c < CPU_SETSIZE; c++)
         if (CPU_ISSET(c, &set))
             w->cores[w->n_cores++] = c;
@@ -163,9 +161,8 @@ static enum lw_status measure_all(struct exec_world *w, int64_t budget_ns, struc
 
     if (p)
         LW_TRY(p->barrier(p->context, err));
-    struct measurement *m = lw_calloc((size_t)w->n_local, sizeof *m);
-    if (!m)
-        return lw_fail_nomem(err);
+    struct measurement *m;
+    LW_NEW(m, w->n_local, err);
     enum lw_status s = measure_ranks(w, m, budget_ns, err);
     for (int32_t r = 0; r < w->n_local && s == LW_OK; r++)
         exec_gemm_follow(&w->rate[r], &m[r].rate);
@@ -224,9 +221,7 @@ static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
 
     w->first = p ? p->rank : 0;
     w->n_local = p ? 1 : w->how.n_ranks;
-    w->rate = lw_calloc((size_t)w->n_local, sizeof *w->rate);
-    if (!w->rate)
-        return lw_fail_nomem(err);
+    LW_NEW(w->rate, w->n_local, err);
     if (w->how.compute == EXEC_COMPUTE_GEMM)
         exec_gemm_open(&w->gemm);
     LW_TRY(find_cores(w, err));
@@ -244,10 +239,9 @@ static enum lw_status fill_world(struct exec_world *w, struct lw_err *err)
 enum lw_status cpu_open(const struct exec_open *how, const struct cpu_wire *wire,
                         struct exec_world **world, struct lw_err *err)
 {
-    struct exec_world *w = lw_calloc(1, sizeof *w);
+    struct exec_world *w;
 
-    if (!w)
-        return lw_fail_nomem(err);
+    LW_NEW(w, 1, err);
     w->how = *how;
     w->wire = wire;
     pthread_mutex_init(&w->mutex, NULL);

@@ -88,10 +88,9 @@ static enum lw_status join_all(struct exec_region *r, const struct exec_process 
 enum lw_status exec_region_open(const struct exec_process *p, int32_t n_ranks,
                                 struct exec_region **out, struct lw_err *err)
 {
-    struct exec_region *r = lw_calloc(1, sizeof *r);
+    struct exec_region *r;
 
-    if (!r)
-        return lw_fail_nomem(err);
+    LW_NEW(r, 1, err);
     r->n_ranks = n_ranks;
     r->fd = -1;
     r->bytes = COMMON_BYTES + n_ranks * RANK_BYTES;

@@ -92,10 +92,9 @@ enum lw_status exec_group_new(const struct exec_shape *shape, struct exec_pace p
                               const atomic_bool *stop, void *shared, struct exec_group **group,
                               struct lw_err *err)
 {
-    struct exec_group *g = lw_calloc(1, sizeof *g);
+    struct exec_group *g;
 
-    if (!g)
-        return lw_fail_nomem(err);
+    LW_NEW(g, 1, err);
     g->shape = *shape;
     g->n = shape->n_nodes * shape->per_node;
     g->pace = pace;

@@ -124,23 +124,30 @@ static enum lw_status connect_all(struct exec_rendezvous *r, struct lw_err *err)
     return exec_life_begin(r, err);
 }
 
-enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err)
+int64_t exec_star_files(void)
 {
-    int64_t needed = N_CHANNELS * ((int64_t)n_ranks - 1) + OWN_FILES;
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= (rlim_t)needed)
-        return LW_OK;
-    if (limit.rlim_max >= (rlim_t)needed) {
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return INT64_MAX;
+    if (limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
-        return setrlimit(RLIMIT_NOFILE, &limit) == 0
-                   ? LW_OK
-                   : lw_fail(err, LW_EIO, "raising the number of open files: %s", strerror(errno));
+        setrlimit(RLIMIT_NOFILE, &limit);
+        getrlimit(RLIMIT_NOFILE, &limit);
     }
+    return limit.rlim_cur < INT64_MAX ? (int64_t)limit.rlim_cur : INT64_MAX;
+}
+
+enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err)
+{
+    long long needed = N_CHANNELS * ((long long)n_ranks - 1) + OWN_FILES, most = exec_star_files();
+
+    if (most >= needed)
+        return LW_OK;
     return lw_fail(err, LW_ENOTSUP,
                    "%d processes: rank 0 needs %lld open files, and the limit is %lld: "
                    "raise it (ulimit -n %lld), or leave out --spawn",
-                   n_ranks, (long long)needed, (long long)limit.rlim_max, (long long)needed);
+                   n_ranks, needed, most, needed);
 }
 
 static atomic_bool came; /* this process has tried to meet the others of its one run */
@@ -170,9 +177,7 @@ enum lw_status exec_rendezvous_open(const struct exec_identity *id, const struct
                        MAX_RANKS);
     if (id->rank == 0)
         LW_TRY(exec_rendezvous_room(id->n_ranks, err));
-    r = lw_calloc(1, sizeof *r);
-    if (!r)
-        return lw_fail_nomem(err);
+    LW_NEW(r, 1, err);
     r->id = *id;
     r->agreement = *a;
     r->timeout_ns = timeout_ns;

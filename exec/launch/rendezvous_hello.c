@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -194,17 +193,26 @@ static enum heard hear_all(const struct exec_rendezvous *r, int fd, void *data, 
  * this job. */
 enum met { MET, AGAIN, QUIET, OTHER };
 
+static enum lw_status say_unanswered(const struct exec_rendezvous *r, enum heard how,
+                                     const char *remedy, struct lw_err *err)
+{
+    return lw_fail(err, how == SILENT ? LW_ETIMEOUT : LW_EFAILED,
+                   "rendezvous with rank 0 at %s:%d: %s%s", r->id.host, r->id.port,
+                   how == SILENT ? "no answer within the time limit"
+                                 : "rank 0 is gone: its connection closed",
+                   how == SILENT ? remedy : "");
+}
+
 static enum met not_met(const struct exec_rendezvous *r, enum heard how, struct lw_err *why)
 {
     if (how == RESET)
         return AGAIN;
     if (how == SILENT && why->code != LW_OK) /* silence says less than another port's answer */
         return QUIET;
-    lw_fail(why, how == SILENT ? LW_ETIMEOUT : LW_EFAILED, "rendezvous with rank 0 at %s:%d: %s",
-            r->id.host, r->id.port,
-            how == SILENT ? "no answer within the time limit: if another program listens there, "
-                            "name a free port (--rendezvous HOST:PORT)"
-                          : "rank 0 is gone: its connection closed");
+    say_unanswered(r, how,
+                   ": if another program listens there, name a free port (--rendezvous "
+                   "HOST:PORT)",
+                   why);
     return how == SILENT ? QUIET : OTHER;
 }
 
@@ -393,10 +401,7 @@ enum lw_status exec_hello_join(struct exec_rendezvous *r, struct lw_err *err)
     enum heard how = hear_all(r, r->fds[0][DATA], &answer, sizeof answer,
                               exec_now_ns() + r->timeout_ns + HELLO_NS);
     if (how != HEARD)
-        return lw_fail(err, how == SILENT ? LW_ETIMEOUT : LW_EFAILED,
-                       "rendezvous with rank 0 at %s:%d: %s", r->id.host, r->id.port,
-                       how == SILENT ? "no answer within the time limit"
-                                     : "rank 0 is gone: its connection closed");
+        return say_unanswered(r, how, "", err);
     answer.words[EXEC_WORDS - 1] = '\0';
     r->run = answer.run;
     return answer.ok == EXEC_ANSWER_YES ? LW_OK : lw_fail(err, LW_EINVAL, "%s", answer.words);
@@ -629,18 +634,9 @@ static void hear(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
 /* As many as there are descriptors for. */
 static enum lw_status list_open(struct waiting_list *l, int32_t n_ranks, struct lw_err *err)
 {
-    struct rlimit limit;
-    int64_t most = MOST_WAITING;
+    int64_t left = exec_star_files() - KEPT_FILES - N_CHANNELS * (int64_t)n_ranks;
+    int64_t most = left < MOST_WAITING ? left : MOST_WAITING;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        if (limit.rlim_cur < limit.rlim_max) {
-            limit.rlim_cur = limit.rlim_max;
-            setrlimit(RLIMIT_NOFILE, &limit);
-            getrlimit(RLIMIT_NOFILE, &limit);
-        }
-        int64_t left = (int64_t)limit.rlim_cur - KEPT_FILES - N_CHANNELS * (int64_t)n_ranks;
-        most = left < most ? left : most;
-    }
     *l = (struct waiting_list){.room = (int)(most > 4 ? most : 4)};
     l->at = lw_calloc((size_t)l->room, sizeof *l->at);
     l->polls = lw_calloc((size_t)l->room + 1, sizeof *l->polls);

@@ -24,7 +24,7 @@
 
 #include "exec/cpu/clock_wait.h"
 #include "exec/launch/mpirun.h"
-#include "exec/launch/multi_process.h"
+#include "exec/launch/spawn.h"
 #include "exec/launch/rendezvous_star.h"
 #include "shared/base/arena.h"
 #include "shared/json/value.h"

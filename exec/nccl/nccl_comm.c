@@ -337,13 +337,11 @@ static enum lw_status note_members(struct exec_world *w, struct exec_comm *c,
                                    const int32_t *members, int32_t n, struct lw_err *err)
 {
     c->n = n;
-    c->members = lw_calloc((size_t)n, sizeof *c->members);
-    c->index_of = lw_calloc((size_t)w->how.n_ranks, sizeof *c->index_of);
-    c->n_given = lw_calloc((size_t)n, sizeof *c->n_given);
-    c->n_issued = lw_calloc((size_t)n, sizeof *c->n_issued);
-    c->posted = lw_calloc((size_t)n, sizeof *c->posted);
-    if (!c->members || !c->index_of || !c->n_given || !c->n_issued || !c->posted)
-        return lw_fail_nomem(err);
+    LW_NEW(c->members, n, err);
+    LW_NEW(c->index_of, w->how.n_ranks, err);
+    LW_NEW(c->n_given, n, err);
+    LW_NEW(c->n_issued, n, err);
+    LW_NEW(c->posted, n, err);
     LW_TRY(exec_members_index(members, n, w->how.n_ranks, c->members, c->index_of, err));
     c->me = w->loop ? -1 : c->index_of[w->first];
     return LW_OK;
@@ -704,9 +702,7 @@ enum lw_status nccl_issue_collective(const struct command *c, struct lw_err *err
         if (status == LW_OK && c->op == LW_OP_ALL_TO_ALL)
             status = copy_back(c->comm, &c->message, s->cu, err);
     }
-    enum lw_status ended = nccl_end(s, f, c->stamp, status == LW_OK ? err : NULL);
-    if (status != LW_OK || ended != LW_OK)
-        return status != LW_OK ? status : ended;
+    LW_TRY(nccl_end(s, f, c->stamp, status, err));
     return note_last(c->comm, s, err);
 }
 
@@ -737,9 +733,7 @@ enum lw_status nccl_issue_exchange(struct command *c, struct lw_err *err)
     s->n_queued++;
     enter(s->world, c->comm->nccl);
     enum lw_status status = leave(s->world, c->comm, call_all(c), "send and receive", err);
-    enum lw_status ended = nccl_end(s, f, NULL, status == LW_OK ? err : NULL);
-    if (status != LW_OK || ended != LW_OK)
-        return status != LW_OK ? status : ended;
+    LW_TRY(nccl_end(s, f, NULL, status, err));
     f->exchange = c;
     return note_last(c->comm, s, err);
 }

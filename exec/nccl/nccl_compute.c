@@ -47,12 +47,9 @@ static enum lw_status table_on_device(struct exec_world *w, const struct exec_gr
 }
 
 static enum lw_status fill(struct exec_world *w, CUstream s, const struct exec_part *p,
-                           struct lw_err *err)
+                           CUdeviceptr table, struct lw_err *err)
 {
-    CUdeviceptr table = 0;
     const struct exec_gradient *g = &p->gradient;
-
-    LW_TRY(table_on_device(w, g->table, &table, err));
     struct kernel_fill a = {p->to, (const float *)table, p->count, (int32_t)p->to_dtype, p->add,
                             g->param, g->rank, g->step, g->pass};
     return nccl_launch(w, s, KERNEL_fill, &a, p->count, err);
@@ -115,20 +112,10 @@ static enum lw_status check(struct exec_stream *s, const struct exec_part *p, st
     return nccl_launch(s->world, s->cu, KERNEL_check, &a, p->count, err);
 }
 
-static enum lw_status expect(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
-{
-    CUdeviceptr table = 0;
-
-    LW_TRY(table_on_device(s->world, p->gradient.table, &table, err));
-    return nccl_expect(s, p, table, err);
-}
-
-static enum lw_status carry(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
+static enum lw_status carry(struct exec_stream *s, const struct exec_part *p, CUdeviceptr table,
+                            struct lw_err *err)
 {
     const struct exec_gradient *g = &p->gradient;
-    CUdeviceptr table = 0;
-
-    LW_TRY(table_on_device(s->world, g->table, &table, err));
     struct kernel_carry a = {p->to,
                              p->from,
                              (const float *)table,
@@ -141,15 +128,6 @@ static enum lw_status carry(struct exec_stream *s, const struct exec_part *p, st
                              g->step,
                              g->pass};
     return nccl_launch(s->world, s->cu, KERNEL_carry, &a, p->count, err);
-}
-
-static enum lw_status rows(struct exec_stream *s, const struct exec_part *p, struct lw_err *err)
-{
-    CUdeviceptr table = 0;
-
-    if (p->kind == EXEC_PART_ROWS_FILL)
-        LW_TRY(table_on_device(s->world, p->gradient.table, &table, err));
-    return nccl_rows(s, p, table, err);
 }
 
 /* Row after row: cuBLAS, which goes by columns, sees everything transposed, so the factors swap. */
@@ -205,49 +183,62 @@ static enum lw_status scale(struct exec_world *w, CUstream s, const struct exec_
     return nccl_launch(w, s, KERNEL_scale, &a, p->count, err);
 }
 
-/* *ns: what the part takes alone on the device. */
-static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *p, double *ns,
-                                 struct lw_err *err)
+/* What the part takes alone on the device. */
+static double time_of(const struct exec_world *w, const struct exec_part *p)
 {
-    const struct rates *r = &s->world->rates;
+    const struct rates *r = &w->rates;
+    double n = p->rows ? (double)(p->rows->capacity * p->rows->row_numel) : (double)p->count;
 
-    s->n_queued++;
-    *ns = r->launch_ns;
-    if (p->count == 0 && p->kind < EXEC_PART_FAIL)
-        return LW_OK;
     switch (p->kind) {
     case EXEC_PART_FILL:
-        *ns += r->fill_ns * (double)p->count;
-        return fill(s->world, s->cu, p, err);
+    case EXEC_PART_POISON:
+        return r->launch_ns + r->fill_ns * n;
+    case EXEC_PART_UPDATE:
+        return r->launch_ns + r->update_ns * n;
+    case EXEC_PART_EXPECT:
+        return 2 * r->launch_ns + r->copy_ns * n;
+    case EXEC_PART_GEMM:
+        return r->launch_ns + pow(n / w->fill[FILL_F32].unit, 3) * w->fill[FILL_F32].unit_ns;
+    case EXEC_PART_FAIL:
+    case EXEC_PART_HANG:
+        return r->launch_ns;
+    default:
+        return r->launch_ns + r->copy_ns * n;
+    }
+}
+
+static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *p,
+                                 struct lw_err *err)
+{
+    CUdeviceptr table = 0;
+
+    s->n_queued++;
+    if (p->count == 0 && p->kind < EXEC_PART_FAIL)
+        return LW_OK;
+    if (p->gradient.table)
+        LW_TRY(table_on_device(s->world, p->gradient.table, &table, err));
+    switch (p->kind) {
+    case EXEC_PART_FILL:
+        return fill(s->world, s->cu, p, table, err);
     case EXEC_PART_COPY:
-        *ns += r->copy_ns * (double)p->count;
         return copy(s->world, s->cu, p, err);
     case EXEC_PART_UPDATE:
-        *ns += r->update_ns * (double)p->count;
         return update(s->world, s->cu, p, err);
     case EXEC_PART_POISON:
-        *ns += r->fill_ns * (double)p->count;
         return nccl_cu(cuMemsetD8Async((CUdeviceptr)p->to, 0xff,
                                        (size_t)(p->count * lw_dtype_size(p->to_dtype)), s->cu),
                        "cuMemsetD8Async", err);
     case EXEC_PART_CHECK:
-        *ns += r->copy_ns * (double)p->count;
         return check(s, p, err);
     case EXEC_PART_EXPECT:
-        *ns += r->launch_ns + r->copy_ns * (double)p->count;
-        return expect(s, p, err);
+        return nccl_expect(s, p, table, err);
     case EXEC_PART_CARRY:
-        *ns += r->copy_ns * (double)p->count;
-        return carry(s, p, err);
+        return carry(s, p, table, err);
     case EXEC_PART_GEMM:
-        *ns += pow((double)p->count / s->world->fill[FILL_F32].unit, 3) *
-               s->world->fill[FILL_F32].unit_ns;
         return part_product(s->world, s->cu, p, err);
     case EXEC_PART_SQUARES:
-        *ns += r->copy_ns * (double)p->count;
         return squares(s->world, s->cu, p, err);
     case EXEC_PART_SCALE:
-        *ns += r->copy_ns * (double)p->count;
         return scale(s->world, s->cu, p, err);
     case EXEC_PART_FAIL: return report(s, err);
     case EXEC_PART_HANG: return hang(s, err);
@@ -256,8 +247,7 @@ static enum lw_status issue_part(struct exec_stream *s, const struct exec_part *
     case EXEC_PART_ROWS_SUM:
     case EXEC_PART_ROWS_UPDATE:
     case EXEC_PART_ROWS_CLEAR:
-        *ns += r->copy_ns * (double)(p->rows->capacity * p->rows->row_numel);
-        return rows(s, p, err);
+        return nccl_rows(s, p, table, err);
     case EXEC_PART_FLIP:
     case EXEC_PART_EXIT:
     case EXEC_PART_KILL:
@@ -315,9 +305,9 @@ enum lw_status nccl_issue_task(struct exec_stream *s, const struct exec_task *t,
     if (clock && t->work_ns > 0)
         LW_TRY(begin(s, err));
     for (int32_t i = 0; i < t->n_parts; i++) {
-        LW_TRY(issue_part(s, &t->parts[i], &ns, err));
+        LW_TRY(issue_part(s, &t->parts[i], err));
         f->fails |= t->parts[i].kind == EXEC_PART_FAIL;
-        rest -= ns;
+        rest -= time_of(s->world, &t->parts[i]);
     }
     if (!clock && t->work_ns > 0) {
         LW_TRY(nccl_products_issue(s, t, &ns, err));

@@ -188,7 +188,7 @@ static enum lw_status run_round(struct exec_comm *c, struct loop_round *round,
         flights[i] = NULL;
         f->round = round;
         round->n_flights++;
-        LW_TRY(nccl_end(s, f, c->posted[i]->stamp, err));
+        LW_TRY(nccl_end(s, f, c->posted[i]->stamp, LW_OK, err));
     }
     return LW_OK;
 }
@@ -278,7 +278,7 @@ enum lw_status nccl_loop_exchange(struct command *c, bool *issued, struct lw_err
     c->flight = NULL;
     unpost(c);
     *issued = true;
-    LW_TRY(nccl_end(c->stream, f, NULL, err));
+    LW_TRY(nccl_end(c->stream, f, NULL, LW_OK, err));
     f->exchange = c;
     return LW_OK;
 }

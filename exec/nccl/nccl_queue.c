@@ -88,13 +88,14 @@ enum lw_status nccl_begin(struct exec_stream *s, struct flight **flight, struct 
 }
 
 enum lw_status nccl_end(struct exec_stream *s, struct flight *f, struct exec_stamp *stamp,
-                        struct lw_err *err)
+                        enum lw_status so_far, struct lw_err *err)
 {
     f->stamp = stamp;
     f->queued = ++s->n_queued;
     *s->tail = f;
     s->tail = &f->next;
-    return record_timer(s, f->end, err);
+    enum lw_status ended = record_timer(s, f->end, so_far == LW_OK ? err : NULL);
+    return so_far != LW_OK ? so_far : ended;
 }
 
 static void stamp_all(const struct flight *f, const struct exec_stamp *stamp)
@@ -195,9 +196,7 @@ static enum lw_status issue_compute(struct command *c, struct lw_err *err)
 
     LW_TRY(nccl_begin(c->stream, &f, err));
     f->computes = true;
-    enum lw_status s = nccl_issue_task(c->stream, &c->task, f, err);
-    enum lw_status ended = nccl_end(c->stream, f, c->stamp, s == LW_OK ? err : NULL);
-    return s != LW_OK ? s : ended;
+    return nccl_end(c->stream, f, c->stamp, nccl_issue_task(c->stream, &c->task, f, err), err);
 }
 
 static enum lw_status issue_wait(struct command *c, struct lw_err *err)

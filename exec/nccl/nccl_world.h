@@ -259,10 +259,11 @@ enum lw_status nccl_harvest(struct exec_world *w, struct lw_err *err); /* stamp 
 bool nccl_idle(const struct exec_world *w); /* all given, all stamped */
 bool nccl_computing(const struct exec_world *w); /* an op that waits for no other rank is running */
 void nccl_queue_drop(struct exec_world *w);
-/* Begin and end the measured part of a command on its stream. end puts it in flight. */
+/* Begin and end the measured part of a command on its stream. end puts it in flight, and returns
+ * so_far where that is an error already. */
 enum lw_status nccl_begin(struct exec_stream *s, struct flight **f, struct lw_err *err);
 enum lw_status nccl_end(struct exec_stream *s, struct flight *f, struct exec_stamp *stamp,
-                        struct lw_err *err);
+                        enum lw_status so_far, struct lw_err *err);
 
 /* begun, never ended; NULL is fine */
 void nccl_flight_drop(struct exec_world *w, struct flight *f);

@@ -160,18 +160,15 @@ static enum lw_status connect(struct exec_run *r, struct scratch *k, struct lw_e
 enum lw_status exec_create_comms(struct exec_run *r, struct lw_err *err)
 {
     const struct lw_plan *p = r->plan;
-    struct scratch k = {
-        .group = lw_arena_alloc(&r->arena, p->n_groups, sizeof *k.group),
-        .members = lw_arena_alloc(&r->arena, p->n_groups, sizeof *k.members),
-        .comms = lw_arena_alloc(&r->arena, p->n_groups, sizeof(struct exec_comm *)),
-        .seen = lw_arena_alloc(&r->arena, p->n_groups, sizeof *k.seen),
-        .taken = lw_arena_alloc(&r->arena, p->n_ranks, sizeof *k.taken),
-        .meets = lw_arena_alloc(&r->arena, p->n_ranks, sizeof *k.meets),
-        .peers = lw_arena_alloc(&r->arena, p->n_ranks, sizeof *k.peers),
-    };
+    struct scratch k;
 
-    if (!k.group || !k.members || !k.comms || !k.seen || !k.taken || !k.meets || !k.peers)
-        return lw_fail_nomem(err);
+    LW_TAKE(&r->arena, k.group, p->n_groups, err);
+    LW_TAKE(&r->arena, k.members, p->n_groups, err);
+    LW_TAKE(&r->arena, k.comms, p->n_groups, err);
+    LW_TAKE(&r->arena, k.seen, p->n_groups, err);
+    LW_TAKE(&r->arena, k.taken, p->n_ranks, err);
+    LW_TAKE(&r->arena, k.meets, p->n_ranks, err);
+    LW_TAKE(&r->arena, k.peers, p->n_ranks, err);
     LW_TRY(create(r, &k, err));
     return connect(r, &k, err);
 }

@@ -98,8 +98,7 @@ enum lw_status exec_add_fault(struct exec_run *r, const struct exec_lane *l, int
     }
     if (r->rehearses)
         return LW_OK;
-    if (lw_reserve(&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
-        return lw_fail_nomem(err);
+    LW_ROOM(parts->items, parts->capacity, parts->n + 1, err);
     parts->items[parts->n++] = (struct exec_part){
         .kind = fault_part[f->kind]};
     return LW_OK;

@@ -301,9 +301,7 @@ static enum lw_status note_batch(struct exec_run *r, struct lw_exec_result *out,
 {
     if (r->rehearses)
         return LW_OK;
-    if (lw_reserve(&out->first_of_batch, &r->batch_capacity, out->n_batches + 1,
-                   sizeof *out->first_of_batch))
-        return lw_fail_nomem(err);
+    LW_ROOM(out->first_of_batch, r->batch_capacity, out->n_batches + 1, err);
     out->first_of_batch[out->n_batches++] = r->n_done;
     return LW_OK;
 }

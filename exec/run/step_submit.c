@@ -42,8 +42,7 @@ static enum lw_status list_step(struct exec_run *r, int32_t step, struct lw_err 
 
     for (int32_t pass = 0; !ends; pass++) {
         int32_t v = lw_plan_variant_of_pass(p, r->next_pass++);
-        if (lw_reserve(&r->lanes, &r->lane_capacity, r->n_lanes + f->n_local, sizeof *r->lanes))
-            return lw_fail_nomem(err);
+        LW_ROOM(r->lanes, r->lane_capacity, r->n_lanes + f->n_local, err);
         for (int32_t k = 0; k < f->n_local; k++) {
             int32_t rank = f->first_local + k;
             struct lw_program g = lw_plan_program(p, v, rank);
@@ -97,8 +96,7 @@ static enum lw_status give_room_to_compare(struct exec_run *r, struct lw_err *er
 
     for (int64_t i = 0; i < r->parts.n; i++)
         n += r->parts.items[i].kind == EXEC_PART_EXPECT;
-    if (lw_reserve(&r->found, &r->found_capacity, n, sizeof *r->found))
-        return lw_fail_nomem(err);
+    LW_ROOM(r->found, r->found_capacity, n, err);
     n = 0;
     for (int64_t i = 0; i < r->parts.n; i++)
         if (r->parts.items[i].kind == EXEC_PART_EXPECT) {

@@ -166,8 +166,7 @@ enum lw_status exec_norm_keep(struct exec_tensors *m, int32_t step, int32_t slot
 
     if (!m->clips)
         return LW_OK;
-    if (lw_reserve(&m->squares, &m->squares_capacity, (int64_t)(step + 1) * n, sizeof *m->squares))
-        return lw_fail_nomem(err);
+    LW_ROOM(m->squares, m->squares_capacity, (int64_t)(step + 1) * n, err);
     for (int32_t k = 0; k < n; k++) {
         int32_t rank = m->facts.first_local + k;
         enum lw_dtype t = number_of(m->plan, rank);

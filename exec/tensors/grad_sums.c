@@ -32,8 +32,7 @@ enum lw_status exec_sums_add(struct exec_sums *s, const struct exec_tensors *m,
                                                  .count = update->count},
                               err));
     }
-    if (lw_reserve(&s->items, &s->capacity, s->n + 1, sizeof *s->items))
-        return lw_fail_nomem(err);
+    LW_ROOM(s->items, s->capacity, s->n + 1, err);
     s->items[s->n++] = sum;
     return LW_OK;
 }

@@ -90,18 +90,18 @@ static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *en
 enum lw_status exec_params_place(struct exec_tensors *m, struct lw_err *err)
 {
     const struct lw_plan *p = m->plan;
-    bool *placed = lw_arena_alloc(&m->arena, p->n_params, sizeof *placed);
-    struct ends *ends = lw_arena_alloc(&m->arena, p->n_stages, sizeof *ends);
+    struct lw_arena *arena = &m->arena;
+    bool *placed;
+    struct ends *ends;
 
-    m->weights.bucket_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights.bucket_at);
-    m->weights.wire_at = lw_arena_alloc(&m->arena, p->n_buckets, sizeof *m->weights.wire_at);
-    m->weights.travels_as = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weights.travels_as);
-    m->weights.at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->weights.at);
-    m->grad_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->grad_at);
-    m->state_at = lw_arena_alloc(&m->arena, p->n_params, sizeof *m->state_at);
-    if (!m->weights.at || !m->state_at || !m->grad_at || !m->weights.bucket_at ||
-        !m->weights.wire_at || !m->weights.travels_as || !placed || !ends)
-        return lw_fail_nomem(err);
+    LW_TAKE(arena, placed, p->n_params, err);
+    LW_TAKE(arena, ends, p->n_stages, err);
+    LW_TAKE(arena, m->weights.bucket_at, p->n_buckets, err);
+    LW_TAKE(arena, m->weights.wire_at, p->n_buckets, err);
+    LW_TAKE(arena, m->weights.travels_as, p->n_params, err);
+    LW_TAKE(arena, m->weights.at, p->n_params, err);
+    LW_TAKE(arena, m->grad_at, p->n_params, err);
+    LW_TAKE(arena, m->state_at, p->n_params, err);
     for (int32_t i = 0; i < p->n_params; i++)
         m->weights.travels_as[i] = p->params[i].dtype;
     LW_TRY(place_flat_weights(m, ends, placed, err));

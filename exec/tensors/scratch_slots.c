@@ -106,8 +106,7 @@ static enum lw_status find(struct finder *f, int32_t k, int32_t begin, struct lw
     }
     f->l->before_of[k] = best ? best->message : -1;
     if (!best) {
-        if (lw_reserve(&f->slots, &f->capacity, f->n + 1, sizeof *f->slots))
-            return lw_fail_nomem(err);
+        LW_ROOM(f->slots, f->capacity, f->n + 1, err);
         best = &f->slots[f->n++];
         *best = (struct slot){.at = f->l->shared_bytes, .bytes = bytes};
         f->l->shared_bytes += bytes;

@@ -52,17 +52,6 @@ static enum lw_status check_ops(const struct lw_plan *p, const struct lw_program
     return LW_OK;
 }
 
-static enum lw_status make_room(struct exec_tensors *m, struct lw_err *err)
-{
-    const struct lw_plan *p = m->plan;
-    int64_t n = (int64_t)p->n_variants * p->n_ranks * p->n_sparse;
-
-    m->sparse.rows = lw_arena_alloc(&m->arena, p->n_sparse, sizeof *m->sparse.rows);
-    m->sparse.at = lw_arena_alloc(&m->arena, p->n_sparse, sizeof *m->sparse.at);
-    m->lists = lw_arena_alloc(&m->arena, n, sizeof *m->lists);
-    return m->sparse.rows && m->sparse.at && m->lists ? LW_OK : lw_fail_nomem(err);
-}
-
 static int64_t list_bytes(const struct exec_tensors *m, int32_t k)
 {
     const struct lw_sparse *x = &m->plan->sparse[k];
@@ -89,7 +78,9 @@ enum lw_status exec_rows_place(struct exec_tensors *m, struct lw_err *err)
 
     if (p->n_sparse == 0)
         return LW_OK;
-    LW_TRY(make_room(m, err));
+    LW_TAKE(&m->arena, m->sparse.rows, p->n_sparse, err);
+    LW_TAKE(&m->arena, m->sparse.at, p->n_sparse, err);
+    LW_TAKE(&m->arena, m->lists, (int64_t)p->n_variants * p->n_ranks * p->n_sparse, err);
     for (int32_t v = 0; v < p->n_variants * p->n_roles; v++) {
         const struct exec_layout *l = &m->layouts[v];
         LW_TRY(check_ops(p, &p->programs[v], l, err));

@@ -21,8 +21,7 @@ enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, s
 {
     if (part.count <= 0)
         return LW_OK;
-    if (lw_reserve(&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
-        return lw_fail_nomem(err);
+    LW_ROOM(parts->items, parts->capacity, parts->n + 1, err);
     parts->items[parts->n++] = part;
     return LW_OK;
 }

@@ -260,10 +260,9 @@ static enum lw_status note_params(const struct lw_plan *p,
                                   bool (*find)(const struct lw_plan *, bool *), bool *params,
                                   bool *any, struct lw_err *err)
 {
-    bool *found = lw_calloc((size_t)p->n_buckets + 1, sizeof *found);
+    bool *found;
 
-    if (!found)
-        return lw_fail_nomem(err);
+    LW_NEW(found, p->n_buckets + 1, err);
     *any = find(p, found);
     for (int32_t b = 0; b < p->n_buckets; b++)
         for (int32_t s = 0; found[b] && s < p->buckets[b].n_slots; s++)

@@ -191,9 +191,7 @@ enum lw_status exec_consolidate(const struct exec_tensors *m, const struct exec_
                        .group = data_group(m->plan, rank)};
 
     if (is_local(&g, rank)) {
-        g.whole = lw_calloc((size_t)(g.n_arrays * m->n_state) + 1, sizeof *g.whole);
-        if (!g.whole)
-            return lw_fail_nomem(err);
+        LW_NEW(g.whole, (g.n_arrays * m->n_state) + 1, err);
     }
     enum lw_status s = take_common(&g, err);
     for (int32_t i = 0; i < (g.group ? g.group->n_members : 1) && s == LW_OK; i++)

@@ -21,8 +21,8 @@ static enum lw_status build(int which, int32_t n, struct lw_plan *p, struct lw_e
     static const enum lw_op_kind kinds[] = {LW_OP_BARRIER, LW_OP_BROADCAST, LW_OP_ALL_GATHER};
 
     switch (which) {
-    case ALONE: return exec_plan_alone(n, sizes, 3, 0, p, err);
-    case BESIDE: return exec_plan_beside(n, sizes, 3, works, p, err);
+    case ALONE: return exec_plan_reduce(n, sizes, 3, 0, NULL, p, err);
+    case BESIDE: return exec_plan_reduce(n, sizes, 3, LW_PS_PER_MS / 5, works, p, err);
     case PASSES: return exec_plan_passes(n, LW_F32, LW_F32, sizes, 3, p, err);
     case PASSES_HALF: return exec_plan_passes(n, LW_BF16, LW_BF16, sizes, 3, p, err);
     case PASSES_CAST: return exec_plan_passes(n, LW_F32, LW_F16, sizes, 3, p, err);
