@@ -302,8 +302,8 @@ enum lw_status exec_bench_by_hand(const struct lw_progress *progress, struct exe
 
 /* --- overlap ---------------------------------------------------------------------------------- */
 
-/* How much of an all-reduce compute hides. Compute sleeps, so that a core is no reason for waiting:
- * what is not hidden is the executor's doing. */
+/* How much of an all-reduce compute hides. Compute sleeps, so that a core is not a reason for
+ * waiting: what is not hidden is the executor's doing. */
 struct looked {
     double *time_ns, *share; /* [n], [n_beside]: of those with a kernel beside them */
     int64_t n, n_beside;

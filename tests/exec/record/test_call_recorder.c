@@ -33,6 +33,22 @@ static void read_calls(const char *name, struct traces_recorded *c)
     lw_input_free(&in);
 }
 
+/* PREFIX.rank0.csv ... of n ranks. */
+static void read_ranks(const char *prefix, int n, struct traces_recorded *c)
+{
+    for (int rank = 0; rank < n; rank++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s.rank%d.csv", prefix, rank);
+        read_calls(name, &c[rank]);
+    }
+}
+
+static void free_ranks(struct traces_recorded *c, int n)
+{
+    for (int rank = 0; rank < n; rank++)
+        traces_recorded_free(&c[rank]);
+}
+
 static bool needs_fakes(void)
 {
     const char *fakes = getenv("LAPWING_FAKE_GPU");
@@ -50,6 +66,8 @@ enum { AT_ONCE = 100, N_THREADS = 4, N_CHILDREN = 200 };
 struct id { /* ncclUniqueId */
     char internal[128];
 };
+
+typedef int sum_fn(const void *, void *, size_t, int, int, void *, void *);
 
 static void *function(const char *name)
 {
@@ -81,8 +99,7 @@ static bool group_fails(void *comm, void *stream)
 {
     int (*start)(void) = (int (*)(void))function("ncclGroupStart");
     int (*end)(void) = (int (*)(void))function("ncclGroupEnd");
-    int (*sum)(const void *, void *, size_t, int, int, void *, void *) =
-        (int (*)(const void *, void *, size_t, int, int, void *, void *))function("ncclAllReduce");
+    sum_fn *sum = (sum_fn *)function("ncclAllReduce");
     int (*send)(const void *, size_t, int, int, void *, void *) =
         (int (*)(const void *, size_t, int, int, void *, void *))function("ncclSend");
     float data[16] = {0};
@@ -103,8 +120,7 @@ static void *make_calls(void *arg)
     int (*unique)(struct id *) = (int (*)(struct id *))function("ncclGetUniqueId");
     int (*join)(void **, int, struct id, int) =
         (int (*)(void **, int, struct id, int))function("ncclCommInitRank");
-    int (*sum)(const void *, void *, size_t, int, int, void *, void *) =
-        (int (*)(const void *, void *, size_t, int, int, void *, void *))function("ncclAllReduce");
+    sum_fn *sum = (sum_fn *)function("ncclAllReduce");
     int (*leave)(void *) = (int (*)(void *))function("ncclCommDestroy");
     float data[16] = {0};
     void *context, *s, *comm;
@@ -251,21 +267,19 @@ TEST(every_call_of_nccl_is_recorded)
         "$L exec -w w.json --dp 2 --pp 2 --micro-batches 4 --zero 3 --spawn --backend nccl "
         "--compute sleep --steps 2 --warmup 1 --no-verify --no-db", NULL);
     assert_non_null(strstr(out, "not verified (--no-verify)"));
-    for (int rank = 0; rank < 4; rank++) {
-        struct traces_recorded c;
-        char name[32];
-        snprintf(name, sizeof name, "calls.rank%d.csv", rank);
-        read_calls(name, &c);
-        n_calls += c.n;
+    struct traces_recorded all[4];
+    read_ranks("calls", 4, all);
+    for (struct traces_recorded *c = all; c < all + 4; c++) {
+        n_calls += c->n;
         for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
-            n[k] += count_of(&c, (int32_t)ops[k].op);
-        for (int64_t i = 0; i < c.n; i++)
-            n_spans += c.calls[i].start_ns > 0 && c.calls[i].end_ns >= c.calls[i].start_ns;
-        for (int32_t i = 0; i < c.n_comms; i++)
-            assert_int_equal(c.comms[i].n_ranks, 2);
-        assert_non_null(strstr(c.library, "nccl 2."));
-        traces_recorded_free(&c);
+            n[k] += count_of(c, (int32_t)ops[k].op);
+        for (int64_t i = 0; i < c->n; i++)
+            n_spans += c->calls[i].start_ns > 0 && c->calls[i].end_ns >= c->calls[i].start_ns;
+        for (int32_t i = 0; i < c->n_comms; i++)
+            assert_int_equal(c->comms[i].n_ranks, 2);
+        assert_non_null(strstr(c->library, "nccl 2."));
     }
+    free_ranks(all, 4);
     int64_t logged = 0;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
         char words[128];
@@ -313,46 +327,29 @@ static int64_t calls_recorded(const char *preloaded, const char *kind, const cha
 }
 
 /* Twenty thousand calls that follow each other closely: each is in the file. What recording costs
- * is printed by `make bench`. */
-TEST(calls_without_a_pause_are_all_recorded)
+ * is printed by `make bench`. Nothing of a group that failed has run. A process that ends by a
+ * signal or _exit has written all of its calls; zero bytes follow. Beside four threads children are
+ * forked that end without a call. A child that makes calls has the same rank in its environment,
+ * and a file of its own. */
+TEST(calls_are_all_recorded_however_a_program_makes_them_and_ends)
 {
-    if (needs_fakes())
-        skip();
-    assert_int_equal(calls_recorded(nccl, "calls", "recorded", "many.rank0.csv"), 20000);
-}
+    static const struct {
+        const char *label, *file;
+        int64_t n;
+    } cases[] = {
+        {"recorded", "many.rank0.csv", 20000}, {"spoiled", "many.rank0.csv", 20000},
+        {"killed", "many.rank0.csv", 20000},   {"_exit", "many.rank0.csv", 20000},
+        {"threads", "many.rank0.csv", 20000},  {"forked", "many.rank0.csv", 20000},
+        {"forked", "child.csv", 10000},
+    };
 
-/* Nothing of a group that failed has run. */
-TEST(calls_of_a_group_that_fails_are_not_recorded)
-{
     if (needs_fakes())
         skip();
-    assert_int_equal(calls_recorded(nccl, "calls", "spoiled", "many.rank0.csv"), 20000);
-}
-
-/* A process that ends by a signal or _exit has written all of its calls; zero bytes follow. */
-TEST(calls_of_a_process_that_is_killed_are_all_recorded)
-{
-    if (needs_fakes())
-        skip();
-    assert_int_equal(calls_recorded(nccl, "calls", "killed", "many.rank0.csv"), 20000);
-    assert_int_equal(calls_recorded(nccl, "calls", "_exit", "many.rank0.csv"), 20000);
-}
-
-/* Four threads, beside which children are forked that end without a call. */
-TEST(calls_of_several_threads_are_all_recorded)
-{
-    if (needs_fakes())
-        skip();
-    assert_int_equal(calls_recorded(nccl, "calls", "threads", "many.rank0.csv"), 20000);
-}
-
-/* Both have the rank in their environment. */
-TEST(a_forked_child_records_into_a_file_of_its_own)
-{
-    if (needs_fakes())
-        skip();
-    assert_int_equal(calls_recorded(nccl, "calls", "forked", "many.rank0.csv"), 20000);
-    assert_int_equal(calls_recorded(nccl, "calls", "forked", "child.csv"), 10000);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t n = calls_recorded(nccl, "calls", cases[i].label, cases[i].file);
+        if (n != cases[i].n)
+            fail_msg("%s: %lld calls in %s", cases[i].label, (long long)n, cases[i].file);
+    }
 }
 
 /* The second one replaces the file of the first, which still runs. */
@@ -374,11 +371,7 @@ TEST(ids_agree_over_ranks)
 
     if (needs_fakes())
         skip();
-    for (int rank = 0; rank < 4; rank++) {
-        char name[32];
-        snprintf(name, sizeof name, "calls.rank%d.csv", rank);
-        read_calls(name, &c[rank]);
-    }
+    read_ranks("calls", 4, c);
     for (int a = 0; a < 4; a++)
         for (int32_t i = 0; i < c[a].n_comms; i++) {
             int n_members = 0;
@@ -387,8 +380,7 @@ TEST(ids_agree_over_ranks)
                     n_members += c[a].comms[i].id == c[b].comms[k].id;
             assert_int_equal(n_members, c[a].comms[i].n_ranks);
         }
-    for (int rank = 0; rank < 4; rank++)
-        traces_recorded_free(&c[rank]);
+    free_ranks(c, 4);
 }
 
 /* Collectives of one kind and size on all ranks become a measured table, and the steps a period. */
@@ -531,6 +523,12 @@ TEST(calls_of_mpi_without_a_pause_are_all_recorded)
                                     "many.rank0.csv"), 20000);
 }
 
+#define AS_ROOT                                                                                    \
+    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "                            \
+    "OMPI_MCA_orte_tmpdir_base=$PWD ASAN_OPTIONS=detect_leaks=0; "
+#define PRELOAD "LD_PRELOAD=$LAPWING_ASAN:$(dirname $L)/lapwing-record-mpi.so "
+#define MPIRUN "timeout 60 mpirun --oversubscribe -x " PRELOAD "-n 2 -x LAPWING_RECORD=$PWD/"
+
 TEST(every_call_of_mpi_is_recorded)
 {
     struct traces_recorded c[2];
@@ -539,20 +537,14 @@ TEST(every_call_of_mpi_is_recorded)
         skip();
     shell("$L model mlp --layers 4 --width 32 -o m.json >/dev/null", NULL);
     const char *out =
-        shell("export LAPWING_PLUGINS=$(dirname $L) OMPI_ALLOW_RUN_AS_ROOT=1 "
-              "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_orte_tmpdir_base=$PWD "
-              "ASAN_OPTIONS=detect_leaks=0; "
-              "timeout 60 mpirun --oversubscribe -x LD_PRELOAD=$LAPWING_ASAN:$(dirname "
-              "$L)/lapwing-record-mpi.so "
-              "-x LAPWING_RECORD=$PWD/mpi -n 2 $L exec -w m.json --dp 2 --bucket-policy single "
-              "--backend mpi --compute sleep --steps 3 --warmup 1 --no-verify --no-db",
+        shell(AS_ROOT "export LAPWING_PLUGINS=$(dirname $L); " MPIRUN
+                      "mpi $L exec -w m.json --dp 2 --bucket-policy single "
+                      "--backend mpi --compute sleep --steps 3 --warmup 1 --no-verify --no-db",
               NULL);
     assert_non_null(strstr(out, "not verified (--no-verify)"));
+    read_ranks("mpi", 2, c);
     for (int rank = 0; rank < 2; rank++) {
-        char name[32];
         int64_t n_sums = 0;
-        snprintf(name, sizeof name, "mpi.rank%d.csv", rank);
-        read_calls(name, &c[rank]);
         assert_non_null(strstr(c[rank].library, "mpi "));
         /* 4 layers of 32 x 32 weights and 32 biases, in one bucket, once a step */
         for (int64_t i = 0; i < c[rank].n; i++)
@@ -562,8 +554,7 @@ TEST(every_call_of_mpi_is_recorded)
     }
     assert_true(c[0].n_comms > 0);
     assert_int_equal(c[0].comms[0].id, c[1].comms[0].id);
-    for (int rank = 0; rank < 2; rank++)
-        traces_recorded_free(&c[rank]);
+    free_ranks(c, 2);
 }
 
 /* MPI: whatever takes a type and a communicator or window, or starts a persistent call. Types
@@ -622,17 +613,11 @@ TEST(calls_of_mpi_that_no_plan_makes_are_recorded)
         skip();
     fixture_put(fixture_path("all.c"), calls_of_all_kinds);
     int rc;
-    const char *out =
-        shell("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-              "OMPI_MCA_orte_tmpdir_base=$PWD ASAN_OPTIONS=detect_leaks=0; mpicc all.c -o all && "
-              "timeout 60 mpirun --oversubscribe -x LD_PRELOAD=$LAPWING_ASAN:$(dirname "
-              "$L)/lapwing-record-mpi.so -x LAPWING_RECORD=$PWD/all -n 2 ./all", &rc);
+    const char *out = shell(AS_ROOT "mpicc all.c -o all && " MPIRUN "all ./all", &rc);
     if (rc != 0)
         fail_msg("%s", out);
+    read_ranks("all", 2, c);
     for (int rank = 0; rank < 2; rank++) {
-        char name[32];
-        snprintf(name, sizeof name, "all.rank%d.csv", rank);
-        read_calls(name, &c[rank]);
         assert_int_equal(count_of(&c[rank], LW_OP_ALL_REDUCE), 2);
         assert_int_equal(count_of(&c[rank], LW_OP_BROADCAST), 1);
         assert_int_equal(count_of(&c[rank], TRACES_CALL_GATHER), 1);
@@ -645,8 +630,7 @@ TEST(calls_of_mpi_that_no_plan_makes_are_recorded)
         assert_true(c[rank].comms[0].id != c[rank].comms[1].id);
     }
     assert_int_equal(c[0].comms[1].id, c[1].comms[1].id);
-    for (int rank = 0; rank < 2; rank++)
-        traces_recorded_free(&c[rank]);
+    free_ranks(c, 2);
     assert_non_null(
         strstr(lapwing("inspect all.rank0.csv", NULL), "not recorded: calls of MPI_Put"));
 }
@@ -668,10 +652,9 @@ TEST(persistent_calls_have_their_time_once_and_a_limit_that_is_named)
                 "for (int i = 2; i < 4097; i++)\n"
                 "MPI_Send_init(&a, 1, MPI_INT, 0, 5, MPI_COMM_SELF, &more);\n"
                 "MPI_Finalize(); return 0; }\n");
-    const char *out = shell("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                            "ASAN_OPTIONS=detect_leaks=0; mpicc many_requests.c -o many_requests "
-                            "&& RANK=0 LAPWING_RECORD=$PWD/starts LD_PRELOAD=$LAPWING_ASAN:"
-                            "$(dirname $L)/lapwing-record-mpi.so ./many_requests", &rc);
+    const char *out = shell(AS_ROOT "mpicc many_requests.c -o many_requests && RANK=0 "
+                                    "LAPWING_RECORD=$PWD/starts " PRELOAD "./many_requests",
+                            &rc);
     if (rc != 0)
         fail_msg("%s", out);
     read_calls("starts.rank0.csv", &c);
@@ -697,11 +680,9 @@ TEST(calls_from_fortran_are_recorded)
                 "int sum = 3; mpi_init_(&error);\n"
                 "mpi_allreduce_(a, b, &n, &type, &sum, &world, &error);\n"
                 "mpi_finalize_(&error); return error; }\n");
-    const char *out = shell("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                            "ASAN_OPTIONS=detect_leaks=0; "
-                            "mpicc fortran.c -o fortran -lmpi_mpifh || exit 9; "
-                            "RANK=0 LAPWING_RECORD=$PWD/fortran LD_PRELOAD=$LAPWING_ASAN:"
-                            "$(dirname $L)/lapwing-record-mpi.so ./fortran", &rc);
+    const char *out = shell(AS_ROOT "mpicc fortran.c -o fortran -lmpi_mpifh || exit 9; RANK=0 "
+                                    "LAPWING_RECORD=$PWD/fortran " PRELOAD "./fortran",
+                            &rc);
     if (rc == 9) {
         printf("SKIP calls from Fortran: no libmpi_mpifh\n");
         skip();

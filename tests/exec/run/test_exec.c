@@ -9,6 +9,7 @@
 #include "shared/base/arena.h"
 #include "tests/lib/exec/exec_collectives.h"
 #include "tests/lib/exec/exec_plan.h"
+#include "tests/lib/exec/exec_words.h"
 #include "tests/lib/sim/timeline_check.h"
 
 static struct lw_exec_options options(void)
@@ -63,98 +64,54 @@ static void trial_free(struct trial *x)
     lw_plan_free(&x->plan);
 }
 
-/* Runs, expects verification, returns the checked bytes. */
-static int64_t run_verified(const struct exec_test_plan *t, const struct lw_exec_options *o)
+/* 5 parameters of 1000 .. 1004 elements, 5010 in all, on each rank: the weights, of half types also
+ * f32 masters, and one or two states of f32. With gradients that live in their bucket the sum is
+ * divided after it. */
+TEST(every_plan_by_hand_ends_like_one)
 {
-    struct trial x = {.t = *t, .o = *o};
+    static const struct {
+        int32_t n_ranks, accumulate, micro_batches;
+        enum lw_dtype dtype, wire;
+        enum exec_optimizer_kind optimizer;
+        bool view, works; /* takes time */
+        int64_t bytes;    /* of an element */
+    } cases[] = {
+        {2, 0, 1, LW_F32, LW_F32, EXEC_SGD, false, true, 4},
+        {2, 0, 1, LW_F32, LW_F32, EXEC_MOMENTUM, false, true, 4 + 4},
+        {2, 0, 1, LW_F32, LW_F32, EXEC_ADAM, false, true, 4 + 8},
+        {2, 0, 1, LW_F16, LW_F16, EXEC_ADAM, false, true, 2 + 4 + 8},
+        {2, 0, 1, LW_BF16, LW_BF16, EXEC_ADAM, false, true, 2 + 4 + 8},
+        {1, 0, 1, LW_F32, LW_F32, EXEC_SGD, false, false, 4},
+        {3, 0, 1, LW_F32, LW_F32, EXEC_SGD, false, false, 4},
+        {4, 0, 1, LW_F32, LW_F32, EXEC_SGD, false, false, 4},
+        {5, 0, 1, LW_F32, LW_F32, EXEC_SGD, false, false, 4},
+        {3, 2, 2, LW_F32, LW_F32, EXEC_SGD, false, false, 4},
+        {3, 0, 1, LW_F16, LW_F16, EXEC_SGD, false, false, 2 + 4},
+        {3, 0, 1, LW_BF16, LW_BF16, EXEC_SGD, false, false, 2 + 4},
+        {3, 0, 1, LW_F32, LW_F16, EXEC_SGD, false, false, 4},
+        {3, 0, 1, LW_F32, LW_BF16, EXEC_SGD, false, false, 4},
+        {3, 0, 1, LW_F64, LW_F64, EXEC_SGD, false, false, 8 + 4},
+        {3, 0, 1, LW_F32, LW_F32, EXEC_SGD, true, false, 4},
+    };
 
-    trial_build(&x);
-    trial_run(&x, LW_OK, "");
-    assert_int_equal(x.r.verified, LW_EXEC_VERIFIED);
-    assert_int_equal(x.r.n_steps, o->n_steps);
-    if (timeline_check(&x.r.timeline, &x.plan, &x.err) != LW_OK)
-        fail_msg("%s", x.err.msg);
-    int64_t bytes = x.r.n_checked_bytes;
-    trial_free(&x);
-    return bytes;
-}
-
-TEST(two_ranks_end_like_one)
-{
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-
-    /* 5 parameters of 1000 .. 1004 f32 elements on 2 ranks: 5010 * 4 * 2 */
-    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2);
-    o.optimizer = exec_optimizer_of(EXEC_MOMENTUM); /* as much again of state */
-    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2 * 2);
-    o.optimizer = exec_optimizer_of(EXEC_ADAM);
-    assert_int_equal(run_verified(&t, &o), 5010 * 4 * 2 * 3);
-}
-
-/* Weights of 2 bytes, masters of 4 and two moments of 4 on each rank. */
-TEST(half_types_train_with_masters)
-{
-    for (int k = 0; k < 2; k++) {
-        struct exec_test_plan t = exec_test_plan_default();
-        struct lw_exec_options o = options();
-        t.dtype = t.wire = k ? LW_BF16 : LW_F16;
-        o.optimizer = exec_optimizer_of(EXEC_ADAM);
-        assert_int_equal(run_verified(&t, &o), 5010 * (2 + 4 + 8) * 2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct trial x = trial();
+        x.t.n_ranks = cases[i].n_ranks;
+        x.t.accumulate = cases[i].accumulate;
+        x.t.micro_batches = cases[i].micro_batches;
+        x.t.dtype = cases[i].dtype;
+        x.t.wire = cases[i].wire;
+        x.t.view = cases[i].view;
+        x.t.work_ps = cases[i].works ? x.t.work_ps : 0;
+        x.o.optimizer = exec_optimizer_of(cases[i].optimizer);
+        trial_build(&x);
+        trial_run(&x, LW_OK, "");
+        assert_int_equal(x.r.verified, LW_EXEC_VERIFIED);
+        assert_int_equal(x.r.n_steps, x.o.n_steps);
+        assert_ok(timeline_check(&x.r.timeline, &x.plan, &x.err), x.err);
+        assert_int_equal(x.r.n_checked_bytes, 5010 * cases[i].bytes * cases[i].n_ranks);
+        trial_free(&x);
     }
-}
-
-TEST(any_number_of_ranks_ends_like_one)
-{
-    for (int32_t n = 1; n <= 5; n++) {
-        struct exec_test_plan t = exec_test_plan_default();
-        struct lw_exec_options o = options();
-        t.n_ranks = n;
-        t.work_ps = 0;
-        assert_int_equal(run_verified(&t, &o), (int64_t)5010 * 4 * n);
-    }
-}
-
-TEST(accumulated_passes_and_micro_batches_end_like_one)
-{
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-
-    t.accumulate = 2;
-    t.micro_batches = 2;
-    t.n_ranks = 3;
-    t.work_ps = 0;
-    run_verified(&t, &o);
-}
-
-TEST(half_types_and_casts_end_like_one)
-{
-    static const enum lw_dtype types[][2] = {{LW_F16, LW_F16},
-                                             {LW_BF16, LW_BF16},
-                                             {LW_F32, LW_F16},
-                                             {LW_F32, LW_BF16},
-                                             {LW_F64, LW_F64}};
-
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        struct exec_test_plan t = exec_test_plan_default();
-        struct lw_exec_options o = options();
-        t.dtype = types[i][0];
-        t.wire = types[i][1];
-        t.n_ranks = 3;
-        t.work_ps = 0;
-        run_verified(&t, &o);
-    }
-}
-
-TEST(gradients_may_live_in_their_bucket)
-{
-    struct exec_test_plan t = exec_test_plan_default();
-    struct lw_exec_options o = options();
-
-    t.view = true;
-    t.n_ranks = 3; /* division after the sum */
-    t.work_ps = 0;
-    run_verified(&t, &o);
 }
 
 /* Ops of each stream run in program order, after their dependencies; one collective at a time. */
@@ -219,33 +176,25 @@ TEST(a_lost_gradient_is_named)
 /* What exec must refuse even unchecked: it would leave its own memory. */
 TEST(unsafe_plans_are_refused)
 {
-    struct lw_exec_options o = options();
-    struct lw_exec_result r;
     static const char *const expected[] = {"stream is 99", "depends on op 40", "bucket is 7",
                                            "slots end at", "bytes beyond its bucket"};
 
     for (int k = 0; k < 5; k++) {
-        struct exec_test_plan t = exec_test_plan_default();
-        struct lw_plan plan;
-        struct lw_err err = {0};
-        t.shift_slot = k == 3 ? 2 : 0;
-        build(&t, &plan);
-        for (int32_t i = 0; i < plan.n_ops; i++) {
-            if (plan.ops[i].kind != LW_OP_ALL_REDUCE)
+        struct trial x = trial();
+        x.t.shift_slot = k == 3 ? 2 : 0;
+        trial_build(&x);
+        for (int32_t i = 0; i < x.plan.n_ops; i++) {
+            struct lw_op *op = &x.plan.ops[i];
+            if (op->kind != LW_OP_ALL_REDUCE)
                 continue;
-            if (k == 0)
-                plan.ops[i].stream = 99;
+            op->stream = k == 0 ? 99 : op->stream;
+            op->bucket = k == 2 ? 7 : op->bucket;
+            op->bytes += k == 4;
             if (k == 1)
-                plan.deps[plan.ops[i].first_dep] = 40;
-            if (k == 2)
-                plan.ops[i].bucket = 7;
-            if (k == 4)
-                plan.ops[i].bytes++;
+                x.plan.deps[op->first_dep] = 40;
         }
-        assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_EPLAN);
-        if (!strstr(err.msg, expected[k]))
-            fail_msg("%d: %s", k, err.msg);
-        lw_plan_free(&plan);
+        trial_run(&x, LW_EPLAN, expected[k]);
+        trial_free(&x);
     }
 }
 
@@ -455,17 +404,14 @@ TEST(an_all_to_all_needs_equal_blocks_and_a_backend_that_has_it)
     static const int64_t bytes = 2 * 100;
     struct exec_backend without = exec_backend_threads;
     struct lw_exec_options o = options();
-    struct lw_exec_result r;
-    struct lw_err err = {0};
 
     struct lw_plan plan = exec_collectives_plan(&kind, &bytes, 1);
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENOTSUP);
-    assert_string_equal(err.msg, "op 0 (all_to_all) of rank 0: all_to_all of 100 elements among 3 "
-                                 "ranks: not equal blocks");
+    exec_ends(&plan, &o, LW_ENOTSUP,
+              "op 0 (all_to_all) of rank 0: all_to_all of 100 elements "
+              "among 3 ranks: not equal blocks");
     without.capabilities &= ~(uint32_t)EXEC_CAN_ALL_TO_ALL;
     o.backend = &without;
-    assert_int_equal(lw_exec_run(&plan, &o, &r, &err), LW_ENOTSUP);
-    assert_string_equal(err.msg, "op 0: backend 'threads' does not support all_to_all");
+    exec_ends(&plan, &o, LW_ENOTSUP, "op 0: backend 'threads' does not support all_to_all");
     lw_plan_free(&plan);
 }
 

@@ -13,6 +13,7 @@
 #include "shared/lower/lower.h"
 #include "tests/lib/exec/exec_ops.h"
 #include "tests/lib/exec/exec_plan.h"
+#include "tests/lib/exec/exec_words.h"
 #include "tests/lib/exec/plain_module.h"
 #include "tests/lib/plans/norm_ops.h"
 #include "tests/lib/prng.h"
@@ -64,55 +65,20 @@ static void tie(struct model *k)
     order_all(k);
 }
 
-/* "name value name value ..." */
-static enum lw_status build(const struct model *k, const char *words, struct lw_plan *p,
-                            struct lw_err *err)
+static struct lw_exec_options options(enum exec_optimizer_kind kind)
 {
-    static char text[WORDS]; /* values are kept by pointer */
-    struct lw_strategy s = lw_strategy_default();
+    struct lw_exec_options o = exec_asleep(2, kind);
 
-    snprintf(text, sizeof text, "%s", words);
-    for (char *name = strtok(text, " "); name; name = strtok(NULL, " "))
-        LW_TRY(lw_strategy_set(&s, name, strtok(NULL, " "), err));
-    return lw_plan_build(&k->w, &s, NULL, p, err);
-}
-
-static struct lw_plan built(const struct model *k, const char *words)
-{
-    struct lw_plan p = {0};
-    struct lw_err err = {0};
-
-    if (build(k, words, &p, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    return p;
-}
-
-static enum lw_status run(const struct lw_plan *p, enum exec_optimizer_kind kind,
-                          enum lw_exec_verified *verified, struct lw_err *err)
-{
-    struct lw_exec_options o = lw_exec_options_default();
-    struct lw_exec_result r = {0};
-
-    o.compute = EXEC_COMPUTE_SLEEP;
-    o.n_steps = 2;
     o.n_warmup = 1;
-    o.timeout_ns = INT64_C(20000000000);
-    o.optimizer = exec_optimizer_of(kind);
-    enum lw_status s = lw_exec_run(p, &o, &r, err);
-    *verified = r.verified;
-    lw_exec_result_free(&r);
-    return s;
+    return o;
 }
 
 static void ends_like_one(const struct model *k, const char *words, enum exec_optimizer_kind kind)
 {
-    enum lw_exec_verified verified;
-    struct lw_plan p = built(k, words);
-    struct lw_err err = {0};
+    struct lw_exec_options o = options(kind);
+    struct lw_plan p = plan_of_words(&k->w, words);
 
-    if (run(&p, kind, &verified, &err) != LW_OK)
-        fail_msg("%s: %s", words, err.msg);
-    assert_int_equal(verified, LW_EXEC_VERIFIED);
+    exec_verified(&p, &o, words, NULL);
     lw_plan_free(&p);
 }
 
@@ -179,9 +145,10 @@ TEST(every_way_of_sharding_and_cutting_ends_like_one)
 /* Gradients that lie in their bucket undivided, and all ways there; plans by hand, proven first. */
 TEST(gradients_that_nobody_copied_are_averaged_and_scaled)
 {
+    struct lw_exec_options o = options(EXEC_MOMENTUM);
+
     for (int i = 0; i < 5; i++) {
         struct exec_test_plan t = exec_test_plan_default();
-        enum lw_exec_verified verified;
         struct lw_plan p;
         struct lw_err err = {0};
         t.n_ranks = 3;
@@ -194,9 +161,7 @@ TEST(gradients_that_nobody_copied_are_averaged_and_scaled)
         t.wire = i >= 3 ? LW_BF16 : LW_F32;
         if (exec_test_plan_build(&t, &p, &err) != LW_OK || lw_plan_check(&p, &err) != LW_OK)
             fail_msg("plan %d: %s", i, err.msg);
-        if (run(&p, EXEC_MOMENTUM, &verified, &err) != LW_OK)
-            fail_msg("plan %d: %s", i, err.msg);
-        assert_int_equal(verified, LW_EXEC_VERIFIED);
+        exec_verified(&p, &o, "by hand", NULL);
         lw_plan_free(&p);
     }
 }
@@ -292,18 +257,21 @@ TEST(a_random_grid_ends_like_one_rank)
     for (; made < grids && tries < 8 * grids; tries++) {
         static struct model k;
         char words[WORDS] = "";
-        enum lw_exec_verified verified;
+        struct lw_exec_result result = {0};
         struct lw_plan p;
         struct lw_err err = {0};
         draw_model(&r, &k, words);
         draw_strategy(&r, &k, words);
-        enum lw_status s = build(&k, words + 1, &p, &err);
+        struct lw_strategy drawn = strategy(words + 1);
+        enum lw_status s = lw_plan_build(&k.w, &drawn, NULL, &p, &err);
         if (s == LW_EPLAN)
             fail_msg("%s: %s", words, err.msg);
         if (s != LW_OK)
             continue;
-        s = run(&p, (enum exec_optimizer_kind)prng_in(&r, 0, EXEC_N_OPTIMIZERS - 1), &verified,
-                &err);
+        struct lw_exec_options o =
+            options((enum exec_optimizer_kind)prng_in(&r, 0, EXEC_N_OPTIMIZERS - 1));
+        s = lw_exec_run(&p, &o, &result, &err);
+        lw_exec_result_free(&result);
         if (s != LW_OK && !(s == LW_EINVAL && strstr(err.msg, "can be verified")))
             fail_msg("%s: %s", words, err.msg);
         made += s == LW_OK;
@@ -326,21 +294,21 @@ TEST(a_random_grid_ends_like_one_rank)
 
 static void expect_fault(struct lw_plan *p, const char *words, const char *more)
 {
-    enum lw_exec_verified verified;
+    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_result r = {0};
     struct lw_err err = {0};
 
-    if (run(p, EXEC_SGD, &verified, &err) != LW_ENO)
-        fail_msg("not found: %s (%s)", words, err.msg);
-    assert_int_equal(verified, LW_EXEC_MISMATCH);
-    if (!strstr(err.msg, words) || !strstr(err.msg, more))
+    if (lw_exec_run(p, &o, &r, &err) != LW_ENO || !strstr(err.msg, words) || !strstr(err.msg, more))
         fail_msg("'%s' does not say '%s' and '%s'", err.msg, words, more);
+    assert_int_equal(r.verified, LW_EXEC_MISMATCH);
+    lw_exec_result_free(&r);
     lw_plan_free(p);
 }
 
 /* A plan of one variant, whose ops are those that run. */
 static struct lw_plan of_one_variant(const struct model *k, const char *words)
 {
-    struct lw_plan p = built(k, words);
+    struct lw_plan p = plan_of_words(&k->w, words);
 
     p.repeat_from = 0;
     p.n_passes = 1;
@@ -379,8 +347,9 @@ TEST(a_sum_over_the_wrong_group_is_named)
  * sum, scale. */
 TEST(a_sum_that_is_repeated_doubles_the_squares)
 {
+    struct lw_exec_options o = options(EXEC_SGD);
+    struct lw_exec_result r = {0};
     struct model k;
-    enum lw_exec_verified verified;
     struct lw_err err = {0};
     double got = 0, want = 0;
 
@@ -396,7 +365,8 @@ TEST(a_sum_that_is_repeated_doubles_the_squares)
     at[1].first_dep = slot;
     p.deps[slot] = first;
     assert_int_equal(p.deps[at[2].first_dep], first + 1);
-    assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_ENO);
+    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_ENO);
+    lw_exec_result_free(&r);
     const char *here = strstr(err.msg, "squares add up to "), *there = strstr(err.msg, "run has ");
     if (!here || !there || sscanf(here, "squares add up to %lf", &got) != 1 ||
         sscanf(there, "run has %*f (%lf)", &want) != 1)
@@ -476,9 +446,9 @@ TEST(a_gradient_that_is_lost_is_named_beside_the_norms)
  * 3 for a divisor of 6. In f32, 2^24 / 2^21 = 8 leaves 2 terms; in f64 2^53 / 2^50 as many. */
 TEST(gradients_are_as_small_as_their_squares_need)
 {
+    struct lw_exec_options o = options(EXEC_SGD);
     struct model k;
     struct lw_err err = {0};
-    enum lw_exec_verified verified;
     int64_t limit = 1 << 24;
 
     model_init(&k, LW_F32);
@@ -486,7 +456,7 @@ TEST(gradients_are_as_small_as_their_squares_need)
         k.params[i].trainable = false;
     k.params[0].numel = INT64_C(1) << 33;
     order_all(&k);
-    struct lw_plan p = built(&k, "clip 1 dp 2");
+    struct lw_plan p = plan_of_words(&k.w, "clip 1 dp 2");
     assert_int_equal(exec_norm_limit(&p, 6, 6, &limit, &err), LW_OK);
     assert_int_equal(limit, 3 * 1024);
     p.strategy->clip = 0;
@@ -497,54 +467,51 @@ TEST(gradients_are_as_small_as_their_squares_need)
     for (int f64 = 0; f64 < 2; f64++) {
         char words[160];
         k.params[0].numel = INT64_C(1) << (f64 ? 50 : 21);
-        p = built(&k, f64 ? "clip 1 dp 2 micro-batches 2"
-                          : "clip 1 dp 2 micro-batches 2 compat colossalai");
-        assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EINVAL);
+        p = plan_of_words(&k.w, f64 ? "clip 1 dp 2 micro-batches 2"
+                                    : "clip 1 dp 2 micro-batches 2 compat colossalai");
         snprintf(words, sizeof words,
                  "the squares of %lld elements, of 4 gradients each, do not add up "
                  "exactly in %s: with so many elements at most 2 gradients each can be verified",
                  (long long)k.params[0].numel, f64 ? "f64" : "f32");
-        if (!strstr(err.msg, words))
-            fail_msg("'%s' does not say '%s'", err.msg, words);
+        exec_ends(&p, &o, LW_EINVAL, words);
         lw_plan_free(&p);
     }
 }
 
 TEST(a_norm_that_is_no_number_is_refused)
 {
+    struct lw_exec_options o = options(EXEC_SGD);
     struct model k;
-    struct lw_err err = {0};
-    enum lw_exec_verified verified;
 
     model_init(&k, LW_F32);
     struct lw_plan p = of_one_variant(&k, "clip 1 dp 2 zero 1");
     struct lw_bucket *b = &p.buckets[find_norm_op(&p, 0, 0, LW_OP_COPY_IN, 0)->bucket];
     b->bytes = 4096;
-    assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EPLAN);
-    assert_non_null(
-        strstr(err.msg, "4096 bytes of f64 and 0 gradients; it is one number of f64 or f32"));
+    exec_ends(&p, &o, LW_EPLAN,
+              "4096 bytes of f64 and 0 gradients; it is one number of f64 or f32");
     b->bytes = 8;
     p.strategy->clip = 0;
-    assert_int_equal(run(&p, EXEC_SGD, &verified, &err), LW_EPLAN);
-    assert_non_null(strstr(err.msg, "is of a norm, but the plan clips nothing"));
+    exec_ends(&p, &o, LW_EPLAN, "is of a norm, but the plan clips nothing");
     lw_plan_free(&p);
 }
 
 TEST(running_out_of_memory_leaves_nothing)
 {
+    struct lw_exec_options o = options(EXEC_SGD);
     struct model k;
     enum lw_status s = LW_ENOMEM;
 
     model_init(&k, LW_F32);
     k.params[3].ignored = true;
-    struct lw_plan p = built(&k, "clip 1 dp 2");
+    struct lw_plan p = plan_of_words(&k.w, "clip 1 dp 2");
     int64_t before = lw_alloc_live();
     for (int64_t n = 1; s != LW_OK; n += 3) { /* every third: threads take theirs, too */
-        enum lw_exec_verified verified;
+        struct lw_exec_result r = {0};
         struct lw_err err = {0};
         lw_alloc_fail_at(n);
-        s = run(&p, EXEC_SGD, &verified, &err);
+        s = lw_exec_run(&p, &o, &r, &err);
         lw_alloc_fail_at(0);
+        lw_exec_result_free(&r);
         if (s != LW_OK && s != LW_ENOMEM && s != LW_EFAILED)
             fail_msg("allocation %lld: %s", (long long)n, err.msg);
         assert_int_equal(lw_alloc_live(), before);

@@ -111,13 +111,8 @@ TEST(a_gather_that_is_missing_is_named)
     chain_init(&c, 4);
     struct lw_plan p = build(&c, "dp 2 zero 1 bucket-policy per-tensor no-sync 2" AHEAD);
     p.pass_variant[0] = find_variant(&p, "accumulate, weights held");
-    struct lw_exec_result r;
-    struct lw_err err = {0};
-    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EFAILED);
-    if (!strstr(err.msg, "step 1: weights of f32 are used after they were freed or updated and "
-                         "before they were gathered again"))
-        fail_msg("%s", err.msg);
-    lw_exec_result_free(&r);
+    exec_ends(&p, &o, LW_EFAILED, "step 1: weights of f32 are used after they were freed or "
+                                  "updated and before they were gathered again");
     for (int32_t i = 0; i < p.n_ops; i++)
         p.ops[i].module = lw_op_uses_weights(&p.ops[i]) ? -1 : p.ops[i].module;
     exec_expect_fault(&p, &o, "gathered weight of parameter 0 'w0', element 5, rank 0: ");

@@ -274,17 +274,13 @@ static void run_diverted(const struct chain *c, const char *words, int32_t n, co
 {
     struct exec_backend b = exec_backend_threads;
     struct lw_exec_options o = options();
-    struct lw_exec_result r;
-    struct lw_err err = {0};
     struct lw_plan p = build(c, words);
 
     b.communicate = divert;
     o.backend = &b;
     o.n_warmup = 0;
     diverted_in = n;
-    if (lw_exec_run(&p, &o, &r, &err) != LW_ENO || !strstr(err.msg, says))
-        fail_msg("'%s' lacks '%s'", err.msg, says);
-    lw_exec_result_free(&r);
+    exec_ends(&p, &o, LW_ENO, says);
     lw_plan_free(&p);
 }
 
@@ -376,12 +372,8 @@ TEST(weights_that_do_not_wait_for_the_optimizer_are_named)
 static void expect_refusal(struct lw_plan *p, const char *words)
 {
     struct lw_exec_options o = options();
-    struct lw_exec_result r;
-    struct lw_err err = {0};
 
-    assert_int_equal(lw_exec_run(p, &o, &r, &err), LW_EPLAN);
-    if (!strstr(err.msg, words))
-        fail_msg("'%s' lacks '%s'", err.msg, words);
+    exec_ends(p, &o, LW_EPLAN, words);
 }
 
 TEST(a_gradient_in_two_buckets_is_named)
@@ -450,9 +442,7 @@ TEST(optimizer_state_is_consolidated)
     struct lw_plan p = build(&c, "dp 2");
     o.consolidate = 0;
     o.optimizer = exec_optimizer_of(EXEC_SGD);
-    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EINVAL);
-    if (!strstr(err.msg, "sgd keeps no state"))
-        fail_msg("%s", err.msg);
+    exec_ends(&p, &o, LW_EINVAL, "sgd keeps no state");
     lw_plan_free(&p);
 }
 

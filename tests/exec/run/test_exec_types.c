@@ -10,42 +10,27 @@
 #include "exec/run/run.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/buffer.h"
-#include "tests/lib/exec/exec_words.h"
-#include "tests/lib/exec/plain_module.h"
+#include "tests/lib/exec/exec_chain.h"
 #include "tests/lib/prng.h"
 #include "tests/lib/plans/drawn_words.h"
 
 enum { MODULES = 6 };
 
 struct model {
-    struct lw_module modules[MODULES];
-    struct lw_param params[MODULES];
+    struct chain c;
     struct lw_buffer buffers[3];
-    int32_t order[MODULES];
-    struct lw_workload w;
 };
 
 static void model_init(struct model *k, enum lw_dtype dtype)
 {
     memset(k, 0, sizeof *k);
+    chain_init(&k->c, MODULES);
     for (int32_t i = 0; i < MODULES; i++) {
-        k->modules[i] = plain_module();
-        k->params[i] = (struct lw_param){.name = "w",
-                                         .numel = 12 * (i + 1),
-                                         .dtype = (uint8_t)dtype,
-                                         .module = i,
-                                         .tied = -1,
-                                         .trainable = true,
-                                         .used = true,
-                                         .ready_ps = 2000 * (MODULES - i)};
-        k->order[i] = MODULES - 1 - i;
+        k->c.params[i].name = "w";
+        k->c.params[i].numel = 12 * (i + 1);
+        k->c.params[i].dtype = (uint8_t)dtype;
     }
-    k->w = (struct lw_workload){.name = "types", .n_modules = MODULES, .n_params = MODULES,
-                                .n_ready = MODULES, .modules = k->modules, .params = k->params,
-                                .buffers = k->buffers, .ready_order = k->order, .batch = 1,
-                                .optimizer_ps = 1000};
-    k->w.from.rank = k->w.from.step = -1;
-    k->w.recorded.step_ps = k->w.recorded.step_spread_ps = -1;
+    k->c.w.buffers = k->buffers;
 }
 
 static bool sends_buffers(const struct lw_plan *p)
@@ -70,7 +55,7 @@ static int64_t runs(enum lw_dtype dtype, const char *words, enum exec_optimizer_
     struct model k;
 
     model_init(&k, dtype);
-    struct lw_plan p = plan_of_words(&k.w, words);
+    struct lw_plan p = plan_of_words(&k.c.w, words);
     int64_t bytes = verified(&p, kind, words);
     lw_plan_free(&p);
     return bytes;
@@ -99,7 +84,7 @@ TEST(exactness_is_of_the_gradients_types_not_of_the_weights)
 
     runs(LW_BF16, "dp 4 micro-batches 80 grad-dtype f32", EXEC_SGD);
     model_init(&k, LW_F32);
-    struct lw_plan p = plan_of_words(&k.w, "dp 4 micro-batches 80 grad-dtype bf16");
+    struct lw_plan p = plan_of_words(&k.c.w, "dp 4 micro-batches 80 grad-dtype bf16");
     assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EINVAL);
     if (!strstr(err.msg, "320 gradients") || !strstr(err.msg, "at most 256 can be verified"))
         fail_msg("%s", err.msg);
@@ -154,7 +139,7 @@ static void give_buffers(struct model *k)
     k->buffers[0] = (struct lw_buffer){"mean", 5, LW_F32, true};
     k->buffers[1] = (struct lw_buffer){"count", 1, LW_I64, true};
     k->buffers[2] = (struct lw_buffer){"mask", 300, LW_U8, true};
-    k->w.n_buffers = 3;
+    k->c.w.n_buffers = 3;
 }
 
 /* 5 * 4 + 8 + 300 bytes on 2 ranks in each of 3 steps. */
@@ -166,7 +151,7 @@ TEST(buffers_are_compared_whatever_their_type)
 
     model_init(&k, LW_F32);
     give_buffers(&k);
-    struct lw_plan p = plan_of_words(&k.w, "dp 2");
+    struct lw_plan p = plan_of_words(&k.c.w, "dp 2");
     exec_verified(&p, &o, "dp 2", &messages);
     assert_int_equal(messages, 3 * (5 * 4 + 8 + 300) * 2);
     lw_plan_free(&p);
@@ -215,7 +200,7 @@ TEST(casts_left_out_are_named)
 
     model_init(&k, LW_F32);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_plan p = plan_of_words(&k.w, cases[i].plan);
+        struct lw_plan p = plan_of_words(&k.c.w, cases[i].plan);
         lose_cast(&p, cases[i].cast);
         expect_fault(&p, cases[i].words);
         lw_plan_free(&p);
@@ -226,16 +211,13 @@ TEST(casts_left_out_are_named)
 TEST(a_type_that_no_cast_makes_is_refused)
 {
     struct lw_exec_options o = exec_asleep(3, EXEC_SGD);
-    struct lw_exec_result r;
-    struct lw_err err = {0};
     struct model k;
 
     model_init(&k, LW_BF16);
-    struct lw_plan p = plan_of_words(&k.w, "dp 2");
+    struct lw_plan p = plan_of_words(&k.c.w, "dp 2");
     p.strategy->grad_dtype = LW_GRAD_F32;
-    assert_int_equal(lw_exec_run(&p, &o, &r, &err), LW_EPLAN);
-    assert_non_null(strstr(err.msg, "is of bf16 and holds the gradient of 'w', which is of f32, "
-                                    "without a cast"));
+    exec_ends(&p, &o, LW_EPLAN,
+              "is of bf16 and holds the gradient of 'w', which is of f32, without a cast");
     lw_plan_free(&p);
 }
 
@@ -286,7 +268,7 @@ TEST(random_grids_end_like_one)
         struct lw_err err = {0};
         model_init(&k, types[prng_in(&r, 0, 3)]);
         for (int32_t i = 0; prng_in(&r, 0, 2) == 0 && i < MODULES; i++)
-            k.params[i].dtype = (uint8_t)types[prng_in(&r, 0, 3)];
+            k.c.params[i].dtype = (uint8_t)types[prng_in(&r, 0, 3)];
         if (prng_in(&r, 0, 2) == 0)
             give_buffers(&k);
         enum exec_optimizer_kind kind =
@@ -295,7 +277,7 @@ TEST(random_grids_end_like_one)
         struct lw_strategy s = strategy(words);
         if (tries > 20 * grids)
             fail_msg("only %d of %d drawn plans can be built", made, tries);
-        if (lw_plan_build(&k.w, &s, NULL, &p, &err) != LW_OK)
+        if (lw_plan_build(&k.c.w, &s, NULL, &p, &err) != LW_OK)
             continue;
         verified(&p, kind, words);
         mixed += p.strategy->grad_dtype != LW_GRAD_AS_PARAM;

@@ -34,19 +34,27 @@ static inline int64_t exec_verified(const struct lw_plan *p, const struct lw_exe
     return bytes;
 }
 
+/* The run ends so, and says so. */
+static inline enum lw_exec_verified exec_ends(const struct lw_plan *p,
+                                              const struct lw_exec_options *o,
+                                              enum lw_status status, const char *words)
+{
+    struct lw_exec_result r = {0};
+    struct lw_err err = {0};
+    enum lw_status s = lw_exec_run(p, o, &r, &err);
+
+    if (s != status || !strstr(err.msg, words))
+        fail_msg("status %d, expected %d and '%s': %s", s, status, words, err.msg);
+    enum lw_exec_verified verified = r.verified;
+    lw_exec_result_free(&r);
+    return verified;
+}
+
 /* Verification finds this fault. */
 static inline void exec_expect_fault(const struct lw_plan *p, const struct lw_exec_options *o,
                                      const char *words)
 {
-    struct lw_exec_result r;
-    struct lw_err err = {0};
-
-    if (lw_exec_run(p, o, &r, &err) != LW_ENO)
-        fail_msg("not found: %s (%s)", words, err.msg);
-    assert_int_equal(r.verified, LW_EXEC_MISMATCH);
-    if (!strstr(err.msg, words))
-        fail_msg("'%s' lacks '%s'", err.msg, words);
-    lw_exec_result_free(&r);
+    assert_int_equal(exec_ends(p, o, LW_ENO, words), LW_EXEC_MISMATCH);
 }
 
 /* Two steps of the workload under each of the strategies equal a run on one rank, and messages

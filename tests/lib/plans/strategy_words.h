@@ -9,7 +9,7 @@
  * cmocka.h. */
 static inline struct lw_strategy strategy(const char *words)
 {
-    static char text[400]; /* values are kept by pointer */
+    static char text[512]; /* values are kept by pointer */
     struct lw_strategy s = lw_strategy_default();
     struct lw_err err = {0};
 
