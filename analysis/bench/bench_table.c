@@ -29,8 +29,8 @@ static void add_row(struct lw_records *all, struct bench_result rows[MOST], stru
     rows[all->n++] = r;
 }
 
-/* Each in a process of its own. What this build cannot do yet is said, and the others go on. A
- * signal ends the one that runs; LW_EFAILED: the rows before it are in *all. */
+/* Each in a process of its own. A load that this build cannot run is reported, and the others go
+ * on. A signal ends the one that runs; LW_EFAILED: the rows before it are in *all. */
 static enum lw_status bench_all(const struct bench_choice *c, struct lw_records *all,
                                 struct bench_result done[MOST], FILE *notes, struct lw_err *err)
 {

@@ -4,7 +4,7 @@
 
 #include "analysis/compare/compare.h"
 
-/* A comparison for people and programs. tolerance < 0: none was asked for. */
+/* A comparison for people and programs. tolerance < 0: none was requested. */
 enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct lw_err *err);
 /* One row a number: times in ns, bytes; empty = not known. */
 enum lw_status lw_comparison_csv(const struct lw_comparison *c, FILE *f, struct lw_err *err);

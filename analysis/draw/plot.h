@@ -7,7 +7,7 @@
 #include "shared/plan/op.h"
 
 /* Pictures of stored runs, and of what a cluster can do. Each is a gnuplot script with its data in
- * it, drawn by a gnuplot child process. Colours go by kind of op and are told apart without
+ * it, drawn by a gnuplot child process. Colours go by kind of op and are distinguished without
  * colour vision and in grey (palette of Okabe and Ito, "Color Universal Design", 2008). */
 
 /* row(ID, symbol): a kind of picture. Its file defines plot_kind_SYMBOL (plot_style.h):

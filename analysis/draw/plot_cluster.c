@@ -62,7 +62,7 @@ static void add_shape(struct shape *v, int *n, int32_t n_ranks, int32_t n_nodes)
         v[(*n)++] = x;
 }
 
-/* The group that was asked for; else those that were measured, a whole node, and as many of 2, 8
+/* The group that was requested; else those that were measured, a whole node, and as many of 2, 8
  * and 64 nodes as there are. */
 static int choose_shapes(const struct lw_plot *p, struct shape v[MOST_CURVES])
 {

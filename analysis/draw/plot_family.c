@@ -47,7 +47,7 @@ static int model_of(struct family *x, const char *id)
     return k < MOST_MODELS ? k : MOST_MODELS - 1;
 }
 
-/* One case; the first decides which family when none was asked for. */
+/* One case; the first decides which family when none was requested. */
 static enum lw_status read_case(struct lw_json *j, const char *wanted, struct family *x,
                                 struct lw_err *err)
 {

@@ -5,8 +5,7 @@
 
 #include "analysis/draw/plot.h"
 
-/* What the pictures have in common: colours, units, texts, the corner that says where it is
- * from. */
+/* What the pictures have in common: colours, units, texts, the corner with the provenance. */
 enum {
     PLOT_FORWARD = 0x56B4E9,
     PLOT_BACKWARD = 0x0072B2,
@@ -55,7 +54,7 @@ struct plot_key {
 /* The distance of at most n ticks from 0 to `most`: 1, 2 or 5 times a power of ten. */
 double plot_tick(double most, int n);
 
-/* Pixels of the picture: what was asked for, else the usual size. */
+/* Pixels of the picture: what was requested, else the usual size. */
 int plot_width(const struct lw_plot *p, int usual);
 /* Pixels under the axis for its numbers and name, a legend and the provenance. */
 int plot_bottom(const struct lw_plot *p, int width, const struct plot_key *keys, int n);

@@ -72,10 +72,10 @@ enum lw_status picture_read(struct lw_store *s, const struct picture_view *p, st
                             struct lw_err *err);
 void picture_free(struct picture *pic);
 
-/* The bar that begins at i joined with those after it that cannot be told apart when `gap` is half
- * a pixel: work of one kind and micro-batch less than a gap apart (or with only something
- * shorter than a gap in between), and anything that is itself no longer than a gap
- * as long as the whole is not (it takes the kind of its longest). Returns the index after them. */
+/* The bar that begins at i joined with those after it that cannot be distinguished when `gap` is
+ * half a pixel: work of one kind and micro-batch less than a gap apart (or with only something
+ * shorter than a gap in between), and anything that is itself no longer than a gap as long as the
+ * whole is not (it takes the kind of its longest). Returns the index after them. */
 int64_t picture_join(const struct picture *pic, int64_t i, lw_ps gap, struct picture_bar *out);
 /* The same for strips less than a gap apart. */
 int64_t picture_join_strips(const struct picture *pic, int64_t i, lw_ps gap,

@@ -15,7 +15,7 @@
  *
  * Charges of one rank: the period is split as every measure splits it (lw_period_cut); the rank's
  * own path says more of a transfer (queued) and of idle time (why nothing ran). So the charges of
- * each part add up to the measure of that part. Not told apart: why a kernel itself is slow. */
+ * each part add up to the measure of that part. Not distinguished: why a kernel itself is slow. */
 #include "analysis/explain/explain.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "analysis/store/store.h"
 #include "shared/cli/cli.h"
 
-/* A step simulated anew with one thing changed. */
+/* A step simulated again with one thing changed. */
 struct lw_what_if {
     const char *name, *key; /* "twice the bandwidth", "twice_the_bandwidth" */
     lw_ps step, exposed_comm;

@@ -16,7 +16,7 @@
  *                  MooreThreads/SimuMax@4dcaae5, simu_tools/megatron_scripts, do not;
  *                  NVIDIA/Megatron-LM@d98e8a64, megatron/training/arguments.py and
  *                  megatron/core/extensions/transformer_engine.py: cp_comm_type is p2p where
- *                  nothing else is asked for; NeMo and Megatron-Bridge run this code
+ *                  nothing else is requested; NeMo and Megatron-Bridge run this code
  *   MLPerf         mlcommons/training_results_v5.0@0fdc28f, NVIDIA/benchmarks/llama31_405b and
  *                  GigaComputing/benchmarks/llama2_70b_lora: use_distributed_optimizer,
  *                  grad_reduce_in_fp32 off, bias_activation_fusion, fp8_params;

@@ -34,7 +34,7 @@ struct lw_run_variant {
 
 enum { LW_RUN_VARIANTS = 2 };
 
-/* A kind of table, told apart by its titles; a row of the table in run_tables.c. */
+/* A kind of table, distinguished by its titles; a row of the table in run_tables.c. */
 struct lw_run_table {
     const char *name, *titles;
     const char *aliases;   /* "field=title;..." where a title is not the field's

@@ -13,7 +13,7 @@ enum lw_run_words {
 
 /* Texts that tell n runs apart: workload, options of the strategy that differ from their defaults,
  * other options of the command ("noise 0.01"), where it ran, cluster. Runs that are equal in all
- * these and have different plans are told apart by the plan's hash; repeated runs have equal
+ * these and have different plans are distinguished by the plan's hash; repeated runs have equal
  * texts. Names that users gave are not used.
  *   texts  [n], of the arena */
 enum lw_status lw_run_texts(const struct lw_run *runs, int32_t n, enum lw_run_words which,

@@ -65,7 +65,7 @@ static bool is_dead(const struct process *me, const struct process *p)
     if (strcmp(me->host, p->host) != 0)
         return false;
     if (strncmp(me->machine, p->machine, BOOT) != 0)
-        return true; /* the host was started anew */
+        return true; /* the host was started again */
     if (strcmp(me->machine, p->machine) != 0)
         return false;
     return start_of(p->pid) != p->started;

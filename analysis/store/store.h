@@ -62,8 +62,8 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
                                   struct lw_err *err);
 /* Why a run that still counts as running will fail: kept when nothing more can be stored. */
 enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, struct lw_err *err);
-/* The message of a failed run begins with `cause` ("rank 1 was ended by signal 9"), unless it
- * blames that rank; where the cause is not sure, unless it blames any rank. */
+/* The message of a failed run begins with `cause` ("rank 1 was ended by signal 9"), unless it names
+ * that rank; where the cause is not sure, unless it names any rank. */
 enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, const char *cause,
                                    bool sure, struct lw_err *err);
 /* The run is over and this process stores it: it becomes "not stored whole" as above. *mine false:
@@ -120,7 +120,7 @@ struct lw_run {
     const char *options;         /* of the plan's strategy: "name=value" lines */
     int32_t n_ranks;             /* of the plan; 0 without one */
     int32_t n_buckets; /* of the set that the plan settles on (rebuilt, where there is one) */
-    int64_t bucket_cap_bytes;    /* asked for; -1 = the policy's default */
+    int64_t bucket_cap_bytes;    /* requested; -1 = the policy's default */
     const char *workload_name, *workload_hash, *workload_from;
     const char *cluster_name, *cluster_hash;
     const char *backend, *honesty, *command, *message, *version;

@@ -1,5 +1,5 @@
 /* A plan out of the database again, table by table through the builder, so that a stored run can be
- * explained, exported and simulated anew without its plan file.
+ * explained, exported and simulated again without its plan file.
  *
  * What the tables do not hold is not made up: shards, buffers, static memory and the order of a
  * group's members (taken by rank) are missing, so the plan is for reading and for simulating at

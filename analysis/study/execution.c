@@ -1,6 +1,6 @@
 /* An execution from its request to its output: plan, ranks (in this process, in several, or started
  * by it), run, row of the database, and what is printed. The row is in the database before anything
- * can end the run. A run that cannot be stored is printed all the same. */
+ * can end the run. A run that cannot be stored is still printed. */
 #include "analysis/study/execution.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "shared/cli/plan_source.h"
 #include "shared/text/record.h"
 
-/* An execution: what is asked for, and all that is made of it. Zero it, set what is wanted, run it,
+/* An execution: what is requested, and all that is made of it. Zero it, set what is wanted, run it,
  * free it. */
 struct lw_execution {
     struct lw_plan_source source;

@@ -10,9 +10,9 @@
 #include "shared/text/record.h"
 #include "sim/predict/samples.h"
 
-/* A prediction: what is asked for, and all that is made of it. Set what is wanted, run, free. */
+/* A prediction: what is requested, and all that is made of it. Set what is wanted, run, free. */
 struct lw_prediction {
-    /* asked for */
+    /* requested */
     struct lw_plan_source source;
     struct sim_replay replay;
     char **operands;

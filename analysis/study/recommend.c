@@ -5,10 +5,10 @@
  * does not exceed the smallest closed bucket, and the next one begins a byte above that: walking
  * from 0 in this way meets every bucketing once, without looking at sums of runs. There are fewer
  * than n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated first and then the
- * neighbourhood of its best places, which is not exhaustive and is said. Beyond LISTED the walk
- * takes steps of a thousandth, which may pass over bucketings. Beyond FULL_PARAMS parameters a plan
- * takes long: all these numbers shrink as that grows, the steps by its square, because each decides
- * the buckets anew; so the work stays within a bound. Two modules count as a parameter.
+ * neighbourhood of its best places, which is not exhaustive. The output says so. Beyond LISTED the
+ * walk takes steps of a thousandth, which may pass over bucketings. Beyond FULL_PARAMS parameters a
+ * plan takes long: all these numbers shrink as that grows, the steps by its square, because each
+ * decides the buckets anew; so the work stays within a bound. Two modules count as a parameter.
  *
  * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place
  * unless it is beaten. Not searched: first bucket, policy, launch order. */
@@ -54,7 +54,7 @@ lw_ps lw_recommendation_gain(const struct lw_recommendation *r)
     return r->best < 0 ? 0 : r->reference.step - r->points[r->best].step;
 }
 
-/* How far the candidate at hand is, as how far the search is. */
+/* How far the current candidate is, as how far the search is. */
 static void report_part(void *ctx, const char *what, double share)
 {
     const struct search *s = ctx;

@@ -13,7 +13,7 @@ struct lw_recommend_inputs {
 /* The workload from traces, from a workload file or from a model's name. */
 enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, int n,
                                  struct lw_err *err);
-/* As many ranks as were asked for, were recorded, or the cluster has (one node of an open one). */
+/* As many ranks as were requested, were recorded, or the cluster has (one node of an open one). */
 void lw_recommend_choose_ranks(struct lw_recommend_inputs *s, struct lw_recommend_report *report);
 /* Those of the database `file`, where there is one, for this cluster. */
 enum lw_status lw_recommend_past_errors(const char *file, const struct lw_cluster *cluster,

@@ -1,5 +1,5 @@
 /* What-ifs on a replay. Each replaces the time of single ops and leaves everything else recorded;
- * what it assumes is said in notes.
+ * its assumptions are notes.
  *
  *   network  a collective of known size takes what the cluster's tables and models say;
  *   ranks    groups of the size of the recorded world get the new size; without a cluster their
@@ -205,7 +205,8 @@ static enum lw_status check(const struct sim_whatif *w, struct lw_err *err)
     return LW_OK;
 }
 
-/* Kernels of one device and collectives of a cluster with another are not mixed unasked. */
+/* Kernels of one device and collectives of a cluster with another are not mixed unless the user
+ * asks for it. */
 static enum lw_status check_kind(const struct sim_whatif *w, struct lw_err *err)
 {
     const char *kind = w->has_device ? w->to.device.kind : w->recorded_device;

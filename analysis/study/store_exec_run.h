@@ -12,7 +12,7 @@ const char *cmd_exec_status_name(enum lw_status status); /* "ok", "failed", "tim
 /* Its row from the first moment: "running", with this process. *run = its id. */
 enum lw_status cmd_exec_begin(const char *db, const struct lw_run_info *info, int64_t *run,
                               struct lw_err *err);
-/* Why it will fail, in case that nothing more can be stored; nothing is said where that fails. */
+/* Why it will fail, in case that nothing more can be stored; a failure is not reported. */
 void cmd_exec_blame(const char *db, int64_t run, const char *why);
 
 /* The run as it ended: with what was measured, also when it failed. Where each rank was when it

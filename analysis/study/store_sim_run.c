@@ -7,7 +7,7 @@
 #include "analysis/compare/compare.h"
 #include "analysis/store/store.h"
 
-enum { FEW_SPANS = 50000 }; /* stored without being asked for: explain and plot need them */
+enum { FEW_SPANS = 50000 }; /* stored without being requested: explain and plot need them */
 
 void lw_sim_row_begin(struct lw_sim_row *row, const char *db, const struct lw_run_info *info)
 {

@@ -18,7 +18,7 @@ struct lw_sim_row {
     struct lw_err unstored; /* why there is none */
 };
 
-/* The run is stored as running. Where that fails, the prediction is made all the same: unstored
+/* The run is stored as running. Where that fails, the prediction is still made: unstored
  * says why, and lw_sim_row_end returns it. Close with lw_sim_row_close in either case. */
 void lw_sim_row_begin(struct lw_sim_row *row, const char *db, const struct lw_run_info *info);
 
@@ -30,7 +30,7 @@ struct lw_sim_end {
     const struct lw_summary *summary;
     int32_t n_warmup;
     double wall_s;
-    bool spans; /* store every op of every rank; few are stored without being asked for */
+    bool spans; /* store every op of every rank; few are stored without being requested */
 };
 
 /* Store the figures and end the run as ok, in one piece: an interrupt waits for it. LW_EFAILED:

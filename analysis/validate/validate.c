@@ -6,8 +6,8 @@
  *
  * A case without a measurement is shown, counted as a miss, and enters no figure.
  *
- * The reason of a miss is read off the numbers: where the error is, whether it leans to one side,
- * what is known about the measurement. It does not prove a cause. */
+ * The reason of a miss is derived from the numbers: where the error is, whether most errors have
+ * one sign, what is known about the measurement. It does not prove a cause. */
 #include "analysis/validate/validate.h"
 
 #include <math.h>

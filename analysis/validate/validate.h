@@ -133,7 +133,7 @@ enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case 
                                   struct lw_err *err);
 enum lw_status lw_validation_fit(struct lw_validation *v, const struct lw_fit *f,
                                  struct lw_err *err);
-/* One line about a family; `about` is said once. */
+/* One line about a family; `about` is printed once. */
 enum lw_status lw_validation_note(struct lw_validation *v, int32_t family, const char *about,
                                   const char *text, struct lw_err *err);
 

@@ -1,6 +1,6 @@
-/* The measured-run files: one case per bucket cap. The prediction goes the way of every other
- * one: workload and cluster from what the file's user had before the run, plan, engine, step.
- * Only when it stands is the measured side of the file read. */
+/* The measured-run files: one case per bucket cap. The prediction is made as every other one:
+ * workload and cluster from what the file's user had before the run, plan, engine, step. The
+ * measured side of the file is read only after the prediction is complete. */
 #include "analysis/validate/validate_kinds.h"
 
 #include <math.h>

@@ -275,7 +275,7 @@ static enum lw_status run_case(const struct here *h, const struct row *row, int3
     return add_case(h, row, series, c, err);
 }
 
-/* A strategy that this workload or cluster cannot have is told, not counted. */
+/* A strategy that does not suit this workload or cluster is a note, not a case. */
 static enum lw_status try_row(struct here *h, const struct row *row, int32_t series,
                               struct lw_err *err)
 {
