@@ -1,7 +1,7 @@
 /* The table of backends: which there are, which can run here, and for the rest why not. A
  * backend's table is checked before it is used, so that a plugin of another version is refused
  * with a message. A backend with a library of its own is a plugin (plugin.h), loaded when it is
- * asked for. */
+ * requested. */
 #include "exec/backend/backend.h"
 
 #include <stdio.h>

@@ -136,7 +136,7 @@ struct exec_stamp {
     int64_t start_ns;  /* what it waits for was done: local entry */
     int64_t all_in_ns; /* last member arrived; -1 unknown, or no communication */
     int64_t end_ns;
-    int64_t over_ns;   /* real work beyond the time asked for; 0 otherwise */
+    int64_t over_ns;   /* real work beyond the time requested; 0 otherwise */
 };
 
 /* The gradient of one parameter in one backward on one rank: a function of these alone. The

@@ -1,7 +1,7 @@
 /* Measuring this machine. Everything is measured by exec itself, on small plans in the placement in
  * which plans run: a compute and a communication thread of a rank share a core, all ranks work at
- * once, a bucket has just been written when it is reduced. So what the simulator is told is what
- * exec will meet.
+ * once, a bucket has just been written when it is reduced. So the simulator gets the figures of the
+ * conditions under which exec runs.
  *
  * The machine may be busy: the whole series of pieces is repeated, and a figure is the median
  * over all rounds; its source says the interquartile range as a share of the median. Ratios

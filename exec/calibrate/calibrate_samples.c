@@ -1,5 +1,4 @@
-/* Readings and what is said of them. Of an even number the median is the lower of the middle
- * two. */
+/* Readings and their statistics. Of an even number the median is the lower of the middle two. */
 #include "exec/calibrate/calibrate_samples.h"
 
 #include <stdlib.h>

@@ -55,7 +55,7 @@ struct exec_calibration {
     int64_t bytes[CALIBRATE_SIZES];
     struct exec_samples comm[N_TABLES][CALIBRATE_SIZES];         /* ps */
     struct exec_samples work[CALIBRATE_N_WORK][CALIBRATE_SIZES]; /* ps */
-    struct exec_samples copy_rate, launch, kernel;  /* bytes/s; ps; share of the time asked for */
+    struct exec_samples copy_rate, launch, kernel;  /* bytes/s; ps; share of the time requested */
     struct exec_samples compute_rate, comm_rate;    /* under each other */
     struct exec_samples pair[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* rates: of, beside */
     int32_t n_apart[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* samples that hardly overlap: no rate */

@@ -8,7 +8,7 @@
  * time slice.
  *
  * The first failure is kept and stops everything; no thread outlives close, but for one that cannot
- * be ended (cpu_close says so). Where ranks are processes, the others are told at once. */
+ * be ended (cpu_close says so). Where ranks are processes, the others are informed at once. */
 #include <sched.h>
 #include <stdio.h>
 #include <sys/prctl.h>

@@ -74,7 +74,7 @@ struct exec_stream {
     pthread_cond_t given;
     struct cpu_queue queue;
     struct exec_gemm_space space;
-    int64_t issue_ns; /* when it came to the op at hand; 0 = not yet */
+    int64_t issue_ns; /* when it came to the current op; 0 = not yet */
     int64_t free_ns;  /* since when it could run the next op, if it never slept since; else 0 */
 };
 

@@ -22,7 +22,7 @@ struct exec_pull {
     int64_t first, count;  /* elements of the buffer, the same at both ends */
     int32_t from;          /* member */
     int32_t phase, pull;   /* of `from`, that must be done first; phase -1: nothing */
-    bool whole;            /* ... for all chunks; else for the chunk at hand */
+    bool whole;            /* ... for all chunks; else for the current chunk */
     bool add;              /* add what was pulled; else overwrite with it */
 };
 

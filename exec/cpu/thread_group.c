@@ -55,7 +55,7 @@ struct exec_group {
     struct member *members; /* [n] */
     struct box *boxes;      /* [n * n], sender major */
     bool owns;              /* members and boxes are this process's own */
-    struct exec_pull *pulls;    /* [n][n_pulls] of each member's phase at hand */
+    struct exec_pull *pulls;    /* [n][n_pulls] of each member's current phase */
     int32_t n_pulls;
 };
 

@@ -13,7 +13,7 @@
 #include "exec/run/batch_gaps.h"
 #include "shared/base/arena.h"
 
-#define HEAR_NS INT64_C(1000000000) /* rank 0 hears where stopped ranks were */
+#define HEAR_NS INT64_C(1000000000) /* rank 0 receives the ops at which ranks stopped */
 #define HURRY_NS INT64_C(200000000) /* before a launcher that ended ranks kills them */
 #define STAY_NS INT64_C(5000000000) /* the others leave it time to store the run, */
 #define LONGER_NS INT64_C(500000000) /* and then rank 1, should rank 0 be lost */

@@ -20,7 +20,7 @@ struct exec_identity {
     int32_t n_here; /* ranks on this machine; 1 where the launcher does not say */
     char host[256]; /* where rank 0 listens */
     int32_t port;
-    int32_t n_ports, ports[EXEC_PORTS]; /* tried in this order; 0: `port` was asked for, no other */
+    int32_t n_ports, ports[EXEC_PORTS]; /* tried in this order; 0: `port` was requested, no other */
     char token[64]; /* of the job: a stranger with another one is turned away */
     char source[96]; /* where this comes from, for people: "torchrun (RANK, WORLD_SIZE)" */
     const volatile sig_atomic_t *signal; /* not 0: rank 0 stops waiting for others; or NULL */
@@ -41,7 +41,7 @@ enum lw_status exec_identity_address(struct exec_identity *id, const char *text,
 
 enum { EXEC_SETTINGS = 512 };
 
-/* What all processes must have in common, told to rank 0 before anything else. */
+/* What all processes must have in common, sent to rank 0 before anything else. */
 struct exec_agreement {
     char plan_hash[33], backend[16], program[32]; /* program: version of lapwing */
     char settings[EXEC_SETTINGS]; /* "name=value;" for whatever else changes what ranks do */
@@ -76,11 +76,11 @@ void exec_rendezvous_note_loss(struct exec_rendezvous *r, exec_loss_noted_fn *no
 /* Tell all others to stop, and why. From any thread. */
 void exec_rendezvous_abort(struct exec_rendezvous *r, const char *why);
 
-/* After a run that stopped: rank 0 hears where the others were, as long as wait_ns; all[n_ranks]
- * is filled, known or not. The others say where they were and stay until rank 0 is done (or
- * wait_ns): launchers end a job when the first of its processes does. False, on them: rank 0 is
- * lost, or (on rank 1) did not say farewell in that time; on rank 0: rank 1 took it for lost. Who
- * gets true on rank 0 or false elsewhere stores the run, the lowest rank first. */
+/* After a run that stopped: rank 0 receives where the others stopped, for at most wait_ns;
+ * all[n_ranks] is filled, known or not. The others say where they were and stay until rank 0 is
+ * done (or wait_ns): launchers end a job when the first of its processes does. False, on them: rank
+ * 0 is lost, or (on rank 1) did not say farewell in that time; on rank 0: rank 1 took it for lost.
+ * Who gets true on rank 0 or false elsewhere stores the run, the lowest rank first. */
 bool exec_rendezvous_stopped_at(struct exec_rendezvous *r, const struct lw_exec_place *mine,
                                 int64_t wait_ns, struct lw_exec_place *all);
 

@@ -45,7 +45,7 @@ static void tell(int fd, uint32_t kind, const char *words)
     tell_place(fd, kind, words, NULL);
 }
 
-/* The mutex is held. The first loss is told to all others and to this process. */
+/* The mutex is held. The first loss is reported to all others and to this process. */
 static void note_loss(struct exec_rendezvous *r, int32_t but, const char *words)
 {
     if (r->stopped)

@@ -33,8 +33,8 @@
  * gets it before rank 0 listens. */
 enum { FIRST_PORT = 20000, N_PORTS = 12000 };
 
-/* Ranks that met end soon after rank 0 did. Those that did not wait for it: they are told to end,
- * and killed when they do not. */
+/* Ranks that met end soon after rank 0 did. Those that did not wait for it: they are signalled to
+ * end, and killed if they do not. */
 #define TOLD_WITHOUT_0_NS INT64_C(1000000000)
 #define MOST_WITHOUT_0_NS INT64_C(6000000000)
 #define MPIRUN_NS INT64_C(10000000000) /* what mpirun itself takes to end */

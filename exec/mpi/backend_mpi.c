@@ -39,7 +39,7 @@ struct cpu_link {
     MPI_Comm comm;
     struct exec_world *world;
     int32_t n;
-    int *counts, *firsts; /* [n] of the op at hand */
+    int *counts, *firsts; /* [n] of the current op */
     MPI_Op sum[LW_N_DTYPES];
     int64_t mine[N_MET], all[N_MET]; /* live on when a meeting is given up */
     struct mpi_near near;     /* of members on one machine: */

@@ -3,9 +3,9 @@
  * A command goes to CUDA as soon as it may. Between processes that is at once, in the order given
  * on every rank, so that communicators are entered in one order everywhere. In a loop (several
  * logical ranks in this process) a collective goes when all members have reached it, a wait when
- * its record has gone: whatever stands after it on its stream stays here, the other streams go on.
- * So every event is recorded before something waits for it, and whatever CUDA has can finish
- * without the host.
+ * its record has gone: later commands of its stream stay here, the other streams go on. So every
+ * event is recorded before something waits for it, and whatever CUDA has can finish without the
+ * host.
  *
  * A stream holds at most MAX_QUEUED entries (kernels, copies, events) of the driver's launch queue,
  * which holds 1,024: a launch blocks when the queue is full, and after an op that waits for another

@@ -7,7 +7,7 @@
 
 struct record_span_events;
 
-/* Puts the first event on the stream. NULL: not asked for, no driver, or the stream is being
+/* Puts the first event on the stream. NULL: not requested, no driver, or the stream is being
  * captured. */
 struct record_span_events *record_cuda_begin(void *stream);
 /* Puts the second event there; calls[n] (numbers of record_call) get the span. NULL: does

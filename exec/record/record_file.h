@@ -2,9 +2,9 @@
 
 #include <stdint.h>
 
-/* The file that a preloaded recorder writes: docs/formats/calls.md. One file per process, made
- * at the first communicator or call; functions may be called from any thread. A file that cannot
- * be made is said once on stderr, and nothing is recorded: the program runs on. */
+/* The file that a preloaded recorder writes: docs/formats/calls.md. One file per process, made at
+ * the first communicator or call; functions may be called from any thread. A file that cannot be
+ * made is reported once on stderr, and nothing is recorded: the program runs on. */
 
 struct record_call {
     const char *op;      /* of docs/formats/calls.md: "all_reduce", ... */

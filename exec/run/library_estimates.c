@@ -46,7 +46,7 @@ static enum lw_status ask(struct exec_run *r, const struct lw_op *op, int32_t ra
     return s == LW_ENOTSUP ? LW_OK : s;
 }
 
-/* What is not known yet, is asked for. */
+/* What is not known yet, is requested. */
 static enum lw_status take(struct exec_run *r, const struct lw_op *op, int32_t rank,
                            int64_t *capacity, struct lw_exec_result *out, struct lw_err *err)
 {

@@ -1,5 +1,5 @@
-/* What a rank takes is known as soon as tensors are laid out. Refused is only what cannot fit
- * whatever else this machine gives up.
+/* What a rank takes is known as soon as tensors are laid out. Only a plan that exceeds all memory
+ * that can be freed for it, with swap, is refused.
  *
  * Not counted: the program itself, the timeline, what libraries take. */
 #include "exec/run/memory_fit.h"

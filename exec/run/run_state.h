@@ -49,17 +49,17 @@ struct exec_run {
     int64_t next_pass;            /* of the plan */
     int64_t origin_ns, released_ns; /* first step's start; this batch's */
     bool flipped;                 /* the fault `flip` was made; after another the run has ended */
-    bool rehearses;               /* steps at hand are compared and not measured: no compute time */
+    bool rehearses;               /* current steps are compared and not measured: no compute time */
     int32_t n_done;               /* steps */
-    bool graphs;                  /* steps at hand are submitted as graphs */
+    bool graphs;                  /* current steps are submitted as graphs */
     int64_t submit_ns[2];         /* of measured batches: op by op, as graphs */
     int32_t n_submitted[2];       /* steps */
-    int32_t n_given;              /* steps of the batch at hand: [n_done, n_done + n_given) */
+    int32_t n_given;              /* steps of the current batch: [n_done, n_done + n_given) */
     int64_t batch_capacity;       /* of the result's list */
     int64_t *rank_end_ns;         /* [n_ranks] of its pass before, while spans are kept */
     int32_t n_rehearsed;          /* steps that were compared */
     int64_t n_checked, n_checked_messages, n_consolidated, over_ns;
-    float *consolidated;          /* on the rank that was asked for it */
+    float *consolidated;          /* on the rank that gathers it */
     bool blamed;                  /* the message says where the step stopped */
     bool told;              /* by a signal to end, */
     int64_t told_ns;        /* when */

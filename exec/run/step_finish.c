@@ -103,8 +103,7 @@ static enum lw_status check_launches(const struct exec_run *r, struct lw_err *er
     return LW_OK;
 }
 
-/* What did not stop the step: kept for the end of the run, when all ranks are there to hear of
- * it. */
+/* What did not stop the step: kept for the end of the run, when it can be sent to all ranks. */
 static enum lw_status keep_mismatch(struct exec_run *r, enum lw_status s, const struct lw_err *why,
                                     struct lw_err *err)
 {

@@ -1,5 +1,5 @@
-/* Giving a batch of steps. It is given to the backend as a whole, held back until everything is
- * handed over. Ops of one stream run in the order given; a dependency on another stream is an event
+/* Submits a batch of steps. The backend gets the whole batch and begins when all of it is
+ * submitted. Ops of one stream run in the order given; a dependency on another stream is an event
  * recorded after the one op and waited for before the other. A rank begins a pass, also of the next
  * step, when its ops of the pass before have ended: nothing else holds it back, so ranks enter the
  * next step of a batch as early as training would let them.

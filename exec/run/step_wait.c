@@ -1,5 +1,5 @@
-/* Waiting for a batch of steps, and what is said when it does not end: the op that finished last
- * and the first that did not, of all ranks and of each. */
+/* Waiting for a batch of steps, and the message when it does not end: the op that finished last and
+ * the first that did not, of all ranks and of each. */
 #include <stdio.h>
 #include <string.h>
 
@@ -105,10 +105,10 @@ static int64_t n_pending(const struct exec_run *r)
     return r->backend->pending ? r->backend->pending(r->world) : -1;
 }
 
-/* No op may take longer than the limit: every one that ends moves the deadline. A backend that
- * does not count them has that much for each step of the batch. As backend->poll, but looks for
- * a signal and for progress now and then. A process of several that is told to end waits a moment
- * for the news that another one died, which is then the reason. */
+/* No op may take longer than the limit: every one that ends moves the deadline. A backend that does
+ * not count them has that much for each step of the batch. As backend->poll, but looks for a signal
+ * and for progress now and then. One of several processes that gets a signal to end waits a moment
+ * for the message that another one died, which is then the reason. */
 static enum exec_state poll_batch(struct exec_run *r, struct lw_err *why)
 {
     const volatile sig_atomic_t *signal = r->options->signal;

@@ -22,7 +22,7 @@ enum lw_status exec_norm_parts(const struct exec_tensors *m, const struct lw_op 
                                const struct exec_place *at, struct exec_parts *parts,
                                struct lw_err *err);
 
-/* Remember what the local ranks clipped by in a step whose batch has ended (slot: its place there);
+/* Stores the norms of the local ranks in a step whose batch has ended (slot: its place there);
  * then, by rank and step. */
 enum lw_status exec_norm_keep(struct exec_tensors *m, int32_t step, int32_t slot,
                               struct lw_err *err);

@@ -1,6 +1,6 @@
-/* Where parameters lie on a rank: weights, gradients, masters and what the optimizer keeps. Flat
- * buffers of weights come first, laid out as the plan says; then whatever lies in none of them.
- * A rank holds one stage: all begin at 0, and there is room for the largest. */
+/* The memory layout of the parameters of a rank: weights, gradients, masters and what the optimizer
+ * keeps. Flat buffers of weights come first, laid out as the plan says; then whatever lies in none
+ * of them. A rank holds one stage: all begin at 0, and there is room for the largest. */
 #include "exec/tensors/tensors.h"
 #include "exec/tensors/weight_turns.h"
 
@@ -35,8 +35,8 @@ static enum lw_status place_flat(struct exec_tensors *m, int32_t b, int64_t at, 
     return LW_OK;
 }
 
-/* One that takes turns lies where its slot does; the marks of the slot, and its own share, lie
- * after. */
+/* A buffer that takes turns is at the place of its slot. The marks of the slot and its own share
+ * follow. */
 static int64_t place_turn(struct exec_tensors *m, struct ends *e, int32_t b, int64_t *slot_at)
 {
     struct exec_turn *t = &m->weights.turns[b];
@@ -51,8 +51,8 @@ static int64_t place_turn(struct exec_tensors *m, struct ends *e, int32_t b, int
     return slot_at[t->slot];
 }
 
-/* Flat buffers of weights lie as the plan says, so that they travel without a copy; after one
- * that is cast on its way lies what travels. */
+/* Flat buffers of weights have the plan's layout, so they are sent without a copy. After a buffer
+ * that is cast before it is sent comes the memory of the cast. */
 static enum lw_status place_flat_weights(struct exec_tensors *m, struct ends *ends, bool *placed,
                                          struct lw_err *err)
 {

@@ -48,7 +48,7 @@ static bool is_scratch(const struct finder *f, int32_t i)
 
 /* --- uses --- */
 
-/* The op that looks at it last, but for those that go on from it. */
+/* The last op that reads it, except those that depend on it. */
 static int32_t taker_of(const struct finder *f, int32_t k)
 {
     if (op_of(f, k)->kind == LW_OP_SEND)

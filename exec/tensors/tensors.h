@@ -235,8 +235,8 @@ bool exec_copy_is_plain(const struct exec_tensors *m, const struct lw_op *op,
                         const struct exec_layout *layout);
 enum lw_status exec_parts_add(struct exec_parts *parts, struct exec_part part, struct lw_err *err);
 /* The payload of a communication op; step_layout: of the pass that ends the step, NULL for one
- * without a bucket. A message without bytes carries one element, so that it can be told from
- * others. */
+ * without a bucket. A message without bytes carries one element, so that it can be distinguished
+ * from others. */
 struct exec_message exec_tensors_message(const struct exec_tensors *m, const struct lw_op *op,
                                         int32_t variant, int32_t rank,
                                         const struct exec_layout *step_layout);

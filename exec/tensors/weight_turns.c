@@ -31,7 +31,7 @@ struct finder {
     struct lw_arena room;
     struct lw_op_clock clock;
     bool *can;                  /* [n_buckets] take turns */
-    int32_t *take, *gather;     /* [n_buckets] of the turn at hand; -1 = none */
+    int32_t *take, *gather;     /* [n_buckets] of the current turn; -1 = none */
     int32_t *n_members;         /* [n_comms] of each group; -1 = not known, 0 = not by shards */
     struct span *spans;
     int64_t n_spans, capacity;

@@ -5,8 +5,8 @@
 #include "exec/tensors/tensors.h"
 #include "shared/base/err.h"
 
-/* The optimizer state that the members of a data group hold in parts, put together on one of them:
- * what one rank alone would hold. */
+/* The optimizer state that the members of a data group hold in parts, gathered on one of them: what
+ * one rank alone would hold. */
 
 /* How the group of `rank` meets: its communicator, NULL if it has no other member, and the stream
  * of each rank of this process, by rank. */

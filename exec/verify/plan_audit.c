@@ -1,8 +1,8 @@
 /* Faults of a plan that a run need not show. A message without its other end waits until the
  * deadline; a wait that is missing may be won by chance; what was not cast is what another step
  * left; gradients that are not scaled need not have been too large. lw_plan_check proves all of
- * this but casts, and more; here it is asked of every plan that is verified, so that one that was
- * not proven is judged by its run alone. */
+ * this but casts, and more; here it is checked for every verified plan, because a plan that was not
+ * proven (--no-check) is judged only by its run. */
 #include "exec/verify/plan_audit.h"
 
 #include "shared/check/plan_check.h"

@@ -16,7 +16,7 @@ static const int64_t MOST_BYTES = INT64_C(1) << 52, MOST_IN_ALL = INT64_C(1) << 
 struct bounds {
     const struct lw_plan *p;
     int64_t all;    /* bytes of parameters, buckets and ops so far */
-    /* [n_buckets] of the program at hand: steps that lay it out, one after another */
+    /* [n_buckets] of the current program: steps that lay it out, one after another */
     int32_t *laid;
     int32_t n_laid; /* steps, by the variant that ends them, that the program is part of */
 };

@@ -14,7 +14,7 @@
 enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, struct exec_sums *sums,
                            int64_t *n_bytes, struct lw_err *err);
 
-/* The optimizer state that exec_consolidate put together for a rank: as one rank alone would
- * hold it. */
+/* The optimizer state that exec_consolidate gathered for a rank: as one rank alone would hold
+ * it. */
 enum lw_status exec_verify_consolidated(const struct exec_tensors *m, int32_t n_steps, int32_t rank,
                                         const float *whole, struct lw_err *err);
