@@ -17,7 +17,7 @@ bool lw_progress_stopped(const struct lw_progress *p)
     return p && p->stop && *p->stop != 0;
 }
 
-/* The signal that asked this process to end; a handler has no other place for it. */
+/* The signal that this process got to end; a handler can only set a global. */
 static volatile sig_atomic_t asked_to_end;
 
 static void note_signal(int signal)

@@ -18,7 +18,7 @@ struct lw_grad {
 
 /* Buckets as lists of gradient indices: bucket b holds items[first[b]] .. items[first[b+1]-1], in
  * buffer order; limit_bytes[b] is the limit that applied to it (0 for a sparse one). The last
- * n_open buckets never reached their limit (only told where an order was given). */
+ * n_open buckets never reached their limit (counted only if an order was given). */
 struct lw_bucketing {
     struct lw_arena arena;
     int32_t n_buckets, n_items, n_open;

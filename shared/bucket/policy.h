@@ -34,7 +34,7 @@ enum lw_scaling {
     LW_SCALE_ON_WIRE,   /* the comm hook divides what it compressed */
 };
 
-/* What a policy that assigns by itself is told; all borrowed. */
+/* The input of a policy with its own assignment function; all borrowed. */
 struct lw_bucket_task {
     const struct lw_strategy *s;
     const struct lw_workload *w;

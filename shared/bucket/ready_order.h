@@ -7,9 +7,9 @@
 #include "shared/base/err.h"
 #include "shared/plan/workload.h"
 
-/* The backward of one micro-batch, cut where something happens: every stretch belongs to one module
- * and ends when that module's window ends or when gradients become ready. Stretches tile the
- * backward in time; each module has at least one, in reverse forward order. */
+/* The backward of one micro-batch, cut into stretches: each belongs to one module and ends when
+ * that module's backward ends or when gradients become ready. Stretches tile the backward in time;
+ * each module has at least one, in reverse forward order. */
 struct lw_stretch {
     int32_t module;
     lw_ps start, end;              /* from the start of the backward */

@@ -39,7 +39,7 @@ struct lw_hazards {
     struct unordered *unordered;
     int64_t n_unordered, capacity;
     int64_t n_buffers; /* of the program */
-    int32_t op;        /* at hand */
+    int32_t op;        /* current */
 };
 
 /* Buffers of a program of so many ops: each may be a message. */

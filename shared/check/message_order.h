@@ -29,7 +29,7 @@ struct lw_message_order {
  * failure. */
 enum lw_status lw_message_order_init(struct lw_message_order *o, const struct lw_plan *p,
                                      int32_t variant, struct lw_err *err);
-/* From here on ops of this role are asked about. */
+/* Later queries are about ops of this role. */
 void lw_message_order_set(struct lw_message_order *o, int32_t role);
 void lw_message_order_free(struct lw_message_order *o);
 

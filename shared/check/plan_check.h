@@ -81,7 +81,7 @@ struct lw_matches {
 /* Match a variant's messages; LW_EPLAN: a send without its receive, or with another's. */
 enum lw_status lw_match_messages(const struct lw_plan *p, int32_t variant, struct lw_matches *out,
                                  struct lw_arena *room, struct lw_err *err);
-/* The same without folding, for who asks rank by rank. */
+/* The same without folding, for callers that need every rank. */
 enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
                                 struct lw_arena *room, struct lw_err *err);
 

@@ -33,7 +33,7 @@ struct lw_op_clock {
 /* Room for the plan's longest program, of the arena. */
 enum lw_status lw_op_clock_init(struct lw_op_clock *c, const struct lw_plan *p,
                                 struct lw_arena *room, struct lw_err *err);
-/* From here on the ops of this program are asked about. O(ops * streams + dependencies). */
+/* Later queries are about ops of this program. O(ops * streams + dependencies). */
 void lw_op_clock_set(struct lw_op_clock *c, struct lw_program program);
 
 /* lw_op_clock_set in parts: first without any clock, then one for the ops that begin with `lead`.

@@ -256,7 +256,7 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
     look_for_json(argc, argv);
     make_spec(table, &spec);
     dashes_for_underscores(argc, argv);
-    optind = 0; /* GNU: scan anew */
+    optind = 0; /* GNU: scan again */
     *help = false;
     while ((c = getopt_long(argc, argv, spec.shorts, spec.longs, NULL)) != -1) {
         if (c == HELP_ID || c == 'h') {

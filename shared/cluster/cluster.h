@@ -24,7 +24,7 @@ struct lw_figure {
 
 bool lw_figure_is_set(struct lw_figure f);
 
-/* The name of what a replay runs on: no figure of it is asked for (traces/replay/to_replay.h). */
+/* The name of what a replay runs on: no figure of it is requested (traces/replay/to_replay.h). */
 #define LW_RECORDED_CLUSTER "recorded"
 
 struct lw_device {
@@ -89,7 +89,7 @@ struct lw_interference {
     struct lw_figure comm_on_compute_core; /* share of the compute core it wants; 1: runs on it */
     struct lw_figure comm_workers;               /* collectives of one communicator that the library
                                                   * runs at once (gloo: 2 threads); absent: 1 */
-    /* 1: whatever moves at once shares devices' links and nodes' adapters max-min fairly */
+    /* 1: communications at the same time share devices' links and nodes' adapters max-min fairly */
     struct lw_figure fair_links;
 };
 
@@ -101,7 +101,7 @@ struct lw_host {
     struct lw_figure piece_bytes; /* of one device's buffer in each stage of its pipeline */
 };
 
-/* What NCCL's own cost model asks of a machine beyond its links (sim/cost/cost_nccl.h). */
+/* Inputs of NCCL's own cost model beyond a machine's links (sim/cost/cost_nccl.h). */
 struct lw_nccl_facts {
     struct lw_figure compute_capability; /* 80 = 8.0; absent: the model does not apply */
     struct lw_figure multicast;          /* 1: NVSwitch with multicast (NVLink SHARP) */
@@ -144,13 +144,13 @@ struct lw_cluster {
     int32_t n_algorithms;    /* that the library chooses among; 0 = sim/cost/cost_library.c says */
     const char **algorithms; /* names of enum lw_reducer_kind */
     struct lw_interference interference;
-    struct lw_interference published; /* of such machines, from publications: off until asked for */
+    struct lw_interference published; /* of such machines, from publications: off until requested */
     struct lw_noise noise;
     struct lw_figure host_bytes_per_s;     /* host memory bandwidth of a node */
     struct lw_host host;
     struct lw_nccl_facts nccl;
     bool calibrated;                       /* measured on the machine itself */
-    /* in any currency; of no prediction, so not in the hash */
+    /* in any currency; no prediction depends on it, so it is not in the hash */
     struct lw_figure price_per_device_hour;
     const char *about;                     /* one line, with the source */
 };

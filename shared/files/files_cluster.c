@@ -1,6 +1,6 @@
 /* Cluster files: docs/formats/cluster.md; and the known systems, which are such files built into
  * the binary. `host` is one of them, with the cores and the memory that this process may use put in
- * when it is asked for. */
+ * when it is requested. */
 #include "shared/base/nearest.h"
 #include "shared/cluster/measured.h"
 #include "shared/files/files.h"

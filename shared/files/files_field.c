@@ -566,8 +566,8 @@ void lw_fields_write(struct lw_jsonout *o, const struct lw_field *table, const v
 
 /* --- whole files ------------------------------------------------------------------------------ */
 
-/* Find "lapwing" and "kind", wherever they stand, and go back to the start. False: the document is
- * none of ours. kind[0] == 0 when it does not say. */
+/* Find "lapwing" and "kind", wherever they stand, and go back to the start. False: the document was
+ * not written by Lapwing. kind[0] == 0 when it does not say. */
 static bool read_head(struct lw_json *j, char kind[16])
 {
     bool ours = false;

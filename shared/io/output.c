@@ -1,7 +1,7 @@
-/* Output files that exist whole or not at all. The temporary file lies in the folder of its
- * target, so that the rename stays within one file system. It has no name (O_TMPFILE) until it
- * is complete, so that even SIGKILL leaves nothing; a name it has is removed by the handler of
- * the other signals. */
+/* Output files are written completely or not at all. The temporary file lies in the folder of its
+ * target, so that the rename stays within one file system. It has no name (O_TMPFILE) until it is
+ * complete, so that even SIGKILL leaves nothing; a name it has is removed by the handler of the
+ * other signals. */
 #include "shared/io/output.h"
 
 #include <errno.h>

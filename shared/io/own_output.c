@@ -1,6 +1,6 @@
-/* A file of this program is told by its beginning: a fixed text, and for kinds that others write
- * too (JSON, HTML, SVG) a word within the first kilobyte. A PNG holds no name of its program: any
- * PNG may be replaced. */
+/* A file of this program is recognized by its beginning: a fixed text, and for kinds that others
+ * write too (JSON, HTML, SVG) a word within the first kilobyte. A PNG holds no name of its program:
+ * any PNG may be replaced. */
 #include "shared/io/own_output.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* Lowering a strategy: what this build can plan, and in which order the parts are asked. Everything
- * else is refused here, with the reason, before any work is done. */
+/* Lowering a strategy: what this build can plan, and in which order its parts are called.
+ * Everything else is refused here, with the reason, before any work is done. */
 #include "shared/lower/lower.h"
 
 #include "shared/lower/compat.h"

@@ -1,5 +1,6 @@
-/* Modules to the parts of a pipeline: the strategy's partitioner, asked with what it weighs. What
- * the exact one is told beyond forward and backward times is in lower_partition_exact.c. */
+/* Modules to the parts of a pipeline: calls the strategy's partitioner with the weights that it
+ * uses. lower_partition_exact.c has the inputs of the exact one beyond forward and backward
+ * times. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static void weigh(const struct lw_strategy *s, const struct lw_workload *w, int6
             elements[w->params[i].module] += w->params[i].numel;
 }
 
-/* What a partitioner is told. Part q of the model is chunk q / ranks of stage q mod ranks where it
+/* The input of a partitioner. Part q of the model is chunk q / ranks of stage q mod ranks where it
  * knows of chunks. */
 struct task {
     struct lw_lowering *l;

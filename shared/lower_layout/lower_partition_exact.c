@@ -1,15 +1,15 @@
-/* What the exact partition is told of a plan: work, transfers, memory, pins
+/* The inputs of the exact partition from a plan: work, transfers, memory, pins
  * (docs/design/partition.md).
  *
- * Transfers (--weigh-transfers): the activation after a module and its gradient coming back,
- * each by the cluster's cost of a message between neighbours, which both stages wait for; over
- * two nodes where any two neighbours are on different ones. Memory (--stage-memory): what a rank
- * holds when nothing runs, what recomputation brings back of one module (the largest of the
- * model, wherever it is), and the activations of as many micro-batches as the schedule keeps on
- * it at once. What cannot be told before the cut (shares of ZeRO-1, buffers, copies of tied
- * parameters) is estimated before it and checked after it, so a plan never goes beyond the
- * limit. Not modelled: transfers hidden after compute. Refused: a limit for several parts on one
- * rank, and for ZeRO-2 and 3, whose units come and go. */
+ * Transfers (--weigh-transfers): the activation after a module and its gradient coming back, each
+ * by the cluster's cost of a message between neighbours, which both stages wait for; over two nodes
+ * where any two neighbours are on different ones. Memory (--stage-memory): what a rank holds when
+ * nothing runs, what recomputation brings back of one module (the largest of the model, wherever it
+ * is), and the activations of as many micro-batches as the schedule keeps on it at once. What is
+ * not known before the cut (shares of ZeRO-1, buffers, copies of tied parameters) is estimated
+ * before it and checked after it, so a plan never goes beyond the limit. Not modelled: transfers
+ * hidden after compute. Refused: a limit for several parts on one rank, and for ZeRO-2 and 3, whose
+ * units come and go. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Forwards, backwards and messages of a pass on one pipeline rank, in the order of lw_grid_order.
  *
- * A receive waits for nothing but its turn on its communicator; what takes it waits for it. A
- * send waits for the op after which its value is there. Gradients are reduced during the last
+ * A receive waits only for its turn on its communicator; the op that uses the message waits for the
+ * receive. A send waits for the op that makes its value. Gradients are reduced during the last
  * backward of their part; host gaps come with the first forward and the first backward of a
  * micro-batch on the rank. */
 #include <string.h>
@@ -46,8 +46,8 @@ static int32_t boundary(const struct lw_lowering *l, const struct lw_action *a)
     return d->first_module + d->w->n_modules - 1;
 }
 
-/* What an action takes: put together where it came in parts, which only now holds up the tensor
- * group. */
+/* The message that an action uses. If it was sent in parts, the tensor group gathers it only
+ * now. */
 static int32_t input_of(struct lw_writer *k, const struct lw_action *a, bool backward, int32_t at)
 {
     const struct lw_lowering *l = k->l;

@@ -128,7 +128,8 @@ void lw_write_tokens(struct lw_writer *k, const struct lw_part *d, int32_t modul
                      int32_t input);
 /* Sequence parallelism: saved inputs are gathered again beside the next compute. */
 void lw_write_again_gathered(struct lw_writer *k, int64_t bytes, int32_t module);
-/* The parts of a pipeline message that the tensor ranks received, put together; returns the op. */
+/* The all-gather of the parts of a pipeline message that the tensor ranks received; returns the
+ * op. */
 int32_t lw_write_whole_message(struct lw_writer *k, int64_t bytes, int32_t module, int32_t input);
 
 /* lower_pipeline.c: forwards, backwards and messages in the schedule's order. */

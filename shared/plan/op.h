@@ -4,8 +4,8 @@
 
 #include "shared/base/err.h"
 
-/* What a rank can be told to do. The table in op.c gives each kind its name, its letter and its
- * class; nothing else in the tree switches over all of them. */
+/* The kinds of ops. The table in op.c gives each kind its name, its letter and its class; nothing
+ * else in the tree switches over all of them. */
 enum lw_op_kind {
     /* compute: occupies a compute stream for its work */
     LW_OP_FORWARD,         /* F */

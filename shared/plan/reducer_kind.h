@@ -6,7 +6,7 @@
 #include "shared/base/err.h"
 
 /* How collectives are done: what --reducer chooses, a communicator of a plan carries, and a cost
- * is asked for. hierarchical to pairwise are algorithms that sim times beside the ring:
+ * is requested. hierarchical to pairwise are algorithms that sim times beside the ring:
  * docs/design/collectives.md. The names that begin with nccl ask for NCCL's own cost model:
  * docs/design/nccl.md. */
 enum {

@@ -24,7 +24,7 @@ static struct lw_spread count_nodes(int32_t per_node, const int32_t *ranks, int3
     return x;
 }
 
-/* Each member against all others: without memory for a sorted copy. */
+/* Compares each member with all others, because a sorted copy would need memory. */
 static struct lw_spread count_by_pairs(int32_t per_node, const int32_t *ranks, int32_t n)
 {
     struct lw_spread x = {.fewest = n};

@@ -164,7 +164,7 @@ static int word_of(const void *field)
     return v;
 }
 
-/* Gradients travel in the type, and 8 bits are asked for. */
+/* Gradients travel in the type, and 8 bits are requested. */
 static bool sums_8_bits(const struct option *o, const char *value)
 {
     static const char *const words[] = {"fp8", "FP8", "f8", "F8", "float8", "e4m3", "e5m2"};

@@ -68,7 +68,7 @@ bool lw_plan_weights_ahead(const struct lw_plan *p, bool *ahead);
 
 /* The plan's indexes are in range. lw_uses_free also after a failure. */
 enum lw_status lw_uses_init(struct lw_uses *u, const struct lw_plan *p, struct lw_err *err);
-/* From here on ops of this program are asked about. */
+/* Later queries are about ops of this program. */
 enum lw_status lw_uses_program(struct lw_uses *u, int32_t variant, int32_t role,
                                struct lw_err *err);
 void lw_uses_free(struct lw_uses *u);

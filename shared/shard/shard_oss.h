@@ -8,7 +8,7 @@
 /* FairScale's sharded optimizer (OSS, ZeRO-1) over its life: the owner of every parameter, the flat
  * buffers that are broadcast after a step, and what changes when parameters are frozen or param
  * groups are added. Compat reproduces the reference system's two faults; the default repairs them:
- *   - add_group: the partition is made anew and old parameters can move, but compat's inner
+ *   - add_group: the partition is made again and old parameters can move, but compat's inner
  *     optimizers keep the parameters they had; default: the state moves along;
  *   - refresh: a (device, owner) without a trainable parameter keeps its old buffer in compat, and
  *     it goes on being broadcast; default: it is dropped.
@@ -28,7 +28,7 @@ enum lw_status lw_oss_set_trainable(struct lw_oss *o, const int32_t *params, int
                                     bool trainable, struct lw_err *err);
 /* Rebuild the flat buffers; owners stay. On failure nothing has changed. */
 enum lw_status lw_oss_refresh(struct lw_oss *o, struct lw_err *err);
-/* A new group of n new parameters, numbered on from the last; owners and buffers are made anew. On
+/* A new group of n new parameters, numbered on from the last; owners and buffers are made again. On
  * failure nothing has changed. */
 enum lw_status lw_oss_add_group(struct lw_oss *o, const struct lw_shard_param *params, int32_t n,
                                 struct lw_err *err);

@@ -1,4 +1,4 @@
-/* What a parameter costs in memory. Mixed precision is told by the element type: half precision
+/* What a parameter costs in memory. Mixed precision follows from the element type: half precision
  * parameters are trained on f32 masters, which belong to the optimizer's state, so Adam keeps 12
  * bytes beside 2 of the parameter and 2 of the gradient (K = 12 of Rajbhandari et al., arXiv
  * 1910.02054, section 3.1). Not counted: workspaces, fragmentation, what a framework itself

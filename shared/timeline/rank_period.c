@@ -12,8 +12,8 @@ struct lw_period_edge {
     int8_t part, by; /* by: 1 = begins, -1 = ends */
 };
 
-/* For whom a member waits. The number that all stages agree on, the gradient norm, is waited for at
- * the stage that ends last, as the first message of the next step would be without it. */
+/* The member for which another waits. The gradient norm, on which all stages agree, is waited for
+ * at the stage that ends last, as the first message of the next step would be without it. */
 static enum lw_wait wait_of(const struct lw_timeline *t, const struct lw_plan *plan, int64_t row)
 {
     static const enum lw_wait of_purpose[] = {

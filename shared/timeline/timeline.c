@@ -34,8 +34,8 @@ static void columns_of(struct lw_timeline *t, struct column c[N_COLUMNS])
     memcpy(c, all, sizeof all);
 }
 
-/* The system grants memory that it does not have and ends the process later: asked before. Small
- * timelines are not worth reading /proc for. */
+/* The system grants memory that it does not have and ends the process later: so the free memory is
+ * checked first. Small timelines are not worth reading /proc for. */
 static enum lw_status fits(const struct column c[N_COLUMNS], int64_t n, struct lw_err *err)
 {
     enum { SMALL = 1000000 };

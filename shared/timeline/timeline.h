@@ -74,7 +74,7 @@ enum lw_memory {
     LW_MEMORY_GRADIENTS,
     LW_MEMORY_OPTIMIZER,
     LW_MEMORY_BUCKETS,  /* of gradients */
-    LW_MEMORY_GATHERED, /* weights put together for the modules that use them */
+    LW_MEMORY_GATHERED, /* weights gathered for the modules that use them */
     LW_MEMORY_ACTIVATIONS,
     LW_MEMORY_MESSAGES, /* between stages, that wait to be sent or to be used */
     LW_N_MEMORY,
