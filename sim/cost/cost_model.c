@@ -93,7 +93,7 @@ static const struct {
     enum lw_status (*time)(const struct lw_cluster *cluster, const struct lw_cost_query *query,
                            struct lw_cost_answer *out, struct lw_err *err);
 } models[] = {
-    /* "algorithm": the closed form of the algorithm asked for, on the cluster's links */
+    /* "algorithm": the closed form of the algorithm requested, on the cluster's links */
     {algorithm_applies, sim_algorithm_time},
     /* "table+nccl": NCCL's model scaled to meet a measured table, outside its sizes or ranks */
     {sim_scaled_applies, sim_scaled_time},

@@ -18,7 +18,7 @@ struct lw_cost lw_sim_cost(const struct lw_cluster *cluster);
 struct lw_cost_answer {
     lw_ps time;
     /* "nothing to do", "table", "table+nccl", "table+fit", "nccl", "nccl+cal", "alpha-beta", or the
-     * name of the algorithm that is asked for or that the library chooses */
+     * name of the algorithm that is requested or that the library chooses */
     const char *model;
     const char *source; /* of the table, or of the link's bandwidth */
     const char *detail; /* "between measured sizes", "beyond the largest measured size", ... */
@@ -29,7 +29,7 @@ struct lw_cost_answer {
     const char *protocol;  /* "ll", "ll128", "simple"; "p2p" where NCCL has no model */
     int32_t n_channels;
     const char *constants; /* of which version the model's constants are; NULL elsewhere */
-    bool instead;     /* NCCL's own choice, where the algorithm asked for does not exist */
+    bool instead;     /* NCCL's own choice, where the algorithm requested does not exist */
     int32_t n_blocks; /* thread blocks of the kernel, an SM each; 0: the model has none */
     lw_ps latency;
     lw_ps beyond; /* what nccl+cal adds to the model's time before its curve */

@@ -203,8 +203,8 @@ enum lw_status sim_nccl_comm_of(const struct lw_cluster *c, int32_t n_ranks, int
 
 /* --- what was worked out before --- */
 
-/* All that a shape of an operation depends on. The whole of it is compared, so what is kept is
- * right whatever cluster asks. */
+/* All that a shape of an operation depends on. The whole key is compared, so a kept answer is right
+ * for any cluster. */
 struct shape_key {
     double facts[9], links[2][4], fair;
     int32_t n_ranks, n_nodes, devices_per_node;
@@ -305,7 +305,7 @@ static lw_ps ps_of(double us)
     return lw_round_sat(us * 1e6);
 }
 
-/* What a machine lacks for the algorithm asked for; "" where the shape alone excludes it. */
+/* What a machine lacks for the algorithm requested; "" where the shape alone excludes it. */
 static const char *missing(const struct sim_nccl_comm *comm, enum lw_op_kind op,
                            sim_nccl_pairs asked)
 {

@@ -20,7 +20,7 @@ struct run {
     const struct sim_links *links;
     struct sim_transfer *step;
     lw_ps *ready; /* what was waited for is there; blocking: the steps before have ended */
-    lw_ps *next;  /* the same after the steps at hand */
+    lw_ps *next;  /* the same after the current steps */
     lw_ps *out, *in; /* links are free */
 };
 

@@ -18,7 +18,7 @@ struct check {
     struct lw_err *err;
 };
 
-/* Of one reducer that is asked for. */
+/* Of one reducer that is requested. */
 struct choice {
     enum lw_reducer_kind asked;
     int32_t n_used;

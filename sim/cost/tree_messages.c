@@ -144,7 +144,7 @@ void sim_trees_free(struct sim_trees *t)
 /* --- rounds --- */
 
 /* Edges in the order of their first steps: those of step f are edge[start[f]] .. edge[start[f + 1]
- * - 1]. ready: rounds that a member has ended; next: with the step at hand. */
+ * - 1]. ready: rounds that a member has ended; next: with the current step. */
 struct counting {
     const struct sim_trees *t;
     int32_t *start, *edge, *ready, *next;

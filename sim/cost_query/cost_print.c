@@ -10,7 +10,7 @@
 #include "sim/cost/hfreduce.h"
 #include "sim/nccl/nccl_constants.h"
 
-/* Where hfreduce is asked for: the rate at which each of its resources would let it run. */
+/* Where hfreduce is requested: the rate at which each of its resources would let it run. */
 static bool ceilings_of(const struct lw_cluster *c, const struct sim_cost_answers *a,
                         struct sim_hfreduce *h)
 {
@@ -87,7 +87,7 @@ static const char *layout_of(const struct lw_cluster *c, const struct lw_cost_qu
     return buf;
 }
 
-/* As many nodes are asked for as the ranks have hosts, where several hosts are one node. */
+/* As many nodes are requested as the ranks have hosts, where several hosts are one node. */
 static bool hosts_share_a_node(const struct lw_cluster *c, const struct lw_cost_query *q)
 {
     struct lw_figure host = c->nccl.devices_per_host;

@@ -87,7 +87,7 @@ static enum lw_status root_of(const struct sim_engine *e, const struct sim_group
                            ": rank %d, its root, is in no group of its members", peer);
 }
 
-/* The messages of the collective at hand and their links. */
+/* The messages of the current collective and their links. */
 static enum lw_status schedule_of(struct sim_engine *e, int32_t group, bool slow,
                                   struct sim_schedule *s, struct sim_group_links *links)
 {

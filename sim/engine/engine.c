@@ -320,7 +320,7 @@ static enum lw_status time_is_over(const struct sim_engine *e)
 
 enum { LOOK_EVERY = 1 << 12, REPORT_EVERY = 1 << 18 }; /* events; powers of two */
 
-/* Tells how far the simulation is, and ends it where a signal asks for that. */
+/* Reports the progress of the simulation, and ends it after a signal. */
 static enum lw_status look_up(const struct sim_engine *e)
 {
     if ((e->stats->n_events & (REPORT_EVERY - 1)) == 0)

@@ -132,7 +132,7 @@ struct sim_group {
     int64_t link_rate;      /* beside what else its members have in flight */
     int64_t memory;         /* share of memory bandwidth that it takes of each member, alone */
     int64_t more_sms;       /* share of SMs that its channels hold, beyond terms.sm_share */
-    struct lw_cost_query sms_known; /* that it was asked for; n_ranks 0: none yet */
+    struct lw_cost_query sms_known; /* that it was requested; n_ranks 0: none yet */
     int64_t fair_rate;      /* what it gets of links that others use too */
     lw_ps time;             /* of the collective that moves, alone */
     int32_t flow;           /* among those that share links; -1 = none */
@@ -287,7 +287,7 @@ enum lw_status sim_goes_by_messages(const struct lw_cluster *c, const struct lw_
 const int32_t *sim_given_members(const struct sim_engine *e, int32_t group);
 enum lw_status sim_messages_enter(struct sim_engine *e, int32_t place);
 enum lw_status sim_messages_all_in(struct sim_engine *e, int32_t group);
-/* What the slow links of its members add to the collective at hand. */
+/* What the slow links of its members add to the current collective. */
 enum lw_status sim_messages_extra(struct sim_engine *e, int32_t group, lw_ps *extra);
 
 /* ring_events.c */

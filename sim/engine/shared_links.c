@@ -5,7 +5,7 @@
  * that it takes alone. Whatever moves at once gets its part by progressive filling: all grow alike
  * until a port is full or one has all it wants; those are done, the others go on (Bertsekas and
  * Gallager, Data Networks, section 6.5.2). What a communication gets over what it wants is its
- * rate. Rates are found anew in every instant in which one begins or ends.
+ * rate. Rates are found again in every instant in which one begins or ends.
  *
  * A member of a collective sends, and receives, 2 (n-1) C in an all-reduce, (n-1) C in a
  * reduce-scatter, all-gather or all-to-all, B in a broadcast or reduce (C: the largest of n
@@ -40,7 +40,7 @@ struct sim_net {
     int32_t n_ports;           /* in one direction */
     double inside_bytes_per_s, adapter_bytes_per_s;
     double *left, *weight;     /* [N_DIRECTIONS * n_ports] */
-    int32_t *members_on;       /* [n_nodes]: of the group at hand; zero between uses */
+    int32_t *members_on;       /* [n_nodes]: of the current group; zero between uses */
     int32_t *members_at;       /* [n_ports]: the same by port */
     struct flow *flows;
     int64_t n_flows, flows_capacity;

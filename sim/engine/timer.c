@@ -1,6 +1,6 @@
 /* Work and rate. A timer holds what is left of an op's work; when the rate changes, what was done
- * since the last change is taken off, the end is computed anew, and the generation goes up, so that
- * the event of the old end is stale: it is dropped when it comes out of the queue.
+ * since the last change is taken off, the end is computed again, and the generation goes up, so
+ * that the event of the old end is stale: it is dropped when it comes out of the queue.
  *
  * Rates are a function of what runs on the ranks concerned at the end of an instant: whatever
  * starts or ends at one time only marks its rank (and the communications on it) as changed, and

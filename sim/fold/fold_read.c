@@ -20,7 +20,7 @@ int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x,
 LW_COMPARATOR(compare_relations, struct sim_relation, a->comm, b->comm, a->sends, b->sends, a->row,
               b->row, a->peer, b->peer)
 
-/* The path is new: it was not asked for before. */
+/* The path is new: it was not requested before. */
 bool sim_fold_is_new(struct sim_trie *t, const int64_t *path, int n)
 {
     int64_t before = t->n;

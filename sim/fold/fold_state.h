@@ -65,7 +65,7 @@ bool sim_fold_read_groups(struct sim_folding *m);
 void sim_fold_read_slow_links(struct sim_folding *m);
 
 int32_t sim_fold_peer(const struct sim_folding *m, const struct sim_relation *x, int32_t rank);
-/* The path is new: it was not asked for before. */
+/* The path is new: it was not requested before. */
 bool sim_fold_is_new(struct sim_trie *t, const int64_t *path, int n);
 /* Whether that changed anything. */
 bool sim_single_out(struct sim_folding *m, int32_t rank);

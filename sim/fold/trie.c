@@ -1,5 +1,5 @@
 /* A trie whose edges (node, value) -> node lie in one hash table with open addressing. Comparison
- * is of the edge itself, so equal numbers mean equal sequences whatever the hash does. */
+ * is of the edge itself, so equal numbers mean equal sequences, for any hash function. */
 #include "sim/fold/trie.h"
 
 #include "shared/base/arena.h"

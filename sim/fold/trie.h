@@ -6,7 +6,7 @@
 
 /* Numbers for sequences of whole numbers: two sequences have the same number if and only if they
  * are equal. A sequence is a path from the root, node 0; numbers count up in the order in which
- * they were first asked for. A zeroed trie is a valid one that holds the root alone. */
+ * they were first requested. A zeroed trie is a valid one that holds the root alone. */
 struct sim_trie {
     struct sim_trie_edge *edges;
     int64_t capacity; /* a power of two, or 0 */

@@ -27,7 +27,7 @@ struct lw_sim_replayed {
     struct lw_sim_replayed_time period; /* medians over measured steps */
     struct lw_measure parts;        /* recorded, of the step and rank that a summary of it shows */
     bool what_if;                   /* something was changed: compare with `unchanged` */
-    bool same_buckets;              /* the recorded buckets were asked for */
+    bool same_buckets;              /* the recorded buckets were requested */
     int tolerance_pct;              /* a replay that is further off answers no what-if */
     lw_ps unchanged;                /* median period of the replay without the change */
 };

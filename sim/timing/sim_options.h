@@ -10,7 +10,7 @@
 #include "shared/numbers/units.h"
 #include "shared/plan/op.h"
 
-/* What a simulation is asked to do, and what it counts. */
+/* The options of a simulation, and its counters. */
 
 enum lw_sim_detail {
     LW_SIM_COLLECTIVE, /* one event per collective: all members end together */
@@ -78,6 +78,6 @@ struct lw_sim_stats {
     int32_t n_timed, n_terms;
     struct lw_sim_timed timed[LW_SIM_MAX_TIMED];
     struct lw_sim_term terms[LW_SIM_MAX_TERMS]; /* borrow the cluster's strings */
-    int32_t n_remarks; /* on what was not done as asked */
+    int32_t n_remarks; /* on options that were not applied */
     char remarks[LW_SIM_MAX_REMARKS][280];
 };
