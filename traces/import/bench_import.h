@@ -15,6 +15,6 @@ struct traces_import_speed {
 
 /* The events of `file` repeated until its JSON has `bytes` bytes or more, stored in memory (packed:
  * as gzip, one member) and imported three times, each by a process of its own; the run of median
- * time is told. LW_EFORMAT: no trace. */
+ * time is reported. LW_EFORMAT: no trace. */
 enum lw_status traces_bench_import(const char *file, int64_t bytes, bool packed,
                                    struct traces_import_speed *out, struct lw_err *err);

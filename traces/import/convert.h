@@ -21,14 +21,14 @@ struct traces_wanted {
 };
 
 struct traces_converted {
-    bool has_workload, has_cluster; /* what was asked for and is there */
+    bool has_workload, has_cluster; /* what was requested and is there */
     struct lw_workload workload;
     struct lw_cluster cluster;
     const char *network; /* of measured collectives, as their log says; NULL: not said */
     struct traces_coverage coverage; /* of the workload */
 };
 
-/* LW_EINVAL: files of several formats, or something asked for that the format does not give. */
+/* LW_EINVAL: files of several formats, or something requested that the format does not give. */
 enum lw_status traces_convert(const struct traces_file *f, int n, const struct traces_wanted *want,
                               struct traces_converted *out, struct lw_err *err);
 /* Of a format that gives the whole step as it was measured: all of it is covered. */

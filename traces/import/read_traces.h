@@ -23,7 +23,7 @@ struct traces_reading {
     const struct lw_progress *progress;
 };
 
-/* Opens a file: its bytes, up to the damage where salvage is asked for and the format has a
+/* Opens a file: its bytes, up to the damage where salvage is requested and the format has a
  * timeline, and its importer. Free `in`. */
 enum lw_status traces_file_open(const char *name, bool salvage, struct lw_input *in,
                                 struct lw_err *damage, const struct lw_importer **importer,

@@ -577,7 +577,7 @@ enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
     LW_GIVE(status, out, t, lw_trace_free(&t));
 }
 
-/* Packed data that ends early leaves a text that ends early: both are told. */
+/* Packed data that ends early leaves a text that ends early: both are reported. */
 static enum lw_status add_damage(struct lw_trace *t, const struct lw_err *damage,
                                  struct lw_err *err)
 {

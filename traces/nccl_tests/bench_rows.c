@@ -390,7 +390,7 @@ LW_COMPARATOR(by_table, struct bench_found, a->table, b->table, a->row.bytes, b-
               a->row.time, b->row.time, a->row.line, b->row.line)
 LW_COMPARATOR(by_in_place, struct bench_found, a->row.in_place, b->row.in_place)
 
-/* Rows of one size, sorted by time: the lower median of each column. Sorts them anew. */
+/* Rows of one size, sorted by time: the lower median of each column. Sorts them again. */
 static struct traces_bench_row join(struct bench_found *v, int64_t n)
 {
     struct traces_bench_row row = v[(n - 1) / 2].row;

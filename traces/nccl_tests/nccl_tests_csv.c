@@ -1,6 +1,6 @@
 /* Measured collectives as a CSV with titles (RFC 4180), in any order, with any other columns. A row
  * without a time takes it from its bandwidth. --where keeps the rows whose cells have given values:
- * published collections hold several machines and algorithms in one file. */
+ * published collections have several machines and algorithms in one file. */
 #include "traces/nccl_tests/bench_rows.h"
 
 #include <stdio.h>
@@ -164,7 +164,7 @@ static enum lw_status whole(const struct csv *c, const struct bench_cell *cells,
                       c->n_conditions ? "" : " (--where COLUMN=TEXT leaves rows out)");
 }
 
-/* The row's time, or what its bandwidth makes of its size; without either the time in place. */
+/* The row's time, else its size divided by its bandwidth, else its in-place time. */
 static enum lw_status take_time(const struct csv *c, const struct bench_cell *cells,
                                 struct traces_bench_table *t, struct bench_stated *s)
 {
@@ -218,7 +218,7 @@ static enum lw_status table_for(const struct csv *c, const struct bench_cell *ce
     return bench_add_table(c->r, t);
 }
 
-/* A CSV says what was measured; options may say the same. */
+/* A CSV names what was measured; options must agree with it. */
 static enum lw_status check_hint(struct bench_reader *r, const struct traces_bench_table *t)
 {
     const struct traces_bench_hint *h = r->hint;

@@ -4,12 +4,11 @@
  *       activation_size=[6291456.0; 131072.0], parameter_size=50364416.000 -- stage_id=0
  *   <tab>node6 -- node7
  *
- * (one line each; times in ms, sizes in bytes; a list of activations counts as its sum; the
- * stage is not read). As a workload: a node computes in its place of a topological order, the
- * earliest first-mentioned node first. Input nodes are left out: their time is that of loading
- * data. What a chain of modules cannot say is noted: skip edges carry their bytes past other
- * modules. Not told by a profile: parameters one by one, their names, the optimizer, FLOPs, the
- * batch. */
+ * (one line each; times in ms, sizes in bytes; a list of activations counts as its sum; the stage
+ * is not read). As a workload: a node computes in its place of a topological order, the earliest
+ * first-mentioned node first. Input nodes are left out: their time is that of loading data. What a
+ * chain of modules cannot say is noted: skip edges carry their bytes past other modules. Not in a
+ * profile: parameters one by one, their names, the optimizer, FLOPs, the batch. */
 #include "traces/pipedream/import_pipedream.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Buckets anew. The gradients of a step in the order in which they were accumulated, closed by the
+/* New buckets. The gradients of a step in the order in which they were accumulated, closed by the
  * policy's own rules (shared/bucket/bucket.h), replace the all-reduces that were launched while
  * gradients were accumulated; both must hold the same bytes, else this is not a plain
  * DistributedDataParallel. A new bucket is launched when its last gradient is accumulated, and no

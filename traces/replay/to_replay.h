@@ -40,7 +40,7 @@ struct traces_replay_rule {
 struct traces_replay_choice {
     const struct lw_kernel_table *kernels;   /* a user's classes; NULL = none */
     const struct traces_replay_rule *rule;   /* what is timed anew; NULL = nothing */
-    const struct lw_bucket_request *buckets; /* gradients' buckets cut anew; NULL = as recorded */
+    const struct lw_bucket_request *buckets; /* gradients' buckets cut again; NULL = as recorded */
 };
 
 struct traces_replay_step {

@@ -9,7 +9,7 @@
 #include "traces/trace/kernel_class.h"
 #include "traces/trace/trace.h"
 
-/* The same collectives seen by several ranks of one run: transfer told apart from waiting. See
+/* The same collectives seen by several ranks of one run: transfer distinguished from waiting. See
  * docs/design/cross_rank.md. */
 
 /* One rank's communication, in start order. */

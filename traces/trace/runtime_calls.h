@@ -24,7 +24,7 @@ enum traces_call_kind {
     TRACES_N_CALL_KINDS,
 };
 
-/* Who told what a wait is for. */
+/* The source of what a wait is for. */
 enum traces_wait_source {
     TRACES_WAIT_UNKNOWN,  /* it waits for nothing that could be found */
     TRACES_WAIT_RECORDED, /* a cuda_sync row */

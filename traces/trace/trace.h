@@ -65,7 +65,7 @@ struct lw_row { /* one row to add */
 };
 
 void lw_trace_init(struct lw_trace *t);
-void lw_trace_free(struct lw_trace *t); /* fine on a zeroed one */
+void lw_trace_free(struct lw_trace *t); /* may be called on a zeroed one */
 
 /* detail may be NULL. LW_ENOMEM leaves the rows as they were. */
 enum lw_status lw_trace_add(struct lw_trace *t, const struct lw_row *row,
@@ -76,7 +76,7 @@ enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err);
 const char *lw_trace_text(const struct lw_trace *t, int32_t string); /* "" for -1 */
 const char *lw_trace_name(const struct lw_trace *t, int64_t row);
 /* The element type that a string names: a collective's ("Float"), ours ("f32"), or that of an
- * input's C++ element ("long int", "c10::Half"). False: absent, or none of ours. */
+ * input's C++ element ("long int", "c10::Half"). False: absent, or not a type of Lapwing. */
 bool lw_trace_dtype(const struct lw_trace *t, int32_t string, enum lw_dtype *dtype);
 bool lw_trace_dtype_named(const char *name, enum lw_dtype *dtype);
 /* The detail of a row, or one in which everything is absent. */

@@ -6,7 +6,7 @@
  * over ranks is taken. Per size the smallest of all samples is the row, their interquartile range
  * its spread. Gloo runs several at a time: those that overlapped another count as two in flight. A
  * trace does not tell which links were used, nor nodes. One link of the bandwidth and latency that
- * the all-reduces show stands for them, so that plans with other collectives can be priced. */
+ * the all-reduces show represents them, so that other collectives have a cost. */
 #include "traces/workload/to_cluster.h"
 
 #include <math.h>
