@@ -18,7 +18,8 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
-/* Why the options do not go with a replay, whose times and steps are recorded; NULL: they do. */
+/* Why the options cannot be combined with a replay, whose times and steps are recorded; NULL: they
+ * can. */
 static const char *not_of_a_replay(const struct lw_prediction *s)
 {
     const struct lw_sim_options *o = &s->options;

@@ -1,6 +1,6 @@
 /* A timeline for the terminal: a line of characters per stream, a letter per kind of work, the last
  * digit of its bucket per collective, '.' while it waits for the last rank, and under communication
- * a line of '!' where it is exposed. A character stands for the longest of
+ * a line of '!' where it is exposed. A character represents the longest of
  * what falls into it, so nothing that happened is left out. */
 #include <string.h>
 
@@ -11,7 +11,7 @@ enum { LABEL = 18 };
 
 struct canvas {
     char *cells;
-    lw_ps *filled; /* time that the character in a cell stands for */
+    lw_ps *filled; /* time that the character in a cell represents */
     int columns;
     double per_cell;
 };

@@ -16,7 +16,7 @@ struct plot_unit plot_unit_for(lw_ps most)
 }
 
 /* Between single quotes gnuplot expands neither backquotes nor macros nor escapes. A quote, and the
- * character `doubled`, stand for themselves when written twice. */
+ * character `doubled`, mean themselves when written twice. */
 static void put_quoted(FILE *f, const char *text, uint32_t doubled)
 {
     char bytes[4];

@@ -282,7 +282,7 @@ static enum lw_status put_runs(const struct page *p, struct lw_err *err)
 
 /* --- plans ------------------------------------------------------------------------------------ */
 
-/* On paper the largest stand for all. */
+/* On paper the largest represent all. */
 enum { MOST_PRINTED = 10 };
 
 static enum lw_status put_plan_buckets(struct lw_store *s, int64_t plan, FILE *f,

@@ -50,7 +50,7 @@ struct picture {
     struct picture_strip *strips;
     int64_t n_bars, n_rows, n_strips, bar_capacity, row_capacity, strip_capacity;
     struct picture_step *step; /* [n_runs] */
-    int32_t *left_out;         /* [n_runs] ranks that no row stands for */
+    int32_t *left_out;         /* [n_runs] ranks that no row represents */
     lw_ps most;                /* the longest of the steps, as drawn */
     double bottom;             /* below the last row */
 };

@@ -45,7 +45,7 @@ static enum lw_status store_every_rank(struct lw_sim_row *row, const struct lw_s
     return status;
 }
 
-/* The rows of one rank of each class, and which ranks they stand for. */
+/* The rows of one rank of each class, and which ranks they represent. */
 static enum lw_status store_classes(struct lw_sim_row *row, const struct lw_sim_end *end,
                                     struct lw_err *err)
 {

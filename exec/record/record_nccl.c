@@ -281,7 +281,7 @@ static const char *dtype_name(ncclDataType_t t)
     case ncclInt32: case ncclUint32: return "i32";
     case ncclInt8: case ncclUint8: return "u8";
 #if NCCL_VERSION_CODE >= 22400
-    case ncclFloat8e4m3: case ncclFloat8e5m2: return "u8"; /* travels as bytes */
+    case ncclFloat8e4m3: case ncclFloat8e5m2: return "u8"; /* is sent as bytes */
 #endif
     default: return "?";
     }

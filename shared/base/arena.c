@@ -113,7 +113,7 @@ static size_t aligned(size_t at, size_t align)
     return (at + align - 1) & ~(align - 1);
 }
 
-/* A new block with room for `want`; one that is large stands after the open one. */
+/* A new block with room for `want`; one that is large is after the open one. */
 static struct lw_arena_block *add_block(struct lw_arena *a, size_t want)
 {
     bool large = want > BLOCK_BYTES / 4;

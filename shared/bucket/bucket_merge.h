@@ -15,7 +15,7 @@ struct lw_merge {
     const struct lw_cost *cost; /* asked with `query` and the bytes of a bucket */
     struct lw_cost_query query;
     /* To count the next step's forward too (DeAR): forward[i] >= 0 is the forward time of the
-     * modules whose gradients item i stands for. NULL = only the backward. The buckets are then
+     * modules whose gradients item i represents. NULL = only the backward. The buckets are then
      * reduce-scattered in ready order and, `between` after the last one ended, all-gathered in the
      * opposite order; a bucket's modules run once it is gathered and the modules before them ran.
      */

@@ -8,7 +8,7 @@
 #include "shared/plan/op.h"
 #include "shared/numbers/order.h"
 
-/* --- can roles stand for ranks? --------------------------------------------------------------- */
+/* --- can roles represent ranks? --------------------------------------------------------------- */
 
 /* In each class, a role meets one set of roles. class_of: the smallest of the set. */
 static bool collectives_fold(struct lw_check_run *k)

@@ -14,7 +14,7 @@
 #include "shared/numbers/order.h"
 
 struct message {
-    int32_t comm, from, to, op; /* ranks, or roles where these stand for them; op: of the one that
+    int32_t comm, from, to, op; /* ranks, or roles where these represent them; op: of the one that
                                  * sends or receives */
     bool received;
     int64_t bytes;

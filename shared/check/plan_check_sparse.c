@@ -1,5 +1,5 @@
 /* Sparse gradients of a plan: an all-gather of shapes, of indices, of values and a pass that
- * adds up stand for the reduction of a bucket that holds one, in this order, each of the bytes
+ * adds up represent the reduction of a bucket that holds one, in this order, each of the bytes
  * that the rows of all members have. How many rows a member sends is what the indices say; it is
  * enough when all backwards between two optimizer steps touch different rows. O(ops) for each
  * such bucket. */

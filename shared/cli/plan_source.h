@@ -77,10 +77,10 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
 enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,
                                        struct lw_err *err);
 
-/* A workload that is timed for one kind of device does not go with a cluster of another (LW_EINVAL;
- * lw_device_same_kind). With --device its times become those of that kind (shared/device/retime.h);
- * --from-device names the kind that it is timed for, in place of the file's. With --as-recorded
- * the cluster gets the workload's device (lw_cluster_put_device). */
+/* A workload that is timed for one kind of device cannot be combined with a cluster of another
+ * (LW_EINVAL; lw_device_same_kind). With --device its times become those of that kind
+ * (shared/device/retime.h); --from-device names the kind that it is timed for, in place of the
+ * file's. With --as-recorded the cluster gets the workload's device (lw_cluster_put_device). */
 enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *w,
                                   struct lw_cluster *cluster, struct lw_err *err);
 

@@ -1,6 +1,6 @@
 /* The slow path of reading gzip: libdeflate unpacks whole members fast, but says of a bad one only
  * that it is bad. zlib unpacks in a stream, so it knows the byte, the reason, and everything before
- * it. What it gives is not verified: the checksum stands at the end of a member. */
+ * it. What it gives is not verified: the checksum is at the end of a member. */
 #include "shared/io/gzip_damage.h"
 
 #include <zlib.h>

@@ -83,7 +83,7 @@ static char *copy_with(const char *path, const char *tail)
     return p;
 }
 
-/* The descriptor that a name stands for; -1: the name is of a file. */
+/* The descriptor that a name represents; -1: the name is of a file. */
 static int descriptor_of(const char *path)
 {
     static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};

@@ -41,7 +41,7 @@ enum lw_json_type {
  * LW_ENOTSUP beyond 4 GiB. */
 enum lw_status lw_json_open(const char *name, const char *text, size_t len, struct lw_json **out,
                             struct lw_err *err);
-/* The same for a text that may be cut or damaged: what stands before the first byte that cannot be
+/* The same for a text that may be cut or damaged: what is before the first byte that cannot be
  * part of JSON is opened, and *broken says what is wrong there (code LW_OK: nothing was seen; the
  * reader still finds what only reading shows). */
 enum lw_status lw_json_open_broken(const char *name, const char *text, size_t len,
@@ -56,7 +56,7 @@ enum lw_json_type lw_json_type(struct lw_json *j);
 int64_t lw_json_offset(struct lw_json *j); /* byte offset of that value in the text */
 
 /* Step into the value under the cursor; false (and an error) when it is of another type. The cursor
- * stands before the first field or element. */
+ * is before the first field or element. */
 bool lw_json_enter(struct lw_json *j, enum lw_json_type type);
 /* To the next field or element of the container entered last; false at its end, and then the
  * container has been left and the cursor stands on it again, consumed. */

@@ -4,7 +4,7 @@
  * (optim/oss.py, nn/data_parallel/sharded_ddp.py), HaiScale's DDP wrapper over hfreduce >=
  * 1.3.1, ColossalAI@96780e6. The quirks themselves live where the decision is made
  * (shared/bucket/, shared/shard/shard_oss.c and shared/lower/ ask strategy.compat); here is only
- * what a name stands for. Not modelled: faults of a run (double marks, exceptions inside
+ * what a name represents. Not modelled: faults of a run (double marks, exceptions inside
  * no_sync), which no plan can hold. */
 #include "shared/lower/compat.h"
 

@@ -169,7 +169,7 @@ static enum lw_status take_sparse(struct split *k, int32_t q, struct lw_err *err
 }
 
 /* The model's order, cut to the part; a copy of a tied parameter, which the order leaves out,
- * stands after the gradients of its own module. */
+ * is after the gradients of its own module. */
 static enum lw_status take_order(struct split *k, int32_t q, struct lw_err *err)
 {
     struct lw_lowering *l = k->l;

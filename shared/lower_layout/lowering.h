@@ -118,7 +118,7 @@ static inline struct lw_line lw_data_line(const struct lw_lowering *l, bool expe
     return expert && l->ep > 1 ? l->expert_data : l->data;
 }
 
-/* The gradients' norm travels as f64, ColossalAI's as f32. */
+/* The gradients' norm is sent as f64, ColossalAI's as f32. */
 static inline enum lw_dtype lw_norm_dtype(const struct lw_lowering *l)
 {
     return l->s->compat == LW_COMPAT_COLOSSALAI ? LW_F32 : LW_F64;

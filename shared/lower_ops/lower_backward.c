@@ -1,7 +1,7 @@
 /* The backward of a part. A whole one runs the recorded stretches, each followed by what its
  * ready gradients set off. Split into halves, the input's gradient and the weights' are ops of
  * their own per module, and the gradients of a module are complete at the end of its weights'
- * op. What is recomputed of a module stands before the first of its backward. */
+ * op. What is recomputed of a module is before the first of its backward. */
 #include "shared/lower_ops/writer.h"
 
 static enum lw_status add_ready(struct lw_writer *k, struct lw_writer_part *x,

@@ -2,7 +2,7 @@
  * updates, the sum over whoever holds other elements (the data group where optimizers are sharded,
  * the ranks of a replica where the model is cut), a pass that scales.
  *
- * The sum travels as one f64, so that it is the same in any order where squares are whole
+ * The sum is sent as one f64, so that it is the same in any order where squares are whole
  * numbers: the bucket of the rank's stage of the kind LW_BUCKET_NORM. Each pass moves the
  * gradients that the fullest member updates; the first waits, as torch's clip_grad_norm_ does,
  * for everything that was reduced. Which elements count, and the proof that each does once:

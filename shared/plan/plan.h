@@ -15,7 +15,8 @@ struct lw_sparse;
 struct lw_strategy;
 
 /* Every decision of a training step, resolved: what sim/ predicts and exec/ runs. Plain data to be
- * read; refers by index (-1 = none), so it prints, hashes, stores and travels as it is.
+ * read; refers by index (-1 = none), so it is printed, hashed, stored and sent without a
+ * conversion.
  *
  *   ranks   belong to roles; ranks of one role run the same op list
  *   passes  (one forward-backward each) run variants: first, accumulate, steady

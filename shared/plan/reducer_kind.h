@@ -18,7 +18,7 @@ enum {
 /* What a kind is. */
 enum {
     LW_REDUCER_ALGORITHM = 1, /* a cluster's list `algorithms` may name it, sim has its messages */
-    LW_REDUCER_OF_SUMS = 2,   /* sums alone are done by it: other operations go by ring */
+    LW_REDUCER_OF_SUMS = 2,   /* sums alone are done by it: other operations use the ring */
     LW_REDUCER_IN_LEVELS = 4, /* inside nodes and between them: every node holds as many ranks */
 };
 

@@ -3,7 +3,7 @@
 #include <stdint.h>
 
 /* The nodes that n ranks live on, per_node ranks (>= 1) filling node after node, and how many of
- * them are on the node that has the fewest. The ranks differ and stand in any order. */
+ * them are on the node that has the fewest. The ranks differ, in any order. */
 struct lw_spread {
     int32_t n_nodes, fewest;
 };

@@ -2,7 +2,7 @@
  * in which each follows what it needs), every message directly after the action, or the unit of
  * two, that makes what it carries.
  *
- * Why no rank waits for ever: an action or message only waits for what stands before it in that one
+ * Why no rank waits for ever: an action or message only waits for what is before it in that one
  * order - the actions before it on its rank, what it needs, the messages before it on its
  * communicator - on whichever rank they are. */
 #include "shared/schedule/grid_order.h"

@@ -5,8 +5,8 @@
  * communicator: where two share a link, prepare.c refuses. No member ends before the last one has
  * entered (the root of a broadcast, whose messages are buffered, could).
  *
- * What a communicator's reducer does not do goes by ring, as libraries and the executor have it;
- * trees, levels and hfreduce are for all-reduces. The result lists it. */
+ * An operation that a communicator's reducer does not support uses the ring, as libraries and the
+ * executor have it; trees, levels and hfreduce are for all-reduces. The result lists it. */
 #include "sim/cost/cost_closed_form.h"
 #include "sim/cost/cost_library.h"
 #include "sim/engine/engine.h"

@@ -115,7 +115,7 @@ struct sim_pass {
 struct sim_group {
     int32_t comm;           /* class; -1 = used by none */
     int32_t first, n_places; /* simulated: a folded group holds each class of its members once */
-    int32_t n;              /* members of the group that it stands for */
+    int32_t n;              /* members of the group that it represents */
     int32_t n_nodes, fewest; /* nodes they live on; members on the one with the fewest */
     int32_t n_arrived;      /* places in the collective that gathers */
     int32_t first_rank, first_op; /* of the member that came first */
@@ -326,7 +326,7 @@ static inline int32_t sim_run_rank(const struct sim_engine *e, int32_t given)
     return e->fold ? e->fold->class_of[given] : given;
 }
 
-/* Ranks of the given plan that this one stands for. */
+/* Ranks of the given plan that this one represents. */
 static inline int32_t sim_n_alike(const struct sim_engine *e, int32_t rank)
 {
     return e->fold ? e->fold->n_alike[rank] : 1;

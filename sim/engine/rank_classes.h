@@ -11,7 +11,7 @@ struct sim_fold {
     int32_t *class_of;   /* [n_ranks] */
     int32_t *rank_of;    /* [n_classes]: the lowest rank */
     int32_t *n_alike;    /* [n_classes]: ranks of it */
-    int32_t *group_of;   /* [groups of the quotient]: the group of the plan it stands for */
+    int32_t *group_of;   /* [groups of the quotient]: the group of the plan it represents */
     struct lw_plan plan; /* the quotient: ranks are classes, a group holds each class once. Borrows
                           * from the plan; operands still name its ranks */
 };

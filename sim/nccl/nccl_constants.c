@@ -118,7 +118,7 @@ const double sim_nccl_tree_correction[SIM_N_NCCL_PROTOCOLS][SIM_NCCL_N_CORRECTIO
      .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9},
 };
 
-/* One to three digits; NULL: none stand there. */
+/* One to three digits; NULL: none are there. */
 static const char *digits(const char *at, int32_t *value)
 {
     const char *end = at;

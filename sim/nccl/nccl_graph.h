@@ -6,7 +6,7 @@
 #include "sim/nccl/nccl_constants.h"
 
 /* What NCCL's graph search finds on regular nodes: how many channels, and how fast each is inside a
- * node and between nodes. See docs/design/nccl.md for the search that these rules stand for. */
+ * node and between nodes. See docs/design/nccl.md for the search that these rules represent. */
 
 struct sim_nccl_graph {
     int32_t n_channels;          /* 0: the pattern does not exist here */

@@ -1,6 +1,6 @@
 /* The formats that are read, and which of them a file has: names and endings say nothing. JSON that
- * no other row takes is left to the Kineto reader, whose metadata may stand before "traceEvents"
- * for any length; it refuses what is not a trace. */
+ * no other row takes is left to the Kineto reader, whose metadata may come before "traceEvents" for
+ * any length; it refuses what is not a trace. */
 #include "traces/import/importer.h"
 
 #include <ctype.h>

@@ -65,7 +65,7 @@ enum lw_status bench_version(struct bench_reader *r, int64_t code);
 
 enum lw_status bench_add_rank(struct bench_reader *r, struct bench_rank rank);
 /* A machine has each device number and bus address once (under Slurm each task may see its device
- * as number 0), so a host name that shows one k times stands for k
+ * as number 0), so a host name that shows one k times represents k
  * machines (names are often cut or replaced in what is published). Sorts the ranks. */
 int32_t bench_count_nodes(struct bench_reader *r);
 

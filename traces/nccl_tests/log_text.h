@@ -6,7 +6,7 @@
 #include "shared/base/err.h"
 #include "shared/io/input.h"
 
-/* What stands after the tags that launchers and loggers put before a line; *len less them. */
+/* What is after the tags that launchers and loggers put before a line; *len less them. */
 const char *bench_skip_tags(const char *line, size_t *len);
 
 /* The input without a byte-order mark and without the escapes that colour a terminal. out->text is

@@ -1,5 +1,5 @@
 /* A recording as a timeline. Each op of a replay's plan that was recorded knows when; here those
- * ops have these times. Unknown are when an op's dependencies were done (its start stands for
+ * ops have these times. Unknown are when an op's dependencies were done (its start represents
  * that), and when the last member of a collective arrived (-1). Recorded spans of one stream may
  * overlap by a microsecond, where the recorder rounded. */
 #include "traces/replay/recorded_timeline.h"

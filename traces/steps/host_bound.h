@@ -8,7 +8,7 @@
 #include "traces/trace/kernel_class.h"
 #include "traces/trace/runtime_calls.h"
 
-/* What stands after the figures of a trace: kernels by class, who waits for whom, and where the
+/* What is after the figures of a trace: kernels by class, who waits for whom, and where the
  * device had nothing to do because the host had not launched it yet. docs/design/inspect.md. */
 
 struct traces_class_use {
