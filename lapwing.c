@@ -12,7 +12,7 @@
 
 const struct lw_command lw_commands[] = {
     {"import", "turn recorded traces into a workload", cmd_import},
-    {"inspect", "show what recorded traces hold", cmd_inspect},
+    {"inspect", "show the contents of recorded traces", cmd_inspect},
     {"model", "make a workload from a model's shape", cmd_model},
     {"cluster", "list the known systems, or show one", cmd_cluster},
     {"calibrate", "measure this machine into a cluster file", cmd_calibrate},

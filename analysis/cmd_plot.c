@@ -51,9 +51,9 @@ static enum lw_status check(struct session *s, int n_names, struct lw_err *err)
     bool cluster = lw_plot_source_of(p->kind) == LW_PLOT_FROM_CLUSTER;
 
     if (p->validation && p->kind != LW_PLOT_PREDICTED)
-        return lw_fail(err, LW_EUSAGE, "--validation goes with 'predicted'");
+        return lw_fail(err, LW_EUSAGE, "--validation is for 'predicted'");
     if (p->family && !p->validation)
-        return lw_fail(err, LW_EUSAGE, "--family goes with --validation");
+        return lw_fail(err, LW_EUSAGE, "--family needs --validation");
     if (n_names > 0 && (cluster || p->validation))
         return lw_fail(err, LW_EUSAGE, "'%s' %s draws no runs", lw_plot_name(p->kind),
                        cluster ? "of a cluster" : "of a validation");
@@ -88,7 +88,7 @@ int cmd_plot(int argc, char **argv)
         {"ranks", 0, LW_OPT_INT, &s.ranks, "N",
          "roofline: ranks of one group (groups that were measured, and whole nodes)", 2, INT32_MAX},
         {"nodes", 0, LW_OPT_INT, &s.nodes, "N",
-         "roofline: nodes they live on (as few as hold them)", 1, INT32_MAX},
+         "roofline: nodes of these ranks (the fewest that hold them)", 1, INT32_MAX},
         {"validation", 0, LW_OPT_STRING, &s.plot.validation, "FILE",
          "predicted: output of 'lapwing validate --format json'"},
         {"family", 0, LW_OPT_STRING, &s.plot.family, "NAME",

@@ -22,8 +22,8 @@ static void list_commands(void)
     for (const struct lw_command *c = lw_commands; c->name; c++)
         lw_put_wrapped(stdout, c->about, printf("  %-10s ", c->name), LW_TEXT_COLUMNS);
     putchar('\n');
-    lw_put_wrapped(stdout, "'lapwing help COMMAND' explains a command, 'lapwing help strategy' "
-                           "what a plan can be asked for.", 0, LW_TEXT_COLUMNS);
+    lw_put_wrapped(stdout, "'lapwing help COMMAND' explains a command, 'lapwing help strategy' the "
+                           "options of a plan.", 0, LW_TEXT_COLUMNS);
 }
 
 /* The manual page of the program itself: its commands. */

@@ -95,7 +95,8 @@ int cmd_cost(int argc, char **argv)
          "auto, ring, tree, hierarchical, direct, one-shot, pairwise, hfreduce, nccl, "
          "nccl:tree/ll128, ... (auto)"},
         {"ranks", 0, LW_OPT_INT, &r.ranks, "N", "members (all devices)", 1, SIM_COST_MAX_RANKS},
-        {"nodes", 0, LW_OPT_INT, &r.nodes, "N", "nodes they live on (as few as hold them)", 1,
+        {"nodes", 0, LW_OPT_INT, &r.nodes, "N", "nodes of the members (the fewest that hold "
+                                                "them)", 1,
          SIM_COST_MAX_RANKS},
         {"bytes", 0, LW_OPT_STRING, &r.bytes, "A..B", "sizes, or one (1KiB..1GiB)"},
         {"gemm", 0, LW_OPT_STRING, &r.gemm, "M,N,K",

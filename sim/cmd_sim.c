@@ -28,8 +28,8 @@ static const char *not_of_a_replay(const struct lw_prediction *s)
         const char *why;
     } each[] = {
         {s->published,
-         "--published-interference goes with a plan: a replay has recorded times"},
-        {s->n_samples > 0, "--samples goes with a plan: a replay has the steps of its traces"},
+         "--published-interference is for a plan: a replay has recorded times"},
+        {s->n_samples > 0, "--samples is for a plan: a replay has the steps of its traces"},
         {s->steps > 1, "--steps: a replay has the steps of its traces"},
         {o->sigma > 0 || o->rank_sigma > 0 || o->jitter_ps > 0 || o->start_skew_ps > 0 ||
              s->seed >= 0,
@@ -56,7 +56,7 @@ int cmd_sim(int argc, char **argv)
         {"detail", 0, LW_OPT_CALL, &words, "LEVEL", "collective|chunk (collective)"},
         {"ring", 0, LW_OPT_CALL, &words, "HOW", "chunk detail: auto|events|recurrence (auto)"},
         {"buffered", 0, LW_OPT_FLAG, &s.options.buffered, NULL,
-         "a send costs its sender nothing (rendezvous)"},
+         "sends do not wait for their receives (rendezvous)"},
         {"seed", 0, LW_OPT_INT, &s.seed, "N",
          "draw noise, jitter and skew from this seed (no noise of the cluster; else 0)", 0,
          INT64_MAX},
@@ -97,7 +97,7 @@ int cmd_sim(int argc, char **argv)
     s.replay.whatif.device = s.replay.on ? s.source.device : NULL;
     s.replay.whatif.from_device = s.replay.on ? s.source.from_device : NULL;
     if (!s.replay.on && s.replay.kernels_file)
-        return lw_cli_usage("sim", "--kernel-classes goes with --replay");
+        return lw_cli_usage("sim", "--kernel-classes needs --replay");
     if (!s.replay.on && n > 1)
         return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
     if (s.replay.on && n == 0)

@@ -121,7 +121,7 @@ int cmd_import(int argc, char **argv)
         {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
          "write the measured collectives as a cluster's tables; - = stdout"},
         {"where", 0, LW_OPT_STRING, &o.where, "COLUMN=TEXT[;...]",
-         "of a CSV of collectives take the rows whose cells hold these texts (gpu=H200)"},
+         "of a CSV of collectives take only rows whose cells contain these texts (gpu=H200)"},
         {"onto", 0, LW_OPT_STRING, &o.onto, "CLUSTER",
          "with --cluster-out: add the tables to this cluster, whose links are used beyond the "
          "tables' sizes"},
@@ -171,8 +171,8 @@ int cmd_import(int argc, char **argv)
         return lw_cli_usage("import", "-o and --cluster-out are both standard output: give one of "
                                       "them a file");
     if (o.onto && !o.cluster_out)
-        return lw_cli_usage("import", "--onto goes with --cluster-out FILE");
+        return lw_cli_usage("import", "--onto needs --cluster-out FILE");
     if (o.sidecar && n > 1)
-        return lw_cli_usage("import", "--sidecar goes with one trace; found %d", n);
+        return lw_cli_usage("import", "--sidecar is for one trace; found %d", n);
     return lw_cli_end("import", run(&o, argv + 1, n, &err), &err);
 }

@@ -32,7 +32,7 @@ int cmd_inspect(int argc, char **argv)
         {"nodes", 0, LW_OPT_INT, &hint.n_nodes, "N", "nccl-tests: nodes that they ran on", 1,
          INT32_MAX},
         {"where", 0, LW_OPT_STRING, &hint.where, "COLUMN=TEXT[;...]",
-         "of a CSV of collectives: rows whose cells hold these texts"},
+         "of a CSV of collectives: only rows whose cells contain these texts"},
         {"kernel-classes", 0, LW_OPT_STRING, &kernels_file, "FILE",
          "classes of kernels (comm, compute, memory), which precede the built-in table"},
         {"all", 0, LW_OPT_FLAG, &report.all, NULL, "print every collective (the ten longest)"},

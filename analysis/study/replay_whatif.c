@@ -241,15 +241,15 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
 enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err)
 {
     if (w->network && w->n_comm == 0)
-        return lw_fail(err, LW_EINVAL, "-c: the traces hold no collective: another network changes "
-                                       "nothing");
+        return lw_fail(err, LW_EINVAL, "-c: the traces contain no collective: another network "
+                                       "changes nothing");
     if (w->ranks > 0 && w->n_resized == 0)
         return lw_fail(err, LW_EINVAL,
                        "--ranks: %lld ranks change no collective: the recorded run has %d, and "
                        "only collectives of all of them would change",
                        (long long)w->ranks, w->world);
     if (w->has_device && w->n_compute + w->n_memory + w->n_other == 0)
-        return lw_fail(err, LW_EINVAL, "--device: the traces hold no kernel that another device "
+        return lw_fail(err, LW_EINVAL, "--device: the traces contain no kernel that another device "
                                        "could run faster: the host's time stays as recorded");
     return LW_OK;
 }

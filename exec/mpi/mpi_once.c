@@ -97,8 +97,8 @@ enum lw_status mpi_once_call(mpi_job_fn *job, void *argument, const char *what, 
                              struct lw_err *err)
 {
     pthread_mutex_lock(&once.mutex);
-    enum lw_status s = once.lost ? lw_fail(err, LW_EFAILED, "MPI cannot be used any more: an "
-                                                            "earlier call did not return")
+    enum lw_status s = once.lost ? lw_fail(err, LW_EFAILED, "MPI cannot be used again: an earlier "
+                                                            "call did not return")
                                  : start_thread(err);
     if (s == LW_OK) {
         once.job = job;

@@ -198,7 +198,7 @@ static void guess(const struct exec_tensors *m, int32_t variant, const struct ex
     if (lies_there(m, at->rank, &x, &g)) {
         snprintf(text, room, "; it came later: nothing waits for it");
     } else if (was_there(m, variant, at, part->message, &x, seen)) {
-        snprintf(text, room, "; it is what lay there before: nothing came");
+        snprintf(text, room, "; it is the old content of the memory: no message arrived");
     } else if (owner >= 0) {
         snprintf(text, room, "; it is that of rank %d", owner);
     } else if (goes_round(m, op)) {
@@ -209,7 +209,7 @@ static void guess(const struct exec_tensors *m, int32_t variant, const struct ex
     } else {
         g.step--;
         if (find_value(m, at, &x, seen, &g))
-            snprintf(text, room, "; it is what the step before left: nothing came");
+            snprintf(text, room, "; it is the value of the step before: no message arrived");
     }
 }
 

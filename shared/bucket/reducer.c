@@ -117,7 +117,8 @@ enum lw_status lw_reducer_unused(struct lw_reducer *r, const int32_t *params, in
                                  struct lw_err *err)
 {
     if (r->n_marked > 0)
-        return lw_fail(err, LW_EINVAL, "unused gradients must be told before the first is ready");
+        return lw_fail(err, LW_EINVAL, "unused gradients must be declared before the first is "
+                                       "ready");
     if (n > r->n_params)
         return lw_fail(err, LW_EINVAL, "%d unused gradients of %d", n, r->n_params);
     for (int32_t i = 0; i < n; i++)

@@ -82,7 +82,7 @@ static enum lw_status check_weights(struct shard_check *k, int32_t op, int32_t r
     struct lw_operand d = lw_plan_operand(p, o, rank);
 
     if (!g || (o->kind != LW_OP_BROADCAST && o->kind != LW_OP_ALL_GATHER))
-        return lw_plan_op_fail(p, op, err, ": weights travel by broadcast or all-gather");
+        return lw_plan_op_fail(p, op, err, ": weights are sent by broadcast or all-gather");
     if (d.bytes != b->bytes || o->dtype != b->dtype)
         return lw_plan_op_fail(p, op, err, ": %lld bytes of %s, but the flat buffer has %lld of %s",
                                (long long)d.bytes, lw_dtype_name(o->dtype), (long long)b->bytes,

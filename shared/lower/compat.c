@@ -182,7 +182,7 @@ void lw_compat_notes(const struct lw_strategy *s, struct lw_builder *b)
         break;
     case LW_COMPAT_HAISCALE:
         lw_builder_note(b, "compat haiscale: the buckets, order and averaging of hfreduce are not "
-                           "public; those of --bucket-policy %s stand for them",
+                           "public; those of --bucket-policy %s are used instead",
                         lw_bucket_policy_name(s->bucket_policy));
         lw_builder_note(b, "compat haiscale: node and local ranks are found at start-up from the "
                            "devices; a plan places no ranks");
@@ -193,7 +193,7 @@ void lw_compat_notes(const struct lw_strategy *s, struct lw_builder *b)
                         s->pp * s->tp > 1 ? "all ranks of a replica" : "one rank here");
         if (s->pp > 1)
             lw_builder_note(b,
-                            "compat colossalai: shapes are told before the first activation of a "
+                            "compat colossalai: shapes are sent before the first activation of a "
                             "part (three dimensions are assumed), transfers block");
         break;
     case LW_N_COMPATS:

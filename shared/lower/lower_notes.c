@@ -55,7 +55,7 @@ static void note_buckets(const struct lw_part *d, struct lw_builder *b)
     if (d->storage != LW_STORED_COPIED)
         lw_builder_note(b, "buckets hold the gradients themselves: nothing is copied out");
     if (d->s->comm_hook != LW_HOOK_NONE)
-        lw_builder_note(b, "comm hook: buckets travel as %s, cast back on a copy stream",
+        lw_builder_note(b, "comm hook: buckets are sent as %s, cast back on a copy stream",
                         lw_dtype_name(lw_strategy_wire_dtype(d->s, LW_F32)));
     if (!d->s->overlap)
         lw_builder_note(b, "overlap off: every all-reduce waits for the end of the backward");

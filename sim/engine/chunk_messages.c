@@ -64,8 +64,8 @@ static enum lw_status check_levels(const struct sim_engine *e, const struct sim_
         if ((ranks[i] / per_node == ranks[i - 1] / per_node) != (i % s->per_node != 0))
             return lw_fail(
                 e->err, LW_ENOTSUP,
-                "%s: ranks %d and %d follow each other in a group of %d on %d nodes: the "
-                "members of a node must stand together, as many on each",
+                "%s: ranks %d and %d follow each other in a group of %d on %d nodes: the members "
+                "of a node must be consecutive, the same number on each",
                 lw_reducer_name(s->algorithm), ranks[i - 1], ranks[i], s->n, s->n_nodes);
     return LW_OK;
 }

@@ -349,8 +349,8 @@ bool bench_is_wrong(const struct traces_bench_table *t, const struct bench_state
         return false;
     if (s->n_wrong > 0)
         snprintf(text, size,
-                 "%lld wrong values in the result of %lld bytes: such a run measures nothing: mend "
-                 "the machine, or remove the row",
+                 "%lld wrong values in the result of %lld bytes: such a run measures nothing: "
+                 "repair the machine, or remove the row",
                  (long long)s->n_wrong, (long long)s->bytes);
     else if (s->bytes < 0 || s->time <= 0)
         snprintf(text, size, "a size of %lld bytes in %.3f us: both must be above zero",
@@ -407,7 +407,7 @@ static enum lw_status check_once(const struct bench_reader *r, const struct benc
         return LW_OK;
     int64_t a = v[0].row.line, b = v[1].row.line;
     return lw_fail_at(r->err, LW_EFORMAT, r->in->name, a > b ? a : b,
-                      "%lld bytes of %s on %d ranks stand in line %lld already: a table has each "
+                      "%lld bytes of %s on %d ranks are already in line %lld: a table has each "
                       "size once",
                       (long long)v[0].row.bytes, lw_op_name(r->tables[v[0].table].op),
                       r->tables[v[0].table].n_ranks, (long long)(a < b ? a : b));

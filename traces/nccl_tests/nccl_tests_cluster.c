@@ -40,8 +40,8 @@ static enum lw_status check_once(const struct lw_cluster *c, const char *file,
         if (c->tables[i].op == t->op && c->tables[i].dtype == t->dtype &&
             c->tables[i].n_ranks == t->n_ranks && c->tables[i].n_nodes == t->n_nodes)
             return lw_fail(err, LW_EINVAL,
-                           "%s: a second table of %s of %s on %d ranks and %d nodes: which one "
-                           "holds? Import them apart, or choose rows of a CSV with --where",
+                           "%s: a second table of %s of %s on %d ranks and %d nodes: which one is "
+                           "valid? Import them separately, or choose rows of a CSV with --where",
                            file, lw_op_name(t->op), lw_dtype_name(t->dtype), t->n_ranks,
                            t->n_nodes);
     return LW_OK;

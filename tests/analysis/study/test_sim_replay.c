@@ -204,7 +204,7 @@ TEST(options_that_contradict_a_replay_are_refused)
     } cases[] = {
         {"--tp 2", "--tp cannot be combined with --replay"},
         {"--steps 3", "--steps: a replay has the steps of its traces"},
-        {"--samples 5", "--samples goes with a plan: a replay has the steps of its traces"},
+        {"--samples 5", "--samples is for a plan: a replay has the steps of its traces"},
         {"--noise 0.01", "a replay has the recorded times, noise included"},
         {"--rank-noise 0.01", "a replay has the recorded times, noise included"},
         {"--seed 3", "a replay has the recorded times, noise included"},
@@ -216,7 +216,7 @@ TEST(options_that_contradict_a_replay_are_refused)
         {"--from-device dgx-h100", "--from-device names the recorded device"},
         {"--kernel-classes /nowhere", "/nowhere"},
         {"-c dgx-h100", "--as-recorded keeps them and uses only the cluster's network"},
-        {"-c dgx-h100 --as-recorded", "-c: the traces hold no collective"},
+        {"-c dgx-h100 --as-recorded", "-c: the traces contain no collective"},
         {"--bucket-cap 1MiB", "no buckets to change"},
     };
 

@@ -294,7 +294,8 @@ TEST(a_message_that_does_not_come_is_named)
     chain_init(&c, 2);
     run_diverted(&c, "pp 2 micro-batches 4", 0,
                  "takes the gradient before module 1 of micro-batch 0 from rank 1");
-    run_diverted(&c, "pp 2 micro-batches 4", 2, "; it is what lay there before: nothing came");
+    run_diverted(&c, "pp 2 micro-batches 4", 2,
+                 "; it is the old content of the memory: no message arrived");
     run_diverted(&c, "pp 2 micro-batches 4", 4 + 3, "step 1: op ");
 }
 

@@ -261,7 +261,7 @@ TEST(groups_and_ranks_agree)
     assert_fault(&p, "communicator 'data', group 0: 4 members, but 3 ranks name it");
     p.comm_group[3] = 0;
     p.members[3] = 2;
-    assert_fault(&p, "group 0: rank 2 stands in it twice");
+    assert_fault(&p, "group 0: rank 2 is in it twice");
     p.members[3] = 3;
     p.index_in_role[3] = 2;
     assert_fault(&p, "rank 3: its role has another rank with index 2");
@@ -275,7 +275,7 @@ TEST(coordinates_are_in_the_grid_and_one_ranks_alone)
     p.coord[2 * 3] = 4;
     assert_fault(&p, "rank 2: dp is 4, allowed 0 to 3");
     p.coord[2 * 3] = 1;
-    assert_fault(&p, "ranks 1 and 2 both stand at dp 1, pp 0, tp 0");
+    assert_fault(&p, "ranks 1 and 2 are both at dp 1, pp 0, tp 0");
     p.coord[2 * 3] = 2;
     p.coord[3 * 3 + 2] = 1;
     assert_fault(&p, "rank 3: tp is 1, allowed 0 to 0");

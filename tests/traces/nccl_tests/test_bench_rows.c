@@ -31,7 +31,7 @@ TEST(rows_that_cannot_be_are_refused_with_line_and_value)
          "t.txt:2: busbw of 10.49 GB/s, but 1048576 bytes in 100.000 us are 18.35 GB/s for "
          "all_reduce"},
         {CSV "all_reduce,8,1,64,20,,\nall_reduce,8,1,64,21,,\n",
-         "t.txt:3: 64 bytes of all_reduce on 8 ranks stand in line 2 already"},
+         "t.txt:3: 64 bytes of all_reduce on 8 ranks are already in line 2"},
         {CSV "all_reduce,8,1,1048576,,,\n", "t.txt:2: time_us: found ''"},
         {TITLES "1048576 262144 float sum -1 100 10.49 18.35 0 100 10.49 9.18\n",
          "t.txt:2: busbw of 9.18 GB/s"},
