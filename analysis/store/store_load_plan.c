@@ -4,7 +4,7 @@
  * What the tables do not hold is not made up: shards, buffers, static memory and the order of a
  * group's members (taken by rank) are missing, so the plan is for reading and for simulating at
  * collective detail, never for running; its hash is that of the plan it was stored from. Numbers
- * are checked before they index anything: a database is a file that anybody may have edited. */
+ * are checked before they index anything: a database is a file that any program may have edited. */
 #include <string.h>
 
 #include "analysis/store/sql.h"

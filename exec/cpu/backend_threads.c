@@ -1,8 +1,8 @@
 /* The threads backend: ranks are threads of one process, or each is a process of its own on this
  * machine with memory that all share (shared_memory.h); the reference for every other backend. A
- * world on cores (cpu_world.h) whose wire is the collectives of thread_group.c, over shared
- * memory, by the algorithm that the plan names. Nodes are groups of ranks: they tell the
- * algorithms who is near, and which links are paced. */
+ * world on cores (cpu_world.h) whose wire is the collectives of thread_group.c, over shared memory,
+ * by the algorithm that the plan names. Nodes are groups of ranks: they give the algorithms the
+ * members that are near, and the links that are paced. */
 #include "exec/cpu/cpu_world.h"
 #include "exec/cpu/shared_memory.h"
 #include "exec/cpu/thread_group.h"

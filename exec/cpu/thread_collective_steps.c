@@ -170,7 +170,7 @@ static struct exec_pull flat_pull(const struct exec_shape *s, enum lw_op_kind op
 
 /* --- trees ------------------------------------------------------------------------------------ */
 
-/* The tree's members: the first of each node, or everybody. */
+/* The tree's members: the first of each node, or all members. */
 struct forest {
     int32_t n, stride, n_below, n_up; /* n_up: pulls of one tree in the upward phase */
 };

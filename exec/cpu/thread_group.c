@@ -5,7 +5,7 @@
  * reset: an op begins at the value that the ops before it left, the same on all members): pull q of
  * chunk k in phase p of an op with c chunks and w pulls is number (p c + k) w + q + 1. A pull waits
  * until the member that it reads has come as far as the script says. No member leaves before its
- * readers have. Entries are kept for two ops: to enter op t+2 a member must have seen everybody
+ * readers have. Entries are kept for two ops: to enter op t+2 a member must have seen all members
  * enter t+1, that is finish t.
  *
  * All-to-all: block j of member i and block i of member j change places, in the hands of one of

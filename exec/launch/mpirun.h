@@ -8,7 +8,7 @@
 
 enum { EXEC_NO_PROGRAM = 127 }; /* exit status of a child that could not start its program */
 
-/* mpirun as a child: who of its ranks ended first, and whether it still does anything. */
+/* mpirun as a child: which of its ranks ended first, and whether it still does anything. */
 struct exec_mpirun {
     pid_t pid;
     int notes[2];  /* its standard error */

@@ -1,5 +1,5 @@
 /* A run of several processes, and putting together what they did. Each process walks its own rank's
- * programs and verifies its own parameters; rank 0 then takes everybody's timeline. Times of rank r
+ * programs and verifies its own parameters; rank 0 then collects all timelines. Times of rank r
  * count from the moment its first step was released, on its own clock: they are moved by the
  * difference between that moment and rank 0's, both on rank 0's clock (rendezvous.h says how well
  * that is known). The earliest of those moments becomes time 0 of the whole. */

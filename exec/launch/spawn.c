@@ -1,7 +1,7 @@
-/* Starting the processes of a run on this machine. The parent picks a free port and a token,
- * starts n copies of the program with who they are in the environment, and waits. Copies die
- * with their parent. One that a signal stopped is seen as such: when the run has failed it will
- * not end by itself.
+/* Starting the processes of a run on this machine. The parent picks a free port and a token, starts
+ * n copies of the program with their ranks in the environment, and waits. Copies die with their
+ * parent. One that a signal stopped is seen as such: when the run has failed it will not end by
+ * itself.
  *
  * Ranks of MPI are started by mpirun, the parent's only child. mpirun ends all ranks when one dies;
  * it is asked to give them time to store and print that. It names the rank on its standard error,

@@ -8,10 +8,11 @@
  * Entry. A blocking call burns its core until the last member has come, and nothing can end it.
  * Members therefore meet first: they compare op, count, type and root, so that a plan that
  * disagrees with itself fails by name, and learn when the last one came. Only then they call MPI's
- * collective. Members of one machine meet in shared memory (mpi_near.h, exec_group_meet): who waits
- * sleeps, and the last one wakes it in microseconds. Others meet by an MPI_Iallreduce of two
- * numbers, tested by a thread that sleeps between tests and looks at `stop`; a send and its receive
- * by empty messages both ways. For them all are in when the meeting is over: it counts as waiting.
+ * collective. Members of one machine meet in shared memory (mpi_near.h, exec_group_meet): a member
+ * that waits sleeps, and the last one wakes it in microseconds. Others meet by an MPI_Iallreduce of
+ * two numbers, tested by a thread that sleeps between tests and looks at `stop`; a send and its
+ * receive by empty messages both ways. For them all are in when the meeting is over: it counts as
+ * waiting.
  *
  * A member that is lost inside MPI's own call leaves the others in it; cpu_close and mpi_once.h
  * say what becomes of their threads. */

@@ -13,7 +13,7 @@ struct mpi_near {
     int64_t bytes;
 };
 
-/* All members together, who agree on the outcome; the call waits for the others (mpi_once.h).
+/* All members together; they agree on the outcome; the call waits for the others (mpi_once.h).
  * LW_EFAILED: of MPI. */
 enum lw_status mpi_near_open(struct mpi_near *n, struct ompi_communicator_t *comm, int64_t bytes,
                              struct lw_err *err);

@@ -1,9 +1,9 @@
 /* MPI's life in one process. MPI may be started once, and nearly every call of it may wait for
- * another process for ever. So a thread of its own makes the calls that set up and end; who
- * waits for it keeps to a time limit. When the limit passes, the thread is left to itself, and
- * the process later ends without MPI_Finalize, which would wait as well: by _exit, because the
- * exit handlers of MPI's libraries would take away memory under the thread. Results are on disk
- * and stdout is flushed by then. */
+ * another process for ever. So a thread of its own makes the calls that set up and end; the caller
+ * waits for it at most its time limit. When the limit passes, the thread is left to itself, and the
+ * process later ends without MPI_Finalize, which would wait as well: by _exit, because the exit
+ * handlers of MPI's libraries would take away memory under the thread. Results are on disk and
+ * stdout is flushed by then. */
 #include "exec/mpi/mpi_once.h"
 
 #include <errno.h>

@@ -7,12 +7,11 @@
  * the first error nothing more is handed over, and stamps stay as they were: what had finished,
  * what had begun.
  *
- * Stopping. abort, from any thread, only says so. The thread that polls stamps what still ends
- * by itself within GRACE_NS, and then sets the word of host memory at which waiting kernels
- * look: an op that was cut short is never taken for one that ended. Communicators are aborted in
- * close, by the thread that used them, before memory is freed; if the device still does not come
- * to rest in CLOSE_WAIT_NS, its memory is left to the end of the process, because freeing it
- * would wait for ever. */
+ * Stopping. abort, from any thread, only says so. The thread that polls stamps what still ends by
+ * itself within GRACE_NS, and then sets the word of host memory at which waiting kernels look: an
+ * op that was cut short is never taken for one that ended. Communicators are aborted in close, by
+ * the thread that used them, before memory is freed; if the device is not idle after CLOSE_WAIT_NS,
+ * its memory is left to the end of the process, because freeing it would wait for ever. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

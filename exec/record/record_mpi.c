@@ -153,7 +153,7 @@ static int note(const char *op, int64_t entered, int64_t count, MPI_Datatype t, 
     return result;
 }
 
-/* The mean over the members, who may have different numbers of elements. */
+/* The mean over the members, which may have different numbers of elements. */
 static int64_t mean_of(const int counts[], MPI_Comm comm)
 {
     int n = 1, apart = 0, others;

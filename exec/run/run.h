@@ -71,7 +71,7 @@ struct lw_exec_options {
 
 struct lw_exec_options lw_exec_options_default(void);
 
-/* How long processes may take to meet and open: 10 s even when steps must be quicker. */
+/* How long processes may take to connect and open: 10 s even when steps must be quicker. */
 int64_t exec_opening_limit(int64_t timeout_ns);
 
 enum lw_exec_verified { LW_EXEC_NOT_VERIFIED, LW_EXEC_VERIFIED, LW_EXEC_MISMATCH };
@@ -127,7 +127,7 @@ struct lw_exec_result {
     /* [n_places] when the run stopped: of this process's ranks, or of all */
     struct lw_exec_place *places;
     int32_t n_places;
-    int32_t n_turned_away;        /* connections of strangers, of processes that met */
+    int32_t n_turned_away;        /* foreign connections that were closed; ranks as processes */
     char turned_away[160];        /* the last of them, and why */
     bool speaks; /* this process stores the run: rank 0, or the next one when that is lost */
 };

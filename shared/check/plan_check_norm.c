@@ -1,4 +1,4 @@
-/* Clipping of a plan: gradients are scaled by a norm in which every element that anybody updates
+/* Clipping of a plan: gradients are scaled by a norm in which every element that any rank updates
  * counts exactly once (docs/design/grad_norm.md).
  *
  * Proven for every variant that ends a step: the list of a program with an optimizer has one

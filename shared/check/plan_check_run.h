@@ -4,7 +4,7 @@
 
 /* The abstract run of plan_check_progress.c, which has the rules. Between the files of this idea:
  *
- *   plan_check_actors.c    who acts: ranks, or roles where these can represent them; the tables
+ *   plan_check_actors.c    the actors: ranks, or roles where these can represent them; the tables
  *   plan_check_progress.c  the run
  *   plan_check_waits.c     names the ring of waits of a run that stopped */
 

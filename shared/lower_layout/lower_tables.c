@@ -139,7 +139,7 @@ static int64_t updated_elements(const struct lw_lowering *l, int32_t stage)
     return whole + most;
 }
 
-/* Of whose gradients a stage holds all, whoever updates them. */
+/* Of whose gradients a stage holds all, whichever member updates them. */
 static int64_t held_elements(const struct lw_lowering *l, int32_t stage)
 {
     int64_t sum = 0;

@@ -1,5 +1,5 @@
-/* Parameters whose copies live on several stages (a tied embedding): which they are and the
- * communicator over their stages. lower_update.c sums their gradients before the update.
+/* Parameters with copies on several stages (a tied embedding): which they are and the communicator
+ * over their stages. lower_update.c sums their gradients before the update.
  *
  * Invariants: the copies of a set are at distinct stages, ascending; sets over the same stages
  * share a communicator class, whose groups join equal data and tensor coordinates (of two

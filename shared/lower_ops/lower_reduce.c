@@ -45,7 +45,8 @@ static int32_t divide(struct lw_writer *k, int64_t bytes, enum lw_dtype dtype, i
     return lw_write_compute(k, &op, &after, 1);
 }
 
-/* Gradients go to whoever updates them; to all where copies at other stages are added to one. */
+/* Gradients are reduced to the ranks that update them; to all where copies at other stages are
+ * added to one. */
 static enum lw_op_kind reduction_of(const struct lw_writer *k, const struct lw_writer_part *x,
                                     int32_t b)
 {

@@ -1,5 +1,5 @@
 /* Data parallelism of one part of the model, decided: which gradients are reduced, in which buckets
- * and order, who updates what, and the works of its modules.
+ * and order, which member updates which elements, and the works of its modules.
  *
  * Invariants: a gradient is reduced when its parameter is trainable, not ignored and the first of a
  * tied set in the part; each is in one bucket of every set. */

@@ -40,7 +40,8 @@ enum lw_bucket_storage {
     LW_STORED_UNITS,  /* buckets are ZeRO units: reduce-scattered, nothing is copied out */
 };
 
-/* ZeRO: who updates what, and the flat buffers that bring updated weights to all members. */
+/* ZeRO: which member updates which elements, and the flat buffers that bring updated weights to all
+ * members. */
 struct lw_part_buffer {
     enum lw_dtype dtype;
     int32_t device, owner;       /* owner -1: an all-gather of equal shares */

@@ -2,8 +2,8 @@
 
 #include <stdint.h>
 
-/* The nodes that n ranks live on, per_node ranks (>= 1) filling node after node, and how many of
- * them are on the node that has the fewest. The ranks differ, in any order. */
+/* The nodes of n ranks, per_node ranks (>= 1) filling node after node, and how many of them are on
+ * the node that has the fewest. The ranks differ, in any order. */
 struct lw_spread {
     int32_t n_nodes, fewest;
 };
