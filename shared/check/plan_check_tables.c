@@ -127,7 +127,7 @@ static enum lw_status check_places(const struct lw_plan *p, struct lw_arena *roo
     for (int32_t r = 1; r < p->n_ranks; r++) {
         const int32_t *at = list[r].at;
         if (memcmp(list[r - 1].at, at, sizeof list[r].at) == 0)
-            return lw_fail(err, LW_EPLAN, "ranks %d and %d both stand at dp %d, pp %d, tp %d",
+            return lw_fail(err, LW_EPLAN, "ranks %d and %d are both at dp %d, pp %d, tp %d",
                            list[r - 1].rank, list[r].rank, at[0], at[1], at[2]);
     }
     return LW_OK;
@@ -183,7 +183,7 @@ static enum lw_status check_distinct(const struct lw_plan *p, struct lw_arena *r
         const int32_t *members = p->members + p->groups[g].first_member;
         for (int32_t i = 0; i < p->groups[g].n_members; i++) {
             if (group_of[members[i]] == g + 1)
-                return lw_fail(err, LW_EPLAN, "group %d: rank %d stands in it twice", g,
+                return lw_fail(err, LW_EPLAN, "group %d: rank %d is in it twice", g,
                                members[i]);
             group_of[members[i]] = g + 1;
         }

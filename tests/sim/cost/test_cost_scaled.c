@@ -245,7 +245,7 @@ TEST_WITH(tables_are_laid_onto_a_cluster, fixture_open, fixture_close)
     EXPECT("cost --measured t.csv -c", {"dgx-h100", 0, "takes 2 times the model at 1.00 GiB"},
            {"dgx-a100", 0,
             "note: all_reduce was measured on 'H100', 'dgx-a100' has 'A100-SXM4-80GB'"});
-    expect("import t.csv -o w.json --onto dgx-h100", 2, "--onto goes with --cluster-out");
+    expect("import t.csv -o w.json --onto dgx-h100", 2, "--onto needs --cluster-out");
 }
 
 /* 18 trays of 4 are one rack: at 400 GB/s no network of theirs is that fast. 8 ranks on 2 trays at
