@@ -77,8 +77,8 @@ enum lw_status lw_golden_expect_error(const struct lw_golden_case *c, const char
 enum lw_status lw_golden_cell(const struct lw_golden_case *c, const char *title, const char **text,
                               struct lw_err *err);
 
-/* Our buckets that stay open, which the reference system has in the order of a hash table, in that of
- * the case: wanted[k], its list of bucket k (NULL: unknown). One that is none of ours changes
+/* Puts our open buckets into the order of the case: the reference system keeps them in the order of
+ * a hash table. wanted[k]: its list of bucket k (NULL: unknown). A list that we do not have changes
  * nothing, and the comparison shows the difference. */
 struct lw_bucketing;
 enum lw_status lw_golden_order_open(struct lw_golden_case *c, const struct lw_value *const *wanted,
