@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "shared/base/arena.h"
+
 enum { MOST_TESTS = 128 };
 
 static struct CMUnitTest tests[MOST_TESTS];
@@ -37,6 +39,8 @@ int unit_cases(int few, int many)
 int main(int argc, char **argv)
 {
     const char *filter = getenv("LAPWING_TEST_FILTER");
+
+    lw_alloc_setup(); /* as lapwing itself */
     int status = other_main ? other_main(argc, argv) : -1;
 
     if (status >= 0)
