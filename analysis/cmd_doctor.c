@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "analysis/doctor/findings.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 

@@ -7,7 +7,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/golden/golden.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "sim/predict/sim.h"
 
 static const struct lw_usage usage = {

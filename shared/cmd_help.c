@@ -9,7 +9,7 @@
 #include "shared/cli/completion.h"
 #include "shared/cli/strategy_help.h"
 #include "shared/plan/strategy.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/text/wrap.h"
 
 static void list_commands(void)

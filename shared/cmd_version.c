@@ -8,7 +8,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/json/jsonout.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 enum { N_FACTS = 6 };
 

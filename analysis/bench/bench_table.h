@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "analysis/bench/bench_loads.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 /* Run the load c->name, or without a name all of them, and print. JSON shows one load. Loads that
  * are left out of all are named in notes. */

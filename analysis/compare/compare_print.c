@@ -5,7 +5,7 @@
 
 #include "analysis/compare/compare_print.h"
 #include "shared/json/jsonout.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "analysis/store/store.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 /* In text with why runs failed. The room is the caller's. */
 enum lw_status lw_run_list_print(const struct lw_run *runs, int32_t n, struct lw_arena *room,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/draw/alike_ranks.h"
+#include "analysis/draw/equal_ranks.h"
 #include "analysis/store/sql.h"
 #include "shared/numbers/order.h"
 
@@ -33,14 +33,14 @@ static const char bars_text[] =
     " ORDER BY ifnull(at.place, span.rank), at.pp, span.rank,"
     "  coalesce(stream.class, '') = 'comm', span.stream, start_ps, span.id";
 
-static enum lw_status read_bar(struct lw_sql *q, struct alike_bar *b, struct lw_err *err)
+static enum lw_status read_bar(struct lw_sql *q, struct equal_bar *b, struct lw_err *err)
 {
     const char *class = lw_sql_text(q, 5);
     enum lw_op_kind kind;
 
     LW_TRY(lw_op_parse(lw_sql_text(q, 4), &kind, err));
     int32_t bucket = (int32_t)lw_sql_int(q, 6);
-    *b = (struct alike_bar){
+    *b = (struct equal_bar){
         .rank = (int32_t)lw_sql_int(q, 0), .stage = (int32_t)lw_sql_int(q, 1),
         .stream = (int32_t)lw_sql_int(q, 2),
         .bar = {.bucket = bucket, .bytes = lw_sql_int(q, 7), .ready = lw_sql_int(q, 8),
@@ -163,7 +163,7 @@ enum lw_status picture_find_step(struct lw_store *s, const struct lw_run *run, i
 }
 
 /* The ranks that others' rows stand for. */
-static enum lw_status add_alike(struct lw_store *s, int64_t run, struct alike_ranks *alike,
+static enum lw_status add_alike(struct lw_store *s, int64_t run, struct equal_ranks *alike,
                                 struct lw_err *err)
 {
     struct lw_sql *q;
@@ -173,16 +173,16 @@ static enum lw_status add_alike(struct lw_store *s, int64_t run, struct alike_ra
                         "SELECT rank, value FROM metric WHERE run = ? AND name = 'rows_of_rank'"
                         " AND value <> rank ORDER BY rank", "l", run));
     while (st == LW_OK && lw_sql_next(q))
-        st = alike_ranks_same(alike, (int32_t)lw_sql_int(q, 0), (int32_t)lw_sql_int(q, 1), err);
+        st = equal_ranks_same(alike, (int32_t)lw_sql_int(q, 0), (int32_t)lw_sql_int(q, 1), err);
     return lw_sql_end(q, st, err);
 }
 
 static enum lw_status read_run(struct lw_store *s, const struct picture_view *p, int32_t run,
                                struct picture *pic, struct lw_err *err)
 {
-    struct alike_ranks alike = {.max_groups = p->max_ranks};
+    struct equal_ranks alike = {.max_groups = p->max_ranks};
     struct picture_step *step = &pic->step[run];
-    struct alike_bar bar;
+    struct equal_bar bar;
     int64_t several; /* the ops belong to several micro-batches */
     struct lw_sql *q;
 
@@ -197,14 +197,14 @@ static enum lw_status read_run(struct lw_store *s, const struct picture_view *p,
     while (st == LW_OK && lw_sql_next(q)) {
         st = read_bar(q, &bar, err);
         if (st == LW_OK)
-            st = alike_ranks_add(&alike, &bar, err);
+            st = equal_ranks_add(&alike, &bar, err);
     }
     st = lw_sql_end(q, st, err);
     if (st == LW_OK)
         st = add_alike(s, p->runs[run].id, &alike, err);
     if (st == LW_OK)
-        st = alike_ranks_finish(&alike, run, pic, err);
-    alike_ranks_free(&alike);
+        st = equal_ranks_finish(&alike, run, pic, err);
+    equal_ranks_free(&alike);
     return st;
 }
 

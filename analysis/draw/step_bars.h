@@ -9,7 +9,7 @@
 
 /* One step of each of some runs as rows of bars, read from the database: what a timeline shows, as
  * gnuplot, characters or SVG. Times count from picture_step.from. Ranks whose bars are the same are
- * one group of rows; see analysis/draw/alike_ranks.h. */
+ * one group of rows; see analysis/draw/equal_ranks.h. */
 enum { PICTURE_TEXT = 64 };
 
 struct picture_step {

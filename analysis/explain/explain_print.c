@@ -9,7 +9,7 @@
 #include "shared/base/arena.h"
 #include "shared/numbers/largest.h"
 #include "shared/plan/op.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/period_figures.h"
 #include "shared/timeline/summary_print.h"

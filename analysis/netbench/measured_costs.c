@@ -8,7 +8,7 @@
 #include "shared/base/arena.h"
 #include "shared/device/device_kind.h"
 #include "shared/io/input.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/text/wrap.h"
 #include "sim/cost/cost_model.h"
 #include "sim/cost/cost_nccl.h"

@@ -8,7 +8,7 @@
 #include "exec/launch/spawn.h"
 #include "exec/run/run.h"
 #include "shared/cli/plan_source.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 /* An execution: what is requested, and all that is made of it. Zero it, set what is wanted, run it,
  * free it. */

@@ -7,7 +7,7 @@
 #include "analysis/study/replay_predict.h"
 #include "analysis/study/store_sim_run.h"
 #include "shared/cli/plan_source.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "sim/predict/samples.h"
 
 /* A prediction: what is requested, and all that is made of it. Set what is wanted, run, free. */

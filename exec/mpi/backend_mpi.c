@@ -7,14 +7,14 @@
  *
  * Entry. A blocking call burns its core until the last member has come, and nothing can end it.
  * Members therefore meet first: they compare op, count, type and root, so that a plan that
- * disagrees with itself fails by name, and learn when the last one came. Only then they call MPI's
- * collective. Members of one machine meet in shared memory (mpi_near.h, exec_group_meet): a member
- * that waits sleeps, and the last one wakes it in microseconds. Others meet by an MPI_Iallreduce of
- * two numbers, tested by a thread that sleeps between tests and looks at `stop`; a send and its
- * receive by empty messages both ways. For them all are in when the meeting is over: it counts as
- * waiting.
+ * disagrees with itself fails by name, and learn when the last one came. Only then they call
+ * MPI's collective. Members of one machine meet in shared memory (mpi_shared.h, exec_group_meet):
+ * a member that waits sleeps, and the last one wakes it in microseconds. Others meet by an
+ * MPI_Iallreduce of two numbers, tested by a thread that sleeps between tests and looks at
+ * `stop`; a send and its receive by empty messages both ways. For them all are in when the
+ * meeting is over: it counts as waiting.
  *
- * A member that is lost inside MPI's own call leaves the others in it; cpu_close and mpi_once.h
+ * A member that is lost inside MPI's own call leaves the others in it; cpu_close and mpi_worker.h
  * say what becomes of their threads. */
 #include <limits.h>
 #include <mpi.h>
@@ -28,8 +28,8 @@
 #include "exec/cpu/cpu_world.h"
 #include "exec/cpu/thread_group.h"
 #include "exec/backend/element.h"
-#include "exec/mpi/mpi_near.h"
-#include "exec/mpi/mpi_once.h"
+#include "exec/mpi/mpi_shared.h"
+#include "exec/mpi/mpi_worker.h"
 #include "exec/plugin/plugin_host.h"
 #include "shared/base/arena.h"
 
@@ -43,7 +43,7 @@ struct cpu_link {
     int *counts, *firsts; /* [n] of the current op */
     MPI_Op sum[LW_N_DTYPES];
     int64_t mine[N_MET], all[N_MET]; /* live on when a meeting is given up */
-    struct mpi_near near;     /* of members on one machine: */
+    struct mpi_shared near;     /* of members on one machine: */
     struct exec_group *group; /* where they meet; NULL: by messages */
 };
 
@@ -312,7 +312,7 @@ static enum lw_status make_group(void *argument, struct lw_err *err)
     MPI_Group_free(&all);
     LW_TRY(mpi_ok(code, "MPI_Comm_create_group", err));
     MPI_Comm_set_errhandler(j->link->comm, MPI_ERRORS_RETURN);
-    LW_TRY(mpi_near_open(&j->link->near, j->link->comm, exec_group_shared_bytes(j->c->n), err));
+    LW_TRY(mpi_shared_open(&j->link->near, j->link->comm, exec_group_shared_bytes(j->c->n), err));
     return make_sums(j->link, err);
 }
 
@@ -329,7 +329,7 @@ static void link_free(struct cpu_link *l)
 {
     if (!l)
         return;
-    if (!mpi_once_is_lost()) {
+    if (!mpi_worker_is_lost()) {
         for (int t = LW_F16; t <= LW_BF16; t++)
             if (l->sum[t] != MPI_OP_NULL)
                 MPI_Op_free(&l->sum[t]);
@@ -337,7 +337,7 @@ static void link_free(struct cpu_link *l)
             MPI_Comm_free(&l->comm);
     }
     exec_group_free(l->group);
-    mpi_near_close(&l->near);
+    mpi_shared_close(&l->near);
     lw_free(l->counts);
     lw_free(l->firsts);
     lw_free(l);
@@ -371,7 +371,7 @@ static enum lw_status link_new(struct exec_world *w, const struct exec_comm *c,
         s = lw_fail_nomem(err);
     if (s == LW_OK) {
         *job = (struct group_job){c, l, tag_of(c)};
-        s = mpi_once_call(make_group, job, "MPI_Comm_create_group", w->how.timeout_ns, err);
+        s = mpi_worker_call(make_group, job, "MPI_Comm_create_group", w->how.timeout_ns, err);
     }
     if (s == LW_ETIMEOUT)
         return s; /* the call that never returned keeps both */
@@ -503,7 +503,7 @@ static enum lw_status find_seats(struct exec_world *w, struct lw_err *err)
 
     if (s == LW_OK) {
         *j = (struct seats_job){seat_here(w), all, w->how.n_ranks};
-        s = mpi_once_call(gather_seats, j, "MPI_Allgather", w->how.timeout_ns, err);
+        s = mpi_worker_call(gather_seats, j, "MPI_Allgather", w->how.timeout_ns, err);
     }
     if (s == LW_ETIMEOUT)
         return s; /* the call that never returned keeps both */
@@ -519,7 +519,7 @@ static void mpi_close(struct exec_world *w)
     if (!w)
         return;
     if (w->failed || atomic_load(&w->n_pending) > 0)
-        mpi_once_give_up();
+        mpi_worker_give_up();
     cpu_close(w);
 }
 
@@ -529,7 +529,7 @@ static enum lw_status mpi_open(const struct exec_open *how, struct exec_world **
     struct exec_world *w;
 
     LW_TRY(check_how(how, err));
-    LW_TRY(mpi_once_start(how->timeout_ns, err));
+    LW_TRY(mpi_worker_start(how->timeout_ns, err));
     LW_TRY(check_world(how, err));
     LW_TRY(cpu_open(how, &wire, &w, err));
     enum lw_status s = find_seats(w, err);

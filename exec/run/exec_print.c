@@ -6,7 +6,7 @@
 
 #include "exec/run/op_text.h"
 #include "shared/base/arena.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/plan/op.h"
 #include "shared/timeline/summary_print.h"
 #include "shared/timeline/throughput.h"

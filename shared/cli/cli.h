@@ -6,7 +6,7 @@
 
 #include "shared/base/err.h"
 #include "shared/io/own_output.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 /* Exit statuses of the program. */
 enum lw_exit {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 /* `lapwing help strategy`, to standard output. */
 enum lw_status lw_strategy_help(enum lw_format format, struct lw_err *err);

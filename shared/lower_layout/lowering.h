@@ -1,7 +1,7 @@
 #pragma once
 
 #include "shared/groups/groups.h"
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 #include "shared/partition/partition.h"
 #include "shared/schedule/grid_order.h"
 #include "shared/schedule/schedule_colossal.h"

@@ -4,7 +4,7 @@
  * bucket has one dtype and device; launch index order is the order of the list. */
 #include <stdio.h>
 
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 
 /* From here on the items are parameters. */
 static enum lw_status index_set(struct lw_part *d, struct lw_part_set *set, struct lw_err *err)

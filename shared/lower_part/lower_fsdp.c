@@ -33,7 +33,7 @@
 #include <string.h>
 
 #include "shared/numbers/checked.h"
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 #include "shared/numbers/order.h"
 
 bool lw_part_has_units(const struct lw_strategy *s)

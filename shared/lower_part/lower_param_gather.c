@@ -8,7 +8,7 @@
  * megatron/core/distributed/distributed_data_parallel.py, next_param_gather_bucket_group. */
 #include <stdlib.h>
 
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 #include "shared/numbers/order.h"
 
 bool lw_part_gathers_ahead(const struct lw_part *d)

@@ -2,7 +2,7 @@
  * FLOPs; a work that has a share of the module's time has the products whose middle lies in that
  * share, so that each product belongs to one work. The shapes are those of one rank of the groups
  * that the workload was made for; a plan with other groups has no products. */
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 #include "shared/plan/product.h"
 
 struct walk {

@@ -11,7 +11,7 @@
  * the last message.
  *
  * Steps are equal: every rank has an early and a late piece of each sequence. */
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 
 struct lw_ring lw_ring_of(const struct lw_strategy *s, const struct lw_module *m)
 {

@@ -17,7 +17,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 #include "shared/plan/sparse.h"
 
 static enum lw_status refuse(const struct lw_workload *w, int32_t param, const char *why,

@@ -10,7 +10,7 @@
  * products, beside a gather in pieces, and ends with the weights' gradient of its column
  * products, beside which the sum runs. The weights' gradients have the share of the backward by
  * weights that the column products have of the forward's. */
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 
 int32_t lw_tensor_calls(const struct lw_part *d, int32_t module, bool backward)
 {

@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 #include "shared/numbers/order.h"
 
 /* --- what the policies are given ------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "shared/files/files.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 /* The measured tables of collectives, an array of the open object. */
 void lw_cluster_tables_json(const struct lw_cluster *c, struct lw_jsonout *o);

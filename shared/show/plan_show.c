@@ -8,7 +8,7 @@
 #include "shared/plan/strategy.h"
 #include "shared/show/plan_stages.h"
 #include "shared/show/plan_units.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/text/wrap.h"
 
 static const char *const mem_names[LW_N_MEM] = {"parameters", "gradients", "optimizer", "buckets"};

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/text/wrap.h"
 #include "shared/base/arena.h"
 #include "shared/plan/op.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 /* The last program with an op of that kind on the bucket; none: no ops. Weights that accumulating
  * passes hold are gathered in another variant than they are freed in. */

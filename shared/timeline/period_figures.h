@@ -1,6 +1,6 @@
 #pragma once
 
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/timeline/rank_period.h"
 #include "shared/timeline/timeline.h"
 

@@ -6,7 +6,7 @@
 #include "shared/numbers/order.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "shared/text/wrap.h"
 #include "shared/numbers/units.h"
 #include "traces/calls/import_calls.h"

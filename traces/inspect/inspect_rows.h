@@ -1,6 +1,6 @@
 #pragma once
 
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "traces/inspect/inspect_print.h"
 
 /* What `inspect` shows of a file, one row each: a row of CSV, of one of the tables of text, or an

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "shared/plan/workload.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 /* What a workload made of a model's shape holds, to standard output: text, JSON, or CSV with a row
  * for each module. output: the file that it was written to, NULL = none. */

@@ -1,4 +1,4 @@
-/* One printer for text, JSON and CSV: shared/text/record.h. */
+/* One printer for text, JSON and CSV: shared/text/records.h. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "tests/lib/unit.h"
 
 #include "shared/base/arena.h"
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/prng.h"
 

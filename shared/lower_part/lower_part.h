@@ -21,7 +21,7 @@ struct lw_share {
 /* One part of the model: consecutive modules that live on one pipeline stage (all of them without a
  * pipeline), with the decisions of data parallelism about their gradients. Numbers of modules and
  * parameters inside a part count within it; lw_part_param and lw_part_module tell the plan's.
- * lower_chunk.c decides, lower_buckets.c asks the bucket policy, lower_zero1.c the shard
+ * lower_part.c decides, lower_buckets.c asks the bucket policy, lower_zero1.c the shard
  * policy. */
 
 /* The buckets of one set: numbers within the set, and where they begin in the plan. */

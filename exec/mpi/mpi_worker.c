@@ -4,7 +4,7 @@
  * process later ends without MPI_Finalize, which would wait as well: by _exit, because the exit
  * handlers of MPI's libraries would take away memory under the thread. Results are on disk and
  * stdout is flushed by then. */
-#include "exec/mpi/mpi_once.h"
+#include "exec/mpi/mpi_worker.h"
 
 #include <errno.h>
 #include <mpi.h>
@@ -93,8 +93,8 @@ static enum lw_status wait_done(const char *what, int64_t timeout_ns, struct lw_
     return once.status;
 }
 
-enum lw_status mpi_once_call(mpi_job_fn *job, void *argument, const char *what, int64_t timeout_ns,
-                             struct lw_err *err)
+enum lw_status mpi_worker_call(mpi_job_fn *job, void *argument, const char *what,
+                               int64_t timeout_ns, struct lw_err *err)
 {
     pthread_mutex_lock(&once.mutex);
     enum lw_status s = once.lost ? lw_fail(err, LW_EFAILED, "MPI cannot be used again: an earlier "
@@ -120,8 +120,8 @@ static enum lw_status finalize(void *unused, struct lw_err *err)
 static void at_exit(int status, void *unused)
 {
     (void)unused;
-    if (!mpi_once_is_lost() &&
-        mpi_once_call(finalize, NULL, "MPI_Finalize", FINALIZE_NS, NULL) == LW_OK)
+    if (!mpi_worker_is_lost() &&
+        mpi_worker_call(finalize, NULL, "MPI_Finalize", FINALIZE_NS, NULL) == LW_OK)
         return;
     fflush(NULL);
     _exit(status);
@@ -144,11 +144,11 @@ static enum lw_status init(void *unused, struct lw_err *err)
     return LW_OK;
 }
 
-enum lw_status mpi_once_start(int64_t timeout_ns, struct lw_err *err)
+enum lw_status mpi_worker_start(int64_t timeout_ns, struct lw_err *err)
 {
     int level;
 
-    if (once.started && !mpi_once_is_lost()) {
+    if (once.started && !mpi_worker_is_lost()) {
         MPI_Query_thread(&level);
         if (level != MPI_THREAD_MULTIPLE)
             return lw_fail(err, LW_ENOTSUP, "MPI was initialized without MPI_THREAD_MULTIPLE");
@@ -157,17 +157,17 @@ enum lw_status mpi_once_start(int64_t timeout_ns, struct lw_err *err)
     if (!once.started && on_exit(at_exit, NULL) != 0)
         return lw_fail(err, LW_EIO, "no exit handler can be set");
     once.started = true;
-    return mpi_once_call(init, NULL, "MPI_Init_thread", timeout_ns, err);
+    return mpi_worker_call(init, NULL, "MPI_Init_thread", timeout_ns, err);
 }
 
-void mpi_once_give_up(void)
+void mpi_worker_give_up(void)
 {
     pthread_mutex_lock(&once.mutex);
     once.lost = true;
     pthread_mutex_unlock(&once.mutex);
 }
 
-bool mpi_once_is_lost(void)
+bool mpi_worker_is_lost(void)
 {
     pthread_mutex_lock(&once.mutex);
     bool lost = once.lost;

@@ -1,5 +1,5 @@
 /* Rows of structs as text, JSON and CSV, by a table of their members. */
-#include "shared/text/record.h"
+#include "shared/text/records.h"
 
 #include <assert.h>
 #include <limits.h>

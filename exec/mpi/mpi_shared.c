@@ -1,6 +1,6 @@
 /* Memory of the members of one machine: the first makes a file without a name (memfd) and tells the
  * others where to find it below its /proc. Whether all have it is a minimum over them. */
-#include "exec/mpi/mpi_near.h"
+#include "exec/mpi/mpi_shared.h"
 
 #include <fcntl.h>
 #include <mpi.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "exec/cpu/boot_id.h"
-#include "exec/mpi/mpi_once.h"
+#include "exec/mpi/mpi_worker.h"
 
 struct place { /* what the first member tells */
     int64_t pid, fd;
@@ -35,22 +35,23 @@ static int open_here(struct place *p, int64_t bytes, bool first)
     return open(path, O_RDWR | O_CLOEXEC);
 }
 
-static void map_it(struct mpi_near *n, int fd, int64_t bytes)
+static void map_it(struct mpi_shared *n, int fd, int64_t bytes)
 {
     int how = MAP_SHARED | MAP_NORESERVE;
     void *at = fd < 0 ? MAP_FAILED
                       : mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, how, fd, 0);
 
     if (at != MAP_FAILED)
-        *n = (struct mpi_near){at, bytes};
+        *n = (struct mpi_shared){at, bytes};
 }
 
-enum lw_status mpi_near_open(struct mpi_near *n, MPI_Comm comm, int64_t bytes, struct lw_err *err)
+enum lw_status mpi_shared_open(struct mpi_shared *n, MPI_Comm comm, int64_t bytes,
+                               struct lw_err *err)
 {
     struct place p = {.fd = -1};
     int rank, mine, all = 0;
 
-    *n = (struct mpi_near){0};
+    *n = (struct mpi_shared){0};
     MPI_Comm_rank(comm, &rank);
     int fd = rank == 0 ? open_here(&p, bytes, true) : -1;
     int code = MPI_Bcast(&p, sizeof p, MPI_BYTE, 0, comm);
@@ -64,13 +65,13 @@ enum lw_status mpi_near_open(struct mpi_near *n, MPI_Comm comm, int64_t bytes, s
     if (fd >= 0)
         close(fd);
     if (!all)
-        mpi_near_close(n);
+        mpi_shared_close(n);
     return mpi_ok(code, "MPI_Allreduce", err);
 }
 
-void mpi_near_close(struct mpi_near *n)
+void mpi_shared_close(struct mpi_shared *n)
 {
     if (n->mem)
         munmap(n->mem, (size_t)n->bytes);
-    *n = (struct mpi_near){0};
+    *n = (struct mpi_shared){0};
 }

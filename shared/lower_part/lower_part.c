@@ -3,7 +3,7 @@
  *
  * Invariants: a gradient is reduced when its parameter is trainable, not ignored and the first of a
  * tied set in the part; each is in one bucket of every set. */
-#include "shared/lower_part/lower_chunk.h"
+#include "shared/lower_part/lower_part.h"
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 

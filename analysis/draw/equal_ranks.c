@@ -1,12 +1,12 @@
 /* Groups of ranks with equal bars. Ranks are compared with each group bar by bar, which ends at the
  * first difference, so a rank that is unlike all groups costs little. */
-#include "analysis/draw/alike_ranks.h"
+#include "analysis/draw/equal_ranks.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct alike_group {
+struct equal_group {
     int64_t from, to; /* its bars */
     int32_t stage;
     int32_t *ranks;
@@ -14,7 +14,7 @@ struct alike_group {
     int64_t n_with_bars; /* the ranks in front: no rank after them has had bars of its own */
 };
 
-static bool equal(const struct alike_bar *a, const struct alike_bar *b)
+static bool equal(const struct equal_bar *a, const struct equal_bar *b)
 {
     const struct picture_bar *x = &a->bar, *y = &b->bar;
 
@@ -24,7 +24,7 @@ static bool equal(const struct alike_bar *a, const struct alike_bar *b)
            x->micro_batch == y->micro_batch && x->bytes == y->bytes;
 }
 
-static bool is_like(const struct alike_ranks *a, const struct alike_group *g)
+static bool is_like(const struct equal_ranks *a, const struct equal_group *g)
 {
     if (g->to - g->from != a->n_bars - a->pending)
         return false;
@@ -34,14 +34,14 @@ static bool is_like(const struct alike_ranks *a, const struct alike_group *g)
     return true;
 }
 
-static enum lw_status join(struct alike_group *g, int32_t rank, struct lw_err *err)
+static enum lw_status join(struct equal_group *g, int32_t rank, struct lw_err *err)
 {
     LW_ROOM(g->ranks, g->capacity, g->n_ranks + 1, err);
     g->ranks[g->n_ranks++] = rank;
     return LW_OK;
 }
 
-static enum lw_status join_with_bars(struct alike_group *g, int32_t rank, struct lw_err *err)
+static enum lw_status join_with_bars(struct equal_group *g, int32_t rank, struct lw_err *err)
 {
     LW_TRY(join(g, rank, err));
     g->n_with_bars = g->n_ranks;
@@ -49,7 +49,7 @@ static enum lw_status join_with_bars(struct alike_group *g, int32_t rank, struct
 }
 
 /* The bars of one rank are complete. */
-static enum lw_status close_rank(struct alike_ranks *a, struct lw_err *err)
+static enum lw_status close_rank(struct equal_ranks *a, struct lw_err *err)
 {
     if (a->pending == a->n_bars)
         return LW_OK;
@@ -64,14 +64,14 @@ static enum lw_status close_rank(struct alike_ranks *a, struct lw_err *err)
         return LW_OK;
     }
     LW_ROOM(a->groups, a->group_capacity, a->n_groups + 1, err);
-    struct alike_group *g = &a->groups[a->n_groups++];
-    *g = (struct alike_group){.from = a->pending, .to = a->n_bars,
+    struct equal_group *g = &a->groups[a->n_groups++];
+    *g = (struct equal_group){.from = a->pending, .to = a->n_bars,
                               .stage = a->bars[a->pending].stage};
     a->pending = a->n_bars;
     return join_with_bars(g, a->rank, err);
 }
 
-enum lw_status alike_ranks_add(struct alike_ranks *a, const struct alike_bar *b,
+enum lw_status equal_ranks_add(struct equal_ranks *a, const struct equal_bar *b,
                                struct lw_err *err)
 {
     if (b->rank != a->rank)
@@ -83,7 +83,7 @@ enum lw_status alike_ranks_add(struct alike_ranks *a, const struct alike_bar *b,
     return LW_OK;
 }
 
-enum lw_status alike_ranks_same(struct alike_ranks *a, int32_t rank, int32_t like,
+enum lw_status equal_ranks_same(struct equal_ranks *a, int32_t rank, int32_t like,
                                 struct lw_err *err)
 {
     LW_TRY(close_rank(a, err));
@@ -97,10 +97,10 @@ enum lw_status alike_ranks_same(struct alike_ranks *a, int32_t rank, int32_t lik
 
 LW_COMPARATOR(by_rank, int32_t, *a, *b)
 
-LW_COMPARATOR(by_stage, struct alike_group, a->stage, b->stage, a->ranks[0], b->ranks[0])
+LW_COMPARATOR(by_stage, struct equal_group, a->stage, b->stage, a->ranks[0], b->ranks[0])
 
 /* "0-3, 8" of sorted ranks; what does not fit ends in "...". */
-static void write_ranks(const struct alike_group *g, char *buf, size_t size)
+static void write_ranks(const struct equal_group *g, char *buf, size_t size)
 {
     size_t n = 0;
 
@@ -119,7 +119,7 @@ static void write_ranks(const struct alike_group *g, char *buf, size_t size)
     }
 }
 
-static void write_group(const struct alike_ranks *a, const struct alike_group *g, char *buf)
+static void write_group(const struct equal_ranks *a, const struct equal_group *g, char *buf)
 {
     char stage[24] = "", ranks[26];
 
@@ -132,7 +132,7 @@ static void write_group(const struct alike_ranks *a, const struct alike_group *g
         snprintf(buf, PICTURE_TEXT, "%sranks %s (%lld)", stage, ranks, (long long)g->n_ranks);
 }
 
-static enum lw_status add_row(struct picture *pic, const struct alike_bar *b, int32_t run,
+static enum lw_status add_row(struct picture *pic, const struct equal_bar *b, int32_t run,
                               int32_t rank, double distance, struct lw_err *err)
 {
     LW_ROOM(pic->rows, pic->row_capacity, pic->n_rows + 1, err);
@@ -143,12 +143,12 @@ static enum lw_status add_row(struct picture *pic, const struct alike_bar *b, in
     return LW_OK;
 }
 
-static enum lw_status add_group(const struct alike_ranks *a, const struct alike_group *g,
+static enum lw_status add_group(const struct equal_ranks *a, const struct equal_group *g,
                                 int32_t run, double distance, struct picture *pic,
                                 struct lw_err *err)
 {
     for (int64_t i = g->from; i < g->to; i++) {
-        const struct alike_bar *b = &a->bars[i];
+        const struct equal_bar *b = &a->bars[i];
         bool first = i == g->from;
         if (first || b->stream != b[-1].stream)
             LW_TRY(add_row(pic, b, run, g->ranks[0], first ? distance : 1.0, err));
@@ -161,7 +161,7 @@ static enum lw_status add_group(const struct alike_ranks *a, const struct alike_
     return LW_OK;
 }
 
-enum lw_status alike_ranks_finish(struct alike_ranks *a, int32_t run, struct picture *pic,
+enum lw_status equal_ranks_finish(struct equal_ranks *a, int32_t run, struct picture *pic,
                                   struct lw_err *err)
 {
     LW_TRY(close_rank(a, err));
@@ -176,11 +176,11 @@ enum lw_status alike_ranks_finish(struct alike_ranks *a, int32_t run, struct pic
     return LW_OK;
 }
 
-void alike_ranks_free(struct alike_ranks *a)
+void equal_ranks_free(struct equal_ranks *a)
 {
     for (int64_t i = 0; i < a->n_groups; i++)
         lw_free(a->groups[i].ranks);
     lw_free(a->groups);
     lw_free(a->bars);
-    *a = (struct alike_ranks){0};
+    *a = (struct equal_ranks){0};
 }
