@@ -318,8 +318,9 @@ static enum lw_status choose_ring(struct sim_engine *e)
         LW_TRY(links_are_shared(e, &shared));
     if (shared && e->options.ring == LW_SIM_RING_RECURRENCE)
         return lw_fail(e->err, LW_EINVAL,
-                       "the recurrence needs links that nobody shares, and collectives of two "
-                       "communicators use the links of one rank: choose events or auto");
+                       "--ring recurrence needs links that no two collectives share, and "
+                       "collectives of two communicators use the links of one rank: choose "
+                       "--ring events or auto");
     e->ring_by_events = e->options.detail == LW_SIM_CHUNK &&
                         (e->options.ring == LW_SIM_RING_EVENTS || shared);
     e->stats->ring_by_events = e->ring_by_events;

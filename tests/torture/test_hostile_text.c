@@ -13,7 +13,7 @@
 #include "tests/lib/files/file_fixture.h"
 #include "tests/lib/files/text_fields.h"
 
-/* As they stand in a JSON string. `touch` makes the file that nobody may make. */
+/* As they stand in a JSON string. `touch` makes the file that no command may make. */
 static const char *const payloads[] = {
     "`touch pwned`",
     "$(touch pwned); touch pwned",

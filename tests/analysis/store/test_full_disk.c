@@ -79,7 +79,7 @@ static const char *run_on_small_disk(enum how how, int kib)
     return mpi_shell(text, &rc);
 }
 
-/* One line says so, what was measured is printed, nobody is left, and no run but one that
+/* One line says so, what was measured is printed, no process is left, and no run but one that
  * failed. */
 static void told_and_over(enum how how, int kib, const char *out)
 {

@@ -182,7 +182,7 @@ static char **tables_of(glob_t *g)
                : NULL;
 }
 
-/* The stored curves are what the fit writes today: nobody edits them by hand. */
+/* The stored curves are what the fit writes today: they are not edited by hand. */
 TEST_WITH(stored_curves_are_the_fit, fixture_open, fixture_close)
 {
     glob_t g = {0};

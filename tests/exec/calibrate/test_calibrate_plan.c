@@ -171,7 +171,7 @@ TEST(groups_of_two_of_four_ranks_run_at_once)
             two_groups_meet(kinds[i], stride);
 }
 
-/* So that no buffer is left of zeros that nobody wrote. */
+/* So that no buffer is left of zeros that no op wrote. */
 TEST(the_first_step_writes_what_is_moved)
 {
     static const int which[] = {COLLECTIVES, PAIRS, MESSAGES, MESSAGES_BOTH};

@@ -770,7 +770,7 @@ static void let_go(struct holding *h)
             close(h->fds[i]);
 }
 
-/* With n ports of its own; nobody asked for one. */
+/* With n ports of its own; no rank asked for one. */
 static struct member member_with_ports(int32_t rank, int32_t n_ranks, const int32_t *ports,
                                        int32_t n)
 {

@@ -236,7 +236,7 @@ TEST(another_launch_order_is_a_failure)
     struct trial x = trial();
     int32_t at[2] = {-1, -1};
 
-    x.t.n_ranks = 1; /* nobody to race with: the swapped one begins before its bucket is filled */
+    x.t.n_ranks = 1; /* no rank to race with: the swapped one begins before its bucket is filled */
     trial_build(&x);
     for (int32_t i = x.plan.n_ops - 1; i >= 0; i--)
         if (x.plan.ops[i].kind == LW_OP_ALL_REDUCE) {

@@ -285,8 +285,8 @@ static void run_diverted(const struct chain *c, const char *words, int32_t n, co
 }
 
 /* Two stages, four micro-batches: gradient 0 comes into the place that activation 0 had,
- * gradient 2 into that of activation 2. In the first step nothing lay in a place that nobody
- * had. */
+ * gradient 2 into that of activation 2. In the first step a place without a message before it
+ * holds nothing. */
 TEST(a_message_that_does_not_come_is_named)
 {
     struct chain c;
@@ -403,7 +403,7 @@ TEST(a_lost_shard_is_named)
 }
 
 /* Parts of the momentum come together on one rank: 10 + 11 + 12 + 13 = 46 elements in two arrays of
- * adam, or of the stage that the rank is at (the second: 25); of every policy, and where nobody
+ * adam, or of the stage that the rank is at (the second: 25); of every policy, and where no rank
  * owns a part. */
 TEST(optimizer_state_is_consolidated)
 {

@@ -15,7 +15,7 @@
 
 TEST_GROUP(stop_open, fixture_close)
 
-/* At any moment, also inside a collective of 16 MiB: nobody is left, and what is stored is a
+/* At any moment, also inside a collective of 16 MiB: no process is left, and what is stored is a
  * failure. */
 TEST(a_rank_killed_at_any_moment_stops_all)
 {
@@ -99,7 +99,7 @@ TEST(a_signal_ends_the_run_and_stores_it)
 }
 
 /* At any moment, of the rehearsal, of steps that sleep, of a calibration, to the parent alone or to
- * all as a terminal does: nobody and no file is left, and the parent ends at once. */
+ * all as a terminal does: no process and no file is left, and the parent ends at once. */
 TEST(spawned_ranks_and_files_go_with_a_signal)
 {
     static const char *const commands[] = {
@@ -211,7 +211,7 @@ TEST(a_rank_that_does_not_come_is_not_waited_for)
 }
 
 /* Killed as soon as it is seen, mostly before the ranks met: it is blamed, at most by a line of
- * each other rank that had come and not by the parent once more, and nobody waits until the
+ * each other rank that had come and not by the parent once more, and no rank waits until the
  * deadline for rank 0. */
 TEST(a_rank_killed_at_the_start_is_not_waited_for)
 {

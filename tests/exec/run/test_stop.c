@@ -20,7 +20,7 @@ TEST_GROUP(stop_open, fixture_close)
 enum { COPY_OP = 24, REDUCE_OP = 27, UPDATE_OP = 29 };
 enum { T = 1 << THREADS, S = 1 << SPAWN, M = 1 << MPI };
 
-/* Runs, expects a run stored as failed or timed out that names the ops, and nobody left. */
+/* Runs, expects a run stored as failed or timed out that names the ops, and no process left. */
 static void stops(enum how how, int rank, int op, const char *kind, const char *expected)
 {
     char words[512];

@@ -1,4 +1,4 @@
-/* What exec refuses of a plan that nobody proved: exec/verify/plan_bounds.c. One field is
+/* What exec refuses of a plan that was not proven: exec/verify/plan_bounds.c. One field is
  * changed in each. */
 #include <string.h>
 #include "tests/lib/unit.h"

@@ -256,8 +256,8 @@ TEST_WITH(a_staged_copy_moves_beside_its_call, hand_open, hand_close)
     assert_int_equal(replay_step(&ran, 0), 200 * US);
 }
 
-/* A synchronisation of 500, its work of 20 done at 35: the rest is nobody's, and kept after it.
- * With work of 200 (more than a quarter) it is explained, and simulated. */
+/* A synchronisation of 500, its work of 20 done at 35: the rest belongs to no work, and is kept
+ * after it. With work of 200 (more than a quarter) it is explained, and simulated. */
 TEST(a_wait_that_its_work_does_not_explain_is_kept_and_said)
 {
     static const struct {
