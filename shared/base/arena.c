@@ -196,7 +196,7 @@ char *lw_arena_vprintf(struct lw_arena *a, const char *fmt, va_list ap)
     va_copy(again, ap);
     int len = vsnprintf(NULL, 0, fmt, again);
     va_end(again);
-    char *text = lw_arena_alloc(a, len + 1, 1);
+    char *text = len < 0 ? NULL : lw_arena_alloc(a, (int64_t)len + 1, 1);
     if (text)
         vsnprintf(text, (size_t)len + 1, fmt, ap);
     return text;

@@ -4,8 +4,10 @@
  * mean of the numbers' shares and is reported by one thread at a time. */
 #include "shared/base/parallel.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 enum { MOST_THREADS = 256 };
 
@@ -66,9 +68,12 @@ static void *run(void *ctx)
 
 static int n_cores(void)
 {
-    cpu_set_t set;
+    cpu_set_t set; /* of 1,024: on a larger machine the call fails */
 
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 && n <= INT_MAX ? (int)n : 1;
 }
 
 enum lw_status lw_parallel(const struct lw_parallel_work *w, struct lw_err *err)

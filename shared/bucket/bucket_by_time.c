@@ -54,7 +54,7 @@ static enum lw_status check_cost(const struct lw_bucket_task *t, const struct lw
         if (m->cost->time(m->cost->ctx, &q) < 0)
             return lw_fail(err, LW_ENOTSUP, "--bucket-policy %s: the cluster gives no time for %s "
                                             "of %" PRId64 " bytes over %d ranks on %d nodes "
-                                            "costs (see 'lapwing cost'); calibrate it or name "
+                                            "(see 'lapwing cost'); calibrate it or name "
                                             "another (-c)", policy, ops[i].words, q.bytes,
                            q.n_ranks, q.n_nodes);
     }

@@ -388,7 +388,8 @@ static bool read_fields(struct lw_fields *r, const void *how, void *base)
         if (!table[k].name)
             for (k = 0; table[k].name && !lw_json_key_is(r->j, table[k].name);)
                 k++;
-        if (r->foreign && (!table[k].name || lw_json_type(r->j) == LW_JSON_NULL))
+        if (r->foreign && (!table[k].name ||
+                           (!table[k].takes_null && lw_json_type(r->j) == LW_JSON_NULL)))
             continue;
         if (!table[k].name) {
             fail_unknown(r->j, table);

@@ -47,6 +47,7 @@ struct lw_field {
     size_t size;
     bool null_is_minus_1;          /* numbers: -1 is written as null */
     bool spread_out;               /* LIST: each struct over several lines */
+    bool takes_null;               /* OWN, of foreign files: read is called for null, too */
     void (*read)(struct lw_fields *r, void *to); /* OWN; to: `at` bytes from the start */
     void (*write)(struct lw_jsonout *o, const struct lw_field *f, const void *base);
 };

@@ -299,8 +299,8 @@ static enum lw_status refuse_halves(const struct lw_lowering *l, struct lw_err *
     if (!runs_halves(&l->grid) || (!overlaps && l->s->cp_comm != LW_CP_P2P))
         return LW_OK;
     return lw_fail(err, LW_ENOTSUP,
-                   "--%s does not go with --schedule %s, which computes weight gradients in ops of "
-                   "their own; choose --%s",
+                   "--%s cannot be combined with --schedule %s, which computes weight gradients in "
+                   "ops of their own; choose --%s",
                    overlaps ? "tp-overlap" : "cp-comm-type p2p", lw_schedule_name(l->s->schedule),
                    overlaps ? "tp-overlap off" : "cp-comm-type all-gather");
 }

@@ -52,8 +52,8 @@ enum lw_status lw_sparse_refuse(const struct lw_workload *w, const struct lw_str
 
     if (!lw_sparse_of(w->sparse, w->n_sparse, param))
         return refuse(w, param,
-                      "the workload does not give the length of its rows and how many of them a "
-                      "micro-batch touches (\"sparse\": param, row_numel, touched_rows)",
+                      "the workload does not give the length of its rows and the number of them "
+                      "that a micro-batch touches (\"sparse\": param, row_numel, touched_rows)",
                       err);
     if (!p->used)
         return refuse(w, param, "c10d stops when such a parameter is unused", err);

@@ -35,9 +35,8 @@ enum lw_status sim_nccl_answer(const struct lw_cluster *c, const struct lw_cost_
                                struct lw_cost_answer *out, struct lw_err *err);
 
 /* plan_nccl.c */
-/* What NCCL's model says of a plan as a whole: `say` gets each remark. LW_ENOTSUP: a reducer of
- * NCCL that no operation of the plan can use on the cluster. LW_EINVAL: a version without
- * constants. */
+/* Remarks of NCCL's model on a plan as a whole, each passed to `say`. LW_ENOTSUP: a reducer of NCCL
+ * that no operation of the plan can use on the cluster. LW_EINVAL: a version without constants. */
 typedef void sim_nccl_say(void *ctx, const char *remark);
 enum lw_status sim_nccl_check_plan(const struct lw_cluster *cluster, const struct lw_plan *plan,
                                    sim_nccl_say *say, void *ctx, struct lw_err *err);

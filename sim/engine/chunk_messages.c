@@ -97,6 +97,8 @@ static enum lw_status schedule_of(struct sim_engine *e, int32_t group, bool slow
     int32_t root;
 
     LW_TRY(sim_algorithm_of(e->cluster, &g->query, &q.algorithm, e->err));
+    if (!g->scheduled) /* timed by a model without messages, as NCCL's: its links form a ring */
+        q.algorithm = LW_REDUCER_RING;
     LW_TRY(root_of(e, g, ranks, &root));
     LW_TRY(sim_algorithm_schedule(e->cluster, &q, root, s, links, e->err));
     enum lw_status status = check_levels(e, s, ranks);

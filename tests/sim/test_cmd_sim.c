@@ -463,6 +463,25 @@ TEST(a_recording_is_predicted_from_its_own_links)
     }
 }
 
+/* NCCL's model gives one time for a collective and no messages: a slow link adds what it adds to a
+ * ring. */
+TEST(a_slow_link_delays_collectives_that_nccls_model_times)
+{
+    static const char *const reducers[] = {"nccl", "nccl:ring", "nccl:tree", "nccl:ring/simple"};
+
+    expectf(0, "", "cluster dgx-h100 -o equal.json");
+    shell("sed '1s/{/{\"exceptions\": [{\"rank\": 0, \"rank_to\": 1, \"speed\": 0.01}],/' "
+          "equal.json > slow.json", NULL);
+    for (size_t i = 0; i < sizeof reducers / sizeof *reducers; i++) {
+        double step[2];
+        for (int k = 0; k < 2; k++)
+            step[k] = number_after(lapwingf("sim -w bert-base -c %s.json --dp 4 --reducer %s "
+                                            "--no-db --format json", k ? "slow" : "equal",
+                                            reducers[i]), "\"step_ns\": ");
+        assert_true(step[1] > 1.1 * step[0]);
+    }
+}
+
 /* Recorded on a device that no cluster has: the user says what it is like. */
 TEST(an_unknown_device_is_named_by_from_device)
 {

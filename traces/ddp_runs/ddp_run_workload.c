@@ -73,7 +73,7 @@ static enum lw_status fill_ready(const struct lw_groundtruth *g, const struct lw
     w->n_ready = p->n_order;
     for (int32_t k = 0; k < p->n_order; k++) {
         int32_t i = p->order[k];
-        if (i >= g->n_params || i >= p->n_ready || p->ready[i] < 0)
+        if (i < 0 || i >= g->n_params || i >= p->n_ready || p->ready[i] < 0)
             return lw_fail(err, LW_EFORMAT, "%s: at grad_ready.order[%d]: found %d, which has no "
                            "ready time among %d parameters", g->file, k, i, g->n_params);
         lw_ps at = p->ready[i] > before ? p->ready[i] : before;

@@ -101,7 +101,8 @@ static void read_ready(struct lw_fields *r, void *to)
 static const struct lw_field param_fields[] = {
     LW_F_STRING("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
-    OWN("dtype", AT(dtype), read_dtype),
+    {.name = "dtype", .kind = LW_FIELD_OWN, .at = AT(dtype), .takes_null = true,
+     .read = read_dtype},
     LW_F_BOOL("requires_grad", AT(trainable), true),
     {0},
 };

@@ -43,17 +43,19 @@ static void read_dtype(struct lw_fields *r, void *to)
     *(enum lw_dtype *)to = lw_dtype_read(r->j);
 }
 
-/* The first number of a shape; 0 of a scalar. */
+/* The first number of a shape; 0 of a scalar, and where it is null. */
 static void read_shape(struct lw_fields *r, void *base)
 {
     struct traces_param *p = base;
-    int64_t rows = -1;
 
+    p->rows = 0;
     if (!lw_json_enter(r->j, LW_JSON_ARRAY))
         return;
-    while (lw_json_next(r->j))
-        rows = rows < 0 ? lw_json_int64(r->j) : rows;
-    p->rows = rows > 0 ? rows : 0;
+    for (int32_t i = 0; lw_json_next(r->j); i++) {
+        int64_t n = lw_json_type(r->j) == LW_JSON_NULL ? -1 : lw_json_int64(r->j);
+        if (i == 0 && n > 0)
+            p->rows = n;
+    }
 }
 
 /* "SGD, momentum 0.9", "AdamW": whose state the parameters have. */
@@ -78,7 +80,8 @@ static const struct lw_field param_fields[] = {
     LW_F_STRING("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
     LW_F_OWN("shape", read_shape, NULL),
-    {.name = "dtype", .kind = LW_FIELD_OWN, .at = AT(dtype), .read = read_dtype},
+    {.name = "dtype", .kind = LW_FIELD_OWN, .at = AT(dtype), .takes_null = true,
+     .read = read_dtype},
     LW_F_BOOL("requires_grad", AT(requires_grad), true),
     LW_F_BOOL("sparse", AT(sparse), false),
     {0},
@@ -89,7 +92,8 @@ static const struct lw_field param_fields[] = {
 static const struct lw_field buffer_fields[] = {
     LW_F_STRING("name", AT(name)),
     LW_F_MUST_INT64("numel", AT(numel)),
-    {.name = "dtype", .kind = LW_FIELD_OWN, .at = AT(dtype), .read = read_dtype},
+    {.name = "dtype", .kind = LW_FIELD_OWN, .at = AT(dtype), .takes_null = true,
+     .read = read_dtype},
     {0},
 };
 #undef AT
@@ -106,12 +110,13 @@ static const struct lw_field module_fields[] = {
 #define AT(field) offsetof(struct traces_summary, field)
 static const struct lw_field summary_fields[] = {
     NS("median", AT(median)), NS("p25", AT(p25)), NS("p75", AT(p75)), {0}};
+static const struct lw_field median_fields[] = {NS("median", AT(median)), {0}};
 #undef AT
 
-#define PHASE(json, field)                                                                         \
-    LW_F_OBJECT(json, offsetof(struct traces_measured, field), summary_fields)
+#define PHASE(json, field) LW_F_OBJECT(json, offsetof(struct traces_measured, field), median_fields)
 static const struct lw_field measured_fields[] = {
-    PHASE("step_ns", step), PHASE("zero_grad_ns", zero_grad), PHASE("forward_ns", forward),
+    LW_F_OBJECT("step_ns", offsetof(struct traces_measured, step), summary_fields),
+    PHASE("zero_grad_ns", zero_grad), PHASE("forward_ns", forward),
     PHASE("backward_ns", backward), PHASE("optimizer_ns", optimizer), {0}};
 
 #define AT(field) offsetof(struct traces_sidecar, field)

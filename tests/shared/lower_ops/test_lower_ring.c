@@ -492,7 +492,7 @@ TEST(what_cannot_be_planned_is_refused)
     plan_refused(&w, "cp-comm-type p2p", "needs --cp");
     plan_refused(&w, "cp 2 tp 2 tp-overlap backward cp-comm-type p2p", "--tp-overlap off");
     plan_refused(&w, "cp 2 pp 2 micro-batches 4 schedule zb-h1 cp-comm-type p2p",
-                 "does not go with --schedule zb-h1");
+                 "cannot be combined with --schedule zb-h1");
     plan_refused(&w, "cp 5 cp-comm-type p2p",
                  "48 tokens, expected a multiple of 10 (2 x --cp): choose another --cp, or make "
                  "the workload with another --seq");

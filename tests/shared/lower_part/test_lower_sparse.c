@@ -202,8 +202,8 @@ TEST(a_workload_that_does_not_tell_rows_is_refused)
     t.w.n_sparse = 0;
     assert_int_equal(lw_plan_build(&t.w, &s, NULL, &p, &err), LW_ENOTSUP);
     assert_non_null(strstr(err.msg,
-                           "how many of them a micro-batch touches (\"sparse\": param, row_numel, "
-                           "touched_rows)"));
+                           "a micro-batch touches (\"sparse\": param, "
+                           "row_numel, touched_rows)"));
     s.dp = 1; /* nothing is reduced */
     p = build(&t, &s);
     lw_plan_free(&p);

@@ -108,6 +108,50 @@ TEST(the_sidecar_names_the_optimizer)
     import_free(&x);
 }
 
+/* Fields of a sidecar that a program other than the recorder may have written. */
+TEST(a_sidecars_fields_are_read_or_refused_by_place)
+{
+    static const struct {
+        const char *param, *measured, *says; /* NULL: read, with that many rows */
+        int64_t rows;
+    } cases[] = {
+        {"\"shape\": [5, 3]", "{}", NULL, 5},
+        {"\"shape\": [null]", "{}", NULL, 0},
+        {"\"shape\": null", "{}", NULL, 0},
+        {"\"shape\": []", "{}", NULL, 0},
+        {"\"shape\": [5, \"x\"]", "{}", "parameters[0].shape[1]", 0},
+        {"\"shape\": [5, 1.5]", "{}", "parameters[0].shape[1]", 0},
+        {"\"dtype\": null", "{}", "parameters[0].dtype", 0},
+        {"\"dtype\": \"float32\"", "{\"zero_grad_ns\": {\"median\": 7, \"p25\": 1.5}}", NULL, 0},
+        {"\"dtype\": \"float32\"", "{\"step_ns\": {\"median\": 7, \"p25\": 1.5}}",
+         "at measured.step_ns.p25 ", 0},
+    };
+    char path[] = "/tmp/lapwing-sidecar-XXXXXX";
+
+    assert_true(mkstemp(path) >= 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_sidecar s;
+        struct lw_err err = {0};
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fprintf(f, "{\"lapwing\": 1, \"kind\": \"recording\", \"measured\": %s,"
+                   "\"parameters\": [{\"name\": \"a\", \"numel\": 15, %s}]}",
+                cases[i].measured, cases[i].param);
+        assert_int_equal(fclose(f), 0);
+        enum lw_status status = traces_sidecar_read(path, &s, &err);
+        if (status != (cases[i].says ? LW_EFORMAT : LW_OK))
+            fail_msg("%s %s: %d %s", cases[i].param, cases[i].measured, status, err.msg);
+        if (cases[i].says) {
+            if (!strstr(err.msg, cases[i].says))
+                fail_msg("'%s' does not say '%s'", err.msg, cases[i].says);
+        } else {
+            assert_int_equal(s.params[0].rows, cases[i].rows);
+            traces_sidecar_free(&s);
+        }
+    }
+    remove(path);
+}
+
 TEST(ddp_resnet50_takes_its_parameters_from_a_list)
 {
     const char *file = "../shared/traces/kineto/ddp_resnet50_2xA100_rank0.json.gz";
