@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs cmocka test programs, JOBS at once (one per core by default), and counts: prints each
-# program's failures and skips, then one line "N passed, M failed, K skipped". A program that
+# Runs cmocka test programs, JOBS at once (by default one more than there are cores, since many
+# wait a part of their time), and counts: prints each program's failures and skips, then one line "N passed, M failed, K skipped". A program that
 # crashes counts as one failure. tests/order.txt lists, the longest first, the programs that begin
 # first because they take long, those that wait more than they compute and run beside the others,
 # and those that measure time and run one at a time at the end. TIMES=1: the seconds of each
@@ -72,7 +72,7 @@ beside() { # how many at once, programs
 }
 
 beside 6 $waiting &
-beside "${JOBS:-$(nproc 2>/dev/null || echo 2)}" $first $others
+beside "${JOBS:-$(($(nproc 2>/dev/null || echo 2) + 1))}" $first $others
 wait
 for t in $alone; do one "$t"; done
 if [ -n "${TIMES:-}" ]; then
