@@ -1,10 +1,10 @@
 #!/bin/sh
 # Runs cmocka test programs, JOBS at once (by default one more than there are cores, since many
-# wait a part of their time), and counts: prints each program's failures and skips, then one line "N passed, M failed, K skipped". A program that
-# crashes counts as one failure. tests/order.txt lists, the longest first, the programs that begin
-# first because they take long, those that wait more than they compute and run beside the others,
-# and those that measure time and run one at a time at the end. TIMES=1: the seconds of each
-# program, processor and clock.
+# wait a part of their time), and counts: prints each program's failures and skips, then one line
+# "N passed, M failed, K skipped". A program that crashes counts as one failure. tests/order.txt
+# lists, the longest first, the programs that begin first because they take long, those that wait
+# more than they compute and run beside the others, and those that measure time and run one at a
+# time at the end. TIMES=1: the seconds of each program, processor and clock.
 here=${0%/*}
 
 # Of the program's output (and, read before it, of what `times` said): its counts to NAME.count, its
