@@ -40,6 +40,7 @@ one() { # program
     read -r ended _ </proc/uptime
     awk -v program="$1" -v name="$name" -v base="$base" -v rc=$rc -v begun="$begun" \
         -v ended="$ended" "$count" "$base.times" "$base.out" >"$base.text"
+    [ -s "$base.count" ] || echo "0 1 0" >"$base.count" # a program that is not counted has failed
     cat "$base.text"
 }
 

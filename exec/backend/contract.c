@@ -24,9 +24,15 @@ enum lw_status exec_transfers_check(const struct exec_transfer *x, int32_t n, in
 {
     if (index_of[rank] < 0)
         return lw_fail(err, LW_EINVAL, "rank %d is not a member of the communicator", rank);
+    if (n < 1 || n > EXEC_MOST_TRANSFERS)
+        return lw_fail(err, LW_EINVAL, "%d transfers at once; allowed: 1 to %d", n,
+                       EXEC_MOST_TRANSFERS);
     for (int32_t i = 0; i < n; i++) {
         const struct exec_message *m = &x[i].message;
         bool p2p = lw_op_class(x[i].op) == LW_CLASS_P2P;
+        if (n > 1 && !p2p)
+            return lw_fail(err, LW_EINVAL, "%s among %d transfers: only sends and receives are "
+                           "given together", lw_op_name(x[i].op), n);
         bool rooted = x[i].op == LW_OP_BROADCAST || x[i].op == LW_OP_REDUCE;
         int32_t peer = m->peer >= 0 && m->peer < n_ranks ? index_of[m->peer] : -1;
         if (rooted && peer < 0)

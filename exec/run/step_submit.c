@@ -257,9 +257,13 @@ static enum lw_status give_record(struct exec_run *r, const struct exec_lane *l,
     return r->backend->event_record(exec_run_stream(r, l->rank, op->stream), event, err);
 }
 
+/* Only sends and receives make one call, as in lw_plan_check. */
 static bool in_call(const struct exec_run *r, const struct exec_lane *l, int32_t i, int32_t call)
 {
-    return i >= 0 && i < l->program.n_ops && r->plan->ops[l->program.first_op + i].call == call;
+    if (i < 0 || i >= l->program.n_ops)
+        return false;
+    const struct lw_op *op = &r->plan->ops[l->program.first_op + i];
+    return op->call == call && lw_op_class(op->kind) == LW_CLASS_P2P;
 }
 
 /* Sends and receives of one call, numbered i .. end - 1: everything they wait for first. Streams

@@ -476,6 +476,9 @@ TEST(backend_tables_are_checked)
     b = exec_backend_threads;
     b.poll = NULL;
     assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
+    b = exec_backend_threads;
+    b.communicate = NULL;
+    assert_int_equal(exec_backend_check(&b, &err), LW_ENOTSUP);
 }
 
 /* Infinite on both sides: equal bit by bit, and no proof. */
