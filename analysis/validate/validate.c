@@ -20,9 +20,13 @@ static const char *copy(struct lw_validation *v, const char *text)
 
 /* items[n++] = item, in the arena. */
 #define APPEND(v, items, n, item, err)                                                             \
-    LW_TRY(((v)->items = lw_arena_more(&(v)->arena, (v)->items, (v)->n, sizeof *(v)->items))       \
-               ? ((v)->items[(v)->n++] = (item), LW_OK)                                            \
-               : lw_fail_nomem(err))
+    do {                                                                                           \
+        void *room = lw_arena_more(&(v)->arena, (v)->items, (v)->n, sizeof *(v)->items);           \
+        if (!room)                                                                                 \
+            return lw_fail_nomem(err);                                                             \
+        (v)->items = room;                                                                         \
+        (v)->items[(v)->n++] = (item);                                                             \
+    } while (0)
 
 bool lw_validation_goes_on(const struct lw_validation *v, const char *file, int32_t i, int32_t n)
 {
