@@ -141,16 +141,23 @@ void lw_sql_run(struct lw_sql *q, const char *types, ...)
     lw_sql_next(q);
 }
 
+static enum lw_status prepare_bound(struct lw_store *s, struct lw_sql **out, struct lw_err *err,
+                                    const char *text, const char *types, va_list ap)
+{
+    LW_TRY(lw_sql_prepare(s, text, out, err));
+    bind_all(*out, types, ap);
+    return LW_OK;
+}
+
 enum lw_status lw_sql_query(struct lw_store *s, struct lw_sql **out, struct lw_err *err,
                             const char *text, const char *types, ...)
 {
     va_list ap;
 
-    LW_TRY(lw_sql_prepare(s, text, out, err));
     va_start(ap, types);
-    bind_all(*out, types, ap);
+    enum lw_status status = prepare_bound(s, out, err, text, types, ap);
     va_end(ap);
-    return LW_OK;
+    return status;
 }
 
 enum lw_status lw_sql_do(struct lw_store *s, struct lw_err *err, const char *text,
@@ -159,10 +166,10 @@ enum lw_status lw_sql_do(struct lw_store *s, struct lw_err *err, const char *tex
     struct lw_sql *q;
     va_list ap;
 
-    LW_TRY(lw_sql_prepare(s, text, &q, err));
     va_start(ap, types);
-    bind_all(q, types, ap);
+    enum lw_status status = prepare_bound(s, &q, err, text, types, ap);
     va_end(ap);
+    LW_TRY(status);
     lw_sql_next(q);
     return lw_sql_finish(q, err);
 }
@@ -173,10 +180,10 @@ enum lw_status lw_sql_number(struct lw_store *s, int64_t *value, struct lw_err *
     struct lw_sql *q;
     va_list ap;
 
-    LW_TRY(lw_sql_prepare(s, text, &q, err));
     va_start(ap, types);
-    bind_all(q, types, ap);
+    enum lw_status status = prepare_bound(s, &q, err, text, types, ap);
     va_end(ap);
+    LW_TRY(status);
     *value = lw_sql_next(q) ? lw_sql_int(q, 0) : 0;
     return lw_sql_finish(q, err);
 }

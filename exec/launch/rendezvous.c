@@ -124,13 +124,13 @@ static enum lw_status connect_all(struct exec_rendezvous *r, struct lw_err *err)
     return exec_life_begin(r, err);
 }
 
-int64_t exec_star_files(void)
+int64_t exec_star_files(int64_t needed)
 {
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return INT64_MAX;
-    if (limit.rlim_cur < limit.rlim_max) {
+    if (limit.rlim_cur < (rlim_t)needed && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
         getrlimit(RLIMIT_NOFILE, &limit);
@@ -140,12 +140,9 @@ int64_t exec_star_files(void)
 
 enum lw_status exec_rendezvous_room(int32_t n_ranks, struct lw_err *err)
 {
-    long long needed = N_CHANNELS * ((long long)n_ranks - 1) + OWN_FILES, most;
-    struct rlimit limit;
+    long long needed = N_CHANNELS * ((long long)n_ranks - 1) + OWN_FILES;
+    long long most = exec_star_files(needed);
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= (unsigned long long)needed)
-        return LW_OK; /* a limit that suffices is not raised: the ranks inherit it */
-    most = exec_star_files();
     if (most >= needed)
         return LW_OK;
     return lw_fail(err, LW_ENOTSUP,

@@ -634,7 +634,7 @@ static void hear(struct exec_rendezvous *r, struct waiting *w, int32_t *n)
 /* As many as there are descriptors for. */
 static enum lw_status list_open(struct waiting_list *l, int32_t n_ranks, struct lw_err *err)
 {
-    int64_t left = exec_star_files() - KEPT_FILES - N_CHANNELS * (int64_t)n_ranks;
+    int64_t left = exec_star_files(INT64_MAX) - KEPT_FILES - N_CHANNELS * (int64_t)n_ranks;
     int64_t most = left < MOST_WAITING ? left : MOST_WAITING;
 
     *l = (struct waiting_list){.room = (int)(most > 4 ? most : 4)};

@@ -82,8 +82,9 @@ enum lw_status exec_hello_give_up(const struct exec_identity *id, const char *wh
 /* The host is a name, not an address nor localhost, of a loopback address of this machine. */
 bool exec_rendezvous_is_loopback(const char *host);
 
-/* How many files this process may open: the limit is raised as far as the system allows. */
-int64_t exec_star_files(void);
+/* How many files this process may open. A limit below `needed` is raised as far as the system
+ * allows; one that suffices is left, because ranks inherit it. */
+int64_t exec_star_files(int64_t needed);
 /* All of data[bytes], within the time limit; LW_EFAILED as soon as another process is lost. */
 enum lw_status exec_star_put(struct exec_rendezvous *r, int fd, const void *data, int64_t bytes,
                              struct lw_err *err);

@@ -66,13 +66,12 @@ static void *run(void *ctx)
     return NULL;
 }
 
-static int n_cores(void)
+int lw_n_cores(void)
 {
     cpu_set_t set; /* of 1,024: on a larger machine the call fails */
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                         : sysconf(_SC_NPROCESSORS_ONLN);
 
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 && n <= INT_MAX ? (int)n : 1;
 }
 
@@ -80,7 +79,7 @@ enum lw_status lw_parallel(const struct lw_parallel_work *w, struct lw_err *err)
 {
     struct pool p = {.work = w, .lock = PTHREAD_MUTEX_INITIALIZER, .failed = w->n};
     pthread_t threads[MOST_THREADS];
-    int want = w->n_threads > 0 ? w->n_threads : n_cores(), n = 0;
+    int want = w->n_threads > 0 ? w->n_threads : lw_n_cores(), n = 0;
 
     want = want < w->n ? want : w->n;
     want = want < MOST_THREADS ? want : MOST_THREADS;

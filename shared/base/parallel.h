@@ -18,3 +18,6 @@ struct lw_parallel_work {
     int n_threads;
 };
 enum lw_status lw_parallel(const struct lw_parallel_work *w, struct lw_err *err);
+
+/* The cores that this process may run on; at least 1. */
+int lw_n_cores(void);

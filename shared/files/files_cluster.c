@@ -1,12 +1,9 @@
 /* Cluster files: docs/formats/cluster.md; and the known systems, which are such files built into
  * the binary. `host` is one of them, with the cores and the memory that this process may use put in
  * when it is requested. */
-#include "shared/base/nearest.h"
-#include "shared/cluster/measured.h"
 #include "shared/files/files.h"
 
 #include <ctype.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shared/base/nearest.h"
+#include "shared/base/parallel.h"
 #include "shared/base/shown_text.h"
 #include "shared/cluster/cluster_figures.h"
+#include "shared/cluster/measured.h"
 #include "shared/device/device_kind.h"
 #include "shared/files/files_field.h"
 #include "shared/io/embedded.h"
@@ -331,12 +331,9 @@ static const struct lw_embedded *find_known(const char *name)
 /* The cores this process may run on, and its share of the memory. */
 static void measure_host(struct lw_cluster *c)
 {
-    cpu_set_t set;
-    long cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                             : sysconf(_SC_NPROCESSORS_ONLN);
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
-    c->devices_per_node = cores > 0 ? (int32_t)cores : 1;
+    c->devices_per_node = lw_n_cores();
     if (pages > 0 && page > 0)
         c->device.memory_bytes =
             (struct lw_figure){(double)((int64_t)pages * page / c->devices_per_node),

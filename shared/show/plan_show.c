@@ -43,7 +43,7 @@ struct bucket_row {
     int32_t bucket, n_slots, n_ready;
     int64_t bytes, limit_bytes;
     lw_ps at;
-    char after[24]; /* what n_ready says, or in words */
+    char after[24]; /* n_ready as text, or why it has no number */
 };
 
 #define AT(field) offsetof(struct bucket_row, field)
