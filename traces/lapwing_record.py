@@ -92,6 +92,14 @@ def dtype_name(dtype):
     return str(dtype).replace("torch.", "")
 
 
+def autocast_of(cuda):
+    """The type to which autocast casts here and now; None: it is off."""
+    if cuda:
+        return dtype_name(torch.get_autocast_gpu_dtype()) if torch.is_autocast_enabled() else None
+    on = torch.is_autocast_cpu_enabled()
+    return dtype_name(torch.get_autocast_cpu_dtype()) if on else None
+
+
 def shape_of(p):
     """(shape, numel) of the whole parameter; FSDP keeps a flat one, of which the gradient has the
     padded length."""
@@ -446,6 +454,7 @@ class Recorder:
         self.nodes = []
         self.outermost = []                  # automatic: models called since the last backward
         self.seen_optimizers = []
+        self.autocast = None                 # of the last forward: the files are written outside it
         self.finished = False
 
     # -- wrapping --
@@ -526,6 +535,7 @@ class Recorder:
     def on_forward(self, module, args):
         if self.finished or not torch.is_grad_enabled() or "forward" in self.ranges:
             return
+        self.autocast = autocast_of(self.clock.cuda)
         self.begin("forward")
 
     def around_backward(self, old):
@@ -733,8 +743,7 @@ class Recorder:
             "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
             "backend": backend, "device": device.type, "world_size": world, "rank": rank,
             "wrapper": kind, "links": describe_links(backend),
-            "autocast": dtype_name(torch.get_autocast_gpu_dtype())
-            if torch.is_autocast_enabled() else None,
+            "autocast": self.autocast,
             "optimizer": describe_optimizer(self.optimizer),
             "profiled_steps": self.plan[-1][1], **about, "ready_order": order, "ready_ns": ready,
             "ddp": ddp, "measured": self.measured(),
