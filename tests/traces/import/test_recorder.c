@@ -89,6 +89,38 @@ TEST_WITH(the_sidecar_describes_links_and_wrapper, fixture_open, fixture_close)
     assert_non_null(strstr(out, "AdamW, lr "));
 }
 
+/* DDP on an H200 logged 13 and 35 buckets: under the same cap the plan has these, in this order. */
+static void expect_logged_buckets(const char *recording, const char *cap)
+{
+    struct lw_workload w;
+    struct lw_plan p;
+    struct lw_err err = {0};
+    char words[200];
+
+    snprintf(words, sizeof words, "import $R/h200/%s.rank0.json.gz -o w.json --force", recording);
+    lapwing(words, NULL);
+    snprintf(words, sizeof words,
+             "plan -w w.json -c dgx-h200 --dp 2 %s -o p.json --force", cap);
+    lapwing(words, NULL);
+    assert_ok(lw_workload_read(fixture_path("w.json"), &w, &err), err);
+    assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
+    const struct lw_bucket_set *set = &p.sets[p.n_sets - 1];
+    assert_string_equal(set->name, "rebuilt");
+    assert_int_equal(set->n_buckets, w.recorded.n_buckets);
+    for (int32_t b = 0; b < set->n_buckets; b++)
+        assert_int_equal(p.buckets[set->first_bucket + b].bytes, w.recorded.bucket_bytes[b]);
+    lw_plan_free(&p);
+    lw_workload_free(&w);
+}
+
+TEST_WITH(buckets_that_ddp_logged_on_a_gpu_are_planned, fixture_open, fixture_close)
+{
+    expect_logged_buckets("gpt2__nccl1__capdefault", "");
+    expect_logged_buckets("gpt2__nccl1__cap1", "--bucket-cap 1MiB");
+    expect_logged_buckets("resnet50__nccl1__capdefault", "");
+    expect_logged_buckets("resnet50__nccl1__cap1", "--bucket-cap 1MiB");
+}
+
 /* A loop of a few lines, recorded as a module around a script that does not mention it. */
 TEST_WITH(with_torch_at_hand_a_script_is_recorded, fixture_open, fixture_close)
 {
@@ -106,11 +138,15 @@ TEST_WITH(with_torch_at_hand_a_script_is_recorded, fixture_open, fixture_close)
                 "o = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9)\n"
                 "for k in range(20):\n"
                 "    o.zero_grad()\n"
-                "    m(torch.ones(2, 8)).sum().backward()\n"
+                "    with torch.autocast('cpu', torch.bfloat16):\n"
+                "        loss = m(torch.ones(2, 8)).sum()\n"
+                "    loss.backward()\n"
                 "    o.step()\n");
     shell("PYTHONPATH=$P/traces python3 -m lapwing_record -o run --name tiny --steps 2,4,2,2 "
           "train.py && mv run/* . && rmdir run && $L import tiny.rank0.json.gz -o w.json",
           NULL);
+    const char *out = shell("cat tiny.rank0.sidecar.json", NULL);
+    assert_non_null(strstr(out, "\"autocast\": \"bfloat16\""));
     struct lw_workload w;
     assert_int_equal(lw_workload_read(fixture_path("w.json"), &w, NULL), LW_OK);
     assert_int_equal(lw_workload_numel(&w, true), 8 * 16 + 16 + 16 * 4 + 4);
