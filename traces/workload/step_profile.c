@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "shared/numbers/median.h"
+#include "shared/numbers/units.h"
 #include "traces/steps/micro_batches.h"
 
 /* Columns of a step's row of numbers, before those of modules and gradients. The first N_PARTS sum
@@ -104,13 +105,21 @@ static enum lw_status no_backward(struct builder *b)
 
 static enum lw_status no_step(struct builder *b, int64_t step)
 {
-    if (step >= 0)
+    const struct lw_steps *all = b->steps;
+
+    if (step < 0)
+        return no_backward(b);
+    if (all->n == 0)
         return lw_fail(b->err, LW_EFORMAT,
-                       "%s: --step %lld: found steps %s to %s, none of that number with a forward "
-                       "and a backward",
-                       b->file, (long long)step, b->steps->steps[0].name,
-                       b->steps->steps[b->steps->n - 1].name);
-    return no_backward(b);
+                       "%s: --step %lld: this trace has no ProfilerStep, no lw: range and no "
+                       "Optimizer.step#, so it has no step to choose. Record with prof.step() "
+                       "after each training step; inspect and sim --replay take this file as it is",
+                       b->file, (long long)step);
+    return lw_fail(b->err, LW_EFORMAT,
+                   "%s: --step %lld: found %lld step%s, %s to %s, none of that number with a "
+                   "forward and a backward",
+                   b->file, (long long)step, (long long)all->n, lw_plural(all->n),
+                   all->steps[0].name, all->steps[all->n - 1].name);
 }
 
 /* Of a step that accumulates gradients the last pass: one micro-batch. */
