@@ -1,9 +1,10 @@
 /* The standing harness: for some minutes, kills in the middle of storing and of running, damaged
- * files, hostile connections. It ends with a line for each, "N tried, 0 lost". Lost is: a run that
- * has no row, two rows or a row that says ok; a database that is not whole; a crash, a hang or an
- * exit status above 3; ranks that strangers keep from meeting. Inputs that crash are kept as
- * ./torture-crash-*. Kills mostly wait, so several processes attack at the same time, each in a
- * folder of its own; they count in memory that they share.
+ * files (bytes, emptied lists, numbers beyond their limits), hostile connections. It ends with a
+ * line for each, "N tried, 0 lost". Lost is: a run that has no row, two rows or a row that says
+ * ok; a database that is not whole; a crash, a hang or an exit status above 3; ranks that strangers
+ * keep from meeting. Inputs that crash are kept as ./torture-crash-*. Kills mostly wait, so several
+ * processes attack at the same time, each in a folder of its own; they count in memory that they
+ * share.
  *
  * Usage: torture SECONDS [SEED]. LAPWING is the program, LAPWING_SAN one built with sanitizers for
  * the damaged files (else LAPWING), LAPWING_MPI the folder of the Open MPI plugin (else without
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 #include "exec/launch/rendezvous_star.h"
+#include "tests/lib/files/damaged_text.h"
 
 static char folder[PATH_MAX] = "/tmp/lapwing-torture-XXXXXX", home[PATH_MAX];
 static char program[PATH_MAX], checked[PATH_MAX];
@@ -42,6 +44,7 @@ static const char *const what_of[N_COUNTS] = {"kills while a prediction is store
 static struct totals {
     _Atomic long tried[N_COUNTS], lost[N_COUNTS];
     _Atomic long tried_of[32];    /* damaged files of a kind */
+    _Atomic long tried_damage[N_DAMAGES];
     _Atomic long spent_ms[32];    /* by the readers of a kind */
     _Atomic long cut_short;       /* kills between the first moment of a run and its end */
     _Atomic long launcher_blames; /* mpirun ended the others before they saw which rank is gone */
@@ -431,7 +434,8 @@ static const struct kind {
      {"plan -w w.json -s x", "sim -w w.json -s x --no-db"}},
     {"Kineto",
      {"seed-kineto*", "tests/fuzz/corpus/kineto/*", "traces/recorded/*.gz"},
-     {"inspect x", "import x -o y.json", "sim --replay x --no-db", "inspect x --salvage"}},
+     {"inspect x", "import x -o y.json", "sim --replay x --no-db", "inspect x --salvage",
+      "import x --step 5 -o y.json"}},
     {"Chrome", {"seed-chrome"}, {"inspect x", "import x -o y.json"}},
     {"nccl-tests",
      {"tests/fuzz/corpus/bench/*"},
@@ -456,45 +460,18 @@ enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 _Static_assert(N_KINDS <= sizeof totals->tried_of / sizeof totals->tried_of[0], "room to count");
 static glob_t seeds[N_KINDS];
 
+enum { MOST_BYTES = 1 << 20, ROOM = MOST_BYTES + 4096 };
+
+/* With ROOM bytes. */
 static char *read_all(const char *path, size_t *n)
 {
     FILE *f = fopen(path, "rb");
-    char *text = malloc(1 << 20);
+    char *text = malloc(ROOM);
 
-    *n = f ? fread(text, 1, 1 << 20, f) : 0;
+    *n = f ? fread(text, 1, MOST_BYTES, f) : 0;
     if (f)
         fclose(f);
     return text;
-}
-
-static void damage(char *text, size_t *n)
-{
-    static const char *const words[] = {
-        "9223372036854775807", "-1", "1e308", "\"\\u0000\"", "[[[[[[[[", "null", "\xff\xfe", "{}",
-        "`touch pwned`"};
-
-    for (uint64_t k = 1 + draw(4); k > 0 && *n > 0; k--) {
-        size_t at = draw(*n);
-        const char *word = words[draw(sizeof words / sizeof words[0])];
-        switch (draw(5)) {
-        case 0:
-            text[at] = (char)draw(256);
-            break;
-        case 1:
-            text[at] ^= (char)(1 << draw(8));
-            break;
-        case 2:
-            *n = draw(8) == 0 ? at : *n;
-            break;
-        case 3:
-            memcpy(text + at, word, strlen(word) < *n - at ? strlen(word) : *n - at);
-            break;
-        default: {
-            size_t from = draw(*n), most = *n - (from > at ? from : at), len = draw(most + 1);
-            memmove(text + at, text + from, len);
-        }
-        }
-    }
 }
 
 static void keep(const char *command)
@@ -538,11 +515,12 @@ static void try_file(void)
 {
     uint64_t reader = kind_of_reader(), k = draw(4) ? reader : draw(N_KINDS);
     const char *command = one_command(&kinds[reader]);
+    enum damage how = (enum damage)draw(N_DAMAGES);
     double began = now_s();
     size_t n;
     char *text = read_all(one_seed(&seeds[k]), &n);
 
-    damage(text, &n);
+    n = damage_text(how, text, n, ROOM, draw);
     FILE *f = fopen(in_folder("x"), "wb");
     if (f) {
         fwrite(text, 1, n, f);
@@ -555,10 +533,11 @@ static void try_file(void)
                  command);
     totals->tried[FILES]++;
     totals->tried_of[k]++;
+    totals->tried_damage[how]++;
     totals->spent_ms[reader] += (long)((now_s() - began) * 1e3);
     if (rc < 0 || rc > 3 || output_says("runtime error:") || output_says("AddressSanitizer") ||
         access(in_folder("pwned"), F_OK) == 0) {
-        lost(FILES, "%s: exit %d", command, rc);
+        lost(FILES, "%s: %s: exit %d", damage_name(how), command, rc);
         keep(command);
     }
 }
@@ -780,6 +759,9 @@ static int report(void)
     for (int k = 0; k < N_KINDS; k++)
         printf("%s%s %ld", k ? ", " : "damaged files by kind: ", kinds[k].name,
                totals->tried_of[k]);
+    for (int how = 0; how < N_DAMAGES; how++)
+        printf("%s%s %ld", how ? ", " : "\ndamaged files by damage: ",
+               damage_name((enum damage)how), totals->tried_damage[how]);
     putchar('\n');
     printf("%ld predictions were killed between their first moment and their end\n",
            totals->cut_short);
