@@ -33,7 +33,8 @@ WARN  := -Wall -Wextra -Wno-missing-field-initializers -Wshadow -Wstrict-prototy
          -Wmissing-prototypes -Wvla -Wformat=2
 EXACT := -ffp-contract=off
 BUILD := build$(if $(filter 1,$(SAN)),-san)$(if $(filter 1,$(TSAN)),-tsan)$(if $(FUZZ),-fuzz)
-SANITIZE := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all) \
+SANITIZE := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined \
+                                    -fsanitize=float-cast-overflow -fno-sanitize-recover=all) \
             $(if $(filter 1,$(TSAN)),-fsanitize=thread) \
             $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefined \
                          -fsanitize=float-cast-overflow -fno-sanitize-recover=all)

@@ -53,14 +53,14 @@ static enum lw_status simulate(const struct bench_choice *c, const struct lw_pla
                                struct bench_result *r, struct lw_err *err)
 {
     struct lw_sim_options o = {.n_steps = n_steps, .seed = (uint64_t)c->seed, .no_fold = c->no_fold,
-                               .start_skew_ps = c->start_skew_ns * LW_PS_PER_NS};
+                               .start_skew_ps = lw_ns_to_ps(c->start_skew_ns)};
     struct lw_sim_stats s;
 
     if (strcmp(r->method, "collective") != 0) {
         o.detail = LW_SIM_CHUNK;
         o.ring = strcmp(r->method, "events") == 0 ? LW_SIM_RING_EVENTS : LW_SIM_RING_RECURRENCE;
     }
-    o.jitter_ps = c->jitter_ns * LW_PS_PER_NS;
+    o.jitter_ps = lw_ns_to_ps(c->jitter_ns);
     double began = lw_now_s();
     LW_TRY(lw_sim_run(plan, cluster, &o, NULL, &s, err));
     r->wall_s = lw_now_s() - began;

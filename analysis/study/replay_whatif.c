@@ -17,6 +17,7 @@
 
 #include "shared/device/device_kind.h"
 #include "shared/files/files.h"
+#include "shared/numbers/checked.h"
 #include "sim/cost/cost_model.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/replay/to_replay.h"
@@ -120,7 +121,7 @@ static enum lw_status time_kernel(struct sim_whatif *w, const struct traces_repl
     w->n_compute += class == LW_KERNEL_COMPUTE;
     w->n_memory += class == LW_KERNEL_MEMORY;
     w->n_other += class == LW_KERNEL_OTHER;
-    *time = (lw_ps)((double)op->recorded * r + 0.5);
+    *time = lw_round_sat((double)op->recorded * r);
     return LW_OK;
 }
 

@@ -15,6 +15,7 @@
 
 #include "shared/io/csv_rows.h"
 #include "shared/lower/lower_grid.h"
+#include "shared/numbers/checked.h"
 #include "shared/timeline/timeline.h"
 #include "sim/predict/sim.h"
 
@@ -47,7 +48,7 @@ static enum lw_status read_ms(const struct lw_rows *r, int32_t row, const char *
     if (ms > 1e6)
         return lw_fail_at(err, LW_EFORMAT, r->file, r->line[row],
                           "%s: found %g ms, allowed: up to 10^6", title, ms);
-    *t = (lw_ps)llround(ms * 1e6) * LW_PS_PER_NS;
+    *t = lw_ns_to_ps(lw_round_sat(ms * 1e6));
     return LW_OK;
 }
 

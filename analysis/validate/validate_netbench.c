@@ -15,6 +15,7 @@
 #include "analysis/netbench/netbench_fit.h"
 #include "shared/base/shown_text.h"
 #include "shared/io/csv_rows.h"
+#include "shared/numbers/checked.h"
 #include "sim/cost/cost_nccl.h"
 #include "sim/nccl/nccl_curves.h"
 
@@ -87,7 +88,7 @@ static enum lw_status read_rows(const struct lw_rows *r, struct netbench_table *
         LW_TRY(lw_rows_int(r, i, "size_bytes", 1, INT64_C(1) << 50, &t->bytes[i], err));
         LW_TRY(lw_rows_real(r, i, "time_us", 0, &t->measured_us[i], err));
         t->marks[i] = sim_nccl_row_mark(t->op, t->fabric.n_ranks, t->fabric.n_nodes, t->bytes[i],
-                                        (int64_t)(t->measured_us[i] * 1e3 + .5));
+                                        lw_round_sat(t->measured_us[i] * 1e3));
     }
     t->n = r->n_rows;
     return LW_OK;

@@ -6,6 +6,7 @@
 
 #include "analysis/validate/validate_runs_print.h"
 #include "shared/json/jsonout.h"
+#include "shared/numbers/checked.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 
@@ -23,7 +24,7 @@ static void value_cell(struct lw_table *t, const struct lw_case *c, double value
     if (value <= 0)
         lw_table_cell(t, "-");
     else if (is_time(c))
-        lw_table_cell(t, "%s", lw_format_ps(buf, lw_ns_to_ps((lw_ns)(value + 0.5))));
+        lw_table_cell(t, "%s", lw_format_ns(buf, lw_round_sat(value)));
     else
         lw_table_cell(t, "%.5g %s", value, c->unit);
 }
@@ -218,8 +219,8 @@ static void json_case(struct lw_jsonout *o, const struct lw_validation *v, const
     lw_jsonout_line_object(o, NULL);
     LW_JSON(o, "id", c->id, "family", v->families[c->family].name);
     if (is_time(c))
-        LW_JSON(o, "predicted_ns", (int64_t)(c->predicted + 0.5), "measured_ns",
-                lw_known_if(c->measured > 0, (int64_t)(c->measured + 0.5)));
+        LW_JSON(o, "predicted_ns", lw_round_sat(c->predicted), "measured_ns",
+                lw_known_if(c->measured > 0, lw_round_sat(c->measured)));
     else
         LW_JSON(o, "predicted", c->predicted, "measured", c->measured > 0 ? c->measured : NAN,
                 "unit", c->unit);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "shared/numbers/checked.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
 
@@ -26,7 +27,7 @@ void lw_validation_json_runs(const struct lw_validation *v, int32_t family, stru
 
 static struct lw_maybe whole_bytes(double bytes)
 {
-    return lw_known_if(bytes > 0, (int64_t)(bytes + 0.5));
+    return lw_known_if(bytes > 0, lw_round_sat(bytes));
 }
 
 void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)

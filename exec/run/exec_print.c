@@ -49,7 +49,7 @@ static void text_measuring(const struct lw_exec_report *r, FILE *f)
                             100 * x->others_share);
     if (x->clock_error_ns > 0)
         fprintf(f, "clocks of the ranks' processes agree to within %s\n",
-                lw_format_ps(a, lw_ns_to_ps(x->clock_error_ns)));
+                lw_format_ns(a, x->clock_error_ns));
 }
 
 static void text_verified(const struct lw_exec_report *r, FILE *f)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "shared/device/device_time.h"
+#include "shared/numbers/checked.h"
 #include "shared/plan/op.h"
 
 struct figures {
@@ -76,7 +77,7 @@ static double roofline(double flops, double rate, double bytes, const struct fig
 
 static lw_ps scaled(lw_ps t, double ratio)
 {
-    return (lw_ps)((double)t * ratio + 0.5);
+    return lw_round_sat((double)t * ratio);
 }
 
 static void add_product(struct products *x, const struct lw_product *p, double ranks,
@@ -226,9 +227,10 @@ static lw_ps moved(const struct lw_workload *w, const lw_ps *old_length, lw_ps a
     for (int32_t i = w->n_modules - 1; i >= 0; i--) {
         lw_ps length = lw_module_backward(&w->modules[i]);
         if (at <= before + old_length[i] && old_length[i] > 0)
-            return after + (lw_ps)((double)(at - before) / (double)old_length[i] * (double)length);
+            return lw_add_sat(after, (lw_ps)((double)(at - before) / (double)old_length[i] *
+                                             (double)length));
         before += old_length[i];
-        after += length;
+        after = lw_add_sat(after, length);
     }
     return after;
 }

@@ -85,7 +85,8 @@ static enum lw_status read_stages(struct lw_golden_case *c, struct row *r, struc
     int32_t sum = 0;
     for (int32_t l = 0; l < r->n_levels; l++) {
         used = 0;
-        if (sscanf(per_level, "%9d%n", &r->n_listed[l], &used) != 1 || r->n_listed[l] < 1)
+        if (sscanf(per_level, "%9d%n", &r->n_listed[l], &used) != 1 || r->n_listed[l] < 1 ||
+            r->n_listed[l] > MOST_STAGES)
             used = 0;
         bool last = l == r->n_levels - 1;
         if (used == 0 || per_level[used] != (last ? '\0' : '|'))

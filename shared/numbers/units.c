@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "shared/numbers/checked.h"
+
 lw_ns lw_ps_to_ns(lw_ps t)
 {
     int64_t q = t / LW_PS_PER_NS, r = t % LW_PS_PER_NS;
@@ -19,7 +21,7 @@ lw_ns lw_ps_to_ns(lw_ps t)
 
 lw_ps lw_ns_to_ps(lw_ns t)
 {
-    return t * LW_PS_PER_NS;
+    return lw_mul_sat(t, LW_PS_PER_NS);
 }
 
 static int64_t round_half_up(double x)
@@ -131,17 +133,27 @@ char *lw_format_bytes(char *buf, int64_t bytes)
     return buf;
 }
 
-char *lw_format_ps(char *buf, lw_ps t)
+static char *format_time(char *buf, double ps)
 {
     static const struct unit show[] = {{"s", 1e12}, {"ms", 1e9}, {"us", 1e6}, {"ns", 1e3}};
-    double x = (double)t, size = x < 0 ? -x : x;
+    double size = ps < 0 ? -ps : ps;
 
     for (size_t i = 0; i < 4; i++) {
         if (size >= show[i].factor) {
-            snprintf(buf, 32, "%.3f %s", x / show[i].factor, show[i].name);
+            snprintf(buf, 32, "%.3f %s", ps / show[i].factor, show[i].name);
             return buf;
         }
     }
-    snprintf(buf, 32, "%lld ps", (long long)t);
+    snprintf(buf, 32, "%.0f ps", ps);
     return buf;
+}
+
+char *lw_format_ps(char *buf, lw_ps t)
+{
+    return format_time(buf, (double)t);
+}
+
+char *lw_format_ns(char *buf, lw_ns t)
+{
+    return format_time(buf, 1e3 * (double)t);
 }

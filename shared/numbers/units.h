@@ -9,13 +9,16 @@
 typedef int64_t lw_ps;
 typedef int64_t lw_ns;
 
+/* The longest time that lw_ps holds: 106 days. Readers refuse longer ones. */
+#define LW_MOST_NS (INT64_MAX / 1000)
+
 #define LW_PS_PER_NS INT64_C(1000)
 #define LW_PS_PER_US INT64_C(1000000)
 #define LW_PS_PER_MS INT64_C(1000000000)
 #define LW_PS_PER_S INT64_C(1000000000000)
 
 lw_ns lw_ps_to_ns(lw_ps t);           /* rounds half up, also below zero: -1500 -> -1 */
-lw_ps lw_ns_to_ps(lw_ns t);
+lw_ps lw_ns_to_ps(lw_ns t);           /* saturates at INT64_MAX and INT64_MIN: 106 days */
 lw_ps lw_ps_from_seconds(double s);   /* rounds half up; saturates at INT64_MAX */
 
 /* Time to move `bytes` at `bytes_per_s`: rounds half up to the picosecond, computed in integers
@@ -39,6 +42,8 @@ static inline const char *lw_plural(int64_t n)
     return n == 1 ? "" : "s";
 }
 
-/* For people: "25.00 MiB", "1.234 ms". buf must hold 32 bytes; returns buf. */
+/* For people: "25.00 MiB", "1.234 ms". buf must hold 32 bytes; returns buf.
+ * lw_format_ns shows times beyond the 106 days of lw_ps too. */
 char *lw_format_bytes(char *buf, int64_t bytes);
 char *lw_format_ps(char *buf, lw_ps t);
+char *lw_format_ns(char *buf, lw_ns t);

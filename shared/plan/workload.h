@@ -6,6 +6,7 @@
 #include "shared/base/arena.h"
 #include "shared/numbers/dtype.h"
 #include "shared/base/err.h"
+#include "shared/numbers/checked.h"
 #include "shared/numbers/units.h"
 #include "shared/plan/product.h"
 #include "shared/plan/recompute.h"
@@ -71,7 +72,7 @@ void lw_module_move_attention(struct lw_module *m, lw_ps old_forward, lw_ps old_
 
 static inline lw_ps lw_module_backward(const struct lw_module *m)
 {
-    return m->backward_input_ps + m->backward_weight_ps;
+    return lw_add_sat(m->backward_input_ps, m->backward_weight_ps);
 }
 
 struct lw_param {

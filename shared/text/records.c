@@ -135,7 +135,7 @@ static void table_cell(struct lw_table *t, const struct lw_column *x, const void
     else if (x->kind == LW_COLUMN_PS)
         lw_table_cell(t, "%s", lw_format_ps(buf, number_of(x, field)));
     else if (x->kind == LW_COLUMN_NS && !csv)
-        lw_table_cell(t, "%s", lw_format_ps(buf, lw_ns_to_ps(number_of(x, field))));
+        lw_table_cell(t, "%s", lw_format_ns(buf, number_of(x, field)));
     else if (is_time(x))
         lw_table_cell(t, x->kind == LW_COLUMN_CHANGE_MS ? "%+.3f" : "%.3f",
                       (double)number_of(x, field) / (double)LW_PS_PER_MS);

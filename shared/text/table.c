@@ -323,7 +323,8 @@ void lw_table_quantity(struct lw_table *t, struct lw_quantity x)
     char text[32];
 
     if (x.as == LW_SHOW_PS || x.as == LW_SHOW_NS)
-        lw_table_text(t, lw_format_ps(text, x.as == LW_SHOW_PS ? x.value : lw_ns_to_ps(x.value)));
+        lw_table_text(t, x.as == LW_SHOW_PS ? lw_format_ps(text, x.value)
+                                            : lw_format_ns(text, x.value));
     else if (x.value < 0)
         lw_table_text(t, NULL);
     else if (x.as == LW_SHOW_BYTES)

@@ -24,6 +24,8 @@
  * Not modelled: nodes whose devices differ, PCIe trees, sockets. */
 #include "sim/nccl/nccl_graph.h"
 
+#include <math.h>
+
 enum { MOST_CHANNELS = 16 };
 
 static int32_t least(int32_t a, int32_t b)
@@ -90,7 +92,8 @@ static struct sim_nccl_graph search_tree(const struct sim_nccl_node *n, const do
     int64_t hops = (int64_t)g.n_channels * (n->n_ranks - 1);
 
     for (int k = place_of(speeds, g.inter_gbs) - 1; k >= 0 && g.intra_gbs < 2 * g.inter_gbs; k--) {
-        if (n->n_ranks > 1 && n->n_ranks * (int64_t)(n->device_gbs * (1 + 1e-9) / speeds[k]) < hops)
+        if (n->n_ranks > 1 &&
+            (double)n->n_ranks * floor(n->device_gbs * (1 + 1e-9) / speeds[k]) < (double)hops)
             break;
         g.intra_gbs = speeds[k];
     }

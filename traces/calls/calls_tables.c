@@ -121,7 +121,7 @@ static enum lw_status fill_table(const struct traces_recorded *c, const struct r
             ;
         t->rows[t->n_rows++] =
             (struct traces_bench_row){.bytes = r[i].bytes,
-                                      .time = r[i + (next - i - 1) / 2].ns * LW_PS_PER_NS,
+                                      .time = lw_ns_to_ps(r[i + (next - i - 1) / 2].ns),
                                       .in_place = -1};
     }
     for (int64_t i = 0; i < n; i++)

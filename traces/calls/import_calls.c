@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "shared/io/input.h"
+#include "shared/numbers/units.h"
 
 static const char MARK[] = "# lapwing-calls 1";
 
 enum { MAX_FIELDS = 12, MAX_TEXT = 64 };
+enum { MOST_RANKS = 1000000 }; /* so that the bytes of a call fit 64 bits */
 
 struct reader {
     struct traces_recorded *out;
@@ -75,17 +77,29 @@ static enum lw_status cut(struct reader *r, const char *p, const char *end, stru
 }
 
 static enum lw_status number(struct reader *r, int field, const char *what, int64_t least,
-                             int64_t *out, struct lw_err *err)
+                             int64_t most, int64_t *out, struct lw_err *err)
 {
-    char *end;
+    char expected[80], *end;
 
     errno = 0;
     long long v = field < r->n_fields ? strtoll(r->text[field], &end, 10) : 0;
-    if (field >= r->n_fields || end == r->text[field] || *end || errno || v < least)
-        return bad(r, err, what, field, least < 0 ? "a whole number, -1 or more"
-                                                  : "a whole number that is not negative");
+    if (field >= r->n_fields || end == r->text[field] || *end || errno || v < least || v > most) {
+        snprintf(expected, sizeof expected, "a whole number from %lld to %lld", (long long)least,
+                 (long long)most);
+        return bad(r, err, what, field, expected);
+    }
     *out = v;
     return LW_OK;
+}
+
+/* A time longer than lw_ps holds: the clock jumped, or the line is damaged. */
+static enum lw_status too_long(const struct reader *r, struct lw_err *err, const char *what,
+                               int64_t ns)
+{
+    return lw_fail_at(err, LW_EFORMAT, r->file, r->line,
+                      "the %s is too long: %.1f days, allowed: 106 days. A time of this line is "
+                      "damaged: remove the line, or record again",
+                      what, (double)ns / 86400e9);
 }
 
 static enum lw_status read_comm(struct reader *r, struct lw_err *err)
@@ -94,9 +108,9 @@ static enum lw_status read_comm(struct reader *r, struct lw_err *err)
     int64_t n, rank, ranks;
     char *end;
 
-    LW_TRY(number(r, 1, "communicator", 1, &n, err));
-    LW_TRY(number(r, 3, "rank", -1, &rank, err));
-    LW_TRY(number(r, 4, "ranks", -1, &ranks, err));
+    LW_TRY(number(r, 1, "communicator", 1, INT32_MAX, &n, err));
+    LW_TRY(number(r, 3, "rank", -1, MOST_RANKS, &rank, err));
+    LW_TRY(number(r, 4, "ranks", -1, MOST_RANKS, &ranks, err));
     uint64_t id = strtoull(r->text[2], &end, 16);
     if (end == r->text[2] || *end)
         return bad(r, err, "id", 2, "16 hexadecimal digits");
@@ -116,14 +130,14 @@ static enum lw_status read_call(struct reader *r, struct lw_err *err)
     int64_t n, peer, comm, stream;
     struct lw_err unused;
 
-    LW_TRY(number(r, 1, "call", 1, &n, err));
-    LW_TRY(number(r, 2, "time", 0, &k.entered_ns, err));
-    LW_TRY(number(r, 3, "duration", 0, &k.host_ns, err));
-    LW_TRY(number(r, 5, "count", 0, &k.count, err));
-    LW_TRY(number(r, 7, "peer", -1, &peer, err));
-    LW_TRY(number(r, 8, "communicator", 1, &comm, err));
-    LW_TRY(number(r, 9, "stream", INT64_MIN, &stream, err));
-    LW_TRY(number(r, 10, "group", 0, &k.group, err));
+    LW_TRY(number(r, 1, "call", 1, INT64_MAX, &n, err));
+    LW_TRY(number(r, 2, "time", 0, INT64_MAX, &k.entered_ns, err));
+    LW_TRY(number(r, 3, "duration", 0, INT64_MAX, &k.host_ns, err));
+    LW_TRY(number(r, 5, "count", 0, INT64_MAX / 8 / MOST_RANKS, &k.count, err));
+    LW_TRY(number(r, 7, "peer", -1, MOST_RANKS, &peer, err));
+    LW_TRY(number(r, 8, "communicator", 1, INT32_MAX, &comm, err));
+    LW_TRY(number(r, 9, "stream", INT64_MIN, INT64_MAX, &stream, err));
+    LW_TRY(number(r, 10, "group", 0, INT64_MAX, &k.group, err));
     if (n != c->n + 1)
         return bad(r, err, "call", 1, "the next number");
     if (comm > c->n_comms)
@@ -133,8 +147,8 @@ static enum lw_status read_call(struct reader *r, struct lw_err *err)
     k.dtype_known = strcmp(r->text[6], "?") != 0;
     if (k.dtype_known && lw_dtype_parse(r->text[6], &k.dtype, &unused) != LW_OK)
         return bad(r, err, "dtype", 6, "f32, f64, f16, bf16, i64, i32, u8 or ?");
-    if (k.count > INT64_MAX / 8 / 1000000)
-        return bad(r, err, "count", 5, "fewer elements");
+    if (k.host_ns > LW_MOST_NS)
+        return too_long(r, err, "duration", k.host_ns);
     k.peer = (int32_t)peer;
     k.comm = (int32_t)comm - 1;
     LW_ROOM(c->calls, r->calls_capacity, c->n + 1, err);
@@ -147,13 +161,15 @@ static enum lw_status read_span(struct reader *r, struct lw_err *err)
     struct traces_recorded *c = r->out;
     int64_t n, start, end;
 
-    LW_TRY(number(r, 1, "call", 1, &n, err));
-    LW_TRY(number(r, 2, "start", 0, &start, err));
-    LW_TRY(number(r, 3, "end", 0, &end, err));
+    LW_TRY(number(r, 1, "call", 1, INT64_MAX, &n, err));
+    LW_TRY(number(r, 2, "start", 0, INT64_MAX, &start, err));
+    LW_TRY(number(r, 3, "end", 0, INT64_MAX, &end, err));
     if (n > c->n)
         return bad(r, err, "call", 1, "one that has a line before");
     if (end < start)
         return bad(r, err, "end", 3, "no earlier than the start");
+    if (end - start > LW_MOST_NS)
+        return too_long(r, err, "span", end - start);
     c->calls[n - 1].start_ns = start;
     c->calls[n - 1].end_ns = end;
     return LW_OK;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
+#include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
@@ -119,8 +120,8 @@ static enum lw_status collect(const struct traces_recorded *c, struct call_rows 
         last->n += x->n;
         last->n_in_period += x->n_in_period;
         last->n_spans += x->n_spans;
-        last->span_ns += x->span_ns;
-        last->host_ns += x->host_ns;
+        last->span_ns = lw_add_sat(last->span_ns, x->span_ns);
+        last->host_ns = lw_add_sat(last->host_ns, x->host_ns);
     }
     for (int64_t i = 0; i < n; i++) {
         struct call_row *x = &r.rows[i];
@@ -161,7 +162,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
     if (r.n_calls > 0)
         fprintf(f, "%lld calls repeat %lld times at the end, every %s (median)\n",
                 (long long)r.n_calls, (long long)r.n_periods,
-                lw_format_ps(buf, r.period_ns * LW_PS_PER_NS));
+                lw_format_ns(buf, r.period_ns));
     else
         fputs("no sequence of calls repeats at least three times at the end\n", f);
     enum lw_status status =

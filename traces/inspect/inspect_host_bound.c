@@ -145,7 +145,7 @@ enum lw_status traces_text_host_bound(const struct traces_report_file *f, FILE *
     for (int c = 0; c < LW_N_KERNEL_CLASSES; c++)
         fprintf(line, "%s %lld %s (%s)", c ? "," : "", (long long)m->classes[c].n,
                 lw_kernel_class_name((enum lw_kernel_class)c),
-                lw_format_ps(text, lw_ns_to_ps(m->classes[c].total_ns)));
+                lw_format_ns(text, m->classes[c].total_ns));
     fprintf(line, "; waits: %lld recorded, %lld inferred, %lld unknown",
             (long long)m->n_waits[TRACES_WAIT_RECORDED],
             (long long)m->n_waits[TRACES_WAIT_INFERRED],
@@ -181,7 +181,7 @@ enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, 
         if (r->cross.clock_known[k] && k > 0)
             lw_printf_paragraph(
                 out, "  ends of rank %d are %s later than those of rank %d (median)",
-                r->files[k].trace.rank, lw_format_ps(text, lw_ns_to_ps(r->cross.clock_ns[k])),
+                r->files[k].trace.rank, lw_format_ns(text, r->cross.clock_ns[k]),
                 r->files[0].trace.rank);
     for (int32_t c = 0; c < r->cross.n_classes; c++) {
         const struct traces_comm_class *x = &r->cross.classes[c];

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/numbers/checked.h"
+
 enum { MOST_COLUMNS = 64, MOST_CONDITIONS = 8 };
 
 enum column {
@@ -183,8 +185,12 @@ static enum lw_status take_time(const struct csv *c, const struct bench_cell *ce
                           "time_us: found '%.*s', expected a time in us%s",
                           (int)(x.len < 40 ? x.len : 40), x.at,
                           x.len ? "" : ", or a bandwidth above 0");
-    double time = 1e3 * (double)s->bytes / alg + .5;
-    s->time = time < 9e18 ? (lw_ps)time : INT64_MAX;
+    double time = 1e3 * (double)s->bytes / alg; /* ps */
+    if (time >= (double)INT64_MAX)
+        return lw_fail_at(c->r->err, LW_EFORMAT, c->r->in->name, c->r->line,
+                          "%lld bytes at %g GB/s take %.3g s, allowed: 106 days (9.2e6 s): correct "
+                          "the size or the bandwidth", (long long)s->bytes, alg, time / 1e12);
+    s->time = lw_round_sat(time);
     return LW_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/numbers/checked.h"
 #include "traces/replay/replay_state.h"
 
 enum {
@@ -442,7 +443,7 @@ static lw_ps fitted_time(const struct replay_maker *m, const struct replay_rank 
         least = 0;
         slope = st / sb;
     }
-    return (lw_ps)((least + slope * (double)b->bytes) * (double)LW_PS_PER_NS + 0.5);
+    return lw_round_sat((least + slope * (double)b->bytes) * (double)LW_PS_PER_NS);
 }
 
 static enum lw_status emit_bucket(struct replay_maker *m, struct replay_rank *r,

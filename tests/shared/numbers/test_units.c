@@ -12,6 +12,21 @@ TEST(picoseconds_round_half_up_once)
     assert_int_equal(lw_ps_to_ns(-1501), -2);
 }
 
+/* 2^64 / 1000 ns wrapped to 384 ps. */
+TEST(nanoseconds_beyond_the_clock_saturate_and_are_shown)
+{
+    char buf[32];
+
+    assert_int_equal(lw_ns_to_ps(LW_MOST_NS), LW_MOST_NS * 1000);
+    assert_int_equal(lw_ns_to_ps(LW_MOST_NS + 1), INT64_MAX);
+    assert_int_equal(lw_ns_to_ps(-LW_MOST_NS - 1), INT64_MIN);
+    assert_int_equal(lw_ns_to_ps(INT64_C(18446744073709552)), INT64_MAX);
+    assert_string_equal(lw_format_ns(buf, INT64_C(18446744073709552)), "18446744.074 s");
+    assert_string_equal(lw_format_ns(buf, 1500), "1.500 us");
+    assert_string_equal(lw_format_ns(buf, 0), "0 ps");
+    assert_string_equal(lw_format_ps(buf, -999), "-999 ps");
+}
+
 TEST(transfer_time_of_whole_rates_is_exact)
 {
     /* 64 MiB / 8 ranks at 50 GB/s: 8,388,608 B / 50e9 B/s = 167,772,160 ps */
