@@ -58,6 +58,13 @@ bool lw_device_by_shape(const struct lw_device *d, enum lw_dtype dtype)
            lw_figure_is_set(d->memory_bytes_per_s);
 }
 
+const char *lw_device_lacks_8bit(const struct lw_device *d, enum lw_dtype dtype)
+{
+    return !lw_figure_is_set(d->fp8_speedup) ? "fp8_speedup (of 8-bit products against bf16)"
+           : !lw_device_by_shape(d, dtype)   ? "figures by shape (n_sms, gemm_sustained, gemm_fill)"
+                                             : NULL;
+}
+
 static double at_least(double a, double b)
 {
     return a > b ? a : b;

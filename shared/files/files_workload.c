@@ -126,6 +126,8 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_ITEMS("notes", STRINGS, AT(notes), AT(n_notes)),
     LW_F_INT64("batch", AT(batch), 0),
     LW_F_INT64("sample_tokens", AT(sample_tokens), 0),
+    LW_F_INT64("heads", AT(heads), 0),
+    LW_F_INT64("kv_heads", AT(kv_heads), 0),
     LW_F_INT64("attention_flops", AT(attention_flops), 0),
     LW_F_INT64("idle_numel", AT(idle_numel), 0),
     LW_F_WORD("optimizer", AT(optimizer), lw_optimizer_name),

@@ -276,19 +276,39 @@ static enum lw_status check_recompute(const struct lw_workload *w, const struct 
                    w->name);
 }
 
-/* Ring attention: each rank has an early and a late piece of each sequence, as Megatron-LM's ranks
- * (NVIDIA/Megatron-LM megatron/training/arguments.py: --seq-length is a multiple of
- * 2 * --context-parallel-size). */
+/* Each rank has an early and a late piece of each sequence, so that causal work is even, as
+ * Megatron-LM's ranks (NVIDIA/Megatron-LM megatron/training/arguments.py: --seq-length is a
+ * multiple of 2 * --context-parallel-size). */
 static enum lw_status check_sequences(const struct lw_workload *w, const struct lw_strategy *s,
                                       struct lw_err *err)
 {
-    if (s->cp_comm != LW_CP_P2P || w->sample_tokens % (2 * s->cp) == 0)
+    if (s->cp == 1 || w->sample_tokens % (2 * s->cp) == 0)
         return LW_OK;
     return lw_fail(err, LW_EINVAL,
-                   "--cp-comm-type p2p: sequences of workload '%s' have %lld tokens, expected a "
-                   "multiple of %lld (2 x --cp): choose another --cp, or make the workload with "
-                   "another --seq",
-                   w->name, (long long)w->sample_tokens, (long long)(2 * s->cp));
+                   "--cp %lld: sequences of workload '%s' have %lld tokens, expected a multiple of "
+                   "%lld (2 x --cp: each rank has an early and a late piece): choose another --cp, "
+                   "or make the workload with another --seq",
+                   (long long)s->cp, w->name, (long long)w->sample_tokens, (long long)(2 * s->cp));
+}
+
+/* A tensor group divides whole heads: Megatron-LM refuses others of queries
+ * (NVIDIA/Megatron-LM@002526d8 megatron/core/transformer/transformer_config.py). With fewer heads
+ * of keys and values than ranks, Megatron Core before 0.16 refuses too; later ones gather queries,
+ * keys and values over the group in each block (@f41b4fd4 megatron/core/transformer/attention.py):
+ * not modelled. */
+static enum lw_status check_heads(const struct lw_workload *w, const struct lw_strategy *s,
+                                  struct lw_err *err)
+{
+    bool of_keys = w->heads % s->tp == 0;
+    int64_t n = of_keys ? w->kv_heads : w->heads;
+
+    if (n % s->tp == 0)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "--tp %lld: workload '%s' has %lld heads%s, which %lld ranks cannot divide: "
+                   "choose a --tp that divides %lld",
+                   (long long)s->tp, w->name, (long long)n, of_keys ? " of keys and values" : "",
+                   (long long)s->tp, (long long)n);
 }
 
 static enum lw_status check_size(const struct lw_workload *w, const struct lw_strategy *s,
@@ -333,6 +353,7 @@ static enum lw_status resolve(const struct lw_workload *w, const struct lw_strat
     LW_TRY(check_recompute(w, s, err));
     LW_TRY(check_root(w, s, err));
     LW_TRY(check_sequences(w, s, err));
+    LW_TRY(check_heads(w, s, err));
     LW_TRY(check_size(w, s, err));
     if (s->dp * s->cp > 1 || (s->pp > 1 && s->schedule == LW_SCHEDULE_DUALPIPE))
         LW_TRY(check_params(w, s, err));

@@ -412,6 +412,8 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     LW_TRY(in_range(err, NULL, 0, "batch", w->batch, 0, MOST_TOKENS));
     LW_TRY(in_range(err, NULL, 0, "sample_tokens", w->sample_tokens, 0,
                     w->batch > 0 ? MOST_TOKENS / w->batch : MOST_TOKENS));
+    LW_TRY(at_least(err, NULL, 0, "heads", w->heads, 0));
+    LW_TRY(at_least(err, NULL, 0, "kv_heads", w->kv_heads, 0));
     LW_TRY(at_least(err, NULL, 0, "attention_flops", w->attention_flops, 0));
     LW_TRY(at_least(err, NULL, 0, "idle_numel", w->idle_numel, 0));
     LW_TRY(at_least(err, NULL, 0, "optimizer_ns", w->optimizer_ps, 0));

@@ -143,6 +143,7 @@ struct lw_workload {
     int32_t products_tp, products_cp; /* 0 = 1 */
     int64_t batch;             /* samples of one micro-batch; 0 = unknown */
     int64_t sample_tokens;     /* of one sample; 0 = unknown, or it has none */
+    int64_t heads, kv_heads;   /* of attention; a tensor group divides both; 0 = unknown */
     int64_t attention_flops;   /* forward of one sample, causal scores counted half; 0 = none, or
                                 * unknown */
     int64_t idle_numel;        /* of experts: elements that no product of one token uses; the rest

@@ -1,5 +1,6 @@
 /* Parametric models: the tables of the families, and a shape's way from options to a builder. */
 #include "shared/base/nearest.h"
+#include "shared/device/device_time.h"
 #include "traces/models/models.h"
 
 #include <inttypes.h>
@@ -163,6 +164,22 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
     return traffic ? LW_OK : need(d, d->memory_bytes_per_s, "memory_bytes_per_s", err);
 }
 
+/* Products of 8-bit operands have times where the device's figures give their speed by shape. */
+static enum lw_status need_8bit(const struct lw_device *d, const char *word, struct lw_err *err)
+{
+    enum lw_dtype dtype = LW_BF16;
+
+    LW_TRY(lw_dtype_parse(word, &dtype, err));
+    const char *lacks = lw_device_lacks_8bit(d, dtype);
+    if (!lacks)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL,
+                   "--fp8: device '%s' has no %s: leave --fp8 out, choose another device, or add "
+                   "the figures with their source to a cluster file (`lapwing cluster NAME -o "
+                   "FILE`)",
+                   d->kind, lacks);
+}
+
 enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
                                   const struct lw_device *device, struct lw_workload *w,
                                   struct lw_err *err)
@@ -182,6 +199,8 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     if (s.expert_capacity != 0 && s.experts == 0)
         return lw_fail(err, LW_EINVAL, "--expert-capacity: model %s has no experts", m->name);
     LW_TRY(need_roofline(device, s.dtype, err));
+    if (s.fp8)
+        LW_TRY(need_8bit(device, s.dtype, err));
     return m->build(m, &s, device, w, err);
 }
 

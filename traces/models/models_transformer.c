@@ -31,6 +31,18 @@ static enum lw_status check_sizes(const struct traces_model_shape *s, struct lw_
         return lw_fail(err, LW_EINVAL,
                        "--kv-heads: found %" PRId64 ", allowed: divisors of the heads, %" PRId64,
                        s->kv_heads, s->heads);
+    bool divided = s->tensor <= 1 || s->heads % s->tensor == 0;
+    if (!divided || (s->tensor > 1 && s->kv_heads % s->tensor))
+        return lw_fail(err, LW_EINVAL,
+                       "--tp: found %" PRId64 ", allowed: divisors of the heads%s, %" PRId64,
+                       s->tensor, divided ? " of keys and values" : "",
+                       divided ? s->kv_heads : s->heads);
+    if (s->context > 1 && s->seq % (2 * s->context))
+        return lw_fail(err, LW_EINVAL,
+                       "--cp: found %" PRId64 ", allowed: those that cut the sequence, %" PRId64
+                       " tokens, into 2 x --cp equal pieces (an early and a late one for each "
+                       "rank)",
+                       s->context, s->seq);
     if (largest > 4e18)
         return lw_fail(err, LW_EINVAL,
                        "batch %" PRId64 ", sequence %" PRId64 ", hidden %" PRId64
@@ -582,6 +594,8 @@ enum lw_status transformer_finish(struct transformer *t, const struct traces_mod
                         "without sequence parallelism");
     snprintf(producer, sizeof producer, "lapwing model %s", m->name);
     t->b.w.sample_tokens = m->defaults.seq > 0 ? t->seq : 0; /* patches are not tokens */
+    t->b.w.heads = t->heads;
+    t->b.w.kv_heads = t->kv_heads;
     t->b.w.attention_flops = t->attention_flops / t->batch / (t->causal ? 2 : 1);
     return traces_builder_finish(&t->b, producer, w, err);
 }

@@ -88,6 +88,47 @@ TEST_WITH(products_of_other_groups_are_said, fixture_open, fixture_close)
         strstr(lapwing("sim -w llama-3-8b -c dgx-h100 --dp 2 --tp 8 --no-db 2>&1", NULL), said));
 }
 
+/* Llama 2 13B has 40 heads, Llama 3 8B 32 and 8 of keys and values, in sequences of 8,192 tokens;
+ * by name, and from a file that was made for one rank. */
+TEST_WITH(groups_that_do_not_divide_heads_or_sequences_are_refused, fixture_open, fixture_close)
+{
+    lapwing("model llama-2-13b --device dgx-a100 -o 13b.json", NULL);
+    lapwing("model llama-3-8b --device dgx-h100 -o 8b.json", NULL);
+    EXPECT("sim --no-db -w",
+           {"llama-2-13b -c dgx-a100 --tp 16", 1,
+            "--tp: found 16, allowed: divisors of the heads, 40"},
+           {"llama-2-13b -c dgx-a100 --tp 8", 0, "step "},
+           {"13b.json -c dgx-a100 --tp 16", 1,
+            "--tp 16: workload 'llama-2-13b' has 40 heads, which 16 ranks cannot divide: choose a "
+            "--tp that divides 40"},
+           {"llama-3-8b -c dgx-h100 --tp 16", 1,
+            "--tp: found 16, allowed: divisors of the heads of keys and values, 8"},
+           {"8b.json -c dgx-h100 --tp 16", 1,
+            "has 8 heads of keys and values, which 16 ranks cannot divide: choose a --tp that "
+            "divides 8"},
+           {"llama-3-8b -c dgx-h100 --cp 3", 1, "--cp: found 3, allowed: those that cut the "
+                                                "sequence, 8192 tokens"},
+           {"8b.json -c dgx-h100 --cp 3", 1, "8192 tokens, expected a multiple of 6 (2 x --cp"},
+           {"8b.json -c dgx-h100 --cp 2", 0, "step "});
+    EXPECT("model", {"llama-2-13b --tp 16 --device dgx-a100", 1, "--tp: found 16"},
+           {"llama-3-8b --tp 16 --kv-heads 16 --device dgx-h100", 0, "16 heads of keys and values"},
+           {"llama-3-8b --cp 3 --device dgx-h100", 1, "--cp: found 3"});
+}
+
+/* The A100 multiplies no 8-bit floats; of the MI300X no speed of theirs is known. */
+TEST_WITH(products_of_8_bits_need_a_device_that_has_them, fixture_open, fixture_close)
+{
+    static const char lacks[] = "has no fp8_speedup (of 8-bit products against bf16)";
+
+    EXPECT("model llama-3-8b --fp8",
+           {"--device dgx-a100", 1, "--fp8: device 'A100-SXM4-80GB' has no fp8_speedup"},
+           {"--device mi300x", 1, lacks}, {"--device dgx-h100 -o w.json", 0, "step of one device"});
+    lapwing("plan -w w.json -c dgx-h100 -o p.json", NULL);
+    EXPECT("sim --no-db", {"-w w.json -c dgx-h100", 0, "step "},
+           {"-w w.json --device dgx-a100 -c dgx-a100", 1, lacks},
+           {"p.json --device dgx-a100 -c dgx-a100", 1, lacks});
+}
+
 TEST_WITH(recommend_and_exec_take_a_name, fixture_open, fixture_close)
 {
     expect("recommend gpt2 -c dgx-h100 --dp 8", 0, "keep the default cap: 13 buckets");

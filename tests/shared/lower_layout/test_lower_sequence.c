@@ -212,7 +212,7 @@ TEST(all_of_it_runs_and_is_verified)
         "tp 2 pp 2 micro-batches 3 sequence-parallel on schedule zb-h1 recompute full",
         "tp 2 pp 2 micro-batches 4 scatter-gather on schedule interleaved-1f1b chunks 2",
         "cp 2 dp 2 zero 3", "cp 2 tp 2 sequence-parallel on recompute full recompute-layers 1",
-        "cp 2 pp 2 micro-batches 4 schedule dualpipe", "cp 3 clip 1 zero 1",
+        "cp 2 pp 2 micro-batches 4 schedule dualpipe", "cp 4 clip 1 zero 1",
         "cp 2 tp 2 pp 2 micro-batches 2 zero 2 sequence-parallel on schedule zb-h2"};
     struct lw_workload w = model();
 

@@ -494,8 +494,14 @@ TEST(what_cannot_be_planned_is_refused)
     plan_refused(&w, "cp 2 pp 2 micro-batches 4 schedule zb-h1 cp-comm-type p2p",
                  "cannot be combined with --schedule zb-h1");
     plan_refused(&w, "cp 5 cp-comm-type p2p",
-                 "48 tokens, expected a multiple of 10 (2 x --cp): choose another --cp, or make "
-                 "the workload with another --seq");
+                 "48 tokens, expected a multiple of 10 (2 x --cp: each rank has an early and a "
+                 "late piece): choose another --cp, or make the workload with another --seq");
+    plan_refused(&w, "cp 5", "48 tokens, expected a multiple of 10 (2 x --cp");
+    w.heads = 6;
+    w.kv_heads = 3;
+    plan_refused(&w, "tp 4",
+                 "has 6 heads, which 4 ranks cannot divide: choose a --tp that divides 6");
+    plan_refused(&w, "tp 2", "has 3 heads of keys and values, which 2 ranks cannot divide");
     lw_workload_free(&w);
     init(&t, 2);
     t.modules[B].attention_backward_ps = 0;
