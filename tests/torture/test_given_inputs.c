@@ -16,6 +16,10 @@ static const struct {
      "calls_span_213_days.rank0.csv:11: the span is too long: 213.5 days"},
     {"calls_span_213_days.rank0.csv", "inspect '$F'",
      "calls_span_213_days.rank0.csv:11: the span is too long: 213.5 days"},
+    {"hf_tie_1.json", "model '$F'",
+     "hf_tie_1.json: tie_word_embeddings: found 1, expected true or false"},
+    {"h_attention_bias_1.json", "model '$F'",
+     "h_attention_bias_1.json: attention_bias: found 1, expected true or false"},
     {"nosteps.json", "import '$F' --step 5 -o o.json",
      "nosteps.json: --step 5: this trace has no ProfilerStep"},
 };

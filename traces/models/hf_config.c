@@ -3,11 +3,13 @@
  * Blocks that predict further tokens (num_nextn_predict_layers) are left out, as there. */
 #include "traces/models/hf_config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/json/json.h"
 #include "shared/json/value.h"
+#include "shared/numbers/dtype.h"
 #include "traces/models/models_transformer.h"
 
 #define AT(field) offsetof(struct traces_model_shape, field)
@@ -82,20 +84,37 @@ static const struct type *find_type(const char *text)
     return NULL;
 }
 
+/* What the file writes, for a message. */
+static const char *written(const struct lw_value *v, char *text, size_t size)
+{
+    static const char *const kinds[] = {[LW_JSON_NULL] = "null", [LW_JSON_OBJECT] = "an object",
+                                        [LW_JSON_ARRAY] = "a list"};
+
+    if (v->type == LW_JSON_STRING)
+        snprintf(text, size, "\"%.40s\"", v->text);
+    else if (v->type == LW_JSON_NUMBER)
+        snprintf(text, size, "%.40s", v->text);
+    else
+        snprintf(text, size, "%s", v->type == LW_JSON_BOOL ? v->truth ? "true" : "false"
+                                                           : kinds[v->type]);
+    return text;
+}
+
 /* A whole number; null and absent are 0. */
 static enum lw_status take(const struct lw_input *in, const struct lw_value *v, const char *key,
                            int64_t least, int64_t *out, struct lw_err *err)
 {
     const struct lw_value *f = lw_value_get(v, key);
-    int64_t found;
+    int64_t number;
+    char found[64];
 
     *out = 0;
     if (!f || f->type == LW_JSON_NULL)
         return LW_OK;
-    if (f->type != LW_JSON_NUMBER || lw_parse_int(f->text, least, 1 << 24, &found, NULL) != LW_OK)
-        return lw_fail(err, LW_EFORMAT, "%s: %s: expected a whole number from %d to %d", in->name,
-                       key, (int)least, 1 << 24);
-    *out = found;
+    if (f->type != LW_JSON_NUMBER || lw_parse_int(f->text, least, 1 << 24, &number, NULL) != LW_OK)
+        return lw_fail(err, LW_EFORMAT, "%s: %s: found %s, expected a whole number from %d to %d",
+                       in->name, key, written(f, found, sizeof found), (int)least, 1 << 24);
+    *out = number;
     return LW_OK;
 }
 
@@ -146,20 +165,68 @@ static enum lw_status take_capacity(const struct lw_input *in, const struct lw_v
     return LW_OK;
 }
 
-static bool is_true(const struct lw_value *v, const char *key, bool otherwise)
+/* null and absent are `otherwise`. */
+static enum lw_status take_flag(const struct lw_input *in, const struct lw_value *v,
+                                const char *key, bool otherwise, bool *out, struct lw_err *err)
 {
     const struct lw_value *f = lw_value_get(v, key);
+    char found[64];
 
-    return f && f->type == LW_JSON_BOOL ? f->truth : otherwise;
+    if (f && f->type != LW_JSON_NULL && f->type != LW_JSON_BOOL)
+        return lw_fail(err, LW_EFORMAT, "%s: %s: found %s, expected true or false", in->name, key,
+                       written(f, found, sizeof found));
+    *out = f && f->type == LW_JSON_BOOL ? f->truth : otherwise;
+    return LW_OK;
+}
+
+/* A list or an object; NULL: null or absent. */
+static enum lw_status take_items(const struct lw_input *in, const struct lw_value *v,
+                                 const char *key, enum lw_json_type type,
+                                 const struct lw_value **out, struct lw_err *err)
+{
+    const struct lw_value *f = lw_value_get(v, key);
+    char found[64];
+
+    *out = f && f->type == type ? f : NULL;
+    if (!f || f->type == LW_JSON_NULL || f->type == type)
+        return LW_OK;
+    return lw_fail(err, LW_EFORMAT, "%s: %s: found %s, expected %s", in->name, key,
+                   written(f, found, sizeof found), type == LW_JSON_ARRAY ? "a list" : "an object");
+}
+
+/* "torch_dtype", or "dtype" as files since transformers 4.56 have it: of parameters and
+ * activations where no option says. */
+static enum lw_status take_dtype(const struct lw_input *in, const struct lw_value *v,
+                                 struct traces_model_shape *shape, struct lw_err *err)
+{
+    static const char *const keys[] = {"torch_dtype", "dtype"};
+
+    for (size_t k = 0; k < sizeof keys / sizeof *keys && !shape->dtype; k++) {
+        const struct lw_value *f = lw_value_get(v, keys[k]);
+        enum lw_dtype t = LW_I64;
+        char found[64];
+        if (!f || f->type == LW_JSON_NULL)
+            continue;
+        if (f->type == LW_JSON_STRING && lw_dtype_parse(f->text, &t, NULL) != LW_OK)
+            t = LW_I64;
+        if (t != LW_F32 && t != LW_BF16 && t != LW_F16)
+            return lw_fail(err, f->type == LW_JSON_STRING ? LW_ENOTSUP : LW_EFORMAT,
+                           "%s: %s: found %s, allowed: \"float32\", \"bfloat16\", \"float16\"; "
+                           "--dtype TYPE takes precedence", in->name, keys[k],
+                           written(f, found, sizeof found));
+        shape->dtype = lw_dtype_name(t);
+    }
+    return LW_OK;
 }
 
 /* Llama 4 lists the blocks that have experts. */
 static enum lw_status check_listed(const struct lw_input *in, const struct lw_value *v,
                                    const struct traces_model_shape *s, struct lw_err *err)
 {
-    const struct lw_value *list = lw_value_get(v, "moe_layers");
+    const struct lw_value *list;
 
-    if (!list || list->type != LW_JSON_ARRAY)
+    LW_TRY(take_items(in, v, "moe_layers", LW_JSON_ARRAY, &list, err));
+    if (!list)
         return LW_OK;
     for (int64_t block = 0; block < s->layers; block++) {
         bool listed = false;
@@ -184,21 +251,29 @@ static enum lw_status check_listed(const struct lw_input *in, const struct lw_va
 static enum lw_status check_exact(const struct lw_input *in, const struct lw_value *v,
                                   const struct type *t, struct lw_err *err)
 {
-    const struct lw_value *dense = lw_value_get(v, "mlp_only_layers");
-    bool attention = is_true(v, "attention_bias", false) && !(t->traits & GPT_OSS);
+    const struct lw_value *dense;
+    bool attention, mlp, tied;
     int64_t every;
 
+    LW_TRY(take_items(in, v, "mlp_only_layers", LW_JSON_ARRAY, &dense, err));
+    LW_TRY(take_flag(in, v, "attention_bias", false, &attention, err));
+    LW_TRY(take_flag(in, v, "mlp_bias", false, &mlp, err));
+    LW_TRY(take_flag(in, v, "tie_word_embeddings", t->traits & TIED, &tied, err));
+    if (t->traits & TIED && !tied)
+        return lw_fail(err, LW_ENOTSUP,
+                       "%s: tie_word_embeddings: found false, allowed: true (the head of "
+                       "model_type %s is its embedding)", in->name, t->type);
     LW_TRY(take(in, v, "moe_layer_freq", 1, &every, err));
     if (every > 1)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: moe_layer_freq: found %lld, allowed: 1 (experts in every block after "
                        "first_k_dense_replace)", in->name, (long long)every);
-    if (attention || is_true(v, "mlp_bias", false))
+    if ((attention && !(t->traits & GPT_OSS)) || mlp)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: attention_bias, mlp_bias: biases of this family are not "
                        "modelled",
                        in->name);
-    if (dense && dense->type == LW_JSON_ARRAY && dense->n > 0)
+    if (dense && dense->n > 0)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: mlp_only_layers: blocks without experts are modelled at the beginning "
                        "(first_k_dense_replace) and in turn (decoder_sparse_step) only", in->name);
@@ -210,25 +285,28 @@ static enum lw_status check_family(const struct lw_input *in, const struct lw_va
                                    const struct type *t, const struct traces_model_shape *s,
                                    struct lw_err *err)
 {
-    const struct lw_value *attention = lw_value_get(v, "attn_config");
-    const struct lw_value *labels = lw_value_get(v, "id2label");
+    const struct lw_value *attention, *labels;
+    bool alibi = true, norms = false, plain = true;
     int64_t ratio = 0, kv = 0;
 
-    if (labels && labels->type == LW_JSON_OBJECT && t->traits & IMAGES &&
-        labels->n != TRACES_N_LABELS)
+    LW_TRY(take_items(in, v, "id2label", LW_JSON_OBJECT, &labels, err));
+    if (labels && t->traits & IMAGES && labels->n != TRACES_N_LABELS)
         return lw_fail(err, LW_ENOTSUP, "%s: id2label: found %d classes, allowed: %d", in->name,
                        labels->n, TRACES_N_LABELS);
     if (strcmp(t->type, "mpt") != 0)
         return LW_OK;
     LW_TRY(take(in, v, "expansion_ratio", 1, &ratio, err));
-    if (attention && attention->type == LW_JSON_OBJECT)
+    LW_TRY(take_flag(in, v, "no_bias", true, &plain, err));
+    LW_TRY(take_items(in, v, "attn_config", LW_JSON_OBJECT, &attention, err));
+    if (attention) {
         LW_TRY(take(in, attention, "kv_n_heads", 1, &kv, err));
-    bool alibi = !attention || attention->type != LW_JSON_OBJECT ||
-                 (is_true(attention, "alibi", true) && !is_true(attention, "qk_ln", false));
+        LW_TRY(take_flag(in, attention, "alibi", true, &alibi, err));
+        LW_TRY(take_flag(in, attention, "qk_ln", false, &norms, err));
+    }
     if (ratio > 0 && ratio != 4)
         return lw_fail(err, LW_ENOTSUP, "%s: expansion_ratio: found %lld, allowed: 4", in->name,
                        (long long)ratio);
-    if (!alibi || (kv > 0 && kv != s->heads) || !is_true(v, "no_bias", true))
+    if (!alibi || norms || (kv > 0 && kv != s->heads) || !plain)
         return lw_fail(err, LW_ENOTSUP,
                        "%s: attn_config, no_bias: allowed are ALiBi without norms of queries, as "
                        "many heads of keys as of queries, and no biases", in->name);
@@ -257,7 +335,7 @@ static enum lw_status complete(const struct lw_input *in, const struct lw_value 
     s->expert_bias = t->traits & GPT_OSS;
     if (s->experts > 0)
         LW_TRY(take_capacity(in, v, s, err));
-    s->tied = is_true(v, "tie_word_embeddings", t->traits & TIED);
+    LW_TRY(take_flag(in, v, "tie_word_embeddings", false, &s->tied, err));
     return check_listed(in, v, s, err);
 }
 
@@ -275,9 +353,10 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
                                   const char **name, struct traces_model_shape *shape,
                                   struct lw_err *err)
 {
-    const struct lw_value *inner = lw_value_get(v, "text_config");
+    const struct lw_value *inner, *outer = v;
 
-    v = inner && inner->type == LW_JSON_OBJECT ? inner : v;
+    LW_TRY(take_items(in, v, "text_config", LW_JSON_OBJECT, &inner, err));
+    v = inner ? inner : v;
     const struct lw_value *text = lw_value_get(v, "model_type");
     const struct type *t = text && text->type == LW_JSON_STRING ? find_type(text->text) : NULL;
 
@@ -288,6 +367,8 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
         return unknown_type(in, text->text, err);
     for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
         LW_TRY(take_field(in, v, &fields[k], t, shape, err));
+    LW_TRY(take_dtype(in, v, shape, err));
+    LW_TRY(take_dtype(in, outer, shape, err));
     LW_TRY(check_exact(in, v, t, err));
     if (strcmp(t->model, "decoder") == 0)
         LW_TRY(complete(in, v, t, shape, err));

@@ -152,7 +152,7 @@ TEST(unsupported_field_is_refused_by_name)
         {"{\"model_type\": \"llama\"}",
          "config.json: no 'num_hidden_layers': is this a model's config.json?"},
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": 1.5}",
-         "config.json: num_hidden_layers: expected a whole number from 1 to 16777216"},
+         "config.json: num_hidden_layers: found 1.5, expected a whole number from 1 to 16777216"},
         {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
          "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
          "\"mlp_bias\": true}",
@@ -165,7 +165,7 @@ TEST(unsupported_field_is_refused_by_name)
         {"{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
          "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
          "\"moe_layer_freq\": 0}",
-         "config.json: moe_layer_freq: expected a whole number from 1 to 16777216"},
+         "config.json: moe_layer_freq: found 0, expected a whole number from 1 to 16777216"},
         {"{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
          "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8,"
          "\"moe_layer_freq\": 2}",
@@ -195,6 +195,79 @@ TEST(unsupported_field_is_refused_by_name)
         assert_int_not_equal(read(cases[i].text, &name, &shape, &err), LW_OK);
         assert_string_equal(err.msg, cases[i].message);
         assert_null(name);
+    }
+}
+
+#define SMALL(type)                                                                                \
+    "{\"model_type\": \"" type "\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"          \
+    "\"num_attention_heads\": 4, \"vocab_size\": 10, \"max_position_embeddings\": 8, "
+
+/* A flag, a list or an object of another type is not the default. */
+TEST(a_field_of_another_type_is_refused)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {SMALL("llama") "\"tie_word_embeddings\": 1}",
+         "tie_word_embeddings: found 1, expected true or false"},
+        {SMALL("llama") "\"tie_word_embeddings\": \"true\"}",
+         "tie_word_embeddings: found \"true\", expected true or false"},
+        {SMALL("bert") "\"tie_word_embeddings\": 0}",
+         "tie_word_embeddings: found 0, expected true or false"},
+        {SMALL("bert") "\"tie_word_embeddings\": false}",
+         "tie_word_embeddings: found false, allowed: true (the head of model_type bert is its "
+         "embedding)"},
+        {SMALL("llama") "\"attention_bias\": 1}",
+         "attention_bias: found 1, expected true or false"},
+        {SMALL("llama") "\"mlp_bias\": []}", "mlp_bias: found a list, expected true or false"},
+        {SMALL("llama") "\"mlp_only_layers\": 1}", "mlp_only_layers: found 1, expected a list"},
+        {SMALL("llama4_text") "\"moe_layers\": \"1, 3\"}",
+         "moe_layers: found \"1, 3\", expected a list"},
+        {SMALL("mpt") "\"attn_config\": true}", "attn_config: found true, expected an object"},
+        {SMALL("mpt") "\"attn_config\": {\"alibi\": 0}}",
+         "alibi: found 0, expected true or false"},
+        {SMALL("mpt") "\"no_bias\": {}}", "no_bias: found an object, expected true or false"},
+        {SMALL("vit") "\"id2label\": 1000}", "id2label: found 1000, expected an object"},
+        {"{\"model_type\": \"llama4\", \"text_config\": [1]}",
+         "text_config: found a list, expected an object"},
+        {SMALL("llama") "\"torch_dtype\": 16}",
+         "torch_dtype: found 16, allowed: \"float32\", \"bfloat16\", \"float16\"; --dtype TYPE "
+         "takes precedence"},
+        {SMALL("llama") "\"dtype\": \"float8_e4m3fn\"}",
+         "dtype: found \"float8_e4m3fn\", allowed:"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_model_shape shape;
+        struct lw_err err = {0};
+        const char *name;
+        assert_int_not_equal(read(cases[i].text, &name, &shape, &err), LW_OK);
+        if (strncmp(err.msg, "config.json: ", 13) != 0 ||
+            strncmp(err.msg + 13, cases[i].message, strlen(cases[i].message)) != 0)
+            fail_msg("'%s' does not begin with '%s'", err.msg + 13, cases[i].message);
+    }
+}
+
+TEST(the_type_of_elements_is_read)
+{
+    static const struct {
+        const char *text, *dtype;
+    } cases[] = {
+        {SMALL("llama") "\"torch_dtype\": \"float32\"}", "f32"},
+        {SMALL("llama") "\"torch_dtype\": \"bfloat16\"}", "bf16"},
+        {SMALL("bert") "\"dtype\": \"float16\"}", "f16"},
+        {SMALL("llama") "\"torch_dtype\": null, \"tie_word_embeddings\": null}", NULL},
+        {"{\"model_type\": \"x\", \"torch_dtype\": \"float16\", \"text_config\": "
+         SMALL("llama") "\"mlp_bias\": false}}", "f16"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct traces_model_shape shape;
+        struct lw_err err = {0};
+        const char *name;
+        assert_ok(read(cases[i].text, &name, &shape, &err), err);
+        if (!cases[i].dtype)
+            assert_null(shape.dtype);
+        else
+            assert_string_equal(shape.dtype, cases[i].dtype);
     }
 }
 
