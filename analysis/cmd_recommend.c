@@ -2,6 +2,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/cli/plan_source.h"
+#include "analysis/store/store.h"
 #include "analysis/study/recommend_inputs.h"
 #include "analysis/study/recommend_print.h"
 #include "analysis/study/recommend_store.h"
@@ -57,6 +58,8 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
 
     progress.stop = lw_catch_signals();
     LW_TRY(read_inputs(s, files, n, err));
+    if (s->store)
+        LW_TRY(lw_store_usable(s->db, err));
     enum lw_status st =
         lw_recommend(&s->in.workload, &s->in.strategy, &s->in.cluster, &progress, &s->r, err);
     lw_progress_bar_end(&bar);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "analysis/netbench/lay_tables.h"
+#include "analysis/store/store.h"
 #include "analysis/study/store_import_run.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
@@ -102,6 +103,8 @@ static enum lw_status run(const struct options *o, char **names, int n, struct l
     struct traces_reading reading = {o->sidecar, o->salvage, &progress};
     struct traces_file *files;
 
+    if (o->store)
+        LW_TRY(lw_store_usable(o->db, err));
     LW_NEW(files, n, err);
     enum lw_status status = traces_files_read(&reading, names, n, files, err);
     lw_progress_bar_end(&bar);

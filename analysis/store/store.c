@@ -286,6 +286,35 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
     return LW_OK;
 }
 
+/* Whether a file can be made in the folder of this one. */
+static enum lw_status can_make(const char *file, struct lw_err *err)
+{
+    const char *slash = strrchr(file, '/');
+    char folder[PATH_MAX] = "."; /* check_name has seen to its length */
+
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - file) + 1, file);
+    if (access(folder, W_OK | X_OK) == 0)
+        return LW_OK;
+    return lw_fail_at(err, LW_EIO, file, 0, "unable to open database file: %s", strerror(errno));
+}
+
+enum lw_status lw_store_usable(const char *file, struct lw_err *err)
+{
+    struct lw_store *s = NULL;
+    struct lw_err why = {0};
+    enum lw_status st = check_name(file, &why);
+
+    if (st == LW_OK)
+        st = access(file, F_OK) == 0 ? lw_store_open(file, LW_STORE_WRITE, &s, &why)
+                                     : can_make(file, &why);
+    lw_store_close(s);
+    return st == LW_OK ? LW_OK
+                       : lw_fail(err, st, "%s; nothing was run: give --db FILE that can be "
+                                          "written, or leave storing out (--no-db, no --store)",
+                                 why.msg);
+}
+
 void lw_store_close(struct lw_store *s)
 {
     if (!s)

@@ -26,6 +26,9 @@ enum lw_store_mode {
 
 enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct lw_store **out,
                              struct lw_err *err);
+/* Before a run that is to be stored: the file is a database that can be written, or can be made;
+ * else the run is refused with what to give instead. Nothing is made yet. */
+enum lw_status lw_store_usable(const char *file, struct lw_err *err);
 void lw_store_close(struct lw_store *s); /* NULL is fine */
 const char *lw_store_file(const struct lw_store *s);
 const char *lw_store_version(void); /* of SQLite: "3.40.1" */

@@ -210,6 +210,8 @@ enum lw_status lw_execution_run(struct lw_execution *s, const char *plan_file, F
         return lw_fail(err, LW_ENOTSUP, "--nccl-env: %s '%s' communicates without NCCL",
                        s->options.loop ? "a loop of backend" : "backend", s->backend);
     LW_TRY(find_ranks(s, err));
+    if (!s->no_db && !exec_is_spawned() && !(s->several && s->id.rank > 0))
+        LW_TRY(lw_store_usable(s->db, err));
     if (s->spawns)
         return spawn(s, err);
     begin_row(s);

@@ -79,6 +79,8 @@ static void begin_row(struct lw_prediction *s)
 static enum lw_status predict(struct lw_prediction *s, struct lw_err *err)
 {
     LW_TRY(load(s, err));
+    if (!s->no_db)
+        LW_TRY(lw_store_usable(s->db, err));
     choose_steps(s);
     begin_row(s);
     s->options.noise = s->seed >= 0 || s->options.sigma > 0;

@@ -484,7 +484,9 @@ enum lw_status lw_validate_this_machine(const struct lw_validate_here *o, struct
 
     progress.stop = o->stop;
     h.progress = &progress;
-    enum lw_status s = find_cluster(&h, err);
+    enum lw_status s = o->db && !(o->id && o->id->rank > 0) ? lw_store_usable(o->db, err) : LW_OK;
+    if (s == LW_OK)
+        s = find_cluster(&h, err);
     if (s == LW_OK)
         s = families(&h, err);
     if (s == LW_OK)

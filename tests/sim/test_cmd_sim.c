@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/files/files.h"
 #include "sim/bench/bench_plan.h"
@@ -158,10 +159,27 @@ TEST(a_prediction_is_stored_unless_told_not_to)
                                  {"\"step_ns\": 35558102"}});
 }
 
-TEST(a_prediction_that_cannot_be_stored_is_printed)
+/* Neither is there anything to store into, nor is anything predicted, run, calibrated or written.
+ */
+TEST(a_database_that_cannot_be_used_is_refused_before_the_run)
 {
-    EXPECT("sim ddp.json -c eight.json --db", {"/absent/folder/x.db", 1, "\nstep "},
-           {". --format json", 1, "\"step_ns\": 35558102", {"\"run\": null"}});
+    static const char remedy[] = "nothing was run: give --db FILE that can be written, or leave "
+                                 "storing out (--no-db, no --store)";
+
+    fixture_put(fixture_path("text.db"), "hello\n");
+    EXPECT("sim ddp.json -c eight.json --db",
+           {"/absent/folder/x.db", 1, "/absent/folder/x.db: unable to open", {remedy}, "step"},
+           {"text.db", 1, "text.db: not a usable SQLite database", {remedy}, "step"},
+           {". --format json", 1, "\"error\": \".: a folder", {"nothing was run"}, "step_ns"});
+    EXPECT("exec ddp.json --steps 1 --compute sleep --db",
+           {"/absent/folder/x.db", 1, "unable to open", {remedy}, "step"},
+           {"text.db --spawn", 1, "not a usable SQLite database", {remedy}, "step"});
+    EXPECT("recommend gpt2 -c dgx-h100 --dp 8 --store --db",
+           {"text.db", 1, "not a usable SQLite database", {remedy}, "cap"});
+    EXPECT("validate --here --db", {"text.db", 1, "not a usable SQLite database", {remedy}});
+    EXPECT("import $P/tests/fuzz/corpus/kineto/cpu_ddp.json -o made.json --store --db",
+           {"text.db", 1, "not a usable SQLite database", {remedy}});
+    assert_int_not_equal(access(fixture_path("made.json"), F_OK), 0);
 }
 
 TEST(bad_requests_are_refused_in_one_line)
