@@ -1,22 +1,24 @@
 /* Which bucket cap is best: every bucketing between one gradient a bucket and one bucket for all,
  * planned and simulated.
  *
- * A bucket is closed once it holds at least the cap. So a bucketing stays what it is while the cap
- * does not exceed the smallest closed bucket, and the next one begins a byte above that: walking
- * from 0 in this way meets every bucketing once, without looking at sums of runs. There are fewer
- * than n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated first and then the
- * neighbourhood of its best places, which is not exhaustive. The output says so. Beyond LISTED the
- * walk takes steps of a thousandth, which may pass over bucketings. Beyond FULL_PARAMS parameters a
- * plan takes long: all these numbers shrink as that grows, the steps by its square, because each
- * decides the buckets anew; so the work stays within a bound. Two modules count as a parameter.
+ * Each policy says from which larger cap on its buckets may be others (lw_bucketing.next_cap): the
+ * walk from 0 to there, and on in this way, meets every bucketing, without looking at sums of runs.
+ * There are fewer than n^2 / 2 for n gradients; beyond SIMULATED_ALL of them a grid is simulated
+ * first and then the neighbourhood of its best places, which is not exhaustive. The output says so.
+ * Beyond LISTED the walk takes steps of a thousandth, which may pass over bucketings. Beyond
+ * FULL_PARAMS parameters a plan takes long: all these numbers shrink as that grows, the steps by
+ * its square, because each decides the buckets anew; so the work stays within a bound. Two modules
+ * count as a parameter.
  *
  * Of equally fast caps the largest wins (fewer collectives); the reference keeps its place
  * unless it is beaten. Not searched: first bucket, policy, launch order. */
 #include "analysis/study/recommend.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/bucket/policy.h"
 #include "shared/device/device_kind.h"
 #include "shared/lower/lower.h"
 #include "shared/timeline/timeline.h"
@@ -93,18 +95,6 @@ static enum lw_status simulate(const struct search *s, const struct lw_plan *p,
     return st;
 }
 
-/* How many buckets there are, and the largest cap that still makes them; INT64_MAX when no bucket
- * was closed by the cap. */
-static enum lw_status look(const struct search *s, const struct lw_strategy *strategy,
-                           struct lw_cap_point *point)
-{
-    struct lw_settled_buckets b;
-
-    LW_TRY(lw_plan_settled_buckets(s->w, strategy, &s->cost, &b, s->err));
-    point->n_buckets = b.n;
-    point->high_bytes = b.smallest_closed;
-    return LW_OK;
-}
 
 static enum lw_status plan_and_simulate(const struct search *s, const struct lw_strategy *strategy,
                                         struct lw_cap_point *point)
@@ -163,11 +153,16 @@ static enum lw_status list_points(struct search *s)
     for (int64_t cap = 0; cap < INT64_MAX && !lw_progress_stopped(s->progress);) {
         struct lw_cap_point point = {.low_bytes = cap, .step = -1, .exposed_comm = -1,
                                      .peak_memory_bytes = -1};
+        struct lw_settled_buckets b;
         strategy.bucket_cap_bytes = cap;
         report_part(s, "", 0);
-        LW_TRY(look(s, &strategy, &point));
-        int64_t next = point.high_bytes < INT64_MAX ? point.high_bytes + 1 : INT64_MAX;
-        if (next == INT64_MAX) /* one bucket a key: any cap beyond all bytes */
+        LW_TRY(lw_plan_settled_buckets(s->w, &strategy, &s->cost, &b, s->err));
+        assert(b.next_cap_bytes > cap);
+        int64_t next = b.next_cap_bytes;
+        point.n_buckets = b.n;
+        if (next < INT64_MAX)
+            point.high_bytes = next - 1;
+        else /* any larger cap: one beyond all bytes */
             point.high_bytes = whole > cap ? whole : cap;
         if (r->n_points > share_of(s, LISTED) && next < INT64_MAX &&
             next < cap + cap / share_of(s, share_of(s, STEPS))) {
@@ -247,15 +242,18 @@ static enum lw_status refine(struct search *s)
 
 enum { DEFAULT_FIRST = 1 << 20, DEFAULT_CAP = 25 << 20, DOUBTFUL_PCT = 25 };
 
-static void choose_reference(struct search *s)
+/* Recorded limits are those of c10d: of policies that take a limit for the first bucket. */
+static void choose_reference(struct search *s, enum lw_bucket_policy_id policy)
 {
+    bool has_recorded_rule = lw_bucket_policy(policy)->takes & LW_TAKES_FIRST;
     struct lw_recommendation *r = s->r;
     const struct lw_recorded *rec = &s->w->recorded;
     struct lw_strategy *ref = &r->reference_strategy;
 
     *ref = s->strategy;
     r->source = ref->bucket_cap_bytes >= 0 ? LW_CAP_GIVEN : LW_CAP_DEFAULT;
-    if (r->source == LW_CAP_DEFAULT && (rec->n_limits == 1 || rec->n_limits == 2)) {
+    if (r->source == LW_CAP_DEFAULT && has_recorded_rule &&
+        (rec->n_limits == 1 || rec->n_limits == 2)) {
         const int64_t *v = rec->limit_bytes;
         r->source = LW_CAP_RECORDED;
         bool usual = rec->n_limits == 2 && v[0] == DEFAULT_FIRST && v[1] == DEFAULT_CAP;
@@ -302,10 +300,12 @@ static void compare_with_recorded(struct search *s)
 static enum lw_status search(struct search *s)
 {
     struct lw_recommendation *r = s->r;
+    struct lw_settled_buckets b;
 
-    choose_reference(s);
-    LW_TRY(look(s, &r->reference_strategy, &r->reference));
-    r->reference.high_bytes = r->reference.low_bytes;
+    LW_TRY(lw_plan_settled_buckets(s->w, &s->strategy, &s->cost, &b, s->err));
+    choose_reference(s, b.policy);
+    LW_TRY(lw_plan_settled_buckets(s->w, &r->reference_strategy, &s->cost, &b, s->err));
+    r->reference.n_buckets = b.n;
     LW_TRY(plan_and_simulate(s, &r->reference_strategy, &r->reference));
     compare_with_recorded(s);
     LW_TRY(list_points(s));

@@ -32,13 +32,33 @@ const char *lw_recommend_verdict(const struct lw_recommend_report *p)
     return gain <= p->mean_past_pct ? "below_error" : gain <= p->max_past_pct ? "likely" : "sure";
 }
 
+/* Exact, so that it can be given to --bucket-cap: next to a bound a rounded size makes other
+ * buckets. */
+static const char *exact_bytes(int64_t bytes, char buf[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int64_t unit = 1, shown = 1;
+    int i = 0;
+
+    while (shown <= bytes / 1024) /* the unit of lw_format_bytes, which shows hundredths */
+        shown *= 1024;
+    if (bytes % shown * 100 % shown == 0)
+        return lw_format_bytes(buf, bytes);
+    while (i < 4 && bytes % (unit * 1024) == 0) {
+        unit *= 1024;
+        i++;
+    }
+    snprintf(buf, 32, "%lld %s", (long long)(bytes / unit), units[i]);
+    return buf;
+}
+
 static const char *cap_text(const struct lw_cap_point *p, char buf[32])
 {
     if (p->cap_bytes < 0)
         return "default cap";
     if (p->cap_bytes == 0)
         return "cap 0 (a bucket per gradient)";
-    return lw_format_bytes(buf, p->cap_bytes);
+    return exact_bytes(p->cap_bytes, buf);
 }
 
 /* "the recorded cap of 5.00 MiB", "the default cap" */

@@ -11,6 +11,7 @@
  * refused. Gradients of one bucket are chained by index while it grows, so growing allocates
  * nothing. */
 #include "shared/bucket/bucket.h"
+#include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct assign {
     struct chain *closed; /* [n] */
     int32_t n_closed;
     int32_t *next;        /* [n]: the gradient after this one in its bucket */
+    int64_t next_cap;     /* the least last limit that leaves a bucket open which was closed */
     struct lw_arena room; /* of these lists */
 };
 
@@ -146,6 +148,8 @@ static enum lw_status visit(struct assign *a, int32_t grad, int32_t when, struct
         return lw_fail(err, LW_EINVAL, "gradient %d: the bucket grows beyond 2^63 bytes", grad);
     open->limit = a->limits[a->at_limit[k]];
     if (open->bytes >= open->limit) {
+        if (a->at_limit[k] == a->n_limits - 1 && open->bytes < a->next_cap)
+            a->next_cap = lw_add_sat(open->bytes, 1);
         a->closed[a->n_closed++] = *open;
         *open = (struct chain){0};
         if (a->at_limit[k] + 1 < a->n_limits)
@@ -177,6 +181,7 @@ static enum lw_status emit(const struct assign *a, struct lw_bucketing *b, struc
         b->first[i + 1] = b->n_items;
     }
     b->n_buckets = a->n_closed;
+    b->next_cap = a->next_cap;
     return LW_OK;
 }
 
@@ -230,7 +235,8 @@ enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, con
 {
     LW_TRY(check_input(grads, n, order, limits, n_limits, err));
     struct lw_bucketing b = {0};
-    struct assign a = {.grads = grads, .limits = limits, .n = n, .n_limits = n_limits};
+    struct assign a = {.grads = grads, .limits = limits, .n = n, .n_limits = n_limits,
+                       .next_cap = LW_BUCKET_NO_LIMIT};
     enum lw_status s = run(&a, order, &b, err);
 
     lw_arena_free(&a.room);

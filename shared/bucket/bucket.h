@@ -18,12 +18,17 @@ struct lw_grad {
 
 /* Buckets as lists of gradient indices: bucket b holds items[first[b]] .. items[first[b+1]-1], in
  * buffer order; limit_bytes[b] is the limit that applied to it (0 for a sparse one). The last
- * n_open buckets never reached their limit (counted only if an order was given). */
+ * n_open buckets never reached their limit (counted only if an order was given). Every cap from
+ * the one that was asked for to below next_cap (in the unit of that cap) makes the same buckets;
+ * LW_BUCKET_NO_LIMIT = every larger one does. */
+#define LW_BUCKET_NO_LIMIT INT64_MAX
+
 struct lw_bucketing {
     struct lw_arena arena;
     int32_t n_buckets, n_items, n_open;
     int32_t *first, *items;
     int64_t *limit_bytes;
+    int64_t next_cap;
 };
 
 void lw_bucketing_free(struct lw_bucketing *b);
@@ -38,6 +43,7 @@ enum lw_status lw_bucketing_reverse(struct lw_bucketing *b, struct lw_err *err);
  * size has reached the limit; each key walks the limit list on its own.
  *   order[n]  the order in which gradients are visited, NULL = by index; with an order the buckets
  *             stay in closing order, the ones left open by their first-ready gradient
+ *   limits    the last one is the cap that out->next_cap is about
  * LW_EINVAL: no gradients, no limit, a negative limit or size, an order that is not a permutation.
  * O(n log n). */
 enum lw_status lw_bucket_assign_c10d(const struct lw_grad *grads, int32_t n, const int32_t *order,
@@ -62,8 +68,6 @@ enum lw_used_map {
 /* What a policy does over the synchronised backwards of a run: limits of the buckets that the first
  * ones use and, where they are rebuilt in ready order, of those after. LW_BUCKET_NO_LIMIT =
  * none. */
-#define LW_BUCKET_NO_LIMIT INT64_MAX
-
 struct lw_bucket_rules {
     int64_t initial_limits[2], rebuilt_limits[2];
     int32_t n_initial, n_rebuilt;  /* n_rebuilt = 0: never rebuilt */

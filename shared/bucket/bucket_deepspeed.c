@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "shared/bucket/policy.h"
+#include "shared/numbers/checked.h"
 
 #define DEFAULT_ELEMENTS INT64_C(500000000) /* reduce_bucket_size */
 
@@ -25,6 +26,7 @@ struct filling {
     int32_t *last, *size; /* [buckets] place of its last gradient; how many it has */
     int64_t *limit_bytes; /* [buckets] */
     int32_t n_kinds, n_buckets;
+    int64_t next_cap;     /* bytes that would take a gradient into the bucket it went after */
 };
 
 static struct kind *kind_of(struct filling *f, const struct lw_grad *g)
@@ -45,7 +47,12 @@ static void fill(struct filling *f)
     for (int32_t i = 0; i < f->t->n_grads; i++) {
         const struct lw_grad *g = &f->t->grads[f->t->order[i]];
         struct kind *k = kind_of(f, g);
-        if (k->bucket < 0 || (k->held > 0 && g->numel > k->limit - k->held)) {
+        bool overflows = k->held > 0 && g->numel > k->limit - k->held;
+        if (overflows) {
+            int64_t takes = lw_mul_sat(lw_add_sat(k->held, g->numel), lw_dtype_size(g->dtype));
+            f->next_cap = takes < f->next_cap ? takes : f->next_cap;
+        }
+        if (k->bucket < 0 || overflows) {
             k->bucket = f->n_buckets++;
             k->held = 0;
             f->limit_bytes[k->bucket] = k->limit * lw_dtype_size(k->dtype);
@@ -80,7 +87,7 @@ static void list(const struct filling *f, struct lw_bucketing *b)
 static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket_answer *out,
                                 struct lw_err *err)
 {
-    struct filling f = {.t = t};
+    struct filling f = {.t = t, .next_cap = LW_BUCKET_NO_LIMIT};
     struct lw_bucketing b = {0};
 
     LW_TAKE(t->room, f.kinds, t->n_grads, err);
@@ -91,6 +98,7 @@ static enum lw_status deepspeed(const struct lw_bucket_task *t, struct lw_bucket
     fill(&f);
     LW_TRY(lw_bucketing_room(&b, t->n_grads, t->n_grads, err));
     list(&f, &b);
+    b.next_cap = f.next_cap;
     out->buckets = b;
     snprintf(out->why, sizeof out->why,
              "ready order, a bucket goes before the gradient that would take it beyond %" PRId64

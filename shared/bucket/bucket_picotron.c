@@ -15,15 +15,16 @@
 #include <stdio.h>
 
 #include "shared/bucket/policy.h"
+#include "shared/numbers/checked.h"
 
 #define DEFAULT_CAP_BYTES (INT64_C(25) << 20)
 
-/* Elements of a cap of any number of bytes, >= 0. */
-static int64_t elements_of(int64_t cap_bytes, enum lw_dtype grad_dtype, bool compat)
+/* What a cap in bytes is divided by. */
+static int64_t element_bytes(enum lw_dtype grad_dtype, bool compat)
 {
     if (compat)
-        return cap_bytes / (grad_dtype == LW_BF16 ? 2 : 4);
-    return cap_bytes / lw_dtype_size(grad_dtype);
+        return grad_dtype == LW_BF16 ? 2 : 4;
+    return lw_dtype_size(grad_dtype);
 }
 
 enum lw_status lw_picotron_capacity(int64_t cap_mib, enum lw_dtype grad_dtype, bool compat,
@@ -34,7 +35,7 @@ enum lw_status lw_picotron_capacity(int64_t cap_mib, enum lw_dtype grad_dtype, b
     if (cap_mib < 0 || __builtin_mul_overflow(cap_mib, INT64_C(1048576), &bytes))
         return lw_fail(err, LW_EINVAL, "bucket cap %" PRId64 " MiB, allowed: 0 to 2^43 - 1",
                        cap_mib);
-    *elements = elements_of(bytes, grad_dtype, compat);
+    *elements = bytes / element_bytes(grad_dtype, compat);
     return LW_OK;
 }
 
@@ -61,7 +62,7 @@ enum lw_status lw_bucket_picotron(const int64_t *numel, const bool *trainable, i
                                   int64_t capacity, bool compat, struct lw_bucketing *buckets,
                                   struct lw_picotron_place *places, struct lw_err *err)
 {
-    struct lw_bucketing b = {.n_buckets = 1};
+    struct lw_bucketing b = {.n_buckets = 1, .next_cap = LW_BUCKET_NO_LIMIT};
     int64_t fill = 0;
 
     LW_TRY(check_input(numel, n, capacity, compat, err));
@@ -71,6 +72,7 @@ enum lw_status lw_bucket_picotron(const int64_t *numel, const bool *trainable, i
         if (trainable && !trainable[i])
             continue;
         if (fill != 0 && numel[i] > capacity - fill) {
+            b.next_cap = fill + numel[i] < b.next_cap ? fill + numel[i] : b.next_cap;
             b.first[b.n_buckets++] = b.n_items;
             fill = 0;
         }
@@ -197,7 +199,7 @@ static enum lw_status picotron(const struct lw_bucket_task *t, struct lw_bucket_
         return lw_fail_nomem(err);
     LW_TRY(lw_bucket_need_one_kind(t, err));
     enum lw_dtype dtype = t->grads[0].dtype;
-    int64_t capacity = elements_of(cap, dtype, compat);
+    int64_t size = element_bytes(dtype, compat), capacity = cap / size;
     for (int32_t g = 0; g < t->n_grads; g++)
         numel[g] = t->grads[g].numel;
     LW_TRY(lw_bucket_picotron(numel, NULL, t->n_grads, capacity, compat, &b, places, err));
@@ -205,6 +207,7 @@ static enum lw_status picotron(const struct lw_bucket_task *t, struct lw_bucket_
         limit = LW_BUCKET_NO_LIMIT;
     for (int32_t i = 0; i < b.n_buckets; i++)
         b.limit_bytes[i] = limit;
+    b.next_cap = lw_mul_sat(b.next_cap, size);
     if (!compat && lw_bucketing_reverse(&b, err) != LW_OK) {
         lw_bucketing_free(&b);
         return LW_ENOMEM;

@@ -19,8 +19,8 @@ struct lw_picotron_place {
     int32_t bucket;
 };
 
-/* buckets: the parameters of each in order (limit_bytes holds the capacity in ELEMENTS);
- * places[n] is filled. There is always a bucket, an empty one when nothing is trainable.
+/* buckets: the parameters of each in order (limit_bytes and next_cap are in ELEMENTS); places[n] is
+ * filled. There is always a bucket, an empty one when nothing is trainable.
  *   n_numel[n], trainable[n] (NULL = all)
  * LW_EINVAL: negative sizes or capacity; compat: no parameters at all (the reference system stops
  * with an index error there). O(n). */

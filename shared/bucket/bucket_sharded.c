@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "shared/bucket/policy.h"
+#include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 
 LW_FREE_BY_ARENA(lw_sharded_buckets_free, struct lw_sharded_buckets)
@@ -56,11 +57,16 @@ static void order_gradients(struct fill *f)
         f->out->order[k] = f->visits[k].param;
 }
 
-static bool fits(const struct fill *f, int64_t filled, int64_t numel)
+/* Buckets follow from the answers, and these from the limit: what is refused says which larger one
+ * changes them. */
+static bool fits(struct fill *f, int64_t filled, int64_t numel)
 {
-    int64_t room = f->out->limit - filled;
+    int64_t least = filled + numel + (f->compat ? 1 : 0);
+    struct lw_sharded_buckets *out = f->out;
 
-    return f->compat ? numel < room : numel <= room;
+    if (out->limit < least && least < out->next_elements)
+        out->next_elements = least;
+    return out->limit >= least;
 }
 
 /* The bucket that takes parameter p, or -1: reduced alone. */
@@ -169,12 +175,16 @@ static enum lw_status assign(struct fill *f, int64_t buffer_elements, struct lw_
         total += f->params[p].numel;
     f->out->limit = f->world == 1 ? 0 : buffer_elements < total ? buffer_elements : total;
     order_gradients(f);
+    f->out->next_elements = LW_BUCKET_NO_LIMIT;
     if (f->out->limit == 0) {
+        f->out->next_elements = f->world > 1 && total > 0 ? 1 : LW_BUCKET_NO_LIMIT;
         for (int32_t k = 0; k < f->out->n_trainable; k++)
             f->out->bucket_of[k] = -1;
         return LW_OK;
     }
     LW_TRY(fill_buckets(f, err));
+    if (f->out->next_elements > total)
+        f->out->next_elements = LW_BUCKET_NO_LIMIT;
     return arrange(f, err);
 }
 
@@ -305,6 +315,9 @@ static enum lw_status sharded(const struct lw_bucket_task *t, struct lw_bucket_a
     }
     LW_TRY(lw_bucket_sharded(t->oss, t->as_given, t->n_members, elements, compat, &made, err));
     enum lw_status s = sharded_list(t, &made, out, err);
+    if (s == LW_OK)
+        out->buckets.next_cap =
+            lw_mul_sat(made.next_elements, lw_dtype_size(t->grads[0].dtype));
     out->in_place = true;
     snprintf(out->why, sizeof out->why,
              "by size and owner, %s %" PRId64 " elements, the rest alone, each reduced to its "

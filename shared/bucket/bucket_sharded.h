@@ -20,6 +20,7 @@ struct lw_sharded_bucket {
 struct lw_sharded_buckets {
     struct lw_arena arena; /* owns everything below */
     int64_t limit;         /* effective, in elements; 0 = no buckets */
+    int64_t next_elements; /* the least buffer that may make other buckets; LW_BUCKET_NO_LIMIT */
     int32_t n_trainable, n_buckets;
     int32_t *order;                    /* [n_trainable]: parameters by size, the hooks' order */
     int32_t *bucket_of;                /* [n_trainable]: of order[i]; -1 = reduced alone */

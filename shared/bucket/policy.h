@@ -56,7 +56,8 @@ struct lw_bucket_task {
 /* What it answers. `arena` owns root_of and empty, buckets own themselves. */
 struct lw_bucket_answer {
     struct lw_arena *arena;
-    struct lw_bucketing buckets; /* items are gradients; launch index order */
+    /* Items are gradients; launch index order; next_cap in bytes where the policy takes a cap. */
+    struct lw_bucketing buckets;
     bool in_place;               /* gradients are views of their buckets: no copies out */
     bool one_by_one;             /* each bucket is waited for before the next is reduced */
     int32_t *root_of;            /* [buckets] reduced to this member; NULL = all-reduced */

@@ -4,6 +4,7 @@
 
 #include "shared/plan/cost.h"
 #include "shared/plan/plan.h"
+#include "shared/plan/policies.h"
 #include "shared/plan/workload.h"
 
 /* Lower a workload under a strategy into a plan: groups, buckets, reducer, shards, programs; hashed
@@ -16,7 +17,9 @@ enum lw_status lw_plan_build(const struct lw_workload *w, const struct lw_strate
 /* The gradient buckets of the last pass of that plan, decided without writing it. */
 struct lw_settled_buckets {
     int32_t n;
-    int64_t smallest_closed; /* bytes of the smallest one that the cap closed; INT64_MAX: none */
+    enum lw_bucket_policy_id policy; /* that made them */
+    int64_t next_cap_bytes; /* smaller caps from the strategy's on make the same ones; INT64_MAX:
+                             * all do. Undefined where the policy takes no cap. */
 };
 enum lw_status lw_plan_settled_buckets(const struct lw_workload *w, const struct lw_strategy *s,
                                        const struct lw_cost *cost, struct lw_settled_buckets *out,

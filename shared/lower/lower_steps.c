@@ -156,18 +156,14 @@ enum lw_status lw_lower_settled_buckets(const struct lw_workload *w, const struc
                                         struct lw_err *err)
 {
     struct lw_lowering l = {.given = w, .w = w, .s = s};
-    struct lw_settled_buckets found = {.smallest_closed = INT64_MAX};
+    struct lw_settled_buckets found = {.policy = s->bucket_policy, .next_cap_bytes = INT64_MAX};
     enum lw_status st = decide(&l, cost, err);
 
     for (int32_t q = 0; st == LW_OK && q < l.n_parts; q++) {
         const struct lw_part *d = &l.parts[q];
         const struct lw_part_set *set = d->rebuilt.name ? &d->rebuilt : &d->initial;
-        for (int32_t i = 0; i < set->buckets.n_buckets; i++) {
-            struct lw_bucket b = lw_part_bucket(d, set, i);
-            if (b.limit_bytes == s->bucket_cap_bytes && b.bytes >= b.limit_bytes &&
-                b.bytes < found.smallest_closed)
-                found.smallest_closed = b.bytes;
-        }
+        if (set->name && set->buckets.next_cap < found.next_cap_bytes)
+            found.next_cap_bytes = set->buckets.next_cap;
         found.n += set->buckets.n_buckets;
     }
     free_all(&l);

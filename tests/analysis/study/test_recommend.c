@@ -283,6 +283,36 @@ TEST(a_plan_that_does_not_fit_is_said_not_to)
     assert_true(number_after(out, "\"memory_missing_bytes\": ") > 0);
 }
 
+/* 1624 MiB are 1.5859 GiB: 1.59 GiB would be 4 MiB more, and may make other buckets. */
+TEST(a_cap_is_printed_so_that_it_can_be_given)
+{
+    static const struct {
+        int64_t bytes;
+        const char *text;
+    } caps[] = {{(int64_t)1624 << 20, "bucket cap 1624 MiB:"}, {25 << 20, "bucket cap 25.00 MiB:"},
+                {3 << 19, "bucket cap 1.50 MiB:"},             {(1 << 20) + 8,
+                                                                "bucket cap 1048584 B:"},
+                {1000, "bucket cap 1000 B:"},                  {1029 << 10,
+                                                                "bucket cap 1029 KiB:"}};
+
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        struct lw_cap_point point = {.cap_bytes = caps[i].bytes, .step = 900, .n_buckets = 2};
+        struct lw_recommendation r = {.points = &point, .n_points = 1, .n_simulated = 1,
+                                      .reference = {.step = 1000}};
+        struct lw_cluster c = {.name = "box"};
+        struct lw_workload w = {.name = "w"};
+        struct lw_recommend_report p = {.r = &r, .workload = &w, .cluster = &c, .ranks_from = "",
+                                        .n_ranks = 2};
+        char text[1024] = "";
+        FILE *f = fmemopen(text, sizeof text, "w");
+        assert_non_null(f);
+        ok(lw_recommend_print(&p, LW_FORMAT_TEXT, f, &err));
+        fclose(f);
+        if (!strstr(text, caps[i].text))
+            fail_msg("'%s' lacks '%s'", text, caps[i].text);
+    }
+}
+
 TEST(one_rank_has_nothing_to_recommend)
 {
     struct lw_strategy s = lw_strategy_default();
@@ -429,6 +459,27 @@ TEST(a_trace_without_shapes_is_answered)
     }
     expect("recommend $P/../shared/traces/kineto/linear_1gpu.json.gz -c dgx-a100 --as-recorded "
            "--dp 4", 0, "step ");
+}
+
+static double step_of_cap(int64_t cap)
+{
+    return number_after(lapwingf("sim -w llama-3-8b -c p4d --dp 64 --zero 1 --bucket-cap %lldB "
+                                 "--format json --no-db", (long long)cap),
+                        "\"step_ns\": ");
+}
+
+/* DeepSpeed's policy, of whose bucketings a walk by the rule of c10d found two. */
+TEST(sharded_optimizers_are_searched_by_the_rule_of_their_policy)
+{
+    const char *out = lapwing("recommend llama-3-8b -c p4d --dp 64 --zero 1 --bucket-cap 25MiB "
+                              "--format json", NULL);
+    int64_t best = (int64_t)number_after(out, "\"best\": {\"bucket_cap_bytes\": ");
+    double step = number_after(out, "\"step_ns\": ");
+
+    assert_true(number_after(out, "\"n_bucketings\": ") > 500);
+    assert_true(step_of_cap(best) == step);
+    for (int shift = 28; shift <= 33; shift++)
+        assert_true(step_of_cap((int64_t)1 << shift) >= step);
 }
 
 static void ask_when_two_are_stored(void *n, const char *what, double share)

@@ -66,6 +66,7 @@ TEST(a_bucket_goes_before_the_gradient_that_would_overflow_it)
     assert_memory_equal(q.answer.buckets.items, items, sizeof items);
     for (int32_t b = 0; b < 4; b++)
         assert_int_equal(q.answer.buckets.limit_bytes[b], 20);
+    assert_int_equal(q.answer.buckets.next_cap, 22); /* takes 3 + 4 + 4 elements */
     assert_non_null(strstr(q.answer.why, "10 elements"));
     end(&q);
 }

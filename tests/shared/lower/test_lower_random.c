@@ -88,27 +88,29 @@ static void simulate(const struct lw_plan *p, bool adds_up, const char *what)
     lw_cluster_free(&c);
 }
 
-/* What is decided without a plan is what the plan's last pass has. */
+/* What is decided without a plan is what the plan's last pass has, and the largest cap that is to
+ * make the same buckets makes as many (test_recommend_policies compares them). */
 static void check_settled(const struct lw_plan *p, const struct lw_workload *w,
                           const struct lw_strategy *s, const char *what)
 {
-    struct lw_settled_buckets got;
-    int64_t n = 0, smallest = INT64_MAX;
+    struct lw_settled_buckets got, last;
+    struct lw_strategy larger = *s;
+    int64_t n = 0;
     int32_t v = lw_plan_variant_of_pass(p, p->n_passes - 1);
 
     assert_int_equal(lw_plan_settled_buckets(w, s, NULL, &got, NULL), LW_OK);
-    for (int32_t i = 0; i < p->n_buckets; i++) {
-        const struct lw_bucket *b = &p->buckets[i];
-        if (!lw_plan_uses_set(p, v, b->set))
-            continue;
-        n++;
-        if (b->limit_bytes == s->bucket_cap_bytes && b->bytes >= b->limit_bytes &&
-            b->bytes < smallest)
-            smallest = b->bytes;
-    }
-    if (got.n != n || got.smallest_closed != smallest)
-        fail_msg("%d buckets, the smallest closed one of %" PRId64 " bytes; the plan has %" PRId64
-                 " and %" PRId64 ":%s", got.n, got.smallest_closed, n, smallest, what);
+    for (int32_t i = 0; i < p->n_buckets; i++)
+        n += lw_plan_uses_set(p, v, p->buckets[i].set);
+    if (got.n != n || got.policy != p->strategy->bucket_policy)
+        fail_msg("%d buckets of %s; the plan has %" PRId64 ":%s", got.n,
+                 lw_bucket_policy_name(got.policy), n, what);
+    if (s->bucket_cap_bytes < 0)
+        return;
+    larger.bucket_cap_bytes = got.next_cap_bytes - 1;
+    assert_int_equal(lw_plan_settled_buckets(w, &larger, NULL, &last, NULL), LW_OK);
+    if (last.n != n || last.next_cap_bytes != got.next_cap_bytes)
+        fail_msg("caps below %" PRId64 " make %d buckets, the one before it %d:%s",
+                 got.next_cap_bytes, got.n, last.n, what);
 }
 
 TEST(every_combination_is_proven_and_runs)
