@@ -52,7 +52,7 @@ static enum lw_status write_file(const struct request *q, const struct lw_run *r
     struct lw_export e = {.timeline = t, .plan = p, .title = title, .notes = notes,
                           .n_notes = sizeof notes / sizeof notes[0],
                           .rank = q->rank >= 0 ? (int32_t)q->rank : worst_rank(t, p, run)};
-    LW_TRY(lw_output_open(q->file, &out, err));
+    LW_TRY(lw_output_open(q->file, q->csv ? "spans" : "trace events", &out, err));
     enum lw_status st = q->csv ? lw_export_csv(&e, out.file, err)
                                : lw_export_chrome(&e, out.file, err);
     if (st == LW_OK)

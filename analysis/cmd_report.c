@@ -12,7 +12,7 @@ static enum lw_status write_report(struct lw_store *s, const struct lw_run *runs
 {
     struct lw_output out = {0};
 
-    LW_TRY(lw_output_open(file, &out, err));
+    LW_TRY(lw_output_open(file, "report", &out, err));
     enum lw_status st = lw_report_write(s, runs, n, out.file, err);
     if (st != LW_OK) {
         lw_output_abort(&out);

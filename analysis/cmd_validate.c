@@ -135,6 +135,7 @@ int cmd_validate(int argc, char **argv)
          "(analysis/netbench/fit_curves.sh)"},
         {"figures", 0, LW_OPT_STRING, &r.figures, "LIST",
          "tables of runs: fitted figures, as 'nanotron host-op=85;...'"},
+        LW_OPTION_FORCE,
         LW_OPTION_QUIET(&here->quiet),
         LW_OPTION_FORMAT(&r.format),
         {0},

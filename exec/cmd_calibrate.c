@@ -101,7 +101,7 @@ static enum lw_status run(struct request *r, int *exit_status, struct lw_err *er
     o->n_steps = (int32_t)r->n_steps;
     o->ranks_per_node = (int32_t)r->per_node;
     o->max_side = (int32_t)r->max_side;
-    LW_TRY(lw_output_try(r->file, err));
+    LW_TRY(lw_output_try(r->file, "cluster", err));
     LW_TRY(exec_backend_find(r->backend, &o->backend, err));
     enum lw_status status = exec_ranks_find(&ranks, o->backend, &r->n_ranks, 2, r->spawn, err);
     if (ranks.printed)

@@ -213,7 +213,7 @@ static enum lw_status draw_characters(struct lw_store *s, const struct lw_plot *
 {
     struct lw_output out = {0};
 
-    LW_TRY(lw_output_open(file, &out, err));
+    LW_TRY(lw_output_open(file, "characters", &out, err));
     enum lw_status st = plots[p->kind]->characters(s, p, out.file, err);
     if (st == LW_OK)
         st = lw_output_commit(&out, err);
@@ -221,6 +221,10 @@ static enum lw_status draw_characters(struct lw_store *s, const struct lw_plot *
         lw_output_abort(&out);
     return st;
 }
+
+static const char *const output_kinds[] = {[LW_TERMINAL_PNG] = "PNG", [LW_TERMINAL_SVG] = "SVG",
+                                           [LW_TERMINAL_SCRIPT] = "gnuplot",
+                                           [LW_TERMINAL_DUMB] = "characters"};
 
 enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const char *file,
                             struct lw_err *err)
@@ -233,7 +237,7 @@ enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const c
     LW_TRY(temporary(&script, err));
     enum lw_status st = lw_plot_script(s, p, script, err);
     if (st == LW_OK)
-        st = lw_output_open(file, &out, err);
+        st = lw_output_open(file, output_kinds[p->terminal], &out, err);
     if (st == LW_OK) {
         fflush(out.file);
         st = p->terminal == LW_TERMINAL_SCRIPT ? copy_file(script, out.file, err)

@@ -117,7 +117,7 @@ enum lw_status netbench_fit(char **files, int n, const char *path, struct lw_err
     struct lw_output out = {.file = NULL};
     enum lw_status status = LW_OK;
 
-    LW_TRY(lw_output_open(path, &out, err));
+    LW_TRY(lw_output_open(path, "curves", &out, err));
     fputs(head, out.file);
     for (int i = 0; i < n && status == LW_OK; i++)
         status = put_file(files[i], out.file, err);

@@ -50,7 +50,7 @@ struct lw_opt {
     {"db", 0, LW_OPT_STRING, (path), "FILE", "results database (lapwing.db)"}
 #define LW_OPTION_FORCE \
     {"force", 0, LW_OPT_FLAG, lw_force_option(), NULL, \
-     "replace a file that lapwing did not write"}
+     "replace a file that lapwing did not write, or that was changed since"}
 #define LW_OPTION_QUIET(flag) {"quiet", 'q', LW_OPT_FLAG, (flag), NULL, "no progress"}
 /* Those of a command whose runs are stored, in order. */
 #define LW_OPTIONS_OF_RUNS(s)                                                                    \

@@ -686,7 +686,7 @@ enum lw_status lw_file_write(const char *file, const char *kind, const struct lw
 {
     struct lw_output out;
 
-    LW_TRY(lw_output_open(file, &out, err));
+    LW_TRY(lw_output_open(file, kind, &out, err));
     struct lw_jsonout o = {.file = out.file};
     lw_jsonout_object(&o, NULL);
     LW_JSON(&o, "lapwing", FORMAT_VERSION, "kind", kind);

@@ -14,7 +14,7 @@
  * is written is read back as it was. A field that the table does not know is an error (a typing
  * error must not pass), and so is one given twice. */
 enum lw_field_kind {
-    LW_FIELD_SKIP,   /* known, read elsewhere ("lapwing", "kind") */
+    LW_FIELD_SKIP,   /* known, read elsewhere ("lapwing", "kind", "content_hash") */
     LW_FIELD_STRING, /* const char *, "" when absent */
     LW_FIELD_INT32,
     LW_FIELD_INT64,
@@ -78,7 +78,8 @@ struct lw_field {
 #define LW_F_ITEMS(json, kind_, at_, n_at_) \
     LW_F(json, kind_, at_, .n_at = n_at_, .most = INT64_MAX)
 #define LW_F_OWN(json, read_, write_) LW_F(json, OWN, 0, .read = read_, .write = write_)
-#define LW_F_HEAD LW_F("lapwing", SKIP, 0), LW_F("kind", SKIP, 0)
+/* And "content_hash", the last member, of the bytes before it (shared/io/own_output.h). */
+#define LW_F_HEAD LW_F("lapwing", SKIP, 0), LW_F("kind", SKIP, 0), LW_F("content_hash", SKIP, 0)
 
 extern const struct lw_field lw_sparse_fields[]; /* of struct lw_sparse */
 extern const struct lw_field lw_product_fields[]; /* of struct lw_product */

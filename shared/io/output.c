@@ -134,7 +134,7 @@ static int open_nameless(const char *path)
         return -1;
     memcpy(folder, slash ? path : ".", n);
     folder[n] = '\0';
-    return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
 }
 
 static int open_named(struct lw_output *out)
@@ -184,9 +184,11 @@ static FILE *open_temporary(struct lw_output *out)
 }
 
 /* The file of an output that is not standard output. */
-static enum lw_status open_file(const char *path, struct lw_output *out, struct lw_err *err)
+static enum lw_status open_file(const char *path, const char *kind, struct lw_output *out,
+                                struct lw_err *err)
 {
     char real[PATH_MAX];
+    bool only_same; /* asked again when it is complete */
 
     if (!*path)
         return lw_fail(err, LW_EINVAL, "an output file has an empty name: give it one, or '-'");
@@ -197,9 +199,9 @@ static enum lw_status open_file(const char *path, struct lw_output *out, struct 
         return lw_fail(err, LW_EINVAL, "%s: %s a database, which an output does not replace: name "
                                        "another file, or delete it first", path,
                        lw_is_database(real) ? "is" : "belongs to");
-    if (!out->in_place && !lw_may_replace(real))
-        return lw_fail(err, LW_EINVAL, "%s: exists and was not written by lapwing: name another "
-                                       "file, or replace it with --force", path);
+    if (!out->in_place)
+        LW_TRY(lw_may_replace(path, real, kind, &only_same, err));
+    out->kind = kind;
     out->path = copy_with(out->in_place ? path : real, "");
     if (!out->path)
         return lw_fail_nomem(err);
@@ -213,7 +215,8 @@ static enum lw_status open_file(const char *path, struct lw_output *out, struct 
     return s;
 }
 
-enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw_err *err)
+enum lw_status lw_output_open(const char *path, const char *kind, struct lw_output *out,
+                              struct lw_err *err)
 {
     *out = (struct lw_output){0};
     if (lw_output_is_stdout(path)) {
@@ -221,16 +224,16 @@ enum lw_status lw_output_open(const char *path, struct lw_output *out, struct lw
         return LW_OK;
     }
     LW_TRY(lw_used_file(path, LW_USE_OUTPUT, err));
-    return open_file(path, out, err);
+    return open_file(path, kind, out, err);
 }
 
-enum lw_status lw_output_try(const char *path, struct lw_err *err)
+enum lw_status lw_output_try(const char *path, const char *kind, struct lw_err *err)
 {
     struct lw_output out = {0};
 
     if (lw_output_is_stdout(path) || descriptor_of(path) >= 0 || is_special(path))
         return LW_OK;
-    LW_TRY(open_file(path, &out, err));
+    LW_TRY(open_file(path, kind, &out, err));
     lw_output_abort(&out);
     return LW_OK;
 }
@@ -270,21 +273,41 @@ static int give_name(struct lw_output *out, int fd)
     return -1;
 }
 
+/* 0, or the errno of the first step that failed: all is written, whole and on the disk. */
+static int finish_writing(struct lw_output *out)
+{
+    errno = 0;
+    bool bad = fflush(out->file) != 0 || ferror(out->file); /* the flush knows why */
+    if (!bad && !out->in_place)
+        bad = lw_put_content_hash(fileno(out->file), out->kind) != 0;
+    if (!bad && !out->in_place)
+        bad = fsync(fileno(out->file)) != 0;
+    return bad ? (errno ? errno : ENOSPC) : 0;
+}
+
+/* The file at its place is looked at again: it may have changed since the output was opened. */
+static enum lw_status check_old_file(const struct lw_output *out, struct lw_err *err)
+{
+    bool only_same;
+
+    LW_TRY(lw_may_replace(out->path, out->path, out->kind, &only_same, err));
+    if (only_same && !lw_same_bytes(fileno(out->file), out->path))
+        return lw_fail(err, LW_EINVAL, "%s: exists and holds other lines, maybe changed ones: name "
+                                       "another file, or replace it with --force", out->path);
+    return LW_OK;
+}
+
 /* 0, or the errno of the first step that failed; the stream is closed. */
-static int finish_file(struct lw_output *out)
+static int move_into_place(struct lw_output *out)
 {
     FILE *f = out->file;
-    int cause;
+    bool bad = out->temp && !out->temp[0] && give_name(out, fileno(f)) != 0;
+    int cause = bad ? errno : 0;
 
-    errno = 0;
-    bool bad = fflush(f) != 0 || ferror(f); /* the flush knows why */
-    if (!bad && !out->in_place)
-        bad = fsync(fileno(f)) != 0;
-    if (!bad && out->temp && !out->temp[0])
-        bad = give_name(out, fileno(f)) != 0;
-    cause = bad ? (errno ? errno : ENOSPC) : 0;
     out->file = NULL;
-    if (fclose(f) != 0 && !bad)
+    if (fclose(f) != 0 && !cause)
+        cause = errno;
+    if (!cause && !out->in_place && rename(out->temp, out->path) != 0)
         cause = errno;
     return cause;
 }
@@ -293,18 +316,21 @@ enum lw_status lw_output_commit(struct lw_output *out, struct lw_err *err)
 {
     if (!out->path)
         return lw_stdout_close(err);
-    int cause = finish_file(out);
-    if (!cause && !out->in_place && rename(out->temp, out->path) != 0)
-        cause = errno;
-    if (cause) {
-        enum lw_status s = cause == ENOMEM ? lw_fail_nomem(err)
-                                           : lw_fail(err, LW_EIO, "%s: cannot write: %s", out->path,
-                                                     strerror(cause));
+    enum lw_status s = LW_OK;
+    int cause = finish_writing(out);
+    if (!cause && !out->in_place)
+        s = check_old_file(out, err);
+    if (!cause && s == LW_OK)
+        cause = move_into_place(out);
+    if (cause)
+        s = cause == ENOMEM ? lw_fail_nomem(err)
+                            : lw_fail(err, LW_EIO, "%s: cannot write: %s", out->path,
+                                      strerror(cause));
+    if (s != LW_OK)
         lw_output_abort(out);
-        return s;
-    }
-    forget(out);
-    return LW_OK;
+    else
+        forget(out);
+    return s;
 }
 
 void lw_output_abort(struct lw_output *out)

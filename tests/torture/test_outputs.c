@@ -39,7 +39,7 @@ static void holds(const char *words)
 
 TEST_WITH(links_are_written_through, open_with_workload, fixture_close)
 {
-    holds("mkdir d && echo '{\"lapwing\": 1}' > d/real && ln -s d/real l1 && ln -s l1 l2 && ln -s "
+    holds("mkdir d && $L plan -w w.json -o d/real && ln -s d/real l1 && ln -s l1 l2 && ln -s "
           "d/new l3 &&"
           "$L plan -w w.json -o l2 && test -L l1 && test -L l2 && grep -q lapwing d/real");
     holds("$L plan -w w.json -o l3 && test -L l3 && grep -q lapwing d/new");
@@ -148,8 +148,8 @@ TEST_WITH(two_outputs_are_not_both_standard_output, open_with_workload, fixture_
 /* Runs that are stored nowhere else are not replaced by a workload. */
 TEST_WITH(a_database_is_no_output, open_with_workload, fixture_close)
 {
-    holds("$L model mlp --layers 2 --width 8 --device dgx-a100 -o w.json >/dev/null && "
-          "$L sim -w w.json -c dgx-a100 --db runs.db >/dev/null");
+    holds("$L model mlp --layers 2 --width 8 --device dgx-a100 -o m.json >/dev/null && "
+          "$L sim -w m.json -c dgx-a100 --db runs.db >/dev/null");
     expect("model mlp -o runs.db", 1, "runs.db: is a database, which an output does not replace");
     expect("runs --db runs.db", 0, "sim");
 }
@@ -164,10 +164,13 @@ TEST_WITH(a_long_command_tries_its_output_first, open_with_workload, fixture_clo
         {"-o \"\"", "an output file has an empty name"},
         {"-o runs.db", "runs.db: is a database, which an output does not replace"},
         {"-o notes.txt", "notes.txt: exists and was not written by lapwing"},
+        {"-o w.json", "w.json: exists and holds .workload., the output is"},
+        {"-o mine.json", "mine.json: is not as lapwing wrote it"},
     };
     char line[300];
 
-    holds("$L sim -w w.json --db runs.db >/dev/null && echo mine >notes.txt");
+    holds("$L sim -w w.json --db runs.db >/dev/null && echo mine >notes.txt && $L cluster dgx-h100 "
+          "-o mine.json && sed -i 's/\\(\"devices_per_node\": \\)8/\\16/' mine.json");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(line, sizeof line,
                  "timeout 20 $L calibrate --max-bytes 1GiB %s >said 2>&1; [ $? = 1 ] && "
@@ -263,6 +266,51 @@ TEST_WITH(files_of_others_are_kept, open_with_workload, fixture_close)
           "$L $k 1 --db r.db -o o.gp || exit 1; done; rm o.gp; done");
 }
 
+/* Every command that writes a file: its own file is replaced, an edited one and a file of another
+ * kind are not, and not one byte of these changes. */
+TEST_WITH(edited_files_and_other_kinds_are_kept, open_with_workload, fixture_close)
+{
+    static const struct {
+        const char *words, *file, *kind;
+    } commands[] = {
+        {"plan -w w.json", "p.json", "plan"},
+        {"model mlp --layers 2 --width 8 --device dgx-a100", "m.json", "workload"},
+        {"cluster dgx-h100", "c.json", "cluster"},
+        {"import $R/gpt6__gloo2__cap25.rank0.json.gz", "i.json", "workload"},
+        {"report --db r.db", "r.html", "report"},
+        {"export 1 --db r.db", "e.json", "trace events"},
+        {"plot timeline 1 --db r.db", "t.svg", "SVG"},
+        {"plot timeline 1 --db r.db", "t.png", "PNG"},
+        {"plot timeline 1 --db r.db", "t.gp", "gnuplot"}};
+    enum { N = sizeof commands / sizeof commands[0] };
+    char line[400];
+
+    holds("$L sim -w w.json --db r.db >/dev/null");
+    for (size_t i = 0; i < N; i++) {
+        const char *words = commands[i].words, *file = commands[i].file;
+        snprintf(line, sizeof line, "$L %s -o %s >log && $L %s -o %s >log", words, file, words,
+                 file);
+        holds(line);
+        snprintf(line, sizeof line,
+                 "cp %s kept && printf ' ' >> %s && cp %s edited && ! $L %s -o %s 2>said && "
+                 "cmp %s edited && grep -q -- --force said && $L %s -o %s --force >log && "
+                 "cmp %s kept", file, file, file, words, file, file, words, file, file);
+        holds(line);
+    }
+    for (size_t i = 0; i < N; i++)
+        for (size_t k = 0; k < N; k++) {
+            const char *end = strrchr(commands[k].file, '.');
+            if (strcmp(commands[i].kind, commands[k].kind) == 0)
+                continue;
+            snprintf(line, sizeof line,
+                     "cp %s o%s && ! $L %s -o o%s 2>said && cmp %s o%s && tr -s '\\n ' ' ' <said | "
+                     "grep -q \"holds '%s', the output is '%s'\"", commands[i].file, end,
+                     commands[k].words, end, commands[i].file, end, commands[i].kind,
+                     commands[k].kind);
+            holds(line);
+        }
+}
+
 TEST_WITH(inputs_are_bounded_by_their_size, open_with_workload, fixture_close)
 {
     holds("head -c 70000000 /dev/zero | gzip -1 > z.gz");
@@ -333,7 +381,7 @@ int open(const char *path, int flags, ...)
 static enum lw_status open_named(const char *path, struct lw_output *out, struct lw_err *err)
 {
     all_have_names = true;
-    enum lw_status s = lw_output_open(path, out, err);
+    enum lw_status s = lw_output_open(path, "plan", out, err);
     all_have_names = false;
     return s;
 }
@@ -352,7 +400,8 @@ static void kill_writer(bool named, int signal)
         sigaction(signal, &plain, NULL);
         alarm(30);
         const char *path = fixture_path("o.json");
-        enum lw_status s = (named ? open_named : lw_output_open)(path, &out, NULL);
+        enum lw_status s = named ? open_named(path, &out, NULL)
+                                 : lw_output_open(path, "plan", &out, NULL);
         if (s == LW_OK)
             fputs("half", out.file);
         fflush(s == LW_OK ? out.file : NULL);
@@ -389,11 +438,11 @@ TEST_WITH(an_output_with_a_name_is_committed_and_aborted_alike, open_with_worklo
     int before = entries();
 
     assert_int_equal(open_named(fixture_path("n"), &out, &err), LW_OK);
-    fputs("{\"lapwing\": 1}", out.file);
+    fputs("{\"lapwing\": 1, \"kind\": \"plan\"}", out.file);
     assert_int_equal(entries(), before + 1);
     assert_int_equal(lw_output_commit(&out, &err), LW_OK);
     char *text = fixture_get(fixture_path("n"));
-    assert_string_equal(text, "{\"lapwing\": 1}");
+    assert_memory_equal(text, "{\"lapwing\": 1, \"kind\": \"plan\",\n  \"content_hash\": \"", 50);
     free(text);
     assert_int_equal(open_named(fixture_path("n"), &out, &err), LW_OK);
     lw_output_abort(&out);

@@ -92,6 +92,16 @@ char *fixture_get(const char *path)
     return text;
 }
 
+char *fixture_written(const char *path)
+{
+    char *text = fixture_get(path), *hash = strstr(text, ",\n  \"content_hash\": \"");
+
+    if (!hash)
+        fail_msg("%s has no content_hash", path);
+    strcpy(hash, "\n}\n");
+    return text;
+}
+
 char *fixture_example(const char *markdown)
 {
     char *text = fixture_get(markdown), *from = strstr(text, "```json\n");

@@ -12,6 +12,7 @@ const char *fixture_path(const char *name); /* FOLDER/name; valid until the next
 
 void fixture_put(const char *path, const char *text);
 char *fixture_get(const char *path);
+char *fixture_written(const char *path);     /* a file of Lapwing's without its content_hash */
 char *fixture_example(const char *markdown); /* its first block of JSON */
 /* Each file of a folder, unpacked, in memory of its own size, to a fuzzer's target; how many there
  * are. */

@@ -90,7 +90,8 @@ static const struct {
     {"report", "2 3 --db r.db -o r.html"},
     {"export", "2 --db r.db --format chrome -o c.json"},
     {"recommend", "m.json --dp 2"},
-    {"import", "$P/traces/recorded/gpt6__gloo2__cap5.rank0.json.gz -o i.json --cluster-out c.json"},
+    {"import",
+     "$P/traces/recorded/gpt6__gloo2__cap5.rank0.json.gz -o i.json --cluster-out ic.json"},
     {"import", "$P/tests/fuzz/corpus/bench/today.txt --cluster-out d.json"},
     {"inspect", "$P/traces/recorded/gpt6__gloo2__cap5.rank0.json.gz"},
     {"inspect", "$P/../shared/traces/kineto/dlrm_8gpu_rank0.json.gz "

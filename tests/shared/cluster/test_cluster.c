@@ -63,7 +63,7 @@ TEST(documented_example_reads_as_described)
     assert_true(c.exceptions[1].speed == 0.25);
 
     assert_int_equal(lw_cluster_write(&c, fixture_path("again.json"), &err), LW_OK);
-    char *again = fixture_get(fixture_path("again.json"));
+    char *again = fixture_written(fixture_path("again.json"));
     assert_string_equal(again, text);
     free(again);
     free(text);

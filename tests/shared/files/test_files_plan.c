@@ -52,7 +52,7 @@ TEST(documented_example_reads_as_described)
     assert_int_equal(p.repeat_from, 1);
     assert_int_equal(p.variants[1].n_sets, 1);
     assert_int_equal(lw_plan_write(&p, fixture_path("again.json"), &err), LW_OK);
-    char *again = fixture_get(fixture_path("again.json"));
+    char *again = fixture_written(fixture_path("again.json"));
     assert_string_equal(again, text);
     free(again);
     free(text);

@@ -52,7 +52,7 @@ TEST(documented_example_reads_as_described)
 
     /* and is written as it stands on the page */
     assert_int_equal(lw_workload_write(&w, fixture_path("again.json"), &err), LW_OK);
-    char *again = fixture_get(fixture_path("again.json"));
+    char *again = fixture_written(fixture_path("again.json"));
     assert_string_equal(again, text);
     free(again);
     free(text);
@@ -75,8 +75,9 @@ TEST(damaged_files_are_refused_by_place)
         {"\"batch\": 8", "\"batch\": \"8\"",
          "at batch (byte 318): found string \"8\", expected an integer"},
         {"\"batch\": 8", "\"bach\": 8",
-         "at bach (byte 317): unknown field; allowed: lapwing, kind, name, from, notes, batch, "
-         "sample_tokens, heads, kv_heads, attention_flops, idle_numel, optimizer, optimizer_ns, "
+         "at bach (byte 317): unknown field; allowed: lapwing, kind, content_hash, name, from, "
+         "notes, batch, sample_tokens, heads, kv_heads, attention_flops, idle_numel, optimizer, "
+         "optimizer_ns, "
          "gradients_ns, gap_before_forward_ns, "
          "gap_before_backward_ns, gap_before_optimizer_ns, "
          "gap_after_optimizer_ns, recorded, products, products_tp, products_cp, "
