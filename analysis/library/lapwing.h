@@ -8,7 +8,8 @@
  * that returns a handle returns NULL on failure and writes one line that says why into `error`
  * (at most error_size bytes with the final zero; NULL, 0 is fine). Strings and arrays live as
  * long as their handle. Handles may be used from several threads, one call on a handle at a
- * time. See docs/design/library.md. */
+ * time. A NULL where a handle or a name is expected is an error: the call gives NULL or -1.
+ * See docs/design/library.md. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,7 +30,7 @@ typedef struct lapwing_result lapwing_result;
 LAPWING_API const char *lapwing_version(void); /* "0.1.0" */
 
 /* workload: a workload file, or the name of a model (`lapwing model --list`).
- * cluster: the name of a known system (`lapwing cluster`), or a cluster file.
+ * cluster: the name of a known system (`lapwing cluster`), or a cluster file. "-" is refused.
  * options: name and value in turns, ended by NULL; the names are those of the command line without
  * "--" ("dp", "8", "bucket-cap", "5MiB", NULL). options may be NULL. */
 LAPWING_API lapwing_plan *lapwing_plan_make(const char *workload, const char *cluster,
@@ -42,8 +43,8 @@ LAPWING_API int32_t lapwing_plan_buckets(const lapwing_plan *plan); /* that the 
 /* -1: none */
 LAPWING_API int64_t lapwing_plan_bucket_bytes(const lapwing_plan *plan, int32_t bucket);
 
-/* Simulate `steps` optimizer steps; 0: as many as lead to the steady state, and one more. Steps
- * that only lead there are not measured. The result does not refer to the plan. */
+/* Simulate `steps` optimizer steps, at most 1,000,000; 0: as many as lead to the steady state, and
+ * one more. Steps that only lead there are not measured. The result does not refer to the plan. */
 LAPWING_API lapwing_result *lapwing_simulate(const lapwing_plan *plan, int32_t steps, char *error,
                                              size_t error_size);
 LAPWING_API void lapwing_result_free(lapwing_result *result);
@@ -55,9 +56,10 @@ LAPWING_API void lapwing_result_free(lapwing_result *result);
 LAPWING_API int lapwing_figure(const lapwing_result *result, const char *name, double *value);
 LAPWING_API const char *lapwing_figure_name(int k);
 
-/* The timeline: one row per op that ran, by (step, pass, rank, op). Columns of int32_t: step, pass,
- * rank, stream, op; of int64_t, in picoseconds: ready_ps, issue_ps, start_ps, all_in_ps, end_ps
- * (-1 = not known). NULL: no such column. */
+/* The timeline: one row per op that ran, by (step, pass, rank, op). The first call that asks for a
+ * row makes those of all ranks, which may be gigabytes; -1 or NULL: there is not the memory.
+ * Columns of int32_t: step, pass, rank, stream, op; of int64_t, in picoseconds: ready_ps, issue_ps,
+ * start_ps, all_in_ps, end_ps (-1 = not known). NULL: no such column. */
 LAPWING_API int64_t lapwing_rows(const lapwing_result *result);
 LAPWING_API const int32_t *lapwing_column32(const lapwing_result *result, const char *name);
 LAPWING_API const int64_t *lapwing_column64(const lapwing_result *result, const char *name);

@@ -5,6 +5,7 @@ One file over liblapwing.so with ctypes; numpy is used where it is installed.
   import lapwing
   r = lapwing.simulate("gpt2", "dgx-a100", dp=8, bucket_cap="25MiB")
   r["step_ms"], r["exposed_comm_ms"], r["bucket_bytes"]
+  r = lapwing.simulate("gpt2", "dgx-a100", dp=8, timeline=True)
   t = r["timeline"]                       # columns, one row per op that ran
   t["start_ps"][0], t["kind"][0]
 
@@ -85,6 +86,8 @@ def _column(pointer, n, kind):
 
 def _timeline(lib, result):
     n = lib.lapwing_rows(result)
+    if n < 0:
+        raise Error("not enough memory for the timeline of all ranks")
     out = {c: _column(lib.lapwing_column32(result, c.encode()), n, "int32") for c in _INT32}
     out.update({c: _column(lib.lapwing_column64(result, c.encode()), n, "int64") for c in _INT64})
     out["kind"] = [lib.lapwing_kind_name(lib.lapwing_kind(result, i)).decode() for i in range(n)]
@@ -108,9 +111,9 @@ def _figures(lib, result):
         k += 1
 
 
-def simulate(workload, cluster, steps=0, timeline=True, **strategy):
+def simulate(workload, cluster, steps=0, timeline=False, **strategy):
     """Plan and simulate; a dict of figures (times in ps and ms), the plan's hash, its bucket sizes in
-    bytes and, unless timeline is False, the timeline as columns.
+    bytes and, with timeline=True, the timeline of all ranks as columns.
 
     workload   a workload file, or a model's name ("gpt2")
     cluster    a known system ("dgx-a100"), or a cluster file
@@ -119,6 +122,8 @@ def simulate(workload, cluster, steps=0, timeline=True, **strategy):
                overlap=False
     """
     lib, error = _load(), ctypes.create_string_buffer(512)
+    if not 0 <= steps <= 1000000:  # before ctypes cuts it to 32 bits
+        raise Error("steps: found %s, expected 0 (up to the steady state) to 1000000" % steps)
     words = []
     for name, value in strategy.items():
         if isinstance(value, bool):

@@ -1,6 +1,7 @@
 /* The functions of lapwing.h over the parts that the commands use: nothing is computed here. A plan
  * handle keeps its cluster, because policies asked for its costs; a result keeps the names of its
- * ops, so that it outlives the plan. */
+ * ops, so that it outlives the plan. It keeps the rows of one rank of each class, and those of all
+ * ranks from the first call that asks for rows: thousands of ranks need gigabytes. */
 #include "analysis/library/lapwing.h"
 
 #include <stdbool.h>
@@ -20,9 +21,13 @@ struct lapwing_plan {
     struct lw_plan plan;
 };
 
+enum { MOST_STEPS = 1000000 }; /* as `lapwing sim --steps` */
+
 struct lapwing_result {
     struct lw_arena arena;
-    struct lw_timeline rows;
+    struct lw_sim_classes classes; /* without their plan, which may be freed before */
+    struct lw_timeline rows;       /* of all ranks, once asked for */
+    bool has_rows;
     struct lw_summary summary;
     int64_t n_events;
     int32_t n_ranks, n_op_names;
@@ -41,6 +46,17 @@ static void give_error(const struct lw_err *err, char *error, size_t size)
 }
 
 /* ---- plans ---- */
+
+/* A library reads no standard input: it belongs to the program that uses it. */
+static enum lw_status check_name(const char *what, const char *name, struct lw_err *err)
+{
+    if (!name)
+        return lw_fail(err, LW_EINVAL, "the %s is NULL: give a name or a file", what);
+    if (strcmp(name, "-") == 0)
+        return lw_fail(err, LW_EINVAL, "the %s is '-': a library reads no standard input; give a "
+                                       "name or a file", what);
+    return LW_OK;
+}
 
 static enum lw_status read_workload(const char *name, const struct lw_strategy *s,
                                     const struct lw_cluster *c, struct lw_workload *w,
@@ -73,6 +89,8 @@ static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, co
     struct lw_strategy s;
     struct lw_workload w;
 
+    LW_TRY(check_name("workload", workload, err));
+    LW_TRY(check_name("cluster", cluster, err));
     LW_TRY(set_options(p, options, &s, err));
     LW_TRY(lw_cluster_find(cluster, &p->cluster, err));
     struct lw_cost cost = lw_sim_cost(&p->cluster);
@@ -109,12 +127,12 @@ void lapwing_plan_free(lapwing_plan *p)
 
 const char *lapwing_plan_hash(const lapwing_plan *p)
 {
-    return p->plan.hash;
+    return p ? p->plan.hash : NULL;
 }
 
 int32_t lapwing_plan_ranks(const lapwing_plan *p)
 {
-    return p->plan.n_ranks;
+    return p ? p->plan.n_ranks : -1;
 }
 
 /* Bucket k of those that the variant which the run settles on reduces, over all stages; *n counts
@@ -137,16 +155,17 @@ static const struct lw_bucket *steady_bucket(const struct lw_plan *p, int32_t k,
 
 int32_t lapwing_plan_buckets(const lapwing_plan *p)
 {
-    int32_t n;
+    int32_t n = -1;
 
-    steady_bucket(&p->plan, -1, &n);
+    if (p)
+        steady_bucket(&p->plan, -1, &n);
     return n;
 }
 
 int64_t lapwing_plan_bucket_bytes(const lapwing_plan *p, int32_t bucket)
 {
     int32_t n;
-    const struct lw_bucket *b = steady_bucket(&p->plan, bucket, &n);
+    const struct lw_bucket *b = p ? steady_bucket(&p->plan, bucket, &n) : NULL;
 
     return b ? b->bytes : -1;
 }
@@ -168,19 +187,20 @@ static enum lw_status simulate(const struct lapwing_plan *p, int32_t steps,
                                struct lapwing_result *r, struct lw_err *err)
 {
     struct lw_sim_options options = lw_sim_options_default();
-    struct lw_sim_classes classes = {0};
     struct lw_sim_stats stats;
-    int32_t before = lw_sim_warmup_steps(&p->plan);
 
-    if (steps < 0)
-        return lw_fail(err, LW_EINVAL, "steps must be at least 0, got %d", steps);
+    if (!p)
+        return lw_fail(err, LW_EINVAL, "the plan is NULL: lapwing_plan_make refused it and wrote "
+                                       "why");
+    if (steps < 0 || steps > MOST_STEPS)
+        return lw_fail(err, LW_EINVAL, "steps: found %d, expected 0 (up to the steady state) to "
+                                       "%d", steps, MOST_STEPS);
+    int32_t before = lw_sim_warmup_steps(&p->plan);
     options.n_steps = steps > 0 ? steps : before + 1;
     before = before < options.n_steps ? before : options.n_steps - 1;
-    LW_TRY(lw_sim_run_classes(&p->plan, &p->cluster, &options, &classes, &stats, err));
-    enum lw_status status = lw_sim_summarize(&classes, before, &r->summary, err);
-    if (status == LW_OK)
-        status = lw_sim_expand(&classes, &r->rows, err);
-    lw_sim_classes_free(&classes);
+    LW_TRY(lw_sim_run_classes(&p->plan, &p->cluster, &options, &r->classes, &stats, err));
+    enum lw_status status = lw_sim_summarize(&r->classes, before, &r->summary, err);
+    r->classes.plan = (struct lw_plan){0};
     r->n_events = stats.n_events;
     r->n_ranks = p->plan.n_ranks;
     return status == LW_OK ? keep_names(r, &p->plan, err) : status;
@@ -204,6 +224,7 @@ void lapwing_result_free(lapwing_result *r)
 {
     if (!r)
         return;
+    lw_sim_classes_free(&r->classes);
     lw_timeline_free(&r->rows);
     lw_summary_free(&r->summary);
     lw_arena_free(&r->arena);
@@ -251,7 +272,7 @@ const char *lapwing_figure_name(int k)
 
 int lapwing_figure(const lapwing_result *r, const char *name, double *value)
 {
-    for (int k = 0; k < N_FIGURES; k++)
+    for (int k = 0; r && name && value && k < N_FIGURES; k++)
         if (strcmp(name, figure_names[k]) == 0) {
             *value = figure(r, k);
             return 0;
@@ -261,22 +282,41 @@ int lapwing_figure(const lapwing_result *r, const char *name, double *value)
 
 /* ---- the timeline ---- */
 
+/* The rows of all ranks; NULL: no result was given, or there is not the memory. */
+static const struct lw_timeline *rows_of(const struct lapwing_result *result)
+{
+    struct lapwing_result *r = (struct lapwing_result *)result; /* what it says stays the same */
+
+    if (!r)
+        return NULL;
+    if (!r->has_rows) {
+        r->has_rows = lw_sim_expand(&r->classes, &r->rows, NULL) == LW_OK;
+        if (r->has_rows)
+            lw_sim_classes_free(&r->classes);
+    }
+    return r->has_rows ? &r->rows : NULL;
+}
+
 int64_t lapwing_rows(const lapwing_result *r)
 {
-    return r->rows.n;
+    const struct lw_timeline *t = rows_of(r);
+
+    return t ? t->n : -1;
 }
 
 const int32_t *lapwing_column32(const lapwing_result *r, const char *name)
 {
+    static const struct lw_timeline empty;
+    const struct lw_timeline *rows = rows_of(r), *t = rows ? rows : &empty;
     const struct {
         const char *name;
         const int32_t *column;
     } all[] = {
-        {"step", r->rows.step},     {"pass", r->rows.pass}, {"rank", r->rows.rank},
-        {"stream", r->rows.stream}, {"op", r->rows.op},
+        {"step", t->step},     {"pass", t->pass}, {"rank", t->rank},
+        {"stream", t->stream}, {"op", t->op},
     };
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; name && i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].name, name) == 0)
             return all[i].column;
     return NULL;
@@ -284,15 +324,17 @@ const int32_t *lapwing_column32(const lapwing_result *r, const char *name)
 
 const int64_t *lapwing_column64(const lapwing_result *r, const char *name)
 {
+    static const struct lw_timeline empty;
+    const struct lw_timeline *rows = rows_of(r), *t = rows ? rows : &empty;
     const struct {
         const char *name;
         const lw_ps *column;
     } all[] = {
-        {"ready_ps", r->rows.ready},   {"issue_ps", r->rows.issue}, {"start_ps", r->rows.start},
-        {"all_in_ps", r->rows.all_in}, {"end_ps", r->rows.end},
+        {"ready_ps", t->ready},   {"issue_ps", t->issue}, {"start_ps", t->start},
+        {"all_in_ps", t->all_in}, {"end_ps", t->end},
     };
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; name && i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].name, name) == 0)
             return all[i].column;
     return NULL;
@@ -300,7 +342,9 @@ const int64_t *lapwing_column64(const lapwing_result *r, const char *name)
 
 int32_t lapwing_kind(const lapwing_result *r, int64_t row)
 {
-    return row >= 0 && row < r->rows.n ? r->rows.kind[row] : -1;
+    const struct lw_timeline *t = rows_of(r);
+
+    return t && row >= 0 && row < t->n ? t->kind[row] : -1;
 }
 
 const char *lapwing_kind_name(int32_t kind)
@@ -310,5 +354,7 @@ const char *lapwing_kind_name(int32_t kind)
 
 const char *lapwing_op_name(const lapwing_result *r, int32_t op)
 {
+    if (!r)
+        return NULL;
     return op >= 0 && op < r->n_op_names ? r->op_name[op] : "";
 }

@@ -302,14 +302,24 @@ int lw_strategy_find(const char *name)
     return -1;
 }
 
+static enum lw_status unknown_option(const char *name, struct lw_err *err)
+{
+    struct lw_nearest near = lw_nearest_begin(name);
+    char hint[96];
+
+    for (int i = 0; i < lw_strategy_n_options(); i++)
+        lw_nearest_try(&near, options[i].shown.name);
+    return lw_fail(err, LW_EINVAL, "unknown strategy option '%s'%s; see 'lapwing help strategy'",
+                   name, lw_nearest_hint(&near, "", hint, sizeof hint));
+}
+
 enum lw_status lw_strategy_set(struct lw_strategy *s, const char *name, const char *value,
                                struct lw_err *err)
 {
     int i = lw_strategy_find(name);
 
     if (i < 0)
-        return lw_fail(err, LW_EINVAL,
-                       "unknown strategy option '%s'; see 'lapwing help strategy'", name);
+        return unknown_option(name, err);
     LW_TRY(set_field(&options[i], (char *)s + options[i].at, value, err));
     s->given |= UINT64_C(1) << i;
     return LW_OK;

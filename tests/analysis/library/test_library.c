@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/library/lapwing.h"
+#include "shared/base/arena.h"
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
 
@@ -68,7 +69,8 @@ TEST(the_timeline_outlives_its_plan)
 TEST(errors_are_the_commands_lines)
 {
     static const char *const wrong[] = {"dp", "0", NULL}, *const odd[] = {"dp", NULL},
-                             *const unknown[] = {"colour", "red", NULL};
+                             *const unknown[] = {"colour", "red", NULL},
+                             *const near[] = {"bucket-cpa", "1MiB", NULL};
     char error[200] = "";
     double v;
 
@@ -78,14 +80,99 @@ TEST(errors_are_the_commands_lines)
     assert_non_null(strstr(error, "has no value"));
     assert_null(lapwing_plan_make("mlp", "dgx-a100", unknown, error, sizeof error));
     assert_non_null(strstr(error, "colour"));
+    assert_null(lapwing_plan_make("mlp", "dgx-a100", near, error, sizeof error));
+    assert_non_null(strstr(error, "'bucket-cpa' (did you mean 'bucket-cap'?)"));
+    assert_null(lapwing_plan_make("mlp", "dgx-a10", NULL, error, sizeof error));
+    assert_non_null(strstr(error, "did you mean 'dgx-a100'?"));
+    assert_null(lapwing_plan_make("gpt3", "dgx-a100", NULL, error, sizeof error));
+    assert_non_null(strstr(error, "did you mean 'gpt2'?"));
     assert_null(lapwing_plan_make("nosuch", "dgx-a100", NULL, error, 20)); /* cut, not overrun */
     assert_int_equal(strlen(error), 19);
     assert_null(lapwing_plan_make("mlp", "nosuch", NULL, NULL, 0));
     lapwing_plan *p = lapwing_plan_make("mlp", "dgx-a100", NULL, error, sizeof error);
     assert_null(lapwing_simulate(p, -1, error, sizeof error));
+    assert_null(lapwing_simulate(p, 1000001, error, sizeof error));
+    assert_string_equal(error, "steps: found 1000001, expected 0 (up to the steady state) to "
+                               "1000000");
     lapwing_result *r = lapwing_simulate(p, 0, error, sizeof error);
     assert_int_equal(lapwing_figure(r, "colour", &v), -1);
     lapwing_result_free(r);
+    lapwing_plan_free(p);
+}
+
+/* Every function with NULL in every place, as a program calls it that does not look at results. */
+TEST(a_null_is_an_error_everywhere)
+{
+    char error[200] = "";
+    double value;
+
+    assert_null(lapwing_plan_make(NULL, "dgx-a100", NULL, error, sizeof error));
+    assert_string_equal(error, "the workload is NULL: give a name or a file");
+    assert_null(lapwing_plan_make("mlp", NULL, NULL, error, sizeof error));
+    assert_string_equal(error, "the cluster is NULL: give a name or a file");
+    assert_null(lapwing_plan_make(NULL, NULL, NULL, NULL, 0));
+    assert_null(lapwing_plan_make(NULL, NULL, NULL, NULL, 200));
+    assert_null(lapwing_plan_hash(NULL));
+    assert_int_equal(lapwing_plan_ranks(NULL), -1);
+    assert_int_equal(lapwing_plan_buckets(NULL), -1);
+    assert_int_equal(lapwing_plan_bucket_bytes(NULL, 0), -1);
+    assert_null(lapwing_simulate(NULL, 0, error, sizeof error));
+    assert_non_null(strstr(error, "the plan is NULL"));
+    assert_null(lapwing_simulate(NULL, 0, NULL, 0));
+    assert_int_equal(lapwing_figure(NULL, "step_ps", &value), -1);
+    assert_int_equal(lapwing_rows(NULL), -1);
+    assert_null(lapwing_column32(NULL, "op"));
+    assert_null(lapwing_column64(NULL, "end_ps"));
+    assert_int_equal(lapwing_kind(NULL, 0), -1);
+    assert_null(lapwing_op_name(NULL, 0));
+    lapwing_plan *p = lapwing_plan_make("mlp", "dgx-a100", NULL, NULL, 0);
+    lapwing_result *r = lapwing_simulate(p, 0, NULL, 0);
+    assert_non_null(r);
+    assert_int_equal(lapwing_figure(r, NULL, &value), -1);
+    assert_int_equal(lapwing_figure(r, "step_ps", NULL), -1);
+    assert_int_equal(lapwing_figure(r, NULL, NULL), -1);
+    assert_null(lapwing_column32(r, NULL));
+    assert_null(lapwing_column64(r, NULL));
+    assert_string_equal(lapwing_op_name(r, -1), "");
+    assert_null(lapwing_figure_name(-1));
+    assert_string_equal(lapwing_kind_name(-1), "");
+    lapwing_result_free(r);
+    lapwing_plan_free(p);
+    lapwing_result_free(NULL);
+    lapwing_plan_free(NULL);
+}
+
+/* Else it waits for what the user of the program types. */
+TEST(a_library_reads_no_standard_input)
+{
+    char error[200] = "";
+
+    assert_null(lapwing_plan_make("-", "dgx-a100", NULL, error, sizeof error));
+    assert_string_equal(error, "the workload is '-': a library reads no standard input; give a "
+                               "name or a file");
+    assert_null(lapwing_plan_make("mlp", "-", NULL, error, sizeof error));
+    assert_non_null(strstr(error, "the cluster is '-'"));
+}
+
+/* Allocated at the first call that asks for a row: 4,096 ranks are one class. */
+TEST(rows_are_made_when_they_are_asked_for)
+{
+    static const char *const many[] = {"dp", "4096", NULL};
+    lapwing_plan *p = lapwing_plan_make("mlp", "dgx-a100", many, NULL, 0);
+    int64_t before = lw_alloc_live();
+    lapwing_result *r = lapwing_simulate(p, 0, NULL, 0);
+    double n_ops;
+
+    assert_non_null(r);
+    assert_int_equal(lapwing_figure(r, "n_ops", &n_ops), 0);
+    lw_alloc_fail_at(1);
+    assert_int_equal(lapwing_rows(r), -1);
+    lw_alloc_fail_at(0);
+    assert_true(lapwing_rows(r) >= 4096 && (double)lapwing_rows(r) >= n_ops);
+    assert_non_null(lapwing_column64(r, "end_ps"));
+    assert_int_equal(lapwing_column32(r, "rank")[lapwing_rows(r) - 1], 4095);
+    lapwing_result_free(r);
+    assert_int_equal(lw_alloc_live(), before);
     lapwing_plan_free(p);
 }
 
@@ -122,13 +209,14 @@ TEST_WITH(python_gets_a_dict_and_columns, fixture_open, fixture_close)
     }
     fixture_put(fixture_path("t.py"),
                 "import lapwing\n"
-                "r = lapwing.simulate('mlp', 'dgx-a100', dp=4, bucket_cap='5MiB')\n"
+                "r = lapwing.simulate('mlp', 'dgx-a100', timeline=True, dp=4, "
+                "bucket_cap='5MiB')\n"
                 "assert sum(r['bucket_bytes']) == 4 * 16793600, r\n"
                 "assert r['n_ranks'] == 4 and r['step_ps'] == round(r['step_ms'] * 1e9)\n"
                 "t = r['timeline']\n"
                 "assert len(t['start_ps']) == len(t['kind']) == len(t['name']) > 0\n"
                 "assert max(t['end_ps'][i] - t['start_ps'][i] for i in range(len(t['op']))) > 0\n"
-                "o = lapwing.simulate('mlp', 'dgx-a100', timeline=False, dp=4, overlap=False)\n"
+                "o = lapwing.simulate('mlp', 'dgx-a100', dp=4, overlap=False)\n"
                 "assert o['exposed_comm_ps'] >= r['exposed_comm_ps'] and 'timeline' not in o\n"
                 "try:\n"
                 "    lapwing.simulate('mlp', 'dgx-a100', dp=0)\n"
@@ -136,6 +224,12 @@ TEST_WITH(python_gets_a_dict_and_columns, fixture_open, fixture_close)
                 "    assert 'dp' in str(e)\n"
                 "else:\n"
                 "    raise AssertionError('dp=0 was accepted')\n"
+                "try:\n"
+                "    lapwing.simulate('mlp', 'dgx-a100', steps=2 ** 32 + 1)\n"
+                "except lapwing.Error as e:\n"
+                "    assert 'expected 0' in str(e)\n"
+                "else:\n"
+                "    raise AssertionError('2 ** 32 + 1 steps were cut to 1')\n"
                 "print(r['plan_hash'])\n");
     const char *out = shell("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$P/analysis/library "
                             "LAPWING_LIBRARY=" LIBRARY " LD_PRELOAD=$LAPWING_ASAN "
