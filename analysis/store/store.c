@@ -113,7 +113,8 @@ static enum lw_status look(struct lw_store *s, struct lw_err *err)
         st = lw_sql_number(s, &s->version, err, "PRAGMA user_version", "");
     if (st == LW_OK)
         st = check_version(s, empty, err);
-    lw_sql_rollback(s);
+    if (s->write || st != LW_OK) /* else all is read at this moment, whatever others delete */
+        lw_sql_rollback(s);
     return st;
 }
 

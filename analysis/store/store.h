@@ -18,7 +18,7 @@ struct lw_plan;
 struct lw_store;
 
 enum lw_store_mode {
-    LW_STORE_READ,  /* must exist */
+    LW_STORE_READ,  /* must exist; all is read as it is at this moment */
     LW_STORE_WRITE, /* created when absent, brought to this version's schema; runs whose process is
                      * dead become failed */
     LW_STORE_FINISH /* the same, without the last: to end a run that a dead process began */
@@ -63,14 +63,15 @@ struct lw_run_info {
  * its id: 1, 2, ... */
 enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *info, int64_t *run,
                                   struct lw_err *err);
-/* Why a run that still counts as running will fail: kept when nothing more can be stored. */
+/* A run that is not over fails, and why: this is kept when nothing more can be stored. Until
+ * lw_store_end_of_run it may be called again. */
 enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, struct lw_err *err);
 /* The message of a failed run begins with `cause` ("rank 1 was ended by signal 9"), unless it names
  * that rank; where the cause is not sure, unless it names any rank. */
 enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, const char *cause,
                                    bool sure, struct lw_err *err);
-/* The run is over and this process stores it: it becomes "not stored whole" as above. *mine false:
- * another process already did. */
+/* The run is over and this process stores it: until lw_store_finish_run it is a failed one that was
+ * not stored whole. *mine false: another process already stores it, or its process is dead. */
 enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *honesty,
                                    int32_t n_warmup, bool *mine, struct lw_err *err);
 /* "NCCL_ALGO=Ring": what steered the library of the run's backend. */

@@ -95,8 +95,9 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
 
 enum lw_status lw_store_blame(struct lw_store *s, int64_t run, const char *why, struct lw_err *err)
 {
-    return lw_sql_do(s, err, "UPDATE run SET message = ? WHERE id = ? AND status = 'running'", "tl",
-                     why, run);
+    return lw_sql_do(s, err,
+                     "UPDATE run SET status = 'failed', message = ? WHERE id = ?"
+                     " AND ended_at IS NULL", "tl", why, run);
 }
 
 enum lw_status lw_store_name_cause(struct lw_store *s, int64_t run, int rank, const char *cause,
@@ -120,9 +121,10 @@ enum lw_status lw_store_end_of_run(struct lw_store *s, int64_t run, const char *
                                    int32_t n_warmup, bool *mine, struct lw_err *err)
 {
     enum lw_status st = lw_sql_do(s, err,
-                                  "UPDATE run SET status = 'failed', message = 'not stored whole',"
-                                  " honesty = ?, n_warmup = ? WHERE id = ? AND status = 'running'",
-                                  "til", honesty, n_warmup, run);
+                                  "UPDATE run SET status = 'failed', message = ltrim(message ||"
+                                  " '; not stored whole', '; '), honesty = ?, n_warmup = ?,"
+                                  " ended_at = ? WHERE id = ? AND ended_at IS NULL",
+                                  "till", honesty, n_warmup, (int64_t)time(NULL), run);
     *mine = st == LW_OK && lw_sql_changed(s) == 1;
     return st;
 }

@@ -86,6 +86,7 @@ void cpu_abort(struct exec_world *w, const char *why)
     struct lw_err err = {0};
 
     lw_fail(&err, LW_EFAILED, "%s", why);
+    atomic_store(&w->failed, true);
     cpu_fail(w, &err);
 }
 
@@ -379,7 +380,7 @@ enum exec_state cpu_poll(struct exec_world *w, int64_t deadline_ns, struct lw_er
     pthread_mutex_unlock(&w->mutex);
     if (err)
         *err = why;
-    w->failed = true;
+    atomic_store(&w->failed, true);
     if (!atomic_exchange(&w->told, true))
         exec_tell_others(w->how.process, why.msg);
     return EXEC_FAILED;

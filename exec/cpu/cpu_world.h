@@ -106,7 +106,7 @@ struct exec_world {
     bool lifts;                  /* a better nice level is allowed */
     int32_t n_machine_cores;     /* that ranks of this machine may use */
     bool oversubscribed, one_machine;
-    bool failed;                 /* poll said so, or it was aborted with work left */
+    atomic_bool failed;          /* poll said so, or it was aborted */
     struct exec_stream *streams;
     struct exec_event *events;
     struct exec_comm *comms;

@@ -518,8 +518,8 @@ static void mpi_close(struct exec_world *w)
 {
     if (!w)
         return;
-    if (w->failed || atomic_load(&w->n_pending) > 0)
-        mpi_worker_give_up();
+    if (atomic_load(&w->failed) || atomic_load(&w->n_pending) > 0)
+        mpi_worker_give_up(); /* MPI_Finalize would wait for a rank that is stopped or gone */
     cpu_close(w);
 }
 

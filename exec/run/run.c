@@ -423,13 +423,15 @@ static enum lw_status refuse_consolidation(const struct exec_run *r, struct lw_e
     return LW_OK;
 }
 
-static void tear_down(struct exec_run *r)
+/* A run that failed is aborted, also where the fault was found between two batches (another process
+ * does not answer): nothing that is closed may wait for the others then. */
+static void tear_down(struct exec_run *r, bool failed)
 {
     exec_give_memory_back(r);
-    if (r->world) {
-        r->backend->abort(r->world, "closed"); /* parts may still be given but not run */
+    if (r->world && failed)
+        r->backend->abort(r->world, "the run failed");
+    if (r->world)
         r->backend->close(r->world);
-    }
     exec_sums_free(&r->sums);
     exec_tensors_free(&r->memory);
     lw_free(r->parts.items);
@@ -532,7 +534,7 @@ enum lw_status lw_exec_run(const struct lw_plan *plan, const struct lw_exec_opti
                 exec_close_gaps(&made);
         }
     }
-    tear_down(&r);
+    tear_down(&r, s == LW_EFAILED || s == LW_ETIMEOUT);
     if (s != LW_OK && s != LW_ENO && s != LW_EFAILED && s != LW_ETIMEOUT)
         lw_exec_result_free(&made);
     else

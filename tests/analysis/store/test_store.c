@@ -357,17 +357,68 @@ TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_fo
             "UPDATE run_process SET machine = machine || 'x', pid = 1 << 40 WHERE run = 3;"
             "UPDATE run_process SET pid_started = 1 WHERE run = 4;"
             "UPDATE run_process SET machine = 'b' || machine WHERE run = 5");
-    assert_int_equal(lw_store_blame(s, 4, "rank 2 is gone", &err), LW_OK);
     assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &other, &err), LW_OK);
     lw_store_close(other);
     assert_int_equal(ask("SELECT sum(id) FROM run WHERE status = 'running'"), 1 + 2 + 3);
-    assert_int_equal(ask("SELECT message LIKE 'rank 2 is gone; process % ended before%' FROM run"
+    assert_int_equal(ask("SELECT message LIKE 'process % ended before%' FROM run"
                          " WHERE id = 4"), 1); /* number used again; 5: the host was started anew */
     assert_int_equal(lw_store_end_of_run(s, 1, "real", 3, &mine, &err), LW_OK);
     assert_true(mine);
     assert_int_equal(lw_store_end_of_run(s, 1, "real", 3, &mine, &err), LW_OK);
     assert_false(mine); /* once */
     assert_int_equal(ask("SELECT n_warmup FROM run WHERE message = 'not stored whole'"), 3);
+    lw_store_close(s);
+}
+
+/* A process that is killed between the two leaves no running row: status and reason are one write.
+ * The run is then stored once, by whoever comes first. */
+TEST_WITH(a_blamed_run_has_failed_at_once, open_folder, fixture_close)
+{
+    struct lw_run_info info = {.kind = LW_RUN_EXEC};
+    struct lw_err err = {0};
+    struct lw_store *s;
+    int64_t id;
+    bool mine;
+
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
+    assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
+    assert_int_equal(lw_store_blame(s, id, "rank 2 is gone", &err), LW_OK);
+    assert_int_equal(ask("SELECT status = 'failed' AND message = 'rank 2 is gone' FROM run"), 1);
+    assert_int_equal(lw_store_end_of_run(s, id, "real", 3, &mine, &err), LW_OK);
+    assert_true(mine);
+    assert_int_equal(ask("SELECT status = 'failed' AND message = 'rank 2 is gone; not stored whole'"
+                         " FROM run"), 1);
+    assert_int_equal(lw_store_end_of_run(s, id, "real", 3, &mine, &err), LW_OK);
+    assert_false(mine);
+    assert_int_equal(lw_store_blame(s, id, "rank 1 is gone", &err), LW_OK); /* too late */
+    assert_int_equal(ask("SELECT count(*) FROM run WHERE message LIKE 'rank 1%'"), 0);
+    assert_int_equal(lw_store_finish_run(s, id, NULL, LW_RUN_TIMEOUT, "rank 2 hung", &err), LW_OK);
+    assert_int_equal(ask("SELECT status = 'timeout' AND message = 'rank 2 hung' FROM run"), 1);
+    lw_store_close(s);
+}
+
+/* What one command reads is of one moment: another process deletes runs meanwhile. */
+TEST_WITH(a_reader_sees_one_moment, open_folder, fixture_close)
+{
+    struct lw_run_info info = {.kind = LW_RUN_EXEC};
+    struct lw_err err = {0};
+    struct lw_arena a = {0};
+    struct lw_store *s, *reader;
+    struct lw_run r, all[1];
+    int64_t id;
+
+    assert_int_equal(lw_store_open(file, LW_STORE_WRITE, &s, &err), LW_OK);
+    assert_int_equal(lw_store_begin_run(s, &info, &id, &err), LW_OK);
+    assert_int_equal(lw_store_open(file, LW_STORE_READ, &reader, &err), LW_OK);
+    assert_int_equal(lw_store_find_run(s, "1", &a, &all[0], &err), LW_OK);
+    assert_int_equal(lw_store_delete_runs(s, all, 1, &err), LW_OK);
+    assert_int_equal(lw_store_find_run(s, "1", &a, &r, &err), LW_EINVAL);
+    assert_int_equal(lw_store_find_run(reader, "1", &a, &r, &err), LW_OK);
+    lw_store_close(reader);
+    assert_int_equal(lw_store_open(file, LW_STORE_READ, &reader, &err), LW_OK);
+    assert_int_equal(lw_store_find_run(reader, "1", &a, &r, &err), LW_EINVAL);
+    lw_store_close(reader);
+    lw_arena_free(&a);
     lw_store_close(s);
 }
 

@@ -37,6 +37,31 @@ TEST(a_rank_killed_at_any_moment_stops_all)
         }
 }
 
+/* A rank of mpirun that is stopped while the others meet between two steps: they stop at --timeout
+ * and do not wait for it in MPI_Finalize, which took 5 s more. Of the 6 s here 2 are the limit, and
+ * mpirun gives the stopped rank 1 to end. */
+TEST(a_stopped_rank_of_mpirun_ends_the_run_at_the_limit)
+{
+    char words[700];
+    int rc;
+
+    if (!has_mpirun()) {
+        print_message("SKIP a stopped rank of mpirun: no Open MPI here\n");
+        skip();
+    }
+    snprintf(words, sizeof words,
+             "rm -f s.db; %s$L exec -w slow.json --dp %d%s --steps 5000 --compute sleep "
+             "--timeout 1 --db s.db -q >/dev/null 2>err & p=$!; ranks_up; sleep 1; "
+             "q=$(mine | tail -n 1); kill -STOP $q; (sleep 6; echo TOO-LATE; kill -9 $p $q) >late "
+             "2>&1 & w=$!; wait $p; echo status $?; kill $w; cat late err; "
+             "$L runs --db s.db 2>&1",
+             stop_before[MPI], RANKS, stop_after[MPI]);
+    const char *out = stop_shell(words, &rc);
+    if (!strstr(out, "status 1\n") || strstr(out, "TOO-LATE") || strstr(out, "running"))
+        fail_msg("%s\n%s", words, out);
+    nobody_is_left(words);
+}
+
 /* The run is in the database once, failed, with the rank that died: also where it is rank 0, and
  * where the launcher kills the others. With --spawn it is also printed once, and the exit status is
  * 1: the parent is not one of the ranks, also where these are mpirun's. */
