@@ -38,14 +38,14 @@ SANITIZE := $(if $(filter 1,$(SAN)),-fsanitize=address$(comma)undefined \
             $(if $(filter 1,$(TSAN)),-fsanitize=thread) \
             $(if $(FUZZ),-fsanitize=fuzzer-no-link$(comma)address$(comma)undefined \
                          -fsanitize=float-cast-overflow -fno-sanitize-recover=all)
-CPPFLAGS += -I. -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' \
+CPPFLAGS += -I. -I$(BUILD) -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' \
             -DLW_BUILD_FLAGS='"$(strip $(CFLAGS) $(EXACT) $(SANITIZE))"'
 # Not of C++: headers of its library convert without a cast.
 CONVERT := $(if $(FUZZ),-fsanitize=implicit-conversion)
 ALL_CFLAGS   = -std=c11 $(WARN) $(EXACT) -pthread -fPIC $(SANITIZE) $(CONVERT) $(CFLAGS)
 ALL_CXXFLAGS = -std=c++17 -Wall -Wextra $(EXACT) -fno-exceptions -fno-rtti -pthread -fPIC \
                $(SANITIZE) $(filter-out -std=%,$(CFLAGS))
-LDLIBS = -lsimdjson -ldeflate -lz -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
+LDLIBS = -lprotobuf-c -lsimdjson -ldeflate -lz -lsqlite3 -lxxhash -lstdc++ -lm -ldl -pthread
 
 # --- what it is made of ---------------------------------------------------------------------------
 NCCL_SRC := $(sort $(wildcard exec/nccl/*.c))
@@ -61,7 +61,9 @@ ALL_C := $(sort $(shell find shared sim exec traces analysis -name '*.c'))
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(ALL_C))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json)) $(wildcard analysis/store/schema.sql)
-OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o
+PROTO := $(sort $(wildcard traces/*/*.proto))
+OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o \
+         $(PROTO:%.proto=$(BUILD)/%.pb-c.o)
 TESTS := $(sort $(shell find tests -name 'test_*.c'))
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 TEST_HELP := $(filter-out $(TESTS),$(wildcard tests/lib/*.c tests/lib/*/*.c))
@@ -88,7 +90,8 @@ help_of = $(sort $(foreach h,$(call included_by,$(1)),$(h) $(wildcard $(h:.h=.c)
 HELP_OF_T = $(filter $(TEST_HELP),$(call help_of,$(call help_of,$(call help_of,$(CHECKED_SRC)))))
 runs_program = $(shell grep -lE 'lib/commands/command_fixture|getenv\("LAPWING"\)' $(1) /dev/null)
 DEPS_DEB := gcc g++ make pkg-config libc6-dev libsimdjson-dev libdeflate-dev zlib1g-dev \
-            libsqlite3-dev libcmocka-dev libxxhash-dev gnuplot-nox libopenblas0
+            libsqlite3-dev libprotobuf-c-dev protobuf-c-compiler libcmocka-dev libxxhash-dev \
+            gnuplot-nox libopenblas0
 ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
@@ -138,6 +141,16 @@ $(BUILD)/embedded.c: $(EMBED) Makefile
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	$(call say,CC    $<) $(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c $< -o $@
+
+# Messages of protobuf: a reader and writer made from the fields that a .proto lists.
+$(BUILD)/%.pb-c.c $(BUILD)/%.pb-c.h &: %.proto Makefile
+	@mkdir -p $(@D)
+	$(call say,PROTO $<) protoc-c -I. --c_out=$(BUILD) $<
+
+$(BUILD)/%.pb-c.o: $(BUILD)/%.pb-c.c
+	$(call say,CC    $<) $(CC) $(CPPFLAGS) -std=gnu11 -fPIC $(SANITIZE) $(CFLAGS) -c $< -o $@
+
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard traces/chakra/*.c)): $(BUILD)/traces/chakra/et.pb-c.h
 
 # What tests share is taken from an archive, so that a test links only what it uses.
 $(BUILD)/tests/libhelp.a: $(TEST_HELP:%.c=$(BUILD)/%.o)

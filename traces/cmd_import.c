@@ -52,12 +52,14 @@ static enum lw_status write_files(const struct options *o, const struct traces_f
 {
     bool to_stdout = (o->output && strcmp(o->output, "-") == 0) ||
                      (o->cluster_out && strcmp(o->cluster_out, "-") == 0);
-    struct traces_import_summary s = {c, o->output, o->cluster_out, 0};
+    struct traces_import_summary s = {c, c->has_plan ? NULL : o->output,
+                                      c->has_plan ? o->output : NULL, o->cluster_out, 0};
 
     if (o->store)
         LW_TRY(lw_used_file(o->db, LW_USE_DATABASE, err));
     if (o->output)
-        LW_TRY(lw_workload_write(&c->workload, o->output, err));
+        LW_TRY(c->has_plan ? lw_plan_write(&c->plan, o->output, err)
+                           : lw_workload_write(&c->workload, o->output, err));
     if (o->cluster_out)
         LW_TRY(lw_cluster_write(&c->cluster, o->cluster_out, err));
     if (o->store)
@@ -119,7 +121,8 @@ int cmd_import(int argc, char **argv)
 {
     struct options o = {.db = "lapwing.db"};
     const struct lw_opt table[] = {
-        {"output", 'o', LW_OPT_STRING, &o.output, "FILE", "the workload to write; - = stdout"},
+        {"output", 'o', LW_OPT_STRING, &o.output, "FILE",
+         "the workload to write, of graphs the plan; - = stdout"},
         LW_OPTION_FORCE,
         {"cluster-out", 0, LW_OPT_STRING, &o.cluster_out, "FILE",
          "write the measured collectives as a cluster's tables; - = stdout"},

@@ -86,7 +86,7 @@ static enum lw_status predict(struct lw_prediction *s, struct lw_err *err)
     s->options.noise = s->seed >= 0 || s->options.sigma > 0;
     s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;
     LW_TRY(run(s, err));
-    if (s->replay.on)
+    if (s->replay.on && !s->replay.graph)
         LW_TRY(sim_replay_compare(&s->replay, &s->classes.rows, &s->n_warmup, err));
     return lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err);
 }
@@ -140,7 +140,6 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
                               .timeline = &s->classes.rows, .summary = &s->summary,
                               .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
-                              .replayed = s->replay.on ? &s->replay.shown : NULL,
                               .all = s->all};
     struct lw_err why = {0}, unused;
     enum lw_status status = predict(s, &why);
@@ -150,6 +149,8 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
         *err = why;
         return status;
     }
+    r.graph = s->replay.graph;
+    r.replayed = s->replay.on && !r.graph ? &s->replay.shown : NULL;
     enum lw_status stored = store(s, err);
     if (stored == LW_OK && !s->no_db)
         stored = find_past(s, &r, err);

@@ -6,6 +6,7 @@
 
 #include "shared/numbers/median.h"
 #include "traces/trace/kernel_class.h"
+#include "traces/import/convert.h"
 #include "traces/import/read_traces.h"
 #include "traces/replay/recorded_timeline.h"
 #include "traces/replay/replay_steps.h"
@@ -161,6 +162,65 @@ static enum lw_status build(struct sim_replay *r, const struct traces_source *v,
     return status;
 }
 
+/* ---- graphs ---- */
+
+static bool has_no_time(const struct lw_plan *p, const struct lw_op *op)
+{
+    enum lw_op_class c = lw_op_class(op->kind);
+
+    return lw_plan_work_ps(p, op) < 0 && (c == LW_CLASS_COLLECTIVE || c == LW_CLASS_P2P ||
+                                          c == LW_CLASS_COMPUTE || c == LW_CLASS_COPY);
+}
+
+/* What no file and no what-if gives a time. */
+static enum lw_status check_times(const struct lw_plan *p, const char *file, struct lw_err *err)
+{
+    for (int32_t i = 0; i < p->n_ops; i++) {
+        const struct lw_op *op = &p->ops[i];
+        bool message = op->comm >= 0;
+        if (has_no_time(p, op))
+            return lw_fail_at(err, LW_EINVAL, file, 0, "'%.80s' (%s) has no recorded duration: %s",
+                              op->name, lw_op_name(op->kind),
+                              message ? "name a network that times it (-c CLUSTER --as-recorded)"
+                                      : "write the plan (lapwing import -o PLAN.json) and predict "
+                                        "it on a cluster (lapwing sim PLAN.json -c CLUSTER)");
+    }
+    return LW_OK;
+}
+
+static enum lw_status load_graph(struct sim_replay *r, const struct traces_file *f, int n,
+                                 struct lw_plan *plan, struct lw_err *err)
+{
+    struct traces_replay_rule rule;
+    struct traces_plan_wanted want = {0};
+
+    if (r->other_buckets)
+        return lw_fail(err, LW_EUSAGE,
+                       "%s: a file of format %s holds no gradients: bucket options "
+                       "cannot be combined with it",
+                       f[0].file, f[0].importer->name);
+    for (int i = 1; i < n; i++)
+        if (f[i].importer != f[0].importer)
+            return lw_fail(err, LW_EINVAL, "%s is a file of format %s, %s of %s: replay them apart",
+                           f[0].file, f[0].importer->name, f[i].file, f[i].importer->name);
+    if (sim_whatif_asked(&r->whatif) || r->whatif.from_device || r->whatif.as_recorded) {
+        r->whatif.world = n;
+        r->whatif.recorded_device = "";
+        LW_TRY(sim_whatif_open(&r->whatif, &rule, err));
+        want.rule = &rule;
+    }
+    r->graph = true;
+    enum lw_status status = f[0].importer->plan(f, n, &want, plan, err);
+    if (status == LW_OK)
+        status = sim_whatif_acted(&r->whatif, err);
+    sim_whatif_close(&r->whatif);
+    if (status == LW_OK)
+        status = check_times(plan, f[0].file, err);
+    if (status != LW_OK)
+        lw_plan_free(plan);
+    return status;
+}
+
 enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
                                struct lw_cluster *cluster, struct lw_err *err)
 {
@@ -172,14 +232,21 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
     enum lw_status status =
         f && v && r->replay ? traces_files_read(&reading, files, n, f, err) : lw_fail_nomem(err);
     if (status == LW_OK) {
-        status = take_sources(f, n, v, err);
-        if (status == LW_OK)
+        if (f[0].importer->plan)
+            status = load_graph(r, f, n, plan, err);
+        else
+            status = take_sources(f, n, v, err);
+        if (status == LW_OK && !r->graph)
             status = build(r, v, n, err);
         traces_files_free(f, n);
     }
     lw_free(v);
     lw_free(f);
     LW_TRY(status);
+    if (r->graph) {
+        *cluster = traces_replay_cluster(r->replay);
+        return LW_OK;
+    }
     *cluster = traces_replay_cluster(r->replay);
     *plan = r->replay->plan;
     r->replay->plan = (struct lw_plan){0};

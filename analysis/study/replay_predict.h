@@ -20,6 +20,8 @@ struct sim_replay {
     bool other_buckets;
     struct lw_bucket_request buckets;
 
+    bool graph; /* the files are graphs: nothing recorded to compare with, one step */
+
     struct lw_arena arena;
     struct traces_replay *replay; /* owned; its plan moves to the command */
     struct lw_timeline unchanged; /* with a what-if: the replay without it */

@@ -50,6 +50,11 @@ enum lw_status lw_store_import_run(const char *db, const char *command, const ch
 {
     struct recording r = {0};
 
+    if (f[0].importer->plan)
+        return lw_fail(err, LW_EINVAL,
+                       "%s: --store: a file of format %s holds no start times; 'lapwing sim "
+                       "--replay %s' predicts them and stores the run",
+                       f[0].file, f[0].importer->name, f[0].file);
     if (!f[0].importer->timeline)
         return lw_fail(err, LW_EINVAL, "%s: --store: a file of format %s holds no timeline",
                        f[0].file, f[0].importer->name);

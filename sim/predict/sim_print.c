@@ -438,7 +438,7 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
         s->bubble_ratio, s->compute_share);
     struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
     lw_throughput_text(&t, f);
-    if (r->replayed)
+    if (r->replayed || r->graph)
         fputs("peak memory: not recorded\n", f);
     else
         LW_TRY(text_peak(r, f, err));
@@ -447,6 +447,8 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
         LW_TRY(text_replay(r, f, err));
     else
         text_terms(r, f);
+    for (int32_t k = 0; r->graph && k < r->plan->n_notes; k++)
+        lw_printf_paragraph(f, "note: %s", r->plan->notes[k]);
     for (int32_t k = 0; assumption(r, k); k++)
         lw_printf_paragraph(f, "assumption of the %s: %s", r->workload ? "workload" : "plan",
                             assumption(r, k));
@@ -603,6 +605,8 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     json_error(&o, r);
     if (r->replayed)
         json_replay(&o, r);
+    if (r->graph)
+        lw_jsonout_strings(&o, "notes", r->plan->notes, r->plan->n_notes);
     lw_jsonout_array(&o, "workload_assumptions");
     for (int32_t k = 0; assumption(r, k); k++)
         lw_jsonout_string(&o, NULL, assumption(r, k));

@@ -52,6 +52,7 @@ struct lw_sim_report {
     int32_t n_like;
     double mean_like_pct, p90_like_pct;
     const struct lw_sim_replayed *replayed; /* NULL: no replay */
+    bool graph; /* the plan is a recorded graph: its notes are printed, its memory is not known */
     const struct lw_workload *workload;   /* NULL: not known */
 };
 

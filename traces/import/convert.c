@@ -35,7 +35,7 @@ static enum lw_status check(const struct traces_file *f, int n, const struct tra
                        "--as-traced and --salvage concern PyTorch traces; this is a file of format "
                        "%s",
                        f->file, x->name);
-    if (want->workload && !(x->gives & LW_GIVES_WORKLOAD))
+    if (want->workload && !(x->gives & (LW_GIVES_WORKLOAD | LW_GIVES_PLAN)))
         return gives_no(f, "workload", "-o", err);
     if (want->cluster && !(x->gives & LW_GIVES_CLUSTER))
         return gives_no(f, "cluster", "--cluster-out", err);
@@ -56,6 +56,8 @@ void traces_converted_free(struct traces_converted *c)
 {
     if (c->has_workload)
         lw_workload_free(&c->workload);
+    if (c->has_plan)
+        lw_plan_free(&c->plan);
     if (c->has_cluster)
         lw_cluster_free(&c->cluster);
     *c = (struct traces_converted){0};

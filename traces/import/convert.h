@@ -4,6 +4,7 @@
 
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
+#include "shared/plan/plan.h"
 #include "shared/plan/workload.h"
 #include "traces/import/importer.h"
 #include "traces/import/read_traces.h"
@@ -20,10 +21,17 @@ struct traces_wanted {
     bool in_place;
 };
 
+/* How graphs become a plan. */
+struct traces_replay_rule;
+struct traces_plan_wanted {
+    const struct traces_replay_rule *rule; /* what is timed anew; NULL = nothing */
+};
+
 struct traces_converted {
-    bool has_workload, has_cluster; /* what was requested and is there */
+    bool has_workload, has_cluster, has_plan; /* what was requested and is there */
     struct lw_workload workload;
     struct lw_cluster cluster;
+    struct lw_plan plan; /* of formats of graphs, in place of a workload */
     const char *network; /* of measured collectives, as their log says; NULL: not said */
     struct traces_coverage coverage; /* of the workload */
 };

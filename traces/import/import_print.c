@@ -141,6 +141,10 @@ static enum lw_status print_json(const struct traces_import_summary *s, FILE *f)
     lw_jsonout_object(&o, NULL);
     if (s->workload_file)
         workload_json(&c->workload, &c->coverage, s->workload_file, &o);
+    if (s->plan_file) {
+        LW_JSON(&o, "output", s->plan_file, "n_ranks", c->plan.n_ranks, "n_ops", c->plan.n_ops);
+        lw_jsonout_strings(&o, "notes", c->plan.notes, c->plan.n_notes);
+    }
     if (s->cluster_file)
         cluster_json(&c->cluster, s->cluster_file, &o);
     if (s->run > 0)
@@ -237,6 +241,22 @@ static enum lw_status next_text(const struct traces_import_summary *s, FILE *f, 
     return LW_OK;
 }
 
+static void plan_text(const struct traces_import_summary *s, FILE *f)
+{
+    const struct lw_plan *p = &s->converted->plan;
+
+    fprintf(f, "%s: plan of %d rank%s, %d ops on %d streams, %d communicator%s\n", s->plan_file,
+            p->n_ranks, lw_plural(p->n_ranks), p->n_ops, p->n_streams, p->n_comms,
+            lw_plural(p->n_comms));
+    for (int32_t i = 0; i < p->n_notes; i++)
+        lw_printf_paragraph(f, "  note: %s", p->notes[i]);
+    if (!lw_output_is_stdout(s->plan_file)) {
+        fputs("next: lapwing sim", f);
+        put_word(f, "", s->plan_file);
+        fputc('\n', f);
+    }
+}
+
 enum lw_status traces_import_print(const struct traces_import_summary *s, enum lw_format format,
                                    FILE *f, struct lw_err *err)
 {
@@ -250,6 +270,8 @@ enum lw_status traces_import_print(const struct traces_import_summary *s, enum l
                                  : LW_OK;
     if (s->workload_file)
         LW_TRY(workload_text(&c->workload, &c->coverage, s->workload_file, f, err));
+    if (s->plan_file)
+        plan_text(s, f);
     if (s->cluster_file)
         LW_TRY(cluster_text(&c->cluster, s->cluster_file, f, err));
     if (s->workload_file)

@@ -12,9 +12,11 @@ struct lw_jsonout;
 struct traces_bench_hint;
 struct traces_converted;
 struct traces_file;
+struct traces_plan_wanted;
 struct traces_wanted;
+struct lw_plan;
 
-enum { LW_GIVES_WORKLOAD = 1, LW_GIVES_CLUSTER = 2 };
+enum { LW_GIVES_WORKLOAD = 1, LW_GIVES_CLUSTER = 2, LW_GIVES_PLAN = 4 };
 
 /* A measured collective, as a row of `inspect --format csv`; in_place_ns -1 = not measured. */
 struct traces_measured_row {
@@ -41,6 +43,12 @@ struct lw_importer {
     enum lw_status (*convert)(const struct traces_file *f, int n, const struct traces_wanted *want,
                               struct traces_converted *out, struct lw_err *err);
 
+    /* Formats of graphs: the files of all ranks of a run as a plan, which -o writes and
+     * sim --replay runs; NULL = none. */
+    enum lw_status (*plan)(const struct traces_file *f, int n,
+                           const struct traces_plan_wanted *want, struct lw_plan *out,
+                           struct lw_err *err);
+
     /* inspect, of formats without a timeline. Facts are what look read, facts_size bytes that the
      * caller zeroes and owns; free releases what they hold. name is the file's. */
     size_t facts_size;
@@ -54,7 +62,8 @@ struct lw_importer {
 
 /* row(symbol): a format, whose file defines lw_importer_SYMBOL. Formats are asked in this order, so
  * Kineto's, which takes what JSON no other takes, is the last. */
-#define LW_IMPORTERS(row) row(measured) row(pipedream) row(calls) row(nccl_tests) row(kineto)
+#define LW_IMPORTERS(row)                                                                          \
+    row(measured) row(pipedream) row(calls) row(chakra) row(nccl_tests) row(kineto)
 #define LW_ROW_IMPORTER(symbol) extern const struct lw_importer lw_importer_##symbol;
 LW_IMPORTERS(LW_ROW_IMPORTER)
 

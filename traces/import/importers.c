@@ -34,7 +34,7 @@ static const char *other_format(const char *text, size_t len)
             return others[i].is;
     for (size_t i = 0; i < len && i < LOOKED_AT; i++)
         if (text[i] == '\0')
-            return "binary data (a Chakra trace, perhaps)";
+            return "binary data";
     return "text of no format that is known";
 }
 
@@ -49,7 +49,7 @@ static void append(char *text, size_t size, const char *more)
 static enum lw_status refuse(const struct lw_input *in, const char *p, size_t len,
                              struct lw_err *err)
 {
-    char reads[512] = "";
+    char reads[1024] = "";
 
     for (int i = lw_n_importers - 1; i >= 0; i--) {
         append(reads, sizeof reads, lw_importers[i]->reads);

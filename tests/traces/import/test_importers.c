@@ -18,6 +18,9 @@ static const struct {
     {"pipedream", "node,op,fwd_ms,bwd_ms\n"},
     {"pipedream", "src,dst\n"},
     {"calls", "# lapwing-calls 1\n"},
+    {"chakra", "\x07\x0a\x05"
+               "0.0.4\x02\x08\x01"},
+    {"chakra", "{\"workload_graph\": []}"},
 };
 
 static struct lw_input input_of(const char *text)
@@ -34,6 +37,7 @@ TEST(every_row_is_whole_and_has_a_sample)
         assert_non_null(x->import_help);
         assert_non_null(x->is);
         assert_non_null(x->convert);
+        assert_true(!x->plan == !(x->gives & LW_GIVES_PLAN));
         assert_true(x->gives != 0);
         assert_true(x->timeline || x->look); /* inspect shows it, or says why not */
         assert_true(!x->inspect_help == (!x->timeline && !x->text));
@@ -96,7 +100,7 @@ TEST(conversion_outside_the_row_is_refused)
     for (int i = 0; i < lw_n_importers; i++) {
         const struct lw_importer *x = lw_importers[i];
         struct traces_file f[2] = {{.file = "a", .importer = x}, {.file = "b", .importer = x}};
-        if (!(x->gives & LW_GIVES_WORKLOAD))
+        if (!(x->gives & (LW_GIVES_WORKLOAD | LW_GIVES_PLAN)))
             refuses(f, 1, &(struct traces_wanted){.workload = true}, "gives no workload (-o");
         if (!(x->gives & LW_GIVES_CLUSTER))
             refuses(f, 1, &(struct traces_wanted){.cluster = true},

@@ -1,0 +1,72 @@
+/* Real graphs through every command, as a user runs them. */
+#include "tests/lib/unit.h"
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+
+TEST_GROUP(fixture_open, fixture_close)
+
+#define CHAKRA "$P/../shared/traces/chakra/"
+
+static void need(const char *folder)
+{
+    if (access(folder, F_OK) == 0)
+        return;
+    print_message("SKIP: %s is not here\n", folder);
+    skip();
+}
+
+/* A run is predicted from `files`, and what every command says about it. */
+static void each_command(const char *files, const char *step)
+{
+    expectf(0, step, "sim --replay %s --db r.db", files);
+    expectf(0, "n_ops", "sim --replay %s --db r.db --format json", files);
+    expectf(0, "next: lapwing sim", "import %s -o plan.json --force", files);
+    expectf(0, step, "sim plan.json --no-db -c %s", "dgx-a100");
+    expect("compare 1 2 --db r.db", 0, "the steps are equal");
+    expect("explain 1 --db r.db", 0, "critical path");
+    expect("plot timeline 1 --db r.db -o t.svg --force", 0, "t.svg");
+    expect("export 1 --db r.db -o t.json --force", 0, "wrote t.json");
+    expect("inspect t.json", 0, "kineto");
+    expect("runs --db r.db", 0, "graph");
+    shell("rm -f r.db* plan.json t.svg t.json", NULL);
+}
+
+TEST(chakra_goes_through_every_command)
+{
+    need("../shared/traces/chakra");
+    expect("inspect " CHAKRA "resnet50_ddp_schema101.et.gz", 0, "schema 1.0.1, 3664 nodes");
+    expect("inspect --format json " CHAKRA "astrasim_alltoall_16npu_rank9.et", 0,
+           "\"node_type_counts\": {");
+    each_command(CHAKRA "resnet50_ddp_schema101.et.gz", "step 297.046 ms");
+    each_command(CHAKRA "megatron_tp2_rank0.et.gz " CHAKRA "megatron_tp2_rank1.et.gz",
+                 "step 56.789 ms");
+}
+
+TEST(what_a_graph_does_not_hold_is_refused_with_the_remedy)
+{
+    need("../shared/traces/chakra");
+    EXPECT("sim",
+           {"--replay " CHAKRA "astrasim_alltoall_16npu_rank9.et --no-db", 1,
+            "has no duration and its other ranks are missing"},
+           {"--replay " CHAKRA "megatron_tp2_rank0.et.gz --bucket-cap 1MiB --no-db", 2,
+            "a file of format chakra holds no gradients"},
+           {"--replay " CHAKRA "megatron_tp2_rank0.et.gz " CHAKRA
+            "megatron_tp2_rank0.et.gz --no-db",
+            1, "are both of rank 0: give each rank once"});
+    EXPECT("import", {CHAKRA "megatron_tp2_rank0.et.gz --store", 1, "holds no start times"},
+           {CHAKRA "megatron_tp2_rank0.et.gz --cluster-out c.json", 1,
+            "gives no cluster (--cluster-out; -o writes the plan)"});
+}
+
+/* 13 all-reduces on another network. */
+TEST(a_network_times_the_collectives_of_a_graph)
+{
+    need("../shared/traces/chakra");
+    expect("sim --replay " CHAKRA "megatron_tp2_rank0.et.gz " CHAKRA "megatron_tp2_rank1.et.gz "
+           "-c dgx-a100 --as-recorded --no-db",
+           0, "what-if: 26 collectives take what cluster 'dgx-a100' says for their size");
+}
