@@ -76,6 +76,10 @@ int cmd_sim(int argc, char **argv)
          "the operands are recorded traces, one per rank: run them again"},
         {"kernel-classes", 0, LW_OPT_STRING, &s.replay.kernels_file, "FILE",
          "with --replay: classes of kernels, which precede the built-in table"},
+        {"loggops", 0, LW_OPT_STRING, &s.replay.loggops, "L=..,o=..,g=..,G=..,O=..,S=..",
+         "with --replay, of GOAL schedules: parameters in ns and bytes (the file's, else "
+         "L=2500,o=1500,g=1000,G=6,"
+         "O=0,S=65535)"},
         {"published-interference", 0, LW_OPT_FLAG, &s.published, NULL,
          "turn on the cluster's interference terms from publications"},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL,
@@ -98,6 +102,8 @@ int cmd_sim(int argc, char **argv)
     s.replay.whatif.from_device = s.replay.on ? s.source.from_device : NULL;
     if (!s.replay.on && s.replay.kernels_file)
         return lw_cli_usage("sim", "--kernel-classes needs --replay");
+    if (!s.replay.on && s.replay.loggops)
+        return lw_cli_usage("sim", "--loggops needs --replay");
     if (!s.replay.on && n > 1)
         return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
     if (s.replay.on && n == 0)

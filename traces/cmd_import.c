@@ -29,7 +29,8 @@ static const char end[] = " --store keeps the recording itself as a run that com
                           "report read, beside a prediction by sim --replay.";
 
 struct options {
-    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *where;
+    const char *output, *sidecar, *cluster_out, *onto, *step, *params, *from_device, *op, *where,
+        *loggops;
     const char *db, *name;
     int64_t ranks, nodes, elements;
     bool as_traced, salvage, in_place, store;
@@ -78,7 +79,8 @@ static enum lw_status convert(const struct options *o, const struct traces_file 
                                            o->salvage || o->elements || o->from_device,
                                  .from_device = o->from_device,
                                  .choice = {.as_traced = o->as_traced, .n_elements = o->elements},
-                                 .bench = {o->op, o->ranks, o->nodes, o->where}};
+                                 .bench = {o->op, o->ranks, o->nodes, o->where},
+                                 .loggops = o->loggops};
     struct traces_sidecar params = {0};
     struct traces_converted c = {0};
     enum lw_status status = parse_step(o->step, &want.choice.step, err);
@@ -156,6 +158,9 @@ int cmd_import(int argc, char **argv)
         {"nodes", 0, LW_OPT_INT, &o.nodes, "N", "nccl-tests: nodes that they ran on", 1, INT32_MAX},
         {"in-place", 0, LW_OPT_FLAG, &o.in_place, NULL,
          "nccl-tests: take the in-place times (out-of-place ones)"},
+        {"loggops", 0, LW_OPT_STRING, &o.loggops, "L=..,o=..,g=..,G=..,O=..,S=..",
+         "GOAL schedules: parameters in ns and bytes (the file's, else L=2500,o=1500,g=1000,G=6,"
+         "O=0,S=65535)"},
         {"format", 0, LW_OPT_FORMAT, &o.format, "text|json|csv",
          "how to print the summary; csv: a row per module, or per measured size (text)"},
         {0},

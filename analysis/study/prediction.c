@@ -82,6 +82,7 @@ static enum lw_status predict(struct lw_prediction *s, struct lw_err *err)
     if (!s->no_db)
         LW_TRY(lw_store_usable(s->db, err));
     choose_steps(s);
+    s->options.buffered |= s->replay.buffered;
     begin_row(s);
     s->options.noise = s->seed >= 0 || s->options.sigma > 0;
     s->options.seed = s->seed >= 0 ? (uint64_t)s->seed : 0;

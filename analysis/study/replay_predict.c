@@ -192,7 +192,7 @@ static enum lw_status load_graph(struct sim_replay *r, const struct traces_file 
                                  struct lw_plan *plan, struct lw_err *err)
 {
     struct traces_replay_rule rule;
-    struct traces_plan_wanted want = {0};
+    struct traces_plan_wanted want = {.loggops = r->loggops};
 
     if (r->other_buckets)
         return lw_fail(err, LW_EUSAGE,
@@ -209,7 +209,13 @@ static enum lw_status load_graph(struct sim_replay *r, const struct traces_file 
         LW_TRY(sim_whatif_open(&r->whatif, &rule, err));
         want.rule = &rule;
     }
+    if (r->loggops && !f[0].importer->buffered)
+        return lw_fail(err, LW_EINVAL,
+                       "%s: --loggops concerns GOAL schedules; this is a file of "
+                       "format %s",
+                       f[0].file, f[0].importer->name);
     r->graph = true;
+    r->buffered = f[0].importer->buffered;
     enum lw_status status = f[0].importer->plan(f, n, &want, plan, err);
     if (status == LW_OK)
         status = sim_whatif_acted(&r->whatif, err);
@@ -236,6 +242,11 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
             status = load_graph(r, f, n, plan, err);
         else
             status = take_sources(f, n, v, err);
+        if (status == LW_OK && !r->graph && r->loggops)
+            status = lw_fail(err, LW_EINVAL,
+                             "%s: --loggops concerns GOAL schedules; this is a "
+                             "recorded trace",
+                             f[0].file);
         if (status == LW_OK && !r->graph)
             status = build(r, v, n, err);
         traces_files_free(f, n);

@@ -16,10 +16,12 @@ struct traces_replay;
 struct sim_replay {
     bool on;                  /* --replay */
     const char *kernels_file; /* --kernel-classes */
+    const char *loggops;      /* --loggops */
     struct sim_whatif whatif; /* what is changed */
     bool other_buckets;
     struct lw_bucket_request buckets;
 
+    bool buffered; /* of a graph: its sends do not wait */
     bool graph; /* the files are graphs: nothing recorded to compare with, one step */
 
     struct lw_arena arena;

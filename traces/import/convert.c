@@ -35,6 +35,10 @@ static enum lw_status check(const struct traces_file *f, int n, const struct tra
                        "--as-traced and --salvage concern PyTorch traces; this is a file of format "
                        "%s",
                        f->file, x->name);
+    if (want->loggops && !x->buffered)
+        return lw_fail(err, LW_EINVAL,
+                       "%s: --loggops concerns GOAL schedules; this is a file of format %s",
+                       f->file, x->name);
     if (want->workload && !(x->gives & (LW_GIVES_WORKLOAD | LW_GIVES_PLAN)))
         return gives_no(f, "workload", "-o", err);
     if (want->cluster && !(x->gives & LW_GIVES_CLUSTER))

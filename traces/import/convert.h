@@ -19,12 +19,14 @@ struct traces_wanted {
     bool chosen;                    /* an option that concerns traces alone was given */
     struct traces_bench_hint bench; /* tables of collectives only */
     bool in_place;
+    const char *loggops; /* GOAL schedules only; NULL = as they say */
 };
 
 /* How graphs become a plan. */
 struct traces_replay_rule;
 struct traces_plan_wanted {
     const struct traces_replay_rule *rule; /* what is timed anew; NULL = nothing */
+    const char *loggops;                   /* parameters of GOAL schedules; NULL = as they say */
 };
 
 struct traces_converted {

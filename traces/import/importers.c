@@ -21,7 +21,6 @@ static const char *other_format(const char *text, size_t len)
         const char *begin, *is;
     } others[] = {
         {"SQLite format 3", "an SQLite database (of Nsight Systems, perhaps)"},
-        {"num_ranks", "a GOAL schedule"},
         {"\x1f\x8b", "gzip data inside gzip data"},
         {"PK\x03\x04", "a ZIP archive: unpack it first"},
         {"<", "HTML or XML"},

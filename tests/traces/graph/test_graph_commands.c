@@ -1,6 +1,7 @@
 /* Real graphs through every command, as a user runs them. */
 #include "tests/lib/unit.h"
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/lib/commands/command_fixture.h"
@@ -10,6 +11,7 @@
 TEST_GROUP(fixture_open, fixture_close)
 
 #define CHAKRA "$P/../shared/traces/chakra/"
+#define GOAL "$P/../shared/traces/goal/"
 
 static void need(const char *folder)
 {
@@ -20,18 +22,18 @@ static void need(const char *folder)
 }
 
 /* A run is predicted from `files`, and what every command says about it. */
-static void each_command(const char *files, const char *step)
+static void each_command(const char *files, const char *step, const char *options)
 {
     expectf(0, step, "sim --replay %s --db r.db", files);
     expectf(0, "n_ops", "sim --replay %s --db r.db --format json", files);
     expectf(0, "next: lapwing sim", "import %s -o plan.json --force", files);
-    expectf(0, step, "sim plan.json --no-db -c %s", "dgx-a100");
+    expectf(0, step + strlen("step "), "sim plan.json --no-db -c gb200 %s", options);
     expect("compare 1 2 --db r.db", 0, "the steps are equal");
     expect("explain 1 --db r.db", 0, "critical path");
     expect("plot timeline 1 --db r.db -o t.svg --force", 0, "t.svg");
     expect("export 1 --db r.db -o t.json --force", 0, "wrote t.json");
     expect("inspect t.json", 0, "kineto");
-    expect("runs --db r.db", 0, "graph");
+    expect("runs --db r.db", 0, step + strlen("step "));
     shell("rm -f r.db* plan.json t.svg t.json", NULL);
 }
 
@@ -41,9 +43,29 @@ TEST(chakra_goes_through_every_command)
     expect("inspect " CHAKRA "resnet50_ddp_schema101.et.gz", 0, "schema 1.0.1, 3664 nodes");
     expect("inspect --format json " CHAKRA "astrasim_alltoall_16npu_rank9.et", 0,
            "\"node_type_counts\": {");
-    each_command(CHAKRA "resnet50_ddp_schema101.et.gz", "step 297.046 ms");
+    each_command(CHAKRA "resnet50_ddp_schema101.et.gz", "step 297.046 ms", "");
     each_command(CHAKRA "megatron_tp2_rank0.et.gz " CHAKRA "megatron_tp2_rank1.et.gz",
-                 "step 56.789 ms");
+                 "step 56.789 ms", "");
+}
+
+TEST(goal_goes_through_every_command)
+{
+    need("../shared/traces/goal");
+    expect("inspect " GOAL "binary_tree_32.goal", 0, "GOAL schedule (text), 32 ranks");
+    expect("inspect --format json " GOAL "binary_tree_32.goal", 0, "\"requires\": 26,");
+    each_command(GOAL "binary_tree_32.goal", "step 27.500 us", "--buffered");
+    each_command(GOAL "dissemination_16.goal", "step 22.000 us", "--buffered");
+    EXPECT(
+        "sim",
+        {"--replay " GOAL "binary_tree_32.goal --no-db --loggops L=0,o=0,g=0,G=0", 0, "step 0 ps"},
+        {"--replay " GOAL "binary_tree_32.goal --no-db --loggops L=0,q=1", 1,
+         "--loggops: 'q=1': expected L, o, g (ns)"},
+        {"--replay " GOAL "binary_tree_32.goal --no-db -c dgx-a100 --as-recorded", 1,
+         "give --loggops instead of -c, --ranks and --device"},
+        {"--replay " GOAL "binary_tree_32.goal " GOAL "dissemination_16.goal --no-db", 1,
+         "one GOAL schedule at a time"},
+        {"--replay " CHAKRA "megatron_tp2_rank0.et.gz --no-db --loggops L=1", 1,
+         "--loggops concerns GOAL schedules"});
 }
 
 TEST(what_a_graph_does_not_hold_is_refused_with_the_remedy)

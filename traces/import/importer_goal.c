@@ -1,0 +1,122 @@
+/* GOAL schedules: sends, receives and calculations of every rank in one file. */
+#include <stdio.h>
+
+#include "shared/io/input.h"
+#include "shared/json/jsonout.h"
+#include "traces/goal/goal.h"
+#include "traces/import/convert.h"
+
+static bool is(const struct lw_input *in, const char *text, size_t len)
+{
+    return traces_goal_is(in->text, in->len) || traces_goal_is(text, len);
+}
+
+static enum lw_status plan(const struct traces_file *f, int n,
+                           const struct traces_plan_wanted *want, struct lw_plan *out,
+                           struct lw_err *err)
+{
+    struct traces_goal g;
+    struct goal_network network = traces_goal_network_default();
+
+    if (n > 1)
+        return lw_fail(err, LW_EINVAL, "%s: one GOAL schedule at a time: it holds all ranks",
+                       f[1].file);
+    if (want->rule)
+        return lw_fail(
+            err, LW_EINVAL,
+            "%s: LogGOPS parameters time the messages of a GOAL schedule: give --loggops "
+            "instead of -c, --ranks and --device",
+            f[0].file);
+    LW_TRY(traces_goal_read(&f[0].in, &g, err));
+    if (g.has_network)
+        network = g.network;
+    enum lw_status status = LW_OK;
+    if (want->loggops)
+        status = lw_err_context(err, traces_goal_network_parse(want->loggops, &network, err),
+                                "--loggops");
+    if (status == LW_OK)
+        status = traces_goal_plan(&g, &network, out, err);
+    traces_goal_free(&g);
+    return status;
+}
+
+static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,
+                              struct traces_converted *out, struct lw_err *err)
+{
+    LW_TRY(plan(f, n, &(struct traces_plan_wanted){.loggops = want->loggops}, &out->plan, err));
+    out->has_plan = true;
+    return LW_OK;
+}
+
+static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
+                           void *facts, struct lw_err *err)
+{
+    struct traces_goal *g = facts;
+
+    (void)hint;
+    LW_TRY(traces_goal_read(in, g, err));
+    g->file = NULL; /* the input goes */
+    return LW_OK;
+}
+
+static void forget(void *facts)
+{
+    traces_goal_free(facts);
+}
+
+static int64_t sent(const struct traces_goal *g)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < g->n_ops; i++)
+        if (g->ops[i].type == GOAL_SEND && bytes <= INT64_MAX - g->ops[i].size)
+            bytes += g->ops[i].size;
+    return bytes;
+}
+
+static enum lw_status json(const void *facts, struct lw_jsonout *o, struct lw_err *err)
+{
+    const struct traces_goal *g = facts;
+
+    (void)err;
+    LW_JSON(o, "form", g->binary ? "binary" : "text", "num_ranks", g->n_ranks, "send", g->n_sends,
+            "recv", g->n_recvs, "calc", g->n_calcs, "requires", g->n_requires);
+    LW_JSON(o, "irequires", g->n_irequires, "cpus", g->n_cpus, "nics", g->n_nics, "bytes_sent",
+            sent(g));
+    return LW_OK;
+}
+
+static enum lw_status text(const void *facts, const char *name, FILE *f, struct lw_err *err)
+{
+    const struct traces_goal *g = facts;
+    char buf[32];
+
+    (void)err;
+    fprintf(f, "%s: GOAL schedule (%s), %d ranks\n", name, g->binary ? "binary" : "text",
+            g->n_ranks);
+    fprintf(f, "  %lld sends (%s in all), %lld receives, %lld calculations\n",
+            (long long)g->n_sends, lw_format_bytes(buf, sent(g)), (long long)g->n_recvs,
+            (long long)g->n_calcs);
+    fprintf(f, "  %lld requires, %lld irequires; cpus 0 to %d, nics 0 to %d\n",
+            (long long)g->n_requires, (long long)g->n_irequires, g->n_cpus - 1, g->n_nics - 1);
+    return LW_OK;
+}
+
+const struct lw_importer lw_importer_goal = {
+    .name = "goal",
+    .reads = "GOAL schedules",
+    .import_help = "A GOAL schedule (text or binary) gives a plan under LogGOPS parameters.",
+    .inspect_help = "GOAL schedules: sends, receives, calculations, dependencies.",
+    .gives = LW_GIVES_PLAN,
+    .instead = "-o writes the plan",
+    .one_file = true,
+    .buffered = true,
+    .is = is,
+    .convert = convert,
+    .plan = plan,
+    .facts_size = sizeof(struct traces_goal),
+    .look = look,
+    .text = text,
+    .json = json,
+    .free = forget,
+};
