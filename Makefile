@@ -150,7 +150,8 @@ $(BUILD)/%.pb-c.c $(BUILD)/%.pb-c.h &: %.proto Makefile
 $(BUILD)/%.pb-c.o: $(BUILD)/%.pb-c.c
 	$(call say,CC    $<) $(CC) $(CPPFLAGS) -std=gnu11 -fPIC $(SANITIZE) $(CFLAGS) -c $< -o $@
 
-$(patsubst %.c,$(BUILD)/%.o,$(wildcard traces/chakra/*.c)): $(BUILD)/traces/chakra/et.pb-c.h
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard traces/chakra/*.c traces/export/*.c)): \
+    $(BUILD)/traces/chakra/et.pb-c.h
 
 # What tests share is taken from an archive, so that a test links only what it uses.
 $(BUILD)/tests/libhelp.a: $(TEST_HELP:%.c=$(BUILD)/%.o)

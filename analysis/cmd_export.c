@@ -1,17 +1,21 @@
 /* lapwing export: a stored run as a file that other programs open. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "analysis/store/store.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "shared/base/nearest.h"
+#include "shared/files/files.h"
 #include "shared/io/output.h"
 #include "traces/export/export_chrome.h"
+#include "traces/export/export_graph.h"
 
 /* What one call was asked to do. */
 struct request {
     const char *db, *file, *run;
-    bool csv;
+    enum { CHROME, CSV, CHAKRA, GOAL } format;
     int64_t rank; /* -1 = the run's worst */
 };
 
@@ -52,15 +56,98 @@ static enum lw_status write_file(const struct request *q, const struct lw_run *r
     struct lw_export e = {.timeline = t, .plan = p, .title = title, .notes = notes,
                           .n_notes = sizeof notes / sizeof notes[0],
                           .rank = q->rank >= 0 ? (int32_t)q->rank : worst_rank(t, p, run)};
-    LW_TRY(lw_output_open(q->file, q->csv ? "spans" : "trace events", &out, err));
-    enum lw_status st = q->csv ? lw_export_csv(&e, out.file, err)
-                               : lw_export_chrome(&e, out.file, err);
+    LW_TRY(lw_output_open(q->file, q->format == CSV ? "spans" : "trace events", &out, err));
+    enum lw_status st =
+        q->format == CSV ? lw_export_csv(&e, out.file, err) : lw_export_chrome(&e, out.file, err);
     if (st == LW_OK)
         st = lw_output_commit(&out, err);
     lw_output_abort(&out);
     if (st == LW_OK && strcmp(q->file, "-") != 0)
-        printf("wrote %s: %lld spans of run %lld%s\n", q->file, (long long)t->n,
-               (long long)run->id, q->csv ? "" : "; open it at ui.perfetto.dev");
+        printf("wrote %s: %lld spans of run %lld%s\n", q->file, (long long)t->n, (long long)run->id,
+               q->format == CSV ? "" : "; open it at ui.perfetto.dev");
+    return st;
+}
+
+/* ---- graphs for other simulators ---- */
+
+static enum lw_status write_one(const struct lw_export_graph *g, const struct request *q,
+                                int32_t rank, const char *file, struct lw_err *err)
+{
+    struct lw_output out;
+
+    LW_TRY(lw_output_open(file,
+                          q->format == GOAL ? "GOAL schedule"
+                          : rank < 0        ? "process groups"
+                                            : "Chakra trace",
+                          &out, err));
+    enum lw_status st = q->format == GOAL ? lw_export_goal(g, out.file, err)
+                        : rank < 0        ? lw_export_chakra_groups(g, out.file, err)
+                                          : lw_export_chakra(g, rank, out.file, err);
+    if (st == LW_OK)
+        st = lw_output_commit(&out, err);
+    lw_output_abort(&out);
+    return st;
+}
+
+/* FILE.0.et, FILE.1.et, ... and FILE.groups.json. */
+static enum lw_status write_chakra(const struct lw_export_graph *g, const struct request *q,
+                                   struct lw_err *err)
+{
+    char file[1024];
+
+    if (strcmp(q->file, "-") == 0)
+        return lw_fail(err, LW_EINVAL,
+                       "-o -: Chakra traces are a file for each rank: give the "
+                       "beginning of their names");
+    for (int32_t rank = -1; rank < g->n_ranks; rank++) {
+        int n = rank < 0 ? snprintf(file, sizeof file, "%s.groups.json", q->file)
+                         : snprintf(file, sizeof file, "%s.%d.et", q->file, rank);
+        if (n >= (int)sizeof file)
+            return lw_fail(err, LW_EINVAL, "-o %.60s...: the name is too long", q->file);
+        LW_TRY(write_one(g, q, rank, file, err));
+    }
+    return LW_OK;
+}
+
+static enum lw_status write_graph(const struct request *q, const struct lw_plan *p,
+                                  const struct lw_timeline *t, int32_t n_warmup, struct lw_err *err)
+{
+    struct lw_export_graph g;
+
+    LW_TRY(lw_export_graph_make(p, t, n_warmup, &g, err));
+    enum lw_status st =
+        q->format == GOAL ? write_one(&g, q, 0, q->file, err) : write_chakra(&g, q, err);
+    if (st == LW_OK && q->format == GOAL && strcmp(q->file, "-") != 0)
+        printf("wrote %s: one step of %d ranks, %lld ops; LogGOPSim: -L 0 -o 0 -g 0 -G 0 -O 0 -S "
+               "1000000, times in ps\n",
+               q->file, g.n_ranks, (long long)g.first[g.n_ranks]);
+    else if (st == LW_OK && q->format == CHAKRA)
+        printf("wrote %s.0.et to %s.%d.et and %s.groups.json: one step, %lld nodes\n", q->file,
+               q->file, g.n_ranks - 1, q->file, (long long)g.first[g.n_ranks]);
+    lw_export_graph_free(&g);
+    return st;
+}
+
+static bool is_plan_file(const char *name, struct lw_err *err)
+{
+    char kind[16];
+
+    return access(name, R_OK) == 0 && lw_file_kind(name, kind, err) == LW_OK &&
+           strcmp(kind, "plan") == 0;
+}
+
+static enum lw_status export_plan(const struct request *q, struct lw_err *err)
+{
+    struct lw_plan plan;
+
+    if (q->format != CHAKRA && q->format != GOAL)
+        return lw_fail(err, LW_EINVAL,
+                       "%s: a plan has no timeline: --format chakra and goal write "
+                       "it; others need a run (lapwing sim %s)",
+                       q->run, q->run);
+    LW_TRY(lw_plan_read(q->run, false, &plan, err));
+    enum lw_status st = write_graph(q, &plan, NULL, 0, err);
+    lw_plan_free(&plan);
     return st;
 }
 
@@ -80,7 +167,9 @@ static enum lw_status export_run(const struct request *q, struct lw_err *err)
     if (st == LW_OK)
         st = lw_store_load_timeline(store, &run, &t, err);
     lw_store_close(store);
-    if (st == LW_OK)
+    if (st == LW_OK && (q->format == CHAKRA || q->format == GOAL))
+        st = write_graph(q, &plan, &t, run.n_warmup, err);
+    else if (st == LW_OK)
         st = write_file(q, &run, &t, &plan, err);
     lw_timeline_free(&t);
     lw_plan_free(&plan);
@@ -93,9 +182,15 @@ static enum lw_status set_format(void *ctx, const char *name, const char *value,
 {
     struct request *q = ctx;
 
-    (void)name, (void)err;
-    q->csv = strcmp(value, "csv") == 0;
-    return LW_OK;
+    static const char *const words[] = {"chrome", "csv", "chakra", "goal", NULL};
+
+    (void)name;
+    for (int i = 0; words[i]; i++)
+        if (strcmp(value, words[i]) == 0) {
+            q->format = i;
+            return LW_OK;
+        }
+    return lw_fail_word(err, NULL, value, words);
 }
 
 int cmd_export(int argc, char **argv)
@@ -103,9 +198,12 @@ int cmd_export(int argc, char **argv)
     struct request q = {.db = "lapwing.db", .rank = -1};
     struct lw_opt_call format = {set_format, &q};
     const struct lw_opt options[] = {
-        {"format", 0, LW_OPT_CALL, &format, "chrome|csv",
-         "trace events for Perfetto, or one line a span (chrome)"},
-        {"output", 'o', LW_OPT_STRING, &q.file, "FILE", "file to write; - = stdout (needed)"},
+        {"format", 0, LW_OPT_CALL, &format, "chrome|csv|chakra|goal",
+         "trace events for Perfetto, one line a span, a Chakra trace for each rank, or a GOAL "
+         "schedule (chrome)"},
+        {"output", 'o', LW_OPT_STRING, &q.file, "FILE",
+         "file to write, of chakra the beginning of names; - = "
+         "stdout (needed)"},
         LW_OPTION_FORCE,
         {"rank", 0, LW_OPT_INT, &q.rank, "N",
          "chrome: whose recording it is for readers of one rank (the rank with the longest period)",
@@ -114,11 +212,15 @@ int cmd_export(int argc, char **argv)
         {0},
     };
     const struct lw_usage usage = {
-        "export", "[RUN] -o FILE [options]",
+        "export", "[RUN|PLAN.json] -o FILE [options]",
         "Write a stored run as a file for other programs: all ranks as processes with their "
         "streams, "
         "flows from gradient to bucket to collective, and counters, for Perfetto (ui.perfetto.dev) "
-        "or chrome://tracing; `lapwing inspect` reads it back. RUN is a number (the last run).",
+        "or chrome://tracing; `lapwing inspect` reads it back. As Chakra or GOAL its first "
+        "measured "
+        "step for other simulators (docs/guide/peers.md). RUN is a number (the last run); for "
+        "Chakra "
+        "and GOAL also a plan file.",
         0, 1};
     struct lw_err err = {0};
     int n_operands, rc;
@@ -128,5 +230,6 @@ int cmd_export(int argc, char **argv)
     if (!q.file)
         return lw_cli_usage("export", "needs -o FILE");
     q.run = n_operands == 1 ? argv[1] : "last";
-    return lw_cli_end("export", export_run(&q, &err), &err);
+    bool plan = n_operands == 1 && is_plan_file(q.run, &err);
+    return lw_cli_end("export", plan ? export_plan(&q, &err) : export_run(&q, &err), &err);
 }

@@ -9,7 +9,8 @@
  * hash of what stands before it (its content_hash), so an edit is seen.
  *
  *   kind  "plan", "cluster", ... as in the "kind" of Lapwing's own JSON files; of others "report",
- *         "trace events", "spans", "SVG", "PNG", "gnuplot", "curves" */
+ *         "trace events", "spans", "SVG", "PNG", "gnuplot", "curves", "GOAL schedule", "Chakra
+ *         trace", "process groups" */
 
 /* LW_EINVAL: the file at `path` may not be replaced; the message calls it `shown`. *only_same: the
  * kind has no hash (spans, curves), so it may be replaced by the same bytes alone. */

@@ -183,6 +183,7 @@ GUIDE(predict)
 GUIDE(replay)
 GUIDE(compare)
 GUIDE(validate)
+GUIDE(peers)
 
 TEST(wildcards_stand_for_what_they_say)
 {

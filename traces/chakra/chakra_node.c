@@ -210,6 +210,8 @@ enum lw_status chakra_settle(struct traces_graph *g, struct traces_node *n, stru
 {
     if (n->type >= TRACES_N_NODE_TYPES)
         return fail_node(g, n, err, "type", n->type, "0 to 7");
+    g->ours = g->ours || n->ours;
+    n->start = n->ours ? -1 : n->start; /* the nodes of our exports are in order */
     if (n->type == TRACES_NODE_SEND || n->type == TRACES_NODE_RECV) {
         n->comm = !n->host;
         n->op = n->type == TRACES_NODE_SEND ? LW_OP_SEND : LW_OP_RECV;
@@ -221,7 +223,6 @@ enum lw_status chakra_settle(struct traces_graph *g, struct traces_node *n, stru
     }
     /* The host's part of a collective has no comm_type. */
     n->comm = n->comm && n->type == TRACES_NODE_COLL && !n->host;
-    g->ours = g->ours || n->ours;
     return LW_OK;
 }
 

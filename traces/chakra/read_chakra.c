@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/io/input.h"
+#include "shared/numbers/checked.h"
 #include "traces/chakra/chakra_node.h"
 #include "traces/chakra/et.pb-c.h"
 
@@ -201,7 +202,7 @@ static enum lw_status take_metadata(struct reader *r, const uint8_t *p, size_t l
 
 static lw_ps from_micros(uint64_t us)
 {
-    return us > (uint64_t)(INT64_MAX / LW_PS_PER_US) ? -1 : (lw_ps)us * LW_PS_PER_US;
+    return us > (uint64_t)INT64_MAX ? -1 : lw_mul_sat((int64_t)us, LW_PS_PER_US);
 }
 
 static enum lw_status add_node(struct reader *r, const LwEt__Node *m)

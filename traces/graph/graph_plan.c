@@ -42,6 +42,7 @@ struct maker {
     int32_t **class_of;           /* [n][nodes] of communication; -1 */
     int32_t **k_of;               /* [n][nodes] number of the collective in its class */
     int32_t **stream_of, **op_of; /* [n][nodes] */
+    lw_ps **message_time;         /* [n][nodes] of messages: the shorter of its ends */
     int32_t **comm_of;            /* [n][nodes] of messages */
     struct traces_p2p p2p;
     bool has_durations; /* some node that computes has one */
@@ -77,45 +78,6 @@ struct numbered {
 };
 
 LW_COMPARATOR(by_number, struct numbered, a->number, b->number, a->file, b->file)
-
-/* As the files say, else as their names do, else in the order of the command line. */
-static enum lw_status number_ranks(struct maker *m)
-{
-    struct numbered *v;
-    bool said = true, named = true, all_named = true;
-
-    LW_TAKE(m->arena, v, m->n, m->err);
-    for (int32_t i = 0; i < m->n; i++) {
-        said = said && m->g[i].rank >= 0;
-        all_named = all_named && traces_rank_of_name(m->g[i].file) >= 0;
-    }
-    for (int32_t i = 0; i < m->n; i++)
-        v[i] = (struct numbered){said        ? m->g[i].rank
-                                 : all_named ? traces_rank_of_name(m->g[i].file)
-                                             : i,
-                                 i};
-    qsort(v, (size_t)m->n, sizeof *v, by_number);
-    for (int32_t i = 1; i < m->n; i++) {
-        if (v[i].number != v[i - 1].number)
-            continue;
-        if (said || all_named)
-            return lw_fail(m->err, LW_EFORMAT,
-                           "%.150s and %.150s are both of rank %d: give each "
-                           "rank once",
-                           m->g[v[i - 1].file].file, m->g[v[i].file].file, v[i].number);
-    }
-    LW_TAKE(m->arena, m->number, m->n, m->err);
-    LW_TAKE(m->arena, m->by_number, m->n, m->err);
-    for (int32_t i = 0; i < m->n; i++) {
-        m->by_number[i] = v[i].file;
-        m->number[i] = v[i].number;
-    }
-    named = said || all_named;
-    if (!named && m->n > 1)
-        lw_builder_note(m->b, "neither the files nor their names say their ranks: the order of the "
-                              "command line is taken");
-    return LW_OK;
-}
 
 static const struct traces_graph *graph_of(const struct maker *m, int32_t rank)
 {
@@ -157,6 +119,51 @@ static enum lw_status fail_missing(const struct maker *m, const char *what, cons
         "all ranks, or one alone",
         what, *name ? " " : "", name, n, lw_plural(n_missing), lw_plural(n_missing), list,
         n_missing == 1 ? "is" : "are");
+}
+
+/* As the files say, else as their names do, else in the order of the command line. */
+static enum lw_status number_ranks(struct maker *m)
+{
+    struct numbered *v;
+    bool said = true, named = true, all_named = true;
+
+    LW_TAKE(m->arena, v, m->n, m->err);
+    for (int32_t i = 0; i < m->n; i++) {
+        said = said && m->g[i].rank >= 0;
+        all_named = all_named && traces_rank_of_name(m->g[i].file) >= 0;
+    }
+    for (int32_t i = 0; i < m->n; i++)
+        v[i] = (struct numbered){said        ? m->g[i].rank
+                                 : all_named ? traces_rank_of_name(m->g[i].file)
+                                             : i,
+                                 i};
+    qsort(v, (size_t)m->n, sizeof *v, by_number);
+    for (int32_t i = 1; i < m->n; i++) {
+        if (v[i].number != v[i - 1].number)
+            continue;
+        if (said || all_named)
+            return lw_fail(m->err, LW_EFORMAT,
+                           "%.150s and %.150s are both of rank %d: give each "
+                           "rank once",
+                           m->g[v[i - 1].file].file, m->g[v[i].file].file, v[i].number);
+    }
+    int32_t world = 0;
+    for (int32_t i = 0; i < m->n && said; i++)
+        world = m->g[i].world > world ? m->g[i].world : world;
+    LW_TAKE(m->arena, m->number, m->n, m->err);
+    LW_TAKE(m->arena, m->by_number, m->n, m->err);
+    for (int32_t i = 0; i < m->n; i++) {
+        m->by_number[i] = v[i].file;
+        m->number[i] = v[i].number;
+    }
+    for (int32_t k = 0; m->n > 1 && k < world; k++)
+        if (rank_of(m, k) < 0)
+            return fail_missing(m, "the run", "", NULL, world);
+    named = said || all_named;
+    if (!named && m->n > 1)
+        lw_builder_note(m->b, "neither the files nor their names say their ranks: the order of the "
+                              "command line is taken");
+    return LW_OK;
 }
 
 /* ---- process groups ---- */
@@ -362,6 +369,12 @@ static enum lw_status fail_alone(const struct maker *m, const struct link *x)
                    (long long)n->bytes, n->peer, x->side ? "send" : "receive");
 }
 
+/* A buffered send takes no time of its sender. */
+static lw_ps shorter(lw_ps sent, lw_ps received)
+{
+    return sent <= 0 || (received >= 0 && received < sent) ? received : sent;
+}
+
 /* The k-th send with a tag from a to b meets the k-th receive with it. */
 static enum lw_status check_pairs(const struct maker *m, const struct link *v, int64_t n)
 {
@@ -378,6 +391,9 @@ static enum lw_status check_pairs(const struct maker *m, const struct link *v, i
             const struct traces_node *a = &graph_of(m, v[i + j].rank)->nodes[v[i + j].node];
             const struct link *y = &v[i + both + j];
             const struct traces_node *b = &graph_of(m, y->rank)->nodes[y->node];
+            lw_ps time = shorter(a->time, b->time);
+            m->message_time[v[i + j].rank][v[i + j].node] = time;
+            m->message_time[y->rank][y->node] = time;
             if (a->bytes != b->bytes)
                 return lw_fail(m->err, LW_EFORMAT,
                                "%.150s: node %llu '%.60s' of rank %d receives %lld bytes, and rank "
@@ -403,6 +419,9 @@ static enum lw_status match_messages(struct maker *m)
     if (n == 0 || m->n == 1)
         return LW_OK;
     LW_TAKE(m->arena, v, n, m->err);
+    LW_TAKE(m->arena, m->message_time, m->n, m->err);
+    for (int32_t r = 0; r < m->n; r++)
+        LW_TAKE(m->arena, m->message_time[r], graph_of(m, r)->n + 1, m->err);
     for (int32_t r = 0; r < m->n; r++)
         for (int32_t i = 0; i < graph_of(m, r)->n; i++) {
             const struct traces_node *x = &graph_of(m, r)->nodes[i];
@@ -627,6 +646,7 @@ static enum lw_status emit(struct maker *m, int32_t r, int32_t i, int32_t *deps)
         op.peer = rank_of(m, n->peer);
         op.bytes = n->bytes;
         op.call = n->call;
+        time = m->message_time[r][i];
         size = 2;
     } else if (n->comm) { /* of a rank alone: as long as it took */
         op.kind = LW_OP_KERNEL;
@@ -643,6 +663,8 @@ static enum lw_status emit(struct maker *m, int32_t r, int32_t i, int32_t *deps)
                        "give the files of all ranks (and a network, -c CLUSTER)",
                        g->file, (unsigned long long)n->id, op.name);
     LW_TRY(ask(m, r, n, size, &time));
+    if (n->comm && time == 0)
+        op.bytes = 0; /* nothing to move, in no time */
     LW_TRY(set_time(m, r, n, &op, time));
     for (int32_t k = 0; k < n->n_deps; k++)
         deps[k] = m->op_of[r][g->deps[n->first_dep + k]];

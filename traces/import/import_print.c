@@ -251,8 +251,8 @@ static void plan_text(const struct traces_import_summary *s, FILE *f)
     for (int32_t i = 0; i < p->n_notes; i++)
         lw_printf_paragraph(f, "  note: %s", p->notes[i]);
     if (!lw_output_is_stdout(s->plan_file)) {
-        fputs("next: lapwing sim", f);
-        put_word(f, "", s->plan_file);
+        fputs("next: lapwing", f);
+        put_word(f, "sim", s->plan_file);
         fputc('\n', f);
     }
 }

@@ -1,0 +1,107 @@
+/* Runs written for other simulators and read again: the same step, to the ns. */
+#include "tests/lib/unit.h"
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/failing_alloc.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+#include "traces/export/export_graph.h"
+
+TEST_GROUP(fixture_open, fixture_close)
+
+static int64_t step_of(const char *json)
+{
+    const char *at = strstr(json, "\"step_ns\": ");
+    long long step = -1;
+
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "\"step_ns\": %lld", &step), 1);
+    return step;
+}
+
+static void comes_back(const char *options)
+{
+    shell("rm -f r.db* x.*", NULL);
+    int64_t step = step_of(lapwingf("sim %s --spans --db r.db --format json", options));
+    lapwing("export --db r.db --format chakra -o x", NULL);
+    int64_t chakra = step_of(shell("$L sim --replay x.*.et --no-db --format json", NULL));
+    lapwing("export --db r.db --format goal -o x.goal", NULL);
+    int64_t goal = step_of(lapwing("sim --replay x.goal --no-db --format json", NULL));
+    if (chakra != step || goal != step)
+        fail_msg("%s: step %lld ns, as Chakra %lld, as GOAL %lld", options, (long long)step,
+                 (long long)chakra, (long long)goal);
+}
+
+TEST(our_own_export_has_the_same_step_to_the_ns)
+{
+    comes_back("-w resnet50 -c dgx-a100 --dp 8");
+    comes_back("-w resnet50 -c dgx-a100 --dp 2 --zero 1");
+    comes_back("-w resnet50 -c dgx-a100 --dp 4 --no-sync 2"); /* three passes a step */
+    comes_back("-w gpt2 -c dgx-a100 --dp 4 --zero 3");
+    comes_back("-w gpt2 -c dgx-a100 --dp 2 --pp 4 --micro-batches 8 --schedule 1f1b");
+    comes_back("-w gpt2 -c dgx-a100 --dp 2 --tp 2 --pp 2 --micro-batches 4");
+    comes_back("-w gpt2 -c dgx-a100 --pp 4 --micro-batches 8 --schedule zb-h1");
+    comes_back(
+        "-w gpt2 -c dgx-a100 --pp 4 --micro-batches 8 --schedule dualpipe"); /* group calls */
+    comes_back("-w gpt2 -c dgx-a100 --pp 2 --chunks 2 --micro-batches 4 --schedule "
+               "interleaved-1f1b");
+}
+
+TEST(what_is_written_holds_what_the_plan_says)
+{
+    shell("rm -f r.db* x.*", NULL);
+    lapwing("sim -w resnet50 -c dgx-a100 --dp 2 --spans --db r.db", NULL);
+    expect("export --db r.db --format chakra -o x", 0, "wrote x.0.et to x.1.et and x.groups.json");
+    expect("inspect x.1.et", 0, "Chakra execution trace, schema 0.0.4");
+    has(shell("cat x.groups.json", NULL), "#0\": [");
+    expect("export --db r.db --format goal -o -", 0,
+           "// lapwing: L=0 o=0 g=0 G=0 O=0 S=1000000 unit=ps");
+    /* the files say their ranks: their names do not matter */
+    shell("mv x.0.et b.et && mv x.1.et a.et", NULL);
+    expect("sim --replay a.et b.et --no-db", 0, "2 ranks");
+    expect("sim --replay b.et b.et --no-db", 1, "are both of rank 0");
+}
+
+TEST(a_plan_is_written_without_a_run)
+{
+    shell("rm -f p.json x.* r.db*", NULL);
+    lapwing("plan -w resnet50 --dp 2 -o p.json", NULL);
+    expect("export p.json --format chakra -o x", 0, "wrote x.0.et to x.1.et");
+    expect("sim --replay x.0.et x.1.et --no-db -c dgx-a100 --as-recorded", 0, "step");
+    expect("sim --replay x.0.et x.1.et --no-db", 1, "name a network that times it");
+    EXPECT("export",
+           {"p.json --format goal -o x.goal", 1, "has no time: predict the plan (lapwing sim)"},
+           {"p.json --format csv -o x.csv", 1, "a plan has no timeline"},
+           {"p.json --format chakra -o -", 1, "a file for each rank"});
+}
+
+TEST(ranks_without_stored_spans_are_named)
+{
+    struct lw_plan p;
+    struct lw_timeline none = {0};
+    struct lw_export_graph g;
+    struct lw_err err = {0};
+
+    lapwing("plan -w resnet50 --dp 2 -o p.json --force", NULL);
+    assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
+    assert_int_equal(lw_export_graph_make(&p, &none, 1, &g, &err), LW_EINVAL);
+    has(err.msg, "no span of rank 0 in step 1 is stored: predict with --spans");
+    lw_plan_free(&p);
+    assert_int_equal(lw_alloc_live(), 0);
+}
+
+TEST(every_failed_allocation_leaves_nothing)
+{
+    struct lw_plan p;
+    struct lw_export_graph g = {0};
+    struct lw_err err = {0};
+
+    lapwing("plan -w resnet50 --dp 2 -o p.json --force", NULL);
+    assert_ok(lw_plan_read(fixture_path("p.json"), false, &p, &err), err);
+    EACH_ALLOCATION_FAILS(10, lw_export_graph_make(&p, NULL, 0, &g, NULL), g,
+                          lw_export_graph_free(&g));
+    lw_plan_free(&p);
+}
