@@ -184,6 +184,23 @@ static enum lw_status run_script(FILE *script, FILE *out, struct lw_err *err)
     return st;
 }
 
+/* gnuplot writes a text's "]]>" into SVG as it stands, and XML allows it only at the end of a CDATA
+ * section, which its pictures do not have: no parser reads such a file. */
+static enum lw_status copy_svg(FILE *from, FILE *to, struct lw_err *err)
+{
+    int c, n_brackets = 0;
+
+    rewind(from);
+    while ((c = fgetc(from)) != EOF) {
+        if (c == '>' && n_brackets >= 2)
+            fputs("&gt;", to);
+        else
+            fputc(c, to);
+        n_brackets = c == ']' ? n_brackets + 1 : 0;
+    }
+    return ferror(from) ? lw_fail(err, LW_EIO, "cannot read the picture back") : LW_OK;
+}
+
 /* gnuplot's dumb terminal begins a picture with a form feed. */
 static enum lw_status copy_file(FILE *from, FILE *to, struct lw_err *err)
 {
@@ -196,14 +213,16 @@ static enum lw_status copy_file(FILE *from, FILE *to, struct lw_err *err)
     return ferror(from) ? lw_fail(err, LW_EIO, "cannot read the picture back") : LW_OK;
 }
 
-static enum lw_status run_to_stdout(FILE *script, struct lw_err *err)
+/* By way of a file of its own. */
+static enum lw_status run_and_copy(FILE *script, FILE *to, enum lw_plot_terminal terminal,
+                                   struct lw_err *err)
 {
     FILE *drawn;
 
     LW_TRY(temporary(&drawn, err));
     enum lw_status st = run_script(script, drawn, err);
     if (st == LW_OK)
-        st = copy_file(drawn, stdout, err);
+        st = terminal == LW_TERMINAL_SVG ? copy_svg(drawn, to, err) : copy_file(drawn, to, err);
     fclose(drawn);
     return st;
 }
@@ -240,9 +259,10 @@ enum lw_status lw_plot_draw(struct lw_store *s, const struct lw_plot *p, const c
         st = lw_output_open(file, output_kinds[p->terminal], &out, err);
     if (st == LW_OK) {
         fflush(out.file);
+        bool direct = p->terminal == LW_TERMINAL_PNG && out.file != stdout;
         st = p->terminal == LW_TERMINAL_SCRIPT ? copy_file(script, out.file, err)
-             : out.file == stdout              ? run_to_stdout(script, err)
-                                               : run_script(script, out.file, err);
+             : direct                          ? run_script(script, out.file, err)
+                                               : run_and_copy(script, out.file, p->terminal, err);
         if (st == LW_OK)
             st = lw_output_commit(&out, err);
         else

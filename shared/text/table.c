@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/base/arena.h"
@@ -268,13 +269,26 @@ enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int inde
     return LW_OK;
 }
 
+/* What a spreadsheet would compute. A number with a sign is none; nor is a sign alone. */
+static bool is_formula(const char *s)
+{
+    char *end;
+
+    if (!*s || !strchr("=+-@\t\r", *s) || !s[1])
+        return false;
+    strtod(s, &end);
+    return *end != '\0' || end == s;
+}
+
 void lw_csv_text(FILE *f, const char *s)
 {
-    if (!strpbrk(s, ",\"\r\n")) {
+    bool formula = is_formula(s);
+
+    if (!formula && !strpbrk(s, ",\"\r\n")) {
         fputs(s, f);
         return;
     }
-    fputc('"', f);
+    fputs(formula ? "\"'" : "\"", f);
     for (; *s; s++) {
         if (*s == '"')
             fputc('"', f);

@@ -56,7 +56,8 @@ enum lw_status lw_table_print(const struct lw_table *t, FILE *f, int indent, str
 /* The same within so many columns; 0 = any number. */
 enum lw_status lw_table_print_within(const struct lw_table *t, FILE *f, int indent, int n_columns,
                                      struct lw_err *err);
-/* One field of CSV, in quotation marks where it needs them (RFC 4180). */
+/* One field of CSV, in quotation marks where it needs them (RFC 4180). A text that begins with = +
+ * - @, a tab or CR and is no number follows an apostrophe: spreadsheets would compute it. */
 void lw_csv_text(FILE *f, const char *s);
 void lw_table_free(struct lw_table *t);
 /* Print as text with that indent, or as CSV, and free; LW_ENOMEM where t is NULL. */

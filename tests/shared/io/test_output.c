@@ -326,7 +326,10 @@ TEST(tables_align_by_characters_and_csv_quotes_commas)
 
 static void write_fields(FILE *f)
 {
-    static const char *const fields[] = {"plain", "a b", "a,b", "say \"x\"", "a\nb", "a\rb"};
+    static const char *const fields[] = {"plain", "a b", "a,b", "say \"x\"", "a\nb", "a\rb",
+                                         /* formulas, and what only begins as one */
+                                         "=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1",
+                                         "=a,\"b\"", "-1.5e3", "+0.25", "-", "", "a=1", "-inf"};
 
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         lw_csv_text(f, fields[i]);
@@ -338,7 +341,9 @@ TEST(csv_fields_are_quoted_where_they_must_be)
 {
     char *text = written(write_fields);
 
-    assert_string_equal(text, "plain;a b;\"a,b\";\"say \"\"x\"\"\";\"a\nb\";\"a\rb\";");
+    assert_string_equal(text, "plain;a b;\"a,b\";\"say \"\"x\"\"\";\"a\nb\";\"a\rb\";"
+                              "\"'=1+1\";\"'+A1\";\"'-A1\";\"'@SUM(A1)\";\"'\t=1\";\"'\r=1\";"
+                              "\"'=a,\"\"b\"\"\";-1.5e3;+0.25;-;;a=1;-inf;");
     free(text);
 }
 
