@@ -96,7 +96,7 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check stress torture test demo bench validate-here validate-tables run-errors \
+.PHONY: all deps check stress torture test demo bench validate-here validate-tables \
         install format check-layers check-headers fuzz run-fuzz help golden-update tidy \
         format-check clean
 all: $(BUILD)/lapwing $(BUILD)/liblapwing.so plugins
@@ -405,9 +405,6 @@ bench-record: $(RECORDED) $(RECORDERS) $(FAKE_GPU)
 validate-tables: $(BUILD)/lapwing
 	@mkdir -p out && nice tests/analysis/validate/tables.sh $(BUILD)/lapwing out/tables ../shared
 
-run-errors: validate-tables
-	python3 tests/analysis/validate/run_errors.py out/tables ../shared analysis/study/run_errors.c
-
 validate-here: $(BUILD)/lapwing
 	@mkdir -p out && rm -f out/validate.db*
 	$(BUILD)/lapwing validate --here --db out/validate.db
@@ -456,7 +453,6 @@ help:
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
 	@echo "make torture MINUTES=60   kills, damaged files, hostile connections"
 	@echo "make validate-tables every table of GPU runs in ../shared: errors by family (minutes)"
-	@echo "make run-errors     the same, into the errors that sim prints"
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed here"
 	@echo "make gpu-pack   gpu-check as one file, for a machine without compilers and network"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"

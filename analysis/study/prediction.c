@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "analysis/store/store.h"
-#include "analysis/study/run_errors.h"
 #include "shared/base/clock.h"
 #include "sim/cost/cost_model.h"
 
@@ -114,30 +113,8 @@ static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r
     return LW_OK;
 }
 
-/* How far predictions of published runs on such a device were off. Only for models timed by kernel
- * shape, as those were. */
-static void find_like(const struct lw_prediction *s, char *what, size_t size,
-                      struct lw_sim_report *r)
-{
-    const struct lw_workload *w = &s->source.workload;
-    bool split = s->source.given.tp > 1 || s->source.given.pp > 1;
-    const struct lw_run_errors *e = lw_run_errors_of(s->cluster.device.kind, split);
-
-    if (!s->source.has_workload || !e || !w->from.format || strcmp(w->from.format, "model") != 0 ||
-        !lw_figure_is_set(s->cluster.device.gemm_sustained) || !w->from.device ||
-        strncmp(w->from.device, e->device, strlen(e->device)) != 0) /* timed for another device */
-        return;
-    snprintf(what, size, "%s, %s", e->device,
-             split ? "tensor or pipeline groups" : "data parallel");
-    r->like = what;
-    r->n_like = e->n;
-    r->mean_like_pct = e->mean_abs_pct;
-    r->p90_like_pct = e->p90_abs_pct;
-}
-
 enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err)
 {
-    char like[80];
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
                               .timeline = &s->classes.rows, .summary = &s->summary,
                               .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
@@ -159,7 +136,6 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
     r.not_stored = stored == LW_OK ? NULL : err->msg;
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
-    find_like(s, like, sizeof like, &r);
     LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));
     return stored;
 }

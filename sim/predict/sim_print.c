@@ -171,19 +171,13 @@ static void text_terms(const struct lw_sim_report *r, FILE *f)
         lw_printf_paragraph(
             f, "cluster '%s' is not calibrated: its figures are not measured on the machine",
             r->cluster->name);
-    if (r->n_like > 0)
-        lw_printf_paragraph(f,
-                            "runs like this one (%s): n %d, mean error %.1f %%, p90 %.1f %% of the "
-                            "step",
-                            r->like, r->n_like, r->mean_like_pct, r->p90_like_pct);
     if (r->n_past > 0)
         lw_printf_paragraph(
             f,
             "error of such predictions: mean %.1f %%, worst %.1f %% of the step, over %d compared",
             r->mean_past_pct, r->max_past_pct, r->n_past);
     else
-        lw_printf_paragraph(f, "%s: nothing measured yet%s",
-                            r->n_like > 0 ? "error here unknown" : "error unknown",
+        lw_printf_paragraph(f, "error unknown: nothing measured yet%s",
                             r->n_past < 0 ? " (no database was read)" : " for this cluster");
 }
 
@@ -459,12 +453,6 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
 
 static void json_error(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
-    if (r->n_like > 0)
-        LW_JSON_ROW(o, "runs_like_this", "what", r->like, "n", r->n_like, "mean_abs_error_pct",
-                    lw_decimals(r->mean_like_pct, 1), "p90_abs_error_pct",
-                    lw_decimals(r->p90_like_pct, 1));
-    else
-        lw_jsonout_null(o, "runs_like_this");
     if (r->n_past > 0)
         LW_JSON_ROW(o, "past_error", "n_compared", r->n_past, "mean_abs_error_pct",
                     lw_decimals(r->mean_past_pct, 3), "max_abs_error_pct",

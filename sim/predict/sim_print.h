@@ -47,10 +47,6 @@ struct lw_sim_report {
     const char *not_stored;               /* why it could not be stored; NULL: no fault */
     int32_t n_past; /* compared predictions for this cluster; -1 = not asked */
     double mean_past_pct, max_past_pct;   /* absolute error of their step */
-    /* Published runs on such a device, predicted and compared; n_like 0: none. */
-    const char *like;                     /* "H100, split over ranks" */
-    int32_t n_like;
-    double mean_like_pct, p90_like_pct;
     const struct lw_sim_replayed *replayed; /* NULL: no replay */
     bool graph; /* the plan is a recorded graph: its notes are printed, its memory is not known */
     const struct lw_workload *workload;   /* NULL: not known */

@@ -80,6 +80,20 @@ TEST(the_text_names_terms_sources_and_error)
             {"error unknown: nothing measured yet"}});
 }
 
+/* The published runs were predicted by `validate`, with other figures: no error of theirs is
+ * printed as that of this prediction. */
+TEST(errors_of_another_predictor_are_not_printed)
+{
+    char *text = strdup(lapwing("sim -w gpt2 -c dgx-h100 --dp 8 --no-db", NULL));
+
+    assert_non_null(strstr(text, "error unknown: nothing measured yet"));
+    assert_null(strstr(text, "runs like"));
+    free(text);
+    const char *json = lapwing("sim -w gpt2 -c dgx-h100 --dp 8 --no-db --format json", NULL);
+    assert_non_null(strstr(json, "\"past_error\": null"));
+    assert_null(strstr(json, "runs_like"));
+}
+
 /* The sentence is for every cluster, also one without NVLink. */
 TEST(one_rank_is_in_the_singular)
 {
