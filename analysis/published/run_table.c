@@ -192,6 +192,49 @@ static double number_of(const char *cell)
     return *cell && !*end && v > 0 && v < 1e300 ? v : 0;
 }
 
+/* Of "step_s:s;mem_gb:GB" the title of the entry at `at`. */
+static const char *title_at(const char *at, char *title, size_t size)
+{
+    snprintf(title, size, "%.*s", (int)strcspn(at, ":"), at);
+    return title;
+}
+
+static const char *next_entry(const char *at)
+{
+    at += strcspn(at, ";");
+    return at + (*at == ';');
+}
+
+/* A word ("OOM", "-", "n/a") is a cell without a measurement; "5,2", "5.2 s" and "-3" are neither.
+ */
+static bool is_measured_or_not(const char *cell)
+{
+    char *end;
+    double v = *cell ? strtod(cell, &end) : 0;
+
+    return strpbrk(cell, "0123456789") == NULL || (!*end && v >= 0 && v < 1e300);
+}
+
+enum lw_status lw_run_check(const struct lw_run_table *t, const struct lw_run_variant *v,
+                            const struct lw_rows *rows, int32_t row, struct lw_err *err)
+{
+    struct lw_arena scratch = {0};
+    struct lw_run run;
+    char title[TEXT_ROOM];
+    enum lw_status status = lw_run_read(t, v, rows, row, &scratch, &run, err);
+
+    lw_arena_free(&scratch);
+    for (const char *at = v->measured; status == LW_OK && *at; at = next_entry(at)) {
+        const char *cell = lw_rows_column(rows, title_at(at, title, sizeof title)) < 0
+                               ? "" : lw_rows_cell(rows, row, title);
+        if (!is_measured_or_not(cell))
+            status = lw_fail_at(err, LW_EFORMAT, rows->file, rows->line[row],
+                                "%s: found '%.40s', expected a number of 0 or more, or an empty "
+                                "cell where nothing was measured", title, cell);
+    }
+    return status;
+}
+
 static bool is_failure(const char *status)
 {
     return strstr(status, "OOM") || strstr(status, "out of memory") || strstr(status, "crash");
@@ -205,9 +248,8 @@ void lw_run_measure(const struct lw_run_variant *v, const struct lw_rows *rows, 
 
     *out = (struct lw_run_measured){.by = "",
                                     .failed = is_failure(lw_rows_cell(rows, row, "status"))};
-    for (const char *at = v->measured; *at; at += strcspn(at, ";"), at += *at == ';') {
-        size_t n = strcspn(at, ":");
-        snprintf(title, sizeof title, "%.*s", (int)n, at);
+    for (const char *at = v->measured; *at; at = next_entry(at)) {
+        size_t n = strlen(title_at(at, title, sizeof title));
         snprintf(unit, sizeof unit, "%.*s", (int)strcspn(at + n + 1, ";"), at + n + 1);
         int32_t column = lw_rows_column(rows, title);
         double found = column < 0 ? 0 : number_of(lw_rows_cell(rows, row, title));

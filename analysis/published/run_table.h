@@ -52,6 +52,10 @@ extern const struct lw_run_table lw_run_tables[]; /* ends with name == NULL */
 /* The kind of a file, or NULL. */
 const struct lw_run_table *lw_run_table_of(const struct lw_input *in);
 
+/* Whether the row can be read, and its measured cells are numbers or empty: before anything is
+ * predicted. LW_EFORMAT names the line, the title and the cell. */
+enum lw_status lw_run_check(const struct lw_run_table *t, const struct lw_run_variant *v,
+                            const struct lw_rows *rows, int32_t row, struct lw_err *err);
 /* The configuration columns of a row; no other column is read. Strings live in `arena`.
  * LW_EFORMAT: a number out of range. */
 enum lw_status lw_run_read(const struct lw_run_table *t, const struct lw_run_variant *v,

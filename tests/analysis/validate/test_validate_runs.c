@@ -44,6 +44,41 @@ TEST(runs_of_the_user_are_a_table)
     lw_validation_free(&v);
 }
 
+/* No row is predicted before all cells are looked at: the message is of the last row, and the
+ * families are none. A word is a row without a measurement. */
+TEST(all_cells_are_checked_before_a_row_is_predicted)
+{
+    static const char titles[] = "model,gpu,gpus,seq,gbs,mbs,dp,zero,precision,step_s,mem_gib\n",
+                      good[] = "llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,5.2,60\n";
+    static const struct {
+        const char *row, *says;
+    } cases[] = {
+        {"llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,\"5,2\",60\n", "step_s: found '5,2'"},
+        {"llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,5.2 s,60\n", "step_s: found '5.2 s'"},
+        {"llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,-5.2,60\n", "step_s: found '-5.2'"},
+        {"llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,5.2,1e999\n", "mem_gib: found '1e999'"},
+        {"llama-3-8b,H100-SXM5-80GB,-64,8192,256,1,64,3,bf16,5.2,60\n", "gpus: found '-64'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_validation v = {0};
+        struct lw_err err = {0};
+        char text[400];
+        snprintf(text, sizeof text, "%s%s%s", titles, good, cases[i].row);
+        struct lw_input in = {.name = "mine.csv", .text = text, .len = strlen(text)};
+        assert_int_equal(lw_validate_runs(&in, &v, &err), LW_EFORMAT);
+        if (!strstr(err.msg, "mine.csv:3: ") || !strstr(err.msg, cases[i].says))
+            fail_msg("'%s' lacks '%s'", err.msg, cases[i].says);
+        assert_int_equal(v.n_cases, 0);
+        assert_int_equal(v.n_families, 0);
+        lw_validation_free(&v);
+    }
+    struct lw_validation v;
+    validate("mine.csv", "model,gpu,gpus,seq,gbs,mbs,dp,zero,precision,step_s,mem_gib\n"
+                         "llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,n/a,OOM\n", &v);
+    assert_int_equal(v.n_cases, 0);
+    lw_validation_free(&v);
+}
+
 /* A capacity of 1 is dropless, and one of 2 computes twice as many rows of experts. */
 TEST(a_capacity_of_experts_is_a_column)
 {
