@@ -4,6 +4,7 @@
 #include "analysis/netbench/measured_costs.h"
 #include "shared/base/nearest.h"
 #include "shared/cli/cli.h"
+#include "shared/cli/cluster_warning.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "sim/cost_query/cost_print.h"
@@ -122,8 +123,10 @@ int cmd_cost(int argc, char **argv)
     if (refused || take_words(&r, &err) != LW_OK)
         return lw_cli_usage("cost", "%s", refused ? refused : err.msg);
     enum lw_status status = lw_cluster_find(r.cluster, &c, &err);
-    if (status == LW_OK)
+    if (status == LW_OK) {
+        lw_cluster_warn(&c);
         status = print(&c, &r, &err);
+    }
     lw_cluster_free(&c);
     return lw_cli_end("cost", status, &err);
 }

@@ -1,5 +1,6 @@
 /* lapwing cluster: the known systems, or one system with every figure, its unit and its source. */
 #include "shared/cli/cli.h"
+#include "shared/cli/cluster_warning.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "shared/show/cluster_show.h"
@@ -10,6 +11,7 @@ static enum lw_status show(const char *name, const char *output, enum lw_format 
     struct lw_cluster c;
 
     LW_TRY(lw_cluster_find(name, &c, err));
+    lw_cluster_warn(&c);
     enum lw_status s = output ? lw_cluster_write(&c, output, err)
                               : lw_cluster_print(&c, format, err);
     lw_cluster_free(&c);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "shared/cli/cli.h"
+#include "shared/cli/cluster_warning.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
 #include "traces/models/hf_config.h"
@@ -50,6 +51,7 @@ static enum lw_status make(const char *name, const struct traces_model_shape *sh
     struct lw_workload w;
 
     LW_TRY(lw_cluster_find_device(device, &c, err));
+    lw_cluster_warn(&c);
     enum lw_status s = build(name, shape, &c.device, &w, err);
     lw_cluster_free(&c);
     if (s != LW_OK)

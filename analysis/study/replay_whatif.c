@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cli/cluster_warning.h"
 #include "shared/device/device_kind.h"
 #include "shared/files/files.h"
 #include "shared/numbers/checked.h"
@@ -228,6 +229,7 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
     *rule = (struct traces_replay_rule){time_op, note, w};
     if (w->network) {
         LW_TRY(lw_cluster_find(w->network, &w->net, err));
+        lw_cluster_warn(&w->net);
         w->has_net = true;
     }
     if (w->device) {

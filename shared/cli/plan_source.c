@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/base/shown_text.h"
+#include "shared/cli/cluster_warning.h"
 #include "shared/device/device_kind.h"
 #include "shared/device/retime.h"
 #include "shared/files/files.h"
@@ -371,7 +372,9 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
 enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_cluster *cluster,
                                       struct lw_err *err)
 {
-    return lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err);
+    LW_TRY(lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err));
+    lw_cluster_warn(cluster);
+    return LW_OK;
 }
 
 void lw_plan_source_free(struct lw_plan_source *s)

@@ -173,6 +173,26 @@ TEST(a_prediction_is_stored_unless_told_not_to)
                                  {"\"step_ns\": 35558102"}});
 }
 
+/* A file may hold any number; each command that computes with it names those no machine has. */
+TEST(absurd_figures_of_a_cluster_are_named)
+{
+    static const char peak[] = "cluster 'dgx-h100': device.peak_flops.bf16.value is 1e+300 flop/s",
+                      sms[] = "device.n_sms.value is 1e+18, usual are 1 to 10000",
+                      latency[] = "latency_ns.value is 0 ns, usual are 10 to 1e+08 ns";
+
+    shell("$L cluster dgx-h100 -o c.json && "
+          "sed -i -E 's/(\"bf16\": .\"value\": )[0-9]+/\\11e300/; "
+          "s/(\"latency_ns\": .\"value\": )[0-9]+/\\10/' c.json && "
+          "sed -E 's/(\"n_sms\": .\"value\": )[0-9]+/\\11000000000000000000/' c.json > s.json",
+          NULL);
+    EXPECT("sim -w gpt2 --dp 2 --no-db", {"-c c.json", 0, peak, {latency}},
+           {"-c s.json", 1, sms, {"the times add up to more than 106 days"}},
+           {"-c dgx-h100", 0, "step ", .lacks = "usual are"});
+    EXPECT("cost --bytes 1MiB --ranks 8", {"-c s.json", 0, peak, {sms, latency}});
+    EXPECT("cluster", {"s.json", 0, peak, {sms, latency}});
+    EXPECT("model gpt2", {"--device c.json", 0, peak, {latency}});
+}
+
 /* Neither is there anything to store into, nor is anything predicted, run, calibrated or written.
  */
 TEST(a_database_that_cannot_be_used_is_refused_before_the_run)

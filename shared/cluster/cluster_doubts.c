@@ -1,0 +1,82 @@
+/* What is usual of a figure: wide enough for every known system, a single core behind a paced link
+ * and the devices of some years to come (a factor of 30 above today's). What is beyond is nearly
+ * always a unit (GB/s for B/s, TFLOP/s for FLOP/s) or a zero too many. */
+#include "shared/cluster/cluster_doubts.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct usual {
+    const char *name, *unit; /* how the name ends, or "" and the unit */
+    double least, most;
+};
+
+static const struct usual usuals[] = {
+    {".n_sms", "", 1, 10000},
+    {".gemm_fill", "", 0, 10000},
+    {".gemm_tile", "", 16, 4096},
+    {".fp8_speedup", "", 0.5, 16},
+    {".memory_bytes", "B", 1e6, 1e14},
+    {".framework_bytes", "B", 1, 1e12},
+    {".n_links", "", 1, 1024},
+    {".n_sharers", "", 1, 1024},
+    {".n_numa", "", 1, 1024},
+    {".piece_bytes", "B", 1, 1e11},
+    {".comm_sms", "", 1, 10000},
+    {".sms_per_channel", "", 0, 128},
+    {".memory_bytes_per_comm_byte", "B/B", 0, 128},
+    {"_sigma", "", 0, 3},
+    {"price_per_device_hour", "", 0, 10000},
+    {"", "flop/s", 1e6, 1e17},
+    {"", "op/s", 1e6, 1e17},
+    {"", "B/s", 1e4, 1e15},
+    {"", "ps", 0, 1e11}, /* 100 ms */
+};
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static const struct usual *usual_of(const struct lw_cluster_figure *f)
+{
+    for (size_t i = 0; i < sizeof usuals / sizeof *usuals; i++)
+        if (*usuals[i].name ? ends_with(f->name, usuals[i].name)
+                            : strcmp(f->unit, usuals[i].unit) == 0)
+            return &usuals[i];
+    return NULL;
+}
+
+/* "links[1].latency_ns" of a link between nodes: messages there take time to leave and arrive. */
+static bool is_network_latency(const struct lw_cluster *c, const struct lw_cluster_figure *f)
+{
+    int link;
+
+    return sscanf(f->name, "links[%d].latency_ns", &link) == 1 && link < c->n_links &&
+           ends_with(f->name, ".latency_ns") && c->links[link].level == LW_LINK_INTER;
+}
+
+int lw_cluster_doubt(const struct lw_cluster *c, int k, char *text, size_t size)
+{
+    struct lw_cluster_figure f;
+
+    for (; lw_cluster_figure(c, k, &f); k++) {
+        const struct usual *u = lw_figure_is_set(f.figure) ? usual_of(&f) : NULL;
+        if (!u)
+            continue;
+        bool ps = strcmp(f.unit, "ps") == 0;
+        double scale = ps ? 1e3 : 1, v = f.figure.value,
+               least = is_network_latency(c, &f) ? 1e4 : u->least; /* 10 ns */
+        const char *unit = ps ? "ns" : f.unit, *blank = *unit ? " " : "";
+        if (v >= least && v <= u->most)
+            continue;
+        snprintf(text, size, "%s.value is %g%s%s, usual are %g to %g%s%s: check the number and its "
+                             "unit", f.name, v / scale, blank, unit, least / scale, u->most / scale,
+                 blank, unit);
+        return k;
+    }
+    return -1;
+}

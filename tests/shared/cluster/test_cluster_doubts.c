@@ -1,0 +1,62 @@
+/* Figures that no machine has are named; those of every known system are not doubted. */
+#include "tests/lib/unit.h"
+
+#include <string.h>
+
+#include "shared/cluster/cluster_doubts.h"
+#include "shared/files/files.h"
+
+TEST(no_known_system_is_doubted)
+{
+    struct lw_err err = {0};
+    char text[256];
+    int n = 0;
+
+    for (const char *name; (name = lw_cluster_known(n)) != NULL; n++) {
+        struct lw_cluster c;
+        assert_ok(lw_cluster_find(name, &c, &err), err);
+        if (lw_cluster_doubt(&c, 0, text, sizeof text) >= 0)
+            fail_msg("%s: %s", name, text);
+        lw_cluster_free(&c);
+    }
+    assert_true(n > 20);
+}
+
+TEST(each_absurd_figure_is_named_with_what_is_usual)
+{
+    struct lw_cluster c;
+    struct lw_err err = {0};
+    char text[256];
+
+    assert_ok(lw_cluster_find("dgx-h100", &c, &err), err);
+    struct lw_link *links = c.links;
+    const struct {
+        struct lw_figure *figure;
+        double value;
+        const char *says;
+    } cases[] = {
+        {&c.device.peak_flops[LW_BF16], 1e300,
+         "device.peak_flops.bf16.value is 1e+300 flop/s, usual are 1e+06 to 1e+17 flop/s: check "
+         "the number and its unit"},
+        {&c.device.peak_flops[LW_BF16], 989, "device.peak_flops.bf16.value is 989 flop/s"},
+        {&c.device.n_sms, 1e18, "device.n_sms.value is 1e+18, usual are 1 to 10000"},
+        {&c.device.memory_bytes, 80,
+         "device.memory_bytes.value is 80 B, usual are 1e+06 to 1e+14 B"},
+        {&c.device.memory_bytes_per_s, 3350, "device.memory_bytes_per_s.value is 3350 B/s"},
+        {&links[0].bytes_per_s, 1e300, "links[0].bytes_per_s.value is 1e+300 B/s"},
+        {&links[1].latency_ps, 0, "links[1].latency_ns.value is 0 ns, usual are 10 to 1e+08 ns"},
+        {&links[1].latency_ps, 5e11, "links[1].latency_ns.value is 5e+08 ns"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double before = cases[i].figure->value;
+        cases[i].figure->value = cases[i].value;
+        int k = lw_cluster_doubt(&c, 0, text, sizeof text);
+        if (k < 0 || strncmp(text, cases[i].says, strlen(cases[i].says)) != 0)
+            fail_msg("'%s' does not begin with '%s'", k < 0 ? "no doubt" : text, cases[i].says);
+        assert_int_equal(lw_cluster_doubt(&c, k + 1, text, sizeof text), -1);
+        cases[i].figure->value = before;
+    }
+    links[0].latency_ps.value = 0; /* inside a node: not separated from the rate */
+    assert_int_equal(lw_cluster_doubt(&c, 0, text, sizeof text), -1);
+    lw_cluster_free(&c);
+}
