@@ -276,7 +276,9 @@ enum lw_status lw_store_open(const char *file, enum lw_store_mode mode, struct l
     s->finds_dead = mode == LW_STORE_WRITE;
     enum lw_status st = check_name(file, err);
     if (st == LW_OK && !s->write && access(file, R_OK) != 0)
-        st = lw_fail_at(err, LW_EIO, file, 0, "cannot open the database (%s)", strerror(errno));
+        st = lw_fail_at(err, LW_EIO, file, 0, "cannot open the database (%s): sim, "
+                                                "exec and import --store make one; --db FILE names "
+                                                "another", strerror(errno));
     if (st == LW_OK)
         st = open_prepared(s, err);
     if (st != LW_OK) {

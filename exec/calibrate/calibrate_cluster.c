@@ -319,7 +319,7 @@ enum lw_status exec_calibrate_cluster(struct exec_calibration *c, struct lw_clus
     if (c->o->link_bytes_per_s > 0)
         snprintf(paced, sizeof paced, ", links paced to %.4g MB/s and %.4g us",
                  c->o->link_bytes_per_s / 1e6, (double)c->o->link_latency_ns / 1e3);
-    out->name = *paced ? "host, paced" : "host";
+    out->name = *paced ? "calibrated host, paced" : "calibrated host";
     out->devices_per_node = exec_calibrate_per_node(c);
     out->n_nodes = c->o->n_ranks / out->devices_per_node;
     snprintf(text, sizeof text, "lapwing %s%s", c->o->backend->name, c->o->loop ? ", loop" : "");

@@ -416,6 +416,12 @@ enum lw_status exec_can_spawn(const struct exec_backend *b, struct lw_err *err)
     if (!(b->capabilities & (EXEC_CAN_SPAWN | EXEC_BY_MPIRUN)))
         return lw_fail(err, LW_ENOTSUP, "--spawn: backend '%s' needs a launcher of its own",
                        b->name);
+    if (b->capabilities & EXEC_BY_MPIRUN && geteuid() == 0 &&
+        !(getenv("OMPI_ALLOW_RUN_AS_ROOT") && getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")))
+        return lw_fail(err, LW_ENOTSUP,
+                       "--spawn: Open MPI's mpirun starts nothing for root: run as another user, "
+                       "or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (in a "
+                       "container, where root is the only user)");
     return LW_OK;
 }
 

@@ -2,7 +2,8 @@
  * of neighbours (optimal string alignment; Damerau, CACM 7(3), 1964). A candidate is near when
  * at most a third of the longer word's letters are edited, or when the word is its beginning. Of
  * equally near ones the first counts. Upper and lower case are the same. A word that other tools
- * use for something counts as equal to its name in Lapwing. */
+ * use for something counts as equal to its name in Lapwing, as does one that differs in no letter
+ * or digit. */
 #include "shared/base/nearest.h"
 
 #include <ctype.h>
@@ -71,6 +72,19 @@ static bool is_called_here(const char *word, const char *here)
     return false;
 }
 
+/* Letters and digits alone are the same: "llama2-13b" and "llama-2-13b". */
+static bool same_letters(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a && !isalnum((unsigned char)*a))
+            a++;
+        while (*b && !isalnum((unsigned char)*b))
+            b++;
+        if (!*a || tolower((unsigned char)*a) != tolower((unsigned char)*b))
+            return *a == *b;
+    }
+}
+
 struct lw_nearest lw_nearest_begin(const char *word)
 {
     return (struct lw_nearest){.word = word, .distance = LONGEST};
@@ -85,7 +99,7 @@ void lw_nearest_try(struct lw_nearest *n, const char *candidate)
     int far = edits(n->word, (int)a, candidate, (int)b), longer = (int)(a > b ? a : b);
     if (a >= 3 && strncasecmp(n->word, candidate, a) == 0)
         far = 1;
-    if (is_called_here(n->word, candidate))
+    if (is_called_here(n->word, candidate) || same_letters(n->word, candidate))
         far = 0;
     if (3 * far <= longer && far < n->distance) {
         n->distance = far;

@@ -247,6 +247,36 @@ static enum lw_status unknown_option(const struct lw_opt *table, const char *wha
                    lw_nearest_hint(&near, "--", hint, sizeof hint));
 }
 
+/* "-zero 3": getopt would take the letters one by one, and the first may be an option. */
+static enum lw_status refuse_one_dash(const struct lw_opt *table, int argc, char **argv,
+                                      struct lw_err *err)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *word = argv[i] + 1;
+        size_t n = strcspn(word, "=");
+        if (argv[i][0] != '-' || n < 2 || word[0] == '-')
+            continue;
+        for (const struct lw_opt *o = table; o->name; o++) {
+            bool same = strlen(o->name) == n;
+            for (size_t k = 0; same && k < n; k++)
+                same = (word[k] == '_' ? '-' : word[k]) == o->name[k];
+            if (same)
+                return lw_fail(err, LW_EINVAL, "option '%s' has one dash, expected two: '--%s%s'",
+                               argv[i], o->name, word + n);
+        }
+    }
+    return LW_OK;
+}
+
+/* The word with the option that getopt does not know; of several letters it is not yet over. */
+static const char *unknown_word(int argc, char **argv)
+{
+    const char *what = optind > 0 ? argv[optind - 1] : "";
+    bool here = what[0] == '-' && (what[1] == '-' || strchr(what, optopt));
+
+    return optopt == 0 || here || optind >= argc ? what : argv[optind];
+}
+
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err)
 {
@@ -256,6 +286,7 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
     look_for_json(argc, argv);
     make_spec(table, &spec);
     dashes_for_underscores(argc, argv);
+    LW_TRY(refuse_one_dash(table, argc, argv, err));
     optind = 0; /* GNU: scan again */
     *help = false;
     while ((c = getopt_long(argc, argv, spec.shorts, spec.longs, NULL)) != -1) {
@@ -265,7 +296,7 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
         }
         const struct lw_opt *o = option_of(table, spec.n, c == ':' ? optopt : c);
         if (c == '?' || (c == ':' && !(o && is_switch(o)))) {
-            const char *what = optind > 0 ? argv[optind - 1] : "";
+            const char *what = c == ':' ? argv[optind - 1] : unknown_word(argc, argv);
             return c == ':' ? lw_fail(err, LW_EINVAL, "option '%s' needs a value", what)
                             : unknown_option(table, what, err);
         }

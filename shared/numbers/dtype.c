@@ -7,9 +7,12 @@
 static const struct {
     const char *name, *torch, *kineto; /* ours; torch.<name>; the word in a collective's args */
     int64_t size;
+    const char *other; /* as many write it; NULL = none */
 } dtypes[LW_N_DTYPES] = {
-    [LW_F32] = {"f32", "float32", "Float", 4},     [LW_F64] = {"f64", "float64", "Double", 8},
-    [LW_F16] = {"f16", "float16", "Half", 2},      [LW_BF16] = {"bf16", "bfloat16", "BFloat16", 2},
+    [LW_F32] = {"f32", "float32", "Float", 4, "fp32"},
+    [LW_F64] = {"f64", "float64", "Double", 8, "fp64"},
+    [LW_F16] = {"f16", "float16", "Half", 2, "fp16"},
+    [LW_BF16] = {"bf16", "bfloat16", "BFloat16", 2},
     [LW_I64] = {"i64", "int64", "Long", 8},        [LW_I32] = {"i32", "int32", "Int", 4},
     [LW_U8] = {"u8", "uint8", "Byte", 1},
 };
@@ -44,7 +47,8 @@ enum lw_status lw_dtype_parse(const char *name, enum lw_dtype *t, struct lw_err 
 
     for (int i = 0; i < LW_N_DTYPES; i++) {
         if (!strcasecmp(bare, dtypes[i].name) || !strcasecmp(bare, dtypes[i].torch) ||
-            !strcasecmp(bare, dtypes[i].kineto)) {
+            !strcasecmp(bare, dtypes[i].kineto) ||
+            (dtypes[i].other && !strcasecmp(bare, dtypes[i].other))) {
             *t = (enum lw_dtype)i;
             return LW_OK;
         }

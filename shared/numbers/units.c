@@ -1,6 +1,7 @@
 /* Units: picoseconds, bytes, and how people write them. Every conversion rounds half up once. */
 #include "shared/numbers/units.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +91,13 @@ static enum lw_status parse_with_unit(const char *text, const struct unit *units
         *value = round_half_up(x * units[i].factor);
         return LW_OK;
     }
-    return lw_fail(err, LW_EINVAL, "'%s': unknown unit '%s'; expected %s", text, end, allowed);
+    char hint[64] = "";
+    if (units == size_units && *end && strchr("kKmMgGtT", *end) &&
+        (!end[1] || (tolower((unsigned char)end[1]) == 'i' && !end[2])))
+        snprintf(hint, sizeof hint, " (did you mean '%.*s%ciB'?)",
+                 (int)(end - text > 24 ? 24 : end - text), text, toupper((unsigned char)*end));
+    return lw_fail(err, LW_EINVAL, "'%s': unknown unit '%s'%s; expected %s", text, end, hint,
+                   allowed);
 }
 
 enum lw_status lw_parse_size(const char *text, int64_t *bytes, struct lw_err *err)

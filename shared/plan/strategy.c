@@ -225,6 +225,9 @@ static enum lw_status set_word(const struct option *o, void *field, const char *
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strcmp(o->shown.name, aliases[i].option) == 0 && strcmp(word, aliases[i].word) == 0)
             snprintf(word, sizeof word, "%s", aliases[i].means);
+    enum lw_dtype dtype;
+    if (strstr(o->shown.name, "dtype") && lw_dtype_parse(word, &dtype, NULL) == LW_OK)
+        snprintf(word, sizeof word, "%s", lw_dtype_name(dtype)); /* fp32, float32, ... */
     for (int i = 0; o->shown.values[i]; i++) {
         if (strcmp(word, o->shown.values[i]) != 0)
             continue;

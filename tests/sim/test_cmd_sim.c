@@ -173,6 +173,19 @@ TEST(a_prediction_is_stored_unless_told_not_to)
                                  {"\"step_ns\": 35558102"}});
 }
 
+TEST(what_many_write_is_taken_or_answered_with_what_to_write)
+{
+    EXPECT("cost -c dgx-h100 --bytes 1MiB --ranks 8",
+           {"--dtype fp32", 0, "all_reduce of f32"}, {"--dtype fp16", 0, "all_reduce of f16"});
+    EXPECT("plan -w gpt2 --dp 2", {"--grad-dtype fp16", 0, "f16"},
+           {"--grad-dtype float32", 0, "plan "},
+           {"-zero 3", 2, "option '-zero' has one dash, expected two: '--zero'"},
+           {"--bucket-cap 25M", 2, "(did you mean '25MiB'?)"});
+    EXPECT("runs", {"--db none.db", 1, "none.db: cannot open the database (No such file or "
+                                       "directory): sim, exec and import --store make one"});
+    EXPECT("sim", {"-w llama2-13b", 1, "(did you mean 'llama-2-13b'?)"});
+}
+
 /* A file may hold any number; each command that computes with it names those no machine has. */
 TEST(absurd_figures_of_a_cluster_are_named)
 {

@@ -95,14 +95,10 @@ static enum lw_status take_size(const struct traces_model *m, size_t k,
 /* A dtype may be given by any of its names; the choice is one of the words here. */
 static const char *canonical(const char *option, const char *found)
 {
-    static const char *const floats[][2] = {{"fp32", "f32"}, {"fp16", "f16"}};
     enum lw_dtype dtype;
 
     if (strcmp(option, "dtype") != 0)
         return found;
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-        if (strcmp(found, floats[i][0]) == 0)
-            return floats[i][1];
     return lw_dtype_parse(found, &dtype, NULL) == LW_OK ? lw_dtype_name(dtype) : found;
 }
 

@@ -293,7 +293,7 @@ TEST(its_ranks_measure_one_cluster)
         "-o c.json --format json 2>&1 && $L cluster c.json",
         &rc);
 
-    if (rc != 0 || count_words(out, "\"cluster\": \"host\"") != 1)
+    if (rc != 0 || count_words(out, "\"cluster\": \"calibrated host\"") != 1)
         fail_msg("status %d\n%s", rc, out);
     has(out, "\"op\": \"all_to_all\", \"n_ranks\": 2, \"n_in_flight\": 1, \"bytes\": 16777216");
     has(out, "\"op\": \"all_reduce\", \"n_ranks\": 2, \"n_in_flight\": 2, \"bytes\": 1024");
@@ -308,6 +308,22 @@ TEST(its_ranks_measure_one_cluster)
     assert_int_equal(count_words(out, ",sim,ok,"), 1);
     has(mpi_shell("$M -n 2 $L calibrate --backend mpi --ranks 3 -o d.json 2>&1", &rc),
         "OMPI_COMM_WORLD_SIZE) started 2 processes");
+}
+
+/* mpirun's own message goes to its standard error, and the ranks never come. */
+TEST(root_is_told_what_open_mpi_asks_of_it)
+{
+    int rc;
+
+    NEEDS_MPI();
+    if (geteuid() != 0) {
+        printf("SKIP root_is_told_what_open_mpi_asks_of_it: not root here\n");
+        skip();
+    }
+    const char *out = mpi_shell("unset OMPI_ALLOW_RUN_AS_ROOT; $L exec -w mlp --dp 2 --spawn "
+                                "--backend mpi --compute sleep --no-db --steps 1 2>&1", &rc);
+    assert_int_equal(rc, 1);
+    has(out, "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
 }
 
 static int rank_or_tests(int argc, char **argv)

@@ -8,7 +8,8 @@
 static const char *nearest(const char *word)
 {
     static const char *const words[] = {"sim", "simulate", "compare", "recommend", "gpt2",
-                                        "gpt2-medium", "dgx-a100", "dgx-h100", "bucket-cap"};
+                                        "gpt2-medium", "dgx-a100", "dgx-h100", "bucket-cap",
+                                        "llama-13b", "llama-2-13b"};
     struct lw_nearest n = lw_nearest_begin(word);
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -27,6 +28,7 @@ TEST(the_nearest_word_within_a_third_is_meant)
         {"GPT2", "gpt2"},             /* case */
         {"gpt2-med", "gpt2-medium"},  /* the beginning */
         {"dgx-h10", "dgx-h100"},      {"bucketcap", "bucket-cap"}, {"siml", "sim"},
+        {"llama2-13b", "llama-2-13b"}, /* the same letters and digits */
         {"frobnicate", ""},           {"xy", ""},
         {"", ""},                     {"s", ""}, /* one letter of three is right: too far */
     };

@@ -92,6 +92,15 @@ TEST(a_bad_option_is_named_with_what_is_allowed)
         {"cmd --count", "option '--count' needs a value"},
         {"cmd --nope", "unknown option '--nope'"},
         {"cmd --big 4KiB", "unknown option '--big' (did you mean '--big-size'?)"},
+        {"cmd -count 3", "option '-count' has one dash, expected two: '--count'"},
+        {"cmd -flag", "option '-flag' has one dash, expected two: '--flag'"},
+        {"cmd -big_size=4KiB",
+         "option '-big_size=4KiB' has one dash, expected two: '--big-size=4KiB'"},
+        {"cmd a -cuont 3", "unknown option '-cuont' (did you mean '--count'?)"},
+        {"cmd a -z", "unknown option '-z'"},
+        {"cmd --big-size 25M",
+         "--big-size: '25M': unknown unit 'M' (did you mean '25MiB'?); expected a number with KiB "
+         "MiB GiB TiB, KB MB GB TB, or bytes"},
         {"cmd --forma=json", "unknown option '--forma=json' (did you mean '--format'?)"},
     };
 
