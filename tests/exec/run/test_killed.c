@@ -53,7 +53,7 @@ TEST(a_stopped_rank_of_mpirun_ends_the_run_at_the_limit)
              "rm -f s.db; %s$L exec -w slow.json --dp %d%s --steps 5000 --compute sleep "
              "--timeout 1 --db s.db -q >/dev/null 2>err & p=$!; ranks_up; sleep 1; "
              "q=$(mine | tail -n 1); kill -STOP $q; (sleep 6; echo TOO-LATE; kill -9 $p $q) >late "
-             "2>&1 & w=$!; wait $p; echo status $?; kill $w; cat late err; "
+             "2>&1 & w=$!; wait $p; echo status $?; kill $w; cat late err; rm late; "
              "$L runs --db s.db 2>&1",
              stop_before[MPI], RANKS, stop_after[MPI]);
     const char *out = stop_shell(words, &rc);
