@@ -317,7 +317,7 @@ TEST(every_kineto_file_equals_truth_to_the_nanosecond)
     assert_int_equal(lw_json_done(j, &err), LW_OK);
     lw_json_close(j);
     lw_input_free(&in);
-    assert_int_equal(n_files, 20);
+    assert_true(n_files >= 20);
     assert_true(n_compared > 1000);
 }
 
