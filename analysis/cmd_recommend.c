@@ -6,7 +6,7 @@
 #include "analysis/study/recommend_inputs.h"
 #include "analysis/study/recommend_print.h"
 #include "analysis/study/recommend_store.h"
-#include "traces/models/models.h"
+#include "traces/models/model_workload.h"
 
 static const struct lw_usage usage = {
     .command = "recommend",
@@ -33,6 +33,7 @@ static enum lw_status read_inputs(struct session *s, char **files, int n, struct
 {
     LW_TRY(lw_plan_source_cluster(&s->source, &s->in.cluster, err));
     LW_TRY(lw_plan_source_strategy(&s->source, &s->in.strategy, err));
+    LW_TRY(lw_recommend_take_ranks(&s->in, err));
     LW_TRY(lw_recommend_read(&s->in, files, n, err));
     LW_TRY(lw_plan_source_fit(&s->source, &s->in.workload, &s->in.cluster, err));
     lw_recommend_choose_ranks(&s->in, &s->report);
@@ -77,7 +78,7 @@ static enum lw_status work(struct session *s, char **files, int n, struct lw_err
 
 int cmd_recommend(int argc, char **argv)
 {
-    struct session s = {.db = "lapwing.db", .source.make_model = traces_model_for,
+    struct session s = {.db = "lapwing.db", .source.make_model = traces_model_workload,
                         .source.predicts = true};
     const struct lw_opt own[] = {
         {"store", 0, LW_OPT_FLAG, &s.store, NULL,

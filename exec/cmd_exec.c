@@ -10,7 +10,7 @@
 #include "shared/base/progress.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "traces/models/models.h"
+#include "traces/models/model_workload.h"
 
 static const struct lw_usage usage = {
     .command = "exec",
@@ -75,7 +75,7 @@ static int run_command(int argc, char **argv)
     struct lw_execution s = {
         .options = lw_exec_options_default(), .backend = "threads", .db = "lapwing.db", .steps = 20,
         .warmup = 3, .timeout_s = 30, .team = {.run = -1}, .consolidate = -1,
-        .source.make_model = traces_model_for};
+        .source.make_model = traces_model_workload};
     struct words words = {.compute = "gemm", .momentum = -1};
     bool list = false;
     const struct lw_opt_call env = {set_nccl_env, &s};
@@ -132,6 +132,7 @@ static int run_command(int argc, char **argv)
         return lw_cli_end("exec", lw_exec_print_backends(s.format, stdout, &err), &err);
     if (take_words(&words, &s, &err) != LW_OK)
         return lw_cli_usage("exec", "%s", err.msg);
+    s.source.model_optimizer = words.optimizer;
     s.options.signal = lw_catch_signals(); /* a run that a launcher or user ends is stored */
     enum lw_status status = lw_execution_run(&s, n > 0 ? argv[1] : NULL, stdout, stderr, &err);
     lw_execution_free(&s);

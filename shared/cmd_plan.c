@@ -12,7 +12,7 @@
 #include "shared/cli/plan_source.h"
 #include "sim/cost/cost_model.h"
 #include "sim/cost/cost_nccl.h"
-#include "traces/models/models.h"
+#include "traces/models/model_workload.h"
 
 static enum lw_status diff(const char *first, const char *second, enum lw_format format,
                            struct lw_err *err)
@@ -101,7 +101,7 @@ int cmd_plan(int argc, char **argv)
         0, 3};
     const char *out = NULL;
     enum lw_format format = LW_FORMAT_TEXT;
-    struct lw_plan_source src = {.make_model = traces_model_for};
+    struct lw_plan_source src = {.make_model = traces_model_workload};
     struct lw_grid_request grid = {0};
     struct lw_err err = {0};
     struct lw_opt own[4 + LW_GRID_OPTIONS] = {

@@ -2,7 +2,7 @@
 #include "analysis/study/prediction.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
-#include "traces/models/models.h"
+#include "traces/models/model_workload.h"
 
 static const struct lw_usage usage = {
     .command = "sim",
@@ -48,7 +48,7 @@ static const char *not_of_a_replay(const struct lw_prediction *s)
 int cmd_sim(int argc, char **argv)
 {
     struct lw_prediction s = {.options = lw_sim_options_default(), .db = "lapwing.db", .seed = -1,
-                        .row.id = -1, .source.make_model = traces_model_for,
+                        .row.id = -1, .source.make_model = traces_model_workload,
                         .source.predicts = true};
     struct lw_opt_call words = {lw_sim_options_set, &s.options};
     const struct lw_opt own[] = {

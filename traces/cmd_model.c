@@ -1,118 +1,97 @@
 /* lapwing model: a workload from a model's shape, without a recording. */
-#include <stdio.h>
 #include <string.h>
 
 #include "shared/cli/cli.h"
 #include "shared/cli/cluster_warning.h"
 #include "shared/cli/command.h"
+#include "shared/cli/model_source.h"
 #include "shared/files/files.h"
-#include "traces/models/hf_config.h"
 #include "traces/models/model_print.h"
-#include "traces/models/models.h"
+#include "traces/models/model_workload.h"
 
-/* The sizes are the configuration's, so the workload has the name of the kind: "bloom" of
- * "bloom-560m". */
-static enum lw_status name_kind(struct lw_workload *w, const char *model, struct lw_err *err)
+enum { N_OWN = 10 };
+
+struct session {
+    struct lw_model_request model;
+    struct lw_strategy strategy; /* the groups that times are for */
+    const char *device, *output;
+    enum lw_format format;
+};
+
+static enum lw_status build(const struct session *s, const struct lw_cluster *c,
+                            struct lw_workload *w, struct lw_err *err)
 {
-    char kind[32];
+    struct lw_model_target target = {.strategy = &s->strategy, .cluster = c};
 
-    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(model, "-"), model);
-    w->name = lw_arena_strdup(&w->arena, kind);
-    if (w->name)
-        return LW_OK;
-    lw_workload_free(w);
-    return lw_fail_nomem(err);
+    return traces_model_workload(&s->model, &target, w, err);
 }
 
-/* A name that ends in .json is a Hugging Face configuration: its sizes, unless they were given. */
-static enum lw_status build(const char *name, const struct traces_model_shape *given,
-                            const struct lw_device *device, struct lw_workload *w,
-                            struct lw_err *err)
+/* Without --device: of this machine where it has the model's figures, else sizes alone. */
+static enum lw_status build_here(const struct session *s, struct lw_workload *w,
+                                 struct lw_err *err)
 {
-    size_t n = strlen(name);
-    struct traces_model_shape shape = *given;
-    struct lw_input in;
+    struct lw_cluster host;
+    struct lw_err why = {0};
 
-    if (n < 5 || strcmp(name + n - 5, ".json") != 0)
-        return traces_model_build(name, given, device, w, err);
-    LW_TRY(lw_input_read(name, 1 << 24, &in, err));
-    enum lw_status s = traces_hf_config(&in, &name, &shape, err);
-    lw_input_free(&in);
-    LW_TRY(s);
-    LW_TRY(traces_model_build(name, &shape, device, w, err));
-    return name_kind(w, name, err);
+    LW_TRY(lw_cluster_find("host", &host, err));
+    enum lw_status st = build(s, &host, w, &why);
+    lw_cluster_free(&host);
+    return st == LW_OK ? LW_OK : build(s, NULL, w, err);
 }
 
-static enum lw_status make(const char *name, const struct traces_model_shape *shape,
-                           const char *device, const char *output, enum lw_format format,
-                           struct lw_err *err)
+static enum lw_status build_on(const struct session *s, struct lw_workload *w, struct lw_err *err)
 {
     struct lw_cluster c;
-    struct lw_workload w;
 
-    LW_TRY(lw_cluster_find_device(device, &c, err));
+    LW_TRY(lw_cluster_find_device(s->device, &c, err));
     lw_cluster_warn(&c);
-    enum lw_status s = build(name, shape, &c.device, &w, err);
+    enum lw_status st = build(s, &c, w, err);
     lw_cluster_free(&c);
+    return st;
+}
+
+static enum lw_status make(const struct session *m, struct lw_err *err)
+{
+    struct lw_workload w;
+    enum lw_status s = m->device ? build_on(m, &w, err) : build_here(m, &w, err);
+
     if (s != LW_OK)
         return s;
-    if (output)
-        s = lw_workload_write(&w, output, err);
-    if (s == LW_OK && !(output && strcmp(output, "-") == 0))
-        s = traces_model_print(&w, output, format, err);
+    if (m->output)
+        s = lw_workload_write(&w, m->output, err);
+    if (s == LW_OK && !(m->output && strcmp(m->output, "-") == 0))
+        s = traces_model_print(&w, m->output, m->format, err);
     lw_workload_free(&w);
     return s;
 }
 
 int cmd_model(int argc, char **argv)
 {
-    const char *device = "host", *output = NULL;
-    enum lw_format format = LW_FORMAT_TEXT;
-    struct traces_model_shape shape = {0};
+    struct session s = {.strategy = lw_strategy_default()};
     bool list = false;
-    const struct lw_opt options[] = {
+    struct lw_opt options[LW_MODEL_SOURCE_OPTIONS + N_OWN] = {
         {"list", 0, LW_OPT_FLAG, &list, NULL, "show every model with its size and source"},
-        {"output", 'o', LW_OPT_STRING, &output, "FILE", "write the workload (default: only print a "
-                                                        "summary)"},
+        {"output", 'o', LW_OPT_STRING, &s.output, "FILE",
+         "write the workload (default: only print a summary)"},
         LW_OPTION_FORCE,
-        {"device", 0, LW_OPT_STRING, &device, "KIND",
-         "a known system, its device's kind, or a cluster file (host)"},
-        {"batch", 0, LW_OPT_INT, &shape.batch, "N", "samples of one micro-batch (the model's)", 1,
-         0},
-        {"layers", 0, LW_OPT_INT, &shape.layers, "N", "blocks; mlp: layers, an even number", 1, 0},
-        {"hidden", 0, LW_OPT_INT, &shape.hidden, "N", "transformers: width of a token", 1, 0},
-        {"heads", 0, LW_OPT_INT, &shape.heads, "N", "transformers: attention heads", 1, 0},
-        {"kv-heads", 0, LW_OPT_INT, &shape.kv_heads, "N", "llama: heads of keys and values", 1, 0},
-        {"ffn", 0, LW_OPT_INT, &shape.ffn, "N",
-         "transformers: width inside a block's linear pair (by the family's rule)", 1, 0},
-        {"seq", 0, LW_OPT_INT, &shape.seq, "N", "tokens of a sample", 1, 0},
-        {"vocab", 0, LW_OPT_INT, &shape.vocab, "N", "rows of the token embedding", 1, 0},
-        {"width", 0, LW_OPT_INT, &shape.width, "N", "mlp: width of every layer (1024)", 1, 0},
-        {"image", 0, LW_OPT_INT, &shape.image, "N", "resnet, vit: pixels of a side (224)", 1, 0},
-        {"patch", 0, LW_OPT_INT, &shape.patch, "N", "vit: pixels of a patch's side", 1, 0},
-        {"dtype", 0, LW_OPT_STRING, &shape.dtype, "TYPE",
-         "parameters and activations: f32|bf16|f16 (the model's)"},
-        {"tp", 0, LW_OPT_INT, &shape.tensor, "N",
+        {"device", 0, LW_OPT_STRING, &s.device, "KIND",
+         "a known system, its device's kind, or a cluster file (this machine where it has the "
+         "figures; else no times are made)"},
+        {"tp", 0, LW_OPT_INT, &s.strategy.tp, "N",
          "times for tensor groups of N: each rank's shapes (1); as --tp of the plan", 1, 4096},
-        {"ep", 0, LW_OPT_INT, &shape.expert_ranks, "N",
+        {"ep", 0, LW_OPT_INT, &s.strategy.ep, "N",
          "times for N ranks that share the experts (1); as --ep of the plan", 1, 65536},
-        {"expert-capacity", 0, LW_OPT_DOUBLE, &shape.expert_capacity, "F",
-         "each expert computes F times the even share of tokens, padded; 0: all tokens (0)"},
-        {"cp", 0, LW_OPT_INT, &shape.context, "N", "ranks that share each sequence (1)", 1, 4096},
-        {"sequence-parallel", 0, LW_OPT_FLAG, &shape.sequence_parallel, NULL,
+        {"cp", 0, LW_OPT_INT, &s.strategy.cp, "N", "ranks that share each sequence (1)", 1, 4096},
+        {"sequence-parallel", 0, LW_OPT_FLAG, &s.strategy.sequence_parallel, NULL,
          "split norms and residuals over the tensor group too"},
-        {"fp8", 0, LW_OPT_FLAG, &shape.fp8, NULL, "products of blocks take 8-bit operands"},
-        {"attention", 0, LW_OPT_STRING, &shape.attention, "HOW",
-         "scores stored or fused: full|flash (the model's)"},
-        {"optimizer", 0, LW_OPT_STRING, &shape.optimizer, "NAME",
-         "sgd|momentum|adam (the model's)"},
-        LW_OPTION_FORMAT(&format),
+        LW_OPTION_FORMAT(&s.format),
         {0},
     };
     const struct lw_usage usage = {
-        "model", "NAME|config.json [options] | --list",
+        "model", "NAME|config.json|FOLDER [options] | --list",
         "Make the workload of a model from its shape: multi-layer perceptrons, ResNets, "
-        "transformers under the names that --list shows, or of a Hugging Face config.json. Sizes "
+        "transformers under the names that --list shows, or of a Hugging Face config.json or its "
+        "folder. Sizes "
         "that are not given are the model's. Times are by kernel shape where the device has "
         "figures for it; else they are a roofline's on the device, from its tables where it was "
         "calibrated over sizes; nothing of the model itself is measured.",
@@ -120,11 +99,13 @@ int cmd_model(int argc, char **argv)
     struct lw_err err = {0};
     int n, rc;
 
+    lw_model_options(&s.model, options + N_OWN - 1);
     if ((rc = lw_cli_begin(&usage, options, argc, argv, &n)) >= 0)
         return rc;
     if (list != (n == 0))
         return lw_cli_usage("model", list ? "--list takes no NAME" : "expects a NAME, or --list");
     if (list)
-        return lw_cli_end("model", traces_models_list(format, &err), &err);
-    return lw_cli_end("model", make(argv[1], &shape, device, output, format, &err), &err);
+        return lw_cli_end("model", traces_models_list(s.format, &err), &err);
+    s.model.name = argv[1];
+    return lw_cli_end("model", make(&s, &err), &err);
 }

@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "shared/files/files.h"
-#include "shared/lower/lower.h"
+#include "shared/cli/plan_source.h"
+#include "shared/numbers/units.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
-#include "traces/models/models.h"
+#include "traces/models/model_workload.h"
 
 struct lapwing_plan {
     struct lw_arena arena; /* texts of options */
@@ -58,45 +58,51 @@ static enum lw_status check_name(const char *what, const char *name, struct lw_e
     return LW_OK;
 }
 
-static enum lw_status read_workload(const char *name, const struct lw_strategy *s,
-                                    const struct lw_cluster *c, struct lw_workload *w,
-                                    struct lw_err *err)
+/* Options are those of the command line: of the strategy, of a model, --global-batch. */
+static enum lw_status set_option(struct lw_plan_source *src, const char *name, const char *value,
+                                 struct lw_err *err)
 {
-    if (lw_names_file(name))
-        return lw_workload_read(name, w, err);
-    return traces_model_for(name, s, &c->device, w, err);
+    if (strcmp(name, "global-batch") == 0)
+        return lw_err_context(err, lw_parse_int(value, 1, INT64_MAX, &src->global_batch, err),
+                              "--%s", name);
+    if (lw_model_find(name) >= 0)
+        return lw_model_set(&src->model, name, value, err);
+    return lw_plan_source_set(src, name, value, err);
 }
 
 static enum lw_status set_options(struct lapwing_plan *p, const char *const *options,
-                                  struct lw_strategy *s, struct lw_err *err)
+                                  struct lw_plan_source *src, struct lw_err *err)
 {
-    *s = lw_strategy_default();
     for (; options && *options; options += 2) {
         if (!options[1])
             return lw_fail(err, LW_EINVAL, "option '%s' has no value: names and values in turns, "
                                            "ended by NULL", *options);
-        char *value = lw_arena_strdup(&p->arena, options[1]); /* strategies keep texts by pointer */
-        if (!value)
+        char *name = lw_arena_strdup(&p->arena, options[0]); /* both are kept by pointer */
+        char *value = lw_arena_strdup(&p->arena, options[1]);
+        if (!name || !value)
             return lw_fail_nomem(err);
-        LW_TRY(lw_strategy_set(s, *options, value, err));
+        LW_TRY(set_option(src, name, value, err));
     }
-    return lw_strategy_check(s, err);
+    return LW_OK;
 }
 
 static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, const char *cluster,
                                 const char *const *options, struct lw_err *err)
 {
-    struct lw_strategy s;
-    struct lw_workload w;
+    struct lw_plan_source src;
 
     LW_TRY(check_name("workload", workload, err));
     LW_TRY(check_name("cluster", cluster, err));
-    LW_TRY(set_options(p, options, &s, err));
-    LW_TRY(lw_cluster_find(cluster, &p->cluster, err));
+    lw_plan_source_init(&src);
+    src.workload_file = workload;
+    src.cluster_file = cluster;
+    src.make_model = traces_model_workload;
+    src.predicts = src.silent = true;
+    LW_TRY(set_options(p, options, &src, err));
+    LW_TRY(lw_plan_source_cluster(&src, &p->cluster, err));
     struct lw_cost cost = lw_sim_cost(&p->cluster);
-    LW_TRY(read_workload(workload, &s, &p->cluster, &w, err));
-    enum lw_status status = lw_plan_build(&w, &s, &cost, &p->plan, err);
-    lw_workload_free(&w);
+    enum lw_status status = lw_plan_source_load(&src, NULL, &cost, &p->cluster, &p->plan, err);
+    lw_plan_source_free(&src);
     return status;
 }
 

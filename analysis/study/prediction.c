@@ -25,6 +25,7 @@ static enum lw_status load_replay(struct lw_prediction *s, struct lw_err *err)
                        "a replay takes its plan from the traces: %s cannot be combined with "
                        "--replay",
                        p->workload_file ? "-w" : "-s");
+    LW_TRY(lw_plan_source_no_model(p, "a replay", err));
     LW_TRY(sim_replay_buckets(&s->replay, p, err));
     s->replay.whatif.network = p->cluster_file;
     s->replay.whatif.as_recorded = p->as_recorded;

@@ -28,11 +28,13 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, in
     struct traces_converted c = {0};
     char kind[16] = "";
 
-    bool model = n == 1 && !lw_names_file(files[0]);
+    bool model =
+        n == 1 && (!lw_names_file(files[0]) || lw_plan_source_is_model(s->source, files[0]));
     if (model ||
         (n == 1 && lw_file_kind(files[0], kind, err) == LW_OK && strcmp(kind, "workload") == 0))
         return lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,
                                        &s->workload, err);
+    LW_TRY(lw_plan_source_no_model(s->source, "traces", err));
     struct traces_file *v;
     LW_NEW(v, n, err);
     enum lw_status st = traces_files_read(&reading, files, n, v, err);
@@ -49,14 +51,22 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, in
     return st;
 }
 
+enum lw_status lw_recommend_take_ranks(struct lw_recommend_inputs *s, struct lw_err *err)
+{
+    if (s->source->ranks > 0 && s->strategy.dp == 1)
+        s->strategy.dp = s->source->ranks;
+    if (s->source->global_batch > 0 && s->source->ranks == 0 &&
+        lw_strategy_ranks(&s->strategy) == 1)
+        return lw_fail(err, LW_EUSAGE, "--global-batch is divided among the ranks: give --dp");
+    return LW_OK;
+}
+
 void lw_recommend_choose_ranks(struct lw_recommend_inputs *s, struct lw_recommend_report *report)
 {
     int64_t n = s->workload.recorded.world_size;
     const char *from = " as recorded";
     bool said = s->source->ranks > 0 || lw_strategy_ranks(&s->strategy) > 1;
 
-    if (s->source->ranks > 0 && s->strategy.dp == 1)
-        s->strategy.dp = s->source->ranks;
     if (!said && n < 2) {
         n = (int64_t)s->cluster.devices_per_node *
             (s->cluster.n_nodes > 0 ? s->cluster.n_nodes : 1);

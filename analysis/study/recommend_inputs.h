@@ -10,7 +10,9 @@ struct lw_recommend_inputs {
     struct lw_cluster cluster;
 };
 
-/* The workload from traces, from a workload file or from a model's name. */
+/* Before the workload is read: --ranks as data parallelism, which --global-batch needs to know. */
+enum lw_status lw_recommend_take_ranks(struct lw_recommend_inputs *s, struct lw_err *err);
+/* The workload from traces, from a workload file or from a model. */
 enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, int n,
                                  struct lw_err *err);
 /* As many ranks as were requested, were recorded, or the cluster has (one node of an open one). */

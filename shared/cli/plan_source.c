@@ -9,6 +9,7 @@
 
 #include "shared/base/shown_text.h"
 #include "shared/cli/cluster_warning.h"
+#include "shared/cli/model_source.h"
 #include "shared/device/device_kind.h"
 #include "shared/device/retime.h"
 #include "shared/files/files.h"
@@ -24,6 +25,11 @@ static void warn_of_bytes(const char *name, const char *value)
         strlen(value) > 0 && strlen(value) < 5 && strcmp(value, "0") != 0)
         lw_printf_paragraph(stderr, "lapwing: --%s %s means %s bytes; write %sMiB for mebibytes",
                             name, value, value, value);
+}
+
+void lw_plan_source_init(struct lw_plan_source *s)
+{
+    *s = (struct lw_plan_source){.given = lw_strategy_default()};
 }
 
 static enum lw_status set_option(void *ctx, const char *name, const char *value,
@@ -47,20 +53,54 @@ static enum lw_status set_option(void *ctx, const char *name, const char *value,
     s->values[i] = value;
     if (i == s->n_given)
         s->n_given++;
-    warn_of_bytes(name, value);
+    if (!s->silent)
+        warn_of_bytes(name, value);
     return LW_OK;
 }
 
+enum lw_status lw_plan_source_set(struct lw_plan_source *s, const char *name, const char *value,
+                                  struct lw_err *err)
+{
+    if (lw_strategy_find(name) < 0) /* says which there are */
+        return lw_strategy_set(&s->given, name, value, err);
+    return lw_err_context(err, set_option(s, name, value, err), "--%s", name);
+}
+
 /* Those of a plan source, then `own`, then the end mark. */
+static bool has_option(const struct lw_opt *table, const char *name)
+{
+    for (; table->name; table++)
+        if (strcmp(table->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Those of a model, but for names that the command has for itself. */
+static size_t join_model_options(struct lw_plan_source *s, const struct lw_opt *own,
+                                 struct lw_opt *table)
+{
+    struct lw_opt of_model[LW_MODEL_SOURCE_OPTIONS];
+    int n_of_model = lw_model_options(&s->model, of_model);
+    size_t n = 0;
+
+    for (int i = 0; i < n_of_model; i++)
+        if (!has_option(own, of_model[i].name))
+            table[n++] = of_model[i];
+    return n;
+}
+
 static void join_options(struct lw_plan_source *s, const struct lw_opt *own, struct lw_opt *table)
 {
     struct lw_opt first[] = {
-        {"workload", 'w', LW_OPT_STRING, &s->workload_file, "FILE",
-         "workload to plan for, or a model by its name"},
+        {"workload", 'w', LW_OPT_STRING, &s->workload_file, "MODEL|FILE",
+         "model to plan for: a name, a Hugging Face config.json or its folder; or a workload file"},
         {"cluster", 'c', LW_OPT_STRING, &s->cluster_file, "NAME",
          "known cluster or cluster file (host)"},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
          "strategy file; options win over it"},
+        {"global-batch", 0, LW_OPT_INT, &s->global_batch, "N",
+         "samples of one step of all ranks: --micro-batches follows from N, --batch and --dp", 1,
+         0},
         {"ranks", 0, LW_OPT_INT, &s->ranks, "N", "must equal dp * pp * tp * cp", 1, INT32_MAX},
         {"device", 0, LW_OPT_STRING, &s->device, "KIND",
          "compute the times of the workload or replay for this device: a known system, a device "
@@ -77,6 +117,7 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
     s->given = lw_strategy_default();
     s->call = (struct lw_opt_call){set_option, s};
     memcpy(table, first, sizeof first);
+    n += join_model_options(s, own, table + n);
     for (int i = 0; i < lw_strategy_n_options(); i++) {
         assert(n < LW_PLAN_SOURCE_OPTIONS);
         const struct lw_strategy_option *o = lw_strategy_option(i);
@@ -243,40 +284,197 @@ enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *
     return fit_device(s, w, NULL, c, err);
 }
 
-enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
-                                       const struct lw_strategy *strategy,
-                                       const struct lw_cluster *c, struct lw_workload *w,
-                                       struct lw_err *err)
+/* --- workloads --- */
+
+/* The device is that of --device, else the cluster's. */
+static enum lw_status make_for(const struct lw_plan_source *s, const struct lw_model_request *r,
+                               const struct lw_strategy *strategy, const struct lw_cluster *c,
+                               struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_cluster of_device = {0};
+    struct lw_model_target target = {.strategy = strategy};
+    struct lw_model_request request = *r;
+
+    LW_TRY(lw_global_batch_samples(s->global_batch, strategy, &request, err));
+    if (s->device)
+        LW_TRY(lw_cluster_find_device(s->device, &of_device, err));
+    target.cluster = s->device ? &of_device : c;
+    enum lw_status st = s->make_model(&request, &target, w, err);
+    lw_cluster_free(&of_device);
+    return st;
+}
+
+/* LW_ENO: it is no model. */
+static enum lw_status make_model(const struct lw_plan_source *s, const char *name,
+                                 const struct lw_strategy *strategy, const struct lw_cluster *c,
+                                 struct lw_workload *w, struct lw_err *err)
 {
     const char *cluster = s->cluster_file || s->device ? "" : "; or give its cluster (-c NAME)";
+    struct lw_model_request r = s->model;
     struct lw_err why = {0};
-    struct lw_cluster of = {0};
 
-    if (!s->make_model || lw_names_file(name))
-        return lw_workload_read(name, w, err);
-    if (s->device)
-        LW_TRY(lw_cluster_find_device(s->device, &of, err));
-    enum lw_status st =
-        s->make_model(name, strategy, s->device ? &of.device : &c->device, w, &why);
-    lw_cluster_free(&of);
+    r.name = name;
+    r.optimizer = r.optimizer ? r.optimizer : s->model_optimizer;
+    enum lw_status st = make_for(s, &r, strategy, c, w, &why);
+    if (st == LW_ENO && lw_names_file(name)) {
+        *err = why;
+        return LW_ENO;
+    }
     if (st == LW_ENO)
         return lw_fail(err, LW_EINVAL, "%s: no such file; as a model: %s%s", name, why.msg,
                        cluster);
-    if (st != LW_OK)
-        return lw_fail(err, st, "model %s: %s%s", name, why.msg, cluster);
-    if (!s->device && !s->cluster_file && s->workload_file)
+    if (st == LW_EUSAGE)
+        *err = why;
+    else if (st != LW_OK)
+        lw_fail(err, st, "model %s: %s%s", name, why.msg, cluster);
+    if (st == LW_OK && !s->silent && !s->device && !s->cluster_file && s->workload_file)
         lw_printf_paragraph(stderr, "lapwing: model '%.80s' is timed for cluster '%.80s', this "
                                     "machine; -c NAME takes another (`lapwing cluster` lists them)",
                             name, c->name);
+    return st;
+}
+
+static void say_again(const struct lw_plan_source *s, const struct lw_workload *old,
+                      const struct lw_workload *now)
+{
+    const struct lw_made_for *a = &old->from.made_for, *b = &now->from.made_for;
+    const char *device = lw_device_is_nameless(old->from.device) ? "no device" : old->from.device;
+
+    if (!s->silent)
+        lw_printf_paragraph(
+            stderr,
+            "lapwing: workload '%.80s' was made from model '%.80s' for %.60s (tp %lld, cp %lld, ep "
+            "%lld); it is computed again for %.60s (tp %lld, cp %lld, ep %lld)%s%s",
+            old->name, old->from.model.name, device, (long long)(a->tp ? a->tp : 1),
+            (long long)(a->cp ? a->cp : 1), (long long)(a->ep ? a->ep : 1), now->from.device,
+            (long long)b->tp, (long long)b->cp, (long long)b->ep,
+            s->device || s->cluster_file ? "" : "; -c NAME takes another cluster",
+            lw_model_first_given(&s->model) ? ", with the options given" : "");
+}
+
+/* Whether the times of a file that was made from a model are to be those of the cluster's device.
+ * Where not, the file's device stays. */
+static bool takes_cluster(const struct lw_plan_source *s, const struct lw_workload *w)
+{
+    return lw_device_is_nameless(w->from.device) ||
+           ((s->cluster_file || s->predicts) && !s->as_recorded);
+}
+
+/* c: of the device that times are to be of; NULL = the file's own. */
+static bool needs_again(const struct lw_plan_source *s, const struct lw_workload *w,
+                        const struct lw_strategy *strategy, const struct lw_cluster *c)
+{
+    bool other = c && !s->from_device &&
+                 (lw_device_is_nameless(w->from.device) ||
+                  !lw_device_same_kind(w->from.device, c->device.kind));
+
+    return other || lw_model_first_given(&s->model) ||
+           (!s->as_recorded && lw_workload_is_of_others(w, strategy));
+}
+
+static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_strategy *strategy,
+                              const struct lw_cluster *c, bool here, struct lw_workload *w,
+                              struct lw_err *err)
+{
+    const struct lw_model_target target = {.strategy = strategy, .cluster = c};
+    struct lw_model_request r = w->from.model;
+    struct lw_workload again;
+
+    lw_model_override(&r, &s->model);
+    LW_TRY(lw_global_batch_samples(s->global_batch, strategy, &r, err));
+    enum lw_status st = s->make_model(&r, &target, &again, err);
+    if (st != LW_OK)
+        return lw_err_context(err, st == LW_ENO ? LW_EINVAL : st,
+                              "workload '%s', computed again%s", w->name,
+                              here ? " for this machine (-c NAME takes another cluster)" : "");
+    say_again(s, w, &again);
+    lw_workload_free(w);
+    *w = again;
     return LW_OK;
 }
 
+static enum lw_status find_own_device(const struct lw_workload *w, struct lw_cluster *c,
+                                      struct lw_err *err)
+{
+    if (lw_cluster_find_device(w->from.device, c, NULL) == LW_OK)
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "workload '%s' is timed for device '%s', which no known system "
+                                   "has: give its cluster (-c FILE)", w->name, w->from.device);
+}
+
+/* Of a file that was made from a model: the same model for the device and the groups in use. */
+static enum lw_status make_again(const struct lw_plan_source *s, const struct lw_strategy *strategy,
+                                 const struct lw_cluster *c, struct lw_workload *w,
+                                 struct lw_err *err)
+{
+    const struct lw_cluster *to = takes_cluster(s, w) ? c : NULL;
+    struct lw_cluster found = {0};
+    enum lw_status st = LW_OK;
+
+    if (s->device) {
+        LW_TRY(lw_cluster_find_device(s->device, &found, err));
+        to = &found;
+    }
+    if (needs_again(s, w, strategy, to)) {
+        if (!to)
+            st = find_own_device(w, &found, err);
+        if (st == LW_OK)
+            st = make_on(s, strategy, to ? to : &found, to == c && !s->cluster_file, w, err);
+    }
+    lw_cluster_free(&found);
+    return st;
+}
+
+static enum lw_status read_workload(const struct lw_plan_source *s, const char *name,
+                                    const struct lw_strategy *strategy,
+                                    const struct lw_cluster *c, struct lw_workload *w,
+                                    struct lw_err *err)
+{
+    const char *given = lw_model_first_given(&s->model);
+    struct lw_workload read;
+
+    LW_TRY(lw_workload_read(name, &read, err));
+    enum lw_status st = LW_OK;
+    if (s->make_model && lw_model_is_set(&read.from.model))
+        st = make_again(s, strategy, c, &read, err);
+    else if (given)
+        st = lw_fail(err, LW_EUSAGE,
+                     "--%s is of a model: workload '%s' was not made from one (its times are of "
+                     "%s); give the model to -w", given, name,
+                     read.from.format[0] ? read.from.format : "an unnamed source");
+    LW_GIVE(st, w, read, lw_workload_free(&read));
+}
+
+static bool is_ours(const char *name)
+{
+    char kind[16];
+
+    return strcmp(name, "-") == 0 || (lw_file_kind(name, kind, NULL) == LW_OK && kind[0]);
+}
+
+enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
+                                       struct lw_strategy *strategy, const struct lw_cluster *c,
+                                       struct lw_workload *w, struct lw_err *err)
+{
+    struct lw_workload made;
+    enum lw_status st = LW_ENO;
+
+    if (s->make_model && !(lw_names_file(name) && is_ours(name)))
+        st = make_model(s, name, strategy, c, &made, err);
+    if (st == LW_ENO)
+        st = read_workload(s, name, strategy, c, &made, err);
+    LW_TRY(st);
+    st = lw_global_batch_divide(s->global_batch, &made, strategy, err);
+    LW_GIVE(st, w, made, lw_workload_free(&made));
+}
+
 /* Times of whole products divided by a group are too short: smaller products have a lower rate. */
-static void warn_of_shapes(const struct lw_workload *w, const struct lw_strategy *s)
+static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_workload *w,
+                           const struct lw_strategy *s)
 {
     char name[200];
 
-    if (w->n_products > 0 && !lw_products_fit(w, s))
+    if (!src->silent && w->n_products > 0 && !lw_products_fit(w, s))
         lw_printf_paragraph(stderr,
                 "lapwing: workload '%s' is timed by the products of --tp %d --cp %d; these times "
                 "are divided for --tp %lld --cp %lld, though smaller products are slower: make it "
@@ -302,8 +500,9 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
                        (long long)lw_strategy_ranks(&strategy));
     LW_TRY(lw_plan_source_workload(s, s->workload_file, &strategy, c, &s->workload, err));
     s->has_workload = true;
+    LW_TRY(lw_strategy_check(&strategy, err)); /* with the micro-batches of --global-batch */
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
-    warn_of_shapes(&s->workload, &strategy);
+    warn_of_shapes(s, &s->workload, &strategy);
     return lw_plan_build(&s->workload, &strategy, cost, plan, err);
 }
 
@@ -321,6 +520,30 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
     return st;
 }
 
+enum lw_status lw_plan_source_no_model(const struct lw_plan_source *s, const char *what,
+                                       struct lw_err *err)
+{
+    const char *given = lw_model_first_given(&s->model);
+
+    given = given ? given : s->global_batch > 0 ? "global-batch" : NULL;
+    return given ? lw_fail(err, LW_EUSAGE, "--%s is of a model and needs -w: it does not apply to "
+                                           "%s", given, what)
+                 : LW_OK;
+}
+
+bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name)
+{
+    const struct lw_model_request r = {.name = name};
+    const struct lw_strategy strategy = lw_strategy_default();
+    const struct lw_model_target sizes = {.strategy = &strategy};
+    struct lw_workload w;
+
+    if (!s->make_model || strcmp(name, "-") == 0 || s->make_model(&r, &sizes, &w, NULL) != LW_OK)
+        return false;
+    lw_workload_free(&w);
+    return true;
+}
+
 static bool is_workload(const char *file)
 {
     char kind[16];
@@ -334,8 +557,9 @@ static enum lw_status refuse_no_file(const struct lw_plan_source *s, const char 
                                      const struct lw_cluster *c, struct lw_err *err)
 {
     struct lw_workload w;
+    struct lw_strategy strategy = s->given;
 
-    LW_TRY(lw_plan_source_workload(s, name, &s->given, c, &w, err));
+    LW_TRY(lw_plan_source_workload(s, name, &strategy, c, &w, err));
     lw_workload_free(&w);
     return lw_fail(err, LW_EUSAGE, "'%s' is a model, not a plan file: give it with -w", name);
 }
@@ -357,6 +581,8 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
     if (plan_file && (s->n_given > 0 || s->strategy_file))
         return lw_fail(err, LW_EUSAGE, "plan file '%s' holds its strategy: %s%s needs -w",
                        plan_file, s->n_given > 0 ? "--" : "-s", s->n_given > 0 ? s->names[0] : "");
+    if (plan_file)
+        LW_TRY(lw_plan_source_no_model(s, "a plan file", err));
     LW_TRY(plan_file ? lw_plan_source_read(s, plan_file, false, c, plan, err)
                      : plan_workload(s, cost, c, plan, err));
     if (s->ranks > 0 && s->ranks != plan->n_ranks) {

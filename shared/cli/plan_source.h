@@ -8,6 +8,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"
 #include "shared/plan/cost.h"
+#include "shared/plan/model_request.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
@@ -22,20 +23,21 @@
  *     LW_TRY(lw_plan_source_cluster(&src, &cluster, err));
  *     LW_TRY(lw_plan_source_load(&src, plan_file or NULL, cost or NULL, &cluster, &plan, err));
  *     lw_plan_source_free(&src);                                                               */
-enum { LW_PLAN_SOURCE_OPTIONS = 64, LW_PLAN_SOURCE_OWN = 48 };
+enum { LW_PLAN_SOURCE_OPTIONS = 96, LW_PLAN_SOURCE_OWN = 48 };
 
 struct lw_plan_source {
     const char *workload_file, *cluster_file, *strategy_file; /* as given; NULL = not */
-    /* Set before begin by commands that take models by name: makes the workload of one for a
-     * device; LW_ENO = no model has that name. NULL = -w names a file. */
-    enum lw_status (*make_model)(const char *name, const struct lw_strategy *strategy,
-                                 const struct lw_device *device, struct lw_workload *w,
-                                 struct lw_err *err);
+    /* Set before begin: makes workloads of models (traces/models/model_workload.h). */
+    lw_model_maker *make_model;
+    struct lw_model_request model; /* of the options of a model; its name is unset */
+    const char *model_optimizer;   /* for models, where a command has its own --optimizer */
+    int64_t global_batch;          /* --global-batch; 0 = not given */
     const char *device, *from_device; /* --device, --from-device; NULL = not given */
     bool as_recorded;             /* --as-recorded */
     /* Set before begin by commands that predict with the cluster's device, the default one's too:
      * its kind must be the workload's. */
     bool predicts;
+    bool silent;                  /* nothing is said on standard error */
     int64_t ranks;                /* --ranks; 0 = not given */
     struct lw_strategy given;     /* values of the options alone */
     const char *names[LW_PLAN_SOURCE_OPTIONS], *values[LW_PLAN_SOURCE_OPTIONS];
@@ -46,6 +48,12 @@ struct lw_plan_source {
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;
 };
+
+/* No options yet: for sources that no command line fills. */
+void lw_plan_source_init(struct lw_plan_source *s);
+/* An option of the strategy as the command line has it; name and value are kept by pointer. */
+enum lw_status lw_plan_source_set(struct lw_plan_source *s, const char *name, const char *value,
+                                  struct lw_err *err);
 
 /* lw_cli_begin with the options of a plan source before the command's own, fewer than
  * LW_PLAN_SOURCE_OWN, which end with name == NULL. */
@@ -61,10 +69,13 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
                                    const struct lw_cost *cost, struct lw_cluster *cluster,
                                    struct lw_plan *plan, struct lw_err *err);
 
-/* Read the workload file of that name. Where no file has it and `make_model` is set, `name` is a
- * model, made for the device of --device or of the cluster. */
+/* The workload of -w: a workload file, else a model, a configuration or a folder with one, made
+ * with the options of a model for the strategy and the cluster, or the device of --device. A file
+ * that was made from a model is computed again from it where these options, its groups or its
+ * device differ, and this is said. `strategy` gets the micro-batches that --global-batch leads to.
+ */
 enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
-                                       const struct lw_strategy *strategy,
+                                       struct lw_strategy *strategy,
                                        const struct lw_cluster *cluster, struct lw_workload *w,
                                        struct lw_err *err);
 
@@ -72,6 +83,13 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
 enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_file, bool unchecked,
                                    struct lw_cluster *cluster, struct lw_plan *plan,
                                    struct lw_err *err);
+
+/* Whether the name is a model's, a configuration's or a folder's with one. */
+bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name);
+
+/* Options of a model, or --global-batch, beside something that is no workload: LW_EUSAGE. */
+enum lw_status lw_plan_source_no_model(const struct lw_plan_source *s, const char *what,
+                                       struct lw_err *err);
 
 /* The strategy that file and options make, on top of the defaults; not checked as a whole. */
 enum lw_status lw_plan_source_strategy(struct lw_plan_source *s, struct lw_strategy *out,

@@ -6,6 +6,7 @@
 #include "shared/plan/buffer.h"
 #include "shared/plan/product.h"
 #include "shared/plan/sparse.h"
+#include "shared/plan/strategy.h"
 
 static const char *split_word(int k)
 {
@@ -109,12 +110,51 @@ static const struct lw_field recorded_fields[] = {
 };
 #undef AT
 
+#define AT(field) offsetof(struct lw_model_request, field)
+#define SIZE(name) LW_F(#name, INT64, AT(name), .most = 1 << 24)
+#define FLAG(name) LW_F_BOOL(#name, AT(name), false)
+static const struct lw_field model_fields[] = {
+    LW_F_STRING("name", AT(name)),
+    LW_F_STRING("config", AT(config)),
+    SIZE(batch), SIZE(seq),
+    LW_F_STRING("dtype", AT(dtype)),
+    FLAG(fp8),
+    SIZE(layers), SIZE(hidden), SIZE(heads), SIZE(kv_heads), SIZE(ffn), SIZE(vocab), SIZE(width),
+    SIZE(image), SIZE(patch),
+    LW_F("expert_capacity", REAL, AT(expert_capacity)),
+    LW_F_STRING("attention", AT(attention)),
+    LW_F_STRING("optimizer", AT(optimizer)),
+    SIZE(head_width), SIZE(window), SIZE(q_lora), SIZE(kv_lora), SIZE(rope_width), SIZE(v_width),
+    SIZE(experts), SIZE(topk), SIZE(expert_ffn), SIZE(shared_ffn), SIZE(dense_layers),
+    SIZE(expert_every), SIZE(mtp_layers),
+    FLAG(plain_ffn), FLAG(qk_norm), FLAG(qkv_bias), FLAG(expert_bias), FLAG(tied), FLAG(alibi),
+    FLAG(embedding_norm), FLAG(no_bias),
+    {0},
+};
+#undef FLAG
+#undef SIZE
+#undef AT
+
+#define AT(field) offsetof(struct lw_made_for, field)
+static const struct lw_field made_for_fields[] = {
+    LW_F_INT64("tp", AT(tp), 0),
+    LW_F_INT64("cp", AT(cp), 0),
+    LW_F_INT64("ep", AT(ep), 0),
+    LW_F_BOOL("sequence_parallel", AT(sequence_parallel), false),
+    LW_F_WORD("tp_overlap", AT(tp_overlap), lw_tp_overlap_word),
+    {0},
+};
+#undef AT
+
 #define AT(field) offsetof(struct lw_provenance, field)
 static const struct lw_field from_fields[] = {
     LW_F_STRING("format", AT(format)),     LW_F_STRING("file", AT(file)),
     LW_F_STRING("hash", AT(hash)),         LW_F_STRING("device", AT(device)),
     LW_F_STRING("producer", AT(producer)), LW_F_INT32("rank", AT(rank), -1),
-    LW_F_INT32("step", AT(step), -1),      {0},
+    LW_F_INT32("step", AT(step), -1),
+    LW_F_OBJECT("model", AT(model), model_fields),
+    LW_F_OBJECT("made_for", AT(made_for), made_for_fields),
+    {0},
 };
 #undef AT
 

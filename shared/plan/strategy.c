@@ -404,6 +404,11 @@ NAME_OF(lw_partition_help, lw_partition, partitions_helps)
 NAME_OF(lw_schedule_name, lw_schedule, schedules)
 #undef NAME_OF
 
+const char *lw_tp_overlap_word(int k)
+{
+    return k >= 0 && k < LW_N_TP_OVERLAPS ? tp_overlaps[k] : NULL;
+}
+
 const char *lw_compat_name(enum lw_compat c)
 {
     return compats[c];

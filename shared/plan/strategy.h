@@ -117,6 +117,7 @@ enum lw_dtype lw_strategy_grad_dtype(const struct lw_strategy *s, enum lw_dtype 
 enum lw_dtype lw_strategy_wire_dtype(const struct lw_strategy *s, enum lw_dtype grad);
 
 const char *lw_compat_name(enum lw_compat c);
+const char *lw_tp_overlap_word(int k); /* NULL after the last */
 
 int64_t lw_strategy_ranks(const struct lw_strategy *s); /* dp * cp * pp * tp */
 

@@ -8,6 +8,7 @@
 #include "shared/base/err.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/units.h"
+#include "shared/plan/model_request.h"
 #include "shared/plan/product.h"
 #include "shared/plan/recompute.h"
 
@@ -116,6 +117,13 @@ struct lw_recorded {
     const int64_t *bucket_bytes;  /* in launch order */
 };
 
+/* The groups whose shapes a model's times are of: fields of the strategy. */
+struct lw_made_for {
+    int64_t tp, cp, ep; /* 0 = 1 */
+    bool sequence_parallel;
+    int32_t tp_overlap; /* enum lw_tp_overlap */
+};
+
 /* Where the numbers come from. Not part of any hash of decisions. */
 struct lw_provenance {
     const char *format;  /* "kineto", "model", ... */
@@ -124,6 +132,9 @@ struct lw_provenance {
     const char *device;  /* device kind of the times */
     const char *producer;/* "torch 2.11.0", "lapwing model mlp", ... */
     int32_t rank, step;  /* -1 = median over steps, or not applicable */
+    /* What a workload made from a model is computed again from, and what it was made for. */
+    struct lw_model_request model;
+    struct lw_made_for made_for;
 };
 
 #define LW_ASSUMPTION "assumption: "
@@ -195,6 +206,10 @@ static inline int32_t lw_products_cp(const struct lw_workload *w)
  * False without products. */
 struct lw_strategy;
 bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s);
+
+struct lw_made_for lw_made_for(const struct lw_strategy *s);
+/* Made from a model, and for other groups than the strategy's. */
+bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strategy *s);
 
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */

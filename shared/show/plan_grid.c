@@ -55,6 +55,7 @@ static enum lw_status only_grid_options(const struct lw_plan_source *src, struct
                            "--micro-batches and --chunks",
                            src->names[i]);
     }
+    LW_TRY(lw_plan_source_no_model(src, "a grid alone", err));
     if (src->cluster_file || src->strategy_file || src->ranks)
         return lw_fail(err, LW_EINVAL,
                        "-c, -s and --ranks need -w FILE: a grid alone has no cluster "

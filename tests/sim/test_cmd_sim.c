@@ -305,7 +305,7 @@ TEST(bench_simulates_the_oracles)
 /* A workload belongs to the device that it is timed for. */
 TEST(a_cluster_of_another_device_is_refused)
 {
-    expect("model gpt2 --layers 2 --device dgx-h100 -o h100.json", 0, "");
+    recording_of_model("gpt2 --layers 2 --device dgx-h100", "h100.json");
     EXPECT("sim -w h100.json --dp 2 --no-db -c", {"dgx-h100", 0, "step "},
            {"p4d", 1,
             "timed for device 'H100-SXM5-80GB', cluster 'p4d' has 'A100-SXM4-40GB': --device p4d"},
@@ -486,7 +486,7 @@ TEST(the_default_cluster_is_compared_where_it_is_predicted_with)
             "core'"});
     expect("recommend h100.json --dp 2", 1, "give its cluster (-c NAME;");
     expect("plan -w h100.json --dp 2", 0, "");
-    expect("model mlp --layers 2 --width 16 --device dgx-h100 -o mlp_h100.json", 0, "");
+    recording_of_model("mlp --layers 2 --width 16 --device dgx-h100", "mlp_h100.json");
     expect("exec -w mlp_h100.json --dp 2 --steps 1 --warmup 0 --no-verify --compute sleep --no-db",
            0, "step ");
 }

@@ -379,20 +379,39 @@ static enum lw_status read_config(const struct lw_input *in, const struct lw_val
     return LW_OK;
 }
 
+static enum lw_status read_value(const struct lw_input *in, struct lw_arena *arena,
+                                 struct lw_value *v, struct lw_err *err)
+{
+    struct lw_json *j;
+
+    LW_TRY(lw_json_open(in->name, in->text, in->len, &j, err));
+    enum lw_status s = lw_value_read(j, arena, v, err);
+    lw_json_close(j);
+    if (s == LW_OK && v->type != LW_JSON_OBJECT)
+        s = lw_fail(err, LW_EFORMAT, "%s: expected an object", in->name);
+    return s;
+}
+
 enum lw_status traces_hf_config(const struct lw_input *in, const char **name,
                                 struct traces_model_shape *shape, struct lw_err *err)
 {
     struct lw_arena arena = {0};
     struct lw_value v = {.type = LW_JSON_NULL};
-    struct lw_json *j;
+    enum lw_status s = read_value(in, &arena, &v, err);
 
-    LW_TRY(lw_json_open(in->name, in->text, in->len, &j, err));
-    enum lw_status s = lw_value_read(j, &arena, &v, err);
-    lw_json_close(j);
-    if (s == LW_OK && v.type != LW_JSON_OBJECT)
-        s = lw_fail(err, LW_EFORMAT, "%s: expected an object", in->name);
     if (s == LW_OK)
         s = read_config(in, &v, name, shape, err);
     lw_arena_free(&arena);
     return s;
+}
+
+bool traces_is_hf_config(const struct lw_input *in)
+{
+    struct lw_arena arena = {0};
+    struct lw_value v = {.type = LW_JSON_NULL};
+    bool is = read_value(in, &arena, &v, NULL) == LW_OK &&
+              (lw_value_get(&v, "model_type") || lw_value_get(&v, "text_config"));
+
+    lw_arena_free(&arena);
+    return is;
 }

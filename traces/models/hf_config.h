@@ -10,3 +10,5 @@
  * the reason. */
 enum lw_status traces_hf_config(const struct lw_input *in, const char **name,
                                 struct traces_model_shape *shape, struct lw_err *err);
+/* Whether the text is JSON with a model's type, as config.json has. */
+bool traces_is_hf_config(const struct lw_input *in);

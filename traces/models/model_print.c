@@ -67,9 +67,11 @@ static void put_json(const struct lw_workload *w, const char *output)
             "param_bytes", param_bytes(w));
     for (int k = FIRST_COUNT; k < N_COLUMNS; k++)
         lw_jsonout_int(&o, module_columns[k].key, sum_of(w, module_columns[k].at));
-    LW_JSON(&o, "forward_ns", LW_PS(lw_workload_forward_ps(w)),
-            "backward_ns", LW_PS(lw_workload_backward_ps(w)),
-            "optimizer_ns", LW_PS(w->optimizer_ps), "step_ns", LW_PS(lw_workload_step_ps(w)));
+    const bool timed = w->from.device[0];
+    LW_JSON(&o, "forward_ns", lw_known_if(timed, lw_ps_to_ns(lw_workload_forward_ps(w))),
+            "backward_ns", lw_known_if(timed, lw_ps_to_ns(lw_workload_backward_ps(w))),
+            "optimizer_ns", lw_known_if(timed, lw_ps_to_ns(w->optimizer_ps)),
+            "step_ns", lw_known_if(timed, lw_ps_to_ns(lw_workload_step_ps(w))));
     lw_jsonout_strings(&o, "notes", w->notes, w->n_notes);
     lw_jsonout_end(&o);
 }
@@ -84,14 +86,16 @@ static void put_text(const struct lw_workload *w, const char *output)
     char forward[32], backward[32], optimizer[32], step[32], bytes[32], none[32], part[32],
         full[32];
 
-    lw_printf_paragraph(stdout, "%s on %s: %d modules, %d parameters of %lld elements (%s)",
-                        w->name, w->from.device, w->n_modules, n_untied(w),
+    const bool timed = w->from.device[0];
+    lw_printf_paragraph(stdout, "%s%s%s: %d modules, %d parameters of %lld elements (%s)", w->name,
+                        timed ? " on " : "", w->from.device, w->n_modules, n_untied(w),
                         (long long)lw_workload_numel(w, false),
                         lw_format_bytes(bytes, param_bytes(w)));
     if (w->idle_numel > 0)
         printf("%lld elements are active: a token uses them\n",
                (long long)(lw_workload_numel(w, false) - w->idle_numel));
-    lw_printf_paragraph(stdout, "step of one device %s: forward %s, backward %s, optimizer %s",
+    if (timed)
+        lw_printf_paragraph(stdout, "step of one device %s: forward %s, backward %s, optimizer %s",
                         lw_format_ps(step, lw_workload_step_ps(w)),
                         lw_format_ps(forward, lw_workload_forward_ps(w)),
                         lw_format_ps(backward, lw_workload_backward_ps(w)),
@@ -136,17 +140,13 @@ static const struct lw_column listed_columns[] = {
 };
 #undef AT
 
-/* Sizes do not depend on the device: any with the figures of a roofline. */
 static enum lw_status size_of(struct listed *l, struct lw_err *err)
 {
-    const struct lw_figure one = {1e15, "any"};
     struct traces_model_shape shape = {0};
-    struct lw_device d = {.kind = "any", .gemm_efficiency = {1, "any"}, .memory_bytes_per_s = one};
+    const struct lw_device none = traces_no_device();
     struct lw_workload w;
 
-    for (int t = 0; t < LW_N_DTYPES; t++)
-        d.peak_flops[t] = one;
-    LW_TRY(traces_model_build(l->model.name, &shape, &d, &w, err));
+    LW_TRY(traces_model_build(l->model.name, &shape, &none, &w, err));
     l->numel = lw_workload_numel(&w, false);
     l->n_modules = w.n_modules;
     lw_workload_free(&w);

@@ -27,20 +27,37 @@ const struct traces_model *traces_model_at(int k)
     return NULL;
 }
 
-static const struct traces_model *find_model(const char *name, struct lw_err *err)
+enum lw_status traces_model_unknown(const char *name, struct lw_err *err)
 {
     char hint[96];
+    const struct traces_model *m;
+    struct lw_nearest near = lw_nearest_begin(name);
+
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
+        lw_nearest_try(&near, m->name);
+    return lw_fail(err, LW_EINVAL, "no model '%s'%s; `lapwing model --list` lists them", name,
+                   lw_nearest_hint(&near, "", hint, sizeof hint));
+}
+
+static const struct traces_model *find_model(const char *name, struct lw_err *err)
+{
     const struct traces_model *m;
 
     for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
         if (strcmp(m->name, name) == 0)
             return m;
-    struct lw_nearest near = lw_nearest_begin(name);
-    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
-        lw_nearest_try(&near, m->name);
-    lw_fail(err, LW_EINVAL, "no model '%s'%s; `lapwing model --list` lists them", name,
-            lw_nearest_hint(&near, "", hint, sizeof hint));
+    traces_model_unknown(name, err);
     return NULL;
+}
+
+struct lw_device traces_no_device(void)
+{
+    const struct lw_figure one = {1e15, "any"};
+    struct lw_device d = {.kind = "", .gemm_efficiency = {1, "any"}, .memory_bytes_per_s = one};
+
+    for (int t = 0; t < LW_N_DTYPES; t++)
+        d.peak_flops[t] = one;
+    return d;
 }
 
 #define AT(field) offsetof(struct traces_model_shape, field)
@@ -151,7 +168,7 @@ static enum lw_status need_roofline(const struct lw_device *d, const char *word,
         return lw_fail(
             err, LW_EINVAL,
             "device '%s' has no %s, which times by roofline need; choose another device, or "
-            "make the workload with `lapwing model --dtype f32`",
+            "--dtype f32",
             d->kind, name);
     if (!products)
         LW_TRY(need(d, d->peak_flops[dtype], name, err));
@@ -198,17 +215,4 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     if (s.fp8)
         LW_TRY(need_8bit(device, s.dtype, err));
     return m->build(m, &s, device, w, err);
-}
-
-enum lw_status traces_model_for(const char *name, const struct lw_strategy *strategy,
-                                const struct lw_device *device, struct lw_workload *w,
-                                struct lw_err *err)
-{
-    struct traces_model_shape shape = {.tensor = strategy->tp, .context = strategy->cp,
-                                       .expert_ranks = strategy->ep,
-                                       .tp_overlap = strategy->tp_overlap,
-                                       .sequence_parallel = strategy->sequence_parallel};
-
-    return !find_model(name, err) ? LW_ENO
-                                  : traces_model_build(name, &shape, device, w, err);
 }

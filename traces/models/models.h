@@ -116,11 +116,11 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
                                   const struct lw_device *device, struct lw_workload *w,
                                   struct lw_err *err);
 
-/* The model of that name at its usual sizes, with the shapes that a rank of the strategy has.
- * LW_ENO: no model has that name; other errors as traces_model_build. */
-enum lw_status traces_model_for(const char *name, const struct lw_strategy *strategy,
-                                const struct lw_device *device, struct lw_workload *w,
-                                struct lw_err *err);
+/* The message for a name that no model has; returns LW_EINVAL. */
+enum lw_status traces_model_unknown(const char *name, struct lw_err *err);
+
+/* For a workload of sizes alone: a device without a kind, of which no time is kept. */
+struct lw_device traces_no_device(void);
 
 /* The tables of the families; each ends with name == NULL. */
 extern const struct traces_model traces_models_mlp[], traces_models_resnet[];

@@ -559,6 +559,23 @@ static void note_roofline(struct traces_builder *b)
                                              : "launch overhead and gaps of the host are left out");
 }
 
+/* Of sizes alone: what was counted stays, what was timed goes. */
+static void forget_times(struct traces_builder *b)
+{
+    for (int32_t i = 0; i < b->w.n_modules; i++) {
+        struct lw_module *m = &b->w.modules[i];
+        m->forward_ps = m->backward_input_ps = m->backward_weight_ps = m->selective_ps = 0;
+        m->tp_column_ps = m->tp_row_ps = 0;
+        m->whole_forward_ps = m->whole_input_ps = m->whole_weight_ps = 0;
+        m->attention_start_ps = m->attention_ps = 0;
+        m->attention_backward_start_ps = m->attention_backward_ps = 0;
+    }
+    for (int32_t i = 0; i < b->w.n_params; i++)
+        b->w.params[i].ready_ps = -1;
+    b->w.optimizer_ps = b->w.gradients_ps = 0;
+    traces_builder_note(b, "sizes alone: times are computed for the cluster that it is used with");
+}
+
 static enum lw_status complete(struct traces_builder *b, const char *producer, struct lw_err *err)
 {
     if (b->no_memory)
@@ -572,7 +589,10 @@ static enum lw_status complete(struct traces_builder *b, const char *producer, s
     LW_TRY(lw_workload_check(&b->w, err)); /* the times add up to what can be counted */
     LW_TRY(order_gradients(b, err));
     time_optimizer(b);
-    note_roofline(b);
+    if (b->device->kind[0])
+        note_roofline(b);
+    else
+        forget_times(b);
     b->w.from.producer = copy_name(b, producer);
     b->w.from.device = copy_name(b, b->device->kind);
     if (b->no_memory)

@@ -123,3 +123,11 @@ const char *shellf(const char *words, ...)
     PRINT_LINE(words);
     return shell(line, NULL);
 }
+
+void recording_of_model(const char *args, const char *file)
+{
+    shellf("$L model %s -o made.json --force >/dev/null && "
+           "sed '/^    \"model\": {/,/^    }/d; /^    \"made_for\": {/,/^    }/d; "
+           "s/^\\(    \"producer\": \".*\"\\),$/\\1/' made.json >%s && ! grep -q made_for %s",
+           args, file, file);
+}

@@ -16,6 +16,10 @@ void expectf(int rc, const char *says, const char *args, ...) __attribute__((for
 const char *lapwingf(const char *args, ...) __attribute__((format(printf, 1, 2)));
 const char *shellf(const char *words, ...) __attribute__((format(printf, 1, 2)));
 
+/* `file`: the workload of `lapwing model ARGS` as a recording has it: its times stay, and nothing
+ * says what model they are of. */
+void recording_of_model(const char *args, const char *file);
+
 /* A row of a table of cases: "lapwing COMMAND ARGS", run once, exits with rc, says these words and
  * lacks those. */
 struct command_case {

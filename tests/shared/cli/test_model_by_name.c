@@ -75,12 +75,13 @@ TEST_WITH(a_context_group_divides_a_model_once, fixture_open, fixture_close)
     assert_true(busy[1] > 0.5 * busy[0] && busy[1] < 0.55 * busy[0]);
 }
 
-/* Times of whole products divided by a tensor group are too short, and that is said. */
+/* Of a recording, times of whole products divided by a tensor group are too short, and that is
+ * said. */
 TEST_WITH(products_of_other_groups_are_said, fixture_open, fixture_close)
 {
     static const char said[] = "workload 'llama-3-8b' is timed by the products of --tp 1 --cp 1";
 
-    lapwing("model llama-3-8b --device dgx-h100 -o w.json", NULL);
+    recording_of_model("llama-3-8b --device dgx-h100", "w.json");
     expect("sim -w w.json -c dgx-h100 --dp 2 --tp 8 --no-db", 0, said);
     expect("plan -w w.json -c dgx-h100 --dp 2 --tp 2", 0, said);
     assert_null(strstr(lapwing("sim -w w.json -c dgx-h100 --dp 16 --no-db 2>&1", NULL), said));
@@ -89,11 +90,11 @@ TEST_WITH(products_of_other_groups_are_said, fixture_open, fixture_close)
 }
 
 /* Llama 2 13B has 40 heads, Llama 3 8B 32 and 8 of keys and values, in sequences of 8,192 tokens;
- * by name, and from a file that was made for one rank. */
+ * by name, and from a recording of one rank. */
 TEST_WITH(groups_that_do_not_divide_heads_or_sequences_are_refused, fixture_open, fixture_close)
 {
-    lapwing("model llama-2-13b --device dgx-a100 -o 13b.json", NULL);
-    lapwing("model llama-3-8b --device dgx-h100 -o 8b.json", NULL);
+    recording_of_model("llama-2-13b --device dgx-a100", "13b.json");
+    recording_of_model("llama-3-8b --device dgx-h100", "8b.json");
     EXPECT("sim --no-db -w",
            {"llama-2-13b -c dgx-a100 --tp 16", 1,
             "--tp: found 16, allowed: divisors of the heads, 40"},
@@ -122,11 +123,128 @@ TEST_WITH(products_of_8_bits_need_a_device_that_has_them, fixture_open, fixture_
 
     EXPECT("model llama-3-8b --fp8",
            {"--device dgx-a100", 1, "--fp8: device 'A100-SXM4-80GB' has no fp8_speedup"},
-           {"--device mi300x", 1, lacks}, {"--device dgx-h100 -o w.json", 0, "step of one device"});
+           {"--device mi300x", 1, lacks}, {"--device dgx-h100", 0, "step of one device"});
+    recording_of_model("llama-3-8b --fp8 --device dgx-h100", "w.json");
     lapwing("plan -w w.json -c dgx-h100 -o p.json", NULL);
     EXPECT("sim --no-db", {"-w w.json -c dgx-h100", 0, "step "},
            {"-w w.json --device dgx-a100 -c dgx-a100", 1, lacks},
            {"p.json --device dgx-a100 -c dgx-a100", 1, lacks});
+}
+
+static char *figures(const char *args)
+{
+    char line[300];
+
+    snprintf(line, sizeof line, "sim %s --no-db --format csv 2>/dev/null", args);
+    char *kept = strdup(lapwing(line, NULL));
+    assert_non_null(kept);
+    return kept;
+}
+
+static void equal_figures(const char *first, const char *second)
+{
+    char *a = figures(first), *b = figures(second);
+
+    assert_true(strlen(a) > 100);
+    assert_string_equal(a, b);
+    free(a);
+    free(b);
+}
+
+/* A file that was made from a model has the model's figures wherever it is used. */
+TEST_WITH(a_models_file_is_computed_again_for_other_devices_and_groups, fixture_open, fixture_close)
+{
+    static const char made[] = "workload 'llama-3-8b' was made from model 'llama-3-8b' for "
+                               "A100-SXM4-80GB (tp 1, cp 1, ep 1); it is computed again for "
+                               "H100-SXM5-80GB (tp 8, cp 1, ep 1)";
+
+    lapwing("model llama-3-8b --device dgx-a100 --batch 2 --seq 2048 -o w.json", NULL);
+    expect("sim -w w.json -c dgx-h100 --tp 8 --no-db", 0, made);
+    equal_figures("-w w.json -c dgx-h100 --tp 8",
+                  "-w llama-3-8b --batch 2 --seq 2048 -c dgx-h100 --tp 8");
+    equal_figures("-w w.json -c dgx-a100 --tp 2 --sequence-parallel on",
+                  "-w llama-3-8b --batch 2 --seq 2048 -c dgx-a100 --tp 2 --sequence-parallel on");
+    equal_figures("-w w.json -c dgx-a100 --dp 2 --seq 1024",
+                  "-w llama-3-8b --batch 2 --seq 1024 -c dgx-a100 --dp 2");
+    EXPECT("sim --no-db",
+           {"-w w.json -c dgx-a100 --dp 2", 0, "step ", .lacks = "computed again"},
+           {"-w w.json -c dgx-h100 --dp 2 --as-recorded", 0, "cluster 'dgx-h100 with A100-SXM4",
+            .lacks = "computed again"},
+           {"-w w.json -c dgx-h100 --dp 2 --device dgx-h100", 0, "computed again for H100"},
+           {"-w w.json -c dgx-h100 --dp 2 --device dgx-h100 --from-device dgx-a100", 0,
+            "times of device 'H100-SXM5-80GB' from those of", .lacks = "computed again"});
+    expect("plan -w w.json --dp 2 --tp 2", 0, "computed again for A100-SXM4-80GB (tp 2, cp 1, ep");
+}
+
+/* bf16 has no peak on this machine: the file has sizes, and each use makes the times. */
+TEST_WITH(a_model_needs_no_device, fixture_open, fixture_close)
+{
+    expect("model llama-2-13b", 0, "13015864320 elements");
+    expect("model llama-2-13b --format json", 0, "\"step_ns\": null");
+    expect("model llama-2-13b -o w.json", 0, "sizes alone");
+    expect("sim -w w.json -c dgx-h100 --dp 8 --zero 3 --no-db", 0,
+           "for no device (tp 1, cp 1, ep 1); it is computed again for H100-SXM5-80GB");
+    equal_figures("-w w.json -c dgx-h100 --dp 8 --zero 3",
+                  "-w llama-2-13b -c dgx-h100 --dp 8 --zero 3");
+    expect("sim -w w.json --no-db", 1, "for this machine (-c NAME takes another cluster): device");
+    expect("exec -w w.json --no-db", 1, "has no peak_flops.bf16");
+}
+
+static const char config[] =
+    "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 512, "
+    "\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"intermediate_size\": 1408, "
+    "\"vocab_size\": 1000, \"max_position_embeddings\": 256}";
+
+/* The file, its folder, and the workload that keeps its sizes are one model. */
+TEST_WITH(a_configuration_or_its_folder_is_a_model, fixture_open, fixture_close)
+{
+    shellf("mkdir hf && echo '%s' >hf/config.json", config);
+    lapwing("model hf --device dgx-h100 -o w.json", NULL);
+    equal_figures("-w hf -c dgx-h100 --dp 2", "-w hf/config.json -c dgx-h100 --dp 2");
+    equal_figures("-w hf -c dgx-h100 --dp 2", "-w w.json -c dgx-h100 --dp 2");
+    equal_figures("-w hf -c dgx-a100 --tp 2 --batch 4",
+                  "-w decoder --layers 2 --hidden 512 --heads 8 --kv-heads 4 --ffn 1408 --vocab "
+                  "1000 --seq 256 -c dgx-a100 --tp 2 --batch 4");
+    shell("rm -r hf", NULL); /* the workload depends on no file */
+    equal_figures("-w w.json -c dgx-a100 --tp 2 --batch 4",
+                  "-w decoder --layers 2 --hidden 512 --heads 8 --kv-heads 4 --ffn 1408 --vocab "
+                  "1000 --seq 256 -c dgx-a100 --tp 2 --batch 4");
+    shell("mkdir empty gpt2", NULL);
+    expect("sim -w empty -c dgx-h100 --no-db", 1, "empty: ");
+    expect("sim -w gpt2 -c dgx-h100 --no-db", 0, "step ");
+}
+
+/* A step has as many samples as --global-batch: dp * micro-batches * batch * (no_sync + 1). */
+TEST_WITH(a_global_batch_gives_micro_batches_or_samples, fixture_open, fixture_close)
+{
+    static const char samples[] = "\"samples_per_step\": 48";
+
+    EXPECT("sim -w gpt2 --layers 2 -c dgx-h100 --no-db --format json --global-batch 48 --dp 2",
+           {"--batch 4", 0, samples}, {"--batch 2 --no-sync 3", 0, samples},
+           {"--micro-batches 6", 0, samples, {"\"n_ranks\": 2"}},
+           {"--batch 4 --micro-batches 6", 0, samples},
+           {"--batch 5", 2, "does not divide into micro-batches of 5 samples on --dp 2: take a "
+                            "multiple of 10"},
+           {"--micro-batches 5", 2, "take a multiple of 10"},
+           {"--batch 4 --micro-batches 3", 2, "which make 24: leave out --micro-batches"});
+    equal_figures("-w gpt2 -c dgx-h100 --dp 2 --batch 4 --global-batch 48",
+                  "-w gpt2 -c dgx-h100 --dp 2 --batch 4 --micro-batches 6");
+    expect("recommend -w gpt2 --layers 2 --batch 4 -c dgx-h100 --dp 2 --global-batch 48", 0, "cap");
+    expect("exec -w mlp --dp 2 --batch 4 --global-batch 16 --steps 1 --warmup 0 --compute sleep "
+           "--no-db", 0, "verified");
+}
+
+/* Options of a model have nothing to change where there is none. */
+TEST_WITH(options_of_a_model_need_one, fixture_open, fixture_close)
+{
+    recording_of_model("gpt2 --layers 2 --device dgx-h100", "w.json");
+    lapwing("plan -w w.json --dp 2 -o p.json", NULL);
+    expect("sim -w w.json -c dgx-h100 --seq 512 --no-db", 2,
+           "--seq is of a model: workload 'w.json' was not made from one");
+    expect("sim p.json -c dgx-h100 --batch 2 --no-db", 2, "--batch is of a model and needs -w: it "
+                                                          "does not apply to a plan file");
+    expect("plan --schedule 1f1b --pp 2 --micro-batches 4 --fp8", 2, "--fp8 is of a model");
+    expect("sim -w llama-2-7b -c dgx-a100 --fp8 --no-db", 1, "has no 8-bit products");
 }
 
 TEST_WITH(recommend_and_exec_take_a_name, fixture_open, fixture_close)
@@ -150,6 +268,6 @@ TEST_WITH(name_of_no_file_and_no_model_is_refused, fixture_open, fixture_close)
                                           "(did you mean 'gpt2'?)");
     expect("sim -w ./gpt2 -c dgx-h100", 1, "./gpt2: cannot open");
     expect("sim -w gpt2.json -c dgx-h100", 1, "gpt2.json: cannot open");
-    expect("sim -w llama-3-8b", 1, "choose another device, or make the workload with");
+    expect("sim -w llama-3-8b", 1, "choose another device, or --dtype f32");
     expect("sim -w llama-3-8b", 1, "; or give its cluster (-c NAME)");
 }

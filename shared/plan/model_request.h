@@ -1,0 +1,69 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/base/err.h"
+
+struct lw_cluster;
+struct lw_strategy;
+struct lw_workload;
+
+/* A model that a workload is computed from: its name, and the sizes that are not the name's own.
+ * Commands fill it from their options; a workload that was made from one keeps it in its
+ * provenance, so that it can be computed again for another device or other groups. 0, NULL and ""
+ * = the model's own. See docs/design/model_request.md. */
+struct lw_model_request {
+    const char *name;   /* of `lapwing model --list`; from a user also a Hugging Face config.json or
+                         * a folder that holds one. NULL, "": no model */
+    const char *config; /* base name of the configuration that the sizes are of; NULL, "": none */
+    int64_t batch;      /* samples of one micro-batch */
+    int64_t layers, width, image, patch, hidden, heads, kv_heads, ffn, seq, vocab;
+    const char *dtype, *attention, *optimizer;
+    bool fp8;
+    double expert_capacity;
+    /* Of configurations alone, without an option; meanings: traces/models/models.h. */
+    int64_t head_width, window, q_lora, kv_lora, rope_width, v_width;
+    int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, expert_every, mtp_layers;
+    bool plain_ffn, qk_norm, qkv_bias, expert_bias, tied, alibi, embedding_norm, no_bias;
+};
+
+/* What a model's workload is computed for. */
+struct lw_model_target {
+    const struct lw_strategy *strategy;
+    const struct lw_cluster *cluster; /* NULL: sizes alone, without times */
+};
+
+/* Makes the workload of a request for a target. LW_ENO: neither a model nor a configuration has
+ * the request's name; err says so. */
+typedef enum lw_status lw_model_maker(const struct lw_model_request *request,
+                                      const struct lw_model_target *target, struct lw_workload *w,
+                                      struct lw_err *err);
+
+/* The options of a model, which every command that takes one has: one row each. */
+enum lw_model_option_kind { LW_MODEL_INT, LW_MODEL_REAL, LW_MODEL_TEXT, LW_MODEL_FLAG };
+struct lw_model_option {
+    const char *name; /* as an option, without "--" */
+    enum lw_model_option_kind kind;
+    size_t at;        /* of the field in struct lw_model_request */
+    const char *arg, *help;
+};
+int lw_model_n_options(void);
+int lw_model_find(const char *name); /* -1 = no such option */
+const struct lw_model_option *lw_model_option(int option);
+
+/* Set one field by its option's name and text, which is kept by pointer. LW_EINVAL names both. */
+enum lw_status lw_model_set(struct lw_model_request *r, const char *name, const char *value,
+                            struct lw_err *err);
+/* The option was given: its field is not as if absent. */
+bool lw_model_given(const struct lw_model_request *r, int option);
+/* The first option that was given, without "--"; NULL = none. */
+const char *lw_model_first_given(const struct lw_model_request *r);
+/* Over what `r` has: the options that `options` gives. */
+void lw_model_override(struct lw_model_request *r, const struct lw_model_request *options);
+
+static inline bool lw_model_is_set(const struct lw_model_request *r)
+{
+    return r->name && r->name[0];
+}

@@ -1,0 +1,206 @@
+/* From a model's request to its workload: the sizes of a configuration are read first, so that what
+ * is left depends on no file; then the shapes that a rank of the strategy has are built for the
+ * cluster's device, and the workload keeps the request that it was made from. */
+#include "traces/models/model_workload.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shared/plan/strategy.h"
+#include "traces/models/hf_config.h"
+#include "traces/models/models.h"
+
+/* --- a request and a shape have the same fields --- */
+
+#define SAME(field)                                                                         \
+    {                                                                                       \
+        offsetof(struct lw_model_request, field), offsetof(struct traces_model_shape, field), \
+            sizeof(((struct traces_model_shape *)NULL)->field)                              \
+    }
+static const struct {
+    size_t request, shape, size;
+} same[] = {
+    SAME(batch), SAME(layers), SAME(width), SAME(image), SAME(patch), SAME(hidden), SAME(heads),
+    SAME(kv_heads), SAME(ffn), SAME(seq), SAME(vocab), SAME(dtype), SAME(attention),
+    SAME(optimizer), SAME(fp8), SAME(expert_capacity), SAME(head_width), SAME(window),
+    SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width), SAME(experts), SAME(topk),
+    SAME(expert_ffn), SAME(shared_ffn), SAME(dense_layers), SAME(expert_every), SAME(mtp_layers),
+    SAME(plain_ffn), SAME(qk_norm), SAME(qkv_bias), SAME(expert_bias), SAME(tied), SAME(alibi),
+    SAME(embedding_norm), SAME(no_bias),
+};
+
+/* A file's absent text is "". */
+static const char *text_or_null(const char *text)
+{
+    return text && text[0] ? text : NULL;
+}
+
+static struct traces_model_shape shape_of(const struct lw_model_request *r)
+{
+    struct traces_model_shape s = {0};
+
+    for (size_t k = 0; k < sizeof same / sizeof *same; k++)
+        memcpy((char *)&s + same[k].shape, (const char *)r + same[k].request, same[k].size);
+    s.dtype = text_or_null(s.dtype);
+    s.attention = text_or_null(s.attention);
+    s.optimizer = text_or_null(s.optimizer);
+    return s;
+}
+
+static void take_shape(struct lw_model_request *r, const struct traces_model_shape *s)
+{
+    for (size_t k = 0; k < sizeof same / sizeof *same; k++)
+        memcpy((char *)r + same[k].request, (const char *)s + same[k].shape, same[k].size);
+}
+
+/* --- configurations --- */
+
+static bool is_model(const char *name)
+{
+    const struct traces_model *m;
+
+    for (int k = 0; (m = traces_model_at(k)) != NULL; k++)
+        if (strcmp(m->name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_folder(const char *name)
+{
+    struct stat st;
+
+    return stat(name, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A folder's configuration, else the name itself. */
+static enum lw_status config_path(const char *name, char *path, size_t size, struct lw_err *err)
+{
+    int n = snprintf(path, size, is_folder(name) ? "%s/config.json" : "%s", name);
+
+    return n < 0 || (size_t)n >= size
+               ? lw_fail(err, LW_EINVAL, "%.80s...: the name is longer than %zu bytes", name, size)
+               : LW_OK;
+}
+
+static bool names_config(const char *name)
+{
+    size_t n = strlen(name);
+    char path[4096];
+    struct stat st;
+
+    if (is_folder(name)) /* a folder with a model's name may hold anything */
+        return config_path(name, path, sizeof path, NULL) == LW_OK &&
+               (stat(path, &st) == 0 || !is_model(name));
+    return n >= 5 && strcmp(name + n - 5, ".json") == 0;
+}
+
+static enum lw_status read_config(const char *path, struct lw_model_request *out,
+                                  struct lw_err *err)
+{
+    struct traces_model_shape shape = shape_of(out);
+    struct lw_input in;
+
+    enum lw_status read = lw_input_read(path, 1 << 24, &in, err);
+    if (read != LW_OK)
+        return read == LW_ENOMEM ? read : LW_ENO;
+    bool is_config = traces_is_hf_config(&in);
+    enum lw_status s = traces_hf_config(&in, &out->name, &shape, err);
+    lw_input_free(&in);
+    if (s != LW_OK)
+        return is_config ? s : LW_ENO;
+    take_shape(out, &shape);
+    out->config = "config.json";
+    return LW_OK;
+}
+
+enum lw_status traces_model_resolve(const struct lw_model_request *request,
+                                    struct lw_model_request *out, struct lw_err *err)
+{
+    struct lw_model_request r = *request;
+    char path[4096];
+
+    if (!text_or_null(r.config) && names_config(r.name)) {
+        LW_TRY(config_path(request->name, path, sizeof path, err));
+        LW_TRY(read_config(path, &r, err));
+        const char *last = strrchr(request->name, '/');
+        if (!is_folder(request->name))
+            r.config = last ? last + 1 : request->name;
+    } else if (!is_model(r.name)) {
+        traces_model_unknown(r.name, err);
+        return LW_ENO;
+    }
+    *out = r;
+    return LW_OK;
+}
+
+/* --- workloads --- */
+
+static enum lw_status keep(struct lw_workload *w, const char **text, struct lw_err *err)
+{
+    if (!text_or_null(*text))
+        *text = NULL;
+    else if (!(*text = lw_arena_strdup(&w->arena, *text)))
+        return lw_fail_nomem(err);
+    return LW_OK;
+}
+
+/* A configuration's sizes are its own, so the workload has the name of the kind: "bloom" of
+ * "bloom-560m". */
+static enum lw_status name_kind(struct lw_workload *w, struct lw_err *err)
+{
+    char kind[32];
+
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(w->from.model.name, "-"), w->from.model.name);
+    w->name = kind;
+    return keep(w, &w->name, err);
+}
+
+static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_request *r,
+                                  const struct lw_strategy *s, struct lw_err *err)
+{
+    struct lw_model_request *m = &w->from.model;
+
+    *m = *r;
+    LW_TRY(keep(w, &m->name, err));
+    LW_TRY(keep(w, &m->config, err));
+    LW_TRY(keep(w, &m->dtype, err));
+    LW_TRY(keep(w, &m->attention, err));
+    LW_TRY(keep(w, &m->optimizer, err));
+    w->from.made_for = lw_made_for(s);
+    return m->config ? name_kind(w, err) : LW_OK;
+}
+
+/* 8-bit products without the device's figure would take the time of others. */
+static enum lw_status check_fp8(const struct traces_model_shape *s, const struct lw_device *d,
+                                struct lw_err *err)
+{
+    if (!s->fp8 || !d->kind[0] || lw_figure_is_set(d->fp8_speedup))
+        return LW_OK;
+    return lw_fail(err, LW_EINVAL, "--fp8: device '%s' has no 8-bit products (fp8_speedup); leave "
+                                   "it out or choose another device", d->kind);
+}
+
+enum lw_status traces_model_workload(const struct lw_model_request *request,
+                                     const struct lw_model_target *target, struct lw_workload *w,
+                                     struct lw_err *err)
+{
+    const struct lw_strategy *s = target->strategy;
+    const struct lw_device none = traces_no_device();
+    const struct lw_device *device = target->cluster ? &target->cluster->device : &none;
+    struct lw_model_request r;
+    struct lw_workload made;
+
+    LW_TRY(traces_model_resolve(request, &r, err));
+    struct traces_model_shape shape = shape_of(&r);
+    shape.tensor = s->tp;
+    shape.context = s->cp;
+    shape.expert_ranks = s->ep;
+    shape.tp_overlap = s->tp_overlap;
+    shape.sequence_parallel = s->sequence_parallel;
+    LW_TRY(check_fp8(&shape, device, err));
+    LW_TRY(traces_model_build(r.name, &shape, device, &made, err));
+    enum lw_status status = note_origin(&made, &r, s, err);
+    LW_GIVE(status, w, made, lw_workload_free(&made));
+}
