@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "shared/base/shown_text.h"
 #include "shared/cli/cluster_warning.h"
@@ -445,11 +446,21 @@ static enum lw_status read_workload(const struct lw_plan_source *s, const char *
     LW_GIVE(st, w, read, lw_workload_free(&read));
 }
 
+/* Can be read once only: standard input, a pipe, a device. */
+static bool is_stream(const char *name)
+{
+    struct stat st;
+
+    return strcmp(name, "-") == 0 ||
+           (stat(name, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
+/* A stream is taken to be a workload: it cannot be looked at first. */
 static bool is_ours(const char *name)
 {
     char kind[16];
 
-    return strcmp(name, "-") == 0 || (lw_file_kind(name, kind, NULL) == LW_OK && kind[0]);
+    return is_stream(name) || (lw_file_kind(name, kind, NULL) == LW_OK && kind[0]);
 }
 
 enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const char *name,
@@ -538,7 +549,7 @@ bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name)
     const struct lw_model_target sizes = {.strategy = &strategy};
     struct lw_workload w;
 
-    if (!s->make_model || strcmp(name, "-") == 0 || s->make_model(&r, &sizes, &w, NULL) != LW_OK)
+    if (!s->make_model || is_stream(name) || s->make_model(&r, &sizes, &w, NULL) != LW_OK)
         return false;
     lw_workload_free(&w);
     return true;
