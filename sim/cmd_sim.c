@@ -27,6 +27,7 @@ static const char *not_of_a_replay(const struct lw_prediction *s)
         bool given;
         const char *why;
     } each[] = {
+        {s->must_fit, "--must-fit is for a plan: a replay does not know its memory"},
         {s->published,
          "--published-interference is for a plan: a replay has recorded times"},
         {s->n_samples > 0, "--samples is for a plan: a replay has the steps of its traces"},
@@ -82,6 +83,8 @@ int cmd_sim(int argc, char **argv)
          "O=0,S=65535)"},
         {"published-interference", 0, LW_OPT_FLAG, &s.published, NULL,
          "turn on the cluster's interference terms from publications"},
+        {"must-fit", 0, LW_OPT_FLAG, &s.must_fit, NULL,
+         "exit status 3 where the memory of a rank is more than its device has"},
         {"spans", 0, LW_OPT_FLAG, &s.spans, NULL,
          "store the spans of every rank (default: all up to 50,000, beyond that one of each set of "
          "equal ranks)"},

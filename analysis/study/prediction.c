@@ -8,6 +8,7 @@
 #include "analysis/store/store.h"
 #include "shared/base/clock.h"
 #include "sim/cost/cost_model.h"
+#include "sim/predict/sim_head.h"
 
 /* What leads up to the steady state is warm-up. A replay has the steps of its traces. */
 static void choose_steps(struct lw_prediction *s)
@@ -114,6 +115,22 @@ static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r
     return LW_OK;
 }
 
+static enum lw_status check_fits(const struct lw_sim_report *r, struct lw_err *err)
+{
+    const int64_t missing = lw_sim_missing_bytes(r);
+    char lacks[32];
+
+    if (missing < 0)
+        return lw_fail(err, LW_EINVAL, "--must-fit: not known: %s",
+                       r->summary->peak_memory_bytes < 0
+                           ? "the workload does not say what activations it keeps (kept_bytes)"
+                           : "the cluster does not say how much memory a device has "
+                             "(device.memory_bytes)");
+    return missing == 0 ? LW_OK
+                        : lw_fail(err, LW_ENO, "--must-fit: a device of cluster '%s' lacks %s",
+                                  r->cluster->name, lw_format_bytes(lacks, missing));
+}
+
 enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err)
 {
     struct lw_sim_report r = {.plan = &s->plan, .cluster = &s->cluster, .options = &s->options,
@@ -138,7 +155,7 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
     LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));
-    return stored;
+    return stored == LW_OK && s->must_fit ? check_fits(&r, err) : stored;
 }
 
 void lw_prediction_free(struct lw_prediction *s)

@@ -20,7 +20,7 @@ struct lw_prediction {
     struct lw_sim_options options;
     const char *db, *name;
     char command[1024];
-    bool no_db, spans, all, quiet, published;
+    bool no_db, spans, all, quiet, published, must_fit;
     int64_t steps, seed, n_samples;
     enum lw_format format;
     /* made */
@@ -35,6 +35,6 @@ struct lw_prediction {
     struct lw_sim_row row;
 };
 
-/* Predict, store and print to f. */
+/* Predict, store and print to f. LW_ENO: --must-fit, and the largest rank does not. */
 enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err);
 void lw_prediction_free(struct lw_prediction *s);

@@ -36,6 +36,8 @@ struct lw_device {
     struct lw_figure gemm_fill;                  /* steps of k that a tile costs beside its own */
     struct lw_figure gemm_tile;                  /* largest side of the smaller side of a tile */
     struct lw_figure fp8_speedup;                /* of products of 8-bit operands against bf16 */
+    struct lw_figure fp8_peak_flops;             /* of products of 8-bit operands: MFU is
+                                                  * over it, no time depends on it */
     struct lw_figure attention_forward, attention_backward; /* share of the peak: long sequences,
                                                              * heads of 128 */
     struct lw_figure memory_bytes;

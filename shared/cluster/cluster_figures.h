@@ -15,6 +15,7 @@
     row(gemm_fill, "", POSITIVE) \
     row(gemm_tile, "", COUNT) \
     row(fp8_speedup, "", POSITIVE) \
+    row(fp8_peak_flops, "flop/s", POSITIVE) \
     row(attention_forward, "", SHARE) \
     row(attention_backward, "", SHARE) \
     row(memory_bytes, "B", COUNT) \

@@ -148,12 +148,40 @@ static double known(struct lw_figure f)
     return lw_figure_is_set(f) && f.value > 0 ? f.value : NAN;
 }
 
+/* FLOPs of the forward's products with 8-bit operands against those of all others. */
+static bool runs_in_8_bits(const struct lw_workload *w)
+{
+    double eight = 0, others = 0;
+
+    for (int32_t i = 0; i < w->n_modules; i++) {
+        const struct lw_module *m = &w->modules[i];
+        for (int32_t k = 0; k < m->n_products[LW_PRODUCTS_FORWARD]; k++) {
+            const struct lw_product *x = &w->products[m->products[LW_PRODUCTS_FORWARD][k]];
+            *(x->fp8 ? &eight : &others) +=
+                (double)x->batch * (double)x->m * (double)x->n * (double)x->k;
+        }
+    }
+    return eight > others;
+}
+
+/* The peak of the type that most of the products' FLOPs are in. */
+static void find_peak(struct lw_throughput *t, const struct lw_workload *w,
+                      const struct lw_device *d)
+{
+    bool eight = runs_in_8_bits(w);
+    enum lw_dtype dtype = lw_workload_main_dtype(w);
+
+    t->peak_of = eight ? "fp8" : lw_dtype_name(dtype);
+    t->peak_flops_per_s = known(eight ? d->fp8_peak_flops : d->peak_flops[dtype]);
+}
+
 struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_workload *w,
                                       const struct lw_cluster *c, lw_ps step)
 {
     double s = step > 0 ? (double)step * 1e-12 : NAN;
     struct lw_throughput t = {.n_devices = p->n_ranks, .model_flops = NAN, .hardware_flops = NAN,
-                              .samples_per_s = NAN, .tokens_per_s = NAN, .peak_flops_per_s = NAN};
+                              .samples_per_s = NAN, .tokens_per_s = NAN, .peak_flops_per_s = NAN,
+                              .peak_of = ""};
 
     if (w && w->batch > 0) {
         t.samples = lw_plan_samples(p, w->batch);
@@ -164,7 +192,7 @@ struct lw_throughput lw_throughput_of(const struct lw_plan *p, const struct lw_w
         t.model_flops = 3 * forward - spared_flops(w, (double)t.samples);
         t.hardware_flops = t.model_flops + recomputed_flops(p, w, forward, (double)t.samples);
         if (c)
-            t.peak_flops_per_s = known(c->device.peak_flops[lw_workload_main_dtype(w)]);
+            find_peak(&t, w, &c->device);
     }
     t.model_flops_per_s = t.model_flops / s / t.n_devices;
     t.hardware_flops_per_s = t.hardware_flops / s / t.n_devices;
@@ -192,8 +220,8 @@ void lw_throughput_text(const struct lw_throughput *t, FILE *f)
     if (isnan(t->model_flops_per_s))
         return;
     if (!isnan(t->mfu))
-        snprintf(used, sizeof used, ", MFU %.1f %%, HFU %.1f %% of %.4g TFLOP/s", 100 * t->mfu,
-                 100 * t->hfu, t->peak_flops_per_s * 1e-12);
+        snprintf(used, sizeof used, ", MFU %.1f %%, HFU %.1f %% of %.4g TFLOP/s (%s peak)",
+                 100 * t->mfu, 100 * t->hfu, t->peak_flops_per_s * 1e-12, t->peak_of);
     lw_printf_paragraph(f, "model FLOPs: %.4g TFLOP/s a device%s", t->model_flops_per_s * 1e-12,
                         used);
 }

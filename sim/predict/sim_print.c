@@ -10,6 +10,7 @@
 #include "shared/timeline/throughput.h"
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
+#include "sim/predict/sim_head.h"
 
 struct bucket_times {
     int32_t bucket;
@@ -338,20 +339,6 @@ static const char *assumption(const struct lw_sim_report *r, int32_t k)
     return NULL;
 }
 
-/* Of the largest rank; -1 = unknown. */
-static int64_t missing_bytes(const struct lw_sim_report *r)
-{
-    return lw_device_missing_bytes(&r->cluster->device, r->summary->peak_memory_bytes);
-}
-
-static bool is_drawn(const struct lw_sim_report *r)
-{
-    const struct lw_sim_options *o = r->options;
-
-    return o->noise || o->jitter_ps > 0 || o->start_skew_ps > 0 || o->rank_sigma > 0 ||
-           r->samples->n > 0;
-}
-
 static void text_samples(const struct lw_sim_report *r, FILE *f)
 {
     const struct lw_sim_samples *s = r->samples;
@@ -377,25 +364,11 @@ static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct
                 lw_figure_is_set(r->cluster->device.framework_bytes)
                     ? "device.framework_bytes"
                     : "the default; see device.framework_bytes");
-    if (missing_bytes(r) > 0)
-        fprintf(f, ", more than the device has by %s", lw_format_bytes(buf, missing_bytes(r)));
+    if (lw_sim_missing_bytes(r) > 0)
+        fprintf(f, ", more than the device has by %s",
+                lw_format_bytes(buf, lw_sim_missing_bytes(r)));
     LW_TRY(lw_paragraph_close(&line, err));
     return lw_summary_text_memory(r->summary, r->plan, out, err);
-}
-
-static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
-{
-    const struct lw_summary *s = r->summary;
-    struct lw_paragraph line;
-    FILE *f = lw_paragraph_open(&line, out, NULL);
-    char buf[32];
-
-    fprintf(f, "step %s, median of %d predicted", lw_format_ps(buf, s->step), s->n_steps);
-    if (s->span != s->step)
-        fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));
-    if (is_drawn(r))
-        fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
-    return lw_paragraph_close(&line, err);
 }
 
 static enum lw_status text_counts(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
@@ -418,23 +391,17 @@ static enum lw_status print_text(const struct lw_sim_report *r, const struct buc
 {
     const struct lw_summary *s = r->summary;
 
-    lw_printf_paragraph(f, "plan %s (%.8s), %d rank%s on cluster '%s', %s detail%s", r->plan->name,
-                        r->plan->hash, r->plan->n_ranks, lw_plural(r->plan->n_ranks),
-                        r->cluster->name,
-                        r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
-                        r->options->buffered ? ", buffered sends" : "");
-    LW_TRY(text_step(r, f, err));
+    const struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
+
+    LW_TRY(lw_sim_head_text(r, &t, f, err));
     if (r->samples->n > 0)
         text_samples(r, f);
     lw_summary_text(s, f);
     lw_printf_paragraph(
         f, "of all ranks' time: waiting for pipeline neighbours (bubble) %.4f, computing %.4f",
         s->bubble_ratio, s->compute_share);
-    struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
     lw_throughput_text(&t, f);
-    if (r->replayed || r->graph)
-        fputs("peak memory: not recorded\n", f);
-    else
+    if (!r->replayed && !r->graph)
         LW_TRY(text_peak(r, f, err));
     LW_TRY(text_buckets(l, r->all, f, err));
     if (r->replayed)
@@ -526,16 +493,16 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
 
     LW_JSON(o, "framework_bytes", lw_device_framework_bytes(&r->cluster->device),
             "device_memory_bytes", lw_known_if(lw_figure_is_set(memory), (int64_t)memory.value));
-    if (missing_bytes(r) >= 0)
-        lw_jsonout_bool(o, "memory_fits", missing_bytes(r) == 0);
+    if (lw_sim_missing_bytes(r) >= 0)
+        lw_jsonout_bool(o, "memory_fits", lw_sim_missing_bytes(r) == 0);
     else
         lw_jsonout_null(o, "memory_fits");
-    LW_JSON(o, "memory_missing_bytes", lw_known(missing_bytes(r)));
+    LW_JSON(o, "memory_missing_bytes", lw_known(lw_sim_missing_bytes(r)));
 }
 
 static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
-    LW_JSON(o, "seed", lw_known_if(is_drawn(r), (int64_t)r->options->seed));
+    LW_JSON(o, "seed", lw_known_if(lw_sim_is_drawn(r), (int64_t)r->options->seed));
     if (r->samples->n == 0)
         return;
     LW_JSON(o, "n_samples", r->samples->n, "step_p50_ns", lw_ps_to_ns(r->samples->p50),
@@ -584,6 +551,7 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     json_samples(&o, r);
     lw_summary_json_measures(&o, s);
     struct lw_throughput t = lw_throughput_of(r->plan, r->workload, r->cluster, s->step);
+    lw_sim_head_json(&o, r, &t);
     lw_throughput_json(&o, &t);
     lw_summary_json_memory(&o, s, r->plan);
     json_device_memory(&o, r);

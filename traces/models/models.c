@@ -211,6 +211,11 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     leave_derived(m, shape, &s);
     if (s.expert_capacity != 0 && s.experts == 0)
         return lw_fail(err, LW_EINVAL, "--expert-capacity: model %s has no experts", m->name);
+    if (s.fp8 && (s.hidden == 0 || strcmp(s.dtype, "f32") == 0))
+        return lw_fail(err, LW_EINVAL,
+                       s.hidden == 0 ? "--fp8 does not apply to model %s"
+                                     : "--fp8: model %s has f32 parameters; give --dtype bf16",
+                       m->name);
     LW_TRY(need_roofline(device, s.dtype, err));
     if (s.fp8)
         LW_TRY(need_8bit(device, s.dtype, err));

@@ -41,6 +41,28 @@ TEST_WITH(figures_are_those_of_the_command, fixture_open, fixture_close)
     lapwing_plan_free(p);
 }
 
+/* Options of a model and --global-batch are those of the command line. */
+TEST_WITH(a_model_takes_the_options_of_the_command_line, fixture_open, fixture_close)
+{
+    static const char *const given[] = {"dtype", "bf16", "dp", "4", "batch", "2", "seq", "512",
+                                        "fp8", "on", "global-batch", "32", NULL};
+    static const char *const odd[] = {"global-batch", "33", "dp", "4", "batch", "2", NULL};
+    static const char *const wrong[] = {"batch", "many", NULL};
+    char error[400] = "";
+    lapwing_plan *p = lapwing_plan_make("gpt2", "dgx-h100", given, error, sizeof error);
+
+    if (!p)
+        fail_msg("%s", error);
+    assert_non_null(strstr(lapwing("sim -w gpt2 --dtype bf16 -c dgx-h100 --dp 4 --batch 2 --seq "
+                                   "512 --fp8 --micro-batches 4 --no-db --format json", NULL),
+                           lapwing_plan_hash(p)));
+    lapwing_plan_free(p);
+    assert_null(lapwing_plan_make("gpt2", "dgx-h100", odd, error, sizeof error));
+    assert_non_null(strstr(error, "--global-batch 33 does not divide"));
+    assert_null(lapwing_plan_make("gpt2", "dgx-h100", wrong, error, sizeof error));
+    assert_non_null(strstr(error, "--batch: "));
+}
+
 TEST(the_timeline_outlives_its_plan)
 {
     char error[200] = "";

@@ -1,0 +1,149 @@
+/* What most readers want to know of a prediction, in the first lines. Figures that are not known
+ * are left out of the text and are null in JSON. */
+#include "sim/predict/sim_head.h"
+
+#include <math.h>
+
+#include "shared/text/wrap.h"
+
+int64_t lw_sim_missing_bytes(const struct lw_sim_report *r)
+{
+    return r->replayed ? -1
+                       : lw_device_missing_bytes(&r->cluster->device,
+                                                 r->summary->peak_memory_bytes);
+}
+
+bool lw_sim_is_drawn(const struct lw_sim_report *r)
+{
+    const struct lw_sim_options *o = r->options;
+
+    return o->noise || o->jitter_ps > 0 || o->start_skew_ps > 0 || o->rank_sigma > 0 ||
+           r->samples->n > 0;
+}
+
+static const struct lw_measure *worst(const struct lw_sim_report *r)
+{
+    return &r->summary->ranks[r->summary->worst];
+}
+
+/* NAN: nothing is communicated. */
+static double overlap_pct(const struct lw_measure *m)
+{
+    return m->comm_busy > 0
+               ? 100 * (double)(m->comm_busy - m->exposed_comm) / (double)m->comm_busy
+               : NAN;
+}
+
+static void text_plan(const struct lw_sim_report *r, FILE *f)
+{
+    lw_printf_paragraph(f, "plan %s (%.8s), %d rank%s on cluster '%s', %s detail%s", r->plan->name,
+                        r->plan->hash, r->plan->n_ranks, lw_plural(r->plan->n_ranks),
+                        r->cluster->name,
+                        r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
+                        r->options->buffered ? ", buffered sends" : "");
+}
+
+static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
+{
+    const struct lw_summary *s = r->summary;
+    struct lw_paragraph line;
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    char buf[32];
+
+    fprintf(f, "step %s, median of %d predicted", lw_format_ps(buf, s->step), s->n_steps);
+    if (s->span != s->step)
+        fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));
+    if (lw_sim_is_drawn(r))
+        fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
+    return lw_paragraph_close(&line, err);
+}
+
+/* Of models without tokens: samples. */
+static enum lw_status text_rate(const struct lw_throughput *t, FILE *out, struct lw_err *err)
+{
+    bool tokens = !isnan(t->tokens_per_s);
+    double all = tokens ? t->tokens_per_s : t->samples_per_s;
+    struct lw_paragraph line;
+
+    if (isnan(all))
+        return LW_OK;
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    fprintf(f, "%.5g %s/s a device, %.6g in all", all / t->n_devices, tokens ? "tokens" : "samples",
+            all);
+    if (!isnan(t->mfu))
+        fprintf(f, "; MFU %.1f %% of the %s peak, %.4g TFLOP/s", 100 * t->mfu, t->peak_of,
+                t->peak_flops_per_s * 1e-12);
+    return lw_paragraph_close(&line, err);
+}
+
+static void text_overlap(const struct lw_measure *m, FILE *f)
+{
+    char busy[32], exposed[32];
+
+    if (m->comm_busy == 0)
+        fputs("overlap: nothing is communicated\n", f);
+    else
+        lw_printf_paragraph(f, "overlap %.1f %%: of %s of communication %s are exposed",
+                            overlap_pct(m), lw_format_ps(busy, m->comm_busy),
+                            lw_format_ps(exposed, m->exposed_comm));
+}
+
+static enum lw_status text_fits(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
+{
+    const struct lw_device *d = &r->cluster->device;
+    int64_t peak = r->summary->peak_memory_bytes, missing = lw_sim_missing_bytes(r);
+    char needed[32], has[32], lacks[32];
+    struct lw_paragraph line;
+
+    if (r->replayed || peak < 0) {
+        fputs(r->replayed ? "memory: not recorded\n" : "memory: not known\n", out);
+        return LW_OK;
+    }
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    fprintf(f, "memory %s a device", lw_format_bytes(needed, peak + lw_device_framework_bytes(d)));
+    if (missing < 0)
+        fprintf(f, "; the cluster does not say how much a device has (device.memory_bytes)");
+    else
+        fprintf(f, " of %s that it reports: ",
+                lw_format_bytes(has, (int64_t)d->memory_bytes.value));
+    if (missing == 0)
+        fprintf(f, "fits");
+    else if (missing > 0)
+        fprintf(f, "does not fit, %s too much", lw_format_bytes(lacks, missing));
+    return lw_paragraph_close(&line, err);
+}
+
+enum lw_status lw_sim_head_text(const struct lw_sim_report *r, const struct lw_throughput *t,
+                                FILE *f, struct lw_err *err)
+{
+    text_plan(r, f);
+    /* the second line: the plan's framework and how to change it, once a plan has one */
+    LW_TRY(text_step(r, f, err));
+    LW_TRY(text_rate(t, f, err));
+    text_overlap(worst(r), f);
+    return text_fits(r, f, err);
+}
+
+static void real(struct lw_jsonout *o, const char *key, double v)
+{
+    if (isnan(v))
+        lw_jsonout_null(o, key);
+    else
+        lw_jsonout_double(o, key, v);
+}
+
+void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
+                      const struct lw_throughput *t)
+{
+    int64_t missing = lw_sim_missing_bytes(r);
+
+    real(o, "overlap_pct", overlap_pct(worst(r)));
+    real(o, "tokens_per_s", t->tokens_per_s);
+    real(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);
+    real(o, "mfu_pct", 100 * t->mfu);
+    LW_JSON(o, "mfu_peak", isnan(t->mfu) ? NULL : t->peak_of);
+    if (missing >= 0)
+        lw_jsonout_bool(o, "fits", missing == 0);
+    else
+        lw_jsonout_null(o, "fits");
+}
