@@ -172,16 +172,6 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     return m->config ? name_kind(w, err) : LW_OK;
 }
 
-/* 8-bit products without the device's figure would take the time of others. */
-static enum lw_status check_fp8(const struct traces_model_shape *s, const struct lw_device *d,
-                                struct lw_err *err)
-{
-    if (!s->fp8 || !d->kind[0] || lw_figure_is_set(d->fp8_speedup))
-        return LW_OK;
-    return lw_fail(err, LW_EINVAL, "--fp8: device '%s' has no 8-bit products (fp8_speedup); leave "
-                                   "it out or choose another device", d->kind);
-}
-
 enum lw_status traces_model_workload(const struct lw_model_request *request,
                                      const struct lw_model_target *target, struct lw_workload *w,
                                      struct lw_err *err)
@@ -199,7 +189,6 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.expert_ranks = s->ep;
     shape.tp_overlap = s->tp_overlap;
     shape.sequence_parallel = s->sequence_parallel;
-    LW_TRY(check_fp8(&shape, device, err));
     LW_TRY(traces_model_build(r.name, &shape, device, &made, err));
     enum lw_status status = note_origin(&made, &r, s, err);
     LW_GIVE(status, w, made, lw_workload_free(&made));

@@ -217,7 +217,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
                                      : "--fp8: model %s has f32 parameters; give --dtype bf16",
                        m->name);
     LW_TRY(need_roofline(device, s.dtype, err));
-    if (s.fp8)
+    if (s.fp8 && device->kind[0])
         LW_TRY(need_8bit(device, s.dtype, err));
     return m->build(m, &s, device, w, err);
 }

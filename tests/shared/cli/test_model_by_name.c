@@ -244,7 +244,7 @@ TEST_WITH(options_of_a_model_need_one, fixture_open, fixture_close)
     expect("sim p.json -c dgx-h100 --batch 2 --no-db", 2, "--batch is of a model and needs -w: it "
                                                           "does not apply to a plan file");
     expect("plan --schedule 1f1b --pp 2 --micro-batches 4 --fp8", 2, "--fp8 is of a model");
-    expect("sim -w llama-2-7b -c dgx-a100 --fp8 --no-db", 1, "has no 8-bit products");
+    expect("sim -w llama-2-7b -c dgx-a100 --fp8 --no-db", 1, "has no fp8_speedup");
 }
 
 TEST_WITH(recommend_and_exec_take_a_name, fixture_open, fixture_close)
