@@ -353,12 +353,18 @@ static void say_again(const struct lw_plan_source *s, const struct lw_workload *
             lw_model_first_given(&s->model) ? ", with the options given" : "");
 }
 
+/* Made from a model for no device. One whose device the user calls unknown has times, which are
+ * kept: they are no model's any more. */
+static bool is_untimed(const struct lw_workload *w)
+{
+    return !w->from.device[0] && lw_workload_step_ps(w) == 0;
+}
+
 /* Whether the times of a file that was made from a model are to be those of the cluster's device.
  * Where not, the file's device stays. */
 static bool takes_cluster(const struct lw_plan_source *s, const struct lw_workload *w)
 {
-    return lw_device_is_nameless(w->from.device) ||
-           ((s->cluster_file || s->predicts) && !s->as_recorded);
+    return is_untimed(w) || ((s->cluster_file || s->predicts) && !s->as_recorded);
 }
 
 /* c: of the device that times are to be of; NULL = the file's own. */
@@ -366,11 +372,12 @@ static bool needs_again(const struct lw_plan_source *s, const struct lw_workload
                         const struct lw_strategy *strategy, const struct lw_cluster *c)
 {
     bool other = c && !s->from_device &&
-                 (lw_device_is_nameless(w->from.device) ||
-                  !lw_device_same_kind(w->from.device, c->device.kind));
+                 (is_untimed(w) || !lw_device_same_kind(w->from.device, c->device.kind));
 
-    return other || lw_model_first_given(&s->model) ||
-           (!s->as_recorded && lw_workload_is_of_others(w, strategy));
+    bool groups = !s->as_recorded && !lw_device_is_nameless(w->from.device) &&
+                  lw_workload_is_of_others(w, strategy);
+
+    return other || groups || lw_model_first_given(&s->model);
 }
 
 static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_strategy *strategy,

@@ -176,6 +176,18 @@ TEST_WITH(a_models_file_is_computed_again_for_other_devices_and_groups, fixture_
     expect("plan -w w.json --dp 2 --tp 2", 0, "computed again for A100-SXM4-80GB (tp 2, cp 1, ep");
 }
 
+/* Times of a device that the user calls unknown are kept. */
+TEST_WITH(times_of_an_unknown_device_are_not_made_again, fixture_open, fixture_close)
+{
+    lapwing("model mlp -o w.json", NULL);
+    shell("sed -i 's/\"device\": \"cpu core\"/\"device\": \"unknown\"/' w.json", NULL);
+    EXPECT("sim -w w.json -c dgx-h100 --dp 2 --no-db",
+           {"", 0, "the workload names no device: its times are taken to be of",
+            .lacks = "computed again"},
+           {"--tp 2", 0, "step ", .lacks = "computed again"},
+           {"--batch 8", 0, "computed again for H100"});
+}
+
 /* bf16 has no peak on this machine: the file has sizes, and each use makes the times. */
 TEST_WITH(a_model_needs_no_device, fixture_open, fixture_close)
 {

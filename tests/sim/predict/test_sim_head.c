@@ -79,7 +79,8 @@ TEST_WITH(a_rank_must_fit_where_it_is_asked_for, fixture_open, fixture_close)
 
 TEST_WITH(eight_bits_that_change_nothing_are_refused, fixture_open, fixture_close)
 {
-    EXPECT("model", {"llama-2-7b --fp8", 0, "sizes alone"}, {"mlp --fp8", 1, "--fp8 does not apply to model mlp"},
+    EXPECT("model", {"llama-2-7b --fp8", 0, "sizes alone"},
+           {"mlp --fp8", 1, "--fp8 does not apply to model mlp"},
            {"gpt2 --dtype f32 --fp8 --device dgx-h100", 1, "give --dtype bf16"},
            {"llama-2-7b --fp8 --device dgx-a100", 1, "has no fp8_speedup"});
 }
