@@ -15,6 +15,7 @@ const struct lw_command lw_commands[] = {
     {"inspect", "show the contents of recorded traces", cmd_inspect},
     {"model", "make a workload from a model's shape", cmd_model},
     {"cluster", "list the known systems, or show one", cmd_cluster},
+    {"framework", "list the known frameworks, or show one", cmd_framework},
     {"calibrate", "measure this machine into a cluster file", cmd_calibrate},
     {"cost", "what communication costs on a cluster", cmd_cost},
     {"plan", "decide a training step: buckets, launches, ops", cmd_plan},

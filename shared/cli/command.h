@@ -13,7 +13,7 @@ extern const struct lw_command lw_commands[];
 
 lw_command_fn cmd_version, cmd_help;
 lw_command_fn cmd_import, cmd_inspect;
-lw_command_fn cmd_model, cmd_cluster;
+lw_command_fn cmd_model, cmd_cluster, cmd_framework;
 lw_command_fn cmd_plan;
 lw_command_fn cmd_cost, cmd_sim, cmd_bench;
 lw_command_fn cmd_exec, cmd_calibrate;

@@ -5,6 +5,7 @@
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/cluster/cluster.h"
+#include "shared/framework/framework.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
 #include "shared/plan/workload.h"
@@ -34,6 +35,15 @@ enum lw_status lw_cluster_find_recorded(const char *recorded, struct lw_cluster 
 enum lw_status lw_cluster_put_device(struct lw_cluster *c, const char *kind, struct lw_err *err);
 /* The k-th known system's name; NULL after the last. */
 const char *lw_cluster_known(int k);
+
+enum lw_status lw_framework_read(const char *file, struct lw_framework *f, struct lw_err *err);
+enum lw_status lw_framework_write(const struct lw_framework *f, const char *file,
+                                  struct lw_err *err);
+/* A name of a known framework ("megatron-lm", "ideal") or a file. */
+enum lw_status lw_framework_find(const char *name_or_file, struct lw_framework *f,
+                                 struct lw_err *err);
+/* The k-th known framework's name; false after the last. */
+bool lw_framework_known(int k, char name[64]);
 
 /* Strings of the strategy live in the arena. */
 enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct lw_strategy *s,

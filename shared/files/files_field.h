@@ -86,6 +86,7 @@ extern const struct lw_field lw_product_fields[]; /* of struct lw_product */
 extern const struct lw_field lw_buffer_fields[];  /* of struct lw_buffer */
 extern const struct lw_field lw_workload_file_fields[]; /* of struct lw_workload */
 extern const struct lw_field lw_cluster_file_fields[]; /* of struct lw_cluster */
+extern const struct lw_field lw_framework_file_fields[]; /* of struct lw_framework */
 extern const struct lw_field lw_plan_file_fields[];
 
 /* A document being read. Memory of the result comes from the arena. */

@@ -124,6 +124,13 @@ struct lw_made_for {
     int32_t tp_overlap; /* enum lw_tp_overlap */
 };
 
+/* Sizes of a transformer that frameworks' rules ask for; layers 0: not one, or not known. */
+struct lw_model_dims {
+    int64_t layers, hidden, ffn, vocab, seq;
+    int64_t batch; /* samples of one micro-batch */
+    bool fp8;      /* its products take 8-bit operands */
+};
+
 /* Where the numbers come from. Not part of any hash of decisions. */
 struct lw_provenance {
     const char *format;  /* "kineto", "model", ... */
@@ -164,6 +171,7 @@ struct lw_workload {
     lw_ps gradients_ps;        /* passes over all gradients that a rank holds, once per step */
     lw_ps gap_ps[LW_N_GAPS];
     struct lw_recorded recorded;
+    struct lw_model_dims dims; /* not in files: of a model that was made here */
     struct lw_provenance from;
     const char **notes;        /* from importing or modelling, one line each; LW_ASSUMPTION begins
                                 * those that say which figures were assumed */

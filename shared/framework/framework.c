@@ -1,0 +1,187 @@
+/* Facts of frameworks: their ranges, their hash, and the strategy options that a framework usually
+ * has. What the facts do to kernels stands in traces/models, to stages and memory in this room. */
+#include "shared/framework/framework.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "shared/base/hash.h"
+#include "shared/plan/strategy.h"
+
+enum range { FLAG, POSITIVE, COUNT, WHOLE_PS };
+
+static const struct {
+    double least, most;
+    bool whole;
+    const char *allowed;
+} ranges[] = {
+    [FLAG] = {0, 1, true, "0 or 1"},
+    [POSITIVE] = {1e-6, 1e6, false, "more than 0, at most 10^6"},
+    [COUNT] = {0, 9e15, true, "a whole number of 0 or more"},
+    [WHOLE_PS] = {0, (double)LW_PS_PER_S, true, "whole picoseconds, at most 10^12 (1 s)"},
+};
+
+struct row {
+    const char *name, *group, *unit, *help;
+    size_t at;
+    enum range range;
+};
+
+#define ROW(m, unit, range, help) {#m, GROUP, unit, help, offsetof(struct lw_framework, m), range},
+#define TIME(m, help) \
+    {#m "_ns", GROUP, "ns", help, offsetof(struct lw_framework, m##_ps), WHOLE_PS},
+static const struct row rows[] = {
+#define GROUP "kernels"
+    LW_FRAMEWORK_KERNELS(ROW, TIME)
+#undef GROUP
+#define GROUP "host"
+    LW_FRAMEWORK_HOST(ROW, TIME)
+#undef GROUP
+#define GROUP "step"
+    LW_FRAMEWORK_STEP(ROW, TIME)
+#undef GROUP
+#define GROUP "memory"
+    LW_FRAMEWORK_MEMORY(ROW, TIME)
+#undef GROUP
+#define GROUP "stages"
+    LW_FRAMEWORK_STAGES(ROW, TIME)
+#undef GROUP
+};
+
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+bool lw_fact(struct lw_figure f)
+{
+    return lw_figure_is_set(f) && f.value != 0;
+}
+
+double lw_fact_value(struct lw_figure f, double otherwise)
+{
+    return lw_figure_is_set(f) ? f.value : otherwise;
+}
+
+static struct lw_figure figure_of(const struct lw_framework *f, int k)
+{
+    return *(const struct lw_figure *)((const char *)f + rows[k].at);
+}
+
+bool lw_framework_fact(const struct lw_framework *f, int k, struct lw_framework_fact *out)
+{
+    if (k < 0 || k >= N_ROWS)
+        return false;
+    *out = (struct lw_framework_fact){rows[k].name, rows[k].group, rows[k].unit, rows[k].help,
+                                      figure_of(f, k)};
+    return true;
+}
+
+/* --- check ------------------------------------------------------------------------------------ */
+
+static enum lw_status check_fact(const struct lw_framework *f, int k, struct lw_err *err)
+{
+    enum range r = rows[k].range;
+    double v = figure_of(f, k).value;
+
+    if (v >= ranges[r].least && v <= ranges[r].most && (!ranges[r].whole || v == floor(v)))
+        return LW_OK;
+    return lw_fail(err, LW_EFORMAT, "at %s.%s.value: found %g, allowed: %s", rows[k].group,
+                   rows[k].name, v, ranges[r].allowed);
+}
+
+enum lw_status lw_framework_check(const struct lw_framework *f, struct lw_err *err)
+{
+    struct lw_strategy s = lw_strategy_default();
+
+    for (int k = 0; k < N_ROWS; k++)
+        if (lw_figure_is_set(figure_of(f, k)))
+            LW_TRY(check_fact(f, k, err));
+    if (lw_fact(f->even_blocks) && lw_fact(f->blocks_by_cost))
+        return lw_fail(err, LW_EFORMAT, "at stages: found even_blocks and blocks_by_cost, allowed: "
+                                        "one of them");
+    for (int32_t i = 0; i < f->n_usual; i++) {
+        enum lw_status st = lw_strategy_set(&s, f->usual[i].option, f->usual[i].value, err);
+        if (st != LW_OK)
+            return lw_err_context(err, LW_EFORMAT, "at usual[%d]", i);
+        if (!f->usual[i].source[0])
+            return lw_fail(err, LW_EFORMAT, "at usual[%d].source: it cannot be empty", i);
+    }
+    return LW_OK;
+}
+
+/* --- hash ------------------------------------------------------------------------------------- */
+
+enum lw_status lw_framework_hash(const struct lw_framework *f, char hex[33], struct lw_err *err)
+{
+    struct lw_hash *h = lw_hash_new();
+    int64_t bits;
+
+    if (!h)
+        return lw_fail_nomem(err);
+    for (int k = 0; k < N_ROWS; k++) {
+        struct lw_figure v = figure_of(f, k);
+        if (!lw_figure_is_set(v))
+            continue; /* a fact that comes later leaves the hashes as they are */
+        lw_hash_string(h, rows[k].name);
+        memcpy(&bits, &v.value, sizeof bits);
+        lw_hash_int(h, bits);
+    }
+    for (int32_t i = 0; i < f->n_usual; i++) {
+        lw_hash_string(h, f->usual[i].option);
+        lw_hash_string(h, f->usual[i].value);
+    }
+    lw_hash_finish(h, hex);
+    return LW_OK;
+}
+
+/* --- strategy --------------------------------------------------------------------------------- */
+
+static bool is_option(const char *option, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(option, *list) == 0)
+            return true;
+    return false;
+}
+
+static bool applies(const char *option, const struct lw_strategy *s)
+{
+    static const char *const tensor[] = {"tp-overlap", "sequence-parallel", NULL};
+    static const char *const data[] = {"zero", "overlap-param-gather", NULL};
+
+    if (is_option(option, tensor))
+        return s->tp > 1;
+    if (strcmp(option, "cp-comm-type") == 0) /* no plan has both */
+        return s->cp > 1 && s->tp_overlap == LW_TP_OVERLAP_OFF;
+    if (strcmp(option, "scatter-gather") == 0)
+        return s->tp > 1 && s->pp > 1 && !s->sequence_parallel;
+    if (strcmp(option, "bucket-cap") == 0)
+        return s->zero == 0;
+    return !is_option(option, data) || s->dp * s->cp > 1;
+}
+
+enum lw_status lw_framework_strategy(const struct lw_framework *f, struct lw_strategy *s,
+                                     struct lw_err *err)
+{
+    struct lw_strategy chosen = *s;
+
+    for (int32_t i = 0; i < f->n_usual; i++) {
+        const struct lw_usual_option *u = &f->usual[i];
+        int option = lw_strategy_find(u->option);
+        if (lw_strategy_given(&chosen, option) || !applies(u->option, s))
+            continue;
+        LW_TRY(lw_strategy_set(s, u->option, u->value, err));
+    }
+    s->given = chosen.given;
+    return LW_OK;
+}
+
+const char *lw_framework_usual_name(const struct lw_strategy *s)
+{
+    if (s->compat != LW_COMPAT_NONE)
+        return LW_IDEAL_FRAMEWORK;
+    if (s->tp > 1 || s->pp > 1 || s->cp > 1 || s->ep > 1)
+        return "megatron-lm";
+    return s->zero == 3 ? "fsdp" : "torch-ddp";
+}
+
+LW_FREE_BY_ARENA(lw_framework_free, struct lw_framework)

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/base/arena.h"
+#include "shared/base/err.h"
+#include "shared/cluster/cluster.h"
+#include "shared/framework/framework_facts.h"
+
+struct lw_strategy;
+
+/* What a training program does that neither the model nor the strategy says. Each fact is a figure
+ * with its source; an absent one (source NULL) is off. The framework `ideal` has none: everything
+ * is fused, the host is never waited for, the allocator wastes nothing. See
+ * docs/design/frameworks.md. */
+
+/* A strategy option that the framework sets unless the user does. */
+struct lw_usual_option {
+    const char *option, *value, *source;
+};
+
+struct lw_framework {
+    const char *name, *about;
+    const char *version; /* or the commit that the facts were read in */
+#define LW_FRAMEWORK_ROW(member, ...) struct lw_figure member;
+#define LW_FRAMEWORK_TIME(stem, ...) struct lw_figure stem##_ps;
+    LW_FRAMEWORK_FACTS(LW_FRAMEWORK_ROW, LW_FRAMEWORK_TIME)
+#undef LW_FRAMEWORK_ROW
+#undef LW_FRAMEWORK_TIME
+    int32_t n_usual;
+    struct lw_usual_option *usual;
+    struct lw_arena arena;
+};
+
+#define LW_IDEAL_FRAMEWORK "ideal"
+
+/* A flag that is stated and not 0. */
+bool lw_fact(struct lw_figure f);
+/* The value of a figure, `otherwise` where it is absent. */
+double lw_fact_value(struct lw_figure f, double otherwise);
+
+/* Fact k in the order of the lists; name is that of files. */
+struct lw_framework_fact {
+    const char *name, *group, *unit, *help; /* unit "ns": the figure is in ps */
+    struct lw_figure figure;
+};
+bool lw_framework_fact(const struct lw_framework *f, int k, struct lw_framework_fact *out);
+
+/* Values in range, options that exist. LW_EFORMAT names the place in the file. */
+enum lw_status lw_framework_check(const struct lw_framework *f, struct lw_err *err);
+
+/* 128-bit hash of the facts and usual options, in hex: not of name, texts and sources. */
+enum lw_status lw_framework_hash(const struct lw_framework *f, char hex[33], struct lw_err *err);
+
+/* Sets the framework's usual options that the user has not chosen (lw_strategy_given) and that
+ * apply: those of tensor groups with tp > 1, of context groups with cp > 1. */
+enum lw_status lw_framework_strategy(const struct lw_framework *f, struct lw_strategy *s,
+                                     struct lw_err *err);
+
+/* Name of the framework that such a strategy is usually run with: docs/design/frameworks.md. */
+const char *lw_framework_usual_name(const struct lw_strategy *s);
+
+void lw_framework_free(struct lw_framework *f);

@@ -1,0 +1,71 @@
+#pragma once
+
+/* What a framework can differ in, one row each, in the order in which they are shown:
+ *
+ *     row(member, "unit", RANGE, "what it means")     its name in the file is the member's
+ *     time(stem, "what it means")                     member stem_ps, whole ps; "stem_ns" in files
+ *
+ * The file format, the check, the hash, what shows a framework and the table of
+ * docs/design/frameworks.md are made from these lists. RANGE is one of framework.c. */
+
+/* Kernels that others fuse move more bytes; kept operands stay for the backward. */
+#define LW_FRAMEWORK_KERNELS(row, time) \
+    row(unfused_sums, "", FLAG, "a kernel of its own adds gradients to f32 sums") \
+    row(unfused_loss, "", FLAG, "each step of the loss is a kernel on f32 scores") \
+    row(unfused_block, "", FLAG, "gradients of gate and residual, and layout copies, are kernels") \
+    row(unfused_norms, "", FLAG, "the steps of norms and rotation are kernels in f32") \
+    row(unfused_grads, "", FLAG, "gradients are added to sums of their own type by a kernel") \
+    row(fused_sums, "", FLAG, "products of weights' gradients add them to f32 sums") \
+    row(kept_fused_gate, "", FLAG, "the backward computes the gate's activation again") \
+    row(kept_gate_8bit, "", FLAG, "with adapters: the gated pair's input is kept in 8 bits") \
+    row(kept_projections, "", FLAG, "selective recomputation keeps queries, keys and values") \
+    row(kept_alternate, "", FLAG, "selective recomputation keeps every second product") \
+    row(kept_chunked_loss, "", FLAG, "the loss runs in pieces and keeps no f32 scores") \
+    row(traffic, "", POSITIVE, "bytes of kernels without products, against those counted") \
+    row(attention_speed, "", POSITIVE, "attention, against the device's best known kernel") \
+    row(attention_speed_hopper, "", POSITIVE, "the same on H100 and H200") \
+    row(pad_vocab, "rows", COUNT, "the vocabulary is padded to this many for each tensor rank") \
+    time(memory_op, "kernels without products take so much beside bytes and launch")
+
+#define LW_FRAMEWORK_HOST(row, time) \
+    time(host_op, "host time to launch a kernel: a module takes no less") \
+    row(host_waits, "", FLAG, "each launch waits for the previous kernel")
+
+/* Passes of a step over gradients beside the optimizer's own. */
+#define LW_FRAMEWORK_STEP(row, time) \
+    row(step_zero, "", FLAG, "fills the gradients with zeros") \
+    row(step_check, "", FLAG, "reads all gradients before the reduction") \
+    row(step_scale, "", FLAG, "multiplies all gradients before the reduction of several ranks") \
+    row(step_clip, "", FLAG, "takes the norm of gradients and multiplies them") \
+    row(step_unscale, "", FLAG, "divides gradients by the loss scale") \
+    row(step_copy, "", FLAG, "a kernel after the optimizer's copies masters to parameters")
+
+#define LW_FRAMEWORK_MEMORY(row, time) \
+    row(reserved, "", POSITIVE, "memory that the allocator reserves, against tensors alive") \
+    row(whole_inputs, "", COUNT, "sequence parallelism: whole inputs held by a backward") \
+    row(fp8_params, "", FLAG, "weights of blocks are 8 bits beside 8-bit products") \
+    row(own_gradients, "", FLAG, "gradients of the parameters' type beside their f32 sums") \
+    row(step_gathers, "", FLAG, "ZeRO-1's step gathers weights into tensors beside them") \
+    row(flat_gradients, "", FLAG, "below ZeRO-3 the step makes one tensor of the gradients") \
+    row(step_bytes, "B", COUNT, "of an updated element, what the step allocates") \
+    row(state_bytes, "B", COUNT, "of an element, optimizer state without a master") \
+    row(bucket, "elements", COUNT, "buffers of reduced gradients below ZeRO-3") \
+    row(buckets_alone, "", FLAG, "such buffers also on one data-parallel rank") \
+    row(applied_gradients, "", FLAG, "gradients are applied where they are made") \
+    row(keeps_outputs, "", FLAG, "a stage keeps what it sent until the micro-batch's backward") \
+    row(stage_buffers, "per stage", COUNT, "buffers of inputs and weights on all but the last") \
+    row(flat_weights, "", FLAG, "beside f32 sums weights are copied to one tensor")
+
+#define LW_FRAMEWORK_STAGES(row, time) \
+    row(even_blocks, "", FLAG, "stages have equal numbers of blocks, the first ones one more") \
+    row(blocks_by_cost, "", FLAG, "stages end where the cost of blocks exceeds their share") \
+    row(whole_chunks, "", FLAG, "chunks divide the blocks of a stage") \
+    row(most_spare_stages, "", COUNT, "stages behind the head's that can do without a block") \
+    row(fills_pipeline, "", FLAG, "refuses fewer micro-batches than stages less one")
+
+#define LW_FRAMEWORK_FACTS(row, time) \
+    LW_FRAMEWORK_KERNELS(row, time) \
+    LW_FRAMEWORK_HOST(row, time) \
+    LW_FRAMEWORK_STEP(row, time) \
+    LW_FRAMEWORK_MEMORY(row, time) \
+    LW_FRAMEWORK_STAGES(row, time)

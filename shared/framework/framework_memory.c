@@ -1,0 +1,212 @@
+/* Memory of a rank beyond what its plan counts, and the kinds of figures that programs print:
+ *
+ *   allocated   the largest sum of allocated tensors, as torch's max_memory_allocated
+ *   reserved    what torch's allocator has taken from the device: more by the fact `reserved`.
+ *               Buffers made once, before an empty cache, take what they hold
+ *   device      as nvidia-smi: reserved, and what the framework takes (device.framework_bytes)
+ *
+ * Blocks that are freed stay with the allocator. What an optimizer's step allocates adds to what
+ * the allocator has reserved where no freed block is large enough. A device that is full takes
+ * freed blocks back, so no figure is more than the device's memory unless tensors need more
+ * (pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp: malloc, release_cached_blocks).
+ *
+ * Gradients of the parameters' type beside their f32 sums take the blocks of the micro-batch's
+ * activations, which the same backward frees: only what exceeds these counts. DDP's buckets have
+ * the gradients' own type.
+ *
+ * Under sequence parallelism a block's backward holds whole inputs beside the rank's parts: the
+ * gathered input of a product, the gathered gradient of its result, and the gradient of the input
+ * before it is scattered (Korthikanti et al., arXiv 2205.05198, section 4.2.2). */
+#include "shared/framework/framework_memory.h"
+
+#include "shared/cluster/cluster.h"
+#include "shared/framework/framework.h"
+#include "shared/numbers/dtype.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+
+enum { NARROW = 64, MASTER_AND_ADAM = 12, ITEM = 2 };
+
+struct run {
+    const struct lw_framework *f;
+    const struct lw_model_dims *d;
+    const struct lw_plan *plan;
+    const struct lw_strategy *s;
+};
+
+/* Embedding, head, norms, biases and adapters stay as they are. */
+static bool is_product(const struct run *r, const struct lw_plan_param *p)
+{
+    return p->module > 0 && p->module < r->plan->n_modules - 1 &&
+           p->numel > NARROW * r->d->hidden;
+}
+
+static bool sums_in_f32(const struct run *r)
+{
+    return r->s->grad_dtype == LW_GRAD_F32;
+}
+
+/* One flat tensor of gradients of their own type, and buckets of them. */
+static bool is_flat(const struct run *r)
+{
+    return r->s->zero < 3;
+}
+
+/* Elements whose optimizer state a rank has. */
+static double updated(const struct run *r, const int64_t bytes[LW_N_MEM])
+{
+    return (double)bytes[LW_MEM_OPTIMIZER] / lw_fact_value(r->f->state_bytes, MASTER_AND_ADAM);
+}
+
+static double whole_tensors(const struct run *r, double n)
+{
+    return n * (double)(ITEM * r->d->batch * r->d->hidden) * (double)r->d->seq / (double)r->s->cp;
+}
+
+/* Of a stage, buffers of its blocks' inputs and weights beside the inputs of the micro-batches in
+ * flight and the weights themselves. */
+static double buffer_bytes(const struct run *r, int32_t stage)
+{
+    double buffers = lw_fact_value(r->f->stage_buffers, 0) * (double)r->s->pp, bytes = 0;
+    int64_t left = r->s->pp - stage;
+    int64_t flight = left < r->s->micro_batches ? left : r->s->micro_batches;
+    int32_t module = -1;
+
+    if (buffers == 0 || stage == r->s->pp - 1)
+        return 0;
+    for (int32_t k = 0; k < r->plan->n_params; k++) {
+        const struct lw_plan_param *p = &r->plan->params[k];
+        if (p->stage != stage || !is_product(r, p))
+            continue;
+        bytes += (buffers - 1) * (double)(ITEM * p->numel);
+        bytes += p->module != module ? whole_tensors(r, buffers - (double)flight) : 0;
+        module = p->module;
+    }
+    return bytes;
+}
+
+void lw_framework_hold(const struct lw_framework *f, const struct lw_model_dims *dims,
+                       struct lw_plan *plan)
+{
+    const struct run r = {f, dims, plan, plan->strategy};
+    bool sums = sums_in_f32(&r), reduced = r.s->dp > 1 || lw_fact(f->buckets_alone);
+    int64_t state = (int64_t)lw_fact_value(f->state_bytes, 0);
+    int64_t bucket = (int64_t)lw_fact_value(f->bucket, 0) * ITEM;
+
+    for (int32_t i = 0; dims->layers > 0 && i < plan->n_roles; i++) {
+        int64_t *bytes = plan->roles[i].static_bytes;
+        if (lw_fact(f->own_gradients) && sums)
+            bytes[LW_MEM_BUCKETS] /= lw_dtype_size(LW_F32) / ITEM;
+        if (state > 0 && !sums)
+            bytes[LW_MEM_OPTIMIZER] = bytes[LW_MEM_OPTIMIZER] / MASTER_AND_ADAM * state;
+        bytes[LW_MEM_GRADS] *= lw_fact(f->applied_gradients) ? 0 : 1;
+        bytes[LW_MEM_BUCKETS] += reduced && !sums && is_flat(&r) ? bucket : 0;
+        bytes[LW_MEM_BUCKETS] += (int64_t)buffer_bytes(&r, plan->roles[i].stage);
+        bytes[LW_MEM_PARAMS] *= lw_fact(f->flat_weights) && sums ? 2 : 1;
+        for (int32_t k = 0; dims->fp8 && lw_fact(f->fp8_params) && k < plan->n_params; k++)
+            if (plan->params[k].stage == plan->roles[i].stage && is_product(&r, &plan->params[k]))
+                bytes[LW_MEM_PARAMS] -= plan->params[k].numel;
+    }
+}
+
+/* A backward's whole inputs. */
+static double whole_inputs(const struct run *r)
+{
+    return r->s->tp > 1 && r->s->sequence_parallel
+               ? whole_tensors(r, lw_fact_value(r->f->whole_inputs, 0)) : 0;
+}
+
+static int64_t in_flight(const struct run *r)
+{
+    return r->s->micro_batches < r->s->pp ? r->s->micro_batches : r->s->pp;
+}
+
+/* Of the first stage, which has most micro-batches in flight. */
+static double stage_outputs(const struct run *r)
+{
+    bool kept = lw_fact(r->f->keeps_outputs) && r->s->pp > 1;
+    double outputs = kept ? whole_tensors(r, (double)in_flight(r)) : 0;
+
+    return r->s->sequence_parallel ? outputs / (double)r->s->tp : outputs;
+}
+
+/* The largest tensor that a backward frees: f32 scores where one stage has all blocks, else the
+ * gated pair's results. */
+static double largest_block(const struct run *r)
+{
+    double tokens = (double)r->d->batch * (double)r->d->seq / (double)(r->s->cp * r->s->tp);
+    double pair = 2 * ITEM * (double)r->d->ffn;
+    double scores = r->s->pp == 1 ? 4.0 * (double)r->d->vocab : 0;
+
+    return tokens * (pair > scores ? pair : scores);
+}
+
+/* What the optimizer's step of a rank allocates beside what it holds. */
+static double step_bytes(const struct run *r, const int64_t bytes[LW_N_MEM])
+{
+    double weights = (double)bytes[LW_MEM_PARAMS], part = weights / (double)r->s->dp;
+    bool flat = lw_fact(r->f->flat_gradients) && is_flat(r);
+
+    if (lw_fact(r->f->step_gathers) && r->s->zero == 1 && r->s->dp > 1)
+        return (part > largest_block(r) ? weights + part : 0) +
+               (weights > largest_block(r) ? weights : 0);
+    if (sums_in_f32(r))
+        return 0;
+    return updated(r, bytes) * (lw_fact_value(r->f->step_bytes, 0) + (flat ? ITEM : 0));
+}
+
+/* Of a rank: what it holds throughout, at most beside that, and gradients that take no freed
+ * block. */
+struct rank_bytes {
+    const int64_t *bytes;
+    double fixed, active, gradients;
+};
+
+static struct rank_bytes bytes_of_rank(const struct run *r, const struct lw_measure *m)
+{
+    struct rank_bytes x = {.bytes = r->plan->roles[r->plan->role_of[m->rank]].static_bytes};
+
+    for (int k = 0; k < LW_N_MEM; k++)
+        x.fixed += (double)x.bytes[k];
+    x.active = (double)m->peak_memory_bytes - x.fixed;
+    double own = (double)x.bytes[LW_MEM_PARAMS] - x.active / (double)in_flight(r);
+    if (lw_fact(r->f->own_gradients) && sums_in_f32(r) && own > 0)
+        x.gradients = own;
+    return x;
+}
+
+/* Tensors of a rank at their most: in a backward, or in the optimizer's step. Before it updates,
+ * the tensor of all gradients has replaced them and their buckets, and its f32 copy has replaced
+ * it. */
+static double tensors(const struct run *r, const struct rank_bytes *x)
+{
+    bool flat = lw_fact(r->f->flat_gradients) && is_flat(r) && !sums_in_f32(r);
+    double backward = x->active + x->gradients + whole_inputs(r) + stage_outputs(r);
+    double step = step_bytes(r, x->bytes);
+
+    if (flat)
+        step -= (double)(x->bytes[LW_MEM_GRADS] + x->bytes[LW_MEM_BUCKETS]) +
+                ITEM * updated(r, x->bytes);
+    return x->fixed + (backward > step ? backward : step);
+}
+
+void lw_framework_bytes_of(const struct lw_framework *f, const struct lw_model_dims *dims,
+                           const struct lw_plan *plan, const struct lw_device *d,
+                           const struct lw_measure *m, struct lw_framework_bytes *out)
+{
+    const struct run r = {f, dims, plan, plan->strategy};
+    const struct rank_bytes x = bytes_of_rank(&r, m);
+    double factor = lw_fact_value(f->reserved, 1), own = (double)lw_device_framework_bytes(d);
+    double full = lw_figure_is_set(d->memory_bytes) ? d->memory_bytes.value - own : 1e300;
+    bool gathers = lw_fact(f->step_gathers); /* buffers made once, before an empty cache */
+
+    out->allocated = tensors(&r, &x);
+    out->needed = factor * out->allocated;
+    double bytes = (gathers ? 1 : factor) * (x.fixed + x.gradients + step_bytes(&r, x.bytes)) +
+                   factor * (x.active + stage_outputs(&r)) + factor * whole_inputs(&r);
+    if (out->needed <= full && bytes > full)
+        bytes = gathers ? out->needed : full;
+    out->reserved = bytes;
+    out->device = bytes + own;
+}

@@ -1,0 +1,102 @@
+/* How frameworks spread blocks over stages.
+ *
+ * By cost, nanotron (huggingface/nanotron@67c5ebb6, src/nanotron/models/base.py and llama.py): a
+ * block costs its weights, 4 h^2 + 3 f h, the head vocabulary * h, the embedding nothing. Stage q
+ * takes blocks until their costs exceed (q + 1) / p of the whole, so the first stages have more
+ * than their share. Where the head comes before the last stage, its module lies in the last one
+ * here, and each stage without a module takes the block before it. After the head come the scores'
+ * cast and the loss as blocks of their own; a stage that is left without any ends the run.
+ *
+ * Evenly: equal numbers of blocks. Where they do not divide, the first parts have one more, unless
+ * embedding and head count as blocks. */
+#include "shared/framework/framework_stages.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "shared/framework/framework.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+
+static double fewer(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* First module of stage q + 1, where stage q begins at `begin`; beyond the head where the blocks
+ * end before. */
+static double next_by_cost(const struct lw_model_dims *d, const struct lw_strategy *s, int64_t q,
+                           double begin)
+{
+    double h = (double)d->hidden, block = 4 * h * h + 3 * (double)d->ffn * h;
+    double share = ((double)d->layers * block + (double)d->vocab * h) * (double)(q + 1) /
+                   (double)s->pp;
+    double next = floor(share / block) + 2; /* block b is module b, from 1 on */
+
+    return next > begin ? next : begin + 1;
+}
+
+static double next_even(const struct lw_model_dims *d, const struct lw_strategy *s, int64_t q,
+                        double begin)
+{
+    int64_t n = s->pp * s->chunks, blocks = d->layers;
+    bool ends_count = blocks % n != 0 && (blocks + 2) % n == 0;
+
+    return begin + (q == 0) +
+           (double)(ends_count ? (blocks + 2) / n - (q == 0) : blocks / n + (q < blocks % n));
+}
+
+/* First module of part q + 1, where part q begins at `begin`. */
+static double next_part(const struct lw_framework *f, const struct lw_model_dims *d,
+                        const struct lw_strategy *s, int64_t q, double begin)
+{
+    double last = (double)(d->layers + 3 + q - s->pp);
+
+    return lw_fact(f->blocks_by_cost) ? fewer(next_by_cost(d, s, q, begin), last)
+                                      : next_even(d, s, q, begin);
+}
+
+static bool has_rule(const struct lw_framework *f, const struct lw_model_dims *d,
+                     const struct lw_strategy *s)
+{
+    bool known = s->schedule == LW_SCHEDULE_1F1B || s->schedule == LW_SCHEDULE_GPIPE ||
+                 s->schedule == LW_SCHEDULE_INTERLEAVED_1F1B;
+
+    return (lw_fact(f->blocks_by_cost) || lw_fact(f->even_blocks)) && s->pp > 1 && d->layers > 0 &&
+           d->layers >= s->pp * s->chunks - 2 && known && s->compat == LW_COMPAT_NONE &&
+           !lw_strategy_given(s, lw_strategy_find("partition"));
+}
+
+bool lw_framework_stages(const struct lw_framework *f, const struct lw_model_dims *d,
+                         const struct lw_strategy *s, char *list, size_t size)
+{
+    size_t used = (size_t)snprintf(list, size, "0");
+    double begin = 0;
+
+    if (!has_rule(f, d, s))
+        return false;
+    for (int64_t q = 0; q < s->pp * s->chunks - 1 && used < size; q++) {
+        begin = next_part(f, d, s, q, begin);
+        used += (size_t)snprintf(list + used, size - used, ",%.0f", begin);
+    }
+    return used < size;
+}
+
+const char *lw_framework_refusal(const struct lw_framework *f, const struct lw_model_dims *d,
+                                 const struct lw_strategy *s)
+{
+    int64_t of_head = 0;
+    double spare = lw_fact_value(f->most_spare_stages, INFINITY);
+
+    if (s->pp < 2 || d->layers == 0)
+        return NULL;
+    if (lw_fact(f->blocks_by_cost))
+        for (double begin = 0; of_head < s->pp - 1; of_head++)
+            if ((begin = next_by_cost(d, s, of_head, begin)) > (double)d->layers + 1)
+                break;
+    if (lw_fact(f->blocks_by_cost) && (double)of_head + spare < (double)(s->pp - 1))
+        return "it leaves a stage without a block, and does not start";
+    if (lw_fact(f->fills_pipeline) && s->micro_batches < s->pp - 1)
+        return "its 1F1B asks for as many micro-batches as stages less one";
+    return NULL;
+}

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct lw_framework;
+struct lw_model_dims;
+struct lw_strategy;
+
+/* The first module of each of pp * chunks parts, as "0,4,7": the embedding lies in the first part
+ * and the head in the last. False: the framework has no rule of its own, or none for such a
+ * strategy, which partitions as it says. */
+bool lw_framework_stages(const struct lw_framework *f, const struct lw_model_dims *dims,
+                         const struct lw_strategy *s, char *list, size_t size);
+
+/* Why the framework itself ends such a run before its first step; NULL = it does not. */
+const char *lw_framework_refusal(const struct lw_framework *f, const struct lw_model_dims *dims,
+                                 const struct lw_strategy *s);

@@ -1,0 +1,206 @@
+/* Frameworks as data: every known one is read and checked, what is wrong is named with its place,
+ * and the rules that the facts switch on. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/files/files.h"
+#include "shared/files/files_field.h"
+#include "shared/framework/framework.h"
+#include "shared/framework/framework_stages.h"
+#include "shared/plan/strategy.h"
+#include "shared/plan/workload.h"
+
+static enum lw_status read_text(const char *text, struct lw_framework *f, struct lw_err *err)
+{
+    char padded[4096] = {0};
+    struct lw_framework read = {0};
+
+    snprintf(padded, sizeof padded - 64, "%s", text);
+    enum lw_status s = lw_text_read("own.json", padded, strlen(padded), "framework",
+                                    lw_framework_file_fields, &read.arena, &read, err);
+    s = s == LW_OK ? lw_framework_check(&read, err) : s;
+    LW_GIVE(s, f, read, lw_framework_free(&read));
+}
+
+#define HEAD "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"own\""
+
+TEST(every_known_framework_has_its_files_name_and_a_source_for_each_fact)
+{
+    struct lw_err err = {0};
+    struct lw_framework f;
+    struct lw_framework_fact fact;
+    char name[64];
+    int n = 0;
+
+    for (; lw_framework_known(n, name); n++) {
+        assert_ok(lw_framework_find(name, &f, &err), err);
+        assert_string_equal(f.name, name);
+        assert_true(f.about[0]);
+        for (int k = 0; lw_framework_fact(&f, k, &fact); k++)
+            assert_true(!lw_figure_is_set(fact.figure) || fact.figure.source[0]);
+        lw_framework_free(&f);
+    }
+    assert_true(n >= 28);
+}
+
+TEST(ideal_has_no_fact)
+{
+    struct lw_err err = {0};
+    struct lw_framework f;
+    struct lw_framework_fact fact;
+
+    assert_ok(lw_framework_find(LW_IDEAL_FRAMEWORK, &f, &err), err);
+    for (int k = 0; lw_framework_fact(&f, k, &fact); k++)
+        assert_false(lw_figure_is_set(fact.figure));
+    assert_int_equal(f.n_usual, 0);
+    lw_framework_free(&f);
+}
+
+TEST(what_is_wrong_in_a_file_is_named_with_its_place)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {HEAD ", \"memory\": {\"own_gradiens\": {\"value\": 1, \"source\": \"x\"}}}",
+         "memory.own_gradiens"},
+        {HEAD ", \"step\": {\"step_zero\": {\"value\": 2, \"source\": \"x\"}}}",
+         "step.step_zero.value: found 2, allowed: 0 or 1"},
+        {HEAD ", \"step\": {\"step_zero\": {\"value\": 1}}}", "source"},
+        {HEAD ", \"usual\": [{\"option\": \"zerro\", \"value\": \"1\", \"source\": \"x\"}]}",
+         "usual[0]"},
+        {HEAD ", \"stages\": {\"even_blocks\": {\"value\": 1, \"source\": \"x\"}, "
+              "\"blocks_by_cost\": {\"value\": 1, \"source\": \"x\"}}}", "one of them"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_framework f;
+        struct lw_err err = {0};
+        assert_int_not_equal(read_text(cases[i].text, &f, &err), LW_OK);
+        if (!strstr(err.msg, cases[i].says))
+            fail_msg("case %zu: %s", i, err.msg);
+    }
+}
+
+TEST(an_unknown_name_gets_the_nearest_one)
+{
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    assert_int_equal(lw_framework_find("nanotrn", &f, &err), LW_EINVAL);
+    assert_non_null(strstr(err.msg, "did you mean 'nanotron'?"));
+}
+
+/* The hash is of what a framework does: texts may be mended. */
+TEST(the_hash_is_of_facts_and_usual_options)
+{
+    static const char *const texts[] = {
+        HEAD ", \"step\": {\"step_zero\": {\"value\": 1, \"source\": \"x\"}}}",
+        HEAD ", \"about\": \"a\", \"step\": {\"step_zero\": {\"value\": 1, \"source\": \"y\"}}}",
+        HEAD ", \"step\": {\"step_copy\": {\"value\": 1, \"source\": \"x\"}}}",
+        HEAD ", \"usual\": [{\"option\": \"zero\", \"value\": \"1\", \"source\": \"x\"}]}",
+    };
+    char hash[4][33];
+
+    for (size_t i = 0; i < 4; i++) {
+        struct lw_framework f;
+        struct lw_err err = {0};
+        assert_ok(read_text(texts[i], &f, &err), err);
+        assert_ok(lw_framework_hash(&f, hash[i], &err), err);
+        lw_framework_free(&f);
+    }
+    assert_string_equal(hash[0], hash[1]);
+    assert_string_not_equal(hash[0], hash[2]);
+    assert_string_not_equal(hash[0], hash[3]);
+}
+
+static struct lw_strategy under(const char *framework, const char *const (*options)[2], int n)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    for (int i = 0; i < n; i++)
+        assert_ok(lw_strategy_set(&s, options[i][0], options[i][1], &err), err);
+    assert_ok(lw_framework_find(framework, &f, &err), err);
+    assert_ok(lw_framework_strategy(&f, &s, &err), err);
+    lw_framework_free(&f);
+    return s;
+}
+
+TEST(usual_options_hold_unless_the_user_chose)
+{
+    static const char *const groups[][2] = {{"tp", "8"}, {"dp", "4"}};
+    static const char *const chosen[][2] = {{"tp", "8"}, {"dp", "4"}, {"zero", "0"},
+                                            {"tp-overlap", "off"}, {"cp", "2"}};
+    struct lw_strategy s = under("nemo", groups, 2);
+
+    assert_int_equal(s.zero, 1);
+    assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_PIECES);
+    assert_int_equal(s.grad_dtype, LW_GRAD_BF16);
+    assert_false(s.given >> lw_strategy_find("zero") & 1);
+    s = under("nemo", chosen, 5);
+    assert_int_equal(s.zero, 0);
+    assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_OFF);
+    assert_int_equal(s.cp_comm, LW_CP_P2P);
+    s = under("nemo", groups, 0); /* one device: no group to overlap, nothing to shard */
+    assert_int_equal(s.zero, 0);
+    assert_int_equal(s.tp_overlap, LW_TP_OVERLAP_OFF);
+}
+
+static const char *stages(const char *framework, struct lw_model_dims d, const char *pp, char *list,
+                          size_t size)
+{
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    assert_ok(lw_strategy_set(&s, "pp", pp, &err), err);
+    assert_ok(lw_framework_find(framework, &f, &err), err);
+    if (!lw_framework_stages(&f, &d, &s, list, size))
+        list[0] = '\0';
+    lw_framework_free(&f);
+    return list;
+}
+
+/* 11 blocks on 4 stages: 3, 3, 3, 2; 6 on 4 with both ends counted as blocks: 1, 2, 2, 1. */
+TEST(blocks_are_spread_evenly)
+{
+    char list[64];
+
+    assert_string_equal(stages("megatron-lm", (struct lw_model_dims){.layers = 11}, "4", list,
+                               sizeof list), "0,4,7,10");
+    assert_string_equal(stages("megatron-lm", (struct lw_model_dims){.layers = 6}, "4", list,
+                               sizeof list), "0,2,4,6");
+    assert_string_equal(stages("ideal", (struct lw_model_dims){.layers = 10}, "4", list,
+                               sizeof list), "");
+}
+
+/* 28 blocks of 3B on 4 stages: 8, 8, 8 and 4 with the head (docs/design/gpu_accuracy.md). */
+TEST(blocks_are_spread_by_cost)
+{
+    const struct lw_model_dims d = {
+        .layers = 28, .hidden = 3072, .ffn = 8192, .vocab = 131072};
+    char list[64];
+
+    assert_string_equal(stages("nanotron", d, "4", list, sizeof list), "0,9,17,25");
+}
+
+TEST(nanotron_refuses_a_stage_without_a_block)
+{
+    const struct lw_model_dims d = {.layers = 4, .hidden = 2048, .ffn = 8192, .vocab = 32000};
+    struct lw_strategy s = lw_strategy_default();
+    struct lw_framework f;
+    struct lw_err err = {0};
+
+    assert_ok(lw_framework_find("nanotron", &f, &err), err);
+    s.pp = 4;
+    s.micro_batches = 2;
+    assert_non_null(strstr(lw_framework_refusal(&f, &d, &s), "as many micro-batches"));
+    s.micro_batches = 3;
+    assert_null(lw_framework_refusal(&f, &d, &s));
+    s.pp = s.micro_batches = 16;
+    assert_non_null(strstr(lw_framework_refusal(&f, &d, &s), "without a block"));
+    lw_framework_free(&f);
+}
