@@ -2,13 +2,13 @@
 #include <string.h>
 
 #include "analysis/netbench/netbench_fit.h"
-#include "analysis/published/run_figures.h"
 #include "analysis/validate/validate_here.h"
 #include "analysis/validate/validate_kinds.h"
 #include "exec/launch/spawn.h"
 #include "shared/base/progress.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "shared/files/files.h"
 
 static const struct lw_usage usage = {
     .command = "validate",
@@ -65,16 +65,18 @@ static enum lw_status report(struct lw_validation *v, enum lw_format format, str
 }
 
 static enum lw_status work(struct lw_validate_here *here, char **files, int n, bool quiet,
-                           const char *figures, enum lw_format format, struct lw_err *err)
+                           const char *framework, enum lw_format format, struct lw_err *err)
 {
-    struct lw_validation v = {.figures = figures};
+    struct lw_framework own = {0};
 
-    if (figures)
-        LW_TRY(lw_run_figures_check(figures, err));
+    if (framework)
+        LW_TRY(lw_err_context(err, lw_framework_find(framework, &own, err), "--framework"));
+    struct lw_validation v = {.framework_file = framework, .framework_name = own.name};
     enum lw_status status = collect(here, files, n, quiet, &v, err);
     if (status == LW_OK && !(here && here->id && here->id->rank > 0)) /* rank 0 judges */
         status = report(&v, format, err);
     lw_validation_free(&v);
+    lw_framework_free(&own);
     return status;
 }
 
@@ -83,7 +85,7 @@ struct request {
     struct lw_validate_here here;
     bool on, spawn; /* --here, --spawn */
     char command[1024];
-    const char *curves, *figures, *backend, *transport;
+    const char *curves, *framework, *backend, *transport;
     enum lw_format format;
 };
 
@@ -106,7 +108,7 @@ static enum lw_status validate_here(struct request *r, int *exit_status, struct 
     *exit_status = ranks.over ? ranks.exit_status : -1;
     return ranks.over ? LW_OK
                       : work(here, here->workload_files, here->n_workload_files, here->quiet,
-                             r->figures, r->format, err);
+                             r->framework, r->format, err);
 }
 
 int cmd_validate(int argc, char **argv)
@@ -133,8 +135,8 @@ int cmd_validate(int argc, char **argv)
         {"fit-curves", 0, LW_OPT_STRING, &r.curves, "OUT",
          "nccl-tests tables: write the curves of NCCL's model as C "
          "(analysis/netbench/fit_curves.sh)"},
-        {"figures", 0, LW_OPT_STRING, &r.figures, "LIST",
-         "tables of runs: fitted figures, as 'nanotron host-op=85;...'"},
+        {"framework", 0, LW_OPT_STRING, &r.framework, "FILE",
+         "tables of runs: takes the place of the known framework of that name"},
         LW_OPTION_FORCE,
         LW_OPTION_QUIET(&here->quiet),
         LW_OPTION_FORMAT(&r.format),
@@ -160,6 +162,6 @@ int cmd_validate(int argc, char **argv)
     enum lw_status status =
         r.curves ? netbench_fit(argv + 1, n, r.curves, &err)
         : r.on   ? validate_here(&r, &exit_status, &err)
-                 : work(NULL, argv + 1, n, here->quiet, r.figures, r.format, &err);
+                 : work(NULL, argv + 1, n, here->quiet, r.framework, r.format, &err);
     return exit_status >= 0 ? exit_status : lw_cli_end("validate", status, &err);
 }

@@ -2,7 +2,7 @@
 
 #include "analysis/published/run_table.h"
 
-struct lw_cluster;
-
-/* The cluster of known systems that fits the device and network of a run. LW_ENOTSUP: none does. */
-enum lw_status lw_run_machine(const struct lw_run *run, struct lw_cluster *c, struct lw_err *err);
+/* Name of the known system that the run's device, network and nodes' state are of, NULL: none. */
+const char *lw_run_cluster(const struct lw_run *run);
+/* "400 Gb/s per node ...": the line rate of all ports of a node together, as stated; 0: not. */
+double lw_run_node_gbps(const struct lw_run *run);

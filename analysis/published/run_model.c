@@ -1,4 +1,4 @@
-/* Models as tables name them -> sizes and workloads. */
+/* Models and element types as tables name them. */
 #include "analysis/published/run_model.h"
 
 #include <ctype.h>
@@ -7,9 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "analysis/published/run_figures.h"
-#include "analysis/published/run_framework.h"
-#include "sim/cost/cost_model.h"
 #include "traces/models/models.h"
 
 /* By the letters and digits of a name, in lower case; the first row that its beginning has. */
@@ -155,102 +152,21 @@ enum lw_status lw_run_shape(struct lw_run *r, struct lw_err *err)
     return LW_OK;
 }
 
-bool lw_run_is_8bit(const struct lw_run *r)
+enum lw_status lw_run_precision(const struct lw_run *r, const char **dtype, bool *fp8,
+                                struct lw_err *err)
 {
-    return strcasestr(r->precision, "fp8") || strcasestr(r->precision, "float8");
-}
+    char *end;
 
-struct precision {
-    const char *name;
-    enum lw_dtype dtype;
-    bool fp8;
-};
-
-static enum lw_status precision_of(const struct lw_run *r, struct precision *p, struct lw_err *err)
-{
     if (!*r->precision)
         return lw_fail(err, LW_ENOTSUP, "the precision is not given");
     if (strcasestr(r->precision, "fp4"))
         return lw_fail(err, LW_ENOTSUP, "4-bit products are not modelled");
-    bool half = strcasestr(r->precision, "fp16") != NULL;
-    p->name = half ? "f16" : "bf16";
-    p->dtype = half ? LW_F16 : LW_BF16;
-    p->fp8 = lw_run_is_8bit(r);
-    return LW_OK;
-}
-
-static lw_ps us(double v)
-{
-    return (lw_ps)(v * 1e6);
-}
-
-/* The device's time of a gather of a block's input over the tensor group. It runs beside the host's
- * launches. Without stages and between nodes both take their time, as the sweep on the playbook's
- * cluster has it. */
-static lw_ps collective_time(const struct lw_run *r, const struct lw_cluster *c)
-{
-    struct lw_cost cost = lw_sim_cost(c);
-    int64_t per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : r->tp;
-    struct lw_cost_query q = {
-        .op = LW_OP_ALL_GATHER,
-        .dtype = LW_BF16,
-        .bytes = lw_dtype_size(LW_BF16) * r->mbs * r->seq * r->hidden / r->cp,
-        .n_ranks = (int32_t)r->tp,
-        .n_nodes = (int32_t)((r->tp + per_node - 1) / per_node),
-    };
-    lw_ps t = cost.time(cost.ctx, &q);
-
-    return t > 0 ? t : 0;
-}
-
-static void take_framework(const struct lw_run *r, const struct lw_cluster *c,
-                           struct traces_model_shape *s)
-{
-    const struct lw_run_framework *f = lw_run_framework_of(r);
-    bool stages = r->pp > 1 && r->gpus > r->gpus_per_node;
-
-    s->host_op_ps = us(lw_run_figure(r, LW_RUN_HOST_OP, 0));
-    s->host_waits = f->launch_blocking;
-    s->traffic = lw_run_figure(r, LW_RUN_TRAFFIC, 0);
-    s->memory_op_ps = us(lw_run_figure(r, LW_RUN_MEMORY_OP, 0));
-    if (stages)
-        s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR_STAGE, 0) * (double)r->tp);
-    else if (r->tp > r->gpus_per_node)
-        s->host_collective_ps = us(lw_run_figure(r, LW_RUN_HOST_TENSOR, 0) * (double)r->tp);
-    if (s->host_collective_ps > 0 && (stages || r->tp <= r->gpus_per_node))
-        s->collective_ps = collective_time(r, c);
-    bool compiled = strstr(r->compile, "yes") || lw_run_takes(r, "compile");
-    s->unfused = compiled ? 0 : f->unfused;
-    s->fused_sums = f->fused_sums && strcmp(lw_run_gradients(r), "f32") == 0;
-    s->step = f->step & ~(r->dp * r->cp == 1 ? (unsigned)TRACES_STEP_SCALE : 0U);
-    s->grad_item = strcmp(lw_run_gradients(r), "f32") == 0 ? lw_dtype_size(LW_F32) : 0;
-    s->kept = f->kept | (compiled ? TRACES_KEPT_FUSED_GATE : 0);
-    s->kept |= lw_run_takes(r, "chunked") ? TRACES_KEPT_CHUNKED_LOSS : 0;
-    if (!strstr(r->recompute, "op"))
-        s->kept &= ~(unsigned)TRACES_KEPT_ALTERNATE;
-    if (s->lora == 0)
-        s->kept &= ~(unsigned)TRACES_KEPT_GATE_8BIT;
-}
-
-/* Of the fused kernel against the device's own figure. Triton 0.325, FlashAttention-2 0.655 of
- * the peak, both on A100; cuDNN 0.598, FlashAttention-2 0.387 on H100
- * (Dao-AILab/flash-attention@0251105a, figures): frameworks on TransformerEngine call cuDNN on
- * Hopper. */
-static double attention_speed(const struct lw_run *r)
-{
-    bool hopper = strcasestr(r->gpu, "H100") || strcasestr(r->gpu, "H200");
-    bool engine = strcasestr(r->framework, "megatron") || strcasestr(r->framework, "nemo");
-
-    if (strstr(r->attention, "triton"))
-        return 0.5;
-    return hopper && engine ? 1.55 : 1;
-}
-
-const char *lw_run_gradients(const struct lw_run *r)
-{
-    if (strstr(r->precision, "fp32 grad"))
-        return "f32";
-    return !*r->grad_dtype && lw_run_framework_of(r)->shards_optimizer ? "bf16" : r->grad_dtype;
+    *dtype = strcasestr(r->precision, "fp16") ? "f16" : "bf16";
+    *fp8 = strcasestr(r->precision, "fp8") || strcasestr(r->precision, "float8");
+    (void)strtod(r->expert_capacity, &end);
+    return *end ? lw_fail(err, LW_ENOTSUP, "expert_capacity: '%.40s' is not a number",
+                          r->expert_capacity)
+                : LW_OK;
 }
 
 bool lw_run_is_yes(const char *text)
@@ -259,111 +175,11 @@ bool lw_run_is_yes(const char *text)
            strncmp(text, "TP mode", 7) == 0;
 }
 
-/* Megatron pads the vocabulary to whole multiples of 128 for each rank of a tensor group
- * (Narayanan et al., SC'21, section 5: 51,200 for 50,257 at 8). */
-static int64_t padded_vocab(const struct lw_run *r)
-{
-    int64_t whole = 128 * r->tp;
-
-    if (!strcasestr(r->framework, "megatron") && !strcasestr(r->framework, "nemo"))
-        return r->vocab;
-    return (r->vocab + whole - 1) / whole * whole;
-}
-
 /* DeepSeek-V3 predicts one more token; Megatron-Bridge's tables say where it does not. */
-static int64_t n_mtp(const struct lw_run *r)
+int64_t lw_run_mtp_layers(const struct lw_run *r)
 {
     bool trained = r->base && strcmp(r->base, "deepseek-v3") == 0 &&
                    strstr(r->framework, "Megatron-Bridge");
 
     return trained && !strstr(r->moe, "w/o MTP");
-}
-
-static enum lw_status capacity_of(const struct lw_run *r, double *out, struct lw_err *err)
-{
-    char *end;
-
-    *out = strtod(r->expert_capacity, &end);
-    return *end ? lw_fail(err, LW_ENOTSUP, "expert_capacity: '%.40s' is not a number",
-                          r->expert_capacity)
-                : LW_OK;
-}
-
-enum { LORA_RANK = 16 }; /* MLPerf Training rules, llama2_70b_lora: rank 16 */
-
-/* with_host: kernels wait for their host. */
-static enum lw_status workload_of(const struct lw_run *r, const struct lw_cluster *c,
-                                  bool with_host, struct lw_workload *w, enum lw_dtype *dtype,
-                                  struct lw_err *err)
-{
-    const struct lw_device *device = &c->device;
-    bool llama = strcmp(r->family, "llama") == 0;
-    struct precision p = {.dtype = LW_BF16};
-    struct traces_model_shape s = {
-        .batch = r->mbs,
-        .layers = r->layers,
-        .hidden = r->hidden,
-        .heads = r->heads,
-        .kv_heads = llama ? r->kv_heads : 0,
-        .ffn = r->ffn,
-        .seq = r->seq,
-        .vocab = padded_vocab(r),
-        .attention =
-            strstr(r->attention, "full") || strcmp(r->attention, "no") == 0 ? "full" : "flash",
-        .tensor = r->tp,
-        .tied = strcmp(r->tied, "True") == 0,
-        .experts = r->experts,
-        .topk = r->topk,
-        .expert_ffn = r->moe_ffn,
-        .shared_ffn = r->shared_ffn,
-        .dense_layers = r->dense_layers,
-        .mtp_layers = n_mtp(r),
-        .expert_ranks = r->ep,
-        .expert_whole = r->etp < r->tp,
-        .context = r->cp,
-        .lora = strstr(r->task, "LoRA") || strstr(r->model, "LoRA") ? LORA_RANK : 0,
-        .sequence_parallel = r->tp > 1 && lw_run_is_yes(r->seq_parallel),
-        .tp_overlap = lw_run_tp_overlap(r),
-        .attention_speed = attention_speed(r),
-    };
-
-    LW_TRY(precision_of(r, &p, err));
-    LW_TRY(capacity_of(r, &s.expert_capacity, err));
-    if (p.fp8 && !lw_figure_is_set(device->fp8_speedup))
-        return lw_fail(err, LW_ENOTSUP, "the device has no 8-bit products");
-    s.dtype = p.name;
-    s.fp8 = p.fp8;
-    take_framework(r, c, &s);
-    if (!with_host)
-        s.host_op_ps = s.host_collective_ps = 0;
-    *dtype = p.dtype;
-    const char *of_family = llama ? "decoder" : strcmp(r->family, "bert") == 0 ? "bert-large"
-                                                                                : "gpt-13b";
-    return traces_model_build(r->base ? r->base : of_family, &s, device, w, err);
-}
-
-enum lw_status lw_run_workload(const struct lw_run *r, const struct lw_cluster *c,
-                               struct lw_workload *w, enum lw_dtype *dtype, struct lw_err *err)
-{
-    return workload_of(r, c, true, w, dtype, err);
-}
-
-static double time_of(const struct lw_workload *w)
-{
-    return (double)(lw_workload_forward_ps(w) + lw_workload_backward_ps(w));
-}
-
-enum lw_status lw_run_device_share(const struct lw_run *r, const struct lw_cluster *c,
-                                   const struct lw_workload *w, double *share, struct lw_err *err)
-{
-    struct lw_workload alone;
-    enum lw_dtype dtype;
-
-    *share = 1;
-    if (!lw_run_framework_of(r)->runs_ahead || r->pp == 1) /* no figure depends on it */
-        return LW_OK;
-    LW_TRY(workload_of(r, c, false, &alone, &dtype, err));
-    *share = time_of(w) > 0 ? time_of(&alone) / time_of(w) : 1;
-    lw_workload_free(&alone);
-    return LW_OK;
 }

@@ -18,7 +18,6 @@ struct lw_run {
     const char *moe;       /* what the source says of the experts */
     const char *expert_capacity; /* of the even share of tokens */
     const char *base;      /* known model that gives what the row does not; NULL = none */
-    const char *figures;   /* fitted figures to take in place of the known ones; NULL = none */
     int64_t gpus, gpus_per_node, layers, hidden, ffn, heads, kv_heads, vocab, seq, gbs, mbs;
     int64_t micro_batches, tp, pp, vpp, dp, cp, ep, etp;
     int64_t experts, topk, moe_ffn, shared_ffn, dense_layers;

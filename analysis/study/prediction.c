@@ -77,11 +77,45 @@ static void begin_row(struct lw_prediction *s)
         lw_sim_row_begin(&s->row, s->db, &info);
 }
 
-static enum lw_status predict(struct lw_prediction *s, struct lw_err *err)
+/* --- memory --- */
+
+static const struct lw_measure *fullest_of(const struct lw_summary *s)
+{
+    const struct lw_measure *most = s->ranks;
+
+    for (int32_t i = 0; i < s->n_ranks; i++)
+        most = s->ranks[i].peak_memory_bytes > most->peak_memory_bytes ? &s->ranks[i] : most;
+    return most;
+}
+
+static void find_bytes(const struct lw_prediction *s, const struct lw_measure *m,
+                       struct lw_framework_bytes *out)
+{
+    lw_framework_bytes_of(&s->source.framework, &s->source.workload.dims, &s->plan,
+                          &s->cluster.device, m, out);
+}
+
+static void measure_memory(struct lw_prediction *s)
+{
+    struct lw_framework_bytes b;
+
+    if (s->summary.n_ranks == 0)
+        return;
+    find_bytes(s, fullest_of(&s->summary), &s->fullest);
+    for (int32_t i = 0; i < s->summary.n_ranks; i++) {
+        find_bytes(s, &s->summary.ranks[i], &b);
+        s->needed_bytes = b.needed > s->needed_bytes ? b.needed : s->needed_bytes;
+        if (s->summary.ranks[i].rank == 0)
+            s->first = b;
+    }
+}
+
+enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err)
 {
     LW_TRY(load(s, err));
     if (!s->no_db)
         LW_TRY(lw_store_usable(s->db, err));
+    lw_framework_hold(&s->source.framework, &s->source.workload.dims, &s->plan);
     choose_steps(s);
     s->options.buffered |= s->replay.buffered;
     begin_row(s);
@@ -90,7 +124,9 @@ static enum lw_status predict(struct lw_prediction *s, struct lw_err *err)
     LW_TRY(run(s, err));
     if (s->replay.on && !s->replay.graph)
         LW_TRY(sim_replay_compare(&s->replay, &s->classes.rows, &s->n_warmup, err));
-    return lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err);
+    LW_TRY(lw_sim_summarize(&s->classes, s->n_warmup, &s->summary, err));
+    measure_memory(s);
+    return LW_OK;
 }
 
 static enum lw_status store(struct lw_prediction *s, struct lw_err *err)
@@ -138,7 +174,7 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
                               .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
                               .all = s->all};
     struct lw_err why = {0}, unused;
-    enum lw_status status = predict(s, &why);
+    enum lw_status status = lw_predict(s, &why);
 
     if (status != LW_OK) {
         lw_sim_row_fail(&s->row, status, why.msg, s->n_warmup);

@@ -7,6 +7,7 @@
 #include "analysis/study/replay_predict.h"
 #include "analysis/study/store_sim_run.h"
 #include "shared/cli/plan_source.h"
+#include "shared/framework/framework_memory.h"
 #include "shared/text/records.h"
 #include "sim/predict/samples.h"
 
@@ -28,12 +29,20 @@ struct lw_prediction {
     struct lw_cluster cluster;
     struct lw_sim_classes classes;
     struct lw_summary summary;
+    /* As the framework holds and prints it: of the fullest rank, of rank 0; needed: the most that
+     * any rank's allocator needs. */
+    struct lw_framework_bytes fullest, first;
+    double needed_bytes;
     struct lw_sim_stats stats;
     struct lw_sim_samples samples;
     int32_t n_warmup;
     double wall_s;
     struct lw_sim_row row;
 };
+
+/* The one way from a request to a prediction: all that is made of it, without a row of the database
+ * where no_db is set, and nothing printed. Free with lw_prediction_free also after a failure. */
+enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err);
 
 /* Predict, store and print to f. LW_ENO: --must-fit, and the largest rank does not. */
 enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err);

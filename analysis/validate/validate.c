@@ -105,9 +105,10 @@ enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case 
     c.id = copy(v, c.id);
     c.unit = copy(v, c.unit);
     c.remark = copy(v, c.remark);
+    c.command = copy(v, c.command ? c.command : "");
     c.measured = c.measured > 0 ? c.measured : 0;
     c.error_pct = c.measured > 0 ? 100 * (c.predicted - c.measured) / c.measured : 0;
-    if (!c.id || !c.unit || !c.remark)
+    if (!c.id || !c.unit || !c.remark || !c.command)
         return lw_fail_nomem(err);
     APPEND(v, cases, n_cases, c, err);
     return LW_OK;

@@ -70,6 +70,7 @@ struct lw_case {
     double predicted_bytes, measured_bytes, tokens_per_s_device;
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
     bool failed;           /* the run did not fit, or crashed */
+    const char *command;   /* of runs: prints the same step and memory; NULL = none */
     bool refused;          /* predicted: the framework ends it before its first step (remark) */
 };
 
@@ -78,7 +79,6 @@ struct lw_fit {
     int32_t family, n_rows;
     const char *name, *unit, *fitted_on;
     double value;
-    bool by_hand;         /* chosen on all n_rows cases, none of which is left out */
 };
 
 struct lw_note {
@@ -97,7 +97,9 @@ struct lw_miss {
 
 struct lw_validation {
     struct lw_arena arena; /* owns the lists and their strings */
-    const char *figures;   /* borrowed; of runs: see lw_run_figures_check; NULL = the known ones */
+    /* Of runs: a file that takes the place of the known framework of that name; borrowed; NULL =
+     * none. */
+    const char *framework_file, *framework_name;
     const struct lw_progress *progress; /* of the files; borrowed; NULL = silent */
     int32_t n_files, n_done; /* of them */
     bool interrupted;        /* a signal ended it: cases are missing */

@@ -90,10 +90,10 @@ static void text_family(const struct lw_validation *v, int32_t k, FILE *f)
     fprintf(f, "\n%s: fitted figures: %d\n", x->name, x->n_fitted);
     for (int32_t i = 0; i < v->n_fits; i++)
         if (v->fits[i].family == k)
-            lw_printf_paragraph(f, "  %s = %g%s%s, on %d row%s (%s%s)", v->fits[i].name,
+            lw_printf_paragraph(f, "  %s = %g%s%s, on %d row%s (%s)", v->fits[i].name,
                                 v->fits[i].value, *v->fits[i].unit ? " " : "", v->fits[i].unit,
                                 v->fits[i].n_rows, lw_plural(v->fits[i].n_rows),
-                                v->fits[i].fitted_on, v->fits[i].by_hand ? ", by hand" : "");
+                                v->fits[i].fitted_on);
     for (int32_t i = 0; i < v->n_notes; i++)
         if (v->notes[i].family == k)
             lw_printf_paragraph(f, "  %s", v->notes[i].text);
@@ -200,7 +200,7 @@ static void json_family(struct lw_jsonout *o, const struct lw_validation *v, int
         if (x->family != k)
             continue;
         LW_JSON_ROW(o, NULL, "name", x->name, "value", x->value, "unit", x->unit,
-                    "n_rows", x->n_rows, "fitted_on", x->fitted_on, "by_hand", x->by_hand);
+                    "n_rows", x->n_rows, "fitted_on", x->fitted_on);
     }
     lw_jsonout_end(o);
     lw_jsonout_array(o, "notes");

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/published/run_figures.h"
 #include "analysis/published/run_predict.h"
 #include "analysis/published/run_table.h"
 #include "shared/base/shown_text.h"
+#include "shared/files/files.h"
 
 bool lw_validate_is_runs(const struct lw_input *in)
 {
@@ -33,39 +33,38 @@ static void id_of(const struct table *t, int32_t row, const struct lw_run_varian
     snprintf(id, size, "%s:%s%s%s", t->name, *cell ? cell : number, *v->name ? "/" : "", v->name);
 }
 
-static enum lw_status note_excess(struct table *t, const struct lw_run_figure *f, bool framework,
-                                  struct lw_err *err)
-{
-    int32_t n = lw_run_figures_beside(f);
-    int32_t most = framework ? LW_RUN_FRAMEWORK_FIGURES : LW_RUN_CLUSTER_FIGURES;
-    char text[200];
+#define FITTED "fitted: %d rows of %79s" /* how the source of such a figure begins */
 
-    if (n <= most)
+static enum lw_status add_fit(struct table *t, const char *framework,
+                              const struct lw_framework_fact *fact, struct lw_err *err)
+{
+    char name[160], table[80];
+    int n_rows;
+
+    if (!lw_figure_is_set(fact->figure) ||
+        sscanf(fact->figure.source, FITTED, &n_rows, table) != 2)
         return LW_OK;
-    snprintf(text, sizeof text,
-             "%s: %d fitted figures, more than the %d allowed of one %s; errors without them: "
-             "docs/design/gpu_accuracy.md", f->of, n, most, framework ? "framework" : "cluster");
-    return lw_validation_note(t->v, t->family, f->of, text, err);
+    snprintf(name, sizeof name, "%s: %s", framework, fact->name);
+    bool ns = strcmp(fact->unit, "ns") == 0;
+    return lw_validation_fit(t->v, &(struct lw_fit){.family = t->family, .n_rows = n_rows,
+                                                    .name = name, .unit = fact->unit,
+                                                    .fitted_on = table,
+                                                    .value = fact->figure.value / (ns ? 1e3 : 1)},
+                             err);
 }
 
+/* The figures of the row's framework that were fitted on published runs. */
 static enum lw_status add_fits(struct table *t, const struct lw_run *run, struct lw_err *err)
 {
-    const struct lw_run_figure *f;
-    char name[160];
+    struct lw_framework f;
+    struct lw_framework_fact fact;
+    enum lw_status s = LW_OK;
 
-    for (int k = 0; (f = lw_run_figure_at(k)) != NULL; k++) {
-        if (f->n_rows == 0 || lw_run_figure_of(run, f->kind) != f)
-            continue;
-        snprintf(name, sizeof name, "%s: %s", f->of, f->name);
-        LW_TRY(lw_validation_fit(t->v, &(struct lw_fit){.family = t->family, .n_rows = f->n_rows,
-                                                        .name = name, .unit = f->unit,
-                                                        .fitted_on = f->fitted_on,
-                                                        .value = lw_run_figure(run, f->kind, 0),
-                                                        .by_hand = f->by_hand},
-                                 err));
-        LW_TRY(note_excess(t, f, strstr(run->framework, f->of) != NULL, err));
-    }
-    return LW_OK;
+    LW_TRY(lw_framework_find(lw_run_framework(run), &f, err));
+    for (int k = 0; s == LW_OK && lw_framework_fact(&f, k, &fact); k++)
+        s = add_fit(t, f.name, &fact, err);
+    lw_framework_free(&f);
+    return s;
 }
 
 static enum lw_status add_case(struct table *t, const char *id, const struct lw_run *run,
@@ -77,9 +76,9 @@ static enum lw_status add_case(struct table *t, const char *id, const struct lw_
                         .predicted = p->step_ns, .measured = m->step_s * 1e9,
                         .predicted_bytes = p->memory_bytes, .measured_bytes = m->memory_bytes,
                         .needed_bytes = p->needed_bytes, .capacity_bytes = p->capacity_bytes,
-                        .failed = m->failed, .refused = p->refused != NULL,
+                        .failed = m->failed, .refused = p->is_refused,
                         .tokens_per_s_device = p->tokens_per_s_device,
-                        .remark = p->refused ? p->refused : ""};
+                        .remark = p->why, .command = p->command};
 
     snprintf(sweep, sizeof sweep, "%.80s on %lld", run->model, (long long)run->gpus);
     if (!m->failed)
@@ -88,10 +87,19 @@ static enum lw_status add_case(struct table *t, const char *id, const struct lw_
     return lw_validation_case(t->v, &c, err);
 }
 
+/* The file of --framework, where it is of the framework that the row has. */
+static const char *own_framework(const struct lw_validation *v, const struct lw_run *run)
+{
+    bool same = v->framework_file && strcmp(v->framework_name, lw_run_framework(run)) == 0;
+
+    return same ? v->framework_file : NULL;
+}
+
 static enum lw_status add_run(struct table *t, int32_t row, const struct lw_run_variant *v,
                               struct lw_err *err)
 {
     struct lw_run run;
+    struct lw_run_options o;
     struct lw_run_prediction p;
     struct lw_run_measured m;
     struct lw_err why = {0};
@@ -99,8 +107,9 @@ static enum lw_status add_run(struct table *t, int32_t row, const struct lw_run_
 
     id_of(t, row, v, id, sizeof id);
     LW_TRY(lw_run_read(t->kind, v, t->rows, row, &t->v->arena, &run, err));
-    run.figures = t->v->figures;
-    enum lw_status s = lw_run_predict(&run, &p, &why);
+    enum lw_status s = lw_run_express(&run, &o, &why);
+    if (s == LW_OK)
+        s = lw_run_predict(&run, &o, own_framework(t->v, &run), &p, &why);
     if (s == LW_ENOMEM)
         return lw_fail_nomem(err);
     if (s != LW_OK)

@@ -14,6 +14,7 @@
 #include "shared/device/device_kind.h"
 #include "shared/device/retime.h"
 #include "shared/files/files.h"
+#include "shared/framework/framework_stages.h"
 #include "shared/lower/lower.h"
 #include "shared/text/wrap.h"
 
@@ -97,6 +98,11 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
          "model to plan for: a name, a Hugging Face config.json or its folder; or a workload file"},
         {"cluster", 'c', LW_OPT_STRING, &s->cluster_file, "NAME",
          "known cluster or cluster file (host)"},
+        {"framework", 0, LW_OPT_STRING, &s->framework_name, "NAME",
+         "what the training program does: a known framework or a file (ideal; `lapwing framework` "
+         "lists them)"},
+        {"node-gbps", 0, LW_OPT_DOUBLE, &s->node_gbps, "G",
+         "line rate of all network ports of a node together, in Gb/s (the cluster's)"},
         {"strategy", 's', LW_OPT_STRING, &s->strategy_file, "FILE",
          "strategy file; options win over it"},
         {"global-batch", 0, LW_OPT_INT, &s->global_batch, "N",
@@ -285,6 +291,52 @@ enum lw_status lw_plan_source_fit(struct lw_plan_source *s, struct lw_workload *
     return fit_device(s, w, NULL, c, err);
 }
 
+/* --- framework --- */
+
+/* NULL: the ideal one. */
+static const struct lw_framework *framework_of(const struct lw_plan_source *s)
+{
+    return s->framework.name && strcmp(s->framework.name, LW_IDEAL_FRAMEWORK) != 0 ? &s->framework
+                                                                                   : NULL;
+}
+
+enum lw_status lw_plan_source_framework(struct lw_plan_source *s, struct lw_err *err)
+{
+    const char *name = s->framework_name ? s->framework_name : LW_IDEAL_FRAMEWORK;
+
+    return s->framework.name ? LW_OK : lw_framework_find(name, &s->framework, err);
+}
+
+static const char *framework_hash(const struct lw_plan_source *s, char hash[33])
+{
+    const struct lw_framework *f = framework_of(s);
+
+    if (!f || lw_framework_hash(f, hash, NULL) != LW_OK)
+        hash[0] = '\0';
+    return hash;
+}
+
+/* How the framework cuts the model into stages, unless the user says how. */
+static enum lw_status take_stages(struct lw_plan_source *s, struct lw_strategy *strategy,
+                                  struct lw_err *err)
+{
+    const struct lw_framework *f = &s->framework;
+    const struct lw_model_dims *d = &s->workload.dims;
+    const char *refusal = lw_framework_refusal(f, d, strategy);
+    char list[4096];
+
+    s->refused = refusal != NULL;
+    if (refusal)
+        return lw_fail(err, LW_ENOTSUP,
+                       "framework '%s' cannot run --pp %lld --micro-batches %lld: %s", f->name,
+                       (long long)strategy->pp, (long long)strategy->micro_batches, refusal);
+    if (!lw_framework_stages(f, d, strategy, list, sizeof list))
+        return LW_OK;
+    strategy->partition = LW_PARTITION_EXPLICIT;
+    strategy->partition_list = lw_arena_strdup(&s->strings, list);
+    return strategy->partition_list ? LW_OK : lw_fail_nomem(err);
+}
+
 /* --- workloads --- */
 
 /* The device is that of --device, else the cluster's. */
@@ -293,7 +345,7 @@ static enum lw_status make_for(const struct lw_plan_source *s, const struct lw_m
                                struct lw_workload *w, struct lw_err *err)
 {
     struct lw_cluster of_device = {0};
-    struct lw_model_target target = {.strategy = strategy};
+    struct lw_model_target target = {.strategy = strategy, .framework = framework_of(s)};
     struct lw_model_request request = *r;
 
     LW_TRY(lw_global_batch_samples(s->global_batch, strategy, &request, err));
@@ -371,11 +423,12 @@ static bool takes_cluster(const struct lw_plan_source *s, const struct lw_worklo
 static bool needs_again(const struct lw_plan_source *s, const struct lw_workload *w,
                         const struct lw_strategy *strategy, const struct lw_cluster *c)
 {
+    char hash[33];
     bool other = c && !s->from_device &&
                  (is_untimed(w) || !lw_device_same_kind(w->from.device, c->device.kind));
 
     bool groups = !s->as_recorded && !lw_device_is_nameless(w->from.device) &&
-                  lw_workload_is_of_others(w, strategy);
+                  lw_workload_is_of_others(w, strategy, framework_hash(s, hash));
 
     return other || groups || lw_model_first_given(&s->model);
 }
@@ -384,7 +437,8 @@ static enum lw_status make_on(const struct lw_plan_source *s, const struct lw_st
                               const struct lw_cluster *c, bool here, struct lw_workload *w,
                               struct lw_err *err)
 {
-    const struct lw_model_target target = {.strategy = strategy, .cluster = c};
+    const struct lw_model_target target = {
+        .strategy = strategy, .cluster = c, .framework = framework_of(s)};
     struct lw_model_request r = w->from.model;
     struct lw_workload again;
 
@@ -506,8 +560,11 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
                                     struct lw_err *err)
 {
     struct lw_strategy strategy;
+    struct lw_cost placed = {0};
 
     LW_TRY(lw_plan_source_strategy(s, &strategy, err));
+    LW_TRY(lw_plan_source_framework(s, err));
+    LW_TRY(lw_framework_strategy(&s->framework, &strategy, err));
     LW_TRY(lw_strategy_check(&strategy, err));
     if (s->ranks > 0 && s->ranks != lw_strategy_ranks(&strategy))
         return lw_fail(err, LW_EUSAGE,
@@ -521,7 +578,18 @@ static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_co
     LW_TRY(lw_strategy_check(&strategy, err)); /* with the micro-batches of --global-batch */
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
     warn_of_shapes(s, &s->workload, &strategy);
-    return lw_plan_build(&s->workload, &strategy, cost, plan, err);
+    if (s->framework_name && !lw_model_is_set(&s->workload.from.model))
+        return lw_fail(err, LW_EUSAGE,
+                       "--framework is of a model: workload '%s' was not made from one (its times "
+                       "are of %s)", s->workload.name,
+                       s->workload.from.format[0] ? s->workload.from.format : "an unnamed source");
+    LW_TRY(take_stages(s, &strategy, err));
+    lw_cluster_place(c, lw_strategy_ranks(&strategy));
+    if (cost) {
+        placed = *cost;
+        placed.ranks_per_node = c->devices_per_node;
+    }
+    return lw_plan_build(&s->workload, &strategy, cost ? &placed : NULL, plan, err);
 }
 
 enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_file, bool unchecked,
@@ -532,10 +600,8 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
     LW_TRY(lw_plan_read(plan_file, unchecked, &p, err));
     enum lw_status st = fit_device(s, NULL, &p, c, err);
     if (st == LW_OK)
-        *plan = p;
-    else
-        lw_plan_free(&p);
-    return st;
+        lw_cluster_place(c, p.n_ranks);
+    LW_GIVE(st, plan, p, lw_plan_free(&p));
 }
 
 enum lw_status lw_plan_source_no_model(const struct lw_plan_source *s, const char *what,
@@ -543,6 +609,7 @@ enum lw_status lw_plan_source_no_model(const struct lw_plan_source *s, const cha
 {
     const char *given = lw_model_first_given(&s->model);
 
+    given = given ? given : s->framework_name ? "framework" : NULL;
     given = given ? given : s->global_batch > 0 ? "global-batch" : NULL;
     return given ? lw_fail(err, LW_EUSAGE, "--%s is of a model and needs -w: it does not apply to "
                                            "%s", given, what)
@@ -618,12 +685,19 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
 {
     LW_TRY(lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err));
     lw_cluster_warn(cluster);
-    return LW_OK;
+    if (s->node_gbps == 0)
+        return LW_OK;
+    enum lw_status st =
+        lw_err_context(err, lw_cluster_state_network(cluster, s->node_gbps, err), "--node-gbps");
+    if (st != LW_OK)
+        lw_cluster_free(cluster);
+    return st;
 }
 
 void lw_plan_source_free(struct lw_plan_source *s)
 {
     lw_workload_free(&s->workload);
+    lw_framework_free(&s->framework);
     lw_arena_free(&s->strings);
     s->has_workload = false;
 }

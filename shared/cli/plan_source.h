@@ -7,6 +7,7 @@
 #include "shared/base/err.h"
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"
+#include "shared/framework/framework.h"
 #include "shared/plan/cost.h"
 #include "shared/plan/model_request.h"
 #include "shared/plan/plan.h"
@@ -32,6 +33,8 @@ struct lw_plan_source {
     struct lw_model_request model; /* of the options of a model; its name is unset */
     const char *model_optimizer;   /* for models, where a command has its own --optimizer */
     int64_t global_batch;          /* --global-batch; 0 = not given */
+    const char *framework_name;    /* --framework: a known one or a file; NULL = not given */
+    double node_gbps;              /* --node-gbps: line rate of a node's ports; 0 = the cluster's */
     const char *device, *from_device; /* --device, --from-device; NULL = not given */
     bool as_recorded;             /* --as-recorded */
     /* Set before begin by commands that predict with the cluster's device, the default one's too:
@@ -47,6 +50,8 @@ struct lw_plan_source {
     struct lw_arena strings;      /* of the strategy file */
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;
+    bool refused; /* load failed because the framework does not run such a strategy */
+    struct lw_framework framework; /* filled where a model is made; owned */
 };
 
 /* No options yet: for sources that no command line fills. */
@@ -83,6 +88,9 @@ enum lw_status lw_plan_source_workload(const struct lw_plan_source *s, const cha
 enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_file, bool unchecked,
                                    struct lw_cluster *cluster, struct lw_plan *plan,
                                    struct lw_err *err);
+
+/* The framework of --framework, or `ideal`; found once. */
+enum lw_status lw_plan_source_framework(struct lw_plan_source *s, struct lw_err *err);
 
 /* Whether the name is a model's, a configuration's or a folder's with one. */
 bool lw_plan_source_is_model(const struct lw_plan_source *s, const char *name);

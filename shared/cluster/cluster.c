@@ -137,6 +137,34 @@ const struct lw_link *lw_cluster_link(const struct lw_cluster *c, enum lw_link_l
     return NULL;
 }
 
+void lw_cluster_place(struct lw_cluster *c, int64_t n_ranks)
+{
+    int64_t room = c->devices_per_node, nodes = room > 0 ? (n_ranks + room - 1) / room : 0;
+
+    while (nodes < n_ranks && n_ranks % nodes != 0)
+        nodes++;
+    if (c->spread_evenly && nodes > 0)
+        c->devices_per_node = (int32_t)(n_ranks / nodes);
+}
+
+enum lw_status lw_cluster_state_network(struct lw_cluster *c, double gbps, struct lw_err *err)
+{
+    double rate = gbps * 1e9 / 8, all = 0;
+
+    for (int32_t i = 0; i < c->n_links; i++)
+        if (c->links[i].level == LW_LINK_INTER)
+            all += c->links[i].bytes_per_s.value * c->links[i].n_links.value;
+    if (!(gbps > 0 && gbps < 1e9))
+        return lw_fail(err, LW_EINVAL, "found %g, allowed: a rate above 0, in Gb/s", gbps);
+    if (all <= 0)
+        return lw_fail(err, LW_EINVAL, "cluster '%s' has no network between nodes", c->name);
+    for (int32_t i = 0; i < c->n_links; i++)
+        if (c->links[i].level == LW_LINK_INTER)
+            c->links[i].bytes_per_s = (struct lw_figure){
+                c->links[i].bytes_per_s.value * rate / all, "as stated: --node-gbps"};
+    return LW_OK;
+}
+
 static const struct row *row_of(const struct lw_cluster *c, int k, struct lw_cluster_figure *out)
 {
     if (k < N_CLUSTER_ROWS) {

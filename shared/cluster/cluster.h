@@ -151,6 +151,7 @@ struct lw_cluster {
     struct lw_figure host_bytes_per_s;     /* host memory bandwidth of a node */
     struct lw_host host;
     struct lw_nccl_facts nccl;
+    bool spread_evenly;                    /* jobs take as many devices of each node: racks */
     bool calibrated;                       /* measured on the machine itself */
     /* in any currency; no prediction depends on it, so it is not in the hash */
     struct lw_figure price_per_device_hour;
@@ -171,6 +172,12 @@ struct lw_cluster_figure {
     struct lw_figure figure;
 };
 bool lw_cluster_figure(const struct lw_cluster *c, int k, struct lw_cluster_figure *out);
+
+/* Where a job of n_ranks lies: nodes are filled in order, but with spread_evenly it takes as many
+ * devices of each: 128 ranks are two racks of 64, not 72 and 56. devices_per_node follows. */
+void lw_cluster_place(struct lw_cluster *c, int64_t n_ranks);
+/* All ports of a node together have that line rate. LW_EINVAL: not above 0, or no network. */
+enum lw_status lw_cluster_state_network(struct lw_cluster *c, double gbps, struct lw_err *err);
 
 /* 128-bit hash of every figure with its source, in hex: the same machines with the same
  * measurements, whatever the file is called. */

@@ -137,6 +137,8 @@ enum lw_status lw_cluster_hash(const struct lw_cluster *c, char hex[33], struct 
     feed_text(h, c->name);
     lw_hash_int(h, c->n_nodes);
     lw_hash_int(h, c->devices_per_node);
+    if (c->spread_evenly) /* only where it is set, so that other clusters keep their hashes */
+        feed_text(h, "spread_evenly");
     feed_machine(h, c);
     for (int32_t i = 0; i < c->device.n_work; i++)
         feed_work(h, &c->device.work[i]);

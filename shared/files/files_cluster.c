@@ -242,6 +242,7 @@ const struct lw_field lw_cluster_file_fields[] = {
     LW_F_INT32("n_nodes", AT(n_nodes), 0),
     LW_F("devices_per_node", INT32, AT(devices_per_node), .must = true, .least = 1,
          .most = INT32_MAX),
+    LW_F_BOOL("spread_evenly", AT(spread_evenly), false),
     LW_F_STRING("library", AT(library)),
     LW_F_STRING("library_version", AT(library_version)),
     LW_F_ITEMS("algorithms", STRINGS, AT(algorithms), AT(n_algorithms)),
@@ -296,8 +297,8 @@ enum lw_status lw_cluster_write(const struct lw_cluster *c, const char *file, st
 static const char *const known_names[] = {
     "host", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "gb200", "gb300", "dgx-b300", "p4d",
     "p5", "p5en", "a3-mega", "a3-ultra", "nd-h100-v5", "oci-h100", "mi300x", "l40s", "a10g",
-    "pcie-box", "fire-flyer", "a100-pcie-8", "a100-ib4", "a100-roce4", "jean-zay-a100", "v100-ib",
-    "p5-playbook", NULL,
+    "pcie-box", "fire-flyer", "a100-pcie-8", "a100-ib4", "a100-roce4", "jean-zay-a100",
+    "jean-zay-slow", "v100-ib", "p5-playbook", NULL,
 };
 
 const char *lw_cluster_known(int k)

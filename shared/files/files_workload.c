@@ -125,9 +125,10 @@ static const struct lw_field model_fields[] = {
     LW_F_STRING("attention", AT(attention)),
     LW_F_STRING("optimizer", AT(optimizer)),
     SIZE(head_width), SIZE(window), SIZE(q_lora), SIZE(kv_lora), SIZE(rope_width), SIZE(v_width),
-    SIZE(experts), SIZE(topk), SIZE(expert_ffn), SIZE(shared_ffn), SIZE(dense_layers),
+    SIZE(lora), SIZE(experts), SIZE(topk), SIZE(expert_ffn), SIZE(shared_ffn), SIZE(dense_layers),
     SIZE(expert_every), SIZE(mtp_layers),
-    FLAG(plain_ffn), FLAG(qk_norm), FLAG(qkv_bias), FLAG(expert_bias), FLAG(tied), FLAG(alibi),
+    FLAG(plain_ffn), FLAG(qk_norm), FLAG(qkv_bias), FLAG(expert_bias), FLAG(expert_whole),
+    FLAG(tied), FLAG(alibi),
     FLAG(embedding_norm), FLAG(no_bias),
     {0},
 };
@@ -142,6 +143,8 @@ static const struct lw_field made_for_fields[] = {
     LW_F_INT64("ep", AT(ep), 0),
     LW_F_BOOL("sequence_parallel", AT(sequence_parallel), false),
     LW_F_WORD("tp_overlap", AT(tp_overlap), lw_tp_overlap_word),
+    LW_F_STRING("framework", AT(framework)),
+    LW_F_STRING("framework_hash", AT(framework_hash)),
     {0},
 };
 #undef AT

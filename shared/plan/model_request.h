@@ -7,6 +7,7 @@
 #include "shared/base/err.h"
 
 struct lw_cluster;
+struct lw_framework;
 struct lw_strategy;
 struct lw_workload;
 
@@ -23,16 +24,20 @@ struct lw_model_request {
     const char *dtype, *attention, *optimizer;
     bool fp8;
     double expert_capacity;
+    int64_t lora;           /* rank of adapters; 0: all is trained */
+    int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, mtp_layers;
+    bool expert_whole, tied;
     /* Of configurations alone, without an option; meanings: traces/models/models.h. */
     int64_t head_width, window, q_lora, kv_lora, rope_width, v_width;
-    int64_t experts, topk, expert_ffn, shared_ffn, dense_layers, expert_every, mtp_layers;
-    bool plain_ffn, qk_norm, qkv_bias, expert_bias, tied, alibi, embedding_norm, no_bias;
+    int64_t expert_every;
+    bool plain_ffn, qk_norm, qkv_bias, expert_bias, alibi, embedding_norm, no_bias;
 };
 
 /* What a model's workload is computed for. */
 struct lw_model_target {
     const struct lw_strategy *strategy;
     const struct lw_cluster *cluster; /* NULL: sizes alone, without times */
+    const struct lw_framework *framework; /* NULL: the ideal one */
 };
 
 /* Makes the workload of a request for a target. LW_ENO: neither a model nor a configuration has

@@ -35,7 +35,11 @@ enum lw_status lw_note_add(struct lw_arena *a, const char ***notes, int32_t *n, 
 
 struct lw_made_for lw_made_for(const struct lw_strategy *s)
 {
-    return (struct lw_made_for){s->tp, s->cp, s->ep, s->sequence_parallel, (int32_t)s->tp_overlap};
+    return (struct lw_made_for){.tp = s->tp,
+                                .cp = s->cp,
+                                .ep = s->ep,
+                                .sequence_parallel = s->sequence_parallel,
+                                .tp_overlap = (int32_t)s->tp_overlap};
 }
 
 static int64_t at_least_1(int64_t n)
@@ -43,14 +47,20 @@ static int64_t at_least_1(int64_t n)
     return n > 1 ? n : 1;
 }
 
-bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strategy *s)
+static bool same_text(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strategy *s,
+                              const char *framework_hash)
 {
     const struct lw_made_for *m = &w->from.made_for, to = lw_made_for(s);
 
     return lw_model_is_set(&w->from.model) &&
            (at_least_1(m->tp) != to.tp || at_least_1(m->cp) != to.cp ||
             at_least_1(m->ep) != to.ep || m->sequence_parallel != to.sequence_parallel ||
-            m->tp_overlap != to.tp_overlap);
+            m->tp_overlap != to.tp_overlap || !same_text(m->framework_hash, framework_hash));
 }
 
 const char *lw_optimizer_name(int optimizer)

@@ -122,6 +122,7 @@ struct lw_made_for {
     int64_t tp, cp, ep; /* 0 = 1 */
     bool sequence_parallel;
     int32_t tp_overlap; /* enum lw_tp_overlap */
+    const char *framework, *framework_hash; /* "" or NULL = the ideal one */
 };
 
 /* Sizes of a transformer that frameworks' rules ask for; layers 0: not one, or not known. */
@@ -216,8 +217,9 @@ struct lw_strategy;
 bool lw_products_fit(const struct lw_workload *w, const struct lw_strategy *s);
 
 struct lw_made_for lw_made_for(const struct lw_strategy *s);
-/* Made from a model, and for other groups than the strategy's. */
-bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strategy *s);
+/* Made from a model, and for other groups than the strategy's or for another framework. */
+bool lw_workload_is_of_others(const struct lw_workload *w, const struct lw_strategy *s,
+                              const char *framework_hash);
 
 int64_t lw_workload_numel(const struct lw_workload *w, bool trainable_only); /* tied ones once */
 enum lw_dtype lw_workload_main_dtype(const struct lw_workload *w); /* of most elements */

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "shared/framework/framework.h"
 #include "shared/plan/strategy.h"
 #include "traces/models/hf_config.h"
+#include "traces/models/model_framework.h"
 #include "traces/models/models.h"
 
 /* --- a request and a shape have the same fields --- */
@@ -28,7 +30,7 @@ static const struct {
     SAME(q_lora), SAME(kv_lora), SAME(rope_width), SAME(v_width), SAME(experts), SAME(topk),
     SAME(expert_ffn), SAME(shared_ffn), SAME(dense_layers), SAME(expert_every), SAME(mtp_layers),
     SAME(plain_ffn), SAME(qk_norm), SAME(qkv_bias), SAME(expert_bias), SAME(tied), SAME(alibi),
-    SAME(embedding_norm), SAME(no_bias),
+    SAME(embedding_norm), SAME(no_bias), SAME(lora), SAME(expert_whole),
 };
 
 /* A file's absent text is "". */
@@ -158,9 +160,11 @@ static enum lw_status name_kind(struct lw_workload *w, struct lw_err *err)
 }
 
 static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_request *r,
-                                  const struct lw_strategy *s, struct lw_err *err)
+                                  const struct lw_model_target *target, struct lw_err *err)
 {
     struct lw_model_request *m = &w->from.model;
+    struct lw_made_for *to = &w->from.made_for;
+    char hash[33] = "";
 
     *m = *r;
     LW_TRY(keep(w, &m->name, err));
@@ -168,7 +172,13 @@ static enum lw_status note_origin(struct lw_workload *w, const struct lw_model_r
     LW_TRY(keep(w, &m->dtype, err));
     LW_TRY(keep(w, &m->attention, err));
     LW_TRY(keep(w, &m->optimizer, err));
-    w->from.made_for = lw_made_for(s);
+    *to = lw_made_for(target->strategy);
+    if (target->framework)
+        LW_TRY(lw_framework_hash(target->framework, hash, err));
+    to->framework = target->framework ? target->framework->name : NULL;
+    to->framework_hash = hash;
+    LW_TRY(keep(w, &to->framework, err));
+    LW_TRY(keep(w, &to->framework_hash, err));
     return m->config ? name_kind(w, err) : LW_OK;
 }
 
@@ -189,7 +199,9 @@ enum lw_status traces_model_workload(const struct lw_model_request *request,
     shape.expert_ranks = s->ep;
     shape.tp_overlap = s->tp_overlap;
     shape.sequence_parallel = s->sequence_parallel;
+    if (target->framework)
+        traces_model_take_framework(target->framework, s, device, &shape);
     LW_TRY(traces_model_build(r.name, &shape, device, &made, err));
-    enum lw_status status = note_origin(&made, &r, s, err);
+    enum lw_status status = note_origin(&made, &r, target, err);
     LW_GIVE(status, w, made, lw_workload_free(&made));
 }

@@ -193,6 +193,11 @@ static enum lw_status need_8bit(const struct lw_device *d, const char *word, str
                    d->kind, lacks);
 }
 
+static int64_t padded(int64_t n, int64_t multiple)
+{
+    return multiple > 0 ? (n + multiple - 1) / multiple * multiple : n;
+}
+
 enum lw_status traces_model_build(const char *name, const struct traces_model_shape *shape,
                                   const struct lw_device *device, struct lw_workload *w,
                                   struct lw_err *err)
@@ -209,6 +214,7 @@ enum lw_status traces_model_build(const char *name, const struct traces_model_sh
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         *(bool *)((char *)&s + flags[k]) |= *(const bool *)((const char *)&m->defaults + flags[k]);
     leave_derived(m, shape, &s);
+    s.vocab = padded(s.vocab, s.pad_vocab * (s.tensor > 1 ? s.tensor : 1));
     if (s.expert_capacity != 0 && s.experts == 0)
         return lw_fail(err, LW_EINVAL, "--expert-capacity: model %s has no experts", m->name);
     if (s.fp8 && (s.hidden == 0 || strcmp(s.dtype, "f32") == 0))

@@ -51,6 +51,8 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t kv_heads;       /* llama: heads of keys and values; they divide heads */
     int64_t ffn;            /* width between the two linear layers of a block */
     int64_t seq, vocab;     /* gpt, bert, llama */
+    int64_t pad_vocab;      /* the vocabulary is padded to whole multiples of this for each rank of
+                             * a tensor group; 0: it is not */
     int64_t positions;      /* rows of a position table: found from seq, no option */
     int64_t head_width;     /* llama: of every head; 0 = hidden / heads */
     int64_t window;         /* llama: tokens that every second block attends to; 0 = all */
@@ -66,9 +68,6 @@ struct traces_model_shape { /* 0, NULL = the model's default */
     int64_t tensor;   /* ranks of a tensor group that times are for: the shapes that one rank has */
     lw_ps host_op_ps; /* host time per launched kernel: a lower bound of a module; 0: none */
     bool host_waits;  /* each launch waits for the previous kernel: host and device times add up */
-    lw_ps host_collective_ps; /* the same per collective of the tensor group, beside */
-    lw_ps collective_ps;      /* the device's time of such a collective, which a plan adds to the
-                               * module's: the host launches beside it */
     bool fused_sums;  /* the products of weights' gradients add them to f32 sums */
     unsigned unfused; /* bits of enum traces_unfused */
     unsigned kept;     /* bits of enum traces_kept */

@@ -290,39 +290,12 @@ static lw_ps of_rank(lw_ps all, lw_ps whole, int64_t ranks)
     return whole + (all - whole + ranks - 1) / ranks;
 }
 
-/* Collectives of a block: a sum per half and direction; under sequence parallelism a gather and a
- * scatter each, and the backward gathers both inputs once more (Korthikanti et al., arXiv
- * 2205.05198, section 4.2.2). */
-static int32_t collectives_of(const struct traces_builder *b, const struct lw_module *m,
-                              bool backward)
-{
-    if (b->shape.tensor < 2 || m->tp_split != LW_TP_BLOCK)
-        return 0;
-    return b->shape.sequence_parallel ? (backward ? 3 : 2) * m->tp_calls : m->tp_calls;
-}
-
-/* Of their time on the device that which a plan adds to the module's: the host launches beside it.
- * With --tp-overlap backward a sum runs beside the weights' gradients, with pieces one piece of
- * each is left. Gathers of saved inputs run beside the backward always. */
-static lw_ps exposed(const struct traces_builder *b, const struct lw_module *m, bool backward)
-{
-    int32_t n = collectives_of(b, m, backward), gathers = b->shape.sequence_parallel ? n / 3 : 0;
-    enum lw_tp_overlap overlap = b->shape.tp_overlap;
-
-    if (backward)
-        n = overlap == LW_TP_OVERLAP_OFF ? n - gathers : gathers;
-    return n * b->shape.collective_ps / (overlap == LW_TP_OVERLAP_PIECES ? LW_TENSOR_PIECES : 1);
-}
-
-/* The host's time for a module's kernels and collectives, less the device's time of collectives. */
+/* The host's time for a module's kernels. */
 static lw_ps host_time(const struct traces_builder *b, int32_t module, bool backward)
 {
     const struct traces_launches *l = &b->launches[module];
-    const struct lw_module *m = &b->w.modules[module];
 
-    return (backward ? l->n_backward : l->n_forward) * b->shape.host_op_ps +
-           collectives_of(b, m, backward) * b->shape.host_collective_ps -
-           exposed(b, m, backward);
+    return (backward ? l->n_backward : l->n_forward) * b->shape.host_op_ps;
 }
 
 /* A module's forward and backward last at least as long as the host launches their kernels; where
@@ -600,10 +573,19 @@ static enum lw_status complete(struct traces_builder *b, const char *producer, s
     return lw_workload_check(&b->w, err);
 }
 
+static struct lw_model_dims dims_of(const struct traces_model_shape *s)
+{
+    if (s->hidden == 0)
+        return (struct lw_model_dims){0};
+    return (struct lw_model_dims){s->layers, s->hidden, s->ffn, s->vocab,
+                                  s->seq,    s->batch,  s->fp8};
+}
+
 enum lw_status traces_builder_finish(struct traces_builder *b, const char *producer,
                                      struct lw_workload *w, struct lw_err *err)
 {
     b->w.recorded.step_ps = b->w.recorded.step_spread_ps = -1;
+    b->w.dims = dims_of(&b->shape);
     b->w.from =
         (struct lw_provenance){.format = "model", .file = "", .hash = "", .rank = -1, .step = -1};
     enum lw_status s = complete(b, producer, err);

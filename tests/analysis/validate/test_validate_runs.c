@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/published/run_figures.h"
 #include "analysis/validate/validate_kinds.h"
 
 #define TITLES                                                                                     \
@@ -346,80 +345,68 @@ TEST(a_batch_that_is_not_its_micro_batches_is_passed_over)
 }
 
 /* A host of twice the time per kernel doubles a step that the host bounds. */
-TEST(a_fitted_figure_can_be_replaced)
+TEST(a_framework_of_the_same_name_takes_its_place)
 {
     static const char table[] =
         "framework," TITLES "nanotron,0,H100-80GB,8,NVLink,llama-like 1B,4,256,512,4,4,512,64,64,"
         "8,1,1,1,8,0,bf16,none,True,5000,1,\n";
+    static const char *const texts[] = {
+        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"nanotron\", \"host\": "
+        "{\"host_op_ns\": {\"value\": 100000, \"source\": \"x\"}}}",
+        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"nanotron\", \"host\": "
+        "{\"host_op_ns\": {\"value\": 200000, \"source\": \"x\"}}}",
+        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"another\"}"};
+    static const char *const names[] = {"nanotron", "nanotron", "another"};
     struct lw_input in = {.name = "r.csv", .text = (char *)(uintptr_t)table, .len = strlen(table)};
-    double step[2];
+    double step[3];
     struct lw_err err;
 
-    for (int k = 0; k < 2; k++) {
-        const char *figures = k ? "nanotron host-op=200000" : "nanotron host-op=100000";
-        struct lw_validation v = {.figures = figures};
-        assert_int_equal(lw_validate_runs(&in, &v, &err), LW_OK);
+    for (int k = 0; k < 3; k++) {
+        struct lw_validation v = {.framework_file = "own-framework.json",
+                                  .framework_name = names[k]};
+        FILE *f = fopen("own-framework.json", "w");
+        assert_non_null(f);
+        fputs(texts[k], f);
+        fclose(f);
+        assert_ok(lw_validate_runs(&in, &v, &err), err);
+        assert_int_equal(v.n_cases, 1);
         step[k] = v.cases[0].predicted;
         lw_validation_free(&v);
     }
+    remove("own-framework.json");
     assert_true(fabs(step[1] / step[0] - 2) < 0.01);
-    assert_int_equal(lw_run_figures_check("nanotron host-op=85;Composer traffic=1.5", &err), LW_OK);
-    assert_int_equal(lw_run_figures_check("nanotron speed=85", &err), LW_EINVAL);
-    assert_int_equal(lw_run_figures_check("nanotron host-op=", &err), LW_EINVAL);
-    assert_non_null(strstr(err.msg, "found 'nanotron host-op='"));
+    assert_true(step[2] < step[0]); /* the known one, of 56.2 us */
 }
 
-/* nanotron's figures chosen by hand are listed beside the fitted one, and their number is said to
- * exceed that of one framework. */
-TEST(figures_chosen_by_hand_are_listed_as_such)
+/* Figures whose source says that they were fitted are listed with their table and rows. */
+TEST(fitted_figures_are_listed)
 {
-    static const char *const names[] = {"nanotron: devices on which all pipelines sleep",
-                                        "nanotron: whole inputs held ahead of the device"};
     struct lw_validation v;
-    int n_by_hand = 0, n_found = 0;
 
     validate("r.csv",
              "framework," TITLES "nanotron,0,H100-80GB,8,NVLink,llama-like 1B,4,256,512,4,4,512,64,"
              "64,8,1,1,1,8,0,bf16,none,True,5000,1,\n", &v);
-    for (int32_t i = 0; i < v.n_fits; i++) {
-        n_by_hand += v.fits[i].by_hand;
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            n_found += strcmp(v.fits[i].name, names[k]) == 0 && v.fits[i].by_hand &&
-                       v.fits[i].n_rows > 0;
-    }
-    assert_int_equal(n_found, 2);
-    assert_int_equal(v.n_fits, n_by_hand + 1); /* host time per kernel */
-    assert_int_equal(v.n_notes, 1);
-    assert_non_null(strstr(v.notes[0].text, "8 fitted figures, more than the 1 allowed"));
+    assert_int_equal(v.n_fits, 1);
+    assert_string_equal(v.fits[0].name, "nanotron: host_op_ns");
+    assert_string_equal(v.fits[0].fitted_on, "nanotron_ultrascale");
+    assert_int_equal(v.fits[0].n_rows, 55);
+    assert_true(v.fits[0].value == 56200);
     lw_validation_free(&v);
 }
 
-/* Predicted step and memory of a pipeline of nanotron on 512 devices, which sleeps between stages,
- * or of one stage, whose host is ahead. */
-static struct lw_case nanotron_with(const char *figures, const char *pp, const char *dp)
+/* The command of a case has nothing but what the row says. */
+TEST(a_case_has_its_command)
 {
-    char table[600];
-    struct lw_validation v = {.figures = figures};
-    struct lw_err err;
+    struct lw_validation v;
 
-    snprintf(table, sizeof table,
-             "framework," TITLES "nanotron,0,H100-80GB,512,\"EFA, NVLink\",llama-like 1B,8,1024,"
-             "4096,8,8,32000,2048,1024,2,4,2,%s,%s,0,\"bf16, fp32 gradient accumulation\",none,"
-             "True,5000,1,\n", pp, dp);
-    struct lw_input in = {.name = "r.csv", .text = table, .len = strlen(table)};
-    assert_ok(lw_validate_runs(&in, &v, &err), err);
+    validate("r.csv", "framework,model,gpu,gpus,seq,gbs,mbs,tp,zero,precision,recompute,step_s\n"
+                      "Megatron-LM,llama-3-8b,H100-80GB,16,8192,64,1,4,ZeRO-1,FP8,full,1\n", &v);
     assert_int_equal(v.n_cases, 1);
-    struct lw_case c = v.cases[0];
+    assert_string_equal(v.cases[0].command,
+                        "lapwing sim -w llama-3-8b --dtype bf16 --fp8 --attention flash --batch 1 "
+                        "-c dgx-h100 --framework megatron-lm --dp 4 --tp 4 --micro-batches 16 "
+                        "--sequence-parallel off --zero 1 --recompute full");
     lw_validation_free(&v);
-    return c;
-}
-
-TEST(figures_chosen_by_hand_can_be_replaced)
-{
-    assert_true(nanotron_with(NULL, "2", "128").predicted >
-                nanotron_with("nanotron poll-devices=513", "2", "128").predicted + 1e8);
-    assert_true(nanotron_with("nanotron poll-devices=512", "2", "128").predicted ==
-                nanotron_with(NULL, "2", "128").predicted);
 }
 
 /* Predicted step of a Llama of 3B on eight devices. */
@@ -532,19 +519,5 @@ TEST(ranks_of_a_sweep_are_correlated)
     assert_int_equal(lw_validation_judge(&v, &err), LW_OK);
     assert_true(fabs(v.series[four].rank - 0.8) < 1e-12);
     assert_true(isnan(v.series[three].rank));
-    lw_validation_free(&v);
-}
-
-/* nanotron's polls lie between the modules of two stages: three modules are on no four stages. */
-TEST(polls_of_more_stages_than_modules_are_a_reason)
-{
-    struct lw_validation v;
-
-    validate("mine.csv", "gpu,gpus,model,layers,hidden,ffn,heads,kv_heads,vocab,seq,mbs,grad_accum,"
-                         "tp,pp,dp,zero,precision,framework,tied_embeddings,tok_s\n"
-                         "H100-80GB,512,small,1,4096,14336,32,8,2048,512,1,4,1,4,128,0,bf16,"
-                         "nanotron,True,1000\n", &v);
-    assert_int_equal(v.n_cases, 0);
-    assert_non_null(strstr(v.skips[0].reason, "fewer modules than stages"));
     lw_validation_free(&v);
 }

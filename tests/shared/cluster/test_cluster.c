@@ -514,3 +514,49 @@ TEST(command_writes_a_system_that_reads_back)
 }
 
 TEST_GROUP(fixture_open, fixture_close)
+
+/* Racks of 72: 128 ranks are two of 64, 64 one of 64, 216 three of 72. Nodes of 8 are filled. */
+TEST(jobs_on_racks_take_as_many_devices_of_each)
+{
+    static const struct {
+        const char *cluster;
+        int64_t ranks;
+        int32_t per_node;
+    } cases[] = {{"gb200", 128, 64}, {"gb200", 64, 64}, {"gb300", 216, 72}, {"gb300", 72, 72},
+                 {"gb200", 73, 1},   {"dgx-h100", 12, 8}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_cluster c;
+        struct lw_err err;
+        assert_ok(lw_cluster_find(cases[k].cluster, &c, &err), err);
+        lw_cluster_place(&c, cases[k].ranks);
+        assert_int_equal(c.devices_per_node, cases[k].per_node);
+        lw_cluster_free(&c);
+    }
+}
+
+static double of_node(const struct lw_cluster *c)
+{
+    double all = 0;
+
+    for (int32_t i = 0; i < c->n_links; i++)
+        if (c->links[i].level == LW_LINK_INTER)
+            all += c->links[i].bytes_per_s.value * c->links[i].n_links.value;
+    return all;
+}
+
+TEST(a_nodes_network_is_stated)
+{
+    struct lw_cluster c;
+    struct lw_err err;
+
+    assert_ok(lw_cluster_find("dgx-a100", &c, &err), err);
+    assert_ok(lw_cluster_state_network(&c, 400, &err), err);
+    assert_true(of_node(&c) > 49.99e9 && of_node(&c) < 50.01e9);
+    assert_int_equal(lw_cluster_state_network(&c, -1, &err), LW_EINVAL);
+    assert_int_equal(lw_cluster_state_network(&c, 1.0 / 0.0, &err), LW_EINVAL);
+    lw_cluster_free(&c);
+    assert_ok(lw_cluster_find("host", &c, &err), err);
+    assert_int_equal(lw_cluster_state_network(&c, 400, &err), LW_EINVAL);
+    lw_cluster_free(&c);
+}

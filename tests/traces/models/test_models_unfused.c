@@ -23,20 +23,17 @@ static struct lw_workload built_as(struct traces_model_shape s)
     return model_kept("llama-2-7b", &cluster.device, s);
 }
 
-static struct lw_workload built(unsigned unfused, lw_ps host_op, lw_ps host_collective, bool sp)
+static struct lw_workload built(unsigned unfused, lw_ps host_op)
 {
     struct traces_model_shape s = shape_of(unfused);
 
     s.host_op_ps = host_op;
-    s.host_collective_ps = host_collective;
-    s.tensor = host_collective > 0 ? 2 : 0;
-    s.sequence_parallel = sp;
     return built_as(s);
 }
 
 static int64_t more_bytes(unsigned unfused, int32_t module)
 {
-    struct lw_workload a = built(0, 0, 0, false), b = built(unfused, 0, 0, false);
+    struct lw_workload a = built(0, 0), b = built(unfused, 0);
     int64_t more = b.modules[module].forward_bytes - a.modules[module].forward_bytes;
 
     return more;
@@ -56,7 +53,7 @@ MODEL_TEST(forward_bytes_are_those_of_the_kernels)
 /* bf16 scores and their f32 copy, beside the f32 probabilities. */
 MODEL_TEST(an_unfused_loss_holds_scores_three_times)
 {
-    struct lw_workload a = built(0, 0, 0, false), b = built(TRACES_UNFUSED_LOSS, 0, 0, false);
+    struct lw_workload a = built(0, 0), b = built(TRACES_UNFUSED_LOSS, 0);
 
     for (int mode = 0; mode < LW_N_RECOMPUTE; mode++)
         assert_int_equal(b.modules[HEAD].kept_bytes[mode] - a.modules[HEAD].kept_bytes[mode],
@@ -77,7 +74,7 @@ static lw_ps more_for_sums(int64_t rows, int64_t columns)
 MODEL_TEST(fused_sums_are_part_of_the_weights_products)
 {
     struct traces_model_shape s = shape_of(0);
-    struct lw_workload a = built(0, 0, 0, false), b;
+    struct lw_workload a = built(0, 0), b;
 
     s.fused_sums = true;
     b = built_as(s);
@@ -94,7 +91,7 @@ MODEL_TEST(fused_sums_are_part_of_the_weights_products)
 MODEL_TEST(norms_and_losses_keep_what_their_kernels_read)
 {
     struct traces_model_shape s = shape_of(0);
-    struct lw_workload a = built(0, 0, 0, false), b = built(TRACES_UNFUSED_NORMS, 0, 0, false), c;
+    struct lw_workload a = built(0, 0), b = built(TRACES_UNFUSED_NORMS, 0), c;
 
     assert_int_equal(b.modules[BLOCK].kept_bytes[0] - a.modules[BLOCK].kept_bytes[0],
                      2 * 4 * TOKENS * HIDDEN);
@@ -113,10 +110,10 @@ MODEL_TEST(sums_take_ten_bytes_a_parameter_or_six)
         unsigned unfused;
         int64_t bytes;
     } cases[] = {{TRACES_UNFUSED_SUMS, 10}, {TRACES_UNFUSED_GRADS, 6}};
-    struct lw_workload a = built(0, 0, 0, false);
+    struct lw_workload a = built(0, 0);
 
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        struct lw_workload b = built(cases[c].unfused, 0, 0, false);
+        struct lw_workload b = built(cases[c].unfused, 0);
         lw_ps more = b.modules[BLOCK].backward_weight_ps - a.modules[BLOCK].backward_weight_ps;
         for (size_t k = 0; k < sizeof matrices / sizeof *matrices; k++)
             more -= lw_traffic_time(&cluster.device, cases[c].bytes * matrices[k]);
@@ -130,7 +127,7 @@ MODEL_TEST(kernels_without_products_may_take_longer)
 {
     const lw_ps ms = 1000 * LW_PS_PER_US;
     struct traces_model_shape s = shape_of(0);
-    struct lw_workload a = built(0, 0, 0, false), b;
+    struct lw_workload a = built(0, 0), b;
 
     s.memory_op_ps = ms;
     b = built_as(s);
@@ -138,25 +135,6 @@ MODEL_TEST(kernels_without_products_may_take_longer)
     assert_int_equal(y->forward_ps - x->forward_ps, 7 * ms);
     assert_int_equal(y->backward_weight_ps - x->backward_weight_ps, 2 * ms);
     assert_int_equal(y->backward_input_ps - x->backward_input_ps, 5 * ms);
-}
-
-/* A host far slower than the device: a block's forward has two sums over the group, its backward
- * two; with sequence parallelism four and six collectives. */
-MODEL_TEST(the_host_launches_collectives)
-{
-    enum { RANKS = 2 }; /* a plan divides by them */
-    static const int64_t calls[2][2] = {{2, 2}, {4, 6}};
-    const lw_ps op = INT64_C(1000) * LW_PS_PER_MS, collective = INT64_C(5000) * LW_PS_PER_MS;
-
-    for (int sp = 0; sp < 2; sp++) {
-        struct lw_workload a = built(0, op, 1, sp), b = built(0, op, collective + 1, sp);
-        const struct lw_module *x = &a.modules[BLOCK], *y = &b.modules[BLOCK];
-        assert_int_equal(y->forward_ps - x->forward_ps, RANKS * calls[sp][0] * collective);
-        assert_int_equal(y->backward_input_ps - x->backward_input_ps,
-                         RANKS * calls[sp][1] * collective);
-        assert_int_equal(y->whole_forward_ps, x->whole_forward_ps);
-        assert_int_equal(b.modules[HEAD].forward_ps, a.modules[HEAD].forward_ps);
-    }
 }
 
 /* One of four ranks of a sequence against one of a sequence of a quarter: as many tokens, three
@@ -187,41 +165,11 @@ static int load(void **unused)
     return lw_cluster_find("dgx-h100", &cluster, NULL) == LW_OK ? 0 : -1;
 }
 
-/* A device's collective of 1 ms beside the host, of two ranks under sequence parallelism: of the
- * forward's four collectives and the backward's six, two of which are of saved inputs, those that a
- * module waits for make its host's time shorter. Sums run beside the weights' gradients with
- * backward; with pieces a quarter of each is left. */
-MODEL_TEST(the_host_launches_beside_the_devices_collectives)
-{
-    static const struct {
-        enum lw_tp_overlap overlap;
-        int64_t forward_us, backward_us;
-    } cases[] = {{LW_TP_OVERLAP_OFF, 4000, 4000},
-                 {LW_TP_OVERLAP_BACKWARD, 4000, 2000},
-                 {LW_TP_OVERLAP_PIECES, 1000, 500}};
-    const lw_ps ms = 1000 * LW_PS_PER_US;
-    struct traces_model_shape s = shape_of(0);
-    struct lw_workload a = built(0, ms, ms, true), b;
-    const struct lw_module *x = &a.modules[BLOCK];
-
-    s.host_op_ps = s.host_collective_ps = s.collective_ps = ms;
-    s.tensor = 2;
-    s.sequence_parallel = true;
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        s.tp_overlap = cases[k].overlap;
-        b = built_as(s);
-        const struct lw_module *y = &b.modules[BLOCK];
-        assert_int_equal(x->forward_ps - y->forward_ps, 2 * cases[k].forward_us * LW_PS_PER_US);
-        assert_int_equal(lw_module_backward(x) - lw_module_backward(y),
-                         2 * cases[k].backward_us * LW_PS_PER_US);
-    }
-}
-
 /* A host of 1 ms a kernel takes all the time of a block that runs beside it. */
 MODEL_TEST(a_host_that_waits_is_added_to_the_device)
 {
     const lw_ps ms = 1000 * LW_PS_PER_US;
-    struct lw_workload device = built(0, 0, 0, false), host = built(0, ms, 0, false), both;
+    struct lw_workload device = built(0, 0), host = built(0, ms), both;
     struct traces_model_shape s = shape_of(0);
 
     s.host_op_ps = ms;
