@@ -326,7 +326,9 @@ static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int si
     LW_JSON(o, "id", r->id, "name", r->name, "kind", lw_run_kind_name(r->kind),
             "backend", r->backend, "honesty", r->honesty,
             "plan_hash", r->plan_hash && *r->plan_hash ? r->plan_hash : NULL,
-            "cluster", r->cluster_name, "samples", lw_known(r->samples), "label", c->label[side]);
+            "cluster", r->cluster_name, "framework", r->framework && *r->framework ? r->framework : NULL,
+            "framework_hash", r->framework_hash && *r->framework_hash ? r->framework_hash : NULL,
+            "samples", lw_known(r->samples), "label", c->label[side]);
     lw_jsonout_end(o);
 }
 

@@ -30,6 +30,8 @@ static const struct lw_column columns[] = {
     {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(run.bucket_cap_bytes)},
     {"workload", NULL, LW_COLUMN_TEXT, AT(run.workload_name)},
     {"cluster", NULL, LW_COLUMN_TEXT, AT(run.cluster_name)},
+    {"framework", NULL, LW_COLUMN_TEXT, AT(run.framework)},
+    {"framework_hash", NULL, LW_COLUMN_TEXT, AT(run.framework_hash)},
     {"backend", NULL, LW_COLUMN_TEXT, AT(run.backend)},
     {"honesty", NULL, LW_COLUMN_TEXT, AT(run.honesty)},
     {"n_spans", NULL, LW_COLUMN_INT, AT(run.n_spans)},

@@ -299,3 +299,8 @@ CREATE TABLE memory (           -- what the rank with the largest peak holds, fr
 
 -- version 5
 ALTER TABLE run ADD COLUMN settings TEXT; -- exec: what steers the backend's library; NULL: nothing
+
+-- version 6
+-- what a model was predicted or planned with; NULL: times are recorded, or stored before version 6
+ALTER TABLE run ADD COLUMN framework TEXT;
+ALTER TABLE run ADD COLUMN framework_hash TEXT; -- NULL: the ideal one

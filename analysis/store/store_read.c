@@ -37,6 +37,8 @@ static const struct {
     {"workload_from", TEXT, AT(workload_from)},
     {"run.cluster_name", TEXT, AT(cluster_name)},
     {"cluster_hash", TEXT, AT(cluster_hash)},
+    {"run.framework", TEXT, AT(framework)},
+    {"run.framework_hash", TEXT, AT(framework_hash)},
     {"backend", TEXT, AT(backend)},
     {"honesty", TEXT, AT(honesty)},
     {"command", TEXT, AT(command)},

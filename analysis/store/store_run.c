@@ -65,6 +65,18 @@ static enum lw_status insert_run(struct lw_store *s, const struct lw_run_info *i
     return LW_OK;
 }
 
+static enum lw_status put_framework(struct lw_store *s, const struct lw_run_info *info, int64_t run,
+                                    struct lw_err *err)
+{
+    const struct lw_made_for *m = info->workload ? &info->workload->from.made_for : NULL;
+
+    if (!m || !lw_model_is_set(&info->workload->from.model))
+        return LW_OK;
+    const char *name = m->framework && *m->framework ? m->framework : "ideal";
+    return lw_sql_do(s, err, "UPDATE run SET framework = ?, framework_hash = ? WHERE id = ?", "ttl",
+                     name, m->framework_hash && *m->framework_hash ? m->framework_hash : NULL, run);
+}
+
 /* Steps of runs compare only where they train the same samples. */
 static enum lw_status put_samples(struct lw_store *s, const struct lw_run_info *info, int64_t run,
                                   struct lw_err *err)
@@ -84,6 +96,8 @@ enum lw_status lw_store_begin_run(struct lw_store *s, const struct lw_run_info *
     enum lw_status st = info->plan ? lw_store_put_plan(s, info->plan, &plan, err) : LW_OK;
     if (st == LW_OK)
         st = insert_run(s, info, plan, &id, err);
+    if (st == LW_OK)
+        st = put_framework(s, info, id, err);
     if (st == LW_OK)
         st = put_samples(s, info, id, err);
     if (st == LW_OK && !info->over)

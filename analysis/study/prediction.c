@@ -151,6 +151,30 @@ static enum lw_status find_past(struct lw_prediction *s, struct lw_sim_report *r
     return LW_OK;
 }
 
+static int64_t whole(double bytes)
+{
+    return (int64_t)(bytes + 0.5);
+}
+
+static enum lw_status describe_framework(const struct lw_prediction *s, char hash[33],
+                                         struct lw_sim_framework *out, struct lw_err *err)
+{
+    LW_TRY(lw_framework_hash(&s->source.framework, hash, err));
+    *out = (struct lw_sim_framework){
+        .name = s->source.framework.name,
+        .hash = hash,
+        .chosen = s->source.framework_name != NULL,
+        .allocated = whole(s->fullest.allocated),
+        .reserved = whole(s->fullest.reserved),
+        .device = whole(s->fullest.device),
+        .allocated_0 = whole(s->first.allocated),
+        .reserved_0 = whole(s->first.reserved),
+        .device_0 = whole(s->first.device),
+        .needed = whole(s->needed_bytes),
+    };
+    return LW_OK;
+}
+
 static enum lw_status check_fits(const struct lw_sim_report *r, struct lw_err *err)
 {
     const int64_t missing = lw_sim_missing_bytes(r);
@@ -174,6 +198,8 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
                               .stats = &s->stats, .samples = &s->samples, .run = -1, .n_past = -1,
                               .all = s->all};
     struct lw_err why = {0}, unused;
+    struct lw_sim_framework framework;
+    char hash[33];
     enum lw_status status = lw_predict(s, &why);
 
     if (status != LW_OK) {
@@ -190,6 +216,10 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
     r.not_stored = stored == LW_OK ? NULL : err->msg;
     r.wall_s = s->wall_s;
     r.workload = s->source.has_workload ? &s->source.workload : NULL;
+    if (s->source.framework.name && lw_model_is_set(&s->source.workload.from.model)) {
+        LW_TRY(describe_framework(s, hash, &framework, err));
+        r.framework = &framework;
+    }
     LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));
     return stored == LW_OK && s->must_fit ? check_fits(&r, err) : stored;
 }

@@ -8,9 +8,10 @@
 
 int64_t lw_sim_missing_bytes(const struct lw_sim_report *r)
 {
-    return r->replayed ? -1
-                       : lw_device_missing_bytes(&r->cluster->device,
-                                                 r->summary->peak_memory_bytes);
+    bool known = r->framework && r->summary->peak_memory_bytes >= 0;
+    int64_t needed = known ? r->framework->needed : r->summary->peak_memory_bytes;
+
+    return r->replayed ? -1 : lw_device_missing_bytes(&r->cluster->device, needed);
 }
 
 bool lw_sim_is_drawn(const struct lw_sim_report *r)
@@ -41,6 +42,23 @@ static void text_plan(const struct lw_sim_report *r, FILE *f)
                         r->cluster->name,
                         r->options->detail == LW_SIM_CHUNK ? "chunk" : "collective",
                         r->options->buffered ? ", buffered sends" : "");
+}
+
+static void text_framework(const struct lw_sim_report *r, FILE *f)
+{
+    const struct lw_sim_framework *x = r->framework;
+
+    if (!x)
+        fputs(r->replayed ? "framework: as recorded\n"
+                          : "framework: times and memory are the input's; --framework is for models\n",
+              f);
+    else if (x->chosen)
+        lw_printf_paragraph(f, "framework %s (%.8s); `lapwing framework %s` shows it", x->name,
+                            x->hash, x->name);
+    else
+        lw_printf_paragraph(f, "framework %s: all kernels fused, no host time; --framework NAME "
+                               "takes another (`lapwing framework`)",
+                            x->name);
 }
 
 static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
@@ -100,7 +118,8 @@ static enum lw_status text_fits(const struct lw_sim_report *r, FILE *out, struct
         return LW_OK;
     }
     FILE *f = lw_paragraph_open(&line, out, NULL);
-    fprintf(f, "memory %s a device", lw_format_bytes(needed, peak + lw_device_framework_bytes(d)));
+    int64_t device = r->framework ? r->framework->device : peak + lw_device_framework_bytes(d);
+    fprintf(f, "memory %s a device", lw_format_bytes(needed, device));
     if (missing < 0)
         fprintf(f, "; the cluster does not say how much a device has (device.memory_bytes)");
     else
@@ -117,7 +136,7 @@ enum lw_status lw_sim_head_text(const struct lw_sim_report *r, const struct lw_t
                                 FILE *f, struct lw_err *err)
 {
     text_plan(r, f);
-    /* the second line: the plan's framework and how to change it, once a plan has one */
+    text_framework(r, f);
     LW_TRY(text_step(r, f, err));
     LW_TRY(text_rate(t, f, err));
     text_overlap(worst(r), f);
@@ -137,6 +156,9 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
 {
     int64_t missing = lw_sim_missing_bytes(r);
 
+    const struct lw_sim_framework *x = r->framework;
+
+    LW_JSON(o, "framework", x ? x->name : NULL, "framework_hash", x ? x->hash : NULL);
     real(o, "overlap_pct", overlap_pct(worst(r)));
     real(o, "tokens_per_s", t->tokens_per_s);
     real(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);

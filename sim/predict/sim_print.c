@@ -500,6 +500,23 @@ static void json_device_memory(struct lw_jsonout *o, const struct lw_sim_report 
     LW_JSON(o, "memory_missing_bytes", lw_known(lw_sim_missing_bytes(r)));
 }
 
+/* As the framework holds and prints it; absent without one. */
+static void json_framework_memory(struct lw_jsonout *o, const struct lw_sim_report *r)
+{
+    const struct lw_sim_framework *x = r->framework;
+
+    if (!x || r->summary->peak_memory_bytes < 0)
+        return;
+    lw_jsonout_object(o, "framework_memory");
+    LW_JSON(o, "allocated_bytes", x->allocated, "reserved_bytes", x->reserved,
+            "device_bytes", x->device, "needed_bytes", x->needed);
+    lw_jsonout_object(o, "rank_0");
+    LW_JSON(o, "allocated_bytes", x->allocated_0, "reserved_bytes", x->reserved_0,
+            "device_bytes", x->device_0);
+    lw_jsonout_end(o);
+    lw_jsonout_end(o);
+}
+
 static void json_samples(struct lw_jsonout *o, const struct lw_sim_report *r)
 {
     LW_JSON(o, "seed", lw_known_if(lw_sim_is_drawn(r), (int64_t)r->options->seed));
@@ -555,6 +572,7 @@ static enum lw_status print_json(const struct lw_sim_report *r, const struct buc
     lw_throughput_json(&o, &t);
     lw_summary_json_memory(&o, s, r->plan);
     json_device_memory(&o, r);
+    json_framework_memory(&o, r);
     LW_TRY(lw_summary_json_ranks(&o, s, true, err));
     lw_records_json(&o, &LW_RECORDS("buckets", bucket_columns, l->v, l->n));
     json_terms(&o, r->stats);

@@ -32,6 +32,15 @@ struct lw_sim_replayed {
     lw_ps unchanged;                /* median period of the replay without the change */
 };
 
+/* The framework that a model was predicted with, and memory as it is held and printed there. */
+struct lw_sim_framework {
+    const char *name, *hash;
+    bool chosen;                      /* by --framework */
+    int64_t allocated, reserved, device; /* of the fullest rank (framework_memory.h) */
+    int64_t allocated_0, reserved_0, device_0; /* of rank 0 */
+    int64_t needed;                   /* the most that a rank's allocator needs */
+};
+
 /* What a prediction says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
 struct lw_sim_report {
     const struct lw_plan *plan;
@@ -50,6 +59,7 @@ struct lw_sim_report {
     const struct lw_sim_replayed *replayed; /* NULL: no replay */
     bool graph; /* the plan is a recorded graph: its notes are printed, its memory is not known */
     const struct lw_workload *workload;   /* NULL: not known */
+    const struct lw_sim_framework *framework; /* NULL: the times are recorded, or of a plan file */
 };
 
 enum lw_status lw_sim_print(const struct lw_sim_report *r, enum lw_format format, FILE *f,
