@@ -317,6 +317,11 @@ static const char *side_key(const struct lw_comparison *c, int side, const char 
     return buf;
 }
 
+static const char *text_or_null(const char *text)
+{
+    return text && *text ? text : NULL;
+}
+
 static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int side)
 {
     const struct lw_run *r = side ? &c->measured : &c->predicted;
@@ -326,8 +331,8 @@ static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int si
     LW_JSON(o, "id", r->id, "name", r->name, "kind", lw_run_kind_name(r->kind),
             "backend", r->backend, "honesty", r->honesty,
             "plan_hash", r->plan_hash && *r->plan_hash ? r->plan_hash : NULL,
-            "cluster", r->cluster_name, "framework", r->framework && *r->framework ? r->framework : NULL,
-            "framework_hash", r->framework_hash && *r->framework_hash ? r->framework_hash : NULL,
+            "cluster", r->cluster_name, "framework", text_or_null(r->framework),
+            "framework_hash", text_or_null(r->framework_hash),
             "samples", lw_known(r->samples), "label", c->label[side]);
     lw_jsonout_end(o);
 }

@@ -49,9 +49,9 @@ static void text_framework(const struct lw_sim_report *r, FILE *f)
     const struct lw_sim_framework *x = r->framework;
 
     if (!x)
-        fputs(r->replayed ? "framework: as recorded\n"
-                          : "framework: times and memory are the input's; --framework is for models\n",
-              f);
+        fprintf(f, "framework: %s\n",
+                r->replayed ? "as recorded" : "times and memory are of the file (--framework is "
+                                              "for models)");
     else if (x->chosen)
         lw_printf_paragraph(f, "framework %s (%.8s); `lapwing framework %s` shows it", x->name,
                             x->hash, x->name);
