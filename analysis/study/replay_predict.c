@@ -206,6 +206,7 @@ static enum lw_status load_graph(struct sim_replay *r, const struct traces_file 
     if (sim_whatif_asked(&r->whatif) || r->whatif.from_device || r->whatif.as_recorded) {
         r->whatif.world = n;
         r->whatif.recorded_device = "";
+        r->whatif.untimed = f[0].importer->untimed;
         LW_TRY(sim_whatif_open(&r->whatif, &rule, err));
         want.rule = &rule;
     }

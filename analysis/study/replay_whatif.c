@@ -17,6 +17,8 @@
 
 #include "shared/cli/cluster_warning.h"
 #include "shared/device/device_kind.h"
+#include "shared/device/device_time.h"
+#include "shared/numbers/checked.h"
 #include "shared/files/files.h"
 #include "shared/numbers/checked.h"
 #include "sim/cost/cost_model.h"
@@ -126,14 +128,71 @@ static enum lw_status time_kernel(struct sim_whatif *w, const struct traces_repl
     return LW_OK;
 }
 
+/* ---- ops that were recorded without times ---- */
+
+static enum lw_status time_untimed_comm(struct sim_whatif *w, const struct traces_replay_op *op,
+                                        lw_ps *time, struct lw_err *err)
+{
+    int32_t n = op->group_size > 0 ? new_size(w, op->group_size) : (int32_t)w->ranks;
+
+    if (!w->network)
+        return LW_OK; /* who asked says that a network is needed */
+    if (n <= 0)
+        return lw_fail(
+            err, LW_EINVAL,
+            "the file does not contain the number of ranks of '%.80s': give the files of "
+            "all ranks, or --ranks N",
+            op->name);
+    w->n_comm++;
+    w->n_resized += op->group_size <= 0 || n != op->group_size;
+    return ask_network(w, op, n, time, err);
+}
+
+static enum lw_status time_shape(struct sim_whatif *w, const struct traces_replay_op *op,
+                                 lw_ps *time, struct lw_err *err)
+{
+    const struct lw_device *d = w->has_device                   ? &w->to.device
+                                : w->has_net && !w->as_recorded ? &w->net.device
+                                                                : NULL;
+    lw_ps traffic = 0, compute = 0;
+
+    if (!d || (op->flops <= 0 && op->moved <= 0))
+        return LW_OK;
+    if (!lw_figure_is_set(d->memory_bytes_per_s))
+        return lw_fail(err, LW_ENOTSUP, "device '%s' has no memory bandwidth: name another device",
+                       d->kind);
+    traffic = lw_traffic_time(d, op->moved > 0 ? op->moved : 0);
+    if (op->product && lw_device_by_shape(d, op->product->dtype)) {
+        compute =
+            lw_mul_sat(lw_product_time(d, op->product), op->flops / lw_product_flops(op->product));
+        w->n_products++;
+        *time = compute;
+        return LW_OK;
+    }
+    if (op->flops > 0) {
+        struct lw_figure peak = d->peak_flops[op->dtype < LW_N_DTYPES ? op->dtype : LW_F32];
+        if (!lw_figure_is_set(peak))
+            peak = d->peak_flops[LW_F32];
+        if (!lw_figure_is_set(peak))
+            return lw_fail(err, LW_ENOTSUP, "device '%s' has no peak flop/s of %s", d->kind,
+                           lw_dtype_name(op->dtype));
+        compute = lw_ps_from_seconds((double)op->flops / peak.value);
+    }
+    w->n_traffic++;
+    *time = compute > traffic ? compute : traffic;
+    return LW_OK;
+}
+
 static enum lw_status time_op(void *ctx, const struct traces_replay_op *op, lw_ps *time,
                               struct lw_err *err)
 {
     struct sim_whatif *w = ctx;
 
+    if (op->recorded < 0)
+        return op->comm ? time_untimed_comm(w, op, time, err) : time_shape(w, op, time, err);
     if (op->comm)
         return time_comm(w, op, time, err);
-    return w->has_device ? time_kernel(w, op, time, err) : LW_OK;
+    return w->has_device && !w->untimed ? time_kernel(w, op, time, err) : LW_OK;
 }
 
 /* ---- notes ---- */
@@ -147,14 +206,22 @@ static const char *note(void *ctx, int k)
     if (w->network)
         snprintf(w->note[n++], size,
                  "what-if: %lld collectives take what cluster '%s' says for "
-                 "their size, instead of their recorded time",
-                 (long long)w->n_comm, w->net.name);
-    if (w->network && !w->has_device && !w->as_recorded &&
+                 "their size%s",
+                 (long long)w->n_comm, w->net.name,
+                 w->untimed ? "" : ", instead of their recorded time");
+    if (w->n_products + w->n_traffic > 0)
+        snprintf(
+            w->note[n++], size,
+            "ops without recorded times: %lld by the shape of their matrix product, %lld by the "
+            "larger of FLOPs and memory traffic, on %s; launches and the host take no time",
+            (long long)w->n_products, (long long)w->n_traffic,
+            w->has_device ? w->to.device.kind : w->net.device.kind);
+    if (w->network && !w->has_device && !w->as_recorded && !w->untimed &&
         lw_device_is_nameless(w->recorded_device))
         snprintf(w->note[n++], size,
                  "the recording names no device: its kernels are taken to be of '%s'",
                  w->net.device.kind);
-    if (w->ranks > 0)
+    if (w->ranks > 0 && !w->untimed)
         snprintf(w->note[n++], size,
                  "what-if: groups of all %d ranks have %lld: %lld collectives, "
                  "each rank's buffers and compute as recorded, %lld of other groups as recorded",
@@ -164,14 +231,14 @@ static const char *note(void *ctx, int k)
                  "what-if: their recorded times, latency and waiting inside, "
                  "scale with the traffic of a ring: all-reduce, all-gather, reduce-scatter and "
                  "all-to-all by (n-1)/n");
-    if (w->has_device)
+    if (w->has_device && !w->untimed)
         snprintf(w->note[n++], size,
                  "what-if: %s instead of %s: %lld kernels bound by arithmetic "
                  "scale with peak flop/s (f32 where the name tells no type), %lld bound by memory "
                  "and %lld of no known class with memory bandwidth",
                  w->to.device.kind, w->from.device.kind, (long long)w->n_compute,
                  (long long)w->n_memory, (long long)w->n_other);
-    if (w->has_device)
+    if (w->has_device && !w->untimed)
         snprintf(w->note[n++], size, "what-if: the host, launches and copies keep their times%s",
                  w->network ? "" : ", and so do collectives");
     return k < n ? w->note[k] : NULL;
@@ -234,8 +301,9 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
     }
     if (w->device) {
         LW_TRY(lw_cluster_find_device(w->device, &w->to, err));
-        LW_TRY(w->from_device ? lw_cluster_find_device(w->from_device, &w->from, err)
-                              : find_recorded(w, err));
+        if (!w->untimed)
+            LW_TRY(w->from_device ? lw_cluster_find_device(w->from_device, &w->from, err)
+                                  : find_recorded(w, err));
         w->has_device = true;
     }
     return w->has_net && !w->as_recorded ? check_kind(w, err) : LW_OK;
@@ -243,7 +311,9 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
 
 enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err)
 {
-    if (w->network && w->n_comm == 0)
+    int64_t shaped = w->n_products + w->n_traffic;
+
+    if (w->network && w->n_comm == 0 && shaped == 0)
         return lw_fail(err, LW_EINVAL, "-c: the traces contain no collective: another network "
                                        "changes nothing");
     if (w->ranks > 0 && w->n_resized == 0)
@@ -251,7 +321,7 @@ enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err)
                        "--ranks: %lld ranks change no collective: the recorded run has %d, and "
                        "only collectives of all of them would change",
                        (long long)w->ranks, w->world);
-    if (w->has_device && w->n_compute + w->n_memory + w->n_other == 0)
+    if (w->has_device && w->n_compute + w->n_memory + w->n_other + shaped == 0)
         return lw_fail(err, LW_EINVAL, "--device: the traces contain no kernel that another device "
                                        "could run faster: the host's time stays as recorded");
     return LW_OK;

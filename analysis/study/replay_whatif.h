@@ -22,6 +22,8 @@ struct sim_whatif {
 
     struct lw_cluster net, to, from;
     bool has_net, has_device;
+    bool untimed; /* the recording holds no times: kernels are timed by shape */
+    int64_t n_products, n_traffic;
     int64_t n_comm, n_comm_kept, n_resized, n_compute, n_memory, n_other;
     char note[6][320];
 };

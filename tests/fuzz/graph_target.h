@@ -1,6 +1,8 @@
-/* Arbitrary bytes as a Chakra trace, up to a plan that passes its check. */
+/* Arbitrary bytes as a Chakra trace or an execution trace of PyTorch, up to a plan that passes its
+ * check. */
 #include "tests/fuzz/text_input.h"
 #include "traces/chakra/read_chakra.h"
+#include "traces/et/read_et.h"
 #include "traces/graph/graph_plan.h"
 #include "traces/import/importer.h"
 
@@ -23,6 +25,15 @@ static void fuzz_graph(enum lw_status (*read_graph)(const struct lw_input *, str
     traces_graph_free(&g[0]);
 }
 
+static enum lw_status read_et(const struct lw_input *in, struct traces_graph *g, struct lw_err *err)
+{
+    struct traces_et e;
+
+    LW_TRY(traces_et_read(in, &e, err));
+    *g = e.graph;
+    return LW_OK;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct lw_input in = fuzz_input_begin(data, size);
@@ -32,6 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)lw_importer_of(&in, &importer, &err);
     fuzz_graph(traces_chakra_read, &in);
     fuzz_graph(traces_chakra_read_json, &in);
+    fuzz_graph(read_et, &in);
     fuzz_input_end(&in);
     return 0;
 }

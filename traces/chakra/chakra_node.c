@@ -3,7 +3,6 @@
  */
 #include "traces/chakra/chakra_node.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +15,7 @@ void chakra_loose(const char *name, size_t len, char *loose, size_t size)
 
     for (size_t i = 0; i < len && n + 1 < size; i++)
         if (name[i] != '_')
-            loose[n++] = (char)tolower((unsigned char)name[i]);
+            loose[n++] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] + 32 : name[i]);
     loose[n] = '\0';
 }
 
@@ -151,7 +150,8 @@ enum lw_status chakra_attribute(struct traces_graph *g, struct traces_node *n, c
     size_t i = 0;
 
     chakra_loose(name, len, loose, sizeof loose);
-    while (i < sizeof known / sizeof *known && strcmp(loose, known[i].name) != 0)
+    while (i < sizeof known / sizeof *known &&
+           (loose[0] != known[i].name[0] || strcmp(loose, known[i].name) != 0))
         i++;
     if (i == sizeof known / sizeof *known)
         return LW_OK;

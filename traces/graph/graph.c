@@ -19,6 +19,7 @@ void traces_graph_free(struct traces_graph *g)
     traces_strings_free(&g->strings);
     lw_free(g->nodes);
     lw_free(g->deps);
+    lw_free(g->products);
     lw_free(g->groups);
     lw_free(g->group_ranks);
     lw_free(g->order);
@@ -40,6 +41,7 @@ struct traces_node traces_node_blank(void)
                                 .peer = -1,
                                 .tag = -1,
                                 .call = -1,
+                                .product = -1,
                                 .dtype = LW_U8};
 }
 

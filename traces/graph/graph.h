@@ -7,6 +7,7 @@
 #include "shared/base/err.h"
 #include "shared/numbers/units.h"
 #include "shared/plan/op.h"
+#include "shared/plan/product.h"
 #include "traces/trace/string_table.h"
 
 /* A recorded step of one rank as a graph of nodes, whatever file it came from. Times may be known
@@ -33,6 +34,7 @@ struct traces_node {
     int32_t name, group;       /* string numbers; group -1 = the file names none */
     int32_t stream, module;    /* names of the stream and of the module in our own exports; -1 */
     int32_t peer, tag, call;   /* of sends and receives; -1 */
+    int32_t product;           /* into products: one that its flops are made of; -1 */
     int32_t first_dep, n_deps; /* into deps: ids in the file; after the check indexes of nodes */
     uint8_t type;              /* enum traces_node_type */
     uint8_t op;                /* of communication: enum lw_op_kind; of ours: of any node */
@@ -60,6 +62,7 @@ struct traces_graph {
     int64_t nodes_cap, deps_cap, groups_cap, group_ranks_cap;
     struct traces_node *nodes;
     uint64_t *deps; /* ids; after traces_graph_check indexes */
+    struct lw_product *products;
     struct traces_group *groups;
     int32_t *group_ranks;
     int32_t *order; /* [n] after the check: every node after those it waits for */

@@ -20,7 +20,8 @@ struct class_ { /* a process group, and the p2p of our own exports on it */
     int32_t *first; /* [n] the member's in `list`; -1 = no member */
     int32_t n_members;
     int32_t *members;
-    lw_ps *time; /* [n_ops] -1 = unknown */
+    lw_ps *time;    /* [n_ops] -1 = unknown */
+    int64_t *bytes; /* [n_ops] of an all-to-all the most that a member exchanges */
 };
 
 struct link {                 /* a message: its two ends */
@@ -282,6 +283,7 @@ static enum lw_status match(struct maker *m, int32_t class)
     first = c->members[0];
     c->n_ops = c->first[first];
     LW_TAKE(m->arena, c->time, c->n_ops + 1, m->err);
+    LW_TAKE(m->arena, c->bytes, c->n_ops + 1, m->err);
     LW_TAKE(m->arena, of, c->n_ops + 1, m->err);
     for (int32_t i = 0; i < c->n_members; i++) {
         int32_t r = c->members[i];
@@ -297,12 +299,13 @@ static enum lw_status match(struct maker *m, int32_t class)
             if (m->class_of[r][k] != class || !is_collective(x))
                 continue;
             int32_t at = m->k_of[r][k];
+            c->bytes[at] = x->bytes > c->bytes[at] ? x->bytes : c->bytes[at];
             if (i == 0) {
                 of[at] = x;
                 c->time[at] = x->time;
                 continue;
             }
-            if (x->op != of[at]->op || x->bytes != of[at]->bytes)
+            if (x->op != of[at]->op || (x->bytes != of[at]->bytes && x->op != LW_OP_ALL_TO_ALL))
                 return lw_fail(m->err, LW_EFORMAT,
                                "%.150s: collective %d of process group '%.60s': rank %d has %s of "
                                "%lld bytes, rank %d %s of %lld: not one run, or cut",
@@ -542,11 +545,13 @@ static void add_comms(struct maker *m)
         c->comm = lw_builder_comm(m->b, *c->name ? c->name : "all ranks", LW_COMM_RECORDED,
                                   LW_REDUCER_AUTO, 0);
         lw_builder_group(m->b, c->comm, c->members, c->n_members);
+        bool timed = false;
+        for (int32_t k = 0; k < c->n_ops; k++)
+            timed = timed || c->time[k] >= 0;
         if (m->n > 1)
-            lw_builder_note(m->b,
-                            "collectives of process group '%s': %d ranks matched, each takes "
-                            "the shortest recorded time",
-                            *c->name ? c->name : "of all ranks", c->n_members);
+            lw_builder_note(m->b, "collectives of process group '%s': %d ranks matched%s",
+                            *c->name ? c->name : "of all ranks", c->n_members,
+                            timed ? ", each takes the shortest recorded time" : "");
     }
 }
 
@@ -590,16 +595,20 @@ static enum lw_op_kind kind_of(const struct traces_node *n)
 }
 
 static enum lw_status ask(struct maker *m, int32_t r, const struct traces_node *n, int32_t size,
-                          lw_ps *time)
+                          int64_t bytes, lw_ps *time)
 {
     struct traces_replay_op q = {.name = traces_graph_string(graph_of(m, r), n->name),
                                  .comm = n->comm,
                                  .kind = kind_of(n),
                                  .dtype = n->dtype,
-                                 .bytes = n->bytes,
+                                 .bytes = bytes,
                                  .group_size = size,
-                                 .recorded = *time};
+                                 .recorded = *time,
+                                 .flops = n->flops,
+                                 .moved = n->moved};
 
+    if (n->product >= 0)
+        q.product = &graph_of(m, r)->products[n->product];
     if (!m->rule || is_host(n))
         return LW_OK;
     return m->rule->time(m->rule->ctx, &q, time, m->err);
@@ -614,11 +623,11 @@ static enum lw_status set_time(struct maker *m, int32_t r, const struct traces_n
         return LW_OK;
     }
     if (!m->has_durations && (n->flops > 0 || n->moved > 0))
-        return lw_fail_at(m->err, LW_ENOTSUP, graph_of(m, r)->file, 0,
-                          "node %llu '%.60s' has num_ops %lld and tensor_size %lld, and no node of "
-                          "the file has a duration: give a trace with duration_micros",
-                          (unsigned long long)n->id, op->name, (long long)n->flops,
-                          (long long)n->moved);
+        return lw_fail_at(
+            m->err, LW_EINVAL, graph_of(m, r)->file, 0,
+            "the file holds no durations ('%.60s': %lld FLOPs, %lld bytes): 'lapwing sim "
+            "--replay' with -c CLUSTER or --device KIND times its ops by their shapes",
+            op->name, (long long)n->flops, (long long)n->moved);
     op->work_ps = 0; /* shorter than the microsecond that the file can say */
     return LW_OK;
 }
@@ -636,11 +645,11 @@ static enum lw_status emit(struct maker *m, int32_t r, int32_t i, int32_t *deps)
     if (is_collective(n)) {
         const struct class_ *c = &m->classes[m->class_of[r][i]];
         op.comm = c->comm;
-        op.bytes = n->bytes >= 0 ? n->bytes : 0;
+        op.bytes = c->bytes[m->k_of[r][i]];
         op.peer = n->op == LW_OP_BROADCAST || n->op == LW_OP_REDUCE ? c->members[0] : -1;
         time = c->time[m->k_of[r][i]];
         size = m->n > 1 ? c->n_members : -1;
-        m->n_alone += m->n == 1;
+        m->n_alone += m->n == 1 && time >= 0;
     } else if (n->comm && m->n > 1) {
         op.comm = m->comm_of[r][i];
         op.peer = rank_of(m, n->peer);
@@ -657,12 +666,12 @@ static enum lw_status emit(struct maker *m, int32_t r, int32_t i, int32_t *deps)
                            "duration: give the files of all ranks",
                            g->file, (unsigned long long)n->id, op.name, n->peer);
     }
-    if (is_collective(n) && m->n == 1 && time < 0)
+    if (is_collective(n) && m->n == 1 && time < 0 && !m->rule)
         return lw_fail(m->err, LW_EFORMAT,
                        "%.150s: node %llu '%.60s' has no duration and its other ranks are missing: "
                        "give the files of all ranks (and a network, -c CLUSTER)",
                        g->file, (unsigned long long)n->id, op.name);
-    LW_TRY(ask(m, r, n, size, &time));
+    LW_TRY(ask(m, r, n, size, n->bytes < 0 ? -1 : op.bytes, &time));
     if (n->comm && time == 0)
         op.bytes = 0; /* nothing to move, in no time */
     LW_TRY(set_time(m, r, n, &op, time));

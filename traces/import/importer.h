@@ -35,6 +35,7 @@ struct lw_importer {
     const char *instead; /* with less than both: what the other option gives, or NULL */
     bool timeline;     /* a PyTorch trace: read into traces_file.source, replayed, stored */
     bool one_file;     /* not several files at a time */
+    bool untimed;      /* of graphs: no times, a device and a network give them */
     bool buffered;     /* of graphs: sends do not wait for their receives */
 
     /* Whether the file is of this format, by its content; text is in's without byte order mark and
@@ -64,7 +65,8 @@ struct lw_importer {
 /* row(symbol): a format, whose file defines lw_importer_SYMBOL. Formats are asked in this order, so
  * Kineto's, which takes what JSON no other takes, is the last. */
 #define LW_IMPORTERS(row)                                                                          \
-    row(measured) row(pipedream) row(calls) row(chakra) row(goal) row(nccl_tests) row(kineto)
+    row(measured) row(pipedream) row(calls) row(chakra) row(goal) row(et) row(nccl_tests)          \
+        row(kineto)
 #define LW_ROW_IMPORTER(symbol) extern const struct lw_importer lw_importer_##symbol;
 LW_IMPORTERS(LW_ROW_IMPORTER)
 

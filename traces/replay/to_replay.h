@@ -24,7 +24,9 @@ struct traces_replay_op {
     enum lw_dtype dtype; /* of the message; LW_U8 when unknown */
     int64_t bytes;       /* as in shared/plan/cost.h; -1 = unknown */
     int32_t group_size;  /* -1 = unknown */
-    lw_ps recorded;
+    lw_ps recorded; /* -1 = not recorded: a graph of shapes alone, of which those below are known */
+    int64_t flops, moved;             /* -1 = unknown */
+    const struct lw_product *product; /* that the flops are made of; NULL = none */
 };
 
 struct lw_bucket_request;

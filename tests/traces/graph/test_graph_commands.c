@@ -11,6 +11,7 @@
 TEST_GROUP(fixture_open, fixture_close)
 
 #define CHAKRA "$P/../shared/traces/chakra/"
+#define ET "$P/../shared/traces/et/"
 #define GOAL "$P/../shared/traces/goal/"
 
 static void need(const char *folder)
@@ -66,6 +67,41 @@ TEST(goal_goes_through_every_command)
          "one GOAL schedule at a time"},
         {"--replay " CHAKRA "megatron_tp2_rank0.et.gz --no-db --loggops L=1", 1,
          "--loggops concerns GOAL schedules"});
+}
+
+TEST(execution_traces_go_through_every_command)
+{
+    need("../shared/traces/et");
+    expect("inspect " ET "megatron_tp2_rank0.et.json.gz", 0,
+           "PyTorch execution trace, schema 1.1.0-chakra.0.0.4, 1884 nodes");
+    expect("inspect --format json " ET "dlrm_8gpu_rank3.et.json.gz", 0,
+           "\"record_param_comms\": 13");
+    static const char *const runs[] = {
+        ET "linear_1gpu.et.json.gz -c dgx-a100",
+        ET "megatron_tp2_rank0.et.json.gz " ET "megatron_tp2_rank1.et.json.gz -c dgx-a100",
+        ET "dlrm_8gpu_rank?.et.json.gz -c dgx-a100",
+        ET "resnet_ddp_2gpu.et.json.gz -c dgx-a100 --ranks 2",
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        expectf(0, "by the shape of their matrix product", "sim --replay %s --db r.db", runs[i]);
+        expectf(0, "n_ops", "sim --replay %s --db r.db --format json", runs[i]);
+        expect("compare 1 2 --db r.db", 0, "the steps are equal");
+        expect("explain 1 --db r.db", 0, "critical path");
+        expect("plot timeline 1 --db r.db -o t.svg --force", 0, "t.svg");
+        expect("export 1 --db r.db -o t.json --force", 0, "wrote t.json");
+        expect("export 1 --db r.db --format chakra -o t --force", 0, "wrote t.0.et");
+        expect("runs --db r.db", 0, "graph of");
+        shell("rm -f r.db* t.*", NULL);
+    }
+    EXPECT("sim",
+           {"--replay " ET "linear_1gpu.et.json.gz --no-db", 1, "the file holds no durations"},
+           {"--replay " ET "resnet_ddp_2gpu.et.json.gz --no-db -c dgx-a100", 1,
+            "give the files of all ranks, or --ranks N"},
+           {"--replay " ET "megatron_tp2_rank0.et.json.gz " ET "megatron_tp2_rank1.et.json.gz "
+            "--no-db --device H100-SXM5-80GB",
+            1, "name a network that times it"});
+    EXPECT("import",
+           {ET "linear_1gpu.et.json.gz -o p.json", 1, "with -c CLUSTER or --device KIND"});
 }
 
 TEST(what_a_graph_does_not_hold_is_refused_with_the_remedy)

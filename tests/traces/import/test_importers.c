@@ -20,6 +20,7 @@ static const struct {
     {"calls", "# lapwing-calls 1\n"},
     {"chakra", "\x07\x0a\x05"
                "0.0.4\x02\x08\x01"},
+    {"pytorch-et", "{\"schema\": \"1.0.1\", \"pid\": 1, \"nodes\": []}"},
     {"goal", "// a schedule\nnum_ranks 1\nrank 0 { }\n"},
     {"chakra", "{\"workload_graph\": []}"},
 };
