@@ -27,6 +27,7 @@ static void each_command(const char *files, const char *step, const char *option
 {
     expectf(0, step, "sim --replay %s --db r.db", files);
     expectf(0, "n_ops", "sim --replay %s --db r.db --format json", files);
+    expectf(0, "memory: not recorded", "sim --replay %s --no-db", files);
     expectf(0, "next: lapwing sim", "import %s -o plan.json --force", files);
     expectf(0, step + strlen("step "), "sim plan.json --no-db -c gb200 %s", options);
     expect("compare 1 2 --db r.db", 0, "the steps are equal");
