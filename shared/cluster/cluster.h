@@ -93,6 +93,9 @@ struct lw_interference {
                                                   * runs at once (gloo: 2 threads); absent: 1 */
     /* 1: communications at the same time share devices' links and nodes' adapters max-min fairly */
     struct lw_figure fair_links;
+    /* 1: a device has one link, which its collectives share equally while they move data at once;
+     * each wants comm_on_compute_core in proportion */
+    struct lw_figure shared_link;
 };
 
 /* The host as a reducer of its devices' gradients (hfreduce). */

@@ -61,6 +61,7 @@
     LW_RATE_FIGURES(row) \
     row(comm_on_compute_core, "", PART) \
     row(comm_workers, "", COUNT) \
+    row(shared_link, "", FLAG) \
     LW_FAIR_LINKS(row)
 
 #define LW_PUBLISHED_FIGURES(row) LW_RATE_FIGURES(row) LW_FAIR_LINKS(row)

@@ -128,7 +128,7 @@ static enum lw_status duration(struct sim_engine *e, struct sim_group *g, lw_ps 
 {
     lw_ps extra = 0;
 
-    g->core_share = -1;
+    g->core_share = e->terms.shared_link ? e->terms.core_share : -1;
     if (g->own_work > 0 || g->n == 1) {
         *time = g->own_work;
         return LW_OK;
@@ -142,7 +142,7 @@ static enum lw_status duration(struct sim_engine *e, struct sim_group *g, lw_ps 
         g->known_share = share_of_core(e, &g->query, g->known_time);
     }
     *time = g->known_time;
-    g->core_share = g->known_share;
+    g->core_share = g->known_share >= 0 ? g->known_share : g->core_share;
     return LW_OK;
 }
 
@@ -179,13 +179,16 @@ int64_t sim_link_rate(const struct sim_engine *e, int32_t group)
     int64_t pair = SIM_FULL_RATE;
     int32_t most = 1;
 
-    for (int32_t i = 0; (e->terms.in_flight || e->terms.pairs) && i < g->n_places; i++) {
+    bool counts = e->terms.in_flight || e->terms.pairs || e->terms.shared_link;
+    for (int32_t i = 0; counts && i < g->n_places; i++) {
         int32_t rank = e->ring[g->first + i].rank, n = n_alike(e, rank, g->query.op);
         int64_t beside = sim_pair_rate(&e->terms, e->ranks[rank].moving, g->query.op);
         most = n > most ? n : most;
         pair = beside < pair ? beside : pair;
     }
     int64_t measured = most > 1 ? sim_in_flight_rate(e, &g->query, most) : SIM_FULL_RATE;
+    if (e->terms.shared_link && measured > SIM_FULL_RATE / most)
+        measured = SIM_FULL_RATE / most;
     measured = sim_rate_product(measured, pair);
     return measured < g->fair_rate ? measured : g->fair_rate;
 }

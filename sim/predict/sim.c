@@ -146,6 +146,7 @@ static void list_interference(const struct sim_engine *e, struct lw_sim_stats *s
     list_memory(e, s, messages);
     if (e->terms.fair_links)
         figure(s, "fair_links", i->fair_links, messages);
+    figure(s, "shared_link", i->shared_link, messages);
     list_pairs(e->cluster, s, messages);
     for (int32_t t = 0; t < e->cluster->n_tables; t++) {
         const struct lw_cost_table *table = &e->cluster->tables[t];

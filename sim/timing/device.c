@@ -76,8 +76,12 @@ struct sim_terms sim_terms_of(const struct lw_cluster *c)
                lw_figure_is_set(c->device.memory_bytes_per_s);
     t.fair_links = lw_figure_is_set(c->interference.fair_links) &&
                    c->interference.fair_links.value > 0;
+    t.shared_link = lw_figure_is_set(c->interference.shared_link) &&
+                    c->interference.shared_link.value > 0;
+    t.cpu_times |= t.core_share > 0 && t.shared_link;
     t.dynamic = t.memory || t.fair_links || t.compute_under_comm || t.comm_under_compute ||
-                t.core_share || t.sm_share || t.channel_sms > 0 || t.in_flight || t.pairs;
+                t.core_share || t.sm_share || t.channel_sms > 0 || t.in_flight || t.pairs ||
+                t.shared_link;
     return t;
 }
 

@@ -18,7 +18,8 @@ struct sim_terms {
     int64_t comm_under_compute; /* measured rate of communication while compute runs */
     int64_t core_share;         /* of the compute core that one communication wants, where no table
                                  * tells its CPU time */
-    bool cpu_times;             /* tables with CPU times, and the core is shared */
+    bool cpu_times;             /* collectives want the core by what they get of the link: tables
+                                 * with CPU times or shared_link, and the core is shared */
     int64_t sm_share;           /* of the SMs that one collective holds from its local entry */
     double channel_sms;         /* share of the SMs that one channel of a collective holds */
     bool in_flight;             /* tables for several collectives at once */
@@ -26,6 +27,7 @@ struct sim_terms {
     int64_t pair[LW_N_ACTIVITIES][LW_N_ACTIVITIES]; /* [of][beside]: measured rates; 0 = none */
     bool pairs;                 /* any of them */
     bool fair_links;            /* communications share links and adapters */
+    bool shared_link;           /* a device's collectives share its one link equally */
     bool dynamic;               /* any of them: rates depend on what runs */
 };
 

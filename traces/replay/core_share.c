@@ -1,19 +1,25 @@
-/* Shared cores.
+/* What collectives of the host share: the link, and where computing threads fill the machine's
+ * cores, the cores.
  *
- * A collective of the host (gloo) runs on threads of its rank. Where the ranks' computing threads
- * fill the machine's cores, it takes part of theirs: each of k collectives that move data wants the
- * share v of the core, compute wants all of it, and the core is split max-min fairly. With compute
- * the level is 1 / (k + 1), without it 1 / k; who wants less than the level gets what it wants. A
- * collective moves data from the entry of its last member on, at the rate of its slowest member.
+ * Of k collectives (gloo) of a rank that move data at once each gets 1 / k of its link. They run on
+ * threads of their rank, which at the full rate of the link want the share v of a core: the time
+ * that the processor needs for a byte (read, sent, received, added) over the time that the link
+ * needs. Each of k wants v / k. Where no core is free for them the computing core is split max-min
+ * fairly: compute keeps 1 - v, or 1 / (k + 1) where that is more; a collective then gets no more
+ * than 1 / (k + 1) of the core. A collective moves data from the entry of its last member on, at
+ * the rate of its slowest member.
  *
  * The recorded times hold this slowdown. What an op would have taken alone is the integral of its
- * rate over its recorded time; the engine, given these times and the same v, slows them again. */
+ * rate over its recorded time; the engine, given these times and the same v (shared_link,
+ * comm_on_compute_core), slows them again. */
 #include "traces/replay/replay_state.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
 
-static const double WANT = 1; /* v: assumed, docs/design/replay_accuracy.md compares others */
+/* Processor time of gloo's all-reduce over TCP. Measured at 4 to 64 MiB on four networks: 0.6 to
+ * 1.1 (docs/design/replay_model.md). */
+static const double CPU_NS_PER_BYTE = 1;
 
 static double least(double a, double b)
 {
@@ -22,16 +28,14 @@ static double least(double a, double b)
 
 static double compute_rate(double want, int64_t k)
 {
-    double level = 1.0 / (double)(k + 1);
-
-    return want <= level ? 1 - (double)k * want : level;
+    return 1 - least(want, (double)k / (double)(k + 1));
 }
 
 static double comm_rate(double want, int64_t k, bool computing)
 {
-    double level = 1.0 / (double)(k + computing);
+    double link = 1.0 / (double)k;
 
-    return least(1, level / want);
+    return computing && want > 0 ? least(link, 1 / ((double)(k + 1) * want)) : link;
 }
 
 /* ---- when collectives move ---- */
@@ -154,23 +158,59 @@ int64_t replay_comm_alone(const struct replay_maker *m, const struct replay_rank
     if (!lw_trace_on_host(r->t, row))
         return c->matched ? c->ops[item->k].transfer_ns : item->dur_ns;
     moving(m, r, row, &from, &to);
-    return m->core_want > 0 ? integrate(m, r, c->matched, from, to) : to - from;
+    return integrate(m, r, c->matched, from, to);
 }
 
 /* ---- whether they share ---- */
+
+/* Bytes of all collectives of the host, and the time that they would have taken alone. */
+static void sum_comms(const struct replay_maker *m, double *bytes, double *ns)
+{
+    *bytes = *ns = 0;
+    for (int32_t k = 0; k < m->n; k++) {
+        const struct replay_rank *r = &m->ranks[k];
+        for (int64_t i = 0; i < r->p.n_comms; i++) {
+            int64_t row = r->p.comms[i].row;
+            const struct traces_comm_fact *f = &r->comms.items[r->comm_of[row] - 1].fact;
+            *bytes += f->bytes > 0 ? (double)f->bytes : 0;
+            *ns += f->bytes > 0 ? (double)replay_comm_alone(m, r, row) : 0;
+        }
+    }
+}
+
+/* A collective that wants less than half of the core is not slowed beside compute, so its recorded
+ * time is that of the link. Otherwise recorded times cannot separate link and core: the processor
+ * is taken to bound it. */
+static void find_want(struct replay_maker *m)
+{
+    double bytes, ns;
+
+    m->core_want = 1;
+    sum_comms(m, &bytes, &ns);
+    if (ns > 0 && CPU_NS_PER_BYTE * bytes / ns < 0.5)
+        m->core_want = CPU_NS_PER_BYTE * bytes / ns;
+}
+
+/* No core is left for the collectives: processes compute on all cores that they have, unless a
+ * sidecar counts more cores than computing threads. */
+static bool fills_cores(const struct traces_source *s)
+{
+    const struct traces_sidecar *c = &s->sidecar;
+
+    return !s->has_sidecar || c->n_cores <= 0 ||
+           (int64_t)c->n_threads * c->world_size >= c->n_cores;
+}
 
 enum lw_status replay_share_cores(struct replay_maker *m)
 {
     bool shares = true;
 
     for (int32_t k = 0; k < m->n; k++) {
-        const struct traces_sidecar *s = &m->ranks[k].s->sidecar;
-        shares = shares && m->ranks[k].s->has_sidecar && m->ranks[k].p.n_comms > 0 &&
-                 m->ranks[k].p.launches.n == 0 && s->n_cores > 0 &&
-                 (int64_t)s->n_threads * s->world_size >= s->n_cores;
-    }
-    m->core_want = shares ? WANT : 0;
-    for (int32_t k = 0; shares && k < m->n; k++)
+        shares = shares && m->ranks[k].p.n_comms > 0 && m->ranks[k].p.launches.n == 0 &&
+                 fills_cores(m->ranks[k].s);
         LW_TRY(find_edges(m, &m->ranks[k]));
+    }
+    if (shares)
+        find_want(m);
     return LW_OK;
 }

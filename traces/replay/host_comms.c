@@ -41,6 +41,18 @@ static bool is_run(const struct lw_trace *t, int64_t row)
     return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "gloo:");
 }
 
+struct traces_comm_fact traces_host_comm_fact(const struct lw_trace *t, int64_t row)
+{
+    struct traces_comm_fact f = traces_comm_fact_of(t, &(struct traces_comm_index){0}, row, -1);
+    const struct lw_row_detail *d = lw_trace_detail(t, row);
+
+    f.op = lw_trace_name(t, row) + strlen("gloo:");
+    if (f.bytes < 0 && d->in_numel < 0 && d->shape_type < 0 && d->shape_numel >= 0 &&
+        !__builtin_mul_overflow(d->shape_numel, lw_dtype_size(LW_F32), &f.bytes))
+        f.dtype = lw_dtype_name(LW_F32);
+    return f;
+}
+
 static bool is_issue(const struct lw_trace *t, int64_t row)
 {
     return lw_trace_on_host(t, row) && lw_trace_name_begins(t, row, "c10d::");

@@ -3,10 +3,11 @@
  * gradients were accumulated; both must hold the same bytes, else this is not a plain
  * DistributedDataParallel. A new bucket is launched when its last gradient is accumulated, and no
  * bucket before an earlier one. What waited for a recorded bucket waits for the new ones that hold
- * its gradients; a host thread waits for a new bucket before it copies the first of its gradients
- * out. A recorded bucket that holds just the gradients of a new one stays as recorded. On a device
- * the host's time in the recorded launches stays where it was, and new launches take none; launches
- * of collectives of the host move with the buckets. */
+ * its gradients; where gradients are copied out of the buckets, the copies of a new bucket wait for
+ * it: the host thread where the host runs the collectives, else the stream of the copies. A
+ * recorded bucket that holds just the gradients of a new one stays as recorded. On a device the
+ * host's time in the recorded launches stays where it was, and new launches take none; launches of
+ * collectives of the host move with the buckets. */
 #include "traces/replay/rebucket.h"
 
 #include <string.h>
@@ -31,11 +32,18 @@ struct rebucketer {
     int64_t n_old;
 };
 
+/* torch 1.13 records shapes without types: f32, as for collectives of the host. */
 static int64_t gradient_bytes(const struct rebucketer *b, const struct lw_gradient *g,
                               struct lw_grad *out)
 {
-    *out = (struct lw_grad){.numel = lw_trace_detail(b->t, g->row)->shape_numel};
-    return lw_trace_shape_bytes(b->t, g->row, &out->dtype);
+    const struct lw_row_detail *d = lw_trace_detail(b->t, g->row);
+    int64_t bytes;
+
+    *out = (struct lw_grad){.numel = d->shape_numel, .dtype = LW_F32};
+    if (d->shape_numel < 0 || d->shape_type >= 0)
+        return lw_trace_shape_bytes(b->t, g->row, &out->dtype);
+    b->p->n_untyped++;
+    return __builtin_mul_overflow(d->shape_numel, lw_dtype_size(LW_F32), &bytes) ? -1 : bytes;
 }
 
 static bool is_bucket(const struct lw_step *s, int64_t ns, int64_t to)
@@ -65,19 +73,46 @@ static void find_old(struct rebucketer *b, const struct lw_step *s)
         if (!is_bucket(s, t->start_ns[c->issue], to) ||
             !strstr(lw_trace_name(t, c->row), "all_reduce"))
             continue;
-        struct traces_comm_fact f =
-            traces_comm_fact_of(t, &(struct traces_comm_index){0}, c->row, -1);
+        struct traces_comm_fact f = traces_host_comm_fact(t, c->row);
         b->old[b->n_old++] = (struct old){-1, i, c->row, f.bytes};
     }
 }
 
-static enum lw_status check_bytes(const struct rebucketer *b, const struct lw_step *s,
-                                  int64_t gradients)
+static int64_t bucket_bytes(const struct rebucketer *b)
 {
     int64_t buckets = 0;
 
     for (int64_t i = 0; i < b->n_old; i++)
         buckets += b->old[i].bytes > 0 ? b->old[i].bytes : 0;
+    return buckets;
+}
+
+/* Of several backward passes of a step (accumulation without synchronisation) the last alone is
+ * reduced. */
+static struct lw_step last_pass(struct rebucketer *b, const struct lw_step *s)
+{
+    int64_t left = bucket_bytes(b), n = s->n_gradients, untyped = b->p->n_untyped;
+    struct lw_step pass = *s;
+    struct lw_grad unused;
+
+    while (n > 0 && left > 0) {
+        int64_t bytes = gradient_bytes(b, &s->gradients[n - 1], &unused);
+        left -= bytes >= 0 ? bytes : left;
+        n--;
+    }
+    b->p->n_untyped = untyped;
+    if (left == 0 && n > 0 && s->n_gradients % (s->n_gradients - n) == 0) {
+        pass.gradients += n;
+        pass.n_gradients -= n;
+    }
+    return pass;
+}
+
+static enum lw_status check_bytes(const struct rebucketer *b, const struct lw_step *s,
+                                  int64_t gradients)
+{
+    int64_t buckets = bucket_bytes(b);
+
     if (buckets != gradients)
         return lw_fail_at(b->err, LW_EFORMAT, b->s->file, 0,
                           "%s: its %lld all-reduces during backward hold %lld bytes, its gradients "
@@ -100,6 +135,11 @@ struct cut { /* a step while it is cut */
     bool *keeps_old, *keeps_new; /* a recorded bucket that holds just what a new one would */
     int64_t *copy, n_copies; /* rows of copies out of the buckets */
 };
+
+static bool copies_out(const struct cut *c)
+{
+    return c->n_copies == c->s->n_gradients;
+}
 
 static bool same(struct span a, struct span b)
 {
@@ -131,29 +171,43 @@ static enum lw_status compare_cuts(struct rebucketer *b, struct cut *c,
     return LW_OK;
 }
 
-/* What the shortest launch of a collective of the host took. */
+/* What the shortest launch of a collective of the host took; one that ran before its call returned
+ * had been handed over by then. */
 static int64_t launch_ns(const struct rebucketer *b)
 {
     int64_t least = b->p->n_comms > 0 ? INT64_MAX : 0;
 
     for (int64_t i = 0; i < b->p->n_comms; i++) {
-        int64_t ns = b->t->dur_ns[b->p->comms[i].issue];
+        const struct traces_host_comm *c = &b->p->comms[i];
+        int64_t ran = c->start_ns - b->t->start_ns[c->issue], ns = b->t->dur_ns[c->issue];
+        ns = ran >= 0 && ran < ns ? ran : ns;
         least = ns < least ? ns : least;
     }
     return least;
 }
 
-/* When a host thread waits for a new bucket: before its first gradient is copied out, or where it
- * waited for the recorded bucket that holds this gradient. */
+/* When a host thread, or the stream of its launches, waits for a new bucket: before its first
+ * gradient is copied out, or where it waited for the recorded bucket that holds this gradient. */
 static int64_t wait_ns(const struct rebucketer *b, const struct cut *c, struct span new,
                        int32_t first)
 {
-    if (c->n_copies == c->s->n_gradients)
+    if (copies_out(c))
         return b->t->start_ns[c->copy[first]];
     for (int64_t o = 0; o < b->n_old; o++)
         if (b->old[o].comm >= 0 && new.from < c->old[o].to)
             return b->p->comms[b->old[o].comm].wait_ns;
     return -1;
+}
+
+/* The recorded buckets whose last gradient a new one holds. */
+static void find_ends(const struct rebucketer *b, const struct cut *c, struct span new,
+                      struct traces_bucket *x)
+{
+    x->first_end = b->p->n_recorded - b->n_old;
+    for (int64_t o = 0; o < b->n_old; o++) {
+        x->first_end += c->old[o].to <= new.from;
+        x->n_ends += c->old[o].to > new.from && c->old[o].to <= new.to;
+    }
 }
 
 static void add_new(struct rebucketer *b, const struct cut *c, const struct lw_bucketing *v,
@@ -176,20 +230,24 @@ static void add_new(struct rebucketer *b, const struct cut *c, const struct lw_b
         if (b->p->buckets[i].step == c->step && b->p->buckets[i].ns > ns)
             ns = b->p->buckets[i].ns;
     x.ns = ns;
+    find_ends(b, c, c->new[k], &x);
     b->p->buckets[b->p->n_buckets++] = x;
 }
 
-/* What waited for a recorded bucket waits for the new ones that hold its gradients. */
+/* What waited for a recorded bucket waits for the new ones that hold its gradients; before copies,
+ * which wait for their own, for the one that holds its first. */
 static void replace_old(struct rebucketer *b, const struct cut *c, const struct lw_bucketing *v,
                         int64_t first, int64_t o)
 {
     struct traces_points *p = b->p;
     int64_t upto = -1, next = first;
 
-    p->replaced[p->n_replaced++] = (struct traces_replaced){b->old[o].row, c->step};
+    int64_t before = copies_out(c) ? c->old[o].from + 1 : c->old[o].to;
+
+    p->n_replaced++;
     for (int32_t k = 0; k < v->n_buckets; k++)
         if (!c->keeps_new[k]) {
-            upto = c->new[k].from < c->old[o].to ? next : upto;
+            upto = c->new[k].from < before ? next : upto;
             next++;
         }
     if (b->old[o].call >= 0) {
@@ -217,8 +275,10 @@ static enum lw_status cut_anew(struct rebucketer *b, struct cut *c, const struct
     return LW_OK;
 }
 
-static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *s, int64_t step)
+static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *whole, int64_t step)
 {
+    find_old(b, whole);
+    const struct lw_step pass = last_pass(b, whole), *s = &pass;
     int32_t n = (int32_t)s->n_gradients;
     struct lw_grad *grads;
     struct lw_bucketing v;
@@ -227,7 +287,6 @@ static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *
 
     LW_TAKE(b->arena, grads, n, b->err);
     LW_TAKE(b->arena, order, n, b->err);
-    find_old(b, s);
     if (b->n_old == 0)
         return LW_OK; /* a step without synchronisation */
     for (int32_t i = 0; i < n; i++) {
@@ -240,6 +299,9 @@ static enum lw_status rebucket_step(struct rebucketer *b, const struct lw_step *
         order[i] = i;
     }
     LW_TRY(check_bytes(b, s, sum));
+    for (int64_t i = 0; i < b->n_old; i++)
+        b->p->recorded[b->p->n_recorded++] =
+            (struct traces_recorded_bucket){b->old[i].row, step, b->old[i].bytes};
     struct cut c = {.s = s, .grads = grads, .step = step};
     LW_TRY(lw_bucket_rebuilt(&b->rules, grads, n, order, &v, b->err));
     enum lw_status status = cut_anew(b, &c, &v);
@@ -291,7 +353,7 @@ enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bu
     LW_TAKE(arena, p->buckets, n, err);
     LW_TAKE(arena, p->new_of_call, p->calls.n, err);
     LW_TAKE(arena, p->replaced_comm, p->n_comms, err);
-    LW_TAKE(arena, p->replaced, p->calls.n + p->n_comms, err);
+    LW_TAKE(arena, p->recorded, p->calls.n + p->n_comms, err);
     LW_TAKE(arena, b.old, p->calls.n + p->n_comms, err);
     memset(p->new_of_call, 0xff, (size_t)p->calls.n * sizeof *p->new_of_call);
     for (int64_t k = 0; k < s->steps.n; k++)

@@ -391,17 +391,18 @@ static enum lw_status emit_call(struct replay_maker *m, struct replay_rank *r,
     return status;
 }
 
-/* A collective that the host runs: it is handed over after the shortest such call; what a call
- * lasts longer, its thread stood still or worked while the collective ran. One that a what-if
- * replaces takes no time. */
+/* A collective that the host runs: it is handed over after the shortest such call, or when it began
+ * to run; what a call lasts longer, its thread stood still or worked while the collective ran. One
+ * that a what-if replaces takes no time. */
 static enum lw_status emit_issue(struct replay_maker *m, struct replay_rank *r,
                                  struct replay_host *h, const struct traces_point *x)
 {
     const struct traces_host_comm *c = &r->p.comms[x->index];
     struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, r->comm_stream);
     int64_t rest = rest_of(h, x), least = r->p.own_ns[r->t->name[c->issue]];
-    int64_t own = least < rest ? least : rest;
+    int64_t own = least < rest ? least : rest, ran = c->start_ns - (x->end_ns - rest);
 
+    own = ran >= 0 && ran < own ? ran : own;
     if (r->p.replaced_comm && r->p.replaced_comm[x->index])
         return LW_OK;
     int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->issue), own, NULL, 0);
@@ -419,31 +420,6 @@ static void emit_host_wait(struct replay_maker *m, struct replay_rank *r, struct
                            int32_t op)
 {
     emit_host(m, r, h, LW_OP_HOST_SYNC, "wait for a collective", 0, &op, op >= 0);
-}
-
-/* What a bucket of that size would have taken: a line through the recorded ones that are replaced
- * in its step. Where the line has a negative part, and on a shared core, where the constant part
- * of a few recorded times is mostly waiting for the scheduler, their time per byte. */
-static lw_ps fitted_time(const struct replay_maker *m, const struct replay_rank *r,
-                         const struct traces_bucket *b)
-{
-    double n = 0, sb = 0, st = 0, sbb = 0, sbt = 0;
-
-    for (int64_t i = 0; i < r->p.n_replaced; i++) {
-        if (r->p.replaced[i].step != b->step)
-            continue;
-        int64_t row = r->p.replaced[i].row;
-        double bytes = (double)gathered_bytes(&r->comms.items[r->comm_of[row] - 1].fact);
-        double ns = (double)replay_comm_alone(m, r, row);
-        n += 1, sb += bytes, st += ns, sbb += bytes * bytes, sbt += bytes * ns;
-    }
-    double width = n * sbb - sb * sb, slope = width > 0 ? (n * sbt - sb * st) / width : -1;
-    double least = (st - slope * sb) / n;
-    if (m->core_want > 0 || slope < 0 || least < 0) {
-        least = 0;
-        slope = st / sb;
-    }
-    return lw_round_sat((least + slope * (double)b->bytes) * (double)LW_PS_PER_NS);
 }
 
 static enum lw_status emit_bucket(struct replay_maker *m, struct replay_rank *r,
@@ -464,7 +440,7 @@ static enum lw_status emit_bucket(struct replay_maker *m, struct replay_rank *r,
                                  group > 0  ? group
                                  : m->n > 1 ? m->n
                                             : -1,
-                                 fitted_time(m, r, b)};
+                                 replay_bucket_time(r, b)};
     int32_t deps[2], n = 1;
 
     deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, "launch of a new bucket", b->launch_ns, NULL,
@@ -482,6 +458,24 @@ static enum lw_status emit_bucket(struct replay_maker *m, struct replay_rank *r,
         return LW_OK;
     d->last_op = r->bucket_op[x->index];
     return note_device_op(m, d, r->last_call, d->last_op);
+}
+
+/* A new bucket is waited for before its gradients are copied out: by the thread where the host runs
+ * it, else by the stream on which the thread launched last. */
+static void emit_bucket_wait(struct replay_maker *m, struct replay_rank *r, struct replay_host *h,
+                             int64_t bucket)
+{
+    struct replay_device *on = h->launched > -2 ? replay_device_of(r, h->launched) : NULL;
+    int32_t op = r->bucket_op[bucket];
+
+    m->n_bucket_waits++;
+    if (lw_trace_on_host(r->t, r->p.buckets[bucket].like)) {
+        emit_host_wait(m, r, h, op);
+    } else if (on && op >= 0) {
+        struct lw_op wait = lw_builder_blank(LW_OP_EVENT_WAIT, on->stream);
+        wait.work_ps = 0;
+        on->last_op = emit(m, r, &wait, 0, &op, 1);
+    }
 }
 
 static void emit_mark(struct replay_maker *m, struct replay_rank *r, struct replay_host *h,
@@ -518,8 +512,7 @@ static enum lw_status emit_point(struct replay_maker *m, struct replay_rank *r,
         emit_host_wait(m, r, h, r->run_op[x->index]);
         break;
     case TRACES_POINT_BUCKET_WAIT:
-        emit_host_wait(m, r, h, r->bucket_op[x->index]);
-        m->n_bucket_waits++;
+        emit_bucket_wait(m, r, h, x->index);
         break;
     case TRACES_POINT_BUCKET:
         status = emit_bucket(m, r, h, x);

@@ -50,12 +50,15 @@ struct traces_bucket { /* one that a what-if asks for */
     enum lw_dtype dtype;
     int64_t bytes, step;
     int64_t like; /* row of a recorded one that it replaces */
-    int64_t wait_ns; /* a host thread waits for it then; -1 = a stream does (new_of_call) */
+    /* a host thread waits for it then; of a device the stream on which the thread launched last; -1
+     * = only what waited for a recorded bucket does (new_of_call) */
+    int64_t wait_ns;
     int64_t launch_ns; /* that its launch takes */
+    int64_t first_end, n_ends; /* recorded buckets whose last gradient it holds; into recorded */
 };
 
-struct traces_replaced { /* a recorded bucket */
-    int64_t row, step;
+struct traces_recorded_bucket {
+    int64_t row, step, bytes;
 };
 
 struct traces_range { /* a step */
@@ -78,7 +81,9 @@ struct traces_points {
     /* other buckets: none unless requested */
     int64_t n_buckets, n_replaced, n_kept; /* new; recorded ones replaced, and kept as they are */
     struct traces_bucket *buckets;
-    struct traces_replaced *replaced;
+    int64_t n_recorded;
+    struct traces_recorded_bucket *recorded; /* of all steps, in the order of their gradients */
+    int64_t n_untyped; /* gradients whose element type is not recorded: f32 */
     int64_t *new_of_call; /* [calls.n] what waited for this replaced one waits up to that new one;
                            * -1 = not replaced; NULL = none */
     bool *replaced_comm;  /* [n_comms]; NULL = none */

@@ -33,6 +33,12 @@ struct replay_edge { /* from here on, collectives of the host that move data */
     int64_t ns, moving;
 };
 
+struct replay_bucket_times { /* what a bucket takes: least_ns and per_byte of its bytes */
+    double least_ns, per_byte;
+    bool waits; /* recorded times hold the waiting for other ranks */
+    double *excess_ns, sum_excess_ns; /* [recorded buckets] what each took beyond that then */
+};
+
 struct replay_rank {
     const struct traces_source *s;
     const struct lw_trace *t;
@@ -49,6 +55,7 @@ struct replay_rank {
     int32_t *record_op; /* [calls] event records emitted; -1 */
     int32_t *run_op;    /* [host collectives] -1 */
     int32_t *bucket_op; /* [new buckets] -1 */
+    struct replay_bucket_times bucket_times;
     int64_t last_call;  /* emitted */
     int32_t last_host;  /* hosts index of the point emitted last; -1 */
     int64_t last_end;   /* its end */
@@ -99,6 +106,10 @@ int64_t replay_compute_alone(const struct replay_maker *m, const struct replay_r
                              const struct replay_host *h, int64_t from, int64_t to);
 /* How long the collective of that row takes, with nothing beside it where cores are shared. */
 int64_t replay_comm_alone(const struct replay_maker *m, const struct replay_rank *r, int64_t row);
+
+/* bucket_times.c: after the cores were shared. */
+enum lw_status replay_time_buckets(struct replay_maker *m, struct replay_rank *r);
+lw_ps replay_bucket_time(const struct replay_rank *r, const struct traces_bucket *b);
 
 /* replay_emit.c: the program of one rank. */
 enum lw_status replay_emit_rank(struct replay_maker *m, struct replay_rank *r);

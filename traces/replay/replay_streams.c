@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/plan/reducer_kind.h"
+#include "traces/replay/host_comms.h"
 #include "traces/replay/replay_state.h"
 #include "traces/trace/data_parallel.h"
 
@@ -176,8 +177,7 @@ static enum lw_status list_comms(struct replay_maker *m, struct replay_rank *r)
         v[l->n + i] = (struct traces_comm_item){
             .row = c->row, .launch = c->issue, .start_ns = c->start_ns, .dur_ns = c->dur_ns,
             .class = -1, .k = -1,
-            .fact = traces_comm_fact_of(r->t, &(struct traces_comm_index){0}, c->row, -1)};
-        v[l->n + i].fact.op = lw_trace_name(r->t, c->row) + strlen("gloo:");
+            .fact = traces_host_comm_fact(r->t, c->row)};
     }
     l->items = v;
     l->n += r->p.n_comms;

@@ -3,6 +3,7 @@
 #include "tests/lib/unit.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/failing_alloc.h"
 #include "tests/lib/traces/replay_help.h"
@@ -36,6 +37,15 @@ static void add_gradient(struct traces_source *s, int64_t at, int64_t dur, int64
                     shaped ? &d : NULL);
 }
 
+/* More cores than computing threads: collectives of the host have their own. */
+static void add_cores(struct traces_source *s)
+{
+    s->has_sidecar = true;
+    s->sidecar.n_cores = 8;
+    s->sidecar.n_threads = 1;
+    s->sidecar.world_size = 2;
+}
+
 /* gloo: one bucket of 3 MiB runs in [63,363), waited for until then in a step of 400. */
 static void make_host(struct traces_source *s, bool shaped, int64_t numel)
 {
@@ -51,6 +61,7 @@ static void make_host(struct traces_source *s, bool shaped, int64_t numel)
     replay_row_with(s, LW_ROW_USER, "gloo:all_reduce", 63, 300, 1, -1, &d);
     replay_row(s, LW_ROW_HOST, "aten::as_strided", 380, 1, 0, -1);
     replay_ready(s);
+    add_cores(s);
 }
 
 TEST(buckets_of_the_host_are_launched_with_their_last_gradient)
@@ -200,6 +211,7 @@ static void make_copied(struct traces_source *s)
     replay_row_with(s, LW_ROW_HOST, COPY_OUT, 281, 10, 0, -1, &one);
     replay_row(s, LW_ROW_HOST, "aten::mul_", 300, 90, 0, -1);
     replay_ready(s);
+    add_cores(s);
 }
 
 TEST(a_host_waits_for_a_bucket_before_it_copies_out)
@@ -217,15 +229,211 @@ TEST(a_host_waits_for_a_bucket_before_it_copies_out)
     replay_run(&s, 1, &choice, &x);
     int32_t kept = replay_op(&x, "gloo:all_reduce", 0);
     assert_int_equal(x.t.end[kept] - x.t.start[kept], 50 * US);
-    for (int k = 0; k < 2; k++) { /* 197 / 2 each: [73,171.5), [171.5,270) */
+    /* 247 / 3 for each MiB: [73, 155.33). The recorded bucket took 197 - 164.67 more, taken as
+     * waiting for the other rank at its last gradient: [155.33, 270) */
+    for (int k = 0; k < 2; k++) {
         int32_t op = replay_op(&x, "a new bucket", k);
         assert_int_equal(x.r.plan.ops[op].bytes, MIB);
-        assert_int_equal(2 * x.t.start[op], (146 + 197 * k) * US);
+        assert_in_range(3 * x.t.start[op], (219 + 247 * k) * US - 9, (219 + 247 * k) * US + 9);
     }
-    /* copied out at 171.5 + 10, then 1 more, then from 270 on: as recorded, less the copy before */
+    /* copied out at 155.33 + 10, then 1 more, then from 270 on: as recorded, less that copy */
     assert_int_equal(replay_step(&x, 0), 389 * US);
     replay_run_free(&x);
     traces_source_free(&s);
+}
+
+#define NCCL "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+#define N_STEPS 2
+
+/* A broadcast of 10, without a size, before the gradients; k0, k1, k2 of 30, each with a gradient
+ * of 1 MiB; two buckets on stream 20, of 2 and 1 MiB; copies out of them of 10 on stream 7. Step k
+ * begins at 1000 * k. Its buckets take 200 and 100 longer[k]; rank 0 of 2 alone is known. */
+static void make_copies_on_device(struct traces_source *s, const int *longer, bool waits)
+{
+    int corr = 100;
+
+    replay_begin(s);
+    s->trace.world_size = 2;
+    for (int step = 0; step < N_STEPS; step++) {
+        int64_t t = 1000 * step, device = t + 60;
+        struct lw_row_detail d = replay_no_detail(), one = shape(s, MIB / 4);
+        char name[32];
+        d.dtype = traces_strings_add(&s->trace.strings, "Float", 5);
+        d.group_size = 2;
+        snprintf(name, sizeof name, "ProfilerStep#%d", step);
+        replay_row(s, LW_ROW_USER, name, t, 999, 0, -1);
+        replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernelExC", t + 1, 1, 0, ++corr);
+        replay_row(s, LW_ROW_KERNEL, "ncclDevKernel_Broadcast_RING_LL", t + 5, 10, 20, corr);
+        for (int k = 0; k < 3; k++) {
+            snprintf(name, sizeof name, "k%d", k);
+            replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernel", t + 20 + 20 * k, 1, 0, ++corr);
+            replay_row(s, LW_ROW_KERNEL, name, t + 21 + 30 * k, 30, 7, corr);
+            add_gradient(s, t + 22 + 20 * k, 3, t + 35 + 20 * k, true);
+            if (k == 0)
+                continue;
+            d.in_numel = (k == 1 ? 2 : 1) * MIB / 4;
+            replay_row(s, LW_ROW_HOST, "c10d::allreduce_", t + 26 + 20 * k, 8, 0, -1);
+            replay_row(s, LW_ROW_LAUNCH, "cudaStreamWaitEvent", t + 27 + 20 * k, 1, 0, ++corr);
+            replay_row(s, LW_ROW_LAUNCH, "cudaLaunchKernelExC", t + 29 + 20 * k, 1, 0, ++corr);
+            int64_t dur = (k == 1 ? 200 : 100) + longer[step];
+            device = device > t + 21 + 30 * (k + 1) ? device : t + 21 + 30 * (k + 1);
+            replay_row_with(s, LW_ROW_KERNEL, NCCL, device, dur, 20, corr, &d);
+            device += dur;
+        }
+        int64_t at = t + 100;
+        for (int k = 0; k < 3; k++) {
+            if (waits && k != 1)
+                replay_row(s, LW_ROW_LAUNCH, "cudaStreamWaitEvent", at, 1, 0, ++corr);
+            replay_row_with(s, LW_ROW_HOST, COPY_OUT, at + 1, 4, 0, -1, &one);
+            replay_row(s, LW_ROW_LAUNCH, "cudaMemcpyAsync", at + 2, 1, 0, ++corr);
+            replay_row(s, LW_ROW_MEM, "Memcpy DtoD", device + 10 * k, 10, 7, corr);
+            at += 5;
+        }
+        replay_row(s, LW_ROW_LAUNCH, "cudaDeviceSynchronize", at + 5, device + 31 - at - 5, 0,
+                   ++corr);
+    }
+    replay_ready(s);
+}
+
+/* The host of such a recording launches its copies at once: streams wait, not the host. */
+TEST(copies_on_a_device_do_not_make_the_host_wait)
+{
+    struct lw_bucket_request want = {.policy = LW_BUCKET_C10D_2, .cap_bytes = 3 * MIB,
+                                     .first_bytes = -1};
+    struct traces_replay_choice choice = {.buckets = &want};
+    const int longer[N_STEPS] = {0, 0};
+    struct traces_source s;
+    struct replay_run x;
+
+    make_copies_on_device(&s, longer, true);
+    replay_run(&s, 1, &choice, &x);
+    for (int step = 0; step < N_STEPS; step++) {
+        int32_t bucket = replay_op(&x, "a new bucket", step);
+        /* 100 for 1 MiB, 200 for 2: 300 for 3 */
+        assert_int_equal(x.t.end[bucket] - x.t.start[bucket], 300 * US);
+        for (int k = 0; k < 3; k++) {
+            int32_t copy = replay_op(&x, "Memcpy DtoD", 3 * step + k);
+            assert_int_equal(x.t.start[copy], x.t.end[bucket] + 10 * k * US);
+        }
+    }
+    for (int32_t i = 0; i < x.r.plan.n_ops; i++)
+        assert_string_not_equal(x.r.plan.ops[i].name, "wait for a collective");
+    replay_run_free(&x);
+    traces_source_free(&s);
+}
+
+/* Copies of a new bucket wait for it alone. */
+TEST(copies_on_a_device_wait_for_their_own_bucket)
+{
+    struct traces_replay_choice choice = {.buckets = &one_mib};
+    const int longer[N_STEPS] = {0, 0};
+    struct traces_source s;
+    struct replay_run x;
+
+    make_copies_on_device(&s, longer, true);
+    replay_run(&s, 1, &choice, &x);
+    for (int k = 0; k < 2; k++) { /* the third bucket of 1 MiB is a recorded one */
+        int32_t bucket = replay_op(&x, "a new bucket", k);
+        assert_int_equal(x.t.end[bucket] - x.t.start[bucket], 100 * US);
+        assert_int_equal(x.t.start[replay_op(&x, "Memcpy DtoD", k)], x.t.end[bucket]);
+    }
+    replay_run_free(&x);
+    traces_source_free(&s);
+}
+
+/* Of the buckets of one size the shortest is the transfer; what others took more is waiting, and
+ * once in a bucket that holds both their last gradients. The broadcast of 10 bounds the constant
+ * part: 20. */
+TEST(waiting_for_other_ranks_is_not_charged_to_every_bucket)
+{
+    static const struct {
+        int64_t cap;
+        int n;
+        lw_ps us[3]; /* in the second step */
+    } of[] = {
+        {3 * MIB, 1, {20 + 300 + 280}}, /* 280 beyond 20 + 100 per MiB in each */
+        {MIB, 2, {20 + 100, 20 + 100 + 280}},
+    };
+    const int longer[N_STEPS] = {250, 300};
+
+    for (int i = 0; i < 2; i++) {
+        struct lw_bucket_request want = {.policy = LW_BUCKET_C10D_2, .cap_bytes = of[i].cap,
+                                         .first_bytes = -1};
+        struct traces_replay_choice choice = {.buckets = &want};
+        struct traces_source s;
+        struct replay_run x;
+        make_copies_on_device(&s, longer, true);
+        replay_run(&s, 1, &choice, &x);
+        for (int k = 0; k < of[i].n; k++) {
+            int32_t op = replay_op(&x, "a new bucket", of[i].n + k);
+            assert_int_equal(x.t.end[op] - x.t.start[op], of[i].us[k] * US);
+        }
+        replay_run_free(&x);
+        traces_source_free(&s);
+    }
+}
+
+/* The recorded buckets again: every op at the same picosecond. */
+static void check_identity(const struct traces_source *s, int n, int64_t first, int64_t cap)
+{
+    struct lw_bucket_request want = one_mib;
+    struct traces_replay_choice choice = {.buckets = &want};
+    struct replay_run x, recorded;
+
+    want.first_bytes = first;
+    want.cap_bytes = cap;
+    replay_run(s, n, &choice, &x);
+    replay_run(s, n, &(struct traces_replay_choice){0}, &recorded);
+    assert_int_equal(x.r.n_new_buckets, 0);
+    assert_int_equal(x.r.plan.n_ops, recorded.r.plan.n_ops);
+    for (int32_t op = 0; op < x.r.plan.n_ops; op++) {
+        assert_int_equal(x.t.start[op], recorded.t.start[op]);
+        assert_int_equal(x.t.end[op], recorded.t.end[op]);
+    }
+    replay_run_free(&recorded);
+    replay_run_free(&x);
+}
+
+TEST(the_recorded_buckets_change_nothing)
+{
+    static const struct {
+        const char *file[2];
+        int64_t first, cap;
+    } of[] = {
+        {{"../shared/traces/kineto/ddp_resnet18_8xMI300_rank0.json.gz"}, MIB, 25 * MIB},
+        {{"../shared/groundtruth-torch/traces/gpt__1g__ddp_cap25.rank0.json.gz",
+          "../shared/groundtruth-torch/traces/gpt__1g__ddp_cap25.rank1.json.gz"},
+         25 * MIB, 25 * MIB},
+        {{"../shared/groundtruth-torch/traces/gpt__1g__acc4_nosync.rank0.json.gz",
+          "../shared/groundtruth-torch/traces/gpt__1g__acc4_nosync.rank1.json.gz"},
+         25 * MIB, 25 * MIB},
+        {{"../shared/groundtruth/gpt6__1g__cap25.rank0.trace.json.gz",
+          "../shared/groundtruth/gpt6__1g__cap25.rank1.trace.json.gz"},
+         MIB, 25 * MIB},
+    };
+    const int longer[3][N_STEPS] = {{0, 0}, {250, 300}, {50, 10}};
+    struct traces_source s[2];
+    int n_checked = 0;
+
+    for (int i = 0; i < 3; i++, n_checked++) { /* of the device; the last waits for no bucket */
+        make_copies_on_device(&s[0], longer[i], i < 2);
+        check_identity(s, 1, 2 * MIB, 2 * MIB);
+        traces_source_free(&s[0]);
+    }
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        int n = of[i].file[1] ? 2 : 1;
+        if (access(of[i].file[0], R_OK) != 0) {
+            print_message("SKIP %s: absent\n", of[i].file[0]);
+            continue;
+        }
+        for (int r = 0; r < n; r++)
+            replay_read(&s[r], of[i].file[r]);
+        check_identity(s, n, of[i].first, of[i].cap);
+        for (int r = 0; r < n; r++)
+            traces_source_free(&s[r]);
+        n_checked++;
+    }
+    assert_true(n_checked >= 3);
 }
 
 TEST(the_recorded_cap_keeps_the_recorded_buckets)
