@@ -127,6 +127,51 @@ static enum lw_status replay_unchanged(struct sim_replay *r, const struct traces
     return status;
 }
 
+/* Medians over the measured steps of what a replay predicts: the device's period and the host's
+ * range. */
+static enum lw_status medians_of(struct sim_replay *r, const struct traces_replay *replay,
+                                 const struct lw_timeline *t, lw_ps *period, lw_ps *host,
+                                 struct lw_err *err)
+{
+    int32_t first = traces_replay_first(replay), n = replay->n_steps - first;
+    lw_ps *v;
+
+    LW_TAKE(&r->arena, v, replay->n_steps, err);
+    LW_TRY(traces_replay_periods(replay, t, -1, v, err));
+    *period = lw_median(v + first, n);
+    for (int32_t k = 0; k < replay->n_steps; k++)
+        v[k] = traces_replay_host(replay, t, k, -1);
+    *host = lw_median(v + first, n);
+    return LW_OK;
+}
+
+/* A device that was behind its host and no longer is catches up within the recorded steps, and
+ * their periods are shorter than the host's. The step of a run of any length is the host's then:
+ * nothing would be queued when the recording begins. */
+static enum lw_status without_backlog(struct sim_replay *r, const struct traces_source *v, int n,
+                                      struct traces_replay_choice *choice, struct lw_err *err)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_cluster cluster = traces_replay_cluster(r->replay);
+    struct lw_timeline t;
+    struct lw_sim_stats stats;
+    lw_ps period, host, before, host_before;
+
+    if (traces_replay_basis(r->replay) != TRACES_DEVICE_PERIOD)
+        return LW_OK;
+    LW_TRY(lw_sim_run(&r->replay->plan, &cluster, &o, &t, &stats, err));
+    enum lw_status status = medians_of(r, r->replay, &t, &period, &host, err);
+    lw_timeline_free(&t);
+    LW_TRY(status);
+    LW_TRY(medians_of(r, r->replay, &r->unchanged, &before, &host_before, err));
+    if (before < host_before || period >= host)
+        return LW_OK;
+    traces_replay_free(r->replay);
+    choice->no_backlog = true;
+    sim_whatif_restart(&r->whatif);
+    return traces_replay_build(v, n, choice, r->replay, err);
+}
+
 static enum lw_status build_with(struct sim_replay *r, const struct traces_source *v, int n,
                                  const struct lw_kernel_table *kernels, struct lw_err *err)
 {
@@ -144,8 +189,10 @@ static enum lw_status build_with(struct sim_replay *r, const struct traces_sourc
     }
     LW_TRY(traces_replay_build(v, n, &choice, r->replay, err));
     LW_TRY(sim_whatif_acted(&r->whatif, err));
-    if (r->shown.what_if)
-        return replay_unchanged(r, v, n, kernels, err);
+    if (r->shown.what_if) {
+        LW_TRY(replay_unchanged(r, v, n, kernels, err));
+        return without_backlog(r, v, n, &choice, err);
+    }
     return keep_recorded(r, r->replay, err);
 }
 

@@ -44,6 +44,11 @@ static enum lw_status ask_network(struct sim_whatif *w, const struct traces_repl
     struct lw_cost_query q = {
         .op = op->kind, .dtype = op->dtype, .bytes = op->bytes, .n_ranks = n, .n_nodes = 1};
 
+    if (op->bytes < 0 && !op->measured) {
+        w->n_unsized++;
+        return LW_OK;
+    }
+    w->n_comm++;
     if (op->bytes < 0)
         return lw_fail(err, LW_EINVAL,
                        "-c: the traces do not contain the size of '%.80s': only collectives of "
@@ -88,8 +93,10 @@ static enum lw_status time_comm(struct sim_whatif *w, const struct traces_replay
     if (op->group_size < 0)
         return lw_fail(err, LW_EINVAL, "the traces do not contain the number of ranks of '%.80s'",
                        op->name);
+    if (w->network)
+        return ask_network(w, op, size, time, err);
     w->n_comm++;
-    return w->network ? ask_network(w, op, size, time, err) : scale(op, size, time, err);
+    return scale(op, size, time, err);
 }
 
 /* ---- kernels ---- */
@@ -104,19 +111,47 @@ static enum lw_status ratio(struct lw_figure from, struct lw_figure to, const ch
     return LW_OK;
 }
 
+/* Peak rate of products of a type; unset where the cluster gives none. */
+static struct lw_figure peak_of(const struct lw_cluster *c, struct lw_kernel_type type)
+{
+    struct lw_figure f = c->device.peak_flops[type.dtype];
+
+    if (!type.fp8)
+        return f;
+    return lw_figure_is_set(f) && lw_figure_is_set(c->device.fp8_speedup)
+               ? (struct lw_figure){f.value * c->device.fp8_speedup.value, f.source}
+               : (struct lw_figure){0, NULL};
+}
+
+/* By the user's marks, the inputs of the launching op, the name. */
+static struct lw_kernel_type type_of(struct sim_whatif *w, const struct traces_replay_op *op,
+                                     const struct lw_kernel_mark *mark)
+{
+    struct lw_kernel_type type = op->type;
+
+    if ((mark && mark->mark && mark->has_dtype) || !type.known)
+        type = lw_kernel_type_of(w->kernels, op->name);
+    if (!type.known) {
+        w->n_untyped++;
+        w->untyped += (double)op->recorded;
+    }
+    return type;
+}
+
 static enum lw_status time_kernel(struct sim_whatif *w, const struct traces_replay_op *op,
                                   lw_ps *time, struct lw_err *err)
 {
     const struct lw_kernel_mark *mark = lw_kernel_mark_of(w->kernels, op->name);
     enum lw_kernel_class class = mark ? mark->class : LW_KERNEL_OTHER;
-    enum lw_dtype dtype = mark && mark->has_dtype ? mark->dtype : LW_F32;
     char what[64];
     double r;
 
+    w->all_kernels += (double)op->recorded;
     if (class == LW_KERNEL_COMPUTE) {
-        snprintf(what, sizeof what, "peak flop/s of %s", lw_dtype_name(dtype));
-        LW_TRY(ratio(w->from.device.peak_flops[dtype], w->to.device.peak_flops[dtype], what, w, &r,
-                     err));
+        struct lw_kernel_type type = type_of(w, op, mark);
+        snprintf(what, sizeof what, "peak flop/s of %s",
+                 type.fp8 ? "fp8" : lw_dtype_name(type.dtype));
+        LW_TRY(ratio(peak_of(&w->from, type), peak_of(&w->to, type), what, w, &r, err));
     } else {
         LW_TRY(ratio(w->from.device.memory_bytes_per_s, w->to.device.memory_bytes_per_s,
                      "memory bandwidth", w, &r, err));
@@ -221,6 +256,17 @@ static const char *note(void *ctx, int k)
         snprintf(w->note[n++], size,
                  "the recording names no device: its kernels are taken to be of '%s'",
                  w->net.device.kind);
+    if (w->n_unsized > 0)
+        snprintf(w->note[n++], size,
+                 "what-if: %lld collectives of unknown size outside the measured steps keep their "
+                 "recorded time",
+                 (long long)w->n_unsized);
+    if (w->n_untyped > 0)
+        snprintf(w->note[n++], size,
+                 "what-if: %lld kernels bound by arithmetic, %.1f %% of the kernels' time, tell no "
+                 "type, neither by the op that launched them (record_shapes=True) nor by their "
+                 "name: taken as f32 (--kernel-classes FILE gives it)",
+                 (long long)w->n_untyped, 100 * w->untyped / w->all_kernels);
     if (w->ranks > 0 && !w->untimed)
         snprintf(w->note[n++], size,
                  "what-if: groups of all %d ranks have %lld: %lld collectives, "
@@ -234,7 +280,7 @@ static const char *note(void *ctx, int k)
     if (w->has_device && !w->untimed)
         snprintf(w->note[n++], size,
                  "what-if: %s instead of %s: %lld kernels bound by arithmetic "
-                 "scale with peak flop/s (f32 where the name tells no type), %lld bound by memory "
+                 "scale with peak flop/s of the type of their inputs, %lld bound by memory "
                  "and %lld of no known class with memory bandwidth",
                  w->to.device.kind, w->from.device.kind, (long long)w->n_compute,
                  (long long)w->n_memory, (long long)w->n_other);
@@ -307,6 +353,13 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
         w->has_device = true;
     }
     return w->has_net && !w->as_recorded ? check_kind(w, err) : LW_OK;
+}
+
+void sim_whatif_restart(struct sim_whatif *w)
+{
+    w->n_comm = w->n_comm_kept = w->n_resized = w->n_compute = w->n_memory = w->n_other = 0;
+    w->n_unsized = w->n_untyped = w->n_products = w->n_traffic = 0;
+    w->untyped = w->all_kernels = 0;
 }
 
 enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err)

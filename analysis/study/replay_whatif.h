@@ -24,14 +24,18 @@ struct sim_whatif {
     bool has_net, has_device;
     bool untimed; /* the recording holds no times: kernels are timed by shape */
     int64_t n_products, n_traffic;
-    int64_t n_comm, n_comm_kept, n_resized, n_compute, n_memory, n_other;
-    char note[6][320];
+    int64_t n_comm, n_comm_kept, n_resized, n_compute, n_memory, n_other, n_unsized;
+    int64_t n_untyped; /* products of unknown type */
+    double untyped, all_kernels; /* recorded time of those, and of all kernels */
+    char note[8][320];
 };
 
 bool sim_whatif_asked(const struct sim_whatif *w);
 /* Read the clusters and fill the rule, which borrows w. LW_EINVAL names what is missing. */
 enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *rule,
                                struct lw_err *err);
+/* Before the plan is built again: nothing was timed yet. */
+void sim_whatif_restart(struct sim_whatif *w);
 /* After the plan was built: LW_EINVAL where what was asked acts on nothing of the recording. */
 enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err);
 void sim_whatif_close(struct sim_whatif *w);

@@ -48,6 +48,15 @@ static const char *const shaped[] = {
     "torch.distributed.ddp.reducer::copy_bucket_to_grad",
 };
 
+/* Host ops that launch matrix products: the element type of their first input, without its shape,
+ * which would be taken for an activation's. */
+static const char *const typed[] = {
+    "aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::_scaled_mm",
+    "aten::_scaled_grouped_mm", "aten::_grouped_mm", "aten::_flash_attention",
+    "aten::_efficient_attention", "aten::_scaled_dot_product", "aten::_cudnn_attention",
+    "aten::cudnn_conv", "aten::miopen_conv", "aten::slow_conv", "triton_",
+};
+
 struct event {
     int class; /* enum lw_row_class, or CLASS_* */
     char ph;
@@ -83,16 +92,26 @@ static int class_of(const char *category, size_t len)
     return CLASS_SKIP;
 }
 
+static bool begins_with_one(const struct event *e, const char *const *prefixes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(prefixes[i]);
+        if (e->name_len >= len && memcmp(e->name, prefixes[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool is_shaped(const struct event *e)
 {
     if (!e->name)
         return true;
-    for (size_t i = 0; i < sizeof shaped / sizeof *shaped; i++) {
-        size_t len = strlen(shaped[i]);
-        if (e->name_len >= len && memcmp(e->name, shaped[i], len) == 0)
-            return true;
-    }
-    return false;
+    return begins_with_one(e, shaped, sizeof shaped / sizeof *shaped);
+}
+
+static bool is_typed(const struct event *e)
+{
+    return e->name && begins_with_one(e, typed, sizeof typed / sizeof *typed);
 }
 
 static int32_t intern(struct reader *r, const char *text, size_t len)
@@ -242,6 +261,10 @@ static void read_argument(struct reader *r, struct event *e)
         read_shape(r, e);
     else if (key_is(key, len, "Input type") && is_shaped(e))
         read_shape_type(r, e);
+    else if (key_is(key, len, "Input type") && is_typed(e)) {
+        read_shape_type(r, e);
+        e->has_detail |= e->detail.shape_type >= 0;
+    }
 }
 
 static void read_tid(struct lw_json *j, struct event *e)

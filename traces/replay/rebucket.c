@@ -101,7 +101,7 @@ static struct lw_step last_pass(struct rebucketer *b, const struct lw_step *s)
         n--;
     }
     b->p->n_untyped = untyped;
-    if (left == 0 && n > 0 && s->n_gradients % (s->n_gradients - n) == 0) {
+    if (left == 0 && n > 0 && n < s->n_gradients && s->n_gradients % (s->n_gradients - n) == 0) {
         pass.gradients += n;
         pass.n_gradients -= n;
     }

@@ -155,6 +155,30 @@ static enum lw_status time_of(struct replay_maker *m, const struct traces_replay
     return m->choice->rule ? m->choice->rule->time(m->choice->rule->ctx, x, time, m->err) : LW_OK;
 }
 
+/* The step that is emitted is one of those that the period is taken from. */
+static bool is_measured(const struct replay_maker *m, const struct replay_rank *r)
+{
+    int32_t first = m->out->has_device && m->out->n_steps > 1;
+
+    return r->step > first;
+}
+
+/* The inputs of the innermost product around a launch. */
+static struct lw_kernel_type type_of(const struct replay_rank *r, int64_t call)
+{
+    const struct lw_trace *t = r->t;
+    struct lw_kernel_type none = {.dtype = LW_F32};
+    int64_t row = call >= 0 && call < r->p.calls.n ? r->p.calls.calls[call].row : -1;
+    int64_t i = row >= 0 ? lw_trace_rows_upto(t, r->typed, r->n_typed, t->start_ns[row]) - 1 : -1;
+
+    for (int64_t tries = 0; i >= 0 && tries < 8; i--, tries++) {
+        int64_t op = r->typed[i];
+        if (t->track[op] == t->track[row] && lw_trace_end_ns(t, op) >= lw_trace_end_ns(t, row))
+            return lw_kernel_type_named(lw_trace_text(t, lw_trace_detail(t, op)->shape_type));
+    }
+    return none;
+}
+
 static enum lw_status fill_comm(struct replay_maker *m, const struct replay_rank *r, int64_t row,
                                 struct lw_op *op)
 {
@@ -165,7 +189,7 @@ static enum lw_status fill_comm(struct replay_maker *m, const struct replay_rank
     int64_t ns = replay_comm_alone(m, r, row);
     struct traces_replay_op x = {
         op->name,          true,          traces_comm_kind(f->op), dtype_of(f),
-        gathered_bytes(f), f->group_size, lw_ns_to_ps(ns)};
+        gathered_bytes(f), f->group_size, lw_ns_to_ps(ns), is_measured(m, r), {0}};
 
     if (x.group_size < 0 && c->matched)
         x.group_size = c->n_members;
@@ -219,9 +243,12 @@ static enum lw_status emit_device(struct replay_maker *m, struct replay_rank *r,
     } else if (r->t->class[row] == LW_ROW_MEM) {
         op.kind = LW_OP_COPY;
     } else {
-        struct traces_replay_op x = {name, false, LW_OP_KERNEL, LW_U8, -1, -1, op.work_ps};
+        struct traces_replay_op x = {name, false, LW_OP_KERNEL, LW_U8, -1, -1, op.work_ps,
+                                     is_measured(m, r), type_of(r, launch >= 0 ? call : -1)};
         LW_TRY(time_of(m, &x, &op.work_ps));
     }
+    if (m->choice->no_backlog && launch < 0 && r->last_call < 0)
+        op.work_ps = op.kind == LW_OP_KERNEL || op.kind == LW_OP_COPY ? 0 : 1;
     d->last_op = emit(m, r, &op, recorded, &launch, launch >= 0);
     note_recorded(m, r, row, r->t->start_ns[row], r->t->dur_ns[row]);
     return note_device_op(m, d, call, d->last_op);
@@ -440,7 +467,9 @@ static enum lw_status emit_bucket(struct replay_maker *m, struct replay_rank *r,
                                  group > 0  ? group
                                  : m->n > 1 ? m->n
                                             : -1,
-                                 replay_bucket_time(r, b)};
+                                 replay_bucket_time(r, b),
+                                 true,
+                                 {0}};
     int32_t deps[2], n = 1;
 
     deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, "launch of a new bucket", b->launch_ns, NULL,
@@ -536,6 +565,7 @@ enum lw_status replay_emit_rank(struct replay_maker *m, struct replay_rank *r)
     memset(r->record_op, 0xff, (size_t)r->p.calls.n * sizeof *r->record_op);
     memset(r->run_op, 0xff, (size_t)r->p.n_comms * sizeof *r->run_op);
     r->last_host = -1;
+    r->last_call = -1;
     memset(m->stream_end, 0, (size_t)m->n_streams * sizeof *m->stream_end);
     lw_builder_program(m->b, 0, r->role);
     for (int32_t i = 0; i < r->n_hosts && r->offset_ns > 0; i++) {

@@ -4,6 +4,9 @@
  *
  * A waiting call lasts as long as what it waits for; what it takes of the host itself is the
  * shortest call of that name in the file (for a blocking copy: of what is left without the copy).
+ * Where that is 200 us or more, as in a loop that waits once a step, it is the least that calls of
+ * that name took after the end of the work that they waited for (the whole call where that had
+ * ended before). This is the only use of an end of a device op.
  * Collectives that the host runs itself: host_comms.c. */
 #include "traces/replay/replay_points.h"
 
@@ -13,6 +16,8 @@
 #include "traces/replay/host_comms.h"
 #include "traces/replay/rebucket.h"
 #include "shared/numbers/order.h"
+
+enum { LEAST_BLOCKED_NS = 200000 }; /* a shorter call is the host's own */
 
 struct maker {
     const struct lw_trace *t;
@@ -125,27 +130,75 @@ static enum lw_status add_calls(struct maker *m)
     return LW_OK;
 }
 
-static void own_times(const struct maker *m)
+/* The last end on the device of what was launched up to a call; on_stream -1: on any stream. */
+static int64_t awaited_end(const struct maker *m, const struct traces_call *c, int64_t i)
+{
+    const struct traces_calls *calls = &m->out->calls;
+    int64_t end = INT64_MIN;
+
+    if (c->kind == TRACES_CALL_COPY) {
+        for (int64_t k = 0; k < c->n_device; k++) {
+            int64_t e = lw_trace_end_ns(m->t, calls->device[c->first_device + k]);
+            end = e > end ? e : end;
+        }
+        return end;
+    }
+    for (int64_t k = c->upto < i ? c->upto : i; k >= 0; k--) {
+        const struct traces_call *x = &calls->calls[k];
+        for (int64_t j = 0; j < x->n_device; j++) {
+            int64_t row = calls->device[x->first_device + j];
+            if (c->on_stream >= 0 && m->t->track[row] != c->on_stream)
+                continue;
+            end = lw_trace_end_ns(m->t, row) > end ? lw_trace_end_ns(m->t, row) : end;
+            if (c->on_stream >= 0)
+                return end;
+        }
+    }
+    return end;
+}
+
+/* What a waiting call took of the host itself: what is left of it after the end of the work that it
+ * waited for, by the device's clock. The whole call where that had ended before. */
+static int64_t after_work(const struct maker *m, const struct traces_call *c, int64_t i)
+{
+    int64_t start = m->t->start_ns[c->row], end = lw_trace_end_ns(m->t, c->row);
+    int64_t work = awaited_end(m, c, i);
+
+    if (work <= start)
+        return end - start;
+    return work < end ? end - work : 0;
+}
+
+static enum lw_status own_times(const struct maker *m)
 {
     const struct lw_trace *t = m->t;
-    int64_t *own = m->out->own_ns;
+    int64_t *own = m->out->own_ns, *after;
 
+    LW_TAKE(m->arena, after, t->strings.n, m->err);
     for (int64_t s = 0; s < t->strings.n; s++)
-        own[s] = INT64_MAX;
+        own[s] = after[s] = INT64_MAX;
     for (int64_t i = 0; i < m->out->calls.n; i++) {
         const struct traces_call *c = &m->out->calls.calls[i];
         int64_t dur = t->dur_ns[c->row];
         if (c->kind == TRACES_CALL_COPY)
             dur -= t->dur_ns[m->out->calls.device[c->first_device]];
         dur = dur < 0 ? 0 : dur;
-        if (traces_call_blocks(c->kind) && dur < own[t->name[c->row]])
+        if (!traces_call_blocks(c->kind) || (c->kind != TRACES_CALL_COPY && c->upto < 0))
+            continue;
+        int64_t left = after_work(m, c, i), *least = &after[t->name[c->row]];
+        *least = left < *least ? left : *least;
+        if (dur < own[t->name[c->row]])
             own[t->name[c->row]] = dur;
     }
+    for (int64_t s = 0; s < t->strings.n; s++)
+        if (own[s] != INT64_MAX && own[s] >= LEAST_BLOCKED_NS && after[s] < own[s])
+            own[s] = after[s];
     for (int64_t i = 0; i < m->out->n_comms; i++) {
         int64_t issue = m->out->comms[i].issue;
         if (t->dur_ns[issue] < own[t->name[issue]])
             own[t->name[issue]] = t->dur_ns[issue];
     }
+    return LW_OK;
 }
 
 /* ---- device rows without a launch ---- */
@@ -269,7 +322,7 @@ static enum lw_status make(struct maker *m, const struct traces_source *s,
             m->err);
     LW_TAKE(m->arena, p->own_ns, m->t->strings.n, m->err);
     LW_TRY(add_calls(m));
-    own_times(m);
+    LW_TRY(own_times(m));
     LW_TRY(place_orphans(m));
     add_comms(m);
     add_marks(m);

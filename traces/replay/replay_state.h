@@ -43,6 +43,7 @@ struct replay_rank {
     const struct traces_source *s;
     const struct lw_trace *t;
     struct traces_points p;
+    int64_t n_typed, *typed; /* host rows that launch products and tell their type, by start */
     struct traces_comm_list comms;
     int64_t *comm_of; /* [trace rows] number of the item of comms + 1; 0 = no communication */
     int32_t role, n_hosts, n_devices, comm_stream, step;

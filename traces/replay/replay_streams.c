@@ -28,8 +28,15 @@ struct replay_device *replay_device_of(struct replay_rank *r, int32_t id)
     return NULL;
 }
 
+static bool is_typed(const struct lw_trace *t, int64_t row)
+{
+    return lw_trace_on_host(t, row) && lw_trace_detail(t, row)->shape_type >= 0 &&
+           (lw_trace_name_begins(t, row, "aten::") || lw_trace_name_begins(t, row, "triton_"));
+}
+
 enum lw_status replay_collect_streams(struct replay_maker *m, struct replay_rank *r)
 {
+    LW_TRY(lw_trace_pick(r->t, 0, r->t->n, is_typed, m->arena, &r->typed, &r->n_typed, m->err));
     LW_TAKE(m->arena, r->hosts, r->t->strings.n, m->err);
     for (int64_t i = 0; i < r->p.n; i++)
         if (!replay_host_of(r, r->p.points[i].thread))

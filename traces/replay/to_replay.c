@@ -125,10 +125,12 @@ static enum lw_status take_steps(struct replay_maker *m)
 
 /* How long the device had run ops launched before the recording when the host made its first call.
  * These ops come before all others, so no start that is computed depends on a recorded one. */
-static int64_t lead_ns(const struct replay_rank *r)
+static int64_t lead_ns(const struct replay_maker *m, const struct replay_rank *r)
 {
     int64_t first = r->p.start_ns;
 
+    if (m->choice->no_backlog)
+        return 0;
     for (int64_t i = 0; i < r->p.n_orphans && r->p.before[i] == TRACES_BEFORE_ALL; i++)
         if (r->t->start_ns[r->p.orphan[i]] < first)
             first = r->t->start_ns[r->p.orphan[i]];
@@ -145,7 +147,7 @@ static enum lw_status align(struct replay_maker *m)
         if (__builtin_sub_overflow(r->t->base_ns, base, &r->offset_ns) ||
             __builtin_add_overflow(r->offset_ns, r->p.start_ns, &r->offset_ns))
             r->offset_ns = INT64_MAX;
-        int64_t begin = r->offset_ns - lead_ns(r);
+        int64_t begin = r->offset_ns - lead_ns(m, r);
         first = begin < first ? begin : first;
     }
     for (int32_t k = 0; k < m->n; k++) {
@@ -239,7 +241,13 @@ static void add_notes(struct replay_maker *m)
                         "%lld calls waited for something that is not in the trace: their "
                         "%.3f ms are kept as recorded",
                         (long long)m->n_unexplained, (double)m->unexplained / (double)LW_PS_PER_MS);
-    if (m->n_orphans > 0)
+    if (m->choice->no_backlog)
+        lw_builder_note(m->b,
+                        "what-if: the device catches up with the host, so no work would be queued "
+                        "when the recording begins: the %lld device ops launched before it take no "
+                        "time",
+                        (long long)m->n_orphans);
+    else if (m->n_orphans > 0)
         lw_builder_note(m->b, "%lld device ops were launched before the recording: they run first",
                         (long long)m->n_orphans);
     if (m->n == 1 && m->cross.n_classes > 0)

@@ -27,6 +27,8 @@ struct traces_replay_op {
     lw_ps recorded; /* -1 = not recorded: a graph of shapes alone, of which those below are known */
     int64_t flops, moved;             /* -1 = unknown */
     const struct lw_product *product; /* that the flops are made of; NULL = none */
+    bool measured; /* of a step that the period is taken from */
+    struct lw_kernel_type type; /* of a kernel: inputs of the op that launched it */
 };
 
 struct lw_bucket_request;
@@ -43,6 +45,7 @@ struct traces_replay_choice {
     const struct lw_kernel_table *kernels;   /* a user's classes; NULL = none */
     const struct traces_replay_rule *rule;   /* what is timed anew; NULL = nothing */
     const struct lw_bucket_request *buckets; /* gradients' buckets cut again; NULL = as recorded */
+    bool no_backlog; /* ops launched before the recording take no time */
 };
 
 struct traces_replay_step {

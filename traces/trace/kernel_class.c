@@ -32,11 +32,59 @@ static const struct {
     {{LW_KERNEL_COMPUTE},
      {"gemm", "cutlass", "xmma", "wgrad", "dgrad", "fprop", "implicit_con", "convolve", "winograd",
       "conv2d", "Cijk_", "miopenSp3AsmConv", "igemm", "flash_fwd", "flash_bwd", "fmha", "nvjet",
-      "_mm_", "matmul"}},
+      "_mm_", "matmul", "grouped_conv", "triton_tem", "addmm", "sdpa_sm", "_bmm_"}},
     {{LW_KERNEL_MEMORY},
      {"elementwise", "reduce", "norm", "softmax", "bn_fw", "bn_bw", "dropout", "pool", "copy",
       "transpose", "embedding", "index", "scatter", "gather", "CatArray", "multi_tensor", "fill",
       "adam", "sgd", "triton_", "cub::", "thrust::", "sort", "nll_loss"}},
+};
+
+/* Types of products in names. Sources: cuBLAS and cuDNN kernels of the traces ("bf16bf16",
+ * "f16f16", "tf32f32"), nvjet of cuBLAS 12.6 and later (the letters of A, B, C, D: t = bf16, h =
+ * f16, s = f32, q = e4m3), CUTLASS (cutlass/numeric_types.h, emitted names: library/util.cu),
+ * Tensile (Cijk_..._BBS_BH: ROCm Tensile, Tensile/DataType.py), Itanium mangling of CK's types
+ * (DF16b, DF16_, Composable Kernel data_type.hpp). tf32 products have f32 inputs. */
+static const struct {
+    const char *mark, *library; /* library: the name begins with it; NULL = any */
+    struct lw_kernel_type is;
+} types[] = {
+    {"e4m3", NULL, {true, true, LW_BF16}},
+    {"e5m2", NULL, {true, true, LW_BF16}},
+    {"fp8", NULL, {true, true, LW_BF16}},
+    {"float8", NULL, {true, true, LW_BF16}},
+    {"nvjet_qq", "nvjet", {true, true, LW_BF16}},
+    {"_F8", "Cijk_", {true, true, LW_BF16}},
+    {"nvjet_t", "nvjet", {true, false, LW_BF16}},
+    {"nvjet_h", "nvjet", {true, false, LW_F16}},
+    {"nvjet_s", "nvjet", {true, false, LW_F32}},
+    {"_BBS", "Cijk_", {true, false, LW_BF16}},
+    {"_BSS", "Cijk_", {true, false, LW_BF16}},
+    {"_BB", "Cijk_", {true, false, LW_BF16}},
+    {"_HHS", "Cijk_", {true, false, LW_F16}},
+    {"_HSS", "Cijk_", {true, false, LW_F16}},
+    {"_HB_", "Cijk_", {true, false, LW_F16}},
+    {"_HH", "Cijk_", {true, false, LW_F16}},
+    {"_SB_", "Cijk_", {true, false, LW_F32}},
+    {"_SS", "Cijk_", {true, false, LW_F32}},
+    {"_DB_", "Cijk_", {true, false, LW_F64}},
+    {"bf16", NULL, {true, false, LW_BF16}},
+    {"bfloat16", NULL, {true, false, LW_BF16}},
+    {"DF16b", NULL, {true, false, LW_BF16}},
+    {"tf32", NULL, {true, false, LW_F32}},
+    {"DF16_", NULL, {true, false, LW_F16}},
+    {"fp16", NULL, {true, false, LW_F16}},
+    {"f16", NULL, {true, false, LW_F16}},
+    {"hgemm", NULL, {true, false, LW_F16}},
+    {"_half", NULL, {true, false, LW_F16}},
+    {"half_t", NULL, {true, false, LW_F16}},
+    {"h884", NULL, {true, false, LW_F16}},
+    {"h1688", NULL, {true, false, LW_F16}},
+    {"fp32", NULL, {true, false, LW_F32}},
+    {"f32", NULL, {true, false, LW_F32}},
+    {"sgemm", NULL, {true, false, LW_F32}},
+    {"scudnn", NULL, {true, false, LW_F32}},
+    {"f64", NULL, {true, false, LW_F64}},
+    {"dgemm", NULL, {true, false, LW_F64}},
 };
 
 static const char *const class_names[LW_N_KERNEL_CLASSES] = {"other", "comm", "compute", "memory"};
@@ -56,6 +104,34 @@ const struct lw_kernel_mark *lw_kernel_mark_of(const struct lw_kernel_table *use
             if (strcasestr(name, *mark))
                 return &builtin[g].is;
     return NULL;
+}
+
+struct lw_kernel_type lw_kernel_type_of(const struct lw_kernel_table *user, const char *name)
+{
+    for (int32_t i = 0; user && i < user->n; i++)
+        if (user->marks[i].has_dtype && strcasestr(name, user->marks[i].mark))
+            return (struct lw_kernel_type){true, false, user->marks[i].dtype};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const char *library = types[i].library;
+        if (library && strncmp(name, library, strlen(library)) != 0)
+            continue;
+        if (library ? strstr(name, types[i].mark) : strcasestr(name, types[i].mark))
+            return types[i].is;
+    }
+    return (struct lw_kernel_type){.dtype = LW_F32};
+}
+
+struct lw_kernel_type lw_kernel_type_named(const char *type)
+{
+    struct lw_kernel_type is = {.dtype = LW_F32};
+
+    if (strcasestr(type, "float8"))
+        return (struct lw_kernel_type){true, true, LW_BF16};
+    type += strncmp(type, "c10::", 5) == 0 ? 5 : 0;
+    is.known = lw_dtype_parse(type, &is.dtype, NULL) == LW_OK;
+    is.known = is.known && (is.dtype == LW_F32 || is.dtype == LW_F64 || is.dtype == LW_F16 ||
+                            is.dtype == LW_BF16);
+    return is;
 }
 
 bool lw_kernel_is_comm(const char *name)

@@ -24,6 +24,12 @@ struct lw_kernel_mark {
     enum lw_dtype dtype;
 };
 
+/* The type of a matrix product's inputs. fp8: dtype is that of the rate it is a multiple of. */
+struct lw_kernel_type {
+    bool known, fp8;
+    enum lw_dtype dtype;
+};
+
 /* A user's marks. Zeroed = only the built-in ones. */
 struct lw_kernel_table {
     struct lw_arena arena;
@@ -40,6 +46,10 @@ void lw_kernel_table_free(struct lw_kernel_table *t);
 /* The mark that decides; NULL = none fits. user may be NULL. */
 const struct lw_kernel_mark *lw_kernel_mark_of(const struct lw_kernel_table *user,
                                                const char *name);
+/* By the user's marks, then by the name. */
+struct lw_kernel_type lw_kernel_type_of(const struct lw_kernel_table *user, const char *name);
+/* As a recorder names the type of an input ("c10::BFloat16", "c10::Float8_e4m3fn", "float"). */
+struct lw_kernel_type lw_kernel_type_named(const char *type);
 enum lw_kernel_class lw_kernel_class_of(const struct lw_kernel_table *user, const char *name);
 bool lw_kernel_is_comm(const char *name);                 /* by the built-in marks */
 const char *lw_kernel_class_name(enum lw_kernel_class c); /* "comm", ... */

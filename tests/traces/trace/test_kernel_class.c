@@ -36,6 +36,45 @@ TEST(names_of_libraries_have_their_class)
     }
 }
 
+TEST(types_of_products_are_in_the_names_of_todays_libraries)
+{
+    static const struct {
+        const char *name;
+        int dtype; /* -1 = none */
+        bool fp8;
+    } want[] = {
+        {"igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32", LW_BF16, false},
+        {"Cijk_Ailk_Bljk_BBS_BH_MT32x32x64_MI16x16x16x1_SN", LW_BF16, false},
+        {"Cijk_Ailk_Bljk_HHS_BH_MT64x64x64_SE", LW_F16, false},
+        {"Cijk_Alik_Bljk_SB_MT128x64x16_SE_APM1_ABV0_ACED0", LW_F32, false},
+        {"_ZN2ck16tensor_operation6device13kernel_gemm_xdlIDF16bDF16bfE", LW_BF16, false},
+        {"nvjet_tst_128x128_64x6_1x2_h_bz_coopA_NTT", LW_BF16, false},
+        {"nvjet_hsh_64x8_64x16_1x4_v_bz_TNN", LW_F16, false},
+        {"nvjet_qqtst_128x256_128x4_2x1_v_bz_coopA_TNT", LW_BF16, true},
+        {"cutlass3x_sm90_tensorop_s64x128x16gemm_bf16_bf16_f32_void_bf16_128x128x64", LW_BF16,
+         false},
+        {"cutlass3x_sm100_tensorop_s128x128x16gemm_f16_f16_f32_f16_f16", LW_F16, false},
+        {"sm90_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize64x64x128", LW_BF16, true},
+        {"sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n", LW_F32, false},
+        {"void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, cutlass::bfloat16_t>>",
+         LW_BF16, false},
+        {"void flash_bwd_kernel<Flash_bwd_kernel_traits<cutlass::half_t>>", LW_F16, false},
+        {"ampere_sgemm_128x64_nn", LW_F32, false},
+        {"triton_tem_fused_mm_0", -1, false},
+        {"void cutlass::Kernel<cutlass_80_tensorop>", -1, false},
+    };
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct lw_kernel_type is = lw_kernel_type_of(NULL, want[i].name);
+        if ((is.known ? (int)is.dtype : -1) != want[i].dtype || is.fp8 != want[i].fp8)
+            fail_msg("%s: %d", want[i].name, is.known ? (int)is.dtype : -1);
+        assert_int_equal(lw_kernel_class_of(NULL, want[i].name), LW_KERNEL_COMPUTE);
+    }
+    assert_true(lw_kernel_type_named("c10::Float8_e4m3fn").fp8);
+    assert_int_equal(lw_kernel_type_named("c10::BFloat16").dtype, LW_BF16);
+    assert_false(lw_kernel_type_named("long int").known);
+}
+
 TEST(a_users_marks_come_before_the_built_in_ones)
 {
     struct lw_kernel_table t;

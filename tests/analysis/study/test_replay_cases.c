@@ -1,0 +1,98 @@
+/* Recordings that were answered wrongly (../shared/cases/replay, with the derivation of each right
+ * value), as a user asks about them. */
+#include "tests/lib/unit.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "tests/lib/files/says.h"
+
+#define CASES "../shared/cases/replay"
+#define AT "$P/" CASES "/"
+#define MI300 "$P/../shared/traces/kineto/ddp_resnet18_8xMI300_rank0.json.gz"
+
+static void need_cases(void)
+{
+    if (access(CASES, R_OK) == 0)
+        return;
+    print_message("SKIP: %s is absent\n", CASES);
+    skip();
+}
+
+/* The predicted period of a replay, in us. */
+static double period_us(const char *files_and_options)
+{
+    const char *out = lapwingf("sim --replay %s --no-db -q --format json", files_and_options);
+
+    return number_after(out, "\"predicted_period_ns\": ") / 1000;
+}
+
+static double change_pct(const char *files_and_options)
+{
+    const char *out = lapwingf("sim --replay %s --no-db -q --format json", files_and_options);
+
+    return number_after(out, "\"what_if_change_pct\": ");
+}
+
+#define assert_near(value, want, within)                                                           \
+    do {                                                                                           \
+        double got_ = (value);                                                                     \
+        if (fabs(got_ - (want)) > (within))                                                        \
+            fail_msg("%s: %.3f, expected %.3f", #value, got_, (double)(want));                     \
+    } while (0)
+
+/* One bucket of 9.6 ms where two of 6.7 and 8.7 ms were recorded; no host wait is put in. */
+TEST(a_devices_bucket_what_if_has_the_right_sign)
+{
+    need_cases();
+    assert_near(change_pct(MI300 " --bucket-cap 50MiB"), -8.5, 1);
+    assert_near(change_pct(MI300 " --bucket-cap 12MiB"), 1.6, 1);
+    /* the waiting for peers is not charged to each of 9, 24 and 36 buckets */
+    assert_near(change_pct(MI300 " --bucket-cap 5MiB"), 0, 3);
+    assert_near(change_pct(MI300 " --bucket-cap 1MiB"), 0, 3);
+    assert_near(change_pct(MI300 " --bucket-cap 512KiB"), 0, 3);
+    assert_near(period_us(MI300 " --first-bucket 1MiB --bucket-cap 25MiB"), period_us(MI300), 0);
+}
+
+/* The note names the assumption that parts the replay from import and sim. */
+TEST(a_bucket_what_if_says_how_buckets_are_timed)
+{
+    need_cases();
+    expect("sim --replay " MI300 " --bucket-cap 1MiB --no-db", 0,
+           "is taken as waiting for other ranks at their last gradient and stays there ('import "
+           "--cluster-out' counts it as latency of every bucket");
+}
+
+/* 30 ms of sgemm by 19.5 / 67 TFLOP/s, 10 ms of memory by 2039 / 3352 GB/s, and 0.2 ms. */
+TEST(a_synchronisation_each_step_does_not_bind_the_step_to_the_host)
+{
+    need_cases();
+    assert_near(period_us(AT "sync_each_step.json --device dgx-h100"), 15000, 50);
+    assert_near(period_us(AT "sync_each_step_plus_short_sync.json --device dgx-h100"), 15000, 50);
+    /* and another device is another step: memory by 2039 / 4800 */
+    assert_near(period_us(AT "sync_each_step.json --device dgx-h200"), 13200, 50);
+}
+
+/* bf16 products scale by 1307 / 989 = 1.32, not by the ratio of f32 peaks, 2.44; memory by 1.58. */
+TEST(the_type_of_a_product_is_that_of_the_launching_op)
+{
+    need_cases();
+    const char *out =
+        lapwing("sim --replay " MI300 " --device dgx-h100 --no-db -q --format json", NULL);
+    assert_near(number_after(out, "\"what_if_change_pct\": "), 6.9, 0.5);
+    has(out, "27 kernels bound by arithmetic, 2.2 % of the kernels' time, tell no type");
+}
+
+/* 15.9 ms is the host's: with that network the device catches up with it. */
+TEST(unsized_collectives_outside_the_measured_steps_keep_their_time)
+{
+    need_cases();
+    assert_near(period_us(MI300 " -c mi300x"), 15900, 100);
+    expect("sim --replay " MI300 " -c mi300x --no-db", 0,
+           "5 collectives of unknown size outside the measured steps keep their recorded time");
+}
+
+TEST_GROUP(fixture_open, fixture_close)
