@@ -1,6 +1,8 @@
 /* Reading the files of a command line: what each is, and for traces everything up to its steps. */
 #include "traces/import/read_traces.h"
 
+#include <string.h>
+
 #include "traces/kineto/import_kineto.h"
 #include "shared/base/parallel.h"
 
@@ -16,10 +18,15 @@ enum lw_status traces_file_open(const char *name, bool salvage, struct lw_input 
 {
     struct lw_input opened;
 
-    if (salvage)
+    struct lw_err found = {0};
+
+    if (salvage) {
         LW_TRY(lw_input_read_broken(name, 0, &opened, damage, err));
-    else
-        LW_TRY(lw_input_read(name, 0, &opened, err));
+    } else if (lw_input_read(name, 0, &opened, &found) != LW_OK) {
+        bool cut = strstr(found.msg, "ends too early") != NULL;
+        return lw_fail(err, found.code, "%s%s", found.msg,
+                       cut ? "; --salvage reads the events in them" : "");
+    }
     enum lw_status status = lw_importer_of(&opened, importer, err);
     if (status == LW_OK && !(*importer)->timeline && damage->code != LW_OK) {
         status = damage->code;

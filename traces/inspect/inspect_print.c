@@ -84,7 +84,8 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
     LW_JSON(o, "damage", f->trace.damage >= 0 ? lw_trace_text(&f->trace, f->trace.damage) : NULL,
             "rank", lw_known(f->trace.rank), "world_size", lw_known(f->trace.world_size),
             "n_events", f->trace.n_events, "n_gpu_ops", f->device.n_device_rows,
-            "n_gpu_ops_with_launch", f->device.n_resolved);
+            "n_gpu_ops_with_launch", f->device.n_resolved, "n_lost_launches", f->device.n_lost,
+            "n_repaired_bytes", f->trace.n_repaired, "n_timeless_events", f->trace.n_timeless);
     if (f->device.has_device)
         put_window(o, "whole_gpu_span", &f->device.whole);
     else
@@ -142,6 +143,24 @@ static enum lw_status text_head(const struct traces_report_file *file, FILE *out
     LW_TRY(lw_paragraph_close(&head, err));
     if (t->damage >= 0)
         lw_printf_paragraph(out, "  salvaged: the events before %s", lw_trace_text(t, t->damage));
+    if (t->n_repaired > 0)
+        lw_printf_paragraph(out,
+                            "  note: names hold %lld raw control characters, quotes or backslashes "
+                            "that JSON does not allow; they were replaced",
+                            (long long)t->n_repaired);
+    if (t->n_timeless > 0)
+        lw_printf_paragraph(out, "  note: %lld event%s with ts 0 set aside",
+                            (long long)t->n_timeless, lw_plural(t->n_timeless));
+    if (file->device.n_lost > 0)
+        lw_printf_paragraph(out,
+                            "  note: %lld launch%s without a device op: the recorder lost their "
+                            "kernels, so the device's times are too short",
+                            (long long)file->device.n_lost, file->device.n_lost == 1 ? "" : "es");
+    if (t->n_devices > 1)
+        lw_printf_paragraph(out,
+                            "  note: ops of %d devices; streams of the k-th further one are "
+                            "numbered from k * %d",
+                            t->n_devices, LW_DEVICE_STREAMS);
     if (t->n_negative > 0)
         fprintf(out, "  note: %lld negative durations taken as 0\n", (long long)t->n_negative);
     return LW_OK;

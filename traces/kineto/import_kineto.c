@@ -16,7 +16,10 @@
 
 #include "shared/io/input.h"
 #include "shared/json/json.h"
+#include "traces/kineto/repair_text.h"
 #include "traces/trace/decimal_time.h"
+
+static const int64_t MOST_SPAN_NS = INT64_MAX / 4000;
 
 enum { CLASS_UNKNOWN = -2, CLASS_SKIP = -1, EVENTS_PER_REPORT = 1 << 16 };
 
@@ -62,7 +65,7 @@ struct event {
     char ph;
     bool has_ts, has_dur, has_detail;
     bool no_tensor; /* the first input's type is "": it was none, and its shape [] means nothing */
-    int64_t ts_ns, dur_ns, correlation, sequence, stream;
+    int64_t ts_ns, dur_ns, correlation, sequence, stream, device;
     const char *name, *tid; /* NULL until seen */
     size_t name_len, tid_len, pid_len;
     char pid[32];
@@ -240,6 +243,8 @@ static void read_argument(struct reader *r, struct event *e)
         e->correlation = read_int(j, -1);
     else if (key_is(key, len, "stream"))
         e->stream = read_int32(j, -1);
+    else if (key_is(key, len, "device"))
+        e->device = read_int32(j, -1);
     else if (key_is(key, len, "Sequence number"))
         e->sequence = read_int(j, -1);
     else if (key_is(key, len, "Collective name")) {
@@ -362,6 +367,29 @@ static int32_t stream_of(const struct event *e)
                : -1;
 }
 
+/* Which device of the file, in order of appearance; those beyond the room are the last. */
+static int32_t device_of(struct reader *r, const struct event *e)
+{
+    struct lw_trace *t = r->trace;
+    const int32_t room = (int32_t)(sizeof t->device_id / sizeof *t->device_id);
+    int32_t k = 0;
+
+    if (e->device < 0)
+        return 0;
+    while (k < t->n_devices && t->device_id[k] != e->device)
+        k++;
+    if (k == t->n_devices && k < room)
+        t->device_id[t->n_devices++] = (int32_t)e->device;
+    return k < room ? k : room - 1;
+}
+
+static int32_t track_of(struct reader *r, const struct event *e)
+{
+    int32_t stream = stream_of(e), device = device_of(r, e);
+
+    return stream >= 0 && stream < LW_DEVICE_STREAMS ? stream + device * LW_DEVICE_STREAMS : stream;
+}
+
 static enum lw_status add_event(struct reader *r, struct event *e, struct lw_err *err)
 {
     bool device = e->class == LW_ROW_KERNEL || e->class == LW_ROW_MEM;
@@ -372,12 +400,15 @@ static enum lw_status add_event(struct reader *r, struct event *e, struct lw_err
         .start_ns = e->ts_ns,
         .dur_ns = e->dur_ns > 0 ? e->dur_ns : 0,
         .link = linked ? e->correlation : e->sequence,
-        .track = on_stream ? stream_of(e) : thread_of(r, e),
+        .track = on_stream ? track_of(r, e) : thread_of(r, e),
         .name = intern(r, e->name ? e->name : "", e->name ? e->name_len : 0),
     };
 
     if (e->no_tensor)
         e->detail.shape_numel = -1;
+    if (e->class == LW_ROW_SYNC && e->detail.wait_stream >= 0 &&
+        e->detail.wait_stream < LW_DEVICE_STREAMS)
+        e->detail.wait_stream += device_of(r, e) * LW_DEVICE_STREAMS;
     r->trace->n_negative += e->dur_ns < 0;
     if (r->nomem)
         return lw_fail_nomem(err);
@@ -395,6 +426,7 @@ static enum lw_status read_event(struct reader *r, struct lw_err *err)
 {
     struct lw_json *j = r->json;
     struct event e = {.class = CLASS_UNKNOWN, .correlation = -1, .sequence = -1, .stream = -1,
+                      .device = -1,
                       .detail = {.op = -1, .dtype = -1, .in_numel = -1, .out_numel = -1,
                                  .group = -1, .wait_stream = -1, .wait_record = -1,
                                  .shape_numel = -1, .shape_type = -1}};
@@ -516,17 +548,44 @@ static enum lw_status read_root(struct reader *r, struct lw_err *err)
     return r->nomem ? lw_fail_nomem(err) : LW_OK;
 }
 
+static int64_t span_of(const struct lw_trace *t, bool timeless, int64_t *first, int64_t *last)
+{
+    *first = INT64_MAX;
+    *last = INT64_MIN;
+    for (int64_t i = 0; i < t->n; i++) {
+        if (!timeless && t->start_ns[i] == 0)
+            continue;
+        *first = t->start_ns[i] < *first ? t->start_ns[i] : *first;
+        *last = lw_trace_end_ns(t, i) > *last ? lw_trace_end_ns(t, i) : *last;
+    }
+    return *last > *first ? *last - *first : 0;
+}
+
+/* Profilers write ts 0 for device ops whose time they lost: beside events of today they are set
+ * aside. */
+static void drop_timeless(struct lw_trace *t)
+{
+    int64_t first, last, n = 0;
+
+    if (span_of(t, true, &first, &last) <= MOST_SPAN_NS ||
+        span_of(t, false, &first, &last) > MOST_SPAN_NS)
+        return;
+    for (int64_t i = 0; i < t->n; i++) {
+        if (t->start_ns[i] == 0) {
+            t->n_timeless++;
+            continue;
+        }
+        lw_trace_move(t, n++, i);
+    }
+    t->n = n;
+}
+
 /* All rows must fit into a quarter of the 106 days of a picosecond clock, so that sums do too. */
 static enum lw_status check_span(const char *name, const struct lw_trace *t, struct lw_err *err)
 {
-    const int64_t most = INT64_MAX / 4000;
-    int64_t first = INT64_MAX, last = INT64_MIN;
+    int64_t first, last;
 
-    for (int64_t i = 0; i < t->n; i++) {
-        first = t->start_ns[i] < first ? t->start_ns[i] : first;
-        last = lw_trace_end_ns(t, i) > last ? lw_trace_end_ns(t, i) : last;
-    }
-    if (t->n > 0 && last - first > most)
+    if (span_of(t, true, &first, &last) > MOST_SPAN_NS)
         return lw_fail_at(err, LW_EFORMAT, name, 0,
                           "events span %.0f days, from %.6f s to %.6f s; allowed: 26",
                           (double)(last - first) / 86400e9, (double)first / 1e9,
@@ -548,6 +607,7 @@ static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
         return lw_fail_at(err, LW_EFORMAT, r->name, 0,
                           "%lld entries without \"ph\": not a Kineto (Chrome) trace",
                           (long long)r->trace->n_events);
+    drop_timeless(r->trace);
     return check_span(r->name, r->trace, err);
 }
 
@@ -580,9 +640,9 @@ static enum lw_status read_document(struct reader *r, const struct lw_err *broke
     return status == LW_OK ? check_kind(r, err) : status;
 }
 
-enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
-                               const struct lw_kineto_options *options, struct lw_trace *out,
-                               struct lw_err *err)
+static enum lw_status parse_once(const char *name, char *text, size_t len,
+                                 const struct lw_kineto_options *options, struct lw_trace *out,
+                                 struct lw_err *err)
 {
     struct lw_trace t;
     struct lw_err broken = {0};
@@ -600,6 +660,68 @@ enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
     LW_GIVE(status, out, t, lw_trace_free(&t));
 }
 
+static enum lw_status name_salvage(struct lw_err *err, const struct lw_err *why, size_t len)
+{
+    if (strstr(why->msg, "before the end of the text") || strstr(why->msg, "found the end"))
+        return lw_fail(err, why->code,
+                       "%s: the file ends after %zu bytes; --salvage reads the events before that",
+                       why->msg, len);
+    if (err)
+        *err = *why;
+    return why->code;
+}
+
+/* The text with its names mended, if that makes it JSON; *out is set then. */
+static enum lw_status parse_mended(const char *name, const char *text, size_t len,
+                                   const struct lw_kineto_options *options, struct lw_trace *out,
+                                   struct lw_err *err)
+{
+    struct lw_kineto_options strict = {.progress = options ? options->progress : NULL};
+    char *copy = lw_calloc(len + LW_JSON_PADDING, 1);
+
+    if (!copy)
+        return lw_fail_nomem(err);
+    memcpy(copy, text, len);
+    int64_t n = traces_repair_text(copy, len);
+    enum lw_status status =
+        n > 0 ? parse_once(name, copy, len, &strict, out, err) : LW_EFORMAT;
+    lw_free(copy);
+    if (status == LW_OK)
+        out->n_repaired = n;
+    return status;
+}
+
+/* A text that is no JSON is mended and read again, if its names are the reason. */
+enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
+                               const struct lw_kineto_options *options, struct lw_trace *out,
+                               struct lw_err *err)
+{
+    struct lw_err found = {0}, unused = {0};
+    struct lw_trace mended;
+    enum lw_status status = parse_once(name, text, len, options, out, &found), again;
+
+    if (status == LW_OK && out->damage < 0)
+        return LW_OK;
+    if (status != LW_OK && status != LW_EFORMAT) {
+        if (err)
+            *err = found;
+        return status;
+    }
+    again = parse_mended(name, text, len, options, &mended, &unused);
+    if (again == LW_OK) {
+        if (status == LW_OK)
+            lw_trace_free(out);
+        *out = mended;
+        return LW_OK;
+    }
+    if (again == LW_ENOMEM) {
+        if (status == LW_OK)
+            lw_trace_free(out);
+        return lw_fail_nomem(err);
+    }
+    return status == LW_OK ? LW_OK : name_salvage(err, &found, len);
+}
+
 /* Packed data that ends early leaves a text that ends early: both are reported. */
 static enum lw_status add_damage(struct lw_trace *t, const struct lw_err *damage,
                                  struct lw_err *err)
@@ -614,6 +736,48 @@ static enum lw_status add_damage(struct lw_trace *t, const struct lw_err *damage
     return t->damage >= 0 ? LW_OK : lw_fail_nomem(err);
 }
 
+/* The process of a host row's thread ("pid/tid"). */
+static int process_of(const struct lw_trace *t, int64_t row, const char **text)
+{
+    *text = lw_trace_text(t, t->track[row]);
+    return (int)strcspn(*text, "/");
+}
+
+static bool makes_calls(const struct lw_trace *t, const char *process, int len)
+{
+    for (int64_t i = 0; i < t->n; i++) {
+        const char *text;
+        if (t->class[i] == LW_ROW_LAUNCH && process_of(t, i, &text) == len &&
+            strncmp(text, process, (size_t)len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Files of several ranks that were joined: two processes that both launch work and both have the
+ * same step of their own. */
+static enum lw_status check_processes(const char *name, const struct lw_trace *t,
+                                      struct lw_err *err)
+{
+    int64_t first = -1;
+    const char *a, *b;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        if (!lw_trace_on_host(t, i) || !lw_trace_name_begins(t, i, "ProfilerStep#"))
+            continue;
+        first = first < 0 ? i : first;
+        int n = process_of(t, first, &a), len = process_of(t, i, &b);
+        if (t->name[i] != t->name[first] || (n == len && strncmp(a, b, (size_t)n) == 0) ||
+            !makes_calls(t, a, n) || !makes_calls(t, b, len))
+            continue;
+        return lw_fail_at(err, LW_EFORMAT, name, 0,
+                          "processes %.*s and %.*s both have their own %s: ranks of a run that "
+                          "were merged into one file; give the file of each rank",
+                          n, a, len, b, lw_trace_name(t, i));
+    }
+    return LW_OK;
+}
+
 enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
                               const struct lw_kineto_options *options, struct lw_trace *out,
                               struct lw_err *err)
@@ -626,5 +790,7 @@ enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
     status = add_damage(&t, damage, err);
     if (status == LW_OK)
         status = lw_trace_sort(&t, err);
+    if (status == LW_OK)
+        status = check_processes(in->name, &t, err);
     LW_GIVE(status, out, t, lw_trace_free(&t));
 }

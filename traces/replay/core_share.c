@@ -51,7 +51,7 @@ static void moving(const struct replay_maker *m, const struct replay_rank *r, in
     *to = item->start_ns + item->dur_ns;
     if (!c->matched)
         return;
-    *from = c->ops[item->k].last_start_ns + m->ranks[0].t->base_ns - r->t->base_ns;
+    *from = c->ops[item->k].last_start_ns + m->ranks[0].t->base_ns - r->t->base_ns + r->clock_ns;
     *to = *from + c->ops[item->k].last_start_to_last_end_ns;
 }
 
@@ -136,7 +136,7 @@ static int64_t integrate(const struct replay_maker *m, const struct replay_rank 
         int64_t next = to;
         for (int32_t k = 0; k < m->n; k++) {
             const struct replay_rank *x = &m->ranks[k];
-            int64_t until, shift = r->t->base_ns - x->t->base_ns;
+            int64_t until, shift = r->t->base_ns - r->clock_ns - x->t->base_ns + x->clock_ns;
             if (x != r && !matched)
                 continue;
             slowest = least(slowest, rate_at(m, x, from + shift, &until));

@@ -278,6 +278,21 @@ static int64_t staged_ns(const struct replay_rank *r, const struct traces_call *
     return dur < rest ? dur : 0;
 }
 
+/* The stream of a collective waits for the launch before it, as in every framework; this file holds
+ * no stream waits. */
+static void follow(struct replay_maker *m, struct replay_rank *r, const struct traces_call *c)
+{
+    struct replay_device *d = replay_device_of(r, c->stream);
+    struct replay_device *on = replay_device_of(r, r->p.calls.calls[c->follows].stream);
+    int32_t op = on ? last_op_upto(on, c->follows) : -1;
+
+    if (!d || op < 0)
+        return;
+    struct lw_op wait = lw_builder_blank(LW_OP_EVENT_WAIT, d->stream);
+    wait.work_ps = 0;
+    d->last_op = emit(m, r, &wait, 0, &op, 1);
+}
+
 static enum lw_status emit_launch(struct replay_maker *m, struct replay_rank *r,
                                   struct replay_host *h, const struct traces_point *x,
                                   const struct traces_call *c)
@@ -290,7 +305,11 @@ static enum lw_status emit_launch(struct replay_maker *m, struct replay_rank *r,
 
     own -= beside;
     LW_TRY(emit_orphans(m, r, x->index));
-    int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->row), own, NULL, 0);
+    bool after = blocks && r->p.own_after[r->t->name[c->row]];
+    int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->row), after ? 0 : own,
+                               NULL, 0);
+    if (c->follows >= 0)
+        follow(m, r, c);
     for (int64_t i = 0; i < c->n_device; i++) {
         int64_t row = r->p.calls.device[c->first_device + i];
         LW_TRY(emit_device(m, r, row, x->index, launch));
@@ -300,6 +319,8 @@ static enum lw_status emit_launch(struct replay_maker *m, struct replay_rank *r,
         emit_host(m, r, h, LW_OP_HOST, "staging the copy", beside, NULL, 0);
     if (blocks)
         emit_wait(m, r, h, "wait for the copy", rest - own, &last, last >= 0);
+    if (after)
+        emit_host(m, r, h, LW_OP_HOST, lw_trace_name(r->t, c->row), own, NULL, 0);
     return LW_OK;
 }
 
@@ -382,9 +403,13 @@ static enum lw_status emit_sync(struct replay_maker *m, struct replay_rank *r,
 
     if (!deps)
         return lw_fail_nomem(m->err);
-    emit_host(m, r, h, LW_OP_HOST, name, own, NULL, 0);
+    bool after = r->p.own_after[r->t->name[c->row]];
+    if (!after)
+        emit_host(m, r, h, LW_OP_HOST, name, own, NULL, 0);
     int32_t n = awaited(m, r, c, deps, r->n_devices);
     emit_wait(m, r, h, name, rest - own, deps, n);
+    if (after)
+        emit_host(m, r, h, LW_OP_HOST, name, own, NULL, 0);
     lw_free(deps);
     return LW_OK;
 }

@@ -42,7 +42,8 @@ static void add_row(struct maker *m, enum traces_point_kind kind, int64_t row, i
 
 /* ---- steps ---- */
 
-/* Where nothing marks a step: the whole of the thread that made the most calls. */
+/* Where nothing marks a step: all that the host's threads did, marked on the thread that made the
+ * most calls. */
 static enum lw_status whole_file(struct maker *m)
 {
     const struct lw_trace *t = m->t;
@@ -63,7 +64,7 @@ static enum lw_status whole_file(struct maker *m)
         return LW_OK;
     *r = (struct traces_range){"whole trace", INT64_MAX, INT64_MIN, most};
     for (int64_t i = 0; i < t->n; i++)
-        if ((t->class[i] == LW_ROW_LAUNCH || lw_trace_on_host(t, i)) && t->track[i] == most) {
+        if (t->class[i] == LW_ROW_LAUNCH || lw_trace_on_host(t, i)) {
             r->start_ns = t->start_ns[i] < r->start_ns ? t->start_ns[i] : r->start_ns;
             r->end_ns = lw_trace_end_ns(t, i) > r->end_ns ? lw_trace_end_ns(t, i) : r->end_ns;
         }
@@ -191,8 +192,10 @@ static enum lw_status own_times(const struct maker *m)
             own[t->name[c->row]] = dur;
     }
     for (int64_t s = 0; s < t->strings.n; s++)
-        if (own[s] != INT64_MAX && own[s] >= LEAST_BLOCKED_NS && after[s] < own[s])
+        if (own[s] != INT64_MAX && own[s] >= LEAST_BLOCKED_NS && after[s] < own[s]) {
             own[s] = after[s];
+            m->out->own_after[s] = true;
+        }
     for (int64_t i = 0; i < m->out->n_comms; i++) {
         int64_t issue = m->out->comms[i].issue;
         if (t->dur_ns[issue] < own[t->name[issue]])
@@ -321,6 +324,7 @@ static enum lw_status make(struct maker *m, const struct traces_source *s,
     LW_TAKE(m->arena, p->points, p->calls.n + 2 * (p->n_steps + p->n_comms + p->n_buckets),
             m->err);
     LW_TAKE(m->arena, p->own_ns, m->t->strings.n, m->err);
+    LW_TAKE(m->arena, p->own_after, m->t->strings.n, m->err);
     LW_TRY(add_calls(m));
     LW_TRY(own_times(m));
     LW_TRY(place_orphans(m));

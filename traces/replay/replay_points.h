@@ -93,6 +93,7 @@ struct traces_points {
     int64_t n_orphans;
     int64_t *orphan, *before;
     int64_t *own_ns; /* [strings] what a waiting call of that name takes of the host itself */
+    bool *own_after; /* [strings] and that it takes it after the work that it waits for */
 };
 
 /* buckets: cut the gradients' buckets anew; NULL = as recorded. Memory is the arena's. */

@@ -52,6 +52,7 @@ struct replay_rank {
     int64_t n_edges;
     struct replay_edge *edges; /* [n_edges] where cores are shared (core_share.c) */
     int64_t offset_ns; /* of its first moment after that of the earliest rank */
+    int64_t clock_ns;  /* its clock is so much ahead of the first rank's */
     int64_t next_orphan;
     int32_t *record_op; /* [calls] event records emitted; -1 */
     int32_t *run_op;    /* [host collectives] -1 */
@@ -84,7 +85,7 @@ struct replay_maker {
     lw_ps *stream_end; /* [n_streams] of the rank that is emitted */
     int64_t n_unexplained;
     lw_ps unexplained;
-    int64_t n_guessed, n_inferred, n_orphans, n_waits, n_bucket_waits;
+    int64_t n_lost, n_guessed, n_inferred, n_orphans, n_waits, n_bucket_waits;
     struct lw_err *err;
 };
 

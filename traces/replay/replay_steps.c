@@ -33,8 +33,10 @@ static int32_t ends_which(const struct traces_replay *r, const struct lw_timelin
 
     if (r->n_steps > 0 && op == r->steps[0].first[rank])
         return 0;
-    if (r->has_device)
-        return is_device((enum lw_op_kind)t->kind[row]) && step > 0 ? step : -1;
+    if (r->has_device && step > 0 && is_device((enum lw_op_kind)t->kind[row]))
+        return step;
+    if (r->has_device && r->marked)
+        return -1;
     return step > 0 && op == r->steps[step - 1].last[rank] ? step : -1;
 }
 

@@ -64,6 +64,18 @@ static int32_t add_stream(struct replay_maker *m, const char *name, enum lw_stre
     return m->n_streams++;
 }
 
+static void name_device_stream(const struct lw_trace *t, int32_t id, char *name, size_t size)
+{
+    int32_t k = id / LW_DEVICE_STREAMS;
+
+    if (id < 0)
+        snprintf(name, size, "stream ?");
+    else if (k > 0)
+        snprintf(name, size, "device %d stream %d", t->device_id[k], id % LW_DEVICE_STREAMS);
+    else
+        snprintf(name, size, "stream %d", id);
+}
+
 /* The k-th host thread of every rank shares one stream of the plan; device streams go by their id.
  */
 void replay_add_streams(struct replay_maker *m)
@@ -85,7 +97,7 @@ void replay_add_streams(struct replay_maker *m)
             struct replay_device *x = &m->ranks[k].devices[d];
             if (x->stream >= 0)
                 continue;
-            snprintf(name, sizeof name, x->id < 0 ? "stream ?" : "stream %d", x->id);
+            name_device_stream(m->ranks[k].t, x->id, name, sizeof name);
             x->stream = add_stream(m, name, LW_STREAM_COMPUTE);
             for (int32_t j = k + 1; j < m->n; j++) {
                 struct replay_device *same = replay_device_of(&m->ranks[j], x->id);
@@ -101,6 +113,8 @@ void replay_add_streams(struct replay_maker *m)
 }
 
 /* ---- communicators ---- */
+
+enum { LEAST_CLOCK_NS = 50000, LEAST_CLOCK_OF_HOST_NS = 50000000 };
 
 static const struct lw_step *step_at(const struct lw_steps *s, int64_t ns)
 {
@@ -193,6 +207,23 @@ static enum lw_status list_comms(struct replay_maker *m, struct replay_rank *r)
     return LW_OK;
 }
 
+/* Ends of collectives tell by how much clocks differ. On one host they differ by some us of
+ * scheduling, and those of collectives that the host runs by ms: that is not corrected. */
+static bool correct_clocks(struct replay_maker *m, struct traces_comm_list *lists)
+{
+    bool any = false;
+
+    for (int32_t k = 0; k < m->n; k++) {
+        int64_t ns = m->cross.clock_known[k] ? m->cross.clock_ns[k] : 0;
+        int64_t least = m->ranks[k].p.n_comms > 0 ? LEAST_CLOCK_OF_HOST_NS : LEAST_CLOCK_NS;
+        if (ns < least && ns > -least)
+            continue;
+        lists[k].late_ns = m->ranks[k].clock_ns = ns;
+        any = true;
+    }
+    return any;
+}
+
 enum lw_status replay_match_comms(struct replay_maker *m)
 {
     struct traces_comm_list *lists;
@@ -203,6 +234,8 @@ enum lw_status replay_match_comms(struct replay_maker *m)
         lists[k] = m->ranks[k].comms;
     }
     LW_TRY(traces_cross_rank_build(lists, m->n, m->arena, &m->cross, m->err));
+    if (correct_clocks(m, lists))
+        LW_TRY(traces_cross_rank_build(lists, m->n, m->arena, &m->cross, m->err));
     LW_TAKE(m->arena, m->comm_of_class, m->cross.n_classes, m->err);
     int64_t *excess;
 

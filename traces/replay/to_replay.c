@@ -20,13 +20,14 @@
  * Several ranks: collectives that can be matched (traces/steps/cross_rank.c) take the shortest
  * recorded time from the entry of the last member; their waiting is simulated. Others keep their
  * recorded time, with waiting inside. Host clocks are taken as common after adding each file's
- * base.
+ * base, unless the ends of their collectives tell how far they are apart.
  *
  * Not modelled: implicit synchronisation (cudaMalloc, cudaFree), polling, a full launch queue: they
  * stay in the host's own time. */
 #include "traces/replay/to_replay.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "traces/replay/replay_state.h"
@@ -84,6 +85,10 @@ static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct 
                           "%lld device ops and not one call that launched them: a replay needs "
                           "both (record with ProfilerActivity.CPU and CUDA)",
                           (long long)r->p.launches.n);
+    int64_t lost;
+    LW_TRY(traces_lost_launches(&s->trace, &r->p.launches, &lost, m->err));
+    m->n_lost += lost;
+    m->out->n_lost += lost;
     return replay_collect_streams(m, r);
 }
 
@@ -95,6 +100,7 @@ static enum lw_status take_steps(struct replay_maker *m)
 
     LW_TAKE(m->result, out->steps, a->p.n_steps, m->err);
     out->n_steps = (int32_t)a->p.n_steps;
+    out->marked = a->p.marked;
     for (int32_t k = 0; k < m->n; k++) {
         const struct replay_rank *r = &m->ranks[k];
         out->has_device |= r->p.launches.n > 0;
@@ -145,7 +151,8 @@ static enum lw_status align(struct replay_maker *m)
     for (int32_t k = 0; k < m->n; k++) {
         struct replay_rank *r = &m->ranks[k];
         if (__builtin_sub_overflow(r->t->base_ns, base, &r->offset_ns) ||
-            __builtin_add_overflow(r->offset_ns, r->p.start_ns, &r->offset_ns))
+            __builtin_add_overflow(r->offset_ns, r->p.start_ns, &r->offset_ns) ||
+            __builtin_sub_overflow(r->offset_ns, r->clock_ns, &r->offset_ns))
             r->offset_ns = INT64_MAX;
         int64_t begin = r->offset_ns - lead_ns(m, r);
         first = begin < first ? begin : first;
@@ -236,11 +243,31 @@ static void add_notes(struct replay_maker *m)
                         "from the order of calls%s",
                         (long long)m->n_waits, (long long)m->n_inferred,
                         m->n_inferred > 0 ? " (the trace holds no cuda_sync events)" : "");
+    int64_t disproved = 0, unrecorded = 0;
+    for (int32_t k = 0; k < m->n; k++) {
+        disproved += m->ranks[k].p.calls.n_disproved;
+        unrecorded += m->ranks[k].p.calls.n_unrecorded;
+    }
+    if (disproved > 0)
+        lw_builder_note(m->b,
+                        "%lld inferred waits dropped: the recorded order of device ops disproves "
+                        "them",
+                        (long long)disproved);
+    if (unrecorded > 0)
+        lw_builder_note(m->b,
+                        "the trace holds no stream wait: %lld collectives wait for what their "
+                        "thread launched before, as frameworks make them",
+                        (long long)unrecorded);
     if (m->n_unexplained > 0)
         lw_builder_note(m->b,
                         "%lld calls waited for something that is not in the trace: their "
                         "%.3f ms are kept as recorded",
                         (long long)m->n_unexplained, (double)m->unexplained / (double)LW_PS_PER_MS);
+    if (m->n_lost > 0)
+        lw_builder_note(m->b,
+                        "%lld launches have no device op: the recorder lost their kernels, so the "
+                        "replay does less work than the recorded run",
+                        (long long)m->n_lost);
     if (m->choice->no_backlog)
         lw_builder_note(m->b,
                         "what-if: the device catches up with the host, so no work would be queued "
@@ -253,7 +280,16 @@ static void add_notes(struct replay_maker *m)
     if (m->n == 1 && m->cross.n_classes > 0)
         lw_builder_note(m->b, "collectives keep their recorded times, waiting for other ranks "
                               "inside: give the traces of all ranks to simulate it");
-    if (m->n > 1)
+    int64_t clock = 0;
+    for (int32_t k = 0; k < m->n; k++)
+        if (llabs(m->ranks[k].clock_ns) > llabs(clock))
+            clock = m->ranks[k].clock_ns;
+    if (clock != 0)
+        lw_builder_note(m->b,
+                        "clocks of the ranks differ by up to %.3f ms, as the ends of their "
+                        "collectives tell: taken off",
+                        (double)llabs(clock) / 1e6);
+    else if (m->n > 1)
         lw_builder_note(m->b, "host clocks of the ranks are taken as common");
     const struct traces_points *p = &m->ranks[0].p;
     if (m->core_want > 0)
@@ -296,10 +332,10 @@ static enum lw_status make(struct replay_maker *m, const struct traces_source *s
         LW_TRY(read_rank(m, k, &source[k]));
     LW_TRY(traces_sources_of_one_run(source, m->n, m->err));
     LW_TRY(take_steps(m));
-    LW_TRY(align(m));
     LW_TRY(add_roles(m));
     replay_add_streams(m);
     LW_TRY(replay_match_comms(m));
+    LW_TRY(align(m));
     LW_TRY(replay_share_cores(m));
     m->out->core_want = m->core_want;
     for (int32_t k = 0; k < m->n; k++)

@@ -60,9 +60,11 @@ struct traces_replay {
     struct lw_plan plan;   /* its notes tell every assumption */
     int32_t n_ranks, n_steps;
     int64_t n_new_buckets; /* that a choice of buckets brought, in all steps of the first rank */
+    int64_t n_lost;    /* launches whose device op the traces do not hold */
     int32_t n_workers; /* threads of a rank that ran collectives of the host; 0 = none */
     double core_want;  /* share of its rank's core that a collective of the host wants; 0 = none */
     bool has_device;   /* false: no rank recorded a device op */
+    bool marked;       /* false: nothing marks a step, and the whole trace is one */
     struct traces_replay_step *steps;
     int32_t *rank_of_file; /* [n_ranks] rank that each file says it is */
     int32_t *step_of;      /* [plan.n_ops] 0 = launched before the first step, k + 1 = by step k */

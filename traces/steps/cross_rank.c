@@ -177,7 +177,8 @@ static const char *obstacle(struct matcher *m, const struct traces_comm_class *c
 
 static int64_t absolute(const struct traces_comm_list *l, int64_t ns, int64_t base)
 {
-    return (int64_t)((uint64_t)ns + (uint64_t)l->t->base_ns - (uint64_t)base); /* wraps: any file */
+    return (int64_t)((uint64_t)ns + (uint64_t)l->t->base_ns - (uint64_t)base -
+                     (uint64_t)l->late_ns); /* wraps: any file */
 }
 
 static enum lw_status compare(struct matcher *m, struct traces_comm_class *c, int64_t *const *items)

@@ -23,6 +23,7 @@ struct traces_comm_item {
 
 struct traces_comm_list {
     const struct lw_trace *t;
+    int64_t late_ns; /* its clock is so much ahead of list 0's: taken off; 0 = not corrected */
     int64_t n;
     struct traces_comm_item *items;
 };

@@ -267,6 +267,7 @@ static enum lw_status inspect(struct context *c, struct lw_arena *scratch,
     if (c->launches.n == 0)
         return LW_OK;
     LW_TRY(prepare(c, scratch, err));
+    LW_TRY(traces_lost_launches(c->t, &c->launches, &out->n_lost, err));
     for (int64_t i = 0; i < c->launches.n; i++)
         put(c, i);
     out->n_resolved = c->n_launched;

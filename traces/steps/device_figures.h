@@ -41,6 +41,7 @@ struct lw_inspection {
     struct lw_arena arena;     /* owns everything below; texts belong to the trace */
     bool has_device;           /* false: no device row, nothing else is set */
     int64_t n_device_rows, n_resolved; /* ... and those whose launch the trace holds */
+    int64_t n_lost; /* launches whose device op the trace does not hold */
     struct lw_busy whole;      /* first device start to last device end */
     int64_t n_iterations;
     struct lw_iteration *iterations;

@@ -63,7 +63,10 @@ static const char *op_of_kernel(const char *kernel)
         const char *mark, *op;
     } names[] = {{"AllReduce", "allreduce"}, {"ReduceScatter", "reduce_scatter"},
                  {"AllGather", "allgather"}, {"Broadcast", "broadcast"},
-                 {"SendRecv", "sendrecv"},   {"_Reduce_", "reduce"}};
+                 {"SendRecv", "sendrecv"},   {"_Reduce_", "reduce"},
+                 {"cross_device_reduce", "allreduce"}, {"all_reduce", "allreduce"},
+                 {"allreduce", "allreduce"}, {"all_gather", "allgather"},
+                 {"reduce_scatter", "reduce_scatter"}};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strstr(kernel, names[i].mark))

@@ -10,9 +10,14 @@
 
 #include "shared/io/input.h"
 
-/* Communication first: lw_kernel_is_comm stops after it. Figures of traces are compared between
- * tools, so this is the published definition of ../shared/traces (nccl, rccl, deep_ep, deepep,
- * internode, intranode) and NVSHMEM; other libraries are a user's line each. Memory-bound kernels
+/* Communication first: lw_kernel_is_comm stops after it. NCCL, RCCL; DeepEP (deepseek-ai/DeepEP
+ * csrc/kernels: namespaces internode, intranode); NVSHMEM (nvshmemi_*, nvshmemx_*); one-shot and
+ * two-shot all-reduces: cross_device_reduce_1stage, _2stage (vllm csrc/custom_all_reduce.cuh, the
+ * same in sglang and aiter), multimem_* and {one,two}_shot_all_reduce of symmetric memory (pytorch
+ * torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu), {one,two}ShotAllReduceKernel and
+ * allreduce_fusion_kernel (TensorRT-LLM cpp/tensorrt_llm/kernels/customAllReduceKernels.cu,
+ * communicationKernels), allreduce_prototype (vllm csrc/quickreduce). Other libraries are a user's
+ * line each. Memory-bound kernels
  * whose names hold a mark of a later group come next, then those whose library's own letters tell
  * the type. */
 static const struct {
@@ -20,7 +25,10 @@ static const struct {
     const char *marks[28];
 } builtin[] = {
     {{LW_KERNEL_COMM},
-     {"nccl", "rccl", "deep_ep", "deepep", "internode", "intranode", "nvshmem"}},
+     {"nccl", "rccl", "deep_ep", "deepep", "internode", "intranode", "nvshmem",
+      "cross_device_reduce", "multimem_", "one_shot_all_reduce", "two_shot_all_reduce",
+      "oneShotAllReduce", "twoShotAllReduce", "allreduce_fusion_kernel",
+      "allreduce_prototype"}},
     {{LW_KERNEL_MEMORY},
      {"im2col", "nchwToNhwc", "nhwcToNchw", "convertTensor", "splitKreduce", "gemvNSP", "gemv",
       "conv_depthwise"}},

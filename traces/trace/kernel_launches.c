@@ -4,6 +4,7 @@
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 LW_COMPARATOR(by_correlation, struct traces_correlated, a->correlation, b->correlation, a->at,
               b->at)
@@ -29,6 +30,37 @@ static int64_t collect_calls(const struct lw_trace *t, struct traces_correlated 
             calls[n++] = (struct traces_correlated){t->link[i], i};
     traces_correlated_sort(calls, n);
     return n;
+}
+
+/* Calls that launch a kernel each time: not copies, which may be done by the call itself. */
+static bool launches(const struct lw_trace *t, int64_t row)
+{
+    return t->class[row] == LW_ROW_LAUNCH && t->link[row] >= 0 &&
+           strstr(lw_trace_name(t, row), "Launch") != NULL;
+}
+
+enum lw_status traces_lost_launches(const struct lw_trace *t, const struct traces_launches *l,
+                                    int64_t *n, struct lw_err *err)
+{
+    struct lw_arena scratch = {0};
+    bool *used = lw_arena_alloc(&scratch, t->n, sizeof *used);
+    bool *named = lw_arena_alloc(&scratch, t->strings.n, sizeof *named);
+    int64_t last = INT64_MIN;
+
+    *n = 0;
+    for (int64_t i = 0; used && named && i < l->n; i++) {
+        int64_t row = l->launch[i];
+        if (row < 0)
+            continue;
+        used[row] = true;
+        named[t->name[row]] = true;
+        last = row > last ? row : last;
+    }
+    bool made = used && named;
+    for (int64_t i = 0; made && i < t->n && i <= last; i++)
+        *n += launches(t, i) && named[t->name[i]] && !used[i];
+    lw_arena_free(&scratch);
+    return made ? LW_OK : lw_fail_nomem(err);
 }
 
 enum lw_status traces_launches_build(const struct lw_trace *t, struct lw_arena *arena,

@@ -17,6 +17,11 @@ struct traces_launches {
 enum lw_status traces_launches_build(const struct lw_trace *t, struct lw_arena *arena,
                                      struct traces_launches *out, struct lw_err *err);
 
+/* Launches whose device op is not in the file: calls named as others that launched one, up to the
+ * last of those. Recorders lose device ops when their buffers are full. */
+enum lw_status traces_lost_launches(const struct lw_trace *t, const struct traces_launches *l,
+                                    int64_t *n, struct lw_err *err);
+
 /* Calls by the number that the recorder gave each; `at` is the caller's: a row, or a place in a
  * list. */
 struct traces_correlated {

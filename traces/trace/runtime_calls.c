@@ -14,7 +14,11 @@
  *   - an event's or stream's synchronisation: the stream of the thread's last launch, an event up
  *     to the last record on the thread.
  *
- * Device times are not used, only order and names. Not seen: waits by polling (EventQuery),
+ * An inferred wait is dropped where the recording disproves it: the first op after a stream's wait
+ * started, or the waiting call returned, before the awaited work had ended. A file that holds no
+ * stream wait at all was recorded without them: its collectives wait for the thread's launch before
+ * on another stream, unless they started before it ended. Else device times are not used, only
+ * order and names. Not seen: waits by polling (EventQuery),
  * implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
 #include "traces/trace/runtime_calls.h"
 #include "traces/trace/comm_facts.h"
@@ -130,7 +134,8 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
             continue;
         struct traces_call *c = &out->calls[out->n++];
         *c = (struct traces_call){.row = i, .kind = kind_of_name(lw_trace_name(t, i)),
-                                  .stream = -1, .on_stream = -1, .upto = -1};
+                                  .stream = -1, .on_stream = -1, .upto = -1,
+                                  .follows = -1};
         for (; k < n && v[k].launch < i; k++)
             ;
         attach(b, c, v + k, n - k, class_of);
@@ -409,6 +414,83 @@ static void infer(struct builder *b, int64_t i)
     }
 }
 
+/* ---- what device times disprove ---- */
+
+enum { CLOCK_NS = 2000 }; /* of host and device agree to that; recorders round to 1 us */
+
+static int64_t end_of_launch(const struct builder *b, int64_t call)
+{
+    const struct traces_call *c = &b->out->calls[call];
+    int64_t end = INT64_MIN;
+
+    for (int64_t i = 0; i < c->n_device; i++) {
+        int64_t e = lw_trace_end_ns(b->t, b->out->device[c->first_device + i]);
+        end = e > end ? e : end;
+    }
+    return end;
+}
+
+/* When the work that call i waits for had ended; INT64_MIN: there is none. */
+static int64_t end_of_awaited(const struct builder *b, int64_t i)
+{
+    const struct traces_call *c = &b->out->calls[i];
+
+    for (int64_t k = c->upto; k >= 0; k--)
+        if (b->out->calls[k].n_device > 0 && b->out->calls[k].stream == c->on_stream)
+            return end_of_launch(b, k);
+    return INT64_MIN;
+}
+
+/* When what waits went on: the next op of the stream, or the host after the call. */
+static int64_t went_on(const struct builder *b, int64_t i)
+{
+    const struct traces_call *c = &b->out->calls[i];
+
+    if (c->kind != TRACES_CALL_STREAM_WAIT)
+        return lw_trace_end_ns(b->t, c->row);
+    for (int64_t k = i + 1; k < b->out->n; k++)
+        if (b->out->calls[k].n_device > 0 && b->out->calls[k].stream == c->stream)
+            return b->t->start_ns[b->out->device[b->out->calls[k].first_device]];
+    return INT64_MAX;
+}
+
+static void drop_disproved(struct builder *b)
+{
+    struct traces_calls *out = b->out;
+
+    for (int64_t i = 0; i < out->n; i++) {
+        struct traces_call *c = &out->calls[i];
+        if (c->source != TRACES_WAIT_INFERRED || c->upto < 0)
+            continue;
+        int64_t end = end_of_awaited(b, i);
+        if (end == INT64_MIN || went_on(b, i) >= end - CLOCK_NS)
+            continue;
+        c->source = TRACES_WAIT_UNKNOWN;
+        c->upto = -1;
+        out->n_disproved++;
+    }
+}
+
+/* Collectives of a file without any stream wait. */
+static void follow_launches(struct builder *b)
+{
+    struct traces_calls *out = b->out;
+
+    for (int64_t i = 0; i < out->n; i++)
+        if (out->calls[i].kind == TRACES_CALL_STREAM_WAIT)
+            return;
+    for (int64_t i = 0; i < out->n; i++) {
+        struct traces_call *c = &out->calls[i];
+        int64_t before = c->comm ? other_launch(b, i, c->stream) : -1;
+        if (before < 0)
+            continue;
+        if (b->t->start_ns[out->device[c->first_device]] >= end_of_launch(b, before) - CLOCK_NS) {
+            c->follows = before;
+            out->n_unrecorded++;
+        }
+    }
+}
+
 /* Where the recorder wrote cuda_sync rows, a call without such a row does not wait for work of this
  * file. */
 static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_arena *scratch,
@@ -429,6 +511,8 @@ static enum lw_status infer_all(struct builder *b, bool recorded, struct lw_aren
     for (int64_t i = 0; i < out->n; i++)
         if (!recorded || out->calls[i].kind == TRACES_CALL_DEVICE_SYNC)
             infer(b, i);
+    drop_disproved(b);
+    follow_launches(b);
     return LW_OK;
 }
 

@@ -42,11 +42,15 @@ struct traces_call {
     enum traces_wait_source source;
     int32_t on_stream;
     int64_t upto; /* into calls; -1 = nothing */
+    int64_t follows; /* launch of communication in a file without stream waits: the launch before
+                      * it on another stream, whose work it waits for; -1 = none */
 };
 
 struct traces_calls {
     int64_t n;
     struct traces_call *calls; /* in start order */
+    int64_t n_disproved;       /* inferred waits that the order of device ops disproves: dropped */
+    int64_t n_unrecorded;      /* waits of collectives for what was launched before, added below */
     int64_t n_device;          /* device rows whose call is in the file */
     int64_t *device;           /* rows */
 };

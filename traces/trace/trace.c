@@ -62,6 +62,17 @@ enum lw_status lw_trace_add(struct lw_trace *t, const struct lw_row *row,
     return LW_OK;
 }
 
+void lw_trace_move(struct lw_trace *t, int64_t to, int64_t from)
+{
+    t->start_ns[to] = t->start_ns[from];
+    t->dur_ns[to] = t->dur_ns[from];
+    t->link[to] = t->link[from];
+    t->name[to] = t->name[from];
+    t->track[to] = t->track[from];
+    t->detail[to] = t->detail[from];
+    t->class[to] = t->class[from];
+}
+
 struct sort_key {
     int64_t start, dur, row;
 };

@@ -33,6 +33,8 @@ struct lw_row_detail {
     int64_t shape_numel;       /* elements of the first input; -1 = shape not recorded */
 };
 
+enum { LW_DEVICE_STREAMS = 1000000 };
+
 struct lw_trace {
     struct traces_strings strings;
     int64_t n, cap[8];     /* rows; capacities of the columns */
@@ -41,7 +43,8 @@ struct lw_trace {
     int64_t *link; /* device and launch: correlation; host op: autograd sequence number; -1 */
     int32_t *name;         /* string number */
     int32_t *track;        /* host: string number of its thread; device: stream, -1 = unknown;
-                            * sync: stream that waits, -1 = the host */
+                            * sync: stream that waits, -1 = the host. Streams of the k-th further
+                            * device of a file are LW_DEVICE_STREAMS * k higher */
     int32_t *detail;       /* index into details, -1 = none */
     uint8_t *class;        /* enum lw_row_class */
     struct lw_row_detail *details;
@@ -49,7 +52,11 @@ struct lw_trace {
 
     int64_t n_events;      /* entries of the file, kept or not */
     int64_t n_negative;    /* durations below zero in the file, taken as 0 */
+    int64_t n_repaired;    /* bytes of names that were not JSON and were mended */
+    int64_t n_timeless;    /* events with ts 0 beside others of today, set aside */
     int64_t base_ns;       /* what the file counts its times from */
+    int32_t n_devices;     /* whose ops the file holds, by their number where it is recorded */
+    int32_t device_id[64]; /* the k-th device */
     int32_t rank, world_size; /* -1 = the file does not say */
     int32_t device, backend;  /* string numbers: device kind, communication backend; -1 */
     int32_t damage;           /* string number: where and why reading stopped before the end of a
@@ -70,6 +77,8 @@ void lw_trace_free(struct lw_trace *t); /* may be called on a zeroed one */
 /* detail may be NULL. LW_ENOMEM leaves the rows as they were. */
 enum lw_status lw_trace_add(struct lw_trace *t, const struct lw_row *row,
                             const struct lw_row_detail *detail, struct lw_err *err);
+/* Row `from` becomes row `to`; for rows that are dropped. */
+void lw_trace_move(struct lw_trace *t, int64_t to, int64_t from);
 /* Bring the rows into the order above: once, after the last row was added. */
 enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err);
 

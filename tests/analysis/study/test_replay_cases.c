@@ -95,4 +95,88 @@ TEST(unsized_collectives_outside_the_measured_steps_keep_their_time)
            "5 collectives of unknown size outside the measured steps keep their recorded time");
 }
 
+/* With clocks 5 ms apart the step divides as with aligned ones. */
+TEST(clocks_that_differ_are_corrected)
+{
+    static const char *const of[][2] = {
+        {AT "skew_rank0.json " AT "skew_rank1_5ms.json",
+         AT "skew_rank0.json " AT "skew_rank1_aligned.json"},
+        {AT "ddp_rank0_clock+0.json " AT "ddp_rank1_clock+5000.json", NULL},
+    };
+
+    need_cases();
+    for (size_t i = 0; i < 2; i++) {
+        char args[512];
+        snprintf(args, sizeof args, "sim --replay %s --no-db -q --format json", of[i][0]);
+        const char *out = lapwing(args, NULL);
+        assert_near(number_after(out, "\"predicted_period_ns\": "), 700000, 7000);
+        assert_near(number_after(out, "\"predicted_host_ns\": "), 700000, 7000);
+        has(out, "clocks of the ranks differ by up to 5.000 ms");
+        double period = number_after(out, "\"predicted_period_ns\": ");
+        if (of[i][1])
+            assert_near(period_us(of[i][1]), period / 1000, 0.001);
+        /* 100 us of waiting for the other rank, 200 of transfer, as when aligned */
+        snprintf(args, sizeof args, "sim --replay %s --no-db", of[i][0]);
+        expect(args, 0, "transfers, exposed         200.000 us");
+        expect(args, 0, "wait, other                100.000 us");
+    }
+}
+
+TEST(two_devices_of_a_file_are_two_devices)
+{
+    need_cases();
+    assert_near(period_us(AT "dataparallel_two_devices_one_process.json"), 700, 7);
+    expect("inspect " AT "dataparallel_two_devices_one_process.json", 0, "ops of 2 devices");
+}
+
+TEST(without_steps_all_threads_bound_the_trace)
+{
+    need_cases();
+    const char *out =
+        lapwing("sim --replay " AT "no_step_two_threads.json --no-db -q --format json", NULL);
+    assert_near(number_after(out, "\"recorded_period_ns\": "), 1420000, 0);
+    assert_near(number_after(out, "\"predicted_period_ns\": "), 1420000, 7000);
+}
+
+TEST(merged_ranks_are_refused_with_that_reason)
+{
+    need_cases();
+    expect("inspect " AT "fusion_two_ranks_one_file.json", 1,
+           "processes 1000 and 1001 both have their own ProfilerStep#0: ranks of a run that were "
+           "merged into one file");
+}
+
+TEST(an_event_with_ts_0_is_set_aside)
+{
+    need_cases();
+    expect("inspect " AT "kineto109_ts_zero.json", 0, "note: 1 event with ts 0 set aside");
+}
+
+TEST(names_as_profilers_write_them_are_read)
+{
+    need_cases();
+    expect("inspect " AT "pt113001_quotes.json", 0, "3 steps by ProfilerStep#N");
+    expect("inspect " AT "pt113001_quotes.json", 0,
+           "note: names hold 5 raw control characters, quotes or backslashes");
+}
+
+TEST(lost_kernels_are_counted_and_named)
+{
+    need_cases();
+    expect("inspect " AT "pt192021_lost_kernels.json", 0, "6 launches without a device op");
+    expect("sim --replay " AT "pt192021_lost_kernels.json --no-db", 0,
+           "6 launches have no device op: the recorder lost their kernels");
+}
+
+TEST(one_shot_all_reduces_are_communication)
+{
+    need_cases();
+    const char *out =
+        lapwing("inspect " AT "tracelens547_custom_allreduce.json --format json", NULL);
+    const char *comm = strstr(out, "\"comm\": ");
+    assert_non_null(comm);
+    assert_near(number_after(comm, "\"n\": "), 3, 0);
+    assert_near(number_after(comm, "\"total_ns\": "), 300000, 0);
+}
+
 TEST_GROUP(fixture_open, fixture_close)

@@ -219,7 +219,7 @@ TEST(bad_contents_are_refused_with_file_and_place)
         {"[{\"ph\":\"X\"},]", "t.json"},
         {"{\"baseTimeNanoseconds\":9223372036854775808,\"traceEvents\":[]}",
          "baseTimeNanoseconds (byte 23): found 9223372036854775808"},
-        {"[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":0,\"dur\":1},"
+        {"[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":7,\"dur\":1},"
          "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"ts\":1712195495519689,\"dur\":1}]",
          "span 19817 days"},
     };

@@ -187,13 +187,15 @@ TEST(with_all_ranks_waiting_is_simulated)
     assert_int_equal(x.t.end[a], 430 * US);
     assert_int_equal(x.t.end[b], 430 * US);
     replay_run_free(&x);
-    traces_source_free(&s[1]);
+    for (int k = 0; k < 2; k++)
+        traces_source_free(&s[k]);
+    make_rank(&s[0], 0, 100, 220);
     make_rank(&s[1], 1, 300, 20); /* 100 earlier: rank 0 waits 100 less */
     replay_run(s, 2, &plain, &x);
     assert_int_equal(x.t.end[replay_op(&x, name, 0)], 330 * US);
     replay_run_free(&x);
     replay_run(s, 1, &plain, &x); /* one rank alone keeps its waiting */
-    assert_int_equal(x.t.end[replay_op(&x, name, 0)], 430 * US);
+    assert_int_equal(x.t.end[replay_op(&x, name, 0)], 330 * US);
     replay_run_free(&x);
     traces_source_free(&s[0]);
     traces_source_free(&s[1]);
@@ -277,7 +279,7 @@ TEST(a_wait_that_its_work_does_not_explain_is_kept_and_said)
         replay_row(&s, LW_ROW_LAUNCH, "cudaLaunchKernel", 10, 5, 0, 1);
         replay_row(&s, LW_ROW_LAUNCH, "cudaStreamSynchronize", 18, 500, 0, 2);
         replay_row(&s, LW_ROW_LAUNCH, "cudaStreamSynchronize", 590, 2, 0, 3);
-        replay_row(&s, LW_ROW_KERNEL, "k", 490, cases[i].work, 7, 1);
+        replay_row(&s, LW_ROW_KERNEL, "k", 515 - cases[i].work, cases[i].work, 7, 1);
         replay_ready(&s);
         replay_run(&s, 1, &plain, &x);
         assert_int_equal(replay_step(&x, 0), cases[i].step * US);

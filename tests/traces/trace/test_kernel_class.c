@@ -24,7 +24,11 @@ TEST(names_of_libraries_have_their_class)
         {"void cutlass::Kernel<cutlass_80_tensorop>", LW_KERNEL_COMPUTE, -1},
         {"void at::native::vectorized_elementwise_kernel<4, AddFunctor>", LW_KERNEL_MEMORY, -1},
         {"void cub::DeviceScanKernel<int>", LW_KERNEL_MEMORY, -1},
-        {"cross_device_reduce_1stage<half, 8>", LW_KERNEL_MEMORY, -1},
+        {"void vllm::cross_device_reduce_1stage<half, 8>", LW_KERNEL_COMM, -1},
+        {"multimem_all_reduce_kernel<c10::BFloat16, 16>", LW_KERNEL_COMM, -1},
+        {"two_shot_all_reduce_kernel<c10::BFloat16, 16, 8>", LW_KERNEL_COMM, -1},
+        {"void tensorrt_llm::kernels::oneShotAllReduceKernel<half, 8>", LW_KERNEL_COMM, -1},
+        {"multi_tensor_apply_kernel", LW_KERNEL_MEMORY, -1},
         {"my_kernel", LW_KERNEL_OTHER, -1},
     };
 
