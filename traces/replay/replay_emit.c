@@ -459,6 +459,8 @@ static enum lw_status emit_issue(struct replay_maker *m, struct replay_rank *r,
         return LW_OK;
     int32_t launch = emit_host(m, r, h, LW_OP_LAUNCH, lw_trace_name(r->t, c->issue), own, NULL, 0);
     op.name = lw_trace_name(r->t, c->row);
+    if (strcmp(op.name, "gloo:send") == 0)
+        op.stream = r->send_stream;
     LW_TRY(fill_comm(m, r, c->row, &op));
     r->run_op[x->index] = emit(m, r, &op, lw_ns_to_ps(c->dur_ns), &launch, 1);
     note_recorded(m, r, c->row, r->t->start_ns[c->row], c->dur_ns);

@@ -47,6 +47,7 @@ struct replay_rank {
     struct traces_comm_list comms;
     int64_t *comm_of; /* [trace rows] number of the item of comms + 1; 0 = no communication */
     int32_t role, n_hosts, n_devices, comm_stream, step;
+    int32_t send_stream; /* of messages that the host sends; -1 = none */
     struct replay_host *hosts;
     struct replay_device *devices;
     int64_t n_edges;

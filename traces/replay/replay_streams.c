@@ -110,6 +110,11 @@ void replay_add_streams(struct replay_maker *m)
             gloo = gloo < 0 ? add_stream(m, "gloo", LW_STREAM_COMM) : gloo;
             m->ranks[k].comm_stream = gloo;
         }
+    for (int32_t k = 0, sends = -1; k < m->n; k++)
+        for (int64_t i = 0; i < m->ranks[k].p.n_comms && m->ranks[k].send_stream < 0; i++)
+            if (strcmp(lw_trace_name(m->ranks[k].t, m->ranks[k].p.comms[i].row), "gloo:send") == 0)
+                m->ranks[k].send_stream = sends =
+                    sends < 0 ? add_stream(m, "gloo send", LW_STREAM_COMM) : sends;
 }
 
 /* ---- communicators ---- */

@@ -70,7 +70,7 @@ static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct 
 
     r->s = s;
     r->t = &s->trace;
-    r->comm_stream = -1;
+    r->comm_stream = r->send_stream = -1;
     LW_TRY(check_sum(s, m->err));
     LW_TRY(traces_points_build(s, m->choice->kernels, m->choice->buckets, m->arena, &r->p, m->err));
     if (r->p.n_workers > m->out->n_workers)

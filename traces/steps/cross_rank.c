@@ -50,13 +50,31 @@ struct matcher {
     struct lw_err *err;
 };
 
-/* What names the class of an item: its group, else the ordinal of its stream on this rank. */
-static const char *key_of(const struct traces_comm_list *l, int64_t i, int32_t *streams,
+enum end { END_NONE, END_SEND, END_RECV }; /* of a message of the host */
+
+static enum end message_end(const struct traces_comm_list *l, const struct traces_comm_item *x)
+{
+    if (!lw_trace_on_host(l->t, x->row) || !x->fact.op)
+        return END_NONE;
+    return strcmp(x->fact.op, "send") == 0   ? END_SEND
+           : strcmp(x->fact.op, "recv") == 0 ? END_RECV
+                                             : END_NONE;
+}
+
+/* What names the class of an item: its group, else the ordinal of its stream on this rank. Messages
+ * between two ranks are matched by direction: the k-th sent is the k-th received. */
+static const char *key_of(const struct matcher *m, int32_t list, int64_t i, int32_t *streams,
                           int32_t *n_streams, char text[32])
 {
+    const struct traces_comm_list *l = &m->lists[list];
     const struct traces_comm_item *x = &l->items[i];
     int32_t k = 0, stream = l->t->track[x->row];
+    enum end end = message_end(l, x);
 
+    if (end != END_NONE && m->n == 2) {
+        snprintf(text, 32, "messages to file %d", end == END_RECV ? list : 1 - list);
+        return text;
+    }
     if (x->fact.group)
         return x->fact.group;
     if (lw_trace_on_host(l->t, x->row))
@@ -101,10 +119,11 @@ static enum lw_status classify(struct matcher *m, int32_t list, int64_t *count)
 
     memset(count, 0, 4096 * sizeof *count);
     for (int64_t i = 0; i < l->n; i++) {
-        const char *key = key_of(l, i, streams, &n_streams, text);
+        const char *key = key_of(m, list, i, streams, &n_streams, text);
         LW_TRY(class_of(m, key, list, &l->items[i].class));
         l->items[i].k = count[l->items[i].class]++;
         struct traces_comm_class *c = &m->out->classes[l->items[i].class];
+        c->p2p = m->n == 2 && message_end(l, &l->items[i]) != END_NONE;
         if (c->members[0] == list)
             c->n = count[l->items[i].class];
     }
@@ -202,6 +221,8 @@ static enum lw_status compare(struct matcher *m, struct traces_comm_class *c, in
             x.longest_ns = item->dur_ns > x.longest_ns ? item->dur_ns : x.longest_ns;
             start[0] = s < start[0] ? s : start[0];
             start[1] = s > start[1] ? s : start[1];
+            if (c->p2p && message_end(l, item) == END_SEND)
+                continue; /* its range ends when its thread waited */
             end[0] = e < end[0] ? e : end[0];
             end[1] = e > end[1] ? e : end[1];
         }
@@ -245,7 +266,7 @@ static enum lw_status clock_of(struct matcher *m, int32_t k, int64_t *const *end
     for (int64_t i = 0; i < l->n; i++) {
         const struct traces_comm_item *x = &l->items[i];
         const struct traces_comm_class *c = &m->out->classes[x->class];
-        if (!c->matched || c->members[0] != 0)
+        if (!c->matched || c->members[0] != 0 || c->p2p)
             continue;
         int64_t s = absolute(l, x->start_ns, m->lists[0].t->base_ns);
         late[n++] = s + x->dur_ns - end_of[x->class][x->k];

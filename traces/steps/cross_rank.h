@@ -44,6 +44,7 @@ struct traces_comm_class {
     const char *name;
     int32_t n_members;
     int32_t *members;           /* indexes of the lists */
+    bool p2p;                   /* messages of one direction: ends are the receiver's */
     bool matched;               /* more than one member, and the k-th are the same collective */
     const char *why;            /* not matched: the reason, for people */
     int64_t n;                  /* collectives; where not matched, of the first member */
