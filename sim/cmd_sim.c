@@ -81,6 +81,8 @@ int cmd_sim(int argc, char **argv)
          "with --replay, of GOAL schedules: parameters in ns and bytes (the file's, else "
          "L=2500,o=1500,g=1000,G=6,"
          "O=0,S=65535)"},
+        {"force", 0, LW_OPT_FLAG, &s.replay.force, NULL,
+         "with --replay: answer what-ifs on a replay that is more than 1 % off too"},
         {"published-interference", 0, LW_OPT_FLAG, &s.published, NULL,
          "turn on the cluster's interference terms from publications"},
         {"must-fit", 0, LW_OPT_FLAG, &s.must_fit, NULL,
@@ -103,6 +105,8 @@ int cmd_sim(int argc, char **argv)
     s.n_operands = n;
     s.replay.whatif.device = s.replay.on ? s.source.device : NULL;
     s.replay.whatif.from_device = s.replay.on ? s.source.from_device : NULL;
+    if (!s.replay.on && s.replay.force)
+        return lw_cli_usage("sim", "--force needs --replay");
     if (!s.replay.on && s.replay.kernels_file)
         return lw_cli_usage("sim", "--kernel-classes needs --replay");
     if (!s.replay.on && s.replay.loggops)

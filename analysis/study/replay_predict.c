@@ -2,11 +2,13 @@
  * recorded. */
 #include "analysis/study/replay_predict.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/numbers/median.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/import/convert.h"
+#include "shared/numbers/units.h"
 #include "traces/import/read_traces.h"
 #include "traces/replay/recorded_timeline.h"
 #include "traces/replay/replay_steps.h"
@@ -86,6 +88,56 @@ static double error_pct(lw_ps predicted, lw_ps recorded)
     return lw_percent((double)(predicted - recorded), (double)recorded);
 }
 
+/* Where a replay parts from its recording: the op whose start moves most against the one before it
+ * on its stream. */
+struct parting {
+    int32_t op, rank;
+    lw_ps by; /* 0 = nowhere */
+};
+
+static enum lw_status find_parting(struct sim_replay *r, const struct traces_replay *replay,
+                                   const struct lw_timeline *t, struct parting *out,
+                                   struct lw_err *err)
+{
+    int32_t n_streams = replay->plan.n_streams;
+    lw_ps *late;
+
+    *out = (struct parting){-1, 0, 0};
+    LW_TAKE(&r->arena, late, (int64_t)n_streams * replay->n_ranks, err);
+    for (int64_t i = 0; i < t->n; i++) {
+        int32_t op = t->op[i], rank = t->rank[i];
+        int64_t at = (int64_t)rank * n_streams + replay->plan.ops[op].stream;
+        if (replay->row_of[op] < 0)
+            continue;
+        lw_ps now = t->start[i] - replay->recorded_start[op], by = now - late[at];
+        if ((by > 0 ? by : -by) > (out->by > 0 ? out->by : -out->by))
+            *out = (struct parting){op, rank, by};
+        late[at] = now;
+    }
+    return LW_OK;
+}
+
+static enum lw_status refuse(struct sim_replay *r, const struct traces_replay *replay,
+                             const char *file, double error, struct lw_err *err)
+{
+    struct parting p;
+    char where[160] = "", by[32];
+
+    LW_TRY(find_parting(r, replay, &r->unchanged, &p, err));
+    if (p.op >= 0)
+        snprintf(where, sizeof where, "; most of it before '%.40s' of rank %d, which begins %s %s",
+                 replay->plan.ops[p.op].name, p.rank,
+                 lw_format_ps(by, p.by > 0 ? p.by : -p.by), p.by > 0 ? "later" : "earlier");
+    return lw_fail_at(err, LW_EINVAL, file, 0,
+                      "the replay misses the recorded period by %+.2f %% before anything is "
+                      "changed (at most %d %% is accepted): %s%s; --force answers with that error",
+                      error, SIM_REPLAY_TOLERANCE_PCT,
+                      replay->n_lost > 0
+                          ? "the recorder lost kernels"
+                          : "its ops wait for something that the trace does not show",
+                      where);
+}
+
 /* The replay without the change must come out at the recorded period. */
 static enum lw_status check_unchanged(struct sim_replay *r, const struct traces_replay *replay,
                                       const char *file, struct lw_err *err)
@@ -103,13 +155,10 @@ static enum lw_status check_unchanged(struct sim_replay *r, const struct traces_
     r->shown.unchanged = lw_median(v + first, n);
     memcpy(v, r->recorded, (size_t)replay->n_steps * sizeof *v);
     double error = error_pct(r->shown.unchanged, lw_median(v + first, n));
-    if (error <= SIM_REPLAY_TOLERANCE_PCT && error >= -SIM_REPLAY_TOLERANCE_PCT)
+    if (r->force ||
+        (error <= SIM_REPLAY_TOLERANCE_PCT && error >= -SIM_REPLAY_TOLERANCE_PCT))
         return LW_OK;
-    return lw_fail_at(err, LW_EINVAL, file, 0,
-                      "the replay misses the recorded period by %+.2f %% before anything is "
-                      "changed (at most %d %% is accepted): its ops wait for something that the "
-                      "trace does not show, so a what-if on it would be a guess",
-                      error, SIM_REPLAY_TOLERANCE_PCT);
+    return refuse(r, replay, file, error, err);
 }
 
 /* The replay as recorded: what a what-if is compared with. */

@@ -16,6 +16,7 @@ struct traces_replay;
 struct sim_replay {
     bool on;                  /* --replay */
     const char *kernels_file; /* --kernel-classes */
+    bool force;               /* --force: what-ifs also where the replay is off */
     const char *loggops;      /* --loggops */
     struct sim_whatif whatif; /* what is changed */
     bool other_buckets;

@@ -195,6 +195,20 @@ static bool answers(const struct lw_sim_replayed *x)
     return off <= x->tolerance_pct && -off <= x->tolerance_pct;
 }
 
+/* Of the replay without the change, which is off by more than is accepted where --force was given.
+ */
+static double unchanged_error_pct(const struct lw_sim_replayed *x)
+{
+    return difference_pct((struct lw_sim_replayed_time){x->unchanged, x->period.recorded});
+}
+
+static bool answers_unchanged(const struct lw_sim_replayed *x)
+{
+    double error = unchanged_error_pct(x);
+
+    return error <= x->tolerance_pct && error >= -x->tolerance_pct;
+}
+
 /* What the what-if changes. */
 static double change_pct(const struct lw_sim_replayed *x)
 {
@@ -310,6 +324,12 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
     fprintf(line, "recorded %s", lw_format_ps(buf, x->period.recorded));
     if (x->what_if && x->same_buckets)
         fprintf(line, ": these are the recorded buckets, nothing changes");
+    else if (x->what_if && !answers_unchanged(x))
+        fprintf(line,
+                ", replayed without the change %s (%+.2f %% off): it changes by %+.2f %%, on a "
+                "replay that is %+.2f %% off",
+                lw_format_ps(buf, x->unchanged), unchanged_error_pct(x), change_pct(x),
+                unchanged_error_pct(x));
     else if (x->what_if)
         fprintf(line, ", replayed without the change %s: it changes by %+.2f %%%s",
                 lw_format_ps(buf, x->unchanged), change_pct(x),
@@ -475,6 +495,7 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
     lw_jsonout_bool(o, "answers_what_ifs", x->what_if || answers(x));
     if (x->what_if) {
         LW_JSON(o, "unchanged_period_ns", LW_PS(x->unchanged),
+                "unchanged_error_pct", lw_decimals(unchanged_error_pct(x), 4),
                 "what_if_change_pct", lw_decimals(change_pct(x), 4),
                 "recorded_spread_pct", lw_decimals(spread_pct(x), 4));
     }

@@ -21,6 +21,7 @@
 
 #include <stdlib.h>
 
+#include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 
 /* Of a small all-reduce of gloo over TCP; measured: 0.2 to 0.9 ms (docs/design/replay_model.md). */
@@ -142,5 +143,5 @@ lw_ps replay_bucket_time(const struct replay_rank *r, const struct traces_bucket
         most = i == 0 || excess > most ? excess : most;
     }
     ns += most;
-    return ns > 0 ? (lw_ps)(ns * (double)LW_PS_PER_NS + 0.5) : 1;
+    return ns > 0 ? lw_round_sat(ns * (double)LW_PS_PER_NS) : 1;
 }
