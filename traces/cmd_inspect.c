@@ -35,7 +35,7 @@ int cmd_inspect(int argc, char **argv)
          "of a CSV of collectives: only rows whose cells contain these texts"},
         {"kernel-classes", 0, LW_OPT_STRING, &kernels_file, "FILE",
          "classes of kernels (comm, compute, memory), which precede the built-in table"},
-        {"all", 0, LW_OPT_FLAG, &report.all, NULL, "print every collective (the ten longest)"},
+        {"all", 0, LW_OPT_FLAG, &report.all, NULL, "print every step and collective (the longest)"},
         {"format", 0, LW_OPT_FORMAT, &format, "text|json|csv",
          "how to print; csv: a row per window, kernel, step or size (text)"},
         {0},

@@ -1,7 +1,10 @@
 /* Classes, waits, host-bound stretches and collectives over ranks, as JSON and as text. */
 #include "traces/inspect/inspect_host_bound.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "shared/numbers/median.h"
 
 #include "shared/text/table.h"
 #include "shared/text/wrap.h"
@@ -109,8 +112,31 @@ void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r)
 
 /* ---- text ---- */
 
-static enum lw_status text_host(const struct traces_report_file *f, FILE *out, struct lw_err *err)
+/* The steps whose host used most time in launches and waiting: at least as much as the last of
+ * those that are shown. */
+static enum lw_status shown_from(const struct traces_report_file *f, bool all, int64_t *least,
+                                 struct lw_err *err)
 {
+    int64_t n = f->device.n_iterations, *v;
+
+    *least = INT64_MIN;
+    if (all || n <= INSPECT_STEPS_SHOWN)
+        return LW_OK;
+    LW_NEW(v, n, err);
+    for (int64_t k = 0; k < n; k++)
+        v[k] = f->host_bound.host[k].host_bound_ns;
+    qsort(v, (size_t)n, sizeof *v, lw_compare_int64);
+    *least = v[n - INSPECT_STEPS_SHOWN];
+    lw_free(v);
+    return LW_OK;
+}
+
+static enum lw_status text_host(const struct traces_report_file *f, bool all, FILE *out,
+                                struct lw_err *err)
+{
+    int64_t least, n_shown = 0;
+
+    LW_TRY(shown_from(f, all, &least, err));
     static const char *const titles[] = {
         "host in",  ">launches",   ">in them", ">blocking",
         ">in them", ">host-bound", ">longest", "waiting for the launch of"};
@@ -119,6 +145,9 @@ static enum lw_status text_host(const struct traces_report_file *f, FILE *out, s
     for (int64_t k = 0; k < f->device.n_iterations; k++) {
         const struct traces_host_use *u = &f->host_bound.host[k];
         const struct traces_stretch *longest = NULL;
+        if (u->host_bound_ns < least || (!all && n_shown == INSPECT_STEPS_SHOWN))
+            continue;
+        n_shown++;
         for (int64_t i = 0; i < u->n_stretches; i++)
             if (!longest || u->stretches[i].end_ns - u->stretches[i].start_ns >
                                 longest->end_ns - longest->start_ns)
@@ -128,10 +157,14 @@ static enum lw_status text_host(const struct traces_report_file *f, FILE *out, s
                  LW_NS(longest ? longest->end_ns - longest->start_ns : 0));
         lw_table_cell(t, "%.40s", longest ? lw_trace_name(&f->trace, longest->row) : "-");
     }
-    return lw_table_end(t, out, 2, err);
+    LW_TRY(lw_table_end(t, out, 2, err));
+    if (n_shown < f->device.n_iterations)
+        fprintf(out, "  the %lld most host-bound of %lld steps; --all prints every one\n",
+                (long long)n_shown, (long long)f->device.n_iterations);
+    return LW_OK;
 }
 
-enum lw_status traces_text_host_bound(const struct traces_report_file *f, FILE *out,
+enum lw_status traces_text_host_bound(const struct traces_report_file *f, bool all, FILE *out,
                                       struct lw_err *err)
 {
     const struct traces_host_bound *m = &f->host_bound;
@@ -151,7 +184,7 @@ enum lw_status traces_text_host_bound(const struct traces_report_file *f, FILE *
             (long long)m->n_waits[TRACES_WAIT_INFERRED],
             (long long)m->n_waits[TRACES_WAIT_UNKNOWN]);
     LW_TRY(lw_paragraph_close(&kernels, err));
-    return f->device.n_iterations > 0 ? text_host(f, out, err) : LW_OK;
+    return f->device.n_iterations > 0 ? text_host(f, all, out, err) : LW_OK;
 }
 
 static enum lw_status text_class(const struct traces_comm_class *c, bool all, FILE *out,
@@ -162,7 +195,7 @@ static enum lw_status text_class(const struct traces_comm_class *c, bool all, FI
     r.most = all ? 0 : INSPECT_SHOWN;
     r.largest = AT(transfer_ns);
     LW_TRY(lw_records_text(&r, out, 2, err));
-    inspect_left_out(&r, out);
+    inspect_left_out(&r, "collectives", out);
     return LW_OK;
 }
 

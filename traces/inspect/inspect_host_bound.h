@@ -10,6 +10,6 @@
 void traces_put_host_use(struct lw_jsonout *o, const struct traces_report_file *f, int64_t k);
 void traces_put_host_bound(struct lw_jsonout *o, const struct traces_report_file *f);
 void traces_put_cross_rank(struct lw_jsonout *o, const struct traces_report *r);
-enum lw_status traces_text_host_bound(const struct traces_report_file *f, FILE *out,
+enum lw_status traces_text_host_bound(const struct traces_report_file *f, bool all, FILE *out,
                                       struct lw_err *err);
 enum lw_status traces_text_cross_rank(const struct traces_report *r, FILE *out, struct lw_err *err);

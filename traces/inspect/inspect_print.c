@@ -178,7 +178,7 @@ static enum lw_status text_file(const struct traces_report_file *file, bool all,
         status = inspect_rows_text(&rows, all, f, err);
     lw_free(rows.v);
     LW_TRY(status);
-    return traces_text_host_bound(file, f, err);
+    return traces_text_host_bound(file, all, f, err);
 }
 
 enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err)

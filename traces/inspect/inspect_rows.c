@@ -265,17 +265,17 @@ void inspect_json_collective(struct lw_jsonout *o, const struct lw_trace *t,
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-void inspect_left_out(const struct lw_records *r, FILE *f)
+void inspect_left_out(const struct lw_records *r, const char *what, FILE *f)
 {
     if (r->most > 0 && r->n > r->most)
-        fprintf(f, "  the %lld longest of %lld collectives; --all prints every one\n",
-                (long long)r->most, (long long)r->n);
+        fprintf(f, "  the %lld longest of %lld %s; --all prints every one\n",
+                (long long)r->most, (long long)r->n, what);
 }
 
 /* The rows of kinds [from, to] as a table, of a long one those that take longest. */
 static enum lw_status put_table(const struct inspect_rows *rows, enum inspect_kind from,
-                                enum inspect_kind to, struct lw_records r, FILE *f,
-                                struct lw_err *err)
+                                enum inspect_kind to, struct lw_records r, const char *what,
+                                FILE *f, struct lw_err *err)
 {
     struct inspect_row *of_kind;
 
@@ -287,7 +287,7 @@ static enum lw_status put_table(const struct inspect_rows *rows, enum inspect_ki
     enum lw_status s = r.n > 0 ? lw_records_text(&r, f, 2, err) : LW_OK;
     lw_free(of_kind);
     if (s == LW_OK)
-        inspect_left_out(&r, f);
+        inspect_left_out(&r, what, f);
     return s;
 }
 
@@ -296,15 +296,18 @@ enum lw_status inspect_rows_text(const struct inspect_rows *rows, bool all, FILE
 {
     static const struct {
         enum inspect_kind from, to;
+        const char *what;
+        size_t largest;
         struct lw_records r;
     } tables[] = {
-        {INSPECT_WHOLE, INSPECT_BY_LAUNCH,
-         {.columns = busy, .n_columns = LW_N_COLUMNS(busy)}},
-        {INSPECT_COMM, INSPECT_COMM,
+        {INSPECT_WHOLE, INSPECT_BY_LAUNCH, "windows", offsetof(struct inspect_row, busy.window_ns),
+         {.columns = busy, .n_columns = LW_N_COLUMNS(busy), .most = 2 * INSPECT_STEPS_SHOWN + 1}},
+        {INSPECT_COMM, INSPECT_COMM, "collectives", offsetof(struct inspect_row, comm.dur_ns),
          {.columns = comm_text, .n_columns = LW_N_COLUMNS(comm_text), .most = INSPECT_SHOWN}},
-        {INSPECT_STEP, INSPECT_STEP,
-         {.columns = step, .n_columns = LW_N_COLUMNS(step)}},
-        {INSPECT_COLLECTIVE, INSPECT_COLLECTIVE,
+        {INSPECT_STEP, INSPECT_STEP, "steps", offsetof(struct inspect_row, busy.window_ns),
+         {.columns = step, .n_columns = LW_N_COLUMNS(step), .most = INSPECT_STEPS_SHOWN}},
+        {INSPECT_COLLECTIVE, INSPECT_COLLECTIVE, "collectives",
+         offsetof(struct inspect_row, comm.dur_ns),
          {.columns = collective_text, .n_columns = LW_N_COLUMNS(collective_text),
           .most = INSPECT_SHOWN}},
     };
@@ -312,9 +315,9 @@ enum lw_status inspect_rows_text(const struct inspect_rows *rows, bool all, FILE
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         struct lw_records r = tables[i].r;
         r.size = sizeof *rows->v;
-        r.largest = offsetof(struct inspect_row, comm.dur_ns);
+        r.largest = tables[i].largest;
         r.most = all ? 0 : r.most;
-        LW_TRY(put_table(rows, tables[i].from, tables[i].to, r, f, err));
+        LW_TRY(put_table(rows, tables[i].from, tables[i].to, r, tables[i].what, f, err));
     }
     return LW_OK;
 }

@@ -41,8 +41,8 @@ enum lw_status inspect_rows_text(const struct inspect_rows *rows, bool all, FILE
                                  struct lw_err *err);
 
 /* Of a long table of collectives those that take longest are shown, and a line says so. */
-enum { INSPECT_SHOWN = 10 };
-void inspect_left_out(const struct lw_records *r, FILE *f);
+enum { INSPECT_SHOWN = 10, INSPECT_STEPS_SHOWN = 20 };
+void inspect_left_out(const struct lw_records *r, const char *what, FILE *f); /* "collectives" */
 
 /* Members of an object: a window and its parts (or the parts that are busy alone), a communication
  * kernel, the phases of a host step; and a host collective as an object of one line. */

@@ -8,6 +8,7 @@
 #include "traces/replay/replay_points.h"
 #include "traces/replay/to_replay.h"
 #include "traces/steps/cross_rank.h"
+#include "traces/steps/device_gap.h"
 
 /* The state of a replay while it is made: to_replay.c (the whole), replay_streams.c (streams and
  * communicators), core_share.c (times alone) and replay_emit.c (ops) fill it in that order. */
@@ -82,6 +83,7 @@ struct replay_maker {
     int32_t *comm_of_class; /* plan's communicators, one per class */
     struct traces_replay *out;
     struct replay_op *ops; /* [n_ops], grows */
+    struct traces_device_gap gap; /* of the first rank */
     double core_want;  /* share of the core that a collective of the host wants; 0 = has its own */
     lw_ps *stream_end; /* [n_streams] of the rank that is emitted */
     int64_t n_unexplained;

@@ -85,6 +85,8 @@ static enum lw_status read_rank(struct replay_maker *m, int32_t k, const struct 
                           "%lld device ops and not one call that launched them: a replay needs "
                           "both (record with ProfilerActivity.CPU and CUDA)",
                           (long long)r->p.launches.n);
+    if (k == 0)
+        LW_TRY(traces_device_gap(r->t, &r->p.launches, m->arena, &m->gap, m->err));
     int64_t lost;
     LW_TRY(traces_lost_launches(&s->trace, &r->p.launches, &lost, m->err));
     m->n_lost += lost;
@@ -243,6 +245,12 @@ static void add_notes(struct replay_maker *m)
                         "from the order of calls%s",
                         (long long)m->n_waits, (long long)m->n_inferred,
                         m->n_inferred > 0 ? " (the trace holds no cuda_sync events)" : "");
+    if (m->gap.median_ns > 0)
+        lw_builder_note(m->b,
+                        "the device leaves %.3f us between an op and the next one queued on its "
+                        "stream (median of %lld, %.3f ms together): the replay leaves none",
+                        (double)m->gap.median_ns / 1e3, (long long)m->gap.n,
+                        (double)m->gap.sum_ns / 1e6);
     int64_t disproved = 0, unrecorded = 0;
     for (int32_t k = 0; k < m->n; k++) {
         disproved += m->ranks[k].p.calls.n_disproved;

@@ -337,6 +337,26 @@ static void link_gradients(const struct lw_trace *t, struct lw_step *s)
     }
 }
 
+/* torch.compile runs a whole backward as one node, in which compiled all-reduces are launched. */
+static bool is_compiled(const struct lw_trace *t, int64_t row)
+{
+    return t->class[row] == LW_ROW_HOST && !begins(t, row, EVALUATE) &&
+           strstr(lw_trace_name(t, row), "CompiledFunctionBackward") != NULL;
+}
+
+static enum lw_status find_compiled(const struct lw_trace *t, struct lw_step *s, int64_t from,
+                                    int64_t to, struct lw_arena *arena, struct lw_err *err)
+{
+    int64_t *rows;
+
+    LW_TRY(lw_trace_pick(t, from, to, is_compiled, arena, &rows, &s->n_compiled, err));
+    LW_TAKE(arena, s->compiled, s->n_compiled, err);
+    for (int64_t i = 0; i < s->n_compiled; i++)
+        s->compiled[i] =
+            (struct lw_phase_span){true, t->start_ns[rows[i]], lw_trace_end_ns(t, rows[i])};
+    return LW_OK;
+}
+
 static enum lw_status fill_step(const struct lw_trace *t, struct lw_step *s, struct lw_arena *arena,
                                 struct lw_err *err)
 {
@@ -346,6 +366,7 @@ static enum lw_status fill_step(const struct lw_trace *t, struct lw_step *s, str
     s->backward_thread = -1;
     find_ranges(t, s, from, to);
     LW_TRY(find_gradients(t, s, from, to, arena, err));
+    LW_TRY(find_compiled(t, s, from, to, arena, err));
     LW_TRY(lw_trace_pick(t, from, to, is_host_collective, arena, &s->collectives,
                          &s->n_collectives, err));
     if (s->n_gradients == 0)
@@ -411,6 +432,9 @@ bool lw_step_reduces_gradients(const struct lw_step *s, int64_t ns)
     const struct lw_phase_span *optimizer = &s->phase[LW_PHASE_OPTIMIZER];
     int64_t end = optimizer->found ? optimizer->start_ns : s->end_ns;
 
+    for (int64_t i = 0; i < s->n_compiled; i++)
+        if (ns >= s->compiled[i].start_ns && ns < s->compiled[i].end_ns)
+            return true;
     if (s->n_gradients == 0)
         return ns >= s->start_ns && ns < s->end_ns;
     if (ns >= s->gradients[s->n_gradients - 1].node_end_ns)

@@ -32,6 +32,8 @@ struct lw_step {
     int32_t backward_thread; /* where most gradients were accumulated; -1 without gradients */
     int64_t n_gradients, n_nodes, n_collectives;
     struct lw_gradient *gradients; /* in time order */
+    int64_t n_compiled;
+    struct lw_phase_span *compiled; /* nodes of a compiled backward (torch.compile), by start */
     int64_t *nodes; /* rows of the backward's nodes on its thread, in time order, not nested */
     int64_t *collectives;    /* rows of collectives that the host itself runs (gloo), by start */
 };
@@ -53,9 +55,10 @@ bool lw_row_is_range(const struct lw_trace *t, int64_t row);
 bool lw_row_is_engine(const struct lw_trace *t, int64_t row);
 
 /* Whether a collective that the host launched at ns reduces gradients of the step: inside the node
- * that accumulated one, where DistributedDataParallel's hooks launch a full bucket, or after the
- * last one and before the optimizer. Others belong to the forward or to ops of the backward:
- * tensor parallelism, buffers, losses. True for all where the step shows no gradient. */
+ * that accumulated one, where DistributedDataParallel's hooks launch a full bucket, inside a
+ * compiled backward, or after the last gradient and before the optimizer. Others belong to the
+ * forward or to ops of the backward: tensor parallelism, buffers, losses. True for all where the
+ * step shows no gradient. */
 bool lw_step_reduces_gradients(const struct lw_step *s, int64_t ns);
 
 /* The first start and the last end of what the autograd engine ran in rows [from, to). */

@@ -179,4 +179,37 @@ TEST(one_shot_all_reduces_are_communication)
     assert_near(number_after(comm, "\"total_ns\": "), 300000, 0);
 }
 
+/* 200 steps of 100 us, a kernel of 50 in each; the second half of each kernel pair is queued 2 us
+ * behind the first. */
+TEST(many_steps_are_summarized_and_the_devices_gap_is_stated)
+{
+    static char text[400 * 400];
+    size_t n = 0;
+
+    n += (size_t)snprintf(text, sizeof text, "{\"traceEvents\": [");
+    for (int k = 0; k < 200; k++) {
+        int t = 100 * k;
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              "%s{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":"
+                              "\"ProfilerStep#%d\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":90}",
+                              k ? "," : "", k, t);
+        for (int i = 0; i < 2; i++)
+            n += (size_t)snprintf(
+                text + n, sizeof text - n,
+                ",{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,"
+                "\"tid\":1,\"ts\":%d,\"dur\":2,\"args\":{\"correlation\":%d}},"
+                "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"gemm\",\"pid\":0,\"tid\":7,"
+                "\"ts\":%d,\"dur\":20,\"args\":{\"correlation\":%d,\"stream\":7}}",
+                t + 1 + 3 * i, 2 * k + i + 1, t + 10 + 22 * i, 2 * k + i + 1);
+    }
+    snprintf(text + n, sizeof text - n, "]}");
+    fixture_put(fixture_path("many.json"), text);
+    expect("inspect many.json", 0, "the 20 longest of 200 steps; --all prints every one");
+    assert_true(count_words(lapwing("inspect many.json", NULL), "\n") < 110);
+    assert_true(count_words(lapwing("inspect many.json --all", NULL), "\n") > 800);
+    expect("sim --replay many.json --no-db", 0,
+           "the device leaves 2.000 us between an op and the next one queued on its stream (median "
+           "of 200, 0.400 ms together): the replay leaves none");
+}
+
 TEST_GROUP(fixture_open, fixture_close)

@@ -57,6 +57,23 @@ TEST(gradients_are_reduced_by_their_hooks_or_after_the_last_one)
     traces_source_free(&s);
 }
 
+/* torch.compile: the whole backward is one node, in which compiled all-reduces are launched. */
+TEST(all_reduces_inside_a_compiled_backward_are_of_gradients)
+{
+    struct traces_source s;
+
+    replay_begin(&s);
+    replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 100, 0, -1);
+    replay_row(&s, LW_ROW_HOST, ENGINE "CompiledFunctionBackward", 19, 22, 0, -1);
+    replay_row(&s, LW_ROW_HOST, "CompiledFunctionBackward", 20, 20, 0, -1);
+    replay_row(&s, LW_ROW_HOST, ENGINE "torch::autograd::AccumulateGrad", 50, 10, 0, -1);
+    replay_row(&s, LW_ROW_HOST, "torch::autograd::AccumulateGrad", 51, 2, 0, -1);
+    replay_ready(&s);
+    assert_true(lw_step_reduces_gradients(&s.steps.steps[0], 30000));
+    assert_false(lw_step_reduces_gradients(&s.steps.steps[0], 45000));
+    traces_source_free(&s);
+}
+
 /* Tensor parallelism of two ranks: none of the 13 all-reduces of 24,576 and 2,048 bytes is of a
  * gradient. */
 TEST(megatrons_tensor_parallel_all_reduces_are_not_buckets)
