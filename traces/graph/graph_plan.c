@@ -605,7 +605,8 @@ static enum lw_status ask(struct maker *m, int32_t r, const struct traces_node *
                                  .group_size = size,
                                  .recorded = *time,
                                  .flops = n->flops,
-                                 .moved = n->moved};
+                                 .moved = n->moved,
+                                 .measured = true};
 
     if (n->product >= 0)
         q.product = &graph_of(m, r)->products[n->product];

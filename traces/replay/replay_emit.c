@@ -187,9 +187,16 @@ static enum lw_status fill_comm(struct replay_maker *m, const struct replay_rank
     const struct replay_rank *first = &m->ranks[c->members[0]];
     const struct traces_comm_fact *f = &item->fact;
     int64_t ns = replay_comm_alone(m, r, row);
-    struct traces_replay_op x = {
-        op->name,          true,          traces_comm_kind(f->op), dtype_of(f),
-        gathered_bytes(f), f->group_size, lw_ns_to_ps(ns), is_measured(m, r), {0}};
+    struct traces_replay_op x = {.name = op->name,
+                                 .comm = true,
+                                 .kind = traces_comm_kind(f->op),
+                                 .dtype = dtype_of(f),
+                                 .bytes = gathered_bytes(f),
+                                 .group_size = f->group_size,
+                                 .recorded = lw_ns_to_ps(ns),
+                                 .flops = -1,
+                                 .moved = -1,
+                                 .measured = is_measured(m, r)};
 
     if (x.group_size < 0 && c->matched)
         x.group_size = c->n_members;
@@ -243,8 +250,16 @@ static enum lw_status emit_device(struct replay_maker *m, struct replay_rank *r,
     } else if (r->t->class[row] == LW_ROW_MEM) {
         op.kind = LW_OP_COPY;
     } else {
-        struct traces_replay_op x = {name, false, LW_OP_KERNEL, LW_U8, -1, -1, op.work_ps,
-                                     is_measured(m, r), type_of(r, launch >= 0 ? call : -1)};
+        struct traces_replay_op x = {.name = name,
+                                     .kind = LW_OP_KERNEL,
+                                     .dtype = LW_U8,
+                                     .bytes = -1,
+                                     .group_size = -1,
+                                     .recorded = op.work_ps,
+                                     .flops = -1,
+                                     .moved = -1,
+                                     .measured = is_measured(m, r),
+                                     .type = type_of(r, launch >= 0 ? call : -1)};
         LW_TRY(time_of(m, &x, &op.work_ps));
     }
     if (m->choice->no_backlog && launch < 0 && r->last_call < 0)
@@ -486,17 +501,18 @@ static enum lw_status emit_bucket(struct replay_maker *m, struct replay_rank *r,
     struct replay_device *on = h->launched > -2 ? replay_device_of(r, h->launched) : NULL;
     struct lw_op op = lw_builder_blank(LW_OP_ALL_REDUCE, d ? d->stream : r->comm_stream);
     int32_t group = like->fact.group_size > 0 ? like->fact.group_size : r->t->world_size;
-    struct traces_replay_op y = {"a new bucket",
-                                 true,
-                                 LW_OP_ALL_REDUCE,
-                                 b->dtype,
-                                 b->bytes,
-                                 group > 0  ? group
-                                 : m->n > 1 ? m->n
-                                            : -1,
-                                 replay_bucket_time(r, b),
-                                 true,
-                                 {0}};
+    struct traces_replay_op y = {.name = "a new bucket",
+                                 .comm = true,
+                                 .kind = LW_OP_ALL_REDUCE,
+                                 .dtype = b->dtype,
+                                 .bytes = b->bytes,
+                                 .group_size = group > 0  ? group
+                                               : m->n > 1 ? m->n
+                                                          : -1,
+                                 .recorded = replay_bucket_time(r, b),
+                                 .flops = -1,
+                                 .moved = -1,
+                                 .measured = true};
     int32_t deps[2], n = 1;
 
     deps[0] = emit_host(m, r, h, LW_OP_LAUNCH, "launch of a new bucket", b->launch_ns, NULL,
