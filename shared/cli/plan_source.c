@@ -684,7 +684,8 @@ enum lw_status lw_plan_source_cluster(const struct lw_plan_source *s, struct lw_
                                       struct lw_err *err)
 {
     LW_TRY(lw_cluster_find(s->cluster_file ? s->cluster_file : "host", cluster, err));
-    lw_cluster_warn(cluster);
+    if (!s->silent)
+        lw_cluster_warn(cluster);
     if (s->node_gbps == 0)
         return LW_OK;
     enum lw_status st =

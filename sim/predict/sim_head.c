@@ -6,12 +6,18 @@
 
 #include "shared/text/wrap.h"
 
+/* Recordings and graphs of calls say nothing of memory. */
+static bool has_memory(const struct lw_sim_report *r)
+{
+    return !r->replayed && !r->graph;
+}
+
 int64_t lw_sim_missing_bytes(const struct lw_sim_report *r)
 {
     bool known = r->framework && r->summary->peak_memory_bytes >= 0;
     int64_t needed = known ? r->framework->needed : r->summary->peak_memory_bytes;
 
-    return r->replayed || r->graph ? -1 : lw_device_missing_bytes(&r->cluster->device, needed);
+    return has_memory(r) ? lw_device_missing_bytes(&r->cluster->device, needed) : -1;
 }
 
 bool lw_sim_is_drawn(const struct lw_sim_report *r)
@@ -113,8 +119,8 @@ static enum lw_status text_fits(const struct lw_sim_report *r, FILE *out, struct
     char needed[32], has[32], lacks[32];
     struct lw_paragraph line;
 
-    if (r->replayed || r->graph || peak < 0) {
-        fputs(r->replayed || r->graph ? "memory: not recorded\n" : "memory: not known\n", out);
+    if (!has_memory(r) || peak < 0) {
+        fputs(has_memory(r) ? "memory: not known\n" : "memory: not recorded\n", out);
         return LW_OK;
     }
     FILE *f = lw_paragraph_open(&line, out, NULL);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "analysis/library/lapwing.h"
 #include "shared/base/arena.h"
@@ -61,6 +62,29 @@ TEST_WITH(a_model_takes_the_options_of_the_command_line, fixture_open, fixture_c
     assert_non_null(strstr(error, "--global-batch 33 does not divide"));
     assert_null(lapwing_plan_make("gpt2", "dgx-h100", wrong, error, sizeof error));
     assert_non_null(strstr(error, "--batch: "));
+}
+
+/* Standard error is the program's that uses the library. */
+TEST_WITH(nothing_is_printed, fixture_open, fixture_close)
+{
+    static const char *const tiny[] = {"dp", "2", "bucket-cap", "25", NULL};
+    char error[400] = "";
+
+    shell("$L cluster dgx-h100 -o c.json && "
+          "sed -i -E 's/(\"latency_ns\": .\"value\": )[0-9]+/\\10/' c.json && "
+          "$L model gpt2 --device dgx-a100 -o w.json", NULL);
+    fflush(stderr);
+    int kept = dup(STDERR_FILENO);
+    assert_non_null(freopen(fixture_path("said"), "w", stderr));
+    lapwing_plan *p = lapwing_plan_make(fixture_path("w.json"), fixture_path("c.json"), tiny, error,
+                                        sizeof error);
+    fflush(stderr);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    if (!p)
+        fail_msg("%s", error);
+    lapwing_plan_free(p);
+    assert_string_equal(shell("cat said", NULL), "");
 }
 
 TEST(the_timeline_outlives_its_plan)

@@ -26,6 +26,7 @@ static void need(const char *folder)
 static void each_command(const char *files, const char *step, const char *options)
 {
     expectf(0, step, "sim --replay %s --db r.db", files);
+    expectf(0, "memory: not recorded", "sim --replay %s --no-db", files);
     expectf(0, "n_ops", "sim --replay %s --db r.db --format json", files);
     expectf(0, "memory: not recorded", "sim --replay %s --no-db", files);
     expectf(0, "next: lapwing sim", "import %s -o plan.json --force", files);
