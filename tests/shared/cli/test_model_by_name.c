@@ -48,10 +48,10 @@ TEST_WITH(the_device_is_of_the_cluster_or_the_named_one, fixture_open, fixture_c
     lapwing("plan -w gpt2 -c dgx-h100 --dp 8 -o h100.json", NULL);
     lapwing("plan -w gpt2 --device dgx-h100 --dp 8 -o named.json", NULL);
     lapwing("plan -w gpt2 -c dgx-a100 --dp 8 -o a100.json", NULL);
-    char *h100 = strdup(lapwing("sim h100.json -c dgx-h100 --no-db | sed -n 2p", NULL));
+    char *h100 = strdup(lapwing("sim h100.json -c dgx-h100 --no-db | grep ^step", NULL));
     assert_non_null(h100);
-    assert_string_equal(h100, lapwing("sim named.json -c dgx-h100 --no-db | sed -n 2p", NULL));
-    assert_string_not_equal(h100, lapwing("sim a100.json -c dgx-a100 --no-db | sed -n 2p", NULL));
+    assert_string_equal(h100, lapwing("sim named.json -c dgx-h100 --no-db | grep ^step", NULL));
+    assert_string_not_equal(h100, lapwing("sim a100.json -c dgx-a100 --no-db | grep ^step", NULL));
     free(h100);
 }
 
