@@ -154,13 +154,19 @@ static void describe(struct exec_world *w)
              w->nameless ? "; the driver does not identify the device" : "");
 }
 
+/* NVIDIA's images set NCCL_VERSION to what they hold; NCCL does not read it. */
+static bool is_setting(const char *variable)
+{
+    return strncmp(variable, "NCCL_", 5) == 0 && strncmp(variable, "NCCL_VERSION=", 13) != 0;
+}
+
 /* The variables of NCCL as the library found them. */
 static void note_settings(struct exec_world *w)
 {
     size_t at = 0;
 
     for (char *const *e = environ; !w->loop && *e; e++)
-        if (strncmp(*e, "NCCL_", 5) == 0 && at + strlen(*e) + 2 < sizeof w->settings)
+        if (is_setting(*e) && at + strlen(*e) + 2 < sizeof w->settings)
             at += (size_t)sprintf(w->settings + at, "%s%s", at ? " " : "", *e);
     if (w->how.registered && at + 32 < sizeof w->settings)
         sprintf(w->settings + at, "%sbuffers registered", at ? ", " : "");
