@@ -33,6 +33,8 @@ static enum lw_status read_inputs(struct session *s, char **files, int n, struct
 {
     LW_TRY(lw_plan_source_cluster(&s->source, &s->in.cluster, err));
     LW_TRY(lw_plan_source_strategy(&s->source, &s->in.strategy, err));
+    LW_TRY(lw_plan_source_framework(&s->source, err));
+    LW_TRY(lw_framework_strategy(&s->source.framework, &s->in.strategy, err));
     LW_TRY(lw_recommend_take_ranks(&s->in, err));
     LW_TRY(lw_recommend_read(&s->in, files, n, err));
     LW_TRY(lw_plan_source_fit(&s->source, &s->in.workload, &s->in.cluster, err));

@@ -9,12 +9,13 @@
 #include "traces/models/model_print.h"
 #include "traces/models/model_workload.h"
 
-enum { N_OWN = 10 };
+enum { N_OWN = 11 };
 
 struct session {
     struct lw_model_request model;
     struct lw_strategy strategy; /* the groups that times are for */
-    const char *device, *output;
+    const char *device, *output, *framework_name;
+    struct lw_framework framework; /* name NULL: the ideal one */
     enum lw_format format;
 };
 
@@ -22,6 +23,9 @@ static enum lw_status build(const struct session *s, const struct lw_cluster *c,
                             struct lw_workload *w, struct lw_err *err)
 {
     struct lw_model_target target = {.strategy = &s->strategy, .cluster = c};
+
+    if (s->framework.name && strcmp(s->framework.name, LW_IDEAL_FRAMEWORK) != 0)
+        target.framework = &s->framework;
 
     return traces_model_workload(&s->model, &target, w, err);
 }
@@ -50,9 +54,19 @@ static enum lw_status build_on(const struct session *s, struct lw_workload *w, s
     return st;
 }
 
-static enum lw_status make(const struct session *m, struct lw_err *err)
+static enum lw_status take_framework(struct session *m, struct lw_err *err)
+{
+    if (!m->framework_name)
+        return LW_OK;
+    LW_TRY(lw_framework_find(m->framework_name, &m->framework, err));
+    return lw_framework_strategy(&m->framework, &m->strategy, err);
+}
+
+static enum lw_status make(struct session *m, struct lw_err *err)
 {
     struct lw_workload w;
+
+    LW_TRY(take_framework(m, err));
     enum lw_status s = m->device ? build_on(m, &w, err) : build_here(m, &w, err);
 
     if (s != LW_OK)
@@ -84,6 +98,8 @@ int cmd_model(int argc, char **argv)
         {"cp", 0, LW_OPT_INT, &s.strategy.cp, "N", "ranks that share each sequence (1)", 1, 4096},
         {"sequence-parallel", 0, LW_OPT_FLAG, &s.strategy.sequence_parallel, NULL,
          "split norms and residuals over the tensor group too"},
+        {"framework", 0, LW_OPT_STRING, &s.framework_name, "NAME",
+         "times for this training program: a known framework or a file (ideal)"},
         LW_OPTION_FORMAT(&s.format),
         {0},
     };
@@ -107,5 +123,7 @@ int cmd_model(int argc, char **argv)
     if (list)
         return lw_cli_end("model", traces_models_list(s.format, &err), &err);
     s.model.name = argv[1];
-    return lw_cli_end("model", make(&s, &err), &err);
+    enum lw_status status = make(&s, &err);
+    lw_framework_free(&s.framework);
+    return lw_cli_end("model", status, &err);
 }

@@ -119,7 +119,8 @@ def simulate(workload, cluster, steps=0, timeline=False, **strategy):
     cluster    a known system ("dgx-a100"), or a cluster file
     steps      optimizer steps; 0: up to the steady state, and one more
     strategy   options of the command line with '_' for '-', of a model too: dp=8, zero=1,
-               bucket_cap="5MiB", overlap=False, batch=2, seq=4096, fp8=True, global_batch=64
+               bucket_cap="5MiB", overlap=False, batch=2, seq=4096, fp8=True, global_batch=64,
+               framework="megatron-lm"
     """
     lib, error = _load(), ctypes.create_string_buffer(512)
     if not 0 <= steps <= 1000000:  # before ctypes cuts it to 32 bits

@@ -10,6 +10,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/cli/plan_source.h"
+#include "shared/framework/framework_memory.h"
 #include "shared/numbers/units.h"
 #include "sim/cost/cost_model.h"
 #include "sim/predict/sim.h"
@@ -58,13 +59,18 @@ static enum lw_status check_name(const char *what, const char *name, struct lw_e
     return LW_OK;
 }
 
-/* Options are those of the command line: of the strategy, of a model, --global-batch. */
+/* Options are those of the command line: of the strategy, of a model, --framework,
+ * --global-batch. */
 static enum lw_status set_option(struct lw_plan_source *src, const char *name, const char *value,
                                  struct lw_err *err)
 {
     if (strcmp(name, "global-batch") == 0)
         return lw_err_context(err, lw_parse_int(value, 1, INT64_MAX, &src->global_batch, err),
                               "--%s", name);
+    if (strcmp(name, "framework") == 0) {
+        src->framework_name = value;
+        return LW_OK;
+    }
     if (lw_model_find(name) >= 0)
         return lw_model_set(&src->model, name, value, err);
     return lw_plan_source_set(src, name, value, err);
@@ -102,6 +108,8 @@ static enum lw_status make_plan(struct lapwing_plan *p, const char *workload, co
     LW_TRY(lw_plan_source_cluster(&src, &p->cluster, err));
     struct lw_cost cost = lw_sim_cost(&p->cluster);
     enum lw_status status = lw_plan_source_load(&src, NULL, &cost, &p->cluster, &p->plan, err);
+    if (status == LW_OK)
+        lw_framework_hold(&src.framework, &src.workload.dims, &p->plan);
     lw_plan_source_free(&src);
     return status;
 }

@@ -55,15 +55,16 @@ static void text_framework(const struct lw_sim_report *r, FILE *f)
     const struct lw_sim_framework *x = r->framework;
 
     if (!x)
-        fprintf(f, "framework: %s\n",
-                r->replayed ? "as recorded" : "times and memory are of the file (--framework is "
-                                              "for models)");
+        fprintf(f, "framework: %s\n", r->replayed || r->graph
+                                          ? "as recorded"
+                                          : "times and memory are of the file (--framework is for "
+                                            "models)");
     else if (x->chosen)
         lw_printf_paragraph(f, "framework %s (%.8s); `lapwing framework %s` shows it", x->name,
                             x->hash, x->name);
     else
-        lw_printf_paragraph(f, "framework %s: all kernels fused, no host time; --framework NAME "
-                               "takes another (`lapwing framework`)",
+        lw_printf_paragraph(f, "framework %s: all fused, no host time; --framework NAME takes "
+                               "another (`lapwing framework`)",
                             x->name);
 }
 

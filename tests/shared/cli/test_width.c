@@ -60,6 +60,8 @@ static const struct {
     {"cluster", ""},
     {"cluster", "dgx-h100"},
     {"cluster", "gb200"},
+    {"framework", ""},
+    {"framework", "nemo"},
     {"cost", ""},
     {"cost", "-c dgx-h100 --op all_reduce --ranks 64 --nodes 8 --bytes 1KiB..1GiB"},
     {"cost", "-c dgx-h100 --gemm 4096,4096,4096"},

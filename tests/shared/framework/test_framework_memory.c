@@ -1,0 +1,260 @@
+/* What a framework holds beside the plan's bytes, and what it prints of it. */
+#include "tests/lib/unit.h"
+
+#include <math.h>
+
+#include "shared/cluster/cluster.h"
+#include "shared/files/files.h"
+#include "shared/framework/framework_memory.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/strategy.h"
+
+static const struct lw_device device = {.framework_bytes = {.value = 1e9, .source = "a test"},
+                                        .memory_bytes = {.value = 81e9, .source = "a test"}};
+static const double RESERVE = 1.056;
+static const struct lw_model_dims dims = {.layers = 10, .hidden = 1000, .seq = 100, .batch = 2};
+
+/* A rank that holds its role's bytes throughout, and `peak` at most. */
+struct fixture {
+    struct lw_strategy strategy;
+    struct lw_role role;
+    int32_t role_of[1];
+    struct lw_plan plan;
+    struct lw_measure rank;
+    struct lw_model_dims dims;
+};
+
+static void set_up(struct fixture *x, int64_t params, int64_t grads, int64_t optimizer,
+                   int64_t peak)
+{
+    *x = (struct fixture){
+        .strategy = lw_strategy_default(),
+        .role.static_bytes = {[LW_MEM_PARAMS] = params, [LW_MEM_GRADS] = grads,
+                              [LW_MEM_OPTIMIZER] = optimizer},
+        .rank = {.rank = 0, .peak_memory_bytes = peak},
+        .dims = dims,
+    };
+    x->strategy.micro_batches = 8;
+    x->plan = (struct lw_plan){.strategy = &x->strategy, .n_ranks = 1, .n_roles = 1,
+                               .roles = &x->role, .role_of = x->role_of};
+}
+
+static void hold(const char *framework, const struct lw_model_dims *d, struct lw_plan *plan)
+{
+    struct lw_framework f;
+    struct lw_err err;
+
+    assert_ok(lw_framework_find(framework, &f, &err), err);
+    lw_framework_hold(&f, d, plan);
+    lw_framework_free(&f);
+}
+
+static struct lw_framework_bytes bytes_of(const struct fixture *x, const char *framework)
+{
+    struct lw_framework_bytes b;
+    struct lw_framework f;
+    struct lw_err err;
+
+    assert_ok(lw_framework_find(framework, &f, &err), err);
+    lw_framework_bytes_of(&f, &x->dims, &x->plan, &device, &x->rank, &b);
+    lw_framework_free(&f);
+    return b;
+}
+
+static void same(double found, double expected)
+{
+    if (fabs(found - expected) > 1)
+        fail_msg("found %.0f, expected %.0f", found, expected);
+}
+
+/* One whole input or output: 2 samples of 100 tokens, 1000 elements of 2 bytes. */
+TEST(figures_of_each_kind)
+{
+    static const struct {
+        const char *framework;
+        int64_t tp, pp;
+        double allocated;
+    } cases[] = {
+        {"ideal", 4, 1, 2e9},
+        {"megatron-lm", 1, 1, 2e9},
+        {"megatron-lm", 4, 1, 2e9 + 3 * 4e5},
+        {"megatron-deepspeed", 1, 4, 2e9 + 4 * 4e5},
+        {"megatron-deepspeed", 1, 16, 2e9 + 8 * 4e5},
+        {"nanotron", 4, 4, 2e9 + 3 * 4e5 + 4 * 4e5 / 4},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fixture x;
+        set_up(&x, 0, 0, 0, 2000000000);
+        x.strategy.tp = cases[k].tp;
+        x.strategy.pp = cases[k].pp;
+        x.strategy.sequence_parallel = cases[k].tp > 1;
+        x.strategy.grad_dtype = LW_GRAD_F32;
+        struct lw_framework_bytes b = bytes_of(&x, cases[k].framework);
+        double factor = k == 0 ? 1 : RESERVE;
+        same(b.allocated, cases[k].allocated);
+        same(b.reserved, factor * cases[k].allocated);
+        same(b.device, factor * cases[k].allocated + 1e9);
+        same(b.needed, factor * cases[k].allocated);
+    }
+}
+
+/* Of 1 GB at most 200 MB are weights and 400 MB sums: 400 MB of activations are more than the
+ * 200 MB of gradients, which take their blocks. Of two micro-batches' 300 MB one frees 150 MB. */
+TEST(gradients_beside_sums_take_the_blocks_of_activations)
+{
+    struct fixture x;
+
+    set_up(&x, 200000000, 400000000, 0, 1000000000);
+    x.strategy.grad_dtype = LW_GRAD_F32;
+    same(bytes_of(&x, "nanotron").reserved, 6e8 + RESERVE * 4e8);
+    set_up(&x, 200000000, 400000000, 100000000, 1000000000);
+    x.strategy.grad_dtype = LW_GRAD_F32;
+    x.strategy.pp = 2;
+    same(bytes_of(&x, "nanotron").allocated, 1e9 + 5e7 + 2 * 4e5);
+    same(bytes_of(&x, "megatron-lm").reserved, RESERVE * 1e9);
+}
+
+/* All weights once more as the parts of 4 ranks, with the rank's own, and once as one tensor; a
+ * part that a freed block of the gated pair can hold takes that. */
+TEST(a_step_that_gathers_makes_flat_tensors)
+{
+    struct fixture x;
+
+    set_up(&x, 200000000, 400000000, 0, 1000000000);
+    x.strategy.grad_dtype = LW_GRAD_F32;
+    x.strategy.zero = 1;
+    x.strategy.dp = 4;
+    same(bytes_of(&x, "nanotron").reserved, 6e8 + 4.5e8 + RESERVE * 4e8);
+    x.dims.ffn = 100000; /* 200 tokens of 2 x 100,000 x 2 bytes: 80 MB, more than 50 MB of a part */
+    same(bytes_of(&x, "nanotron").reserved, 6e8 + 2e8 + RESERVE * 4e8);
+    x.dims.vocab = 300000; /* f32 scores: 240 MB, more than all weights */
+    same(bytes_of(&x, "nanotron").reserved, 6e8 + RESERVE * 4e8);
+}
+
+/* Bytes of an element that a rank updates. Sums in f32 need no copy. */
+TEST(a_step_takes_copies_of_gradients)
+{
+    static const struct {
+        const char *framework;
+        enum lw_grad_dtype grads;
+        int64_t zero, held, shown;
+    } cases[] = {{"megatron-deepspeed", LW_GRAD_AS_PARAM, 1, 12, 18},
+                 {"internevo", LW_GRAD_AS_PARAM, 1, 12, 26},
+                 {"internevo", LW_GRAD_AS_PARAM, 3, 12, 24},
+                 {"torchtune", LW_GRAD_AS_PARAM, 0, 4, 4},
+                 {"megatron-lm", LW_GRAD_AS_PARAM, 1, 12, 12},
+                 {"megatron-deepspeed", LW_GRAD_F32, 1, 12, 12}};
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fixture x;
+        set_up(&x, 0, 0, 12000000, 1000000000);
+        x.strategy.zero = cases[k].zero;
+        x.strategy.grad_dtype = cases[k].grads;
+        hold(cases[k].framework, &dims, &x.plan);
+        assert_int_equal(x.role.static_bytes[LW_MEM_OPTIMIZER], 1000000 * cases[k].held);
+        double step = 1e6 * (double)(cases[k].shown - cases[k].held);
+        same(bytes_of(&x, cases[k].framework).reserved, RESERVE * (1e9 + step));
+    }
+}
+
+/* 26 GB of state and copies beside 50 of activations do not show as more than the device has; a
+ * step of 60 GB, in which activations are freed, fits. */
+TEST(blocks_that_are_free_give_way_on_a_full_device)
+{
+    struct fixture x;
+
+    set_up(&x, 0, 0, 24000000000, 70000000000);
+    same(bytes_of(&x, "internevo").device, 81e9);
+    same(bytes_of(&x, "internevo").needed, RESERVE * 70e9);
+    x.rank.peak_memory_bytes = 24000000000;
+    same(bytes_of(&x, "internevo").needed, RESERVE * 48e9);
+    x.rank.peak_memory_bytes = 80000000000;
+    same(bytes_of(&x, "internevo").device, RESERVE * 108e9 + 1e9);
+}
+
+/* A bucket of 5e8 16-bit gradients where ranks reduce, of InternEvo two of 2^29 wherever ZeRO-3
+ * does not; beside sums the weights twice, and DDP's buckets are of the gradients' own type. */
+TEST(buckets_and_flat_weights_of_each_framework)
+{
+    static const struct {
+        const char *framework;
+        enum lw_grad_dtype grads;
+        int64_t dp, zero, bucket, params;
+    } cases[] = {
+        {"megatron-deepspeed", LW_GRAD_AS_PARAM, 1, 1, 100, 20},
+        {"megatron-deepspeed", LW_GRAD_AS_PARAM, 2, 1, 1000000100, 20},
+        {"megatron-deepspeed", LW_GRAD_F32, 2, 1, 50, 40},
+        {"internevo", LW_GRAD_AS_PARAM, 1, 1, (INT64_C(2) << 30) + 100, 20},
+        {"internevo", LW_GRAD_AS_PARAM, 2, 3, 100, 20},
+        {"nanotron", LW_GRAD_F32, 2, 0, 50, 20},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct fixture x;
+        set_up(&x, 20, 0, 0, 1000);
+        x.role.static_bytes[LW_MEM_BUCKETS] = 100;
+        x.strategy.zero = cases[k].zero;
+        x.strategy.dp = cases[k].dp;
+        x.strategy.grad_dtype = cases[k].grads;
+        hold(cases[k].framework, &dims, &x.plan);
+        assert_int_equal(x.role.static_bytes[LW_MEM_BUCKETS], cases[k].bucket);
+        assert_int_equal(x.role.static_bytes[LW_MEM_PARAMS], cases[k].params);
+    }
+}
+
+TEST(gradients_that_are_applied_at_once_are_not_held)
+{
+    struct fixture x;
+
+    set_up(&x, 0, 20, 0, 1000);
+    hold("torchtune-chunked", &dims, &x.plan);
+    assert_int_equal(x.role.static_bytes[LW_MEM_GRADS], 20);
+    hold("torchtune-optimizer-in-backward", &dims, &x.plan);
+    assert_int_equal(x.role.static_bytes[LW_MEM_GRADS], 0);
+}
+
+/* Two stages of OneFlow: 4 buffers of one block's input on the first, of which 2 are in flight, and
+ * 3 copies of its weights beside them; none on the last. */
+TEST(static_buffers_of_all_but_the_last_stage)
+{
+    struct lw_plan_param params[] = {{.module = 0, .numel = 1000000},
+                                     {.module = 1, .numel = 500000},
+                                     {.module = 1, .numel = 300000}, {.module = 1, .numel = 1000},
+                                     {.module = 2, .stage = 1, .numel = 100000},
+                                     {.module = 3, .stage = 1, .numel = 1000000}};
+    struct lw_role roles[] = {{.static_bytes = {0}}, {.stage = 1, .static_bytes = {0}}};
+    struct lw_strategy strategy = lw_strategy_default();
+    struct lw_plan plan = {.n_roles = 2, .roles = roles, .n_params = 6, .params = params,
+                           .n_modules = 4, .strategy = &strategy};
+
+    strategy.pp = 2;
+    strategy.micro_batches = 8;
+    hold("oneflow", &dims, &plan);
+    assert_int_equal(roles[0].static_bytes[LW_MEM_BUCKETS], 2 * 400000 + 3 * 2 * 800000);
+    assert_int_equal(roles[1].static_bytes[LW_MEM_BUCKETS], 0);
+    roles[0].static_bytes[LW_MEM_BUCKETS] = 0;
+    hold("megatron-lm", &dims, &plan);
+    assert_int_equal(roles[0].static_bytes[LW_MEM_BUCKETS], 0);
+}
+
+/* Of an embedding, a norm, two matrices of blocks on two stages, and a head. */
+TEST(weights_of_8_bits_are_those_of_products)
+{
+    struct lw_plan_param params[] = {{.module = 0, .numel = 1000000}, {.module = 1, .numel = 1000},
+                                     {.module = 1, .numel = 500000},
+                                     {.module = 2, .stage = 1, .numel = 100000},
+                                     {.module = 3, .stage = 1, .numel = 1000000}};
+    struct lw_role roles[] = {{.static_bytes = {3002000}}, {.stage = 1, .static_bytes = {2200000}}};
+    struct lw_strategy strategy = lw_strategy_default();
+    struct lw_plan plan = {.n_roles = 2, .roles = roles, .n_params = 5, .params = params,
+                           .n_modules = 4, .strategy = &strategy};
+    struct lw_model_dims d = dims;
+
+    hold("nemo", &d, &plan);
+    assert_int_equal(roles[0].static_bytes[LW_MEM_PARAMS], 3002000);
+    d.fp8 = true;
+    hold("nemo", &d, &plan);
+    assert_int_equal(roles[0].static_bytes[LW_MEM_PARAMS], 2502000);
+    assert_int_equal(roles[1].static_bytes[LW_MEM_PARAMS], 2100000);
+}
