@@ -86,8 +86,8 @@ static enum lw_status time_once(struct exec_world *w, nccl_work_fn *work, int32_
     return LW_OK;
 }
 
-/* As many calls as take a millisecond: launches and the two events are then no part of a call, which
- * in a step runs behind others. On an H200 a product of 54 to 64 us took 85 in rounds of four. */
+/* As many calls as take a millisecond: launches and the two events are then no part of a call,
+ * which in a step follows others. On an H200 a product of 54 to 64 us took 85 in rounds of four. */
 static int32_t calls_of_a_round(double ns, int32_t least)
 {
     static const double ROUND_NS = 1e6;

@@ -306,8 +306,8 @@ int64_t nccl_products_entries(const struct exec_task *t);
 enum lw_status nccl_products_issue(struct exec_stream *s, const struct exec_task *t, double *ns,
                                    struct lw_err *err);
 void nccl_products_close(struct exec_world *w);
-/* The median time of work(w, kind, n) on the set-up stream, of rounds of at least `repeat` calls and
- * of about a millisecond. */
+/* The median time of work(w, kind, n) on the set-up stream, of rounds of at least `repeat` calls
+ * and of about a millisecond. */
 typedef enum lw_status nccl_work_fn(struct exec_world *w, int32_t kind, int64_t n,
                                     struct lw_err *err);
 enum lw_status nccl_time_work(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
