@@ -103,8 +103,6 @@ enum lw_status nccl_time_work(struct exec_world *w, nccl_work_fn *work, int32_t 
     double sample[ROUNDS];
 
     LW_TRY(time_once(w, work, kind, n, repeat, &sample[0], err)); /* loads the kernel */
-    LW_TRY(time_once(w, work, kind, n, repeat, &sample[0], err));
-    repeat = calls_of_a_round(sample[0], repeat);
     for (int i = 0; i < ROUNDS; i++) {
         double t;
         int k = i;
@@ -117,6 +115,16 @@ enum lw_status nccl_time_work(struct exec_world *w, nccl_work_fn *work, int32_t 
     return LW_OK;
 }
 
+enum lw_status nccl_time_behind(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
+                                double *ns, struct lw_err *err)
+{
+    double first;
+
+    LW_TRY(time_once(w, work, kind, n, 1, &first, err)); /* loads the kernel */
+    LW_TRY(time_once(w, work, kind, n, 1, &first, err));
+    return nccl_time_work(w, work, kind, n, calls_of_a_round(first, 1), ns, err);
+}
+
 static enum lw_status fill_for_time(struct exec_world *w, int32_t kind, int64_t size,
                                     struct lw_err *err)
 {
@@ -127,8 +135,8 @@ static enum lw_status measure(struct exec_world *w, enum filler_kind kind, struc
 {
     struct filler *f = &w->fill[kind];
 
-    LW_TRY(nccl_time_work(w, fill_for_time, kind, f->unit, PER_ROUND, &f->unit_ns, err));
-    LW_TRY(nccl_time_work(w, fill_for_time, kind, f->grain, PER_ROUND, &f->grain_ns, err));
+    LW_TRY(nccl_time_behind(w, fill_for_time, kind, f->unit, &f->unit_ns, err));
+    LW_TRY(nccl_time_behind(w, fill_for_time, kind, f->grain, &f->grain_ns, err));
     if (f->unit_ns <= 0 || f->grain_ns <= 0)
         return lw_fail(err, LW_EFAILED, "compute that fills %d rows or elements took no time",
                        f->unit);

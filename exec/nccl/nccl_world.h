@@ -306,12 +306,14 @@ int64_t nccl_products_entries(const struct exec_task *t);
 enum lw_status nccl_products_issue(struct exec_stream *s, const struct exec_task *t, double *ns,
                                    struct lw_err *err);
 void nccl_products_close(struct exec_world *w);
-/* The median time of work(w, kind, n) on the set-up stream, of rounds of at least `repeat` calls
- * and of about a millisecond. */
+/* The median time of work(w, kind, n) on the set-up stream, of rounds of `repeat` calls. */
 typedef enum lw_status nccl_work_fn(struct exec_world *w, int32_t kind, int64_t n,
                                     struct lw_err *err);
 enum lw_status nccl_time_work(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
                               int32_t repeat, double *ns, struct lw_err *err);
+/* The same, of rounds of about a millisecond: of a call that follows others, as in a step. */
+enum lw_status nccl_time_behind(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
+                                double *ns, struct lw_err *err);
 
 /* nccl_mismatch.c: compare what a part takes; `tell` after a step, while nothing runs. */
 enum lw_status nccl_expect(struct exec_stream *s, const struct exec_part *p, CUdeviceptr table,
