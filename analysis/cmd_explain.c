@@ -21,7 +21,7 @@ struct session {
     struct lw_explanation e;
     struct lw_what_if what_ifs[LW_N_WHAT_IFS];
     int n_what_ifs;
-    char why[640];
+    char why[1200];
 };
 
 static enum lw_status load(struct session *s, struct lw_err *err)

@@ -13,6 +13,7 @@
 #include "traces/import/convert.h"
 #include "traces/import/import_print.h"
 #include "traces/import/read_traces.h"
+#include "traces/import/trace_names.h"
 
 static const struct lw_usage usage = {
     .command = "import",
@@ -105,17 +106,23 @@ static enum lw_status run(const struct options *o, char **names, int n, struct l
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, false);
     struct traces_reading reading = {o->sidecar, o->salvage, &progress};
-    struct traces_file *files;
+    struct traces_file *files = NULL;
+    struct traces_names all = {0};
+    enum lw_status status = traces_names_find(names, n, &all, err);
 
-    if (o->store)
-        LW_TRY(lw_store_usable(o->db, err));
-    LW_NEW(files, n, err);
-    enum lw_status status = traces_files_read(&reading, names, n, files, err);
-    lw_progress_bar_end(&bar);
+    if (status == LW_OK && o->store)
+        status = lw_store_usable(o->db, err);
+    if (status == LW_OK && !(files = lw_calloc((size_t)all.n, sizeof *files)))
+        status = lw_fail_nomem(err);
     if (status == LW_OK)
-        status = convert(o, files, n, err);
-    traces_files_free(files, n);
+        status = traces_files_read(&reading, all.names, all.n, files, err);
+    lw_progress_bar_end(&bar);
+    if (status == LW_OK) {
+        status = convert(o, files, all.n, err);
+        traces_files_free(files, all.n);
+    }
     lw_free(files);
+    traces_names_free(&all);
     return status;
 }
 

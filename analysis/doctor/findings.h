@@ -4,7 +4,7 @@
 
 /* One thing that planning, running or drawing may need: whether this machine has it, and what was
  * found or what is missing. */
-enum { LW_FINDING_DETAIL = 600, LW_N_FINDINGS = 16 };
+enum { LW_FINDING_DETAIL = 1200, LW_N_FINDINGS = 16 };
 
 struct lw_finding {
     char name[32];

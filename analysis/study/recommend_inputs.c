@@ -10,6 +10,7 @@
 #include "shared/files/files.h"
 #include "traces/import/convert.h"
 #include "traces/import/read_traces.h"
+#include "traces/import/trace_names.h"
 
 /* What the traces show of the strategy, where no option says it. */
 static void plan_as_recorded(struct lw_strategy *s, const struct traces_coverage *c)
@@ -35,19 +36,23 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, in
         return lw_plan_source_workload(s->source, files[0], &s->strategy, &s->cluster,
                                        &s->workload, err);
     LW_TRY(lw_plan_source_no_model(s->source, "traces", err));
-    struct traces_file *v;
-    LW_NEW(v, n, err);
-    enum lw_status st = traces_files_read(&reading, files, n, v, err);
-    if (st == LW_OK)
-        st = traces_convert(v, n, &want, &c, err);
+    struct traces_names names = {0};
+    LW_TRY(traces_names_find(files, n, &names, err));
+    struct traces_file *v = lw_calloc((size_t)names.n, sizeof *v);
+    enum lw_status st = v ? traces_files_read(&reading, names.names, names.n, v, err)
+                          : lw_fail_nomem(err);
+    if (st == LW_OK) {
+        st = traces_convert(v, names.n, &want, &c, err);
+        traces_files_free(v, names.n);
+    }
     if (st == LW_OK) {
         s->workload = c.workload;
         plan_as_recorded(&s->strategy, &c.coverage);
         c.has_workload = false;
     }
     traces_converted_free(&c);
-    traces_files_free(v, n);
     lw_free(v);
+    traces_names_free(&names);
     return st;
 }
 

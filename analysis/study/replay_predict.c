@@ -10,6 +10,7 @@
 #include "traces/import/convert.h"
 #include "shared/numbers/units.h"
 #include "traces/import/read_traces.h"
+#include "traces/import/trace_names.h"
 #include "traces/replay/recorded_timeline.h"
 #include "traces/replay/replay_steps.h"
 
@@ -328,6 +329,12 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
                                struct lw_cluster *cluster, struct lw_err *err)
 {
     struct traces_reading reading = {0};
+    struct traces_names names = {0};
+
+    LW_TRY(traces_names_find(files, n, &names, err));
+    files = names.names;
+    n = names.n;
+    lw_arena_join(&r->arena, &names.arena);
     struct traces_file *f = lw_calloc((size_t)n, sizeof *f);
     struct traces_source *v = lw_calloc((size_t)n, sizeof *v);
 

@@ -23,7 +23,7 @@ enum lw_status {
  * A zeroed lw_err is "no error". */
 struct lw_err {
     enum lw_status code;
-    char msg[512];
+    char msg[1024];
 };
 
 /* Fill err and return code, so that `return lw_fail(err, LW_EINVAL, "...")` reads well.

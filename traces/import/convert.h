@@ -41,6 +41,10 @@ struct traces_converted {
 /* LW_EINVAL: files of several formats, or something requested that the format does not give. */
 enum lw_status traces_convert(const struct traces_file *f, int n, const struct traces_wanted *want,
                               struct traces_converted *out, struct lw_err *err);
+/* Of every format with a timeline. */
+enum lw_status traces_convert_timeline(const struct traces_file *f, int n,
+                                       const struct traces_wanted *want,
+                                       struct traces_converted *out, struct lw_err *err);
 /* Of a format that gives the whole step as it was measured: all of it is covered. */
 void traces_cover_all(struct traces_converted *out);
 void traces_converted_free(struct traces_converted *c);

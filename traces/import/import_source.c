@@ -6,7 +6,7 @@
 #include "shared/files/files.h"
 #include "shared/io/input.h"
 #include "shared/plan/buffer.h"
-#include "traces/kineto/import_kineto.h"
+#include "traces/import/importer.h"
 #include "traces/trace/data_parallel.h"
 #include "traces/trace/kernel_class.h"
 #include "traces/workload/to_workload.h"
@@ -48,15 +48,15 @@ static enum lw_status read_sidecar(const char *file, const char *sidecar, struct
     return status;
 }
 
-enum lw_status traces_source_take(const char *file, struct lw_input *in,
-                                  const struct lw_err *damage,
-                                  const struct lw_kineto_options *options, const char *sidecar,
+enum lw_status traces_source_take(const struct lw_importer *importer, const char *file,
+                                  struct lw_input *in, const struct lw_err *damage,
+                                  const struct lw_trace_reading *options, const char *sidecar,
                                   struct traces_source *out, struct lw_err *err)
 {
     struct traces_source s = {.file = file};
 
     memcpy(s.hash, in->hash, sizeof s.hash);
-    LW_TRY(lw_kineto_take(in, damage, options, &s.trace, err));
+    LW_TRY(importer->take(in, damage, options, &s.trace, err));
     enum lw_status status = read_sidecar(file, sidecar, &s, err);
     if (status == LW_OK)
         status = lw_steps_find(&s.trace, &s.steps, err);

@@ -9,6 +9,8 @@
 
 struct lw_input;
 struct lw_jsonout;
+struct lw_trace;
+struct lw_trace_reading;
 struct traces_bench_hint;
 struct traces_converted;
 struct traces_file;
@@ -30,10 +32,12 @@ struct traces_measured_row {
 struct lw_importer {
     const char *name;  /* "nccl-tests" */
     const char *reads; /* what files it is, after "what is read: " */
+    const char *marks; /* how content shows it, after `reads`: "begin with {" */
     const char *import_help, *inspect_help; /* a sentence each; NULL = not inspected */
     unsigned gives;    /* LW_GIVES_...: what can be asked of an import */
     const char *instead; /* with less than both: what the other option gives, or NULL */
-    bool timeline;     /* a PyTorch trace: read into traces_file.source, replayed, stored */
+    bool timeline;     /* a recorded timeline: read into traces_file.source, replayed, stored */
+    bool parts;        /* a file may hold several ranks: FILE#2 */
     bool one_file;     /* not several files at a time */
     bool untimed;      /* of graphs: no times, a device and a network give them */
     bool buffered;     /* of graphs: sends do not wait for their receives */
@@ -51,6 +55,12 @@ struct lw_importer {
                            const struct traces_plan_wanted *want, struct lw_plan *out,
                            struct lw_err *err);
 
+    /* With a timeline: the file into sorted rows, and frees it. `damage` (code LW_OK: none) is what
+     * lw_input_read_broken said. */
+    enum lw_status (*take)(struct lw_input *in, const struct lw_err *damage,
+                           const struct lw_trace_reading *options, struct lw_trace *out,
+                           struct lw_err *err);
+
     /* inspect, of formats without a timeline. Facts are what look read, facts_size bytes that the
      * caller zeroes and owns; free releases what they hold. name is the file's. */
     size_t facts_size;
@@ -65,8 +75,8 @@ struct lw_importer {
 /* row(symbol): a format, whose file defines lw_importer_SYMBOL. Formats are asked in this order, so
  * Kineto's, which takes what JSON no other takes, is the last. */
 #define LW_IMPORTERS(row)                                                                          \
-    row(measured) row(pipedream) row(calls) row(chakra) row(goal) row(et) row(nccl_tests)          \
-        row(kineto)
+    row(measured) row(pipedream) row(calls) row(chakra) row(goal) row(et) row(nsys)                \
+    row(nccl_tests) row(kineto)
 #define LW_ROW_IMPORTER(symbol) extern const struct lw_importer lw_importer_##symbol;
 LW_IMPORTERS(LW_ROW_IMPORTER)
 

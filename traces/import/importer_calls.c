@@ -174,6 +174,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
 const struct lw_importer lw_importer_calls = {
     .name = "calls",
     .reads = "recorded calls of NCCL and MPI",
+    .marks = "begin with '# lapwing-calls'",
     .import_help = "Recorded calls of NCCL and MPI give a cluster.",
     .inspect_help = "Recorded calls of NCCL and MPI: sums by operation and size.",
     .gives = LW_GIVES_CLUSTER,

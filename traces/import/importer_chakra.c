@@ -156,6 +156,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
 const struct lw_importer lw_importer_chakra = {
     .name = "chakra",
     .reads = "Chakra execution traces",
+    .marks = "hold Chakra nodes, or begin with \"workload_graph\"",
     .import_help = "Chakra execution traces (protobuf or JSON), one per rank, give a plan: nodes "
                    "with durations and dependencies, collectives matched between ranks.",
     .inspect_help = "Chakra execution traces: nodes by type, with durations and bytes.",

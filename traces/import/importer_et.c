@@ -139,6 +139,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
 const struct lw_importer lw_importer_et = {
     .name = "pytorch-et",
     .reads = "PyTorch execution traces",
+    .marks = "hold \"schema\" and \"nodes\"",
     .import_help = "PyTorch execution traces hold no times: sim --replay -c CLUSTER times them.",
     .inspect_help = "PyTorch execution traces: ops of the device, products, collectives, bytes.",
     .gives = LW_GIVES_PLAN,

@@ -105,6 +105,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
 const struct lw_importer lw_importer_goal = {
     .name = "goal",
     .reads = "GOAL schedules",
+    .marks = "begin with num_ranks",
     .import_help = "A GOAL schedule (text or binary) gives a plan under LogGOPS parameters.",
     .inspect_help = "GOAL schedules: sends, receives, calculations, dependencies.",
     .gives = LW_GIVES_PLAN,

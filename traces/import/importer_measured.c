@@ -53,6 +53,7 @@ static enum lw_status look(const struct lw_input *in, const struct traces_bench_
 const struct lw_importer lw_importer_measured = {
     .name = "measured-run",
     .reads = "measured-run JSON",
+    .marks = "hold \"schema\": \"lapwing-groundtruth/1\"",
     .import_help = "A measured-run file (lapwing-groundtruth/1) gives a workload and a cluster.",
     .gives = LW_GIVES_WORKLOAD | LW_GIVES_CLUSTER,
     .one_file = true,

@@ -143,6 +143,7 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
 const struct lw_importer lw_importer_pipedream = {
     .name = "pipedream",
     .reads = "PipeDream profiles",
+    .marks = "hold forward_compute_time=, or begin with their columns",
     .import_help = "A PipeDream profile (graph.txt, or its nodes and edges as CSV) gives a "
                    "workload.",
     .inspect_help = "PipeDream profiles: sums.",

@@ -14,23 +14,42 @@ enum { LOOKED_AT = 4096 };
 const struct lw_importer *const lw_importers[] = {LW_IMPORTERS(ROW)};
 const int lw_n_importers = sizeof lw_importers / sizeof *lw_importers;
 
-/* Formats that are known and not read, by how they begin. */
-static const char *other_format(const char *text, size_t len)
+/* Formats that are known and not read, by how they begin or how the file is called, and how to get
+ * one that is; without a remedy NULL, or where none is asked for, what the file looks like. */
+static const char *other_format(const char *name, const char *text, size_t len, bool remedy)
 {
     static const struct {
-        const char *begin, *is;
+        const char *begin, *ending, *is;
     } others[] = {
-        {"SQLite format 3", "an SQLite database (of Nsight Systems, perhaps)"},
-        {"\x1f\x8b", "gzip data inside gzip data"},
-        {"PK\x03\x04", "a ZIP archive: unpack it first"},
-        {"<", "HTML or XML"},
-        {"\xff\xfe", "text in UTF-16: save it as UTF-8"},
+        {NULL, ".nsys-rep", "a report of Nsight Systems: export it with 'nsys export --type sqlite "
+                            "-o REPORT.sqlite REPORT.nsys-rep' and give that file"},
+        {NULL, ".qdrep", "a report of Nsight Systems: export it with 'nsys export --type sqlite -o "
+                         "REPORT.sqlite REPORT.qdrep' and give that file"},
+        {NULL, ".qdstrm", "a raw capture of Nsight Systems: QdstrmImporter makes a report of it, "
+                          "which 'nsys export --type sqlite' exports"},
+        {NULL, ".xplane.pb", "an XPlane profile: profile the run with Nsight Systems ('nsys "
+                             "profile') and give what 'nsys export --type sqlite' writes"},
+        {NULL, ".rpd", "a ROCm profile (rpd): record the run with torch.profiler "
+                       "(export_chrome_trace)"},
+        {NULL, ".pftrace", "a Perfetto protobuf: have the profiler write Chrome JSON"},
+        {"\x1f\x8b", NULL, "gzip data inside gzip data: unpack it once"},
+        {"PK\x03\x04", NULL, "a ZIP archive: unpack it first"},
+        {"\xff\xfe", NULL, "text in UTF-16: save it as UTF-8"},
     };
 
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (len >= strlen(others[i].begin) &&
-            memcmp(text, others[i].begin, strlen(others[i].begin)) == 0)
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *b = others[i].begin, *e = others[i].ending;
+        if (b && len >= strlen(b) && memcmp(text, b, strlen(b)) == 0)
             return others[i].is;
+        if (e && strlen(name) >= strlen(e) && strcmp(name + strlen(name) - strlen(e), e) == 0)
+            return others[i].is;
+    }
+    if (remedy)
+        return NULL;
+    if (*text == '<')
+        return "HTML or XML";
+    if (len >= 9 && memcmp(text, "num_ranks", 9) == 0)
+        return "a GOAL schedule";
     for (size_t i = 0; i < len && i < LOOKED_AT; i++)
         if (text[i] == '\0')
             return "binary data";
@@ -45,17 +64,34 @@ static void append(char *text, size_t size, const char *more)
     snprintf(text + n, size - n, "%s", more);
 }
 
+/* Profiles of TensorFlow, JAX and PyTorch/XLA: an XSpace, whose planes are named after devices. */
+static bool is_xplane(const char *text, size_t len)
+{
+    size_t n = len < LOOKED_AT ? len : LOOKED_AT;
+
+    return len > 0 && *text == '\n' &&
+           (memmem(text, n, "/host:CPU", 9) || memmem(text, n, "/device:", 8) ||
+            memmem(text, n, "/host:metadata", 14));
+}
+
 static enum lw_status refuse(const struct lw_input *in, const char *p, size_t len,
                              struct lw_err *err)
 {
+    const char *is = is_xplane(in->text, in->len) ? other_format(".xplane.pb", "", 0, true)
+                                                  : other_format(in->name, p, len, true);
     char reads[1024] = "";
 
+    if (is) /* which says what to do */
+        return lw_fail(err, LW_EFORMAT, "%s: this is %s", in->name, is);
     for (int i = lw_n_importers - 1; i >= 0; i--) {
         append(reads, sizeof reads, lw_importers[i]->reads);
+        append(reads, sizeof reads, lw_importers[i]->marks ? " (they " : "");
+        append(reads, sizeof reads, lw_importers[i]->marks ? lw_importers[i]->marks : "");
+        append(reads, sizeof reads, lw_importers[i]->marks ? ")" : "");
         append(reads, sizeof reads, i > 0 ? ", " : "; each may be gzipped");
     }
-    return lw_fail(err, LW_EFORMAT, "%s: this is %s, which is not read here; what is: %s", in->name,
-                   other_format(p, len), reads);
+    return lw_fail(err, LW_EFORMAT, "%s: this is %s, and none of what is read: %s", in->name,
+                   other_format(in->name, p, len, false), reads);
 }
 
 enum lw_status lw_importer_of(const struct lw_input *in, const struct lw_importer **out,

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "traces/kineto/import_kineto.h"
 #include "shared/base/parallel.h"
+#include "traces/import/trace_names.h"
 
 struct job {
     const struct traces_reading *reading;
@@ -12,41 +12,60 @@ struct job {
     struct traces_file *out;
 };
 
-enum lw_status traces_file_open(const char *name, bool salvage, struct lw_input *in,
-                                struct lw_err *damage, const struct lw_importer **importer,
-                                struct lw_err *err)
+static enum lw_status open_named(const char *name, bool salvage, size_t len, struct lw_input *in,
+                                 struct lw_err *damage, struct lw_err *err)
+{
+    char path[4096];
+
+    if (!name[len])
+        return salvage ? lw_input_read_broken(name, 0, in, damage, err)
+                       : lw_input_read(name, 0, in, err);
+    if (len >= sizeof path)
+        return lw_fail(err, LW_EIO, "%s: the name is too long", name);
+    memcpy(path, name, len);
+    path[len] = '\0';
+    LW_TRY(salvage ? lw_input_read_broken(path, 0, in, damage, err)
+                   : lw_input_read(path, 0, in, err));
+    in->name = name;
+    return LW_OK;
+}
+
+enum lw_status traces_file_open(const char *name, struct lw_trace_reading *reading,
+                                struct lw_input *in, struct lw_err *damage,
+                                const struct lw_importer **importer, struct lw_err *err)
 {
     struct lw_input opened;
-
+    size_t len = traces_name_part(name, &reading->part);
     struct lw_err found = {0};
 
-    if (salvage) {
-        LW_TRY(lw_input_read_broken(name, 0, &opened, damage, err));
-    } else if (lw_input_read(name, 0, &opened, &found) != LW_OK) {
-        bool cut = strstr(found.msg, "ends too early") != NULL;
-        return lw_fail(err, found.code, "%s%s", found.msg,
-                       cut ? "; --salvage reads the events in them" : "");
-    }
+    enum lw_status opening = open_named(name, reading->salvage, len, &opened, damage, &found);
+    if (opening != LW_OK)
+        return lw_fail(err, opening, "%s%s", found.msg,
+                       !reading->salvage && strstr(found.msg, "ends too early")
+                           ? "; --salvage reads the events in them" : "");
     enum lw_status status = lw_importer_of(&opened, importer, err);
     if (status == LW_OK && !(*importer)->timeline && damage->code != LW_OK) {
         status = damage->code;
         *err = *damage;
     }
+    if (status == LW_OK && reading->part > 0 && !(*importer)->parts)
+        status = lw_fail(err, LW_EINVAL, "%s: a file of format %s holds one rank: leave '%s' out",
+                         name, (*importer)->name, name + len);
     LW_GIVE(status, in, opened, lw_input_free(&opened));
 }
 
 static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
 {
     const struct job *job = ctx;
-    struct lw_kineto_options options = {.salvage = job->reading->salvage, .progress = p};
+    struct lw_trace_reading options = {.salvage = job->reading->salvage, .progress = p};
     struct traces_file f = {.file = job->names[i]};
     struct lw_err damage = {0};
     struct lw_input in;
 
-    LW_TRY(traces_file_open(f.file, options.salvage, &in, &damage, &f.importer, err));
+    LW_TRY(traces_file_open(f.file, &options, &in, &damage, &f.importer, err));
     if (f.importer->timeline)
-        LW_TRY(traces_source_take(f.file, &in, &damage, &options, job->reading->sidecar, &f.source,
-                                  err));
+        LW_TRY(traces_source_take(f.importer, f.file, &in, &damage, &options,
+                                  job->reading->sidecar, &f.source, err));
     else
         f.in = in;
     job->out[i] = f;

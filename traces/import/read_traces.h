@@ -24,10 +24,10 @@ struct traces_reading {
 };
 
 /* Opens a file: its bytes, up to the damage where salvage is requested and the format has a
- * timeline, and its importer. Free `in`. */
-enum lw_status traces_file_open(const char *name, bool salvage, struct lw_input *in,
-                                struct lw_err *damage, const struct lw_importer **importer,
-                                struct lw_err *err);
+ * timeline, its importer, and which part of it the name means (traces_name_part). Free `in`. */
+enum lw_status traces_file_open(const char *name, struct lw_trace_reading *reading,
+                                struct lw_input *in, struct lw_err *damage,
+                                const struct lw_importer **importer, struct lw_err *err);
 
 /* out[n]; the error is that of the first file that has one. */
 enum lw_status traces_files_read(const struct traces_reading *r, char **names, int n,

@@ -74,6 +74,26 @@ static enum lw_status put_counts(struct lw_jsonout *o, const struct traces_repor
     return LW_OK;
 }
 
+/* What the format itself counts, by its own names. */
+static void put_trace_counts(struct lw_jsonout *o, const struct lw_trace *t)
+{
+    if (t->n_counts == 0)
+        return;
+    lw_jsonout_object(o, "counts");
+    for (int64_t i = 0; i < t->n_counts; i++) {
+        const struct lw_trace_count *c = &t->counts[i];
+        if (!c->values) {
+            lw_jsonout_maybe(o, c->key, lw_known(c->value));
+            continue;
+        }
+        lw_jsonout_line_array(o, c->key);
+        for (int64_t k = 0; k < c->n; k++)
+            lw_jsonout_int(o, NULL, c->values[k]);
+        lw_jsonout_end(o);
+    }
+    lw_jsonout_end(o);
+}
+
 static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_file *f,
                                struct lw_err *err)
 {
@@ -94,6 +114,7 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
     for (int64_t i = 0; i < f->device.n_iterations; i++)
         put_iteration(o, f, i);
     lw_jsonout_end(o);
+    put_trace_counts(o, &f->trace);
     lw_jsonout_array(o, "host_steps");
     for (int64_t i = 0; i < f->steps.n; i++)
         put_step(o, &f->trace, &f->steps.steps[i]);
@@ -126,7 +147,8 @@ static enum lw_status text_head(const struct traces_report_file *file, FILE *out
     struct lw_paragraph head;
     FILE *f = lw_paragraph_open(&head, out, NULL);
 
-    fprintf(f, "%s: kineto, %lld events", file->name, (long long)t->n_events);
+    fprintf(f, "%s: %s, %lld events", file->name, file->importer->name,
+            (long long)t->n_events);
     if (t->rank >= 0)
         fprintf(f, ", rank %d", t->rank);
     if (t->world_size >= 0)

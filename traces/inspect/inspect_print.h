@@ -7,6 +7,7 @@
 #include "shared/base/err.h"
 #include "traces/import/importer.h"
 #include "traces/import/read_traces.h"
+#include "traces/import/trace_names.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
 #include "traces/steps/cross_rank.h"
 #include "traces/steps/device_figures.h"
@@ -27,6 +28,7 @@ struct traces_report_file {
 };
 
 struct traces_report {
+    struct traces_names names; /* of the files */
     int64_t n;
     struct traces_report_file *files;
     const struct lw_kernel_table *kernels; /* a user's classes; NULL = none; borrowed */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
-#include "traces/kineto/import_kineto.h"
 #include "traces/inspect/inspect_print.h"
 #include "shared/base/parallel.h"
 #include "traces/trace/same_run.h"
@@ -53,15 +52,15 @@ static enum lw_status look_at_other(struct traces_report_file *f, const struct l
 static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, struct lw_err *err)
 {
     const struct job *job = ctx;
-    struct lw_kineto_options options = {.salvage = job->reading->salvage, .progress = p};
+    struct lw_trace_reading options = {.salvage = job->reading->salvage, .progress = p};
     struct traces_report_file f = {.name = job->names[i]};
     struct lw_err damage = {0};
     struct lw_input in;
 
-    LW_TRY(traces_file_open(f.name, options.salvage, &in, &damage, &f.importer, err));
+    LW_TRY(traces_file_open(f.name, &options, &in, &damage, &f.importer, err));
     enum lw_status status = LW_OK;
     if (f.importer->timeline) {
-        status = lw_kineto_take(&in, &damage, &options, &f.trace, err);
+        status = f.importer->take(&in, &damage, &options, &f.trace, err);
         if (status == LW_OK)
             status = look_at_trace(&f, job->report->kernels, err);
     } else {
@@ -110,12 +109,12 @@ enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
                                   const struct traces_reading *reading,
                                   const struct traces_bench_hint *hint, struct lw_err *err)
 {
-    struct job job = {r, names, reading, hint};
-    struct lw_parallel_work work = {read_one, &job, n, "reading", reading->progress};
-
-    LW_NEW(r->files, n, err);
-    r->n = n;
-    enum lw_status status = lw_parallel(&work, err);
+    LW_TRY(traces_names_find(names, n, &r->names, err));
+    struct job job = {r, r->names.names, reading, hint};
+    struct lw_parallel_work work = {read_one, &job, r->names.n, "reading", reading->progress};
+    r->files = lw_calloc((size_t)r->names.n, sizeof *r->files);
+    r->n = r->files ? r->names.n : 0;
+    enum lw_status status = r->files ? lw_parallel(&work, err) : lw_fail_nomem(err);
     if (status == LW_OK && is_one_run(r))
         status = compare_ranks(r, err);
     if (status != LW_OK)
@@ -128,6 +127,7 @@ void traces_report_free(struct traces_report *r)
     for (int64_t i = 0; i < r->n; i++)
         free_file(&r->files[i]);
     lw_free(r->files);
+    traces_names_free(&r->names);
     lw_arena_free(&r->arena);
     *r = (struct traces_report){0};
 }

@@ -580,19 +580,6 @@ static void drop_timeless(struct lw_trace *t)
     t->n = n;
 }
 
-/* All rows must fit into a quarter of the 106 days of a picosecond clock, so that sums do too. */
-static enum lw_status check_span(const char *name, const struct lw_trace *t, struct lw_err *err)
-{
-    int64_t first, last;
-
-    if (span_of(t, true, &first, &last) > MOST_SPAN_NS)
-        return lw_fail_at(err, LW_EFORMAT, name, 0,
-                          "events span %.0f days, from %.6f s to %.6f s; allowed: 26",
-                          (double)(last - first) / 86400e9, (double)first / 1e9,
-                          (double)last / 1e9);
-    return LW_OK;
-}
-
 /* Is this what was read of a trace, and all of it? An array of anything is not a trace. */
 static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
 {
@@ -608,7 +595,7 @@ static enum lw_status check_kind(const struct reader *r, struct lw_err *err)
                           "%lld entries without \"ph\": not a Kineto (Chrome) trace",
                           (long long)r->trace->n_events);
     drop_timeless(r->trace);
-    return check_span(r->name, r->trace, err);
+    return lw_trace_check_span(r->name, r->trace, err);
 }
 
 /* A broken text that may be salvaged: what was read stands, and `damage` becomes a text of it. */
@@ -641,7 +628,7 @@ static enum lw_status read_document(struct reader *r, const struct lw_err *broke
 }
 
 static enum lw_status parse_once(const char *name, char *text, size_t len,
-                                 const struct lw_kineto_options *options, struct lw_trace *out,
+                                 const struct lw_trace_reading *options, struct lw_trace *out,
                                  struct lw_err *err)
 {
     struct lw_trace t;
@@ -655,6 +642,7 @@ static enum lw_status parse_once(const char *name, char *text, size_t len,
     if (status != LW_OK)
         return status;
     lw_trace_init(&t);
+    t.format = "kineto";
     status = read_document(&r, &broken, salvage, err);
     lw_json_close(r.json);
     LW_GIVE(status, out, t, lw_trace_free(&t));
@@ -673,10 +661,10 @@ static enum lw_status name_salvage(struct lw_err *err, const struct lw_err *why,
 
 /* The text with its names mended, if that makes it JSON; *out is set then. */
 static enum lw_status parse_mended(const char *name, const char *text, size_t len,
-                                   const struct lw_kineto_options *options, struct lw_trace *out,
+                                   const struct lw_trace_reading *options, struct lw_trace *out,
                                    struct lw_err *err)
 {
-    struct lw_kineto_options strict = {.progress = options ? options->progress : NULL};
+    struct lw_trace_reading strict = {.progress = options ? options->progress : NULL};
     char *copy = lw_calloc(len + LW_JSON_PADDING, 1);
 
     if (!copy)
@@ -693,7 +681,7 @@ static enum lw_status parse_mended(const char *name, const char *text, size_t le
 
 /* A text that is no JSON is mended and read again, if its names are the reason. */
 enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
-                               const struct lw_kineto_options *options, struct lw_trace *out,
+                               const struct lw_trace_reading *options, struct lw_trace *out,
                                struct lw_err *err)
 {
     struct lw_err found = {0}, unused = {0};
@@ -779,7 +767,7 @@ static enum lw_status check_processes(const char *name, const struct lw_trace *t
 }
 
 enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
-                              const struct lw_kineto_options *options, struct lw_trace *out,
+                              const struct lw_trace_reading *options, struct lw_trace *out,
                               struct lw_err *err)
 {
     struct lw_trace t;

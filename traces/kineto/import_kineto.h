@@ -9,23 +9,17 @@
 
 struct lw_input;
 
-/* How to read; zeroed = strictly and silently. */
-struct lw_kineto_options {
-    bool salvage;  /* a broken text is read up to its first broken event; out->damage says so */
-    const struct lw_progress *progress;
-};
-
 /* Read a PyTorch profiler trace (Kineto, Chrome trace format): text[len] with LW_JSON_PADDING
  * bytes after it, an object with "traceEvents" or a bare array of events; all of torch 1.8 to
  * today, CUDA, ROCm and CPU-only. `name` begins messages. The rows are not sorted yet
  * (lw_trace_sort). LW_EFORMAT: no JSON, not this format, a complete event without time, with
  * salvage also no event before the damage; LW_ENOMEM. options may be NULL. */
 enum lw_status lw_kineto_parse(const char *name, char *text, size_t len,
-                               const struct lw_kineto_options *options, struct lw_trace *out,
+                               const struct lw_trace_reading *options, struct lw_trace *out,
                                struct lw_err *err);
 
 /* Parse and sort what was read from a file, and free it: text and rows are never held together with
  * the scratch of sorting. `damage` (NULL or code LW_OK: none) is what lw_input_read_broken said. */
 enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
-                              const struct lw_kineto_options *options, struct lw_trace *out,
+                              const struct lw_trace_reading *options, struct lw_trace *out,
                               struct lw_err *err);

@@ -2,7 +2,8 @@
  *
  * Busy times are lengths of unions of intervals over all streams, clipped to a window; exposed
  * times are differences of such unions; so window = compute + exposed comm + exposed mem + idle
- * holds exactly, in whole nanoseconds. An iteration is a distinct host-side ProfilerStep#N.
+ * holds exactly, in whole nanoseconds. An iteration is a distinct host-side ProfilerStep#N,
+ * or a range that the importer found to be one.
  * Nothing is estimated: a communication kernel's time includes waiting for peers, and no figure
  * corrects it. */
 #include "traces/steps/device_figures.h"
@@ -198,7 +199,12 @@ static enum lw_status measure_iterations(struct context *c, struct lw_arena *scr
     bool *seen;
 
     LW_TAKE(scratch, seen, t->strings.n, err);
-    LW_TRY(lw_trace_pick(t, 0, t->n, is_step, scratch, &rows, &n, err));
+    if (t->n_steps > 0) {
+        rows = t->step_rows;
+        n = t->n_steps;
+    } else {
+        LW_TRY(lw_trace_pick(t, 0, t->n, is_step, scratch, &rows, &n, err));
+    }
     LW_TAKE(&out->arena, out->iterations, n, err);
     for (int64_t k = 0; k < n; k++) {
         struct lw_iteration *it = &out->iterations[out->n_iterations];

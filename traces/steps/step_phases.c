@@ -1,11 +1,11 @@
 /* Meaning of a trace: steps, their phases, gradients, collectives.
  *
- * A step is, in this order of trust: a ProfilerStep#N range; an lw:zero_grad .. lw:optimizer
- * sequence of ranges (record_ddp.py); what ends with an Optimizer.step#; the whole capture,
- * where it holds gradients and no mark. A phase is a range with a known name; where none was
- * recorded, the backward is from the first to the last node that the autograd engine ran, and
- * the forward is from the first op with an autograd sequence number to there (without such
- * numbers: from the first op after zero_grad and data loading). A node is an
+ * A step is, in this order of trust: what the importer found; a ProfilerStep#N range; an
+ * lw:zero_grad .. lw:optimizer sequence of ranges (record_ddp.py); what ends with an
+ * Optimizer.step#; the whole capture, where it holds gradients and no mark. A phase is a range
+ * with a known name; where none was recorded, the backward is from the first to the last node that
+ * the autograd engine ran, and the forward is from the first op with an autograd sequence number to
+ * there (without such numbers: from the first op after zero_grad and data loading). A node is an
  * autograd::engine::evaluate_function range, or, before torch 1.10, an op whose name ends in
  * "Backward" and a number. A gradient is one torch::autograd::AccumulateGrad; DDP waits for the
  * same event. The engine runs it right after the node that produced it, as it has the highest
@@ -83,6 +83,18 @@ static enum lw_status add_step(struct finder *f, const char *name, int64_t start
     if (lw_reserve(&f->marks, &f->cap, f->n + 1, sizeof *f->marks) < 0)
         return lw_fail_nomem(f->err);
     f->marks[f->n++] = (struct marks){name, start, end, thread};
+    return LW_OK;
+}
+
+static enum lw_status by_importer(struct finder *f)
+{
+    const struct lw_trace *t = f->t;
+
+    for (int64_t k = 0; k < t->n_steps; k++) {
+        int64_t i = t->step_rows[k];
+        LW_TRY(add_step(f, lw_trace_name(t, i), t->start_ns[i], lw_trace_end_ns(t, i),
+                        t->track[i]));
+    }
     return LW_OK;
 }
 
@@ -168,10 +180,11 @@ static enum lw_status by_capture(struct finder *f)
 
 static enum lw_status find_marks(struct finder *f, const char **found_by)
 {
-    static const struct {
+    const struct {
         enum lw_status (*look)(struct finder *f);
         const char *by;
-    } ways[] = {{by_profiler, "ProfilerStep#N"}, {by_ranges, "lw: ranges"},
+    } ways[] = {{by_importer, f->t->steps_by}, {by_profiler, "ProfilerStep#N"},
+                {by_ranges, "lw: ranges"},
                 {by_optimizer, "Optimizer.step#"}, {by_capture, "the whole capture"}};
 
     *found_by = "nothing";

@@ -50,7 +50,7 @@ static int64_t host_record(const struct lw_trace *t, const struct traces_comm_in
         int64_t row = x->noted[i];
         if (t->track[row] != t->track[launch] || lw_trace_end_ns(t, row) < at)
             continue;
-        if (lw_trace_detail(t, row)->in_numel >= 0)
+        if (lw_trace_detail(t, row)->in_numel >= 0 || lw_trace_detail(t, row)->message_bytes > 0)
             return row;
         best = best >= 0 ? best : row;
     }
@@ -71,6 +71,24 @@ static const char *op_of_kernel(const char *kernel)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strstr(kernel, names[i].mark))
             return names[i].op;
+    return NULL;
+}
+
+/* "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)", "..._RING_LL_Sum_float(...)": what is summed. NCCL
+ * moves bytes where nothing is, whatever they are: the name then tells nothing. */
+static const char *dtype_of_kernel(const char *kernel)
+{
+    static const struct {
+        const char *mark, *dtype;
+    } names[] = {{"_bf16", "bf16"},  {"_bfloat16", "bf16"}, {"_f16", "f16"},  {"_half", "f16"},
+                 {"_f32", "f32"},    {"_float", "f32"},     {"_f64", "f64"},  {"_double", "f64"},
+                 {"_i32", "i32"},    {"_u32", "i32"},       {"_i64", "i64"},  {"_u64", "i64"}};
+
+    if (!strstr(kernel, "Reduce"))
+        return NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(kernel, names[i].mark))
+            return names[i].dtype;
     return NULL;
 }
 
@@ -111,6 +129,12 @@ struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
         f.op = d->op >= 0 ? lw_trace_text(t, d->op) : f.op;
         f.group_size = d->group_size > 0 ? d->group_size : -1;
         set_size(&f, t, d->in_numel, d->out_numel, d->dtype);
+    } else if (d->message_bytes > 0) { /* as NCCL counts it */
+        f.op = lw_trace_name_begins(t, from, "nccl:") ? lw_trace_name(t, from) + strlen("nccl:")
+                                                      : f.op;
+        f.group_size = d->group_size > 0 ? d->group_size : -1;
+        f.dtype = dtype_of_kernel(lw_trace_name(t, kernel));
+        f.bytes = d->message_bytes;
     } else if (d->shape_numel >= 0) {
         if (lw_trace_name_begins(t, from, "nccl:")) /* the kernel may only say SendRecv */
             f.op = lw_trace_name(t, from) + strlen("nccl:");

@@ -23,6 +23,7 @@ void lw_trace_free(struct lw_trace *t)
     lw_free(t->detail);
     lw_free(t->class);
     lw_free(t->details);
+    lw_arena_free(&t->arena);
     *t = (struct lw_trace){0};
 }
 
@@ -71,6 +72,23 @@ void lw_trace_move(struct lw_trace *t, int64_t to, int64_t from)
     t->track[to] = t->track[from];
     t->detail[to] = t->detail[from];
     t->class[to] = t->class[from];
+}
+
+enum lw_status lw_trace_check_span(const char *name, const struct lw_trace *t, struct lw_err *err)
+{
+    const int64_t most = INT64_MAX / 4000;
+    int64_t first = INT64_MAX, last = INT64_MIN;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        first = t->start_ns[i] < first ? t->start_ns[i] : first;
+        last = lw_trace_end_ns(t, i) > last ? lw_trace_end_ns(t, i) : last;
+    }
+    if (t->n > 0 && last - first > most)
+        return lw_fail_at(err, LW_EFORMAT, name, 0,
+                          "events span %.0f days, from %.6f s to %.6f s; allowed: 26",
+                          (double)(last - first) / 86400e9, (double)first / 1e9,
+                          (double)last / 1e9);
+    return LW_OK;
 }
 
 struct sort_key {

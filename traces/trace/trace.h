@@ -3,8 +3,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/numbers/dtype.h"
+#include "shared/base/arena.h"
 #include "shared/base/err.h"
+#include "shared/base/progress.h"
+#include "shared/numbers/dtype.h"
 #include "traces/trace/string_table.h"
 
 /* A recorded trace as tables, whatever file it came from. One row per interval worth keeping, in
@@ -31,11 +33,21 @@ struct lw_row_detail {
     int32_t group_size;        /* ranks; 0 = absent */
     int32_t shape_type;        /* element type of the first input */
     int64_t shape_numel;       /* elements of the first input; -1 = shape not recorded */
+    int64_t message_bytes;     /* of a message whose elements are not recorded; 0 = absent */
+};
+
+/* A count of the file, by the name that its format gives it: a number, or a list of numbers. */
+struct lw_trace_count {
+    const char *key;
+    int64_t value;      /* -1 = the file holds no such table */
+    int64_t n;          /* of values */
+    int64_t *values;    /* NULL: a number */
 };
 
 enum { LW_DEVICE_STREAMS = 1000000 };
 
 struct lw_trace {
+    const char *format; /* the importer's name; a constant */
     struct traces_strings strings;
     int64_t n, cap[8];     /* rows; capacities of the columns */
     int64_t *start_ns;     /* since base_ns */
@@ -61,8 +73,22 @@ struct lw_trace {
     int32_t device, backend;  /* string numbers: device kind, communication backend; -1 */
     int32_t damage;           /* string number: where and why reading stopped before the end of a
                                * broken file that was salvaged; -1 = read whole */
+    /* Rows that the importer found to be iterations, once the rows are sorted; n_steps 0: names of
+     * ranges tell (traces/steps). */
+    int64_t n_steps, *step_rows;
+    const char *steps_by;     /* what marked them, for people */
+    int64_t n_counts;
+    struct lw_trace_count *counts;
+    struct lw_arena arena;    /* owns them */
     bool copies_hide_comm;    /* exposed communication is that beside neither compute nor copies:
                                * in files that `lapwing export` wrote */
+};
+
+/* How a trace is read; zeroed = strictly, silently and whole. */
+struct lw_trace_reading {
+    bool salvage;  /* a broken text is read up to its first broken event; damage says so */
+    int part;      /* of a file that holds several ranks: 1, 2, ...; 0 = it holds one */
+    const struct lw_progress *progress;
 };
 
 struct lw_row { /* one row to add */
@@ -79,6 +105,9 @@ enum lw_status lw_trace_add(struct lw_trace *t, const struct lw_row *row,
                             const struct lw_row_detail *detail, struct lw_err *err);
 /* Row `from` becomes row `to`; for rows that are dropped. */
 void lw_trace_move(struct lw_trace *t, int64_t to, int64_t from);
+/* All rows must fit into a quarter of the 106 days of a picosecond clock, so that sums do too.
+ * LW_EFORMAT, with the file's name: they do not. */
+enum lw_status lw_trace_check_span(const char *name, const struct lw_trace *t, struct lw_err *err);
 /* Bring the rows into the order above: once, after the last row was added. */
 enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err);
 

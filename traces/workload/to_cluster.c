@@ -76,7 +76,7 @@ static enum lw_status add_device(const struct traces_source *s, struct list *l, 
             struct sample v = {.bytes = c->bytes, .dur_ns = c->dur_ns, .n_in_flight = 1,
                                .n_ranks = c->group_size > 0 ? c->group_size : s->trace.world_size};
             if (c->bytes <= 0 || v.n_ranks < 2 || !op_named(c->op, &v.op) ||
-                lw_dtype_parse(c->dtype, &v.dtype, NULL) != LW_OK)
+                !c->dtype || lw_dtype_parse(c->dtype, &v.dtype, NULL) != LW_OK)
                 continue;
             if (v.op == LW_OP_ALL_GATHER) /* the gathered whole, not one member's part */
                 v.bytes *= v.n_ranks;

@@ -645,7 +645,7 @@ static enum lw_status fill_provenance(struct importer *m)
     if (s->has_sidecar && *s->sidecar.torch_version)
         snprintf(text, sizeof text, "torch %.100s", s->sidecar.torch_version);
     w->from = (struct lw_provenance){
-        .format = "kineto", .file = keep(m, lw_base_name(s->file), &status),
+        .format = s->trace.format, .file = keep(m, lw_base_name(s->file), &status),
         .hash = keep(m, s->hash, &status), .device = keep(m, traces_source_device(s), &status),
         .producer = keep(m, text, &status),
         .rank = s->has_sidecar ? s->sidecar.rank : s->trace.rank,

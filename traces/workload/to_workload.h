@@ -23,10 +23,10 @@ struct traces_source {
 /* From what was read of a file, which is freed (see lw_kineto_take). sidecar NULL: the one beside
  * the trace, if there is one. */
 struct lw_input;
-struct lw_kineto_options;
-enum lw_status traces_source_take(const char *file, struct lw_input *in,
-                                  const struct lw_err *damage,
-                                  const struct lw_kineto_options *options, const char *sidecar,
+struct lw_importer;
+enum lw_status traces_source_take(const struct lw_importer *importer, const char *file,
+                                  struct lw_input *in, const struct lw_err *damage,
+                                  const struct lw_trace_reading *options, const char *sidecar,
                                   struct traces_source *out, struct lw_err *err);
 void traces_source_free(struct traces_source *s);
 

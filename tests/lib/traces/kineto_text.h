@@ -7,7 +7,7 @@
 #include "traces/kineto/import_kineto.h"
 
 /* The text as the file t.json; options NULL: none. Rows are not sorted. */
-static inline enum lw_status kineto_text(const char *text, const struct lw_kineto_options *options,
+static inline enum lw_status kineto_text(const char *text, const struct lw_trace_reading *options,
                                          struct lw_trace *t, struct lw_err *err)
 {
     size_t len = strlen(text);

@@ -23,11 +23,13 @@ static const struct {
     {"pytorch-et", "{\"schema\": \"1.0.1\", \"pid\": 1, \"nodes\": []}"},
     {"goal", "// a schedule\nnum_ranks 1\nrank 0 { }\n"},
     {"chakra", "{\"workload_graph\": []}"},
+    {"nsys", "SQLite format 3"}, /* and the zero after it */
 };
 
 static struct lw_input input_of(const char *text)
 {
-    return (struct lw_input){.name = "sample", .text = (char *)text, .len = strlen(text)};
+    return (struct lw_input){.name = "sample", .text = (char *)text,
+                             .len = strlen(text) + (strncmp(text, "SQLite", 6) == 0)};
 }
 
 TEST(every_row_is_whole_and_has_a_sample)
@@ -41,6 +43,7 @@ TEST(every_row_is_whole_and_has_a_sample)
         assert_non_null(x->convert);
         assert_true(!x->plan == !(x->gives & LW_GIVES_PLAN));
         assert_true(x->gives != 0);
+        assert_true(!x->timeline == !x->take);
         assert_true(x->timeline || x->look); /* inspect shows it, or says why not */
         assert_true(!x->inspect_help == (!x->timeline && !x->text));
         assert_true(!x->text == !x->json && !x->text == !x->free);
@@ -64,11 +67,38 @@ TEST(a_format_is_found_by_content)
             fail_msg("%s: %s", samples[k].importer, err.msg);
         assert_string_equal(found->name, samples[k].importer);
     }
-    struct lw_input in = input_of("PK\x03\x04");
+    struct lw_input in = input_of("hello");
     assert_int_equal(lw_importer_of(&in, &found, &err), LW_EFORMAT);
-    for (int i = 0; i < lw_n_importers; i++)
-        if (!strstr(err.msg, lw_importers[i]->reads))
+    for (int i = 0; i < lw_n_importers; i++) {
+        assert_non_null(lw_importers[i]->marks);
+        if (!strstr(err.msg, lw_importers[i]->reads) || !strstr(err.msg, lw_importers[i]->marks))
             fail_msg("'%s' is not in: %s", lw_importers[i]->reads, err.msg);
+    }
+}
+
+TEST(a_format_that_is_known_and_not_read_is_refused_with_the_way_to_one_that_is)
+{
+    static const struct {
+        const char *name, *text, *says;
+    } cases[] = {
+        {"a.nsys-rep", "\x01", "nsys export --type sqlite"},
+        {"a.qdrep", "\x01", "nsys export --type sqlite"},
+        {"a.pb", "\n\x10\x12\x09/host:CPU", "XPlane"},
+        {"a.xplane.pb", "\x01", "nsys export --type sqlite"},
+        {"a.rpd", "\x01", "torch.profiler"},
+        {"a", "PK\x03\x04", "unpack it first"},
+        {"a", "\x1f\x8b", "gzip data inside gzip data"},
+    };
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct lw_input in = input_of(cases[k].text);
+        const struct lw_importer *found;
+        struct lw_err err = {0};
+        in.name = cases[k].name;
+        assert_int_equal(lw_importer_of(&in, &found, &err), LW_EFORMAT);
+        if (!strstr(err.msg, cases[k].says))
+            fail_msg("'%s' is not in: %s", cases[k].says, err.msg);
+    }
 }
 
 TEST(help_names_every_format)

@@ -15,7 +15,7 @@
 static enum lw_status parse(const char *text, size_t len, bool salvage, struct lw_trace *t,
                             struct lw_err *err)
 {
-    struct lw_kineto_options options = {.salvage = salvage};
+    struct lw_trace_reading options = {.salvage = salvage};
     char *copy = calloc(len + LW_JSON_PADDING, 1);
 
     memcpy(copy, text, len);
@@ -260,7 +260,7 @@ TEST(a_wrong_checksum_keeps_the_text_and_is_called_one)
 
 static enum lw_status salvage_cut(void)
 {
-    struct lw_kineto_options options = {.salvage = true};
+    struct lw_trace_reading options = {.salvage = true};
     struct lw_input in;
     struct lw_trace t;
     struct lw_err damage, err = {0};
