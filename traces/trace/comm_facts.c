@@ -74,8 +74,8 @@ static const char *op_of_kernel(const char *kernel)
     return NULL;
 }
 
-/* "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)", "..._RING_LL_Sum_float(...)": what is summed. NCCL
- * moves bytes where nothing is, whatever they are: the name then tells nothing. */
+/* "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)", "..._RING_LL_Sum_float(...)": what is summed.
+ * NCCL moves bytes where nothing is, whatever they are: the name then tells nothing. */
 static const char *dtype_of_kernel(const char *kernel)
 {
     static const struct {
