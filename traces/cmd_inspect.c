@@ -1,12 +1,16 @@
 /* lapwing inspect: what recordings show, in text, JSON or CSV. Every file is read before
  * anything is printed, so that a bad one leaves no half answer. */
+#include <stdlib.h>
+
+#include "analysis/draw/html_page.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
+#include "shared/io/output.h"
 #include "traces/inspect/inspect_print.h"
 
 static const struct lw_usage usage = {
     .command = "inspect",
-    .synopsis = "FILE... [--salvage] [--format text|json|csv]",
+    .synopsis = "FILE|FOLDER... [--report [-o FILE.html]] [--salvage] [--format text|json|csv]",
     .min_operands = 1,
     .max_operands = -1,
 };
@@ -15,15 +19,47 @@ static const char begin[] =
     "Shows what recordings hold; the format is found by content, gzipped or "
     "plain.";
 
+/* The text of the report as a page that stands alone. */
+static enum lw_status write_page(const struct traces_report *r, const char *file,
+                                 struct lw_err *err)
+{
+    struct lw_output out;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+
+    if (!f)
+        return lw_fail_nomem(err);
+    enum lw_status status = traces_report_text(r, f, err);
+    if (fclose(f) != 0 && status == LW_OK)
+        status = lw_fail_nomem(err);
+    if (status == LW_OK && (status = lw_output_open(file, "report", &out, err)) == LW_OK) {
+        fprintf(out.file, "%sTraces: what they show%s<h1>Traces: what they show</h1>\n"
+                          "<div class=\"wide\"><pre>",
+                html_head, html_style);
+        html_text(out.file, text);
+        fputs("</pre></div>\n</body>\n</html>\n", out.file);
+        status = lw_output_commit(&out, err);
+    }
+    free(text);
+    return status;
+}
+
 int cmd_inspect(int argc, char **argv)
 {
     enum lw_format format = LW_FORMAT_TEXT;
     struct traces_reading reading = {0};
     struct traces_bench_hint hint = {0};
     struct lw_kernel_table kernels = {0};
-    const char *kernels_file = NULL;
+    const char *kernels_file = NULL, *html = NULL;
     struct traces_report report = {0};
     const struct lw_opt table[] = {
+        {"report", 0, LW_OPT_FLAG, &report.report, NULL,
+         "of traces with device work also why streams idle, how ops were launched, the critical "
+         "path, the run if all ranks were alike, and what differs between two files"},
+        {"output", 'o', LW_OPT_STRING, &html, "FILE",
+         "with --report: write the report as an HTML page; - = stdout"},
+        LW_OPTION_FORCE,
         {"salvage", 0, LW_OPT_FLAG, &reading.salvage, NULL,
          "show a truncated or damaged trace up to the damage, and report its place"},
         {"op", 0, LW_OPT_STRING, &hint.op, "OP",
@@ -50,6 +86,9 @@ int cmd_inspect(int argc, char **argv)
 
     if (rc >= 0)
         return rc;
+    if (html && (!report.report || format != LW_FORMAT_TEXT))
+        return lw_cli_usage("inspect", "-o FILE is the HTML page of --report: give --report, and "
+                                       "no --format");
     struct lw_progress progress = lw_progress_bar_begin(&bar, false);
     reading.progress = &progress;
     report.kernels = &kernels;
@@ -59,7 +98,8 @@ int cmd_inspect(int argc, char **argv)
         status = traces_report_read(&report, argv + 1, n, &reading, &hint, &err);
     lw_progress_bar_end(&bar);
     if (status == LW_OK)
-        status = format == LW_FORMAT_JSON  ? traces_report_json(&report, stdout, &err)
+        status = html                      ? write_page(&report, html, &err)
+                 : format == LW_FORMAT_JSON  ? traces_report_json(&report, stdout, &err)
                  : format == LW_FORMAT_CSV ? traces_report_csv(&report, stdout, &err)
                                            : traces_report_text(&report, stdout, &err);
     traces_report_free(&report);

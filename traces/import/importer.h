@@ -76,8 +76,7 @@ struct lw_importer {
  * Kineto's, which takes what JSON no other takes, is the last. */
 #define LW_IMPORTERS(row)                                                                          \
     row(measured) row(pipedream) row(calls) row(chakra) row(goal) row(et) row(nsys)                \
-    row(job_ops)
-    row(nccl_tests) row(kineto)
+    row(job_ops) row(nccl_tests) row(kineto)
 #define LW_ROW_IMPORTER(symbol) extern const struct lw_importer lw_importer_##symbol;
 LW_IMPORTERS(LW_ROW_IMPORTER)
 

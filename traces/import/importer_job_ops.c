@@ -49,8 +49,9 @@ static enum lw_status text(const void *facts, const char *name, FILE *f, struct 
     const struct job_facts *x = facts;
     const struct job_ops *j = &x->ops;
 
-    lw_printf_paragraph(f, "%s: %lld operations of %d workers (%d data-parallel ranks of %d stage%s) "
-                           "in %d step%s",
+    lw_printf_paragraph(f,
+                        "%s: %lld operations of %d workers (%d data-parallel ranks of %d "
+                        "stage%s) in %d step%s",
                         name, (long long)(j->n_ops * j->n_runs), j->n_dp * j->n_stages, j->n_dp,
                         j->n_stages, lw_plural(j->n_stages), j->n_steps, lw_plural(j->n_steps));
     return traces_stragglers_text(&x->stragglers, f, err);

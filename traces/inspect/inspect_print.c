@@ -8,6 +8,7 @@
 #include "shared/json/jsonout.h"
 #include "shared/text/wrap.h"
 #include "traces/inspect/inspect_host_bound.h"
+#include "traces/inspect/inspect_profile.h"
 #include "traces/inspect/inspect_rows.h"
 
 /* ---- JSON ---- */
@@ -95,7 +96,7 @@ static void put_trace_counts(struct lw_jsonout *o, const struct lw_trace *t)
 }
 
 static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_file *f,
-                               struct lw_err *err)
+                               bool reported, struct lw_err *err)
 {
     lw_jsonout_object(o, NULL);
     LW_JSON(o, "file", f->name, "format", f->importer->name);
@@ -120,6 +121,8 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
         put_step(o, &f->trace, &f->steps.steps[i]);
     lw_jsonout_end(o);
     traces_put_host_bound(o, f);
+    if (reported)
+        traces_put_profile(o, f);
     lw_jsonout_end(o);
     return LW_OK;
 }
@@ -131,9 +134,10 @@ enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct
     lw_jsonout_object(&o, NULL);
     lw_jsonout_array(&o, "files");
     for (int64_t i = 0; i < r->n; i++)
-        LW_TRY(put_file(&o, &r->files[i], err));
+        LW_TRY(put_file(&o, &r->files[i], r->report, err));
     lw_jsonout_end(&o);
     traces_put_cross_rank(&o, r);
+    traces_put_profiles(&o, r);
     lw_jsonout_end(&o);
     return LW_OK;
 }
@@ -188,7 +192,8 @@ static enum lw_status text_head(const struct traces_report_file *file, FILE *out
     return LW_OK;
 }
 
-static enum lw_status text_file(const struct traces_report_file *file, bool all, FILE *f,
+static enum lw_status text_file(const struct traces_report *r,
+                                const struct traces_report_file *file, FILE *f,
                                 struct lw_err *err)
 {
     if (!file->importer->timeline)
@@ -197,10 +202,11 @@ static enum lw_status text_file(const struct traces_report_file *file, bool all,
     struct inspect_rows rows = {0};
     enum lw_status status = inspect_rows_add(&rows, file, err);
     if (status == LW_OK)
-        status = inspect_rows_text(&rows, all, f, err);
+        status = inspect_rows_text(&rows, r->all, f, err);
     lw_free(rows.v);
     LW_TRY(status);
-    return traces_text_host_bound(file, all, f, err);
+    LW_TRY(traces_text_host_bound(file, r->all, f, err));
+    return r->report ? traces_text_profile(file, f, err) : LW_OK;
 }
 
 enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct lw_err *err)
@@ -208,9 +214,10 @@ enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct
     for (int64_t i = 0; i < r->n; i++) {
         if (i > 0)
             fputc('\n', f);
-        LW_TRY(text_file(&r->files[i], r->all, f, err));
+        LW_TRY(text_file(r, &r->files[i], f, err));
     }
-    return traces_text_cross_rank(r, f, err);
+    LW_TRY(traces_text_cross_rank(r, f, err));
+    return traces_text_profiles(r, f, err);
 }
 
 /* ---- CSV ---- */

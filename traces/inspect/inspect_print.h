@@ -9,6 +9,8 @@
 #include "traces/import/read_traces.h"
 #include "traces/import/trace_names.h"
 #include "traces/nccl_tests/import_nccl_tests.h"
+#include "traces/report/alike_ranks.h"
+#include "traces/report/rank_report.h"
 #include "traces/steps/cross_rank.h"
 #include "traces/steps/device_figures.h"
 #include "traces/steps/host_bound.h"
@@ -24,6 +26,7 @@ struct traces_report_file {
     struct lw_inspection device;
     struct lw_steps steps;
     struct traces_host_bound host_bound;
+    struct traces_rank_report profile; /* with --report */
     void *facts; /* of other formats: what their importer read */
 };
 
@@ -36,6 +39,10 @@ struct traces_report {
     bool all;                              /* text: every collective, not the longest alone */
     bool one_run;                          /* several traces, of different ranks of one run */
     char apart[256];                       /* "" or why several traces with ranks are not */
+    bool report;                           /* --report: profiles, and of all what follows */
+    struct traces_alike alike;             /* of ranks of one run */
+    int64_t n_changes;                     /* of two files that are not */
+    struct traces_kernel_change *changes;
     struct traces_cross_rank cross;        /* of them, lists in the order of the files */
 };
 

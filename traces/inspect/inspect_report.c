@@ -26,9 +26,13 @@ static void free_file(struct traces_report_file *f)
     lw_free(f->facts);
 }
 
-static enum lw_status look_at_trace(struct traces_report_file *f,
-                                    const struct lw_kernel_table *kernels, struct lw_err *err)
+static enum lw_status look_at_trace(struct traces_report_file *f, const struct traces_report *r,
+                                    struct lw_err *err)
 {
+    const struct lw_kernel_table *kernels = r->kernels;
+
+    if (r->report)
+        LW_TRY(traces_rank_report_find(&f->trace, kernels, &f->profile, err));
     LW_TRY(lw_inspect(&f->trace, kernels, &f->device, err));
     LW_TRY(traces_host_bound_find(&f->trace, &f->device, kernels, &f->host_bound, err));
     return lw_steps_find(&f->trace, &f->steps, err);
@@ -62,7 +66,7 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
     if (f.importer->timeline) {
         status = f.importer->take(&in, &damage, &options, &f.trace, err);
         if (status == LW_OK)
-            status = look_at_trace(&f, job->report->kernels, err);
+            status = look_at_trace(&f, job->report, err);
     } else {
         status = look_at_other(&f, &in, job->hint, err);
     }
@@ -93,6 +97,27 @@ static bool is_one_run(struct traces_report *r)
     return r->n > 1;
 }
 
+static enum lw_status find_alike(struct traces_report *r, const struct traces_comm_list *lists,
+                                 struct lw_err *err)
+{
+    int64_t *starts, *ends;
+
+    LW_TAKE(&r->arena, starts, r->n, err);
+    LW_TAKE(&r->arena, ends, r->n, err);
+    for (int64_t k = 0; k < r->n; k++) {
+        const struct lw_trace *t = &r->files[k].trace;
+        starts[k] = INT64_MAX;
+        ends[k] = INT64_MIN;
+        for (int64_t i = 0; i < t->n; i++)
+            if (lw_trace_on_device(t, i)) {
+                starts[k] = t->start_ns[i] < starts[k] ? t->start_ns[i] : starts[k];
+                ends[k] = lw_trace_end_ns(t, i) > ends[k] ? lw_trace_end_ns(t, i) : ends[k];
+            }
+    }
+    return traces_alike_find(lists, (int32_t)r->n, &r->cross, starts, ends, &r->arena, &r->alike,
+                             err);
+}
+
 static enum lw_status compare_ranks(struct traces_report *r, struct lw_err *err)
 {
     struct traces_comm_list *lists;
@@ -102,7 +127,17 @@ static enum lw_status compare_ranks(struct traces_report *r, struct lw_err *err)
         LW_TRY(traces_comm_list_build(&r->files[k].trace, r->kernels, &r->arena, &lists[k], err));
     LW_TRY(traces_cross_rank_build(lists, (int32_t)r->n, &r->arena, &r->cross, err));
     r->one_run = true;
-    return LW_OK;
+    return r->report ? find_alike(r, lists, err) : LW_OK;
+}
+
+/* Two files with device work that are not ranks of one run. */
+static enum lw_status compare_files(struct traces_report *r, struct lw_err *err)
+{
+    if (!r->report || r->n != 2 || !r->files[0].device.has_device ||
+        !r->files[1].device.has_device)
+        return LW_OK;
+    return traces_kernel_changes(&r->files[0].trace, &r->files[1].trace, &r->arena, &r->changes,
+                                 &r->n_changes, err);
 }
 
 enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
@@ -115,8 +150,8 @@ enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
     r->files = lw_calloc((size_t)r->names.n, sizeof *r->files);
     r->n = r->files ? r->names.n : 0;
     enum lw_status status = r->files ? lw_parallel(&work, err) : lw_fail_nomem(err);
-    if (status == LW_OK && is_one_run(r))
-        status = compare_ranks(r, err);
+    if (status == LW_OK)
+        status = is_one_run(r) ? compare_ranks(r, err) : compare_files(r, err);
     if (status != LW_OK)
         traces_report_free(r);
     return status;

@@ -1,4 +1,4 @@
-/* What stragglers cost: a job by hand, two recorded jobs with their authors' results, bad tables. */
+/* What stragglers cost: a job by hand, two recorded jobs and their authors' results, bad tables. */
 #include "tests/lib/unit.h"
 #include <math.h>
 #include <stdio.h>
