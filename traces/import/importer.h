@@ -68,6 +68,10 @@ struct lw_importer {
                            void *facts, struct lw_err *err);
     enum lw_status (*text)(const void *facts, const char *name, FILE *f, struct lw_err *err);
     enum lw_status (*json)(const void *facts, struct lw_jsonout *o, struct lw_err *err);
+    /* several files of the format: what they say together; optional */
+    enum lw_status (*compare_text)(const void *const *facts, int n, FILE *f, struct lw_err *err);
+    enum lw_status (*compare_json)(const void *const *facts, int n, struct lw_jsonout *o,
+                                   struct lw_err *err);
     bool (*measured)(const void *facts, int64_t k, struct traces_measured_row *row); /* optional */
     void (*free)(void *facts);
 };
@@ -76,7 +80,7 @@ struct lw_importer {
  * Kineto's, which takes what JSON no other takes, is the last. */
 #define LW_IMPORTERS(row)                                                                          \
     row(measured) row(pipedream) row(calls) row(chakra) row(goal) row(et) row(nsys)                \
-    row(job_ops) row(nccl_tests) row(kineto)
+    row(job_ops) row(flight_recorder) row(nccl_tests) row(nccl_log) row(kineto)
 #define LW_ROW_IMPORTER(symbol) extern const struct lw_importer lw_importer_##symbol;
 LW_IMPORTERS(LW_ROW_IMPORTER)
 

@@ -11,6 +11,24 @@
 #include "traces/inspect/inspect_profile.h"
 #include "traces/inspect/inspect_rows.h"
 
+/* Several files of one format that has something to say of them together. */
+static bool compared(const struct traces_report *r)
+{
+    for (int64_t i = 1; i < r->n; i++)
+        if (r->files[i].importer != r->files[0].importer)
+            return false;
+    return r->n > 1 && r->files[0].importer->compare_text;
+}
+
+static const void **all_facts(const struct traces_report *r)
+{
+    const void **facts = lw_alloc((size_t)r->n * sizeof *facts);
+
+    for (int64_t i = 0; facts && i < r->n; i++)
+        facts[i] = r->files[i].facts;
+    return facts;
+}
+
 /* ---- JSON ---- */
 
 static void put_window(struct lw_jsonout *o, const char *key, const struct lw_busy *b)
@@ -136,6 +154,14 @@ enum lw_status traces_report_json(const struct traces_report *r, FILE *f, struct
     for (int64_t i = 0; i < r->n; i++)
         LW_TRY(put_file(&o, &r->files[i], r->report, err));
     lw_jsonout_end(&o);
+    if (compared(r)) {
+        const void **facts = all_facts(r);
+        enum lw_status status =
+            facts ? r->files[0].importer->compare_json(facts, (int)r->n, &o, err)
+                  : lw_fail_nomem(err);
+        lw_free(facts);
+        LW_TRY(status);
+    }
     traces_put_cross_rank(&o, r);
     traces_put_profiles(&o, r);
     lw_jsonout_end(&o);
@@ -215,6 +241,15 @@ enum lw_status traces_report_text(const struct traces_report *r, FILE *f, struct
         if (i > 0)
             fputc('\n', f);
         LW_TRY(text_file(r, &r->files[i], f, err));
+    }
+    if (compared(r)) {
+        const void **facts = all_facts(r);
+        fputc('\n', f);
+        enum lw_status status =
+            facts ? r->files[0].importer->compare_text(facts, (int)r->n, f, err)
+                  : lw_fail_nomem(err);
+        lw_free(facts);
+        LW_TRY(status);
     }
     LW_TRY(traces_text_cross_rank(r, f, err));
     return traces_text_profiles(r, f, err);

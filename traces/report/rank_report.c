@@ -3,12 +3,12 @@
  * breakdown_analysis.py, cuda_kernel_analysis.py, trace_counters.py), but idle time is summed over
  * streams, and the queue is that of all streams.
  *
- * The critical path goes back from the op that ends last. What an op waited for is the latest to end
- * of: the op before it on its stream, the last op that a recorded wait of its stream was for, and
- * the call that launched it. Before a call the host ran since the last call that blocked it, and
- * before that the op which that call waited for. The time between an op and what it waited for is a
- * gap. So the path's parts add up to it, and no change to one part alone can save more than its
- * share. */
+ * The critical path goes back from the op that ends last. What an op waited for is the latest to
+ * end of: the op before it on its stream, the last op that a recorded wait of its stream was for,
+ * and the call that launched it. Before a call the host ran since the last call that blocked it,
+ * and before that the op which that call waited for. The time between an op and what it waited for
+ * is a gap. So the path's parts add up to it, and no change to one part alone can save more than
+ * its share. */
 #include "traces/report/rank_report.h"
 
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "traces/import/importer.h"
 #include "shared/io/input.h"
 #include "sim/predict/sim.h"
 #include "tests/lib/sim/timeline_check.h"
@@ -18,7 +19,7 @@ void replay_read(struct traces_source *s, const char *file)
     struct lw_err err = {0};
 
     if (lw_input_read(file, 0, &in, &err) != LW_OK ||
-        traces_source_take(file, &in, NULL, NULL, NULL, s, &err) != LW_OK)
+        traces_source_take(&lw_importer_kineto, file, &in, NULL, NULL, NULL, s, &err) != LW_OK)
         fail_msg("%s", err.msg);
 }
 

@@ -24,6 +24,9 @@ static const struct {
     {"goal", "// a schedule\nnum_ranks 1\nrank 0 { }\n"},
     {"chakra", "{\"workload_graph\": []}"},
     {"job-operations", "step,rank,dp_rank,stage,optype,seq_id,mc,gmc,mb_id,start_us,duration_us\n"},
+    {"flight-recorder", "{\"entries\": [{\"collective_seq_id\": 1}]}"},
+    {"nccl-log", "h:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 4 "
+                 "datatype 7 op 0 root 0 comm 0x5 [nranks=2] stream 0x9\n"},
     {"nsys", "SQLite format 3"}, /* and the zero after it */
 };
 
