@@ -771,7 +771,8 @@ enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
                               struct lw_err *err)
 {
     struct lw_trace t;
-    enum lw_status status = lw_kineto_parse(in->name, in->text, in->len, options, &t, err);
+    const char *name = in->name;
+    enum lw_status status = lw_kineto_parse(name, in->text, in->len, options, &t, err);
 
     lw_input_free(in);
     LW_TRY(status);
@@ -779,6 +780,6 @@ enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
     if (status == LW_OK)
         status = lw_trace_sort(&t, err);
     if (status == LW_OK)
-        status = check_processes(in->name, &t, err);
+        status = check_processes(name, &t, err);
     LW_GIVE(status, out, t, lw_trace_free(&t));
 }

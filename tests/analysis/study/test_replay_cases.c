@@ -142,8 +142,8 @@ TEST(merged_ranks_are_refused_with_that_reason)
 {
     need_cases();
     expect("inspect " AT "fusion_two_ranks_one_file.json", 1,
-           "processes 1000 and 1001 both have their own ProfilerStep#0: ranks of a run that were "
-           "merged into one file");
+           "fusion_two_ranks_one_file.json: processes 1000 and 1001 both have their own "
+           "ProfilerStep#0: ranks of a run that were merged into one file");
 }
 
 TEST(an_event_with_ts_0_is_set_aside)
