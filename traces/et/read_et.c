@@ -436,7 +436,8 @@ static int32_t add_tensors_of(struct reader *r, struct call *c, const struct cal
 /* Parents are no leaves; a collective has the group and the tensors of its record. */
 static void link_parents(struct reader *r)
 {
-    qsort(r->calls, (size_t)r->n_calls, sizeof *r->calls, by_id);
+    if (r->n_calls > 0)
+        qsort(r->calls, (size_t)r->n_calls, sizeof *r->calls, by_id);
     for (int64_t i = 0; i < r->n_calls; i++) {
         struct call *c = &r->calls[i], *parent = find_call(r, c->parent);
         if (!parent || parent == c)
@@ -447,7 +448,8 @@ static void link_parents(struct reader *r)
             (void)add_tensors_of(r, c, parent);
         }
     }
-    qsort(r->calls, (size_t)r->n_calls, sizeof *r->calls, by_order);
+    if (r->n_calls > 0)
+        qsort(r->calls, (size_t)r->n_calls, sizeof *r->calls, by_order);
 }
 
 struct storage {

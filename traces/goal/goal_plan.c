@@ -286,7 +286,8 @@ static enum lw_status list_events(struct maker *m, struct event **out, int64_t *
             v[k++] =
                 (struct event){e->time, i, m->t.messages[e->what_of].to, DID_ACK_SENT, e->what_of};
     }
-    qsort(v, (size_t)k, sizeof *v, by_rank);
+    if (k > 0)
+        qsort(v, (size_t)k, sizeof *v, by_rank);
     *out = v;
     *n = k;
     return LW_OK;

@@ -143,7 +143,8 @@ static enum lw_status list_places(const struct traces_graph *g, struct place *v,
     }
     if (sorted)
         return LW_OK;
-    qsort(v, (size_t)g->n, sizeof *v, by_id);
+    if (g->n > 0)
+        qsort(v, (size_t)g->n, sizeof *v, by_id);
     for (int32_t i = 1; i < g->n; i++)
         if (v[i].id == v[i - 1].id)
             return lw_fail_at(err, LW_EFORMAT, g->file, 0,

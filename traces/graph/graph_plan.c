@@ -138,7 +138,8 @@ static enum lw_status number_ranks(struct maker *m)
                                  : all_named ? traces_rank_of_name(m->g[i].file)
                                              : i,
                                  i};
-    qsort(v, (size_t)m->n, sizeof *v, by_number);
+    if (m->n > 0)
+        qsort(v, (size_t)m->n, sizeof *v, by_number);
     for (int32_t i = 1; i < m->n; i++) {
         if (v[i].number != v[i - 1].number)
             continue;
@@ -431,7 +432,8 @@ static enum lw_status match_messages(struct maker *m)
             if (x->comm && !is_collective(x))
                 LW_TRY(add_link(m, r, i, &v[k++]));
         }
-    qsort(v, (size_t)n, sizeof *v, by_link);
+    if (n > 0)
+        qsort(v, (size_t)n, sizeof *v, by_link);
     return check_pairs(m, v, n);
 }
 

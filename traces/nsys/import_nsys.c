@@ -553,7 +553,8 @@ static enum lw_status read_tables(struct reader *r, struct lw_err *err)
     LW_TRY(read_table(r, &domains, NULL, err));
     LW_TRY(read_table(r, &ranges, &c->n_nvtx, err));
     LW_TRY(read_table(r, &records, &c->n_events, err));
-    qsort(r->records, (size_t)r->n_records, sizeof *r->records, by_event);
+    if (r->n_records > 0)
+        qsort(r->records, (size_t)r->n_records, sizeof *r->records, by_event);
     return read_table(r, &syncs, &c->n_sync, err);
 }
 

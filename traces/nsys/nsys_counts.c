@@ -148,7 +148,8 @@ enum lw_status nsys_counts_give(struct nsys_counts *c, const struct nsys_databas
     add(t, "kernel_sum_ns", any ? c->sum_ns : -1);
     add(t, "first_kernel_ns", any ? c->first_ns : -1);
     add(t, "last_kernel_end_ns", any ? c->last_ns : -1);
-    qsort(c->streams, (size_t)c->n_streams, sizeof *c->streams, by_number);
+    if (c->n_streams > 0)
+        qsort(c->streams, (size_t)c->n_streams, sizeof *c->streams, by_number);
     if (c->n_streams > 0)
         memcpy(streams.values, c->streams, (size_t)c->n_streams * sizeof *c->streams);
     t->counts[t->n_counts++] = streams;

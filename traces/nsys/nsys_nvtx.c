@@ -260,7 +260,8 @@ enum lw_status nsys_steps_find(struct lw_trace *t, struct lw_err *err)
     int64_t n, best = -1, best_n = 0, best_ns = -1;
 
     LW_TRY(collect(t, &v, &n, err));
-    qsort(v, (size_t)n, sizeof *v, by_family);
+    if (n > 0)
+        qsort(v, (size_t)n, sizeof *v, by_family);
     for (int64_t i = 0, next; i < n; i = next) {
         for (next = i + 1; next < n && same_family(&v[i], &v[next]); next++)
             ;

@@ -95,7 +95,8 @@ static enum lw_status pick(struct builder *b, int32_t stage, unsigned set)
         if (x->stage == stage && set & 1u << x->type)
             v[n++] = (struct timed){start_of(b, o), x->seq, (int32_t)x->type, o};
     }
-    qsort(v, (size_t)n, sizeof *v, by_start);
+    if (n > 0)
+        qsort(v, (size_t)n, sizeof *v, by_start);
     for (int32_t i = 0; i < n; i++)
         b->order[i] = v[i].op;
     b->n_order = n;

@@ -184,7 +184,8 @@ static int by_blame(const void *pa, const void *pb)
 
 static void sort_blames(struct traces_blames *v)
 {
-    qsort(v->v, (size_t)v->n, sizeof *v->v, by_blame);
+    if (v->n > 0)
+        qsort(v->v, (size_t)v->n, sizeof *v->v, by_blame);
 }
 
 static const char *blamed_name(enum job_type t)
