@@ -28,6 +28,7 @@ struct sim_replay {
     struct lw_arena arena;
     struct traces_replay *replay; /* owned; its plan moves to the command */
     struct lw_timeline unchanged; /* with a what-if: the replay without it */
+    lw_ps unchanged_host;         /* median of its host's range, over the measured steps */
     lw_ps *recorded; /* [(1 + n_ranks) * n_steps] periods of all ranks, and of each */
     struct lw_sim_replayed shown;
 };
