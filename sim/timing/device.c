@@ -24,10 +24,13 @@
 #include "shared/plan/op.h"
 #include "sim/timing/sim_options.h"
 
+static const double LARGEST_RATE = 9e18; /* of a share that no device has */
+
 int64_t sim_rate_of(double share)
 {
-    int64_t r = (int64_t)(share * (double)SIM_FULL_RATE + 0.5);
-    return r < 1 ? 1 : r;
+    double r = share * (double)SIM_FULL_RATE + 0.5;
+
+    return r < 1 ? 1 : r < LARGEST_RATE ? (int64_t)r : (int64_t)LARGEST_RATE;
 }
 
 int64_t sim_rate_product(int64_t a, int64_t b)

@@ -330,9 +330,9 @@ static void stretch_parts(struct traces_builder *b)
         const struct lw_module *m = &b->w.modules[b->parts[k].module];
         lw_ps sum = 0, done = 0, given = 0, window = lw_module_backward(m);
         for (next = k; next < b->n_parts && b->parts[next].module == b->parts[k].module; next++)
-            sum += b->parts[next].backward_ps;
+            sum = lw_add_sat(sum, b->parts[next].backward_ps);
         for (int32_t i = k; i < next && sum > 0 && sum != window; i++) {
-            done += b->parts[i].backward_ps;
+            done = lw_add_sat(done, b->parts[i].backward_ps);
             lw_ps end = (lw_ps)((__int128)window * done / sum);
             b->parts[i].backward_ps = end - given;
             given = end;
