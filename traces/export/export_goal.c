@@ -315,7 +315,8 @@ static enum lw_status make(struct maker *m, FILE *f)
     LW_TAKE(m->arena, places, g->n_ranks + 1, m->err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         LW_TRY(do_rank(m, r, places));
-    qsort(m->lines, (size_t)m->n, sizeof *m->lines, by_place);
+    if (m->n > 0)
+        qsort(m->lines, (size_t)m->n, sizeof *m->lines, by_place);
     write_lines(m, f);
     return LW_OK;
 }

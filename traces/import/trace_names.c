@@ -143,7 +143,8 @@ static enum lw_status list_folder(const char *folder, struct list *l, struct lw_
 
 static enum lw_status add_sorted(struct list *from, struct list *to, struct lw_err *err)
 {
-    qsort(from->v, (size_t)from->n, sizeof *from->v, natural);
+    if (from->n > 0)
+        qsort(from->v, (size_t)from->n, sizeof *from->v, natural);
     for (int64_t i = 0; i < from->n; i++)
         LW_TRY(add_file(to, from->v[i], err));
     return LW_OK;
