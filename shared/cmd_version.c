@@ -9,6 +9,7 @@
 #include "shared/cli/command.h"
 #include "shared/json/jsonout.h"
 #include "shared/text/records.h"
+#include "shared/text/wrap.h"
 
 enum { N_FACTS = 6 };
 
@@ -32,7 +33,7 @@ static void put_text(const struct fact *facts, int n)
 {
     printf("lapwing %s\n", facts[0].value);
     for (int i = 1; i < n; i++)
-        printf("%-11s %s\n", facts[i].name, facts[i].value);
+        lw_printf_paragraph(stdout, "%-11s %s", facts[i].name, facts[i].value);
     if (n > 1)
         printf("%-11s see 'lapwing exec --list-backends' and 'lapwing doctor'\n", "backends");
 }
