@@ -14,6 +14,7 @@
 #include "shared/device/device_kind.h"
 #include "shared/device/retime.h"
 #include "shared/files/files.h"
+#include "shared/io/own_output.h"
 #include "shared/framework/framework_stages.h"
 #include "shared/lower/lower.h"
 #include "shared/text/wrap.h"
@@ -465,9 +466,9 @@ static enum lw_status find_own_device(const struct lw_workload *w, struct lw_clu
 }
 
 /* Of a file that was made from a model: the same model for the device and the groups in use. */
-static enum lw_status make_again(const struct lw_plan_source *s, const struct lw_strategy *strategy,
-                                 const struct lw_cluster *c, struct lw_workload *w,
-                                 struct lw_err *err)
+static enum lw_status make_again(const struct lw_plan_source *s, const char *name,
+                                 const struct lw_strategy *strategy, const struct lw_cluster *c,
+                                 struct lw_workload *w, struct lw_err *err)
 {
     const struct lw_cluster *to = takes_cluster(s, w) ? c : NULL;
     struct lw_cluster found = {0};
@@ -478,7 +479,17 @@ static enum lw_status make_again(const struct lw_plan_source *s, const struct lw
         to = &found;
     }
     if (needs_again(s, w, strategy, to)) {
-        if (!to)
+        bool edited = lw_is_edited(name, "workload"), given = lw_model_first_given(&s->model);
+
+        if (edited && given && !s->silent)
+            lw_printf_paragraph(stderr, "lapwing: %s was edited; its edits are dropped for the "
+                                        "options given", name);
+        if (edited && !given)
+            st = lw_fail(err, LW_EINVAL,
+                         "%s: was edited, and would be computed again from model '%s' without the "
+                         "edits: give them as options (--batch, --seq, --layers, ...), or keep the "
+                         "file's times and device with --as-recorded", name, w->from.model.name);
+        if (st == LW_OK && !to)
             st = find_own_device(w, &found, err);
         if (st == LW_OK)
             st = make_on(s, strategy, to ? to : &found, to == c && !s->cluster_file, w, err);
@@ -498,7 +509,7 @@ static enum lw_status read_workload(const struct lw_plan_source *s, const char *
     LW_TRY(lw_workload_read(name, &read, err));
     enum lw_status st = LW_OK;
     if (s->make_model && lw_model_is_set(&read.from.model))
-        st = make_again(s, strategy, c, &read, err);
+        st = make_again(s, name, strategy, c, &read, err);
     else if (given)
         st = lw_fail(err, LW_EUSAGE,
                      "--%s is of a model: workload '%s' was not made from one (its times are of "

@@ -17,6 +17,9 @@
 enum lw_status lw_may_replace(const char *shown, const char *path, const char *kind,
                               bool *only_same, struct lw_err *err);
 
+/* The file ends with a content_hash, and that is of other content: it was edited. */
+bool lw_is_edited(const char *path, const char *kind);
+
 /* The complete file of this kind, open for reading and writing, gets its content_hash. 0, or -1 and
  * errno. A kind without one, or a text that does not end as the kind does, stays. */
 int lw_put_content_hash(int fd, const char *kind);

@@ -283,3 +283,13 @@ TEST_WITH(name_of_no_file_and_no_model_is_refused, fixture_open, fixture_close)
     expect("sim -w llama-3-8b", 1, "choose another device, or --dtype f32");
     expect("sim -w llama-3-8b", 1, "; or give its cluster (-c NAME)");
 }
+/* An edit of a file that is computed again from its model would be lost. */
+TEST_WITH(an_edited_file_is_not_computed_again, fixture_open, fixture_close)
+{
+    lapwing("model gpt2 -o m.json", NULL);
+    shell("sed -i 's/\"sample_tokens\": 1024/\"sample_tokens\": 512/' m.json", NULL);
+    expect("sim -w m.json -c dgx-h100 --no-db", 1,
+           "m.json: was edited, and would be computed again");
+    expect("sim -w m.json -c dgx-h100 --seq 512 --no-db", 0, "its edits are dropped");
+}
+
