@@ -164,6 +164,7 @@ static enum lw_status describe_framework(const struct lw_prediction *s, char has
         .name = s->source.framework.name,
         .hash = hash,
         .chosen = s->source.framework_name != NULL,
+        .given = s->source.framework_name,
         .allocated = whole(s->fullest.allocated),
         .reserved = whole(s->fullest.reserved),
         .device = whole(s->fullest.device),

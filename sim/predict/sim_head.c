@@ -61,7 +61,7 @@ static void text_framework(const struct lw_sim_report *r, FILE *f)
                                             "models)");
     else if (x->chosen)
         lw_printf_paragraph(f, "framework %s (%.8s); `lapwing framework %s` shows it", x->name,
-                            x->hash, x->name);
+                            x->hash, x->given);
     else
         lw_printf_paragraph(f, "framework %s: all fused, no host time; --framework NAME takes "
                                "another (`lapwing framework`)",
@@ -127,6 +127,9 @@ static enum lw_status text_fits(const struct lw_sim_report *r, FILE *out, struct
     FILE *f = lw_paragraph_open(&line, out, NULL);
     int64_t device = r->framework ? r->framework->device : peak + lw_device_framework_bytes(d);
     fprintf(f, "memory %s a device", lw_format_bytes(needed, device));
+    int64_t least = (r->framework ? r->framework->needed : peak) + lw_device_framework_bytes(d);
+    if (least < device)
+        fprintf(f, ", %s of it needed,", lw_format_bytes(needed, least));
     if (missing < 0)
         fprintf(f, "; the cluster does not say how much a device has (device.memory_bytes)");
     else

@@ -36,6 +36,7 @@ struct lw_sim_replayed {
 struct lw_sim_framework {
     const char *name, *hash;
     bool chosen;                      /* by --framework */
+    const char *given;                /* a name or a file, as --framework has it */
     int64_t allocated, reserved, device; /* of the fullest rank (framework_memory.h) */
     int64_t allocated_0, reserved_0, device_0; /* of rank 0 */
     int64_t needed;                   /* the most that a rank's allocator needs */

@@ -628,9 +628,9 @@ static enum lw_status set_time(struct maker *m, int32_t r, const struct traces_n
     if (!m->has_durations && (n->flops > 0 || n->moved > 0))
         return lw_fail_at(
             m->err, LW_EINVAL, graph_of(m, r)->file, 0,
-            "the file holds no durations ('%.60s': %lld FLOPs, %lld bytes): 'lapwing sim "
-            "--replay' with -c CLUSTER or --device KIND times its ops by their shapes",
-            op->name, (long long)n->flops, (long long)n->moved);
+            "the file holds no durations (not of '%.60s'): 'lapwing sim --replay' with -c CLUSTER "
+            "or --device KIND times its ops by their shapes",
+            op->name);
     op->work_ps = 0; /* shorter than the microsecond that the file can say */
     return LW_OK;
 }

@@ -42,7 +42,7 @@ enum lw_status traces_file_open(const char *name, struct lw_trace_reading *readi
     if (opening != LW_OK)
         return lw_fail(err, opening, "%s%s", found.msg,
                        !reading->salvage && strstr(found.msg, "ends too early")
-                           ? "; --salvage reads the events in them" : "");
+                           ? "; 'lapwing inspect --salvage' reads the events in them" : "");
     enum lw_status status = lw_importer_of(&opened, importer, err);
     if (status == LW_OK && !(*importer)->timeline && damage->code != LW_OK) {
         status = damage->code;

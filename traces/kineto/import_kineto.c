@@ -652,7 +652,8 @@ static enum lw_status name_salvage(struct lw_err *err, const struct lw_err *why,
 {
     if (strstr(why->msg, "before the end of the text") || strstr(why->msg, "found the end"))
         return lw_fail(err, why->code,
-                       "%s: the file ends after %zu bytes; --salvage reads the events before that",
+                       "%s: the file ends after %zu bytes; 'lapwing inspect --salvage' reads the "
+                       "events before that",
                        why->msg, len);
     if (err)
         *err = *why;
