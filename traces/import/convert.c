@@ -56,6 +56,27 @@ enum lw_status traces_convert(const struct traces_file *f, int n, const struct t
     LW_GIVE(status, out, c, traces_converted_free(&c));
 }
 
+enum lw_status traces_convert_plan(const struct traces_file *f, int n,
+                                   const struct traces_wanted *want, struct traces_converted *out,
+                                   struct lw_err *err)
+{
+    const struct traces_plan_wanted plan = {.loggops = want->loggops};
+
+    LW_TRY(f->importer->plan(f, n, &plan, &out->plan, err));
+    out->has_plan = true;
+    return LW_OK;
+}
+
+enum lw_status traces_convert_nothing(const struct traces_file *f, int n,
+                                      const struct traces_wanted *want,
+                                      struct traces_converted *out, struct lw_err *err)
+{
+    (void)n;
+    (void)want;
+    (void)out;
+    return lw_fail(err, LW_EINVAL, "%s: nothing to import; 'lapwing inspect' reads it", f->file);
+}
+
 void traces_converted_free(struct traces_converted *c)
 {
     if (c->has_workload)

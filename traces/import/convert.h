@@ -41,6 +41,15 @@ struct traces_converted {
 /* LW_EINVAL: files of several formats, or something requested that the format does not give. */
 enum lw_status traces_convert(const struct traces_file *f, int n, const struct traces_wanted *want,
                               struct traces_converted *out, struct lw_err *err);
+
+/* What rows of the importers' table take for `convert`: of a format whose graphs give a plan, and
+ * of one that `inspect` alone reads (LW_EINVAL). */
+enum lw_status traces_convert_plan(const struct traces_file *f, int n,
+                                   const struct traces_wanted *want, struct traces_converted *out,
+                                   struct lw_err *err);
+enum lw_status traces_convert_nothing(const struct traces_file *f, int n,
+                                      const struct traces_wanted *want,
+                                      struct traces_converted *out, struct lw_err *err);
 /* Of every format with a timeline. */
 enum lw_status traces_convert_timeline(const struct traces_file *f, int n,
                                        const struct traces_wanted *want,

@@ -51,15 +51,6 @@ static enum lw_status plan(const struct traces_file *f, int n,
     return status;
 }
 
-static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,
-                              struct traces_converted *out, struct lw_err *err)
-{
-    (void)want;
-    LW_TRY(plan(f, n, &(struct traces_plan_wanted){0}, &out->plan, err));
-    out->has_plan = true;
-    return LW_OK;
-}
-
 /* ---- inspect ---- */
 
 static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
@@ -163,7 +154,7 @@ const struct lw_importer lw_importer_chakra = {
     .gives = LW_GIVES_PLAN,
     .instead = "-o writes the plan",
     .is = is,
-    .convert = convert,
+    .convert = traces_convert_plan,
     .plan = plan,
     .facts_size = sizeof(struct traces_graph),
     .look = look,

@@ -24,15 +24,6 @@ static bool is_nccl(const struct lw_input *in, const char *text, size_t len)
     return coll_log_is_nccl(in);
 }
 
-static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,
-                              struct traces_converted *out, struct lw_err *err)
-{
-    (void)n;
-    (void)want;
-    (void)out;
-    return lw_fail(err, LW_EINVAL, "%s: nothing to import; 'lapwing inspect' reads it", f->file);
-}
-
 static enum lw_status look_recorder(const struct lw_input *in,
                                     const struct traces_bench_hint *hint, void *facts,
                                     struct lw_err *err)
@@ -157,7 +148,7 @@ const struct lw_importer lw_importer_flight_recorder = {
                     "states, and where ranks disagree.",
     .instead = "'lapwing inspect' lists its collectives",
     .is = is_recorder,
-    .convert = convert,
+    .convert = traces_convert_nothing,
     .facts_size = sizeof(struct coll_log),
     .look = look_recorder,
     .text = text,
@@ -175,7 +166,7 @@ const struct lw_importer lw_importer_nccl_log = {
     .inspect_help = "Logs of NCCL (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,COLL): the same.",
     .instead = "'lapwing inspect' lists its collectives",
     .is = is_nccl,
-    .convert = convert,
+    .convert = traces_convert_nothing,
     .facts_size = sizeof(struct coll_log),
     .look = look_nccl,
     .text = text,

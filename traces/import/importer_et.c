@@ -4,6 +4,7 @@
 #include "shared/base/parallel.h"
 #include "shared/io/input.h"
 #include "shared/json/jsonout.h"
+#include "shared/numbers/checked.h"
 #include "traces/et/read_et.h"
 #include "traces/graph/graph_plan.h"
 #include "traces/import/convert.h"
@@ -48,15 +49,6 @@ static enum lw_status plan(const struct traces_file *f, int n,
     return status;
 }
 
-static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,
-                              struct traces_converted *out, struct lw_err *err)
-{
-    (void)want;
-    LW_TRY(plan(f, n, &(struct traces_plan_wanted){0}, &out->plan, err));
-    out->has_plan = true;
-    return LW_OK;
-}
-
 static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
                            void *facts, struct lw_err *err)
 {
@@ -77,9 +69,10 @@ struct counted {
     int64_t n_compute, n_products, n_comm, flops, moved, bytes;
 };
 
+/* b: -1 = unknown. */
 static int64_t sum(int64_t a, int64_t b)
 {
-    return b <= 0 ? a : a > INT64_MAX - b ? INT64_MAX : a + b;
+    return lw_add_sat(a, b > 0 ? b : 0);
 }
 
 static struct counted count(const struct traces_graph *g)
@@ -146,7 +139,7 @@ const struct lw_importer lw_importer_et = {
     .instead = "-o writes the plan",
     .untimed = true,
     .is = is,
-    .convert = convert,
+    .convert = traces_convert_plan,
     .plan = plan,
     .facts_size = sizeof(struct traces_et),
     .look = look,

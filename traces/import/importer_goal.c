@@ -40,14 +40,6 @@ static enum lw_status plan(const struct traces_file *f, int n,
     return status;
 }
 
-static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,
-                              struct traces_converted *out, struct lw_err *err)
-{
-    LW_TRY(plan(f, n, &(struct traces_plan_wanted){.loggops = want->loggops}, &out->plan, err));
-    out->has_plan = true;
-    return LW_OK;
-}
-
 static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
                            void *facts, struct lw_err *err)
 {
@@ -113,7 +105,7 @@ const struct lw_importer lw_importer_goal = {
     .one_file = true,
     .buffered = true,
     .is = is,
-    .convert = convert,
+    .convert = traces_convert_plan,
     .plan = plan,
     .facts_size = sizeof(struct traces_goal),
     .look = look,

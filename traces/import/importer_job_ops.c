@@ -21,16 +21,6 @@ static bool is(const struct lw_input *in, const char *text, size_t len)
     return job_ops_is(in);
 }
 
-/* Refused before it is called: the format gives nothing. */
-static enum lw_status convert(const struct traces_file *f, int n, const struct traces_wanted *want,
-                              struct traces_converted *out, struct lw_err *err)
-{
-    (void)n;
-    (void)want;
-    (void)out;
-    return lw_fail(err, LW_EINVAL, "%s: nothing to import; 'lapwing inspect' reads it", f->file);
-}
-
 static enum lw_status look(const struct lw_input *in, const struct traces_bench_hint *hint,
                            void *facts, struct lw_err *err)
 {
@@ -86,7 +76,7 @@ const struct lw_importer lw_importer_job_ops = {
                     "operation, rank and stage.",
     .instead = "'lapwing inspect' says what its stragglers cost",
     .is = is,
-    .convert = convert,
+    .convert = traces_convert_nothing,
     .facts_size = sizeof(struct job_facts),
     .look = look,
     .text = text,
