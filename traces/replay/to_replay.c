@@ -234,11 +234,10 @@ static void note_buckets(struct replay_maker *m)
                         "(docs/design/replay_accuracy.md)");
 }
 
-static void add_notes(struct replay_maker *m)
+static void note_waits(struct replay_maker *m)
 {
-    lw_builder_note(m->b,
-                    "host time between calls and calls that launch are kept as recorded; time "
-                    "blocked in a synchronising call is simulated");
+    int64_t disproved = 0, unrecorded = 0;
+
     if (m->n_waits > 0)
         lw_builder_note(m->b,
                         "%lld waits between streams and of the host, %lld of them inferred "
@@ -251,7 +250,6 @@ static void add_notes(struct replay_maker *m)
                         "stream (median of %lld, %.3f ms together): the replay leaves none",
                         (double)m->gap.median_ns / 1e3, (long long)m->gap.n,
                         (double)m->gap.sum_ns / 1e6);
-    int64_t disproved = 0, unrecorded = 0;
     for (int32_t k = 0; k < m->n; k++) {
         disproved += m->ranks[k].p.calls.n_disproved;
         unrecorded += m->ranks[k].p.calls.n_unrecorded;
@@ -266,6 +264,47 @@ static void add_notes(struct replay_maker *m)
                         "the trace holds no stream wait: %lld collectives wait for what their "
                         "thread launched before, as frameworks make them",
                         (long long)unrecorded);
+}
+
+static void note_clocks(struct replay_maker *m)
+{
+    int64_t clock = 0;
+
+    for (int32_t k = 0; k < m->n; k++)
+        if (llabs(m->ranks[k].clock_ns) > llabs(clock))
+            clock = m->ranks[k].clock_ns;
+    if (clock != 0)
+        lw_builder_note(m->b,
+                        "clocks of the ranks differ by up to %.3f ms, as the ends of their "
+                        "collectives tell: taken off",
+                        (double)llabs(clock) / 1e6);
+    else if (m->n > 1)
+        lw_builder_note(m->b, "host clocks of the ranks are taken as common");
+}
+
+static void note_cores(struct replay_maker *m)
+{
+    const struct traces_points *p = &m->ranks[0].p;
+
+    if (m->core_want > 0)
+        lw_builder_note(m->b,
+                        "collectives of the host share the cores that compute (%s): at the full "
+                        "rate of the link they want %.2f of a core",
+                        m->ranks[0].s->has_sidecar
+                            ? "the sidecar counts no more cores than computing threads"
+                            : "no sidecar counts cores: processes compute on all that they have",
+                        m->core_want);
+    else if (p->n_comms > 0 && p->launches.n == 0)
+        lw_builder_note(m->b, "collectives of the host run on cores of their own: the sidecar "
+                              "counts more cores than computing threads");
+}
+
+static void add_notes(struct replay_maker *m)
+{
+    lw_builder_note(m->b,
+                    "host time between calls and calls that launch are kept as recorded; time "
+                    "blocked in a synchronising call is simulated");
+    note_waits(m);
     if (m->n_unexplained > 0)
         lw_builder_note(m->b,
                         "%lld calls waited for something that is not in the trace: their "
@@ -288,29 +327,8 @@ static void add_notes(struct replay_maker *m)
     if (m->n == 1 && m->cross.n_classes > 0)
         lw_builder_note(m->b, "collectives keep their recorded times, waiting for other ranks "
                               "inside: give the traces of all ranks to simulate it");
-    int64_t clock = 0;
-    for (int32_t k = 0; k < m->n; k++)
-        if (llabs(m->ranks[k].clock_ns) > llabs(clock))
-            clock = m->ranks[k].clock_ns;
-    if (clock != 0)
-        lw_builder_note(m->b,
-                        "clocks of the ranks differ by up to %.3f ms, as the ends of their "
-                        "collectives tell: taken off",
-                        (double)llabs(clock) / 1e6);
-    else if (m->n > 1)
-        lw_builder_note(m->b, "host clocks of the ranks are taken as common");
-    const struct traces_points *p = &m->ranks[0].p;
-    if (m->core_want > 0)
-        lw_builder_note(m->b,
-                        "collectives of the host share the cores that compute (%s): at the full "
-                        "rate of the link they want %.2f of a core",
-                        m->ranks[0].s->has_sidecar
-                            ? "the sidecar counts no more cores than computing threads"
-                            : "no sidecar counts cores: processes compute on all that they have",
-                        m->core_want);
-    else if (p->n_comms > 0 && p->launches.n == 0)
-        lw_builder_note(m->b, "collectives of the host run on cores of their own: the sidecar "
-                              "counts more cores than computing threads");
+    note_clocks(m);
+    note_cores(m);
     if (m->choice->buckets)
         note_buckets(m);
     const struct traces_replay_rule *rule = m->choice->rule;
