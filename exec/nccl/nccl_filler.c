@@ -115,7 +115,7 @@ enum lw_status nccl_time_work(struct exec_world *w, nccl_work_fn *work, int32_t 
     return LW_OK;
 }
 
-enum lw_status nccl_time_behind(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
+enum lw_status nccl_time_repeated(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
                                 double *ns, struct lw_err *err)
 {
     double first;
@@ -135,8 +135,8 @@ static enum lw_status measure(struct exec_world *w, enum filler_kind kind, struc
 {
     struct filler *f = &w->fill[kind];
 
-    LW_TRY(nccl_time_behind(w, fill_for_time, kind, f->unit, &f->unit_ns, err));
-    LW_TRY(nccl_time_behind(w, fill_for_time, kind, f->grain, &f->grain_ns, err));
+    LW_TRY(nccl_time_repeated(w, fill_for_time, kind, f->unit, &f->unit_ns, err));
+    LW_TRY(nccl_time_repeated(w, fill_for_time, kind, f->grain, &f->grain_ns, err));
     if (f->unit_ns <= 0 || f->grain_ns <= 0)
         return lw_fail(err, LW_EFAILED, "compute that fills %d rows or elements took no time",
                        f->unit);

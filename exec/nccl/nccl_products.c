@@ -159,7 +159,7 @@ enum lw_status nccl_products_room(struct exec_stream *s, const struct exec_task 
     }
     for (int32_t i = 0; i < t->n_products; i++)
         if (x->ns[t->products[i]] <= 0)
-            LW_TRY(nccl_time_behind(w, time_shape, t->products[i], 0, &x->ns[t->products[i]],
+            LW_TRY(nccl_time_repeated(w, time_shape, t->products[i], 0, &x->ns[t->products[i]],
                                     err));
     return s->product ? LW_OK : nccl_mem_new(w, x->result_bytes, &s->product, err);
 }
@@ -170,7 +170,7 @@ enum lw_status nccl_products_again(struct exec_world *w, struct lw_err *err)
 
     for (int32_t i = 0; i < x->n; i++)
         if (x->ns[i] > 0)
-            LW_TRY(nccl_time_behind(w, time_shape, i, 0, &x->ns[i], err));
+            LW_TRY(nccl_time_repeated(w, time_shape, i, 0, &x->ns[i], err));
     return LW_OK;
 }
 

@@ -312,7 +312,7 @@ typedef enum lw_status nccl_work_fn(struct exec_world *w, int32_t kind, int64_t 
 enum lw_status nccl_time_work(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
                               int32_t repeat, double *ns, struct lw_err *err);
 /* The same, of rounds of about a millisecond: of a call that follows others, as in a step. */
-enum lw_status nccl_time_behind(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
+enum lw_status nccl_time_repeated(struct exec_world *w, nccl_work_fn *work, int32_t kind, int64_t n,
                                 double *ns, struct lw_err *err);
 
 /* nccl_mismatch.c: compare what a part takes; `tell` after a step, while nothing runs. */
