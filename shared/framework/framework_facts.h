@@ -60,7 +60,7 @@
     row(even_blocks, "", FLAG, "stages have equal numbers of blocks, the first ones one more") \
     row(blocks_by_cost, "", FLAG, "stages end where the cost of blocks exceeds their share") \
     row(whole_chunks, "", FLAG, "chunks divide the blocks of a stage") \
-    row(most_spare_stages, "", COUNT, "stages behind the head's that can do without a block") \
+    row(most_spare_stages, "", COUNT, "stages after the head's that can do without a block") \
     row(fills_pipeline, "", FLAG, "refuses fewer micro-batches than stages less one")
 
 #define LW_FRAMEWORK_FACTS(row, time) \

@@ -240,7 +240,7 @@ static enum lw_status number_collectives(struct maker *m, int32_t r)
         m->class_of[r][g->order[i]] = c;
         m->classes[c].first[r] = m->classes[c].first[r] < 0 ? 0 : m->classes[c].first[r];
         if (is_collective(x))
-            m->k_of[r][g->order[i]] = m->classes[c].first[r]++; /* counts, for now */
+            m->k_of[r][g->order[i]] = m->classes[c].first[r]++; /* first counts here */
     }
     return LW_OK;
 }

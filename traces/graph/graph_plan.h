@@ -7,7 +7,7 @@
 
 /* Graphs of the ranks of one run as a plan: a role for each rank, nodes in an order that respects
  * their dependencies. Nodes of known duration take it; a collective that several ranks recorded
- * takes the shortest of theirs, as whoever came last waited least. */
+ * takes the shortest of theirs, as the last to arrive waited least. */
 
 /* g[n], checked. rule: what is timed anew; NULL = nothing.
  * LW_EFORMAT: a rank missing (which), ranks given twice, collectives that differ between ranks, a

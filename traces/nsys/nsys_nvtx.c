@@ -8,7 +8,7 @@
  * NCCL counts them, of one rank's contribution; of a reduce-scatter, where it counts the result,
  * they are unknown.
  *
- * Iterations: nobody names them for the profiler. A family is the ranges of one thread whose names
+ * Iterations: the profiler has no names for them. A family is the ranges of one thread whose names
  * are equal once their digits are left out. It is taken for the iterations if a word of its name
  * says so (the table below) and none says that it is a part of one, if there are two or more of it
  * (one, where a number follows) and no two overlap; of several the one that covers most time. */

@@ -371,7 +371,7 @@ TEST_WITH(a_run_of_a_living_process_and_of_another_machine_stay_running, open_fo
 }
 
 /* A process that is killed between the two leaves no running row: status and reason are one write.
- * The run is then stored once, by whoever comes first. */
+ * The run is then stored once, by the first to come. */
 TEST_WITH(a_blamed_run_has_failed_at_once, open_folder, fixture_close)
 {
     struct lw_run_info info = {.kind = LW_RUN_EXEC};

@@ -180,7 +180,7 @@ TEST(one_shot_all_reduces_are_communication)
 }
 
 /* 200 steps of 100 us, a kernel of 50 in each; the second half of each kernel pair is queued 2 us
- * behind the first. */
+ * after the first. */
 TEST(many_steps_are_summarized_and_the_devices_gap_is_stated)
 {
     static char text[400 * 400];
