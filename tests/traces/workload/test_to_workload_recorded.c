@@ -1,5 +1,6 @@
 /* From recorded steps, our own and published, to workloads. */
 #include "tests/lib/unit.h"
+#include <string.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
