@@ -15,7 +15,7 @@
 /* What one call was asked to do. */
 struct request {
     const char *db, *file, *run;
-    enum { CHROME, CSV, CHAKRA, GOAL } format;
+    enum { CHROME, CSV, CHAKRA, GOAL, PLAN } format;
     int64_t rank; /* -1 = the run's worst */
 };
 
@@ -151,6 +151,15 @@ static enum lw_status export_plan(const struct request *q, struct lw_err *err)
     return st;
 }
 
+static enum lw_status write_plan(const struct request *q, const struct lw_run *run,
+                                 const struct lw_plan *p, struct lw_err *err)
+{
+    LW_TRY(lw_plan_write(p, q->file, err));
+    if (strcmp(q->file, "-") != 0)
+        printf("wrote %s: the plan of run %lld\n", q->file, (long long)run->id);
+    return LW_OK;
+}
+
 static enum lw_status export_run(const struct request *q, struct lw_err *err)
 {
     struct lw_store *store = NULL;
@@ -164,10 +173,12 @@ static enum lw_status export_run(const struct request *q, struct lw_err *err)
         st = lw_store_find_run(store, q->run, &arena, &run, err);
     if (st == LW_OK)
         st = lw_store_load_plan(store, &run, &plan, err);
-    if (st == LW_OK)
+    if (st == LW_OK && q->format != PLAN)
         st = lw_store_load_timeline(store, &run, &t, err);
     lw_store_close(store);
-    if (st == LW_OK && (q->format == CHAKRA || q->format == GOAL))
+    if (st == LW_OK && q->format == PLAN)
+        st = write_plan(q, &run, &plan, err);
+    else if (st == LW_OK && (q->format == CHAKRA || q->format == GOAL))
         st = write_graph(q, &plan, &t, run.n_warmup, err);
     else if (st == LW_OK)
         st = write_file(q, &run, &t, &plan, err);
@@ -182,7 +193,7 @@ static enum lw_status set_format(void *ctx, const char *name, const char *value,
 {
     struct request *q = ctx;
 
-    static const char *const words[] = {"chrome", "csv", "chakra", "goal", NULL};
+    static const char *const words[] = {"chrome", "csv", "chakra", "goal", "plan", NULL};
 
     (void)name;
     for (int i = 0; words[i]; i++)
@@ -198,9 +209,9 @@ int cmd_export(int argc, char **argv)
     struct request q = {.db = "lapwing.db", .rank = -1};
     struct lw_opt_call format = {set_format, &q};
     const struct lw_opt options[] = {
-        {"format", 0, LW_OPT_CALL, &format, "chrome|csv|chakra|goal",
-         "trace events for Perfetto, one line a span, a Chakra trace for each rank, or a GOAL "
-         "schedule (chrome)"},
+        {"format", 0, LW_OPT_CALL, &format, "chrome|csv|chakra|goal|plan",
+         "trace events for Perfetto, one line a span, a Chakra trace for each rank, a GOAL "
+         "schedule, or the run's plan file (chrome)"},
         {"output", 'o', LW_OPT_STRING, &q.file, "FILE",
          "file to write, of chakra the beginning of names; - = "
          "stdout (needed)"},

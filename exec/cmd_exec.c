@@ -14,7 +14,7 @@
 
 static const struct lw_usage usage = {
     .command = "exec",
-    .synopsis = "PLAN.json | -w WORKLOAD.json [-c CLUSTER] [strategy options]",
+    .synopsis = "PLAN.json | --run RUN | -w WORKLOAD.json [-c CLUSTER] [strategy options]",
     .about =
         "Runs a plan for real: every op takes its recorded time, gradients are real memory, "
         "reduced in the plan's buckets and order, and updated. At the end every parameter must "
@@ -117,6 +117,8 @@ static int run_command(int argc, char **argv)
          "of momentum, beta1 of adam (0.9); alone: --optimizer momentum", 0, 1},
         {"consolidate", 0, LW_OPT_INT, &s.consolidate, "RANK",
          "gather the optimizer state of this rank's data group on it (none)", 0, INT32_MAX},
+        {"run", 0, LW_OPT_STRING, &s.run, "RUN",
+         "the plan of a stored run: an id or 'last' (none)"},
         LW_OPTIONS_OF_RUNS(s),
         {0},
     };

@@ -6,7 +6,7 @@
 
 static const struct lw_usage usage = {
     .command = "sim",
-    .synopsis = "PLAN.json | -w WORKLOAD.json|MODEL [-c CLUSTER] [strategy options] | "
+    .synopsis = "PLAN.json | --run RUN | -w WORKLOAD.json|MODEL [-c CLUSTER] [strategy options] | "
                 "--replay TRACE...",
     .about =
         "Predicts what a plan does on a cluster: step time, busy and exposed times, buckets. "
@@ -91,6 +91,8 @@ int cmd_sim(int argc, char **argv)
          "store the spans of every rank (default: all up to 50,000, beyond that one of each set of "
          "equal ranks)"},
         {"all", 0, LW_OPT_FLAG, &s.all, NULL, "print every bucket and replayed step (ten of each)"},
+        {"run", 0, LW_OPT_STRING, &s.run, "RUN",
+         "the plan of a stored run: an id or 'last' (none)"},
         LW_OPTIONS_OF_RUNS(s),
         {0},
     };
@@ -111,6 +113,8 @@ int cmd_sim(int argc, char **argv)
         return lw_cli_usage("sim", "--kernel-classes needs --replay");
     if (!s.replay.on && s.replay.loggops)
         return lw_cli_usage("sim", "--loggops needs --replay");
+    if (s.replay.on && s.run)
+        return lw_cli_usage("sim", "--run has a plan: leave out --replay");
     if (!s.replay.on && n > 1)
         return lw_cli_usage("sim", "one plan at a time, got %d operands", n);
     if (s.replay.on && n == 0)

@@ -304,3 +304,9 @@ ALTER TABLE run ADD COLUMN settings TEXT; -- exec: what steers the backend's lib
 -- what a model was predicted or planned with; NULL: times are recorded, or stored before version 6
 ALTER TABLE run ADD COLUMN framework TEXT;
 ALTER TABLE run ADD COLUMN framework_hash TEXT; -- NULL: the ideal one
+
+-- version 7
+CREATE TABLE plan_file (        -- the whole plan as its file has it (docs/formats/plan.md), gzip;
+    plan INTEGER PRIMARY KEY REFERENCES plan(id), -- none: stored before version 7
+    gz BLOB NOT NULL
+) STRICT;

@@ -111,6 +111,11 @@ static void bind_all(struct lw_sql *q, const char *types, va_list ap)
         case 'd':
             q->rc = sqlite3_bind_double(q->stmt, i, va_arg(ap, double));
             break;
+        case 'b': {
+            const char *bytes = va_arg(ap, const char *);
+            q->rc = sqlite3_bind_blob64(q->stmt, i, bytes, va_arg(ap, size_t), SQLITE_STATIC);
+            break;
+        }
         default:
             q->rc = sqlite3_bind_text(q->stmt, i, va_arg(ap, const char *), -1, SQLITE_STATIC);
             break;
@@ -206,6 +211,14 @@ const char *lw_sql_text(struct lw_sql *q, int column)
     if (!text)
         q->rc = SQLITE_NOMEM;
     return text ? (const char *)text : "";
+}
+
+const void *lw_sql_bytes(struct lw_sql *q, int column, size_t *n)
+{
+    const void *bytes = q->rc == SQLITE_OK ? sqlite3_column_blob(q->stmt, column) : NULL;
+
+    *n = bytes ? (size_t)sqlite3_column_bytes(q->stmt, column) : 0;
+    return bytes;
 }
 
 bool lw_sql_is_null(struct lw_sql *q, int column)

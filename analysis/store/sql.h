@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shared/base/err.h"
@@ -13,7 +14,8 @@ struct lw_sql;
 enum lw_status lw_sql_exec(struct lw_store *s, const char *text, struct lw_err *err);
 
 /* types: one letter per value that replaces a '?': i int, l int64_t, d double, t const char *
- * (NULL: NULL). Text is borrowed until the next bind or finish. */
+ * (NULL: NULL), b const char * and size_t (bytes). Text is borrowed until the next bind or
+ * finish. */
 enum lw_status lw_sql_prepare(struct lw_store *s, const char *text, struct lw_sql **out,
                               struct lw_err *err);
 /* Bind, run to the end, ready for the next row. */
@@ -32,6 +34,8 @@ bool lw_sql_next(struct lw_sql *q); /* false at the end or after an error */
 int64_t lw_sql_int(struct lw_sql *q, int column);
 double lw_sql_real(struct lw_sql *q, int column);
 const char *lw_sql_text(struct lw_sql *q, int column); /* "" for NULL; valid until the next step */
+/* Bytes; NULL and 0 for NULL. Valid until the next step. */
+const void *lw_sql_bytes(struct lw_sql *q, int column, size_t *n);
 bool lw_sql_is_null(struct lw_sql *q, int column);
 bool lw_sql_failed(const struct lw_sql *q);
 enum lw_status lw_sql_finish(struct lw_sql *q, struct lw_err *err); /* frees; NULL is fine */

@@ -27,7 +27,7 @@
 #include "shared/io/used_files.h"
 
 enum { APPLICATION_ID = 0x4c617077 /* "Lapw" */, BUSY_MS = 10000 };
-enum { MOST_TEXT = 64 << 20 }; /* bytes of one value */
+enum { MOST_TEXT = 512 << 20 }; /* bytes of one value: a packed plan */
 
 /* The part of the schema that brings a database from version - 1 to version: the text between its
  * "-- version N" line and the next. *len = 0 when there is none. */

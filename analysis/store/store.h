@@ -149,11 +149,18 @@ enum lw_status lw_store_find_run(struct lw_store *s, const char *text, struct lw
 enum lw_status lw_store_load_timeline(struct lw_store *s, const struct lw_run *run,
                                       struct lw_timeline *t, struct lw_err *err);
 
-/* The plan of a run, as far as the tables hold it: enough to read, export, explain and simulate at
- * collective detail; without shards, buffers and static memory, so not to be run. It carries the
- * hash of the plan that was stored. LW_EINVAL: the run has no plan; LW_EFORMAT: edited tables. */
+/* The plan of a run. Of a run that was stored before version 7 of the schema as far as the tables
+ * hold it: enough to read, export, explain and simulate at collective detail; without shards,
+ * buffers and static memory, so not to be run. LW_EINVAL: the run has no plan; LW_EFORMAT: edited
+ * tables, or a plan that is not the one with the run's hash. */
 enum lw_status lw_store_load_plan(struct lw_store *s, const struct lw_run *run,
                                   struct lw_plan *plan, struct lw_err *err);
+
+/* The plan file of a run in memory, `name` for messages (borrowed): free with lw_input_free.
+ * LW_ENO: it was stored without one (version 6 of the schema and before), or has no plan. */
+struct lw_input;
+enum lw_status lw_store_plan_file(struct lw_store *s, const struct lw_run *run, const char *name,
+                                  struct lw_input *in, struct lw_err *err);
 
 /* How good predictions for a cluster were: over the stored comparisons of a prediction for that
  * cluster (by content) with an execution, each execution once. n = 0: none yet. */

@@ -1,14 +1,18 @@
-/* A plan out of the database again, table by table through the builder, so that a stored run can be
- * explained, exported and simulated again without its plan file.
+/* A plan out of the database again: its file, where the database has it (plan_file). Of a run that
+ * was stored before that, table by table through the builder, so that it can be explained, exported
+ * and simulated again.
  *
  * What the tables do not hold is not made up: shards, buffers, static memory and the order of a
  * group's members (taken by rank) are missing, so the plan is for reading and for simulating at
  * collective detail, never for running; its hash is that of the plan it was stored from. Numbers
  * are checked before they index anything: a database is a file that any program may have edited. */
+#include <stdio.h>
 #include <string.h>
 
 #include "analysis/store/sql.h"
 #include "analysis/store/store.h"
+#include "shared/files/files.h"
+#include "shared/io/input.h"
 #include "shared/plan/plan_builder.h"
 #include "shared/plan/strategy.h"
 
@@ -420,15 +424,12 @@ static enum lw_status load(struct loader *l)
     return add_ops(l, &deps, &ready);
 }
 
-enum lw_status lw_store_load_plan(struct lw_store *s, const struct lw_run *run,
+static enum lw_status from_tables(struct lw_store *s, const struct lw_run *run,
                                   struct lw_plan *plan, struct lw_err *err)
 {
     struct loader l = {.store = s, .err = err, .plan = run->plan};
-
-    if (run->plan < 0)
-        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0, "run %lld has no plan",
-                          (long long)run->id);
     enum lw_status st = load(&l);
+
     if (st == LW_OK) {
         st = lw_builder_finish(l.builder, plan, err);
         l.builder = NULL;
@@ -442,4 +443,51 @@ enum lw_status lw_store_load_plan(struct lw_store *s, const struct lw_run *run,
     lw_builder_free(l.builder);
     lw_arena_free(&l.scratch);
     return st;
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+enum lw_status lw_store_plan_file(struct lw_store *s, const struct lw_run *run, const char *name,
+                                  struct lw_input *in, struct lw_err *err)
+{
+    struct lw_sql *q;
+    enum lw_status st = LW_ENO;
+    size_t n;
+
+    LW_TRY(lw_sql_query(s, &q, err, "SELECT gz FROM plan_file WHERE plan = ?", "l", run->plan));
+    if (lw_sql_next(q)) {
+        const void *packed = lw_sql_bytes(q, 0, &n);
+        st = lw_input_unpack(name, packed, n, in, err);
+    }
+    return lw_sql_end(q, st, err);
+}
+
+/* Not proven again: what is shown of a run is the plan that ran. */
+static enum lw_status from_file(struct lw_store *s, const struct lw_run *run, struct lw_plan *plan,
+                                struct lw_err *err)
+{
+    char name[80];
+    struct lw_input in;
+    struct lw_plan p;
+
+    snprintf(name, sizeof name, "plan of run %lld", (long long)run->id);
+    LW_TRY(lw_store_plan_file(s, run, name, &in, err));
+    enum lw_status st = lw_plan_read_text(name, in.text, in.len, true, &p, err);
+    lw_input_free(&in);
+    LW_TRY(st);
+    if (strcmp(p.hash, run->plan_hash) != 0)
+        st = lw_fail_at(err, LW_EFORMAT, lw_store_file(s), 0,
+                        "plan_file of run %lld hashes to %s, not to %.40s: it was edited",
+                        (long long)run->id, p.hash, run->plan_hash);
+    LW_GIVE(st, plan, p, lw_plan_free(&p));
+}
+
+enum lw_status lw_store_load_plan(struct lw_store *s, const struct lw_run *run,
+                                  struct lw_plan *plan, struct lw_err *err)
+{
+    if (run->plan < 0)
+        return lw_fail_at(err, LW_EINVAL, lw_store_file(s), 0, "run %lld has no plan",
+                          (long long)run->id);
+    enum lw_status st = from_file(s, run, plan, err);
+    return st == LW_ENO ? from_tables(s, run, plan, err) : st;
 }

@@ -1,9 +1,14 @@
-/* A plan into the database, row by row, once per hash: everything that reports, plots and joins
- * need, so that a stored run can be redrawn without its plan file. Runs inside the transaction of
- * its caller. */
+/* A plan into the database, once per hash: row by row what reports, plots and joins ask for, and as
+ * a whole, so that a stored plan is read, simulated and executed as the one that was stored.
+ * Runs inside the transaction of its caller. */
 #include "analysis/store/store_plan.h"
 
+#include <stdlib.h>
+
 #include "analysis/store/sql.h"
+#include "shared/base/arena.h"
+#include "shared/files/files.h"
+#include "shared/io/input.h"
 #include "shared/plan/plan.h"
 #include "shared/plan/strategy.h"
 
@@ -159,6 +164,32 @@ static const struct {
     {"INSERT OR IGNORE INTO ready VALUES (?,?,?)", put_ready},
 };
 
+/* The plan as its file has it: what the tables leave out is in it. */
+static enum lw_status put_file(struct lw_store *s, int64_t id, const struct lw_plan *p,
+                               struct lw_err *err)
+{
+    char *text = NULL, *packed = NULL;
+    size_t len = 0, n = 0;
+
+    LW_TRY(lw_plan_write_text(p, &text, &len, err));
+    enum lw_status st = lw_gzip_pack(text, len, &packed, &n, err);
+    free(text);
+    LW_TRY(st);
+    st = lw_sql_do(s, err, "INSERT INTO plan_file VALUES (?,?)", "lb", id, packed, n);
+    lw_free(packed);
+    return st;
+}
+
+/* A plan that was stored before plans were kept whole gets its file now. */
+static enum lw_status complete(struct lw_store *s, int64_t id, const struct lw_plan *p,
+                               struct lw_err *err)
+{
+    int64_t n;
+
+    LW_TRY(lw_sql_number(s, &n, err, "SELECT count(*) FROM plan_file WHERE plan = ?", "l", id));
+    return n > 0 ? LW_OK : put_file(s, id, p, err);
+}
+
 enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, int64_t *id,
                                  struct lw_err *err)
 {
@@ -168,7 +199,7 @@ enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, in
         return lw_fail(err, LW_EINVAL, "plan '%s' has no hash: it cannot be stored", p->name);
     LW_TRY(lw_sql_number(s, id, err, "SELECT id FROM plan WHERE hash = ?", "t", p->hash));
     if (*id > 0)
-        return LW_OK;
+        return complete(s, *id, p, err);
     LW_TRY(lw_sql_do(s, err,
                      "INSERT INTO plan (hash, name, n_ranks, n_stages, n_params, n_buckets,"
                      " n_ops, bucket_cap_bytes, repeat_from, workload_hash, cluster_name)"
@@ -182,5 +213,5 @@ enum lw_status lw_store_put_plan(struct lw_store *s, const struct lw_plan *p, in
         tables[i].put(q, *id, p);
         LW_TRY(lw_sql_finish(q, err));
     }
-    return LW_OK;
+    return put_file(s, *id, p, err);
 }

@@ -7,6 +7,7 @@
 
 #include "analysis/store/store.h"
 #include "analysis/study/store_exec_run.h"
+#include "analysis/study/stored_plan.h"
 #include "exec/run/exec_print.h"
 #include "exec/run/memory_fit.h"
 #include "shared/cli/cli.h"
@@ -14,12 +15,13 @@
 
 static enum lw_status load(struct lw_execution *s, const char *plan_file, struct lw_err *err)
 {
+    LW_TRY(lw_stored_plan(s->db, s->run, plan_file, &s->source, err));
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
 
     s->options.ranks_per_node = cost.ranks_per_node;
 
-    if (!s->no_check || !plan_file)
+    if (!s->no_check || (!plan_file && !s->run))
         return lw_plan_source_load(&s->source, plan_file, &cost, &s->cluster, &s->plan, err);
     if (s->source.workload_file || s->source.n_given > 0)
         return lw_fail(err, LW_EINVAL, "--no-check runs a plan file unchanged: leave out -w and "

@@ -16,6 +16,7 @@ struct lw_execution {
     struct lw_plan_source source;
     struct lw_exec_options options;
     const char *backend, *db, *name, *transport, *rendezvous;
+    const char *run; /* --run: whose stored plan it is; NULL = none */
     char command[1024];
     bool no_check, no_verify, no_pin, no_db, spawn, quiet;
     int64_t steps, warmup, link_bytes_per_s, consolidate;

@@ -2,6 +2,7 @@
  * predictions had, and what is printed. A prediction that cannot be stored is printed all the
  * same. */
 #include "analysis/study/prediction.h"
+#include "analysis/study/stored_plan.h"
 
 #include <string.h>
 
@@ -36,14 +37,16 @@ static enum lw_status load_replay(struct lw_prediction *s, struct lw_err *err)
 
 static enum lw_status load(struct lw_prediction *s, struct lw_err *err)
 {
+    const char *file = s->n_operands > 0 ? s->operands[0] : NULL;
+
     if (s->replay.on)
         return load_replay(s, err);
+    LW_TRY(lw_stored_plan(s->db, s->run, file, &s->source, err));
     LW_TRY(lw_plan_source_cluster(&s->source, &s->cluster, err));
     if (s->published)
         LW_TRY(lw_cluster_use_published(&s->cluster, err));
     struct lw_cost cost = lw_sim_cost(&s->cluster);
-    return lw_plan_source_load(&s->source, s->n_operands > 0 ? s->operands[0] : NULL, &cost,
-                               &s->cluster, &s->plan, err);
+    return lw_plan_source_load(&s->source, file, &cost, &s->cluster, &s->plan, err);
 }
 
 static enum lw_status run(struct lw_prediction *s, struct lw_err *err)

@@ -20,6 +20,7 @@ struct lw_prediction {
     int n_operands;
     struct lw_sim_options options;
     const char *db, *name;
+    const char *run; /* --run: whose stored plan it is; NULL = none */
     char command[1024];
     bool no_db, spans, all, quiet, published, must_fit;
     int64_t steps, seed, n_samples;

@@ -608,7 +608,9 @@ enum lw_status lw_plan_source_read(struct lw_plan_source *s, const char *plan_fi
 {
     struct lw_plan p;
 
-    LW_TRY(lw_plan_read(plan_file, unchecked, &p, err));
+    LW_TRY(s->stored.text ? lw_plan_read_text(s->stored.name, s->stored.text, s->stored.len,
+                                              unchecked, &p, err)
+                          : lw_plan_read(plan_file, unchecked, &p, err));
     enum lw_status st = fit_device(s, NULL, &p, c, err);
     if (st == LW_OK)
         lw_cluster_place(c, p.n_ranks);
@@ -664,14 +666,17 @@ enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_fi
                                    const struct lw_cost *cost, struct lw_cluster *c,
                                    struct lw_plan *plan, struct lw_err *err)
 {
+    bool stored = s->stored.text != NULL;
+
+    plan_file = stored ? s->stored.name : plan_file;
     if (!plan_file && !s->workload_file)
         return lw_fail(err, LW_EUSAGE, "needs a plan file or a workload (-w FILE)");
     if (plan_file && s->workload_file)
         return lw_fail(err, LW_EUSAGE, "takes plan file '%s' or -w %s, not both", plan_file,
                        s->workload_file);
-    if (plan_file && !lw_names_file(plan_file))
+    if (plan_file && !stored && !lw_names_file(plan_file))
         return refuse_no_file(s, plan_file, c, err);
-    if (plan_file && is_workload(plan_file))
+    if (plan_file && !stored && is_workload(plan_file))
         return lw_fail(err, LW_EUSAGE, "'%s' is a workload, not a plan: give it with -w",
                        plan_file);
     if (plan_file && (s->n_given > 0 || s->strategy_file))
@@ -710,6 +715,7 @@ void lw_plan_source_free(struct lw_plan_source *s)
 {
     lw_workload_free(&s->workload);
     lw_framework_free(&s->framework);
+    lw_input_free(&s->stored);
     lw_arena_free(&s->strings);
     s->has_workload = false;
 }

@@ -8,6 +8,7 @@
 #include "shared/cli/cli.h"
 #include "shared/cluster/cluster.h"
 #include "shared/framework/framework.h"
+#include "shared/io/input.h"
 #include "shared/plan/cost.h"
 #include "shared/plan/model_request.h"
 #include "shared/plan/plan.h"
@@ -47,6 +48,7 @@ struct lw_plan_source {
     int n_given;                  /* strategy options on the command line */
     struct lw_opt_call call;
 
+    struct lw_input stored;       /* a plan file in memory, of --run; text NULL: none; owned */
     struct lw_arena strings;      /* of the strategy file */
     struct lw_workload workload;  /* filled by load when it came from -w; owned */
     bool has_workload;

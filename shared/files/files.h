@@ -55,6 +55,11 @@ enum lw_status lw_strategy_read(const char *file, struct lw_arena *arena, struct
 enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p,
                             struct lw_err *err);
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err);
+/* The same of a file in memory: with LW_JSON_PADDING bytes after it; *text with free. */
+enum lw_status lw_plan_read_text(const char *name, const char *text, size_t len, bool unchecked,
+                                 struct lw_plan *p, struct lw_err *err);
+enum lw_status lw_plan_write_text(const struct lw_plan *p, char **text, size_t *len,
+                                  struct lw_err *err);
 
 /* A name with '/', that ends in .json or .gz, "-", or of a file that is there. Others may
  * name a model or a cluster. */

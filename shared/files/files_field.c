@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -681,16 +682,40 @@ enum lw_status lw_file_kind(const char *file, char kind[16], struct lw_err *err)
     return LW_OK;
 }
 
+static void write_whole(FILE *f, const char *kind, const struct lw_field *table, const void *base)
+{
+    struct lw_jsonout o = {.file = f};
+
+    lw_jsonout_object(&o, NULL);
+    LW_JSON(&o, "lapwing", FORMAT_VERSION, "kind", kind);
+    lw_fields_write(&o, table, base);
+    lw_jsonout_end(&o);
+}
+
+enum lw_status lw_text_write(const char *kind, const struct lw_field *table, const void *base,
+                             char **text, size_t *len, struct lw_err *err)
+{
+    char *made = NULL;
+    FILE *f = open_memstream(&made, len);
+
+    if (!f)
+        return lw_fail_nomem(err);
+    write_whole(f, kind, table, base);
+    bool failed = ferror(f) != 0;
+    if (fclose(f) != 0 || failed) {
+        free(made);
+        return lw_fail_nomem(err);
+    }
+    *text = made;
+    return LW_OK;
+}
+
 enum lw_status lw_file_write(const char *file, const char *kind, const struct lw_field *table,
                              const void *base, struct lw_err *err)
 {
     struct lw_output out;
 
     LW_TRY(lw_output_open(file, kind, &out, err));
-    struct lw_jsonout o = {.file = out.file};
-    lw_jsonout_object(&o, NULL);
-    LW_JSON(&o, "lapwing", FORMAT_VERSION, "kind", kind);
-    lw_fields_write(&o, table, base);
-    lw_jsonout_end(&o);
+    write_whole(out.file, kind, table, base);
     return lw_output_commit(&out, err);
 }

@@ -120,6 +120,9 @@ enum lw_status lw_text_read(const char *name, const char *text, size_t len, cons
 enum lw_status lw_foreign_read(const char *name, const char *text, size_t len,
                                const struct lw_field *table, struct lw_arena *arena, void *base,
                                struct lw_err *err);
+/* The whole file as a text in memory, without a content_hash; *text with free. */
+enum lw_status lw_text_write(const char *kind, const struct lw_field *table, const void *base,
+                             char **text, size_t *len, struct lw_err *err);
 /* "-" is standard output; a regular file appears whole or not at all. */
 enum lw_status lw_file_write(const char *file, const char *kind, const struct lw_field *table,
                              const void *base, struct lw_err *err);

@@ -24,11 +24,16 @@ static enum lw_status verify(struct lw_plan *p, const char *hash, bool unchecked
     return LW_OK;
 }
 
-enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err)
+/* text NULL: the file of that name. */
+static enum lw_status read_plan(const char *file, const char *text, size_t len, bool unchecked,
+                                struct lw_plan *p, struct lw_err *err)
 {
     struct lw_strategy strategy = lw_strategy_default();
     struct plan_file f = {.plan.strategy = &strategy};
-    enum lw_status s = lw_file_read(file, "plan", lw_plan_file_fields, &f.plan.arena, &f, err);
+    struct lw_arena *a = &f.plan.arena;
+    enum lw_status s =
+        text ? lw_text_read(file, text, len, "plan", lw_plan_file_fields, a, &f, err)
+             : lw_file_read(file, "plan", lw_plan_file_fields, a, &f, err);
 
     f.plan.strategy = lw_arena_alloc(&f.plan.arena, 1, sizeof strategy);
     if (!f.plan.strategy)
@@ -48,6 +53,17 @@ enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p,
     }
     *p = f.plan;
     return LW_OK;
+}
+
+enum lw_status lw_plan_read(const char *file, bool unchecked, struct lw_plan *p, struct lw_err *err)
+{
+    return read_plan(file, NULL, 0, unchecked, p, err);
+}
+
+enum lw_status lw_plan_read_text(const char *name, const char *text, size_t len, bool unchecked,
+                                 struct lw_plan *p, struct lw_err *err)
+{
+    return read_plan(name, text, len, unchecked, p, err);
 }
 
 /* --- writing: rows again ---------------------------------------------------------------------- */
@@ -159,22 +175,35 @@ static enum lw_status unpack_ops(struct plan_file *f, struct lw_arena *a, struct
     return LW_OK;
 }
 
-static enum lw_status write_rows(struct plan_file *f, struct lw_arena *rows, const char *file,
-                                 struct lw_err *err)
+static enum lw_status unpack(struct plan_file *f, struct lw_arena *rows, struct lw_err *err)
 {
     LW_TRY(unpack_ranks(f, rows, err));
     LW_TRY(unpack_comms(f, rows, err));
     LW_TRY(unpack_sets(f, rows, err));
-    LW_TRY(unpack_ops(f, rows, err));
-    return lw_file_write(file, "plan", lw_plan_file_fields, f, err);
+    return unpack_ops(f, rows, err);
 }
 
 enum lw_status lw_plan_write(const struct lw_plan *p, const char *file, struct lw_err *err)
 {
     struct plan_file f = {.plan = *p, .hash = p->hash};
     struct lw_arena rows = {0};
-    enum lw_status s = write_rows(&f, &rows, file, err);
+    enum lw_status s = unpack(&f, &rows, err);
 
+    if (s == LW_OK)
+        s = lw_file_write(file, "plan", lw_plan_file_fields, &f, err);
+    lw_arena_free(&rows);
+    return s;
+}
+
+enum lw_status lw_plan_write_text(const struct lw_plan *p, char **text, size_t *len,
+                                  struct lw_err *err)
+{
+    struct plan_file f = {.plan = *p, .hash = p->hash};
+    struct lw_arena rows = {0};
+    enum lw_status s = unpack(&f, &rows, err);
+
+    if (s == LW_OK)
+        s = lw_text_write("plan", lw_plan_file_fields, &f, text, len, err);
     lw_arena_free(&rows);
     return s;
 }

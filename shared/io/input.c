@@ -23,6 +23,7 @@
 
 /* What compresses better than this is refused: recordings and plans unpack to 10 to 40 times. */
 enum { MOST_TIMES = 100 };
+enum { FAST = 3 }; /* compression level */
 #define ANY_SIZE ((size_t)64 << 20) /* that small is not looked at */
 #define MOST_PIPED ((size_t)256 << 20) /* of a pipe, which may never end */
 
@@ -153,6 +154,21 @@ static enum lw_status unpack(const char *name, const struct lw_gzip_text *packed
     return s;
 }
 
+/* What it may unpack to. */
+static size_t most_of(size_t packed, size_t max_bytes)
+{
+    size_t most = packed > ANY_SIZE / MOST_TIMES ? packed * MOST_TIMES : ANY_SIZE;
+
+    return max_bytes && max_bytes < most ? max_bytes : most;
+}
+
+static void give(struct lw_gzip_text *text, struct lw_input *in)
+{
+    memset(text->text + text->len, 0, LW_JSON_PADDING);
+    in->text = text->text;
+    in->len = text->len;
+}
+
 static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_input *in,
                                  struct lw_err *damage, struct lw_err *err)
 {
@@ -169,9 +185,7 @@ static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_i
         *in = (struct lw_input){.name = is_stdin ? "<standard input>" : name};
         lw_hash_of(raw.text, raw.len, in->hash);
         if (is_gzip(&raw)) {
-            size_t most = raw.len > ANY_SIZE / MOST_TIMES ? raw.len * MOST_TIMES : ANY_SIZE;
-            most = max_bytes && max_bytes < most ? max_bytes : most;
-            s = unpack(in->name, &raw, most, &text, damage, err);
+            s = unpack(in->name, &raw, most_of(raw.len, max_bytes), &text, damage, err);
             lw_free(raw.text);
             raw = text;
         }
@@ -181,9 +195,7 @@ static enum lw_status read_input(const char *name, size_t max_bytes, struct lw_i
         *in = (struct lw_input){0};
         return s;
     }
-    memset(raw.text + raw.len, 0, LW_JSON_PADDING);
-    in->text = raw.text;
-    in->len = raw.len;
+    give(&raw, in);
     return LW_OK;
 }
 
@@ -198,6 +210,44 @@ enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct l
 {
     *damage = (struct lw_err){0};
     return read_input(name, max_bytes, in, damage, err);
+}
+
+enum lw_status lw_input_unpack(const char *name, const void *packed, size_t n, struct lw_input *in,
+                               struct lw_err *err)
+{
+    const struct lw_gzip_text raw = {.text = (char *)(uintptr_t)packed, .len = n};
+    struct lw_gzip_text text = {0};
+
+    *in = (struct lw_input){.name = name};
+    if (!is_gzip(&raw))
+        return lw_fail(err, LW_EFORMAT, "%s: is no gzip data", name);
+    lw_hash_of(raw.text, raw.len, in->hash);
+    enum lw_status s = unpack(name, &raw, most_of(n, 0), &text, NULL, err);
+    if (s != LW_OK) {
+        lw_free(text.text);
+        *in = (struct lw_input){0};
+        return s;
+    }
+    give(&text, in);
+    return LW_OK;
+}
+
+enum lw_status lw_gzip_pack(const char *text, size_t len, char **packed, size_t *n,
+                            struct lw_err *err)
+{
+    struct libdeflate_compressor *c = libdeflate_alloc_compressor(FAST);
+    size_t room = c ? libdeflate_gzip_compress_bound(c, len) : 0;
+    char *to = c ? lw_alloc(room) : NULL;
+
+    *n = to ? libdeflate_gzip_compress(c, text, len, to, room) : 0;
+    if (c)
+        libdeflate_free_compressor(c);
+    if (*n == 0) {
+        lw_free(to);
+        return lw_fail_nomem(err);
+    }
+    *packed = to;
+    return LW_OK;
 }
 
 void lw_input_free(struct lw_input *in)

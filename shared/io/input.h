@@ -22,4 +22,10 @@ enum lw_status lw_input_read(const char *name, size_t max_bytes, struct lw_input
  * *damage says where it ends and why (code LW_OK: the file is whole). */
 enum lw_status lw_input_read_broken(const char *name, size_t max_bytes, struct lw_input *in,
                                     struct lw_err *damage, struct lw_err *err);
+/* The same of gzip data in memory; `name` is for messages, and borrowed. */
+enum lw_status lw_input_unpack(const char *name, const void *packed, size_t n, struct lw_input *in,
+                               struct lw_err *err);
 void lw_input_free(struct lw_input *in);
+/* A text as one gzip member; *packed with lw_free. */
+enum lw_status lw_gzip_pack(const char *text, size_t len, char **packed, size_t *n,
+                            struct lw_err *err);

@@ -49,6 +49,23 @@ TEST(a_run_is_verified_stored_and_told)
     expect("runs", 0, "exec threads");
 }
 
+/* A plan that is in the database alone runs as the file did. */
+TEST(a_stored_plan_runs)
+{
+    expect("exec good.json --compute spin --steps 2 --db stored.db", 0, "verified");
+    EXPECT("exec --db stored.db --compute spin --steps 2 --run",
+           {"last", 0, "verified: 39.14 KiB equal to a one-rank run"},
+           {"1 --spawn --format json", 0, "\"verified\": true"},
+           {"7", 1, "no run '7'"},
+           {"last good.json", 2, "--run last has a plan: leave out good.json"},
+           {"last -w w.json", 2, "--run last has a plan: leave out -w w.json"},
+           {"last --zero 1", 2, "holds its strategy"});
+    EXPECT("sim --run last --db", {"stored.db", 0, "step"}, {"none.db", 1, "none.db"});
+    expect("sim --replay --run 1 --db stored.db", 2, "leave out --replay");
+    expect("export last --format plan -o again.json --db stored.db", 0, "the plan of run");
+    expect("plan diff good.json again.json", 0, "");
+}
+
 /* The plan has two ranks. On one core they share it; compute by the clock is said as such. */
 TEST(ranks_that_share_a_core_are_emulated)
 {

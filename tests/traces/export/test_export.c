@@ -437,6 +437,7 @@ EXPORT_TEST(an_edited_database_is_refused)
         struct lw_run run;
         struct lw_plan p;
         simulate(2, 1024, 1e9);
+        runs_sql("DELETE FROM plan_file"); /* as before version 7 */
         runs_sql(damage[i]);
         ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
         ok(lw_store_find_run(store, "last", &arena, &run, &err));
@@ -448,6 +449,50 @@ EXPORT_TEST(an_edited_database_is_refused)
         fixture_close(NULL);
         runs_open(NULL);
     }
+}
+
+/* The file of a plan that is not whole, or of another plan, is refused. */
+EXPORT_TEST(damaged_plan_files_are_refused)
+{
+    static const char *const damage[] = {
+        "UPDATE plan_file SET gz = x'00'",
+        "UPDATE plan_file SET gz = zeroblob(0)",
+        "UPDATE plan_file SET gz = substr(gz, 1, length(gz) - 20)",
+        "UPDATE plan_file SET gz = x'1f8b0800000000000003ffff00112233445566778899aabbccddeeff'",
+        "UPDATE plan SET hash = 'ffffffffffffffffffffffffffffffff'",
+    };
+
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
+        struct lw_store *store;
+        struct lw_arena arena = {0};
+        struct lw_run run;
+        struct lw_plan p;
+        simulate(2, 1024, 1e9);
+        runs_sql(damage[i]);
+        ok(lw_store_open(runs_db, LW_STORE_READ, &store, &err));
+        ok(lw_store_find_run(store, "last", &arena, &run, &err));
+        if (lw_store_load_plan(store, &run, &p, &err) == LW_OK)
+            fail_msg("loaded after %s", damage[i]);
+        lw_store_close(store);
+        lw_arena_free(&arena);
+        forget();
+        fixture_close(NULL);
+        runs_open(NULL);
+    }
+}
+
+/* Shards, buffers and fixed memory, which no table has, come back. */
+EXPORT_TEST(a_stored_plan_comes_back_whole)
+{
+    char difference[400];
+    int64_t id = simulate(2, 1024, 1e9);
+
+    load(id);
+    assert_string_equal(stored_plan.hash, plan.hash);
+    assert_false(lw_plan_diff(&plan, &stored_plan, difference, sizeof difference));
+    assert_memory_equal(stored_plan.members, plan.members,
+                        (size_t)plan.n_members * sizeof *plan.members);
+    assert_int_equal(stored_plan.n_notes, plan.n_notes);
 }
 
 static enum lw_status export_to_memory(const struct lw_plan *p)

@@ -1,0 +1,43 @@
+/* --run: a plan out of the database, as its file has it, in place of a plan file. */
+#include "analysis/study/stored_plan.h"
+
+#include "analysis/store/store.h"
+#include "shared/cli/plan_source.h"
+
+static enum lw_status take(struct lw_store *store, const struct lw_run *run,
+                           struct lw_plan_source *source, struct lw_err *err)
+{
+    const char *name = lw_arena_printf(&source->strings, "plan of run %lld in %s",
+                                       (long long)run->id, lw_store_file(store));
+
+    if (!name)
+        return lw_fail_nomem(err);
+    enum lw_status st = lw_store_plan_file(store, run, name, &source->stored, err);
+    if (st == LW_ENO)
+        st = lw_fail_at(err, LW_EINVAL, lw_store_file(store), 0,
+                        "run %lld was stored without its whole plan (by an older lapwing): plan it "
+                        "again with -w", (long long)run->id);
+    return st;
+}
+
+enum lw_status lw_stored_plan(const char *db, const char *run_name, const char *plan_file,
+                              struct lw_plan_source *source, struct lw_err *err)
+{
+    struct lw_arena names = {0};
+    struct lw_store *store = NULL;
+    struct lw_run run;
+
+    if (!run_name)
+        return LW_OK;
+    if (plan_file || source->workload_file)
+        return lw_fail(err, LW_EUSAGE, "--run %s has a plan: leave out %s%s", run_name,
+                       plan_file ? "" : "-w ", plan_file ? plan_file : source->workload_file);
+    enum lw_status st = lw_store_open(db, LW_STORE_READ, &store, err);
+    if (st == LW_OK)
+        st = lw_store_find_run(store, run_name, &names, &run, err);
+    if (st == LW_OK)
+        st = take(store, &run, source, err);
+    lw_store_close(store);
+    lw_arena_free(&names);
+    return st;
+}

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "shared/base/err.h"
+
+struct lw_plan_source;
+
+/* The plan of a stored run becomes that of the source (--run): `run` is an id or "last". Nothing
+ * happens where it is NULL. LW_EUSAGE: beside a plan file or -w; LW_EINVAL: no such run, or one
+ * without its whole plan. */
+enum lw_status lw_stored_plan(const char *db, const char *run, const char *plan_file,
+                              struct lw_plan_source *source, struct lw_err *err);
