@@ -101,16 +101,22 @@ static enum lw_status text_rate(const struct lw_throughput *t, FILE *out, struct
     return lw_paragraph_close(&line, err);
 }
 
-static void text_overlap(const struct lw_measure *m, FILE *f)
+/* "bubble": of the exposed part, waiting for pipeline neighbours. */
+static enum lw_status text_overlap(const struct lw_measure *m, FILE *out, struct lw_err *err)
 {
-    char busy[32], exposed[32];
+    char busy[32], exposed[32], bubble[32];
+    struct lw_paragraph line;
 
-    if (m->comm_busy == 0)
-        fputs("overlap: nothing is communicated\n", f);
-    else
-        lw_printf_paragraph(f, "overlap %.1f %%: of %s of communication %s are exposed",
-                            overlap_pct(m), lw_format_ps(busy, m->comm_busy),
-                            lw_format_ps(exposed, m->exposed_comm));
+    if (m->comm_busy == 0) {
+        fputs("overlap: nothing is communicated\n", out);
+        return LW_OK;
+    }
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    fprintf(f, "overlap %.1f %%: of %s of communication %s are exposed", overlap_pct(m),
+            lw_format_ps(busy, m->comm_busy), lw_format_ps(exposed, m->exposed_comm));
+    if (m->wait[LW_WAIT_PIPELINE] > 0)
+        fprintf(f, ", of it bubble %s", lw_format_ps(bubble, m->wait[LW_WAIT_PIPELINE]));
+    return lw_paragraph_close(&line, err);
 }
 
 static enum lw_status text_fits(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
@@ -149,7 +155,7 @@ enum lw_status lw_sim_head_text(const struct lw_sim_report *r, const struct lw_t
     text_framework(r, f);
     LW_TRY(text_step(r, f, err));
     LW_TRY(text_rate(t, f, err));
-    text_overlap(worst(r), f);
+    LW_TRY(text_overlap(worst(r), f, err));
     return text_fits(r, f, err);
 }
 

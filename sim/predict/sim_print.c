@@ -370,20 +370,36 @@ static void text_samples(const struct lw_sim_report *r, FILE *f)
                         lw_format_ps(most, s->most));
 }
 
+static void put_part(FILE *f, const char *before, int64_t bytes, const char *after)
+{
+    char buf[32];
+
+    if (bytes > 0)
+        fprintf(f, "%s%s%s", before, lw_format_bytes(buf, bytes), after);
+}
+
+/* The head's memory of a device, as the sum of its parts. */
 static enum lw_status text_peak(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
 {
     int64_t framework = lw_device_framework_bytes(&r->cluster->device);
     int64_t peak = r->summary->peak_memory_bytes;
+    const struct lw_sim_framework *x = peak >= 0 ? r->framework : NULL;
     struct lw_paragraph line;
     FILE *f = lw_paragraph_open(&line, out, NULL);
     char buf[32];
 
     fprintf(f, "peak memory %s a rank", peak >= 0 ? lw_format_bytes(buf, peak) : "unknown");
+    if (x) {
+        put_part(f, ", ", x->allocated - peak, " of tensors that the framework adds");
+        put_part(f, ", ", x->reserved - x->allocated, " that its allocator reserves beyond");
+    }
     if (framework > 0)
         fprintf(f, " and %s of the framework (%s)", lw_format_bytes(buf, framework),
                 lw_figure_is_set(r->cluster->device.framework_bytes)
                     ? "device.framework_bytes"
                     : "the default; see device.framework_bytes");
+    if (x)
+        put_part(f, ": ", x->device, " in all");
     if (lw_sim_missing_bytes(r) > 0)
         fprintf(f, ", more than the device has by %s",
                 lw_format_bytes(buf, lw_sim_missing_bytes(r)));

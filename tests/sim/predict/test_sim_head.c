@@ -1,12 +1,15 @@
 /* The first lines of a prediction, and the same figures in JSON. */
 #include "tests/lib/unit.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/commands/command_fixture.h"
 #include "tests/lib/files/file_fixture.h"
+#include "tests/lib/prng.h"
 
 static double number_at(const char *text, const char *key)
 {
@@ -83,4 +86,122 @@ TEST_WITH(eight_bits_that_change_nothing_are_refused, fixture_open, fixture_clos
            {"mlp --fp8", 1, "--fp8 does not apply to model mlp"},
            {"gpt2 --dtype f32 --fp8 --device dgx-h100", 1, "give --dtype bf16"},
            {"llama-2-7b --fp8 --device dgx-a100", 1, "has no fp8_speedup"});
+}
+
+/* --- exposed communication -------------------------------------------------------------------- */
+
+/* One pipeline of two stages: with m micro-batches the first stage waits for its neighbour, and the
+ * head says how much of what is exposed that is. */
+TEST_WITH(exposed_communication_says_what_the_bubble_is, fixture_open, fixture_close)
+{
+    static const char command[] =
+        "sim -w gpt2 -c dgx-h100 --framework ideal --pp 2 --micro-batches 4 --no-db";
+    char args[160], says[64];
+
+    snprintf(args, sizeof args, "%s --format json", command);
+    const char *json = lapwing(args, NULL);
+    double busy = number_at(json, "\"comm_busy_ns\": ");
+    double exposed = number_at(json, "\"exposed_comm_ns\": ");
+    double bubble = number_at(json, "\"wait_pipeline_ns\": ");
+
+    assert_true(bubble > 0 && exposed > bubble && busy >= exposed);
+    near(exposed, bubble + number_at(json, "\"exposed_transfer_ns\": "));
+    assert_true(fabs(number_at(json, "\"overlap_pct\": ") - 100 * (busy - exposed) / busy) < 1e-3);
+    snprintf(says, sizeof says, "%.3f ms are exposed, of it bubble %.3f ms", exposed * 1e-6,
+             bubble * 1e-6);
+    expect(command, 0, says);
+    expect_cases("sim -w gpt2 -c dgx-h100 --framework ideal --dp 2 --no-db",
+                 (const struct command_case[]){{"", 0, " are exposed", .lacks = "of it bubble"},
+                                               {0}});
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+struct sizes {
+    double sum, last, slack; /* all but the last, the last, half a unit of every last digit */
+    int n;
+};
+
+/* The sizes that a paragraph prints; prose may be broken at blanks into lines. */
+static struct sizes sizes_in(const char *text, const char *from, const char *to)
+{
+    static const struct {
+        const char *unit;
+        double bytes, digit;
+    } units[] = {{"B", 1, 0}, {"KiB", 1024, 0.01}, {"MiB", 1048576, 0.01},
+                 {"GiB", 1073741824, 0.01}, {"TiB", 1099511627776, 0.01}};
+    const char *at = strstr(text, from), *end = at ? strstr(at, to) : NULL;
+    struct sizes s = {0};
+
+    if (!end)
+        fail_msg("no '%s' and then '%s' in %s", from, to, text);
+    for (; at < end; at++) {
+        char unit[8], *rest;
+        if (at[-1] != ' ' || !isdigit((unsigned char)*at))
+            continue;
+        double value = strtod(at, &rest);
+        if (rest == at || sscanf(rest, " %7[KMGTiB]", unit) != 1)
+            continue;
+        for (size_t k = 0; k < sizeof units / sizeof *units; k++) {
+            if (strcmp(unit, units[k].unit) != 0)
+                continue;
+            s.sum += s.last;
+            s.last = value * units[k].bytes;
+            s.slack += units[k].digit / 2 * units[k].bytes;
+            s.n++;
+        }
+    }
+    return s;
+}
+
+static const char *one_of(struct prng *r, const char *const *words, int n)
+{
+    return words[prng_below(r, n)];
+}
+
+/* A command that predicts a random strategy of a model on a cluster with a framework. */
+static void random_command(struct prng *r, char *args, size_t size)
+{
+    static const char *const models[] = {"gpt2", "gpt-1.3b", "llama-2-7b", "llama-3-8b"};
+    static const char *const clusters[] = {"dgx-h100", "dgx-a100", "v100-ib", "gb200"};
+    static const char *const frameworks[] = {
+        "ideal", "torch", "torch-ddp", "fsdp", "torchtitan", "composer", "deepspeed",
+        "megatron-lm", "megatron-deepspeed", "nanotron", "internevo", "oneflow", "torchtune"};
+    static const char *const shapes[] = {
+        "--dp 8", "--dp 8 --zero 1", "--dp 8 --zero 2", "--dp 8 --zero 3", "--dp 2 --tp 4",
+        "--dp 2 --tp 4 --sequence-parallel", "--dp 2 --pp 4 --micro-batches 4",
+        "--dp 2 --tp 2 --pp 2 --micro-batches 2 --sequence-parallel", "--dp 4 --cp 2"};
+    static const char *const rest[] = {"", "--recompute full", "--recompute selective",
+                                       "--grad-dtype f32", "--batch 4"};
+
+    snprintf(args, size, "sim -w %s -c %s --framework %s %s %s --no-db", one_of(r, models, 4),
+             one_of(r, clusters, 4), one_of(r, frameworks, 13), one_of(r, shapes, 9),
+             one_of(r, rest, 5));
+}
+
+/* Tensors of the plan, those that the framework adds, what its allocator reserves beyond, and what
+ * the framework and the driver take. */
+TEST_WITH(parts_of_memory_add_up_to_what_a_device_holds, fixture_open, fixture_close)
+{
+    struct prng r = prng_start("strategies");
+    int n = unit_cases(8, 50), n_split = 0;
+
+    for (int done = 0, tries = 0; done < n; tries++) {
+        char args[256];
+        int rc;
+        random_command(&r, args, sizeof args);
+        const char *text = lapwing(args, &rc);
+        assert_true(tries < 10 * n);
+        if (rc != 0) /* the framework refuses it */
+            continue;
+        struct sizes head = sizes_in(text, "\nmemory ", "a device");
+        struct sizes parts = sizes_in(text, "\npeak memory ", "in all");
+        assert_int_equal(head.n, 1);
+        if (fabs(parts.sum - parts.last) > parts.slack || fabs(parts.last - head.last) > 1)
+            fail_msg("parts %.0f, in all %.0f, head %.0f: %s\n%s", parts.sum, parts.last,
+                     head.last, args, text);
+        n_split += parts.n > 3;
+        done++;
+    }
+    assert_true(n_split > n / 3);
 }
