@@ -69,13 +69,23 @@ static double step_flops(const struct lw_run *r, const struct lw_workload *w)
     return sum;
 }
 
-static double shown_bytes(const struct lw_run *r, const struct lw_prediction *p)
+/* Bytes of the kind and rank that the table shows. */
+static void take_bytes(const struct lw_run *r, const struct lw_prediction *p,
+                       struct lw_run_prediction *out)
 {
     const struct lw_framework_bytes *b = has(r->memory, "rank 0") ? &p->first : &p->fullest;
+    const struct {
+        const char *word, *kind;
+        double bytes;
+    } kinds[] = {{"nvidia-smi", "device", b->device},
+                 {"reserved", "reserved", b->reserved},
+                 {"", "allocated", b->allocated}};
+    int k = 0;
 
-    if (has(r->memory, "nvidia-smi"))
-        return b->device;
-    return has(r->memory, "reserved") ? b->reserved : b->allocated;
+    while (!has(r->memory, kinds[k].word))
+        k++;
+    out->memory_kind = kinds[k].kind;
+    out->memory_bytes = kinds[k].bytes;
 }
 
 static void take(const struct lw_run *r, const struct lw_prediction *p,
@@ -88,7 +98,7 @@ static void take(const struct lw_run *r, const struct lw_prediction *p,
     out->step_ns = (double)p->summary.step / (double)LW_PS_PER_NS;
     out->step_flops = step_flops(r, w);
     out->peak = d->peak_flops[half ? LW_F16 : LW_BF16].value; /* 8 bits too */
-    out->memory_bytes = shown_bytes(r, p);
+    take_bytes(r, p, out);
     out->needed_bytes = p->needed_bytes;
     out->capacity_bytes = d->memory_bytes.value - (double)lw_device_framework_bytes(d);
     out->tokens_per_s_device =

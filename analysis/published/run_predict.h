@@ -7,7 +7,8 @@
 /* What is predicted of a run, by the function that `lapwing sim` calls (lw_predict). */
 struct lw_run_prediction {
     double step_ns, tokens_per_s_device;
-    double memory_bytes; /* as run->memory says that the table shows it */
+    double memory_bytes; /* as run->memory says that the table shows it: */
+    const char *memory_kind; /* "allocated", "reserved" or "device" */
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
     double step_flops;  /* by the definition that run->flops names; 0 = model FLOPs */
     double peak;        /* a device's rate at the run's precision */

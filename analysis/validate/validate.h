@@ -69,6 +69,7 @@ struct lw_case {
     /* of runs; 0 = not known: */
     double predicted_bytes, measured_bytes, tokens_per_s_device;
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
+    const char *memory_kind; /* of both bytes: "allocated", "reserved", "device"; static */
     bool failed;           /* the run did not fit, or crashed */
     const char *command;   /* of runs: prints the same step and memory; NULL = none */
     bool refused;          /* predicted: the framework ends it before its first step (remark) */

@@ -75,7 +75,8 @@ static enum lw_status add_case(struct table *t, const char *id, const struct lw_
     struct lw_case c = {.id = id, .unit = "ns", .family = t->family, .series = -1,
                         .predicted = p->step_ns, .measured = m->step_s * 1e9,
                         .predicted_bytes = p->memory_bytes, .measured_bytes = m->memory_bytes,
-                        .needed_bytes = p->needed_bytes, .capacity_bytes = p->capacity_bytes,
+                        .memory_kind = p->memory_kind, .needed_bytes = p->needed_bytes,
+                        .capacity_bytes = p->capacity_bytes,
                         .failed = m->failed, .refused = p->is_refused,
                         .tokens_per_s_device = p->tokens_per_s_device,
                         .remark = p->why, .command = p->command};

@@ -34,7 +34,7 @@ void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)
 {
     LW_JSON(o, "predicted_bytes", whole_bytes(c->predicted_bytes),
             "needed_bytes", whole_bytes(c->needed_bytes),
-            "measured_bytes", whole_bytes(c->measured_bytes),
+            "measured_bytes", whole_bytes(c->measured_bytes), "memory_kind", c->memory_kind,
             "tokens_per_s_device", lw_decimals(c->tokens_per_s_device, 2));
     lw_jsonout_string(o, "command", c->command);
     if (c->failed)

@@ -145,6 +145,30 @@ TEST(a_row_is_a_case_with_its_step_and_memory)
     lw_validation_free(&v);
 }
 
+/* BLOOM's table prints nvidia-smi's figures, nanotron's what the allocator has reserved. */
+TEST(bytes_are_of_the_kind_that_the_case_names)
+{
+    static const struct {
+        const char *name, *table, *kind;
+    } cases[] = {
+        {"runs.csv", TITLES ROW("7", "2", "81920", "2", ""), "reserved"},
+        {"mine.csv", "model,gpu,gpus,gbs,mbs,precision,step_s\n"
+                     "gpt2,H100-SXM5-80GB,8,64,1,bf16,1.2\n", "allocated"},
+        {"bloom.csv", "row,gpu,gpus,model,layers,hidden,seq,gbs,mbs,tp,pp,dp,precision,recompute,"
+                      "framework,node_state,layers_check,tflops_kind,step_s,mem_gb\n"
+                      "0,A100-80GB,8,bloom,4,1024,512,16,1,2,1,4,bf16,none,Megatron-DeepSpeed,"
+                      "clean,yes,hardware,1.2,20\n", "device"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lw_validation v;
+        validate(cases[i].name, cases[i].table, &v);
+        assert_int_equal(v.n_cases, 1);
+        assert_string_equal(v.cases[0].memory_kind, cases[i].kind);
+        lw_validation_free(&v);
+    }
+}
+
 TEST(no_measured_column_reaches_a_prediction)
 {
     struct lw_validation a, b;
