@@ -6,6 +6,7 @@
 #include "analysis/validate/validate_kinds.h"
 #include "exec/launch/spawn.h"
 #include "shared/base/progress.h"
+#include "shared/base/shown_text.h"
 #include "shared/cli/cli.h"
 #include "shared/cli/command.h"
 #include "shared/files/files.h"
@@ -22,9 +23,20 @@ static const struct lw_usage usage = {
     .max_operands = -1,
 };
 
+/* The faults from `from` on, a line each; returns how many there are. */
+static int32_t say_faults(const struct lw_validation *v, int32_t from)
+{
+    char shown[1200];
+
+    for (; from < v->n_refusals; from++)
+        fprintf(stderr, "lapwing validate: %s\n",
+                lw_shown_text(shown, sizeof shown, v->refusals[from].text));
+    return from;
+}
+
 /* Of the files, or of this machine where `here` is given. */
-static enum lw_status collect(struct lw_validate_here *here, char **files, int n, bool quiet,
-                              struct lw_validation *v, struct lw_err *err)
+static enum lw_status collect(struct lw_validate_here *here, const struct lw_validate_file *files,
+                              int n, bool quiet, struct lw_validation *v, struct lw_err *err)
 {
     struct lw_progress_bar bar;
     struct lw_progress progress = lw_progress_bar_begin(&bar, quiet || here);
@@ -39,7 +51,7 @@ static enum lw_status collect(struct lw_validate_here *here, char **files, int n
     }
     for (; !here && status == LW_OK && v->n_done < n && !lw_progress_stopped(&progress);
          v->n_done++)
-        status = lw_validate_file(files[v->n_done], v, err);
+        status = lw_validate_add(&files[v->n_done], v, err);
     lw_progress_bar_end(&bar);
     v->progress = NULL;
     v->interrupted = lw_progress_stopped(&progress);
@@ -50,13 +62,27 @@ static enum lw_status collect(struct lw_validate_here *here, char **files, int n
                : status;
 }
 
+/* Rows that were refused: their lines are printed already. */
+static enum lw_status refused(const struct lw_validation *v, struct lw_err *err)
+{
+    int32_t n = v->n_refusals;
+
+    return lw_fail(err, LW_EFORMAT, "%d fault%s in the files of runs; the other rows are predicted",
+                   n, lw_plural(n));
+}
+
 static enum lw_status report(struct lw_validation *v, enum lw_format format, struct lw_err *err)
 {
+    if (v->n_refusals > 0 && v->n_cases == 0 && v->n_skips == 0)
+        return lw_fail(err, LW_EFORMAT, "no row is left to predict; faults: %d, first: %s",
+                       v->n_refusals, v->refusals[0].text);
     LW_TRY(lw_validation_judge(v, err));
     LW_TRY(lw_validation_print(v, format, stdout, err));
     if (v->interrupted)
         return lw_fail(err, LW_EFAILED, "interrupted: %d case%s done, the others are missing",
                        v->n_cases, v->n_cases == 1 ? " is" : "s are");
+    if (v->n_refusals > 0)
+        return refused(v, err);
     if (v->n_misses > 0)
         return lw_fail(err, LW_ENO, "%d bar%s missed; first: %s %.2f %%, allowed %g %%: %s",
                        v->n_misses, lw_plural(v->n_misses), v->misses[0].bar,
@@ -64,15 +90,44 @@ static enum lw_status report(struct lw_validation *v, enum lw_format format, str
     return LW_OK;
 }
 
+/* Every file is read and its cells are checked before the first prediction. */
+static enum lw_status open_files(char **names, int n, struct lw_validation *v,
+                                 struct lw_validate_file *files, struct lw_err *err)
+{
+    for (int i = 0; i < n; i++)
+        LW_TRY(lw_validate_open(names[i], v, &files[i], err));
+    return LW_OK;
+}
+
+static enum lw_status validate(struct lw_validate_here *here, char **names, int n, bool quiet,
+                               struct lw_validation *v, struct lw_err *err)
+{
+    struct lw_validate_file *files = NULL;
+    int32_t said = 0;
+
+    LW_NEW(files, n + 1, err);
+    enum lw_status status = here ? LW_OK : open_files(names, n, v, files, err);
+    said = say_faults(v, said);
+    if (status == LW_OK)
+        status = collect(here, files, n, quiet, v, err);
+    say_faults(v, said);
+    for (int i = 0; i < n && files[i].kind; i++)
+        lw_validate_close(&files[i]);
+    lw_free(files);
+    return status;
+}
+
 static enum lw_status work(struct lw_validate_here *here, char **files, int n, bool quiet,
-                           const char *framework, enum lw_format format, struct lw_err *err)
+                           const char *framework, double tolerance_pct, enum lw_format format,
+                           struct lw_err *err)
 {
     struct lw_framework own = {0};
 
     if (framework)
         LW_TRY(lw_err_context(err, lw_framework_find(framework, &own, err), "--framework"));
-    struct lw_validation v = {.framework_file = framework, .framework_name = own.name};
-    enum lw_status status = collect(here, files, n, quiet, &v, err);
+    struct lw_validation v = {
+        .framework_file = framework, .framework_name = own.name, .tolerance_pct = tolerance_pct};
+    enum lw_status status = validate(here, files, n, quiet, &v, err);
     if (status == LW_OK && !(here && here->id && here->id->rank > 0)) /* rank 0 judges */
         status = report(&v, format, err);
     lw_validation_free(&v);
@@ -86,6 +141,7 @@ struct request {
     bool on, spawn; /* --here, --spawn */
     char command[1024];
     const char *curves, *framework, *backend, *transport;
+    double tolerance_pct;
     enum lw_format format;
 };
 
@@ -108,7 +164,7 @@ static enum lw_status validate_here(struct request *r, int *exit_status, struct 
     *exit_status = ranks.over ? ranks.exit_status : -1;
     return ranks.over ? LW_OK
                       : work(here, here->workload_files, here->n_workload_files, here->quiet,
-                             r->framework, r->format, err);
+                             r->framework, r->tolerance_pct, r->format, err);
 }
 
 int cmd_validate(int argc, char **argv)
@@ -126,10 +182,11 @@ int cmd_validate(int argc, char **argv)
         {"spawn", 0, LW_OPT_FLAG, &r.spawn, NULL, "with --here: start one process per rank"},
         {"ranks", 0, LW_OPT_INT, &here->n_ranks, "N",
          "with --here: ranks of a row (2, what a launcher started, or 1 on a GPU)", 1, 64},
-        {"steps", 0, LW_OPT_INT, &here->n_steps, "N",
-         "with --here: measured steps of a row (20)", 1, 100000},
-        {"only", 0, LW_OPT_STRING, &here->only, "TEXT", "with --here: only rows whose name "
-                                                        "contains TEXT"},
+        {"steps", 0, LW_OPT_INT, &here->n_steps, "N", "with --here: measured steps of a row (20)",
+         1, 100000},
+        {"only", 0, LW_OPT_STRING, &here->only, "TEXT",
+         "with --here: only rows whose name "
+         "contains TEXT"},
         {"db", 0, LW_OPT_STRING, &here->db, "FILE",
          "with --here: store both runs of each row (none)"},
         {"fit-curves", 0, LW_OPT_STRING, &r.curves, "OUT",
@@ -137,6 +194,9 @@ int cmd_validate(int argc, char **argv)
          "(analysis/netbench/fit_curves.sh)"},
         {"framework", 0, LW_OPT_STRING, &r.framework, "FILE",
          "tables of runs: takes the place of the known framework of that name"},
+        {"tolerance", 0, LW_OPT_DOUBLE, &r.tolerance_pct, "PCT",
+         "files of runs: exit status 3 where the mean error of a family's steps or memory is "
+         "larger (no bar)"},
         LW_OPTION_FORCE,
         LW_OPTION_QUIET(&here->quiet),
         LW_OPTION_FORMAT(&r.format),
@@ -162,6 +222,6 @@ int cmd_validate(int argc, char **argv)
     enum lw_status status =
         r.curves ? netbench_fit(argv + 1, n, r.curves, &err)
         : r.on   ? validate_here(&r, &exit_status, &err)
-                 : work(NULL, argv + 1, n, here->quiet, r.framework, r.format, &err);
+               : work(NULL, argv + 1, n, here->quiet, r.framework, r.tolerance_pct, r.format, &err);
     return exit_status >= 0 ? exit_status : lw_cli_end("validate", status, &err);
 }

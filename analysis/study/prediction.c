@@ -110,6 +110,8 @@ static void measure_memory(struct lw_prediction *s)
         s->needed_bytes = b.needed > s->needed_bytes ? b.needed : s->needed_bytes;
         if (s->summary.ranks[i].rank == 0)
             s->first = b;
+        if (s->summary.ranks[i].rank == s->plan.n_ranks - 1)
+            s->last = b;
     }
 }
 

@@ -30,9 +30,9 @@ struct lw_prediction {
     struct lw_cluster cluster;
     struct lw_sim_classes classes;
     struct lw_summary summary;
-    /* As the framework holds and prints it: of the fullest rank, of rank 0; needed: the most that
-     * any rank's allocator needs. */
-    struct lw_framework_bytes fullest, first;
+    /* As the framework holds and prints it: of the fullest rank, of rank 0 and of the last rank;
+     * needed: the most that any rank's allocator needs. */
+    struct lw_framework_bytes fullest, first, last;
     double needed_bytes;
     struct lw_sim_stats stats;
     struct lw_sim_samples samples;

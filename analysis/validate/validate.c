@@ -91,6 +91,18 @@ enum lw_status lw_validation_skip(struct lw_validation *v, int32_t family, const
     return LW_OK;
 }
 
+enum lw_status lw_validation_refuse(struct lw_validation *v, const struct lw_refusal *given,
+                                    struct lw_err *err)
+{
+    struct lw_refusal r = {copy(v, given->file), copy(v, given->column), copy(v, given->text),
+                           given->line};
+
+    if (!r.file || !r.column || !r.text)
+        return lw_fail_nomem(err);
+    APPEND(v, refusals, n_refusals, r, err);
+    return LW_OK;
+}
+
 enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case *given,
                                   struct lw_err *err)
 {
@@ -105,10 +117,11 @@ enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case 
     c.id = copy(v, c.id);
     c.unit = copy(v, c.unit);
     c.remark = copy(v, c.remark);
-    c.command = copy(v, c.command ? c.command : "");
+    c.command = copy(v, c.command);
+    c.memory_kind = copy(v, c.memory_kind);
     c.measured = c.measured > 0 ? c.measured : 0;
     c.error_pct = c.measured > 0 ? 100 * (c.predicted - c.measured) / c.measured : 0;
-    if (!c.id || !c.unit || !c.remark || !c.command)
+    if (!c.id || !c.unit || !c.remark || !c.command || !c.memory_kind)
         return lw_fail_nomem(err);
     APPEND(v, cases, n_cases, c, err);
     return LW_OK;

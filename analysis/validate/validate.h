@@ -59,6 +59,12 @@ struct lw_skip {
     const char *id, *reason;
 };
 
+/* A row that is refused, or a title, and why: one line for the user. */
+struct lw_refusal {
+    const char *file, *column, *text;
+    int32_t line;
+};
+
 struct lw_case {
     const char *id, *unit; /* "ns": a time, printed as such */
     int32_t family, series;
@@ -69,7 +75,8 @@ struct lw_case {
     /* of runs; 0 = not known: */
     double predicted_bytes, measured_bytes, tokens_per_s_device;
     double needed_bytes, capacity_bytes; /* of the fullest rank, and of a device */
-    const char *memory_kind; /* of both bytes: "allocated", "reserved", "device"; static */
+    const char *memory_kind; /* of both bytes: "allocated", "reserved", "device"; "" = not
+                              * known */
     bool failed;           /* the run did not fit, or crashed */
     const char *command;   /* of runs: prints the same step and memory; NULL = none */
     bool refused;          /* predicted: the framework ends it before its first step (remark) */
@@ -104,7 +111,8 @@ struct lw_validation {
     const struct lw_progress *progress; /* of the files; borrowed; NULL = silent */
     int32_t n_files, n_done; /* of them */
     bool interrupted;        /* a signal ended it: cases are missing */
-    int32_t n_families, n_series, n_cases, n_fits, n_notes, n_misses, n_skips;
+    double tolerance_pct;    /* of runs: bar of each family's mean errors; 0 = none */
+    int32_t n_families, n_series, n_cases, n_fits, n_notes, n_misses, n_skips, n_refusals;
     struct lw_family *families;
     struct lw_series *series;
     struct lw_case *cases;
@@ -112,6 +120,7 @@ struct lw_validation {
     struct lw_note *notes;
     struct lw_miss *misses;
     struct lw_skip *skips;
+    struct lw_refusal *refusals;
     double mean_abs_pct, max_abs_pct; /* of the families that count overall; -1 = none */
     int64_t n_pairs, n_right;
 };
@@ -130,6 +139,8 @@ enum lw_status lw_validation_sweep(struct lw_validation *v, int32_t family, cons
                                    int32_t *out, struct lw_err *err);
 enum lw_status lw_validation_skip(struct lw_validation *v, int32_t family, const char *id,
                                   const char *reason, struct lw_err *err);
+enum lw_status lw_validation_refuse(struct lw_validation *v, const struct lw_refusal *r,
+                                    struct lw_err *err);
 /* series -1: in none. LW_EFORMAT: a prediction that is not above 0, or an id that is there
  * already. */
 enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case *c,

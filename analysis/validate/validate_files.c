@@ -1,6 +1,7 @@
 /* Files of measurements: one row for each kind that can be validated, found by its contents. */
 #include <stdio.h>
 
+#include "analysis/evidence/runs_file.h"
 #include "analysis/validate/validate_kinds.h"
 
 static const struct lw_validate_kind kinds[] = {
@@ -10,10 +11,13 @@ static const struct lw_validate_kind kinds[] = {
      .add_rows = lw_validate_zero},
     {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
      "p m T_F T_B T_W T_comm", .add_rows = lw_validate_bubble},
-    {"a table of training runs (CSV with model, gpu, gpus, gbs, mbs, precision, step_s...)",
-     .is = lw_validate_is_runs, .add = lw_validate_runs},
+    {"a published table of training runs (CSV with model, gpu, gpus, gbs, mbs, precision...)",
+     .is = lw_validate_is_table, .add = lw_validate_table},
     {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
      "op algo nranks nnodes gpu intra inter size_bytes time_us", .add = lw_validate_netbench},
+    {"measured training runs (CSV with model, cluster, options of sim and step_s...: "
+     "docs/formats/runs.md)",
+     .is = lw_runs_are, .runs = true},
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
@@ -35,28 +39,46 @@ static enum lw_status foreign(const struct lw_input *in, struct lw_err *err)
                    list);
 }
 
-static enum lw_status add_file(const struct lw_validate_kind *k, const struct lw_input *in,
-                               struct lw_validation *v, struct lw_err *err)
+static enum lw_status add_rows(const struct lw_validate_file *f, struct lw_validation *v,
+                               struct lw_err *err)
 {
     struct lw_rows rows;
 
-    if (k->add)
-        return k->add(in, v, err);
-    LW_TRY(lw_rows_read(in, &rows, err));
-    enum lw_status status = k->add_rows(&rows, v, err);
+    LW_TRY(lw_rows_read(&f->in, &rows, err));
+    enum lw_status status = f->kind->add_rows(&rows, v, err);
     lw_rows_free(&rows);
     return status;
 }
 
-enum lw_status lw_validate_file(const char *name, struct lw_validation *v, struct lw_err *err)
+enum lw_status lw_validate_open(const char *name, struct lw_validation *v,
+                                struct lw_validate_file *out, struct lw_err *err)
 {
-    struct lw_input in;
-    int k = 0;
+    struct lw_validate_file f = {.kind = kinds};
+    enum lw_status status = LW_OK;
 
-    LW_TRY(lw_input_read(name, 0, &in, err));
-    while (k < N_KINDS && !is_kind(&kinds[k], &in))
-        k++;
-    enum lw_status status = k < N_KINDS ? add_file(&kinds[k], &in, v, err) : foreign(&in, err);
-    lw_input_free(&in);
-    return status;
+    LW_TRY(lw_input_read(name, 0, &f.in, err));
+    while (f.kind < kinds + N_KINDS && !is_kind(f.kind, &f.in))
+        f.kind++;
+    if (f.kind == kinds + N_KINDS)
+        status = foreign(&f.in, err);
+    else if (f.kind->runs)
+        status = lw_validate_read_runs(&f.in, v, &f.runs, err);
+    LW_GIVE(status, out, f, lw_validate_close(&f));
+}
+
+enum lw_status lw_validate_add(const struct lw_validate_file *f, struct lw_validation *v,
+                               struct lw_err *err)
+{
+    if (f->runs)
+        return lw_validate_runs(f->runs, v, err);
+    return f->kind->add ? f->kind->add(&f->in, v, err) : add_rows(f, v, err);
+}
+
+void lw_validate_close(struct lw_validate_file *f)
+{
+    if (f->runs)
+        lw_runs_free(f->runs);
+    lw_free(f->runs);
+    lw_input_free(&f->in);
+    *f = (struct lw_validate_file){.kind = NULL};
 }

@@ -6,6 +6,8 @@
 #include "shared/io/csv_rows.h"
 #include "shared/io/input.h"
 
+struct lw_runs;
+
 /* A kind of file that `lapwing validate` predicts and compares; one line of its table. */
 struct lw_validate_kind {
     const char *what;     /* for the message about a file that is none of them */
@@ -16,10 +18,23 @@ struct lw_validate_kind {
     enum lw_status (*add)(const struct lw_input *in, struct lw_validation *v, struct lw_err *err);
     enum lw_status (*add_rows)(const struct lw_rows *rows, struct lw_validation *v,
                                struct lw_err *err); /* of a CSV table, in place of add */
+    bool runs; /* lw_validate_read_runs and lw_validate_runs, in place of both */
 };
 
-/* validate_files.c: by the kind that the file's contents have. LW_EFORMAT names the kinds. */
-enum lw_status lw_validate_file(const char *name, struct lw_validation *v, struct lw_err *err);
+/* A file between its check and its cases. */
+struct lw_validate_file {
+    struct lw_input in;
+    const struct lw_validate_kind *kind;
+    struct lw_runs *runs;
+};
+
+/* validate_files.c. Open: reads the file and finds its kind by its contents; LW_EFORMAT names the
+ * kinds. Faults of single rows go to the validation, and are no failure. */
+enum lw_status lw_validate_open(const char *name, struct lw_validation *v,
+                                struct lw_validate_file *out, struct lw_err *err);
+enum lw_status lw_validate_add(const struct lw_validate_file *f, struct lw_validation *v,
+                               struct lw_err *err);
+void lw_validate_close(struct lw_validate_file *f);
 
 /* validate_ddp_runs.c: measured DDP runs over gloo. */
 bool lw_validate_is_groundtruth(const struct lw_input *in);
@@ -34,10 +49,22 @@ enum lw_status lw_validate_zero(const struct lw_rows *r, struct lw_validation *v
 enum lw_status lw_validate_bubble(const struct lw_rows *r, struct lw_validation *v,
                                   struct lw_err *err);
 
-/* validate_runs.c: training runs of GPU clusters, a run a row. */
-bool lw_validate_is_runs(const struct lw_input *in);
-enum lw_status lw_validate_runs(const struct lw_input *in, struct lw_validation *v,
+/* validate_runs.c: measured training runs, a run a row (docs/formats/runs.md). Reading checks all
+ * cells; rows with a fault have no case. */
+enum lw_status lw_validate_read_runs(const struct lw_input *in, struct lw_validation *v,
+                                     struct lw_runs **out, struct lw_err *err);
+enum lw_status lw_validate_runs(const struct lw_runs *r, struct lw_validation *v,
                                 struct lw_err *err);
+
+struct lw_framework;
+/* validate_fits.c: the framework's figures that were fitted on published runs. */
+enum lw_status lw_validate_fits(struct lw_validation *v, int32_t family,
+                                const struct lw_framework *f, struct lw_err *err);
+
+/* validate_tables.c: published tables of training runs, a run a row. */
+bool lw_validate_is_table(const struct lw_input *in);
+enum lw_status lw_validate_table(const struct lw_input *in, struct lw_validation *v,
+                                 struct lw_err *err);
 /* validate_netbench.c: published nccl-tests tables. */
 enum lw_status lw_validate_netbench(const struct lw_input *in, struct lw_validation *v,
                                     struct lw_err *err);

@@ -249,6 +249,7 @@ static void print_json(const struct lw_validation *v, FILE *f)
         json_case(&o, v, &v->cases[i]);
     lw_jsonout_end(&o);
     lw_validation_json_skips(v, &o);
+    lw_validation_json_refusals(v, &o);
     bool overall = v->mean_abs_pct >= 0;
     json_errors(&o, overall ? v->mean_abs_pct : NAN, overall ? v->max_abs_pct : NAN);
     json_order(&o, v->n_right, v->n_pairs);

@@ -1,160 +1,171 @@
-/* Tables of measured training runs: a case per row. Every row ends as a case or, with a reason,
- * among the rows passed over. */
+/* Measured training runs in the documented format: a case per row. Every row ends as a case, as a
+ * row passed over with its reason, or as a refused one with its fault. */
 #include "analysis/validate/validate_kinds.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/published/run_predict.h"
-#include "analysis/published/run_table.h"
+#include "analysis/evidence/runs_predict.h"
 #include "shared/base/shown_text.h"
 #include "shared/files/files.h"
+#include "traces/models/model_workload.h"
 
-bool lw_validate_is_runs(const struct lw_input *in)
+enum lw_status lw_validate_read_runs(const struct lw_input *in, struct lw_validation *v,
+                                     struct lw_runs **out, struct lw_err *err)
 {
-    return lw_run_table_of(in) != NULL;
-}
-
-struct table {
-    const struct lw_run_table *kind;
-    const struct lw_rows *rows;
-    struct lw_validation *v;
-    char name[80];
-    int32_t family;
-};
-
-static void id_of(const struct table *t, int32_t row, const struct lw_run_variant *v, char *id,
-                  size_t size)
-{
-    char number[16];
-    const char *cell = lw_rows_cell(t->rows, row, "row");
-
-    snprintf(number, sizeof number, "%d", row);
-    snprintf(id, size, "%s:%s%s%s", t->name, *cell ? cell : number, *v->name ? "/" : "", v->name);
-}
-
-#define FITTED "fitted: %d rows of %79s" /* how the source of such a figure begins */
-
-static enum lw_status add_fit(struct table *t, const char *framework,
-                              const struct lw_framework_fact *fact, struct lw_err *err)
-{
-    char name[160], table[80];
-    int n_rows;
-
-    if (!lw_figure_is_set(fact->figure) ||
-        sscanf(fact->figure.source, FITTED, &n_rows, table) != 2)
-        return LW_OK;
-    snprintf(name, sizeof name, "%s: %s", framework, fact->name);
-    bool ns = strcmp(fact->unit, "ns") == 0;
-    return lw_validation_fit(t->v, &(struct lw_fit){.family = t->family, .n_rows = n_rows,
-                                                    .name = name, .unit = fact->unit,
-                                                    .fitted_on = table,
-                                                    .value = fact->figure.value / (ns ? 1e3 : 1)},
-                             err);
-}
-
-/* The figures of the row's framework that were fitted on published runs. */
-static enum lw_status add_fits(struct table *t, const struct lw_run *run, struct lw_err *err)
-{
-    struct lw_framework f;
-    struct lw_framework_fact fact;
+    struct lw_runs *r;
     enum lw_status s = LW_OK;
 
-    LW_TRY(lw_framework_find(lw_run_framework(run), &f, err));
-    for (int k = 0; s == LW_OK && lw_framework_fact(&f, k, &fact); k++)
-        s = add_fit(t, f.name, &fact, err);
+    LW_NEW(r, 1, err);
+    s = lw_runs_read(in, traces_model_workload, r, err);
+    for (int32_t i = 0; s == LW_OK && i < r->n_faults; i++) {
+        const struct lw_runs_fault *f = &r->faults[i];
+        s = lw_validation_refuse(v, &(struct lw_refusal){r->rows.file, f->column, f->text, f->line},
+                                 err);
+    }
+    if (s != LW_OK) {
+        lw_runs_free(r);
+        lw_free(r);
+        return s;
+    }
+    *out = r;
+    return LW_OK;
+}
+
+struct reader {
+    const struct lw_runs *r;
+    struct lw_validation *v;
+    char stem[80];
+    int32_t row, family;
+    const char *id;
+};
+
+/* --- the row's place -------------------------------------------------------------------------- */
+
+static enum lw_status find_family(struct reader *x, struct lw_err *err)
+{
+    const char *table = lw_runs_cell(x->r, x->row, LW_RUN_TABLE);
+    const char *id = lw_runs_cell(x->r, x->row, LW_RUN_ID);
+    struct lw_validation *v = x->v;
+    struct lw_bars bars = {.mean_pct = v->tolerance_pct};
+
+    table = *table ? table : x->stem;
+    LW_TRY(lw_validation_family(v, table, bars, false, &x->family, err));
+    v->families[x->family].runs = true;
+    v->families[x->family].memory_bar_pct = v->tolerance_pct;
+    if (*id)
+        LW_PRINT(&v->arena, x->id, err, "%s:%s", table, id);
+    else
+        LW_PRINT(&v->arena, x->id, err, "%s:%d", table, x->r->rows.line[x->row]);
+    return LW_OK;
+}
+
+/* Runs of one model on as many devices: by the cells that give its size. */
+static enum lw_status find_sweep(struct reader *x, double n_devices, int32_t *series,
+                                 struct lw_err *err)
+{
+    static const char *const sizes[] = {"layers", "hidden", "ffn", "experts"};
+    char name[256];
+    int n = snprintf(name, sizeof name, "%.60s", lw_rows_cell(&x->r->rows, x->row, "model"));
+
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const char *cell = lw_rows_cell(&x->r->rows, x->row, sizes[k]);
+        if (*cell)
+            n += snprintf(name + n, sizeof name - (size_t)n, " %s %.12s", sizes[k], cell);
+    }
+    snprintf(name + n, sizeof name - (size_t)n, " on %.0f", n_devices);
+    return lw_validation_sweep(x->v, x->family, name, series, err);
+}
+
+/* --- cases ------------------------------------------------------------------------------------ */
+
+static enum lw_status add_fits(const struct reader *x, const char *framework, struct lw_err *err)
+{
+    struct lw_framework f;
+
+    LW_TRY(lw_framework_find(framework, &f, err));
+    enum lw_status s = lw_validate_fits(x->v, x->family, &f, err);
     lw_framework_free(&f);
     return s;
 }
 
-static enum lw_status add_case(struct table *t, const char *id, const struct lw_run *run,
-                               const struct lw_run_prediction *p, const struct lw_run_measured *m,
-                               struct lw_err *err)
+static enum lw_status add_case(struct reader *x, const struct lw_runs_prediction *p,
+                               const struct lw_runs_measured *m, struct lw_err *err)
 {
-    char sweep[160];
-    struct lw_case c = {.id = id, .unit = "ns", .family = t->family, .series = -1,
-                        .predicted = p->step_ns, .measured = m->step_s * 1e9,
-                        .predicted_bytes = p->memory_bytes, .measured_bytes = m->memory_bytes,
-                        .memory_kind = p->memory_kind, .needed_bytes = p->needed_bytes,
+    struct lw_case c = {.id = x->id,
+                        .unit = "ns",
+                        .family = x->family,
+                        .series = -1,
+                        .predicted = p->step_ns,
+                        .measured = m->step_s * 1e9,
+                        .predicted_bytes = p->memory_bytes,
+                        .measured_bytes = m->memory_bytes,
+                        .memory_kind = lw_runs_cell(x->r, x->row, LW_RUN_MEMORY_KIND),
+                        .needed_bytes = p->needed_bytes,
                         .capacity_bytes = p->capacity_bytes,
-                        .failed = m->failed, .refused = p->is_refused,
+                        .failed = m->failed,
+                        .refused = p->is_refused,
                         .tokens_per_s_device = p->tokens_per_s_device,
-                        .remark = p->why, .command = p->command};
+                        .remark = p->why,
+                        .command = p->command};
 
-    snprintf(sweep, sizeof sweep, "%.80s on %lld", run->model, (long long)run->gpus);
-    if (!m->failed)
-        LW_TRY(lw_validation_sweep(t->v, t->family, sweep, &c.series, err));
-    LW_TRY(add_fits(t, run, err));
-    return lw_validation_case(t->v, &c, err);
+    if (!m->failed && !p->is_refused)
+        LW_TRY(find_sweep(x, p->n_devices, &c.series, err));
+    LW_TRY(add_fits(x, p->framework, err));
+    return lw_validation_case(x->v, &c, err);
 }
 
-/* The file of --framework, where it is of the framework that the row has. */
-static const char *own_framework(const struct lw_validation *v, const struct lw_run *run)
+/* Options that contradict each other where only the plan shows it. */
+static enum lw_status refuse(struct reader *x, const char *text, struct lw_err *err)
 {
-    bool same = v->framework_file && strcmp(v->framework_name, lw_run_framework(run)) == 0;
+    struct lw_refusal r = {x->r->rows.file, "", NULL, x->r->rows.line[x->row]};
 
-    return same ? v->framework_file : NULL;
+    LW_PRINT(&x->v->arena, r.text, err, "%s:%d: %s", r.file, r.line, text);
+    return lw_validation_refuse(x->v, &r, err);
 }
 
-static enum lw_status add_run(struct table *t, int32_t row, const struct lw_run_variant *v,
-                              struct lw_err *err)
+static enum lw_status skip(struct reader *x, const char *reason, struct lw_err *err)
 {
-    struct lw_run run;
-    struct lw_run_options o;
-    struct lw_run_prediction p;
-    struct lw_run_measured m;
-    struct lw_err why = {0};
-    char id[160];
+    return lw_validation_skip(x->v, x->family, x->id, reason, err);
+}
 
-    id_of(t, row, v, id, sizeof id);
-    LW_TRY(lw_run_read(t->kind, v, t->rows, row, &t->v->arena, &run, err));
-    enum lw_status s = lw_run_express(&run, &o, &why);
-    if (s == LW_OK)
-        s = lw_run_predict(&run, &o, own_framework(t->v, &run), &p, &why);
+static enum lw_status add_run(struct reader *x, struct lw_err *err)
+{
+    const char *why = lw_runs_cell(x->r, x->row, LW_RUN_WHY);
+    struct lw_runs_prediction p;
+    struct lw_runs_measured m;
+    struct lw_err said = {0};
+
+    LW_TRY(find_family(x, err));
+    if (*why)
+        return skip(x, why, err);
+    if (!lw_runs_is_measured(x->r, x->row))
+        return skip(x, "nothing is measured", err);
+    if (strcmp(lw_runs_cell(x->r, x->row, LW_RUN_OUTCOME), "failed") == 0)
+        return skip(x, "the run failed, and not for lack of memory", err);
+    enum lw_status s = lw_runs_predict(x->r, x->row, x->v->framework_file, x->v->framework_name,
+                                       &x->v->arena, &p, &said);
     if (s == LW_ENOMEM)
         return lw_fail_nomem(err);
+    if (s == LW_ENOTSUP)
+        return skip(x, said.msg, err);
+    if (s != LW_OK && lw_progress_stopped(x->v->progress)) /* interrupted */
+        return LW_OK;
     if (s != LW_OK)
-        return lw_validation_skip(t->v, t->family, id, why.msg, err);
-    lw_run_measure(v, t->rows, row, &run, p.step_flops, p.peak, &m);
-    if (m.step_s == 0 && m.memory_bytes == 0 && !m.failed)
-        return lw_validation_skip(t->v, t->family, id, "no measured column gives a step or memory",
-                                  err);
-    return add_case(t, id, &run, &p, &m, err);
+        return refuse(x, said.msg, err);
+    lw_runs_measure(x->r, x->row, &p, &m);
+    return add_case(x, &p, &m, err);
 }
 
-static enum lw_status add_rows(struct table *t, struct lw_err *err)
-{
-    LW_TRY(lw_validation_family(t->v, t->name, t->kind->bars, false, &t->family, err));
-    t->v->families[t->family].runs = true;
-    t->v->families[t->family].memory_bar_pct = t->kind->memory_bar_pct;
-    t->v->families[t->family].rank_bar = t->kind->rank_bar;
-    for (int32_t i = 0;
-         i < t->rows->n_rows && lw_validation_goes_on(t->v, t->name, i, t->rows->n_rows); i++)
-        for (int k = 0; k < LW_RUN_VARIANTS && t->kind->variants[k].measured; k++)
-            LW_TRY(add_run(t, i, &t->kind->variants[k], err));
-    return LW_OK;
-}
-
-/* A wrong cell in the last row does not cost the minutes of all rows before it. */
-static enum lw_status check_rows(const struct table *t, struct lw_err *err)
-{
-    for (int32_t i = 0; i < t->rows->n_rows; i++)
-        for (int k = 0; k < LW_RUN_VARIANTS && t->kind->variants[k].measured; k++)
-            LW_TRY(lw_run_check(t->kind, &t->kind->variants[k], t->rows, i, err));
-    return LW_OK;
-}
-
-enum lw_status lw_validate_runs(const struct lw_input *in, struct lw_validation *v,
+enum lw_status lw_validate_runs(const struct lw_runs *r, struct lw_validation *v,
                                 struct lw_err *err)
 {
-    struct lw_rows rows;
-    struct table t = {.kind = lw_run_table_of(in), .rows = &rows, .v = v};
+    struct reader x = {.r = r, .v = v};
 
-    lw_file_stem(t.name, sizeof t.name, in->name);
-    LW_TRY(lw_rows_read(in, &rows, err));
-    enum lw_status s = check_rows(&t, err);
-    if (s == LW_OK)
-        s = add_rows(&t, err);
-    lw_rows_free(&rows);
-    return s;
+    lw_file_stem(x.stem, sizeof x.stem, r->rows.file);
+    for (; x.row < r->rows.n_rows && lw_validation_goes_on(v, x.stem, x.row, r->rows.n_rows);
+         x.row++)
+        if (!r->is_bad[x.row])
+            LW_TRY(add_run(&x, err));
+    return LW_OK;
 }

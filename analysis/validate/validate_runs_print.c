@@ -32,10 +32,10 @@ static struct lw_maybe whole_bytes(double bytes)
 
 void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)
 {
-    LW_JSON(o, "predicted_bytes", whole_bytes(c->predicted_bytes),
-            "needed_bytes", whole_bytes(c->needed_bytes),
-            "measured_bytes", whole_bytes(c->measured_bytes), "memory_kind", c->memory_kind,
-            "tokens_per_s_device", lw_decimals(c->tokens_per_s_device, 2));
+    LW_JSON(o, "predicted_bytes", whole_bytes(c->predicted_bytes), "needed_bytes",
+            whole_bytes(c->needed_bytes), "measured_bytes", whole_bytes(c->measured_bytes),
+            "memory_kind", *c->memory_kind ? c->memory_kind : NULL, "tokens_per_s_device",
+            lw_decimals(c->tokens_per_s_device, 2));
     lw_jsonout_string(o, "command", c->command);
     if (c->failed)
         lw_jsonout_string(o, "status", "failed");
@@ -68,6 +68,17 @@ void lw_validation_json_skips(const struct lw_validation *v, struct lw_jsonout *
         if (n_alike(v, i) > 0)
             LW_JSON_ROW(o, NULL, "family", v->families[v->skips[i].family].name,
                         "reason", v->skips[i].reason, "n", n_alike(v, i));
+    }
+    lw_jsonout_end(o);
+}
+
+void lw_validation_json_refusals(const struct lw_validation *v, struct lw_jsonout *o)
+{
+    lw_jsonout_array(o, "refused");
+    for (int32_t i = 0; i < v->n_refusals; i++) {
+        const struct lw_refusal *r = &v->refusals[i];
+        LW_JSON_ROW(o, NULL, "file", r->file, "line", r->line, "column",
+                    *r->column ? r->column : NULL, "error", r->text);
     }
     lw_jsonout_end(o);
 }

@@ -159,7 +159,7 @@ static enum lw_status check_word(const struct lw_opt *o, const char *text, struc
     return lw_fail_word(err, NULL, text, words);
 }
 
-static enum lw_status set_value(const struct lw_opt *o, const char *text, struct lw_err *err)
+enum lw_status lw_cli_set(const struct lw_opt *o, const char *text, struct lw_err *err)
 {
     struct lw_opt_call *call;
 
@@ -304,7 +304,7 @@ enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, i
         if (c >= FIRST_LONG && !is_whole_name(word, o->name))
             return unknown_option(table, word, err);
         const char *value = is_switch(o) ? switch_value(argv, c == ':') : optarg;
-        LW_TRY(lw_err_context(err, set_value(o, value, err), "--%s", o->name));
+        LW_TRY(lw_err_context(err, lw_cli_set(o, value, err), "--%s", o->name));
     }
     *n_operands = argc - optind;
     memmove(argv + 1, argv + optind, (size_t)*n_operands * sizeof *argv);

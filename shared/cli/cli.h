@@ -66,6 +66,10 @@ struct lw_opt {
 enum lw_status lw_cli_parse(const struct lw_opt *table, int argc, char **argv, int *n_operands,
                             bool *help, struct lw_err *err);
 
+/* One option by its text, as a command line gives it; a flag takes no text. LW_EINVAL: the message
+ * does not name the option. */
+enum lw_status lw_cli_set(const struct lw_opt *o, const char *text, struct lw_err *err);
+
 /* Before anything else in main: a full disk or a reader that goes away becomes an error of the
  * write that met it, with one line and no partial file, instead of a signal's death. */
 void lw_cli_signals(void);

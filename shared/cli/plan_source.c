@@ -139,6 +139,13 @@ static void join_options(struct lw_plan_source *s, const struct lw_opt *own, str
     table[n] = (struct lw_opt){0};
 }
 
+void lw_plan_source_options(struct lw_plan_source *s, struct lw_opt *table)
+{
+    const struct lw_opt none[] = {{0}};
+
+    join_options(s, none, table);
+}
+
 int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
                          const struct lw_opt *own, int argc, char **argv, int *n_operands)
 {
@@ -566,35 +573,49 @@ static void warn_of_shapes(const struct lw_plan_source *src, const struct lw_wor
                 lw_products_cp(w), (long long)s->tp, (long long)s->cp);
 }
 
-static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_cost *cost,
-                                    struct lw_cluster *c, struct lw_plan *plan,
-                                    struct lw_err *err)
+/* Workload and strategy of a plan, which is not built yet. */
+static enum lw_status ready(struct lw_plan_source *s, struct lw_cluster *c,
+                            struct lw_strategy *strategy, struct lw_err *err)
 {
-    struct lw_strategy strategy;
-    struct lw_cost placed = {0};
-
-    LW_TRY(lw_plan_source_strategy(s, &strategy, err));
+    LW_TRY(lw_plan_source_strategy(s, strategy, err));
     LW_TRY(lw_plan_source_framework(s, err));
-    LW_TRY(lw_framework_strategy(&s->framework, &strategy, err));
-    LW_TRY(lw_strategy_check(&strategy, err));
-    if (s->ranks > 0 && s->ranks != lw_strategy_ranks(&strategy))
+    LW_TRY(lw_framework_strategy(&s->framework, strategy, err));
+    LW_TRY(lw_strategy_check(strategy, err));
+    if (s->ranks > 0 && s->ranks != lw_strategy_ranks(strategy))
         return lw_fail(err, LW_EUSAGE,
                        "--ranks %lld, but --dp %lld, --pp %lld, --tp %lld and --cp %lld "
                        "make %lld ranks",
-                       (long long)s->ranks, (long long)strategy.dp, (long long)strategy.pp,
-                       (long long)strategy.tp, (long long)strategy.cp,
-                       (long long)lw_strategy_ranks(&strategy));
-    LW_TRY(lw_plan_source_workload(s, s->workload_file, &strategy, c, &s->workload, err));
+                       (long long)s->ranks, (long long)strategy->dp, (long long)strategy->pp,
+                       (long long)strategy->tp, (long long)strategy->cp,
+                       (long long)lw_strategy_ranks(strategy));
+    LW_TRY(lw_plan_source_workload(s, s->workload_file, strategy, c, &s->workload, err));
     s->has_workload = true;
-    LW_TRY(lw_strategy_check(&strategy, err)); /* with the micro-batches of --global-batch */
+    LW_TRY(lw_strategy_check(strategy, err)); /* with the micro-batches of --global-batch */
     LW_TRY(lw_plan_source_fit(s, &s->workload, c, err));
-    warn_of_shapes(s, &s->workload, &strategy);
+    warn_of_shapes(s, &s->workload, strategy);
     if (s->framework_name && !lw_model_is_set(&s->workload.from.model))
         return lw_fail(err, LW_EUSAGE,
                        "--framework is of a model: workload '%s' was not made from one (its times "
                        "are of %s)", s->workload.name,
                        s->workload.from.format[0] ? s->workload.from.format : "an unnamed source");
-    LW_TRY(take_stages(s, &strategy, err));
+    return take_stages(s, strategy, err);
+}
+
+enum lw_status lw_plan_source_check(struct lw_plan_source *s, struct lw_cluster *cluster,
+                                    struct lw_err *err)
+{
+    struct lw_strategy strategy;
+
+    return ready(s, cluster, &strategy, err);
+}
+
+static enum lw_status plan_workload(struct lw_plan_source *s, const struct lw_cost *cost,
+                                    struct lw_cluster *c, struct lw_plan *plan, struct lw_err *err)
+{
+    struct lw_strategy strategy;
+    struct lw_cost placed = {0};
+
+    LW_TRY(ready(s, c, &strategy, err));
     lw_cluster_place(c, lw_strategy_ranks(&strategy));
     if (cost) {
         placed = *cost;

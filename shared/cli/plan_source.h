@@ -62,6 +62,10 @@ void lw_plan_source_init(struct lw_plan_source *s);
 enum lw_status lw_plan_source_set(struct lw_plan_source *s, const char *name, const char *value,
                                   struct lw_err *err);
 
+/* The options of a plan source: rows of `table`, which has room for LW_PLAN_SOURCE_OPTIONS, and the
+ * end mark. They set fields of `s`, which must not move. Sets s->given to its defaults. */
+void lw_plan_source_options(struct lw_plan_source *s, struct lw_opt *table);
+
 /* lw_cli_begin with the options of a plan source before the command's own, fewer than
  * LW_PLAN_SOURCE_OWN, which end with name == NULL. */
 int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
@@ -75,6 +79,10 @@ int lw_plan_source_begin(struct lw_plan_source *s, const struct lw_usage *usage,
 enum lw_status lw_plan_source_load(struct lw_plan_source *s, const char *plan_file,
                                    const struct lw_cost *cost, struct lw_cluster *cluster,
                                    struct lw_plan *plan, struct lw_err *err);
+
+/* All that lw_plan_source_load checks of a workload and its strategy before it builds the plan. */
+enum lw_status lw_plan_source_check(struct lw_plan_source *s, struct lw_cluster *cluster,
+                                    struct lw_err *err);
 
 /* The workload of -w: a workload file, else a model, a configuration or a folder with one, made
  * with the options of a model for the strategy and the cluster, or the device of --device. A file

@@ -106,7 +106,7 @@ TEST(commands_of_random_rows_predict_the_same)
         struct lw_input in = {.name = path, .text = text, .len = strlen(text)};
         struct lw_validation v = {0};
         struct lw_err err = {0};
-        assert_ok(lw_validate_runs(&in, &v, &err), err);
+        assert_ok(lw_validate_table(&in, &v, &err), err);
         for (int32_t i = 0; i < v.n_cases; i++)
             if (!v.cases[i].refused) {
                 run_case(&v.cases[i]);

@@ -1,4 +1,5 @@
-/* Tables of training runs: what is read of a row, what becomes of it, and ranks. */
+/* Files of measured training runs (docs/formats/runs.md): a row is a command of `lapwing sim`, and
+ * every cell is checked before a row is predicted. */
 #include "tests/lib/unit.h"
 
 #include <math.h>
@@ -6,542 +7,372 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/evidence/runs_file.h"
 #include "analysis/validate/validate_kinds.h"
+#include "shared/base/arena.h"
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+#include "traces/models/model_workload.h"
 
-#define TITLES                                                                                     \
-    "row,gpu,gpus,network,model,layers,hidden,ffn,heads,kv_heads,vocab,seq,gbs,mbs,grad_accum,tp," \
-    "pp,dp,zero,precision,recompute,tied_embeddings,tok_s,mem_gb,status\n"
+TEST_GROUP(fixture_open, fixture_close)
 
-static void validate(const char *name, const char *table, struct lw_validation *v)
+static void validate(const char *text, struct lw_validation *v)
 {
-    struct lw_input in = {.name = name, .text = (char *)(uintptr_t)table, .len = strlen(table)};
+    struct lw_input in = {.name = "mine.csv", .text = (char *)(uintptr_t)text, .len = strlen(text)};
+    struct lw_runs *r;
     struct lw_err err = {0};
 
     *v = (struct lw_validation){0};
-    assert_true(lw_validate_is_runs(&in));
-    if (lw_validate_runs(&in, v, &err) != LW_OK)
-        fail_msg("%s", err.msg);
-    assert_int_equal(lw_validation_judge(v, &err), LW_OK);
+    assert_ok(lw_validate_read_runs(&in, v, &r, &err), err);
+    assert_ok(lw_validate_runs(r, v, &err), err);
+    assert_ok(lw_validation_judge(v, &err), err);
+    lw_runs_free(r);
+    lw_free(r);
 }
 
-#define ROW(row, tp, tok_s, mem, status)                                                           \
-    row ",H100-80GB,8,\"EFA, NVLink\",llama-like 1B,4,1024,4096,8,8,32000,512,16,1,,"              \
-        tp ",1,," "0,bf16,none,True," tok_s "," mem "," status "\n"
+#define LLAMA "llama-3-8b,dgx-h100,8,3,1,"
 
-/* Titles as the page docs/design/validate.md names them: a second is a second. */
-TEST(runs_of_the_user_are_a_table)
+TEST(a_row_is_a_command_and_what_was_measured)
 {
     struct lw_validation v;
-    validate("mine.csv", "model,gpu,gpus,seq,gbs,mbs,dp,zero,precision,step_s,mem_gib\n"
-                         "llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,5.2,60\n"
-                         "llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,,\n", &v);
-    assert_int_equal(v.n_cases, 1);
-    assert_string_equal(v.cases[0].id, "mine:0");
-    assert_true(v.cases[0].measured == 5.2e9 && v.cases[0].predicted > 0);
-    assert_true(v.cases[0].measured_bytes == 60 * 1073741824.0);
-    assert_int_equal(v.families[0].n_fitted, 0);
-    lw_validation_free(&v);
-}
 
-/* No row is predicted before all cells are looked at: the message is of the last row, and the
- * families are none. A word is a row without a measurement. */
-TEST(all_cells_are_checked_before_a_row_is_predicted)
-{
-    static const char titles[] = "model,gpu,gpus,seq,gbs,mbs,dp,zero,precision,step_s,mem_gib\n",
-                      good[] = "llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,5.2,60\n";
-    static const struct {
-        const char *row, *says;
-    } cases[] = {
-        {"llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,\"5,2\",60\n", "step_s: found '5,2'"},
-        {"llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,5.2 s,60\n", "step_s: found '5.2 s'"},
-        {"llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,-5.2,60\n", "step_s: found '-5.2'"},
-        {"llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,5.2,1e999\n", "mem_gib: found '1e999'"},
-        {"llama-3-8b,H100-SXM5-80GB,-64,8192,256,1,64,3,bf16,5.2,60\n", "gpus: found '-64'"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_validation v = {0};
-        struct lw_err err = {0};
-        char text[400];
-        snprintf(text, sizeof text, "%s%s%s", titles, good, cases[i].row);
-        struct lw_input in = {.name = "mine.csv", .text = text, .len = strlen(text)};
-        assert_int_equal(lw_validate_runs(&in, &v, &err), LW_EFORMAT);
-        if (!strstr(err.msg, "mine.csv:3: ") || !strstr(err.msg, cases[i].says))
-            fail_msg("'%s' lacks '%s'", err.msg, cases[i].says);
-        assert_int_equal(v.n_cases, 0);
-        assert_int_equal(v.n_families, 0);
-        lw_validation_free(&v);
-    }
-    struct lw_validation v;
-    validate("mine.csv", "model,gpu,gpus,seq,gbs,mbs,dp,zero,precision,step_s,mem_gib\n"
-                         "llama-3-8b,H100-SXM5-80GB,64,8192,256,1,64,3,bf16,n/a,OOM\n", &v);
-    assert_int_equal(v.n_cases, 0);
-    lw_validation_free(&v);
-}
-
-/* A capacity of 1 is dropless, and one of 2 computes twice as many rows of experts. */
-TEST(a_capacity_of_experts_is_a_column)
-{
-    static const char *const cells[] = {"", "1", "2"};
-    double predicted[3];
-    struct lw_validation v;
-    char text[300];
-
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(text, sizeof text,
-                 "model,gpu,gpus,gbs,mbs,ep,precision,step_s,expert_capacity\n"
-                 "mixtral-8x7b,H100-SXM5-80GB,8,64,1,8,bf16,1.2,%s\n", cells[i]);
-        validate("mine.csv", text, &v);
-        assert_int_equal(v.n_cases, 1);
-        predicted[i] = v.cases[0].predicted;
-        lw_validation_free(&v);
-    }
-    assert_true(predicted[1] == predicted[0]);
-    assert_true(predicted[2] > 1.2 * predicted[0] && predicted[2] < 2 * predicted[0]);
-    validate("mine.csv", "model,gpu,gpus,gbs,mbs,ep,precision,step_s,expert_capacity\n"
-                         "mixtral-8x7b,H100-SXM5-80GB,8,64,1,8,bf16,1.2,full\n", &v);
-    assert_int_equal(v.n_cases, 0);
-    assert_non_null(strstr(v.skips[0].reason, "expert_capacity: 'full' is not a number"));
-    lw_validation_free(&v);
-}
-
-/* Every transformer of `lapwing model --list` is known by its name, whatever its letters' case. */
-TEST(models_of_the_list_are_named)
-{
-    static const char *const names[] = {"gpt2", "GPT2-XL", "gpt-1.3b", "gpt-6.7b", "bert-large",
-                                        "mixtral-8x7b"};
-    struct lw_validation v;
-    char text[300];
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(text, sizeof text, "model,gpu,gpus,gbs,mbs,precision,step_s\n"
-                                    "%s,H100-SXM5-80GB,8,64,1,bf16,1.2\n", names[i]);
-        validate("mine.csv", text, &v);
-        assert_int_equal(v.n_cases, 1);
-        assert_true(v.cases[0].predicted > 0);
-        lw_validation_free(&v);
-    }
-    validate("mine.csv", "model,gpu,gpus,gbs,mbs,precision,step_s\n"
-                         "resnet50,H100-SXM5-80GB,8,64,1,bf16,1.2\n", &v);
-    assert_int_equal(v.n_cases, 0);
-    assert_non_null(strstr(v.skips[0].reason, "the sizes of the model (resnet50) are not known"));
-    lw_validation_free(&v);
-}
-
-/* Step = samples * sequence / tokens per second: 16 * 512 / 81920 = 0.1 s; 2 GiB. */
-TEST(a_row_is_a_case_with_its_step_and_memory)
-{
-    struct lw_validation v;
-    validate("dir/runs.csv", TITLES ROW("7", "2", "81920", "2", ""), &v);
-    assert_int_equal(v.n_cases, 1);
-    assert_string_equal(v.cases[0].id, "runs:7");
-    assert_string_equal(v.families[0].name, "runs");
-    assert_true(fabs(v.cases[0].measured - 1e8) < 1e-3);
-    assert_true(v.cases[0].measured_bytes == 2147483648.0);
-    assert_true(v.cases[0].predicted > 0 && v.cases[0].predicted_bytes > 0);
+    validate("model,cluster,framework,dp,zero,batch,fp8,id,step_s,memory_gib,memory_kind,note\n"
+             "llama-3-8b,dgx-h100,torchtitan,8,3,1,,first,1.5,60,reserved,\"a, b\"\n"
+             "llama-3-8b,dgx-h100,torchtitan,8,3,1,yes,,1.5,,,\n",
+             &v);
+    assert_int_equal(v.n_cases, 2);
+    assert_int_equal(v.n_refusals, 0);
+    assert_string_equal(v.families[0].name, "mine");
+    assert_string_equal(v.cases[0].id, "mine:first");
+    assert_string_equal(v.cases[1].id, "mine:3"); /* its line */
+    assert_string_equal(v.cases[0].command, "lapwing sim -w llama-3-8b -c dgx-h100 --framework "
+                                            "torchtitan --dp 8 --zero 3 --batch 1");
+    assert_string_equal(v.cases[1].command, "lapwing sim -w llama-3-8b -c dgx-h100 --framework "
+                                            "torchtitan --dp 8 --zero 3 --batch 1 --fp8");
+    assert_true(v.cases[0].measured == 1.5e9 && v.cases[0].predicted > 0);
+    assert_true(v.cases[1].predicted < v.cases[0].predicted);
+    assert_true(v.cases[0].measured_bytes == 60 * 1073741824.0 && v.cases[0].predicted_bytes > 0);
+    assert_string_equal(v.cases[0].memory_kind, "reserved");
     assert_int_equal(v.families[0].n_memory, 1);
-    /* tokens of a step over the devices and the predicted step */
-    assert_true(fabs(v.cases[0].tokens_per_s_device * 8 * v.cases[0].predicted / (16 * 512 * 1e9) -
-                     1) < 1e-9);
     lw_validation_free(&v);
 }
 
-/* BLOOM's table prints nvidia-smi's figures, nanotron's what the allocator has reserved. */
-TEST(bytes_are_of_the_kind_that_the_case_names)
+/* The command of a case, run as a user runs it, predicts the step to the ns. */
+TEST(the_command_of_a_case_predicts_the_same)
 {
-    static const struct {
-        const char *name, *table, *kind;
+    struct lw_validation v;
+    char line[600], step[64];
+
+    validate("model,cluster,framework,tp,dp,global-batch,sequence_parallel,tied,layers,step_s\n"
+             "llama-3-8b,dgx-h100,megatron-lm,4,2,16,on,no,8,1.5\n",
+             &v);
+    assert_int_equal(v.n_cases, 1);
+    snprintf(line, sizeof line, "%s --no-db --format json", v.cases[0].command + 8);
+    snprintf(step, sizeof step, "\"step_ns\": %.0f", floor(v.cases[0].predicted + 0.5));
+    expect(line, 0, step);
+    lw_validation_free(&v);
+}
+
+/* One measured figure a row: 8 devices, sequences of 8192, 64 of them a step. */
+TEST(measured_figures_of_each_kind_give_a_step)
+{
+    struct lw_validation v;
+    static const char titles[] = "model,cluster,dp,zero,batch,global-batch,step_s,tokens_s_device,"
+                                 "samples_s,tflops_device,mfu_pct,mfu_peak_tflops,flops\n";
+    char text[1500];
+
+    snprintf(text, sizeof text,
+             "%s" LLAMA "64,2,,,,,,\n" LLAMA "64,,32768,,,,,\n" LLAMA "64,,,32,,,,\n" LLAMA
+             "64,,,,400,,,model\n" LLAMA "64,,,,,40,1000,model\n" LLAMA "64,,,,,40,,model\n",
+             titles);
+    validate(text, &v);
+    assert_int_equal(v.n_cases, 6);
+    for (int i = 0; i < 3; i++)
+        assert_true(fabs(v.cases[i].measured - 2e9) < 1);
+    /* 40 % of a peak of 1000 TFLOP/s; the device's own is 989.4 */
+    assert_true(fabs(v.cases[4].measured / v.cases[3].measured - 1) < 1e-12);
+    assert_true(fabs(v.cases[5].measured / v.cases[4].measured - 1000 / 989.4) < 1e-3);
+    lw_validation_free(&v);
+}
+
+static double measured(const char *model, const char *flops)
+{
+    struct lw_validation v;
+    char text[600];
+
+    snprintf(text, sizeof text,
+             "model,cluster,dp,seq,batch,attention,recompute,tflops_device,flops\n"
+             "%s,100,%s\n",
+             model, flops);
+    validate(text, &v);
+    assert_int_equal(v.n_cases, 1);
+    double step = v.cases[0].measured;
+    lw_validation_free(&v);
+    return step * 1e-9 * 100e12 * 8; /* FLOPs of a step */
+}
+
+/* GPT of 12 layers, h 768, vocabulary 50257: 24 h^2 + 4 s h per token and layer, and 2 h V of the
+ * head; of the step three times that; causal spares 2 s h of each 4 s h. Full recomputation does
+ * the blocks a fourth time, selective recomputation 4 s h where scores are stored. Narayanan et
+ * al., SC'21, equation 3, is the hardware's with full recomputation. */
+TEST(flops_are_counted_by_their_definition)
+{
+    const double s = 1024, h = 768, tokens = 8 * 2 * s;
+    const double head = 2 * h * 50257, scores = 12 * 4 * s * h, rest = 12 * 24 * h * h;
+    const struct {
+        const char *row, *flops;
+        double expected;
     } cases[] = {
-        {"runs.csv", TITLES ROW("7", "2", "81920", "2", ""), "reserved"},
-        {"mine.csv", "model,gpu,gpus,gbs,mbs,precision,step_s\n"
-                     "gpt2,H100-SXM5-80GB,8,64,1,bf16,1.2\n", "allocated"},
-        {"bloom.csv", "row,gpu,gpus,model,layers,hidden,seq,gbs,mbs,tp,pp,dp,precision,recompute,"
-                      "framework,node_state,layers_check,tflops_kind,step_s,mem_gb\n"
-                      "0,A100-80GB,8,bloom,4,1024,512,16,1,2,1,4,bf16,none,Megatron-DeepSpeed,"
-                      "clean,yes,hardware,1.2,20\n", "device"},
+        {"gpt2,dgx-h100,8,1024,2,flash,none", "model", 3 * (rest + scores + head)},
+        {"gpt2,dgx-h100,8,1024,2,full,none", "model", 3 * (rest + scores + head)},
+        {"gpt2,dgx-h100,8,1024,2,flash,none", "model-causal", 3 * (rest + scores / 2 + head)},
+        {"gpt2,dgx-h100,8,1024,2,full,none", "model-causal", 3 * (rest + scores / 2 + head)},
+        {"gpt2,dgx-h100,8,1024,2,flash,full", "model", 3 * (rest + scores + head)},
+        {"gpt2,dgx-h100,8,1024,2,flash,full", "hardware", 4 * (rest + scores) + 3 * head},
+        {"gpt2,dgx-h100,8,1024,2,flash,full", "hardware-causal",
+         4 * (rest + scores / 2) + 3 * head},
+        {"gpt2,dgx-h100,8,1024,2,full,selective", "hardware", 3 * (rest + head) + 4 * scores},
+        {"gpt2,dgx-h100,8,1024,2,full,selective", "hardware-causal",
+         3 * (rest + head) + 2 * scores},
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lw_validation v;
-        validate(cases[i].name, cases[i].table, &v);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        double found = measured(cases[k].row, cases[k].flops);
+        if (fabs(found / (tokens * cases[k].expected) - 1) > 1e-9)
+            fail_msg("case %zu: %.10g, expected %.10g", k, found, tokens * cases[k].expected);
+    }
+}
+
+/* BERT's attention sees all tokens: nothing is spared. */
+TEST(attention_without_a_mask_has_no_causal_half)
+{
+    static const char row[] = "bert-large,dgx-h100,8,512,2,flash,none";
+
+    assert_true(measured(row, "model") == measured(row, "model-causal"));
+}
+
+/* Kinds and ranks of memory are those that sim prints; the last stage of two has other bytes. */
+TEST(memory_is_of_the_named_kind_and_rank)
+{
+    static const char *const rows[] = {"allocated,fullest", "reserved,fullest", "device,fullest",
+                                       "allocated,first",   "allocated,last",   "allocated,"};
+    double bytes[6];
+    struct lw_validation v;
+    char text[400];
+
+    for (int k = 0; k < 6; k++) {
+        snprintf(text, sizeof text,
+                 "model,cluster,framework,pp,micro-batches,memory_gb,memory_kind,"
+                 "memory_rank\ngpt-1.3b,dgx-a100,megatron-lm,2,4,20,%s\n",
+                 rows[k]);
+        validate(text, &v);
         assert_int_equal(v.n_cases, 1);
-        assert_string_equal(v.cases[0].memory_kind, cases[i].kind);
+        assert_true(v.cases[0].measured_bytes == 20e9 && v.cases[0].measured == 0);
+        bytes[k] = v.cases[0].predicted_bytes;
         lw_validation_free(&v);
     }
+    assert_true(bytes[0] < bytes[1] && bytes[1] < bytes[2]);
+    assert_true(bytes[3] != bytes[4] && bytes[5] == bytes[0]);
+    assert_true(bytes[0] == bytes[3] || bytes[0] == bytes[4]);
 }
 
-TEST(no_measured_column_reaches_a_prediction)
+/* Each fault is one line: file, line, column, what is expected. The good row is predicted. */
+TEST(each_fault_has_its_line_and_column)
 {
-    struct lw_validation a, b;
-    validate("r.csv", TITLES ROW("0", "2", "81920", "2", "") ROW("1", "1", "5000", "3", ""), &a);
-    validate("r.csv", TITLES ROW("0", "2", "163840", "4", "") ROW("1", "1", "10000", "6", ""), &b);
-    assert_int_equal(a.n_cases, 2);
-    for (int i = 0; i < 2; i++) {
-        assert_true(a.cases[i].predicted == b.cases[i].predicted);
-        assert_true(a.cases[i].predicted_bytes == b.cases[i].predicted_bytes);
-        assert_true(fabs(a.cases[i].measured / b.cases[i].measured - 2) < 1e-9);
-    }
-    lw_validation_free(&a);
-    lw_validation_free(&b);
-}
-
-/* A column that says how a run went, in any table, by what tables call such columns. */
-static bool is_measured(const char *title)
-{
-    static const char *const words[] = {"step_s", "iter_", "iteration_time", "tok_s", "samples_s",
-                                        "seq_per_s", "tflops", "mfu", "mem_", "sim_", "time_to"};
-
-    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
-        if (strstr(title, words[k]))
-            return true;
-    return false;
-}
-
-/* A row as CSV (-1: the titles); a number that was measured is `factor` times as large. */
-static void write_row(FILE *f, const struct lw_rows *rows, int32_t row, double factor)
-{
-    for (int32_t c = 0; c < rows->n_columns; c++) {
-        const char *cell = row < 0 ? rows->titles[c] : rows->cells[row * rows->n_columns + c];
-        char *end;
-        double v = strtod(cell, &end);
-        if (row >= 0 && end > cell && !*end && is_measured(rows->titles[c]))
-            fprintf(f, "%.17g", v * factor);
-        else
-            fprintf(f, row < 0 ? "%s" : "\"%s\"", cell);
-        fputc(c + 1 < rows->n_columns ? ',' : '\n', f);
-    }
-}
-
-static void predict_rows(const char *name, const struct lw_rows *rows, const int32_t *row,
-                         double factor, struct lw_validation *v)
-{
-    char *text;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-
-    assert_non_null(f);
-    write_row(f, rows, -1, factor);
-    for (int k = 0; k < 2 && row[k] >= 0; k++)
-        write_row(f, rows, row[k], factor);
-    assert_int_equal(fclose(f), 0);
-    validate(name, text, v);
-    free(text);
-}
-
-/* One or two rows of each published table, of small plans: with all that was measured doubled
- * predictions stay. */
-TEST(no_table_has_a_measured_column_that_is_read)
-{
+    static const char titles[] =
+        "model,cluster,dp,zero,batch,fp8,framework,global-batch,id,outcome,"
+        "step_s,samples_s,tflops_device,flops,mfu_pct,mfu_peak_tflops,"
+        "memory_gib,memory_gb,memory_kind,memory_rank\n";
     static const struct {
-        const char *name;
-        int32_t row[2];
-    } tables[] = {
-        {"gpu-tables/mpt_fsdp", {0, 1}},
-        {"gpu-tables/bloom_3d_a100", {0, -1}},
-        {"gpu-tables/simumax_real_runs", {0, 1}},
-        {"gpu-tables/internevo_zero1_scaling", {0, 1}},
-        {"gpu-tables/megatron_h100_scaling", {0, 1}},
-        {"gpu-tables/mlperf_training_steps", {4, 7}},
-        {"gpu-tables/dgxc_weak_scaling", {1, 6}},
-        {"gpu-tables/megatron_bridge_performance", {0, 2}},
-        {"gpu-tables/nemo_performance", {0, 2}},
-        {"gpu-tables/nanotron_ultrascale", {0, 1}},
-        {"gpu-tables/misc_training_tables", {0, 1}},
-        {"papers/narayanan2021_table1_weak_scaling", {0, 1}},
-        {"papers/narayanan2021_table2_vs_zero3", {0, 1}},
-        {"papers/korthikanti2022_tables3_5", {0, -1}},
-        {"papers/vtrain_ground_truth_single", {0, 1}},
-        {"papers/vtrain_ground_truth_multi", {0, 1}},
-        {"papers/llama3_table4", {0, -1}},
-        {"papers/dlperf_gpt_v100_oneflow_megatron", {0, 2}},
-        {"gpu-tables/nanotron_ultrascale_failed", {0, 1}},
-        {"gpu-tables/nanotron_scaling_curves", {3, 4}},
-        {"gpu-tables/ablations_moe_recompute_fp8", {6, 7}},
+        const char *row, *column, *says;
+    } faults[] = {
+        {LLAMA ",,,,,1.2,3,,,,,,,,", "samples_s", "found '3' beside step_s '1.2'"},
+        {LLAMA ",,,,failed,1.2,,,,,,,,,", "step_s", "beside outcome 'failed'"},
+        {LLAMA ",,,,,,,400,,,,,,,", "tflops_device", "needs its definition in column 'flops'"},
+        {LLAMA ",,,,,,,,,40,,,,,", "mfu_pct", "needs its definition in column 'flops'"},
+        {LLAMA ",,,,,1.2,,,model,,,,,,", "flops", "found 'model' without a FLOP rate"},
+        {LLAMA ",,,,,,,400,model,,989,,,,", "mfu_peak_tflops", "found '989' without mfu_pct"},
+        {LLAMA ",,,,,,,400,causal,,,,,,", "flops", "unknown value 'causal'"},
+        {LLAMA ",,,,crash,,,,,,,,,,", "outcome", "unknown value 'crash'"},
+        {LLAMA ",,,,,5.2 s,,,,,,,,,", "step_s", "found '5.2 s', expected a number"},
+        {LLAMA ",,,,,\"5,2\",,,,,,,,,", "step_s", "found '5,2', expected a number"},
+        {LLAMA ",,,,,-5.2,,,,,,,,,", "step_s", "found '-5.2', expected a number"},
+        {LLAMA ",,,,,0,,,,,,,,,", "step_s", "found '0', expected a number above 0"},
+        {LLAMA ",,,,,,,,,,,1e999,,device,", "memory_gib", "found '1e999', expected a number"},
+        {LLAMA ",,,,,,,,,,,60,,,", "memory_gib", "needs its kind in column 'memory_kind'"},
+        {LLAMA ",,,,,,,,,,,60,64,device,", "memory_gb", "beside memory_gib '60'"},
+        {LLAMA ",,,,,,,,,,,60,,nvidia,", "memory_kind", "expected one of allocated, reserved, dev"},
+        {LLAMA ",,,,,,,,,,,60,,device,9", "memory_rank", "expected one of fullest, first, last"},
+        {LLAMA "maybe,,,,,1.2,,,,,,,,,", "fp8", "unknown value 'maybe'; expected yes or no"},
+        {"llama-3-8b,dgx-h100,8,9,1,,,,,,1.2,,,,,,,,,", "zero", "found 9, expected a stage"},
+        {"llama-3-8b,dgx-h100,-8,3,1,,,,,,1.2,,,,,,,,,", "dp", "'-8'"},
+        {"llama-3-8b,dgx-h100,8,3,1,,,12,,,1.2,,,,,,,,,", "global-batch", "does not divide"},
+        {"llama-3-8b,dgx-h100,8,3,1,,torchtitann,,,,1.2,,,,,,,,,", "framework",
+         "did you mean 'torchtitan'?"},
+        {"llama-3-8b,dgx-h1000,8,3,1,,,,,,1.2,,,,,,,,,", "cluster", "did you mean 'dgx-h100'?"},
+        {"llama-3-8x,dgx-h100,8,3,1,,,,,,1.2,,,,,,,,,", "model", "did you mean 'llama-3-8b'?"},
+        {",dgx-h100,8,3,1,,,,,,1.2,,,,,,,,,", "model", "found an empty cell, expected a model"},
+        {"llama-3-8b,,8,3,1,,,,,,1.2,,,,,,,,,", "cluster", "found an empty cell, expected a known"},
+        {LLAMA ",,,good,,1.2,,,,,,,,,", "id", "found 'good' in line 2 too"},
     };
-    int n_seen = 0;
+    enum { N = sizeof faults / sizeof *faults };
+    char text[8000], place[80];
+    struct lw_validation v;
 
-    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) {
-        struct lw_validation a, b;
-        struct lw_input in;
-        struct lw_rows rows;
-        struct lw_err err;
-        char path[128];
-        snprintf(path, sizeof path, "../shared/%s.csv", tables[k].name);
-        if (lw_input_read(path, 1 << 24, &in, &err) != LW_OK) {
-            print_message("SKIP no %s\n", path);
-            continue;
-        }
-        n_seen++;
-        assert_int_equal(lw_rows_read(&in, &rows, &err), LW_OK);
-        predict_rows(path, &rows, tables[k].row, 1, &a);
-        predict_rows(path, &rows, tables[k].row, 2, &b);
-        if (a.n_cases == 0)
-            fail_msg("%s: no row is predicted", path);
-        assert_int_equal(a.n_cases, b.n_cases);
-        for (int32_t i = 0; i < a.n_cases; i++)
-            if (a.cases[i].predicted != b.cases[i].predicted ||
-                a.cases[i].predicted_bytes != b.cases[i].predicted_bytes)
-                fail_msg("%s: a measured column is read", a.cases[i].id);
-        lw_validation_free(&a);
-        lw_validation_free(&b);
-        lw_rows_free(&rows);
-        lw_input_free(&in);
+    int n = snprintf(text, sizeof text, "%s" LLAMA ",,,good,,1.2,,,,,,,,,\n", titles);
+    for (int k = 0; k < N; k++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s\n", faults[k].row);
+    validate(text, &v);
+    assert_int_equal(v.n_cases, 1);
+    assert_int_equal(v.n_refusals, N);
+    for (int k = 0; k < N; k++) {
+        const struct lw_refusal *r = &v.refusals[k];
+        snprintf(place, sizeof place, "mine.csv:%d: %s: ", k + 3, faults[k].column);
+        assert_int_equal(r->line, k + 3);
+        if (strcmp(r->column, faults[k].column) != 0 ||
+            strncmp(r->text, place, strlen(place)) != 0 || !strstr(r->text, faults[k].says))
+            fail_msg("'%s' lacks '%s%s'", r->text, place, faults[k].says);
     }
-    if (n_seen == 0)
-        skip();
+    lw_validation_free(&v);
 }
 
-/* 12 ranks of the model are a node of 8 and a half. */
-TEST(model_parallel_ranks_fill_whole_nodes)
-{
-    static const char table[] =
-        "scheme,params_B,model_parallel_size,global_batch,gpus,micro_batch,tflops_per_gpu,"
-        "days_300B_tokens\nPTD-P,174.6,%s,48,384,1,153,84\n";
-    static const char *const ranks[] = {"12", "96"};
-
-    for (int k = 0; k < 2; k++) {
-        struct lw_validation v;
-        char text[512];
-        snprintf(text, sizeof text, table, ranks[k]);
-        validate("narayanan2021_table2_vs_zero3.csv", text, &v);
-        assert_int_equal(v.n_cases, k);
-        if (k == 0)
-            assert_string_equal(v.skips[0].reason,
-                                "model-parallel ranks are not a multiple of a node's");
-        lw_validation_free(&v);
-    }
-}
-
-#define EXPERTS(gpus, tp, ep, layers, pp)                                                          \
-    "gpu,gpus,network,model,layers,seq,gbs,mbs,tp,pp,vpp,ep,precision,framework,step_s,etp,"       \
-    "mfu_base\nH100," gpus ",IB,Mixtral-8x7B," layers ",4096,32,1," tp "," pp ",4," ep            \
-    ",BF16,Megatron,1,,\n"
-
-/* A model with experts by its name; 8 ranks of experts are 4 of data times a tensor group of 2. */
-TEST(experts_are_divided_over_data_and_tensor_ranks)
+TEST(a_title_that_nothing_has_is_refused_with_the_nearest)
 {
     static const struct {
-        const char *table, *reason;
+        const char *titles, *says;
     } cases[] = {
-        {EXPERTS("8", "1", "8", "2", "1"), NULL},
-        {EXPERTS("8", "2", "4", "2", "1"), NULL},
-        {EXPERTS("8", "2", "8", "2", "1"), NULL},
-        {EXPERTS("8", "1", "3", "2", "1"), "expert ranks do not divide data and context ranks"},
-        {EXPERTS("8", "1", "4", "6", "2"),
-         "the layers do not divide into pp * vpp chunks, though those of the model that the row "
-         "names do"},
+        {"model,cluster,dp,zeroo,step_s", "unknown column 'zeroo' (did you mean 'zero'?)"},
+        {"model,cluster,dp,zero,step_ms", "a step is measured in seconds: 'step_s'"},
+        {"model,cluster,dp,zero,memory_mib", "memory is measured in 2^30 bytes ('memory_gib')"},
+        {"model,cluster,dp,zero,format", "unknown column 'format'"},
+        {"model,workload,dp,zero,step_s",
+         "unknown column 'workload'; the model's column is 'model'"},
+        {"model,cluster,dp,DP,step_s", "unknown column 'DP' (did you mean 'dp'?)"},
+        {"model,dp,pp,zero,step_s", "no column 'cluster'"},
+        {"model,cluster,micro-batches,micro_batches,step_s",
+         "'micro-batches' and 'micro_batches' are the same option"},
     };
+
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct lw_validation v;
-        validate("r.csv", cases[k].table, &v);
-        assert_int_equal(v.n_cases, cases[k].reason == NULL);
-        if (cases[k].reason)
-            assert_string_equal(v.skips[0].reason, cases[k].reason);
-        else
-            assert_true(v.cases[0].predicted > 0);
+        char text[300];
+        snprintf(text, sizeof text, "%s\nllama-3-8b,dgx-h100,8,3,1.2\n", cases[k].titles);
+        validate(text, &v);
+        assert_int_equal(v.n_cases, 0);
+        assert_true(v.n_refusals > 0);
+        if (strncmp(v.refusals[0].text, "mine.csv:1: ", 12) != 0 ||
+            !strstr(v.refusals[0].text, cases[k].says))
+            fail_msg("'%s' lacks '%s'", v.refusals[0].text, cases[k].says);
         lw_validation_free(&v);
     }
 }
 
-TEST(rows_that_cannot_be_expressed_are_listed_with_their_reason)
+/* With every measured cell doubled no prediction moves. */
+TEST(no_measured_cell_reaches_a_prediction)
 {
-    struct lw_validation v;
-    validate("r.csv", TITLES ROW("0", "3", "81920", "2", "") ROW("1", "1", "", "", ""), &v);
-    assert_int_equal(v.n_cases, 0);
-    assert_int_equal(v.n_skips, 2);
-    assert_string_equal(v.skips[0].id, "r:0");
-    assert_string_equal(v.skips[0].reason, "devices are not a multiple of tp * pp * cp");
-    assert_string_equal(v.skips[1].reason, "no measured column gives a step or memory");
-    assert_int_equal(v.families[0].n_skipped, 2);
-    lw_validation_free(&v);
-}
+    static const char titles[] = "model,cluster,framework,tp,pp,dp,zero,micro-batches,step_s,"
+                                 "tokens_s_device,samples_s,tflops_device,mfu_pct,flops,memory_gib,"
+                                 "memory_gb,memory_kind,memory_rank\n";
+    struct lw_validation v[2];
 
-/* 16 samples are not 2 * 4 * 4 of them: the source contradicts itself. */
-TEST(a_batch_that_is_not_its_micro_batches_is_passed_over)
-{
-    struct lw_validation v;
-    validate("r.csv",
-             TITLES "0,H100-80GB,8,NVLink,llama-like 1B,4,1024,4096,8,8,32000,512,16,2,4,2,1,4,0,"
-                    "bf16,none,True,5000,1,\n", &v);
-    assert_int_equal(v.n_cases, 0);
-    assert_int_equal(v.n_skips, 1);
-    assert_non_null(strstr(v.skips[0].reason, "global batch is not micro-batch * micro-batches"));
-    lw_validation_free(&v);
-}
-
-/* A host of twice the time per kernel doubles a step that the host bounds. */
-TEST(a_framework_of_the_same_name_takes_its_place)
-{
-    static const char table[] =
-        "framework," TITLES "nanotron,0,H100-80GB,8,NVLink,llama-like 1B,4,256,512,4,4,512,64,64,"
-        "8,1,1,1,8,0,bf16,none,True,5000,1,\n";
-    static const char *const texts[] = {
-        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"nanotron\", \"host\": "
-        "{\"host_op_ns\": {\"value\": 100000, \"source\": \"x\"}}}",
-        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"nanotron\", \"host\": "
-        "{\"host_op_ns\": {\"value\": 200000, \"source\": \"x\"}}}",
-        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"another\"}"};
-    static const char *const names[] = {"nanotron", "nanotron", "another"};
-    struct lw_input in = {.name = "r.csv", .text = (char *)(uintptr_t)table, .len = strlen(table)};
-    double step[3];
-    struct lw_err err;
-
-    for (int k = 0; k < 3; k++) {
-        struct lw_validation v = {.framework_file = "own-framework.json",
-                                  .framework_name = names[k]};
-        FILE *f = fopen("own-framework.json", "w");
-        assert_non_null(f);
-        fputs(texts[k], f);
-        fclose(f);
-        assert_ok(lw_validate_runs(&in, &v, &err), err);
-        assert_int_equal(v.n_cases, 1);
-        step[k] = v.cases[0].predicted;
-        lw_validation_free(&v);
+    for (int k = 0; k < 2; k++) {
+        double f = k + 1;
+        char text[2000];
+        snprintf(text, sizeof text,
+                 "%sgpt-1.3b,dgx-a100,megatron-lm,2,2,2,1,4,%g,,,,,,%g,,reserved,last\n"
+                 "gpt-1.3b,dgx-a100,torchtitan,,,8,3,,,%g,,,,,,%g,device,first\n"
+                 "gpt-1.3b,dgx-a100,fsdp,,,8,3,,,,%g,,,,,,,\n"
+                 "gpt-1.3b,dgx-a100,nanotron,,,8,1,,,,,%g,,hardware,,,,\n"
+                 "gpt-1.3b,dgx-a100,composer,,,8,3,,,,,,%g,model-causal,,,,\n",
+                 titles, 0.7 * f, 20 * f, 5000 * f, 30 * f, 11 * f, 80 * f, 20 * f);
+        validate(text, &v[k]);
+        assert_int_equal(v[k].n_cases, 5);
     }
-    remove("own-framework.json");
-    assert_true(fabs(step[1] / step[0] - 2) < 0.01);
-    assert_true(step[2] < step[0]); /* the known one, of 56.2 us */
-}
-
-/* Figures whose source says that they were fitted are listed with their table and rows. */
-TEST(fitted_figures_are_listed)
-{
-    struct lw_validation v;
-
-    validate("r.csv",
-             "framework," TITLES "nanotron,0,H100-80GB,8,NVLink,llama-like 1B,4,256,512,4,4,512,64,"
-             "64,8,1,1,1,8,0,bf16,none,True,5000,1,\n", &v);
-    assert_int_equal(v.n_fits, 1);
-    assert_string_equal(v.fits[0].name, "nanotron: host_op_ns");
-    assert_string_equal(v.fits[0].fitted_on, "nanotron_ultrascale");
-    assert_int_equal(v.fits[0].n_rows, 55);
-    assert_true(v.fits[0].value == 56200);
-    lw_validation_free(&v);
-}
-
-/* The command of a case has nothing but what the row says. */
-TEST(a_case_has_its_command)
-{
-    struct lw_validation v;
-
-    validate("r.csv", "framework,model,gpu,gpus,seq,gbs,mbs,tp,zero,precision,recompute,step_s\n"
-                      "Megatron-LM,llama-3-8b,H100-80GB,16,8192,64,1,4,ZeRO-1,FP8,full,1\n", &v);
-    assert_int_equal(v.n_cases, 1);
-    assert_string_equal(v.cases[0].command,
-                        "lapwing sim -w llama-3-8b --dtype bf16 --fp8 --attention flash --batch 1 "
-                        "-c dgx-h100 --framework megatron-lm --dp 4 --tp 4 --micro-batches 16 "
-                        "--sequence-parallel off --zero 1 --recompute full");
-    lw_validation_free(&v);
-}
-
-/* Predicted step of a Llama of 3B on eight devices. */
-static double step_of(const char *framework, const char *zero, const char *overlap, const char *pp,
-                      const char *vpp)
-{
-    char table[600];
-    struct lw_validation v;
-
-    snprintf(table, sizeof table,
-             "framework,zero,overlap,pp,vpp,model,gpu,gpus,layers,hidden,ffn,heads,vocab,seq,gbs,"
-             "mbs,precision,step_s\n"
-             "%s,%s,%s,%s,%s,llama-like,H100-80GB,8,24,3072,8192,32,32000,4096,64,1,bf16,1\n",
-             framework, zero, overlap, pp, vpp);
-    validate("r.csv", table, &v);
-    assert_int_equal(v.n_cases, 1);
-    double step = v.cases[0].predicted;
-    lw_validation_free(&v);
-    return step;
-}
-
-/* Without ZeRO-1 nanotron's gradients are reduced by torch's DDP, whatever the table says. */
-TEST(nanotron_without_zero_reduces_beside_the_backward)
-{
-    assert_true(step_of("nanotron", "0", "no", "1", "1") ==
-                step_of("nanotron", "0", "yes", "1", "1"));
-    assert_true(step_of("nanotron", "1", "no", "1", "1") >
-                step_of("nanotron", "1", "yes", "1", "1"));
-}
-
-/* Gathers are no part of ZeRO-0; ZeRO-3 has its own. */
-TEST(gathers_beside_the_forward_shorten_a_step)
-{
-    static const char *const ahead = "grad-reduce and param-gather";
-
-    assert_true(step_of("Megatron", "1", ahead, "1", "1") <
-                step_of("Megatron", "1", "yes", "1", "1"));
-    assert_true(step_of("Megatron", "0", ahead, "1", "1") ==
-                step_of("Megatron", "0", "yes", "1", "1"));
-    assert_true(step_of("Megatron", "ZeRO-3", ahead, "1", "1") ==
-                step_of("Megatron", "ZeRO-3", "yes", "1", "1"));
-}
-
-/* 24 layers on two stages: five chunks do not divide the 12 of a stage, six do. */
-TEST(megatrons_chunks_divide_the_layers_of_a_stage)
-{
-    assert_true(step_of("Megatron", "0", "yes", "2", "5") ==
-                step_of("Megatron", "0", "yes", "2", "6"));
-    assert_true(step_of("Megatron", "0", "yes", "2", "4") !=
-                step_of("Megatron", "0", "yes", "2", "6"));
-}
-
-/* A model of some hundred MiB fits 80 GB: a row that ran is right, one that crashed is wrong. */
-TEST(a_failed_run_is_right_where_it_does_not_fit)
-{
-    struct lw_validation v;
-    validate("r.csv", TITLES ROW("0", "1", "81920", "2", "ok")
-                             ROW("1", "1", "", "", "crashed or out of memory"), &v);
-    assert_int_equal(v.n_cases, 2);
-    assert_int_equal(v.families[0].ran.n, 1);
-    assert_int_equal(v.families[0].ran.n_right, 1);
-    assert_int_equal(v.families[0].failed.n, 1);
-    assert_int_equal(v.families[0].failed.n_right, 0);
-    lw_validation_free(&v);
-}
-
-/* What a framework refuses is right where the run failed, whatever it would need. */
-TEST(a_refused_run_is_right_where_it_failed)
-{
-    struct lw_validation v = {0};
-    struct lw_err err = {0};
-    int32_t family;
-
-    assert_int_equal(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err),
-                     LW_OK);
-    v.families[family].runs = true;
-    for (int failed = 0; failed < 2; failed++) {
-        struct lw_case c = {.id = failed ? "a" : "b", .unit = "ns", .family = family, .series = -1,
-                            .remark = "", .refused = true, .failed = failed};
-        assert_int_equal(lw_validation_case(&v, &c, &err), LW_OK);
+    for (int i = 0; i < 5; i++) {
+        const struct lw_case *a = &v[0].cases[i], *b = &v[1].cases[i];
+        double ratio = i == 0 ? 2 : 0.5; /* of rates the step halves */
+        assert_true(a->predicted == b->predicted && a->predicted_bytes == b->predicted_bytes);
+        assert_true(a->needed_bytes == b->needed_bytes);
+        assert_true(fabs(b->measured / a->measured - ratio) < 1e-12);
+        assert_true(b->measured_bytes == 2 * a->measured_bytes);
     }
-    assert_int_equal(lw_validation_judge(&v, &err), LW_OK);
-    assert_int_equal(v.families[family].ran.n, 1);
-    assert_int_equal(v.families[family].ran.n_right, 0);
-    assert_int_equal(v.families[family].failed.n, 1);
-    assert_int_equal(v.families[family].failed.n_right, 1);
+    lw_validation_free(&v[0]);
+    lw_validation_free(&v[1]);
+}
+
+/* A run that ran out of memory is right where it does not fit; a crash says nothing of it. Tables
+ * of one file are families of their own. */
+TEST(outcomes_reasons_and_tables_are_counted)
+{
+    struct lw_validation v;
+
+    validate("model,cluster,framework,dp,zero,batch,table,outcome,why,step_s\n"
+             "llama-3-70b,dgx-h100,torchtitan,8,0,1,big,out-of-memory,,\n"
+             "gpt2,dgx-h100,torchtitan,8,0,1,big,out-of-memory,,\n"
+             "gpt2,dgx-h100,torchtitan,8,0,1,big,failed,,\n"
+             "gpt2,dgx-h100,torchtitan,8,0,1,small,ran,,0.1\n"
+             ",,,,,,small,,offload is not modelled,0.2\n"
+             "gpt2,dgx-h100,torchtitan,8,0,1,small,,,\n",
+             &v);
+    assert_int_equal(v.n_refusals, 0);
+    assert_int_equal(v.n_cases, 3);
+    assert_int_equal(v.n_families, 2);
+    assert_string_equal(v.families[0].name, "big");
+    assert_int_equal(v.families[0].failed.n, 2);
+    assert_int_equal(v.families[0].failed.n_right, 1);
+    assert_int_equal(v.families[0].n_skipped, 1);
+    assert_string_equal(v.skips[0].reason, "the run failed, and not for lack of memory");
+    assert_string_equal(v.skips[1].reason, "offload is not modelled");
+    assert_string_equal(v.skips[2].reason, "nothing is measured");
+    assert_string_equal(v.cases[2].id, "small:5");
     lw_validation_free(&v);
 }
 
-/* Predicted 1 2 3 4 against measured 10 30 20 40: one exchange of neighbours, 1 - 6 * 2 / (4 *
- * 15) = 0.8. A sweep of three has no figure. */
-TEST(ranks_of_a_sweep_are_correlated)
+/* Files beside the file of runs: a configuration, a cluster and a framework of the user. */
+TEST(files_are_found_beside_the_file_of_runs)
 {
-    static const double measured[] = {10, 30, 20, 40};
-    struct lw_validation v = {0};
-    struct lw_err err = {0};
-    int32_t family, four, three;
-    char id[8];
-    assert_int_equal(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err),
-                     LW_OK);
-    assert_int_equal(lw_validation_sweep(&v, family, "four", &four, &err), LW_OK);
-    assert_int_equal(lw_validation_sweep(&v, family, "three", &three, &err), LW_OK);
-    for (int i = 0; i < 7; i++) {
-        snprintf(id, sizeof id, "c%d", i);
-        struct lw_case c = {.id = id, .unit = "ns", .family = family, .remark = "",
-                            .series = i < 4 ? four : three, .predicted = 1 + i,
-                            .measured = i < 4 ? measured[i] : 1};
-        assert_int_equal(lw_validation_case(&v, &c, &err), LW_OK);
+    shell("mkdir sub && $L cluster dgx-a100 -o sub/mine.json && "
+          "$L framework torchtitan -o sub/own.json && printf "
+          "'model,cluster,framework,dp,step_s\\ngpt2,mine.json,own.json,8,0.05\\n' > "
+          "sub/r.csv",
+          NULL);
+    expect("validate sub/r.csv --format json", 0,
+           "\"command\": \"lapwing sim -w gpt2 -c sub/mine.json --framework sub/own.json --dp 8\"");
+}
+
+/* Exit status: 0, 1 with a row that is refused, 3 beyond the tolerance. */
+TEST(exit_status_says_what_became_of_the_rows)
+{
+    shell("printf 'model,cluster,dp,step_s\\ngpt2,dgx-a100,8,5\\n' > far.csv", NULL);
+    shell("printf 'model,cluster,dp,step_s\\ngpt2,dgx-a100,8,5\\ngpt2,dgx-a100,0,5\\n' > bad.csv",
+          NULL);
+    expect("validate far.csv", 0, "no bar is set");
+    expect("validate far.csv --tolerance 10", 3, "1 bar missed; first: mean");
+    expect("validate bad.csv", 1, "validate: bad.csv:3: dp: '0' is not");
+    expect("validate bad.csv --tolerance 10 --format json", 1,
+           "{\"file\": \"bad.csv\", \"line\": 3, \"column\": \"dp\", \"error\": \"bad.csv:3: dp");
+    expect("validate bad.csv --format csv", 1, "bad:2,bad,");
+    expect("validate far.csv bad.csv none.csv", 1, "none.csv");
+}
+
+TEST(memory_that_runs_out_leaves_nothing)
+{
+    static const char text[] =
+        "model,cluster,dp,step_s,note\ngpt2,dgx-a100,8,5,\ngpt2,none,8,5,x\n";
+    struct lw_input in = {.name = "d/m.csv", .text = (char *)(uintptr_t)text, .len = strlen(text)};
+    int64_t live = lw_alloc_live();
+    enum lw_status s = LW_ENOMEM;
+
+    for (int64_t n = 1; s != LW_OK; n++) {
+        struct lw_runs r;
+        struct lw_err err = {0};
+        lw_alloc_fail_at(n);
+        s = lw_runs_read(&in, traces_model_workload, &r, &err);
+        lw_alloc_fail_at(0);
+        if (s == LW_OK) {
+            assert_int_equal(r.n_faults, 1);
+            lw_runs_free(&r);
+        }
+        assert_int_equal(lw_alloc_live(), live);
     }
-    assert_int_equal(lw_validation_judge(&v, &err), LW_OK);
-    assert_true(fabs(v.series[four].rank - 0.8) < 1e-12);
-    assert_true(isnan(v.series[three].rank));
-    lw_validation_free(&v);
 }

@@ -76,13 +76,16 @@ TEST(an_interrupt_keeps_the_rows_that_are_done)
     int n = 0;
     const struct lw_progress progress = {ask_at_the_third, &n, &asked};
     struct lw_validation v = {.progress = &progress, .n_files = 1};
+    struct lw_validate_file file;
     struct lw_err err;
 
     fixture_put(fixture_path("t.csv"),
                 "model,heads,hidden,seq,p,m,T_F,T_B,T_W,T_comm,bubble_1f1b\n"
                 "x,2,8,16,2,3,4,3,2,0,0.25\nx,2,8,16,2,6,4,3,2,0,0.1429\n"
                 "x,2,8,16,2,9,4,3,2,0,0.1\nx,2,8,16,2,12,4,3,2,0,0.0769\n");
-    assert_ok(lw_validate_file(fixture_path("t.csv"), &v, &err), err);
+    assert_ok(lw_validate_open(fixture_path("t.csv"), &v, &file, &err), err);
+    assert_ok(lw_validate_add(&file, &v, &err), err);
+    lw_validate_close(&file);
     assert_int_equal(v.n_cases, 2);
     lw_validation_free(&v);
 }
