@@ -87,15 +87,23 @@ enum lw_status lw_runs_predict(const struct lw_runs *r, int32_t row, const char 
     p.source.make_model = traces_model_workload;
     p.source.predicts = p.source.silent = true;
     enum lw_status s = predict(r, row, own, own_name, arena, &p, err);
-    out->framework = lw_arena_strdup(arena, p.source.framework.name ? p.source.framework.name : "");
+    const char *framework = p.source.framework.name;
+    struct lw_alike_key key = s == LW_OK ? lw_prediction_key(&p) : (struct lw_alike_key){{NULL}};
+    bool kept = true;
     if (s == LW_OK)
         take(r, row, &p, out);
+    for (int k = 0; k < LW_ALIKE_PARTS; k++) {
+        const char *part = s == LW_OK ? key.part[k] : "";
+        part = k == 0 && framework ? framework : part;
+        out->key.part[k] = lw_arena_strdup(arena, part);
+        kept &= out->key.part[k] != NULL;
+    }
     out->is_refused = s != LW_OK && p.source.refused;
     if (out->is_refused)
         out->why = lw_arena_strdup(arena, err->msg);
     s = out->is_refused ? LW_OK : s;
     lw_prediction_free(&p);
-    return s == LW_OK && !(out->framework && out->why) ? lw_fail_nomem(err) : s;
+    return s == LW_OK && !(kept && out->why) ? lw_fail_nomem(err) : s;
 }
 
 /* --- measurement ------------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 
+#include "analysis/alike/alike_key.h"
 #include "analysis/evidence/runs_file.h"
 #include "shared/base/err.h"
 
@@ -16,7 +17,7 @@ struct lw_runs_prediction {
     bool is_refused;       /* the framework ends the run before its first step: all else is 0 */
     const char *why;       /* then the reason; else "" */
     const char *command;   /* that prints the same step and memory */
-    const char *framework; /* name of the one that it was predicted with */
+    struct lw_alike_key key; /* of runs like this one: its framework, device, ... */
 };
 
 /* own: a framework file that takes the place of the known framework own_name; NULL = none. Texts

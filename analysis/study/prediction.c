@@ -181,6 +181,35 @@ static enum lw_status describe_framework(const struct lw_prediction *s, char has
     return LW_OK;
 }
 
+struct lw_alike_key lw_prediction_key(const struct lw_prediction *s)
+{
+    return lw_alike_key_of(&s->plan, &s->source.workload, &s->cluster, s->source.framework.name);
+}
+
+/* The interval of the step from measured runs that are like it. The ideal framework is no training
+ * program: no run is like its predictions. */
+static enum lw_status find_alike(const struct lw_prediction *s, char *nearest, size_t size,
+                                 struct lw_sim_alike *out, struct lw_err *err)
+{
+    struct lw_alike_key key = lw_prediction_key(s);
+    struct lw_alike_runs runs;
+    struct lw_alike a;
+
+    if (strcmp(s->source.framework.name, LW_IDEAL_FRAMEWORK) == 0)
+        return LW_OK;
+    LW_TRY(lw_alike_known(&runs, err));
+    lw_alike_find(&runs, &key, NULL, &a);
+    *out = (struct lw_sim_alike){.asked = true, .n = a.n, .n_tables = a.n_tables, .mean = a.mean};
+    if (a.n >= LW_ALIKE_LEAST) { /* measured = predicted / ratio */
+        out->p10 = lw_round_sat((double)s->summary.step / a.p90);
+        out->p90 = lw_round_sat((double)s->summary.step / a.p10);
+    } else if (a.n_nearest > 0) {
+        out->nearest = lw_alike_nearest_text(&a, &key, nearest, size);
+    }
+    lw_alike_free(&runs);
+    return LW_OK;
+}
+
 static enum lw_status check_fits(const struct lw_sim_report *r, struct lw_err *err)
 {
     const int64_t missing = lw_sim_missing_bytes(r);
@@ -205,7 +234,7 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
                               .all = s->all};
     struct lw_err why = {0}, unused;
     struct lw_sim_framework framework;
-    char hash[33];
+    char hash[33], nearest[320];
     enum lw_status status = lw_predict(s, &why);
 
     if (status != LW_OK) {
@@ -225,6 +254,7 @@ enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err
     if (s->source.framework.name && lw_model_is_set(&s->source.workload.from.model)) {
         LW_TRY(describe_framework(s, hash, &framework, err));
         r.framework = &framework;
+        LW_TRY(find_alike(s, nearest, sizeof nearest, &r.alike, err));
     }
     LW_TRY(lw_sim_print(&r, s->format, f, stored == LW_OK ? err : &unused));
     return stored == LW_OK && s->must_fit ? check_fits(&r, err) : stored;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "analysis/alike/alike.h"
 #include "analysis/study/replay_predict.h"
 #include "analysis/study/store_sim_run.h"
 #include "shared/cli/plan_source.h"
@@ -44,6 +45,10 @@ struct lw_prediction {
 /* The one way from a request to a prediction: all that is made of it, without a row of the database
  * where no_db is set, and nothing printed. Free with lw_prediction_free also after a failure. */
 enum lw_status lw_predict(struct lw_prediction *s, struct lw_err *err);
+
+/* What measured runs have to share with the prediction of a model to be like it; texts are the
+ * prediction's. */
+struct lw_alike_key lw_prediction_key(const struct lw_prediction *s);
 
 /* Predict, store and print to f. LW_ENO: --must-fit, and the largest rank does not. */
 enum lw_status lw_prediction_run(struct lw_prediction *s, FILE *f, struct lw_err *err);

@@ -119,6 +119,11 @@ enum lw_status lw_validation_case(struct lw_validation *v, const struct lw_case 
     c.remark = copy(v, c.remark);
     c.command = copy(v, c.command);
     c.memory_kind = copy(v, c.memory_kind);
+    for (int k = 0; k < LW_ALIKE_PARTS; k++) {
+        c.key.part[k] = copy(v, c.key.part[k]);
+        if (!c.key.part[k])
+            return lw_fail_nomem(err);
+    }
     c.measured = c.measured > 0 ? c.measured : 0;
     c.error_pct = c.measured > 0 ? 100 * (c.predicted - c.measured) / c.measured : 0;
     if (!c.id || !c.unit || !c.remark || !c.command || !c.memory_kind)

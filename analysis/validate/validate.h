@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "analysis/alike/alike_key.h"
 #include "analysis/published/bars.h"
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
@@ -78,6 +79,7 @@ struct lw_case {
     const char *memory_kind; /* of both bytes: "allocated", "reserved", "device"; "" = not
                               * known */
     bool failed;           /* the run did not fit, or crashed */
+    struct lw_alike_key key; /* of runs like this one; NULL: not known */
     const char *command;   /* of runs: prints the same step and memory; NULL = none */
     bool refused;          /* predicted: the framework ends it before its first step (remark) */
 };

@@ -106,12 +106,13 @@ static enum lw_status add_case(struct reader *x, const struct lw_runs_prediction
                         .failed = m->failed,
                         .refused = p->is_refused,
                         .tokens_per_s_device = p->tokens_per_s_device,
+                        .key = p->key,
                         .remark = p->why,
                         .command = p->command};
 
     if (!m->failed && !p->is_refused)
         LW_TRY(find_sweep(x, p->n_devices, &c.series, err));
-    LW_TRY(add_fits(x, p->framework, err));
+    LW_TRY(add_fits(x, p->key.part[0], err));
     return lw_validation_case(x->v, &c, err);
 }
 

@@ -68,6 +68,28 @@ static void text_framework(const struct lw_sim_report *r, FILE *f)
                             x->name);
 }
 
+static void put_alike(const struct lw_sim_alike *a, FILE *f)
+{
+    char low[32], high[32];
+
+    if (a->p90 > 0)
+        fprintf(f, " (p10-p90 %s-%s: %d runs like this one)", lw_format_ps(low, a->p10),
+                lw_format_ps(high, a->p90), a->n);
+}
+
+/* Instead of an interval. */
+static void put_nearest(const struct lw_sim_alike *a, FILE *f)
+{
+    if (!a->asked || a->p90 > 0)
+        return;
+    if (a->n == 0)
+        fputs("; no measured run is like this one", f);
+    else
+        fprintf(f, "; only %d measured run%s like this one", a->n, a->n == 1 ? " is" : "s are");
+    if (a->nearest)
+        fprintf(f, ": %s", a->nearest);
+}
+
 static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct lw_err *err)
 {
     const struct lw_summary *s = r->summary;
@@ -75,11 +97,14 @@ static enum lw_status text_step(const struct lw_sim_report *r, FILE *out, struct
     FILE *f = lw_paragraph_open(&line, out, NULL);
     char buf[32];
 
-    fprintf(f, "step %s, median of %d predicted", lw_format_ps(buf, s->step), s->n_steps);
+    fprintf(f, "step %s", lw_format_ps(buf, s->step));
+    put_alike(&r->alike, f);
+    fprintf(f, ", median of %d predicted", s->n_steps);
     if (s->span != s->step)
         fprintf(f, " (from first start to last end %s)", lw_format_ps(buf, s->span));
     if (lw_sim_is_drawn(r))
         fprintf(f, ", seed %llu", (unsigned long long)r->options->seed);
+    put_nearest(&r->alike, f);
     return lw_paragraph_close(&line, err);
 }
 
@@ -175,6 +200,11 @@ void lw_sim_head_json(struct lw_jsonout *o, const struct lw_sim_report *r,
     const struct lw_sim_framework *x = r->framework;
 
     LW_JSON(o, "framework", x ? x->name : NULL, "framework_hash", x ? x->hash : NULL);
+    const struct lw_sim_alike *a = &r->alike;
+    LW_JSON(o, "p10_ns", lw_known_if(a->p90 > 0, lw_ps_to_ns(a->p10)), "p90_ns",
+            lw_known_if(a->p90 > 0, lw_ps_to_ns(a->p90)), "n_alike", lw_known_if(a->asked, a->n),
+            "n_alike_tables", lw_known_if(a->asked, a->n_tables), "alike_mean_ratio",
+            lw_decimals_if(a->p90 > 0, a->mean, 4), "alike_nearest", a->nearest);
     real(o, "overlap_pct", overlap_pct(worst(r)));
     real(o, "tokens_per_s", t->tokens_per_s);
     real(o, "tokens_per_s_per_device", t->tokens_per_s / t->n_devices);

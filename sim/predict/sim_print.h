@@ -42,6 +42,15 @@ struct lw_sim_framework {
     int64_t needed;                   /* the most that a rank's allocator needs */
 };
 
+/* Measured runs that are like the prediction (docs/design/evidence.md). */
+struct lw_sim_alike {
+    bool asked;          /* false: nothing is said of them */
+    int32_t n, n_tables; /* runs, and the sources that they are of */
+    lw_ps p10, p90;      /* of the step, from predicted / measured of these runs; 0 = too few */
+    double mean;         /* of predicted / measured; NAN = too few */
+    const char *nearest; /* where they are too few: what is nearest, and how it differs; or NULL */
+};
+
 /* What a prediction says, as text, JSON (DESIGN section 7) or CSV (one line per rank). */
 struct lw_sim_report {
     const struct lw_plan *plan;
@@ -60,6 +69,7 @@ struct lw_sim_report {
     const struct lw_sim_replayed *replayed; /* NULL: no replay */
     bool graph; /* the plan is a recorded graph: its notes are printed, its memory is not known */
     const struct lw_workload *workload;   /* NULL: not known */
+    struct lw_sim_alike alike;
     const struct lw_sim_framework *framework; /* NULL: the times are recorded, or of a plan file */
 };
 

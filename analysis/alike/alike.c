@@ -1,0 +1,231 @@
+/* Intervals of a prediction from measured runs of the same kind.
+ *
+ * Quantile p of n sorted ratios is the one at position p (n + 1), interpolated, and at the ends the
+ * least and the largest: of runs that are exchangeable a further one lies below it with probability
+ * p (Hyndman and Fan, The American Statistician 50(4), 1996, definition 6). So 80 % of further runs
+ * of such tables lie between p10 and p90. Runs of another source may differ by more: lw_alike_cover
+ * measures that. */
+#include "analysis/alike/alike.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/io/csv_rows.h"
+#include "shared/io/embedded.h"
+#include "shared/numbers/median.h"
+#include "shared/numbers/order.h"
+
+#define RESULTS "docs/results/evidence/steps.csv"
+
+/* --- rows ------------------------------------------------------------------------------------- */
+
+LW_COMPARATOR(by_ratio, struct lw_alike_run, a->ratio, b->ratio, a->row, b->row)
+
+static enum lw_status take_row(const struct lw_rows *rows, int32_t row, struct lw_alike_run *out,
+                               struct lw_err *err)
+{
+    double predicted, measured;
+
+    LW_TRY(lw_rows_real(rows, row, "predicted_s", 1e-12, &predicted, err));
+    LW_TRY(lw_rows_real(rows, row, "measured_s", 1e-12, &measured, err));
+    out->table = lw_rows_cell(rows, row, "table");
+    out->ratio = predicted / measured;
+    out->row = row;
+    for (int k = 0; k < LW_ALIKE_PARTS; k++) {
+        out->key.part[k] = lw_rows_cell(rows, row, lw_alike_part_name(k));
+        if (!*out->key.part[k])
+            return lw_fail_at(err, LW_EFORMAT, rows->file, rows->line[row],
+                              "%s: found an empty cell, expected a name", lw_alike_part_name(k));
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_alike_read(const struct lw_input *in, struct lw_alike_runs *out,
+                             struct lw_err *err)
+{
+    struct lw_rows rows;
+    struct lw_alike_runs r = {.n = 0};
+    enum lw_status s = LW_OK;
+
+    LW_TRY(lw_rows_read(in, &rows, err));
+    r.arena = rows.arena; /* the texts are its cells */
+    r.runs = lw_arena_alloc(&r.arena, rows.n_rows, sizeof *r.runs);
+    if (!r.runs)
+        s = lw_fail_nomem(err);
+    for (; s == LW_OK && r.n < rows.n_rows; r.n++)
+        s = take_row(&rows, r.n, &r.runs[r.n], err);
+    if (s == LW_OK)
+        qsort(r.runs, (size_t)r.n, sizeof *r.runs, by_ratio);
+    LW_GIVE(s, out, r, lw_alike_free(&r));
+}
+
+enum lw_status lw_alike_known(struct lw_alike_runs *out, struct lw_err *err)
+{
+    const struct lw_embedded *e = lw_embedded_find(RESULTS);
+
+    if (!e)
+        return lw_fail(err, LW_ENOTSUP, "this build lacks " RESULTS);
+    struct lw_input in = {.name = RESULTS, .text = (char *)(uintptr_t)e->text, .len = e->len};
+    return lw_alike_read(&in, out, err);
+}
+
+LW_FREE_BY_ARENA(lw_alike_free, struct lw_alike_runs)
+
+/* --- runs of one kind ------------------------------------------------------------------------- */
+
+static bool part_is(const struct lw_alike_key *a, const struct lw_alike_key *b, int part)
+{
+    return strcmp(a->part[part], b->part[part]) == 0;
+}
+
+/* Nearer with more equal parts, of which the first counts more than all after it. */
+static int nearness(const struct lw_alike_key *a, const struct lw_alike_key *b)
+{
+    int n = 0;
+
+    for (int k = 0; k < LW_ALIKE_PARTS; k++)
+        n = 2 * n + part_is(a, b, k);
+    return n;
+}
+
+static bool is_same(const struct lw_alike_key *a, const struct lw_alike_key *b)
+{
+    return nearness(a, b) == (1 << LW_ALIKE_PARTS) - 1;
+}
+
+static bool counts(const struct lw_alike_run *r, const char *except)
+{
+    return !except || strcmp(r->table, except) != 0;
+}
+
+static int32_t count_of(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                        const char *except)
+{
+    int32_t n = 0;
+
+    for (int32_t i = 0; i < r->n; i++)
+        n += counts(&r->runs[i], except) && is_same(&r->runs[i].key, key);
+    return n;
+}
+
+/* The first of several that are equally near. */
+static void find_nearest(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                         const char *except, struct lw_alike *out)
+{
+    int best = -1;
+
+    for (int32_t i = 0; i < r->n; i++) {
+        const struct lw_alike_key *k = &r->runs[i].key;
+        int near = nearness(k, key);
+        if (near <= best || is_same(k, key) || !counts(&r->runs[i], except))
+            continue;
+        int32_t n = count_of(r, k, except);
+        if (n < LW_ALIKE_LEAST)
+            continue;
+        best = near;
+        out->nearest = *k;
+        out->n_nearest = n;
+    }
+}
+
+/* Number `rank` (from 1) of those that are alike, in the order of ratios, which is that of the
+ * rows; beyond the ends the least and the largest. */
+static double ratio_at(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                       const char *except, int32_t rank)
+{
+    double last = NAN;
+
+    for (int32_t i = 0; i < r->n; i++) {
+        if (!counts(&r->runs[i], except) || !is_same(&r->runs[i].key, key))
+            continue;
+        last = r->runs[i].ratio;
+        if (--rank <= 0)
+            break;
+    }
+    return last;
+}
+
+static double quantile(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                       const char *except, int32_t n, double p)
+{
+    double at = p * (n + 1), low = ratio_at(r, key, except, (int32_t)at);
+    double high = ratio_at(r, key, except, (int32_t)at + 1);
+
+    return at < 1 ? low : low + (at - floor(at)) * (high - low);
+}
+
+static bool is_first_of_table(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                              int32_t i)
+{
+    for (int32_t j = 0; j < i; j++)
+        if (strcmp(r->runs[j].table, r->runs[i].table) == 0 && is_same(&r->runs[j].key, key))
+            return false;
+    return true;
+}
+
+void lw_alike_find(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                   const char *except, struct lw_alike *out)
+{
+    double sum = 0;
+
+    *out = (struct lw_alike){.mean = NAN, .p10 = NAN, .p90 = NAN};
+    for (int32_t i = 0; i < r->n; i++) {
+        if (!counts(&r->runs[i], except) || !is_same(&r->runs[i].key, key))
+            continue;
+        out->n++;
+        out->n_tables += is_first_of_table(r, key, i);
+        sum += r->runs[i].ratio;
+    }
+    if (out->n < LW_ALIKE_LEAST) {
+        find_nearest(r, key, except, out);
+        return;
+    }
+    out->mean = sum / out->n;
+    out->p10 = quantile(r, key, except, out->n, 0.1);
+    out->p90 = quantile(r, key, except, out->n, 0.9);
+}
+
+char *lw_alike_nearest_text(const struct lw_alike *a, const struct lw_alike_key *key, char *buf,
+                            size_t size)
+{
+    const char *const *p = a->nearest.part;
+    char differs[80] = "";
+
+    for (int k = 0; k < LW_ALIKE_PARTS; k++)
+        if (!part_is(&a->nearest, key, k))
+            lw_err_word(differs, sizeof differs, lw_alike_part_name(k));
+    snprintf(buf, size, "the nearest are %d runs of %s on %s (%s, %s); they differ in %s",
+             a->n_nearest, p[0], p[1], p[2], p[3], differs);
+    return buf;
+}
+
+/* --- coverage --------------------------------------------------------------------------------- */
+
+enum lw_status lw_alike_cover(const struct lw_alike_runs *r, const char *table,
+                              struct lw_alike_coverage *out, struct lw_err *err)
+{
+    struct lw_alike_coverage c = {.width = NAN};
+    struct lw_alike a;
+    double *widths;
+
+    LW_NEW(widths, r->n + 1, err);
+    for (int32_t i = 0; i < r->n; i++) {
+        const struct lw_alike_run *x = &r->runs[i];
+        if (strcmp(x->table, table) != 0)
+            continue;
+        c.n++;
+        lw_alike_find(r, &x->key, table, &a);
+        if (a.n < LW_ALIKE_LEAST)
+            continue;
+        widths[c.n_known++] = a.p90 / a.p10;
+        c.n_inside += x->ratio >= a.p10 && x->ratio <= a.p90;
+    }
+    qsort(widths, (size_t)c.n_known, sizeof *widths, lw_compare_double);
+    if (c.n_known > 0)
+        c.width = (widths[(c.n_known - 1) / 2] + widths[c.n_known / 2]) / 2;
+    lw_free(widths);
+    *out = c;
+    return LW_OK;
+}

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <stdint.h>
+
+#include "analysis/alike/alike_key.h"
+#include "shared/base/arena.h"
+#include "shared/io/input.h"
+
+/* "Runs like this one": how far predictions of measured runs were off that have the same framework,
+ * device, parallelism and network. See docs/design/evidence.md. */
+
+struct lw_alike_run {
+    struct lw_alike_key key;
+    const char *table;
+    double ratio; /* predicted / measured step */
+    int32_t row;  /* of the file */
+};
+
+struct lw_alike_runs {
+    struct lw_arena arena; /* owns the rows and their texts */
+    int32_t n;
+    struct lw_alike_run *runs; /* the smallest ratio first */
+};
+
+/* CSV with table, framework, device, parallelism, network, predicted_s and measured_s; other
+ * columns are not read. LW_EFORMAT names line and column. */
+enum lw_status lw_alike_read(const struct lw_input *in, struct lw_alike_runs *out,
+                             struct lw_err *err);
+/* The results that the program carries (docs/results/evidence/steps.csv). */
+enum lw_status lw_alike_known(struct lw_alike_runs *out, struct lw_err *err);
+void lw_alike_free(struct lw_alike_runs *r);
+
+enum { LW_ALIKE_LEAST = 8 }; /* fewer runs give no interval */
+
+struct lw_alike {
+    int32_t n, n_tables;   /* runs that are alike, and the tables that they are of */
+    double mean, p10, p90; /* of predicted / measured; NAN with fewer than LW_ALIKE_LEAST */
+    /* The nearest kind of at least LW_ALIKE_LEAST runs where these are too few; n 0: there is none.
+     */
+    int32_t n_nearest;
+    struct lw_alike_key nearest;
+};
+
+/* except: a table whose runs do not count; NULL = none. */
+void lw_alike_find(const struct lw_alike_runs *r, const struct lw_alike_key *key,
+                   const char *except, struct lw_alike *out);
+
+/* "the nearest are 96 runs of nemo on H100-SXM5-80GB (model, InfiniBand); they differ in network":
+ * for n_nearest > 0. Returns buf. */
+char *lw_alike_nearest_text(const struct lw_alike *a, const struct lw_alike_key *key, char *buf,
+                            size_t size);
+
+/* Whether intervals hold: each run of a table against the interval that all other tables give. */
+struct lw_alike_coverage {
+    int32_t n, n_known, n_inside; /* runs; those with an interval; those inside it */
+    double width;                 /* median p90 / p10 of the intervals; NAN: none */
+};
+enum lw_status lw_alike_cover(const struct lw_alike_runs *r, const char *table,
+                              struct lw_alike_coverage *out, struct lw_err *err);

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "shared/cluster/cluster.h"
+#include "shared/plan/plan.h"
+#include "shared/plan/workload.h"
+
+/* What makes training runs alike for the error of a prediction. */
+enum lw_parallelism {
+    LW_PARALLEL_NONE,    /* one device */
+    LW_PARALLEL_DATA,    /* replicas, ZeRO-1 and ZeRO-2 too: every rank holds the parameters */
+    LW_PARALLEL_SHARDED, /* ZeRO-3, FSDP */
+    LW_PARALLEL_MODEL,   /* tensor, pipeline or context groups */
+    LW_PARALLEL_EXPERTS, /* a model with experts */
+    LW_N_PARALLEL,
+};
+const char *lw_parallelism_name(enum lw_parallelism p); /* "sharded" */
+
+enum { LW_ALIKE_PARTS = 4 };
+/* The order in which parts may differ: the last first. */
+struct lw_alike_key {
+    const char *part[LW_ALIKE_PARTS]; /* framework, device, parallelism, network */
+};
+const char *lw_alike_part_name(int part); /* "framework" */
+
+/* network: "InfiniBand", "EFA", ... of a job on several nodes, "NVLink", ... of one on one node;
+ * the name of the link where no kind is in it. Texts are the arguments', or static. cluster: as a
+ * prediction leaves it, with its devices per node (lw_cluster_place). */
+struct lw_alike_key lw_alike_key_of(const struct lw_plan *plan, const struct lw_workload *w,
+                                    const struct lw_cluster *cluster, const char *framework);
