@@ -204,6 +204,8 @@ void transformer_end_experts(struct transformer *t)
 #define QWEN_3 "Yang et al., arXiv 2505.09388, tables 1 and 2; huggingface.co/Qwen, config.json"
 #define GPT_OSS                                                                                    \
     "OpenAI, arXiv 2508.10925, section 2; huggingface.co/openai/gpt-oss-120b, config.json"
+#define GPT_OSS_20                                                                                 \
+    "OpenAI, arXiv 2508.10925, section 2; huggingface.co/openai/gpt-oss-20b@6cee5e8, config.json"
 #define GROK "xai-org/grok-1, run.py"
 #define LLAMA_4 "huggingface.co/meta-llama, Llama-4 config.json"
 
@@ -240,6 +242,9 @@ const struct traces_model traces_models_experts[] = {
     {"gpt-oss-120b", "GPT-OSS 120B, 5.1 G parameters active",
      {LLAMA(36, 2880, 64, 8, 2880, 4096, 201088), EXPERTS(128, 4, 2880), .head_width = 64,
       .window = 128, .expert_bias = true}, llama_build, GPT_OSS},
+    {"gpt-oss-20b", "GPT-OSS 20B, 3.6 G parameters active",
+     {LLAMA(24, 2880, 64, 8, 2880, 4096, 201088), EXPERTS(32, 4, 2880), .head_width = 64,
+      .window = 128, .expert_bias = true}, llama_build, GPT_OSS_20},
     {"llama-4-scout", "Llama 4 Scout, text: 109 G parameters, 17 G active",
      {LLAMA(48, 5120, 40, 8, 16384, 8192, 202048), EXPERTS(16, 1, 8192), .shared_ffn = 8192},
      llama_build, LLAMA_4},
