@@ -1,0 +1,339 @@
+"""A row of a published table -> the options of `lapwing sim`.
+
+Only the fields of the row decide: the model and its sizes, the groups, the batch, what the row
+says of ZeRO, recomputation and overlap. What the framework does beside is the framework's. What
+cannot be expressed is refused with a reason that has no figure of the row, so that reasons can be
+counted.
+"""
+from words import Cannot, WORDS, has, has_any_case
+
+LORA_RANK = 16  # MLPerf Training rules, llama2_70b_lora: rank 16
+
+
+def is_yes(text):
+    return text.lower().startswith(("yes", "true")) or text.startswith(("1", "TP mode"))
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def letters(text):
+    return "".join(c for c in text.lower() if c.isascii() and c.isalnum())
+
+
+LAYERS = WORDS["models"]["layers"]
+BY_LETTERS = {letters(name): name for name in LAYERS}
+
+
+def known_model(row):
+    """A name alone counts only where the row gives no sizes: tables use it for other sizes."""
+    name = letters(row.model)
+    for start, why in WORDS["models"]["not_modelled"]:
+        if name.startswith(start):
+            raise Cannot(why)
+    for start, model in WORDS["models"]["rows"]:
+        if name.startswith(start):
+            return model
+    return BY_LETTERS.get(name) if row.layers == 0 and row.hidden == 0 else None
+
+
+def take_known(row):
+    layers = LAYERS[row.base]
+    chunks = max(row.pp, 1) * (row.vpp if row.pp > 1 and row.vpp > 0 else 1)
+    if row.layers > 0 and row.layers % chunks != 0 and layers % chunks == 0:
+        raise Cannot("the layers do not divide into pp * vpp chunks, though those of the model "
+                     "that the row names do")
+    row.layers = row.layers or layers
+    gated = row.base.startswith("gpt-oss") or \
+        not row.base.startswith(("gpt", "bloom", "mpt", "bert"))
+    row.family = "llama" if gated else "gpt"
+
+
+FAMILIES = [("llama", "llama"), ("internlm", "llama"), ("mpt", "mpt"), ("gpt", "gpt"),
+            ("bloom", "gpt"), ("bert", "bert")]
+
+
+def complete_experts_of_model(row):
+    """A model with experts is never a dense one."""
+    spoken = has_any_case(row.model, "moe") or row.experts > 1 or row.ep > 1
+    if row.base or not spoken:
+        return
+    if not (row.experts > 1 and row.topk > 0 and row.moe_ffn > 0):
+        raise Cannot("the sizes of the model's experts are not known")
+    row.family = "llama"
+
+
+def complete_model(row):
+    row.base = known_model(row)
+    if row.base:
+        take_known(row)
+    complete_experts_of_model(row)
+    for word, family in FAMILIES:
+        if not row.family and has_any_case(row.model, word):
+            row.family = family
+    if not row.base and (row.layers == 0 or row.hidden == 0):
+        raise Cannot("the sizes of the model are not known" if row.model
+                     else "the row names no model, and no sizes of one")
+    if not row.family:
+        raise Cannot("the model's family is not known")
+    if row.base:
+        return
+    if row.heads == 0:
+        raise Cannot("the number of heads is not given")
+    if row.seq == 0:
+        raise Cannot("the sequence length is not given")
+    row.kv_heads = row.kv_heads or row.heads
+    if row.vocab == 0:
+        row.vocab = 51200
+        row.assumed.append("vocab 51200: that of GPT-2's tokenizer, padded")
+
+
+def element_type(row):
+    if not row.precision:
+        raise Cannot("the precision is not given")
+    if has_any_case(row.precision, "fp4"):
+        raise Cannot("4-bit products are not modelled")
+    if row.precision.lower().startswith("fp32"):
+        return "f32", False  # not "bf16 (fp32 grad accumulate)"
+    fp8 = has_any_case(row.precision, "fp8") or has_any_case(row.precision, "float8")
+    return "f16" if has_any_case(row.precision, "fp16") else "bf16", fp8
+
+
+# --- groups and batch ----------------------------------------------------------------------------
+
+
+def split_model(row):
+    """Tensor groups fill a node before there are stages (Narayanan et al., SC'21, section 3.1)."""
+    if row.model_parallel <= 1 or row.tp > 0 or row.pp > 0:
+        return
+    row.tp = min(row.model_parallel, max(row.gpus_per_node, 1))
+    row.pp = row.model_parallel // row.tp
+    if row.model_parallel % row.tp != 0:
+        raise Cannot("model-parallel ranks are not a multiple of a node's")
+
+
+def split_experts(row):
+    """Megatron splits each expert over the tensor group unless --expert-tensor-parallel-size says
+    otherwise; experts that data and context ranks are too few for are shared by the tensor group.
+    ep is then of those ranks alone, as in a plan."""
+    ranks = row.dp * row.cp
+    if row.etp == 0:
+        row.etp = 1 if row.ep > ranks else row.tp
+    if row.etp not in (1, row.tp):
+        raise Cannot("the expert tensor group has a size other than 1 or tp")
+    if row.etp < row.tp:
+        if row.ep % row.tp != 0:
+            raise Cannot("expert ranks are not a multiple of the tensor group")
+        row.ep //= row.tp
+    if ranks % row.ep != 0:
+        raise Cannot("expert ranks do not divide data and context ranks")
+
+
+def chunks_of(row):
+    """Megatron refuses chunks that do not divide a stage's layers (megatron/training/arguments.py):
+    the next number that does."""
+    chunks = max(row.vpp, 1)
+    if not has(row.framework, "Megatron") or row.layers % row.pp != 0 or \
+            chunks > row.layers // row.pp:
+        return chunks
+    while row.layers % (row.pp * chunks) != 0:
+        chunks += 1
+    return chunks
+
+
+def complete_world(row):
+    split_model(row)
+    if row.layers_per_chunk and row.pp > 1:
+        row.vpp = row.layers // (row.pp * row.layers_per_chunk)
+    for field in ("cp", "tp", "pp", "ep"):
+        setattr(row, field, max(getattr(row, field), 1))
+    row.vpp = chunks_of(row) if row.pp > 1 else 1
+    inner = row.cp * row.tp * row.pp
+    if row.gpus == 0:
+        row.gpus = max(row.dp, 1) * inner
+    if row.gpus % inner != 0:
+        raise Cannot("devices are not a multiple of tp * pp * cp")
+    row.dp = row.gpus // inner
+    split_experts(row)
+
+
+def complete_batch(row):
+    """Of samples, micro-batch and number of micro-batches two give the third; where all are there
+    the micro-batches are what ran."""
+    if row.gbs == 0 and row.batch_per_dp > 0:
+        row.gbs = row.batch_per_dp * row.dp
+    if row.mbs == 0 and row.gbs > 0 and row.micro_batches > 0:
+        row.mbs = row.gbs // (row.micro_batches * row.dp)
+    if row.mbs == 0:
+        raise Cannot("the micro-batch is not given")
+    if row.gbs > 0 and row.micro_batches > 0 and row.gbs != row.mbs * row.dp * row.micro_batches:
+        raise Cannot("the global batch is not micro-batch * micro-batches * data-parallel ranks")
+    if row.micro_batches > 0:
+        row.gbs = row.mbs * row.dp * row.micro_batches
+    if row.gbs == 0:
+        raise Cannot("the global batch is not given")
+    if row.gbs % (row.mbs * row.dp) != 0:
+        raise Cannot("the global batch does not divide into micro-batches")
+    row.micro_batches = row.gbs // (row.mbs * row.dp)
+
+
+# --- framework and machine -----------------------------------------------------------------------
+
+
+def framework_of(row):
+    compiled = has(row.compile, "yes")
+    for cell, options, needs_compiled, name in WORDS["frameworks"]["rows"]:
+        if has(row.framework, cell) and has(row.options, options) and \
+                (compiled or not needs_compiled):
+            return name
+    raise AssertionError("words.json: the last framework has no words")
+
+
+def cluster_of(row):
+    for entry in WORDS["clusters"]["rows"]:
+        if all(has_any_case(getattr(row, field), entry.get(field, ""))
+               for field in ("gpu", "network", "state")):
+            if entry["cluster"] is None:
+                break
+            if entry.get("no_fp8") and element_type(row)[1]:
+                raise Cannot("the device's rate of 8-bit products is not known")
+            if "assumed" in entry:
+                row.assumed.append(entry["assumed"])
+            return entry["cluster"]
+    raise Cannot("no known cluster has the device" if row.gpu else "the device is not given")
+
+
+def node_gbps(row):
+    """ "400 Gb/s per node" of the network's text."""
+    rate, found, _ = row.network.partition(" Gb/s per node")
+    try:
+        return rate if found and float(rate) > 0 else ""
+    except ValueError:
+        return ""
+
+
+# --- options -------------------------------------------------------------------------------------
+
+
+def zero_of(row):
+    if has(row.zero, "GRAD_OP") or has(row.zero, "ZeRO-2"):
+        return 2
+    if has(row.zero, "ZeRO-1") or row.zero == "1" or row.zero.startswith("1,"):
+        return 1
+    if (has(row.zero, "FSDP") and not has(row.zero, "FSDP=0")) or has(row.zero, "ZeRO-3"):
+        return 3
+    if has(row.dist_optimizer, "yes") or has(row.dist_optimizer, "True") or \
+            has(row.zero, "distributed optimizer"):
+        return 1
+    return None
+
+
+# Cells of "TP comm overlap True" (NVIDIA's MLPerf scripts), "async TP" (torchtitan) or "no TP"
+# (SimuMax's); none: the framework's usual way.
+TP_OVERLAPS = [("no TP", "off"), ("TP comm overlap False", "backward"),
+               ("TP comm overlap 0", "backward"), ("TP comm overlap", "pieces"),
+               ("async TP", "pieces")]
+
+
+def tp_overlap_of(row):
+    return next((how for cell, how in TP_OVERLAPS if row.tp > 1 and has(row.overlap, cell)), "")
+
+
+def recompute_of(row):
+    """ "selective layer" is a share of the blocks that no table gives: nothing."""
+    if not row.recompute:
+        return ""
+    if has(row.recompute, "full"):
+        return "full"
+    selective = has(row.recompute, "selective") or has(row.recompute, "core_attn")
+    return "selective" if selective and not has(row.recompute, "layer") else "none"
+
+
+def overlaps(row, zero):
+    """nanotron without ZeRO has torch's DDP, which reduces beside the last backward (trainer.py,
+    make_ddp), whatever the table says of its own sums."""
+    ddp = not zero and framework_of(row) == "nanotron"
+    return zero == 3 or (row.dp > 1 and (ddp or not has(row.overlap, "no")))
+
+
+def mtp_layers_of(row):
+    """DeepSeek-V3 predicts one more token; Megatron-Bridge's tables say where it does not."""
+    trained = row.base == "deepseek-v3" and has(row.framework, "Megatron-Bridge")
+    return 1 if trained and not has(row.moe, "w/o MTP") else row.mtp_layers
+
+
+def check_offload(row):
+    """pytorch/torchtune@bd2a0fc7: 8-bit AdamW comes after offloaded activations."""
+    offloads = framework_of(row) == "torchtune-optimizer-in-backward" and has(row.options, "8-bit")
+    if has(row.offload, "CPU") or has(row.offload, "True") or offloads:
+        raise Cannot("offload to the host is not modelled")
+
+
+def model_options(row, put):
+    llama = row.family == "llama"
+    dtype, fp8 = element_type(row)
+    put("model", row.base or ("decoder" if llama else
+                              "bert-large" if row.family == "bert" else "gpt-13b"))
+    stated = row.layers if row.layers != LAYERS.get(row.base) else 0
+    for option, size in (("layers", stated), ("hidden", row.hidden), ("heads", row.heads),
+                         ("kv-heads", row.kv_heads if llama else 0), ("ffn", row.ffn),
+                         ("seq", row.seq), ("vocab", row.vocab), ("experts", row.experts),
+                         ("topk", row.topk), ("expert-ffn", row.moe_ffn),
+                         ("shared-ffn", row.shared_ffn), ("dense-layers", row.dense_layers),
+                         ("mtp-layers", mtp_layers_of(row))):
+        put(option, size or "")
+    put("tied", "yes" if row.tied == "True" else "")
+    lora = has(row.task, "LoRA") or has(row.model, "LoRA")
+    put("lora", LORA_RANK if lora else "")
+    put("whole-experts", "yes" if row.etp < row.tp else "")
+    put("dtype", dtype)
+    put("fp8", "yes" if fp8 else "")
+    stored = has(row.attention, "full") or row.attention == "no"
+    put("attention", "full" if stored else "flash")
+    put("batch", row.mbs)
+    put("expert-capacity", row.expert_capacity)
+
+
+def strategy_options(row, put):
+    zero, group = zero_of(row), row.dp // max(row.zero_copies, 1)
+    zero = 0 if zero and group == 1 < row.dp else zero  # each rank has a copy of its own
+    for option, n in (("dp", row.dp), ("pp", row.pp), ("tp", row.tp), ("cp", row.cp),
+                      ("ep", row.ep), ("chunks", row.vpp), ("micro-batches", row.micro_batches)):
+        put(option, n if n != 1 else "")
+    interleaved = "interleaved-1f1b" if row.vpp > 1 else ""
+    put("schedule", interleaved if row.schedule in ("", "1f1b") else row.schedule)
+    put("partition", row.partition)
+    if row.tp > 1:
+        put("sequence-parallel", "on" if is_yes(row.seq_parallel) else "off")
+    put("tp-overlap", tp_overlap_of(row))
+    put("zero", "" if zero is None else zero)
+    put("zero-group", group if 1 < group < row.dp else "")
+    put("reshard", "off" if has(row.zero, "kept") else "")
+    put("overlap", "" if overlaps(row, zero) else "off")
+    ahead = has(row.dist_optimizer, "param-gather") or has(row.overlap, "param-gather")
+    put("overlap-param-gather", "on" if ahead and zero in (1, 2) else "")
+    put("recompute", recompute_of(row))
+    put("grad-dtype", "f32" if has(row.precision, "fp32 grad") else row.grad_dtype)
+
+
+def express(row):
+    """The options of `lapwing sim` by title. The order of the checks is that of the reasons."""
+    options = {}
+
+    def put(option, value):
+        if value != "":
+            options[option] = value
+
+    complete_model(row)
+    complete_world(row)
+    complete_batch(row)
+    check_offload(row)
+    cluster = cluster_of(row)
+    model_options(row, put)
+    put("cluster", cluster)
+    put("node-gbps", node_gbps(row))
+    put("framework", framework_of(row))
+    strategy_options(row, put)
+    return options
+
+

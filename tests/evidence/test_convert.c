@@ -1,0 +1,172 @@
+/* Published tables as runs.csv: what is refused, what each row becomes, and that no measured cell
+ * decides what is predicted. */
+#include "tests/lib/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/commands/command_fixture.h"
+#include "tests/lib/files/file_fixture.h"
+
+TEST_GROUP(fixture_open, fixture_close)
+
+#define CONVERT "PYTHONDONTWRITEBYTECODE=1 python3 $P/tests/evidence/convert.py "
+#define CHECK "PYTHONDONTWRITEBYTECODE=1 python3 $P/tests/evidence/check.py "
+
+static const char *rows_of(const char *name, const char *csv)
+{
+    static char file[80];
+
+    snprintf(file, sizeof file, "%s.csv", name);
+    fixture_put(fixture_path(file), csv);
+    return shellf(CONVERT "%s", file);
+}
+
+static void refuses(const char *name, const char *csv, const char *says)
+{
+    char words[160];
+    int rc;
+
+    snprintf(words, sizeof words, "%s.csv", name);
+    if (csv)
+        fixture_put(fixture_path(words), csv);
+    snprintf(words, sizeof words, CONVERT "%s.csv", name);
+    const char *out = shell(words, &rc);
+    const char *line = strchr(out, '\n');
+    if (rc != 1 || !strstr(out, says) || !line || line[1])
+        fail_msg("%s: exit %d, expected 1 and one line with '%s':\n%s", words, rc, says, out);
+}
+
+/* The cell of the first row below a title. */
+static void expect_cell(const char *csv, const char *title, const char *value)
+{
+    char script[400], text[2048];
+    int rc;
+
+    snprintf(text, sizeof text, "%s", csv);
+    fixture_put(fixture_path("out.csv"), text);
+    snprintf(script, sizeof script,
+             "python3 -c \"import csv; "
+             "print(next(csv.DictReader(open('out.csv'))).get('%s', ''))\"", title);
+    const char *out = shell(script, &rc);
+    if (rc != 0 || strlen(out) != strlen(value) + 1 || strncmp(out, value, strlen(value)) != 0)
+        fail_msg("%s: found %sexpected %s in\n%s", title, out, value, text);
+}
+
+#define TABLE4 "gpus,tp,cp,pp,dp,seq,batch_per_dp"
+
+TEST(bad_input_is_one_line)
+{
+    refuses("nothing", NULL, "unknown table 'nothing'; expected a file named as one of: ");
+    refuses("llama3_table4", NULL, "llama3_table4.csv: No such file");
+    refuses("llama3_table4", "", "the file is empty; expected a line of titles");
+    refuses("llama3_table4", TABLE4 "\n1,1,1,1,1,1,1\n",
+            "llama3_table4.csv:1: no column 'tflops_per_gpu'");
+    refuses("llama3_table4", TABLE4 ",tflops_per_gpu\n1,1\n",
+            "llama3_table4.csv:2: found 2 cells, expected 8");
+    refuses("llama3_table4", TABLE4 ",tflops_per_gpu\n-8,1,1,1,1,1,1,1\n",
+            "llama3_table4.csv:2: gpus: found '-8', expected a whole number");
+    refuses("llama3_table4", TABLE4 ",tflops_per_gpu\n8,1,1,1,1,1,1,4 T\n",
+            "llama3_table4.csv:2: tflops_per_gpu: found '4 T', expected a number");
+}
+
+#define TABLE2                                                                                     \
+    "scheme,params_B,model_parallel_size,global_batch,gpus,micro_batch,tflops_per_gpu\n"
+
+/* Narayanan et al., SC'21, table 1: 174.6 G are 96 layers of 12,288, 529.6 G are 105 of 20,480. */
+TEST(sizes_follow_the_named_model)
+{
+    const char *name = "narayanan2021_table2_vs_zero3";
+    const char *csv = rows_of(name, TABLE2 "PTD,529.6,280,2240,560,1,171\n");
+    expect_cell(csv, "layers", "105");
+    csv = rows_of(name, TABLE2 "PTD,529.6,280,2240,560,1,171\n");
+    expect_cell(csv, "hidden", "20480");
+    csv = rows_of(name, TABLE2 "PTD,174.6,96,1536,384,1,153\n");
+    expect_cell(csv, "hidden", "12288");
+    csv = rows_of(name, TABLE2 "PTD,39.1,16,1536,384,1,153\n");
+    expect_cell(csv, "why", "the sizes of the model are not known");
+}
+
+#define RUN_2025                                                                                   \
+    "model,gpu,gpus,gbs,mbs,seq,layers,hidden,heads,experts,topk,moe_ffn,ep,precision,framework,"  \
+    "step_s,tok_s_gpu,tflops_gpu,mem_gib,mem_gb\n"
+
+TEST(a_model_with_experts_is_never_a_dense_one)
+{
+    const char *csv = rows_of("mlperf_v6_training_steps", RUN_2025
+                              "gpt-oss-20b,GB200,8,16,2,8192,24,2880,64,32,4,2880,1,FP8,Megatron,"
+                              "0.4,,,,\n");
+    expect_cell(csv, "model", "gpt-oss-20b");
+    csv = rows_of("mlperf_v6_training_steps", RUN_2025
+                  "gpt-new-20b,GB200,8,16,2,8192,24,2880,64,32,4,1024,1,FP8,Megatron,0.4,,,,\n");
+    expect_cell(csv, "model", "decoder");
+    csv = rows_of("mlperf_v6_training_steps", RUN_2025
+                  "gpt-new-20b,GB200,8,16,2,8192,24,2880,64,32,,,1,FP8,Megatron,0.4,,,,\n");
+    expect_cell(csv, "why", "the sizes of the model's experts are not known");
+    csv = rows_of("mlperf_v6_training_steps", RUN_2025
+                  "GPT MoE,GB200,8,16,2,8192,24,2880,64,,,,1,FP8,Megatron,0.4,,,,\n");
+    expect_cell(csv, "why", "the sizes of the model's experts are not known");
+}
+
+#define MISC "model,gpu,gpus,gbs,mbs,seq,precision,framework,status,mem_kind,step_s,samples_s,"    \
+             "tok_s_gpu,tflops_gpu,mfu_pct,mem_gb,tflops_kind\n"                                   \
+             "llama3-8b,H100,8,8,1,8192,bf16,DeepSpeed,,GiB max_memory_reserved,,,,400,,40,"
+#define REST "\n"
+
+/* Megatron-Core of 2025 and later counts a causal sequence as half (megatron/training/training.py,
+ * attn_layer_flops: seq_len / 2), Megatron-Core r0.8.0 as a whole one. */
+TEST(each_row_says_how_its_flops_are_counted)
+{
+    const char *csv = rows_of("mlperf_v6_training_steps", RUN_2025
+                              "llama3-8b,H100,8,8,1,8192,,,,,,,,BF16,Megatron-Core,,,400,,\n");
+    expect_cell(csv, "flops", "model-causal");
+    csv = rows_of("mlperf_v6_training_steps", RUN_2025
+                  "llama3-8b,H100,8,8,1,8192,,,,,,,,BF16,Megatron-Core,2.5,,400,,\n");
+    expect_cell(csv, "flops", "");
+    csv = rows_of("misc_training_tables", MISC "\"model FLOPs, attention counted causally\"" REST);
+    expect_cell(csv, "flops", "model-causal");
+    csv = rows_of("misc_training_tables", MISC "\"hardware, with recomputation\"" REST);
+    expect_cell(csv, "flops", "hardware");
+    csv = rows_of("misc_training_tables", MISC "" REST);
+    expect_cell(csv, "memory_kind", "reserved");
+}
+
+TEST(what_a_source_does_not_state_is_named)
+{
+    const char *csv = rows_of("mlperf_v6_training_steps", RUN_2025
+                              "llama-like 1B,H100,8,8,1,8192,16,2048,16,,,,,FP32,torch,2.5,,,,\n");
+    expect_cell(csv, "assumed", "vocab 51200: that of GPT-2's tokenizer, padded");
+    csv = rows_of("mlperf_v6_training_steps", RUN_2025
+                  "llama-like 1B,H100,8,8,1,8192,16,2048,16,,,,,FP32,torch,2.5,,,,\n");
+    expect_cell(csv, "dtype", "f32");
+}
+
+static void check_shared(const char *name)
+{
+    char words[200];
+    int rc;
+
+    snprintf(words, sizeof words, CHECK "%s $P/../shared", name);
+    const char *out = shell(words, &rc);
+    if (rc == 4) {
+        print_message("SKIP %s: ../shared has no table\n", name);
+        skip();
+    }
+    if (rc != 0)
+        fail_msg("%s: exit %d:\n%s", name, rc, out);
+}
+
+TEST(no_measured_cell_decides_an_option)
+{
+    check_shared("doubled");
+}
+
+TEST(no_table_loses_rows)
+{
+    check_shared("coverage");
+}
+
+TEST(known_models_have_the_blocks_that_are_listed)
+{
+    shell(CHECK "layers $L", NULL);
+}
