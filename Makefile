@@ -97,8 +97,8 @@ ifneq ($(strip $(MPI)),0)
 DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
-.PHONY: all deps check stress torture test demo bench validate-here validate-tables \
-        install format check-layers check-headers fuzz run-fuzz help golden-update tidy \
+.PHONY: all deps check stress torture test demo bench validate-here evidence \
+        evidence-pages install format check-layers check-headers fuzz run-fuzz help golden-update tidy \
         format-check clean
 all: $(BUILD)/lapwing $(BUILD)/liblapwing.so plugins
 
@@ -403,8 +403,17 @@ bench-record: $(RECORDED) $(RECORDERS) $(FAKE_GPU)
 	$(if $(MPI_WHY),,$(call record_costs,lapwing-record-mpi.so,libmpi.so.40,mpi-calls))
 
 # Predicted against executed on this machine: a minute to calibrate and three for each workload.
-validate-tables: $(BUILD)/lapwing
-	@mkdir -p out && nice tests/analysis/validate/tables.sh $(BUILD)/lapwing out/tables ../shared
+PUBLISHED := PYTHONDONTWRITEBYTECODE=1 python3 tests/evidence
+EVIDENCE := docs/results/evidence
+
+# Every published training run in ../shared, predicted: half an hour on two idle cores.
+evidence: $(BUILD)/lapwing
+	@nice $(PUBLISHED)/evidence.py predict $(BUILD)/lapwing ../shared out/evidence $(TABLES) && \
+	 $(PUBLISHED)/evidence.py collect out/evidence ../shared $(EVIDENCE) && \
+	 $(PUBLISHED)/pages.py write .
+
+evidence-pages:
+	@$(PUBLISHED)/pages.py write .
 
 validate-here: $(BUILD)/lapwing
 	@mkdir -p out && rm -f out/validate.db*
@@ -453,7 +462,7 @@ help:
 	@echo "make stress     every failure of a run, LOOPS=50 times each"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
 	@echo "make torture MINUTES=60   kills, damaged files, hostile connections"
-	@echo "make validate-tables every table of GPU runs in ../shared: errors by family (minutes)"
+	@echo "make evidence    predict every published run in ../shared (half an hour); TABLES='a b': these"
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed here"
 	@echo "make gpu-pack   gpu-check as one file, for a machine without compilers and network"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""The tables of published runs in README.md and docs/design/gpu_accuracy.md, from the results.
+
+    pages.py write PROJECT      write the text between <!-- begin NAME --> and <!-- end NAME -->
+    pages.py check PROJECT      exit status 1 and a line for each page that is not what it would be
+
+Results are docs/results/evidence/*.csv (evidence.py); pages.json names the groups of README's
+table and says what would settle each large error.
+"""
+import csv
+import os
+import re
+import sys
+
+from words import load
+
+RESULTS = "docs/results/evidence"
+LARGE = {"step": 10, "memory": 8}  # mean error in % above which pages.json says what is missing
+WORDS = load("pages.json")
+
+
+def results(project, name):
+    with open(os.path.join(project, RESULTS, name + ".csv"), newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def ratios(rows):
+    """Predicted / measured step, without what was fitted on the row's own table."""
+    return [float(r["left_out_s"] or r["predicted_s"]) / float(r["measured_s"]) for r in rows]
+
+
+def shipped_ratios(rows):
+    """The same of this build, where that is another figure."""
+    return [float(r["predicted_s"]) / float(r["measured_s"]) for r in rows if r["left_out_s"]]
+
+
+def memory_ratios(rows):
+    return [float(r["predicted_gib"]) / float(r["measured_gib"]) for r in rows]
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def quantile(values, share):
+    """At position share * (n + 1), as `lapwing sim` has it (analysis/alike/alike.c)."""
+    ordered, at = sorted(values), share * (len(values) + 1)
+    low = ordered[min(max(int(at), 1), len(ordered)) - 1]
+    high = ordered[min(max(int(at) + 1, 1), len(ordered)) - 1]
+    return low + (high - low) * (at - int(at))
+
+
+def error(values):
+    """ "5.4 (-0.4)": mean of absolute errors and, in brackets, of errors with sign, in %."""
+    if not values:
+        return "-"
+    return f"{100 * mean([abs(v - 1) for v in values]):.1f} " \
+           f"({100 * (mean(values) - 1):+.1f})"
+
+
+def mean_error(values):
+    return 100 * mean([abs(v - 1) for v in values]) if values else 0
+
+
+def interval(values):
+    if len(values) < 8:
+        return "-"
+    low, high = quantile(values, 0.1), quantile(values, 0.9)
+    return f"{low:.2f}-{high:.2f} ({high / low:.2f}x)"
+
+
+def inside(values):
+    """Share in % of the runs whose ratio lies between the 10th and 90th percentile of the other
+    runs' ratios."""
+    if len(values) < 9:
+        return None
+    held = 0
+    for i, value in enumerate(values):
+        others = values[:i] + values[i + 1:]
+        held += quantile(others, 0.1) <= value <= quantile(others, 0.9)
+    return 100 * held / len(values)
+
+
+KEY = ("framework", "device", "parallelism", "network")
+
+
+def from_other_tables(rows, steps):
+    """Runs of a table that are like at least 8 of other tables: how many, and the share in % that
+    their 10th and 90th percentile hold."""
+    found = held = 0
+    for row in rows:
+        alike = ratios([o for o in steps if o["table"] != row["table"]
+                        and all(o[k] == row[k] for k in KEY)])
+        if len(alike) < 8:
+            continue
+        found += 1
+        value = ratios([row])[0]
+        held += quantile(alike, 0.1) <= value <= quantile(alike, 0.9)
+    return found, 100 * held / found if found else None
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def share(part, whole):
+    return f"{100 * part / whole:.0f} %" if whole else "-"
+
+
+def table_text(titles, rows):
+    return "\n".join(["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)] +
+                     ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
+
+
+class Results:
+    def __init__(self, project):
+        tables = results(project, "tables")
+        self.tables = [t for t in tables if not t["reason"]]
+        self.reasons = [t for t in tables if t["reason"]]
+        rows = [{**row, "table": t["table"]} for t in self.tables if int(t["predicted"])
+                for row in results(project, t["table"])]
+        self.steps = [row for row in rows if row["measured_s"]]
+        self.memory = [row for row in rows if row["measured_gib"]]
+
+    def steps_of(self, names):
+        return [r for r in self.steps if r["table"] in names]
+
+    def memory_of(self, names):
+        return [r for r in self.memory if r["table"] in names]
+
+
+def fits_text(ran, fit):
+    return f"{fit}/{ran}" if ran and int(ran) else "-"
+
+
+def fitted_text(table):
+    """ "here", the tables that figures of the framework were fitted on, or "none"."""
+    found = re.findall(r"fitted: \d+ rows of (\w+)", table["fitted"])
+    return ", ".join("here" if f == table["table"] else "of " + f
+                     for f in dict.fromkeys(found)) or "none"
+
+
+def families(found):
+    rows = []
+    for t in found.tables:
+        steps, memory = found.steps_of([t["table"]]), found.memory_of([t["table"]])
+        values, held = ratios(steps), inside(ratios(steps))
+        rows.append([t["table"],
+                     f"{t['predicted']}/{t['rows']} ({share(int(t['predicted']), int(t['rows']))})",
+                     len(steps) or "-", error(values), interval(values),
+                     "-" if held is None else f"{held:.0f} %",
+                     error(shipped_ratios(steps)),
+                     f"{error(memory_ratios(memory))} of {len(memory)}" if memory else "-",
+                     fits_text(t["ran"], t["ran_fit"]),
+                     fits_text(t["out_of_memory"], t["do_not_fit"]), fitted_text(t)])
+    return table_text(["family", "predicted/rows", "steps", "step", "p10-p90", "inside", "with fit",
+                       "memory", "ran: fit", "OOM: not", "fitted"], rows)
+
+
+def large_errors(found):
+    rows, unknown = [], []
+    for t in found.tables:
+        name = t["table"]
+        values = ratios(found.steps_of([name]))
+        memory = memory_ratios(found.memory_of([name]))
+        parts = [(kind, e) for kind, e in (("step", mean_error(values)),
+                                           ("memory", mean_error(memory))) if e > LARGE[kind]]
+        if not parts:
+            continue
+        if name not in WORDS["settles"]:
+            unknown.append(name)
+        rows.append([name, ", ".join(f"{kind} {e:.1f} %" for kind, e in parts),
+                     WORDS["settles"].get(name, "not known")])
+    for name in unknown:
+        print(f"pages.py: pages.json does not say what would settle {name}", file=sys.stderr)
+    return table_text(["family", "mean error", "what would settle it"], rows)
+
+
+def left_out_rows(found):
+    return table_text(["family", "rows", "reason"],
+                      [[t["table"], t["n"], t["reason"]] for t in found.reasons])
+
+
+def devices(found):
+    rows = []
+    for name in sorted({r["device"] for r in found.steps}):
+        steps = [r for r in found.steps if r["device"] == name]
+        rows.append([name, len(steps), len({r["table"] for r in steps}), error(ratios(steps)),
+                     interval(ratios(steps))])
+    return table_text(["device", "steps", "families", "step", "p10-p90"], rows)
+
+
+def alike(found):
+    rows = []
+    for t in found.tables:
+        steps = found.steps_of([t["table"]])
+        n, held = from_other_tables(steps, found.steps)
+        if n:
+            rows.append([t["table"], len(steps), n, f"{held:.0f} %"])
+    return table_text(["family", "steps", "with 8 runs alike in other families", "inside"], rows)
+
+
+def readme(found):
+    rows = []
+    for title, names in WORDS["groups"]:
+        steps, memory = found.steps_of(names), found.memory_of(names)
+        tables = [t for t in found.tables if t["table"] in names]
+        of, predicted = (sum(int(t[k]) for t in tables) for k in ("rows", "predicted"))
+        if not of:
+            continue
+        shipped = shipped_ratios(steps)
+        fit = f"; {error(shipped)} with a figure fitted on it" if shipped else ""
+        rows.append([title, f"{predicted} of {of}", error(ratios(steps)) + fit,
+                     interval(ratios(steps)), error(memory_ratios(memory))])
+    return table_text(["published GPU training runs", "rows predicted",
+                       "mean error of the step in % (bias)", "predicted/measured, p10-p90",
+                       "memory"], rows)
+
+
+def ungrouped(found):
+    known = {name for _, names in WORDS["groups"] for name in names}
+    return [t["table"] for t in found.tables if t["table"] not in known]
+
+
+PAGES = {
+    "README.md": {"published runs": readme},
+    "docs/design/gpu_accuracy.md": {
+        "families": families, "large errors": large_errors, "rows left out": left_out_rows,
+        "devices": devices, "runs alike": alike},
+}
+
+
+def page_of(text, path, parts, found):
+    for name, make in parts.items():
+        begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            sys.exit(f"pages.py: {path}: expected '{begin.strip()}' and '{end}' once each")
+        at = text.index(begin) + len(begin)
+        text = text[:at] + make(found) + "\n" + text[text.index(end):]
+    return text
+
+
+def main(arguments):
+    if len(arguments) != 2 or arguments[0] not in ("write", "check"):
+        sys.exit("usage: pages.py write|check PROJECT")
+    found = Results(arguments[1])
+    bad = [f"pages.json: no group of README's table has the family {t}" for t in ungrouped(found)]
+    for page, parts in PAGES.items():
+        path = os.path.join(arguments[1], page)
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        made = page_of(text, page, parts, found)
+        if arguments[0] == "check" and made != text:
+            bad.append(f"{page}: not what {RESULTS} gives: run `make evidence-pages`")
+        elif made != text:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(made)
+    print("\n".join(bad) if bad else "pages: ok")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
