@@ -16,6 +16,7 @@
 
 #include "analysis/store/run_name.h"
 #include "analysis/store/sql.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 #include "shared/numbers/order.h"
 
@@ -243,7 +244,7 @@ static enum lw_status join_buckets(struct lw_comparison *c, const struct bucket_
                 break;
             }
         }
-    qsort(c->buckets, (size_t)c->n_buckets, sizeof *c->buckets, by_launch);
+    lw_sort(c->buckets, c->n_buckets, by_launch);
     return LW_OK;
 }
 
@@ -378,7 +379,7 @@ static enum lw_status compare_ops(struct lw_store *s, struct lw_comparison *c, s
         if (p[i] >= 0 && m[i] >= 0)
             order[n++] = (struct ranked_op){i, p[i] > m[i] ? p[i] - m[i] : m[i] - p[i]};
     if (st == LW_OK) {
-        qsort(order, (size_t)n, sizeof *order, by_size);
+        lw_sort(order, n, by_size);
         st = name_ops(s, c, p, m, order, n, err);
     }
     lw_arena_free(&work);

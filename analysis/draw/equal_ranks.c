@@ -1,6 +1,7 @@
 /* Groups of ranks with equal bars. Ranks are compared with each group bar by bar, which ends at the
  * first difference, so a rank that is unlike all groups costs little. */
 #include "analysis/draw/equal_ranks.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
@@ -166,9 +167,8 @@ enum lw_status equal_ranks_finish(struct equal_ranks *a, int32_t run, struct pic
 {
     LW_TRY(close_rank(a, err));
     for (int64_t i = 0; i < a->n_groups; i++)
-        qsort(a->groups[i].ranks, (size_t)a->groups[i].n_ranks, sizeof(int32_t), by_rank);
-    if (a->n_groups > 0)
-        qsort(a->groups, (size_t)a->n_groups, sizeof *a->groups, by_stage);
+        lw_sort(a->groups[i].ranks, a->groups[i].n_ranks, by_rank);
+    lw_sort(a->groups, a->n_groups, by_stage);
     for (int64_t i = 0; i < a->n_groups; i++)
         LW_TRY(add_group(a, &a->groups[i], run, i ? 1.3 : 1.5, pic, err));
     pic->left_out[run] = a->n_left_out;

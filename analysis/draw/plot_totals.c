@@ -10,6 +10,7 @@
 #include "analysis/draw/plot_style.h"
 #include "analysis/store/sql.h"
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 
 enum { BAND_PCT = 5 };
@@ -93,7 +94,7 @@ static enum lw_status find_axis(const struct totals *t, int32_t n, lw_ps *axis, 
     LW_NEW(periods, n, err);
     for (int32_t i = 0; i < n; i++)
         periods[i] = period_of(&t[i]);
-    qsort(periods, (size_t)n, sizeof *periods, lw_compare_int64);
+    lw_sort(periods, n, lw_compare_int64);
     lw_ps median = n > 0 ? periods[(n - 1) / 2] : 0;
     lw_free(periods);
     for (int32_t i = 0; i < n; i++)

@@ -7,6 +7,7 @@
 
 #include "analysis/draw/equal_ranks.h"
 #include "analysis/store/sql.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 /* The ranks of a plan are grouped, each alone, so that SQLite indexes them: it does not index what
@@ -239,7 +240,7 @@ static enum lw_status expose(struct picture *pic, int64_t from, int64_t to, stru
         edges[n++] = (struct edge){b->end, -(int)b->comm, -(int)b->work};
         row = b->comm ? b->row : row;
     }
-    qsort(edges, (size_t)n, sizeof *edges, by_time);
+    lw_sort(edges, n, by_time);
     for (int64_t i = 0; i < n; i++) {
         comm += edges[i].comm;
         work += edges[i].work;

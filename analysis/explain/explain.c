@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/plan/op.h"
 #include "shared/plan/plan.h"
 #include "shared/timeline/rank_period.h"
@@ -89,7 +90,7 @@ static void link_lanes(const struct walk *w, struct place *v, bool comms)
             v[n++] = (struct place){w->t->rank[row], comms ? w->t->comm[row] : w->t->stream[row],
                                     w->t->start[row], row};
     }
-    qsort(v, (size_t)n, sizeof *v, by_lane);
+    lw_sort(v, n, by_lane);
     for (int64_t i = 1; i < n; i++)
         if (v[i].rank == v[i - 1].rank && v[i].lane == v[i - 1].lane)
             before[v[i].row - w->from] = v[i - 1].row;
@@ -103,7 +104,7 @@ static void list_arrivals(struct walk *w, struct place *v)
         if (w->t->comm[row] >= 0)
             v[w->n_arrivals++] = (struct place){w->t->comm[row], 0, w->t->start[row], row};
     }
-    qsort(v, (size_t)w->n_arrivals, sizeof *v, by_lane);
+    lw_sort(v, w->n_arrivals, by_lane);
     for (int64_t i = 0; i < w->n_arrivals; i++)
         w->arrivals[i] = v[i].row;
 }

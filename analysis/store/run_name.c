@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/base/shown_text.h"
 #include "shared/numbers/units.h"
@@ -359,7 +360,7 @@ static int64_t cut_sets(const struct traits *t, const struct group *g, const int
             value = (int32_t)(i - g->from);
         told[t->v[i].run].value = value;
     }
-    qsort(told, (size_t)n, sizeof *told, by_told);
+    lw_sort(told, n, by_told);
     for (int32_t i = 0, from = 0; i < n; i++) {
         if (told[i].set != told[from].set || told[i].value != told[from].value)
             from = i;
@@ -519,8 +520,7 @@ static enum lw_status write_texts(struct traits *t, const struct lw_run *runs, i
     t->hashed = lw_arena_alloc(&t->arena, n, sizeof *t->hashed);
     if (!texts || !has || !named || !groups || !set || !told || !t->hashed)
         return lw_fail_nomem(err);
-    if (t->n > 0)
-        qsort(t->v, (size_t)t->n, sizeof *t->v, by_trait);
+    lw_sort(t->v, t->n, by_trait);
     for (int64_t at = 0; at < t->n; at = groups[n_groups++].to)
         groups[n_groups] = find_group(t, at, n);
     order_groups(t, groups, n_groups, set, told, n);
@@ -533,8 +533,7 @@ static enum lw_status write_texts(struct traits *t, const struct lw_run *runs, i
         put_usual(t, groups, n_groups, n, has, texts);
     for (int32_t i = 0; i < n; i++)
         named[i] = (struct named){texts + (size_t)i * NAME_BYTES, &runs[i]};
-    if (n > 0)
-        qsort(named, (size_t)n, sizeof *named, by_text);
+    lw_sort(named, n, by_text);
     add_hashes(named, n);
     for (int32_t i = 0; i < n; i++) {
         out[i] = lw_arena_strdup(a, texts + (size_t)i * NAME_BYTES);

@@ -9,6 +9,7 @@
 #include "analysis/store/run_name.h"
 #include "analysis/store/run_process.h"
 #include "analysis/store/sql.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #define METRIC(name)                                                                               \
@@ -197,7 +198,7 @@ enum lw_status lw_store_select_runs(struct lw_store *s, char **names, int n_name
         LW_TAKE(a, v, n_names, err);
         for (int i = 0; i < n_names; i++)
             LW_TRY(lw_store_find_run(s, names[i], a, &v[i], err));
-        qsort(v, (size_t)n_names, sizeof *v, by_id);
+        lw_sort(v, n_names, by_id);
     }
     for (int32_t i = 0; i < n_all; i++)
         if (n_names > 0 ? k == 0 || v[k - 1].id != v[i].id : v[i].status == LW_RUN_OK)

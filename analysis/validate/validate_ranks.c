@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "analysis/validate/validate.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 enum { LEAST_RANKED = 4 };
@@ -46,14 +47,14 @@ LW_COMPARATOR(by_place, struct value, a->at, b->at)
 
 static void rank(struct value *v, int32_t n)
 {
-    qsort(v, (size_t)n, sizeof *v, by_value);
+    lw_sort(v, n, by_value);
     for (int32_t i = 0, j; i < n; i = j) {
         for (j = i; j < n && v[j].v == v[i].v; j++)
             ;
         for (int32_t k = i; k < j; k++)
             v[k].rank = 0.5 * (i + j - 1);
     }
-    qsort(v, (size_t)n, sizeof *v, by_place);
+    lw_sort(v, n, by_place);
 }
 
 static double correlation(const struct value *a, const struct value *b, int32_t n)

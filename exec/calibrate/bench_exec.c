@@ -18,6 +18,7 @@
 #include "exec/cpu/clock_wait.h"
 #include "exec/cpu/thread_group.h"
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/timeline/timeline.h"
 #include "shared/numbers/median.h"
 
@@ -30,7 +31,7 @@ enum { OVERLAP_OPS = 5, OVERLAP_STEPS = 10 };
 
 static double pick(double *v, int64_t n, int64_t i)
 {
-    qsort(v, (size_t)n, sizeof *v, lw_compare_double);
+    lw_sort(v, n, lw_compare_double);
     return v[i];
 }
 

@@ -1,9 +1,8 @@
 /* Readings and their statistics. Of an even number the median is the lower of the middle two. */
 #include "exec/calibrate/calibrate_samples.h"
 
-#include <stdlib.h>
-
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 
 enum lw_status exec_samples_add(struct exec_samples *s, double v, struct lw_err *err)
@@ -17,7 +16,7 @@ static double quantile(struct exec_samples *s, int64_t numerator, int64_t denomi
 {
     if (s->n == 0)
         return 0;
-    qsort(s->v, (size_t)s->n, sizeof *s->v, lw_compare_double);
+    lw_sort(s->v, s->n, lw_compare_double);
     return s->v[(s->n - 1) * numerator / denominator];
 }
 

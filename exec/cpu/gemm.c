@@ -14,6 +14,7 @@
 
 #include "exec/cpu/clock_wait.h"
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, ROUNDS = 400 };
@@ -127,7 +128,7 @@ static double measure(const struct exec_gemm *g, struct exec_gemm_space *s, int 
         multiply(g, s, n, times, stop);
         ns[n_rounds++] = (double)(exec_cpu_ns() - t) / (double)times;
     } while (n_rounds < ROUNDS && exec_now_ns() < until);
-    qsort(ns, (size_t)n_rounds, sizeof *ns, compare);
+    lw_sort(ns, n_rounds, compare);
     double median = ns[n_rounds / 2];
     return median >= 1 ? median : 1;
 }

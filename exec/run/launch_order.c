@@ -5,8 +5,7 @@
  * nothing is copied, the backward op that completes it. */
 #include "exec/run/launch_order.h"
 
-#include <stdlib.h>
-
+#include "shared/base/sort.h"
 #include "shared/bucket/reducer.h"
 #include "shared/plan/sparse.h"
 #include "shared/numbers/order.h"
@@ -62,8 +61,8 @@ static void note_moments(struct check *c)
             reduces(c->plan, c->program.first_op + i))
             c->begun[c->n_begun++] = (struct moment){c->stamps[i].start_ns, i};
     }
-    qsort(c->ready, (size_t)c->n_ready, sizeof *c->ready, by_time);
-    qsort(c->begun, (size_t)c->n_begun, sizeof *c->begun, by_time);
+    lw_sort(c->ready, c->n_ready, by_time);
+    lw_sort(c->begun, c->n_begun, by_time);
 }
 
 /* The parameter's bucket in numbers of the set; -1 = in none of it. */

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/check/vector_clock.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
@@ -247,8 +248,7 @@ static enum lw_status list_spans(struct finder *f, struct lw_err *err)
     LW_TRY(lw_op_clock_init(&f->clock, p, &f->room, err));
     for (int32_t i = 0; i < p->n_variants * p->n_roles; i++)
         LW_TRY(follow_program(f, i, err));
-    if (f->n_spans > 0)
-        qsort(f->spans, (size_t)f->n_spans, sizeof *f->spans, by_bucket);
+    lw_sort(f->spans, f->n_spans, by_bucket);
     for (int64_t i = 0; i < f->n_spans; i++)
         f->first[f->spans[i].bucket + 1] = i + 1;
     for (int32_t b = 0; b < p->n_buckets; b++) {
@@ -344,8 +344,7 @@ static enum lw_status find_slots(struct finder *f, struct lw_err *err)
     for (int32_t b = 0; b < p->n_buckets; b++)
         if (f->can[b])
             list[n++] = (struct sized){p->buckets[b].bytes, b};
-    if (n > 0)
-        qsort(list, (size_t)n, sizeof *list, by_size);
+    lw_sort(list, n, by_size);
     for (int32_t i = 0; i < n; i++)
         LW_TRY(find_slot(f, list[i].bucket, err));
     return LW_OK;

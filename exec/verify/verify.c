@@ -12,6 +12,7 @@
 #include "exec/tensors/grad_norm.h"
 #include "exec/verify/reference.h"
 #include "exec/tensors/sparse_memory.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 struct check {
@@ -391,8 +392,7 @@ enum lw_status exec_verify(const struct exec_tensors *m, int32_t n_steps, struct
     LW_TRY(exec_reference_init(&k.ref, m, n_steps, err));
     k.ref.each_step = judge_step;
     k.ref.context = &k;
-    if (sums->n > 0)
-        qsort(sums->items, (size_t)sums->n, sizeof *sums->items, by_key);
+    lw_sort(sums->items, sums->n, by_key);
     enum lw_status s = verify_norms(&k.ref, err);
     for (int32_t i = 0; i < m->plan->n_params && s == LW_OK; i++)
         if (m->plan->params[i].numel > 0)

@@ -11,6 +11,7 @@
  * refused. Gradients of one bucket are chained by index while it grows, so growing allocates
  * nothing. */
 #include "shared/bucket/bucket.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 
@@ -103,7 +104,7 @@ static enum lw_status collect_keys(struct assign *a, struct lw_err *err)
             return lw_fail_nomem(err);
         a->keys[n++] = key;
     }
-    qsort(a->keys, (size_t)n, sizeof *a->keys, compare_keys);
+    lw_sort(a->keys, n, compare_keys);
     for (int32_t i = 0; i < n; i++)
         if (a->n_keys == 0 || compare_keys(&a->keys[a->n_keys - 1], &a->keys[i]) != 0)
             a->keys[a->n_keys++] = a->keys[i];
@@ -166,8 +167,7 @@ static int32_t close_rest(struct assign *a)
     for (int32_t k = 0; k < a->n_keys; k++)
         if (a->open[k].n > 0)
             a->closed[a->n_closed++] = a->open[k];
-    qsort(a->closed + before, (size_t)(a->n_closed - before), sizeof *a->closed,
-          compare_first_visit);
+    lw_sort(a->closed + before, a->n_closed - before, compare_first_visit);
     return a->n_closed - before;
 }
 
@@ -225,7 +225,7 @@ static enum lw_status run(struct assign *a, const int32_t *order, struct lw_buck
     }
     b->n_open = close_rest(a);
     if (!order) /* every bucket's head is its smallest index, and the visit it began with */
-        qsort(a->closed, (size_t)a->n_closed, sizeof *a->closed, compare_first_visit);
+        lw_sort(a->closed, a->n_closed, compare_first_visit);
     return emit(a, b, err);
 }
 

@@ -16,6 +16,7 @@
  * Sources: S. Shi et al., "MG-WFBP", INFOCOM 2019, and its repository@507f409d; research of the
  * recurrence: docs/design/bucket_merge.md. Not modelled: several channels, interference. */
 #include "shared/bucket/bucket_merge.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #include <inttypes.h>
@@ -331,7 +332,7 @@ static enum lw_status keep_best(struct labels *l, struct lw_err *err)
 {
     lw_ps least = INT64_MAX;
 
-    qsort(l->found, (size_t)l->n_found, sizeof *l->found, by_ends);
+    lw_sort(l->found, l->n_found, by_ends);
     if (lw_reserve(&l->at, &l->cap, l->n + l->n_found, sizeof *l->at))
         return lw_fail_nomem(err);
     for (int64_t k = 0; k < l->n_found; k++)

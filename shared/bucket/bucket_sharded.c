@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/bucket/policy.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
@@ -51,7 +52,7 @@ static void order_gradients(struct fill *f)
             n++;
         }
     }
-    qsort(f->visits, (size_t)n, sizeof *f->visits, by_size);
+    lw_sort(f->visits, n, by_size);
     f->out->n_trainable = n;
     for (int32_t k = 0; k < n; k++)
         f->out->order[k] = f->visits[k].param;
@@ -268,7 +269,7 @@ static int32_t list_reduces(const struct lw_bucket_task *t, const struct lw_shar
                             LW_BUCKET_NO_LIMIT);
         n++;
     }
-    qsort(list, (size_t)n, sizeof *list, by_completion);
+    lw_sort(list, n, by_completion);
     return n;
 }
 

@@ -4,9 +4,8 @@
  * is attached to a stretch of its own module (or a later one, when the order demands it), also
  * where windows have no length; the stretches' lengths sum to the backward. */
 #include "shared/bucket/ready_order.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
-
-#include <stdlib.h>
 
 struct cut {
     const struct lw_workload *w;
@@ -42,7 +41,7 @@ static enum lw_status assume_order(struct cut *c, struct lw_err *err)
     LW_TAKE(&c->room, t, b->n_ready, err);
     for (int32_t i = 0; i < b->n_ready; i++)
         t[i] = (struct timed){w->params[b->ready[i]].ready_ps, b->ready[i]};
-    qsort(t, (size_t)b->n_ready, sizeof *t, compare_timed);
+    lw_sort(t, b->n_ready, compare_timed);
     for (int32_t i = 0; i < b->n_ready; i++)
         b->ready[i] = t[i].param;
     b->order_known = b->n_ready > 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/check/plan_check_run.h"
 #include "shared/plan/op.h"
 #include "shared/numbers/order.h"
@@ -103,7 +104,7 @@ static void lead_calls(struct lw_check_run *k, const struct lw_program *g, struc
         if (lw_op_class(o->kind) == LW_CLASS_P2P && o->call >= 0)
             calls[n++] = (struct call){o->call, i};
     }
-    qsort(calls, n, sizeof *calls, compare_calls);
+    lw_sort(calls, n, compare_calls);
     for (size_t i = 1; i < n; i++) {
         if (calls[i].number != calls[i - 1].number)
             continue;

@@ -2,8 +2,8 @@
  * docs/design/grad_norm.md): those of one stage and tensor coordinate update the same elements,
  * but for elements with an owner, which are those of one member of the data group. A class is
  * named by its lowest rank. O(ranks log ranks + shards log whole parameters). */
-#include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/check/plan_check.h"
 #include "shared/numbers/order.h"
 
@@ -144,7 +144,7 @@ enum lw_status lw_norm_classes_find(const struct lw_plan *p, struct lw_norm_clas
     LW_TRY(note_counted(p, member, &counted, room, err));
     for (int32_t r = 0; r < p->n_ranks; r++)
         keys[r] = (struct sort_key){stage_of(p, r), p->coord[r * 3L + 2], member[r], r};
-    qsort(keys, (size_t)p->n_ranks, sizeof *keys, by_class);
+    lw_sort(keys, p->n_ranks, by_class);
     name_classes(p->n_ranks, keys, &counted, out);
     return LW_OK;
 }

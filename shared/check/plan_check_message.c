@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/check/plan_check.h"
 #include "shared/plan/op.h"
 #include "shared/numbers/order.h"
@@ -191,7 +192,7 @@ enum lw_status lw_match_by_rank(const struct lw_plan *p, struct lw_matches *out,
     if (s == LW_OK)
         s = list_messages(p, out, list, &n, err);
     if (s == LW_OK) {
-        qsort(list, (size_t)n, sizeof *list, compare_messages);
+        lw_sort(list, n, compare_messages);
         s = match(p, list, n, out, err);
     }
     lw_free(list);
@@ -341,7 +342,7 @@ static enum lw_status fold_in(struct folding *f, struct lw_arena *room, struct l
         f->ranks_of[f->first_of[p->role_of[r]] + p->index_in_role[r]] = r;
     if (!list_roles(f, &n))
         return LW_OK;
-    qsort(f->list, (size_t)n, sizeof *f->list, compare_messages);
+    lw_sort(f->list, n, compare_messages);
     f->out->folded = match_roles(f, n);
     return LW_OK;
 }

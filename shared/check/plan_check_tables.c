@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/check/plan_check.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/buffer.h"
@@ -123,7 +124,7 @@ static enum lw_status check_places(const struct lw_plan *p, struct lw_arena *roo
         memcpy(list[r].at, p->coord + r * 3L, sizeof list[r].at);
         list[r].rank = r;
     }
-    qsort(list, (size_t)p->n_ranks, sizeof *list, by_place);
+    lw_sort(list, p->n_ranks, by_place);
     for (int32_t r = 1; r < p->n_ranks; r++) {
         const int32_t *at = list[r].at;
         if (memcmp(list[r - 1].at, at, sizeof list[r].at) == 0)

@@ -7,6 +7,7 @@
 
 #include "shared/golden/golden_case.h"
 #include "shared/golden/golden_schedule.h"
+#include "shared/base/sort.h"
 #include "shared/lower/lower_grid.h"
 #include "shared/schedule/schedule_colossal.h"
 #include "shared/schedule/schedule_emit.h"
@@ -113,7 +114,7 @@ static void watch_rank(const struct lw_plan *p, struct event *e, int64_t n, int3
     int32_t to_input = 0, to_weight = 0;
     int64_t end = 0;
 
-    qsort(e, (size_t)n, sizeof *e, by_start);
+    lw_sort(e, n, by_start);
     for (int64_t i = 0; i < n; i++) {
         enum lw_op_kind kind = p->ops[e[i].op].kind;
         to_input += kind == LW_OP_FORWARD ? 1 : kind != LW_OP_BACKWARD_WEIGHT ? -1 : 0;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/schedule/grid_order.h"
 #include "shared/plan/plan_builder.h"
@@ -53,7 +54,7 @@ static enum lw_status list_links(struct writer *k, struct lw_err *err)
         for (int32_t i = o->first[r]; i < o->first[r + 1]; i++)
             if (o->steps[i].kind == LW_GRID_SEND)
                 k->links[n++] = link_of(&o->steps[i], r);
-    qsort(k->links, (size_t)n, sizeof *k->links, compare_links);
+    lw_sort(k->links, n, compare_links);
     for (int64_t i = 0; i < n; i++)
         if (i == 0 || compare_links(&k->links[i], &k->links[k->n_links - 1]) != 0)
             k->links[k->n_links++] = k->links[i];

@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/lower_part/lower_part.h"
 #include "shared/numbers/order.h"
@@ -116,7 +117,7 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
                                lw_part_device(x),
                                (int32_t)x->dtype, g};
     }
-    qsort(p, (size_t)d->n_grads, sizeof *p, by_unit);
+    lw_sort(p, d->n_grads, by_unit);
     for (int32_t i = 0; i < d->n_grads; i++) {
         if (i == 0 || !same_unit(&p[i], &p[i - 1])) {
             b.limit_bytes[b.n_buckets] = LW_BUCKET_NO_LIMIT;
@@ -351,7 +352,7 @@ static int32_t list_frozen(const struct lw_part *d, struct placed *p)
             p[n++] = (struct placed){unit_module(d, x->module), lw_part_device(x),
                                      (int32_t)x->dtype, i};
     }
-    qsort(p, (size_t)n, sizeof *p, by_unit);
+    lw_sort(p, n, by_unit);
     return n;
 }
 

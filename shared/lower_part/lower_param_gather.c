@@ -8,6 +8,7 @@
  * megatron/core/distributed/distributed_data_parallel.py, next_param_gather_bucket_group. */
 #include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/lower_part/lower_part.h"
 #include "shared/numbers/order.h"
 
@@ -33,7 +34,7 @@ static int32_t list_uses(const struct lw_part *d, struct use *uses)
         if (unit >= 0)
             uses[n++] = (struct use){w->params[i].module, unit};
     }
-    qsort(uses, (size_t)n, sizeof *uses, by_module);
+    lw_sort(uses, n, by_module);
     return n;
 }
 

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/lower_part/lower_part.h"
 #include "shared/numbers/order.h"
 
@@ -132,7 +133,7 @@ static enum lw_status buffers_by_owner(struct lw_part *d, const struct lw_shardi
             places[n++] = (struct place){h->as_given[g].device, (int32_t)h->as_given[g].dtype,
                                          s->shards[i].owner, g};
     }
-    qsort(places, (size_t)n, sizeof *places, by_buffer);
+    lw_sort(places, n, by_buffer);
     for (int32_t i = 0; i < n; i++) {
         const struct place *x = &places[i], *before = &places[i > 0 ? i - 1 : 0];
         if (i == 0 || x->device != before->device || x->owner != before->owner ||
@@ -170,7 +171,7 @@ static int32_t list_units(const struct lw_part_shards *h, struct place *places, 
         if (h->as_given[g].trainable)
             places[n++] =
                 (struct place){h->as_given[g].device, (int32_t)h->as_given[g].dtype, 0, g};
-    qsort(places, (size_t)n, sizeof *places, by_buffer);
+    lw_sort(places, n, by_buffer);
     for (int32_t i = 0; i < n; i++) {
         if (i == 0 || places[i].device != places[i - 1].device ||
             places[i].dtype != places[i - 1].dtype)

@@ -2,15 +2,14 @@
  * ones are counted down. */
 #include "shared/numbers/largest.h"
 
-#include <stdlib.h>
-
+#include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 
 struct lw_largest lw_largest_of(int64_t *v, int64_t n, int64_t n_largest)
 {
     struct lw_largest l = {0};
 
-    qsort(v, (size_t)n, sizeof *v, lw_compare_int64);
+    lw_sort(v, n, lw_compare_int64);
     l.least = v[n - n_largest];
     for (int64_t i = n - n_largest; i < n && v[i] == l.least; i++)
         l.n_least++;

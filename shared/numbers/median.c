@@ -1,7 +1,7 @@
 /* The median of whole numbers. */
 #include "shared/numbers/median.h"
 
-#include <stdlib.h>
+#include "shared/base/sort.h"
 
 int lw_compare_int64(const void *a, const void *b)
 {
@@ -21,6 +21,6 @@ int64_t lw_median(int64_t *v, int64_t n)
 {
     if (n <= 0)
         return 0;
-    qsort(v, (size_t)n, sizeof *v, lw_compare_int64);
+    lw_sort(v, n, lw_compare_int64);
     return v[(n - 1) / 2] + (v[n / 2] - v[(n - 1) / 2]) / 2;
 }

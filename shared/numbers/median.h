@@ -6,6 +6,6 @@
  * towards the smaller one; 0 for n = 0. Any unit. */
 int64_t lw_median(int64_t *v, int64_t n);
 
-/* For qsort, the smallest first. */
+/* For lw_sort, the smallest first. */
 int lw_compare_int64(const void *a, const void *b);
 int lw_compare_double(const void *a, const void *b);

@@ -1,6 +1,6 @@
 #pragma once
 
-/* What a comparator of qsort returns, by up to seven pairs of numbers, the first that differs
+/* What a comparator of lw_sort returns, by up to seven pairs of numbers, the first that differs
  * deciding: LW_ORDER(a->stage, b->stage, a->rank, b->rank). A pair is evaluated more than once. */
 #define LW_ORDER(...)                                                                              \
     LW_ORDER_PICK(__VA_ARGS__, LW_ORDER_7, 0, LW_ORDER_6, 0, LW_ORDER_5, 0, LW_ORDER_4, 0,         \

@@ -11,6 +11,7 @@
  * Kept as it is, because it is the reference system's: the search's lower bound uses the weights as
  * given while blocks are measured with 1 for 0; greedy filling leaves the last block light; the
  * cost is elements, not time. lw_partition_exact is the improved policy. */
+#include "shared/base/sort.h"
 #include "shared/partition/partition.h"
 #include "shared/numbers/order.h"
 
@@ -157,7 +158,7 @@ static enum lw_status balance(const int64_t *weights, struct lw_partitioning *p,
         heap_push(&heap, (struct block){weight_of(prefix, begins[b], begins[b + 1]), begins[b],
                                         begins[b + 1]});
     halve_heaviest(prefix, &heap, &done, n_parts - n_blocks);
-    qsort(done.at, (size_t)done.n, sizeof *done.at, by_begin);
+    lw_sort(done.at, done.n, by_begin);
     for (int32_t q = 0; q < done.n; q++)
         p->parts[(int64_t)(q % p->n_stages) * p->n_chunks + q / p->n_stages] =
             (struct lw_range){done.at[q].begin, done.at[q].end};

@@ -11,6 +11,7 @@
  * topological order. The reference system's own order among incomparable states is that of Python
  * sets. */
 #include "shared/partition/pipedream_graph.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
@@ -429,7 +430,7 @@ static enum lw_status make_result(struct work *w, struct lw_pipedream_states *ou
         o[s].sums = sum_of(w, s, &o[s].size);
         o[s].sums.output_bytes = output_of(w, s);
     }
-    qsort(o, (size_t)w->n_states, sizeof *o, by_size);
+    lw_sort(o, w->n_states, by_size);
     close_before(w, o);
     for (int32_t i = 0; i < w->n_states; i++)
         for (int32_t j = 0; j < i; j++)

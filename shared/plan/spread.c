@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 LW_COMPARATOR(by_number, int32_t, *a, *b)
@@ -55,7 +56,7 @@ struct lw_spread lw_spread_over(int32_t per_node, const int32_t *ranks, int32_t 
     if (!sorted)
         return count_by_pairs(per_node, ranks, n);
     memcpy(sorted, ranks, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_number);
+    lw_sort(sorted, n, by_number);
     struct lw_spread x = count_nodes(per_node, sorted, n);
     lw_free(sorted);
     return x;

@@ -6,9 +6,8 @@
  * order - the actions before it on its rank, what it needs, the messages before it on its
  * communicator - on whichever rank they are. */
 #include "shared/schedule/grid_order.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
-
-#include <stdlib.h>
 
 struct key {
     int64_t end;
@@ -67,7 +66,7 @@ static enum lw_status fill(const struct lw_grid *g, const struct lw_grid_times *
     LW_TAKE(room, at, g->n_ranks, err);
     for (int32_t i = 0; i < n; i++)
         keys[i] = (struct key){t->end[i], t->turn[i], i};
-    qsort(keys, (size_t)n, sizeof *keys, compare_keys);
+    lw_sort(keys, n, compare_keys);
     LW_TAKE(&o->arena, o->first, (int64_t)g->n_ranks + 1, err);
     walk(g, keys, o, at);
     for (int32_t r = 0; r < g->n_ranks; r++)

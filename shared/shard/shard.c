@@ -9,6 +9,7 @@
  * parameters (padding to a multiple of the members); llm.c llmc/zero.cuh@f1e2ace. Not modelled:
  * DeepSpeed's round-robin reordering of gradients, hybrid sharding. */
 #include "shared/shard/shard.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #include <inttypes.h>
@@ -139,7 +140,7 @@ enum lw_status lw_shard_lpt(const struct lw_shard_param *params, int32_t n, int3
 
     if (status == LW_OK) {
         cut_pieces(params, n, split_bytes, &s, pieces, &n_owned);
-        qsort(pieces, (size_t)n_owned, sizeof *pieces, largest_first);
+        lw_sort(pieces, n_owned, largest_first);
         lw_loads_init(heap, world);
         for (int32_t i = 0; i < n_owned; i++)
             s.shards[pieces[i].shard].owner = lw_loads_give(heap, world, pieces[i].bytes);

@@ -6,6 +6,7 @@
  * `order`; buffers are by device in order of appearance, and within a device by the moment an owner
  * first had one. A change builds a whole new state in a new arena and swaps it in at the end. */
 #include "shared/shard/shard_oss.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static enum lw_status sort_by_buffer(struct lw_oss *o, struct lw_err *err)
         int32_t p = o->order[k];
         all[k] = (struct placed){o->params[p].numel, o->device_index[p], o->owner[p], k, p};
     }
-    qsort(all, (size_t)o->n, sizeof *all, by_buffer);
+    lw_sort(all, o->n, by_buffer);
     for (int32_t k = 0; k < o->n; k++)
         o->sorted[k] = all[k].param;
     lw_free(all);

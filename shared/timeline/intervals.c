@@ -1,8 +1,8 @@
 /* Unions and differences of time intervals: the one place where busy and exposed times come from
  * (declared in shared/timeline/timeline.h). Intervals are half open; empty and negative ones count
  * nothing. Both functions sort by start and merge in place, then walk once: O(n log n). */
-#include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/timeline/timeline.h"
 #include "shared/numbers/order.h"
 
@@ -13,7 +13,7 @@ static int64_t merge(struct lw_interval *v, int64_t n, lw_ps from, lw_ps to)
 {
     int64_t m = 0;
 
-    qsort(v, (size_t)n, sizeof *v, by_start);
+    lw_sort(v, n, by_start);
     for (int64_t i = 0; i < n; i++) {
         struct lw_interval w = {v[i].start > from ? v[i].start : from,
                                 v[i].end < to ? v[i].end : to};

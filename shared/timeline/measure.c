@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/timeline/param_memory.h"
 #include "shared/timeline/rank_period.h"
@@ -84,7 +85,7 @@ static enum lw_status find_median(const struct steps *s, int32_t first_step, str
     LW_TAKE(a, v, n, err);
     for (int32_t i = 0; i < n; i++)
         v[i] = (struct ranked_step){s->length[first_step + i], first_step + i};
-    qsort(v, (size_t)n, sizeof *v, compare_steps);
+    lw_sort(v, n, compare_steps);
     *middle = v[(n - 1) / 2].step;
     *median = v[(n - 1) / 2].length + (v[n / 2].length - v[(n - 1) / 2].length) / 2;
     return LW_OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/plan/message_ends.h"
 #include "shared/plan/op.h"
 #include "shared/plan/uses.h"
@@ -253,8 +254,7 @@ enum lw_status lw_memory_changes(const struct lw_timeline *t, const struct lw_pl
         lw_free(c.v);
         return s;
     }
-    if (c.n > 0)
-        qsort(c.v, (size_t)c.n, sizeof *c.v, compare_changes);
+    lw_sort(c.v, c.n, compare_changes);
     *out = c.v;
     *n = c.n;
     return LW_OK;

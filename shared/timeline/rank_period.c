@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 
@@ -104,7 +105,7 @@ void lw_period_cut(const struct lw_timeline *t, const struct lw_plan *plan, cons
 
     for (int64_t i = 0; i < n_rows; i++)
         n = add_row(t, plan, rows[i], m, edges, n);
-    qsort(edges, (size_t)n, sizeof *edges, by_time);
+    lw_sort(edges, n, by_time);
     for (int64_t i = 0; i < n; i++) {
         if (edges[i].at > at) {
             s = stretch(active, at, edges[i].at);

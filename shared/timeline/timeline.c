@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/base/host_memory.h"
 #include "shared/plan/op.h"
@@ -157,7 +158,7 @@ enum lw_status lw_timeline_sort(struct lw_timeline *t, struct lw_err *err)
     }
     for (int64_t i = 0; i < t->n; i++)
         keys[i] = key_of(t, i);
-    qsort(keys, (size_t)t->n, sizeof *keys, compare_keys);
+    lw_sort(keys, t->n, compare_keys);
     columns_of(t, c);
     for (int k = 0; k < N_COLUMNS; k++) {
         char *data = *c[k].data;

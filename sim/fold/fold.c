@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "sim/cost/cost_library.h"
 #include "sim/timing/device.h"
@@ -38,8 +39,7 @@ static int32_t classes_of(struct sim_folding *m, int32_t group)
     for (int32_t i = 0; i < g->n_members; i++)
         if (i == 0 || m->colour[members[i]] != m->set[n - 1])
             m->set[n++] = m->colour[members[i]];
-    if (n > 1)
-        qsort(m->set, (size_t)n, sizeof *m->set, compare_ints);
+    lw_sort(m->set, n, compare_ints);
     int32_t kept = n > 0;
     for (int32_t i = 1; i < n; i++)
         if (m->set[i] != m->set[i - 1])

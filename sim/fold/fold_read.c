@@ -3,6 +3,7 @@
  * thousand ops has a handful of peers and operand rows; only those are looked at rank by rank. */
 #include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "sim/cost/cost_model.h"
 #include "sim/fold/fold_state.h"
 #include "shared/numbers/order.h"
@@ -90,9 +91,7 @@ enum lw_status sim_fold_read_programs(struct sim_folding *m, struct lw_err *err)
         }
         l->n_relations = (int32_t)m->n_relations - l->first_relation;
         l->n_rows = (int32_t)m->n_rows - l->first_row;
-        if (l->n_relations > 1)
-            qsort(m->relations + l->first_relation, (size_t)l->n_relations, sizeof *m->relations,
-                  compare_relations);
+        lw_sort(m->relations + l->first_relation, l->n_relations, compare_relations);
     }
     return LW_OK;
 }

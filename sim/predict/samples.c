@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/base/parallel.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "sim/timing/device.h"
 #include "sim/timing/random_draws.h"
@@ -41,7 +42,7 @@ static enum lw_status one(void *ctx, int i, const struct lw_progress *progress, 
     LW_NEW(lengths, o.n_steps, err);
     enum lw_status status = lw_sim_run_steps(p->plan, p->cluster, &o, lengths, &unused, err);
     if (status == LW_OK) {
-        qsort(lengths + p->first_step, (size_t)n, sizeof *lengths, compare_ps);
+        lw_sort(lengths + p->first_step, n, compare_ps);
         lw_ps low = lengths[p->first_step + (n - 1) / 2], high = lengths[p->first_step + n / 2];
         p->step[i] = low + (high - low) / 2;
     }
@@ -56,7 +57,7 @@ static enum lw_status summarize(int32_t n, lw_ps *step, struct lw_sim_samples *o
 
     LW_NEW(v, n, err);
     memcpy(v, step, (size_t)n * sizeof *v);
-    qsort(v, (size_t)n, sizeof *v, compare_ps);
+    lw_sort(v, n, compare_ps);
     *out = (struct lw_sim_samples){.n = n, .step = step, .p50 = percentile(v, n, 50),
                                    .p90 = percentile(v, n, 90), .p99 = percentile(v, n, 99),
                                    .least = v[0], .most = v[n - 1]};

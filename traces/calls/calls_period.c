@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 #include "traces/calls/import_calls.h"
 
@@ -63,7 +64,7 @@ enum lw_status traces_recorded_period(const struct traces_recorded *c, int64_t *
         for (int64_t i = 0; i + 1 < n; i++) /* the borders are not needed any more */
             border[i] = c->calls[first + (i + 1) * *n_calls].entered_ns -
                         c->calls[first + i * *n_calls].entered_ns;
-        qsort(border, (size_t)(n - 1), sizeof *border, lw_compare_int64);
+        lw_sort(border, n - 1, lw_compare_int64);
         *period_ns = border[(n - 2) / 2];
     }
     lw_free(border);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "traces/calls/import_calls.h"
 #include "shared/numbers/order.h"
 
@@ -86,7 +87,7 @@ static void join(struct collected *k)
 
     if (k->n == 0) /* the array is empty */
         return;
-    qsort(k->all, (size_t)k->n, sizeof *k->all, by_collective);
+    lw_sort(k->all, k->n, by_collective);
     for (int64_t i = 0; i < k->n; i++) {
         struct reading *last = n > 0 ? &k->all[n - 1] : NULL;
         if (last && by_collective(last, &k->all[i]) == 0) {
@@ -100,7 +101,7 @@ static void join(struct collected *k)
     for (int64_t i = 0; i < n; i++)
         if (k->all[i].ns > 0)
             k->all[k->n++] = k->all[i];
-    qsort(k->all, (size_t)k->n, sizeof *k->all, by_size);
+    lw_sort(k->all, k->n, by_size);
 }
 
 static bool same_table(const struct reading *a, const struct reading *b)

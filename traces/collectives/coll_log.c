@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/json/jsonout.h"
 #include "shared/numbers/order.h"
 #include "shared/text/table.h"
@@ -129,7 +130,7 @@ static enum lw_status find(const struct coll_log *const *logs, int n_logs, struc
         }
     enum lw_status status = v && last ? LW_OK : lw_fail_nomem(err);
     if (status == LW_OK)
-        qsort(v, (size_t)n, sizeof *v, by_group);
+        lw_sort(v, n, by_group);
     for (int64_t i = 0, next; i < n && status == LW_OK; i = next) {
         for (next = i + 1; next < n && strcmp(v[next].call->group, v[i].call->group) == 0; next++)
             ;

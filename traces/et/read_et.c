@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/io/input.h"
 #include "shared/json/json.h"
 #include "shared/numbers/checked.h"
@@ -436,8 +437,7 @@ static int32_t add_tensors_of(struct reader *r, struct call *c, const struct cal
 /* Parents are no leaves; a collective has the group and the tensors of its record. */
 static void link_parents(struct reader *r)
 {
-    if (r->n_calls > 0)
-        qsort(r->calls, (size_t)r->n_calls, sizeof *r->calls, by_id);
+    lw_sort(r->calls, r->n_calls, by_id);
     for (int64_t i = 0; i < r->n_calls; i++) {
         struct call *c = &r->calls[i], *parent = find_call(r, c->parent);
         if (!parent || parent == c)
@@ -448,8 +448,7 @@ static void link_parents(struct reader *r)
             (void)add_tensors_of(r, c, parent);
         }
     }
-    if (r->n_calls > 0)
-        qsort(r->calls, (size_t)r->n_calls, sizeof *r->calls, by_order);
+    lw_sort(r->calls, r->n_calls, by_order);
 }
 
 struct storage {

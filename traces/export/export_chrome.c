@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/json/jsonout.h"
 #include "shared/plan/op.h"
@@ -358,7 +359,7 @@ static int64_t collect_edges(const struct writer *w, struct edge *v)
         if (is_comm(c))
             v[n++] = (struct edge){s.rank, moves, bytes, 0, 0};
     }
-    qsort(v, (size_t)n, sizeof *v, by_place);
+    lw_sort(v, n, by_place);
     return n;
 }
 

@@ -7,8 +7,8 @@
  * tells them that all are, and then each computes for the time of the collective. The ends of a
  * message tell each other. The messages of a group call run beside each other: each on a rank of
  * its own. */
-#include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "traces/export/export_graph.h"
 
@@ -315,8 +315,7 @@ static enum lw_status make(struct maker *m, FILE *f)
     LW_TAKE(m->arena, places, g->n_ranks + 1, m->err);
     for (int32_t r = 0; r < g->n_ranks; r++)
         LW_TRY(do_rank(m, r, places));
-    if (m->n > 0)
-        qsort(m->lines, (size_t)m->n, sizeof *m->lines, by_place);
+    lw_sort(m->lines, m->n, by_place);
     write_lines(m, f);
     return LW_OK;
 }

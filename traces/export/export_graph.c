@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 struct end { /* of communication, to be matched */
@@ -176,8 +177,7 @@ static enum lw_status list_rows(struct maker *m, const struct lw_timeline *t, in
     for (int64_t i = 0; i < t->n; i++)
         if (t->step[i] == step)
             v[k++] = (struct row){t->rank[i], t->pass[i], t->op[i], i};
-    if (k > 0)
-        qsort(v, (size_t)k, sizeof *v, by_program);
+    lw_sort(v, k, by_program);
     *out = v;
     *n = k;
     return LW_OK;
@@ -263,8 +263,7 @@ static enum lw_status meet(struct maker *m)
     struct lw_export_graph *g = m->g;
     int64_t cap = 0;
 
-    if (m->n_ends > 0)
-        qsort(m->ends, (size_t)m->n_ends, sizeof *m->ends, by_meeting);
+    lw_sort(m->ends, m->n_ends, by_meeting);
     for (int64_t i = 0; i < m->n_ends;) {
         const struct end *e = &m->ends[i];
         struct lw_export_meeting x = {.time = -1,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 #include "traces/goal/goal_times.h"
@@ -286,8 +287,7 @@ static enum lw_status list_events(struct maker *m, struct event **out, int64_t *
             v[k++] =
                 (struct event){e->time, i, m->t.messages[e->what_of].to, DID_ACK_SENT, e->what_of};
     }
-    if (k > 0)
-        qsort(v, (size_t)k, sizeof *v, by_rank);
+    lw_sort(v, k, by_rank);
     *out = v;
     *n = k;
     return LW_OK;

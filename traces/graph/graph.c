@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/dtype.h"
 #include "shared/numbers/order.h"
 
@@ -143,8 +144,7 @@ static enum lw_status list_places(const struct traces_graph *g, struct place *v,
     }
     if (sorted)
         return LW_OK;
-    if (g->n > 0)
-        qsort(v, (size_t)g->n, sizeof *v, by_id);
+    lw_sort(v, g->n, by_id);
     for (int32_t i = 1; i < g->n; i++)
         if (v[i].id == v[i - 1].id)
             return lw_fail_at(err, LW_EFORMAT, g->file, 0,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "traces/graph/p2p_classes.h"
 
@@ -138,8 +139,7 @@ static enum lw_status number_ranks(struct maker *m)
                                  : all_named ? traces_rank_of_name(m->g[i].file)
                                              : i,
                                  i};
-    if (m->n > 0)
-        qsort(v, (size_t)m->n, sizeof *v, by_number);
+    lw_sort(v, m->n, by_number);
     for (int32_t i = 1; i < m->n; i++) {
         if (v[i].number != v[i - 1].number)
             continue;
@@ -432,8 +432,7 @@ static enum lw_status match_messages(struct maker *m)
             if (x->comm && !is_collective(x))
                 LW_TRY(add_link(m, r, i, &v[k++]));
         }
-    if (n > 0)
-        qsort(v, (size_t)n, sizeof *v, by_link);
+    lw_sort(v, n, by_link);
     return check_pairs(m, v, n);
 }
 

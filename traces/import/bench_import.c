@@ -17,6 +17,7 @@
 
 #include "shared/base/arena.h"
 #include "shared/base/clock.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/io/input.h"
 #include "shared/json/json.h"
@@ -234,7 +235,7 @@ enum lw_status traces_bench_import(const char *file, int64_t bytes, bool packed,
     for (int i = 0; i < N_RUNS && status == LW_OK; i++)
         status = in_child(&w, &runs[i], err);
     if (status == LW_OK) {
-        qsort(runs, N_RUNS, sizeof *runs, by_time);
+        lw_sort(runs, N_RUNS, by_time);
         *out = runs[N_RUNS / 2];
     }
     close(w.fd);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 #include "shared/io/input.h"
@@ -110,7 +111,7 @@ static enum lw_status collect(const struct traces_recorded *c, struct call_rows 
             .n_spans = k->start_ns >= 0, .span_ns = k->start_ns >= 0 ? k->end_ns - k->start_ns : 0,
             .host_ns = k->host_ns, .n_ranks = c->comms[k->comm].n_ranks};
     }
-    qsort(r.rows, (size_t)c->n, sizeof *r.rows, by_kind);
+    lw_sort(r.rows, c->n, by_kind);
     for (int64_t i = 0; i < c->n; i++) {
         struct call_row *last = n > 0 ? &r.rows[n - 1] : NULL, *x = &r.rows[i];
         if (!last || !same_row(last, x)) {
@@ -129,7 +130,7 @@ static enum lw_status collect(const struct traces_recorded *c, struct call_rows 
         x->mean_host_ns = x->host_ns / x->n;
     }
     r.n = n;
-    qsort(r.rows, (size_t)n, sizeof *r.rows, by_weight);
+    lw_sort(r.rows, n, by_weight);
     *out = r;
     return LW_OK;
 }

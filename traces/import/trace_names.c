@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shared/base/sort.h"
 #include "traces/nsys/import_nsys.h"
 
 enum { MOST_NAMES = 1 << 20 };
@@ -143,8 +144,7 @@ static enum lw_status list_folder(const char *folder, struct list *l, struct lw_
 
 static enum lw_status add_sorted(struct list *from, struct list *to, struct lw_err *err)
 {
-    if (from->n > 0)
-        qsort(from->v, (size_t)from->n, sizeof *from->v, natural);
+    lw_sort(from->v, from->n, natural);
     for (int64_t i = 0; i < from->n; i++)
         LW_TRY(add_file(to, from->v[i], err));
     return LW_OK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 
 #include "shared/text/table.h"
@@ -125,7 +126,7 @@ static enum lw_status shown_from(const struct traces_report_file *f, bool all, i
     LW_NEW(v, n, err);
     for (int64_t k = 0; k < n; k++)
         v[k] = f->host_bound.host[k].host_bound_ns;
-    qsort(v, (size_t)n, sizeof *v, lw_compare_int64);
+    lw_sort(v, n, lw_compare_int64);
     *least = v[n - INSPECT_STEPS_SHOWN];
     lw_free(v);
     return LW_OK;

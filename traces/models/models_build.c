@@ -9,6 +9,7 @@
  * to launch its kernels. Not modelled: caches, overlap of traffic and products beyond the
  * maximum. */
 #include "traces/models/models_build.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/buffer.h"
@@ -376,7 +377,7 @@ static enum lw_status order_gradients(struct traces_builder *b, struct lw_err *e
         if (lw_param_has_gradient(&w->params[i]))
             ready[n++] = (struct ready){w->params[i].ready_ps, i};
     }
-    qsort(ready, (size_t)n, sizeof *ready, compare_ready);
+    lw_sort(ready, n, compare_ready);
     for (int32_t k = 0; k < n; k++)
         w->ready_order[w->n_ready++] = ready[k].param;
     return LW_OK;

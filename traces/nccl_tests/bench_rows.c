@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "traces/trace/decimal_time.h"
 #include "shared/numbers/order.h"
 
@@ -167,7 +168,7 @@ int32_t bench_count_nodes(struct bench_reader *r)
 
     if (r->n_ranks == 0)
         return 0;
-    qsort(r->ranks, (size_t)r->n_ranks, sizeof *r->ranks, by_place);
+    lw_sort(r->ranks, r->n_ranks, by_place);
     for (int64_t i = 0, end; i < r->n_ranks; i = end) {
         int32_t most = 0;
         for (end = i;
@@ -395,7 +396,7 @@ static struct traces_bench_row join(struct bench_found *v, int64_t n)
 {
     struct traces_bench_row row = v[(n - 1) / 2].row;
 
-    qsort(v, (size_t)n, sizeof *v, by_in_place);
+    lw_sort(v, n, by_in_place);
     row.in_place = v[(n - 1) / 2].row.in_place;
     return row;
 }
@@ -418,8 +419,7 @@ enum lw_status bench_fill_tables(struct bench_reader *r)
     struct traces_bench *b = r->b;
     int64_t end;
 
-    if (r->n_rows > 0)
-        qsort(r->rows, (size_t)r->n_rows, sizeof *r->rows, by_table);
+    lw_sort(r->rows, r->n_rows, by_table);
     LW_TAKE(&b->arena, b->tables, r->n_tables, r->err);
     for (int64_t i = 0; i < r->n_rows; i = end) {
         int32_t table = r->rows[i].table;

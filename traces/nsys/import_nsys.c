@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/io/input.h"
 #include "shared/numbers/order.h"
 #include "traces/nsys/nsys_counts.h"
@@ -553,8 +554,7 @@ static enum lw_status read_tables(struct reader *r, struct lw_err *err)
     LW_TRY(read_table(r, &domains, NULL, err));
     LW_TRY(read_table(r, &ranges, &c->n_nvtx, err));
     LW_TRY(read_table(r, &records, &c->n_events, err));
-    if (r->n_records > 0)
-        qsort(r->records, (size_t)r->n_records, sizeof *r->records, by_event);
+    lw_sort(r->records, r->n_records, by_event);
     return read_table(r, &syncs, &c->n_sync, err);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "traces/trace/kernel_launches.h"
 
@@ -72,7 +73,7 @@ static void sort_ids(uint64_t *v, int64_t n)
 {
     for (int64_t i = 1; i < n; i++)
         if (v[i] < v[i - 1]) {
-            qsort(v, (size_t)n, sizeof *v, by_id);
+            lw_sort(v, n, by_id);
             return;
         }
 }
@@ -148,8 +149,7 @@ enum lw_status nsys_counts_give(struct nsys_counts *c, const struct nsys_databas
     add(t, "kernel_sum_ns", any ? c->sum_ns : -1);
     add(t, "first_kernel_ns", any ? c->first_ns : -1);
     add(t, "last_kernel_end_ns", any ? c->last_ns : -1);
-    if (c->n_streams > 0)
-        qsort(c->streams, (size_t)c->n_streams, sizeof *c->streams, by_number);
+    lw_sort(c->streams, c->n_streams, by_number);
     if (c->n_streams > 0)
         memcpy(streams.values, c->streams, (size_t)c->n_streams * sizeof *c->streams);
     t->counts[t->n_counts++] = streams;

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 /* ---- ranges ---- */
@@ -260,8 +261,7 @@ enum lw_status nsys_steps_find(struct lw_trace *t, struct lw_err *err)
     int64_t n, best = -1, best_n = 0, best_ns = -1;
 
     LW_TRY(collect(t, &v, &n, err));
-    if (n > 0)
-        qsort(v, (size_t)n, sizeof *v, by_family);
+    lw_sort(v, n, by_family);
     for (int64_t i = 0, next; i < n; i = next) {
         for (next = i + 1; next < n && same_family(&v[i], &v[next]); next++)
             ;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/io/input.h"
 #include "shared/numbers/order.h"
 #include "traces/nsys/import_nsys.h"
@@ -76,7 +77,7 @@ enum lw_status nsys_parts_find(const struct nsys_database *d, struct lw_arena *a
     for (size_t i = 0; i < sizeof tables / sizeof *tables && status == LW_OK && f.n == 0; i++)
         status = add_table(&f, d, tables[i], err);
     if (status == LW_OK && f.n > 0) {
-        qsort(f.v, (size_t)f.n, sizeof *f.v, by_device);
+        lw_sort(f.v, f.n, by_device);
         *parts = lw_arena_alloc(arena, f.n, sizeof **parts);
         if (*parts)
             memcpy(*parts, f.v, (size_t)f.n * sizeof *f.v);

@@ -19,8 +19,7 @@
  * Not modelled: other algorithms at other sizes, ranks that come later because of the new cut. */
 #include "traces/replay/replay_state.h"
 
-#include <stdlib.h>
-
+#include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/numbers/order.h"
 
@@ -53,7 +52,7 @@ static int64_t points_of(const struct replay_maker *m, const struct replay_rank 
     for (int64_t i = 0; i < r->p.n_recorded; i++)
         if (old[i].bytes > 0)
             v[n++] = (struct alike){old[i].bytes, replay_comm_alone(m, r, old[i].row)};
-    qsort(v, (size_t)n, sizeof *v, by_size);
+    lw_sort(v, n, by_size);
     return waits ? keep_shortest(v, n) : n;
 }
 

@@ -12,6 +12,7 @@
  * The recorded times hold this slowdown. What an op would have taken alone is the integral of its
  * rate over its recorded time; the engine, given these times and the same v (shared_link,
  * comm_on_compute_core), slows them again. */
+#include "shared/base/sort.h"
 #include "traces/replay/replay_state.h"
 #include "shared/numbers/order.h"
 
@@ -68,7 +69,7 @@ static enum lw_status find_edges(struct replay_maker *m, struct replay_rank *r)
             r->edges[r->n_edges++] = (struct replay_edge){to, -1};
         }
     }
-    qsort(r->edges, (size_t)r->n_edges, sizeof *r->edges, by_time);
+    lw_sort(r->edges, r->n_edges, by_time);
     for (int64_t i = 1; i < r->n_edges; i++)
         r->edges[i].moving += r->edges[i - 1].moving;
     return LW_OK;

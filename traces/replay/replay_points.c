@@ -10,9 +10,9 @@
  * Collectives that the host runs itself: host_comms.c. */
 #include "traces/replay/replay_points.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "traces/replay/host_comms.h"
 #include "traces/replay/rebucket.h"
 #include "shared/numbers/order.h"
@@ -231,7 +231,7 @@ static enum lw_status place_orphans(struct maker *m)
     for (int64_t i = 0; i < l->n; i++)
         v[i] = (struct on_stream){m->t->track[l->row[i]], i,
                                   l->launch[i] >= 0 ? call_of[l->launch[i]] : -1};
-    qsort(v, (size_t)l->n, sizeof *v, by_stream);
+    lw_sort(v, l->n, by_stream);
     int64_t *before = call_of; /* its rows are not needed any more: by place */
     for (int64_t i = l->n - 1, next = -1; i >= 0; i--) {
         if (i + 1 == l->n || v[i + 1].stream != v[i].stream)
@@ -249,7 +249,7 @@ static enum lw_status place_orphans(struct maker *m)
     for (int64_t i = 0; i < l->n; i++)
         if (l->launch[i] < 0)
             order[p->n_orphans++] = (struct on_stream){0, l->row[i], before[i]};
-    qsort(order, (size_t)p->n_orphans, sizeof *order, by_call);
+    lw_sort(order, p->n_orphans, by_call);
     for (int64_t i = 0; i < p->n_orphans; i++) {
         p->orphan[i] = order[i].at;
         p->before[i] = order[i].call;
@@ -296,7 +296,7 @@ static void order(struct traces_points *p)
 
     for (int64_t k = 0; k < p->n_steps; k++)
         last = p->steps[k].end_ns > last ? p->steps[k].end_ns : last;
-    qsort(p->points, (size_t)p->n, sizeof *p->points, by_time);
+    lw_sort(p->points, p->n, by_time);
     for (int64_t i = 0; i < p->n; i++) {
         struct traces_point *x = &p->points[i];
         if (x->ns > last)

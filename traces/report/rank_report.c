@@ -11,9 +11,9 @@
  * its share. */
 #include "traces/report/rank_report.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/timeline/timeline.h"
 #include "traces/trace/comm_facts.h"
@@ -114,7 +114,7 @@ static enum lw_status link_streams(struct study *s, struct lw_err *err)
     LW_TAKE(&s->scratch, s->previous, n, err);
     for (int64_t i = 0; i < n; i++)
         v[i] = (struct on_stream){t->track[s->launches.row[i]], i};
-    qsort(v, (size_t)n, sizeof *v, by_stream);
+    lw_sort(v, n, by_stream);
     for (int64_t k = 0; k < n; k++) {
         bool first = k == 0 || v[k].stream != v[k - 1].stream;
         s->previous[v[k].i] = first ? -1 : v[k - 1].i;
@@ -152,7 +152,7 @@ static enum lw_status measure_queue(struct study *s, struct lw_err *err)
         v[n++] = (struct change){s->t->start_ns[launch], 1};
         v[n++] = (struct change){start, -1};
     }
-    qsort(v, (size_t)n, sizeof *v, by_time);
+    lw_sort(v, n, by_time);
     for (int64_t i = 0; i < n; i++) {
         if (length > 0) {
             busy += v[i].at - v[i - 1].at;
@@ -374,7 +374,7 @@ enum lw_status traces_kernel_changes(const struct lw_trace *a, const struct lw_t
         for (int64_t i = 0; i < t[k]->n; i++)
             if (lw_trace_on_device(t[k], i))
                 all[count++] = (struct named){lw_trace_name(t[k], i), k, t[k]->dur_ns[i]};
-    qsort(all, (size_t)count, sizeof *all, by_name);
+    lw_sort(all, count, by_name);
     *v = lw_arena_alloc(arena, count, sizeof **v);
     for (int64_t i = 0; *v && i < count; i++) {
         if (i == 0 || strcmp(all[i].name, all[i - 1].name) != 0)
@@ -385,6 +385,6 @@ enum lw_status traces_kernel_changes(const struct lw_trace *a, const struct lw_t
     lw_free(all);
     if (!*v)
         return lw_fail_nomem(err);
-    qsort(*v, (size_t)*n, sizeof **v, by_change);
+    lw_sort(*v, *n, by_change);
     return LW_OK;
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "traces/steps/device_figures.h"
 #include "traces/trace/comm_facts.h"
@@ -71,7 +72,7 @@ static enum lw_status collect_ops(const struct lw_trace *t, const struct traces_
     for (int64_t i = 0; i < l->n; i++)
         if (l->launch[i] >= 0 && t->track[l->row[i]] == out->stream)
             v[n++] = (struct by_launch){t->start_ns[l->launch[i]], l->row[i]};
-    qsort(v, (size_t)n, sizeof *v, compare_launch);
+    lw_sort(v, n, compare_launch);
     for (int64_t i = 0; i < n; i++) {
         out->row[i] = v[i].row;
         out->launch_ns[i] = v[i].launch_ns;
@@ -175,7 +176,7 @@ static void merge_excluded(struct traces_axis *a)
 {
     int64_t n = 0;
 
-    qsort(a->excluded, (size_t)a->n_excluded, sizeof *a->excluded, by_start);
+    lw_sort(a->excluded, a->n_excluded, by_start);
     for (int64_t i = 0; i < a->n_excluded; i++) {
         struct lw_interval v = a->excluded[i];
         if (n > 0 && v.start <= a->excluded[n - 1].end)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 #include "traces/trace/kernel_launches.h"
 
@@ -273,7 +274,7 @@ static enum lw_status clock_of(struct matcher *m, int32_t k, int64_t *const *end
     }
     if (n == 0)
         return LW_OK;
-    qsort(late, (size_t)n, sizeof *late, lw_compare_int64);
+    lw_sort(late, n, lw_compare_int64);
     m->out->clock_ns[k] = late[(n - 1) / 2];
     m->out->clock_known[k] = true;
     return LW_OK;

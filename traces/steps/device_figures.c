@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/timeline/timeline.h"
 #include "traces/trace/comm_facts.h"
@@ -171,7 +172,7 @@ static enum lw_status measure_by_launch(struct context *c, struct lw_iteration *
     it->n_gpu_ops = to > from ? to - from : 0;
     for (int64_t k = 0; k < it->n_gpu_ops; k++)
         c->mine[k] = c->launched[from + k].i;
-    qsort(c->mine, (size_t)it->n_gpu_ops, sizeof *c->mine, by_number);
+    lw_sort(c->mine, it->n_gpu_ops, by_number);
     for (int64_t k = 0; k < it->n_gpu_ops; k++) {
         put(c, c->mine[k]);
         n_comm += c->kind[c->mine[k]] == COMM;
@@ -240,7 +241,7 @@ static enum lw_status index_rows(struct context *c, struct lw_arena *scratch, st
         if (launch >= 0)
             c->launched[c->n_launched++] = (struct launched){c->t->start_ns[launch], launch, i};
     }
-    qsort(c->launched, (size_t)c->n_launched, sizeof *c->launched, by_launch_order);
+    lw_sort(c->launched, c->n_launched, by_launch_order);
     return LW_OK;
 }
 

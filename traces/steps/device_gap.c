@@ -2,8 +2,7 @@
  * not counted. */
 #include "traces/steps/device_gap.h"
 
-#include <stdlib.h>
-
+#include "shared/base/sort.h"
 #include "shared/numbers/median.h"
 #include "shared/numbers/order.h"
 
@@ -28,7 +27,7 @@ enum lw_status traces_device_gap(const struct lw_trace *t, const struct traces_l
     LW_TAKE(scratch, gaps, l->n, err);
     for (int64_t i = 0; i < l->n; i++)
         v[i] = (struct on_stream){t->track[l->row[i]], i};
-    qsort(v, (size_t)l->n, sizeof *v, by_stream);
+    lw_sort(v, l->n, by_stream);
     for (int64_t i = 1; i < l->n; i++) {
         int64_t row = l->row[v[i].at], before = l->row[v[i - 1].at], launch = l->launch[v[i].at];
         int64_t end = lw_trace_end_ns(t, before), ns = t->start_ns[row] - end;

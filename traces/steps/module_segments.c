@@ -11,8 +11,9 @@
 #include "shared/numbers/order.h"
 #include "traces/steps/module_segments.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "shared/base/sort.h"
 
 static const char RANGE[] = "lw:module:";
 
@@ -52,7 +53,7 @@ static enum lw_status index_forward(struct cutter *c)
     for (int64_t i = from; i < to; i++)
         if (t->class[i] == LW_ROW_HOST && t->link[i] >= 0 && in_forward(c, i))
             c->forward[c->n_forward++] = (struct numbered){t->link[i], t->start_ns[i]};
-    qsort(c->forward, (size_t)c->n_forward, sizeof *c->forward, by_sequence);
+    lw_sort(c->forward, c->n_forward, by_sequence);
     return LW_OK;
 }
 

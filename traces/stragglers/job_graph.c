@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 enum { CLOCKS_APART_NS = 50000 };
@@ -95,8 +96,7 @@ static enum lw_status pick(struct builder *b, int32_t stage, unsigned set)
         if (x->stage == stage && set & 1u << x->type)
             v[n++] = (struct timed){start_of(b, o), x->seq, (int32_t)x->type, o};
     }
-    if (n > 0)
-        qsort(v, (size_t)n, sizeof *v, by_start);
+    lw_sort(v, n, by_start);
     for (int32_t i = 0; i < n; i++)
         b->order[i] = v[i].op;
     b->n_order = n;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/io/csv_rows.h"
 #include "shared/io/input.h"
 #include "shared/numbers/order.h"
@@ -153,8 +154,7 @@ static enum lw_status list_steps(struct reader *r, struct lw_err *err)
         if (r->rows[i].op.chunk >= j->n_chunks)
             j->n_chunks = r->rows[i].op.chunk + 1;
     }
-    if (n > 0)
-        qsort(j->steps, (size_t)n, sizeof *j->steps, by_number);
+    lw_sort(j->steps, n, by_number);
     for (int64_t i = 0; i < n; i++)
         if (j->n_steps == 0 || j->steps[i] != j->steps[j->n_steps - 1])
             j->steps[j->n_steps++] = j->steps[i];
@@ -220,8 +220,7 @@ static enum lw_status read_rows(struct reader *r, struct lw_err *err)
     if ((int64_t)r->j->n_dp * r->j->n_stages > MOST_WORKERS)
         return lw_fail_at(err, LW_EFORMAT, r->table.file, 0, "%d dp_ranks and %d stages",
                           r->j->n_dp, r->j->n_stages);
-    if (r->table.n_rows > 0)
-        qsort(r->rows, (size_t)r->table.n_rows, sizeof *r->rows, by_run);
+    lw_sort(r->rows, r->table.n_rows, by_run);
     return fill_grid(r, err);
 }
 

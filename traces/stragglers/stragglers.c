@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/json/jsonout.h"
 #include "shared/numbers/median.h"
 #include "shared/numbers/order.h"
@@ -184,8 +185,7 @@ static int by_blame(const void *pa, const void *pb)
 
 static void sort_blames(struct traces_blames *v)
 {
-    if (v->n > 0)
-        qsort(v->v, (size_t)v->n, sizeof *v->v, by_blame);
+    lw_sort(v->v, v->n, by_blame);
 }
 
 static const char *blamed_name(enum job_type t)

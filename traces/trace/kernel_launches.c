@@ -1,6 +1,7 @@
 /* Joins device rows to launch calls by correlation: calls are sorted by (correlation, start), each
  * device row looks its own up; of several calls with one correlation the first counts. */
 #include "traces/trace/kernel_launches.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ LW_COMPARATOR(by_correlation, struct traces_correlated, a->correlation, b->corre
 
 void traces_correlated_sort(struct traces_correlated *v, int64_t n)
 {
-    qsort(v, (size_t)n, sizeof *v, by_correlation);
+    lw_sort(v, n, by_correlation);
 }
 
 int64_t traces_correlated_find(const struct traces_correlated *v, int64_t n, int64_t correlation)

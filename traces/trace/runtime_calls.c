@@ -21,6 +21,7 @@
  * order and names. Not seen: waits by polling (EventQuery),
  * implicit ones (cudaFree, cudaMalloc), and any inside a graph. */
 #include "traces/trace/runtime_calls.h"
+#include "shared/base/sort.h"
 #include "traces/trace/comm_facts.h"
 #include "shared/numbers/order.h"
 
@@ -128,7 +129,7 @@ static enum lw_status list_calls(struct builder *b, const struct traces_launches
     for (int64_t i = 0; i < l->n; i++)
         if (l->launch[i] >= 0)
             v[n++] = (struct pair){l->launch[i], i, l->row[i]};
-    qsort(v, (size_t)n, sizeof *v, by_launch);
+    lw_sort(v, n, by_launch);
     for (int64_t i = 0; i < t->n; i++) {
         if (t->class[i] != LW_ROW_LAUNCH)
             continue;

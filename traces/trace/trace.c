@@ -1,6 +1,7 @@
 /* The neutral tables of a recorded trace. Columns grow together: capacities are raised for all of
  * them before a row is written, so a failed allocation leaves n rows intact in every column. */
 #include "traces/trace/trace.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 
 #include <stdlib.h>
@@ -137,7 +138,7 @@ enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err)
         sorted = sorted && (i == 0 || by_start(&key[i - 1], &key[i]) < 0);
     }
     if (!sorted) {
-        qsort(key, (size_t)t->n, sizeof *key, by_start);
+        lw_sort(key, t->n, by_start);
         permute_columns(t, key, scratch);
     }
     lw_free(key);

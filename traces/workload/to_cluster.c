@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/cluster/measured.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
@@ -299,7 +300,7 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,
     int32_t world = l->v[0].n_ranks;
     const char *about;
 
-    qsort(l->v, (size_t)l->n, sizeof *l->v, compare);
+    lw_sort(l->v, l->n, compare);
     for (int64_t i = 0; i < l->n; i++)
         world = l->v[i].n_ranks > world ? l->v[i].n_ranks : world;
     about = about_samples(c, l, n_matched, world);

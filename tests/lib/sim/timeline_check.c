@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "shared/base/arena.h"
+#include "shared/base/sort.h"
 #include "shared/numbers/order.h"
 #include "shared/plan/op.h"
 
@@ -90,7 +91,7 @@ static enum lw_status check_streams(const struct lw_timeline *t, const struct lw
     for (int64_t i = 0; i < t->n; i++)
         if (on_device((enum lw_op_kind)t->kind[i]))
             v[n++] = (struct place){t->rank[i], t->stream[i], 0, 0, t->start[i], i};
-    qsort(v, (size_t)n, sizeof *v, compare_places);
+    lw_sort(v, n, compare_places);
     for (int64_t i = 0; i < n; i++) {
         if (i == 0 || v[i].a != v[i - 1].a || v[i].b != v[i - 1].b) {
             longest = v[i].row;
@@ -119,7 +120,7 @@ static enum lw_status check_messages(const struct lw_timeline *t, const struct l
         v[n++] = (struct place){t->comm[i], receives ? peer : t->rank[i],
                                 receives ? t->rank[i] : peer, receives, i, i};
     }
-    qsort(v, (size_t)n, sizeof *v, compare_places);
+    lw_sort(v, n, compare_places);
     for (int64_t i = 0; i < n;) {
         int64_t end = i, n_sends = 0;
         for (; end < n && v[end].a == v[i].a && v[end].b == v[i].b && v[end].c == v[i].c; end++)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/sort.h"
 #include "shared/device/device_time.h"
 #include "shared/files/files.h"
 #include "shared/io/csv_rows.h"
@@ -182,7 +183,7 @@ static void check_rows(const char *file, const char *cluster, const char *op, do
         if (!op || strcmp(lw_rows_cell(&rows, i, own ? "dtype" : "op"), op) == 0)
             error[n++] = own ? error_of_own(&c.device, &rows, i) : error_of(&c.device, &rows, i);
     assert_true(n > 0);
-    qsort(error, (size_t)n, sizeof *error, ascending);
+    lw_sort(error, n, ascending);
     print_message("%s: median error %.1f %% of %d shapes\n", cluster, 100 * error[n / 2], n);
     assert_true(error[n / 2] <= most);
     free(error);
