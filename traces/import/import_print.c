@@ -50,7 +50,12 @@ static enum lw_status put_coverage(const struct traces_coverage *c, FILE *out, s
     struct lw_paragraph line;
     FILE *f = lw_paragraph_open(&line, out, "  coverage     ");
 
-    if (c->measured_ns >= 0)
+    if (c->scaled)
+        fprintf(f,
+                "%.2f %% of the step measured without the profiler (%.3f ms, %.3f ms left out)",
+                percent(c->workload_ns, c->measured_ns - c->excluded_ns),
+                (double)c->measured_ns / 1e6, (double)c->excluded_ns / 1e6);
+    else if (c->measured_ns >= 0)
         fprintf(f, "%.2f %% of the step measured without the profiler (%.3f ms)",
                 percent(c->workload_ns, c->measured_ns), (double)c->measured_ns / 1e6);
     else
@@ -110,7 +115,9 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
 static void workload_json(const struct lw_workload *w, const struct traces_coverage *c,
                           const char *output, struct lw_jsonout *o)
 {
-    int64_t covered = c->measured_ns >= 0 ? c->measured_ns : c->traced_ns - c->excluded_ns;
+    int64_t covered = c->scaled             ? c->measured_ns - c->excluded_ns
+                      : c->measured_ns >= 0 ? c->measured_ns
+                                            : c->traced_ns - c->excluded_ns;
 
     LW_JSON(o, "output", output, "name", w->name, "format", w->from.format,
             "n_modules", w->n_modules, "n_params", w->n_params,

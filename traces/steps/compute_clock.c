@@ -83,6 +83,26 @@ static enum lw_status collect_ops(const struct lw_trace *t, const struct traces_
     return LW_OK;
 }
 
+/* Where no op of the device runs: device rows are in start order. */
+static enum lw_status find_idle(const struct lw_trace *t, const struct traces_launches *l,
+                                struct lw_arena *arena, struct traces_ops *out, struct lw_err *err)
+{
+    int64_t end = INT64_MIN, sum = 0;
+
+    LW_TAKE(arena, out->idle, l->n, err);
+    LW_TAKE(arena, out->idle_before, l->n, err);
+    for (int64_t i = 0; i < l->n; i++) {
+        int64_t row = l->row[i], start = t->start_ns[row], ends = lw_trace_end_ns(t, row);
+        if (end != INT64_MIN && start > end) {
+            out->idle[out->n_idle] = (struct lw_interval){end, start};
+            out->idle_before[out->n_idle++] = sum;
+            sum += start - end;
+        }
+        end = ends > end ? ends : end;
+    }
+    return LW_OK;
+}
+
 enum lw_status traces_ops_build(const struct lw_trace *t, struct lw_arena *arena,
                                 struct traces_ops *out, struct lw_err *err)
 {
@@ -90,7 +110,10 @@ enum lw_status traces_ops_build(const struct lw_trace *t, struct lw_arena *arena
 
     *out = (struct traces_ops){.stream = -1};
     LW_TRY(traces_launches_build(t, arena, &l, err));
-    return l.n > 0 ? collect_ops(t, &l, arena, out, err) : LW_OK;
+    if (l.n == 0)
+        return LW_OK;
+    LW_TRY(find_idle(t, &l, arena, out, err));
+    return collect_ops(t, &l, arena, out, err);
 }
 
 /* The first op launched at or after ns. */
@@ -192,7 +215,7 @@ enum lw_status traces_axis_build(const struct lw_trace *t, const struct traces_o
                                  const struct lw_step *s, bool parallel, struct lw_arena *arena,
                                  struct traces_axis *out, struct lw_err *err)
 {
-    struct traces_axis a = {.t = t, .ops = ops};
+    struct traces_axis a = {.t = t, .ops = ops, .host_scale = TRACES_HOST_UNIT};
     int64_t end = INT64_MIN;
 
     LW_TAKE(arena, a.is_overhead, ops->n, err);
@@ -234,14 +257,40 @@ int64_t traces_axis_end(const struct traces_axis *a, int64_t ns)
     return i > 0 ? a->max_end[i - 1] : INT64_MIN;
 }
 
+/* Idle time before ns. */
+static int64_t idle_upto(const struct traces_ops *o, int64_t ns)
+{
+    int64_t i = lw_items_upto(o->idle, o->n_idle, sizeof *o->idle, ns) - 1;
+
+    if (i < 0)
+        return 0;
+    int64_t end = o->idle[i].end < ns ? o->idle[i].end : ns;
+    return o->idle_before[i] + end - o->idle[i].start;
+}
+
+int64_t traces_ops_idle(const struct traces_ops *o, int64_t from, int64_t to)
+{
+    return to > from ? idle_upto(o, to) - idle_upto(o, from) : 0;
+}
+
+int64_t traces_axis_span(const struct traces_axis *a, int64_t from, int64_t to)
+{
+    if (to <= from)
+        return 0;
+    if (a->host_scale == TRACES_HOST_UNIT)
+        return to - from;
+    int64_t idle = traces_ops_idle(a->ops, from, to);
+    return to - from - idle + (int64_t)((__int128)idle * a->host_scale / TRACES_HOST_UNIT);
+}
+
 int64_t traces_axis_length(const struct traces_axis *a, int64_t from, int64_t to)
 {
-    int64_t length = to > from ? to - from : 0;
+    int64_t length = traces_axis_span(a, from, to);
 
     for (int64_t i = 0; i < a->n_excluded && a->excluded[i].start < to; i++) {
         int64_t start = a->excluded[i].start > from ? a->excluded[i].start : from;
         int64_t end = a->excluded[i].end < to ? a->excluded[i].end : to;
-        length -= end > start ? end - start : 0;
+        length -= traces_axis_span(a, start, end);
     }
-    return length;
+    return length > 0 ? length : 0;
 }

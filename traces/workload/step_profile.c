@@ -237,12 +237,12 @@ static void fill_fixed(const struct builder *b, const struct traces_axis *a,
 
     row[FORWARD] = traces_axis_length(a, m->f0, m->f1);
     row[BACKWARD] = traces_axis_length(a, m->b0, m->b1);
-    row[OPTIMIZER] = m->o1 - m->o0;
-    row[GAP_0 + LW_GAP_BEFORE_FORWARD] = m->f0 - m->start;
-    row[GAP_0 + LW_GAP_BEFORE_BACKWARD] = m->b0 - m->f1;
-    row[GAP_0 + LW_GAP_BEFORE_OPTIMIZER] = m->o0 - wait_end;
-    row[GAP_0 + LW_GAP_AFTER_OPTIMIZER] = m->end - m->o1;
-    row[STEP] = m->end - m->start;
+    row[OPTIMIZER] = traces_axis_span(a, m->o0, m->o1);
+    row[GAP_0 + LW_GAP_BEFORE_FORWARD] = traces_axis_span(a, m->start, m->f0);
+    row[GAP_0 + LW_GAP_BEFORE_BACKWARD] = traces_axis_span(a, m->f1, m->b0);
+    row[GAP_0 + LW_GAP_BEFORE_OPTIMIZER] = traces_axis_span(a, wait_end, m->o0);
+    row[GAP_0 + LW_GAP_AFTER_OPTIMIZER] = traces_axis_span(a, m->o1, m->end);
+    row[STEP] = traces_axis_span(a, m->start, m->end);
     for (int i = 0; i < N_PARTS; i++)
         row[NET] += row[i];
     row[EXCLUDED] = row[STEP] - row[NET];
@@ -346,6 +346,7 @@ static enum lw_status fill_step(struct builder *b, int32_t k)
     enum lw_status status =
         traces_axis_build(b->t, &p->ops, s, p->parallel, &scratch, &a, b->err);
 
+    a.host_scale = p->host_scale;
     if (status == LW_OK) {
         struct marks m = find_marks(b, &a, s, next);
         fill_fixed(b, &a, s, &m, row);
@@ -360,6 +361,68 @@ static enum lw_status fill_step(struct builder *b, int32_t k)
     }
     lw_arena_free(&scratch);
     return status;
+}
+
+/* ---- host gaps ---- */
+
+struct split { /* of a step */
+    int64_t length, idle;
+};
+
+static int64_t scaled_median(const struct split *v, int64_t *scratch, int32_t n, int64_t scale)
+{
+    for (int32_t k = 0; k < n; k++)
+        scratch[k] =
+            v[k].length - v[k].idle + (int64_t)((__int128)v[k].idle * scale / TRACES_HOST_UNIT);
+    return lw_median(scratch, n);
+}
+
+/* How long the used steps are, and for how much of that the device waits for the host. */
+static enum lw_status split_steps(struct builder *b, struct split *v)
+{
+    struct traces_profile *p = b->p;
+    struct lw_arena room = {0};
+    enum lw_status status = LW_OK;
+
+    p->step_min_ns = INT64_MAX;
+    for (int32_t k = 0; k < p->n_steps; k++) {
+        struct traces_axis a;
+        status = traces_axis_build(b->t, &p->ops, b->used[k], p->parallel, &room, &a, b->err);
+        if (status != LW_OK)
+            break;
+        struct marks m = find_marks(b, &a, b->used[k], b->next[k]);
+        v[k] = (struct split){m.end - m.start, traces_ops_idle(&p->ops, m.start, m.end)};
+        p->step_min_ns = v[k].length < p->step_min_ns ? v[k].length : p->step_min_ns;
+        p->step_max_ns = v[k].length > p->step_max_ns ? v[k].length : p->step_max_ns;
+    }
+    lw_arena_free(&room);
+    return status;
+}
+
+/* The scale with which the median step takes as long as it was measured to take without the
+ * profiler, which costs the host time: at most four times the recorded gaps. The measured step is
+ * one optimizer step, so it is not compared with the last of several backward passes. */
+static enum lw_status scale_host(struct builder *b)
+{
+    const int64_t most = 4 * (int64_t)TRACES_HOST_UNIT;
+    struct traces_profile *p = b->p;
+    int64_t *scratch;
+    struct split *v;
+
+    p->host_scale = TRACES_HOST_UNIT;
+    LW_TAKE(&p->arena, v, p->n_steps, b->err);
+    LW_TAKE(&p->arena, scratch, p->n_steps, b->err);
+    LW_TRY(split_steps(b, v));
+    p->profiled_ns = scaled_median(v, scratch, p->n_steps, TRACES_HOST_UNIT);
+    if (!p->device || p->n_passes > 1 || b->measured->device_step_ns <= 0)
+        return LW_OK;
+    p->host_scale = 0;
+    for (int64_t bit = most; bit > 0; bit /= 2)
+        if (p->host_scale + bit <= most &&
+            scaled_median(v, scratch, p->n_steps, p->host_scale + bit) <=
+                b->measured->device_step_ns)
+            p->host_scale += bit;
+    return LW_OK;
 }
 
 /* ---- all steps ---- */
@@ -498,18 +561,6 @@ static int64_t median(const struct builder *b, int64_t *scratch, int64_t i)
     return lw_median(scratch, n);
 }
 
-static void find_extremes(struct builder *b)
-{
-    struct traces_profile *p = b->p;
-
-    p->step_min_ns = INT64_MAX;
-    for (int32_t k = 0; k < p->n_steps; k++) {
-        int64_t step = b->rows[k * b->width + STEP];
-        p->step_min_ns = step < p->step_min_ns ? step : p->step_min_ns;
-        p->step_max_ns = step > p->step_max_ns ? step : p->step_max_ns;
-    }
-}
-
 /* Lists in ready order, moved to the joined backward's length. */
 static void set_ready(struct traces_profile *p, int64_t *ready, int64_t old_backward)
 {
@@ -535,7 +586,6 @@ static enum lw_status join_steps(struct builder *b)
         row[i] = median(b, scratch, i);
     int64_t backward = row[BACKWARD];
     traces_scale(row, N_PARTS, row[NET]);
-    find_extremes(b);
     p->forward_total_ns = row[FORWARD];
     p->backward_total_ns = b->measured->ready_ns ? b->measured->backward_ns : row[BACKWARD];
     p->optimizer_ns = row[OPTIMIZER];
@@ -565,6 +615,7 @@ static enum lw_status build(struct builder *b, int64_t step)
     LW_TRY(fill_shapes(b));
     b->width = N_FIXED + 2 * (int64_t)p->n_modules + p->n_gradients;
     LW_TAKE(&p->arena, b->rows, p->n_steps * b->width, b->err);
+    LW_TRY(scale_host(b));
     for (int32_t k = 0; k < p->n_steps; k++)
         LW_TRY(fill_step(b, k));
     return join_steps(b);

@@ -38,18 +38,22 @@ struct traces_profile {
     int64_t step_ns;            /* recorded length of the step, everything included */
     int64_t excluded_ns;        /* taken out of it: data parallelism's work and waiting */
     int64_t busy_ns;            /* of the device's main stream in the step; 0 on a host */
-    int64_t step_min_ns, step_max_ns;
+    int64_t host_scale;         /* host gaps were scaled to so many of TRACES_HOST_UNIT */
+    int64_t profiled_ns, step_min_ns, step_max_ns; /* as recorded: median, least and most */
 };
 
 /* Better times for the gradients than the profiled ones, measured without the profiler. */
 struct traces_ready {
     const int64_t *ready_ns;    /* [n_gradients] in ready order; NULL = none */
     int64_t n_gradients, backward_ns;
+    int64_t device_step_ns; /* the step of a device; 0 = not measured */
 };
 
 /* parallel: the run was data-parallel, so its part is taken out.
  * step: the number N of ProfilerStep#N (or of the n-th step where they have no names); -1 = median.
  * measured.ready_ns stretches the backward piece by piece so that each gradient is ready then.
+ * measured.device_step_ns scales the times in which the device waits for the host, so that the step
+ * takes that long; what the device itself takes stays, and such a step may be longer.
  * LW_EFORMAT: no usable step. */
 enum lw_status traces_profile_build(const char *file, const struct lw_trace *t,
                                     const struct lw_steps *steps, bool parallel,

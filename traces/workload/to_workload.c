@@ -31,6 +31,7 @@ struct importer {
     const struct traces_choice *choice;
     const struct traces_sidecar *list;     /* parameters; NULL = nameless */
     bool measured;                         /* the main sidecar's times are used */
+    bool scaled;                           /* of a device: its step, with scaled host gaps */
     struct traces_profile profile;
     struct traces_sizes sizes;             /* how missing ones were filled */
     struct lw_workload *w;
@@ -104,14 +105,17 @@ static enum lw_status build_profile(struct importer *m)
             ns[k] = s->params[s->ready_order[k]].ready_ns;
             ns = ns[k] >= 0 ? ns : NULL;
         }
-        ready = (struct traces_ready){ns, s->n_ready, s->measured.backward.median};
+        ready = (struct traces_ready){ns, s->n_ready, s->measured.backward.median, 0};
     }
+    if (s && m->main->parallel && m->choice->step < 0 && !m->choice->as_traced)
+        ready.device_step_ns = s->measured.step.median;
     enum lw_status status =
         traces_profile_build(m->main->file, &m->main->trace, &m->main->steps, m->main->parallel,
                              m->choice->step, &ready, &m->profile, m->err);
     lw_arena_free(&scratch);
     if (status == LW_OK && m->measured && !ns)
         stretch_ready(&m->profile, s->measured.backward.median);
+    m->scaled = m->profile.device && m->profile.n_passes <= 1 && ready.device_step_ns > 0;
     return status;
 }
 
@@ -147,6 +151,35 @@ static enum lw_status note_wrapper(struct importer *m)
                 traces_wrapper_name(w));
 }
 
+/* Whether the times are those of the profiled step, which the profiler makes longer. */
+static enum lw_status note_profiler(struct importer *m)
+{
+    const struct traces_profile *p = &m->profile;
+    const struct traces_sidecar *s = m->main->has_sidecar ? &m->main->sidecar : NULL;
+    double measured = s ? (double)s->measured.step.median / 1e6 : -1;
+
+    if (m->measured)
+        return note(m, "stretched to what was measured without the profiler: step %.3f ms (in the "
+                       "trace %.3f ms)",
+                    measured, (double)p->step_ns / 1e6);
+    if (m->scaled && p->host_scale == 0)
+        return note(m, "host gaps scaled by 0: the device alone takes %.3f ms, the step without "
+                       "the profiler took %.3f ms",
+                    (double)p->step_ns / 1e6, measured);
+    if (m->scaled)
+        return note(m, "host gaps scaled by %.2f: the step without the profiler took %.3f ms, the "
+                       "profiled one %.3f ms (--as-traced keeps it)",
+                    (double)p->host_scale / TRACES_HOST_UNIT, measured,
+                    (double)p->profiled_ns / 1e6);
+    if (m->choice->as_traced || m->choice->step >= 0 || p->n_passes > 1)
+        return LW_OK;
+    if (measured > 0)
+        return note(m, "times are of the profiled step: without the profiler it took %.3f ms",
+                    measured);
+    return note(m, "times are of the profiled step, with what the profiler costs inside: "
+                   "lapwing_record measures the step without it too");
+}
+
 static enum lw_status note_profile(struct importer *m)
 {
     const struct traces_profile *p = &m->profile;
@@ -167,10 +200,7 @@ static enum lw_status note_profile(struct importer *m)
         LW_TRY(note(m, "%d steps with other gradients or modules than most steps were left out "
                        "(incomplete capture)",
                     p->n_unlike));
-    if (m->measured)
-        LW_TRY(note(m, "stretched to what was measured without the profiler: step %.3f ms (in the "
-                       "trace %.3f ms)",
-                    (double)m->main->sidecar.measured.step.median / 1e6, (double)p->step_ns / 1e6));
+    LW_TRY(note_profiler(m));
     if (!p->device && m->main->parallel && is_nccl(m))
         LW_TRY(note(m, "no device events in the file: times are the host's, not the device's"));
     if (p->device)
@@ -740,7 +770,9 @@ enum lw_status lw_workload_from_traces(const struct traces_source *source, int n
             .sharded = traces_wrapper_shards(lw_trace_wrapper(&m.main->trace)),
             .n_passes = m.profile.n_passes,
             .traced_ns = m.profile.step_ns, .excluded_ns = m.profile.excluded_ns,
-            .measured_ns = m.measured ? m.main->sidecar.measured.step.median : -1,
+            .scaled = m.scaled,
+            .measured_ns =
+                m.measured || m.scaled ? m.main->sidecar.measured.step.median : -1,
             .workload_ns = lw_ps_to_ns(lw_workload_step_ps(&w))};
         *out = w;
     } else {
