@@ -83,6 +83,9 @@ int cmd_sim(int argc, char **argv)
          "O=0,S=65535)"},
         {"force", 0, LW_OPT_FLAG, &s.replay.force, NULL,
          "with --replay: answer what-ifs on a replay that is more than 1 % off too"},
+        {"as-traced", 0, LW_OPT_FLAG, &s.replay.as_traced, NULL,
+         "with --replay: what-ifs on the profiled step, where the sidecar has the step without the "
+         "profiler"},
         {"published-interference", 0, LW_OPT_FLAG, &s.published, NULL,
          "turn on the cluster's interference terms from publications"},
         {"must-fit", 0, LW_OPT_FLAG, &s.must_fit, NULL,
@@ -109,6 +112,8 @@ int cmd_sim(int argc, char **argv)
     s.replay.whatif.from_device = s.replay.on ? s.source.from_device : NULL;
     if (!s.replay.on && s.replay.force)
         return lw_cli_usage("sim", "--force needs --replay");
+    if (!s.replay.on && s.replay.as_traced)
+        return lw_cli_usage("sim", "--as-traced needs --replay");
     if (!s.replay.on && s.replay.kernels_file)
         return lw_cli_usage("sim", "--kernel-classes needs --replay");
     if (!s.replay.on && s.replay.loggops)

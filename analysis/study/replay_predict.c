@@ -139,24 +139,46 @@ static enum lw_status refuse(struct sim_replay *r, const struct traces_replay *r
                       where);
 }
 
+/* Medians over the measured steps of what a replay predicts: the device's period and the host's
+ * range. */
+static enum lw_status medians_of(struct sim_replay *r, const struct traces_replay *replay,
+                                 const struct lw_timeline *t, lw_ps *period, lw_ps *host,
+                                 struct lw_err *err)
+{
+    int32_t first = traces_replay_first(replay), n = replay->n_steps - first;
+    lw_ps *v;
+
+    LW_TAKE(&r->arena, v, replay->n_steps, err);
+    LW_TRY(traces_replay_periods(replay, t, -1, v, err));
+    *period = lw_median(v + first, n);
+    for (int32_t k = 0; k < replay->n_steps; k++) /* by its own rows: a what-if may have others */
+        v[k] = traces_replay_host(replay, t, k, -1);
+    *host = lw_median(v + first, n);
+    return LW_OK;
+}
+
+static enum lw_status run_unchanged(struct sim_replay *r, const struct traces_replay *replay,
+                                    struct lw_err *err)
+{
+    struct lw_sim_options o = lw_sim_options_default();
+    struct lw_cluster cluster = traces_replay_cluster(replay);
+    struct lw_sim_stats stats;
+
+    lw_timeline_free(&r->unchanged);
+    LW_TRY(lw_sim_run(&replay->plan, &cluster, &o, &r->unchanged, &stats, err));
+    return medians_of(r, replay, &r->unchanged, &r->shown.unchanged, &r->unchanged_host, err);
+}
+
 /* The replay without the change must come out at the recorded period. */
 static enum lw_status check_unchanged(struct sim_replay *r, const struct traces_replay *replay,
                                       const char *file, struct lw_err *err)
 {
-    struct lw_sim_options o = lw_sim_options_default();
-    struct lw_cluster cluster = traces_replay_cluster(replay);
     int32_t first = traces_replay_first(replay), n = replay->n_steps - first;
-    lw_ps *v = lw_arena_alloc(&r->arena, replay->n_steps, sizeof *v);
-    struct lw_sim_stats stats;
+    lw_ps *v;
 
-    if (!v)
-        return lw_fail_nomem(err);
-    LW_TRY(lw_sim_run(&replay->plan, &cluster, &o, &r->unchanged, &stats, err));
-    LW_TRY(traces_replay_periods(replay, &r->unchanged, -1, v, err));
-    r->shown.unchanged = lw_median(v + first, n);
-    for (int32_t k = 0; k < replay->n_steps; k++) /* by its own rows: a what-if may have others */
-        v[k] = traces_replay_host(replay, &r->unchanged, k, -1);
-    r->unchanged_host = lw_median(v + first, n);
+    LW_TAKE(&r->arena, v, replay->n_steps, err);
+    LW_TRY(run_unchanged(r, replay, err));
+    r->shown.as_recorded = r->shown.unchanged;
     memcpy(v, r->recorded, (size_t)replay->n_steps * sizeof *v);
     double error = error_pct(r->shown.unchanged, lw_median(v + first, n));
     if (r->force ||
@@ -165,7 +187,7 @@ static enum lw_status check_unchanged(struct sim_replay *r, const struct traces_
     return refuse(r, replay, file, error, err);
 }
 
-/* The replay as recorded: what a what-if is compared with. */
+/* The replay as recorded, which tells whether a what-if is answered. */
 static enum lw_status replay_unchanged(struct sim_replay *r, const struct traces_source *v, int n,
                                        const struct lw_kernel_table *kernels, struct lw_err *err)
 {
@@ -180,22 +202,76 @@ static enum lw_status replay_unchanged(struct sim_replay *r, const struct traces
     return status;
 }
 
-/* Medians over the measured steps of what a replay predicts: the device's period and the host's
- * range. */
-static enum lw_status medians_of(struct sim_replay *r, const struct traces_replay *replay,
-                                 const struct lw_timeline *t, lw_ps *period, lw_ps *host,
-                                 struct lw_err *err)
-{
-    int32_t first = traces_replay_first(replay), n = replay->n_steps - first;
-    lw_ps *v;
+/* ---- the step without the profiler ---- */
 
-    LW_TAKE(&r->arena, v, replay->n_steps, err);
-    LW_TRY(traces_replay_periods(replay, t, -1, v, err));
-    *period = lw_median(v + first, n);
-    for (int32_t k = 0; k < replay->n_steps; k++)
-        v[k] = traces_replay_host(replay, t, k, -1);
-    *host = lw_median(v + first, n);
+/* As the sidecars measured it, of the slowest rank; 0 = no rank has one. */
+static lw_ps unprofiled_step(const struct traces_source *v, int n)
+{
+    int64_t longest = 0;
+
+    for (int i = 0; i < n; i++)
+        if (v[i].has_sidecar && v[i].sidecar.measured.step.median > longest)
+            longest = v[i].sidecar.measured.step.median;
+    return lw_ns_to_ps(longest);
+}
+
+/* The unchanged replay with scaled host gaps; its timeline becomes r->unchanged. */
+static enum lw_status replay_scaled(struct sim_replay *r, const struct traces_source *v, int n,
+                                    const struct lw_kernel_table *kernels, double scale,
+                                    struct lw_err *err)
+{
+    struct traces_replay_choice choice = {.kernels = kernels, .host_scale = scale};
+    struct traces_replay replay;
+
+    LW_TRY(traces_replay_build(v, n, &choice, &replay, err));
+    enum lw_status status = run_unchanged(r, &replay, err);
+    traces_replay_free(&replay);
+    return status;
+}
+
+/* The profiler costs the host time. The scale of the host's own times with which the replay takes
+ * as long as the step was measured to take without it; a longer step has longer gaps, so halving
+ * the range finds it. None where the device alone takes longer. */
+static enum lw_status find_scale(struct sim_replay *r, const struct traces_source *v, int n,
+                                 const struct lw_kernel_table *kernels, struct lw_err *err)
+{
+    const double least = 1.0 / 1024, most = 4;
+    double low = least, high = most;
+
+    if (!r->replay->has_device || r->as_traced)
+        return LW_OK;
+    r->shown.unprofiled = unprofiled_step(v, n);
+    if (r->shown.unprofiled <= 0)
+        return LW_OK;
+    LW_TRY(replay_scaled(r, v, n, kernels, least, err));
+    r->shown.scaled = r->shown.unchanged;
+    if (r->shown.scaled >= r->shown.unprofiled)
+        return LW_OK;
+    while (high - low > 1e-4) {
+        double middle = (low + high) / 2;
+        LW_TRY(replay_scaled(r, v, n, kernels, middle, err));
+        bool longer = r->shown.unchanged > r->shown.unprofiled;
+        low = longer ? low : middle;
+        high = longer ? middle : high;
+    }
+    LW_TRY(replay_scaled(r, v, n, kernels, low, err));
+    r->shown.scaled = r->shown.unchanged;
+    r->shown.host_scale = low;
     return LW_OK;
+}
+
+/* A what-if's replay is built again with the scale. */
+static enum lw_status apply_scale(struct sim_replay *r, const struct traces_source *v, int n,
+                                  struct traces_replay_choice *choice, struct lw_err *err)
+{
+    LW_TRY(find_scale(r, v, n, choice->kernels, err));
+    if (r->shown.host_scale <= 0)
+        return r->shown.unprofiled > 0 ? replay_scaled(r, v, n, choice->kernels, 0, err) : LW_OK;
+    choice->host_scale = r->shown.host_scale;
+    choice->unprofiled = r->shown.unprofiled;
+    traces_replay_free(r->replay);
+    sim_whatif_restart(&r->whatif);
+    return traces_replay_build(v, n, choice, r->replay, err);
 }
 
 /* A device that was behind its host and no longer is catches up within the recorded steps, and
@@ -243,9 +319,11 @@ static enum lw_status build_with(struct sim_replay *r, const struct traces_sourc
     LW_TRY(sim_whatif_acted(&r->whatif, err));
     if (r->shown.what_if) {
         LW_TRY(replay_unchanged(r, v, n, kernels, err));
+        LW_TRY(apply_scale(r, v, n, &choice, err));
         return without_backlog(r, v, n, &choice, err);
     }
-    return keep_recorded(r, r->replay, err);
+    LW_TRY(keep_recorded(r, r->replay, err));
+    return find_scale(r, v, n, kernels, err);
 }
 
 static enum lw_status build(struct sim_replay *r, const struct traces_source *v, int n,

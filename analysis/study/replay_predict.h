@@ -17,6 +17,7 @@ struct sim_replay {
     bool on;                  /* --replay */
     const char *kernels_file; /* --kernel-classes */
     bool force;               /* --force: what-ifs also where the replay is off */
+    bool as_traced;           /* --as-traced: what-ifs on the profiled step */
     const char *loggops;      /* --loggops */
     struct sim_whatif whatif; /* what is changed */
     bool other_buckets;

@@ -199,7 +199,7 @@ static bool answers(const struct lw_sim_replayed *x)
  */
 static double unchanged_error_pct(const struct lw_sim_replayed *x)
 {
-    return difference_pct((struct lw_sim_replayed_time){x->unchanged, x->period.recorded});
+    return difference_pct((struct lw_sim_replayed_time){x->as_recorded, x->period.recorded});
 }
 
 static bool answers_unchanged(const struct lw_sim_replayed *x)
@@ -301,6 +301,33 @@ static void text_replayed_steps(const struct lw_sim_replayed *x, bool all, struc
     }
 }
 
+static const char *scaled_words(const struct lw_sim_replayed *x)
+{
+    return x->host_scale > 0 ? " (host times scaled, see below)" : "";
+}
+
+/* The step without the profiler, where it was measured too. */
+static void text_unprofiled(const struct lw_sim_replayed *x, FILE *f)
+{
+    char measured[32], scaled[32];
+
+    if (x->unprofiled <= 0)
+        return;
+    lw_format_ps(measured, x->unprofiled);
+    if (x->host_scale > 0)
+        lw_printf_paragraph(
+            f,
+            "without the profiler the step took %s: %s %s",
+            measured,
+            x->what_if ? "host times are scaled so that the replay without the change takes"
+                       : "a what-if scales the host's times so that the replay takes",
+            lw_format_ps(scaled, x->scaled));
+    else
+        lw_printf_paragraph(f, "without the profiler the step took %s; %s", measured,
+                            x->scaled > 0 ? "host times are not scaled: the device alone takes longer"
+                                          : "the times above are those of the profiled step");
+}
+
 /* A replay: steps against their recording, and what was assumed. */
 static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct lw_err *err)
 {
@@ -326,19 +353,20 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
         fprintf(line, ": these are the recorded buckets, nothing changes");
     else if (x->what_if && !answers_unchanged(x))
         fprintf(line,
-                ", replayed without the change %s (%+.2f %% off): it changes by %+.2f %%, on a "
+                ", replayed without the change %s%s (%+.2f %% off): it changes by %+.2f %%, on a "
                 "replay that is %+.2f %% off",
-                lw_format_ps(buf, x->unchanged), unchanged_error_pct(x), change_pct(x),
-                unchanged_error_pct(x));
+                lw_format_ps(buf, x->unchanged), scaled_words(x), unchanged_error_pct(x),
+                change_pct(x), unchanged_error_pct(x));
     else if (x->what_if)
-        fprintf(line, ", replayed without the change %s: it changes by %+.2f %%%s",
-                lw_format_ps(buf, x->unchanged), change_pct(x),
+        fprintf(line, ", replayed without the change %s%s: it changes by %+.2f %%%s",
+                lw_format_ps(buf, x->unchanged), scaled_words(x), change_pct(x),
                 is_within_spread(x) ? ", less than the recorded steps differ among themselves"
                                     : "");
     else
         fprintf(line, ", error %+.2f %%%s", difference_pct(x->period),
                 answers(x) ? "" : ": too much, so what-ifs on this recording are refused");
     LW_TRY(lw_paragraph_close(&median, err));
+    text_unprofiled(x, f);
     text_recorded_parts(r, f);
     for (int32_t i = 0; i < r->plan->n_notes; i++)
         lw_put_paragraph(f, "assumption: ", r->plan->notes[i]);
@@ -515,6 +543,10 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
                 "what_if_change_pct", lw_decimals(change_pct(x), 4),
                 "recorded_spread_pct", lw_decimals(spread_pct(x), 4));
     }
+    if (x->unprofiled > 0)
+        LW_JSON(o, "unprofiled_step_ns", lw_ps_to_ns(x->unprofiled), "host_scale",
+                lw_decimals(x->host_scale > 0 ? x->host_scale : 1, 4), "scaled_period_ns",
+                lw_known_if(x->scaled > 0, lw_ps_to_ns(x->scaled)));
     lw_jsonout_array(o, "steps");
     for (int32_t k = 0; k < x->n_steps; k++)
         json_replayed_step(o, x, k);

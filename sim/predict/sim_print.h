@@ -30,6 +30,9 @@ struct lw_sim_replayed {
     bool same_buckets;              /* the recorded buckets were requested */
     int tolerance_pct;              /* a replay that is further off answers no what-if */
     lw_ps unchanged;                /* median period of the replay without the change */
+    lw_ps as_recorded;              /* and of that before host times were scaled */
+    double host_scale;              /* host times were scaled: the step without the profiler; 0 */
+    lw_ps unprofiled, scaled;       /* its measured length, and that of the scaled replay; -1 */
 };
 
 /* The framework that a model was predicted with, and memory as it is held and printed there. */

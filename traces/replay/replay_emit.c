@@ -47,6 +47,14 @@ static void note_recorded(struct replay_maker *m, const struct replay_rank *r, i
     op->recorded_time = lw_ns_to_ps(dur_ns);
 }
 
+/* What the host's own work takes, of which the profiler's may be taken out. */
+static lw_ps host_time(const struct replay_maker *m, int64_t ns)
+{
+    lw_ps time = lw_ns_to_ps(ns > 0 ? ns : 0);
+
+    return m->choice->host_scale > 0 ? lw_round_sat((double)time * m->choice->host_scale) : time;
+}
+
 static int32_t emit_host(struct replay_maker *m, struct replay_rank *r, struct replay_host *h,
                          enum lw_op_kind kind, const char *name, int64_t ns, const int32_t *deps,
                          int32_t n_deps)
@@ -54,8 +62,8 @@ static int32_t emit_host(struct replay_maker *m, struct replay_rank *r, struct r
     struct lw_op op = lw_builder_blank(kind, h->stream);
 
     op.name = name;
-    op.work_ps = lw_ns_to_ps(ns > 0 ? ns : 0);
-    return h->last_op = emit(m, r, &op, op.work_ps, deps, n_deps);
+    op.work_ps = host_time(m, ns);
+    return h->last_op = emit(m, r, &op, lw_ns_to_ps(ns > 0 ? ns : 0), deps, n_deps);
 }
 
 /* The host's own time in [from, to): of a recording without device ops first what it computed. */

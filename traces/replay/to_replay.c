@@ -266,6 +266,18 @@ static void note_waits(struct replay_maker *m)
                         (long long)unrecorded);
 }
 
+static void note_profiler(struct replay_maker *m)
+{
+    if (m->choice->host_scale > 0)
+        lw_builder_note(m->b,
+                        "host times scaled by %.2f: the step without the profiler took %.3f ms",
+                        m->choice->host_scale,
+                        (double)m->choice->unprofiled / (double)LW_PS_PER_MS);
+    else if (m->out->has_device && !m->ranks[0].s->has_sidecar)
+        lw_builder_note(m->b, "the host's times are those of the profiled step, with what the "
+                              "profiler costs inside (no sidecar gives the step without it)");
+}
+
 static void note_clocks(struct replay_maker *m)
 {
     int64_t clock = 0;
@@ -304,6 +316,7 @@ static void add_notes(struct replay_maker *m)
     lw_builder_note(m->b,
                     "host time between calls and calls that launch are kept as recorded; time "
                     "blocked in a synchronising call is simulated");
+    note_profiler(m);
     note_waits(m);
     if (m->n_unexplained > 0)
         lw_builder_note(m->b,

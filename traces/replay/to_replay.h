@@ -46,6 +46,8 @@ struct traces_replay_choice {
     const struct traces_replay_rule *rule;   /* what is timed anew; NULL = nothing */
     const struct lw_bucket_request *buckets; /* gradients' buckets cut again; NULL = as recorded */
     bool no_backlog; /* ops launched before the recording take no time */
+    double host_scale; /* of a device: the host's own time is so many times the recorded; 0 = 1 */
+    lw_ps unprofiled;  /* with it: the step without the profiler, which that reproduces */
 };
 
 struct traces_replay_step {

@@ -585,6 +585,8 @@ static enum lw_status join_steps(struct builder *b)
     for (int64_t i = 0; i < b->width; i++)
         row[i] = median(b, scratch, i);
     int64_t backward = row[BACKWARD];
+    if (p->host_scale != TRACES_HOST_UNIT) /* the median step is the measured one */
+        row[NET] = at_least(row[STEP] - row[EXCLUDED], 0);
     traces_scale(row, N_PARTS, row[NET]);
     p->forward_total_ns = row[FORWARD];
     p->backward_total_ns = b->measured->ready_ns ? b->measured->backward_ns : row[BACKWARD];

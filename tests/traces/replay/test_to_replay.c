@@ -67,6 +67,19 @@ TEST_WITH(every_start_is_computed_from_durations_and_the_hosts_own_time, hand_op
     assert_string_equal(ran.r.steps[0].name, "ProfilerStep#1");
 }
 
+/* The example with a host of twice the speed; kernels as they are. */
+TEST_WITH(the_hosts_own_time_is_scaled_and_the_devices_is_not, hand_open, hand_close)
+{
+    static const struct traces_replay_choice half = {.host_scale = 0.5};
+
+    make_example(&hand, 40, 20);
+    replay_run(&hand, 1, &half, &ran);
+    assert_int_equal(hand_start("gemm", 0), 75 * US / 10);   /* a gap of 10 and a call of 5 */
+    assert_int_equal(hand_start("relu", 0), 475 * US / 10);  /* after gemm */
+    assert_int_equal(hand_start("last", 0), 850 * US / 10);  /* 77.5 + (10 + 5) / 2 */
+    assert_int_equal(replay_step(&ran, 0), 1275 * US / 10);  /* 85 + (65 + 2 + 18) / 2 */
+}
+
 TEST(a_critical_kernel_moves_the_step_and_another_does_not)
 {
     assert_int_equal(example_step(80, 20), 225 * US); /* +40 */
