@@ -47,7 +47,7 @@ static bool find_cluster(struct session *s)
     char hash[33];
     const char *name = s->cluster_file ? s->cluster_file : s->run.cluster_name;
 
-    if (!s->cluster_file && strcmp(name, LW_RECORDED_CLUSTER) == 0) {
+    if (!s->cluster_file && lw_cluster_is_recorded(name)) {
         snprintf(s->why, sizeof s->why,
                  "a replay ran on no cluster; ask 'lapwing sim --replay' with "
                  "-c, --ranks or --device");

@@ -57,6 +57,8 @@ static void describe(struct sim_whatif *w, const struct traces_source *v, int n)
 
     w->world = t->world_size > 0 ? t->world_size : n > 1 ? n : -1;
     w->recorded_device = traces_source_device(&v[0]);
+    w->alone = n == 1 && !v[0].parallel;
+    w->no_device = !traces_ran_on_device(t);
 }
 
 /* Periods of the recording, of all ranks and then of each, and the parts of its middle one. */
@@ -381,7 +383,8 @@ static enum lw_status load_graph(struct sim_replay *r, const struct traces_file 
             return lw_fail(err, LW_EINVAL, "%s is a file of format %s, %s of %s: replay them apart",
                            f[0].file, f[0].importer->name, f[i].file, f[i].importer->name);
     if (sim_whatif_asked(&r->whatif) || r->whatif.from_device || r->whatif.as_recorded) {
-        r->whatif.world = n;
+        /* a schedule holds all ranks; one file of several does not say how many they are */
+        r->whatif.world = n > 1 || f[0].importer->buffered ? n : -1;
         r->whatif.recorded_device = "";
         r->whatif.untimed = f[0].importer->untimed;
         LW_TRY(sim_whatif_open(&r->whatif, &rule, err));
@@ -403,6 +406,20 @@ static enum lw_status load_graph(struct sim_replay *r, const struct traces_file 
     if (status != LW_OK)
         lw_plan_free(plan);
     return status;
+}
+
+/* A what-if's times are not only recorded ones, and the run says so. */
+static enum lw_status name_cluster(struct sim_replay *r, struct lw_cluster *c, struct lw_err *err)
+{
+    const struct sim_whatif *w = &r->whatif;
+
+    if (!w->network && !w->device)
+        return LW_OK;
+    LW_PRINT(&r->arena, c->name, err, LW_RECORDED_CLUSTER " with%s%s%s%s%s",
+             w->network ? " the network of " : "", w->network ? w->network : "",
+             w->network && w->device ? " and" : "", w->device ? " the kernels of " : "",
+             w->device ? w->device : "");
+    return LW_OK;
 }
 
 enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct lw_plan *plan,
@@ -438,11 +455,10 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
     lw_free(v);
     lw_free(f);
     LW_TRY(status);
-    if (r->graph) {
-        *cluster = traces_replay_cluster(r->replay);
-        return LW_OK;
-    }
     *cluster = traces_replay_cluster(r->replay);
+    LW_TRY(name_cluster(r, cluster, err));
+    if (r->graph)
+        return LW_OK;
     *plan = r->replay->plan;
     r->replay->plan = (struct lw_plan){0};
     return LW_OK;

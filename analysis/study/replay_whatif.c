@@ -83,15 +83,19 @@ static enum lw_status scale(const struct traces_replay_op *op, int32_t to, lw_ps
 static enum lw_status time_comm(struct sim_whatif *w, const struct traces_replay_op *op,
                                 lw_ps *time, struct lw_err *err)
 {
-    int32_t size = new_size(w, op->group_size);
+    bool unknown = op->group_size < 0 && w->ranks > 0 && w->network;
+    int32_t size = unknown ? (int32_t)w->ranks : new_size(w, op->group_size);
 
     w->n_resized += size != op->group_size;
+    w->n_unknown += unknown;
     if (!w->network && size == op->group_size) {
         w->n_comm_kept++;
         return LW_OK;
     }
-    if (op->group_size < 0)
-        return lw_fail(err, LW_EINVAL, "the traces do not contain the number of ranks of '%.80s'",
+    if (size < 0)
+        return lw_fail(err, LW_EINVAL,
+                       "-c: the file does not contain the number of ranks of '%.80s': give the "
+                       "files of all ranks, or --ranks N",
                        op->name);
     if (w->network)
         return ask_network(w, op, size, time, err);
@@ -267,7 +271,11 @@ static const char *note(void *ctx, int k)
                  "type, neither by the op that launched them (record_shapes=True) nor by their "
                  "name: taken as f32 (--kernel-classes FILE gives it)",
                  (long long)w->n_untyped, 100 * w->untyped / w->all_kernels);
-    if (w->ranks > 0 && !w->untimed)
+    if (w->n_unknown > 0)
+        snprintf(w->note[n++], size,
+                 "what-if: %lld collectives whose number of ranks is not recorded have %lld",
+                 (long long)w->n_unknown, (long long)w->ranks);
+    if (w->ranks > 0 && !w->untimed && w->world > 0)
         snprintf(w->note[n++], size,
                  "what-if: groups of all %d ranks have %lld: %lld collectives, "
                  "each rank's buffers and compute as recorded, %lld of other groups as recorded",
@@ -305,8 +313,24 @@ static enum lw_status find_recorded(struct sim_whatif *w, struct lw_err *err)
 
 static enum lw_status check(const struct sim_whatif *w, struct lw_err *err)
 {
-    if (w->ranks > 0 && w->world < 0)
-        return lw_fail(err, LW_EINVAL, "--ranks: the traces do not contain the number of ranks");
+    if (w->ranks > 0 && w->alone)
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks: the recorded run shows one rank and no collective, so a replay "
+                       "has nothing to change; a plan with more ranks is made from a workload: "
+                       "'lapwing import TRACE -o W.json', then 'lapwing sim -w W.json -c CLUSTER "
+                       "--dp %lld'",
+                       (long long)w->ranks);
+    if (w->device && w->no_device)
+        return lw_fail(err, LW_EINVAL,
+                       "--device: the recording holds no kernel of a device, and what its host "
+                       "('%s') computed is not timed for one: record on a device, or time the "
+                       "model ('lapwing sim -w MODEL --device %s')",
+                       w->recorded_device, w->device);
+    if (w->ranks > 0 && w->world < 0 && !w->network)
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks: the traces do not contain the number of ranks of the recorded "
+                       "run, from which its collectives could be scaled: give the files of all "
+                       "ranks, or name a network that times them (-c CLUSTER)");
     if (w->from_device && !w->device)
         return lw_fail(err, LW_EUSAGE,
                        "--from-device names the recorded device, and needs --device, which names "
@@ -339,7 +363,7 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
                                struct lw_err *err)
 {
     LW_TRY(check(w, err));
-    *rule = (struct traces_replay_rule){time_op, note, w};
+    *rule = (struct traces_replay_rule){time_op, note, w, w->network != NULL};
     if (w->network) {
         LW_TRY(lw_cluster_find(w->network, &w->net, err));
         lw_cluster_warn(&w->net);
@@ -358,6 +382,7 @@ enum lw_status sim_whatif_open(struct sim_whatif *w, struct traces_replay_rule *
 void sim_whatif_restart(struct sim_whatif *w)
 {
     w->n_comm = w->n_comm_kept = w->n_resized = w->n_compute = w->n_memory = w->n_other = 0;
+    w->n_unknown = 0;
     w->n_unsized = w->n_untyped = w->n_products = w->n_traffic = 0;
     w->untyped = w->all_kernels = 0;
 }
@@ -367,8 +392,16 @@ enum lw_status sim_whatif_acted(const struct sim_whatif *w, struct lw_err *err)
     int64_t shaped = w->n_products + w->n_traffic;
 
     if (w->network && w->n_comm == 0 && shaped == 0)
-        return lw_fail(err, LW_EINVAL, "-c: the traces contain no collective: another network "
-                                       "changes nothing");
+        return lw_fail(err, LW_EINVAL,
+                       "-c: the traces contain no collective (a run of one rank launches none): "
+                       "another network changes nothing. A plan with collectives is made from a "
+                       "workload: 'lapwing import TRACE -o W.json', then 'lapwing sim -w W.json -c "
+                       "%s --dp N'",
+                       w->network);
+    if (w->ranks > 0 && w->n_resized == 0 && w->world < 0)
+        return lw_fail(err, LW_EINVAL,
+                       "--ranks: the file does not contain how many ranks the run had, and its "
+                       "collectives are of groups of known size: give the files of all ranks");
     if (w->ranks > 0 && w->n_resized == 0)
         return lw_fail(err, LW_EINVAL,
                        "--ranks: %lld ranks change no collective: the recorded run has %d, and "

@@ -20,14 +20,16 @@ struct sim_whatif {
     int32_t world;               /* ranks of the recorded run; -1 = the traces do not say */
     const char *recorded_device; /* as the trace names it; "" = it does not */
 
+    bool alone, no_device; /* the recording is of one rank without a collective; of a host alone */
     struct lw_cluster net, to, from;
     bool has_net, has_device;
     bool untimed; /* the recording holds no times: kernels are timed by shape */
     int64_t n_products, n_traffic;
     int64_t n_comm, n_comm_kept, n_resized, n_compute, n_memory, n_other, n_unsized;
     int64_t n_untyped; /* products of unknown type */
+    int64_t n_unknown; /* collectives whose number of ranks is not recorded: --ranks gives it */
     double untyped, all_kernels; /* recorded time of those, and of all kernels */
-    char note[8][320];
+    char note[9][320];
 };
 
 bool sim_whatif_asked(const struct sim_whatif *w);

@@ -64,6 +64,13 @@ enum {
     N_LINK_ROWS = sizeof link_rows / sizeof *link_rows,
 };
 
+bool lw_cluster_is_recorded(const char *name)
+{
+    size_t n = strlen(LW_RECORDED_CLUSTER);
+
+    return strncmp(name, LW_RECORDED_CLUSTER, n) == 0 && (name[n] == 0 || name[n] == ' ');
+}
+
 bool lw_figure_is_set(struct lw_figure f)
 {
     return f.source != NULL;

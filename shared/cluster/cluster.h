@@ -24,8 +24,10 @@ struct lw_figure {
 
 bool lw_figure_is_set(struct lw_figure f);
 
-/* The name of what a replay runs on: no figure of it is requested (traces/replay/to_replay.h). */
+/* The name of what a replay runs on: no figure of it is requested (traces/replay/to_replay.h). That
+ * of a what-if goes on with what it takes instead. */
 #define LW_RECORDED_CLUSTER "recorded"
+bool lw_cluster_is_recorded(const char *name);
 
 struct lw_device {
     const char *kind;                            /* "A100-SXM4-80GB", "cpu core" */

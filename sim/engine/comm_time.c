@@ -2,6 +2,9 @@
  * table scaled beyond its rows, or a model. Each op of the programs counts once, for the first rank
  * of its role; a message counts at its sender. */
 #include "sim/engine/engine.h"
+
+#include <string.h>
+
 #include "sim/timing/work_time.h"
 
 static struct lw_cost_query query_of(const struct sim_engine *e, const struct lw_op *op,
@@ -36,8 +39,12 @@ static enum lw_status list_op(struct sim_engine *e, const struct lw_op *op, int3
     if (e->options.detail == LW_SIM_CHUNK && k == LW_CLASS_COLLECTIVE)
         LW_TRY(sim_goes_by_messages(e->cluster, &q, &by_messages, e->err));
     if (own > 0 || by_messages) {
+        bool what_if = lw_cluster_is_recorded(e->cluster->name) &&
+                       strcmp(e->cluster->name, LW_RECORDED_CLUSTER) != 0;
         sim_note_timed(e->stats, op, own > 0 ? "the plan" : "messages",
-                       own > 0 ? "recorded times" : "chunk detail",
+                       own <= 0  ? "chunk detail"
+                       : what_if ? "recorded times, or those of the what-if"
+                                 : "recorded times",
                        own > 0 ? "recorded" : "modelled");
         return LW_OK;
     }

@@ -315,17 +315,16 @@ static void text_unprofiled(const struct lw_sim_replayed *x, FILE *f)
         return;
     lw_format_ps(measured, x->unprofiled);
     if (x->host_scale > 0)
-        lw_printf_paragraph(
-            f,
-            "without the profiler the step took %s: %s %s",
-            measured,
-            x->what_if ? "host times are scaled so that the replay without the change takes"
-                       : "a what-if scales the host's times so that the replay takes",
-            lw_format_ps(scaled, x->scaled));
+        lw_printf_paragraph(f, "without the profiler the step took %s: %s takes %s", measured,
+                            x->what_if
+                                ? "host times are scaled so that the replay without the change"
+                                : "a what-if scales the host's times so that the replay",
+                            lw_format_ps(scaled, x->scaled));
     else
-        lw_printf_paragraph(f, "without the profiler the step took %s; %s", measured,
-                            x->scaled > 0 ? "host times are not scaled: the device alone takes longer"
-                                          : "the times above are those of the profiled step");
+        lw_printf_paragraph(f,
+                            "without the profiler the step took %s; host times are not scaled: "
+                            "the device alone takes longer",
+                            measured);
 }
 
 /* A replay: steps against their recording, and what was assumed. */

@@ -708,7 +708,7 @@ static void add_notes(struct maker *m)
     if (m->n_dangling > 0)
         lw_builder_note(m->b, "%lld dependencies name nodes that the files do not hold",
                         (long long)m->n_dangling);
-    if (m->n_alone > 0)
+    if (m->n_alone > 0 && !(m->rule && m->rule->network))
         lw_builder_note(m->b, "collectives keep their recorded times, waiting for other ranks "
                               "inside: give the files of all ranks to simulate it");
     if (m->n_untimed > 0)

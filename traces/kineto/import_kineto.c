@@ -767,6 +767,23 @@ static enum lw_status check_processes(const char *name, const struct lw_trace *t
     return LW_OK;
 }
 
+/* A profiler that recorded nothing writes a list all the same. */
+static enum lw_status check_empty(const char *name, const struct lw_trace *t, struct lw_err *err)
+{
+    if (t->n_events == 0)
+        return lw_fail_at(err, LW_EFORMAT, name, 0,
+                          "its list of events is empty: the profiler recorded nothing. Run whole "
+                          "steps while it is active (of a schedule: wait and warmup steps are not "
+                          "recorded), and export after it has stopped");
+    if (t->n == 0 && t->n_timeless == 0)
+        return lw_fail_at(err, LW_EFORMAT, name, 0,
+                          "of its %lld events none is an op, a call, a kernel or a range with a "
+                          "duration (\"ph\": \"X\"): metadata alone, or not a profile. Record with "
+                          "ProfilerActivity.CPU, on a device also CUDA",
+                          (long long)t->n_events);
+    return LW_OK;
+}
+
 enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
                               const struct lw_trace_reading *options, struct lw_trace *out,
                               struct lw_err *err)
@@ -780,6 +797,8 @@ enum lw_status lw_kineto_take(struct lw_input *in, const struct lw_err *damage,
     status = add_damage(&t, damage, err);
     if (status == LW_OK)
         status = lw_trace_sort(&t, err);
+    if (status == LW_OK)
+        status = check_empty(name, &t, err);
     if (status == LW_OK)
         status = check_processes(name, &t, err);
     LW_GIVE(status, out, t, lw_trace_free(&t));

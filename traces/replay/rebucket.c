@@ -360,9 +360,15 @@ enum lw_status traces_rebucket(const struct traces_source *s, const struct lw_bu
         if (s->steps.steps[k].n_gradients > 0)
             LW_TRY(rebucket_step(&b, &s->steps.steps[k], k));
     LW_TRY(follow_records(&b));
+    if (p->n_buckets + p->n_kept == 0 && n == 0)
+        return lw_fail_at(err, LW_EFORMAT, s->file, 0,
+                          "no gradient is accumulated in its steps (no torch::autograd::"
+                          "AccumulateGrad): there are no buckets to change");
     if (p->n_buckets + p->n_kept == 0)
         return lw_fail_at(err, LW_EFORMAT, s->file, 0,
-                          "no all-reduce was launched while gradients were accumulated: there are "
-                          "no buckets to change");
+                          "no all-reduce was launched while gradients were accumulated (a run of "
+                          "one rank launches none): there are no buckets to change. A plan with "
+                          "buckets is made from a workload: 'lapwing import TRACE -o W.json', then "
+                          "'lapwing sim -w W.json -c CLUSTER --dp N --bucket-cap SIZE'");
     return LW_OK;
 }

@@ -313,6 +313,9 @@ static void note_cores(struct replay_maker *m)
 
 static void add_notes(struct replay_maker *m)
 {
+    const struct traces_replay_rule *rule = m->choice->rule;
+    bool timed = rule && rule->network;
+
     lw_builder_note(m->b,
                     "host time between calls and calls that launch are kept as recorded; time "
                     "blocked in a synchronising call is simulated");
@@ -337,14 +340,13 @@ static void add_notes(struct replay_maker *m)
     else if (m->n_orphans > 0)
         lw_builder_note(m->b, "%lld device ops were launched before the recording: they run first",
                         (long long)m->n_orphans);
-    if (m->n == 1 && m->cross.n_classes > 0)
+    if (m->n == 1 && m->cross.n_classes > 0 && !timed)
         lw_builder_note(m->b, "collectives keep their recorded times, waiting for other ranks "
                               "inside: give the traces of all ranks to simulate it");
     note_clocks(m);
     note_cores(m);
     if (m->choice->buckets)
         note_buckets(m);
-    const struct traces_replay_rule *rule = m->choice->rule;
     if (rule && m->n_guessed > 0)
         lw_builder_note(m->b,
                         "%lld collectives whose ranks the traces do not contain are taken as "

@@ -39,6 +39,7 @@ struct traces_replay_rule {
     const char *(*note)(void *ctx,
                         int k); /* the k-th thing it assumes, after all ops; NULL = end */
     void *ctx;
+    bool network; /* collectives of known size are timed anew */
 };
 
 struct traces_replay_choice {

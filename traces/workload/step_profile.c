@@ -68,6 +68,15 @@ static bool is_whole(const struct lw_step *s)
            s->phase[LW_PHASE_BACKWARD].found;
 }
 
+/* What reads a file that holds no training step: a replay needs the host. */
+static const char *who_takes(const struct builder *b)
+{
+    for (int64_t i = 0; i < b->t->n; i++)
+        if (lw_trace_on_host(b->t, i) || b->t->class[i] == LW_ROW_LAUNCH)
+            return "inspect and sim --replay take";
+    return "inspect takes";
+}
+
 static enum lw_status no_backward(struct builder *b)
 {
     int64_t n_gradients = 0, n_nodes = 0;
@@ -92,15 +101,13 @@ static enum lw_status no_backward(struct builder *b)
         return lw_fail(b->err, LW_EFORMAT,
                        "%s: no training step: expected ProfilerStep#N, lw: ranges or "
                        "Optimizer.step#, found neither one of them nor a backward: inference, or "
-                       "recorded without ProfilerActivity.CPU. inspect and sim --replay take this "
-                       "file as it is",
-                       b->file);
+                       "recorded without ProfilerActivity.CPU. %s this file as it is",
+                       b->file, who_takes(b));
     return lw_fail(b->err, LW_EFORMAT,
                    "%s: %lld step(s), and no backward in the file: inference, or recorded without "
                    "ProfilerActivity.CPU. Record whole training steps with "
-                   "profile(activities=[CPU, CUDA], record_shapes=True); inspect and sim --replay "
-                   "take this file as it is",
-                   b->file, (long long)b->steps->n);
+                   "profile(activities=[CPU, CUDA], record_shapes=True); %s this file as it is",
+                   b->file, (long long)b->steps->n, who_takes(b));
 }
 
 static enum lw_status no_step(struct builder *b, int64_t step)
@@ -113,8 +120,8 @@ static enum lw_status no_step(struct builder *b, int64_t step)
         return lw_fail(b->err, LW_EFORMAT,
                        "%s: --step %lld: this trace has no ProfilerStep, no lw: range and no "
                        "Optimizer.step#, so it has no step to choose. Record with prof.step() "
-                       "after each training step; inspect and sim --replay take this file as it is",
-                       b->file, (long long)step);
+                       "after each training step; %s this file as it is",
+                       b->file, (long long)step, who_takes(b));
     return lw_fail(b->err, LW_EFORMAT,
                    "%s: --step %lld: found %lld step%s, %s to %s, none of that number with a "
                    "forward and a backward",

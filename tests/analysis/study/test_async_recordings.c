@@ -157,7 +157,7 @@ TEST(a_change_that_cannot_act_is_refused)
     write_recording(&recordings[0]);
     expect("sim --replay trace.json --bucket-cap 1MiB --no-db", 1,
            "there are no buckets to change");
-    expect("sim --replay trace.json --ranks 4 --no-db", 1, "do not contain the number of ranks");
+    expect("sim --replay trace.json --ranks 4 --no-db", 1, "shows one rank and no collective");
 }
 
 TEST_GROUP(fixture_open, fixture_close)

@@ -211,7 +211,7 @@ TEST(options_that_contradict_a_replay_are_refused)
         {"--start-skew 1ms", "a replay has the recorded times, noise included"},
         {"--detail chunk", "a replay has recorded transfers"},
         {"--buffered", "a replay has recorded transfers"},
-        {"--ranks 4", "--ranks: the traces do not contain the number of ranks"},
+        {"--ranks 4", "--ranks: the recorded run shows one rank and no collective"},
         {"--device dgx-h100", "recorded on 'X', which is not a known device"},
         {"--from-device dgx-h100", "--from-device names the recorded device"},
         {"--kernel-classes /nowhere", "/nowhere"},
