@@ -88,6 +88,8 @@ static enum lw_status workload_text(const struct lw_workload *w, const struct tr
     return LW_OK;
 }
 
+enum { FITS = 86 }; /* characters of a source in a line of the table */
+
 static enum lw_status cluster_text(const struct lw_cluster *c, const char *output, FILE *f,
                                    struct lw_err *err)
 {
@@ -109,7 +111,13 @@ static enum lw_status cluster_text(const struct lw_cluster *c, const char *outpu
                  m->n_in_flight, m->n_rows, LW_BYTES(m->bytes[0]), LW_PS(m->time_ps[0]),
                  LW_BYTES(m->bytes[m->n_rows - 1]), LW_PS(m->time_ps[m->n_rows - 1]), m->source);
     }
-    return lw_table_end(t, f, 2, err);
+    LW_TRY(lw_table_end(t, f, 2, err));
+    for (int32_t i = 0; i < c->n_tables; i++) /* what the table has no room for */
+        if (strlen(c->tables[i].source) > FITS &&
+            (i == 0 || strcmp(c->tables[i].source, c->tables[i - 1].source) != 0))
+            lw_printf_paragraph(f, "  %s %s: %s", lw_op_name(c->tables[i].op),
+                                lw_dtype_name(c->tables[i].dtype), c->tables[i].source);
+    return LW_OK;
 }
 
 static void workload_json(const struct lw_workload *w, const struct traces_coverage *c,

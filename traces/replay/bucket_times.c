@@ -120,6 +120,7 @@ enum lw_status replay_time_buckets(struct replay_maker *m, struct replay_rank *r
     LW_TAKE(m->arena, v, r->p.n_recorded, m->err);
     LW_TAKE(m->arena, x->excess_ns, r->p.n_recorded, m->err);
     int64_t n = points_of(m, r, x->waits, v);
+    x->smallest = n > 0 ? v[0].bytes : 0;
     if (n > 0 && lw_trace_on_host(r->t, first))
         fit_rate(x, v, n, m->core_want >= 1 ? CPU_NS : 0);
     else if (n > 0)

@@ -37,6 +37,7 @@ struct replay_edge { /* from here on, collectives of the host that move data */
 struct replay_bucket_times { /* what a bucket takes: least_ns and per_byte of its bytes */
     double least_ns, per_byte;
     bool waits; /* recorded times hold the waiting for other ranks */
+    int64_t smallest; /* bytes of the smallest recorded one */
     double *excess_ns, sum_excess_ns; /* [recorded buckets] what each took beyond that then */
 };
 

@@ -190,6 +190,7 @@ static void note_bucket_times(struct replay_maker *m)
 {
     const struct replay_rank *r = &m->ranks[0];
     const struct replay_bucket_times *x = &r->bucket_times;
+    int64_t n_smaller = 0;
 
     if (m->choice->rule)
         return;
@@ -201,11 +202,21 @@ static void note_bucket_times(struct replay_maker *m)
                     r->p.n_comms > 0 ? "; those that move at once share one link" : "");
     if (x->waits && x->sum_excess_ns > 0)
         lw_builder_note(m->b,
-                        "what-if: what the recorded buckets took beyond that line, %.3f ms, is "
-                        "taken as waiting for other ranks at their last gradient and stays there "
-                        "('import --cluster-out' counts it as latency of every bucket: ask both "
-                        "where it is a large part of the step)",
-                        x->sum_excess_ns / 1e6);
+                        "what-if: what the %lld recorded buckets took beyond that line, %.3f ms, "
+                        "is taken as waiting for other ranks at their last gradient and stays "
+                        "there ('import --cluster-out' counts it as latency of every bucket)",
+                        (long long)r->p.n_recorded, x->sum_excess_ns / 1e6);
+    for (int64_t i = 0; i < r->p.n_buckets; i++)
+        n_smaller += r->p.buckets[i].bytes < x->smallest;
+    if (n_smaller > 0)
+        lw_builder_note(m->b,
+                        "what-if: %lld new buckets are below %.2f MiB, the smallest recorded one, "
+                        "and go down that line; 'sim -w' on the cluster of 'import --cluster-out' "
+                        "takes the time of that one for each of them, and is longer",
+                        (long long)n_smaller, (double)x->smallest / (1 << 20));
+    if (m->core_want > 0)
+        lw_builder_note(m->b, "what-if: 'sim -w' on an imported workload and cluster has a core "
+                              "for communication, and parts from this replay by the share above");
 }
 
 static void note_buckets(struct replay_maker *m)

@@ -179,6 +179,55 @@ static bool same_table(const struct sample *a, const struct sample *b)
            a->n_in_flight == b->n_in_flight;
 }
 
+/* The shortest collective of that many ranks, of any kind. */
+static int64_t shortest_of(const struct list *l, int32_t n_ranks)
+{
+    int64_t least = INT64_MAX;
+
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->v[i].n_ranks == n_ranks && l->v[i].dur_ns < least)
+            least = l->v[i].dur_ns;
+    return least;
+}
+
+/* What of each row does not grow with its bytes, beyond twice the shortest collective (a ring
+ * all-reduce has twice the steps of a broadcast): a rank waits for others. Of rows that show a
+ * line, as a replay finds it (traces/replay/bucket_times.c). */
+static double waiting_ps(const struct lw_cost_table *t, int64_t shortest_ns)
+{
+    double sb = 0, st = 0, sbb = 0, sbt = 0, n = t->n_rows;
+
+    for (int32_t i = 0; i < t->n_rows; i++) {
+        double bytes = (double)t->bytes[i], ps = (double)t->time_ps[i];
+        sb += bytes, st += ps, sbb += bytes * bytes, sbt += bytes * ps;
+    }
+    double width = n * sbb - sb * sb, slope = width > 0 ? (n * sbt - sb * st) / width : 0;
+    double wait = slope > 0 ? (st - slope * sb) / n - 2 * (double)lw_ns_to_ps(shortest_ns) : 0;
+    return wait > 0 ? wait : 0;
+}
+
+/* Where plans with other buckets than the recorded ones part from a replay with them. */
+static enum lw_status say_limits(struct lw_cluster *c, const struct list *l, bool matched,
+                                 struct lw_cost_table *t, struct lw_err *err)
+{
+    double wait = matched ? 0 : waiting_ps(t, shortest_of(l, t->n_ranks));
+    char waits[160] = "";
+
+    if (t->op != LW_OP_ALL_REDUCE)
+        return LW_OK;
+    if (wait > 0)
+        snprintf(waits, sizeof waits,
+                 "; %.3f ms of each do not grow with the bytes and count in every bucket of a "
+                 "plan, in a replay at the recorded gradients",
+                 wait / (double)LW_PS_PER_MS);
+    LW_PRINT(&c->arena, t->source, err,
+             "%s%s; below %.2f MiB, the smallest recorded, the time stays %.3f ms, in a replay "
+             "(sim --replay --bucket-cap) it goes down with the bytes",
+             t->source, waits, (double)t->bytes[0] / (1 << 20),
+             (double)t->time_ps[0] / (double)LW_PS_PER_MS);
+    return LW_OK;
+}
+
 /* Samples [from, to) are one table: one row per size. */
 static enum lw_status fill_table(struct lw_cluster *c, const struct sample *v, int64_t from,
                                  int64_t to, const char *about, struct lw_err *err)
@@ -320,6 +369,7 @@ static enum lw_status fill(struct lw_cluster *c, const struct traces_source *s,
         for (end = i; end < l->n && same_table(&l->v[i], &l->v[end]); end++)
             ;
         LW_TRY(fill_table(c, l->v, i, end, about, err));
+        LW_TRY(say_limits(c, l, n_matched >= world, &c->tables[c->n_tables - 1], err));
     }
     LW_TRY(fill_link(c, err));
     LW_TRY(fill_memory(c, memory, err));

@@ -212,4 +212,27 @@ TEST(many_steps_are_summarized_and_the_devices_gap_is_stated)
            "of 200, 0.400 ms together): the replay leaves none");
 }
 
+/* Buckets by two roads: a replay with other caps, and the imported workload and cluster. With one
+ * bucket for all they agree; with more and smaller ones both say what parts them. By hand: the
+ * rows are 5.48 MiB in 6.678 and 16.82 MiB in 8.657 ms, 0.1746 ms per MiB and 5.722 ms, of which
+ * twice the shortest collective (5.879 us) is latency: 5.710 ms. */
+TEST(two_roads_to_other_buckets_agree_or_say_what_parts_them)
+{
+    static const char road[] = "sim -w w.json -c c.json --as-recorded --dp 8 --no-db -q ";
+
+    need_cases();
+    shell("$L import " MI300 " -o w.json --cluster-out c.json --force", NULL);
+    has(lapwing("import " MI300 " --cluster-out c.json --force", NULL),
+        "5.710 ms of each do not grow with the bytes and count in every bucket");
+    const char *out =
+        lapwingf("%s --bucket-cap 50MiB --first-bucket 50MiB --format json", road);
+    double planned = number_after(out, "\"step_ns\": ") / 1000;
+    assert_near(planned, period_us(MI300 " --bucket-cap 50MiB"), 0.05 * planned);
+    has(lapwingf("%s --bucket-cap 1MiB --first-bucket 1MiB", road),
+        "below 5.48 MiB, the smallest recorded, the time stays 6.678 ms, in a replay");
+    out = lapwing("sim --no-db --replay " MI300 " --bucket-cap 1MiB", NULL);
+    has(out, "24 new buckets are below 5.48 MiB, the smallest recorded one");
+    has(out, "'import --cluster-out' counts it as latency of every bucket");
+}
+
 TEST_GROUP(fixture_open, fixture_close)
