@@ -114,12 +114,13 @@ static enum lw_status run(const struct options *o, char **names, int n, struct l
         status = lw_store_usable(o->db, err);
     if (status == LW_OK && !(files = lw_calloc((size_t)all.n, sizeof *files)))
         status = lw_fail_nomem(err);
+    n = all.n;
     if (status == LW_OK)
-        status = traces_files_read(&reading, all.names, all.n, files, err);
+        status = traces_files_read(&reading, all.names, &n, files, err);
     lw_progress_bar_end(&bar);
     if (status == LW_OK) {
-        status = convert(o, files, all.n, err);
-        traces_files_free(files, all.n);
+        status = convert(o, files, n, err);
+        traces_files_free(files, n);
     }
     lw_free(files);
     traces_names_free(&all);

@@ -38,12 +38,13 @@ enum lw_status lw_recommend_read(struct lw_recommend_inputs *s, char **files, in
     LW_TRY(lw_plan_source_no_model(s->source, "traces", err));
     struct traces_names names = {0};
     LW_TRY(traces_names_find(files, n, &names, err));
-    struct traces_file *v = lw_calloc((size_t)names.n, sizeof *v);
-    enum lw_status st = v ? traces_files_read(&reading, names.names, names.n, v, err)
+    n = names.n;
+    struct traces_file *v = lw_calloc((size_t)n, sizeof *v);
+    enum lw_status st = v ? traces_files_read(&reading, names.names, &n, v, err)
                           : lw_fail_nomem(err);
     if (st == LW_OK) {
-        st = traces_convert(v, names.n, &want, &c, err);
-        traces_files_free(v, names.n);
+        st = traces_convert(v, n, &want, &c, err);
+        traces_files_free(v, n);
     }
     if (st == LW_OK) {
         s->workload = c.workload;

@@ -437,7 +437,7 @@ enum lw_status sim_replay_load(struct sim_replay *r, char **files, int n, struct
 
     r->replay = lw_calloc(1, sizeof *r->replay);
     enum lw_status status =
-        f && v && r->replay ? traces_files_read(&reading, files, n, f, err) : lw_fail_nomem(err);
+        f && v && r->replay ? traces_files_read(&reading, files, &n, f, err) : lw_fail_nomem(err);
     if (status == LW_OK) {
         if (f[0].importer->plan)
             status = load_graph(r, f, n, plan, err);

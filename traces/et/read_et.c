@@ -24,26 +24,13 @@
 
 enum { LOOKED_AT = 4096, DEEPEST = 8 };
 
-struct tensor {
-    int64_t storage, bytes;
-    bool written; /* an output */
-};
-
-struct call { /* a node of the file that may matter: a leaf on a device, or a collective's record */
-    int64_t id, parent, order, thread;
-    int32_t name, group, first_tensor, n_tensors, product, times;
-    uint8_t dtype;
-    bool leaf, view, device, nccl, record;
-    int32_t collective; /* string: its word in a record; -1 */
-};
-
 struct reader {
     struct traces_et *e;
     struct lw_json *j;
     struct lw_err *err;
     int64_t n_calls, calls_cap, n_tensors, tensors_cap, n_products, products_cap;
-    struct call *calls;
-    struct tensor *tensors;
+    struct traces_et_call *calls;
+    struct traces_et_tensor *tensors;
     struct lw_product *products;
     /* of the node that is read */
     struct et_shape in[ET_INPUTS], out[ET_INPUTS];
@@ -67,6 +54,8 @@ bool traces_et_is(const char *text, size_t len)
 void traces_et_free(struct traces_et *e)
 {
     traces_graph_free(&e->graph);
+    lw_free(e->calls);
+    lw_free(e->tensors);
     *e = (struct traces_et){0};
 }
 
@@ -87,14 +76,28 @@ static enum lw_status text_of(struct reader *r, int32_t *string)
     return traces_graph_text(&r->e->graph, text, len, string, r->err);
 }
 
-static enum lw_status add_tensor(struct reader *r, struct call *c, const int64_t v[5],
+/* A text that is not empty; else nothing changes. */
+static enum lw_status read_word(struct reader *r, int32_t *string)
+{
+    size_t len;
+
+    if (lw_json_type(r->j) != LW_JSON_STRING)
+        return LW_OK;
+    const char *text = lw_json_view(r->j, &len);
+    return len > 0 && len < 256 ? traces_graph_text(&r->e->graph, text, len, string, r->err)
+                                : LW_OK;
+}
+
+static enum lw_status add_tensor(struct reader *r, struct traces_et_call *c, const int64_t v[5],
                                  const char *device, bool written)
 {
-    struct tensor t = {.storage = v[1], .written = written};
+    struct traces_et_tensor t = {.storage = v[1], .written = written};
 
-    if (strncmp(device, "cpu", 3) == 0 || strncmp(device, "meta", 4) == 0)
+    if (strncmp(device, "meta", 4) == 0)
         return LW_OK;
-    c->device = true;
+    t.device = strncmp(device, "cpu", 3) != 0;
+    c->device |= t.device;
+    t.elements = v[3] > 0 ? v[3] : 0;
     t.bytes = v[3] > 0 && v[4] > 0 ? lw_mul_sat(v[3], v[4]) : 0;
     LW_ROOM(r->tensors, r->tensors_cap, r->n_tensors + 1, r->err);
     r->tensors[r->n_tensors++] = t;
@@ -103,7 +106,7 @@ static enum lw_status add_tensor(struct reader *r, struct call *c, const int64_t
 }
 
 /* A tensor is [id, storage, offset, elements, bytes of one, device]; lists of tensors nest. */
-static enum lw_status read_value(struct reader *r, struct call *c, bool written, int depth)
+static enum lw_status read_value(struct reader *r, struct traces_et_call *c, bool written, int depth)
 {
     int64_t v[5];
     int n = 0, n_texts = 0;
@@ -141,12 +144,17 @@ static enum lw_status read_value(struct reader *r, struct call *c, bool written,
     return n == 5 && n_texts == 1 ? add_tensor(r, c, v, last, written) : LW_OK;
 }
 
-static enum lw_status read_values(struct reader *r, struct call *c, bool written)
+static enum lw_status read_values(struct reader *r, struct traces_et_call *c, bool written)
 {
     if (lw_json_type(r->j) != LW_JSON_ARRAY || !lw_json_enter(r->j, LW_JSON_ARRAY))
         return LW_OK;
-    while (lw_json_next(r->j))
+    for (int i = 0; lw_json_next(r->j); i++) {
+        int32_t n = c->n_tensors;
         LW_TRY(read_value(r, c, written, 1));
+        for (int32_t k = n; !written && i == 0 && k < c->n_tensors; k++)
+            c->first_elements = lw_add_sat(c->first_elements < 0 ? 0 : c->first_elements,
+                                           r->tensors[c->first_tensor + k].elements);
+    }
     return LW_OK;
 }
 
@@ -189,8 +197,9 @@ static void read_types(struct reader *r)
 }
 
 /* "Tensor(c10::Half)" -> f16 */
-static enum lw_dtype dtype_of(const struct reader *r)
+static enum lw_dtype dtype_of(const struct reader *r, bool *found)
 {
+    *found = false;
     for (int i = 0; i < ET_INPUTS; i++) {
         char word[32];
         enum lw_dtype t;
@@ -198,10 +207,11 @@ static enum lw_dtype dtype_of(const struct reader *r)
         if (!at)
             continue;
         at += strlen("Tensor(");
-        at += strncmp(at, "c10::", 5) == 0 ? 5 : 0;
         copy_text(word, sizeof word, at, strcspn(at, ")"));
-        if (lw_dtype_parse(word, &t, NULL) == LW_OK)
+        if (lw_trace_dtype_named(word, &t)) {
+            *found = true;
             return t;
+        }
     }
     return LW_F32;
 }
@@ -227,9 +237,9 @@ static void read_schema(struct reader *r)
     r->returns_view = arrow && memmem(arrow, len - (size_t)(arrow - text), "(a)", 3) != NULL;
 }
 
-static enum lw_status read_field(struct reader *r, struct call *c, const char *key);
+static enum lw_status read_field(struct reader *r, struct traces_et_call *c, const char *key);
 
-static enum lw_status read_attributes(struct reader *r, struct call *c)
+static enum lw_status read_attributes(struct reader *r, struct traces_et_call *c)
 {
     if (lw_json_type(r->j) != LW_JSON_ARRAY || !lw_json_enter(r->j, LW_JSON_ARRAY))
         return LW_OK;
@@ -250,7 +260,7 @@ static enum lw_status read_attributes(struct reader *r, struct call *c)
     return LW_OK;
 }
 
-static enum lw_status read_tensors(struct reader *r, struct call *c, bool outputs)
+static enum lw_status read_tensors(struct reader *r, struct traces_et_call *c, bool outputs)
 {
     if (lw_json_type(r->j) == LW_JSON_ARRAY)
         return read_values(r, c, outputs);
@@ -267,12 +277,19 @@ static enum lw_status read_tensors(struct reader *r, struct call *c, bool output
     return LW_OK;
 }
 
-static enum lw_status read_field(struct reader *r, struct call *c, const char *key)
+static int32_t size_of(int64_t n)
+{
+    return n > 0 && n <= INT32_MAX ? (int32_t)n : 0;
+}
+
+static enum lw_status read_field(struct reader *r, struct traces_et_call *c, const char *key)
 {
     switch (key[0]) {
     case 'i':
         if (strcmp(key, "id") == 0)
             c->id = number(r->j);
+        else if (strcmp(key, "in_msg_nelems") == 0)
+            c->in_elements = number(r->j);
         else if (strcmp(key, "inputs") == 0)
             return read_tensors(r, c, false);
         else if (strcmp(key, "input_shapes") == 0)
@@ -283,7 +300,9 @@ static enum lw_status read_field(struct reader *r, struct call *c, const char *k
     case 'o':
         if (strcmp(key, "outputs") == 0)
             return read_tensors(r, c, true);
-        if (strcmp(key, "output_shapes") == 0)
+        if (strcmp(key, "out_msg_nelems") == 0)
+            c->out_elements = number(r->j);
+        else if (strcmp(key, "output_shapes") == 0)
             read_shapes(r, r->out);
         else if (strcmp(key, "op_schema") == 0 && lw_json_type(r->j) == LW_JSON_STRING)
             read_schema(r);
@@ -291,10 +310,20 @@ static enum lw_status read_field(struct reader *r, struct call *c, const char *k
     case 'p':
         if (strcmp(key, "parent") == 0)
             c->parent = number(r->j);
+        else if (strcmp(key, "pg_size") == 0)
+            c->group_size = size_of(number(r->j));
+        else if (strcmp(key, "pg_name") == 0)
+            return read_word(r, &c->group);
+        break;
+    case 'd':
+        if (strcmp(key, "dtype") == 0)
+            return read_word(r, &c->type);
         break;
     case 'c':
         if (strcmp(key, "ctrl_deps") == 0)
             c->parent = number(r->j);
+        else if (strcmp(key, "collective_name") == 0)
+            return read_word(r, &c->collective);
         break;
     case 'r':
         if (strcmp(key, "rf_id") == 0)
@@ -319,12 +348,12 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-static enum lw_status settle(struct reader *r, struct call *c)
+static enum lw_status settle(struct reader *r, struct traces_et_call *c)
 {
     const char *name = traces_graph_string(&r->e->graph, c->name);
     struct lw_product p;
 
-    c->dtype = (uint8_t)dtype_of(r);
+    c->dtype = (uint8_t)dtype_of(r, &c->typed);
     c->view = !r->writes && ((r->has_schema && r->returns_view) || begins(name, "aten::empty") ||
                              begins(name, "aten::_reshape_alias") || begins(name, "detach"));
     if (et_product(name, r->in, r->out, (enum lw_dtype)c->dtype, &p, &c->times)) {
@@ -340,15 +369,22 @@ static enum lw_status settle(struct reader *r, struct call *c)
 static enum lw_status read_node(struct reader *r)
 {
     struct traces_et *e = r->e;
-    struct call c = {.id = -1,
+    struct traces_et_call c = {.id = -1,
                      .parent = -1,
                      .order = -1,
                      .name = -1,
                      .group = -1,
                      .product = -1,
                      .collective = -1,
+                     .type = -1,
+                     .thread = -1,
+                     .in_elements = -1,
+                     .out_elements = -1,
+                     .first_elements = -1,
                      .leaf = true,
                      .first_tensor = (int32_t)r->n_tensors};
+
+    bool nccl = false;
 
     r->writes = r->returns_view = r->has_schema = false;
     for (int i = 0; i < ET_INPUTS; i++)
@@ -364,7 +400,8 @@ static enum lw_status read_node(struct reader *r)
             LW_TRY(text_of(r, &c.name));
             const char *name = traces_graph_string(&e->graph, c.name);
             c.record = strcmp(name, "record_param_comms") == 0;
-            c.nccl = begins(name, "nccl:");
+            nccl = begins(name, "nccl:");
+            c.comm = nccl || begins(name, "gloo:");
         } else {
             LW_TRY(read_field(r, &c, key));
         }
@@ -376,7 +413,7 @@ static enum lw_status read_node(struct reader *r)
                           INT32_MAX / 4);
     e->n_nodes++;
     e->n_comm_records += c.record;
-    e->n_nccl += c.nccl;
+    e->n_nccl += nccl;
     LW_TRY(settle(r, &c));
     LW_ROOM(r->calls, r->calls_cap, r->n_calls + 1, r->err);
     r->calls[r->n_calls++] = c;
@@ -392,6 +429,8 @@ static enum lw_status read_file(struct reader *r)
     while (lw_json_next(r->j)) {
         if (lw_json_key_is(r->j, "schema") && lw_json_type(r->j) == LW_JSON_STRING) {
             LW_TRY(text_of(r, &r->e->graph.schema));
+        } else if (lw_json_key_is(r->j, "pid")) {
+            r->e->pid = number(r->j);
         } else if (lw_json_key_is(r->j, "nodes") && lw_json_enter(r->j, LW_JSON_ARRAY)) {
             nodes = true;
             while (lw_json_next(r->j))
@@ -404,12 +443,24 @@ static enum lw_status read_file(struct reader *r)
                : lw_fail_at(r->err, LW_EFORMAT, r->e->graph.file, 0, "no \"nodes\"");
 }
 
+const char *traces_et_collective(const struct traces_et *e, const struct traces_et_call *c)
+{
+    const char *name = traces_graph_string(&e->graph, c->name);
+
+    if (c->comm)
+        return name + strlen("nccl:"); /* "gloo:" is as long */
+    if (!c->record || !c->leaf || c->collective < 0)
+        return NULL;
+    name = traces_graph_string(&e->graph, c->collective);
+    return strcmp(name, "wait") == 0 || strcmp(name, "init") == 0 ? NULL : name;
+}
+
 /* ---- the graph ---- */
 
-LW_COMPARATOR(by_id, struct call, a->id, b->id, a->order, b->order)
-LW_COMPARATOR(by_order, struct call, a->order, b->order, a->id, b->id)
+LW_COMPARATOR(by_id, struct traces_et_call, a->id, b->id, a->order, b->order)
+LW_COMPARATOR(by_order, struct traces_et_call, a->order, b->order, a->id, b->id)
 
-static struct call *find_call(const struct reader *r, int64_t id)
+static struct traces_et_call *find_call(const struct reader *r, int64_t id)
 {
     int64_t low = 0, high = r->n_calls;
 
@@ -423,7 +474,7 @@ static struct call *find_call(const struct reader *r, int64_t id)
     return low < r->n_calls && r->calls[low].id == id ? &r->calls[low] : NULL;
 }
 
-static int32_t add_tensors_of(struct reader *r, struct call *c, const struct call *from)
+static int32_t add_tensors_of(struct reader *r, struct traces_et_call *c, const struct traces_et_call *from)
 {
     (void)r;
     /* A collective's own node has its inputs; its record has inputs and outputs. */
@@ -439,12 +490,16 @@ static void link_parents(struct reader *r)
 {
     lw_sort(r->calls, r->n_calls, by_id);
     for (int64_t i = 0; i < r->n_calls; i++) {
-        struct call *c = &r->calls[i], *parent = find_call(r, c->parent);
+        struct traces_et_call *c = &r->calls[i], *parent = find_call(r, c->parent);
         if (!parent || parent == c)
             continue;
         parent->leaf = false;
-        if (c->nccl && parent->record) {
+        if (c->comm && parent->record) {
             c->group = parent->group;
+            c->in_elements = parent->in_elements;
+            c->out_elements = parent->out_elements;
+            c->group_size = parent->group_size;
+            c->type = parent->type;
             (void)add_tensors_of(r, c, parent);
         }
     }
@@ -479,14 +534,16 @@ static enum lw_status wait_for(struct edges *x, int32_t node)
     return node > 0 ? traces_graph_dep(&x->r->e->graph, (uint64_t)node - 1, x->r->err) : LW_OK;
 }
 
-static enum lw_status add_edges(struct edges *x, const struct call *c, bool comm)
+static enum lw_status add_edges(struct edges *x, const struct traces_et_call *c, bool comm)
 {
     struct reader *r = x->r;
     int32_t me = r->e->graph.n + 1;
 
     for (int32_t i = 0; i < c->n_tensors; i++) {
-        const struct tensor *t = &r->tensors[c->first_tensor + i];
+        const struct traces_et_tensor *t = &r->tensors[c->first_tensor + i];
         struct storage *s = storage_of(x, t->storage);
+        if (!t->device)
+            continue;
         LW_TRY(wait_for(x, s->writer != me ? s->writer : 0));
         if (t->written || comm) {
             for (int k = 0; k < 2; k++)
@@ -500,32 +557,22 @@ static enum lw_status add_edges(struct edges *x, const struct call *c, bool comm
     return LW_OK;
 }
 
-static const char *collective_of(const struct reader *r, const struct call *c)
-{
-    const char *name = traces_graph_string(&r->e->graph, c->name);
-
-    if (c->nccl)
-        return name + strlen("nccl:");
-    if (!c->record || !c->leaf || c->collective < 0)
-        return NULL;
-    name = traces_graph_string(&r->e->graph, c->collective);
-    return strcmp(name, "wait") == 0 || strcmp(name, "init") == 0 ? NULL : name;
-}
-
-static void sum_bytes(const struct reader *r, const struct call *c, int64_t *in, int64_t *out)
+static void sum_bytes(const struct reader *r, const struct traces_et_call *c, int64_t *in,
+                      int64_t *out)
 {
     *in = *out = 0;
     for (int32_t i = 0; i < c->n_tensors; i++) {
-        const struct tensor *t = &r->tensors[c->first_tensor + i];
-        *(t->written ? out : in) = lw_add_sat(*(t->written ? out : in), t->bytes);
+        const struct traces_et_tensor *t = &r->tensors[c->first_tensor + i];
+        if (t->device)
+            *(t->written ? out : in) = lw_add_sat(*(t->written ? out : in), t->bytes);
     }
 }
 
-static enum lw_status add_node(struct edges *x, const struct call *c)
+static enum lw_status add_node(struct edges *x, const struct traces_et_call *c)
 {
     struct reader *r = x->r;
     struct traces_node n = traces_node_blank();
-    const char *collective = collective_of(r, c);
+    const char *collective = traces_et_collective(r->e, c);
     int64_t in, out;
 
     n.id = (uint64_t)r->e->graph.n;
@@ -558,9 +605,10 @@ static enum lw_status make_graph(struct reader *r)
         x.n_slots *= 2;
     LW_NEW(x.slots, x.n_slots, r->err);
     for (int64_t i = 0; status == LW_OK && i < r->n_calls; i++) {
-        const struct call *c = &r->calls[i];
-        bool comm = collective_of(r, c) != NULL;
-        if (!comm && (!c->leaf || !c->device || c->record))
+        const struct traces_et_call *c = &r->calls[i];
+        bool comm = traces_et_collective(r->e, c) != NULL;
+        /* collectives of the host's tensors are the host's */
+        if (comm ? c->comm && !c->device && c->n_tensors > 0 : !c->leaf || !c->device || c->record)
             continue;
         r->e->n_views += !comm && c->view;
         if (comm || !c->view)
@@ -570,9 +618,10 @@ static enum lw_status make_graph(struct reader *r)
     return status;
 }
 
-enum lw_status traces_et_read(const struct lw_input *in, struct traces_et *out, struct lw_err *err)
+static enum lw_status read_whole(const struct lw_input *in, bool keep, struct traces_et *out,
+                                 struct lw_err *err)
 {
-    struct traces_et e = {0};
+    struct traces_et e = {.pid = -1};
     struct reader r = {.e = &e, .err = err};
 
     traces_graph_init(&e.graph, in->name);
@@ -589,7 +638,25 @@ enum lw_status traces_et_read(const struct lw_input *in, struct traces_et *out, 
     if (status == LW_OK)
         status = traces_graph_check(&e.graph, err);
     e.graph.products = r.products;
-    lw_free(r.calls);
-    lw_free(r.tensors);
+    if (keep) {
+        e.calls = r.calls;
+        e.n_calls = r.n_calls;
+        e.tensors = r.tensors;
+        e.n_tensors = r.n_tensors;
+    } else {
+        lw_free(r.calls);
+        lw_free(r.tensors);
+    }
     LW_GIVE(status, out, e, traces_et_free(&e));
+}
+
+enum lw_status traces_et_read(const struct lw_input *in, struct traces_et *out, struct lw_err *err)
+{
+    return read_whole(in, false, out, err);
+}
+
+enum lw_status traces_et_read_calls(const struct lw_input *in, struct traces_et *out,
+                                    struct lw_err *err)
+{
+    return read_whole(in, true, out, err);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shared/base/parallel.h"
+#include "traces/import/join_traces.h"
 #include "traces/import/trace_names.h"
 
 struct job {
@@ -72,17 +73,19 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
     return LW_OK;
 }
 
-enum lw_status traces_files_read(const struct traces_reading *r, char **names, int n,
+enum lw_status traces_files_read(const struct traces_reading *r, char **names, int *n,
                                  struct traces_file *out, struct lw_err *err)
 {
     struct job job = {r, names, out};
-    struct lw_parallel_work work = {read_one, &job, n, "reading", r->progress};
+    struct lw_parallel_work work = {read_one, &job, *n, "reading", r->progress};
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < *n; i++)
         out[i] = (struct traces_file){0};
     enum lw_status status = lw_parallel(&work, err);
+    if (status == LW_OK)
+        status = traces_join_files(out, n, err);
     if (status != LW_OK)
-        traces_files_free(out, n);
+        traces_files_free(out, *n);
     return status;
 }
 

@@ -29,7 +29,9 @@ enum lw_status traces_file_open(const char *name, struct lw_trace_reading *readi
                                 struct lw_input *in, struct lw_err *damage,
                                 const struct lw_importer **importer, struct lw_err *err);
 
-/* out[n]; the error is that of the first file that has one. */
-enum lw_status traces_files_read(const struct traces_reading *r, char **names, int n,
+/* out[*n]; the error is that of the first file that has one. PyTorch execution traces beside the
+ * profiler's traces of the same run go into these (traces/import/join_traces.h): *n is then
+ * less. */
+enum lw_status traces_files_read(const struct traces_reading *r, char **names, int *n,
                                  struct traces_file *out, struct lw_err *err);
 void traces_files_free(struct traces_file *f, int n);

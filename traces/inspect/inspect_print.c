@@ -125,6 +125,8 @@ static enum lw_status put_file(struct lw_jsonout *o, const struct traces_report_
             "n_events", f->trace.n_events, "n_gpu_ops", f->device.n_device_rows,
             "n_gpu_ops_with_launch", f->device.n_resolved, "n_lost_launches", f->device.n_lost,
             "n_repaired_bytes", f->trace.n_repaired, "n_timeless_events", f->trace.n_timeless);
+    if (f->trace.joined >= 0)
+        LW_JSON(o, "execution_trace", lw_trace_text(&f->trace, f->trace.joined));
     if (f->device.has_device)
         put_window(o, "whole_gpu_span", &f->device.whole);
     else
@@ -195,6 +197,8 @@ static enum lw_status text_head(const struct traces_report_file *file, FILE *out
     LW_TRY(lw_paragraph_close(&head, err));
     if (t->damage >= 0)
         lw_printf_paragraph(out, "  salvaged: the events before %s", lw_trace_text(t, t->damage));
+    if (t->joined >= 0)
+        lw_printf_paragraph(out, "  %s", lw_trace_text(t, t->joined));
     if (t->n_repaired > 0)
         lw_printf_paragraph(out,
                             "  note: names hold %lld raw control characters, quotes or backslashes "

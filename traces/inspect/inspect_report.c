@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "shared/base/arena.h"
+#include "traces/et/et_join.h"
+#include "traces/import/join_traces.h"
 #include "traces/inspect/inspect_print.h"
 #include "shared/base/parallel.h"
 #include "traces/trace/same_run.h"
@@ -78,6 +80,89 @@ static enum lw_status read_one(void *ctx, int i, const struct lw_progress *p, st
     return status;
 }
 
+/* ---- execution traces beside the profiler's traces of the same run ---- */
+
+static void forget_look(struct traces_report_file *f)
+{
+    lw_inspection_free(&f->device);
+    lw_steps_free(&f->steps);
+    traces_host_bound_free(&f->host_bound);
+    f->device = (struct lw_inspection){0};
+    f->steps = (struct lw_steps){0};
+    f->host_bound = (struct traces_host_bound){0};
+    f->profile = (struct traces_rank_report){0};
+}
+
+/* Files of other steps are shown apart. */
+static enum lw_status note_apart(struct lw_trace *t, const struct lw_err *why, struct lw_err *err)
+{
+    char text[sizeof why->msg + 16];
+    int n = snprintf(text, sizeof text, "not joined: %s", why->msg);
+
+    t->joined = traces_strings_add(&t->strings, text, (size_t)n);
+    return t->joined >= 0 ? LW_OK : lw_fail_nomem(err);
+}
+
+/* Reads the execution trace of files[et] again, with its calls, and joins it with its partner
+ * among t[n], whose files are at[n]. *joined: it has one. */
+static enum lw_status join_one(struct traces_report *r, int64_t et, struct lw_trace **t,
+                               const int64_t *at, bool *taken, int n, bool *joined,
+                               struct lw_err *err)
+{
+    struct traces_et e;
+    struct lw_input in;
+
+    LW_TRY(traces_join_open(r->files[et].name, &in, &e, err));
+    int k = traces_join_partner(&e, t, taken, n);
+    enum lw_status status = LW_OK;
+    if (k >= 0) {
+        struct traces_report_file *f = &r->files[at[k]];
+        struct lw_err apart = {0};
+        status = traces_et_join(&f->trace, f->name, &e, &apart);
+        *joined = taken[k] = status == LW_OK;
+        if (status == LW_EINVAL)
+            status = note_apart(&f->trace, &apart, err);
+        else if (status != LW_OK)
+            *err = apart;
+        if (*joined) {
+            forget_look(f);
+            status = look_at_trace(f, r, err);
+        }
+    }
+    traces_et_free(&e);
+    lw_input_free(&in);
+    return status;
+}
+
+static enum lw_status join_executions(struct traces_report *r, struct lw_arena *arena,
+                                      struct lw_err *err)
+{
+    struct lw_trace **t;
+    int64_t *at, kept = 0;
+    bool *taken, *joined;
+    int n = 0;
+
+    LW_TAKE(arena, t, r->n, err);
+    LW_TAKE(arena, at, r->n, err);
+    LW_TAKE(arena, taken, r->n, err);
+    LW_TAKE(arena, joined, r->n, err);
+    for (int64_t i = 0; i < r->n; i++)
+        if (r->files[i].importer->timeline) {
+            at[n] = i;
+            t[n++] = &r->files[i].trace;
+        }
+    for (int64_t i = 0; n > 0 && i < r->n; i++)
+        if (traces_is_execution(r->files[i].importer))
+            LW_TRY(join_one(r, i, t, at, taken, n, &joined[i], err));
+    for (int64_t i = 0; i < r->n; i++)
+        if (joined[i])
+            free_file(&r->files[i]);
+        else
+            r->files[kept++] = r->files[i];
+    r->n = kept;
+    return LW_OK;
+}
+
 /* Traces with device work, each of a rank, that say nothing that keeps them from being one run. */
 static bool is_one_run(struct traces_report *r)
 {
@@ -150,6 +235,8 @@ enum lw_status traces_report_read(struct traces_report *r, char **names, int n,
     r->files = lw_calloc((size_t)r->names.n, sizeof *r->files);
     r->n = r->files ? r->names.n : 0;
     enum lw_status status = r->files ? lw_parallel(&work, err) : lw_fail_nomem(err);
+    if (status == LW_OK)
+        status = join_executions(r, &r->arena, err);
     if (status == LW_OK)
         status = is_one_run(r) ? compare_ranks(r, err) : compare_files(r, err);
     if (status != LW_OK)

@@ -18,6 +18,7 @@
 #include "shared/json/json.h"
 #include "traces/kineto/repair_text.h"
 #include "traces/trace/decimal_time.h"
+#include "traces/trace/shaped_ops.h"
 
 static const int64_t MOST_SPAN_NS = INT64_MAX / 4000;
 
@@ -40,32 +41,13 @@ static const struct {
     {"memcpy", LW_ROW_MEM},          {"memset", LW_ROW_MEM},
 };
 
-/* Host ops whose first input's shape is worth its memory: gradients and copies of them,
- * collectives, and forward ops whose first input is the activation. */
-static const char *const shaped[] = {
-    "torch::autograd::AccumulateGrad", "AccumulateGrad", "gloo:", "nccl:", "c10d::",
-    "record_param_comms", "aten::linear", "aten::conv", "aten::batch_norm", "aten::layer_norm",
-    "aten::group_norm", "aten::rms_norm", "aten::matmul", "aten::relu", "aten::gelu",
-    "aten::silu", "aten::max_pool", "aten::adaptive_avg_pool", "aten::avg_pool", "aten::dropout",
-    "aten::scaled_dot_product_attention", "aten::flatten",
-    "torch.distributed.ddp.reducer::copy_bucket_to_grad",
-};
-
-/* Host ops that launch matrix products: the element type of their first input, without its shape,
- * which would be taken for an activation's. */
-static const char *const typed[] = {
-    "aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::_scaled_mm",
-    "aten::_scaled_grouped_mm", "aten::_grouped_mm", "aten::_flash_attention",
-    "aten::_efficient_attention", "aten::_scaled_dot_product", "aten::_cudnn_attention",
-    "aten::cudnn_conv", "aten::miopen_conv", "aten::slow_conv", "triton_",
-};
-
 struct event {
     int class; /* enum lw_row_class, or CLASS_* */
     char ph;
     bool has_ts, has_dur, has_detail;
     bool no_tensor; /* the first input's type is "": it was none, and its shape [] means nothing */
     int64_t ts_ns, dur_ns, correlation, sequence, stream, device;
+    int32_t record, external; /* Record function id, External id */
     const char *name, *tid; /* NULL until seen */
     size_t name_len, tid_len, pid_len;
     char pid[32];
@@ -95,26 +77,14 @@ static int class_of(const char *category, size_t len)
     return CLASS_SKIP;
 }
 
-static bool begins_with_one(const struct event *e, const char *const *prefixes, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        size_t len = strlen(prefixes[i]);
-        if (e->name_len >= len && memcmp(e->name, prefixes[i], len) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool is_shaped(const struct event *e)
 {
-    if (!e->name)
-        return true;
-    return begins_with_one(e, shaped, sizeof shaped / sizeof *shaped);
+    return !e->name || traces_op_is_shaped(e->name, e->name_len);
 }
 
 static bool is_typed(const struct event *e)
 {
-    return e->name && begins_with_one(e, typed, sizeof typed / sizeof *typed);
+    return e->name && traces_op_is_typed(e->name, e->name_len);
 }
 
 static int32_t intern(struct reader *r, const char *text, size_t len)
@@ -247,6 +217,10 @@ static void read_argument(struct reader *r, struct event *e)
         e->device = read_int32(j, -1);
     else if (key_is(key, len, "Sequence number"))
         e->sequence = read_int(j, -1);
+    else if (key_is(key, len, "Record function id"))
+        e->record = read_int32(j, 0);
+    else if (key_is(key, len, "External id") || key_is(key, len, "external id"))
+        e->external = read_int32(j, 0);
     else if (key_is(key, len, "Collective name")) {
         d->op = read_text(r);
         e->has_detail = true;
@@ -402,6 +376,7 @@ static enum lw_status add_event(struct reader *r, struct event *e, struct lw_err
         .link = linked ? e->correlation : e->sequence,
         .track = on_stream ? track_of(r, e) : thread_of(r, e),
         .name = intern(r, e->name ? e->name : "", e->name ? e->name_len : 0),
+        .record = linked ? 0 : e->record > 0 ? e->record : -e->external,
     };
 
     if (e->no_tensor)

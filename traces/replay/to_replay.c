@@ -322,6 +322,23 @@ static void note_cores(struct replay_maker *m)
                               "counts more cores than computing threads");
 }
 
+/* The first in words; of thousands of ranks the others say the same. */
+static void note_joined(struct replay_maker *m)
+{
+    int32_t n = 0, first = -1;
+
+    for (int32_t k = 0; k < m->n; k++)
+        if (m->ranks[k].s->trace.joined >= 0) {
+            first = first < 0 ? k : first;
+            n++;
+        }
+    if (n > 0)
+        lw_builder_note(m->b, "%s",
+                        lw_trace_text(&m->ranks[first].s->trace, m->ranks[first].s->trace.joined));
+    if (n > 1)
+        lw_builder_note(m->b, "execution traces of %d more ranks joined likewise", n - 1);
+}
+
 static void add_notes(struct replay_maker *m)
 {
     const struct traces_replay_rule *rule = m->choice->rule;
@@ -331,6 +348,7 @@ static void add_notes(struct replay_maker *m)
                     "host time between calls and calls that launch are kept as recorded; time "
                     "blocked in a synchronising call is simulated");
     note_profiler(m);
+    note_joined(m);
     note_waits(m);
     if (m->n_unexplained > 0)
         lw_builder_note(m->b,

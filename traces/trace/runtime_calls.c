@@ -6,7 +6,8 @@
  * ProcessGroupNCCL.cpp: before a collective the communication stream waits for an event on the
  * current one; Work.wait makes the current stream wait for the collective's end event):
  *   - a stream wait before a launch of communication, inside the host's range of that collective:
- *     the communication stream waits for the one that the thread launched on before;
+ *     the communication stream waits for the one that the thread launched on before (where an
+ *     execution trace was joined, for the one on which the collective's data were made);
  *   - one after the launch in that range is for callbacks and delays nothing of this file;
  *   - any other: the stream of the thread's launch before or after waits for the oldest collective
  *     that was launched for its work and for which no call has waited yet; without one it stays
@@ -306,6 +307,64 @@ static int64_t other_launch(const struct builder *b, int64_t i, int32_t stream)
     return k;
 }
 
+/* ---- what an execution trace says ---- */
+
+/* The last of the thread's launches that a host row made; -1 = none. */
+static int64_t launch_in(const struct builder *b, int64_t row)
+{
+    const struct traces_calls *out = b->out;
+    int64_t low = 0, high = out->n, end = lw_trace_end_ns(b->t, row);
+
+    while (low < high) { /* the first call after the row */
+        int64_t middle = low + (high - low) / 2;
+        if (b->t->start_ns[out->calls[middle].row] <= end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (int64_t k = low - 1; k >= 0; k--) {
+        const struct traces_call *c = &out->calls[k];
+        if (b->t->start_ns[c->row] < b->t->start_ns[row])
+            return -1;
+        if (c->n_device > 0 && b->t->track[c->row] == b->t->track[row])
+            return k;
+    }
+    return -1;
+}
+
+/* The stream on which the latest work that collective `comm` uses was launched; -1 = not known. */
+static int32_t stream_of_data(const struct builder *b, int64_t comm)
+{
+    const struct lw_trace *t = b->t;
+    const struct traces_call *c = &b->out->calls[comm];
+    int64_t at = t->start_ns[c->row], latest = -1;
+    int64_t rows = lw_items_upto(t->edges, t->n_edges, sizeof *t->edges, c->row);
+
+    for (int64_t i = rows - 1; i >= 0; i--) {
+        int64_t to = t->edges[i].to;
+        if (to != t->edges[rows - 1].to || t->track[to] != t->track[c->row] ||
+            lw_trace_end_ns(t, to) < at)
+            break; /* the ranges of collectives do not nest */
+        int64_t k = launch_in(b, t->edges[i].from);
+        latest = k > latest && b->out->calls[k].stream != c->stream ? k : latest;
+    }
+    return latest >= 0 ? b->out->calls[latest].stream : -1;
+}
+
+/* The thread's launch whose work collective `comm` waits for, from call i on back: the latest on
+ * the stream that made its data, else on any other; -1 = none. */
+static int64_t awaited_launch(const struct builder *b, int64_t i, int64_t comm)
+{
+    int32_t stream = stream_of_data(b, comm);
+    int64_t k = stream >= 0 ? b->before[i] : -1;
+
+    while (k >= 0 && b->out->calls[k].stream != stream)
+        k = b->before[k];
+    return k >= 0 ? k : other_launch(b, i, b->out->calls[comm].stream);
+}
+
+/* ---- waits of streams ---- */
+
 static void set_wait(struct traces_call *c, int32_t on_stream, int64_t upto)
 {
     if (upto < 0)
@@ -344,7 +403,7 @@ static void infer_stream_wait(struct builder *b, int64_t i)
 
     if (is_before_comm(b, i)) {
         c->stream = out->calls[next].stream;
-        upto = other_launch(b, i, c->stream);
+        upto = awaited_launch(b, i, next);
         set_wait(c, stream_at(b, upto), upto);
         return;
     }
@@ -367,7 +426,7 @@ static enum lw_status find_origins(struct builder *b, struct lw_arena *scratch, 
     LW_TAKE(scratch, b->taken, b->out->n, err);
     for (int64_t i = 0; i < b->out->n; i++)
         if (b->out->calls[i].comm)
-            b->origin[i] = stream_at(b, other_launch(b, i, b->out->calls[i].stream));
+            b->origin[i] = stream_at(b, awaited_launch(b, i, i));
         else
             b->origin[i] = -1;
     return LW_OK;
@@ -482,7 +541,7 @@ static void follow_launches(struct builder *b)
             return;
     for (int64_t i = 0; i < out->n; i++) {
         struct traces_call *c = &out->calls[i];
-        int64_t before = c->comm ? other_launch(b, i, c->stream) : -1;
+        int64_t before = c->comm ? awaited_launch(b, i, i) : -1;
         if (before < 0)
             continue;
         if (b->t->start_ns[out->device[c->first_device]] >= end_of_launch(b, before) - CLOCK_NS) {

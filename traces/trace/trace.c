@@ -10,7 +10,7 @@
 void lw_trace_init(struct lw_trace *t)
 {
     *t = (struct lw_trace){.rank = -1, .world_size = -1, .device = -1, .backend = -1,
-                           .damage = -1};
+                           .damage = -1, .joined = -1};
 }
 
 void lw_trace_free(struct lw_trace *t)
@@ -23,6 +23,7 @@ void lw_trace_free(struct lw_trace *t)
     lw_free(t->track);
     lw_free(t->detail);
     lw_free(t->class);
+    lw_free(t->record);
     lw_free(t->details);
     lw_arena_free(&t->arena);
     *t = (struct lw_trace){0};
@@ -38,6 +39,7 @@ static bool reserve_columns(struct lw_trace *t, int64_t n)
            lw_reserve(&t->name, &cap[3], n, sizeof *t->name) == 0 &&
            lw_reserve(&t->track, &cap[4], n, sizeof *t->track) == 0 &&
            lw_reserve(&t->detail, &cap[5], n, sizeof *t->detail) == 0 &&
+           lw_reserve(&t->record, &cap[8], n, sizeof *t->record) == 0 &&
            lw_reserve(&t->class, &cap[6], n, sizeof *t->class) == 0;
 }
 
@@ -59,8 +61,22 @@ enum lw_status lw_trace_add(struct lw_trace *t, const struct lw_row *row,
     t->name[i] = row->name;
     t->track[i] = row->track;
     t->class[i] = (uint8_t)row->class;
+    t->record[i] = row->record;
     t->detail[i] = detail ? (int32_t)t->n_details++ : -1;
     t->n++;
+    return LW_OK;
+}
+
+enum lw_status lw_trace_set_detail(struct lw_trace *t, int64_t row,
+                                   const struct lw_row_detail *detail, struct lw_err *err)
+{
+    if (t->detail[row] < 0) {
+        if (t->n_details >= INT32_MAX ||
+            lw_reserve(&t->details, &t->cap[7], t->n_details + 1, sizeof *t->details) < 0)
+            return lw_fail_nomem(err);
+        t->detail[row] = (int32_t)t->n_details++;
+    }
+    t->details[t->detail[row]] = *detail;
     return LW_OK;
 }
 
@@ -73,6 +89,7 @@ void lw_trace_move(struct lw_trace *t, int64_t to, int64_t from)
     t->track[to] = t->track[from];
     t->detail[to] = t->detail[from];
     t->class[to] = t->class[from];
+    t->record[to] = t->record[from];
 }
 
 enum lw_status lw_trace_check_span(const char *name, const struct lw_trace *t, struct lw_err *err)
@@ -116,6 +133,7 @@ static void permute_columns(struct lw_trace *t, const struct sort_key *key, void
     permute(t->track, sizeof *t->track, key, t->n, scratch);
     permute(t->detail, sizeof *t->detail, key, t->n, scratch);
     permute(t->class, sizeof *t->class, key, t->n, scratch);
+    permute(t->record, sizeof *t->record, key, t->n, scratch);
 }
 
 enum lw_status lw_trace_sort(struct lw_trace *t, struct lw_err *err)

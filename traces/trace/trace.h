@@ -36,6 +36,11 @@ struct lw_row_detail {
     int64_t message_bytes;     /* of a message whose elements are not recorded; 0 = absent */
 };
 
+/* Row `to` uses what row `from` wrote. */
+struct lw_trace_edge {
+    int64_t to, from;
+};
+
 /* A count of the file, by the name that its format gives it: a number, or a list of numbers. */
 struct lw_trace_count {
     const char *key;
@@ -49,7 +54,7 @@ enum { LW_DEVICE_STREAMS = 1000000 };
 struct lw_trace {
     const char *format; /* the importer's name; a constant */
     struct traces_strings strings;
-    int64_t n, cap[8];     /* rows; capacities of the columns */
+    int64_t n, cap[9];     /* rows; capacities of the columns */
     int64_t *start_ns;     /* since base_ns */
     int64_t *dur_ns;       /* >= 0 */
     int64_t *link; /* device and launch: correlation; host op: autograd sequence number; -1 */
@@ -59,8 +64,15 @@ struct lw_trace {
                             * device of a file are LW_DEVICE_STREAMS * k higher */
     int32_t *detail;       /* index into details, -1 = none */
     uint8_t *class;        /* enum lw_row_class */
+    int32_t *record;       /* host: its Record function id, which an execution trace calls rf_id;
+                            * where the file has none minus its External id; 0 = neither */
     struct lw_row_detail *details;
     int64_t n_details;
+    /* Of an execution trace of the same run (traces/et): which host rows of collectives use what
+     * other host rows wrote, ascending; and what it is and added, for people. */
+    int64_t n_edges;
+    struct lw_trace_edge *edges;
+    int32_t joined; /* string number; -1 = none */
 
     int64_t n_events;      /* entries of the file, kept or not */
     int64_t n_negative;    /* durations below zero in the file, taken as 0 */
@@ -94,7 +106,7 @@ struct lw_trace_reading {
 struct lw_row { /* one row to add */
     enum lw_row_class class;
     int64_t start_ns, dur_ns, link;
-    int32_t name, track;
+    int32_t name, track, record;
 };
 
 void lw_trace_init(struct lw_trace *t);
@@ -103,6 +115,9 @@ void lw_trace_free(struct lw_trace *t); /* may be called on a zeroed one */
 /* detail may be NULL. LW_ENOMEM leaves the rows as they were. */
 enum lw_status lw_trace_add(struct lw_trace *t, const struct lw_row *row,
                             const struct lw_row_detail *detail, struct lw_err *err);
+/* Gives a row a detail, or replaces the one that it has. */
+enum lw_status lw_trace_set_detail(struct lw_trace *t, int64_t row,
+                                   const struct lw_row_detail *detail, struct lw_err *err);
 /* Row `from` becomes row `to`; for rows that are dropped. */
 void lw_trace_move(struct lw_trace *t, int64_t to, int64_t from);
 /* All rows must fit into a quarter of the 106 days of a picosecond clock, so that sums do too.

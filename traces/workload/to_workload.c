@@ -130,6 +130,16 @@ static enum lw_status note_damage(struct importer *m)
     return LW_OK;
 }
 
+static enum lw_status note_joined(struct importer *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const struct lw_trace *t = &m->source[i].trace;
+        if (t->joined >= 0)
+            LW_TRY(note(m, "%s", lw_trace_text(t, t->joined)));
+    }
+    return LW_OK;
+}
+
 static bool is_nccl(const struct importer *m)
 {
     const struct lw_trace *t = &m->main->trace;
@@ -744,6 +754,7 @@ static enum lw_status import(struct importer *m)
     LW_TRY(check_same_model(m));
     LW_TRY(build_profile(m));
     LW_TRY(note_damage(m));
+    LW_TRY(note_joined(m));
     LW_TRY(note_profile(m));
     LW_TRY(choose_list(m));
     LW_TRY(fill_params(m));
