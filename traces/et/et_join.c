@@ -1,8 +1,8 @@
 /* Calls of an execution trace and host rows of a profiler's trace are the same calls. Two ways to
  * match them:
  *   - rows that carry a Record function id: it is the call's rf_id;
- *   - older rows have an External id, which counts the calls of each thread in blocks of its own: on
- *     each thread they ascend as the calls began. The names of a thread's calls, in that order,
+ *   - older rows have an External id, which counts the calls of each thread in blocks of its own:
+ *     on each thread they ascend as the calls began. The names of a thread's calls, in that order,
  *     occur in the names of one of the other file's threads, without a gap (Knuth, Morris, Pratt
  *     1977); where they occur several times, as in equal steps, the first is taken.
  * What the profiler recorded itself is kept. Data edges follow storages as in read_et.c, over calls

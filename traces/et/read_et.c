@@ -106,7 +106,8 @@ static enum lw_status add_tensor(struct reader *r, struct traces_et_call *c, con
 }
 
 /* A tensor is [id, storage, offset, elements, bytes of one, device]; lists of tensors nest. */
-static enum lw_status read_value(struct reader *r, struct traces_et_call *c, bool written, int depth)
+static enum lw_status read_value(struct reader *r, struct traces_et_call *c, bool written,
+                                 int depth)
 {
     int64_t v[5];
     int n = 0, n_texts = 0;
@@ -474,15 +475,13 @@ static struct traces_et_call *find_call(const struct reader *r, int64_t id)
     return low < r->n_calls && r->calls[low].id == id ? &r->calls[low] : NULL;
 }
 
-static int32_t add_tensors_of(struct reader *r, struct traces_et_call *c, const struct traces_et_call *from)
+static void take_tensors_of(struct traces_et_call *c, const struct traces_et_call *from)
 {
-    (void)r;
     /* A collective's own node has its inputs; its record has inputs and outputs. */
     if (from->n_tensors > c->n_tensors) {
         c->first_tensor = from->first_tensor;
         c->n_tensors = from->n_tensors;
     }
-    return c->n_tensors;
 }
 
 /* Parents are no leaves; a collective has the group and the tensors of its record. */
@@ -500,7 +499,7 @@ static void link_parents(struct reader *r)
             c->out_elements = parent->out_elements;
             c->group_size = parent->group_size;
             c->type = parent->type;
-            (void)add_tensors_of(r, c, parent);
+            take_tensors_of(c, parent);
         }
     }
     lw_sort(r->calls, r->n_calls, by_order);

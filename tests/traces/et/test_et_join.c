@@ -31,8 +31,8 @@ static enum lw_status read_et(const char *text, struct traces_et *e, struct lw_e
     return status;
 }
 
-/* One process, two streams beside the communication's. a is made on stream 7, b on stream 8, and the
- * all-reduce is of a: 3 elements of i64 in group "4" of 2 ranks. */
+/* One process, two streams beside the communication's. a is made on stream 7, b on stream 8, and
+ * the all-reduce is of a: 3 elements of i64 in group "4" of 2 ranks. */
 #define OPS(record)                                                                              \
     X("cpu_op", "aten::mul", "1", "10", "9", record "1") ","                                     \
     X("cpu_op", "aten::neg", "1", "20", "9", record "2") ","                                     \
