@@ -49,6 +49,7 @@ static struct totals {
     _Atomic long cut_short;       /* kills between the first moment of a run and its end */
     _Atomic long launcher_blames; /* mpirun ended the others before they saw which rank is gone */
     _Atomic long launcher_hangs;  /* mpirun does not end although each of its ranks has */
+    _Atomic long too_slow;        /* MPI did not start in its time: over before the kill */
 } *totals;                        /* shared by all attackers */
 
 static uint64_t draw(uint64_t below)
@@ -327,7 +328,8 @@ static int rank_of(pid_t process)
 /* Who may be blamed. A rank that had not met the others gave up, or has not come where the launcher
  * ended one that had. Where rank 0 or the process of all ranks is killed, its row is found by the
  * next command. mpirun ends the others by SIGTERM, sometimes before they saw that the rank is gone:
- * that is counted. So is a launcher that was killed before it had started all ranks. */
+ * that is counted. So is a launcher that was killed before it had started all ranks. Where MPI did
+ * not start in its time, the run was over before the kill, and says so. */
 static bool blames(int how, int rank, bool *by_launcher)
 {
     static const char dead[] = "ended before the run was stored";
@@ -342,6 +344,10 @@ static bool blames(int how, int rank, bool *by_launcher)
         (strstr(answer, gone) || strstr(answer, gave_up) || strstr(answer, ended) ||
          strstr(answer, first) || strstr(answer, absent)))
         return true;
+    if (rank < 0 && strstr(answer, "MPI_Init_thread did not return")) {
+        totals->too_slow++;
+        return true;
+    }
     *by_launcher = (how == MPI || (how == SPAWN_MPI && rank < 0)) &&
                    (strstr(answer, "stopped by signal 15") || strstr(answer, dead) ||
                     (rank < 0 && strstr(answer, "have not come")));
@@ -770,6 +776,9 @@ static int report(void)
                totals->launcher_blames);
     if (totals->launcher_hangs > 0)
         printf("%ld times mpirun did not end though its ranks had\n", totals->launcher_hangs);
+    if (totals->too_slow > 0)
+        printf("%ld times the machine was too busy for MPI to start in its time\n",
+               totals->too_slow);
     if (totals->tried[STORE] >= 100 && totals->cut_short == 0) {
         printf("LOST: no kill fell into a prediction, so nothing was tried\n");
         failed++;
