@@ -462,6 +462,8 @@ enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run
         c.measured = swap;
     }
     if (st == LW_OK)
+        st = lw_framework_differ(&c.predicted, &c.measured, &c.arena, &c.framework, err);
+    if (st == LW_OK)
         st = compare_found(s, &c, err);
     if (st != LW_OK) {
         lw_comparison_free(&c);
@@ -490,7 +492,7 @@ const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
     for (int32_t i = n - 1; i >= 0 && lw_run_is_measured(measured); i--) {
         const struct lw_run *r = &runs[i];
         if (r->kind != LW_RUN_SIM || r->plan != measured->plan || measured->plan < 0 ||
-            r->status != LW_RUN_OK || r->step < 0)
+            r->status != LW_RUN_OK || r->step < 0 || !lw_same_framework(r, measured))
             continue;
         if (same_cluster(r, measured))
             return r;
@@ -500,6 +502,10 @@ const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
     return other;
 }
 
+/* As lw_same_framework. */
+#define SAME_FRAMEWORK \
+    "(r.framework IS NULL OR self.framework IS NULL" \
+    " OR (r.framework = self.framework AND r.framework_hash IS self.framework_hash))"
 static const char record_text[] =
     "INSERT INTO comparison (predicted, measured, cluster_hash, joined_by, predicted_step_ps,"
     " measured_step_ps, error_pct, predicted_exposed_ps, measured_exposed_ps, made_at)"
@@ -509,10 +515,10 @@ static const char record_text[] =
     " FROM run AS self"
     " JOIN run AS p ON p.id = iif(self.kind = 'sim', self.id, (SELECT max(r.id) FROM run AS r"
     "  WHERE r.kind = 'sim' AND r.status = 'ok' AND r.plan = self.plan"
-    "   AND r.cluster_hash = self.cluster_hash))"
+    "   AND r.cluster_hash = self.cluster_hash AND " SAME_FRAMEWORK "))"
     " JOIN run AS m ON m.id = iif(self.kind <> 'sim', self.id, (SELECT max(r.id) FROM run AS r"
     "  WHERE r.kind <> 'sim' AND r.status = 'ok' AND r.plan = self.plan"
-    "   AND r.cluster_hash = self.cluster_hash))"
+    "   AND r.cluster_hash = self.cluster_hash AND " SAME_FRAMEWORK "))"
     " JOIN metric AS ps ON ps.run = p.id AND ps.name = 'step_ps' AND ps.step = -1 AND ps.rank = -1"
     " JOIN metric AS ms ON ms.run = m.id AND ms.name = 'step_ps' AND ms.step = -1 AND ms.rank = -1"
     " LEFT JOIN metric AS pe ON pe.run = p.id AND pe.name = 'exposed_comm_ps' AND pe.step = -1"

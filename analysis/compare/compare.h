@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "analysis/compare/framework_difference.h"
 #include "analysis/store/store.h"
 #include "shared/timeline/period_figures.h"
 
@@ -70,6 +71,7 @@ struct lw_comparison {
     struct lw_arena arena;   /* owns all below */
     struct lw_run predicted, measured;
     bool of_one_kind;        /* A and B: no prediction is judged */
+    struct lw_framework_difference framework;
     const char *label[2];    /* what tells the two apart (run_name.h), else "run 7" */
     enum lw_joined joined;
     const char *note;        /* why not by op; "" when by op */
@@ -92,14 +94,14 @@ enum lw_status lw_compare(struct lw_store *s, const char *run_a, const char *run
 void lw_comparison_free(struct lw_comparison *c);
 
 /* The prediction that belongs to an execution (or import) among `runs`, which ascend by id: the
- * last simulation of the same plan on the same cluster that has a step, else of the same plan;
- * NULL = none, or not an execution that has a step. */
+ * last simulation of the same plan, framework and cluster that has a step, else of the same plan
+ * and framework; NULL = none, or not an execution that has a step. */
 const struct lw_run *lw_prediction_of(const struct lw_run *runs, int32_t n,
                                       const struct lw_run *measured);
 bool lw_run_is_measured(const struct lw_run *r); /* an execution or import that has a step */
 
 /* Keep how far a prediction was from a measurement: called by who has just finished `run`. An
- * execution is set against the last prediction of its plan for its cluster (by content), a
- * prediction against the last measured run of both; without a partner nothing is kept. One row per
+ * execution is set against the last prediction of its plan and framework for its cluster (by
+ * content), a prediction against the last measured run of these; without a partner nothing is kept. One row per
  * pair. */
 enum lw_status lw_comparison_record(struct lw_store *s, int64_t run, struct lw_err *err);

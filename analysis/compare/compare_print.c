@@ -214,7 +214,6 @@ static void put_heading(const struct lw_comparison *c, FILE *f)
     if (c->of_one_kind) {
         put_side(c, 0, f);
         put_side(c, 1, f);
-        fprintf(f, "\n");
         return;
     }
     lw_printf_paragraph(
@@ -222,8 +221,48 @@ static void put_heading(const struct lw_comparison *c, FILE *f)
         lw_run_kind_name(p->kind), (long long)m->id, lw_run_kind_name(m->kind),
         m->backend[0] ? " " : "", m->backend, m->honesty[0] ? ", " : "", m->honesty, p->plan_hash,
         p->plan == m->plan ? "" : " against ", p->plan == m->plan ? "" : m->plan_hash);
-    fprintf(f, "  run %lld: %s\n  run %lld: %s\n\n", (long long)p->id, p->name, (long long)m->id,
+    fprintf(f, "  run %lld: %s\n  run %lld: %s\n", (long long)p->id, p->name, (long long)m->id,
             m->name);
+}
+
+/* "megatron-lm (0291874f)"; of a run without one "none". */
+static void put_framework(const struct lw_run *r, FILE *f)
+{
+    if (!r->framework || !*r->framework)
+        fputs("none (its times are recorded, or of a plan file)", f);
+    else if (r->framework_hash && *r->framework_hash)
+        fprintf(f, "%s (%.8s)", r->framework, r->framework_hash);
+    else
+        fputs(r->framework, f);
+}
+
+static void put_facts(const struct lw_framework_difference *d, FILE *f)
+{
+    if (!d->known)
+        fputs("; a run does not store the facts, so what differs is not known", f);
+    for (int32_t i = 0; i < d->n_facts; i++)
+        fprintf(f, "%s%s", i ? ", " : "; they differ in ", d->facts[i]);
+}
+
+static enum lw_status put_frameworks(const struct lw_comparison *c, FILE *out, struct lw_err *err)
+{
+    const struct lw_run *p = &c->predicted, *m = &c->measured;
+    bool has = p->framework && *p->framework, other = m->framework && *m->framework;
+    struct lw_paragraph line;
+
+    if (!has && !other)
+        return LW_OK;
+    FILE *f = lw_paragraph_open(&line, out, NULL);
+    fputs("framework ", f);
+    put_framework(has ? p : m, f);
+    if (has != other || c->framework.differ) {
+        fprintf(f, " of run %lld, ", (long long)(has ? p->id : m->id));
+        put_framework(has ? m : p, f);
+        fprintf(f, " of run %lld", (long long)(has ? m->id : p->id));
+    }
+    if (c->framework.differ)
+        put_facts(&c->framework, f);
+    return lw_paragraph_close(&line, err);
 }
 
 enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct lw_err *err)
@@ -232,6 +271,8 @@ enum lw_status lw_comparison_text(const struct lw_comparison *c, FILE *f, struct
     struct lw_records r = records_of(c, NULL, ops, op_lines(c, ops), N_SHORT);
 
     put_heading(c, f);
+    LW_TRY(put_frameworks(c, f, err));
+    fputc('\n', f);
     if (c->note[0])
         lw_printf_paragraph(f, "note: %s\n", c->note);
     put_samples(c, f);
@@ -259,6 +300,7 @@ static void pair_row(struct lw_table *t, const struct lw_run *p, const struct lw
     lw_table_cell(t, "%+.1f", lw_both_error_pct((struct lw_both){p->step, m->step}));
     LW_CELLS(t, LW_MS(p->exposed_comm), LW_MS(m->exposed_comm));
     lw_table_cell(t, "%s%s%s", m->backend, m->honesty[0] ? ", " : "", m->honesty);
+    LW_CELLS(t, p->framework && *p->framework ? p->framework : "-");
 }
 
 enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FILE *f,
@@ -266,8 +308,8 @@ enum lw_status lw_pairs_text(const struct lw_run *runs, int32_t n, bool csv, FIL
 {
     static const char *const titles[] = {"runs", ">bucket cap", ">buckets", ">predicted step ms",
         ">measured step ms", ">error %", ">predicted exposed ms", ">measured exposed ms",
-        "measured on"};
-    struct lw_table *t = lw_table_new(9, titles);
+        "measured on", "framework"};
+    struct lw_table *t = lw_table_new(10, titles);
     int32_t n_measured = 0;
 
     for (int32_t i = 0; i < n; i++) {
@@ -337,6 +379,15 @@ static void json_run(struct lw_jsonout *o, const struct lw_comparison *c, int si
     lw_jsonout_end(o);
 }
 
+/* null: the facts of one are not known. */
+static void json_frameworks(struct lw_jsonout *o, const struct lw_framework_difference *d)
+{
+    if (d->differ && !d->known)
+        lw_jsonout_null(o, "framework_differs_in");
+    else
+        lw_jsonout_strings(o, "framework_differs_in", d->facts, d->n_facts);
+}
+
 static void json_lists(struct lw_jsonout *o, const struct lw_comparison *c)
 {
     struct line parts[LW_N_PARTS], ops[LW_OPS_SHOWN];
@@ -373,6 +424,7 @@ void lw_comparison_json(const struct lw_comparison *c, double tolerance, bool wi
     lw_jsonout_object(&o, NULL);
     json_run(&o, c, 0);
     json_run(&o, c, 1);
+    json_frameworks(&o, &c->framework);
     LW_JSON(&o, "same_plan",
             (bool)(c->predicted.plan >= 0 && c->predicted.plan == c->measured.plan),
             "joined_by", lw_joined_name(c->joined), "note", c->note);
@@ -397,6 +449,8 @@ static void json_pair(struct lw_jsonout *o, const struct lw_run *p, const struct
 {
     lw_jsonout_object(o, NULL);
     LW_JSON(o, "predicted_run", p->id, "measured_run", m->id, "plan_hash", m->plan_hash,
+            "framework", text_or_null(p->framework),
+            "framework_hash", text_or_null(p->framework_hash),
             "bucket_cap_bytes", m->bucket_cap_bytes, "n_buckets", m->n_buckets,
             "backend", m->backend, "honesty", m->honesty);
     struct lw_both step = {p->step, m->step}, exposed = {p->exposed_comm, m->exposed_comm};

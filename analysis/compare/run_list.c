@@ -26,6 +26,7 @@ static const struct lw_column columns[] = {
     {"n_ranks", NULL, LW_COLUMN_INT32, AT(run.n_ranks)},
     {"step_ns", ">step", LW_COLUMN_PS, AT(run.step), .lacking = "-"},
     {"exposed_comm_ns", ">exposed", LW_COLUMN_PS, AT(run.exposed_comm), .lacking = "-"},
+    {NULL, "framework", LW_COLUMN_TEXT, AT(run.framework), 20, .lacking = "-"},
     {"n_buckets", NULL, LW_COLUMN_INT32, AT(run.n_buckets)},
     {"bucket_cap_bytes", NULL, LW_COLUMN_INT, AT(run.bucket_cap_bytes)},
     {"workload", NULL, LW_COLUMN_TEXT, AT(run.workload_name)},

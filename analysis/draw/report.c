@@ -80,7 +80,8 @@ static void put_list(const struct page *p)
     fputs("<h2>Runs</h2>\n<p><label>Find runs: <input type=\"search\" id=\"search\" "
           "placeholder=\"zero 2, measured, ...\"></label></p>\n"
           "<div class=\"wide\"><table>\n<tr><th>run</th><th class=\"t\">kind</th>"
-          "<th class=\"t\">which</th><th>step<br>ms</th><th>exposed<br>ms</th></tr>\n", p->f);
+          "<th class=\"t\">which</th><th class=\"t\">framework</th><th>step<br>ms</th>"
+          "<th>exposed<br>ms</th></tr>\n", p->f);
     for (int32_t i = 0; i < p->n; i++) {
         const struct lw_run *r = &p->runs[i];
         open_found(p, "tr", r, NULL);
@@ -88,6 +89,7 @@ static void put_list(const struct page *p)
         cell(p->f, r->kind == LW_RUN_SIM ? "predicted" : r->kind == LW_RUN_EXEC ? "measured"
                                                                                : "recorded");
         cell(p->f, which(p, r));
+        cell(p->f, r->framework && *r->framework ? r->framework : "-");
         ms_cell(p->f, r->step);
         ms_cell(p->f, r->exposed_comm);
         fputs("</tr>\n", p->f);
@@ -383,13 +385,24 @@ static enum lw_status put_plans(const struct page *p, struct lw_err *err)
 
 /* --- provenance ------------------------------------------------------------------------------- */
 
+static void framework_cell(FILE *f, const struct lw_run *r)
+{
+    bool named = r->framework && *r->framework, hashed = r->framework_hash && *r->framework_hash;
+    char text[128];
+
+    snprintf(text, sizeof text, "%s%s%.8s%s", named ? r->framework : "-", hashed ? " (" : "",
+             hashed ? r->framework_hash : "", hashed ? ")" : "");
+    cell(f, text);
+}
+
 static void put_provenance(const struct lw_run *runs, int32_t n, FILE *f)
 {
     char text[64];
 
     fputs("<h2>Where this comes from</h2>\n<div class=\"wide\"><table>\n<tr><th>run</th>"
           "<th class=\"t\">kind</th><th class=\"t\">name</th><th class=\"t\">recorded by, file"
-          "</th><th class=\"t\">cluster</th><th class=\"t\">started (UTC)</th><th>spans</th>"
+          "</th><th class=\"t\">cluster</th><th class=\"t\">framework</th>"
+          "<th class=\"t\">started (UTC)</th><th>spans</th>"
           "<th class=\"t\">command</th></tr>\n", f);
     for (int32_t i = 0; i < n; i++) {
         const struct lw_run *r = &runs[i];
@@ -400,6 +413,7 @@ static void put_provenance(const struct lw_run *runs, int32_t n, FILE *f)
         cell(f, r->name);
         cell(f, r->workload_from);
         cell(f, r->cluster_name);
+        framework_cell(f, r);
         strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", gmtime(&at));
         cell(f, text);
         fprintf(f, "<td>%lld</td><td class=\"t\"><code>", (long long)r->n_spans);

@@ -17,7 +17,7 @@ enum { NAME_BYTES = 400, WORD_BYTES = 256 };
 
 /* The order of traits; options of the strategy lie from OPTION on. */
 enum { WORKLOAD, ZERO, SCHEDULE, OPTION, DERIVED = 500, SETTING = 1000,
-       PLACE, CLUSTER, CLUSTER_HASH, FILE_NAME };
+       FRAMEWORK_HASH, PLACE, CLUSTER, CLUSTER_HASH, FILE_NAME };
 
 struct trait {
     int32_t run, rank;
@@ -133,6 +133,7 @@ static const struct word {
     {"cluster", false, true},    {"cluster-out", false, true},
     {"compute", false, true},    {"db", false, true},
     {"force", true, true},       {"format", false, true},
+    {"framework", false, true}, /* the run says it */
     {"graph", true, false},      {"backend", false, true},
     {"name", false, true},       {"nccl-register", true, false},
     {"no-check", true, true},    {"no-db", true, true},
@@ -266,6 +267,28 @@ static enum lw_status add_cluster(struct traits *t, int32_t run, const struct lw
     return add_bare(t, run, CLUSTER_HASH, r->cluster_name, text, err);
 }
 
+/* Recordings and plan files have none. Two of one name are told apart by their facts' hash. */
+static enum lw_status add_framework(struct traits *t, int32_t run, const struct lw_run *r,
+                                    struct lw_err *err)
+{
+    struct trait x = {.run = run, .rank = SETTING, .name = "framework", .value = r->framework,
+                      .alone = true, .usual = !is_given(r->command, "framework")};
+    char hash[16];
+
+    if (!r->framework || !*r->framework)
+        return LW_OK;
+    LW_TRY(add(t, x, err));
+    if (!r->framework_hash || !*r->framework_hash)
+        return LW_OK;
+    snprintf(hash, sizeof hash, "%.8s", r->framework_hash);
+    x.rank = FRAMEWORK_HASH;
+    x.name = "framework hash";
+    x.value = hash;
+    x.extra = true;
+    x.usual = false;
+    return add(t, x, err);
+}
+
 static enum lw_status add_run(struct traits *t, int32_t run, const struct lw_run *r,
                               struct lw_err *err)
 {
@@ -276,6 +299,7 @@ static enum lw_status add_run(struct traits *t, int32_t run, const struct lw_run
     LW_TRY(add_what(t, run, r, &left, err));
     if (!recorded)
         LW_TRY(add_plan(t, run, r->options, r->command, err));
+    LW_TRY(add_framework(t, run, r, err));
     LW_TRY(add_place(t, run, r, err));
     LW_TRY(add_cluster(t, run, r, left.cluster, err));
     return left.workload[0] ? add_bare(t, run, FILE_NAME, r->workload_name, left.workload, err)

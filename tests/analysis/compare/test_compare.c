@@ -270,8 +270,8 @@ TEST_WITH(without_runs_every_execution_stands_beside_its_last_prediction, runs_o
     runs_store(&measured);
     assert_string_equal(lapwing("compare --format csv", NULL),
                         "runs,bucket cap,buckets,predicted step ms,measured step ms,error %,"
-                        "predicted exposed ms,measured exposed ms,measured on\n"
-                        "\"3, 4\",1.00 KiB,2,0.432,0.512,-15.6,0.112,0.192,\"threads, real\"\n");
+                        "predicted exposed ms,measured exposed ms,measured on,framework\n"
+                        "\"3, 4\",1.00 KiB,2,0.432,0.512,-15.6,0.112,0.192,\"threads, real\",-\n");
     expect("compare --tolerance 15", 3, "");
     expect("compare --tolerance 16", 0, "");
     /* compare only reads */
@@ -389,4 +389,68 @@ TEST(a_prediction_belongs_to_its_cluster)
     assert_int_equal(lw_prediction_of(runs, 6, &runs[3])->id, 3);
     assert_int_equal(lw_prediction_of(runs, 6, &runs[4])->id, 3); /* of no cluster: the last one */
     assert_null(lw_prediction_of(runs, 6, &runs[5]));
+}
+
+/* --- frameworks ------------------------------------------------------------------------------- */
+
+TEST_WITH(frameworks_of_runs_are_shown, fixture_open, fixture_close)
+{
+    shell("set -e; sim='$L sim -w gpt2 -c dgx-h100 --dp 2 --db f.db -q';"
+          "eval $sim --framework ideal; eval $sim --framework torch-ddp;"
+          "$L framework torch-ddp -o mine.json;"
+          "sed -i '/host_op_ns/s/28900/50000/' mine.json; eval $sim --framework mine.json;"
+          "$L plan -w gpt2 -c dgx-h100 --dp 2 -o p.json", NULL);
+    EXPECT("runs --db f.db", {"", 0, "framework", {"ideal", "torch-ddp"}});
+    EXPECT("compare --db f.db",
+           {"1 1", 0, "framework ideal\n", .lacks = "differ in"},
+           {"1 2", 0, "framework ideal of run 1, torch-ddp (",
+            {"of run 2; they differ in kernels.unfused_loss", "host.host_op_ns"}},
+           {"2 3", 0, "a run does not store the facts", {"framework torch-ddp ("}},
+           {"1 2 --format json", 0, "\"framework_differs_in\": [", {"host.host_op_ns"}},
+           {"1 1 --format json", 0, "\"framework_differs_in\": []"},
+           {"2 3 --format json", 0, "\"framework_differs_in\": null"});
+    /* two of one name are told apart by their facts */
+    expect("runs 2 3 --db f.db --format json", 0, "\"name\": \"framework hash ");
+    const char *page = shell("$L report --db f.db -o - ", NULL);
+    assert_non_null(strstr(page, "<td class=\"t\">torch-ddp</td>"));
+    assert_non_null(strstr(page, "<td class=\"t\">ideal</td>"));
+}
+
+/* A plan has no times: predicted with two frameworks it has one hash. */
+TEST(a_prediction_has_the_framework_of_its_execution)
+{
+    struct lw_run runs[] = {
+        {.id = 1, .kind = LW_RUN_SIM, .status = LW_RUN_OK, .plan = 7, .step = 10,
+         .cluster_hash = "a", .framework = "torch", .framework_hash = "1"},
+        {.id = 2, .kind = LW_RUN_SIM, .status = LW_RUN_OK, .plan = 7, .step = 20,
+         .cluster_hash = "a", .framework = "torch", .framework_hash = "2"},
+        {.id = 3, .kind = LW_RUN_EXEC, .status = LW_RUN_OK, .plan = 7, .step = 11,
+         .cluster_hash = "a", .framework = "torch", .framework_hash = "1"},
+        {.id = 4, .kind = LW_RUN_EXEC, .status = LW_RUN_OK, .plan = 7, .step = 12,
+         .cluster_hash = "a", .framework = "nemo", .framework_hash = "3"},
+        {.id = 5, .kind = LW_RUN_EXEC, .status = LW_RUN_OK, .plan = 7, .step = 13,
+         .cluster_hash = "a"},
+    };
+
+    assert_ptr_equal(lw_prediction_of(runs, 5, &runs[2]), &runs[0]);
+    assert_null(lw_prediction_of(runs, 5, &runs[3]));
+    assert_ptr_equal(lw_prediction_of(runs, 5, &runs[4]), &runs[1]); /* of a plan file */
+}
+
+/* The execution of framework 1 is compared with the prediction of framework 1. */
+TEST_WITH(past_errors_are_of_the_execution_s_framework, runs_open, fixture_close)
+{
+    struct lw_store *s = NULL;
+    struct lw_err err = {0};
+
+    runs_store(&predicted);
+    runs_store(&predicted);
+    runs_store(&measured);
+    runs_sql("UPDATE run SET framework = 'torch', framework_hash = id WHERE id < 3;"
+             "UPDATE run SET framework = 'torch', framework_hash = 1 WHERE id = 3");
+    assert_int_equal(lw_store_open(runs_db, LW_STORE_WRITE, &s, &err), LW_OK);
+    assert_ok(lw_comparison_record(s, 3, &err), err);
+    lw_store_close(s);
+    runs_sql("CREATE TABLE proof (n CHECK (n = 1)); INSERT INTO proof SELECT predicted FROM"
+             " comparison");
 }

@@ -62,6 +62,28 @@ TEST(a_name_holds_options_of_the_command)
     expect_name(&r, "replay of rank0, p5");
 }
 
+/* The run's own framework: named where it was given, or where runs differ in it; with its hash
+ * where two have one name. */
+TEST(a_name_holds_the_framework)
+{
+    struct lw_run r[2] = {plain_run(), plain_run()};
+    struct lw_arena a = {0};
+    struct lw_err err;
+    const char **texts;
+
+    r[0].framework = "nemo";
+    r[0].framework_hash = "0123456789";
+    expect_name(r, "net, dgx-a100");
+    r[0].command = "sim -w w.json --framework ./nemo.json";
+    expect_name(r, "net, framework nemo, dgx-a100");
+    r[1].framework = "nemo";
+    r[1].framework_hash = "9876543210";
+    assert_int_equal(lw_run_texts(r, 2, LW_RUN_DIFFERENCES, &a, &texts, &err), LW_OK);
+    assert_string_equal(texts[0], "framework hash 01234567");
+    assert_string_equal(texts[1], "framework hash 98765432");
+    lw_arena_free(&a);
+}
+
 /* Other words that hold the option's name do not hide it, and are not taken for it. */
 TEST(a_policy_that_was_given_counts_wherever_it_stands)
 {
@@ -297,7 +319,7 @@ TEST_WITH(runs_show_names_and_filters_choose, fixture_open, fixture_close)
     make_runs();
     expect("runs", 0, "dgx-a100 with cpu");
     assert_null(strstr(lapwing("runs", NULL), "default"));
-    expect("runs", 0, "bucket-cap 5.00 MiB, dgx-h100 with cpu");
+    expect("runs", 0, "bucket-cap 5.00 MiB, dgx-h100 wi");
     expect("runs", 0, "second try");
     assert_null(strstr(lapwing("runs 3", NULL), "dgx-h100"));
     assert_null(strstr(lapwing("runs --kind exec", NULL), "mlp"));
