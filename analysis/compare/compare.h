@@ -102,6 +102,6 @@ bool lw_run_is_measured(const struct lw_run *r); /* an execution or import that 
 
 /* Keep how far a prediction was from a measurement: called by who has just finished `run`. An
  * execution is set against the last prediction of its plan and framework for its cluster (by
- * content), a prediction against the last measured run of these; without a partner nothing is kept. One row per
- * pair. */
+ * content), a prediction against the last measured run of these; without a partner nothing is
+ * kept. One row per pair. */
 enum lw_status lw_comparison_record(struct lw_store *s, int64_t run, struct lw_err *err);

@@ -95,13 +95,14 @@ def commands(lapwing, cwd, extra):
 
 
 def guide(lapwing):
-    """Indented lines of docs/guide that begin with "lapwing", in their order, in one folder."""
+    """Commands of docs/guide, in their order, in one folder."""
     out = {}
     with tempfile.TemporaryDirectory() as cwd:
         os.symlink(TOP, os.path.join(cwd, "tree"))
         for page in sorted(os.listdir(os.path.join(TOP, "docs/guide"))):
             with open(os.path.join(TOP, "docs/guide", page)) as f:
-                lines = re.findall(r"^    (lapwing .*)$", f.read().replace("\\\n", " "), re.M)
+                text = f.read().replace("\\\n", " ")
+            lines = re.findall(r"^    (?:\$ )?(lapwing .*)$", text, re.M)
             for k, line in enumerate(lines):
                 if "exec" in line or "calibrate" in line or "mpirun" in line:
                     continue  # measures this machine
