@@ -61,7 +61,7 @@ ALL_C := $(sort $(shell find shared sim exec traces analysis -name '*.c'))
 SRC   := $(filter-out $(PLUGIN_SRC) $(LIBRARY_EXAMPLE),$(ALL_C))
 CXXSRC := $(sort $(shell find shared -name '*.cc'))
 EMBED := $(sort $(wildcard traces/clusters/*.json shared/framework/*.json)) \
-         $(wildcard analysis/store/schema.sql docs/results/evidence/steps.csv)
+         $(wildcard analysis/store/schema.sql docs/results/evidence/*.csv)
 PROTO := $(sort $(wildcard traces/*/*.proto))
 OBJ   := $(SRC:%.c=$(BUILD)/%.o) $(CXXSRC:%.cc=$(BUILD)/%.o) $(BUILD)/embedded.o \
          $(PROTO:%.proto=$(BUILD)/%.pb-c.o)

@@ -12,27 +12,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/base/shown_text.h"
 #include "shared/io/csv_rows.h"
 #include "shared/io/embedded.h"
 #include "shared/numbers/median.h"
 #include "shared/numbers/order.h"
 
-#define RESULTS "docs/results/evidence/steps.csv"
+#define RESULTS "docs/results/evidence/" /* a file for each table */
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-LW_COMPARATOR(by_ratio, struct lw_alike_run, a->ratio, b->ratio, a->row, b->row)
+LW_COMPARATOR(by_ratio, struct lw_alike_run, a->ratio, b->ratio, a->number, b->number)
+
+/* Without a figure that was fitted on the row's own table, where there is one. */
+static const char *prediction_of(const struct lw_rows *rows, int32_t row)
+{
+    return *lw_rows_cell(rows, row, "left_out_s") ? "left_out_s" : "predicted_s";
+}
 
 static enum lw_status take_row(const struct lw_rows *rows, int32_t row, struct lw_alike_run *out,
                                struct lw_err *err)
 {
     double predicted, measured;
 
-    LW_TRY(lw_rows_real(rows, row, "predicted_s", 1e-12, &predicted, err));
+    LW_TRY(lw_rows_real(rows, row, prediction_of(rows, row), 1e-12, &predicted, err));
     LW_TRY(lw_rows_real(rows, row, "measured_s", 1e-12, &measured, err));
-    out->table = lw_rows_cell(rows, row, "table");
     out->ratio = predicted / measured;
-    out->row = row;
     for (int k = 0; k < LW_ALIKE_PARTS; k++) {
         out->key.part[k] = lw_rows_cell(rows, row, lw_alike_part_name(k));
         if (!*out->key.part[k])
@@ -42,33 +47,50 @@ static enum lw_status take_row(const struct lw_rows *rows, int32_t row, struct l
     return LW_OK;
 }
 
-enum lw_status lw_alike_read(const struct lw_input *in, struct lw_alike_runs *out,
-                             struct lw_err *err)
+static enum lw_status take_rows(const struct lw_rows *rows, const char *table,
+                                struct lw_alike_runs *r, struct lw_err *err)
+{
+    for (int32_t i = 0; i < rows->n_rows; i++) {
+        struct lw_alike_run run = {.table = table, .number = r->n};
+        if (!*lw_rows_cell(rows, i, "measured_s")) /* memory alone, or it did not run */
+            continue;
+        LW_TRY(take_row(rows, i, &run, err));
+        void *room = lw_arena_more(&r->arena, r->runs, r->n, sizeof run);
+        if (!room)
+            return lw_fail_nomem(err);
+        r->runs = room;
+        r->runs[r->n++] = run;
+    }
+    return LW_OK;
+}
+
+enum lw_status lw_alike_add(const struct lw_input *in, struct lw_alike_runs *r, struct lw_err *err)
 {
     struct lw_rows rows;
-    struct lw_alike_runs r = {.n = 0};
-    enum lw_status s = LW_OK;
+    char stem[80];
 
     LW_TRY(lw_rows_read(in, &rows, err));
-    r.arena = rows.arena; /* the texts are its cells */
-    r.runs = lw_arena_alloc(&r.arena, rows.n_rows, sizeof *r.runs);
-    if (!r.runs)
-        s = lw_fail_nomem(err);
-    for (; s == LW_OK && r.n < rows.n_rows; r.n++)
-        s = take_row(&rows, r.n, &r.runs[r.n], err);
-    if (s == LW_OK)
-        qsort(r.runs, (size_t)r.n, sizeof *r.runs, by_ratio);
-    LW_GIVE(s, out, r, lw_alike_free(&r));
+    lw_arena_join(&r->arena, &rows.arena); /* the texts are its cells */
+    const char *table = lw_arena_strdup(&r->arena, lw_file_stem(stem, sizeof stem, in->name));
+    LW_TRY(table ? take_rows(&rows, table, r, err) : lw_fail_nomem(err));
+    if (r->n > 0)
+        qsort(r->runs, (size_t)r->n, sizeof *r->runs, by_ratio);
+    return LW_OK;
 }
 
 enum lw_status lw_alike_known(struct lw_alike_runs *out, struct lw_err *err)
 {
-    const struct lw_embedded *e = lw_embedded_find(RESULTS);
+    struct lw_alike_runs r = {.n = 0};
+    enum lw_status s = LW_OK;
 
-    if (!e)
-        return lw_fail(err, LW_ENOTSUP, "this build lacks " RESULTS);
-    struct lw_input in = {.name = RESULTS, .text = (char *)(uintptr_t)e->text, .len = e->len};
-    return lw_alike_read(&in, out, err);
+    for (const struct lw_embedded *e = lw_embedded_files; s == LW_OK && e->path; e++) {
+        struct lw_input in = {
+            .name = (char *)(uintptr_t)e->path, .text = (char *)(uintptr_t)e->text, .len = e->len};
+        if (strncmp(e->path, RESULTS, strlen(RESULTS)) == 0 &&
+            lw_rows_have(&in, "predicted_s measured_s"))
+            s = lw_alike_add(&in, &r, err);
+    }
+    LW_GIVE(s, out, r, lw_alike_free(&r));
 }
 
 LW_FREE_BY_ARENA(lw_alike_free, struct lw_alike_runs)

@@ -13,7 +13,7 @@ struct lw_alike_run {
     struct lw_alike_key key;
     const char *table;
     double ratio; /* predicted / measured step */
-    int32_t row;  /* of the file */
+    int32_t number; /* in the order of files and rows */
 };
 
 struct lw_alike_runs {
@@ -22,11 +22,12 @@ struct lw_alike_runs {
     struct lw_alike_run *runs; /* the smallest ratio first */
 };
 
-/* CSV with table, framework, device, parallelism, network, predicted_s and measured_s; other
- * columns are not read. LW_EFORMAT names line and column. */
-enum lw_status lw_alike_read(const struct lw_input *in, struct lw_alike_runs *out,
-                             struct lw_err *err);
-/* The results that the program carries (docs/results/evidence/steps.csv). */
+/* Adds the rows of one table, whose name is the file's. CSV with framework, device, parallelism,
+ * network, predicted_s and measured_s, and left_out_s where a figure was fitted on the table: the
+ * prediction without it, which then counts. Other columns are not read, nor rows without
+ * measured_s. LW_EFORMAT names line and column. Free also after a failure. */
+enum lw_status lw_alike_add(const struct lw_input *in, struct lw_alike_runs *r, struct lw_err *err);
+/* The results that the program carries (docs/results/evidence). */
 enum lw_status lw_alike_known(struct lw_alike_runs *out, struct lw_err *err);
 void lw_alike_free(struct lw_alike_runs *r);
 

@@ -478,6 +478,15 @@ static enum lw_status check_row(struct lw_runs *r, int32_t row, lw_model_maker *
     return status;
 }
 
+/* A row without a reason why it cannot be predicted. */
+static bool any_is_expressed(const struct lw_runs *r)
+{
+    for (int32_t i = 0; i < r->rows.n_rows; i++)
+        if (!has(r, i, LW_RUN_WHY))
+            return true;
+    return false;
+}
+
 /* Equal names in one table. */
 static enum lw_status check_ids(struct lw_runs *r, struct lw_err *err)
 {
@@ -508,7 +517,7 @@ static enum lw_status check(struct lw_runs *r, lw_model_maker *make_model, struc
     lw_plan_source_options(&s, options);
     for (int32_t c = 0; c < r->rows.n_columns; c++)
         LW_TRY(take_title(r, c, options, err));
-    for (int k = 0; k < N_NEEDED; k++)
+    for (int k = 0; any_is_expressed(r) && k < N_NEEDED; k++)
         if (column_of(r, options, needed[k].option) < 0)
             LW_TRY(fault(r, -1, -1, err, "no column '%s', expected %s in each row",
                          k == 0 ? "model" : needed[k].option, needed[k].what));

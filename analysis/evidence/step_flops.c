@@ -5,37 +5,16 @@
  * are not counted. */
 #include "analysis/evidence/step_flops.h"
 
-#include "shared/plan/product.h"
 #include "shared/plan/strategy.h"
 #include "shared/timeline/throughput.h"
 
-/* Forward of one micro-batch. */
-static double module_forward(const struct lw_module *m)
-{
-    return m->forward_flops > 0 ? (double)m->forward_flops : 0;
-}
+/* Forwards of one micro-batch. Attention: scores and sums over values, all of them. */
+struct forwards {
+    double all, attention, spared; /* of all modules; of attention what a causal mask spares */
+    double blocks, again;          /* of the blocks, and of those that are computed again */
+};
 
-/* Of the products whose operands are parameters: attention's are batched, or in no list. */
-static double weight_products(const struct lw_workload *w, const struct lw_module *m)
-{
-    double sum = 0;
-
-    for (int32_t k = 0; k < m->n_products[LW_PRODUCTS_FORWARD]; k++) {
-        const struct lw_product *x = &w->products[m->products[LW_PRODUCTS_FORWARD][k]];
-        if (x->batch == 1 || x->grouped)
-            sum += (double)lw_product_flops(x);
-    }
-    return sum;
-}
-
-/* Scores and sums over values, whole. */
-static double attention(const struct lw_workload *w, const struct lw_module *m)
-{
-    double rest = module_forward(m) - weight_products(w, m);
-
-    return m->tp_split == LW_TP_BLOCK && m->attention_ps > 0 && rest > 0 ? rest : 0;
-}
-
+/* Fused attention keeps no scores, so that selective recomputation has nothing to do again. */
 static bool keeps_scores(const struct lw_workload *w)
 {
     for (int32_t i = 0; i < w->n_modules; i++)
@@ -44,35 +23,31 @@ static bool keeps_scores(const struct lw_workload *w)
     return false;
 }
 
-struct sums {
-    double forward, attention, weights; /* of all modules; products with parameters */
-    double again, attention_again;      /* what recomputation does once more */
-};
-
-/* Of full recomputation the first recompute_layers blocks of each stage. */
-static struct sums sum_modules(const struct lw_plan *p, const struct lw_workload *w)
+/* Of full recomputation the first recompute_layers blocks of each stage are computed again. */
+static struct forwards sum_forwards(const struct lw_plan *p, const struct lw_workload *w)
 {
-    const enum lw_recompute how = p->strategy->recompute;
+    const bool full = p->strategy->recompute == LW_RECOMPUTE_FULL;
     const int64_t most = p->strategy->recompute_layers;
-    bool scores = how == LW_RECOMPUTE_SELECTIVE && keeps_scores(w);
-    struct sums s = {0};
+    const double batch = (double)w->batch;
+    struct forwards f = {.attention = batch * (double)w->attention_flops};
     int64_t n = 0;
 
+    if (w->score_flops > w->attention_flops) {
+        f.attention = batch * (double)w->score_flops;
+        f.spared = f.attention - batch * (double)w->attention_flops;
+    }
     for (int32_t i = 0; i < w->n_modules; i++) {
         const struct lw_module *m = &w->modules[i];
-        double of_attention = attention(w, m), forward = module_forward(m);
+        double forward = m->forward_flops > 0 ? (double)m->forward_flops : 0;
         bool block = m->tp_split == LW_TP_BLOCK;
         if (i > 0 && p->stage_of[i] != p->stage_of[i - 1])
             n = 0;
-        s.forward += forward;
-        s.attention += of_attention;
-        s.weights += weight_products(w, m);
-        bool again = how == LW_RECOMPUTE_FULL && block && (most == 0 || n < most);
+        f.all += forward;
+        f.blocks += block ? forward : 0;
+        f.again += full && block && (most == 0 || n < most) ? forward : 0;
         n += block;
-        s.again += again ? forward : scores ? of_attention : 0;
-        s.attention_again += again || scores ? of_attention : 0;
     }
-    return s;
+    return f;
 }
 
 /* Share of the parameters that is frozen: it has no products for its gradients. */
@@ -86,12 +61,15 @@ static double frozen(const struct lw_workload *w)
 double lw_step_flops(const struct lw_plan *p, const struct lw_workload *w, bool hardware,
                      bool causal)
 {
-    struct sums s = sum_modules(p, w);
-    double half = s.attention - (double)w->attention_flops * (double)w->batch;
-    double share = s.attention > 0 && half > 0 ? half / s.attention : 0; /* that a mask spares */
-    double sum = 3 * s.forward + (hardware ? s.again : 0) - frozen(w) * s.weights;
+    struct forwards f = sum_forwards(p, w);
+    bool scores = p->strategy->recompute == LW_RECOMPUTE_SELECTIVE && keeps_scores(w);
+    double again = f.blocks > 0 ? f.again / f.blocks : 0; /* share of the blocks */
+    double sum = 3 * f.all - frozen(w) * (f.all - f.attention), spared = 3 * f.spared;
 
-    if (causal)
-        sum -= share * (3 * s.attention + (hardware ? s.attention_again : 0));
+    if (hardware) {
+        sum += f.again + (scores ? f.attention : 0);
+        spared += (scores ? 1 : again) * f.spared;
+    }
+    sum -= causal ? spared : 0;
     return w->batch > 0 ? sum * (double)lw_plan_samples(p, w->batch) / (double)w->batch : 0;
 }

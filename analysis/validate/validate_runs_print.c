@@ -36,8 +36,12 @@ void lw_validation_json_run(const struct lw_case *c, struct lw_jsonout *o)
             whole_bytes(c->needed_bytes), "measured_bytes", whole_bytes(c->measured_bytes),
             "memory_kind", *c->memory_kind ? c->memory_kind : NULL, "tokens_per_s_device",
             lw_decimals(c->tokens_per_s_device, 2));
-    for (int k = 0; *c->key.part[1] && k < LW_ALIKE_PARTS; k++)
-        lw_jsonout_string(o, lw_alike_part_name(k), c->key.part[k]);
+    if (*c->key.part[1]) {
+        lw_jsonout_object(o, "like");
+        for (int k = 0; k < LW_ALIKE_PARTS; k++)
+            lw_jsonout_string(o, lw_alike_part_name(k), c->key.part[k]);
+        lw_jsonout_end(o);
+    }
     lw_jsonout_string(o, "command", c->command);
     if (c->failed)
         lw_jsonout_string(o, "status", "failed");

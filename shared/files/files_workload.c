@@ -172,6 +172,7 @@ const struct lw_field lw_workload_file_fields[] = {
     LW_F_INT64("heads", AT(heads), 0),
     LW_F_INT64("kv_heads", AT(kv_heads), 0),
     LW_F_INT64("attention_flops", AT(attention_flops), 0),
+    LW_F_INT64("score_flops", AT(score_flops), 0),
     LW_F_INT64("idle_numel", AT(idle_numel), 0),
     LW_F_WORD("optimizer", AT(optimizer), lw_optimizer_name),
     LW_F_NS("optimizer_ns", AT(optimizer_ps), 0),

@@ -445,6 +445,7 @@ enum lw_status lw_workload_check(const struct lw_workload *w, struct lw_err *err
     LW_TRY(at_least(err, NULL, 0, "heads", w->heads, 0));
     LW_TRY(at_least(err, NULL, 0, "kv_heads", w->kv_heads, 0));
     LW_TRY(at_least(err, NULL, 0, "attention_flops", w->attention_flops, 0));
+    LW_TRY(at_least(err, NULL, 0, "score_flops", w->score_flops, 0));
     LW_TRY(at_least(err, NULL, 0, "idle_numel", w->idle_numel, 0));
     LW_TRY(at_least(err, NULL, 0, "optimizer_ns", w->optimizer_ps, 0));
     LW_TRY(add_time(err, &sum, w->optimizer_ps));

@@ -165,6 +165,7 @@ struct lw_workload {
     int64_t heads, kv_heads;   /* of attention; a tensor group divides both; 0 = unknown */
     int64_t attention_flops;   /* forward of one sample, causal scores counted half; 0 = none, or
                                 * unknown */
+    int64_t score_flops;       /* the same with all scores, as forward_flops counts; 0 = equal */
     int64_t idle_numel;        /* of experts: elements that no product of one token uses; the rest
                                 * of all elements is active */
     enum lw_optimizer optimizer;

@@ -395,6 +395,7 @@ void transformer_attention(struct transformer *t)
     /* finish halves what a causal mask halves: not a window */
     t->attention_flops += (keys < t->seq && t->causal ? 4 : 2) * t->batch * t->seq * keys *
                           t->heads * (t->qk_width + t->v_width);
+    t->score_flops += 2 * t->batch * t->seq * keys * t->heads * (t->qk_width + t->v_width);
     struct lw_module before = *traces_builder_last(&t->b);
     if (t->flash)
         flash_attention(t, q, kv, out);
@@ -597,5 +598,6 @@ enum lw_status transformer_finish(struct transformer *t, const struct traces_mod
     t->b.w.heads = t->heads;
     t->b.w.kv_heads = t->kv_heads;
     t->b.w.attention_flops = t->attention_flops / t->batch / (t->causal ? 2 : 1);
+    t->b.w.score_flops = t->score_flops / t->batch;
     return traces_builder_finish(&t->b, producer, w, err);
 }

@@ -16,7 +16,8 @@ struct transformer {
     bool flash;   /* fused attention: scores never reach memory */
     bool dropout; /* of attention scores and after each half of a block */
     int64_t n_linear;        /* products of the module so far */
-    int64_t attention_flops; /* forward of one micro-batch, all scores */
+    int64_t attention_flops; /* forward of one micro-batch, all scores; a causal window's twice */
+    int64_t score_flops;     /* the same, a window's once: as the modules count */
 };
 
 /* Reads shape; without kv_heads as many as heads, without ffn four times the hidden size.

@@ -143,6 +143,25 @@ TEST(flops_are_counted_by_their_definition)
     }
 }
 
+/* A tensor group divides the products, and not the FLOPs of a step. */
+TEST(flops_of_a_step_do_not_depend_on_its_groups)
+{
+    double flops[2];
+
+    for (int k = 0; k < 2; k++) {
+        struct lw_validation v;
+        validate(k ? "model,cluster,dp,tp,tflops_device,flops\nllama-3-8b,dgx-h100,2,4,1,"
+                     "model-causal\n"
+                   : "model,cluster,dp,micro-batches,tflops_device,flops\nllama-3-8b,dgx-h100,1,2,"
+                     "8,model-causal\n",
+                 &v);
+        assert_int_equal(v.n_cases, 1);
+        flops[k] = v.cases[0].measured;
+        lw_validation_free(&v);
+    }
+    assert_true(fabs(flops[1] / flops[0] - 1) < 1e-9);
+}
+
 /* BERT's attention sees all tokens: nothing is spared. */
 TEST(attention_without_a_mask_has_no_causal_half)
 {
@@ -325,6 +344,16 @@ TEST(outcomes_reasons_and_tables_are_counted)
     assert_string_equal(v.skips[1].reason, "offload is not modelled");
     assert_string_equal(v.skips[2].reason, "nothing is measured");
     assert_string_equal(v.cases[2].id, "small:5");
+    lw_validation_free(&v);
+}
+
+/* A file whose rows cannot be expressed needs no cluster. */
+TEST(a_file_of_reasons_alone_is_counted)
+{
+    struct lw_validation v;
+
+    validate("model,why\nx,offload is not modelled\ny,offload is not modelled\n", &v);
+    assert_true(v.n_refusals == 0 && v.n_cases == 0 && v.n_skips == 2);
     lw_validation_free(&v);
 }
 
