@@ -98,7 +98,8 @@ DEPS_DEB += libopenmpi-dev openmpi-bin
 endif
 
 .PHONY: all deps check stress torture test demo bench validate-here evidence \
-        evidence-pages install format check-layers check-headers fuzz run-fuzz help golden-update tidy \
+        evidence-pages install format check-layers check-headers fuzz run-fuzz help \
+        golden-update tidy \
         format-check clean
 all: $(BUILD)/lapwing $(BUILD)/liblapwing.so plugins
 
@@ -462,7 +463,7 @@ help:
 	@echo "make stress     every failure of a run, LOOPS=50 times each"
 	@echo "make bench      speed tables      make fuzz     fuzz every importer"
 	@echo "make torture MINUTES=60   kills, damaged files, hostile connections"
-	@echo "make evidence    predict every published run in ../shared (half an hour); TABLES='a b': these"
+	@echo "make evidence    predict the published runs in ../shared (half an hour; TABLES='a b')"
 	@echo "make validate-here   caps, policies, ZeRO, schedules: predicted against executed here"
 	@echo "make gpu-pack   gpu-check as one file, for a machine without compilers and network"
 	@echo "make gpu-check  on a machine with a GPU: check, calibrate, run, compare; into docs/results"

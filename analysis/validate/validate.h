@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "analysis/alike/alike_key.h"
-#include "analysis/published/bars.h"
 #include "shared/base/arena.h"
 #include "shared/base/err.h"
 #include "shared/base/progress.h"
@@ -14,6 +13,11 @@
 /* Predictions beside what was measured, by families of cases that share a model and bars. A
  * series is a part of a family whose cases differ in one choice only, such as the bucket caps of
  * one file, so that their order can be judged. See docs/design/validate.md. */
+
+/* What a family of predictions must reach, in percent; 0 = not asked. */
+struct lw_bars {
+    double mean_pct, worst_pct, order_pct;
+};
 
 struct lw_family {
     const char *name;

@@ -11,8 +11,6 @@ static const struct lw_validate_kind kinds[] = {
      .add_rows = lw_validate_zero},
     {"a table of bubble rates (CSV with T_F, T_B, T_W, T_comm and bubble_...)",
      "p m T_F T_B T_W T_comm", .add_rows = lw_validate_bubble},
-    {"a published table of training runs (CSV with model, gpu, gpus, gbs, mbs, precision...)",
-     .is = lw_validate_is_table, .add = lw_validate_table},
     {"a published nccl-tests table (CSV with op, algo, nranks, nnodes, gpu, intra, inter...)",
      "op algo nranks nnodes gpu intra inter size_bytes time_us", .add = lw_validate_netbench},
     {"measured training runs (CSV with model, cluster, options of sim and step_s...: "

@@ -61,10 +61,6 @@ struct lw_framework;
 enum lw_status lw_validate_fits(struct lw_validation *v, int32_t family,
                                 const struct lw_framework *f, struct lw_err *err);
 
-/* validate_tables.c: published tables of training runs, a run a row. */
-bool lw_validate_is_table(const struct lw_input *in);
-enum lw_status lw_validate_table(const struct lw_input *in, struct lw_validation *v,
-                                 struct lw_err *err);
 /* validate_netbench.c: published nccl-tests tables. */
 enum lw_status lw_validate_netbench(const struct lw_input *in, struct lw_validation *v,
                                     struct lw_err *err);

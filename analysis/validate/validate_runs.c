@@ -92,6 +92,7 @@ static enum lw_status add_fits(const struct reader *x, const char *framework, st
 static enum lw_status add_case(struct reader *x, const struct lw_runs_prediction *p,
                                const struct lw_runs_measured *m, struct lw_err *err)
 {
+    const char *kind = lw_runs_cell(x->r, x->row, LW_RUN_MEMORY_KIND);
     struct lw_case c = {.id = x->id,
                         .unit = "ns",
                         .family = x->family,
@@ -100,7 +101,7 @@ static enum lw_status add_case(struct reader *x, const struct lw_runs_prediction
                         .measured = m->step_s * 1e9,
                         .predicted_bytes = p->memory_bytes,
                         .measured_bytes = m->memory_bytes,
-                        .memory_kind = lw_runs_cell(x->r, x->row, LW_RUN_MEMORY_KIND),
+                        .memory_kind = *kind ? kind : "allocated",
                         .needed_bytes = p->needed_bytes,
                         .capacity_bytes = p->capacity_bytes,
                         .failed = m->failed,

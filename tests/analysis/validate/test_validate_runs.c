@@ -16,18 +16,23 @@
 
 TEST_GROUP(fixture_open, fixture_close)
 
-static void validate(const char *text, struct lw_validation *v)
+static void add(const char *text, struct lw_validation *v)
 {
     struct lw_input in = {.name = "mine.csv", .text = (char *)(uintptr_t)text, .len = strlen(text)};
     struct lw_runs *r;
     struct lw_err err = {0};
 
-    *v = (struct lw_validation){0};
     assert_ok(lw_validate_read_runs(&in, v, &r, &err), err);
     assert_ok(lw_validate_runs(r, v, &err), err);
     assert_ok(lw_validation_judge(v, &err), err);
     lw_runs_free(r);
     lw_free(r);
+}
+
+static void validate(const char *text, struct lw_validation *v)
+{
+    *v = (struct lw_validation){0};
+    add(text, v);
 }
 
 #define LLAMA "llama-3-8b,dgx-h100,8,3,1,"
@@ -382,6 +387,120 @@ TEST(exit_status_says_what_became_of_the_rows)
            "{\"file\": \"bad.csv\", \"line\": 3, \"column\": \"dp\", \"error\": \"bad.csv:3: dp");
     expect("validate bad.csv --format csv", 1, "bad:2,bad,");
     expect("validate far.csv bad.csv none.csv", 1, "none.csv");
+}
+
+/* A host of twice the time per kernel doubles a step that the host bounds. */
+TEST(a_framework_of_the_same_name_takes_its_place)
+{
+    static const char table[] = "model,cluster,framework,layers,hidden,heads,seq,dp,step_s\n"
+                                "decoder,dgx-h100,nanotron,4,256,4,64,8,1\n";
+    static const char *const texts[] = {
+        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"nanotron\", \"host\": "
+        "{\"host_op_ns\": {\"value\": 100000, \"source\": \"x\"}}}",
+        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"nanotron\", \"host\": "
+        "{\"host_op_ns\": {\"value\": 200000, \"source\": \"x\"}}}",
+        "{\"lapwing\": 1, \"kind\": \"framework\", \"name\": \"another\"}"};
+    static const char *const names[] = {"nanotron", "nanotron", "another"};
+    double step[3];
+
+    for (int k = 0; k < 3; k++) {
+        struct lw_validation v = {.framework_file = fixture_path("own.json"),
+                                  .framework_name = names[k]};
+        fixture_put(fixture_path("own.json"), texts[k]);
+        add(table, &v);
+        assert_int_equal(v.n_cases, 1);
+        step[k] = v.cases[0].predicted;
+        lw_validation_free(&v);
+    }
+    assert_true(fabs(step[1] / step[0] - 2) < 0.05);
+    assert_true(step[2] < step[0]); /* the known one, of 56.2 us */
+}
+
+/* Figures whose source says that they were fitted are listed with their table and rows. */
+TEST(fitted_figures_are_listed)
+{
+    struct lw_validation v;
+
+    validate("model,cluster,framework,dp,step_s\ngpt2,dgx-h100,nanotron,8,1\n", &v);
+    assert_int_equal(v.n_fits, 1);
+    assert_string_equal(v.fits[0].name, "nanotron: host_op_ns");
+    assert_string_equal(v.fits[0].fitted_on, "nanotron_ultrascale");
+    assert_int_equal(v.fits[0].n_rows, 55);
+    assert_true(v.fits[0].value == 56200);
+    lw_validation_free(&v);
+}
+
+/* What a framework refuses is right where the run failed, whatever it would need. */
+TEST(a_refused_run_is_right_where_it_failed)
+{
+    struct lw_validation v = {0};
+    struct lw_err err = {0};
+    int32_t family;
+
+    assert_int_equal(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err),
+                     LW_OK);
+    v.families[family].runs = true;
+    for (int failed = 0; failed < 2; failed++) {
+        struct lw_case c = {.id = failed ? "a" : "b",
+                            .unit = "ns",
+                            .family = family,
+                            .series = -1,
+                            .remark = "",
+                            .refused = true,
+                            .failed = failed};
+        assert_int_equal(lw_validation_case(&v, &c, &err), LW_OK);
+    }
+    assert_int_equal(lw_validation_judge(&v, &err), LW_OK);
+    assert_int_equal(v.families[family].ran.n, 1);
+    assert_int_equal(v.families[family].ran.n_right, 0);
+    assert_int_equal(v.families[family].failed.n, 1);
+    assert_int_equal(v.families[family].failed.n_right, 1);
+    lw_validation_free(&v);
+}
+
+/* Predicted 1 2 3 4 against measured 10 30 20 40: one exchange of neighbours, 1 - 6 * 2 / (4 *
+ * 15) = 0.8. A sweep of three has no figure. */
+TEST(ranks_of_a_sweep_are_correlated)
+{
+    static const double measured[] = {10, 30, 20, 40};
+    struct lw_validation v = {0};
+    struct lw_err err = {0};
+    int32_t family, four, three;
+    char id[8];
+    assert_int_equal(lw_validation_family(&v, "f", (struct lw_bars){0, 0, 0}, false, &family, &err),
+                     LW_OK);
+    assert_int_equal(lw_validation_sweep(&v, family, "four", &four, &err), LW_OK);
+    assert_int_equal(lw_validation_sweep(&v, family, "three", &three, &err), LW_OK);
+    for (int i = 0; i < 7; i++) {
+        snprintf(id, sizeof id, "c%d", i);
+        struct lw_case c = {.id = id,
+                            .unit = "ns",
+                            .family = family,
+                            .remark = "",
+                            .series = i < 4 ? four : three,
+                            .predicted = 1 + i,
+                            .measured = i < 4 ? measured[i] : 1};
+        assert_int_equal(lw_validation_case(&v, &c, &err), LW_OK);
+    }
+    assert_int_equal(lw_validation_judge(&v, &err), LW_OK);
+    assert_true(fabs(v.series[four].rank - 0.8) < 1e-12);
+    assert_true(isnan(v.series[three].rank));
+    lw_validation_free(&v);
+}
+
+/* Runs of one model on as many devices are a sweep, told apart by the sizes that rows give. */
+TEST(runs_of_one_model_are_a_sweep)
+{
+    struct lw_validation v;
+
+    validate("model,cluster,layers,dp,tp,step_s\ngpt2,dgx-h100,,8,,1\ngpt2,dgx-h100,,2,4,1\n"
+             "gpt2,dgx-h100,6,8,,1\ngpt2,dgx-h100,,4,,1\n",
+             &v);
+    assert_int_equal(v.n_cases, 4);
+    assert_int_equal(v.n_series, 3);
+    assert_true(v.cases[0].series == v.cases[1].series);
+    assert_string_equal(v.series[v.cases[2].series].name, "gpt2 layers 6 on 8");
+    lw_validation_free(&v);
 }
 
 TEST(memory_that_runs_out_leaves_nothing)
