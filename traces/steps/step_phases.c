@@ -5,7 +5,8 @@
  * Optimizer.step#; the whole capture, where it holds gradients and no mark. A phase is a range
  * with a known name; where none was recorded, the backward is from the first to the last node that
  * the autograd engine ran, and the forward is from the first op with an autograd sequence number to
- * there (without such numbers: from the first op after zero_grad and data loading). A node is an
+ * there (without such numbers: from the first op after data loading, and after zero_grad, if that
+ * does not follow the forward). A node is an
  * autograd::engine::evaluate_function range, or, before torch 1.10, an op whose name ends in
  * "Backward" and a number. A gradient is one torch::autograd::AccumulateGrad; DDP waits for the
  * same event. The engine runs it right after the node that produced it, as it has the highest
@@ -278,35 +279,73 @@ struct lw_phase_span lw_step_engine(const struct lw_trace *t, const struct lw_st
     return b;
 }
 
-/* The end of what a step does before its forward: zero_grad, and waiting for the data loader. */
+/* Time of the step's own ops (not of ranges, not inside others) that start in [from, to). */
+static int64_t op_time(const struct lw_trace *t, const struct lw_step *s, int64_t from, int64_t to)
+{
+    int64_t covered = INT64_MIN, sum = 0, last = lw_trace_row_at(t, to);
+
+    for (int64_t i = lw_trace_row_at(t, from); i < last; i++) {
+        if (t->class[i] != LW_ROW_HOST || t->track[i] != s->thread || t->start_ns[i] < covered ||
+            lw_row_is_range(t, i))
+            continue;
+        covered = lw_trace_end_ns(t, i);
+        sum += t->dur_ns[i];
+    }
+    return sum;
+}
+
+/* The end of what a step does before its forward: waiting for the data loader, and zero_grad,
+ * unless it follows the forward: more of the step's ops then run before it than after it. */
 static int64_t prologue_end(const struct lw_trace *t, const struct lw_step *s, int64_t from,
                             int64_t to, int64_t before)
 {
     const struct lw_phase_span *z = &s->phase[LW_PHASE_ZERO_GRAD];
-    int64_t end = z->found && z->end_ns < before ? z->end_ns : s->start_ns;
+    int64_t end = s->start_ns;
 
     for (int64_t i = from; i < to; i++)
         if (t->track[i] == s->thread && begins(t, i, "enumerate(") &&
             lw_trace_end_ns(t, i) < before && lw_trace_end_ns(t, i) > end)
             end = lw_trace_end_ns(t, i);
-    return end;
+    if (!z->found || z->end_ns >= before || z->end_ns <= end)
+        return end;
+    bool follows = z->start_ns > end &&
+                   op_time(t, s, end, z->start_ns) > op_time(t, s, z->end_ns, before);
+    return follows ? end : z->end_ns;
+}
+
+/* Bringing a batch to the device is not forward. */
+static bool brings_data(const struct lw_trace *t, int64_t row)
+{
+    static const char *const names[] = {"aten::to", "aten::_to_copy", "aten::copy_",
+                                        "aten::pin_memory", "aten::empty_strided"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(lw_trace_name(t, row), names[i]) == 0)
+            return true;
+    return false;
 }
 
 /* From the first op that autograd numbered; where the file holds no numbers (torch 1.8, the legacy
- * profiler), from the first op after zero_grad and data loading. */
+ * profiler), from the first op after data loading, copies to the device and zero_grad. */
 static void infer_forward(const struct lw_trace *t, struct lw_step *s, int64_t from, int64_t to)
 {
     struct lw_phase_span *f = &s->phase[LW_PHASE_FORWARD], *b = &s->phase[LW_PHASE_BACKWARD];
     int64_t first = -1, numbered = -1, earliest = prologue_end(t, s, from, to, b->start_ns);
+    int64_t covered = INT64_MIN;
 
     for (int64_t i = from; i < to && t->start_ns[i] < b->start_ns && numbered < 0; i++) {
         if (t->class[i] != LW_ROW_HOST || t->track[i] != s->thread || lw_row_is_range(t, i))
             continue;
         if (t->link[i] >= 0)
             numbered = i;
-        if (first < 0 && t->start_ns[i] >= earliest)
+        if (first >= 0 || t->start_ns[i] < earliest || t->start_ns[i] < covered)
+            continue;
+        if (brings_data(t, i))
+            covered = lw_trace_end_ns(t, i);
+        else
             first = i;
     }
+    s->forward_by_order = numbered < 0 && first >= 0;
     first = numbered >= 0 ? numbered : first;
     if (first >= 0)
         *f = (struct lw_phase_span){true, t->start_ns[first], b->start_ns};

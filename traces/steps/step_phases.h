@@ -32,6 +32,7 @@ struct lw_step {
     int32_t backward_thread; /* where most gradients were accumulated; -1 without gradients */
     int64_t n_gradients, n_nodes, n_collectives;
     struct lw_gradient *gradients; /* in time order */
+    bool forward_by_order; /* no range and no sequence number shows where the forward begins */
     int64_t n_compiled;
     struct lw_phase_span *compiled; /* nodes of a compiled backward (torch.compile), by start */
     int64_t *nodes; /* rows of the backward's nodes on its thread, in time order, not nested */

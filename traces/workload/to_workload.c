@@ -225,6 +225,10 @@ static enum lw_status note_profile(struct importer *m)
                         ? "data-parallel run"
                         : "run of several ranks",
                     (double)p->excluded_ns / 1e6));
+    if (p->step->forward_by_order)
+        LW_TRY(ASSUME(m, "no sequence numbers (torch 1.8, the legacy profiler): the forward is "
+                       "what the step's thread ran after data loading and zero_grad (where that "
+                       "comes first), up to the first op of the backward"));
     if (p->cut == TRACES_CUT_OPS)
         LW_TRY(note(m, "no lw:module ranges: a module is a forward op whose backward gave "
                        "gradients, with what follows it"));

@@ -57,6 +57,35 @@ TEST(gradients_are_reduced_by_their_hooks_or_after_the_last_one)
     traces_source_free(&s);
 }
 
+/* torch 1.8: no sequence numbers, nodes are ops. A batch is loaded in [0,10) and copied in [10,20);
+ * the forward runs in [20,60), the backward on thread 1 from 80 on. zero_grad stands at 12 or at 65,
+ * before the forward or, as in torch's tutorials, before the backward. */
+TEST(without_numbers_the_forward_begins_after_the_data_wherever_zero_grad_stands)
+{
+    static const int64_t zero_grad[] = {12, 65};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct traces_source s;
+        replay_begin(&s);
+        replay_row(&s, LW_ROW_USER, "ProfilerStep#1", 0, 100, 0, -1);
+        replay_row(&s, LW_ROW_USER, "enumerate(DataLoader)#_SingleProcess.__next__", 0, 10, 0, -1);
+        replay_row(&s, LW_ROW_HOST, "aten::to", 10, 2, 0, -1);
+        replay_row(&s, LW_ROW_HOST, "aten::copy_", 11, 1, 0, -1);
+        replay_row(&s, LW_ROW_USER, "Optimizer.zero_grad#SGD.zero_grad", zero_grad[i], 5, 0, -1);
+        replay_row(&s, LW_ROW_HOST, "aten::zero_", zero_grad[i] + 1, 3, 0, -1);
+        replay_row(&s, LW_ROW_HOST, "aten::conv2d", 20, 30, 0, -1);
+        replay_row(&s, LW_ROW_HOST, "aten::linear", 50, 10, 0, -1);
+        replay_row(&s, LW_ROW_HOST, "AddmmBackward", 80, 5, 1, -1);
+        replay_row(&s, LW_ROW_HOST, "AccumulateGrad", 86, 2, 1, -1);
+        replay_ready(&s);
+        const struct lw_phase_span *f = &s.steps.steps[0].phase[LW_PHASE_FORWARD];
+        assert_true(f->found && s.steps.steps[0].forward_by_order);
+        assert_int_equal(f->start_ns, 20000);
+        assert_int_equal(f->end_ns, 80000);
+        traces_source_free(&s);
+    }
+}
+
 /* torch.compile: the whole backward is one node, in which compiled all-reduces are launched. */
 TEST(all_reduces_inside_a_compiled_backward_are_of_gradients)
 {
