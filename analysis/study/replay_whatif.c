@@ -44,12 +44,14 @@ static enum lw_status ask_network(struct sim_whatif *w, const struct traces_repl
     struct lw_cost_query q = {
         .op = op->kind, .dtype = op->dtype, .bytes = op->bytes, .n_ranks = n, .n_nodes = 1};
 
-    if (op->bytes < 0 && !op->measured) {
+    if (op->kind == LW_OP_BARRIER)
+        q.bytes = 0;
+    if (q.bytes < 0 && !op->measured) {
         w->n_unsized++;
         return LW_OK;
     }
     w->n_comm++;
-    if (op->bytes < 0)
+    if (q.bytes < 0)
         return lw_fail(err, LW_EINVAL,
                        "-c: the traces do not contain the size of '%.80s': only collectives of "
                        "known size can be timed on another network (torch 2.2 and later record "

@@ -64,6 +64,8 @@ static int64_t add_row(const struct lw_timeline *t, const struct lw_plan *plan, 
     case LW_CLASS_P2P:
         if (t->all_in[row] > start)
             moves = t->all_in[row] < end ? t->all_in[row] : end;
+        if (t->kind[row] == LW_OP_BARRIER) /* moves nothing */
+            moves = end;
         if (moves > start)
             n = add(v, n, start, moves, LW_PERIOD_WAIT + (int)wait_of(t, plan, row), m);
         return add(v, n, moves, end, LW_PERIOD_TRANSFER, m);

@@ -230,11 +230,17 @@ static enum lw_status text_file(const struct traces_report *r,
         return file->importer->text(file->facts, file->name, f, err);
     LW_TRY(text_head(file, f, err));
     struct inspect_rows rows = {0};
+    char buf[32];
     enum lw_status status = inspect_rows_add(&rows, file, err);
     if (status == LW_OK)
         status = inspect_rows_text(&rows, r->all, f, err);
     lw_free(rows.v);
     LW_TRY(status);
+    if (file->device.whole.barrier_ns > 0)
+        lw_printf_paragraph(f,
+                            "  barriers: %s in the whole file, waiting for other ranks: idle time, "
+                            "not communication",
+                            lw_format_ps(buf, lw_ns_to_ps(file->device.whole.barrier_ns)));
     LW_TRY(traces_text_host_bound(file, r->all, f, err));
     return r->report ? traces_text_profile(file, f, err) : LW_OK;
 }

@@ -37,6 +37,7 @@ static const struct lw_column busy[] = {
     {"exposed_comm_ns", ">exposed comm", LW_COLUMN_NS, AT(busy.exposed_comm_ns)},
     {"exposed_mem_ns", ">exposed copies", LW_COLUMN_NS, AT(busy.exposed_mem_ns)},
     {"idle_ns", ">idle", LW_COLUMN_NS, AT(busy.idle_ns)},
+    {"barrier_ns", NULL, LW_COLUMN_NS, AT(busy.barrier_ns)},
 };
 enum { FIRST_BUSY = 2 };
 static const struct lw_column counts[] = {

@@ -220,7 +220,7 @@ static enum lw_status fill_comm(struct replay_maker *m, const struct replay_rank
     op->kind = x.kind;
     op->dtype = x.dtype;
     op->comm = m->comm_of_class[item->class];
-    op->bytes = x.bytes > 0 ? x.bytes : 0;
+    op->bytes = x.bytes > 0 && x.kind != LW_OP_BARRIER ? x.bytes : 0;
     op->peer = x.kind == LW_OP_BROADCAST || x.kind == LW_OP_REDUCE
                    ? (c->matched ? c->members[0] : (int32_t)(r - m->ranks))
                    : -1;

@@ -35,7 +35,7 @@ struct study {
 const char *traces_work_name(int work)
 {
     static const char *const names[TRACES_N_WORKS] = {"other", "communication", "compute",
-                                                      "memory", "copies"};
+                                                      "memory", "copies", "barriers"};
 
     return names[work];
 }
@@ -57,9 +57,11 @@ static enum lw_status sum_work(struct study *s, const struct lw_kernel_table *ta
     const struct lw_trace *t = s->t;
     struct lw_interval *comm, *compute;
     int64_t n_comm = 0, n_compute = 0, from = INT64_MAX, to = INT64_MIN, n = s->launches.n;
+    struct traces_comm_index index;
     uint8_t *class_of;
 
     LW_TRY(traces_kernel_classes(t, table, &s->scratch, &class_of, err));
+    LW_TRY(traces_comm_index_build(t, &s->scratch, &index, err));
     LW_TAKE(&s->scratch, s->work, n, err);
     LW_TAKE(&s->scratch, comm, n, err);
     LW_TAKE(&s->scratch, compute, n, err);
@@ -67,6 +69,10 @@ static enum lw_status sum_work(struct study *s, const struct lw_kernel_table *ta
         int64_t row = s->launches.row[i], end = lw_trace_end_ns(t, row);
         bool kernel = t->class[row] == LW_ROW_KERNEL;
         s->work[i] = kernel ? of_class[class_of[t->name[row]]] : TRACES_WORK_COPY;
+        if (s->work[i] == TRACES_WORK_COMM &&
+            traces_comm_kind(traces_comm_fact_of(t, &index, row, s->launches.launch[i]).op) ==
+                LW_OP_BARRIER)
+            s->work[i] = TRACES_WORK_BARRIER;
         struct traces_work_use *u = &s->r->work[s->work[i]];
         struct lw_interval v = {t->start_ns[row], end};
         u->n++;
@@ -76,7 +82,7 @@ static enum lw_status sum_work(struct study *s, const struct lw_kernel_table *ta
         to = end > to ? end : to;
         if (s->work[i] == TRACES_WORK_COMM)
             comm[n_comm++] = v;
-        else if (kernel)
+        else if (kernel && s->work[i] != TRACES_WORK_BARRIER)
             compute[n_compute++] = v;
     }
     s->r->span_ns = n > 0 ? to - from : 0;

@@ -16,6 +16,7 @@ enum traces_work { /* classes of kernels, and copies and sets */
     TRACES_WORK_COMPUTE,
     TRACES_WORK_MEMORY,
     TRACES_WORK_COPY,
+    TRACES_WORK_BARRIER, /* kernels that wait for other ranks */
     TRACES_N_WORKS,
 };
 

@@ -2,8 +2,8 @@
  *
  * Busy times are lengths of unions of intervals over all streams, clipped to a window; exposed
  * times are differences of such unions; so window = compute + exposed comm + exposed mem + idle
- * holds exactly, in whole nanoseconds. An iteration is a distinct host-side ProfilerStep#N,
- * or a range that the importer found to be one.
+ * holds exactly, in whole nanoseconds. Barriers move nothing: they are idle time. An iteration is a
+ * distinct host-side ProfilerStep#N, or a range that the importer found to be one.
  * Nothing is estimated: a communication kernel's time includes waiting for peers, and no figure
  * corrects it. */
 #include "traces/steps/device_figures.h"
@@ -17,7 +17,7 @@
 #include "traces/trace/comm_facts.h"
 #include "traces/trace/kernel_launches.h"
 
-enum kind { COMPUTE, COMM, MEM, N_KINDS };
+enum kind { COMPUTE, COMM, MEM, BARRIER, N_KINDS };
 
 struct launched {
     int64_t launch_ns, launch, i;
@@ -83,6 +83,7 @@ static struct lw_busy measure(struct context *c, int64_t from, int64_t to)
         .exposed_comm_ns = exposed(c, comm, hides_comm, from, to),
         .exposed_mem_ns = exposed(c, mem, hides_mem, from, to),
         .idle_ns = to - from - busy(c, compute | comm | mem, from, to),
+        .barrier_ns = busy(c, 1u << BARRIER, from, to),
     };
 }
 
@@ -163,6 +164,11 @@ static int64_t first_launch(const struct context *c, int64_t ns)
     return lw_items_upto(c->launched, c->n_launched, sizeof *c->launched, ns - 1);
 }
 
+static bool is_comm(const struct context *c, int64_t i)
+{
+    return c->kind[i] == COMM || c->kind[i] == BARRIER;
+}
+
 static enum lw_status measure_by_launch(struct context *c, struct lw_iteration *it,
                                         struct lw_arena *arena, struct lw_err *err)
 {
@@ -175,13 +181,13 @@ static enum lw_status measure_by_launch(struct context *c, struct lw_iteration *
     lw_sort(c->mine, it->n_gpu_ops, by_number);
     for (int64_t k = 0; k < it->n_gpu_ops; k++) {
         put(c, c->mine[k]);
-        n_comm += c->kind[c->mine[k]] == COMM;
+        n_comm += is_comm(c, c->mine[k]);
     }
     if (it->n_gpu_ops > 0)
         it->by_launch = measure_span(c);
     LW_TAKE(arena, it->comm, n_comm, err);
     for (int64_t k = 0; k < it->n_gpu_ops; k++)
-        if (c->kind[c->mine[k]] == COMM)
+        if (is_comm(c, c->mine[k]))
             LW_TRY(fill_comm(c, c->mine[k], it, arena, err));
     return LW_OK;
 }
@@ -245,6 +251,14 @@ static enum lw_status index_rows(struct context *c, struct lw_arena *scratch, st
     return LW_OK;
 }
 
+static bool is_barrier(const struct context *c, int64_t i)
+{
+    struct traces_comm_fact f =
+        traces_comm_fact_of(c->t, &c->comms, c->launches.row[i], c->launches.launch[i]);
+
+    return traces_comm_kind(f.op) == LW_OP_BARRIER;
+}
+
 static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struct lw_err *err)
 {
     const struct lw_trace *t = c->t;
@@ -257,13 +271,15 @@ static enum lw_status prepare(struct context *c, struct lw_arena *scratch, struc
     LW_TAKE(scratch, c->b, n, err);
     for (int k = 0; k < N_KINDS; k++)
         LW_TAKE(scratch, c->set[k], n, err);
+    LW_TRY(traces_comm_index_build(t, scratch, &c->comms, err));
     for (int64_t i = 0; i < n; i++) {
         int64_t row = c->launches.row[i];
-        c->kind[i] = t->class[row] == LW_ROW_MEM                      ? MEM
+        c->kind[i] = t->class[row] == LW_ROW_MEM                ? MEM
                      : class_of[t->name[row]] == LW_KERNEL_COMM ? COMM
                                                                 : COMPUTE;
+        if (c->kind[i] == COMM && is_barrier(c, i))
+            c->kind[i] = BARRIER;
     }
-    LW_TRY(traces_comm_index_build(t, scratch, &c->comms, err));
     return index_rows(c, scratch, err);
 }
 

@@ -16,6 +16,7 @@ struct lw_busy {
     int64_t exposed_comm_ns; /* communication while no compute kernel runs */
     int64_t exposed_mem_ns;  /* copies and sets while neither runs */
     int64_t idle_ns;
+    int64_t barrier_ns; /* barriers run, which wait for other ranks: idle where nothing else runs */
 };
 
 /* A communication kernel. Texts are NULL and numbers -1 where the trace does not tell. */

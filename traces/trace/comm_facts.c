@@ -1,10 +1,35 @@
 /* Facts of a collective: sizes and group on the kernel (torch 2.2 and later), else on the host's
  * record of it around the launch (record_param_comms, or nccl:all_reduce with recorded shapes),
  * else only what the kernel's name says. A kernel that holds no sizes may hold a group and vice
- * versa. */
+ * versa. A barrier is told by its kernel or by the host's range around its launch. */
 #include "traces/trace/comm_facts.h"
 
 #include <string.h>
+
+/* Kernels that only wait for other ranks: barriers on a stream of NVSHMEM (src/host/stream/coll/
+ * barrier/barrier.cu: barrier_on_stream_kernel_threadgroup, barrier_all_on_stream_kernel_warp),
+ * DeepEP (csrc/kernels/intranode.cu: namespace intranode, barrier), torch's symmetric memory
+ * (torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemory.cu: barrier_kernel). */
+static const char *const barrier_kernels[] = {"barrier_on_stream_kernel",
+                                              "barrier_all_on_stream_kernel", "intranode::barrier",
+                                              "barrier_kernel(unsigned int**"};
+
+/* Host ranges of barriers: torch runs NCCL's as an all-reduce of one element in "nccl:
+ * all_reduce_barrier" (pytorch #140785, torch 2.6; before that in c10d::barrier alone), those of
+ * gloo, UCC and MPI as "gloo:barrier", "ucc:barrier", "mpi:barrier" (ProcessGroup*.cpp). */
+static const char *const barrier_ranges[] = {"nccl:all_reduce_barrier", "nccl:barrier",
+                                             "c10d::barrier", "gloo:barrier", "ucc:barrier",
+                                             "mpi:barrier"};
+
+static bool is_barrier_range(const struct lw_trace *t, int64_t row)
+{
+    if (!lw_trace_on_host(t, row))
+        return false;
+    for (size_t i = 0; i < sizeof barrier_ranges / sizeof *barrier_ranges; i++)
+        if (lw_trace_name_begins(t, row, barrier_ranges[i]))
+            return true;
+    return false;
+}
 
 /* Shapes of activations are not messages. */
 static bool is_noted(const struct lw_trace *t, int64_t row)
@@ -16,7 +41,24 @@ static bool is_noted(const struct lw_trace *t, int64_t row)
 enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena *arena,
                                        struct traces_comm_index *out, struct lw_err *err)
 {
+    LW_TRY(lw_trace_pick(t, 0, t->n, is_barrier_range, arena, &out->barriers, &out->n_barriers,
+                         err));
     return lw_trace_pick(t, 0, t->n, is_noted, arena, &out->noted, &out->n, err);
+}
+
+static bool is_barrier(const struct lw_trace *t, const struct traces_comm_index *x, int64_t kernel,
+                       int64_t launch)
+{
+    for (size_t i = 0; i < sizeof barrier_kernels / sizeof *barrier_kernels; i++)
+        if (strstr(lw_trace_name(t, kernel), barrier_kernels[i]))
+            return true;
+    int64_t at = launch >= 0 ? t->start_ns[launch] : 0, tries = 0;
+    int64_t i = launch >= 0 ? lw_trace_rows_upto(t, x->barriers, x->n_barriers, at) - 1 : -1;
+    for (; i >= 0 && tries < 4; i--, tries++)
+        if (t->track[x->barriers[i]] == t->track[launch] &&
+            lw_trace_end_ns(t, x->barriers[i]) >= at)
+            return true;
+    return false;
 }
 
 enum lw_status traces_kernel_classes(const struct lw_trace *t, const struct lw_kernel_table *table,
@@ -111,9 +153,9 @@ static void set_size(struct traces_comm_fact *f, const struct lw_trace *t, int64
     f->out_bytes = bytes_of(t, out_numel, dtype);
 }
 
-struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
-                                            const struct traces_comm_index *index, int64_t kernel,
-                                            int64_t launch)
+static struct traces_comm_fact recorded_fact(const struct lw_trace *t,
+                                             const struct traces_comm_index *index, int64_t kernel,
+                                             int64_t launch)
 {
     int64_t from = t->detail[kernel] >= 0 ? kernel
                    : launch >= 0          ? host_record(t, index, launch)
@@ -143,12 +185,26 @@ struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
     return f;
 }
 
+struct traces_comm_fact traces_comm_fact_of(const struct lw_trace *t,
+                                            const struct traces_comm_index *index, int64_t kernel,
+                                            int64_t launch)
+{
+    struct traces_comm_fact f = recorded_fact(t, index, kernel, launch);
+
+    if (is_barrier(t, index, kernel, launch) || traces_comm_kind(f.op) == LW_OP_BARRIER) {
+        f.op = "barrier";
+        f.bytes = f.out_bytes = -1;
+    }
+    return f;
+}
+
 enum lw_op_kind traces_comm_kind(const char *op)
 {
     static const struct {
         const char *mark;
         enum lw_op_kind kind;
     } kinds[] = {
+        {"barrier", LW_OP_BARRIER}, /* "all_reduce_barrier" too */
         {"allreduce", LW_OP_ALL_REDUCE},
         {"all_reduce", LW_OP_ALL_REDUCE},
         {"reduce_scatter", LW_OP_REDUCE_SCATTER},
@@ -156,7 +212,6 @@ enum lw_op_kind traces_comm_kind(const char *op)
         {"allgather", LW_OP_ALL_GATHER},
         {"all_gather", LW_OP_ALL_GATHER},
         {"broadcast", LW_OP_BROADCAST},
-        {"barrier", LW_OP_BARRIER},
         {"reduce", LW_OP_REDUCE},
     };
 

@@ -13,6 +13,8 @@
 struct traces_comm_index {
     int64_t n;
     int64_t *noted; /* host rows with a detail, in start order */
+    int64_t n_barriers;
+    int64_t *barriers; /* host ranges of barriers, in start order */
 };
 
 enum lw_status traces_comm_index_build(const struct lw_trace *t, struct lw_arena *arena,
@@ -23,6 +25,7 @@ enum lw_status traces_kernel_classes(const struct lw_trace *t, const struct lw_k
                                      struct lw_arena *arena, uint8_t **class_of,
                                      struct lw_err *err);
 
+/* op "barrier": waiting for the other ranks, with nothing to move. */
 struct traces_comm_fact { /* strings are NULL and numbers -1 where the trace does not tell */
     const char *op, *dtype, *group;
     int64_t bytes, out_bytes; /* of the input; of the output */

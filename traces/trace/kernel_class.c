@@ -16,10 +16,10 @@
  * same in sglang and aiter), multimem_* and {one,two}_shot_all_reduce of symmetric memory (pytorch
  * torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu), {one,two}ShotAllReduceKernel and
  * allreduce_fusion_kernel (TensorRT-LLM cpp/tensorrt_llm/kernels/customAllReduceKernels.cu,
- * communicationKernels), allreduce_prototype (vllm csrc/quickreduce). Other libraries are a user's
- * line each. Memory-bound kernels
- * whose names hold a mark of a later group come next, then those whose library's own letters tell
- * the type. */
+ * communicationKernels), allreduce_prototype (vllm csrc/quickreduce). Barriers of NVSHMEM and of
+ * symmetric memory: traces/trace/comm_facts.c. Other libraries are a user's line each. Memory-bound
+ * kernels whose names hold a mark of a later group come next, then those whose library's own letters
+ * tell the type. */
 static const struct {
     struct lw_kernel_mark is;
     const char *marks[28];
@@ -28,7 +28,8 @@ static const struct {
      {"nccl", "rccl", "deep_ep", "deepep", "internode", "intranode", "nvshmem",
       "cross_device_reduce", "multimem_", "one_shot_all_reduce", "two_shot_all_reduce",
       "oneShotAllReduce", "twoShotAllReduce", "allreduce_fusion_kernel",
-      "allreduce_prototype"}},
+      "allreduce_prototype", "barrier_on_stream_kernel", "barrier_all_on_stream_kernel",
+      "barrier_kernel(unsigned int**"}},
     {{LW_KERNEL_MEMORY},
      {"im2col", "nchwToNhwc", "nhwcToNchw", "convertTensor", "splitKreduce", "gemvNSP", "gemv",
       "conv_depthwise"}},

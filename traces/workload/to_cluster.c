@@ -211,20 +211,20 @@ static enum lw_status say_limits(struct lw_cluster *c, const struct list *l, boo
                                  struct lw_cost_table *t, struct lw_err *err)
 {
     double wait = matched ? 0 : waiting_ps(t, shortest_of(l, t->n_ranks));
-    char waits[160] = "";
+    char waits[160] = "", buf[32];
 
     if (t->op != LW_OP_ALL_REDUCE)
         return LW_OK;
     if (wait > 0)
         snprintf(waits, sizeof waits,
-                 "; %.3f ms of each do not grow with the bytes and count in every bucket of a "
+                 "; %s of each do not grow with the bytes and count in every bucket of a "
                  "plan, in a replay at the recorded gradients",
-                 wait / (double)LW_PS_PER_MS);
+                 lw_format_ps(buf, (lw_ps)(wait + 0.5)));
     LW_PRINT(&c->arena, t->source, err,
-             "%s%s; below %.2f MiB, the smallest recorded, the time stays %.3f ms, in a replay "
+             "%s%s; below %.2f MiB, the smallest recorded, the time stays %s, in a replay "
              "(sim --replay --bucket-cap) it goes down with the bytes",
              t->source, waits, (double)t->bytes[0] / (1 << 20),
-             (double)t->time_ps[0] / (double)LW_PS_PER_MS);
+             lw_format_ps(buf, t->time_ps[0]));
     return LW_OK;
 }
 
