@@ -34,13 +34,22 @@ static const char bars_text[] =
     " ORDER BY ifnull(at.place, span.rank), at.pp, span.rank,"
     "  coalesce(stream.class, '') = 'comm', span.stream, start_ps, span.id";
 
+/* Buckets of a recording are known by the names of their all-reduces alone (traces/replay/
+ * bucket_names.c). */
+static int32_t bucket_of(int32_t bucket, const char *name)
+{
+    int number;
+
+    return bucket < 0 && sscanf(name, "bucket %9d", &number) == 1 ? number : bucket;
+}
+
 static enum lw_status read_bar(struct lw_sql *q, struct equal_bar *b, struct lw_err *err)
 {
     const char *class = lw_sql_text(q, 5);
     enum lw_op_kind kind;
 
     LW_TRY(lw_op_parse(lw_sql_text(q, 4), &kind, err));
-    int32_t bucket = (int32_t)lw_sql_int(q, 6);
+    int32_t bucket = bucket_of((int32_t)lw_sql_int(q, 6), lw_sql_text(q, 13));
     *b = (struct equal_bar){
         .rank = (int32_t)lw_sql_int(q, 0), .stage = (int32_t)lw_sql_int(q, 1),
         .stream = (int32_t)lw_sql_int(q, 2),

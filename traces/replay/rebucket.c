@@ -217,6 +217,8 @@ static void add_new(struct rebucketer *b, const struct cut *c, const struct lw_b
     struct traces_bucket x = {.step = c->step,
                               .like = b->old[0].row,
                               .bytes = c->new[k].to - c->new[k].from,
+                              .number = k,
+                              .n_gradients = v->first[k + 1] - v->first[k],
                               .dtype = c->grads[v->items[v->first[k]]].dtype,
                               .thread = c->s->backward_thread,
                               .wait_ns = wait_ns(b, c, c->new[k], v->first[k]),

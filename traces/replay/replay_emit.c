@@ -226,6 +226,8 @@ static enum lw_status fill_comm(struct replay_maker *m, const struct replay_rank
                    : -1;
     LW_TRY(time_of(m, &x, &op->work_ps));
     op->work_ps = op->work_ps > 0 ? op->work_ps : 1; /* 0 would ask the cluster */
+    const char *bucket = r->bucket_name[r->comm_of[row] - 1];
+    op->name = bucket ? bucket : op->name;
     return LW_OK;
 }
 
@@ -527,7 +529,7 @@ static enum lw_status emit_bucket(struct replay_maker *m, struct replay_rank *r,
                         0);
     if (d && on && on->last_op >= 0)
         deps[n++] = on->last_op;
-    op.name = y.name;
+    LW_TRY(replay_bucket_name(m, b->number, " (new)", b->bytes, b->n_gradients, &op.name));
     op.dtype = b->dtype;
     op.bytes = b->bytes;
     op.comm = m->comm_of_class[like->class];

@@ -48,7 +48,8 @@ struct traces_bucket { /* one that a what-if asks for */
     int64_t ns;        /* its last gradient is there */
     int32_t thread;
     enum lw_dtype dtype;
-    int64_t bytes, step;
+    int64_t bytes, step, number; /* number: of its step's */
+    int64_t n_gradients;
     int64_t like; /* row of a recorded one that it replaces */
     /* a host thread waits for it then; of a device the stream on which the thread launched last; -1
      * = only what waited for a recorded bucket does (new_of_call) */

@@ -47,6 +47,7 @@ struct replay_rank {
     struct traces_points p;
     int64_t n_typed, *typed; /* host rows that launch products and tell their type, by start */
     struct traces_comm_list comms;
+    const char **bucket_name; /* [comms.n] of all-reduces of gradients; NULL = not one */
     int64_t *comm_of; /* [trace rows] number of the item of comms + 1; 0 = no communication */
     int32_t role, n_hosts, n_devices, comm_stream, step;
     int32_t send_stream; /* of messages that the host sends; -1 = none */
@@ -112,6 +113,12 @@ int64_t replay_compute_alone(const struct replay_maker *m, const struct replay_r
                              const struct replay_host *h, int64_t from, int64_t to);
 /* How long the collective of that row takes, with nothing beside it where cores are shared. */
 int64_t replay_comm_alone(const struct replay_maker *m, const struct replay_rank *r, int64_t row);
+
+/* bucket_names.c: after the collectives were listed. number counts from 0 in its step; kind: "" or
+ * what it is beside; bytes and n_gradients 0 = unknown. */
+enum lw_status replay_name_buckets(struct replay_maker *m, struct replay_rank *r);
+enum lw_status replay_bucket_name(struct replay_maker *m, int64_t number, const char *kind,
+                                  int64_t bytes, int64_t n_gradients, const char **name);
 
 /* bucket_times.c: after the cores were shared. */
 enum lw_status replay_time_buckets(struct replay_maker *m, struct replay_rank *r);

@@ -410,6 +410,8 @@ static enum lw_status make(struct replay_maker *m, const struct traces_source *s
     m->out->core_want = m->core_want;
     for (int32_t k = 0; k < m->n; k++)
         LW_TRY(replay_time_buckets(m, &m->ranks[k]));
+    for (int32_t k = 0; k < m->n; k++)
+        LW_TRY(replay_name_buckets(m, &m->ranks[k]));
     LW_TAKE(m->arena, m->stream_end, m->n_streams, m->err);
     lw_builder_variant(m->b, "replay", "", true);
     for (int32_t k = 0; k < m->n; k++)

@@ -18,8 +18,8 @@
  * allreduce_fusion_kernel (TensorRT-LLM cpp/tensorrt_llm/kernels/customAllReduceKernels.cu,
  * communicationKernels), allreduce_prototype (vllm csrc/quickreduce). Barriers of NVSHMEM and of
  * symmetric memory: traces/trace/comm_facts.c. Other libraries are a user's line each. Memory-bound
- * kernels whose names hold a mark of a later group come next, then those whose library's own letters
- * tell the type. */
+ * kernels whose names hold a mark of a later group come next, then those whose library's own
+ * letters tell the type. */
 static const struct {
     struct lw_kernel_mark is;
     const char *marks[28];

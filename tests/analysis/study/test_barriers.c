@@ -8,7 +8,7 @@
 #include "tests/lib/files/says.h"
 
 #define EVENT(cat, name, tid, ts, dur, args)                                                       \
-    "{\"ph\":\"X\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"pid\":" tid ",\"tid\":" tid           \
+    "{\"ph\":\"X\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"pid\":" tid ",\"tid\":" tid  \
     ",\"ts\":" ts ",\"dur\":" dur ",\"args\":{" args "}}"
 #define LAUNCH(ts, n) EVENT("cuda_runtime", "cudaLaunchKernel", "1", ts, "1", "\"correlation\":" n)
 #define KERNEL(name, tid, ts, dur, n)                                                              \
@@ -33,12 +33,13 @@ static const struct {
     /* pytorch #140785: an all-reduce of one element in this range */
     {EVENT("user_annotation", "nccl:all_reduce_barrier", "1", "29", "3", "") ",",
      "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", true},
-    {EVENT("cpu_op", "c10d::barrier", "1", "29", "3", "") ",", "ncclKernel_AllReduce_RING_LL_Sum_float",
-     true},
-    {"", "void barrier_on_stream_kernel_threadgroup<(threadgroup_t)1>(int, int)", true}, /* NVSHMEM */
+    {EVENT("cpu_op", "c10d::barrier", "1", "29", "3", "") ",",
+     "ncclKernel_AllReduce_RING_LL_Sum_float", true},
+    {"", "void barrier_on_stream_kernel_threadgroup<(threadgroup_t)1>(int, int)", true},
     {"", "barrier_all_on_stream_kernel_warp()", true},
     {"", "void deep_ep::intranode::barrier<8>(int**, int)", true},
-    {"", "(anonymous namespace)::barrier_kernel(unsigned int**, int, int, int, unsigned long)", true},
+    {"", "(anonymous namespace)::barrier_kernel(unsigned int**, int, int, int, unsigned long)",
+     true},
     {"", "barrier_kernel(float*, float*, float)", false}, /* of options, in finance: compute */
     {"", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", false},
 };

@@ -91,10 +91,15 @@ lw_ps replay_step(const struct replay_run *x, int32_t step)
     return traces_replay_host(&x->r, &x->t, step, -1);
 }
 
+static bool is_named(const char *is, const char *name)
+{
+    return *name == '*' ? strstr(is, name + 1) != NULL : strcmp(is, name) == 0;
+}
+
 int32_t replay_op(const struct replay_run *x, const char *name, int32_t skip)
 {
     for (int32_t i = 0; i < x->r.plan.n_ops; i++)
-        if (strcmp(x->r.plan.ops[i].name, name) == 0 && skip-- == 0)
+        if (is_named(x->r.plan.ops[i].name, name) && skip-- == 0)
             return i;
     fail_msg("no op '%s'", name);
     return -1;

@@ -58,8 +58,8 @@ TEST(gradients_are_reduced_by_their_hooks_or_after_the_last_one)
 }
 
 /* torch 1.8: no sequence numbers, nodes are ops. A batch is loaded in [0,10) and copied in [10,20);
- * the forward runs in [20,60), the backward on thread 1 from 80 on. zero_grad stands at 12 or at 65,
- * before the forward or, as in torch's tutorials, before the backward. */
+ * the forward runs in [20,60), the backward on thread 1 from 80 on. zero_grad stands at 12 or at
+ * 65, before the forward or, as in torch's tutorials, before the backward. */
 TEST(without_numbers_the_forward_begins_after_the_data_wherever_zero_grad_stands)
 {
     static const int64_t zero_grad[] = {12, 65};
