@@ -529,6 +529,10 @@ static enum lw_status check_change(struct sim_replay *r, const struct lw_timelin
     bool host_bound = false;
 
     x->same_buckets = r->other_buckets && r->replay->n_new_buckets == 0;
+    if (r->other_buckets && r->replay->core_want > 0) { /* docs/design/replay_accuracy.md */
+        x->error_pct = r->replay->core_want >= 1 ? 4.7 : 1.2;
+        x->most_error_pct = r->replay->core_want >= 1 ? 14.7 : 3.5;
+    }
     if (!x->what_if || x->same_buckets)
         return LW_OK;
     if (!r->other_buckets)

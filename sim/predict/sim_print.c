@@ -301,6 +301,20 @@ static void text_replayed_steps(const struct lw_sim_replayed *x, bool all, struc
     }
 }
 
+static double magnitude(double x)
+{
+    return x < 0 ? -x : x;
+}
+
+/* How far such answers were off, beside the figure. */
+static void put_known_error(const struct lw_sim_replayed *x, FILE *f)
+{
+    if (x->error_pct > 0)
+        fprintf(f, "; such answers were off by %.1f %% of the step on average, %.1f %% at most%s",
+                x->error_pct, x->most_error_pct,
+                magnitude(change_pct(x)) < x->error_pct ? ": the sign is not certain" : "");
+}
+
 static const char *scaled_words(const struct lw_sim_replayed *x)
 {
     return x->host_scale > 0 ? " (host times scaled, see below)" : "";
@@ -361,7 +375,9 @@ static enum lw_status text_replay(const struct lw_sim_report *r, FILE *f, struct
                 lw_format_ps(buf, x->unchanged), scaled_words(x), change_pct(x),
                 is_within_spread(x) ? ", less than the recorded steps differ among themselves"
                                     : "");
-    else
+    if (x->what_if && !x->same_buckets)
+        put_known_error(x, line);
+    if (!x->what_if)
         fprintf(line, ", error %+.2f %%%s", difference_pct(x->period),
                 answers(x) ? "" : ": too much, so what-ifs on this recording are refused");
     LW_TRY(lw_paragraph_close(&median, err));
@@ -541,6 +557,7 @@ static void json_replay(struct lw_jsonout *o, const struct lw_sim_report *r)
                 "unchanged_error_pct", lw_decimals(unchanged_error_pct(x), 4),
                 "what_if_change_pct", lw_decimals(change_pct(x), 4),
                 "recorded_spread_pct", lw_decimals(spread_pct(x), 4));
+        LW_JSON(o, "known_error_pct", lw_decimals_if(x->error_pct > 0, x->error_pct, 1));
     }
     if (x->unprofiled > 0)
         LW_JSON(o, "unprofiled_step_ns", lw_ps_to_ns(x->unprofiled), "host_scale",

@@ -28,6 +28,7 @@ struct lw_sim_replayed {
     struct lw_measure parts;        /* recorded, of the step and rank that a summary of it shows */
     bool what_if;                   /* something was changed: compare with `unchanged` */
     bool same_buckets;              /* the recorded buckets were requested */
+    double error_pct, most_error_pct; /* of such what-ifs where checked: mean, most; 0 = unknown */
     int tolerance_pct;              /* a replay that is further off answers no what-if */
     lw_ps unchanged;                /* median period of the replay without the change */
     lw_ps as_recorded;              /* and of that before host times were scaled */

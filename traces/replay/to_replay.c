@@ -234,15 +234,12 @@ static void note_buckets(struct replay_maker *m)
                     p->n_untyped > 0 ? "; gradients without a recorded type are f32" : "");
     note_bucket_times(m);
     if (m->core_want >= 1)
-        lw_builder_note(m->b,
-                        "what-if: the processor bounds these collectives, so other buckets give "
-                        "the same work in another order: 24 such answers were off by 4.7 %% of the "
-                        "step on average and 14.7 %% at most (docs/design/replay_accuracy.md)");
+        lw_builder_note(m->b, "what-if: the processor bounds these collectives, so other buckets "
+                              "give the same work in another order "
+                              "(docs/design/replay_accuracy.md)");
     else if (m->core_want > 0)
-        lw_builder_note(m->b,
-                        "what-if: the link bounds these collectives: 8 such answers were off by "
-                        "1.2 %% of the step on average and 3.5 %% at most "
-                        "(docs/design/replay_accuracy.md)");
+        lw_builder_note(m->b, "what-if: the link bounds these collectives "
+                              "(docs/design/replay_accuracy.md)");
 }
 
 static void note_waits(struct replay_maker *m)

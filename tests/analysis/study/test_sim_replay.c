@@ -194,7 +194,8 @@ TEST(a_change_below_the_spread_of_the_recording_is_said_to_be)
         "sim --no-db --replay $R/resnet18__gloo2__cap25.rank*.json.gz --bucket-cap 5MiB";
 
     expect(words, 0, "less than the recorded steps differ among themselves");
-    expect(words, 0, "off by 4.7 % of the step on average");
+    expect(words, 0,
+           "off by 4.7 % of the step on average, 14.7 % at most: the sign is not certain");
 }
 
 TEST(options_that_contradict_a_replay_are_refused)

@@ -88,6 +88,7 @@ static void close_run(struct run *run)
 struct errors {
     double sum, worst;
     int n, n_told, n_right; /* told: changes of 3 % and more, predicted and recorded; same sign */
+    int n_certain, n_kept;  /* recorded ones whose prediction is above the known error; same sign */
     int n_recorded, n_signs; /* recorded changes of 3 % and more, beyond the spread of the steps */
 };
 
@@ -106,6 +107,10 @@ static void count(struct errors *e, const char *name, const char *from, const ch
     if (fabs(told) >= 3 && fabs(truth) >= 3) {
         e->n_told++;
         e->n_right += (told > 0) == (truth > 0);
+    }
+    if (fabs(truth) >= 3 && fabs(told) > 4.7) { /* else the output calls the sign uncertain */
+        e->n_certain++;
+        e->n_kept += (told > 0) == (truth > 0);
     }
     if (fabs(truth) >= 3 && fabs(truth) > spread) {
         e->n_recorded++;
@@ -153,6 +158,7 @@ TEST(other_caps_are_right_in_direction)
     assert_true(e.worst <= 15);
     assert_true(e.n_right >= 7 && e.n_right >= e.n_told - 1);
     assert_true(e.n_signs >= 8 && e.n_signs >= e.n_recorded - 2);
+    assert_true(e.n_certain >= 5 && e.n_kept == e.n_certain);
 }
 
 /* Its caps are limits after a first bucket of 1 MiB. */
