@@ -1,13 +1,17 @@
 /* The pull reader of shared/json/json.h. simdjson finds the tokens: its first stage checks UTF-8
  * and the quoting of strings and writes the byte offset of every token, at several bytes per clock.
  * A text that is not UTF-8 is copied with U+FFFD for each such byte, and scanned again.
+ * Long texts are scanned a piece at a time: the offsets of one piece stay in the cache, those of a
+ * whole text would take up to its size and the time to page them in.
  * What is written here is the walk over these offsets, because simdjson's own (On-Demand) skips a
  * value by counting brackets and so accepts what it does not look at. docs/design/json.md compares
  * the two.
  *
  * Invariants:
- *   tokens   at[0] < at[1] < ... < at[n-1] < len: each of { } [ ] : , and the first byte of each
- *            string, number and word; what stands between the end of a token and the next is blank
+ *   tokens   at[0] < at[1] < ... < len: each of { } [ ] : , and the first byte of each string, number
+ *            and word; what stands between the end of a token and the next is blank. Of them at[base]
+ *            .. at[base + count - 1] are known now: those from four before the one that was asked for
+ *            last. Of earlier ones only the cursor is asked for (cur_at), and frames keep theirs
  *   cursor   the value that begins at token `cur`; `after` is the token after it once that is
  * known (0 before): values are checked when they are read or skipped, whichever comes first frames
  * the containers entered and not left, outermost first; a frame's `index` is -1 before its first
@@ -37,9 +41,13 @@ namespace
 
 constexpr int MAX_DEPTH = 1024;
 constexpr size_t SHOWN_BYTES = 32;
+constexpr size_t PIECE_BYTES = 256 << 10;
+constexpr uint32_t KEPT = 4; /* tokens before the one that is asked for */
+size_t piece_bytes = PIECE_BYTES;
 
 struct frame {
-    uint32_t open;           /* token */
+    uint32_t open, open_at;  /* token, and where it is */
+    bool object;
     uint32_t key, key_bytes; /* the key under the cursor: its place in the text, between quotes */
     int64_t index;
 };
@@ -54,8 +62,11 @@ struct lw_json {
     size_t len;
     int64_t skipped; /* bytes of a byte order mark before `text` */
     std::unique_ptr<simdjson::internal::dom_parser_implementation> scanner;
-    const uint32_t *at;
-    uint32_t n, cur, after;
+    const uint32_t *at; /* by number of the token, of those that are known */
+    uint32_t base, count, cur, after;
+    size_t cur_at;
+    uint32_t *window;               /* room for the known ones of a piece; NULL: all are known */
+    size_t window_room, scanned;    /* tokens; bytes of the text */
     bool has_value, failed;
     int depth;
     const frame *field;               /* the frame whose key is under the cursor, or NULL */
@@ -100,18 +111,21 @@ inline enum lw_json_type kind_of(char c)
     }
 }
 
+size_t find_token(lw_json *j, uint32_t i);
+
+inline size_t token_begin(lw_json *j, uint32_t i)
+{
+    return i - j->base < j->count ? j->at[i] : find_token(j, i);
+}
+
 /* First byte of token i; 0 after the last (no token begins with a zero byte that passes). */
-inline char peek(const lw_json *j, uint32_t i)
+inline char peek(lw_json *j, uint32_t i)
 {
-    return i < j->n ? j->text[j->at[i]] : 0;
+    size_t at = token_begin(j, i);
+    return at < j->len ? j->text[at] : 0;
 }
 
-inline size_t token_begin(const lw_json *j, uint32_t i)
-{
-    return i < j->n ? j->at[i] : j->len;
-}
-
-inline size_t token_end(const lw_json *j, uint32_t i)
+inline size_t token_end(lw_json *j, uint32_t i)
 {
     size_t end = token_begin(j, i + 1);
     while (is_blank(j->text[end - 1]))
@@ -144,7 +158,7 @@ void describe_path(const lw_json *j, char *buf, size_t size)
         const frame *f = &j->frames[d];
         if (f->index < 0)
             continue;
-        if (j->text[j->at[f->open]] == '[') {
+        if (!f->object) {
             snprintf(part, sizeof part, "[%lld]", (long long)f->index);
         } else {
             size_t b = f->key, n = f->key_bytes;
@@ -218,18 +232,18 @@ void fail_nomem(lw_json *j)
 }
 
 /* What stands at token i, in words and cut short. */
-void describe_found(const lw_json *j, uint32_t i, char *buf, size_t size)
+void describe_found(lw_json *j, uint32_t i, char *buf, size_t size)
 {
     char c = peek(j, i);
 
-    if (i >= j->n) {
+    if (token_begin(j, i) >= j->len) {
         snprintf(buf, size, "the end of the text");
     } else if (c == '{' || c == '[') {
         snprintf(buf, size, c == '{' ? "an object" : "an array");
     } else if (c && strchr("}],:", c)) {
         snprintf(buf, size, "'%c'", c);
     } else {
-        size_t b = j->at[i], n = token_end(j, i) - b;
+        size_t b = token_begin(j, i), n = token_end(j, i) - b;
         bool cut = n > SHOWN_BYTES;
         if (cut)
             for (n = SHOWN_BYTES; n > 0 && (j->text[b + n] & 0xc0) == 0x80; n--)
@@ -291,9 +305,9 @@ bool is_number(const char *p, const char *end)
     return number_end(p, end) == end;
 }
 
-bool is_word(const lw_json *j, uint32_t i, const char *word)
+bool is_word(lw_json *j, uint32_t i, const char *word)
 {
-    size_t b = j->at[i], n = strlen(word);
+    size_t b = token_begin(j, i), n = strlen(word);
     return token_end(j, i) - b == n && memcmp(j->text + b, word, n) == 0;
 }
 
@@ -371,9 +385,9 @@ int64_t unescape(lw_json *j, size_t begin, size_t end, char *to)
 }
 
 /* The bytes between the quotes of the string at token i. */
-inline void string_range(const lw_json *j, uint32_t i, size_t *begin, size_t *end)
+inline void string_range(lw_json *j, uint32_t i, size_t *begin, size_t *end)
 {
-    *begin = j->at[i] + 1;
+    *begin = token_begin(j, i) + 1;
     *end = token_end(j, i) - 1;
 }
 
@@ -392,7 +406,7 @@ bool check_scalar(lw_json *j, uint32_t i)
         return check_escapes(j, begin, end);
     }
     if (c == '-' || is_digit(c)) {
-        if (is_number(j->text + j->at[i], j->text + token_end(j, i)))
+        if (is_number(j->text + token_begin(j, i), j->text + token_end(j, i)))
             return true;
         return fail_found(j, i, "a number");
     }
@@ -423,7 +437,7 @@ bool fail_depth(lw_json *j, uint32_t i)
 {
     char what[80];
     snprintf(what, sizeof what, "found more than %d containers inside each other", MAX_DEPTH);
-    fail_at(j, LW_EFORMAT, j->at[i], what);
+    fail_at(j, LW_EFORMAT, token_begin(j, i), what);
     return false;
 }
 
@@ -489,7 +503,7 @@ bool pass_value(lw_json *j)
     return j->after != 0;
 }
 
-bool scalar_under_cursor(const lw_json *j)
+bool scalar_under_cursor(lw_json *j)
 {
     return !j->failed && j->has_value && !is_container(peek(j, j->cur));
 }
@@ -588,8 +602,125 @@ lw_status scan(lw_json *j, size_t *good, lw_err *err)
     if (code)
         return fail_scan(j, code, good, err);
     j->at = j->scanner->structural_indexes.get();
-    j->n = j->scanner->n_structural_indexes;
+    j->base = 0;
+    j->count = j->scanner->n_structural_indexes;
+    j->scanned = j->len;
     return LW_OK;
+}
+
+/* --- a piece at a time ------------------------------------------------------------------------ */
+
+/* A place near text[to] where a token begins, or to: after a line break, else before the object that
+ * follows another. Whether a string runs over it is told by the scan. */
+size_t likely_begin(const lw_json *j, size_t from, size_t to)
+{
+    const char *text = j->text, *p = (const char *)memrchr(text + from, '\n', to - from);
+
+    if (p && (size_t)(p - text) > from + (to - from) / 2)
+        return (size_t)(p - text) + 1;
+    for (size_t i = to - 1; i > from + (to - from) / 2; i--)
+        if (text[i] == '{' && (text[i - 1] == ',' || (text[i - 1] == ' ' && text[i - 2] == ',')))
+            return i;
+    return to;
+}
+
+simdjson::error_code scan_piece(lw_json *j, size_t from, size_t to)
+{
+    return j->scanner->stage1((const uint8_t *)j->text + from, to - from,
+                              simdjson::stage1_mode::regular);
+}
+
+/* The tokens of text[scanned ..): as many as end in a piece, longer where a token does not. False
+ * after an error. */
+bool scan_next(lw_json *j)
+{
+    auto impl = simdjson::get_active_implementation().operator->();
+    simdjson::error_code code = simdjson::CAPACITY;
+    size_t from = j->scanned, to = 0, left = j->len - from;
+
+    for (size_t size = piece_bytes; code; size *= 4) {
+        bool rest = size >= left;
+        size = rest ? left : size;
+        if (size > j->scanner->capacity()) {
+            code = impl->create_dom_parser_implementation(size, 1, j->scanner);
+            if (code == simdjson::MEMALLOC)
+                return fail_nomem(j), false;
+        }
+        to = rest ? j->len : likely_begin(j, from, from + size);
+        code = scan_piece(j, from, to);
+        for (int tries = 0; code && !rest && tries < 8; tries++) { /* in a string: before it */
+            const char *quote = (const char *)memrchr(j->text + from, '"', to - from);
+            if (!quote || quote == j->text + from)
+                break;
+            to = (size_t)(quote - j->text);
+            code = scan_piece(j, from, to);
+        }
+        if (code && rest) { /* blanks alone, or an error whose place is looked for from the start */
+            size_t good;
+            if (code == simdjson::EMPTY)
+                return j->scanned = j->len, true;
+            fail_scan(j, code, &good, &j->err);
+            return j->failed = true, false;
+        }
+        const uint32_t *v = j->scanner->structural_indexes.get();
+        uint32_t n = j->scanner->n_structural_indexes;
+        if (!code && !rest && !strchr("{}[]:,\"", j->text[from + v[n - 1]])) {
+            to = from + v[n - 1]; /* a number or a word may go on */
+            j->scanner->n_structural_indexes = --n;
+            code = n == 0 ? simdjson::CAPACITY : code;
+        }
+    }
+    j->scanned = to;
+    uint32_t n = j->scanner->n_structural_indexes;
+    if (j->count + n > j->window_room) {
+        size_t room = j->count + n;
+        void *grown = lw_realloc(j->window, room * sizeof *j->window);
+        if (!grown)
+            return fail_nomem(j), false;
+        j->window = (uint32_t *)grown;
+        j->window_room = room;
+    }
+    const uint32_t *v = j->scanner->structural_indexes.get();
+    uint32_t *end = j->window + j->count, begin = (uint32_t)from;
+    for (uint32_t k = 0; k < n; k++)
+        end[k] = begin + v[k];
+    j->count += n;
+    j->at = j->window - j->base;
+    return true;
+}
+
+/* Where token i is that is not known now; len: there is none, or it cannot be found. */
+size_t find_token(lw_json *j, uint32_t i)
+{
+    if (i < j->base)
+        return i == j->cur ? j->cur_at : j->len; /* no other is asked for */
+    while (i - j->base >= j->count) {
+        if (j->scanned >= j->len || j->failed)
+            return j->len;
+        uint32_t end = j->base + j->count, from = end - j->base > KEPT ? end - KEPT : j->base;
+        memmove(j->window, j->window + (from - j->base), (end - from) * sizeof *j->window);
+        j->count = end - from;
+        j->base = from;
+        j->at = j->window - j->base;
+        if (!scan_next(j))
+            return j->len;
+    }
+    return j->at[i];
+}
+
+/* Text that is longer than a piece. Not UTF-8: left to be scanned whole, which mends it. */
+bool open_pieces(lw_json *j, lw_status *status, lw_err *err)
+{
+    if (j->len <= piece_bytes || !simdjson::validate_utf8(j->text, j->len))
+        return false;
+    auto impl = simdjson::get_active_implementation().operator->();
+    simdjson::error_code code =
+        impl->create_dom_parser_implementation(piece_bytes, 1, j->scanner);
+    j->window_room = 1024;
+    j->window = code ? nullptr : (uint32_t *)lw_alloc(j->window_room * sizeof *j->window);
+    *status = j->window ? LW_OK : lw_fail_nomem(err);
+    j->at = j->window;
+    return true;
 }
 } // namespace
 
@@ -637,7 +768,19 @@ static lw_status open_any(const char *name, const char *text, size_t len, struct
     j->text = text + j->skipped;
     j->len = len - (size_t)j->skipped;
     j->has_value = true;
-    lw_status status = open_text(j, broken, err);
+    lw_status status = LW_OK;
+    if (broken || !open_pieces(j, &status, err))
+        status = open_text(j, broken, err);
+    if (status == LW_OK) {
+        j->cur_at = token_begin(j, 0);
+        if (!j->failed && j->cur_at >= j->len)
+            fail_at(j, LW_EFORMAT, j->len, "found no text, expected JSON");
+        if (j->failed) { /* in the first piece */
+            status = j->err.code;
+            if (err)
+                *err = j->err;
+        }
+    }
     if (status != LW_OK) {
         lw_json_close(j);
         return status;
@@ -658,6 +801,11 @@ enum lw_status lw_json_open_broken(const char *name, const char *text, size_t le
     return open_any(name, text, len, out, broken, err);
 }
 
+void lw_json_pieces(size_t bytes)
+{
+    piece_bytes = bytes ? bytes : PIECE_BYTES;
+}
+
 void lw_json_close(struct lw_json *j)
 {
     if (!j)
@@ -665,13 +813,19 @@ void lw_json_close(struct lw_json *j)
     lw_arena_free(&j->strings);
     lw_free(j->key);
     lw_free(j->repaired);
+    lw_free(j->window);
     j->~lw_json();
     lw_free(j);
 }
 
 void lw_json_rewind(struct lw_json *j)
 {
+    if (j->base > 0) {
+        j->base = j->count = 0;
+        j->scanned = 0;
+    }
     j->cur = j->after = 0;
+    j->cur_at = token_begin(j, 0);
     j->depth = 0;
     j->field = nullptr;
     j->has_value = true;
@@ -696,13 +850,15 @@ bool lw_json_enter(struct lw_json *j, enum lw_json_type type)
     if (!wants(j, type, type == LW_JSON_OBJECT ? "an object" : "an array"))
         return false;
     if (j->after) {
-        fail_at(j, LW_EINVAL, j->at[j->cur], "a container was entered twice");
+        fail_at(j, LW_EINVAL, token_begin(j, j->cur), "a container was entered twice");
         return false;
     }
     if (j->depth >= MAX_DEPTH)
         return fail_depth(j, j->cur);
     frame *f = &j->frames[j->depth++];
     f->open = j->cur;
+    f->open_at = (uint32_t)j->cur_at;
+    f->object = type == LW_JSON_OBJECT;
     f->index = -1;
     j->has_value = false;
     j->field = nullptr;
@@ -713,7 +869,7 @@ bool lw_json_enter(struct lw_json *j, enum lw_json_type type)
 static void set_field(lw_json *j)
 {
     const frame *f = j->depth > 0 ? &j->frames[j->depth - 1] : nullptr;
-    j->field = f && peek(j, f->open) == '{' ? f : nullptr;
+    j->field = f && f->object ? f : nullptr;
 }
 
 bool lw_json_next(struct lw_json *j)
@@ -721,7 +877,7 @@ bool lw_json_next(struct lw_json *j)
     if (j->failed || j->depth == 0)
         return false;
     frame *f = &j->frames[j->depth - 1];
-    bool object = peek(j, f->open) == '{', first = f->index < 0;
+    bool object = f->object, first = f->index < 0;
     if (!first && !pass_value(j))
         return false;
     uint32_t i = first ? f->open + 1 : j->after;
@@ -730,6 +886,7 @@ bool lw_json_next(struct lw_json *j)
     if (c == (object ? '}' : ']')) {
         j->depth--;
         j->cur = f->open;
+        j->cur_at = f->open_at;
         j->after = i + 1;
         j->has_value = true;
         set_field(j);
@@ -751,6 +908,7 @@ bool lw_json_next(struct lw_json *j)
     f->index++;
     j->field = object ? f : nullptr;
     j->cur = i;
+    j->cur_at = token_begin(j, i);
     j->after = 0;
     j->has_value = true;
     return kind_of(peek(j, i)) != LW_JSON_NONE || fail_found(j, i, "a value");
@@ -863,7 +1021,7 @@ int64_t lw_json_int64(struct lw_json *j)
 {
     if (!wants(j, LW_JSON_NUMBER, "an integer"))
         return 0;
-    const char *begin = j->text + j->at[j->cur], *end = j->text + token_end(j, j->cur);
+    const char *begin = j->text + token_begin(j, j->cur), *end = j->text + token_end(j, j->cur);
     int64_t v = 0;
     auto r = std::from_chars(begin, end, v);
     const char *digit = begin + (*begin == '-');
@@ -883,7 +1041,7 @@ double lw_json_double(struct lw_json *j)
 {
     if (!wants(j, LW_JSON_NUMBER, "a number") || !check_scalar(j, j->cur))
         return 0;
-    const char *begin = j->text + j->at[j->cur], *end = j->text + token_end(j, j->cur);
+    const char *begin = j->text + token_begin(j, j->cur), *end = j->text + token_end(j, j->cur);
     double v = 0;
     auto r = std::from_chars(begin, end, v);
 
@@ -919,7 +1077,7 @@ const char *lw_json_number_text(struct lw_json *j, size_t *len)
     if (quoted) {
         string_range(j, j->cur, &begin, &end);
     } else {
-        begin = j->at[j->cur];
+        begin = token_begin(j, j->cur);
         end = token_end(j, j->cur);
     }
     if (!is_number(j->text + begin, j->text + end)) {
@@ -951,7 +1109,7 @@ enum lw_status lw_json_done(struct lw_json *j, struct lw_err *err)
 {
     bool left = j->depth == 0 && (j->after || scalar_under_cursor(j));
 
-    if (!j->failed && left && pass_value(j) && j->after != j->n)
+    if (!j->failed && left && pass_value(j) && token_begin(j, j->after) < j->len)
         fail_found(j, j->after, "the end of the text");
     if (!j->failed)
         return LW_OK;

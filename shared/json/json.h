@@ -47,6 +47,9 @@ enum lw_status lw_json_open(const char *name, const char *text, size_t len, stru
 enum lw_status lw_json_open_broken(const char *name, const char *text, size_t len,
                                    struct lw_json **out, struct lw_err *broken, struct lw_err *err);
 void lw_json_close(struct lw_json *j);
+/* Test hook: texts longer than this are scanned a piece of this size at a time; 0 = as usual. A
+ * long text that is no JSON fails where the reader comes to it, not when it is opened. */
+void lw_json_pieces(size_t bytes);
 
 /* Back to the root, to read the document once more. An error stays. */
 void lw_json_rewind(struct lw_json *j);
