@@ -68,6 +68,7 @@ struct lw_json {
     uint32_t *window;               /* room for the known ones of a piece; NULL: all are known */
     size_t window_room, scanned;    /* tokens; bytes of the text */
     bool has_value, failed;
+    bool checked; /* the scalar under the cursor passed */
     int depth;
     const frame *field;               /* the frame whose key is under the cursor, or NULL */
     size_t backslash, backslash_from; /* the first backslash in text[backslash_from..] */
@@ -396,7 +397,7 @@ inline bool check_escapes(lw_json *j, size_t begin, size_t end)
     return !has_backslash(j, begin, end) || unescape(j, begin, end, nullptr) >= 0;
 }
 
-bool check_scalar(lw_json *j, uint32_t i)
+bool check_any_scalar(lw_json *j, uint32_t i)
 {
     char c = peek(j, i);
 
@@ -414,6 +415,15 @@ bool check_scalar(lw_json *j, uint32_t i)
         (c == 'n' && is_word(j, i, "null")))
         return true;
     return fail_found(j, i, "a value");
+}
+
+/* A reader asks for a value's type before it reads or passes it: checked once. */
+inline bool check_scalar(lw_json *j, uint32_t i)
+{
+    if (i != j->cur)
+        return check_any_scalar(j, i);
+    j->checked = j->checked || check_any_scalar(j, i);
+    return j->checked;
 }
 
 /* --- walking ---------------------------------------------------------------------------------- */
@@ -825,6 +835,7 @@ void lw_json_rewind(struct lw_json *j)
         j->scanned = 0;
     }
     j->cur = j->after = 0;
+    j->checked = false;
     j->cur_at = token_begin(j, 0);
     j->depth = 0;
     j->field = nullptr;
@@ -887,6 +898,7 @@ bool lw_json_next(struct lw_json *j)
         j->depth--;
         j->cur = f->open;
         j->cur_at = f->open_at;
+        j->checked = false;
         j->after = i + 1;
         j->has_value = true;
         set_field(j);
@@ -909,6 +921,7 @@ bool lw_json_next(struct lw_json *j)
     j->field = object ? f : nullptr;
     j->cur = i;
     j->cur_at = token_begin(j, i);
+    j->checked = false;
     j->after = 0;
     j->has_value = true;
     return kind_of(peek(j, i)) != LW_JSON_NONE || fail_found(j, i, "a value");
@@ -950,10 +963,12 @@ const char *lw_json_key(struct lw_json *j, size_t *len)
 bool lw_json_key_is(struct lw_json *j, const char *key)
 {
     const frame *f = j->field;
-    size_t n = strlen(key), len;
 
     if (!f || j->failed)
         return false;
+    if (f->key_bytes > 0 && j->text[f->key] != *key && j->text[f->key] != '\\')
+        return false; /* most keys that are asked for begin otherwise */
+    size_t n = strlen(key), len;
     if (f->key_bytes == n)
         return memcmp(j->text + f->key, key, n) == 0;
     if (f->key_bytes < n || !has_backslash(j, f->key, f->key + f->key_bytes))
