@@ -165,10 +165,25 @@ static int32_t largest_batch(const struct exec_run *r)
     return (int32_t)(n < all ? n : all);
 }
 
+/* Averages of averages round in another order than one average does, but for powers of two. */
+static enum lw_status refuse_averages(const struct exec_run *r, struct lw_err *err)
+{
+    const struct lw_strategy *s = r->plan->strategy;
+    int64_t n = s->dp * s->cp;
+
+    if (!r->options->verify || !s->sync_each || s->zero > 0 || (n & (n - 1)) == 0)
+        return LW_OK;
+    return lw_fail(err, LW_ENOTSUP,
+                   "--sync-each-micro-batch on with %lld data-parallel ranks: averages of averages "
+                   "cannot be verified bit by bit unless their number is a power of two; choose "
+                   "another --dp, or run with --no-verify", (long long)n);
+}
+
 static enum lw_status refuse_options(const struct exec_run *r, struct lw_err *err)
 {
     const struct lw_exec_options *o = r->options;
 
+    LW_TRY(refuse_averages(r, err));
     if (o->link_bytes_per_s > 0 && !(r->backend->capabilities & EXEC_CAN_PACE))
         return lw_fail(err, LW_ENOTSUP, "backend '%s' cannot pace links", r->backend->name);
     if (o->loop && !(r->backend->capabilities & EXEC_CAN_LOOP))

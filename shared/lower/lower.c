@@ -4,6 +4,7 @@
 
 #include "shared/lower/compat.h"
 #include "shared/lower/lower_steps.h"
+#include "shared/lower_part/unit_names.h"
 #include "shared/schedule/schedule.h"
 
 enum { MAX_PASSES = 1000000, MAX_OPS = INT32_MAX / 4 };
@@ -60,7 +61,7 @@ static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struc
 {
     static const char *const options[] = {"schedule", "partition", "partition-list",
                                           "stage-memory", "pin-first", "pin-last",
-                                          "weigh-transfers"};
+                                          "weigh-transfers", "async-messages"};
 
     for (size_t i = 0; s->pp == 1 && i < sizeof options / sizeof *options; i++)
         if (lw_strategy_given(s, lw_strategy_find(options[i])))
@@ -68,6 +69,12 @@ static enum lw_status refuse_without_pipeline(const struct lw_strategy *s, struc
     if (s->partition_list && s->partition != LW_PARTITION_EXPLICIT)
         return lw_fail(err, LW_EINVAL, "--partition-list %s is for --partition explicit",
                        s->partition_list);
+    bool waits = s->schedule == LW_SCHEDULE_1F1B || s->schedule == LW_SCHEDULE_GPIPE;
+    if (!s->async_messages && (s->compat != LW_COMPAT_NONE || !waits))
+        return lw_fail(err, LW_ENOTSUP,
+                       "--async-messages off is of --schedule 1f1b and gpipe, not %s: leave it out",
+                       s->compat != LW_COMPAT_NONE ? lw_compat_name(s->compat)
+                                                   : lw_schedule_name(s->schedule));
     if (s->pp > 1 && s->schedule == LW_SCHEDULE_CUSTOM)
         return lw_fail(err, LW_ENOTSUP, "--schedule custom: a user's grid is drawn and simulated "
                                         "alone (plan --schedule-file), not under a workload");
@@ -162,7 +169,8 @@ static enum lw_status refuse_group(const struct lw_strategy *s, struct lw_err *e
 
 static enum lw_status refuse_sharding(const struct lw_strategy *s, struct lw_err *err)
 {
-    static const char *const third[] = {"persist", "reshard", "root-unit"};
+    static const char *const third[] = {"persist", "reshard", "root-unit", "units",
+                                        "unit-copies"};
 
     for (size_t i = 0; s->zero < 3 && i < sizeof third / sizeof *third; i++)
         if (lw_strategy_given(s, lw_strategy_find(third[i])))
@@ -228,6 +236,31 @@ static enum lw_status refuse_contradictions(const struct lw_strategy *s, struct 
     if (s->no_sync > MAX_PASSES)
         return lw_fail(err, LW_EINVAL, "--no-sync %lld: at most %d", (long long)s->no_sync,
                        MAX_PASSES);
+    return LW_OK;
+}
+
+/* What PyTorch's DDP alone does, with buckets of its own. */
+static enum lw_status refuse_of_ddp(const struct lw_strategy *s, struct lw_err *err)
+{
+    bool rebuilds = s->bucket_policy == LW_BUCKET_C10D_1_13 || s->bucket_policy == LW_BUCKET_C10D_2;
+
+    if (s->bucket_view && (s->zero > 0 || !rebuilds || s->compat != LW_COMPAT_NONE))
+        return lw_fail(err, LW_EINVAL,
+                       "--gradient-as-bucket-view on is of DDP's buckets: it needs --bucket-policy "
+                       "c10d-2 or c10d-1.13, and excludes --zero and --compat");
+    if (s->bucket_view && s->comm_hook != LW_HOOK_NONE)
+        return lw_fail(err, LW_ENOTSUP, "--gradient-as-bucket-view on cannot be combined with "
+                                        "--comm-hook");
+    if (s->sync_each && s->pp > 1)
+        return lw_fail(err, LW_ENOTSUP, "--sync-each-micro-batch on: a pipeline reduces the "
+                                        "gradients of its micro-batches together");
+    if (s->sync_each && s->no_sync > 0)
+        return lw_fail(err, LW_EINVAL, "--sync-each-micro-batch on reduces every backward, "
+                                       "--no-sync %lld does not: give only one of them",
+                       (long long)s->no_sync);
+    if (s->sync_each && s->zero == 1)
+        return lw_fail(err, LW_ENOTSUP, "--sync-each-micro-batch on cannot be combined with "
+                                        "--zero 1; --zero 2 and 3 reduce every micro-batch");
     return LW_OK;
 }
 
@@ -350,7 +383,9 @@ static enum lw_status resolve(const struct lw_workload *w, const struct lw_strat
     LW_TRY(lw_compat_check(s, w, err));
     LW_TRY(refuse_unlowered(s, err));
     LW_TRY(refuse_contradictions(s, err));
+    LW_TRY(refuse_of_ddp(s, err));
     LW_TRY(check_recompute(w, s, err));
+    LW_TRY(lw_units_check(s, w, err));
     LW_TRY(check_root(w, s, err));
     LW_TRY(check_sequences(w, s, err));
     LW_TRY(check_heads(w, s, err));

@@ -93,6 +93,7 @@ static enum lw_status begin_parts(struct lw_writer *k, struct lw_arena *room, st
     LW_TAKE(room, k->parts, k->l->n_parts, err);
     LW_TAKE(room, k->made, n_values, err);
     LW_TAKE(room, k->got, n_values, err);
+    LW_TAKE(room, k->sent, n_values, err);
     LW_TAKE(room, k->gap_written, 2L * k->l->grid.n_micro_batches, err);
     memset(k->made, -1, (size_t)n_values * sizeof *k->made);
     memset(k->got, -1, (size_t)n_values * sizeof *k->got);

@@ -1,12 +1,15 @@
 /* Forwards, backwards and messages of a pass on one pipeline rank, in the order of lw_grid_order.
  *
- * A receive waits only for its turn on its communicator; the op that uses the message waits for the
- * receive. A send waits for the op that makes its value. Gradients are reduced during the last
- * backward of their part; host gaps come with the first forward and the first backward of a
- * micro-batch on the rank. */
+ * A receive waits only for its turn on its communicator, without --async-messages also for the op
+ * before it; the op that uses the message waits for the receive. A send waits for the op that makes
+ * its value. Gradients are reduced during the last backward of their part; host gaps come with the
+ * first forward and the first backward of a micro-batch on the rank. */
 #include <string.h>
 
 #include "shared/lower_ops/writer.h"
+
+/* got[] of a receive from rank p that is posted when its turn comes: NOT_POSTED - p. */
+enum { NOT_POSTED = -2 };
 
 int32_t lw_value_at(const struct lw_writer *k, bool backward, int32_t stage, int32_t mb)
 {
@@ -61,6 +64,64 @@ static int32_t input_of(struct lw_writer *k, const struct lw_action *a, bool bac
     return lw_write_whole_message(k, l->w->modules[module].output_bytes, module, got);
 }
 
+/* Kernels of an optimizer's step that each go over all elements, as PyTorch's loops over parameters
+ * launch them (pytorch/pytorch torch/optim/adam.py, _single_tensor_adam: mul_, lerp_, mul_,
+ * addcmul_, sqrt, div, add_, addcdiv_; sgd.py, _single_tensor_sgd). The pass that adds gradients is
+ * like one of them: it reads two tensors and writes one. */
+static int32_t kernels_of(enum lw_optimizer o)
+{
+    return o == LW_OPTIMIZER_ADAM ? 8 : o == LW_OPTIMIZER_MOMENTUM ? 3 : 1;
+}
+
+/* The gradients of a backward are added to those of the step's backwards before it. Those of a pass
+ * that does not end the step: as many as all passes of the step but one. */
+static void write_accumulation(struct lw_writer *k, struct lw_writer_part *x)
+{
+    const struct lw_workload *w = k->l->w;
+    int64_t here = 0, all = lw_workload_numel(w, true);
+    bool adds = x->has_gradients || !k->pass->ends_step;
+
+    x->has_gradients = true;
+    if (!k->l->s->accumulate_pass || !adds || w->optimizer == LW_OPTIMIZER_UNKNOWN || all == 0)
+        return;
+    for (int32_t i = 0; i < x->d->w->n_params; i++)
+        here += lw_param_has_gradient(&x->d->w->params[i]) ? x->d->w->params[i].numel : 0;
+    struct lw_op op = lw_write_op(k, LW_OP_HOST, k->l->compute, "accumulate");
+    op.work_ps = (lw_ps)((__int128)w->optimizer_ps * here / all / kernels_of(w->optimizer));
+    if (op.work_ps > 0)
+        lw_write_compute(k, &op, NULL, 0);
+}
+
+/* Without --async-messages what a forward sent has left before a backward begins, and the other way
+ * round: 1F1B and GPipe put a send and the receive after it into one batch that they wait for, and
+ * wait for sends between actions of one kind only after the later one (pytorch/pytorch
+ * torch/distributed/pipelining/schedules.py@1fd7abc2, _step_microbatches). */
+static void wait_for_sends(struct lw_writer *k, bool backward)
+{
+    bool turns = k->turned != backward;
+
+    k->turned = backward;
+    if (k->l->s->async_messages) {
+        k->n_sent = 0;
+        return;
+    }
+    if (turns && k->n_sent > 0) {
+        lw_write_wait(k, "sent", k->sent, k->n_sent);
+        k->n_sent = 0;
+    }
+}
+
+/* Without --async-messages: what precedes the action has ended, and its message is asked for. */
+static void post_receive(struct lw_writer *k, const struct lw_action *a, bool backward, int32_t at)
+{
+    struct lw_action made = *a;
+
+    if (k->got[at] > NOT_POSTED)
+        return;
+    made.stage = backward ? a->stage + 1 : a->stage - 1;
+    k->got[at] = lw_write_message(k, false, &made, NOT_POSTED - k->got[at], -1, k->last_compute);
+}
+
 enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, struct lw_err *err)
 {
     struct lw_writer_part *x = part_of(k, a->stage);
@@ -68,10 +129,13 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
     int32_t at = lw_value_at(k, backward, a->stage, a->micro_batch);
 
     k->micro_batch = a->micro_batch;
+    post_receive(k, a, backward, at);
+    wait_for_sends(k, backward);
     if (!backward) {
         const struct lw_grid_step step = {LW_GRID_RUN, *a, -1};
         write_gap(k, false);
-        if (x->reducer && a->micro_batch == last_micro_batch(k, &step))
+        if (x->reducer &&
+            (a->micro_batch == last_micro_batch(k, &step) || x->d->s->sync_each))
             lw_write_buffers(k, x);
         k->made[at] = lw_write_forward(k, x, input_of(k, a, false, at));
         return LW_OK;
@@ -83,6 +147,8 @@ enum lw_status lw_write_action(struct lw_writer *k, const struct lw_action *a, s
     bool completes = a->kind != LW_OP_BACKWARD_INPUT && --x->backwards_left == 0;
     int32_t input = a->kind == LW_OP_BACKWARD_WEIGHT ? -1 : input_of(k, a, true, at), output = -1;
     bool round = x->reducer && lw_part_reduces_each(x->d);
+    if (a->kind != LW_OP_BACKWARD_INPUT)
+        write_accumulation(k, x);
     LW_TRY(
         lw_write_backward(k, x, a->kind, input, (completes || round) && x->reducer, &output, err));
     if (round && !completes)
@@ -119,13 +185,15 @@ static void pass_on(struct lw_writer *k, const struct lw_grid_step *s)
     bool backward = a->kind != LW_OP_FORWARD;
 
     if (s->kind == LW_GRID_SEND) {
-        lw_write_message(k, true, a, s->peer, -1,
-                      k->made[lw_value_at(k, backward, a->stage, a->micro_batch)]);
+        k->sent[k->n_sent++] =
+            lw_write_message(k, true, a, s->peer, -1,
+                             k->made[lw_value_at(k, backward, a->stage, a->micro_batch)]);
         return;
     }
     int32_t target = lw_action_target(&k->l->grid, a);
     k->got[lw_value_at(k, backward, target, a->micro_batch)] =
-        lw_write_message(k, false, a, s->peer, -1, -1);
+        k->l->s->async_messages ? lw_write_message(k, false, a, s->peer, -1, -1)
+                                : NOT_POSTED - s->peer;
 }
 
 enum lw_status lw_write_pipeline(struct lw_writer *k, struct lw_err *err)

@@ -16,6 +16,19 @@ static struct lw_op memory_op(const struct lw_writer *k, enum lw_op_kind kind, i
     return op;
 }
 
+/* FSDP2 copies each parameter into the buffer that is gathered and from there to its own place
+ * (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py@8fc2039d: all_gather_copy_in,
+ * foreach_all_gather_copy_out). */
+static void copy_unit(struct lw_writer *k, const struct lw_writer_part *x, int32_t buffer,
+                      int32_t n_members)
+{
+    const struct lw_part_buffer *f = &x->d->shards.buffers[buffer];
+
+    if (x->d->s->unit_copies)
+        lw_write_copy(k, LW_OP_COPY, f->elements * lw_dtype_size(f->dtype) / n_members, f->dtype,
+                      -1, -1);
+}
+
 /* Room, then the weights: after what runs now, and after the last time they were freed. */
 static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer)
 {
@@ -24,6 +37,7 @@ static void gather(struct lw_writer *k, struct lw_writer_part *x, int32_t buffer
 
     if (x->unit_there[buffer])
         return;
+    copy_unit(k, x, buffer, lw_part_members(x->d, f->expert));
     if (k->last_compute >= 0)
         deps[n++] = k->last_compute;
     if (x->unit_freed[buffer] >= 0)
@@ -58,14 +72,26 @@ static void gather_ahead(struct lw_writer *k, struct lw_writer_part *x, int32_t 
     int64_t ahead = x->d->s->prefetch >= 0 ? x->d->s->prefetch : LW_PREFETCH_DEFAULT;
     struct lw_unit_elsewhere u;
 
-    for (int64_t i = 0, m = module; i <= ahead && m >= 0 && m < x->d->w->n_modules; i++, m += step)
+    for (int64_t i = 0, m = module; i <= ahead && m >= 0 && m < x->d->w->n_modules; m += step) {
         for (int32_t n = 0; (u = unit_at(x, (int32_t)m, n)).part; n++)
             gather(k, u.part, u.unit);
+        i += !lw_part_same_unit(x->d, (int32_t)m, (int32_t)m + step);
+    }
+}
+
+/* Returns 0: so many are left. */
+static int32_t wait_for(struct lw_writer *k, const struct lw_unit_elsewhere *units,
+                        const int32_t *gathers, int32_t n)
+{
+    lw_write_wait(k, "unit", gathers, n);
+    for (int32_t i = 0; i < n; i++)
+        copy_unit(k, units[i].part, units[i].unit, 1);
+    return 0;
 }
 
 void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module, int32_t step)
 {
-    struct lw_unit_elsewhere u;
+    struct lw_unit_elsewhere u, waited[8];
     int32_t wait[8], n = 0;
 
     gather_ahead(k, x, module, step);
@@ -73,14 +99,13 @@ void lw_write_units(struct lw_writer *k, struct lw_writer_part *x, int32_t modul
         if (u.part->unit_waited[u.unit])
             continue;
         u.part->unit_waited[u.unit] = true;
+        waited[n] = u;
         wait[n++] = u.part->unit_at[u.unit];
-        if (n == 8) {
-            lw_write_wait(k, "unit", wait, n);
-            n = 0;
-        }
+        if (n == 8)
+            n = wait_for(k, waited, wait, n);
     }
     if (n > 0)
-        lw_write_wait(k, "unit", wait, n);
+        wait_for(k, waited, wait, n);
 }
 
 /* The module's, or those of all modules outside the blocks. Without --reshard a unit that tied
@@ -109,7 +134,7 @@ static bool frees_units(const struct lw_writer *k, const struct lw_writer_part *
 
 void lw_write_free_units(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
-    if (frees_units(k, x))
+    if (frees_units(k, x) && !lw_part_same_unit(x->d, module, module - 1))
         free_units(k, x, module, false);
 }
 
@@ -121,7 +146,8 @@ void lw_write_free_root(struct lw_writer *k, struct lw_writer_part *x)
 
 void lw_write_reshard(struct lw_writer *k, struct lw_writer_part *x, int32_t module)
 {
-    if (x->d->s->reshard && module + 1 < x->d->w->n_modules)
+    if (x->d->s->reshard && module + 1 < x->d->w->n_modules &&
+        !lw_part_same_unit(x->d, module, module + 1))
         free_units(k, x, module, false);
 }
 

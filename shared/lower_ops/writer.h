@@ -47,6 +47,7 @@ struct lw_writer_part {
                                     * stay */
     int32_t *params;               /* [n_grads] room for the gradients of one bucket */
     int32_t backwards_left;        /* until its gradients are complete */
+    bool has_gradients;            /* of a backward in the pass */
     int32_t uses_left;             /* backwards of it that read weights, in the pass */
     bool *unit_there;              /* [buffers] gathered and not freed. NULL: no ZeRO-3 */
     int32_t *unit_at;              /* [buffers] its last gather in the pass; -1 = none */
@@ -73,7 +74,11 @@ struct lw_writer {
     int32_t micro_batch;
     int32_t *made;                 /* [2 * grid stages * micro-batches] op after which the output of
                                     * a forward, of a backward is there; -1 = not here */
-    int32_t *got;                  /* the same for what a forward, a backward takes */
+    int32_t *got;                  /* the same for what a forward, a backward takes; below -1: not
+                                    * asked for yet (lower_pipeline.c) */
+    int32_t *sent, n_sent;         /* [2 * grid stages * micro-batches] sends since compute waited
+                                    * for sends last */
+    bool turned;                   /* the action before was a backward */
     bool *gap_written;             /* [2 * micro-batches] host gap before forward, before
                                     * backward */
     int32_t *deps, n_deps;         /* what the optimizer waits for, then what follows it */

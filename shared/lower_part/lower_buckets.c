@@ -104,6 +104,8 @@ enum lw_status lw_part_assign_buckets(struct lw_part *d, struct lw_err *err)
 
     LW_TRY(d->s->zero == 3 ? unit_rules(d, err) : lw_bucket_rules(&r, &d->rules, err));
     d->scaling = scaling_of(d->s);
+    if (d->s->bucket_view)
+        d->storage = LW_STORED_VIEWS;
     if (d->n_grads == 0)
         return LW_OK;
     d->initial.name = "initial";

@@ -35,6 +35,7 @@
 #include "shared/base/sort.h"
 #include "shared/numbers/checked.h"
 #include "shared/lower_part/lower_part.h"
+#include "shared/lower_part/unit_names.h"
 #include "shared/numbers/order.h"
 
 bool lw_part_has_units(const struct lw_strategy *s)
@@ -54,7 +55,7 @@ bool lw_part_drops_gradients(const struct lw_part *d)
 
 bool lw_part_reduces_each(const struct lw_part *d)
 {
-    return lw_part_drops_gradients(d) && d->s->pp == 1;
+    return d->s->pp == 1 && (lw_part_drops_gradients(d) || d->s->sync_each);
 }
 
 /* FSDP frees after a backward what a forward does not free only where gradients are synchronised:
@@ -71,17 +72,33 @@ bool lw_part_shards_frozen(const struct lw_part *d, const struct lw_param *p)
            p->numel >= d->s->persist;
 }
 
-/* Outside the blocks: FSDP's root unit has what no wrapped module has. */
+/* Outside the blocks, or of no prefix of --units: FSDP's root unit has what no wrapped module
+ * has. */
 static bool in_root(const struct lw_part *d, int32_t module)
 {
+    if (lw_units_are_named(d->s))
+        return lw_unit_key(d->s->units, d->w->modules[module].name) == LW_UNIT_OF_ROOT;
     return d->s->root_unit && d->w->modules[module].tp_split != LW_TP_BLOCK;
 }
 
-/* The module whose unit has this one's parameters: its own, or the first one outside the blocks. */
+bool lw_part_same_unit(const struct lw_part *d, int32_t a, int32_t b)
+{
+    if (a < 0 || b < 0 || a >= d->w->n_modules || b >= d->w->n_modules)
+        return false;
+    return a == b || (lw_units_are_named(d->s) &&
+                      lw_unit_same(d->s->units, d->w->modules[a].name, d->w->modules[b].name));
+}
+
+/* The module whose unit has this one's parameters: its own, the first one with its name in --units,
+ * or the first one outside the blocks. */
 static int32_t unit_module(const struct lw_part *d, int32_t module)
 {
     int32_t first = 0;
 
+    while (lw_units_are_named(d->s) && !lw_part_same_unit(d, first, module))
+        first++;
+    if (lw_units_are_named(d->s))
+        return first;
     while (in_root(d, module) && !in_root(d, first))
         first++;
     return in_root(d, module) ? first : module;
@@ -127,8 +144,11 @@ enum lw_status lw_part_bucket_modules(struct lw_part *d, struct lw_bucketing *ou
     }
     b.first[b.n_buckets] = b.n_items;
     *out = b;
-    snprintf(d->rules.why, sizeof d->rules.why, "a unit per module, dtype and device%s",
-             d->s->root_unit ? "; one for all outside the blocks" : "");
+    if (lw_units_are_named(d->s))
+        snprintf(d->rules.why, sizeof d->rules.why, "a unit per name of --units, dtype and device");
+    else
+        snprintf(d->rules.why, sizeof d->rules.why, "a unit per module, dtype and device%s",
+                 d->s->root_unit ? "; one for all outside the blocks" : "");
     return LW_OK;
 }
 
@@ -328,10 +348,13 @@ static enum lw_status index_units(struct lw_part *d, struct lw_err *err)
             tied[n_tied++] = (struct use){p->module, unit};
     }
     LW_TAKE(&d->arena, h->first_unit, n + 1L, err);
+    n_root = lw_units_are_named(d->s) ? n : n_root;
     LW_TAKE(&d->arena, h->used_units, h->n_buffers * (n_root + 1L) + n_tied, err);
     for (int32_t m = 0; m < n; m++) {
         for (int32_t b = 0; b < h->n_buffers; b++)
-            if (h->buffers[b].module == m || (h->buffers[b].root && in_root(d, m)))
+            if (h->buffers[b].module >= 0 &&
+                (h->buffers[b].root ? in_root(d, m)
+                                    : lw_part_same_unit(d, h->buffers[b].module, m)))
                 add_unit(h, m, b, &at);
         for (int32_t i = 0; i < n_tied; i++)
             if (tied[i].module == m)

@@ -221,6 +221,8 @@ bool lw_part_has_units(const struct lw_strategy *s);
 bool lw_part_drops_gradients(const struct lw_part *d);
 /* Every micro-batch is reduced, and owners add up what comes, as FSDP and DeepSpeed do. */
 bool lw_part_reduces_each(const struct lw_part *d);
+/* Two modules of the part are gathered together: one unit of ZeRO-3. */
+bool lw_part_same_unit(const struct lw_part *d, int32_t a, int32_t b);
 /* Gathered weights stay over the micro-batches that are reduced together. */
 bool lw_part_keeps_units(const struct lw_part *d);
 /* Weights that the optimizer changed are gathered before the next step's forward uses them. */

@@ -178,6 +178,8 @@ void lw_builder_strategy(struct lw_builder *b, const struct lw_strategy *s)
     *b->plan.strategy = *s;
     if (s->partition_list)
         b->plan.strategy->partition_list = keep(b, s->partition_list);
+    if (s->units)
+        b->plan.strategy->units = keep(b, s->units);
 }
 
 int32_t lw_builder_role(struct lw_builder *b, const struct lw_role *role)

@@ -75,6 +75,10 @@ static const struct option {
     COUNT("micro-batches", micro_batches, 1, "N", "micro-batches of one step (1)"),
     COUNT("chunks", chunks, 1, "N", "model chunks per pipeline stage (1)"),
     POLICY("schedule", schedule, schedules, "pipeline schedule (1f1b)"),
+    ON_OFF("async-messages", async_messages,
+           "--pp: receives are posted ahead and sends are not waited for; off, as in the 1f1b and "
+           "gpipe of torch.distributed.pipelining: a receive is posted when the op before has "
+           "ended, and between a forward and a backward a stage waits for what it sent (on)"),
     POLICY("partition", partition, partitions, "how modules are assigned to stages (exact)"),
     PLAIN("partition-list", TEXT, partition_list, "LIST",
            "first module of each stage, for --partition explicit"),
@@ -105,6 +109,15 @@ static const struct option {
     ON_OFF("static-graph", static_graph, "the graph never changes (off)"),
     COUNT("no-sync", no_sync, 0, "K",
            "backwards that only accumulate, before each one that is synchronised (0)"),
+    ON_OFF("sync-each-micro-batch", sync_each,
+           "gradients are reduced in every micro-batch of a step, as DDP does without no_sync, and "
+           "not after the last one (off)"),
+    ON_OFF("accumulate-pass", accumulate_pass,
+           "a micro-batch's gradients are added to those before in a pass over them, which takes a "
+           "part of the recorded optimizer: of Adam an eighth, with momentum a third (off)"),
+    ON_OFF("gradient-as-bucket-view", bucket_view,
+           "gradients are views of their buckets, as with DDP's gradient_as_bucket_view: copied in "
+           "and not out (off)"),
     CHOICE("grad-dtype", grad_dtype, "DTYPE", grad_dtypes,
            "element type of gradients (each parameter's own)"),
     CHOICE("comm-hook", comm_hook, "NAME", hooks, "compress gradients on the wire (none)"),
@@ -127,6 +140,13 @@ static const struct option {
     ON_OFF("root-unit", root_unit,
            "ZeRO-3: parameters outside the blocks are one unit, gathered once, as in FSDP's root "
            "module (off)"),
+    PLAIN("units", TEXT, units, "NAMES",
+          "ZeRO-3: what is gathered together: modules (the workload's); children (of the model's "
+          "root); or prefixes of module names, separated by ',' ('*' is any one name: blocks.*), "
+          "the rest being the root's unit (modules)"),
+    ON_OFF("unit-copies", unit_copies,
+           "ZeRO-3: weights are copied into the buffer that is gathered and out of it, as FSDP2 "
+           "does (off)"),
     ROW("reducer", REDUCER, reducer, 0, "NAME", reducers, NULL,
            "algorithm of the collectives (auto); with nccl: lists of algorithms, protocols or "
            "both, as in NCCL_ALGO and NCCL_PROTO"),
@@ -153,6 +173,7 @@ struct lw_strategy lw_strategy_default(void)
         .stage_bytes = -1,
         .schedule = LW_SCHEDULE_1F1B, .partition = LW_PARTITION_EXACT,
         .bucket_policy = LW_BUCKET_C10D_2, .overlap = true, .reshard = true,
+        .async_messages = true,
     };
 }
 

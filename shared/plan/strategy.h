@@ -68,9 +68,17 @@ struct lw_strategy {
     enum lw_recompute recompute;
     enum lw_compat compat;
     bool find_unused, static_graph, overlap;
+    bool sync_each;                /* without a pipeline: every micro-batch is reduced */
+    bool accumulate_pass;          /* a pass adds a micro-batch's gradients to earlier ones */
+    bool bucket_view;              /* gradients are views of their buckets: nothing is copied out */
+    bool async_messages;           /* pipelines: receives are posted ahead, no op waits for sends */
     bool reshard;                  /* ZeRO-3: weights are freed after the forward too */
     bool root_unit;                /* ZeRO-3: modules outside the blocks are one unit, kept until
                                     * the backward's end */
+    bool unit_copies;              /* ZeRO-3: weights are copied into what is gathered, and out of
+                                    * it, as FSDP2 does */
+    const char *units;             /* ZeRO-3: what a unit is: NULL or "modules", "children", or
+                                    * prefixes (shared/lower_part/unit_names.h); borrowed */
     bool overlap_param_gather;     /* ZeRO-1 and 2: a bucket's weights are gathered before the next
                                     * step's forward uses them, not after the optimizer */
     bool sequence_parallel; /* activations between split layers are cut over the tensor group */

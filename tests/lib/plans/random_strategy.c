@@ -204,6 +204,26 @@ void random_strategy(struct prng *r, struct random_model *k, struct lw_strategy 
     }
 }
 
+/* What PyTorch's DDP and its pipelines choose. */
+static void random_torch(struct prng *r, struct lw_strategy *s)
+{
+    bool ddp = s->zero == 0 && s->compat == LW_COMPAT_NONE &&
+               (s->bucket_policy == LW_BUCKET_C10D_1_13 || s->bucket_policy == LW_BUCKET_C10D_2);
+    bool plain = s->compat == LW_COMPAT_NONE && s->pp > 1 &&
+                 (s->schedule == LW_SCHEDULE_1F1B || s->schedule == LW_SCHEDULE_GPIPE);
+
+    if (ddp && prng_in(r, 0, 1))
+        give(s, "gradient-as-bucket-view", "on");
+    if (ddp && s->pp == 1 && s->no_sync == 0 && prng_in(r, 0, 1))
+        give(s, "sync-each-micro-batch", "on");
+    if (plain && prng_in(r, 0, 1))
+        give(s, "async-messages", "off");
+    if (s->zero == 3 && !s->root_unit && prng_in(r, 0, 1))
+        give(s, "units", "children");
+    if (s->zero == 3 && prng_in(r, 0, 1))
+        give(s, "unit-copies", "on");
+}
+
 void random_fsdp(struct prng *r, struct lw_strategy *s)
 {
     bool shares = (s->zero == 1 || s->zero == 2) &&
@@ -212,6 +232,7 @@ void random_fsdp(struct prng *r, struct lw_strategy *s)
 
     if (s->zero == 3 && prng_in(r, 0, 3) == 0)
         give(s, "root-unit", "on");
+    random_torch(r, s);
     if (shares && s->broadcast_dtype == LW_F32 && prng_in(r, 0, 1)) {
         give(s, "overlap-param-gather", "on");
         if (prng_in(r, 0, 1))
