@@ -113,8 +113,7 @@ static bool same_query(const struct lw_cost_query *a, const struct lw_cost_query
     return a->op == b->op && a->dtype == b->dtype && a->bytes == b->bytes;
 }
 
-/* CPU time over time, where the table that fits tells it; -1 where none does. */
-static int64_t share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time)
+int64_t sim_share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time)
 {
     const struct lw_cost_table *t = e->terms.cpu_times ? sim_table_find(e->cluster, q, 1) : NULL;
 
@@ -139,7 +138,7 @@ static enum lw_status duration(struct sim_engine *e, struct sim_group *g, lw_ps 
             LW_TRY(slow_link_extra(e, g, &extra));
         g->known = g->query;
         g->known_time = lw_add_sat(*time, extra);
-        g->known_share = share_of_core(e, &g->query, g->known_time);
+        g->known_share = sim_share_of_core(e, &g->query, g->known_time);
     }
     *time = g->known_time;
     g->core_share = g->known_share >= 0 ? g->known_share : g->core_share;

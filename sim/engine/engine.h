@@ -45,6 +45,7 @@ struct sim_message {
     int32_t rank[2], unit[2], op[2]; /* sender, receiver; unit -1 = not there yet */
     int32_t given[2];        /* ranks of the given plan between which it goes */
     int64_t memory;          /* share of memory bandwidth that it takes at each end */
+    int64_t core_share;      /* of a core at each end, alone; -1 = by the cluster's figure */
     int64_t fair_rate;       /* what it gets of the links */
     double wire_bytes_per_s; /* on them, alone */
     int32_t flow;            /* among those that share links; -1 = none */
@@ -184,8 +185,9 @@ struct sim_engine {
 
     struct sim_rank *ranks;
     struct sim_slot_state *slots;
-    int64_t *wants;               /* scratch: [n_comms * n_workers] */
-    int64_t *memory_wants, memory_capacity; /* scratch, grows with the messages of a rank */
+    /* scratch, grows with the messages of a rank: shares of its core, of its memory's bandwidth */
+    int64_t *wants, wants_capacity;
+    int64_t *memory_wants, memory_capacity;
     struct sim_net *net;                    /* NULL: links are not shared */
     int32_t *dirty_ranks, n_dirty_ranks, *dirty_groups, n_dirty_groups;
     uint64_t *ready;              /* ring of (rank, unit) to start now */
@@ -255,6 +257,8 @@ void sim_rank_waiting(struct sim_engine *e, int32_t rank, int32_t by);
 enum lw_status sim_collective_enter(struct sim_engine *e, int32_t rank, int32_t unit);
 enum lw_status sim_group_end(struct sim_engine *e, int32_t group);
 int64_t sim_group_rate(const struct sim_engine *e, int32_t group);
+/* CPU time over time, where the table that fits tells it; -1 where none does. */
+int64_t sim_share_of_core(const struct sim_engine *e, const struct lw_cost_query *q, lw_ps time);
 /* Beside what else its members have in flight; and the share of a member's core it wants then. */
 int64_t sim_link_rate(const struct sim_engine *e, int32_t group);
 /* Rate beside k - 1 others of the kind: time alone over time of the table for k, or for the nearest

@@ -146,7 +146,6 @@ static enum lw_status prepare_ranks(struct sim_engine *e)
     COLUMN(ranks, p->n_ranks);
     COLUMN(slots, n_slots);
     COLUMN(dirty_ranks, p->n_ranks);
-    COLUMN(wants, (int64_t)p->n_comms * e->n_workers);
     for (int32_t r = 0; r < p->n_ranks; r++) {
         struct most most = most_of(e, p->role_of[r]);
         n_pooled += most.pooled;

@@ -173,6 +173,8 @@ static enum lw_status move(struct sim_engine *e, int32_t m, const struct lw_op *
     x->dtype = op->dtype;
     LW_TRY(message_time(e, x, op, &time));
     x->memory = e->terms.memory ? sim_comm_memory_share(e->cluster, x->bytes, time) : 0;
+    struct lw_cost_query q = sim_message_query(e, x);
+    x->core_share = sim_share_of_core(e, &q, time);
     x->fair_rate = SIM_FULL_RATE;
     x->flow = -1;
     if (e->net && time > 0 && x->bytes > 0) {

@@ -120,22 +120,42 @@ static void settle_link(struct sim_engine *e, int32_t group)
         sim_rank_changed(e, e->ring[g->first + i].rank);
 }
 
+static enum lw_status want_core(struct sim_engine *e, int32_t *n, int64_t share)
+{
+    LW_ROOM(e->wants, e->wants_capacity, *n + 1, e->err);
+    e->wants[(*n)++] = share;
+    return LW_OK;
+}
+
+/* The share of a core that a message wants at either end. */
+static int64_t core_want_of(const struct sim_engine *e, const struct sim_message *x)
+{
+    return x->core_share < 0 ? e->terms.core_share : sim_rate_product(x->core_share, x->fair_rate);
+}
+
 /* Split the core between compute and all that moves data on the rank. */
-static void settle_core(struct sim_engine *e, int32_t rank)
+static enum lw_status settle_core(struct sim_engine *e, int32_t rank)
 {
     const struct lw_plan *p = e->plan;
     struct sim_rank *r = &e->ranks[rank];
     int32_t n = 0;
 
     if (!e->terms.core_share)
-        return;
+        return LW_OK;
     for (int32_t c = 0; e->terms.cpu_times && c < p->n_comms; c++) {
         int32_t g = p->comm_group[(int64_t)c * p->n_ranks + rank];
         for (int32_t k = 0; g >= 0 && k < e->n_workers; k++)
             if (e->groups[g * e->n_workers + k].timer.running)
-                e->wants[n++] = sim_core_want(e, &e->groups[g * e->n_workers + k]);
+                LW_TRY(want_core(e, &n, sim_core_want(e, &e->groups[g * e->n_workers + k])));
+    }
+    for (int32_t m = e->terms.cpu_times ? r->active_message : -1; m >= 0;) {
+        const struct sim_message *x = &e->messages[m];
+        if (x->core_share >= 0)
+            LW_TRY(want_core(e, &n, core_want_of(e, x)));
+        m = x->active_next[x->rank[0] == rank ? 0 : 1];
     }
     r->core = sim_core_split(e->wants, n, e->terms.core_share, r->n_moving - n, r->n_device > 0);
+    return LW_OK;
 }
 
 static int64_t measured_rate(const struct sim_engine *e, int32_t rank)
@@ -218,7 +238,7 @@ static int64_t rate_in_flight(const struct sim_engine *e, const struct sim_messa
 static int64_t rate_at(const struct sim_engine *e, const struct sim_message *x, int end)
 {
     int32_t rank = x->rank[end];
-    int64_t rate = sim_comm_rate(&e->terms, LW_OP_SEND, e->terms.core_share, e->ranks[rank].core,
+    int64_t rate = sim_comm_rate(&e->terms, LW_OP_SEND, core_want_of(e, x), e->ranks[rank].core,
                                  e->ranks[rank].n_device > 0);
     int64_t measured = rate_in_flight(e, x, rank);
     int64_t pair = sim_pair_rate(&e->terms, e->ranks[rank].moving, LW_OP_SEND);
@@ -264,7 +284,7 @@ enum lw_status sim_rates_settle(struct sim_engine *e)
             settle_link(e, e->dirty_groups[n_settled++]);
     }
     for (int32_t i = 0; i < e->n_dirty_ranks; i++)
-        settle_core(e, e->dirty_ranks[i]);
+        LW_TRY(settle_core(e, e->dirty_ranks[i]));
     for (int32_t i = 0; i < e->n_dirty_ranks; i++)
         LW_TRY(settle_memory(e, e->dirty_ranks[i]));
     for (int32_t i = 0; i < e->n_dirty_ranks; i++) {

@@ -283,6 +283,7 @@ static enum lw_status run(const struct lw_plan *plan, const struct sim_fold *fol
     sim_queue_free(&e.queue);
     lw_free(e.messages);
     lw_free(e.memory_wants);
+    lw_free(e.wants);
     sim_net_free(&e);
     lw_free(e.channels);
     lw_arena_free(&e.arena);
