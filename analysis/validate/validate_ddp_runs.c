@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shared/cluster/gloo.h"
 #include "shared/plan/plan.h"
 #include "shared/lower/lower.h"
 #include "shared/plan/strategy.h"
@@ -167,12 +168,9 @@ static enum lw_status add_family(struct file *f, struct lw_err *err)
     snprintf(name, sizeof name, "%s__%s", f->g.model, f->g.net);
     LW_TRY(lw_validation_family(f->v, "groundtruth", bars, true, &f->family, err));
     LW_TRY(lw_validation_series(f->v, f->family, name, margin, &f->series, err));
-    for (int i = 0; i < LW_GLOO_N_FITTED; i++) {
-        const struct lw_fitted *x = &lw_gloo_fitted[i];
-        struct lw_fit fit = {f->family, x->n_rows, x->name, x->unit, x->fitted_on, x->value};
-        LW_TRY(lw_validation_fit(f->v, &fit, err));
-    }
-    return LW_OK;
+    const struct lw_gloo_fact *x = &lw_gloo_facts[LW_GLOO_COPY];
+    struct lw_fit fit = {f->family, x->n_rows, x->name, x->unit, x->fitted_on, x->value};
+    return lw_validation_fit(f->v, &fit, err);
 }
 
 static enum lw_status add_cases(struct file *f, struct lw_err *err)

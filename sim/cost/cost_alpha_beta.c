@@ -115,6 +115,26 @@ static lw_ps latencies(const struct sim_path *p, int64_t steps, int32_t n_ranks,
                       lw_mul_sat(steps - crossings, p->intra_ps));
 }
 
+/* Of a cluster of measured tables: the operation that none of them is of, and the line that adds
+ * it. */
+static enum lw_status say_what_lacks(const struct lw_cluster *c, const struct lw_cost_query *q,
+                                     enum lw_status status, struct lw_err *err)
+{
+    struct lw_err why = {0};
+
+    if (status != LW_ENOTSUP || c->n_tables == 0)
+        return status;
+    if (err)
+        why = *err;
+    return lw_fail(err, LW_ENOTSUP,
+                   "%s of %lld bytes on %d ranks of %d node%s: %s; or add lines such as "
+                   "\"%s,%d,%d,%lld,MICROSECONDS\" to the CSV that the cluster was imported from "
+                   "(op,nranks,nnodes,size_bytes,time_us)",
+                   lw_op_name(q->op), (long long)q->bytes, q->n_ranks, q->n_nodes,
+                   lw_plural(q->n_nodes), why.msg, lw_op_name(q->op), q->n_ranks, q->n_nodes,
+                   (long long)q->bytes);
+}
+
 enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_query *query,
                               struct lw_cost_answer *out, struct lw_err *err)
 {
@@ -123,7 +143,7 @@ enum lw_status sim_alpha_beta(const struct lw_cluster *c, const struct lw_cost_q
     int64_t steps = sim_ring_steps(q->op, q->n_ranks), hops = (int64_t)q->n_ranks - 1;
     lw_ps t;
 
-    LW_TRY(sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, &p, err));
+    LW_TRY(say_what_lacks(c, q, sim_path_of(c, q->n_ranks, q->n_nodes, q->fewest, &p, err), err));
     if (q->op == LW_OP_ALL_TO_ALL) {
         struct lw_cost_query exchange = *q;
         exchange.algorithm = LW_REDUCER_PAIRWISE;

@@ -17,14 +17,10 @@
 
 #include <stdio.h>
 
+#include "shared/cluster/gloo.h"
 #include "shared/cluster/measured.h"
 #include "shared/plan/op.h"
 #include "traces/ddp_runs/import_ddp_run.h"
-
-const struct lw_fitted lw_gloo_fitted[LW_GLOO_N_FITTED] = {
-    {"device.copy_bytes_per_s", "B/s", 4e9,
-     "gpt6 and resnet18 on 500m, 1g, 5g, unl: least mean error of the step, to 0.05 ns/B", 34},
-};
 
 /* --- workload --- */
 
@@ -201,8 +197,8 @@ static enum lw_status fill_cluster(const struct lw_groundtruth *g, struct lw_clu
     LW_PRINT(&c->arena, c->library_version, err, "of PyTorch %s", g->torch);
     LW_PRINT(&c->arena, c->device.kind, err, "%s", g->cpu);
     LW_PRINT(&c->arena, copy->source, err, "fitted on %d measured steps: %s",
-             lw_gloo_fitted[0].n_rows, lw_gloo_fitted[0].fitted_on);
-    copy->value = lw_gloo_fitted[0].value;
+             lw_gloo_facts[LW_GLOO_COPY].n_rows, lw_gloo_facts[LW_GLOO_COPY].fitted_on);
+    copy->value = lw_gloo_facts[LW_GLOO_COPY].value;
     c->interference.comm_on_compute_core =
         (struct lw_figure){1, "all threads of a rank are pinned on its core"};
     c->interference.comm_workers =

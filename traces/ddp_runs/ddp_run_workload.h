@@ -12,16 +12,6 @@
  * docs/design/ddp_runs.md. */
 struct lw_groundtruth;
 
-/* One that no measurement of the file gives: fitted on measured steps, shipped. */
-struct lw_fitted {
-    const char *name, *unit;
-    double value;
-    const char *fitted_on;
-    int32_t n_rows; /* steps that the fit saw */
-};
-extern const struct lw_fitted lw_gloo_fitted[];
-enum { LW_GLOO_N_FITTED = 1 };
-
 /* LW_EFORMAT names what is missing or contradicts itself. */
 enum lw_status lw_gloo_workload(const struct lw_groundtruth *g, struct lw_workload *w,
                                 struct lw_err *err);
